@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Room buffer: what is the memory that an application handed to MPI? Nearly free for host memory.
+#ifndef FR_BUFFER_BUFFER_H
+#define FR_BUFFER_BUFFER_H
+
+#include "device/device.h"
+
+// Returns true when `address` is certainly host memory, at the cost of a few compares: the caller's
+// stack, the heap below the program break, static data of the executable, or any address at all
+// while the CUDA driver is not loaded. False means: ask fr_buffer_classify.
+bool fr_buffer_is_surely_host(const void *address);
+
+// Tells what the `bytes` bytes from `address` are, looking at both ends (one range can span several
+// allocations): device memory at either end makes the whole range device memory. `range` describes
+// the first end that is device memory, else the first byte. bytes == 0 is host. Uses a cache keyed
+// by base, size and buffer id; a reused address is told from its predecessor. No allocation when
+// the answer is cached. Never fails: what the driver cannot say is host.
+void fr_buffer_classify(const void *address, size_t bytes, struct fr_device_range *range);
+
+// Empties the cache (tests, and MPI_Finalize).
+void fr_buffer_forget_all(void);
+
+#endif

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Room core: the status type, the log, the settings and small helpers that every other room uses.
+// It knows neither MPI nor CUDA.
+#ifndef FR_CORE_CORE_H
+#define FR_CORE_CORE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define FR_MUST_CHECK       __attribute__((warn_unused_result))
+#define FR_PRINTF(fmt, arg) __attribute__((format(printf, fmt, arg)))
+#define FR_LIKELY(x)        __builtin_expect(!!(x), 1)
+#define FR_UNLIKELY(x)      __builtin_expect(!!(x), 0)
+#define FR_ARRAY_LENGTH(a)  (sizeof(a) / sizeof((a)[0]))
+#define FR_TLS              __thread __attribute__((tls_model("initial-exec")))
+
+// Names the lock that guards a field, for clang's thread-safety analysis.
+#ifdef __clang__
+#define FR_GUARDED_BY(lock) __attribute__((guarded_by(lock)))
+#define FR_REQUIRES(lock)   __attribute__((requires_capability(lock)))
+#define FR_CAPABILITY(name) __attribute__((capability(name)))
+#define FR_ACQUIRES(...)    __attribute__((acquire_capability(__VA_ARGS__)))
+#define FR_RELEASES(...)    __attribute__((release_capability(__VA_ARGS__)))
+#define FR_UNANALYSED       __attribute__((no_thread_safety_analysis))
+#else
+#define FR_GUARDED_BY(lock)
+#define FR_REQUIRES(lock)
+#define FR_CAPABILITY(name)
+#define FR_ACQUIRES(...)
+#define FR_RELEASES(...)
+#define FR_UNANALYSED
+#endif
+
+// What went wrong. Whoever first learns of an error logs it; the rooms above only pass it on.
+enum fr_status {
+    FR_OK = 0,
+    FR_ERR_NO_MEMORY,   // host, pinned or device memory could not be had
+    FR_ERR_NOT_FOUND,   // a library, symbol or cached object is missing
+    FR_ERR_UNSUPPORTED, // this machine, driver or MPI cannot do it
+    FR_ERR_INVALID,     // an argument makes no sense
+    FR_ERR_LIMIT,       // a bound set by the user or by an integer type is exceeded
+    FR_ERR_DEVICE,      // a driver call failed
+    FR_ERR_MPI,         // a call of the real MPI failed
+};
+
+const char *fr_core_status_text(enum fr_status status);
+
+enum fr_log_level { FR_LOG_ERROR, FR_LOG_WARN, FR_LOG_INFO, FR_LOG_DEBUG, FR_LOG_TRACE };
+
+// Level up to which lines are written. Read without a lock; written once when settings are read.
+extern enum fr_log_level fr_core_log_level;
+
+// Writes one line to stderr, "fabrail[rank] level: text". Keeps errno. Does not allocate.
+void fr_core_log_write(enum fr_log_level level, const char *format, ...) FR_PRINTF(2, 3);
+
+// Rank shown in log lines from now on; -1 shows none.
+void fr_core_log_set_rank(int rank);
+int fr_core_log_rank(void);
+
+#define FR_LOG_AT(level, ...)                                                                      \
+    do {                                                                                           \
+        if (FR_UNLIKELY((level) <= fr_core_log_level))                                             \
+            fr_core_log_write((level), __VA_ARGS__);                                               \
+    } while (0)
+#define fr_error(...) FR_LOG_AT(FR_LOG_ERROR, __VA_ARGS__)
+#define fr_warn(...)  FR_LOG_AT(FR_LOG_WARN, __VA_ARGS__)
+#define fr_info(...)  FR_LOG_AT(FR_LOG_INFO, __VA_ARGS__)
+#define fr_debug(...) FR_LOG_AT(FR_LOG_DEBUG, __VA_ARGS__)
+#ifdef FR_ENABLE_TRACE
+#define fr_trace(...) FR_LOG_AT(FR_LOG_TRACE, __VA_ARGS__)
+#else
+#define fr_trace(...) ((void)0)
+#endif
+// A warning that a process shows at most once for each place in the code.
+#define fr_warn_once(...)                                                                          \
+    do {                                                                                           \
+        static atomic_flag shown = ATOMIC_FLAG_INIT;                                               \
+        if (!atomic_flag_test_and_set_explicit(&shown, memory_order_relaxed))                      \
+            fr_warn(__VA_ARGS__);                                                                  \
+    } while (0)
+
+enum fr_tristate { FR_AUTO, FR_YES, FR_NO };
+
+// Bits of the setting FABRAIL_PATHS.
+enum { FR_PATH_BIT_PASS = 1u << 0, FR_PATH_BIT_HOST = 1u << 1 };
+
+// All settings. Each member is one row of the table in settings.c, which names the environment
+// variable, its type, default, range and help text.
+struct fr_settings {
+    bool disable;                   // FABRAIL_DISABLE
+    unsigned paths;                 // FABRAIL_PATHS, bits FR_PATH_BIT_*
+    enum fr_log_level log;          // FABRAIL_LOG
+    enum fr_tristate mpi_gpu_aware; // FABRAIL_MPI_GPU_AWARE
+    size_t staging_max_bytes;       // FABRAIL_STAGING_MAX, bound on pinned staging memory
+    size_t staging_keep_bytes;      // FABRAIL_STAGING_KEEP, what stays cached while unused
+    const char *report;             // FABRAIL_REPORT: "" none, "text" to stderr, else a file name
+};
+
+// Returns the settings of this process. The first call reads the environment and warns of unknown
+// FABRAIL_ names and bad values. Never fails; the pointer stays valid until exit.
+const struct fr_settings *fr_core_settings(void);
+
+// Writes the table of settings as manual page source (roff) to the open stdio stream `stream`.
+void fr_core_settings_write_manual(void *stream);
+
+// A mutex that clang's analysis understands. Static storage starts unlocked with FR_LOCK_INIT.
+struct FR_CAPABILITY("mutex") fr_lock {
+    pthread_mutex_t mutex;
+};
+#define FR_LOCK_INIT {PTHREAD_MUTEX_INITIALIZER}
+void fr_core_lock(struct fr_lock *lock) FR_ACQUIRES(lock);
+void fr_core_unlock(struct fr_lock *lock) FR_RELEASES(lock);
+
+#endif

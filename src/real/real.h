@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Room real: the MPI library of the process. The table of all MPI functions, the addresses of the
+// real ones, and the personality: what the MPI family's mpi.h says, as data. No MPI is linked and no
+// other room includes an mpi.h.
+//
+// Arguments of MPI functions are words. A handle is an int in the MPICH family and a pointer in Open
+// MPI and in the standard ABI; both calling conventions served (x86-64 System V, AArch64 AAPCS64)
+// pass every integer and pointer argument in a slot of eight bytes of its own, of which a callee
+// reads what its parameter's type needs. So one C source calls every family.
+#ifndef FR_REAL_REAL_H
+#define FR_REAL_REAL_H
+
+#include "core/core.h"
+
+typedef uintptr_t fr_word;
+
+// What a function does with its buffers: which of them matter on which rank, and how long.
+enum fr_class {
+    FR_CLASS_PASS, // no buffer and no request of interest: the stub jumps to the real function
+#define FR_CLASS(name) FR_CLASS_##name,
+#include "real/classes.def"
+#undef FR_CLASS
+};
+
+// Every function of the table, in its order.
+enum fr_fn {
+#define FR_ROW(name, class, signature, flags) FR_FN_##name,
+#include "real/functions.def"
+#undef FR_ROW
+    FR_FN_COUNT,
+};
+
+enum { FR_MAX_ARGS = 16 };
+
+// Flags of a row.
+enum {
+    FR_ROW_LARGE = 1u << 0,      // a _c form: counts are MPI_Count, displacements MPI_Aint
+    FR_ROW_PERSISTENT = 1u << 1, // makes a persistent request
+    FR_ROW_BSEND = 1u << 2,
+};
+
+// One row of the table. `signature` has a letter for each argument, explained in functions.def.
+struct fr_real_row {
+    const char *name; // "MPI_Send"
+    const char *signature;
+    enum fr_class class;
+    unsigned flags;
+};
+extern const struct fr_real_row fr_real_rows[FR_FN_COUNT];
+
+// Position of the first argument with this letter from position `from` on, -1 if there is none.
+int fr_real_arg(enum fr_fn fn, char letter, int from);
+
+// What the MPI family's header says. Handles are words; integers are what the header's macros are.
+struct fr_real_personality {
+    const char *family; // "Open MPI", "MPICH", "MPI ABI"
+    unsigned handle_bytes;
+    unsigned status_bytes;
+    unsigned status_source_offset;
+    unsigned status_tag_offset;
+    unsigned status_error_offset;
+#define FR_HANDLE(name) fr_word name;
+#define FR_INT(name)    int name;
+#include "real/constants.def"
+#undef FR_HANDLE
+#undef FR_INT
+};
+extern struct fr_real_personality fr_real_mpi; // valid once fr_real_start returned FR_OK
+
+// Finds the MPI library in the process, tells its family and fills the tables. Called by the stubs on
+// the first MPI call of the process; thread-safe and idempotent. On failure every stub makes its
+// caller fail with a message that names what was looked for.
+enum fr_status fr_real_start(void);
+
+// Calls the real function: never a stub, a wrapper or a profiler. `args` holds one word for each
+// letter of the row's signature. Returns MPI's return value; a function that this MPI lacks logs an
+// error and returns MPI_ERR_UNSUPPORTED_OPERATION's code.
+int fr_real_call(enum fr_fn fn, const fr_word *args);
+bool fr_real_has(enum fr_fn fn);
+
+// FR_MPI(Comm_size, comm, FR_PTR(&size)): a call with a word for every argument.
+#define FR_MPI(name, ...) fr_real_call(FR_FN_MPI_##name, (const fr_word[]){__VA_ARGS__})
+#define FR_PTR(p)         ((fr_word)(p))
+
+// A handle out of a register, out of memory, and into memory, in the family's width.
+static inline fr_word fr_real_handle(fr_word raw)
+{
+    return fr_real_mpi.handle_bytes == 4 ? (fr_word)(uint32_t)raw : raw;
+}
+static inline fr_word fr_real_handle_load(const void *array, size_t index)
+{
+    return fr_real_mpi.handle_bytes == 4 ? (fr_word)((const uint32_t *)array)[index]
+                                         : ((const fr_word *)array)[index];
+}
+static inline void fr_real_handle_store(void *array, size_t index, fr_word handle)
+{
+    if (fr_real_mpi.handle_bytes == 4)
+        ((uint32_t *)array)[index] = (uint32_t)handle;
+    else
+        ((fr_word *)array)[index] = handle;
+}
+
+// True for predefined datatypes, told from the handle alone (no call of MPI). May say false for a
+// predefined one, never true for a derived one.
+bool fr_real_type_is_named(fr_word type);
+
+#endif
