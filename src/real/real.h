@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Room real: the MPI library of the process. The table of all MPI functions, the addresses of the
-// real ones, and the personality: what the MPI family's mpi.h says, as data. No MPI is linked and no
-// other room includes an mpi.h.
+// real ones, and the personality: what the MPI family's mpi.h says, as data. No MPI is linked and
+// no other room includes an mpi.h.
 //
-// Arguments of MPI functions are words. A handle is an int in the MPICH family and a pointer in Open
-// MPI and in the standard ABI; both calling conventions served (x86-64 System V, AArch64 AAPCS64)
-// pass every integer and pointer argument in a slot of eight bytes of its own, of which a callee
-// reads what its parameter's type needs. So one C source calls every family.
+// Arguments of MPI functions are words. A handle is an int in the MPICH family and a pointer in
+// Open MPI and in the standard ABI; both calling conventions served (x86-64 System V, AArch64
+// AAPCS64) pass every integer and pointer argument in a slot of eight bytes of its own, of which a
+// callee reads what its parameter's type needs. So one C source calls every family.
 #ifndef FR_REAL_REAL_H
 #define FR_REAL_REAL_H
 
@@ -36,7 +36,7 @@ enum { FR_MAX_ARGS = 16 };
 enum {
     FR_ROW_LARGE = 1u << 0,      // a _c form: counts are MPI_Count, displacements MPI_Aint
     FR_ROW_PERSISTENT = 1u << 1, // makes a persistent request
-    FR_ROW_BSEND = 1u << 2,
+    FR_ROW_EXTERNAL = 1u << 2,   // Pack_external: sizes and position are MPI_Aint
 };
 
 // One row of the table. `signature` has a letter for each argument, explained in functions.def.
@@ -59,24 +59,35 @@ struct fr_real_personality {
     unsigned status_source_offset;
     unsigned status_tag_offset;
     unsigned status_error_offset;
-#define FR_HANDLE(name) fr_word name;
-#define FR_INT(name)    int name;
+#define FR_HANDLE(name)  fr_word name;
+#define FR_ADDRESS(name) fr_word name;
+#define FR_INT(name)     int name;
 #include "real/constants.def"
 #undef FR_HANDLE
+#undef FR_ADDRESS
 #undef FR_INT
 };
 extern struct fr_real_personality fr_real_mpi; // valid once fr_real_start returned FR_OK
 
-// Finds the MPI library in the process, tells its family and fills the tables. Called by the stubs on
-// the first MPI call of the process; thread-safe and idempotent. On failure every stub makes its
-// caller fail with a message that names what was looked for.
-enum fr_status fr_real_start(void);
+// Finds the MPI library in the process, tells its family and fills the tables; also a library that
+// came by dlopen(RTLD_LOCAL). Called on the first MPI call of the process; thread-safe, idempotent.
+// Returns FR_ERR_NOT_FOUND when no MPI is loaded, FR_ERR_UNSUPPORTED when its family is unknown or
+// was not built in: then the addresses are known but fr_real_mpi is not.
+FR_MUST_CHECK enum fr_status fr_real_start(void);
 
 // Calls the real function: never a stub, a wrapper or a profiler. `args` holds one word for each
 // letter of the row's signature. Returns MPI's return value; a function that this MPI lacks logs an
-// error and returns MPI_ERR_UNSUPPORTED_OPERATION's code.
+// error and returns MPI_ERR_UNSUPPORTED_OPERATION.
 int fr_real_call(enum fr_fn fn, const fr_word *args);
 bool fr_real_has(enum fr_fn fn);
+
+// Address of the real function, NULL when this MPI lacks it.
+void *fr_real_address(enum fr_fn fn);
+
+// Address of the MPI_ function of a profiler that stands between the application and the MPI
+// library, NULL when there is none: a call of MPI_x then belongs to the profiler, which calls
+// PMPI_x.
+void *fr_real_profiler(enum fr_fn fn);
 
 // FR_MPI(Comm_size, comm, FR_PTR(&size)): a call with a word for every argument.
 #define FR_MPI(name, ...) fr_real_call(FR_FN_MPI_##name, (const fr_word[]){__VA_ARGS__})

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Calls of the real MPI with a word for each argument.
+#include "config.h"
+
+#include "real/real.h"
+
+#include <string.h>
+
+#define W fr_word
+typedef int call0(void);
+typedef int call1(W);
+typedef int call2(W, W);
+typedef int call3(W, W, W);
+typedef int call4(W, W, W, W);
+typedef int call5(W, W, W, W, W);
+typedef int call6(W, W, W, W, W, W);
+typedef int call7(W, W, W, W, W, W, W);
+typedef int call8(W, W, W, W, W, W, W, W);
+typedef int call9(W, W, W, W, W, W, W, W, W);
+typedef int call10(W, W, W, W, W, W, W, W, W, W);
+typedef int call11(W, W, W, W, W, W, W, W, W, W, W);
+typedef int call12(W, W, W, W, W, W, W, W, W, W, W, W);
+typedef int call13(W, W, W, W, W, W, W, W, W, W, W, W, W);
+typedef int call14(W, W, W, W, W, W, W, W, W, W, W, W, W, W);
+#undef W
+
+static int refuse_missing(enum fr_fn fn)
+{
+    fr_error("%s is not in this MPI library", fr_real_rows[fn].name);
+    return fr_real_mpi.ERR_UNSUPPORTED_OPERATION;
+}
+
+int fr_real_call(enum fr_fn fn, const fr_word *a)
+{
+    void *address = fr_real_address(fn);
+    if (!address)
+        return refuse_missing(fn);
+    switch (strlen(fr_real_rows[fn].signature)) {
+    case 0:
+        return ((call0 *)address)();
+    case 1:
+        return ((call1 *)address)(a[0]);
+    case 2:
+        return ((call2 *)address)(a[0], a[1]);
+    case 3:
+        return ((call3 *)address)(a[0], a[1], a[2]);
+    case 4:
+        return ((call4 *)address)(a[0], a[1], a[2], a[3]);
+    case 5:
+        return ((call5 *)address)(a[0], a[1], a[2], a[3], a[4]);
+    case 6:
+        return ((call6 *)address)(a[0], a[1], a[2], a[3], a[4], a[5]);
+    case 7:
+        return ((call7 *)address)(a[0], a[1], a[2], a[3], a[4], a[5], a[6]);
+    case 8:
+        return ((call8 *)address)(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7]);
+    case 9:
+        return ((call9 *)address)(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8]);
+    case 10:
+        return ((call10 *)address)(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9]);
+    case 11:
+        return ((call11 *)address)(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9],
+                                   a[10]);
+    case 12:
+        return ((call12 *)address)(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9],
+                                   a[10], a[11]);
+    case 13:
+        return ((call13 *)address)(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9],
+                                   a[10], a[11], a[12]);
+    default:
+        return ((call14 *)address)(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9],
+                                   a[10], a[11], a[12], a[13]);
+    }
+}

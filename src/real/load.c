@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Finds the MPI library of the process, tells its family, and keeps the addresses of its functions.
+#include "config.h"
+
+#include "real/personality.h"
+#include "real/real.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct fr_real_personality fr_real_mpi;
+
+static void *real_address[FR_FN_COUNT];
+static void *profiler_address[FR_FN_COUNT];
+static void *mpi_handle;
+static uintptr_t mpi_first; // first and last byte that the MPI library occupies
+static uintptr_t mpi_last;
+static enum { TYPES_BY_ADDRESS, TYPES_BY_BITS, TYPES_BY_VALUE } named_types;
+
+// Every MPI library has this function, and it may be called before MPI_Init.
+static const char probe_symbol[] = "PMPI_Get_library_version";
+
+struct object_list {
+    char **names;
+    size_t count;
+    size_t capacity;
+};
+
+static int collect_object(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct object_list *list = data;
+    (void)size;
+    if (!info->dlpi_name || !info->dlpi_name[0])
+        return 0;
+    if (list->count == list->capacity) {
+        size_t capacity = list->capacity ? 2 * list->capacity : 64;
+        char **names = realloc(list->names, capacity * sizeof(*names));
+        if (!names)
+            return 1;
+        list->names = names;
+        list->capacity = capacity;
+    }
+    list->names[list->count] = strdup(info->dlpi_name);
+    if (!list->names[list->count])
+        return 1;
+    list->count++;
+    return 0;
+}
+
+static bool owns_symbol(const char *object, void *address)
+{
+    Dl_info info;
+    return address && dladdr(address, &info) && info.dli_fname &&
+           strcmp(info.dli_fname, object) == 0;
+}
+
+// Returns a handle of the loaded object that defines the probe symbol itself, NULL if it does not.
+// A library that merely depends on MPI finds the symbol too, in another object.
+static void *open_if_mpi(const char *object)
+{
+    void *handle = dlopen(object, RTLD_LAZY | RTLD_NOLOAD);
+    if (!handle)
+        return NULL;
+    if (owns_symbol(object, dlsym(handle, probe_symbol)))
+        return handle;
+    dlclose(handle);
+    return NULL;
+}
+
+// Walks the loaded objects, since a library that came by dlopen(RTLD_LOCAL) is in no search scope.
+// The walk only copies names: dlopen inside it could deadlock with a thread that loads a library.
+static void *find_mpi(void)
+{
+    struct object_list list = {0};
+    Dl_info self;
+    const char *own_name = dladdr((void *)&fr_real_mpi, &self) ? self.dli_fname : "";
+    void *handle = NULL;
+    dl_iterate_phdr(collect_object, &list);
+    for (size_t i = 0; i < list.count; i++) {
+        if (!handle && strcmp(list.names[i], own_name) != 0)
+            handle = open_if_mpi(list.names[i]);
+        free(list.names[i]);
+    }
+    free(list.names);
+    return handle;
+}
+
+static void *find_symbol(const char *symbol)
+{
+    return dlsym(mpi_handle, symbol);
+}
+
+static const char *object_base_name(void)
+{
+    struct link_map *map = NULL;
+    if (dlinfo(mpi_handle, RTLD_DI_LINKMAP, &map) || !map || !map->l_name)
+        return "";
+    const char *slash = strrchr(map->l_name, '/');
+    return slash ? slash + 1 : map->l_name;
+}
+
+static int note_bounds(struct dl_phdr_info *info, size_t size, void *data)
+{
+    uintptr_t inside = (uintptr_t)data;
+    uintptr_t first = UINTPTR_MAX, last = 0;
+    (void)size;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        if (segment->p_type != PT_LOAD)
+            continue;
+        uintptr_t start = info->dlpi_addr + segment->p_vaddr;
+        first = start < first ? start : first;
+        last = start + segment->p_memsz > last ? start + segment->p_memsz : last;
+    }
+    if (inside < first || inside >= last)
+        return 0;
+    mpi_first = first;
+    mpi_last = last - 1;
+    return 1;
+}
+
+// The standard ABI goes by the library's name, since one MPI release ships it beside its own ABI.
+static enum fr_status choose_personality(void)
+{
+    char version[8192] = ""; // MPI_MAX_LIBRARY_VERSION_STRING is at most this in all families
+    int length = 0;
+    int (*get_version)(char *, int *) = (int (*)(char *, int *))find_symbol(probe_symbol);
+    get_version(version, &length);
+    const char *object = object_base_name();
+    if (strstr(object, "mpi_abi")) {
+        named_types = TYPES_BY_VALUE;
+        return fr_real_personality_abi(find_symbol, &fr_real_mpi) ? FR_OK : FR_ERR_UNSUPPORTED;
+    }
+#ifdef FR_HAVE_OPENMPI
+    if (strstr(version, "Open MPI") || find_symbol("ompi_mpi_comm_world")) {
+        named_types = TYPES_BY_ADDRESS;
+        return fr_real_personality_openmpi(find_symbol, &fr_real_mpi) ? FR_OK : FR_ERR_UNSUPPORTED;
+    }
+#endif
+#ifdef FR_HAVE_MPICH
+    static const char *const family[] = {"MPICH", "MVAPICH", "Intel(R) MPI", "CRAY", "ParaStation"};
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(family); i++) {
+        if (strstr(version, family[i])) {
+            named_types = TYPES_BY_BITS;
+            return fr_real_personality_mpich(find_symbol, &fr_real_mpi) ? FR_OK
+                                                                        : FR_ERR_UNSUPPORTED;
+        }
+    }
+#endif
+    fr_warn("%s is of no MPI family that this build knows, device buffers are not handled: %.60s",
+            object, version);
+    return FR_ERR_UNSUPPORTED;
+}
+
+static void find_functions(void)
+{
+    for (unsigned fn = 0; fn < FR_FN_COUNT; fn++) {
+        char name[96] = "P";
+        strncat(name, fr_real_rows[fn].name, sizeof(name) - 2);
+        void *plain = find_symbol(name + 1);
+        void *profiled = find_symbol(name);
+        real_address[fn] = profiled ? profiled : plain;
+        // What the search order finds after this library, if it is not the MPI library's own.
+        void *next = dlsym(RTLD_NEXT, name + 1);
+        bool inside = (uintptr_t)next >= mpi_first && (uintptr_t)next <= mpi_last;
+        profiler_address[fn] = next && next != plain && !inside ? next : NULL;
+    }
+}
+
+static enum fr_status start_status;
+
+static void start_once(void)
+{
+    (void)fr_core_settings();
+    mpi_handle = find_mpi();
+    if (!mpi_handle) {
+        start_status = FR_ERR_NOT_FOUND;
+        return;
+    }
+    dl_iterate_phdr(note_bounds, find_symbol(probe_symbol));
+    find_functions();
+    start_status = choose_personality();
+    if (start_status == FR_OK)
+        fr_debug("real MPI %s of family %s", object_base_name(), fr_real_mpi.family);
+}
+
+enum fr_status fr_real_start(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, start_once);
+    return start_status;
+}
+
+void *fr_real_address(enum fr_fn fn)
+{
+    return real_address[fn];
+}
+
+void *fr_real_profiler(enum fr_fn fn)
+{
+    return profiler_address[fn];
+}
+
+bool fr_real_has(enum fr_fn fn)
+{
+    return real_address[fn] != NULL;
+}
+
+bool fr_real_type_is_named(fr_word type)
+{
+    switch (named_types) {
+    case TYPES_BY_BITS: // the two top bits of an MPICH handle are its kind, 1 is built in
+        return (type & 0xc0000000u) == 0x40000000u;
+    case TYPES_BY_VALUE: // the standard ABI keeps the first page for predefined handles
+        return type < 4096;
+    default:
+        return type >= mpi_first && type <= mpi_last;
+    }
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What an MPI family's mpi.h says, as data. Compiled once for each family with that family's header
+// and one of FR_PERSONALITY_OPENMPI, FR_PERSONALITY_MPICH, FR_PERSONALITY_ABI. Nothing here refers
+// to a symbol of an MPI library at link time.
+#include "config.h"
+
+#include "real/personality.h"
+
+#if defined(FR_PERSONALITY_ABI)
+#include "real/abi.h"
+#else
+#include <mpi.h>
+#endif
+
+#if defined(FR_PERSONALITY_OPENMPI)
+#define FR_FAMILY            "Open MPI"
+#define FR_PERSONALITY_FILL  fr_real_personality_openmpi
+#define FR_HANDLE_WORD(name) ((fr_word)(name))
+// Open MPI's predefined handles are addresses in its library; the header takes them at link time.
+// From here on they are looked up in the library that the process really has.
+#undef OMPI_PREDEFINED_GLOBAL
+#define OMPI_PREDEFINED_GLOBAL(type, global) ((type)find_global(find, #global, &complete))
+#elif defined(FR_PERSONALITY_MPICH)
+#define FR_FAMILY            "MPICH"
+#define FR_PERSONALITY_FILL  fr_real_personality_mpich
+#define FR_HANDLE_WORD(name) ((fr_word)(uint32_t)(name))
+#else
+#define FR_FAMILY            "MPI ABI"
+#define FR_PERSONALITY_FILL  fr_real_personality_abi
+#define FR_HANDLE_WORD(name) ((fr_word)(name))
+#endif
+#define MPI_TWOINT MPI_2INT
+
+#if defined(FR_PERSONALITY_OPENMPI)
+static void *find_global(fr_real_finder *find, const char *symbol, bool *complete)
+{
+    void *address = find(symbol);
+    if (!address)
+        *complete = false;
+    return address;
+}
+#endif
+
+bool FR_PERSONALITY_FILL(fr_real_finder *find, struct fr_real_personality *mpi)
+{
+    bool complete = true;
+    (void)find;
+    mpi->family = FR_FAMILY;
+    mpi->handle_bytes = sizeof(MPI_Comm);
+    mpi->status_bytes = sizeof(MPI_Status);
+    mpi->status_source_offset = offsetof(MPI_Status, MPI_SOURCE);
+    mpi->status_tag_offset = offsetof(MPI_Status, MPI_TAG);
+    mpi->status_error_offset = offsetof(MPI_Status, MPI_ERROR);
+#define FR_HANDLE(name)  mpi->name = FR_HANDLE_WORD(MPI_##name);
+#define FR_ADDRESS(name) mpi->name = (fr_word)MPI_##name;
+#define FR_INT(name)     mpi->name = MPI_##name;
+#include "real/constants.def"
+    return complete;
+}

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How load.c asks a personality, one object built from personality.c for each MPI family.
+#ifndef FR_REAL_PERSONALITY_H
+#define FR_REAL_PERSONALITY_H
+
+#include "real/real.h"
+
+// Looks up a data symbol of the MPI library: Open MPI's handles are addresses of its objects.
+typedef void *fr_real_finder(const char *symbol);
+
+// Fills `mpi`. Returns false when a symbol is missing, so that the library is not of this family.
+bool fr_real_personality_openmpi(fr_real_finder *find, struct fr_real_personality *mpi);
+bool fr_real_personality_mpich(fr_real_finder *find, struct fr_real_personality *mpi);
+bool fr_real_personality_abi(fr_real_finder *find, struct fr_real_personality *mpi);
+
+#endif

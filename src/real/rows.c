@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The table of MPI functions as data, and questions about a row's signature.
+#include "config.h"
+
+#include "real/real.h"
+
+#include <string.h>
+
+const struct fr_real_row fr_real_rows[FR_FN_COUNT] = {
+#define FR_ROW(name, class, signature, flags) {#name, signature, FR_CLASS_##class, flags},
+#include "real/functions.def"
+#undef FR_ROW
+};
+
+int fr_real_arg(enum fr_fn fn, char letter, int from)
+{
+    const char *signature = fr_real_rows[fn].signature;
+    const char *found = strchr(signature + from, letter);
+    return found ? (int)(found - signature) : -1;
+}
