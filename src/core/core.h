@@ -48,12 +48,17 @@ enum fr_status {
 
 const char *fr_core_status_text(enum fr_status status);
 
+// Writes `bytes` exactly, with the largest suffix that allows it ("64M", "1536M", "4097"), to
+// `text` and returns it.
+enum { FR_BYTES_TEXT = 24 };
+const char *fr_core_bytes_text(size_t bytes, char text[FR_BYTES_TEXT]);
+
 enum fr_log_level { FR_LOG_ERROR, FR_LOG_WARN, FR_LOG_INFO, FR_LOG_DEBUG, FR_LOG_TRACE };
 
 // Level up to which lines are written. Read without a lock; written once when settings are read.
 extern enum fr_log_level fr_core_log_level;
 
-// Writes one line to stderr, "fabrail[rank] level: text". Keeps errno. Does not allocate.
+// Writes one line to stderr, "fabrail[rank]: level: text". Keeps errno. Does not allocate.
 void fr_core_log_write(enum fr_log_level level, const char *format, ...) FR_PRINTF(2, 3);
 
 // Rank shown in log lines from now on; -1 shows none.
@@ -103,6 +108,15 @@ struct fr_settings {
 // FABRAIL_ names and bad values. Never fails; the pointer stays valid until exit.
 const struct fr_settings *fr_core_settings(void);
 
+// Called once for each thing wrong in an environment; `text` dies with the call.
+typedef void (*fr_core_complain_fn)(void *cookie, const char *text);
+
+// Reads settings from `environment` ("NAME=value" strings, ended by NULL) in place of the process's
+// own, so that tests need none. Touches no global state. Strings in `settings` point into
+// `environment`. Returns the number of complaints; `complain` may be NULL.
+unsigned fr_core_settings_parse(char *const *environment, struct fr_settings *settings,
+                                fr_core_complain_fn complain, void *cookie);
+
 // Writes the table of settings as manual page source (roff) to the open stdio stream `stream`.
 void fr_core_settings_write_manual(void *stream);
 
@@ -110,7 +124,10 @@ void fr_core_settings_write_manual(void *stream);
 struct FR_CAPABILITY("mutex") fr_lock {
     pthread_mutex_t mutex;
 };
-#define FR_LOCK_INIT {PTHREAD_MUTEX_INITIALIZER}
+#define FR_LOCK_INIT                                                                               \
+    {                                                                                              \
+        PTHREAD_MUTEX_INITIALIZER                                                                  \
+    }
 void fr_core_lock(struct fr_lock *lock) FR_ACQUIRES(lock);
 void fr_core_unlock(struct fr_lock *lock) FR_RELEASES(lock);
 

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The log. A line is composed on the stack and leaves in one write, so that lines of several
+// threads and ranks that share a terminal do not mix, and so that logging works wherever Fabrail is
+// called from: under a lock of malloc, in a signal handler's thread, before main.
+#include "config.h"
+
+#include "core/core.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum fr_log_level fr_core_log_level = FR_LOG_WARN;
+
+static _Atomic int log_rank = -1;
+
+enum { LINE_BYTES = 1024 };
+
+void fr_core_log_set_rank(int rank)
+{
+    atomic_store_explicit(&log_rank, rank, memory_order_relaxed);
+}
+
+int fr_core_log_rank(void)
+{
+    return atomic_load_explicit(&log_rank, memory_order_relaxed);
+}
+
+static size_t compose_prefix(enum fr_log_level level, char *line)
+{
+    static const char *const names[] = {"error", "warn", "info", "debug", "trace"};
+    const char *name = (size_t)level < FR_ARRAY_LENGTH(names) ? names[level] : "log";
+    int rank = fr_core_log_rank();
+    int used = rank < 0 ? snprintf(line, LINE_BYTES, "fabrail: %s: ", name)
+                        : snprintf(line, LINE_BYTES, "fabrail[%d]: %s: ", rank, name);
+    return (size_t)used;
+}
+
+// Texts can hold what users wrote in variables and file names: a line stays one line.
+static void replace_control_characters(char *text, size_t length)
+{
+    for (size_t i = 0; i < length; i++) {
+        unsigned char c = (unsigned char)text[i];
+        if (c < 0x20 || c == 0x7f)
+            text[i] = '?';
+    }
+}
+
+static void write_line(const char *line, size_t length)
+{
+    // A second write happens only where the first was cut short or interrupted. What stderr refuses
+    // (closed, full and nonblocking) is lost: there is nowhere to complain.
+    while (length > 0) {
+        ssize_t written = write(STDERR_FILENO, line, length);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written <= 0)
+            return;
+        line += written;
+        length -= (size_t)written;
+    }
+}
+
+void fr_core_log_write(enum fr_log_level level, const char *format, ...)
+{
+    int saved_errno = errno;
+    char line[LINE_BYTES];
+    size_t length = compose_prefix(level, line);
+    size_t room = sizeof(line) - length - 1; // the newline replaces the terminator
+
+    va_list arguments;
+    va_start(arguments, format);
+    errno = saved_errno; // for %m
+    int wanted = vsnprintf(line + length, room + 1, format, arguments);
+    va_end(arguments);
+
+    size_t text_length = wanted < 0 ? 0 : (size_t)wanted;
+    if (text_length > room) {
+        text_length = room;
+        memcpy(line + length + room - 3, "...", 3);
+    }
+    replace_control_characters(line + length, text_length);
+    length += text_length;
+    line[length++] = '\n';
+    write_line(line, length);
+    errno = saved_errno;
+}

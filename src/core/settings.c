@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The settings: one table of environment variables, from which values, warnings and the manual page
+// come. The environment is read here and nowhere else, and nothing in it ever stops the job.
+#include "config.h"
+
+#include "core/core.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+extern char **environ;
+
+#define PREFIX "FABRAIL_"
+
+enum row_type { ROW_BOOL, ROW_TRISTATE, ROW_CHOICE, ROW_LIST, ROW_BYTES, ROW_STRING };
+
+// One value of a choice, or one member of a list, whose bits are or-ed together.
+struct choice {
+    const char *name; // NULL ends an array of choices
+    unsigned value;
+};
+
+struct row {
+    const char *name; // without the prefix
+    enum row_type type;
+    size_t offset; // in struct fr_settings
+    const char *default_text;
+    const struct choice *choices;
+    size_t min_bytes;
+    size_t max_bytes;
+    const char *help; // sentences for the manual page, in roff
+};
+
+// Members of choices are stored through `unsigned`, booleans of any spelling through `bool`.
+_Static_assert(sizeof(enum fr_log_level) == sizeof(unsigned), "choices are stored as unsigned");
+_Static_assert(sizeof(enum fr_tristate) == sizeof(unsigned), "choices are stored as unsigned");
+
+static const struct choice bool_choices[] = {
+    {"yes", true}, {"no", false},  {"1", true}, {"0", false}, {"true", true}, {"false", false},
+    {"on", true},  {"off", false}, {"y", true}, {"n", false}, {NULL, 0},
+};
+
+static const struct choice log_choices[] = {
+    {"error", FR_LOG_ERROR}, {"warn", FR_LOG_WARN},   {"info", FR_LOG_INFO},
+    {"debug", FR_LOG_DEBUG}, {"trace", FR_LOG_TRACE}, {NULL, 0},
+};
+
+static const struct choice path_choices[] = {
+    {"pass", FR_PATH_BIT_PASS},
+    {"host", FR_PATH_BIT_HOST},
+    {NULL, 0},
+};
+
+#define MIB           ((size_t)1 << 20)
+#define TIB           ((size_t)1 << 40)
+#define AT(member)    .offset = offsetof(struct fr_settings, member)
+#define RANGE(lo, hi) .min_bytes = (lo), .max_bytes = (hi)
+
+static const struct row rows[] = {
+    {"DISABLE", ROW_BOOL, AT(disable), .default_text = "no",
+     .help = "Switches Fabrail off for the job: every MPI call goes straight to the MPI library."},
+    {"LOG", ROW_CHOICE, AT(log), .default_text = "warn", .choices = log_choices,
+     .help =
+         "What is written to standard error: this level and all before it.\n"
+         "Level trace shows nothing more than debug unless Fabrail was configured with tracing."},
+    {"PATHS", ROW_LIST, AT(paths), .default_text = "pass,host", .choices = path_choices,
+     .help =
+         "Ways that a message may take, separated by commas: the real MPI gets the pointer of\n"
+         "the application as it is (pass), or the message is staged through host memory (host)."},
+    {"MPI_GPU_AWARE", ROW_TRISTATE, AT(mpi_gpu_aware), .default_text = "auto",
+     .help = "Whether the MPI library takes pointers to device memory.\n"
+             "With auto, the library itself is asked."},
+    {"STAGING_MAX", ROW_BYTES, AT(staging_max_bytes), .default_text = "4G", RANGE(MIB, 16 * TIB),
+     .help = "Bound on page-locked host memory for staging, for each process.\n"
+             "Beyond it ordinary memory is used, through which copies are slower."},
+    {"STAGING_KEEP", ROW_BYTES, AT(staging_keep_bytes), .default_text = "1G", RANGE(0, 16 * TIB),
+     .help = "Staging memory that stays cached while no message uses it."},
+    {"REPORT", ROW_STRING, AT(report), .default_text = "",
+     .help = "Where MPI_Finalize writes a report of what was done with which messages:\n"
+             "nothing for no report, text for standard error, else the name of a file."},
+};
+
+static bool find_choice(const struct choice *choices, const char *text, size_t length,
+                        unsigned *value)
+{
+    for (; choices->name != NULL; choices++) {
+        if (strlen(choices->name) == length && strncasecmp(choices->name, text, length) == 0) {
+            *value = choices->value;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool parse_list(const struct choice *choices, const char *text, unsigned *bits)
+{
+    unsigned sum = 0;
+    for (;;) {
+        size_t length = strcspn(text, ",");
+        unsigned bit = 0;
+        if (!find_choice(choices, text, length, &bit))
+            return false;
+        sum |= bit;
+        if (text[length] == '\0')
+            break;
+        text += length + 1;
+    }
+    *bits = sum;
+    return true;
+}
+
+// Shift of a size's suffix: K, M, G or T, each also as KB or KiB, always powers of 1024. -1 if the
+// text is anything else.
+static int suffix_shift(const char *text)
+{
+    static const char letters[] = "kmgt";
+    if (*text == '\0' || strcasecmp(text, "b") == 0)
+        return 0;
+    const char *letter = strchr(letters, *text | 0x20);
+    if (letter == NULL)
+        return -1;
+    text++;
+    if (*text != '\0' && strcasecmp(text, "b") != 0 && strcasecmp(text, "ib") != 0)
+        return -1;
+    return 10 * (int)(letter - letters + 1);
+}
+
+// Digits by hand: strtod would follow the application's locale, and strtoul takes signs.
+static bool parse_bytes(const char *text, size_t *bytes)
+{
+    size_t whole = 0, fraction = 0, scale = 1;
+    if (*text < '0' || *text > '9')
+        return false;
+    for (; *text >= '0' && *text <= '9'; text++) {
+        if (__builtin_mul_overflow(whole, (size_t)10, &whole) ||
+            __builtin_add_overflow(whole, (size_t)(*text - '0'), &whole))
+            return false;
+    }
+    if (*text == '.') {
+        for (text++; *text >= '0' && *text <= '9'; text++) {
+            if (scale >= 1000000) // finer than a byte of a mebibyte is noise
+                continue;
+            fraction = fraction * 10 + (size_t)(*text - '0');
+            scale *= 10;
+        }
+    }
+    int shift = suffix_shift(text);
+    if (shift < 0 || whole > SIZE_MAX >> shift)
+        return false;
+    size_t rest = (fraction << shift) / scale; // below 2^20 * 2^40, since the suffix ends at T
+    return !__builtin_add_overflow(whole << shift, rest, bytes);
+}
+
+static bool parse_unsigned(const struct row *row, const char *text, unsigned *value)
+{
+    size_t length = strlen(text);
+    if (row->type == ROW_LIST)
+        return parse_list(row->choices, text, value);
+    if (row->type == ROW_CHOICE)
+        return find_choice(row->choices, text, length, value);
+    if (strcasecmp(text, "auto") == 0) {
+        *value = FR_AUTO;
+        return true;
+    }
+    if (!find_choice(bool_choices, text, length, value))
+        return false;
+    *value = *value ? FR_YES : FR_NO;
+    return true;
+}
+
+// Stores `text` as the value of `row`. Leaves the setting alone and returns false if it is no
+// value.
+static bool apply(const struct row *row, const char *text, struct fr_settings *settings)
+{
+    void *member = (char *)settings + row->offset;
+    unsigned value = 0;
+    size_t bytes = 0;
+
+    switch (row->type) {
+    case ROW_STRING:
+        *(const char **)member = text;
+        return true;
+    case ROW_BYTES:
+        if (!parse_bytes(text, &bytes) || bytes < row->min_bytes || bytes > row->max_bytes)
+            return false;
+        *(size_t *)member = bytes;
+        return true;
+    case ROW_BOOL:
+        if (!find_choice(bool_choices, text, strlen(text), &value))
+            return false;
+        *(bool *)member = value;
+        return true;
+    default:
+        if (!parse_unsigned(row, text, &value))
+            return false;
+        memcpy(member, &value, sizeof(value));
+        return true;
+    }
+}
+
+// Writes what `row` takes, such as "yes, no" or "1M to 16T".
+static void describe_values(const struct row *row, char *text, size_t room)
+{
+    char low[FR_BYTES_TEXT], high[FR_BYTES_TEXT];
+    size_t used = 0;
+
+    switch (row->type) {
+    case ROW_BOOL:
+        snprintf(text, room, "yes, no");
+        return;
+    case ROW_TRISTATE:
+        snprintf(text, room, "auto, yes, no");
+        return;
+    case ROW_BYTES:
+        snprintf(text, room, "%s to %s", fr_core_bytes_text(row->min_bytes, low),
+                 fr_core_bytes_text(row->max_bytes, high));
+        return;
+    case ROW_STRING:
+        snprintf(text, room, "any text");
+        return;
+    case ROW_LIST:
+    case ROW_CHOICE:
+        text[0] = '\0';
+        for (const struct choice *c = row->choices; c->name != NULL && used < room; c++)
+            used += (size_t)snprintf(text + used, room - used, used ? ", %s" : "%s", c->name);
+        return;
+    }
+}
+
+struct complaints {
+    fr_core_complain_fn complain;
+    void *cookie;
+    unsigned count;
+};
+
+static void complain_value(struct complaints *complaints, const struct row *row, const char *value)
+{
+    char allowed[128], text[400];
+    describe_values(row, allowed, sizeof(allowed));
+    snprintf(text, sizeof(text),
+             PREFIX "%s has no value \"%.64s\"; it takes %s%s; using the default %s", row->name,
+             value, allowed, row->type == ROW_LIST ? " (one or more, with commas)" : "",
+             row->default_text);
+    complaints->count++;
+    if (complaints->complain != NULL)
+        complaints->complain(complaints->cookie, text);
+}
+
+static size_t min_of(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+enum { DISTANCE_CHARS = 48 };
+
+// Edits (insert, delete, replace one character) that turn `a` into `b`, of which no more than
+// DISTANCE_CHARS characters are looked at.
+static size_t edit_distance(const char *a, size_t a_length, const char *b)
+{
+    size_t b_length = min_of(strlen(b), DISTANCE_CHARS);
+    size_t line[DISTANCE_CHARS + 1];
+    a_length = min_of(a_length, DISTANCE_CHARS);
+    for (size_t j = 0; j <= b_length; j++)
+        line[j] = j;
+    for (size_t i = 1; i <= a_length; i++) {
+        size_t diagonal = line[0];
+        line[0] = i;
+        for (size_t j = 1; j <= b_length; j++) {
+            size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = line[j];
+            line[j] = min_of(replaced, min_of(line[j], line[j - 1]) + 1);
+        }
+    }
+    return line[b_length];
+}
+
+static void complain_name(struct complaints *complaints, const char *name, size_t length)
+{
+    const char *nearest = rows[0].name;
+    size_t nearest_distance = SIZE_MAX;
+    for (size_t r = 0; r < FR_ARRAY_LENGTH(rows); r++) {
+        size_t distance = edit_distance(name, length, rows[r].name);
+        if (distance < nearest_distance) {
+            nearest_distance = distance;
+            nearest = rows[r].name;
+        }
+    }
+    char text[256];
+    snprintf(text, sizeof(text),
+             PREFIX "%.*s is not a setting and has no effect; the nearest is " PREFIX "%s",
+             (int)min_of(length, 64), name, nearest);
+    complaints->count++;
+    if (complaints->complain != NULL)
+        complaints->complain(complaints->cookie, text);
+}
+
+// Returns the row that the variable `entry` ("NAME=value", prefix cut off) sets, NULL for none.
+static const struct row *find_row(const char *entry, size_t name_length)
+{
+    for (size_t r = 0; r < FR_ARRAY_LENGTH(rows); r++) {
+        if (strlen(rows[r].name) == name_length && memcmp(rows[r].name, entry, name_length) == 0)
+            return &rows[r];
+    }
+    return NULL;
+}
+
+// If `entry` of an environment is a variable of Fabrail's, returns its name without the prefix and
+// the name's length, else NULL.
+static const char *own_name(const char *entry, size_t *length)
+{
+    if (strncmp(entry, PREFIX, sizeof(PREFIX) - 1) != 0)
+        return NULL;
+    const char *name = entry + sizeof(PREFIX) - 1;
+    *length = strcspn(name, "=");
+    return name[*length] == '=' ? name : NULL;
+}
+
+// Where a name stands twice the first counts, as for getenv. An empty value is as good as none.
+static void apply_environment(char *const *environment, struct fr_settings *settings,
+                              const char *bad_values[FR_ARRAY_LENGTH(rows)])
+{
+    bool seen[FR_ARRAY_LENGTH(rows)] = {0};
+    for (; *environment != NULL; environment++) {
+        size_t length = 0;
+        const char *name = own_name(*environment, &length);
+        const struct row *row = name != NULL ? find_row(name, length) : NULL;
+        if (row == NULL || seen[row - rows])
+            continue;
+        const char *value = name + length + 1;
+        seen[row - rows] = true;
+        if (*value != '\0' && !apply(row, value, settings))
+            bad_values[row - rows] = value;
+    }
+}
+
+unsigned fr_core_settings_parse(char *const *environment, struct fr_settings *settings,
+                                fr_core_complain_fn complain, void *cookie)
+{
+    // First come all values, then the complaints, so that whoever hears them can look at settings
+    // such as the log level first.
+    static char *const empty[] = {NULL};
+    const char *bad_values[FR_ARRAY_LENGTH(rows)] = {0};
+    struct complaints complaints = {complain, cookie, 0};
+    if (environment == NULL) // after clearenv
+        environment = empty;
+
+    memset(settings, 0, sizeof(*settings));
+    for (size_t r = 0; r < FR_ARRAY_LENGTH(rows); r++)
+        (void)apply(&rows[r], rows[r].default_text, settings);
+    apply_environment(environment, settings, bad_values);
+
+    for (size_t r = 0; r < FR_ARRAY_LENGTH(rows); r++) {
+        if (bad_values[r] != NULL)
+            complain_value(&complaints, &rows[r], bad_values[r]);
+    }
+    for (; *environment != NULL; environment++) {
+        size_t length = 0;
+        const char *name = own_name(*environment, &length);
+        if (name != NULL && find_row(name, length) == NULL)
+            complain_name(&complaints, name, length);
+    }
+    return complaints.count;
+}
+
+static struct fr_settings process_settings;
+static pthread_once_t process_once = PTHREAD_ONCE_INIT;
+static _Atomic(const struct fr_settings *) process_ready;
+
+static void complain_to_log(void *cookie, const char *text)
+{
+    const struct fr_settings *settings = cookie;
+    fr_core_log_level = settings->log;
+    if (!settings->disable) // switched off means silent as well
+        fr_warn("%s", text);
+}
+
+static void read_process_settings(void)
+{
+    (void)fr_core_settings_parse(environ, &process_settings, complain_to_log, &process_settings);
+    fr_core_log_level = process_settings.log;
+    // The application may change its environment later, so strings are kept in a copy.
+    const char *report = strdup(process_settings.report);
+    if (report == NULL)
+        fr_warn("no memory for the value of " PREFIX "REPORT, so no report will be written");
+    process_settings.report = report != NULL ? report : "";
+    atomic_store_explicit(&process_ready, &process_settings, memory_order_release);
+}
+
+const struct fr_settings *fr_core_settings(void)
+{
+    const struct fr_settings *settings = atomic_load_explicit(&process_ready, memory_order_acquire);
+    if (FR_UNLIKELY(settings == NULL)) {
+        pthread_once(&process_once, read_process_settings);
+        settings = &process_settings;
+    }
+    return settings;
+}
+
+void fr_core_settings_write_manual(void *stream)
+{
+    for (size_t r = 0; r < FR_ARRAY_LENGTH(rows); r++) {
+        const struct row *row = &rows[r];
+        char values[128];
+        describe_values(row, values, sizeof(values));
+        fprintf(stream, ".TP\n.B %s%s\n%s\n", PREFIX, row->name, row->help);
+        if (row->type == ROW_STRING)
+            fprintf(stream, ".br\nDefault: %s.\n",
+                    *row->default_text ? row->default_text : "empty");
+        else
+            fprintf(stream, ".br\nValues: %s.\nDefault: %s.\n", values, row->default_text);
+    }
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Settings: every type of row, its limits plus and minus one, and what is said of wrong ones.
+#include "config.h"
+
+#include "core/core.h"
+
+#include "check.h"
+
+#include <stdlib.h>
+
+static char said[4096];
+
+static void listen(void *cookie, const char *text)
+{
+    (void)cookie;
+    strncat(said, text, sizeof(said) - strlen(said) - 2);
+    strcat(said, "\n");
+}
+
+// Parses an environment of one or two variables; what was complained of is in `said`.
+static struct fr_settings parse(const char *first, const char *second, unsigned complaints)
+{
+    char *environment[] = {(char *)"HOME=/", (char *)first, (char *)second, NULL};
+    struct fr_settings settings;
+    said[0] = '\0';
+    unsigned count = fr_core_settings_parse(environment, &settings, listen, NULL);
+    CHECK(count == complaints, "%s %s: %u complaints, not %u: %s", first, second ? second : "",
+          count, complaints, said);
+    return settings;
+}
+
+static void test_defaults(void)
+{
+    struct fr_settings settings = parse("PATH=/bin", NULL, 0);
+    CHECK(!settings.disable);
+    CHECK(settings.log == FR_LOG_WARN);
+    CHECK(settings.paths == (FR_PATH_BIT_PASS | FR_PATH_BIT_HOST));
+    CHECK(settings.mpi_gpu_aware == FR_AUTO);
+    CHECK(settings.staging_max_bytes == (size_t)4 << 30);
+    CHECK(settings.staging_keep_bytes == (size_t)1 << 30);
+    CHECK(strcmp(settings.report, "") == 0);
+
+    CHECK(fr_core_settings_parse(NULL, &settings, NULL, NULL) == 0);
+    CHECK(settings.staging_max_bytes == (size_t)4 << 30);
+}
+
+static void test_bytes(void)
+{
+    static const struct {
+        const char *text;
+        size_t bytes; // 0: refused
+    } cases[] = {
+        {"4194304", 4194304},
+        {"64M", (size_t)64 << 20},
+        {"64m", (size_t)64 << 20},
+        {"64MB", (size_t)64 << 20},
+        {"64MiB", (size_t)64 << 20},
+        {"1.5G", (size_t)3 << 29},
+        {"0.25G", (size_t)1 << 28},
+        {"2.G", (size_t)2 << 30},
+        {"1.0000000000000000000000000M", 1 << 20},
+        {"1048576B", 1 << 20},
+        {"1024K", 1 << 20},
+        {"1M", 1 << 20},
+        {"1048575", 0},
+        {"1048577", 1048577},
+        {"16T", (size_t)16 << 40},
+        {"17592186044417", 0},
+        {"17592186044416", (size_t)16 << 40},
+        {"18446744073709551615", 0},
+        {"18446744073709551616", 0},
+        {"99999999999999999999999999G", 0},
+        {"16777217T", 0},
+        {"-1M", 0},
+        {"+1M", 0},
+        {" 1M", 0},
+        {"1M ", 0},
+        {"1 M", 0},
+        {"M", 0},
+        {".5G", 0},
+        {"1,5G", 0},
+        {"0x100000", 0},
+        {"1e9", 0},
+        {"1MX", 0},
+        {"nan", 0},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char variable[128];
+        snprintf(variable, sizeof(variable), "FABRAIL_STAGING_MAX=%s", cases[i].text);
+        struct fr_settings settings = parse(variable, NULL, cases[i].bytes == 0);
+        size_t expected = cases[i].bytes ? cases[i].bytes : (size_t)4 << 30;
+        CHECK(settings.staging_max_bytes == expected, "%s gave %zu", cases[i].text,
+              settings.staging_max_bytes);
+    }
+    CHECK(parse("FABRAIL_STAGING_KEEP=0", NULL, 0).staging_keep_bytes == 0);
+}
+
+static void test_choices(void)
+{
+    static const char *const names[] = {"error", "warn", "info", "debug", "trace"};
+    for (unsigned level = FR_LOG_ERROR; level <= FR_LOG_TRACE; level++) {
+        char variable[64];
+        snprintf(variable, sizeof(variable), "FABRAIL_LOG=%s", names[level]);
+        CHECK(parse(variable, NULL, 0).log == (enum fr_log_level)level);
+    }
+    CHECK(parse("FABRAIL_LOG=Debug", NULL, 0).log == FR_LOG_DEBUG);
+    CHECK(parse("FABRAIL_LOG=debugs", NULL, 1).log == FR_LOG_WARN);
+    CHECK(parse("FABRAIL_LOG=debu", NULL, 1).log == FR_LOG_WARN);
+    CHECK(parse("FABRAIL_LOG=", NULL, 0).log == FR_LOG_WARN);
+
+    CHECK(parse("FABRAIL_DISABLE=1", NULL, 0).disable);
+    CHECK(parse("FABRAIL_DISABLE=yes", NULL, 0).disable);
+    CHECK(parse("FABRAIL_DISABLE=ON", NULL, 0).disable);
+    CHECK(!parse("FABRAIL_DISABLE=0", NULL, 0).disable);
+    CHECK(!parse("FABRAIL_DISABLE=2", NULL, 1).disable);
+
+    CHECK(parse("FABRAIL_MPI_GPU_AWARE=auto", NULL, 0).mpi_gpu_aware == FR_AUTO);
+    CHECK(parse("FABRAIL_MPI_GPU_AWARE=true", NULL, 0).mpi_gpu_aware == FR_YES);
+    CHECK(parse("FABRAIL_MPI_GPU_AWARE=no", NULL, 0).mpi_gpu_aware == FR_NO);
+    CHECK(parse("FABRAIL_MPI_GPU_AWARE=maybe", NULL, 1).mpi_gpu_aware == FR_AUTO);
+
+    CHECK(parse("FABRAIL_PATHS=host", NULL, 0).paths == FR_PATH_BIT_HOST);
+    CHECK(parse("FABRAIL_PATHS=host,pass", NULL, 0).paths == (FR_PATH_BIT_HOST | FR_PATH_BIT_PASS));
+    CHECK(parse("FABRAIL_PATHS=host,", NULL, 1).paths == (FR_PATH_BIT_HOST | FR_PATH_BIT_PASS));
+    CHECK(parse("FABRAIL_PATHS=hos", NULL, 1).paths == (FR_PATH_BIT_HOST | FR_PATH_BIT_PASS));
+
+    CHECK(strcmp(parse("FABRAIL_REPORT=/a/b=c", NULL, 0).report, "/a/b=c") == 0);
+}
+
+static void test_complaints(void)
+{
+    parse("FABRAIL_STAGINGMAX=1G", NULL, 1);
+    CHECK(strstr(said, "FABRAIL_STAGINGMAX is not") != NULL, "%s", said);
+    CHECK(strstr(said, "nearest is FABRAIL_STAGING_MAX") != NULL, "%s", said);
+    parse("FABRAIL_DISABLED=1", NULL, 1);
+    CHECK(strstr(said, "nearest is FABRAIL_DISABLE\n") != NULL, "%s", said);
+    parse("FABRAIL_REPROT=x", NULL, 1);
+    CHECK(strstr(said, "nearest is FABRAIL_REPORT\n") != NULL, "%s", said);
+    parse("FABRAIL_=x", NULL, 1);
+    parse("FABRAIL_LOG", NULL, 0);
+
+    parse("FABRAIL_STAGING_MAX=1023K", NULL, 1);
+    CHECK(strstr(said, "\"1023K\"") != NULL, "%s", said);
+    CHECK(strstr(said, "1M to 16T") != NULL, "%s", said);
+    CHECK(strstr(said, "default 4G") != NULL, "%s", said);
+    parse("FABRAIL_LOG=loud", NULL, 1);
+    CHECK(strstr(said, "error, warn, info, debug, trace") != NULL, "%s", said);
+    parse("FABRAIL_LOG=loud", "FABRAIL_PATH=host", 2);
+
+    // A name or a value of any length is cut, not followed.
+    static char variable[70000] = "FABRAIL_";
+    memset(variable + 8, 'X', sizeof(variable) - 10);
+    variable[30000] = '=';
+    parse(variable, NULL, 1);
+    memcpy(variable, "FABRAIL_LOG=", 12);
+    parse(variable, NULL, 1);
+
+    // The first of two counts, as getenv has it.
+    CHECK(parse("FABRAIL_LOG=info", "FABRAIL_LOG=debug", 0).log == FR_LOG_INFO);
+}
+
+static void test_manual(void)
+{
+    char page[8192] = "";
+    FILE *stream = fmemopen(page, sizeof(page), "w");
+    if (stream == NULL) {
+        CHECK(false, "fmemopen failed");
+        return;
+    }
+    fr_core_settings_write_manual(stream);
+    fclose(stream);
+    static const char *const wanted[] = {
+        "DISABLE", "LOG", "PATHS", "MPI_GPU_AWARE", "STAGING_MAX", "STAGING_KEEP", "REPORT",
+    };
+    for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
+        char heading[64];
+        snprintf(heading, sizeof(heading), ".TP\n.B FABRAIL_%s\n", wanted[i]);
+        CHECK(strstr(page, heading) != NULL, "no row for %s", wanted[i]);
+    }
+    CHECK(strstr(page, "Values: 1M to 16T.\nDefault: 4G.\n") != NULL);
+}
+
+static void test_process(void)
+{
+    setenv("FABRAIL_REPORT", "first", 1);
+    setenv("FABRAIL_LOG", "error", 1);
+    setenv("FABRAIL_STAGING_KEEP", "none", 1); // below the level, so nothing is written
+    const struct fr_settings *settings = fr_core_settings();
+    CHECK(fr_core_log_level == FR_LOG_ERROR);
+    CHECK(strcmp(settings->report, "first") == 0);
+    CHECK(settings->staging_keep_bytes == (size_t)1 << 30);
+    setenv("FABRAIL_REPORT", "second", 1);
+    CHECK(fr_core_settings() == settings);
+    CHECK(strcmp(settings->report, "first") == 0);
+}
+
+int main(void)
+{
+    test_defaults();
+    test_bytes();
+    test_choices();
+    test_complaints();
+    test_manual();
+    test_process();
+    return check_result();
+}
