@@ -7,14 +7,18 @@
 #include "real/real.h"
 
 // Regularly repeated runs of bytes: run (i, j) begins at offset + i * stride[0] + j * stride[1], for
-// i < n[0] (inner) and j < n[1] (outer), and stands at packed + (j * n[0] + i) * bytes in a packed
-// copy. Offsets are relative to the address of the datatype's buffer argument.
+// i < n[0] (inner) and j < n[1] (outer), and stands at packed + i * packed_stride[0] +
+// j * packed_stride[1] in a packed copy of one element. Offsets are relative to the address of the
+// datatype's buffer argument. A stride along which there is one run only is 0. In a packed copy the
+// runs of a group stand in the order (0, 0), (1, 0) ... (0, 1), (1, 1) ..., but those of other
+// groups may stand between them: an array of structures is one group for each member.
 struct fr_layout_group {
     ptrdiff_t offset;
-    size_t bytes;
     size_t packed;
+    size_t bytes;
     size_t n[2];
     ptrdiff_t stride[2];
+    size_t packed_stride[2];
 };
 
 // One datatype. Immutable once returned; counted references.
@@ -27,27 +31,63 @@ struct fr_layout {
     bool contiguous;         // count elements are one run of count * size_bytes bytes from offset 0
     bool packable;           // packed_type may stand in for the datatype
     fr_word packed_type;     // same type signature, no gaps: size == extent, lower bound 0. Equal to
-                             // the datatype itself when contiguous
-    size_t group_count;      // groups of one element, in type-map order; together size_bytes
+                             // the datatype itself when contiguous or of size 0
+    size_t group_count;      // groups of one element; together size_bytes
     struct fr_layout_group *groups;
     struct fr_layout_private *private; // reference count, cache links
 };
 
 // Finds or makes the layout of `type`. The caller owns one reference, given back with
-// fr_layout_release. Returns FR_ERR_UNSUPPORTED for a datatype whose construction this MPI does not
-// tell, FR_ERR_MPI when a call fails, FR_ERR_NO_MEMORY.
+// fr_layout_release. Returns FR_ERR_INVALID for the null handle, FR_ERR_UNSUPPORTED for a datatype
+// whose construction this MPI does not tell, FR_ERR_LIMIT when it is nested too deep or its size
+// overflows, FR_ERR_MPI when a call fails, FR_ERR_NO_MEMORY. Leaves *layout alone on failure.
 FR_MUST_CHECK enum fr_status fr_layout_acquire(fr_word type, const struct fr_layout **layout);
+
+// Accepts NULL. Frees the packed type with the last reference, so not from inside a lock.
 void fr_layout_release(const struct fr_layout *layout);
 
 // Forgets a datatype whose handle is about to be freed; pending users keep their reference. The
 // packed type is freed with the last reference.
 void fr_layout_forget(fr_word type);
 
-// Forgets all; called just before the real MPI_Finalize, while types can still be freed.
+// Forgets all; called just before the real MPI_Finalize, while types can still be freed. References
+// given back later no longer call MPI.
 void fr_layout_forget_all(void);
 
 // Extent and true extent alone, from the cache when it has the type: no decoding. For asking where a
 // derived datatype's bytes really are. Returns false when MPI fails.
 bool fr_layout_bounds(fr_word type, ptrdiff_t *extent, ptrdiff_t *true_lower, size_t *true_extent);
+
+// Range of addresses that `count` elements use: `first` relative to the buffer argument, `bytes`
+// from there. No bytes gives 0 and 0.
+static inline void fr_layout_span(ptrdiff_t extent, ptrdiff_t true_lower, size_t true_extent,
+                                  size_t count, ptrdiff_t *first, size_t *bytes)
+{
+    bool none = count == 0 || true_extent == 0;
+    ptrdiff_t reach = none ? 0 : extent * (ptrdiff_t)(count - 1); // of the last element's start
+    *first = none ? 0 : true_lower + (reach < 0 ? reach : 0);
+    *bytes = none ? 0 : true_extent + (size_t)(reach < 0 ? -reach : reach);
+}
+
+// A strided copy between an application's buffer and a staging area: n[1] planes of n[0] rows of
+// `bytes` contiguous bytes. Offsets and strides in bytes, each side its own.
+struct fr_layout_copy {
+    ptrdiff_t user_offset;
+    ptrdiff_t stage_offset;
+    size_t bytes;
+    size_t n[2]; // at least 1 each
+    ptrdiff_t user_stride[2];
+    ptrdiff_t stage_stride[2];
+};
+typedef enum fr_status (*fr_layout_visit_fn)(void *context, const struct fr_layout_copy *copy);
+
+// Shows `visit` the copies that together are the first `limit_bytes` bytes, in the order of the type
+// map, of `count` elements; the limit may cut a run. Staging offsets are those of a packed copy, or
+// with `packed` false equal the user's. Copies come in no particular order and as few as the layout
+// allows: elements that follow one another become rows or planes. Returns the first status that is
+// not FR_OK, after which it visits no more.
+FR_MUST_CHECK enum fr_status fr_layout_visit(const struct fr_layout *layout, size_t count,
+                                             bool packed, size_t limit_bytes,
+                                             fr_layout_visit_fn visit, void *context);
 
 #endif

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Inside of room layout: lists of groups, type signatures, and the decoder that fills both.
+#ifndef FR_LAYOUT_LAYOUT_INT_H
+#define FR_LAYOUT_LAYOUT_INT_H
+
+#include "layout/layout.h"
+
+// Groups under construction. All zero is an empty list. Between push and finish the last two items
+// are still open: the last may grow by an adjacent run, the one before by a further repetition.
+struct fr_layout_list {
+    struct fr_layout_group *items;
+    size_t count;
+    size_t capacity;
+    size_t bytes; // of a packed copy of the whole list
+};
+
+// What does not fit in a group's two levels: the group stands `copies` times, this far apart.
+struct fr_layout_steps {
+    size_t copies;
+    ptrdiff_t user;
+    size_t packed;
+};
+
+// Repeats a group `count` times (at least once), `stride` bytes apart and `packed_stride` in the
+// packed copy, which must be no less than the group's reach there.
+void fr_layout_group_repeat(struct fr_layout_group *group, size_t count, ptrdiff_t stride,
+                            size_t packed_stride, struct fr_layout_steps *steps);
+
+// Adds a run of bytes behind all that the list holds.
+FR_MUST_CHECK enum fr_status fr_layout_list_push_run(struct fr_layout_list *list, ptrdiff_t offset,
+                                                     size_t bytes);
+
+// Blocks of an indexed constructor: block b holds lengths[b] elements (or lengths[0] when `uniform`)
+// from offset displacements[b] * unit on.
+struct fr_layout_blocks {
+    size_t count;
+    const int64_t *lengths;
+    bool uniform;
+    const int64_t *displacements;
+    int64_t unit;
+};
+
+// Adds a finished list for each element of each block, elements `extent` bytes apart.
+FR_MUST_CHECK enum fr_status fr_layout_list_push_blocks(struct fr_layout_list *list,
+                                                        const struct fr_layout_list *element,
+                                                        ptrdiff_t extent,
+                                                        const struct fr_layout_blocks *blocks);
+// Closes the items left open by the pushes.
+void fr_layout_list_finish(struct fr_layout_list *list);
+
+// Changes a finished list into `count` copies of it, `stride` bytes apart. 0 empties it.
+FR_MUST_CHECK enum fr_status fr_layout_list_repeat(struct fr_layout_list *list, size_t count,
+                                                   ptrdiff_t stride);
+void fr_layout_list_shift(struct fr_layout_list *list, ptrdiff_t offset);
+void fr_layout_list_free(struct fr_layout_list *list);
+
+// A type signature: datatypes without gaps, each repeated, of which the packed copy consists. Where
+// it would be long, part of it stands as a datatype made for the purpose.
+struct fr_layout_term {
+    fr_word type;
+    size_t count;
+    size_t bytes; // of one
+    bool basic;   // predefined: nothing to free
+};
+struct fr_layout_signature {
+    struct fr_layout_term *terms;
+    size_t count;
+    size_t capacity;
+    size_t bytes;
+    bool broken; // holds a predefined datatype with gaps, so no packed datatype has this signature
+};
+
+// Datatypes made on the way, freed all together when the last one that needs them is there.
+struct fr_layout_scratch {
+    fr_word *types;
+    size_t count;
+    size_t capacity;
+};
+void fr_layout_scratch_free(struct fr_layout_scratch *scratch);
+
+FR_MUST_CHECK enum fr_status fr_layout_signature_add(struct fr_layout_signature *signature,
+                                                     const struct fr_layout_term *term);
+FR_MUST_CHECK enum fr_status fr_layout_signature_append(struct fr_layout_signature *signature,
+                                                        const struct fr_layout_signature *tail);
+FR_MUST_CHECK enum fr_status fr_layout_signature_copy(struct fr_layout_signature *copy,
+                                                      const struct fr_layout_signature *original);
+FR_MUST_CHECK enum fr_status fr_layout_signature_repeat(struct fr_layout_signature *signature,
+                                                        size_t count,
+                                                        struct fr_layout_scratch *scratch);
+void fr_layout_signature_free(struct fr_layout_signature *signature);
+
+// Makes the committed datatype of a signature that is neither broken nor empty. `owned` tells
+// whether the caller must free it; a single predefined datatype is returned as it is.
+FR_MUST_CHECK enum fr_status fr_layout_signature_type(const struct fr_layout_signature *signature,
+                                                      fr_word *type, bool *owned);
+void fr_layout_type_free(fr_word type);
+
+// What the decoder finds out about one datatype.
+struct fr_layout_decoded {
+    struct fr_layout_list list;
+    struct fr_layout_signature signature;
+};
+
+// Decodes `type`. On failure nothing is left to free; on success both parts are the caller's, the
+// signature to be used before the scratch types are freed.
+FR_MUST_CHECK enum fr_status fr_layout_decode(fr_word type, struct fr_layout_scratch *scratch,
+                                              struct fr_layout_decoded *decoded);
+
+#endif
