@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Options, the loop over memory kinds, steps and sizes, and the exit status of an included program.
+#include "harness.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_SIZES = 64, MAX_KINDS = 32 };
+
+struct options {
+    enum memory_kind kinds[MAX_KINDS];
+    int kind_count;
+    size_t sizes[MAX_SIZES];
+    int size_count; // 0: the default list
+    const char *only;
+    uint64_t seed;
+    int repeat;
+    bool table;
+    bool expect_refusal;
+};
+
+// Empty, one byte, odd, around cache lines, below and above the eager limits of the common
+// transports (4 KiB, 8 KiB, 64 KiB, 128 KiB) and a few pipelined ones.
+static const size_t default_sizes[] = {0,    1,    3,     64,    1000,   4096,
+                                       4097, 9999, 65535, 65536, 262145, 1 << 21};
+
+static const char usage[] =
+    "usage: %s [--memory=KIND[,KIND..]] [--bytes=N[,N..]] [--seed=N] [--repeat=N]\n"
+    "          [--only=STEP] [--table] [--expect-refusal]\n"
+    "kinds: device host pinned managed pool vmm vmm-fd vmm-fabric mixed all\n";
+
+static bool parse_kinds(char *text, struct options *options)
+{
+    for (char *name = strtok(text, ","); name != NULL; name = strtok(NULL, ",")) {
+        if (options->kind_count + MEMORY_KINDS > MAX_KINDS)
+            return false;
+        if (strcmp(name, "all") == 0) {
+            for (int kind = 0; kind < MEMORY_KINDS; kind++)
+                options->kinds[options->kind_count++] = (enum memory_kind)kind;
+            continue;
+        }
+        enum memory_kind kind = memory_kind_named(name);
+        if (kind == MEMORY_KINDS)
+            return false;
+        options->kinds[options->kind_count++] = kind;
+    }
+    return options->kind_count > 0;
+}
+
+static bool parse_sizes(char *text, struct options *options)
+{
+    for (char *word = strtok(text, ","); word != NULL; word = strtok(NULL, ",")) {
+        char *end = NULL;
+        unsigned long long value = strtoull(word, &end, 0);
+        int shift = *end == 'k' || *end == 'K' ? 10 : *end == 'm' || *end == 'M' ? 20 : 0;
+        end += shift != 0;
+        if (*end != '\0' || options->size_count == MAX_SIZES)
+            return false;
+        options->sizes[options->size_count++] = (size_t)value << shift;
+    }
+    return options->size_count > 0;
+}
+
+static bool parse_options(int argc, char **argv, struct options *options)
+{
+    static const struct option names[] = {
+        {"memory", required_argument, NULL, 'm'},   {"bytes", required_argument, NULL, 'b'},
+        {"seed", required_argument, NULL, 's'},     {"repeat", required_argument, NULL, 'r'},
+        {"only", required_argument, NULL, 'o'},     {"table", no_argument, NULL, 't'},
+        {"expect-refusal", no_argument, NULL, 'x'}, {NULL, 0, NULL, 0}};
+    bool good = true;
+    *options = (struct options){.seed = 1, .repeat = 1};
+    for (int c; good && (c = getopt_long(argc, argv, "", names, NULL)) != -1;) {
+        switch (c) {
+        case 'm':
+            good = parse_kinds(optarg, options);
+            break;
+        case 'b':
+            good = parse_sizes(optarg, options);
+            break;
+        case 's':
+            options->seed = strtoull(optarg, NULL, 0);
+            break;
+        case 'r':
+            options->repeat = atoi(optarg);
+            break;
+        case 'o':
+            options->only = optarg;
+            break;
+        case 't':
+            options->table = true;
+            break;
+        case 'x':
+            options->expect_refusal = true;
+            break;
+        default:
+            good = false;
+        }
+    }
+    char all[] = "all";
+    if (good && options->kind_count == 0)
+        parse_kinds(all, options);
+    return good && optind == argc && options->repeat > 0;
+}
+
+// The rank among those of this host: what the launcher says, else what MPI can tell.
+static int local_rank(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
+                                        "PMI_LOCAL_RANK", "SLURM_LOCALID"};
+    for (int i = 0; i < COUNT_OF(names); i++) {
+        const char *value = getenv(names[i]);
+        if (value != NULL && *value >= '0' && *value <= '9')
+            return atoi(value);
+    }
+    MPI_Comm host;
+    int rank = 0;
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
+    MPI_Comm_rank(host, &rank);
+    MPI_Comm_free(&host);
+    return rank;
+}
+
+static void call_step(struct run *run, const char *name,
+                      void (*call)(struct run *run, size_t bytes), size_t bytes)
+{
+    run->step = name;
+    run->bytes = bytes;
+    run->round++;
+    call(run, bytes);
+    run_check(run, memory_context_unchanged(), "the current context is not the program's any more");
+}
+
+static void call_sizes(struct run *run, const struct step *step, const struct options *options)
+{
+    if (step->limit == STEP_ONCE) {
+        call_step(run, step->name, step->call, 0);
+        return;
+    }
+    for (int i = 0; i < options->size_count; i++)
+        call_step(run, step->name, step->call, options->sizes[i]);
+    for (int i = 0; options->size_count == 0 && i < COUNT_OF(default_sizes); i++)
+        if (default_sizes[i] <= step->limit)
+            call_step(run, step->name, step->call, default_sizes[i]);
+}
+
+static void call_table(struct run *run, const struct program *program,
+                       const struct options *options)
+{
+    const size_t *sizes = options->size_count != 0 ? options->sizes : default_sizes;
+    int count = options->size_count != 0 ? options->size_count : COUNT_OF(default_sizes);
+    for (int i = 0; i < count; i++)
+        call_step(run, "table", program->table, sizes[i]);
+}
+
+static void run_steps(struct run *run, const struct program *program, const struct options *options)
+{
+    if (run->table && program->table != NULL) {
+        call_table(run, program, options);
+        return;
+    }
+    for (int again = 0; again < run->repeat; again++) {
+        for (int i = 0; i < program->step_count; i++) {
+            const struct step *step = &program->steps[i];
+            bool wanted = options->only == NULL || strcmp(options->only, step->name) == 0;
+            if (wanted && run->size >= step->least_ranks)
+                call_sizes(run, step, options);
+        }
+    }
+}
+
+// All ranks must agree to skip, so the lowest that lacks the kind tells the others why.
+static bool kind_skipped(struct run *run, enum memory_kind kind, int number)
+{
+    char reason[256] = "";
+    enum memory_kind here = memory_kind_on_rank(kind, run->rank);
+    const char *missing = memory_missing(here);
+    int first = missing != NULL ? run->rank : run->size;
+    MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, run->comm);
+    if (first == run->size)
+        return false;
+    if (run->rank == first)
+        snprintf(reason, sizeof reason, "%s", missing);
+    MPI_Bcast(reason, sizeof reason, MPI_CHAR, first, run->comm);
+    if (run->rank == 0)
+        printf("ok %d - %s memory %s # SKIP %s\n", number, run->program, memory_kind_name(kind),
+               reason);
+    fflush(stdout);
+    return true;
+}
+
+// Returns whether every rank passed.
+static bool run_kind(struct run *run, const struct program *program, const struct options *options,
+                     enum memory_kind kind, int number)
+{
+    long sums[2];
+    run->kind = memory_kind_on_rank(kind, run->rank);
+    run->memory_name = memory_kind_name(kind);
+    run->checks = run->failures = 0;
+    run_steps(run, program, options);
+    sums[0] = run->failures;
+    sums[1] = run->checks;
+    fflush(stderr);
+    MPI_Allreduce(MPI_IN_PLACE, sums, 2, MPI_LONG, MPI_SUM, run->comm);
+    // A run that compared nothing, say because --only names no step, has proved nothing.
+    bool passed = sums[0] == 0 && sums[1] > 0;
+    if (run->rank == 0)
+        printf("%sok %d - %s memory %s, %ld checks\n", passed ? "" : "not ", number, run->program,
+               run->memory_name, sums[1]);
+    fflush(stdout);
+    return passed;
+}
+
+static int run_all(struct run *run, const struct program *program, const struct options *options)
+{
+    int failed = 0, ran = 0;
+    if (run->rank == 0)
+        printf("1..%d\n", options->kind_count);
+    for (int i = 0; i < options->kind_count; i++) {
+        if (kind_skipped(run, options->kinds[i], i + 1))
+            continue;
+        ran++;
+        failed += !run_kind(run, program, options, options->kinds[i], i + 1);
+    }
+    if (failed != 0)
+        return 1;
+    return ran != 0 ? 0 : SKIPPED_EXIT;
+}
+
+int program_main(int argc, char **argv, const struct program *program)
+{
+    struct options options;
+    struct run run = {.program = program->name};
+    int provided = MPI_THREAD_SINGLE;
+    MPI_Init_thread(&argc, &argv, program->thread_level, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &run.rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &run.size);
+    run.comm = MPI_COMM_WORLD;
+    if (!parse_options(argc, argv, &options)) {
+        if (run.rank == 0)
+            fprintf(stderr, usage, program->name);
+        MPI_Finalize();
+        return 2;
+    }
+    run.seed = options.seed;
+    run.repeat = options.repeat;
+    run.table = options.table;
+    run.expect_refusal = options.expect_refusal;
+    int status = SKIPPED_EXIT;
+    if (provided < program->thread_level) {
+        if (run.rank == 0)
+            printf("1..0 # SKIP this MPI does not provide the thread level that %s needs\n",
+                   program->name);
+    } else {
+        memory_start(local_rank());
+        status = run_all(&run, program, &options);
+        memory_stop();
+    }
+    MPI_Finalize();
+    return status;
+}
