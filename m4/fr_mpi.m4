@@ -76,11 +76,11 @@ _FREOF
 }
 
 # The Python beside the wrapper $[]1 (a virtual environment's, or the distribution's), if it has
-# numpy and an mpi4py that runs on an MPI whose version text contains $[]2.
+# numpy and an mpi4py that runs on an MPI whose version text contains $[]2; none if that is empty.
 fr_mpi_python ()
 {
   fr_python=`fr_mpi_beside "$[]1" python3`
-  test -n "$fr_python" || return 0
+  test -n "$fr_python" && test -n "$[]2" || return 0
   if "$fr_python" -c '
 import sys, numpy, mpi4py
 mpi4py.rc.initialize = False

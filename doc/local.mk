@@ -1,0 +1,20 @@
+# The manual page: fabrail.7.in with the table of settings put in. A cross build cannot run the
+# program that writes the table and goes without the page.
+EXTRA_DIST += doc/fabrail.7.in doc/check-settings.sh
+CLEANFILES += doc/fabrail.7 doc/settings.roff
+
+if !CROSS_COMPILING
+noinst_PROGRAMS += doc/settings
+doc_settings_SOURCES = doc/settings.c
+doc_settings_LDADD = librooms.la
+man7_MANS += doc/fabrail.7
+
+doc/settings.roff: doc/settings$(EXEEXT)
+	$(AM_V_GEN)doc/settings$(EXEEXT) >$@.tmp && mv -f $@.tmp $@
+
+doc/fabrail.7: doc/fabrail.7.in doc/settings.roff
+	$(AM_V_GEN)$(SED) -e '/^@SETTINGS@$$/r doc/settings.roff' -e '/^@SETTINGS@$$/d' \
+	    -e 's/[@]VERSION@/$(PACKAGE_VERSION)/' $(srcdir)/doc/fabrail.7.in >$@.tmp && mv -f $@.tmp $@
+
+TESTS += doc/check-settings.sh
+endif
