@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The one operations table.
+#include "config.h"
+
+#include "path/host.h"
+
+const struct fr_path_ops *fr_path_ops(enum fr_policy_path path)
+{
+    static const struct fr_path_ops *const rows[FR_PATH_COUNT] = {
+        [FR_PATH_HOST] = &fr_path_host_ops,
+    };
+    return rows[path];
+}

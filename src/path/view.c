@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a view spans and what its memory is.
+#include "config.h"
+
+#include "path/path.h"
+
+static size_t block_bytes(const struct fr_path_block *block)
+{
+    return block->count * block->layout->size_bytes;
+}
+
+// Widens [*first, *last) by what one block uses.
+static void widen(const struct fr_path_block *block, ptrdiff_t *first, ptrdiff_t *last)
+{
+    const struct fr_layout *layout = block->layout;
+    ptrdiff_t low = 0;
+    size_t bytes = 0;
+    fr_layout_span(layout->extent, layout->true_lower, layout->true_extent, block->count, &low,
+                   &bytes);
+    low += block->user_offset;
+    ptrdiff_t high = low + (ptrdiff_t)bytes;
+    *first = low < *first ? low : *first;
+    *last = high > *last ? high : *last;
+}
+
+struct classify_context {
+    uintptr_t base;
+    struct fr_device_range *range;
+};
+
+static enum fr_status classify_run(void *data, const struct fr_layout_copy *piece)
+{
+    struct classify_context *context = data;
+    if (fr_device_kind_is_device(context->range->kind))
+        return FR_OK;
+    ptrdiff_t low = piece->user_offset;
+    ptrdiff_t high = piece->user_offset + (ptrdiff_t)piece->bytes;
+    for (int i = 0; i < 2; i++) {
+        ptrdiff_t reach = (ptrdiff_t)(piece->n[i] - 1) * piece->user_stride[i];
+        if (reach < 0)
+            low += reach;
+        else
+            high += reach;
+    }
+    fr_buffer_classify((const void *)(context->base + (uintptr_t)low), (size_t)(high - low),
+                       context->range);
+    return FR_OK;
+}
+
+// Absolute addresses can mix host and device memory, so every run is asked for.
+static void classify_absolute(struct fr_path_view *view)
+{
+    struct classify_context context = {view->base, &view->range};
+    for (size_t i = 0; i < view->block_count; i++) {
+        struct classify_context shifted = context;
+        shifted.base += (uintptr_t)view->blocks[i].user_offset;
+        enum fr_status never_fails = fr_layout_visit(view->blocks[i].layout, view->blocks[i].count,
+                                                     false, SIZE_MAX, classify_run, &shifted);
+        (void)never_fails;
+    }
+}
+
+void fr_path_view_measure(struct fr_path_view *view)
+{
+    ptrdiff_t first = PTRDIFF_MAX, last = PTRDIFF_MIN;
+    view->in_bytes = 0;
+    view->out_bytes = 0;
+    for (size_t i = 0; i < view->block_count; i++) {
+        const struct fr_path_block *block = &view->blocks[i];
+        if (!block_bytes(block))
+            continue;
+        widen(block, &first, &last);
+        view->in_bytes += block->in ? block_bytes(block) : 0;
+        view->out_bytes += block->out ? block_bytes(block) : 0;
+    }
+    view->range = (struct fr_device_range){.kind = FR_KIND_HOST, .device = -1};
+    view->first = last > first ? first : 0;
+    view->span = last > first ? (size_t)(last - first) : 0;
+    if (!view->span)
+        return;
+    if (view->absolute)
+        classify_absolute(view);
+    else
+        fr_buffer_classify((const void *)(view->base + (uintptr_t)view->first), view->span,
+                           &view->range);
+}

@@ -1,0 +1,1 @@
+librooms_la_SOURCES += src/policy/policy.c src/policy/policy.h

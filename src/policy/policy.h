@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Room policy: which path a buffer takes, as a pure function of facts. Knows neither MPI nor CUDA,
+// so every decision can be replayed from recorded facts.
+#ifndef FR_POLICY_POLICY_H
+#define FR_POLICY_POLICY_H
+
+#include "core/core.h"
+
+enum fr_policy_path {
+    FR_PATH_PASS,   // the real MPI gets the application's pointer
+    FR_PATH_HOST,   // staged through pinned host memory
+    FR_PATH_REFUSE, // no path is correct: an MPI error
+    FR_PATH_COUNT,
+};
+
+struct fr_policy_facts {
+    bool device_memory;     // the buffer is memory that a plain MPI must not be given
+    bool stageable;         // the function's buffers can be staged
+    bool mpi_gpu_aware;     // the MPI says so, or the user does
+    bool function_gpu_safe; // its manual does not exclude this function
+    unsigned paths;         // FR_PATH_BIT_*, what the user allows
+};
+
+struct fr_policy_choice {
+    enum fr_policy_path path;
+    const char *reason; // for the report and the log, static text
+};
+
+struct fr_policy_choice fr_policy_choose(const struct fr_policy_facts *facts);
+const char *fr_policy_path_name(enum fr_policy_path path);
+
+#endif
