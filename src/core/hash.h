@@ -4,12 +4,36 @@
 #ifndef FR_CORE_HASH_H
 #define FR_CORE_HASH_H
 
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
 #ifdef UTHASH_H
 #error "include core/hash.h in place of uthash.h, whose default on a failed malloc is exit"
 #endif
 
-#define HASH_NONFATAL_OOM        1
-#define uthash_nonfatal_oom(elt) ((void)(elt))
+// Keys here are addresses, handles and counters, a word or two: a multiply and a shift for each
+// word beat the byte-wise default, and all bits of a word reach the low bits that choose the
+// bucket.
+static inline unsigned fr_core_hash(const void *key, size_t bytes)
+{
+    const unsigned char *p = (const unsigned char *)key;
+    uint64_t hash = bytes;
+    for (; bytes > 0;) {
+        uint64_t word = 0;
+        size_t step = bytes < sizeof(word) ? bytes : sizeof(word);
+        memcpy(&word, p, step);
+        hash = (hash ^ word) * 0x9e3779b97f4a7c15u; // 2^64 over the golden ratio
+        hash ^= hash >> 32;
+        p += step;
+        bytes -= step;
+    }
+    return (unsigned)hash;
+}
+
+#define HASH_FUNCTION(key, bytes, hash) ((hash) = fr_core_hash((key), (bytes)))
+#define HASH_NONFATAL_OOM               1
+#define uthash_nonfatal_oom(elt)        ((void)(elt))
 
 #include <uthash.h>
 
