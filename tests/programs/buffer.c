@@ -133,6 +133,11 @@ void buffer_upload(struct buffer *buffer)
     memory_write(&buffer->memory, 0, buffer->shadow, buffer->bytes + 2 * GUARD_BYTES);
 }
 
+void buffer_accept(struct buffer *buffer, size_t offset, size_t bytes)
+{
+    memory_read(&buffer->memory, GUARD_BYTES + offset, buffer->want + offset, bytes);
+}
+
 static void report_byte(const struct buffer *buffer, const unsigned char *got, size_t at)
 {
     char what[256];
