@@ -6,9 +6,9 @@
 
 #include "real/real.h"
 
-// Regularly repeated runs of bytes: run (i, j) begins at offset + i * stride[0] + j * stride[1], for
-// i < n[0] (inner) and j < n[1] (outer), and stands at packed + i * packed_stride[0] +
-// j * packed_stride[1] in a packed copy of one element. Offsets are relative to the address of the
+// Regularly repeated runs of bytes: run (i, j) begins at offset + i * stride[0] + j * stride[1],
+// for i < n[0] (inner) and j < n[1] (outer), and stands at packed + i * packed_stride[0] + j *
+// packed_stride[1] in a packed copy of one element. Offsets are relative to the address of the
 // datatype's buffer argument. A stride along which there is one run only is 0. In a packed copy the
 // runs of a group stand in the order (0, 0), (1, 0) ... (0, 1), (1, 1) ..., but those of other
 // groups may stand between them: an array of structures is one group for each member.
@@ -23,16 +23,16 @@ struct fr_layout_group {
 
 // One datatype. Immutable once returned; counted references.
 struct fr_layout {
-    size_t size_bytes;       // MPI_Type_size
-    ptrdiff_t lower_bound;   // MPI_Type_get_extent
+    size_t size_bytes;     // MPI_Type_size
+    ptrdiff_t lower_bound; // MPI_Type_get_extent
     ptrdiff_t extent;
-    ptrdiff_t true_lower;    // first byte used, MPI_Type_get_true_extent
-    size_t true_extent;      // bytes from first to last byte used
-    bool contiguous;         // count elements are one run of count * size_bytes bytes from offset 0
-    bool packable;           // packed_type may stand in for the datatype
-    fr_word packed_type;     // same type signature, no gaps: size == extent, lower bound 0. Equal to
-                             // the datatype itself when contiguous or of size 0
-    size_t group_count;      // groups of one element; together size_bytes
+    ptrdiff_t true_lower; // first byte used, MPI_Type_get_true_extent
+    size_t true_extent;   // bytes from first to last byte used
+    bool contiguous;      // count elements are one run of count * size_bytes bytes from offset 0
+    bool packable;        // packed_type may stand in for the datatype
+    fr_word packed_type;  // same type signature, no gaps: size == extent, lower bound 0. Equal to
+                          // the datatype itself when contiguous or of size 0
+    size_t group_count;   // groups of one element; together size_bytes
     struct fr_layout_group *groups;
     struct fr_layout_private *private; // reference count, cache links
 };
@@ -54,8 +54,8 @@ void fr_layout_forget(fr_word type);
 // given back later no longer call MPI.
 void fr_layout_forget_all(void);
 
-// Extent and true extent alone, from the cache when it has the type: no decoding. For asking where a
-// derived datatype's bytes really are. Returns false when MPI fails.
+// Extent and true extent alone, from the cache when it has the type: no decoding. For asking where
+// a derived datatype's bytes really are. Returns false when MPI fails.
 bool fr_layout_bounds(fr_word type, ptrdiff_t *extent, ptrdiff_t *true_lower, size_t *true_extent);
 
 // Range of addresses that `count` elements use: `first` relative to the buffer argument, `bytes`
@@ -81,11 +81,11 @@ struct fr_layout_copy {
 };
 typedef enum fr_status (*fr_layout_visit_fn)(void *context, const struct fr_layout_copy *copy);
 
-// Shows `visit` the copies that together are the first `limit_bytes` bytes, in the order of the type
-// map, of `count` elements; the limit may cut a run. Staging offsets are those of a packed copy, or
-// with `packed` false equal the user's. Copies come in no particular order and as few as the layout
-// allows: elements that follow one another become rows or planes. Returns the first status that is
-// not FR_OK, after which it visits no more.
+// Shows `visit` the copies that together are the first `limit_bytes` bytes, in the order of the
+// type map, of `count` elements; the limit may cut a run. Staging offsets are those of a packed
+// copy, or with `packed` false equal the user's. Copies come in no particular order and as few as
+// the layout allows: elements that follow one another become rows or planes. Returns the first
+// status that is not FR_OK, after which it visits no more.
 FR_MUST_CHECK enum fr_status fr_layout_visit(const struct fr_layout *layout, size_t count,
                                              bool packed, size_t limit_bytes,
                                              fr_layout_visit_fn visit, void *context);

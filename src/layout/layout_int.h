@@ -30,8 +30,8 @@ void fr_layout_group_repeat(struct fr_layout_group *group, size_t count, ptrdiff
 FR_MUST_CHECK enum fr_status fr_layout_list_push_run(struct fr_layout_list *list, ptrdiff_t offset,
                                                      size_t bytes);
 
-// Blocks of an indexed constructor: block b holds lengths[b] elements (or lengths[0] when `uniform`)
-// from offset displacements[b] * unit on.
+// Blocks of an indexed constructor: block b holds lengths[b] elements (or lengths[0] when
+// `uniform`) from offset displacements[b] * unit on.
 struct fr_layout_blocks {
     size_t count;
     const int64_t *lengths;
@@ -95,15 +95,45 @@ FR_MUST_CHECK enum fr_status fr_layout_signature_type(const struct fr_layout_sig
                                                       fr_word *type, bool *owned);
 void fr_layout_type_free(fr_word type);
 
+// How a datatype was made, as MPI tells it. `values` holds the integers, then the addresses, then
+// the large counts; for every constructor without an integer that is not a count or a place that is
+// the same sequence in its large-count form.
+struct fr_layout_contents {
+    int combiner;
+    bool large;
+    size_t value_count;
+    int64_t *values;
+    size_t type_count;
+    void *types; // handles in the family's width
+};
+
+// Asks MPI how `type` was made. A predefined datatype has no values and no types.
+FR_MUST_CHECK enum fr_status fr_layout_contents_load(fr_word type,
+                                                     struct fr_layout_contents *contents);
+// Also frees the derived datatypes among `types`.
+void fr_layout_contents_free(struct fr_layout_contents *contents);
+
+// Whether the combiner is that of a predefined datatype, named or not.
+bool fr_layout_combiner_is_basic(int combiner);
+
 // What the decoder finds out about one datatype.
 struct fr_layout_decoded {
     struct fr_layout_list list;
     struct fr_layout_signature signature;
 };
+void fr_layout_decoded_free(struct fr_layout_decoded *decoded);
 
 // Decodes `type`. On failure nothing is left to free; on success both parts are the caller's, the
 // signature to be used before the scratch types are freed.
 FR_MUST_CHECK enum fr_status fr_layout_decode(fr_word type, struct fr_layout_scratch *scratch,
                                               struct fr_layout_decoded *decoded);
+
+// The array constructors, applied to their element: `elements` becomes how many the array holds.
+FR_MUST_CHECK enum fr_status fr_layout_array_subarray(const struct fr_layout_contents *contents,
+                                                      ptrdiff_t extent, struct fr_layout_list *list,
+                                                      size_t *elements);
+FR_MUST_CHECK enum fr_status fr_layout_array_darray(const struct fr_layout_contents *contents,
+                                                    ptrdiff_t extent, struct fr_layout_list *list,
+                                                    size_t *elements);
 
 #endif

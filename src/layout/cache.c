@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Layouts by datatype handle. A table under a lock holds one reference to each layout; in front of
+// it every thread remembers the few layouts it used last, so that the usual acquire is a compare
+// and an atomic increment.
+#include "config.h"
+
+#include "core/hash.h"
+#include "layout/layout_int.h"
+
+#include <stdlib.h>
+
+struct fr_layout_private {
+    struct fr_layout layout;
+    fr_word type;
+    atomic_size_t references; // the table's, and one for each acquire
+    bool owns_packed;
+    unsigned long epoch; // packed types of an earlier epoch are gone with their MPI_Finalize
+    UT_hash_handle hh;
+};
+
+static struct fr_lock table_lock = FR_LOCK_INIT;
+static struct fr_layout_private *table FR_GUARDED_BY(table_lock);
+
+// Advances whenever the table drops a layout, under the lock. What a thread remembers from an
+// earlier generation may be gone. A handle cannot be in use by one thread while another frees it,
+// so a layout of the current generation cannot vanish between the compare and the increment.
+static atomic_ulong generation = 1;
+static atomic_ulong current_epoch;
+
+enum { RECENT = 8 };
+struct recent {
+    fr_word type;
+    unsigned long generation;
+    struct fr_layout_private *found;
+};
+static FR_TLS struct recent recent_layouts[RECENT];
+
+static struct recent *recent_slot(fr_word type)
+{
+    // Handles are small integers in one family, addresses in the others: spread both.
+    return &recent_layouts[((uint64_t)type * UINT64_C(0x9e3779b97f4a7c15)) >> 61];
+}
+
+static void destroy(struct fr_layout_private *entry)
+{
+    if (entry->owns_packed && entry->epoch == atomic_load(&current_epoch))
+        fr_layout_type_free(entry->layout.packed_type);
+    free(entry->layout.groups);
+    free(entry);
+}
+
+static void drop(struct fr_layout_private *entry)
+{
+    if (atomic_fetch_sub_explicit(&entry->references, 1, memory_order_acq_rel) == 1)
+        destroy(entry);
+}
+
+// Finds a layout that this thread used lately. It is alive until its type is freed.
+static struct fr_layout_private *find_recent(fr_word type)
+{
+    const struct recent *slot = recent_slot(type);
+    if (slot->type == type &&
+        slot->generation == atomic_load_explicit(&generation, memory_order_acquire))
+        return slot->found;
+    return NULL;
+}
+
+static struct fr_layout_private *find_in_table(fr_word type) FR_REQUIRES(table_lock)
+{
+    struct fr_layout_private *entry = NULL;
+    HASH_FIND(hh, table, &type, sizeof(type), entry);
+    if (entry)
+        *recent_slot(type) =
+            (struct recent){type, atomic_load_explicit(&generation, memory_order_relaxed), entry};
+    return entry;
+}
+
+// Returns a further reference to a cached layout, NULL if there is none.
+static struct fr_layout_private *find(fr_word type)
+{
+    struct fr_layout_private *entry = find_recent(type);
+    if (FR_LIKELY(entry != NULL)) {
+        atomic_fetch_add_explicit(&entry->references, 1, memory_order_relaxed);
+        return entry;
+    }
+    fr_core_lock(&table_lock);
+    entry = find_in_table(type);
+    if (entry)
+        atomic_fetch_add_explicit(&entry->references, 1, memory_order_relaxed);
+    fr_core_unlock(&table_lock);
+    return entry;
+}
+
+// Puts a new layout into the table with a reference of its own, or gives it up for the one that
+// another thread has made meanwhile. Without memory it stays out of the table and serves once.
+static struct fr_layout_private *enter(struct fr_layout_private *made)
+{
+    fr_core_lock(&table_lock);
+    struct fr_layout_private *entry = find_in_table(made->type);
+    if (!entry) {
+        HASH_ADD(hh, table, type, sizeof(made->type), made);
+        if (FR_HASH_HAS(made))
+            atomic_fetch_add_explicit(&made->references, 1, memory_order_relaxed);
+    } else {
+        atomic_fetch_add_explicit(&entry->references, 1, memory_order_relaxed);
+    }
+    fr_core_unlock(&table_lock);
+    if (!entry)
+        return made;
+    drop(made);
+    return entry;
+}
+
+// MPI's answer for the size, as a check of the decoded one; -1 when it has none.
+static int64_t size_of(fr_word type)
+{
+    int64_t size = -1;
+    int small = -1;
+    int code = 0;
+    if (fr_real_has(FR_FN_MPI_Type_size_c)) {
+        code = FR_MPI(Type_size_c, type, FR_PTR(&size));
+    } else if (fr_real_has(FR_FN_MPI_Type_size_x)) {
+        code = FR_MPI(Type_size_x, type, FR_PTR(&size));
+    } else {
+        code = FR_MPI(Type_size, type, FR_PTR(&small));
+        size = small;
+    }
+    return code == fr_real_mpi.SUCCESS ? size : -1;
+}
+
+static bool ask_bounds(fr_word type, struct fr_layout *layout)
+{
+    ptrdiff_t true_extent = 0;
+    if (FR_MPI(Type_get_extent, type, FR_PTR(&layout->lower_bound), FR_PTR(&layout->extent)) !=
+            fr_real_mpi.SUCCESS ||
+        FR_MPI(Type_get_true_extent, type, FR_PTR(&layout->true_lower), FR_PTR(&true_extent)) !=
+            fr_real_mpi.SUCCESS)
+        return false;
+    layout->true_extent = (size_t)true_extent;
+    return true;
+}
+
+static bool is_contiguous(const struct fr_layout *layout, const struct fr_layout_list *list)
+{
+    if (list->count == 0)
+        return layout->extent == 0;
+    const struct fr_layout_group *group = &list->items[0];
+    return list->count == 1 && group->n[0] == 1 && group->n[1] == 1 && group->offset == 0 &&
+           layout->lower_bound == 0 && layout->extent == (ptrdiff_t)group->bytes;
+}
+
+// Fills the layout from what was decoded, taking over the list's items.
+static enum fr_status fill(struct fr_layout_private *entry, struct fr_layout_decoded *decoded)
+{
+    struct fr_layout *layout = &entry->layout;
+    struct fr_layout_list *list = &decoded->list;
+    int64_t size = size_of(entry->type);
+    if (!ask_bounds(entry->type, layout))
+        return FR_ERR_MPI;
+    if (size >= 0 && (size_t)size != list->bytes) {
+        fr_debug("datatype of %lld bytes decoded as %zu", (long long)size, list->bytes);
+        return FR_ERR_UNSUPPORTED;
+    }
+    layout->size_bytes = list->bytes;
+    layout->contiguous = is_contiguous(layout, list);
+    layout->packable = layout->contiguous || list->bytes == 0 || !decoded->signature.broken;
+    layout->packed_type = entry->type;
+    if (layout->packable && !layout->contiguous && list->bytes > 0) {
+        enum fr_status status = fr_layout_signature_type(&decoded->signature, &layout->packed_type,
+                                                         &entry->owns_packed);
+        if (status != FR_OK)
+            return status;
+    }
+    layout->group_count = list->count;
+    layout->groups = list->items;
+    *list = (struct fr_layout_list){0};
+    return FR_OK;
+}
+
+// Returns memory that growing took in advance.
+static void shrink(struct fr_layout_list *list)
+{
+    if (list->count == 0 || list->count == list->capacity)
+        return;
+    struct fr_layout_group *items = reallocarray(list->items, list->count, sizeof(*items));
+    if (items) {
+        list->items = items;
+        list->capacity = list->count;
+    }
+}
+
+static enum fr_status make(fr_word type, struct fr_layout_private **made)
+{
+    struct fr_layout_scratch scratch = {0};
+    struct fr_layout_decoded decoded;
+    struct fr_layout_private *entry = calloc(1, sizeof(*entry));
+    if (!entry)
+        return FR_ERR_NO_MEMORY;
+    entry->type = type;
+    entry->epoch = atomic_load(&current_epoch);
+    entry->layout.private = entry;
+    atomic_init(&entry->references, 1);
+    enum fr_status status = fr_layout_decode(type, &scratch, &decoded);
+    if (status == FR_OK) {
+        shrink(&decoded.list);
+        status = fill(entry, &decoded);
+        fr_layout_decoded_free(&decoded);
+    }
+    fr_layout_scratch_free(&scratch);
+    if (status != FR_OK) {
+        free(entry);
+        return status;
+    }
+    *made = entry;
+    return FR_OK;
+}
+
+enum fr_status fr_layout_acquire(fr_word type, const struct fr_layout **layout)
+{
+    struct fr_layout_private *entry = find(type);
+    if (FR_UNLIKELY(entry == NULL)) {
+        enum fr_status status = make(type, &entry);
+        if (status != FR_OK)
+            return status;
+        entry = enter(entry);
+    }
+    *layout = &entry->layout;
+    return FR_OK;
+}
+
+void fr_layout_release(const struct fr_layout *layout)
+{
+    if (layout)
+        drop(layout->private);
+}
+
+void fr_layout_forget(fr_word type)
+{
+    struct fr_layout_private *entry = NULL;
+    fr_core_lock(&table_lock);
+    HASH_FIND(hh, table, &type, sizeof(type), entry);
+    if (entry) {
+        HASH_DELETE(hh, table, entry);
+        atomic_fetch_add_explicit(&generation, 1, memory_order_release);
+    }
+    fr_core_unlock(&table_lock);
+    if (entry)
+        drop(entry);
+}
+
+void fr_layout_forget_all(void)
+{
+    fr_core_lock(&table_lock);
+    struct fr_layout_private *all = table;
+    atomic_fetch_add_explicit(&generation, 1, memory_order_release);
+    table = NULL;
+    fr_core_unlock(&table_lock);
+    while (all) {
+        struct fr_layout_private *entry = all;
+        HASH_DELETE(hh, all, entry);
+        drop(entry);
+    }
+    atomic_fetch_add(&current_epoch, 1);
+}
+
+bool fr_layout_bounds(fr_word type, ptrdiff_t *extent, ptrdiff_t *true_lower, size_t *true_extent)
+{
+    struct fr_layout asked = {0};
+    struct fr_layout_private *entry = NULL;
+    if (type == 0 || type == fr_real_mpi.DATATYPE_NULL)
+        return false;
+    entry = find(type);
+    const struct fr_layout *layout = entry ? &entry->layout : &asked;
+    bool known = entry || ask_bounds(type, &asked);
+    if (known) {
+        *extent = layout->extent;
+        *true_lower = layout->true_lower;
+        *true_extent = layout->true_extent;
+    }
+    if (entry)
+        drop(entry);
+    return known;
+}
