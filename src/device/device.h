@@ -46,16 +46,16 @@ struct fr_device_range {
 // loads the driver.
 bool fr_device_present(void);
 
-// Asks the driver what `address` is: all of `range` in one driver call. Host memory, and any address
-// that the driver does not know, gives FR_KIND_HOST and FR_OK.
+// Asks the driver what `address` is: all of `range` in one driver call. Host memory, and any
+// address that the driver does not know, gives FR_KIND_HOST and FR_OK.
 FR_MUST_CHECK enum fr_status fr_device_query(const void *address, struct fr_device_range *range);
 
 // Asks only for buffer id, base and size (kind is left alone): what a cache needs to tell a stale
 // entry. Returns FR_ERR_NOT_FOUND for host memory.
 FR_MUST_CHECK enum fr_status fr_device_query_id(const void *address, struct fr_device_range *range);
 
-// Page-locks existing host memory so that copies run at full speed. `range` names a device whose
-// context makes the call. Undo with fr_device_host_unregister before unmapping.
+// Page-locks existing host memory, for all devices, so that copies run at full speed. A failure is
+// warned of once. Undo with fr_device_host_unregister before unmapping.
 FR_MUST_CHECK enum fr_status fr_device_host_register(void *address, size_t bytes);
 void fr_device_host_unregister(void *address);
 
@@ -81,7 +81,8 @@ enum fr_device_direction { FR_TO_HOST, FR_TO_DEVICE };
 void fr_device_batch_begin(struct fr_device_batch *batch);
 
 // Starts one copy between host memory and the memory described by `range` (kind, device, context).
-// The copy may run at once or at finish. Failures are kept in the batch.
+// The copy may run at once or at finish. Work of the application's that the driver only pretends to
+// have finished (cudaMemset and the like) is waited for. Failures are kept in the batch.
 void fr_device_batch_copy(struct fr_device_batch *batch, const struct fr_device_range *range,
                           enum fr_device_direction direction, const struct fr_device_copy *copy);
 

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Contexts: which one a call needs, made current for as long as the call lasts.
+#include "config.h"
+
+#include "device/device_int.h"
+
+enum { MAX_DEVICES = 64 };
+
+// Primary contexts that Fabrail holds a reference to, by ordinal; NULL where it holds none.
+static struct fr_lock primaries_lock = FR_LOCK_INIT;
+static CUcontext primaries[MAX_DEVICES] FR_GUARDED_BY(primaries_lock);
+
+static CUcontext held_primary(int device)
+{
+    fr_core_lock(&primaries_lock);
+    CUcontext context = primaries[device];
+    fr_core_unlock(&primaries_lock);
+    return context;
+}
+
+// Retains the device's primary context once for the process.
+static enum fr_status get_primary(int device, CUcontext *context)
+{
+    if (device < 0 || device >= MAX_DEVICES) {
+        fr_warn_once("device %d is beyond the %d devices that are handled", device, MAX_DEVICES);
+        return FR_ERR_LIMIT;
+    }
+    *context = held_primary(device);
+    if (*context != NULL)
+        return FR_OK;
+
+    CUdevice handle;
+    CUresult result = fr_cu.cuDeviceGet(&handle, device);
+    if (result != CUDA_SUCCESS)
+        return fr_device_fail("cuDeviceGet", result);
+    result = fr_cu.cuDevicePrimaryCtxRetain(context, handle); // slow, so not under the lock
+    if (result != CUDA_SUCCESS)
+        return fr_device_fail("cuDevicePrimaryCtxRetain", result);
+
+    fr_core_lock(&primaries_lock);
+    bool raced = primaries[device] != NULL;
+    primaries[device] = *context;
+    fr_core_unlock(&primaries_lock);
+    if (raced) // another thread's reference stays
+        (void)fr_cu.cuDevicePrimaryCtxRelease_v2(handle);
+    return FR_OK;
+}
+
+void fr_device_contexts_release(void)
+{
+    for (int device = 0; device < MAX_DEVICES; device++) {
+        fr_core_lock(&primaries_lock);
+        bool held = primaries[device] != NULL;
+        primaries[device] = NULL;
+        fr_core_unlock(&primaries_lock);
+        CUdevice handle;
+        if (!held || fr_cu.cuDeviceGet(&handle, device) != CUDA_SUCCESS)
+            continue;
+        CUresult result = fr_cu.cuDevicePrimaryCtxRelease_v2(handle);
+        if (result != CUDA_SUCCESS)
+            fr_device_fail("cuDevicePrimaryCtxRelease", result);
+    }
+}
+
+// Returns whether the device's primary context is in use by anyone.
+static bool primary_is_active(int device)
+{
+    CUdevice handle;
+    unsigned flags = 0;
+    int active = 0;
+    return fr_cu.cuDeviceGet(&handle, device) == CUDA_SUCCESS &&
+           fr_cu.cuDevicePrimaryCtxGetState(handle, &flags, &active) == CUDA_SUCCESS && active;
+}
+
+// While some thread captures a graph, the driver refuses calls such as cuStreamCreate and spoils
+// the capture, unless the calling thread declares its calls unrelated.
+static void exchange_capture_mode(CUstreamCaptureMode *mode)
+{
+    if (fr_cu.cuThreadExchangeStreamCaptureMode != NULL)
+        (void)fr_cu.cuThreadExchangeStreamCaptureMode(mode);
+}
+
+// `current` is the thread's current context.
+static enum fr_status enter(CUcontext context, CUcontext current, struct fr_device_scope *scope)
+{
+    if (context != current) {
+        CUresult result = fr_cu.cuCtxPushCurrent_v2(context);
+        if (result != CUDA_SUCCESS)
+            return fr_device_fail("cuCtxPushCurrent", result);
+    }
+    scope->context = context;
+    scope->pushed = context != current;
+    scope->capture_mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    exchange_capture_mode(&scope->capture_mode);
+    return FR_OK;
+}
+
+static enum fr_status get_current(CUcontext *current)
+{
+    CUresult result = fr_cu.cuCtxGetCurrent(current);
+    return result == CUDA_SUCCESS ? FR_OK : fr_device_fail("cuCtxGetCurrent", result);
+}
+
+static bool current_is_on(int device)
+{
+    CUdevice handle, wanted;
+    return fr_cu.cuCtxGetDevice(&handle) == CUDA_SUCCESS &&
+           fr_cu.cuDeviceGet(&wanted, device) == CUDA_SUCCESS && handle == wanted;
+}
+
+enum fr_status fr_device_scope_enter(const struct fr_device_range *range,
+                                     struct fr_device_scope *scope)
+{
+    CUcontext current = NULL;
+    CUcontext context = range->context;
+    enum fr_status status = get_current(&current);
+    if (status == FR_OK && context == NULL) {
+        if (current != NULL && current_is_on(range->device))
+            context = current;
+        else
+            status = get_primary(range->device, &context);
+    }
+    return status == FR_OK ? enter(context, current, scope) : status;
+}
+
+enum fr_status fr_device_scope_enter_context(CUcontext context, struct fr_device_scope *scope)
+{
+    CUcontext current = NULL;
+    enum fr_status status = get_current(&current);
+    return status == FR_OK ? enter(context, current, scope) : status;
+}
+
+enum fr_status fr_device_scope_enter_lasting(int device, struct fr_device_scope *scope)
+{
+    CUcontext current = NULL;
+    CUcontext context = NULL;
+    enum fr_status status = get_current(&current);
+    if (status == FR_OK) {
+        if (current != NULL && !primary_is_active(device))
+            context = current;
+        else
+            status = get_primary(device, &context);
+    }
+    return status == FR_OK ? enter(context, current, scope) : status;
+}
+
+void fr_device_scope_leave(struct fr_device_scope *scope)
+{
+    exchange_capture_mode(&scope->capture_mode);
+    if (!scope->pushed)
+        return;
+    CUcontext popped = NULL;
+    CUresult result = fr_cu.cuCtxPopCurrent_v2(&popped);
+    if (result != CUDA_SUCCESS)
+        fr_device_fail("cuCtxPopCurrent", result);
+}

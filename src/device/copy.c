@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Batches of copies. A strided copy becomes the fewest driver calls that can express it.
+#include "config.h"
+
+#include "device/device_int.h"
+
+#include <string.h>
+
+static bool strides_are(const struct fr_device_copy *copy, int dimension, size_t bytes)
+{
+    return copy->dst_stride[dimension] == (ptrdiff_t)bytes &&
+           copy->src_stride[dimension] == (ptrdiff_t)bytes;
+}
+
+static void drop_inner_dimension(struct fr_device_copy *copy)
+{
+    copy->n[0] = copy->n[1];
+    copy->dst_stride[0] = copy->dst_stride[1];
+    copy->src_stride[0] = copy->src_stride[1];
+    copy->n[1] = 1;
+}
+
+// Turns a dimension that runs backwards on both sides around.
+static void turn_forward(struct fr_device_copy *copy, int dimension)
+{
+    ptrdiff_t last = (ptrdiff_t)copy->n[dimension] - 1;
+    if (last == 0 || copy->dst_stride[dimension] >= 0 || copy->src_stride[dimension] >= 0)
+        return;
+    copy->dst = (char *)copy->dst + last * copy->dst_stride[dimension];
+    copy->src = (const char *)copy->src + last * copy->src_stride[dimension];
+    copy->dst_stride[dimension] = -copy->dst_stride[dimension];
+    copy->src_stride[dimension] = -copy->src_stride[dimension];
+}
+
+// Merges what is contiguous, so that dimensions of one element and rows that touch cost nothing.
+static void simplify(struct fr_device_copy *copy)
+{
+    turn_forward(copy, 0);
+    turn_forward(copy, 1);
+    if (copy->n[1] > 1 && copy->dst_stride[1] == (ptrdiff_t)copy->n[0] * copy->dst_stride[0] &&
+        copy->src_stride[1] == (ptrdiff_t)copy->n[0] * copy->src_stride[0]) {
+        copy->n[0] *= copy->n[1];
+        copy->n[1] = 1;
+    }
+    for (int pass = 0; pass < 2; pass++) {
+        if (copy->n[0] > 1 && !strides_are(copy, 0, copy->bytes))
+            return;
+        copy->bytes *= copy->n[0];
+        drop_inner_dimension(copy);
+    }
+}
+
+// Returns whether both sides' rows lie apart in order, as pitched copies want them.
+static bool is_pitched(const struct fr_device_copy *copy, size_t max_pitch_bytes)
+{
+    const ptrdiff_t strides[] = {copy->dst_stride[0], copy->src_stride[0]};
+    for (size_t side = 0; side < FR_ARRAY_LENGTH(strides); side++) {
+        if (strides[side] < (ptrdiff_t)copy->bytes || (size_t)strides[side] > max_pitch_bytes)
+            return false;
+    }
+    return true;
+}
+
+// Returns whether both sides' planes are a whole number of rows apart and do not overlap.
+static bool is_boxed(const struct fr_device_copy *copy)
+{
+    const ptrdiff_t outer[] = {copy->dst_stride[1], copy->src_stride[1]};
+    const ptrdiff_t inner[] = {copy->dst_stride[0], copy->src_stride[0]};
+    for (size_t side = 0; side < FR_ARRAY_LENGTH(outer); side++) {
+        if (outer[side] < 0 || outer[side] % inner[side] != 0 ||
+            (size_t)(outer[side] / inner[side]) < copy->n[0])
+            return false;
+    }
+    return true;
+}
+
+static CUdeviceptr as_device(const void *address)
+{
+    return (CUdeviceptr)(uintptr_t)address;
+}
+
+static enum fr_status start_run(const struct fr_device_lane *lane, void *dst, const void *src,
+                                size_t bytes)
+{
+    CUresult result = fr_cu.cuMemcpyAsync(as_device(dst), as_device(src), bytes, lane->stream);
+    return result == CUDA_SUCCESS ? FR_OK : fr_device_fail("cuMemcpyAsync", result);
+}
+
+static enum fr_status start_rows(const struct fr_device_lane *lane,
+                                 const struct fr_device_copy *copy)
+{
+    CUDA_MEMCPY2D call = {
+        .dstPitch = (size_t)copy->dst_stride[0],
+        .srcPitch = (size_t)copy->src_stride[0],
+        .WidthInBytes = copy->bytes,
+        .Height = copy->n[0],
+    };
+    if (lane->direction == FR_TO_HOST) {
+        call.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+        call.srcDevice = as_device(copy->src);
+        call.dstMemoryType = CU_MEMORYTYPE_HOST;
+        call.dstHost = copy->dst;
+    } else {
+        call.srcMemoryType = CU_MEMORYTYPE_HOST;
+        call.srcHost = copy->src;
+        call.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+        call.dstDevice = as_device(copy->dst);
+    }
+    CUresult result = fr_cu.cuMemcpy2DAsync_v2(&call, lane->stream);
+    return result == CUDA_SUCCESS ? FR_OK : fr_device_fail("cuMemcpy2DAsync", result);
+}
+
+static enum fr_status start_box(const struct fr_device_lane *lane,
+                                const struct fr_device_copy *copy)
+{
+    CUDA_MEMCPY3D call = {
+        .dstPitch = (size_t)copy->dst_stride[0],
+        .dstHeight = (size_t)(copy->dst_stride[1] / copy->dst_stride[0]),
+        .srcPitch = (size_t)copy->src_stride[0],
+        .srcHeight = (size_t)(copy->src_stride[1] / copy->src_stride[0]),
+        .WidthInBytes = copy->bytes,
+        .Height = copy->n[0],
+        .Depth = copy->n[1],
+    };
+    if (lane->direction == FR_TO_HOST) {
+        call.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+        call.srcDevice = as_device(copy->src);
+        call.dstMemoryType = CU_MEMORYTYPE_HOST;
+        call.dstHost = copy->dst;
+    } else {
+        call.srcMemoryType = CU_MEMORYTYPE_HOST;
+        call.srcHost = copy->src;
+        call.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+        call.dstDevice = as_device(copy->dst);
+    }
+    CUresult result = fr_cu.cuMemcpy3DAsync_v2(&call, lane->stream);
+    return result == CUDA_SUCCESS ? FR_OK : fr_device_fail("cuMemcpy3DAsync", result);
+}
+
+// One plane: a pitched copy, or a run each row where the strides allow nothing better.
+static enum fr_status start_plane(const struct fr_device_lane *lane,
+                                  const struct fr_device_copy *copy)
+{
+    if (copy->n[0] > 1 && is_pitched(copy, lane->max_pitch_bytes))
+        return start_rows(lane, copy);
+    char *dst = copy->dst;
+    const char *src = copy->src;
+    enum fr_status status = FR_OK;
+    for (size_t i = 0; i < copy->n[0] && status == FR_OK; i++) {
+        status = start_run(lane, dst, src, copy->bytes);
+        dst += copy->dst_stride[0];
+        src += copy->src_stride[0];
+    }
+    return status;
+}
+
+static enum fr_status start(const struct fr_device_lane *lane, const struct fr_device_copy *copy)
+{
+    if (copy->n[1] > 1 && is_pitched(copy, lane->max_pitch_bytes) && is_boxed(copy))
+        return start_box(lane, copy);
+    struct fr_device_copy plane = *copy;
+    enum fr_status status = FR_OK;
+    for (size_t i = 0; i < copy->n[1] && status == FR_OK; i++) {
+        status = start_plane(lane, &plane);
+        plane.dst = (char *)plane.dst + copy->dst_stride[1];
+        plane.src = (const char *)plane.src + copy->src_stride[1];
+    }
+    return status;
+}
+
+// Both sides in host memory, so that callers need not care.
+static void copy_on_host(const struct fr_device_copy *copy)
+{
+    for (size_t j = 0; j < copy->n[1]; j++) {
+        char *dst = (char *)copy->dst + (ptrdiff_t)j * copy->dst_stride[1];
+        const char *src = (const char *)copy->src + (ptrdiff_t)j * copy->src_stride[1];
+        for (size_t i = 0; i < copy->n[0]; i++) {
+            memmove(dst, src, copy->bytes);
+            dst += copy->dst_stride[0];
+            src += copy->src_stride[0];
+        }
+    }
+}
+
+// First byte and the byte after the last of the device side.
+static void device_span(const struct fr_device_copy *copy, enum fr_device_direction direction,
+                        uintptr_t *low, uintptr_t *high)
+{
+    bool is_dst = direction == FR_TO_DEVICE;
+    const ptrdiff_t *strides = is_dst ? copy->dst_stride : copy->src_stride;
+    *low = is_dst ? (uintptr_t)copy->dst : (uintptr_t)copy->src;
+    *high = *low + copy->bytes;
+    for (int i = 0; i < 2; i++) {
+        ptrdiff_t reach = (ptrdiff_t)(copy->n[i] - 1) * strides[i];
+        if (reach < 0)
+            *low += (uintptr_t)reach;
+        else
+            *high += (uintptr_t)reach;
+    }
+}
+
+void fr_device_batch_begin(struct fr_device_batch *batch)
+{
+    batch->lane_count = 0;
+    batch->status = FR_OK;
+}
+
+static void keep_first(struct fr_device_batch *batch, enum fr_status status)
+{
+    if (batch->status == FR_OK)
+        batch->status = status;
+}
+
+// Returns the batch's lane of the current context and this direction, NULL after a failure, which
+// the batch then holds.
+static struct fr_device_lane *find_lane(struct fr_device_batch *batch, CUcontext context,
+                                        enum fr_device_direction direction)
+{
+    for (unsigned i = 0; i < batch->lane_count; i++) {
+        if (batch->lanes[i]->context == context && batch->lanes[i]->direction == direction)
+            return batch->lanes[i];
+    }
+    if (batch->lane_count == FR_ARRAY_LENGTH(batch->lanes)) { // more devices than lanes
+        keep_first(batch, fr_device_lane_return(batch->lanes[0]));
+        batch->lanes[0] = batch->lanes[--batch->lane_count];
+    }
+    struct fr_device_lane *lane = NULL;
+    keep_first(batch, fr_device_lane_borrow(context, direction, &lane));
+    if (lane != NULL)
+        batch->lanes[batch->lane_count++] = lane;
+    return lane;
+}
+
+void fr_device_batch_copy(struct fr_device_batch *batch, const struct fr_device_range *range,
+                          enum fr_device_direction direction, const struct fr_device_copy *copy)
+{
+    if (batch->status != FR_OK || copy->bytes == 0 || copy->n[0] == 0 || copy->n[1] == 0)
+        return;
+    struct fr_device_copy simple = *copy;
+    simplify(&simple);
+    if (!fr_device_kind_is_device(range->kind)) {
+        copy_on_host(&simple);
+        return;
+    }
+    struct fr_device_scope scope;
+    enum fr_status status = fr_device_scope_enter(range, &scope);
+    if (status != FR_OK) {
+        keep_first(batch, status);
+        return;
+    }
+    uintptr_t low, high;
+    device_span(&simple, direction, &low, &high);
+    keep_first(batch, fr_device_settle(range, low, high));
+    if (batch->status == FR_OK) {
+        struct fr_device_lane *lane = find_lane(batch, scope.context, direction);
+        if (lane != NULL && batch->status == FR_OK)
+            keep_first(batch, start(lane, &simple));
+    }
+    fr_device_scope_leave(&scope);
+}
+
+enum fr_status fr_device_batch_finish(struct fr_device_batch *batch)
+{
+    // A failed copy does not stop the others, so every lane is waited for.
+    for (unsigned i = 0; i < batch->lane_count; i++)
+        keep_first(batch, fr_device_lane_return(batch->lanes[i]));
+    batch->lane_count = 0;
+    return batch->status;
+}

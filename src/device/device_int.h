@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Inside of room device: the driver's functions, the context scope, and leased streams.
+#ifndef FR_DEVICE_DEVICE_INT_H
+#define FR_DEVICE_DEVICE_INT_H
+
+#include "device/device.h"
+
+#include <cuda.h>
+
+// Every driver function that Fabrail calls, by the name that libcuda.so.1 exports, and whether it
+// is needed. A driver without a needed one is not used at all.
+#define FR_CU_FUNCTIONS(X)                                                                         \
+    X(cuCtxGetCurrent, true)                                                                       \
+    X(cuCtxGetDevice, true)                                                                        \
+    X(cuCtxGetId, false) /* CUDA 12.0 */                                                           \
+    X(cuCtxPopCurrent_v2, true)                                                                    \
+    X(cuCtxPushCurrent_v2, true)                                                                   \
+    X(cuDeviceGet, true)                                                                           \
+    X(cuDeviceGetAttribute, true)                                                                  \
+    X(cuDevicePrimaryCtxGetState, true)                                                            \
+    X(cuDevicePrimaryCtxRelease_v2, true)                                                          \
+    X(cuDevicePrimaryCtxRetain, true)                                                              \
+    X(cuDriverGetVersion, true)                                                                    \
+    X(cuGetErrorName, true)                                                                        \
+    X(cuMemHostRegister_v2, true)                                                                  \
+    X(cuMemHostUnregister, true)                                                                   \
+    X(cuMemcpy2DAsync_v2, true)                                                                    \
+    X(cuMemcpy3DAsync_v2, true)                                                                    \
+    X(cuMemcpyAsync, true)                                                                         \
+    X(cuPointerGetAttributes, true)                                                                \
+    X(cuPointerSetAttribute, true)                                                                 \
+    X(cuStreamCreate, true)                                                                        \
+    X(cuStreamDestroy_v2, true)                                                                    \
+    X(cuStreamSynchronize, true)                                                                   \
+    X(cuThreadExchangeStreamCaptureMode, false) /* CUDA 10.1 */
+
+#if CUDA_VERSION < 12000 // headers that lack the one newer function
+extern CUresult CUDAAPI cuCtxGetId(CUcontext context, unsigned long long *id);
+#endif
+
+struct fr_device_driver {
+#define FR_CU_MEMBER(name, needed) __typeof__(name) *name;
+    FR_CU_FUNCTIONS(FR_CU_MEMBER)
+#undef FR_CU_MEMBER
+    int version; // as cuDriverGetVersion says, such as 12020
+};
+
+// Valid from the first time that fr_device_present returned true, and constant from then on.
+extern struct fr_device_driver fr_cu;
+
+// Translates the result of the driver call `call` and logs it. A driver that is shutting down at
+// exit, or that was never initialised, is no news and stays unlogged.
+enum fr_status fr_device_fail(const char *call, CUresult result);
+
+// Returns whether `result` says that the driver is not up: not initialised by the application, shut
+// down at exit, or on the wrong side of a fork.
+bool fr_device_result_is_down(CUresult result);
+
+// Writes the driver's name of `result`; the text is constant.
+const char *fr_device_result_name(CUresult result);
+
+// A context made current for some calls. Leave restores what was current before.
+struct fr_device_scope {
+    CUcontext context; // current while inside
+    bool pushed;
+    CUstreamCaptureMode capture_mode; // of the thread before
+};
+
+// Makes a context current in which `range` can be used: the range's own; else the thread's current
+// one if it is on the range's device; else the device's primary context, which is retained until
+// fr_device_release.
+FR_MUST_CHECK enum fr_status fr_device_scope_enter(const struct fr_device_range *range,
+                                                   struct fr_device_scope *scope);
+
+// The same for one given context.
+FR_MUST_CHECK enum fr_status fr_device_scope_enter_context(CUcontext context,
+                                                           struct fr_device_scope *scope);
+
+// The same for calls that belong to no range: the context that is expected to live longest. The
+// primary context of `device` if it is in use, else the thread's current one, else the primary
+// context after all.
+FR_MUST_CHECK enum fr_status fr_device_scope_enter_lasting(int device,
+                                                           struct fr_device_scope *scope);
+void fr_device_scope_leave(struct fr_device_scope *scope);
+
+// Gives back the primary contexts that scopes retained.
+void fr_device_contexts_release(void);
+
+// The device of the last range that a thread of this process asked about, 0 before.
+int fr_device_last_used(void);
+
+// A stream of one context for copies in one direction, lent to one batch at a time, so that threads
+// never wait for each other's copies.
+struct fr_device_lane {
+    struct fr_device_lane *next; // in the cache of idle lanes
+    CUcontext context;
+    unsigned long long context_id; // tells a context from an earlier one at the same address
+    enum fr_device_direction direction;
+    CUstream stream;
+    size_t max_pitch_bytes; // of 2D copies on the context's device
+    bool cacheable;
+};
+
+// Lends a lane of `context`, which must be current. Ownership goes to the caller until return.
+FR_MUST_CHECK enum fr_status fr_device_lane_borrow(CUcontext context,
+                                                   enum fr_device_direction direction,
+                                                   struct fr_device_lane **lane);
+// Waits for all work on the lane and gives it back. Returns what went wrong with that work.
+FR_MUST_CHECK enum fr_status fr_device_lane_return(struct fr_device_lane *lane);
+void fr_device_lanes_release(void);
+
+// Makes sure that what the application has done to the bytes [low, high) with calls that look
+// synchronous but are not (cudaMemset, cudaMemcpy between devices or from pageable memory) is done
+// before a copy on a lane starts. The range's context must be current.
+FR_MUST_CHECK enum fr_status fr_device_settle(const struct fr_device_range *range, uintptr_t low,
+                                              uintptr_t high);
+void fr_device_settled_release(void);
+
+#endif

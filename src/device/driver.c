@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Finding the CUDA driver. The application loads it, or something the application uses; Fabrail
+// only looks for it among the loaded objects, takes the functions' addresses and never initialises
+// it. A process that never loads the driver pays for a look at the loader's counter, nothing else.
+#include "config.h"
+
+#include "device/device_int.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <link.h>
+#include <stdio.h>
+#include <string.h>
+
+#define DRIVER_SONAME "libcuda.so.1"
+#define DRIVER_PREFIX "libcuda.so"
+
+struct fr_device_driver fr_cu;
+
+static atomic_bool driver_found;
+
+// The loader's count of objects ever loaded at the last search in vain; 0 before the first.
+static _Atomic unsigned long long searched_at;
+
+static struct fr_lock publish_lock = FR_LOCK_INIT;
+
+static int read_load_count(struct dl_phdr_info *info, size_t bytes, void *cookie)
+{
+    if (bytes >= offsetof(struct dl_phdr_info, dlpi_adds) + sizeof(info->dlpi_adds))
+        *(unsigned long long *)cookie = info->dlpi_adds;
+    return 1; // every object carries the same count, so the first is enough
+}
+
+static int match_driver(struct dl_phdr_info *info, size_t bytes, void *cookie)
+{
+    (void)bytes;
+    const char *slash = strrchr(info->dlpi_name, '/');
+    const char *base = slash != NULL ? slash + 1 : info->dlpi_name;
+    if (strncmp(base, DRIVER_PREFIX, sizeof(DRIVER_PREFIX) - 1) != 0)
+        return 0;
+    char after = base[sizeof(DRIVER_PREFIX) - 1];
+    if ((after != '\0' && after != '.') || strlen(info->dlpi_name) >= PATH_MAX)
+        return 0;
+    strcpy(cookie, info->dlpi_name);
+    return 1;
+}
+
+// Returns a handle of the loaded driver, NULL if none is loaded. The handle is kept for good, which
+// keeps the driver's code in the process.
+static void *open_loaded_driver(void)
+{
+    void *handle = dlopen(DRIVER_SONAME, RTLD_NOLOAD | RTLD_LAZY);
+    if (handle != NULL)
+        return handle;
+    // A driver without that soname, loaded under a path.
+    char path[PATH_MAX];
+    if (dl_iterate_phdr(match_driver, path) == 0)
+        return NULL;
+    return dlopen(path, RTLD_NOLOAD | RTLD_LAZY);
+}
+
+static bool bind_functions(void *handle, struct fr_device_driver *driver)
+{
+    static const struct {
+        const char *name;
+        size_t offset;
+        bool needed;
+    } functions[] = {
+#define FR_CU_ENTRY(name, needed) {#name, offsetof(struct fr_device_driver, name), needed},
+        FR_CU_FUNCTIONS(FR_CU_ENTRY)
+#undef FR_CU_ENTRY
+    };
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(functions); i++) {
+        void *function = dlsym(handle, functions[i].name);
+        if (function == NULL && functions[i].needed) {
+            fr_warn_once("the loaded CUDA driver lacks %s, so device memory is not recognised",
+                         functions[i].name);
+            return false;
+        }
+        memcpy((char *)driver + functions[i].offset, &function, sizeof(function));
+    }
+    if (driver->cuDriverGetVersion(&driver->version) != CUDA_SUCCESS)
+        driver->version = 0;
+    return true;
+}
+
+// Searches without a lock: the loader's own lock is taken inside, and a thread that holds that one
+// may be waiting here, in a constructor that calls MPI. Threads that search at once find the same.
+static FR_UNANALYSED bool search(unsigned long long load_count)
+{
+    struct fr_device_driver driver;
+    void *handle = open_loaded_driver();
+    if (handle == NULL || !bind_functions(handle, &driver)) {
+        if (handle != NULL)
+            dlclose(handle);
+        atomic_store_explicit(&searched_at, load_count, memory_order_release);
+        return false;
+    }
+    fr_core_lock(&publish_lock);
+    bool first = !atomic_load_explicit(&driver_found, memory_order_relaxed);
+    if (first) {
+        fr_cu = driver;
+        atomic_store_explicit(&driver_found, true, memory_order_release);
+    }
+    fr_core_unlock(&publish_lock);
+    if (first)
+        fr_debug("CUDA driver %d.%d found", driver.version / 1000, driver.version % 1000 / 10);
+    return true;
+}
+
+bool fr_device_present(void)
+{
+    if (FR_LIKELY(atomic_load_explicit(&driver_found, memory_order_acquire)))
+        return true;
+    // Read before the search, so that an object loaded meanwhile brings about another one.
+    unsigned long long load_count = 0;
+    dl_iterate_phdr(read_load_count, &load_count);
+    if (load_count != 0 && load_count == atomic_load_explicit(&searched_at, memory_order_acquire))
+        return false;
+    return search(load_count);
+}
+
+bool fr_device_result_is_down(CUresult result)
+{
+    return result == CUDA_ERROR_NOT_INITIALIZED || result == CUDA_ERROR_DEINITIALIZED ||
+           result == CUDA_ERROR_STUB_LIBRARY;
+}
+
+const char *fr_device_result_name(CUresult result)
+{
+    const char *name = NULL;
+    if (fr_cu.cuGetErrorName(result, &name) != CUDA_SUCCESS || name == NULL)
+        return "an error that the driver has no name for";
+    return name;
+}
+
+enum fr_status fr_device_fail(const char *call, CUresult result)
+{
+    if (fr_device_result_is_down(result))
+        return FR_ERR_DEVICE;
+    fr_error("%s failed with %s (%d)", call, fr_device_result_name(result), (int)result);
+    switch (result) {
+    case CUDA_ERROR_OUT_OF_MEMORY:
+        return FR_ERR_NO_MEMORY;
+    case CUDA_ERROR_NOT_SUPPORTED:
+    case CUDA_ERROR_NOT_PERMITTED:
+        return FR_ERR_UNSUPPORTED;
+    case CUDA_ERROR_INVALID_VALUE:
+        return FR_ERR_INVALID;
+    default:
+        return FR_ERR_DEVICE;
+    }
+}
+
+void fr_device_release(void)
+{
+    if (!fr_device_present())
+        return;
+    fr_device_lanes_release();
+    fr_device_contexts_release();
+    fr_device_settled_release();
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Asking the driver what a pointer is. One call answers all of it.
+#include "config.h"
+
+#include "device/device_int.h"
+
+#include <string.h>
+
+// The bit of CU_MEM_HANDLE_TYPE_FABRIC, which headers before CUDA 12.3 lack.
+#define FABRIC_HANDLE_BIT 0x8u
+
+// What is asked, oldest attribute first: an old driver refuses a list with one that it does not
+// know, so it is asked only for the head of the list.
+enum {
+    ASK_TYPE,
+    ASK_MANAGED,
+    ASK_ID,
+    ASK_CONTEXT,
+    ASK_DEVICE, // CUDA 9.2
+    ASK_BASE,   // CUDA 10.2 from here
+    ASK_BYTES,
+    ASK_HANDLE_TYPES,
+    ASK_POOL, // CUDA 11.3
+    ASK_COUNT,
+};
+
+static CUpointer_attribute asked[ASK_COUNT] = {
+    [ASK_TYPE] = CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+    [ASK_MANAGED] = CU_POINTER_ATTRIBUTE_IS_MANAGED,
+    [ASK_ID] = CU_POINTER_ATTRIBUTE_BUFFER_ID,
+    [ASK_CONTEXT] = CU_POINTER_ATTRIBUTE_CONTEXT,
+    [ASK_DEVICE] = CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+    [ASK_BASE] = CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+    [ASK_BYTES] = CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+    [ASK_HANDLE_TYPES] = CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES,
+    [ASK_POOL] = CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
+};
+
+static _Atomic int last_used_device;
+
+const char *fr_device_kind_name(enum fr_device_kind kind)
+{
+    static const char *const names[FR_KIND_COUNT] = {
+        [FR_KIND_HOST] = "host",       [FR_KIND_PINNED] = "pinned",
+        [FR_KIND_MANAGED] = "managed", [FR_KIND_MALLOC] = "malloc",
+        [FR_KIND_POOL] = "pool",       [FR_KIND_VMM] = "vmm",
+        [FR_KIND_VMM_FD] = "vmm-fd",   [FR_KIND_VMM_FABRIC] = "vmm-fabric",
+    };
+    return (unsigned)kind < FR_KIND_COUNT ? names[kind] : "unknown";
+}
+
+int fr_device_last_used(void)
+{
+    return atomic_load_explicit(&last_used_device, memory_order_relaxed);
+}
+
+static void set_host(struct fr_device_range *range)
+{
+    memset(range, 0, sizeof(*range));
+    range->kind = FR_KIND_HOST;
+    range->device = -1;
+}
+
+static enum fr_device_kind vmm_kind(unsigned handle_types)
+{
+    if (handle_types & FABRIC_HANDLE_BIT)
+        return FR_KIND_VMM_FABRIC;
+    if (handle_types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        return FR_KIND_VMM_FD;
+    return FR_KIND_VMM;
+}
+
+// Answers are eight bytes each whatever their type, zeroed before, which on the little-endian
+// machines that CUDA runs on reads the same as their own type.
+static enum fr_device_kind kind_of(const uint64_t answers[ASK_COUNT])
+{
+    if ((uint32_t)answers[ASK_MANAGED] != 0) // before the type, which says where the pages are
+        return FR_KIND_MANAGED;
+    if ((uint32_t)answers[ASK_TYPE] == CU_MEMORYTYPE_HOST)
+        return FR_KIND_PINNED;
+    if ((uint32_t)answers[ASK_TYPE] != CU_MEMORYTYPE_DEVICE)
+        return FR_KIND_HOST;
+    if (answers[ASK_POOL] != 0)
+        return FR_KIND_POOL;
+    if (answers[ASK_CONTEXT] != 0)
+        return FR_KIND_MALLOC;
+    return vmm_kind((unsigned)answers[ASK_HANDLE_TYPES]);
+}
+
+static unsigned askable_count(void)
+{
+    return fr_cu.version >= 11030 ? ASK_COUNT : fr_cu.version >= 10020 ? ASK_POOL : ASK_BASE;
+}
+
+static void fill_range(const uint64_t answers[ASK_COUNT], struct fr_device_range *range)
+{
+    set_host(range);
+    range->kind = kind_of(answers);
+    if (range->kind == FR_KIND_HOST)
+        return;
+    range->context = (void *)(uintptr_t)answers[ASK_CONTEXT];
+    range->buffer_id = answers[ASK_ID];
+    if (range->kind == FR_KIND_PINNED)
+        return;
+    range->device = (int32_t)answers[ASK_DEVICE];
+    range->handle_types = (unsigned)answers[ASK_HANDLE_TYPES];
+    range->base = (uintptr_t)answers[ASK_BASE];
+    range->bytes = (size_t)answers[ASK_BYTES];
+    if (fr_device_last_used() != range->device) // written seldom, read by all threads
+        atomic_store_explicit(&last_used_device, range->device, memory_order_relaxed);
+}
+
+// What a failed question means. A driver that is down has no memory, and an invalid value is its
+// word for memory that it does not know.
+static enum fr_status judge_failure(CUresult result)
+{
+    if (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_CONTEXT ||
+        fr_device_result_is_down(result))
+        return FR_OK;
+    return fr_device_fail("cuPointerGetAttributes", result);
+}
+
+enum fr_status fr_device_query(const void *address, struct fr_device_range *range)
+{
+    if (!fr_device_present()) {
+        set_host(range);
+        return FR_OK;
+    }
+    uint64_t answers[ASK_COUNT] = {0};
+    void *slots[ASK_COUNT];
+    for (unsigned i = 0; i < ASK_COUNT; i++)
+        slots[i] = &answers[i];
+    CUresult result = fr_cu.cuPointerGetAttributes(askable_count(), asked, slots,
+                                                   (CUdeviceptr)(uintptr_t)address);
+    if (FR_UNLIKELY(result != CUDA_SUCCESS)) {
+        set_host(range);
+        return judge_failure(result);
+    }
+    fill_range(answers, range);
+    return FR_OK;
+}
+
+enum fr_status fr_device_query_id(const void *address, struct fr_device_range *range)
+{
+    if (!fr_device_present())
+        return FR_ERR_NOT_FOUND;
+    static CUpointer_attribute attributes[] = {
+        CU_POINTER_ATTRIBUTE_BUFFER_ID,
+        CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+        CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+        CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+    };
+    uint64_t answers[FR_ARRAY_LENGTH(attributes)] = {0};
+    void *slots[] = {&answers[0], &answers[1], &answers[2], &answers[3]};
+    CUresult result = fr_cu.cuPointerGetAttributes(FR_ARRAY_LENGTH(attributes), attributes, slots,
+                                                   (CUdeviceptr)(uintptr_t)address);
+    if (result != CUDA_SUCCESS) {
+        enum fr_status status = judge_failure(result);
+        return status == FR_OK ? FR_ERR_NOT_FOUND : status;
+    }
+    if ((uint32_t)answers[3] != CU_MEMORYTYPE_DEVICE)
+        return FR_ERR_NOT_FOUND;
+    range->buffer_id = answers[0];
+    range->base = (uintptr_t)answers[1];
+    range->bytes = (size_t)answers[2];
+    return FR_OK;
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Order between the application's own calls and Fabrail's copies.
+//
+// An application may hand MPI a buffer right after cudaMemset, a cudaMemcpy between devices, or a
+// small cudaMemcpy from pageable memory: it thinks these synchronous, yet each may return before
+// its last byte has landed. They run on the default stream, which the lanes do not wait for. So the
+// first time that an allocation is seen, the driver is told to make such calls on it truly
+// synchronous (CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, which GPU-aware MPIs set for the same reason), and
+// the default stream is waited for once. An allocation that cannot be told so is waited for always.
+#include "config.h"
+
+#include "core/hash.h"
+#include "device/device_int.h"
+
+#include <stdlib.h>
+
+// More allocations than this are rarely in use with MPI; the oldest is then settled anew, which is
+// only a matter of time.
+enum { MAX_SETTLED = 4096 };
+
+struct settled {
+    uint64_t buffer_id; // never given twice in a process
+    UT_hash_handle hh;
+};
+
+static struct fr_lock settled_lock = FR_LOCK_INIT;
+static struct settled *settled_table FR_GUARDED_BY(settled_lock);
+
+static bool is_settled(uint64_t buffer_id)
+{
+    struct settled *found = NULL;
+    fr_core_lock(&settled_lock);
+    HASH_FIND(hh, settled_table, &buffer_id, sizeof(buffer_id), found);
+    fr_core_unlock(&settled_lock);
+    return found != NULL;
+}
+
+// Without memory the allocation is simply settled again the next time.
+static void remember(uint64_t buffer_id)
+{
+    struct settled *entry = calloc(1, sizeof(*entry));
+    struct settled *found = NULL;
+    struct settled *evicted = NULL;
+    if (entry == NULL)
+        return;
+    entry->buffer_id = buffer_id;
+    fr_core_lock(&settled_lock);
+    HASH_FIND(hh, settled_table, &buffer_id, sizeof(buffer_id), found);
+    if (found == NULL)
+        HASH_ADD(hh, settled_table, buffer_id, sizeof(buffer_id), entry);
+    bool added = found == NULL && FR_HASH_HAS(entry);
+    if (added && HASH_COUNT(settled_table) > MAX_SETTLED) {
+        evicted = settled_table; // uthash keeps the order of adding
+        HASH_DELETE(hh, settled_table, evicted);
+    }
+    fr_core_unlock(&settled_lock);
+    free(evicted);
+    if (!added)
+        free(entry);
+}
+
+static enum fr_status wait_for_default_streams(void)
+{
+    CUresult result = fr_cu.cuStreamSynchronize(CU_STREAM_LEGACY);
+    if (result == CUDA_SUCCESS)
+        result = fr_cu.cuStreamSynchronize(CU_STREAM_PER_THREAD);
+    return result == CUDA_SUCCESS ? FR_OK : fr_device_fail("cuStreamSynchronize", result);
+}
+
+enum fr_status fr_device_settle(const struct fr_device_range *range, uintptr_t low, uintptr_t high)
+{
+    // Bytes beyond the range belong to other allocations, of which nothing is known.
+    bool inside = low >= range->base && high - range->base <= range->bytes;
+    if (inside && is_settled(range->buffer_id))
+        return FR_OK;
+    // First the attribute, then the wait, so that no call of another thread slips between.
+    unsigned on = 1;
+    bool lasting = inside && fr_cu.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
+                                                         range->base) == CUDA_SUCCESS;
+    enum fr_status status = wait_for_default_streams();
+    if (status == FR_OK && lasting)
+        remember(range->buffer_id);
+    return status;
+}
+
+void fr_device_settled_release(void)
+{
+    fr_core_lock(&settled_lock);
+    struct settled *table = settled_table;
+    settled_table = NULL;
+    fr_core_unlock(&settled_lock);
+    struct settled *entry, *next;
+    HASH_ITER(hh, table, entry, next)
+    {
+        HASH_DELETE(hh, table, entry);
+        free(entry);
+    }
+}
