@@ -1,27 +1,28 @@
 # The included MPI programs, built once for every MPI flavour that configure found: NAME-FLAVOUR.
-FR_PROGRAM_NAMES = transpose ring matching
-FR_PROGRAM_SHARED = harness buffer memory plan
-fr_program_includes = tests/programs/harness.h tests/programs/memory.h tests/programs/plan.h
-fr_program_files = $(FR_PROGRAM_NAMES:%=tests/programs/%.c) $(FR_PROGRAM_SHARED:%=tests/programs/%.c)
-FR_PROGRAM_FLAGS = -std=gnu11 -Wall -Wextra $(FR_PROGRAM_WERROR) $(CUDA_CPPFLAGS) $(CFLAGS)
+FR_PROGRAM_NAMES = transpose ring matching reductions halo
+FR_PROGRAM_SHARED = harness buffer memory plan types completion
+FR_PROGRAM_HEADERS = tests/programs/harness.h tests/programs/memory.h tests/programs/plan.h \
+    tests/programs/types.h tests/programs/completion.h
+FR_PROGRAM_SOURCES = $(FR_PROGRAM_NAMES:%=tests/programs/%.c) $(FR_PROGRAM_SHARED:%=tests/programs/%.c)
+FR_PROGRAM_FLAGS = -std=gnu11 -Wall -Wextra $(filter -Werror,$(FR_CFLAGS)) $(CUDA_CPPFLAGS) $(CFLAGS)
 FR_PROGRAM_LIBS = -ldl -lm -lpthread
-fr_programs =
-fr_program_objects =
+FR_PROGRAMS =
+FR_PROGRAM_OBJECTS =
 
-EXTRA_DIST += tests/programs/list $(fr_program_files) $(fr_program_includes)
-check_DATA += $(fr_programs)
-CLEANFILES += $(fr_programs) $(fr_program_objects)
+EXTRA_DIST += tests/programs/list $(FR_PROGRAM_SOURCES) $(FR_PROGRAM_HEADERS)
+check_DATA += $(FR_PROGRAMS)
+CLEANFILES += $(FR_PROGRAMS) $(FR_PROGRAM_OBJECTS)
 
-programs: $(fr_programs)
+programs: $(FR_PROGRAMS)
 .PHONY: programs
 
 if HAVE_OPENMPI
 FR_PROGRAMS_OPENMPI = $(FR_PROGRAM_NAMES:%=tests/programs/%-openmpi)
 FR_PROGRAM_SHARED_OPENMPI = $(FR_PROGRAM_SHARED:%=tests/programs/%-openmpi.o)
 FR_PROGRAM_OBJECTS_OPENMPI = $(FR_PROGRAMS_OPENMPI:%=%.o) $(FR_PROGRAM_SHARED_OPENMPI)
-fr_programs += $(FR_PROGRAMS_OPENMPI)
-fr_program_objects += $(FR_PROGRAM_OBJECTS_OPENMPI)
-$(FR_PROGRAM_OBJECTS_OPENMPI): tests/programs/%-openmpi.o: tests/programs/%.c $(fr_program_includes)
+FR_PROGRAMS += $(FR_PROGRAMS_OPENMPI)
+FR_PROGRAM_OBJECTS += $(FR_PROGRAM_OBJECTS_OPENMPI)
+$(FR_PROGRAM_OBJECTS_OPENMPI): tests/programs/%-openmpi.o: tests/programs/%.c $(FR_PROGRAM_HEADERS)
 	$(AM_V_at)$(MKDIR_P) $(@D)
 	$(AM_V_CC)$(OPENMPI_MPICC) $(FR_PROGRAM_FLAGS) -c -o $@ $<
 $(FR_PROGRAMS_OPENMPI): %: %.o $(FR_PROGRAM_SHARED_OPENMPI)
@@ -32,9 +33,9 @@ if HAVE_MPICH
 FR_PROGRAMS_MPICH = $(FR_PROGRAM_NAMES:%=tests/programs/%-mpich)
 FR_PROGRAM_SHARED_MPICH = $(FR_PROGRAM_SHARED:%=tests/programs/%-mpich.o)
 FR_PROGRAM_OBJECTS_MPICH = $(FR_PROGRAMS_MPICH:%=%.o) $(FR_PROGRAM_SHARED_MPICH)
-fr_programs += $(FR_PROGRAMS_MPICH)
-fr_program_objects += $(FR_PROGRAM_OBJECTS_MPICH)
-$(FR_PROGRAM_OBJECTS_MPICH): tests/programs/%-mpich.o: tests/programs/%.c $(fr_program_includes)
+FR_PROGRAMS += $(FR_PROGRAMS_MPICH)
+FR_PROGRAM_OBJECTS += $(FR_PROGRAM_OBJECTS_MPICH)
+$(FR_PROGRAM_OBJECTS_MPICH): tests/programs/%-mpich.o: tests/programs/%.c $(FR_PROGRAM_HEADERS)
 	$(AM_V_at)$(MKDIR_P) $(@D)
 	$(AM_V_CC)$(MPICH_MPICC) $(FR_PROGRAM_FLAGS) -c -o $@ $<
 $(FR_PROGRAMS_MPICH): %: %.o $(FR_PROGRAM_SHARED_MPICH)
@@ -45,9 +46,9 @@ if HAVE_OPENMPI5
 FR_PROGRAMS_OPENMPI5 = $(FR_PROGRAM_NAMES:%=tests/programs/%-openmpi5)
 FR_PROGRAM_SHARED_OPENMPI5 = $(FR_PROGRAM_SHARED:%=tests/programs/%-openmpi5.o)
 FR_PROGRAM_OBJECTS_OPENMPI5 = $(FR_PROGRAMS_OPENMPI5:%=%.o) $(FR_PROGRAM_SHARED_OPENMPI5)
-fr_programs += $(FR_PROGRAMS_OPENMPI5)
-fr_program_objects += $(FR_PROGRAM_OBJECTS_OPENMPI5)
-$(FR_PROGRAM_OBJECTS_OPENMPI5): tests/programs/%-openmpi5.o: tests/programs/%.c $(fr_program_includes)
+FR_PROGRAMS += $(FR_PROGRAMS_OPENMPI5)
+FR_PROGRAM_OBJECTS += $(FR_PROGRAM_OBJECTS_OPENMPI5)
+$(FR_PROGRAM_OBJECTS_OPENMPI5): tests/programs/%-openmpi5.o: tests/programs/%.c $(FR_PROGRAM_HEADERS)
 	$(AM_V_at)$(MKDIR_P) $(@D)
 	$(AM_V_CC)$(OPENMPI5_MPICC) $(FR_PROGRAM_FLAGS) -c -o $@ $<
 $(FR_PROGRAMS_OPENMPI5): %: %.o $(FR_PROGRAM_SHARED_OPENMPI5)
@@ -58,9 +59,9 @@ if HAVE_MPICH5
 FR_PROGRAMS_MPICH5 = $(FR_PROGRAM_NAMES:%=tests/programs/%-mpich5)
 FR_PROGRAM_SHARED_MPICH5 = $(FR_PROGRAM_SHARED:%=tests/programs/%-mpich5.o)
 FR_PROGRAM_OBJECTS_MPICH5 = $(FR_PROGRAMS_MPICH5:%=%.o) $(FR_PROGRAM_SHARED_MPICH5)
-fr_programs += $(FR_PROGRAMS_MPICH5)
-fr_program_objects += $(FR_PROGRAM_OBJECTS_MPICH5)
-$(FR_PROGRAM_OBJECTS_MPICH5): tests/programs/%-mpich5.o: tests/programs/%.c $(fr_program_includes)
+FR_PROGRAMS += $(FR_PROGRAMS_MPICH5)
+FR_PROGRAM_OBJECTS += $(FR_PROGRAM_OBJECTS_MPICH5)
+$(FR_PROGRAM_OBJECTS_MPICH5): tests/programs/%-mpich5.o: tests/programs/%.c $(FR_PROGRAM_HEADERS)
 	$(AM_V_at)$(MKDIR_P) $(@D)
 	$(AM_V_CC)$(MPICH5_MPICC) $(FR_PROGRAM_FLAGS) -c -o $@ $<
 $(FR_PROGRAMS_MPICH5): %: %.o $(FR_PROGRAM_SHARED_MPICH5)
@@ -71,9 +72,9 @@ if HAVE_MPIABI
 FR_PROGRAMS_MPIABI = $(FR_PROGRAM_NAMES:%=tests/programs/%-mpiabi)
 FR_PROGRAM_SHARED_MPIABI = $(FR_PROGRAM_SHARED:%=tests/programs/%-mpiabi.o)
 FR_PROGRAM_OBJECTS_MPIABI = $(FR_PROGRAMS_MPIABI:%=%.o) $(FR_PROGRAM_SHARED_MPIABI)
-fr_programs += $(FR_PROGRAMS_MPIABI)
-fr_program_objects += $(FR_PROGRAM_OBJECTS_MPIABI)
-$(FR_PROGRAM_OBJECTS_MPIABI): tests/programs/%-mpiabi.o: tests/programs/%.c $(fr_program_includes)
+FR_PROGRAMS += $(FR_PROGRAMS_MPIABI)
+FR_PROGRAM_OBJECTS += $(FR_PROGRAM_OBJECTS_MPIABI)
+$(FR_PROGRAM_OBJECTS_MPIABI): tests/programs/%-mpiabi.o: tests/programs/%.c $(FR_PROGRAM_HEADERS)
 	$(AM_V_at)$(MKDIR_P) $(@D)
 	$(AM_V_CC)$(MPIABI_MPICC) $(FR_PROGRAM_FLAGS) -c -o $@ $<
 $(FR_PROGRAMS_MPIABI): %: %.o $(FR_PROGRAM_SHARED_MPIABI)
