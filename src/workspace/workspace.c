@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Leases of staging memory and the bounds on what is pinned and what is kept.
+//
+// One lock guards all of it and is held for a few list operations; memory is mapped, registered and
+// given back outside of it.
+#include "config.h"
+
+#include "workspace/workspace_int.h"
+
+static struct fr_lock workspace_lock = FR_LOCK_INIT;
+
+// Free blocks of each class. Zeroed heads stand for empty lists until first use.
+static struct fr_list free_blocks[FR_WORKSPACE_CLASSES] FR_GUARDED_BY(workspace_lock);
+
+// Regions of which nothing is lent, latest used first.
+static struct fr_list idle_regions FR_GUARDED_BY(workspace_lock) = FR_LIST_INIT(idle_regions);
+
+static struct fr_workspace_usage usage FR_GUARDED_BY(workspace_lock);
+static size_t idle_bytes FR_GUARDED_BY(workspace_lock);        // of idle regions
+static size_t idle_pinned_bytes FR_GUARDED_BY(workspace_lock); // the pinned ones among them
+
+// Set when pinning has failed: then what is pageable is not tried again.
+static atomic_bool pinning_failed;
+
+static struct fr_list *free_list(unsigned class_index) FR_REQUIRES(&workspace_lock)
+{
+    struct fr_list *list = &free_blocks[class_index];
+    if (FR_UNLIKELY(list->next == NULL))
+        fr_list_init(list);
+    return list;
+}
+
+static void enter_idle(struct fr_workspace_region *region) FR_REQUIRES(&workspace_lock)
+{
+    fr_list_push_front(&idle_regions, &region->idle_link);
+    idle_bytes += region->bytes;
+    idle_pinned_bytes += region->pinned ? region->bytes : 0;
+}
+
+static void leave_idle(struct fr_workspace_region *region) FR_REQUIRES(&workspace_lock)
+{
+    fr_list_remove(&region->idle_link);
+    idle_bytes -= region->bytes;
+    idle_pinned_bytes -= region->pinned ? region->bytes : 0;
+}
+
+static void lend_block(struct fr_workspace_block *block) FR_REQUIRES(&workspace_lock)
+{
+    struct fr_workspace_region *region = block->region;
+    fr_list_remove(&block->free_link);
+    if (region->lent_count++ == 0 && !fr_list_is_empty(&region->idle_link))
+        leave_idle(region);
+    usage.lent_bytes += fr_workspace_class_bytes(region->class_index);
+}
+
+// Returns a free block of the class or of the two above it, NULL for none.
+static struct fr_workspace_block *take_free(unsigned class_index) FR_REQUIRES(&workspace_lock)
+{
+    for (unsigned c = class_index; c <= class_index + 2 && c < FR_WORKSPACE_CLASSES; c++) {
+        struct fr_list *list = free_list(c);
+        if (fr_list_is_empty(list))
+            continue;
+        struct fr_workspace_block *block =
+            FR_LIST_ENTRY(list->next, struct fr_workspace_block, free_link);
+        lend_block(block);
+        return block;
+    }
+    return NULL;
+}
+
+// Takes an idle region out of the books and puts it on `victims`, to be destroyed without the lock.
+static void condemn(struct fr_workspace_region *region, struct fr_list *victims)
+    FR_REQUIRES(&workspace_lock)
+{
+    leave_idle(region);
+    for (unsigned i = 0; i < region->block_count; i++)
+        fr_list_remove(&region->blocks[i].free_link);
+    if (region->pinned)
+        usage.pinned_bytes -= region->bytes;
+    else
+        usage.pageable_bytes -= region->bytes;
+    fr_list_push_front(victims, &region->idle_link);
+}
+
+static void destroy_all(struct fr_list *victims)
+{
+    while (!fr_list_is_empty(victims)) {
+        struct fr_workspace_region *region =
+            FR_LIST_ENTRY(victims->next, struct fr_workspace_region, idle_link);
+        fr_list_remove(&region->idle_link);
+        fr_workspace_region_destroy(region);
+    }
+}
+
+// Condemns idle regions, least recently used first, until no more than `keep_bytes` are idle.
+static void trim_idle(size_t keep_bytes, struct fr_list *victims) FR_REQUIRES(&workspace_lock)
+{
+    while (idle_bytes > keep_bytes)
+        condemn(FR_LIST_ENTRY(idle_regions.prev, struct fr_workspace_region, idle_link), victims);
+}
+
+// Enters `bytes` into the books as pinned if the bound allows it, once idle pinned regions have
+// made room. False leaves everything alone: to unpin in vain would only cost.
+static bool reserve_pinned(size_t bytes, struct fr_list *victims) FR_REQUIRES(&workspace_lock)
+{
+    size_t max = fr_core_settings()->staging_max_bytes;
+    size_t in_use = usage.pinned_bytes - idle_pinned_bytes;
+    if (bytes > max || in_use > max - bytes)
+        return false;
+    struct fr_list *link = idle_regions.prev;
+    while (usage.pinned_bytes > max - bytes) {
+        struct fr_workspace_region *region =
+            FR_LIST_ENTRY(link, struct fr_workspace_region, idle_link);
+        link = link->prev;
+        if (region->pinned)
+            condemn(region, victims);
+    }
+    usage.pinned_bytes += bytes;
+    return true;
+}
+
+static void cancel_reservation(size_t bytes)
+{
+    if (fr_device_present()) // otherwise nothing has failed yet
+        atomic_store_explicit(&pinning_failed, true, memory_order_relaxed);
+    fr_core_lock(&workspace_lock);
+    usage.pinned_bytes -= bytes;
+    usage.pageable_bytes += bytes;
+    fr_core_unlock(&workspace_lock);
+}
+
+static void warn_of_limit(void)
+{
+    char text[FR_BYTES_TEXT];
+    fr_warn_once("staging memory beyond the %s of FABRAIL_STAGING_MAX is not pinned, so its copies "
+                 "are slower",
+                 fr_core_bytes_text(fr_core_settings()->staging_max_bytes, text));
+}
+
+static struct fr_workspace_region *create_or_trim(unsigned class_index, bool pin)
+{
+    struct fr_workspace_region *region = fr_workspace_region_create(class_index, pin);
+    if (region == NULL) { // perhaps what lies idle is what is missing
+        fr_workspace_release();
+        region = fr_workspace_region_create(class_index, pin);
+    }
+    return region;
+}
+
+// Adds a region for blocks of this class and lends one of them.
+static struct fr_workspace_block *grow(unsigned class_index)
+{
+    size_t bytes = fr_workspace_region_bytes(class_index);
+    struct fr_list victims = FR_LIST_INIT(victims);
+    fr_core_lock(&workspace_lock);
+    bool reserved = reserve_pinned(bytes, &victims);
+    if (!reserved)
+        usage.pageable_bytes += bytes;
+    fr_core_unlock(&workspace_lock);
+    destroy_all(&victims);
+    if (!reserved)
+        warn_of_limit();
+
+    struct fr_workspace_region *region = create_or_trim(class_index, reserved);
+    if (reserved && (region == NULL || !region->pinned))
+        cancel_reservation(bytes);
+    fr_core_lock(&workspace_lock);
+    if (region == NULL) {
+        usage.pageable_bytes -= bytes;
+    } else {
+        struct fr_list *list = free_list(class_index);
+        for (unsigned i = region->block_count; i-- > 0;)
+            fr_list_push_front(list, &region->blocks[i].free_link);
+        lend_block(&region->blocks[0]);
+    }
+    fr_core_unlock(&workspace_lock);
+    return region != NULL ? &region->blocks[0] : NULL;
+}
+
+// Pins the region of a block just lent, which had stayed pageable for lack of room, now that there
+// is room. No other thread can be here with the same region: it is no longer idle.
+static void upgrade(struct fr_workspace_region *region)
+{
+    bool pinned = fr_workspace_region_pin(region);
+    if (!pinned) {
+        cancel_reservation(region->bytes);
+        return;
+    }
+    fr_core_lock(&workspace_lock);
+    region->pinned = true;
+    fr_core_unlock(&workspace_lock);
+}
+
+// Lends a cached block of about this size, NULL for none.
+static struct fr_workspace_block *borrow_cached(unsigned class_index)
+{
+    struct fr_list victims = FR_LIST_INIT(victims);
+    bool reserved = false;
+    fr_core_lock(&workspace_lock);
+    struct fr_workspace_block *block = take_free(class_index);
+    if (block != NULL && FR_UNLIKELY(!block->region->pinned) && block->region->lent_count == 1 &&
+        !atomic_load_explicit(&pinning_failed, memory_order_relaxed)) {
+        reserved = reserve_pinned(block->region->bytes, &victims);
+        if (reserved)
+            usage.pageable_bytes -= block->region->bytes;
+    }
+    fr_core_unlock(&workspace_lock);
+    if (FR_UNLIKELY(reserved)) {
+        destroy_all(&victims);
+        upgrade(block->region);
+    }
+    return block;
+}
+
+enum fr_status fr_workspace_borrow(size_t bytes, struct fr_workspace_lease *lease)
+{
+    unsigned class_index = fr_workspace_class_of(bytes);
+    if (bytes == 0 || class_index >= FR_WORKSPACE_CLASSES)
+        return bytes == 0 ? FR_ERR_INVALID : FR_ERR_NO_MEMORY;
+    struct fr_workspace_block *block = borrow_cached(class_index);
+    if (block == NULL)
+        block = grow(class_index);
+    if (block == NULL) {
+        fr_error("no memory for %zu bytes of staging memory", bytes);
+        return FR_ERR_NO_MEMORY;
+    }
+    lease->address = block->address;
+    lease->bytes = fr_workspace_class_bytes(block->region->class_index);
+    lease->block = block;
+    return FR_OK;
+}
+
+void fr_workspace_return(struct fr_workspace_lease *lease)
+{
+    if (lease == NULL || lease->block == NULL)
+        return;
+    struct fr_workspace_block *block = lease->block;
+    struct fr_workspace_region *region = block->region;
+    struct fr_list victims = FR_LIST_INIT(victims);
+    size_t keep = fr_core_settings()->staging_keep_bytes;
+    *lease = (struct fr_workspace_lease){0};
+
+    fr_core_lock(&workspace_lock);
+    usage.lent_bytes -= fr_workspace_class_bytes(region->class_index);
+    fr_list_push_front(free_list(region->class_index), &block->free_link);
+    if (--region->lent_count == 0) {
+        enter_idle(region);
+        if (region->bytes > keep) // rather than all that is older
+            condemn(region, &victims);
+        else
+            trim_idle(keep, &victims);
+    }
+    fr_core_unlock(&workspace_lock);
+    destroy_all(&victims);
+}
+
+struct fr_workspace_usage fr_workspace_get_usage(void)
+{
+    fr_core_lock(&workspace_lock);
+    struct fr_workspace_usage now = usage;
+    fr_core_unlock(&workspace_lock);
+    return now;
+}
+
+void fr_workspace_release(void)
+{
+    struct fr_list victims = FR_LIST_INIT(victims);
+    fr_core_lock(&workspace_lock);
+    trim_idle(0, &victims);
+    fr_core_unlock(&workspace_lock);
+    destroy_all(&victims);
+}
