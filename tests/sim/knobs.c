@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Settings of the simulated driver and NVML, from the environment. Compiled into both libraries.
+#include "config.h"
+
+#include "sim.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static struct sim_knobs knobs;
+
+static int rank_of_process(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK",
+                                        "SLURM_PROCID"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const char *text = getenv(names[i]);
+        if (text && *text)
+            return atoi(text);
+    }
+    return 0;
+}
+
+// Copies the element of a list "a,b,c" that belongs to this process's rank; the last one serves all
+// higher ranks. Returns false when the variable is unset or empty.
+static bool read_text(const char *name, char *out, size_t bytes)
+{
+    const char *text = getenv(name);
+    if (!text || !*text)
+        return false;
+    const char *end = strchr(text, ',');
+    for (int rank = rank_of_process(); rank > 0 && end; rank--) {
+        text = end + 1;
+        end = strchr(text, ',');
+    }
+    size_t length = end ? (size_t)(end - text) : strlen(text);
+    if (length >= bytes)
+        length = bytes - 1;
+    memcpy(out, text, length);
+    out[length] = '\0';
+    return true;
+}
+
+static unsigned long long read_number(const char *name, unsigned long long fallback)
+{
+    char text[64];
+    if (!read_text(name, text, sizeof(text)))
+        return fallback;
+    char *end;
+    unsigned long long value = strtoull(text, &end, 0);
+    switch (*end) {
+    case 'G':
+    case 'g':
+        return value << 30;
+    case 'M':
+    case 'm':
+        return value << 20;
+    case 'K':
+    case 'k':
+        return value << 10;
+    default:
+        return value;
+    }
+}
+
+// Takes 32 hexadecimal digits, dashes between them allowed; fewer leave zeros behind.
+static void read_uuid(const char *name, unsigned char uuid[16])
+{
+    char text[80];
+    memset(uuid, 0, 16);
+    if (!read_text(name, text, sizeof(text)))
+        return;
+    size_t digits = 0;
+    for (const char *at = text; *at && digits < 32; at++) {
+        const char digit[2] = {*at, '\0'};
+        char *end;
+        unsigned value = (unsigned)strtoul(digit, &end, 16);
+        if (*end || *at == ' ')
+            continue;
+        uuid[digits / 2] |= (unsigned char)(value << (digits % 2 ? 0 : 4));
+        digits++;
+    }
+}
+
+void sim_device_uuid(int physical, unsigned char uuid[16])
+{
+    memcpy(uuid, "FRSIM\0\0\0", 8);
+    memset(uuid + 8, 0, 7);
+    uuid[6] = 0x40; // version 4 in the place where tools look for it
+    uuid[8] = 0x80;
+    uuid[15] = (unsigned char)(physical + 1);
+}
+
+void sim_device_pci_id(int physical, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "0000:%02X:00.0", (SIM_FIRST_BUS + (unsigned)physical) & 0xff);
+}
+
+void sim_device_uuid_text(int physical, char text[48])
+{
+    unsigned char uuid[16];
+    sim_device_uuid(physical, uuid);
+    size_t at = (size_t)snprintf(text, 48, "GPU-");
+    for (int byte = 0; byte < 16; byte++) {
+        const char *dash = byte == 4 || byte == 6 || byte == 8 || byte == 10 ? "-" : "";
+        at += (size_t)snprintf(text + at, 48 - at, "%s%02x", dash, uuid[byte]);
+    }
+}
+
+// Takes any unambiguous beginning of a uuid; all of them differ in the last digits only.
+static int physical_by_uuid(const char *text, size_t length)
+{
+    for (int i = 0; i < knobs.devices; i++) {
+        char name[48];
+        sim_device_uuid_text(i, name);
+        if (length > 4 && length <= strlen(name) && strncasecmp(name, text, length) == 0)
+            return i;
+    }
+    return -1;
+}
+
+// As the real driver does, the list ends at its first entry that names no device.
+static void read_visible(void)
+{
+    const char *text = getenv("CUDA_VISIBLE_DEVICES");
+    if (!text) {
+        for (int i = 0; i < knobs.devices; i++)
+            knobs.visible[i] = i;
+        knobs.visible_count = knobs.devices;
+        return;
+    }
+    while (*text && knobs.visible_count < knobs.devices) {
+        size_t length = strcspn(text, ",");
+        char *end;
+        long index = strtol(text, &end, 10);
+        if (end == text)
+            index = physical_by_uuid(text, length);
+        if (index < 0 || index >= knobs.devices)
+            return;
+        for (int i = 0; i < knobs.visible_count; i++)
+            if (knobs.visible[i] == index) {
+                knobs.visible_count = 0; // a device named twice hides them all
+                return;
+            }
+        knobs.visible[knobs.visible_count++] = (int)index;
+        text += length;
+        text += *text == ',';
+    }
+}
+
+// Before any other thread can call in.
+__attribute__((constructor)) static void read_knobs(void)
+{
+    unsigned long long devices = read_number("FRSIM_DEVICES", 4);
+    knobs.devices = devices > SIM_MAX_DEVICES ? SIM_MAX_DEVICES : (int)devices;
+    knobs.memory_bytes = read_number("FRSIM_MEMORY", 1ull << 30);
+    char text[32];
+    knobs.eager = read_text("FRSIM_ASYNC", text, sizeof(text)) && strcmp(text, "eager") == 0;
+    knobs.managed_trap = read_number("FRSIM_MANAGED_TRAP", 0);
+    knobs.host_access = read_number("FRSIM_HOST_ACCESS", 0);
+    knobs.imex = read_number("FRSIM_IMEX", 1);
+    knobs.fabric = read_number("FRSIM_FABRIC", 1);
+    knobs.nvml = read_number("FRSIM_NVML", 1);
+    knobs.log = read_number("FRSIM_LOG", 0);
+    knobs.fail_nth = read_number("FRSIM_FAIL_NTH", 0);
+    knobs.fail_code = (CUresult)read_number("FRSIM_FAIL_CODE", CUDA_ERROR_UNKNOWN);
+    knobs.count_fabrail_only =
+        read_text("FRSIM_FAIL_SCOPE", text, sizeof(text)) && strcmp(text, "fabrail") == 0;
+    knobs.count_file = getenv("FRSIM_COUNT_FILE");
+    knobs.clique = (unsigned)read_number("FRSIM_CLIQUE", 0);
+    knobs.fabric_state = (unsigned)read_number("FRSIM_FABRIC_STATE", 3);
+    knobs.fabric_status = (unsigned)read_number("FRSIM_FABRIC_STATUS", 0);
+    read_uuid("FRSIM_CLUSTER_UUID", knobs.cluster_uuid);
+    read_visible();
+}
+
+const struct sim_knobs *sim_knobs(void)
+{
+    return &knobs;
+}

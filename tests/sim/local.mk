@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The simulated CUDA driver and NVML, under the names that programs load. Plain rules: libtool would
+# choose other file names.
+sim_headers = tests/sim/sim.h tests/sim/sim_work.h tests/sim/entry.def
+sim_cuda_sources = tests/sim/context.c tests/sim/copy.c tests/sim/device.c tests/sim/entry.c \
+    tests/sim/event.c tests/sim/heap.c tests/sim/knobs.c tests/sim/memory.c tests/sim/module.c \
+    tests/sim/pointer.c tests/sim/pool.c tests/sim/share.c tests/sim/stream.c tests/sim/table.c \
+    tests/sim/transfer.c tests/sim/vmm.c
+sim_nvml_sources = tests/sim/nvml.c tests/sim/knobs.c
+sim_compile = $(CC) $(DEFS) $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) $(CPPFLAGS) \
+    $(AM_CFLAGS) $(CFLAGS) -fPIC -shared $(LDFLAGS)
+
+check_DATA += tests/sim/libcuda.so.1 tests/sim/libnvidia-ml.so.1
+EXTRA_DIST += $(sim_headers) $(sim_cuda_sources) tests/sim/nvml.c
+CLEANFILES += tests/sim/libcuda.so.1 tests/sim/libnvidia-ml.so.1
+
+tests/sim/libcuda.so.1: $(sim_cuda_sources) $(sim_headers) config.h
+	$(AM_V_CCLD)$(MKDIR_P) tests/sim && $(sim_compile) -Wl,-soname,libcuda.so.1 -o $@ \
+	    $(sim_cuda_sources:%=$(srcdir)/%)
+
+tests/sim/libnvidia-ml.so.1: $(sim_nvml_sources) $(sim_headers) config.h
+	$(AM_V_CCLD)$(MKDIR_P) tests/sim && $(sim_compile) -Wl,-soname,libnvidia-ml.so.1 -o $@ \
+	    $(sim_nvml_sources:%=$(srcdir)/%)

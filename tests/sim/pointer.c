@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Pointer attributes: one description of a range, answered field by field.
+#include "config.h"
+
+#include "sim.h"
+
+#include <string.h>
+
+// Stores a value in the width that the driver uses for the attribute.
+static void put32(void *data, uint32_t value)
+{
+    memcpy(data, &value, sizeof(value));
+}
+
+static void put64(void *data, uint64_t value)
+{
+    memcpy(data, &value, sizeof(value));
+}
+
+// Returns the bytes of an attribute's value, 0 when there is no such attribute.
+static size_t width_of(CUpointer_attribute attribute)
+{
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+        return 4;
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+        return 8;
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
+    default:
+        return 0;
+    }
+}
+
+static unsigned access_of(const struct sim_range *range)
+{
+    CUcontext ctx = sim_context_current();
+    if (range->kind != SIM_KIND_VMM)
+        return CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
+    return ctx ? range->access[ctx->device] : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE;
+}
+
+static uint32_t narrow_value(const struct sim_range *range, CUpointer_attribute attribute)
+{
+    switch ((int)attribute) {
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        return sim_range_is_host(range) ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+        return range->sync_memops;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        return range->kind == SIM_KIND_MANAGED;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        return (uint32_t)range->device;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+        return range->kind == SIM_KIND_MALLOC;
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+        return 1;
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+        return !sim_range_is_host(range) && range->kind != SIM_KIND_MANAGED;
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+        return access_of(range);
+    default:
+        return 0;
+    }
+}
+
+static uint64_t wide_value(const struct sim_range *range, CUpointer_attribute attribute,
+                           uintptr_t address)
+{
+    switch ((int)attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        return (uintptr_t)range->ctx;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        return address;
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+        return sim_range_is_host(range) || range->kind == SIM_KIND_MANAGED ? address : 0;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+        return range->id;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+        return range->base;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+        return range->bytes;
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        return range->memory ? (uint64_t)range->memory->prop.requestedHandleTypes : 0;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        return (uintptr_t)range->pool;
+    default:
+        return 0;
+    }
+}
+
+static void answer(const struct sim_range *range, CUpointer_attribute attribute, uintptr_t address,
+                   void *data)
+{
+    if (width_of(attribute) == 4)
+        put32(data, range ? narrow_value(range, attribute) : 0);
+    else
+        put64(data, range ? wide_value(range, attribute, address) : 0);
+}
+
+CUresult sim_pointer_attribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
+{
+    struct sim_range *range = sim_range_find(address);
+    if (!data || !range || !width_of(attribute))
+        return CUDA_ERROR_INVALID_VALUE;
+    // Device memory has no host address; asked for alone, that is an error.
+    if (attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER && !sim_range_is_host(range) &&
+        range->kind != SIM_KIND_MANAGED)
+        return CUDA_ERROR_INVALID_VALUE;
+    answer(range, attribute, address, data);
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_pointer_attributes(unsigned count, CUpointer_attribute *attributes, void **data,
+                                CUdeviceptr address)
+{
+    if (!count || !attributes || !data)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < count; i++)
+        if (!width_of(attributes[i]) || !data[i])
+            return CUDA_ERROR_INVALID_VALUE;
+    // What the driver does not know is no error here: every value comes out as zero.
+    struct sim_range *range = sim_range_find(address);
+    for (unsigned i = 0; i < count; i++)
+        answer(range, attributes[i], address, data[i]);
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_pointer_set_attribute(const void *value, CUpointer_attribute attribute,
+                                   CUdeviceptr address)
+{
+    struct sim_range *range = sim_range_find(address);
+    if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !range ||
+        sim_range_is_host(range))
+        return CUDA_ERROR_INVALID_VALUE;
+    unsigned on;
+    memcpy(&on, value, sizeof(on));
+    range->sync_memops = on != 0;
+    return CUDA_SUCCESS;
+}

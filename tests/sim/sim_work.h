@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Inside of the simulated CUDA driver: streams, and the work that waits in them. Included by sim.h.
+#ifndef FR_TESTS_SIM_SIM_WORK_H
+#define FR_TESTS_SIM_SIM_WORK_H
+
+#include <cuda.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// Depth planes of height rows of width bytes.
+struct sim_shape {
+    size_t width, height, depth;
+    size_t dst_pitch, dst_plane;
+    size_t src_pitch, src_plane;
+};
+
+enum sim_op_type { SIM_OP_COPY, SIM_OP_SET, SIM_OP_RECORD, SIM_OP_WAIT, SIM_OP_FREE, SIM_OP_CALL };
+
+// One recording of an event. Shared by the event and the queued work that refers to it.
+struct sim_mark {
+    unsigned refs;
+    bool done;
+    uint64_t when_ns;           // CLOCK_MONOTONIC, once done
+    struct CUstream_st *stream; // valid until done
+    uint64_t seq;
+};
+void sim_mark_drop(struct sim_mark *mark);
+
+struct sim_op {
+    struct sim_op *next;
+    enum sim_op_type type;
+    uint64_t seq; // order of submission in the process
+    int device;   // whose access rights count
+    uintptr_t dst, src;
+    struct sim_shape shape;
+    void *snapshot; // owned copy of pageable source bytes
+    unsigned pattern, pattern_bytes;
+    struct sim_mark *mark;
+    void (*call)(void *argument);
+    CUstreamCallback callback;
+    void *argument;
+};
+
+struct CUstream_st {
+    struct sim_object object;
+    struct CUstream_st *next; // of the context
+    CUcontext ctx;
+    unsigned flags;
+    int priority;
+    uint64_t id;
+    bool legacy;     // the null stream
+    uint64_t thread; // owner, for a per-thread default stream, else 0
+    bool busy, dead; // in a callback; destroyed meanwhile
+    unsigned pins;   // runs in progress
+    struct sim_op *head, *tail;
+};
+
+// Returns the stream behind a handle (NULL, legacy and per-thread handles included), or NULL.
+CUstream sim_stream_get(CUstream handle);
+// Queues `op` (a copy of it is taken); runs it at once when asked to or in eager mode.
+CUresult sim_submit(CUstream stream, const struct sim_op *op, bool wait);
+void sim_stream_run(CUstream stream, uint64_t limit);
+void sim_context_run(CUcontext ctx);
+void sim_run_everything(void);
+void sim_stream_end(CUstream stream);
+
+// Whether the bytes may be read or written by `device`: CUDA_SUCCESS or CUDA_ERROR_INVALID_VALUE.
+enum sim_side { SIM_SIDE_ANY, SIM_SIDE_HOST, SIM_SIDE_DEVICE };
+CUresult sim_check(uintptr_t address, size_t bytes, int device, enum sim_side side, bool write);
+// Checks `op`, whose addresses and shape are set, and queues it or runs it.
+CUresult sim_submit_copy(CUstream handle, struct sim_op *op, enum sim_side dst_side,
+                         enum sim_side src_side, bool async);
+CUresult sim_submit_set(CUstream handle, struct sim_op *op, bool async);
+CUresult sim_execute(const struct sim_op *op);
+
+#endif

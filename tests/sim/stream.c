@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Streams. Work waits in its stream until somebody must wait for it, and runs then, in an order
+// that the application's own synchronisation allows: whoever forgot to synchronise reads old bytes.
+//
+// The null stream and the blocking streams of a context wait for each other as the driver's do.
+#include "config.h"
+
+#include "sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static uint64_t last_seq;
+static uint64_t last_stream_id;
+static uint64_t last_thread;
+static size_t pending; // queued operations of all streams
+static __thread uint64_t this_thread;
+
+void sim_mark_drop(struct sim_mark *mark)
+{
+    if (mark && --mark->refs == 0)
+        free(mark);
+}
+
+static CUstream stream_new(CUcontext ctx, unsigned flags, int priority)
+{
+    CUstream stream = calloc(1, sizeof(*stream));
+    if (!stream)
+        return NULL;
+    stream->object.type = SIM_STREAM;
+    if (!sim_object_add(&stream->object)) {
+        free(stream);
+        return NULL;
+    }
+    stream->ctx = ctx;
+    stream->flags = flags;
+    stream->priority = priority;
+    stream->id = ++last_stream_id;
+    stream->next = ctx->streams;
+    ctx->streams = stream;
+    return stream;
+}
+
+// Returns the null stream of a context (thread 0), or a thread's default stream.
+static CUstream implicit_stream(CUcontext ctx, uint64_t thread)
+{
+    for (CUstream at = ctx->streams; at; at = at->next)
+        if (thread ? at->thread == thread : at->legacy)
+            return at;
+    CUstream stream = stream_new(ctx, 0, 0);
+    if (stream) {
+        stream->legacy = !thread;
+        stream->thread = thread;
+    }
+    return stream;
+}
+
+CUstream sim_stream_get(CUstream handle)
+{
+    CUcontext ctx = sim_context_current();
+    bool usable = ctx && ctx->alive;
+    if (!handle || handle == CU_STREAM_LEGACY)
+        return usable ? implicit_stream(ctx, 0) : NULL;
+    if (handle == CU_STREAM_PER_THREAD) {
+        if (!this_thread)
+            this_thread = ++last_thread;
+        return usable ? implicit_stream(ctx, this_thread) : NULL;
+    }
+    return sim_object_find(handle, SIM_STREAM);
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+// Returns a stream of `ctx` whose oldest work `op` of `stream` must wait for, or NULL.
+static CUstream implicit_dependency(CUstream stream, uint64_t seq)
+{
+    if (stream->flags & CU_STREAM_NON_BLOCKING)
+        return NULL;
+    for (CUstream at = stream->ctx->streams; at; at = at->next) {
+        bool related =
+            at != stream && !(at->flags & CU_STREAM_NON_BLOCKING) && (stream->legacy || at->legacy);
+        if (related && (at->busy || (at->head && at->head->seq < seq)))
+            return at;
+    }
+    return NULL;
+}
+
+// Runs application code without the lock; the stream is pinned by the caller.
+static void call_out(CUstream stream, const struct sim_op *op)
+{
+    CUresult status = stream->ctx->sticky;
+    stream->busy = true;
+    sim_unlock_for_callback();
+    if (op->callback)
+        op->callback(stream, status, op->argument);
+    else
+        op->call(op->argument);
+    sim_lock_after_callback();
+    stream->busy = false;
+}
+
+static void execute(CUstream stream, struct sim_op *op)
+{
+    CUresult result = CUDA_SUCCESS;
+    switch (op->type) {
+    case SIM_OP_COPY:
+    case SIM_OP_SET:
+        result = sim_execute(op);
+        break;
+    case SIM_OP_RECORD:
+        op->mark->when_ns = now_ns();
+        op->mark->done = true;
+        op->mark->stream = NULL;
+        break;
+    case SIM_OP_FREE:
+        result = sim_free_pool_range(op->dst);
+        break;
+    case SIM_OP_CALL:
+        call_out(stream, op);
+        break;
+    case SIM_OP_WAIT:
+        break;
+    }
+    // An address went away while work that uses it was queued: a fault on the device.
+    if (result != CUDA_SUCCESS)
+        stream->ctx->sticky = CUDA_ERROR_ILLEGAL_ADDRESS;
+}
+
+static void op_free(struct sim_op *op)
+{
+    sim_mark_drop(op->mark);
+    free(op->snapshot);
+    free(op);
+}
+
+// Makes one step towards running the head of `stream`: something that it depends on, or itself.
+static void step(CUstream stream)
+{
+    if (stream->busy) {
+        sim_wait_for_callback();
+        return;
+    }
+    struct sim_op *op = stream->head;
+    struct sim_mark *mark = op->type == SIM_OP_WAIT ? op->mark : NULL;
+    CUstream other = implicit_dependency(stream, op->seq);
+    if (other) {
+        sim_stream_run(other, op->seq - 1);
+    } else if (mark && !mark->done) {
+        sim_stream_run(mark->stream, mark->seq);
+    } else {
+        stream->head = op->next;
+        if (!stream->head)
+            stream->tail = NULL;
+        pending--;
+        execute(stream, op);
+        op_free(op);
+    }
+}
+
+static void unpin(CUstream stream)
+{
+    if (--stream->pins == 0 && stream->dead)
+        free(stream);
+}
+
+void sim_stream_run(CUstream stream, uint64_t limit)
+{
+    stream->pins++;
+    while (stream->busy || (stream->head && stream->head->seq <= limit))
+        step(stream);
+    unpin(stream);
+}
+
+void sim_context_run(CUcontext ctx)
+{
+    CUstream at = ctx->streams;
+    while (at) {
+        if (!at->head && !at->busy) {
+            at = at->next;
+            continue;
+        }
+        sim_stream_run(at, UINT64_MAX);
+        at = ctx->streams; // a callback may have changed the list
+    }
+}
+
+void sim_run_everything(void)
+{
+    for (CUcontext ctx = sim_contexts; ctx && pending; ctx = ctx->next)
+        sim_context_run(ctx);
+}
+
+CUresult sim_submit(CUstream stream, const struct sim_op *op, bool wait)
+{
+    struct sim_op *copy = malloc(sizeof(*copy));
+    if (!copy)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *copy = *op;
+    copy->next = NULL;
+    copy->seq = ++last_seq;
+    if (copy->mark)
+        copy->mark->refs++;
+    if (copy->type == SIM_OP_RECORD) {
+        copy->mark->stream = stream;
+        copy->mark->seq = copy->seq;
+    }
+    if (stream->tail)
+        stream->tail->next = copy;
+    else
+        stream->head = copy;
+    stream->tail = copy;
+    pending++;
+    CUcontext ctx = stream->ctx; // outlives the stream
+    if (wait || sim_knobs()->eager)
+        sim_stream_run(stream, copy->seq);
+    return wait ? ctx->sticky : CUDA_SUCCESS;
+}
+
+void sim_stream_end(CUstream stream)
+{
+    stream->pins++;
+    sim_stream_run(stream, UINT64_MAX);
+    sim_object_remove(&stream->object);
+    CUstream *link = &stream->ctx->streams;
+    while (*link && *link != stream)
+        link = &(*link)->next;
+    if (*link)
+        *link = stream->next;
+    stream->dead = true;
+    unpin(stream);
+}
+
+CUresult sim_stream_create_priority(CUstream *out, unsigned flags, int priority)
+{
+    if (!out || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING))
+        return CUDA_ERROR_INVALID_VALUE;
+    priority = priority > 0 ? 0 : priority < -5 ? -5 : priority;
+    CUstream stream = stream_new(sim_context_here(), flags, priority);
+    if (!stream)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *out = stream;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_stream_create(CUstream *out, unsigned flags)
+{
+    return sim_stream_create_priority(out, flags, 0);
+}
+
+CUresult sim_stream_destroy(CUstream handle)
+{
+    CUstream stream = sim_object_find(handle, SIM_STREAM);
+    if (!stream)
+        return CUDA_ERROR_INVALID_HANDLE;
+    sim_stream_end(stream);
+    return CUDA_SUCCESS;
+}
+
+// What a bad stream handle is called depends on whether there is a context to look it up in.
+static CUresult bad_stream(CUstream handle)
+{
+    bool implicit = !handle || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD;
+    return implicit ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult sim_stream_synchronize(CUstream handle)
+{
+    CUstream stream = sim_stream_get(handle);
+    if (!stream)
+        return bad_stream(handle);
+    CUcontext ctx = stream->ctx;
+    // Waiting for the null stream waits for the blocking ones too, even with nothing queued there.
+    for (CUstream at; (at = implicit_dependency(stream, UINT64_MAX)) && stream->legacy;)
+        sim_stream_run(at, UINT64_MAX);
+    sim_stream_run(stream, UINT64_MAX);
+    return ctx->sticky;
+}
+
+CUresult sim_stream_query(CUstream handle)
+{
+    CUstream stream = sim_stream_get(handle);
+    if (!stream)
+        return bad_stream(handle);
+    if (stream->busy)
+        return CUDA_ERROR_NOT_READY;
+    if (!stream->head)
+        return stream->ctx->sticky;
+    stream->pins++;
+    step(stream);
+    unpin(stream);
+    return CUDA_ERROR_NOT_READY;
+}
+
+CUresult sim_stream_ctx(CUstream handle, CUcontext *ctx)
+{
+    CUstream stream = sim_stream_get(handle);
+    if (!ctx)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!stream)
+        return bad_stream(handle);
+    *ctx = stream->ctx;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_stream_flags(CUstream handle, unsigned *flags)
+{
+    CUstream stream = sim_stream_get(handle);
+    if (!flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!stream)
+        return bad_stream(handle);
+    *flags = stream->flags;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_stream_priority(CUstream handle, int *priority)
+{
+    CUstream stream = sim_stream_get(handle);
+    if (!priority)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!stream)
+        return bad_stream(handle);
+    *priority = stream->priority;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_stream_id(CUstream handle, unsigned long long *id)
+{
+    CUstream stream = sim_stream_get(handle);
+    if (!id)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!stream)
+        return bad_stream(handle);
+    *id = stream->id;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_stream_device(CUstream handle, CUdevice *device)
+{
+    CUstream stream = sim_stream_get(handle);
+    if (!device)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!stream)
+        return bad_stream(handle);
+    *device = stream->ctx->device;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_stream_capturing(CUstream handle, CUstreamCaptureStatus *status)
+{
+    if (!status)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!sim_stream_get(handle))
+        return bad_stream(handle);
+    *status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_stream_add_callback(CUstream handle, CUstreamCallback callback, void *argument,
+                                 unsigned flags)
+{
+    CUstream stream = sim_stream_get(handle);
+    if (!callback || flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!stream)
+        return bad_stream(handle);
+    struct sim_op op = {.type = SIM_OP_CALL, .callback = callback, .argument = argument};
+    return sim_submit(stream, &op, false);
+}
+
+CUresult sim_stream_host_function(CUstream handle, CUhostFn function, void *argument)
+{
+    CUstream stream = sim_stream_get(handle);
+    if (!function)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!stream)
+        return bad_stream(handle);
+    struct sim_op op = {.type = SIM_OP_CALL, .call = function, .argument = argument};
+    return sim_submit(stream, &op, false);
+}
