@@ -140,6 +140,33 @@ static bool ask_bounds(fr_word type, struct fr_layout *layout)
     return true;
 }
 
+// Grows the range [*first, *end) to hold what n repetitions of it, `stride` apart, hold.
+static void stretch(size_t n, ptrdiff_t stride, ptrdiff_t *first, ptrdiff_t *end)
+{
+    ptrdiff_t reach = (ptrdiff_t)((n - 1) * (size_t)stride);
+    *(reach < 0 ? first : end) += reach;
+}
+
+// Whether all bytes decoded lie where MPI says that the datatype has bytes. Open MPI takes a stride
+// of -1 bytes for "no stride given", so that the constructor's arguments are not what it does.
+// MPICH counts the extent of an empty member as bytes, so that it may say more.
+static bool agrees(const struct fr_layout *layout, const struct fr_layout_list *list)
+{
+    ptrdiff_t lowest = PTRDIFF_MAX;
+    ptrdiff_t highest = PTRDIFF_MIN;
+    for (size_t i = 0; i < list->count; i++) {
+        const struct fr_layout_group *group = &list->items[i];
+        ptrdiff_t first = group->offset;
+        ptrdiff_t end = group->offset + (ptrdiff_t)group->bytes;
+        stretch(group->n[0], group->stride[0], &first, &end);
+        stretch(group->n[1], group->stride[1], &first, &end);
+        lowest = first < lowest ? first : lowest;
+        highest = end > highest ? end : highest;
+    }
+    ptrdiff_t true_end = layout->true_lower + (ptrdiff_t)layout->true_extent;
+    return list->count == 0 || (lowest >= layout->true_lower && highest <= true_end);
+}
+
 static bool is_contiguous(const struct fr_layout *layout, const struct fr_layout_list *list)
 {
     if (list->count == 0)
@@ -157,8 +184,9 @@ static enum fr_status fill(struct fr_layout_private *entry, struct fr_layout_dec
     int64_t size = size_of(entry->type);
     if (!ask_bounds(entry->type, layout))
         return FR_ERR_MPI;
-    if (size >= 0 && (size_t)size != list->bytes) {
-        fr_debug("datatype of %lld bytes decoded as %zu", (long long)size, list->bytes);
+    if ((size >= 0 && (size_t)size != list->bytes) || !agrees(layout, list)) {
+        fr_debug("datatype of %lld bytes from %td decoded as %zu bytes elsewhere", (long long)size,
+                 layout->true_lower, list->bytes);
         return FR_ERR_UNSUPPORTED;
     }
     layout->size_bytes = list->bytes;
