@@ -126,7 +126,8 @@ static bool is_pageable(uintptr_t address)
 static bool is_plain_device(uintptr_t address)
 {
     struct sim_range *range = sim_range_find(address);
-    return range && !sim_range_is_host(range) && range->kind != SIM_KIND_MANAGED;
+    return range && !sim_range_is_host(range) && range->kind != SIM_KIND_MANAGED &&
+           !range->sync_memops; // which makes synchronous calls wait
 }
 
 static void *take_snapshot(const struct sim_op *op)

@@ -153,6 +153,8 @@ CUresult sim_pointer_set_attribute(const void *value, CUpointer_attribute attrib
     if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !range ||
         sim_range_is_host(range))
         return CUDA_ERROR_INVALID_VALUE;
+    if (range->kind == SIM_KIND_VMM)
+        return CUDA_ERROR_NOT_SUPPORTED;
     unsigned on;
     memcpy(&on, value, sizeof(on));
     range->sync_memops = on != 0;
