@@ -15,9 +15,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// MPICH's MPI_STATUSES_IGNORE is the address 1, which gcc takes for an array that is too short.
+// MPIs give MPI_STATUSES_IGNORE and MPI_UNWEIGHTED small addresses, which gcc takes for arrays that
+// are too short.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wstringop-overflow"
+#if __GNUC__ >= 11
+#pragma GCC diagnostic ignored "-Wstringop-overread"
+#endif
+#endif
+
+// Open MPI 5 calls itself MPI 3.1 but has these parts of MPI 4.
+#if MPI_VERSION >= 4 || (defined OMPI_MAJOR_VERSION && OMPI_MAJOR_VERSION >= 5)
+#define HAVE_PARTITIONED            1
+#define HAVE_PERSISTENT_COLLECTIVES 1
+#define HAVE_ISENDRECV              1
 #endif
 
 #define COUNT_OF(array) ((int)(sizeof(array) / sizeof((array)[0])))

@@ -144,7 +144,7 @@ static void step_sendrecv_replace(struct run *run, size_t bytes)
     ring_finish(&ring);
 }
 
-#if MPI_VERSION >= 4
+#ifdef HAVE_ISENDRECV
 static void step_isendrecv(struct run *run, size_t bytes)
 {
     struct ring ring = ring_new(run, bytes);
@@ -283,7 +283,7 @@ static const struct step steps[] = {
     {"Recv", step_recv, LIMIT_MIDDLE, 2},
     {"Sendrecv", step_sendrecv, LIMIT_LARGE, 1},
     {"Sendrecv_replace", step_sendrecv_replace, LIMIT_LARGE, 1},
-#if MPI_VERSION >= 4
+#ifdef HAVE_ISENDRECV
     {"Isendrecv", step_isendrecv, LIMIT_MIDDLE, 1},
     {"Isendrecv_replace", step_isendrecv_replace, LIMIT_MIDDLE, 1},
 #endif
