@@ -12,12 +12,13 @@ bool fr_buffer_is_surely_host(const void *address);
 
 // Tells what the `bytes` bytes from `address` are, looking at both ends (one range can span several
 // allocations): device memory at either end makes the whole range device memory. `range` describes
-// the first end that is device memory, else the first byte. bytes == 0 is host. Uses a cache keyed
-// by base, size and buffer id; a reused address is told from its predecessor. No allocation when
-// the answer is cached. Never fails: what the driver cannot say is host.
+// the first end that is device memory, else the first byte. bytes == 0 is host. Never fails: what
+// the driver cannot say is host.
+//
+// There is no cache. An address can change owner at any time, so a cached answer needs a question
+// to the driver too, which then saves nothing: on an H200 with driver 580 all nine attributes take
+// 67 ns, the four that tell a stale entry 46 ns, and a lock with a lookup costs more than the
+// difference.
 void fr_buffer_classify(const void *address, size_t bytes, struct fr_device_range *range);
-
-// Empties the cache (tests, and MPI_Finalize).
-void fr_buffer_forget_all(void);
 
 #endif

@@ -1,4 +1,6 @@
-# Unit tests: one block a test.
+# Unit tests: one block a test. Those that include driver.h run on the simulated driver.
+unit_driver_headers = tests/unit/check.h tests/unit/driver.h
+
 check_PROGRAMS += tests/unit/core_settings
 tests_unit_core_settings_SOURCES = tests/unit/core_settings.c tests/unit/check.h
 tests_unit_core_settings_LDADD = librooms.la
@@ -10,3 +12,27 @@ tests_unit_core_log_LDADD = librooms.la
 check_PROGRAMS += tests/unit/core_hash
 tests_unit_core_hash_SOURCES = tests/unit/core_hash.c tests/unit/check.h
 tests_unit_core_hash_LDADD = librooms.la
+
+check_PROGRAMS += tests/unit/device_query
+tests_unit_device_query_SOURCES = tests/unit/device_query.c $(unit_driver_headers)
+tests_unit_device_query_LDADD = librooms.la
+
+check_PROGRAMS += tests/unit/device_copy
+tests_unit_device_copy_SOURCES = tests/unit/device_copy.c $(unit_driver_headers)
+tests_unit_device_copy_LDADD = librooms.la
+
+check_PROGRAMS += tests/unit/device_context
+tests_unit_device_context_SOURCES = tests/unit/device_context.c $(unit_driver_headers)
+tests_unit_device_context_LDADD = librooms.la
+
+check_PROGRAMS += tests/unit/buffer_classify
+tests_unit_buffer_classify_SOURCES = tests/unit/buffer_classify.c $(unit_driver_headers)
+tests_unit_buffer_classify_LDADD = librooms.la
+
+check_PROGRAMS += tests/unit/workspace_leases
+tests_unit_workspace_leases_SOURCES = tests/unit/workspace_leases.c $(unit_driver_headers)
+tests_unit_workspace_leases_LDADD = librooms.la
+
+check_PROGRAMS += tests/unit/workspace_soak
+tests_unit_workspace_soak_SOURCES = tests/unit/workspace_soak.c $(unit_driver_headers)
+tests_unit_workspace_soak_LDADD = librooms.la

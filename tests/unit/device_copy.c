@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Copies of every shape, direction and kind of memory against a byte-wise reference. The whole of
+// the destination is compared, so a byte beside the copy counts as well.
+#include "config.h"
+
+#include "driver.h"
+
+enum { SPACE = 64 * 1024, GUARD = 64 };
+
+static unsigned char host_bytes[GUARD + SPACE + GUARD];
+static unsigned char device_mirror[SPACE];
+static unsigned char expected[GUARD + SPACE + GUARD];
+static unsigned char read_back[SPACE];
+
+// One side of a copy: where the first row starts and how it goes on.
+struct side {
+    ptrdiff_t stride[2];
+    ptrdiff_t origin;
+};
+
+struct shape {
+    size_t bytes;
+    size_t n[2];
+    struct side dst, src;
+};
+
+static ptrdiff_t pick(uint64_t *state, ptrdiff_t low, ptrdiff_t high)
+{
+    return low + (ptrdiff_t)(check_random(state) % (uint64_t)(high - low + 1));
+}
+
+// Places a side in the middle of its space. Returns false if it does not fit.
+static bool place(const struct shape *shape, struct side *side, uint64_t *state)
+{
+    ptrdiff_t low = 0, high = (ptrdiff_t)shape->bytes;
+    for (int i = 0; i < 2; i++) {
+        ptrdiff_t reach = (ptrdiff_t)(shape->n[i] - 1) * side->stride[i];
+        if (reach < 0)
+            low += reach;
+        else
+            high += reach;
+    }
+    if (high - low > SPACE)
+        return false;
+    side->origin = pick(state, 0, SPACE - (high - low)) - low;
+    return true;
+}
+
+// Strides whose rows do not overlap, rows inside planes or planes inside rows, at times backwards.
+static void pick_apart(const struct shape *shape, struct side *side, uint64_t *state)
+{
+    int inner = pick(state, 0, 3) > 0 ? 0 : 1;
+    ptrdiff_t gap = pick(state, 0, 2) > 0 ? pick(state, 0, 40) : 0;
+    ptrdiff_t first = (ptrdiff_t)shape->bytes + gap;
+    ptrdiff_t whole = first * (ptrdiff_t)shape->n[inner];
+    ptrdiff_t rows = pick(state, 0, 2); // extra rows between planes, at times not a whole number
+    side->stride[inner] = first;
+    side->stride[!inner] = whole + rows * first + (pick(state, 0, 3) == 0 ? pick(state, 0, 20) : 0);
+    for (int i = 0; i < 2; i++) {
+        if (pick(state, 0, 5) == 0)
+            side->stride[i] = -side->stride[i];
+    }
+}
+
+static bool pick_shape(struct shape *shape, uint64_t *state)
+{
+    shape->bytes = (size_t)pick(state, 1, pick(state, 0, 4) == 0 ? 3000 : 40);
+    shape->n[0] = (size_t)pick(state, 1, 9);
+    shape->n[1] = (size_t)pick(state, 1, 6);
+    pick_apart(shape, &shape->dst, state);
+    pick_apart(shape, &shape->src, state);
+    if (pick(state, 0, 3) == 0) // both sides alike, as a message of one type is
+        memcpy(shape->src.stride, shape->dst.stride, sizeof(shape->src.stride));
+    if (pick(state, 0, 7) == 0) // rows that are sent more than once
+        shape->src.stride[pick(state, 0, 1)] = pick(state, -3, 3);
+    return place(shape, &shape->dst, state) && place(shape, &shape->src, state);
+}
+
+static void copy_by_bytes(unsigned char *dst, const unsigned char *src, const struct shape *shape)
+{
+    for (size_t j = 0; j < shape->n[1]; j++) {
+        for (size_t i = 0; i < shape->n[0]; i++) {
+            ptrdiff_t to = shape->dst.origin + (ptrdiff_t)i * shape->dst.stride[0] +
+                           (ptrdiff_t)j * shape->dst.stride[1];
+            ptrdiff_t from = shape->src.origin + (ptrdiff_t)i * shape->src.stride[0] +
+                             (ptrdiff_t)j * shape->src.stride[1];
+            memcpy(dst + to, src + from, shape->bytes);
+        }
+    }
+}
+
+static struct fr_device_copy as_copy(const struct shape *shape, void *dst, const void *src)
+{
+    return (struct fr_device_copy){
+        .dst = (char *)dst + shape->dst.origin,
+        .src = (const char *)src + shape->src.origin,
+        .bytes = shape->bytes,
+        .n = {shape->n[0], shape->n[1]},
+        .dst_stride = {shape->dst.stride[0], shape->dst.stride[1]},
+        .src_stride = {shape->src.stride[0], shape->src.stride[1]},
+    };
+}
+
+static size_t first_difference(const unsigned char *a, const unsigned char *b, size_t bytes)
+{
+    size_t i = 0;
+    while (i < bytes && a[i] == b[i])
+        i++;
+    return i;
+}
+
+static void check_bytes(const unsigned char *got, size_t bytes, const struct shape *shape,
+                        const char *what)
+{
+    size_t at = first_difference(got, expected, bytes);
+    CHECK(at == bytes,
+          "%s: byte %zu of %zu rows of %zu x %zu bytes, strides %td %td to %td %td differs", what,
+          at, shape->n[1], shape->n[0], shape->bytes, shape->src.stride[0], shape->src.stride[1],
+          shape->dst.stride[0], shape->dst.stride[1]);
+}
+
+// Fills both sides anew, copies one shape each way, compares all of both.
+static void run_shape(const struct driver_memory *memory, const struct fr_device_range *range,
+                      const struct shape *shape, uint64_t seed)
+{
+    struct fr_device_batch batch;
+    unsigned char *host = host_bytes + GUARD;
+    check_fill(host_bytes, sizeof(host_bytes), seed);
+    check_fill(device_mirror, SPACE, seed + 1);
+    driver_write(memory, device_mirror, SPACE);
+
+    memcpy(expected, host_bytes, sizeof(expected));
+    copy_by_bytes(expected + GUARD, device_mirror, shape);
+    struct fr_device_copy copy = as_copy(shape, host, memory->address);
+    fr_device_batch_begin(&batch);
+    fr_device_batch_copy(&batch, range, FR_TO_HOST, &copy);
+    CHECK(fr_device_batch_finish(&batch) == FR_OK);
+    check_bytes(host_bytes, sizeof(host_bytes), shape, "to host");
+
+    memcpy(expected, device_mirror, SPACE);
+    copy_by_bytes(expected, host, shape);
+    copy = as_copy(shape, memory->address, host);
+    fr_device_batch_begin(&batch);
+    fr_device_batch_copy(&batch, range, FR_TO_DEVICE, &copy);
+    CHECK(fr_device_batch_finish(&batch) == FR_OK);
+    driver_read(read_back, memory, SPACE);
+    check_bytes(read_back, SPACE, shape, "to device");
+}
+
+static void test_shapes(const struct driver_memory *memory, unsigned count)
+{
+    struct fr_device_range range;
+    uint64_t state = 1000 + (uint64_t)memory->kind;
+    CHECK(fr_device_query(memory->address, &range) == FR_OK);
+    CHECK(range.kind == memory->kind);
+    for (unsigned i = 0; i < count;) {
+        struct shape shape;
+        if (!pick_shape(&shape, &state))
+            continue;
+        run_shape(memory, &range, &shape, check_random(&state));
+        i++;
+    }
+}
+
+// Shapes that random ones seldom meet.
+static void test_edges(const struct driver_memory *memory)
+{
+    static const struct shape shapes[] = {
+        {1, {1, 1}, {{0, 0}, 0}, {{0, 0}, 0}},
+        {SPACE, {1, 1}, {{0, 0}, 0}, {{0, 0}, 0}},
+        {16, {SPACE / 16, 1}, {{16, 0}, 0}, {{16, 0}, 0}},
+        {16, {1, SPACE / 16}, {{0, 16}, 0}, {{0, 16}, 0}},
+        {16, {64, 64}, {{16, 1024}, 0}, {{16, 1024}, 0}},
+        {16, {64, 64}, {{-16, -1024}, SPACE - 16}, {{-16, -1024}, SPACE - 16}},
+        {16, {64, 64}, {{16, 1024}, 0}, {{-16, -1024}, SPACE - 16}},
+        {4, {64, 64}, {{4, 256}, 0}, {{16, 1024}, 0}},
+        {4, {64, 64}, {{4, 256}, 0}, {{256, 4}, 0}},
+        {8, {10, 1}, {{8, 0}, 0}, {{0, 0}, 128}},
+        {8, {3, 4}, {{8, 24}, 0}, {{100, 150}, 0}},
+    };
+    struct fr_device_range range;
+    CHECK(fr_device_query(memory->address, &range) == FR_OK);
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
+        run_shape(memory, &range, &shapes[i], i);
+}
+
+// Nothing to copy copies nothing; an empty batch finishes; one batch takes both directions.
+static void test_batches(const struct driver_memory *memory)
+{
+    enum { PIECES = 64, PIECE = SPACE / PIECES / 2 };
+    struct fr_device_range range;
+    struct fr_device_batch batch;
+    CHECK(fr_device_query(memory->address, &range) == FR_OK);
+    fr_device_batch_begin(&batch);
+    CHECK(fr_device_batch_finish(&batch) == FR_OK);
+
+    unsigned char *host = host_bytes + GUARD;
+    check_fill(host_bytes, sizeof(host_bytes), 5);
+    check_fill(device_mirror, SPACE, 6);
+    driver_write(memory, device_mirror, SPACE);
+    memcpy(expected, host_bytes, sizeof(expected));
+    fr_device_batch_begin(&batch);
+    for (size_t i = 0; i < PIECES; i++) { // even pieces go down, odd ones up
+        size_t offset = i * 2 * PIECE;
+        struct fr_device_copy copy = {.bytes = PIECE, .n = {1, 1}};
+        struct fr_device_copy nothing = {.dst = host, .src = memory->address, .n = {1, 1}};
+        bool down = i % 2 == 0;
+        copy.dst = down ? (char *)host + offset : memory->address + offset;
+        copy.src = down ? memory->address + offset : (char *)host + offset;
+        if (down)
+            memcpy(expected + GUARD + offset, device_mirror + offset, PIECE);
+        else
+            memcpy(device_mirror + offset, host + offset, PIECE);
+        fr_device_batch_copy(&batch, &range, down ? FR_TO_HOST : FR_TO_DEVICE, &copy);
+        fr_device_batch_copy(&batch, &range, FR_TO_HOST, &nothing);
+    }
+    CHECK(fr_device_batch_finish(&batch) == FR_OK);
+    CHECK(first_difference(host_bytes, expected, sizeof(host_bytes)) == sizeof(host_bytes));
+    driver_read(read_back, memory, SPACE);
+    CHECK(first_difference(read_back, device_mirror, SPACE) == SPACE);
+}
+
+// cudaMemset and copies between devices return before they are done; a copy right after them must
+// show what they wrote all the same.
+static void test_unfinished_calls(void)
+{
+    enum { ROUNDS = 20 };
+    const size_t bytes = (size_t)32 << 20;
+    unsigned char *host = malloc(bytes);
+    for (int round = 0; round < ROUNDS; round++) {
+        struct driver_memory memory, other;
+        struct fr_device_range range;
+        struct fr_device_batch batch;
+        enum fr_device_kind kind = round % 2 ? FR_KIND_MALLOC : FR_KIND_VMM;
+        if (!driver_allocate(kind, 0, bytes, &memory))
+            continue;
+        if (!driver_allocate(FR_KIND_MALLOC, 0, bytes, &other))
+            break;
+        for (unsigned char value = 1; value < 4; value++) {
+            CU(cuMemsetD8_v2(driver_pointer(other.address), value, bytes));
+            CU(cuMemcpyDtoD_v2(driver_pointer(memory.address), driver_pointer(other.address),
+                               bytes));
+            CHECK(fr_device_query(memory.address, &range) == FR_OK);
+            struct fr_device_copy copy = {
+                .dst = host, .src = memory.address, .bytes = bytes, .n = {1, 1}};
+            memset(host, 0, bytes);
+            fr_device_batch_begin(&batch);
+            fr_device_batch_copy(&batch, &range, FR_TO_HOST, &copy);
+            CHECK(fr_device_batch_finish(&batch) == FR_OK);
+            size_t same = 0;
+            while (same < bytes && host[same] == value)
+                same++;
+            CHECK(same == bytes, "round %d: byte %zu is %u, not %u", round, same, host[same],
+                  value);
+        }
+        driver_free(&memory);
+        driver_free(&other);
+    }
+    free(host);
+}
+
+int main(void)
+{
+    CUcontext context = NULL;
+    if (!driver_load() || !driver_start(&context))
+        return CHECK_SKIP;
+    for (int kind = FR_KIND_HOST; kind < FR_KIND_COUNT; kind++) {
+        struct driver_memory memory;
+        if (!driver_allocate((enum fr_device_kind)kind, 0, SPACE, &memory)) {
+            printf("%s memory cannot be had here\n", fr_device_kind_name(kind));
+            continue;
+        }
+        test_shapes(&memory, 400);
+        test_edges(&memory);
+        test_batches(&memory);
+        driver_free(&memory);
+    }
+    test_unfinished_calls();
+    fr_device_release();
+    return check_result();
+}
