@@ -21,3 +21,18 @@ tests/sim/libcuda.so.1: $(sim_cuda_sources) $(sim_headers) config.h
 tests/sim/libnvidia-ml.so.1: $(sim_nvml_sources) $(sim_headers) config.h
 	$(AM_V_CCLD)$(MKDIR_P) tests/sim && $(sim_compile) -Wl,-soname,libnvidia-ml.so.1 -o $@ \
 	    $(sim_nvml_sources:%=$(srcdir)/%)
+
+# The test of the double itself. One small library stands for the caller libfabrail.
+check_PROGRAMS += tests/sim/sim_test
+TESTS += tests/sim/sim_test
+tests_sim_sim_test_SOURCES = tests/sim/sim_test.c tests/sim/test.h tests/sim/test_memory.c \
+    tests/sim/test_copy.c tests/sim/test_async.c tests/sim/test_share.c tests/sim/test_process.c \
+    tests/unit/check.h
+tests_sim_sim_test_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+tests_sim_sim_test_LDADD = -ldl
+
+check_DATA += tests/sim/libfabrail-caller.so
+EXTRA_DIST += tests/sim/test_caller.c tests/sim/README.md
+CLEANFILES += tests/sim/libfabrail-caller.so
+tests/sim/libfabrail-caller.so: tests/sim/test_caller.c config.h
+	$(AM_V_CCLD)$(MKDIR_P) tests/sim && $(sim_compile) -o $@ $(srcdir)/tests/sim/test_caller.c

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Cases of the simulated driver: settings of the process, calls that are told to fail, entry points
+// by name, forks, and NVML.
+#include "config.h"
+
+#include "test.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifdef HAVE_NVML_H
+#include <nvml.h>
+#endif
+
+static void run_nth_failure(void)
+{
+    CUdeviceptr address = 99;
+    CUcontext ctx = test_begin(0); // three calls
+    OK(cu.cuMemAlloc(&address, 100));
+    CUdeviceptr second = 99;
+    EXPECT(CUDA_ERROR_OUT_OF_MEMORY, cu.cuMemAlloc(&second, 100));
+    CHECK(second == 99, "the failing call did something");
+    OK(cu.cuMemAlloc(&second, 100));
+    OK(cu.cuCtxSetCurrent(ctx));
+}
+
+static void run_first_failure(void)
+{
+    EXPECT(CUDA_ERROR_UNKNOWN, cu.cuInit(0));
+    EXPECT(CUDA_ERROR_NOT_INITIALIZED, cu.cuDeviceGetCount(&(int){0}));
+    OK(cu.cuInit(0));
+}
+
+// Only calls out of a file named libfabrail count.
+static void run_scope(void)
+{
+    test_begin(0);
+    OK(cu.cuCtxSynchronize());
+    char path[] = "libfabrail-caller.so";
+    void *library = dlopen(path, RTLD_NOW);
+    CHECK(library != NULL, "%s", dlerror());
+    if (!library)
+        return;
+    int (*call)(int (*)(unsigned), unsigned);
+    void *symbol = dlsym(library, "test_call");
+    memcpy(&call, &symbol, sizeof(call));
+    int (*init)(unsigned);
+    memcpy(&init, &cu.cuInit, sizeof(init));
+    CHECK(call(init, 0) == CUDA_SUCCESS, "the first one");
+    CHECK(call(init, 0) == CUDA_ERROR_LAUNCH_FAILED, "the second one");
+    OK(cu.cuInit(0));
+    CHECK(call(init, 0) == CUDA_SUCCESS, "the third one");
+}
+
+static void run_count_file(void)
+{
+    char text[64] = "", path[64];
+    int status = 0;
+    snprintf(path, sizeof(path), "frsim-count-%d", (int)getpid());
+    // The count is written at exit: let another process do that.
+    pid_t pid = fork();
+    if (pid == 0) {
+        snprintf(path, sizeof(path), "frsim-count-%%p");
+        setenv("FRSIM_COUNT_FILE", path, 1);
+        execl("/proc/self/exe", "sim_test", "nth-failure-count", (char *)NULL);
+        _exit(127);
+    }
+    waitpid(pid, &status, 0);
+    CHECK(status == 0, "%d", status);
+    snprintf(path, sizeof(path), "frsim-count-%d", (int)pid);
+    int fd = open(path, O_RDONLY);
+    CHECK(fd >= 0 && read(fd, text, sizeof(text) - 1) > 0, "errno %d", errno);
+    CHECK(strcmp(text, "4\n") == 0, "counted %s", text);
+    close(fd);
+    unlink(path);
+}
+
+static void run_counted(void)
+{
+    test_begin(0);
+    OK(cu.cuCtxSynchronize());
+}
+
+// What the driver exports and what cuGetProcAddress serves is the same, whatever the spelling.
+static void run_entry_points(void)
+{
+    static const char *const names[] = {
+#define SIM_ENTRY(name, since, needs, impl, params, args) #name,
+#include "entry.def"
+#undef SIM_ENTRY
+    };
+    CUdriverProcAddressQueryResult status;
+    void *function;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        void *symbol = dlsym(test_library, names[i]);
+        CHECK(symbol != NULL, "%s is not exported", names[i]);
+        OK(cu.cuGetProcAddress(names[i], &function, 13000, 0, &status));
+        bool newest = function == symbol;
+        bool variant = i > 0 && strstr(names[i], "_v") == NULL && function != NULL;
+        CHECK(newest || variant, "%s is not served", names[i]);
+    }
+    void *newest = dlsym(test_library, "cuMemAlloc_v2");
+    OK(cu.cuGetProcAddress("cuMemAlloc", &function, 12000, 0, &status));
+    CHECK(function == newest && status == CU_GET_PROC_ADDRESS_SUCCESS, "base name");
+    OK(cu.cuGetProcAddress("cuGetProcAddress", &function, 11030, 0, &status));
+    CHECK(function == dlsym(test_library, "cuGetProcAddress"), "older variant");
+    OK(cu.cuGetProcAddress("cuCtxGetId", &function, 11000, 0, &status));
+    CHECK(!function && status == CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT, "too new");
+    OK(cu.cuGetProcAddress("cuNothing", &function, 12000, 0, &status));
+    CHECK(!function && status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND, "unknown name");
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cu.cuGetProcAddress("cuInit", &function, 99000, 0, &status));
+}
+
+static void run_kernels(void)
+{
+    CUmodule module;
+    test_begin(0);
+    EXPECT(CUDA_ERROR_NOT_SUPPORTED, cu.cuModuleLoadData(&module, "image"));
+    EXPECT(CUDA_ERROR_INVALID_HANDLE,
+           cu.cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+    OK(cu.cuFlushGPUDirectRDMAWrites(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
+                                     CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER));
+}
+
+static void run_devices(void)
+{
+    int count = 0, minor = 0;
+    char name[100] = "";
+    CUuuid uuid, other;
+    CUcontext ctx;
+    const char *text = NULL;
+    OK(cu.cuInit(0));
+    OK(cu.cuDeviceGetCount(&count));
+    CHECK(count == 2, "%d", count);
+    OK(cu.cuDeviceGetName(name, sizeof(name), 1));
+    CHECK(strcmp(name, "Fabrail simulated device") == 0, "%s", name);
+    OK(cu.cuDeviceGetUuid(&uuid, 0));
+    OK(cu.cuDeviceGetUuid(&other, 1));
+    CHECK(uuid.bytes[15] == 4 && other.bytes[15] == 2, "CUDA_VISIBLE_DEVICES=3,1");
+    EXPECT(CUDA_ERROR_INVALID_DEVICE, cu.cuDeviceGetName(name, sizeof(name), 2));
+    EXPECT(CUDA_ERROR_INVALID_DEVICE, cu.cuDevicePrimaryCtxRetain(&ctx, 2));
+    OK(cu.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 0));
+    CHECK(minor == 1, "unified addressing");
+    OK(cu.cuGetErrorName(CUDA_ERROR_NOT_READY, &text));
+    CHECK(text && strcmp(text, "CUDA_ERROR_NOT_READY") == 0, "%s", text ? text : "NULL");
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cu.cuGetErrorName((CUresult)12345, &text));
+}
+
+static void run_no_device(void)
+{
+    EXPECT(CUDA_ERROR_NO_DEVICE, cu.cuInit(0));
+    EXPECT(CUDA_ERROR_NOT_INITIALIZED, cu.cuDeviceGetCount(&(int){0}));
+}
+
+static void run_fork(void)
+{
+    CUdeviceptr address;
+    test_begin(0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        EXPECT(CUDA_ERROR_NOT_INITIALIZED, cu.cuMemAlloc(&address, 10));
+        EXPECT(CUDA_ERROR_NOT_INITIALIZED, cu.cuInit(0));
+        _exit(check_result());
+    }
+    int status = 0;
+    waitpid(pid, &status, 0);
+    CHECK(status == 0, "in the child: %d", status);
+    OK(cu.cuMemAlloc(&address, 10));
+}
+
+static void run_fork_before(void)
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        CUdeviceptr address;
+        test_begin(0);
+        OK(cu.cuMemAlloc(&address, 10));
+        _exit(check_result());
+    }
+    int status = 0;
+    waitpid(pid, &status, 0);
+    CHECK(status == 0, "a process may fork before it uses the driver: %d", status);
+}
+
+#ifdef HAVE_NVML_H
+
+#define NVML_FUNCTIONS(F)                                                                          \
+    F(nvmlInit)                                                                                    \
+    F(nvmlShutdown) F(nvmlDeviceGetCount) F(nvmlDeviceGetHandleByIndex)                            \
+        F(nvmlDeviceGetHandleByUUID) F(nvmlDeviceGetHandleByPciBusId) F(nvmlDeviceGetUUID)         \
+            F(nvmlDeviceGetName) F(nvmlDeviceGetPciInfo) F(nvmlDeviceGetGpuFabricInfo)             \
+                F(nvmlDeviceGetGpuFabricInfoV) F(nvmlErrorString) F(nvmlSystemGetDriverVersion)    \
+                    F(nvmlDeviceGetNvLinkState) F(nvmlDeviceGetP2PStatus)
+// Newer headers call some of these deprecated.
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+static struct {
+    NVML_FUNCTIONS(TEST_MEMBER)
+} nv;
+#define TEXT(name)      #name
+#define NVML_LOAD(name) load_nvml(library, TEXT(name), (void *)&nv.name);
+
+static void load_nvml(void *library, const char *name, void *slot)
+{
+    void *symbol = dlsym(library, name);
+    CHECK(symbol != NULL, "%s is not exported", name);
+    memcpy(slot, &symbol, sizeof(symbol));
+}
+
+static bool open_nvml(void)
+{
+    void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+    CHECK(library != NULL, "%s", dlerror());
+    if (!library)
+        return false;
+    NVML_FUNCTIONS(NVML_LOAD)
+    return check_failures == 0;
+}
+
+static void check_fabric(nvmlDevice_t device)
+{
+    const unsigned char uuid[16] = {0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef,
+                                    0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef};
+    nvmlGpuFabricInfo_t plain;
+    nvmlGpuFabricInfoV_t info = {.version = nvmlGpuFabricInfo_v2};
+    CHECK(nv.nvmlDeviceGetGpuFabricInfo(device, &plain) == NVML_SUCCESS, "version 1");
+    CHECK(plain.cliqueId == 8 && plain.state == 2 && plain.status == 3, "clique %u state %u",
+          plain.cliqueId, plain.state);
+    CHECK(memcmp(plain.clusterUuid, uuid, 16) == 0, "cluster");
+    CHECK(nv.nvmlDeviceGetGpuFabricInfoV(device, &info) == NVML_SUCCESS, "version 2");
+    CHECK(info.cliqueId == 8 && info.state == 2 && info.status == 3, "clique %u", info.cliqueId);
+    CHECK(memcmp(info.clusterUuid, uuid, 16) == 0, "cluster");
+    info.version = 7;
+    CHECK(nv.nvmlDeviceGetGpuFabricInfoV(device, &info) == NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
+          "unknown version");
+}
+
+static void run_nvml(void)
+{
+    unsigned count = 0;
+    nvmlDevice_t device, same;
+    char text[128] = "";
+    nvmlPciInfo_t pci;
+    nvmlEnableState_t active = NVML_FEATURE_DISABLED;
+    nvmlGpuP2PStatus_t status = NVML_P2P_STATUS_UNKNOWN;
+    if (!open_nvml())
+        return;
+    CHECK(nv.nvmlDeviceGetCount(&count) == NVML_ERROR_UNINITIALIZED, "before init");
+    CHECK(nv.nvmlInit() == NVML_SUCCESS, "init");
+    CHECK(nv.nvmlDeviceGetCount(&count) == NVML_SUCCESS && count == 3, "%u", count);
+    CHECK(nv.nvmlDeviceGetHandleByIndex(2, &device) == NVML_SUCCESS, "by index");
+    CHECK(nv.nvmlDeviceGetHandleByIndex(3, &same) == NVML_ERROR_INVALID_ARGUMENT, "by index");
+    CHECK(nv.nvmlDeviceGetUUID(device, text, sizeof(text)) == NVML_SUCCESS, "uuid");
+    CHECK(nv.nvmlDeviceGetHandleByUUID(text, &same) == NVML_SUCCESS && same == device, "%s", text);
+    CHECK(strncmp(text, "GPU-", 4) == 0 && text[strlen(text) - 1] == '3', "%s", text);
+    CHECK(nv.nvmlDeviceGetPciInfo(device, &pci) == NVML_SUCCESS, "pci");
+    CHECK(nv.nvmlDeviceGetHandleByPciBusId(pci.busId, &same) == NVML_SUCCESS && same == device,
+          "%s", pci.busId);
+    CHECK(nv.nvmlDeviceGetName(device, text, sizeof(text)) == NVML_SUCCESS &&
+              strstr(text, "simulated"),
+          "%s", text);
+    CHECK(nv.nvmlSystemGetDriverVersion(text, sizeof(text)) == NVML_SUCCESS, "version");
+    CHECK(nv.nvmlDeviceGetNvLinkState(device, 0, &active) == NVML_SUCCESS && active, "link");
+    CHECK(nv.nvmlDeviceGetP2PStatus(device, same, NVML_P2P_CAPS_INDEX_NVLINK, &status) ==
+                  NVML_SUCCESS &&
+              status == NVML_P2P_STATUS_OK,
+          "%d", (int)status);
+    check_fabric(device);
+    CHECK(nv.nvmlShutdown() == NVML_SUCCESS, "shutdown");
+    CHECK(nv.nvmlShutdown() == NVML_ERROR_UNINITIALIZED, "shutdown");
+}
+
+static void run_no_nvml(void)
+{
+    if (open_nvml())
+        CHECK(nv.nvmlInit() == NVML_ERROR_DRIVER_NOT_LOADED, "init");
+}
+
+#endif
+
+const struct test_case test_process_cases[] = {
+    {"nth-failure", {"FRSIM_FAIL_NTH=5", "FRSIM_FAIL_CODE=2"}, run_nth_failure},
+    {"first-failure", {"FRSIM_FAIL_NTH=1"}, run_first_failure},
+    {"nth-failure-scope",
+     {"FRSIM_FAIL_NTH=2", "FRSIM_FAIL_CODE=719", "FRSIM_FAIL_SCOPE=fabrail"},
+     run_scope},
+    {"nth-failure-count", {NULL}, run_counted},
+    {"count-file", {NULL}, run_count_file},
+    {"entry-points", {NULL}, run_entry_points},
+    {"kernels", {NULL}, run_kernels},
+    {"devices", {"FRSIM_DEVICES=5", "CUDA_VISIBLE_DEVICES=3,1,9,2"}, run_devices},
+    {"devices-uuid",
+     {"FRSIM_DEVICES=5", "CUDA_VISIBLE_DEVICES=GPU-46525349-4d00-4000-8000-000000000004,"
+                         "GPU-46525349-4d00-4000-8000-000000000002"},
+     run_devices},
+    {"no-device", {"FRSIM_DEVICES=0"}, run_no_device},
+    {"no-visible-device", {"CUDA_VISIBLE_DEVICES="}, run_no_device},
+    {"fork", {NULL}, run_fork},
+    {"fork-before", {NULL}, run_fork_before},
+#ifdef HAVE_NVML_H
+    {"nvml",
+     {"FRSIM_DEVICES=3", "FRSIM_CLIQUE=7,8,9", "PMI_RANK=1",
+      "FRSIM_CLUSTER_UUID=01234567-89ab-cdef-0123-456789abcdef", "FRSIM_FABRIC_STATE=2",
+      "FRSIM_FABRIC_STATUS=0,3"},
+     run_nvml},
+    {"no-nvml", {"FRSIM_NVML=0"}, run_no_nvml},
+#endif
+    {NULL, {NULL}, NULL},
+};
