@@ -1,0 +1,20 @@
+# Benchmarks: `make bench` builds and runs them. They print and assert nothing.
+EXTRA_PROGRAMS += tests/bench/start
+tests_bench_start_SOURCES = tests/bench/start.c
+CLEANFILES += tests/bench/start$(EXEEXT)
+
+fr_bench_programs = $(MPI_FLAVOURS:%=tests/bench/host-%) $(MPI_FLAVOURS:%=tests/bench/device-%)
+CLEANFILES += $(fr_bench_programs)
+EXTRA_DIST += tests/bench/run tests/bench/host.c tests/bench/device.c
+fr_bench_compile = $(DEFAULT_INCLUDES) $(CPPFLAGS) $(CUDA_CPPFLAGS) -std=gnu11 -Wall -Wextra \
+    $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS)
+
+$(MPI_FLAVOURS:%=tests/bench/host-%): tests/bench/host-%: tests/bench/host.c tests/programs/memory.c
+	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_bench_compile) -o $@ $^ -ldl
+$(MPI_FLAVOURS:%=tests/bench/device-%): tests/bench/device-%: tests/bench/device.c \
+    tests/programs/memory.c
+	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_bench_compile) -o $@ $^ -ldl
+
+bench: all tests/bench/start$(EXEEXT) $(fr_bench_programs) tests/sim/libcuda.so.1
+	@$(AM_TESTS_ENVIRONMENT) $(srcdir)/tests/bench/run
+.PHONY: bench
