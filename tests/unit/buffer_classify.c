@@ -53,7 +53,7 @@ static void check_plain_memory(bool present)
     check_surely_host(local, sizeof(local), "stack");
     check_surely_host(initialised_data, sizeof(initialised_data), "initialised data");
     check_surely_host(zeroed_data, sizeof(zeroed_data), "zeroed data");
-    check_surely_host(NULL, 1, "null");
+    CHECK(fr_buffer_is_surely_host(NULL) && kind_of(NULL, 1) == FR_KIND_HOST, "null");
     char *small = malloc(1000);
     if ((char *)sbrk(0) - small < ((ptrdiff_t)1 << 30) && small < (char *)sbrk(0))
         check_surely_host(small, 1000, "heap");
