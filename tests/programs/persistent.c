@@ -114,12 +114,22 @@ static void pass_in_mode(struct run *run, size_t bytes, const struct mode *mode)
     ring_finish(&ring);
 }
 
+// Open MPI 4.1 sends what its attached buffer held before, not the message, when a persistent
+// buffered send is too long for the eager protocol.
+#if defined OMPI_MAJOR_VERSION && OMPI_MAJOR_VERSION < 5
+enum { BSEND_INIT_MAX_BYTES = 1000 };
+#else
+enum { BSEND_INIT_MAX_BYTES = 1 << 30 };
+#endif
+
 static void step_modes(struct run *run, size_t bytes)
 {
     int room = (int)(ROUNDS * (bytes + MPI_BSEND_OVERHEAD)), detached_bytes = 0;
     void *attached = table_new((size_t)room, 1), *detached = NULL;
     MPI_Buffer_attach(attached, room);
     for (int i = 0; i < COUNT_OF(modes); i++) {
+        if (modes[i].init == MPI_Bsend_init && bytes > BSEND_INIT_MAX_BYTES)
+            continue;
         run->step = modes[i].name;
         pass_in_mode(run, bytes, &modes[i]);
     }
@@ -393,6 +403,17 @@ static void fill_values(struct run *run, struct buffer *send)
     buffer_upload(send);
 }
 
+// MPICH up to 5.0 is sound in two forms only; in the others a persistent collective that completes
+// is an error.
+static enum completion completion_for_collective(const struct run *run)
+{
+#ifdef OPEN_MPI
+    return (enum completion)(run->round % COMPLETIONS);
+#else
+    return run->round % 2 == 0 ? COMPLETE_WAIT : COMPLETE_TEST;
+#endif
+}
+
 static void step_collectives(struct run *run, size_t bytes)
 {
     int n = (int)(bytes / sizeof(int));
@@ -405,7 +426,7 @@ static void step_collectives(struct run *run, size_t bytes)
         for (int round = 0; round < ROUNDS; round++) {
             fill_values(run, send);
             MPI_Start(&request);
-            complete((enum completion)(run->round % COMPLETIONS), 1, &request, NULL, NULL);
+            complete(completion_for_collective(run), 1, &request, NULL, NULL);
             collectives[i].expect(recv, n);
             buffer_check(recv);
         }
@@ -441,7 +462,7 @@ static void step_vectors(struct run *run, size_t bytes)
     for (int round = 0; round < ROUNDS; round++) {
         fill_values(run, send);
         MPI_Startall(2, requests);
-        MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+        complete(completion_for_collective(run), 2, requests, NULL, NULL);
         for (int rank = 0; rank < run->size; rank++) {
             int to = run->size - 1 - rank, from = run->size - 1 - run->rank;
             expect_block(recv, n, to, rank, from);
