@@ -35,9 +35,10 @@ struct fr_device_range {
     enum fr_device_kind kind;
     int device;            // ordinal, -1 for host memory
     unsigned handle_types; // CU_MEM_HANDLE_TYPE_* bits that the allocation can be exported as
-    uint64_t buffer_id;    // changes when an address is reused
-    uintptr_t base;        // first byte of the allocation, 0 for host memory
-    size_t bytes;          // of the allocation, 0 for host memory
+    uint64_t buffer_id;    // changes when an address is reused; of the mapping for VMM memory
+    uintptr_t base;        // first byte of the allocation, 0 for host memory; for VMM memory of the
+                           // reserved address range, in which other mappings can lie as well
+    size_t bytes;          // of the same, 0 for host memory
     void *context;         // CUcontext, NULL for VMM and pool memory
 };
 

@@ -6,7 +6,10 @@
 // its last byte has landed. They run on the default stream, which the lanes do not wait for. So the
 // first time that an allocation is seen, the driver is told to make such calls on it truly
 // synchronous (CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, which GPU-aware MPIs set for the same reason), and
-// the default stream is waited for once. An allocation that cannot be told so is waited for always.
+// the default stream is waited for once.
+//
+// Memory that cannot be told so, which is all VMM memory with driver 580, is waited for always. On
+// an H200 that adds 1.1 us to a copy of 6.2.
 #include "config.h"
 
 #include "core/hash.h"
@@ -69,8 +72,10 @@ static enum fr_status wait_for_default_streams(void)
 
 enum fr_status fr_device_settle(const struct fr_device_range *range, uintptr_t low, uintptr_t high)
 {
-    // Bytes beyond the range belong to other allocations, of which nothing is known.
-    bool inside = low >= range->base && high - range->base <= range->bytes;
+    // Bytes beyond the range belong to other allocations, of which nothing is known. The range of
+    // VMM memory may hold several.
+    bool inside =
+        range->kind < FR_KIND_VMM && low >= range->base && high - range->base <= range->bytes;
     if (inside && is_settled(range->buffer_id))
         return FR_OK;
     // First the attribute, then the wait, so that no call of another thread slips between.

@@ -81,9 +81,21 @@ static uint32_t narrow_value(const struct sim_range *range, CUpointer_attribute 
     }
 }
 
+// The range of mapped memory is the whole range that was reserved, whatever else is mapped there.
+static void range_bounds(const struct sim_range *range, uintptr_t *base, size_t *bytes)
+{
+    *base = range->base;
+    *bytes = range->bytes;
+    if (range->kind == SIM_KIND_VMM)
+        (void)sim_reservation_bounds(range->base, base, bytes);
+}
+
 static uint64_t wide_value(const struct sim_range *range, CUpointer_attribute attribute,
                            uintptr_t address)
 {
+    uintptr_t range_base;
+    size_t range_bytes;
+    range_bounds(range, &range_base, &range_bytes);
     switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
         return (uintptr_t)range->ctx;
@@ -95,9 +107,11 @@ static uint64_t wide_value(const struct sim_range *range, CUpointer_attribute at
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
         return range->id;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        return range_base;
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
         return range->base;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        return range_bytes;
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
         return range->bytes;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:

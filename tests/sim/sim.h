@@ -163,6 +163,8 @@ static inline bool sim_range_is_host(const struct sim_range *range)
 // Addresses that belong to the driver though nothing need be there now.
 bool sim_is_driver_address(uintptr_t address);
 bool sim_reservation_covers(uintptr_t address);
+// Finds the reserved range around `address`. Returns false, and sets nothing, where none is.
+bool sim_reservation_bounds(uintptr_t address, uintptr_t *base, size_t *bytes);
 
 // Gives a block of a heap to the table, and takes it back.
 CUresult sim_block_take(enum sim_kind kind, int device, CUcontext ctx, size_t bytes,

@@ -40,6 +40,16 @@ bool sim_reservation_covers(uintptr_t address)
     return find(address) != NULL;
 }
 
+bool sim_reservation_bounds(uintptr_t address, uintptr_t *base, size_t *bytes)
+{
+    const struct reservation *reservation = find(address);
+    if (!reservation)
+        return false;
+    *base = reservation->base;
+    *bytes = reservation->bytes;
+    return true;
+}
+
 static bool aligned(uintptr_t value)
 {
     return value % SIM_GRANULARITY == 0;

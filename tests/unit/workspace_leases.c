@@ -56,7 +56,7 @@ static void test_classes(void)
     struct fr_workspace_lease lease;
     CHECK(fr_workspace_borrow(0, &lease) == FR_ERR_INVALID);
     CHECK(fr_workspace_borrow(SIZE_MAX, &lease) == FR_ERR_NO_MEMORY);
-    CHECK(fr_workspace_borrow((size_t)1 << 46, &lease) == FR_ERR_NO_MEMORY);
+    CHECK(fr_workspace_borrow((size_t)1 << 47, &lease) == FR_ERR_NO_MEMORY); // all addresses
     CHECK_USAGE(0, 0, 0);
 }
 
