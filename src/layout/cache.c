@@ -13,7 +13,7 @@ struct fr_layout_private {
     struct fr_layout layout;
     fr_word type;
     atomic_size_t references; // the table's, and one for each acquire
-    bool owns_packed;
+    atomic_bool owns_packed;
     unsigned long epoch; // packed types of an earlier epoch are gone with their MPI_Finalize
     UT_hash_handle hh;
 };
@@ -41,10 +41,16 @@ static struct recent *recent_slot(fr_word type)
     return &recent_layouts[((uint64_t)type * UINT64_C(0x9e3779b97f4a7c15)) >> 61];
 }
 
+// Frees the packed type once, and never after the MPI_Finalize that took it along.
+static void free_packed(struct fr_layout_private *entry)
+{
+    if (atomic_exchange(&entry->owns_packed, false) && entry->epoch == atomic_load(&current_epoch))
+        fr_layout_type_free(entry->layout.packed_type);
+}
+
 static void destroy(struct fr_layout_private *entry)
 {
-    if (entry->owns_packed && entry->epoch == atomic_load(&current_epoch))
-        fr_layout_type_free(entry->layout.packed_type);
+    free_packed(entry);
     free(entry->layout.groups);
     free(entry);
 }
@@ -194,10 +200,12 @@ static enum fr_status fill(struct fr_layout_private *entry, struct fr_layout_dec
     layout->packable = layout->contiguous || list->bytes == 0 || !decoded->signature.broken;
     layout->packed_type = entry->type;
     if (layout->packable && !layout->contiguous && list->bytes > 0) {
-        enum fr_status status = fr_layout_signature_type(&decoded->signature, &layout->packed_type,
-                                                         &entry->owns_packed);
+        bool owned = false;
+        enum fr_status status =
+            fr_layout_signature_type(&decoded->signature, &layout->packed_type, &owned);
         if (status != FR_OK)
             return status;
+        atomic_store(&entry->owns_packed, owned);
     }
     layout->group_count = list->count;
     layout->groups = list->items;
@@ -286,6 +294,7 @@ void fr_layout_forget_all(void)
     while (all) {
         struct fr_layout_private *entry = all;
         HASH_DELETE(hh, all, entry);
+        free_packed(entry); // who still holds the layout can no longer call MPI with it
         drop(entry);
     }
     atomic_fetch_add(&current_epoch, 1);

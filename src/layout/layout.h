@@ -50,8 +50,8 @@ void fr_layout_release(const struct fr_layout *layout);
 // packed type is freed with the last reference.
 void fr_layout_forget(fr_word type);
 
-// Forgets all; called just before the real MPI_Finalize, while types can still be freed. References
-// given back later no longer call MPI.
+// Forgets all and frees all packed types; called just before the real MPI_Finalize, with no
+// transfer under way. References given back later no longer call MPI.
 void fr_layout_forget_all(void);
 
 // Extent and true extent alone, from the cache when it has the type: no decoding. For asking where
