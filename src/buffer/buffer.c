@@ -7,6 +7,7 @@
 #include <elf.h>
 #include <link.h>
 #include <pthread.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 // Addresses [low, high).
@@ -69,7 +70,7 @@ static void find_stack(void)
     if (pthread_attr_getstack(&attributes, &low, &bytes) == 0 && bytes > 0) {
         stack.low = (uintptr_t)low;
         stack.high = (uintptr_t)low + bytes;
-        if (getpid() == gettid() && bytes > MAIN_STACK_BYTES)
+        if (getpid() == syscall(SYS_gettid) && bytes > MAIN_STACK_BYTES)
             stack.low = stack.high - MAIN_STACK_BYTES;
     }
     pthread_attr_destroy(&attributes);

@@ -368,11 +368,25 @@ static struct fr_settings process_settings;
 static pthread_once_t process_once = PTHREAD_ONCE_INIT;
 static _Atomic(const struct fr_settings *) process_ready;
 
+// All ranks have the same settings, so the first alone complains of them, as far as the launcher
+// lets ranks be told apart before MPI_Init.
+static bool is_first_rank(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
+                                        "SLURM_PROCID"};
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(names); i++) {
+        const char *rank = getenv(names[i]);
+        if (rank != NULL)
+            return strcmp(rank, "0") == 0;
+    }
+    return true;
+}
+
 static void complain_to_log(void *cookie, const char *text)
 {
     const struct fr_settings *settings = cookie;
     fr_core_log_level = settings->log;
-    if (!settings->disable) // switched off means silent as well
+    if (!settings->disable && is_first_rank()) // switched off means silent as well
         fr_warn("%s", text);
 }
 

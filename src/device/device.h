@@ -91,7 +91,8 @@ void fr_device_batch_copy(struct fr_device_batch *batch, const struct fr_device_
 // destination bytes are undefined but no copy is still running.
 FR_MUST_CHECK enum fr_status fr_device_batch_finish(struct fr_device_batch *batch);
 
-// Destroys cached streams and forgets contexts; called at MPI_Finalize with no batch open.
+// Destroys cached streams and forgets contexts; called at MPI_Finalize with no batch open, after
+// fr_workspace_release, whose memory is registered in one of these contexts.
 void fr_device_release(void);
 
 #endif

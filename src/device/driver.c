@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define DRIVER_SONAME "libcuda.so.1"
 #define DRIVER_PREFIX "libcuda.so"
 
 struct fr_device_driver fr_cu;
@@ -46,13 +45,10 @@ static int match_driver(struct dl_phdr_info *info, size_t bytes, void *cookie)
 }
 
 // Returns a handle of the loaded driver, NULL if none is loaded. The handle is kept for good, which
-// keeps the driver's code in the process.
+// keeps the driver's code in the process. The names of the loaded objects come first, since dlopen
+// would take the lock that a thread holds while it runs constructors, and look through all folders.
 static void *open_loaded_driver(void)
 {
-    void *handle = dlopen(DRIVER_SONAME, RTLD_NOLOAD | RTLD_LAZY);
-    if (handle != NULL)
-        return handle;
-    // A driver without that soname, loaded under a path.
     char path[PATH_MAX];
     if (dl_iterate_phdr(match_driver, path) == 0)
         return NULL;
@@ -84,9 +80,10 @@ static bool bind_functions(void *handle, struct fr_device_driver *driver)
     return true;
 }
 
-// Searches without a lock: the loader's own lock is taken inside, and a thread that holds that one
-// may be waiting here, in a constructor that calls MPI. Threads that search at once find the same.
-static FR_UNANALYSED bool search(unsigned long long load_count)
+// Searches without a lock of its own: the loader's is taken inside, and the thread that holds that
+// one may come here as well, from a constructor that calls MPI. Threads that search at once find
+// the same.
+static bool search(unsigned long long load_count)
 {
     struct fr_device_driver driver;
     void *handle = open_loaded_driver();

@@ -117,7 +117,9 @@ static enum fr_status judge_failure(CUresult result)
     if (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_CONTEXT ||
         fr_device_result_is_down(result))
         return FR_OK;
-    return fr_device_fail("cuPointerGetAttributes", result);
+    fr_warn_once("cuPointerGetAttributes failed with %s, so buffers are taken for host memory",
+                 fr_device_result_name(result));
+    return FR_ERR_DEVICE;
 }
 
 enum fr_status fr_device_query(const void *address, struct fr_device_range *range)
