@@ -24,8 +24,9 @@
 #endif
 #endif
 
-// Open MPI 5 calls itself MPI 3.1 but has these parts of MPI 4. MPICH 4.0 has persistent collectives,
-// but some take their data when they are made and most break when they are started again.
+// Open MPI 5 calls itself MPI 3.1 but has these parts of MPI 4. MPICH 4.0 has persistent
+// collectives, but some take their data when they are made and most break when they are started
+// again.
 #if MPI_VERSION >= 4 || (defined OMPI_MAJOR_VERSION && OMPI_MAJOR_VERSION >= 5)
 #define HAVE_PARTITIONED 1
 #define HAVE_ISENDRECV   1

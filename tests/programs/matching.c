@@ -152,13 +152,11 @@ static void set_error_handlers(MPI_Comm comm, MPI_Errhandler handler)
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);
 }
 
-// Open MPI's shared memory transport writes the whole message into host memory even where that is
-// more than was asked for. Device memory, which it cannot reach, must not get those bytes.
+// Open MPI's shared memory transport writes the whole message, where it can, even if that is more
+// than was asked for. Memory that it cannot reach must not get those bytes.
 static void accept_truncated(struct buffer *recv, int count)
 {
-    enum memory_kind kind = recv->run->kind;
-    bool host = kind == MEMORY_HOST || kind == MEMORY_PINNED;
-    buffer_accept(recv, 0, host ? recv->bytes : (size_t)count);
+    buffer_accept(recv, 0, memory_cpu_reaches(&recv->memory) ? recv->bytes : (size_t)count);
 }
 
 static void step_truncation(struct run *run, size_t bytes)
