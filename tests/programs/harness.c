@@ -261,3 +261,14 @@ int program_main(int argc, char **argv, const struct program *program)
     MPI_Finalize();
     return status;
 }
+
+int program_skip(int argc, char **argv, const char *reason)
+{
+    int rank = 0;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    if (rank == 0)
+        printf("1..0 # SKIP %s\n", reason);
+    MPI_Finalize();
+    return SKIPPED_EXIT;
+}

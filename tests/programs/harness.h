@@ -81,6 +81,9 @@ struct program {
 // Runs the program and returns its exit status, the same on all ranks.
 int program_main(int argc, char **argv, const struct program *program);
 
+// What a program does that this MPI cannot run: says so on rank 0. Returns its exit status.
+int program_skip(int argc, char **argv, const char *reason);
+
 // A seed for the data that rank from sends rank to in this step call; every rank computes the same.
 uint64_t run_seed(const struct run *run, int from, int to);
 
