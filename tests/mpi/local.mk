@@ -1,8 +1,29 @@
 # The included programs under each MPI that configure found, and the runner that starts them.
 fr_mpi_tests = tests/mpi/programs-openmpi.test tests/mpi/programs-mpich.test \
-    tests/mpi/programs-openmpi5.test tests/mpi/programs-mpich5.test tests/mpi/programs-mpiabi.test
+    tests/mpi/programs-openmpi5.test tests/mpi/programs-mpich5.test tests/mpi/programs-mpiabi.test \
+    tests/mpi/layout.test
 EXTRA_DIST += $(fr_mpi_tests) tests/mpi/programs tests/mpi/run-program \
-    tests/mpi/leaks.supp tests/mpi/races.supp tests/mpi/valgrind.supp
+    tests/mpi/check-sanitizer.py
+
+# Tests that look into the library and call an MPI: NAME-FLAVOUR, linked with all rooms.
+fr_layout_sources = tests/mpi/layout_bytes.c tests/mpi/layout_random.c tests/mpi/layout_test.c \
+    tests/mpi/layout_types.c
+fr_layout_tests = $(MPI_FLAVOURS:%=tests/mpi/layout_test-%)
+EXTRA_DIST += $(fr_layout_sources) tests/mpi/layout_test.h tests/mpi/layout_types.h
+CLEANFILES += $(fr_layout_tests)
+fr_mpicc_openmpi = $(OPENMPI_MPICC)
+fr_mpicc_openmpi5 = $(OPENMPI5_MPICC)
+fr_mpicc_mpich = $(MPICH_MPICC)
+fr_mpicc_mpich5 = $(MPICH5_MPICC)
+fr_mpicc_mpiabi = $(MPIABI_MPICC)
+
 if !CROSS_COMPILING
 TESTS += $(fr_mpi_tests)
+check_DATA += $(fr_layout_tests)
+$(fr_layout_tests): tests/mpi/layout_test-%: $(fr_layout_sources) tests/mpi/layout_test.h \
+    tests/mpi/layout_types.h \
+    tests/unit/check.h src/layout/layout.h src/real/real.h librooms.la
+	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(DEFS) $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) \
+	    $(CPPFLAGS) -std=gnu11 -Wall -Wextra $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS) -o $@ \
+	    $(filter %.c,$^) .libs/librooms.a -ldl -lpthread
 endif
