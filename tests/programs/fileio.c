@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Reading and writing files from and to every kind of memory: by explicit offset, by own and shared
 // file pointer, alone and together, at once and split, through views and past the end of the file.
-#include "completion.h"
 #include "harness.h"
 
 #include <stdio.h>
@@ -329,28 +328,39 @@ static void step_view(struct run *run, size_t bytes)
     MPI_Type_free(&one);
 }
 
+// Collective reads are left out, since several MPIs report the whole buffer as read, and so are
+// Open MPI's nonblocking ones, which never complete.
+static void read_short(struct transfer *t)
+{
+#ifdef OPEN_MPI
+    bool nonblocking = false;
+#else
+    bool nonblocking = t->run->round % 3 == 0;
+#endif
+    if (nonblocking)
+        iread_at(t);
+    else if (t->run->round % 2 == 0)
+        read_at(t);
+    else
+        read_own(t);
+}
+
 // A read that meets the end of the file leaves the rest of the buffer as it was.
 static void step_short(struct run *run, size_t bytes)
 {
-    MPI_File file = file_open(run);
     struct buffer *written = buffer_filled(run, "written", bytes, run_seed(run, 0, 0));
     struct buffer *read = buffer_new(run, "read", 2 * bytes + 50);
-    MPI_Status status;
+    struct transfer t = {
+        .run = run, .file = file_open(run), .buffer = read, .bytes = (int)read->bytes};
     if (run->rank == 0)
-        MPI_File_write_at(file, 0, written->data, (int)bytes, MPI_BYTE, &status);
-    file_settle(run, file);
-    if (run->round % 2 == 0) {
-        MPI_File_read_at(file, 0, read->data, (int)read->bytes, MPI_BYTE, &status);
-    } else {
-        MPI_Request request;
-        MPI_File_iread_at(file, 0, read->data, (int)read->bytes, MPI_BYTE, &request);
-        MPI_Wait(&request, &status);
-    }
-    status_check(run, &status, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_BYTE, (int)bytes);
+        MPI_File_write_at(t.file, 0, written->data, (int)bytes, MPI_BYTE, MPI_STATUS_IGNORE);
+    file_settle(run, t.file);
+    read_short(&t);
+    status_check(run, &t.status, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_BYTE, (int)bytes);
     buffer_expect(read, 0, bytes, run_seed(run, 0, 0));
     buffer_finish(read);
     buffer_finish(written);
-    MPI_File_close(&file);
+    MPI_File_close(&t.file);
 }
 
 static const struct step steps[] = {
