@@ -92,6 +92,14 @@ static void *find_symbol(const char *symbol)
     return dlsym(mpi_handle, symbol);
 }
 
+// Data of the MPI library. An executable that refers to it has a copy of its own, which everybody
+// uses in place of the library's (a copy relocation), so the global scope comes first.
+static void *find_data(const char *symbol)
+{
+    void *address = dlsym(RTLD_DEFAULT, symbol);
+    return address ? address : find_symbol(symbol);
+}
+
 static const char *object_base_name(void)
 {
     struct link_map *map = NULL;
@@ -131,12 +139,12 @@ static enum fr_status choose_personality(void)
     const char *object = object_base_name();
     if (strstr(object, "mpi_abi")) {
         named_types = TYPES_BY_VALUE;
-        return fr_real_personality_abi(find_symbol, &fr_real_mpi) ? FR_OK : FR_ERR_UNSUPPORTED;
+        return fr_real_personality_abi(find_data, &fr_real_mpi) ? FR_OK : FR_ERR_UNSUPPORTED;
     }
 #ifdef FR_HAVE_OPENMPI
     if (strstr(version, "Open MPI") || find_symbol("ompi_mpi_comm_world")) {
         named_types = TYPES_BY_ADDRESS;
-        return fr_real_personality_openmpi(find_symbol, &fr_real_mpi) ? FR_OK : FR_ERR_UNSUPPORTED;
+        return fr_real_personality_openmpi(find_data, &fr_real_mpi) ? FR_OK : FR_ERR_UNSUPPORTED;
     }
 #endif
 #ifdef FR_HAVE_MPICH
@@ -144,8 +152,7 @@ static enum fr_status choose_personality(void)
     for (size_t i = 0; i < FR_ARRAY_LENGTH(family); i++) {
         if (strstr(version, family[i])) {
             named_types = TYPES_BY_BITS;
-            return fr_real_personality_mpich(find_symbol, &fr_real_mpi) ? FR_OK
-                                                                        : FR_ERR_UNSUPPORTED;
+            return fr_real_personality_mpich(find_data, &fr_real_mpi) ? FR_OK : FR_ERR_UNSUPPORTED;
         }
     }
 #endif
