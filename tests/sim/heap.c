@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #define TRAILER_MAGIC 0x314d495342415246ull // "FRABSIM1"
+#define HEAP_STEP     (2 * SIM_GRANULARITY) // by which a heap becomes readable
 #define HEAP_SPREAD   4                     // addresses a byte of memory, against fragmentation
 
 struct sim_free_list {
@@ -42,14 +43,25 @@ uint64_t sim_unique(void)
 static bool map_backing(struct sim_backing *backing)
 {
     size_t total = backing->bytes + SIM_TRAILER_BYTES;
-    backing->alias =
-        mmap(NULL, total, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, backing->fd, 0);
+    backing->alias = mmap(NULL, total, PROT_NONE, MAP_SHARED | MAP_NORESERVE, backing->fd, 0);
     if (backing->alias == MAP_FAILED)
         return false;
+    if (mprotect(backing->alias + backing->bytes, SIM_TRAILER_BYTES, PROT_READ | PROT_WRITE)) {
+        munmap(backing->alias, total);
+        return false;
+    }
     // Core files of tests need not hold the memory of a device.
     madvise(backing->alias, total, MADV_DONTDUMP);
     backing->trailer = (struct sim_trailer *)(void *)(backing->alias + backing->bytes);
     return true;
+}
+
+// Leak checkers read all memory that can be read, and reading a hole would fill it: so only what is
+// in use can be.
+bool sim_backing_open(struct sim_backing *backing, size_t offset, size_t bytes)
+{
+    size_t first = offset & ~(SIM_PAGE - 1);
+    return mprotect(backing->alias + first, offset + bytes - first, PROT_READ | PROT_WRITE) == 0;
 }
 
 bool sim_backing_create(size_t bytes, int physical, unsigned handle_types, struct sim_backing *out)
@@ -143,14 +155,15 @@ static bool heap_create(struct sim_heap *heap, int index)
     void *base = sim_reserve(span, SIM_GRANULARITY, 0);
     bool visible = knobs->host_access || (managed && !knobs->managed_trap);
     if (base && visible)
-        base = mmap(base, span, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
-                    heap->backing.fd, 0);
+        base = mmap(base, span, PROT_NONE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, heap->backing.fd,
+                    0);
     if (!base || base == MAP_FAILED) {
         sim_backing_close(&heap->backing);
         return false;
     }
     heap->base = (uintptr_t)base;
     heap->span = span;
+    heap->visible = visible;
     return true;
 }
 
@@ -219,6 +232,23 @@ static uintptr_t take_from_gap(struct sim_heap *heap, size_t bytes, size_t align
     return 0;
 }
 
+static bool raise_top(struct sim_heap *heap, size_t top)
+{
+    if (top > heap->opened) {
+        size_t opened = (top + HEAP_STEP - 1) & ~(HEAP_STEP - 1);
+        if (opened > heap->span)
+            opened = heap->span;
+        size_t bytes = opened - heap->opened;
+        void *user = sim_pointer(heap->base + heap->opened);
+        if (!sim_backing_open(&heap->backing, heap->opened, bytes) ||
+            (heap->visible && mprotect(user, bytes, PROT_READ | PROT_WRITE) != 0))
+            return false;
+        heap->opened = opened;
+    }
+    heap->top = top;
+    return true;
+}
+
 uintptr_t sim_heap_take(struct sim_heap *heap, size_t bytes, size_t alignment)
 {
     struct sim_free_list *list = free_list_get(heap, bytes, false);
@@ -226,7 +256,8 @@ uintptr_t sim_heap_take(struct sim_heap *heap, size_t bytes, size_t alignment)
         return list->addresses[--list->count];
     size_t start = (heap->top + alignment - 1) & ~(alignment - 1);
     if (start <= heap->span && bytes <= heap->span - start) {
-        heap->top = start + bytes;
+        if (!raise_top(heap, start + bytes))
+            return 0;
         return heap->base + start;
     }
     return take_from_gap(heap, bytes, alignment);

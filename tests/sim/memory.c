@@ -196,6 +196,18 @@ CUresult sim_host_free(void *address)
     return CUDA_SUCCESS;
 }
 
+// The real driver pins the pages, so it notices the ones that are not there.
+static bool all_mapped(uintptr_t base, size_t bytes)
+{
+    unsigned char residence[1024];
+    const size_t step = sizeof(residence) * SIM_PAGE;
+    uintptr_t end = base + bytes;
+    for (uintptr_t at = base & ~(SIM_PAGE - 1); at < end; at += step)
+        if (mincore(sim_pointer(at), end - at < step ? end - at : step, residence) != 0)
+            return false;
+    return true;
+}
+
 CUresult sim_host_register(void *address, size_t bytes, unsigned flags)
 {
     const unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
@@ -210,10 +222,7 @@ CUresult sim_host_register(void *address, size_t bytes, unsigned flags)
         return CUDA_ERROR_INVALID_VALUE;
     if (sim_range_overlap(base, bytes))
         return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-    // The real driver pins the pages, so it notices the ones that are not there.
-    uintptr_t first = base & ~(SIM_PAGE - 1);
-    size_t length = base + bytes - first;
-    if (msync((char *)address - (base - first), length, MS_ASYNC) != 0)
+    if (!all_mapped(base, bytes))
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_range content = {
         .base = base,

@@ -258,6 +258,8 @@ static struct sim_range *open_block(struct sim_import *import, const struct tick
     char *place = sim_reserve(span, SIM_GRANULARITY, 0);
     if (!place)
         return NULL;
+    if (!sim_backing_open(&import->backing, ticket->offset, ticket->bytes))
+        goto unreserve;
     if (sim_knobs()->host_access &&
         mmap(place, span, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, import->backing.fd,
              (off_t)(ticket->offset - lead)) == MAP_FAILED)

@@ -97,6 +97,8 @@ struct sim_trailer {
 };
 #define SIM_TRAILER_BYTES ((sizeof(struct sim_trailer) + SIM_PAGE - 1) & ~(SIM_PAGE - 1))
 bool sim_backing_create(size_t bytes, int physical, unsigned handle_types, struct sim_backing *out);
+// Lets the simulator at part of the bytes; at first it reaches none but the trailer.
+bool sim_backing_open(struct sim_backing *backing, size_t offset, size_t bytes);
 // Takes a descriptor over (also on failure) after checking that a simulator made it.
 bool sim_backing_adopt(int fd, struct sim_backing *out);
 void sim_backing_close(struct sim_backing *backing);
@@ -108,9 +110,10 @@ uint64_t sim_unique(void); // differs from that of every other process and call
 enum { SIM_HEAP_MANAGED = SIM_MAX_DEVICES, SIM_HEAP_COUNT };
 struct sim_heap {
     struct sim_backing backing;
-    uintptr_t base; // user-visible
-    size_t span, top;
-    void *free_lists; // tree of struct sim_free_list, by size
+    uintptr_t base;           // user-visible
+    size_t span, top, opened; // `opened`: what the simulator may touch of the memory
+    bool visible;             // to the CPU, at the application's addresses
+    void *free_lists;         // tree of struct sim_free_list, by size
 };
 struct sim_heap *sim_heap_get(int index); // created on first use; NULL when out of memory
 uintptr_t sim_heap_take(struct sim_heap *heap, size_t bytes, size_t alignment);

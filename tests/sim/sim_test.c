@@ -19,9 +19,15 @@
 
 struct test_driver cu;
 void *test_library;
+static char program[PATH_MAX];
 
 static const struct test_case *const groups[] = {
     test_memory_cases, test_copy_cases, test_async_cases, test_share_cases, test_process_cases};
+
+const char *test_program(void)
+{
+    return program;
+}
 
 #define TEXT(name) #name
 #define LOAD(name) load(TEXT(name), (void *)&cu.name);
@@ -85,7 +91,7 @@ static pid_t start(const char *argument, const char *const *environment, int soc
     }
     char number[16];
     snprintf(number, sizeof(number), "%d", socket);
-    execl("/proc/self/exe", "sim_test", argument, socket >= 0 ? number : NULL, (char *)NULL);
+    execl(program, program, argument, socket >= 0 ? number : NULL, (char *)NULL);
     _exit(127);
 }
 
@@ -245,12 +251,14 @@ static int run_all(void)
 
 int main(int argc, char **argv)
 {
+    // A full path, since valgrind does not follow an exec of /proc/self/exe.
+    if (readlink("/proc/self/exe", program, sizeof(program) - 1) < 0)
+        return CHECK_FAIL;
     if (argc == 1) {
         // The simulator lies beside this program.
-        char path[PATH_MAX] = "";
-        if (readlink("/proc/self/exe", path, sizeof(path) - 1) < 0)
-            return CHECK_FAIL;
-        setenv("LD_LIBRARY_PATH", dirname(path), 1);
+        char folder[PATH_MAX];
+        memcpy(folder, program, sizeof(folder));
+        setenv("LD_LIBRARY_PATH", dirname(folder), 1);
         unsetenv("CUDA_VISIBLE_DEVICES");
         return run_all();
     }

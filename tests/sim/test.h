@@ -78,6 +78,7 @@ CUcontext test_begin(int device);
 // The CPU touches the address in a child process. Returns the signal that ended the child, or 0.
 int test_touch(CUdeviceptr address, bool write);
 
+const char *test_program(void); // full path of this program
 // Starts this program again as another process with a role and one end of a socket; gives the pid.
 pid_t test_spawn(const char *role, int *socket);
 void test_join(pid_t pid, int socket);

@@ -66,7 +66,7 @@ static void run_count_file(void)
     if (pid == 0) {
         snprintf(path, sizeof(path), "frsim-count-%%p");
         setenv("FRSIM_COUNT_FILE", path, 1);
-        execl("/proc/self/exe", "sim_test", "nth-failure-count", (char *)NULL);
+        execl(test_program(), test_program(), "nth-failure-count", (char *)NULL);
         _exit(127);
     }
     waitpid(pid, &status, 0);
@@ -190,11 +190,13 @@ static void run_fork_before(void)
 
 #define NVML_FUNCTIONS(F)                                                                          \
     F(nvmlInit)                                                                                    \
-    F(nvmlShutdown) F(nvmlDeviceGetCount) F(nvmlDeviceGetHandleByIndex)                            \
-        F(nvmlDeviceGetHandleByUUID) F(nvmlDeviceGetHandleByPciBusId) F(nvmlDeviceGetUUID)         \
-            F(nvmlDeviceGetName) F(nvmlDeviceGetPciInfo) F(nvmlDeviceGetGpuFabricInfo)             \
-                F(nvmlDeviceGetGpuFabricInfoV) F(nvmlErrorString) F(nvmlSystemGetDriverVersion)    \
-                    F(nvmlDeviceGetNvLinkState) F(nvmlDeviceGetP2PStatus)
+    F(nvmlShutdown)                                                                                \
+    F(nvmlDeviceGetCount)                                                                          \
+    F(nvmlDeviceGetHandleByIndex)                                                                  \
+    F(nvmlDeviceGetHandleByUUID) F(nvmlDeviceGetHandleByPciBusId) F(nvmlDeviceGetUUID)             \
+        F(nvmlDeviceGetName) F(nvmlDeviceGetPciInfo) F(nvmlDeviceGetGpuFabricInfo)                 \
+            F(nvmlDeviceGetGpuFabricInfoV) F(nvmlErrorString) F(nvmlSystemGetDriverVersion)        \
+                F(nvmlDeviceGetNvLinkState) F(nvmlDeviceGetP2PStatus)
 // Newer headers call some of these deprecated.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 static struct {

@@ -127,8 +127,10 @@ CUresult sim_vmm_unreserve(CUdeviceptr address, size_t bytes)
 struct sim_memory *sim_memory_wrap(struct sim_backing *backing, const CUmemAllocationProp *prop)
 {
     struct sim_memory *memory = calloc(1, sizeof(*memory));
-    if (!memory)
+    if (!memory || !sim_backing_open(backing, 0, backing->bytes)) {
+        free(memory);
         return NULL;
+    }
     memory->object.type = SIM_MEMORY;
     memory->backing = *backing;
     memory->prop = *prop;
