@@ -40,8 +40,10 @@ static int take_descriptor(const struct offer *offer, int passed)
         return passed;
     int pidfd = (int)syscall(SYS_pidfd_open, offer->pid, 0);
     int fd = (int)syscall(SYS_pidfd_getfd, pidfd, offer->fd, 0);
-    close(pidfd);
-    if (fd >= 0 || errno != ENOSYS)
+    bool missing = fd < 0 && (pidfd < 0 || errno == ENOSYS);
+    if (pidfd >= 0)
+        close(pidfd);
+    if (!missing)
         return fd;
     // An older kernel, or valgrind, which does not know the call.
     char path[64];
