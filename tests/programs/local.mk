@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The included MPI programs, built once for every MPI flavour that configure found: NAME-FLAVOUR.
-fr_prog_names = transpose ring matching reductions halo
+fr_prog_names = transpose ring matching reductions halo neighbours collectives persistent \
+    onesided pack partitioned fileio threads
 fr_prog_shared = harness buffer memory plan types completion
 fr_prog_headers = tests/programs/harness.h tests/programs/memory.h tests/programs/plan.h \
     tests/programs/types.h tests/programs/completion.h
