@@ -233,8 +233,10 @@ int program_main(int argc, char **argv, const struct program *program)
 {
     struct options options;
     struct run run = {.program = program->name};
-    int provided = MPI_THREAD_SINGLE;
-    MPI_Init_thread(&argc, &argv, program->thread_level, &provided);
+    int provided = MPI_THREAD_SINGLE, initialized = 0;
+    MPI_Initialized(&initialized);
+    if (!initialized)
+        MPI_Init_thread(&argc, &argv, program->thread_level, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &run.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &run.size);
     run.comm = MPI_COMM_WORLD;
