@@ -25,12 +25,18 @@ CUcontext sim_context_current(void)
     return depth ? stack[depth - 1] : NULL;
 }
 
+// Whether there is, or ever was, such a context.
+static bool context_existed(CUcontext ctx)
+{
+    CUcontext at = sim_contexts;
+    while (at && at != ctx)
+        at = at->next;
+    return at != NULL;
+}
+
 bool sim_context_known(CUcontext ctx)
 {
-    for (CUcontext at = sim_contexts; at; at = at->next)
-        if (at == ctx)
-            return at->alive;
-    return false;
+    return context_existed(ctx) && ctx->alive;
 }
 
 CUcontext sim_context_here(void)
@@ -168,19 +174,20 @@ CUresult sim_context_create4(CUcontext *ctx, CUctxCreateParams *params, unsigned
 
 CUresult sim_context_destroy(CUcontext ctx)
 {
-    if (!sim_context_known(ctx))
+    if (!context_existed(ctx) || ctx->primary)
         return CUDA_ERROR_INVALID_CONTEXT;
-    if (ctx->primary)
-        return CUDA_ERROR_INVALID_VALUE;
+    if (!ctx->alive)
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     context_finish(ctx);
     if (depth && stack[depth - 1] == ctx)
         depth--;
     return CUDA_SUCCESS;
 }
 
+// A destroyed context can be pushed, driver 580 has it; only work in it fails.
 CUresult sim_context_push(CUcontext ctx)
 {
-    if (!sim_context_known(ctx))
+    if (!context_existed(ctx))
         return CUDA_ERROR_INVALID_CONTEXT;
     if (depth == STACK_DEPTH)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -204,7 +211,7 @@ CUresult sim_context_set(CUcontext ctx)
         depth -= depth > 0;
         return CUDA_SUCCESS;
     }
-    if (!sim_context_known(ctx))
+    if (!context_existed(ctx))
         return CUDA_ERROR_INVALID_CONTEXT;
     if (!depth)
         depth = 1;
@@ -222,9 +229,12 @@ CUresult sim_context_get(CUcontext *ctx)
 
 CUresult sim_context_device(CUdevice *device)
 {
+    CUcontext ctx = sim_context_current();
     if (!device)
         return CUDA_ERROR_INVALID_VALUE;
-    *device = sim_context_here()->device;
+    if (!ctx)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    *device = ctx->device;
     return CUDA_SUCCESS;
 }
 
@@ -261,7 +271,7 @@ CUresult sim_context_id(CUcontext ctx, unsigned long long *id)
     if (!id)
         return CUDA_ERROR_INVALID_VALUE;
     if (!ctx)
-        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+        return CUDA_ERROR_INVALID_CONTEXT;
     *id = ctx->id;
     return CUDA_SUCCESS;
 }
@@ -326,7 +336,7 @@ CUresult sim_context_enable_peer(CUcontext peer, unsigned flags)
     if (!sim_context_known(peer))
         return CUDA_ERROR_INVALID_CONTEXT;
     if (peer->device == ctx->device)
-        return CUDA_ERROR_INVALID_DEVICE;
+        return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
     if (ctx->peers & 1ull << peer->device)
         return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
     ctx->peers |= 1ull << peer->device;

@@ -11,13 +11,10 @@
 // Pageable sources up to this size are read when an asynchronous copy is queued, as by the driver.
 #define SNAPSHOT_BYTES ((size_t)64 << 10)
 
-static bool range_admits(const struct sim_range *range, int device, enum sim_side side, bool write)
+static bool range_admits(const struct sim_range *range, int device, bool write)
 {
-    // Managed memory is both; page-locked host memory has a device address as well.
-    if (side == SIM_SIDE_HOST && !sim_range_is_host(range) && range->kind != SIM_KIND_MANAGED)
-        return false;
     if (range->kind != SIM_KIND_VMM)
-        return true;
+        return !range->freed;
     unsigned need = write ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_READ;
     return (range->access[device] & need) == need;
 }
@@ -30,12 +27,13 @@ CUresult sim_check(uintptr_t address, size_t bytes, int device, enum sim_side si
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_range *range = sim_range_find(address);
     if (!range) {
-        // Pageable host memory, unless it once was the driver's or runs into something that is.
+        // Pageable host memory, unless it once was the driver's. It may run into page-locked
+        // memory.
         bool host = side != SIM_SIDE_DEVICE && !sim_is_driver_address(address) &&
-                    !sim_range_overlap(address, bytes);
+                    !sim_is_driver_address(address + bytes - 1);
         return host ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     }
-    while (range && range_admits(range, device, side, write)) {
+    while (range && range_admits(range, device, write)) {
         size_t here = range->base + range->bytes - address;
         if (bytes <= here)
             return CUDA_SUCCESS;

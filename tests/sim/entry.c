@@ -210,7 +210,7 @@ static size_t base_length(const char *name)
     return suffix ? (size_t)(suffix - name) : strlen(name);
 }
 
-// A base name gives the newest variant that `version` knows; a full name gives just that one.
+// The name comes without a version suffix, and gives the newest variant that `version` knows.
 static CUdriverProcAddressQueryResult look_up(const char *symbol, int version,
                                               const struct row **found)
 {
@@ -218,10 +218,7 @@ static CUdriverProcAddressQueryResult look_up(const char *symbol, int version,
     size_t length = strlen(symbol);
     *found = NULL;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        bool exact = strcmp(rows[i].name, symbol) == 0;
-        bool base =
-            base_length(rows[i].name) == length && strncmp(rows[i].name, symbol, length) == 0;
-        if (!exact && !base)
+        if (base_length(rows[i].name) != length || strncmp(rows[i].name, symbol, length) != 0)
             continue;
         exists = true;
         if (rows[i].since <= version && (!*found || rows[i].since > (*found)->since))

@@ -117,7 +117,7 @@ CUresult sim_mem_free(CUdeviceptr address)
 
 CUresult sim_mem_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
 {
-    struct sim_range *range = sim_range_find(address);
+    struct sim_range *range = sim_range_live(address);
     if (!range)
         return CUDA_ERROR_NOT_FOUND;
     if (base)
@@ -216,7 +216,7 @@ CUresult sim_host_register(void *address, size_t bytes, unsigned flags)
     uintptr_t base = (uintptr_t)address;
     if (!address || !bytes || bytes > UINTPTR_MAX - base || (flags & ~known))
         return CUDA_ERROR_INVALID_VALUE;
-    if (flags & (CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY))
+    if (flags & CU_MEMHOSTREGISTER_IOMEMORY)
         return CUDA_ERROR_NOT_SUPPORTED;
     if (sim_is_driver_address(base))
         return CUDA_ERROR_INVALID_VALUE;
@@ -240,8 +240,10 @@ CUresult sim_host_unregister(void *address)
 {
     sim_run_everything();
     struct sim_range *range = sim_range_find((uintptr_t)address);
-    if (!range || range->base != (uintptr_t)address || range->kind != SIM_KIND_REGISTERED)
+    if (!range || range->kind != SIM_KIND_REGISTERED)
         return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    if (range->base != (uintptr_t)address)
+        return CUDA_ERROR_INVALID_VALUE;
     sim_range_remove(range);
     return CUDA_SUCCESS;
 }

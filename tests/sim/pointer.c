@@ -69,11 +69,13 @@ static uint32_t narrow_value(const struct sim_range *range, CUpointer_attribute 
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
         return (uint32_t)range->device;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
         return range->kind == SIM_KIND_MALLOC;
     case CU_POINTER_ATTRIBUTE_MAPPED:
         return 1;
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-        return !sim_range_is_host(range) && range->kind != SIM_KIND_MANAGED;
+        return range->kind == SIM_KIND_MALLOC ||
+               (range->memory && range->memory->prop.allocFlags.gpuDirectRDMACapable);
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
         return access_of(range);
     default:
@@ -90,6 +92,14 @@ static void range_bounds(const struct sim_range *range, uintptr_t *base, size_t 
         (void)sim_reservation_bounds(range->base, base, bytes);
 }
 
+// Allocations share mappings of whole granules.
+static uint64_t mapping_bytes(const struct sim_range *range)
+{
+    uintptr_t first = range->base & ~(SIM_GRANULARITY - 1);
+    uintptr_t end = range->base + range->bytes;
+    return (end - first + SIM_GRANULARITY - 1) & ~(SIM_GRANULARITY - 1);
+}
+
 static uint64_t wide_value(const struct sim_range *range, CUpointer_attribute attribute,
                            uintptr_t address)
 {
@@ -100,7 +110,7 @@ static uint64_t wide_value(const struct sim_range *range, CUpointer_attribute at
     case CU_POINTER_ATTRIBUTE_CONTEXT:
         return (uintptr_t)range->ctx;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-        return address;
+        return access_of(range) ? address : 0;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
         return sim_range_is_host(range) || range->kind == SIM_KIND_MANAGED ? address : 0;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
@@ -109,11 +119,11 @@ static uint64_t wide_value(const struct sim_range *range, CUpointer_attribute at
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
         return range_base;
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
-        return range->base;
+        return range->base & ~(SIM_GRANULARITY - 1);
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
         return range_bytes;
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
-        return range->bytes;
+        return mapping_bytes(range);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
         return range->memory ? (uint64_t)range->memory->prop.requestedHandleTypes : 0;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
@@ -134,15 +144,15 @@ static void answer(const struct sim_range *range, CUpointer_attribute attribute,
 
 CUresult sim_pointer_attribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
 {
-    struct sim_range *range = sim_range_find(address);
+    struct sim_range *range = sim_range_live(address);
     if (!data || !range || !width_of(attribute))
         return CUDA_ERROR_INVALID_VALUE;
-    // Device memory has no host address; asked for alone, that is an error.
-    if (attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER && !sim_range_is_host(range) &&
-        range->kind != SIM_KIND_MANAGED)
-        return CUDA_ERROR_INVALID_VALUE;
     answer(range, attribute, address, data);
-    return CUDA_SUCCESS;
+    // Memory without such an address: a null pointer, and asked for alone it is an error, too.
+    bool pointer = attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER ||
+                   attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER;
+    return pointer && !wide_value(range, attribute, address) ? CUDA_ERROR_INVALID_VALUE
+                                                             : CUDA_SUCCESS;
 }
 
 CUresult sim_pointer_attributes(unsigned count, CUpointer_attribute *attributes, void **data,
@@ -154,7 +164,7 @@ CUresult sim_pointer_attributes(unsigned count, CUpointer_attribute *attributes,
         if (!width_of(attributes[i]) || !data[i])
             return CUDA_ERROR_INVALID_VALUE;
     // What the driver does not know is no error here: every value comes out as zero.
-    struct sim_range *range = sim_range_find(address);
+    struct sim_range *range = sim_range_live(address);
     for (unsigned i = 0; i < count; i++)
         answer(range, attributes[i], address, data[i]);
     return CUDA_SUCCESS;
@@ -163,9 +173,8 @@ CUresult sim_pointer_attributes(unsigned count, CUpointer_attribute *attributes,
 CUresult sim_pointer_set_attribute(const void *value, CUpointer_attribute attribute,
                                    CUdeviceptr address)
 {
-    struct sim_range *range = sim_range_find(address);
-    if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !range ||
-        sim_range_is_host(range))
+    struct sim_range *range = sim_range_live(address);
+    if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !range)
         return CUDA_ERROR_INVALID_VALUE;
     if (range->kind == SIM_KIND_VMM)
         return CUDA_ERROR_NOT_SUPPORTED;

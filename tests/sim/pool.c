@@ -270,12 +270,16 @@ CUresult sim_pool_free(CUdeviceptr address, CUstream handle)
     struct sim_range *range = sim_range_find(address);
     if (!stream)
         return CUDA_ERROR_INVALID_HANDLE;
-    if (!range || range->base != address)
+    if (!range || range->base != address || range->freed)
         return CUDA_ERROR_INVALID_VALUE;
     if (range->kind == SIM_KIND_MALLOC)
         return sim_mem_free(address); // allowed by the driver; it waits, which is stricter
     if (range->kind != SIM_KIND_POOL)
         return CUDA_ERROR_INVALID_VALUE;
     const struct sim_op op = {.type = SIM_OP_FREE, .dst = address};
-    return sim_submit(stream, &op, false);
+    range->freed = true;
+    CUresult result = sim_submit(stream, &op, false);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        range->freed = false;
+    return result;
 }

@@ -93,9 +93,9 @@ static CUresult import_backing(void *in, CUmemAllocationHandleType type, struct 
     if (type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
         // The descriptor comes in place of the pointer and stays the caller's.
         int fd = fcntl((int)(intptr_t)in, F_DUPFD_CLOEXEC, 3);
-        if (fd < 0 || !sim_backing_adopt(fd, out))
-            return CUDA_ERROR_INVALID_VALUE;
-        return CUDA_SUCCESS;
+        if (fd < 0)
+            return CUDA_ERROR_UNKNOWN;
+        return sim_backing_adopt(fd, out) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     }
     if (type != CU_MEM_HANDLE_TYPE_FABRIC || !in)
         return CUDA_ERROR_INVALID_VALUE;
@@ -134,7 +134,7 @@ CUresult sim_share_import(CUmemGenericAllocationHandle *handle, void *in,
     CUcontext ctx = sim_context_current();
     const CUmemAllocationProp prop = {
         .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-        .requestedHandleTypes = (CUmemAllocationHandleType)backing.trailer->handle_types,
+        .requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE, // what is imported is not passed on
         // A device that this process does not see: the importing device stands in for it.
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE,
                      .id = ordinal >= 0 ? ordinal
@@ -298,7 +298,7 @@ CUresult sim_ipc_open(CUdeviceptr *address, CUipcMemHandle handle, unsigned flag
     opened = NULL;
     sim_range_walk(match_opened);
     if (opened && opened->ctx != sim_context_current())
-        return CUDA_ERROR_ALREADY_MAPPED;
+        return CUDA_ERROR_INVALID_HANDLE; // one context a process
     if (opened) {
         opened->opens++;
         *address = opened->base;

@@ -143,11 +143,11 @@ struct sim_range {
     CUcontext ctx;
     uint64_t id;
     struct CUmemPoolHandle_st *pool;
-    struct sim_memory *memory; // SIM_KIND_VMM
-    size_t memory_offset;
+    struct sim_memory *memory;             // SIM_KIND_VMM
     unsigned char access[SIM_MAX_DEVICES]; // SIM_KIND_VMM, CU_MEM_ACCESS_FLAGS_PROT_*
     unsigned flags;
     bool sync_memops;
+    bool freed;   // by cuMemFreeAsync, which has not run yet
     int ipc_slot; // -1: not exported
     unsigned opens;
     struct sim_import *import; // SIM_KIND_IPC
@@ -156,6 +156,8 @@ struct sim_range {
 struct sim_range *sim_range_add(const struct sim_range *content); // copies it, sets the id
 void sim_range_remove(struct sim_range *range);
 struct sim_range *sim_range_find(uintptr_t address);
+// Without memory whose stream-ordered free is still queued: only work ahead of it may use that.
+struct sim_range *sim_range_live(uintptr_t address);
 // Returns any range that shares a byte with [address, address + bytes), or NULL.
 struct sim_range *sim_range_overlap(uintptr_t address, size_t bytes);
 void sim_range_walk(void (*visit)(struct sim_range *range));

@@ -17,12 +17,18 @@
 
 #define GRANULE ((size_t)2 << 20)
 
+_Atomic unsigned test_failures;
 struct test_driver cu;
 void *test_library;
 static char program[PATH_MAX];
 
 static const struct test_case *const groups[] = {
     test_memory_cases, test_copy_cases, test_async_cases, test_share_cases, test_process_cases};
+
+int test_result(void)
+{
+    return test_failures ? CHECK_FAIL : CHECK_PASS;
+}
 
 const char *test_program(void)
 {
@@ -47,7 +53,7 @@ static bool load_driver(void)
         return false;
     }
     TEST_FUNCTIONS(LOAD)
-    return check_failures == 0;
+    return test_failures == 0;
 }
 
 CUcontext test_begin(int device)
@@ -222,7 +228,7 @@ static int run_named(const char *name)
         for (const struct test_case *at = groups[group]; at->name; at++)
             if (strcmp(at->name, name) == 0) {
                 at->run();
-                return check_result();
+                return test_result();
             }
     fprintf(stderr, "there is no case %s\n", name);
     return CHECK_FAIL;
@@ -265,6 +271,6 @@ int main(int argc, char **argv)
     if (!load_driver())
         return CHECK_FAIL;
     if (argc == 3)
-        return test_share_role(argv[1], atoi(argv[2])) ? check_result() : CHECK_FAIL;
+        return test_share_role(argv[1], atoi(argv[2])) ? test_result() : CHECK_FAIL;
     return run_named(argv[1]);
 }

@@ -66,7 +66,9 @@ void sim_run_everything(void);
 void sim_stream_end(CUstream stream);
 
 // Whether the bytes may be read or written by `device`: CUDA_SUCCESS or CUDA_ERROR_INVALID_VALUE.
-enum sim_side { SIM_SIDE_ANY, SIM_SIDE_HOST, SIM_SIDE_DEVICE };
+// SIM_SIDE_DEVICE: memory that the driver knows. Host arguments take any memory, as the driver's
+// do.
+enum sim_side { SIM_SIDE_ANY, SIM_SIDE_DEVICE };
 CUresult sim_check(uintptr_t address, size_t bytes, int device, enum sim_side side, bool write);
 // Checks `op`, whose addresses and shape are set, and queues it or runs it.
 CUresult sim_submit_copy(CUstream handle, struct sim_op *op, enum sim_side dst_side,

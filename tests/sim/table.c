@@ -68,6 +68,12 @@ struct sim_range *sim_range_find(uintptr_t address)
     return sim_range_overlap(address, 1);
 }
 
+struct sim_range *sim_range_live(uintptr_t address)
+{
+    struct sim_range *range = sim_range_find(address);
+    return range && !range->freed ? range : NULL;
+}
+
 static void (*visitor)(struct sim_range *range);
 
 static void visit_node(const void *node, VISIT which, int depth)

@@ -12,6 +12,19 @@
 
 #include <cuda.h>
 #include <stdlib.h>
+
+// One counter for all files of the program, where check.h has one a file.
+extern _Atomic unsigned test_failures;
+#undef CHECK
+#define CHECK(condition, ...)                                                                      \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            test_failures++;                                                                       \
+            fprintf(stderr, "%s:%d: failed: %s:", __FILE__, __LINE__, #condition);                 \
+            fprintf(stderr, " " __VA_ARGS__);                                                      \
+            fputc('\n', stderr);                                                                   \
+        }                                                                                          \
+    } while (0)
 #include <sys/types.h>
 
 // The functions that the tests call, under the names of cuda.h.
@@ -74,6 +87,7 @@ static inline void *test_pointer(CUdeviceptr address)
 
 // cuInit, and the primary context of a device made current.
 CUcontext test_begin(int device);
+int test_result(void); // the exit status so far
 
 // The CPU touches the address in a child process. Returns the signal that ended the child, or 0.
 int test_touch(CUdeviceptr address, bool write);

@@ -215,8 +215,12 @@ static void run_late_free(void)
     OK(cu.cuMemcpyDtoDAsync(first, scene.device, BYTES, scene.free));
     OK(cu.cuMemcpyDtoHAsync(scene.pinned, first, BYTES, scene.free));
     OK(cu.cuMemFreeAsync(first, scene.free));
-    OK(cu.cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, first));
     CHECK(!arrived(&scene), "not late");
+    // From the call on, only the work ahead of the free may use the memory.
+    EXPECT(CUDA_ERROR_INVALID_VALUE,
+           cu.cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, first));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cu.cuMemcpyDtoD(scene.device, first, 1));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cu.cuMemFreeAsync(first, scene.free));
     OK(cu.cuMemAllocAsync(&second, BYTES, scene.free));
     CHECK(second == first, "freed memory of a stream comes back to it");
     CHECK(arrived(&scene), "the free must have run, and all before it");
@@ -254,7 +258,7 @@ static void run_contexts(void)
     OK(cu.cuCtxGetId(NULL, &id));
     OK(cu.cuCtxGetId(own, &other_id));
     CHECK(id != other_id, "ids are unique");
-    EXPECT(CUDA_ERROR_INVALID_DEVICE, cu.cuCtxEnablePeerAccess(primary, 0));
+    EXPECT(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, cu.cuCtxEnablePeerAccess(primary, 0));
     OK(cu.cuCtxEnablePeerAccess(own, 0));
     EXPECT(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, cu.cuCtxEnablePeerAccess(own, 0));
     OK(cu.cuCtxPopCurrent(&other));
@@ -267,7 +271,8 @@ static void run_contexts(void)
     EXPECT(CUDA_ERROR_INVALID_VALUE, cu.cuMemFree(address)); // went with its context
     OK(cu.cuCtxPopCurrent(&other));
     EXPECT(CUDA_ERROR_CONTEXT_IS_DESTROYED, cu.cuMemAlloc(&address, 16));
-    EXPECT(CUDA_ERROR_INVALID_CONTEXT, cu.cuCtxPushCurrent(own));
+    EXPECT(CUDA_ERROR_INVALID_CONTEXT, cu.cuCtxDestroy(primary));
+    EXPECT(CUDA_ERROR_CONTEXT_IS_DESTROYED, cu.cuCtxDestroy(own));
     OK(cu.cuCtxPopCurrent(&other));
     EXPECT(CUDA_ERROR_INVALID_CONTEXT, cu.cuCtxPopCurrent(&other));
     OK(cu.cuDevicePrimaryCtxRelease(2));

@@ -133,7 +133,8 @@ static void run_plain_host(void)
     CHECK(type == 99, "written on failure");
     OK(cu.cuPointerGetAttributes(2, names, values, (uintptr_t)&here));
     CHECK(type == 0 && id == 0, "not zeroed");
-    EXPECT(CUDA_ERROR_NOT_FOUND, cu.cuMemGetAddressRange(NULL, NULL, (uintptr_t)&here));
+    CUdeviceptr base;
+    EXPECT(CUDA_ERROR_NOT_FOUND, cu.cuMemGetAddressRange(&base, NULL, (uintptr_t)&here));
 }
 
 static void run_sync_memops(void)
@@ -362,6 +363,7 @@ static void run_register(void)
     OK(cu.cuMemHostGetDevicePointer(&device, memory + 500, 0));
     CHECK(device == (uintptr_t)memory + 500, "not the same address");
     EXPECT(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, cu.cuMemHostUnregister(memory));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cu.cuMemHostUnregister(memory + 200));
     OK(cu.cuMemHostUnregister(memory + 100));
     CHECK(buffer_id((uintptr_t)memory + 500) == 0, "still known");
     EXPECT(CUDA_ERROR_INVALID_VALUE, cu.cuMemHostRegister(test_pointer(4096), 10, 0));

@@ -89,6 +89,10 @@ static void role_import(int socket)
     OK(cu.cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, mapping.address));
     CHECK(ordinal == 0, "the memory is on the exporter's device, not on %d", ordinal);
     CHECK(test_touch(mapping.address, false) != 0, "the CPU can read imported memory");
+    uint64_t types = 99;
+    OK(cu.cuPointerGetAttribute(&types, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES,
+                                mapping.address));
+    CHECK(types == 0, "imported memory cannot be passed on");
     exchange_bytes(socket, mapping.address);
     CHECK(test_holds(mapping.address, BYTES, 2), "bytes lost when the exporter let go");
     test_unmap(&mapping);
@@ -108,7 +112,7 @@ static void role_open(int socket)
     OK(cu.cuIpcOpenMemHandle(&again, offer.ipc, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
     CHECK(again == address, "opened twice in one context");
     OK(cu.cuCtxCreate(&own, NULL, 0, 0));
-    EXPECT(CUDA_ERROR_ALREADY_MAPPED,
+    EXPECT(CUDA_ERROR_INVALID_HANDLE,
            cu.cuIpcOpenMemHandle(&again, offer.ipc, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
     OK(cu.cuCtxDestroy(own));
     OK(cu.cuCtxSetCurrent(ctx));
@@ -245,6 +249,9 @@ static void run_wrong_types(void)
     EXPECT(CUDA_ERROR_INVALID_VALUE, cu.cuIpcGetMemHandle(&ipc, address));
     fd = dup(0);
     EXPECT(CUDA_ERROR_INVALID_VALUE,
+           cu.cuMemImportFromShareableHandle(&handle, test_pointer((CUdeviceptr)fd), 1));
+    close(fd);
+    EXPECT(CUDA_ERROR_UNKNOWN,
            cu.cuMemImportFromShareableHandle(&handle, test_pointer((CUdeviceptr)fd), 1));
     memset(&fabric, 7, sizeof(fabric));
     EXPECT(CUDA_ERROR_INVALID_VALUE, cu.cuMemImportFromShareableHandle(&handle, &fabric, 8));

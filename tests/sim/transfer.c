@@ -23,22 +23,22 @@ CUresult sim_copy_async(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream
 
 CUresult sim_copy_htod(CUdeviceptr dst, const void *src, size_t bytes)
 {
-    return linear(NULL, dst, (uintptr_t)src, bytes, SIM_SIDE_DEVICE, SIM_SIDE_HOST, false);
+    return linear(NULL, dst, (uintptr_t)src, bytes, SIM_SIDE_DEVICE, SIM_SIDE_ANY, false);
 }
 
 CUresult sim_copy_htod_async(CUdeviceptr dst, const void *src, size_t bytes, CUstream stream)
 {
-    return linear(stream, dst, (uintptr_t)src, bytes, SIM_SIDE_DEVICE, SIM_SIDE_HOST, true);
+    return linear(stream, dst, (uintptr_t)src, bytes, SIM_SIDE_DEVICE, SIM_SIDE_ANY, true);
 }
 
 CUresult sim_copy_dtoh(void *dst, CUdeviceptr src, size_t bytes)
 {
-    return linear(NULL, (uintptr_t)dst, src, bytes, SIM_SIDE_HOST, SIM_SIDE_DEVICE, false);
+    return linear(NULL, (uintptr_t)dst, src, bytes, SIM_SIDE_ANY, SIM_SIDE_DEVICE, false);
 }
 
 CUresult sim_copy_dtoh_async(void *dst, CUdeviceptr src, size_t bytes, CUstream stream)
 {
-    return linear(stream, (uintptr_t)dst, src, bytes, SIM_SIDE_HOST, SIM_SIDE_DEVICE, true);
+    return linear(stream, (uintptr_t)dst, src, bytes, SIM_SIDE_ANY, SIM_SIDE_DEVICE, true);
 }
 
 CUresult sim_copy_dtod(CUdeviceptr dst, CUdeviceptr src, size_t bytes)
@@ -72,6 +72,7 @@ struct side {
     CUmemorytype type;
     const void *host;
     CUdeviceptr device;
+    CUarray array;
     size_t x, y, z, pitch, rows;
 };
 
@@ -83,7 +84,7 @@ static CUresult resolve_side(const struct side *side, const CUDA_MEMCPY3D *copy,
     switch (side->type) {
     case CU_MEMORYTYPE_HOST:
         base = (uintptr_t)side->host;
-        *kind = SIM_SIDE_HOST;
+        *kind = SIM_SIDE_ANY;
         break;
     case CU_MEMORYTYPE_DEVICE:
         base = side->device;
@@ -94,7 +95,7 @@ static CUresult resolve_side(const struct side *side, const CUDA_MEMCPY3D *copy,
         *kind = SIM_SIDE_ANY;
         break;
     case CU_MEMORYTYPE_ARRAY:
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return side->array ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -111,10 +112,12 @@ static CUresult copy_3d(const CUDA_MEMCPY3D *copy, CUstream stream, bool async)
 {
     if (!copy || copy->srcLOD || copy->dstLOD)
         return CUDA_ERROR_INVALID_VALUE;
-    const struct side src = {copy->srcMemoryType, copy->srcHost, copy->srcDevice, copy->srcXInBytes,
-                             copy->srcY,          copy->srcZ,    copy->srcPitch,  copy->srcHeight};
-    const struct side dst = {copy->dstMemoryType, copy->dstHost, copy->dstDevice, copy->dstXInBytes,
-                             copy->dstY,          copy->dstZ,    copy->dstPitch,  copy->dstHeight};
+    const struct side src = {copy->srcMemoryType, copy->srcHost,     copy->srcDevice,
+                             copy->srcArray,      copy->srcXInBytes, copy->srcY,
+                             copy->srcZ,          copy->srcPitch,    copy->srcHeight};
+    const struct side dst = {copy->dstMemoryType, copy->dstHost,     copy->dstDevice,
+                             copy->dstArray,      copy->dstXInBytes, copy->dstY,
+                             copy->dstZ,          copy->dstPitch,    copy->dstHeight};
     struct sim_op op = {.shape = {copy->WidthInBytes, copy->Height, copy->Depth, 0, 0, 0, 0}};
     enum sim_side src_side, dst_side;
     CUresult result =

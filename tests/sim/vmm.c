@@ -217,13 +217,13 @@ CUresult sim_vmm_release(CUmemGenericAllocationHandle handle)
 }
 
 // Shows the bytes at the application's addresses, or takes them away again.
-static bool expose(uintptr_t address, size_t bytes, const struct sim_memory *memory, size_t offset)
+static bool expose(uintptr_t address, size_t bytes, const struct sim_memory *memory)
 {
     if (!sim_knobs()->host_access)
         return true;
     void *at = sim_pointer(address);
     void *there = memory ? mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
-                                memory->backing.fd, (off_t)offset)
+                                memory->backing.fd, 0)
                          : mmap(at, bytes, PROT_NONE,
                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     return there != MAP_FAILED;
@@ -234,24 +234,24 @@ CUresult sim_vmm_map(CUdeviceptr address, size_t bytes, size_t offset,
 {
     struct sim_memory *memory = memory_find(handle);
     struct reservation *place = find(address);
-    if (!memory || !place || flags || !bytes || !aligned(address) || !aligned(bytes) ||
-        !aligned(offset) || bytes > place->base + place->bytes - address ||
-        offset > memory->backing.bytes || bytes > memory->backing.bytes - offset ||
-        sim_range_overlap(address, bytes))
+    if (!memory || !place || flags || !bytes || !aligned(address))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (offset || bytes != memory->backing.bytes)
+        return CUDA_ERROR_NOT_SUPPORTED; // parts of a memory object cannot be mapped
+    if (bytes > place->base + place->bytes - address || sim_range_overlap(address, bytes))
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_range content = {
         .base = address,
         .bytes = bytes,
-        .alias = memory->backing.alias + offset,
+        .alias = memory->backing.alias,
         .kind = SIM_KIND_VMM,
         .device = memory->prop.location.id,
         .memory = memory,
-        .memory_offset = offset,
     };
     struct sim_range *range = sim_range_add(&content);
     if (!range)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (!expose(address, bytes, memory, offset)) {
+    if (!expose(address, bytes, memory)) {
         sim_range_remove(range);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -272,17 +272,26 @@ static bool exactly_mapped(uintptr_t address, size_t bytes)
     return true;
 }
 
+// True when [address, address + bytes) cuts no mapping in two.
+static bool covers_whole_mappings(uintptr_t address, size_t bytes)
+{
+    struct sim_range *first = sim_range_find(address);
+    struct sim_range *last = sim_range_find(address + bytes - 1);
+    return (!first || first->base == address) &&
+           (!last || last->base + last->bytes == address + bytes);
+}
+
 CUresult sim_vmm_unmap(CUdeviceptr address, size_t bytes)
 {
     sim_run_everything();
-    if (!bytes || !exactly_mapped(address, bytes))
+    struct reservation *place = find(address);
+    if (!place || !bytes || !aligned(address) || !aligned(bytes) ||
+        bytes > place->base + place->bytes - address || !covers_whole_mappings(address, bytes))
         return CUDA_ERROR_INVALID_VALUE;
-    expose(address, bytes, NULL, 0);
-    while (bytes) {
-        struct sim_range *range = sim_range_find(address);
+    expose(address, bytes, NULL);
+    struct sim_range *range;
+    while ((range = sim_range_overlap(address, bytes))) {
         struct sim_memory *memory = range->memory;
-        address += range->bytes;
-        bytes -= range->bytes;
         sim_range_remove(range);
         memory->mappings--;
         sim_memory_drop(memory);
