@@ -114,8 +114,9 @@ static uint64_t wide_value(const struct sim_range *range, CUpointer_attribute at
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
         return sim_range_is_host(range) || range->kind == SIM_KIND_MANAGED ? address : 0;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
         return range->id;
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+        return range->memory ? range->memory->backing.trailer->unique : range->id;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
         return range_base;
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
@@ -137,9 +138,38 @@ static void answer(const struct sim_range *range, CUpointer_attribute attribute,
                    void *data)
 {
     if (width_of(attribute) == 4)
-        put32(data, range ? narrow_value(range, attribute) : 0);
+        put32(data, narrow_value(range, attribute));
     else
-        put64(data, range ? wide_value(range, attribute, address) : 0);
+        put64(data, wide_value(range, attribute, address));
+}
+
+// What the driver does not know is no error where several attributes are asked for. Driver 580 on
+// an H200 then leaves the two range attributes unwritten, unless the address is at least reserved.
+static void answer_unknown(CUpointer_attribute attribute, uintptr_t address, void *data)
+{
+    uintptr_t base;
+    size_t bytes;
+    switch ((int)attribute) {
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+        put64(data, address);
+        break;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        put32(data, (uint32_t)CU_DEVICE_INVALID);
+        break;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        if (sim_reservation_bounds(address, &base, &bytes))
+            put64(data, base);
+        break;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        if (sim_reservation_bounds(address, &base, &bytes))
+            put64(data, bytes);
+        break;
+    default:
+        if (width_of(attribute) == 4)
+            put32(data, 0);
+        else
+            put64(data, 0);
+    }
 }
 
 CUresult sim_pointer_attribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
@@ -163,10 +193,12 @@ CUresult sim_pointer_attributes(unsigned count, CUpointer_attribute *attributes,
     for (unsigned i = 0; i < count; i++)
         if (!width_of(attributes[i]) || !data[i])
             return CUDA_ERROR_INVALID_VALUE;
-    // What the driver does not know is no error here: every value comes out as zero.
     struct sim_range *range = sim_range_live(address);
     for (unsigned i = 0; i < count; i++)
-        answer(range, attributes[i], address, data[i]);
+        if (range)
+            answer(range, attributes[i], address, data[i]);
+        else
+            answer_unknown(attributes[i], address, data[i]);
     return CUDA_SUCCESS;
 }
 

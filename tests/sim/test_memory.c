@@ -122,17 +122,29 @@ static void run_plain_host(void)
     int here = 0;
     unsigned type = 99;
     uint64_t id = 99;
-    CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                                   CU_POINTER_ATTRIBUTE_BUFFER_ID};
-    void *values[] = {&type, &id};
+    int ordinal = 99;
+    CUdeviceptr start = 99, at = 99;
+    CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_BUFFER_ID,
+                                   CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                                   CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+                                   CU_POINTER_ATTRIBUTE_HOST_POINTER};
+    void *values[] = {&type, &id, &ordinal, &start, &at};
     EXPECT(CUDA_ERROR_NOT_INITIALIZED,
            cu.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (uintptr_t)&here));
     test_begin(0);
     EXPECT(CUDA_ERROR_INVALID_VALUE,
            cu.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (uintptr_t)&here));
     CHECK(type == 99, "written on failure");
-    OK(cu.cuPointerGetAttributes(2, names, values, (uintptr_t)&here));
+    OK(cu.cuPointerGetAttributes(5, names, values, (uintptr_t)&here));
     CHECK(type == 0 && id == 0, "not zeroed");
+    CHECK(ordinal == -2 && at == (uintptr_t)&here, "device %d", ordinal);
+    CHECK(start == 99, "the driver leaves the range of an unknown address unwritten");
+    CUdeviceptr reserved;
+    OK(cu.cuMemAddressReserve(&reserved, 2 * GRANULE, 0, 0, 0));
+    OK(cu.cuPointerGetAttributes(5, names, values, reserved + 5));
+    CHECK(type == 0 && start == reserved, "reserved addresses");
+    EXPECT(CUDA_ERROR_INVALID_VALUE,
+           cu.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, reserved));
     CUdeviceptr base;
     EXPECT(CUDA_ERROR_NOT_FOUND, cu.cuMemGetAddressRange(&base, NULL, (uintptr_t)&here));
 }
