@@ -1,9 +1,9 @@
 # The included programs under each MPI that configure found, and the runner that starts them.
 fr_mpi_tests = tests/mpi/programs-openmpi.test tests/mpi/programs-mpich.test \
     tests/mpi/programs-openmpi5.test tests/mpi/programs-mpich5.test tests/mpi/programs-mpiabi.test \
-    tests/mpi/layout.test
+    tests/mpi/layout.test tests/mpi/faults.test
 EXTRA_DIST += $(fr_mpi_tests) tests/mpi/programs tests/mpi/run-program \
-    tests/mpi/check-sanitizer.py
+    tests/mpi/check-report.py tests/mpi/check-sanitizer.py
 
 # Tests that look into the library and call an MPI: NAME-FLAVOUR, linked with all rooms.
 fr_layout_sources = tests/mpi/layout_bytes.c tests/mpi/layout_random.c tests/mpi/layout_test.c \

@@ -1,0 +1,3 @@
+# Rules of the source tree itself.
+TESTS += tests/source/rooms.test
+EXTRA_DIST += tests/source/rooms.test
