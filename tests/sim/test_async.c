@@ -226,7 +226,16 @@ static void run_late_free(void)
     CHECK(arrived(&scene), "the free must have run, and all before it");
     // The end of a context runs what is queued. Registered memory outlives it, pinned does not.
     static unsigned char kept[BYTES];
+    CUcontext own;
+    CUdeviceptr owned;
     OK(cu.cuMemHostRegister(kept, BYTES, 0));
+    OK(cu.cuCtxCreate(&own, NULL, 0, 0));
+    OK(cu.cuMemAlloc(&owned, BYTES));
+    test_put(owned, BYTES, 4);
+    OK(cu.cuCtxSetCurrent(scene.ctx));
+    OK(cu.cuMemcpyDtoHAsync(kept, owned, BYTES, scene.free));
+    OK(cu.cuCtxDestroy(own));
+    CHECK(check_first_difference(kept, BYTES, 4) == BYTES, "the memory went before the copy");
     OK(cu.cuMemcpyDtoHAsync(kept, scene.device, BYTES, scene.free));
     CHECK(check_first_difference(kept, BYTES, 1) != BYTES, "not late");
     OK(cu.cuDevicePrimaryCtxReset(0));

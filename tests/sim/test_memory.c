@@ -334,6 +334,30 @@ static void run_heap(void)
     }
 }
 
+// More addresses than the heap has, all of different sizes: the gaps are found, and live blocks,
+// which lie among them, keep their bytes.
+static void run_heap_gaps(void)
+{
+    enum { KEPT = 8, ROUNDS = 600 };
+    CUdeviceptr kept[KEPT] = {0};
+    test_begin(0);
+    for (unsigned round = 1; round <= ROUNDS; round++) {
+        CUdeviceptr address = 0;
+        size_t bytes = 512 * (size_t)round - 100;
+        OK(cu.cuMemAlloc(&address, bytes));
+        CHECK(address % 512 == 0, "round %u: badly aligned", round);
+        test_put(address, bytes, round);
+        if (round % 75 == 0) {
+            OK(cu.cuMemAlloc(&kept[round / 75 - 1], 700));
+            test_put(kept[round / 75 - 1], 700, 1000 + round);
+        }
+        CHECK(test_holds(address, bytes, round), "round %u", round);
+        OK(cu.cuMemFree(address));
+    }
+    for (unsigned i = 0; i < KEPT; i++)
+        CHECK(test_holds(kept[i], 700, 1000 + 75 * (i + 1)), "block %u was overwritten", i);
+}
+
 static void run_pools(void)
 {
     CUmemoryPool pool, seen, standard;
@@ -392,6 +416,7 @@ const struct test_case test_memory_cases[] = {
     {"out-of-memory", {"FRSIM_MEMORY=8M"}, run_out_of_memory},
     {"heap", {"FRSIM_MEMORY=64M"}, run_heap},
     {"heap-tight", {"FRSIM_MEMORY=4M"}, run_heap},
+    {"heap-gaps", {"FRSIM_MEMORY=1M"}, run_heap_gaps},
     {"pools", {NULL}, run_pools},
     {"register", {NULL}, run_register},
     {NULL, {NULL}, NULL},

@@ -206,9 +206,10 @@ static void run_fork_before(void)
     F(nvmlDeviceGetHandleByPciBusId)                                                               \
     F(nvmlDeviceGetUUID)                                                                           \
     F(nvmlDeviceGetName)                                                                           \
-    F(nvmlDeviceGetPciInfo) F(nvmlDeviceGetGpuFabricInfo) F(nvmlDeviceGetGpuFabricInfoV)           \
-        F(nvmlErrorString) F(nvmlSystemGetDriverVersion) F(nvmlDeviceGetNvLinkState)               \
-            F(nvmlDeviceGetP2PStatus)
+    F(nvmlDeviceGetPciInfo)                                                                        \
+    F(nvmlDeviceGetGpuFabricInfo)                                                                  \
+    F(nvmlDeviceGetGpuFabricInfoV) F(nvmlErrorString) F(nvmlSystemGetDriverVersion)                \
+        F(nvmlDeviceGetNvLinkState) F(nvmlDeviceGetP2PStatus)
 // Newer headers call some of these deprecated.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 static struct {

@@ -182,6 +182,8 @@ static void run_export(enum ways way, unsigned types)
     test_unmap(&mapping);
     if (offer.fd >= 0)
         close(offer.fd);
+    // Whatever has the old memory's place now is not the old memory.
+    test_map(&mapping, BYTES, types);
     say(socket, 'g');
     test_join(pid, socket);
 }
