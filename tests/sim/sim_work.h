@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Inside of the simulated CUDA driver: streams, and the work that waits in them. Included by sim.h.
+// Inside of the simulated CUDA driver: streams, and the work that waits in them.
 #ifndef FR_TESTS_SIM_SIM_WORK_H
 #define FR_TESTS_SIM_SIM_WORK_H
 
-#include <cuda.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "sim_base.h"
 
 // Depth planes of height rows of width bytes.
 struct sim_shape {

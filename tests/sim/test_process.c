@@ -208,8 +208,9 @@ static void run_fork_before(void)
     F(nvmlDeviceGetName)                                                                           \
     F(nvmlDeviceGetPciInfo)                                                                        \
     F(nvmlDeviceGetGpuFabricInfo)                                                                  \
-    F(nvmlDeviceGetGpuFabricInfoV) F(nvmlErrorString) F(nvmlSystemGetDriverVersion)                \
-        F(nvmlDeviceGetNvLinkState) F(nvmlDeviceGetP2PStatus)
+    F(nvmlDeviceGetGpuFabricInfoV)                                                                 \
+    F(nvmlErrorString) F(nvmlSystemGetDriverVersion) F(nvmlDeviceGetNvLinkState)                   \
+        F(nvmlDeviceGetP2PStatus)
 // Newer headers call some of these deprecated.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 static struct {

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Inside of the simulated CUDA driver: settings, handles and contexts. One lock, taken by entry.c
+// around every entry point, guards all that the headers of this folder declare; exceptions say so.
+#ifndef FR_TESTS_SIM_SIM_BASE_H
+#define FR_TESTS_SIM_SIM_BASE_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include <cuda.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define SIM_EXPORT      __attribute__((visibility("default")))
+#define SIM_MAX_DEVICES 64
+#define SIM_PAGE        ((size_t)4096)
+#define SIM_GRANULARITY ((size_t)2 << 20)
+#define SIM_VERSION     13000
+#define SIM_FIRST_BUS   0x10 // PCI bus of physical device 0
+#define SIM_DEVICE_NAME "Fabrail simulated device"
+
+// An address as the pointer that it is for the application.
+static inline void *sim_pointer(uintptr_t address)
+{
+    return (void *)address;
+}
+
+// What the environment asks for; README.md lists the variables. Read once, before the first call.
+struct sim_knobs {
+    int devices; // physical
+    size_t memory_bytes;
+    bool eager, managed_trap, host_access, imex, fabric, nvml, log;
+    unsigned long fail_nth; // 0: never
+    CUresult fail_code;
+    bool count_fabrail_only;
+    const char *count_file;
+    unsigned clique, fabric_state, fabric_status;
+    unsigned char cluster_uuid[16];
+    int visible_count;
+    int visible[SIM_MAX_DEVICES]; // physical index of each ordinal
+};
+const struct sim_knobs *sim_knobs(void);
+// Fills in the 16 bytes that tell a physical device from all others; the same in every process.
+void sim_device_uuid(int physical, unsigned char uuid[16]);
+void sim_device_uuid_text(int physical, char text[48]); // "GPU-..."
+void sim_device_pci_id(int physical, char *text, size_t bytes);
+
+// Handles: every live stream, event, pool and memory object is in one tree, by address.
+enum sim_type { SIM_STREAM = 1, SIM_EVENT, SIM_POOL, SIM_MEMORY };
+struct sim_object {
+    enum sim_type type;
+};
+bool sim_object_add(struct sim_object *object);
+void sim_object_remove(struct sim_object *object);
+// Returns NULL unless `handle` is live and of that type; the handle itself is not dereferenced.
+void *sim_object_find(const void *handle, enum sim_type type);
+
+struct CUctx_st {
+    struct CUctx_st *next; // of all contexts ever; never freed, so that stale handles are told
+    int device;
+    bool alive, primary;
+    unsigned flags, retained;
+    uint64_t id;
+    CUresult sticky; // an asynchronous error, reported by every later call
+    struct CUstream_st *streams;
+    uint64_t peers; // bit a device, peer access enabled
+};
+extern CUcontext sim_contexts;
+// Returns the calling thread's context, or NULL; a destroyed one is returned too.
+CUcontext sim_context_current(void);
+// The same where the row of entry.def says CTX: then there is one, and it is live.
+CUcontext sim_context_here(void) __attribute__((returns_nonnull));
+bool sim_context_known(CUcontext ctx); // live
+// Drops what a destroyed context owns. Queued work has run.
+void sim_context_end(CUcontext ctx);
+
+#endif
