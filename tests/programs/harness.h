@@ -52,6 +52,7 @@ struct run {
     int rank, size;
     enum memory_kind kind;   // of this rank's buffers; never mixed
     const char *memory_name; // as the user named the kind
+    int kind_number;         // among those of this launch
     const char *step;        // what runs now, for messages
     size_t bytes;
     uint64_t seed;  // --seed
