@@ -229,11 +229,14 @@ int shape_count(void)
 // Works out where a message reaches to.
 static void measure(struct shape *shape)
 {
-    MPI_Aint lower, extent, true_lower, true_extent;
+    MPI_Aint lower = 0, extent = 0, true_lower = 0, true_extent = 0;
     int size = 0;
-    MPI_Type_get_extent(shape->type, &lower, &extent);
-    MPI_Type_get_true_extent(shape->type, &true_lower, &true_extent);
     MPI_Type_size(shape->type, &size);
+    // Open MPI gives an empty type the largest of all true lower bounds.
+    if (size != 0) {
+        MPI_Type_get_extent(shape->type, &lower, &extent);
+        MPI_Type_get_true_extent(shape->type, &true_lower, &true_extent);
+    }
     MPI_Aint last = extent * (shape->count - 1);
     MPI_Aint low = true_lower + (last < 0 ? last : 0);
     MPI_Aint high = true_lower + true_extent + (last > 0 ? last : 0);
