@@ -19,6 +19,7 @@ struct options {
     int repeat;
     bool table;
     bool thorough;
+    bool device_first;
     bool expect_refusal;
 };
 
@@ -29,7 +30,8 @@ static const size_t default_sizes[] = {0,    1,    3,     64,    1000,   4096,
 
 static const char usage[] =
     "usage: %s [--memory=KIND[,KIND..]] [--bytes=N[,N..]] [--seed=N] [--repeat=N]\n"
-    "          [--only=STEP] [--thorough] [--table] [--expect-refusal]\n"
+    "          [--only=STEP] [--thorough] [--device-first] [--table] [--expect-refusal]\n"
+    "--device-first makes the device's context current before MPI_Init instead of after it\n"
     "kinds: device host pinned managed pool vmm vmm-fd vmm-fabric mixed all\n";
 
 static bool parse_kinds(char *text, struct options *options)
@@ -66,15 +68,12 @@ static bool parse_sizes(char *text, struct options *options)
 
 static bool parse_options(int argc, char **argv, struct options *options)
 {
-    static const struct option names[] = {{"memory", required_argument, NULL, 'm'},
-                                          {"bytes", required_argument, NULL, 'b'},
-                                          {"seed", required_argument, NULL, 's'},
-                                          {"repeat", required_argument, NULL, 'r'},
-                                          {"only", required_argument, NULL, 'o'},
-                                          {"table", no_argument, NULL, 't'},
-                                          {"thorough", no_argument, NULL, 'T'},
-                                          {"expect-refusal", no_argument, NULL, 'x'},
-                                          {NULL, 0, NULL, 0}};
+    static const struct option names[] = {
+        {"memory", required_argument, NULL, 'm'}, {"bytes", required_argument, NULL, 'b'},
+        {"seed", required_argument, NULL, 's'},   {"repeat", required_argument, NULL, 'r'},
+        {"only", required_argument, NULL, 'o'},   {"table", no_argument, NULL, 't'},
+        {"thorough", no_argument, NULL, 'T'},     {"expect-refusal", no_argument, NULL, 'x'},
+        {"device-first", no_argument, NULL, 'd'}, {NULL, 0, NULL, 0}};
     bool good = true;
     *options = (struct options){.seed = 1, .repeat = 1};
     for (int c; good && (c = getopt_long(argc, argv, "", names, NULL)) != -1;) {
@@ -97,6 +96,9 @@ static bool parse_options(int argc, char **argv, struct options *options)
         case 't':
             options->table = true;
             break;
+        case 'd':
+            options->device_first = true;
+            break;
         case 'T':
             options->thorough = true;
             break;
@@ -113,8 +115,8 @@ static bool parse_options(int argc, char **argv, struct options *options)
     return good && optind == argc && options->repeat > 0;
 }
 
-// The rank among those of this host: what the launcher says, else what MPI can tell.
-static int local_rank(void)
+// The rank among those of this host as the launcher says it, or -1.
+static int local_rank_told(void)
 {
     static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
                                         "PMI_LOCAL_RANK", "SLURM_LOCALID"};
@@ -123,8 +125,15 @@ static int local_rank(void)
         if (value != NULL && *value >= '0' && *value <= '9')
             return atoi(value);
     }
+    return -1;
+}
+
+static int local_rank(void)
+{
     MPI_Comm host;
-    int rank = 0;
+    int rank = local_rank_told();
+    if (rank >= 0)
+        return rank;
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
     MPI_Comm_rank(host, &rank);
     MPI_Comm_free(&host);
@@ -245,37 +254,45 @@ static int run_all(struct run *run, const struct program *program, const struct 
     return ran != 0 ? 0 : SKIPPED_EXIT;
 }
 
+// Runs everything once MPI is there. Returns the exit status.
+static int run_program(struct run *run, const struct program *program,
+                       const struct options *options, int provided)
+{
+    if (provided < program->thread_level) {
+        if (run->rank == 0)
+            printf("1..0 # SKIP this MPI does not provide the thread level that %s needs\n",
+                   program->name);
+        return SKIPPED_EXIT;
+    }
+    if (!options->device_first)
+        memory_start(local_rank());
+    int status = run_all(run, program, options);
+    memory_stop();
+    return status;
+}
+
 int program_main(int argc, char **argv, const struct program *program)
 {
     struct options options;
-    struct run run = {.program = program->name};
-    int provided = MPI_THREAD_SINGLE, initialized = 0;
+    int provided = MPI_THREAD_SINGLE, initialized = 0, status = USAGE_EXIT;
+    bool good = parse_options(argc, argv, &options);
+    struct run run = {.program = program->name,
+                      .comm = MPI_COMM_WORLD,
+                      .seed = options.seed,
+                      .repeat = options.repeat,
+                      .table = options.table,
+                      .expect_refusal = options.expect_refusal};
+    if (good && options.device_first)
+        memory_start(local_rank_told() >= 0 ? local_rank_told() : 0);
     MPI_Initialized(&initialized);
     if (!initialized)
         MPI_Init_thread(&argc, &argv, program->thread_level, &provided);
-    MPI_Comm_rank(MPI_COMM_WORLD, &run.rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &run.size);
-    run.comm = MPI_COMM_WORLD;
-    if (!parse_options(argc, argv, &options)) {
-        if (run.rank == 0)
-            fprintf(stderr, usage, program->name);
-        MPI_Finalize();
-        return 2;
-    }
-    run.seed = options.seed;
-    run.repeat = options.repeat;
-    run.table = options.table;
-    run.expect_refusal = options.expect_refusal;
-    int status = SKIPPED_EXIT;
-    if (provided < program->thread_level) {
-        if (run.rank == 0)
-            printf("1..0 # SKIP this MPI does not provide the thread level that %s needs\n",
-                   program->name);
-    } else {
-        memory_start(local_rank());
-        status = run_all(&run, program, &options);
-        memory_stop();
-    }
+    MPI_Comm_rank(run.comm, &run.rank);
+    MPI_Comm_size(run.comm, &run.size);
+    if (good)
+        status = run_program(&run, program, &options, provided);
+    else if (run.rank == 0)
+        fprintf(stderr, usage, program->name);
     MPI_Finalize();
     return status;
 }

@@ -43,7 +43,8 @@ enum {
     LIMIT_SMALL = 70000,   // as a limit: past the eager limits of shared memory transports
     LIMIT_MIDDLE = 300000, // as a limit: past the pipeline units of common transports
     LIMIT_LARGE = 4 << 20, // as a limit: all sizes of the default list
-    SKIPPED_EXIT = 77,     // as automake reads it
+    USAGE_EXIT = 2,
+    SKIPPED_EXIT = 77, // as automake reads it
 };
 
 struct run {
