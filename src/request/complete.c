@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The functions that complete requests or ask whether they are complete. Each call becomes a set:
+// the requests, the operations behind them, and statuses of our own where the application wants
+// none.
+#include "config.h"
+
+#include "request/table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { INLINE_REQUESTS = 32 };
+
+// One completion call.
+struct set {
+    enum fr_fn fn;
+    enum fr_class class;
+    fr_word *args;
+    size_t count;   // requests in the call
+    size_t tracked; // of them, with an operation of ours
+    const void *requests;
+    fr_word by_value;           // storage for a request that was passed by value
+    struct fr_request_op **ops; // by request
+    char *statuses;             // by request, or by position among the completed (some)
+    size_t done_count;
+    struct fr_request_op **done; // operations that this call completes
+    void **done_statuses;
+    int *done_errors;
+
+    struct fr_request_op *inline_ops[INLINE_REQUESTS];
+    struct fr_request_op *inline_done[INLINE_REQUESTS];
+    void *inline_done_statuses[INLINE_REQUESTS];
+    int inline_done_errors[INLINE_REQUESTS];
+    char inline_statuses[INLINE_REQUESTS * FR_STATUS_BYTES];
+    void *heap;
+};
+
+static bool is_single(enum fr_class class)
+{
+    return class == FR_CLASS_WAIT || class == FR_CLASS_TEST || class == FR_CLASS_GET_STATUS;
+}
+
+static bool is_enquiry(enum fr_class class)
+{
+    return class == FR_CLASS_GET_STATUS || class == FR_CLASS_GET_STATUS_ALL ||
+           class == FR_CLASS_GET_STATUS_ANY || class == FR_CLASS_GET_STATUS_SOME;
+}
+
+static bool has_status_array(enum fr_class class)
+{
+    return class == FR_CLASS_WAITALL || class == FR_CLASS_TESTALL || class == FR_CLASS_WAITSOME ||
+           class == FR_CLASS_TESTSOME || class == FR_CLASS_GET_STATUS_ALL ||
+           class == FR_CLASS_GET_STATUS_SOME;
+}
+
+// Points the set's arrays at its own storage, or at one allocation for a long list of requests.
+static bool set_storage(struct set *set)
+{
+    set->ops = set->inline_ops;
+    set->done = set->inline_done;
+    set->done_statuses = set->inline_done_statuses;
+    set->done_errors = set->inline_done_errors;
+    set->statuses = set->inline_statuses;
+    if (set->count <= INLINE_REQUESTS)
+        return true;
+    size_t each = 3 * sizeof(void *) + sizeof(int) + FR_STATUS_BYTES;
+    set->heap = calloc(set->count, each);
+    if (!set->heap) {
+        fr_error("out of memory for a list of %zu requests", set->count);
+        return false;
+    }
+    set->ops = set->heap;
+    set->done = set->ops + set->count;
+    set->done_statuses = (void **)(set->done + set->count);
+    set->done_errors = (int *)(set->done_statuses + set->count);
+    set->statuses = (char *)(set->done_errors + set->count);
+    return true;
+}
+
+static void set_requests(struct set *set)
+{
+    int request = fr_real_arg(set->fn, 'Q', 0);
+    if (is_single(set->class)) {
+        set->count = 1;
+        set->requests = request >= 0 ? (const void *)set->args[request] : &set->by_value;
+        if (request < 0)
+            fr_real_handle_store(&set->by_value, 0, fr_real_handle(set->args[0]));
+    } else {
+        set->count = (int)set->args[0] > 0 ? (size_t)(int)set->args[0] : 0;
+        set->requests = (const void *)set->args[request];
+    }
+}
+
+// Gives MPI statuses of ours when the application ignores them: a receive's size stands there.
+static void set_statuses(struct set *set)
+{
+    bool array = has_status_array(set->class);
+    int arg = fr_real_arg(set->fn, array ? 'U' : 'u', 0);
+    fr_word ignore = array ? fr_real_mpi.STATUSES_IGNORE : fr_real_mpi.STATUS_IGNORE;
+    if (set->args[arg] != ignore) {
+        set->statuses = (char *)set->args[arg];
+        return;
+    }
+    memset(set->statuses, 0, set->count * fr_real_mpi.status_bytes);
+    set->args[arg] = FR_PTR(set->statuses);
+}
+
+static void *status_at(const struct set *set, size_t index)
+{
+    return set->statuses + index * fr_real_mpi.status_bytes;
+}
+
+static int *status_error(void *status)
+{
+    return (int *)((char *)status + fr_real_mpi.status_error_offset);
+}
+
+static void add_done(struct set *set, size_t request, void *status, int error)
+{
+    if (!set->ops[request])
+        return;
+    set->done[set->done_count] = set->ops[request];
+    set->done_statuses[set->done_count] = status;
+    set->done_errors[set->done_count] = error;
+    set->done_count++;
+}
+
+static void add_all(struct set *set, int rc)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        void *status = status_at(set, i);
+        int error = rc == fr_real_mpi.ERR_IN_STATUS ? *status_error(status) : fr_real_mpi.SUCCESS;
+        if (error != fr_real_mpi.ERR_PENDING)
+            add_done(set, i, status, error);
+    }
+}
+
+static void add_some(struct set *set, int rc)
+{
+    int count = *(const int *)set->args[2];
+    const int *indices = (const int *)set->args[3];
+    for (int i = 0; count != fr_real_mpi.UNDEFINED && i < count; i++) {
+        void *status = status_at(set, (size_t)i);
+        int error = rc == fr_real_mpi.ERR_IN_STATUS ? *status_error(status) : fr_real_mpi.SUCCESS;
+        add_done(set, (size_t)indices[i], status, error);
+    }
+}
+
+static void add_any(struct set *set, int rc)
+{
+    int flag_arg = fr_real_arg(set->fn, 'F', 0);
+    int index = *(const int *)set->args[fr_real_arg(set->fn, 'i', 0)];
+    bool flag = flag_arg < 0 || *(const int *)set->args[flag_arg];
+    if (flag && index != fr_real_mpi.UNDEFINED)
+        add_done(set, (size_t)index, status_at(set, 0), rc);
+}
+
+static bool flag_is_set(const struct set *set)
+{
+    return *(const int *)set->args[fr_real_arg(set->fn, 'F', 0)];
+}
+
+// Lists the operations that the real call has completed.
+static void list_done(struct set *set, int rc)
+{
+    bool ok = rc == fr_real_mpi.SUCCESS;
+    bool told = ok || rc == fr_real_mpi.ERR_IN_STATUS;
+    switch (set->class) {
+    case FR_CLASS_WAIT:
+        add_done(set, 0, status_at(set, 0), rc);
+        break;
+    case FR_CLASS_TEST:
+    case FR_CLASS_GET_STATUS:
+        if (!ok || flag_is_set(set))
+            add_done(set, 0, status_at(set, 0), rc);
+        break;
+    case FR_CLASS_WAITALL:
+        if (told)
+            add_all(set, rc);
+        break;
+    case FR_CLASS_TESTALL:
+    case FR_CLASS_GET_STATUS_ALL:
+        if (!ok || flag_is_set(set))
+            add_all(set, rc);
+        break;
+    case FR_CLASS_WAITANY:
+    case FR_CLASS_TESTANY:
+    case FR_CLASS_GET_STATUS_ANY:
+        add_any(set, rc);
+        break;
+    default:
+        if (told)
+            add_some(set, rc);
+        break;
+    }
+}
+
+// A failed copy back is an error of the request: in its status where the call has an array of them.
+static int report_failure(const struct set *set, enum fr_status failure)
+{
+    int code = fr_request_error_code(failure);
+    int returned = has_status_array(set->class) ? fr_real_mpi.ERR_IN_STATUS : code;
+    for (size_t i = 0; i < set->done_count; i++)
+        *status_error(set->done_statuses[i]) = code;
+    return fr_request_raise(set->done[0]->object_kind, set->done[0]->object, returned);
+}
+
+static int finish(struct set *set, int rc)
+{
+    list_done(set, rc);
+    if (!set->done_count)
+        return rc;
+    enum fr_status delivered =
+        fr_request_deliver(set->done, set->done_statuses, set->done_errors, set->done_count);
+    if (delivered != FR_OK)
+        rc = report_failure(set, delivered);
+    for (size_t i = 0; i < set->done_count && !is_enquiry(set->class); i++) {
+        set->done[i]->active = false;
+        if (set->done[i]->persistent)
+            continue;
+        fr_request_table_remove(set->done[i]);
+        for (size_t r = 0; r < set->count; r++)
+            set->ops[r] = set->ops[r] == set->done[i] ? NULL : set->ops[r];
+        fr_request_op_free(set->done[i]);
+    }
+    return rc;
+}
+
+bool fr_request_complete(enum fr_fn fn, fr_word *args, int *result)
+{
+    struct set set;
+    set.fn = fn;
+    set.class = fr_real_rows[fn].class;
+    set.args = args;
+    set.tracked = 0;
+    set.done_count = 0;
+    set.heap = NULL;
+    set_requests(&set);
+    if (!set.requests || !set.count || !set_storage(&set))
+        return false;
+    set.tracked = fr_request_table_claim(set.requests, set.count, set.ops);
+    if (!set.tracked) {
+        free(set.heap);
+        return false;
+    }
+    set_statuses(&set);
+    *result = finish(&set, fr_real_call(fn, args));
+    fr_request_table_unclaim(set.ops, set.count);
+    free(set.heap);
+    return true;
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Copies of operations before and after the real call, and errors.
+#include "config.h"
+
+#include "request/request.h"
+
+static bool is_staged(const struct fr_path_view *view)
+{
+    return view->lease.address != NULL;
+}
+
+enum fr_status fr_request_copy_in(struct fr_request_op *const *ops, size_t count)
+{
+    struct fr_device_batch batch;
+    fr_device_batch_begin(&batch);
+    for (size_t i = 0; i < count; i++) {
+        for (unsigned v = 0; v < ops[i]->view_count; v++) {
+            const struct fr_path_view *view = &ops[i]->views[v];
+            if (is_staged(view) && view->in_bytes)
+                fr_path_ops(view->path)->copy_in(view, &batch);
+        }
+    }
+    return fr_device_batch_finish(&batch);
+}
+
+// Bytes that a completed receive or read has really written.
+static size_t status_bytes(const void *status)
+{
+    int64_t bytes = 0; // MPI_Count is 64 bits in every family
+    enum fr_fn fn =
+        fr_real_has(FR_FN_MPI_Get_elements_x) ? FR_FN_MPI_Get_elements_x : FR_FN_MPI_Get_elements_c;
+    int rc = fr_real_call(fn, (const fr_word[]){FR_PTR(status), fr_real_mpi.BYTE, FR_PTR(&bytes)});
+    return rc == fr_real_mpi.SUCCESS && bytes > 0 ? (size_t)bytes : 0;
+}
+
+static bool was_cancelled(const void *status)
+{
+    int cancelled = 0;
+    FR_MPI(Test_cancelled, FR_PTR(status), FR_PTR(&cancelled));
+    return cancelled;
+}
+
+static bool failed_without_data(int code)
+{
+    int class = fr_real_mpi.SUCCESS;
+    if (code == fr_real_mpi.SUCCESS)
+        return false;
+    FR_MPI(Error_class, (fr_word)code, FR_PTR(&class));
+    return class != fr_real_mpi.ERR_TRUNCATE;
+}
+
+// How much of the staged data goes back to the application.
+static size_t limit_of(const struct fr_request_op *op, const void *status, int code)
+{
+    if (failed_without_data(code))
+        return 0;
+    if (!op->prefix_out || !status)
+        return SIZE_MAX;
+    return was_cancelled(status) ? 0 : status_bytes(status);
+}
+
+static void deliver_parts(struct fr_request_op *op, struct fr_device_batch *batch)
+{
+    const struct fr_path_view *view = &op->views[0];
+    for (size_t p = 0; p < op->partitions; p++) {
+        if (!atomic_exchange(&op->arrived[p], 1))
+            fr_path_ops(view->path)
+                ->copy_part(view, p * op->partition_count, op->partition_count, FR_TO_DEVICE,
+                            batch);
+    }
+}
+
+static void deliver_one(struct fr_request_op *op, size_t limit, struct fr_device_batch *batch)
+{
+    if (op->partitions) {
+        if (limit && op->views[0].out_bytes)
+            deliver_parts(op, batch);
+        return;
+    }
+    for (unsigned v = 0; v < op->view_count; v++) {
+        const struct fr_path_view *view = &op->views[v];
+        if (is_staged(view) && view->out_bytes)
+            fr_path_ops(view->path)->copy_out(view, limit, batch);
+    }
+}
+
+enum fr_status fr_request_deliver(struct fr_request_op *const *ops, void *const *statuses,
+                                  const int *errors, size_t count)
+{
+    struct fr_device_batch batch;
+    fr_device_batch_begin(&batch);
+    for (size_t i = 0; i < count; i++) {
+        if (ops[i]->delivered || (ops[i]->persistent && !ops[i]->active))
+            continue;
+        deliver_one(ops[i], limit_of(ops[i], statuses[i], errors[i]), &batch);
+        ops[i]->delivered = true;
+    }
+    return fr_device_batch_finish(&batch);
+}
+
+int fr_request_error_code(enum fr_status status)
+{
+    switch (status) {
+    case FR_OK:
+        return fr_real_mpi.SUCCESS;
+    case FR_ERR_NO_MEMORY:
+        return fr_real_mpi.ERR_NO_MEM;
+    case FR_ERR_LIMIT:
+        return fr_real_mpi.ERR_COUNT;
+    case FR_ERR_UNSUPPORTED:
+        return fr_real_mpi.ERR_TYPE;
+    case FR_ERR_INVALID:
+        return fr_real_mpi.ERR_ARG;
+    default:
+        return fr_real_mpi.ERR_OTHER;
+    }
+}
+
+int fr_request_raise(char object_kind, fr_word object, int code)
+{
+    switch (object_kind) {
+    case 'c':
+        FR_MPI(Comm_call_errhandler, object, (fr_word)code);
+        break;
+    case 'w':
+        FR_MPI(Win_call_errhandler, object, (fr_word)code);
+        break;
+    case 'f':
+        FR_MPI(File_call_errhandler, object, (fr_word)code);
+        break;
+    default: // no object: MPI raises such errors on the world communicator, or on self
+        FR_MPI(Comm_call_errhandler, fr_real_mpi.COMM_SELF, (fr_word)code);
+        break;
+    }
+    return code;
+}

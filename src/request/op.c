@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Operations and their pool.
+#include "config.h"
+
+#include "request/request.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { POOL_LIMIT = 256, ARRAY_ALIGNMENT = 16 };
+
+static struct fr_lock pool_lock = FR_LOCK_INIT;
+static struct fr_request_op *pool FR_GUARDED_BY(pool_lock);
+static size_t pool_count FR_GUARDED_BY(pool_lock);
+
+static struct fr_request_op *pool_take(void)
+{
+    fr_core_lock(&pool_lock);
+    struct fr_request_op *op = pool;
+    if (op) {
+        pool = op->next;
+        pool_count--;
+    }
+    fr_core_unlock(&pool_lock);
+    return op;
+}
+
+static bool pool_give(struct fr_request_op *op)
+{
+    fr_core_lock(&pool_lock);
+    bool room = pool_count < POOL_LIMIT;
+    if (room) {
+        op->next = pool;
+        pool = op;
+        pool_count++;
+    }
+    fr_core_unlock(&pool_lock);
+    return room;
+}
+
+struct fr_request_op *fr_request_op_new(enum fr_fn fn, const fr_word *args)
+{
+    struct fr_request_op *op = pool_take();
+    struct fr_request_op fresh = {.fn = fn};
+    if (op) {
+        fresh.blocks = op->blocks;
+        fresh.block_capacity = op->block_capacity;
+        fresh.arrays = op->arrays;
+        fresh.arrays_capacity = op->arrays_capacity;
+    } else {
+        op = malloc(sizeof(*op));
+        if (!op) {
+            fr_error("out of memory for an operation of %zu bytes", sizeof(*op));
+            return NULL;
+        }
+    }
+    *op = fresh;
+    memcpy(op->args, args, strlen(fr_real_rows[fn].signature) * sizeof(fr_word));
+    return op;
+}
+
+static bool is_staged(const struct fr_path_view *view)
+{
+    return view->lease.address != NULL;
+}
+
+void fr_request_op_free(struct fr_request_op *op)
+{
+    if (!op)
+        return;
+    for (unsigned i = 0; i < op->view_count; i++) {
+        if (is_staged(&op->views[i]))
+            fr_path_ops(op->views[i].path)->close(&op->views[i]);
+    }
+    for (size_t i = 0; i < op->block_count; i++)
+        fr_layout_release(op->blocks[i].layout);
+    if (pool_give(op))
+        return;
+    free(op->blocks);
+    free(op->arrays);
+    free(op);
+}
+
+struct fr_path_view *fr_request_op_add_view(struct fr_request_op *op, unsigned arg)
+{
+    if (op->view_count == FR_MAX_VIEWS)
+        return NULL;
+    struct fr_path_view *view = &op->views[op->view_count++];
+    *view = (struct fr_path_view){.base = op->args[arg], .arg = arg};
+    view->absolute = view->base == fr_real_mpi.BOTTOM;
+    view->blocks = op->blocks ? op->blocks + op->block_count : NULL;
+    return view;
+}
+
+// The blocks of all views stand in one array; when it moves, the views follow.
+static enum fr_status grow_blocks(struct fr_request_op *op)
+{
+    size_t capacity = op->block_capacity ? 2 * op->block_capacity : 8;
+    struct fr_path_block *blocks = realloc(op->blocks, capacity * sizeof(*blocks));
+    if (!blocks) {
+        fr_error("out of memory for %zu blocks of %s", capacity, fr_real_rows[op->fn].name);
+        return FR_ERR_NO_MEMORY;
+    }
+    op->blocks = blocks;
+    op->block_capacity = capacity;
+    for (unsigned i = 0; i < op->view_count; i++) {
+        op->views[i].blocks = blocks;
+        blocks += op->views[i].block_count;
+    }
+    return FR_OK;
+}
+
+enum fr_status fr_request_op_add_block(struct fr_request_op *op, struct fr_path_block block)
+{
+    if (op->block_count == op->block_capacity) {
+        enum fr_status status = grow_blocks(op);
+        if (status != FR_OK) {
+            fr_layout_release(block.layout);
+            return status;
+        }
+    }
+    op->blocks[op->block_count++] = block;
+    op->views[op->view_count - 1].block_count++;
+    return FR_OK;
+}
+
+static size_t aligned(size_t bytes)
+{
+    return (bytes + ARRAY_ALIGNMENT - 1) & ~(size_t)(ARRAY_ALIGNMENT - 1);
+}
+
+enum fr_status fr_request_op_reserve(struct fr_request_op *op, size_t bytes)
+{
+    if (op->arrays_capacity >= bytes)
+        return FR_OK;
+    unsigned char *arrays = realloc(op->arrays, bytes);
+    if (!arrays) {
+        fr_error("out of memory for %zu bytes of arguments of %s", bytes,
+                 fr_real_rows[op->fn].name);
+        return FR_ERR_NO_MEMORY;
+    }
+    op->arrays = arrays;
+    op->arrays_capacity = bytes;
+    return FR_OK;
+}
+
+void *fr_request_op_carve(struct fr_request_op *op, size_t bytes)
+{
+    size_t needed = aligned(bytes);
+    if (op->arrays_capacity - op->arrays_used < needed)
+        return NULL;
+    void *carved = op->arrays + op->arrays_used;
+    op->arrays_used += needed;
+    return carved;
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Starting persistent operations, and the partitions of partitioned ones.
+#include "config.h"
+
+#include "request/table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void activate(struct fr_request_op *op)
+{
+    op->delivered = false;
+    op->active = true;
+    for (size_t p = 0; p < op->partitions; p++)
+        atomic_store_explicit(&op->arrived[p], 0, memory_order_relaxed);
+}
+
+// Copies in the inputs of all operations that a start call names. A partitioned send copies each
+// partition when it is declared ready.
+static enum fr_status start_copies(struct fr_request_op **ops, size_t count)
+{
+    size_t whole = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (!ops[i])
+            continue;
+        activate(ops[i]);
+        if (ops[i]->partitions)
+            continue;
+        struct fr_request_op *swapped = ops[whole];
+        ops[whole] = ops[i];
+        if (whole != i)
+            ops[i] = swapped;
+        whole++;
+    }
+    return fr_request_copy_in(ops, whole);
+}
+
+static void deactivate(struct fr_request_op *const *ops, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (ops[i])
+            ops[i]->active = false;
+    }
+}
+
+bool fr_request_start(enum fr_fn fn, fr_word *args, int *result)
+{
+    struct fr_request_op *inline_ops[32];
+    struct fr_request_op **ops = inline_ops;
+    bool one = fr_real_rows[fn].class == FR_CLASS_START;
+    const void *requests = (const void *)args[one ? 0 : 1];
+    size_t count = one ? 1 : (int)args[0] > 0 ? (size_t)(int)args[0] : 0;
+    if (!requests || !count)
+        return false;
+    if (count > FR_ARRAY_LENGTH(inline_ops))
+        ops = calloc(count, sizeof(*ops));
+    if (!ops) {
+        fr_error("out of memory for a list of %zu requests", count);
+        *result = fr_request_raise(0, 0, fr_real_mpi.ERR_NO_MEM);
+        return true;
+    }
+    size_t found = fr_request_table_claim(requests, count, ops);
+    if (found) {
+        enum fr_status copied = start_copies(ops, count);
+        if (copied == FR_OK)
+            *result = fr_real_call(fn, args);
+        else
+            *result = fr_request_raise(0, 0, fr_request_error_code(copied));
+        if (*result != fr_real_mpi.SUCCESS)
+            deactivate(ops, count);
+        fr_request_table_unclaim(ops, count);
+    }
+    if (ops != inline_ops)
+        free(ops);
+    return found != 0;
+}
+
+static enum fr_status copy_partition(const struct fr_request_op *op, size_t partition,
+                                     enum fr_device_direction direction,
+                                     struct fr_device_batch *batch)
+{
+    if (partition >= op->partitions)
+        return FR_ERR_INVALID; // MPI itself reports the bad partition
+    fr_path_ops(op->views[0].path)
+        ->copy_part(&op->views[0], partition * op->partition_count, op->partition_count, direction,
+                    batch);
+    return FR_OK;
+}
+
+// Names the partitions of one of the three Pready functions.
+static int ready_partition(enum fr_class class, const fr_word *args, int index)
+{
+    switch (class) {
+    case FR_CLASS_PREADY:
+        return (int)args[0];
+    case FR_CLASS_PREADY_RANGE:
+        return (int)args[0] + index;
+    default:
+        return ((const int *)args[1])[index];
+    }
+}
+
+static int ready_count(enum fr_class class, const fr_word *args)
+{
+    switch (class) {
+    case FR_CLASS_PREADY:
+        return 1;
+    case FR_CLASS_PREADY_RANGE:
+        return (int)args[1] - (int)args[0] + 1;
+    default:
+        return (int)args[0];
+    }
+}
+
+bool fr_request_pready(enum fr_fn fn, fr_word *args, int *result)
+{
+    enum fr_class class = fr_real_rows[fn].class;
+    fr_word request = fr_real_handle(args[fr_real_arg(fn, 'h', 0)]);
+    const struct fr_request_op *op = fr_request_table_find(request);
+    if (!op || !op->partitions)
+        return false;
+    struct fr_device_batch batch;
+    fr_device_batch_begin(&batch);
+    for (int i = 0; i < ready_count(class, args); i++) {
+        int partition = ready_partition(class, args, i);
+        if (partition < 0 || copy_partition(op, (size_t)partition, FR_TO_HOST, &batch) != FR_OK)
+            break;
+    }
+    enum fr_status copied = fr_device_batch_finish(&batch);
+    if (copied == FR_OK)
+        *result = fr_real_call(fn, args);
+    else
+        *result = fr_request_raise(op->object_kind, op->object, fr_request_error_code(copied));
+    return true;
+}
+
+bool fr_request_parrived(fr_word *args, int *result)
+{
+    struct fr_request_op *op = fr_request_table_find(fr_real_handle(args[0]));
+    if (!op || !op->partitions)
+        return false;
+    *result = FR_MPI(Parrived, args[0], args[1], args[2]);
+    size_t partition = (size_t)(int)args[1];
+    if (*result != fr_real_mpi.SUCCESS || !*(const int *)args[2] || !op->active ||
+        partition >= op->partitions || atomic_exchange(&op->arrived[partition], 1))
+        return true;
+    struct fr_device_batch batch;
+    fr_device_batch_begin(&batch);
+    enum fr_status copied = copy_partition(op, partition, FR_TO_DEVICE, &batch);
+    enum fr_status finished = fr_device_batch_finish(&batch);
+    copied = copied == FR_OK ? finished : copied;
+    if (copied != FR_OK)
+        *result = fr_request_raise(op->object_kind, op->object, fr_request_error_code(copied));
+    return true;
+}

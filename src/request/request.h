@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Room request: operations whose buffers are staged, from their first copy to their last, and the
+// side table that finds them again by the real MPI request, window or file they are tied to.
+#ifndef FR_REQUEST_REQUEST_H
+#define FR_REQUEST_REQUEST_H
+
+#include "core/hash.h"
+#include "path/path.h"
+#include "real/real.h"
+
+enum { FR_MAX_VIEWS = 3, FR_STATUS_BYTES = 64 }; // the largest status of all families is 32 bytes
+
+// One MPI call with at least one staged buffer. Pooled: the arrays keep their capacity, so a warm
+// operation allocates nothing. Owned by the thread in the call, then by the side table.
+struct fr_request_op {
+    enum fr_fn fn;
+    fr_word args[FR_MAX_ARGS]; // first the application's, then what the real MPI is given
+    struct fr_path_view views[FR_MAX_VIEWS];
+    unsigned view_count;
+    struct fr_path_block *blocks; // of all views, in their order
+    size_t block_count;
+    size_t block_capacity;
+    unsigned char *arrays; // counts, displacements and datatypes that MPI reads until completion
+    size_t arrays_used;
+    size_t arrays_capacity;
+
+    char object_kind; // 'c', 'w' or 'f': whose error handler hears of errors; 0 for none
+    fr_word object;
+    int peer;        // target rank of a one-sided operation
+    bool prefix_out; // only what the status counts is copied back
+    bool persistent;
+    bool active;       // started and not yet completed
+    bool delivered;    // copied back before the request was completed
+    size_t partitions; // of a partitioned operation, else 0; each of `partition_count` elements
+    size_t partition_count;
+    _Atomic unsigned char *arrived; // one a partition: already copied back
+
+    fr_word key;                // request, window or file that the operation is tied to
+    bool claimed;               // a completion call of some thread holds it
+    struct fr_request_op *next; // same key, or a list
+    UT_hash_handle hh;
+};
+
+// Takes an operation from the pool for a call; `args` is copied. NULL when out of memory.
+struct fr_request_op *fr_request_op_new(enum fr_fn fn, const fr_word *args);
+
+// Gives back leases, layouts and the operation. NULL is accepted.
+void fr_request_op_free(struct fr_request_op *op);
+
+// Adds a view of the buffer at position `arg`; NULL when there are too many. Its blocks follow by
+// fr_request_op_add_block, which takes over the caller's reference to the layout in any case.
+struct fr_path_view *fr_request_op_add_view(struct fr_request_op *op, unsigned arg);
+FR_MUST_CHECK enum fr_status fr_request_op_add_block(struct fr_request_op *op,
+                                                     struct fr_path_block block);
+
+// Storage inside the operation that lives until it is freed, aligned to 16; NULL when out of
+// memory. Reserve everything in one go first: growing moves what was handed out.
+FR_MUST_CHECK enum fr_status fr_request_op_reserve(struct fr_request_op *op, size_t bytes);
+void *fr_request_op_carve(struct fr_request_op *op, size_t bytes);
+
+// Copies the inputs of `count` operations together and waits.
+FR_MUST_CHECK enum fr_status fr_request_copy_in(struct fr_request_op *const *ops, size_t count);
+
+// Copies the outputs of completed operations together and waits. statuses[i] is the MPI status of
+// ops[i] (NULL: all of it), errors[i] its MPI return code: nothing is copied back after an error
+// other than truncation, nor for a cancelled receive.
+FR_MUST_CHECK enum fr_status fr_request_deliver(struct fr_request_op *const *ops,
+                                                void *const *statuses, const int *errors,
+                                                size_t count);
+
+// MPI error code for a status of ours, and the same raised on the operation's communicator, window
+// or file. Returns the code, if the error handler returns.
+int fr_request_error_code(enum fr_status status);
+int fr_request_raise(char object_kind, fr_word object, int code);
+
+// Number of operations in the side table: zero means that no completion call needs a look.
+extern _Atomic size_t fr_request_tracked_count;
+static inline bool fr_request_any_tracked(void)
+{
+    return atomic_load_explicit(&fr_request_tracked_count, memory_order_acquire) != 0;
+}
+
+// Ties a started operation to its request, or finishes it at once when it is complete already. Owns
+// `op` from here on. Returns what the application's call returns.
+int fr_request_track(struct fr_request_op *op, void *request);
+
+// Handlers of the functions that complete, start, free or ask for requests. Each returns false when
+// no request of the call is tracked: then the real function is to be called as it is.
+bool fr_request_complete(enum fr_fn fn, fr_word *args, int *result);
+bool fr_request_free(fr_word *args, int *result);
+bool fr_request_start(enum fr_fn fn, fr_word *args, int *result);
+bool fr_request_pready(enum fr_fn fn, fr_word *args, int *result);
+bool fr_request_parrived(fr_word *args, int *result);
+
+// Operations tied to a window or a file until a synchronising call. `peer` -1 in take means all.
+void fr_request_pend(struct fr_request_op *op, fr_word object);
+struct fr_request_op *fr_request_take(fr_word object, int peer);
+extern _Atomic size_t fr_request_pending_count;
+
+// Finishes operations whose request the application has freed, waiting for them if `wait`.
+void fr_request_poll_orphans(bool wait);
+
+#endif

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The side table: operations by the request they are tied to. Some MPIs give several operations the
+// same request value (one shared, already completed request), so a key can hold a list.
+#include "config.h"
+
+#include "request/table.h"
+
+_Atomic size_t fr_request_tracked_count;
+
+static struct fr_lock table_lock = FR_LOCK_INIT;
+static struct fr_request_op *table FR_GUARDED_BY(table_lock);
+// Operations that found no memory for a place in the table; searched one by one.
+static struct fr_request_op *overflow FR_GUARDED_BY(table_lock);
+
+static void insert(struct fr_request_op *op) FR_REQUIRES(table_lock)
+{
+    struct fr_request_op *first = NULL;
+    HASH_FIND(hh, table, &op->key, sizeof(op->key), first);
+    if (first) {
+        op->next = first->next;
+        first->next = op;
+        return;
+    }
+    op->next = NULL;
+    HASH_ADD(hh, table, key, sizeof(op->key), op);
+    if (!FR_HASH_HAS(op)) {
+        op->next = overflow;
+        overflow = op;
+    }
+}
+
+static bool unlink_from(struct fr_request_op **list, struct fr_request_op *op)
+{
+    for (struct fr_request_op **link = list; *link; link = &(*link)->next) {
+        if (*link == op) {
+            *link = op->next;
+            return true;
+        }
+    }
+    return false;
+}
+
+void fr_request_table_add(struct fr_request_op *op, fr_word request)
+{
+    op->key = request;
+    fr_core_lock(&table_lock);
+    insert(op);
+    fr_core_unlock(&table_lock);
+    atomic_fetch_add_explicit(&fr_request_tracked_count, 1, memory_order_release);
+}
+
+void fr_request_table_remove(struct fr_request_op *op)
+{
+    fr_core_lock(&table_lock);
+    struct fr_request_op *first = NULL;
+    HASH_FIND(hh, table, &op->key, sizeof(op->key), first);
+    if (first == op) {
+        struct fr_request_op *follower = op->next;
+        HASH_DEL(table, op);
+        while (follower) {
+            struct fr_request_op *rest = follower->next;
+            insert(follower);
+            follower = rest;
+        }
+    } else if (!first || !unlink_from(&first->next, op)) {
+        unlink_from(&overflow, op);
+    }
+    fr_core_unlock(&table_lock);
+    atomic_fetch_sub_explicit(&fr_request_tracked_count, 1, memory_order_release);
+}
+
+static struct fr_request_op *find_unclaimed(fr_word request) FR_REQUIRES(table_lock)
+{
+    struct fr_request_op *op = NULL;
+    HASH_FIND(hh, table, &request, sizeof(request), op);
+    while (op && op->claimed)
+        op = op->next;
+    if (op)
+        return op;
+    for (op = overflow; op; op = op->next) {
+        if (op->key == request && !op->claimed)
+            return op;
+    }
+    return NULL;
+}
+
+struct fr_request_op *fr_request_table_find(fr_word request)
+{
+    fr_core_lock(&table_lock);
+    struct fr_request_op *op = find_unclaimed(request);
+    fr_core_unlock(&table_lock);
+    return op;
+}
+
+size_t fr_request_table_claim(const void *requests, size_t count, struct fr_request_op **ops)
+{
+    size_t found = 0;
+    fr_core_lock(&table_lock);
+    for (size_t i = 0; i < count; i++) {
+        fr_word request = fr_real_handle_load(requests, i);
+        ops[i] = request == fr_real_mpi.REQUEST_NULL ? NULL : find_unclaimed(request);
+        if (ops[i]) {
+            ops[i]->claimed = true;
+            found++;
+        }
+    }
+    fr_core_unlock(&table_lock);
+    return found;
+}
+
+void fr_request_table_unclaim(struct fr_request_op *const *ops, size_t count)
+{
+    fr_core_lock(&table_lock);
+    for (size_t i = 0; i < count; i++) {
+        if (ops[i])
+            ops[i]->claimed = false;
+    }
+    fr_core_unlock(&table_lock);
+}

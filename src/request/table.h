@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The side table of operations by request; inside the room request only.
+//
+// Claiming settles a race: a request value is reused as soon as the real MPI has completed it, so
+// another thread may add a new operation with the same value before the first thread has removed
+// the finished one. Whoever completes requests therefore claims the operations before calling MPI,
+// and later removes just those.
+#ifndef FR_REQUEST_TABLE_H
+#define FR_REQUEST_TABLE_H
+
+#include "request/request.h"
+
+void fr_request_table_add(struct fr_request_op *op, fr_word request);
+void fr_request_table_remove(struct fr_request_op *op);
+
+// The operation of a request that no other thread is completing, NULL if there is none.
+struct fr_request_op *fr_request_table_find(fr_word request);
+
+// Fills ops[i] with the claimed operation of request i of an array in the family's handle width, or
+// NULL. Returns how many there are.
+size_t fr_request_table_claim(const void *requests, size_t count, struct fr_request_op **ops);
+void fr_request_table_unclaim(struct fr_request_op *const *ops, size_t count);
+
+#endif

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// From a started operation to its place in the side table; operations that outlive their request.
+#include "config.h"
+
+#include "request/table.h"
+
+static struct fr_lock orphan_lock = FR_LOCK_INIT;
+static struct fr_request_op *orphans FR_GUARDED_BY(orphan_lock);
+static _Atomic size_t orphan_count;
+
+// Finishes an operation of which MPI says that it is complete, and frees it.
+static int finish_now(struct fr_request_op *op, void *status)
+{
+    int no_error = fr_real_mpi.SUCCESS;
+    int code = no_error;
+    enum fr_status delivered = fr_request_deliver(&op, &status, &no_error, 1);
+    if (delivered != FR_OK)
+        code = fr_request_raise(op->object_kind, op->object, fr_request_error_code(delivered));
+    fr_request_op_free(op);
+    return code;
+}
+
+int fr_request_track(struct fr_request_op *op, void *request)
+{
+    _Alignas(16) char status[FR_STATUS_BYTES] = {0};
+    fr_word handle = fr_real_handle_load(request, 0);
+    int complete = 0;
+    if (!op->persistent) {
+        // Short sends mostly are complete here, some MPIs then return a request that many
+        // operations share: finishing now frees the staging memory and needs no entry.
+        FR_MPI(Request_get_status, handle, FR_PTR(&complete), FR_PTR(status));
+        if (complete)
+            return finish_now(op, status);
+        op->active = true;
+    }
+    fr_request_table_add(op, handle);
+    return fr_real_mpi.SUCCESS;
+}
+
+static void adopt(struct fr_request_op *op, fr_word request)
+{
+    op->key = request;
+    fr_core_lock(&orphan_lock);
+    op->next = orphans;
+    orphans = op;
+    fr_core_unlock(&orphan_lock);
+    atomic_fetch_add(&orphan_count, 1);
+}
+
+static bool orphan_is_complete(struct fr_request_op *op, bool wait, void *status)
+{
+    _Alignas(8) char request[8];
+    int flag = 1;
+    fr_real_handle_store(request, 0, op->key);
+    if (wait)
+        FR_MPI(Wait, FR_PTR(request), FR_PTR(status));
+    else
+        FR_MPI(Test, FR_PTR(request), FR_PTR(&flag), FR_PTR(status));
+    if (flag && op->persistent)
+        FR_MPI(Request_free, FR_PTR(request));
+    return flag;
+}
+
+void fr_request_poll_orphans(bool wait)
+{
+    if (!atomic_load(&orphan_count))
+        return;
+    fr_core_lock(&orphan_lock);
+    struct fr_request_op *list = orphans;
+    orphans = NULL;
+    fr_core_unlock(&orphan_lock);
+    while (list) {
+        _Alignas(16) char status[FR_STATUS_BYTES] = {0};
+        struct fr_request_op *op = list;
+        list = op->next;
+        atomic_fetch_sub(&orphan_count, 1);
+        if (orphan_is_complete(op, wait, status))
+            finish_now(op, status);
+        else
+            adopt(op, op->key);
+    }
+}
+
+// The staging memory of an active operation must live on, so the real request does too: the
+// application's handle becomes null and ours is completed later.
+bool fr_request_free(fr_word *args, int *result)
+{
+    void *request = (void *)args[0];
+    struct fr_request_op *op = NULL;
+    if (!request || !fr_request_table_claim(request, 1, &op))
+        return false;
+    fr_request_table_remove(op);
+    if (op->active) {
+        adopt(op, fr_real_handle_load(request, 0));
+        fr_real_handle_store(request, 0, fr_real_mpi.REQUEST_NULL);
+        *result = fr_real_mpi.SUCCESS;
+    } else {
+        *result = FR_MPI(Request_free, args[0]);
+        fr_request_op_free(op);
+    }
+    return true;
+}
