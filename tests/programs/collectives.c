@@ -176,7 +176,7 @@ static void scatterv(struct run *run, size_t bytes, enum form form, bool in_plac
     struct plan plan = plan_own(run->size, bytes);
     size_t whole = bytes * (size_t)(run->size + 2), own = (size_t)plan.counts[run->rank];
     for (int rank = 0; rank < run->size; rank++)
-        plan.displacements[rank] = rank * (int)(bytes / 2);
+        plan.displacements[rank] = rank * (block_place)(bytes / 2);
     struct buffer *send =
         here ? buffer_filled(run, "send", whole, run_seed(run, root, root)) : NULL;
     struct buffer *recv = buffer_new(run, "recv", own);
@@ -237,7 +237,7 @@ static void step_allgather(struct run *run, size_t bytes)
 static void allgatherv(struct run *run, size_t bytes, enum form form, bool in_place)
 {
     struct plan plan = plan_own(run->size, bytes);
-    int own = plan.counts[run->rank];
+    block_count own = plan.counts[run->rank];
     size_t place = (size_t)plan.displacements[run->rank];
     struct buffer *send = buffer_filled(run, "send", (size_t)own, run_seed(run, run->rank, -1));
     struct buffer *recv = buffer_new(run, "recv", plan.bytes);

@@ -271,12 +271,29 @@ static int run_program(struct run *run, const struct program *program,
     return status;
 }
 
+#ifdef LARGE_COUNTS
+#define LABEL_SUFFIX "_c"
+#else
+#define LABEL_SUFFIX ""
+#endif
+
+// The name that the binary has, too.
+static const char *program_label(const char *name)
+{
+    static char label[64];
+    snprintf(label, sizeof label, "%s%s", name, LABEL_SUFFIX);
+    return label;
+}
+
 int program_main(int argc, char **argv, const struct program *program)
 {
+#if defined LARGE_COUNTS && MPI_VERSION < 4
+    return program_skip(argc, argv, "this MPI has no large-count forms");
+#endif
     struct options options;
     int provided = MPI_THREAD_SINGLE, initialized = 0, status = USAGE_EXIT;
     bool good = parse_options(argc, argv, &options);
-    struct run run = {.program = program->name,
+    struct run run = {.program = program_label(program->name),
                       .comm = MPI_COMM_WORLD,
                       .seed = options.seed,
                       .repeat = options.repeat,

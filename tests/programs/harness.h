@@ -35,6 +35,17 @@
 #endif
 #endif
 
+// With LARGE_COUNTS defined a program is built from the same source with the forms of MPI 4 whose
+// counts are wider, and skips where the MPI has none.
+#if defined LARGE_COUNTS && MPI_VERSION >= 4
+#include "large.h"
+typedef MPI_Count block_count;
+typedef MPI_Aint block_place;
+#else
+typedef int block_count;
+typedef int block_place;
+#endif
+
 #define COUNT_OF(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
 enum {

@@ -245,6 +245,56 @@ static void step_get_status(struct run *run, size_t bytes)
     buffer_finish(send);
 }
 
+#if MPI_VERSION > 4 || (MPI_VERSION == 4 && MPI_SUBVERSION >= 1)
+enum { PARTS = 4 };
+
+// Asks in one of the three ways until every request has been seen to be complete.
+static void await_all(MPI_Request *requests, int form)
+{
+    MPI_Status statuses[PARTS];
+    int flag = 0, index = 0, indices[PARTS];
+    while (!flag) {
+        if (form == 0)
+            MPI_Request_get_status_all(PARTS, requests, &flag, statuses);
+        else if (form == 1)
+            MPI_Request_get_status_any(1, requests, &index, &flag, statuses);
+        else
+            MPI_Request_get_status_some(1, requests, &flag, indices, statuses);
+    }
+}
+
+// The first part of the message is there as soon as any form has said so.
+static void step_get_statuses(struct run *run, size_t bytes)
+{
+    int left = (run->rank + run->size - 1) % run->size, right = (run->rank + 1) % run->size;
+    struct buffer *send =
+        buffer_filled(run, "send", PARTS * bytes, run_seed(run, run->rank, right));
+    for (int form = 0; form < 3; form++) {
+        struct buffer *recv = buffer_new(run, "recv", PARTS * bytes);
+        MPI_Request receives[PARTS], sends[PARTS];
+        for (size_t i = 0; i < PARTS; i++) {
+            MPI_Irecv(recv->data + i * bytes, (int)bytes, MPI_BYTE, left, TAG + (int)i, run->comm,
+                      &receives[i]);
+            MPI_Isend(send->data + i * bytes, (int)bytes, MPI_BYTE, right, TAG + (int)i, run->comm,
+                      &sends[i]);
+        }
+        await_all(receives, form);
+        pattern_write(recv->want, run_seed(run, left, run->rank), 0, bytes);
+        if (form != 0) // the other parts may be there or not
+            buffer_accept(recv, bytes, (PARTS - 1) * bytes);
+        else
+            buffer_expect(recv, 0, PARTS * bytes, run_seed(run, left, run->rank));
+        buffer_check(recv);
+        MPI_Waitall(PARTS, receives, MPI_STATUSES_IGNORE);
+        MPI_Waitall(PARTS, sends, MPI_STATUSES_IGNORE);
+        buffer_expect(recv, 0, PARTS * bytes, run_seed(run, left, run->rank));
+        buffer_finish(recv);
+    }
+    buffer_finish(send);
+}
+#define HAVE_GET_STATUSES 1
+#endif
+
 static void step_null_requests(struct run *run, size_t bytes)
 {
     (void)bytes;
@@ -311,6 +361,9 @@ static const struct step steps[] = {
     {"Cancel", step_cancel, LIMIT_MIDDLE, 1},
     {"Request_free", step_request_free, LIMIT_MIDDLE, 2},
     {"Request_get_status", step_get_status, LIMIT_MIDDLE, 1},
+#ifdef HAVE_GET_STATUSES
+    {"Request_get_status_all", step_get_statuses, LIMIT_MIDDLE, 1},
+#endif
     {"null requests", step_null_requests, STEP_ONCE, 1},
     {"between groups", step_between_groups, LIMIT_MIDDLE, 2},
 };

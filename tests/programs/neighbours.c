@@ -51,8 +51,8 @@ static struct neighbours graph_of(const struct run *run)
 
 // The block of neighbour number i of one direction.
 struct blocks {
-    int counts[EDGES_MAX];
-    int places[EDGES_MAX];
+    block_count counts[EDGES_MAX];
+    block_place places[EDGES_MAX];
     size_t bytes;
 };
 
@@ -70,8 +70,8 @@ static struct blocks blocks_of(const struct run *run, const struct neighbours *n
         size_t gap = vary ? GAP_BYTES : 0;
         size_t block =
             other == MPI_PROC_NULL ? bytes : message_bytes(bytes, vary, other, run->rank);
-        blocks.places[i] = (int)(blocks.bytes + gap);
-        blocks.counts[i] = (int)block;
+        blocks.places[i] = (block_place)(blocks.bytes + gap);
+        blocks.counts[i] = (block_count)block;
         blocks.bytes += block + gap;
     }
     return blocks;
@@ -109,7 +109,7 @@ static void allgather(struct run *run, size_t bytes, const struct neighbours *n,
     size_t own = message_bytes(bytes, vary, run->rank, run->rank);
     for (int i = 0; i < n->sources; i++) {
         int from = n->from[i];
-        in.places[i] = (int)in.bytes + (vary ? GAP_BYTES : 0);
+        in.places[i] = (block_place)in.bytes + (vary ? GAP_BYTES : 0);
         in.counts[i] =
             (int)(from == MPI_PROC_NULL ? bytes : message_bytes(bytes, vary, from, from));
         in.bytes = (size_t)in.places[i] + (size_t)in.counts[i];
@@ -163,7 +163,8 @@ static void alltoall(struct run *run, size_t bytes, const struct neighbours *n, 
 // on the sending one. Both count one element: MPICH 4.0 mixes up the counts of the two directions.
 static void alltoallw(struct run *run, size_t bytes, const struct neighbours *n, bool blocking)
 {
-    int units = (int)(bytes / 4), ones[EDGES_MAX];
+    int units = (int)(bytes / 4);
+    block_count ones[EDGES_MAX];
     size_t sparse = (size_t)units * 8;
     MPI_Aint from_at[EDGES_MAX], to_at[EDGES_MAX];
     MPI_Datatype runs[EDGES_MAX], spreads[EDGES_MAX], run_type, spread_type;

@@ -11,7 +11,7 @@ enum { TAG = 41, ACK = 42, ROUNDS = 4 };
 
 struct mode {
     const char *name;
-    int (*init)(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
+    int (*init)(const void *, block_count, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
 };
 
 static const struct mode modes[] = {

@@ -15,13 +15,13 @@ size_t plan_block_bytes(size_t bytes, int from, int to)
 static struct plan plan_of(int peers, size_t bytes, int rank)
 {
     struct plan plan = {.peers = peers,
-                        .counts = table_new((size_t)peers, sizeof(int)),
-                        .displacements = table_new((size_t)peers, sizeof(int))};
+                        .counts = table_new((size_t)peers, sizeof(block_count)),
+                        .displacements = table_new((size_t)peers, sizeof(block_place))};
     for (int peer = peers - 1; peer >= 0; peer--) {
         int other = rank >= 0 ? rank : peer;
         plan.bytes += GAP_BYTES;
-        plan.counts[peer] = (int)plan_block_bytes(bytes, other, peer);
-        plan.displacements[peer] = (int)plan.bytes;
+        plan.counts[peer] = (block_count)plan_block_bytes(bytes, other, peer);
+        plan.displacements[peer] = (block_place)plan.bytes;
         plan.bytes += (size_t)plan.counts[peer];
     }
     return plan;

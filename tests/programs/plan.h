@@ -8,8 +8,8 @@
 // Blocks of bytes, one a peer, laid out in reverse order of the peers with gaps between them.
 struct plan {
     int peers;
-    int *counts;
-    int *displacements;
+    block_count *counts;
+    block_place *displacements;
     size_t bytes; // of a buffer that holds all blocks
 };
 

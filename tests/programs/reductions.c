@@ -244,10 +244,10 @@ static void reduce_scatter_block(struct run *run, size_t bytes, enum form form, 
 static void reduce_scatter(struct run *run, size_t bytes, enum form form, bool in_place)
 {
     struct type type = type_number((int)run->round);
-    int *counts = table_new((size_t)run->size, sizeof(int));
+    block_count *counts = table_new((size_t)run->size, sizeof(block_count));
     size_t all = 0, first = 0;
     for (int rank = 0; rank < run->size; rank++) {
-        counts[rank] = (int)(bytes / type.bytes) * (rank % 3) / 2;
+        counts[rank] = (block_count)(bytes / type.bytes) * (rank % 3) / 2;
         first += rank < run->rank ? (size_t)counts[rank] : 0;
         all += (size_t)counts[rank];
     }

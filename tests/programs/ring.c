@@ -35,8 +35,8 @@ static void ring_finish(struct ring *ring)
 
 struct mode {
     const char *name;
-    int (*send)(const void *, int, MPI_Datatype, int, int, MPI_Comm);
-    int (*isend)(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
+    int (*send)(const void *, block_count, MPI_Datatype, int, int, MPI_Comm);
+    int (*isend)(const void *, block_count, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
 };
 
 static const struct mode modes[] = {

@@ -11,11 +11,58 @@
 
 enum { ROUNDS = 4 };
 
+// What the collectives of one step call are made with. MPI may look at the arrays for as long as a
+// request lives.
+static struct {
+    MPI_Comm comm;
+    int rank;
+    int n;                    // integers in a block
+    block_count *counts;      // n a rank
+    block_place *places;      // in integers, in rank order
+    block_place *byte_places; // the same in bytes
+    MPI_Aint *far_places;     // the same again
+    MPI_Datatype *types;
+    MPI_Comm ring; // every rank has its left neighbour as source and its right one as target
+} given;
+
+static void given_new(const struct run *run, int n)
+{
+    size_t ranks = (size_t)run->size;
+    int left = (run->rank + run->size - 1) % run->size, right = (run->rank + 1) % run->size;
+    given.comm = run->comm;
+    given.rank = run->rank;
+    given.n = n;
+    given.counts = table_new(ranks, sizeof *given.counts);
+    given.places = table_new(ranks, sizeof *given.places);
+    given.byte_places = table_new(ranks, sizeof *given.byte_places);
+    given.far_places = table_new(ranks, sizeof *given.far_places);
+    given.types = table_new(ranks, sizeof *given.types);
+    for (int rank = 0; rank < run->size; rank++) {
+        given.counts[rank] = n;
+        given.places[rank] = rank * n;
+        given.byte_places[rank] = rank * n * (int)sizeof(int);
+        given.far_places[rank] = given.byte_places[rank];
+        given.types[rank] = MPI_INT;
+    }
+    MPI_Dist_graph_create_adjacent(run->comm, 1, &left, MPI_UNWEIGHTED, 1, &right, MPI_UNWEIGHTED,
+                                   MPI_INFO_NULL, 0, &given.ring);
+}
+
+static void given_free(void)
+{
+    free(given.counts);
+    free(given.places);
+    free(given.byte_places);
+    free(given.far_places);
+    free(given.types);
+    MPI_Comm_free(&given.ring);
+}
+
 // A persistent collective over blocks of n integers: how it is made, and what the receive buffer
 // holds after it. send has a block a rank; recv too.
 struct collective {
     const char *name;
-    void (*init)(struct run *run, int n, void *send, void *recv, MPI_Request *request);
+    void (*init)(void *send, void *recv, MPI_Request *request);
     void (*expect)(struct buffer *recv, int n);
 };
 
@@ -47,9 +94,10 @@ static void expect_sum(struct buffer *recv, int n, int last, int from)
     }
 }
 
-static void init_bcast(struct run *run, int n, void *send, void *recv, MPI_Request *request)
+static void init_bcast(void *send, void *recv, MPI_Request *request)
 {
-    MPI_Bcast_init(run->rank == 0 ? send : recv, n, MPI_INT, 0, run->comm, MPI_INFO_NULL, request);
+    MPI_Bcast_init(given.rank == 0 ? send : recv, given.n, MPI_INT, 0, given.comm, MPI_INFO_NULL,
+                   request);
 }
 
 static void expect_bcast(struct buffer *recv, int n)
@@ -58,9 +106,10 @@ static void expect_bcast(struct buffer *recv, int n)
         expect_block(recv, n, 0, 0, 0);
 }
 
-static void init_alltoall(struct run *run, int n, void *send, void *recv, MPI_Request *request)
+static void init_alltoall(void *send, void *recv, MPI_Request *request)
 {
-    MPI_Alltoall_init(send, n, MPI_INT, recv, n, MPI_INT, run->comm, MPI_INFO_NULL, request);
+    MPI_Alltoall_init(send, given.n, MPI_INT, recv, given.n, MPI_INT, given.comm, MPI_INFO_NULL,
+                      request);
 }
 
 static void expect_alltoall(struct buffer *recv, int n)
@@ -69,9 +118,10 @@ static void expect_alltoall(struct buffer *recv, int n)
         expect_block(recv, n, rank, rank, recv->run->rank);
 }
 
-static void init_allgather(struct run *run, int n, void *send, void *recv, MPI_Request *request)
+static void init_allgather(void *send, void *recv, MPI_Request *request)
 {
-    MPI_Allgather_init(send, n, MPI_INT, recv, n, MPI_INT, run->comm, MPI_INFO_NULL, request);
+    MPI_Allgather_init(send, given.n, MPI_INT, recv, given.n, MPI_INT, given.comm, MPI_INFO_NULL,
+                       request);
 }
 
 static void expect_allgather(struct buffer *recv, int n)
@@ -80,9 +130,10 @@ static void expect_allgather(struct buffer *recv, int n)
         expect_block(recv, n, rank, rank, 0);
 }
 
-static void init_gather(struct run *run, int n, void *send, void *recv, MPI_Request *request)
+static void init_gather(void *send, void *recv, MPI_Request *request)
 {
-    MPI_Gather_init(send, n, MPI_INT, recv, n, MPI_INT, 0, run->comm, MPI_INFO_NULL, request);
+    MPI_Gather_init(send, given.n, MPI_INT, recv, given.n, MPI_INT, 0, given.comm, MPI_INFO_NULL,
+                    request);
 }
 
 static void expect_gather(struct buffer *recv, int n)
@@ -91,9 +142,10 @@ static void expect_gather(struct buffer *recv, int n)
         expect_allgather(recv, n);
 }
 
-static void init_scatter(struct run *run, int n, void *send, void *recv, MPI_Request *request)
+static void init_scatter(void *send, void *recv, MPI_Request *request)
 {
-    MPI_Scatter_init(send, n, MPI_INT, recv, n, MPI_INT, 0, run->comm, MPI_INFO_NULL, request);
+    MPI_Scatter_init(send, given.n, MPI_INT, recv, given.n, MPI_INT, 0, given.comm, MPI_INFO_NULL,
+                     request);
 }
 
 static void expect_scatter(struct buffer *recv, int n)
@@ -101,9 +153,9 @@ static void expect_scatter(struct buffer *recv, int n)
     expect_block(recv, n, 0, 0, recv->run->rank);
 }
 
-static void init_allreduce(struct run *run, int n, void *send, void *recv, MPI_Request *request)
+static void init_allreduce(void *send, void *recv, MPI_Request *request)
 {
-    MPI_Allreduce_init(send, recv, n, MPI_INT, MPI_SUM, run->comm, MPI_INFO_NULL, request);
+    MPI_Allreduce_init(send, recv, given.n, MPI_INT, MPI_SUM, given.comm, MPI_INFO_NULL, request);
 }
 
 static void expect_allreduce(struct buffer *recv, int n)
@@ -111,9 +163,9 @@ static void expect_allreduce(struct buffer *recv, int n)
     expect_sum(recv, n, recv->run->size - 1, 0);
 }
 
-static void init_reduce(struct run *run, int n, void *send, void *recv, MPI_Request *request)
+static void init_reduce(void *send, void *recv, MPI_Request *request)
 {
-    MPI_Reduce_init(send, recv, n, MPI_INT, MPI_SUM, 0, run->comm, MPI_INFO_NULL, request);
+    MPI_Reduce_init(send, recv, given.n, MPI_INT, MPI_SUM, 0, given.comm, MPI_INFO_NULL, request);
 }
 
 static void expect_reduce(struct buffer *recv, int n)
@@ -122,9 +174,9 @@ static void expect_reduce(struct buffer *recv, int n)
         expect_allreduce(recv, n);
 }
 
-static void init_scan(struct run *run, int n, void *send, void *recv, MPI_Request *request)
+static void init_scan(void *send, void *recv, MPI_Request *request)
 {
-    MPI_Scan_init(send, recv, n, MPI_INT, MPI_SUM, run->comm, MPI_INFO_NULL, request);
+    MPI_Scan_init(send, recv, given.n, MPI_INT, MPI_SUM, given.comm, MPI_INFO_NULL, request);
 }
 
 static void expect_scan(struct buffer *recv, int n)
@@ -132,9 +184,9 @@ static void expect_scan(struct buffer *recv, int n)
     expect_sum(recv, n, recv->run->rank, 0);
 }
 
-static void init_exscan(struct run *run, int n, void *send, void *recv, MPI_Request *request)
+static void init_exscan(void *send, void *recv, MPI_Request *request)
 {
-    MPI_Exscan_init(send, recv, n, MPI_INT, MPI_SUM, run->comm, MPI_INFO_NULL, request);
+    MPI_Exscan_init(send, recv, given.n, MPI_INT, MPI_SUM, given.comm, MPI_INFO_NULL, request);
 }
 
 static void expect_exscan(struct buffer *recv, int n)
@@ -143,16 +195,87 @@ static void expect_exscan(struct buffer *recv, int n)
         expect_sum(recv, n, recv->run->rank - 1, 0);
 }
 
-static void init_reduce_scatter_block(struct run *run, int n, void *send, void *recv,
-                                      MPI_Request *request)
+static void init_reduce_scatter_block(void *send, void *recv, MPI_Request *request)
 {
-    MPI_Reduce_scatter_block_init(send, recv, n, MPI_INT, MPI_SUM, run->comm, MPI_INFO_NULL,
+    MPI_Reduce_scatter_block_init(send, recv, given.n, MPI_INT, MPI_SUM, given.comm, MPI_INFO_NULL,
                                   request);
 }
 
 static void expect_reduce_scatter_block(struct buffer *recv, int n)
 {
     expect_sum(recv, n, recv->run->size - 1, recv->run->rank);
+}
+
+static void init_gatherv(void *send, void *recv, MPI_Request *request)
+{
+    MPI_Gatherv_init(send, given.n, MPI_INT, recv, given.counts, given.places, MPI_INT, 0,
+                     given.comm, MPI_INFO_NULL, request);
+}
+
+static void init_scatterv(void *send, void *recv, MPI_Request *request)
+{
+    MPI_Scatterv_init(send, given.counts, given.places, MPI_INT, recv, given.n, MPI_INT, 0,
+                      given.comm, MPI_INFO_NULL, request);
+}
+
+static void init_allgatherv(void *send, void *recv, MPI_Request *request)
+{
+    MPI_Allgatherv_init(send, given.n, MPI_INT, recv, given.counts, given.places, MPI_INT,
+                        given.comm, MPI_INFO_NULL, request);
+}
+
+static void init_alltoallv(void *send, void *recv, MPI_Request *request)
+{
+    MPI_Alltoallv_init(send, given.counts, given.places, MPI_INT, recv, given.counts, given.places,
+                       MPI_INT, given.comm, MPI_INFO_NULL, request);
+}
+
+static void init_alltoallw(void *send, void *recv, MPI_Request *request)
+{
+    MPI_Alltoallw_init(send, given.counts, given.byte_places, given.types, recv, given.counts,
+                       given.byte_places, given.types, given.comm, MPI_INFO_NULL, request);
+}
+
+static void init_reduce_scatter(void *send, void *recv, MPI_Request *request)
+{
+    MPI_Reduce_scatter_init(send, recv, given.counts, MPI_INT, MPI_SUM, given.comm, MPI_INFO_NULL,
+                            request);
+}
+
+static void init_neighbor_allgather(void *send, void *recv, MPI_Request *request)
+{
+    MPI_Neighbor_allgather_init(send, given.n, MPI_INT, recv, given.n, MPI_INT, given.ring,
+                                MPI_INFO_NULL, request);
+}
+
+static void init_neighbor_allgatherv(void *send, void *recv, MPI_Request *request)
+{
+    MPI_Neighbor_allgatherv_init(send, given.n, MPI_INT, recv, given.counts, given.places, MPI_INT,
+                                 given.ring, MPI_INFO_NULL, request);
+}
+
+static void init_neighbor_alltoall(void *send, void *recv, MPI_Request *request)
+{
+    MPI_Neighbor_alltoall_init(send, given.n, MPI_INT, recv, given.n, MPI_INT, given.ring,
+                               MPI_INFO_NULL, request);
+}
+
+static void init_neighbor_alltoallv(void *send, void *recv, MPI_Request *request)
+{
+    MPI_Neighbor_alltoallv_init(send, given.counts, given.places, MPI_INT, recv, given.counts,
+                                given.places, MPI_INT, given.ring, MPI_INFO_NULL, request);
+}
+
+static void init_neighbor_alltoallw(void *send, void *recv, MPI_Request *request)
+{
+    MPI_Neighbor_alltoallw_init(send, given.counts, given.far_places, given.types, recv,
+                                given.counts, given.far_places, given.types, given.ring,
+                                MPI_INFO_NULL, request);
+}
+
+static void expect_neighbor(struct buffer *recv, int n)
+{
+    expect_block(recv, n, 0, (recv->run->rank + recv->run->size - 1) % recv->run->size, 0);
 }
 
 static const struct collective collectives[] = {
@@ -166,6 +289,17 @@ static const struct collective collectives[] = {
     {"Scan_init", init_scan, expect_scan},
     {"Exscan_init", init_exscan, expect_exscan},
     {"Reduce_scatter_block_init", init_reduce_scatter_block, expect_reduce_scatter_block},
+    {"Gatherv_init", init_gatherv, expect_gather},
+    {"Scatterv_init", init_scatterv, expect_scatter},
+    {"Allgatherv_init", init_allgatherv, expect_allgather},
+    {"Alltoallv_init", init_alltoallv, expect_alltoall},
+    {"Alltoallw_init", init_alltoallw, expect_alltoall},
+    {"Reduce_scatter_init", init_reduce_scatter, expect_reduce_scatter_block},
+    {"Neighbor_allgather_init", init_neighbor_allgather, expect_neighbor},
+    {"Neighbor_allgatherv_init", init_neighbor_allgatherv, expect_neighbor},
+    {"Neighbor_alltoall_init", init_neighbor_alltoall, expect_neighbor},
+    {"Neighbor_alltoallv_init", init_neighbor_alltoallv, expect_neighbor},
+    {"Neighbor_alltoallw_init", init_neighbor_alltoallw, expect_neighbor},
 };
 
 static void fill_values(struct run *run, struct buffer *send)
@@ -193,11 +327,12 @@ static void step_collectives(struct run *run, size_t bytes)
 {
     int n = (int)(bytes / sizeof(int));
     size_t all = (size_t)n * sizeof(int) * (size_t)run->size;
+    given_new(run, n);
     for (int i = 0; i < COUNT_OF(collectives); i++) {
         struct buffer *send = buffer_new(run, "send", all), *recv = buffer_new(run, "recv", all);
         MPI_Request request;
         run->step = collectives[i].name;
-        collectives[i].init(run, n, send->data, recv->data, &request);
+        collectives[i].init(send->data, recv->data, &request);
         for (int round = 0; round < ROUNDS; round++) {
             fill_values(run, send);
             MPI_Start(&request);
@@ -209,56 +344,11 @@ static void step_collectives(struct run *run, size_t bytes)
         buffer_finish(recv);
         buffer_finish(send);
     }
+    given_free();
 }
 
-// Blocks of different lengths, and a type for each peer.
-static void step_vectors(struct run *run, size_t bytes)
-{
-    size_t ranks = (size_t)run->size;
-    int n = (int)(bytes / sizeof(int)), *counts = table_new(ranks, sizeof(int));
-    int *places = table_new(ranks, sizeof(int)), *byte_places = table_new(ranks, sizeof(int));
-    MPI_Datatype *types = table_new(ranks, sizeof(MPI_Datatype));
-    struct buffer *send = buffer_new(run, "send", (size_t)n * sizeof(int) * ranks);
-    struct buffer *recv = buffer_new(run, "recv", send->bytes);
-    struct buffer *other = buffer_new(run, "other", send->bytes);
-    MPI_Request requests[2];
-    for (int rank = 0; rank < run->size; rank++) {
-        counts[rank] = n;
-        places[rank] = (run->size - 1 - rank) * n;
-        byte_places[rank] = places[rank] * (int)sizeof(int);
-        types[rank] = MPI_INT;
-    }
-    MPI_Alltoallv_init(send->data, counts, places, MPI_INT, recv->data, counts, places, MPI_INT,
-                       run->comm, MPI_INFO_NULL, &requests[0]);
-    MPI_Alltoallw_init(send->data, counts, byte_places, types, other->data, counts, byte_places,
-                       types, run->comm, MPI_INFO_NULL, &requests[1]);
-    // MPI may read the arrays for as long as the request lives, but the program may not change
-    // them.
-    for (int round = 0; round < ROUNDS; round++) {
-        fill_values(run, send);
-        MPI_Startall(2, requests);
-        complete(completion_for_collective(run), 2, requests, NULL, NULL);
-        for (int rank = 0; rank < run->size; rank++) {
-            int to = run->size - 1 - rank, from = run->size - 1 - run->rank;
-            expect_block(recv, n, to, rank, from);
-            expect_block(other, n, to, rank, from);
-        }
-        buffer_check(recv);
-        buffer_check(other);
-    }
-    MPI_Request_free(&requests[0]);
-    MPI_Request_free(&requests[1]);
-    buffer_finish(other);
-    buffer_finish(recv);
-    buffer_finish(send);
-    free(types);
-    free(byte_places);
-    free(places);
-    free(counts);
-}
 static const struct step steps[] = {
     {"collectives", step_collectives, LIMIT_SMALL, 1},
-    {"Alltoallv_init", step_vectors, LIMIT_SMALL, 1},
 };
 
 int main(int argc, char **argv)

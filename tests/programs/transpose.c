@@ -164,7 +164,8 @@ enum { PADDING = 3 };
 
 struct matrices {
     int edge, send_width, recv_width;
-    int *ones, *zeros, *recv_at;
+    block_count *ones;
+    block_place *zeros, *recv_at;
     MPI_Datatype *send_types, *recv_types;
 };
 
@@ -174,9 +175,9 @@ static struct matrices matrices_new(const struct run *run, int edge)
     struct matrices m = {.edge = edge,
                          .send_width = edge * run->size,
                          .recv_width = edge + PADDING,
-                         .ones = table_new(n, sizeof(int)),
-                         .zeros = table_new(n, sizeof(int)),
-                         .recv_at = table_new(n, sizeof(int)),
+                         .ones = table_new(n, sizeof(block_count)),
+                         .zeros = table_new(n, sizeof(block_place)),
+                         .recv_at = table_new(n, sizeof(block_place)),
                          .send_types = table_new(n, sizeof(MPI_Datatype)),
                          .recv_types = table_new(n, sizeof(MPI_Datatype))};
     for (int peer = 0; peer < run->size; peer++) {

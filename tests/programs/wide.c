@@ -326,7 +326,7 @@ static const struct step steps[] = {
 
 int main(int argc, char **argv)
 {
-    const struct program program = {.name = "large",
+    const struct program program = {.name = "wide",
                                     .steps = steps,
                                     .step_count = COUNT_OF(steps),
                                     .thread_level = MPI_THREAD_SINGLE};
