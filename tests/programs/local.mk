@@ -25,7 +25,7 @@ fr_prog_interface = -DFORTRAN_$(lastword $(subst _, ,$*))
 fr_prog_fcflags = -g -O2 -w -std=legacy -ffree-line-length-none $(filter -fsanitize=%,$(CFLAGS)) \
     -I$(srcdir)/tests/programs/fortran
 
-EXTRA_DIST += tests/programs/list $(fr_prog_headers) $(fr_prog_names:%=tests/programs/%.c) \
+EXTRA_DIST += tests/programs/list tests/programs/README.md $(fr_prog_headers) $(fr_prog_names:%=tests/programs/%.c) \
     $(fr_prog_shared:%=tests/programs/%.c) tests/programs/fortran/main.c $(fr_prog_fortran_files) \
     tests/programs/python/driver.py tests/programs/python/harness.py \
     tests/programs/python/exchange.py tests/programs/python/collective.py
