@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// From an operation's staged views to the arguments that the real MPI is given.
+#include "config.h"
+
+#include "mpi/mpi_int.h"
+
+#include <limits.h>
+#include <string.h>
+
+enum { ARRAY_SLACK = 16 }; // each carved array is rounded up to this
+
+static bool is_packed(const struct fr_path_view *view)
+{
+    return view->lease.address && view->shape == FR_SHAPE_PACKED;
+}
+
+static bool has_arrays(const struct fr_request_op *op, const struct fr_path_view *view)
+{
+    return fr_real_rows[op->fn].signature[view->arg + 1] == 'v';
+}
+
+static bool wide_displacements(const struct fr_request_op *op, const struct fr_path_view *view)
+{
+    return (fr_real_rows[op->fn].flags & FR_ROW_LARGE) ||
+           fr_real_rows[op->fn].signature[view->arg + 2] == 'A';
+}
+
+static enum fr_status store_displacement(void *array, size_t index, bool wide, size_t value)
+{
+    if (wide) {
+        ((int64_t *)array)[index] = (int64_t)value;
+        return FR_OK;
+    }
+    if (value > INT_MAX)
+        return FR_ERR_LIMIT;
+    ((int *)array)[index] = (int)value;
+    return FR_OK;
+}
+
+// New displacements for blocks that stand close together, in bytes where each block has a datatype
+// of its own, else in elements.
+static enum fr_status pack_displacements(struct fr_request_op *op, const struct fr_path_view *view,
+                                         bool in_bytes)
+{
+    bool wide = wide_displacements(op, view);
+    void *array = fr_request_op_carve(op, view->block_count * (wide ? 8 : 4));
+    if (!array)
+        return FR_ERR_NO_MEMORY;
+    for (size_t i = 0; i < view->block_count; i++) {
+        const struct fr_path_block *block = &view->blocks[i];
+        size_t unit = in_bytes ? 1 : block->layout->size_bytes;
+        enum fr_status status =
+            store_displacement(array, i, wide, unit ? block->stage_offset / unit : 0);
+        if (status != FR_OK) {
+            fr_error(
+                "%s: more than 2^31 - 1 elements in gaps or overlaps cannot be staged, use %s_c",
+                fr_real_rows[op->fn].name, fr_real_rows[op->fn].name);
+            return status;
+        }
+    }
+    op->args[view->arg + 2] = FR_PTR(array);
+    return FR_OK;
+}
+
+static enum fr_status pack_types(struct fr_request_op *op, const struct fr_path_view *view)
+{
+    const void *given = (const void *)op->args[view->arg + 3];
+    void *types = fr_request_op_carve(op, view->block_count * fr_real_mpi.handle_bytes);
+    if (!types)
+        return FR_ERR_NO_MEMORY;
+    for (size_t i = 0; i < view->block_count; i++) {
+        const struct fr_path_block *block = &view->blocks[i];
+        fr_real_handle_store(
+            types, i, block->count ? block->layout->packed_type : fr_real_handle_load(given, i));
+    }
+    op->args[view->arg + 3] = FR_PTR(types);
+    return FR_OK;
+}
+
+static enum fr_status rewrite_packed(struct fr_request_op *op, const struct fr_path_view *view)
+{
+    const char *letters = fr_real_rows[op->fn].signature + view->arg;
+    if (!has_arrays(op, view)) {
+        int type = fr_real_arg(op->fn, 't', (int)view->arg);
+        op->args[type] = view->blocks[0].layout->packed_type;
+        return FR_OK;
+    }
+    enum fr_status status = pack_displacements(op, view, letters[3] == 'T');
+    if (status != FR_OK)
+        return status;
+    if (letters[3] == 'T')
+        return pack_types(op, view);
+    op->args[view->arg + 3] = view->blocks[0].layout->packed_type;
+    return FR_OK;
+}
+
+enum fr_status fr_mpi_args_rewrite(struct fr_request_op *op)
+{
+    size_t bytes = 0;
+    for (unsigned v = 0; v < op->view_count; v++) {
+        if (is_packed(&op->views[v]) && has_arrays(op, &op->views[v]))
+            bytes += 2 * (op->views[v].block_count * 8 + ARRAY_SLACK);
+    }
+    enum fr_status status = fr_request_op_reserve(op, bytes);
+    for (unsigned v = 0; v < op->view_count && status == FR_OK; v++) {
+        struct fr_path_view *view = &op->views[v];
+        if (!view->lease.address)
+            continue;
+        op->args[view->arg] = view->stage_base;
+        if (is_packed(view))
+            status = rewrite_packed(op, view);
+    }
+    return status;
+}

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Views of point-to-point, one-sided, file and packing operations, and the choice by class.
+#include "config.h"
+
+#include "mpi/views.h"
+
+static bool to_nobody(const struct fr_request_op *op, int arg)
+{
+    return (int)op->args[arg] == fr_real_mpi.PROC_NULL;
+}
+
+static enum fr_status send(struct fr_request_op *op)
+{
+    if (to_nobody(op, fr_real_arg(op->fn, 'P', 0)))
+        return FR_OK;
+    return fr_mpi_view_simple(op, 0, 1, FR_USE_IN);
+}
+
+static enum fr_status receive(struct fr_request_op *op)
+{
+    int message = fr_real_arg(op->fn, 'm', 0);
+    op->prefix_out = true;
+    if (message < 0 && to_nobody(op, fr_real_arg(op->fn, 'P', 0)))
+        return FR_OK;
+    if (message >= 0 &&
+        (!op->args[message] ||
+         fr_real_handle_load((const void *)op->args[message], 0) == fr_real_mpi.MESSAGE_NO_PROC))
+        return FR_OK;
+    return fr_mpi_view_simple(op, 0, 1, FR_USE_OUT);
+}
+
+static enum fr_status send_receive(struct fr_request_op *op)
+{
+    int receive_arg = fr_real_arg(op->fn, 'r', 0);
+    int dest = fr_real_arg(op->fn, 'P', 0);
+    int source = fr_real_arg(op->fn, 'P', dest + 1);
+    enum fr_status status = FR_OK;
+    op->prefix_out = true;
+    if (!to_nobody(op, dest))
+        status = fr_mpi_view_simple(op, 0, 1, FR_USE_IN);
+    if (status == FR_OK && !to_nobody(op, source))
+        status = fr_mpi_view_simple(op, receive_arg, 1, FR_USE_OUT);
+    return status;
+}
+
+static enum fr_status replace(struct fr_request_op *op)
+{
+    int dest = fr_real_arg(op->fn, 'P', 0);
+    int source = fr_real_arg(op->fn, 'P', dest + 1);
+    struct fr_mpi_use use = {!to_nobody(op, dest), !to_nobody(op, source), -1};
+    op->prefix_out = true;
+    return use.in || use.out ? fr_mpi_view_simple(op, 0, 1, use) : FR_OK;
+}
+
+// Buffers are followed by count and datatype, except where there is one element of a datatype that
+// all buffers of the call share.
+static enum fr_status one_sided(struct fr_request_op *op)
+{
+    const char *signature = fr_real_rows[op->fn].signature;
+    int peer = fr_real_arg(op->fn, 'P', 0);
+    enum fr_status status = FR_OK;
+    op->peer = (int)op->args[peer];
+    if (to_nobody(op, peer))
+        return FR_OK;
+    for (int arg = 0; arg < peer && status == FR_OK; arg++) {
+        if (signature[arg] != 's' && signature[arg] != 'r')
+            continue;
+        struct fr_mpi_use use = signature[arg] == 's' ? FR_USE_IN : FR_USE_OUT;
+        if (signature[arg + 1] == 'n') {
+            status = fr_mpi_view_simple(op, arg, 1, use);
+            continue;
+        }
+        status = fr_mpi_view_begin(op, arg);
+        if (status == FR_OK)
+            status = fr_mpi_view_elements(op, 0, 1, op->args[fr_real_arg(op->fn, 't', 0)], use);
+    }
+    return status;
+}
+
+static enum fr_status file(struct fr_request_op *op, bool reads)
+{
+    op->prefix_out = reads;
+    return fr_mpi_view_simple(op, fr_real_arg(op->fn, reads ? 'r' : 's', 0), 1,
+                              reads ? FR_USE_OUT : FR_USE_IN);
+}
+
+// Size and position of a packed buffer are int, MPI_Count or MPI_Aint.
+static bool wide_position(const struct fr_request_op *op)
+{
+    return fr_real_rows[op->fn].flags & (FR_ROW_LARGE | FR_ROW_EXTERNAL);
+}
+
+// The part of a packed buffer from the position on: all that the call may touch.
+static enum fr_status packed_rest(struct fr_request_op *op, int arg, struct fr_mpi_use use)
+{
+    fr_word size_word = op->args[fr_real_arg(op->fn, 'z', 0)];
+    const void *position_address = (const void *)op->args[fr_real_arg(op->fn, 'y', 0)];
+    if (!position_address)
+        return FR_ERR_INVALID;
+    bool wide = wide_position(op);
+    int64_t size = wide ? (int64_t)size_word : (int)size_word;
+    int64_t position = wide ? *(const int64_t *)position_address : *(const int *)position_address;
+    if (position < 0 || position > size)
+        return FR_ERR_INVALID;
+    enum fr_status status = fr_mpi_view_begin(op, arg);
+    if (status != FR_OK)
+        return status;
+    op->views[op->view_count - 1].same_shape_only = true;
+    return fr_mpi_view_elements(op, position, size - position, fr_real_mpi.BYTE, use);
+}
+
+static enum fr_status pack(struct fr_request_op *op)
+{
+    enum fr_status status = fr_mpi_view_simple(op, fr_real_arg(op->fn, 's', 0), 1, FR_USE_IN);
+    return status == FR_OK ? packed_rest(op, fr_real_arg(op->fn, 'b', 0), FR_USE_OUT) : status;
+}
+
+static enum fr_status unpack(struct fr_request_op *op)
+{
+    enum fr_status status = packed_rest(op, fr_real_arg(op->fn, 's', 0), FR_USE_IN);
+    if (status != FR_OK)
+        return status;
+    return fr_mpi_view_simple(op, fr_real_arg(op->fn, 'r', 0), 1, FR_USE_OUT);
+}
+
+static enum fr_status reduce_local(struct fr_request_op *op)
+{
+    enum fr_status status = FR_OK;
+    for (int arg = 0; arg < 2 && status == FR_OK; arg++) {
+        status = fr_mpi_view_begin(op, arg);
+        if (status != FR_OK)
+            break;
+        op->views[op->view_count - 1].same_shape_only = true;
+        status = fr_mpi_view_elements(op, 0, fr_mpi_count_arg(op, 2), op->args[3],
+                                      arg ? FR_USE_IN_OUT : FR_USE_IN);
+    }
+    return status;
+}
+
+static enum fr_status partitioned(struct fr_request_op *op, bool receives)
+{
+    int partitions = (int)op->args[1];
+    int64_t count = fr_mpi_count_arg(op, 2);
+    if (partitions < 0 || count < 0)
+        return FR_ERR_INVALID;
+    if (to_nobody(op, fr_real_arg(op->fn, 'P', 0)))
+        return FR_OK;
+    op->partitions = (size_t)partitions;
+    op->partition_count = (size_t)count;
+    enum fr_status status = fr_mpi_view_begin(op, 0);
+    if (status != FR_OK)
+        return status;
+    return fr_mpi_view_elements(op, 0, partitions * count, op->args[3],
+                                receives ? FR_USE_OUT : FR_USE_IN);
+}
+
+enum fr_status fr_mpi_views_build(struct fr_request_op *op)
+{
+    switch (fr_real_rows[op->fn].class) {
+    case FR_CLASS_SEND:
+        return send(op);
+    case FR_CLASS_RECV:
+        return receive(op);
+    case FR_CLASS_SENDRECV:
+        return send_receive(op);
+    case FR_CLASS_REPLACE:
+        return replace(op);
+    case FR_CLASS_RMA:
+        return one_sided(op);
+    case FR_CLASS_FILE_READ:
+    case FR_CLASS_FILE_READ_BEGIN:
+        return file(op, true);
+    case FR_CLASS_FILE_WRITE:
+    case FR_CLASS_FILE_WRITE_BEGIN:
+        return file(op, false);
+    case FR_CLASS_PACK:
+        return pack(op);
+    case FR_CLASS_UNPACK:
+        return unpack(op);
+    case FR_CLASS_REDUCE_LOCAL:
+        return reduce_local(op);
+    case FR_CLASS_PSEND:
+        return partitioned(op, false);
+    case FR_CLASS_PRECV:
+        return partitioned(op, true);
+    default:
+        return fr_mpi_views_collective(op);
+    }
+}

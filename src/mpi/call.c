@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A call with buffers from its arguments to its result: what are the buffers, which path do they
+// take, copy in, call the real MPI, and copy out or leave the operation to its request, window or
+// file.
+#include "config.h"
+
+#include "mpi/mpi_int.h"
+#include "report/report.h"
+
+// Where the error handler of a call hangs.
+static void find_object(struct fr_request_op *op)
+{
+    static const char kinds[] = {'w', 'f', 'c'};
+    for (size_t i = 0; i < sizeof(kinds); i++) {
+        int arg = fr_real_arg(op->fn, kinds[i], 0);
+        if (arg < 0)
+            continue;
+        op->object_kind = kinds[i];
+        op->object = kinds[i] == 'f' ? op->args[arg] : fr_real_handle(op->args[arg]);
+        return;
+    }
+}
+
+static struct fr_policy_choice choose(enum fr_fn fn, bool stageable, enum fr_device_kind kind)
+{
+    struct fr_policy_facts facts = {
+        .device_memory = fr_device_kind_is_device(kind),
+        .stageable = stageable,
+        .paths = fr_core_settings()->paths,
+    };
+    if (facts.device_memory) {
+        facts.mpi_gpu_aware = fr_mpi_is_gpu_aware();
+        facts.function_gpu_safe = fr_mpi_is_gpu_safe(fn);
+    }
+    return fr_policy_choose(&facts);
+}
+
+static int refuse(const struct fr_request_op *op, enum fr_device_kind kind, const char *reason)
+{
+    bool window = op->fn == FR_FN_MPI_Win_create || op->fn == FR_FN_MPI_Win_create_c ||
+                  op->fn == FR_FN_MPI_Win_attach;
+    fr_error("%s: %s memory is refused: %s; give it host memory instead", fr_real_rows[op->fn].name,
+             fr_device_kind_name(kind), reason);
+    return fr_request_raise(op->object_kind, op->object,
+                            window ? fr_real_mpi.ERR_BASE : fr_real_mpi.ERR_BUFFER);
+}
+
+bool fr_mpi_call_refusable(enum fr_fn fn, fr_word *args, int *result)
+{
+    const char *signature = fr_real_rows[fn].signature;
+    for (int arg = 0; signature[arg]; arg++) {
+        struct fr_device_range range;
+        if (signature[arg] != 's' && signature[arg] != 'r' && signature[arg] != 'b')
+            continue;
+        fr_buffer_classify((const void *)args[arg], 1, &range);
+        struct fr_policy_choice choice = choose(fn, false, range.kind);
+        if (choice.path != FR_PATH_REFUSE)
+            continue;
+        struct fr_request_op op = {.fn = fn};
+        for (int i = 0; signature[i]; i++)
+            op.args[i] = args[i];
+        find_object(&op);
+        *result = refuse(&op, range.kind, choice.reason);
+        return true;
+    }
+    return false;
+}
+
+// A datatype that cannot be decoded matters only if a buffer is device memory.
+static bool any_device_pointer(const struct fr_request_op *op)
+{
+    const char *signature = fr_real_rows[op->fn].signature;
+    for (int arg = 0; signature[arg]; arg++) {
+        struct fr_device_range range;
+        if (signature[arg] != 's' && signature[arg] != 'r' && signature[arg] != 'b')
+            continue;
+        fr_buffer_classify((const void *)op->args[arg], 1, &range);
+        if (fr_device_kind_is_device(range.kind))
+            return true;
+    }
+    return false;
+}
+
+enum outcome { UNCHANGED, STAGED, FAILED };
+
+// Chooses the path of every view. FAILED leaves MPI's error code in *result.
+static enum outcome choose_paths(struct fr_request_op *op, int *result)
+{
+    enum outcome outcome = UNCHANGED;
+    for (unsigned v = 0; v < op->view_count; v++) {
+        struct fr_path_view *view = &op->views[v];
+        fr_path_view_measure(view);
+        struct fr_policy_choice choice = choose(op->fn, true, view->range.kind);
+        view->path = choice.path;
+        if (!fr_device_kind_is_device(view->range.kind))
+            continue;
+        fr_report_count(op->fn, choice.path, view->range.kind, view->in_bytes + view->out_bytes,
+                        choice.reason);
+        if (choice.path == FR_PATH_REFUSE) {
+            *result = refuse(op, view->range.kind, choice.reason);
+            return FAILED;
+        }
+        if (choice.path != FR_PATH_PASS)
+            outcome = STAGED;
+    }
+    return outcome;
+}
+
+static enum fr_status stage(struct fr_request_op *op)
+{
+    for (unsigned v = 0; v < op->view_count; v++) {
+        struct fr_path_view *view = &op->views[v];
+        const struct fr_path_ops *ops = fr_path_ops(view->path);
+        enum fr_status status = ops ? ops->open(view) : FR_OK;
+        if (status != FR_OK)
+            return status;
+    }
+    enum fr_status status = fr_mpi_args_rewrite(op);
+    bool later = (fr_real_rows[op->fn].flags & FR_ROW_PERSISTENT) || op->partitions;
+    return status == FR_OK && !later ? fr_request_copy_in(&op, 1) : status;
+}
+
+static enum fr_status prepare_partitions(struct fr_request_op *op)
+{
+    if (!op->partitions)
+        return FR_OK;
+    enum fr_status status = fr_request_op_reserve(op, op->arrays_used + op->partitions + 16);
+    if (status == FR_OK)
+        op->arrived = fr_request_op_carve(op, op->partitions);
+    return status;
+}
+
+// How many bytes Pack appended: only those are copied back.
+static void limit_pack(struct fr_request_op *op, int64_t position_before, int64_t position_after)
+{
+    for (unsigned v = 0; v < op->view_count; v++) {
+        struct fr_path_view *view = &op->views[v];
+        if (view->out_bytes)
+            view->blocks[0].count = (size_t)(position_after - position_before);
+    }
+}
+
+static int64_t position_of(const struct fr_request_op *op)
+{
+    const void *position = (const void *)op->args[fr_real_arg(op->fn, 'y', 0)];
+    if (fr_real_rows[op->fn].flags & (FR_ROW_LARGE | FR_ROW_EXTERNAL))
+        return *(const int64_t *)position;
+    return *(const int *)position;
+}
+
+static int run_blocking(struct fr_request_op *op)
+{
+    _Alignas(16) char own_status[FR_STATUS_BYTES] = {0};
+    bool packs = fr_real_rows[op->fn].class == FR_CLASS_PACK;
+    int status_arg = fr_real_arg(op->fn, 'u', 0);
+    void *status = NULL;
+    int64_t before = packs ? position_of(op) : 0;
+    if (status_arg >= 0) {
+        if (op->args[status_arg] == fr_real_mpi.STATUS_IGNORE)
+            op->args[status_arg] = FR_PTR(own_status);
+        status = (void *)op->args[status_arg];
+    }
+    int rc = fr_real_call(op->fn, op->args);
+    if (packs && rc == fr_real_mpi.SUCCESS)
+        limit_pack(op, before, position_of(op));
+    enum fr_status delivered = fr_request_deliver(&op, &status, &rc, 1);
+    if (delivered != FR_OK)
+        rc = fr_request_raise(op->object_kind, op->object, fr_request_error_code(delivered));
+    fr_request_op_free(op);
+    return rc;
+}
+
+// Runs a staged operation; owns it from here on.
+static int run(struct fr_request_op *op)
+{
+    enum fr_class class = fr_real_rows[op->fn].class;
+    int request = fr_real_arg(op->fn, 'q', 0);
+    bool pends = class == FR_CLASS_RMA || class == FR_CLASS_FILE_READ_BEGIN ||
+                 class == FR_CLASS_FILE_WRITE_BEGIN;
+    if (request < 0 && !pends)
+        return run_blocking(op);
+    int rc = fr_real_call(op->fn, op->args);
+    if (rc != fr_real_mpi.SUCCESS) {
+        fr_request_op_free(op);
+        return rc;
+    }
+    if (request >= 0)
+        return fr_request_track(op, (void *)op->args[request]);
+    fr_request_pend(op, op->object);
+    return rc;
+}
+
+static int fail(struct fr_request_op *op, enum fr_status status)
+{
+    fr_error("%s: device buffers cannot be staged: %s", fr_real_rows[op->fn].name,
+             fr_core_status_text(status));
+    int rc = fr_request_raise(op->object_kind, op->object, fr_request_error_code(status));
+    fr_request_op_free(op);
+    return rc;
+}
+
+bool fr_mpi_call_buffers(enum fr_fn fn, fr_word *args, int *result)
+{
+    fr_request_poll_orphans(false);
+    struct fr_request_op *op = fr_request_op_new(fn, args);
+    if (!op) {
+        *result = fr_request_raise(0, 0, fr_real_mpi.ERR_NO_MEM);
+        return true;
+    }
+    find_object(op);
+    op->persistent = fr_real_rows[fn].flags & FR_ROW_PERSISTENT;
+    enum fr_status status = fr_mpi_views_build(op);
+    if (status == FR_ERR_INVALID || (status != FR_OK && !any_device_pointer(op))) {
+        fr_request_op_free(op);
+        return false;
+    }
+    enum outcome outcome = FAILED;
+    if (status == FR_OK)
+        outcome = choose_paths(op, result);
+    if (outcome == UNCHANGED || (outcome == FAILED && status == FR_OK)) {
+        fr_request_op_free(op);
+        return outcome == FAILED;
+    }
+    if (status == FR_OK)
+        status = stage(op);
+    if (status == FR_OK)
+        status = prepare_partitions(op);
+    *result = status == FR_OK ? run(op) : fail(op, status);
+    return true;
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Views of collective operations: which buffers matter on which rank, in place or not, within one
+// group or between two.
+#include "config.h"
+
+#include "mpi/views.h"
+
+// A collective call on this rank.
+struct collective {
+    struct fr_request_op *op;
+    struct fr_mpi_shape shape;
+    int send; // positions of the buffers, -1 if there is none
+    int receive;
+    bool in_place;
+    bool is_root; // of a rooted collective
+    bool is_leaf; // takes part at the other end
+};
+
+static bool is_in_place(const struct fr_request_op *op, int arg)
+{
+    return arg >= 0 && op->args[arg] == fr_real_mpi.IN_PLACE;
+}
+
+static enum fr_status describe(struct fr_request_op *op, struct collective *call)
+{
+    fr_word comm = fr_real_handle(op->args[fr_real_arg(op->fn, 'c', 0)]);
+    int root_arg = fr_real_arg(op->fn, 'R', 0);
+    int root = root_arg >= 0 ? (int)op->args[root_arg] : 0;
+    call->op = op;
+    call->send = fr_real_arg(op->fn, 's', 0);
+    call->receive = fr_real_arg(op->fn, 'r', 0);
+    call->in_place = is_in_place(op, call->send) || is_in_place(op, call->receive);
+    enum fr_status status = fr_mpi_shape_of(comm, &call->shape);
+    if (status != FR_OK)
+        return status;
+    call->is_root = call->shape.inter ? root == fr_real_mpi.ROOT : root == call->shape.rank;
+    call->is_leaf = call->shape.inter ? root >= 0 : true;
+    return FR_OK;
+}
+
+static enum fr_status bcast(const struct collective *call)
+{
+    if (call->is_root)
+        return fr_mpi_view_simple(call->op, 0, 1, FR_USE_IN);
+    return call->is_leaf ? fr_mpi_view_simple(call->op, 0, 1, FR_USE_OUT) : FR_OK;
+}
+
+// What a rank finds of its own in the receive buffer of an in-place call.
+static struct fr_mpi_use gathered(const struct collective *call)
+{
+    struct fr_mpi_use use = FR_USE_OUT;
+    use.own = call->in_place ? call->shape.rank : -1;
+    return use;
+}
+
+static enum fr_status gather(const struct collective *call, bool sends, bool receives)
+{
+    enum fr_status status = FR_OK;
+    if (sends && !is_in_place(call->op, call->send))
+        status = fr_mpi_view_simple(call->op, call->send, 1, FR_USE_IN);
+    if (status == FR_OK && receives)
+        status = fr_mpi_view_any(call->op, call->receive, call->shape.peers, gathered(call));
+    return status;
+}
+
+static enum fr_status scatter(const struct collective *call)
+{
+    enum fr_status status = FR_OK;
+    if (call->is_root)
+        status = fr_mpi_view_any(call->op, call->send, call->shape.peers, FR_USE_IN);
+    if (status == FR_OK && call->is_leaf && !is_in_place(call->op, call->receive))
+        status = fr_mpi_view_simple(call->op, call->receive, 1, FR_USE_OUT);
+    return status;
+}
+
+static enum fr_status alltoall(const struct collective *call, int sends, int receives)
+{
+    enum fr_status status = FR_OK;
+    if (!call->in_place)
+        status = fr_mpi_view_any(call->op, call->send, sends, FR_USE_IN);
+    if (status != FR_OK)
+        return status;
+    return fr_mpi_view_any(call->op, call->receive, receives,
+                           call->in_place ? FR_USE_IN_OUT : FR_USE_OUT);
+}
+
+// A view of `count` elements whose datatype stands further back in the arguments; a reduction works
+// on the true datatype.
+static enum fr_status reduced(struct fr_request_op *op, int arg, int64_t count,
+                              struct fr_mpi_use use)
+{
+    enum fr_status status = fr_mpi_view_begin(op, arg);
+    if (status != FR_OK)
+        return status;
+    op->views[op->view_count - 1].same_shape_only = true;
+    return fr_mpi_view_elements(op, 0, count, op->args[fr_real_arg(op->fn, 't', 0)], use);
+}
+
+static enum fr_status reduce(const struct collective *call, bool sends, bool receives)
+{
+    int64_t count = fr_mpi_count_arg(call->op, fr_real_arg(call->op->fn, 'n', 0));
+    enum fr_status status = FR_OK;
+    struct fr_mpi_use use = {.in = call->in_place, .out = receives, .own = -1};
+    if (sends && !call->in_place)
+        status = reduced(call->op, call->send, count, FR_USE_IN);
+    if (status == FR_OK && (use.in || use.out))
+        status = reduced(call->op, call->receive, count, use);
+    return status;
+}
+
+// In place, the receive buffer holds everybody's share before and this rank's alone, at its start,
+// afterwards.
+static enum fr_status reduce_scatter(const struct collective *call, int64_t own, int64_t total)
+{
+    struct fr_request_op *op = call->op;
+    if (!call->in_place) {
+        enum fr_status status = reduced(op, call->send, total, FR_USE_IN);
+        return status == FR_OK ? reduced(op, call->receive, own, FR_USE_OUT) : status;
+    }
+    enum fr_status status = reduced(op, call->receive, own, FR_USE_IN_OUT);
+    if (status != FR_OK)
+        return status;
+    return fr_mpi_view_elements(op, own, total - own, op->args[fr_real_arg(op->fn, 't', 0)],
+                                FR_USE_IN);
+}
+
+static enum fr_status reduce_scatter_counts(const struct collective *call)
+{
+    int arg = fr_real_arg(call->op->fn, 'v', 0);
+    int64_t total = 0;
+    for (int i = 0; i < call->shape.size; i++)
+        total += fr_mpi_count_at(call->op, arg, i);
+    return reduce_scatter(call, fr_mpi_count_at(call->op, arg, call->shape.rank), total);
+}
+
+static enum fr_status neighbours(const struct collective *call, bool same_to_all)
+{
+    int in_degree = 0, out_degree = 0;
+    fr_word comm = fr_real_handle(call->op->args[fr_real_arg(call->op->fn, 'c', 0)]);
+    enum fr_status status = fr_mpi_neighbours_of(comm, &in_degree, &out_degree);
+    if (status != FR_OK)
+        return status;
+    return alltoall(call, same_to_all ? 1 : out_degree, in_degree);
+}
+
+enum fr_status fr_mpi_views_collective(struct fr_request_op *op)
+{
+    struct collective call;
+    enum fr_status status = describe(op, &call);
+    if (status != FR_OK)
+        return status;
+    switch (fr_real_rows[op->fn].class) {
+    case FR_CLASS_BCAST:
+        return bcast(&call);
+    case FR_CLASS_GATHER:
+        return gather(&call, call.is_leaf, call.is_root);
+    case FR_CLASS_SCATTER:
+        return scatter(&call);
+    case FR_CLASS_ALLGATHER:
+        return gather(&call, true, true);
+    case FR_CLASS_ALLTOALL:
+        return alltoall(&call, call.shape.peers, call.shape.peers);
+    case FR_CLASS_REDUCE:
+        return reduce(&call, call.is_leaf, call.is_root);
+    case FR_CLASS_ALLREDUCE:
+        return reduce(&call, true, true);
+    case FR_CLASS_EXSCAN: // nothing is before rank 0, so its receive buffer is left alone
+        return reduce(&call, true, call.shape.rank > 0);
+    case FR_CLASS_REDUCE_SCATTER:
+        return reduce_scatter_counts(&call);
+    case FR_CLASS_REDUCE_SCATTER_BLOCK: {
+        int64_t own = fr_mpi_count_arg(op, fr_real_arg(op->fn, 'n', 0));
+        return reduce_scatter(&call, own, own * call.shape.size);
+    }
+    case FR_CLASS_NEIGHBOR_ALLGATHER:
+        return neighbours(&call, true);
+    default:
+        return neighbours(&call, false);
+    }
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Where the stubs arrive: fills their slots, sends calls without device buffers on to the real MPI
+// after a few compares, and the others to the handler of their class.
+#include "config.h"
+
+#include "mpi/mpi_int.h"
+
+#include <string.h>
+
+#if defined(__x86_64__)
+enum { REGISTER_ARGS = 6 };
+#else
+enum { REGISTER_ARGS = 8 };
+#endif
+
+// What decides that a call needs no look.
+enum gate {
+    GATE_HOST_BUFFERS, // all buffers are host memory
+    GATE_NO_REQUESTS,  // no request is tracked
+    GATE_NO_PENDING,   // no operation waits for a window or file
+    GATE_NONE,
+};
+typedef bool handler(enum fr_fn fn, fr_word *args, int *result);
+
+struct entry {
+    void *real;
+    handler *handle;
+    enum gate gate;
+    unsigned char arg_count;
+    unsigned char buffer_count;
+    unsigned char buffers[FR_MAX_VIEWS];
+};
+static struct entry entries[FR_FN_COUNT];
+
+// Set while this thread is inside a handler: what the MPI library calls itself then goes through.
+static FR_TLS bool inside;
+
+static bool handle_type_free(enum fr_fn fn, fr_word *args, int *result)
+{
+    (void)fn;
+    (void)result;
+    if (args[0])
+        fr_layout_forget(fr_real_handle_load((const void *)args[0], 0));
+    return false;
+}
+
+static bool handle_request_free(enum fr_fn fn, fr_word *args, int *result)
+{
+    (void)fn;
+    return fr_request_free(args, result);
+}
+
+static bool handle_parrived(enum fr_fn fn, fr_word *args, int *result)
+{
+    (void)fn;
+    return fr_request_parrived(args, result);
+}
+
+static void set_handler(struct entry *entry, enum fr_class class)
+{
+    entry->gate = GATE_NO_REQUESTS;
+    switch (class) {
+    case FR_CLASS_WAIT ... FR_CLASS_GET_STATUS_SOME:
+        entry->handle = fr_request_complete;
+        return;
+    case FR_CLASS_REQUEST_FREE:
+        entry->handle = handle_request_free;
+        return;
+    case FR_CLASS_START:
+    case FR_CLASS_STARTALL:
+        entry->handle = fr_request_start;
+        return;
+    case FR_CLASS_PREADY ... FR_CLASS_PREADY_LIST:
+        entry->handle = fr_request_pready;
+        return;
+    case FR_CLASS_PARRIVED:
+        entry->handle = handle_parrived;
+        return;
+    default:
+        break;
+    }
+    entry->gate = GATE_NO_PENDING;
+    switch (class) {
+    case FR_CLASS_WIN_SYNC:
+    case FR_CLASS_WIN_SYNC_RANK:
+        entry->handle = fr_mpi_call_win_sync;
+        return;
+    case FR_CLASS_FILE_END:
+        entry->handle = fr_mpi_call_file_end;
+        return;
+    default:
+        break;
+    }
+    entry->gate = GATE_NONE;
+    switch (class) {
+    case FR_CLASS_PASS:
+        return;
+    case FR_CLASS_TYPE_FREE:
+        entry->handle = handle_type_free;
+        return;
+    case FR_CLASS_INIT:
+        entry->handle = fr_mpi_call_init;
+        return;
+    case FR_CLASS_FINALIZE:
+        entry->handle = fr_mpi_call_finalize;
+        return;
+    case FR_CLASS_QUERY_CUDA:
+    case FR_CLASS_QUERY_GPU:
+        entry->handle = fr_mpi_call_query;
+        return;
+    default:
+        break;
+    }
+    entry->gate = GATE_HOST_BUFFERS;
+    entry->handle = class == FR_CLASS_REFUSE ? fr_mpi_call_refusable : fr_mpi_call_buffers;
+}
+
+static void set_entry(enum fr_fn fn)
+{
+    struct entry *entry = &entries[fn];
+    const char *signature = fr_real_rows[fn].signature;
+    entry->real = fr_real_address(fn);
+    entry->arg_count = (unsigned char)strlen(signature);
+    set_handler(entry, fr_real_rows[fn].class);
+    for (unsigned arg = 0; arg < entry->arg_count && entry->gate == GATE_HOST_BUFFERS; arg++) {
+        if (strchr("srb", signature[arg]))
+            entry->buffers[entry->buffer_count++] = (unsigned char)arg;
+    }
+}
+
+static bool is_query(enum fr_fn fn)
+{
+    return fr_real_rows[fn].class == FR_CLASS_QUERY_CUDA ||
+           fr_real_rows[fn].class == FR_CLASS_QUERY_GPU;
+}
+
+static void *target_of(enum fr_fn fn, bool serving)
+{
+    void *real = fr_real_address(fn);
+    if (is_query(fn))
+        return (void *)fr_stub_enter;
+    if (!real)
+        return (void *)fr_stub_missing;
+    return serving && entries[fn].handle ? (void *)fr_stub_enter : real;
+}
+
+static void resolve_once(void)
+{
+    enum fr_status found = fr_real_start();
+    bool serving = found == FR_OK && !fr_core_settings()->disable;
+    for (enum fr_fn fn = 0; fn < FR_FN_COUNT; fn++)
+        set_entry(fn);
+    for (enum fr_fn fn = 0; fn < FR_FN_COUNT; fn++) {
+        void *target = target_of(fn, serving);
+        void *profiler = fr_real_profiler(fn);
+        __atomic_store_n(&fr_mpi_slots[2 * fn], profiler ? profiler : target, __ATOMIC_RELEASE);
+        __atomic_store_n(&fr_mpi_slots[2 * fn + 1], target, __ATOMIC_RELEASE);
+    }
+}
+
+void fr_mpi_resolve(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, resolve_once);
+}
+
+int fr_mpi_missing(unsigned slot)
+{
+    bool known = fr_real_mpi.family != NULL;
+    fr_error("%s was called, but %s", fr_real_rows[slot / 2].name,
+             known ? "this MPI library does not have it" : "no MPI library is in this process");
+    return known ? fr_real_mpi.ERR_UNSUPPORTED_OPERATION : 1;
+}
+
+static fr_word arg_at(const fr_word *registers, const fr_word *stack, unsigned arg)
+{
+    return arg < REGISTER_ARGS ? registers[arg] : stack[arg - REGISTER_ARGS];
+}
+
+static bool needs_look(const struct entry *entry, const fr_word *registers, const fr_word *stack)
+{
+    switch (entry->gate) {
+    case GATE_HOST_BUFFERS:
+        for (unsigned i = 0; i < entry->buffer_count; i++) {
+            fr_word word = arg_at(registers, stack, entry->buffers[i]);
+            if (word != fr_real_mpi.IN_PLACE && !fr_buffer_is_surely_host((const void *)word))
+                return true;
+        }
+        return false;
+    case GATE_NO_REQUESTS:
+        return fr_request_any_tracked();
+    case GATE_NO_PENDING:
+        return atomic_load_explicit(&fr_request_pending_count, memory_order_acquire) != 0;
+    default:
+        return true;
+    }
+}
+
+struct fr_mpi_verdict fr_mpi_enter(unsigned slot, const fr_word *registers, const fr_word *stack)
+{
+    enum fr_fn fn = slot / 2;
+    const struct entry *entry = &entries[fn];
+    struct fr_mpi_verdict verdict = {.jump = entry->real};
+    if (FR_LIKELY(entry->real && (inside || !needs_look(entry, registers, stack))))
+        return verdict;
+    fr_word args[FR_MAX_ARGS];
+    int result = 0;
+    for (unsigned i = 0; i < entry->arg_count; i++)
+        args[i] = arg_at(registers, stack, i);
+    inside = true;
+    bool handled = entry->handle(fn, args, &result);
+    inside = false;
+    if (handled) {
+        verdict.jump = NULL;
+        verdict.result = (fr_word)result;
+    }
+    return verdict;
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Init, Finalize and the questions about GPU support.
+#include "config.h"
+
+#include "mpi/mpi_int.h"
+#include "report/report.h"
+#include "world/world.h"
+
+static void introduce(void)
+{
+    fr_world_note();
+    fr_core_log_set_rank(fr_world_rank());
+    fr_info("fabrail %s with %s, which is %sGPU-aware", PACKAGE_VERSION, fr_real_mpi.family,
+            fr_mpi_is_gpu_aware() ? "" : "not ");
+}
+
+bool fr_mpi_call_init(enum fr_fn fn, fr_word *args, int *result)
+{
+    *result = fr_real_call(fn, args);
+    if (*result == fr_real_mpi.SUCCESS)
+        introduce();
+    return true;
+}
+
+bool fr_mpi_call_finalize(enum fr_fn fn, fr_word *args, int *result)
+{
+    if (fr_world_rank() < 0)
+        fr_world_note(); // MPI was started by a way that no stub saw
+    fr_core_log_set_rank(fr_world_rank());
+    fr_request_poll_orphans(true);
+    fr_report_write(fr_mpi_is_gpu_aware());
+    fr_layout_forget_all();
+    *result = fr_real_call(fn, args);
+    fr_workspace_release();
+    fr_device_release();
+    return true;
+}
+
+bool fr_mpi_call_query(enum fr_fn fn, fr_word *args, int *result)
+{
+    enum { MPICH_GPU_SUPPORT_CUDA = 0 };
+    bool served = fr_real_mpi.family && !fr_core_settings()->disable &&
+                  (fr_core_settings()->paths & FR_PATH_BIT_HOST);
+    bool cuda = fn == FR_FN_MPIX_Query_cuda_support;
+    if (cuda) {
+        *result = served || (fr_real_has(fn) && fr_real_call(fn, NULL) == 1);
+        return true;
+    }
+    *result = fr_real_mpi.SUCCESS;
+    if (args[1])
+        *(int *)args[1] = 0;
+    if (fr_real_has(fn))
+        *result = fr_real_call(fn, args);
+    if (served && args[1] && (int)args[0] == MPICH_GPU_SUPPORT_CUDA)
+        *(int *)args[1] = 1;
+    return true;
+}

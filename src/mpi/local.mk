@@ -1,0 +1,13 @@
+librooms_la_SOURCES += \
+	src/mpi/args.c \
+	src/mpi/build.c \
+	src/mpi/call.c \
+	src/mpi/collective.c \
+	src/mpi/enter.c \
+	src/mpi/facts.c \
+	src/mpi/hooks.c \
+	src/mpi/mpi_int.h \
+	src/mpi/shape.c \
+	src/mpi/sync.c \
+	src/mpi/views.c \
+	src/mpi/views.h

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Building blocks of views, for the files of room mpi that know a class of functions.
+#ifndef FR_MPI_VIEWS_H
+#define FR_MPI_VIEWS_H
+
+#include "mpi/mpi_int.h"
+
+// What a call does with a buffer.
+struct fr_mpi_use {
+    bool in;
+    bool out;
+    int own; // only this entry is read (an in-place gather), -1 when `in` holds for all
+};
+#define FR_USE_IN     ((struct fr_mpi_use){.in = true, .own = -1})
+#define FR_USE_OUT    ((struct fr_mpi_use){.out = true, .own = -1})
+#define FR_USE_IN_OUT ((struct fr_mpi_use){.in = true, .out = true, .own = -1})
+
+// Counts in the width of the function's form.
+int64_t fr_mpi_count_arg(const struct fr_request_op *op, int arg);
+int64_t fr_mpi_count_at(const struct fr_request_op *op, int arg, int index);
+
+// Begins the view of the buffer at position `arg`; then adds elements [first, first + count) to it.
+FR_MUST_CHECK enum fr_status fr_mpi_view_begin(struct fr_request_op *op, int arg);
+FR_MUST_CHECK enum fr_status fr_mpi_view_elements(struct fr_request_op *op, int64_t first,
+                                                  int64_t count, fr_word type,
+                                                  struct fr_mpi_use use);
+
+// A whole view of a buffer at `arg` that is followed by count and datatype (simple, `copies` times
+// that many elements), by arrays of `copies` counts, displacements and perhaps datatypes (array),
+// or by either (any).
+FR_MUST_CHECK enum fr_status fr_mpi_view_simple(struct fr_request_op *op, int arg, int copies,
+                                                struct fr_mpi_use use);
+FR_MUST_CHECK enum fr_status fr_mpi_view_array(struct fr_request_op *op, int arg, int copies,
+                                               struct fr_mpi_use use);
+FR_MUST_CHECK enum fr_status fr_mpi_view_any(struct fr_request_op *op, int arg, int copies,
+                                             struct fr_mpi_use use);
+
+// Views of the collective classes.
+FR_MUST_CHECK enum fr_status fr_mpi_views_collective(struct fr_request_op *op);
+
+#endif

@@ -1,0 +1,1 @@
+librooms_la_SOURCES += src/report/report.c src/report/report.h

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Room report: what was done with the device buffers of this process and why, as text or JSON.
+#ifndef FR_REPORT_REPORT_H
+#define FR_REPORT_REPORT_H
+
+#include "device/device.h"
+#include "policy/policy.h"
+#include "real/real.h"
+
+// Counts one device buffer of a call: the path that it took, the data bytes that the call reads and
+// writes, and the policy's reason (static text). A few relaxed atomic additions.
+void fr_report_count(enum fr_fn fn, enum fr_policy_path path, enum fr_device_kind kind,
+                     size_t bytes, const char *reason);
+
+// Writes the report to where FABRAIL_REPORT says; "%r" in a file name becomes the rank. Once.
+void fr_report_write(bool mpi_gpu_aware);
+
+#endif

@@ -1,0 +1,1 @@
+librooms_la_SOURCES += src/world/world.c src/world/world.h
