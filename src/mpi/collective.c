@@ -133,6 +133,23 @@ static enum fr_status reduce_scatter_counts(const struct collective *call)
     return reduce_scatter(call, fr_mpi_count_at(call->op, arg, call->shape.rank), total);
 }
 
+// Beyond the border of a grid that is not periodic there is nobody, and what would come from there
+// is left as it was.
+static enum fr_status leave_absent(struct fr_request_op *op, fr_word comm)
+{
+    struct fr_path_view *view = &op->views[op->view_count - 1];
+    int topology = 0;
+    if (FR_MPI(Topo_test, comm, FR_PTR(&topology)))
+        return FR_ERR_INVALID;
+    for (size_t i = 0; topology == fr_real_mpi.CART && i < view->block_count; i++) {
+        int before = 0, after = 0;
+        if (FR_MPI(Cart_shift, comm, (fr_word)(i / 2), 1, FR_PTR(&before), FR_PTR(&after)))
+            return FR_ERR_INVALID;
+        view->blocks[i].out = (i % 2 ? after : before) != fr_real_mpi.PROC_NULL;
+    }
+    return FR_OK;
+}
+
 static enum fr_status neighbours(const struct collective *call, bool same_to_all)
 {
     int in_degree = 0, out_degree = 0;
@@ -140,7 +157,12 @@ static enum fr_status neighbours(const struct collective *call, bool same_to_all
     enum fr_status status = fr_mpi_neighbours_of(comm, &in_degree, &out_degree);
     if (status != FR_OK)
         return status;
-    return alltoall(call, same_to_all ? 1 : out_degree, in_degree);
+    struct fr_mpi_use into = FR_USE_OUT;
+    into.apart = true;
+    status = fr_mpi_view_any(call->op, call->send, same_to_all ? 1 : out_degree, FR_USE_IN);
+    if (status == FR_OK)
+        status = fr_mpi_view_any(call->op, call->receive, in_degree, into);
+    return status == FR_OK ? leave_absent(call->op, comm) : status;
 }
 
 enum fr_status fr_mpi_views_collective(struct fr_request_op *op)

@@ -177,13 +177,20 @@ static fr_word arg_at(const fr_word *registers, const fr_word *stack, unsigned a
     return arg < REGISTER_ARGS ? registers[arg] : stack[arg - REGISTER_ARGS];
 }
 
+// MPI_BOTTOM says nothing of where the data are: the datatype's addresses do.
+static bool is_host_buffer(fr_word word)
+{
+    if (word == fr_real_mpi.BOTTOM)
+        return !fr_device_present();
+    return word == fr_real_mpi.IN_PLACE || fr_buffer_is_surely_host((const void *)word);
+}
+
 static bool needs_look(const struct entry *entry, const fr_word *registers, const fr_word *stack)
 {
     switch (entry->gate) {
     case GATE_HOST_BUFFERS:
         for (unsigned i = 0; i < entry->buffer_count; i++) {
-            fr_word word = arg_at(registers, stack, entry->buffers[i]);
-            if (word != fr_real_mpi.IN_PLACE && !fr_buffer_is_surely_host((const void *)word))
+            if (!is_host_buffer(arg_at(registers, stack, entry->buffers[i])))
                 return true;
         }
         return false;

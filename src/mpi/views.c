@@ -68,13 +68,13 @@ enum fr_status fr_mpi_view_simple(struct fr_request_op *op, int arg, int copies,
 {
     int64_t count = fr_mpi_count_arg(op, arg + 1);
     enum fr_status status = fr_mpi_view_begin(op, arg);
-    if (status != FR_OK || use.own < 0)
+    if (status != FR_OK || (use.own < 0 && !use.apart))
         return status != FR_OK
                    ? status
                    : fr_mpi_view_elements(op, 0, count * copies, op->args[arg + 2], use);
     for (int i = 0; i < copies && status == FR_OK; i++) {
         struct fr_mpi_use each = use;
-        each.in = i == use.own;
+        each.in = use.own < 0 ? use.in : i == use.own;
         status = fr_mpi_view_elements(op, i * count, count, op->args[arg + 2], each);
     }
     return status;

@@ -9,7 +9,8 @@
 struct fr_mpi_use {
     bool in;
     bool out;
-    int own; // only this entry is read (an in-place gather), -1 when `in` holds for all
+    int own;    // only this entry is read (an in-place gather), -1 when `in` holds for all
+    bool apart; // a block for each entry, though they follow one another
 };
 #define FR_USE_IN     ((struct fr_mpi_use){.in = true, .own = -1})
 #define FR_USE_OUT    ((struct fr_mpi_use){.out = true, .own = -1})
