@@ -79,7 +79,8 @@ static const struct row rows[] = {
      .help = "Staging memory that stays cached while no message uses it."},
     {"REPORT", ROW_STRING, AT(report), .default_text = "",
      .help = "Where MPI_Finalize writes a report of what was done with which messages:\n"
-             "nothing for no report, text for standard error, else the name of a file."},
+             "nothing for no report, text for standard error, else the name of a file, in which\n"
+             "%r becomes the rank; without %r the ranks write one over the other."},
 };
 
 static bool find_choice(const struct choice *choices, const char *text, size_t length,
