@@ -12,8 +12,8 @@ bool fr_buffer_is_surely_host(const void *address);
 
 // Tells what the `bytes` bytes from `address` are, looking at both ends (one range can span several
 // allocations): device memory at either end makes the whole range device memory. `range` describes
-// the first end that is device memory, else the first byte. bytes == 0 is host. Never fails: what
-// the driver cannot say is host.
+// the first end that is device memory, else the first byte. bytes == 0 is host. Never fails: where
+// the driver does, what the CPU can read is host memory and the rest device memory.
 //
 // There is no cache. An address can change owner at any time, so a cached answer needs a question
 // to the driver too, which then saves nothing: on an H200 with driver 580 all nine attributes take

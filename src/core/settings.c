@@ -75,7 +75,7 @@ static const struct row rows[] = {
     {"STAGING_MAX", ROW_BYTES, AT(staging_max_bytes), .default_text = "4G", RANGE(MIB, 16 * TIB),
      .help = "Bound on page-locked host memory for staging, for each process.\n"
              "Beyond it ordinary memory is used, through which copies are slower."},
-    {"STAGING_KEEP", ROW_BYTES, AT(staging_keep_bytes), .default_text = "1G", RANGE(0, 16 * TIB),
+    {"STAGING_KEEP", ROW_BYTES, AT(staging_keep_bytes), .default_text = "4G", RANGE(0, 16 * TIB),
      .help = "Staging memory that stays cached while no message uses it."},
     {"REPORT", ROW_STRING, AT(report), .default_text = "",
      .help = "Where MPI_Finalize writes a report of what was done with which messages:\n"

@@ -4,7 +4,10 @@
 
 #include "device/device_int.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 // The bit of CU_MEM_HANDLE_TYPE_FABRIC, which headers before CUDA 12.3 lack.
 #define FABRIC_HANDLE_BIT 0x8u
@@ -110,6 +113,19 @@ static void fill_range(const uint64_t answers[ASK_COUNT], struct fr_device_range
         atomic_store_explicit(&last_used_device, range->device, memory_order_relaxed);
 }
 
+// Asks the kernel, which reads the signal set before it looks at the senseless first argument, so
+// that nothing but the error differs.
+static bool is_readable(const void *address)
+{
+    enum { SET_BYTES = 8 };
+    int saved_errno = errno;
+    uintptr_t aligned = (uintptr_t)address & ~(uintptr_t)(SET_BYTES - 1);
+    long result = syscall(SYS_rt_sigprocmask, -1, aligned, NULL, SET_BYTES);
+    bool readable = !(result != 0 && errno == EFAULT);
+    errno = saved_errno;
+    return readable;
+}
+
 // What a failed question means. A driver that is down has no memory, and an invalid value is its
 // word for memory that it does not know.
 static enum fr_status judge_failure(CUresult result)
@@ -117,9 +133,23 @@ static enum fr_status judge_failure(CUresult result)
     if (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_CONTEXT ||
         fr_device_result_is_down(result))
         return FR_OK;
-    fr_warn_once("cuPointerGetAttributes failed with %s, so buffers are taken for host memory",
+    fr_warn_once("cuPointerGetAttributes failed with %s; memory that the CPU can read is taken for "
+                 "host memory, other memory for device memory",
                  fr_device_result_name(result));
     return FR_ERR_DEVICE;
+}
+
+// After a failure, what the CPU cannot read must not reach an MPI that would read it. Copies then
+// succeed or fail in their own right; VMM is the kind of which least is assumed.
+static enum fr_status guess(const void *address, CUresult result, struct fr_device_range *range)
+{
+    set_host(range);
+    enum fr_status status = judge_failure(result);
+    if (status == FR_OK || is_readable(address))
+        return status;
+    range->kind = FR_KIND_VMM;
+    range->device = fr_device_last_used();
+    return FR_OK;
 }
 
 enum fr_status fr_device_query(const void *address, struct fr_device_range *range)
@@ -134,10 +164,8 @@ enum fr_status fr_device_query(const void *address, struct fr_device_range *rang
         slots[i] = &answers[i];
     CUresult result = fr_cu.cuPointerGetAttributes(askable_count(), asked, slots,
                                                    (CUdeviceptr)(uintptr_t)address);
-    if (FR_UNLIKELY(result != CUDA_SUCCESS)) {
-        set_host(range);
-        return judge_failure(result);
-    }
+    if (FR_UNLIKELY(result != CUDA_SUCCESS))
+        return guess(address, result, range);
     fill_range(answers, range);
     return FR_OK;
 }

@@ -30,7 +30,7 @@ struct entry {
     unsigned char buffer_count;
     unsigned char buffers[FR_MAX_VIEWS];
 };
-static struct entry entries[FR_FN_COUNT];
+static struct entry entries[FR_FN_STUB_COUNT];
 
 // Set while this thread is inside a handler: what the MPI library calls itself then goes through.
 static FR_TLS bool inside;
@@ -93,8 +93,6 @@ static void set_handler(struct entry *entry, enum fr_class class)
     }
     entry->gate = GATE_NONE;
     switch (class) {
-    case FR_CLASS_PASS:
-        return;
     case FR_CLASS_TYPE_FREE:
         entry->handle = handle_type_free;
         return;
@@ -141,16 +139,16 @@ static void *target_of(enum fr_fn fn, bool serving)
         return (void *)fr_stub_enter;
     if (!real)
         return (void *)fr_stub_missing;
-    return serving && entries[fn].handle ? (void *)fr_stub_enter : real;
+    return serving ? (void *)fr_stub_enter : real;
 }
 
 static void resolve_once(void)
 {
     enum fr_status found = fr_real_start();
     bool serving = found == FR_OK && !fr_core_settings()->disable;
-    for (enum fr_fn fn = 0; fn < FR_FN_COUNT; fn++)
+    for (enum fr_fn fn = 0; fn < FR_FN_STUB_COUNT; fn++)
         set_entry(fn);
-    for (enum fr_fn fn = 0; fn < FR_FN_COUNT; fn++) {
+    for (enum fr_fn fn = 0; fn < FR_FN_STUB_COUNT; fn++) {
         void *target = target_of(fn, serving);
         void *profiler = fr_real_profiler(fn);
         __atomic_store_n(&fr_mpi_slots[2 * fn], profiler ? profiler : target, __ATOMIC_RELEASE);

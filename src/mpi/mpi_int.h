@@ -6,7 +6,7 @@
 #include "request/request.h"
 
 // Where the stubs jump to; see real/stubs.S. Written once, when the MPI library is found.
-extern void *fr_mpi_slots[2 * FR_FN_COUNT];
+extern void *fr_mpi_slots[2 * FR_FN_STUB_COUNT];
 void fr_stub_enter(void);
 void fr_stub_missing(void);
 

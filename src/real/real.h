@@ -22,10 +22,13 @@ enum fr_class {
 #undef FR_CLASS
 };
 
-// Every function of the table, in its order.
+// Every function of the table, in its order; those with stubs come first.
 enum fr_fn {
 #define FR_ROW(name, class, signature, flags) FR_FN_##name,
 #include "real/functions.def"
+    FR_FN_STUB_COUNT,
+    FR_FN_BEFORE_PASSES = FR_FN_STUB_COUNT - 1,
+#include "real/passes.def"
 #undef FR_ROW
     FR_FN_COUNT,
 };

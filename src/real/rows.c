@@ -9,6 +9,7 @@
 const struct fr_real_row fr_real_rows[FR_FN_COUNT] = {
 #define FR_ROW(name, class, signature, flags) {#name, signature, FR_CLASS_##class, flags},
 #include "real/functions.def"
+#include "real/passes.def"
 #undef FR_ROW
 };
 

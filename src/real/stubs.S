@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The exported functions: for every row of the table MPI_x and PMPI_x, one tail jump each through
+// The exported functions: for every row of functions.def MPI_x and PMPI_x, one tail jump each through
 // fr_mpi_slots. A slot's target is the real function, a profiler's, or one of the three entries at the
 // end, which find the slot's number in r11 (x86-64) or w17 (AArch64): 2 * row for MPI_x, plus 1 for
 // PMPI_x. Arguments stay where the caller put them, so a stub knows nothing of signatures.
