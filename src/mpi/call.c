@@ -39,8 +39,8 @@ static int refuse(const struct fr_request_op *op, enum fr_device_kind kind, cons
 {
     bool window = op->fn == FR_FN_MPI_Win_create || op->fn == FR_FN_MPI_Win_create_c ||
                   op->fn == FR_FN_MPI_Win_attach;
-    fr_error("%s: %s memory is refused: %s; give it host memory instead", fr_real_rows[op->fn].name,
-             fr_device_kind_name(kind), reason);
+    fr_error("%s: device memory of kind %s is refused: %s; give it host memory instead",
+             fr_real_rows[op->fn].name, fr_device_kind_name(kind), reason);
     return fr_request_raise(op->object_kind, op->object,
                             window ? fr_real_mpi.ERR_BASE : fr_real_mpi.ERR_BUFFER);
 }
