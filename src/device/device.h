@@ -48,8 +48,8 @@ struct fr_device_range {
 bool fr_device_present(void);
 
 // Asks the driver what `address` is: all of `range` in one driver call. Host memory, and any
-// address that the driver does not know, gives FR_KIND_HOST and FR_OK. Should the driver fail, memory
-// that the CPU cannot read is taken for device memory, of which nothing else is known.
+// address that the driver does not know, gives FR_KIND_HOST and FR_OK. Should the driver fail,
+// memory that the CPU cannot read is taken for device memory, of which nothing else is known.
 FR_MUST_CHECK enum fr_status fr_device_query(const void *address, struct fr_device_range *range);
 
 // Asks only for buffer id, base and size (kind is left alone): what a cache needs to tell a stale
