@@ -1,19 +1,48 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Tests of the interposition itself: the table, the stubs, and how they live beside other libraries.
-fr_interpose_tests = tests/interpose/coverage.test tests/interpose/refusal.test
-EXTRA_DIST += $(fr_interpose_tests) tests/interpose/tap.sh tests/interpose/refusal.c
+fr_interpose_tests = tests/interpose/coverage.test tests/interpose/refusal.test \
+    tests/interpose/profiler.test tests/interpose/local.test
+fr_interpose_sources = tests/interpose/refusal.c tests/interpose/exchange.c \
+    tests/interpose/profiler.c tests/interpose/profiled.c tests/interpose/opener.c
+fr_interpose_headers = tests/interpose/exchange.h tests/programs/memory.h
+EXTRA_DIST += $(fr_interpose_tests) $(fr_interpose_sources) tests/interpose/tap.sh \
+    tests/interpose/exchange.h
 
-# MPI programs, NAME-FLAVOUR.
-fr_interpose_programs = $(MPI_FLAVOURS:%=tests/interpose/refusal-%)
+# What each MPI flavour has one of: NAME-FLAVOUR.
+fr_interpose_refusal = $(MPI_FLAVOURS:%=tests/interpose/refusal-%)
+fr_interpose_object = $(MPI_FLAVOURS:%=tests/interpose/profiled_object-%)
+fr_interpose_library = $(MPI_FLAVOURS:%=tests/interpose/profiled_library-%)
+fr_interpose_profiler = $(MPI_FLAVOURS:%=tests/interpose/libprofiler-%.so)
+fr_interpose_plugin = $(MPI_FLAVOURS:%=tests/interpose/plugin-%.so)
+fr_interpose_built = $(fr_interpose_refusal) $(fr_interpose_object) $(fr_interpose_library) \
+    $(fr_interpose_profiler) $(fr_interpose_plugin) tests/interpose/opener
 fr_interpose_flags = $(DEFAULT_INCLUDES) $(CPPFLAGS) $(CUDA_CPPFLAGS) -std=gnu11 -Wall -Wextra \
-    $(FR_PROGRAM_WERROR) $(CFLAGS)
-CLEANFILES += $(fr_interpose_programs)
+    $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS)
+fr_interpose_cc = $(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_interpose_flags) -o $@
+CLEANFILES += $(fr_interpose_built)
 
 if !CROSS_COMPILING
 TESTS += $(fr_interpose_tests)
-check_DATA += $(fr_interpose_programs)
-$(MPI_FLAVOURS:%=tests/interpose/refusal-%): tests/interpose/refusal-%: \
-    tests/interpose/refusal.c tests/programs/memory.c tests/programs/memory.h
-	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_interpose_flags) $(LDFLAGS) -o $@ \
-	    $(filter %.c,$^) -ldl
+check_DATA += $(fr_interpose_built)
+$(fr_interpose_refusal): tests/interpose/refusal-%: \
+    tests/interpose/refusal.c tests/programs/memory.c $(fr_interpose_headers)
+	$(fr_interpose_cc) $(filter %.c,$^) -ldl
+$(fr_interpose_object): tests/interpose/profiled_object-%: \
+    tests/interpose/profiled.c tests/interpose/exchange.c tests/interpose/profiler.c \
+    tests/programs/memory.c $(fr_interpose_headers)
+	$(fr_interpose_cc) $(filter %.c,$^) -ldl
+$(fr_interpose_profiler): tests/interpose/libprofiler-%.so: \
+    tests/interpose/profiler.c $(fr_interpose_headers)
+	$(fr_interpose_cc) -fPIC -shared -Wl,-soname,$(@F) $(filter %.c,$^)
+# The profiler comes before MPI among the libraries, which the wrapper appends.
+$(fr_interpose_library): tests/interpose/profiled_library-%: \
+    tests/interpose/profiled.c tests/interpose/exchange.c tests/programs/memory.c \
+    $(fr_interpose_headers) tests/interpose/libprofiler-%.so
+	$(fr_interpose_cc) $(filter %.c,$^) -Ltests/interpose -Wl,--no-as-needed -lprofiler-$* \
+	    -Wl,-rpath,$(abs_builddir)/tests/interpose -ldl
+$(fr_interpose_plugin): tests/interpose/plugin-%.so: \
+    tests/interpose/exchange.c tests/programs/memory.c $(fr_interpose_headers)
+	$(fr_interpose_cc) -fPIC -shared $(filter %.c,$^) -ldl
+tests/interpose/opener: tests/interpose/opener.c tests/interpose/exchange.h
+	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(CC) $(fr_interpose_flags) -o $@ $(filter %.c,$^) -ldl
 endif
