@@ -7,6 +7,7 @@ librooms_la_SOURCES += \
 	src/mpi/facts.c \
 	src/mpi/hooks.c \
 	src/mpi/mpi_int.h \
+	src/mpi/present.c \
 	src/mpi/shape.c \
 	src/mpi/sync.c \
 	src/mpi/views.c \

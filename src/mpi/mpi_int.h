@@ -16,7 +16,9 @@ struct fr_mpi_verdict {
     fr_word result;
 };
 
-// Called by the stubs alone.
+// Called by the stubs alone. fr_mpi_present returns `stub` if the MPI library of the process
+// defines `name`, else NULL, which the dynamic loader takes for an absent symbol.
+void *fr_mpi_present(const char *name, void *stub);
 void fr_mpi_resolve(void);
 int fr_mpi_missing(unsigned slot);
 struct fr_mpi_verdict fr_mpi_enter(unsigned slot, const fr_word *registers, const fr_word *stack);

@@ -20,6 +20,33 @@
     .set fr_slot, fr_slot + 1
 .endm
 
+// A function that is exported only where the MPI library has it.
+.macro fr_later name
+    .section .rodata.str1.1, "aMS", @progbits, 1
+.Lname_\name:
+    .asciz "\name"
+    .text
+    .globl \name
+    .type \name, @gnu_indirect_function
+    .p2align 4
+\name:
+    .cfi_startproc
+    endbr64
+    leaq .Lname_\name(%rip), %rdi
+    leaq .Lstub_\name(%rip), %rsi
+    jmp fr_mpi_present
+    .cfi_endproc
+    .size \name, . - \name
+    .p2align 4
+.Lstub_\name:
+    .cfi_startproc
+    endbr64
+    movl $fr_slot, %r11d
+    jmp *fr_mpi_slots + 8 * fr_slot(%rip)
+    .cfi_endproc
+    .set fr_slot, fr_slot + 1
+.endm
+
 #elif defined(__aarch64__)
 
 .macro fr_stub name
@@ -38,11 +65,43 @@
     .set fr_slot, fr_slot + 1
 .endm
 
+// A function that is exported only where the MPI library has it.
+.macro fr_later name
+    .section .rodata.str1.1, "aMS", %progbits, 1
+.Lname_\name:
+    .asciz "\name"
+    .text
+    .globl \name
+    .type \name, %gnu_indirect_function
+    .p2align 4
+\name:
+    .cfi_startproc
+    hint #34
+    adrp x0, .Lname_\name
+    add x0, x0, :lo12:.Lname_\name
+    adrp x1, .Lstub_\name
+    add x1, x1, :lo12:.Lstub_\name
+    b fr_mpi_present
+    .cfi_endproc
+    .size \name, . - \name
+    .p2align 4
+.Lstub_\name:
+    .cfi_startproc
+    hint #34
+    adrp x16, fr_mpi_slots + 8 * fr_slot
+    ldr x16, [x16, :lo12:fr_mpi_slots + 8 * fr_slot]
+    mov w17, fr_slot
+    br x16
+    .cfi_endproc
+    .set fr_slot, fr_slot + 1
+.endm
+
 #endif
 
     .text
     .set fr_slot, 0
 #define FR_ROW(name, class, signature, flags) fr_stub name; fr_stub P##name;
+#define FR_LATER(name, class, signature, flags) fr_later name; fr_stub P##name;
 #include "real/functions.def"
 #undef FR_ROW
 
