@@ -32,8 +32,10 @@ struct entry {
 };
 static struct entry entries[FR_FN_STUB_COUNT];
 
-// Set while this thread is inside a handler: what the MPI library calls itself then goes through.
-static FR_TLS bool inside;
+// Address of the stack frame from which this thread entered a handler: what the MPI library calls
+// itself from there, further down the stack, goes straight through. An application's error handler
+// may leave by longjmp or an exception; a later call from further up then finds the mark stale.
+static FR_TLS uintptr_t handler_frame;
 
 static bool handle_type_free(enum fr_fn fn, fr_word *args, int *result)
 {
@@ -206,15 +208,17 @@ struct fr_mpi_verdict fr_mpi_enter(unsigned slot, const fr_word *registers, cons
     enum fr_fn fn = slot / 2;
     const struct entry *entry = &entries[fn];
     struct fr_mpi_verdict verdict = {.jump = entry->real};
+    uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
+    bool inside = frame < handler_frame;
     if (FR_LIKELY(entry->real && (inside || !needs_look(entry, registers, stack))))
         return verdict;
     fr_word args[FR_MAX_ARGS];
     int result = 0;
     for (unsigned i = 0; i < entry->arg_count; i++)
         args[i] = arg_at(registers, stack, i);
-    inside = true;
+    handler_frame = frame;
     bool handled = entry->handle(fn, args, &result);
-    inside = false;
+    handler_frame = 0;
     if (handled) {
         verdict.jump = NULL;
         verdict.result = (fr_word)result;

@@ -10,6 +10,8 @@ static void introduce(void)
 {
     fr_world_note();
     fr_core_log_set_rank(fr_world_rank());
+    if (fr_world_rank() > 0)
+        return;
     fr_info("fabrail %s with %s, which is %sGPU-aware", PACKAGE_VERSION, fr_real_mpi.family,
             fr_mpi_is_gpu_aware() ? "" : "not ");
 }
