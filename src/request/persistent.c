@@ -4,6 +4,7 @@
 
 #include "request/table.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +13,7 @@ static void activate(struct fr_request_op *op)
     op->delivered = false;
     op->active = true;
     for (size_t p = 0; p < op->partitions; p++)
-        atomic_store_explicit(&op->arrived[p], 0, memory_order_relaxed);
+        atomic_store_explicit(&op->arrived[p], FR_PARTITION_AWAITED, memory_order_relaxed);
 }
 
 // Copies in the inputs of all operations that a start call names. A partitioned send copies each
@@ -134,6 +135,19 @@ bool fr_request_pready(enum fr_fn fn, fr_word *args, int *result)
     return true;
 }
 
+// True for the one thread that shall copy a partition back. Another one that asks meanwhile waits,
+// since it is about to be told that the data are there.
+static bool claim_partition(struct fr_request_op *op, size_t partition)
+{
+    unsigned char state = FR_PARTITION_AWAITED;
+    if (atomic_compare_exchange_strong(&op->arrived[partition], &state, FR_PARTITION_COPYING))
+        return true;
+    while (atomic_load_explicit(&op->arrived[partition], memory_order_acquire) ==
+           FR_PARTITION_COPYING)
+        sched_yield();
+    return false;
+}
+
 bool fr_request_parrived(fr_word *args, int *result)
 {
     struct fr_request_op *op = fr_request_table_find(fr_real_handle(args[0]));
@@ -142,13 +156,14 @@ bool fr_request_parrived(fr_word *args, int *result)
     *result = FR_MPI(Parrived, args[0], args[1], args[2]);
     size_t partition = (size_t)(int)args[1];
     if (*result != fr_real_mpi.SUCCESS || !*(const int *)args[2] || !op->active ||
-        partition >= op->partitions || atomic_exchange(&op->arrived[partition], 1))
+        partition >= op->partitions || !claim_partition(op, partition))
         return true;
     struct fr_device_batch batch;
     fr_device_batch_begin(&batch);
     enum fr_status copied = copy_partition(op, partition, FR_TO_DEVICE, &batch);
     enum fr_status finished = fr_device_batch_finish(&batch);
     copied = copied == FR_OK ? finished : copied;
+    atomic_store_explicit(&op->arrived[partition], FR_PARTITION_COPIED, memory_order_release);
     if (copied != FR_OK)
         *result = fr_request_raise(op->object_kind, op->object, fr_request_error_code(copied));
     return true;

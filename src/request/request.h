@@ -10,6 +10,9 @@
 
 enum { FR_MAX_VIEWS = 3, FR_STATUS_BYTES = 64 }; // the largest status of all families is 32 bytes
 
+// How far a partition of a partitioned receive is on its way back to the application.
+enum { FR_PARTITION_AWAITED, FR_PARTITION_COPYING, FR_PARTITION_COPIED };
+
 // One MPI call with at least one staged buffer. Pooled: the arrays keep their capacity, so a warm
 // operation allocates nothing. Owned by the thread in the call, then by the side table.
 struct fr_request_op {
@@ -33,7 +36,7 @@ struct fr_request_op {
     bool delivered;    // copied back before the request was completed
     size_t partitions; // of a partitioned operation, else 0; each of `partition_count` elements
     size_t partition_count;
-    _Atomic unsigned char *arrived; // one a partition: already copied back
+    _Atomic unsigned char *arrived; // FR_PARTITION_* of each
 
     fr_word key;                // request, window or file that the operation is tied to
     bool claimed;               // a completion call of some thread holds it
