@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Tests of the interposition itself: the table, the stubs, and how they live beside other libraries.
 fr_interpose_tests = tests/interpose/coverage.test tests/interpose/refusal.test \
-    tests/interpose/profiler.test tests/interpose/local.test
+    tests/interpose/profiler.test tests/interpose/local.test tests/interpose/stubs.test
 fr_interpose_sources = tests/interpose/refusal.c tests/interpose/exchange.c \
     tests/interpose/profiler.c tests/interpose/profiled.c tests/interpose/opener.c
 fr_interpose_headers = tests/interpose/exchange.h tests/programs/memory.h
 EXTRA_DIST += $(fr_interpose_tests) $(fr_interpose_sources) tests/interpose/tap.sh \
-    tests/interpose/exchange.h
+    tests/interpose/exchange.h tests/interpose/fakempi.c tests/interpose/fakempi.h \
+    tests/interpose/caller.c tests/interpose/calls.c
 
 # What each MPI flavour has one of: NAME-FLAVOUR.
 fr_interpose_refusal = $(MPI_FLAVOURS:%=tests/interpose/refusal-%)

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Calls every function that has a stub in a process where the library of fakempi.c is the MPI, and
+// verifies every argument and result. Speaks TAP.
+//
+//   caller init|buffers   what the first MPI call of the process is
+#include "fakempi.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+double MPI_Wtime(void);
+double PMPI_Wtime(void);
+int MPI_Pcontrol(const int level, ...);
+int PMPI_Pcontrol(const int level, ...);
+intptr_t MPI_Aint_add(intptr_t base, intptr_t displacement);
+
+enum { ARENA_BYTES = 64 << 10, SPACING = 4000 };
+
+// Arguments point in here, so that whoever looks behind one finds zeros, and every one has bits set
+// in its upper half.
+static _Alignas(64) unsigned char arena[ARENA_BYTES];
+static unsigned char *mapped; // neither stack, heap nor static memory: has to be asked about
+
+typedef int function(FAKE_PARAMETERS);
+static const struct row {
+    const char *name;
+    const char *class;
+    const char *signature;
+} rows[] = {
+#define FR_ROW(name, class, signature, flags) {#name, #class, signature},
+#include "real/functions.def"
+#undef FR_ROW
+};
+
+static int number;
+static int failures;
+
+static void result(int ok, const char *text)
+{
+    printf("%s %d - %s\n", ok ? "ok" : "not ok", ++number, text);
+    fflush(stdout);
+    failures += !ok;
+}
+
+static word argument(const struct row *row, int position, int buffers_are_mapped)
+{
+    int has_letter = (size_t)position < strlen(row->signature);
+    if (buffers_are_mapped && has_letter && strchr("srb", row->signature[position]))
+        return (word)(mapped + SPACING * position);
+    return (word)(arena + SPACING * position);
+}
+
+// Returns 0 when the call came through as it was made.
+static int call_wrong(int index, const char *prefix, int buffers_are_mapped)
+{
+    const struct row *row = &rows[index];
+    char name[96];
+    word a[FAKE_ARGS];
+    snprintf(name, sizeof(name), "%s%s", prefix, row->name);
+    function *call = (function *)dlsym(RTLD_DEFAULT, name);
+    if (!call) {
+        printf("# %s is absent\n", name);
+        return 1;
+    }
+    for (int i = 0; i < FAKE_ARGS; i++)
+        a[i] = argument(row, i, buffers_are_mapped);
+    memset(&fake_last, 0, sizeof(fake_last));
+    int rc = call(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12],
+                  a[13]);
+    // Init and Finalize are called with the arguments that they have, all others are jumped to.
+    int through = strcmp(row->class, "INIT") == 0 || strcmp(row->class, "FINALIZE") == 0;
+    size_t count = through ? strlen(row->signature) : FAKE_ARGS;
+    int wrong = rc != FAKE_RESULT + index || fake_last.function != index ||
+                memcmp(fake_last.args, a, count * sizeof(word)) != 0;
+    if (wrong)
+        printf("# %s returned %d, came to function %d\n", name, rc, fake_last.function);
+    return wrong;
+}
+
+static void check_all(const char *prefix, int buffers_are_mapped, const char *text)
+{
+    int wrong = 0, called = 0;
+    for (int i = 0; i < FAKE_STUBS; i++) {
+        if (strncmp(rows[i].class, "QUERY", 5) == 0 || // answered without a call
+            (buffers_are_mapped && !strpbrk(rows[i].signature, "srb")))
+            continue;
+        wrong += call_wrong(i, prefix, buffers_are_mapped);
+        called++;
+    }
+    printf("# %d functions, %d wrong\n", called, wrong);
+    result(called > 100 && wrong == 0, text);
+}
+
+static void check_pcontrol(int control(const int, ...), const char *text)
+{
+    int right = 1;
+    memset(&fake_last, 0, sizeof(fake_last));
+    control(-7, 0.5, 10l, 1.5, 11l, 2.5, 12l, 3.5, 13l, 4.5, 14l, 5.5, 15l, 6.5, 7.5, 8.5);
+    for (int i = 0; i < 9; i++)
+        right &= fake_last.reals[i] == i + 0.5 && (i >= 6 || fake_last.whole[i] == 10 + i);
+    result(right && fake_last.level == -7, text);
+}
+
+static void check_results(void)
+{
+    int (*query)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "MPIX_Query_cuda_support");
+    result(MPI_Wtime() == 1234567.0625 && PMPI_Wtime() == 1234567.0625,
+           "a result that is a double");
+    intptr_t sum = MPI_Aint_add((intptr_t)0x123456789abcdef0, 15);
+    result(sum == (intptr_t)0x123456789abcdeff, "a result of 64 bits");
+    result(query && query() == 1, "a question that the library answers itself");
+}
+
+int main(int argc, char **argv)
+{
+    const char *first = argc > 1 ? argv[1] : "";
+    mapped = mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapped == MAP_FAILED)
+        return 1;
+    if (strcmp(first, "buffers") == 0)
+        result(!call_wrong(FAKE_MPI_Isendrecv_c, "", 1), "stack arguments of the first call");
+    else
+        result(!call_wrong(FAKE_MPI_Init, "", 0), "MPI_Init as the first call");
+    check_all("", 0, "arguments of MPI_ functions");
+    check_all("P", 0, "arguments of PMPI_ functions");
+    check_all("", 1, "arguments of MPI_ functions whose buffers were looked at");
+    check_all("P", 1, "arguments of PMPI_ functions whose buffers were looked at");
+    check_pcontrol(MPI_Pcontrol, "arguments of a variadic function");
+    check_pcontrol(PMPI_Pcontrol, "arguments of a variadic PMPI_ function");
+    check_results();
+    printf("1..%d\n", number);
+    return failures != 0;
+}
