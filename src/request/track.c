@@ -20,6 +20,14 @@ static int finish_now(struct fr_request_op *op, void *status)
     return code;
 }
 
+// MPICH 5 frees the request of a finished file operation when asked for its status, and fails when
+// the application completes it.
+static bool may_ask(const struct fr_request_op *op)
+{
+    enum fr_class class = fr_real_rows[op->fn].class;
+    return class != FR_CLASS_FILE_READ && class != FR_CLASS_FILE_WRITE;
+}
+
 int fr_request_track(struct fr_request_op *op, void *request)
 {
     _Alignas(16) char status[FR_STATUS_BYTES] = {0};
@@ -28,7 +36,8 @@ int fr_request_track(struct fr_request_op *op, void *request)
     if (!op->persistent) {
         // Short sends mostly are complete here, some MPIs then return a request that many
         // operations share: finishing now frees the staging memory and needs no entry.
-        FR_MPI(Request_get_status, handle, FR_PTR(&complete), FR_PTR(status));
+        if (may_ask(op))
+            FR_MPI(Request_get_status, handle, FR_PTR(&complete), FR_PTR(status));
         if (complete)
             return finish_now(op, status);
         op->active = true;
