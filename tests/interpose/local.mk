@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Tests of the interposition itself: the table, the stubs, and how they live beside other libraries.
 fr_interpose_tests = tests/interpose/coverage.test tests/interpose/refusal.test \
-    tests/interpose/profiler.test tests/interpose/local.test tests/interpose/stubs.test
+    tests/interpose/profiler.test tests/interpose/local.test tests/interpose/stubs.test \
+    tests/interpose/aware.test
 fr_interpose_sources = tests/interpose/refusal.c tests/interpose/exchange.c \
-    tests/interpose/profiler.c tests/interpose/profiled.c tests/interpose/opener.c
+    tests/interpose/profiler.c tests/interpose/profiled.c tests/interpose/opener.c \
+    tests/interpose/aware.c
 fr_interpose_headers = tests/interpose/exchange.h tests/programs/memory.h
 EXTRA_DIST += $(fr_interpose_tests) $(fr_interpose_sources) tests/interpose/tap.sh \
     tests/interpose/exchange.h tests/interpose/fakempi.c tests/interpose/fakempi.h \
@@ -11,12 +13,13 @@ EXTRA_DIST += $(fr_interpose_tests) $(fr_interpose_sources) tests/interpose/tap.
 
 # What each MPI flavour has one of: NAME-FLAVOUR.
 fr_interpose_refusal = $(MPI_FLAVOURS:%=tests/interpose/refusal-%)
+fr_interpose_aware = $(MPI_FLAVOURS:%=tests/interpose/aware-%)
 fr_interpose_object = $(MPI_FLAVOURS:%=tests/interpose/profiled_object-%)
 fr_interpose_library = $(MPI_FLAVOURS:%=tests/interpose/profiled_library-%)
 fr_interpose_profiler = $(MPI_FLAVOURS:%=tests/interpose/libprofiler-%.so)
 fr_interpose_plugin = $(MPI_FLAVOURS:%=tests/interpose/plugin-%.so)
-fr_interpose_built = $(fr_interpose_refusal) $(fr_interpose_object) $(fr_interpose_library) \
-    $(fr_interpose_profiler) $(fr_interpose_plugin) tests/interpose/opener
+fr_interpose_built = $(fr_interpose_refusal) $(fr_interpose_aware) $(fr_interpose_object) \
+    $(fr_interpose_library) $(fr_interpose_profiler) $(fr_interpose_plugin) tests/interpose/opener
 fr_interpose_flags = $(DEFAULT_INCLUDES) $(CPPFLAGS) $(CUDA_CPPFLAGS) -std=gnu11 -Wall -Wextra \
     $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS)
 fr_interpose_cc = $(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_interpose_flags) -o $@
@@ -27,6 +30,9 @@ TESTS += $(fr_interpose_tests)
 check_DATA += $(fr_interpose_built)
 $(fr_interpose_refusal): tests/interpose/refusal-%: \
     tests/interpose/refusal.c tests/programs/memory.c $(fr_interpose_headers)
+	$(fr_interpose_cc) $(filter %.c,$^) -ldl
+$(fr_interpose_aware): tests/interpose/aware-%: \
+    tests/interpose/aware.c tests/programs/memory.c $(fr_interpose_headers)
 	$(fr_interpose_cc) $(filter %.c,$^) -ldl
 $(fr_interpose_object): tests/interpose/profiled_object-%: \
     tests/interpose/profiled.c tests/interpose/exchange.c tests/interpose/profiler.c \
