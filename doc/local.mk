@@ -18,3 +18,4 @@ doc/fabrail.7: doc/fabrail.7.in doc/settings.roff
 
 TESTS += doc/check-settings.sh
 endif
+EXTRA_DIST += doc/performance.md
