@@ -209,8 +209,8 @@ static void run_fork_before(void)
     F(nvmlDeviceGetPciInfo)                                                                        \
     F(nvmlDeviceGetGpuFabricInfo)                                                                  \
     F(nvmlDeviceGetGpuFabricInfoV)                                                                 \
-    F(nvmlErrorString) F(nvmlSystemGetDriverVersion) F(nvmlDeviceGetNvLinkState)                   \
-        F(nvmlDeviceGetP2PStatus)
+    F(nvmlErrorString)                                                                             \
+    F(nvmlSystemGetDriverVersion) F(nvmlDeviceGetNvLinkState) F(nvmlDeviceGetP2PStatus)
 // Newer headers call some of these deprecated.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 static struct {
