@@ -37,7 +37,7 @@ static void test_defaults(void)
     CHECK(settings.paths == (FR_PATH_BIT_PASS | FR_PATH_BIT_HOST));
     CHECK(settings.mpi_gpu_aware == FR_AUTO);
     CHECK(settings.staging_max_bytes == (size_t)4 << 30);
-    CHECK(settings.staging_keep_bytes == (size_t)1 << 30);
+    CHECK(settings.staging_keep_bytes == (size_t)4 << 30);
     CHECK(strcmp(settings.report, "") == 0);
 
     CHECK(fr_core_settings_parse(NULL, &settings, NULL, NULL) == 0);
@@ -188,7 +188,7 @@ static void test_process(void)
     const struct fr_settings *settings = fr_core_settings();
     CHECK(fr_core_log_level == FR_LOG_ERROR);
     CHECK(strcmp(settings->report, "first") == 0);
-    CHECK(settings->staging_keep_bytes == (size_t)1 << 30);
+    CHECK(settings->staging_keep_bytes == (size_t)4 << 30);
     setenv("FABRAIL_REPORT", "second", 1);
     CHECK(fr_core_settings() == settings);
     CHECK(strcmp(settings->report, "first") == 0);
