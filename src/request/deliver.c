@@ -119,6 +119,17 @@ int fr_request_error_code(enum fr_status status)
     }
 }
 
+// MPI 4 moved errors of calls without communicator, window and file from the world to the process
+// itself. Open MPI 5 (which says 3.1) and MPICH 4.0 still raise them on the world, MPICH 5 does
+// not.
+static fr_word communicator_of_no_object(void)
+{
+    int version = 0, subversion = 0;
+    FR_MPI(Get_version, FR_PTR(&version), FR_PTR(&subversion));
+    bool on_self = version > 4 || (version == 4 && subversion > 0);
+    return on_self ? fr_real_mpi.COMM_SELF : fr_real_mpi.COMM_WORLD;
+}
+
 int fr_request_raise(char object_kind, fr_word object, int code)
 {
     switch (object_kind) {
@@ -131,8 +142,8 @@ int fr_request_raise(char object_kind, fr_word object, int code)
     case 'f':
         FR_MPI(File_call_errhandler, object, (fr_word)code);
         break;
-    default: // no object: MPI raises such errors on the world communicator, or on self
-        FR_MPI(Comm_call_errhandler, fr_real_mpi.COMM_SELF, (fr_word)code);
+    default:
+        FR_MPI(Comm_call_errhandler, communicator_of_no_object(), (fr_word)code);
         break;
     }
     return code;

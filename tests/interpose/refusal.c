@@ -21,6 +21,7 @@ static MPI_Win window; // dynamic where the MPI has a way to make one
 static MPI_Comm comm;  // a duplicate, so that its handler is nobody else's
 static int handler_calls;
 static int handler_code;
+static char handler_whose;
 static int result_number;
 static int failures;
 
@@ -36,18 +37,35 @@ __attribute__((format(printf, 2, 3))) static void result(int ok, const char *for
     failures += !ok;
 }
 
+static void note(char whose, int code)
+{
+    handler_calls++;
+    handler_code = code;
+    handler_whose = whose;
+}
+
 static void note_comm(MPI_Comm *on, int *code, ...)
 {
     (void)on;
-    handler_calls++;
-    handler_code = *code;
+    note('c', *code);
+}
+
+static void note_world(MPI_Comm *on, int *code, ...)
+{
+    (void)on;
+    note('g', *code);
+}
+
+static void note_self(MPI_Comm *on, int *code, ...)
+{
+    (void)on;
+    note('s', *code);
 }
 
 static void note_window(MPI_Win *on, int *code, ...)
 {
     (void)on;
-    handler_calls++;
-    handler_code = *code;
+    note('w', *code);
 }
 
 // What a call wrote to stderr.
@@ -128,24 +146,35 @@ struct attempt {
     const char *function;
     int (*call)(void);
     int class;
+    char whose; // handler: of the communicator, the window, or whom MPI takes for neither (0)
 };
 static const struct attempt keeping[] = {
-    {"MPI_Win_create", refused_win_create, MPI_ERR_BASE},
-    {"MPI_Win_attach", refused_win_attach, MPI_ERR_BASE},
-    {"MPI_Buffer_attach", refused_buffer_attach, MPI_ERR_BUFFER},
+    {"MPI_Win_create", refused_win_create, MPI_ERR_BASE, 'c'},
+    {"MPI_Win_attach", refused_win_attach, MPI_ERR_BASE, 'w'},
+    {"MPI_Buffer_attach", refused_buffer_attach, MPI_ERR_BUFFER, 0},
 };
 static const struct attempt passing[] = {
-    {"MPI_Send", refused_send, MPI_ERR_BUFFER},
-    {"MPI_Recv", refused_recv, MPI_ERR_BUFFER},
-    {"MPI_Isend", refused_isend, MPI_ERR_BUFFER},
-    {"MPI_Alltoall", refused_alltoall, MPI_ERR_BUFFER},
+    {"MPI_Send", refused_send, MPI_ERR_BUFFER, 'c'},
+    {"MPI_Recv", refused_recv, MPI_ERR_BUFFER, 'c'},
+    {"MPI_Isend", refused_isend, MPI_ERR_BUFFER, 'c'},
+    {"MPI_Alltoall", refused_alltoall, MPI_ERR_BUFFER, 'c'},
 };
+
+// Whose handler an error of MPI's own has where there is neither communicator nor window.
+static char whose_without_object(void)
+{
+    int size = 0;
+    MPI_Type_size(MPI_DATATYPE_NULL, &size);
+    return handler_whose;
+}
 
 static void check(const struct attempt *attempt, const char *handler, int expected_calls)
 {
     char text[8192], mark[128];
     int class = MPI_SUCCESS;
+    char whose = attempt->whose ? attempt->whose : whose_without_object();
     handler_calls = 0;
+    handler_whose = 0;
     capture_begin();
     int code = attempt->call();
     capture_end(text, sizeof(text));
@@ -154,34 +183,42 @@ static void check(const struct attempt *attempt, const char *handler, int expect
         MPI_Error_class(code, &class);
     int lines = count_of(text, "fabrail");
     int ok = class == attempt->class && handler_calls == expected_calls &&
-             (!expected_calls || handler_code == code) && lines == 1 && count_of(text, mark) == 1;
+             (!expected_calls || (handler_code == code && handler_whose == whose)) && lines == 1 &&
+             count_of(text, mark) == 1;
     result(ok, "%s is refused, errors %s", attempt->function, handler);
     if (!ok)
         printf("# class %d, expected %d; handler called %d times with %d, code %d; stderr: %s\n",
                class, attempt->class, handler_calls, handler_code, code, text);
 }
 
-static void set_handlers(MPI_Errhandler on_comm, MPI_Errhandler on_window)
+static void set_handlers(const MPI_Errhandler handlers[4])
 {
-    MPI_Comm_set_errhandler(comm, on_comm);
-    MPI_Comm_set_errhandler(MPI_COMM_SELF, on_comm); // calls without a communicator
-    MPI_Win_set_errhandler(window, on_window);
+    MPI_Comm_set_errhandler(comm, handlers[0]);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, handlers[1]);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, handlers[2]);
+    MPI_Win_set_errhandler(window, handlers[3]);
 }
 
 static void check_all(const struct attempt *attempts, size_t count)
 {
-    MPI_Errhandler on_comm, on_window;
-    set_handlers(MPI_ERRORS_RETURN, MPI_ERRORS_RETURN);
+    const MPI_Errhandler fatal[] = {MPI_ERRORS_ARE_FATAL, MPI_ERRORS_ARE_FATAL,
+                                    MPI_ERRORS_ARE_FATAL, MPI_ERRORS_ARE_FATAL};
+    const MPI_Errhandler returning[] = {MPI_ERRORS_RETURN, MPI_ERRORS_RETURN, MPI_ERRORS_RETURN,
+                                        MPI_ERRORS_RETURN};
+    MPI_Errhandler own[4];
+    set_handlers(returning);
     for (size_t i = 0; i < count; i++)
         check(&attempts[i], "return", 0);
-    MPI_Comm_create_errhandler(note_comm, &on_comm);
-    MPI_Win_create_errhandler(note_window, &on_window);
-    set_handlers(on_comm, on_window);
+    MPI_Comm_create_errhandler(note_comm, &own[0]);
+    MPI_Comm_create_errhandler(note_world, &own[1]);
+    MPI_Comm_create_errhandler(note_self, &own[2]);
+    MPI_Win_create_errhandler(note_window, &own[3]);
+    set_handlers(own);
     for (size_t i = 0; i < count; i++)
         check(&attempts[i], "call a handler", 1);
-    set_handlers(MPI_ERRORS_ARE_FATAL, MPI_ERRORS_ARE_FATAL);
-    MPI_Errhandler_free(&on_comm);
-    MPI_Errhandler_free(&on_window);
+    set_handlers(fatal);
+    for (int i = 0; i < 4; i++)
+        MPI_Errhandler_free(&own[i]);
 }
 
 // The same calls with host memory.
