@@ -90,7 +90,14 @@ int fr_core_log_rank(void);
 enum fr_tristate { FR_AUTO, FR_YES, FR_NO };
 
 // Bits of the setting FABRAIL_PATHS.
-enum { FR_PATH_BIT_PASS = 1u << 0, FR_PATH_BIT_HOST = 1u << 1 };
+enum { FR_PATH_BIT_PASS = 1u << 0, FR_PATH_BIT_HOST = 1u << 1, FR_PATH_BIT_FABRIC = 1u << 2 };
+
+// The setting FABRAIL_FABRIC.
+enum fr_fabric_use {
+    FR_FABRIC_AUTO,  // where a communicator has multi-node NVLink
+    FR_FABRIC_FORCE, // on every communicator
+    FR_FABRIC_OFF,
+};
 
 // All settings. Each member is one row of the table in settings.c, which names the environment
 // variable, its type, default, range and help text.
@@ -101,6 +108,8 @@ struct fr_settings {
     enum fr_tristate mpi_gpu_aware; // FABRAIL_MPI_GPU_AWARE
     size_t staging_max_bytes;       // FABRAIL_STAGING_MAX, bound on pinned staging memory
     size_t staging_keep_bytes;      // FABRAIL_STAGING_KEEP, what stays cached while unused
+    enum fr_fabric_use fabric;      // FABRAIL_FABRIC
+    size_t workspace_max_bytes;     // FABRAIL_WORKSPACE_MAX, bound on device memory, a device
     const char *report;             // FABRAIL_REPORT: "" none, "text" to stderr, else a file name
 };
 

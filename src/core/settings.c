@@ -35,6 +35,7 @@ struct row {
 
 // Members of choices are stored through `unsigned`, booleans of any spelling through `bool`.
 _Static_assert(sizeof(enum fr_log_level) == sizeof(unsigned), "choices are stored as unsigned");
+_Static_assert(sizeof(enum fr_fabric_use) == sizeof(unsigned), "choices are stored as unsigned");
 _Static_assert(sizeof(enum fr_tristate) == sizeof(unsigned), "choices are stored as unsigned");
 
 static const struct choice bool_choices[] = {
@@ -50,6 +51,14 @@ static const struct choice log_choices[] = {
 static const struct choice path_choices[] = {
     {"pass", FR_PATH_BIT_PASS},
     {"host", FR_PATH_BIT_HOST},
+    {"fabric", FR_PATH_BIT_FABRIC},
+    {NULL, 0},
+};
+
+static const struct choice fabric_choices[] = {
+    {"auto", FR_FABRIC_AUTO},
+    {"force", FR_FABRIC_FORCE},
+    {"off", FR_FABRIC_OFF},
     {NULL, 0},
 };
 
@@ -65,10 +74,11 @@ static const struct row rows[] = {
      .help =
          "What is written to standard error: this level and all before it.\n"
          "Level trace shows nothing more than debug unless Fabrail was configured with tracing."},
-    {"PATHS", ROW_LIST, AT(paths), .default_text = "pass,host", .choices = path_choices,
+    {"PATHS", ROW_LIST, AT(paths), .default_text = "pass,host,fabric", .choices = path_choices,
      .help =
          "Ways that a message may take, separated by commas: the real MPI gets the pointer of\n"
-         "the application as it is (pass), or the message is staged through host memory (host)."},
+         "the application as it is (pass), the message is staged through host memory (host), or\n"
+         "through fabric-allocated device memory (fabric)."},
     {"MPI_GPU_AWARE", ROW_TRISTATE, AT(mpi_gpu_aware), .default_text = "auto",
      .help = "Whether the MPI library takes pointers to device memory.\n"
              "With auto, the library itself is asked."},
@@ -77,6 +87,14 @@ static const struct row rows[] = {
              "Beyond it ordinary memory is used, through which copies are slower."},
     {"STAGING_KEEP", ROW_BYTES, AT(staging_keep_bytes), .default_text = "4G", RANGE(0, 16 * TIB),
      .help = "Staging memory that stays cached while no message uses it."},
+    {"FABRIC", ROW_CHOICE, AT(fabric), .default_text = "auto", .choices = fabric_choices,
+     .help = "Whether a GPU-aware MPI library is given device buffers through a fabric-allocated\n"
+             "workspace: where the communicator has multi-node NVLink (auto), on every\n"
+             "communicator (force), or never (off). Set it alike for all ranks of a job."},
+    {"WORKSPACE_MAX", ROW_BYTES, AT(workspace_max_bytes), .default_text = "4G", RANGE(0, 16 * TIB),
+     .help =
+         "Bound on the device memory of that workspace, for each process and device. A message\n"
+         "that does not fit is given to the MPI library as it is."},
     {"REPORT", ROW_STRING, AT(report), .default_text = "",
      .help = "Where MPI_Finalize writes a report of what was done with which messages:\n"
              "nothing for no report, text for standard error, else the name of a file, in which\n"

@@ -95,7 +95,7 @@ static enum fr_status start_rows(const struct fr_device_lane *lane,
         .WidthInBytes = copy->bytes,
         .Height = copy->n[0],
     };
-    if (lane->direction == FR_TO_HOST) {
+    if (lane->direction == FR_TO_STAGE) {
         call.srcMemoryType = CU_MEMORYTYPE_DEVICE;
         call.srcDevice = as_device(copy->src);
         call.dstMemoryType = CU_MEMORYTYPE_HOST;
@@ -122,7 +122,7 @@ static enum fr_status start_box(const struct fr_device_lane *lane,
         .Height = copy->n[0],
         .Depth = copy->n[1],
     };
-    if (lane->direction == FR_TO_HOST) {
+    if (lane->direction == FR_TO_STAGE) {
         call.srcMemoryType = CU_MEMORYTYPE_DEVICE;
         call.srcDevice = as_device(copy->src);
         call.dstMemoryType = CU_MEMORYTYPE_HOST;
@@ -186,7 +186,7 @@ static void copy_on_host(const struct fr_device_copy *copy)
 static void device_span(const struct fr_device_copy *copy, enum fr_device_direction direction,
                         uintptr_t *low, uintptr_t *high)
 {
-    bool is_dst = direction == FR_TO_DEVICE;
+    bool is_dst = direction == FR_FROM_STAGE;
     const ptrdiff_t *strides = is_dst ? copy->dst_stride : copy->src_stride;
     *low = is_dst ? (uintptr_t)copy->dst : (uintptr_t)copy->src;
     *high = *low + copy->bytes;

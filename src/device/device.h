@@ -61,6 +61,57 @@ FR_MUST_CHECK enum fr_status fr_device_query_id(const void *address, struct fr_d
 FR_MUST_CHECK enum fr_status fr_device_host_register(void *address, size_t bytes);
 void fr_device_host_unregister(void *address);
 
+// Device memory of Fabrail's own: one VMM allocation, mapped alone in a reserved range, readable
+// and writable by its own device.
+struct fr_device_memory {
+    uintptr_t address;
+    size_t bytes; // rounded up to what the driver allocates in
+    int device;
+    unsigned handle_types; // CU_MEM_HANDLE_TYPE_* bits that it can be exported as
+    uint64_t handle;       // CUmemGenericAllocationHandle
+};
+
+// Allocates at least `bytes` on `device`: exportable as a fabric handle and a file descriptor where
+// the device and this process may, capable of GPUDirect RDMA where the device is. Where fabric
+// handles are not permitted or not supported, the memory is made without, the device is remembered
+// for that, and one warning says what is missing. Returns FR_ERR_NO_MEMORY when the device has none
+// left, which is no error worth a line, FR_ERR_UNSUPPORTED for a device without VMM. The caller
+// owns the memory until fr_device_memory_destroy.
+FR_MUST_CHECK enum fr_status fr_device_memory_create(int device, size_t bytes,
+                                                     struct fr_device_memory *memory);
+
+void fr_device_memory_destroy(struct fr_device_memory *memory);
+
+// Whether memory of fr_device_memory_create on `device` is exportable as a fabric handle. Until the
+// first allocation has shown it, one small allocation is made to find out.
+enum fr_device_support {
+    FR_SUPPORT_UNKNOWN,       // nobody asked yet
+    FR_SUPPORT_YES,           // made and exportable
+    FR_SUPPORT_NOT_PERMITTED, // the process can open no IMEX channel
+    FR_SUPPORT_NOT_SUPPORTED, // the device or the driver has none
+    FR_SUPPORT_FAILED,        // the device could not be asked
+};
+enum fr_device_support fr_device_fabric_support(int device);
+const char *fr_device_fabric_text(enum fr_device_support support);
+
+// Bytes free and in all on `device`, as the driver says. Zeros when it does not.
+void fr_device_memory_left(int device, size_t *free_bytes, size_t *total_bytes);
+
+// The NVLink fabric that a GPU belongs to. GPUs reach each other across hosts when both fields are
+// equal. All zero means none.
+struct fr_device_clique {
+    unsigned char cluster[16]; // UUID of the cluster
+    uint32_t clique;           // id of the clique in it
+    uint32_t valid;            // 1 when registration is completed, healthy and the UUID is not zero
+};
+
+// Asks NVML, which is loaded for the question and left loaded, for the clique of one device by the
+// driver's ordinal, and for the one that all GPUs of this host that have any share; `valid` is 0
+// when there is none, NVML is missing, or the host's GPUs are in several. The second needs no CUDA
+// driver.
+void fr_device_clique_of(int device, struct fr_device_clique *clique);
+void fr_device_clique_of_host(struct fr_device_clique *clique);
+
 // A strided copy: n[1] planes of n[0] rows of `bytes` contiguous bytes each. Strides are in bytes,
 // may be negative, and belong to each side.
 struct fr_device_copy {
@@ -70,6 +121,7 @@ struct fr_device_copy {
     size_t n[2]; // at least 1 each
     ptrdiff_t dst_stride[2];
     ptrdiff_t src_stride[2];
+    bool on_device; // the staging side is memory of the same device, not of the host
 };
 
 // Copies under way on streams of Fabrail's own. The caller owns the storage; one thread uses one.
@@ -78,13 +130,15 @@ struct fr_device_batch {
     unsigned lane_count;
     enum fr_status status; // first failure, reported by fr_device_batch_finish
 };
-enum fr_device_direction { FR_TO_HOST, FR_TO_DEVICE };
+// From the application's memory to Fabrail's staging memory and back.
+enum fr_device_direction { FR_TO_STAGE, FR_FROM_STAGE };
 
 void fr_device_batch_begin(struct fr_device_batch *batch);
 
-// Starts one copy between host memory and the memory described by `range` (kind, device, context).
-// The copy may run at once or at finish. Work of the application's that the driver only pretends to
-// have finished (cudaMemset and the like) is waited for. Failures are kept in the batch.
+// Starts one copy between staging memory and the memory described by `range` (kind, device,
+// context). The copy may run at once or at finish. Work of the application's that the driver only
+// pretends to have finished (cudaMemset and the like) is waited for. Failures are kept in the
+// batch.
 void fr_device_batch_copy(struct fr_device_batch *batch, const struct fr_device_range *range,
                           enum fr_device_direction direction, const struct fr_device_copy *copy);
 

@@ -62,7 +62,7 @@ struct copy_context {
 static enum fr_status copy_piece(void *data, const struct fr_layout_copy *piece)
 {
     const struct copy_context *context = data;
-    bool out = context->direction == FR_TO_DEVICE;
+    bool out = context->direction == FR_FROM_STAGE;
     uintptr_t stage = context->stage + (uintptr_t)piece->stage_offset;
     uintptr_t user = context->user + (uintptr_t)piece->user_offset;
     const ptrdiff_t *dst_stride = out ? piece->user_stride : piece->stage_stride;
@@ -108,7 +108,7 @@ static void copy_blocks(struct copy_context *context, size_t limit_bytes)
     size_t run = 0;
     for (size_t i = 0; i < view->block_count && limit_bytes; i++) {
         const struct fr_path_block *block = &view->blocks[i];
-        if (!(context->direction == FR_TO_HOST ? block->in : block->out))
+        if (!(context->direction == FR_TO_STAGE ? block->in : block->out))
             continue;
         size_t bytes = block->count * block->layout->size_bytes;
         bytes = bytes < limit_bytes ? bytes : limit_bytes;
@@ -131,14 +131,14 @@ static void copy_blocks(struct copy_context *context, size_t limit_bytes)
 
 static void host_copy_in(const struct fr_path_view *view, struct fr_device_batch *batch)
 {
-    struct copy_context context = {.view = view, .batch = batch, .direction = FR_TO_HOST};
+    struct copy_context context = {.view = view, .batch = batch, .direction = FR_TO_STAGE};
     copy_blocks(&context, SIZE_MAX);
 }
 
 static void host_copy_out(const struct fr_path_view *view, size_t limit_bytes,
                           struct fr_device_batch *batch)
 {
-    struct copy_context context = {.view = view, .batch = batch, .direction = FR_TO_DEVICE};
+    struct copy_context context = {.view = view, .batch = batch, .direction = FR_FROM_STAGE};
     copy_blocks(&context, limit_bytes);
 }
 

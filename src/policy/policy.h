@@ -9,6 +9,7 @@
 enum fr_policy_path {
     FR_PATH_PASS,   // the real MPI gets the application's pointer
     FR_PATH_HOST,   // staged through pinned host memory
+    FR_PATH_FABRIC, // copied into a fabric-allocated workspace, which the real MPI gets
     FR_PATH_REFUSE, // no path is correct: an MPI error
     FR_PATH_COUNT,
 };
@@ -19,6 +20,12 @@ struct fr_policy_facts {
     bool mpi_gpu_aware;     // the MPI says so, or the user does
     bool function_gpu_safe; // its manual does not exclude this function
     unsigned paths;         // FR_PATH_BIT_*, what the user allows
+
+    // The rest is looked at only if the MPI library may be given device memory.
+    bool fabric_allocated;         // the buffer itself is exportable as a fabric handle
+    enum fr_fabric_use fabric_use; // FABRAIL_FABRIC
+    bool multi_node_nvlink;        // this process has a partner for it in the communicator
+    bool fabric_workspace;         // the workspace is fabric-allocated, and has room
 };
 
 struct fr_policy_choice {

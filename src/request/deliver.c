@@ -68,7 +68,7 @@ static void deliver_parts(struct fr_request_op *op, struct fr_device_batch *batc
     for (size_t p = 0; p < op->partitions; p++) {
         if (atomic_exchange(&op->arrived[p], FR_PARTITION_COPIED) == FR_PARTITION_AWAITED)
             fr_path_ops(view->path)
-                ->copy_part(view, p * op->partition_count, op->partition_count, FR_TO_DEVICE,
+                ->copy_part(view, p * op->partition_count, op->partition_count, FR_FROM_STAGE,
                             batch);
     }
 }

@@ -124,7 +124,7 @@ bool fr_request_pready(enum fr_fn fn, fr_word *args, int *result)
     fr_device_batch_begin(&batch);
     for (int i = 0; i < ready_count(class, args); i++) {
         int partition = ready_partition(class, args, i);
-        if (partition < 0 || copy_partition(op, (size_t)partition, FR_TO_HOST, &batch) != FR_OK)
+        if (partition < 0 || copy_partition(op, (size_t)partition, FR_TO_STAGE, &batch) != FR_OK)
             break;
     }
     enum fr_status copied = fr_device_batch_finish(&batch);
@@ -160,7 +160,7 @@ bool fr_request_parrived(fr_word *args, int *result)
         return true;
     struct fr_device_batch batch;
     fr_device_batch_begin(&batch);
-    enum fr_status copied = copy_partition(op, partition, FR_TO_DEVICE, &batch);
+    enum fr_status copied = copy_partition(op, partition, FR_FROM_STAGE, &batch);
     enum fr_status finished = fr_device_batch_finish(&batch);
     copied = copied == FR_OK ? finished : copied;
     atomic_store_explicit(&op->arrived[partition], FR_PARTITION_COPIED, memory_order_release);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Room workspace: cached staging memory and its leases. Pinned host memory here; fabric memory
-// joins it as a second source behind the same lease.
+// Room workspace: cached staging memory and its leases, of pinned host memory and of device memory.
 #ifndef FR_WORKSPACE_WORKSPACE_H
 #define FR_WORKSPACE_WORKSPACE_H
 
@@ -8,9 +7,10 @@
 
 // Memory lent to one operation. Copyable; whoever gets it returns it once with fr_workspace_return.
 struct fr_workspace_lease {
-    void *address; // aligned to 256 bytes
-    size_t bytes;  // at least what was asked for
-    struct fr_workspace_block *block;
+    void *address;                      // aligned to 256 bytes
+    size_t bytes;                       // at least what was asked for
+    struct fr_workspace_block *block;   // of host memory, else NULL
+    struct fr_workspace_extent *extent; // of device memory, else NULL
 };
 
 // Lends `bytes` (> 0) of host memory, pinned when possible: the most recently returned block of a
@@ -18,6 +18,15 @@ struct fr_workspace_lease {
 // pageable and one warning names the setting. Returns FR_ERR_NO_MEMORY only when the system has
 // none.
 FR_MUST_CHECK enum fr_status fr_workspace_borrow(size_t bytes, struct fr_workspace_lease *lease);
+
+// Lends `bytes` (> 0) of memory on `device`, inside one allocation as fr_device_memory_create makes
+// it: from the allocation used last, else from another one with room, else from a new one, which
+// grows with what there is. A caller that borrows and returns in the same order gets the same
+// addresses again. Returns FR_ERR_LIMIT beyond FABRAIL_WORKSPACE_MAX for the device, of which one
+// warning tells, and FR_ERR_NO_MEMORY when the device has no memory left; then what lay idle has
+// been given back.
+FR_MUST_CHECK enum fr_status fr_workspace_borrow_device(int device, size_t bytes,
+                                                        struct fr_workspace_lease *lease);
 
 // Takes a lease back; NULL or an empty lease is accepted. Memory beyond FABRAIL_STAGING_KEEP that
 // is not lent is given back to the system, least recently used first.
@@ -31,7 +40,17 @@ struct fr_workspace_usage {
 };
 struct fr_workspace_usage fr_workspace_get_usage(void);
 
-// Gives back everything that is not lent.
+// The same of device memory, of all devices together: allocated, lent, and the most of each that
+// there ever was.
+struct fr_workspace_device_usage {
+    size_t bytes;
+    size_t lent_bytes;
+    size_t peak_bytes;
+    size_t peak_lent_bytes;
+};
+struct fr_workspace_device_usage fr_workspace_get_device_usage(void);
+
+// Gives back everything that is not lent, host and device memory.
 void fr_workspace_release(void);
 
 #endif

@@ -31,14 +31,14 @@ static enum fr_status round_trip(const struct driver_memory *memory, uint64_t se
     }
     if (status == FR_OK) {
         fr_device_batch_begin(&batch);
-        fr_device_batch_copy(&batch, &range, FR_TO_DEVICE, &copy);
+        fr_device_batch_copy(&batch, &range, FR_FROM_STAGE, &copy);
         status = fr_device_batch_finish(&batch);
     }
     copy.dst = back + GUARD;
     copy.src = memory->address;
     if (status == FR_OK) {
         fr_device_batch_begin(&batch);
-        fr_device_batch_copy(&batch, &range, FR_TO_HOST, &copy);
+        fr_device_batch_copy(&batch, &range, FR_TO_STAGE, &copy);
         status = fr_device_batch_finish(&batch);
     }
     if (status == FR_OK) {
@@ -182,7 +182,7 @@ static void test_devices(CUcontext primary)
                 check_fill(host[i], BYTES, (uint64_t)i);
             else
                 memset(host[i], 0, BYTES);
-            fr_device_batch_copy(&batch, &range, pass ? FR_TO_HOST : FR_TO_DEVICE, &copy);
+            fr_device_batch_copy(&batch, &range, pass ? FR_TO_STAGE : FR_FROM_STAGE, &copy);
         }
         CHECK(fr_device_batch_finish(&batch) == FR_OK);
         fr_device_batch_begin(&batch);

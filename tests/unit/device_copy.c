@@ -133,7 +133,7 @@ static void run_shape(const struct driver_memory *memory, const struct fr_device
     copy_by_bytes(expected + GUARD, device_mirror, shape);
     struct fr_device_copy copy = as_copy(shape, host, memory->address);
     fr_device_batch_begin(&batch);
-    fr_device_batch_copy(&batch, range, FR_TO_HOST, &copy);
+    fr_device_batch_copy(&batch, range, FR_TO_STAGE, &copy);
     CHECK(fr_device_batch_finish(&batch) == FR_OK);
     check_bytes(host_bytes, sizeof(host_bytes), shape, "to host");
 
@@ -141,7 +141,7 @@ static void run_shape(const struct driver_memory *memory, const struct fr_device
     copy_by_bytes(expected, host, shape);
     copy = as_copy(shape, memory->address, host);
     fr_device_batch_begin(&batch);
-    fr_device_batch_copy(&batch, range, FR_TO_DEVICE, &copy);
+    fr_device_batch_copy(&batch, range, FR_FROM_STAGE, &copy);
     CHECK(fr_device_batch_finish(&batch) == FR_OK);
     driver_read(read_back, memory, SPACE);
     check_bytes(read_back, SPACE, shape, "to device");
@@ -211,8 +211,8 @@ static void test_batches(const struct driver_memory *memory)
             memcpy(expected + GUARD + offset, device_mirror + offset, PIECE);
         else
             memcpy(device_mirror + offset, host + offset, PIECE);
-        fr_device_batch_copy(&batch, &range, down ? FR_TO_HOST : FR_TO_DEVICE, &copy);
-        fr_device_batch_copy(&batch, &range, FR_TO_HOST, &nothing);
+        fr_device_batch_copy(&batch, &range, down ? FR_TO_STAGE : FR_FROM_STAGE, &copy);
+        fr_device_batch_copy(&batch, &range, FR_TO_STAGE, &nothing);
     }
     CHECK(fr_device_batch_finish(&batch) == FR_OK);
     CHECK(first_difference(host_bytes, expected, sizeof(host_bytes)) == sizeof(host_bytes));
@@ -245,7 +245,7 @@ static void test_unfinished_calls(void)
                 .dst = host, .src = memory.address, .bytes = bytes, .n = {1, 1}};
             memset(host, 0, bytes);
             fr_device_batch_begin(&batch);
-            fr_device_batch_copy(&batch, &range, FR_TO_HOST, &copy);
+            fr_device_batch_copy(&batch, &range, FR_TO_STAGE, &copy);
             CHECK(fr_device_batch_finish(&batch) == FR_OK);
             size_t same = 0;
             while (same < bytes && host[same] == value)
