@@ -65,17 +65,7 @@ __attribute__((constructor)) static void watch_forks(void)
 
 __attribute__((destructor)) static void write_count(void)
 {
-    const char *pattern = sim_knobs()->count_file;
-    if (!pattern || !*pattern)
-        return;
-    char path[4096];
-    const char *pid = strstr(pattern, "%p");
-    if (pid)
-        snprintf(path, sizeof(path), "%.*s%d%s", (int)(pid - pattern), pattern, (int)getpid(),
-                 pid + 2);
-    else
-        snprintf(path, sizeof(path), "%s", pattern);
-    FILE *file = fopen(path, "w");
+    FILE *file = sim_open_for_process(sim_knobs()->count_file);
     if (!file)
         return;
     fprintf(file, "%lu\n", atomic_load(&counted));
@@ -152,6 +142,7 @@ CUresult sim_init(unsigned flags)
         return CUDA_ERROR_NOT_INITIALIZED;
     if (knobs->visible_count == 0)
         return CUDA_ERROR_NO_DEVICE;
+    sim_touch_start();
     if (!atomic_exchange(&initialised, true) && knobs->log)
         fprintf(stderr, "frsim[%d] %d x %s, no GPU is used\n", (int)getpid(), knobs->visible_count,
                 SIM_DEVICE_NAME);

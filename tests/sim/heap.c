@@ -154,6 +154,7 @@ static bool heap_create(struct sim_heap *heap, int index)
         return false;
     void *base = sim_reserve(span, SIM_GRANULARITY, 0);
     bool visible = knobs->host_access || (managed && !knobs->managed_trap);
+    // What is recorded is there behind the addresses, but nobody has access until he touches it.
     if (base && visible)
         base = mmap(base, span, PROT_NONE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, heap->backing.fd,
                     0);
@@ -163,7 +164,7 @@ static bool heap_create(struct sim_heap *heap, int index)
     }
     heap->base = (uintptr_t)base;
     heap->span = span;
-    heap->visible = visible;
+    heap->visible = visible && !knobs->record;
     return true;
 }
 

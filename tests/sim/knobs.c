@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 static struct sim_knobs knobs;
 
@@ -158,8 +159,9 @@ __attribute__((constructor)) static void read_knobs(void)
     knobs.memory_bytes = read_number("FRSIM_MEMORY", 1ull << 30);
     char text[32];
     knobs.eager = read_text("FRSIM_ASYNC", text, sizeof(text)) && strcmp(text, "eager") == 0;
-    knobs.managed_trap = read_number("FRSIM_MANAGED_TRAP", 0);
-    knobs.host_access = read_number("FRSIM_HOST_ACCESS", 0);
+    knobs.record = read_text("FRSIM_HOST_ACCESS", text, sizeof(text)) && !strcmp(text, "record");
+    knobs.managed_trap = knobs.record || read_number("FRSIM_MANAGED_TRAP", 0);
+    knobs.host_access = knobs.record || read_number("FRSIM_HOST_ACCESS", 0);
     knobs.imex = read_number("FRSIM_IMEX", 1);
     knobs.fabric = read_number("FRSIM_FABRIC", 1);
     knobs.nvml = read_number("FRSIM_NVML", 1);
@@ -169,11 +171,26 @@ __attribute__((constructor)) static void read_knobs(void)
     knobs.count_fabrail_only =
         read_text("FRSIM_FAIL_SCOPE", text, sizeof(text)) && strcmp(text, "fabrail") == 0;
     knobs.count_file = getenv("FRSIM_COUNT_FILE");
+    knobs.touch_file = getenv("FRSIM_TOUCH_FILE");
     knobs.clique = (unsigned)read_number("FRSIM_CLIQUE", 0);
     knobs.fabric_state = (unsigned)read_number("FRSIM_FABRIC_STATE", 3);
     knobs.fabric_status = (unsigned)read_number("FRSIM_FABRIC_STATUS", 0);
     read_uuid("FRSIM_CLUSTER_UUID", knobs.cluster_uuid);
     read_visible();
+}
+
+FILE *sim_open_for_process(const char *pattern)
+{
+    char path[4096];
+    if (!pattern || !*pattern)
+        return NULL;
+    const char *pid = strstr(pattern, "%p");
+    if (pid)
+        snprintf(path, sizeof(path), "%.*s%d%s", (int)(pid - pattern), pattern, (int)getpid(),
+                 pid + 2);
+    else
+        snprintf(path, sizeof(path), "%s", pattern);
+    return fopen(path, "w");
 }
 
 const struct sim_knobs *sim_knobs(void)

@@ -2,11 +2,11 @@
 # The simulated CUDA driver and NVML, under the names that programs load. Plain rules: libtool would
 # choose other file names.
 sim_headers = tests/sim/sim.h tests/sim/sim_base.h tests/sim/sim_memory.h tests/sim/sim_work.h \
-    tests/sim/entry.def
+    tests/sim/touch.h tests/sim/entry.def
 sim_cuda_sources = tests/sim/context.c tests/sim/copy.c tests/sim/device.c tests/sim/entry.c \
     tests/sim/event.c tests/sim/heap.c tests/sim/knobs.c tests/sim/memory.c tests/sim/module.c \
     tests/sim/pointer.c tests/sim/pool.c tests/sim/share.c tests/sim/stream.c tests/sim/table.c \
-    tests/sim/transfer.c tests/sim/vmm.c
+    tests/sim/touch.c tests/sim/transfer.c tests/sim/vmm.c
 sim_nvml_sources = tests/sim/nvml.c tests/sim/knobs.c
 sim_compile = $(CC) $(DEFS) $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) $(CPPFLAGS) \
     $(AM_CFLAGS) $(CFLAGS) -fPIC -shared $(LDFLAGS)
@@ -28,7 +28,7 @@ check_PROGRAMS += tests/sim/sim_test
 TESTS += tests/sim/sim_test
 tests_sim_sim_test_SOURCES = tests/sim/sim_test.c tests/sim/test.h tests/sim/test_memory.c \
     tests/sim/test_copy.c tests/sim/test_async.c tests/sim/test_share.c tests/sim/test_process.c \
-    tests/unit/check.h
+    tests/sim/test_touch.c tests/unit/check.h
 tests_sim_sim_test_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 tests_sim_sim_test_LDADD = -ldl
 

@@ -10,16 +10,23 @@
 
 #define ALIGNMENT ((size_t)512)
 
+// To protect one allocation apart from others takes whole pages.
+static size_t round_up(size_t bytes)
+{
+    size_t alignment = sim_knobs()->record ? SIM_PAGE : ALIGNMENT;
+    return (bytes + alignment - 1) & ~(alignment - 1);
+}
+
 CUresult sim_block_take(enum sim_kind kind, int device, CUcontext ctx, size_t bytes,
                         struct sim_range **out)
 {
     if (bytes == 0 || bytes > SIZE_MAX / 2)
         return bytes ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
-    size_t rounded = (bytes + ALIGNMENT - 1) & ~(ALIGNMENT - 1);
+    size_t rounded = round_up(bytes);
     if (!sim_budget_take(device, rounded))
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct sim_heap *heap = sim_heap_get(kind == SIM_KIND_MANAGED ? SIM_HEAP_MANAGED : device);
-    uintptr_t base = heap ? sim_heap_take(heap, rounded, ALIGNMENT) : 0;
+    uintptr_t base = heap ? sim_heap_take(heap, rounded, round_up(1)) : 0;
     if (!base)
         goto give_budget;
     struct sim_range content = {
@@ -41,7 +48,7 @@ give_budget:
 
 void sim_block_give(struct sim_range *range)
 {
-    size_t rounded = (range->bytes + ALIGNMENT - 1) & ~(ALIGNMENT - 1);
+    size_t rounded = round_up(range->bytes);
     struct sim_heap *heap =
         sim_heap_get(range->kind == SIM_KIND_MANAGED ? SIM_HEAP_MANAGED : range->device);
     if (range->ipc_slot >= 0)

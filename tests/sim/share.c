@@ -260,8 +260,9 @@ static struct sim_range *open_block(struct sim_import *import, const struct tick
         return NULL;
     if (!sim_backing_open(&import->backing, ticket->offset, ticket->bytes))
         goto unreserve;
+    int access = sim_knobs()->record ? PROT_NONE : PROT_READ | PROT_WRITE;
     if (sim_knobs()->host_access &&
-        mmap(place, span, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, import->backing.fd,
+        mmap(place, span, access, MAP_SHARED | MAP_FIXED, import->backing.fd,
              (off_t)(ticket->offset - lead)) == MAP_FAILED)
         goto unreserve;
     CUcontext ctx = sim_context_here();

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 #define SIM_EXPORT      __attribute__((visibility("default")))
@@ -32,17 +33,21 @@ static inline void *sim_pointer(uintptr_t address)
 struct sim_knobs {
     int devices; // physical
     size_t memory_bytes;
-    bool eager, managed_trap, host_access, imex, fabric, nvml, log;
+    bool eager, managed_trap, imex, fabric, nvml, log;
+    bool host_access;       // the CPU can use device memory ...
+    bool record;            // ... and what it touches is recorded
     unsigned long fail_nth; // 0: never
     CUresult fail_code;
     bool count_fabrail_only;
-    const char *count_file;
+    const char *count_file, *touch_file;
     unsigned clique, fabric_state, fabric_status;
     unsigned char cluster_uuid[16];
     int visible_count;
     int visible[SIM_MAX_DEVICES]; // physical index of each ordinal
 };
 const struct sim_knobs *sim_knobs(void);
+// Opens a file for writing, "%p" in its name being the pid. Returns NULL for no name, too.
+FILE *sim_open_for_process(const char *pattern);
 // Fills in the 16 bytes that tell a physical device from all others; the same in every process.
 void sim_device_uuid(int physical, unsigned char uuid[16]);
 void sim_device_uuid_text(int physical, char text[48]); // "GPU-..."

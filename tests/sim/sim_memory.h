@@ -94,6 +94,10 @@ static inline bool sim_range_is_host(const struct sim_range *range)
 {
     return range->kind >= SIM_KIND_PINNED;
 }
+// The recorder of what the CPU touches (touch.h); these do nothing in other modes.
+void sim_touch_start(void);
+bool sim_touch_add(const struct sim_range *range); // false: there are more than it can record
+void sim_touch_remove(const struct sim_range *range);
 // Addresses that belong to the driver though nothing need be there now.
 bool sim_is_driver_address(uintptr_t address);
 bool sim_reservation_covers(uintptr_t address);

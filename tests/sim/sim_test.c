@@ -22,8 +22,9 @@ struct test_driver cu;
 void *test_library;
 static char program[PATH_MAX];
 
-static const struct test_case *const groups[] = {
-    test_memory_cases, test_copy_cases, test_async_cases, test_share_cases, test_process_cases};
+static const struct test_case *const groups[] = {test_memory_cases,  test_copy_cases,
+                                                 test_async_cases,   test_share_cases,
+                                                 test_process_cases, test_touch_cases};
 
 int test_result(void)
 {

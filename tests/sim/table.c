@@ -39,6 +39,11 @@ struct sim_range *sim_range_add(const struct sim_range *content)
         free(range);
         return NULL;
     }
+    if (!sim_touch_add(range)) {
+        tdelete(range, &ranges, compare_ranges);
+        free(range);
+        return NULL;
+    }
     range->id = ++last_buffer_id;
     range->ipc_slot = -1;
     return range;
@@ -46,6 +51,7 @@ struct sim_range *sim_range_add(const struct sim_range *content)
 
 void sim_range_remove(struct sim_range *range)
 {
+    sim_touch_remove(range);
     tdelete(range, &ranges, compare_ranges);
     free(range);
 }

@@ -72,6 +72,7 @@ extern const struct test_case test_copy_cases[];
 extern const struct test_case test_async_cases[];
 extern const struct test_case test_share_cases[];
 extern const struct test_case test_process_cases[];
+extern const struct test_case test_touch_cases[];
 
 #define EXPECT(code, call)                                                                         \
     do {                                                                                           \

@@ -222,8 +222,8 @@ static bool expose(uintptr_t address, size_t bytes, const struct sim_memory *mem
     if (!sim_knobs()->host_access)
         return true;
     void *at = sim_pointer(address);
-    void *there = memory ? mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
-                                memory->backing.fd, 0)
+    int access = sim_knobs()->record ? PROT_NONE : PROT_READ | PROT_WRITE;
+    void *there = memory ? mmap(at, bytes, access, MAP_SHARED | MAP_FIXED, memory->backing.fd, 0)
                          : mmap(at, bytes, PROT_NONE,
                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     return there != MAP_FAILED;
