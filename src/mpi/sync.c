@@ -12,7 +12,7 @@ static int deliver_list(struct fr_request_op *list, void *status, int rc)
         list = op->next;
         enum fr_status delivered = fr_request_deliver(&op, &status, &rc, 1);
         if (delivered != FR_OK)
-            rc = fr_request_raise(op->object_kind, op->object, fr_request_error_code(delivered));
+            rc = fr_request_fail(op, delivered);
         fr_request_op_free(op);
     }
     return rc;

@@ -198,11 +198,14 @@ static void list_done(struct set *set, int rc)
 // A failed copy back is an error of the request: in its status where the call has an array of them.
 static int report_failure(const struct set *set, enum fr_status failure)
 {
+    const struct fr_request_op *first = set->done[0];
     int code = fr_request_error_code(failure);
+    fr_error("copies of device buffers of %zu operations, the first of them %s, failed: %s",
+             set->done_count, fr_real_rows[first->fn].name, fr_core_status_text(failure));
     int returned = has_status_array(set->class) ? fr_real_mpi.ERR_IN_STATUS : code;
     for (size_t i = 0; i < set->done_count; i++)
         *status_error(set->done_statuses[i]) = code;
-    return fr_request_raise(set->done[0]->object_kind, set->done[0]->object, returned);
+    return fr_request_raise(first->object_kind, first->object, returned);
 }
 
 static int finish(struct set *set, int rc)

@@ -148,3 +148,10 @@ int fr_request_raise(char object_kind, fr_word object, int code)
     }
     return code;
 }
+
+int fr_request_fail(const struct fr_request_op *op, enum fr_status status)
+{
+    fr_error("%s: copies of its device buffers failed: %s", fr_real_rows[op->fn].name,
+             fr_core_status_text(status));
+    return fr_request_raise(op->object_kind, op->object, fr_request_error_code(status));
+}

@@ -131,7 +131,7 @@ bool fr_request_pready(enum fr_fn fn, fr_word *args, int *result)
     if (copied == FR_OK)
         *result = fr_real_call(fn, args);
     else
-        *result = fr_request_raise(op->object_kind, op->object, fr_request_error_code(copied));
+        *result = fr_request_fail(op, copied);
     return true;
 }
 
@@ -165,6 +165,6 @@ bool fr_request_parrived(fr_word *args, int *result)
     copied = copied == FR_OK ? finished : copied;
     atomic_store_explicit(&op->arrived[partition], FR_PARTITION_COPIED, memory_order_release);
     if (copied != FR_OK)
-        *result = fr_request_raise(op->object_kind, op->object, fr_request_error_code(copied));
+        *result = fr_request_fail(op, copied);
     return true;
 }

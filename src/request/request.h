@@ -76,6 +76,9 @@ FR_MUST_CHECK enum fr_status fr_request_deliver(struct fr_request_op *const *ops
 int fr_request_error_code(enum fr_status status);
 int fr_request_raise(char object_kind, fr_word object, int code);
 
+// Tells which call's copies have failed, and raises the error on what the operation belongs to.
+int fr_request_fail(const struct fr_request_op *op, enum fr_status status);
+
 // Number of operations in the side table: zero means that no completion call needs a look.
 extern _Atomic size_t fr_request_tracked_count;
 static inline bool fr_request_any_tracked(void)

@@ -15,7 +15,7 @@ static int finish_now(struct fr_request_op *op, void *status)
     int code = no_error;
     enum fr_status delivered = fr_request_deliver(&op, &status, &no_error, 1);
     if (delivered != FR_OK)
-        code = fr_request_raise(op->object_kind, op->object, fr_request_error_code(delivered));
+        code = fr_request_fail(op, delivered);
     fr_request_op_free(op);
     return code;
 }
