@@ -100,6 +100,12 @@ static bool shares_page(uintptr_t a, uintptr_t b)
     return a / 4096 == b / 4096;
 }
 
+// Fabric memory at one end alone does not make all of the range exportable.
+static bool is_settled(enum fr_device_kind kind)
+{
+    return fr_device_kind_is_device(kind) && kind != FR_KIND_VMM_FABRIC;
+}
+
 void fr_buffer_classify(const void *address, size_t bytes, struct fr_device_range *range)
 {
     *range = (struct fr_device_range){.kind = FR_KIND_HOST, .device = -1};
@@ -108,10 +114,13 @@ void fr_buffer_classify(const void *address, size_t bytes, struct fr_device_rang
     uintptr_t first = (uintptr_t)address;
     uintptr_t last = first + (bytes - 1);
     bool failed = !fr_buffer_is_surely_host(address) && fr_device_query(address, range) != FR_OK;
-    if (failed || fr_device_kind_is_device(range->kind) || shares_page(first, last))
+    if (failed || is_settled(range->kind) || shares_page(first, last))
         return;
     struct fr_device_range end;
-    if (!fr_buffer_is_surely_host((const void *)last) &&
-        fr_device_query((const void *)last, &end) == FR_OK && fr_device_kind_is_device(end.kind))
+    if (fr_buffer_is_surely_host((const void *)last) ||
+        fr_device_query((const void *)last, &end) != FR_OK || !fr_device_kind_is_device(end.kind))
+        return;
+    bool both_fabric = range->kind == FR_KIND_VMM_FABRIC && end.kind == FR_KIND_VMM_FABRIC;
+    if (!both_fabric)
         *range = end;
 }

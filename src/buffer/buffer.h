@@ -11,8 +11,9 @@
 bool fr_buffer_is_surely_host(const void *address);
 
 // Tells what the `bytes` bytes from `address` are, looking at both ends (one range can span several
-// allocations): device memory at either end makes the whole range device memory. `range` describes
-// the first end that is device memory, else the first byte. bytes == 0 is host. Never fails: where
+// allocations): device memory at either end makes the whole range device memory, and what is not
+// fabric-allocated at both ends is not fabric memory. `range` describes the first end that decides,
+// else the first byte. bytes == 0 is host. Never fails: where
 // the driver does, what the CPU can read is host memory and the rest device memory.
 //
 // There is no cache. An address can change owner at any time, so a cached answer needs a question

@@ -31,7 +31,8 @@ struct classify_context {
 static enum fr_status classify_run(void *data, const struct fr_layout_copy *piece)
 {
     struct classify_context *context = data;
-    if (fr_device_kind_is_device(context->range->kind))
+    enum fr_device_kind known = context->range->kind;
+    if (fr_device_kind_is_device(known) && known != FR_KIND_VMM_FABRIC)
         return FR_OK;
     ptrdiff_t low = piece->user_offset;
     ptrdiff_t high = piece->user_offset + (ptrdiff_t)piece->bytes;
@@ -42,8 +43,10 @@ static enum fr_status classify_run(void *data, const struct fr_layout_copy *piec
         else
             high += reach;
     }
-    fr_buffer_classify((const void *)(context->base + (uintptr_t)low), (size_t)(high - low),
-                       context->range);
+    struct fr_device_range run;
+    fr_buffer_classify((const void *)(context->base + (uintptr_t)low), (size_t)(high - low), &run);
+    if (known != FR_KIND_VMM_FABRIC || fr_device_kind_is_device(run.kind))
+        *context->range = run;
     return FR_OK;
 }
 

@@ -167,6 +167,34 @@ static void test_neighbours(void)
     CU(cuMemAddressFree(base, 2 * GRAIN));
 }
 
+// A range is fabric memory only if it is so at both ends.
+static void test_fabric_neighbours(void)
+{
+    static const unsigned other_types[] = {8, 1};
+    for (int order = 0; order < 2; order++) {
+        for (int i = 0; i < 2; i++) {
+            CUdeviceptr base = 0;
+            CUmemGenericAllocationHandle low, high;
+            CU(cuMemAddressReserve(&base, 2 * GRAIN, 0, 0, 0));
+            CUresult first = driver_map(0, order ? other_types[i] : 8, base, GRAIN, &low);
+            CUresult second = driver_map(0, order ? 8 : other_types[i], base + GRAIN, GRAIN, &high);
+            if (first != CUDA_SUCCESS || second != CUDA_SUCCESS) {
+                CHECK(!driver_is_simulated(), "no fabric memory");
+                return;
+            }
+            const char *border = (const char *)(uintptr_t)(base + GRAIN);
+            enum fr_device_kind whole = i == 0 ? FR_KIND_VMM_FABRIC : FR_KIND_VMM_FD;
+            CHECK(kind_of(border - 5000, 10000) == whole, "order %d other %d", order, i);
+            CHECK(kind_of(border - 5000, 5000) == (order ? whole : FR_KIND_VMM_FABRIC));
+            CHECK(kind_of(border, 5000) == (order ? FR_KIND_VMM_FABRIC : whole));
+            CU(cuMemUnmap(base, 2 * GRAIN));
+            CU(cuMemRelease(low));
+            CU(cuMemRelease(high));
+            CU(cuMemAddressFree(base, 2 * GRAIN));
+        }
+    }
+}
+
 // One address that is one kind of device memory after another, and host memory in between.
 static void test_change_of_owner(void)
 {
@@ -232,6 +260,7 @@ int main(void)
     test_signal_stack();
     test_kinds();
     test_neighbours();
+    test_fabric_neighbours();
     test_change_of_owner();
     test_threads();
     return check_result();
