@@ -154,6 +154,7 @@ void fr_device_release(void)
     if (!fr_device_present())
         return;
     fr_device_lanes_release();
+    fr_device_kernels_release(); // after the lanes, on which they run
     fr_device_contexts_release();
     fr_device_settled_release();
 }

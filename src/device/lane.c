@@ -54,13 +54,19 @@ static struct fr_device_lane *put_idle(struct fr_device_lane *lane)
     return evicted;
 }
 
+// A destroyed context took its streams along, and its address may belong to another one now.
+static bool is_alive(const struct fr_device_lane *lane)
+{
+    unsigned long long id = 0;
+    return fr_cu.cuCtxGetId(lane->context, &id) == CUDA_SUCCESS && id == lane->context_id;
+}
+
 static void destroy(struct fr_device_lane *lane)
 {
-    // A destroyed context took its streams along, and its address may belong to another one now.
-    unsigned long long id = 0;
     struct fr_device_scope scope;
-    if (lane->cacheable && fr_cu.cuCtxGetId(lane->context, &id) == CUDA_SUCCESS &&
-        id == lane->context_id && fr_device_scope_enter_context(lane->context, &scope) == FR_OK) {
+    if (lane->cacheable && is_alive(lane) &&
+        fr_device_scope_enter_context(lane->context, &scope) == FR_OK) {
+        (void)fr_cu.cuStreamSynchronize(lane->stream); // a lane may be given back a moment early
         CUresult result = fr_cu.cuStreamDestroy_v2(lane->stream);
         fr_device_scope_leave(&scope);
         if (result != CUDA_SUCCESS)
@@ -122,21 +128,30 @@ enum fr_status fr_device_lane_borrow(CUcontext context, enum fr_device_direction
     return create(context, context_id, cacheable, direction, lane);
 }
 
+void fr_device_lane_give(struct fr_device_lane *lane, bool failed)
+{
+    struct fr_device_lane *gone = lane;
+    if (!failed && lane->cacheable)
+        gone = put_idle(lane);
+    if (gone != NULL)
+        destroy(gone);
+}
+
 enum fr_status fr_device_lane_return(struct fr_device_lane *lane)
 {
     struct fr_device_scope scope;
     enum fr_status status = fr_device_scope_enter_context(lane->context, &scope);
-    if (status == FR_OK) {
+    bool entered = status == FR_OK;
+    // Also outside of the scope, since the memory of copies under way is used again after this: a
+    // stream knows its context. Only that of a destroyed context is nothing to wait for any more.
+    if (entered || !lane->cacheable || is_alive(lane)) {
         CUresult result = fr_cu.cuStreamSynchronize(lane->stream);
         if (result != CUDA_SUCCESS)
             status = fr_device_fail("cuStreamSynchronize", result);
-        fr_device_scope_leave(&scope);
     }
-    struct fr_device_lane *gone = lane;
-    if (status == FR_OK && lane->cacheable)
-        gone = put_idle(lane);
-    if (gone != NULL)
-        destroy(gone);
+    if (entered)
+        fr_device_scope_leave(&scope);
+    fr_device_lane_give(lane, status != FR_OK);
     return status;
 }
 

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The kernels. Built by nvcc into an image that module.c loads through the driver; written in what
+// C and C++ share, but for the one template.
+//
+// A push moves many pieces at once, to several peers over NVLink or within the device. Each thread
+// has several 16-byte loads under way before it stores, since a store to a peer costs a thread
+// nothing and a load costs it a microsecond. Stores are always 16 bytes wide and aligned; where the
+// source is aligned otherwise, the loads are narrower.
+#include "device/kernels.h"
+
+// Loads that a thread has under way: as many as registers allow.
+template <int WIDTH> struct in_flight {
+    enum { LOADS = WIDTH >= 8 ? 4 : WIDTH == 4 ? 2 : 1 };
+};
+
+// A 16-byte unit from an address that is a multiple of WIDTH.
+template <int WIDTH> static __device__ __forceinline__ uint4 load_unit(const char *src);
+
+template <> __device__ __forceinline__ uint4 load_unit<16>(const char *src)
+{
+    return __ldcs((const uint4 *)src);
+}
+
+template <> __device__ __forceinline__ uint4 load_unit<8>(const char *src)
+{
+    const uint2 *from = (const uint2 *)src;
+    uint2 a = from[0], b = from[1];
+    return make_uint4(a.x, a.y, b.x, b.y);
+}
+
+template <> __device__ __forceinline__ uint4 load_unit<4>(const char *src)
+{
+    const unsigned *from = (const unsigned *)src;
+    return make_uint4(from[0], from[1], from[2], from[3]);
+}
+
+static __device__ __forceinline__ unsigned join_halves(const unsigned short *from)
+{
+    return from[0] | (unsigned)from[1] << 16;
+}
+
+template <> __device__ __forceinline__ uint4 load_unit<2>(const char *src)
+{
+    const unsigned short *from = (const unsigned short *)src;
+    return make_uint4(join_halves(from), join_halves(from + 2), join_halves(from + 4),
+                      join_halves(from + 6));
+}
+
+static __device__ __forceinline__ unsigned join_bytes(const unsigned char *from)
+{
+    return from[0] | (unsigned)from[1] << 8 | (unsigned)from[2] << 16 | (unsigned)from[3] << 24;
+}
+
+template <> __device__ __forceinline__ uint4 load_unit<1>(const char *src)
+{
+    const unsigned char *from = (const unsigned char *)src;
+    return make_uint4(join_bytes(from), join_bytes(from + 4), join_bytes(from + 8),
+                      join_bytes(from + 12));
+}
+
+// Copies 16-byte units, all threads of the block together. What is left of the last round is loaded
+// in one go as well: a load at a time would cost a small piece as many microseconds.
+template <int WIDTH>
+static __device__ __forceinline__ void copy_units(uint4 *dst, const char *src, uint64_t units)
+{
+    enum { LOADS = in_flight<WIDTH>::LOADS };
+    const uint64_t step = blockDim.x;
+    uint64_t i = threadIdx.x;
+    uint4 held[LOADS];
+    for (; i + (LOADS - 1) * step < units; i += LOADS * step) {
+#pragma unroll
+        for (int j = 0; j < LOADS; j++)
+            held[j] = load_unit<WIDTH>(src + (i + j * step) * 16);
+#pragma unroll
+        for (int j = 0; j < LOADS; j++)
+            dst[i + j * step] = held[j];
+    }
+#pragma unroll
+    for (int j = 0; j < LOADS; j++) {
+        if (i + j * step < units)
+            held[j] = load_unit<WIDTH>(src + (i + j * step) * 16);
+    }
+#pragma unroll
+    for (int j = 0; j < LOADS; j++) {
+        if (i + j * step < units)
+            dst[i + j * step] = held[j];
+    }
+}
+
+static __device__ __forceinline__ void copy_bytes(char *dst, const char *src, uint64_t bytes)
+{
+    uint64_t head = (16 - (uintptr_t)dst % 16) % 16;
+    head = head < bytes ? head : bytes;
+    uint64_t units = (bytes - head) / 16;
+    uint64_t done = head + units * 16;
+    if (threadIdx.x < head)
+        dst[threadIdx.x] = src[threadIdx.x];
+    if (threadIdx.x < bytes - done)
+        dst[done + threadIdx.x] = src[done + threadIdx.x];
+
+    uint4 *to = (uint4 *)(dst + head);
+    const char *from = src + head;
+    if ((uintptr_t)from % 16 == 0)
+        copy_units<16>(to, from, units);
+    else if ((uintptr_t)from % 8 == 0)
+        copy_units<8>(to, from, units);
+    else if ((uintptr_t)from % 4 == 0)
+        copy_units<4>(to, from, units);
+    else if ((uintptr_t)from % 2 == 0)
+        copy_units<2>(to, from, units);
+    else
+        copy_units<1>(to, from, units);
+}
+
+// Tells the host that this block's bytes have landed, wherever they went. The barrier puts the
+// other threads' stores before the fence of the one that tells.
+static __device__ __forceinline__ void tell_host(const struct fr_push_head *head)
+{
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence_system();
+        ((volatile uint64_t *)head->words)[blockIdx.x] = head->value;
+    }
+}
+
+static __device__ __forceinline__ void push(const struct fr_push_head *head,
+                                            const struct fr_push_piece *pieces)
+{
+    uint64_t from = blockIdx.x * head->span;
+    uint64_t to = from + head->span;
+    for (uint32_t i = fr_push_find(pieces, head->count, from);
+         i < head->count && pieces[i].first < to; i++) {
+        uint64_t offset;
+        uint64_t bytes = fr_push_part(&pieces[i], from, to, &offset);
+        if (bytes > 0)
+            copy_bytes((char *)(pieces[i].dst + offset), (const char *)(pieces[i].src + offset),
+                       bytes);
+    }
+    if (head->words != 0)
+        tell_host(head);
+}
+
+extern "C" __global__ void __launch_bounds__(FR_PUSH_MAX_THREADS)
+    fr_push_few(const __grid_constant__ struct fr_push_few params)
+{
+    push(&params.head, params.pieces);
+}
+
+extern "C" __global__ void __launch_bounds__(FR_PUSH_MAX_THREADS)
+    fr_push_many(const __grid_constant__ struct fr_push_many params)
+{
+    push(&params.head, params.pieces);
+}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Loading of the kernels, once a context, and the words by which they tell the host that they are
+// done.
+//
+// A driver that does not take the image (too old for it, or of a GPU that nvcc did not know) is
+// warned of once and remembered context by context; copy engines serve instead.
+#include "config.h"
+
+#include "device/device_int.h"
+#include "device/kernels.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef FR_HAVE_NVCC
+extern const unsigned char fr_device_kernels_fatbin[]; // image.S
+const void *fr_device_kernels_image = fr_device_kernels_fatbin;
+#else
+const void *fr_device_kernels_image;
+#endif
+
+static struct fr_lock kernels_lock = FR_LOCK_INIT;
+static struct fr_device_kernels *kernels_list FR_GUARDED_BY(kernels_lock);
+
+static bool driver_has_functions(void)
+{
+    return fr_cu.cuModuleLoadData != NULL && fr_cu.cuModuleGetFunction != NULL &&
+           fr_cu.cuModuleUnload != NULL && fr_cu.cuLaunchKernel != NULL &&
+           fr_cu.cuStreamQuery != NULL && fr_cu.cuMemHostAlloc != NULL &&
+           fr_cu.cuMemFreeHost != NULL && fr_cu.cuCtxGetId != NULL;
+}
+
+// Returns the entry of the context. An entry of an earlier context at the same address is taken out
+// and left in *stale; what it names died with that context.
+static struct fr_device_kernels *find(CUcontext context, unsigned long long context_id,
+                                      struct fr_device_kernels **stale)
+{
+    struct fr_device_kernels *found = NULL;
+    *stale = NULL;
+    fr_core_lock(&kernels_lock);
+    for (struct fr_device_kernels **link = &kernels_list; *link != NULL; link = &(*link)->next) {
+        struct fr_device_kernels *entry = *link;
+        if (entry->context != context)
+            continue;
+        if (entry->context_id == context_id) {
+            found = entry;
+        } else {
+            *stale = entry;
+            *link = entry->next;
+        }
+        break;
+    }
+    fr_core_unlock(&kernels_lock);
+    return found;
+}
+
+// Gives the driver's share back. The context must be current.
+static void unload(struct fr_device_kernels *kernels)
+{
+    CUresult result = CUDA_SUCCESS;
+    if (kernels->words != NULL)
+        result = fr_cu.cuMemFreeHost(kernels->words);
+    if (result != CUDA_SUCCESS)
+        fr_device_fail("cuMemFreeHost", result);
+    if (kernels->module == NULL)
+        return;
+    result = fr_cu.cuModuleUnload(kernels->module);
+    if (result != CUDA_SUCCESS)
+        fr_device_fail("cuModuleUnload", result);
+    kernels->module = NULL;
+}
+
+static CUresult load_functions(struct fr_device_kernels *kernels)
+{
+    CUresult result =
+        fr_cu.cuModuleGetFunction(&kernels->push_few, kernels->module, FR_PUSH_FEW_NAME);
+    if (result == CUDA_SUCCESS)
+        result = fr_cu.cuModuleGetFunction(&kernels->push_many, kernels->module, FR_PUSH_MANY_NAME);
+    return result;
+}
+
+// Fills in what the driver gives. Without it the entry says that the context has no kernels.
+static void load(struct fr_device_kernels *kernels)
+{
+    const size_t bytes = sizeof(uint64_t) * FR_PUSH_MAX_BLOCKS * FR_ARRAY_LENGTH(kernels->values);
+    void *words = NULL;
+    CUresult result = fr_cu.cuModuleLoadData(&kernels->module, fr_device_kernels_image);
+    if (result != CUDA_SUCCESS)
+        kernels->module = NULL;
+    else
+        result = load_functions(kernels);
+    if (result == CUDA_SUCCESS) {
+        result = fr_cu.cuMemHostAlloc(&words, bytes,
+                                      CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+    }
+    if (result == CUDA_SUCCESS) {
+        memset(words, 0, bytes); // and no value is ever 0
+        kernels->words = words;
+        return;
+    }
+    unload(kernels);
+    if (!fr_device_result_is_down(result))
+        fr_warn_once(
+            "the CUDA driver did not take the library's kernels (%s), so copy engines move "
+            "all sizes between GPUs",
+            fr_device_result_name(result));
+}
+
+// Returns the entry that is in the list now: this one, or that of a thread which was faster.
+static struct fr_device_kernels *publish(struct fr_device_kernels *kernels)
+{
+    struct fr_device_kernels *first = NULL;
+    fr_core_lock(&kernels_lock);
+    for (first = kernels_list; first != NULL; first = first->next) {
+        if (first->context == kernels->context && first->context_id == kernels->context_id)
+            break;
+    }
+    if (first == NULL) {
+        kernels->next = kernels_list;
+        kernels_list = kernels;
+    }
+    fr_core_unlock(&kernels_lock);
+    if (first == NULL)
+        return kernels;
+    unload(kernels);
+    free(kernels);
+    return first;
+}
+
+struct fr_device_kernels *fr_device_kernels_get(CUcontext context)
+{
+    unsigned long long context_id = 0;
+    if (fr_device_kernels_image == NULL || !driver_has_functions() ||
+        fr_cu.cuCtxGetId(context, &context_id) != CUDA_SUCCESS)
+        return NULL;
+    struct fr_device_kernels *stale = NULL;
+    struct fr_device_kernels *kernels = find(context, context_id, &stale);
+    free(stale);
+    if (kernels == NULL) {
+        kernels = calloc(1, sizeof(*kernels));
+        if (kernels == NULL)
+            return NULL;
+        kernels->context = context;
+        kernels->context_id = context_id;
+        load(kernels);
+        kernels = publish(kernels);
+    }
+    return kernels->module != NULL ? kernels : NULL;
+}
+
+int fr_device_words_borrow(struct fr_device_kernels *kernels, uint64_t *value)
+{
+    int slot = -1;
+    fr_core_lock(&kernels_lock);
+    if (kernels->slots_taken != UINT32_MAX) {
+        slot = __builtin_ctz(~kernels->slots_taken);
+        kernels->slots_taken |= UINT32_C(1) << slot;
+        *value = ++kernels->values[slot];
+    }
+    fr_core_unlock(&kernels_lock);
+    return slot;
+}
+
+void fr_device_words_return(struct fr_device_kernels *kernels, int slot)
+{
+    fr_core_lock(&kernels_lock);
+    kernels->slots_taken &= ~(UINT32_C(1) << slot);
+    fr_core_unlock(&kernels_lock);
+}
+
+void fr_device_kernels_release(void)
+{
+    fr_core_lock(&kernels_lock);
+    struct fr_device_kernels *kernels = kernels_list;
+    kernels_list = NULL;
+    fr_core_unlock(&kernels_lock);
+    while (kernels != NULL) {
+        struct fr_device_kernels *next = kernels->next;
+        unsigned long long id = 0;
+        struct fr_device_scope scope;
+        // A destroyed context took everything along.
+        if (fr_cu.cuCtxGetId(kernels->context, &id) == CUDA_SUCCESS && id == kernels->context_id &&
+            fr_device_scope_enter_context(kernels->context, &scope) == FR_OK) {
+            unload(kernels);
+            fr_device_scope_leave(&scope);
+        }
+        free(kernels);
+        kernels = next;
+    }
+}

@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Pushes by kernel and by copy engines: every alignment, sizes around each boundary, any number of
+// pieces, several devices, several threads. All of the destination is compared, so a byte beside a
+// piece counts as well.
+#include "config.h"
+
+#include "device/device_int.h"
+#include "device/kernels.h"
+#include "driver.h"
+
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { GUARD = 64, SPACE = 4 << 20, MOST_PIECES = 300 };
+
+// One side of pushes: memory, and what is in it.
+struct side {
+    struct driver_memory memory;
+    unsigned char *bytes;
+};
+
+static struct side source, target;
+static unsigned char *read_back;
+static struct fr_device_range range;
+
+// What nvcc's images begin with; the simulated driver looks at no more.
+static const uint32_t stand_in[16] = {0xba55ed50};
+
+static void use_stand_in(void)
+{
+    if (fr_device_kernels_image == NULL && driver_is_simulated()) {
+        printf("no nvcc in this build: the simulated kernels stand in\n");
+        fr_device_kernels_image = stand_in;
+    }
+}
+
+static bool side_create(struct side *side, enum fr_device_kind kind, int device)
+{
+    if (!driver_allocate(kind, device, SPACE, &side->memory))
+        return false;
+    side->bytes = malloc(SPACE);
+    return side->bytes != NULL;
+}
+
+static void side_destroy(struct side *side)
+{
+    driver_free(&side->memory);
+    free(side->bytes);
+}
+
+static void side_fill(struct side *side, uint64_t seed)
+{
+    uint64_t *words = (uint64_t *)(void *)side->bytes;
+    for (size_t i = 0; i < SPACE / sizeof(*words); i++)
+        words[i] = check_random(&seed);
+    driver_write(&side->memory, side->bytes, SPACE);
+}
+
+// Places of pieces in the two spaces, which may not overlap in the target.
+struct layout {
+    size_t count;
+    size_t dst[MOST_PIECES], src[MOST_PIECES], bytes[MOST_PIECES];
+};
+
+static void check_target(const struct layout *layout, const char *what)
+{
+    driver_read(read_back, &target.memory, SPACE);
+    for (size_t i = 0; i < layout->count; i++)
+        memcpy(target.bytes + layout->dst[i], source.bytes + layout->src[i], layout->bytes[i]);
+    if (memcmp(read_back, target.bytes, SPACE) == 0)
+        return;
+    size_t at = 0;
+    while (read_back[at] == target.bytes[at])
+        at++;
+    CHECK(false, "%s: byte %zu of %zu pieces, the first %zu bytes from %zu to %zu, differs", what,
+          at, layout->count, layout->bytes[0], layout->src[0], layout->dst[0]);
+}
+
+// `target.bytes` stays what the target holds, so pushes need not start from anew.
+static void run_layout(const struct layout *layout, enum fr_device_engine engine, unsigned max_sms)
+{
+    struct fr_device_push_piece pieces[MOST_PIECES];
+    for (size_t i = 0; i < layout->count; i++) {
+        pieces[i] = (struct fr_device_push_piece){
+            .dst = (uintptr_t)target.memory.address + layout->dst[i],
+            .src = (uintptr_t)source.memory.address + layout->src[i],
+            .bytes = layout->bytes[i],
+        };
+    }
+    CHECK(fr_device_push(&range, pieces, layout->count, engine, max_sms) == FR_OK);
+    check_target(layout, engine == FR_ENGINE_SM ? "kernel" : "engines");
+}
+
+// Puts pieces end to end with a guard between them, the target in another order than the source.
+static void place(struct layout *layout, uint64_t *state)
+{
+    size_t dst = GUARD + check_random(state) % 256, src = check_random(state) % 256;
+    for (size_t i = 0; i < layout->count; i++) {
+        layout->src[i] = src;
+        src += layout->bytes[i] + check_random(state) % 40;
+    }
+    for (size_t i = layout->count; i-- > 0;) {
+        layout->dst[i] = dst;
+        dst += layout->bytes[i] + check_random(state) % 3 * GUARD + check_random(state) % 20;
+    }
+    CHECK(dst <= SPACE - GUARD && src <= SPACE, "the test's pieces do not fit");
+}
+
+static void refresh(uint64_t seed)
+{
+    side_fill(&source, seed);
+    side_fill(&target, seed + 1);
+    CHECK(fr_device_query(source.memory.address, &range) == FR_OK);
+}
+
+// Many pieces a push, each with an alignment and a size of its own: all 16 x 16 alignments meet
+// every size in turn.
+static void test_alignments(enum fr_device_engine engine)
+{
+    static const size_t sizes[] = {0,    1,    2,    7,    8,    15,   16,   17,   31,
+                                   32,   33,   63,   64,   65,   100,  127,  128,  129,
+                                   4095, 4096, 4097, 8191, 8192, 8193, 8320, 16384};
+    struct layout layout;
+    for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
+        size_t stride = sizes[s] + 2 * GUARD;
+        refresh(s * 100);
+        for (size_t alignment = 0; alignment < 256;) {
+            size_t fit = (SPACE - 2 * GUARD) / (stride + 32);
+            layout.count = 0;
+            for (; alignment < 256 && layout.count < MOST_PIECES && layout.count < fit;
+                 alignment++) {
+                size_t base = GUARD + layout.count * (stride + 32) / 16 * 16;
+                layout.dst[layout.count] = base + alignment / 16;
+                layout.src[layout.count] = base + alignment % 16;
+                layout.bytes[layout.count++] = sizes[s];
+            }
+            run_layout(&layout, engine, 0);
+        }
+    }
+}
+
+// One piece alone, which several blocks share when it is large enough.
+static void test_sizes(enum fr_device_engine engine)
+{
+    static const size_t large[] = {16383,  16384,  16385,       65536,   131071,
+                                   131072, 131073, 1000003 / 4, 1 << 20, 3000001};
+    struct layout layout = {.count = 1};
+    refresh(7);
+    for (size_t bytes = 0; bytes <= 100; bytes++) {
+        layout.dst[0] = GUARD + bytes % 16;
+        layout.src[0] = GUARD + bytes / 3 % 16;
+        layout.bytes[0] = bytes;
+        if (driver_is_simulated() || bytes % 5 == 0)
+            run_layout(&layout, engine, 0);
+    }
+    for (size_t i = 0; i < sizeof(large) / sizeof(large[0]); i++) {
+        for (size_t shift = 0; shift < 3; shift++) {
+            layout.dst[0] = GUARD + i * 13 + shift;
+            layout.src[0] = GUARD + i * 29 + shift * 2;
+            layout.bytes[0] = large[i];
+            run_layout(&layout, engine, shift * 100);
+        }
+    }
+}
+
+static void test_counts(enum fr_device_engine engine)
+{
+    static const size_t counts[] = {1,  2,  3,  4,  7,  8,   9,   16,  31,  32,
+                                    33, 63, 64, 65, 70, 119, 120, 121, 240, 241};
+    static const unsigned sms[] = {0, 1, 3, 132, 1000};
+    struct layout layout;
+    uint64_t state = 17;
+    refresh(3);
+    for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
+        for (unsigned round = 0; round < 3; round++) {
+            layout.count = counts[c];
+            size_t most = (SPACE - 8192) / counts[c] - 200;
+            for (size_t i = 0; i < layout.count; i++) {
+                uint64_t pick = check_random(&state) % 4;
+                size_t bound = pick == 0 ? 1 : pick == 1 ? 200 : pick == 2 ? 20000 : most;
+                layout.bytes[i] = check_random(&state) % (bound < most ? bound : most);
+            }
+            place(&layout, &state);
+            run_layout(&layout, engine, sms[check_random(&state) % 5]);
+        }
+    }
+    layout.count = 0;
+    CHECK(fr_device_push(&range, NULL, 0, engine, 0) == FR_OK);
+}
+
+// What cudaMemset and copies between devices have begun is part of what is pushed, and a pull lands
+// after what the application did to its own side.
+static void test_unfinished_calls(enum fr_device_engine engine)
+{
+    struct layout layout = {.count = 1, .dst = {100}, .src = {300}, .bytes = {SPACE / 2}};
+    for (unsigned char value = 1; value < 6; value++) {
+        CU(cuMemsetD8_v2(driver_pointer(source.memory.address), value, SPACE));
+        memset(source.bytes, value, SPACE);
+        CHECK(fr_device_query(source.memory.address, &range) == FR_OK);
+        run_layout(&layout, engine, 0);
+
+        CU(cuMemsetD8_v2(driver_pointer(target.memory.address), 0, SPACE));
+        memset(target.bytes, 0, SPACE);
+        CHECK(fr_device_query(target.memory.address, &range) == FR_OK);
+        run_layout(&layout, engine, 0);
+
+        CU(cuMemsetD8_v2(driver_pointer(target.memory.address), 9, SPACE));
+        memset(target.bytes, 9, SPACE);
+        CHECK(fr_device_quiesce(&range, (uintptr_t)target.memory.address, SPACE) == FR_OK);
+        CHECK(fr_device_query(source.memory.address, &range) == FR_OK);
+        run_layout(&layout, engine, 0);
+    }
+}
+
+static void test_kind(enum fr_device_kind kind, enum fr_device_engine engine)
+{
+    if (!side_create(&source, kind, 0) || !side_create(&target, kind, 0)) {
+        printf("%s memory cannot be had here\n", fr_device_kind_name(kind));
+        return;
+    }
+    if (kind == FR_KIND_MALLOC) {
+        test_alignments(engine);
+        test_sizes(engine);
+    }
+    test_counts(engine);
+    test_unfinished_calls(engine);
+    side_destroy(&target);
+    side_destroy(&source);
+}
+
+// A target on another device, mapped for the first as peers' memory is.
+static void test_other_device(enum fr_device_engine engine)
+{
+    int count = 0;
+    CU(cuDeviceGetCount(&count));
+    if (count < 2) {
+        printf("only one device\n");
+        return;
+    }
+    if (!side_create(&source, FR_KIND_MALLOC, 0) || !side_create(&target, FR_KIND_VMM_FD, 1))
+        return;
+    CUmemAccessDesc access[2] = {
+        {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+         .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
+        {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1},
+         .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
+    };
+    CU(cuMemSetAccess(driver_pointer(target.memory.address), target.memory.bytes, access, 2));
+    test_counts(engine);
+    side_destroy(&target);
+    side_destroy(&source);
+}
+
+// Threads push at once, each into memory of its own; more than there are words for.
+enum { THREADS = 8, THREAD_BYTES = 100000 };
+
+struct pusher {
+    pthread_t thread;
+    CUcontext context;
+    unsigned index;
+    enum fr_device_engine engine;
+};
+
+static void *push_often(void *cookie)
+{
+    struct pusher *pusher = cookie;
+    CU(cuCtxSetCurrent(pusher->context));
+    for (unsigned round = 0; round < 20; round++) {
+        uintptr_t offset = pusher->index * (uintptr_t)THREAD_BYTES * 3;
+        struct fr_device_push_piece pieces[3];
+        for (unsigned i = 0; i < 3; i++) {
+            pieces[i].src = (uintptr_t)source.memory.address + offset + i * THREAD_BYTES;
+            pieces[i].dst = (uintptr_t)target.memory.address + offset + (2 - i) * THREAD_BYTES;
+            pieces[i].bytes = THREAD_BYTES - round;
+        }
+        CHECK(fr_device_push(&range, pieces, 3, pusher->engine, 4) == FR_OK);
+    }
+    return NULL;
+}
+
+static void test_threads(CUcontext context, enum fr_device_engine engine)
+{
+    struct pusher pushers[THREADS];
+    if (!side_create(&source, FR_KIND_MALLOC, 0) || !side_create(&target, FR_KIND_MALLOC, 0))
+        return;
+    refresh(99);
+    for (unsigned i = 0; i < THREADS; i++) {
+        pushers[i] = (struct pusher){.context = context, .index = i, .engine = engine};
+        CHECK(pthread_create(&pushers[i].thread, NULL, push_often, &pushers[i]) == 0);
+    }
+    for (unsigned i = 0; i < THREADS; i++)
+        pthread_join(pushers[i].thread, NULL);
+    struct layout layout = {.count = 3 * THREADS};
+    for (size_t i = 0; i < layout.count; i++) {
+        layout.src[i] = i * THREAD_BYTES;
+        layout.dst[i] = (i / 3 * 3 + 2 - i % 3) * THREAD_BYTES;
+        layout.bytes[i] = THREAD_BYTES;
+    }
+    check_target(&layout, "threads");
+    side_destroy(&target);
+    side_destroy(&source);
+}
+
+// Contexts that come and go, at one address or several, with the kernels loaded in each.
+static void test_contexts(CUcontext primary)
+{
+    for (int round = 0; round < 3; round++) {
+        CUcontext context = NULL, before = NULL, current = NULL;
+        CUdevice device;
+        CU(cuDeviceGet(&device, 0));
+        CU(cuCtxCreate_v2(&context, 0, device));
+        if (!side_create(&source, FR_KIND_MALLOC, 0) || !side_create(&target, FR_KIND_MALLOC, 0))
+            return;
+        refresh(50 + (uint64_t)round);
+        CU(cuCtxSetCurrent(round == 1 ? NULL : primary));
+        CU(cuCtxGetCurrent(&before));
+        struct fr_device_push_piece piece = {.dst = (uintptr_t)target.memory.address + 1,
+                                             .src = (uintptr_t)source.memory.address,
+                                             .bytes = 12345};
+        CHECK(fr_device_push(&range, &piece, 1, FR_ENGINE_SM, 0) == FR_OK);
+        CU(cuCtxGetCurrent(&current));
+        CHECK(current == before, "round %d", round);
+        CU(cuCtxSetCurrent(context));
+        struct layout layout = {.count = 1, .dst = {1}, .bytes = {12345}};
+        check_target(&layout, "own context");
+        side_destroy(&target);
+        side_destroy(&source);
+        CU(cuCtxDestroy_v2(context));
+        CU(cuCtxSetCurrent(primary));
+    }
+}
+
+// In a process in which the simulated driver's `nth` call fails: nothing crashes or hangs, what is
+// said to have arrived has, the context is as before, and later pushes succeed.
+static int fail_one_call(unsigned nth, enum fr_device_engine engine)
+{
+    enum { BYTES = 100000, PIECES = 3 };
+    char text[16];
+    snprintf(text, sizeof(text), "%u", nth);
+    setenv("FRSIM_FAIL_NTH", text, 1);
+    CUcontext context = NULL, current = NULL;
+    CUdeviceptr from = 0, to = 0;
+    static unsigned char sent[BYTES], got[BYTES];
+    if (!driver_load() || cu.cuInit(0) != CUDA_SUCCESS || !driver_is_simulated() ||
+        cu.cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS ||
+        cu.cuCtxSetCurrent(context) != CUDA_SUCCESS ||
+        cu.cuMemAlloc_v2(&from, BYTES) != CUDA_SUCCESS ||
+        cu.cuMemAlloc_v2(&to, BYTES) != CUDA_SUCCESS)
+        return CHECK_SKIP;
+    use_stand_in();
+    unsigned failed = 0;
+    for (unsigned round = 0; round < 4; round++) {
+        struct fr_device_push_piece pieces[PIECES];
+        struct fr_device_range of;
+        check_fill(sent, BYTES, round);
+        if (cu.cuMemcpyHtoD_v2(from, sent, BYTES) != CUDA_SUCCESS)
+            continue;
+        for (unsigned i = 0; i < PIECES; i++)
+            pieces[i] = (struct fr_device_push_piece){to + i * (BYTES / PIECES),
+                                                      from + i * (BYTES / PIECES), BYTES / PIECES};
+        if (!fr_device_present() || fr_device_query((void *)(uintptr_t)from, &of) != FR_OK ||
+            of.kind != FR_KIND_MALLOC || fr_device_push(&of, pieces, PIECES, engine, 0) != FR_OK)
+            failed++;
+        else if (cu.cuMemcpyDtoH_v2(got, to, BYTES) == CUDA_SUCCESS)
+            CHECK(memcmp(got, sent, BYTES / PIECES * PIECES) == 0, "round %u", round);
+        CHECK(cu.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current == context);
+    }
+    CHECK(failed <= 1, "%u rounds failed for one call", failed);
+    fr_device_release();
+    if (check_result() != CHECK_PASS)
+        return CHECK_FAIL;
+    return failed ? 3 : CHECK_PASS; // 3: a failure was met and reported
+}
+
+// Before this process loads the driver itself.
+static void test_failures(enum fr_device_engine engine)
+{
+    unsigned reported = 0, skipped = 0;
+    enum { CALLS = 80 };
+    for (unsigned nth = 1; nth <= CALLS; nth++) {
+        fflush(NULL);
+        pid_t child = fork();
+        if (child == 0)
+            _exit(fail_one_call(nth, engine));
+        int status = -1;
+        CHECK(waitpid(child, &status, 0) == child);
+        int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+        CHECK(code == CHECK_PASS || code == 3 || code == CHECK_SKIP, "call %u: 0x%x", nth, status);
+        reported += code == 3;
+        skipped += code == CHECK_SKIP;
+    }
+    printf("%u of %d failing calls reported, %u before the test's start\n", reported, CALLS,
+           skipped);
+    CHECK(skipped == CALLS || reported >= 8, "%u", reported);
+}
+
+int main(void)
+{
+    static const enum fr_device_kind kinds[] = {FR_KIND_MALLOC, FR_KIND_MANAGED, FR_KIND_POOL,
+                                                FR_KIND_VMM, FR_KIND_VMM_FABRIC};
+    CUcontext context = NULL;
+    test_failures(FR_ENGINE_SM);
+    test_failures(FR_ENGINE_CE);
+    if (!driver_load() || !driver_start(&context))
+        return CHECK_SKIP;
+    use_stand_in();
+    read_back = malloc(SPACE);
+    bool kernels = false;
+    if (side_create(&source, FR_KIND_MALLOC, 0)) {
+        CHECK(fr_device_present());
+        CHECK(fr_device_query(source.memory.address, &range) == FR_OK);
+        kernels = fr_device_push_has_kernels(&range);
+        side_destroy(&source);
+    }
+    CHECK(kernels == (fr_device_kernels_image != NULL), "the driver did not take the kernels");
+    for (int engine = FR_ENGINE_SM; engine <= FR_ENGINE_CE; engine++) {
+        for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+            test_kind(kinds[i], (enum fr_device_engine)engine);
+        test_other_device((enum fr_device_engine)engine);
+        test_threads(context, (enum fr_device_engine)engine);
+    }
+    test_contexts(context);
+    free(read_back);
+    fr_device_release();
+    return check_result();
+}
