@@ -81,8 +81,9 @@ bool sim_backing_create(size_t bytes, int physical, unsigned handle_types, struc
     trailer->bytes = bytes;
     trailer->physical = (uint32_t)physical;
     trailer->handle_types = handle_types;
-    trailer->clique = sim_knobs()->clique;
-    memcpy(trailer->cluster_uuid, sim_knobs()->cluster_uuid, sizeof(trailer->cluster_uuid));
+    const struct sim_fabric *fabric = &sim_knobs()->fabrics[physical];
+    trailer->clique = fabric->clique;
+    memcpy(trailer->cluster_uuid, fabric->cluster_uuid, sizeof(trailer->cluster_uuid));
     trailer->magic = TRAILER_MAGIC;
     *out = backing;
     return true;

@@ -24,31 +24,34 @@ static int rank_of_process(void)
     return 0;
 }
 
-// Copies the element of a list "a,b,c" that belongs to this process's rank; the last one serves all
-// higher ranks. Returns false when the variable is unset or empty.
+// Copies one element of a list; the last one stands for all that would follow.
+static void pick(const char *list, char separator, int index, char *out, size_t bytes)
+{
+    const char *end = strchr(list, separator);
+    for (; index > 0 && end; index--) {
+        list = end + 1;
+        end = strchr(list, separator);
+    }
+    size_t length = end ? (size_t)(end - list) : strlen(list);
+    if (length >= bytes)
+        length = bytes - 1;
+    memcpy(out, list, length);
+    out[length] = '\0';
+}
+
+// Copies the element of a list "a,b,c" that belongs to this process's rank. Returns false when the
+// variable is unset or empty.
 static bool read_text(const char *name, char *out, size_t bytes)
 {
     const char *text = getenv(name);
     if (!text || !*text)
         return false;
-    const char *end = strchr(text, ',');
-    for (int rank = rank_of_process(); rank > 0 && end; rank--) {
-        text = end + 1;
-        end = strchr(text, ',');
-    }
-    size_t length = end ? (size_t)(end - text) : strlen(text);
-    if (length >= bytes)
-        length = bytes - 1;
-    memcpy(out, text, length);
-    out[length] = '\0';
+    pick(text, ',', rank_of_process(), out, bytes);
     return true;
 }
 
-static unsigned long long read_number(const char *name, unsigned long long fallback)
+static unsigned long long number_of(const char *text)
 {
-    char text[64];
-    if (!read_text(name, text, sizeof(text)))
-        return fallback;
     char *end;
     unsigned long long value = strtoull(text, &end, 0);
     switch (*end) {
@@ -66,12 +69,35 @@ static unsigned long long read_number(const char *name, unsigned long long fallb
     }
 }
 
+static unsigned long long read_number(const char *name, unsigned long long fallback)
+{
+    char text[64];
+    return read_text(name, text, sizeof(text)) ? number_of(text) : fallback;
+}
+
+// Copies the element of the rank's value "a/b/c" that belongs to a physical device.
+static bool read_device_text(const char *name, int physical, char *out, size_t bytes)
+{
+    char all[SIM_MAX_DEVICES * 40];
+    if (!read_text(name, all, sizeof(all)))
+        return false;
+    pick(all, '/', physical, out, bytes);
+    return true;
+}
+
+static unsigned read_device_number(const char *name, int physical, unsigned fallback)
+{
+    char text[64];
+    bool given = read_device_text(name, physical, text, sizeof(text));
+    return given ? (unsigned)number_of(text) : fallback;
+}
+
 // Takes 32 hexadecimal digits, dashes between them allowed; fewer leave zeros behind.
-static void read_uuid(const char *name, unsigned char uuid[16])
+static void read_device_uuid(const char *name, int physical, unsigned char uuid[16])
 {
     char text[80];
     memset(uuid, 0, 16);
-    if (!read_text(name, text, sizeof(text)))
+    if (!read_device_text(name, physical, text, sizeof(text)))
         return;
     size_t digits = 0;
     for (const char *at = text; *at && digits < 32; at++) {
@@ -164,7 +190,7 @@ __attribute__((constructor)) static void read_knobs(void)
     knobs.host_access = knobs.record || read_number("FRSIM_HOST_ACCESS", 0);
     knobs.imex = read_number("FRSIM_IMEX", 1);
     knobs.fabric = read_number("FRSIM_FABRIC", 1);
-    knobs.nvml = read_number("FRSIM_NVML", 1);
+    knobs.nvml = (unsigned)read_number("FRSIM_NVML", SIM_NVML_NEW);
     knobs.log = read_number("FRSIM_LOG", 0);
     knobs.fail_nth = read_number("FRSIM_FAIL_NTH", 0);
     knobs.fail_code = (CUresult)read_number("FRSIM_FAIL_CODE", CUDA_ERROR_UNKNOWN);
@@ -172,10 +198,14 @@ __attribute__((constructor)) static void read_knobs(void)
         read_text("FRSIM_FAIL_SCOPE", text, sizeof(text)) && strcmp(text, "fabrail") == 0;
     knobs.count_file = getenv("FRSIM_COUNT_FILE");
     knobs.touch_file = getenv("FRSIM_TOUCH_FILE");
-    knobs.clique = (unsigned)read_number("FRSIM_CLIQUE", 0);
-    knobs.fabric_state = (unsigned)read_number("FRSIM_FABRIC_STATE", 3);
-    knobs.fabric_status = (unsigned)read_number("FRSIM_FABRIC_STATUS", 0);
-    read_uuid("FRSIM_CLUSTER_UUID", knobs.cluster_uuid);
+    (void)read_text("FRSIM_HOST_NAME", knobs.host_name, sizeof(knobs.host_name));
+    for (int i = 0; i < SIM_MAX_DEVICES; i++) {
+        struct sim_fabric *fabric = &knobs.fabrics[i];
+        fabric->clique = read_device_number("FRSIM_CLIQUE", i, 0);
+        fabric->state = read_device_number("FRSIM_FABRIC_STATE", i, 3);
+        fabric->status = read_device_number("FRSIM_FABRIC_STATUS", i, 0);
+        read_device_uuid("FRSIM_CLUSTER_UUID", i, fabric->cluster_uuid);
+    }
     read_visible();
 }
 

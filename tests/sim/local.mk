@@ -8,20 +8,25 @@ sim_cuda_sources = tests/sim/context.c tests/sim/copy.c tests/sim/device.c tests
     tests/sim/pointer.c tests/sim/pool.c tests/sim/share.c tests/sim/stream.c tests/sim/table.c \
     tests/sim/touch.c tests/sim/transfer.c tests/sim/vmm.c
 sim_nvml_sources = tests/sim/nvml.c tests/sim/knobs.c
+sim_host_sources = tests/sim/host.c tests/sim/knobs.c
 sim_compile = $(CC) $(DEFS) $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) $(CPPFLAGS) \
     $(AM_CFLAGS) $(CFLAGS) -fPIC -shared $(LDFLAGS)
 
-check_DATA += tests/sim/libcuda.so.1 tests/sim/libnvidia-ml.so.1
-EXTRA_DIST += $(sim_headers) $(sim_cuda_sources) tests/sim/nvml.c
-CLEANFILES += tests/sim/libcuda.so.1 tests/sim/libnvidia-ml.so.1
+check_DATA += tests/sim/libcuda.so.1 tests/sim/libnvidia-ml.so.1 tests/sim/libfrsim-host.so
+EXTRA_DIST += $(sim_headers) $(sim_cuda_sources) tests/sim/nvml.c tests/sim/sim_nvml.h \
+    tests/sim/host.c
+CLEANFILES += tests/sim/libcuda.so.1 tests/sim/libnvidia-ml.so.1 tests/sim/libfrsim-host.so
 
 tests/sim/libcuda.so.1: $(sim_cuda_sources) $(sim_headers) config.h
 	$(AM_V_CCLD)$(MKDIR_P) tests/sim && $(sim_compile) -Wl,-soname,libcuda.so.1 -o $@ \
 	    $(sim_cuda_sources:%=$(srcdir)/%)
 
-tests/sim/libnvidia-ml.so.1: $(sim_nvml_sources) $(sim_headers) config.h
+tests/sim/libnvidia-ml.so.1: $(sim_nvml_sources) tests/sim/sim_nvml.h $(sim_headers) config.h
 	$(AM_V_CCLD)$(MKDIR_P) tests/sim && $(sim_compile) -Wl,-soname,libnvidia-ml.so.1 -o $@ \
 	    $(sim_nvml_sources:%=$(srcdir)/%)
+
+tests/sim/libfrsim-host.so: $(sim_host_sources) $(sim_headers) config.h
+	$(AM_V_CCLD)$(MKDIR_P) tests/sim && $(sim_compile) -o $@ $(sim_host_sources:%=$(srcdir)/%)
 
 # The test of the double itself. One small library stands for the caller libfabrail.
 check_PROGRAMS += tests/sim/sim_test

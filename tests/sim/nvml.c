@@ -5,9 +5,8 @@
 
 #include "sim.h"
 
-#if defined(HAVE_NVML_H)
+#include "sim_nvml.h"
 
-#include <nvml.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -55,7 +54,7 @@ static nvmlReturn_t put_text(char *out, unsigned bytes, const char *text)
 SIM_EXPORT nvmlReturn_t nvmlInitWithFlags(unsigned flags)
 {
     (void)flags;
-    if (!sim_knobs()->nvml)
+    if (sim_knobs()->nvml == SIM_NVML_NONE)
         return NVML_ERROR_DRIVER_NOT_LOADED;
     atomic_fetch_add(&users, 1);
     return NVML_SUCCESS;
@@ -232,14 +231,16 @@ SIM_EXPORT nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t first, nvmlDevice_t 
 SIM_EXPORT nvmlReturn_t nvmlDeviceGetGpuFabricInfo(nvmlDevice_t device, nvmlGpuFabricInfo_t *info)
 {
     nvmlReturn_t result = check(info, device);
+    if (result == NVML_SUCCESS && sim_knobs()->nvml == SIM_NVML_NO_FABRIC)
+        result = NVML_ERROR_NOT_SUPPORTED;
     if (result != NVML_SUCCESS)
         return result;
-    const struct sim_knobs *knobs = sim_knobs();
+    const struct sim_fabric *fabric = &sim_knobs()->fabrics[index_of(device)];
     memset(info, 0, sizeof(*info));
-    memcpy(info->clusterUuid, knobs->cluster_uuid, sizeof(info->clusterUuid));
-    info->status = (nvmlReturn_t)knobs->fabric_status;
-    info->cliqueId = knobs->clique;
-    info->state = (nvmlGpuFabricState_t)knobs->fabric_state;
+    memcpy(info->clusterUuid, fabric->cluster_uuid, sizeof(info->clusterUuid));
+    info->status = (nvmlReturn_t)fabric->status;
+    info->cliqueId = fabric->clique;
+    info->state = (nvmlGpuFabricState_t)fabric->state;
     return NVML_SUCCESS;
 }
 
@@ -247,19 +248,21 @@ SIM_EXPORT nvmlReturn_t nvmlDeviceGetGpuFabricInfo(nvmlDevice_t device, nvmlGpuF
 SIM_EXPORT nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabricInfoV_t *info)
 {
     nvmlReturn_t result = check(info, device);
+    if (result == NVML_SUCCESS && sim_knobs()->nvml == SIM_NVML_NO_FABRIC)
+        result = NVML_ERROR_NOT_SUPPORTED;
     if (result != NVML_SUCCESS)
         return result;
     bool known = info->version == nvmlGpuFabricInfo_v2;
 #ifdef nvmlGpuFabricInfo_v3
     known = known || info->version == nvmlGpuFabricInfo_v3;
 #endif
-    if (!known)
+    if (!known || sim_knobs()->nvml == SIM_NVML_OLD)
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-    const struct sim_knobs *knobs = sim_knobs();
-    memcpy(info->clusterUuid, knobs->cluster_uuid, sizeof(info->clusterUuid));
-    info->status = (nvmlReturn_t)knobs->fabric_status;
-    info->cliqueId = knobs->clique;
-    info->state = (nvmlGpuFabricState_t)knobs->fabric_state;
+    const struct sim_fabric *fabric = &sim_knobs()->fabrics[index_of(device)];
+    memcpy(info->clusterUuid, fabric->cluster_uuid, sizeof(info->clusterUuid));
+    info->status = (nvmlReturn_t)fabric->status;
+    info->cliqueId = fabric->clique;
+    info->state = (nvmlGpuFabricState_t)fabric->state;
     info->healthMask = 0;
 #ifdef nvmlGpuFabricInfo_v3
     if (info->version == nvmlGpuFabricInfo_v3)
@@ -293,14 +296,3 @@ SIM_EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *text, nvmlDevi
 {
     return nvmlDeviceGetHandleByPciBusId_v2(text, device);
 }
-
-#else
-
-// Without nvml.h there is nothing to simulate it from: a library that says it has no driver.
-SIM_EXPORT int nvmlInit_v2(void);
-SIM_EXPORT int nvmlInit_v2(void)
-{
-    return 9;
-}
-
-#endif

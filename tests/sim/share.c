@@ -80,12 +80,17 @@ int sim_ordinal_of(int physical)
     return -1;
 }
 
-// A fabric handle works inside one clique of one cluster only.
+// A fabric handle works inside one clique of one cluster only: some visible device must be in it.
 static bool same_fabric(const struct sim_trailer *trailer)
 {
     const struct sim_knobs *knobs = sim_knobs();
-    return trailer->clique == knobs->clique &&
-           memcmp(trailer->cluster_uuid, knobs->cluster_uuid, sizeof(knobs->cluster_uuid)) == 0;
+    for (int i = 0; i < knobs->visible_count; i++) {
+        const struct sim_fabric *own = &knobs->fabrics[knobs->visible[i]];
+        if (trailer->clique == own->clique &&
+            memcmp(trailer->cluster_uuid, own->cluster_uuid, sizeof(own->cluster_uuid)) == 0)
+            return true;
+    }
+    return false;
 }
 
 static CUresult import_backing(void *in, CUmemAllocationHandleType type, struct sim_backing *out)

@@ -29,19 +29,29 @@ static inline void *sim_pointer(uintptr_t address)
     return (void *)address;
 }
 
+// The NVLink fabric of one physical device, as NVML tells it.
+struct sim_fabric {
+    unsigned char cluster_uuid[16];
+    unsigned clique, state, status;
+};
+
+// What FRSIM_NVML can ask for.
+enum { SIM_NVML_NONE, SIM_NVML_NEW, SIM_NVML_OLD, SIM_NVML_NO_FABRIC };
+
 // What the environment asks for; README.md lists the variables. Read once, before the first call.
 struct sim_knobs {
     int devices; // physical
     size_t memory_bytes;
-    bool eager, managed_trap, imex, fabric, nvml, log;
+    bool eager, managed_trap, imex, fabric, log;
+    unsigned nvml; // SIM_NVML_*
     bool host_access;       // the CPU can use device memory ...
     bool record;            // ... and what it touches is recorded
     unsigned long fail_nth; // 0: never
     CUresult fail_code;
     bool count_fabrail_only;
     const char *count_file, *touch_file;
-    unsigned clique, fabric_state, fabric_status;
-    unsigned char cluster_uuid[16];
+    struct sim_fabric fabrics[SIM_MAX_DEVICES]; // by physical index
+    char host_name[64];                         // "": the machine's own
     int visible_count;
     int visible[SIM_MAX_DEVICES]; // physical index of each ordinal
 };

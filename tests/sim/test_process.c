@@ -5,16 +5,14 @@
 
 #include "test.h"
 
+#include "sim_nvml.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#ifdef HAVE_NVML_H
-#include <nvml.h>
-#endif
 
 static void run_nth_failure(void)
 {
@@ -195,8 +193,6 @@ static void run_fork_before(void)
     CHECK(status == 0, "a process may fork before it uses the driver: %d", status);
 }
 
-#ifdef HAVE_NVML_H
-
 #define NVML_FUNCTIONS(F)                                                                          \
     F(nvmlInit)                                                                                    \
     F(nvmlShutdown)                                                                                \
@@ -295,8 +291,6 @@ static void run_no_nvml(void)
         CHECK(nv.nvmlInit() == NVML_ERROR_DRIVER_NOT_LOADED, "init");
 }
 
-#endif
-
 const struct test_case test_process_cases[] = {
     {"nth-failure", {"FRSIM_FAIL_NTH=5", "FRSIM_FAIL_CODE=2"}, run_nth_failure},
     {"first-failure", {"FRSIM_FAIL_NTH=1"}, run_first_failure},
@@ -316,13 +310,11 @@ const struct test_case test_process_cases[] = {
     {"no-visible-device", {"CUDA_VISIBLE_DEVICES="}, run_no_device},
     {"fork", {NULL}, run_fork},
     {"fork-before", {NULL}, run_fork_before},
-#ifdef HAVE_NVML_H
     {"nvml",
      {"FRSIM_DEVICES=3", "FRSIM_CLIQUE=7,8,9", "PMI_RANK=1",
       "FRSIM_CLUSTER_UUID=01234567-89ab-cdef-0123-456789abcdef", "FRSIM_FABRIC_STATE=2",
       "FRSIM_FABRIC_STATUS=0,3"},
      run_nvml},
     {"no-nvml", {"FRSIM_NVML=0"}, run_no_nvml},
-#endif
     {NULL, {NULL}, NULL},
 };
