@@ -17,6 +17,7 @@
     X(cuCtxPushCurrent_v2, true)                                                                   \
     X(cuDeviceGet, true)                                                                           \
     X(cuDeviceGetAttribute, true)                                                                  \
+    X(cuDeviceGetUuid_v2, false) /* CUDA 11.4 */                                                   \
     X(cuDevicePrimaryCtxGetState, true)                                                            \
     X(cuDevicePrimaryCtxRelease_v2, true)                                                          \
     X(cuDevicePrimaryCtxRetain, true)                                                              \

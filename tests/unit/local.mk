@@ -21,6 +21,10 @@ check_PROGRAMS += tests/unit/device_copy
 tests_unit_device_copy_SOURCES = tests/unit/device_copy.c $(unit_driver_headers)
 tests_unit_device_copy_LDADD = librooms.la
 
+check_PROGRAMS += tests/unit/device_clique
+tests_unit_device_clique_SOURCES = tests/unit/device_clique.c $(unit_driver_headers)
+tests_unit_device_clique_LDADD = librooms.la
+
 check_PROGRAMS += tests/unit/device_context
 tests_unit_device_context_SOURCES = tests/unit/device_context.c $(unit_driver_headers)
 tests_unit_device_context_LDADD = librooms.la
