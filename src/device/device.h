@@ -146,6 +146,116 @@ void fr_device_batch_copy(struct fr_device_batch *batch, const struct fr_device_
 // destination bytes are undefined but no copy is still running.
 FR_MUST_CHECK enum fr_status fr_device_batch_finish(struct fr_device_batch *batch);
 
+// Pushes: bytes moved by the device itself between memory of its own and what peers have mapped
+// here, to or from several peers at once.
+struct fr_device_push_piece {
+    uintptr_t dst; // both sides are reachable from the device that moves them
+    uintptr_t src;
+    size_t bytes;
+};
+
+enum fr_device_engine {
+    FR_ENGINE_SM, // one kernel for all pieces: the fastest for small and middle sizes
+    FR_ENGINE_CE, // copy engines, a stream a piece: the fastest for large sizes
+};
+
+// Returns whether FR_ENGINE_SM can be used where `range` is: the library was built with nvcc and
+// the driver takes its kernels. Loads them into the context, once, which takes milliseconds; a push
+// that comes first does so itself.
+bool fr_device_push_has_kernels(const struct fr_device_range *range);
+
+// Makes sure that what the application did to its memory with calls that look synchronous but are
+// not (cudaMemset and the like) is done. For the owner of memory that peers are about to write or
+// read; for its own side a push sees to that itself.
+FR_MUST_CHECK enum fr_status fr_device_quiesce(const struct fr_device_range *range, uintptr_t low,
+                                               size_t bytes);
+
+// Moves all pieces and waits until they have landed, where peers and the host see them. `range` is
+// the application's memory at one end of the pieces, the source of a push or the destination of a
+// pull; its device moves the bytes, in its context or, for memory that has none, in the one that
+// fr_device_batch_copy would take. Peers' memory must be mapped in that context. Pieces may have 0
+// bytes and come in any number; two that overlap give undefined bytes. FR_ENGINE_SM takes at most
+// `max_sms` multiprocessors (0: 32) from the application's own kernels; where there are no kernels,
+// copy engines do it. After a failure the destinations are undefined, but nothing is running unless
+// the device itself has failed.
+FR_MUST_CHECK enum fr_status fr_device_push(const struct fr_device_range *range,
+                                            const struct fr_device_push_piece *pieces, size_t count,
+                                            enum fr_device_engine engine, unsigned max_sms);
+
+// Memory shared between processes.
+
+// Ways to hand an allocation to another process, as bits.
+enum {
+    FR_SHARE_LEGACY = 1u << 0, // CUDA IPC, of cuMemAlloc memory
+    FR_SHARE_FD = 1u << 1,     // VMM memory by a file descriptor, which has to be passed on
+    FR_SHARE_FABRIC = 1u << 2, // VMM memory by a fabric handle, also to other hosts of the clique
+};
+enum { FR_DEVICE_UUID_BYTES = 16, FR_SHARE_TOKEN_BYTES = 64 };
+
+// What the importing process must know. Plain bytes.
+struct fr_device_export {
+    uintptr_t base; // of the allocation; for VMM memory, of the mapping
+    size_t bytes;
+    unsigned ways;                             // FR_SHARE_* bits, at least one
+    unsigned char uuid[FR_DEVICE_UUID_BYTES];  // of the GPU, as fr_device_uuid says
+    unsigned char token[FR_SHARE_TOKEN_BYTES]; // legacy or fabric handle, else zeros
+};
+
+// Exports the allocation in which `address` lies; `range` is what the driver said of that address.
+// Returns FR_ERR_UNSUPPORTED for managed memory, pool memory and VMM memory without a handle type,
+// which cannot be exported, and where the driver refuses. Keeps nothing; the export dies with the
+// allocation.
+FR_MUST_CHECK enum fr_status fr_device_export(const struct fr_device_range *range,
+                                              const void *address, struct fr_device_export *export);
+
+// Makes a descriptor of the VMM mapping that starts at `base`, for an export with FR_SHARE_FD. The
+// caller closes it. It keeps the memory alive. Takes about a millisecond.
+FR_MUST_CHECK enum fr_status fr_device_export_descriptor(uintptr_t base, int *descriptor);
+
+// Memory of another process that is mapped here.
+struct fr_device_import {
+    uintptr_t address; // where the base of the export is
+    size_t bytes;
+    bool legacy;                   // opened by CUDA IPC in `context`, else mapped as VMM memory
+    void *context;                 // current while it was mapped
+    unsigned long long context_id; // tells it from a later one at its address; 0 if unknown
+    uint64_t buffer_id;            // of the mapping in this process
+};
+
+// Maps all of the export, in one of its ways, for the device of `user`: the range of local memory
+// that it will be used with, or one that has nothing but a device. Legacy memory is usable in the
+// context of `user` alone, which is the one of fr_device_context_of. `descriptor`, for FR_SHARE_FD,
+// stays the caller's and can be closed afterwards. Takes 2 to 24 ms.
+//
+// Returns FR_ERR_UNSUPPORTED where the device cannot reach the memory or the driver refuses;
+// FR_ERR_LIMIT when the driver still holds an older mapping of the same addresses, and
+// FR_ERR_NO_MEMORY, neither of which is logged, since closing other imports may help.
+FR_MUST_CHECK enum fr_status fr_device_import(const struct fr_device_range *user, unsigned way,
+                                              const struct fr_device_export *export, int descriptor,
+                                              struct fr_device_import *import);
+
+// Whether the mapping still is what it was: a reset of the device takes it away.
+bool fr_device_import_is_alive(const struct fr_device_import *import);
+
+// Unmaps. No work may be using the mapping.
+void fr_device_import_close(struct fr_device_import *import);
+
+// Writes the context in which work on `range` runs: its own, or else the thread's current one if
+// that is on the range's device, or else the device's primary one.
+FR_MUST_CHECK enum fr_status fr_device_context_of(const struct fr_device_range *range,
+                                                  void **context);
+
+// Writes what identifies a device in all processes, whatever CUDA_VISIBLE_DEVICES makes of its
+// ordinal; zeros when the driver does not say.
+void fr_device_uuid(int device, unsigned char uuid[FR_DEVICE_UUID_BYTES]);
+
+// Whether `device` can access memory of the GPU with this UUID. A GPU that this process does not
+// see counts as in reach: only mapping its memory tells.
+bool fr_device_reaches(int device, const unsigned char uuid[FR_DEVICE_UUID_BYTES]);
+
+// Whether kernels of `device` may use VMM memory of this process at `address`.
+bool fr_device_vmm_is_open_to(int device, uintptr_t address);
+
 // Destroys cached streams and forgets contexts; called at MPI_Finalize with no batch open, after
 // fr_workspace_release, whose memory is registered in one of these contexts.
 void fr_device_release(void);

@@ -15,28 +15,58 @@
     X(cuCtxGetId, false) /* CUDA 12.0 */                                                           \
     X(cuCtxPopCurrent_v2, true)                                                                    \
     X(cuCtxPushCurrent_v2, true)                                                                   \
+    X(cuDeviceCanAccessPeer, false)                                                                \
     X(cuDeviceGet, true)                                                                           \
     X(cuDeviceGetAttribute, true)                                                                  \
+    X(cuDeviceGetCount, false)                                                                     \
     X(cuDeviceGetUuid_v2, false) /* CUDA 11.4 */                                                   \
     X(cuDevicePrimaryCtxGetState, true)                                                            \
     X(cuDevicePrimaryCtxRelease_v2, true)                                                          \
     X(cuDevicePrimaryCtxRetain, true)                                                              \
     X(cuDriverGetVersion, true)                                                                    \
     X(cuGetErrorName, true)                                                                        \
+    X(cuIpcCloseMemHandle, false)                                                                  \
+    X(cuIpcGetMemHandle, false)                                                                    \
+    X(cuIpcOpenMemHandle_v2, false) /* CUDA 11.0 */                                                \
+    X(cuLaunchKernel, false)                                                                       \
+    X(cuMemAddressFree, false) /* CUDA 10.2 */                                                     \
+    X(cuMemAddressReserve, false)                                                                  \
+    X(cuMemCreate, false)                                                                          \
+    X(cuMemExportToShareableHandle, false)                                                         \
+    X(cuMemFreeHost, false)                                                                        \
+    X(cuMemGetAccess, false)                                                                       \
+    X(cuMemGetAddressRange_v2, false)                                                              \
+    X(cuMemGetAllocationGranularity, false)                                                        \
+    X(cuMemGetInfo_v2, false)                                                                      \
+    X(cuMemHostAlloc, false)                                                                       \
     X(cuMemHostRegister_v2, true)                                                                  \
     X(cuMemHostUnregister, true)                                                                   \
+    X(cuMemImportFromShareableHandle, false)                                                       \
+    X(cuMemMap, false)                                                                             \
+    X(cuMemRelease, false)                                                                         \
+    X(cuMemRetainAllocationHandle, false) /* CUDA 11.0 */                                          \
+    X(cuMemSetAccess, false)                                                                       \
+    X(cuMemUnmap, false)                                                                           \
     X(cuMemcpy2DAsync_v2, true)                                                                    \
     X(cuMemcpy3DAsync_v2, true)                                                                    \
     X(cuMemcpyAsync, true)                                                                         \
+    X(cuModuleGetFunction, false)                                                                  \
+    X(cuModuleLoadData, false)                                                                     \
+    X(cuModuleUnload, false)                                                                       \
     X(cuPointerGetAttributes, true)                                                                \
     X(cuPointerSetAttribute, true)                                                                 \
     X(cuStreamCreate, true)                                                                        \
     X(cuStreamDestroy_v2, true)                                                                    \
+    X(cuStreamQuery, false)                                                                        \
     X(cuStreamSynchronize, true)                                                                   \
     X(cuThreadExchangeStreamCaptureMode, false) /* CUDA 10.1 */
 
-#if CUDA_VERSION < 12000 // headers that lack the one newer function
+// Headers that lack newer functions.
+#if CUDA_VERSION < 12000
 extern CUresult CUDAAPI cuCtxGetId(CUcontext context, unsigned long long *id);
+#endif
+#if CUDA_VERSION < 11040
+extern CUresult CUDAAPI cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device);
 #endif
 
 struct fr_device_driver {
@@ -108,6 +138,8 @@ FR_MUST_CHECK enum fr_status fr_device_lane_borrow(CUcontext context,
                                                    struct fr_device_lane **lane);
 // Waits for all work on the lane and gives it back. Returns what went wrong with that work.
 FR_MUST_CHECK enum fr_status fr_device_lane_return(struct fr_device_lane *lane);
+// Gives back a lane whose work is known to be done, or to have failed.
+void fr_device_lane_give(struct fr_device_lane *lane, bool failed);
 void fr_device_lanes_release(void);
 
 // Makes sure that what the application has done to the bytes [low, high) with calls that look
@@ -116,5 +148,30 @@ void fr_device_lanes_release(void);
 FR_MUST_CHECK enum fr_status fr_device_settle(const struct fr_device_range *range, uintptr_t low,
                                               uintptr_t high);
 void fr_device_settled_release(void);
+
+// The kernels as loaded into one context, with words in page-locked memory that they write. Valid
+// until fr_device_kernels_release or the end of the context.
+struct fr_device_kernels {
+    struct fr_device_kernels *next;
+    CUcontext context;
+    unsigned long long context_id;
+    CUmodule module; // NULL: the driver did not take them
+    CUfunction push_few;
+    CUfunction push_many;
+    uint64_t *words;      // FR_PUSH_MAX_BLOCKS for each slot
+    uint64_t values[32];  // last value used with each slot's words, of its borrower
+    uint32_t slots_taken; // bit a slot, guarded by the lock of the list
+};
+
+// The image of the kernels that nvcc made, NULL in a build without. Tests put one here that the
+// simulated driver takes.
+extern const void *fr_device_kernels_image;
+
+// Returns the kernels of the context, which must be current; NULL where there are none.
+struct fr_device_kernels *fr_device_kernels_get(CUcontext context);
+// Lends the words of one slot with a value that none of them holds. Returns the slot, -1 for none.
+int fr_device_words_borrow(struct fr_device_kernels *kernels, uint64_t *value);
+void fr_device_words_return(struct fr_device_kernels *kernels, int slot);
+void fr_device_kernels_release(void);
 
 #endif

@@ -1,8 +1,35 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Modules and kernels: present, and refused. Nothing here can run device code.
+// Modules and kernels. Device code cannot run here: of an image nothing but the first bytes is
+// looked at, and the kernels known by name, Fabrail's own, are done by the CPU, block by block, as
+// src/device/kernels.cu does them. Any other is refused.
 #include "config.h"
 
 #include "sim.h"
+
+#include "device/kernels.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct CUfunc_st {
+    struct sim_object object;
+    struct CUmod_st *module;
+    uint32_t capacity;  // pieces
+    size_t param_bytes; // what the driver reads at a launch
+};
+
+// Handles outlive their context, as an application's copies of them do, and are then refused.
+struct CUmod_st {
+    struct sim_object object;
+    CUcontext ctx;
+    uint64_t ctx_id;
+    struct CUfunc_st few, many;
+};
+
+static bool module_is_live(const struct CUmod_st *module)
+{
+    return module->ctx->alive && module->ctx->id == module->ctx_id;
+}
 
 CUresult sim_module_load(CUmodule *module, const char *path)
 {
@@ -10,10 +37,45 @@ CUresult sim_module_load(CUmodule *module, const char *path)
     return path ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult sim_module_load_data(CUmodule *module, const void *image)
+static void function_set(struct CUfunc_st *function, CUmodule module, uint32_t capacity,
+                         size_t param_bytes)
 {
-    (void)module;
-    return image ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+    function->object.type = SIM_FUNCTION;
+    function->module = module;
+    function->capacity = capacity;
+    function->param_bytes = param_bytes;
+}
+
+static void module_free(CUmodule module)
+{
+    sim_object_remove(&module->many.object);
+    sim_object_remove(&module->few.object);
+    sim_object_remove(&module->object);
+    free(module);
+}
+
+CUresult sim_module_load_data(CUmodule *out, const void *image)
+{
+    static const unsigned char magic[] = {0x50, 0xed, 0x55, 0xba}; // what nvcc -fatbin begins with
+    if (!out || !image)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (memcmp(image, magic, sizeof(magic)) != 0)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    struct CUmod_st *module = calloc(1, sizeof(*module));
+    if (!module)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    module->object.type = SIM_MODULE;
+    module->ctx = sim_context_here();
+    module->ctx_id = module->ctx->id;
+    function_set(&module->few, module, FR_PUSH_FEW, sizeof(struct fr_push_few));
+    function_set(&module->many, module, FR_PUSH_MANY, sizeof(struct fr_push_many));
+    if (!sim_object_add(&module->object) || !sim_object_add(&module->few.object) ||
+        !sim_object_add(&module->many.object)) {
+        module_free(module);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *out = module;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_module_load_data_options(CUmodule *module, const void *image, unsigned count,
@@ -25,34 +87,136 @@ CUresult sim_module_load_data_options(CUmodule *module, const void *image, unsig
     return sim_module_load_data(module, image);
 }
 
-// No handle can be valid, since none was ever given out.
-CUresult sim_module_unload(CUmodule module)
+CUresult sim_module_unload(CUmodule handle)
 {
-    (void)module;
-    return CUDA_ERROR_INVALID_HANDLE;
+    struct CUmod_st *module = sim_object_find(handle, SIM_MODULE);
+    if (!module || module->ctx != sim_context_here() || !module_is_live(module))
+        return CUDA_ERROR_INVALID_HANDLE;
+    sim_context_run(module->ctx);
+    module_free(module);
+    return CUDA_SUCCESS;
 }
 
-CUresult sim_module_function(CUfunction *function, CUmodule module, const char *name)
+CUresult sim_module_function(CUfunction *function, CUmodule handle, const char *name)
 {
-    (void)function;
-    (void)module;
-    (void)name;
-    return CUDA_ERROR_INVALID_HANDLE;
+    struct CUmod_st *module = sim_object_find(handle, SIM_MODULE);
+    if (!module || !module_is_live(module))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (!function || !name)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (strcmp(name, FR_PUSH_FEW_NAME) == 0)
+        *function = &module->few;
+    else if (strcmp(name, FR_PUSH_MANY_NAME) == 0)
+        *function = &module->many;
+    else
+        return CUDA_ERROR_NOT_FOUND;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_function_attribute(int *value, CUfunction_attribute attribute, CUfunction function)
 {
-    (void)value;
-    (void)attribute;
-    (void)function;
-    return CUDA_ERROR_INVALID_HANDLE;
+    if (!sim_object_find(function, SIM_FUNCTION))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (!value || attribute != CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)
+        return CUDA_ERROR_INVALID_VALUE;
+    *value = FR_PUSH_MAX_THREADS;
+    return CUDA_SUCCESS;
 }
 
-CUresult sim_launch(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                    unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
-                    CUstream stream, void **params, void **extra)
+// What a kernel may touch is less than what a copy may: the memory of another device only after
+// peer access was enabled, memory of another process only in the context that opened it.
+static bool kernel_may(CUcontext ctx, uintptr_t address, uint64_t bytes, bool write)
 {
-    (void)grid_x, (void)grid_y, (void)grid_z, (void)block_x, (void)block_y, (void)block_z;
-    (void)shared_bytes, (void)stream, (void)params, (void)extra;
-    return function ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_HANDLE;
+    if (sim_check(address, bytes, ctx->device, SIM_SIDE_DEVICE, write) != CUDA_SUCCESS)
+        return false;
+    const struct sim_range *range = sim_range_find(address);
+    if (!range)
+        return false;
+    bool own = range->device == ctx->device;
+    switch (range->kind) {
+    case SIM_KIND_MALLOC:
+        return own || (ctx->peers & 1ull << range->device);
+    case SIM_KIND_POOL:
+        return own || range->pool->access[ctx->device];
+    case SIM_KIND_IPC:
+        return range->ctx == ctx;
+    default:
+        return true;
+    }
+}
+
+static CUresult run_block(CUcontext ctx, const struct fr_push_many *params, unsigned block)
+{
+    const struct fr_push_head *head = &params->head;
+    uint64_t from = block * head->span;
+    uint64_t to = from + head->span;
+    for (uint32_t i = fr_push_find(params->pieces, head->count, from);
+         i < head->count && params->pieces[i].first < to; i++) {
+        const struct fr_push_piece *piece = &params->pieces[i];
+        uint64_t offset;
+        uint64_t bytes = fr_push_part(piece, from, to, &offset);
+        if (!bytes)
+            continue;
+        struct sim_op op = {
+            .type = SIM_OP_COPY,
+            .dst = piece->dst + offset,
+            .src = piece->src + offset,
+            .shape = {.width = bytes, .height = 1, .depth = 1},
+        };
+        bool may = kernel_may(ctx, op.dst, bytes, true) && kernel_may(ctx, op.src, bytes, false);
+        if (!may || sim_execute(&op) != CUDA_SUCCESS)
+            return CUDA_ERROR_ILLEGAL_ADDRESS;
+    }
+    uintptr_t word = head->words + block * sizeof(uint64_t);
+    if (!head->words)
+        return CUDA_SUCCESS;
+    const struct sim_range *range = sim_range_find(word);
+    if (!range || !sim_range_is_host(range) || word % sizeof(uint64_t) ||
+        !kernel_may(ctx, word, sizeof(uint64_t), true))
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
+    // The host polls it from another thread.
+    __atomic_store_n((uint64_t *)sim_pointer(word), head->value, __ATOMIC_RELEASE);
+    return CUDA_SUCCESS;
+}
+
+// Addresses are checked now and not at the launch: a kernel's faults come late.
+CUresult sim_execute_launch(CUcontext ctx, const struct sim_op *op)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (unsigned block = op->blocks; block-- > 0 && result == CUDA_SUCCESS;)
+        result = run_block(ctx, op->snapshot, block);
+    return result;
+}
+
+static bool shape_is_known(const unsigned grid[3], const unsigned block[3], unsigned shared_bytes)
+{
+    return grid[0] > 0 && grid[1] == 1 && grid[2] == 1 && block[0] > 0 &&
+           block[0] <= FR_PUSH_MAX_THREADS && block[1] == 1 && block[2] == 1 && shared_bytes == 0;
+}
+
+CUresult sim_launch(CUfunction handle, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                    unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                    CUstream stream_handle, void **params, void **extra)
+{
+    const unsigned grid[3] = {grid_x, grid_y, grid_z};
+    const unsigned block[3] = {block_x, block_y, block_z};
+    struct CUfunc_st *function = sim_object_find(handle, SIM_FUNCTION);
+    CUstream stream = sim_stream_get(stream_handle);
+    if (!function || !module_is_live(function->module) || !stream ||
+        stream->ctx != function->module->ctx)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (!shape_is_known(grid, block, shared_bytes) || !params || !params[0] || extra)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct fr_push_many *copy = calloc(1, sizeof(*copy));
+    if (!copy)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    memcpy(copy, params[0], function->param_bytes);
+    struct sim_op op = {.type = SIM_OP_LAUNCH, .snapshot = copy, .blocks = grid_x};
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    // A kernel would take any number and fault; the double says at once what is wrong.
+    if (copy->head.count > 0 && copy->head.count <= function->capacity && copy->head.span > 0)
+        result = sim_submit(stream, &op, false);
+    if (result != CUDA_SUCCESS)
+        free(copy);
+    return result;
 }

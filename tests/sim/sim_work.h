@@ -12,7 +12,15 @@ struct sim_shape {
     size_t src_pitch, src_plane;
 };
 
-enum sim_op_type { SIM_OP_COPY, SIM_OP_SET, SIM_OP_RECORD, SIM_OP_WAIT, SIM_OP_FREE, SIM_OP_CALL };
+enum sim_op_type {
+    SIM_OP_COPY,
+    SIM_OP_SET,
+    SIM_OP_RECORD,
+    SIM_OP_WAIT,
+    SIM_OP_FREE,
+    SIM_OP_CALL,
+    SIM_OP_LAUNCH,
+};
 
 // One recording of an event. Shared by the event and the queued work that refers to it.
 struct sim_mark {
@@ -31,7 +39,8 @@ struct sim_op {
     int device;   // whose access rights count
     uintptr_t dst, src;
     struct sim_shape shape;
-    void *snapshot; // owned copy of pageable source bytes
+    void *snapshot;  // owned copy of pageable source bytes, or of a kernel's parameters
+    unsigned blocks; // of a launch
     unsigned pattern, pattern_bytes;
     struct sim_mark *mark;
     void (*call)(void *argument);
@@ -72,5 +81,6 @@ CUresult sim_submit_copy(CUstream handle, struct sim_op *op, enum sim_side dst_s
                          enum sim_side src_side, bool async);
 CUresult sim_submit_set(CUstream handle, struct sim_op *op, bool async);
 CUresult sim_execute(const struct sim_op *op);
+CUresult sim_execute_launch(CUcontext ctx, const struct sim_op *op);
 
 #endif

@@ -113,6 +113,9 @@ static void execute(CUstream stream, struct sim_op *op)
     case SIM_OP_SET:
         result = sim_execute(op);
         break;
+    case SIM_OP_LAUNCH:
+        result = sim_execute_launch(stream->ctx, op);
+        break;
     case SIM_OP_RECORD:
         op->mark->when_ns = now_ns();
         op->mark->done = true;
