@@ -34,9 +34,11 @@ extern CUresult CUDAAPI cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdev
     X(cuMemAllocManaged)                                                                           \
     X(cuMemAlloc_v2)                                                                               \
     X(cuMemCreate)                                                                                 \
+    X(cuMemExportToShareableHandle)                                                                \
     X(cuMemFreeAsync)                                                                              \
     X(cuMemFreeHost)                                                                               \
     X(cuMemFree_v2)                                                                                \
+    X(cuMemGetInfo_v2)                                                                             \
     X(cuMemHostAlloc)                                                                              \
     X(cuMemMap)                                                                                    \
     X(cuMemRelease)                                                                                \

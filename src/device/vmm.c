@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Device memory of Fabrail's own, by the driver's virtual memory management: an allocation, a range
+// of addresses, and the mapping between them. It alone makes memory that can be exported as a
+// fabric handle, for GPUs of other hosts, and as a file descriptor, for other processes of this
+// one.
+//
+// None of these calls needs a current context, so none is made current, and memory can be given
+// back when no context is left.
+#include "config.h"
+
+#include "device/device_int.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+// What a process must be able to open before the driver makes fabric memory for it.
+#define IMEX_CHANNEL "/dev/nvidia-caps-imex-channels/channel0"
+
+#define FD_BIT     ((unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+#define FABRIC_BIT ((unsigned)CU_MEM_HANDLE_TYPE_FABRIC)
+
+enum { MAX_DEVICES = 64 };
+
+// What was learned of fabric memory on each device, an enum fr_device_support. Threads that find
+// out at the same time find the same.
+static _Atomic int fabric_states[MAX_DEVICES];
+
+// What a device can do, in the order of the attributes that are asked for.
+enum { ABLE_VMM, ABLE_FD, ABLE_FABRIC, ABLE_RDMA, ABLE_COUNT };
+
+const char *fr_device_fabric_text(enum fr_device_support support)
+{
+    static const char *const texts[] = {
+        [FR_SUPPORT_UNKNOWN] = "not asked yet",
+        [FR_SUPPORT_YES] = "supported",
+        [FR_SUPPORT_NOT_PERMITTED] = "not permitted",
+        [FR_SUPPORT_NOT_SUPPORTED] = "not supported",
+        [FR_SUPPORT_FAILED] = "not known, for the device could not be asked",
+    };
+    return (size_t)support < FR_ARRAY_LENGTH(texts) ? texts[support] : "unknown";
+}
+
+static enum fr_device_support get_state(int device)
+{
+    return (enum fr_device_support)atomic_load_explicit(&fabric_states[device],
+                                                        memory_order_relaxed);
+}
+
+static void set_state(int device, enum fr_device_support support)
+{
+    if (atomic_exchange_explicit(&fabric_states[device], (int)support, memory_order_relaxed) !=
+        (int)support)
+        fr_debug("device %d fabric memory %s", device, fr_device_fabric_text(support));
+}
+
+static bool driver_has_vmm(void)
+{
+    return fr_cu.cuMemAddressFree != NULL && fr_cu.cuMemAddressReserve != NULL &&
+           fr_cu.cuMemCreate != NULL && fr_cu.cuMemExportToShareableHandle != NULL &&
+           fr_cu.cuMemGetAllocationGranularity != NULL && fr_cu.cuMemMap != NULL &&
+           fr_cu.cuMemRelease != NULL && fr_cu.cuMemSetAccess != NULL && fr_cu.cuMemUnmap != NULL;
+}
+
+// While some thread captures a graph, the driver may refuse to allocate unless the calling thread
+// declares its calls unrelated.
+static void exchange_capture_mode(CUstreamCaptureMode *mode)
+{
+    if (fr_cu.cuThreadExchangeStreamCaptureMode != NULL)
+        (void)fr_cu.cuThreadExchangeStreamCaptureMode(mode);
+}
+
+// Memory that is used up is no news here: what to do without is the caller's to say.
+static enum fr_status fail(const char *call, CUresult result)
+{
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? FR_ERR_NO_MEMORY : fr_device_fail(call, result);
+}
+
+static void note_undone(const char *call, CUresult result)
+{
+    if (result != CUDA_SUCCESS)
+        fr_device_fail(call, result);
+}
+
+static enum fr_status ask_abilities(int device, bool able[ABLE_COUNT])
+{
+    static const CUdevice_attribute asked[ABLE_COUNT] = {
+        [ABLE_VMM] = CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+        [ABLE_FD] = CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+        [ABLE_FABRIC] = CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED,
+        [ABLE_RDMA] = CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
+    };
+    CUdevice handle;
+    CUresult result = fr_cu.cuDeviceGet(&handle, device);
+    if (result != CUDA_SUCCESS)
+        return fail("cuDeviceGet", result);
+    for (unsigned i = 0; i < ABLE_COUNT; i++) {
+        int value = 0;
+        result = fr_cu.cuDeviceGetAttribute(&value, asked[i], handle);
+        if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_VALUE)
+            return fail("cuDeviceGetAttribute", result);
+        able[i] = result == CUDA_SUCCESS && value != 0; // older drivers do not know the newer ones
+    }
+    return FR_OK;
+}
+
+// Allocates at least `bytes` with these properties, rounded up to the granularity that belongs to
+// them. `call` is the one that the result is of.
+static CUresult create(const CUmemAllocationProp *property, size_t bytes,
+                       struct fr_device_memory *memory, const char **call)
+{
+    size_t granularity = 0;
+    *call = "cuMemGetAllocationGranularity";
+    CUresult result = fr_cu.cuMemGetAllocationGranularity(&granularity, property,
+                                                          CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (granularity == 0 || bytes > SIZE_MAX - granularity)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    size_t rounded_bytes = (bytes + granularity - 1) / granularity * granularity;
+    CUmemGenericAllocationHandle handle;
+    *call = "cuMemCreate";
+    result = fr_cu.cuMemCreate(&handle, rounded_bytes, property, 0);
+    if (result != CUDA_SUCCESS)
+        return result;
+    memory->bytes = rounded_bytes;
+    memory->handle = handle;
+    memory->handle_types = (unsigned)property->requestedHandleTypes;
+    return CUDA_SUCCESS;
+}
+
+// The same with a fabric handle, which is exported the first time: a host whose fabric is not set
+// up can refuse no earlier than that. `refused` tells a failure that memory without a fabric handle
+// would not meet.
+static CUresult create_fabric(const CUmemAllocationProp *property, size_t bytes,
+                              struct fr_device_memory *memory, const char **call, bool *refused)
+{
+    CUresult result = create(property, bytes, memory, call);
+    *refused = result == CUDA_ERROR_NOT_PERMITTED || result == CUDA_ERROR_NOT_SUPPORTED;
+    if (result != CUDA_SUCCESS || get_state(memory->device) == FR_SUPPORT_YES)
+        return result;
+    CUmemFabricHandle exported;
+    *call = "cuMemExportToShareableHandle";
+    result =
+        fr_cu.cuMemExportToShareableHandle(&exported, memory->handle, CU_MEM_HANDLE_TYPE_FABRIC, 0);
+    if (result == CUDA_SUCCESS) {
+        set_state(memory->device, FR_SUPPORT_YES);
+        return CUDA_SUCCESS;
+    }
+    *refused = !fr_device_result_is_down(result) && result != CUDA_ERROR_OUT_OF_MEMORY;
+    note_undone("cuMemRelease", fr_cu.cuMemRelease(memory->handle));
+    return result;
+}
+
+// What can be said of the device node that stands for the permission.
+static void describe_channel(char *text, size_t bytes)
+{
+    int saved_errno = errno;
+    int fd = open(IMEX_CHANNEL, O_RDWR | O_CLOEXEC);
+    if (fd >= 0) {
+        close(fd);
+        snprintf(text, bytes, "can be opened, but the driver does not accept it");
+    } else if (errno == ENOENT) {
+        snprintf(text, bytes, "does not exist");
+    } else {
+        snprintf(text, bytes, "cannot be opened (%m)");
+    }
+    errno = saved_errno;
+}
+
+// Remembers that the device makes no fabric memory, and why.
+static void give_up_fabric(int device, const char *call, CUresult result)
+{
+    if (result != CUDA_ERROR_NOT_PERMITTED) {
+        set_state(device, FR_SUPPORT_NOT_SUPPORTED);
+        fr_warn_once("device %d makes no fabric memory: %s failed with %s; it takes a GPU, a "
+                     "driver and an NVLink fabric that support it, and without it GPUs of other "
+                     "hosts do not reach Fabrail's memory",
+                     device, call, fr_device_result_name(result));
+        return;
+    }
+    char channel[128];
+    describe_channel(channel, sizeof(channel));
+    set_state(device, FR_SUPPORT_NOT_PERMITTED);
+    fr_warn_once("device %d makes no fabric memory: %s failed with %s and %s %s; until an "
+                 "administrator provides that IMEX channel to this process, GPUs of other hosts do "
+                 "not reach Fabrail's memory",
+                 device, call, fr_device_result_name(result), IMEX_CHANNEL, channel);
+}
+
+// Returns whether to try for fabric memory. The device's own word that it has none is final.
+static bool may_have_fabric(int device, bool able)
+{
+    enum fr_device_support state = get_state(device);
+    if (state != FR_SUPPORT_UNKNOWN || able)
+        return state == FR_SUPPORT_UNKNOWN || state == FR_SUPPORT_YES;
+    set_state(device, FR_SUPPORT_NOT_SUPPORTED);
+    fr_warn_once("device %d makes no fabric memory: its GPU or driver does not support it, so GPUs "
+                 "of other hosts do not reach Fabrail's memory",
+                 device);
+    return false;
+}
+
+// Makes the allocation, as widely exportable as the device and this process may.
+static enum fr_status allocate(size_t bytes, struct fr_device_memory *memory)
+{
+    bool able[ABLE_COUNT];
+    enum fr_status status = ask_abilities(memory->device, able);
+    if (status != FR_OK)
+        return status;
+    if (!able[ABLE_VMM]) {
+        set_state(memory->device, FR_SUPPORT_NOT_SUPPORTED);
+        return FR_ERR_UNSUPPORTED;
+    }
+    unsigned types = able[ABLE_FD] ? FD_BIT : 0;
+    const char *call;
+    CUmemAllocationProp property = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = memory->device},
+        .allocFlags.gpuDirectRDMACapable = able[ABLE_RDMA],
+    };
+    if (may_have_fabric(memory->device, able[ABLE_FABRIC])) {
+        bool refused = false;
+        property.requestedHandleTypes = (CUmemAllocationHandleType)(types | FABRIC_BIT);
+        CUresult result = create_fabric(&property, bytes, memory, &call, &refused);
+        if (result == CUDA_SUCCESS)
+            return FR_OK;
+        if (!refused)
+            return fail(call, result);
+        give_up_fabric(memory->device, call, result);
+    }
+    property.requestedHandleTypes = (CUmemAllocationHandleType)types;
+    CUresult result = create(&property, bytes, memory, &call);
+    return result == CUDA_SUCCESS ? FR_OK : fail(call, result);
+}
+
+// Gives the allocation addresses and its device access to them; releases it if that fails.
+static enum fr_status map(struct fr_device_memory *memory)
+{
+    const CUmemAccessDesc access = {
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = memory->device},
+        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+    };
+    CUdeviceptr address = 0;
+    const char *call = "cuMemAddressReserve";
+    CUresult result = fr_cu.cuMemAddressReserve(&address, memory->bytes, 0, 0, 0);
+    if (result != CUDA_SUCCESS)
+        goto release_handle;
+    call = "cuMemMap";
+    result = fr_cu.cuMemMap(address, memory->bytes, 0, memory->handle, 0);
+    if (result != CUDA_SUCCESS)
+        goto free_range;
+    call = "cuMemSetAccess";
+    result = fr_cu.cuMemSetAccess(address, memory->bytes, &access, 1);
+    if (result != CUDA_SUCCESS)
+        goto unmap;
+    memory->address = (uintptr_t)address;
+    return FR_OK;
+unmap:
+    note_undone("cuMemUnmap", fr_cu.cuMemUnmap(address, memory->bytes));
+free_range:
+    note_undone("cuMemAddressFree", fr_cu.cuMemAddressFree(address, memory->bytes));
+release_handle:
+    note_undone("cuMemRelease", fr_cu.cuMemRelease(memory->handle));
+    return fail(call, result);
+}
+
+enum fr_status fr_device_memory_create(int device, size_t bytes, struct fr_device_memory *memory)
+{
+    if (bytes == 0 || device < 0 || device >= MAX_DEVICES)
+        return FR_ERR_INVALID;
+    if (!fr_device_present())
+        return FR_ERR_NOT_FOUND;
+    if (!driver_has_vmm()) {
+        set_state(device, FR_SUPPORT_NOT_SUPPORTED);
+        return FR_ERR_UNSUPPORTED;
+    }
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    exchange_capture_mode(&mode);
+    struct fr_device_memory made = {.device = device};
+    enum fr_status status = allocate(bytes, &made);
+    if (status == FR_OK)
+        status = map(&made);
+    exchange_capture_mode(&mode);
+    if (status == FR_OK)
+        *memory = made;
+    return status;
+}
+
+void fr_device_memory_destroy(struct fr_device_memory *memory)
+{
+    if (memory == NULL || memory->address == 0)
+        return;
+    CUdeviceptr address = memory->address;
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    exchange_capture_mode(&mode);
+    CUresult result = fr_cu.cuMemUnmap(address, memory->bytes);
+    note_undone("cuMemUnmap", result);
+    if (result == CUDA_SUCCESS) // else the range is not free to be given back
+        note_undone("cuMemAddressFree", fr_cu.cuMemAddressFree(address, memory->bytes));
+    note_undone("cuMemRelease", fr_cu.cuMemRelease(memory->handle));
+    exchange_capture_mode(&mode);
+    memset(memory, 0, sizeof(*memory));
+}
+
+enum fr_device_support fr_device_fabric_support(int device)
+{
+    if (device < 0 || device >= MAX_DEVICES)
+        return FR_SUPPORT_FAILED;
+    struct fr_device_memory memory;
+    if (get_state(device) == FR_SUPPORT_UNKNOWN &&
+        fr_device_memory_create(device, 1, &memory) == FR_OK)
+        fr_device_memory_destroy(&memory);
+    enum fr_device_support state = get_state(device);
+    return state != FR_SUPPORT_UNKNOWN ? state : FR_SUPPORT_FAILED;
+}
+
+void fr_device_memory_left(int device, size_t *free_bytes, size_t *total_bytes)
+{
+    size_t left = 0, total = 0;
+    const struct fr_device_range range = {.device = device}; // this one call needs a context
+    struct fr_device_scope scope;
+    *free_bytes = 0;
+    *total_bytes = 0;
+    if (!fr_device_present() || fr_cu.cuMemGetInfo_v2 == NULL ||
+        fr_device_scope_enter(&range, &scope) != FR_OK)
+        return;
+    CUresult result = fr_cu.cuMemGetInfo_v2(&left, &total);
+    fr_device_scope_leave(&scope);
+    if (result != CUDA_SUCCESS) {
+        if (!fr_device_result_is_down(result))
+            fr_warn_once("cuMemGetInfo failed with %s, so Fabrail does not see when device memory "
+                         "runs short",
+                         fr_device_result_name(result));
+        return;
+    }
+    *free_bytes = left;
+    *total_bytes = total;
+}
