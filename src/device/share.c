@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Memory shared between processes: legacy CUDA IPC for what cuMemAlloc made, file descriptors and
+// fabric handles for VMM memory.
+//
+// A refusal is no error: the bytes take another path, and one warning says why it is slower.
+#include "config.h"
+
+#include "device/device_int.h"
+
+#include <string.h>
+
+// The value of CU_MEM_HANDLE_TYPE_FABRIC, which headers before CUDA 12.3 lack.
+#define FABRIC_HANDLE ((CUmemAllocationHandleType)0x8)
+#define FD_HANDLE     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+
+_Static_assert(sizeof(CUipcMemHandle) == FR_SHARE_TOKEN_BYTES, "a legacy handle is a token");
+_Static_assert(sizeof(CUuuid) == FR_DEVICE_UUID_BYTES, "a UUID is a UUID");
+
+static enum fr_status refuse(const char *call, CUresult result)
+{
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        return FR_ERR_NO_MEMORY;
+    if (result == CUDA_ERROR_ALREADY_MAPPED)
+        return FR_ERR_LIMIT;
+    if (fr_device_result_is_down(result))
+        return FR_ERR_DEVICE;
+    fr_warn_once("%s failed with %s, so device memory is not shared with that process and its "
+                 "messages take a slower path",
+                 call, fr_device_result_name(result));
+    switch (result) {
+    case CUDA_ERROR_INVALID_VALUE:
+    case CUDA_ERROR_INVALID_HANDLE: // opened by another context of this process
+    case CUDA_ERROR_INVALID_CONTEXT:
+    case CUDA_ERROR_NOT_SUPPORTED:
+    case CUDA_ERROR_NOT_PERMITTED:
+    case CUDA_ERROR_PEER_ACCESS_UNSUPPORTED:
+    case CUDA_ERROR_TOO_MANY_PEERS:
+        return FR_ERR_UNSUPPORTED;
+    default:
+        return FR_ERR_DEVICE;
+    }
+}
+
+static bool has_legacy(void)
+{
+    return fr_cu.cuIpcGetMemHandle != NULL && fr_cu.cuIpcOpenMemHandle_v2 != NULL &&
+           fr_cu.cuIpcCloseMemHandle != NULL && fr_cu.cuMemGetAddressRange_v2 != NULL;
+}
+
+static bool has_vmm(void)
+{
+    return fr_cu.cuMemRetainAllocationHandle != NULL && fr_cu.cuMemRelease != NULL &&
+           fr_cu.cuMemExportToShareableHandle != NULL &&
+           fr_cu.cuMemImportFromShareableHandle != NULL && fr_cu.cuMemAddressReserve != NULL &&
+           fr_cu.cuMemAddressFree != NULL && fr_cu.cuMemMap != NULL && fr_cu.cuMemUnmap != NULL &&
+           fr_cu.cuMemSetAccess != NULL && fr_cu.cuMemGetAddressRange_v2 != NULL;
+}
+
+void fr_device_uuid(int device, unsigned char uuid[FR_DEVICE_UUID_BYTES])
+{
+    CUdevice handle;
+    CUuuid own;
+    memset(uuid, 0, FR_DEVICE_UUID_BYTES);
+    if (fr_device_present() && fr_cu.cuDeviceGetUuid_v2 != NULL &&
+        fr_cu.cuDeviceGet(&handle, device) == CUDA_SUCCESS &&
+        fr_cu.cuDeviceGetUuid_v2(&own, handle) == CUDA_SUCCESS)
+        memcpy(uuid, &own, FR_DEVICE_UUID_BYTES);
+}
+
+// Returns the ordinal here of the GPU with this UUID, -1 when this process does not see it.
+static int find_device(const unsigned char uuid[FR_DEVICE_UUID_BYTES])
+{
+    static const unsigned char unknown[FR_DEVICE_UUID_BYTES];
+    int count = 0;
+    if (memcmp(uuid, unknown, FR_DEVICE_UUID_BYTES) == 0 || fr_cu.cuDeviceGetCount == NULL ||
+        fr_cu.cuDeviceGetCount(&count) != CUDA_SUCCESS)
+        return -1;
+    for (int device = 0; device < count; device++) {
+        unsigned char other[FR_DEVICE_UUID_BYTES];
+        fr_device_uuid(device, other);
+        if (memcmp(uuid, other, FR_DEVICE_UUID_BYTES) == 0)
+            return device;
+    }
+    return -1;
+}
+
+bool fr_device_reaches(int device, const unsigned char uuid[FR_DEVICE_UUID_BYTES])
+{
+    if (!fr_device_present())
+        return false;
+    CUdevice from, to;
+    int can = 0;
+    int other = find_device(uuid);
+    if (other < 0 || other == device || fr_cu.cuDeviceCanAccessPeer == NULL)
+        return true;
+    if (fr_cu.cuDeviceGet(&from, device) != CUDA_SUCCESS ||
+        fr_cu.cuDeviceGet(&to, other) != CUDA_SUCCESS ||
+        fr_cu.cuDeviceCanAccessPeer(&can, from, to) != CUDA_SUCCESS)
+        return true;
+    return can != 0;
+}
+
+bool fr_device_vmm_is_open_to(int device, uintptr_t address)
+{
+    const CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
+    unsigned long long flags = 0;
+    return fr_device_present() && fr_cu.cuMemGetAccess != NULL &&
+           fr_cu.cuMemGetAccess(&flags, &location, address) == CUDA_SUCCESS &&
+           flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+}
+
+enum fr_status fr_device_context_of(const struct fr_device_range *range, void **context)
+{
+    if (!fr_device_present())
+        return FR_ERR_NOT_FOUND;
+    if (range->context != NULL) {
+        *context = range->context;
+        return FR_OK;
+    }
+    struct fr_device_scope scope;
+    enum fr_status status = fr_device_scope_enter(range, &scope);
+    if (status != FR_OK)
+        return status;
+    *context = scope.context;
+    fr_device_scope_leave(&scope);
+    return FR_OK;
+}
+
+static enum fr_status export_legacy(struct fr_device_export *export)
+{
+    CUresult result = fr_cu.cuIpcGetMemHandle((CUipcMemHandle *)(void *)export->token,
+                                              (CUdeviceptr) export->base);
+    if (result != CUDA_SUCCESS)
+        return refuse("cuIpcGetMemHandle", result);
+    export->ways = FR_SHARE_LEGACY;
+    return FR_OK;
+}
+
+static void release_handle(CUmemGenericAllocationHandle handle)
+{
+    CUresult result = fr_cu.cuMemRelease(handle);
+    if (result != CUDA_SUCCESS)
+        fr_device_fail("cuMemRelease", result);
+}
+
+// The handle of the memory behind a mapping, made into what another process can import.
+static enum fr_status export_mapping(uintptr_t base, CUmemAllocationHandleType type, void *out)
+{
+    CUmemGenericAllocationHandle handle;
+    CUresult result = fr_cu.cuMemRetainAllocationHandle(&handle, (void *)base);
+    if (result != CUDA_SUCCESS)
+        return refuse("cuMemRetainAllocationHandle", result);
+    result = fr_cu.cuMemExportToShareableHandle(out, handle, type, 0);
+    release_handle(handle);
+    return result == CUDA_SUCCESS ? FR_OK : refuse("cuMemExportToShareableHandle", result);
+}
+
+static enum fr_status export_vmm(unsigned handle_types, struct fr_device_export *export)
+{
+    enum fr_status status = FR_ERR_UNSUPPORTED;
+    unsigned ways = handle_types & FD_HANDLE ? FR_SHARE_FD : 0;
+    if (handle_types & FABRIC_HANDLE) {
+        status = export_mapping(export->base, FABRIC_HANDLE, export->token);
+        if (status == FR_OK)
+            ways |= FR_SHARE_FABRIC;
+        else
+            memset(export->token, 0, sizeof(export->token));
+    }
+    if (ways == 0)
+        return status;
+    export->ways = ways;
+    return FR_OK;
+}
+
+static enum fr_status export_inside(const struct fr_device_range *range, const void *address,
+                                    struct fr_device_export *export)
+{
+    CUdeviceptr base = 0;
+    CUresult result =
+        fr_cu.cuMemGetAddressRange_v2(&base, &export->bytes, (CUdeviceptr)(uintptr_t)address);
+    if (result != CUDA_SUCCESS)
+        return refuse("cuMemGetAddressRange", result);
+    export->base = (uintptr_t)base;
+    fr_device_uuid(range->device, export->uuid);
+    return range->kind == FR_KIND_MALLOC ? export_legacy(export)
+                                         : export_vmm(range->handle_types, export);
+}
+
+enum fr_status fr_device_export(const struct fr_device_range *range, const void *address,
+                                struct fr_device_export *export)
+{
+    bool vmm = range->kind == FR_KIND_VMM_FD || range->kind == FR_KIND_VMM_FABRIC;
+    if (!fr_device_present() || (range->kind != FR_KIND_MALLOC && !vmm) ||
+        !(vmm ? has_vmm() : has_legacy()))
+        return FR_ERR_UNSUPPORTED;
+    struct fr_device_export made = {0};
+    struct fr_device_scope scope;
+    enum fr_status status = fr_device_scope_enter(range, &scope);
+    if (status != FR_OK)
+        return status;
+    status = export_inside(range, address, &made);
+    fr_device_scope_leave(&scope);
+    if (status == FR_OK)
+        *export = made;
+    return status;
+}
+
+enum fr_status fr_device_export_descriptor(uintptr_t base, int *descriptor)
+{
+    if (!fr_device_present() || !has_vmm())
+        return FR_ERR_UNSUPPORTED;
+    int made = -1;
+    enum fr_status status = export_mapping(base, FD_HANDLE, &made);
+    if (status == FR_OK)
+        *descriptor = made;
+    return status;
+}
+
+static enum fr_status open_legacy(const struct fr_device_export *export, uintptr_t *address)
+{
+    CUipcMemHandle handle;
+    CUdeviceptr opened = 0;
+    memcpy(&handle, export->token, sizeof(handle));
+    CUresult result =
+        fr_cu.cuIpcOpenMemHandle_v2(&opened, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    if (result != CUDA_SUCCESS)
+        return refuse("cuIpcOpenMemHandle", result);
+    *address = (uintptr_t)opened;
+    return FR_OK;
+}
+
+static void unmap(CUdeviceptr address, size_t bytes)
+{
+    CUresult result = fr_cu.cuMemUnmap(address, bytes);
+    if (result != CUDA_SUCCESS)
+        fr_device_fail("cuMemUnmap", result);
+}
+
+static void unreserve(CUdeviceptr address, size_t bytes)
+{
+    CUresult result = fr_cu.cuMemAddressFree(address, bytes);
+    if (result != CUDA_SUCCESS)
+        fr_device_fail("cuMemAddressFree", result);
+}
+
+// Maps the memory object at addresses of its own. The mapping keeps it alive without its handle.
+static enum fr_status map_object(CUmemGenericAllocationHandle handle, size_t bytes, int device,
+                                 uintptr_t *address)
+{
+    const CUmemAccessDesc access = {
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
+        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+    };
+    CUdeviceptr place = 0;
+    enum fr_status status;
+    CUresult result = fr_cu.cuMemAddressReserve(&place, bytes, 0, 0, 0);
+    if (result != CUDA_SUCCESS)
+        return refuse("cuMemAddressReserve", result);
+    result = fr_cu.cuMemMap(place, bytes, 0, handle, 0);
+    if (result != CUDA_SUCCESS) {
+        status = refuse("cuMemMap", result);
+        goto unreserve_place;
+    }
+    result = fr_cu.cuMemSetAccess(place, bytes, &access, 1);
+    if (result != CUDA_SUCCESS) {
+        status = refuse("cuMemSetAccess", result);
+        goto unmap_place;
+    }
+    *address = (uintptr_t)place;
+    return FR_OK;
+unmap_place:
+    unmap(place, bytes);
+unreserve_place:
+    unreserve(place, bytes);
+    return status;
+}
+
+static enum fr_status map_vmm(const struct fr_device_export *export, unsigned way, int descriptor,
+                              int device, uintptr_t *address)
+{
+    unsigned char token[FR_SHARE_TOKEN_BYTES];
+    CUmemGenericAllocationHandle handle;
+    memcpy(token, export->token, sizeof(token)); // the driver's parameter is not const
+    bool by_fd = way == FR_SHARE_FD;
+    CUresult result = fr_cu.cuMemImportFromShareableHandle(
+        &handle, by_fd ? (void *)(uintptr_t)descriptor : token, by_fd ? FD_HANDLE : FABRIC_HANDLE);
+    if (result != CUDA_SUCCESS)
+        return refuse("cuMemImportFromShareableHandle", result);
+    enum fr_status status = map_object(handle, export->bytes, device, address);
+    release_handle(handle);
+    return status;
+}
+
+static unsigned long long id_of_context(CUcontext context)
+{
+    unsigned long long id = 0;
+    if (fr_cu.cuCtxGetId == NULL || fr_cu.cuCtxGetId(context, &id) != CUDA_SUCCESS)
+        return 0;
+    return id;
+}
+
+static uint64_t id_of_mapping(uintptr_t address)
+{
+    struct fr_device_range range;
+    bool known = fr_device_query_id((const void *)address, &range) == FR_OK;
+    return known ? range.buffer_id : 0;
+}
+
+enum fr_status fr_device_import(const struct fr_device_range *user, unsigned way,
+                                const struct fr_device_export *export, int descriptor,
+                                struct fr_device_import *import)
+{
+    bool legacy = way == FR_SHARE_LEGACY;
+    if (!fr_device_present() || (export->ways & way) == 0 || !(legacy ? has_legacy() : has_vmm()) ||
+        !fr_device_reaches(user->device, export->uuid))
+        return FR_ERR_UNSUPPORTED;
+    struct fr_device_scope scope;
+    enum fr_status status = fr_device_scope_enter(user, &scope);
+    if (status != FR_OK)
+        return status;
+    uintptr_t address = 0;
+    status = legacy ? open_legacy(export, &address)
+                    : map_vmm(export, way, descriptor, user->device, &address);
+    fr_device_scope_leave(&scope);
+    if (status != FR_OK)
+        return status;
+    *import = (struct fr_device_import){
+        .address = address,
+        .bytes = export->bytes,
+        .legacy = legacy,
+        .context = scope.context,
+        .context_id = id_of_context(scope.context),
+        .buffer_id = id_of_mapping(address),
+    };
+    return FR_OK;
+}
+
+bool fr_device_import_is_alive(const struct fr_device_import *import)
+{
+    return id_of_mapping(import->address) == import->buffer_id;
+}
+
+static void close_inside(const struct fr_device_import *import)
+{
+    if (!import->legacy) {
+        unmap(import->address, import->bytes);
+        unreserve(import->address, import->bytes);
+        return;
+    }
+    CUresult result = fr_cu.cuIpcCloseMemHandle(import->address);
+    if (result != CUDA_SUCCESS)
+        fr_device_fail("cuIpcCloseMemHandle", result);
+}
+
+// Whether the context of the import is still there. One that is gone took its legacy mappings
+// along.
+static bool context_exists(const struct fr_device_import *import)
+{
+    if (import->context_id != 0)
+        return id_of_context(import->context) == import->context_id;
+    return import->legacy && import->buffer_id != 0 && fr_device_import_is_alive(import);
+}
+
+void fr_device_import_close(struct fr_device_import *import)
+{
+    if (import == NULL || !fr_device_present())
+        return;
+    // VMM mappings belong to no context; one is entered only for what a scope does about graphs
+    // that are being captured.
+    struct fr_device_scope scope;
+    if (context_exists(import) && fr_device_scope_enter_context(import->context, &scope) == FR_OK) {
+        close_inside(import);
+        fr_device_scope_leave(&scope);
+    } else if (!import->legacy) {
+        close_inside(import);
+    }
+}
