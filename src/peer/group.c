@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Groups: found out together, remembered with the communicator, and waited in.
+#include "config.h"
+
+#include "peer/group.h"
+
+#include "peer/alltoall.h"
+#include "world/world.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+// What a rank tells the others of its communicator.
+struct introduction {
+    struct fr_peer_process process;
+    uint32_t willing; // its settings allow the path, and all the world takes part
+    uint32_t has_gpu; // it has a GPU in use
+};
+
+// The attribute of a communicator.
+struct state {
+    uint64_t calls;
+    struct fr_peer_group *group;
+};
+
+static int keyval;
+static bool has_keyval;
+
+size_t fr_peer_group_post_bytes(int size)
+{
+    return sizeof(struct fr_peer_offer) + (size_t)size * sizeof(struct fr_peer_slot);
+}
+
+static void destroy(struct fr_peer_group *group)
+{
+    if (!group)
+        return;
+    fr_peer_segment_close(group->segment);
+    free(group->processes);
+    free(group);
+}
+
+// MPI calls these two with the family's own handles, of which they read nothing.
+static int copy_nothing(fr_word comm, int key, void *extra, void *value, void *copied, int *flag)
+{
+    (void)comm;
+    (void)key;
+    (void)extra;
+    (void)value;
+    (void)copied;
+    *flag = 0;
+    return fr_real_mpi.SUCCESS;
+}
+
+static int delete_state(fr_word comm, int key, void *value, void *extra)
+{
+    struct state *state = value;
+    (void)comm;
+    (void)key;
+    (void)extra;
+    destroy(state->group);
+    free(state);
+    return fr_real_mpi.SUCCESS;
+}
+
+static void make_keyval(void)
+{
+    has_keyval = FR_MPI(Comm_create_keyval, FR_PTR(copy_nothing), FR_PTR(delete_state),
+                        FR_PTR(&keyval), 0) == fr_real_mpi.SUCCESS;
+}
+
+static struct state *state_of(fr_word comm)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    struct state *state = NULL;
+    int is_set = 0;
+    pthread_once(&once, make_keyval);
+    if (!has_keyval || FR_MPI(Comm_get_attr, comm, (fr_word)keyval, FR_PTR(&state),
+                              FR_PTR(&is_set)) != fr_real_mpi.SUCCESS)
+        return NULL;
+    if (is_set)
+        return state;
+    state = calloc(1, sizeof(*state));
+    if (state &&
+        FR_MPI(Comm_set_attr, comm, (fr_word)keyval, FR_PTR(state)) != fr_real_mpi.SUCCESS) {
+        free(state);
+        return NULL;
+    }
+    return state;
+}
+
+// Processes that were spawned or connected may not run Fabrail, and must not be surprised.
+static bool all_in_world(fr_word comm, int size)
+{
+    enum { AT_ONCE = 64 };
+    fr_word world = 0, group = 0;
+    int ranks[AT_ONCE], found[AT_ONCE];
+    bool all = fr_world_facts_of(fr_world_rank()) != NULL;
+    if (!all || FR_MPI(Comm_group, fr_real_mpi.COMM_WORLD, FR_PTR(&world)) != fr_real_mpi.SUCCESS)
+        return false;
+    if (FR_MPI(Comm_group, comm, FR_PTR(&group)) != fr_real_mpi.SUCCESS) {
+        FR_MPI(Group_free, FR_PTR(&world));
+        return false;
+    }
+    for (int first = 0; first < size && all; first += AT_ONCE) {
+        int count = size - first < AT_ONCE ? size - first : AT_ONCE;
+        for (int i = 0; i < count; i++)
+            ranks[i] = first + i;
+        all = FR_MPI(Group_translate_ranks, fr_real_handle_load(&group, 0), (fr_word)count,
+                     FR_PTR(ranks), fr_real_handle_load(&world, 0),
+                     FR_PTR(found)) == fr_real_mpi.SUCCESS;
+        for (int i = 0; i < count && all; i++)
+            all = found[i] != fr_real_mpi.UNDEFINED && fr_world_facts_of(found[i]) != NULL;
+    }
+    FR_MPI(Group_free, FR_PTR(&group));
+    FR_MPI(Group_free, FR_PTR(&world));
+    return all;
+}
+
+static bool gather(fr_word comm, const void *own, size_t bytes, void *all)
+{
+    return FR_MPI(Allgather, FR_PTR(own), (fr_word)bytes, fr_real_mpi.BYTE, FR_PTR(all),
+                  (fr_word)bytes, fr_real_mpi.BYTE, comm) == fr_real_mpi.SUCCESS;
+}
+
+// Whether the outcome of something was good on all ranks.
+static bool all_succeeded(fr_word comm, int size, bool own)
+{
+    unsigned char mine = own;
+    unsigned char *outcomes = malloc((size_t)size);
+    bool all = outcomes != NULL; // without memory for a byte a rank nothing else goes on either
+    all = all && gather(comm, &mine, 1, outcomes);
+    for (int i = 0; i < size && all; i++)
+        all = outcomes[i];
+    free(outcomes);
+    return all;
+}
+
+static enum fr_status open_segment(fr_word comm, struct fr_peer_group *group)
+{
+    struct fr_peer_secret secret;
+    memset(&secret, 0, sizeof(secret));
+    size_t post_bytes = fr_peer_group_post_bytes(group->size);
+    enum fr_status status = FR_OK;
+    if (group->rank == 0) {
+        status = fr_peer_secret_draw(&secret);
+        if (status == FR_OK)
+            status = fr_peer_segment_open(&secret, 0, group->size, post_bytes, &group->segment);
+    }
+    if (FR_MPI(Bcast, FR_PTR(&secret), sizeof(secret), fr_real_mpi.BYTE, 0, comm) !=
+        fr_real_mpi.SUCCESS)
+        return FR_ERR_MPI;
+    if (group->rank != 0)
+        status =
+            fr_peer_segment_open(&secret, group->rank, group->size, post_bytes, &group->segment);
+    if (!all_succeeded(comm, group->size, status == FR_OK))
+        return FR_ERR_UNSUPPORTED;
+    return fr_peer_segment_seal(group->segment, NULL); // all have opened it, so this does not wait
+}
+
+// All ranks of the communicator come here together, and all come to the same result.
+static struct fr_peer_group *create(fr_word comm, struct fr_peer_group *group,
+                                    const struct introduction *all)
+{
+    bool willing = true, any_gpu = false, one_host = true;
+    for (int i = 0; i < group->size; i++) {
+        willing = willing && all[i].willing;
+        any_gpu = any_gpu || all[i].has_gpu;
+        one_host = one_host && all[i].process.host == all[0].process.host;
+    }
+    if (!willing || !any_gpu || !one_host)
+        return NULL;
+    group->processes = calloc((size_t)group->size, sizeof(*group->processes));
+    for (int i = 0; i < group->size && group->processes; i++)
+        group->processes[i] = all[i].process;
+    if (!all_succeeded(comm, group->size, group->processes != NULL))
+        return NULL;
+    enum fr_status status = open_segment(comm, group);
+    if (status != FR_OK) {
+        fr_warn_once("no shared memory for the ranks of a communicator, so NVLink is not used: %s",
+                     fr_core_status_text(status));
+        return NULL;
+    }
+    return group;
+}
+
+static struct fr_peer_group *find_out(fr_word comm)
+{
+    int inter = 0, rank = 0, size = 0;
+    FR_MPI(Comm_test_inter, comm, FR_PTR(&inter));
+    FR_MPI(Comm_rank, comm, FR_PTR(&rank));
+    FR_MPI(Comm_size, comm, FR_PTR(&size));
+    if (inter || size < 2 || !all_in_world(comm, size))
+        return NULL;
+    struct introduction own = {
+        .process = *fr_peer_self(),
+        .willing = (fr_core_settings()->paths & FR_PATH_BIT_PEER) != 0,
+        .has_gpu = fr_device_in_use(),
+    };
+    struct introduction *all = calloc((size_t)size, sizeof(*all));
+    struct fr_peer_group *group = calloc(1, sizeof(*group));
+    struct fr_peer_group *made = NULL;
+    if (group) {
+        group->rank = rank;
+        group->size = size;
+        group->is_world = size == fr_world_size();
+    }
+    if (!all || !group)
+        fr_error("out of memory for a group of %d ranks", size); // and MPI will be, too
+    else if (gather(comm, &own, sizeof(own), all))
+        made = create(comm, group, all);
+    if (!made)
+        destroy(group);
+    free(all);
+    return made;
+}
+
+struct fr_peer_group *fr_peer_group_enter(fr_word comm)
+{
+    struct state *state = state_of(comm);
+    if (!state)
+        return NULL;
+    state->calls++;
+    bool is_power_of_two = (state->calls & (state->calls - 1)) == 0;
+    if (!state->group && is_power_of_two)
+        state->group = find_out(comm);
+    return state->group;
+}
+
+// A wait in progress.
+struct wait {
+    struct fr_peer_group *group;
+    const char *call;
+    uint64_t round;
+    time_t began;
+    time_t told;
+    bool gone;
+};
+
+static time_t seconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec;
+}
+
+// MPI has promised others that their transfers with this process go on while it is in a call.
+static void progress_mpi(void)
+{
+    int flag = 0;
+    FR_MPI(Iprobe, (fr_word)fr_real_mpi.ANY_SOURCE, 0, fr_real_mpi.COMM_SELF, FR_PTR(&flag),
+           fr_real_mpi.STATUS_IGNORE);
+}
+
+static bool go_on(void *cookie)
+{
+    enum { TELL_EVERY = 10 };
+    struct wait *wait = cookie;
+    progress_mpi();
+    time_t now = seconds_now();
+    if (!wait->began)
+        wait->began = wait->told = now;
+    if (now == wait->told)
+        return true;
+    int behind = fr_peer_segment_behind(wait->group->segment, wait->round);
+    if (behind >= 0 && !fr_peer_segment_is_alive(wait->group->segment, behind)) {
+        fr_error("%s: rank %d of the communicator is gone", wait->call, behind);
+        wait->gone = true;
+        return false;
+    }
+    size_t limit = fr_core_settings()->timeout_s;
+    if (limit && (size_t)(now - wait->began) >= limit) {
+        fr_error("%s: rank %d of the communicator has not come within the %zu s of FABRAIL_TIMEOUT",
+                 wait->call, behind, limit);
+        wait->gone = true;
+        return false;
+    }
+    if (now - wait->told >= TELL_EVERY) {
+        fr_warn("%s: waiting for rank %d of the communicator for %ld s", wait->call, behind,
+                (long)(now - wait->began));
+        wait->told = now;
+    }
+    return true;
+}
+
+static enum fr_status judge(struct fr_peer_group *group, enum fr_status status)
+{
+    if (status == FR_OK)
+        return FR_OK;
+    group->broken = true;
+    return FR_ERR_MPI;
+}
+
+enum fr_status fr_peer_group_post(struct fr_peer_group *group, const char *call, const void *data,
+                                  size_t bytes, uint64_t *round)
+{
+    uint64_t next = group->round + 1;
+    struct wait wait = {.group = group, .call = call, .round = next};
+    struct fr_peer_patience patience = {go_on, &wait};
+    enum fr_status status = fr_peer_segment_wait_room(group->segment, next, &patience);
+    if (status == FR_OK)
+        status = fr_peer_segment_post(group->segment, next, data, bytes);
+    if (status == FR_OK) {
+        group->round = next;
+        *round = next;
+    }
+    return judge(group, status);
+}
+
+enum fr_status fr_peer_group_wait(struct fr_peer_group *group, const char *call, uint64_t round)
+{
+    struct wait wait = {.group = group, .call = call, .round = round};
+    struct fr_peer_patience patience = {go_on, &wait};
+    return judge(group, fr_peer_segment_wait_all(group->segment, round, &patience));
+}

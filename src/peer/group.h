@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The ranks of one communicator that share a host and agree through shared memory on what they do
+// with each other's buffers.
+//
+// Whether a communicator has such a group is found out by its ranks together, inside of collective
+// calls that they all make in the same order: in the first, second, fourth, eighth ... call, since
+// a program may begin to use its GPUs late. So a communicator whose processes have no GPU pays for
+// a handful of small gathers and nothing else.
+#ifndef FR_PEER_GROUP_H
+#define FR_PEER_GROUP_H
+
+#include "device/device.h"
+#include "peer/peer.h"
+#include "peer/segment.h"
+#include "real/real.h"
+
+struct fr_peer_group {
+    int rank;
+    int size;
+    struct fr_peer_process *processes; // by rank
+    struct fr_peer_segment *segment;
+    uint64_t round; // the last that this rank has posted
+    bool broken;    // a rank is gone, or was given up
+    bool is_world;  // the group has all processes of MPI_COMM_WORLD
+};
+
+// To be called once in each collective call that can use the group, by all ranks of `comm`. Returns
+// the group, NULL if there is none (yet). It belongs to the communicator and dies with it.
+struct fr_peer_group *fr_peer_group_enter(fr_word comm);
+
+// Posts for the group's next round and returns it in *round; waits for room if it must.
+FR_MUST_CHECK enum fr_status fr_peer_group_post(struct fr_peer_group *group, const char *call,
+                                                const void *data, size_t bytes, uint64_t *round);
+
+// Waits until all have posted for `round`, keeping MPI going. FR_ERR_MPI when a rank is gone or
+// FABRAIL_TIMEOUT has passed, which is logged with the name of the MPI call; the group is then
+// broken.
+FR_MUST_CHECK enum fr_status fr_peer_group_wait(struct fr_peer_group *group, const char *call,
+                                                uint64_t round);
+
+// The most bytes that one post of a group of this size holds.
+size_t fr_peer_group_post_bytes(int size);
+
+#endif

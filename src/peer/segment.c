@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The shared memory of a set of processes: a header, two cache lines a rank for what it has posted
+// and what it is done with, and a ring of posts a rank.
+//
+// A rank writes its own lines alone. The store that announces a post is a release and the load that
+// sees it an acquire, and so is the pair that says that a slot of a ring may be written again.
+#include "config.h"
+
+#include "peer/segment.h"
+
+#include "peer/peer_int.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    LINE_BYTES = 64,
+    MAX_SIZE = 1 << 16,
+    NAME_BYTES = 64,
+    SPINS = 1000,       // tens of microseconds, then the core is yielded
+    YIELDS_A_CALL = 64, // between questions to the caller's patience
+};
+
+#define SEGMENT_MAGIC 0x46527365676d6e74u
+
+_Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "atomics work between processes");
+
+struct header {
+    uint64_t magic;
+    uint64_t post_bytes;
+    uint32_t size;
+    _Atomic uint32_t attached;
+    char rest[LINE_BYTES - 24];
+};
+
+// Others spin on `posted` alone.
+struct lines {
+    _Atomic uint64_t posted;
+    uint64_t pid_namespace; // constant once attached, as is pid
+    int64_t pid;
+    char rest[LINE_BYTES - 24];
+    _Atomic uint64_t done;
+    char rest_of_done[LINE_BYTES - 8];
+};
+_Static_assert(sizeof(struct header) == LINE_BYTES, "the lines are aligned");
+_Static_assert(sizeof(struct lines) == 2 * LINE_BYTES, "the posts are aligned");
+
+struct fr_peer_segment {
+    struct header *header;
+    struct lines *lines;
+    unsigned char *posts; // [rank][round % depth][slot_bytes]
+    size_t slot_bytes;
+    size_t bytes;
+    int rank;
+    int size;
+    unsigned spins;
+    bool named;        // the name may still exist
+    uint64_t complete; // all ranks are known to have posted up to here
+    uint64_t released; // all ranks are known to be done up to here
+    uint64_t pid_namespace;
+    struct fr_peer_secret secret;
+};
+
+// Keeps a wait going: spins, yields, asks the caller.
+struct waiter {
+    const struct fr_peer_patience *patience;
+    unsigned spins_left;
+    unsigned yields;
+};
+
+void fr_peer_secret_draw(struct fr_peer_secret *secret)
+{
+    fr_peer_draw(secret->bytes, sizeof(secret->bytes));
+}
+
+static void relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory"); // yield is too short there to spare anything
+#endif
+}
+
+// Returns false when the caller has had enough.
+static bool keep_waiting(struct waiter *waiter)
+{
+    if (waiter->spins_left > 0) {
+        waiter->spins_left--;
+        relax();
+        return true;
+    }
+    sched_yield();
+    if (++waiter->yields % YIELDS_A_CALL != 0 || waiter->patience == NULL ||
+        waiter->patience->go_on == NULL)
+        return true;
+    return waiter->patience->go_on(waiter->patience->cookie);
+}
+
+static size_t round_up(size_t bytes)
+{
+    return (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
+}
+
+static void name_of(const struct fr_peer_secret *secret, char name[NAME_BYTES])
+{
+    size_t used = (size_t)snprintf(name, NAME_BYTES, "/dev/shm/fabrail-");
+    for (size_t i = 0; i < sizeof(secret->bytes); i++)
+        used += (size_t)snprintf(name + used, NAME_BYTES - used, "%02x", secret->bytes[i]);
+}
+
+// Spinning only keeps the others from running where they have no core of their own.
+static unsigned spins_for(int size)
+{
+    cpu_set_t set;
+    long cores = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set)
+                                                              : sysconf(_SC_NPROCESSORS_ONLN);
+    // A rank bound to one core says nothing of where the others are.
+    if (cores == 1)
+        cores = sysconf(_SC_NPROCESSORS_ONLN);
+    return cores >= size ? SPINS : 0;
+}
+
+static uint64_t read_pid_namespace(void)
+{
+    struct stat status;
+    return stat("/proc/self/ns/pid", &status) == 0 ? (uint64_t)status.st_ino : 0;
+}
+
+// Room is claimed at once: a page that tmpfs cannot provide later would be a SIGBUS.
+static int create_memory(const char *name, size_t bytes)
+{
+    int file = open(name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (file < 0)
+        return -1;
+    int error;
+    do {
+        error = posix_fallocate(file, 0, (off_t)bytes);
+    } while (error == EINTR);
+    if (error == 0)
+        return file;
+    unlink(name);
+    close(file);
+    errno = error;
+    return -1;
+}
+
+static int attach_memory(const char *name, size_t bytes)
+{
+    struct stat status;
+    int file = open(name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    if (file < 0)
+        return -1;
+    if (fstat(file, &status) == 0 && status.st_size == (off_t)bytes && status.st_uid == geteuid())
+        return file;
+    close(file);
+    errno = EINVAL;
+    return -1;
+}
+
+static enum fr_status map_memory(struct fr_peer_segment *segment)
+{
+    char name[NAME_BYTES];
+    name_of(&segment->secret, name);
+    int file = segment->rank == 0 ? create_memory(name, segment->bytes)
+                                  : attach_memory(name, segment->bytes);
+    if (file < 0) {
+        fr_warn_once("no shared memory with the other processes of this host: %m");
+        return errno == ENOSPC || errno == ENOMEM ? FR_ERR_NO_MEMORY
+               : errno == EINVAL                  ? FR_ERR_INVALID
+                                                  : FR_ERR_NOT_FOUND;
+    }
+    segment->named = segment->rank == 0;
+    void *memory = mmap(NULL, segment->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    close(file);
+    if (memory != MAP_FAILED) {
+        segment->header = memory;
+        return FR_OK;
+    }
+    fr_warn_once("shared memory cannot be mapped: %m");
+    if (segment->named)
+        unlink(name);
+    return FR_ERR_NO_MEMORY;
+}
+
+// Writes or checks the header, and makes this rank's lines known. New memory is zeroed.
+static enum fr_status enter(struct fr_peer_segment *segment, size_t post_bytes)
+{
+    struct header *header = segment->header;
+    if (segment->rank == 0) {
+        header->magic = SEGMENT_MAGIC;
+        header->post_bytes = post_bytes;
+        header->size = (uint32_t)segment->size;
+    } else if (header->magic != SEGMENT_MAGIC || header->post_bytes != post_bytes ||
+               header->size != (uint32_t)segment->size) {
+        return FR_ERR_INVALID;
+    }
+    segment->lines[segment->rank].pid = getpid();
+    segment->lines[segment->rank].pid_namespace = segment->pid_namespace;
+    atomic_fetch_add_explicit(&header->attached, 1, memory_order_acq_rel);
+    return FR_OK;
+}
+
+enum fr_status fr_peer_segment_open(const struct fr_peer_secret *secret, int rank, int size,
+                                    size_t post_bytes, struct fr_peer_segment **out)
+{
+    if (size < 1 || size > MAX_SIZE || rank < 0 || rank >= size ||
+        post_bytes > FR_PEER_SEGMENT_MAX_POST)
+        return FR_ERR_INVALID;
+    struct fr_peer_segment *segment = calloc(1, sizeof(*segment));
+    if (segment == NULL)
+        return FR_ERR_NO_MEMORY;
+    size_t head_bytes = sizeof(struct header) + (size_t)size * sizeof(struct lines);
+    segment->secret = *secret;
+    segment->rank = rank;
+    segment->size = size;
+    segment->spins = spins_for(size);
+    segment->pid_namespace = read_pid_namespace();
+    segment->slot_bytes = round_up(post_bytes);
+    segment->bytes = head_bytes + (size_t)size * FR_PEER_SEGMENT_DEPTH * segment->slot_bytes;
+    enum fr_status status = map_memory(segment);
+    if (status != FR_OK)
+        goto free_segment;
+    segment->lines = (struct lines *)(void *)(segment->header + 1);
+    segment->posts = (unsigned char *)segment->header + head_bytes;
+    status = enter(segment, post_bytes);
+    if (status != FR_OK)
+        goto unmap;
+    *out = segment;
+    return FR_OK;
+unmap:
+    munmap(segment->header, segment->bytes);
+free_segment:
+    free(segment);
+    return status;
+}
+
+static void remove_name(struct fr_peer_segment *segment)
+{
+    char name[NAME_BYTES];
+    name_of(&segment->secret, name);
+    if (segment->named && unlink(name) != 0)
+        fr_warn("shared memory %s is left behind: %m", name);
+    segment->named = false;
+}
+
+enum fr_status fr_peer_segment_seal(struct fr_peer_segment *segment,
+                                    const struct fr_peer_patience *patience)
+{
+    struct waiter waiter = {.patience = patience, .spins_left = segment->spins};
+    while (atomic_load_explicit(&segment->header->attached, memory_order_acquire) <
+           (uint32_t)segment->size) {
+        if (!keep_waiting(&waiter))
+            return FR_ERR_LIMIT;
+    }
+    remove_name(segment);
+    return FR_OK;
+}
+
+void fr_peer_segment_close(struct fr_peer_segment *segment)
+{
+    if (segment == NULL)
+        return;
+    remove_name(segment);
+    munmap(segment->header, segment->bytes);
+    free(segment);
+}
+
+static uint64_t posted_by(const struct fr_peer_segment *segment, int rank)
+{
+    return atomic_load_explicit(&segment->lines[rank].posted, memory_order_acquire);
+}
+
+static uint64_t done_by(const struct fr_peer_segment *segment, int rank)
+{
+    return atomic_load_explicit(&segment->lines[rank].done, memory_order_acquire);
+}
+
+static unsigned char *slot_of(const struct fr_peer_segment *segment, int rank, uint64_t round)
+{
+    size_t slot = (size_t)rank * FR_PEER_SEGMENT_DEPTH + (size_t)(round % FR_PEER_SEGMENT_DEPTH);
+    return segment->posts + slot * segment->slot_bytes;
+}
+
+static bool has_room(struct fr_peer_segment *segment, uint64_t round)
+{
+    if (round <= segment->released + FR_PEER_SEGMENT_DEPTH)
+        return true;
+    uint64_t least = UINT64_MAX;
+    for (int rank = 0; rank < segment->size; rank++) {
+        uint64_t done = done_by(segment, rank);
+        least = done < least ? done : least;
+    }
+    segment->released = least;
+    return round <= least + FR_PEER_SEGMENT_DEPTH;
+}
+
+enum fr_status fr_peer_segment_post(struct fr_peer_segment *segment, uint64_t round,
+                                    const void *data, size_t bytes)
+{
+    _Atomic uint64_t *posted = &segment->lines[segment->rank].posted;
+    if (round != atomic_load_explicit(posted, memory_order_relaxed) + 1 ||
+        bytes > segment->header->post_bytes)
+        return FR_ERR_INVALID;
+    if (!has_room(segment, round))
+        return FR_ERR_LIMIT;
+    if (bytes > 0)
+        memcpy(slot_of(segment, segment->rank, round), data, bytes);
+    atomic_store_explicit(posted, round, memory_order_release);
+    return FR_OK;
+}
+
+enum fr_status fr_peer_segment_wait_room(struct fr_peer_segment *segment, uint64_t round,
+                                         const struct fr_peer_patience *patience)
+{
+    struct waiter waiter = {.patience = patience, .spins_left = segment->spins};
+    while (!has_room(segment, round)) {
+        if (!keep_waiting(&waiter))
+            return FR_ERR_LIMIT;
+    }
+    return FR_OK;
+}
+
+bool fr_peer_segment_has(struct fr_peer_segment *segment, int rank, uint64_t round)
+{
+    return round <= segment->complete || posted_by(segment, rank) >= round;
+}
+
+int fr_peer_segment_behind(struct fr_peer_segment *segment, uint64_t round)
+{
+    for (int rank = 0; rank < segment->size; rank++) {
+        if (!fr_peer_segment_has(segment, rank, round))
+            return rank;
+    }
+    if (round > segment->complete)
+        segment->complete = round;
+    return -1;
+}
+
+bool fr_peer_segment_has_all(struct fr_peer_segment *segment, uint64_t round)
+{
+    return fr_peer_segment_behind(segment, round) < 0;
+}
+
+static enum fr_status wait_for(struct fr_peer_segment *segment, int rank, uint64_t round,
+                               struct waiter *waiter)
+{
+    while (!fr_peer_segment_has(segment, rank, round)) {
+        if (!keep_waiting(waiter))
+            return FR_ERR_LIMIT;
+    }
+    return FR_OK;
+}
+
+enum fr_status fr_peer_segment_wait(struct fr_peer_segment *segment, int rank, uint64_t round,
+                                    const struct fr_peer_patience *patience)
+{
+    struct waiter waiter = {.patience = patience, .spins_left = segment->spins};
+    return wait_for(segment, rank, round, &waiter);
+}
+
+enum fr_status fr_peer_segment_wait_all(struct fr_peer_segment *segment, uint64_t round,
+                                        const struct fr_peer_patience *patience)
+{
+    struct waiter waiter = {.patience = patience, .spins_left = segment->spins};
+    // From the next rank on, so that not all ranks look at the same line at once.
+    for (int step = 1; step < segment->size; step++) {
+        int rank = (segment->rank + step) % segment->size;
+        enum fr_status status = wait_for(segment, rank, round, &waiter);
+        if (status != FR_OK)
+            return status;
+    }
+    enum fr_status status = wait_for(segment, segment->rank, round, &waiter);
+    if (status == FR_OK && round > segment->complete)
+        segment->complete = round;
+    return status;
+}
+
+const void *fr_peer_segment_read(const struct fr_peer_segment *segment, int rank, uint64_t round)
+{
+    return slot_of(segment, rank, round);
+}
+
+void fr_peer_segment_done(struct fr_peer_segment *segment, uint64_t round)
+{
+    _Atomic uint64_t *done = &segment->lines[segment->rank].done;
+    if (round > atomic_load_explicit(done, memory_order_relaxed))
+        atomic_store_explicit(done, round, memory_order_release);
+}
+
+bool fr_peer_segment_is_alive(const struct fr_peer_segment *segment, int rank)
+{
+    const struct lines *lines = &segment->lines[rank];
+    // A process id means nothing in another container.
+    if (segment->pid_namespace == 0 || lines->pid_namespace != segment->pid_namespace)
+        return true;
+    return kill((pid_t)lines->pid, 0) == 0 || errno != ESRCH;
+}
