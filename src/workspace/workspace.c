@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Leases of staging memory and the bounds on what is pinned and what is kept.
+// Leases of staging memory and the bounds on what is pinned and what is kept; device.c has the same
+// for device memory.
 //
 // One lock guards all of it and is held for a few list operations; memory is mapped, registered and
 // given back outside of it.
 #include "config.h"
 
 #include "workspace/workspace_int.h"
+
+#include <time.h>
 
 static struct fr_lock workspace_lock = FR_LOCK_INIT;
 
@@ -137,11 +140,21 @@ static void warn_of_limit(void)
                  fr_core_bytes_text(fr_core_settings()->staging_max_bytes, text));
 }
 
+// Gives back all host memory that is not lent.
+static void release_regions(void)
+{
+    struct fr_list victims = FR_LIST_INIT(victims);
+    fr_core_lock(&workspace_lock);
+    trim_idle(0, &victims);
+    fr_core_unlock(&workspace_lock);
+    destroy_all(&victims);
+}
+
 static struct fr_workspace_region *create_or_trim(unsigned class_index, bool pin)
 {
     struct fr_workspace_region *region = fr_workspace_region_create(class_index, pin);
     if (region == NULL) { // perhaps what lies idle is what is missing
-        fr_workspace_release();
+        release_regions();
         region = fr_workspace_region_create(class_index, pin);
     }
     return region;
@@ -224,21 +237,19 @@ enum fr_status fr_workspace_borrow(size_t bytes, struct fr_workspace_lease *leas
         fr_error("no memory for %zu bytes of staging memory", bytes);
         return FR_ERR_NO_MEMORY;
     }
-    lease->address = block->address;
-    lease->bytes = fr_workspace_class_bytes(block->region->class_index);
-    lease->block = block;
+    *lease = (struct fr_workspace_lease){
+        .address = block->address,
+        .bytes = fr_workspace_class_bytes(block->region->class_index),
+        .block = block,
+    };
     return FR_OK;
 }
 
-void fr_workspace_return(struct fr_workspace_lease *lease)
+static void return_block(struct fr_workspace_block *block)
 {
-    if (lease == NULL || lease->block == NULL)
-        return;
-    struct fr_workspace_block *block = lease->block;
     struct fr_workspace_region *region = block->region;
     struct fr_list victims = FR_LIST_INIT(victims);
     size_t keep = fr_core_settings()->staging_keep_bytes;
-    *lease = (struct fr_workspace_lease){0};
 
     fr_core_lock(&workspace_lock);
     usage.lent_bytes -= fr_workspace_class_bytes(region->class_index);
@@ -254,6 +265,26 @@ void fr_workspace_return(struct fr_workspace_lease *lease)
     destroy_all(&victims);
 }
 
+// A clock that is cheap to read and exact enough for what lies idle for seconds.
+static uint64_t now_ns(void)
+{
+    struct timespec now = {0};
+    (void)clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+void fr_workspace_return(struct fr_workspace_lease *lease)
+{
+    if (lease == NULL)
+        return;
+    const struct fr_workspace_lease returned = *lease;
+    *lease = (struct fr_workspace_lease){0};
+    if (returned.block != NULL)
+        return_block(returned.block);
+    else if (returned.extent != NULL)
+        fr_workspace_device_return(returned.extent, now_ns());
+}
+
 struct fr_workspace_usage fr_workspace_get_usage(void)
 {
     fr_core_lock(&workspace_lock);
@@ -264,9 +295,6 @@ struct fr_workspace_usage fr_workspace_get_usage(void)
 
 void fr_workspace_release(void)
 {
-    struct fr_list victims = FR_LIST_INIT(victims);
-    fr_core_lock(&workspace_lock);
-    trim_idle(0, &victims);
-    fr_core_unlock(&workspace_lock);
-    destroy_all(&victims);
+    release_regions();
+    fr_workspace_device_release();
 }

@@ -20,16 +20,18 @@ struct fr_workspace_lease {
 FR_MUST_CHECK enum fr_status fr_workspace_borrow(size_t bytes, struct fr_workspace_lease *lease);
 
 // Lends `bytes` (> 0) of memory on `device`, inside one allocation as fr_device_memory_create makes
-// it: from the allocation used last, else from another one with room, else from a new one, which
-// grows with what there is. A caller that borrows and returns in the same order gets the same
-// addresses again. Returns FR_ERR_LIMIT beyond FABRAIL_WORKSPACE_MAX for the device, of which one
-// warning tells, and FR_ERR_NO_MEMORY when the device has no memory left; then what lay idle has
-// been given back.
+// it: the newest with room, else a new one, which grows with what there is and takes the place of
+// what lies idle, since that was too small. A caller that borrows and returns in the same order
+// gets the same addresses again. Returns FR_ERR_LIMIT beyond FABRAIL_WORKSPACE_MAX for the device,
+// of which one warning tells, and FR_ERR_NO_MEMORY when the device has no memory left; then what
+// lay idle has been given back.
 FR_MUST_CHECK enum fr_status fr_workspace_borrow_device(int device, size_t bytes,
                                                         struct fr_workspace_lease *lease);
 
-// Takes a lease back; NULL or an empty lease is accepted. Memory beyond FABRAIL_STAGING_KEEP that
-// is not lent is given back to the system, least recently used first.
+// Takes a lease back; NULL or an empty lease is accepted. Host memory beyond FABRAIL_STAGING_KEEP
+// that is not lent is given back to the system, least recently used first. Device memory of which
+// nothing has been lent for seconds goes back to the driver, and all that lies idle once the device
+// has less than a 32nd of its memory left, for the application to have.
 void fr_workspace_return(struct fr_workspace_lease *lease);
 
 // Bytes pinned and bytes pageable, lent or not, and bytes of blocks lent just now.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Inside of room workspace: size classes, and regions of memory that are cut into blocks.
+// Inside of room workspace: regions of host memory that are cut into blocks of a few sizes, and
+// pools of device memory that are cut into extents of any.
 #ifndef FR_WORKSPACE_WORKSPACE_INT_H
 #define FR_WORKSPACE_WORKSPACE_INT_H
 
@@ -44,5 +45,77 @@ struct fr_workspace_region *fr_workspace_region_create(unsigned class_index, boo
 // Page-locks a region that is not. Returns whether it is now; sets nothing.
 bool fr_workspace_region_pin(struct fr_workspace_region *region);
 void fr_workspace_region_destroy(struct fr_workspace_region *region);
+
+// A piece of a chunk, lent or not. These are kept apart from the memory, which the CPU cannot
+// touch.
+struct fr_workspace_extent {
+    struct fr_list order; // in the list of all extents of the chunk, by address
+    struct fr_list free;  // in the list of those that are not lent, by address; or of spares
+    struct fr_workspace_chunk *chunk;
+    size_t offset_bytes;
+    size_t bytes;
+    bool lent;
+};
+
+// What the driver allocates as a whole.
+struct fr_workspace_chunk {
+    struct fr_list link; // in its pool, or among chunks about to be destroyed
+    struct fr_list order;
+    struct fr_list free;
+    struct fr_device_memory memory;
+    size_t lent_bytes;
+    size_t room_bytes; // no extent that is free is larger
+    uint64_t idle_since_ns;
+};
+
+// The chunks of one device. Whoever shares a pool locks it; nothing here calls the driver.
+struct fr_workspace_pool {
+    struct fr_list chunks; // newest first; no links before fr_workspace_pool_init
+    struct fr_list spares; // extents that stand for no memory
+    size_t bytes;          // of all chunks, and of those that are being made
+    size_t idle_bytes;     // of chunks of which nothing is lent
+    size_t lent_bytes;
+    size_t promised_bytes; // to be lent out of chunks that are being made
+    uint64_t asked_ns;     // when the driver was last asked how much is left
+};
+
+// What chunks are multiples of, which is what drivers allocate in.
+#define FR_WORKSPACE_CHUNK_UNIT ((size_t)2 << 20)
+
+void fr_workspace_pool_init(struct fr_workspace_pool *pool);
+
+// Returns the bytes that a lease of `bytes` takes of a chunk.
+size_t fr_workspace_pool_round(size_t bytes);
+
+// Lends `bytes`, rounded as above, of the newest chunk with room, at the lowest address there is.
+// Returns NULL when there is no room. The pool must have a spare.
+struct fr_workspace_extent *fr_workspace_pool_lend(struct fr_workspace_pool *pool, size_t bytes);
+
+// Takes an extent back. Returns whether nothing is lent of its chunk any more.
+bool fr_workspace_pool_give_back(struct fr_workspace_pool *pool, struct fr_workspace_extent *extent,
+                                 uint64_t now_ns);
+
+// Returns the bytes of the chunk to add for a lease of `bytes` for which no chunk has room, if all
+// that is idle is given up and `max_bytes` bounds the whole; 0 if the bound does not allow it.
+size_t fr_workspace_pool_plan(const struct fr_workspace_pool *pool, size_t bytes, size_t max_bytes);
+
+// Makes a chunk of `memory` known to the pool, which owns it from now on, with two extents that
+// belong to it: one for all of it, one to spare.
+void fr_workspace_pool_add(struct fr_workspace_pool *pool, struct fr_workspace_chunk *chunk,
+                           struct fr_workspace_extent *whole, struct fr_workspace_extent *spare);
+
+// Moves the chunks that have been idle for `min_idle_ns` to the list of victims, whose owner
+// destroys them. Returns their bytes.
+size_t fr_workspace_pool_condemn(struct fr_workspace_pool *pool, uint64_t now_ns,
+                                 uint64_t min_idle_ns, struct fr_list *victims);
+
+// A chunk that nothing was lent of for so long is given back when a lease is returned.
+#define FR_WORKSPACE_IDLE_NS ((uint64_t)5 * 1000 * 1000 * 1000)
+
+// Takes back an extent of device memory at the time `now_ns`.
+void fr_workspace_device_return(struct fr_workspace_extent *extent, uint64_t now_ns);
+
+// Gives back the device memory that is not lent.
+void fr_workspace_device_release(void);
 
 #endif

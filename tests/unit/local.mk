@@ -44,3 +44,11 @@ tests_unit_workspace_leases_LDADD = librooms.la
 check_PROGRAMS += tests/unit/workspace_soak
 tests_unit_workspace_soak_SOURCES = tests/unit/workspace_soak.c $(unit_driver_headers)
 tests_unit_workspace_soak_LDADD = librooms.la
+
+check_PROGRAMS += tests/unit/workspace_pool
+tests_unit_workspace_pool_SOURCES = tests/unit/workspace_pool.c tests/unit/check.h
+tests_unit_workspace_pool_LDADD = librooms.la
+
+check_PROGRAMS += tests/unit/workspace_device
+tests_unit_workspace_device_SOURCES = tests/unit/workspace_device.c $(unit_driver_headers)
+tests_unit_workspace_device_LDADD = librooms.la

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Leases of device memory: a pool a device, the bound on it, and when memory goes back to the
+// driver.
+//
+// One lock guards all pools and is held for a few list operations; chunks are made and destroyed
+// outside of it. A chunk that is being made is in the books from the moment it is decided on, so
+// that threads which grow at once stay within the bound.
+#include "config.h"
+
+#include "workspace/workspace_int.h"
+
+#include <stdlib.h>
+
+enum { MAX_DEVICES = 64 };
+
+// A device with less than this part of its memory left is short of it.
+enum { SHORT_PART = 32 };
+
+// Asking the driver what is left takes microseconds, so not each time.
+#define ASK_AGAIN_NS ((uint64_t)100 * 1000 * 1000)
+
+static struct fr_lock pools_lock = FR_LOCK_INIT;
+
+// By ordinal, initialised on first use.
+static struct fr_workspace_pool pools[MAX_DEVICES] FR_GUARDED_BY(pools_lock);
+static struct fr_workspace_device_usage usage FR_GUARDED_BY(pools_lock);
+
+static struct fr_workspace_pool *pool_of(int device) FR_REQUIRES(&pools_lock)
+{
+    struct fr_workspace_pool *pool = &pools[device];
+    if (FR_UNLIKELY(pool->chunks.next == NULL))
+        fr_workspace_pool_init(pool);
+    return pool;
+}
+
+static void count_lent(size_t bytes) FR_REQUIRES(&pools_lock)
+{
+    usage.lent_bytes += bytes;
+    if (usage.lent_bytes > usage.peak_lent_bytes)
+        usage.peak_lent_bytes = usage.lent_bytes;
+}
+
+static void count_made(size_t bytes) FR_REQUIRES(&pools_lock)
+{
+    usage.bytes += bytes;
+    if (usage.bytes > usage.peak_bytes)
+        usage.peak_bytes = usage.bytes;
+}
+
+// Condemns chunks that have been idle for so long, 0 for all that are idle.
+static void condemn(struct fr_workspace_pool *pool, uint64_t now_ns, uint64_t min_idle_ns,
+                    struct fr_list *victims) FR_REQUIRES(&pools_lock)
+{
+    usage.bytes -= fr_workspace_pool_condemn(pool, now_ns, min_idle_ns, victims);
+}
+
+static void destroy_chunk(struct fr_workspace_chunk *chunk)
+{
+    fr_debug("device %d workspace gives back %zu bytes", chunk->memory.device, chunk->memory.bytes);
+    fr_device_memory_destroy(&chunk->memory);
+    free(chunk);
+}
+
+static void destroy_all(struct fr_list *victims)
+{
+    while (!fr_list_is_empty(victims)) {
+        struct fr_workspace_chunk *chunk =
+            FR_LIST_ENTRY(victims->next, struct fr_workspace_chunk, link);
+        fr_list_remove(&chunk->link);
+        destroy_chunk(chunk);
+    }
+}
+
+static void release_idle(int device)
+{
+    struct fr_list victims = FR_LIST_INIT(victims);
+    fr_core_lock(&pools_lock);
+    condemn(pool_of(device), 0, 0, &victims);
+    fr_core_unlock(&pools_lock);
+    destroy_all(&victims);
+}
+
+// Sees to it that the pool has a spare extent to split another with; the lock is given up while
+// there is none. Returns false when there is no memory for it.
+static bool stock_spare(struct fr_workspace_pool *pool) FR_REQUIRES(&pools_lock)
+{
+    while (FR_UNLIKELY(fr_list_is_empty(&pool->spares))) {
+        fr_core_unlock(&pools_lock);
+        struct fr_workspace_extent *spare = calloc(1, sizeof(*spare));
+        fr_core_lock(&pools_lock);
+        if (spare == NULL)
+            return false;
+        fr_list_push_front(&pool->spares, &spare->free);
+    }
+    return true;
+}
+
+// Lends an extent of the chunks that there are. NULL for none.
+static struct fr_workspace_extent *borrow_cached(int device, size_t bytes)
+{
+    struct fr_workspace_extent *extent = NULL;
+    fr_core_lock(&pools_lock);
+    struct fr_workspace_pool *pool = pool_of(device);
+    if (!fr_list_is_empty(&pool->chunks) && stock_spare(pool)) {
+        extent = fr_workspace_pool_lend(pool, bytes);
+        if (extent != NULL)
+            count_lent(bytes);
+    }
+    fr_core_unlock(&pools_lock);
+    return extent;
+}
+
+// What it takes to add a chunk.
+struct addition {
+    struct fr_workspace_chunk *chunk;
+    struct fr_workspace_extent *whole;
+    struct fr_workspace_extent *spare;
+};
+
+static void discard(struct addition *made)
+{
+    free(made->spare);
+    free(made->whole);
+    free(made->chunk);
+}
+
+static enum fr_status make_chunk(int device, size_t bytes, struct addition *made)
+{
+    made->chunk = calloc(1, sizeof(*made->chunk));
+    made->whole = calloc(1, sizeof(*made->whole));
+    made->spare = calloc(1, sizeof(*made->spare));
+    enum fr_status status = FR_ERR_NO_MEMORY;
+    if (made->chunk != NULL && made->whole != NULL && made->spare != NULL)
+        status = fr_device_memory_create(device, bytes, &made->chunk->memory);
+    if (status != FR_OK) {
+        discard(made);
+        return status;
+    }
+    fr_debug("device %d workspace takes %zu bytes at 0x%zx, handle types 0x%x", device,
+             made->chunk->memory.bytes, (size_t)made->chunk->memory.address,
+             made->chunk->memory.handle_types);
+    return FR_OK;
+}
+
+// Enters a chunk for a lease of `bytes` into the books, in place of all that is idle, which was too
+// small. Returns the chunk's bytes, 0 when the bound does not allow it; then nothing is given up.
+static size_t reserve(int device, size_t bytes, size_t max_bytes)
+{
+    struct fr_list victims = FR_LIST_INIT(victims);
+    fr_core_lock(&pools_lock);
+    struct fr_workspace_pool *pool = pool_of(device);
+    size_t chunk_bytes = fr_workspace_pool_plan(pool, bytes, max_bytes);
+    if (chunk_bytes > 0) {
+        condemn(pool, 0, 0, &victims);
+        pool->bytes += chunk_bytes;
+        pool->promised_bytes += bytes;
+    }
+    fr_core_unlock(&pools_lock);
+    destroy_all(&victims);
+    return chunk_bytes;
+}
+
+static void cancel_reservation(int device, size_t bytes, size_t chunk_bytes)
+{
+    fr_core_lock(&pools_lock);
+    struct fr_workspace_pool *pool = pool_of(device);
+    pool->bytes -= chunk_bytes;
+    pool->promised_bytes -= bytes;
+    fr_core_unlock(&pools_lock);
+}
+
+// Turns the reservation into the chunk and lends out of it. Returns NULL when the chunk came out
+// larger than asked for and beyond the bound; then it stays the caller's.
+static struct fr_workspace_extent *settle(int device, size_t bytes, size_t chunk_bytes,
+                                          size_t max_bytes, const struct addition *made)
+{
+    struct fr_workspace_extent *extent = NULL;
+    size_t made_bytes = made->chunk->memory.bytes;
+    fr_core_lock(&pools_lock);
+    struct fr_workspace_pool *pool = pool_of(device);
+    pool->bytes -= chunk_bytes;
+    pool->promised_bytes -= bytes;
+    if (made_bytes <= chunk_bytes || pool->bytes + made_bytes <= max_bytes) {
+        fr_workspace_pool_add(pool, made->chunk, made->whole, made->spare);
+        count_made(made_bytes);
+        extent = fr_workspace_pool_lend(pool, bytes);
+        count_lent(bytes);
+    }
+    fr_core_unlock(&pools_lock);
+    return extent;
+}
+
+static enum fr_status refuse_beyond_limit(size_t max_bytes)
+{
+    char text[FR_BYTES_TEXT];
+    if (max_bytes > 0) // nobody who switches it off wants to hear of it
+        fr_warn_once("the workspace in device memory is full with the %s of FABRAIL_WORKSPACE_MAX, "
+                     "so some messages do without",
+                     fr_core_bytes_text(max_bytes, text));
+    return FR_ERR_LIMIT;
+}
+
+// Lends out of a new chunk. Returns NULL for none and says why.
+static struct fr_workspace_extent *grow(int device, size_t bytes, enum fr_status *status)
+{
+    size_t max_bytes = fr_core_settings()->workspace_max_bytes;
+    size_t chunk_bytes = reserve(device, bytes, max_bytes);
+    if (chunk_bytes == 0) {
+        *status = refuse_beyond_limit(max_bytes);
+        return NULL;
+    }
+    struct addition made;
+    *status = make_chunk(device, chunk_bytes, &made);
+    if (*status == FR_ERR_NO_MEMORY) { // with what fell idle meanwhile, and no more than needed
+        release_idle(device);
+        *status = make_chunk(device, bytes, &made);
+    }
+    if (*status != FR_OK) {
+        cancel_reservation(device, bytes, chunk_bytes);
+        if (*status == FR_ERR_NO_MEMORY)
+            fr_warn_once("device %d has no memory left for %zu bytes of workspace, so some "
+                         "messages do without",
+                         device, bytes);
+        return NULL;
+    }
+    struct fr_workspace_extent *extent = settle(device, bytes, chunk_bytes, max_bytes, &made);
+    if (extent == NULL) {
+        fr_device_memory_destroy(&made.chunk->memory);
+        discard(&made);
+        *status = refuse_beyond_limit(max_bytes);
+    }
+    return extent;
+}
+
+enum fr_status fr_workspace_borrow_device(int device, size_t bytes,
+                                          struct fr_workspace_lease *lease)
+{
+    if (bytes == 0 || device < 0 || device >= MAX_DEVICES)
+        return FR_ERR_INVALID;
+    bytes = fr_workspace_pool_round(bytes);
+    enum fr_status status = FR_OK;
+    struct fr_workspace_extent *extent = borrow_cached(device, bytes);
+    if (extent == NULL)
+        extent = grow(device, bytes, &status);
+    if (extent == NULL)
+        return status;
+    // The extent is the borrower's now, so it is read without the lock.
+    *lease = (struct fr_workspace_lease){
+        .address = (void *)(extent->chunk->memory.address + extent->offset_bytes),
+        .bytes = extent->bytes,
+        .extent = extent,
+    };
+    return FR_OK;
+}
+
+// Returns whether the application is about to run out of memory on the device.
+static bool is_short(int device)
+{
+    size_t left = 0, total = 0;
+    fr_device_memory_left(device, &left, &total);
+    return total > 0 && left < total / SHORT_PART;
+}
+
+void fr_workspace_device_return(struct fr_workspace_extent *extent, uint64_t now_ns)
+{
+    int device = extent->chunk->memory.device;
+    struct fr_list victims = FR_LIST_INIT(victims);
+    bool ask = false;
+    fr_core_lock(&pools_lock);
+    struct fr_workspace_pool *pool = pool_of(device);
+    usage.lent_bytes -= extent->bytes;
+    if (fr_workspace_pool_give_back(pool, extent, now_ns)) {
+        ask = now_ns > pool->asked_ns && now_ns - pool->asked_ns >= ASK_AGAIN_NS;
+        if (ask)
+            pool->asked_ns = now_ns;
+    }
+    condemn(pool, now_ns, FR_WORKSPACE_IDLE_NS, &victims);
+    fr_core_unlock(&pools_lock);
+    destroy_all(&victims);
+    if (ask && is_short(device))
+        release_idle(device);
+}
+
+struct fr_workspace_device_usage fr_workspace_get_device_usage(void)
+{
+    fr_core_lock(&pools_lock);
+    struct fr_workspace_device_usage now = usage;
+    fr_core_unlock(&pools_lock);
+    return now;
+}
+
+// Also frees the spare extents, of which there are as many as there ever were leases at once.
+static void release_pool(int device)
+{
+    struct fr_list victims = FR_LIST_INIT(victims);
+    struct fr_list spares = FR_LIST_INIT(spares);
+    fr_core_lock(&pools_lock);
+    struct fr_workspace_pool *pool = pool_of(device);
+    condemn(pool, 0, 0, &victims);
+    while (!fr_list_is_empty(&pool->spares)) {
+        struct fr_list *link = pool->spares.next;
+        fr_list_remove(link);
+        fr_list_push_front(&spares, link);
+    }
+    fr_core_unlock(&pools_lock);
+    destroy_all(&victims);
+    while (!fr_list_is_empty(&spares)) {
+        struct fr_workspace_extent *spare =
+            FR_LIST_ENTRY(spares.next, struct fr_workspace_extent, free);
+        fr_list_remove(&spare->free);
+        free(spare);
+    }
+}
+
+void fr_workspace_device_release(void)
+{
+    for (int device = 0; device < MAX_DEVICES; device++)
+        release_pool(device);
+}
