@@ -90,7 +90,12 @@ int fr_core_log_rank(void);
 enum fr_tristate { FR_AUTO, FR_YES, FR_NO };
 
 // Bits of the setting FABRAIL_PATHS.
-enum { FR_PATH_BIT_PASS = 1u << 0, FR_PATH_BIT_HOST = 1u << 1, FR_PATH_BIT_FABRIC = 1u << 2 };
+enum {
+    FR_PATH_BIT_PASS = 1u << 0,
+    FR_PATH_BIT_HOST = 1u << 1,
+    FR_PATH_BIT_FABRIC = 1u << 2,
+    FR_PATH_BIT_PEER = 1u << 3
+};
 
 // The setting FABRAIL_FABRIC.
 enum fr_fabric_use {
@@ -110,6 +115,9 @@ struct fr_settings {
     size_t staging_keep_bytes;      // FABRAIL_STAGING_KEEP, what stays cached while unused
     enum fr_fabric_use fabric;      // FABRAIL_FABRIC
     size_t workspace_max_bytes;     // FABRAIL_WORKSPACE_MAX, bound on device memory, a device
+    size_t peer_sms;                // FABRAIL_PEER_SMS, multiprocessors that one exchange may take
+    size_t peer_ce_min_bytes;       // FABRAIL_PEER_CE_MIN, slices from which copy engines are used
+    size_t timeout_s;               // FABRAIL_TIMEOUT, patience with other ranks, 0 without end
     const char *report;             // FABRAIL_REPORT: "" none, "text" to stderr, else a file name
 };
 

@@ -52,6 +52,7 @@ static const struct choice path_choices[] = {
     {"pass", FR_PATH_BIT_PASS},
     {"host", FR_PATH_BIT_HOST},
     {"fabric", FR_PATH_BIT_FABRIC},
+    {"peer", FR_PATH_BIT_PEER},
     {NULL, 0},
 };
 
@@ -74,11 +75,12 @@ static const struct row rows[] = {
      .help =
          "What is written to standard error: this level and all before it.\n"
          "Level trace shows nothing more than debug unless Fabrail was configured with tracing."},
-    {"PATHS", ROW_LIST, AT(paths), .default_text = "pass,host,fabric", .choices = path_choices,
+    {"PATHS", ROW_LIST, AT(paths), .default_text = "pass,host,fabric,peer", .choices = path_choices,
      .help =
          "Ways that a message may take, separated by commas: the real MPI gets the pointer of\n"
-         "the application as it is (pass), the message is staged through host memory (host), or\n"
-         "through fabric-allocated device memory (fabric)."},
+         "the application as it is (pass), the message is staged through host memory (host) or\n"
+         "through fabric-allocated device memory (fabric), or Fabrail moves it itself over NVLink\n"
+         "(peer). Set it alike for all ranks of a job."},
     {"MPI_GPU_AWARE", ROW_TRISTATE, AT(mpi_gpu_aware), .default_text = "auto",
      .help = "Whether the MPI library takes pointers to device memory.\n"
              "With auto, the library itself is asked."},
@@ -95,6 +97,16 @@ static const struct row rows[] = {
      .help =
          "Bound on the device memory of that workspace, for each process and device. A message\n"
          "that does not fit is given to the MPI library as it is."},
+    {"PEER_SMS", ROW_BYTES, AT(peer_sms), .default_text = "32", RANGE(1, 1024),
+     .help = "Multiprocessors of a GPU that one exchange over NVLink may take."},
+    {"PEER_CE_MIN", ROW_BYTES, AT(peer_ce_min_bytes), .default_text = "8M", RANGE(0, 16 * TIB),
+     .help =
+         "Size of the largest message of an exchange over NVLink beyond which copy engines move\n"
+         "the bytes in place of multiprocessors."},
+    {"TIMEOUT", ROW_BYTES, AT(timeout_s), .default_text = "0", RANGE(0, 1 << 30),
+     .help =
+         "Seconds that a rank waits for others in an exchange over NVLink before the call fails.\n"
+         "With 0 it waits without end, and says so every ten seconds."},
     {"REPORT", ROW_STRING, AT(report), .default_text = "",
      .help = "Where MPI_Finalize writes a report of what was done with which messages:\n"
              "nothing for no report, text for standard error, else the name of a file, in which\n"

@@ -72,6 +72,21 @@ static bool primary_is_active(int device)
            fr_cu.cuDevicePrimaryCtxGetState(handle, &flags, &active) == CUDA_SUCCESS && active;
 }
 
+bool fr_device_in_use(void)
+{
+    CUcontext current = NULL;
+    CUdevice handle;
+    if (!fr_device_present() || fr_cu.cuCtxGetCurrent(&current) != CUDA_SUCCESS)
+        return false;
+    bool in_use = current != NULL;
+    for (int device = 0; device < MAX_DEVICES && !in_use; device++) {
+        if (fr_cu.cuDeviceGet(&handle, device) != CUDA_SUCCESS)
+            break;
+        in_use = primary_is_active(device);
+    }
+    return in_use;
+}
+
 // While some thread captures a graph, the driver refuses calls such as cuStreamCreate and spoils
 // the capture, unless the calling thread declares its calls unrelated.
 static void exchange_capture_mode(CUstreamCaptureMode *mode)

@@ -86,26 +86,34 @@ static enum fr_status start_run(const struct fr_device_lane *lane, void *dst, co
     return result == CUDA_SUCCESS ? FR_OK : fr_device_fail("cuMemcpyAsync", result);
 }
 
+static CUmemorytype dst_type(const struct fr_device_lane *lane, const struct fr_device_copy *copy)
+{
+    bool is_host = lane->direction == FR_TO_STAGE && !copy->on_device;
+    return is_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+}
+
+static CUmemorytype src_type(const struct fr_device_lane *lane, const struct fr_device_copy *copy)
+{
+    bool is_host = lane->direction == FR_FROM_STAGE && !copy->on_device;
+    return is_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+}
+
+// Of the two addresses of a side, the driver reads the one that its memory type names.
 static enum fr_status start_rows(const struct fr_device_lane *lane,
                                  const struct fr_device_copy *copy)
 {
     CUDA_MEMCPY2D call = {
+        .dstMemoryType = dst_type(lane, copy),
+        .dstHost = copy->dst,
+        .dstDevice = as_device(copy->dst),
         .dstPitch = (size_t)copy->dst_stride[0],
+        .srcMemoryType = src_type(lane, copy),
+        .srcHost = copy->src,
+        .srcDevice = as_device(copy->src),
         .srcPitch = (size_t)copy->src_stride[0],
         .WidthInBytes = copy->bytes,
         .Height = copy->n[0],
     };
-    if (lane->direction == FR_TO_STAGE) {
-        call.srcMemoryType = CU_MEMORYTYPE_DEVICE;
-        call.srcDevice = as_device(copy->src);
-        call.dstMemoryType = CU_MEMORYTYPE_HOST;
-        call.dstHost = copy->dst;
-    } else {
-        call.srcMemoryType = CU_MEMORYTYPE_HOST;
-        call.srcHost = copy->src;
-        call.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-        call.dstDevice = as_device(copy->dst);
-    }
     CUresult result = fr_cu.cuMemcpy2DAsync_v2(&call, lane->stream);
     return result == CUDA_SUCCESS ? FR_OK : fr_device_fail("cuMemcpy2DAsync", result);
 }
@@ -114,25 +122,20 @@ static enum fr_status start_box(const struct fr_device_lane *lane,
                                 const struct fr_device_copy *copy)
 {
     CUDA_MEMCPY3D call = {
+        .dstMemoryType = dst_type(lane, copy),
+        .dstHost = copy->dst,
+        .dstDevice = as_device(copy->dst),
         .dstPitch = (size_t)copy->dst_stride[0],
         .dstHeight = (size_t)(copy->dst_stride[1] / copy->dst_stride[0]),
+        .srcMemoryType = src_type(lane, copy),
+        .srcHost = copy->src,
+        .srcDevice = as_device(copy->src),
         .srcPitch = (size_t)copy->src_stride[0],
         .srcHeight = (size_t)(copy->src_stride[1] / copy->src_stride[0]),
         .WidthInBytes = copy->bytes,
         .Height = copy->n[0],
         .Depth = copy->n[1],
     };
-    if (lane->direction == FR_TO_STAGE) {
-        call.srcMemoryType = CU_MEMORYTYPE_DEVICE;
-        call.srcDevice = as_device(copy->src);
-        call.dstMemoryType = CU_MEMORYTYPE_HOST;
-        call.dstHost = copy->dst;
-    } else {
-        call.srcMemoryType = CU_MEMORYTYPE_HOST;
-        call.srcHost = copy->src;
-        call.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-        call.dstDevice = as_device(copy->dst);
-    }
     CUresult result = fr_cu.cuMemcpy3DAsync_v2(&call, lane->stream);
     return result == CUDA_SUCCESS ? FR_OK : fr_device_fail("cuMemcpy3DAsync", result);
 }

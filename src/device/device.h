@@ -47,6 +47,10 @@ struct fr_device_range {
 // loads the driver.
 bool fr_device_present(void);
 
+// Whether the process uses a GPU: the calling thread has a current context, or some device's
+// primary context is active. Asks the driver; false while it is not loaded or not initialised.
+bool fr_device_in_use(void);
+
 // Asks the driver what `address` is: all of `range` in one driver call. Host memory, and any
 // address that the driver does not know, gives FR_KIND_HOST and FR_OK. Should the driver fail,
 // memory that the CPU cannot read is taken for device memory, of which nothing else is known.

@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include "mpi/mpi_int.h"
+#include "peer/alltoall.h"
 #include "report/report.h"
 
 // Where the error handler of a call hangs.
@@ -21,18 +22,25 @@ static void find_object(struct fr_request_op *op)
     }
 }
 
-static struct fr_policy_choice choose(enum fr_fn fn, bool stageable, enum fr_device_kind kind)
+static struct fr_policy_facts facts_of(const struct fr_request_op *op, bool stageable,
+                                       const struct fr_device_range *range)
 {
     struct fr_policy_facts facts = {
-        .device_memory = fr_device_kind_is_device(kind),
+        .device_memory = fr_device_kind_is_device(range->kind),
         .stageable = stageable,
         .paths = fr_core_settings()->paths,
+        .fabric_use = fr_core_settings()->fabric,
+        .fabric_allocated = range->kind == FR_KIND_VMM_FABRIC,
     };
-    if (facts.device_memory) {
-        facts.mpi_gpu_aware = fr_mpi_is_gpu_aware();
-        facts.function_gpu_safe = fr_mpi_is_gpu_safe(fn);
+    if (!facts.device_memory)
+        return facts;
+    facts.mpi_gpu_aware = fr_mpi_is_gpu_aware();
+    facts.function_gpu_safe = fr_mpi_is_gpu_safe(op->fn);
+    if (facts.mpi_gpu_aware && facts.function_gpu_safe && stageable) {
+        facts.multi_node_nvlink = fr_mpi_has_fabric(op, range->device);
+        facts.fabric_workspace = true; // until it is needed and cannot be had
     }
-    return fr_policy_choose(&facts);
+    return facts;
 }
 
 static int refuse(const struct fr_request_op *op, enum fr_device_kind kind, const char *reason)
@@ -50,13 +58,14 @@ bool fr_mpi_call_refusable(enum fr_fn fn, fr_word *args, int *result)
     const char *signature = fr_real_rows[fn].signature;
     for (int arg = 0; signature[arg]; arg++) {
         struct fr_device_range range;
+        struct fr_request_op op = {.fn = fn};
         if (signature[arg] != 's' && signature[arg] != 'r' && signature[arg] != 'b')
             continue;
         fr_buffer_classify((const void *)args[arg], 1, &range);
-        struct fr_policy_choice choice = choose(fn, false, range.kind);
+        struct fr_policy_facts facts = facts_of(&op, false, &range);
+        struct fr_policy_choice choice = fr_policy_choose(&facts);
         if (choice.path != FR_PATH_REFUSE)
             continue;
-        struct fr_request_op op = {.fn = fn};
         for (int i = 0; signature[i]; i++)
             op.args[i] = args[i];
         find_object(&op);
@@ -81,6 +90,33 @@ static bool any_device_pointer(const struct fr_request_op *op)
     return false;
 }
 
+// Leases workspace for the view at once, since what cannot be had makes it another path.
+static bool open_fabric(struct fr_path_view *view)
+{
+    if (!fr_mpi_has_fabric_memory(view->range.device))
+        return false;
+    enum fr_status status = fr_path_ops(FR_PATH_FABRIC)->open(view);
+    if (status != FR_OK && status != FR_ERR_LIMIT) // of the limit the workspace has told
+        fr_warn_once("no memory on device %d for the fabric workspace, so messages are given to "
+                     "the MPI library as they are: %s",
+                     view->range.device, fr_core_status_text(status));
+    return status == FR_OK;
+}
+
+static struct fr_policy_choice choose_path(const struct fr_request_op *op,
+                                           struct fr_path_view *view)
+{
+    struct fr_policy_facts facts = facts_of(op, true, &view->range);
+    struct fr_policy_choice choice = fr_policy_choose(&facts);
+    view->path = choice.path;
+    if (choice.path == FR_PATH_FABRIC && !open_fabric(view)) {
+        facts.fabric_workspace = false;
+        choice = fr_policy_choose(&facts);
+        view->path = choice.path;
+    }
+    return choice;
+}
+
 enum outcome { UNCHANGED, STAGED, FAILED };
 
 // Chooses the path of every view. FAILED leaves MPI's error code in *result.
@@ -90,8 +126,7 @@ static enum outcome choose_paths(struct fr_request_op *op, int *result)
     for (unsigned v = 0; v < op->view_count; v++) {
         struct fr_path_view *view = &op->views[v];
         fr_path_view_measure(view);
-        struct fr_policy_choice choice = choose(op->fn, true, view->range.kind);
-        view->path = choice.path;
+        struct fr_policy_choice choice = choose_path(op, view);
         if (!fr_device_kind_is_device(view->range.kind))
             continue;
         fr_report_count(op->fn, choice.path, view->range.kind, view->in_bytes + view->out_bytes,
@@ -111,7 +146,8 @@ static enum fr_status stage(struct fr_request_op *op)
     for (unsigned v = 0; v < op->view_count; v++) {
         struct fr_path_view *view = &op->views[v];
         const struct fr_path_ops *ops = fr_path_ops(view->path);
-        enum fr_status status = ops ? ops->open(view) : FR_OK;
+        bool opened = view->lease.address != NULL;
+        enum fr_status status = ops && !opened ? ops->open(view) : FR_OK;
         if (status != FR_OK)
             return status;
     }
@@ -165,7 +201,7 @@ static int run_blocking(struct fr_request_op *op)
         limit_pack(op, before, position_of(op));
     enum fr_status delivered = fr_request_deliver(&op, &status, &rc, 1);
     if (delivered != FR_OK)
-        rc = fr_request_raise(op->object_kind, op->object, fr_request_error_code(delivered));
+        rc = fr_request_fail(op, delivered);
     fr_request_op_free(op);
     return rc;
 }
@@ -199,17 +235,27 @@ static int fail(struct fr_request_op *op, enum fr_status status)
     return rc;
 }
 
-bool fr_mpi_call_buffers(enum fr_fn fn, fr_word *args, int *result)
+// `group` is that of an exchange which its ranks may agree to do among themselves, else NULL.
+static bool serve(enum fr_fn fn, fr_word *args, struct fr_peer_group *group, int *result)
 {
     fr_request_poll_orphans(false);
     struct fr_request_op *op = fr_request_op_new(fn, args);
     if (!op) {
+        if (group)
+            fr_peer_alltoall_decline(group, fr_real_rows[fn].name);
         *result = fr_request_raise(0, 0, fr_real_mpi.ERR_NO_MEM);
         return true;
     }
     find_object(op);
     op->persistent = fr_real_rows[fn].flags & FR_ROW_PERSISTENT;
+    op->apart = group != NULL;
     enum fr_status status = fr_mpi_views_build(op);
+    if (group && status != FR_OK)
+        fr_peer_alltoall_decline(group, fr_real_rows[fn].name);
+    if (group && status == FR_OK && fr_mpi_peer_exchange(op, group, result)) {
+        fr_request_op_free(op);
+        return true;
+    }
     if (status == FR_ERR_INVALID || (status != FR_OK && !any_device_pointer(op))) {
         fr_request_op_free(op);
         return false;
@@ -227,4 +273,24 @@ bool fr_mpi_call_buffers(enum fr_fn fn, fr_word *args, int *result)
         status = prepare_partitions(op);
     *result = status == FR_OK ? run(op) : fail(op, status);
     return true;
+}
+
+bool fr_mpi_call_buffers(enum fr_fn fn, fr_word *args, int *result)
+{
+    return serve(fn, args, NULL, result);
+}
+
+// All ranks come here, also those with host buffers, which the others have to know.
+bool fr_mpi_call_exchange(enum fr_fn fn, fr_word *args, int *result)
+{
+    fr_word comm = fr_real_handle(args[fr_real_arg(fn, 'c', 0)]);
+    bool on_host = fr_mpi_are_host_buffers(fn, args);
+    struct fr_peer_group *group = NULL;
+    if (fr_mpi_peer_is_enabled() && comm != fr_real_mpi.COMM_NULL)
+        group = fr_peer_group_enter(comm);
+    if (!on_host)
+        return serve(fn, args, group, result);
+    if (group)
+        fr_peer_alltoall_decline(group, fr_real_rows[fn].name);
+    return false;
 }

@@ -15,6 +15,7 @@ enum { REGISTER_ARGS = 8 };
 
 // What decides that a call needs no look.
 enum gate {
+    GATE_EXCHANGE,     // all buffers are host memory, and other ranks need not know
     GATE_HOST_BUFFERS, // all buffers are host memory
     GATE_NO_REQUESTS,  // no request is tracked
     GATE_NO_PENDING,   // no operation waits for a window or file
@@ -126,6 +127,10 @@ static void set_entry(enum fr_fn fn)
         if (strchr("srb", signature[arg]))
             entry->buffers[entry->buffer_count++] = (unsigned char)arg;
     }
+    if (fr_mpi_peer_serves(fn)) {
+        entry->gate = GATE_EXCHANGE;
+        entry->handle = fr_mpi_call_exchange;
+    }
 }
 
 static bool is_query(enum fr_fn fn)
@@ -185,9 +190,23 @@ static bool is_host_buffer(fr_word word)
     return word == fr_real_mpi.IN_PLACE || fr_buffer_is_surely_host((const void *)word);
 }
 
+bool fr_mpi_are_host_buffers(enum fr_fn fn, const fr_word *args)
+{
+    const struct entry *entry = &entries[fn];
+    for (unsigned i = 0; i < entry->buffer_count; i++) {
+        if (!is_host_buffer(args[entry->buffers[i]]))
+            return false;
+    }
+    return true;
+}
+
 static bool needs_look(const struct entry *entry, const fr_word *registers, const fr_word *stack)
 {
     switch (entry->gate) {
+    case GATE_EXCHANGE:
+        if (fr_mpi_peer_is_enabled())
+            return true;
+        __attribute__((fallthrough));
     case GATE_HOST_BUFFERS:
         for (unsigned i = 0; i < entry->buffer_count; i++) {
             if (!is_host_buffer(arg_at(registers, stack, entry->buffers[i])))

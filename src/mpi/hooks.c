@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "mpi/mpi_int.h"
+#include "peer/peer.h"
 #include "report/report.h"
 #include "world/world.h"
 
@@ -10,8 +11,13 @@ static void introduce(void)
 {
     fr_world_note();
     fr_core_log_set_rank(fr_world_rank());
+    fr_mpi_gather_facts();
+    fr_mpi_peer_start();
     if (fr_world_rank() > 0)
         return;
+    if (fr_world_host_count() > 0)
+        fr_info("%d hosts, %d groups of GPUs with multi-node NVLink", fr_world_host_count(),
+                fr_world_clique_count());
     fr_info("fabrail %s with %s, which is %sGPU-aware", PACKAGE_VERSION, fr_real_mpi.family,
             fr_mpi_is_gpu_aware() ? "" : "not ");
 }
@@ -30,9 +36,17 @@ bool fr_mpi_call_finalize(enum fr_fn fn, fr_word *args, int *result)
         fr_world_note(); // MPI was started by a way that no stub saw
     fr_core_log_set_rank(fr_world_rank());
     fr_request_poll_orphans(true);
-    fr_report_write(fr_mpi_is_gpu_aware());
+    fr_report_write(&(struct fr_report_job){
+        .mpi_gpu_aware = fr_mpi_is_gpu_aware(),
+        .hosts = fr_world_host_count(),
+        .cliques = fr_world_clique_count(),
+        .fabric_memory = fr_mpi_fabric_memory_text(),
+        .workspace_peak_bytes = fr_workspace_get_device_usage().peak_bytes,
+    });
     fr_layout_forget_all();
+    fr_world_release();
     *result = fr_real_call(fn, args);
+    fr_peer_release();
     fr_workspace_release();
     fr_device_release();
     return true;

@@ -4,9 +4,11 @@ librooms_la_SOURCES += \
 	src/mpi/call.c \
 	src/mpi/collective.c \
 	src/mpi/enter.c \
+	src/mpi/fabric.c \
 	src/mpi/facts.c \
 	src/mpi/hooks.c \
 	src/mpi/mpi_int.h \
+	src/mpi/peer.c \
 	src/mpi/present.c \
 	src/mpi/shape.c \
 	src/mpi/sync.c \

@@ -25,12 +25,16 @@ struct fr_mpi_verdict fr_mpi_enter(unsigned slot, const fr_word *registers, cons
 
 // Handlers of classes. Each returns false when the real function is to be called unchanged.
 bool fr_mpi_call_buffers(enum fr_fn fn, fr_word *args, int *result);
+bool fr_mpi_call_exchange(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_refusable(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_win_sync(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_file_end(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_init(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_finalize(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_query(enum fr_fn fn, fr_word *args, int *result);
+
+// Whether no buffer argument can be device memory, by a few compares.
+bool fr_mpi_are_host_buffers(enum fr_fn fn, const fr_word *args);
 
 // Adds the views of an operation's buffers, as its class says. FR_ERR_INVALID: an argument is
 // wrong, which the real MPI itself shall report.
@@ -52,5 +56,28 @@ FR_MUST_CHECK enum fr_status fr_mpi_neighbours_of(fr_word comm, int *in_degree, 
 // Facts for the policy, asked once.
 bool fr_mpi_is_gpu_aware(void);
 bool fr_mpi_is_gpu_safe(enum fr_fn fn);
+
+// Tells the other ranks which host and which NVLink clique this one is in, and hears of them, if
+// that can matter; called at the end of MPI_Init.
+void fr_mpi_gather_facts(void);
+
+// Whether `device` has a multi-node NVLink partner in the communicator of the operation, or in the
+// group of its window; the world stands for functions that have neither.
+bool fr_mpi_has_fabric(const struct fr_request_op *op, int device);
+
+// Whether memory that can be had on `device` is fabric-allocated, and what is known of that.
+bool fr_mpi_has_fabric_memory(int device);
+const char *fr_mpi_fabric_memory_text(void);
+
+// Path peer. Started when the facts of the world are there; `serves` names the functions, and while
+// it is enabled all ranks have to come into them, whatever their buffers are.
+struct fr_peer_group;
+void fr_mpi_peer_start(void);
+bool fr_mpi_peer_serves(enum fr_fn fn);
+bool fr_mpi_peer_is_enabled(void);
+
+// Moves the data of an operation among the ranks of the group, or agrees with them that it cannot
+// be: then returns false and has changed nothing. Else *result is what the call returns.
+bool fr_mpi_peer_exchange(struct fr_request_op *op, struct fr_peer_group *group, int *result);
 
 #endif

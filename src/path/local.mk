@@ -1,6 +1,6 @@
 librooms_la_SOURCES += \
-	src/path/host.c \
-	src/path/host.h \
+	src/path/stage.c \
+	src/path/stage.h \
 	src/path/ops.c \
 	src/path/path.h \
 	src/path/view.c

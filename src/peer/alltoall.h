@@ -16,7 +16,7 @@ struct fr_peer_slot {
 struct fr_peer_offer {
     uint32_t eligible; // its buffers are such that peers can be written to and from
     uint32_t freed_count;
-    uint64_t freed[6]; // exported memory that is no more, by buffer id
+    uint64_t freed[5]; // exported memory that is no more, by buffer id
     struct fr_peer_handle handle;
 };
 _Static_assert(sizeof(struct fr_peer_offer) % 16 == 0, "slots follow aligned");

@@ -9,21 +9,28 @@ static struct fr_policy_choice choice(enum fr_policy_path path, const char *reas
     return (struct fr_policy_choice){path, reason};
 }
 
-// The real MPI may be given the buffer, and gets it or a copy that it can move faster.
-static struct fr_policy_choice choose_device(const struct fr_policy_facts *facts)
+// A copy in fabric memory is faster for the MPI library to move than most buffers.
+static bool wants_fabric(const struct fr_policy_facts *facts)
 {
-    bool wanted = facts->stageable && (facts->paths & FR_PATH_BIT_FABRIC) &&
-                  (facts->fabric_use == FR_FABRIC_FORCE ||
-                   (facts->fabric_use == FR_FABRIC_AUTO && facts->multi_node_nvlink));
-    if (!wanted)
-        return choice(FR_PATH_PASS, "the MPI library is GPU-aware");
+    if (!facts->stageable || !(facts->paths & FR_PATH_BIT_FABRIC))
+        return false;
+    return facts->fabric_use == FR_FABRIC_FORCE ||
+           (facts->fabric_use == FR_FABRIC_AUTO && facts->multi_node_nvlink);
+}
+
+static const char *reason_to_pass(const struct fr_policy_facts *facts)
+{
+    if (!wants_fabric(facts))
+        return "the MPI library is GPU-aware";
     if (facts->fabric_allocated)
-        return choice(FR_PATH_PASS, "the buffer is fabric-allocated");
-    if (!facts->fabric_workspace)
-        return choice(FR_PATH_PASS, "there is no fabric workspace for the message");
-    if (facts->fabric_use == FR_FABRIC_FORCE)
-        return choice(FR_PATH_FABRIC, "FABRAIL_FABRIC=force");
-    return choice(FR_PATH_FABRIC, "the communicator has multi-node NVLink");
+        return "the buffer is fabric-allocated";
+    return "there is no fabric workspace for the message";
+}
+
+static const char *reason_for_fabric(const struct fr_policy_facts *facts)
+{
+    return facts->fabric_use == FR_FABRIC_FORCE ? "FABRAIL_FABRIC=force"
+                                                : "the communicator has multi-node NVLink";
 }
 
 struct fr_policy_choice fr_policy_choose(const struct fr_policy_facts *facts)
@@ -32,8 +39,11 @@ struct fr_policy_choice fr_policy_choose(const struct fr_policy_facts *facts)
     bool may_stage = facts->paths & FR_PATH_BIT_HOST;
     if (!facts->device_memory)
         return choice(FR_PATH_PASS, "host memory");
-    if (facts->mpi_gpu_aware && may_pass && (facts->function_gpu_safe || !facts->stageable))
-        return choose_device(facts);
+    bool may_be_given = facts->mpi_gpu_aware && (facts->function_gpu_safe || !facts->stageable);
+    if (may_be_given && wants_fabric(facts) && !facts->fabric_allocated && facts->fabric_workspace)
+        return choice(FR_PATH_FABRIC, reason_for_fabric(facts));
+    if (may_be_given && may_pass)
+        return choice(FR_PATH_PASS, reason_to_pass(facts));
     if (!facts->stageable)
         return choice(FR_PATH_REFUSE, "the function keeps the memory, so it cannot be staged");
     if (!may_stage)
@@ -51,6 +61,7 @@ const char *fr_policy_path_name(enum fr_policy_path path)
         [FR_PATH_PASS] = "pass",
         [FR_PATH_HOST] = "host",
         [FR_PATH_FABRIC] = "fabric",
+        [FR_PATH_PEER] = "peer",
         [FR_PATH_REFUSE] = "refuse",
     };
     return names[path];

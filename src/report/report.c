@@ -96,20 +96,26 @@ static void write_functions(FILE *out)
     fprintf(out, "\n  ]\n");
 }
 
-static void write_json(FILE *out, bool mpi_gpu_aware)
+static void write_json(FILE *out, const struct fr_report_job *job)
 {
     fprintf(out, "{\n  \"fabrail\": \"%s\",\n  \"rank\": %d,\n  \"size\": %d,\n", PACKAGE_VERSION,
             fr_world_rank(), fr_world_size());
     fprintf(out, "  \"mpi\": \"%s\",\n  \"mpi_gpu_aware\": %s,\n", fr_real_mpi.family,
-            mpi_gpu_aware ? "true" : "false");
+            job->mpi_gpu_aware ? "true" : "false");
+    fprintf(out, "  \"hosts\": %d,\n  \"nvlink_cliques\": %d,\n  \"fabric_memory\": \"%s\",\n",
+            job->hosts, job->cliques, job->fabric_memory);
+    fprintf(out, "  \"workspace_peak_bytes\": %zu,\n", job->workspace_peak_bytes);
     write_paths(out);
     write_kinds(out);
     write_functions(out);
     fprintf(out, "}\n");
 }
 
-static void write_text(void)
+static void write_text(const struct fr_report_job *job)
 {
+    if (job->workspace_peak_bytes)
+        fr_core_log_write(FR_LOG_INFO, "report: fabric memory %s workspace peak %zu bytes",
+                          job->fabric_memory, job->workspace_peak_bytes);
     for (int fn = 0; fn < FR_FN_COUNT; fn++) {
         for (int path = 0; path < FR_PATH_COUNT; path++) {
             const struct counter *counter = &by_function[fn][path];
@@ -133,7 +139,7 @@ static void expand_name(const char *pattern, char *name, size_t bytes)
         snprintf(name, bytes, "%s", pattern);
 }
 
-void fr_report_write(bool mpi_gpu_aware)
+void fr_report_write(const struct fr_report_job *job)
 {
     static atomic_flag written = ATOMIC_FLAG_INIT;
     char name[4096];
@@ -141,7 +147,7 @@ void fr_report_write(bool mpi_gpu_aware)
     if (!target || !target[0] || atomic_flag_test_and_set(&written))
         return;
     if (strcmp(target, "text") == 0) {
-        write_text();
+        write_text(job);
         return;
     }
     expand_name(target, name, sizeof(name));
@@ -150,7 +156,7 @@ void fr_report_write(bool mpi_gpu_aware)
         fr_warn("FABRAIL_REPORT: %s cannot be written: %s", name, strerror(errno));
         return;
     }
-    write_json(out, mpi_gpu_aware);
+    write_json(out, job);
     if (fclose(out))
         fr_warn("FABRAIL_REPORT: %s was not written completely: %s", name, strerror(errno));
 }

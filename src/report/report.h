@@ -12,7 +12,16 @@
 void fr_report_count(enum fr_fn fn, enum fr_policy_path path, enum fr_device_kind kind,
                      size_t bytes, const char *reason);
 
+// What the report says of the job besides the counters.
+struct fr_report_job {
+    bool mpi_gpu_aware;
+    int hosts;                   // 0 while nobody asked
+    int cliques;                 // groups of GPUs with NVLink across hosts
+    const char *fabric_memory;   // whether the process can allocate it
+    size_t workspace_peak_bytes; // of device memory
+};
+
 // Writes the report to where FABRAIL_REPORT says; "%r" in a file name becomes the rank. Once.
-void fr_report_write(bool mpi_gpu_aware);
+void fr_report_write(const struct fr_report_job *job);
 
 #endif

@@ -3,9 +3,16 @@ EXTRA_PROGRAMS += tests/bench/start
 tests_bench_start_SOURCES = tests/bench/start.c
 CLEANFILES += tests/bench/start$(EXEEXT)
 
-fr_bench_programs = $(MPI_FLAVOURS:%=tests/bench/host-%) $(MPI_FLAVOURS:%=tests/bench/device-%)
+# The raw limit between GPUs, without MPI.
+EXTRA_PROGRAMS += tests/bench/limit
+tests_bench_limit_SOURCES = tests/bench/limit.c
+tests_bench_limit_LDADD = librooms.la
+CLEANFILES += tests/bench/limit$(EXEEXT)
+
+fr_bench_programs = $(MPI_FLAVOURS:%=tests/bench/host-%) $(MPI_FLAVOURS:%=tests/bench/device-%) \
+    $(MPI_FLAVOURS:%=tests/bench/fabric-%)
 CLEANFILES += $(fr_bench_programs)
-EXTRA_DIST += tests/bench/run tests/bench/host.c tests/bench/device.c
+EXTRA_DIST += tests/bench/run tests/bench/host.c tests/bench/device.c tests/bench/fabric.c
 fr_bench_compile = $(DEFAULT_INCLUDES) $(CPPFLAGS) $(CUDA_CPPFLAGS) -std=gnu11 -Wall -Wextra \
     $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS)
 
@@ -14,7 +21,10 @@ $(MPI_FLAVOURS:%=tests/bench/host-%): tests/bench/host-%: tests/bench/host.c tes
 $(MPI_FLAVOURS:%=tests/bench/device-%): tests/bench/device-%: tests/bench/device.c \
     tests/programs/memory.c
 	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_bench_compile) -o $@ $^ -ldl
+$(MPI_FLAVOURS:%=tests/bench/fabric-%): tests/bench/fabric-%: tests/bench/fabric.c \
+    tests/programs/memory.c
+	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_bench_compile) -o $@ $^ -ldl
 
-bench: all tests/bench/start$(EXEEXT) $(fr_bench_programs) tests/sim/libcuda.so.1
+bench: all tests/bench/start$(EXEEXT) tests/bench/limit$(EXEEXT) $(fr_bench_programs) tests/sim/libcuda.so.1
 	@$(AM_TESTS_ENVIRONMENT) $(srcdir)/tests/bench/run
 .PHONY: bench

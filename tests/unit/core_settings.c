@@ -34,7 +34,8 @@ static void test_defaults(void)
     struct fr_settings settings = parse("PATH=/bin", NULL, 0);
     CHECK(!settings.disable);
     CHECK(settings.log == FR_LOG_WARN);
-    CHECK(settings.paths == (FR_PATH_BIT_PASS | FR_PATH_BIT_HOST));
+    CHECK(settings.paths ==
+          (FR_PATH_BIT_PASS | FR_PATH_BIT_HOST | FR_PATH_BIT_FABRIC | FR_PATH_BIT_PEER));
     CHECK(settings.mpi_gpu_aware == FR_AUTO);
     CHECK(settings.staging_max_bytes == (size_t)4 << 30);
     CHECK(settings.staging_keep_bytes == (size_t)4 << 30);
@@ -121,8 +122,21 @@ static void test_choices(void)
 
     CHECK(parse("FABRAIL_PATHS=host", NULL, 0).paths == FR_PATH_BIT_HOST);
     CHECK(parse("FABRAIL_PATHS=host,pass", NULL, 0).paths == (FR_PATH_BIT_HOST | FR_PATH_BIT_PASS));
-    CHECK(parse("FABRAIL_PATHS=host,", NULL, 1).paths == (FR_PATH_BIT_HOST | FR_PATH_BIT_PASS));
-    CHECK(parse("FABRAIL_PATHS=hos", NULL, 1).paths == (FR_PATH_BIT_HOST | FR_PATH_BIT_PASS));
+    unsigned all = FR_PATH_BIT_HOST | FR_PATH_BIT_PASS | FR_PATH_BIT_FABRIC | FR_PATH_BIT_PEER;
+    CHECK(parse("FABRAIL_PATHS=host,", NULL, 1).paths == all);
+    CHECK(parse("FABRAIL_PATHS=hos", NULL, 1).paths == all);
+    CHECK(parse("FABRAIL_PATHS=fabric,peer,pass,host", NULL, 0).paths == all);
+    CHECK(parse(NULL, NULL, 0).paths == all);
+
+    CHECK(parse(NULL, NULL, 0).fabric == FR_FABRIC_AUTO);
+    CHECK(parse("FABRAIL_FABRIC=force", NULL, 0).fabric == FR_FABRIC_FORCE);
+    CHECK(parse("FABRAIL_FABRIC=off", NULL, 0).fabric == FR_FABRIC_OFF);
+    CHECK(parse("FABRAIL_FABRIC=yes", NULL, 1).fabric == FR_FABRIC_AUTO);
+    CHECK(parse("FABRAIL_PEER_SMS=0", NULL, 1).peer_sms == 32);
+    CHECK(parse("FABRAIL_PEER_CE_MIN=0", NULL, 0).peer_ce_min_bytes == 0);
+    CHECK(parse("FABRAIL_TIMEOUT=90", NULL, 0).timeout_s == 90);
+    CHECK(parse("FABRAIL_WORKSPACE_MAX=0", NULL, 0).workspace_max_bytes == 0);
+    CHECK(parse("FABRAIL_WORKSPACE_MAX=2M", NULL, 0).workspace_max_bytes == (size_t)2 << 20);
 
     CHECK(strcmp(parse("FABRAIL_REPORT=/a/b=c", NULL, 0).report, "/a/b=c") == 0);
 }
@@ -170,7 +184,8 @@ static void test_manual(void)
     fr_core_settings_write_manual(stream);
     fclose(stream);
     static const char *const wanted[] = {
-        "DISABLE", "LOG", "PATHS", "MPI_GPU_AWARE", "STAGING_MAX", "STAGING_KEEP", "REPORT",
+        "DISABLE", "LOG",           "PATHS",    "MPI_GPU_AWARE", "STAGING_MAX", "STAGING_KEEP",
+        "FABRIC",  "WORKSPACE_MAX", "PEER_SMS", "PEER_CE_MIN",   "TIMEOUT",     "REPORT",
     };
     for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
         char heading[64];

@@ -13,6 +13,10 @@ check_PROGRAMS += tests/unit/core_hash
 tests_unit_core_hash_SOURCES = tests/unit/core_hash.c tests/unit/check.h
 tests_unit_core_hash_LDADD = librooms.la
 
+check_PROGRAMS += tests/unit/policy_choose
+tests_unit_policy_choose_SOURCES = tests/unit/policy_choose.c tests/unit/check.h
+tests_unit_policy_choose_LDADD = librooms.la
+
 check_PROGRAMS += tests/unit/device_query
 tests_unit_device_query_SOURCES = tests/unit/device_query.c $(unit_driver_headers)
 tests_unit_device_query_LDADD = librooms.la
@@ -52,3 +56,31 @@ tests_unit_workspace_pool_LDADD = librooms.la
 check_PROGRAMS += tests/unit/workspace_device
 tests_unit_workspace_device_SOURCES = tests/unit/workspace_device.c $(unit_driver_headers)
 tests_unit_workspace_device_LDADD = librooms.la
+
+check_PROGRAMS += tests/unit/workspace_device_soak
+tests_unit_workspace_device_soak_SOURCES = tests/unit/workspace_device_soak.c $(unit_driver_headers)
+tests_unit_workspace_device_soak_LDADD = librooms.la
+
+check_PROGRAMS += tests/unit/device_push
+tests_unit_device_push_SOURCES = tests/unit/device_push.c $(unit_driver_headers)
+tests_unit_device_push_LDADD = librooms.la
+
+# Tests of several processes, which start themselves.
+unit_peer_headers = $(unit_driver_headers) tests/unit/peer_pair.h tests/unit/processes.h
+
+check_PROGRAMS += tests/unit/peer_share
+tests_unit_peer_share_SOURCES = tests/unit/peer_share.c $(unit_peer_headers)
+tests_unit_peer_share_LDADD = librooms.la
+
+check_PROGRAMS += tests/unit/peer_cache
+tests_unit_peer_cache_SOURCES = tests/unit/peer_cache.c $(unit_peer_headers)
+tests_unit_peer_cache_LDADD = librooms.la
+
+check_PROGRAMS += tests/unit/peer_failures
+tests_unit_peer_failures_SOURCES = tests/unit/peer_failures.c $(unit_peer_headers)
+tests_unit_peer_failures_LDADD = librooms.la
+
+check_PROGRAMS += tests/unit/peer_segment
+tests_unit_peer_segment_SOURCES = tests/unit/peer_segment.c tests/unit/check.h \
+    tests/unit/processes.h
+tests_unit_peer_segment_LDADD = librooms.la

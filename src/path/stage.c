@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Path host: the real MPI works on pinned host memory.
+// Paths that stage: the real MPI works on pinned host memory (host) or on fabric-allocated device
+// memory (fabric), peers on device memory that they can map (peer).
 #include "config.h"
 
-#include "path/host.h"
+#include "path/stage.h"
 
 enum { STAGE_ALIGNMENT = 64 }; // a staging copy keeps the user address modulo this
 
@@ -17,6 +18,8 @@ static size_t data_bytes(const struct fr_path_view *view)
 // A packed copy saves memory, and saves MPI its own packing, where there are gaps to leave out.
 static enum fr_path_shape choose_shape(const struct fr_path_view *view, size_t total)
 {
+    if (view->path == FR_PATH_PEER) // each rank's share in one piece
+        return FR_SHAPE_PACKED;
     bool dense = view->span <= total + total / 4 + 4096;
     for (size_t i = 0; i < view->block_count; i++) {
         if (!view->blocks[i].layout->packable)
@@ -26,7 +29,14 @@ static enum fr_path_shape choose_shape(const struct fr_path_view *view, size_t t
     return dense || view->same_shape_only ? FR_SHAPE_SAME : FR_SHAPE_PACKED;
 }
 
-static enum fr_status host_open(struct fr_path_view *view)
+static enum fr_status borrow(struct fr_path_view *view, size_t bytes)
+{
+    if (view->path != FR_PATH_HOST)
+        return fr_workspace_borrow_device(view->range.device, bytes, &view->lease);
+    return fr_workspace_borrow(bytes, &view->lease);
+}
+
+static enum fr_status stage_open(struct fr_path_view *view)
 {
     size_t total = data_bytes(view);
     enum fr_path_shape shape = choose_shape(view, total);
@@ -35,7 +45,7 @@ static enum fr_status host_open(struct fr_path_view *view)
         slack = (view->base + (uintptr_t)view->first) % STAGE_ALIGNMENT;
         bytes = view->span + slack;
     }
-    enum fr_status status = fr_workspace_borrow(bytes, &view->lease);
+    enum fr_status status = borrow(view, bytes);
     if (status != FR_OK)
         return status;
     view->shape = shape;
@@ -74,6 +84,7 @@ static enum fr_status copy_piece(void *data, const struct fr_layout_copy *piece)
         .n = {piece->n[0], piece->n[1]},
         .dst_stride = {dst_stride[0], dst_stride[1]},
         .src_stride = {src_stride[0], src_stride[1]},
+        .on_device = context->view->path != FR_PATH_HOST,
     };
     fr_device_batch_copy(context->batch, &context->view->range, context->direction, &copy);
     return FR_OK; // the batch keeps the first failure
@@ -129,21 +140,21 @@ static void copy_blocks(struct copy_context *context, size_t limit_bytes)
     copy_run(context, run_user, run_stage, run);
 }
 
-static void host_copy_in(const struct fr_path_view *view, struct fr_device_batch *batch)
+static void stage_copy_in(const struct fr_path_view *view, struct fr_device_batch *batch)
 {
     struct copy_context context = {.view = view, .batch = batch, .direction = FR_TO_STAGE};
     copy_blocks(&context, SIZE_MAX);
 }
 
-static void host_copy_out(const struct fr_path_view *view, size_t limit_bytes,
-                          struct fr_device_batch *batch)
+static void stage_copy_out(const struct fr_path_view *view, size_t limit_bytes,
+                           struct fr_device_batch *batch)
 {
     struct copy_context context = {.view = view, .batch = batch, .direction = FR_FROM_STAGE};
     copy_blocks(&context, limit_bytes);
 }
 
-static void host_copy_part(const struct fr_path_view *view, size_t first, size_t count,
-                           enum fr_device_direction direction, struct fr_device_batch *batch)
+static void stage_copy_part(const struct fr_path_view *view, size_t first, size_t count,
+                            enum fr_device_direction direction, struct fr_device_batch *batch)
 {
     const struct fr_path_block *block = &view->blocks[0];
     const struct fr_layout *layout = block->layout;
@@ -159,15 +170,15 @@ static void host_copy_part(const struct fr_path_view *view, size_t first, size_t
     copy_elements(&context, layout, count, SIZE_MAX);
 }
 
-static void host_close(struct fr_path_view *view)
+static void stage_close(struct fr_path_view *view)
 {
     fr_workspace_return(&view->lease);
 }
 
-const struct fr_path_ops fr_path_host_ops = {
-    .open = host_open,
-    .copy_in = host_copy_in,
-    .copy_out = host_copy_out,
-    .copy_part = host_copy_part,
-    .close = host_close,
+const struct fr_path_ops fr_path_stage_ops = {
+    .open = stage_open,
+    .copy_in = stage_copy_in,
+    .copy_out = stage_copy_out,
+    .copy_part = stage_copy_part,
+    .close = stage_close,
 };

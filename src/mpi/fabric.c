@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Facts on multi-node NVLink: who of the job can be reached by it, and can this process allocate
+// the memory that it takes?
+#include "config.h"
+
+#include "mpi/mpi_int.h"
+#include "world/world.h"
+
+#include <string.h>
+
+static _Atomic int memory_support = FR_SUPPORT_UNKNOWN;
+
+void fr_mpi_gather_facts(void)
+{
+    const struct fr_settings *settings = fr_core_settings();
+    bool for_fabric = settings->fabric == FR_FABRIC_AUTO &&
+                      (settings->paths & FR_PATH_BIT_FABRIC) && fr_mpi_is_gpu_aware();
+    bool for_peers = settings->paths & FR_PATH_BIT_PEER;
+    if (fr_world_size() < 2 || (!for_fabric && !for_peers))
+        return;
+    // Which GPU the application will use is seldom known this early, so it is the host that speaks.
+    struct fr_device_clique clique = {.valid = 0};
+    if (for_fabric)
+        fr_device_clique_of_host(&clique);
+    struct fr_world_facts own = {
+        .host = fr_world_host(),
+        .clique = clique.clique,
+        .has_fabric = clique.valid,
+    };
+    memcpy(own.cluster, clique.cluster, sizeof(own.cluster));
+    fr_world_gather(&own);
+}
+
+// A GPU that is not in the clique that the host has told of has no partner.
+static bool device_agrees(int device)
+{
+    const struct fr_world_facts *own = fr_world_facts_of(fr_world_rank());
+    struct fr_device_clique clique;
+    fr_device_clique_of(device, &clique);
+    return own && clique.valid && clique.clique == own->clique &&
+           memcmp(clique.cluster, own->cluster, sizeof(own->cluster)) == 0;
+}
+
+bool fr_mpi_has_fabric(const struct fr_request_op *op, int device)
+{
+    if (fr_core_settings()->fabric != FR_FABRIC_AUTO)
+        return false; // not asked for
+    bool has_partner = op->object_kind == 'w'   ? fr_world_win_has_fabric(op->object)
+                       : op->object_kind == 'c' ? fr_world_comm_has_fabric(op->object)
+                                                : fr_world_comm_has_fabric(fr_real_mpi.COMM_WORLD);
+    return has_partner && device_agrees(device);
+}
+
+bool fr_mpi_has_fabric_memory(int device)
+{
+    enum fr_device_support support = fr_device_fabric_support(device);
+    atomic_store_explicit(&memory_support, (int)support, memory_order_relaxed);
+    return support == FR_SUPPORT_YES;
+}
+
+const char *fr_mpi_fabric_memory_text(void)
+{
+    int support = atomic_load_explicit(&memory_support, memory_order_relaxed);
+    return fr_device_fabric_text((enum fr_device_support)support);
+}
