@@ -1,7 +1,7 @@
 # The included programs under each MPI that configure found, and the runner that starts them.
 fr_mpi_tests = tests/mpi/programs-openmpi.test tests/mpi/programs-mpich.test \
     tests/mpi/programs-openmpi5.test tests/mpi/programs-mpich5.test tests/mpi/programs-mpiabi.test \
-    tests/mpi/layout.test tests/mpi/faults.test
+    tests/mpi/layout.test tests/mpi/world.test tests/mpi/faults.test
 EXTRA_DIST += $(fr_mpi_tests) tests/mpi/programs tests/mpi/run-program \
     tests/mpi/check-report.py tests/mpi/check-sanitizer.py
 
@@ -10,7 +10,9 @@ fr_layout_sources = tests/mpi/layout_bytes.c tests/mpi/layout_random.c tests/mpi
     tests/mpi/layout_types.c
 fr_layout_tests = $(MPI_FLAVOURS:%=tests/mpi/layout_test-%)
 EXTRA_DIST += $(fr_layout_sources) tests/mpi/layout_test.h tests/mpi/layout_types.h
-CLEANFILES += $(fr_layout_tests)
+fr_world_tests = $(MPI_FLAVOURS:%=tests/mpi/world_test-%)
+EXTRA_DIST += tests/mpi/world_test.c
+CLEANFILES += $(fr_layout_tests) $(fr_world_tests)
 fr_mpicc_openmpi = $(OPENMPI_MPICC)
 fr_mpicc_openmpi5 = $(OPENMPI5_MPICC)
 fr_mpicc_mpich = $(MPICH_MPICC)
@@ -19,11 +21,15 @@ fr_mpicc_mpiabi = $(MPIABI_MPICC)
 
 if !CROSS_COMPILING
 TESTS += $(fr_mpi_tests)
-check_DATA += $(fr_layout_tests)
+check_DATA += $(fr_layout_tests) $(fr_world_tests)
+fr_compile_with_rooms = $(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(DEFS) $(DEFAULT_INCLUDES) \
+    $(AM_CPPFLAGS) $(CPPFLAGS) -std=gnu11 -Wall -Wextra $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS) \
+    -o $@ $(filter %.c,$^) .libs/librooms.a -ldl -lpthread
 $(fr_layout_tests): tests/mpi/layout_test-%: $(fr_layout_sources) tests/mpi/layout_test.h \
     tests/mpi/layout_types.h \
     tests/unit/check.h src/layout/layout.h src/real/real.h librooms.la
-	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(DEFS) $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) \
-	    $(CPPFLAGS) -std=gnu11 -Wall -Wextra $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS) -o $@ \
-	    $(filter %.c,$^) .libs/librooms.a -ldl -lpthread
+	$(AM_V_CCLD)$(fr_compile_with_rooms)
+$(fr_world_tests): tests/mpi/world_test-%: tests/mpi/world_test.c tests/unit/check.h \
+    src/world/world.h src/real/real.h src/device/device.h librooms.la
+	$(AM_V_CCLD)$(fr_compile_with_rooms)
 endif
