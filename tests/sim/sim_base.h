@@ -43,7 +43,7 @@ struct sim_knobs {
     int devices; // physical
     size_t memory_bytes;
     bool eager, managed_trap, imex, fabric, log;
-    unsigned nvml; // SIM_NVML_*
+    unsigned nvml;          // SIM_NVML_*
     bool host_access;       // the CPU can use device memory ...
     bool record;            // ... and what it touches is recorded
     unsigned long fail_nth; // 0: never
