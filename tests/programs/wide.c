@@ -287,6 +287,31 @@ static void step_pack(struct run *run, size_t bytes)
     buffer_finish(data);
 }
 
+// Bytes are the same in external32.
+static void step_external(struct run *run, size_t bytes)
+{
+    uint64_t seed = run_seed(run, run->rank, 0);
+    MPI_Count room = 0, position = 0;
+    MPI_Pack_external_size_c("external32", (MPI_Count)bytes, MPI_BYTE, &room);
+    struct buffer *data = buffer_filled(run, "data", bytes, seed);
+    struct buffer *packed = buffer_new(run, "packed", (size_t)room);
+    struct buffer *again = buffer_new(run, "again", bytes);
+    MPI_Pack_external_c("external32", data->data, (MPI_Count)bytes, MPI_BYTE, packed->data, room,
+                        &position);
+    MPI_Count end = position;
+    position = 0;
+    MPI_Unpack_external_c("external32", packed->data, room, &position, again->data,
+                          (MPI_Count)bytes, MPI_BYTE);
+    run_check(run, position == end && end == (MPI_Count)bytes,
+              "Unpack_external_c moved the position to %lld, not %lld", (long long)position,
+              (long long)end);
+    buffer_expect(again, 0, bytes, seed);
+    buffer_expect(packed, 0, bytes, seed);
+    buffer_finish(again);
+    buffer_finish(packed);
+    buffer_finish(data);
+}
+
 static void step_onesided(struct run *run, size_t bytes)
 {
     int left = (run->rank + run->size - 1) % run->size, right = (run->rank + 1) % run->size;
@@ -321,6 +346,7 @@ static const struct step steps[] = {
     {"Allgatherv_c", step_gatherv, LIMIT_SMALL, 1},
     {"Reduce_c", step_reductions, LIMIT_SMALL, 1},
     {"Pack_c", step_pack, LIMIT_SMALL, 1},
+    {"Pack_external_c", step_external, LIMIT_SMALL, 1},
     {"Put_c", step_onesided, LIMIT_SMALL, 1},
 };
 
