@@ -170,8 +170,7 @@ void fr_world_gather(const struct fr_world_facts *own)
     known.size = size;
     known.facts = calloc((size_t)size, sizeof(*known.facts));
     if (!known.facts) {
-        // The others wait for this rank, so it takes part with what it has.
-        fr_error("no memory for the facts of %d ranks", size);
+        fr_error("no memory for the facts of %d ranks, for which the others wait", size);
         known.size = 0;
         return;
     }
