@@ -160,7 +160,7 @@ struct fr_device_push_piece {
 
 enum fr_device_engine {
     FR_ENGINE_SM, // one kernel for all pieces: the fastest for small and middle sizes
-    FR_ENGINE_CE, // copy engines, a stream a piece: the fastest for large sizes
+    FR_ENGINE_CE, // copy engines, a stream a piece, which leave the multiprocessors alone
 };
 
 // Returns whether FR_ENGINE_SM can be used where `range` is: the library was built with nvcc and

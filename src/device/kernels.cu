@@ -123,18 +123,21 @@ static __device__ __forceinline__ void tell_host(const struct fr_push_head *head
     }
 }
 
+static __device__ __forceinline__ void push_share(const struct fr_push_piece *piece, uint32_t share,
+                                                  uint32_t shares)
+{
+    uint64_t offset, bytes;
+    for (uint64_t chunk = share; (bytes = fr_push_chunk(piece, chunk, &offset)) > 0;
+         chunk += shares)
+        copy_bytes((char *)(piece->dst + offset), (const char *)(piece->src + offset), bytes);
+}
+
 static __device__ __forceinline__ void push(const struct fr_push_head *head,
                                             const struct fr_push_piece *pieces)
 {
-    uint64_t from = blockIdx.x * head->span;
-    uint64_t to = from + head->span;
-    for (uint32_t i = fr_push_find(pieces, head->count, from);
-         i < head->count && pieces[i].first < to; i++) {
-        uint64_t offset;
-        uint64_t bytes = fr_push_part(&pieces[i], from, to, &offset);
-        if (bytes > 0)
-            copy_bytes((char *)(pieces[i].dst + offset), (const char *)(pieces[i].src + offset),
-                       bytes);
+    for (uint32_t share = blockIdx.x; share < head->shares; share += gridDim.x) {
+        uint32_t i = fr_push_find(head, pieces, share);
+        push_share(&pieces[i], share - pieces[i].first, fr_push_shares(head, pieces, i));
     }
     if (head->words != 0)
         tell_host(head);

@@ -15,27 +15,27 @@
 enum {
     FR_PUSH_FEW = 8,
     FR_PUSH_MANY = 120,
-    FR_PUSH_UNIT_BYTES = 128, // blocks part at multiples of this in the destination
+    FR_PUSH_UNIT_BYTES = 128, // chunks part at multiples of this in the destination
     FR_PUSH_MAX_BLOCKS = 256,
     FR_PUSH_MAX_THREADS = 1024,
 };
 
-// Bytes that go from one place to another, both of which the device can reach. The pieces lie end
-// to end on a line of units, of which each block does an equal part; a short piece takes more units
-// than it has bytes for, so that it gets a block of its own.
+// Bytes that go from one place to another, both of which the device can reach. A piece has some
+// shares of its own; they take its chunks in turn, so that all blocks of a piece write close by
+// each other.
 struct fr_push_piece {
     uint64_t dst;
     uint64_t src;
-    uint64_t bytes; // at least 1
-    uint64_t first; // unit at which the piece begins; that of piece 0 is 0
+    uint64_t bytes;       // at least 1
+    uint32_t first;       // share; that of piece 0 is 0
+    uint32_t chunk_units; // at least 1
 };
 
 struct fr_push_head {
-    uint64_t span;  // units a block
-    uint64_t words; // one 64-bit word a block in memory of the host; 0: none
-    uint64_t value; // what a block stores to its word when its bytes have landed
-    uint32_t count; // of pieces, at least 1
-    uint32_t spare;
+    uint64_t words;  // one 64-bit word a block in memory of the host; 0: none
+    uint64_t value;  // what a block stores to its word when its bytes have landed
+    uint32_t count;  // of pieces, at least 1
+    uint32_t shares; // of all pieces; block b does b, b + blocks, ...
 };
 
 struct fr_push_few {
@@ -54,14 +54,14 @@ struct fr_push_many {
 #define FR_PUSH_FUNCTION static inline
 #endif
 
-// Returns the last piece that begins at or before `unit`.
-FR_PUSH_FUNCTION uint32_t fr_push_find(const struct fr_push_piece *pieces, uint32_t count,
-                                       uint64_t unit)
+// Returns the piece of a share.
+FR_PUSH_FUNCTION uint32_t fr_push_find(const struct fr_push_head *head,
+                                       const struct fr_push_piece *pieces, uint32_t share)
 {
-    uint32_t low = 0, high = count;
+    uint32_t low = 0, high = head->count;
     while (high - low > 1) {
         uint32_t middle = low + (high - low) / 2;
-        if (pieces[middle].first <= unit)
+        if (pieces[middle].first <= share)
             low = middle;
         else
             high = middle;
@@ -69,21 +69,29 @@ FR_PUSH_FUNCTION uint32_t fr_push_find(const struct fr_push_piece *pieces, uint3
     return low;
 }
 
-// Finds which bytes of `piece` lie in the units [from, to): returns how many, and where the first
-// one is. Bounds are aligned in the destination, which may move them back by up to a unit.
-FR_PUSH_FUNCTION uint64_t fr_push_part(const struct fr_push_piece *piece, uint64_t from,
-                                       uint64_t to, uint64_t *offset)
+// Returns how many shares piece `i` has.
+FR_PUSH_FUNCTION uint32_t fr_push_shares(const struct fr_push_head *head,
+                                         const struct fr_push_piece *pieces, uint32_t i)
 {
+    return (i + 1 < head->count ? pieces[i + 1].first : head->shares) - pieces[i].first;
+}
+
+// Finds the bytes of a chunk: returns how many, 0 past the end, and where the first one is. The
+// bounds are aligned in the destination.
+FR_PUSH_FUNCTION uint64_t fr_push_chunk(const struct fr_push_piece *piece, uint64_t chunk,
+                                        uint64_t *offset)
+{
+    uint64_t step = (uint64_t)piece->chunk_units * FR_PUSH_UNIT_BYTES;
     uint64_t shift = piece->dst % FR_PUSH_UNIT_BYTES;
-    uint64_t low = from > piece->first ? (from - piece->first) * FR_PUSH_UNIT_BYTES - shift : 0;
-    uint64_t high = to > piece->first ? (to - piece->first) * FR_PUSH_UNIT_BYTES - shift : 0;
+    uint64_t low = chunk > 0 ? chunk * step - shift : 0;
+    uint64_t high = (chunk + 1) * step - shift;
     if (high > piece->bytes)
         high = piece->bytes;
     *offset = low;
     return low < high ? high - low : 0;
 }
 
-// Returns the units that `bytes` to `dst` take at least.
+// Returns the units that `bytes` to `dst` touch.
 FR_PUSH_FUNCTION uint64_t fr_push_units(uint64_t dst, uint64_t bytes)
 {
     return (dst % FR_PUSH_UNIT_BYTES + bytes + FR_PUSH_UNIT_BYTES - 1) / FR_PUSH_UNIT_BYTES;

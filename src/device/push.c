@@ -11,10 +11,12 @@
 
 #include <sched.h>
 
-// What a block moves at least before a second one pays for itself, and the threads of one: both
-// found by trying on 4 x H200, where neither matters much.
+// Found by trying on 4 x H200, where none of them matters much: what a share moves at least before
+// a second one pays for itself, what it moves before it leaves room for its neighbours, and the
+// threads and number of blocks.
 enum {
-    BLOCK_UNITS = 8192 / FR_PUSH_UNIT_BYTES,
+    SHARE_UNITS = 8192 / FR_PUSH_UNIT_BYTES,
+    CHUNK_UNITS = 32768 / FR_PUSH_UNIT_BYTES,
     BLOCK_THREADS = 512,
     DEFAULT_BLOCKS = 32,
 };
@@ -61,31 +63,42 @@ static size_t skip_empty(const struct fr_device_push_piece *pieces, size_t count
     return at;
 }
 
+// Gives a piece one share and its part, by size, of `extra` ones, but no more than it has work for.
+static uint32_t shares_of(uint64_t units, uint64_t all_units, uint32_t extra)
+{
+    uint64_t most = (units + SHARE_UNITS - 1) / SHARE_UNITS;
+    uint64_t shares = 1 + (uint64_t)((double)units / (double)all_units * extra);
+    return (uint32_t)(shares < most ? shares : most);
+}
+
 // Puts as many pieces as fit into one launch, from *next on, which is advanced. Returns the blocks
-// to launch with: each gets the same number of units, and a piece of its own while there are blocks
-// enough.
+// to launch with. While there are blocks enough, each does one share; beyond that they take several
+// in turn, and large pieces have more of them.
 static unsigned plan(struct fr_push_many *params, const struct fr_device_push_piece *pieces,
                      size_t count, unsigned max_blocks, size_t *next)
 {
-    uint64_t units = 0;
+    uint64_t all_units = 0;
     uint32_t used = 0;
     size_t at = *next;
     for (; at < count && used < FR_PUSH_MANY; at = skip_empty(pieces, count, at + 1)) {
-        uint64_t need = fr_push_units(pieces[at].dst, pieces[at].bytes);
         params->pieces[used++] = (struct fr_push_piece){
-            .dst = pieces[at].dst,
-            .src = pieces[at].src,
-            .bytes = pieces[at].bytes,
-            .first = units,
-        };
-        units += need > BLOCK_UNITS ? need : BLOCK_UNITS;
+            .dst = pieces[at].dst, .src = pieces[at].src, .bytes = pieces[at].bytes};
+        all_units += fr_push_units(pieces[at].dst, pieces[at].bytes);
     }
     *next = at;
-    uint64_t blocks = units / BLOCK_UNITS;
-    if (blocks > max_blocks)
-        blocks = max_blocks;
-    params->head = (struct fr_push_head){.span = (units + blocks - 1) / blocks, .count = used};
-    return (unsigned)blocks;
+    uint32_t extra = used <= max_blocks ? max_blocks - used : max_blocks;
+    uint32_t shares = 0;
+    for (uint32_t i = 0; i < used; i++) {
+        struct fr_push_piece *piece = &params->pieces[i];
+        uint64_t units = fr_push_units(piece->dst, piece->bytes);
+        uint32_t mine = shares_of(units, all_units, extra);
+        uint64_t even = (units + mine - 1) / mine;
+        piece->first = shares;
+        piece->chunk_units = (uint32_t)(even < CHUNK_UNITS ? even : CHUNK_UNITS);
+        shares += mine;
+    }
+    params->head = (struct fr_push_head){.count = used, .shares = shares};
+    return shares < max_blocks ? shares : max_blocks;
 }
 
 static CUresult launch(const struct fr_device_kernels *kernels, struct fr_push_many *params,

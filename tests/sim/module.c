@@ -145,18 +145,12 @@ static bool kernel_may(CUcontext ctx, uintptr_t address, uint64_t bytes, bool wr
     }
 }
 
-static CUresult run_block(CUcontext ctx, const struct fr_push_many *params, unsigned block)
+static CUresult run_share(CUcontext ctx, const struct fr_push_piece *piece, uint32_t share,
+                          uint32_t shares)
 {
-    const struct fr_push_head *head = &params->head;
-    uint64_t from = block * head->span;
-    uint64_t to = from + head->span;
-    for (uint32_t i = fr_push_find(params->pieces, head->count, from);
-         i < head->count && params->pieces[i].first < to; i++) {
-        const struct fr_push_piece *piece = &params->pieces[i];
-        uint64_t offset;
-        uint64_t bytes = fr_push_part(piece, from, to, &offset);
-        if (!bytes)
-            continue;
+    uint64_t offset, bytes;
+    for (uint64_t chunk = share; (bytes = fr_push_chunk(piece, chunk, &offset)) > 0;
+         chunk += shares) {
         struct sim_op op = {
             .type = SIM_OP_COPY,
             .dst = piece->dst + offset,
@@ -166,6 +160,20 @@ static CUresult run_block(CUcontext ctx, const struct fr_push_many *params, unsi
         bool may = kernel_may(ctx, op.dst, bytes, true) && kernel_may(ctx, op.src, bytes, false);
         if (!may || sim_execute(&op) != CUDA_SUCCESS)
             return CUDA_ERROR_ILLEGAL_ADDRESS;
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult run_block(CUcontext ctx, const struct fr_push_many *params, unsigned block,
+                          unsigned blocks)
+{
+    const struct fr_push_head *head = &params->head;
+    for (uint32_t share = block; share < head->shares; share += blocks) {
+        uint32_t i = fr_push_find(head, params->pieces, share);
+        CUresult result = run_share(ctx, &params->pieces[i], share - params->pieces[i].first,
+                                    fr_push_shares(head, params->pieces, i));
+        if (result != CUDA_SUCCESS)
+            return result;
     }
     uintptr_t word = head->words + block * sizeof(uint64_t);
     if (!head->words)
@@ -184,7 +192,7 @@ CUresult sim_execute_launch(CUcontext ctx, const struct sim_op *op)
 {
     CUresult result = CUDA_SUCCESS;
     for (unsigned block = op->blocks; block-- > 0 && result == CUDA_SUCCESS;)
-        result = run_block(ctx, op->snapshot, block);
+        result = run_block(ctx, op->snapshot, block, op->blocks);
     return result;
 }
 
@@ -192,6 +200,21 @@ static bool shape_is_known(const unsigned grid[3], const unsigned block[3], unsi
 {
     return grid[0] > 0 && grid[1] == 1 && grid[2] == 1 && block[0] > 0 &&
            block[0] <= FR_PUSH_MAX_THREADS && block[1] == 1 && block[2] == 1 && shared_bytes == 0;
+}
+
+// A kernel would take any numbers and fault or hang; the double says at once that they are wrong.
+static bool params_are_sound(const struct fr_push_many *params, uint32_t capacity)
+{
+    const struct fr_push_head *head = &params->head;
+    if (head->count == 0 || head->count > capacity || params->pieces[0].first != 0)
+        return false;
+    for (uint32_t i = 0; i < head->count; i++) {
+        const struct fr_push_piece *piece = &params->pieces[i];
+        uint32_t end = i + 1 < head->count ? params->pieces[i + 1].first : head->shares;
+        if (piece->first >= end || piece->chunk_units == 0 || piece->bytes == 0)
+            return false;
+    }
+    return true;
 }
 
 CUresult sim_launch(CUfunction handle, unsigned grid_x, unsigned grid_y, unsigned grid_z,
@@ -213,8 +236,7 @@ CUresult sim_launch(CUfunction handle, unsigned grid_x, unsigned grid_y, unsigne
     memcpy(copy, params[0], function->param_bytes);
     struct sim_op op = {.type = SIM_OP_LAUNCH, .snapshot = copy, .blocks = grid_x};
     CUresult result = CUDA_ERROR_INVALID_VALUE;
-    // A kernel would take any number and fault; the double says at once what is wrong.
-    if (copy->head.count > 0 && copy->head.count <= function->capacity && copy->head.span > 0)
+    if (params_are_sound(copy, function->capacity))
         result = sim_submit(stream, &op, false);
     if (result != CUDA_SUCCESS)
         free(copy);

@@ -342,8 +342,11 @@ static int fail_one_call(unsigned nth, enum fr_device_engine engine)
     CUcontext context = NULL, current = NULL;
     CUdeviceptr from = 0, to = 0;
     static unsigned char sent[BYTES], got[BYTES];
-    if (!driver_load() || cu.cuInit(0) != CUDA_SUCCESS || !driver_is_simulated() ||
-        cu.cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS ||
+    if (!driver_load() || cu.cuInit(0) != CUDA_SUCCESS)
+        return CHECK_SKIP;
+    if (nth == 0 || !driver_is_simulated())
+        return driver_is_simulated() ? CHECK_PASS : CHECK_SKIP;
+    if (cu.cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS ||
         cu.cuCtxSetCurrent(context) != CUDA_SUCCESS ||
         cu.cuMemAlloc_v2(&from, BYTES) != CUDA_SUCCESS ||
         cu.cuMemAlloc_v2(&to, BYTES) != CUDA_SUCCESS)
@@ -378,7 +381,7 @@ static void test_failures(enum fr_device_engine engine)
 {
     unsigned reported = 0, skipped = 0;
     enum { CALLS = 80 };
-    for (unsigned nth = 1; nth <= CALLS; nth++) {
+    for (unsigned nth = 0; nth <= CALLS; nth++) { // 0: whether calls can be made to fail
         fflush(NULL);
         pid_t child = fork();
         if (child == 0)
@@ -389,10 +392,14 @@ static void test_failures(enum fr_device_engine engine)
         CHECK(code == CHECK_PASS || code == 3 || code == CHECK_SKIP, "call %u: 0x%x", nth, status);
         reported += code == 3;
         skipped += code == CHECK_SKIP;
+        if (nth == 0 && skipped > 0) {
+            printf("no simulated driver, so no call fails\n");
+            return;
+        }
     }
     printf("%u of %d failing calls reported, %u before the test's start\n", reported, CALLS,
            skipped);
-    CHECK(skipped == CALLS || reported >= 8, "%u", reported);
+    CHECK(reported >= 8, "%u", reported);
 }
 
 int main(void)
