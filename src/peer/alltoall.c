@@ -109,7 +109,8 @@ static int plan(struct exchange *exchange)
     const struct fr_peer_group *group = exchange->group;
     const struct fr_peer_alltoall *part = exchange->part;
     int outcome = MAPPED;
-    for (int rank = 0; rank < group->size && outcome == MAPPED; rank++) {
+    for (int i = 0; i < group->size && outcome == MAPPED; i++) {
+        int rank = (group->rank + 1 + i) % group->size; // each begins with another one
         const struct fr_peer_offer *offer = offer_of(exchange, rank);
         const struct fr_peer_slot *send = &part->sends[rank];
         if (!send->bytes)
@@ -121,7 +122,7 @@ static int plan(struct exchange *exchange)
         if (status != FR_OK || !mapping->direct)
             outcome = status == FR_ERR_NOT_FOUND ? LACKS_DESCRIPTOR : CANNOT_MAP;
         else
-            exchange->pieces[rank] = (struct fr_device_push_piece){
+            exchange->pieces[i] = (struct fr_device_push_piece){
                 .dst = fr_peer_mapping_at(mapping, &offer->handle,
                                           slots_of(offer)[group->rank].address),
                 .src = (uintptr_t)send->address,
