@@ -229,18 +229,21 @@ static enum fr_status open_legacy(const struct fr_device_export *export, uintptr
     return FR_OK;
 }
 
-static void unmap(CUdeviceptr address, size_t bytes)
-{
-    CUresult result = fr_cu.cuMemUnmap(address, bytes);
-    if (result != CUDA_SUCCESS)
-        fr_device_fail("cuMemUnmap", result);
-}
-
 static void unreserve(CUdeviceptr address, size_t bytes)
 {
     CUresult result = fr_cu.cuMemAddressFree(address, bytes);
     if (result != CUDA_SUCCESS)
         fr_device_fail("cuMemAddressFree", result);
+}
+
+// Addresses of which something stays mapped cannot be freed.
+static void unmap(CUdeviceptr address, size_t bytes)
+{
+    CUresult result = fr_cu.cuMemUnmap(address, bytes);
+    if (result == CUDA_SUCCESS)
+        unreserve(address, bytes);
+    else
+        fr_device_fail("cuMemUnmap", result);
 }
 
 // Maps the memory object at addresses of its own. The mapping keeps it alive without its handle.
@@ -252,27 +255,21 @@ static enum fr_status map_object(CUmemGenericAllocationHandle handle, size_t byt
         .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
     };
     CUdeviceptr place = 0;
-    enum fr_status status;
     CUresult result = fr_cu.cuMemAddressReserve(&place, bytes, 0, 0, 0);
     if (result != CUDA_SUCCESS)
         return refuse("cuMemAddressReserve", result);
     result = fr_cu.cuMemMap(place, bytes, 0, handle, 0);
     if (result != CUDA_SUCCESS) {
-        status = refuse("cuMemMap", result);
-        goto unreserve_place;
+        unreserve(place, bytes);
+        return refuse("cuMemMap", result);
     }
     result = fr_cu.cuMemSetAccess(place, bytes, &access, 1);
     if (result != CUDA_SUCCESS) {
-        status = refuse("cuMemSetAccess", result);
-        goto unmap_place;
+        unmap(place, bytes);
+        return refuse("cuMemSetAccess", result);
     }
     *address = (uintptr_t)place;
     return FR_OK;
-unmap_place:
-    unmap(place, bytes);
-unreserve_place:
-    unreserve(place, bytes);
-    return status;
 }
 
 static enum fr_status map_vmm(const struct fr_device_export *export, unsigned way, int descriptor,
@@ -344,7 +341,6 @@ static void close_inside(const struct fr_device_import *import)
 {
     if (!import->legacy) {
         unmap(import->address, import->bytes);
-        unreserve(import->address, import->bytes);
         return;
     }
     CUresult result = fr_cu.cuIpcCloseMemHandle(import->address);

@@ -8,11 +8,12 @@
 // Entries of each of the two caches.
 enum { FR_PEER_MAX_EXPORTS = 1024, FR_PEER_MAX_IMPORTS = 1024 };
 
-// Fills random bytes, from the kernel.
-void fr_peer_draw(void *bytes, size_t count);
+// Fills bytes that others' differ from. Returns whether they are the kernel's, which nobody can
+// guess.
+bool fr_peer_draw(void *bytes, size_t count);
 
-// Opens the mailbox of the process with this cookie; costs nothing while it is open. Where it fails,
-// a warning says so and no descriptor can be received.
+// Opens the mailbox of the process with this cookie; costs nothing while it is open. Where it
+// fails, a warning says so and no descriptor can be received.
 void fr_peer_mailbox_open(uint64_t cookie);
 void fr_peer_mailbox_close(void);
 

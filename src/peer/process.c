@@ -14,7 +14,7 @@ static struct fr_peer_process self; // constant once `known` is set
 static atomic_bool known;
 static struct fr_lock self_lock = FR_LOCK_INIT;
 
-void fr_peer_draw(void *bytes, size_t count)
+bool fr_peer_draw(void *bytes, size_t count)
 {
     unsigned char *at = bytes;
     while (count > 0) {
@@ -26,7 +26,8 @@ void fr_peer_draw(void *bytes, size_t count)
         at += got;
         count -= (size_t)got;
     }
-    // Without the kernel's, which every kernel since 3.17 has, differing is all that can be had.
+    if (count == 0)
+        return true;
     for (; count > 0; count--) {
         struct timespec now;
         clock_gettime(CLOCK_MONOTONIC, &now);
@@ -34,6 +35,7 @@ void fr_peer_draw(void *bytes, size_t count)
                          0x9e3779b97f4a7c15u;
         *at++ = (unsigned char)(mixed >> 56);
     }
+    return false;
 }
 
 static uint32_t hash_text(const char *text, size_t length)
@@ -66,7 +68,7 @@ static void identify(void)
 {
     struct fr_peer_process drawn = {.host = identify_host(), .pid = (int32_t)getpid()};
     while (drawn.cookie == 0) // zeroed bytes are nobody
-        fr_peer_draw(&drawn.cookie, sizeof(drawn.cookie));
+        (void)fr_peer_draw(&drawn.cookie, sizeof(drawn.cookie));
     fr_core_lock(&self_lock);
     if (!atomic_load_explicit(&known, memory_order_relaxed)) {
         self = drawn;

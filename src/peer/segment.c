@@ -75,9 +75,10 @@ struct waiter {
     unsigned yields;
 };
 
-void fr_peer_secret_draw(struct fr_peer_secret *secret)
+enum fr_status fr_peer_secret_draw(struct fr_peer_secret *secret)
 {
-    fr_peer_draw(secret->bytes, sizeof(secret->bytes));
+    bool drawn = fr_peer_draw(secret->bytes, sizeof(secret->bytes));
+    return drawn ? FR_OK : FR_ERR_UNSUPPORTED;
 }
 
 static void relax(void)

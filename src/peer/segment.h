@@ -20,7 +20,7 @@ enum { FR_PEER_SEGMENT_DEPTH = 8, FR_PEER_SEGMENT_MAX_POST = 1 << 20 };
 struct fr_peer_secret {
     unsigned char bytes[16];
 };
-void fr_peer_secret_draw(struct fr_peer_secret *secret);
+FR_MUST_CHECK enum fr_status fr_peer_secret_draw(struct fr_peer_secret *secret);
 
 // Rank 0 creates, all others attach; each has its own rank below `size`, and all give the same
 // `size` and `post_bytes`, the most that one post holds. Rank 0 must have opened before the others
