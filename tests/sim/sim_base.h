@@ -63,8 +63,8 @@ void sim_device_uuid(int physical, unsigned char uuid[16]);
 void sim_device_uuid_text(int physical, char text[48]); // "GPU-..."
 void sim_device_pci_id(int physical, char *text, size_t bytes);
 
-// Handles: every live stream, event, pool and memory object is in one tree, by address.
-enum sim_type { SIM_STREAM = 1, SIM_EVENT, SIM_POOL, SIM_MEMORY };
+// Handles: every live stream, event, pool, module and memory object is in one tree, by address.
+enum sim_type { SIM_STREAM = 1, SIM_EVENT, SIM_POOL, SIM_MEMORY, SIM_MODULE, SIM_FUNCTION };
 struct sim_object {
     enum sim_type type;
 };
