@@ -103,9 +103,10 @@ static enum fr_status translate(const char *call)
         fr_warn_once("the mailbox of another process is full, so its messages take a slower path");
         return FR_ERR_LIMIT;
     }
-    fr_warn_once("a descriptor of device memory cannot be passed on: %s: %m; do the processes have "
-                 "a network namespace in common?",
-                 call);
+    // Abstract names are unknown outside of their network namespace.
+    fr_warn_once("a descriptor of device memory cannot be passed on: %s: %m%s", call,
+                 errno == ECONNREFUSED ? "; have the processes a network namespace in common?"
+                                       : "");
     return FR_ERR_UNSUPPORTED;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The shared memory of a set of processes: a header, two cache lines a rank for what it has posted
-// and what it is done with, and a ring of posts a rank.
+// The shared memory of a set of processes: a header, for each rank a cache line for what it has
+// posted, one for what it is done with and what it is, and a ring of posts.
 //
 // A rank writes its own lines alone. The store that announces a post is a release and the load that
 // sees it an acquire, and so is the pair that says that a slot of a ring may be written again.
@@ -43,14 +43,16 @@ struct header {
 // Others spin on `posted` alone.
 struct lines {
     _Atomic uint64_t posted;
-    uint64_t pid_namespace; // constant once attached, as is pid
-    int64_t pid;
-    char rest[LINE_BYTES - 24];
+    char rest[LINE_BYTES - 8];
     _Atomic uint64_t done;
-    char rest_of_done[LINE_BYTES - 8];
+    uint64_t pid_namespace; // constant once attached, as is what follows
+    int64_t pid;
+    char rest_of_done[LINE_BYTES - 24];
+    cpu_set_t cores; // on which the rank may run
 };
 _Static_assert(sizeof(struct header) == LINE_BYTES, "the lines are aligned");
-_Static_assert(sizeof(struct lines) == 2 * LINE_BYTES, "the posts are aligned");
+_Static_assert(sizeof(struct lines) == 2 * LINE_BYTES + sizeof(cpu_set_t), "no padding");
+_Static_assert(sizeof(struct lines) % LINE_BYTES == 0, "the posts are aligned");
 
 struct fr_peer_segment {
     struct header *header;
@@ -117,16 +119,15 @@ static void name_of(const struct fr_peer_secret *secret, char name[NAME_BYTES])
         used += (size_t)snprintf(name + used, NAME_BYTES - used, "%02x", secret->bytes[i]);
 }
 
-// Spinning only keeps the others from running where they have no core of their own.
-static unsigned spins_for(int size)
+// Spinning only keeps the others from running where they have no core of their own. What counts is
+// the cores that all ranks together may use, since each may be bound to a few.
+static unsigned choose_spins(const struct fr_peer_segment *segment)
 {
-    cpu_set_t set;
-    long cores = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set)
-                                                              : sysconf(_SC_NPROCESSORS_ONLN);
-    // A rank bound to one core says nothing of where the others are.
-    if (cores == 1)
-        cores = sysconf(_SC_NPROCESSORS_ONLN);
-    return cores >= size ? SPINS : 0;
+    cpu_set_t all;
+    CPU_ZERO(&all);
+    for (int rank = 0; rank < segment->size; rank++)
+        CPU_OR(&all, &all, &segment->lines[rank].cores);
+    return CPU_COUNT(&all) >= segment->size ? SPINS : 0;
 }
 
 static uint64_t read_pid_namespace(void)
@@ -203,8 +204,11 @@ static enum fr_status enter(struct fr_peer_segment *segment, size_t post_bytes)
                header->size != (uint32_t)segment->size) {
         return FR_ERR_INVALID;
     }
-    segment->lines[segment->rank].pid = getpid();
-    segment->lines[segment->rank].pid_namespace = segment->pid_namespace;
+    struct lines *own = &segment->lines[segment->rank];
+    own->pid = getpid();
+    own->pid_namespace = segment->pid_namespace;
+    if (sched_getaffinity(0, sizeof(own->cores), &own->cores) != 0) // more than 1024 cores
+        CPU_SET((unsigned)segment->rank % CPU_SETSIZE, &own->cores);
     atomic_fetch_add_explicit(&header->attached, 1, memory_order_acq_rel);
     return FR_OK;
 }
@@ -222,7 +226,6 @@ enum fr_status fr_peer_segment_open(const struct fr_peer_secret *secret, int ran
     segment->secret = *secret;
     segment->rank = rank;
     segment->size = size;
-    segment->spins = spins_for(size);
     segment->pid_namespace = read_pid_namespace();
     segment->slot_bytes = round_up(post_bytes);
     segment->bytes = head_bytes + (size_t)size * FR_PEER_SEGMENT_DEPTH * segment->slot_bytes;
@@ -262,6 +265,7 @@ enum fr_status fr_peer_segment_seal(struct fr_peer_segment *segment,
             return FR_ERR_LIMIT;
     }
     remove_name(segment);
+    segment->spins = choose_spins(segment);
     return FR_OK;
 }
 

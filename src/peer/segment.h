@@ -62,7 +62,7 @@ bool fr_peer_segment_has(struct fr_peer_segment *segment, int rank, uint64_t rou
 bool fr_peer_segment_has_all(struct fr_peer_segment *segment, uint64_t round);
 
 // Waits until a rank, or all ranks, have posted for `round`: spinning, then yielding the core, from
-// the start where the ranks outnumber the cores.
+// the start where the ranks outnumber the cores that they may use.
 FR_MUST_CHECK enum fr_status fr_peer_segment_wait(struct fr_peer_segment *segment, int rank,
                                                   uint64_t round,
                                                   const struct fr_peer_patience *patience);
