@@ -52,7 +52,8 @@ extern _Atomic unsigned test_failures;
     F(cuStreamCreate) F(cuStreamDestroy) F(cuStreamSynchronize) F(cuStreamQuery) \
     F(cuStreamWaitEvent) F(cuStreamGetCtx) F(cuLaunchHostFunc) F(cuEventCreate) F(cuEventDestroy) \
     F(cuEventRecord) F(cuEventQuery) F(cuEventSynchronize) F(cuEventElapsedTime) \
-    F(cuModuleLoadData) F(cuLaunchKernel) F(cuFlushGPUDirectRDMAWrites)
+    F(cuModuleLoadData) F(cuModuleGetFunction) F(cuModuleUnload) F(cuLaunchKernel) \
+    F(cuFlushGPUDirectRDMAWrites)
 // clang-format on
 #define TEST_MEMBER(name) __typeof__(name) *name;
 struct test_driver {

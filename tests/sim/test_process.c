@@ -7,6 +7,8 @@
 
 #include "sim_nvml.h"
 
+#include "device/kernels.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -122,15 +124,86 @@ static void run_entry_points(void)
     EXPECT(CUDA_ERROR_INVALID_VALUE, cu.cuGetProcAddress("cuInit", &function, 99000, 0, &status));
 }
 
+// What nvcc's images begin with.
+static const uint32_t image[4] = {0xba55ed50};
+
+// A push of one piece by two blocks, each of which tells the host in a word of its own.
+static CUresult launch_push(CUfunction function, CUdeviceptr dst, CUdeviceptr src, uint64_t bytes,
+                            const void *words)
+{
+    struct fr_push_few params = {
+        .head = {.words = (uintptr_t)words, .value = 7, .count = 1, .shares = 2},
+        .pieces = {{.dst = dst, .src = src, .bytes = bytes, .chunk_units = 1}},
+    };
+    void *arguments[] = {&params};
+    return cu.cuLaunchKernel(function, 2, 1, 1, 32, 1, 1, 0, NULL, arguments, NULL);
+}
+
 static void run_kernels(void)
 {
+    enum { BYTES = 1000 };
     CUmodule module;
+    CUfunction function;
+    CUdeviceptr from, to;
+    void *words = NULL;
     test_begin(0);
     EXPECT(CUDA_ERROR_NOT_SUPPORTED, cu.cuModuleLoadData(&module, "image"));
     EXPECT(CUDA_ERROR_INVALID_HANDLE,
            cu.cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
     OK(cu.cuFlushGPUDirectRDMAWrites(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
                                      CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER));
+
+    OK(cu.cuMemAlloc(&from, BYTES));
+    OK(cu.cuMemAlloc(&to, BYTES + 1));
+    OK(cu.cuMemHostAlloc(&words, 16, 0));
+    memset(words, 0, 16);
+    test_put(from, BYTES, 1);
+    test_put(to, BYTES + 1, 2);
+    OK(cu.cuModuleLoadData(&module, image));
+    EXPECT(CUDA_ERROR_NOT_FOUND, cu.cuModuleGetFunction(&function, module, "another"));
+    OK(cu.cuModuleGetFunction(&function, module, FR_PUSH_FEW_NAME));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, launch_push(function, to, from, 0, words));
+    OK(launch_push(function, to + 1, from, BYTES, words));
+    CHECK(((uint64_t *)words)[0] == 0, "a launch is late");
+    OK(cu.cuStreamSynchronize(NULL));
+    CHECK(((uint64_t *)words)[0] == 7 && ((uint64_t *)words)[1] == 7, "the words are told");
+    CHECK(test_holds(to + 1, BYTES, 1), "the bytes have arrived");
+    OK(cu.cuModuleUnload(module));
+    EXPECT(CUDA_ERROR_INVALID_HANDLE, launch_push(function, to, from, BYTES, NULL));
+}
+
+// A kernel reaches another device's memory only with peer access, host memory only when it is
+// page-locked, and no more than what was allocated. Its fault comes late and stays.
+static void run_kernel_faults(void)
+{
+    CUmodule module;
+    CUfunction function;
+    CUdeviceptr here, there;
+    CUcontext other = test_begin(1);
+    OK(cu.cuMemAlloc(&there, 256));
+    CUcontext ctx = test_begin(0);
+    OK(cu.cuMemAlloc(&here, 256));
+    OK(cu.cuModuleLoadData(&module, image));
+    OK(cu.cuModuleGetFunction(&function, module, FR_PUSH_MANY_NAME));
+    struct fr_push_many params = {
+        .head = {.count = 1, .shares = 1},
+        .pieces = {{.dst = there, .src = here, .bytes = 256, .chunk_units = 9}},
+    };
+    void *arguments[] = {&params};
+    const char *fault = getenv("TEST_FAULT");
+    CHECK(fault != NULL, "TEST_FAULT is not set");
+    if (strcmp(fault, "peer") != 0)
+        OK(cu.cuCtxEnablePeerAccess(other, 0));
+    if (strcmp(fault, "end") == 0)
+        params.pieces[0].bytes = 257;
+    if (strcmp(fault, "pageable") == 0)
+        params.pieces[0].src = (uintptr_t)&params;
+    if (strcmp(fault, "word") == 0)
+        params.head.words = here;
+    OK(cu.cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, NULL, arguments, NULL));
+    CUresult expected = strcmp(fault, "none") == 0 ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS;
+    EXPECT(expected, cu.cuStreamSynchronize(NULL));
+    EXPECT(expected, cu.cuCtxSetCurrent(ctx));
 }
 
 static void run_devices(void)
@@ -301,6 +374,11 @@ const struct test_case test_process_cases[] = {
     {"count-file", {NULL}, run_count_file},
     {"entry-points", {NULL}, run_entry_points},
     {"kernels", {NULL}, run_kernels},
+    {"kernel-fault-none", {"TEST_FAULT=none"}, run_kernel_faults},
+    {"kernel-fault-peer", {"TEST_FAULT=peer"}, run_kernel_faults},
+    {"kernel-fault-end", {"TEST_FAULT=end"}, run_kernel_faults},
+    {"kernel-fault-pageable", {"TEST_FAULT=pageable"}, run_kernel_faults},
+    {"kernel-fault-word", {"TEST_FAULT=word"}, run_kernel_faults},
     {"devices", {"FRSIM_DEVICES=5", "CUDA_VISIBLE_DEVICES=3,1,9,2"}, run_devices},
     {"devices-uuid",
      {"FRSIM_DEVICES=5", "CUDA_VISIBLE_DEVICES=GPU-46525349-4d00-4000-8000-000000000004,"
