@@ -3,8 +3,9 @@
 // driver.
 //
 // One lock guards all pools and is held for a few list operations; chunks are made and destroyed
-// outside of it. A chunk that is being made is in the books from the moment it is decided on, so
-// that threads which grow at once stay within the bound.
+// outside of it. One thread at a time adds a chunk to a pool, and others that find no room wait to
+// see whether it has room for them too: each with a chunk of its own would take far more than is
+// lent.
 #include "config.h"
 
 #include "workspace/workspace_int.h"
@@ -20,6 +21,7 @@ enum { SHORT_PART = 32 };
 #define ASK_AGAIN_NS ((uint64_t)100 * 1000 * 1000)
 
 static struct fr_lock pools_lock = FR_LOCK_INIT;
+static pthread_cond_t growth_ended = PTHREAD_COND_INITIALIZER;
 
 // By ordinal, initialised on first use.
 static struct fr_workspace_pool pools[MAX_DEVICES] FR_GUARDED_BY(pools_lock);
@@ -95,17 +97,24 @@ static bool stock_spare(struct fr_workspace_pool *pool) FR_REQUIRES(&pools_lock)
     return true;
 }
 
-// Lends an extent of the chunks that there are. NULL for none.
+// Lends an extent of the chunks that there are. Returns NULL for none; then this thread, and no
+// other one, is to add a chunk, and to end that with end_growth.
 static struct fr_workspace_extent *borrow_cached(int device, size_t bytes)
 {
     struct fr_workspace_extent *extent = NULL;
     fr_core_lock(&pools_lock);
     struct fr_workspace_pool *pool = pool_of(device);
-    if (!fr_list_is_empty(&pool->chunks) && stock_spare(pool)) {
-        extent = fr_workspace_pool_lend(pool, bytes);
-        if (extent != NULL)
-            count_lent(bytes);
+    for (;;) {
+        if (!fr_list_is_empty(&pool->chunks) && stock_spare(pool))
+            extent = fr_workspace_pool_lend(pool, bytes);
+        if (extent != NULL || !pool->is_growing)
+            break;
+        pthread_cond_wait(&growth_ended, &pools_lock.mutex);
     }
+    if (extent != NULL)
+        count_lent(bytes);
+    else
+        pool->is_growing = true;
     fr_core_unlock(&pools_lock);
     return extent;
 }
@@ -122,6 +131,7 @@ static void discard(struct addition *made)
     free(made->spare);
     free(made->whole);
     free(made->chunk);
+    *made = (struct addition){0};
 }
 
 static enum fr_status make_chunk(int device, size_t bytes, struct addition *made)
@@ -142,50 +152,38 @@ static enum fr_status make_chunk(int device, size_t bytes, struct addition *made
     return FR_OK;
 }
 
-// Enters a chunk for a lease of `bytes` into the books, in place of all that is idle, which was too
-// small. Returns the chunk's bytes, 0 when the bound does not allow it; then nothing is given up.
-static size_t reserve(int device, size_t bytes, size_t max_bytes)
+// Returns the bytes of the chunk to add for a lease of `bytes`, and gives up all that is idle,
+// which was too small; 0 when the bound does not allow it, and then nothing is given up.
+static size_t plan(int device, size_t bytes, size_t max_bytes)
 {
     struct fr_list victims = FR_LIST_INIT(victims);
     fr_core_lock(&pools_lock);
     struct fr_workspace_pool *pool = pool_of(device);
     size_t chunk_bytes = fr_workspace_pool_plan(pool, bytes, max_bytes);
-    if (chunk_bytes > 0) {
+    if (chunk_bytes > 0)
         condemn(pool, 0, 0, &victims);
-        pool->bytes += chunk_bytes;
-        pool->promised_bytes += bytes;
-    }
     fr_core_unlock(&pools_lock);
     destroy_all(&victims);
     return chunk_bytes;
 }
 
-static void cancel_reservation(int device, size_t bytes, size_t chunk_bytes)
-{
-    fr_core_lock(&pools_lock);
-    struct fr_workspace_pool *pool = pool_of(device);
-    pool->bytes -= chunk_bytes;
-    pool->promised_bytes -= bytes;
-    fr_core_unlock(&pools_lock);
-}
-
-// Turns the reservation into the chunk and lends out of it. Returns NULL when the chunk came out
-// larger than asked for and beyond the bound; then it stays the caller's.
-static struct fr_workspace_extent *settle(int device, size_t bytes, size_t chunk_bytes,
-                                          size_t max_bytes, const struct addition *made)
+// Adds the chunk, if there is one, and lends out of it. Returns NULL when there is none, or when it
+// came out larger than asked for and beyond the bound; then it stays the caller's.
+static struct fr_workspace_extent *end_growth(int device, size_t bytes, size_t max_bytes,
+                                              const struct addition *made)
 {
     struct fr_workspace_extent *extent = NULL;
-    size_t made_bytes = made->chunk->memory.bytes;
+    size_t made_bytes = made->chunk != NULL ? made->chunk->memory.bytes : 0;
     fr_core_lock(&pools_lock);
     struct fr_workspace_pool *pool = pool_of(device);
-    pool->bytes -= chunk_bytes;
-    pool->promised_bytes -= bytes;
-    if (made_bytes <= chunk_bytes || pool->bytes + made_bytes <= max_bytes) {
+    if (made_bytes > 0 && pool->bytes + made_bytes <= max_bytes) {
         fr_workspace_pool_add(pool, made->chunk, made->whole, made->spare);
         count_made(made_bytes);
         extent = fr_workspace_pool_lend(pool, bytes);
         count_lent(bytes);
     }
+    pool->is_growing = false;
+    pthread_cond_broadcast(&growth_ended);
     fr_core_unlock(&pools_lock);
     return extent;
 }
@@ -200,36 +198,38 @@ static enum fr_status refuse_beyond_limit(size_t max_bytes)
     return FR_ERR_LIMIT;
 }
 
+static enum fr_status refuse_without_memory(int device, size_t bytes)
+{
+    fr_warn_once("device %d has no memory left for %zu bytes of workspace, so some messages do "
+                 "without",
+                 device, bytes);
+    return FR_ERR_NO_MEMORY;
+}
+
 // Lends out of a new chunk. Returns NULL for none and says why.
 static struct fr_workspace_extent *grow(int device, size_t bytes, enum fr_status *status)
 {
+    struct addition made = {0};
     size_t max_bytes = fr_core_settings()->workspace_max_bytes;
-    size_t chunk_bytes = reserve(device, bytes, max_bytes);
-    if (chunk_bytes == 0) {
-        *status = refuse_beyond_limit(max_bytes);
-        return NULL;
-    }
-    struct addition made;
-    *status = make_chunk(device, chunk_bytes, &made);
+    size_t chunk_bytes = plan(device, bytes, max_bytes);
+    *status = chunk_bytes > 0 ? make_chunk(device, chunk_bytes, &made) : FR_ERR_LIMIT;
     if (*status == FR_ERR_NO_MEMORY) { // with what fell idle meanwhile, and no more than needed
         release_idle(device);
         *status = make_chunk(device, bytes, &made);
     }
-    if (*status != FR_OK) {
-        cancel_reservation(device, bytes, chunk_bytes);
-        if (*status == FR_ERR_NO_MEMORY)
-            fr_warn_once("device %d has no memory left for %zu bytes of workspace, so some "
-                         "messages do without",
-                         device, bytes);
-        return NULL;
-    }
-    struct fr_workspace_extent *extent = settle(device, bytes, chunk_bytes, max_bytes, &made);
-    if (extent == NULL) {
+    struct fr_workspace_extent *extent = end_growth(device, bytes, max_bytes, &made);
+    if (extent != NULL)
+        return extent;
+    if (*status == FR_OK) {
         fr_device_memory_destroy(&made.chunk->memory);
         discard(&made);
-        *status = refuse_beyond_limit(max_bytes);
+        *status = FR_ERR_LIMIT;
     }
-    return extent;
+    if (*status == FR_ERR_LIMIT)
+        *status = refuse_beyond_limit(max_bytes);
+    else if (*status == FR_ERR_NO_MEMORY)
+        *status = refuse_without_memory(device, bytes);
+    return NULL;
 }
 
 enum fr_status fr_workspace_borrow_device(int device, size_t bytes,

@@ -142,17 +142,19 @@ bool fr_workspace_pool_give_back(struct fr_workspace_pool *pool, struct fr_works
 }
 
 // Grows by half of what there was, so that a series of leases that get longer each time needs few
-// chunks, and by no more than keeps all chunks within twice what is lent. A single lease that takes
-// more than that, because the room that there is lies in pieces, gets what it needs.
+// chunks, but to no more than half more than is lent: what lies in pieces between leases takes
+// about as much again, and all of it should stay within twice what is lent. A lease that takes more
+// than that gets what it needs.
 size_t fr_workspace_pool_plan(const struct fr_workspace_pool *pool, size_t bytes, size_t max_bytes)
 {
     size_t used_bytes = pool->bytes - pool->idle_bytes;
     size_t needed = round_up(bytes, FR_WORKSPACE_CHUNK_UNIT);
     if (needed > max_bytes || used_bytes > max_bytes - needed)
         return 0;
-    size_t live_bytes = pool->lent_bytes + pool->promised_bytes + bytes;
+    size_t live_bytes = pool->lent_bytes + bytes;
     size_t wanted = pool->bytes + pool->bytes / 2 - used_bytes;
-    size_t allowed = 2 * live_bytes > used_bytes ? 2 * live_bytes - used_bytes : 0;
+    size_t enough = live_bytes + live_bytes / 2;
+    size_t allowed = enough > used_bytes ? enough - used_bytes : 0;
     if (allowed > max_bytes - used_bytes)
         allowed = max_bytes - used_bytes;
     if (wanted > allowed)

@@ -72,11 +72,11 @@ struct fr_workspace_chunk {
 struct fr_workspace_pool {
     struct fr_list chunks; // newest first; no links before fr_workspace_pool_init
     struct fr_list spares; // extents that stand for no memory
-    size_t bytes;          // of all chunks, and of those that are being made
+    size_t bytes;          // of all chunks
     size_t idle_bytes;     // of chunks of which nothing is lent
     size_t lent_bytes;
-    size_t promised_bytes; // to be lent out of chunks that are being made
-    uint64_t asked_ns;     // when the driver was last asked how much is left
+    uint64_t asked_ns; // when the driver was last asked how much is left
+    bool is_growing;   // a thread is making a chunk
 };
 
 // What chunks are multiples of, which is what drivers allocate in.
