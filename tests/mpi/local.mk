@@ -1,9 +1,11 @@
 # The included programs under each MPI that configure found, and the runner that starts them.
 fr_mpi_tests = tests/mpi/programs-openmpi.test tests/mpi/programs-mpich.test \
     tests/mpi/programs-openmpi5.test tests/mpi/programs-mpich5.test tests/mpi/programs-mpiabi.test \
-    tests/mpi/layout.test tests/mpi/world.test tests/mpi/faults.test
+    tests/mpi/layout.test tests/mpi/world.test tests/mpi/faults.test \
+    tests/mpi/fabric.test
 EXTRA_DIST += $(fr_mpi_tests) tests/mpi/programs tests/mpi/run-program \
-    tests/mpi/check-report.py tests/mpi/check-sanitizer.py
+    tests/mpi/check-report.py tests/mpi/check-sanitizer.py tests/mpi/check-fabric.py \
+    tests/mpi/fault.sh
 
 # Tests that look into the library and call an MPI: NAME-FLAVOUR, linked with all rooms.
 fr_layout_sources = tests/mpi/layout_bytes.c tests/mpi/layout_random.c tests/mpi/layout_test.c \
@@ -12,7 +14,12 @@ fr_layout_tests = $(MPI_FLAVOURS:%=tests/mpi/layout_test-%)
 EXTRA_DIST += $(fr_layout_sources) tests/mpi/layout_test.h tests/mpi/layout_types.h
 fr_world_tests = $(MPI_FLAVOURS:%=tests/mpi/world_test-%)
 EXTRA_DIST += tests/mpi/world_test.c
-CLEANFILES += $(fr_layout_tests) $(fr_world_tests)
+# A program that sees which pointers MPI is given, on the simulated device.
+fr_fabric_sources = tests/mpi/fabric.c tests/mpi/fabric_calls.c
+fr_fabric_headers = tests/mpi/fabric.h tests/programs/memory.h tests/sim/touch.h
+fr_fabric_programs = $(MPI_FLAVOURS:%=tests/mpi/fabric-%)
+EXTRA_DIST += $(fr_fabric_sources) tests/mpi/fabric.h
+CLEANFILES += $(fr_layout_tests) $(fr_world_tests) $(fr_fabric_programs)
 fr_mpicc_openmpi = $(OPENMPI_MPICC)
 fr_mpicc_openmpi5 = $(OPENMPI5_MPICC)
 fr_mpicc_mpich = $(MPICH_MPICC)
@@ -21,7 +28,7 @@ fr_mpicc_mpiabi = $(MPIABI_MPICC)
 
 if !CROSS_COMPILING
 TESTS += $(fr_mpi_tests)
-check_DATA += $(fr_layout_tests) $(fr_world_tests)
+check_DATA += $(fr_layout_tests) $(fr_world_tests) $(fr_fabric_programs)
 fr_compile_with_rooms = $(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(DEFS) $(DEFAULT_INCLUDES) \
     $(AM_CPPFLAGS) $(CPPFLAGS) -std=gnu11 -Wall -Wextra $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS) \
     -o $@ $(filter %.c,$^) .libs/librooms.a -ldl -lpthread
@@ -32,4 +39,8 @@ $(fr_layout_tests): tests/mpi/layout_test-%: $(fr_layout_sources) tests/mpi/layo
 $(fr_world_tests): tests/mpi/world_test-%: tests/mpi/world_test.c tests/unit/check.h \
     src/world/world.h src/real/real.h src/device/device.h librooms.la
 	$(AM_V_CCLD)$(fr_compile_with_rooms)
+$(fr_fabric_programs): tests/mpi/fabric-%: $(fr_fabric_sources) tests/programs/memory.c \
+    $(fr_fabric_headers)
+	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(DEFAULT_INCLUDES) $(CPPFLAGS) $(CUDA_CPPFLAGS) \
+	    -std=gnu11 -Wall -Wextra $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) -ldl
 endif
