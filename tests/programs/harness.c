@@ -32,7 +32,7 @@ static const char usage[] =
     "usage: %s [--memory=KIND[,KIND..]] [--bytes=N[,N..]] [--seed=N] [--repeat=N]\n"
     "          [--only=STEP] [--thorough] [--device-first] [--table] [--expect-refusal]\n"
     "--device-first makes the device's context current before MPI_Init instead of after it\n"
-    "kinds: device host pinned managed pool vmm vmm-fd vmm-fabric mixed all\n";
+    "kinds: device host pinned managed pool vmm vmm-fd vmm-fabric mixed all\n%s";
 
 static bool parse_kinds(char *text, struct options *options)
 {
@@ -238,11 +238,52 @@ static bool run_kind(struct run *run, const struct program *program, const struc
     return passed;
 }
 
+static size_t largest_size(const struct options *options)
+{
+    size_t most = 0;
+    for (int i = 0; i < options->size_count; i++)
+        most = options->sizes[i] > most ? options->sizes[i] : most;
+    return most;
+}
+
+// The program has all kinds at once, and a result for each all the same. Returns the exit status.
+static int run_mix(struct run *run, const struct program *program, const struct options *options)
+{
+    enum memory_kind kinds[MAX_KINDS];
+    int numbers[MAX_KINDS], count = 0;
+    struct tally tallies[MAX_KINDS] = {{0, 0}};
+    long failures = 0, checks = 0;
+    for (int i = 0; i < options->kind_count; i++) {
+        if (kind_skipped(run, options->kinds[i], i + 1))
+            continue;
+        kinds[count] = options->kinds[i];
+        numbers[count++] = i + 1;
+    }
+    if (count == 0)
+        return SKIPPED_EXIT;
+    program->mix(run, kinds, count, largest_size(options), tallies);
+    fflush(stderr);
+    MPI_Allreduce(MPI_IN_PLACE, tallies, 2 * count, MPI_LONG, MPI_SUM, run->comm);
+    for (int i = 0; i < count; i++) {
+        const char *name = memory_kind_name(kinds[i]);
+        failures += tallies[i].failures;
+        checks += tallies[i].checks;
+        if (run->rank == 0)
+            printf("%sok %d - %s memory %s, %ld checks%s\n", tallies[i].failures ? "not " : "",
+                   numbers[i], run->program, name, tallies[i].checks,
+                   tallies[i].checks ? "" : " # SKIP it was not drawn");
+    }
+    fflush(stdout);
+    return failures != 0 || checks == 0;
+}
+
 static int run_all(struct run *run, const struct program *program, const struct options *options)
 {
     int failed = 0, ran = 0;
     if (run->rank == 0)
         printf("1..%d\n", options->kind_count);
+    if (program->mix != NULL)
+        return run_mix(run, program, options);
     for (int i = 0; i < options->kind_count; i++) {
         if (kind_skipped(run, options->kinds[i], i + 1))
             continue;
@@ -309,7 +350,7 @@ int program_main(int argc, char **argv, const struct program *program)
     if (good)
         status = run_program(&run, program, &options, provided);
     else if (run.rank == 0)
-        fprintf(stderr, usage, program->name);
+        fprintf(stderr, usage, program->name, program->usage != NULL ? program->usage : "");
     MPI_Finalize();
     return status;
 }

@@ -82,6 +82,11 @@ struct step {
     int least_ranks; // that it makes sense for; 0 and 1: any number
 };
 
+// What was checked of one kind of memory, on one rank or on all.
+struct tally {
+    long checks, failures;
+};
+
 struct program {
     const char *name;
     const struct step *steps;
@@ -89,6 +94,12 @@ struct program {
     int thread_level; // to ask MPI_Init_thread for
     // Called instead of the steps under --table; may be NULL.
     void (*table)(struct run *run, size_t bytes);
+    // Called once instead of the loop over kinds, sizes and steps, with all kinds that every rank
+    // can have and the largest size of --bytes (0: none was given). Writes a tally a kind. May be
+    // NULL.
+    void (*mix)(struct run *run, const enum memory_kind *kinds, int kind_count, size_t most_bytes,
+                struct tally *tallies);
+    const char *usage; // of options that the program reads and removes itself; may be NULL
 };
 
 // Runs the program and returns its exit status, the same on all ranks.
