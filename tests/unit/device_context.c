@@ -195,6 +195,29 @@ static void test_devices(CUcontext primary)
     check_current(primary, "main");
 }
 
+// Once a batch is finished, well or not, no copy writes to the staging memory any more, which goes
+// to somebody else. Only to pinned memory are copies late.
+static enum fr_status finish_for_good(const struct driver_memory *memory,
+                                      const struct driver_memory *stage)
+{
+    static unsigned char seen[BYTES];
+    struct fr_device_range range;
+    struct fr_device_batch batch;
+    memset(stage->address, 0x11, BYTES);
+    enum fr_status status = fr_device_query(memory->address, &range);
+    if (status != FR_OK)
+        return status;
+    struct fr_device_copy copy = {
+        .dst = stage->address, .src = memory->address, .bytes = BYTES, .n = {1, 1}};
+    fr_device_batch_begin(&batch);
+    fr_device_batch_copy(&batch, &range, FR_TO_STAGE, &copy);
+    status = fr_device_batch_finish(&batch);
+    memcpy(seen, stage->address, BYTES);
+    (void)cu.cuCtxSynchronize();
+    CHECK(memcmp(seen, stage->address, BYTES) == 0, "written to after the end");
+    return status;
+}
+
 // In a process in which the simulated driver's `nth` call fails: nothing crashes or hangs, what is
 // said to have arrived has, the context is as before, and the next try succeeds.
 static int fail_one_call(unsigned nth)
@@ -204,16 +227,20 @@ static int fail_one_call(unsigned nth)
     setenv("FRSIM_FAIL_NTH", text, 1);
     CUcontext context = NULL, current = NULL;
     CUdeviceptr address = 0;
+    void *pinned = NULL;
     if (!driver_load() || cu.cuInit(0) != CUDA_SUCCESS || !driver_is_simulated() ||
         cu.cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS ||
         cu.cuCtxSetCurrent(context) != CUDA_SUCCESS ||
-        cu.cuMemAlloc_v2(&address, BYTES) != CUDA_SUCCESS)
+        cu.cuMemAlloc_v2(&address, BYTES) != CUDA_SUCCESS ||
+        cu.cuMemHostAlloc(&pinned, BYTES, 0) != CUDA_SUCCESS)
         return CHECK_SKIP;
     struct driver_memory memory = {.kind = FR_KIND_MALLOC, .bytes = BYTES};
     memory.address = (char *)(uintptr_t)address;
+    const struct driver_memory stage = {.kind = FR_KIND_PINNED, .address = pinned, .bytes = BYTES};
     unsigned failed = 0;
     for (unsigned round = 0; round < 4; round++) {
         failed += round_trip(&memory, round) != FR_OK;
+        failed += finish_for_good(&memory, &stage) != FR_OK;
         CHECK(cu.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current == context);
     }
     CHECK(failed <= 1, "%u rounds failed for one call", failed);
@@ -227,7 +254,7 @@ static int fail_one_call(unsigned nth)
 static void test_failures(void)
 {
     unsigned reported = 0, skipped = 0;
-    enum { CALLS = 40 };
+    enum { CALLS = 60 };
     for (unsigned nth = 1; nth <= CALLS; nth++) {
         fflush(NULL);
         pid_t child = fork();
