@@ -248,7 +248,6 @@ static bool serve(enum fr_fn fn, fr_word *args, struct fr_peer_group *group, int
     }
     find_object(op);
     op->persistent = fr_real_rows[fn].flags & FR_ROW_PERSISTENT;
-    op->apart = group != NULL;
     enum fr_status status = fr_mpi_views_build(op);
     if (group && status != FR_OK)
         fr_peer_alltoall_decline(group, fr_real_rows[fn].name);

@@ -76,14 +76,12 @@ static enum fr_status scatter(const struct collective *call)
 static enum fr_status alltoall(const struct collective *call, int sends, int receives)
 {
     enum fr_status status = FR_OK;
-    struct fr_mpi_use from = FR_USE_IN;
-    struct fr_mpi_use into = call->in_place ? FR_USE_IN_OUT : FR_USE_OUT;
-    from.apart = into.apart = call->op->apart;
     if (!call->in_place)
-        status = fr_mpi_view_any(call->op, call->send, sends, from);
+        status = fr_mpi_view_any(call->op, call->send, sends, FR_USE_IN);
     if (status != FR_OK)
         return status;
-    return fr_mpi_view_any(call->op, call->receive, receives, into);
+    return fr_mpi_view_any(call->op, call->receive, receives,
+                           call->in_place ? FR_USE_IN_OUT : FR_USE_OUT);
 }
 
 // A view of `count` elements whose datatype stands further back in the arguments; a reduction works

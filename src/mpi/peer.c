@@ -82,17 +82,19 @@ static enum fr_status open_side(struct side *side, bool must_stage)
     return status;
 }
 
-// A block of the view is one rank's slice.
-static void fill_slots(struct side *side)
+// A block of the view is one rank's slice, or the only block is those of all, one after the other.
+static void fill_slots(struct side *side, size_t size)
 {
     const struct fr_path_view *view = &side->view;
-    for (size_t i = 0; i < view->block_count; i++) {
-        const struct fr_path_block *block = &view->blocks[i];
+    size_t slices = size / view->block_count; // in a block
+    for (size_t i = 0; i < size; i++) {
+        const struct fr_path_block *block = &view->blocks[i / slices];
+        size_t bytes = block->count * block->layout->size_bytes / slices;
         uintptr_t address = side->staged ? view->stage_base + block->stage_offset
                                          : view->base + (uintptr_t)block->user_offset;
         side->slots[i] = (struct fr_peer_slot){
-            .address = address,
-            .bytes = block->count * block->layout->size_bytes,
+            .address = address + i % slices * bytes,
+            .bytes = bytes,
         };
     }
 }
@@ -128,7 +130,7 @@ static void set_bounds(const struct side *receive, struct fr_peer_alltoall *part
     }
 }
 
-static enum fr_status prepare(struct side *send, struct side *receive, bool in_place)
+static enum fr_status prepare(struct side *send, struct side *receive, bool in_place, size_t size)
 {
     enum fr_status status = open_side(send, in_place);
     if (status == FR_OK)
@@ -137,8 +139,8 @@ static enum fr_status prepare(struct side *send, struct side *receive, bool in_p
         status = copy_in(send);
     if (status != FR_OK)
         return status;
-    fill_slots(send);
-    fill_slots(receive);
+    fill_slots(send, size);
+    fill_slots(receive, size);
     return FR_OK;
 }
 
@@ -146,7 +148,7 @@ static enum fr_status exchange(struct fr_peer_group *group, const struct fr_requ
                                struct side *send, struct side *receive, bool in_place)
 {
     const char *call = fr_real_rows[op->fn].name;
-    if (prepare(send, receive, in_place) != FR_OK) {
+    if (prepare(send, receive, in_place, (size_t)group->size) != FR_OK) {
         fr_peer_alltoall_decline(group, call);
         return FR_ERR_UNSUPPORTED;
     }
@@ -178,6 +180,11 @@ static void count_views(const struct fr_request_op *op)
     }
 }
 
+static bool is_shaped(const struct fr_path_view *view, size_t size)
+{
+    return view->block_count == 1 || view->block_count == size;
+}
+
 bool fr_mpi_peer_exchange(struct fr_request_op *op, struct fr_peer_group *group, int *result)
 {
     const char *call = fr_real_rows[op->fn].name;
@@ -185,8 +192,7 @@ bool fr_mpi_peer_exchange(struct fr_request_op *op, struct fr_peer_group *group,
     bool in_place = op->view_count == 1;
     size_t size = (size_t)group->size;
     struct side send = {.view = op->views[0]}, receive = {.view = *last};
-    bool shaped = op->views[0].block_count == size && last->block_count == size;
-    if (!has_device_view(op) || !shaped ||
+    if (!has_device_view(op) || !is_shaped(&op->views[0], size) || !is_shaped(last, size) ||
         fr_request_op_reserve(op, 2 * size * sizeof(struct fr_peer_slot)) != FR_OK) {
         fr_peer_alltoall_decline(group, call);
         return false;

@@ -2,6 +2,10 @@
 // All-to-all over NVLink in three rounds of posts: what each rank offers, whether all could map
 // what they were offered, and that the bytes are there. Before the second round is over nothing has
 // been written, so that all ranks fall back alike.
+//
+// A program mostly exchanges the same buffers again. So the group keeps what its last exchange
+// mapped, and when all ranks offer the same once more, which each of them sees, the second round is
+// left out.
 #include "config.h"
 
 #include "peer/alltoall.h"
@@ -12,12 +16,21 @@
 // What a rank says of the others' memory in the second round.
 enum { CANNOT_MAP, MAPPED, LACKS_DESCRIPTOR };
 
+// What all ranks have mapped of each other since the last exchange of the group.
+struct fr_peer_memory {
+    bool holds;
+    struct fr_device_push_piece *pieces; // scratch, in the order of the transfers
+    struct fr_peer_offer *offer;         // scratch, with its slots
+    struct fr_peer_mapping *mappings;    // by rank
+    struct fr_peer_handle *handles;      // of the offers, by rank
+    uint64_t *users;
+};
+
 // The state of one exchange on this rank.
 struct exchange {
     struct fr_peer_group *group;
+    struct fr_peer_memory *memory;
     const struct fr_peer_alltoall *part;
-    struct fr_peer_mapping *mappings; // by rank
-    struct fr_device_push_piece *pieces;
     uint64_t round;
 };
 
@@ -31,10 +44,22 @@ static const struct fr_peer_slot *slots_of(const struct fr_peer_offer *offer)
     return (const struct fr_peer_slot *)(offer + 1);
 }
 
+static void let_go(struct fr_peer_group *group)
+{
+    struct fr_peer_memory *memory = group->memory;
+    for (int rank = 0; rank < group->size; rank++) {
+        fr_peer_mapping_release(&memory->mappings[rank]);
+        memory->mappings[rank] = (struct fr_peer_mapping){0};
+    }
+    memory->holds = false;
+}
+
 void fr_peer_alltoall_decline(struct fr_peer_group *group, const char *call)
 {
     static const struct fr_peer_offer nothing;
     uint64_t round = 0;
+    if (group->memory)
+        let_go(group); // as the others do
     if (!group->broken &&
         fr_peer_group_post(group, call, &nothing, sizeof(nothing), &round) == FR_OK)
         fr_peer_segment_done(group->segment, round);
@@ -55,81 +80,110 @@ static bool prepare_handle(struct fr_peer_group *group, const struct fr_peer_all
     return fr_device_quiesce(&part->receive_range, part->receive_low, part->receive_bytes) == FR_OK;
 }
 
+static uint64_t user_of(const struct fr_peer_alltoall *part)
+{
+    void *context = NULL;
+    if (!fr_device_kind_is_device(part->send_range.kind) ||
+        fr_device_context_of(&part->send_range, &context) != FR_OK)
+        return 0;
+    return (uint64_t)(uintptr_t)context ^ (uint64_t)(unsigned)(part->send_range.device + 1) << 56;
+}
+
 static enum fr_status post_offer(struct exchange *exchange)
 {
     struct fr_peer_group *group = exchange->group;
     const struct fr_peer_alltoall *part = exchange->part;
+    struct fr_peer_offer *offer = exchange->memory->offer;
     size_t slot_bytes = (size_t)group->size * sizeof(struct fr_peer_slot);
-    size_t bytes = sizeof(struct fr_peer_offer) + slot_bytes;
-    struct fr_peer_offer *offer = calloc(1, bytes);
-    if (!offer) {
-        fr_peer_alltoall_decline(group, part->call);
-        return FR_ERR_UNSUPPORTED;
-    }
+    memset(offer, 0, sizeof(*offer));
     offer->eligible = prepare_handle(group, part, &offer->handle);
+    offer->user = user_of(part);
     if (group->is_world)
         offer->freed_count = (uint32_t)fr_peer_freed(offer->freed, FR_ARRAY_LENGTH(offer->freed));
     memcpy(offer + 1, part->receives, slot_bytes);
-    enum fr_status status = fr_peer_group_post(group, part->call, offer, bytes, &exchange->round);
-    free(offer);
-    return status;
+    return fr_peer_group_post(group, part->call, offer, sizeof(*offer) + slot_bytes,
+                              &exchange->round);
 }
 
 static void forget_freed(const struct exchange *exchange, int rank)
 {
     const struct fr_peer_offer *offer = offer_of(exchange, rank);
-    if (rank == exchange->group->rank)
+    if (!offer->freed_count)
         return;
-    for (uint32_t i = 0; i < offer->freed_count; i++)
+    let_go(exchange->group);
+    for (uint32_t i = 0; i < offer->freed_count && rank != exchange->group->rank; i++)
         fr_peer_forget_buffer(&exchange->group->processes[rank], offer->freed[i]);
 }
 
-// Whether every rank offers what others can write to, and as much room as this one has bytes for
-// it. What does not fit is an error of the program, which the real MPI shall report.
+// Whether every rank offers what others can write to. All ranks see the same.
 static bool all_offer(const struct exchange *exchange)
 {
     bool all = true;
     for (int rank = 0; rank < exchange->group->size; rank++) {
-        const struct fr_peer_offer *offer = offer_of(exchange, rank);
         forget_freed(exchange, rank);
-        all = all && offer->eligible;
+        all = all && offer_of(exchange, rank)->eligible;
     }
+    if (!all) // a rank that has not even looked has let go as well
+        let_go(exchange->group);
     return all;
 }
 
-static bool fits(const struct exchange *exchange, int rank)
+// Whether all ranks offer what they did the last time. All ranks see the same.
+static bool is_known(const struct exchange *exchange)
 {
-    const struct fr_peer_slot *room = &slots_of(offer_of(exchange, rank))[exchange->group->rank];
-    return exchange->part->sends[rank].bytes <= room->bytes;
+    const struct fr_peer_memory *memory = exchange->memory;
+    for (int rank = 0; rank < exchange->group->size && memory->holds; rank++) {
+        const struct fr_peer_offer *offer = offer_of(exchange, rank);
+        if (offer->user != memory->users[rank] ||
+            memcmp(&offer->handle, &memory->handles[rank], sizeof(offer->handle)) != 0)
+            return false;
+    }
+    return memory->holds;
 }
 
-// Maps the memory that this rank has bytes for and plans where they go.
-static int plan(struct exchange *exchange)
+// Maps what all ranks offer, whether or not this exchange has bytes for them.
+static int map_all(struct exchange *exchange)
 {
     const struct fr_peer_group *group = exchange->group;
-    const struct fr_peer_alltoall *part = exchange->part;
-    int outcome = MAPPED;
-    for (int i = 0; i < group->size && outcome == MAPPED; i++) {
+    struct fr_peer_memory *memory = exchange->memory;
+    let_go(exchange->group);
+    for (int rank = 0; rank < group->size; rank++) {
+        const struct fr_peer_offer *offer = offer_of(exchange, rank);
+        struct fr_peer_mapping *mapping = &memory->mappings[rank];
+        memory->handles[rank] = offer->handle;
+        memory->users[rank] = offer->user;
+        if (!offer->handle.bytes || !fr_device_kind_is_device(exchange->part->send_range.kind))
+            continue;
+        enum fr_status status =
+            fr_peer_import(&offer->handle, &exchange->part->send_range, mapping);
+        if (status != FR_OK)
+            return status == FR_ERR_NOT_FOUND ? LACKS_DESCRIPTOR : CANNOT_MAP;
+        if (!mapping->direct)
+            return CANNOT_MAP;
+    }
+    return MAPPED;
+}
+
+// Plans where the slices go. False if a rank has less room than there are bytes for it, which is an
+// error of the program.
+static bool plan(struct exchange *exchange)
+{
+    const struct fr_peer_group *group = exchange->group;
+    bool fits = true;
+    for (int i = 0; i < group->size; i++) {
         int rank = (group->rank + 1 + i) % group->size; // each begins with another one
         const struct fr_peer_offer *offer = offer_of(exchange, rank);
-        const struct fr_peer_slot *send = &part->sends[rank];
-        if (!send->bytes)
-            continue;
-        if (!fits(exchange, rank))
-            return CANNOT_MAP;
-        struct fr_peer_mapping *mapping = &exchange->mappings[rank];
-        enum fr_status status = fr_peer_import(&offer->handle, &part->send_range, mapping);
-        if (status != FR_OK || !mapping->direct)
-            outcome = status == FR_ERR_NOT_FOUND ? LACKS_DESCRIPTOR : CANNOT_MAP;
-        else
-            exchange->pieces[i] = (struct fr_device_push_piece){
-                .dst = fr_peer_mapping_at(mapping, &offer->handle,
-                                          slots_of(offer)[group->rank].address),
-                .src = (uintptr_t)send->address,
-                .bytes = send->bytes,
-            };
+        const struct fr_peer_slot *room = &slots_of(offer)[group->rank];
+        const struct fr_peer_slot *send = &exchange->part->sends[rank];
+        fits = fits && send->bytes <= room->bytes;
+        exchange->memory->pieces[i] = (struct fr_device_push_piece){
+            .dst = fr_peer_mapping_at(&exchange->memory->mappings[rank], &offer->handle,
+                                      room->address),
+            .src = (uintptr_t)send->address,
+            .bytes = send->bytes,
+        };
     }
-    return outcome;
+    return fits;
 }
 
 // Sends the descriptor once more to ranks that lack it, for the next time.
@@ -178,30 +232,54 @@ static enum fr_device_engine choose_engine(const struct exchange *exchange)
     return largest > fr_core_settings()->peer_ce_min_bytes ? FR_ENGINE_CE : FR_ENGINE_SM;
 }
 
-// Moves the bytes and tells the others, also of a failure.
-static enum fr_status move(struct exchange *exchange)
+static enum fr_status push(const struct exchange *exchange, bool fits)
+{
+    if (!fits) {
+        fr_error("%s: a rank has less room for this rank's data than it is sent",
+                 exchange->part->call);
+        return FR_ERR_LIMIT;
+    }
+    if (!fr_device_kind_is_device(exchange->part->send_range.kind))
+        return FR_OK; // nothing to send
+    return fr_device_push(&exchange->part->send_range, exchange->memory->pieces,
+                          (size_t)exchange->group->size, choose_engine(exchange),
+                          (unsigned)fr_core_settings()->peer_sms);
+}
+
+// Tells the others how this rank's own transfers ended, and hears of theirs.
+static enum fr_status conclude(const struct exchange *exchange, enum fr_status status)
 {
     struct fr_peer_group *group = exchange->group;
-    enum fr_status status =
-        fr_device_push(&exchange->part->send_range, exchange->pieces, (size_t)group->size,
-                       choose_engine(exchange), (unsigned)fr_core_settings()->peer_sms);
+    const char *call = exchange->part->call;
     uint32_t own = status == FR_OK;
     uint64_t round = 0;
-    enum fr_status agreed =
-        fr_peer_group_post(group, exchange->part->call, &own, sizeof(own), &round);
+    enum fr_status agreed = fr_peer_group_post(group, call, &own, sizeof(own), &round);
     if (agreed == FR_OK)
-        agreed = fr_peer_group_wait(group, exchange->part->call, round);
+        agreed = fr_peer_group_wait(group, call, round);
     if (agreed != FR_OK)
         return agreed;
     for (int rank = 0; rank < group->size; rank++) {
         const uint32_t *moved = fr_peer_segment_read(group->segment, rank, round);
         if (!*moved && status == FR_OK) {
-            fr_error("%s: rank %d of the communicator could not move its data",
-                     exchange->part->call, rank);
+            fr_error("%s: rank %d of the communicator could not move its data", call, rank);
             status = FR_ERR_DEVICE;
         }
     }
     fr_peer_segment_done(group->segment, round);
+    return status;
+}
+
+// From the offers to the decision: FR_OK when all ranks have mapped each other's memory.
+static enum fr_status settle(struct exchange *exchange)
+{
+    if (!all_offer(exchange))
+        return FR_ERR_UNSUPPORTED;
+    if (is_known(exchange))
+        return FR_OK;
+    enum fr_status status = agree(exchange, map_all(exchange));
+    exchange->memory->holds = status == FR_OK;
+    if (status != FR_OK)
+        let_go(exchange->group);
     return status;
 }
 
@@ -210,37 +288,62 @@ static enum fr_status run(struct exchange *exchange)
     enum fr_status status = post_offer(exchange);
     if (status != FR_OK)
         return status;
-    uint64_t first = exchange->round;
-    status = fr_peer_group_wait(exchange->group, exchange->part->call, first);
+    status = fr_peer_group_wait(exchange->group, exchange->part->call, exchange->round);
     if (status != FR_OK)
         return status;
-    if (all_offer(exchange))
-        status = agree(exchange, plan(exchange));
-    else
-        status = FR_ERR_UNSUPPORTED;
-    fr_peer_segment_done(exchange->group->segment, first);
-    return status == FR_OK ? move(exchange) : status;
+    status = settle(exchange);
+    bool fits = status == FR_OK && plan(exchange);
+    fr_peer_segment_done(exchange->group->segment, exchange->round);
+    return status == FR_OK ? conclude(exchange, push(exchange, fits)) : status;
+}
+
+static struct fr_peer_memory *make_memory(int size)
+{
+    size_t n = (size_t)size;
+    struct fr_peer_memory *memory = calloc(1, sizeof(*memory));
+    if (!memory)
+        return NULL;
+    memory->pieces = calloc(n, sizeof(*memory->pieces));
+    memory->offer = calloc(1, fr_peer_group_post_bytes(size));
+    memory->mappings = calloc(n, sizeof(*memory->mappings));
+    memory->handles = calloc(n, sizeof(*memory->handles));
+    memory->users = calloc(n, sizeof(*memory->users));
+    return memory;
+}
+
+void fr_peer_alltoall_forget(struct fr_peer_group *group)
+{
+    struct fr_peer_memory *memory = group->memory;
+    if (!memory)
+        return;
+    if (memory->mappings)
+        let_go(group);
+    free(memory->pieces);
+    free(memory->offer);
+    free(memory->mappings);
+    free(memory->handles);
+    free(memory->users);
+    free(memory);
+    group->memory = NULL;
+}
+
+static bool is_complete(const struct fr_peer_memory *memory)
+{
+    return memory && memory->pieces && memory->offer && memory->mappings && memory->handles &&
+           memory->users;
 }
 
 enum fr_status fr_peer_alltoall(struct fr_peer_group *group, const struct fr_peer_alltoall *part)
 {
     if (group->broken)
         return FR_ERR_MPI;
-    size_t size = (size_t)group->size;
-    struct exchange exchange = {
-        .group = group,
-        .part = part,
-        .mappings = calloc(size, sizeof(*exchange.mappings)),
-        .pieces = calloc(size, sizeof(*exchange.pieces)),
-    };
-    enum fr_status status = FR_ERR_UNSUPPORTED;
-    if (exchange.mappings && exchange.pieces)
-        status = run(&exchange);
-    else
+    if (!group->memory)
+        group->memory = make_memory(group->size);
+    if (!is_complete(group->memory)) {
+        fr_peer_alltoall_forget(group);
         fr_peer_alltoall_decline(group, part->call);
-    for (size_t rank = 0; rank < size && exchange.mappings; rank++)
-        fr_peer_mapping_release(&exchange.mappings[rank]);
-    free(exchange.mappings);
-    free(exchange.pieces);
-    return status;
+        return FR_ERR_UNSUPPORTED;
+    }
+    struct exchange exchange = {.group = group, .memory = group->memory, .part = part};
+    return run(&exchange);
 }

@@ -16,7 +16,8 @@ struct fr_peer_slot {
 struct fr_peer_offer {
     uint32_t eligible; // its buffers are such that peers can be written to and from
     uint32_t freed_count;
-    uint64_t freed[5]; // exported memory that is no more, by buffer id
+    uint64_t freed[4]; // exported memory that is no more, by buffer id
+    uint64_t user;     // the context that its device works in, which mappings belong to
     struct fr_peer_handle handle;
 };
 _Static_assert(sizeof(struct fr_peer_offer) % 16 == 0, "slots follow aligned");
@@ -39,5 +40,8 @@ struct fr_peer_alltoall {
 FR_MUST_CHECK enum fr_status fr_peer_alltoall(struct fr_peer_group *group,
                                               const struct fr_peer_alltoall *exchange);
 void fr_peer_alltoall_decline(struct fr_peer_group *group, const char *call);
+
+// Gives back what the group keeps for the next exchange.
+void fr_peer_alltoall_forget(struct fr_peer_group *group);
 
 #endif

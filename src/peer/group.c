@@ -36,6 +36,7 @@ static void destroy(struct fr_peer_group *group)
 {
     if (!group)
         return;
+    fr_peer_alltoall_forget(group);
     fr_peer_segment_close(group->segment);
     free(group->processes);
     free(group);

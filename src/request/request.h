@@ -30,7 +30,6 @@ struct fr_request_op {
     char object_kind; // 'c', 'w' or 'f': whose error handler hears of errors; 0 for none
     fr_word object;
     int peer;        // target rank of a one-sided operation
-    bool apart;      // a block for each rank, of an exchange that may go over NVLink
     bool prefix_out; // only what the status counts is copied back
     bool persistent;
     bool active;       // started and not yet completed
