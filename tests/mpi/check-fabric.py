@@ -73,7 +73,7 @@ def check_launch(flavour, ranks, folder, table, seen_path):
         wrong.append("no function had a device buffer")
     for name, path in sorted(used):
         expected = expected_path(FAMILIES[flavour], name, rows[name])
-        if path != expected:
+        if path not in (expected, "peer"): # what Fabrail moves itself, MPI is not given
             wrong.append(f"{name} used path {path}, not {expected}")
     with open(seen_path, "a", encoding="utf-8") as file:
         file.writelines(f"{name} {path}\n" for name, path in used)
