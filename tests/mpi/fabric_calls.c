@@ -126,17 +126,17 @@ static void make_vector(struct fabric_run *run)
 static void make_between(struct fabric_run *run)
 {
     MPI_Comm half, between;
-    int lower = run->size / 2, upper = run->size - lower;
+    int lower = run->size / 2;
     bool low = run->rank < lower;
-    int own = low ? run->rank : run->rank - lower, other = own % (low ? upper : lower);
+    int own = low ? run->rank : run->rank - lower;
     if (run->size < 2)
         return;
     MPI_Comm_split(run->comm, low, run->rank, &half);
     MPI_Intercomm_create(half, 0, run->comm, low ? lower : 0, TAG, &between);
     if (own < lower) { // pairs of equal rank; an odd process out has none
-        MPI_Sendrecv(run->from, BLOCK, MPI_BYTE, other, TAG, run->to, BLOCK, MPI_BYTE, other, TAG,
+        MPI_Sendrecv(run->from, BLOCK, MPI_BYTE, own, TAG, run->to, BLOCK, MPI_BYTE, own, TAG,
                      between, MPI_STATUS_IGNORE);
-        want_block(run, 0, low ? other + lower : other, 0);
+        want_block(run, 0, low ? own + lower : own, 0);
         gave(run, true, true);
     }
     MPI_Comm_free(&between);
