@@ -2,8 +2,8 @@
 // Pushes: many pieces at once, by one kernel or by a copy engine's stream each.
 //
 // The host waits for a kernel by polling words that its blocks write to page-locked memory, which
-// on an H200 is 1.5 us faster than waiting for the stream. The stream is asked now and then all the
-// same: after a fault on the device no word would ever come.
+// on an H200 is a microsecond faster than waiting for the stream. The stream is asked now and then
+// all the same: after a fault on the device no word would ever come.
 #include "config.h"
 
 #include "device/device_int.h"
