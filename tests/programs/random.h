@@ -131,6 +131,8 @@ struct walk {
 // Adds to the description of the round.
 void walk_say(struct walk *walk, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+void form_say(struct walk *walk, const struct form *form);
+
 // From here on run_seed gives other data.
 void walk_new_data(struct walk *walk);
 

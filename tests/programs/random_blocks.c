@@ -54,6 +54,10 @@ struct deal deal_new(struct walk *walk, const struct circle *circle)
     deal.root = draw_below(&walk->common, circle->size);
     deal.peers = circle->making == MADE_BETWEEN ? circle->remote_size : circle->size;
     deal.ids = circle->making == MADE_BETWEEN ? circle->remote : circle->members;
+#if defined OMPI_MAJOR_VERSION && OMPI_MAJOR_VERSION < 5
+    // What a process sends itself, Open MPI 4.1 writes too much of when there is padding behind it.
+    deal.tight = deal.manner != BLOCKING;
+#endif
     return deal;
 }
 
@@ -69,6 +73,16 @@ static size_t elements_between(const struct deal *deal, int from, int to)
     if (deal->spread == VARIED)
         return deal->unit * parts[hash % COUNT_OF(parts)];
     return draw_bytes(&hash, deal->most) / base_bytes(deal->base);
+}
+
+static struct form form_for(const struct deal *deal, size_t elements)
+{
+    for (;;) {
+        struct form form = form_new(deal->plain ? NULL : &deal->walk->own, deal->base, elements);
+        if (!deal->tight || form.extent == form.high - form.low)
+            return form;
+        form_free(&form);
+    }
 }
 
 static void place_even(struct side *side)
@@ -97,13 +111,14 @@ static void place_varied(struct side *side, size_t unit, uint64_t *own)
     free(order);
 }
 
-static void place_typed(struct side *side, enum base base, uint64_t *own)
+static void place_typed(struct side *side, const struct deal *deal)
 {
+    uint64_t *own = &deal->walk->own;
     int *order = draw_order(own, side->n);
     for (int j = 0; j < side->n; j++) {
         int i = order[j];
         struct form *form = &side->forms[i];
-        *form = form_new(own, base, side->elements[i]);
+        *form = form_for(deal, side->elements[i]);
         side->bytes = (side->bytes + 7) / 8 * 8 + 8 * (size_t)draw_below(own, 3);
         side->at[i] = side->bytes + (form_origin(form) + 7) / 8 * 8;
         side->bytes = side->at[i] + form_room(form, form->count) - form_origin(form);
@@ -114,23 +129,18 @@ static void place_typed(struct side *side, enum base base, uint64_t *own)
     free(order);
 }
 
-// Open MPI 5 looks at as many types in Neighbor_alltoallw_init as there are processes, however many
-// neighbours there are.
 static struct side side_empty(const struct deal *deal, int n)
 {
-    int slots = n > deal->circle->size ? n : deal->circle->size;
-    size_t count = (size_t)slots;
+    size_t count = (size_t)n;
     struct side side = {.spread = deal->spread,
                         .n = n,
-                        .forms = table_new(count, sizeof(struct form)),
+                        .forms = table_new(count + 1, sizeof(struct form)),
                         .elements = table_new(count, sizeof(size_t)),
                         .counts = table_new(count, sizeof(int)),
                         .places = table_new(count, sizeof(int)),
                         .far = table_new(count, sizeof(MPI_Aint)),
                         .types = table_new(count, sizeof(MPI_Datatype)),
                         .at = table_new(count, sizeof(size_t))};
-    for (int i = 0; i < slots; i++)
-        side.types[i] = MPI_BYTE;
     return side;
 }
 
@@ -144,16 +154,19 @@ struct side side_new(const struct deal *deal, const char *name, int n, const int
         side.elements[i] = elements_between(deal, direction == OUTGOING ? here : ids[i],
                                             direction == INCOMING ? here : ids[i]);
     if (side.spread != TYPED)
-        side.forms[0] = form_new(deal->plain ? NULL : own, deal->base, deal->unit);
+        side.forms[0] = form_for(deal, deal->unit);
     if (side.spread == EVEN)
         place_even(&side);
     else if (side.spread == VARIED)
         place_varied(&side, deal->unit, own);
     else
-        place_typed(&side, deal->base, own);
+        place_typed(&side, deal);
     side.buffer = walk_buffer(deal->walk, name, side.bytes, base_bytes(deal->base));
     side.address = side.buffer->data + side.origin;
-    walk_say(deal->walk, " %s", side.spread == TYPED ? "types" : side.forms[0].name);
+    if (side.spread == TYPED)
+        walk_say(deal->walk, " types");
+    else
+        form_say(deal->walk, &side.forms[0]);
     return side;
 }
 
@@ -210,13 +223,12 @@ void deal_say(const struct deal *deal, const char *what)
 struct single single_new(const struct deal *deal, const char *name, int id)
 {
     size_t elements = elements_between(deal, id, id);
-    struct single single = {
-        .form = form_new(deal->plain ? NULL : &deal->walk->own, deal->base, elements)};
+    struct single single = {.form = form_for(deal, elements)};
     size_t unit = base_bytes(deal->base);
     single.bytes = elements * unit;
     single.buffer = walk_buffer(deal->walk, name, form_room(&single.form, single.form.count), unit);
     single.address = single.buffer->data + form_origin(&single.form);
-    walk_say(deal->walk, " %zu bytes %s", single.bytes, single.form.name);
+    form_say(deal->walk, &single.form);
     return single;
 }
 

@@ -20,6 +20,12 @@ void walk_say(struct walk *walk, const char *format, ...)
         walk->text_bytes += (size_t)bytes < left ? (size_t)bytes : left - 1;
 }
 
+void form_say(struct walk *walk, const struct form *form)
+{
+    walk_say(walk, " %d x %s (%zu bytes in %d pieces, extent %ld)", form->count, form->name,
+             form->type_bytes, form->piece_count, (long)form->extent);
+}
+
 void walk_new_data(struct walk *walk)
 {
     uint64_t thread = (uint64_t)walk->thread + 1;

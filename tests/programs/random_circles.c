@@ -222,6 +222,14 @@ void circles_stop(struct walk *walk)
     }
 }
 
+// Open MPI 5 takes a graph that was made of a grid for a grid, and duplicates keep their topology.
+static bool can_make(enum making parent, enum making making)
+{
+    if (making == MADE_GRID || making == MADE_GRAPH)
+        return parent == MADE_WORLD || parent == MADE_SPLIT || parent == MADE_SUBSET;
+    return parent != MADE_BETWEEN;
+}
+
 void circles_change(struct walk *walk)
 {
     uint64_t state = draw(&walk->common);
@@ -235,7 +243,7 @@ void circles_change(struct walk *walk)
         walk->circles[place] = NULL;
         return;
     }
-    if (walk->circles[parent] == NULL || walk->circles[parent]->making == MADE_BETWEEN)
+    if (walk->circles[parent] == NULL || !can_make(walk->circles[parent]->making, making))
         parent = 0;
     walk_say(walk, " make %s of %s", names[making], circle_name(walk->circles[parent]));
     walk->circles[place] = derive(walk, &state, making, walk->circles[parent]);

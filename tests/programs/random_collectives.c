@@ -206,8 +206,8 @@ static void allgather(struct deal *deal)
     deal->plain = deal->spread == VARIED;
 #elif defined MPICH_NUMVERSION && MPICH_NUMVERSION < 40100000
     // MPICH 4.0 mistakes the place of the only block.
-    if (circle->size == 1 && deal->spread == VARIED)
-        deal->manner = BLOCKING;
+    if (circle->size == 1 && deal->peers == 1)
+        deal->spread = EVEN;
 #endif
     deal_say(deal, "Allgather");
     struct single send = single_new(deal, "send", id);

@@ -115,7 +115,7 @@ static struct parcel *parcel_new(struct post *post, const char *name, size_t ele
     parcel->buffer =
         walk_buffer(post->walk, name, form_room(&parcel->form, parcel->form.count), unit);
     parcel->address = parcel->buffer->data + form_origin(&parcel->form);
-    walk_say(post->walk, " %s", parcel->form.name);
+    form_say(post->walk, &parcel->form);
     return parcel;
 }
 

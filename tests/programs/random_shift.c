@@ -54,7 +54,7 @@ static struct buffer *buffer_of(struct shift *shift, const char *name, const str
 {
     struct buffer *buffer =
         walk_buffer(shift->walk, name, form_room(form, form->count), base_bytes(shift->base));
-    walk_say(shift->walk, " %s", form->name);
+    form_say(shift->walk, form);
     return buffer;
 }
 
