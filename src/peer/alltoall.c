@@ -19,11 +19,18 @@ enum { CANNOT_MAP, MAPPED, LACKS_DESCRIPTOR };
 // What all ranks have mapped of each other since the last exchange of the group.
 struct fr_peer_memory {
     bool holds;
+    struct fr_peer_offer *offer; // this rank's last, with its slots
+    struct fr_peer_offer *next;
     struct fr_device_push_piece *pieces; // scratch, in the order of the transfers
-    struct fr_peer_offer *offer;         // scratch, with its slots
-    struct fr_peer_mapping *mappings;    // by rank
-    struct fr_peer_handle *handles;      // of the offers, by rank
-    uint64_t *users;
+    struct fr_peer_known *known;         // by rank
+};
+
+// What this rank knows of another one's offer.
+struct fr_peer_known {
+    uint64_t version;
+    struct fr_peer_handle handle;
+    struct fr_peer_mapping mapping;
+    struct fr_peer_slot room; // for this rank's slice
 };
 
 // The state of one exchange on this rank.
@@ -48,8 +55,8 @@ static void let_go(struct fr_peer_group *group)
 {
     struct fr_peer_memory *memory = group->memory;
     for (int rank = 0; rank < group->size; rank++) {
-        fr_peer_mapping_release(&memory->mappings[rank]);
-        memory->mappings[rank] = (struct fr_peer_mapping){0};
+        fr_peer_mapping_release(&memory->known[rank].mapping);
+        memory->known[rank].mapping = (struct fr_peer_mapping){0};
     }
     memory->holds = false;
 }
@@ -89,11 +96,21 @@ static uint64_t user_of(const struct fr_peer_alltoall *part)
     return (uint64_t)(uintptr_t)context ^ (uint64_t)(unsigned)(part->send_range.device + 1) << 56;
 }
 
+// The version changes with anything behind it.
+static void set_version(struct fr_peer_memory *memory, size_t bytes)
+{
+    size_t first = offsetof(struct fr_peer_offer, user);
+    bool same =
+        memcmp((char *)memory->next + first, (char *)memory->offer + first, bytes - first) == 0;
+    memory->next->version = memory->offer->version + !same;
+}
+
 static enum fr_status post_offer(struct exchange *exchange)
 {
     struct fr_peer_group *group = exchange->group;
     const struct fr_peer_alltoall *part = exchange->part;
-    struct fr_peer_offer *offer = exchange->memory->offer;
+    struct fr_peer_memory *memory = exchange->memory;
+    struct fr_peer_offer *offer = memory->next;
     size_t slot_bytes = (size_t)group->size * sizeof(struct fr_peer_slot);
     memset(offer, 0, sizeof(*offer));
     offer->eligible = prepare_handle(group, part, &offer->handle);
@@ -101,6 +118,9 @@ static enum fr_status post_offer(struct exchange *exchange)
     if (group->is_world)
         offer->freed_count = (uint32_t)fr_peer_freed(offer->freed, FR_ARRAY_LENGTH(offer->freed));
     memcpy(offer + 1, part->receives, slot_bytes);
+    set_version(memory, sizeof(*offer) + slot_bytes);
+    memory->next = memory->offer;
+    memory->offer = offer;
     return fr_peer_group_post(group, part->call, offer, sizeof(*offer) + slot_bytes,
                               &exchange->round);
 }
@@ -132,33 +152,30 @@ static bool all_offer(const struct exchange *exchange)
 static bool is_known(const struct exchange *exchange)
 {
     const struct fr_peer_memory *memory = exchange->memory;
-    for (int rank = 0; rank < exchange->group->size && memory->holds; rank++) {
-        const struct fr_peer_offer *offer = offer_of(exchange, rank);
-        if (offer->user != memory->users[rank] ||
-            memcmp(&offer->handle, &memory->handles[rank], sizeof(offer->handle)) != 0)
-            return false;
-    }
-    return memory->holds;
+    bool known = memory->holds;
+    for (int rank = 0; rank < exchange->group->size && known; rank++)
+        known = offer_of(exchange, rank)->version == memory->known[rank].version;
+    return known;
 }
 
-// Maps what all ranks offer, whether or not this exchange has bytes for them.
+// Learns what all ranks offer and maps it, whether or not this exchange has bytes for them.
 static int map_all(struct exchange *exchange)
 {
     const struct fr_peer_group *group = exchange->group;
-    struct fr_peer_memory *memory = exchange->memory;
+    const struct fr_device_range *user = &exchange->part->send_range;
     let_go(exchange->group);
     for (int rank = 0; rank < group->size; rank++) {
         const struct fr_peer_offer *offer = offer_of(exchange, rank);
-        struct fr_peer_mapping *mapping = &memory->mappings[rank];
-        memory->handles[rank] = offer->handle;
-        memory->users[rank] = offer->user;
-        if (!offer->handle.bytes || !fr_device_kind_is_device(exchange->part->send_range.kind))
+        struct fr_peer_known *known = &exchange->memory->known[rank];
+        known->version = offer->version;
+        known->handle = offer->handle;
+        known->room = slots_of(offer)[group->rank];
+        if (!offer->handle.bytes || !fr_device_kind_is_device(user->kind))
             continue;
-        enum fr_status status =
-            fr_peer_import(&offer->handle, &exchange->part->send_range, mapping);
+        enum fr_status status = fr_peer_import(&known->handle, user, &known->mapping);
         if (status != FR_OK)
             return status == FR_ERR_NOT_FOUND ? LACKS_DESCRIPTOR : CANNOT_MAP;
-        if (!mapping->direct)
+        if (!known->mapping.direct)
             return CANNOT_MAP;
     }
     return MAPPED;
@@ -172,13 +189,11 @@ static bool plan(struct exchange *exchange)
     bool fits = true;
     for (int i = 0; i < group->size; i++) {
         int rank = (group->rank + 1 + i) % group->size; // each begins with another one
-        const struct fr_peer_offer *offer = offer_of(exchange, rank);
-        const struct fr_peer_slot *room = &slots_of(offer)[group->rank];
+        const struct fr_peer_known *known = &exchange->memory->known[rank];
         const struct fr_peer_slot *send = &exchange->part->sends[rank];
-        fits = fits && send->bytes <= room->bytes;
+        fits = fits && send->bytes <= known->room.bytes;
         exchange->memory->pieces[i] = (struct fr_device_push_piece){
-            .dst = fr_peer_mapping_at(&exchange->memory->mappings[rank], &offer->handle,
-                                      room->address),
+            .dst = fr_peer_mapping_at(&known->mapping, &known->handle, known->room.address),
             .src = (uintptr_t)send->address,
             .bytes = send->bytes,
         };
@@ -204,7 +219,7 @@ static enum fr_status agree(struct exchange *exchange, int outcome)
     struct fr_peer_group *group = exchange->group;
     uint32_t own = (uint32_t)outcome;
     uint64_t round = 0;
-    struct fr_peer_handle handle = offer_of(exchange, group->rank)->handle;
+    struct fr_peer_handle handle = exchange->memory->offer->handle;
     enum fr_status status =
         fr_peer_group_post(group, exchange->part->call, &own, sizeof(own), &round);
     if (status == FR_OK)
@@ -303,11 +318,10 @@ static struct fr_peer_memory *make_memory(int size)
     struct fr_peer_memory *memory = calloc(1, sizeof(*memory));
     if (!memory)
         return NULL;
-    memory->pieces = calloc(n, sizeof(*memory->pieces));
     memory->offer = calloc(1, fr_peer_group_post_bytes(size));
-    memory->mappings = calloc(n, sizeof(*memory->mappings));
-    memory->handles = calloc(n, sizeof(*memory->handles));
-    memory->users = calloc(n, sizeof(*memory->users));
+    memory->next = calloc(1, fr_peer_group_post_bytes(size));
+    memory->pieces = calloc(n, sizeof(*memory->pieces));
+    memory->known = calloc(n, sizeof(*memory->known));
     return memory;
 }
 
@@ -316,21 +330,19 @@ void fr_peer_alltoall_forget(struct fr_peer_group *group)
     struct fr_peer_memory *memory = group->memory;
     if (!memory)
         return;
-    if (memory->mappings)
+    if (memory->known)
         let_go(group);
-    free(memory->pieces);
     free(memory->offer);
-    free(memory->mappings);
-    free(memory->handles);
-    free(memory->users);
+    free(memory->next);
+    free(memory->pieces);
+    free(memory->known);
     free(memory);
     group->memory = NULL;
 }
 
 static bool is_complete(const struct fr_peer_memory *memory)
 {
-    return memory && memory->pieces && memory->offer && memory->mappings && memory->handles &&
-           memory->users;
+    return memory && memory->offer && memory->next && memory->pieces && memory->known;
 }
 
 enum fr_status fr_peer_alltoall(struct fr_peer_group *group, const struct fr_peer_alltoall *part)

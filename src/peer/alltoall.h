@@ -12,12 +12,16 @@ struct fr_peer_slot {
     uint64_t bytes;
 };
 
-// What a rank posts first; a slot for each rank follows, with where its slice goes.
+// What a rank posts first; a slot for each rank follows, with where its slice goes. When its
+// version is the one of the exchange before, so is all that stands behind it, and others need not
+// read more than one cache line.
 struct fr_peer_offer {
     uint32_t eligible; // its buffers are such that peers can be written to and from
     uint32_t freed_count;
     uint64_t freed[4]; // exported memory that is no more, by buffer id
-    uint64_t user;     // the context that its device works in, which mappings belong to
+    uint64_t version;
+    uint64_t user; // the context that its device works in, which mappings belong to
+    uint64_t spare;
     struct fr_peer_handle handle;
 };
 _Static_assert(sizeof(struct fr_peer_offer) % 16 == 0, "slots follow aligned");
