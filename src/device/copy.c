@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#define MOST_BY_KERNEL ((size_t)1 << 20)
+
 static bool strides_are(const struct fr_device_copy *copy, int dimension, size_t bytes)
 {
     return copy->dst_stride[dimension] == (ptrdiff_t)bytes &&
@@ -205,6 +207,7 @@ static void device_span(const struct fr_device_copy *copy, enum fr_device_direct
 void fr_device_batch_begin(struct fr_device_batch *batch)
 {
     batch->lane_count = 0;
+    batch->piece_count = 0;
     batch->status = FR_OK;
 }
 
@@ -234,6 +237,33 @@ static struct fr_device_lane *find_lane(struct fr_device_batch *batch, CUcontext
     return lane;
 }
 
+// A copy within a device that is over sooner than the driver needs to say so: a kernel tells the
+// host itself. Returns whether the copy has been kept for that.
+static bool keep_for_kernel(struct fr_device_batch *batch, const struct fr_device_range *range,
+                            const struct fr_device_copy *copy)
+{
+    bool small = copy->on_device && copy->n[0] == 1 && copy->n[1] == 1 &&
+                 copy->bytes <= MOST_BY_KERNEL &&
+                 batch->piece_count < FR_ARRAY_LENGTH(batch->pieces);
+    if (!small)
+        return false;
+    if (batch->piece_count == 0) {
+        if (!fr_device_push_has_kernels(range))
+            return false;
+        batch->piece_range = *range;
+    }
+    const struct fr_device_range *first = &batch->piece_range;
+    if (first->base != range->base || first->device != range->device ||
+        first->context != range->context)
+        return false;
+    batch->pieces[batch->piece_count++] = (struct fr_device_push_piece){
+        .dst = (uintptr_t)copy->dst,
+        .src = (uintptr_t)copy->src,
+        .bytes = copy->bytes,
+    };
+    return true;
+}
+
 void fr_device_batch_copy(struct fr_device_batch *batch, const struct fr_device_range *range,
                           enum fr_device_direction direction, const struct fr_device_copy *copy)
 {
@@ -245,6 +275,8 @@ void fr_device_batch_copy(struct fr_device_batch *batch, const struct fr_device_
         copy_on_host(&simple);
         return;
     }
+    if (keep_for_kernel(batch, range, &simple))
+        return;
     struct fr_device_scope scope;
     enum fr_status status = fr_device_scope_enter(range, &scope);
     if (status != FR_OK) {
@@ -264,6 +296,10 @@ void fr_device_batch_copy(struct fr_device_batch *batch, const struct fr_device_
 
 enum fr_status fr_device_batch_finish(struct fr_device_batch *batch)
 {
+    if (batch->piece_count > 0 && batch->status == FR_OK)
+        batch->status =
+            fr_device_push(&batch->piece_range, batch->pieces, batch->piece_count, FR_ENGINE_SM, 0);
+    batch->piece_count = 0;
     // A failed copy does not stop the others, so every lane is waited for.
     for (unsigned i = 0; i < batch->lane_count; i++)
         keep_first(batch, fr_device_lane_return(batch->lanes[i]));

@@ -128,10 +128,21 @@ struct fr_device_copy {
     bool on_device; // the staging side is memory of the same device, not of the host
 };
 
+// Bytes to move between addresses that are both reachable from the device that moves them.
+struct fr_device_push_piece {
+    uintptr_t dst;
+    uintptr_t src;
+    size_t bytes;
+};
+
 // Copies under way on streams of Fabrail's own. The caller owns the storage; one thread uses one.
 struct fr_device_batch {
     struct fr_device_lane *lanes[4]; // leased streams, one per (device, direction)
     unsigned lane_count;
+    // Small copies on one device, which a kernel does together at finish.
+    struct fr_device_push_piece pieces[8];
+    unsigned piece_count;
+    struct fr_device_range piece_range;
     enum fr_status status; // first failure, reported by fr_device_batch_finish
 };
 // From the application's memory to Fabrail's staging memory and back.
@@ -152,12 +163,6 @@ FR_MUST_CHECK enum fr_status fr_device_batch_finish(struct fr_device_batch *batc
 
 // Pushes: bytes moved by the device itself between memory of its own and what peers have mapped
 // here, to or from several peers at once.
-struct fr_device_push_piece {
-    uintptr_t dst; // both sides are reachable from the device that moves them
-    uintptr_t src;
-    size_t bytes;
-};
-
 enum fr_device_engine {
     FR_ENGINE_SM, // one kernel for all pieces: the fastest for small and middle sizes
     FR_ENGINE_CE, // copy engines, a stream a piece, which leave the multiprocessors alone

@@ -259,6 +259,98 @@ static void test_unfinished_calls(void)
     free(host);
 }
 
+// Copies one shape out of `memory` into staging memory of the device, and the same bytes back from
+// there to where the shape's destination lies in `memory`.
+static void run_on_device(const struct driver_memory *memory, const struct driver_memory *stage,
+                          const struct fr_device_range *range, const struct shape *shape,
+                          enum fr_device_direction direction)
+{
+    const struct driver_memory *to = direction == FR_TO_STAGE ? stage : memory;
+    const struct driver_memory *from = direction == FR_TO_STAGE ? memory : stage;
+    struct fr_device_copy copy = as_copy(shape, to->address, from->address);
+    struct fr_device_batch batch;
+    copy.on_device = true;
+    memset(expected, 0x77, SPACE);
+    driver_write(to, expected, SPACE);
+    driver_write(from, device_mirror, SPACE);
+    copy_by_bytes(expected, device_mirror, shape);
+    fr_device_batch_begin(&batch);
+    fr_device_batch_copy(&batch, range, direction, &copy);
+    CHECK(fr_device_batch_finish(&batch) == FR_OK);
+    driver_read(read_back, to, SPACE);
+    size_t same = first_difference(read_back, expected, SPACE);
+    CHECK(same == SPACE, "%s on the device, %s staging: byte %zu of %zu x %zu x %zu",
+          fr_device_kind_name(memory->kind), direction == FR_TO_STAGE ? "to" : "from", same,
+          shape->bytes, shape->n[0], shape->n[1]);
+}
+
+static void test_on_device(const struct driver_memory *memory, unsigned count)
+{
+    uint64_t state = 4711;
+    struct driver_memory stage;
+    struct fr_device_range range;
+    if (!fr_device_kind_is_device(memory->kind) ||
+        !driver_allocate(FR_KIND_MALLOC, 0, SPACE, &stage))
+        return;
+    CHECK(fr_device_query(memory->address, &range) == FR_OK);
+    for (size_t i = 0; i < SPACE; i++)
+        device_mirror[i] = (unsigned char)(check_random(&state) >> 20);
+    for (unsigned done = 0; done < count;) {
+        struct shape shape;
+        if (!pick_shape(&shape, &state))
+            continue;
+        run_on_device(memory, &stage, &range, &shape, done % 2 ? FR_TO_STAGE : FR_FROM_STAGE);
+        done++;
+    }
+    driver_free(&stage);
+}
+
+// Runs about as long as what a kernel copies at most, more of them than it takes at once, and
+// between two allocations of which only one is the application's.
+static void test_runs_on_device(void)
+{
+    enum { RUNS = 11, MIB = 1 << 20 };
+    size_t bytes = (size_t)RUNS * (MIB + 64);
+    struct driver_memory user, stage;
+    struct fr_device_range range;
+    struct fr_device_batch batch;
+    unsigned char *host = malloc(bytes);
+    if (host == NULL || !driver_allocate(FR_KIND_MALLOC, 0, bytes, &user) ||
+        !driver_allocate(FR_KIND_MALLOC, 0, bytes, &stage)) {
+        CHECK(false, "no memory");
+        return;
+    }
+    for (size_t i = 0; i < bytes; i++)
+        host[i] = (unsigned char)(i * 31 + i / 4093);
+    driver_write(&user, host, bytes);
+    memset(host, 0, bytes);
+    driver_write(&stage, host, bytes);
+    CHECK(fr_device_query(user.address, &range) == FR_OK);
+    fr_device_batch_begin(&batch);
+    for (size_t i = 0; i < RUNS; i++) {
+        size_t offset = i * (MIB + 64);
+        struct fr_device_copy copy = {.dst = stage.address + offset,
+                                      .src = user.address + offset,
+                                      .bytes = (size_t)MIB - 5 + i,
+                                      .n = {1, 1},
+                                      .on_device = true};
+        fr_device_batch_copy(&batch, &range, FR_TO_STAGE, &copy);
+    }
+    CHECK(fr_device_batch_finish(&batch) == FR_OK);
+    driver_read(host, &stage, bytes);
+    for (size_t i = 0; i < bytes; i++) {
+        bool copied = i % (MIB + 64) < (size_t)MIB - 5 + i / (MIB + 64);
+        unsigned char wanted = copied ? (unsigned char)(i * 31 + i / 4093) : 0;
+        if (host[i] != wanted) {
+            CHECK(false, "byte %zu is %u, not %u", i, host[i], wanted);
+            break;
+        }
+    }
+    driver_free(&stage);
+    driver_free(&user);
+    free(host);
+}
+
 int main(void)
 {
     CUcontext context = NULL;
@@ -273,8 +365,10 @@ int main(void)
         test_shapes(&memory, 400);
         test_edges(&memory);
         test_batches(&memory);
+        test_on_device(&memory, 200);
         driver_free(&memory);
     }
+    test_runs_on_device();
     test_unfinished_calls();
     fr_device_release();
     return check_result();
