@@ -54,10 +54,6 @@ struct deal deal_new(struct walk *walk, const struct circle *circle)
     deal.root = draw_below(&walk->common, circle->size);
     deal.peers = circle->making == MADE_BETWEEN ? circle->remote_size : circle->size;
     deal.ids = circle->making == MADE_BETWEEN ? circle->remote : circle->members;
-#if defined OMPI_MAJOR_VERSION && OMPI_MAJOR_VERSION < 5
-    // What a process sends itself, Open MPI 4.1 writes too much of when there is padding behind it.
-    deal.tight = deal.manner != BLOCKING;
-#endif
     return deal;
 }
 
@@ -77,12 +73,7 @@ static size_t elements_between(const struct deal *deal, int from, int to)
 
 static struct form form_for(const struct deal *deal, size_t elements)
 {
-    for (;;) {
-        struct form form = form_new(deal->plain ? NULL : &deal->walk->own, deal->base, elements);
-        if (!deal->tight || form.extent == form.high - form.low)
-            return form;
-        form_free(&form);
-    }
+    return form_new(deal->plain ? NULL : &deal->walk->own, deal->base, elements);
 }
 
 static void place_even(struct side *side)

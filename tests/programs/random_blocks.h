@@ -21,7 +21,6 @@ struct deal {
     enum spread spread;
     bool in_place;
     bool plain; // no derived types
-    bool tight; // no types with padding
     enum base base;
     size_t unit;  // elements of a block; of a part of one when blocks vary
     size_t most;  // bytes of a block

@@ -235,6 +235,11 @@ void circles_change(struct walk *walk)
     uint64_t state = draw(&walk->common);
     int place = KEPT + draw_below(&state, CIRCLES - KEPT), parent = draw_below(&state, CIRCLES);
     enum making making = (enum making)(MADE_DUP + draw_below(&state, MAKINGS - MADE_DUP));
+#ifdef OPEN_MPI
+    // Two threads that make communicators, one of them between two groups, wait for each other.
+    if (walk->mixture->threads > 1 && making == MADE_BETWEEN)
+        making = MADE_SPLIT;
+#endif
     if (!draw_one_in(&state, 4))
         return;
     if (walk->circles[place] != NULL) {

@@ -42,14 +42,19 @@ static void call_neighbours(const struct deal *deal, const struct side *send,
 
 // What MPIs do well on host memory. Open MPI 4.1 gives wrong bytes and MPICH 4.0 frees a datatype
 // twice in nonblocking Alltoallv and Alltoallw in place with derived types. Open MPI 4.1 multiplies
-// the places of Alltoallw by extents on a communicator of one process.
+// the places of Alltoallw by extents on a communicator of one process, and looks at as many types
+// in Ialltoallw as there are neighbours where a communicator has a topology.
 static enum spread spread_draw(const struct deal *deal)
 {
     enum spread spread = (enum spread)draw_below(&deal->walk->common, 3);
     if (deal->in_place && deal->manner != BLOCKING)
         spread = EVEN;
 #ifdef OPEN_MPI
+    int topology = MPI_UNDEFINED;
+    MPI_Topo_test(deal->circle->comm, &topology);
     if (spread == TYPED && deal->circle->size == 1 && deal->peers == 1)
+        spread = VARIED;
+    if (spread == TYPED && deal->manner != BLOCKING && topology != MPI_UNDEFINED)
         spread = VARIED;
 #endif
     return spread;
@@ -201,10 +206,10 @@ static void allgather(struct deal *deal)
     MPI_Request request = MPI_REQUEST_NULL;
     int id = circle_id(circle);
     deal->spread = (enum spread)draw_below(&walk->common, TYPED);
-#ifdef OPEN_MPI
-    // Open MPI chooses an algorithm by the size of the type, also if it is not the same everywhere.
+    // Open MPI chooses an algorithm by the size of the type and MPICH a chunk by its extent, also
+    // if they are not the same everywhere.
     deal->plain = deal->spread == VARIED;
-#elif defined MPICH_NUMVERSION && MPICH_NUMVERSION < 40100000
+#if defined MPICH_NUMVERSION && MPICH_NUMVERSION < 40100000
     // MPICH 4.0 mistakes the place of the only block.
     if (circle->size == 1 && deal->peers == 1)
         deal->spread = EVEN;
