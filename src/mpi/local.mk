@@ -8,6 +8,7 @@ librooms_la_SOURCES += \
 	src/mpi/facts.c \
 	src/mpi/hooks.c \
 	src/mpi/mpi_int.h \
+	src/mpi/neighbours.c \
 	src/mpi/peer.c \
 	src/mpi/present.c \
 	src/mpi/shape.c \

@@ -53,6 +53,17 @@ struct fr_mpi_shape {
 FR_MUST_CHECK enum fr_status fr_mpi_shape_of(fr_word comm, struct fr_mpi_shape *shape);
 FR_MUST_CHECK enum fr_status fr_mpi_neighbours_of(fr_word comm, int *in_degree, int *out_degree);
 
+// The neighbours themselves, by rank of the communicator; MPI_PROC_NULL beyond a border. Freed by
+// fr_mpi_neighbours_free, which a failed call needs not.
+struct fr_mpi_neighbours {
+    int in_degree;
+    int out_degree;
+    int *sources;
+    int *destinations; // in the same allocation
+};
+FR_MUST_CHECK enum fr_status fr_mpi_neighbours_find(fr_word comm, struct fr_mpi_neighbours *list);
+void fr_mpi_neighbours_free(struct fr_mpi_neighbours *list);
+
 // Facts for the policy, asked once.
 bool fr_mpi_is_gpu_aware(void);
 bool fr_mpi_is_gpu_safe(enum fr_fn fn);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Alltoall, Alltoallv and Alltoallw by path peer: from the call's views to the slices that go to
-// each rank and come from it.
+// Alltoall, Alltoallv, Alltoallw and their neighbourhood forms by path peer: from the call's views
+// to the slices that go to each rank and come from it.
 //
 // A buffer whose slices are contiguous is used where it is. What is not, what cannot be exported,
 // and the data of an in-place call, which must not be overwritten before they are sent, go through
@@ -11,6 +11,8 @@
 #include "peer/alltoall.h"
 #include "report/report.h"
 #include "world/world.h"
+
+#include <string.h>
 
 // One side of the exchange on this rank.
 struct side {
@@ -30,7 +32,9 @@ void fr_mpi_peer_start(void)
 
 bool fr_mpi_peer_serves(enum fr_fn fn)
 {
-    return fr_real_rows[fn].class == FR_CLASS_ALLTOALL && fr_real_arg(fn, 'q', 0) < 0;
+    enum fr_class class = fr_real_rows[fn].class;
+    return (class == FR_CLASS_ALLTOALL || class == FR_CLASS_NEIGHBOR_ALLTOALL) &&
+           fr_real_arg(fn, 'q', 0) < 0;
 }
 
 bool fr_mpi_peer_is_enabled(void)
@@ -82,21 +86,29 @@ static enum fr_status open_side(struct side *side, bool must_stage)
     return status;
 }
 
-// A block of the view is one rank's slice, or the only block is those of all, one after the other.
-static void fill_slots(struct side *side, size_t size)
+// A block of the view is one slice, or the only block is all of them, one after the other. `ranks`
+// names whose each is, NULL for those of all ranks in order. False if a rank has two, which only
+// the real MPI can tell apart.
+static bool fill_slots(struct side *side, size_t count, const int *ranks)
 {
     const struct fr_path_view *view = &side->view;
-    size_t slices = size / view->block_count; // in a block
-    for (size_t i = 0; i < size; i++) {
+    size_t slices = view->block_count ? count / view->block_count : 1; // in a block
+    for (size_t i = 0; i < count; i++) {
         const struct fr_path_block *block = &view->blocks[i / slices];
         size_t bytes = block->count * block->layout->size_bytes / slices;
         uintptr_t address = side->staged ? view->stage_base + block->stage_offset
                                          : view->base + (uintptr_t)block->user_offset;
-        side->slots[i] = (struct fr_peer_slot){
+        int rank = ranks ? ranks[i] : (int)i;
+        if (rank == fr_real_mpi.PROC_NULL)
+            continue;
+        if (side->slots[rank].address)
+            return false;
+        side->slots[rank] = (struct fr_peer_slot){
             .address = address + i % slices * bytes,
             .bytes = bytes,
         };
     }
+    return true;
 }
 
 static enum fr_status copy_in(const struct side *side)
@@ -130,7 +142,29 @@ static void set_bounds(const struct side *receive, struct fr_peer_alltoall *part
     }
 }
 
-static enum fr_status prepare(struct side *send, struct side *receive, bool in_place, size_t size)
+// The slots of an exchange among all, or among neighbours.
+static enum fr_status fill_both(const struct fr_request_op *op, struct side *send,
+                                struct side *receive, size_t size)
+{
+    struct fr_mpi_neighbours list;
+    memset(send->slots, 0, size * sizeof(*send->slots));
+    memset(receive->slots, 0, size * sizeof(*receive->slots));
+    if (fr_real_rows[op->fn].class == FR_CLASS_ALLTOALL) {
+        (void)fill_slots(send, size, NULL);
+        (void)fill_slots(receive, size, NULL);
+        return FR_OK;
+    }
+    enum fr_status status = fr_mpi_neighbours_find(op->object, &list);
+    if (status != FR_OK)
+        return status;
+    bool distinct = fill_slots(send, (size_t)list.out_degree, list.destinations) &&
+                    fill_slots(receive, (size_t)list.in_degree, list.sources);
+    fr_mpi_neighbours_free(&list);
+    return distinct ? FR_OK : FR_ERR_UNSUPPORTED;
+}
+
+static enum fr_status prepare(const struct fr_request_op *op, struct side *send,
+                              struct side *receive, bool in_place, size_t size)
 {
     enum fr_status status = open_side(send, in_place);
     if (status == FR_OK)
@@ -139,16 +173,14 @@ static enum fr_status prepare(struct side *send, struct side *receive, bool in_p
         status = copy_in(send);
     if (status != FR_OK)
         return status;
-    fill_slots(send, size);
-    fill_slots(receive, size);
-    return FR_OK;
+    return fill_both(op, send, receive, size);
 }
 
 static enum fr_status exchange(struct fr_peer_group *group, const struct fr_request_op *op,
                                struct side *send, struct side *receive, bool in_place)
 {
     const char *call = fr_real_rows[op->fn].name;
-    if (prepare(send, receive, in_place, (size_t)group->size) != FR_OK) {
+    if (prepare(op, send, receive, in_place, (size_t)group->size) != FR_OK) {
         fr_peer_alltoall_decline(group, call);
         return FR_ERR_UNSUPPORTED;
     }
@@ -180,19 +212,27 @@ static void count_views(const struct fr_request_op *op)
     }
 }
 
-static bool is_shaped(const struct fr_path_view *view, size_t size)
+// Whether slices can be told from blocks.
+static bool is_shaped(const struct fr_request_op *op, size_t size)
 {
-    return view->block_count == 1 || view->block_count == size;
+    if (fr_real_rows[op->fn].class != FR_CLASS_ALLTOALL)
+        return op->view_count == 2;
+    for (unsigned v = 0; v < op->view_count; v++) {
+        size_t blocks = op->views[v].block_count;
+        if (blocks != 1 && blocks != size)
+            return false;
+    }
+    return op->view_count > 0;
 }
 
 bool fr_mpi_peer_exchange(struct fr_request_op *op, struct fr_peer_group *group, int *result)
 {
     const char *call = fr_real_rows[op->fn].name;
-    struct fr_path_view *last = &op->views[op->view_count - 1];
+    const struct fr_path_view *last = &op->views[op->view_count > 1];
     bool in_place = op->view_count == 1;
     size_t size = (size_t)group->size;
     struct side send = {.view = op->views[0]}, receive = {.view = *last};
-    if (!has_device_view(op) || !is_shaped(&op->views[0], size) || !is_shaped(last, size) ||
+    if (!has_device_view(op) || !is_shaped(op, size) ||
         fr_request_op_reserve(op, 2 * size * sizeof(struct fr_peer_slot)) != FR_OK) {
         fr_peer_alltoall_decline(group, call);
         return false;
