@@ -5,7 +5,8 @@
 
 #include <stdlib.h>
 
-enum { TAG = 91, KEPT = 2 }; // the first two are always there
+enum { TAG = 91, CHANGES = 16 };
+enum { KEPT = 2 }; // the first two are always there
 
 static const char *const names[MAKINGS] = {"world",  "self", "dup",   "idup",      "split",
                                            "subset", "grid", "graph", "two groups"};
@@ -211,6 +212,10 @@ void circles_start(struct walk *walk)
         MPI_Comm_dup(MPI_COMM_SELF, &self);
     walk->circles[0] = circle_new(walk, MADE_WORLD, walk->run.comm);
     walk->circles[1] = circle_new(walk, MADE_SELF, self);
+    walk->common = draw_hash(walk->run.seed, (uint64_t)walk->thread, 0);
+    walk->own = draw_hash(walk->common, (uint64_t)walk->run.rank, 0);
+    for (int i = 0; i < CHANGES; i++)
+        circles_change(walk);
 }
 
 void circles_stop(struct walk *walk)
@@ -235,11 +240,6 @@ void circles_change(struct walk *walk)
     uint64_t state = draw(&walk->common);
     int place = KEPT + draw_below(&state, CIRCLES - KEPT), parent = draw_below(&state, CIRCLES);
     enum making making = (enum making)(MADE_DUP + draw_below(&state, MAKINGS - MADE_DUP));
-#ifdef OPEN_MPI
-    // Two threads that make communicators, one of them between two groups, wait for each other.
-    if (walk->mixture->threads > 1 && making == MADE_BETWEEN)
-        making = MADE_SPLIT;
-#endif
     if (!draw_one_in(&state, 4))
         return;
     if (walk->circles[place] != NULL) {
