@@ -236,7 +236,7 @@ struct wait {
     uint64_t round;
     time_t began;
     time_t told;
-    bool gone;
+    time_t looked; // after the others, once a second
 };
 
 static time_t seconds_now(void)
@@ -246,12 +246,28 @@ static time_t seconds_now(void)
     return now.tv_sec;
 }
 
-// MPI has promised others that their transfers with this process go on while it is in a call.
+// MPI has promised others that their transfers with this process go on while it is in a call. A
+// probe that finds something may see to nothing else, hence the tag that hardly any program uses.
 static void progress_mpi(void)
 {
+    enum { UNUSED_TAG = 32767 }; // the highest that every MPI has
     int flag = 0;
-    FR_MPI(Iprobe, (fr_word)fr_real_mpi.ANY_SOURCE, 0, fr_real_mpi.COMM_SELF, FR_PTR(&flag),
-           fr_real_mpi.STATUS_IGNORE);
+    FR_MPI(Iprobe, (fr_word)fr_real_mpi.ANY_SOURCE, UNUSED_TAG, fr_real_mpi.COMM_SELF,
+           FR_PTR(&flag), fr_real_mpi.STATUS_IGNORE);
+}
+
+// Returns a rank that is waited for, one that is known to be gone if there is any; -1 for none. A
+// rank that another one is not done for has not posted for the round either.
+static int find_late(const struct fr_peer_group *group, uint64_t round, bool *gone)
+{
+    int late = -1;
+    for (int rank = 0; rank < group->size && !*gone; rank++) {
+        if (rank == group->rank || fr_peer_segment_has(group->segment, rank, round))
+            continue;
+        *gone = !fr_peer_segment_is_alive(group->segment, rank);
+        late = *gone || late < 0 ? rank : late;
+    }
+    return late;
 }
 
 static bool go_on(void *cookie)
@@ -261,20 +277,22 @@ static bool go_on(void *cookie)
     progress_mpi();
     time_t now = seconds_now();
     if (!wait->began)
-        wait->began = wait->told = now;
-    if (now == wait->told)
+        wait->began = wait->told = wait->looked = now;
+    if (now == wait->looked)
         return true;
-    int behind = fr_peer_segment_behind(wait->group->segment, wait->round);
-    if (behind >= 0 && !fr_peer_segment_is_alive(wait->group->segment, behind)) {
+    wait->looked = now;
+    bool gone = false;
+    int behind = find_late(wait->group, wait->round, &gone);
+    if (behind < 0) // all have come by now
+        return true;
+    if (gone) {
         fr_error("%s: rank %d of the communicator is gone", wait->call, behind);
-        wait->gone = true;
         return false;
     }
     size_t limit = fr_core_settings()->timeout_s;
     if (limit && (size_t)(now - wait->began) >= limit) {
         fr_error("%s: rank %d of the communicator has not come within the %zu s of FABRAIL_TIMEOUT",
                  wait->call, behind, limit);
-        wait->gone = true;
         return false;
     }
     if (now - wait->told >= TELL_EVERY) {
