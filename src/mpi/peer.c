@@ -42,14 +42,24 @@ bool fr_mpi_peer_is_enabled(void)
     return enabled;
 }
 
-static bool has_device_view(struct fr_request_op *op)
+// A rank without a byte does not keep the others from it.
+static bool takes_part(struct fr_request_op *op)
 {
-    bool any = false;
+    bool any = false, empty = true;
     for (unsigned v = 0; v < op->view_count; v++) {
         fr_path_view_measure(&op->views[v]);
         any = any || fr_device_kind_is_device(op->views[v].range.kind);
+        empty = empty && !op->views[v].span;
     }
-    return any;
+    return any || empty;
+}
+
+// Whether all of the view lies in the memory that its kind and device were learnt from: a kernel of
+// that device need not reach what lies beyond.
+static bool is_in_range(const struct fr_path_view *view)
+{
+    uintptr_t offset = view->base + (uintptr_t)view->first - view->range.base;
+    return offset <= view->range.bytes && view->span <= view->range.bytes - offset;
 }
 
 static bool is_contiguous(const struct fr_path_view *view)
@@ -75,7 +85,7 @@ static enum fr_status open_side(struct side *side, bool must_stage)
     side->range = view->range;
     if (!view->span)
         return FR_OK;
-    if (!fr_device_kind_is_device(view->range.kind) || view->absolute)
+    if (!fr_device_kind_is_device(view->range.kind) || view->absolute || !is_in_range(view))
         return FR_ERR_UNSUPPORTED;
     side->staged = must_stage || !is_contiguous(view);
     if (!side->staged)
@@ -232,7 +242,7 @@ bool fr_mpi_peer_exchange(struct fr_request_op *op, struct fr_peer_group *group,
     bool in_place = op->view_count == 1;
     size_t size = (size_t)group->size;
     struct side send = {.view = op->views[0]}, receive = {.view = *last};
-    if (!has_device_view(op) || !is_shaped(op, size) ||
+    if (!takes_part(op) || !is_shaped(op, size) ||
         fr_request_op_reserve(op, 2 * size * sizeof(struct fr_peer_slot)) != FR_OK) {
         fr_peer_alltoall_decline(group, call);
         return false;
@@ -243,7 +253,8 @@ bool fr_mpi_peer_exchange(struct fr_request_op *op, struct fr_peer_group *group,
     receive.slots = fr_request_op_carve(op, size * sizeof(struct fr_peer_slot));
     enum fr_status status = exchange(group, op, &send, &receive, in_place);
     close_side(&send);
-    close_side(&receive);
+    if (!group->broken) // a rank that was given up may still write to it
+        close_side(&receive);
     op->arrays_used = 0;
     if (status == FR_ERR_UNSUPPORTED)
         return false;
