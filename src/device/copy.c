@@ -142,11 +142,12 @@ static enum fr_status start_box(const struct fr_device_lane *lane,
     return result == CUDA_SUCCESS ? FR_OK : fr_device_fail("cuMemcpy3DAsync", result);
 }
 
-// One plane: a pitched copy, or a run each row where the strides allow nothing better.
+// One plane: a pitched copy, or a run each row where the strides allow nothing better or the driver
+// is to find out itself whose memory the row is.
 static enum fr_status start_plane(const struct fr_device_lane *lane,
                                   const struct fr_device_copy *copy)
 {
-    if (copy->n[0] > 1 && is_pitched(copy, lane->max_pitch_bytes))
+    if (!copy->mixed && copy->n[0] > 1 && is_pitched(copy, lane->max_pitch_bytes))
         return start_rows(lane, copy);
     char *dst = copy->dst;
     const char *src = copy->src;
@@ -161,7 +162,7 @@ static enum fr_status start_plane(const struct fr_device_lane *lane,
 
 static enum fr_status start(const struct fr_device_lane *lane, const struct fr_device_copy *copy)
 {
-    if (copy->n[1] > 1 && is_pitched(copy, lane->max_pitch_bytes) && is_boxed(copy))
+    if (!copy->mixed && copy->n[1] > 1 && is_pitched(copy, lane->max_pitch_bytes) && is_boxed(copy))
         return start_box(lane, copy);
     struct fr_device_copy plane = *copy;
     enum fr_status status = FR_OK;
@@ -242,7 +243,7 @@ static struct fr_device_lane *find_lane(struct fr_device_batch *batch, CUcontext
 static bool keep_for_kernel(struct fr_device_batch *batch, const struct fr_device_range *range,
                             const struct fr_device_copy *copy)
 {
-    bool small = copy->on_device && copy->n[0] == 1 && copy->n[1] == 1 &&
+    bool small = copy->on_device && !copy->mixed && copy->n[0] == 1 && copy->n[1] == 1 &&
                  copy->bytes <= MOST_BY_KERNEL &&
                  batch->piece_count < FR_ARRAY_LENGTH(batch->pieces);
     if (!small)

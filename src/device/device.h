@@ -126,6 +126,7 @@ struct fr_device_copy {
     ptrdiff_t dst_stride[2];
     ptrdiff_t src_stride[2];
     bool on_device; // the staging side is memory of the same device, not of the host
+    bool mixed;     // the other side may be memory of the host or of another device
 };
 
 // Bytes to move between addresses that are both reachable from the device that moves them.

@@ -40,6 +40,7 @@ struct fr_path_view {
     size_t in_bytes; // data copied in and out
     size_t out_bytes;
     struct fr_device_range range; // what the memory is
+    bool mixed; // absolute, and not all of it is device memory of the range's device
     enum fr_policy_path path;
 
     enum fr_path_shape shape;

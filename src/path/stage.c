@@ -85,6 +85,7 @@ static enum fr_status copy_piece(void *data, const struct fr_layout_copy *piece)
         .dst_stride = {dst_stride[0], dst_stride[1]},
         .src_stride = {src_stride[0], src_stride[1]},
         .on_device = context->view->path != FR_PATH_HOST,
+        .mixed = context->view->mixed,
     };
     fr_device_batch_copy(context->batch, &context->view->range, context->direction, &copy);
     return FR_OK; // the batch keeps the first failure

@@ -25,14 +25,17 @@ static void widen(const struct fr_path_block *block, ptrdiff_t *first, ptrdiff_t
 
 struct classify_context {
     uintptr_t base;
-    struct fr_device_range *range;
+    struct fr_path_view *view;
+    bool started; // a run has been asked for
 };
 
 static enum fr_status classify_run(void *data, const struct fr_layout_copy *piece)
 {
     struct classify_context *context = data;
-    enum fr_device_kind known = context->range->kind;
-    if (fr_device_kind_is_device(known) && known != FR_KIND_VMM_FABRIC)
+    struct fr_path_view *view = context->view;
+    enum fr_device_kind known = view->range.kind;
+    bool settled = fr_device_kind_is_device(known) && known != FR_KIND_VMM_FABRIC;
+    if (settled && view->mixed)
         return FR_OK;
     ptrdiff_t low = piece->user_offset;
     ptrdiff_t high = piece->user_offset + (ptrdiff_t)piece->bytes;
@@ -45,20 +48,22 @@ static enum fr_status classify_run(void *data, const struct fr_layout_copy *piec
     }
     struct fr_device_range run;
     fr_buffer_classify((const void *)(context->base + (uintptr_t)low), (size_t)(high - low), &run);
-    if (known != FR_KIND_VMM_FABRIC || fr_device_kind_is_device(run.kind))
-        *context->range = run;
+    if (context->started && run.device != view->range.device) // -1 on the host
+        view->mixed = true;
+    context->started = true;
+    if (!settled && (known != FR_KIND_VMM_FABRIC || fr_device_kind_is_device(run.kind)))
+        view->range = run;
     return FR_OK;
 }
 
 // Absolute addresses can mix host and device memory, so every run is asked for.
 static void classify_absolute(struct fr_path_view *view)
 {
-    struct classify_context context = {view->base, &view->range};
+    struct classify_context context = {.view = view};
     for (size_t i = 0; i < view->block_count; i++) {
-        struct classify_context shifted = context;
-        shifted.base += (uintptr_t)view->blocks[i].user_offset;
+        context.base = view->base + (uintptr_t)view->blocks[i].user_offset;
         enum fr_status never_fails = fr_layout_visit(view->blocks[i].layout, view->blocks[i].count,
-                                                     false, SIZE_MAX, classify_run, &shifted);
+                                                     false, SIZE_MAX, classify_run, &context);
         (void)never_fails;
     }
 }
@@ -77,6 +82,7 @@ void fr_path_view_measure(struct fr_path_view *view)
         view->out_bytes += block->out ? block_bytes(block) : 0;
     }
     view->range = (struct fr_device_range){.kind = FR_KIND_HOST, .device = -1};
+    view->mixed = false;
     view->first = last > first ? first : 0;
     view->span = last > first ? (size_t)(last - first) : 0;
     if (!view->span)

@@ -122,6 +122,37 @@ static void make_vector(struct fabric_run *run)
     gave(run, true, true);
 }
 
+// By absolute addresses, half of a block and as much of host memory.
+static MPI_Datatype mixed_type(void *device, void *host)
+{
+    MPI_Datatype type;
+    MPI_Aint addresses[2];
+    const int lengths[2] = {BLOCK / 2, BLOCK / 2};
+    MPI_Get_address(device, &addresses[0]);
+    MPI_Get_address(host, &addresses[1]);
+    MPI_Type_create_hindexed(2, lengths, addresses, MPI_BYTE, &type);
+    MPI_Type_commit(&type);
+    return type;
+}
+
+static void make_mixed(struct fabric_run *run)
+{
+    static unsigned char near[BLOCK / 2], far[BLOCK / 2];
+    for (int i = 0; i < BLOCK / 2; i++)
+        near[i] = fabric_byte(run->rank, BLOCK + i);
+    MPI_Datatype send = mixed_type(run->from, near), receive = mixed_type(run->to, far);
+    MPI_Sendrecv(MPI_BOTTOM, 1, send, right_of(run), TAG, MPI_BOTTOM, 1, receive, left_of(run), TAG,
+                 run->comm, MPI_STATUS_IGNORE);
+    MPI_Type_free(&send);
+    MPI_Type_free(&receive);
+    for (int i = 0; i < BLOCK / 2; i++) {
+        run->want[i] = fabric_byte(left_of(run), i);
+        if (far[i] != fabric_byte(left_of(run), BLOCK + i))
+            run->want[0] = (unsigned char)~fabric_byte(left_of(run), 0); // the result is wrong
+    }
+    gave(run, true, true);
+}
+
 // Between the two halves of the communicator, which only then has two groups.
 static void make_between(struct fabric_run *run)
 {
@@ -361,6 +392,7 @@ const struct fabric_call fabric_calls[] = {
     {"Sendrecv_replace", 0, make_replace},
     {"Send_init", 0, make_persistent},
     {"Sendrecv of a vector", 0, make_vector},
+    {"Sendrecv of device and host memory", 0, make_mixed},
     {"Sendrecv between two groups", 0, make_between},
     {"Bcast", 0, make_bcast},
     {"Gather", 0, make_gather},
