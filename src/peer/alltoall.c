@@ -4,8 +4,8 @@
 // been written, so that all ranks fall back alike.
 //
 // A program mostly exchanges the same buffers again. So the group keeps what its last exchange
-// mapped, and when all ranks offer the same once more, which each of them sees, the second round is
-// left out.
+// mapped, and when all ranks say that they have it still and offer the same once more, which each
+// of them sees, the second round is left out.
 #include "config.h"
 
 #include "peer/alltoall.h"
@@ -16,20 +16,26 @@
 // What a rank says of the others' memory in the second round.
 enum { CANNOT_MAP, MAPPED, LACKS_DESCRIPTOR };
 
+// Exchanges of the same buffers between two looks at what has been freed. A look asks the driver
+// once for each buffer that was ever exported.
+enum { LOOK_EVERY = 16 };
+
 // What all ranks have mapped of each other since the last exchange of the group.
 struct fr_peer_memory {
     bool holds;
+    unsigned unlooked;           // exchanges since the last look at what has been freed
+    uint64_t freed_mark;         // what of that the others have been told
     struct fr_peer_offer *offer; // this rank's last, with its slots
     struct fr_peer_offer *next;
     struct fr_device_push_piece *pieces; // scratch, in the order of the transfers
     struct fr_peer_known *known;         // by rank
+    struct fr_peer_mapping *mappings;    // by rank, at rest between exchanges
 };
 
 // What this rank knows of another one's offer.
 struct fr_peer_known {
     uint64_t version;
     struct fr_peer_handle handle;
-    struct fr_peer_mapping mapping;
     struct fr_peer_slot room; // for this rank's slice
 };
 
@@ -54,10 +60,8 @@ static const struct fr_peer_slot *slots_of(const struct fr_peer_offer *offer)
 static void let_go(struct fr_peer_group *group)
 {
     struct fr_peer_memory *memory = group->memory;
-    for (int rank = 0; rank < group->size; rank++) {
-        fr_peer_mapping_release(&memory->known[rank].mapping);
-        memory->known[rank].mapping = (struct fr_peer_mapping){0};
-    }
+    for (int rank = 0; rank < group->size; rank++)
+        fr_peer_mapping_release(&memory->mappings[rank]);
     memory->holds = false;
 }
 
@@ -96,13 +100,25 @@ static uint64_t user_of(const struct fr_peer_alltoall *part)
     return (uint64_t)(uintptr_t)context ^ (uint64_t)(unsigned)(part->send_range.device + 1) << 56;
 }
 
-// The version changes with anything behind it.
-static void set_version(struct fr_peer_memory *memory, size_t bytes)
+// The version changes with anything behind it. Returns whether it has.
+static bool set_version(struct fr_peer_memory *memory, size_t bytes)
 {
     size_t first = offsetof(struct fr_peer_offer, user);
     bool same =
         memcmp((char *)memory->next + first, (char *)memory->offer + first, bytes - first) == 0;
     memory->next->version = memory->offer->version + !same;
+    return !same;
+}
+
+// Memory that is freed, and still mapped by others, is gone for its owner.
+static void tell_freed(struct fr_peer_memory *memory, bool changed)
+{
+    struct fr_peer_offer *offer = memory->next;
+    if (!changed && ++memory->unlooked < LOOK_EVERY)
+        return;
+    memory->unlooked = 0;
+    offer->freed_count =
+        (uint32_t)fr_peer_freed(&memory->freed_mark, offer->freed, FR_ARRAY_LENGTH(offer->freed));
 }
 
 static enum fr_status post_offer(struct exchange *exchange)
@@ -115,10 +131,9 @@ static enum fr_status post_offer(struct exchange *exchange)
     memset(offer, 0, sizeof(*offer));
     offer->eligible = prepare_handle(group, part, &offer->handle);
     offer->user = user_of(part);
-    if (group->is_world)
-        offer->freed_count = (uint32_t)fr_peer_freed(offer->freed, FR_ARRAY_LENGTH(offer->freed));
+    offer->holds = memory->holds && fr_peer_mappings_wake(memory->mappings, (size_t)group->size);
     memcpy(offer + 1, part->receives, slot_bytes);
-    set_version(memory, sizeof(*offer) + slot_bytes);
+    tell_freed(memory, set_version(memory, sizeof(*offer) + slot_bytes));
     memory->next = memory->offer;
     memory->offer = offer;
     return fr_peer_group_post(group, part->call, offer, sizeof(*offer) + slot_bytes,
@@ -148,13 +163,16 @@ static bool all_offer(const struct exchange *exchange)
     return all;
 }
 
-// Whether all ranks offer what they did the last time. All ranks see the same.
+// Whether all ranks offer what they did the last time and have mapped what they need. All ranks see
+// the same.
 static bool is_known(const struct exchange *exchange)
 {
     const struct fr_peer_memory *memory = exchange->memory;
     bool known = memory->holds;
-    for (int rank = 0; rank < exchange->group->size && known; rank++)
-        known = offer_of(exchange, rank)->version == memory->known[rank].version;
+    for (int rank = 0; rank < exchange->group->size && known; rank++) {
+        const struct fr_peer_offer *offer = offer_of(exchange, rank);
+        known = offer->holds && offer->version == memory->known[rank].version;
+    }
     return known;
 }
 
@@ -172,10 +190,11 @@ static int map_all(struct exchange *exchange)
         known->room = slots_of(offer)[group->rank];
         if (!offer->handle.bytes || !fr_device_kind_is_device(user->kind))
             continue;
-        enum fr_status status = fr_peer_import(&known->handle, user, &known->mapping);
+        struct fr_peer_mapping *mapping = &exchange->memory->mappings[rank];
+        enum fr_status status = fr_peer_import(&known->handle, user, mapping);
         if (status != FR_OK)
             return status == FR_ERR_NOT_FOUND ? LACKS_DESCRIPTOR : CANNOT_MAP;
-        if (!known->mapping.direct)
+        if (!mapping->direct)
             return CANNOT_MAP;
     }
     return MAPPED;
@@ -193,7 +212,8 @@ static bool plan(struct exchange *exchange)
         const struct fr_peer_slot *send = &exchange->part->sends[rank];
         fits = fits && send->bytes <= known->room.bytes;
         exchange->memory->pieces[i] = (struct fr_device_push_piece){
-            .dst = fr_peer_mapping_at(&known->mapping, &known->handle, known->room.address),
+            .dst = fr_peer_mapping_at(&exchange->memory->mappings[rank], &known->handle,
+                                      known->room.address),
             .src = (uintptr_t)send->address,
             .bytes = send->bytes,
         };
@@ -322,6 +342,8 @@ static struct fr_peer_memory *make_memory(int size)
     memory->next = calloc(1, fr_peer_group_post_bytes(size));
     memory->pieces = calloc(n, sizeof(*memory->pieces));
     memory->known = calloc(n, sizeof(*memory->known));
+    memory->mappings = calloc(n, sizeof(*memory->mappings));
+    memory->freed_mark = fr_peer_freed_mark();
     return memory;
 }
 
@@ -330,19 +352,21 @@ void fr_peer_alltoall_forget(struct fr_peer_group *group)
     struct fr_peer_memory *memory = group->memory;
     if (!memory)
         return;
-    if (memory->known)
+    if (memory->mappings)
         let_go(group);
     free(memory->offer);
     free(memory->next);
     free(memory->pieces);
     free(memory->known);
+    free(memory->mappings);
     free(memory);
     group->memory = NULL;
 }
 
 static bool is_complete(const struct fr_peer_memory *memory)
 {
-    return memory && memory->offer && memory->next && memory->pieces && memory->known;
+    return memory && memory->offer && memory->next && memory->pieces && memory->known &&
+           memory->mappings;
 }
 
 enum fr_status fr_peer_alltoall(struct fr_peer_group *group, const struct fr_peer_alltoall *part)
@@ -357,5 +381,7 @@ enum fr_status fr_peer_alltoall(struct fr_peer_group *group, const struct fr_pee
         return FR_ERR_UNSUPPORTED;
     }
     struct exchange exchange = {.group = group, .memory = group->memory, .part = part};
-    return run(&exchange);
+    enum fr_status status = run(&exchange);
+    fr_peer_mappings_rest(group->memory->mappings, (size_t)group->size);
+    return status;
 }

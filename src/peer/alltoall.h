@@ -16,7 +16,8 @@ struct fr_peer_slot {
 // version is the one of the exchange before, so is all that stands behind it, and others need not
 // read more than one cache line.
 struct fr_peer_offer {
-    uint32_t eligible; // its buffers are such that peers can be written to and from
+    uint16_t eligible; // its buffers are such that peers can be written to and from
+    uint16_t holds;    // what it mapped for the exchange before is still mapped
     uint32_t freed_count;
     uint64_t freed[4]; // exported memory that is no more, by buffer id
     uint64_t version;

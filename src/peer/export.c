@@ -27,6 +27,11 @@ static struct fr_lock lock = FR_LOCK_INIT;
 static struct export *table FR_GUARDED_BY(lock);
 static struct fr_list recent FR_GUARDED_BY(lock) = FR_LIST_INIT(recent); // latest used first
 
+// What was exported and has been freed, for those who tell the importers.
+enum { MAX_FREED = 64 };
+static uint64_t freed_log[MAX_FREED] FR_GUARDED_BY(lock);
+static uint64_t freed_count FR_GUARDED_BY(lock); // ever
+
 static struct export *find(uint64_t buffer_id) FR_REQUIRES(lock)
 {
     struct export *entry = NULL;
@@ -220,30 +225,49 @@ static size_t list_exports(struct known *known, size_t max)
     return count;
 }
 
-static void forget(uint64_t buffer_id)
+// Moves an entry to the log of what has been freed.
+static void note_freed(uint64_t buffer_id)
 {
     fr_core_lock(&lock);
     struct export *entry = find(buffer_id);
-    if (entry != NULL)
+    if (entry != NULL) {
+        freed_log[freed_count++ % MAX_FREED] = buffer_id;
         discard(entry);
+    }
     fr_core_unlock(&lock);
 }
 
-size_t fr_peer_freed(uint64_t *buffer_ids, size_t max)
+static void find_freed(void)
 {
-    struct known *known = calloc(FR_PEER_MAX_EXPORTS, sizeof(*known));
-    size_t freed = 0;
-    if (known == NULL)
-        return 0;
-    size_t count = list_exports(known, FR_PEER_MAX_EXPORTS);
-    for (size_t i = 0; i < count && freed < max; i++) {
-        if (is_current(known[i].base, known[i].buffer_id))
-            continue;
-        forget(known[i].buffer_id);
-        buffer_ids[freed++] = known[i].buffer_id;
+    size_t max = fr_peer_exports_count();
+    struct known *known = max > 0 ? calloc(max, sizeof(*known)) : NULL;
+    size_t count = known != NULL ? list_exports(known, max) : 0;
+    for (size_t i = 0; i < count; i++) {
+        if (!is_current(known[i].base, known[i].buffer_id))
+            note_freed(known[i].buffer_id);
     }
     free(known);
-    return freed;
+}
+
+uint64_t fr_peer_freed_mark(void)
+{
+    fr_core_lock(&lock);
+    uint64_t mark = freed_count;
+    fr_core_unlock(&lock);
+    return mark;
+}
+
+size_t fr_peer_freed(uint64_t *mark, uint64_t *buffer_ids, size_t max)
+{
+    size_t told = 0;
+    find_freed();
+    fr_core_lock(&lock);
+    uint64_t next = freed_count - *mark > MAX_FREED ? freed_count - MAX_FREED : *mark;
+    for (; next < freed_count && told < max; next++)
+        buffer_ids[told++] = freed_log[next % MAX_FREED];
+    fr_core_unlock(&lock);
+    *mark = next;
+    return told;
 }
 
 size_t fr_peer_exports_count(void)

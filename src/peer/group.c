@@ -205,7 +205,6 @@ static struct fr_peer_group *find_out(fr_word comm)
     if (group) {
         group->rank = rank;
         group->size = size;
-        group->is_world = size == fr_world_size();
     }
     if (!all || !group)
         fr_error("out of memory for a group of %d ranks", size); // and MPI will be, too

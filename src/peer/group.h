@@ -21,7 +21,6 @@ struct fr_peer_group {
     struct fr_peer_segment *segment;
     uint64_t round;                // the last that this rank has posted
     bool broken;                   // a rank is gone, or was given up
-    bool is_world;                 // the group has all processes of MPI_COMM_WORLD
     struct fr_peer_memory *memory; // what alltoall.c keeps from one exchange to the next, or NULL
 };
 

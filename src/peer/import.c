@@ -2,8 +2,8 @@
 // Memory of other processes that is mapped here, and what could not be mapped.
 //
 // The driver is never called under the lock: an entry leaves the table first and is unmapped after,
-// or by its last user. Two threads that import the same at once both map it, and the second keeps
-// the first one's mapping.
+// or by its last user. Who unmaps it counts as its last user. Two threads that import the same at
+// once both map it, and the second keeps the first one's mapping.
 #include "config.h"
 
 #include "core/hash.h"
@@ -29,7 +29,8 @@ struct fr_peer_import {
     struct fr_device_import memory; // with status FR_OK
     enum fr_status status;
     unsigned users;
-    bool listed; // in the table. Otherwise the last user unmaps
+    unsigned resting; // mappings that only keep this structure
+    bool listed;      // in the table. Otherwise the last user unmaps
 };
 
 static struct fr_lock lock = FR_LOCK_INIT;
@@ -42,20 +43,32 @@ static struct fr_peer_import *entry_of(struct fr_list *link)
     return FR_LIST_ENTRY(link, struct fr_peer_import, link);
 }
 
-// Unmaps and frees what is in a list of its own.
+// Unmaps and frees what is in a list of its own, of which this is the last user.
 static void destroy_all(struct fr_list *gone)
 {
     while (!fr_list_is_empty(gone)) {
         struct fr_peer_import *entry = entry_of(gone->next);
         fr_list_remove(&entry->link);
-        if (entry->status == FR_OK) {
+        if (entry->status == FR_OK)
             fr_device_import_close(&entry->memory);
-            fr_core_lock(&lock);
+        fr_core_lock(&lock);
+        if (entry->status == FR_OK)
             mapped_bytes -= entry->bytes;
-            fr_core_unlock(&lock);
-        }
-        free(entry);
+        entry->users--;
+        bool kept = entry->resting > 0;
+        fr_core_unlock(&lock);
+        if (!kept)
+            free(entry);
     }
+}
+
+// Gives up one use. Puts the entry in `gone` if it was the last of what is in no table.
+static void leave(struct fr_peer_import *entry, struct fr_list *gone) FR_REQUIRES(lock)
+{
+    if (entry->listed || entry->users > 1)
+        entry->users--;
+    else
+        fr_list_push_front(gone, &entry->link);
 }
 
 // Takes an entry out of the table, and puts it in `gone` if nobody uses it.
@@ -64,8 +77,8 @@ static void unlist(struct fr_peer_import *entry, struct fr_list *gone) FR_REQUIR
     HASH_DELETE(hh, table, entry);
     fr_list_remove(&entry->link);
     entry->listed = false;
-    if (entry->users == 0)
-        fr_list_push_front(gone, &entry->link);
+    entry->users++;
+    leave(entry, gone);
 }
 
 static struct fr_peer_import *find(const struct key *key) FR_REQUIRES(lock)
@@ -94,11 +107,9 @@ static void put(struct fr_peer_import *entry, bool drop)
 {
     struct fr_list gone = FR_LIST_INIT(gone);
     fr_core_lock(&lock);
-    entry->users--;
     if (drop && entry->listed)
         unlist(entry, &gone);
-    else if (!entry->listed && entry->users == 0)
-        fr_list_push_front(&gone, &entry->link);
+    leave(entry, &gone);
     fr_core_unlock(&lock);
     destroy_all(&gone);
 }
@@ -318,13 +329,63 @@ enum fr_status fr_peer_import(const struct fr_peer_handle *handle,
     return FR_OK;
 }
 
+static void drop_resting(struct fr_peer_import *entry)
+{
+    fr_core_lock(&lock);
+    entry->resting--;
+    bool last = !entry->listed && entry->users == 0 && entry->resting == 0;
+    fr_core_unlock(&lock);
+    if (last)
+        free(entry);
+}
+
 void fr_peer_mapping_release(struct fr_peer_mapping *mapping)
 {
     if (mapping == NULL)
         return;
-    if (mapping->import != NULL)
+    if (mapping->import != NULL && mapping->resting)
+        drop_resting(mapping->import);
+    else if (mapping->import != NULL)
         put(mapping->import, false);
     *mapping = (struct fr_peer_mapping){0};
+}
+
+void fr_peer_mappings_rest(struct fr_peer_mapping *mappings, size_t count)
+{
+    struct fr_list gone = FR_LIST_INIT(gone);
+    fr_core_lock(&lock);
+    for (size_t i = 0; i < count; i++) {
+        struct fr_peer_import *entry = mappings[i].import;
+        if (entry == NULL || mappings[i].resting)
+            continue;
+        mappings[i].resting = true;
+        entry->resting++;
+        leave(entry, &gone);
+    }
+    fr_core_unlock(&lock);
+    destroy_all(&gone);
+}
+
+bool fr_peer_mappings_wake(struct fr_peer_mapping *mappings, size_t count)
+{
+    bool all = true;
+    fr_core_lock(&lock);
+    for (size_t i = 0; i < count; i++) {
+        struct fr_peer_import *entry = mappings[i].import;
+        if (entry == NULL || !mappings[i].resting)
+            continue;
+        if (!entry->listed) {
+            all = false;
+            continue;
+        }
+        mappings[i].resting = false;
+        entry->resting--;
+        entry->users++;
+        fr_list_remove(&entry->link);
+        fr_list_push_front(&recent, &entry->link);
+    }
+    fr_core_unlock(&lock);
+    return all;
 }
 
 // Takes out what `owner` exported (everybody's with NULL): one buffer, or all with NULL. Returns

@@ -76,10 +76,13 @@ FR_MUST_CHECK enum fr_status fr_peer_send(const struct fr_peer_handle *handle,
                                           const struct fr_peer_process *importers, size_t count,
                                           bool again);
 
-// Writes the buffer ids of exported allocations that have been freed since they were exported, at
-// most `max`, and forgets them here. Returns their number. Importers that are told so, by
-// fr_peer_forget_buffer, unmap the memory, which until then is not free for its owner either.
-size_t fr_peer_freed(uint64_t *buffer_ids, size_t max);
+// Writes the buffer ids of exported allocations that have been freed, at most `max`, and returns
+// their number. Importers that are told so, by fr_peer_forget_buffer, unmap the memory, which until
+// then is not free for its owner either. Each of those who tell some importers has a mark of its
+// own, set by fr_peer_freed_mark, and gets what has been found since then, or the latest 64 of
+// that. Asks the driver about each exported allocation.
+uint64_t fr_peer_freed_mark(void);
+size_t fr_peer_freed(uint64_t *mark, uint64_t *buffer_ids, size_t max);
 
 // Memory of another process as this one's device sees it. Copyable; returned once.
 struct fr_peer_mapping {
@@ -87,6 +90,7 @@ struct fr_peer_mapping {
     bool direct;       // kernels and copies of the device may use it. False only for this process's
                        // own memory on another of its devices: then only copies can, in the context
                        // of the memory
+    bool resting;
     struct fr_peer_import *import; // NULL for memory of this process
 };
 
@@ -105,6 +109,12 @@ FR_MUST_CHECK enum fr_status fr_peer_import(const struct fr_peer_handle *handle,
 
 // Gives the mapping back; it stays cached. NULL and a zeroed mapping are accepted.
 void fr_peer_mapping_release(struct fr_peer_mapping *mapping);
+
+// Between uses, mappings can rest: they are still to be released, but may be unmapped when there is
+// need, or when the owner has freed the memory. Waking them returns whether all are still there;
+// those that are not go on resting.
+void fr_peer_mappings_rest(struct fr_peer_mapping *mappings, size_t count);
+FR_MUST_CHECK bool fr_peer_mappings_wake(struct fr_peer_mapping *mappings, size_t count);
 
 // Returns where a byte that the owner has at `address` is for the importing device.
 static inline uintptr_t fr_peer_mapping_at(const struct fr_peer_mapping *mapping,

@@ -106,6 +106,34 @@ static void run_reuse(void)
     pair_end();
 }
 
+// A mapping at rest is woken as it was, as long as nobody has taken the memory away.
+static void check_rest(const struct fr_peer_handle *handle, uint64_t seed)
+{
+    struct fr_peer_mapping mappings[3] = {{0}}, again;
+    check_import(handle, seed, &mappings[0]);
+    check_import(handle, seed, &mappings[2]);
+    uintptr_t address = mappings[0].address;
+    size_t mapped = fr_peer_get_usage().mapped_bytes;
+    fr_peer_mappings_rest(mappings, 3);
+    fr_peer_mappings_rest(mappings, 3);
+    CHECK(fr_peer_get_usage().mapped_bytes == mapped);
+    CHECK(fr_peer_mappings_wake(mappings, 3) && mappings[0].address == address);
+    fr_peer_forget_buffer(&handle->owner, handle->buffer_id);
+    CHECK(fr_peer_get_usage().mapped_bytes == mapped, "in use");
+    fr_peer_mappings_rest(mappings, 2);
+    CHECK(fr_peer_get_usage().mapped_bytes == mapped, "in use by one");
+    CHECK(!fr_peer_mappings_wake(mappings, 2));
+    fr_peer_mappings_rest(mappings, 3);
+    CHECK(fr_peer_get_usage().mapped_bytes == mapped - handle->bytes, "at rest is no use");
+    CHECK(!fr_peer_mappings_wake(mappings, 3));
+    check_import(handle, seed, &again);
+    CHECK(!fr_peer_mappings_wake(mappings, 3), "another mapping is not this one");
+    for (unsigned i = 0; i < 3; i++)
+        fr_peer_mapping_release(&mappings[i]);
+    CHECK(fr_peer_get_usage().mapped_bytes == mapped);
+    fr_peer_mapping_release(&again);
+}
+
 // The owner finds out what has been freed, and the importer unmaps that and nothing else.
 static void run_freed(void)
 {
@@ -115,6 +143,7 @@ static void run_freed(void)
     struct fr_peer_handle handles[BUFFERS];
     struct fr_peer_mapping mapping;
     uint64_t ids[BUFFERS];
+    uint64_t mark = fr_peer_freed_mark(), other_mark = mark;
     pair_begin(0);
     pair_greet(1 - process_rank, &other);
     if (process_rank == 0) {
@@ -124,14 +153,16 @@ static void run_freed(void)
             pair_fill(&memories[i], 0, BYTES, i);
             CHECK(pair_export(memories[i].address, BYTES, &handles[i]) == FR_OK);
         }
-        CHECK(fr_peer_freed(ids, BUFFERS) == 0);
+        CHECK(fr_peer_freed(&mark, ids, BUFFERS) == 0);
         process_say(1, handles, sizeof(handles));
         process_meet();
         driver_free(&memories[1]);
         driver_free(&memories[3]);
-        CHECK(fr_peer_freed(ids, 1) == 1 && ids[0] == handles[1].buffer_id, "one at a time");
-        CHECK(fr_peer_freed(ids + 1, BUFFERS) == 1 && ids[1] == handles[3].buffer_id);
-        CHECK(fr_peer_freed(ids + 2, BUFFERS) == 0);
+        CHECK(fr_peer_freed(&mark, ids, 1) == 1 && ids[0] == handles[1].buffer_id, "one at a time");
+        CHECK(fr_peer_freed(&mark, ids + 1, BUFFERS) == 1 && ids[1] == handles[3].buffer_id);
+        CHECK(fr_peer_freed(&mark, ids + 2, BUFFERS) == 0);
+        CHECK(fr_peer_freed(&other_mark, ids + 2, BUFFERS) == 2 && ids[3] == ids[1],
+              "each has its own mark");
         CHECK(fr_peer_get_usage().exports == BUFFERS - 2);
         process_say(1, ids, 2 * sizeof(ids[0]));
         process_meet();
@@ -150,6 +181,7 @@ static void run_freed(void)
         CHECK(fr_peer_get_usage().mapped_bytes == mapped - 2 * BYTES);
         check_import(&handles[2], 2, &mapping);
         fr_peer_mapping_release(&mapping);
+        check_rest(&handles[2], 2);
         process_meet();
     }
     process_meet();
@@ -396,7 +428,7 @@ static void *export_often(void *cookie)
         unsigned i = turn % BUFFERS;
         CHECK(pair_export(memories[i].address, BYTES, &handle) == FR_OK);
         CHECK(handle.buffer_id == shared[i].buffer_id || shared[i].buffer_id == 0);
-        CHECK(fr_peer_freed((uint64_t[1]){0}, 1) == 0);
+        CHECK(fr_peer_freed((uint64_t[1]){0}, (uint64_t[1]){0}, 1) == 0);
     }
     return NULL;
 }
