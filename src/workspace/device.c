@@ -14,11 +14,14 @@
 
 enum { MAX_DEVICES = 64 };
 
-// A device with less than this part of its memory left is short of it.
-enum { SHORT_PART = 32 };
+// A device with less than this part of its memory left is short of it. What is idle is worth giving
+// back if it is more than that part of what is left.
+enum { SHORT_PART = 32, WORTH_PART = 8 };
 
-// Asking the driver what is left takes microseconds, so not each time.
-#define ASK_AGAIN_NS ((uint64_t)100 * 1000 * 1000)
+// Asking the driver what is left takes microseconds, so not each time. What is given back takes far
+// longer to make again, and longer still until the MPI library's other processes have mapped it,
+// and an application that leaves little memory mostly does so all the time.
+#define ASK_AGAIN_NS ((uint64_t)1000 * 1000 * 1000)
 
 static struct fr_lock pools_lock = FR_LOCK_INIT;
 static pthread_cond_t growth_ended = PTHREAD_COND_INITIALIZER;
@@ -253,12 +256,13 @@ enum fr_status fr_workspace_borrow_device(int device, size_t bytes,
     return FR_OK;
 }
 
-// Returns whether the application is about to run out of memory on the device.
-static bool is_short(int device)
+// Returns whether the application is about to run out of memory on the device, and `idle_bytes`
+// more would help.
+static bool is_short(int device, size_t idle_bytes)
 {
     size_t left = 0, total = 0;
     fr_device_memory_left(device, &left, &total);
-    return total > 0 && left < total / SHORT_PART;
+    return total > 0 && left < total / SHORT_PART && idle_bytes > left / WORTH_PART;
 }
 
 void fr_workspace_device_return(struct fr_workspace_extent *extent, uint64_t now_ns)
@@ -275,9 +279,10 @@ void fr_workspace_device_return(struct fr_workspace_extent *extent, uint64_t now
             pool->asked_ns = now_ns;
     }
     condemn(pool, now_ns, FR_WORKSPACE_IDLE_NS, &victims);
+    size_t idle_bytes = pool->idle_bytes;
     fr_core_unlock(&pools_lock);
     destroy_all(&victims);
-    if (ask && is_short(device))
+    if (ask && is_short(device, idle_bytes))
         release_idle(device);
 }
 

@@ -341,6 +341,28 @@ static int short_of_memory(void)
     return check_result();
 }
 
+// A device of 1 GiB, of which the application leaves little.
+static int short_for_good(void)
+{
+    const uint64_t start_ns = (uint64_t)1 << 60, second_ns = 1000000000;
+    CUcontext context = NULL;
+    CUdeviceptr taken = 0;
+    if (!start_simulated(&context))
+        return CHECK_SKIP;
+    CU(cuMemAlloc_v2(&taken, (1024 - 26) * MIB));
+    struct fr_workspace_lease a = borrow(2 * MIB);
+    fr_workspace_device_return(a.extent, start_ns);
+    CHECK_USAGE(2 * MIB, 0); // beside 24 MiB that are left
+    a = borrow(4 * MIB);
+    fr_workspace_device_return(a.extent, start_ns + second_ns - 1);
+    CHECK_USAGE(4 * MIB, 0); // too soon to ask
+    a = borrow(4 * MIB);
+    fr_workspace_device_return(a.extent, start_ns + second_ns);
+    CHECK_USAGE(0, 0);
+    CU(cuMemFree_v2(taken));
+    return check_result();
+}
+
 static int after_fork(void)
 {
     CUcontext context = NULL;
@@ -440,6 +462,7 @@ static void test_processes(void)
         {bounded, "4M", "1G", "4M of FABRAIL_WORKSPACE_MAX"},
         {bounded, "5M", "1G", "5M of FABRAIL_WORKSPACE_MAX"},
         {short_of_memory, "1G", "16M", "has no memory left for"},
+        {short_for_good, "1G", "1G", NULL},
         {after_fork, "1G", "1G", NULL},
     };
     static char log[65536];
