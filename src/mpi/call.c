@@ -7,6 +7,7 @@
 #include "mpi/mpi_int.h"
 #include "peer/alltoall.h"
 #include "report/report.h"
+#include "world/world.h"
 
 // Where the error handler of a call hangs.
 static void find_object(struct fr_request_op *op)
@@ -41,6 +42,32 @@ static struct fr_policy_facts facts_of(const struct fr_request_op *op, bool stag
         facts.fabric_workspace = true; // until it is needed and cannot be had
     }
     return facts;
+}
+
+// Whether MPI gets any device memory as it is in this function. `fabric` tells whether the
+// workspace is to be had.
+static bool passes_any_memory(enum fr_fn fn, bool fabric)
+{
+    const struct fr_settings *settings = fr_core_settings();
+    const struct fr_policy_facts facts = {
+        .device_memory = true,
+        .stageable = true,
+        .mpi_gpu_aware = fr_mpi_is_gpu_aware(),
+        .function_gpu_safe = fr_mpi_is_gpu_safe(fn),
+        .paths = settings->paths,
+        .fabric_use = settings->fabric,
+        .multi_node_nvlink = fr_world_clique_count() > 0,
+        .fabric_workspace = fabric,
+    };
+    return fr_policy_choose(&facts).path == FR_PATH_PASS;
+}
+
+// Whether a call needs no look at what its buffers are, since it makes no difference and no report
+// asks for it.
+static bool needs_no_views(enum fr_fn fn)
+{
+    const char *report = fr_core_settings()->report;
+    return (!report || !report[0]) && passes_any_memory(fn, true);
 }
 
 static int refuse(const struct fr_request_op *op, enum fr_device_kind kind, const char *reason)
@@ -141,13 +168,42 @@ static enum outcome choose_paths(struct fr_request_op *op, int *result)
     return outcome;
 }
 
+static uintptr_t given_base(const struct fr_path_view *view)
+{
+    return view->lease.address ? view->stage_base : view->base;
+}
+
+static bool meets_another(const struct fr_request_op *op, unsigned index)
+{
+    bool meets = false;
+    for (unsigned v = 0; v < index; v++)
+        meets = meets || given_base(&op->views[v]) == given_base(&op->views[index]);
+    return meets;
+}
+
+// Opens a view so that its buffer argument differs from the others, as the application's own do.
+static enum fr_status open_apart(struct fr_request_op *op, unsigned index)
+{
+    enum { NUDGE_BYTES = 64 };
+    struct fr_path_view *view = &op->views[index];
+    const struct fr_path_ops *ops = fr_path_ops(view->path);
+    enum fr_status status = FR_OK;
+    if (!ops)
+        return FR_OK;
+    if (!view->lease.address)
+        status = ops->open(view);
+    while (status == FR_OK && meets_another(op, index)) {
+        ops->close(view);
+        view->nudge += NUDGE_BYTES;
+        status = ops->open(view);
+    }
+    return status;
+}
+
 static enum fr_status stage(struct fr_request_op *op)
 {
     for (unsigned v = 0; v < op->view_count; v++) {
-        struct fr_path_view *view = &op->views[v];
-        const struct fr_path_ops *ops = fr_path_ops(view->path);
-        bool opened = view->lease.address != NULL;
-        enum fr_status status = ops && !opened ? ops->open(view) : FR_OK;
+        enum fr_status status = open_apart(op, v);
         if (status != FR_OK)
             return status;
     }
@@ -239,6 +295,8 @@ static int fail(struct fr_request_op *op, enum fr_status status)
 static bool serve(enum fr_fn fn, fr_word *args, struct fr_peer_group *group, int *result)
 {
     fr_request_poll_orphans(false);
+    if (!group && needs_no_views(fn))
+        return false;
     struct fr_request_op *op = fr_request_op_new(fn, args);
     if (!op) {
         if (group)
@@ -255,7 +313,9 @@ static bool serve(enum fr_fn fn, fr_word *args, struct fr_peer_group *group, int
         fr_request_op_free(op);
         return true;
     }
-    if (status == FR_ERR_INVALID || (status != FR_OK && !any_device_pointer(op))) {
+    // What MPI can be given as it is, need not be understood.
+    if (status == FR_ERR_INVALID ||
+        (status != FR_OK && (passes_any_memory(fn, false) || !any_device_pointer(op)))) {
         fr_request_op_free(op);
         return false;
     }

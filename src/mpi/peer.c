@@ -24,10 +24,11 @@ struct side {
 
 static bool enabled;
 
+// This rank's own settings do not decide: where those of others allow the path, they ask all ranks
+// of a communicator, and this one then says no.
 void fr_mpi_peer_start(void)
 {
-    enabled = (fr_core_settings()->paths & FR_PATH_BIT_PEER) && fr_world_size() > 1 &&
-              fr_world_facts_of(fr_world_rank()) != NULL;
+    enabled = fr_world_size() > 1 && fr_world_facts_of(fr_world_rank()) != NULL;
 }
 
 bool fr_mpi_peer_serves(enum fr_fn fn)

@@ -43,6 +43,7 @@ struct fr_path_view {
     bool mixed; // absolute, and not all of it is device memory of the range's device
     enum fr_policy_path path;
 
+    size_t nudge; // bytes to stand further back in the staging memory; see open
     enum fr_path_shape shape;
     struct fr_workspace_lease lease;
     uintptr_t stage_base; // where MPI finds what the application has at base
@@ -50,7 +51,9 @@ struct fr_path_view {
 
 // The operations of a path. A path that only changes the pointer needs all four.
 struct fr_path_ops {
-    // Gets staging memory and sets shape, lease, stage_base and each block's stage_offset.
+    // Gets staging memory and sets shape, lease, stage_base and each block's stage_offset. Since
+    // offsets count from stage_base, two views can come to the same one though their bytes lie
+    // apart, which an MPI may take for a call in place: then one is opened again with a nudge.
     enum fr_status (*open)(struct fr_path_view *view);
     // Starts the copies before the call, and after it. A packed prefix of limit_bytes is copied
     // back; SIZE_MAX means everything.

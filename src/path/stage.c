@@ -40,18 +40,17 @@ static enum fr_status stage_open(struct fr_path_view *view)
 {
     size_t total = data_bytes(view);
     enum fr_path_shape shape = choose_shape(view, total);
-    size_t slack = 0, bytes = total;
-    if (shape == FR_SHAPE_SAME) {
-        slack = (view->base + (uintptr_t)view->first) % STAGE_ALIGNMENT;
-        bytes = view->span + slack;
-    }
+    size_t slack = view->nudge;
+    if (shape == FR_SHAPE_SAME)
+        slack += (view->base + (uintptr_t)view->first) % STAGE_ALIGNMENT;
+    size_t bytes = slack + (shape == FR_SHAPE_SAME ? view->span : total);
     enum fr_status status = borrow(view, bytes);
     if (status != FR_OK)
         return status;
     view->shape = shape;
-    view->stage_base = (uintptr_t)view->lease.address;
+    view->stage_base = (uintptr_t)view->lease.address + slack;
     if (shape == FR_SHAPE_SAME)
-        view->stage_base += slack - (uintptr_t)view->first;
+        view->stage_base -= (uintptr_t)view->first;
     size_t offset = 0;
     for (size_t i = 0; i < view->block_count; i++) {
         struct fr_path_block *block = &view->blocks[i];

@@ -21,6 +21,7 @@ struct introduction {
 // The attribute of a communicator.
 struct state {
     uint64_t calls;
+    bool hopeless; // there will never be a group
     struct fr_peer_group *group;
 };
 
@@ -162,7 +163,7 @@ static enum fr_status open_segment(fr_word comm, struct fr_peer_group *group)
 
 // All ranks of the communicator come here together, and all come to the same result.
 static struct fr_peer_group *create(fr_word comm, struct fr_peer_group *group,
-                                    const struct introduction *all)
+                                    const struct introduction *all, bool *hopeless)
 {
     bool willing = true, any_gpu = false, one_host = true;
     for (int i = 0; i < group->size; i++) {
@@ -170,7 +171,8 @@ static struct fr_peer_group *create(fr_word comm, struct fr_peer_group *group,
         any_gpu = any_gpu || all[i].has_gpu;
         one_host = one_host && all[i].process.host == all[0].process.host;
     }
-    if (!willing || !any_gpu || !one_host)
+    *hopeless = !willing || !one_host;
+    if (*hopeless || !any_gpu)
         return NULL;
     group->processes = calloc((size_t)group->size, sizeof(*group->processes));
     for (int i = 0; i < group->size && group->processes; i++)
@@ -186,13 +188,14 @@ static struct fr_peer_group *create(fr_word comm, struct fr_peer_group *group,
     return group;
 }
 
-static struct fr_peer_group *find_out(fr_word comm)
+static struct fr_peer_group *find_out(fr_word comm, bool *hopeless)
 {
     int inter = 0, rank = 0, size = 0;
     FR_MPI(Comm_test_inter, comm, FR_PTR(&inter));
     FR_MPI(Comm_rank, comm, FR_PTR(&rank));
     FR_MPI(Comm_size, comm, FR_PTR(&size));
-    if (inter || size < 2 || !all_in_world(comm, size))
+    *hopeless = inter || size < 2 || !all_in_world(comm, size);
+    if (*hopeless)
         return NULL;
     struct introduction own = {
         .process = *fr_peer_self(),
@@ -209,7 +212,7 @@ static struct fr_peer_group *find_out(fr_word comm)
     if (!all || !group)
         fr_error("out of memory for a group of %d ranks", size); // and MPI will be, too
     else if (gather(comm, &own, sizeof(own), all))
-        made = create(comm, group, all);
+        made = create(comm, group, all, hopeless);
     if (!made)
         destroy(group);
     free(all);
@@ -223,8 +226,8 @@ struct fr_peer_group *fr_peer_group_enter(fr_word comm)
         return NULL;
     state->calls++;
     bool is_power_of_two = (state->calls & (state->calls - 1)) == 0;
-    if (!state->group && is_power_of_two)
-        state->group = find_out(comm);
+    if (!state->group && !state->hopeless && is_power_of_two)
+        state->group = find_out(comm, &state->hopeless);
     return state->group;
 }
 
