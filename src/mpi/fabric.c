@@ -55,6 +55,11 @@ bool fr_mpi_has_fabric_memory(int device)
 {
     enum fr_device_support support = fr_device_fabric_support(device);
     atomic_store_explicit(&memory_support, (int)support, memory_order_relaxed);
+    if (support == FR_SUPPORT_FAILED) // other reasons have been told
+        fr_warn_once("device %d could not be asked for fabric memory, perhaps since none of its "
+                     "memory is left; until it can, messages are given to the MPI library as they "
+                     "are",
+                     device);
     return support == FR_SUPPORT_YES;
 }
 
