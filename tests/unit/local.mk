@@ -68,6 +68,10 @@ tests_unit_device_push_LDADD = librooms.la
 # Tests of several processes, which start themselves.
 unit_peer_headers = $(unit_driver_headers) tests/unit/peer_pair.h tests/unit/processes.h
 
+check_PROGRAMS += tests/unit/workspace_share
+tests_unit_workspace_share_SOURCES = tests/unit/workspace_share.c $(unit_peer_headers)
+tests_unit_workspace_share_LDADD = librooms.la
+
 check_PROGRAMS += tests/unit/peer_share
 tests_unit_peer_share_SOURCES = tests/unit/peer_share.c $(unit_peer_headers)
 tests_unit_peer_share_LDADD = librooms.la
