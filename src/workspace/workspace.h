@@ -31,7 +31,8 @@ FR_MUST_CHECK enum fr_status fr_workspace_borrow_device(int device, size_t bytes
 // Takes a lease back; NULL or an empty lease is accepted. Host memory beyond FABRAIL_STAGING_KEEP
 // that is not lent is given back to the system, least recently used first. Device memory of which
 // nothing has been lent for seconds goes back to the driver, and all that lies idle, if it is much
-// beside that, once the device has less than a 32nd of its memory left, for the application to have.
+// beside that, once the device has less than a 32nd of its memory left, for the application to
+// have.
 void fr_workspace_return(struct fr_workspace_lease *lease);
 
 // Bytes pinned and bytes pageable, lent or not, and bytes of blocks lent just now.
