@@ -76,6 +76,12 @@ void fr_peer_alltoall_decline(struct fr_peer_group *group, const char *call)
         fr_peer_segment_done(group->segment, round);
 }
 
+// Whether the others have mapped this memory in the exchange before.
+static bool is_held(const struct fr_peer_memory *memory, const struct fr_peer_handle *handle)
+{
+    return memory->holds && memcmp(&memory->offer->handle, handle, sizeof(*handle)) == 0;
+}
+
 // Exports the receive buffer and sees that the descriptor, if it takes one, is with the others.
 static bool prepare_handle(struct fr_peer_group *group, const struct fr_peer_alltoall *part,
                            struct fr_peer_handle *handle)
@@ -85,7 +91,7 @@ static bool prepare_handle(struct fr_peer_group *group, const struct fr_peer_all
     if (fr_peer_export(&part->receive_range, (const void *)part->receive_low, part->receive_bytes,
                        handle) != FR_OK)
         return false;
-    if (fr_peer_needs_descriptor(handle) &&
+    if (fr_peer_needs_descriptor(handle) && !is_held(group->memory, handle) &&
         fr_peer_send(handle, group->processes, (size_t)group->size, false) != FR_OK)
         return false;
     return fr_device_quiesce(&part->receive_range, part->receive_low, part->receive_bytes) == FR_OK;
