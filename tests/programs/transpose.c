@@ -142,6 +142,76 @@ static void step_alltoallv_in_place(struct run *run, size_t bytes)
     plan_free(&plan);
 }
 
+// What rank `from` sends to rank `to` the `turn`th time.
+static uint64_t turn_seed(const struct run *run, int from, int to, int turn)
+{
+    return run_seed(run, from + (turn + 1) * run->size, to);
+}
+
+static void turn_exchange(struct run *run, MPI_Comm comm, size_t bytes, int turn,
+                          struct buffer *const *send, struct buffer *recv)
+{
+    struct buffer *from = send[turn % 2];
+    for (int peer = 0; peer < run->size; peer++) {
+        size_t at = (size_t)peer * bytes;
+        buffer_expect(from, at, bytes, turn_seed(run, run->rank, peer, turn));
+        buffer_expect(recv, at, bytes, turn_seed(run, peer, run->rank, turn));
+    }
+    buffer_upload(from);
+    MPI_Alltoall(from->data, (int)bytes, MPI_BYTE, recv->data, (int)bytes, MPI_BYTE, comm);
+    buffer_check(recv);
+    buffer_check(from);
+}
+
+// The same buffers again and again, on two communicators in turn, one of which comes and goes; and
+// another receive buffer, most likely at the same address, on some ranks before others.
+static void step_again(struct run *run, size_t bytes)
+{
+    enum { TURNS = 14, OF_A_COMMUNICATOR = 5 };
+    struct buffer *send[2] = {buffer_new(run, "even", bytes * (size_t)run->size),
+                              buffer_new(run, "odd", bytes * (size_t)run->size)};
+    struct buffer *recv = buffer_new(run, "recv", send[0]->bytes);
+    MPI_Comm other = MPI_COMM_NULL;
+    for (int turn = 0; turn < TURNS; turn++) {
+        if (turn % OF_A_COMMUNICATOR == 0) {
+            if (other != MPI_COMM_NULL)
+                MPI_Comm_free(&other);
+            MPI_Comm_dup(run->comm, &other);
+        }
+        turn_exchange(run, turn / 2 % 2 ? other : run->comm, bytes, turn, send, recv);
+        if ((turn + run->rank) % 4 == 3) {
+            buffer_free(recv);
+            recv = buffer_new(run, "recv", send[0]->bytes);
+        }
+    }
+    MPI_Comm_free(&other);
+    buffer_free(recv);
+    buffer_free(send[1]);
+    buffer_free(send[0]);
+}
+
+// One rank has nothing to send and nothing to receive, in turn.
+static void step_idle_rank(struct run *run, size_t bytes)
+{
+    for (int idle = 0; idle < run->size; idle++) {
+        struct plan plan = plan_new(run, run->size, bytes);
+        struct buffer *send = buffer_new(run, "send", plan.bytes);
+        struct buffer *recv = buffer_new(run, "recv", plan.bytes);
+        for (int peer = 0; peer < run->size; peer++) {
+            if (run->rank == idle || peer == idle)
+                plan.counts[peer] = 0;
+        }
+        expect_plan(send, &plan, false);
+        expect_plan(recv, &plan, true);
+        buffer_upload(send);
+        MPI_Alltoallv(send->data, plan.counts, plan.displacements, MPI_BYTE, recv->data,
+                      plan.counts, plan.displacements, MPI_BYTE, run->comm);
+        buffer_finish(recv);
+        buffer_finish(send);
+        plan_free(&plan);
+    }
+}
+
 // The edge of a block, in doubles, so that a block has about so many bytes.
 static int edge_of(size_t bytes)
 {
@@ -354,6 +424,8 @@ static const struct step steps[] = {
     {"alltoallw", step_alltoallw, LIMIT_MIDDLE, 1},
     {"ialltoallw", step_ialltoallw, LIMIT_SMALL, 1},
     {"matrix", step_matrix, LIMIT_MIDDLE, 1},
+    {"again", step_again, LIMIT_SMALL, 1},
+    {"idle rank", step_idle_rank, LIMIT_SMALL, 1},
 };
 
 int main(int argc, char **argv)
