@@ -162,6 +162,10 @@ void fr_device_batch_copy(struct fr_device_batch *batch, const struct fr_device_
 // destination bytes are undefined but no copy is still running.
 FR_MUST_CHECK enum fr_status fr_device_batch_finish(struct fr_device_batch *batch);
 
+// Says that the calling thread has begun another call of MPI. What its own work on the default
+// streams could spoil is waited for once a call and context.
+void fr_device_begin_call(void);
+
 // Pushes: bytes moved by the device itself between memory of its own and what peers have mapped
 // here, to or from several peers at once.
 enum fr_device_engine {

@@ -70,6 +70,33 @@ static enum fr_status wait_for_default_streams(void)
     return result == CUDA_SUCCESS ? FR_OK : fr_device_fail("cuStreamSynchronize", result);
 }
 
+// The call of MPI that this thread is in, 0 outside of any, and where it has waited.
+static FR_TLS uint64_t current_call;
+static FR_TLS uint64_t waited_call;
+static FR_TLS CUcontext waited_context;
+
+void fr_device_begin_call(void)
+{
+    current_call++;
+}
+
+// The thread cannot have started anything since it waited, and what other threads do is not ordered
+// with this call.
+static enum fr_status wait_once_a_call(void)
+{
+    CUcontext context = NULL;
+    if (current_call == 0 || fr_cu.cuCtxGetCurrent(&context) != CUDA_SUCCESS)
+        return wait_for_default_streams();
+    if (waited_call == current_call && waited_context == context)
+        return FR_OK;
+    enum fr_status status = wait_for_default_streams();
+    if (status == FR_OK) {
+        waited_call = current_call;
+        waited_context = context;
+    }
+    return status;
+}
+
 enum fr_status fr_device_settle(const struct fr_device_range *range, uintptr_t low, uintptr_t high)
 {
     // Bytes beyond the range belong to other allocations, of which nothing is known. The range of
@@ -82,8 +109,10 @@ enum fr_status fr_device_settle(const struct fr_device_range *range, uintptr_t l
     unsigned on = 1;
     bool lasting = inside && fr_cu.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
                                                          range->base) == CUDA_SUCCESS;
+    if (!lasting)
+        return wait_once_a_call();
     enum fr_status status = wait_for_default_streams();
-    if (status == FR_OK && lasting)
+    if (status == FR_OK)
         remember(range->buffer_id);
     return status;
 }

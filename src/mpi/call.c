@@ -347,9 +347,6 @@ bool fr_mpi_call_exchange(enum fr_fn fn, fr_word *args, int *result)
     struct fr_peer_group *group = NULL;
     if (fr_mpi_peer_is_enabled() && comm != fr_real_mpi.COMM_NULL)
         group = fr_peer_group_enter(comm);
-    if (!on_host)
-        return serve(fn, args, group, result);
-    if (group)
-        fr_peer_alltoall_decline(group, fr_real_rows[fn].name);
-    return false;
+    // A rank without data has to say so, whatever its pointers are.
+    return on_host && !group ? false : serve(fn, args, group, result);
 }

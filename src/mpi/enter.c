@@ -27,6 +27,7 @@ struct entry {
     void *real;
     handler *handle;
     enum gate gate;
+    bool nests; // the MPI library may call from there what the path peer serves
     unsigned char arg_count;
     unsigned char buffer_count;
     unsigned char buffers[FR_MAX_VIEWS];
@@ -116,6 +117,14 @@ static void set_handler(struct entry *entry, enum fr_class class)
     entry->handle = class == FR_CLASS_REFUSE ? fr_mpi_call_refusable : fr_mpi_call_buffers;
 }
 
+// ROMIO exchanges by MPI_Alltoall, on all ranks alike. Were only the ranks with device buffers
+// inside of a handler then, the others would ask for a group alone.
+static bool is_file_access(enum fr_class class)
+{
+    return class == FR_CLASS_FILE_READ || class == FR_CLASS_FILE_WRITE ||
+           class == FR_CLASS_FILE_READ_BEGIN || class == FR_CLASS_FILE_WRITE_BEGIN;
+}
+
 static void set_entry(enum fr_fn fn)
 {
     struct entry *entry = &entries[fn];
@@ -123,6 +132,7 @@ static void set_entry(enum fr_fn fn)
     entry->real = fr_real_address(fn);
     entry->arg_count = (unsigned char)strlen(signature);
     set_handler(entry, fr_real_rows[fn].class);
+    entry->nests = is_file_access(fr_real_rows[fn].class);
     for (unsigned arg = 0; arg < entry->arg_count && entry->gate == GATE_HOST_BUFFERS; arg++) {
         if (strchr("srb", signature[arg]))
             entry->buffers[entry->buffer_count++] = (unsigned char)arg;
@@ -208,6 +218,8 @@ static bool needs_look(const struct entry *entry, const fr_word *registers, cons
             return true;
         __attribute__((fallthrough));
     case GATE_HOST_BUFFERS:
+        if (entry->nests && fr_mpi_peer_is_enabled())
+            return true;
         for (unsigned i = 0; i < entry->buffer_count; i++) {
             if (!is_host_buffer(arg_at(registers, stack, entry->buffers[i])))
                 return true;
@@ -236,7 +248,12 @@ struct fr_mpi_verdict fr_mpi_enter(unsigned slot, const fr_word *registers, cons
     for (unsigned i = 0; i < entry->arg_count; i++)
         args[i] = arg_at(registers, stack, i);
     handler_frame = frame;
+    fr_device_begin_call();
     bool handled = entry->handle(fn, args, &result);
+    if (!handled && entry->nests) {
+        result = fr_real_call(fn, args);
+        handled = true;
+    }
     handler_frame = 0;
     if (handled) {
         verdict.jump = NULL;

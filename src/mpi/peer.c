@@ -19,6 +19,7 @@ struct side {
     struct fr_path_view view; // a copy of the operation's, with a lease of its own
     struct fr_device_range range;
     struct fr_peer_slot *slots;
+    struct fr_peer_handle handle; // of the memory of an unstaged receive
     bool staged;
 };
 
@@ -72,11 +73,10 @@ static bool is_contiguous(const struct fr_path_view *view)
     return true;
 }
 
-static bool is_exportable(const struct fr_path_view *view)
+static bool is_exportable(const struct fr_path_view *view, struct fr_peer_handle *handle)
 {
-    struct fr_peer_handle handle;
     const void *low = (const void *)(view->base + (uintptr_t)view->first);
-    return fr_peer_export(&view->range, low, view->span, &handle) == FR_OK;
+    return fr_peer_export(&view->range, low, view->span, handle) == FR_OK;
 }
 
 static enum fr_status open_side(struct side *side, bool must_stage)
@@ -147,6 +147,8 @@ static void set_bounds(const struct side *receive, struct fr_peer_alltoall *part
     const struct fr_path_view *view = &receive->view;
     part->receive_bytes = view->span;
     part->receive_low = view->base + (uintptr_t)view->first;
+    if (!receive->staged)
+        part->receive_handle = receive->handle;
     if (receive->staged) {
         part->receive_low = (uintptr_t)view->lease.address;
         part->receive_bytes = view->lease.bytes;
@@ -179,7 +181,8 @@ static enum fr_status prepare(const struct fr_request_op *op, struct side *send,
 {
     enum fr_status status = open_side(send, in_place);
     if (status == FR_OK)
-        status = open_side(receive, receive->view.span && !is_exportable(&receive->view));
+        status = open_side(receive,
+                           receive->view.span && !is_exportable(&receive->view, &receive->handle));
     if (status == FR_OK)
         status = copy_in(send);
     if (status != FR_OK)

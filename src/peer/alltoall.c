@@ -72,7 +72,7 @@ void fr_peer_alltoall_decline(struct fr_peer_group *group, const char *call)
     if (group->memory)
         let_go(group); // as the others do
     if (!group->broken &&
-        fr_peer_group_post(group, call, &nothing, sizeof(nothing), &round) == FR_OK)
+        fr_peer_group_post(group, call, false, &nothing, sizeof(nothing), &round) == FR_OK)
         fr_peer_segment_done(group->segment, round);
 }
 
@@ -88,8 +88,9 @@ static bool prepare_handle(struct fr_peer_group *group, const struct fr_peer_all
 {
     if (!part->receive_bytes)
         return true;
-    if (fr_peer_export(&part->receive_range, (const void *)part->receive_low, part->receive_bytes,
-                       handle) != FR_OK)
+    *handle = part->receive_handle;
+    if (!handle->bytes && fr_peer_export(&part->receive_range, (const void *)part->receive_low,
+                                         part->receive_bytes, handle) != FR_OK)
         return false;
     if (fr_peer_needs_descriptor(handle) && !is_held(group->memory, handle) &&
         fr_peer_send(handle, group->processes, (size_t)group->size, false) != FR_OK)
@@ -139,11 +140,20 @@ static enum fr_status post_offer(struct exchange *exchange)
     offer->user = user_of(part);
     offer->holds = memory->holds && fr_peer_mappings_wake(memory->mappings, (size_t)group->size);
     memcpy(offer + 1, part->receives, slot_bytes);
-    tell_freed(memory, set_version(memory, sizeof(*offer) + slot_bytes));
+    bool changed = set_version(memory, sizeof(*offer) + slot_bytes);
+    tell_freed(memory, changed);
     memory->next = memory->offer;
     memory->offer = offer;
-    return fr_peer_group_post(group, part->call, offer, sizeof(*offer) + slot_bytes,
+    bool usual = offer->eligible && offer->holds && !changed && !offer->freed_count;
+    return fr_peer_group_post(group, part->call, usual, offer, sizeof(*offer) + slot_bytes,
                               &exchange->round);
+}
+
+// A marked offer is eligible, tells of nothing freed, and is from a rank that holds what it mapped
+// and offers what it did before.
+static bool is_usual(const struct exchange *exchange, int rank)
+{
+    return fr_peer_segment_is_marked(exchange->group->segment, rank, exchange->round);
 }
 
 static void forget_freed(const struct exchange *exchange, int rank)
@@ -161,6 +171,8 @@ static bool all_offer(const struct exchange *exchange)
 {
     bool all = true;
     for (int rank = 0; rank < exchange->group->size; rank++) {
+        if (is_usual(exchange, rank))
+            continue;
         forget_freed(exchange, rank);
         all = all && offer_of(exchange, rank)->eligible;
     }
@@ -177,7 +189,8 @@ static bool is_known(const struct exchange *exchange)
     bool known = memory->holds;
     for (int rank = 0; rank < exchange->group->size && known; rank++) {
         const struct fr_peer_offer *offer = offer_of(exchange, rank);
-        known = offer->holds && offer->version == memory->known[rank].version;
+        known = is_usual(exchange, rank) ||
+                (offer->holds && offer->version == memory->known[rank].version);
     }
     return known;
 }
@@ -247,7 +260,7 @@ static enum fr_status agree(struct exchange *exchange, int outcome)
     uint64_t round = 0;
     struct fr_peer_handle handle = exchange->memory->offer->handle;
     enum fr_status status =
-        fr_peer_group_post(group, exchange->part->call, &own, sizeof(own), &round);
+        fr_peer_group_post(group, exchange->part->call, false, &own, sizeof(own), &round);
     if (status == FR_OK)
         status = fr_peer_group_wait(group, exchange->part->call, round);
     if (status != FR_OK)
@@ -294,12 +307,14 @@ static enum fr_status conclude(const struct exchange *exchange, enum fr_status s
     const char *call = exchange->part->call;
     uint32_t own = status == FR_OK;
     uint64_t round = 0;
-    enum fr_status agreed = fr_peer_group_post(group, call, &own, sizeof(own), &round);
+    enum fr_status agreed = fr_peer_group_post(group, call, own, &own, sizeof(own), &round);
     if (agreed == FR_OK)
         agreed = fr_peer_group_wait(group, call, round);
     if (agreed != FR_OK)
         return agreed;
     for (int rank = 0; rank < group->size; rank++) {
+        if (fr_peer_segment_is_marked(group->segment, rank, round))
+            continue; // it is well
         const uint32_t *moved = fr_peer_segment_read(group->segment, rank, round);
         if (!*moved && status == FR_OK) {
             fr_error("%s: rank %d of the communicator could not move its data", call, rank);

@@ -36,6 +36,7 @@ struct fr_peer_alltoall {
     struct fr_device_range receive_range;
     uintptr_t receive_low; // the bytes that hold all receives
     size_t receive_bytes;
+    struct fr_peer_handle receive_handle; // of their memory, zeros where it is not exported yet
 };
 
 // Exchanges; all ranks of the group call it. FR_ERR_UNSUPPORTED: some rank cannot, no byte has

@@ -313,13 +313,15 @@ static enum fr_status judge(struct fr_peer_group *group, enum fr_status status)
     return FR_ERR_MPI;
 }
 
-enum fr_status fr_peer_group_post(struct fr_peer_group *group, const char *call, const void *data,
-                                  size_t bytes, uint64_t *round)
+enum fr_status fr_peer_group_post(struct fr_peer_group *group, const char *call, bool marked,
+                                  const void *data, size_t bytes, uint64_t *round)
 {
     uint64_t next = group->round + 1;
     struct wait wait = {.group = group, .call = call, .round = next};
     struct fr_peer_patience patience = {go_on, &wait};
     enum fr_status status = fr_peer_segment_wait_room(group->segment, next, &patience);
+    if (status == FR_OK && marked)
+        fr_peer_segment_mark(group->segment, next);
     if (status == FR_OK)
         status = fr_peer_segment_post(group->segment, next, data, bytes);
     if (status == FR_OK) {

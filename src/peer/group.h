@@ -28,9 +28,11 @@ struct fr_peer_group {
 // the group, NULL if there is none (yet). It belongs to the communicator and dies with it.
 struct fr_peer_group *fr_peer_group_enter(fr_word comm);
 
-// Posts for the group's next round and returns it in *round; waits for room if it must.
+// Posts for the group's next round, marked or not, and returns it in *round; waits for room if it
+// must.
 FR_MUST_CHECK enum fr_status fr_peer_group_post(struct fr_peer_group *group, const char *call,
-                                                const void *data, size_t bytes, uint64_t *round);
+                                                bool marked, const void *data, size_t bytes,
+                                                uint64_t *round);
 
 // Waits until all have posted for `round`, keeping MPI going. FR_ERR_MPI when a rank is gone or
 // FABRAIL_TIMEOUT has passed, which is logged with the name of the MPI call; the group is then

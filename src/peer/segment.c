@@ -43,7 +43,8 @@ struct header {
 // Others spin on `posted` alone.
 struct lines {
     _Atomic uint64_t posted;
-    char rest[LINE_BYTES - 8];
+    _Atomic uint64_t marked; // the last post that was marked
+    char rest[LINE_BYTES - 16];
     _Atomic uint64_t done;
     uint64_t pid_namespace; // constant once attached, as is what follows
     int64_t pid;
@@ -320,6 +321,16 @@ enum fr_status fr_peer_segment_post(struct fr_peer_segment *segment, uint64_t ro
         memcpy(slot_of(segment, segment->rank, round), data, bytes);
     atomic_store_explicit(posted, round, memory_order_release);
     return FR_OK;
+}
+
+void fr_peer_segment_mark(struct fr_peer_segment *segment, uint64_t round)
+{
+    atomic_store_explicit(&segment->lines[segment->rank].marked, round, memory_order_relaxed);
+}
+
+bool fr_peer_segment_is_marked(const struct fr_peer_segment *segment, int rank, uint64_t round)
+{
+    return atomic_load_explicit(&segment->lines[rank].marked, memory_order_relaxed) == round;
 }
 
 enum fr_status fr_peer_segment_wait_room(struct fr_peer_segment *segment, uint64_t round,

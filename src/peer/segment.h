@@ -52,6 +52,12 @@ void fr_peer_segment_close(struct fr_peer_segment *segment);
 FR_MUST_CHECK enum fr_status fr_peer_segment_post(struct fr_peer_segment *segment, uint64_t round,
                                                   const void *data, size_t bytes);
 
+// Marks the post for `round`, which follows: a bit that others can read without reading the post,
+// from the cache line that they wait on. A mark may be gone once the rank has gone on to a later
+// round; then the post itself has to tell.
+void fr_peer_segment_mark(struct fr_peer_segment *segment, uint64_t round);
+bool fr_peer_segment_is_marked(const struct fr_peer_segment *segment, int rank, uint64_t round);
+
 // Waits until a post for `round` would not be refused for lack of room.
 FR_MUST_CHECK enum fr_status fr_peer_segment_wait_room(struct fr_peer_segment *segment,
                                                        uint64_t round,

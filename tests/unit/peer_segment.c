@@ -74,6 +74,23 @@ static void check_posts(struct fr_peer_segment *segment, uint64_t round)
     }
 }
 
+static bool is_to_mark(uint64_t round, int rank)
+{
+    return (round + (uint64_t)rank) % 3 != 0;
+}
+
+// A mark is there unless its rank has gone on, and no other post has one.
+static void check_marks(struct fr_peer_segment *segment, uint64_t round)
+{
+    for (int rank = 0; rank < process_count; rank++) {
+        bool marked = fr_peer_segment_is_marked(segment, rank, round);
+        bool gone_on = fr_peer_segment_has(segment, rank, round + 1);
+        bool may_have_gone_on = gone_on || rank != process_rank;
+        CHECK(!marked || is_to_mark(round, rank), "rank %d round %ju", rank, (uintmax_t)round);
+        CHECK(marked || !is_to_mark(round, rank) || may_have_gone_on, "rank %d", rank);
+    }
+}
+
 static void run_rounds(void)
 {
     enum { ROUNDS = 20000 };
@@ -84,6 +101,8 @@ static void run_rounds(void)
         pause_sometimes(&state);
         CHECK(fr_peer_segment_wait_room(segment, round, NULL) == FR_OK);
         size_t bytes = make_post(round, process_rank, post);
+        if (is_to_mark(round, process_rank))
+            fr_peer_segment_mark(segment, round);
         CHECK(fr_peer_segment_post(segment, round, post, bytes) == FR_OK);
         pause_sometimes(&state);
         if (round % 5 == 0) // one after the other
@@ -95,6 +114,7 @@ static void run_rounds(void)
         CHECK(fr_peer_segment_behind(segment, round) == -1);
         pause_sometimes(&state);
         check_posts(segment, round);
+        check_marks(segment, round);
         fr_peer_segment_done(segment, round);
     }
     process_meet();
