@@ -41,6 +41,7 @@ enum fr_status {
     FR_ERR_NOT_FOUND,   // a library, symbol or cached object is missing
     FR_ERR_UNSUPPORTED, // this machine, driver or MPI cannot do it
     FR_ERR_INVALID,     // an argument makes no sense
+    FR_ERR_TRUNCATE,    // a receive buffer is too small for what is sent
     FR_ERR_LIMIT,       // a bound set by the user or by an integer type is exceeded
     FR_ERR_DEVICE,      // a driver call failed
     FR_ERR_MPI,         // a call of the real MPI failed

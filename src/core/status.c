@@ -14,6 +14,7 @@ const char *fr_core_status_text(enum fr_status status)
         [FR_ERR_NOT_FOUND] = "not found",
         [FR_ERR_UNSUPPORTED] = "not supported here",
         [FR_ERR_INVALID] = "invalid argument",
+        [FR_ERR_TRUNCATE] = "message truncated",
         [FR_ERR_LIMIT] = "limit exceeded",
         [FR_ERR_DEVICE] = "device driver call failed",
         [FR_ERR_MPI] = "MPI call failed",

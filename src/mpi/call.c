@@ -295,6 +295,7 @@ static int fail(struct fr_request_op *op, enum fr_status status)
 static bool serve(enum fr_fn fn, fr_word *args, struct fr_peer_group *group, int *result)
 {
     fr_request_poll_orphans(false);
+    fr_workspace_trim();
     if (!group && needs_no_views(fn))
         return false;
     struct fr_request_op *op = fr_request_op_new(fn, args);

@@ -291,7 +291,7 @@ static enum fr_status push(const struct exchange *exchange, bool fits)
     if (!fits) {
         fr_error("%s: a rank has less room for this rank's data than it is sent",
                  exchange->part->call);
-        return FR_ERR_LIMIT;
+        return FR_ERR_TRUNCATE;
     }
     if (!fr_device_kind_is_device(exchange->part->send_range.kind))
         return FR_OK; // nothing to send

@@ -108,6 +108,8 @@ int fr_request_error_code(enum fr_status status)
         return fr_real_mpi.SUCCESS;
     case FR_ERR_NO_MEMORY:
         return fr_real_mpi.ERR_NO_MEM;
+    case FR_ERR_TRUNCATE:
+        return fr_real_mpi.ERR_TRUNCATE;
     case FR_ERR_LIMIT:
         return fr_real_mpi.ERR_COUNT;
     case FR_ERR_UNSUPPORTED:
@@ -151,7 +153,7 @@ int fr_request_raise(char object_kind, fr_word object, int code)
 
 int fr_request_fail(const struct fr_request_op *op, enum fr_status status)
 {
-    fr_error("%s: copies of its device buffers failed: %s", fr_real_rows[op->fn].name,
+    fr_error("%s failed with its device buffers: %s", fr_real_rows[op->fn].name,
              fr_core_status_text(status));
     return fr_request_raise(op->object_kind, op->object, fr_request_error_code(status));
 }

@@ -30,6 +30,9 @@ static pthread_cond_t growth_ended = PTHREAD_COND_INITIALIZER;
 static struct fr_workspace_pool pools[MAX_DEVICES] FR_GUARDED_BY(pools_lock);
 static struct fr_workspace_device_usage usage FR_GUARDED_BY(pools_lock);
 
+// When a look for what has been idle too long is due next; 0 while nothing is idle.
+static _Atomic uint64_t look_at_ns;
+
 static struct fr_workspace_pool *pool_of(int device) FR_REQUIRES(&pools_lock)
 {
     struct fr_workspace_pool *pool = &pools[device];
@@ -280,10 +283,35 @@ void fr_workspace_device_return(struct fr_workspace_extent *extent, uint64_t now
     }
     condemn(pool, now_ns, FR_WORKSPACE_IDLE_NS, &victims);
     size_t idle_bytes = pool->idle_bytes;
+    if (idle_bytes > 0)
+        atomic_store_explicit(&look_at_ns, now_ns + FR_WORKSPACE_IDLE_NS, memory_order_relaxed);
     fr_core_unlock(&pools_lock);
     destroy_all(&victims);
     if (ask && is_short(device, idle_bytes))
         release_idle(device);
+}
+
+bool fr_workspace_device_has_idle(void)
+{
+    return atomic_load_explicit(&look_at_ns, memory_order_relaxed) != 0;
+}
+
+void fr_workspace_device_trim(uint64_t now_ns)
+{
+    if (now_ns < atomic_load_explicit(&look_at_ns, memory_order_relaxed))
+        return;
+    struct fr_list victims = FR_LIST_INIT(victims);
+    size_t idle_bytes = 0;
+    fr_core_lock(&pools_lock);
+    for (int device = 0; device < MAX_DEVICES; device++) {
+        struct fr_workspace_pool *pool = pool_of(device);
+        condemn(pool, now_ns, FR_WORKSPACE_IDLE_NS, &victims);
+        idle_bytes += pool->idle_bytes;
+    }
+    atomic_store_explicit(&look_at_ns, idle_bytes > 0 ? now_ns + FR_WORKSPACE_IDLE_NS : 0,
+                          memory_order_relaxed);
+    fr_core_unlock(&pools_lock);
+    destroy_all(&victims);
 }
 
 struct fr_workspace_device_usage fr_workspace_get_device_usage(void)

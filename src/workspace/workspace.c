@@ -273,6 +273,12 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+void fr_workspace_trim(void)
+{
+    if (FR_UNLIKELY(fr_workspace_device_has_idle()))
+        fr_workspace_device_trim(now_ns());
+}
+
 void fr_workspace_return(struct fr_workspace_lease *lease)
 {
     if (lease == NULL)

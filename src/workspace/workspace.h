@@ -35,6 +35,10 @@ FR_MUST_CHECK enum fr_status fr_workspace_borrow_device(int device, size_t bytes
 // have.
 void fr_workspace_return(struct fr_workspace_lease *lease);
 
+// Gives back device memory that has not been used for a while. Cheap enough for every call with
+// device buffers, also those that need no workspace any more.
+void fr_workspace_trim(void);
+
 // Bytes pinned and bytes pageable, lent or not, and bytes of blocks lent just now.
 struct fr_workspace_usage {
     size_t pinned_bytes;

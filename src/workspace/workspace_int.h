@@ -115,6 +115,10 @@ size_t fr_workspace_pool_condemn(struct fr_workspace_pool *pool, uint64_t now_ns
 // Takes back an extent of device memory at the time `now_ns`.
 void fr_workspace_device_return(struct fr_workspace_extent *extent, uint64_t now_ns);
 
+// Whether any device memory may lie idle, and the giving back of what has for too long.
+bool fr_workspace_device_has_idle(void);
+void fr_workspace_device_trim(uint64_t now_ns);
+
 // Gives back the device memory that is not lent.
 void fr_workspace_device_release(void);
 

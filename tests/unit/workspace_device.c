@@ -221,8 +221,13 @@ static void test_idle(void)
     a = borrow(2 * MIB); // the newer one, which was returned last
     fr_workspace_device_return(a.extent, start_ns + FR_WORKSPACE_IDLE_NS);
     CHECK_USAGE(2 * MIB, 0);
-    fr_workspace_release();
+    // What is left goes without another lease, but not too soon.
+    CHECK(fr_workspace_device_has_idle());
+    fr_workspace_device_trim(start_ns + 2 * FR_WORKSPACE_IDLE_NS - 1);
+    CHECK_USAGE(2 * MIB, 0);
+    fr_workspace_device_trim(start_ns + 2 * FR_WORKSPACE_IDLE_NS);
     CHECK_USAGE(0, 0);
+    CHECK(!fr_workspace_device_has_idle());
 }
 
 // Runs `body` in a process of its own, with what it logs in `log`. Returns its exit status.
