@@ -309,7 +309,7 @@ static void test_on_device(const struct driver_memory *memory, unsigned count)
 // between two allocations of which only one is the application's.
 static void test_runs_on_device(void)
 {
-    enum { RUNS = 11, MIB = 1 << 20 };
+    enum { RUNS = 9, MIB = 1 << 20 };
     size_t bytes = (size_t)RUNS * (MIB + 64);
     struct driver_memory user, stage;
     struct fr_device_range range;
@@ -365,7 +365,7 @@ int main(void)
         test_shapes(&memory, 400);
         test_edges(&memory);
         test_batches(&memory);
-        test_on_device(&memory, 200);
+        test_on_device(&memory, 40);
         driver_free(&memory);
     }
     test_runs_on_device();
