@@ -77,8 +77,8 @@ struct fr_device_memory {
 
 // Allocates at least `bytes` on `device`: exportable as a fabric handle and a file descriptor where
 // the device and this process may, capable of GPUDirect RDMA where the device is. Where fabric
-// handles are not permitted or not supported, the memory is made without, the device is remembered
-// for that, and one warning says what is missing. Returns FR_ERR_NO_MEMORY when the device has none
+// handles are not permitted or not supported, the memory is made without, and the device is
+// remembered for that. Returns FR_ERR_NO_MEMORY when the device has none
 // left, which is no error worth a line, FR_ERR_UNSUPPORTED for a device without VMM. The caller
 // owns the memory until fr_device_memory_destroy.
 FR_MUST_CHECK enum fr_status fr_device_memory_create(int device, size_t bytes,
@@ -87,7 +87,8 @@ FR_MUST_CHECK enum fr_status fr_device_memory_create(int device, size_t bytes,
 void fr_device_memory_destroy(struct fr_device_memory *memory);
 
 // Whether memory of fr_device_memory_create on `device` is exportable as a fabric handle. Until the
-// first allocation has shown it, one small allocation is made to find out.
+// first allocation has shown it, one small allocation is made to find out. One warning says what is
+// missing.
 enum fr_device_support {
     FR_SUPPORT_UNKNOWN,       // nobody asked yet
     FR_SUPPORT_YES,           // made and exportable

@@ -46,12 +46,12 @@ const char *fr_device_fabric_text(enum fr_device_support support)
 static enum fr_device_support get_state(int device)
 {
     return (enum fr_device_support)atomic_load_explicit(&fabric_states[device],
-                                                        memory_order_relaxed);
+                                                        memory_order_acquire);
 }
 
 static void set_state(int device, enum fr_device_support support)
 {
-    if (atomic_exchange_explicit(&fabric_states[device], (int)support, memory_order_relaxed) !=
+    if (atomic_exchange_explicit(&fabric_states[device], (int)support, memory_order_release) !=
         (int)support)
         fr_debug("device %d fabric memory %s", device, fr_device_fabric_text(support));
 }
@@ -170,24 +170,17 @@ static void describe_channel(char *text, size_t bytes)
     errno = saved_errno;
 }
 
-// Remembers that the device makes no fabric memory, and why.
+// What refused fabric memory on each device, written before the state; NULL for the device's own
+// word.
+static const char *_Atomic refusing_calls[MAX_DEVICES];
+static _Atomic int refusals[MAX_DEVICES];
+
 static void give_up_fabric(int device, const char *call, CUresult result)
 {
-    if (result != CUDA_ERROR_NOT_PERMITTED) {
-        set_state(device, FR_SUPPORT_NOT_SUPPORTED);
-        fr_warn_once("device %d makes no fabric memory: %s failed with %s; it takes a GPU, a "
-                     "driver and an NVLink fabric that support it, and without it GPUs of other "
-                     "hosts do not reach Fabrail's memory",
-                     device, call, fr_device_result_name(result));
-        return;
-    }
-    char channel[128];
-    describe_channel(channel, sizeof(channel));
-    set_state(device, FR_SUPPORT_NOT_PERMITTED);
-    fr_warn_once("device %d makes no fabric memory: %s failed with %s and %s %s; until an "
-                 "administrator provides that IMEX channel to this process, GPUs of other hosts do "
-                 "not reach Fabrail's memory",
-                 device, call, fr_device_result_name(result), IMEX_CHANNEL, channel);
+    refusing_calls[device] = call;
+    refusals[device] = (int)result;
+    set_state(device, result == CUDA_ERROR_NOT_PERMITTED ? FR_SUPPORT_NOT_PERMITTED
+                                                         : FR_SUPPORT_NOT_SUPPORTED);
 }
 
 // Returns whether to try for fabric memory. The device's own word that it has none is final.
@@ -196,11 +189,32 @@ static bool may_have_fabric(int device, bool able)
     enum fr_device_support state = get_state(device);
     if (state != FR_SUPPORT_UNKNOWN || able)
         return state == FR_SUPPORT_UNKNOWN || state == FR_SUPPORT_YES;
-    set_state(device, FR_SUPPORT_NOT_SUPPORTED);
-    fr_warn_once("device %d makes no fabric memory: its GPU or driver does not support it, so GPUs "
-                 "of other hosts do not reach Fabrail's memory",
-                 device);
+    give_up_fabric(device, NULL, CUDA_ERROR_NOT_SUPPORTED);
     return false;
+}
+
+// Says why there is none to those who need it; memory for GPUs of this host does without.
+static void tell_refusal(int device, enum fr_device_support state)
+{
+    const char *call = refusing_calls[device];
+    char channel[128];
+    if (state == FR_SUPPORT_NOT_PERMITTED) {
+        describe_channel(channel, sizeof(channel));
+        fr_warn_once("device %d makes no fabric memory: %s failed with %s and %s %s; until an "
+                     "administrator provides that IMEX channel to this process, GPUs of other "
+                     "hosts do not reach Fabrail's memory",
+                     device, call, fr_device_result_name((CUresult)refusals[device]), IMEX_CHANNEL,
+                     channel);
+    } else if (call != NULL) {
+        fr_warn_once("device %d makes no fabric memory: %s failed with %s; it takes a GPU, a "
+                     "driver and an NVLink fabric that support it, and without it GPUs of other "
+                     "hosts do not reach Fabrail's memory",
+                     device, call, fr_device_result_name((CUresult)refusals[device]));
+    } else {
+        fr_warn_once("device %d makes no fabric memory: its GPU or driver does not support it, so "
+                     "GPUs of other hosts do not reach Fabrail's memory",
+                     device);
+    }
 }
 
 // Makes the allocation, as widely exportable as the device and this process may.
@@ -211,7 +225,7 @@ static enum fr_status allocate(size_t bytes, struct fr_device_memory *memory)
     if (status != FR_OK)
         return status;
     if (!able[ABLE_VMM]) {
-        set_state(memory->device, FR_SUPPORT_NOT_SUPPORTED);
+        give_up_fabric(memory->device, NULL, CUDA_ERROR_NOT_SUPPORTED);
         return FR_ERR_UNSUPPORTED;
     }
     unsigned types = able[ABLE_FD] ? FD_BIT : 0;
@@ -314,6 +328,12 @@ enum fr_device_support fr_device_fabric_support(int device)
         fr_device_memory_create(device, 1, &memory) == FR_OK)
         fr_device_memory_destroy(&memory);
     enum fr_device_support state = get_state(device);
+    if (FR_UNLIKELY(state == FR_SUPPORT_NOT_PERMITTED || state == FR_SUPPORT_NOT_SUPPORTED)) {
+        static _Atomic bool told;
+        if (!atomic_load_explicit(&told, memory_order_relaxed) &&
+            !atomic_exchange_explicit(&told, true, memory_order_relaxed))
+            tell_refusal(device, state);
+    }
     return state != FR_SUPPORT_UNKNOWN ? state : FR_SUPPORT_FAILED;
 }
 
