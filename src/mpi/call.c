@@ -67,7 +67,7 @@ static bool passes_any_memory(enum fr_fn fn, bool fabric)
 static bool needs_no_views(enum fr_fn fn)
 {
     const char *report = fr_core_settings()->report;
-    return (!report || !report[0]) && passes_any_memory(fn, true);
+    return fr_mpi_is_gpu_aware() && (!report || !report[0]) && passes_any_memory(fn, true);
 }
 
 static int refuse(const struct fr_request_op *op, enum fr_device_kind kind, const char *reason)
