@@ -9,6 +9,7 @@
 #include "config.h"
 
 #include "peer/alltoall.h"
+#include "peer/engine.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -283,7 +284,7 @@ static enum fr_device_engine choose_engine(const struct exchange *exchange)
         uint64_t bytes = exchange->part->sends[rank].bytes;
         largest = bytes > largest ? bytes : largest;
     }
-    return largest > fr_core_settings()->peer_ce_min_bytes ? FR_ENGINE_CE : FR_ENGINE_SM;
+    return fr_peer_engine_for_exchange(largest);
 }
 
 static enum fr_status push(const struct exchange *exchange, bool fits)

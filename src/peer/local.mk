@@ -1,4 +1,4 @@
 # Room peer: memory shared between processes, and shared-memory agreement.
-librooms_la_SOURCES += src/peer/alltoall.c src/peer/alltoall.h src/peer/export.c src/peer/group.c \
-	src/peer/group.h src/peer/import.c src/peer/mailbox.c src/peer/peer.h \
+librooms_la_SOURCES += src/peer/alltoall.c src/peer/alltoall.h src/peer/engine.c src/peer/engine.h \
+	src/peer/export.c src/peer/group.c src/peer/group.h src/peer/import.c src/peer/mailbox.c src/peer/peer.h \
 	src/peer/peer_int.h src/peer/process.c src/peer/segment.c src/peer/segment.h

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What moves the bytes between GPUs: one kernel for all pieces or copy engines, by size.
+#ifndef FR_PEER_ENGINE_H
+#define FR_PEER_ENGINE_H
+
+#include "device/device.h"
+
+// For an exchange in which a device moves pieces to or from all its peers at once, the largest of
+// which has this size.
+enum fr_device_engine fr_peer_engine_for_exchange(size_t largest_bytes);
+
+// For a single message between two devices.
+enum fr_device_engine fr_peer_engine_for_message(size_t bytes);
+
+#endif
