@@ -9,21 +9,15 @@
 #include "peer/segment.h"
 
 #include "peer/peer_int.h"
+#include "peer/shm.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <sched.h>
-#include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum {
-    LINE_BYTES = 64,
+    LINE_BYTES = FR_PEER_LINE_BYTES,
     MAX_SIZE = 1 << 16,
-    NAME_BYTES = 64,
     SPINS = 1000,       // tens of microseconds, then the core is yielded
     YIELDS_A_CALL = 64, // between questions to the caller's patience
 };
@@ -46,8 +40,7 @@ struct lines {
     _Atomic uint64_t marked; // the last post that was marked
     char rest[LINE_BYTES - 16];
     _Atomic uint64_t done;
-    uint64_t pid_namespace; // constant once attached, as is what follows
-    int64_t pid;
+    struct fr_peer_shm_user user; // constant once attached, as is what follows
     char rest_of_done[LINE_BYTES - 24];
     cpu_set_t cores; // on which the rank may run
 };
@@ -84,21 +77,12 @@ enum fr_status fr_peer_secret_draw(struct fr_peer_secret *secret)
     return drawn ? FR_OK : FR_ERR_UNSUPPORTED;
 }
 
-static void relax(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("isb" ::: "memory"); // yield is too short there to spare anything
-#endif
-}
-
 // Returns false when the caller has had enough.
 static bool keep_waiting(struct waiter *waiter)
 {
     if (waiter->spins_left > 0) {
         waiter->spins_left--;
-        relax();
+        fr_peer_shm_relax();
         return true;
     }
     sched_yield();
@@ -113,13 +97,6 @@ static size_t round_up(size_t bytes)
     return (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
 }
 
-static void name_of(const struct fr_peer_secret *secret, char name[NAME_BYTES])
-{
-    size_t used = (size_t)snprintf(name, NAME_BYTES, "/dev/shm/fabrail-");
-    for (size_t i = 0; i < sizeof(secret->bytes); i++)
-        used += (size_t)snprintf(name + used, NAME_BYTES - used, "%02x", secret->bytes[i]);
-}
-
 // Spinning only keeps the others from running where they have no core of their own. What counts is
 // the cores that all ranks together may use, since each may be bound to a few.
 static unsigned choose_spins(const struct fr_peer_segment *segment)
@@ -129,68 +106,6 @@ static unsigned choose_spins(const struct fr_peer_segment *segment)
     for (int rank = 0; rank < segment->size; rank++)
         CPU_OR(&all, &all, &segment->lines[rank].cores);
     return CPU_COUNT(&all) >= segment->size ? SPINS : 0;
-}
-
-static uint64_t read_pid_namespace(void)
-{
-    struct stat status;
-    return stat("/proc/self/ns/pid", &status) == 0 ? (uint64_t)status.st_ino : 0;
-}
-
-// Room is claimed at once: a page that tmpfs cannot provide later would be a SIGBUS.
-static int create_memory(const char *name, size_t bytes)
-{
-    int file = open(name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (file < 0)
-        return -1;
-    int error;
-    do {
-        error = posix_fallocate(file, 0, (off_t)bytes);
-    } while (error == EINTR);
-    if (error == 0)
-        return file;
-    unlink(name);
-    close(file);
-    errno = error;
-    return -1;
-}
-
-static int attach_memory(const char *name, size_t bytes)
-{
-    struct stat status;
-    int file = open(name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-    if (file < 0)
-        return -1;
-    if (fstat(file, &status) == 0 && status.st_size == (off_t)bytes && status.st_uid == geteuid())
-        return file;
-    close(file);
-    errno = EINVAL;
-    return -1;
-}
-
-static enum fr_status map_memory(struct fr_peer_segment *segment)
-{
-    char name[NAME_BYTES];
-    name_of(&segment->secret, name);
-    int file = segment->rank == 0 ? create_memory(name, segment->bytes)
-                                  : attach_memory(name, segment->bytes);
-    if (file < 0) {
-        fr_warn_once("no shared memory with the other processes of this host: %m");
-        return errno == ENOSPC || errno == ENOMEM ? FR_ERR_NO_MEMORY
-               : errno == EINVAL                  ? FR_ERR_INVALID
-                                                  : FR_ERR_NOT_FOUND;
-    }
-    segment->named = segment->rank == 0;
-    void *memory = mmap(NULL, segment->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    close(file);
-    if (memory != MAP_FAILED) {
-        segment->header = memory;
-        return FR_OK;
-    }
-    fr_warn_once("shared memory cannot be mapped: %m");
-    if (segment->named)
-        unlink(name);
-    return FR_ERR_NO_MEMORY;
 }
 
 // Writes or checks the header, and makes this rank's lines known. New memory is zeroed.
@@ -205,9 +120,10 @@ static enum fr_status enter(struct fr_peer_segment *segment, size_t post_bytes)
                header->size != (uint32_t)segment->size) {
         return FR_ERR_INVALID;
     }
+    struct fr_peer_shm_user self = fr_peer_shm_self();
     struct lines *own = &segment->lines[segment->rank];
-    own->pid = getpid();
-    own->pid_namespace = segment->pid_namespace;
+    segment->pid_namespace = self.pid_namespace;
+    own->user = self;
     if (sched_getaffinity(0, sizeof(own->cores), &own->cores) != 0) // more than 1024 cores
         CPU_SET((unsigned)segment->rank % CPU_SETSIZE, &own->cores);
     atomic_fetch_add_explicit(&header->attached, 1, memory_order_acq_rel);
@@ -227,12 +143,14 @@ enum fr_status fr_peer_segment_open(const struct fr_peer_secret *secret, int ran
     segment->secret = *secret;
     segment->rank = rank;
     segment->size = size;
-    segment->pid_namespace = read_pid_namespace();
     segment->slot_bytes = round_up(post_bytes);
     segment->bytes = head_bytes + (size_t)size * FR_PEER_SEGMENT_DEPTH * segment->slot_bytes;
-    enum fr_status status = map_memory(segment);
+    void *memory;
+    enum fr_status status = fr_peer_shm_map(secret, rank == 0, segment->bytes, &memory);
     if (status != FR_OK)
         goto free_segment;
+    segment->named = rank == 0;
+    segment->header = memory;
     segment->lines = (struct lines *)(void *)(segment->header + 1);
     segment->posts = (unsigned char *)segment->header + head_bytes;
     status = enter(segment, post_bytes);
@@ -249,10 +167,8 @@ free_segment:
 
 static void remove_name(struct fr_peer_segment *segment)
 {
-    char name[NAME_BYTES];
-    name_of(&segment->secret, name);
-    if (segment->named && unlink(name) != 0)
-        fr_warn("shared memory %s is left behind: %m", name);
+    if (segment->named)
+        fr_peer_shm_remove(&segment->secret);
     segment->named = false;
 }
 
@@ -413,9 +329,5 @@ void fr_peer_segment_done(struct fr_peer_segment *segment, uint64_t round)
 
 bool fr_peer_segment_is_alive(const struct fr_peer_segment *segment, int rank)
 {
-    const struct lines *lines = &segment->lines[rank];
-    // A process id means nothing in another container.
-    if (segment->pid_namespace == 0 || lines->pid_namespace != segment->pid_namespace)
-        return true;
-    return kill((pid_t)lines->pid, 0) == 0 || errno != ESRCH;
+    return fr_peer_shm_is_alive(&segment->lines[rank].user, segment->pid_namespace);
 }

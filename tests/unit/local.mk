@@ -88,3 +88,8 @@ check_PROGRAMS += tests/unit/peer_segment
 tests_unit_peer_segment_SOURCES = tests/unit/peer_segment.c tests/unit/check.h \
     tests/unit/processes.h
 tests_unit_peer_segment_LDADD = librooms.la
+
+check_PROGRAMS += tests/unit/peer_parcel
+tests_unit_peer_parcel_SOURCES = tests/unit/peer_parcel.c tests/unit/check.h \
+    tests/unit/processes.h
+tests_unit_peer_parcel_LDADD = librooms.la
