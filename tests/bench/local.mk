@@ -10,10 +10,12 @@ tests_bench_limit_LDADD = librooms.la
 CLEANFILES += tests/bench/limit$(EXEEXT)
 
 fr_bench_programs = $(MPI_FLAVOURS:%=tests/bench/host-%) $(MPI_FLAVOURS:%=tests/bench/device-%) \
-    $(MPI_FLAVOURS:%=tests/bench/fabric-%) $(MPI_FLAVOURS:%=tests/bench/exchange-%)
+    $(MPI_FLAVOURS:%=tests/bench/fabric-%) $(MPI_FLAVOURS:%=tests/bench/exchange-%) \
+    $(MPI_FLAVOURS:%=tests/bench/message-%)
 CLEANFILES += $(fr_bench_programs)
 EXTRA_DIST += tests/bench/run tests/bench/host.c tests/bench/device.c tests/bench/fabric.c \
-    tests/bench/exchange.c
+    tests/bench/exchange.c tests/bench/message.c tests/bench/peers.c tests/bench/peers.h \
+    tests/bench/ways.c tests/bench/ways.h
 fr_bench_compile = $(DEFAULT_INCLUDES) $(CPPFLAGS) $(CUDA_CPPFLAGS) -std=gnu11 -Wall -Wextra \
     $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS)
 
@@ -25,10 +27,16 @@ $(MPI_FLAVOURS:%=tests/bench/device-%): tests/bench/device-%: tests/bench/device
 $(MPI_FLAVOURS:%=tests/bench/fabric-%): tests/bench/fabric-%: tests/bench/fabric.c \
     tests/programs/memory.c
 	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_bench_compile) -o $@ $^ -ldl
+fr_bench_peers = tests/bench/peers.c tests/programs/memory.c librooms.la
+fr_bench_compile_peers = $(DEFS) $(AM_CPPFLAGS) $(fr_bench_compile)
 $(MPI_FLAVOURS:%=tests/bench/exchange-%): tests/bench/exchange-%: tests/bench/exchange.c \
-    tests/programs/memory.c librooms.la
-	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(DEFS) $(AM_CPPFLAGS) $(fr_bench_compile) \
-	    -o $@ $(filter %.c,$^) .libs/librooms.a -ldl -lpthread
+    $(fr_bench_peers) tests/bench/peers.h
+	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_bench_compile_peers) -o $@ \
+	    $(filter %.c,$^) .libs/librooms.a -ldl -lpthread
+$(MPI_FLAVOURS:%=tests/bench/message-%): tests/bench/message-%: tests/bench/message.c \
+    tests/bench/ways.c $(fr_bench_peers) tests/bench/peers.h tests/bench/ways.h
+	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_bench_compile_peers) -o $@ \
+	    $(filter %.c,$^) .libs/librooms.a -ldl -lpthread
 
 bench: all tests/bench/start$(EXEEXT) tests/bench/limit$(EXEEXT) $(fr_bench_programs) tests/sim/libcuda.so.1
 	@$(AM_TESTS_ENVIRONMENT) $(srcdir)/tests/bench/run

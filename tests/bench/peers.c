@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Rounds through a segment of room peer, mappings by its export and import, and NCCL by dlopen.
+#include "config.h"
+
+#include "peers.h"
+
+#include "buffer/buffer.h"
+#include "peer/peer.h"
+#include "peer/segment.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NCCL_UINT8 = 1 };
+
+static struct {
+    const char *program;
+    MPI_Comm comm;
+    int rank, size;
+    struct fr_peer_segment *segment;
+    uint64_t round;
+} group = {.program = "benchmark"};
+
+// NCCL's public interface, as far as it is used.
+typedef struct {
+    char bytes[128];
+} nccl_id;
+static struct {
+    int (*get_id)(nccl_id *id);
+    int (*init)(void **comm, int size, nccl_id id, int rank);
+    int (*begin)(void);
+    int (*end)(void);
+    int (*send)(const void *from, size_t count, int type, int peer, void *comm, void *stream);
+    int (*receive)(void *to, size_t count, int type, int peer, void *comm, void *stream);
+    int (*destroy)(void *comm);
+    int (*create_stream)(void **stream, unsigned flags);
+    int (*synchronize)(void *stream);
+    void *comm;
+    void *stream;
+    int failed; // of the calls since nccl_wait
+} nccl;
+
+void demand(bool holds, const char *what)
+{
+    if (holds)
+        return;
+    fprintf(stderr, "%s: rank %d: %s\n", group.program, group.rank, what);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+static void open_segment(void)
+{
+    struct fr_peer_secret secret;
+    memset(&secret, 0, sizeof(secret));
+    if (group.rank == 0)
+        demand(fr_peer_secret_draw(&secret) == FR_OK &&
+                   fr_peer_segment_open(&secret, 0, group.size, 8, &group.segment) == FR_OK,
+               "no shared memory");
+    MPI_Bcast(&secret, sizeof(secret), MPI_BYTE, 0, group.comm);
+    if (group.rank != 0)
+        demand(fr_peer_segment_open(&secret, group.rank, group.size, 8, &group.segment) == FR_OK,
+               "no shared memory");
+    demand(fr_peer_segment_seal(group.segment, NULL) == FR_OK, "no shared memory");
+}
+
+void peers_start(const char *program, MPI_Comm comm)
+{
+    group.program = program;
+    group.comm = comm;
+    MPI_Comm_rank(comm, &group.rank);
+    MPI_Comm_size(comm, &group.size);
+    demand(group.size <= PEERS_MOST, "too many ranks");
+    demand(fr_device_present(), "no driver");
+    open_segment();
+}
+
+void peers_stop(void)
+{
+    fr_peer_segment_close(group.segment);
+    fr_peer_release();
+}
+
+void peers_round_begin(void)
+{
+    group.round++;
+    demand(fr_peer_segment_wait_room(group.segment, group.round, NULL) == FR_OK,
+           "no room for a round");
+}
+
+void peers_round_post(void)
+{
+    demand(fr_peer_segment_post(group.segment, group.round, NULL, 0) == FR_OK, "a post failed");
+}
+
+void peers_round_await(int rank)
+{
+    demand(fr_peer_segment_wait(group.segment, rank, group.round, NULL) == FR_OK, "a wait failed");
+}
+
+void peers_round_end(void)
+{
+    fr_peer_segment_done(group.segment, group.round);
+}
+
+void peers_barrier(void)
+{
+    peers_round_begin();
+    peers_round_post();
+    demand(fr_peer_segment_wait_all(group.segment, group.round, NULL) == FR_OK,
+           "the barrier failed");
+    peers_round_end();
+}
+
+// What keeps a buffer from being mapped, in the order in which it can turn up.
+enum refusal { MAPPED, NOT_EXPORTED, NO_DESCRIPTOR, NOT_IMPORTED };
+
+static const char *agree(enum refusal own)
+{
+    static const char *const texts[] = {
+        [NOT_EXPORTED] = "a buffer cannot be exported",
+        [NO_DESCRIPTOR] = "a buffer's descriptor cannot be sent",
+        [NOT_IMPORTED] = "a buffer cannot be mapped",
+    };
+    int worst = (int)own;
+    MPI_Allreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MAX, group.comm);
+    return texts[worst];
+}
+
+static enum refusal export(const struct memory *memory, struct fr_peer_handle *handle) {
+    struct fr_peer_process self = *fr_peer_self(), processes[PEERS_MOST];
+    struct fr_device_range range;
+    MPI_Allgather(&self, sizeof(self), MPI_BYTE, processes, sizeof(self), MPI_BYTE, group.comm);
+    fr_buffer_classify(memory->address, memory->bytes, &range);
+    if (fr_peer_export(&range, memory->address, memory->bytes, handle) !=
+        FR_OK) return NOT_EXPORTED;
+    if (fr_peer_needs_descriptor(handle) &&
+        fr_peer_send(handle, processes, (size_t)group.size, false) != FR_OK) return NO_DESCRIPTOR;
+    return MAPPED;
+}
+
+static enum refusal import(const struct fr_peer_handle *handles, const struct fr_device_range *user,
+                           const unsigned long long *theirs, uintptr_t *addresses)
+{
+    struct fr_peer_mapping mappings[PEERS_MOST];
+    for (int peer = 0; peer < group.size; peer++) {
+        if (fr_peer_import(&handles[peer], user, &mappings[peer]) != FR_OK) {
+            while (peer-- > 0)
+                fr_peer_mapping_release(&mappings[peer]);
+            return NOT_IMPORTED;
+        }
+        addresses[peer] = fr_peer_mapping_at(&mappings[peer], &handles[peer], theirs[peer]);
+    }
+    return MAPPED;
+}
+
+const char *peers_map(const struct memory *memory, const struct fr_device_range *user,
+                      uintptr_t *addresses)
+{
+    struct fr_peer_handle own, handles[PEERS_MOST];
+    unsigned long long address = (unsigned long long)(uintptr_t)memory->address;
+    unsigned long long theirs[PEERS_MOST];
+    memset(&own, 0, sizeof(own));
+    const char *refused = agree(export(memory, &own));
+    if (refused != NULL)
+        return refused;
+    MPI_Allgather(&own, sizeof(own), MPI_BYTE, handles, sizeof(own), MPI_BYTE, group.comm);
+    MPI_Allgather(&address, 1, MPI_UNSIGNED_LONG_LONG, theirs, 1, MPI_UNSIGNED_LONG_LONG,
+                  group.comm);
+    return agree(import(handles, user, theirs, addresses));
+}
+
+int peers_repeats(size_t bytes)
+{
+    return bytes <= 65536 ? PEERS_MOST_REPEATS : bytes <= (4u << 20) ? 51 : 11;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double peers_median(double *values, int count)
+{
+    qsort(values, (size_t)count, sizeof(values[0]), compare);
+    return values[count / 2];
+}
+
+const char *peers_device_name(int device)
+{
+    static char name[256];
+    int (*get_name)(char *name, int bytes, int device) = NULL;
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    if (driver != NULL)
+        *(void **)&get_name = dlsym(driver, "cuDeviceGetName");
+    // A device's handle is its ordinal.
+    if (get_name == NULL || get_name(name, (int)sizeof(name), device) != 0)
+        return "an unknown device";
+    return name;
+}
+
+bool peers_device_is_simulated(int device)
+{
+    return strstr(peers_device_name(device), "simulated") != NULL;
+}
+
+static bool nccl_load(void)
+{
+    void *library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    if (library == NULL || driver == NULL)
+        return false;
+    *(void **)&nccl.get_id = dlsym(library, "ncclGetUniqueId");
+    *(void **)&nccl.init = dlsym(library, "ncclCommInitRank");
+    *(void **)&nccl.begin = dlsym(library, "ncclGroupStart");
+    *(void **)&nccl.end = dlsym(library, "ncclGroupEnd");
+    *(void **)&nccl.send = dlsym(library, "ncclSend");
+    *(void **)&nccl.receive = dlsym(library, "ncclRecv");
+    *(void **)&nccl.destroy = dlsym(library, "ncclCommDestroy");
+    *(void **)&nccl.create_stream = dlsym(driver, "cuStreamCreate");
+    *(void **)&nccl.synchronize = dlsym(driver, "cuStreamSynchronize");
+    return nccl.send != NULL && nccl.receive != NULL;
+}
+
+bool nccl_start(void)
+{
+    nccl_id id;
+    int missing = !nccl_load();
+    memset(&id, 0, sizeof(id));
+    MPI_Allreduce(MPI_IN_PLACE, &missing, 1, MPI_INT, MPI_MAX, group.comm);
+    if (missing)
+        return false;
+    demand(nccl.create_stream(&nccl.stream, 1) == 0, "no stream for NCCL");
+    if (group.rank == 0)
+        missing = nccl.get_id(&id);
+    MPI_Bcast(&missing, 1, MPI_INT, 0, group.comm);
+    MPI_Bcast(&id, sizeof(id), MPI_BYTE, 0, group.comm);
+    if (!missing)
+        missing = nccl.init(&nccl.comm, group.size, id, group.rank);
+    MPI_Allreduce(MPI_IN_PLACE, &missing, 1, MPI_INT, MPI_MAX, group.comm);
+    if (!missing)
+        return true;
+    nccl.comm = NULL;
+    if (group.rank == 0)
+        printf("NCCL does not start here\n");
+    return false;
+}
+
+void nccl_stop(void)
+{
+    if (nccl.comm != NULL)
+        nccl.destroy(nccl.comm);
+    nccl.comm = NULL;
+}
+
+void nccl_group_begin(void)
+{
+    nccl.failed |= nccl.begin();
+}
+
+void nccl_send(const void *from, size_t bytes, int peer)
+{
+    nccl.failed |= nccl.send(from, bytes, NCCL_UINT8, peer, nccl.comm, nccl.stream);
+}
+
+void nccl_receive(void *to, size_t bytes, int peer)
+{
+    nccl.failed |= nccl.receive(to, bytes, NCCL_UINT8, peer, nccl.comm, nccl.stream);
+}
+
+void nccl_group_end(void)
+{
+    nccl.failed |= nccl.end();
+}
+
+void nccl_wait(void)
+{
+    nccl.failed |= nccl.synchronize(nccl.stream);
+    demand(!nccl.failed, "NCCL failed");
+}
