@@ -17,6 +17,14 @@ check_PROGRAMS += tests/unit/policy_choose
 tests_unit_policy_choose_SOURCES = tests/unit/policy_choose.c tests/unit/check.h
 tests_unit_policy_choose_LDADD = librooms.la
 
+check_PROGRAMS += tests/unit/policy_tuning
+tests_unit_policy_tuning_SOURCES = tests/unit/policy_tuning.c tests/unit/check.h
+tests_unit_policy_tuning_LDADD = librooms.la
+
+check_PROGRAMS += tests/unit/peer_engine
+tests_unit_peer_engine_SOURCES = tests/unit/peer_engine.c $(unit_driver_headers)
+tests_unit_peer_engine_LDADD = librooms.la
+
 check_PROGRAMS += tests/unit/device_query
 tests_unit_device_query_SOURCES = tests/unit/device_query.c $(unit_driver_headers)
 tests_unit_device_query_LDADD = librooms.la
@@ -89,7 +97,12 @@ tests_unit_peer_segment_SOURCES = tests/unit/peer_segment.c tests/unit/check.h \
     tests/unit/processes.h
 tests_unit_peer_segment_LDADD = librooms.la
 
+check_PROGRAMS += tests/unit/peer_host
+tests_unit_peer_host_SOURCES = tests/unit/peer_host.c tests/unit/check.h tests/unit/peer_host.h \
+    tests/unit/processes.h
+tests_unit_peer_host_LDADD = librooms.la
+
 check_PROGRAMS += tests/unit/peer_parcel
 tests_unit_peer_parcel_SOURCES = tests/unit/peer_parcel.c tests/unit/check.h \
-    tests/unit/processes.h
+    tests/unit/peer_host.h tests/unit/processes.h
 tests_unit_peer_parcel_LDADD = librooms.la

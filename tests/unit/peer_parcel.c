@@ -1,73 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Notes and parcels between processes and threads: who may offer what, what a receiver sees and
-// when, copies of announcements that outlive their parcels, processes that die in the middle, and
-// random traffic in which each message arrives once and whole.
+// Parcels between processes and threads: who may offer what, what a receiver sees and when, copies
+// of announcements that outlive their parcels, a sender that dies in the middle, and random traffic
+// in which each message arrives once and whole.
 #include "config.h"
 
-#include "peer/host_int.h"
 #include "peer/parcel.h"
 
-#include "processes.h"
+#include "peer_host.h"
 
 #include <pthread.h>
 #include <sched.h>
 
 enum { ANNOUNCEMENT = FR_PEER_ANNOUNCEMENT_BYTES, GUARD = 64 };
-
-static struct fr_peer_secret secret;
-
-static void name_of_secret(char name[64])
-{
-    int used = snprintf(name, 64, "/dev/shm/fabrail-");
-    for (size_t i = 0; i < sizeof(secret.bytes); i++)
-        used += snprintf(name + used, 64 - (size_t)used, "%02x", secret.bytes[i]);
-}
-
-static bool has_name(void)
-{
-    char name[64];
-    name_of_secret(name);
-    return access(name, F_OK) == 0;
-}
-
-static enum fr_status open_as(int index, int count)
-{
-    struct fr_peer_process processes[PROCESSES_MAX] = {{.cookie = 0}};
-    for (int i = 0; i < PROCESSES_MAX; i++)
-        processes[i].cookie = 100 + (uint64_t)i;
-    return fr_peer_host_open(&secret, processes, index, count);
-}
-
-// Process 0 opens first. All are ready on return.
-static void open_all(void)
-{
-    if (process_rank == 0)
-        CHECK(fr_peer_secret_draw(&secret) == FR_OK);
-    else
-        process_hear(0, &secret, sizeof(secret));
-    enum fr_status status = open_as(process_rank, process_count);
-    CHECK(status == FR_OK, "%s", fr_core_status_text(status));
-    if (status != FR_OK)
-        exit(CHECK_FAIL);
-    for (int rank = 1; rank < process_count && process_rank == 0; rank++)
-        process_say(rank, &secret, sizeof(secret));
-    process_meet();
-    CHECK(fr_peer_host_is_ready() && !has_name());
-}
-
-static void close_all(void)
-{
-    process_meet();
-    fr_peer_host_close();
-}
-
-// Contents that a receiver can check, from a seed.
-static struct fr_peer_handle handle_of(uint64_t seed)
-{
-    struct fr_peer_handle handle;
-    check_fill(&handle, sizeof(handle), seed);
-    return handle;
-}
 
 static struct fr_peer_contents contents_of(int to, int tag, uint64_t comm, uint64_t seed)
 {
@@ -76,7 +20,7 @@ static struct fr_peer_contents contents_of(int to, int tag, uint64_t comm, uint6
                                      .comm = comm,
                                      .address = seed,
                                      .bytes = seed * 3 + 1,
-                                     .handle = handle_of(seed)};
+                                     .handle = host_handle(seed)};
 }
 
 static struct fr_peer_parcel *offer_checked(int to, int tag, uint64_t comm, uint64_t seed,
@@ -112,141 +56,34 @@ static enum fr_status try_offer(int to, int tag, uint64_t comm)
 
 static void check_arrival(const struct fr_peer_arrival *arrival, int from, uint64_t seed)
 {
-    struct fr_peer_handle expected = handle_of(seed);
+    struct fr_peer_handle expected = host_handle(seed);
     CHECK(arrival->from == from && arrival->address == seed, "from %d", arrival->from);
     CHECK(memcmp(&arrival->handle, &expected, sizeof(expected)) == 0, "handle of %ju",
           (uintmax_t)seed);
 }
 
-// Alone in its memory, and then in that of two, both ends of which are in this process.
-static void run_open(void)
+// Nobody can offer before all have attached, or to who is not there.
+static void run_closed(void)
 {
-    struct fr_peer_note note = {.kind = FR_NOTE_FREED};
-    CHECK(fr_peer_secret_draw(&secret) == FR_OK);
-    CHECK(fr_peer_host_index() == -1 && fr_peer_host_process(0) == NULL);
-    CHECK(!fr_peer_host_is_ready() && !fr_peer_host_put(0, &note) && !fr_peer_host_take(&note));
-    CHECK(try_offer(0, 1, 1) == FR_ERR_UNSUPPORTED, "closed");
+    unsigned char data[ANNOUNCEMENT] = {0};
+    struct fr_peer_arrival arrival;
+    uint64_t bytes;
+    CHECK(fr_peer_secret_draw(&host_secret) == FR_OK);
+    memcpy(data, &host_secret, sizeof(host_secret));
+    for (int opened = 0; opened < 2; opened++) {
+        CHECK(opened == 0 || host_open_as(0, 2) == FR_OK);
+        CHECK(try_offer(0, 1, 1) == FR_ERR_UNSUPPORTED && !fr_peer_arrival_read(data, &arrival));
+        CHECK(!fr_peer_arrival_peek(0, 1, false, &bytes));
+    }
     fr_peer_host_close();
-    CHECK(open_as(1, 2) == FR_ERR_NOT_FOUND);
-    CHECK(open_as(0, 0) == FR_ERR_INVALID && open_as(2, 2) == FR_ERR_INVALID);
-    CHECK(open_as(-1, 2) == FR_ERR_INVALID && !has_name());
-
-    CHECK(open_as(0, 2) == FR_OK && has_name());
-    CHECK(open_as(0, 2) == FR_ERR_INVALID, "twice");
-    CHECK(fr_peer_host_index() == 0 && !fr_peer_host_is_ready());
-    CHECK(!fr_peer_host_put(0, &note) && !fr_peer_host_put(1, &note) && !fr_peer_host_take(&note));
-    CHECK(try_offer(1, 1, 1) == FR_ERR_UNSUPPORTED, "not ready");
-    CHECK(fr_peer_host_process(1)->cookie == 101 && fr_peer_host_process(2) == NULL);
-    CHECK(fr_peer_host_process(-1) == NULL);
+    CHECK(host_open_as(0, 1) == FR_OK && try_offer(0, 1, 1) == FR_OK);
+    CHECK(try_offer(1, 1, 1) == FR_ERR_INVALID && try_offer(-1, 1, 1) == FR_ERR_INVALID);
+    CHECK(!fr_peer_arrival_read(data, &arrival), "of no number");
+    fr_peer_parcel_note_plain(0, 1);
+    CHECK(try_offer(0, 1, 1) == FR_ERR_UNSUPPORTED);
     fr_peer_host_close();
-    CHECK(!has_name(), "closed before all had attached");
+    CHECK(host_open_as(0, 1) == FR_OK && try_offer(0, 1, 1) == FR_OK, "all is new");
     fr_peer_host_close();
-
-    CHECK(open_as(0, 1) == FR_OK && !has_name() && fr_peer_host_is_ready());
-    CHECK(try_offer(0, 1, 1) == FR_OK && try_offer(1, 1, 1) == FR_ERR_INVALID);
-    CHECK(try_offer(-1, 1, 1) == FR_ERR_INVALID);
-    CHECK(!fr_peer_host_put(1, &note) && !fr_peer_host_put(-1, &note));
-    CHECK(fr_peer_host_put(0, &note) && fr_peer_host_take(&note) && note.from == 0);
-    fr_peer_host_close();
-    CHECK(fr_peer_host_index() == -1 && !fr_peer_host_take(&note));
-}
-
-// The last one to attach takes the name away; who comes with other numbers is refused.
-static void run_attach(void)
-{
-    if (process_rank == 0) {
-        CHECK(fr_peer_secret_draw(&secret) == FR_OK && open_as(0, process_count) == FR_OK);
-        for (int rank = 1; rank < process_count; rank++)
-            process_say(rank, &secret, sizeof(secret));
-        process_meet();
-        CHECK(!fr_peer_host_is_ready() && has_name());
-    } else {
-        process_hear(0, &secret, sizeof(secret));
-        CHECK(open_as(process_rank, process_count + 1) == FR_ERR_INVALID);
-        process_meet();
-    }
-    for (int rank = 1; rank < process_count; rank++) {
-        if (process_rank == rank)
-            CHECK(open_as(rank, process_count) == FR_OK);
-        process_meet();
-        bool last = rank == process_count - 1;
-        CHECK(has_name() == !last);
-        CHECK(process_rank > rank || fr_peer_host_is_ready() == last);
-        process_meet();
-    }
-    close_all();
-}
-
-struct note_counts {
-    pthread_mutex_t lock;
-    uint64_t next[PROCESSES_MAX]; // number that is expected from each process
-    unsigned taken;
-};
-
-static void take_checked(struct note_counts *counts)
-{
-    struct fr_peer_note note;
-    pthread_mutex_lock(&counts->lock); // the order shows only to one thread at a time
-    if (fr_peer_host_take(&note)) {
-        uint64_t number = note.handle.base;
-        struct fr_peer_handle expected = handle_of(number);
-        expected.base = number;
-        CHECK(note.from >= 0 && note.from < process_count && note.kind == number % 3 + 1);
-        CHECK(memcmp(&note.handle, &expected, sizeof(expected)) == 0);
-        CHECK(counts->next[note.from] == number, "%ju from %d", (uintmax_t)number, note.from);
-        counts->next[note.from] = number + 1;
-        counts->taken++;
-    }
-    pthread_mutex_unlock(&counts->lock);
-}
-
-// Everybody to everybody, in order, through boxes that are full most of the time.
-static void run_notes(void)
-{
-    enum { NOTES = 1500 };
-    static struct note_counts counts = {.lock = PTHREAD_MUTEX_INITIALIZER};
-    open_all();
-    for (uint64_t number = 0; number < NOTES && check_failures == 0; number++) {
-        struct fr_peer_note note = {.kind = (uint32_t)(number % 3 + 1), .from = 77};
-        note.handle = handle_of(number);
-        note.handle.base = number;
-        for (int to = 0; to < process_count; to++) {
-            while (!fr_peer_host_put(to, &note)) {
-                take_checked(&counts);
-                sched_yield();
-            }
-        }
-    }
-    while (counts.taken < (unsigned)process_count * NOTES && check_failures == 0) {
-        take_checked(&counts);
-        sched_yield();
-    }
-    process_meet();
-    struct fr_peer_note more;
-    CHECK(!fr_peer_host_take(&more));
-    close_all();
-}
-
-// A full box, and one that a process died in while it put a note: nobody waits for it.
-static void run_full(void)
-{
-    struct fr_peer_note note = {.kind = FR_NOTE_MAPPED};
-    open_all();
-    for (unsigned lap = 0; lap < 3; lap++) {
-        for (unsigned i = 0; i < FR_PEER_HOST_NOTES; i++)
-            CHECK(fr_peer_host_put(0, &note), "note %u", i);
-        CHECK(!fr_peer_host_put(0, &note) && !fr_peer_host_put(0, &note));
-        for (unsigned i = 0; i < FR_PEER_HOST_NOTES; i++)
-            CHECK(fr_peer_host_take(&note), "note %u", i);
-        CHECK(!fr_peer_host_take(&note));
-    }
-    CHECK(fr_peer_host_put(0, &note));
-    atomic_fetch_add(&fr_peer_host_box(0)->notes_put, 1);
-    CHECK(fr_peer_host_put(0, &note) && fr_peer_host_take(&note) && !fr_peer_host_take(&note));
-    for (unsigned i = 2; i < FR_PEER_HOST_NOTES; i++)
-        CHECK(fr_peer_host_put(0, &note), "note %u", i);
-    CHECK(!fr_peer_host_put(0, &note) && !fr_peer_host_take(&note));
-    close_all();
 }
 
 // The life of one parcel, each step as both sides see it.
@@ -255,7 +92,7 @@ static void run_states(void)
     unsigned char data[ANNOUNCEMENT], changed[ANNOUNCEMENT];
     struct fr_peer_arrival arrival, late;
     uint64_t bytes;
-    open_all();
+    host_open_all();
     struct fr_peer_parcel *parcel = offer_checked(0, 5, 1, 10, data);
     fr_peer_parcel_sent(parcel);
     CHECK(fr_peer_parcel_state(parcel) == FR_PARCEL_OFFERED);
@@ -289,7 +126,7 @@ static void run_states(void)
     fr_peer_arrival_take(&late);
     CHECK(fr_peer_arrival_peek(0, 5, false, &bytes) && bytes == 34, "taken by its predecessor");
     CHECK(fr_peer_arrival_read(changed, &arrival) && fr_peer_parcel_hold(parcel));
-    struct fr_peer_handle elsewhere = handle_of(12);
+    struct fr_peer_handle elsewhere = host_handle(12);
     fr_peer_parcel_offer_again(parcel, &elsewhere, 12);
     CHECK(fr_peer_arrival_begin(&arrival) == FR_OK);
     check_arrival(&arrival, 0, 12);
@@ -304,7 +141,7 @@ static void run_states(void)
     CHECK(fr_peer_arrival_read(data, &arrival));
     fr_peer_parcel_free(parcel);
     CHECK(!fr_peer_arrival_read(data, &late) && fr_peer_arrival_begin(&arrival) != FR_OK);
-    close_all();
+    host_close_all();
 }
 
 // The first one that is still to be received, whatever place it is in.
@@ -314,7 +151,7 @@ static void run_peek(void)
     struct fr_peer_parcel *parcels[5];
     struct fr_peer_arrival arrival;
     uint64_t bytes = 0;
-    open_all();
+    host_open_all();
     CHECK(!fr_peer_arrival_peek(0, 7, false, &bytes) && !fr_peer_arrival_peek(1, 7, false, &bytes));
     CHECK(!fr_peer_arrival_peek(-1, 7, false, &bytes));
     struct fr_peer_parcel *other = offer_checked(0, 8, 1, 100, data[0]);
@@ -345,7 +182,7 @@ static void run_peek(void)
     for (unsigned i = 0; i < 5; i++)
         fr_peer_parcel_free(parcels[i]);
     CHECK(!fr_peer_arrival_peek(0, 7, false, &bytes));
-    close_all();
+    host_close_all();
 }
 
 struct attempt {
@@ -439,13 +276,13 @@ static void check_limit(void)
 
 static void run_rules(void)
 {
-    open_all();
+    host_open_all();
     if (process_rank == 0) {
         check_flow_rules();
         check_limit();
         check_plain_rules();
     }
-    close_all();
+    host_close_all();
 }
 
 // Process 0 announces to the others what only one of them may read.
@@ -455,7 +292,7 @@ static void run_addressee(void)
     struct fr_peer_parcel *parcel = NULL;
     struct fr_peer_arrival arrival;
     uint64_t bytes;
-    open_all();
+    host_open_all();
     if (process_rank == 0)
         parcel = offer_checked(1, 6, 1, 50, data);
     for (int rank = 1; rank < process_count && process_rank == 0; rank++)
@@ -473,7 +310,7 @@ static void run_addressee(void)
     process_meet();
     CHECK(process_rank != 0 || fr_peer_parcel_state(parcel) == FR_PARCEL_FETCHED);
     fr_peer_parcel_free(parcel);
-    close_all();
+    host_close_all();
 }
 
 // The receiver begins while the sender holds the parcel: it gets what the sender has moved. Then
@@ -482,7 +319,7 @@ static void run_held(void)
 {
     unsigned char data[2][ANNOUNCEMENT];
     struct fr_peer_arrival arrival;
-    open_all();
+    host_open_all();
     if (process_rank == 0) {
         struct fr_peer_parcel *parcel = offer_checked(1, 6, 1, 60, data[0]);
         struct fr_peer_parcel *doomed = offer_checked(1, 6, 1, 62, data[1]);
@@ -490,7 +327,7 @@ static void run_held(void)
         process_say(1, data, sizeof(data));
         usleep(50000);
         CHECK(fr_peer_parcel_state(parcel) == FR_PARCEL_HELD);
-        struct fr_peer_handle elsewhere = handle_of(61);
+        struct fr_peer_handle elsewhere = host_handle(61);
         fr_peer_parcel_offer_again(parcel, &elsewhere, 61);
         process_hear(1, data, 1);
         CHECK(fr_peer_parcel_state(parcel) == FR_PARCEL_FETCHED);
@@ -558,7 +395,7 @@ static bool is_done_with(struct traffic *traffic, struct fr_peer_parcel *parcel,
     if (state != FR_PARCEL_OFFERED || check_random(&traffic->state) % 4 != 0 ||
         !fr_peer_parcel_hold(parcel))
         return false;
-    struct fr_peer_handle elsewhere = handle_of(seed ^ 1);
+    struct fr_peer_handle elsewhere = host_handle(seed ^ 1);
     if (!cancelled)
         fr_peer_parcel_offer_again(parcel, &elsewhere, seed ^ 1);
     return cancelled;
@@ -613,7 +450,7 @@ static void *run_thread(void *cookie)
 static void run_traffic(void)
 {
     static struct traffic traffic[THREADS];
-    open_all();
+    host_open_all();
     for (int i = 0; i < THREADS; i++) {
         traffic[i].tag = i;
         traffic[i].state = (uint64_t)(process_rank * THREADS + i);
@@ -632,16 +469,13 @@ static void run_traffic(void)
             CHECK(!fr_peer_arrival_peek(from, tag, false, &bytes), "left of %d", from);
         process_meet();
     }
-    close_all();
+    host_close_all();
 }
 
 int main(int count, char **arguments)
 {
     static const struct process_case cases[] = {
-        {.name = "open", .count = 1, .run = run_open},
-        {.name = "attach", .count = 4, .run = run_attach},
-        {.name = "notes", .count = 3, .run = run_notes},
-        {.name = "full", .count = 1, .run = run_full},
+        {.name = "closed", .count = 1, .run = run_closed},
         {.name = "states", .count = 1, .run = run_states},
         {.name = "peek", .count = 1, .run = run_peek},
         {.name = "rules", .count = 2, .run = run_rules},
