@@ -5,6 +5,7 @@
 #include "peer/group.h"
 
 #include "peer/alltoall.h"
+#include "world/attribute.h"
 #include "world/world.h"
 
 #include <stdlib.h>
@@ -25,9 +26,6 @@ struct state {
     struct fr_peer_group *group;
 };
 
-static int keyval;
-static bool has_keyval;
-
 size_t fr_peer_group_post_bytes(int size)
 {
     return sizeof(struct fr_peer_offer) + (size_t)size * sizeof(struct fr_peer_slot);
@@ -43,49 +41,28 @@ static void destroy(struct fr_peer_group *group)
     free(group);
 }
 
-// MPI calls these two with the family's own handles, of which they read nothing.
-static int copy_nothing(fr_word comm, int key, void *extra, void *value, void *copied, int *flag)
-{
-    (void)comm;
-    (void)key;
-    (void)extra;
-    (void)value;
-    (void)copied;
-    *flag = 0;
-    return fr_real_mpi.SUCCESS;
-}
-
-static int delete_state(fr_word comm, int key, void *value, void *extra)
+static void destroy_state(void *value)
 {
     struct state *state = value;
-    (void)comm;
-    (void)key;
-    (void)extra;
     destroy(state->group);
     free(state);
-    return fr_real_mpi.SUCCESS;
 }
 
-static void make_keyval(void)
+static struct fr_world_attribute attribute = {.destroy = destroy_state, .once = PTHREAD_ONCE_INIT};
+
+static void start_attribute(void)
 {
-    has_keyval = FR_MPI(Comm_create_keyval, FR_PTR(copy_nothing), FR_PTR(delete_state),
-                        FR_PTR(&keyval), 0) == fr_real_mpi.SUCCESS;
+    fr_world_attribute_start(&attribute);
 }
 
 static struct state *state_of(fr_word comm)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    struct state *state = NULL;
-    int is_set = 0;
-    pthread_once(&once, make_keyval);
-    if (!has_keyval || FR_MPI(Comm_get_attr, comm, (fr_word)keyval, FR_PTR(&state),
-                              FR_PTR(&is_set)) != fr_real_mpi.SUCCESS)
-        return NULL;
-    if (is_set)
+    pthread_once(&attribute.once, start_attribute);
+    struct state *state = fr_world_attribute_get(&attribute, comm);
+    if (state)
         return state;
     state = calloc(1, sizeof(*state));
-    if (state &&
-        FR_MPI(Comm_set_attr, comm, (fr_word)keyval, FR_PTR(state)) != fr_real_mpi.SUCCESS) {
+    if (state && !fr_world_attribute_set(&attribute, comm, state)) {
         free(state);
         return NULL;
     }

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-_Static_assert(sizeof(struct fr_world_facts) == 32, "all processes must agree on the layout");
+_Static_assert(sizeof(struct fr_world_facts) == 72, "all processes must agree on the layout");
 
 // Written by the thread that is in MPI_Init or MPI_Finalize, while no other calls MPI.
 static struct {
@@ -151,6 +151,15 @@ static bool exchange(const struct fr_world_facts *own)
         result = wait_for_all(&request);
     if (result != fr_real_mpi.SUCCESS)
         fr_error("the exchange of hosts and NVLink cliques failed with MPI error %d", result);
+    return result == fr_real_mpi.SUCCESS;
+}
+
+bool fr_world_meet(void)
+{
+    fr_word request = 0;
+    int result = FR_MPI(Ibarrier, fr_real_mpi.COMM_WORLD, FR_PTR(&request));
+    if (result == fr_real_mpi.SUCCESS)
+        result = wait_for_all(&request);
     return result == fr_real_mpi.SUCCESS;
 }
 

@@ -19,6 +19,12 @@ struct fr_world_facts {
     unsigned char cluster[16]; // NVLink fabric: UUID of the cluster and clique id in it
     uint32_t clique;
     uint32_t has_fabric; // 1 when the two above mean anything
+    uint64_t cookie;     // of the process, drawn at random
+    uint32_t kernel;     // equal for processes that share one, in whichever container
+    int32_t pid;
+    unsigned char secret[16]; // known to the job alone
+    uint32_t announces;       // 1 when it understands announced messages (room peer, parcel.h)
+    uint32_t spare;
 };
 
 // Hash of the host's name, as gethostname gives it, for fr_world_facts.
@@ -28,6 +34,15 @@ uint64_t fr_world_host(void);
 // called by all of them or by none, after fr_world_note. Should others not come, a warning says so
 // every ten seconds. A failure of MPI leaves the facts unknown.
 void fr_world_gather(const struct fr_world_facts *own);
+
+// Waits until all processes of MPI_COMM_WORLD have come here, with the same warnings; to be called
+// by all of them or by none. False when MPI fails.
+bool fr_world_meet(void);
+
+// The rank in MPI_COMM_WORLD of a rank of `comm` (of its remote group on an inter-communicator); -1
+// for a process outside the world, or when MPI fails. Writes what tells the communicator from
+// others of this process. Remembered with the communicator.
+int fr_world_rank_in(fr_word comm, int rank, uint64_t *id);
 
 // Whether this process has a multi-node NVLink partner in a communicator (any process of it, or of
 // the remote group of an inter-communicator, that is on another host and in the same clique), or
