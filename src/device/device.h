@@ -47,6 +47,9 @@ struct fr_device_range {
 // loads the driver.
 bool fr_device_present(void);
 
+// Whether this host seems to have a CUDA driver. Looks for files, and does not load it.
+bool fr_device_is_installed(void);
+
 // Whether the process uses a GPU: the calling thread has a current context, or some device's
 // primary context is active. Asks the driver; false while it is not loaded or not initialised.
 bool fr_device_in_use(void);

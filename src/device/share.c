@@ -223,6 +223,8 @@ static enum fr_status open_legacy(const struct fr_device_export *export, uintptr
     memcpy(&handle, export->token, sizeof(handle));
     CUresult result =
         fr_cu.cuIpcOpenMemHandle_v2(&opened, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    if (result == CUDA_ERROR_INVALID_VALUE) // the owner has freed the memory meanwhile
+        return FR_ERR_UNSUPPORTED;
     if (result != CUDA_SUCCESS)
         return refuse("cuIpcOpenMemHandle", result);
     *address = (uintptr_t)opened;

@@ -6,6 +6,7 @@
 
 #include "mpi/mpi_int.h"
 #include "peer/alltoall.h"
+#include "peer/route.h"
 #include "report/report.h"
 #include "world/world.h"
 
@@ -153,9 +154,13 @@ static enum outcome choose_paths(struct fr_request_op *op, int *result)
     for (unsigned v = 0; v < op->view_count; v++) {
         struct fr_path_view *view = &op->views[v];
         fr_path_view_measure(view);
+        if (fr_mpi_listening && fr_device_kind_is_device(view->range.kind))
+            fr_peer_route_poll(&view->range);
         struct fr_policy_choice choice = choose_path(op, view);
         if (!fr_device_kind_is_device(view->range.kind))
             continue;
+        if (choice.path == FR_PATH_HOST && fr_mpi_announce(op, view))
+            choice = (struct fr_policy_choice){FR_PATH_PEER, "the receiver maps this memory"};
         fr_report_count(op->fn, choice.path, view->range.kind, view->in_bytes + view->out_bytes,
                         choice.reason);
         if (choice.path == FR_PATH_REFUSE) {
@@ -188,7 +193,7 @@ static enum fr_status open_apart(struct fr_request_op *op, unsigned index)
     struct fr_path_view *view = &op->views[index];
     const struct fr_path_ops *ops = fr_path_ops(view->path);
     enum fr_status status = FR_OK;
-    if (!ops)
+    if (!ops || view->path == FR_PATH_PEER) // which MPI does not see
         return FR_OK;
     if (!view->lease.address)
         status = ops->open(view);
@@ -208,6 +213,8 @@ static enum fr_status stage(struct fr_request_op *op)
             return status;
     }
     enum fr_status status = fr_mpi_args_rewrite(op);
+    if (op->parcel)
+        fr_mpi_announce_rewrite(op);
     bool later = (fr_real_rows[op->fn].flags & FR_ROW_PERSISTENT) || op->partitions;
     return status == FR_OK && !later ? fr_request_copy_in(&op, 1) : status;
 }
@@ -240,6 +247,16 @@ static int64_t position_of(const struct fr_request_op *op)
     return *(const int *)position;
 }
 
+// Returns what the call returns.
+static int deliver(struct fr_request_op *op, void *status, int rc)
+{
+    int before = rc;
+    enum fr_status delivered = fr_request_deliver(&op, &status, &rc, 1);
+    if (delivered != FR_OK)
+        return fr_request_fail(op, delivered);
+    return rc == before ? rc : fr_request_raise(op->object_kind, op->object, rc);
+}
+
 static int run_blocking(struct fr_request_op *op)
 {
     _Alignas(16) char own_status[FR_STATUS_BYTES] = {0};
@@ -253,11 +270,11 @@ static int run_blocking(struct fr_request_op *op)
         status = (void *)op->args[status_arg];
     }
     int rc = fr_real_call(op->fn, op->args);
+    fr_mpi_announce_sent(op, rc == fr_real_mpi.SUCCESS);
     if (packs && rc == fr_real_mpi.SUCCESS)
         limit_pack(op, before, position_of(op));
-    enum fr_status delivered = fr_request_deliver(&op, &status, &rc, 1);
-    if (delivered != FR_OK)
-        rc = fr_request_fail(op, delivered);
+    rc = deliver(op, status, rc);
+    fr_request_settle_wait(op);
     fr_request_op_free(op);
     return rc;
 }
@@ -272,6 +289,7 @@ static int run(struct fr_request_op *op)
     if (request < 0 && !pends)
         return run_blocking(op);
     int rc = fr_real_call(op->fn, op->args);
+    fr_mpi_announce_sent(op, rc == fr_real_mpi.SUCCESS);
     if (rc != fr_real_mpi.SUCCESS) {
         fr_request_op_free(op);
         return rc;
@@ -295,6 +313,7 @@ static int fail(struct fr_request_op *op, enum fr_status status)
 static bool serve(enum fr_fn fn, fr_word *args, struct fr_peer_group *group, int *result)
 {
     fr_request_poll_orphans(false);
+    fr_request_reap(false);
     fr_workspace_trim();
     if (!group && needs_no_views(fn))
         return false;
@@ -307,6 +326,7 @@ static bool serve(enum fr_fn fn, fr_word *args, struct fr_peer_group *group, int
     }
     find_object(op);
     op->persistent = fr_real_rows[fn].flags & FR_ROW_PERSISTENT;
+    op->listens = fr_mpi_listening && fr_mpi_hears(fn);
     enum fr_status status = fr_mpi_views_build(op);
     if (group && status != FR_OK)
         fr_peer_alltoall_decline(group, fr_real_rows[fn].name);
@@ -323,6 +343,10 @@ static bool serve(enum fr_fn fn, fr_word *args, struct fr_peer_group *group, int
     enum outcome outcome = FAILED;
     if (status == FR_OK)
         outcome = choose_paths(op, result);
+    if (outcome != FAILED)
+        fr_mpi_announce_note_plain(op);
+    if (outcome == UNCHANGED && op->listens && op->view_count)
+        outcome = STAGED; // MPI works on the application's own memory, and is looked at
     if (outcome == UNCHANGED || (outcome == FAILED && status == FR_OK)) {
         fr_request_op_free(op);
         return outcome == FAILED;
@@ -338,6 +362,45 @@ static bool serve(enum fr_fn fn, fr_word *args, struct fr_peer_group *group, int
 bool fr_mpi_call_buffers(enum fr_fn fn, fr_word *args, int *result)
 {
     return serve(fn, args, NULL, result);
+}
+
+// Looks at what a blocking receive into host memory has brought.
+static int hear(enum fr_fn fn, const fr_word *args, void *status)
+{
+    int rc = fr_real_mpi.SUCCESS;
+    struct fr_request_op *op = fr_request_op_new(fn, args);
+    if (!op)
+        return fr_request_raise(0, 0, fr_real_mpi.ERR_NO_MEM);
+    find_object(op);
+    op->listens = true;
+    if (fr_mpi_views_build(op) == FR_OK) {
+        for (unsigned v = 0; v < op->view_count; v++)
+            fr_path_view_measure(&op->views[v]);
+        rc = deliver(op, status, rc);
+    }
+    fr_request_op_free(op);
+    return rc;
+}
+
+// What is received into host memory at once needs a look only when it is as long as an
+// announcement.
+bool fr_mpi_call_receive(enum fr_fn fn, fr_word *args, int *result)
+{
+    _Alignas(16) char own_status[FR_STATUS_BYTES] = {0};
+    int status_arg = fr_real_arg(fn, 'u', 0);
+    if (fr_real_rows[fn].class != FR_CLASS_RECV || status_arg < 0 ||
+        !fr_mpi_are_host_buffers(fn, args))
+        return fr_mpi_call_buffers(fn, args, result);
+    if (args[status_arg] == fr_real_mpi.STATUS_IGNORE)
+        args[status_arg] = FR_PTR(own_status);
+    int count = 0;
+    void *status = (void *)args[status_arg];
+    *result = fr_real_call(fn, args);
+    if (*result == fr_real_mpi.SUCCESS)
+        FR_MPI(Get_count, FR_PTR(status), fr_real_mpi.BYTE, FR_PTR(&count));
+    if (FR_UNLIKELY(count == FR_PEER_ANNOUNCEMENT_BYTES))
+        *result = hear(fn, args, status);
+    return true;
 }
 
 // All ranks come here, also those with host buffers, which the others have to know.

@@ -15,7 +15,10 @@ enum { REGISTER_ARGS = 8 };
 
 // What decides that a call needs no look.
 enum gate {
-    GATE_EXCHANGE,     // all buffers are host memory, and other ranks need not know
+    GATE_RECEIVE,  // all buffers are host memory, and nobody can have announced a message
+    GATE_SEND,     // all buffers are host memory, and the message is not as long as an announcement
+    GATE_PROBE,    // nobody can have announced a message
+    GATE_EXCHANGE, // all buffers are host memory, and other ranks need not know
     GATE_HOST_BUFFERS, // all buffers are host memory
     GATE_NO_REQUESTS,  // no request is tracked
     GATE_NO_PENDING,   // no operation waits for a window or file
@@ -113,8 +116,10 @@ static void set_handler(struct entry *entry, enum fr_class class)
     default:
         break;
     }
-    entry->gate = GATE_HOST_BUFFERS;
-    entry->handle = class == FR_CLASS_REFUSE ? fr_mpi_call_refusable : fr_mpi_call_buffers;
+    entry->gate = class == FR_CLASS_PROBE ? GATE_PROBE : GATE_HOST_BUFFERS;
+    entry->handle = class == FR_CLASS_PROBE    ? fr_mpi_call_probe
+                    : class == FR_CLASS_REFUSE ? fr_mpi_call_refusable
+                                               : fr_mpi_call_buffers;
 }
 
 // ROMIO exchanges by MPI_Alltoall, on all ranks alike. Were only the ranks with device buffers
@@ -140,6 +145,11 @@ static void set_entry(enum fr_fn fn)
     if (fr_mpi_peer_serves(fn)) {
         entry->gate = GATE_EXCHANGE;
         entry->handle = fr_mpi_call_exchange;
+    } else if (fr_mpi_hears(fn)) {
+        entry->gate = GATE_RECEIVE;
+        entry->handle = fr_mpi_call_receive;
+    } else if (fr_real_rows[fn].class == FR_CLASS_SEND) {
+        entry->gate = GATE_SEND;
     }
 }
 
@@ -210,14 +220,34 @@ bool fr_mpi_are_host_buffers(enum fr_fn fn, const fr_word *args)
     return true;
 }
 
+// A message of 43 bytes is 43 elements of one byte, or one element of a derived datatype, or 43 of
+// one with a size of one.
+static bool may_be_as_announcement(const fr_word *registers)
+{
+    int64_t count = (int)registers[1];
+    return count == FR_PEER_ANNOUNCEMENT_BYTES ||
+           (count == 1 && !fr_real_type_is_named(fr_real_handle(registers[2])));
+}
+
 static bool needs_look(const struct entry *entry, const fr_word *registers, const fr_word *stack)
 {
     switch (entry->gate) {
+    case GATE_PROBE:
+        return fr_mpi_listening;
+    case GATE_RECEIVE:
+        if (fr_mpi_listening)
+            return true;
+        goto host_buffers;
+    case GATE_SEND:
+        if (fr_mpi_listening && may_be_as_announcement(registers))
+            return true;
+        goto host_buffers;
     case GATE_EXCHANGE:
         if (fr_mpi_peer_is_enabled())
             return true;
         __attribute__((fallthrough));
     case GATE_HOST_BUFFERS:
+    host_buffers:
         if (entry->nests && fr_mpi_peer_is_enabled())
             return true;
         for (unsigned i = 0; i < entry->buffer_count; i++) {

@@ -28,6 +28,8 @@ void fr_mpi_gather_facts(void)
         .has_fabric = clique.valid,
     };
     memcpy(own.cluster, clique.cluster, sizeof(own.cluster));
+    if (for_peers)
+        fr_mpi_announce_describe(&own);
     fr_world_gather(&own);
 }
 

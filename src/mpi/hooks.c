@@ -13,6 +13,7 @@ static void introduce(void)
     fr_core_log_set_rank(fr_world_rank());
     fr_mpi_gather_facts();
     fr_mpi_peer_start();
+    fr_mpi_announce_start();
     if (fr_world_rank() > 0)
         return;
     if (fr_world_host_count() > 0)
@@ -36,6 +37,7 @@ bool fr_mpi_call_finalize(enum fr_fn fn, fr_word *args, int *result)
         fr_world_note(); // MPI was started by a way that no stub saw
     fr_core_log_set_rank(fr_world_rank());
     fr_request_poll_orphans(true);
+    fr_mpi_announce_end();
     fr_report_write(&(struct fr_report_job){
         .mpi_gpu_aware = fr_mpi_is_gpu_aware(),
         .hosts = fr_world_host_count(),
@@ -46,6 +48,7 @@ bool fr_mpi_call_finalize(enum fr_fn fn, fr_word *args, int *result)
     fr_layout_forget_all();
     fr_world_release();
     *result = fr_real_call(fn, args);
+    fr_mpi_announce_release();
     fr_peer_release();
     fr_workspace_release();
     fr_device_release();

@@ -1,4 +1,5 @@
 librooms_la_SOURCES += \
+	src/mpi/announce.c \
 	src/mpi/args.c \
 	src/mpi/build.c \
 	src/mpi/call.c \
@@ -11,6 +12,7 @@ librooms_la_SOURCES += \
 	src/mpi/neighbours.c \
 	src/mpi/peer.c \
 	src/mpi/present.c \
+	src/mpi/probe.c \
 	src/mpi/shape.c \
 	src/mpi/sync.c \
 	src/mpi/views.c \

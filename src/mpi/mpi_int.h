@@ -25,6 +25,7 @@ struct fr_mpi_verdict fr_mpi_enter(unsigned slot, const fr_word *registers, cons
 
 // Handlers of classes. Each returns false when the real function is to be called unchanged.
 bool fr_mpi_call_buffers(enum fr_fn fn, fr_word *args, int *result);
+bool fr_mpi_call_receive(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_exchange(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_refusable(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_win_sync(enum fr_fn fn, fr_word *args, int *result);
@@ -32,6 +33,8 @@ bool fr_mpi_call_file_end(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_init(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_finalize(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_query(enum fr_fn fn, fr_word *args, int *result);
+
+bool fr_mpi_call_probe(enum fr_fn fn, fr_word *args, int *result);
 
 // Whether no buffer argument can be device memory, by a few compares.
 bool fr_mpi_are_host_buffers(enum fr_fn fn, const fr_word *args);
@@ -79,6 +82,30 @@ bool fr_mpi_has_fabric(const struct fr_request_op *op, int device);
 // Whether memory that can be had on `device` is fabric-allocated, and what is known of that.
 bool fr_mpi_has_fabric_memory(int device);
 const char *fr_mpi_fabric_memory_text(void);
+
+// Point to point by announcement. `listening` is set from the end of MPI_Init to MPI_Finalize where
+// processes of this host may announce messages to this one.
+struct fr_world_facts;
+extern bool fr_mpi_listening;
+void fr_mpi_announce_describe(struct fr_world_facts *own); // this process, for all others
+void fr_mpi_announce_start(void);                          // both on all processes of the world
+void fr_mpi_announce_end(void);
+void fr_mpi_announce_release(void);
+
+// Whether the function receives by matching, so that what it receives can be an announcement.
+bool fr_mpi_hears(enum fr_fn fn);
+
+// The index on this host (room peer, host.h) of a rank of a communicator, -1 for others. Writes
+// what tells the communicator from others of this process.
+int fr_mpi_host_index_of(fr_word comm, int rank, uint64_t *comm_id);
+
+// Offers the message of a send whose buffer this is as a parcel, if both ends can: MPI is then to
+// be given the announcement, by rewrite, and `sent` tells what became of it. `note_plain` is for
+// messages that go as they are.
+bool fr_mpi_announce(struct fr_request_op *op, struct fr_path_view *view);
+void fr_mpi_announce_rewrite(struct fr_request_op *op);
+void fr_mpi_announce_sent(struct fr_request_op *op, bool sent);
+void fr_mpi_announce_note_plain(const struct fr_request_op *op);
 
 // Path peer. Started when the facts of the world are there; `serves` names the functions, and while
 // it is enabled all ranks have to come into them, whatever their buffers are.

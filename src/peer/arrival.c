@@ -81,6 +81,12 @@ bool fr_peer_arrival_read(const unsigned char data[FR_PEER_ANNOUNCEMENT_BYTES],
     return true;
 }
 
+bool fr_peer_arrival_any(void)
+{
+    struct fr_peer_box *box = fr_peer_host_box(fr_peer_host_index());
+    return box != NULL && atomic_load_explicit(&box->expected, memory_order_relaxed) > 0;
+}
+
 // Returns false when the sender will not offer the parcel again.
 static bool keep_waiting(const struct fr_peer_arrival *arrival, unsigned *waits)
 {
@@ -109,8 +115,11 @@ enum fr_status fr_peer_arrival_begin(struct fr_peer_arrival *arrival)
 
 void fr_peer_arrival_end(const struct fr_peer_arrival *arrival, bool fetched)
 {
-    (void)fr_peer_parcel_change(arrival->parcel, arrival->number, FR_PARCEL_FETCHING,
-                                fetched ? FR_PARCEL_FETCHED : FR_PARCEL_FAILED);
+    struct fr_peer_box *box = fr_peer_host_box(fr_peer_host_index());
+    if (fr_peer_parcel_change(arrival->parcel, arrival->number, FR_PARCEL_FETCHING,
+                              fetched ? FR_PARCEL_FETCHED : FR_PARCEL_FAILED) &&
+        box != NULL)
+        atomic_fetch_sub_explicit(&box->expected, 1, memory_order_relaxed);
 }
 
 // Returns false when the parcel is another one, is being fetched, or has been taken before.

@@ -26,6 +26,9 @@ bool fr_peer_host_is_ready(void);
 const struct fr_peer_process *fr_peer_host_process(int index);
 int fr_peer_host_index(void); // this one's own, -1 while closed
 
+// False when the process is known to be gone. A system call.
+bool fr_peer_host_is_alive(int index);
+
 // Unmaps; takes the name away where that has not happened. Idempotent.
 void fr_peer_host_close(void);
 

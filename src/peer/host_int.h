@@ -42,6 +42,7 @@ struct fr_peer_note_place {
 struct fr_peer_box {
     _Alignas(FR_PEER_LINE_BYTES) struct fr_peer_shm_user user; // constant once attached
     _Alignas(FR_PEER_LINE_BYTES) _Atomic uint64_t notes_put;   // by all others
+    _Alignas(FR_PEER_LINE_BYTES) _Atomic uint64_t expected;    // parcels for it, not yet fetched
     _Alignas(FR_PEER_LINE_BYTES) _Atomic uint64_t in_use[FR_PEER_PARCELS / 64]; // by it alone
     struct fr_peer_note_place notes[FR_PEER_HOST_NOTES];
     struct fr_peer_parcel parcels[FR_PEER_PARCELS];
@@ -64,9 +65,6 @@ struct fr_peer_box *fr_peer_host_box(int index);
 
 // Valid while there are boxes.
 const struct fr_peer_secret *fr_peer_host_secret(void);
-
-// False when the process is known to be gone. A system call.
-bool fr_peer_host_is_alive(int index);
 
 // The sender's own part, begun and ended with the shared memory.
 void fr_peer_parcels_open(void);

@@ -196,6 +196,9 @@ static enum fr_status offer(struct fr_peer_box *box, const struct fr_peer_conten
         return FR_ERR_LIMIT;
     if (!is_allowed(box, flow, contents->comm))
         return FR_ERR_UNSUPPORTED;
+    struct fr_peer_box *receiver = fr_peer_host_box(contents->to);
+    if (receiver != NULL)
+        atomic_fetch_add_explicit(&receiver->expected, 1, memory_order_relaxed);
     enter_flow(flow, contents->comm, place);
     mark_in_use(box, place, true);
     last_number += FR_PARCEL_ONE;
@@ -257,6 +260,11 @@ enum fr_peer_parcel_state fr_peer_parcel_state(const struct fr_peer_parcel *parc
     return (enum fr_peer_parcel_state)((word & FR_PARCEL_STATE) - 1);
 }
 
+int fr_peer_parcel_to(const struct fr_peer_parcel *parcel)
+{
+    return atomic_load_explicit(&parcel->to, memory_order_relaxed);
+}
+
 bool fr_peer_parcel_hold(struct fr_peer_parcel *parcel)
 {
     return fr_peer_parcel_change(parcel, number_of(parcel), FR_PARCEL_OFFERED, FR_PARCEL_HELD);
@@ -278,8 +286,13 @@ void fr_peer_parcel_free(struct fr_peer_parcel *parcel)
     struct fr_peer_box *box = own_box();
     if (box == NULL || parcel == NULL)
         return;
-    atomic_exchange_explicit(&parcel->word, number_of(parcel) | FR_PARCEL_SPARE,
-                             memory_order_acq_rel);
+    uint64_t word = atomic_exchange_explicit(&parcel->word, number_of(parcel) | FR_PARCEL_SPARE,
+                                             memory_order_acq_rel);
+    struct fr_peer_box *receiver = fr_peer_host_box(fr_peer_parcel_to(parcel));
+    uint64_t state = word & FR_PARCEL_STATE;
+    if (receiver != NULL && state != FR_PARCEL_IN(FR_PARCEL_FETCHED) &&
+        state != FR_PARCEL_IN(FR_PARCEL_FAILED) && state != FR_PARCEL_SPARE)
+        atomic_fetch_sub_explicit(&receiver->expected, 1, memory_order_relaxed);
     size_t index = (size_t)(parcel - box->parcels);
     fr_core_lock(&sender_lock);
     struct place *place = &places[index];

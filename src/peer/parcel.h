@@ -58,6 +58,9 @@ enum fr_peer_parcel_state {
 };
 enum fr_peer_parcel_state fr_peer_parcel_state(const struct fr_peer_parcel *parcel);
 
+// The index of its receiver.
+int fr_peer_parcel_to(const struct fr_peer_parcel *parcel);
+
 // Holds an offered parcel. False when the receiver has begun to fetch it.
 bool fr_peer_parcel_hold(struct fr_peer_parcel *parcel);
 
@@ -83,6 +86,9 @@ struct fr_peer_arrival {
 // `parcel`, `number`, `from` and `bytes`; the place is filled in by fetch.
 bool fr_peer_arrival_read(const unsigned char data[FR_PEER_ANNOUNCEMENT_BYTES],
                           struct fr_peer_arrival *arrival);
+
+// Whether there are parcels for this process that it has not fetched. A load.
+bool fr_peer_arrival_any(void);
 
 // Begins to fetch: the bytes stay where the arrival then says until the end. Waits while the sender
 // moves them, which it does without waiting for anybody. FR_ERR_NOT_FOUND when the parcel has been

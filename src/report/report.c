@@ -31,6 +31,20 @@ void fr_report_count(enum fr_fn fn, enum fr_policy_path path, enum fr_device_kin
     atomic_store_explicit(&reasons[fn][path], reason, memory_order_relaxed);
 }
 
+static void subtract(struct counter *counter, size_t bytes)
+{
+    atomic_fetch_sub_explicit(&counter->buffers, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&counter->bytes, bytes, memory_order_relaxed);
+}
+
+void fr_report_recount(enum fr_fn fn, enum fr_policy_path from, enum fr_policy_path to,
+                       enum fr_device_kind kind, size_t bytes, const char *reason)
+{
+    subtract(&by_function[fn][from], bytes);
+    subtract(&by_kind[kind][from], bytes);
+    fr_report_count(fn, to, kind, bytes, reason);
+}
+
 static void sum(enum fr_policy_path path, uint64_t *buffers, uint64_t *bytes)
 {
     *buffers = 0;

@@ -12,6 +12,10 @@
 void fr_report_count(enum fr_fn fn, enum fr_policy_path path, enum fr_device_kind kind,
                      size_t bytes, const char *reason);
 
+// Counts a buffer that was counted under `from` when its call began under `to` instead.
+void fr_report_recount(enum fr_fn fn, enum fr_policy_path from, enum fr_policy_path to,
+                       enum fr_device_kind kind, size_t bytes, const char *reason);
+
 // What the report says of the job besides the counters.
 struct fr_report_job {
     bool mpi_gpu_aware;

@@ -4,43 +4,17 @@
 // none.
 #include "config.h"
 
-#include "request/table.h"
+#include "request/set.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-enum { INLINE_REQUESTS = 32 };
-
-// One completion call.
-struct set {
-    enum fr_fn fn;
-    enum fr_class class;
-    fr_word *args;
-    size_t count;   // requests in the call
-    size_t tracked; // of them, with an operation of ours
-    const void *requests;
-    fr_word by_value;           // storage for a request that was passed by value
-    struct fr_request_op **ops; // by request
-    char *statuses;             // by request, or by position among the completed (some)
-    size_t done_count;
-    struct fr_request_op **done; // operations that this call completes
-    void **done_statuses;
-    int *done_errors;
-
-    struct fr_request_op *inline_ops[INLINE_REQUESTS];
-    struct fr_request_op *inline_done[INLINE_REQUESTS];
-    void *inline_done_statuses[INLINE_REQUESTS];
-    int inline_done_errors[INLINE_REQUESTS];
-    char inline_statuses[INLINE_REQUESTS * FR_STATUS_BYTES];
-    void *heap;
-};
 
 static bool is_single(enum fr_class class)
 {
     return class == FR_CLASS_WAIT || class == FR_CLASS_TEST || class == FR_CLASS_GET_STATUS;
 }
 
-static bool is_enquiry(enum fr_class class)
+bool fr_request_is_enquiry(enum fr_class class)
 {
     return class == FR_CLASS_GET_STATUS || class == FR_CLASS_GET_STATUS_ALL ||
            class == FR_CLASS_GET_STATUS_ANY || class == FR_CLASS_GET_STATUS_SOME;
@@ -54,30 +28,34 @@ static bool has_status_array(enum fr_class class)
 }
 
 // Points the set's arrays at its own storage, or at one allocation for a long list of requests.
-static bool set_storage(struct set *set)
+static bool set_storage(struct fr_request_set *set)
 {
     set->ops = set->inline_ops;
+    set->gated = set->inline_gated;
     set->done = set->inline_done;
     set->done_statuses = set->inline_done_statuses;
     set->done_errors = set->inline_done_errors;
+    set->hidden = set->inline_hidden;
     set->statuses = set->inline_statuses;
-    if (set->count <= INLINE_REQUESTS)
+    if (set->count <= FR_SET_INLINE)
         return true;
-    size_t each = 3 * sizeof(void *) + sizeof(int) + FR_STATUS_BYTES;
+    size_t each = 4 * sizeof(void *) + sizeof(fr_word) + sizeof(int) + FR_STATUS_BYTES;
     set->heap = calloc(set->count, each);
     if (!set->heap) {
         fr_error("out of memory for a list of %zu requests", set->count);
         return false;
     }
     set->ops = set->heap;
-    set->done = set->ops + set->count;
+    set->gated = set->ops + set->count;
+    set->done = set->gated + set->count;
     set->done_statuses = (void **)(set->done + set->count);
-    set->done_errors = (int *)(set->done_statuses + set->count);
+    set->hidden = (char *)(set->done_statuses + set->count);
+    set->done_errors = (int *)(set->hidden + set->count * sizeof(fr_word));
     set->statuses = (char *)(set->done_errors + set->count);
     return true;
 }
 
-static void set_requests(struct set *set)
+static void set_requests(struct fr_request_set *set)
 {
     int request = fr_real_arg(set->fn, 'Q', 0);
     if (is_single(set->class)) {
@@ -92,7 +70,7 @@ static void set_requests(struct set *set)
 }
 
 // Gives MPI statuses of ours when the application ignores them: a receive's size stands there.
-static void set_statuses(struct set *set)
+static void set_statuses(struct fr_request_set *set)
 {
     bool array = has_status_array(set->class);
     int arg = fr_real_arg(set->fn, array ? 'U' : 'u', 0);
@@ -105,7 +83,7 @@ static void set_statuses(struct set *set)
     set->args[arg] = FR_PTR(set->statuses);
 }
 
-static void *status_at(const struct set *set, size_t index)
+void *fr_request_set_status(const struct fr_request_set *set, size_t index)
 {
     return set->statuses + index * fr_real_mpi.status_bytes;
 }
@@ -115,7 +93,7 @@ static int *status_error(void *status)
     return (int *)((char *)status + fr_real_mpi.status_error_offset);
 }
 
-static void add_done(struct set *set, size_t request, void *status, int error)
+static void add_done(struct fr_request_set *set, size_t request, void *status, int error)
 {
     if (!set->ops[request])
         return;
@@ -125,54 +103,54 @@ static void add_done(struct set *set, size_t request, void *status, int error)
     set->done_count++;
 }
 
-static void add_all(struct set *set, int rc)
+static void add_all(struct fr_request_set *set, int rc)
 {
     for (size_t i = 0; i < set->count; i++) {
-        void *status = status_at(set, i);
+        void *status = fr_request_set_status(set, i);
         int error = rc == fr_real_mpi.ERR_IN_STATUS ? *status_error(status) : fr_real_mpi.SUCCESS;
         if (error != fr_real_mpi.ERR_PENDING)
             add_done(set, i, status, error);
     }
 }
 
-static void add_some(struct set *set, int rc)
+static void add_some(struct fr_request_set *set, int rc)
 {
     int count = *(const int *)set->args[2];
     const int *indices = (const int *)set->args[3];
     for (int i = 0; count != fr_real_mpi.UNDEFINED && i < count; i++) {
-        void *status = status_at(set, (size_t)i);
+        void *status = fr_request_set_status(set, (size_t)i);
         int error = rc == fr_real_mpi.ERR_IN_STATUS ? *status_error(status) : fr_real_mpi.SUCCESS;
         add_done(set, (size_t)indices[i], status, error);
     }
 }
 
-static void add_any(struct set *set, int rc)
+static void add_any(struct fr_request_set *set, int rc)
 {
     int flag_arg = fr_real_arg(set->fn, 'F', 0);
     int index = *(const int *)set->args[fr_real_arg(set->fn, 'i', 0)];
     bool flag = flag_arg < 0 || *(const int *)set->args[flag_arg];
     if (flag && index != fr_real_mpi.UNDEFINED)
-        add_done(set, (size_t)index, status_at(set, 0), rc);
+        add_done(set, (size_t)index, fr_request_set_status(set, 0), rc);
 }
 
-static bool flag_is_set(const struct set *set)
+static bool flag_is_set(const struct fr_request_set *set)
 {
     return *(const int *)set->args[fr_real_arg(set->fn, 'F', 0)];
 }
 
 // Lists the operations that the real call has completed.
-static void list_done(struct set *set, int rc)
+static void list_done(struct fr_request_set *set, int rc)
 {
     bool ok = rc == fr_real_mpi.SUCCESS;
     bool told = ok || rc == fr_real_mpi.ERR_IN_STATUS;
     switch (set->class) {
     case FR_CLASS_WAIT:
-        add_done(set, 0, status_at(set, 0), rc);
+        add_done(set, 0, fr_request_set_status(set, 0), rc);
         break;
     case FR_CLASS_TEST:
     case FR_CLASS_GET_STATUS:
         if (!ok || flag_is_set(set))
-            add_done(set, 0, status_at(set, 0), rc);
+            add_done(set, 0, fr_request_set_status(set, 0), rc);
         break;
     case FR_CLASS_WAITALL:
         if (told)
@@ -196,7 +174,7 @@ static void list_done(struct set *set, int rc)
 }
 
 // A failed copy back is an error of the request: in its status where the call has an array of them.
-static int report_failure(const struct set *set, enum fr_status failure)
+static int report_failure(const struct fr_request_set *set, enum fr_status failure)
 {
     const struct fr_request_op *first = set->done[0];
     int code = fr_request_error_code(failure);
@@ -208,8 +186,46 @@ static int report_failure(const struct set *set, enum fr_status failure)
     return fr_request_raise(first->object_kind, first->object, returned);
 }
 
-static int finish(struct set *set, int rc)
+// The statuses of the call that belong to none of its operations of ours: no error came with them.
+static void clear_errors(struct fr_request_set *set)
 {
+    bool some = set->class == FR_CLASS_WAITSOME || set->class == FR_CLASS_TESTSOME;
+    size_t count = some ? (size_t) * (const int *)set->args[2] : set->count;
+    for (size_t i = 0; i < count; i++) {
+        bool ours = false;
+        for (size_t d = 0; d < set->done_count; d++)
+            ours = ours || set->done_statuses[d] == fr_request_set_status(set, i);
+        if (!ours)
+            *status_error(fr_request_set_status(set, i)) = fr_real_mpi.SUCCESS;
+    }
+}
+
+// A message that was fetched can be longer than its buffer, of which the real MPI knew nothing.
+static int report_truncations(struct fr_request_set *set, int rc)
+{
+    const struct fr_request_op *first = NULL;
+    bool array = has_status_array(set->class);
+    for (size_t i = 0; i < set->done_count; i++) {
+        const struct fr_request_op *op = set->done[i];
+        if (!op->fetched || op->fetched_bytes <= op->fetched_room)
+            continue;
+        first = first ? first : op;
+    }
+    if (!first)
+        return rc;
+    for (size_t i = 0; array && i < set->done_count; i++)
+        *status_error(set->done_statuses[i]) = set->done_errors[i];
+    if (array && rc == fr_real_mpi.SUCCESS)
+        clear_errors(set);
+    int code = array ? fr_real_mpi.ERR_IN_STATUS : fr_real_mpi.ERR_TRUNCATE;
+    return fr_request_is_enquiry(set->class)
+               ? rc
+               : fr_request_raise(first->object_kind, first->object, code);
+}
+
+int fr_request_set_finish(struct fr_request_set *set, int rc)
+{
+    set->done_count = 0;
     list_done(set, rc);
     if (!set->done_count)
         return rc;
@@ -217,7 +233,9 @@ static int finish(struct set *set, int rc)
         fr_request_deliver(set->done, set->done_statuses, set->done_errors, set->done_count);
     if (delivered != FR_OK)
         rc = report_failure(set, delivered);
-    for (size_t i = 0; i < set->done_count && !is_enquiry(set->class); i++) {
+    else
+        rc = report_truncations(set, rc);
+    for (size_t i = 0; i < set->done_count && !fr_request_is_enquiry(set->class); i++) {
         set->done[i]->active = false;
         if (set->done[i]->persistent)
             continue;
@@ -231,7 +249,7 @@ static int finish(struct set *set, int rc)
 
 bool fr_request_complete(enum fr_fn fn, fr_word *args, int *result)
 {
-    struct set set;
+    struct fr_request_set set;
     set.fn = fn;
     set.class = fr_real_rows[fn].class;
     set.args = args;
@@ -247,7 +265,13 @@ bool fr_request_complete(enum fr_fn fn, fr_word *args, int *result)
         return false;
     }
     set_statuses(&set);
-    *result = finish(&set, fr_real_call(fn, args));
+    bool gated = false;
+    for (size_t i = 0; i < set.count; i++) {
+        set.gated[i] = set.ops[i] && !fr_request_settle(set.ops[i]) ? set.ops[i] : NULL;
+        gated |= set.gated[i] != NULL;
+    }
+    *result =
+        gated ? fr_request_set_gate(&set) : fr_request_set_finish(&set, fr_real_call(fn, args));
     fr_request_table_unclaim(set.ops, set.count);
     free(set.heap);
     return true;

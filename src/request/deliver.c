@@ -4,6 +4,8 @@
 
 #include "request/request.h"
 
+enum { AT_ONCE = 32 }; // announcements that are looked up in one go
+
 static bool is_staged(const struct fr_path_view *view)
 {
     return view->lease.address != NULL;
@@ -87,18 +89,73 @@ static void deliver_one(struct fr_request_op *op, size_t limit, struct fr_device
     }
 }
 
+void fr_request_set_size(void *status, uint64_t bytes)
+{
+    enum fr_fn fn = fr_real_has(FR_FN_MPI_Status_set_elements_x) ? FR_FN_MPI_Status_set_elements_x
+                                                                 : FR_FN_MPI_Status_set_elements_c;
+    fr_real_call(fn, (const fr_word[]){FR_PTR(status), fr_real_mpi.BYTE, (fr_word)bytes});
+}
+
+// Tells a status the size of what was fetched in place of an announcement.
+static void tell_size(const struct fr_request_op *op, void *status, int *error)
+{
+    if (!op->fetched)
+        return;
+    bool fits = op->fetched_bytes <= op->fetched_room;
+    if (status)
+        fr_request_set_size(status, fits ? op->fetched_bytes : op->fetched_room);
+    if (!fits)
+        *error = fr_real_mpi.ERR_TRUNCATE;
+}
+
+// Operations of a delivery that have brought announcements.
+struct arrived {
+    struct fr_request_op *ops[AT_ONCE];
+    struct fr_peer_arrival arrivals[AT_ONCE];
+    size_t count;
+};
+
+static enum fr_status fetch_arrived(struct arrived *arrived)
+{
+    enum fr_status status = fr_request_fetch(arrived->ops, arrived->arrivals, arrived->count);
+    arrived->count = 0;
+    return status;
+}
+
+static bool is_over(const struct fr_request_op *op)
+{
+    return op->delivered || (op->persistent && !op->active);
+}
+
 enum fr_status fr_request_deliver(struct fr_request_op *const *ops, void *const *statuses,
-                                  const int *errors, size_t count)
+                                  int *errors, size_t count)
 {
     struct fr_device_batch batch;
+    struct arrived arrived;
+    enum fr_status first = FR_OK;
+    arrived.count = 0;
     fr_device_batch_begin(&batch);
     for (size_t i = 0; i < count; i++) {
-        if (ops[i]->delivered || (ops[i]->persistent && !ops[i]->active))
+        if (is_over(ops[i])) {
+            first = first == FR_OK ? ops[i]->failure : first;
             continue;
-        deliver_one(ops[i], limit_of(ops[i], statuses[i], errors[i]), &batch);
+        }
         ops[i]->delivered = true;
+        if (errors[i] == fr_real_mpi.SUCCESS &&
+            fr_request_is_announced(ops[i], statuses[i], &arrived.arrivals[arrived.count])) {
+            arrived.ops[arrived.count++] = ops[i];
+            if (arrived.count == AT_ONCE)
+                first = first == FR_OK ? fetch_arrived(&arrived) : first;
+            continue;
+        }
+        deliver_one(ops[i], limit_of(ops[i], statuses[i], errors[i]), &batch);
     }
-    return fr_device_batch_finish(&batch);
+    enum fr_status fetched = fetch_arrived(&arrived);
+    enum fr_status copied = fr_device_batch_finish(&batch);
+    for (size_t i = 0; i < count; i++)
+        tell_size(ops[i], statuses[i], &errors[i]);
+    first = first == FR_OK ? fetched : first;
+    return first == FR_OK ? copied : first;
 }
 
 int fr_request_error_code(enum fr_status status)

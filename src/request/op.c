@@ -68,6 +68,8 @@ void fr_request_op_free(struct fr_request_op *op)
 {
     if (!op)
         return;
+    if (op->parcel)
+        fr_peer_parcel_free(op->parcel); // nobody has been told of it, or the receiver is gone
     for (unsigned i = 0; i < op->view_count; i++) {
         if (is_staged(&op->views[i]))
             fr_path_ops(op->views[i].path)->close(&op->views[i]);

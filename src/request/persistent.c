@@ -11,6 +11,8 @@
 static void activate(struct fr_request_op *op)
 {
     op->delivered = false;
+    op->fetched = false;
+    op->failure = FR_OK;
     op->active = true;
     for (size_t p = 0; p < op->partitions; p++)
         atomic_store_explicit(&op->arrived[p], FR_PARTITION_AWAITED, memory_order_relaxed);

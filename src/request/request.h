@@ -6,6 +6,7 @@
 
 #include "core/hash.h"
 #include "path/path.h"
+#include "peer/parcel.h"
 #include "real/real.h"
 
 enum { FR_MAX_VIEWS = 3, FR_STATUS_BYTES = 64 }; // the largest status of all families is 32 bytes
@@ -38,8 +39,25 @@ struct fr_request_op {
     size_t partition_count;
     _Atomic unsigned char *arrived; // FR_PARTITION_* of each
 
+    // Of a send: what MPI is given in place of the message, and the parcel that still is to be
+    // fetched, else NULL. The bytes of an announced send are where the application has them, or in
+    // a view's lease.
+    unsigned char announcement[FR_PEER_ANNOUNCEMENT_BYTES];
+    struct fr_peer_parcel *parcel;
+    int64_t settle_since_ns; // when somebody first asked for its completion, 0 before
+
+    // Of a receive: it may bring an announcement. Once what that stands for has been fetched, the
+    // status has to be told its size.
+    bool listens;
+    bool fetched;
+    bool recounted;         // the report knows
+    enum fr_status failure; // of fetching early, for the call that completes the receive
+    uint64_t fetched_bytes; // the size of the message
+    size_t fetched_room;    // and of the buffer
+
     fr_word key;                // request, window or file that the operation is tied to
     bool claimed;               // a completion call of some thread holds it
+    bool early;                 // it is held to be fetched early, which does not take long
     struct fr_request_op *next; // same key, or a list
     UT_hash_handle hh;
 };
@@ -66,10 +84,48 @@ FR_MUST_CHECK enum fr_status fr_request_copy_in(struct fr_request_op *const *ops
 
 // Copies the outputs of completed operations together and waits. statuses[i] is the MPI status of
 // ops[i] (NULL: all of it), errors[i] its MPI return code: nothing is copied back after an error
-// other than truncation, nor for a cancelled receive.
+// other than truncation, nor for a cancelled receive. Where an announcement has come, its parcel is
+// fetched; the status then tells of that, and errors[i] becomes MPI_ERR_TRUNCATE if it is longer
+// than the buffer.
 FR_MUST_CHECK enum fr_status fr_request_deliver(struct fr_request_op *const *ops,
-                                                void *const *statuses, const int *errors,
-                                                size_t count);
+                                                void *const *statuses, int *errors, size_t count);
+
+// Fetches the parcels that were announced to the first `count` of these operations, whose arrivals
+// stand beside them, and copies them to where they belong. Sets fetched and fetched_bytes.
+FR_MUST_CHECK enum fr_status fr_request_fetch(struct fr_request_op *const *ops,
+                                              struct fr_peer_arrival *arrivals, size_t count);
+
+// Whether a receive that has completed with this status has brought an announcement.
+bool fr_request_is_announced(const struct fr_request_op *op, const void *status,
+                             struct fr_peer_arrival *arrival);
+
+// Tells a status that a message has this many bytes.
+void fr_request_set_size(void *status, uint64_t bytes);
+
+// Marks what has come for receives that nobody is completing as received, for the sake of probes.
+void fr_request_note_received(void);
+
+// Fetches what has come for receives that nobody is completing just now: called while this process
+// waits, since the senders may do so as well. Cheap when there is nothing.
+void fr_request_fetch_early(void);
+
+// Whether an announced send is complete: its parcel has been fetched, or its bytes have been moved
+// to where they can wait for that, which is done once somebody has asked for as long as it takes to
+// copy them. Clears `parcel` then. The second form waits.
+bool fr_request_settle(struct fr_request_op *op);
+void fr_request_settle_wait(struct fr_request_op *op);
+
+// Moves the bytes of an announced send at once, so that it does not depend on the application's
+// buffer any more. False when there is no memory for them.
+bool fr_request_detach(struct fr_request_op *op);
+
+// Looks after parcels whose senders have gone on; frees all of them when `all` processes are known
+// to have received what they will.
+void fr_request_reap(bool all);
+
+// Makes MPI progress: it has promised others that their transfers with this process go on while it
+// is in a call.
+void fr_request_progress(void);
 
 // MPI error code for a status of ours, and the same raised on the operation's communicator, window
 // or file. Returns the code, if the error handler returns.

@@ -5,12 +5,15 @@
 
 #include "request/table.h"
 
+#include <sched.h>
+
 _Atomic size_t fr_request_tracked_count;
 
 static struct fr_lock table_lock = FR_LOCK_INIT;
 static struct fr_request_op *table FR_GUARDED_BY(table_lock);
 // Operations that found no memory for a place in the table; searched one by one.
 static struct fr_request_op *overflow FR_GUARDED_BY(table_lock);
+static size_t early_count FR_GUARDED_BY(table_lock);
 
 static void insert(struct fr_request_op *op) FR_REQUIRES(table_lock)
 {
@@ -92,13 +95,39 @@ struct fr_request_op *fr_request_table_find(fr_word request)
     return op;
 }
 
+static bool is_early(fr_word request) FR_REQUIRES(table_lock)
+{
+    struct fr_request_op *op = NULL;
+    HASH_FIND(hh, table, &request, sizeof(request), op);
+    for (; op; op = op->next) {
+        if (op->early)
+            return true;
+    }
+    for (op = overflow; op; op = op->next) {
+        if (op->key == request && op->early)
+            return true;
+    }
+    return false;
+}
+
+// As find_unclaimed, but waits for what another thread is just fetching.
+static struct fr_request_op *find_settled(fr_word request) FR_REQUIRES(table_lock)
+{
+    while (FR_UNLIKELY(early_count > 0) && is_early(request)) {
+        fr_core_unlock(&table_lock);
+        sched_yield();
+        fr_core_lock(&table_lock);
+    }
+    return find_unclaimed(request);
+}
+
 size_t fr_request_table_claim(const void *requests, size_t count, struct fr_request_op **ops)
 {
     size_t found = 0;
     fr_core_lock(&table_lock);
     for (size_t i = 0; i < count; i++) {
         fr_word request = fr_real_handle_load(requests, i);
-        ops[i] = request == fr_real_mpi.REQUEST_NULL ? NULL : find_unclaimed(request);
+        ops[i] = request == fr_real_mpi.REQUEST_NULL ? NULL : find_settled(request);
         if (ops[i]) {
             ops[i]->claimed = true;
             found++;
@@ -108,12 +137,42 @@ size_t fr_request_table_claim(const void *requests, size_t count, struct fr_requ
     return found;
 }
 
+static bool may_claim_early(const struct fr_request_op *op) FR_REQUIRES(table_lock)
+{
+    return op->listens && !op->claimed && !op->delivered && op->active;
+}
+
+size_t fr_request_table_claim_receives(struct fr_request_op **ops, size_t max, size_t skip)
+{
+    size_t count = 0;
+    fr_core_lock(&table_lock);
+    for (struct fr_request_op *first = table ? table : overflow; first && count < max;) {
+        for (struct fr_request_op *op = first; op && count < max; op = op->next) {
+            if (!may_claim_early(op) || (skip > 0 && skip--))
+                continue;
+            op->claimed = true;
+            op->early = true;
+            early_count++;
+            ops[count++] = op;
+        }
+        bool in_table = FR_HASH_HAS(first);
+        first = in_table ? first->hh.next : NULL;
+        if (in_table && !first)
+            first = overflow;
+    }
+    fr_core_unlock(&table_lock);
+    return count;
+}
+
 void fr_request_table_unclaim(struct fr_request_op *const *ops, size_t count)
 {
     fr_core_lock(&table_lock);
     for (size_t i = 0; i < count; i++) {
-        if (ops[i])
-            ops[i]->claimed = false;
+        if (!ops[i])
+            continue;
+        early_count -= ops[i]->early;
+        ops[i]->early = false;
+        ops[i]->claimed = false;
     }
     fr_core_unlock(&table_lock);
 }

@@ -38,7 +38,8 @@ int fr_request_track(struct fr_request_op *op, void *request)
         // operations share: finishing now frees the staging memory and needs no entry.
         if (may_ask(op))
             FR_MPI(Request_get_status, handle, FR_PTR(&complete), FR_PTR(status));
-        if (complete)
+        struct fr_peer_arrival arrival;
+        if (complete && !op->parcel && !fr_request_is_announced(op, status, &arrival))
             return finish_now(op, status);
         op->active = true;
     }
@@ -99,6 +100,8 @@ bool fr_request_free(fr_word *args, int *result)
     if (!request || !fr_request_table_claim(request, 1, &op))
         return false;
     fr_request_table_remove(op);
+    if (op->parcel && !fr_request_detach(op))
+        fr_request_settle_wait(op); // nothing would tell later that the buffer may not change
     if (op->active) {
         adopt(op, fr_real_handle_load(request, 0));
         fr_real_handle_store(request, 0, fr_real_mpi.REQUEST_NULL);

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Probes: a message that was announced shows its own size, not that of its announcement.
+#include "config.h"
+
+#include "mpi/mpi_int.h"
+
+static int at(const void *status, unsigned offset)
+{
+    return *(const int *)((const char *)status + offset);
+}
+
+// Puts the size of what was announced into the status of a probe that has found something.
+static void correct(enum fr_fn fn, const fr_word *args, void *status)
+{
+    int count = 0;
+    uint64_t comm_id = 0, bytes = 0;
+    bool takes = fr_real_arg(fn, 'm', 0) >= 0;
+    FR_MPI(Get_count, FR_PTR(status), fr_real_mpi.BYTE, FR_PTR(&count));
+    if (count != FR_PEER_ANNOUNCEMENT_BYTES)
+        return;
+    // What has been received already must not be taken for what waits.
+    fr_request_note_received();
+    int from = fr_mpi_host_index_of(fr_real_handle(args[fr_real_arg(fn, 'c', 0)]),
+                                    at(status, fr_real_mpi.status_source_offset), &comm_id);
+    if (from >= 0 &&
+        fr_peer_arrival_peek(from, at(status, fr_real_mpi.status_tag_offset), takes, &bytes))
+        fr_request_set_size(status, bytes);
+}
+
+bool fr_mpi_call_probe(enum fr_fn fn, fr_word *args, int *result)
+{
+    _Alignas(16) char own_status[FR_STATUS_BYTES] = {0};
+    int status_arg = fr_real_arg(fn, 'u', 0);
+    int flag_arg = fr_real_arg(fn, 'F', 0);
+    if (!fr_mpi_listening)
+        return false;
+    if (args[status_arg] == fr_real_mpi.STATUS_IGNORE)
+        args[status_arg] = FR_PTR(own_status);
+    *result = fr_real_call(fn, args);
+    bool found = flag_arg < 0 || *(const int *)args[flag_arg];
+    if (*result == fr_real_mpi.SUCCESS && found &&
+        at((void *)args[status_arg], fr_real_mpi.status_source_offset) != fr_real_mpi.PROC_NULL)
+        correct(fn, args, (void *)args[status_arg]);
+    return true;
+}

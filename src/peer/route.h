@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Which memory of this process others on the host have mapped, and which of theirs is mapped here.
+//
+// Mapping takes milliseconds, and a message must not fail for want of it. So a sender first asks
+// the receiver, by a note, to map the memory, and offers parcels in it only once that one has said
+// that it has. A mapping then stays until its owner says that the memory is no more.
+#ifndef FR_PEER_ROUTE_H
+#define FR_PEER_ROUTE_H
+
+#include "peer/host.h"
+
+// Whether a process of the host has mapped the memory of this handle. Asks it to, the first time.
+bool fr_peer_route_is_open(int to, const struct fr_peer_handle *handle);
+
+// Reads the notes of others: maps what they ask for, for the device of `user`, and unmaps what they
+// have freed. To be called in calls with device buffers; costs a load when there is nothing to do.
+void fr_peer_route_poll(const struct fr_device_range *user);
+
+// Memory of another process as it is mapped here.
+struct fr_peer_route {
+    struct fr_peer_mapping mapping;
+    struct fr_device_range user; // what it was mapped for: copies run on its device
+};
+
+// Finds the mapping of a handle; where there is none, maps for `user`. Given back with
+// fr_peer_route_release.
+FR_MUST_CHECK enum fr_status fr_peer_route_find(const struct fr_peer_handle *handle,
+                                                const struct fr_device_range *user,
+                                                struct fr_peer_route *route);
+void fr_peer_route_release(struct fr_peer_route *route);
+
+// Forgets everything; before fr_peer_release.
+void fr_peer_route_forget(void);
+
+#endif

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Receives that have brought an announcement: the bytes are fetched from the sender's memory,
+// straight into the application's where a device can write there in one piece.
+#include "config.h"
+
+#include "peer/engine.h"
+#include "peer/route.h"
+#include "report/report.h"
+#include "request/request.h"
+
+#include <string.h>
+
+enum { AT_ONCE = 32 }; // fetches in one go
+
+// One parcel on its way.
+struct fetch {
+    struct fr_request_op *op;
+    struct fr_peer_arrival *arrival;
+    struct fr_path_view *view; // the receive's
+    size_t bytes;              // what there is room for
+    struct fr_peer_route route;
+    uintptr_t target;
+    bool begun;
+    bool mapped;
+    bool native;                      // the mapping's device is that of the target
+    bool direct;                      // the target is where the application wants the bytes
+    struct fr_path_view packed;       // a copy of the view with packed device memory of its own
+    struct fr_path_block block;       // its only one
+    struct fr_workspace_lease bounce; // packed host memory
+    enum fr_status status;
+};
+
+static struct fr_path_view *receive_view(struct fr_request_op *op)
+{
+    for (unsigned v = 0; v < op->view_count; v++) {
+        if (op->views[v].out_bytes)
+            return &op->views[v];
+    }
+    return NULL;
+}
+
+static bool is_staged(const struct fr_path_view *view)
+{
+    return view->lease.address != NULL;
+}
+
+// Whether the data stand in one piece where MPI has put them.
+static bool is_packed(const struct fr_path_view *view)
+{
+    return view->blocks[0].layout->contiguous ||
+           (is_staged(view) && view->shape == FR_SHAPE_PACKED);
+}
+
+// Where MPI has put the first element.
+static uintptr_t given_address(const struct fr_path_view *view)
+{
+    if (is_staged(view))
+        return view->stage_base + view->blocks[0].stage_offset;
+    return view->base + (uintptr_t)view->blocks[0].user_offset;
+}
+
+// Between packed memory and host memory in the shape of a datatype.
+struct host_copy {
+    unsigned char *packed;
+    uintptr_t shaped;
+    bool gather;
+};
+
+static enum fr_status copy_rows(void *context, const struct fr_layout_copy *piece)
+{
+    const struct host_copy *copy = context;
+    for (size_t plane = 0; plane < piece->n[1]; plane++) {
+        for (size_t row = 0; row < piece->n[0]; row++) {
+            ptrdiff_t at = piece->user_offset + (ptrdiff_t)row * piece->user_stride[0] +
+                           (ptrdiff_t)plane * piece->user_stride[1];
+            ptrdiff_t from = piece->stage_offset + (ptrdiff_t)row * piece->stage_stride[0] +
+                             (ptrdiff_t)plane * piece->stage_stride[1];
+            void *shaped = (void *)(copy->shaped + (uintptr_t)at);
+            memcpy(copy->gather ? copy->packed + from : shaped,
+                   copy->gather ? shaped : copy->packed + from, piece->bytes);
+        }
+    }
+    return FR_OK;
+}
+
+static void copy_on_host(const struct fr_path_view *view, void *packed, size_t bytes, bool gather)
+{
+    struct host_copy copy = {.packed = packed, .shaped = given_address(view), .gather = gather};
+    enum fr_status never_fails = fr_layout_visit(view->blocks[0].layout, view->blocks[0].count,
+                                                 true, bytes, copy_rows, &copy);
+    (void)never_fails;
+}
+
+static int64_t count_bytes(const void *status)
+{
+    int count = 0;
+    FR_MPI(Get_count, FR_PTR(status), fr_real_mpi.BYTE, FR_PTR(&count));
+    return count;
+}
+
+bool fr_request_is_announced(const struct fr_request_op *op, const void *status,
+                             struct fr_peer_arrival *arrival)
+{
+    const struct fr_path_view *view = receive_view((struct fr_request_op *)op);
+    unsigned char data[FR_PEER_ANNOUNCEMENT_BYTES];
+    if (!op->listens || !view || view->out_bytes < sizeof(data))
+        return false;
+    if (op->prefix_out && status && count_bytes(status) != FR_PEER_ANNOUNCEMENT_BYTES)
+        return false;
+    if (is_packed(view))
+        memcpy(data, (const void *)given_address(view), sizeof(data));
+    else
+        copy_on_host(view, data, sizeof(data), true);
+    return fr_peer_arrival_read(data, arrival);
+}
+
+// Whether a device of this process can write all of the view, and nothing else, in one piece.
+static bool is_direct(const struct fr_path_view *view)
+{
+    uintptr_t offset = view->base + (uintptr_t)view->first - view->range.base;
+    return view->blocks[0].layout->contiguous && !view->absolute && offset <= view->range.bytes &&
+           view->span <= view->range.bytes - offset;
+}
+
+// Where the bytes go at first: the application's memory, packed device memory, or host memory.
+static enum fr_status choose_target(struct fetch *fetch)
+{
+    struct fr_path_view *view = fetch->view;
+    bool on_device = fr_device_kind_is_device(view->range.kind) && !view->absolute;
+    if (on_device && is_direct(view)) {
+        fetch->direct = true;
+        fetch->target = view->base + (uintptr_t)view->blocks[0].user_offset;
+        return FR_OK;
+    }
+    if (on_device) {
+        fetch->packed = *view;
+        fetch->packed.path = FR_PATH_PEER;
+        fetch->packed.lease = (struct fr_workspace_lease){.address = NULL};
+        fetch->packed.nudge = 0;
+        fetch->block = view->blocks[0];
+        fetch->packed.blocks = &fetch->block;
+        if (fr_path_ops(FR_PATH_PEER)->open(&fetch->packed) == FR_OK) {
+            fetch->target = fetch->packed.stage_base;
+            return FR_OK;
+        }
+    }
+    if (is_packed(view)) {
+        fetch->direct = !is_staged(view);
+        fetch->target = given_address(view);
+        return FR_OK;
+    }
+    enum fr_status status = fr_workspace_borrow(fetch->bytes, &fetch->bounce);
+    fetch->target = (uintptr_t)fetch->bounce.address;
+    return status;
+}
+
+static void prepare(struct fetch *fetch, struct fr_request_op *op, struct fr_peer_arrival *arrival)
+{
+    *fetch = (struct fetch){.op = op, .arrival = arrival, .view = receive_view(op)};
+    fetch->status = fr_peer_arrival_begin(arrival);
+    if (fetch->status != FR_OK)
+        return;
+    fetch->begun = true;
+    size_t room = fetch->view->out_bytes;
+    fetch->bytes = arrival->bytes < room ? (size_t)arrival->bytes : room;
+    fetch->status = fr_peer_route_find(&arrival->handle, &fetch->view->range, &fetch->route);
+    if (fetch->status != FR_OK)
+        return;
+    fetch->mapped = true;
+    fetch->status = choose_target(fetch);
+    fetch->native = fetch->route.mapping.direct &&
+                    fetch->route.user.device == fetch->view->range.device &&
+                    (fetch->direct ? fr_device_kind_is_device(fetch->view->range.kind)
+                                   : fetch->packed.lease.address != NULL);
+}
+
+// Pulls into memory of another device, or of the host, which only copy engines can do.
+static enum fr_status pull_afar(const struct fetch *fetch, const struct fr_device_push_piece *piece)
+{
+    const struct fr_device_range *own = &fetch->view->range;
+    enum fr_status status = fr_device_quiesce(own, fetch->target, fetch->bytes);
+    if (status != FR_OK)
+        return status;
+    return fr_device_push(&fetch->route.user, piece, 1, FR_ENGINE_CE, 0);
+}
+
+// Whether one call can pull both: into the same allocation of the application.
+static bool go_together(const struct fetch *a, const struct fetch *b)
+{
+    return a->native && b->native && a->direct && b->direct &&
+           a->view->range.buffer_id == b->view->range.buffer_id &&
+           a->view->range.base == b->view->range.base;
+}
+
+// Pulls the parcel at `first` and those of later ones that go with it.
+static void pull(struct fetch *fetches, size_t count, size_t first)
+{
+    struct fr_device_push_piece pieces[AT_ONCE];
+    bool with[AT_ONCE] = {false};
+    size_t used = 0, largest = 0, all = 0;
+    for (size_t i = first; i < count; i++) {
+        struct fetch *fetch = &fetches[i];
+        if (i > first &&
+            (fetch->status != FR_OK || !fetch->mapped || !go_together(&fetches[first], fetch)))
+            continue;
+        with[i] = true;
+        pieces[used++] = (struct fr_device_push_piece){
+            .dst = fetch->target,
+            .src = fr_peer_mapping_at(&fetch->route.mapping, &fetch->arrival->handle,
+                                      fetch->arrival->address),
+            .bytes = fetch->bytes,
+        };
+        largest = fetch->bytes > largest ? fetch->bytes : largest;
+        all += fetch->bytes;
+    }
+    const struct fetch *lead = &fetches[first];
+    const struct fr_device_range *range = lead->direct ? &lead->view->range : &lead->route.user;
+    enum fr_device_engine engine =
+        used == 1 ? fr_peer_engine_for_message(all) : fr_peer_engine_for_exchange(largest);
+    enum fr_status status = lead->native ? fr_device_push(range, pieces, used, engine,
+                                                          (unsigned)fr_core_settings()->peer_sms)
+                                         : pull_afar(lead, pieces);
+    for (size_t i = first; i < count; i++) {
+        if (!with[i])
+            continue;
+        fetches[i].status = status;
+        fr_peer_arrival_end(fetches[i].arrival, status == FR_OK);
+        fetches[i].begun = false;
+    }
+}
+
+// From packed memory to the application's.
+static enum fr_status spread(struct fetch *fetch)
+{
+    struct fr_device_batch batch;
+    struct fr_path_view *view = fetch->view;
+    if (fetch->direct)
+        return FR_OK;
+    if (fetch->bounce.address)
+        copy_on_host(view, fetch->bounce.address, fetch->bytes, false);
+    struct fr_path_view *from = fetch->packed.lease.address ? &fetch->packed : view;
+    if (!is_staged(from))
+        return FR_OK;
+    fr_device_batch_begin(&batch);
+    fr_path_ops(from->path)->copy_out(from, fetch->bytes, &batch);
+    return fr_device_batch_finish(&batch);
+}
+
+static void finish(struct fetch *fetch)
+{
+    struct fr_request_op *op = fetch->op;
+    if (fetch->begun)
+        fr_peer_arrival_end(fetch->arrival, false);
+    if (fetch->status == FR_OK)
+        fetch->status = spread(fetch);
+    if (fetch->mapped)
+        fr_peer_route_release(&fetch->route);
+    if (fetch->packed.lease.address)
+        fr_path_ops(FR_PATH_PEER)->close(&fetch->packed);
+    fr_workspace_return(&fetch->bounce);
+    op->fetched = fetch->status == FR_OK;
+    op->failure = fetch->status;
+    op->fetched_bytes = fetch->arrival->bytes;
+    op->fetched_room = fetch->view->out_bytes;
+    if (op->fetched && !op->recounted && fr_device_kind_is_device(fetch->view->range.kind)) {
+        op->recounted = true;
+        fr_report_recount(op->fn, FR_PATH_HOST, FR_PATH_PEER, fetch->view->range.kind,
+                          fetch->view->out_bytes, "the sender offered its memory");
+    }
+}
+
+static enum fr_status fetch_some(struct fr_request_op *const *ops, struct fr_peer_arrival *arrivals,
+                                 size_t count)
+{
+    struct fetch fetches[AT_ONCE];
+    enum fr_status first = FR_OK;
+    for (size_t i = 0; i < count; i++)
+        prepare(&fetches[i], ops[i], &arrivals[i]);
+    for (size_t i = 0; i < count; i++) {
+        if (fetches[i].status == FR_OK && fetches[i].begun)
+            pull(fetches, count, i);
+    }
+    for (size_t i = 0; i < count; i++) {
+        finish(&fetches[i]);
+        if (first == FR_OK)
+            first = fetches[i].status;
+    }
+    return first;
+}
+
+enum fr_status fr_request_fetch(struct fr_request_op *const *ops, struct fr_peer_arrival *arrivals,
+                                size_t count)
+{
+    enum fr_status first = FR_OK;
+    for (size_t i = 0; i < count; i += AT_ONCE) {
+        size_t some = count - i < AT_ONCE ? count - i : AT_ONCE;
+        enum fr_status status = fetch_some(ops + i, arrivals + i, some);
+        first = first == FR_OK ? status : first;
+    }
+    return first;
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Completion calls with announced sends among their requests. MPI has sent the announcements and
+// calls them complete; to the application they are so once their parcels are fetched, or moved.
+//
+// Receives go first: whoever sent what they wait for may be waiting for them as well.
+#include "config.h"
+
+#include "request/set.h"
+
+#include <sched.h>
+#include <string.h>
+
+enum { LOOKS_A_YIELD = 64 };
+
+// Tries to settle what is gated; what has been is no more.
+static void settle_all(struct fr_request_set *set)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        if (set->gated[i] && fr_request_settle(set->gated[i]))
+            set->gated[i] = NULL;
+    }
+}
+
+// Nothing is complete, for now. Looks after what others wait for.
+static void go_on(void)
+{
+    fr_request_progress();
+    fr_request_fetch_early();
+}
+
+static void hide(struct fr_request_set *set)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        fr_word request = fr_real_handle_load(set->requests, i);
+        fr_real_handle_store(set->hidden, i, set->gated[i] ? fr_real_mpi.REQUEST_NULL : request);
+    }
+}
+
+static void unhide(struct fr_request_set *set)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        if (!set->gated[i])
+            fr_real_handle_store((void *)set->requests, i, fr_real_handle_load(set->hidden, i));
+    }
+}
+
+// Calls the real function with a list in which gated requests do not appear.
+static int call_hidden(struct fr_request_set *set, enum fr_fn fn, fr_word *args)
+{
+    int list = fr_real_arg(fn, 'Q', 0);
+    fr_word shown = args[list];
+    hide(set);
+    args[list] = FR_PTR(set->hidden);
+    int rc = fr_real_call(fn, args);
+    args[list] = shown;
+    unhide(set);
+    return rc;
+}
+
+// The application asks again later. Its receives can be fetched meanwhile.
+static int answer_no(struct fr_request_set *set)
+{
+    *(int *)set->args[fr_real_arg(set->fn, 'F', 0)] = 0;
+    fr_request_table_unclaim(set->ops, set->count);
+    memset(set->ops, 0, set->count * sizeof(struct fr_request_op *));
+    go_on();
+    return fr_real_mpi.SUCCESS;
+}
+
+static int wait_one(struct fr_request_set *set)
+{
+    fr_request_settle_wait(set->gated[0]);
+    return fr_request_set_finish(set, fr_real_call(set->fn, set->args));
+}
+
+// Completes one gated request of a list.
+static int wait_gated(struct fr_request_set *set, size_t index)
+{
+    struct fr_request_op *op = set->gated[index];
+    char *request = (char *)set->requests + index * fr_real_mpi.handle_bytes;
+    fr_request_settle_wait(op);
+    int rc = FR_MPI(Wait, FR_PTR(request), FR_PTR(fr_request_set_status(set, index)));
+    fr_request_table_remove(op);
+    fr_request_op_free(op);
+    return rc;
+}
+
+static void set_error(const struct fr_request_set *set, size_t index, int code)
+{
+    char *status = fr_request_set_status(set, index);
+    *(int *)(status + fr_real_mpi.status_error_offset) = code;
+}
+
+// Adds the outcome of one request to that of a list.
+static int add_outcome(struct fr_request_set *set, size_t index, int all, int one)
+{
+    if (one != fr_real_mpi.SUCCESS && all == fr_real_mpi.SUCCESS) {
+        for (size_t i = 0; i < set->count; i++)
+            set_error(set, i, fr_real_mpi.SUCCESS);
+        all = fr_real_mpi.ERR_IN_STATUS;
+    }
+    if (all == fr_real_mpi.ERR_IN_STATUS)
+        set_error(set, index, one);
+    return all;
+}
+
+static int wait_all(struct fr_request_set *set)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        if (set->gated[i])
+            set->ops[i] = NULL;
+    }
+    int rc = fr_request_set_finish(set, call_hidden(set, set->fn, set->args));
+    for (size_t i = 0; i < set->count; i++) {
+        if (set->gated[i])
+            rc = add_outcome(set, i, rc, wait_gated(set, i));
+    }
+    return rc;
+}
+
+// A wait for some, as a row of tests.
+static int wait_some(struct fr_request_set *set)
+{
+    bool any = set->class == FR_CLASS_WAITANY;
+    int flag = 0;
+    int *number = (int *)set->args[2]; // the index, or how many there are
+    fr_word args[] = {set->args[0], set->args[1], set->args[2], any ? FR_PTR(&flag) : set->args[3],
+                      set->args[any ? 3 : 4]};
+    for (unsigned looks = 1;; looks++) {
+        int rc = call_hidden(set, any ? FR_FN_MPI_Testany : FR_FN_MPI_Testsome, args);
+        bool found = *number != fr_real_mpi.UNDEFINED && (any ? flag != 0 : *number > 0);
+        if (found || rc != fr_real_mpi.SUCCESS)
+            return fr_request_set_finish(set, rc);
+        settle_all(set);
+        if (looks % LOOKS_A_YIELD)
+            continue;
+        fr_request_fetch_early();
+        sched_yield();
+    }
+}
+
+static int test_some(struct fr_request_set *set)
+{
+    int flag = fr_real_arg(set->fn, 'F', 0);
+    int *number = (int *)set->args[fr_real_arg(set->fn, 'i', 0)];
+    int rc = call_hidden(set, set->fn, set->args);
+    if (rc != fr_real_mpi.SUCCESS || *number != fr_real_mpi.UNDEFINED)
+        return fr_request_set_finish(set, rc);
+    // There is nothing in the list but what is hidden, so that it is not empty.
+    if (flag >= 0)
+        return answer_no(set);
+    *number = 0;
+    go_on();
+    return rc;
+}
+
+int fr_request_set_gate(struct fr_request_set *set)
+{
+    switch (set->class) {
+    case FR_CLASS_WAIT:
+        return wait_one(set);
+    case FR_CLASS_WAITALL:
+        return wait_all(set);
+    case FR_CLASS_WAITANY:
+    case FR_CLASS_WAITSOME:
+        return wait_some(set);
+    case FR_CLASS_TEST:
+    case FR_CLASS_TESTALL:
+    case FR_CLASS_GET_STATUS:
+    case FR_CLASS_GET_STATUS_ALL:
+        return answer_no(set);
+    default:
+        return test_some(set);
+    }
+}

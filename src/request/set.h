@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// One call that completes requests or asks whether they are complete; inside the room request only.
+#ifndef FR_REQUEST_SET_H
+#define FR_REQUEST_SET_H
+
+#include "request/table.h"
+
+enum { FR_SET_INLINE = 32 };
+
+// One completion call.
+struct fr_request_set {
+    enum fr_fn fn;
+    enum fr_class class;
+    fr_word *args;
+    size_t count;   // requests in the call
+    size_t tracked; // of them, with an operation of ours
+    const void *requests;
+    fr_word by_value;             // storage for a request that was passed by value
+    struct fr_request_op **ops;   // by request
+    struct fr_request_op **gated; // by request, those that the application must not see complete
+    char *hidden;                 // a copy of the requests, for calls that must not see all
+    char *statuses;               // by request, or by position among the completed (some)
+    size_t done_count;
+    struct fr_request_op **done; // operations that this call completes
+    void **done_statuses;
+    int *done_errors;
+
+    struct fr_request_op *inline_ops[FR_SET_INLINE];
+    struct fr_request_op *inline_gated[FR_SET_INLINE];
+    struct fr_request_op *inline_done[FR_SET_INLINE];
+    void *inline_done_statuses[FR_SET_INLINE];
+    int inline_done_errors[FR_SET_INLINE];
+    char inline_hidden[FR_SET_INLINE * sizeof(fr_word)];
+    char inline_statuses[FR_SET_INLINE * FR_STATUS_BYTES];
+    void *heap;
+};
+
+// Whether the class is one of the enquiries, which complete nothing.
+bool fr_request_is_enquiry(enum fr_class class);
+
+// Takes the call from what the real MPI returned to what the application gets: copies back and
+// fetches, and forgets the operations that are complete.
+int fr_request_set_finish(struct fr_request_set *set, int rc);
+
+void *fr_request_set_status(const struct fr_request_set *set, size_t index);
+
+// Does the call when some of its operations are announced sends whose parcels are still to be
+// fetched: MPI takes them for complete, the application must not.
+int fr_request_set_gate(struct fr_request_set *set);
+
+#endif
