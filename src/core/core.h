@@ -54,6 +54,13 @@ const char *fr_core_status_text(enum fr_status status);
 enum { FR_BYTES_TEXT = 24 };
 const char *fr_core_bytes_text(size_t bytes, char text[FR_BYTES_TEXT]);
 
+// Reads a size as users write it ("4096", "8M", "1.5GiB"). Returns false and leaves *bytes alone if
+// the text is anything else.
+bool fr_core_bytes_parse(const char *text, size_t *bytes);
+
+// Of a size that a user may leave to the library.
+#define FR_BYTES_AUTO SIZE_MAX
+
 enum fr_log_level { FR_LOG_ERROR, FR_LOG_WARN, FR_LOG_INFO, FR_LOG_DEBUG, FR_LOG_TRACE };
 
 // Level up to which lines are written. Read without a lock; written once when settings are read.
@@ -117,7 +124,9 @@ struct fr_settings {
     enum fr_fabric_use fabric;      // FABRAIL_FABRIC
     size_t workspace_max_bytes;     // FABRAIL_WORKSPACE_MAX, bound on device memory, a device
     size_t peer_sms;                // FABRAIL_PEER_SMS, multiprocessors that one exchange may take
-    size_t peer_ce_min_bytes;       // FABRAIL_PEER_CE_MIN, slices from which copy engines are used
+    size_t peer_ce_min_bytes;       // FABRAIL_PEER_CE_MIN, beyond which copy engines are used, or
+                                    // FR_BYTES_AUTO
+    const char *tuning;             // FABRAIL_TUNING: "auto", "" for none, else a file name
     size_t timeout_s;               // FABRAIL_TIMEOUT, patience with other ranks, 0 without end
     const char *report;             // FABRAIL_REPORT: "" none, "text" to stderr, else a file name
 };

@@ -14,7 +14,15 @@ extern char **environ;
 
 #define PREFIX "FABRAIL_"
 
-enum row_type { ROW_BOOL, ROW_TRISTATE, ROW_CHOICE, ROW_LIST, ROW_BYTES, ROW_STRING };
+enum row_type {
+    ROW_BOOL,
+    ROW_TRISTATE,
+    ROW_CHOICE,
+    ROW_LIST,
+    ROW_BYTES,
+    ROW_AUTO_BYTES,
+    ROW_STRING
+};
 
 // One value of a choice, or one member of a list, whose bits are or-ed together.
 struct choice {
@@ -99,10 +107,16 @@ static const struct row rows[] = {
          "that does not fit is given to the MPI library as it is."},
     {"PEER_SMS", ROW_BYTES, AT(peer_sms), .default_text = "32", RANGE(1, 1024),
      .help = "Multiprocessors of a GPU that one exchange over NVLink may take."},
-    {"PEER_CE_MIN", ROW_BYTES, AT(peer_ce_min_bytes), .default_text = "8M", RANGE(0, 16 * TIB),
-     .help =
-         "Size of the largest message of an exchange over NVLink beyond which copy engines move\n"
-         "the bytes in place of multiprocessors."},
+    {"PEER_CE_MIN", ROW_AUTO_BYTES, AT(peer_ce_min_bytes), .default_text = "auto",
+     RANGE(0, 16 * TIB),
+     .help = "Size of a message over NVLink, or of the largest in an exchange, beyond which copy\n"
+             "engines move the bytes in place of multiprocessors.\n"
+             "With auto it is what the tuning file says of this kind of machine, else 8M for an\n"
+             "exchange and 0 for a single message."},
+    {"TUNING", ROW_STRING, AT(tuning), .default_text = "auto",
+     .help = "Name of the tuning file, which\n.BR fabrail-tune (1)\nwrites; nothing for none.\n"
+             "With auto it is fabrail/tuning in $XDG_CONFIG_HOME or ~/.config, and where that has\n"
+             "nothing on this kind of machine, in the folder of the system's settings."},
     {"TIMEOUT", ROW_BYTES, AT(timeout_s), .default_text = "0", RANGE(0, 1 << 30),
      .help =
          "Seconds that a rank waits for others in an exchange over NVLink before the call fails.\n"
@@ -159,7 +173,7 @@ static int suffix_shift(const char *text)
 }
 
 // Digits by hand: strtod would follow the application's locale, and strtoul takes signs.
-static bool parse_bytes(const char *text, size_t *bytes)
+bool fr_core_bytes_parse(const char *text, size_t *bytes)
 {
     size_t whole = 0, fraction = 0, scale = 1;
     if (*text < '0' || *text > '9')
@@ -201,6 +215,15 @@ static bool parse_unsigned(const struct row *row, const char *text, unsigned *va
     return true;
 }
 
+static bool parse_size(const struct row *row, const char *text, size_t *bytes)
+{
+    if (row->type == ROW_AUTO_BYTES && strcasecmp(text, "auto") == 0) {
+        *bytes = FR_BYTES_AUTO;
+        return true;
+    }
+    return fr_core_bytes_parse(text, bytes) && *bytes >= row->min_bytes && *bytes <= row->max_bytes;
+}
+
 // Stores `text` as the value of `row`. Leaves the setting alone and returns false if it is no
 // value.
 static bool apply(const struct row *row, const char *text, struct fr_settings *settings)
@@ -214,7 +237,8 @@ static bool apply(const struct row *row, const char *text, struct fr_settings *s
         *(const char **)member = text;
         return true;
     case ROW_BYTES:
-        if (!parse_bytes(text, &bytes) || bytes < row->min_bytes || bytes > row->max_bytes)
+    case ROW_AUTO_BYTES:
+        if (!parse_size(row, text, &bytes))
             return false;
         *(size_t *)member = bytes;
         return true;
@@ -245,8 +269,9 @@ static void describe_values(const struct row *row, char *text, size_t room)
         snprintf(text, room, "auto, yes, no");
         return;
     case ROW_BYTES:
-        snprintf(text, room, "%s to %s", fr_core_bytes_text(row->min_bytes, low),
-                 fr_core_bytes_text(row->max_bytes, high));
+    case ROW_AUTO_BYTES:
+        snprintf(text, room, "%s%s to %s", row->type == ROW_AUTO_BYTES ? "auto, " : "",
+                 fr_core_bytes_text(row->min_bytes, low), fr_core_bytes_text(row->max_bytes, high));
         return;
     case ROW_STRING:
         snprintf(text, room, "any text");
@@ -348,7 +373,8 @@ static const char *own_name(const char *entry, size_t *length)
     return name[*length] == '=' ? name : NULL;
 }
 
-// Where a name stands twice the first counts, as for getenv. An empty value is as good as none.
+// Where a name stands twice the first counts, as for getenv. An empty value is as good as none but
+// for texts.
 static void apply_environment(char *const *environment, struct fr_settings *settings,
                               const char *bad_values[FR_ARRAY_LENGTH(rows)])
 {
@@ -361,7 +387,7 @@ static void apply_environment(char *const *environment, struct fr_settings *sett
             continue;
         const char *value = name + length + 1;
         seen[row - rows] = true;
-        if (*value != '\0' && !apply(row, value, settings))
+        if ((*value != '\0' || row->type == ROW_STRING) && !apply(row, value, settings))
             bad_values[row - rows] = value;
     }
 }
@@ -421,15 +447,24 @@ static void complain_to_log(void *cookie, const char *text)
         fr_warn("%s", text);
 }
 
+static void keep_text(const struct row *row)
+{
+    const char **member = (const char **)((char *)&process_settings + row->offset);
+    const char *copy = strdup(*member);
+    if (copy == NULL)
+        fr_warn("no memory for the value of " PREFIX "%s, which is taken to be empty", row->name);
+    *member = copy != NULL ? copy : "";
+}
+
 static void read_process_settings(void)
 {
     (void)fr_core_settings_parse(environ, &process_settings, complain_to_log, &process_settings);
     fr_core_log_level = process_settings.log;
     // The application may change its environment later, so strings are kept in a copy.
-    const char *report = strdup(process_settings.report);
-    if (report == NULL)
-        fr_warn("no memory for the value of " PREFIX "REPORT, so no report will be written");
-    process_settings.report = report != NULL ? report : "";
+    for (size_t r = 0; r < FR_ARRAY_LENGTH(rows); r++) {
+        if (rows[r].type == ROW_STRING)
+            keep_text(&rows[r]);
+    }
     atomic_store_explicit(&process_ready, &process_settings, memory_order_release);
 }
 

@@ -274,6 +274,12 @@ bool fr_device_reaches(int device, const unsigned char uuid[FR_DEVICE_UUID_BYTES
 // Whether kernels of `device` may use VMM memory of this process at `address`.
 bool fr_device_vmm_is_open_to(int device, uintptr_t address);
 
+// Writes what tells kinds of machine apart where measurements are kept: "NVIDIA H200, 4 GPUs,
+// driver 580.65.06", of all GPUs of the host as NVML sees them, or else those that the driver shows
+// this process. Loads NVML, which takes milliseconds. Returns FR_ERR_NOT_FOUND without either.
+enum { FR_DEVICE_MACHINE_BYTES = 256 };
+FR_MUST_CHECK enum fr_status fr_device_machine_text(char text[FR_DEVICE_MACHINE_BYTES]);
+
 // Destroys cached streams and forgets contexts; called at MPI_Finalize with no batch open, after
 // fr_workspace_release, whose memory is registered in one of these contexts.
 void fr_device_release(void);

@@ -19,6 +19,7 @@
     X(cuDeviceGet, true)                                                                           \
     X(cuDeviceGetAttribute, true)                                                                  \
     X(cuDeviceGetCount, false)                                                                     \
+    X(cuDeviceGetName, false)                                                                      \
     X(cuDeviceGetUuid_v2, false) /* CUDA 11.4 */                                                   \
     X(cuDevicePrimaryCtxGetState, true)                                                            \
     X(cuDevicePrimaryCtxRelease_v2, true)                                                          \
@@ -162,6 +163,15 @@ struct fr_device_kernels {
     uint64_t values[32];  // last value used with each slot's words, of its borrower
     uint32_t slots_taken; // bit a slot, guarded by the lock of the list
 };
+
+// What NVML says of the GPUs of this machine, whichever of them the process sees. Returns false
+// without NVML.
+struct fr_device_machine {
+    char name[96]; // NVML's texts are shorter
+    unsigned gpus;
+    char driver[96];
+};
+bool fr_device_nvml_machine(struct fr_device_machine *machine);
 
 // The image of the kernels that nvcc made, NULL in a build without. Tests put one here that the
 // simulated driver takes.

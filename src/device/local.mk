@@ -15,5 +15,8 @@ src/device/kernels.fatbin: src/device/kernels.cu src/device/kernels.h
 	    $(NVCCFLAGS) -o $@ $(srcdir)/src/device/kernels.cu
 src/device/image.lo: src/device/kernels.fatbin
 
+# What machine this is.
+librooms_la_SOURCES += src/device/machine.c
+
 # Memory shared between processes.
 librooms_la_SOURCES += src/device/share.c

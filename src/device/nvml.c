@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The NVLink fabric that GPUs belong to, as NVML tells it. NVML comes with the driver; it is loaded
-// at the first question, since most processes never have one, and stays loaded and initialised.
-// Its types are declared here, so that no nvml.h is needed to build; names, values and layouts are
-// those of NVIDIA's NVML API Reference. A machine without NVML has no such fabric, which is no
-// error.
+// The NVLink fabric that GPUs belong to, and what GPUs the machine has, as NVML tells it. NVML
+// comes with the driver; it is loaded at the first question, since most processes never have one,
+// and stays loaded and initialised. Its types are declared here, so that no nvml.h is needed to
+// build; names, values and layouts are those of NVIDIA's NVML API Reference. A machine without NVML
+// has no such fabric, which is no error.
 #include "config.h"
 
 #include "device/device_int.h"
@@ -42,6 +42,8 @@ struct fabric_info_v2 {
     X(nvmlDeviceGetCount_v2, true, (unsigned *count))                                              \
     X(nvmlDeviceGetHandleByIndex_v2, true, (unsigned index, nvml_gpu *gpu))                        \
     X(nvmlDeviceGetHandleByUUID, true, (const char *uuid, nvml_gpu *gpu))                          \
+    X(nvmlDeviceGetName, false, (nvml_gpu gpu, char *name, unsigned room))                         \
+    X(nvmlSystemGetDriverVersion, false, (char *version, unsigned room))                           \
     X(nvmlDeviceGetGpuFabricInfo, false, (nvml_gpu gpu, struct fabric_info * info))                \
     X(nvmlDeviceGetGpuFabricInfoV, false, (nvml_gpu gpu, struct fabric_info_v2 * info))
 
@@ -261,4 +263,25 @@ void fr_device_clique_of(int device, struct fr_device_clique *clique)
     bool is_final = find_device_clique(device, clique);
     if (has_room && is_final)
         remember(&device_answers[device], clique);
+}
+
+// The first GPU that this process may look at stands for all.
+static bool read_name(unsigned count, char *name, unsigned room)
+{
+    for (unsigned index = 0; index < count; index++) {
+        nvml_gpu gpu = NULL;
+        if (nvml.nvmlDeviceGetHandleByIndex_v2(index, &gpu) == NVML_OK &&
+            nvml.nvmlDeviceGetName(gpu, name, room) == NVML_OK)
+            return true;
+    }
+    return false;
+}
+
+bool fr_device_nvml_machine(struct fr_device_machine *machine)
+{
+    return is_ready() && nvml.nvmlDeviceGetName != NULL &&
+           nvml.nvmlSystemGetDriverVersion != NULL &&
+           nvml.nvmlDeviceGetCount_v2(&machine->gpus) == NVML_OK &&
+           nvml.nvmlSystemGetDriverVersion(machine->driver, sizeof(machine->driver)) == NVML_OK &&
+           read_name(machine->gpus, machine->name, sizeof(machine->name));
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What moves the bytes between GPUs: one kernel for all pieces or copy engines, by size.
+// What moves the bytes between GPUs: one kernel for all pieces or copy engines, by size. From which
+// size on is looked up when it is asked for the first time, in FABRAIL_PEER_CE_MIN and the tuning
+// file; from then on an answer is a load or two.
 #ifndef FR_PEER_ENGINE_H
 #define FR_PEER_ENGINE_H
 

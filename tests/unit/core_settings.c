@@ -134,11 +134,20 @@ static void test_choices(void)
     CHECK(parse("FABRAIL_FABRIC=yes", NULL, 1).fabric == FR_FABRIC_AUTO);
     CHECK(parse("FABRAIL_PEER_SMS=0", NULL, 1).peer_sms == 32);
     CHECK(parse("FABRAIL_PEER_CE_MIN=0", NULL, 0).peer_ce_min_bytes == 0);
+    CHECK(parse("FABRAIL_PEER_CE_MIN=16T", NULL, 0).peer_ce_min_bytes == (size_t)16 << 40);
+    CHECK(parse("FABRAIL_PEER_CE_MIN=Auto", NULL, 0).peer_ce_min_bytes == FR_BYTES_AUTO);
+    CHECK(parse("FABRAIL_PEER_CE_MIN=", NULL, 0).peer_ce_min_bytes == FR_BYTES_AUTO);
+    CHECK(parse("FABRAIL_PEER_CE_MIN=automatic", NULL, 1).peer_ce_min_bytes == FR_BYTES_AUTO);
+    CHECK(strstr(said, "auto, 0 to 16T") != NULL, "%s", said);
+    CHECK(parse("FABRAIL_PEER_SMS=auto", NULL, 1).peer_sms == 32);
     CHECK(parse("FABRAIL_TIMEOUT=90", NULL, 0).timeout_s == 90);
     CHECK(parse("FABRAIL_WORKSPACE_MAX=0", NULL, 0).workspace_max_bytes == 0);
     CHECK(parse("FABRAIL_WORKSPACE_MAX=2M", NULL, 0).workspace_max_bytes == (size_t)2 << 20);
 
     CHECK(strcmp(parse("FABRAIL_REPORT=/a/b=c", NULL, 0).report, "/a/b=c") == 0);
+    CHECK(strcmp(parse("FABRAIL_TUNING=", NULL, 0).tuning, "") == 0);
+    CHECK(strcmp(parse("FABRAIL_TUNING=/a", NULL, 0).tuning, "/a") == 0);
+    CHECK(strcmp(parse(NULL, NULL, 0).tuning, "auto") == 0);
 }
 
 static void test_complaints(void)
@@ -184,8 +193,9 @@ static void test_manual(void)
     fr_core_settings_write_manual(stream);
     fclose(stream);
     static const char *const wanted[] = {
-        "DISABLE", "LOG",           "PATHS",    "MPI_GPU_AWARE", "STAGING_MAX", "STAGING_KEEP",
-        "FABRIC",  "WORKSPACE_MAX", "PEER_SMS", "PEER_CE_MIN",   "TIMEOUT",     "REPORT",
+        "DISABLE",      "LOG",     "PATHS",         "MPI_GPU_AWARE", "STAGING_MAX",
+        "STAGING_KEEP", "FABRIC",  "WORKSPACE_MAX", "PEER_SMS",      "PEER_CE_MIN",
+        "TUNING",       "TIMEOUT", "REPORT",
     };
     for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
         char heading[64];

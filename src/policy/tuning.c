@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The tuning file's text, and which of the sizes that are known counts.
+#include "config.h"
+
+#include "policy/tuning.h"
+
+#include <string.h>
+
+// By default: an exchange as on an H200, where kernels are the faster ones up to about there; a
+// single message by copy engines whatever its size, as they were the faster ones there at each.
+static const struct {
+    const char *name;
+    size_t default_bytes;
+} sizes[FR_TRANSFER_COUNT] = {
+    [FR_TRANSFER_EXCHANGE] = {"exchange_ce_min", (size_t)8 << 20},
+    [FR_TRANSFER_MESSAGE] = {"message_ce_min", 0},
+};
+
+const char *fr_policy_tuning_name(enum fr_policy_transfer transfer)
+{
+    return sizes[transfer].name;
+}
+
+struct fr_policy_crossover fr_policy_crossover(enum fr_policy_transfer transfer, size_t set_bytes,
+                                               const struct fr_policy_tuning *measured)
+{
+    size_t bytes = measured->ce_min_bytes[transfer];
+    if (set_bytes != FR_BYTES_AUTO)
+        return (struct fr_policy_crossover){set_bytes, "as set"};
+    if (bytes != FR_BYTES_AUTO)
+        return (struct fr_policy_crossover){bytes, "as measured"};
+    return (struct fr_policy_crossover){sizes[transfer].default_bytes, "by default"};
+}
+
+// Part of the text, without blanks at its ends.
+struct span {
+    const char *text;
+    size_t bytes;
+};
+
+struct reader {
+    struct fr_policy_tuning_file *file;
+    const char *machine;
+    bool in_section; // any
+    bool in_own;
+};
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r';
+}
+
+static struct span trim(const char *text, size_t bytes)
+{
+    while (bytes > 0 && is_blank(*text)) {
+        text++;
+        bytes--;
+    }
+    while (bytes > 0 && is_blank(text[bytes - 1]))
+        bytes--;
+    return (struct span){text, bytes};
+}
+
+static bool equals(struct span span, const char *text)
+{
+    return strlen(text) == span.bytes && memcmp(span.text, text, span.bytes) == 0;
+}
+
+// The functions below return what is wrong, or NULL.
+
+static const char *read_heading(struct reader *reader, struct span line)
+{
+    if (line.text[line.bytes - 1] != ']')
+        return "the name of a section does not end in ]";
+    struct span name = trim(line.text + 1, line.bytes - 2);
+    if (name.bytes == 0)
+        return "a section has no name";
+    reader->in_section = true;
+    reader->in_own = equals(name, reader->machine);
+    if (reader->in_own && reader->file->found)
+        return "this machine has two sections";
+    reader->file->found = reader->file->found || reader->in_own;
+    return NULL;
+}
+
+static const char *read_size(struct reader *reader, enum fr_policy_transfer transfer,
+                             struct span value)
+{
+    char text[FR_BYTES_TEXT + 8];
+    size_t bytes = 0;
+    if (value.bytes >= sizeof(text))
+        return "a value is not a size";
+    memcpy(text, value.text, value.bytes);
+    text[value.bytes] = '\0';
+    if (!fr_core_bytes_parse(text, &bytes) || bytes == FR_BYTES_AUTO)
+        return "a value is not a size";
+    if (!reader->in_own)
+        return NULL;
+    size_t *known = &reader->file->tuning.ce_min_bytes[transfer];
+    if (*known != FR_BYTES_AUTO)
+        return "a value stands twice in the section of this machine";
+    *known = bytes;
+    return NULL;
+}
+
+static const char *read_value(struct reader *reader, struct span line)
+{
+    const char *equal = memchr(line.text, '=', line.bytes);
+    if (equal == NULL)
+        return "a line is neither a section nor a value";
+    if (!reader->in_section)
+        return "a value stands before the first section";
+    struct span name = trim(line.text, (size_t)(equal - line.text));
+    if (name.bytes == 0)
+        return "a value has no name";
+    struct span value = trim(equal + 1, line.bytes - (size_t)(equal + 1 - line.text));
+    for (int t = 0; t < FR_TRANSFER_COUNT; t++) {
+        if (equals(name, sizes[t].name))
+            return read_size(reader, (enum fr_policy_transfer)t, value);
+    }
+    return NULL;
+}
+
+// The line is at [begin, end) of the text, its newline included.
+static const char *read_line(struct reader *reader, const char *text, size_t begin, size_t end)
+{
+    struct fr_policy_tuning_file *file = reader->file;
+    size_t bytes = end - begin;
+    if (memchr(text + begin, '\0', bytes) != NULL)
+        return "it is not text";
+    if (text[end - 1] == '\n')
+        bytes--;
+    struct span line = trim(text + begin, bytes);
+    if (line.bytes == 0 || *line.text == '#')
+        return NULL;
+    bool is_heading = *line.text == '[';
+    const char *fault = is_heading ? read_heading(reader, line) : read_value(reader, line);
+    if (fault == NULL && reader->in_own) {
+        file->begin = is_heading ? begin : file->begin;
+        file->end = end;
+    }
+    return fault;
+}
+
+static void forget(struct fr_policy_tuning *tuning)
+{
+    for (int t = 0; t < FR_TRANSFER_COUNT; t++)
+        tuning->ce_min_bytes[t] = FR_BYTES_AUTO;
+}
+
+enum fr_status fr_policy_tuning_read(const char *text, size_t bytes, const char *machine,
+                                     struct fr_policy_tuning_file *file)
+{
+    struct reader reader = {.file = file, .machine = machine};
+    memset(file, 0, sizeof(*file));
+    forget(&file->tuning);
+    unsigned line = 1;
+    for (size_t begin = 0, end = 0; begin < bytes; begin = end, line++) {
+        const char *newline = memchr(text + begin, '\n', bytes - begin);
+        end = newline != NULL ? (size_t)(newline + 1 - text) : bytes;
+        file->fault = read_line(&reader, text, begin, end);
+        if (file->fault != NULL) {
+            file->fault_line = line;
+            file->found = false;
+            forget(&file->tuning);
+            return FR_ERR_INVALID;
+        }
+    }
+    return file->found ? FR_OK : FR_ERR_NOT_FOUND;
+}
