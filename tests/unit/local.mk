@@ -106,3 +106,8 @@ check_PROGRAMS += tests/unit/peer_parcel
 tests_unit_peer_parcel_SOURCES = tests/unit/peer_parcel.c tests/unit/check.h \
     tests/unit/peer_host.h tests/unit/processes.h
 tests_unit_peer_parcel_LDADD = librooms.la
+
+check_PROGRAMS += tests/unit/peer_traffic
+tests_unit_peer_traffic_SOURCES = tests/unit/peer_traffic.c tests/unit/check.h \
+    tests/unit/peer_host.h tests/unit/processes.h
+tests_unit_peer_traffic_LDADD = librooms.la

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Parcels between processes and threads: who may offer what, what a receiver sees and when, copies
-// of announcements that outlive their parcels, a sender that dies in the middle, and random traffic
-// in which each message arrives once and whole.
+// of announcements that outlive their parcels, and a sender that dies in the middle.
 #include "config.h"
 
 #include "peer/parcel.h"
@@ -9,57 +8,16 @@
 #include "peer_host.h"
 
 #include <pthread.h>
-#include <sched.h>
-
-enum { ANNOUNCEMENT = FR_PEER_ANNOUNCEMENT_BYTES, GUARD = 64 };
-
-static struct fr_peer_contents contents_of(int to, int tag, uint64_t comm, uint64_t seed)
-{
-    return (struct fr_peer_contents){.to = to,
-                                     .tag = tag,
-                                     .comm = comm,
-                                     .address = seed,
-                                     .bytes = seed * 3 + 1,
-                                     .handle = host_handle(seed)};
-}
-
-static struct fr_peer_parcel *offer_checked(int to, int tag, uint64_t comm, uint64_t seed,
-                                            unsigned char *announcement)
-{
-    struct fr_peer_contents contents = contents_of(to, tag, comm, seed);
-    struct fr_peer_parcel *parcel = NULL;
-    unsigned char room[GUARD + ANNOUNCEMENT + GUARD];
-    check_fill(room, sizeof(room), seed);
-    memset(room + GUARD, 0xff, ANNOUNCEMENT);
-    unsigned char before[sizeof(room)];
-    memcpy(before, room, sizeof(room));
-    enum fr_status status = fr_peer_parcel_offer(&contents, room + GUARD, &parcel);
-    CHECK(status == FR_OK, "to %d tag %d: %s", to, tag, fr_core_status_text(status));
-    CHECK(memcmp(room, before, GUARD) == 0, "before the announcement");
-    CHECK(memcmp(room + GUARD + ANNOUNCEMENT, before + GUARD + ANNOUNCEMENT, GUARD) == 0, "after");
-    if (status != FR_OK)
-        exit(CHECK_FAIL);
-    memcpy(announcement, room + GUARD, ANNOUNCEMENT);
-    return parcel;
-}
 
 static enum fr_status try_offer(int to, int tag, uint64_t comm)
 {
-    struct fr_peer_contents contents = contents_of(to, tag, comm, 1);
+    struct fr_peer_contents contents = host_contents(to, tag, comm, 1);
     unsigned char announcement[ANNOUNCEMENT];
     struct fr_peer_parcel *parcel;
     enum fr_status status = fr_peer_parcel_offer(&contents, announcement, &parcel);
     if (status == FR_OK)
         fr_peer_parcel_free(parcel);
     return status;
-}
-
-static void check_arrival(const struct fr_peer_arrival *arrival, int from, uint64_t seed)
-{
-    struct fr_peer_handle expected = host_handle(seed);
-    CHECK(arrival->from == from && arrival->address == seed, "from %d", arrival->from);
-    CHECK(memcmp(&arrival->handle, &expected, sizeof(expected)) == 0, "handle of %ju",
-          (uintmax_t)seed);
 }
 
 // Nobody can offer before all have attached, or to who is not there.
@@ -93,7 +51,7 @@ static void run_states(void)
     struct fr_peer_arrival arrival, late;
     uint64_t bytes;
     host_open_all();
-    struct fr_peer_parcel *parcel = offer_checked(0, 5, 1, 10, data);
+    struct fr_peer_parcel *parcel = host_offer(0, 5, 1, 10, data);
     fr_peer_parcel_sent(parcel);
     CHECK(fr_peer_parcel_state(parcel) == FR_PARCEL_OFFERED);
     for (size_t i = 0; i < ANNOUNCEMENT; i++) { // no other bytes are an announcement
@@ -110,7 +68,7 @@ static void run_states(void)
     CHECK(fr_peer_arrival_read(data, &arrival), "held is still to be fetched");
     fr_peer_parcel_offer_again(parcel, NULL, 0);
     CHECK(fr_peer_arrival_begin(&arrival) == FR_OK);
-    check_arrival(&arrival, 0, 10);
+    host_check_arrival(&arrival, 0, 10);
     CHECK(fr_peer_parcel_state(parcel) == FR_PARCEL_FETCHING && !fr_peer_parcel_hold(parcel));
     CHECK(!fr_peer_arrival_read(data, &late) && fr_peer_arrival_begin(&late) == FR_ERR_NOT_FOUND);
     fr_peer_arrival_end(&arrival, true);
@@ -119,7 +77,7 @@ static void run_states(void)
     CHECK(fr_peer_parcel_state(parcel) == FR_PARCEL_FETCHED, "the end is the end");
     fr_peer_parcel_free(parcel);
 
-    parcel = offer_checked(0, 5, 1, 11, changed); // the same place, another parcel
+    parcel = host_offer(0, 5, 1, 11, changed); // the same place, another parcel
     CHECK(parcel == late.parcel && memcmp(data, changed, sizeof(data)) != 0);
     CHECK(!fr_peer_arrival_read(data, &arrival) &&
           fr_peer_arrival_begin(&late) == FR_ERR_NOT_FOUND);
@@ -129,7 +87,7 @@ static void run_states(void)
     struct fr_peer_handle elsewhere = host_handle(12);
     fr_peer_parcel_offer_again(parcel, &elsewhere, 12);
     CHECK(fr_peer_arrival_begin(&arrival) == FR_OK);
-    check_arrival(&arrival, 0, 12);
+    host_check_arrival(&arrival, 0, 12);
     fr_peer_arrival_end(&late, true);
     CHECK(fr_peer_parcel_state(parcel) == FR_PARCEL_FETCHING, "ended by its predecessor");
     fr_peer_arrival_end(&arrival, false);
@@ -137,10 +95,40 @@ static void run_states(void)
     fr_peer_parcel_free(parcel);
     fr_peer_parcel_free(NULL);
 
-    parcel = offer_checked(0, 5, 1, 13, data); // given up
+    parcel = host_offer(0, 5, 1, 13, data); // given up
     CHECK(fr_peer_arrival_read(data, &arrival));
     fr_peer_parcel_free(parcel);
     CHECK(!fr_peer_arrival_read(data, &late) && fr_peer_arrival_begin(&arrival) != FR_OK);
+    host_close_all();
+}
+
+// Whether anything is left to fetch, however it comes to an end.
+static void run_any(void)
+{
+    unsigned char data[4][ANNOUNCEMENT];
+    struct fr_peer_parcel *parcels[4];
+    struct fr_peer_arrival arrival;
+    host_open_all();
+    CHECK(!fr_peer_arrival_any());
+    for (int i = 0; i < 4; i++) {
+        parcels[i] = host_offer(0, i, 1, (uint64_t)i, data[i]);
+        CHECK(fr_peer_arrival_any() && fr_peer_parcel_to(parcels[i]) == 0);
+    }
+    for (int i = 0; i < 2; i++) { // fetched, and failed
+        CHECK(fr_peer_arrival_read(data[i], &arrival) && fr_peer_arrival_begin(&arrival) == FR_OK);
+        fr_peer_arrival_end(&arrival, i == 0);
+        fr_peer_arrival_end(&arrival, true);
+        fr_peer_parcel_free(parcels[i]);
+    }
+    CHECK(fr_peer_parcel_hold(parcels[2]) && fr_peer_arrival_any());
+    fr_peer_parcel_free(parcels[2]); // given up while held
+    fr_peer_parcel_free(parcels[2]);
+    CHECK(fr_peer_arrival_read(data[3], &arrival) && fr_peer_arrival_begin(&arrival) == FR_OK);
+    CHECK(fr_peer_arrival_any(), "being fetched");
+    fr_peer_parcel_free(parcels[3]); // as of a receiver that has died
+    CHECK(!fr_peer_arrival_any());
+    fr_peer_arrival_end(&arrival, true);
+    CHECK(!fr_peer_arrival_any());
     host_close_all();
 }
 
@@ -154,12 +142,13 @@ static void run_peek(void)
     host_open_all();
     CHECK(!fr_peer_arrival_peek(0, 7, false, &bytes) && !fr_peer_arrival_peek(1, 7, false, &bytes));
     CHECK(!fr_peer_arrival_peek(-1, 7, false, &bytes));
-    struct fr_peer_parcel *other = offer_checked(0, 8, 1, 100, data[0]);
+    struct fr_peer_parcel *early = host_offer(0, 9, 1, 200, data[0]);
+    struct fr_peer_parcel *other = host_offer(0, 8, 1, 100, data[0]);
     for (unsigned i = 0; i < 5; i++)
-        parcels[i] = offer_checked(0, 7, 1, i, data[i]);
+        parcels[i] = host_offer(0, 7, 1, i, data[i]);
     fr_peer_parcel_free(other); // its place comes before all others
     fr_peer_parcel_free(parcels[0]);
-    parcels[0] = offer_checked(0, 7, 1, 5, data[0]);
+    parcels[0] = host_offer(0, 7, 1, 5, data[0]);
     for (unsigned i = 0; i < 2; i++)
         CHECK(fr_peer_arrival_peek(0, 7, false, &bytes) && bytes == 4, "%u", (unsigned)bytes);
     CHECK(fr_peer_arrival_peek(0, 7, true, &bytes) && bytes == 4); // 1 is taken
@@ -177,11 +166,13 @@ static void run_peek(void)
     CHECK(!fr_peer_arrival_peek(0, 7, false, &bytes) && !fr_peer_arrival_peek(0, 8, true, &bytes));
     fr_peer_arrival_end(&arrival, true);
     CHECK(fr_peer_arrival_read(data[1], &arrival) && fr_peer_arrival_begin(&arrival) == FR_OK);
-    check_arrival(&arrival, 0, 1);
+    host_check_arrival(&arrival, 0, 1);
     CHECK(fr_peer_parcel_state(parcels[1]) == FR_PARCEL_FETCHING);
     for (unsigned i = 0; i < 5; i++)
         fr_peer_parcel_free(parcels[i]);
     CHECK(!fr_peer_arrival_peek(0, 7, false, &bytes));
+    CHECK(fr_peer_arrival_peek(0, 9, false, &bytes) && bytes == 601, "of another tag");
+    fr_peer_parcel_free(early);
     host_close_all();
 }
 
@@ -212,8 +203,8 @@ static void check_flow_rules(void)
 {
     unsigned char data[2][ANNOUNCEMENT];
     struct fr_peer_arrival arrival;
-    struct fr_peer_parcel *first = offer_checked(1, 3, 9, 1, data[0]);
-    struct fr_peer_parcel *second = offer_checked(1, 3, 9, 2, data[1]);
+    struct fr_peer_parcel *first = host_offer(1, 3, 9, 1, data[0]);
+    struct fr_peer_parcel *second = host_offer(1, 3, 9, 2, data[1]);
     CHECK(try_offer(1, 3, 8) == FR_ERR_UNSUPPORTED && try_offer(1, 4, 8) == FR_OK);
     CHECK(try_offer(0, 3, 8) == FR_OK);
     CHECK(offer_in_thread(1, 3, 9) == FR_ERR_UNSUPPORTED && offer_in_thread(1, 4, 9) == FR_OK);
@@ -227,15 +218,15 @@ static void check_flow_rules(void)
     fr_peer_parcel_free(first);
     CHECK(try_offer(1, 3, 8) == FR_OK && offer_in_thread(1, 3, 9) == FR_OK);
 
-    first = offer_checked(0, 3, 9, 3, data[0]); // never sent
+    first = host_offer(0, 3, 9, 3, data[0]); // never sent
     CHECK(offer_in_thread(0, 3, 9) == FR_ERR_UNSUPPORTED);
     fr_peer_parcel_free(first);
     CHECK(offer_in_thread(0, 3, 9) == FR_OK);
 
-    first = offer_checked(0, 3, 9, 4, data[0]);
+    first = host_offer(0, 3, 9, 4, data[0]);
     CHECK(try_offer(0, 3, 8) == FR_ERR_UNSUPPORTED);
     CHECK(fr_peer_arrival_read(data[0], &arrival) && fr_peer_arrival_begin(&arrival) == FR_OK);
-    second = offer_checked(0, 3, 8, 5, data[1]); // the first has been received
+    second = host_offer(0, 3, 8, 5, data[1]); // the first has been received
     CHECK(try_offer(0, 3, 9) == FR_ERR_UNSUPPORTED, "the second has not");
     CHECK(fr_peer_arrival_read(data[1], &arrival));
     fr_peer_arrival_take(&arrival);
@@ -263,11 +254,11 @@ static void check_limit(void)
     unsigned char data[ANNOUNCEMENT];
     for (int lap = 0; lap < 3; lap++) {
         for (int i = 0; i < FR_PEER_PARCELS; i++)
-            parcels[i] = offer_checked(0, 1000 + lap * 1000 + i, 1, (uint64_t)i, data);
+            parcels[i] = host_offer(0, 1000 + lap * 1000 + i, 1, (uint64_t)i, data);
         CHECK(try_offer(0, 1, 1) == FR_ERR_LIMIT && try_offer(0, 1000, 1) == FR_ERR_LIMIT);
         fr_peer_parcel_free(parcels[333]);
         CHECK(try_offer(0, 1, 1) == FR_OK);
-        parcels[333] = offer_checked(0, 2, 1, 1, data);
+        parcels[333] = host_offer(0, 2, 1, 1, data);
         CHECK(try_offer(0, 1, 1) == FR_ERR_LIMIT);
         for (int i = 0; i < FR_PEER_PARCELS; i++)
             fr_peer_parcel_free(parcels[i]);
@@ -294,17 +285,18 @@ static void run_addressee(void)
     uint64_t bytes;
     host_open_all();
     if (process_rank == 0)
-        parcel = offer_checked(1, 6, 1, 50, data);
+        parcel = host_offer(1, 6, 1, 50, data);
     for (int rank = 1; rank < process_count && process_rank == 0; rank++)
         process_say(rank, data, sizeof(data));
     if (process_rank != 0)
         process_hear(0, data, sizeof(data));
     CHECK(fr_peer_arrival_read(data, &arrival) == (process_rank == 1));
     CHECK(fr_peer_arrival_peek(0, 6, false, &bytes) == (process_rank == 1));
+    CHECK(fr_peer_arrival_any() == (process_rank == 1));
     process_meet();
     if (process_rank == 1) {
         CHECK(fr_peer_arrival_begin(&arrival) == FR_OK);
-        check_arrival(&arrival, 0, 50);
+        host_check_arrival(&arrival, 0, 50);
         fr_peer_arrival_end(&arrival, true);
     }
     process_meet();
@@ -321,8 +313,8 @@ static void run_held(void)
     struct fr_peer_arrival arrival;
     host_open_all();
     if (process_rank == 0) {
-        struct fr_peer_parcel *parcel = offer_checked(1, 6, 1, 60, data[0]);
-        struct fr_peer_parcel *doomed = offer_checked(1, 6, 1, 62, data[1]);
+        struct fr_peer_parcel *parcel = host_offer(1, 6, 1, 60, data[0]);
+        struct fr_peer_parcel *doomed = host_offer(1, 6, 1, 62, data[1]);
         CHECK(fr_peer_parcel_hold(parcel) && fr_peer_parcel_hold(doomed));
         process_say(1, data, sizeof(data));
         usleep(50000);
@@ -336,140 +328,13 @@ static void run_held(void)
     process_hear(0, data, sizeof(data));
     CHECK(fr_peer_arrival_read(data[0], &arrival) && arrival.bytes == 181);
     CHECK(fr_peer_arrival_begin(&arrival) == FR_OK);
-    check_arrival(&arrival, 0, 61);
+    host_check_arrival(&arrival, 0, 61);
     fr_peer_arrival_end(&arrival, true);
     CHECK(fr_peer_arrival_read(data[1], &arrival));
     process_say(0, data, 1);
     CHECK(fr_peer_arrival_begin(&arrival) == FR_ERR_NOT_FOUND, "its sender is dead");
+    CHECK(!fr_peer_host_is_alive(0) && fr_peer_host_is_alive(1));
     fr_peer_host_close();
-}
-
-// Random traffic. A message is a note that has the announcement in the place of a token.
-enum { THREADS = 2, MESSAGES = 400, UNDER_WAY = 12, STALE = 16 };
-
-static atomic_uint messages_got;
-
-struct traffic {
-    pthread_t thread;
-    int tag;
-    uint64_t state;
-    unsigned sent;
-    struct fr_peer_parcel *parcels[UNDER_WAY];
-    unsigned char stale[STALE][ANNOUNCEMENT]; // of parcels that this thread has fetched
-    unsigned fetched;
-};
-_Static_assert((size_t)ANNOUNCEMENT <= FR_SHARE_TOKEN_BYTES, "the announcement is in the token");
-
-static void receive(struct traffic *traffic)
-{
-    struct fr_peer_note note;
-    struct fr_peer_arrival arrival;
-    if (!fr_peer_host_take(&note))
-        return;
-    uint64_t seed = note.handle.base;
-    bool cancelled = note.handle.bytes != 0;
-    bool read = fr_peer_arrival_read(note.handle.token, &arrival);
-    CHECK(read || cancelled, "from %d", note.from);
-    if (read && fr_peer_arrival_begin(&arrival) == FR_OK) {
-        CHECK(arrival.bytes == seed * 3 + 1 && arrival.address >> 1 == seed >> 1);
-        check_arrival(&arrival, note.from, arrival.address);
-        fr_peer_arrival_end(&arrival, seed % 5 != 0);
-        memcpy(traffic->stale[traffic->fetched++ % STALE], note.handle.token, ANNOUNCEMENT);
-    } else {
-        CHECK(cancelled, "from %d", note.from);
-    }
-    unsigned char *stale = traffic->stale[check_random(&traffic->state) % STALE];
-    CHECK(!fr_peer_arrival_read(stale, &arrival), "an announcement of the past");
-    atomic_fetch_add(&messages_got, 1);
-}
-
-// Holds a parcel now and then, to move it or to give it up.
-static bool is_done_with(struct traffic *traffic, struct fr_peer_parcel *parcel, bool cancelled,
-                         uint64_t seed)
-{
-    enum fr_peer_parcel_state state = fr_peer_parcel_state(parcel);
-    if (state == FR_PARCEL_FETCHED || state == FR_PARCEL_FAILED) {
-        CHECK((state == FR_PARCEL_FAILED) == (seed % 5 == 0), "state %d", (int)state);
-        return true;
-    }
-    if (state != FR_PARCEL_OFFERED || check_random(&traffic->state) % 4 != 0 ||
-        !fr_peer_parcel_hold(parcel))
-        return false;
-    struct fr_peer_handle elsewhere = host_handle(seed ^ 1);
-    if (!cancelled)
-        fr_peer_parcel_offer_again(parcel, &elsewhere, seed ^ 1);
-    return cancelled;
-}
-
-// Which messages are given up is known to both sides by their seed.
-static bool is_cancelled(uint64_t seed)
-{
-    return seed % 16 == 3;
-}
-
-static struct fr_peer_parcel *send_one(struct traffic *traffic, uint64_t seed)
-{
-    // As many to each process, itself included.
-    int to = (process_rank + (int)(traffic->sent % (unsigned)process_count)) % process_count;
-    struct fr_peer_note note = {.kind = FR_NOTE_MAPPED};
-    struct fr_peer_parcel *parcel = offer_checked(to, traffic->tag, 1, seed, note.handle.token);
-    note.handle.base = seed;
-    note.handle.bytes = is_cancelled(seed);
-    while (!fr_peer_host_put(to, &note)) {
-        receive(traffic);
-        sched_yield();
-    }
-    fr_peer_parcel_sent(parcel);
-    traffic->sent++;
-    return parcel;
-}
-
-static void *run_thread(void *cookie)
-{
-    struct traffic *traffic = cookie;
-    uint64_t seeds[UNDER_WAY] = {0};
-    unsigned left = MESSAGES;
-    while ((left > 0 || messages_got < THREADS * MESSAGES) && check_failures == 0) {
-        size_t i = (size_t)(check_random(&traffic->state) % UNDER_WAY);
-        struct fr_peer_parcel *parcel = traffic->parcels[i];
-        if (parcel != NULL && is_done_with(traffic, parcel, is_cancelled(seeds[i]), seeds[i])) {
-            fr_peer_parcel_free(parcel);
-            traffic->parcels[i] = NULL;
-            left--;
-        } else if (parcel == NULL && traffic->sent < MESSAGES) {
-            seeds[i] = check_random(&traffic->state) >> 8;
-            traffic->parcels[i] = send_one(traffic, seeds[i]);
-        } else if (parcel != NULL) {
-            sched_yield();
-        }
-        receive(traffic);
-    }
-    return NULL;
-}
-
-static void run_traffic(void)
-{
-    static struct traffic traffic[THREADS];
-    host_open_all();
-    for (int i = 0; i < THREADS; i++) {
-        traffic[i].tag = i;
-        traffic[i].state = (uint64_t)(process_rank * THREADS + i);
-        CHECK(pthread_create(&traffic[i].thread, NULL, run_thread, &traffic[i]) == 0);
-    }
-    unsigned fetched = 0;
-    for (int i = 0; i < THREADS; i++) {
-        pthread_join(traffic[i].thread, NULL);
-        fetched += traffic[i].fetched;
-    }
-    CHECK(messages_got == THREADS * MESSAGES, "%u messages", messages_got);
-    CHECK(fetched >= THREADS * MESSAGES * 3 / 4, "%u fetched", fetched);
-    for (int from = 0; from < process_count; from++) {
-        uint64_t bytes;
-        for (int tag = 0; tag < THREADS; tag++)
-            CHECK(!fr_peer_arrival_peek(from, tag, false, &bytes), "left of %d", from);
-        process_meet();
-    }
-    host_close_all();
 }
 
 int main(int count, char **arguments)
@@ -477,11 +342,11 @@ int main(int count, char **arguments)
     static const struct process_case cases[] = {
         {.name = "closed", .count = 1, .run = run_closed},
         {.name = "states", .count = 1, .run = run_states},
+        {.name = "any", .count = 1, .run = run_any},
         {.name = "peek", .count = 1, .run = run_peek},
         {.name = "rules", .count = 2, .run = run_rules},
         {.name = "addressee", .count = 3, .run = run_addressee},
         {.name = "held", .count = 2, .run = run_held},
-        {.name = "traffic", .count = 4, .run = run_traffic},
         {.name = NULL},
     };
     return process_main(cases, count, arguments);
