@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Random traffic of parcels between processes of several threads each, which are fetched, refused,
-// moved and given up: each message arrives once and whole, and no old announcement ever counts.
+// moved and given up: each message arrives once and whole, and no old announcement ever counts. And
+// threads of one process that meet at one note or one parcel.
 #include "config.h"
 
 #include "peer/parcel.h"
@@ -140,10 +141,92 @@ static void run_traffic(void)
     host_close_all();
 }
 
+enum { MEETINGS = 20000 };
+
+static atomic_bool is_over;
+
+// Each parcel of tag 1 has an even size, each of tag 2, in the same place, an odd one.
+static void *glance(void *cookie)
+{
+    atomic_uint *seen = cookie;
+    while (!is_over) {
+        for (int tag = 1; tag <= 2; tag++) {
+            uint64_t bytes;
+            if (!fr_peer_arrival_peek(0, tag, false, &bytes))
+                continue;
+            CHECK(bytes % 2 == (uint64_t)tag - 1, "%ju bytes of tag %d", (uintmax_t)bytes, tag);
+            (*seen)++;
+        }
+    }
+    return NULL;
+}
+
+static void run_glances(void)
+{
+    unsigned char data[ANNOUNCEMENT];
+    atomic_uint seen = 0;
+    pthread_t thread;
+    host_open_all();
+    CHECK(pthread_create(&thread, NULL, glance, &seen) == 0);
+    for (unsigned i = 0; (i < MEETINGS || seen == 0) && check_failures == 0; i++) {
+        int tag = 1 + (int)(i % 2);
+        struct fr_peer_contents contents = {.tag = tag, .bytes = 2 * i + (unsigned)tag - 1};
+        struct fr_peer_parcel *parcel;
+        CHECK(fr_peer_parcel_offer(&contents, data, &parcel) == FR_OK);
+        if (i % 512 == 0)
+            sched_yield();
+        fr_peer_parcel_free(parcel);
+    }
+    is_over = true;
+    pthread_join(thread, NULL);
+    host_close_all();
+}
+
+static atomic_uint times_taken[MEETINGS];
+
+static void *take_notes(void *cookie)
+{
+    struct fr_peer_note note;
+    (void)cookie;
+    while (check_failures == 0) {
+        bool over = is_over; // before the look that finds nothing
+        if (fr_peer_host_take(&note)) {
+            CHECK(note.handle.base < MEETINGS && note.kind == FR_NOTE_MAPPED);
+            times_taken[note.handle.base % MEETINGS]++;
+        } else if (over) {
+            return NULL;
+        }
+    }
+    return NULL;
+}
+
+// Several threads take: each note comes to one of them.
+static void run_takers(void)
+{
+    pthread_t threads[3];
+    struct fr_peer_note note = {.kind = FR_NOTE_MAPPED};
+    host_open_all();
+    for (size_t i = 0; i < 3; i++)
+        CHECK(pthread_create(&threads[i], NULL, take_notes, NULL) == 0);
+    for (unsigned i = 0; i < MEETINGS; i++) {
+        note.handle.base = i;
+        while (!fr_peer_host_put(0, &note) && check_failures == 0)
+            sched_yield();
+    }
+    is_over = true;
+    for (size_t i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+    for (unsigned i = 0; i < MEETINGS; i++)
+        CHECK(times_taken[i] == 1, "note %u taken %u times", i, times_taken[i]);
+    host_close_all();
+}
+
 int main(int count, char **arguments)
 {
     static const struct process_case cases[] = {
         {.name = "traffic", .count = 4, .run = run_traffic},
+        {.name = "glances", .count = 1, .run = run_glances},
+        {.name = "takers", .count = 1, .run = run_takers},
         {.name = NULL},
     };
     return process_main(cases, count, arguments);
