@@ -19,3 +19,11 @@ doc/fabrail.7: doc/fabrail.7.in doc/settings.roff
 TESTS += doc/check-settings.sh
 endif
 EXTRA_DIST += doc/performance.md
+
+# The manual page of the command needs no program to be run.
+EXTRA_DIST += doc/fabrail-tune.1.in
+CLEANFILES += doc/fabrail-tune.1
+man1_MANS += doc/fabrail-tune.1
+doc/fabrail-tune.1: doc/fabrail-tune.1.in Makefile
+	$(AM_V_GEN)$(MKDIR_P) doc && $(SED) -e 's/[@]VERSION@/$(PACKAGE_VERSION)/' \
+	    -e 's|[@]SYSCONFDIR@|$(sysconfdir)|' $(srcdir)/doc/fabrail-tune.1.in >$@.tmp && mv -f $@.tmp $@
