@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { EXIT_USAGE = 2, MOST_SIZES = 40 };
+enum { EXIT_USAGE = 2, MOST_SIZES = 40, PASSES = 5 };
 
 #define SMALLEST ((size_t)256)
 #define LARGEST  ((size_t)64 << 20)
@@ -138,22 +138,42 @@ static const char *faster(const double us[FR_TUNE_ENGINES])
     return us[FR_ENGINE_SM] < us[FR_ENGINE_CE] ? "kernels" : "engines";
 }
 
+static void print_row(const struct table *table, size_t row)
+{
+    const double *exchange = table->us[FR_TRANSFER_EXCHANGE][row];
+    const double *message = table->us[FR_TRANSFER_MESSAGE][row];
+    printf("%12zu  %10.1f %10.1f %-8s  %10.1f %10.1f %s\n", table->bytes[row],
+           exchange[FR_ENGINE_SM], exchange[FR_ENGINE_CE], faster(exchange), message[FR_ENGINE_SM],
+           message[FR_ENGINE_CE], faster(message));
+}
+
+// Measures a size and keeps the better of this and earlier passes.
+static bool fill_row(struct fr_tune_rig *rig, struct table *table, size_t row, int pass)
+{
+    for (int t = 0; t < FR_TRANSFER_COUNT; t++) {
+        double us[FR_TUNE_ENGINES];
+        double *best = table->us[t][row];
+        if (!fr_tune_measure(rig, (enum fr_policy_transfer)t, table->bytes[row], us))
+            return false;
+        for (int engine = 0; engine < FR_TUNE_ENGINES; engine++)
+            best[engine] = pass == 0 || us[engine] < best[engine] ? us[engine] : best[engine];
+    }
+    return true;
+}
+
+// In several passes over all sizes, so that a disturbance of some milliseconds spoils none.
 static bool fill_table(struct fr_tune_rig *rig, size_t largest_bytes, struct table *table)
 {
-    for (size_t bytes = SMALLEST; bytes <= largest_bytes; bytes *= 2) {
-        size_t row = table->count++;
-        const double *exchange = table->us[FR_TRANSFER_EXCHANGE][row];
-        const double *message = table->us[FR_TRANSFER_MESSAGE][row];
-        table->bytes[row] = bytes;
-        for (int t = 0; t < FR_TRANSFER_COUNT; t++) {
-            if (!fr_tune_measure(rig, (enum fr_policy_transfer)t, bytes, table->us[t][row]))
+    for (size_t bytes = SMALLEST; bytes <= largest_bytes; bytes *= 2)
+        table->bytes[table->count++] = bytes;
+    for (int pass = 0; pass < (rig->is_simulated ? 1 : PASSES); pass++) {
+        for (size_t row = 0; row < table->count; row++) {
+            if (!fill_row(rig, table, row, pass))
                 return false;
         }
-        printf("%12zu  %10.1f %10.1f %-8s  %10.1f %10.1f %s\n", bytes, exchange[FR_ENGINE_SM],
-               exchange[FR_ENGINE_CE], faster(exchange), message[FR_ENGINE_SM],
-               message[FR_ENGINE_CE], faster(message));
-        fflush(stdout);
     }
+    for (size_t row = 0; row < table->count; row++)
+        print_row(table, row);
     return true;
 }
 

@@ -166,6 +166,7 @@ static int run(const struct variant *variant)
     int old = dup(STDERR_FILENO);
     int log = open(path_of("log"), O_WRONLY | O_CREAT | O_TRUNC, 0600);
     CUcontext context = NULL;
+    alarm(60); // for what waits where it must not
     apply(variant);
     if (chdir(folder) != 0 || log < 0 || old < 0 || !driver_load() || !driver_start(&context))
         return CHECK_SKIP;
