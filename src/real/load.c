@@ -15,8 +15,12 @@ struct fr_real_personality fr_real_mpi;
 static void *real_address[FR_FN_COUNT];
 static void *profiler_address[FR_FN_COUNT];
 static void *mpi_handle;
-static uintptr_t mpi_first; // first and last byte that the MPI library occupies
-static uintptr_t mpi_last;
+struct bounds {
+    uintptr_t first; // byte that an object occupies
+    uintptr_t last;
+};
+static struct bounds mpi_bounds;
+static struct bounds executable_bounds; // which may have copies of the MPI library's data
 static enum { TYPES_BY_ADDRESS, TYPES_BY_BITS, TYPES_BY_VALUE } named_types;
 
 // Every MPI library has this function, and it may be called before MPI_Init.
@@ -109,23 +113,30 @@ static const char *object_base_name(void)
     return slash ? slash + 1 : map->l_name;
 }
 
+static bool is_within(struct bounds bounds, uintptr_t address)
+{
+    return address >= bounds.first && address <= bounds.last;
+}
+
+// The executable comes first.
 static int note_bounds(struct dl_phdr_info *info, size_t size, void *data)
 {
-    uintptr_t inside = (uintptr_t)data;
-    uintptr_t first = UINTPTR_MAX, last = 0;
+    struct bounds bounds = {.first = UINTPTR_MAX};
     (void)size;
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
         if (segment->p_type != PT_LOAD)
             continue;
         uintptr_t start = info->dlpi_addr + segment->p_vaddr;
-        first = start < first ? start : first;
-        last = start + segment->p_memsz > last ? start + segment->p_memsz : last;
+        uintptr_t last = start + segment->p_memsz - 1;
+        bounds.first = start < bounds.first ? start : bounds.first;
+        bounds.last = last > bounds.last ? last : bounds.last;
     }
-    if (inside < first || inside >= last)
+    if (!executable_bounds.last)
+        executable_bounds = bounds;
+    if (!is_within(bounds, (uintptr_t)data))
         return 0;
-    mpi_first = first;
-    mpi_last = last - 1;
+    mpi_bounds = bounds;
     return 1;
 }
 
@@ -171,7 +182,7 @@ static void find_functions(void)
         real_address[fn] = profiled ? profiled : plain;
         // What the search order finds after this library, if it is not the MPI library's own.
         void *next = dlsym(RTLD_NEXT, name + 1);
-        bool inside = (uintptr_t)next >= mpi_first && (uintptr_t)next <= mpi_last;
+        bool inside = is_within(mpi_bounds, (uintptr_t)next);
         profiler_address[fn] = next && next != plain && !inside ? next : NULL;
     }
 }
@@ -222,7 +233,7 @@ bool fr_real_type_is_named(fr_word type)
         return (type & 0xc0000000u) == 0x40000000u;
     case TYPES_BY_VALUE: // the standard ABI keeps the first page for predefined handles
         return type < 4096;
-    default:
-        return type >= mpi_first && type <= mpi_last;
+    default: // what is made at run time lies elsewhere
+        return is_within(mpi_bounds, type) || is_within(executable_bounds, type);
     }
 }
