@@ -295,12 +295,33 @@ void fr_device_batch_copy(struct fr_device_batch *batch, const struct fr_device_
     fr_device_scope_leave(&scope);
 }
 
-enum fr_status fr_device_batch_finish(struct fr_device_batch *batch)
+// Does what was kept for a kernel.
+static void push_pieces(struct fr_device_batch *batch)
 {
     if (batch->piece_count > 0 && batch->status == FR_OK)
         batch->status =
             fr_device_push(&batch->piece_range, batch->pieces, batch->piece_count, FR_ENGINE_SM, 0);
     batch->piece_count = 0;
+}
+
+void fr_device_batch_mark(struct fr_device_batch *batch, unsigned mark)
+{
+    push_pieces(batch);
+    for (unsigned i = 0; i < batch->lane_count && batch->status == FR_OK; i++)
+        keep_first(batch, fr_device_lane_mark(batch->lanes[i], mark));
+}
+
+bool fr_device_batch_has_reached(struct fr_device_batch *batch, unsigned mark)
+{
+    bool all = true;
+    for (unsigned i = 0; i < batch->lane_count && batch->status == FR_OK && all; i++)
+        keep_first(batch, fr_device_lane_ask(batch->lanes[i], mark, &all));
+    return all || batch->status != FR_OK;
+}
+
+enum fr_status fr_device_batch_finish(struct fr_device_batch *batch)
+{
+    push_pieces(batch);
     // A failed copy does not stop the others, so every lane is waited for.
     for (unsigned i = 0; i < batch->lane_count; i++)
         keep_first(batch, fr_device_lane_return(batch->lanes[i]));

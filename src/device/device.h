@@ -166,6 +166,14 @@ void fr_device_batch_copy(struct fr_device_batch *batch, const struct fr_device_
 // destination bytes are undefined but no copy is still running.
 FR_MUST_CHECK enum fr_status fr_device_batch_finish(struct fr_device_batch *batch);
 
+// Points in the work of a batch that can be asked about while later copies go on, for who uses the
+// first bytes before the last have come. A mark stands for all copies begun before it was set; set
+// again, it forgets where it stood. A failure is kept in the batch, and every mark counts as
+// reached then.
+enum { FR_DEVICE_MARKS = 8 };
+void fr_device_batch_mark(struct fr_device_batch *batch, unsigned mark);
+bool fr_device_batch_has_reached(struct fr_device_batch *batch, unsigned mark);
+
 // Says that the calling thread has begun another call of MPI. What its own work on the default
 // streams could spoil is waited for once a call and context.
 void fr_device_begin_call(void);

@@ -25,6 +25,10 @@
     X(cuDevicePrimaryCtxRelease_v2, true)                                                          \
     X(cuDevicePrimaryCtxRetain, true)                                                              \
     X(cuDriverGetVersion, true)                                                                    \
+    X(cuEventCreate, true)                                                                         \
+    X(cuEventDestroy_v2, true)                                                                     \
+    X(cuEventQuery, true)                                                                          \
+    X(cuEventRecord, true)                                                                         \
     X(cuGetErrorName, true)                                                                        \
     X(cuIpcCloseMemHandle, false)                                                                  \
     X(cuIpcGetMemHandle, false)                                                                    \
@@ -129,6 +133,7 @@ struct fr_device_lane {
     unsigned long long context_id; // tells a context from an earlier one at the same address
     enum fr_device_direction direction;
     CUstream stream;
+    CUevent marks[FR_DEVICE_MARKS]; // each made when it is first set
     size_t max_pitch_bytes; // of 2D copies on the context's device
     bool cacheable;
 };
@@ -142,6 +147,12 @@ FR_MUST_CHECK enum fr_status fr_device_lane_return(struct fr_device_lane *lane);
 // Gives back a lane whose work is known to be done, or to have failed.
 void fr_device_lane_give(struct fr_device_lane *lane, bool failed);
 void fr_device_lanes_release(void);
+
+// Records a mark behind all work that is on the lane, and asks whether that is done. Until the lane
+// has been given back a mark that was never set counts as reached.
+FR_MUST_CHECK enum fr_status fr_device_lane_mark(struct fr_device_lane *lane, unsigned mark);
+FR_MUST_CHECK enum fr_status fr_device_lane_ask(struct fr_device_lane *lane, unsigned mark,
+                                                bool *reached);
 
 // Makes sure that what the application has done to the bytes [low, high) with calls that look
 // synchronous but are not (cudaMemset, cudaMemcpy between devices or from pageable memory) is done

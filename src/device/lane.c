@@ -61,11 +61,22 @@ static bool is_alive(const struct fr_device_lane *lane)
     return fr_cu.cuCtxGetId(lane->context, &id) == CUDA_SUCCESS && id == lane->context_id;
 }
 
+static void destroy_marks(struct fr_device_lane *lane)
+{
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(lane->marks); i++) {
+        if (lane->marks[i] != NULL)
+            (void)fr_cu.cuEventDestroy_v2(lane->marks[i]);
+    }
+}
+
 static void destroy(struct fr_device_lane *lane)
 {
     struct fr_device_scope scope;
+    if (!lane->cacheable)
+        destroy_marks(lane);
     if (lane->cacheable && is_alive(lane) &&
         fr_device_scope_enter_context(lane->context, &scope) == FR_OK) {
+        destroy_marks(lane);
         (void)fr_cu.cuStreamSynchronize(lane->stream); // a lane may be given back a moment early
         CUresult result = fr_cu.cuStreamDestroy_v2(lane->stream);
         fr_device_scope_leave(&scope);
@@ -153,6 +164,38 @@ enum fr_status fr_device_lane_return(struct fr_device_lane *lane)
         fr_device_scope_leave(&scope);
     fr_device_lane_give(lane, status != FR_OK);
     return status;
+}
+
+enum fr_status fr_device_lane_mark(struct fr_device_lane *lane, unsigned mark)
+{
+    struct fr_device_scope scope;
+    CUevent *event = &lane->marks[mark];
+    enum fr_status status = fr_device_scope_enter_context(lane->context, &scope);
+    if (status != FR_OK)
+        return status;
+    CUresult result = CUDA_SUCCESS;
+    if (*event == NULL)
+        result = fr_cu.cuEventCreate(event, CU_EVENT_DISABLE_TIMING);
+    if (result == CUDA_SUCCESS)
+        result = fr_cu.cuEventRecord(*event, lane->stream);
+    fr_device_scope_leave(&scope);
+    return result == CUDA_SUCCESS ? FR_OK : fr_device_fail("cuEventRecord", result);
+}
+
+// In the scope, since a thread that captures a stream may not ask otherwise.
+enum fr_status fr_device_lane_ask(struct fr_device_lane *lane, unsigned mark, bool *reached)
+{
+    struct fr_device_scope scope;
+    *reached = true;
+    if (lane->marks[mark] == NULL)
+        return FR_OK;
+    enum fr_status status = fr_device_scope_enter_context(lane->context, &scope);
+    if (status != FR_OK)
+        return status;
+    CUresult result = fr_cu.cuEventQuery(lane->marks[mark]);
+    fr_device_scope_leave(&scope);
+    *reached = result != CUDA_ERROR_NOT_READY;
+    return result == CUDA_SUCCESS || !*reached ? FR_OK : fr_device_fail("cuEventQuery", result);
 }
 
 void fr_device_lanes_release(void)

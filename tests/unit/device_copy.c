@@ -220,6 +220,51 @@ static void test_batches(const struct driver_memory *memory)
     CHECK(first_difference(read_back, device_mirror, SPACE) == SPACE);
 }
 
+// Marks behind each of many copies are reached in their order, each with all the bytes before it in
+// place; a failure reaches all.
+static void test_marks(const struct driver_memory *memory)
+{
+    enum { PIECES = 32, PIECE = SPACE / PIECES };
+    struct fr_device_range range;
+    struct fr_device_batch batch;
+    unsigned char *host = host_bytes + GUARD;
+    unsigned set = 0, waits = 0;
+    CHECK(fr_device_query(memory->address, &range) == FR_OK);
+    check_fill(device_mirror, SPACE, 7);
+    driver_write(memory, device_mirror, SPACE);
+    memset(host, 0, SPACE);
+    fr_device_batch_begin(&batch);
+    CHECK(fr_device_batch_has_reached(&batch, 3), "a mark that was never set");
+    for (unsigned reached = 0; reached < PIECES;) {
+        for (; set < PIECES && set - reached < FR_DEVICE_MARKS; set++) {
+            const struct fr_device_copy copy = {.dst = host + (size_t)set * PIECE,
+                                                .src = memory->address + (size_t)set * PIECE,
+                                                .bytes = PIECE,
+                                                .n = {1, 1}};
+            fr_device_batch_copy(&batch, &range, FR_TO_STAGE, &copy);
+            fr_device_batch_mark(&batch, set % FR_DEVICE_MARKS);
+        }
+        if (!fr_device_batch_has_reached(&batch, reached % FR_DEVICE_MARKS)) {
+            waits++;
+            continue;
+        }
+        reached++;
+        CHECK(memcmp(host, device_mirror, (size_t)reached * PIECE) == 0, "before mark %u", reached);
+    }
+    CHECK(batch.status == FR_OK && fr_device_batch_finish(&batch) == FR_OK);
+    CHECK(memcmp(host, device_mirror, SPACE) == 0);
+    printf("%s: %u waits\n", fr_device_kind_name(memory->kind), waits);
+
+    fr_device_batch_begin(&batch);
+    const struct fr_device_copy wrong = {.dst = host, .src = NULL, .bytes = PIECE, .n = {1, 1}};
+    if (fr_device_kind_is_device(memory->kind)) {
+        fr_device_batch_copy(&batch, &range, FR_TO_STAGE, &wrong);
+        fr_device_batch_mark(&batch, 0);
+        CHECK(fr_device_batch_has_reached(&batch, 0));
+        CHECK(fr_device_batch_finish(&batch) != FR_OK);
+    }
+}
+
 // cudaMemset and copies between devices return before they are done; a copy right after them must
 // show what they wrote all the same.
 static void test_unfinished_calls(void)
@@ -365,6 +410,7 @@ int main(void)
         test_shapes(&memory, 400);
         test_edges(&memory);
         test_batches(&memory);
+        test_marks(&memory);
         test_on_device(&memory, 40);
         driver_free(&memory);
     }
