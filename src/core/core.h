@@ -126,6 +126,7 @@ struct fr_settings {
     size_t peer_sms;                // FABRAIL_PEER_SMS, multiprocessors that one exchange may take
     size_t peer_ce_min_bytes;       // FABRAIL_PEER_CE_MIN, beyond which copy engines are used, or
                                     // FR_BYTES_AUTO
+    size_t pipeline_min_bytes;      // FABRAIL_PIPELINE_MIN, 0 for never
     const char *tuning;             // FABRAIL_TUNING: "auto", "" for none, else a file name
     size_t timeout_s;               // FABRAIL_TIMEOUT, patience with other ranks, 0 without end
     const char *report;             // FABRAIL_REPORT: "" none, "text" to stderr, else a file name

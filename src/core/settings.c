@@ -113,6 +113,11 @@ static const struct row rows[] = {
              "engines move the bytes in place of multiprocessors.\n"
              "With auto it is what the tuning file says of this kind of machine, else 8M for an\n"
              "exchange and 0 for a single message."},
+    {"PIPELINE_MIN", ROW_BYTES, AT(pipeline_min_bytes), .default_text = "1M", RANGE(0, 16 * TIB),
+     .help =
+         "Size from which on a message between ranks that cannot map each other's memory goes in\n"
+         "chunks through page-locked memory, so that copies overlap with the network.\n"
+         "With 0 no message does. It takes the path peer to be allowed in all ranks."},
     {"TUNING", ROW_STRING, AT(tuning), .default_text = "auto",
      .help = "Name of the tuning file, which\n.BR fabrail-tune (1)\nwrites; nothing for none.\n"
              "With auto it is fabrail/tuning in $XDG_CONFIG_HOME or ~/.config, and where that has\n"

@@ -9,14 +9,15 @@
 #include "peer/host.h"
 #include "peer/route.h"
 #include "report/report.h"
+#include "request/chunks.h"
 #include "world/world.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 bool fr_mpi_listening;
+bool fr_mpi_meeting;
 
-static bool meets;      // all processes of the world come together at both ends
 static int *host_index; // on this host, by rank in MPI_COMM_WORLD; -1 for others
 
 void fr_mpi_announce_describe(struct fr_world_facts *own)
@@ -30,6 +31,7 @@ void fr_mpi_announce_describe(struct fr_world_facts *own)
     // An MPI that takes device memory has ways of its own, and sees to it that they fit together.
     own->announces = (fr_core_settings()->paths & needed) == needed && !fr_mpi_is_gpu_aware() &&
                      fr_device_is_installed() && fr_peer_secret_draw(&secret) == FR_OK;
+    own->pipelines = own->announces && fr_core_settings()->pipeline_min_bytes > 0;
     if (own->announces)
         memcpy(own->secret, secret.bytes, sizeof(own->secret));
 }
@@ -91,8 +93,8 @@ void fr_mpi_announce_start(void)
 {
     struct fr_peer_process *processes = NULL;
     const struct fr_world_facts *own = fr_world_facts_of(fr_world_rank());
-    meets = own && any_neighbours();
-    if (!meets)
+    fr_mpi_meeting = own && (any_neighbours() || fr_mpi_pipeline_is_wanted());
+    if (!fr_mpi_meeting)
         return;
     int count = own->announces ? list_neighbours(&processes) : 0;
     bool first = count > 1 && host_index[fr_world_rank()] == 0;
@@ -104,14 +106,16 @@ void fr_mpi_announce_start(void)
         fr_warn_once("no shared memory for the processes of this host, so messages do not go over "
                      "NVLink: %s",
                      fr_core_status_text(status));
-    fr_mpi_listening = met && count > 1 && status == FR_OK;
+    bool in_chunks = met && fr_mpi_pipeline_start();
+    fr_mpi_listening = in_chunks || (met && count > 1 && status == FR_OK);
     free(processes);
 }
 
 void fr_mpi_announce_end(void)
 {
-    if (meets)
+    if (fr_mpi_meeting)
         fr_world_meet(); // now all have received what they ever will
+    fr_request_chunks_close();
     fr_request_reap(true);
 }
 
@@ -138,7 +142,7 @@ bool fr_mpi_hears(enum fr_fn fn)
 
 // The functions whose message may wait with its sender: not the buffered ones, which are complete
 // at once, and not those that make persistent requests.
-static bool may_announce(const struct fr_request_op *op, const struct fr_path_view *view)
+bool fr_mpi_may_announce(const struct fr_request_op *op, const struct fr_path_view *view)
 {
     enum fr_class class = fr_real_rows[op->fn].class;
     bool buffered = op->fn == FR_FN_MPI_Bsend || op->fn == FR_FN_MPI_Bsend_c ||
@@ -188,7 +192,7 @@ bool fr_mpi_announce(struct fr_request_op *op, struct fr_path_view *view)
     struct fr_peer_contents contents = {.bytes = view->in_bytes};
     enum fr_policy_path before = view->path;
     int peer = fr_real_arg(op->fn, 'P', 0);
-    if (!fr_mpi_listening || !may_announce(op, view) || !fr_peer_host_is_ready())
+    if (!fr_mpi_listening || !fr_mpi_may_announce(op, view) || !fr_peer_host_is_ready())
         return false;
     contents.to = fr_mpi_host_index_of(op->object, (int)op->args[peer], &contents.comm);
     contents.tag = (int)op->args[peer + 1];
@@ -205,7 +209,15 @@ bool fr_mpi_announce(struct fr_request_op *op, struct fr_path_view *view)
         return false;
     }
     view->path = view->lease.address ? FR_PATH_PEER : FR_PATH_PASS;
-    return true;
+    int in_world = fr_world_rank_in(op->object, (int)op->args[peer], &contents.comm);
+    if (FR_LIKELY(!fr_request_outgoing_any(in_world, contents.tag)))
+        return true;
+    fr_peer_parcel_free(op->parcel); // a probe could not tell which of the two comes first
+    op->parcel = NULL;
+    if (view->lease.address)
+        fr_path_ops(FR_PATH_PEER)->close(view);
+    view->path = before;
+    return false;
 }
 
 void fr_mpi_announce_rewrite(struct fr_request_op *op)
@@ -239,6 +251,7 @@ void fr_mpi_announce_note_plain(const struct fr_request_op *op)
     if (!fr_mpi_listening || peer < 0 || !op->view_count || op->parcel ||
         op->views[0].in_bytes != FR_PEER_ANNOUNCEMENT_BYTES)
         return;
+    fr_mpi_pipeline_note_plain(op);
     fr_peer_parcel_note_plain(fr_mpi_host_index_of(op->object, (int)op->args[peer], &comm_id),
                               (int)op->args[peer + 1]);
 }

@@ -77,9 +77,33 @@ static enum fr_status pack_types(struct fr_request_op *op, const struct fr_path_
     return FR_OK;
 }
 
+// An announcement is no whole number of elements, which MPICH takes for an error where it has to
+// unpack. Where a count of bytes does not fit, MPI gets elements of bytes.
+static enum fr_status rewrite_as_bytes(struct fr_request_op *op, const struct fr_path_view *view)
+{
+    const struct fr_path_block *block = &view->blocks[0];
+    size_t bytes = block->count * block->layout->size_bytes;
+    if (bytes <= INT_MAX || (fr_real_rows[op->fn].flags & FR_ROW_LARGE)) {
+        op->args[view->arg + 1] = bytes;
+        op->args[view->arg + 2] = fr_real_mpi.BYTE;
+        return FR_OK;
+    }
+    _Alignas(8) char handle[8];
+    if (FR_MPI(Type_contiguous, (fr_word)block->layout->size_bytes, fr_real_mpi.BYTE,
+               FR_PTR(handle)) != fr_real_mpi.SUCCESS)
+        return FR_ERR_MPI;
+    if (FR_MPI(Type_commit, FR_PTR(handle)) != fr_real_mpi.SUCCESS)
+        return FR_ERR_MPI;
+    op->args[view->arg + 2] = fr_real_handle_load(handle, 0);
+    op->element_type = op->args[view->arg + 2];
+    return FR_OK;
+}
+
 static enum fr_status rewrite_packed(struct fr_request_op *op, const struct fr_path_view *view)
 {
     const char *letters = fr_real_rows[op->fn].signature + view->arg;
+    if (view->as_bytes)
+        return rewrite_as_bytes(op, view);
     if (!has_arrays(op, view)) {
         int type = fr_real_arg(op->fn, 't', (int)view->arg);
         op->args[type] = view->blocks[0].layout->packed_type;

@@ -8,6 +8,8 @@
 #include "peer/alltoall.h"
 #include "peer/route.h"
 #include "report/report.h"
+#include "request/chunks.h"
+#include "request/light.h"
 #include "world/world.h"
 
 // Where the error handler of a call hangs.
@@ -156,13 +158,20 @@ static enum outcome choose_paths(struct fr_request_op *op, int *result)
         fr_path_view_measure(view);
         if (fr_mpi_listening && fr_device_kind_is_device(view->range.kind))
             fr_peer_route_poll(&view->range);
+        view->as_bytes = op->listens && view->out_bytes && !view->blocks[0].layout->contiguous;
         struct fr_policy_choice choice = choose_path(op, view);
+        if (view->as_bytes && choice.path == FR_PATH_PASS) {
+            view->path = FR_PATH_HOST;
+            outcome = STAGED;
+        }
         if (!fr_device_kind_is_device(view->range.kind))
             continue;
         if (choice.path == FR_PATH_HOST && fr_mpi_announce(op, view))
             choice = (struct fr_policy_choice){FR_PATH_PEER, "the receiver maps this memory"};
-        fr_report_count(op->fn, choice.path, view->range.kind, view->in_bytes + view->out_bytes,
-                        choice.reason);
+        else if (choice.path == FR_PATH_HOST && fr_mpi_pipeline(op, view))
+            choice.reason = FR_CHUNKS_REASON;
+        fr_report_count(op->counted_as, choice.path, view->range.kind,
+                        view->in_bytes + view->out_bytes, choice.reason);
         if (choice.path == FR_PATH_REFUSE) {
             *result = refuse(op, view->range.kind, choice.reason);
             return FAILED;
@@ -213,7 +222,7 @@ static enum fr_status stage(struct fr_request_op *op)
             return status;
     }
     enum fr_status status = fr_mpi_args_rewrite(op);
-    if (op->parcel)
+    if (op->parcel || op->outgoing)
         fr_mpi_announce_rewrite(op);
     bool later = (fr_real_rows[op->fn].flags & FR_ROW_PERSISTENT) || op->partitions;
     return status == FR_OK && !later ? fr_request_copy_in(&op, 1) : status;
@@ -269,7 +278,7 @@ static int run_blocking(struct fr_request_op *op)
             op->args[status_arg] = FR_PTR(own_status);
         status = (void *)op->args[status_arg];
     }
-    int rc = fr_real_call(op->fn, op->args);
+    int rc = fr_mpi_call_real(op);
     fr_mpi_announce_sent(op, rc == fr_real_mpi.SUCCESS);
     if (packs && rc == fr_real_mpi.SUCCESS)
         limit_pack(op, before, position_of(op));
@@ -288,7 +297,7 @@ static int run(struct fr_request_op *op)
                  class == FR_CLASS_FILE_WRITE_BEGIN;
     if (request < 0 && !pends)
         return run_blocking(op);
-    int rc = fr_real_call(op->fn, op->args);
+    int rc = fr_mpi_call_real(op);
     fr_mpi_announce_sent(op, rc == fr_real_mpi.SUCCESS);
     if (rc != fr_real_mpi.SUCCESS) {
         fr_request_op_free(op);
@@ -314,6 +323,7 @@ static bool serve(enum fr_fn fn, fr_word *args, struct fr_peer_group *group, int
 {
     fr_request_poll_orphans(false);
     fr_request_reap(false);
+    (void)fr_request_outgoing_poll();
     fr_workspace_trim();
     if (!group && needs_no_views(fn))
         return false;
@@ -327,6 +337,8 @@ static bool serve(enum fr_fn fn, fr_word *args, struct fr_peer_group *group, int
     find_object(op);
     op->persistent = fr_real_rows[fn].flags & FR_ROW_PERSISTENT;
     op->listens = fr_mpi_listening && fr_mpi_hears(fn);
+    if (fr_mpi_counting)
+        op->counted_as = *fr_mpi_counting;
     enum fr_status status = fr_mpi_views_build(op);
     if (group && status != FR_OK)
         fr_peer_alltoall_decline(group, fr_real_rows[fn].name);
@@ -340,6 +352,8 @@ static bool serve(enum fr_fn fn, fr_word *args, struct fr_peer_group *group, int
         fr_request_op_free(op);
         return false;
     }
+    if (status == FR_OK && fr_mpi_call_persistent_send(op, result))
+        return true;
     enum outcome outcome = FAILED;
     if (status == FR_OK)
         outcome = choose_paths(op, result);
@@ -382,25 +396,67 @@ static int hear(enum fr_fn fn, const fr_word *args, void *status)
     return rc;
 }
 
-// What is received into host memory at once needs a look only when it is as long as an
-// announcement.
-bool fr_mpi_call_receive(enum fr_fn fn, fr_word *args, int *result)
+// Receives into host memory at once. It needs a look only while announcements are under way, and
+// when it is as long as one.
+static int receive_now(enum fr_fn fn, fr_word *args)
 {
-    _Alignas(16) char own_status[FR_STATUS_BYTES] = {0};
-    int status_arg = fr_real_arg(fn, 'u', 0);
-    if (fr_real_rows[fn].class != FR_CLASS_RECV || status_arg < 0 ||
-        !fr_mpi_are_host_buffers(fn, args))
-        return fr_mpi_call_buffers(fn, args, result);
-    if (args[status_arg] == fr_real_mpi.STATUS_IGNORE)
-        args[status_arg] = FR_PTR(own_status);
+    _Alignas(16) char own_status[FR_STATUS_BYTES];
+    fr_word *status_arg = &args[fr_real_arg(fn, 'u', 0)];
+    if (*status_arg == fr_real_mpi.STATUS_IGNORE)
+        *status_arg = FR_PTR(own_status);
     int count = 0;
-    void *status = (void *)args[status_arg];
+    void *status = (void *)*status_arg;
+    int rc = fr_real_call(fn, args);
+    if (FR_LIKELY(rc != fr_real_mpi.SUCCESS || !fr_request_arrival_any()))
+        return rc;
+    FR_MPI(Get_count, FR_PTR(status), fr_real_mpi.BYTE, FR_PTR(&count));
+    return count == FR_PEER_ANNOUNCEMENT_BYTES ? hear(fn, args, status) : rc;
+}
+
+// Begins to receive into host memory. Returns false where nothing can come.
+static bool receive_later(enum fr_fn fn, const fr_word *args, int *result)
+{
+    bool matched = fr_real_rows[fn].signature[3] == 'm';
+    if (matched ? (!args[3] ||
+                   fr_real_handle_load((const void *)args[3], 0) == fr_real_mpi.MESSAGE_NO_PROC)
+                : (int)args[3] == fr_real_mpi.PROC_NULL)
+        return false;
     *result = fr_real_call(fn, args);
     if (*result == fr_real_mpi.SUCCESS)
-        FR_MPI(Get_count, FR_PTR(status), fr_real_mpi.BYTE, FR_PTR(&count));
-    if (FR_UNLIKELY(count == FR_PEER_ANNOUNCEMENT_BYTES))
-        *result = hear(fn, args, status);
+        *result = fr_request_light_add(fn, args,
+                                       fr_real_handle_load((const void *)args[matched ? 4 : 6], 0));
     return true;
+}
+
+// Functions that receive by matching. Those that need no look at their buffers make no operation.
+bool fr_mpi_call_receive(enum fr_fn fn, fr_word *args, int *result)
+{
+    const struct fr_real_row *row = &fr_real_rows[fn];
+    bool receives = row->class == FR_CLASS_RECV;
+    bool persists = row->flags & FR_ROW_PERSISTENT;
+    int64_t count = row->flags & FR_ROW_LARGE ? (int64_t)args[1] : (int)args[1];
+    fr_word type = fr_real_handle(args[2]);
+    if (persists || !fr_mpi_listening || !fr_mpi_are_host_buffers(fn, args) ||
+        (!receives && fr_mpi_may_be_as_announcement(count, type)))
+        return fr_mpi_call_buffers(fn, args, result);
+    if (fr_real_arg(fn, 'u', 0) >= 0) {
+        *result = receive_now(fn, args);
+        return true;
+    }
+    if (!receives || !fr_real_type_is_named(type))
+        return fr_mpi_call_buffers(fn, args, result);
+    return receive_later(fn, args, result);
+}
+
+// A barrier is where ranks find out whether they use GPUs: nonblocking calls must not wait for it.
+bool fr_mpi_call_barrier(enum fr_fn fn, fr_word *args, int *result)
+{
+    fr_word comm = fr_real_handle(args[0]);
+    (void)fn;
+    (void)result;
+    if (comm != fr_real_mpi.COMM_NULL)
+        (void)fr_peer_group_enter(comm);
+    return false;
 }
 
 // All ranks come here, also those with host buffers, which the others have to know.
@@ -411,6 +467,11 @@ bool fr_mpi_call_exchange(enum fr_fn fn, fr_word *args, int *result)
     struct fr_peer_group *group = NULL;
     if (fr_mpi_peer_is_enabled() && comm != fr_real_mpi.COMM_NULL)
         group = fr_peer_group_enter(comm);
+    if (group && !group->segment) {
+        if (fr_mpi_run_bundle(fn, args, group, result))
+            return true;
+        group = NULL;
+    }
     // A rank without data has to say so, whatever its pointers are.
     return on_host && !group ? false : serve(fn, args, group, result);
 }

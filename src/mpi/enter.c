@@ -15,9 +15,10 @@ enum { REGISTER_ARGS = 8 };
 
 // What decides that a call needs no look.
 enum gate {
-    GATE_RECEIVE,  // all buffers are host memory, and nobody can have announced a message
+    GATE_RECEIVE,  // all buffers are host memory, and nobody can announce so short a message
     GATE_SEND,     // all buffers are host memory, and the message is not as long as an announcement
     GATE_PROBE,    // nobody can have announced a message
+    GATE_BARRIER,  // no ranks of a host can have GPUs
     GATE_EXCHANGE, // all buffers are host memory, and other ranks need not know
     GATE_HOST_BUFFERS, // all buffers are host memory
     GATE_NO_REQUESTS,  // no request is tracked
@@ -30,7 +31,10 @@ struct entry {
     void *real;
     handler *handle;
     enum gate gate;
-    bool nests; // the MPI library may call from there what the path peer serves
+    bool nests;            // the MPI library may call from there what the path peer serves
+    bool large;            // counts are MPI_Count
+    bool sends;            // besides receiving, from the first argument on
+    unsigned char receive; // the buffer that is received into, of functions that do so by matching
     unsigned char arg_count;
     unsigned char buffer_count;
     unsigned char buffers[FR_MAX_VIEWS];
@@ -100,6 +104,10 @@ static void set_handler(struct entry *entry, enum fr_class class)
     }
     entry->gate = GATE_NONE;
     switch (class) {
+    case FR_CLASS_BARRIER:
+        entry->gate = GATE_BARRIER;
+        entry->handle = fr_mpi_call_barrier;
+        return;
     case FR_CLASS_TYPE_FREE:
         entry->handle = handle_type_free;
         return;
@@ -138,15 +146,18 @@ static void set_entry(enum fr_fn fn)
     entry->arg_count = (unsigned char)strlen(signature);
     set_handler(entry, fr_real_rows[fn].class);
     entry->nests = is_file_access(fr_real_rows[fn].class);
+    entry->large = fr_real_rows[fn].flags & FR_ROW_LARGE;
     for (unsigned arg = 0; arg < entry->arg_count && entry->gate == GATE_HOST_BUFFERS; arg++) {
         if (strchr("srb", signature[arg]))
             entry->buffers[entry->buffer_count++] = (unsigned char)arg;
     }
     if (fr_mpi_peer_serves(fn)) {
         entry->gate = GATE_EXCHANGE;
-        entry->handle = fr_mpi_call_exchange;
+        entry->handle = fr_real_arg(fn, 'q', 0) < 0 ? fr_mpi_call_exchange : fr_mpi_call_bundle;
     } else if (fr_mpi_hears(fn)) {
         entry->gate = GATE_RECEIVE;
+        entry->sends = fr_real_rows[fn].class != FR_CLASS_RECV;
+        entry->receive = (unsigned char)(signature[0] == 's' ? fr_real_arg(fn, 'r', 0) : 0);
         entry->handle = fr_mpi_call_receive;
     } else if (fr_real_rows[fn].class == FR_CLASS_SEND) {
         entry->gate = GATE_SEND;
@@ -220,13 +231,27 @@ bool fr_mpi_are_host_buffers(enum fr_fn fn, const fr_word *args)
     return true;
 }
 
-// A message of 43 bytes is 43 elements of one byte, or one element of a derived datatype, or 43 of
-// one with a size of one.
-static bool may_be_as_announcement(const fr_word *registers)
+static int64_t count_at(const struct entry *entry, const fr_word *registers, const fr_word *stack,
+                        unsigned arg)
 {
-    int64_t count = (int)registers[1];
-    return count == FR_PEER_ANNOUNCEMENT_BYTES ||
-           (count == 1 && !fr_real_type_is_named(fr_real_handle(registers[2])));
+    fr_word word = arg_at(registers, stack, arg);
+    return entry->large ? (int64_t)word : (int)word;
+}
+
+static bool sends_as_announcement(const struct entry *entry, const fr_word *registers,
+                                  const fr_word *stack)
+{
+    return fr_mpi_may_be_as_announcement(count_at(entry, registers, stack, 1),
+                                         fr_real_handle(arg_at(registers, stack, 2)));
+}
+
+// Whether a function that receives by matching may be brought an announcement, or sends what is as
+// long as one.
+static bool needs_hearing(const struct entry *entry, const fr_word *registers, const fr_word *stack)
+{
+    return fr_mpi_may_bring(count_at(entry, registers, stack, entry->receive + 1u),
+                            fr_real_handle(arg_at(registers, stack, entry->receive + 2u))) ||
+           (entry->sends && sends_as_announcement(entry, registers, stack));
 }
 
 static bool needs_look(const struct entry *entry, const fr_word *registers, const fr_word *stack)
@@ -234,12 +259,14 @@ static bool needs_look(const struct entry *entry, const fr_word *registers, cons
     switch (entry->gate) {
     case GATE_PROBE:
         return fr_mpi_listening;
+    case GATE_BARRIER:
+        return fr_mpi_meeting && fr_mpi_peer_is_enabled();
     case GATE_RECEIVE:
-        if (fr_mpi_listening)
+        if (fr_mpi_listening && needs_hearing(entry, registers, stack))
             return true;
         goto host_buffers;
     case GATE_SEND:
-        if (fr_mpi_listening && may_be_as_announcement(registers))
+        if (fr_mpi_listening && sends_as_announcement(entry, registers, stack))
             return true;
         goto host_buffers;
     case GATE_EXCHANGE:

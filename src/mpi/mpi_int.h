@@ -27,6 +27,8 @@ struct fr_mpi_verdict fr_mpi_enter(unsigned slot, const fr_word *registers, cons
 bool fr_mpi_call_buffers(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_receive(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_exchange(enum fr_fn fn, fr_word *args, int *result);
+bool fr_mpi_call_bundle(enum fr_fn fn, fr_word *args, int *result);
+bool fr_mpi_call_barrier(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_refusable(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_win_sync(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_file_end(enum fr_fn fn, fr_word *args, int *result);
@@ -87,6 +89,7 @@ const char *fr_mpi_fabric_memory_text(void);
 // processes of this host may announce messages to this one.
 struct fr_world_facts;
 extern bool fr_mpi_listening;
+extern bool fr_mpi_meeting; // all processes of the world come together at both ends, since some may
 void fr_mpi_announce_describe(struct fr_world_facts *own); // this process, for all others
 void fr_mpi_announce_start(void);                          // both on all processes of the world
 void fr_mpi_announce_end(void);
@@ -94,6 +97,10 @@ void fr_mpi_announce_release(void);
 
 // Whether the function receives by matching, so that what it receives can be an announcement.
 bool fr_mpi_hears(enum fr_fn fn);
+
+// Whether so many elements have room for an announcement, and whether they may be of its size.
+bool fr_mpi_may_bring(int64_t count, fr_word type);
+bool fr_mpi_may_be_as_announcement(int64_t count, fr_word type);
 
 // The index on this host (room peer, host.h) of a rank of a communicator, -1 for others. Writes
 // what tells the communicator from others of this process.
@@ -107,12 +114,34 @@ void fr_mpi_announce_rewrite(struct fr_request_op *op);
 void fr_mpi_announce_sent(struct fr_request_op *op, bool sent);
 void fr_mpi_announce_note_plain(const struct fr_request_op *op);
 
+bool fr_mpi_may_announce(const struct fr_request_op *op, const struct fr_path_view *view);
+
+// The same in chunks through host memory (room request, chunks.h), on all processes of the world or
+// none: whether any wants it, whether it could be started, and whether this send goes that way.
+// Where it does, call_real sees to it, else that is just the real call. `peek` is for probes.
+bool fr_mpi_pipeline_is_wanted(void);
+bool fr_mpi_pipeline_start(void);
+bool fr_mpi_pipeline(struct fr_request_op *op, struct fr_path_view *view);
+int fr_mpi_call_real(struct fr_request_op *op);
+void fr_mpi_pipeline_note_plain(const struct fr_request_op *op);
+bool fr_mpi_pipeline_peek(fr_word comm, int source, int tag, bool take, uint64_t *bytes);
+
 // Path peer. Started when the facts of the world are there; `serves` names the functions, and while
 // it is enabled all ranks have to come into them, whatever their buffers are.
 struct fr_peer_group;
 void fr_mpi_peer_start(void);
 bool fr_mpi_peer_serves(enum fr_fn fn);
 bool fr_mpi_peer_is_enabled(void);
+
+// The function whose parts this thread is starting, NULL for none: the report names it.
+extern FR_TLS const enum fr_fn *fr_mpi_counting;
+
+// Runs a blocking exchange message by message, or says that MPI's own is to be called; the same on
+// all ranks. Makes a persistent send of a device buffer that can be announced, or returns false; it
+// owns the operation then.
+bool fr_mpi_run_bundle(enum fr_fn fn, const fr_word *args, const struct fr_peer_group *group,
+                       int *result);
+bool fr_mpi_call_persistent_send(struct fr_request_op *op, int *result);
 
 // Moves the data of an operation among the ranks of the group, or agrees with them that it cannot
 // be: then returns false and has changed nothing. Else *result is what the call returns.

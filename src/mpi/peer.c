@@ -35,8 +35,7 @@ void fr_mpi_peer_start(void)
 bool fr_mpi_peer_serves(enum fr_fn fn)
 {
     enum fr_class class = fr_real_rows[fn].class;
-    return (class == FR_CLASS_ALLTOALL || class == FR_CLASS_NEIGHBOR_ALLTOALL) &&
-           fr_real_arg(fn, 'q', 0) < 0;
+    return class == FR_CLASS_ALLTOALL || class == FR_CLASS_NEIGHBOR_ALLTOALL;
 }
 
 bool fr_mpi_peer_is_enabled(void)

@@ -20,10 +20,12 @@ static void correct(enum fr_fn fn, const fr_word *args, void *status)
         return;
     // What has been received already must not be taken for what waits.
     fr_request_note_received();
-    int from = fr_mpi_host_index_of(fr_real_handle(args[fr_real_arg(fn, 'c', 0)]),
-                                    at(status, fr_real_mpi.status_source_offset), &comm_id);
-    if (from >= 0 &&
-        fr_peer_arrival_peek(from, at(status, fr_real_mpi.status_tag_offset), takes, &bytes))
+    fr_word comm = fr_real_handle(args[fr_real_arg(fn, 'c', 0)]);
+    int source = at(status, fr_real_mpi.status_source_offset);
+    int tag = at(status, fr_real_mpi.status_tag_offset);
+    int from = fr_mpi_host_index_of(comm, source, &comm_id);
+    if ((from >= 0 && fr_peer_arrival_peek(from, tag, takes, &bytes)) ||
+        fr_mpi_pipeline_peek(comm, source, tag, takes, &bytes))
         fr_request_set_size(status, bytes);
 }
 

@@ -21,7 +21,7 @@ int64_t fr_mpi_count_at(const struct fr_request_op *op, int arg, int index)
     return is_large(op) ? ((const int64_t *)array)[index] : ((const int *)array)[index];
 }
 
-static int64_t displacement_at(const struct fr_request_op *op, int arg, int index)
+int64_t fr_mpi_displacement_at(const struct fr_request_op *op, int arg, int index)
 {
     const void *array = (const void *)op->args[arg];
     bool wide = is_large(op) || fr_real_rows[op->fn].signature[arg] == 'A';
@@ -84,7 +84,7 @@ static enum fr_status add_entry(struct fr_request_op *op, int arg, int index, st
 {
     const char *letters = fr_real_rows[op->fn].signature + arg;
     int64_t count = fr_mpi_count_at(op, arg + 1, index);
-    int64_t displacement = displacement_at(op, arg + 2, index);
+    int64_t displacement = fr_mpi_displacement_at(op, arg + 2, index);
     if (letters[3] == 'T') {
         fr_word type = fr_real_handle_load((const void *)op->args[arg + 3], (size_t)index);
         return add_bytes(op, (ptrdiff_t)displacement, count, type, use);

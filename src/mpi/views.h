@@ -19,6 +19,7 @@ struct fr_mpi_use {
 // Counts in the width of the function's form.
 int64_t fr_mpi_count_arg(const struct fr_request_op *op, int arg);
 int64_t fr_mpi_count_at(const struct fr_request_op *op, int arg, int index);
+int64_t fr_mpi_displacement_at(const struct fr_request_op *op, int arg, int index);
 
 // Begins the view of the buffer at position `arg`; then adds elements [first, first + count) to it.
 FR_MUST_CHECK enum fr_status fr_mpi_view_begin(struct fr_request_op *op, int arg);

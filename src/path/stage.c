@@ -5,6 +5,8 @@
 
 #include "path/stage.h"
 
+#include <string.h>
+
 enum { STAGE_ALIGNMENT = 64 }; // a staging copy keeps the user address modulo this
 
 static size_t data_bytes(const struct fr_path_view *view)
@@ -18,7 +20,7 @@ static size_t data_bytes(const struct fr_path_view *view)
 // A packed copy saves memory, and saves MPI its own packing, where there are gaps to leave out.
 static enum fr_path_shape choose_shape(const struct fr_path_view *view, size_t total)
 {
-    if (view->path == FR_PATH_PEER) // each rank's share in one piece
+    if (view->path == FR_PATH_PEER || view->as_bytes) // each share in one piece
         return FR_SHAPE_PACKED;
     bool dense = view->span <= total + total / 4 + 4096;
     for (size_t i = 0; i < view->block_count; i++) {
@@ -68,6 +70,19 @@ struct copy_context {
     uintptr_t stage;
 };
 
+// Between the application's host memory and the staging side's.
+static void copy_on_host(const struct fr_device_copy *copy)
+{
+    for (size_t plane = 0; plane < copy->n[1]; plane++) {
+        for (size_t row = 0; row < copy->n[0]; row++)
+            memcpy((char *)copy->dst + (ptrdiff_t)row * copy->dst_stride[0] +
+                       (ptrdiff_t)plane * copy->dst_stride[1],
+                   (const char *)copy->src + (ptrdiff_t)row * copy->src_stride[0] +
+                       (ptrdiff_t)plane * copy->src_stride[1],
+                   copy->bytes);
+    }
+}
+
 static enum fr_status copy_piece(void *data, const struct fr_layout_copy *piece)
 {
     const struct copy_context *context = data;
@@ -86,6 +101,10 @@ static enum fr_status copy_piece(void *data, const struct fr_layout_copy *piece)
         .on_device = context->view->path != FR_PATH_HOST,
         .mixed = context->view->mixed,
     };
+    if (!fr_device_kind_is_device(context->view->range.kind)) {
+        copy_on_host(&copy);
+        return FR_OK;
+    }
     fr_device_batch_copy(context->batch, &context->view->range, context->direction, &copy);
     return FR_OK; // the batch keeps the first failure
 }

@@ -12,6 +12,9 @@
 #include <string.h>
 #include <time.h>
 
+// Groups beyond so many share their tags.
+enum { GROUPS_APART = 1000 };
+
 // What a rank tells the others of its communicator.
 struct introduction {
     struct fr_peer_process process;
@@ -31,12 +34,42 @@ size_t fr_peer_group_post_bytes(int size)
     return sizeof(struct fr_peer_offer) + (size_t)size * sizeof(struct fr_peer_slot);
 }
 
+static void close_messages(struct fr_peer_group *group)
+{
+    _Alignas(8) char handle[8];
+    if (group->messages == fr_real_mpi.COMM_NULL)
+        return;
+    fr_real_handle_store(handle, 0, group->messages);
+    FR_MPI(Comm_free, FR_PTR(handle)); // all ranks are here, in a call that frees communicators
+}
+
+// A split, which unlike a duplicate brings no attributes of the application's along.
+static bool open_messages(fr_word comm, struct fr_peer_group *group)
+{
+    static _Atomic int count;
+    _Alignas(8) char handle[8];
+    if (FR_MPI(Comm_split, comm, 0, (fr_word)group->rank, FR_PTR(handle)) != fr_real_mpi.SUCCESS)
+        return false;
+    group->messages = fr_real_handle_load(handle, 0);
+    FR_MPI(Comm_set_errhandler, group->messages, fr_real_mpi.ERRORS_RETURN);
+    int number = atomic_fetch_add_explicit(&count, 1, memory_order_relaxed);
+    int shared = 0; // as rank 0 numbers it
+    if (group->rank == 0)
+        shared = number % GROUPS_APART;
+    if (FR_MPI(Bcast, FR_PTR(&shared), sizeof(shared), fr_real_mpi.BYTE, 0, group->messages) !=
+        fr_real_mpi.SUCCESS)
+        return false;
+    group->first_tag = shared * FR_PEER_GROUP_TAGS;
+    return true;
+}
+
 static void destroy(struct fr_peer_group *group)
 {
     if (!group)
         return;
     fr_peer_alltoall_forget(group);
     fr_peer_segment_close(group->segment);
+    close_messages(group);
     free(group->processes);
     free(group);
 }
@@ -148,7 +181,7 @@ static struct fr_peer_group *create(fr_word comm, struct fr_peer_group *group,
         any_gpu = any_gpu || all[i].has_gpu;
         one_host = one_host && all[i].process.host == all[0].process.host;
     }
-    *hopeless = !willing || !one_host;
+    *hopeless = !willing;
     if (*hopeless || !any_gpu)
         return NULL;
     group->processes = calloc((size_t)group->size, sizeof(*group->processes));
@@ -156,11 +189,15 @@ static struct fr_peer_group *create(fr_word comm, struct fr_peer_group *group,
         group->processes[i] = all[i].process;
     if (!all_succeeded(comm, group->size, group->processes != NULL))
         return NULL;
-    enum fr_status status = open_segment(comm, group);
-    if (status != FR_OK) {
-        fr_warn_once("no shared memory for the ranks of a communicator, so NVLink is not used: %s",
-                     fr_core_status_text(status));
+    if (!open_messages(comm, group))
         return NULL;
+    enum fr_status status = one_host ? open_segment(comm, group) : FR_OK;
+    if (status != FR_OK) { // on all ranks
+        fr_warn_once("no shared memory for the ranks of a communicator, so that exchanges between "
+                     "them are slower: %s",
+                     fr_core_status_text(status));
+        fr_peer_segment_close(group->segment);
+        group->segment = NULL;
     }
     return group;
 }
@@ -185,6 +222,7 @@ static struct fr_peer_group *find_out(fr_word comm, bool *hopeless)
     if (group) {
         group->rank = rank;
         group->size = size;
+        group->messages = fr_real_mpi.COMM_NULL;
     }
     if (!all || !group)
         fr_error("out of memory for a group of %d ranks", size); // and MPI will be, too
@@ -206,6 +244,13 @@ struct fr_peer_group *fr_peer_group_enter(fr_word comm)
     if (!state->group && !state->hopeless && is_power_of_two)
         state->group = find_out(comm, &state->hopeless);
     return state->group;
+}
+
+struct fr_peer_group *fr_peer_group_find(fr_word comm)
+{
+    pthread_once(&attribute.once, start_attribute);
+    const struct state *state = fr_world_attribute_get(&attribute, comm);
+    return state ? state->group : NULL;
 }
 
 // A wait in progress.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The ranks of one communicator that share a host and agree through shared memory on what they do
-// with each other's buffers.
+// The ranks of one communicator and what they have to move each other's buffers: where they share a
+// host, memory in which they agree; in any case a communicator of their own for messages.
 //
 // Whether a communicator has such a group is found out by its ranks together, inside of collective
 // calls that they all make in the same order: in the first, second, fourth, eighth ... call, since
@@ -14,19 +14,27 @@
 #include "peer/segment.h"
 #include "real/real.h"
 
+enum { FR_PEER_GROUP_TAGS = 32 };
+
 struct fr_peer_group {
     int rank;
     int size;
     struct fr_peer_process *processes; // by rank
-    struct fr_peer_segment *segment;
-    uint64_t round;                // the last that this rank has posted
-    bool broken;                   // a rank is gone, or was given up
+    struct fr_peer_segment *segment;   // NULL where the ranks are on several hosts
+    fr_word messages;                  // a communicator of the same ranks, which returns its errors
+    int first_tag;                     // of FR_PEER_GROUP_TAGS that are this group's alone, mostly
+    uint64_t round;                    // the last that this rank has posted
+    bool broken;                       // a rank is gone, or was given up
     struct fr_peer_memory *memory; // what alltoall.c keeps from one exchange to the next, or NULL
 };
 
 // To be called once in each collective call that can use the group, by all ranks of `comm`. Returns
 // the group, NULL if there is none (yet). It belongs to the communicator and dies with it.
 struct fr_peer_group *fr_peer_group_enter(fr_word comm);
+
+// The group of a communicator that has one already; for calls that must not wait for others. All
+// ranks of the communicator find the same in the same call.
+struct fr_peer_group *fr_peer_group_find(fr_word comm);
 
 // Posts for the group's next round, marked or not, and returns it in *round; waits for room if it
 // must.

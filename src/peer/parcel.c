@@ -237,6 +237,17 @@ enum fr_status fr_peer_parcel_offer(const struct fr_peer_contents *contents,
     return FR_OK;
 }
 
+bool fr_peer_parcel_any(int to, int tag)
+{
+    const struct flow_key key = {.to = to, .tag = tag};
+    struct flow *flow = NULL;
+    fr_core_lock(&sender_lock);
+    HASH_FIND(hh, known, &key, sizeof(key), flow);
+    bool any = flow != NULL && flow->parcels > 0;
+    fr_core_unlock(&sender_lock);
+    return any;
+}
+
 static void stop_announcing(struct place *place) FR_REQUIRES(&sender_lock)
 {
     if (place->announcing)

@@ -49,6 +49,9 @@ void fr_peer_parcel_sent(struct fr_peer_parcel *parcel);
 // Notes that a plain message of an announcement's size is sent. `to` -1 means any process.
 void fr_peer_parcel_note_plain(int to, int tag);
 
+// Whether any parcel is under way to a process with a tag, as far as this one knows.
+bool fr_peer_parcel_any(int to, int tag);
+
 enum fr_peer_parcel_state {
     FR_PARCEL_OFFERED,
     FR_PARCEL_HELD, // the sender is moving the bytes

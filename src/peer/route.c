@@ -44,6 +44,7 @@ static struct held *held FR_GUARDED_BY(lock);
 static uint64_t freed_mark FR_GUARDED_BY(lock);
 static bool has_mark FR_GUARDED_BY(lock);
 static unsigned unlooked FR_GUARDED_BY(lock);
+static struct fr_device_range last_user FR_GUARDED_BY(lock); // what something was last mapped for
 static unsigned to_tell FR_GUARDED_BY(lock); // entries FREED, which found no room for their note
 
 static struct told *find_told(uint64_t buffer_id, int to) FR_REQUIRES(lock)
@@ -188,6 +189,7 @@ static bool hold(const struct fr_peer_handle *handle, const struct fr_device_ran
     }
     struct held *older = NULL;
     fr_core_lock(&lock);
+    last_user = *user;
     HASH_FIND(hh, held, &entry->key, sizeof(entry->key), older);
     if (older)
         HASH_DELETE(hh, held, older);
@@ -276,6 +278,8 @@ enum fr_status fr_peer_route_find(const struct fr_peer_handle *handle,
     HASH_FIND(hh, held, &wanted.key, sizeof(wanted.key), entry);
     if (entry)
         route->user = entry->route.user;
+    else if (!fr_device_kind_is_device(user->kind))
+        route->user = last_user; // the sender has moved it
     fr_core_unlock(&lock);
     if (!fr_device_kind_is_device(route->user.kind))
         return FR_ERR_UNSUPPORTED; // nothing says which device should map it

@@ -15,6 +15,7 @@ typedef struct MPI_ABI_Datatype *MPI_Datatype;
 typedef struct MPI_ABI_Info *MPI_Info;
 typedef struct MPI_ABI_Win *MPI_Win;
 typedef struct MPI_ABI_File *MPI_File;
+typedef struct MPI_ABI_Errhandler *MPI_Errhandler;
 
 typedef struct {
     int MPI_SOURCE;
@@ -32,6 +33,7 @@ typedef struct {
 #define MPI_DATATYPE_NULL             ((MPI_Datatype)0x00000200)
 #define MPI_INFO_NULL                 ((MPI_Info)0x00000130)
 #define MPI_WIN_NULL                  ((MPI_Win)0x00000110)
+#define MPI_ERRORS_RETURN             ((MPI_Errhandler)0x00000143)
 #define MPI_FILE_NULL                 ((MPI_File)0x00000118)
 #define MPI_BYTE                      ((MPI_Datatype)0x00000247)
 #define MPI_PACKED                    ((MPI_Datatype)0x00000207)

@@ -4,6 +4,7 @@
 // none.
 #include "config.h"
 
+#include "request/bundle.h"
 #include "request/set.h"
 
 #include <stdlib.h>
@@ -31,6 +32,7 @@ static bool has_status_array(enum fr_class class)
 static bool set_storage(struct fr_request_set *set)
 {
     set->ops = set->inline_ops;
+    set->lights = set->inline_lights;
     set->gated = set->inline_gated;
     set->done = set->inline_done;
     set->done_statuses = set->inline_done_statuses;
@@ -39,7 +41,7 @@ static bool set_storage(struct fr_request_set *set)
     set->statuses = set->inline_statuses;
     if (set->count <= FR_SET_INLINE)
         return true;
-    size_t each = 4 * sizeof(void *) + sizeof(fr_word) + sizeof(int) + FR_STATUS_BYTES;
+    size_t each = 5 * sizeof(void *) + sizeof(fr_word) + sizeof(int) + FR_STATUS_BYTES;
     set->heap = calloc(set->count, each);
     if (!set->heap) {
         fr_error("out of memory for a list of %zu requests", set->count);
@@ -49,7 +51,8 @@ static bool set_storage(struct fr_request_set *set)
     set->gated = set->ops + set->count;
     set->done = set->gated + set->count;
     set->done_statuses = (void **)(set->done + set->count);
-    set->hidden = (char *)(set->done_statuses + set->count);
+    set->lights = (struct fr_request_light **)(set->done_statuses + set->count);
+    set->hidden = (char *)(set->lights + set->count);
     set->done_errors = (int *)(set->hidden + set->count * sizeof(fr_word));
     set->statuses = (char *)(set->done_errors + set->count);
     return true;
@@ -93,8 +96,30 @@ static int *status_error(void *status)
     return (int *)((char *)status + fr_real_mpi.status_error_offset);
 }
 
+// A light receive is complete. It becomes an operation of this call if it has brought anything.
+static void end_light(struct fr_request_set *set, size_t request, const void *status, int error)
+{
+    struct fr_request_light *light = set->lights[request];
+    if (error == fr_real_mpi.SUCCESS && fr_request_light_is_announced(light, status)) {
+        set->ops[request] = fr_request_light_promote(light);
+        if (set->ops[request]) {
+            set->lights[request] = NULL;
+            set->tracked++;
+            return;
+        }
+        set->out_of_memory = true;
+    }
+    if (fr_request_is_enquiry(set->class))
+        return;
+    fr_request_light_forget(light);
+    set->lights[request] = NULL;
+    set->forgotten++;
+}
+
 static void add_done(struct fr_request_set *set, size_t request, void *status, int error)
 {
+    if (set->lights && set->lights[request])
+        end_light(set, request, status, error);
     if (!set->ops[request])
         return;
     set->done[set->done_count] = set->ops[request];
@@ -200,16 +225,24 @@ static void clear_errors(struct fr_request_set *set)
     }
 }
 
-// A message that was fetched can be longer than its buffer, of which the real MPI knew nothing.
-static int report_truncations(struct fr_request_set *set, int rc)
+// Whether the operation has failed in a way that the real MPI knows nothing of: a message that was
+// fetched was longer than its buffer, or a part of a bundle failed.
+static bool has_own_error(const struct fr_request_op *op)
+{
+    return (op->fetched && op->fetched_bytes > op->fetched_room) ||
+           (op->bundle && op->bundle->error != fr_real_mpi.SUCCESS);
+}
+
+static int report_own_errors(struct fr_request_set *set, int rc)
 {
     const struct fr_request_op *first = NULL;
+    int code = fr_real_mpi.SUCCESS;
     bool array = has_status_array(set->class);
-    for (size_t i = 0; i < set->done_count; i++) {
-        const struct fr_request_op *op = set->done[i];
-        if (!op->fetched || op->fetched_bytes <= op->fetched_room)
+    for (size_t i = 0; i < set->done_count && !first; i++) {
+        if (!has_own_error(set->done[i]))
             continue;
-        first = first ? first : op;
+        first = set->done[i];
+        code = set->done_errors[i];
     }
     if (!first)
         return rc;
@@ -217,16 +250,18 @@ static int report_truncations(struct fr_request_set *set, int rc)
         *status_error(set->done_statuses[i]) = set->done_errors[i];
     if (array && rc == fr_real_mpi.SUCCESS)
         clear_errors(set);
-    int code = array ? fr_real_mpi.ERR_IN_STATUS : fr_real_mpi.ERR_TRUNCATE;
     return fr_request_is_enquiry(set->class)
                ? rc
-               : fr_request_raise(first->object_kind, first->object, code);
+               : fr_request_raise(first->object_kind, first->object,
+                                  array ? fr_real_mpi.ERR_IN_STATUS : code);
 }
 
 int fr_request_set_finish(struct fr_request_set *set, int rc)
 {
     set->done_count = 0;
     list_done(set, rc);
+    if (FR_UNLIKELY(set->out_of_memory))
+        rc = fr_request_raise(0, 0, fr_real_mpi.ERR_NO_MEM);
     if (!set->done_count)
         return rc;
     enum fr_status delivered =
@@ -234,7 +269,7 @@ int fr_request_set_finish(struct fr_request_set *set, int rc)
     if (delivered != FR_OK)
         rc = report_failure(set, delivered);
     else
-        rc = report_truncations(set, rc);
+        rc = report_own_errors(set, rc);
     for (size_t i = 0; i < set->done_count && !fr_request_is_enquiry(set->class); i++) {
         set->done[i]->active = false;
         if (set->done[i]->persistent)
@@ -247,6 +282,43 @@ int fr_request_set_finish(struct fr_request_set *set, int rc)
     return rc;
 }
 
+// Claims what belongs to the requests of the call. Light receives first, since they may become
+// operations. Returns false when there is nothing.
+static bool claim(struct fr_request_set *set)
+{
+    if (!fr_request_light_claim(set->requests, set->count, set->lights))
+        set->lights = NULL;
+    if (atomic_load_explicit(&fr_request_tracked_count, memory_order_acquire))
+        set->tracked = fr_request_table_claim(set->requests, set->count, set->ops);
+    else
+        memset(set->ops, 0, set->count * sizeof(struct fr_request_op *));
+    return set->tracked || set->lights;
+}
+
+void fr_request_set_unclaim(struct fr_request_set *set)
+{
+    if (set->forgotten)
+        atomic_fetch_sub_explicit(&fr_request_light_count, set->forgotten, memory_order_relaxed);
+    if (set->lights)
+        fr_request_light_unclaim(set->lights, set->count);
+    if (set->tracked)
+        fr_request_table_unclaim(set->ops, set->count);
+    set->forgotten = 0;
+    set->lights = NULL;
+    set->tracked = 0;
+}
+
+// Whether an operation is not complete though MPI may say so.
+static bool find_gated(struct fr_request_set *set)
+{
+    bool any = false;
+    for (size_t i = 0; set->tracked && i < set->count; i++) {
+        set->gated[i] = set->ops[i] && !fr_request_settle(set->ops[i]) ? set->ops[i] : NULL;
+        any |= set->gated[i] != NULL;
+    }
+    return any;
+}
+
 bool fr_request_complete(enum fr_fn fn, fr_word *args, int *result)
 {
     struct fr_request_set set;
@@ -254,25 +326,21 @@ bool fr_request_complete(enum fr_fn fn, fr_word *args, int *result)
     set.class = fr_real_rows[fn].class;
     set.args = args;
     set.tracked = 0;
+    set.forgotten = 0;
+    set.out_of_memory = false;
     set.done_count = 0;
     set.heap = NULL;
     set_requests(&set);
     if (!set.requests || !set.count || !set_storage(&set))
         return false;
-    set.tracked = fr_request_table_claim(set.requests, set.count, set.ops);
-    if (!set.tracked) {
+    if (!claim(&set)) {
         free(set.heap);
         return false;
     }
     set_statuses(&set);
-    bool gated = false;
-    for (size_t i = 0; i < set.count; i++) {
-        set.gated[i] = set.ops[i] && !fr_request_settle(set.ops[i]) ? set.ops[i] : NULL;
-        gated |= set.gated[i] != NULL;
-    }
-    *result =
-        gated ? fr_request_set_gate(&set) : fr_request_set_finish(&set, fr_real_call(fn, args));
-    fr_request_table_unclaim(set.ops, set.count);
+    *result = find_gated(&set) ? fr_request_set_gate(&set)
+                               : fr_request_set_finish(&set, fr_real_call(fn, args));
+    fr_request_set_unclaim(&set);
     free(set.heap);
     return true;
 }

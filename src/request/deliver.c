@@ -2,7 +2,7 @@
 // Copies of operations before and after the real call, and errors.
 #include "config.h"
 
-#include "request/request.h"
+#include "request/bundle.h"
 
 enum { AT_ONCE = 32 }; // announcements that are looked up in one go
 
@@ -18,7 +18,7 @@ enum fr_status fr_request_copy_in(struct fr_request_op *const *ops, size_t count
     for (size_t i = 0; i < count; i++) {
         for (unsigned v = 0; v < ops[i]->view_count; v++) {
             const struct fr_path_view *view = &ops[i]->views[v];
-            if (is_staged(view) && view->in_bytes)
+            if (is_staged(view) && view->in_bytes && !ops[i]->outgoing)
                 fr_path_ops(view->path)->copy_in(view, &batch);
         }
     }
@@ -96,9 +96,12 @@ void fr_request_set_size(void *status, uint64_t bytes)
     fr_real_call(fn, (const fr_word[]){FR_PTR(status), fr_real_mpi.BYTE, (fr_word)bytes});
 }
 
-// Tells a status the size of what was fetched in place of an announcement.
-static void tell_size(const struct fr_request_op *op, void *status, int *error)
+// Tells a status the size of what was fetched in place of an announcement, and what went wrong in a
+// way that the real MPI knows nothing of.
+static void tell_outcome(const struct fr_request_op *op, void *status, int *error)
 {
+    if (op->bundle && op->bundle->error != fr_real_mpi.SUCCESS)
+        *error = op->bundle->error;
     if (!op->fetched)
         return;
     bool fits = op->fetched_bytes <= op->fetched_room;
@@ -122,9 +125,15 @@ static enum fr_status fetch_arrived(struct arrived *arrived)
     return status;
 }
 
+static bool is_idle(const struct fr_request_op *op)
+{
+    return op->persistent && !op->active;
+}
+
+// Whether there is nothing to copy any more; the parts of a bundle have done so themselves.
 static bool is_over(const struct fr_request_op *op)
 {
-    return op->delivered || (op->persistent && !op->active);
+    return op->delivered || op->bundle || is_idle(op);
 }
 
 enum fr_status fr_request_deliver(struct fr_request_op *const *ops, void *const *statuses,
@@ -152,8 +161,10 @@ enum fr_status fr_request_deliver(struct fr_request_op *const *ops, void *const 
     }
     enum fr_status fetched = fetch_arrived(&arrived);
     enum fr_status copied = fr_device_batch_finish(&batch);
-    for (size_t i = 0; i < count; i++)
-        tell_size(ops[i], statuses[i], &errors[i]);
+    for (size_t i = 0; i < count; i++) {
+        if (!is_idle(ops[i]))
+            tell_outcome(ops[i], statuses[i], &errors[i]);
+    }
     first = first == FR_OK ? fetched : first;
     return first == FR_OK ? copied : first;
 }

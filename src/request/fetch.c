@@ -6,7 +6,8 @@
 #include "peer/engine.h"
 #include "peer/route.h"
 #include "report/report.h"
-#include "request/request.h"
+#include "request/chunks.h"
+#include "request/packed.h"
 
 #include <string.h>
 
@@ -30,67 +31,6 @@ struct fetch {
     enum fr_status status;
 };
 
-static struct fr_path_view *receive_view(struct fr_request_op *op)
-{
-    for (unsigned v = 0; v < op->view_count; v++) {
-        if (op->views[v].out_bytes)
-            return &op->views[v];
-    }
-    return NULL;
-}
-
-static bool is_staged(const struct fr_path_view *view)
-{
-    return view->lease.address != NULL;
-}
-
-// Whether the data stand in one piece where MPI has put them.
-static bool is_packed(const struct fr_path_view *view)
-{
-    return view->blocks[0].layout->contiguous ||
-           (is_staged(view) && view->shape == FR_SHAPE_PACKED);
-}
-
-// Where MPI has put the first element.
-static uintptr_t given_address(const struct fr_path_view *view)
-{
-    if (is_staged(view))
-        return view->stage_base + view->blocks[0].stage_offset;
-    return view->base + (uintptr_t)view->blocks[0].user_offset;
-}
-
-// Between packed memory and host memory in the shape of a datatype.
-struct host_copy {
-    unsigned char *packed;
-    uintptr_t shaped;
-    bool gather;
-};
-
-static enum fr_status copy_rows(void *context, const struct fr_layout_copy *piece)
-{
-    const struct host_copy *copy = context;
-    for (size_t plane = 0; plane < piece->n[1]; plane++) {
-        for (size_t row = 0; row < piece->n[0]; row++) {
-            ptrdiff_t at = piece->user_offset + (ptrdiff_t)row * piece->user_stride[0] +
-                           (ptrdiff_t)plane * piece->user_stride[1];
-            ptrdiff_t from = piece->stage_offset + (ptrdiff_t)row * piece->stage_stride[0] +
-                             (ptrdiff_t)plane * piece->stage_stride[1];
-            void *shaped = (void *)(copy->shaped + (uintptr_t)at);
-            memcpy(copy->gather ? copy->packed + from : shaped,
-                   copy->gather ? shaped : copy->packed + from, piece->bytes);
-        }
-    }
-    return FR_OK;
-}
-
-static void copy_on_host(const struct fr_path_view *view, void *packed, size_t bytes, bool gather)
-{
-    struct host_copy copy = {.packed = packed, .shaped = given_address(view), .gather = gather};
-    enum fr_status never_fails = fr_layout_visit(view->blocks[0].layout, view->blocks[0].count,
-                                                 true, bytes, copy_rows, &copy);
-    (void)never_fails;
-}
-
 static int64_t count_bytes(const void *status)
 {
     int count = 0;
@@ -101,17 +41,17 @@ static int64_t count_bytes(const void *status)
 bool fr_request_is_announced(const struct fr_request_op *op, const void *status,
                              struct fr_peer_arrival *arrival)
 {
-    const struct fr_path_view *view = receive_view((struct fr_request_op *)op);
+    const struct fr_path_view *view = fr_request_receive_view((struct fr_request_op *)op);
     unsigned char data[FR_PEER_ANNOUNCEMENT_BYTES];
     if (!op->listens || !view || view->out_bytes < sizeof(data))
         return false;
     if (op->prefix_out && status && count_bytes(status) != FR_PEER_ANNOUNCEMENT_BYTES)
         return false;
-    if (is_packed(view))
-        memcpy(data, (const void *)given_address(view), sizeof(data));
+    if (fr_request_is_packed(view))
+        memcpy(data, (const void *)fr_request_given_address(view), sizeof(data));
     else
-        copy_on_host(view, data, sizeof(data), true);
-    return fr_peer_arrival_read(data, arrival);
+        fr_request_copy_on_host(view, data, sizeof(data), true);
+    return fr_request_arrival_read(data, arrival);
 }
 
 // Whether a device of this process can write all of the view, and nothing else, in one piece.
@@ -144,9 +84,9 @@ static enum fr_status choose_target(struct fetch *fetch)
             return FR_OK;
         }
     }
-    if (is_packed(view)) {
-        fetch->direct = !is_staged(view);
-        fetch->target = given_address(view);
+    if (fr_request_is_packed(view)) {
+        fetch->direct = !fr_request_is_staged(view);
+        fetch->target = fr_request_given_address(view);
         return FR_OK;
     }
     enum fr_status status = fr_workspace_borrow(fetch->bytes, &fetch->bounce);
@@ -156,7 +96,7 @@ static enum fr_status choose_target(struct fetch *fetch)
 
 static void prepare(struct fetch *fetch, struct fr_request_op *op, struct fr_peer_arrival *arrival)
 {
-    *fetch = (struct fetch){.op = op, .arrival = arrival, .view = receive_view(op)};
+    *fetch = (struct fetch){.op = op, .arrival = arrival, .view = fr_request_receive_view(op)};
     fetch->status = fr_peer_arrival_begin(arrival);
     if (fetch->status != FR_OK)
         return;
@@ -237,9 +177,9 @@ static enum fr_status spread(struct fetch *fetch)
     if (fetch->direct)
         return FR_OK;
     if (fetch->bounce.address)
-        copy_on_host(view, fetch->bounce.address, fetch->bytes, false);
+        fr_request_copy_on_host(view, fetch->bounce.address, fetch->bytes, false);
     struct fr_path_view *from = fetch->packed.lease.address ? &fetch->packed : view;
-    if (!is_staged(from))
+    if (!fr_request_is_staged(from))
         return FR_OK;
     fr_device_batch_begin(&batch);
     fr_path_ops(from->path)->copy_out(from, fetch->bytes, &batch);
@@ -264,27 +204,34 @@ static void finish(struct fetch *fetch)
     op->fetched_room = fetch->view->out_bytes;
     if (op->fetched && !op->recounted && fr_device_kind_is_device(fetch->view->range.kind)) {
         op->recounted = true;
-        fr_report_recount(op->fn, FR_PATH_HOST, FR_PATH_PEER, fetch->view->range.kind,
+        fr_report_recount(op->counted_as, FR_PATH_HOST, FR_PATH_PEER, fetch->view->range.kind,
                           fetch->view->out_bytes, "the sender offered its memory");
     }
 }
 
+// Parcels are fetched while chunks are on the wire.
 static enum fr_status fetch_some(struct fr_request_op *const *ops, struct fr_peer_arrival *arrivals,
                                  size_t count)
 {
     struct fetch fetches[AT_ONCE];
+    struct fr_request_incoming *incoming[AT_ONCE];
+    size_t parcels = 0, others = 0;
     enum fr_status first = FR_OK;
-    for (size_t i = 0; i < count; i++)
-        prepare(&fetches[i], ops[i], &arrivals[i]);
     for (size_t i = 0; i < count; i++) {
+        if (arrivals[i].parcel)
+            prepare(&fetches[parcels++], ops[i], &arrivals[i]);
+        else
+            incoming[others++] = fr_request_chunks_begin(ops[i], &arrivals[i]);
+    }
+    for (size_t i = 0; i < parcels; i++) {
         if (fetches[i].status == FR_OK && fetches[i].begun)
-            pull(fetches, count, i);
+            pull(fetches, parcels, i);
     }
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < parcels; i++)
         finish(&fetches[i]);
-        if (first == FR_OK)
-            first = fetches[i].status;
-    }
+    fr_request_chunks_end(incoming, others);
+    for (size_t i = 0; i < count && first == FR_OK; i++)
+        first = ops[i]->failure;
     return first;
 }
 

@@ -5,6 +5,7 @@
 // Receives go first: whoever sent what they wait for may be waiting for them as well.
 #include "config.h"
 
+#include "request/bundle.h"
 #include "request/set.h"
 
 #include <sched.h>
@@ -61,8 +62,7 @@ static int call_hidden(struct fr_request_set *set, enum fr_fn fn, fr_word *args)
 static int answer_no(struct fr_request_set *set)
 {
     *(int *)set->args[fr_real_arg(set->fn, 'F', 0)] = 0;
-    fr_request_table_unclaim(set->ops, set->count);
-    memset(set->ops, 0, set->count * sizeof(struct fr_request_op *));
+    fr_request_set_unclaim(set);
     go_on();
     return fr_real_mpi.SUCCESS;
 }
@@ -80,6 +80,13 @@ static int wait_gated(struct fr_request_set *set, size_t index)
     char *request = (char *)set->requests + index * fr_real_mpi.handle_bytes;
     fr_request_settle_wait(op);
     int rc = FR_MPI(Wait, FR_PTR(request), FR_PTR(fr_request_set_status(set, index)));
+    if (op->bundle && op->bundle->error != fr_real_mpi.SUCCESS)
+        rc = op->bundle->error;
+    op->active = false;
+    if (op->persistent) {
+        fr_request_table_unclaim(&op, 1);
+        return rc;
+    }
     fr_request_table_remove(op);
     fr_request_op_free(op);
     return rc;

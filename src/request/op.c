@@ -2,7 +2,9 @@
 // Operations and their pool.
 #include "config.h"
 
-#include "request/request.h"
+#include "request/bundle.h"
+#include "request/bundle.h"
+#include "request/chunks.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +43,7 @@ static bool pool_give(struct fr_request_op *op)
 struct fr_request_op *fr_request_op_new(enum fr_fn fn, const fr_word *args)
 {
     struct fr_request_op *op = pool_take();
-    struct fr_request_op fresh = {.fn = fn};
+    struct fr_request_op fresh = {.fn = fn, .counted_as = fn};
     if (op) {
         fresh.blocks = op->blocks;
         fresh.block_capacity = op->block_capacity;
@@ -64,12 +66,34 @@ static bool is_staged(const struct fr_path_view *view)
     return view->lease.address != NULL;
 }
 
+static void free_type(fr_word type)
+{
+    _Alignas(8) char handle[8];
+    fr_real_handle_store(handle, 0, type);
+    fr_layout_forget(type);
+    FR_MPI(Type_free, FR_PTR(handle));
+}
+
+static void free_bundle(struct fr_request_bundle *bundle)
+{
+    if (!bundle)
+        return;
+    for (size_t i = 0; i < bundle->kept_count; i++)
+        free_type(bundle->kept[i]);
+    free(bundle->kept);
+    free(bundle);
+}
+
 void fr_request_op_free(struct fr_request_op *op)
 {
     if (!op)
         return;
+    free_bundle(op->bundle);
+    if (op->element_type)
+        free_type(op->element_type);
     if (op->parcel)
         fr_peer_parcel_free(op->parcel); // nobody has been told of it, or the receiver is gone
+    fr_request_outgoing_leave(op, false);
     for (unsigned i = 0; i < op->view_count; i++) {
         if (is_staged(&op->views[i]))
             fr_path_ops(op->views[i].path)->close(&op->views[i]);

@@ -2,6 +2,7 @@
 // Starting persistent operations, and the partitions of partitioned ones.
 #include "config.h"
 
+#include "request/bundle.h"
 #include "request/table.h"
 
 #include <sched.h>
@@ -20,22 +21,25 @@ static void activate(struct fr_request_op *op)
 
 // Copies in the inputs of all operations that a start call names. A partitioned send copies each
 // partition when it is declared ready.
-static enum fr_status start_copies(struct fr_request_op **ops, size_t count)
+static enum fr_status start_copies(struct fr_request_op *const *ops, size_t count)
 {
-    size_t whole = 0;
-    for (size_t i = 0; i < count; i++) {
+    enum { AT_ONCE = 32 };
+    struct fr_request_op *whole[AT_ONCE];
+    size_t used = 0;
+    enum fr_status status = FR_OK;
+    for (size_t i = 0; i < count && status == FR_OK; i++) {
         if (!ops[i])
             continue;
         activate(ops[i]);
-        if (ops[i]->partitions)
+        if (ops[i]->partitions || ops[i]->bundle)
             continue;
-        struct fr_request_op *swapped = ops[whole];
-        ops[whole] = ops[i];
-        if (whole != i)
-            ops[i] = swapped;
-        whole++;
+        whole[used++] = ops[i];
+        if (used < AT_ONCE)
+            continue;
+        status = fr_request_copy_in(whole, used);
+        used = 0;
     }
-    return fr_request_copy_in(ops, whole);
+    return status == FR_OK ? fr_request_copy_in(whole, used) : status;
 }
 
 static void deactivate(struct fr_request_op *const *ops, size_t count)
@@ -44,6 +48,28 @@ static void deactivate(struct fr_request_op *const *ops, size_t count)
         if (ops[i])
             ops[i]->active = false;
     }
+}
+
+static bool any_bundle(struct fr_request_op *const *ops, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (ops[i] && ops[i]->bundle)
+            return true;
+    }
+    return false;
+}
+
+// Starts one after the other, since messages of bundles must not overtake those before them.
+static int start_in_order(const void *requests, struct fr_request_op *const *ops, size_t count)
+{
+    int rc = fr_real_mpi.SUCCESS;
+    for (size_t i = 0; i < count && rc == fr_real_mpi.SUCCESS; i++) {
+        if (ops[i] && ops[i]->bundle)
+            rc = fr_request_bundle_start(ops[i]);
+        if (rc == fr_real_mpi.SUCCESS)
+            rc = FR_MPI(Start, FR_PTR((const char *)requests + i * fr_real_mpi.handle_bytes));
+    }
+    return rc;
 }
 
 bool fr_request_start(enum fr_fn fn, fr_word *args, int *result)
@@ -65,7 +91,9 @@ bool fr_request_start(enum fr_fn fn, fr_word *args, int *result)
     size_t found = fr_request_table_claim(requests, count, ops);
     if (found) {
         enum fr_status copied = start_copies(ops, count);
-        if (copied == FR_OK)
+        if (copied == FR_OK && any_bundle(ops, count))
+            *result = start_in_order(requests, ops, count);
+        else if (copied == FR_OK)
             *result = fr_real_call(fn, args);
         else
             *result = fr_request_raise(0, 0, fr_request_error_code(copied));

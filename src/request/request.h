@@ -44,8 +44,13 @@ struct fr_request_op {
     // a view's lease.
     unsigned char announcement[FR_PEER_ANNOUNCEMENT_BYTES];
     struct fr_peer_parcel *parcel;
-    int64_t settle_since_ns; // when somebody first asked for its completion, 0 before
+    struct fr_request_outgoing *outgoing; // or the message that goes in chunks (chunks.h)
+    int64_t settle_since_ns;              // when somebody first asked for its completion, 0 before
 
+    struct fr_request_bundle *bundle; // what it is done by, if not by one call of MPI (bundle.h)
+    enum fr_fn counted_as;            // the function that the report names
+
+    fr_word element_type; // a datatype that was made for the call, 0 for none
     // Of a receive: it may bring an announcement. Once what that stands for has been fetched, the
     // status has to be told its size.
     bool listens;
@@ -135,11 +140,14 @@ int fr_request_raise(char object_kind, fr_word object, int code);
 // Tells which call's copies have failed, and raises the error on what the operation belongs to.
 int fr_request_fail(const struct fr_request_op *op, enum fr_status status);
 
-// Number of operations in the side table: zero means that no completion call needs a look.
+// Number of operations in the side table, and of receives that have none (light.h): zero means that
+// no completion call needs a look.
 extern _Atomic size_t fr_request_tracked_count;
+extern _Atomic size_t fr_request_light_count;
 static inline bool fr_request_any_tracked(void)
 {
-    return atomic_load_explicit(&fr_request_tracked_count, memory_order_acquire) != 0;
+    return atomic_load_explicit(&fr_request_tracked_count, memory_order_acquire) != 0 ||
+           atomic_load_explicit(&fr_request_light_count, memory_order_acquire) != 0;
 }
 
 // Ties a started operation to its request, or finishes it at once when it is complete already. Owns

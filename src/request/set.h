@@ -3,6 +3,7 @@
 #ifndef FR_REQUEST_SET_H
 #define FR_REQUEST_SET_H
 
+#include "request/light.h"
 #include "request/table.h"
 
 enum { FR_SET_INLINE = 32 };
@@ -15,8 +16,11 @@ struct fr_request_set {
     size_t count;   // requests in the call
     size_t tracked; // of them, with an operation of ours
     const void *requests;
-    fr_word by_value;             // storage for a request that was passed by value
-    struct fr_request_op **ops;   // by request
+    fr_word by_value;                 // storage for a request that was passed by value
+    struct fr_request_op **ops;       // by request
+    struct fr_request_light **lights; // by request, those without an operation; NULL for none
+    size_t forgotten;                 // of them
+    bool out_of_memory;               // for what one of them has brought
     struct fr_request_op **gated; // by request, those that the application must not see complete
     char *hidden;                 // a copy of the requests, for calls that must not see all
     char *statuses;               // by request, or by position among the completed (some)
@@ -26,6 +30,7 @@ struct fr_request_set {
     int *done_errors;
 
     struct fr_request_op *inline_ops[FR_SET_INLINE];
+    struct fr_request_light *inline_lights[FR_SET_INLINE];
     struct fr_request_op *inline_gated[FR_SET_INLINE];
     struct fr_request_op *inline_done[FR_SET_INLINE];
     void *inline_done_statuses[FR_SET_INLINE];
@@ -41,6 +46,9 @@ bool fr_request_is_enquiry(enum fr_class class);
 // Takes the call from what the real MPI returned to what the application gets: copies back and
 // fetches, and forgets the operations that are complete.
 int fr_request_set_finish(struct fr_request_set *set, int rc);
+
+// Gives back what it has claimed and not completed.
+void fr_request_set_unclaim(struct fr_request_set *set);
 
 void *fr_request_set_status(const struct fr_request_set *set, size_t index);
 

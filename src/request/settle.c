@@ -9,6 +9,9 @@
 #include "config.h"
 
 #include "peer/route.h"
+#include "request/bundle.h"
+#include "request/chunks.h"
+#include "request/light.h"
 #include "request/table.h"
 
 #include <sched.h>
@@ -155,6 +158,10 @@ static int64_t patience_of(const struct fr_request_op *op)
 
 bool fr_request_settle(struct fr_request_op *op)
 {
+    if (op->bundle)
+        return fr_request_bundle_poll(op);
+    if (op->outgoing && !fr_request_outgoing_settle(op))
+        return false;
     if (!op->parcel)
         return true;
     if (is_over(op->parcel)) {
@@ -204,7 +211,7 @@ void fr_request_settle_wait(struct fr_request_op *op)
         sched_yield();
         if (!since_ns)
             since_ns = now_ns();
-        if (is_lost(op, since_ns))
+        if (op->parcel && is_lost(op, since_ns))
             return;
     }
 }
@@ -277,6 +284,7 @@ void fr_request_fetch_early(void)
     int errors[MOST_EARLY];
     if (!fr_peer_arrival_any())
         return;
+    fr_request_light_look();
     for (size_t skip = 0; find_early(&early, skip); skip += early.claimed_count - early.count) {
         for (size_t i = 0; i < early.count; i++) {
             statuses[i] = early.statuses[i];
@@ -291,9 +299,10 @@ void fr_request_fetch_early(void)
 void fr_request_note_received(void)
 {
     struct early early;
+    fr_request_light_look();
     for (size_t skip = 0; find_early(&early, skip); skip += early.claimed_count) {
         for (size_t i = 0; i < early.count; i++)
-            fr_peer_arrival_take(&early.arrivals[i]);
+            fr_request_arrival_take(&early.arrivals[i]);
         fr_request_table_unclaim(early.claimed, early.claimed_count);
     }
 }

@@ -2,6 +2,7 @@
 // From a started operation to its place in the side table; operations that outlive their request.
 #include "config.h"
 
+#include "request/light.h"
 #include "request/table.h"
 
 static struct fr_lock orphan_lock = FR_LOCK_INIT;
@@ -39,7 +40,8 @@ int fr_request_track(struct fr_request_op *op, void *request)
         if (may_ask(op))
             FR_MPI(Request_get_status, handle, FR_PTR(&complete), FR_PTR(status));
         struct fr_peer_arrival arrival;
-        if (complete && !op->parcel && !fr_request_is_announced(op, status, &arrival))
+        if (complete && !op->parcel && !op->outgoing &&
+            !fr_request_is_announced(op, status, &arrival))
             return finish_now(op, status);
         op->active = true;
     }
@@ -66,6 +68,11 @@ static bool orphan_is_complete(struct fr_request_op *op, bool wait, void *status
         FR_MPI(Wait, FR_PTR(request), FR_PTR(status));
     else
         FR_MPI(Test, FR_PTR(request), FR_PTR(&flag), FR_PTR(status));
+    if (op->bundle) {
+        if (wait)
+            fr_request_settle_wait(op);
+        flag = flag && fr_request_settle(op);
+    }
     if (flag && op->persistent)
         FR_MPI(Request_free, FR_PTR(request));
     return flag;
@@ -97,7 +104,14 @@ bool fr_request_free(fr_word *args, int *result)
 {
     void *request = (void *)args[0];
     struct fr_request_op *op = NULL;
-    if (!request || !fr_request_table_claim(request, 1, &op))
+    struct fr_request_light *light = NULL;
+    if (!request)
+        return false;
+    if (fr_request_light_claim(request, 1, &light))
+        op = fr_request_light_promote(light);
+    if (light && !op)
+        fr_request_light_unclaim(&light, 1);
+    if (!op && !fr_request_table_claim(request, 1, &op))
         return false;
     fr_request_table_remove(op);
     if (op->parcel && !fr_request_detach(op))

@@ -24,7 +24,7 @@ struct fr_world_facts {
     int32_t pid;
     unsigned char secret[16]; // known to the job alone
     uint32_t announces;       // 1 when it understands announced messages (room peer, parcel.h)
-    uint32_t spare;
+    uint32_t pipelines;       // 1 when it sends some messages in chunks (room request, chunks.h)
 };
 
 // Hash of the host's name, as gethostname gives it, for fr_world_facts.

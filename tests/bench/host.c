@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What a host pointer costs: nanoseconds of MPI_Send to MPI_PROC_NULL, where the MPI library does
-// next to nothing, for each place that a buffer can be in, and of an 8-byte ping-pong. The script
-// `run` takes the difference between runs with and without the preload.
+// next to nothing, for each place that a buffer can be in, and of messages between two ranks: of 8
+// bytes, and of 64, which are long enough to be looked at where others can announce messages. The
+// script `run` takes the difference between runs with and without the preload.
 #include "../programs/memory.h"
 
 #include <mpi.h>
@@ -10,7 +11,21 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { BATCHES = 31, CALLS = 20000, ROUND_TRIPS = 2000, MAPPED_BYTES = 1 << 20 };
+// MPICH's mpi.h declares MPI_STATUSES_IGNORE in a way that gcc takes for an object of no size.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wstringop-overflow"
+#endif
+
+enum {
+    BATCHES = 31,
+    CALLS = 20000,
+    ROUND_TRIPS = 2000,
+    WINDOW = 64,
+    LONGEST = 64,
+    MAPPED_BYTES = 1 << 20,
+};
+
+typedef void exchange(int peer, char *buffer, int bytes);
 
 static char static_byte[8];
 
@@ -38,23 +53,72 @@ static double time_calls(const void *buffer)
     return median(ns);
 }
 
-static double time_ping_pong(int rank, char *buffer)
+static void ping_pong(int peer, char *buffer, int bytes)
+{
+    if (peer == 1)
+        MPI_Send(buffer, bytes, MPI_BYTE, peer, 1, MPI_COMM_WORLD);
+    MPI_Recv(buffer, bytes, MPI_BYTE, peer, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (peer == 0)
+        MPI_Send(buffer, bytes, MPI_BYTE, peer, 1, MPI_COMM_WORLD);
+}
+
+static void nonblocking(int peer, char *buffer, int bytes)
+{
+    MPI_Request requests[2];
+    MPI_Irecv(buffer, bytes, MPI_BYTE, peer, 1, MPI_COMM_WORLD, &requests[0]);
+    MPI_Isend(buffer + LONGEST, bytes, MPI_BYTE, peer, 1, MPI_COMM_WORLD, &requests[1]);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+}
+
+static void window(int peer, char *buffer, int bytes)
+{
+    MPI_Request requests[2 * WINDOW];
+    for (int i = 0; i < WINDOW; i++)
+        MPI_Irecv(buffer + i * LONGEST, bytes, MPI_BYTE, peer, 1, MPI_COMM_WORLD, &requests[i]);
+    for (int i = 0; i < WINDOW; i++)
+        MPI_Isend(buffer + (WINDOW + i) * LONGEST, bytes, MPI_BYTE, peer, 1, MPI_COMM_WORLD,
+                  &requests[WINDOW + i]);
+    MPI_Waitall(2 * WINDOW, requests, MPI_STATUSES_IGNORE);
+}
+
+static void send_receive(int peer, char *buffer, int bytes)
+{
+    MPI_Sendrecv(buffer + LONGEST, bytes, MPI_BYTE, peer, 1, buffer, bytes, MPI_BYTE, peer, 1,
+                 MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+static double time_exchange(exchange *exchange, int rank, char *buffer, int bytes, int rounds)
 {
     double ns[BATCHES];
-    int peer = 1 - rank;
     for (int batch = 0; batch < BATCHES; batch++) {
         MPI_Barrier(MPI_COMM_WORLD);
         double start = MPI_Wtime();
-        for (int i = 0; i < ROUND_TRIPS; i++) {
-            if (rank == 0)
-                MPI_Send(buffer, 8, MPI_BYTE, peer, 1, MPI_COMM_WORLD);
-            MPI_Recv(buffer, 8, MPI_BYTE, peer, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-            if (rank == 1)
-                MPI_Send(buffer, 8, MPI_BYTE, peer, 1, MPI_COMM_WORLD);
-        }
-        ns[batch] = (MPI_Wtime() - start) / ROUND_TRIPS / 2 * 1e9;
+        for (int i = 0; i < rounds; i++)
+            exchange(1 - rank, buffer, bytes);
+        ns[batch] = (MPI_Wtime() - start) / rounds * 1e9;
     }
     return median(ns);
+}
+
+static void time_messages(int rank, char *buffer)
+{
+    static const struct {
+        const char *name;
+        exchange *exchange;
+        int rounds, messages; // of one exchange that follow each other
+    } kinds[] = {
+        {"ping-pong", ping_pong, ROUND_TRIPS, 2},
+        {"Irecv, Isend, Waitall", nonblocking, ROUND_TRIPS, 1},
+        {"64 Irecv, Isend, Waitall", window, ROUND_TRIPS / WINDOW, WINDOW},
+        {"Sendrecv", send_receive, ROUND_TRIPS, 1},
+    };
+    for (int bytes = 8; bytes <= LONGEST; bytes += LONGEST - 8) {
+        for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+            double ns = time_exchange(kinds[i].exchange, rank, buffer, bytes, kinds[i].rounds);
+            if (rank == 0)
+                printf("%d-byte %s|%.2f\n", bytes, kinds[i].name, ns / kinds[i].messages);
+        }
+    }
 }
 
 int main(int argc, char **argv)
@@ -65,9 +129,10 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     char *heap_byte = malloc(8);
+    char *messages = calloc(2 * WINDOW, LONGEST);
     char *mapped =
         mmap(NULL, MAPPED_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (heap_byte == NULL || mapped == MAP_FAILED)
+    if (heap_byte == NULL || messages == NULL || mapped == MAP_FAILED)
         MPI_Abort(MPI_COMM_WORLD, 1);
     memset(mapped, 0, MAPPED_BYTES);
     memset(heap_byte, 0, 8);
@@ -83,13 +148,11 @@ int main(int argc, char **argv)
         printf("static%s|%.2f\n", suffix, time_calls(static_byte));
         printf("mapped%s|%.2f\n", suffix, time_calls(mapped + 12345));
     }
-    if (size == 2) {
-        double ns = time_ping_pong(rank, heap_byte);
-        if (rank == 0)
-            printf("8-byte ping-pong|%.2f\n", ns);
-    }
+    if (size == 2)
+        time_messages(rank, messages);
     fflush(stdout);
     free(heap_byte);
+    free(messages);
     munmap(mapped, MAPPED_BYTES);
     memory_stop();
     MPI_Finalize();

@@ -1,0 +1,417 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// All-to-all exchanges done message by message: nonblocking and persistent ones, and blocking ones
+// on communicators of several hosts. Each pair of ranks takes its own best path, which the sender
+// chooses and announces, so that ranks need not agree on anything but that they do it this way,
+// which the communicator's group says (room peer, group.h).
+//
+// Persistent sends of device buffers are bundles of one message: started anew each time, each takes
+// the path that is open by then.
+#include "config.h"
+
+#include "mpi/views.h"
+#include "peer/engine.h"
+#include "peer/group.h"
+#include "request/bundle.h"
+
+#include <string.h>
+
+// One message.
+struct part {
+    fr_word address;
+    int64_t count;
+    fr_word type;
+    int64_t bytes;
+    int peer;
+    int tag;
+};
+
+static enum fr_fn wide(const struct fr_request_op *op, enum fr_fn fn)
+{
+    return fr_real_rows[op->fn].flags & FR_ROW_LARGE ? fn + 1 : fn;
+}
+_Static_assert(FR_FN_MPI_Isend_c == FR_FN_MPI_Isend + 1, "a _c form follows");
+_Static_assert(FR_FN_MPI_Irecv_c == FR_FN_MPI_Irecv + 1, "a _c form follows");
+
+FR_TLS const enum fr_fn *fr_mpi_counting;
+
+static int send_part(struct fr_request_op *op, fr_word comm, const struct part *part)
+{
+    enum fr_fn fn = wide(op, FR_FN_MPI_Isend);
+    void *request = fr_request_bundle_add(op->bundle);
+    fr_word args[FR_MAX_ARGS] = {part->address,       (fr_word)part->count, part->type,
+                                 (fr_word)part->peer, (fr_word)part->tag,   comm,
+                                 FR_PTR(request)};
+    int rc = fr_real_mpi.SUCCESS;
+    fr_mpi_counting = &op->fn;
+    if (fr_mpi_are_host_buffers(fn, args) || !fr_mpi_call_buffers(fn, args, &rc))
+        rc = fr_real_call(fn, args);
+    fr_mpi_counting = NULL;
+    return rc;
+}
+
+static int receive_part(struct fr_request_op *op, fr_word comm, const struct part *part)
+{
+    enum fr_fn fn = wide(op, FR_FN_MPI_Irecv);
+    void *request = fr_request_bundle_add(op->bundle);
+    fr_word args[FR_MAX_ARGS] = {part->address,       (fr_word)part->count, part->type,
+                                 (fr_word)part->peer, (fr_word)part->tag,   comm,
+                                 FR_PTR(request)};
+    int rc = fr_real_mpi.SUCCESS;
+    bool plain = !fr_mpi_listening && fr_mpi_are_host_buffers(fn, args);
+    fr_mpi_counting = &op->fn;
+    if (plain || !fr_mpi_call_receive(fn, args, &rc))
+        rc = fr_real_call(fn, args);
+    fr_mpi_counting = NULL;
+    return rc;
+}
+
+// One side of an exchange.
+struct side {
+    const struct fr_request_op *op;
+    int arg;                         // position of the buffer
+    const struct fr_path_view *copy; // where the data of an in-place call have been put, or NULL
+};
+
+static bool measure(struct part *part, ptrdiff_t *extent)
+{
+    ptrdiff_t true_lower = 0;
+    size_t true_extent = 0;
+    int size = 0;
+    part->bytes = 0;
+    *extent = 0;
+    if (!part->count)
+        return true; // whose datatype nobody looks at
+    if (!fr_layout_bounds(part->type, extent, &true_lower, &true_extent) ||
+        FR_MPI(Type_size, part->type, FR_PTR(&size)) != fr_real_mpi.SUCCESS)
+        return false;
+    part->bytes = part->count * size;
+    return true;
+}
+
+// The data of an in-place call, where they cannot be overwritten.
+static void move_to_copy(const struct side *side, int index, struct part *part, ptrdiff_t extent)
+{
+    const struct fr_path_view *copy = side->copy;
+    bool each = copy->block_count > 1;
+    const struct fr_path_block *block = &copy->blocks[each ? index : 0];
+    bool packed = copy->shape == FR_SHAPE_PACKED;
+    int64_t step = packed ? (part->count ? part->bytes / part->count : 0) : extent;
+    part->address = copy->stage_base + block->stage_offset;
+    if (!each)
+        part->address += (fr_word)(index * part->count * step);
+    if (packed)
+        part->type = block->layout->packed_type;
+}
+
+static bool find_part(const struct side *side, int index, struct part *part)
+{
+    const struct fr_request_op *op = side->op;
+    const char *letters = fr_real_rows[op->fn].signature + side->arg;
+    ptrdiff_t extent = 0;
+    bool simple = letters[1] == 'n';
+    part->count =
+        simple ? fr_mpi_count_arg(op, side->arg + 1) : fr_mpi_count_at(op, side->arg + 1, index);
+    part->type = simple ? op->args[side->arg + 2]
+                 : letters[3] == 'T'
+                     ? fr_real_handle_load((const void *)op->args[side->arg + 3], (size_t)index)
+                     : op->args[side->arg + 3];
+    part->type = fr_real_handle(part->type);
+    if (!measure(part, &extent))
+        return false;
+    int64_t offset = simple ? index * part->count * extent
+                            : fr_mpi_displacement_at(op, side->arg + 2, index) *
+                                  (letters[3] == 'T' ? 1 : extent);
+    part->address = op->args[side->arg] + (fr_word)offset;
+    if (side->copy && part->count)
+        move_to_copy(side, index, part, extent);
+    return true;
+}
+
+static bool is_plain(const struct part *part)
+{
+    const struct fr_layout *layout = NULL;
+    if (fr_layout_acquire(part->type, &layout) != FR_OK)
+        return false;
+    bool contiguous = layout->contiguous;
+    fr_layout_release(layout);
+    return contiguous;
+}
+
+// What a rank sends itself, where one device copy does it: MPI would take it to the host and back.
+static bool copy_own(const struct part *from, const struct part *to)
+{
+    struct fr_device_range source, target;
+    size_t bytes = (size_t)from->bytes;
+    if (from->bytes != to->bytes || !is_plain(from) || !is_plain(to))
+        return false;
+    fr_buffer_classify((const void *)from->address, bytes, &source);
+    fr_buffer_classify((const void *)to->address, bytes, &target);
+    if (!fr_device_kind_is_device(source.kind) || !fr_device_kind_is_device(target.kind) ||
+        source.device != target.device)
+        return false;
+    const struct fr_device_push_piece piece = {.dst = to->address, .src = from->address, bytes};
+    return fr_device_quiesce(&source, from->address, bytes) == FR_OK &&
+           fr_device_push(&target, &piece, 1, fr_peer_engine_for_message(bytes),
+                          (unsigned)fr_core_settings()->peer_sms) == FR_OK;
+}
+
+static int start_own(struct fr_request_op *op, const struct fr_peer_group *group,
+                     const struct side *send, const struct side *receive)
+{
+    struct part from, to;
+    if (op->view_count == 1)
+        return fr_real_mpi.SUCCESS; // in place
+    if (!find_part(send, group->rank, &from) || !find_part(receive, group->rank, &to))
+        return fr_real_mpi.ERR_TYPE;
+    if ((!from.bytes && !to.bytes) || copy_own(&from, &to))
+        return fr_real_mpi.SUCCESS;
+    from.peer = to.peer = group->rank;
+    from.tag = to.tag = group->first_tag;
+    int rc = receive_part(op, group->messages, &to);
+    return rc == fr_real_mpi.SUCCESS ? send_part(op, group->messages, &from) : rc;
+}
+
+// Starts receives or sends with all other ranks, each rank in an order of its own.
+static int start_others(struct fr_request_op *op, const struct fr_peer_group *group,
+                        const struct side *side, bool sends)
+{
+    int rc = fr_real_mpi.SUCCESS;
+    for (int step = 1; step < group->size && rc == fr_real_mpi.SUCCESS; step++) {
+        struct part part = {.peer = (group->rank + step) % group->size, .tag = group->first_tag};
+        if (!find_part(side, part.peer, &part))
+            return fr_real_mpi.ERR_TYPE;
+        if (!part.bytes)
+            continue;
+        rc = sends ? send_part(op, group->messages, &part)
+                   : receive_part(op, group->messages, &part);
+    }
+    return rc;
+}
+
+static struct side side_of(const struct fr_request_op *op, char letter, bool in_place)
+{
+    const struct fr_path_view *view = &op->views[0];
+    struct side side = {.op = op, .arg = fr_real_arg(op->fn, letter, 0)};
+    if (in_place && letter == 's') {
+        side.arg = fr_real_arg(op->fn, 'r', 0);
+        side.copy = view->lease.address ? view : NULL;
+    }
+    return side;
+}
+
+// Saves what an in-place call sends from what it receives.
+static enum fr_status save(struct fr_request_op *op)
+{
+    struct fr_device_batch batch;
+    const struct fr_path_view *view = &op->views[0];
+    if (!view->span)
+        return FR_OK;
+    fr_device_batch_begin(&batch);
+    fr_path_ops(view->path)->copy_in(view, &batch);
+    return fr_device_batch_finish(&batch);
+}
+
+static int start_exchange(struct fr_request_op *op)
+{
+    struct fr_peer_group *group = fr_peer_group_find(op->object);
+    bool in_place = op->view_count == 1;
+    if (in_place && save(op) != FR_OK)
+        return fr_real_mpi.ERR_OTHER;
+    struct side send = side_of(op, 's', in_place), receive = side_of(op, 'r', in_place);
+    int rc = start_others(op, group, &receive, false);
+    if (rc == fr_real_mpi.SUCCESS)
+        rc = start_others(op, group, &send, true);
+    return rc == fr_real_mpi.SUCCESS ? start_own(op, group, &send, &receive) : rc;
+}
+
+// Two neighbours of a grid can be the same process, twice: what it sends to the one side arrives
+// from the other.
+static int tag_of(const struct fr_peer_group *group, bool grid, int index, bool sends)
+{
+    return group->first_tag + (grid ? (sends ? index : index ^ 1) % FR_PEER_GROUP_TAGS : 0);
+}
+
+static int start_neighbours(struct fr_request_op *op)
+{
+    const struct fr_peer_group *group = fr_peer_group_find(op->object);
+    struct fr_mpi_neighbours list;
+    int topology = 0, rc = fr_real_mpi.SUCCESS;
+    if (FR_MPI(Topo_test, op->object, FR_PTR(&topology)) != fr_real_mpi.SUCCESS ||
+        fr_mpi_neighbours_find(op->object, &list) != FR_OK)
+        return fr_real_mpi.ERR_OTHER;
+    bool grid = topology == fr_real_mpi.CART;
+    for (int i = 0; i < list.in_degree + list.out_degree && rc == fr_real_mpi.SUCCESS; i++) {
+        bool sends = i >= list.in_degree;
+        int index = sends ? i - list.in_degree : i;
+        struct side side = side_of(op, sends ? 's' : 'r', false);
+        struct part part = {.peer = sends ? list.destinations[index] : list.sources[index],
+                            .tag = tag_of(group, grid, index, sends)};
+        if (part.peer == fr_real_mpi.PROC_NULL)
+            continue;
+        if (!find_part(&side, index, &part))
+            rc = fr_real_mpi.ERR_TYPE;
+        else if (part.bytes)
+            rc = sends ? send_part(op, group->messages, &part)
+                       : receive_part(op, group->messages, &part);
+    }
+    fr_mpi_neighbours_free(&list);
+    return rc;
+}
+
+// An in-place call keeps a copy of its data: on the device where there is room.
+static enum fr_status open_copy(struct fr_request_op *op)
+{
+    struct fr_path_view *view = &op->views[0];
+    if (op->view_count != 1)
+        return FR_OK;
+    fr_path_view_measure(view);
+    if (!view->span)
+        return FR_OK;
+    view->path = fr_device_kind_is_device(view->range.kind) ? FR_PATH_PEER : FR_PATH_HOST;
+    enum fr_status status = fr_path_ops(view->path)->open(view);
+    if (status == FR_OK || view->path == FR_PATH_HOST)
+        return status;
+    view->path = FR_PATH_HOST;
+    return fr_path_ops(FR_PATH_HOST)->open(view);
+}
+
+// Understands the call. Everything that can be wrong with it alone is an error of the call, since
+// the other ranks go this way.
+static enum fr_status prepare(struct fr_request_op *op, const struct fr_peer_group *group)
+{
+    bool exchange = fr_real_rows[op->fn].class == FR_CLASS_ALLTOALL;
+    bool in_place = exchange && op->args[fr_real_arg(op->fn, 's', 0)] == fr_real_mpi.IN_PLACE;
+    enum fr_status status = FR_OK;
+    if (in_place) {
+        status = fr_mpi_views_build(op);
+        if (status == FR_OK)
+            status = open_copy(op);
+    }
+    int in_degree = group->size, out_degree = group->size;
+    if (status == FR_OK && !exchange)
+        status = fr_mpi_neighbours_of(op->object, &in_degree, &out_degree);
+    if (status == FR_OK)
+        status = fr_request_bundle_make(op, (size_t)in_degree + (size_t)out_degree,
+                                        exchange ? start_exchange : start_neighbours);
+    if (status == FR_OK && op->persistent)
+        status = fr_request_bundle_keep_types(op, (size_t)out_degree, (size_t)in_degree);
+    return status;
+}
+
+static struct fr_request_op *make(enum fr_fn fn, const fr_word *args, fr_word comm)
+{
+    struct fr_request_op *op = fr_request_op_new(fn, args);
+    if (!op)
+        return NULL;
+    op->object_kind = 'c';
+    op->object = comm;
+    op->persistent = fr_real_rows[fn].flags & FR_ROW_PERSISTENT;
+    return op;
+}
+
+static int refuse(struct fr_request_op *op, fr_word comm, enum fr_status status)
+{
+    fr_error("%s cannot be done: %s", op ? fr_real_rows[op->fn].name : "an exchange",
+             fr_core_status_text(status));
+    fr_request_op_free(op);
+    return fr_request_raise('c', comm, fr_request_error_code(status));
+}
+
+// The application's own arguments of a persistent send, started as a nonblocking one.
+static int start_message(struct fr_request_op *op)
+{
+    enum fr_fn fn = FR_FN_MPI_Isend;
+    if (op->fn == FR_FN_MPI_Ssend_init || op->fn == FR_FN_MPI_Ssend_init_c)
+        fn = FR_FN_MPI_Issend;
+    if (op->fn == FR_FN_MPI_Rsend_init || op->fn == FR_FN_MPI_Rsend_init_c)
+        fn = FR_FN_MPI_Irsend;
+    fn = wide(op, fn);
+    fr_word args[FR_MAX_ARGS];
+    int rc = fr_real_mpi.SUCCESS;
+    memcpy(args, op->args, sizeof(args));
+    args[fr_real_arg(fn, 'q', 0)] = FR_PTR(fr_request_bundle_add(op->bundle));
+    fr_mpi_counting = &op->fn;
+    if (!fr_mpi_call_buffers(fn, args, &rc))
+        rc = fr_real_call(fn, args);
+    fr_mpi_counting = NULL;
+    return rc;
+}
+
+bool fr_mpi_call_persistent_send(struct fr_request_op *op, int *result)
+{
+    uint64_t comm_id = 0;
+    bool buffered = op->fn == FR_FN_MPI_Bsend_init || op->fn == FR_FN_MPI_Bsend_init_c;
+    int peer = fr_real_arg(op->fn, 'P', 0);
+    if (!fr_mpi_listening || !op->persistent || buffered ||
+        fr_real_rows[op->fn].class != FR_CLASS_SEND)
+        return false;
+    int to = fr_mpi_host_index_of(op->object, (int)op->args[peer], &comm_id);
+    if (to < 0 || to == fr_peer_host_index())
+        return false;
+    struct fr_path_view *view = op->view_count ? &op->views[0] : NULL;
+    if (view)
+        fr_path_view_measure(view);
+    if (!view || !fr_device_kind_is_device(view->range.kind) ||
+        fr_request_bundle_make(op, 1, start_message) != FR_OK ||
+        fr_request_bundle_keep_types(op, 1, 1) != FR_OK)
+        return false;
+    *result = fr_request_bundle_open(op, (void *)op->args[fr_real_arg(op->fn, 'q', 0)]);
+    return true;
+}
+
+// Such exchanges begin to pay where MPI's own, which stage everything, take longer than a handful
+// of messages. All ranks find the same, as the size is the same for all of them.
+static bool is_worthwhile(enum fr_fn fn, const fr_word *args)
+{
+    enum { LEAST_BYTES = 2048 };
+    const char *signature = fr_real_rows[fn].signature;
+    int arg = fr_real_arg(fn, 'r', 0);
+    struct fr_request_op op = {.fn = fn};
+    int size = 0;
+    if (signature[arg + 1] != 'n')
+        return true;
+    memcpy(op.args, args, strlen(signature) * sizeof(fr_word));
+    int64_t count = fr_mpi_count_arg(&op, arg + 1);
+    return count > 0 &&
+           FR_MPI(Type_size, fr_real_handle(args[arg + 2]), FR_PTR(&size)) == fr_real_mpi.SUCCESS &&
+           count * size >= LEAST_BYTES;
+}
+
+bool fr_mpi_run_bundle(enum fr_fn fn, const fr_word *args, const struct fr_peer_group *group,
+                       int *result)
+{
+    fr_word comm = fr_real_handle(args[fr_real_arg(fn, 'c', 0)]);
+    if (!is_worthwhile(fn, args))
+        return false;
+    struct fr_request_op *op = make(fn, args, comm);
+    enum fr_status status = op ? prepare(op, group) : FR_ERR_NO_MEMORY;
+    if (status != FR_OK) {
+        *result = refuse(op, comm, status);
+        return true;
+    }
+    int rc = fr_request_bundle_run(op);
+    *result = rc == fr_real_mpi.SUCCESS ? rc : fr_request_raise('c', comm, rc);
+    fr_request_op_free(op);
+    return true;
+}
+
+bool fr_mpi_call_bundle(enum fr_fn fn, fr_word *args, int *result)
+{
+    fr_word comm = fr_real_handle(args[fr_real_arg(fn, 'c', 0)]);
+    struct fr_peer_group *group = NULL;
+    bool persistent = fr_real_rows[fn].flags & FR_ROW_PERSISTENT;
+    if (fr_mpi_peer_is_enabled() && comm != fr_real_mpi.COMM_NULL)
+        group = persistent ? fr_peer_group_enter(comm) : fr_peer_group_find(comm);
+    if (!group)
+        return fr_mpi_are_host_buffers(fn, args) ? false : fr_mpi_call_buffers(fn, args, result);
+    struct fr_request_op *op = make(fn, args, comm);
+    enum fr_status status = op ? prepare(op, group) : FR_ERR_NO_MEMORY;
+    if (status != FR_OK) {
+        *result = refuse(op, comm, status);
+        return true;
+    }
+    *result = fr_request_bundle_open(op, (void *)args[fr_real_arg(fn, 'q', 0)]);
+    if (*result != fr_real_mpi.SUCCESS)
+        *result = fr_request_raise('c', comm, *result);
+    return true;
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Which receives may bring an announcement, and which sends look like one, told from count and
+// datatype alone: so that all others cost no more than that.
+#include "config.h"
+
+#include "mpi/mpi_int.h"
+
+// The size of a predefined datatype. Each place of the cache holds a handle and its size in one
+// word; handles are addresses or integers, so that their highest bits say nothing.
+static int named_bytes(fr_word type)
+{
+    enum { PLACES = 64, SIZE_BITS = 8 };
+    static _Atomic uint64_t cache[PLACES];
+    int bytes = 0;
+    _Atomic uint64_t *place = &cache[((uint64_t)type * 0x9e3779b97f4a7c15u) >> 58];
+    uint64_t word = atomic_load_explicit(place, memory_order_relaxed);
+    if (FR_LIKELY(word >> SIZE_BITS == (uint64_t)type << SIZE_BITS >> SIZE_BITS && word))
+        return (int)(word & ((1u << SIZE_BITS) - 1));
+    FR_MPI(Type_size, type, FR_PTR(&bytes));
+    if (bytes > 0 && bytes < 1 << SIZE_BITS)
+        atomic_store_explicit(place, (uint64_t)type << SIZE_BITS | (uint64_t)bytes,
+                              memory_order_relaxed);
+    return bytes;
+}
+
+bool fr_mpi_may_bring(int64_t count, fr_word type)
+{
+    enum { LARGEST_NAMED_BYTES = 32 }; // a complex number of two long doubles
+    if (!fr_real_type_is_named(type))
+        return count > 0;
+    if (count >= FR_PEER_ANNOUNCEMENT_BYTES)
+        return true;
+    return count * LARGEST_NAMED_BYTES >= FR_PEER_ANNOUNCEMENT_BYTES &&
+           type != fr_real_mpi.DATATYPE_NULL &&
+           count * named_bytes(type) >= FR_PEER_ANNOUNCEMENT_BYTES;
+}
+
+// A message of 43 bytes is 43 elements of one byte, or one element of a derived datatype, or 43 of
+// one with a size of one.
+bool fr_mpi_may_be_as_announcement(int64_t count, fr_word type)
+{
+    return count == FR_PEER_ANNOUNCEMENT_BYTES || (count == 1 && !fr_real_type_is_named(type));
+}

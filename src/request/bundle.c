@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Bundles of messages behind one request.
+//
+// A nonblocking operation shows a generalized request, a persistent one a persistent send of
+// nothing from this process to itself, which one of the parts receives (MPICH takes persistent
+// sends to MPI_PROC_NULL for inactive always). Either way completion calls treat the operation as
+// they do an announced send: it is hidden from MPI until its parts are complete.
+#include "config.h"
+
+#include "request/bundle.h"
+
+#include "request/table.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum fr_status fr_request_bundle_make(struct fr_request_op *op, size_t capacity,
+                                      int (*start)(struct fr_request_op *op))
+{
+    struct fr_request_bundle *bundle =
+        calloc(1, sizeof(*bundle) + (capacity + 1) * fr_real_mpi.handle_bytes);
+    if (!bundle) {
+        fr_error("out of memory for the %zu parts of %s", capacity, fr_real_rows[op->fn].name);
+        return FR_ERR_NO_MEMORY;
+    }
+    bundle->start = start;
+    op->bundle = bundle;
+    return FR_OK;
+}
+
+// Duplicates one datatype, if it can be freed at all.
+static enum fr_status keep_type(struct fr_request_bundle *bundle, fr_word *type)
+{
+    _Alignas(8) char handle[8];
+    if (fr_real_type_is_named(*type) || *type == fr_real_mpi.DATATYPE_NULL)
+        return FR_OK;
+    fr_word *kept = realloc(bundle->kept, (bundle->kept_count + 1) * sizeof(*kept));
+    if (!kept)
+        return FR_ERR_NO_MEMORY;
+    bundle->kept = kept;
+    if (FR_MPI(Type_dup, *type, FR_PTR(handle)) != fr_real_mpi.SUCCESS)
+        return FR_ERR_MPI;
+    *type = fr_real_handle_load(handle, 0);
+    bundle->kept[bundle->kept_count++] = *type;
+    return FR_OK;
+}
+
+// An array of datatypes, of which `counts` says which ones matter, becomes one of the operation's.
+static enum fr_status keep_types(struct fr_request_op *op, int arg, const void *counts, size_t n)
+{
+    bool wide = fr_real_rows[op->fn].flags & FR_ROW_LARGE;
+    const void *given = (const void *)op->args[arg];
+    void *own = fr_request_op_carve(op, n * fr_real_mpi.handle_bytes);
+    enum fr_status status = own ? FR_OK : FR_ERR_NO_MEMORY;
+    for (size_t i = 0; i < n && status == FR_OK; i++) {
+        fr_word type = fr_real_handle_load(given, i);
+        int64_t count = wide ? ((const int64_t *)counts)[i] : ((const int *)counts)[i];
+        if (count)
+            status = keep_type(op->bundle, &type);
+        fr_real_handle_store(own, i, type);
+    }
+    if (status == FR_OK)
+        op->args[arg] = FR_PTR(own);
+    return status;
+}
+
+enum fr_status fr_request_bundle_keep_types(struct fr_request_op *op, size_t sends, size_t receives)
+{
+    const char *signature = fr_real_rows[op->fn].signature;
+    enum fr_status status =
+        fr_request_op_reserve(op, (sends + receives) * fr_real_mpi.handle_bytes + 32);
+    for (int arg = 0; signature[arg] && status == FR_OK; arg++) {
+        if (signature[arg] == 't') {
+            op->args[arg] = fr_real_handle(op->args[arg]);
+            status = keep_type(op->bundle, &op->args[arg]);
+        } else if (signature[arg] == 'T') {
+            bool receives_them = signature[arg - 3] == 'r';
+            if (!op->args[arg] || !op->args[arg - 2])
+                continue; // in place
+            status = keep_types(op, arg, (const void *)op->args[arg - 2],
+                                receives_them ? receives : sends);
+        }
+    }
+    return status;
+}
+
+void *fr_request_bundle_add(struct fr_request_bundle *bundle)
+{
+    size_t at = bundle->count++;
+    fr_real_handle_store(bundle->parts, at, fr_real_mpi.REQUEST_NULL);
+    return bundle->parts + at * fr_real_mpi.handle_bytes;
+}
+
+// A communicator of this process alone, which it never gives back: MPI does at its end.
+static fr_word own;
+
+static void make_own(void)
+{
+    _Alignas(8) char handle[8];
+    own = fr_real_mpi.COMM_NULL;
+    if (FR_MPI(Comm_split, fr_real_mpi.COMM_SELF, 0, 0, FR_PTR(handle)) == fr_real_mpi.SUCCESS)
+        own = fr_real_handle_load(handle, 0);
+}
+
+static fr_word own_comm(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_own);
+    return own;
+}
+
+int fr_request_bundle_start(struct fr_request_op *op)
+{
+    struct fr_request_bundle *bundle = op->bundle;
+    bundle->count = 0;
+    bundle->complete = false;
+    bundle->error = fr_real_mpi.SUCCESS;
+    int rc = fr_real_mpi.SUCCESS;
+    if (op->persistent)
+        rc = FR_MPI(Irecv, 0, 0, fr_real_mpi.BYTE, 0, 0, own_comm(),
+                    FR_PTR(fr_request_bundle_add(bundle)));
+    if (rc == fr_real_mpi.SUCCESS)
+        rc = bundle->start(op);
+    if (rc != fr_real_mpi.SUCCESS)
+        bundle->error = rc; // told when it completes, since parts may be under way
+    return fr_real_mpi.SUCCESS;
+}
+
+// Tests one part as the application would.
+static bool test_part(struct fr_request_bundle *bundle, size_t index)
+{
+    _Alignas(16) char status[FR_STATUS_BYTES];
+    int flag = 0, rc = fr_real_mpi.SUCCESS;
+    char *request = bundle->parts + index * fr_real_mpi.handle_bytes;
+    fr_word args[FR_MAX_ARGS] = {FR_PTR(request), FR_PTR(&flag), FR_PTR(status)};
+    if (!fr_request_complete(FR_FN_MPI_Test, args, &rc))
+        rc = fr_real_call(FR_FN_MPI_Test, args);
+    if (rc == fr_real_mpi.SUCCESS)
+        return flag;
+    if (bundle->error == fr_real_mpi.SUCCESS)
+        bundle->error = rc;
+    return true;
+}
+
+// Tests all parts together, so that what they fetch is fetched together.
+static bool test_parts(struct fr_request_bundle *bundle)
+{
+    int flag = 0, rc = fr_real_mpi.SUCCESS;
+    fr_word args[FR_MAX_ARGS] = {(fr_word)bundle->count, FR_PTR(bundle->parts), FR_PTR(&flag),
+                                 fr_real_mpi.STATUSES_IGNORE};
+    if (!fr_request_complete(FR_FN_MPI_Testall, args, &rc))
+        rc = fr_real_call(FR_FN_MPI_Testall, args);
+    if (rc == fr_real_mpi.SUCCESS)
+        return flag;
+    bool all = true; // one has failed: each says for itself
+    for (size_t i = 0; i < bundle->count; i++) {
+        bool is_null = fr_real_handle_load(bundle->parts, i) == fr_real_mpi.REQUEST_NULL;
+        all = (is_null || test_part(bundle, i)) && all;
+    }
+    if (bundle->error == fr_real_mpi.SUCCESS)
+        bundle->error = fr_real_mpi.ERR_OTHER;
+    return all;
+}
+
+bool fr_request_bundle_poll(struct fr_request_op *op)
+{
+    struct fr_request_bundle *bundle = op->bundle;
+    if (bundle->complete || (op->persistent && !op->active))
+        return true;
+    if (bundle->count && !test_parts(bundle))
+        return false;
+    bundle->complete = true;
+    if (bundle->generalized)
+        FR_MPI(Grequest_complete, op->key);
+    return true;
+}
+
+int fr_request_bundle_run(struct fr_request_op *op)
+{
+    enum { POLLS_A_YIELD = 64 };
+    (void)fr_request_bundle_start(op);
+    for (unsigned polls = 1; !fr_request_bundle_poll(op); polls++) {
+        if (polls % POLLS_A_YIELD == 0)
+            sched_yield();
+    }
+    return op->bundle->error;
+}
+
+// What MPI asks of a generalized request.
+static int query(void *extra, void *status)
+{
+    (void)extra;
+    FR_MPI(Status_set_cancelled, FR_PTR(status), 0);
+    fr_request_set_size(status, 0);
+    return fr_real_mpi.SUCCESS;
+}
+
+static int free_extra(void *extra)
+{
+    (void)extra;
+    return fr_real_mpi.SUCCESS;
+}
+
+static int cancel(void *extra, int complete)
+{
+    (void)extra;
+    (void)complete;
+    return fr_real_mpi.SUCCESS; // nothing of this sort can be cancelled
+}
+
+static int make_request(const struct fr_request_op *op, void *request)
+{
+    if (op->persistent)
+        return FR_MPI(Send_init, 0, 0, fr_real_mpi.BYTE, 0, 0, own_comm(), FR_PTR(request));
+    return FR_MPI(Grequest_start, FR_PTR(query), FR_PTR(free_extra), FR_PTR(cancel), 0,
+                  FR_PTR(request));
+}
+
+int fr_request_bundle_open(struct fr_request_op *op, void *request)
+{
+    int rc = make_request(op, request);
+    if (rc != fr_real_mpi.SUCCESS) {
+        fr_request_op_free(op);
+        return rc;
+    }
+    op->bundle->generalized = !op->persistent;
+    if (!op->persistent) {
+        op->active = true;
+        rc = fr_request_bundle_start(op);
+    }
+    fr_request_table_add(op, fr_real_handle_load(request, 0));
+    return rc;
+}

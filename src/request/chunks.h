@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Messages in chunks: the host path of large messages between processes that cannot map each
+// other's memory. Both sides copy to and from page-locked memory while other chunks are on the
+// wire.
+//
+// MPI carries an announcement by its own matching, as for parcels (peer/parcel.h), and the chunks
+// on a communicator of Fabrail's (herald.h) with a tag of their own, which no other message to the
+// same process has as long as they are under way. The sender copies all bytes to host memory of
+// Fabrail's at once and never waits for the receiver, which posts receives for the chunks when it
+// has received the announcement.
+//
+// The rules of parcel.h hold here too: messages that are under way to one process with one tag
+// belong to one communicator and are announced by one thread at a time. And they are never under
+// way together with parcels of that tag.
+#ifndef FR_REQUEST_CHUNKS_H
+#define FR_REQUEST_CHUNKS_H
+
+#include "request/herald.h"
+#include "request/request.h"
+
+#define FR_CHUNKS_REASON "in chunks, copies overlapping the wire" // for the report
+
+// Starts and ends it, on all processes of MPI_COMM_WORLD or none. False on all of them when it
+// cannot be had. The end is for when all have received what they ever will.
+bool fr_request_chunks_open(void);
+void fr_request_chunks_close(void);
+
+// Whether messages in chunks may come at all. A load.
+bool fr_request_chunks_may_come(void);
+
+// Whether announcements may be under way to this process. A load or two.
+static inline bool fr_request_arrival_any(void)
+{
+    return fr_peer_arrival_any() || fr_request_chunks_may_come();
+}
+
+// Reads an announcement, of a parcel or of a message in chunks. Fills `parcel`, NULL for chunks,
+// `number`, `from` (for chunks, a rank of the world) and `bytes`.
+bool fr_request_arrival_read(const unsigned char data[FR_PEER_ANNOUNCEMENT_BYTES],
+                             struct fr_peer_arrival *arrival);
+
+// Says for the sake of probes that it has been received.
+void fr_request_arrival_take(const struct fr_peer_arrival *arrival);
+
+// Receives messages in chunks that were announced to operations: begin posts the receives of one,
+// end waits for the bytes of all and copies them to where they belong. Sets `fetched` and
+// `fetched_bytes` of the operations, or `failure`; begin then returns NULL, which end accepts.
+struct fr_request_incoming;
+struct fr_request_incoming *fr_request_chunks_begin(struct fr_request_op *op,
+                                                    const struct fr_peer_arrival *arrival);
+void fr_request_chunks_end(struct fr_request_incoming **all, size_t count);
+
+// A message on its way out.
+struct fr_request_outgoing;
+
+// Where a message goes.
+struct fr_request_address {
+    int to; // rank in the world
+    int tag;
+    uint64_t comm; // tells communicators of this process apart
+};
+
+// Prepares to send the contents of a view, which is opened. Returns FR_ERR_UNSUPPORTED when one of
+// the rules forbids it and FR_ERR_LIMIT when too much is under way: the message must then go
+// another way. The operation owns the message until it is settled.
+FR_MUST_CHECK enum fr_status fr_request_outgoing_make(struct fr_request_op *op,
+                                                      struct fr_path_view *view,
+                                                      const struct fr_request_address *address);
+
+// Whether anything may be under way to a process with a tag.
+bool fr_request_outgoing_any(int to, int tag);
+
+// Begins to copy; then MPI sends the announcement, of which `announced` tells; then push sends all
+// chunks as their copies are done. It takes the view's lease over. A failure is kept with the
+// operation, for the call that completes it, and told to the receiver.
+FR_MUST_CHECK enum fr_status fr_request_outgoing_begin(struct fr_request_op *op);
+void fr_request_outgoing_announced(struct fr_request_op *op, bool sent);
+void fr_request_outgoing_push(struct fr_request_op *op);
+
+// Whether the operation is complete: the chunks have been sent, or nobody has wanted them for a
+// while. Forgets the message then.
+bool fr_request_outgoing_settle(struct fr_request_op *op);
+
+// The operation is over; `cancelled` says that the announcement will never be received.
+void fr_request_outgoing_leave(struct fr_request_op *op, bool cancelled);
+
+// Looks after what is under way. A load when there is nothing. Returns whether there is.
+bool fr_request_outgoing_poll(void);
+
+#endif

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The table of light receives: sets of a few places each, of which the request chooses one.
+//
+// A place's word tells which request it holds and who may have it; its other members belong to the
+// thread that has claimed it. Requests are held shifted by two bits: in every family they are
+// addresses or sign-extended integers, so that their highest bits say the same three times.
+#include "config.h"
+
+#include "request/light.h"
+
+#include "request/chunks.h"
+#include "request/table.h"
+
+#include <sched.h>
+#include <string.h>
+
+enum { SETS = 256, WAYS = 8, STATE_BITS = 2 };
+
+// What a thread may do with a place.
+enum {
+    READY = 1,   // claim it
+    CLAIMED = 2, // nothing: another one completes the receive, or is about to add it
+    LOOKED = 3,  // wait: another one looks whether an announcement has come
+};
+#define FREE ((uint64_t)0)
+
+struct fr_request_light {
+    void *buffer;
+    int64_t count;
+    fr_word type;
+    fr_word comm; // of functions that have one
+    enum fr_fn fn;
+};
+
+struct set {
+    _Alignas(64) _Atomic uint64_t words[WAYS];
+    struct fr_request_light lights[WAYS];
+};
+
+_Atomic size_t fr_request_light_count;
+
+static struct set sets[SETS];
+
+static uint64_t word_of(fr_word request, unsigned state)
+{
+    return ((uint64_t)request << STATE_BITS) | state;
+}
+
+// Whether a request can be told from all others by its word.
+static bool has_word(fr_word request)
+{
+    int64_t shifted = (int64_t)word_of(request, 0);
+    return (fr_word)(shifted >> STATE_BITS) == request;
+}
+
+static fr_word request_of(uint64_t word)
+{
+    return (fr_word)((int64_t)word >> STATE_BITS);
+}
+
+static struct set *set_of(fr_word request)
+{
+    return &sets[((uint64_t)request * 0x9e3779b97f4a7c15u) >> 56];
+}
+_Static_assert(SETS == 256, "the upper eight bits choose");
+
+static _Atomic uint64_t *word_at(const struct fr_request_light *light)
+{
+    size_t offset = (size_t)((const char *)light - (const char *)sets);
+    struct set *set = &sets[offset / sizeof(struct set)];
+    return &set->words[light - set->lights];
+}
+
+static bool change(_Atomic uint64_t *word, uint64_t from, uint64_t to)
+{
+    return atomic_compare_exchange_strong_explicit(word, &from, to, memory_order_acquire,
+                                                   memory_order_relaxed);
+}
+
+// A place for a request that MPI has just given out. One that is ready under the same value was
+// completed in a way that nobody could see, and is taken first.
+static struct fr_request_light *find_place(struct set *set, fr_word request)
+{
+    uint64_t stale = word_of(request, READY);
+    for (unsigned i = 0; i < WAYS; i++) {
+        if (FR_UNLIKELY(atomic_load_explicit(&set->words[i], memory_order_relaxed) == stale) &&
+            change(&set->words[i], stale, word_of(request, CLAIMED))) {
+            atomic_fetch_sub_explicit(&fr_request_light_count, 1, memory_order_relaxed);
+            return &set->lights[i];
+        }
+    }
+    for (unsigned i = 0; i < WAYS; i++) {
+        if (atomic_load_explicit(&set->words[i], memory_order_relaxed) == FREE &&
+            change(&set->words[i], FREE, word_of(request, CLAIMED)))
+            return &set->lights[i];
+    }
+    return NULL;
+}
+
+// The operation that would have been made of the receive at first.
+static struct fr_request_op *make_op(const struct fr_request_light *light)
+{
+    const struct fr_layout *layout = NULL;
+    fr_word args[FR_MAX_ARGS] = {FR_PTR(light->buffer), (fr_word)light->count, light->type};
+    struct fr_request_op *op = fr_request_op_new(light->fn, args);
+    if (!op)
+        return NULL;
+    if (fr_real_arg(light->fn, 'c', 0) >= 0) {
+        op->object_kind = 'c';
+        op->object = light->comm;
+    }
+    op->prefix_out = true;
+    op->listens = true;
+    op->active = true;
+    struct fr_path_view *view = fr_request_op_add_view(op, 0);
+    enum fr_status status = fr_layout_acquire(light->type, &layout);
+    struct fr_path_block block = {.count = (size_t)light->count, .layout = layout, .out = true};
+    if (status == FR_OK)
+        status = fr_request_op_add_block(op, block);
+    if (status != FR_OK) {
+        fr_request_op_free(op);
+        return NULL;
+    }
+    fr_path_view_measure(view);
+    return op;
+}
+
+static int add_op(const struct fr_request_light *light, fr_word request)
+{
+    struct fr_request_op *op = make_op(light);
+    if (!op)
+        return fr_request_raise(0, 0, fr_real_mpi.ERR_NO_MEM);
+    fr_request_table_add(op, request);
+    return fr_real_mpi.SUCCESS;
+}
+
+int fr_request_light_add(enum fr_fn fn, const fr_word *args, fr_word request)
+{
+    const bool matched = fr_real_rows[fn].signature[3] == 'm';
+    const struct fr_request_light light = {
+        .buffer = (void *)args[0],
+        .count = fr_real_rows[fn].flags & FR_ROW_LARGE ? (int64_t)args[1] : (int)args[1],
+        .type = fr_real_handle(args[2]),
+        .comm = matched ? 0 : fr_real_handle(args[5]),
+        .fn = fn,
+    };
+    struct fr_request_light *place =
+        FR_LIKELY(has_word(request)) ? find_place(set_of(request), request) : NULL;
+    if (FR_UNLIKELY(!place))
+        return add_op(&light, request);
+    *place = light;
+    atomic_fetch_add_explicit(&fr_request_light_count, 1, memory_order_relaxed);
+    atomic_store_explicit(word_at(place), word_of(request, READY), memory_order_release);
+    return fr_real_mpi.SUCCESS;
+}
+
+// NULL when there is none, or another thread has claimed it: then it is another receive whose
+// request had the same value.
+static struct fr_request_light *claim(fr_word request)
+{
+    struct set *set = set_of(request);
+    uint64_t ready = word_of(request, READY), claimed = word_of(request, CLAIMED);
+    for (unsigned i = 0; i < WAYS;) {
+        uint64_t word = atomic_load_explicit(&set->words[i], memory_order_relaxed);
+        if (FR_LIKELY(word == ready)) {
+            if (change(&set->words[i], ready, claimed))
+                return &set->lights[i];
+        } else if (FR_UNLIKELY(word == word_of(request, LOOKED))) {
+            sched_yield();
+        } else {
+            i++;
+        }
+    }
+    return NULL;
+}
+
+size_t fr_request_light_claim(const void *requests, size_t count, struct fr_request_light **lights)
+{
+    size_t found = 0;
+    if (!atomic_load_explicit(&fr_request_light_count, memory_order_acquire))
+        return 0;
+    for (size_t i = 0; i < count; i++) {
+        fr_word request = fr_real_handle_load(requests, i);
+        lights[i] =
+            request != fr_real_mpi.REQUEST_NULL && has_word(request) ? claim(request) : NULL;
+        found += lights[i] != NULL;
+    }
+    return found;
+}
+
+static void make_ready(_Atomic uint64_t *word)
+{
+    uint64_t held = atomic_load_explicit(word, memory_order_relaxed);
+    atomic_store_explicit(word, word_of(request_of(held), READY), memory_order_release);
+}
+
+void fr_request_light_unclaim(struct fr_request_light *const *lights, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (lights[i])
+            make_ready(word_at(lights[i]));
+    }
+}
+
+bool fr_request_light_is_announced(const struct fr_request_light *light, const void *status)
+{
+    struct fr_peer_arrival arrival;
+    int count = 0;
+    if (FR_LIKELY(!fr_request_arrival_any()))
+        return false;
+    FR_MPI(Get_count, FR_PTR(status), fr_real_mpi.BYTE, FR_PTR(&count));
+    return count == FR_PEER_ANNOUNCEMENT_BYTES && fr_request_arrival_read(light->buffer, &arrival);
+}
+
+void fr_request_light_forget(struct fr_request_light *light)
+{
+    atomic_store_explicit(word_at(light), FREE, memory_order_release);
+}
+
+// The operation is in the table before the place is free: who looks here first finds one of them.
+struct fr_request_op *fr_request_light_promote(struct fr_request_light *light)
+{
+    fr_word request = request_of(atomic_load_explicit(word_at(light), memory_order_relaxed));
+    struct fr_request_op *op = make_op(light);
+    if (!op)
+        return NULL;
+    op->claimed = true;
+    fr_request_table_add(op, request);
+    fr_request_light_forget(light);
+    atomic_fetch_sub_explicit(&fr_request_light_count, 1, memory_order_relaxed);
+    return op;
+}
+
+static bool has_come(const struct fr_request_light *light, fr_word request)
+{
+    _Alignas(16) char status[FR_STATUS_BYTES];
+    int complete = 0;
+    return FR_MPI(Request_get_status, request, FR_PTR(&complete), FR_PTR(status)) ==
+               fr_real_mpi.SUCCESS &&
+           complete && fr_request_light_is_announced(light, status);
+}
+
+static void look_at(struct fr_request_light *light)
+{
+    _Atomic uint64_t *word = word_at(light);
+    uint64_t seen = atomic_load_explicit(word, memory_order_relaxed);
+    fr_word request = request_of(seen);
+    if (seen != word_of(request, READY) || !change(word, seen, word_of(request, LOOKED)))
+        return;
+    struct fr_request_op *op = has_come(light, request) ? fr_request_light_promote(light) : NULL;
+    if (op)
+        fr_request_table_unclaim(&op, 1);
+    else
+        make_ready(word);
+}
+
+void fr_request_light_look(void)
+{
+    for (size_t s = 0; s < SETS; s++) {
+        if (!atomic_load_explicit(&fr_request_light_count, memory_order_acquire))
+            return;
+        for (unsigned i = 0; i < WAYS; i++) {
+            if (atomic_load_explicit(&sets[s].words[i], memory_order_relaxed) != FREE)
+                look_at(&sets[s].lights[i]);
+        }
+    }
+}

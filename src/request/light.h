@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Receives into host memory that are under way and may bring an announcement, in a few words each:
+// a process that others can announce to has to look at all of them, and hardly ever finds one. What
+// has brought an announcement becomes an operation, and goes on as such.
+//
+// All functions may be called by several threads at once, without locks. A receive is claimed by
+// the thread that completes it, for the reason told in table.h.
+#ifndef FR_REQUEST_LIGHT_H
+#define FR_REQUEST_LIGHT_H
+
+#include "request/request.h"
+
+struct fr_request_light; // one receive
+
+// Adds a receive that the real MPI has begun, of elements of a predefined datatype: `args` are
+// those of MPI_Irecv or MPI_Imrecv. Where there is no place for it, it becomes an operation at
+// once. Returns what the call returns.
+int fr_request_light_add(enum fr_fn fn, const fr_word *args, fr_word request);
+
+// Fills lights[i] with the claimed receive of request i of an array in the family's handle width,
+// or NULL. Returns how many there are; `lights` is undefined when that is 0.
+size_t fr_request_light_claim(const void *requests, size_t count, struct fr_request_light **lights);
+
+// Gives back those that are not NULL.
+void fr_request_light_unclaim(struct fr_request_light *const *lights, size_t count);
+
+// Whether a claimed receive that has completed with this status, and without an error, has brought
+// an announcement.
+bool fr_request_light_is_announced(const struct fr_request_light *light, const void *status);
+
+// Forgets a claimed receive that is complete. The count is for the caller to lower, once for all
+// that it forgets.
+void fr_request_light_forget(struct fr_request_light *light);
+
+// Makes an operation of a claimed receive and puts it in the side table, claimed. NULL when out
+// of memory, else the receive is forgotten, and counted no more.
+struct fr_request_op *fr_request_light_promote(struct fr_request_light *light);
+
+// Makes operations of those that have brought announcements and that nobody is completing, for the
+// functions of request.h that look at operations early.
+void fr_request_light_look(void);
+
+#endif
