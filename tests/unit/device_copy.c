@@ -227,9 +227,10 @@ static void test_marks(const struct driver_memory *memory)
     enum { PIECES = 32, PIECE = SPACE / PIECES };
     struct fr_device_range range;
     struct fr_device_batch batch;
-    unsigned char *host = host_bytes + GUARD;
+    unsigned char *host = aligned_alloc(4096, SPACE); // page-locked, or copies would not be late
     unsigned set = 0, waits = 0;
     CHECK(fr_device_query(memory->address, &range) == FR_OK);
+    CHECK(host != NULL && fr_device_host_register(host, SPACE) == FR_OK);
     check_fill(device_mirror, SPACE, 7);
     driver_write(memory, device_mirror, SPACE);
     memset(host, 0, SPACE);
@@ -263,6 +264,8 @@ static void test_marks(const struct driver_memory *memory)
         CHECK(fr_device_batch_has_reached(&batch, 0));
         CHECK(fr_device_batch_finish(&batch) != FR_OK);
     }
+    fr_device_host_unregister(host);
+    free(host);
 }
 
 // cudaMemset and copies between devices return before they are done; a copy right after them must
