@@ -13,6 +13,7 @@
 #include "peer/group.h"
 #include "request/bundle.h"
 
+#include <limits.h>
 #include <string.h>
 
 // One message.
@@ -23,11 +24,17 @@ struct part {
     int64_t bytes;
     int peer;
     int tag;
+    bool is_packed_type; // one of room layout's
 };
+
+static bool is_large(const struct fr_request_op *op)
+{
+    return fr_real_rows[op->fn].flags & FR_ROW_LARGE;
+}
 
 static enum fr_fn wide(const struct fr_request_op *op, enum fr_fn fn)
 {
-    return fr_real_rows[op->fn].flags & FR_ROW_LARGE ? fn + 1 : fn;
+    return is_large(op) ? fn + 1 : fn;
 }
 _Static_assert(FR_FN_MPI_Isend_c == FR_FN_MPI_Isend + 1, "a _c form follows");
 _Static_assert(FR_FN_MPI_Irecv_c == FR_FN_MPI_Irecv + 1, "a _c form follows");
@@ -46,6 +53,8 @@ static int send_part(struct fr_request_op *op, fr_word comm, const struct part *
     if (fr_mpi_are_host_buffers(fn, args) || !fr_mpi_call_buffers(fn, args, &rc))
         rc = fr_real_call(fn, args);
     fr_mpi_counting = NULL;
+    if (part->is_packed_type) // which is freed with the type that it belongs to, unseen
+        fr_layout_forget(part->type);
     return rc;
 }
 
@@ -99,8 +108,14 @@ static void move_to_copy(const struct side *side, int index, struct part *part, 
     part->address = copy->stage_base + block->stage_offset;
     if (!each)
         part->address += (fr_word)(index * part->count * step);
-    if (packed)
+    bool as_bytes = packed && (part->bytes <= INT_MAX || is_large(side->op));
+    if (as_bytes) {
+        part->type = fr_real_mpi.BYTE;
+        part->count = part->bytes;
+    } else if (packed) {
         part->type = block->layout->packed_type;
+        part->is_packed_type = part->type != fr_real_mpi.BYTE;
+    }
 }
 
 static bool find_part(const struct side *side, int index, struct part *part)
@@ -158,15 +173,13 @@ static bool copy_own(const struct part *from, const struct part *to)
 static int start_own(struct fr_request_op *op, const struct fr_peer_group *group,
                      const struct side *send, const struct side *receive)
 {
-    struct part from, to;
+    struct part from = {.peer = group->rank, .tag = group->first_tag}, to = from;
     if (op->view_count == 1)
         return fr_real_mpi.SUCCESS; // in place
     if (!find_part(send, group->rank, &from) || !find_part(receive, group->rank, &to))
         return fr_real_mpi.ERR_TYPE;
     if ((!from.bytes && !to.bytes) || copy_own(&from, &to))
         return fr_real_mpi.SUCCESS;
-    from.peer = to.peer = group->rank;
-    from.tag = to.tag = group->first_tag;
     int rc = receive_part(op, group->messages, &to);
     return rc == fr_real_mpi.SUCCESS ? send_part(op, group->messages, &from) : rc;
 }
