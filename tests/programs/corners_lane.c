@@ -12,7 +12,8 @@ enum { LARGE_BYTES = 100000 }; // what takes longer to make and compare than to 
 
 // Nothing; around the size of an announcement; below and above the eager limits; not a multiple of
 // anything.
-static const size_t sizes[] = {0, 42, 43, 44, 45, 1000, 65536, (1 << 20) + 7};
+static const size_t sizes[CORNER_TAGS / (2 * LANE_TAGS)] = {0,  42,   43,    44,
+                                                            45, 1000, 65536, (1 << 20) + 7};
 
 // Four rounds see all four combinations of places.
 static enum place give_place(const struct lane *lane, int slot)
@@ -211,6 +212,7 @@ void lanes_run(const struct lane *base, const struct corner *corner)
         if (!size_wanted(run, corner, i))
             continue;
         run->bytes = lane.bytes = sizes[i];
+        lane.tag += i * 2 * LANE_TAGS;
         lane.slot_bytes = (room + GAP_BYTES + 15) / 16 * 16;
         lane.variant = corner->variant;
         lane.turn = (start + i) % 2;

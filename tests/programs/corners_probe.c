@@ -117,21 +117,22 @@ static void round_nothing(struct lane *lane)
 
 // Sizes of messages that are pending at once with one tag.
 enum { PENDING = 6, PENDING_ROOM = 1000 };
+enum { WAITED = 1, WITH_PLAIN = 2 };
 static size_t pending_bytes(const struct lane *lane, int slot)
 {
-    const size_t bytes[PENDING] = {
-        lane->bytes, ANNOUNCEMENT_BYTES, lane->bytes + 1, PENDING_ROOM, 42, 0};
+    size_t second = lane->variant & WITH_PLAIN ? ANNOUNCEMENT_BYTES : 200;
+    const size_t bytes[PENDING] = {lane->bytes, second, lane->bytes + 1, PENDING_ROOM, 42, 0};
     return bytes[slot];
 }
 
 // Places alternate from slot to slot and from round to round. The variant says whether the receiver
-// looks while the sender is still sending.
+// looks while the sender is still sending, and whether there is one of an announcement's size.
 static void round_pending(struct lane *lane)
 {
     MPI_Request requests[PENDING];
     for (int i = 0; i < PENDING && lane->sends; i++)
         start(lane, lane->comm, lane->tag, i, pending_bytes(lane, i), &requests[i]);
-    if (lane->variant != 0)
+    if (lane->variant & WAITED)
         lane_sync(lane);
     for (int i = 0; i < PENDING && !lane->sends; i++) {
         struct sight sight =
@@ -143,7 +144,7 @@ static void round_pending(struct lane *lane)
 }
 
 // A message of an announcement's size from host memory just before or after one of the run's kind,
-// or from the run's kind itself.
+// or from the run's kind itself. In the last variant it comes late, when the tag is well known.
 static void round_plain(struct lane *lane)
 {
     enum { MESSAGES = 3 };
@@ -155,11 +156,14 @@ static void round_plain(struct lane *lane)
         {{false, PLACE_KIND}, {true, PLACE_HOST}, {false, PLACE_KIND}},
         {{true, PLACE_KIND}, {false, PLACE_HOST}, {true, PLACE_HOST}},
         {{true, PLACE_HOST}, {true, PLACE_KIND}, {false, PLACE_KIND}},
+        {{false, PLACE_KIND}, {true, PLACE_HOST}, {false, PLACE_KIND}},
     };
+    const bool late = lane->variant == COUNT_OF(orders) - 1 && lane->round < 12;
     MPI_Request requests[MESSAGES];
     MPI_Status status;
     for (int i = 0; i < MESSAGES; i++) {
-        size_t bytes = orders[lane->variant][i].is_plain ? ANNOUNCEMENT_BYTES : lane->bytes;
+        bool plain = orders[lane->variant][i].is_plain && !late;
+        size_t bytes = plain ? ANNOUNCEMENT_BYTES : lane->bytes;
         if (lane->sends) {
             start_in(lane, orders[lane->variant][i].place, i, bytes, &requests[i]);
             continue;
@@ -269,7 +273,7 @@ static void round_two_comms_posted(struct lane *lane)
 static void round_tags(struct lane *lane)
 {
     enum { TAGS = 4 };
-    const size_t bytes[TAGS] = {lane->bytes, ANNOUNCEMENT_BYTES, 1000, lane->bytes + 1};
+    const size_t bytes[TAGS] = {lane->bytes, ANNOUNCEMENT_BYTES, 1000, lane->bytes / 2 + 100};
     MPI_Request requests[TAGS];
     for (int i = 0; i < TAGS && lane->sends; i++)
         start(lane, lane->comm, lane->tag + i, i, bytes[i], &requests[i]);
@@ -326,12 +330,25 @@ static const struct corner list[] = {
     {.name = "probe nothing", .round = round_nothing, .most = 1000},
     {.name = "pending",
      .round = round_pending,
-     .variant = 1,
+     .variant = WAITED,
      .slots = PENDING,
      .most = 65536,
      .room = PENDING_ROOM},
     {.name = "coming",
      .round = round_pending,
+     .slots = PENDING,
+     .most = 65536,
+     .room = PENDING_ROOM},
+    {.name = "pending with plain",
+     .round = round_pending,
+     .variant = WAITED | WITH_PLAIN,
+     .slots = PENDING,
+     .most = 65536,
+     .room = PENDING_ROOM,
+     .rounds = 12},
+    {.name = "coming with plain",
+     .round = round_pending,
+     .variant = WITH_PLAIN,
      .slots = PENDING,
      .most = 65536,
      .room = PENDING_ROOM,
@@ -357,6 +374,12 @@ static const struct corner list[] = {
     {.name = "plain twice",
      .round = round_plain,
      .variant = 3,
+     .slots = 3,
+     .most = 65536,
+     .room = 100},
+    {.name = "plain late",
+     .round = round_plain,
+     .variant = 4,
      .slots = 3,
      .most = 65536,
      .room = 100},
