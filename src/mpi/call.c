@@ -428,6 +428,14 @@ static bool receive_later(enum fr_fn fn, const fr_word *args, int *result)
     return true;
 }
 
+// Whether the receiving type has no gaps that MPI would have to unpack an announcement into.
+static bool receives_plainly(enum fr_fn fn, const fr_word *args)
+{
+    int replaced = fr_real_arg(fn, 'b', 0);
+    int buffer = replaced >= 0 ? replaced : fr_real_arg(fn, 'r', 0);
+    return fr_real_type_is_named(fr_real_handle(args[fr_real_arg(fn, 't', buffer)]));
+}
+
 // Functions that receive by matching. Those that need no look at their buffers make no operation.
 bool fr_mpi_call_receive(enum fr_fn fn, fr_word *args, int *result)
 {
@@ -439,7 +447,7 @@ bool fr_mpi_call_receive(enum fr_fn fn, fr_word *args, int *result)
     if (persists || !fr_mpi_listening || !fr_mpi_are_host_buffers(fn, args) ||
         (!receives && fr_mpi_may_be_as_announcement(count, type)))
         return fr_mpi_call_buffers(fn, args, result);
-    if (fr_real_arg(fn, 'u', 0) >= 0) {
+    if (fr_real_arg(fn, 'u', 0) >= 0 && receives_plainly(fn, args)) {
         *result = receive_now(fn, args);
         return true;
     }
