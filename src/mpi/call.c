@@ -158,11 +158,12 @@ static enum outcome choose_paths(struct fr_request_op *op, int *result)
         fr_path_view_measure(view);
         if (fr_mpi_listening && fr_device_kind_is_device(view->range.kind))
             fr_peer_route_poll(&view->range);
-        view->as_bytes = op->listens && view->out_bytes && !view->blocks[0].layout->contiguous;
+        view->as_bytes = op->listens && view->out_bytes && !fr_mpi_takes_parts();
         struct fr_policy_choice choice = choose_path(op, view);
         if (view->as_bytes && choice.path == FR_PATH_PASS) {
-            view->path = FR_PATH_HOST;
             outcome = STAGED;
+            if (!view->blocks[0].layout->contiguous)
+                view->path = FR_PATH_HOST;
         }
         if (!fr_device_kind_is_device(view->range.kind))
             continue;
@@ -428,12 +429,10 @@ static bool receive_later(enum fr_fn fn, const fr_word *args, int *result)
     return true;
 }
 
-// Whether the receiving type has no gaps that MPI would have to unpack an announcement into.
-static bool receives_plainly(enum fr_fn fn, const fr_word *args)
+static int receiving_buffer(enum fr_fn fn)
 {
     int replaced = fr_real_arg(fn, 'b', 0);
-    int buffer = replaced >= 0 ? replaced : fr_real_arg(fn, 'r', 0);
-    return fr_real_type_is_named(fr_real_handle(args[fr_real_arg(fn, 't', buffer)]));
+    return replaced >= 0 ? replaced : fr_real_arg(fn, 'r', 0);
 }
 
 // Functions that receive by matching. Those that need no look at their buffers make no operation.
@@ -447,12 +446,13 @@ bool fr_mpi_call_receive(enum fr_fn fn, fr_word *args, int *result)
     if (persists || !fr_mpi_listening || !fr_mpi_are_host_buffers(fn, args) ||
         (!receives && fr_mpi_may_be_as_announcement(count, type)))
         return fr_mpi_call_buffers(fn, args, result);
-    if (fr_real_arg(fn, 'u', 0) >= 0 && receives_plainly(fn, args)) {
+    bool at_once = fr_real_arg(fn, 'u', 0) >= 0;
+    if ((!at_once && !receives) || !fr_mpi_see_as_bytes(fn, args, receiving_buffer(fn)))
+        return fr_mpi_call_buffers(fn, args, result);
+    if (at_once) {
         *result = receive_now(fn, args);
         return true;
     }
-    if (!receives || !fr_real_type_is_named(type))
-        return fr_mpi_call_buffers(fn, args, result);
     return receive_later(fn, args, result);
 }
 

@@ -5,6 +5,9 @@
 
 #include "mpi/mpi_int.h"
 
+#include <limits.h>
+#include <string.h>
+
 // The size of a predefined datatype. Each place of the cache holds a handle and its size in one
 // word; handles are addresses or integers, so that their highest bits say nothing.
 static int named_bytes(fr_word type)
@@ -40,4 +43,40 @@ bool fr_mpi_may_bring(int64_t count, fr_word type)
 bool fr_mpi_may_be_as_announcement(int64_t count, fr_word type)
 {
     return count == FR_PEER_ANNOUNCEMENT_BYTES || (count == 1 && !fr_real_type_is_named(type));
+}
+
+bool fr_mpi_takes_parts(void)
+{
+    static _Atomic int known; // 1 yes, 2 no
+    int answer = atomic_load_explicit(&known, memory_order_relaxed);
+    if (FR_UNLIKELY(!answer)) {
+        answer = strcmp(fr_real_mpi.family, "Open MPI") == 0 ? 1 : 2;
+        atomic_store_explicit(&known, answer, memory_order_relaxed);
+    }
+    return answer == 1;
+}
+
+// Predefined pairs, some of which have gaps.
+static bool is_pair(fr_word type)
+{
+    return type == fr_real_mpi.FLOAT_INT || type == fr_real_mpi.DOUBLE_INT ||
+           type == fr_real_mpi.LONG_INT || type == fr_real_mpi.SHORT_INT ||
+           type == fr_real_mpi.TWOINT || type == fr_real_mpi.LONG_DOUBLE_INT;
+}
+
+bool fr_mpi_see_as_bytes(enum fr_fn fn, fr_word *args, int buffer)
+{
+    bool large = fr_real_rows[fn].flags & FR_ROW_LARGE;
+    fr_word type = fr_real_handle(args[buffer + 2]);
+    int64_t count = large ? (int64_t)args[buffer + 1] : (int)args[buffer + 1];
+    if (!fr_real_type_is_named(type) || is_pair(type) || type == fr_real_mpi.DATATYPE_NULL)
+        return false;
+    if (fr_mpi_takes_parts() || count <= 0)
+        return true;
+    int64_t bytes = count * named_bytes(type);
+    if (bytes > INT_MAX && !large)
+        return false;
+    args[buffer + 1] = (fr_word)bytes;
+    args[buffer + 2] = fr_real_mpi.BYTE;
+    return true;
 }

@@ -102,6 +102,13 @@ bool fr_mpi_hears(enum fr_fn fn);
 bool fr_mpi_may_bring(int64_t count, fr_word type);
 bool fr_mpi_may_be_as_announcement(int64_t count, fr_word type);
 
+// Whether the MPI library takes a message that ends within an element of the receiving datatype, as
+// announcements do. MPICH calls it an error where it has to unpack it, or stops; it is then given
+// bytes. The second turns count and datatype of a receiving buffer into that; false when this is
+// beyond it: a datatype that is not predefined or has gaps, or too many bytes.
+bool fr_mpi_takes_parts(void);
+bool fr_mpi_see_as_bytes(enum fr_fn fn, fr_word *args, int buffer);
+
 // The index on this host (room peer, host.h) of a rank of a communicator, -1 for others. Writes
 // what tells the communicator from others of this process.
 int fr_mpi_host_index_of(fr_word comm, int rank, uint64_t *comm_id);

@@ -72,6 +72,19 @@ static int start_in_order(const void *requests, struct fr_request_op *const *ops
     return rc;
 }
 
+// Open MPI gives a buffered send another request when it is started again before its last message
+// has left.
+static void follow(struct fr_request_op *const *ops, size_t count, const void *requests)
+{
+    for (size_t i = 0; i < count; i++) {
+        fr_word request = fr_real_handle_load(requests, i);
+        if (!ops[i] || request == ops[i]->key)
+            continue;
+        fr_request_table_remove(ops[i]);
+        fr_request_table_add(ops[i], request);
+    }
+}
+
 bool fr_request_start(enum fr_fn fn, fr_word *args, int *result)
 {
     struct fr_request_op *inline_ops[32];
@@ -99,6 +112,7 @@ bool fr_request_start(enum fr_fn fn, fr_word *args, int *result)
             *result = fr_request_raise(0, 0, fr_request_error_code(copied));
         if (*result != fr_real_mpi.SUCCESS)
             deactivate(ops, count);
+        follow(ops, count, requests);
         fr_request_table_unclaim(ops, count);
     }
     if (ops != inline_ops)

@@ -4,6 +4,7 @@
 
   check-report.py nothing-staged RANKS FOLDER   the ranks used host memory alone: path host carried nothing
   check-report.py staged RANKS FOLDER           path host carried bytes, on at least one rank
+  check-report.py staged+FUNCTION... RANKS FOLDER   and path peer carried bytes of each of these functions
   check-report.py paths RANKS FOLDER            prints the paths that carried bytes of device buffers
 
 A report has, under "paths", an object for each path with "buffers" and "bytes": how many device
@@ -24,9 +25,10 @@ def read(ranks, folder):
 
 
 def main():
-    expectation, ranks, folder = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-    totals = {}
+    (expectation, *functions), ranks, folder = sys.argv[1].split("+"), int(sys.argv[2]), sys.argv[3]
+    totals, over_nvlink = {}, set()
     for report in read(ranks, folder):
+        over_nvlink |= {row["name"] for row in report["functions"] if row["path"] == "peer" and row["bytes"]}
         for path, counts in report["paths"].items():
             totals[path] = totals.get(path, 0) + counts["bytes"]
     if expectation == "paths":
@@ -34,7 +36,10 @@ def main():
         return 0
     staged = totals.get("host", 0)
     print("bytes of device buffers by path:", totals)
-    return 0 if (staged > 0) == (expectation == "staged") else 1
+    missing = [name for name in functions if name not in over_nvlink]
+    if missing:
+        print("path peer carried nothing of", ", ".join(missing))
+    return 0 if (staged > 0) == (expectation == "staged") and not missing else 1
 
 
 if __name__ == "__main__":

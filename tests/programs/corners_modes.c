@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-enum mode { MODE_STANDARD, MODE_SYNCHRONOUS, MODE_READY, MODE_BUFFERED };
+enum mode { MODE_STANDARD, MODE_SYNCHRONOUS, MODE_READY, MODE_BUFFERED, MODE_AHEAD };
 enum { ANY_SOURCE = 1, ANY_TAG = 2, PASSES = 7 };
 
 static int (*const sends[])(const void *, int, MPI_Datatype, int, int,
@@ -13,7 +13,7 @@ static int (*const sends[])(const void *, int, MPI_Datatype, int, int,
 static int (*const isends[])(const void *, int, MPI_Datatype, int, int, MPI_Comm,
                              MPI_Request *) = {MPI_Isend, MPI_Issend, MPI_Irsend, MPI_Ibsend};
 static int (*const inits[])(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *) = {
-    MPI_Send_init, MPI_Ssend_init, MPI_Rsend_init, MPI_Bsend_init};
+    MPI_Send_init, MPI_Ssend_init, MPI_Rsend_init, MPI_Bsend_init, MPI_Bsend_init};
 
 // Receives one message, before which the sender of a ready one hears that it may come.
 static void receive(struct lane *lane, bool posted)
@@ -107,7 +107,7 @@ static void round_persistent(struct lane *lane)
     MPI_Status status;
     void *attached = NULL;
     int count = (int)lane->bytes;
-    if (lane->sends && lane->variant == MODE_BUFFERED)
+    if (lane->sends && lane->variant >= MODE_BUFFERED)
         attached = lane_attach(lane->bytes, PASSES);
     if (lane->sends)
         inits[lane->variant](lane_give(lane, 0, lane->bytes), count, MPI_BYTE, lane->partner,
@@ -319,6 +319,11 @@ static const struct corner list[] = {
     {.name = "Bsend_init",
      .round = round_persistent,
      .variant = MODE_BUFFERED,
+     .rounds = 4,
+     .most = BSEND_INIT_MOST},
+    {.name = "Bsend_init ahead",
+     .round = round_persistent,
+     .variant = MODE_AHEAD,
      .rounds = 4,
      .most = BSEND_INIT_MOST},
     {.name = "Startall", .round = round_startall, .slots = 2, .rounds = 4, .most = 65536},
