@@ -435,19 +435,41 @@ static int receiving_buffer(enum fr_fn fn)
     return replaced >= 0 ? replaced : fr_real_arg(fn, 'r', 0);
 }
 
+static int64_t count_at(enum fr_fn fn, const fr_word *args, int arg)
+{
+    return fr_real_rows[fn].flags & FR_ROW_LARGE ? (int64_t)args[arg] : (int)args[arg];
+}
+
+// Whether all buffers are host memory, as far as can be told without decoding datatypes.
+static bool are_on_host(enum fr_fn fn, const fr_word *args)
+{
+    const char *signature = fr_real_rows[fn].signature;
+    if (fr_mpi_are_host_buffers(fn, args))
+        return true;
+    for (int arg = 0; signature[arg]; arg++) {
+        if ((signature[arg] == 's' || signature[arg] == 'r' || signature[arg] == 'b') &&
+            !fr_mpi_is_host_memory(args[arg], count_at(fn, args, arg + 1),
+                                   fr_real_handle(args[arg + 2])))
+            return false;
+    }
+    return true;
+}
+
 // Functions that receive by matching. Those that need no look at their buffers make no operation.
 bool fr_mpi_call_receive(enum fr_fn fn, fr_word *args, int *result)
 {
-    const struct fr_real_row *row = &fr_real_rows[fn];
-    bool receives = row->class == FR_CLASS_RECV;
-    bool persists = row->flags & FR_ROW_PERSISTENT;
-    int64_t count = row->flags & FR_ROW_LARGE ? (int64_t)args[1] : (int)args[1];
-    fr_word type = fr_real_handle(args[2]);
-    if (persists || !fr_mpi_listening || !fr_mpi_are_host_buffers(fn, args) ||
-        (!receives && fr_mpi_may_be_as_announcement(count, type)))
+    bool receives = fr_real_rows[fn].class == FR_CLASS_RECV;
+    bool persists = fr_real_rows[fn].flags & FR_ROW_PERSISTENT;
+    int in = receiving_buffer(fn);
+    if (persists || !are_on_host(fn, args) ||
+        (!receives &&
+         fr_mpi_may_be_as_announcement(count_at(fn, args, 1), fr_real_handle(args[2]))))
         return fr_mpi_call_buffers(fn, args, result);
+    if (!fr_mpi_listening ||
+        !fr_mpi_may_bring(count_at(fn, args, in + 1), fr_real_handle(args[in + 2])))
+        return false;
     bool at_once = fr_real_arg(fn, 'u', 0) >= 0;
-    if ((!at_once && !receives) || !fr_mpi_see_as_bytes(fn, args, receiving_buffer(fn)))
+    if ((!at_once && !receives) || !fr_mpi_see_as_bytes(fn, args, in))
         return fr_mpi_call_buffers(fn, args, result);
     if (at_once) {
         *result = receive_now(fn, args);

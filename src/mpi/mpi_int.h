@@ -98,6 +98,9 @@ void fr_mpi_announce_release(void);
 // Whether the function receives by matching, so that what it receives can be an announcement.
 bool fr_mpi_hears(enum fr_fn fn);
 
+// Whether so many elements are host memory for sure, which the driver may be asked for.
+bool fr_mpi_is_host_memory(fr_word buffer, int64_t count, fr_word type);
+
 // Whether so many elements have room for an announcement, and whether they may be of its size.
 bool fr_mpi_may_bring(int64_t count, fr_word type);
 bool fr_mpi_may_be_as_announcement(int64_t count, fr_word type);
