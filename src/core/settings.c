@@ -111,7 +111,7 @@ static const struct row rows[] = {
      RANGE(0, 16 * TIB),
      .help = "Size of a message over NVLink, or of the largest in an exchange, beyond which copy\n"
              "engines move the bytes in place of multiprocessors.\n"
-             "With auto it is what the tuning file says of this kind of machine, else 8M for an\n"
+             "With auto it is what the tuning file says of this kind of machine, else 4M for an\n"
              "exchange and 0 for a single message."},
     {"PIPELINE_MIN", ROW_BYTES, AT(pipeline_min_bytes), .default_text = "1M", RANGE(0, 16 * TIB),
      .help =

@@ -40,6 +40,7 @@ void fr_device_host_unregister(void *address)
     CUresult result = fr_cu.cuMemHostUnregister(address);
     fr_device_scope_leave(&scope);
     // The context of the registration may be gone, and the registration with it.
-    if (result != CUDA_SUCCESS && result != CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED)
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED &&
+        result != CUDA_ERROR_CONTEXT_IS_DESTROYED)
         fr_device_fail("cuMemHostUnregister", result);
 }

@@ -216,6 +216,22 @@ enum fr_status fr_device_export_descriptor(uintptr_t base, int *descriptor)
     return status;
 }
 
+static atomic_bool ever_opened;
+
+// What its owner has freed meanwhile cannot be opened, which is nothing to tell of: only a process
+// that can open nothing is.
+static enum fr_status refuse_legacy(CUresult result)
+{
+    enum { FEW = 3 };
+    static _Atomic unsigned failures;
+    bool may_be_freed = result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_NOT_PERMITTED ||
+                        result == CUDA_ERROR_MAP_FAILED;
+    unsigned before = atomic_fetch_add_explicit(&failures, 1, memory_order_relaxed);
+    if (may_be_freed && (before < FEW || atomic_load_explicit(&ever_opened, memory_order_relaxed)))
+        return FR_ERR_UNSUPPORTED;
+    return refuse("cuIpcOpenMemHandle", result);
+}
+
 static enum fr_status open_legacy(const struct fr_device_export *export, uintptr_t *address)
 {
     CUipcMemHandle handle;
@@ -223,10 +239,9 @@ static enum fr_status open_legacy(const struct fr_device_export *export, uintptr
     memcpy(&handle, export->token, sizeof(handle));
     CUresult result =
         fr_cu.cuIpcOpenMemHandle_v2(&opened, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
-    if (result == CUDA_ERROR_INVALID_VALUE) // the owner has freed the memory meanwhile
-        return FR_ERR_UNSUPPORTED;
     if (result != CUDA_SUCCESS)
-        return refuse("cuIpcOpenMemHandle", result);
+        return refuse_legacy(result);
+    atomic_store_explicit(&ever_opened, true, memory_order_relaxed);
     *address = (uintptr_t)opened;
     return FR_OK;
 }

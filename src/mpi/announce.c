@@ -187,6 +187,19 @@ static bool find_place(struct fr_path_view *view, struct fr_peer_contents *conte
     return false;
 }
 
+// Finds the place of the bytes and offers the parcel.
+static bool offer(struct fr_request_op *op, struct fr_path_view *view,
+                  struct fr_peer_contents *contents)
+{
+    if (!find_place(view, contents))
+        return false;
+    if (fr_peer_parcel_offer(contents, op->announcement, &op->parcel) == FR_OK)
+        return true;
+    if (view->lease.address)
+        fr_path_ops(FR_PATH_PEER)->close(view);
+    return false;
+}
+
 bool fr_mpi_announce(struct fr_request_op *op, struct fr_path_view *view)
 {
     struct fr_peer_contents contents = {.bytes = view->in_bytes};
@@ -194,30 +207,18 @@ bool fr_mpi_announce(struct fr_request_op *op, struct fr_path_view *view)
     int peer = fr_real_arg(op->fn, 'P', 0);
     if (!fr_mpi_listening || !fr_mpi_may_announce(op, view) || !fr_peer_host_is_ready())
         return false;
-    contents.to = fr_mpi_host_index_of(op->object, (int)op->args[peer], &contents.comm);
+    int in_world = fr_world_rank_in(op->object, (int)op->args[peer], &contents.comm);
+    contents.to = in_world >= 0 && host_index ? host_index[in_world] : -1;
     contents.tag = (int)op->args[peer + 1];
     if (contents.to < 0 || contents.to == fr_peer_host_index())
         return false;
-    if (!find_place(view, &contents)) {
-        view->path = before;
-        return false;
-    }
-    if (fr_peer_parcel_offer(&contents, op->announcement, &op->parcel) != FR_OK) {
-        if (view->lease.address)
-            fr_path_ops(FR_PATH_PEER)->close(view);
+    // Were messages in chunks on their way, a probe could not tell which comes first.
+    if (fr_request_outgoing_any(in_world, contents.tag) || !offer(op, view, &contents)) {
         view->path = before;
         return false;
     }
     view->path = view->lease.address ? FR_PATH_PEER : FR_PATH_PASS;
-    int in_world = fr_world_rank_in(op->object, (int)op->args[peer], &contents.comm);
-    if (FR_LIKELY(!fr_request_outgoing_any(in_world, contents.tag)))
-        return true;
-    fr_peer_parcel_free(op->parcel); // a probe could not tell which of the two comes first
-    op->parcel = NULL;
-    if (view->lease.address)
-        fr_path_ops(FR_PATH_PEER)->close(view);
-    view->path = before;
-    return false;
+    return true;
 }
 
 void fr_mpi_announce_rewrite(struct fr_request_op *op)

@@ -276,11 +276,15 @@ enum fr_status fr_peer_route_find(const struct fr_peer_handle *handle,
     *route = (struct fr_peer_route){.user = *user};
     fr_core_lock(&lock);
     HASH_FIND(hh, held, &wanted.key, sizeof(wanted.key), entry);
-    if (entry)
-        route->user = entry->route.user;
-    else if (!fr_device_kind_is_device(user->kind))
+    if (entry) {
+        *route = entry->route; // and stays with it
+        route->borrowed = true;
+    } else if (!fr_device_kind_is_device(user->kind)) {
         route->user = last_user; // the sender has moved it
+    }
     fr_core_unlock(&lock);
+    if (route->borrowed)
+        return FR_OK;
     if (!fr_device_kind_is_device(route->user.kind))
         return FR_ERR_UNSUPPORTED; // nothing says which device should map it
     return fr_peer_import(handle, &route->user, &route->mapping);
@@ -288,7 +292,8 @@ enum fr_status fr_peer_route_find(const struct fr_peer_handle *handle,
 
 void fr_peer_route_release(struct fr_peer_route *route)
 {
-    fr_peer_mapping_release(&route->mapping);
+    if (!route->borrowed)
+        fr_peer_mapping_release(&route->mapping);
 }
 
 void fr_peer_route_forget(void)

@@ -20,6 +20,7 @@ void fr_peer_route_poll(const struct fr_device_range *user);
 struct fr_peer_route {
     struct fr_peer_mapping mapping;
     struct fr_device_range user; // what it was mapped for: copies run on its device
+    bool borrowed;               // the mapping is one that stays as long as its memory
 };
 
 // Finds the mapping of a handle; where there is none, maps for `user`. Given back with

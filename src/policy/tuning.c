@@ -12,7 +12,7 @@ static const struct {
     const char *name;
     size_t default_bytes;
 } sizes[FR_TRANSFER_COUNT] = {
-    [FR_TRANSFER_EXCHANGE] = {"exchange_ce_min", (size_t)8 << 20},
+    [FR_TRANSFER_EXCHANGE] = {"exchange_ce_min", (size_t)4 << 20},
     [FR_TRANSFER_MESSAGE] = {"message_ce_min", 0},
 };
 

@@ -16,7 +16,7 @@
 // Stands for the name of this machine in a file.
 #define OWN "[@]"
 
-enum { DEFAULT = 8 << 20 };
+enum { DEFAULT = 4 << 20 };
 
 struct variant {
     const char *name;

@@ -118,7 +118,7 @@ static void test_choice(void)
     struct fr_policy_tuning both = {{1000, 0}};
     for (int t = 0; t < FR_TRANSFER_COUNT; t++) {
         enum fr_policy_transfer transfer = (enum fr_policy_transfer)t;
-        size_t standard = transfer == FR_TRANSFER_EXCHANGE ? (size_t)8 << 20 : 0;
+        size_t standard = transfer == FR_TRANSFER_EXCHANGE ? (size_t)4 << 20 : 0;
         struct fr_policy_crossover found = fr_policy_crossover(transfer, FR_BYTES_AUTO, &none);
         CHECK(found.ce_min_bytes == standard && strcmp(found.reason, "by default") == 0);
         found = fr_policy_crossover(transfer, FR_BYTES_AUTO, &both);
