@@ -111,3 +111,9 @@ check_PROGRAMS += tests/unit/peer_traffic
 tests_unit_peer_traffic_SOURCES = tests/unit/peer_traffic.c tests/unit/check.h \
     tests/unit/peer_host.h tests/unit/processes.h
 tests_unit_peer_traffic_LDADD = librooms.la
+
+# With an MPI of its own, hence without the rooms.
+check_PROGRAMS += tests/unit/request_light
+tests_unit_request_light_SOURCES = tests/unit/request_light.c tests/unit/check.h \
+    src/request/light.c src/real/rows.c
+tests_unit_request_light_CFLAGS = $(AM_CFLAGS)

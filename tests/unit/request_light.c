@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The table of light receives with an MPI of its own, whose requests are numbers that are given out
+// again as soon as they are complete, and a side table that only counts.
+#include "config.h"
+
+#include "request/light.h"
+
+#include "check.h"
+#include "request/chunks.h"
+#include "request/table.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+
+enum {
+    MANY = 3000, // more than there are places
+    THREADS = 4,
+    ROUNDS = 50000,
+    NUMBERS = 12, // requests that all threads share
+    NULL_REQUEST = 0,
+    MESSAGE_BYTES = 64,
+};
+
+struct fr_real_personality fr_real_mpi;
+
+static _Atomic size_t ops;      // in the side table
+static _Atomic size_t unclaims; // of them
+static _Atomic bool arriving;
+static _Atomic int live[NUMBERS + 1]; // requests that are under way in MPI
+static fr_word complete;              // the only request that MPI says is complete
+static fr_word last_key;
+static const void *last_buffer;
+static FR_TLS const void *read_at; // where this thread has looked for an announcement
+
+int fr_real_call(enum fr_fn fn, const fr_word *args)
+{
+    if (fn == FR_FN_MPI_Get_count) {
+        *(int *)args[2] = FR_PEER_ANNOUNCEMENT_BYTES;
+    } else {
+        fr_word request = args[0];
+        CHECK(fn == FR_FN_MPI_Request_get_status, "%s", fr_real_rows[fn].name);
+        CHECK(request > NUMBERS || atomic_load(&live[request]) == 1, "%d", (int)request);
+        sched_yield();
+        CHECK(request > NUMBERS || atomic_load(&live[request]) == 1, "%d", (int)request);
+        *(int *)args[1] = request == complete;
+    }
+    return 0;
+}
+
+bool fr_peer_arrival_any(void)
+{
+    return atomic_load(&arriving);
+}
+
+bool fr_request_chunks_may_come(void)
+{
+    return false;
+}
+
+bool fr_request_arrival_read(const unsigned char data[FR_PEER_ANNOUNCEMENT_BYTES],
+                             struct fr_peer_arrival *arrival)
+{
+    (void)arrival;
+    read_at = data;
+    return data[0] == 'A';
+}
+
+struct fr_request_op *fr_request_op_new(enum fr_fn fn, const fr_word *args)
+{
+    struct fr_request_op *op = calloc(1, sizeof(*op));
+    op->fn = fn;
+    op->args[0] = args[0];
+    return op;
+}
+
+void fr_request_op_free(struct fr_request_op *op)
+{
+    free(op);
+}
+
+struct fr_path_view *fr_request_op_add_view(struct fr_request_op *op, unsigned arg)
+{
+    CHECK(arg == 0, "%u", arg);
+    return &op->views[0];
+}
+
+enum fr_status fr_request_op_add_block(struct fr_request_op *op, struct fr_path_block block)
+{
+    (void)op;
+    CHECK(block.count == MESSAGE_BYTES && block.out && !block.in, "%zu", block.count);
+    return FR_OK;
+}
+
+enum fr_status fr_layout_acquire(fr_word type, const struct fr_layout **layout)
+{
+    (void)type;
+    *layout = NULL;
+    return FR_OK;
+}
+
+void fr_path_view_measure(struct fr_path_view *view)
+{
+    (void)view;
+}
+
+int fr_request_raise(char object_kind, fr_word object, int code)
+{
+    (void)object_kind;
+    (void)object;
+    return code;
+}
+
+// Nobody looks again at what is not claimed.
+void fr_request_table_add(struct fr_request_op *op, fr_word request)
+{
+    atomic_fetch_add(&ops, 1);
+    last_key = request;
+    last_buffer = (const void *)op->args[0];
+    CHECK(op->listens && op->active && op->prefix_out && op->object_kind == 'c', "%d", (int)op->fn);
+    if (!op->claimed)
+        free(op);
+}
+
+void fr_request_table_unclaim(struct fr_request_op *const *list, size_t count)
+{
+    CHECK(count == 1 && list[0]->claimed, "%zu", count);
+    atomic_fetch_add(&unclaims, 1);
+    free(list[0]);
+}
+
+static void add(fr_word request, const void *buffer)
+{
+    const fr_word args[] = {FR_PTR(buffer), MESSAGE_BYTES, 0, 1, 2, 3, 0};
+    CHECK(fr_request_light_add(FR_FN_MPI_Irecv, args, request) == 0, "%lx", (long)request);
+}
+
+static struct fr_request_light *claim(fr_word request)
+{
+    _Alignas(8) char list[8];
+    struct fr_request_light *light = NULL;
+    fr_real_handle_store(list, 0, request);
+    return fr_request_light_claim(list, 1, &light) == 1 ? light : NULL;
+}
+
+static void forget(struct fr_request_light *light)
+{
+    fr_request_light_forget(light);
+    atomic_fetch_sub(&fr_request_light_count, 1);
+}
+
+static const void *buffer_of(const struct fr_request_light *light)
+{
+    read_at = NULL;
+    (void)fr_request_light_is_announced(light, "status");
+    return read_at;
+}
+
+static void start(void)
+{
+    memset(&fr_real_mpi, 0, sizeof(fr_real_mpi));
+    fr_real_mpi.handle_bytes = 8;
+    fr_real_mpi.REQUEST_NULL = NULL_REQUEST;
+    atomic_store(&ops, 0);
+    atomic_store(&unclaims, 0);
+    atomic_store(&arriving, true);
+    complete = ~(fr_word)0;
+    CHECK(atomic_load(&fr_request_light_count) == 0, "some are left");
+}
+
+static void test_lists(void)
+{
+    static const unsigned char a[MESSAGE_BYTES], b[MESSAGE_BYTES];
+    struct fr_request_light *lights[4], *again[4];
+    const fr_word list[4] = {0x7f0012345680, NULL_REQUEST, 0x7f0012345700, 0x7f0012345690};
+    start();
+    CHECK(fr_request_light_claim(list, 4, lights) == 0, "there is none");
+    add(list[0], a);
+    add(list[3], b);
+    CHECK(fr_request_light_claim(list, 4, lights) == 2, "two");
+    CHECK(lights[0] && !lights[1] && !lights[2] && lights[3], "the first and the last");
+    CHECK(buffer_of(lights[0]) == a && buffer_of(lights[3]) == b, "buffers");
+    CHECK(fr_request_light_claim(list, 4, again) == 0, "claimed already");
+    fr_request_light_unclaim(lights, 4);
+    CHECK(fr_request_light_claim(list, 4, again) == 2, "given back");
+    CHECK(again[0] == lights[0] && again[3] == lights[3], "the same");
+    atomic_store(&arriving, false);
+    CHECK(!buffer_of(again[0]), "nothing is under way, so nothing is read");
+    forget(again[0]);
+    forget(again[3]);
+    CHECK(fr_request_light_claim(list, 4, lights) == 0, "forgotten");
+    CHECK(atomic_load(&ops) == 0, "no operations");
+}
+
+static void test_values(void)
+{
+    static const unsigned char buffer[MESSAGE_BYTES];
+    static const fr_word wide[] = {1, 0x7ffffffffff8, 0xffffffff98000001, 0x2c000000};
+    start();
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(wide); i++) {
+        add(wide[i], buffer);
+        struct fr_request_light *light = claim(wide[i]);
+        CHECK(light, "%lx", (long)wide[i]);
+        forget(light);
+    }
+    add((fr_word)1 << 62 | 8, buffer);
+    CHECK(atomic_load(&ops) == 1 && last_key == ((fr_word)1 << 62 | 8), "no room for the state");
+    add(8, buffer);
+    CHECK(!claim((fr_word)1 << 62 | 8), "not to be taken for another");
+    forget(claim(8));
+    fr_real_mpi.handle_bytes = 4;
+    add(0x98000001, buffer);
+    struct fr_request_light *light = claim(0x98000001);
+    CHECK(light, "an int");
+    forget(light);
+}
+
+static void test_overflow(void)
+{
+    static unsigned char buffers[MANY][MESSAGE_BYTES];
+    size_t found = 0;
+    start();
+    for (size_t i = 0; i < MANY; i++)
+        add(0x5555000 + i * 0x60, buffers[i]);
+    size_t beyond = atomic_load(&ops);
+    CHECK(beyond > 0 && beyond < MANY / 2, "%zu of %d went beyond", beyond, MANY);
+    for (size_t i = 0; i < MANY; i++) {
+        struct fr_request_light *light = claim(0x5555000 + i * 0x60);
+        if (!light)
+            continue;
+        CHECK(buffer_of(light) == buffers[i], "%zu", i);
+        forget(light);
+        found++;
+    }
+    CHECK(found + beyond == MANY, "%zu and %zu", found, beyond);
+}
+
+static void test_reuse(void)
+{
+    static const unsigned char a[MESSAGE_BYTES], b[MESSAGE_BYTES], c[MESSAGE_BYTES];
+    start();
+    add(72, a);
+    struct fr_request_light *first = claim(72);
+    add(72, b); // MPI has completed it, and given its request to another receive
+    struct fr_request_light *second = claim(72);
+    CHECK(second && second != first, "another one");
+    CHECK(buffer_of(first) == a && buffer_of(second) == b, "each its own");
+    forget(first);
+    CHECK(!claim(72), "the second is still claimed");
+    fr_request_light_unclaim(&second, 1);
+    add(72, c); // the second was completed in a way that nobody saw
+    CHECK(atomic_load(&fr_request_light_count) == 1, "it counts no more");
+    second = claim(72);
+    CHECK(second && buffer_of(second) == c, "the latest");
+    forget(second);
+    CHECK(!claim(72), "and no other");
+}
+
+static void test_look(void)
+{
+    static const unsigned char plain[MESSAGE_BYTES] = "B", announced[MESSAGE_BYTES] = "A";
+    start();
+    add(100, announced);
+    add(101, plain);
+    add(102, announced);
+    add(103, announced);
+    struct fr_request_light *held = claim(103);
+    fr_request_light_look();
+    CHECK(atomic_load(&ops) == 0, "none is complete");
+    complete = 101;
+    fr_request_light_look();
+    CHECK(atomic_load(&ops) == 0, "what has come is no announcement");
+    complete = 103;
+    fr_request_light_look();
+    CHECK(atomic_load(&ops) == 0, "another thread is completing it");
+    complete = 102;
+    fr_request_light_look();
+    CHECK(atomic_load(&ops) == 1 && last_key == 102 && last_buffer == announced, "has become one");
+    CHECK(atomic_load(&unclaims) == 1 && !claim(102), "the side table has it");
+    struct fr_request_op *op = fr_request_light_promote(held);
+    CHECK(op && op->claimed && last_key == 103, "stays claimed");
+    free(op);
+    forget(claim(100));
+    forget(claim(101));
+}
+
+// Gives out the requests of an MPI of twelve.
+static fr_word take_number(unsigned from)
+{
+    for (unsigned i = from;; i++) {
+        int none = 0;
+        fr_word number = 1 + i % NUMBERS;
+        if (atomic_compare_exchange_strong(&live[number], &none, 1))
+            return number;
+        if (i % NUMBERS == 0)
+            sched_yield();
+    }
+}
+
+static void *receive_often(void *argument)
+{
+    unsigned char buffer[MESSAGE_BYTES] = "B";
+    uint64_t state = (uint64_t)(uintptr_t)argument;
+    for (int round = 0; round < ROUNDS; round++) {
+        uint64_t dice = check_random(&state);
+        fr_word number = take_number((unsigned)(dice >> 32));
+        add(number, buffer);
+        struct fr_request_light *light = claim(number);
+        CHECK(light && buffer_of(light) == buffer, "round %d", round);
+        if (!light)
+            break;
+        if (dice & 1) { // not complete yet
+            fr_request_light_unclaim(&light, 1);
+            light = claim(number);
+            CHECK(light && buffer_of(light) == buffer, "round %d", round);
+        }
+        atomic_store(&live[number], 0); // from here on it may be another's
+        if ((dice & 6) == 0)
+            sched_yield();
+        forget(light);
+    }
+    return NULL;
+}
+
+static _Atomic bool looking;
+
+static void *look_often(void *argument)
+{
+    (void)argument;
+    while (atomic_load(&looking)) {
+        fr_request_light_look();
+        sched_yield();
+    }
+    return NULL;
+}
+
+static void test_threads(void)
+{
+    pthread_t threads[THREADS], looker;
+    start();
+    atomic_store(&looking, true);
+    pthread_create(&looker, NULL, look_often, NULL);
+    for (size_t i = 0; i < THREADS; i++)
+        pthread_create(&threads[i], NULL, receive_often, (void *)(i + 1));
+    for (size_t i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    atomic_store(&looking, false);
+    pthread_join(looker, NULL);
+    CHECK(atomic_load(&fr_request_light_count) == 0, "all forgotten");
+    CHECK(atomic_load(&ops) == 0, "twelve always find a place");
+}
+
+int main(void)
+{
+    test_lists();
+    test_values();
+    test_overflow();
+    test_reuse();
+    test_look();
+    test_threads();
+    return check_result();
+}
