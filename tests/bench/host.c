@@ -28,6 +28,7 @@ enum {
 typedef void exchange(int peer, char *buffer, int bytes);
 
 static char static_byte[8];
+static char messages[2 * WINDOW * LONGEST];
 
 static int compare(const void *a, const void *b)
 {
@@ -129,10 +130,9 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     char *heap_byte = malloc(8);
-    char *messages = calloc(2 * WINDOW, LONGEST);
     char *mapped =
         mmap(NULL, MAPPED_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (heap_byte == NULL || messages == NULL || mapped == MAP_FAILED)
+    if (heap_byte == NULL || mapped == MAP_FAILED)
         MPI_Abort(MPI_COMM_WORLD, 1);
     memset(mapped, 0, MAPPED_BYTES);
     memset(heap_byte, 0, 8);
@@ -152,7 +152,6 @@ int main(int argc, char **argv)
         time_messages(rank, messages);
     fflush(stdout);
     free(heap_byte);
-    free(messages);
     munmap(mapped, MAPPED_BYTES);
     memory_stop();
     MPI_Finalize();
