@@ -359,12 +359,12 @@ bool fr_mpi_call_persistent_send(struct fr_request_op *op, int *result)
         fr_real_rows[op->fn].class != FR_CLASS_SEND)
         return false;
     int to = fr_mpi_host_index_of(op->object, (int)op->args[peer], &comm_id);
-    if (to < 0 || to == fr_peer_host_index())
-        return false;
+    bool is_neighbour = to >= 0 && to != fr_peer_host_index();
     struct fr_path_view *view = op->view_count ? &op->views[0] : NULL;
     if (view)
         fr_path_view_measure(view);
-    if (!view || !fr_device_kind_is_device(view->range.kind) ||
+    if (!view || (!is_neighbour && !fr_mpi_pipeline_suits(op, view)) ||
+        !fr_device_kind_is_device(view->range.kind) ||
         fr_request_bundle_make(op, 1, start_message) != FR_OK ||
         fr_request_bundle_keep_types(op, 1, 1) != FR_OK)
         return false;

@@ -127,10 +127,12 @@ void fr_mpi_announce_note_plain(const struct fr_request_op *op);
 bool fr_mpi_may_announce(const struct fr_request_op *op, const struct fr_path_view *view);
 
 // The same in chunks through host memory (room request, chunks.h), on all processes of the world or
-// none: whether any wants it, whether it could be started, and whether this send goes that way.
-// Where it does, call_real sees to it, else that is just the real call. `peek` is for probes.
+// none: whether any wants it, whether it could be started, whether a message of this view could go
+// that way, and whether this send does. Where it does, call_real sees to it, else that is just the
+// real call. `peek` is for probes.
 bool fr_mpi_pipeline_is_wanted(void);
 bool fr_mpi_pipeline_start(void);
+bool fr_mpi_pipeline_suits(const struct fr_request_op *op, const struct fr_path_view *view);
 bool fr_mpi_pipeline(struct fr_request_op *op, struct fr_path_view *view);
 int fr_mpi_call_real(struct fr_request_op *op);
 void fr_mpi_pipeline_note_plain(const struct fr_request_op *op);

@@ -35,18 +35,26 @@ bool fr_mpi_pipeline_start(void)
     return opened;
 }
 
+bool fr_mpi_pipeline_suits(const struct fr_request_op *op, const struct fr_path_view *view)
+{
+    size_t least = fr_core_settings()->pipeline_min_bytes;
+    int peer = fr_real_arg(op->fn, 'P', 0);
+    uint64_t comm_id;
+    if (!fr_request_chunks_may_come() || least == 0 || view->in_bytes < least || view->absolute)
+        return false;
+    int to = fr_world_rank_in(op->object, (int)op->args[peer], &comm_id);
+    return to >= 0 && to != fr_world_rank();
+}
+
 bool fr_mpi_pipeline(struct fr_request_op *op, struct fr_path_view *view)
 {
     struct fr_request_address address;
-    size_t least = fr_core_settings()->pipeline_min_bytes;
     int peer = fr_real_arg(op->fn, 'P', 0);
-    if (!fr_request_chunks_may_come() || least == 0 || !fr_mpi_may_announce(op, view) ||
-        view->in_bytes < least || view->absolute)
+    if (!fr_mpi_may_announce(op, view) || !fr_mpi_pipeline_suits(op, view))
         return false;
     address.to = fr_world_rank_in(op->object, (int)op->args[peer], &address.comm);
     address.tag = (int)op->args[peer + 1];
-    if (address.to < 0 || address.to == fr_world_rank() ||
-        fr_request_outgoing_make(op, view, &address) != FR_OK)
+    if (fr_request_outgoing_make(op, view, &address) != FR_OK)
         return false;
     int to = fr_mpi_host_index_of(op->object, (int)op->args[peer], &address.comm);
     if (to < 0 || !fr_peer_parcel_any(to, address.tag))
