@@ -397,12 +397,25 @@ static int hear(enum fr_fn fn, const fr_word *args, void *status)
     return rc;
 }
 
+// Of functions that receive by matching: the status of those that do so at once, else the request.
+static int outcome_arg(enum fr_fn fn)
+{
+    switch (fr_real_rows[fn].class) {
+    case FR_CLASS_SENDRECV:
+        return 11;
+    case FR_CLASS_REPLACE:
+        return 8;
+    default:
+        return fr_real_rows[fn].signature[3] == 'm' ? 4 : 6;
+    }
+}
+
 // Receives into host memory at once. It needs a look only while announcements are under way, and
 // when it is as long as one.
 static int receive_now(enum fr_fn fn, fr_word *args)
 {
     _Alignas(16) char own_status[FR_STATUS_BYTES];
-    fr_word *status_arg = &args[fr_real_arg(fn, 'u', 0)];
+    fr_word *status_arg = &args[outcome_arg(fn)];
     if (*status_arg == fr_real_mpi.STATUS_IGNORE)
         *status_arg = FR_PTR(own_status);
     int count = 0;
@@ -425,14 +438,13 @@ static bool receive_later(enum fr_fn fn, const fr_word *args, int *result)
     *result = fr_real_call(fn, args);
     if (*result == fr_real_mpi.SUCCESS)
         *result = fr_request_light_add(fn, args,
-                                       fr_real_handle_load((const void *)args[matched ? 4 : 6], 0));
+                                       fr_real_handle_load((const void *)args[outcome_arg(fn)], 0));
     return true;
 }
 
 static int receiving_buffer(enum fr_fn fn)
 {
-    int replaced = fr_real_arg(fn, 'b', 0);
-    return replaced >= 0 ? replaced : fr_real_arg(fn, 'r', 0);
+    return fr_real_rows[fn].class == FR_CLASS_SENDRECV ? 5 : 0;
 }
 
 static int64_t count_at(enum fr_fn fn, const fr_word *args, int arg)
@@ -468,7 +480,7 @@ bool fr_mpi_call_receive(enum fr_fn fn, fr_word *args, int *result)
     if (!fr_mpi_listening ||
         !fr_mpi_may_bring(count_at(fn, args, in + 1), fr_real_handle(args[in + 2])))
         return false;
-    bool at_once = fr_real_arg(fn, 'u', 0) >= 0;
+    bool at_once = fr_real_rows[fn].signature[outcome_arg(fn)] == 'u';
     if ((!at_once && !receives) || !fr_mpi_see_as_bytes(fn, args, in))
         return fr_mpi_call_buffers(fn, args, result);
     if (at_once) {

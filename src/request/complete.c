@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include "request/bundle.h"
+#include "request/chunks.h"
 #include "request/set.h"
 
 #include <stdlib.h>
@@ -42,7 +43,7 @@ static bool set_storage(struct fr_request_set *set)
     if (set->count <= FR_SET_INLINE)
         return true;
     size_t each = 5 * sizeof(void *) + sizeof(fr_word) + sizeof(int) + FR_STATUS_BYTES;
-    set->heap = calloc(set->count, each);
+    set->heap = malloc(set->count * each);
     if (!set->heap) {
         fr_error("out of memory for a list of %zu requests", set->count);
         return false;
@@ -100,7 +101,8 @@ static int *status_error(void *status)
 static void end_light(struct fr_request_set *set, size_t request, const void *status, int error)
 {
     struct fr_request_light *light = set->lights[request];
-    if (error == fr_real_mpi.SUCCESS && fr_request_light_is_announced(light, status)) {
+    if (FR_UNLIKELY(set->arriving) && error == fr_real_mpi.SUCCESS &&
+        fr_request_light_is_announced(light, status)) {
         set->ops[request] = fr_request_light_promote(light);
         if (set->ops[request]) {
             set->lights[request] = NULL;
@@ -259,6 +261,7 @@ static int report_own_errors(struct fr_request_set *set, int rc)
 int fr_request_set_finish(struct fr_request_set *set, int rc)
 {
     set->done_count = 0;
+    set->arriving = set->lights && fr_request_arrival_any();
     list_done(set, rc);
     if (FR_UNLIKELY(set->out_of_memory))
         rc = fr_request_raise(0, 0, fr_real_mpi.ERR_NO_MEM);
