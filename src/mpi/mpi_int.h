@@ -86,7 +86,7 @@ bool fr_mpi_has_fabric_memory(int device);
 const char *fr_mpi_fabric_memory_text(void);
 
 // Point to point by announcement. `listening` is set from the end of MPI_Init to MPI_Finalize where
-// processes of this host may announce messages to this one.
+// other processes may announce messages to this one.
 struct fr_world_facts;
 extern bool fr_mpi_listening;
 extern bool fr_mpi_meeting; // all processes of the world come together at both ends, since some may

@@ -158,8 +158,10 @@ struct fr_request_incoming *fr_request_chunks_begin(struct fr_request_op *op,
     struct fr_request_incoming *incoming =
         calloc(1, sizeof(*incoming) + count * fr_real_mpi.handle_bytes);
     op->failure = FR_ERR_NO_MEMORY; // until the end
-    if (!incoming)
+    if (!incoming) {
+        fr_request_arrival_take(arrival);
         return NULL;
+    }
     incoming->op = op;
     incoming->view = fr_request_receive_view(op);
     incoming->number = arrival->number;
@@ -168,6 +170,7 @@ struct fr_request_incoming *fr_request_chunks_begin(struct fr_request_op *op,
     incoming->chunk_shift = shift;
     incoming->count = count;
     if (choose_place(incoming) != FR_OK) {
+        fr_request_arrival_take(arrival); // its chunks are received at the end
         free(incoming);
         return NULL;
     }
