@@ -193,9 +193,14 @@ static bool offer(struct fr_request_op *op, struct fr_path_view *view,
 {
     if (!find_place(view, contents))
         return false;
-    if (fr_peer_parcel_offer(contents, op->announcement, &op->parcel) == FR_OK)
+    bool moves = !view->lease.address; // should it have to wait
+    bool allowed =
+        !moves || fr_request_parcel_count(op, view->range.device, (size_t)contents->bytes);
+    if (allowed && fr_peer_parcel_offer(contents, op->announcement, &op->parcel) == FR_OK)
         return true;
-    if (view->lease.address)
+    if (moves && allowed)
+        fr_request_parcel_discount(op);
+    if (!moves)
         fr_path_ops(FR_PATH_PEER)->close(view);
     return false;
 }
@@ -235,6 +240,7 @@ void fr_mpi_announce_sent(struct fr_request_op *op, bool sent)
     fr_peer_parcel_sent(op->parcel);
     if (!sent) {
         fr_peer_parcel_free(op->parcel);
+        fr_request_parcel_discount(op);
         op->parcel = NULL;
         return;
     }
@@ -253,6 +259,7 @@ void fr_mpi_announce_note_plain(const struct fr_request_op *op)
         op->views[0].in_bytes != FR_PEER_ANNOUNCEMENT_BYTES)
         return;
     fr_mpi_pipeline_note_plain(op);
-    fr_peer_parcel_note_plain(fr_mpi_host_index_of(op->object, (int)op->args[peer], &comm_id),
-                              (int)op->args[peer + 1]);
+    int to = fr_mpi_host_index_of(op->object, (int)op->args[peer], &comm_id);
+    if (to >= 0)
+        fr_peer_parcel_note_plain(to, (int)op->args[peer + 1]);
 }

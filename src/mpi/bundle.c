@@ -85,13 +85,15 @@ static bool measure(struct part *part, ptrdiff_t *extent)
 {
     ptrdiff_t true_lower = 0;
     size_t true_extent = 0;
-    int size = 0;
+    int64_t size = 0; // MPI_Count
     part->bytes = 0;
     *extent = 0;
     if (!part->count)
         return true; // whose datatype nobody looks at
     if (!fr_layout_bounds(part->type, extent, &true_lower, &true_extent) ||
-        FR_MPI(Type_size, part->type, FR_PTR(&size)) != fr_real_mpi.SUCCESS)
+        fr_real_call(fr_real_has(FR_FN_MPI_Type_size_x) ? FR_FN_MPI_Type_size_x
+                                                        : FR_FN_MPI_Type_size_c,
+                     (const fr_word[]){part->type, FR_PTR(&size)}) != fr_real_mpi.SUCCESS)
         return false;
     part->bytes = part->count * size;
     return true;
@@ -173,7 +175,7 @@ static bool copy_own(const struct part *from, const struct part *to)
 static int start_own(struct fr_request_op *op, const struct fr_peer_group *group,
                      const struct side *send, const struct side *receive)
 {
-    struct part from = {.peer = group->rank, .tag = group->first_tag}, to = from;
+    struct part from = {.peer = group->rank, .tag = op->bundle->tag}, to = from;
     if (op->view_count == 1)
         return fr_real_mpi.SUCCESS; // in place
     if (!find_part(send, group->rank, &from) || !find_part(receive, group->rank, &to))
@@ -190,7 +192,7 @@ static int start_others(struct fr_request_op *op, const struct fr_peer_group *gr
 {
     int rc = fr_real_mpi.SUCCESS;
     for (int step = 1; step < group->size && rc == fr_real_mpi.SUCCESS; step++) {
-        struct part part = {.peer = (group->rank + step) % group->size, .tag = group->first_tag};
+        struct part part = {.peer = (group->rank + step) % group->size, .tag = op->bundle->tag};
         if (!find_part(side, part.peer, &part))
             return fr_real_mpi.ERR_TYPE;
         if (!part.bytes)
@@ -239,9 +241,9 @@ static int start_exchange(struct fr_request_op *op)
 
 // Two neighbours of a grid can be the same process, twice: what it sends to the one side arrives
 // from the other.
-static int tag_of(const struct fr_peer_group *group, bool grid, int index, bool sends)
+static int tag_of(const struct fr_request_op *op, bool grid, int index, bool sends)
 {
-    return group->first_tag + (grid ? (sends ? index : index ^ 1) % FR_PEER_GROUP_TAGS : 0);
+    return op->bundle->tag + (grid ? (sends ? index : index ^ 1) % FR_PEER_GROUP_TAGS : 0);
 }
 
 static int start_neighbours(struct fr_request_op *op)
@@ -258,7 +260,7 @@ static int start_neighbours(struct fr_request_op *op)
         int index = sends ? i - list.in_degree : i;
         struct side side = side_of(op, sends ? 's' : 'r', false);
         struct part part = {.peer = sends ? list.destinations[index] : list.sources[index],
-                            .tag = tag_of(group, grid, index, sends)};
+                            .tag = tag_of(op, grid, index, sends)};
         if (part.peer == fr_real_mpi.PROC_NULL)
             continue;
         if (!find_part(&side, index, &part))
@@ -290,7 +292,7 @@ static enum fr_status open_copy(struct fr_request_op *op)
 
 // Understands the call. Everything that can be wrong with it alone is an error of the call, since
 // the other ranks go this way.
-static enum fr_status prepare(struct fr_request_op *op, const struct fr_peer_group *group)
+static enum fr_status prepare(struct fr_request_op *op, const struct fr_peer_group *group, int tag)
 {
     bool exchange = fr_real_rows[op->fn].class == FR_CLASS_ALLTOALL;
     bool in_place = exchange && op->args[fr_real_arg(op->fn, 's', 0)] == fr_real_mpi.IN_PLACE;
@@ -306,6 +308,8 @@ static enum fr_status prepare(struct fr_request_op *op, const struct fr_peer_gro
     if (status == FR_OK)
         status = fr_request_bundle_make(op, (size_t)in_degree + (size_t)out_degree,
                                         exchange ? start_exchange : start_neighbours);
+    if (status == FR_OK)
+        op->bundle->tag = tag;
     if (status == FR_OK && op->persistent)
         status = fr_request_bundle_keep_types(op, (size_t)out_degree, (size_t)in_degree);
     return status;
@@ -320,14 +324,6 @@ static struct fr_request_op *make(enum fr_fn fn, const fr_word *args, fr_word co
     op->object = comm;
     op->persistent = fr_real_rows[fn].flags & FR_ROW_PERSISTENT;
     return op;
-}
-
-static int refuse(struct fr_request_op *op, fr_word comm, enum fr_status status)
-{
-    fr_error("%s cannot be done: %s", op ? fr_real_rows[op->fn].name : "an exchange",
-             fr_core_status_text(status));
-    fr_request_op_free(op);
-    return fr_request_raise('c', comm, fr_request_error_code(status));
 }
 
 // The application's own arguments of a persistent send, started as a nonblocking one.
@@ -350,6 +346,14 @@ static int start_message(struct fr_request_op *op)
     return rc;
 }
 
+static int refuse(struct fr_request_op *op, fr_word comm, enum fr_status status)
+{
+    fr_error("%s cannot be done: %s", op ? fr_real_rows[op->fn].name : "an exchange",
+             fr_core_status_text(status));
+    fr_request_op_free(op);
+    return fr_request_raise('c', comm, fr_request_error_code(status));
+}
+
 bool fr_mpi_call_persistent_send(struct fr_request_op *op, int *result)
 {
     uint64_t comm_id = 0;
@@ -365,9 +369,12 @@ bool fr_mpi_call_persistent_send(struct fr_request_op *op, int *result)
         fr_path_view_measure(view);
     if (!view || (!is_neighbour && !fr_mpi_pipeline_suits(op, view)) ||
         !fr_device_kind_is_device(view->range.kind) ||
-        fr_request_bundle_make(op, 1, start_message) != FR_OK ||
-        fr_request_bundle_keep_types(op, 1, 1) != FR_OK)
+        fr_request_bundle_make(op, 1, start_message) != FR_OK)
         return false;
+    if (fr_request_bundle_keep_types(op, 1, 1) != FR_OK) {
+        *result = refuse(op, op->object, FR_ERR_MPI);
+        return true;
+    }
     *result = fr_request_bundle_open(op, (void *)op->args[fr_real_arg(op->fn, 'q', 0)]);
     return true;
 }
@@ -397,7 +404,7 @@ bool fr_mpi_run_bundle(enum fr_fn fn, const fr_word *args, const struct fr_peer_
     if (!is_worthwhile(fn, args))
         return false;
     struct fr_request_op *op = make(fn, args, comm);
-    enum fr_status status = op ? prepare(op, group) : FR_ERR_NO_MEMORY;
+    enum fr_status status = op ? prepare(op, group, group->first_tag) : FR_ERR_NO_MEMORY;
     if (status != FR_OK) {
         *result = refuse(op, comm, status);
         return true;
@@ -417,8 +424,9 @@ bool fr_mpi_call_bundle(enum fr_fn fn, fr_word *args, int *result)
         group = persistent ? fr_peer_group_enter(comm) : fr_peer_group_find(comm);
     if (!group)
         return fr_mpi_are_host_buffers(fn, args) ? false : fr_mpi_call_buffers(fn, args, result);
+    int tag = persistent ? fr_peer_group_next_tag(group) : group->first_tag;
     struct fr_request_op *op = make(fn, args, comm);
-    enum fr_status status = op ? prepare(op, group) : FR_ERR_NO_MEMORY;
+    enum fr_status status = op ? prepare(op, group, tag) : FR_ERR_NO_MEMORY;
     if (status != FR_OK) {
         *result = refuse(op, comm, status);
         return true;

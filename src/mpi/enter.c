@@ -55,6 +55,18 @@ static bool handle_type_free(enum fr_fn fn, fr_word *args, int *result)
     return false;
 }
 
+// Persistent operations keep their communicator alive, and those that are done by messages need its
+// handle each time they are started. So it stays until the end.
+static bool handle_comm_free(enum fr_fn fn, fr_word *args, int *result)
+{
+    (void)fn;
+    if (!args[0] || !fr_request_needs_comm(fr_real_handle_load((const void *)args[0], 0)))
+        return false;
+    fr_real_handle_store((void *)args[0], 0, fr_real_mpi.COMM_NULL);
+    *result = fr_real_mpi.SUCCESS;
+    return true;
+}
+
 static bool handle_request_free(enum fr_fn fn, fr_word *args, int *result)
 {
     (void)fn;
@@ -76,6 +88,9 @@ static void set_handler(struct entry *entry, enum fr_class class)
         return;
     case FR_CLASS_REQUEST_FREE:
         entry->handle = handle_request_free;
+        return;
+    case FR_CLASS_COMM_FREE:
+        entry->handle = handle_comm_free;
         return;
     case FR_CLASS_START:
     case FR_CLASS_STARTALL:

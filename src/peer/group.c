@@ -253,6 +253,14 @@ struct fr_peer_group *fr_peer_group_find(fr_word comm)
     return state ? state->group : NULL;
 }
 
+// Round again after so many that none of the first is likely to be left. The group's own come
+// first, which nonblocking and blocking exchanges have.
+int fr_peer_group_next_tag(struct fr_peer_group *group)
+{
+    int number = group->persistent++ % (GROUPS_APART - 1) + 1;
+    return (group->first_tag + number * FR_PEER_GROUP_TAGS) % (GROUPS_APART * FR_PEER_GROUP_TAGS);
+}
+
 // A wait in progress.
 struct wait {
     struct fr_peer_group *group;

@@ -23,6 +23,7 @@ struct fr_peer_group {
     struct fr_peer_segment *segment;   // NULL where the ranks are on several hosts
     fr_word messages;                  // a communicator of the same ranks, which returns its errors
     int first_tag;                     // of FR_PEER_GROUP_TAGS that are this group's alone, mostly
+    int persistent;                    // exchanges that were made, by all ranks in the same order
     uint64_t round;                    // the last that this rank has posted
     bool broken;                       // a rank is gone, or was given up
     struct fr_peer_memory *memory; // what alltoall.c keeps from one exchange to the next, or NULL
@@ -35,6 +36,10 @@ struct fr_peer_group *fr_peer_group_enter(fr_word comm);
 // The group of a communicator that has one already; for calls that must not wait for others. All
 // ranks of the communicator find the same in the same call.
 struct fr_peer_group *fr_peer_group_find(fr_word comm);
+
+// The first of FR_PEER_GROUP_TAGS for a further persistent exchange: those of one communicator are
+// made in the same order everywhere, but may be started in any. To be called in each such call.
+int fr_peer_group_next_tag(struct fr_peer_group *group);
 
 // Posts for the group's next round, marked or not, and returns it in *round; waits for room if it
 // must.

@@ -209,6 +209,15 @@ static int cancel(void *extra, int complete)
     return fr_real_mpi.SUCCESS; // nothing of this sort can be cancelled
 }
 
+bool fr_request_make_complete(void *request)
+{
+    if (FR_MPI(Grequest_start, FR_PTR(query), FR_PTR(free_extra), FR_PTR(cancel), 0,
+               FR_PTR(request)) != fr_real_mpi.SUCCESS)
+        return false;
+    FR_MPI(Grequest_complete, fr_real_handle_load(request, 0));
+    return true;
+}
+
 static int make_request(const struct fr_request_op *op, void *request)
 {
     if (op->persistent)

@@ -10,6 +10,7 @@ struct fr_request_bundle {
     // Starts the parts, at once or each time that a persistent operation is started. Returns an MPI
     // error code; what has been started by then is waited for all the same.
     int (*start)(struct fr_request_op *op);
+    int tag;          // the first of those that its messages have
     bool generalized; // the application's request is a generalized one, else a persistent one
     bool complete;
     int error;     // MPI code of the first part that failed
@@ -36,6 +37,9 @@ void *fr_request_bundle_add(struct fr_request_bundle *bundle);
 // application's request and tracks the operation, which it owns from here on. Returns what the call
 // returns.
 int fr_request_bundle_open(struct fr_request_op *op, void *request);
+
+// Makes a request like no other, which MPI takes for complete. False when MPI fails.
+bool fr_request_make_complete(void *request);
 
 // Starts the parts (again). Returns an MPI error code.
 int fr_request_bundle_start(struct fr_request_op *op);

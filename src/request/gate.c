@@ -80,8 +80,9 @@ static int wait_gated(struct fr_request_set *set, size_t index)
     char *request = (char *)set->requests + index * fr_real_mpi.handle_bytes;
     fr_request_settle_wait(op);
     int rc = FR_MPI(Wait, FR_PTR(request), FR_PTR(fr_request_set_status(set, index)));
-    if (op->bundle && op->bundle->error != fr_real_mpi.SUCCESS)
-        rc = op->bundle->error;
+    if (op->bundle &&
+        op->bundle->error != fr_real_mpi.SUCCESS) // of which MPI's handler knows nothing
+        rc = fr_request_raise(op->object_kind, op->object, op->bundle->error);
     op->active = false;
     if (op->persistent) {
         fr_request_table_unclaim(&op, 1);

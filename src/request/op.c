@@ -3,7 +3,6 @@
 #include "config.h"
 
 #include "request/bundle.h"
-#include "request/bundle.h"
 #include "request/chunks.h"
 
 #include <stdlib.h>
@@ -91,6 +90,8 @@ void fr_request_op_free(struct fr_request_op *op)
     free_bundle(op->bundle);
     if (op->element_type)
         free_type(op->element_type);
+    if (op->parcel)
+        fr_request_parcel_discount(op);
     if (op->parcel)
         fr_peer_parcel_free(op->parcel); // nobody has been told of it, or the receiver is gone
     fr_request_outgoing_leave(op, false);

@@ -45,6 +45,7 @@ struct fr_request_op {
     unsigned char announcement[FR_PEER_ANNOUNCEMENT_BYTES];
     struct fr_peer_parcel *parcel;
     struct fr_request_outgoing *outgoing; // or the message that goes in chunks (chunks.h)
+    size_t parcel_bytes;                  // of a parcel in the application's memory
     int64_t settle_since_ns;              // when somebody first asked for its completion, 0 before
 
     struct fr_request_bundle *bundle; // what it is done by, if not by one call of MPI (bundle.h)
@@ -120,9 +121,18 @@ void fr_request_fetch_early(void);
 bool fr_request_settle(struct fr_request_op *op);
 void fr_request_settle_wait(struct fr_request_op *op);
 
+// Counts the bytes of a parcel that lies in the application's memory on `device`, until it is over
+// or has moved. False, and nothing counted, when the workspace could not take all such bytes: the
+// sender might then depend on the receiver.
+bool fr_request_parcel_count(struct fr_request_op *op, int device, size_t bytes);
+void fr_request_parcel_discount(struct fr_request_op *op);
+
 // Moves the bytes of an announced send at once, so that it does not depend on the application's
 // buffer any more. False when there is no memory for them.
 bool fr_request_detach(struct fr_request_op *op);
+
+// Whether a persistent operation that is done by a bundle belongs to the communicator.
+bool fr_request_needs_comm(fr_word comm);
 
 // Looks after parcels whose senders have gone on; frees all of them when `all` processes are known
 // to have received what they will.

@@ -61,11 +61,31 @@ static bool is_over(const struct fr_peer_parcel *parcel)
     return state == FR_PARCEL_FETCHED || state == FR_PARCEL_FAILED;
 }
 
+static _Atomic size_t counted_bytes; // of parcels in the application's memory
+
+bool fr_request_parcel_count(struct fr_request_op *op, int device, size_t bytes)
+{
+    size_t all = atomic_fetch_add_explicit(&counted_bytes, bytes, memory_order_relaxed) + bytes;
+    if (!fr_workspace_may_lend(device, all)) {
+        atomic_fetch_sub_explicit(&counted_bytes, bytes, memory_order_relaxed);
+        return false;
+    }
+    op->parcel_bytes = bytes;
+    return true;
+}
+
+void fr_request_parcel_discount(struct fr_request_op *op)
+{
+    atomic_fetch_sub_explicit(&counted_bytes, op->parcel_bytes, memory_order_relaxed);
+    op->parcel_bytes = 0;
+}
+
 static void end(struct fr_request_op *op)
 {
     if (fr_peer_parcel_state(op->parcel) == FR_PARCEL_FAILED)
         fr_warn_once("%s: the receiver could not fetch a message", fr_real_rows[op->fn].name);
     fr_peer_parcel_free(op->parcel);
+    fr_request_parcel_discount(op);
     op->parcel = NULL;
 }
 
@@ -76,6 +96,7 @@ static bool leave_behind(struct fr_request_op *op, struct fr_workspace_lease lea
     if (!entry)
         return false;
     *entry = (struct detached){.parcel = op->parcel, .lease = lease};
+    fr_request_parcel_discount(op);
     op->parcel = NULL;
     fr_core_lock(&detached_lock);
     entry->next = detached;
@@ -134,8 +155,11 @@ bool fr_request_detach(struct fr_request_op *op)
         return false; // just being fetched
     const struct fr_peer_process *to = fr_peer_host_process(fr_peer_parcel_to(op->parcel));
     enum fr_status status = copy_away(view, &copy, &handle);
-    if (status == FR_OK && fr_peer_needs_descriptor(&handle))
+    if (status == FR_OK && fr_peer_needs_descriptor(&handle)) {
         status = fr_peer_send(&handle, to, 1, false);
+        if (status != FR_OK)
+            fr_path_ops(FR_PATH_PEER)->close(&copy);
+    }
     if (status != FR_OK) {
         fr_peer_parcel_offer_again(op->parcel, NULL, 0);
         return false;
@@ -198,6 +222,22 @@ static bool is_lost(const struct fr_request_op *op, int64_t since_ns)
     return false;
 }
 
+// The receiving half of an operation that sends as well: its sender may be waiting just so.
+static void look_at_own(struct fr_request_op *op)
+{
+    _Alignas(16) char own_status[FR_STATUS_BYTES];
+    struct fr_peer_arrival arrival;
+    void *status = own_status;
+    int complete = 0, error = fr_real_mpi.SUCCESS;
+    if (!op->listens || op->delivered || !op->key || !fr_request_arrival_any())
+        return;
+    // Only what is complete but for the send can have been received.
+    if (FR_MPI(Request_get_status, op->key, FR_PTR(&complete), FR_PTR(status)) ==
+            fr_real_mpi.SUCCESS &&
+        complete && fr_request_is_announced(op, status, &arrival))
+        (void)!fr_request_deliver(&op, &status, &error, 1); // a failure is kept with it
+}
+
 void fr_request_settle_wait(struct fr_request_op *op)
 {
     int64_t since_ns = 0;
@@ -205,6 +245,7 @@ void fr_request_settle_wait(struct fr_request_op *op)
         if (looks % SPINS_A_PROGRESS == 0) {
             fr_request_progress();
             fr_request_fetch_early();
+            look_at_own(op);
         }
         if (looks < SPINS)
             continue;

@@ -164,6 +164,18 @@ size_t fr_request_table_claim_receives(struct fr_request_op **ops, size_t max, s
     return count;
 }
 
+bool fr_request_needs_comm(fr_word comm)
+{
+    bool needed = false;
+    fr_core_lock(&table_lock);
+    for (struct fr_request_op *first = table; first && !needed; first = first->hh.next) {
+        for (struct fr_request_op *op = first; op && !needed; op = op->next)
+            needed = op->bundle && op->persistent && op->object == comm;
+    }
+    fr_core_unlock(&table_lock);
+    return needed;
+}
+
 void fr_request_table_unclaim(struct fr_request_op *const *ops, size_t count)
 {
     fr_core_lock(&table_lock);

@@ -2,6 +2,7 @@
 // From a started operation to its place in the side table; operations that outlive their request.
 #include "config.h"
 
+#include "request/bundle.h"
 #include "request/light.h"
 #include "request/table.h"
 
@@ -29,6 +30,21 @@ static bool may_ask(const struct fr_request_op *op)
     return class != FR_CLASS_FILE_READ && class != FR_CLASS_FILE_WRITE;
 }
 
+// MPIs have one request for all sends that are complete at once. It does not tell which message the
+// application waits for, hence another one in its place.
+static void replace(struct fr_request_op *op, void *request)
+{
+    _Alignas(8) char given[8];
+    fr_word handle = fr_real_handle_load(request, 0);
+    fr_real_handle_store(given, 0, handle);
+    if (fr_request_make_complete(request)) {
+        FR_MPI(Wait, FR_PTR(given), fr_real_mpi.STATUS_IGNORE);
+        return;
+    }
+    fr_real_handle_store(request, 0, handle);
+    fr_request_settle_wait(op);
+}
+
 int fr_request_track(struct fr_request_op *op, void *request)
 {
     _Alignas(16) char status[FR_STATUS_BYTES] = {0};
@@ -44,8 +60,10 @@ int fr_request_track(struct fr_request_op *op, void *request)
             !fr_request_is_announced(op, status, &arrival))
             return finish_now(op, status);
         op->active = true;
+        if (complete && fr_real_rows[op->fn].class == FR_CLASS_SEND)
+            replace(op, request);
     }
-    fr_request_table_add(op, handle);
+    fr_request_table_add(op, fr_real_handle_load(request, 0));
     return fr_real_mpi.SUCCESS;
 }
 

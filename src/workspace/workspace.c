@@ -265,8 +265,7 @@ static void return_block(struct fr_workspace_block *block)
     destroy_all(&victims);
 }
 
-// A clock that is cheap to read and exact enough for what lies idle for seconds.
-static uint64_t now_ns(void)
+uint64_t fr_workspace_now_ns(void)
 {
     struct timespec now = {0};
     (void)clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
@@ -276,7 +275,7 @@ static uint64_t now_ns(void)
 void fr_workspace_trim(void)
 {
     if (FR_UNLIKELY(fr_workspace_device_has_idle()))
-        fr_workspace_device_trim(now_ns());
+        fr_workspace_device_trim(fr_workspace_now_ns());
 }
 
 void fr_workspace_return(struct fr_workspace_lease *lease)
@@ -288,7 +287,7 @@ void fr_workspace_return(struct fr_workspace_lease *lease)
     if (returned.block != NULL)
         return_block(returned.block);
     else if (returned.extent != NULL)
-        fr_workspace_device_return(returned.extent, now_ns());
+        fr_workspace_device_return(returned.extent, fr_workspace_now_ns());
 }
 
 struct fr_workspace_usage fr_workspace_get_usage(void)

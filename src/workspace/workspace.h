@@ -28,6 +28,10 @@ FR_MUST_CHECK enum fr_status fr_workspace_borrow(size_t bytes, struct fr_workspa
 FR_MUST_CHECK enum fr_status fr_workspace_borrow_device(int device, size_t bytes,
                                                         struct fr_workspace_lease *lease);
 
+// Whether so many bytes on `device` could be lent just now, as far as can be told: for those who
+// may need them later. What the driver says of that is asked for every few milliseconds.
+bool fr_workspace_may_lend(int device, size_t bytes);
+
 // Takes a lease back; NULL or an empty lease is accepted. Host memory beyond FABRAIL_STAGING_KEEP
 // that is not lent is given back to the system, least recently used first. Device memory of which
 // nothing has been lent for seconds goes back to the driver, and all that lies idle, if it is much

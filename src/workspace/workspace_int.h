@@ -122,4 +122,7 @@ void fr_workspace_device_trim(uint64_t now_ns);
 // Gives back the device memory that is not lent.
 void fr_workspace_device_release(void);
 
+// A clock that is cheap to read and exact enough for what lies idle for seconds.
+uint64_t fr_workspace_now_ns(void);
+
 #endif

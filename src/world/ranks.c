@@ -69,17 +69,29 @@ static struct ranks *make(fr_word comm)
     return ranks;
 }
 
-int fr_world_rank_in(fr_word comm, int rank, uint64_t *id)
+// By one thread alone: setting the attribute again would free what others have got.
+static struct ranks *remember(fr_word comm)
 {
-    pthread_once(&attribute.once, start);
+    static struct fr_lock lock = FR_LOCK_INIT;
+    fr_core_lock(&lock);
     struct ranks *ranks = fr_world_attribute_get(&attribute, comm);
-    if (FR_UNLIKELY(!ranks)) {
+    if (!ranks) {
         ranks = make(comm);
         if (ranks && !fr_world_attribute_set(&attribute, comm, ranks)) {
             free(ranks);
             ranks = NULL;
         }
     }
+    fr_core_unlock(&lock);
+    return ranks;
+}
+
+int fr_world_rank_in(fr_word comm, int rank, uint64_t *id)
+{
+    pthread_once(&attribute.once, start);
+    struct ranks *ranks = fr_world_attribute_get(&attribute, comm);
+    if (FR_UNLIKELY(!ranks))
+        ranks = remember(comm);
     if (!ranks || rank < 0 || rank >= ranks->count)
         return -1;
     *id = ranks->id;
