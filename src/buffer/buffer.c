@@ -4,6 +4,7 @@
 
 #include "buffer/buffer.h"
 
+#include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
 #include <pthread.h>
@@ -19,6 +20,11 @@ struct span {
 // Noted once when Fabrail is loaded, constant since.
 static struct span static_data; // writable segments of the executable, with what lies between
 static uintptr_t break_start;
+
+// Where glibc keeps the program break; NULL where it does not. It is not asked for by sbrk(0) later
+// on: that need not be glibc's then. UCX, in many MPI libraries, puts one of its own in its place,
+// which sets the break to what it was, and so takes away what another thread's malloc has just got.
+static void *const *current_break;
 
 // The main thread's stack is taken to be this large at most. Its formal bounds may be as wide as
 // the address space (ulimit -s unlimited), and then everything lies between them.
@@ -51,10 +57,18 @@ static int note_executable(struct dl_phdr_info *info, size_t bytes, void *cookie
     return 1; // the executable comes first
 }
 
+static uintptr_t program_break(void)
+{
+    return (uintptr_t)__atomic_load_n(current_break, __ATOMIC_RELAXED);
+}
+
 __attribute__((constructor)) static void note_layout(void)
 {
     dl_iterate_phdr(note_executable, &static_data);
-    break_start = (uintptr_t)sbrk(0);
+    break_start = (uintptr_t)sbrk(0); // glibc's own, this early, which makes it look
+    current_break = dlsym(RTLD_DEFAULT, "__curbrk");
+    if (current_break != NULL && program_break() != break_start)
+        current_break = NULL;
 }
 
 // Finds the bounds of this thread's stack, or an empty span on high addresses if they cannot be
@@ -84,11 +98,11 @@ bool fr_buffer_is_surely_host(const void *address)
     // Stacks, the executable's data and the heap below the program break are mapped by the kernel
     // or the C library as ordinary memory before anybody could ask for device memory there, and the
     // driver places its ranges only where nothing is mapped. A page of them may be pinned, but not
-    // be device memory. The break is asked for each time, since the heap also shrinks and what is
-    // above may then be anything; glibc answers without a system call.
+    // be device memory. The break is read each time, since the heap also shrinks and what is above
+    // may then be anything.
     if (contains(stack, value) || contains(static_data, value) || value < FIRST_ADDRESS)
         return true;
-    if (value >= break_start && value < (uintptr_t)sbrk(0))
+    if (current_break != NULL && value >= break_start && value < program_break())
         return true;
     return !fr_device_present();
 }
