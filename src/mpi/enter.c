@@ -223,6 +223,18 @@ int fr_mpi_missing(unsigned slot)
     return known ? fr_real_mpi.ERR_UNSUPPORTED_OPERATION : 1;
 }
 
+// Where the call returns to; see real/stubs.S.
+static uintptr_t caller_of(const fr_word *registers, const fr_word *stack)
+{
+#if defined(__x86_64__)
+    (void)registers;
+    return stack[-1];
+#else
+    (void)stack;
+    return registers[-1];
+#endif
+}
+
 static fr_word arg_at(const fr_word *registers, const fr_word *stack, unsigned arg)
 {
     return arg < REGISTER_ARGS ? registers[arg] : stack[arg - REGISTER_ARGS];
@@ -275,7 +287,8 @@ static bool needs_look(const struct entry *entry, const fr_word *registers, cons
     case GATE_PROBE:
         return fr_mpi_listening;
     case GATE_BARRIER:
-        return fr_mpi_meeting && fr_mpi_peer_is_enabled();
+        return fr_mpi_meeting && fr_mpi_peer_is_enabled() &&
+               !fr_real_is_internal(caller_of(registers, stack));
     case GATE_RECEIVE:
         if (fr_mpi_listening && needs_hearing(entry, registers, stack))
             return true;
@@ -285,7 +298,7 @@ static bool needs_look(const struct entry *entry, const fr_word *registers, cons
             return true;
         goto host_buffers;
     case GATE_EXCHANGE:
-        if (fr_mpi_peer_is_enabled())
+        if (fr_mpi_peer_is_enabled() && !fr_real_is_internal(caller_of(registers, stack)))
             return true;
         __attribute__((fallthrough));
     case GATE_HOST_BUFFERS:

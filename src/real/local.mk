@@ -1,6 +1,7 @@
 librooms_la_SOURCES += \
 	src/real/abi.h \
 	src/real/call.c \
+	src/real/caller.c \
 	src/real/classes.def \
 	src/real/constants.def \
 	src/real/functions.def \

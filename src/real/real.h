@@ -87,6 +87,9 @@ bool fr_real_has(enum fr_fn fn);
 // Address of the real function, NULL when this MPI lacks it.
 void *fr_real_address(enum fr_fn fn);
 
+// Whether the MPI library itself has made the call that returns to this address.
+bool fr_real_is_internal(uintptr_t return_address);
+
 // Address of the MPI_ function of a profiler that stands between the application and the MPI
 // library, NULL when there is none: a call of MPI_x then belongs to the profiler, which calls
 // PMPI_x.

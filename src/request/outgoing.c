@@ -20,9 +20,8 @@ enum {
     MOST_SHIFT = 20,        // of 1 MiB, beyond which copies get no faster
     CHUNKS = 8,             // that messages between have
     MOST_CHUNKS = 2048,     // that large ones have
-    PATIENCE_NS = 100000,   // the least that a sender waits for its receiver
+    PATIENCE_NS = 20000000, // the least that a sender waits for its receiver to begin
     WIRE_BYTES_PER_NS = 10, // of a fast network
-    STALL_NS = 10000000,    // that a receiver may take between chunks
     LOOKS_A_YIELD = 64,     // at copies
     MOST_TRIES = 64,        // for a tag that is not in use
 };
@@ -46,7 +45,6 @@ struct fr_request_outgoing {
     const unsigned char *place;      // of the bytes, packed
     size_t sent;                     // chunks that were given to MPI
     size_t done;                     // of them, the first so many are sent
-    int64_t progress_ns;             // when the last of them was seen to be
 
     struct fr_path_view *view; // while the copies last
     struct fr_device_batch batch;
@@ -245,7 +243,6 @@ enum fr_status fr_request_outgoing_begin(struct fr_request_op *op)
     if (!fr_request_herald_message(outgoing->address.to, outgoing->address.tag, outgoing->number,
                                    outgoing->bytes))
         return FR_ERR_NO_MEMORY;
-    outgoing->progress_ns = now_ns();
     copy_on(outgoing);
     return FR_OK;
 }
@@ -326,7 +323,6 @@ void fr_request_outgoing_push(struct fr_request_op *op)
 // Looks at the chunks in their order. Returns whether all are sent.
 static bool advance(struct fr_request_outgoing *outgoing)
 {
-    size_t before = outgoing->done;
     int flag = 1;
     while (outgoing->done < outgoing->count && flag) {
         char *request = outgoing->requests + outgoing->done * fr_real_mpi.handle_bytes;
@@ -335,8 +331,6 @@ static bool advance(struct fr_request_outgoing *outgoing)
             flag = 1; // nothing more can be done for it
         outgoing->done += flag != 0;
     }
-    if (outgoing->done > before)
-        outgoing->progress_ns = now_ns();
     return outgoing->done == outgoing->count;
 }
 
@@ -381,14 +375,12 @@ bool fr_request_outgoing_poll(void)
     return atomic_load_explicit(&under_way_count, memory_order_acquire) != 0;
 }
 
-// Whether the receiver does not seem to want the chunks now.
+// Whether the receiver does not seem to want the chunks now. One that has begun to receive goes on
+// until it has them all, and needs the sender in MPI for that.
 static bool is_tired(const struct fr_request_outgoing *outgoing, int64_t since_ns)
 {
-    int64_t patience = outgoing->done > 0
-                           ? STALL_NS
-                           : PATIENCE_NS + (int64_t)(outgoing->bytes / WIRE_BYTES_PER_NS);
-    int64_t last = outgoing->progress_ns > since_ns ? outgoing->progress_ns : since_ns;
-    return now_ns() - last > patience;
+    int64_t patience = PATIENCE_NS + (int64_t)(outgoing->bytes / WIRE_BYTES_PER_NS);
+    return outgoing->done == 0 && now_ns() - since_ns > patience;
 }
 
 // MPI's own sends of this size complete when the receiver has the bytes, as far as progress of the

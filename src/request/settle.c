@@ -20,6 +20,7 @@
 
 enum {
     PATIENCE_NS = 100000,     // the least that a sender waits: a launch here and there
+    LONGEST_NS = 1000000000,  // whatever the receiver does meanwhile
     COPY_BYTES_PER_NS = 1000, // of device memory
     SPINS = 200,              // looks at a parcel before the core is yielded
     SPINS_A_PROGRESS = 64,    // between two looks for what others wait for
@@ -53,6 +54,15 @@ void fr_request_progress(void)
     int flag = 0;
     FR_MPI(Iprobe, (fr_word)fr_real_mpi.ANY_SOURCE, UNUSED_TAG, fr_real_mpi.COMM_SELF,
            FR_PTR(&flag), fr_real_mpi.STATUS_IGNORE);
+}
+
+// When each receiver was last seen to fetch something: one that does will come to the rest, too.
+// Two that share a place only make senders more patient.
+static _Atomic int64_t fetched_ns[256];
+
+static _Atomic int64_t *last_fetch(const struct fr_peer_parcel *parcel)
+{
+    return &fetched_ns[(unsigned)fr_peer_parcel_to(parcel) % FR_ARRAY_LENGTH(fetched_ns)];
 }
 
 static bool is_over(const struct fr_peer_parcel *parcel)
@@ -188,15 +198,21 @@ bool fr_request_settle(struct fr_request_op *op)
         return false;
     if (!op->parcel)
         return true;
+    int64_t now = now_ns();
+    _Atomic int64_t *last = last_fetch(op->parcel);
+    enum fr_peer_parcel_state state = fr_peer_parcel_state(op->parcel);
+    if (state != FR_PARCEL_OFFERED)
+        atomic_store_explicit(last, now, memory_order_relaxed);
     if (is_over(op->parcel)) {
         end(op);
         return true;
     }
-    int64_t now = now_ns();
     if (!op->settle_since_ns)
         op->settle_since_ns = now;
-    if (now - op->settle_since_ns < patience_of(op) ||
-        fr_peer_parcel_state(op->parcel) != FR_PARCEL_OFFERED)
+    int64_t since = atomic_load_explicit(last, memory_order_relaxed);
+    if (since < op->settle_since_ns || now - op->settle_since_ns > LONGEST_NS)
+        since = op->settle_since_ns;
+    if (state != FR_PARCEL_OFFERED || now - since < patience_of(op))
         return false;
     if (fr_request_detach(op))
         return true;
