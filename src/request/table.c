@@ -137,9 +137,11 @@ size_t fr_request_table_claim(const void *requests, size_t count, struct fr_requ
     return found;
 }
 
+// Not persistent ones: MPICH 5 takes such a request for inactive once it has been asked for its
+// status.
 static bool may_claim_early(const struct fr_request_op *op) FR_REQUIRES(table_lock)
 {
-    return op->listens && !op->claimed && !op->delivered && op->active;
+    return op->listens && !op->persistent && !op->claimed && !op->delivered && op->active;
 }
 
 size_t fr_request_table_claim_receives(struct fr_request_op **ops, size_t max, size_t skip)
