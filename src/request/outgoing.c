@@ -20,7 +20,9 @@ enum {
     MOST_SHIFT = 20,        // of 1 MiB, beyond which copies get no faster
     CHUNKS = 8,             // that messages between have
     MOST_CHUNKS = 2048,     // that large ones have
-    PATIENCE_NS = 20000000, // the least that a sender waits for its receiver to begin
+    PATIENCE_NS = 100000,   // the least that a sender waits for its receiver to begin
+    NS_A_BYTE = 20,         // that it waits on top, for a receiver that gets itself memory,
+    MOST_NS = 20000000,     // up to that
     WIRE_BYTES_PER_NS = 10, // of a fast network
     LOOKS_A_YIELD = 64,     // at copies
     MOST_TRIES = 64,        // for a tag that is not in use
@@ -376,11 +378,15 @@ bool fr_request_outgoing_poll(void)
 }
 
 // Whether the receiver does not seem to want the chunks now. One that has begun to receive goes on
-// until it has them all, and needs the sender in MPI for that.
+// until it has them all, and needs the sender in MPI for that. Chunks of the usual size leave only
+// when somebody receives them; of smaller ones nothing can be told.
 static bool is_tired(const struct fr_request_outgoing *outgoing, int64_t since_ns)
 {
-    int64_t patience = PATIENCE_NS + (int64_t)(outgoing->bytes / WIRE_BYTES_PER_NS);
-    return outgoing->done == 0 && now_ns() - since_ns > patience;
+    int64_t extra =
+        outgoing->bytes < MOST_NS / NS_A_BYTE ? (int64_t)outgoing->bytes * NS_A_BYTE : MOST_NS;
+    int64_t patience = PATIENCE_NS + extra + (int64_t)(outgoing->bytes / WIRE_BYTES_PER_NS);
+    bool has_begun = outgoing->done > 0 && outgoing->chunk_shift >= LEAST_SHIFT;
+    return !has_begun && now_ns() - since_ns > patience;
 }
 
 // MPI's own sends of this size complete when the receiver has the bytes, as far as progress of the
