@@ -134,7 +134,7 @@ struct fr_device_lane {
     enum fr_device_direction direction;
     CUstream stream;
     CUevent marks[FR_DEVICE_MARKS]; // each made when it is first set
-    size_t max_pitch_bytes; // of 2D copies on the context's device
+    size_t max_pitch_bytes;         // of 2D copies on the context's device
     bool cacheable;
 };
 
