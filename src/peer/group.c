@@ -278,16 +278,6 @@ static time_t seconds_now(void)
     return now.tv_sec;
 }
 
-// MPI has promised others that their transfers with this process go on while it is in a call. A
-// probe that finds something may see to nothing else, hence the tag that hardly any program uses.
-static void progress_mpi(void)
-{
-    enum { UNUSED_TAG = 32767 }; // the highest that every MPI has
-    int flag = 0;
-    FR_MPI(Iprobe, (fr_word)fr_real_mpi.ANY_SOURCE, UNUSED_TAG, fr_real_mpi.COMM_SELF,
-           FR_PTR(&flag), fr_real_mpi.STATUS_IGNORE);
-}
-
 // Returns a rank that is waited for, one that is known to be gone if there is any; -1 for none. A
 // rank that another one is not done for has not posted for the round either.
 static int find_late(const struct fr_peer_group *group, uint64_t round, bool *gone)
@@ -306,7 +296,7 @@ static bool go_on(void *cookie)
 {
     enum { TELL_EVERY = 10 };
     struct wait *wait = cookie;
-    progress_mpi();
+    fr_world_progress();
     time_t now = seconds_now();
     if (!wait->began)
         wait->began = wait->told = wait->looked = now;

@@ -181,8 +181,10 @@ int fr_request_bundle_run(struct fr_request_op *op)
     enum { POLLS_A_YIELD = 64 };
     (void)fr_request_bundle_start(op);
     for (unsigned polls = 1; !fr_request_bundle_poll(op); polls++) {
-        if (polls % POLLS_A_YIELD == 0)
-            sched_yield();
+        if (polls % POLLS_A_YIELD)
+            continue;
+        fr_request_fetch_early(true);
+        sched_yield();
     }
     return op->bundle->error;
 }

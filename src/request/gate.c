@@ -7,6 +7,7 @@
 
 #include "request/bundle.h"
 #include "request/set.h"
+#include "world/world.h"
 
 #include <sched.h>
 #include <string.h>
@@ -25,8 +26,8 @@ static void settle_all(struct fr_request_set *set)
 // Nothing is complete, for now. Looks after what others wait for.
 static void go_on(void)
 {
-    fr_request_progress();
-    fr_request_fetch_early();
+    fr_world_progress();
+    fr_request_fetch_early(false);
 }
 
 static void hide(struct fr_request_set *set)
@@ -142,7 +143,7 @@ static int wait_some(struct fr_request_set *set)
         settle_all(set);
         if (looks % LOOKS_A_YIELD)
             continue;
-        fr_request_fetch_early();
+        fr_request_fetch_early(true);
         sched_yield();
     }
 }

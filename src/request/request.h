@@ -112,8 +112,9 @@ void fr_request_set_size(void *status, uint64_t bytes);
 void fr_request_note_received(void);
 
 // Fetches what has come for receives that nobody is completing just now: called while this process
-// waits, since the senders may do so as well. Cheap when there is nothing.
-void fr_request_fetch_early(void);
+// waits, since the senders may do so as well. Cheap when there is nothing. In a call that `waits`
+// anyway, messages in chunks are received too, which takes as long as the wire.
+void fr_request_fetch_early(bool waits);
 
 // Whether an announced send is complete: its parcel has been fetched, or its bytes have been moved
 // to where they can wait for that, which is done once somebody has asked for as long as it takes to
@@ -137,10 +138,6 @@ bool fr_request_needs_comm(fr_word comm);
 // Looks after parcels whose senders have gone on; frees all of them when `all` processes are known
 // to have received what they will.
 void fr_request_reap(bool all);
-
-// Makes MPI progress: it has promised others that their transfers with this process go on while it
-// is in a call.
-void fr_request_progress(void);
 
 // MPI error code for a status of ours, and the same raised on the operation's communicator, window
 // or file. Returns the code, if the error handler returns.

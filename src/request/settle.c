@@ -13,6 +13,7 @@
 #include "request/chunks.h"
 #include "request/light.h"
 #include "request/table.h"
+#include "world/world.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -44,16 +45,6 @@ static int64_t now_ns(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-void fr_request_progress(void)
-{
-    // A probe that finds something may see to nothing else, hence a tag that hardly any program
-    // uses, the highest that every MPI has.
-    enum { UNUSED_TAG = 32767 };
-    int flag = 0;
-    FR_MPI(Iprobe, (fr_word)fr_real_mpi.ANY_SOURCE, UNUSED_TAG, fr_real_mpi.COMM_SELF,
-           FR_PTR(&flag), fr_real_mpi.STATUS_IGNORE);
 }
 
 // When each receiver was last seen to fetch something: one that does will come to the rest, too.
@@ -259,8 +250,8 @@ void fr_request_settle_wait(struct fr_request_op *op)
     int64_t since_ns = 0;
     for (unsigned looks = 1; !fr_request_settle(op); looks++) {
         if (looks % SPINS_A_PROGRESS == 0) {
-            fr_request_progress();
-            fr_request_fetch_early();
+            fr_world_progress();
+            fr_request_fetch_early(true);
             look_at_own(op);
         }
         if (looks < SPINS)
@@ -318,7 +309,7 @@ struct early {
 };
 
 // Looks at those beyond the first `skip`. Returns false when there are none.
-static bool find_early(struct early *early, size_t skip)
+static bool find_early(struct early *early, size_t skip, bool chunks)
 {
     early->count = 0;
     early->claimed_count = fr_request_table_claim_receives(early->claimed, MOST_EARLY, skip);
@@ -328,21 +319,23 @@ static bool find_early(struct early *early, size_t skip)
         void *status = early->statuses[early->count];
         if (FR_MPI(Request_get_status, op->key, FR_PTR(&complete), FR_PTR(status)) ==
                 fr_real_mpi.SUCCESS &&
-            complete && fr_request_is_announced(op, status, &early->arrivals[early->count]))
+            complete && fr_request_is_announced(op, status, &early->arrivals[early->count]) &&
+            (chunks || early->arrivals[early->count].parcel))
             early->ops[early->count++] = op;
     }
     return early->claimed_count > 0;
 }
 
-void fr_request_fetch_early(void)
+void fr_request_fetch_early(bool waits)
 {
     struct early early;
     void *statuses[MOST_EARLY];
     int errors[MOST_EARLY];
-    if (!fr_peer_arrival_any())
+    if (waits ? !fr_request_arrival_any() : !fr_peer_arrival_any())
         return;
     fr_request_light_look();
-    for (size_t skip = 0; find_early(&early, skip); skip += early.claimed_count - early.count) {
+    for (size_t skip = 0; find_early(&early, skip, waits);
+         skip += early.claimed_count - early.count) {
         for (size_t i = 0; i < early.count; i++) {
             statuses[i] = early.statuses[i];
             errors[i] = fr_real_mpi.SUCCESS;
@@ -357,7 +350,7 @@ void fr_request_note_received(void)
 {
     struct early early;
     fr_request_light_look();
-    for (size_t skip = 0; find_early(&early, skip); skip += early.claimed_count) {
+    for (size_t skip = 0; find_early(&early, skip, true); skip += early.claimed_count) {
         for (size_t i = 0; i < early.count; i++)
             fr_request_arrival_take(&early.arrivals[i]);
         fr_request_table_unclaim(early.claimed, early.claimed_count);

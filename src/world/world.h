@@ -27,6 +27,10 @@ struct fr_world_facts {
     uint32_t pipelines;       // 1 when it sends some messages in chunks (room request, chunks.h)
 };
 
+// Makes MPI progress: it has promised others that their transfers with this process go on while it
+// is in a call.
+void fr_world_progress(void);
+
 // Hash of the host's name, as gethostname gives it, for fr_world_facts.
 uint64_t fr_world_host(void);
 
