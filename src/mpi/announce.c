@@ -153,20 +153,13 @@ bool fr_mpi_may_announce(const struct fr_request_op *op, const struct fr_path_vi
            view->in_bytes > FR_PEER_ANNOUNCEMENT_BYTES;
 }
 
-static bool is_in_one_piece(const struct fr_path_view *view)
-{
-    uintptr_t offset = view->base + (uintptr_t)view->first - view->range.base;
-    return view->blocks[0].layout->contiguous && !view->absolute && offset <= view->range.bytes &&
-           view->span <= view->range.bytes - offset;
-}
-
 // Finds the memory that the receiver can fetch from: the application's, or a packed copy of it,
 // which is leased here and filled with the operation's other copies.
 static bool find_place(struct fr_path_view *view, struct fr_peer_contents *contents)
 {
     struct fr_device_range range;
     const void *low = (const void *)(view->base + (uintptr_t)view->first);
-    if (is_in_one_piece(view) &&
+    if (fr_path_view_is_in_one_piece(view) &&
         fr_peer_export(&view->range, low, view->span, &contents->handle) == FR_OK) {
         contents->address = view->base + (uintptr_t)view->blocks[0].user_offset;
         return fr_peer_route_is_open(contents->to, &contents->handle) &&

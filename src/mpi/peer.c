@@ -55,14 +55,6 @@ static bool takes_part(struct fr_request_op *op)
     return any || empty;
 }
 
-// Whether all of the view lies in the memory that its kind and device were learnt from: a kernel of
-// that device need not reach what lies beyond.
-static bool is_in_range(const struct fr_path_view *view)
-{
-    uintptr_t offset = view->base + (uintptr_t)view->first - view->range.base;
-    return offset <= view->range.bytes && view->span <= view->range.bytes - offset;
-}
-
 static bool is_contiguous(const struct fr_path_view *view)
 {
     for (size_t i = 0; i < view->block_count; i++) {
@@ -85,7 +77,8 @@ static enum fr_status open_side(struct side *side, bool must_stage)
     side->range = view->range;
     if (!view->span)
         return FR_OK;
-    if (!fr_device_kind_is_device(view->range.kind) || view->absolute || !is_in_range(view))
+    if (!fr_device_kind_is_device(view->range.kind) || view->absolute ||
+        !fr_path_view_is_in_range(view))
         return FR_ERR_UNSUPPORTED;
     side->staged = must_stage || !is_contiguous(view);
     if (!side->staged)

@@ -75,4 +75,10 @@ const struct fr_path_ops *fr_path_ops(enum fr_policy_path path);
 // range. Call once the blocks are complete.
 void fr_path_view_measure(struct fr_path_view *view);
 
+// Whether all of the view lies in the memory that its kind and device were learnt from: a kernel of
+// that device need not reach what lies beyond. And whether its data stand there in one piece, so
+// that they can be moved without packing.
+bool fr_path_view_is_in_range(const struct fr_path_view *view);
+bool fr_path_view_is_in_one_piece(const struct fr_path_view *view);
+
 #endif

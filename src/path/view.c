@@ -93,3 +93,15 @@ void fr_path_view_measure(struct fr_path_view *view)
         fr_buffer_classify((const void *)(view->base + (uintptr_t)view->first), view->span,
                            &view->range);
 }
+
+bool fr_path_view_is_in_range(const struct fr_path_view *view)
+{
+    uintptr_t offset = view->base + (uintptr_t)view->first - view->range.base;
+    return offset <= view->range.bytes && view->span <= view->range.bytes - offset;
+}
+
+bool fr_path_view_is_in_one_piece(const struct fr_path_view *view)
+{
+    return view->block_count == 1 && view->blocks[0].layout->contiguous && !view->absolute &&
+           fr_path_view_is_in_range(view);
+}

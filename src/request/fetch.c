@@ -54,20 +54,12 @@ bool fr_request_is_announced(const struct fr_request_op *op, const void *status,
     return fr_request_arrival_read(data, arrival);
 }
 
-// Whether a device of this process can write all of the view, and nothing else, in one piece.
-static bool is_direct(const struct fr_path_view *view)
-{
-    uintptr_t offset = view->base + (uintptr_t)view->first - view->range.base;
-    return view->blocks[0].layout->contiguous && !view->absolute && offset <= view->range.bytes &&
-           view->span <= view->range.bytes - offset;
-}
-
 // Where the bytes go at first: the application's memory, packed device memory, or host memory.
 static enum fr_status choose_target(struct fetch *fetch)
 {
     struct fr_path_view *view = fetch->view;
     bool on_device = fr_device_kind_is_device(view->range.kind) && !view->absolute;
-    if (on_device && is_direct(view)) {
+    if (on_device && fr_path_view_is_in_one_piece(view)) {
         fetch->direct = true;
         fetch->target = view->base + (uintptr_t)view->blocks[0].user_offset;
         return FR_OK;
