@@ -32,6 +32,7 @@ void fr_mpi_announce_describe(struct fr_world_facts *own)
     own->announces = (fr_core_settings()->paths & needed) == needed && !fr_mpi_is_gpu_aware() &&
                      fr_device_is_installed() && fr_peer_secret_draw(&secret) == FR_OK;
     own->pipelines = own->announces && fr_core_settings()->pipeline_min_bytes > 0;
+    own->heralds = own->pipelines;
     if (own->announces)
         memcpy(own->secret, secret.bytes, sizeof(own->secret));
 }
@@ -106,8 +107,10 @@ void fr_mpi_announce_start(void)
         fr_warn_once("no shared memory for the processes of this host, so messages do not go over "
                      "NVLink: %s",
                      fr_core_status_text(status));
-    bool in_chunks = met && fr_mpi_pipeline_start();
-    fr_mpi_listening = in_chunks || (met && count > 1 && status == FR_OK);
+    bool has_heralds = met && fr_mpi_pipeline_start();
+    fr_mpi_listening = own->announces && (has_heralds || (met && count > 1 && status == FR_OK));
+    if (has_heralds && fr_mpi_place_is_possible())
+        fr_peer_route_open_far();
     free(processes);
 }
 

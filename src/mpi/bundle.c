@@ -367,7 +367,8 @@ bool fr_mpi_call_persistent_send(struct fr_request_op *op, int *result)
     struct fr_path_view *view = op->view_count ? &op->views[0] : NULL;
     if (view)
         fr_path_view_measure(view);
-    if (!view || (!is_neighbour && !fr_mpi_pipeline_suits(op, view)) ||
+    if (!view ||
+        (!is_neighbour && !fr_mpi_place_suits(op, view) && !fr_mpi_pipeline_suits(op, view)) ||
         !fr_device_kind_is_device(view->range.kind) ||
         fr_request_bundle_make(op, 1, start_message) != FR_OK)
         return false;

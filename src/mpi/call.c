@@ -169,6 +169,8 @@ static enum outcome choose_paths(struct fr_request_op *op, int *result)
             continue;
         if (choice.path == FR_PATH_HOST && fr_mpi_announce(op, view))
             choice = (struct fr_policy_choice){FR_PATH_PEER, "the receiver maps this memory"};
+        else if (choice.path == FR_PATH_HOST && fr_mpi_place(op, view))
+            choice = (struct fr_policy_choice){FR_PATH_PEER, "the receiver maps the workspace"};
         else if (choice.path == FR_PATH_HOST && fr_mpi_pipeline(op, view))
             choice.reason = FR_CHUNKS_REASON;
         fr_report_count(op->counted_as, choice.path, view->range.kind,

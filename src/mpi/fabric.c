@@ -10,31 +10,40 @@
 
 static _Atomic int memory_support = FR_SUPPORT_UNKNOWN;
 
+// Which GPU the application will use is seldom known this early, so it is the host that speaks.
+static void describe_clique(struct fr_world_facts *own)
+{
+    struct fr_device_clique clique = {.valid = 0};
+    fr_device_clique_of_host(&clique);
+    own->clique = clique.clique;
+    own->has_fabric = clique.valid;
+    memcpy(own->cluster, clique.cluster, sizeof(own->cluster));
+}
+
 void fr_mpi_gather_facts(void)
 {
     const struct fr_settings *settings = fr_core_settings();
     bool for_fabric = settings->fabric == FR_FABRIC_AUTO &&
                       (settings->paths & FR_PATH_BIT_FABRIC) && fr_mpi_is_gpu_aware();
     bool for_peers = settings->paths & FR_PATH_BIT_PEER;
+    struct fr_world_facts own = {.host = fr_world_host()};
     if (fr_world_size() < 2 || (!for_fabric && !for_peers))
         return;
-    // Which GPU the application will use is seldom known this early, so it is the host that speaks.
-    struct fr_device_clique clique = {.valid = 0};
     if (for_fabric)
-        fr_device_clique_of_host(&clique);
-    struct fr_world_facts own = {
-        .host = fr_world_host(),
-        .clique = clique.clique,
-        .has_fabric = clique.valid,
-    };
-    memcpy(own.cluster, clique.cluster, sizeof(own.cluster));
+        describe_clique(&own);
     if (for_peers)
         fr_mpi_announce_describe(&own);
     fr_world_gather(&own);
+    // NVML takes its time, which jobs on one host need not spend.
+    if (fr_mpi_place_is_possible()) {
+        if (settings->fabric != FR_FABRIC_OFF && own.announces)
+            describe_clique(&own);
+        own.heralds = own.pipelines || (own.announces && own.has_fabric);
+        fr_world_gather(&own);
+    }
 }
 
-// A GPU that is not in the clique that the host has told of has no partner.
-static bool device_agrees(int device)
+bool fr_mpi_is_in_clique(int device)
 {
     const struct fr_world_facts *own = fr_world_facts_of(fr_world_rank());
     struct fr_device_clique clique;
@@ -50,7 +59,7 @@ bool fr_mpi_has_fabric(const struct fr_request_op *op, int device)
     bool has_partner = op->object_kind == 'w'   ? fr_world_win_has_fabric(op->object)
                        : op->object_kind == 'c' ? fr_world_comm_has_fabric(op->object)
                                                 : fr_world_comm_has_fabric(fr_real_mpi.COMM_WORLD);
-    return has_partner && device_agrees(device);
+    return has_partner && fr_mpi_is_in_clique(device);
 }
 
 bool fr_mpi_has_fabric_memory(int device)

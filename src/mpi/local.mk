@@ -14,6 +14,7 @@ librooms_la_SOURCES += \
 	src/mpi/neighbours.c \
 	src/mpi/peer.c \
 	src/mpi/pipeline.c \
+	src/mpi/placed.c \
 	src/mpi/present.c \
 	src/mpi/probe.c \
 	src/mpi/shape.c \

@@ -77,8 +77,10 @@ bool fr_mpi_is_gpu_safe(enum fr_fn fn);
 // that can matter; called at the end of MPI_Init.
 void fr_mpi_gather_facts(void);
 
-// Whether `device` has a multi-node NVLink partner in the communicator of the operation, or in the
-// group of its window; the world stands for functions that have neither.
+// Whether `device` is in the clique that the host has told the others of, and has a multi-node
+// NVLink partner in the communicator of the operation, or in the group of its window; the world
+// stands for functions that have neither.
+bool fr_mpi_is_in_clique(int device);
 bool fr_mpi_has_fabric(const struct fr_request_op *op, int device);
 
 // Whether memory that can be had on `device` is fabric-allocated, and what is known of that.
@@ -137,6 +139,13 @@ bool fr_mpi_pipeline(struct fr_request_op *op, struct fr_path_view *view);
 int fr_mpi_call_real(struct fr_request_op *op);
 void fr_mpi_pipeline_note_plain(const struct fr_request_op *op);
 bool fr_mpi_pipeline_peek(fr_word comm, int source, int tag, bool take, uint64_t *bytes);
+
+// The same between GPUs of several hosts that share an NVLink clique: whether there may be such,
+// which all processes find alike and which has to be known before their cliques are; whether a
+// message of this view could go that way; and whether this send does, as with pipeline.
+bool fr_mpi_place_is_possible(void);
+bool fr_mpi_place_suits(const struct fr_request_op *op, const struct fr_path_view *view);
+bool fr_mpi_place(struct fr_request_op *op, struct fr_path_view *view);
 
 // Path peer. Started when the facts of the world are there; `serves` names the functions, and while
 // it is enabled all ranks have to come into them, whatever their buffers are.

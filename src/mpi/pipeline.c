@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Point to point in chunks: which sends go that way, and how MPI is called for them.
+// Point to point in chunks: which sends go that way, and how MPI is called for them and for those
+// that are placed (placed.c).
 //
 // The chunks are given to MPI while the application's call lasts, hence no part of the call may
 // wait for another process before that is done: a receiver may be waiting for them.
@@ -9,30 +10,35 @@
 #include "request/chunks.h"
 #include "world/world.h"
 
-// All processes find the same.
-static bool may_any_pipeline(void)
-{
-    bool any = false;
-    for (int rank = 0; rank < fr_world_size(); rank++) {
-        const struct fr_world_facts *facts = fr_world_facts_of(rank);
-        if (!facts || !facts->announces)
-            return false;
-        any = any || facts->pipelines;
-    }
-    return any && fr_world_size() > 1;
-}
-
+// All processes find the same: one that has messages with heralds, and another that knows them.
 bool fr_mpi_pipeline_is_wanted(void)
 {
-    return may_any_pipeline();
+    bool any = false;
+    int listening = 0;
+    for (int rank = 0; rank < fr_world_size(); rank++) {
+        const struct fr_world_facts *facts = fr_world_facts_of(rank);
+        if (!facts)
+            return false;
+        any = any || facts->heralds;
+        listening += facts->announces != 0;
+    }
+    return any && listening > 1;
 }
 
 bool fr_mpi_pipeline_start(void)
 {
-    bool opened = may_any_pipeline() && fr_request_chunks_open();
-    if (opened)
+    const struct fr_world_facts *own = fr_world_facts_of(fr_world_rank());
+    bool opened = fr_mpi_pipeline_is_wanted() && fr_request_chunks_open();
+    if (opened && own->pipelines)
         fr_debug("messages from %zu bytes on go in chunks", fr_core_settings()->pipeline_min_bytes);
     return opened;
+}
+
+// Whether a process, by its rank in the world, knows messages with heralds.
+static bool hears_heralds(int rank)
+{
+    const struct fr_world_facts *facts = fr_world_facts_of(rank);
+    return facts && facts->announces && rank != fr_world_rank();
 }
 
 bool fr_mpi_pipeline_suits(const struct fr_request_op *op, const struct fr_path_view *view)
@@ -40,10 +46,10 @@ bool fr_mpi_pipeline_suits(const struct fr_request_op *op, const struct fr_path_
     size_t least = fr_core_settings()->pipeline_min_bytes;
     int peer = fr_real_arg(op->fn, 'P', 0);
     uint64_t comm_id;
-    if (!fr_request_chunks_may_come() || least == 0 || view->in_bytes < least || view->absolute)
+    if (!fr_mpi_listening || !fr_request_chunks_may_come() || least == 0 ||
+        view->in_bytes < least || view->absolute)
         return false;
-    int to = fr_world_rank_in(op->object, (int)op->args[peer], &comm_id);
-    return to >= 0 && to != fr_world_rank();
+    return hears_heralds(fr_world_rank_in(op->object, (int)op->args[peer], &comm_id));
 }
 
 bool fr_mpi_pipeline(struct fr_request_op *op, struct fr_path_view *view)
@@ -136,11 +142,11 @@ void fr_mpi_pipeline_note_plain(const struct fr_request_op *op)
     const struct fr_world_facts *own = fr_world_facts_of(fr_world_rank());
     int peer = fr_real_arg(op->fn, 'P', 0);
     uint64_t comm_id;
-    if (!fr_request_chunks_may_come() || !own || !own->pipelines)
-        return; // of those that send nothing in chunks all know what such messages are
+    if (!fr_request_chunks_may_come() || !own || !own->heralds)
+        return; // of those that have no heralds all know what such messages are
     int to = fr_world_rank_in(op->object, (int)op->args[peer], &comm_id);
-    if (to >= 0 && to != fr_world_rank())
-        fr_request_herald_plain(to, (int)op->args[peer + 1]);
+    if (hears_heralds(to))
+        fr_peer_herald_plain(to, (int)op->args[peer + 1]);
 }
 
 bool fr_mpi_pipeline_peek(fr_word comm, int source, int tag, bool take, uint64_t *bytes)
@@ -150,6 +156,6 @@ bool fr_mpi_pipeline_peek(fr_word comm, int source, int tag, bool take, uint64_t
         return false;
     int from = fr_world_rank_in(comm, source, &comm_id);
     const struct fr_world_facts *facts = fr_world_facts_of(from);
-    return facts && facts->pipelines && from != fr_world_rank() &&
-           fr_request_herald_peek(from, tag, take, bytes);
+    return facts && facts->heralds && from != fr_world_rank() &&
+           fr_peer_herald_peek(from, tag, take, bytes);
 }

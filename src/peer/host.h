@@ -32,6 +32,12 @@ bool fr_peer_host_is_alive(int index);
 // Unmaps; takes the name away where that has not happened. Idempotent.
 void fr_peer_host_close(void);
 
+// A process of another host, by its rank in the world, where else an index stands. Never an index.
+static inline int fr_peer_far(int rank)
+{
+    return -1 - rank;
+}
+
 // What processes tell each other outside of MPI's messages.
 enum fr_peer_note_kind {
     FR_NOTE_PLEASE_MAP = 1, // the sender would like to offer parcels in this memory
@@ -40,7 +46,7 @@ enum fr_peer_note_kind {
 };
 struct fr_peer_note {
     uint32_t kind;
-    int32_t from;                 // filled in by put
+    int32_t from;                 // filled in by put: an index, or fr_peer_far of another host's
     struct fr_peer_handle handle; // of which only owner and buffer_id count but for PLEASE_MAP
 };
 

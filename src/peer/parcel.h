@@ -80,6 +80,7 @@ struct fr_peer_arrival {
     struct fr_peer_parcel *parcel;
     uint64_t number; // tells it from what the same place held before
     int from;        // index of the sender
+    bool placed;     // no parcel: it is where its herald says (herald.h)
     uint64_t address;
     uint64_t bytes;
     struct fr_peer_handle handle;

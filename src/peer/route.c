@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "core/hash.h"
+#include "peer/herald.h"
 #include "peer/route.h"
 
 #include <stdlib.h>
@@ -38,6 +39,8 @@ struct held {
     UT_hash_handle hh;
 };
 
+static bool reaches_far; // written in MPI_Init and MPI_Finalize
+
 static struct fr_lock lock = FR_LOCK_INIT;
 static struct told *told FR_GUARDED_BY(lock);
 static struct held *held FR_GUARDED_BY(lock);
@@ -61,11 +64,22 @@ static void drop_told(struct told *entry) FR_REQUIRES(lock)
     free(entry);
 }
 
+// Sends a note to a process of this host or of another.
+static bool put(int to, const struct fr_peer_note *note)
+{
+    return to >= 0 ? fr_peer_host_put(to, note) : fr_peer_herald_put(fr_peer_far(to), note);
+}
+
+static bool take(struct fr_peer_note *note)
+{
+    return fr_peer_host_take(note) || (reaches_far && fr_peer_herald_take(note));
+}
+
 // Says that memory is no more to one that was asked to map it.
 static bool tell_freed(const struct told *entry)
 {
     struct fr_peer_note note = {.kind = FR_NOTE_FREED, .handle = entry->handle};
-    return fr_peer_host_put((int)entry->key.to, &note);
+    return put((int)entry->key.to, &note);
 }
 
 static void forget_buffer(uint64_t buffer_id) FR_REQUIRES(lock)
@@ -152,6 +166,16 @@ static void set_state(uint64_t buffer_id, int to, int from, int state)
     fr_core_unlock(&lock);
 }
 
+// Gives what it takes to import the memory besides the handle.
+static bool can_import(int to, const struct fr_peer_handle *handle)
+{
+    if (to < 0)
+        return handle->ways & FR_SHARE_FABRIC;
+    const struct fr_peer_process *process = fr_peer_host_process(to);
+    return process &&
+           (!fr_peer_needs_descriptor(handle) || fr_peer_send(handle, process, 1, false) == FR_OK);
+}
+
 bool fr_peer_route_is_open(int to, const struct fr_peer_handle *handle)
 {
     bool look = false;
@@ -160,13 +184,11 @@ bool fr_peer_route_is_open(int to, const struct fr_peer_handle *handle)
         look_for_freed(); // before anything new is mapped at the addresses of what is gone
     if (state != WANTED)
         return state == MAPPED;
-    const struct fr_peer_process *process = fr_peer_host_process(to);
     struct fr_peer_note note = {.kind = FR_NOTE_PLEASE_MAP, .handle = *handle};
-    if (!process ||
-        (fr_peer_needs_descriptor(handle) && fr_peer_send(handle, process, 1, false) != FR_OK))
+    if (!can_import(to, handle))
         return false;
     set_state(handle->buffer_id, to, WANTED, ASKED); // before the answer can come
-    if (!fr_peer_host_put(to, &note))
+    if (!put(to, &note))
         set_state(handle->buffer_id, to, ASKED, WANTED);
     return false;
 }
@@ -238,7 +260,7 @@ static void map_as_asked(const struct fr_peer_note *asked, const struct fr_devic
     struct fr_peer_note answer = *asked;
     answer.kind = FR_NOTE_MAPPED;
     if (hold(&asked->handle, user)) // else the sender goes on without
-        (void)!fr_peer_host_put(asked->from, &answer);
+        (void)!put(asked->from, &answer);
 }
 
 static void follow(const struct fr_peer_note *notes, size_t count,
@@ -255,6 +277,11 @@ static void follow(const struct fr_peer_note *notes, size_t count,
     }
 }
 
+void fr_peer_route_open_far(void)
+{
+    reaches_far = true;
+}
+
 void fr_peer_route_poll(const struct fr_device_range *user)
 {
     enum { AT_ONCE = 32 };
@@ -262,7 +289,7 @@ void fr_peer_route_poll(const struct fr_device_range *user)
     size_t count;
     do {
         count = 0;
-        while (count < AT_ONCE && fr_peer_host_take(&notes[count]))
+        while (count < AT_ONCE && take(&notes[count]))
             count++;
         follow(notes, count, user);
     } while (count == AT_ONCE);
@@ -300,6 +327,7 @@ void fr_peer_route_forget(void)
 {
     struct told *entry, *next;
     struct held *mapped, *after;
+    reaches_far = false;
     fr_core_lock(&lock);
     struct told *all_told = told;
     struct held *all_held = held;

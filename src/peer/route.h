@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which memory of this process others on the host have mapped, and which of theirs is mapped here.
+// Which memory of this process others have mapped, and which of theirs is mapped here: of processes
+// of this host, and of those on others that are in reach by multi-node NVLink.
 //
 // Mapping takes milliseconds, and a message must not fail for want of it. So a sender first asks
 // the receiver, by a note, to map the memory, and offers parcels in it only once that one has said
@@ -9,11 +10,16 @@
 
 #include "peer/host.h"
 
-// Whether a process of the host has mapped the memory of this handle. Asks it to, the first time.
+// Notes also come from processes of other hosts, once there are heralds.
+void fr_peer_route_open_far(void);
+
+// Whether a process of the host, or fr_peer_far of one that is not, has mapped the memory of this
+// handle. Asks it to, the first time.
 bool fr_peer_route_is_open(int to, const struct fr_peer_handle *handle);
 
 // Reads the notes of others: maps what they ask for, for the device of `user`, and unmaps what they
-// have freed. To be called in calls with device buffers; costs a load when there is nothing to do.
+// have freed. To be called in calls with device buffers; costs a load when there is nothing to do,
+// and a probe where notes may come from other hosts.
 void fr_peer_route_poll(const struct fr_device_range *user);
 
 // Memory of another process as it is mapped here.

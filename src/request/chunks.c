@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Messages in chunks as their receiver sees them.
+// Messages that have heralds as their receiver sees them.
 #include "config.h"
 
 #include "request/chunks.h"
@@ -42,7 +42,7 @@ static struct fr_peer_secret secret; // constant while chunks may come
 
 bool fr_request_chunks_may_come(void)
 {
-    return fr_request_herald_comm() != fr_real_mpi.COMM_NULL;
+    return fr_peer_herald_comm() != fr_real_mpi.COMM_NULL;
 }
 
 // The secret differs from that of parcels, which may be made of the same bytes.
@@ -51,12 +51,12 @@ bool fr_request_chunks_open(void)
     const struct fr_world_facts *first = fr_world_facts_of(0);
     for (size_t i = 0; i < sizeof(secret.bytes); i++)
         secret.bytes[i] = (unsigned char)~first->secret[i];
-    return fr_request_herald_open();
+    return fr_peer_herald_open(fr_request_outgoing_fetched);
 }
 
 void fr_request_chunks_close(void)
 {
-    fr_request_herald_close(fr_request_outgoing_poll);
+    fr_peer_herald_close(fr_request_outgoing_poll);
 }
 
 void fr_request_chunks_write(const struct fr_request_announcement *announcement,
@@ -75,13 +75,15 @@ static bool read_chunks(const unsigned char *data, struct fr_peer_arrival *arriv
         return false;
     memcpy(&announcement, data, sizeof(announcement));
     if (announcement.from >= (uint32_t)fr_world_size() || announcement.number == 0 ||
-        announcement.chunk_shift > FR_CHUNK_MOST_SHIFT ||
+        (announcement.chunk_shift > FR_CHUNK_MOST_SHIFT &&
+         announcement.chunk_shift != FR_CHUNK_PLACED) ||
         announcement.bytes <= FR_PEER_ANNOUNCEMENT_BYTES ||
         memcmp(data + sizeof(announcement), zeros, sizeof(zeros) - sizeof(announcement)) != 0)
         return false;
     *arrival = (struct fr_peer_arrival){
         .number = announcement.number,
         .from = (int)announcement.from,
+        .placed = announcement.chunk_shift == FR_CHUNK_PLACED,
         .address = announcement.chunk_shift,
         .bytes = announcement.bytes,
     };
@@ -94,12 +96,34 @@ bool fr_request_arrival_read(const unsigned char data[FR_PEER_ANNOUNCEMENT_BYTES
     return fr_peer_arrival_read(data, arrival) || read_chunks(data, arrival);
 }
 
+enum fr_status fr_request_arrival_begin(struct fr_peer_arrival *arrival)
+{
+    struct fr_peer_place place;
+    if (arrival->parcel)
+        return fr_peer_arrival_begin(arrival);
+    if (!fr_peer_herald_find(arrival->from, arrival->number, &place))
+        return FR_ERR_NOT_FOUND;
+    arrival->address = place.address;
+    arrival->handle = place.handle;
+    return FR_OK;
+}
+
+void fr_request_arrival_end(const struct fr_peer_arrival *arrival, bool fetched)
+{
+    if (arrival->parcel) {
+        fr_peer_arrival_end(arrival, fetched);
+        return;
+    }
+    fr_peer_herald_received(arrival->from, arrival->number, true);
+    fr_peer_herald_fetched(arrival->from, arrival->number, fetched);
+}
+
 void fr_request_arrival_take(const struct fr_peer_arrival *arrival)
 {
     if (arrival->parcel)
         fr_peer_arrival_take(arrival);
     else
-        fr_request_herald_received(arrival->from, arrival->number, false);
+        fr_peer_herald_received(arrival->from, arrival->number, false);
 }
 
 static size_t chunk_bytes(const struct fr_request_incoming *incoming, size_t chunk)
@@ -138,7 +162,7 @@ static enum fr_status choose_place(struct fr_request_incoming *incoming)
 
 static void post(struct fr_request_incoming *incoming)
 {
-    fr_word comm = fr_request_herald_comm();
+    fr_word comm = fr_peer_herald_comm();
     for (size_t i = 0; i < incoming->count; i++) {
         char *request = incoming->requests + i * fr_real_mpi.handle_bytes;
         fr_real_handle_store(request, 0, fr_real_mpi.REQUEST_NULL);
@@ -248,7 +272,7 @@ static void finish(struct fr_request_incoming *incoming)
         fr_report_recount(op->counted_as, FR_PATH_HOST, FR_PATH_HOST, view->range.kind,
                           view->out_bytes, FR_CHUNKS_REASON);
     }
-    fr_request_herald_received(incoming->from, incoming->number, true);
+    fr_peer_herald_received(incoming->from, incoming->number, true);
     free(incoming);
 }
 

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Messages in chunks: the host path of large messages between processes that cannot map each
 // other's memory. Both sides copy to and from page-locked memory while other chunks are on the
-// wire.
+// wire. And messages that are placed, between processes that can map each other's fabric memory,
+// but are not on one host.
 //
 // MPI carries an announcement by its own matching, as for parcels (peer/parcel.h), and the chunks
-// on a communicator of Fabrail's (herald.h) with a tag of their own, which no other message to the
-// same process has as long as they are under way. The sender copies all bytes to host memory of
+// on a communicator of Fabrail's (peer/herald.h) with a tag of their own, which no other message to
+// the same process has as long as they are under way. The sender copies all bytes to host memory of
 // Fabrail's at once and never waits for the receiver, which posts receives for the chunks when it
 // has received the announcement.
+//
+// Of a message that is placed, the bytes wait in device memory of Fabrail's, where the herald says,
+// until the receiver has fetched them and says so: the sender never waits for that either.
 //
 // The rules of parcel.h hold here too: messages that are under way to one process with one tag
 // belong to one communicator and are announced by one thread at a time. And they are never under
@@ -15,7 +19,7 @@
 #ifndef FR_REQUEST_CHUNKS_H
 #define FR_REQUEST_CHUNKS_H
 
-#include "request/herald.h"
+#include "peer/herald.h"
 #include "request/request.h"
 
 #define FR_CHUNKS_REASON "in chunks, copies overlapping the wire" // for the report
@@ -34,10 +38,20 @@ static inline bool fr_request_arrival_any(void)
     return fr_peer_arrival_any() || fr_request_chunks_may_come();
 }
 
-// Reads an announcement, of a parcel or of a message in chunks. Fills `parcel`, NULL for chunks,
-// `number`, `from` (for chunks, a rank of the world) and `bytes`.
+// Reads an announcement, of a parcel or of a message that has a herald. Fills `parcel`, else
+// `placed`, `number`, `from` (without a parcel, a rank of the world) and `bytes`.
 bool fr_request_arrival_read(const unsigned char data[FR_PEER_ANNOUNCEMENT_BYTES],
                              struct fr_peer_arrival *arrival);
+
+static inline bool fr_request_arrival_is_in_chunks(const struct fr_peer_arrival *arrival)
+{
+    return !arrival->parcel && !arrival->placed;
+}
+
+// Begins to fetch a parcel or what is placed: its bytes stay where the arrival then says until the
+// end. FR_ERR_NOT_FOUND when that cannot be known.
+FR_MUST_CHECK enum fr_status fr_request_arrival_begin(struct fr_peer_arrival *arrival);
+void fr_request_arrival_end(const struct fr_peer_arrival *arrival, bool fetched);
 
 // Says for the sake of probes that it has been received.
 void fr_request_arrival_take(const struct fr_peer_arrival *arrival);
@@ -67,12 +81,22 @@ FR_MUST_CHECK enum fr_status fr_request_outgoing_make(struct fr_request_op *op,
                                                       struct fr_path_view *view,
                                                       const struct fr_request_address *address);
 
+// The same for a message that is to be placed in the view's lease, which is opened; `handle` is of
+// its memory.
+FR_MUST_CHECK enum fr_status fr_request_outgoing_place(struct fr_request_op *op,
+                                                       struct fr_path_view *view,
+                                                       const struct fr_request_address *address,
+                                                       const struct fr_peer_handle *handle);
+
+// Hears that a receiver does not need what was placed any more.
+void fr_request_outgoing_fetched(int by, uint64_t number, bool whole);
+
 // Whether anything may be under way to a process with a tag.
 bool fr_request_outgoing_any(int to, int tag);
 
-// Begins to copy; then MPI sends the announcement, of which `announced` tells; then push sends all
-// chunks as their copies are done. It takes the view's lease over. A failure is kept with the
-// operation, for the call that completes it, and told to the receiver.
+// Begins to copy, or copies what is placed; then MPI sends the announcement, of which `announced`
+// tells; then push sends all chunks as their copies are done. It takes the view's lease over. A
+// failure is kept with the operation, for the call that completes it, and told to the receiver.
 FR_MUST_CHECK enum fr_status fr_request_outgoing_begin(struct fr_request_op *op);
 void fr_request_outgoing_announced(struct fr_request_op *op, bool sent);
 void fr_request_outgoing_push(struct fr_request_op *op);

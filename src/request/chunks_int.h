@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Messages in chunks, what both ends know; inside the room request only.
+// Messages that have heralds, what both ends know; inside the room request only.
 #ifndef FR_REQUEST_CHUNKS_INT_H
 #define FR_REQUEST_CHUNKS_INT_H
 
 #include "request/chunks.h"
 
-enum { FR_CHUNK_MOST_SHIFT = 30 }; // the count of a chunk is an int
+enum {
+    FR_CHUNK_MOST_SHIFT = 30, // the count of a chunk is an int
+    FR_CHUNK_PLACED = 255,    // in place of a shift: the bytes wait where the herald says
+};
 
 // What MPI carries in place of the bytes; zeros follow.
 struct fr_request_announcement {
     struct fr_peer_secret secret;
     uint32_t from;        // rank in the world
-    uint32_t chunk_shift; // each chunk but the last has two to the power of that bytes
+    uint32_t chunk_shift; // each chunk but the last has two to the power of that bytes; or PLACED
     uint64_t number;      // from 1, of the sender's messages
     uint64_t bytes;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Receives that have brought an announcement: the bytes are fetched from the sender's memory,
+// Receives that have brought an announcement: the bytes are fetched from memory of the sender's,
 // straight into the application's where a device can write there in one piece.
 #include "config.h"
 
@@ -38,6 +38,15 @@ static int64_t count_bytes(const void *status)
     return count;
 }
 
+// A cancelled receive has brought nothing, whatever else its status says.
+static bool is_cancelled(const void *status)
+{
+    int cancelled = 0;
+    if (status)
+        FR_MPI(Test_cancelled, FR_PTR(status), FR_PTR(&cancelled));
+    return cancelled;
+}
+
 bool fr_request_is_announced(const struct fr_request_op *op, const void *status,
                              struct fr_peer_arrival *arrival)
 {
@@ -51,7 +60,20 @@ bool fr_request_is_announced(const struct fr_request_op *op, const void *status,
         memcpy(data, (const void *)fr_request_given_address(view), sizeof(data));
     else
         fr_request_copy_on_host(view, data, sizeof(data), true);
-    return fr_request_arrival_read(data, arrival);
+    return fr_request_arrival_read(data, arrival) && !is_cancelled(status);
+}
+
+// So that no later receive finds it in memory that is used again.
+static void wipe_announcement(struct fr_request_op *op)
+{
+    unsigned char zeros[FR_PEER_ANNOUNCEMENT_BYTES] = {0};
+    const struct fr_path_view *view = fr_request_receive_view(op);
+    if (!fr_request_is_staged(view))
+        return;
+    if (fr_request_is_packed(view))
+        memset((void *)fr_request_given_address(view), 0, sizeof(zeros));
+    else
+        fr_request_copy_on_host(view, zeros, sizeof(zeros), false);
 }
 
 // Where the bytes go at first: the application's memory, packed device memory, or host memory.
@@ -89,7 +111,7 @@ static enum fr_status choose_target(struct fetch *fetch)
 static void prepare(struct fetch *fetch, struct fr_request_op *op, struct fr_peer_arrival *arrival)
 {
     *fetch = (struct fetch){.op = op, .arrival = arrival, .view = fr_request_receive_view(op)};
-    fetch->status = fr_peer_arrival_begin(arrival);
+    fetch->status = fr_request_arrival_begin(arrival);
     if (fetch->status != FR_OK)
         return;
     fetch->begun = true;
@@ -156,7 +178,7 @@ static void pull(struct fetch *fetches, size_t count, size_t first)
         if (!with[i])
             continue;
         fetches[i].status = status;
-        fr_peer_arrival_end(fetches[i].arrival, status == FR_OK);
+        fr_request_arrival_end(fetches[i].arrival, status == FR_OK);
         fetches[i].begun = false;
     }
 }
@@ -182,7 +204,7 @@ static void finish(struct fetch *fetch)
 {
     struct fr_request_op *op = fetch->op;
     if (fetch->begun)
-        fr_peer_arrival_end(fetch->arrival, false);
+        fr_request_arrival_end(fetch->arrival, false);
     if (fetch->status == FR_OK)
         fetch->status = spread(fetch);
     if (fetch->mapped)
@@ -210,10 +232,10 @@ static enum fr_status fetch_some(struct fr_request_op *const *ops, struct fr_pee
     size_t parcels = 0, others = 0;
     enum fr_status first = FR_OK;
     for (size_t i = 0; i < count; i++) {
-        if (arrivals[i].parcel)
-            prepare(&fetches[parcels++], ops[i], &arrivals[i]);
-        else
+        if (fr_request_arrival_is_in_chunks(&arrivals[i]))
             incoming[others++] = fr_request_chunks_begin(ops[i], &arrivals[i]);
+        else
+            prepare(&fetches[parcels++], ops[i], &arrivals[i]);
     }
     for (size_t i = 0; i < parcels; i++) {
         if (fetches[i].status == FR_OK && fetches[i].begun)
@@ -222,8 +244,10 @@ static enum fr_status fetch_some(struct fr_request_op *const *ops, struct fr_pee
     for (size_t i = 0; i < parcels; i++)
         finish(&fetches[i]);
     fr_request_chunks_end(incoming, others);
-    for (size_t i = 0; i < count && first == FR_OK; i++)
-        first = ops[i]->failure;
+    for (size_t i = 0; i < count; i++) {
+        wipe_announcement(ops[i]);
+        first = first == FR_OK ? ops[i]->failure : first;
+    }
     return first;
 }
 

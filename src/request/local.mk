@@ -8,12 +8,11 @@ librooms_la_SOURCES += \
 	src/request/deliver.c \
 	src/request/fetch.c \
 	src/request/gate.c \
-	src/request/herald.c \
-	src/request/herald.h \
 	src/request/light.c \
 	src/request/light.h \
 	src/request/op.c \
 	src/request/outgoing.c \
+	src/request/outgoing_int.h \
 	src/request/packed.c \
 	src/request/packed.h \
 	src/request/pending.c \
@@ -21,6 +20,7 @@ librooms_la_SOURCES += \
 	src/request/request.h \
 	src/request/set.h \
 	src/request/settle.c \
+	src/request/slices.c \
 	src/request/table.c \
 	src/request/table.h \
 	src/request/track.c

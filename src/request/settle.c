@@ -320,7 +320,7 @@ static bool find_early(struct early *early, size_t skip, bool chunks)
         if (FR_MPI(Request_get_status, op->key, FR_PTR(&complete), FR_PTR(status)) ==
                 fr_real_mpi.SUCCESS &&
             complete && fr_request_is_announced(op, status, &early->arrivals[early->count]) &&
-            (chunks || early->arrivals[early->count].parcel))
+            (chunks || !fr_request_arrival_is_in_chunks(&early->arrivals[early->count])))
             early->ops[early->count++] = op;
     }
     return early->claimed_count > 0;

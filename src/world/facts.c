@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-_Static_assert(sizeof(struct fr_world_facts) == 72, "all processes must agree on the layout");
+_Static_assert(sizeof(struct fr_world_facts) == 80, "all processes must agree on the layout");
 
 // Written by the thread that is in MPI_Init or MPI_Finalize, while no other calls MPI.
 static struct {
@@ -202,6 +202,13 @@ int fr_world_partners(const int **ranks)
 const struct fr_world_facts *fr_world_facts_of(int rank)
 {
     return known.facts && rank >= 0 && rank < known.size ? &known.facts[rank] : NULL;
+}
+
+bool fr_world_is_partner(int rank)
+{
+    const struct fr_world_facts *own = fr_world_facts_of(fr_world_rank());
+    const struct fr_world_facts *other = fr_world_facts_of(rank);
+    return own && other && reaches(own, other);
 }
 
 int fr_world_host_count(void)

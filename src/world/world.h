@@ -25,6 +25,9 @@ struct fr_world_facts {
     unsigned char secret[16]; // known to the job alone
     uint32_t announces;       // 1 when it understands announced messages (room peer, parcel.h)
     uint32_t pipelines;       // 1 when it sends some messages in chunks (room request, chunks.h)
+    uint32_t heralds; // 1 when some of its messages have heralds (room peer, herald.h): those, and
+                      // what it offers to others of its clique
+    uint32_t spare;
 };
 
 // Makes MPI progress: it has promised others that their transfers with this process go on while it
@@ -57,6 +60,9 @@ bool fr_world_win_has_fabric(fr_word win);
 
 // The facts of one process by its rank in MPI_COMM_WORLD, NULL when unknown.
 const struct fr_world_facts *fr_world_facts_of(int rank);
+
+// Whether a process, by its rank in MPI_COMM_WORLD, is on another host and in this one's clique.
+bool fr_world_is_partner(int rank);
 
 // Number of hosts and of cliques with processes on several hosts, 0 while facts are unknown.
 int fr_world_host_count(void);
