@@ -156,6 +156,12 @@ bool fr_mpi_may_announce(const struct fr_request_op *op, const struct fr_path_vi
            view->in_bytes > FR_PEER_ANNOUNCEMENT_BYTES;
 }
 
+// What is this process's own is in its reach without any mapping.
+static bool is_open(int to, const struct fr_peer_handle *handle)
+{
+    return to == fr_peer_host_index() || fr_peer_route_is_open(to, handle);
+}
+
 // Finds the memory that the receiver can fetch from: the application's, or a packed copy of it,
 // which is leased here and filled with the operation's other copies.
 static bool find_place(struct fr_path_view *view, struct fr_peer_contents *contents)
@@ -165,7 +171,7 @@ static bool find_place(struct fr_path_view *view, struct fr_peer_contents *conte
     if (fr_path_view_is_in_one_piece(view) &&
         fr_peer_export(&view->range, low, view->span, &contents->handle) == FR_OK) {
         contents->address = view->base + (uintptr_t)view->blocks[0].user_offset;
-        return fr_peer_route_is_open(contents->to, &contents->handle) &&
+        return is_open(contents->to, &contents->handle) &&
                fr_device_quiesce(&view->range, (uintptr_t)low, view->span) == FR_OK;
     }
     if (view->absolute)
@@ -177,7 +183,7 @@ static bool find_place(struct fr_path_view *view, struct fr_peer_contents *conte
     contents->address = view->stage_base;
     if (fr_peer_export(&range, view->lease.address, view->lease.bytes, &contents->handle) ==
             FR_OK &&
-        fr_peer_route_is_open(contents->to, &contents->handle))
+        is_open(contents->to, &contents->handle))
         return true;
     fr_path_ops(FR_PATH_PEER)->close(view);
     return false;
@@ -211,7 +217,7 @@ bool fr_mpi_announce(struct fr_request_op *op, struct fr_path_view *view)
     int in_world = fr_world_rank_in(op->object, (int)op->args[peer], &contents.comm);
     contents.to = in_world >= 0 && host_index ? host_index[in_world] : -1;
     contents.tag = (int)op->args[peer + 1];
-    if (contents.to < 0 || contents.to == fr_peer_host_index())
+    if (contents.to < 0)
         return false;
     // Were messages in chunks on their way, a probe could not tell which comes first.
     if (fr_request_outgoing_any(in_world, contents.tag) || !offer(op, view, &contents)) {

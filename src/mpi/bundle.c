@@ -362,8 +362,7 @@ bool fr_mpi_call_persistent_send(struct fr_request_op *op, int *result)
     if (!fr_mpi_listening || !op->persistent || buffered ||
         fr_real_rows[op->fn].class != FR_CLASS_SEND)
         return false;
-    int to = fr_mpi_host_index_of(op->object, (int)op->args[peer], &comm_id);
-    bool is_neighbour = to >= 0 && to != fr_peer_host_index();
+    bool is_neighbour = fr_mpi_host_index_of(op->object, (int)op->args[peer], &comm_id) >= 0;
     struct fr_path_view *view = op->view_count ? &op->views[0] : NULL;
     if (view)
         fr_path_view_measure(view);

@@ -108,6 +108,17 @@ static enum fr_status choose_target(struct fetch *fetch)
     return status;
 }
 
+// This process's own memory is where it is, and copies run on its device.
+static enum fr_status find_route(struct fetch *fetch)
+{
+    const struct fr_peer_handle *handle = &fetch->arrival->handle;
+    struct fr_peer_route *route = &fetch->route;
+    if (!fr_peer_is_same(&handle->owner, fr_peer_self()))
+        return fr_peer_route_find(handle, &fetch->view->range, route);
+    fr_buffer_classify((const void *)handle->base, 1, &route->user);
+    return fr_peer_import(handle, &route->user, &route->mapping);
+}
+
 static void prepare(struct fetch *fetch, struct fr_request_op *op, struct fr_peer_arrival *arrival)
 {
     *fetch = (struct fetch){.op = op, .arrival = arrival, .view = fr_request_receive_view(op)};
@@ -117,7 +128,7 @@ static void prepare(struct fetch *fetch, struct fr_request_op *op, struct fr_pee
     fetch->begun = true;
     size_t room = fetch->view->out_bytes;
     fetch->bytes = arrival->bytes < room ? (size_t)arrival->bytes : room;
-    fetch->status = fr_peer_route_find(&arrival->handle, &fetch->view->range, &fetch->route);
+    fetch->status = find_route(fetch);
     if (fetch->status != FR_OK)
         return;
     fetch->mapped = true;
@@ -128,6 +139,35 @@ static void prepare(struct fetch *fetch, struct fr_request_op *op, struct fr_pee
                                    : fetch->packed.lease.address != NULL);
 }
 
+// Whether the device that pulls can write the target. VMM memory is in reach of others only where
+// they have been given access.
+static bool is_target_in_reach(const struct fetch *fetch)
+{
+    struct fr_device_range target;
+    int device = fetch->route.user.device;
+    fr_buffer_classify((const void *)fetch->target, 1, &target);
+    bool vmm = target.kind == FR_KIND_VMM || target.kind == FR_KIND_VMM_FD ||
+               target.kind == FR_KIND_VMM_FABRIC;
+    return !vmm || target.device == device || fr_device_vmm_is_open_to(device, fetch->target);
+}
+
+static enum fr_status pull_over_host(const struct fetch *fetch,
+                                     const struct fr_device_push_piece *piece)
+{
+    struct fr_workspace_lease lease = {.address = NULL};
+    enum fr_status status = fr_workspace_borrow(piece->bytes, &lease);
+    if (status != FR_OK)
+        return status;
+    uintptr_t host = (uintptr_t)lease.address;
+    const struct fr_device_push_piece up = {.dst = host, .src = piece->src, .bytes = piece->bytes};
+    const struct fr_device_push_piece on = {.dst = piece->dst, .src = host, .bytes = piece->bytes};
+    status = fr_device_push(&fetch->route.user, &up, 1, FR_ENGINE_CE, 0);
+    if (status == FR_OK)
+        status = fr_device_push(&fetch->view->range, &on, 1, FR_ENGINE_CE, 0);
+    fr_workspace_return(&lease);
+    return status;
+}
+
 // Pulls into memory of another device, or of the host, which only copy engines can do.
 static enum fr_status pull_afar(const struct fetch *fetch, const struct fr_device_push_piece *piece)
 {
@@ -135,6 +175,8 @@ static enum fr_status pull_afar(const struct fetch *fetch, const struct fr_devic
     enum fr_status status = fr_device_quiesce(own, fetch->target, fetch->bytes);
     if (status != FR_OK)
         return status;
+    if (!is_target_in_reach(fetch))
+        return pull_over_host(fetch, piece);
     return fr_device_push(&fetch->route.user, piece, 1, FR_ENGINE_CE, 0);
 }
 
