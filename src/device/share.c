@@ -41,6 +41,16 @@ static enum fr_status refuse(const char *call, CUresult result)
     }
 }
 
+// What cannot be imported has mostly been freed by its owner since it was offered.
+static enum fr_status refuse_import(const char *call, CUresult result)
+{
+    if (result != CUDA_ERROR_INVALID_VALUE)
+        return refuse(call, result);
+    fr_debug("%s failed with %s, as for memory that is no more", call,
+             fr_device_result_name(result));
+    return FR_ERR_UNSUPPORTED;
+}
+
 static bool has_legacy(void)
 {
     return fr_cu.cuIpcGetMemHandle != NULL && fr_cu.cuIpcOpenMemHandle_v2 != NULL &&
@@ -229,7 +239,7 @@ static enum fr_status refuse_legacy(CUresult result)
     unsigned before = atomic_fetch_add_explicit(&failures, 1, memory_order_relaxed);
     if (may_be_freed && (before < FEW || atomic_load_explicit(&ever_opened, memory_order_relaxed)))
         return FR_ERR_UNSUPPORTED;
-    return refuse("cuIpcOpenMemHandle", result);
+    return refuse_import("cuIpcOpenMemHandle", result);
 }
 
 static enum fr_status open_legacy(const struct fr_device_export *export, uintptr_t *address)
@@ -299,7 +309,7 @@ static enum fr_status map_vmm(const struct fr_device_export *export, unsigned wa
     CUresult result = fr_cu.cuMemImportFromShareableHandle(
         &handle, by_fd ? (void *)(uintptr_t)descriptor : token, by_fd ? FD_HANDLE : FABRIC_HANDLE);
     if (result != CUDA_SUCCESS)
-        return refuse("cuMemImportFromShareableHandle", result);
+        return refuse_import("cuMemImportFromShareableHandle", result);
     enum fr_status status = map_object(handle, export->bytes, device, address);
     release_handle(handle);
     return status;

@@ -2,10 +2,10 @@
 fr_mpi_tests = tests/mpi/programs-openmpi.test tests/mpi/programs-mpich.test \
     tests/mpi/programs-openmpi5.test tests/mpi/programs-mpich5.test tests/mpi/programs-mpiabi.test \
     tests/mpi/layout.test tests/mpi/world.test tests/mpi/random.test tests/mpi/faults.test \
-    tests/mpi/fabric.test tests/mpi/pipeline.test
+    tests/mpi/fabric.test tests/mpi/pipeline.test tests/mpi/clique.test
 EXTRA_DIST += $(fr_mpi_tests) tests/mpi/programs tests/mpi/run-program \
     tests/mpi/check-report.py tests/mpi/check-sanitizer.py tests/mpi/check-fabric.py \
-    tests/mpi/fault.sh
+    tests/mpi/fault.sh tests/mpi/hosts.sh
 
 # Tests that look into the library and call an MPI: NAME-FLAVOUR, linked with all rooms.
 fr_layout_sources = tests/mpi/layout_bytes.c tests/mpi/layout_random.c tests/mpi/layout_test.c \
