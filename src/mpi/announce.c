@@ -143,17 +143,25 @@ bool fr_mpi_hears(enum fr_fn fn)
     return class == FR_CLASS_RECV || class == FR_CLASS_SENDRECV || class == FR_CLASS_REPLACE;
 }
 
-// The functions whose message may wait with its sender: not the buffered ones, which are complete
-// at once, and not those that make persistent requests.
-bool fr_mpi_may_announce(const struct fr_request_op *op, const struct fr_path_view *view)
+static bool is_buffered(enum fr_fn fn)
+{
+    return fn == FR_FN_MPI_Bsend || fn == FR_FN_MPI_Bsend_c || fn == FR_FN_MPI_Ibsend ||
+           fn == FR_FN_MPI_Ibsend_c;
+}
+
+// Whether this is the message of a send that is not persistent, and larger than its announcement.
+static bool is_message(const struct fr_request_op *op, const struct fr_path_view *view)
 {
     enum fr_class class = fr_real_rows[op->fn].class;
-    bool buffered = op->fn == FR_FN_MPI_Bsend || op->fn == FR_FN_MPI_Bsend_c ||
-                    op->fn == FR_FN_MPI_Ibsend || op->fn == FR_FN_MPI_Ibsend_c;
     bool sends = class == FR_CLASS_SEND || (class == FR_CLASS_SENDRECV && view->arg == 0);
-    return sends && !buffered && !op->persistent && !op->partitions &&
-           fr_device_kind_is_device(view->range.kind) && view->in_bytes &&
+    return sends && !op->persistent && !op->partitions &&
+           fr_device_kind_is_device(view->range.kind) &&
            view->in_bytes > FR_PEER_ANNOUNCEMENT_BYTES;
+}
+
+bool fr_mpi_may_announce(const struct fr_request_op *op, const struct fr_path_view *view)
+{
+    return is_message(op, view) && !is_buffered(op->fn);
 }
 
 // What is this process's own is in its reach without any mapping.
@@ -163,12 +171,14 @@ static bool is_open(int to, const struct fr_peer_handle *handle)
 }
 
 // Finds the memory that the receiver can fetch from: the application's, or a packed copy of it,
-// which is leased here and filled with the operation's other copies.
-static bool find_place(struct fr_path_view *view, struct fr_peer_contents *contents)
+// which is leased here and filled with the operation's other copies. A buffered send is complete
+// before anybody has fetched, hence copied always.
+static bool find_place(const struct fr_request_op *op, struct fr_path_view *view,
+                       struct fr_peer_contents *contents)
 {
     struct fr_device_range range;
     const void *low = (const void *)(view->base + (uintptr_t)view->first);
-    if (fr_path_view_is_in_one_piece(view) &&
+    if (!is_buffered(op->fn) && fr_path_view_is_in_one_piece(view) &&
         fr_peer_export(&view->range, low, view->span, &contents->handle) == FR_OK) {
         contents->address = view->base + (uintptr_t)view->blocks[0].user_offset;
         return is_open(contents->to, &contents->handle) &&
@@ -193,7 +203,7 @@ static bool find_place(struct fr_path_view *view, struct fr_peer_contents *conte
 static bool offer(struct fr_request_op *op, struct fr_path_view *view,
                   struct fr_peer_contents *contents)
 {
-    if (!find_place(view, contents))
+    if (!find_place(op, view, contents))
         return false;
     bool moves = !view->lease.address; // should it have to wait
     bool allowed =
@@ -212,7 +222,7 @@ bool fr_mpi_announce(struct fr_request_op *op, struct fr_path_view *view)
     struct fr_peer_contents contents = {.bytes = view->in_bytes};
     enum fr_policy_path before = view->path;
     int peer = fr_real_arg(op->fn, 'P', 0);
-    if (!fr_mpi_listening || !fr_mpi_may_announce(op, view) || !fr_peer_host_is_ready())
+    if (!fr_mpi_listening || !is_message(op, view) || !fr_peer_host_is_ready())
         return false;
     int in_world = fr_world_rank_in(op->object, (int)op->args[peer], &contents.comm);
     contents.to = in_world >= 0 && host_index ? host_index[in_world] : -1;

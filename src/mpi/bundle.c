@@ -334,6 +334,8 @@ static int start_message(struct fr_request_op *op)
         fn = FR_FN_MPI_Issend;
     if (op->fn == FR_FN_MPI_Rsend_init || op->fn == FR_FN_MPI_Rsend_init_c)
         fn = FR_FN_MPI_Irsend;
+    if (op->fn == FR_FN_MPI_Bsend_init || op->fn == FR_FN_MPI_Bsend_init_c)
+        fn = FR_FN_MPI_Ibsend;
     fn = wide(op, fn);
     fr_word args[FR_MAX_ARGS];
     int rc = fr_real_mpi.SUCCESS;
@@ -357,10 +359,8 @@ static int refuse(struct fr_request_op *op, fr_word comm, enum fr_status status)
 bool fr_mpi_call_persistent_send(struct fr_request_op *op, int *result)
 {
     uint64_t comm_id = 0;
-    bool buffered = op->fn == FR_FN_MPI_Bsend_init || op->fn == FR_FN_MPI_Bsend_init_c;
     int peer = fr_real_arg(op->fn, 'P', 0);
-    if (!fr_mpi_listening || !op->persistent || buffered ||
-        fr_real_rows[op->fn].class != FR_CLASS_SEND)
+    if (!fr_mpi_listening || !op->persistent || fr_real_rows[op->fn].class != FR_CLASS_SEND)
         return false;
     bool is_neighbour = fr_mpi_host_index_of(op->object, (int)op->args[peer], &comm_id) >= 0;
     struct fr_path_view *view = op->view_count ? &op->views[0] : NULL;

@@ -126,6 +126,8 @@ void fr_mpi_announce_rewrite(struct fr_request_op *op);
 void fr_mpi_announce_sent(struct fr_request_op *op, bool sent);
 void fr_mpi_announce_note_plain(const struct fr_request_op *op);
 
+// Whether the message of this view may wait with its sender: not that of a buffered send, which is
+// complete at once. Announced it may be all the same, out of a copy.
 bool fr_mpi_may_announce(const struct fr_request_op *op, const struct fr_path_view *view);
 
 // The same in chunks through host memory (room request, chunks.h), on all processes of the world or

@@ -66,6 +66,7 @@ struct corners corners_truncation(void);
 struct corners corners_order(void);
 struct corners corners_types(void);
 struct corners corners_groups(void);
+struct corners corners_copies(void);
 
 // Runs all sizes and rounds of a corner.
 void lanes_run(const struct lane *base, const struct corner *corner);
