@@ -98,9 +98,12 @@ static const struct row rows[] = {
     {"STAGING_KEEP", ROW_BYTES, AT(staging_keep_bytes), .default_text = "4G", RANGE(0, 16 * TIB),
      .help = "Staging memory that stays cached while no message uses it."},
     {"FABRIC", ROW_CHOICE, AT(fabric), .default_text = "auto", .choices = fabric_choices,
-     .help = "Whether a GPU-aware MPI library is given device buffers through a fabric-allocated\n"
-             "workspace: where the communicator has multi-node NVLink (auto), on every\n"
-             "communicator (force), or never (off). Set it alike for all ranks of a job."},
+     .help =
+         "Whether a GPU-aware MPI library is given device buffers through a fabric-allocated\n"
+         "workspace: where the communicator has multi-node NVLink (auto), on every\n"
+         "communicator (force), or never (off). Any other MPI library's messages go through it\n"
+         "to GPUs that multi-node NVLink reaches, unless it is off.\n"
+         "Set it alike for all ranks of a job."},
     {"WORKSPACE_MAX", ROW_BYTES, AT(workspace_max_bytes), .default_text = "4G", RANGE(0, 16 * TIB),
      .help =
          "Bound on the device memory of that workspace, for each process and device. A message\n"
