@@ -33,8 +33,9 @@ bool fr_mpi_place_suits(const struct fr_request_op *op, const struct fr_path_vie
         view->in_bytes <= FR_PEER_ANNOUNCEMENT_BYTES)
         return false;
     int to = fr_world_rank_in(op->object, (int)op->args[peer], &comm_id);
+    const struct fr_world_facts *own = fr_world_facts_of(fr_world_rank());
     const struct fr_world_facts *facts = fr_world_facts_of(to);
-    return facts && facts->announces && fr_world_is_partner(to) &&
+    return facts && facts->announces && facts->kernel != own->kernel && fr_world_is_partner(to) &&
            fr_mpi_is_in_clique(view->range.device);
 }
 

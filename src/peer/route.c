@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Questions about known memory between two looks at what has been freed. A look asks the driver
-// once for each buffer that was ever exported.
-enum { LOOK_EVERY = 256 };
+// Questions about known memory between two looks at what has been freed, and until one that has not
+// been answered is asked again. A look asks the driver once for each buffer that was ever exported.
+enum { LOOK_EVERY = 256, MOST_REPEATS = 3 };
 
 // More mappings than this are not promised: the rest of a process's memory then goes another way.
 enum { MAX_HELD = 256 };
@@ -25,6 +25,7 @@ struct told {
         int64_t to;
     } key;
     int state;
+    unsigned repeats; // times it was asked again, since an answer can be lost
     struct fr_peer_handle handle;
     UT_hash_handle hh;
 };
@@ -131,7 +132,7 @@ static void look_for_freed(void)
 }
 
 // The state of a question, a new one included; -1 when there is no memory for it.
-static int look_up(const struct fr_peer_handle *handle, int to, bool *look)
+static int look_up(const struct fr_peer_handle *handle, int to, bool *look, bool *again)
 {
     fr_core_lock(&lock);
     if (!has_mark)
@@ -152,7 +153,12 @@ static int look_up(const struct fr_peer_handle *handle, int to, bool *look)
             entry = NULL;
         }
     }
+    if (entry && entry->state == ASKED && *look && entry->repeats < MOST_REPEATS) {
+        entry->state = WANTED;
+        entry->repeats++;
+    }
     int state = entry ? entry->state : -1;
+    *again = entry && entry->repeats > 0;
     fr_core_unlock(&lock);
     return state;
 }
@@ -167,25 +173,25 @@ static void set_state(uint64_t buffer_id, int to, int from, int state)
 }
 
 // Gives what it takes to import the memory besides the handle.
-static bool can_import(int to, const struct fr_peer_handle *handle)
+static bool can_import(int to, const struct fr_peer_handle *handle, bool again)
 {
     if (to < 0)
         return handle->ways & FR_SHARE_FABRIC;
     const struct fr_peer_process *process = fr_peer_host_process(to);
     return process &&
-           (!fr_peer_needs_descriptor(handle) || fr_peer_send(handle, process, 1, false) == FR_OK);
+           (!fr_peer_needs_descriptor(handle) || fr_peer_send(handle, process, 1, again) == FR_OK);
 }
 
 bool fr_peer_route_is_open(int to, const struct fr_peer_handle *handle)
 {
-    bool look = false;
-    int state = look_up(handle, to, &look);
+    bool look = false, again = false;
+    int state = look_up(handle, to, &look, &again);
     if (look)
         look_for_freed(); // before anything new is mapped at the addresses of what is gone
     if (state != WANTED)
         return state == MAPPED;
     struct fr_peer_note note = {.kind = FR_NOTE_PLEASE_MAP, .handle = *handle};
-    if (!can_import(to, handle))
+    if (!can_import(to, handle, again))
         return false;
     set_state(handle->buffer_id, to, WANTED, ASKED); // before the answer can come
     if (!put(to, &note))

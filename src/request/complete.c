@@ -103,7 +103,7 @@ static void end_light(struct fr_request_set *set, size_t request, const void *st
     struct fr_request_light *light = set->lights[request];
     if (FR_UNLIKELY(set->arriving) && error == fr_real_mpi.SUCCESS &&
         fr_request_light_is_announced(light, status)) {
-        set->ops[request] = fr_request_light_promote(light);
+        set->ops[request] = fr_request_light_promote(light, false);
         if (set->ops[request]) {
             set->lights[request] = NULL;
             set->tracked++;

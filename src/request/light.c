@@ -218,13 +218,14 @@ void fr_request_light_forget(struct fr_request_light *light)
 }
 
 // The operation is in the table before the place is free: who looks here first finds one of them.
-struct fr_request_op *fr_request_light_promote(struct fr_request_light *light)
+struct fr_request_op *fr_request_light_promote(struct fr_request_light *light, bool early)
 {
     fr_word request = request_of(atomic_load_explicit(word_at(light), memory_order_relaxed));
     struct fr_request_op *op = make_op(light);
     if (!op)
         return NULL;
     op->claimed = true;
+    op->early = early;
     fr_request_table_add(op, request);
     fr_request_light_forget(light);
     atomic_fetch_sub_explicit(&fr_request_light_count, 1, memory_order_relaxed);
@@ -240,28 +241,33 @@ static bool has_come(const struct fr_request_light *light, fr_word request)
            complete && fr_request_light_is_announced(light, status);
 }
 
-static void look_at(struct fr_request_light *light)
+static void look_at(struct fr_request_light *light, bool all)
 {
     _Atomic uint64_t *word = word_at(light);
     uint64_t seen = atomic_load_explicit(word, memory_order_relaxed);
+    while (all && seen == word_of(request_of(seen), LOOKED)) { // by another thread
+        sched_yield();
+        seen = atomic_load_explicit(word, memory_order_relaxed);
+    }
     fr_word request = request_of(seen);
     if (seen != word_of(request, READY) || !change(word, seen, word_of(request, LOOKED)))
         return;
-    struct fr_request_op *op = has_come(light, request) ? fr_request_light_promote(light) : NULL;
+    struct fr_request_op *op =
+        has_come(light, request) ? fr_request_light_promote(light, true) : NULL;
     if (op)
         fr_request_table_unclaim(&op, 1);
     else
         make_ready(word);
 }
 
-void fr_request_light_look(void)
+void fr_request_light_look(bool all)
 {
     for (size_t s = 0; s < SETS; s++) {
         if (!atomic_load_explicit(&fr_request_light_count, memory_order_acquire))
             return;
         for (unsigned i = 0; i < WAYS; i++) {
             if (atomic_load_explicit(&sets[s].words[i], memory_order_relaxed) != FREE)
-                look_at(&sets[s].lights[i]);
+                look_at(&sets[s].lights[i], all);
         }
     }
 }

@@ -32,12 +32,14 @@ bool fr_request_light_is_announced(const struct fr_request_light *light, const v
 // that it forgets.
 void fr_request_light_forget(struct fr_request_light *light);
 
-// Makes an operation of a claimed receive and puts it in the side table, claimed. NULL when out
-// of memory, else the receive is forgotten, and counted no more.
-struct fr_request_op *fr_request_light_promote(struct fr_request_light *light);
+// Makes an operation of a claimed receive and puts it in the side table, claimed, by one who looks
+// `early` or who completes it. NULL when out of memory, else the receive is forgotten, and counted
+// no more.
+struct fr_request_op *fr_request_light_promote(struct fr_request_light *light, bool early);
 
 // Makes operations of those that have brought announcements and that nobody is completing, for the
-// functions of request.h that look at operations early.
-void fr_request_light_look(void);
+// functions of request.h that look at operations early. With `all`, also of those that another
+// thread is just looking at, for which it waits.
+void fr_request_light_look(bool all);
 
 #endif

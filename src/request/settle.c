@@ -308,11 +308,12 @@ struct early {
     _Alignas(16) char statuses[MOST_EARLY][FR_STATUS_BYTES];
 };
 
-// Looks at those beyond the first `skip`. Returns false when there are none.
-static bool find_early(struct early *early, size_t skip, bool chunks)
+// Looks at those beyond the first `skip`; with `all`, also at what other threads are just looking
+// at. Returns false when there are none.
+static bool find_early(struct early *early, size_t skip, bool chunks, bool all)
 {
     early->count = 0;
-    early->claimed_count = fr_request_table_claim_receives(early->claimed, MOST_EARLY, skip);
+    early->claimed_count = fr_request_table_claim_receives(early->claimed, MOST_EARLY, skip, all);
     for (size_t i = 0; i < early->claimed_count; i++) {
         struct fr_request_op *op = early->claimed[i];
         int complete = 0;
@@ -333,8 +334,8 @@ void fr_request_fetch_early(bool waits)
     int errors[MOST_EARLY];
     if (waits ? !fr_request_arrival_any() : !fr_peer_arrival_any())
         return;
-    fr_request_light_look();
-    for (size_t skip = 0; find_early(&early, skip, waits);
+    fr_request_light_look(false);
+    for (size_t skip = 0; find_early(&early, skip, waits, false);
          skip += early.claimed_count - early.count) {
         for (size_t i = 0; i < early.count; i++) {
             statuses[i] = early.statuses[i];
@@ -349,8 +350,8 @@ void fr_request_fetch_early(bool waits)
 void fr_request_note_received(void)
 {
     struct early early;
-    fr_request_light_look();
-    for (size_t skip = 0; find_early(&early, skip, true); skip += early.claimed_count) {
+    fr_request_light_look(true);
+    for (size_t skip = 0; find_early(&early, skip, true, true); skip += early.claimed_count) {
         for (size_t i = 0; i < early.count; i++)
             fr_request_arrival_take(&early.arrivals[i]);
         fr_request_table_unclaim(early.claimed, early.claimed_count);

@@ -48,6 +48,7 @@ void fr_request_table_add(struct fr_request_op *op, fr_word request)
     op->key = request;
     fr_core_lock(&table_lock);
     insert(op);
+    early_count += op->early;
     fr_core_unlock(&table_lock);
     atomic_fetch_add_explicit(&fr_request_tracked_count, 1, memory_order_release);
 }
@@ -144,10 +145,16 @@ static bool may_claim_early(const struct fr_request_op *op) FR_REQUIRES(table_lo
     return op->listens && !op->persistent && !op->claimed && !op->delivered && op->active;
 }
 
-size_t fr_request_table_claim_receives(struct fr_request_op **ops, size_t max, size_t skip)
+size_t fr_request_table_claim_receives(struct fr_request_op **ops, size_t max, size_t skip,
+                                       bool all)
 {
     size_t count = 0;
     fr_core_lock(&table_lock);
+    while (all && early_count > 0) {
+        fr_core_unlock(&table_lock);
+        sched_yield();
+        fr_core_lock(&table_lock);
+    }
     for (struct fr_request_op *first = table ? table : overflow; first && count < max;) {
         for (struct fr_request_op *op = first; op && count < max; op = op->next) {
             if (!may_claim_early(op) || (skip > 0 && skip--))

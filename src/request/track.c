@@ -126,7 +126,7 @@ bool fr_request_free(fr_word *args, int *result)
     if (!request)
         return false;
     if (fr_request_light_claim(request, 1, &light))
-        op = fr_request_light_promote(light);
+        op = fr_request_light_promote(light, false);
     if (light && !op)
         fr_request_light_unclaim(&light, 1);
     if (!op && !fr_request_table_claim(request, 1, &op))

@@ -265,19 +265,19 @@ static void test_look(void)
     add(102, announced);
     add(103, announced);
     struct fr_request_light *held = claim(103);
-    fr_request_light_look();
+    fr_request_light_look(false);
     CHECK(atomic_load(&ops) == 0, "none is complete");
     complete = 101;
-    fr_request_light_look();
+    fr_request_light_look(false);
     CHECK(atomic_load(&ops) == 0, "what has come is no announcement");
     complete = 103;
-    fr_request_light_look();
+    fr_request_light_look(false);
     CHECK(atomic_load(&ops) == 0, "another thread is completing it");
     complete = 102;
-    fr_request_light_look();
+    fr_request_light_look(false);
     CHECK(atomic_load(&ops) == 1 && last_key == 102 && last_buffer == announced, "has become one");
     CHECK(atomic_load(&unclaims) == 1 && !claim(102), "the side table has it");
-    struct fr_request_op *op = fr_request_light_promote(held);
+    struct fr_request_op *op = fr_request_light_promote(held, false);
     CHECK(op && op->claimed && last_key == 103, "stays claimed");
     free(op);
     forget(claim(100));
@@ -328,7 +328,7 @@ static void *look_often(void *argument)
 {
     (void)argument;
     while (atomic_load(&looking)) {
-        fr_request_light_look();
+        fr_request_light_look(false);
         sched_yield();
     }
     return NULL;
