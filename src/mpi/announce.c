@@ -245,12 +245,21 @@ void fr_mpi_announce_rewrite(struct fr_request_op *op)
     op->args[2] = fr_real_mpi.BYTE;
 }
 
-void fr_mpi_announce_sent(struct fr_request_op *op, bool sent)
+// Of an exchange, a receive that is too short says nothing of the send.
+static bool is_sent(int rc)
+{
+    int class = rc;
+    if (rc != fr_real_mpi.SUCCESS)
+        FR_MPI(Error_class, (fr_word)rc, FR_PTR(&class));
+    return class == fr_real_mpi.SUCCESS || class == fr_real_mpi.ERR_TRUNCATE;
+}
+
+void fr_mpi_announce_sent(struct fr_request_op *op, int rc)
 {
     if (!op->parcel)
         return;
     fr_peer_parcel_sent(op->parcel);
-    if (!sent) {
+    if (!is_sent(rc)) {
         fr_peer_parcel_free(op->parcel);
         fr_request_parcel_discount(op);
         op->parcel = NULL;

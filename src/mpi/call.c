@@ -282,7 +282,7 @@ static int run_blocking(struct fr_request_op *op)
         status = (void *)op->args[status_arg];
     }
     int rc = fr_mpi_call_real(op);
-    fr_mpi_announce_sent(op, rc == fr_real_mpi.SUCCESS);
+    fr_mpi_announce_sent(op, rc);
     if (packs && rc == fr_real_mpi.SUCCESS)
         limit_pack(op, before, position_of(op));
     rc = deliver(op, status, rc);
@@ -301,7 +301,7 @@ static int run(struct fr_request_op *op)
     if (request < 0 && !pends)
         return run_blocking(op);
     int rc = fr_mpi_call_real(op);
-    fr_mpi_announce_sent(op, rc == fr_real_mpi.SUCCESS);
+    fr_mpi_announce_sent(op, rc);
     if (rc != fr_real_mpi.SUCCESS) {
         fr_request_op_free(op);
         return rc;

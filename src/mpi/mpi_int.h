@@ -123,7 +123,7 @@ int fr_mpi_host_index_of(fr_word comm, int rank, uint64_t *comm_id);
 // messages that go as they are.
 bool fr_mpi_announce(struct fr_request_op *op, struct fr_path_view *view);
 void fr_mpi_announce_rewrite(struct fr_request_op *op);
-void fr_mpi_announce_sent(struct fr_request_op *op, bool sent);
+void fr_mpi_announce_sent(struct fr_request_op *op, int rc);
 void fr_mpi_announce_note_plain(const struct fr_request_op *op);
 
 // Whether the message of this view may wait with its sender: not that of a buffered send, which is

@@ -4,7 +4,20 @@
 // messages after it arrive as if nothing had happened.
 #include "corners.h"
 
-enum how { BY_RECV, BY_WAIT, BY_TEST, BY_WAITALL, BY_TESTALL, BY_WAITSOME, BY_SENDRECV, BY_MRECV };
+#include <stdlib.h>
+
+enum how {
+    BY_RECV,
+    BY_WAIT,
+    BY_TEST,
+    BY_WAITALL,
+    BY_TESTALL,
+    BY_WAITSOME,
+    BY_SENDRECV,
+    BY_MRECV,
+    BY_EXCHANGE, // from here on something of the length asked for goes the other way
+    BY_REPLACE
+};
 
 // Slots: one message that fits before the one that does not, and one after it.
 enum { BEFORE, LONG, AFTER, SLOTS };
@@ -109,6 +122,13 @@ static int receive_alone(struct lane *lane, void *data, int count)
     case BY_SENDRECV:
         return class_of(MPI_Sendrecv(NULL, 0, MPI_BYTE, MPI_PROC_NULL, lane->tag, data, count,
                                      MPI_BYTE, lane->partner, lane->tag, lane->comm, &status));
+    case BY_EXCHANGE:
+        return class_of(MPI_Sendrecv(lane_take(lane, BEFORE), count, MPI_BYTE, lane->partner,
+                                     lane->tag + 1, data, count, MPI_BYTE, lane->partner, lane->tag,
+                                     lane->comm, &status));
+    case BY_REPLACE:
+        return class_of(MPI_Sendrecv_replace(data, count, MPI_BYTE, lane->partner, lane->tag + 1,
+                                             lane->partner, lane->tag, lane->comm, &status));
     case BY_MRECV:
         demand(lane, MPI_Mprobe(lane->partner, lane->tag, lane->comm, &message, &status), "Mprobe");
         lane_status(lane, &status, lane->tag, lane->bytes);
@@ -156,11 +176,23 @@ static int receive_listed(struct lane *lane, int count)
 
 static void send_all(struct lane *lane)
 {
-    MPI_Request requests[SLOTS];
+    MPI_Request requests[SLOTS], answer;
+    MPI_Status status;
+    void *answered = table_new(lane->bytes, 1);
+    int count = -1;
+    if (lane->variant >= BY_EXCHANGE)
+        MPI_Irecv(answered, (int)lane->bytes, MPI_BYTE, lane->partner, lane->tag + 1, lane->comm,
+                  &answer);
     for (int i = 0; i < SLOTS; i++)
         MPI_Isend(lane_give(lane, i, lane->bytes), (int)lane->bytes, MPI_BYTE, lane->partner,
                   lane->tag, lane->comm, &requests[i]);
     demand(lane, MPI_Waitall(SLOTS, requests, MPI_STATUSES_IGNORE), "Waitall of sends");
+    if (lane->variant >= BY_EXCHANGE) {
+        demand(lane, MPI_Wait(&answer, &status), "Wait for the other direction");
+        MPI_Get_count(&status, MPI_BYTE, &count);
+        run_check(lane->run, count == (int)asked_bytes(lane), "%d bytes have come back", count);
+    }
+    free(answered);
 }
 
 static void round_truncated(struct lane *lane)
@@ -217,10 +249,16 @@ static void returning(struct lane *base, const struct corner *corner)
     }
 
 static const struct corner list[] = {
-    TRUNCATED("truncated Recv", BY_RECV),         TRUNCATED("truncated Wait", BY_WAIT),
-    TRUNCATED("truncated Test", BY_TEST),         TRUNCATED("truncated Waitall", BY_WAITALL),
-    TRUNCATED("truncated Testall", BY_TESTALL),   TRUNCATED("truncated Waitsome", BY_WAITSOME),
-    TRUNCATED("truncated Sendrecv", BY_SENDRECV), TRUNCATED("truncated Mrecv", BY_MRECV),
+    TRUNCATED("truncated Recv", BY_RECV),
+    TRUNCATED("truncated Wait", BY_WAIT),
+    TRUNCATED("truncated Test", BY_TEST),
+    TRUNCATED("truncated Waitall", BY_WAITALL),
+    TRUNCATED("truncated Testall", BY_TESTALL),
+    TRUNCATED("truncated Waitsome", BY_WAITSOME),
+    TRUNCATED("truncated Sendrecv", BY_SENDRECV),
+    TRUNCATED("truncated Mrecv", BY_MRECV),
+    TRUNCATED("truncated exchange", BY_EXCHANGE),
+    TRUNCATED("truncated Sendrecv_replace", BY_REPLACE),
 };
 
 struct corners corners_truncation(void)
