@@ -171,14 +171,14 @@ static bool is_open(int to, const struct fr_peer_handle *handle)
 }
 
 // Finds the memory that the receiver can fetch from: the application's, or a packed copy of it,
-// which is leased here and filled with the operation's other copies. A buffered send is complete
-// before anybody has fetched, hence copied always.
+// which is leased here and filled with the operation's other copies. Copied is always what the
+// application, or the operation itself, may change before anybody has fetched it.
 static bool find_place(const struct fr_request_op *op, struct fr_path_view *view,
                        struct fr_peer_contents *contents)
 {
     struct fr_device_range range;
     const void *low = (const void *)(view->base + (uintptr_t)view->first);
-    if (!is_buffered(op->fn) && fr_path_view_is_in_one_piece(view) &&
+    if (!op->replaces && !is_buffered(op->fn) && fr_path_view_is_in_one_piece(view) &&
         fr_peer_export(&view->range, low, view->span, &contents->handle) == FR_OK) {
         contents->address = view->base + (uintptr_t)view->blocks[0].user_offset;
         return is_open(contents->to, &contents->handle) &&
@@ -267,7 +267,7 @@ void fr_mpi_announce_sent(struct fr_request_op *op, int rc)
     }
     // What waits in memory of Fabrail's needs no waiting for.
     for (unsigned v = 0; v < op->view_count; v++) {
-        if (op->views[v].in_bytes && op->views[v].lease.address)
+        if (op->views[v].path == FR_PATH_PEER)
             (void)fr_request_detach(op);
     }
 }

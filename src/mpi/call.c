@@ -357,6 +357,8 @@ static bool serve(enum fr_fn fn, fr_word *args, struct fr_peer_group *group, int
     }
     if (status == FR_OK && fr_mpi_call_persistent_send(op, result))
         return true;
+    if (status == FR_OK)
+        status = fr_mpi_split_replace(op);
     enum outcome outcome = FAILED;
     if (status == FR_OK)
         outcome = choose_paths(op, result);

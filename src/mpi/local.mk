@@ -17,6 +17,7 @@ librooms_la_SOURCES += \
 	src/mpi/placed.c \
 	src/mpi/present.c \
 	src/mpi/probe.c \
+	src/mpi/replace.c \
 	src/mpi/shape.c \
 	src/mpi/sync.c \
 	src/mpi/views.c \

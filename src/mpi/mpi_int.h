@@ -130,6 +130,10 @@ void fr_mpi_announce_note_plain(const struct fr_request_op *op);
 // complete at once. Announced it may be all the same, out of a copy.
 bool fr_mpi_may_announce(const struct fr_request_op *op, const struct fr_path_view *view);
 
+// Makes an exchange in one device buffer, where it may be announced, one that has a buffer for each
+// direction: MPI then sends the announcement, or a copy, and receives apart from it.
+FR_MUST_CHECK enum fr_status fr_mpi_split_replace(struct fr_request_op *op);
+
 // The same in chunks through host memory (room request, chunks.h), on all processes of the world or
 // none: whether any wants it, whether it could be started, whether a message of this view could go
 // that way, and whether this send does. Where it does, call_real sees to it, else that is just the

@@ -18,7 +18,8 @@ enum fr_status fr_request_copy_in(struct fr_request_op *const *ops, size_t count
     for (size_t i = 0; i < count; i++) {
         for (unsigned v = 0; v < ops[i]->view_count; v++) {
             const struct fr_path_view *view = &ops[i]->views[v];
-            if (is_staged(view) && view->in_bytes && !ops[i]->outgoing)
+            bool in_slices = ops[i]->outgoing && v == 0; // copied as it is sent
+            if (is_staged(view) && view->in_bytes && !in_slices)
                 fr_path_ops(view->path)->copy_in(view, &batch);
         }
     }

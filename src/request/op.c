@@ -83,6 +83,18 @@ static void free_bundle(struct fr_request_bundle *bundle)
     free(bundle);
 }
 
+void fr_request_op_drop_views(struct fr_request_op *op)
+{
+    for (unsigned i = 0; i < op->view_count; i++) {
+        if (is_staged(&op->views[i]))
+            fr_path_ops(op->views[i].path)->close(&op->views[i]);
+    }
+    for (size_t i = 0; i < op->block_count; i++)
+        fr_layout_release(op->blocks[i].layout);
+    op->view_count = 0;
+    op->block_count = 0;
+}
+
 void fr_request_op_free(struct fr_request_op *op)
 {
     if (!op)
@@ -95,12 +107,7 @@ void fr_request_op_free(struct fr_request_op *op)
     if (op->parcel)
         fr_peer_parcel_free(op->parcel); // nobody has been told of it, or the receiver is gone
     fr_request_outgoing_leave(op, false);
-    for (unsigned i = 0; i < op->view_count; i++) {
-        if (is_staged(&op->views[i]))
-            fr_path_ops(op->views[i].path)->close(&op->views[i]);
-    }
-    for (size_t i = 0; i < op->block_count; i++)
-        fr_layout_release(op->blocks[i].layout);
+    fr_request_op_drop_views(op);
     if (pool_give(op))
         return;
     free(op->blocks);

@@ -46,6 +46,7 @@ struct fr_request_op {
     struct fr_peer_parcel *parcel;
     struct fr_request_outgoing *outgoing; // or the message that goes in chunks (chunks.h)
     size_t parcel_bytes;                  // of a parcel in the application's memory
+    bool replaces;                        // it sends what it also receives into
     int64_t settle_since_ns;              // when somebody first asked for its completion, 0 before
 
     struct fr_request_bundle *bundle; // what it is done by, if not by one call of MPI (bundle.h)
@@ -73,6 +74,9 @@ struct fr_request_op *fr_request_op_new(enum fr_fn fn, const fr_word *args);
 
 // Gives back leases, layouts and the operation. NULL is accepted.
 void fr_request_op_free(struct fr_request_op *op);
+
+// Takes all views away, so that others can be added.
+void fr_request_op_drop_views(struct fr_request_op *op);
 
 // Adds a view of the buffer at position `arg`; NULL when there are too many. Its blocks follow by
 // fr_request_op_add_block, which takes over the caller's reference to the layout in any case.

@@ -100,6 +100,7 @@ int main(int argc, char **argv)
     corners_add(corners_types());
     corners_add(corners_groups());
     corners_add(corners_copies());
+    corners_add(corners_self());
     program.step_count = corner_count;
     return program_main(left, argv, &program);
 }

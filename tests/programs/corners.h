@@ -67,6 +67,7 @@ struct corners corners_order(void);
 struct corners corners_types(void);
 struct corners corners_groups(void);
 struct corners corners_copies(void);
+struct corners corners_self(void);
 
 // Runs all sizes and rounds of a corner.
 void lanes_run(const struct lane *base, const struct corner *corner);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Messages whose buffer is somebody else's before they have arrived: buffered ones, which are
-// complete though nobody has asked for them yet.
+// Messages whose buffer gets other data before they have arrived: buffered ones, which are complete
+// though nobody has asked for them yet, and those of exchanges that receive where they send from.
 #include "corners.h"
+#include "types.h"
 
 #include <stdlib.h>
 
-enum { AHEAD_SLOTS = 4 };
+enum { AHEAD_SLOTS = 4, SHAPE_ROUNDS = 8 };
 
 // All messages are sent, and their buffers written again, before the partner receives the first.
 static void round_ahead(struct lane *lane)
@@ -35,6 +36,134 @@ static void round_ahead(struct lane *lane)
     lane_detach(lane, attached);
 }
 
+// The incoming buffer, with this rank's message for the partner in it.
+static void *give_and_take(struct lane *lane)
+{
+    struct buffer *in = lane->in[lane_take_place(lane, 0)];
+    void *data = lane_take(lane, 0);
+    pattern_write(in->want, run_seed(lane->run, lane->run->rank, lane->to), 0, lane->bytes);
+    buffer_upload(in);
+    return data;
+}
+
+#ifdef HAVE_ISENDRECV
+static bool takes_nonblocking(const struct shape *shape)
+{
+#if defined MPICH_NUMVERSION && MPICH_NUMVERSION < 40100000
+    return shape->type == MPI_BYTE; // with a derived type MPICH 4.0 destroys its own memory
+#else
+    return shape != NULL;
+#endif
+}
+#endif
+
+static void exchange(const struct lane *lane, void *data, const struct shape *shape, int to,
+                     int from, MPI_Status *status)
+{
+#ifdef HAVE_ISENDRECV
+    if (lane->run->round % 2 == 0 && takes_nonblocking(shape)) {
+        MPI_Request request;
+        MPI_Isendrecv_replace(data, shape->count, shape->type, to, lane->tag, from, lane->tag,
+                              lane->comm, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE); // which is wrong in MPICH
+        status->MPI_SOURCE = MPI_ANY_SOURCE;
+        return;
+    }
+#endif
+    MPI_Sendrecv_replace(data, shape->count, shape->type, to, lane->tag, from, lane->tag,
+                         lane->comm, status);
+}
+
+static bool is_told(const MPI_Status *status)
+{
+    return status->MPI_SOURCE != MPI_ANY_SOURCE;
+}
+
+// One sends to its partner and receives from nobody, so that its buffer stays as it was.
+static void round_half(struct lane *lane)
+{
+    const struct shape bytes = {.type = MPI_BYTE, .count = (int)lane->bytes};
+    MPI_Status status = LANE_NO_STATUS;
+    void *data = give_and_take(lane);
+    exchange(lane, data, &bytes, lane->sends ? lane->partner : MPI_PROC_NULL,
+             lane->sends ? MPI_PROC_NULL : lane->partner, &status);
+    if (lane->sends && is_told(&status))
+        status_check(lane->run, &status, MPI_PROC_NULL, MPI_ANY_TAG, MPI_BYTE, 0);
+    if (lane->sends)
+        return;
+    if (is_told(&status))
+        lane_status(lane, &status, lane->tag, lane->bytes);
+    lane_got(lane, 0, lane->bytes);
+}
+
+// What comes is shorter than what goes: the rest stays.
+static void round_shorter(struct lane *lane)
+{
+    const struct shape bytes = {.type = MPI_BYTE, .count = (int)lane->bytes};
+    MPI_Status status = LANE_NO_STATUS;
+    size_t half = lane->bytes / 2;
+    if (lane->sends) {
+        exchange(lane, give_and_take(lane), &bytes, lane->partner, lane->partner, &status);
+        if (is_told(&status))
+            lane_status(lane, &status, lane->tag, half);
+        lane_got(lane, 0, half);
+        return;
+    }
+    void *out = lane_give(lane, 0, half), *in = lane_take(lane, 0);
+    MPI_Sendrecv(out, (int)half, MPI_BYTE, lane->partner, lane->tag, in, (int)lane->bytes, MPI_BYTE,
+                 lane->partner, lane->tag, lane->comm, &status);
+    lane_status(lane, &status, lane->tag, lane->bytes);
+    lane_got(lane, 0, lane->bytes);
+}
+
+static void check_elements(const struct lane *lane, const struct shape *shape, uint64_t seed,
+                           const MPI_Status *status)
+{
+    int bytes = 0, got = -1;
+    free(shape_message(shape, seed, &bytes));
+    MPI_Get_elements(status, MPI_BYTE, &got);
+    run_check(lane->run, !is_told(status) || got == bytes,
+              "Get_elements says %d bytes, expected %d", got, bytes);
+}
+
+static void replace_shape(struct lane *lane, const struct shape *shape, enum memory_kind kind)
+{
+    struct buffer *buffer = buffer_new_in(lane->run, shape->name, shape->bytes, kind);
+    uint64_t own, theirs;
+    for (int round = 0; round < SHAPE_ROUNDS; round++) {
+        MPI_Status status = LANE_NO_STATUS;
+        lane->run->round++;
+        own = run_seed(lane->run, lane->run->rank, lane->buddy);
+        theirs = run_seed(lane->run, lane->buddy, lane->run->rank);
+        buffer_expect(buffer, 0, buffer->bytes, own);
+        buffer_upload(buffer);
+        exchange(lane, shape_address(buffer, shape), shape, lane->partner, lane->partner, &status);
+        check_elements(lane, shape, theirs, &status);
+        shape_expect(buffer, shape, shape, theirs);
+        buffer_check(buffer);
+    }
+    buffer_finish(buffer);
+}
+
+// Datatypes of every constructor.
+static void replaced_shapes(struct lane *base, const struct corner *corner)
+{
+    static const int ints[] = {11, 250, 9000};
+    struct run *run = base->run;
+    for (int number = 0; number < shape_count(); number++) {
+        for (int i = 0; i < COUNT_OF(ints); i++) {
+            if ((run->kind_number != 0 && (number + i) % 4 != 0) ||
+                (ints[i] > 1000 && number % 4 != 0))
+                continue;
+            struct shape shape = shape_new(number, ints[i]);
+            run->bytes = shape.bytes;
+            replace_shape(base, &shape, run->kind);
+            shape_free(&shape);
+        }
+    }
+    (void)corner;
+}
+
 static const struct corner list[] = {
     {.name = "Bsend ahead", .round = round_ahead, .slots = AHEAD_SLOTS, .most = 65536},
     {.name = "Ibsend ahead",
@@ -43,6 +172,9 @@ static const struct corner list[] = {
      .slots = AHEAD_SLOTS,
      .most = 65536,
      .rounds = 8},
+    {.name = "replace half", .round = round_half, .both_ways = true},
+    {.name = "replace by less", .round = round_shorter, .both_ways = true, .rounds = 24},
+    {.name = "replace shapes", .around = replaced_shapes},
 };
 
 struct corners corners_copies(void)

@@ -60,6 +60,21 @@ static void round_exchange(struct lane *lane)
     lane_got(lane, 0, lane->bytes);
 }
 
+// To oneself, from both threads.
+static void round_own(struct lane *lane)
+{
+    int count = (int)lane->bytes, self = lane->run->rank;
+    MPI_Request request;
+    MPI_Status status;
+    lane->from = lane->to = lane->partner = self;
+    void *out = lane_give(lane, 0, lane->bytes), *in = lane_take(lane, 0);
+    MPI_Isend(out, count, MPI_BYTE, self, lane->tag, lane->comm, &request);
+    MPI_Recv(in, count, MPI_BYTE, self, lane->tag, lane->comm, &status);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    lane_status(lane, &status, lane->tag, lane->bytes);
+    lane_got(lane, 0, lane->bytes);
+}
+
 // Even and odd ranks form a group each; partners have the same rank in the two.
 static void between_groups(struct lane *base, const struct corner *corner)
 {
@@ -171,6 +186,11 @@ static const struct corner list[] = {
      .round = round_exchange,
      .around = by_threads,
      .variant = 1,
+     .both_ways = true,
+     .most = 65536},
+    {.name = "threads to themselves",
+     .round = round_own,
+     .around = by_threads,
      .both_ways = true,
      .most = 65536},
 };

@@ -11,7 +11,7 @@ fr_prog_random = random_types random_circles random_buffers random_blocks random
     random_reductions random_messages random_shift
 # What corners consists of besides corners.c.
 fr_prog_corners = corners_lane corners_modes corners_probe corners_complete corners_truncation \
-    corners_order corners_types corners_groups corners_copies
+    corners_order corners_types corners_groups corners_copies corners_self
 # These are built a second time, as NAME_c, with the large-count forms of MPI 4.
 fr_prog_large = transpose ring matching halo neighbours reductions collectives persistent \
     standing onesided fileio
