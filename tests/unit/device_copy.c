@@ -272,10 +272,11 @@ static void test_marks(const struct driver_memory *memory)
 // show what they wrote all the same.
 static void test_unfinished_calls(void)
 {
-    enum { ROUNDS = 20 };
+    const char *scope = getenv("FR_TEST_SCOPE");
+    const int rounds = scope != NULL && strcmp(scope, "light") == 0 ? 4 : 20;
     const size_t bytes = (size_t)32 << 20;
     unsigned char *host = malloc(bytes);
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < rounds; round++) {
         struct driver_memory memory, other;
         struct fr_device_range range;
         struct fr_device_batch batch;
@@ -295,7 +296,8 @@ static void test_unfinished_calls(void)
             fr_device_batch_begin(&batch);
             fr_device_batch_copy(&batch, &range, FR_TO_STAGE, &copy);
             CHECK(fr_device_batch_finish(&batch) == FR_OK);
-            size_t same = 0;
+            bool all = host[0] == value && memcmp(host, host + 1, bytes - 1) == 0;
+            size_t same = all ? bytes : 0; // byte by byte takes long
             while (same < bytes && host[same] == value)
                 same++;
             CHECK(same == bytes, "round %d: byte %zu is %u, not %u", round, same, host[same],
