@@ -149,8 +149,7 @@ static bool is_buffered(enum fr_fn fn)
            fn == FR_FN_MPI_Ibsend_c;
 }
 
-// Whether this is the message of a send that is not persistent, and larger than its announcement.
-static bool is_message(const struct fr_request_op *op, const struct fr_path_view *view)
+bool fr_mpi_is_message(const struct fr_request_op *op, const struct fr_path_view *view)
 {
     enum fr_class class = fr_real_rows[op->fn].class;
     bool sends = class == FR_CLASS_SEND || (class == FR_CLASS_SENDRECV && view->arg == 0);
@@ -161,7 +160,7 @@ static bool is_message(const struct fr_request_op *op, const struct fr_path_view
 
 bool fr_mpi_may_announce(const struct fr_request_op *op, const struct fr_path_view *view)
 {
-    return is_message(op, view) && !is_buffered(op->fn);
+    return fr_mpi_is_message(op, view) && !is_buffered(op->fn);
 }
 
 // What is this process's own is in its reach without any mapping.
@@ -222,7 +221,7 @@ bool fr_mpi_announce(struct fr_request_op *op, struct fr_path_view *view)
     struct fr_peer_contents contents = {.bytes = view->in_bytes};
     enum fr_policy_path before = view->path;
     int peer = fr_real_arg(op->fn, 'P', 0);
-    if (!fr_mpi_listening || !is_message(op, view) || !fr_peer_host_is_ready())
+    if (!fr_mpi_listening || !fr_mpi_is_message(op, view) || !fr_peer_host_is_ready())
         return false;
     int in_world = fr_world_rank_in(op->object, (int)op->args[peer], &contents.comm);
     contents.to = in_world >= 0 && host_index ? host_index[in_world] : -1;

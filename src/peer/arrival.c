@@ -74,10 +74,10 @@ bool fr_peer_arrival_read(const unsigned char data[FR_PEER_ANNOUNCEMENT_BYTES],
     if (!look_at(parcel, &look) || look.to != fr_peer_host_index() ||
         (look.word & FR_PARCEL_NUMBERS) != announcement.number)
         return false;
-    arrival->parcel = parcel;
-    arrival->number = announcement.number;
-    arrival->from = (int)announcement.from;
-    arrival->bytes = look.bytes;
+    *arrival = (struct fr_peer_arrival){.parcel = parcel,
+                                        .number = announcement.number,
+                                        .from = (int)announcement.from,
+                                        .bytes = look.bytes};
     return true;
 }
 

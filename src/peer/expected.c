@@ -136,6 +136,7 @@ bool fr_peer_herald_message(int to, int tag, uint64_t number, uint64_t bytes,
     if (place) {
         herald.kind = FR_HERALD_PLACED;
         herald.address = place->address;
+        herald.ready = place->ready;
         herald.handle = place->handle;
     }
     return fr_peer_herald_send(to, &herald);
@@ -145,6 +146,13 @@ void fr_peer_herald_withdraw(int to, uint64_t number)
 {
     const struct fr_herald herald = {.kind = FR_HERALD_WITHDRAWN, .number = number};
     (void)!fr_peer_herald_send(to, &herald);
+}
+
+void fr_peer_herald_ready(int to, uint64_t number, uint64_t ready)
+{
+    const struct fr_herald herald = {.kind = FR_HERALD_READY, .number = number, .ready = ready};
+    if (!fr_peer_herald_send(to, &herald))
+        fr_warn_once("no memory to tell a receiver of its message");
 }
 
 void fr_peer_herald_fetched(int from, uint64_t number, bool whole)
@@ -209,7 +217,8 @@ bool fr_peer_herald_take(struct fr_peer_note *note)
 
 static void expect_message(int from, const struct fr_herald *herald) FR_REQUIRES(lock)
 {
-    const struct fr_peer_place place = {.handle = herald->handle, .address = herald->address};
+    const struct fr_peer_place place = {
+        .handle = herald->handle, .address = herald->address, .ready = herald->ready};
     bool placed = herald->kind == FR_HERALD_PLACED;
     struct entry *entry = add(&expected, from, false, herald->number, placed ? &place : NULL);
     if (!entry)
@@ -227,6 +236,14 @@ static void withdraw(int from, uint64_t number) FR_REQUIRES(lock)
         drop(&expected, entry);
     else if (entry)
         entry->state = TAKEN;
+}
+
+// What comes later than the first news is gone where the message has been given up.
+static void expect_more(int from, const struct fr_herald *herald) FR_REQUIRES(lock)
+{
+    struct entry *entry = find(expected, from, false, herald->number);
+    if (entry && entry->place)
+        entry->place->ready = herald->ready;
 }
 
 // A note that is lost for want of memory costs speed, as in a box that is full.
@@ -250,6 +267,9 @@ void fr_peer_expect(int from, const struct fr_herald *herald)
     case FR_HERALD_MESSAGE:
     case FR_HERALD_PLACED:
         expect_message(from, herald);
+        break;
+    case FR_HERALD_READY:
+        expect_more(from, herald);
         break;
     case FR_HERALD_WITHDRAWN:
         withdraw(from, herald->number);
@@ -361,23 +381,23 @@ void fr_peer_herald_received(int from, uint64_t number, bool over)
     } while (!mark_received(from, number, over) && keep_waiting(&wait));
 }
 
-static bool copy_place(int from, uint64_t number, struct fr_peer_place *place)
+static bool copy_place(int from, uint64_t number, uint64_t beyond, struct fr_peer_place *place)
 {
     fr_core_lock(&lock);
     const struct entry *entry = find(expected, from, false, number);
-    bool placed = entry && entry->place;
+    bool placed = entry && entry->place && entry->place->ready > beyond;
     if (placed)
         *place = *entry->place;
     fr_core_unlock(&lock);
     return placed;
 }
 
-bool fr_peer_herald_find(int from, uint64_t number, struct fr_peer_place *place)
+bool fr_peer_herald_find(int from, uint64_t number, uint64_t beyond, struct fr_peer_place *place)
 {
     struct wait wait = {0};
     do {
         fr_peer_herald_read();
-        if (copy_place(from, number, place))
+        if (copy_place(from, number, beyond, place))
             return true;
     } while (keep_waiting(&wait));
     return false;

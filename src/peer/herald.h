@@ -38,7 +38,10 @@ fr_word fr_peer_herald_comm(void);
 struct fr_peer_place {
     struct fr_peer_handle handle;
     uint64_t address; // in the sender's address space
+    uint64_t ready;   // how many are there already, from the first on; FR_HERALD_NEVER: the sender
+                      // has failed
 };
+#define FR_HERALD_NEVER UINT64_MAX
 
 // Tells process `to` that the message with this number is about to be announced, and (or NULL)
 // where it waits, or that it never will be received. False without memory, when nothing has been
@@ -46,6 +49,9 @@ struct fr_peer_place {
 bool fr_peer_herald_message(int to, int tag, uint64_t number, uint64_t bytes,
                             const struct fr_peer_place *place);
 void fr_peer_herald_withdraw(int to, uint64_t number);
+
+// Tells it that so many bytes of what is placed are there now, or that the rest never will be.
+void fr_peer_herald_ready(int to, uint64_t number, uint64_t ready);
 
 // Tells the sender of a message that its place is needed no more, since the bytes have been fetched
 // or, not `whole`, could not be.
@@ -73,9 +79,10 @@ bool fr_peer_herald_peek(int from, int tag, bool take, uint64_t *bytes);
 // or (`over`) that all is over with it. Waits for its herald, which has been sent.
 void fr_peer_herald_received(int from, uint64_t number, bool over);
 
-// Finds out where the bytes of a message wait. Waits for its herald, which has been sent. False
-// when it has not come in a long time.
-bool fr_peer_herald_find(int from, uint64_t number, struct fr_peer_place *place);
+// Finds out where the bytes of a message wait, once more than `beyond` of them are there, or what
+// else has become of it. Waits for the herald that says so, which has been sent or will be without
+// waiting for this process. False when it has not come in a long time.
+bool fr_peer_herald_find(int from, uint64_t number, uint64_t beyond, struct fr_peer_place *place);
 
 // The same as fr_peer_host_put and fr_peer_host_take, between any processes of the world. A note
 // that was taken says that it is from fr_peer_far(rank).

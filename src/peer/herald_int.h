@@ -9,6 +9,7 @@
 enum fr_herald_kind {
     FR_HERALD_MESSAGE = 1, // in chunks
     FR_HERALD_PLACED,      // whose bytes wait at `address` in the memory of `handle`
+    FR_HERALD_READY,       // so many bytes of what is placed are there
     FR_HERALD_WITHDRAWN,
     FR_HERALD_FETCHED,
     FR_HERALD_LOST, // could not be fetched
@@ -24,9 +25,10 @@ struct fr_herald {
     uint64_t number;
     uint64_t bytes;
     uint64_t address;
+    uint64_t ready;
     struct fr_peer_handle handle;
 };
-_Static_assert(sizeof(struct fr_herald) == 160, "all processes agree");
+_Static_assert(sizeof(struct fr_herald) == 168, "all processes agree");
 
 // Sends one. False without memory, or when MPI fails.
 bool fr_peer_herald_send(int to, const struct fr_herald *herald);

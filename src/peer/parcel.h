@@ -81,6 +81,7 @@ struct fr_peer_arrival {
     uint64_t number; // tells it from what the same place held before
     int from;        // index of the sender
     bool placed;     // no parcel: it is where its herald says (herald.h)
+    uint64_t ready;  // then, how many of the bytes are there
     uint64_t address;
     uint64_t bytes;
     struct fr_peer_handle handle;

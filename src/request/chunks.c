@@ -101,11 +101,21 @@ enum fr_status fr_request_arrival_begin(struct fr_peer_arrival *arrival)
     struct fr_peer_place place;
     if (arrival->parcel)
         return fr_peer_arrival_begin(arrival);
-    if (!fr_peer_herald_find(arrival->from, arrival->number, &place))
+    if (!fr_peer_herald_find(arrival->from, arrival->number, arrival->ready, &place))
         return FR_ERR_NOT_FOUND;
     arrival->address = place.address;
     arrival->handle = place.handle;
+    arrival->ready = place.ready;
     return FR_OK;
+}
+
+enum fr_status fr_request_arrival_go_on(struct fr_peer_arrival *arrival)
+{
+    struct fr_peer_place place;
+    if (!fr_peer_herald_find(arrival->from, arrival->number, arrival->ready, &place))
+        return FR_ERR_NOT_FOUND;
+    arrival->ready = place.ready;
+    return place.ready == FR_HERALD_NEVER ? FR_ERR_DEVICE : FR_OK;
 }
 
 void fr_request_arrival_end(const struct fr_peer_arrival *arrival, bool fetched)

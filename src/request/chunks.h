@@ -51,6 +51,10 @@ static inline bool fr_request_arrival_is_in_chunks(const struct fr_peer_arrival 
 // Begins to fetch a parcel or what is placed: its bytes stay where the arrival then says until the
 // end. FR_ERR_NOT_FOUND when that cannot be known.
 FR_MUST_CHECK enum fr_status fr_request_arrival_begin(struct fr_peer_arrival *arrival);
+
+// Waits until more of what is placed is `ready`, which the sender sees to without waiting for this
+// process. FR_ERR_DEVICE when that has failed.
+FR_MUST_CHECK enum fr_status fr_request_arrival_go_on(struct fr_peer_arrival *arrival);
 void fr_request_arrival_end(const struct fr_peer_arrival *arrival, bool fetched);
 
 // Says for the sake of probes that it has been received.

@@ -188,6 +188,51 @@ static bool go_together(const struct fetch *a, const struct fetch *b)
            a->view->range.base == b->view->range.base;
 }
 
+// Pulls pieces by way of the first of the fetches that they belong to.
+static enum fr_status pull_pieces(const struct fetch *lead,
+                                  const struct fr_device_push_piece *pieces, size_t count,
+                                  enum fr_device_engine engine)
+{
+    const struct fr_device_range *range = lead->direct ? &lead->view->range : &lead->route.user;
+    if (!lead->native)
+        return pull_afar(lead, pieces);
+    return fr_device_push(range, pieces, count, engine, (unsigned)fr_core_settings()->peer_sms);
+}
+
+static bool is_ready(const struct fetch *fetch)
+{
+    uint64_t ready = fetch->arrival->ready;
+    return !fetch->arrival->placed || (ready >= fetch->bytes && ready != FR_HERALD_NEVER);
+}
+
+// Pulls what is still being placed, as it comes.
+static enum fr_status pull_slices(struct fetch *fetch)
+{
+    const struct fr_peer_arrival *arrival = fetch->arrival;
+    uintptr_t source =
+        fr_peer_mapping_at(&fetch->route.mapping, &arrival->handle, arrival->address);
+    enum fr_status status = arrival->ready == FR_HERALD_NEVER ? FR_ERR_DEVICE : FR_OK;
+    for (size_t done = 0; status == FR_OK && done < fetch->bytes;) {
+        if (arrival->ready <= done) {
+            status = fr_request_arrival_go_on(fetch->arrival);
+            continue;
+        }
+        size_t last = arrival->ready < fetch->bytes ? (size_t)arrival->ready : fetch->bytes;
+        const struct fr_device_push_piece piece = {
+            .dst = fetch->target + done, .src = source + done, .bytes = last - done};
+        status = pull_pieces(fetch, &piece, 1, fr_peer_engine_for_message(piece.bytes));
+        done = last;
+    }
+    return status;
+}
+
+static void end_pull(struct fetch *fetch, enum fr_status status)
+{
+    fetch->status = status;
+    fr_request_arrival_end(fetch->arrival, status == FR_OK);
+    fetch->begun = false;
+}
+
 // Pulls the parcel at `first` and those of later ones that go with it.
 static void pull(struct fetch *fetches, size_t count, size_t first)
 {
@@ -196,8 +241,8 @@ static void pull(struct fetch *fetches, size_t count, size_t first)
     size_t used = 0, largest = 0, all = 0;
     for (size_t i = first; i < count; i++) {
         struct fetch *fetch = &fetches[i];
-        if (i > first &&
-            (fetch->status != FR_OK || !fetch->mapped || !go_together(&fetches[first], fetch)))
+        if (i > first && (fetch->status != FR_OK || !fetch->mapped || !is_ready(fetch) ||
+                          !go_together(&fetches[first], fetch)))
             continue;
         with[i] = true;
         pieces[used++] = (struct fr_device_push_piece){
@@ -209,19 +254,12 @@ static void pull(struct fetch *fetches, size_t count, size_t first)
         largest = fetch->bytes > largest ? fetch->bytes : largest;
         all += fetch->bytes;
     }
-    const struct fetch *lead = &fetches[first];
-    const struct fr_device_range *range = lead->direct ? &lead->view->range : &lead->route.user;
     enum fr_device_engine engine =
         used == 1 ? fr_peer_engine_for_message(all) : fr_peer_engine_for_exchange(largest);
-    enum fr_status status = lead->native ? fr_device_push(range, pieces, used, engine,
-                                                          (unsigned)fr_core_settings()->peer_sms)
-                                         : pull_afar(lead, pieces);
+    enum fr_status status = pull_pieces(&fetches[first], pieces, used, engine);
     for (size_t i = first; i < count; i++) {
-        if (!with[i])
-            continue;
-        fetches[i].status = status;
-        fr_request_arrival_end(fetches[i].arrival, status == FR_OK);
-        fetches[i].begun = false;
+        if (with[i])
+            end_pull(&fetches[i], status);
     }
 }
 
@@ -280,8 +318,12 @@ static enum fr_status fetch_some(struct fr_request_op *const *ops, struct fr_pee
             prepare(&fetches[parcels++], ops[i], &arrivals[i]);
     }
     for (size_t i = 0; i < parcels; i++) {
-        if (fetches[i].status == FR_OK && fetches[i].begun)
+        if (fetches[i].status != FR_OK || !fetches[i].begun)
+            continue;
+        if (is_ready(&fetches[i]))
             pull(fetches, parcels, i);
+        else
+            end_pull(&fetches[i], pull_slices(&fetches[i]));
     }
     for (size_t i = 0; i < parcels; i++)
         finish(&fetches[i]);

@@ -216,20 +216,23 @@ enum fr_status fr_request_outgoing_place(struct fr_request_op *op, struct fr_pat
     enum fr_status status = make(view, address, 0, &outgoing);
     if (status != FR_OK)
         return status;
+    outgoing->chunk_shift = fr_request_slices_placed_shift(outgoing->bytes);
+    outgoing->in_slices = outgoing->bytes >> outgoing->chunk_shift > 1;
     outgoing->at = (struct fr_peer_place){
         .handle = *handle,
         .address = view->stage_base + view->blocks[0].stage_offset,
+        .ready = outgoing->in_slices ? 0 : outgoing->bytes,
     };
     give_to(op, outgoing, FR_CHUNK_PLACED);
     return FR_OK;
 }
 
-// What is placed has to be there before anybody hears of it.
+// What is placed in one go has to be there before anybody hears of it.
 enum fr_status fr_request_outgoing_begin(struct fr_request_op *op)
 {
     struct fr_request_outgoing *outgoing = op->outgoing;
     enum fr_status status = FR_OK;
-    if (outgoing->placed) {
+    if (outgoing->placed && !outgoing->in_slices) {
         fr_path_ops(outgoing->view->path)->copy_in(outgoing->view, &outgoing->batch);
         status = fr_device_batch_finish(&outgoing->batch);
     }
@@ -238,7 +241,7 @@ enum fr_status fr_request_outgoing_begin(struct fr_request_op *op)
     if (!fr_peer_herald_message(outgoing->address.to, outgoing->address.tag, outgoing->number,
                                 outgoing->bytes, outgoing->placed ? &outgoing->at : NULL))
         return FR_ERR_NO_MEMORY;
-    if (!outgoing->placed)
+    if (!outgoing->placed || outgoing->in_slices)
         fr_request_slices_begin(outgoing);
     return FR_OK;
 }
@@ -258,7 +261,8 @@ void fr_request_outgoing_push(struct fr_request_op *op)
     struct fr_request_outgoing *outgoing = op->outgoing;
     if (!outgoing)
         return;
-    enum fr_status status = outgoing->placed ? FR_OK : fr_request_slices_push(outgoing);
+    bool in_one = outgoing->placed && !outgoing->in_slices;
+    enum fr_status status = in_one ? FR_OK : fr_request_slices_push(outgoing);
     if (status != FR_OK) {
         op->failure = status;
         op->delivered = true;

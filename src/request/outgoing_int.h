@@ -21,6 +21,7 @@ struct fr_request_outgoing {
 
     // Guarded by the lock, but that who has set `busy` reads and writes what follows.
     bool placed;     // not in chunks: the bytes wait in memory that the receiver maps
+    bool in_slices;  // and it is told of them slice by slice
     bool announcing; // the call that announces has not returned
     bool owned;      // an operation points here
     bool busy;       // a thread looks after it
@@ -47,11 +48,15 @@ struct fr_request_outgoing {
 // The size of chunks, as a power of two; more than FR_CHUNK_MOST_SHIFT when it cannot go in chunks.
 unsigned fr_request_slices_shift(size_t bytes);
 
+// The same for what is placed: slices that the receiver is told of one by one. More than the
+// message when it is not worth that.
+unsigned fr_request_slices_placed_shift(size_t bytes);
+
 // Begins to copy what the view holds to its lease.
 void fr_request_slices_begin(struct fr_request_outgoing *outgoing);
 
-// Gives all chunks to MPI as their copies are done; waits for these. After a failure, which it
-// returns, empty ones.
+// Gives all chunks to MPI, or tells the receiver of what is placed, as their copies are done; waits
+// for these. After a failure, which it returns, empty ones.
 FR_MUST_CHECK enum fr_status fr_request_slices_push(struct fr_request_outgoing *outgoing);
 
 // Looks at the chunks in their order. Returns whether all are sent.

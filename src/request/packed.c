@@ -79,6 +79,7 @@ void fr_request_copy_slice(const struct fr_path_view *view, enum fr_device_direc
         .src = (const void *)(out ? stage : user),
         .bytes = last - first,
         .n = {1, 1},
+        .on_device = view->path != FR_PATH_HOST,
         .mixed = view->mixed,
     };
     fr_device_batch_copy(batch, &view->range, direction, &copy);
