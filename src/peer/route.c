@@ -16,7 +16,8 @@ enum { LOOK_EVERY = 256, MOST_REPEATS = 3 };
 // More mappings than this are not promised: the rest of a process's memory then goes another way.
 enum { MAX_HELD = 256 };
 
-enum { WANTED, ASKED, MAPPED, FREED };
+// Memory of which only one message is sent is not worth mapping: the second one asks for it.
+enum { SEEN, WANTED, ASKED, MAPPED, FREED };
 
 // What one process has been asked to map of this one's memory.
 struct told {
@@ -90,7 +91,8 @@ static void forget_buffer(uint64_t buffer_id) FR_REQUIRES(lock)
     {
         if (entry->key.buffer_id != buffer_id || entry->state == FREED)
             continue;
-        if (entry->state == WANTED || tell_freed(entry)) {
+        bool unknown = entry->state <= WANTED && entry->repeats == 0;
+        if (unknown || tell_freed(entry)) {
             drop_told(entry);
             continue;
         }
@@ -131,6 +133,22 @@ static void look_for_freed(void)
     } while (count == FR_ARRAY_LENGTH(ids));
 }
 
+// Returns NULL when there is no memory for it.
+static struct told *add_told(const struct fr_peer_handle *handle, int to) FR_REQUIRES(lock)
+{
+    struct told *entry = calloc(1, sizeof(*entry));
+    if (!entry)
+        return NULL;
+    entry->key.buffer_id = handle->buffer_id;
+    entry->key.to = to;
+    entry->handle = *handle;
+    HASH_ADD(hh, told, key, sizeof(entry->key), entry);
+    if (FR_HASH_HAS(entry))
+        return entry;
+    free(entry);
+    return NULL;
+}
+
 // The state of a question, a new one included; -1 when there is no memory for it.
 static int look_up(const struct fr_peer_handle *handle, int to, bool *look, bool *again)
 {
@@ -142,17 +160,10 @@ static int look_up(const struct fr_peer_handle *handle, int to, bool *look, bool
     *look = ++unlooked >= LOOK_EVERY || !entry;
     if (*look)
         unlooked = 0;
-    if (!entry && (entry = calloc(1, sizeof(*entry))) != NULL) {
-        entry->key.buffer_id = handle->buffer_id;
-        entry->key.to = to;
-        entry->handle = *handle;
+    if (entry && entry->state == SEEN)
         entry->state = WANTED;
-        HASH_ADD(hh, told, key, sizeof(entry->key), entry);
-        if (!FR_HASH_HAS(entry)) {
-            free(entry);
-            entry = NULL;
-        }
-    }
+    if (!entry)
+        entry = add_told(handle, to);
     if (entry && entry->state == ASKED && *look && entry->repeats < MOST_REPEATS) {
         entry->state = WANTED;
         entry->repeats++;

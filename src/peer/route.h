@@ -14,7 +14,7 @@
 void fr_peer_route_open_far(void);
 
 // Whether a process of the host, or fr_peer_far of one that is not, has mapped the memory of this
-// handle. Asks it to, the first time.
+// handle. Asks it to, the second time.
 bool fr_peer_route_is_open(int to, const struct fr_peer_handle *handle);
 
 // Reads the notes of others: maps what they ask for, for the device of `user`, and unmaps what they
