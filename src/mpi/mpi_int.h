@@ -126,10 +126,9 @@ void fr_mpi_announce_rewrite(struct fr_request_op *op);
 void fr_mpi_announce_sent(struct fr_request_op *op, int rc);
 void fr_mpi_announce_note_plain(const struct fr_request_op *op);
 
-// Whether the message of this view may wait with its sender: not that of a buffered send, which is
-// complete at once. Announced it may be all the same, out of a copy.
 // Whether the view is the message of a send that is not persistent, and larger than an
-// announcement; and that of one that is not buffered either.
+// announcement. And whether it may wait with its sender: not that of a buffered send, which is
+// complete at once; announced it may be all the same, out of a copy.
 bool fr_mpi_is_message(const struct fr_request_op *op, const struct fr_path_view *view);
 bool fr_mpi_may_announce(const struct fr_request_op *op, const struct fr_path_view *view);
 

@@ -54,7 +54,8 @@ bool fr_mpi_place(struct fr_request_op *op, struct fr_path_view *view)
     struct fr_peer_handle handle;
     enum fr_policy_path before = view->path;
     int peer = fr_real_arg(op->fn, 'P', 0);
-    if (!fr_mpi_is_message(op, view) || !fr_mpi_place_suits(op, view))
+    if (!fr_mpi_is_message(op, view) || !fr_mpi_place_suits(op, view) ||
+        !fr_request_outgoing_may_place(view->in_bytes))
         return false;
     address.to = fr_world_rank_in(op->object, (int)op->args[peer], &address.comm);
     address.tag = (int)op->args[peer + 1];

@@ -41,19 +41,23 @@ static struct entry *expected FR_GUARDED_BY(lock); // from others
 static struct entry *told FR_GUARDED_BY(lock);     // plain messages to others
 static uint32_t *told_count FR_GUARDED_BY(lock);   // of each process, MOST_PLAIN + 1: all its tags
 static bool *all_plain FR_GUARDED_BY(lock);        // from each process
+static uint64_t *latest FR_GUARDED_BY(lock);       // message that each process has told of
 static struct noted *notes FR_GUARDED_BY(lock);    // the oldest first
 static struct noted **notes_end FR_GUARDED_BY(lock) = &notes;
 static _Atomic size_t notes_count;
+static atomic_bool any_lost; // there was no memory for something
 
 bool fr_peer_expected_open(size_t processes)
 {
     uint32_t *counts = calloc(processes, sizeof(*counts));
     bool *flags = calloc(processes, sizeof(*flags));
+    uint64_t *numbers = calloc(processes, sizeof(*numbers));
     fr_core_lock(&lock);
     told_count = counts;
     all_plain = flags;
+    latest = numbers;
     fr_core_unlock(&lock);
-    return counts && flags;
+    return counts && flags && numbers;
 }
 
 static struct entry *find(struct entry *table, int process, bool plain, uint64_t number)
@@ -123,8 +127,10 @@ void fr_peer_expected_close(void)
         free(oldest);
     free(told_count);
     free(all_plain);
+    free(latest);
     told_count = NULL;
     all_plain = NULL;
+    latest = NULL;
     fr_core_unlock(&lock);
 }
 
@@ -148,11 +154,15 @@ void fr_peer_herald_withdraw(int to, uint64_t number)
     (void)!fr_peer_herald_send(to, &herald);
 }
 
+// The receiver waits for it.
 void fr_peer_herald_ready(int to, uint64_t number, uint64_t ready)
 {
     const struct fr_herald herald = {.kind = FR_HERALD_READY, .number = number, .ready = ready};
-    if (!fr_peer_herald_send(to, &herald))
-        fr_warn_once("no memory to tell a receiver of its message");
+    while (!fr_peer_herald_send(to, &herald)) {
+        fr_warn_once("no memory to tell rank %d of its message, which waits for some", to);
+        fr_peer_herald_poll();
+        sched_yield();
+    }
 }
 
 void fr_peer_herald_fetched(int from, uint64_t number, bool whole)
@@ -220,9 +230,13 @@ static void expect_message(int from, const struct fr_herald *herald) FR_REQUIRES
     const struct fr_peer_place place = {
         .handle = herald->handle, .address = herald->address, .ready = herald->ready};
     bool placed = herald->kind == FR_HERALD_PLACED;
+    if (herald->number > latest[from])
+        latest[from] = herald->number;
     struct entry *entry = add(&expected, from, false, herald->number, placed ? &place : NULL);
-    if (!entry)
+    if (!entry) {
+        atomic_store_explicit(&any_lost, true, memory_order_relaxed);
         return;
+    }
     entry->tag = herald->tag;
     entry->bytes = herald->bytes;
     entry->state = WAITING;
@@ -334,7 +348,7 @@ struct wait {
     int64_t since_s;
 };
 
-// False when it takes too long.
+// False when it takes long.
 static bool keep_waiting(struct wait *wait)
 {
     fr_peer_herald_poll();
@@ -360,6 +374,7 @@ bool fr_peer_herald_peek(int from, int tag, bool take, uint64_t *bytes)
     return false;
 }
 
+// What has been told of and is not known any more is over already.
 static bool mark_received(int from, uint64_t number, bool over)
 {
     fr_core_lock(&lock);
@@ -368,8 +383,9 @@ static bool mark_received(int from, uint64_t number, bool over)
         drop(&expected, entry);
     else if (entry)
         entry->state = TAKEN;
+    bool known = entry || (!over && latest[from] >= number);
     fr_core_unlock(&lock);
-    return entry != NULL;
+    return known;
 }
 
 // Reads heralds also when this one is known, so that those that nobody asks for do not pile up.
@@ -392,13 +408,18 @@ static bool copy_place(int from, uint64_t number, uint64_t beyond, struct fr_pee
     return placed;
 }
 
+// A sender may have been stopped for a while.
 bool fr_peer_herald_find(int from, uint64_t number, uint64_t beyond, struct fr_peer_place *place)
 {
     struct wait wait = {0};
-    do {
+    for (;;) {
         fr_peer_herald_read();
         if (copy_place(from, number, beyond, place))
             return true;
-    } while (keep_waiting(&wait));
-    return false;
+        if (keep_waiting(&wait))
+            continue;
+        if (atomic_load_explicit(&any_lost, memory_order_relaxed))
+            return false;
+        fr_warn_once("waiting for %d s for rank %d to say where a message is", PATIENCE_S, from);
+    }
 }

@@ -24,7 +24,8 @@ static fr_peer_fetched *tell_fetched;
 static _Atomic bool is_open;
 
 static struct fr_lock lock = FR_LOCK_INIT;
-static struct sent *all_sent FR_GUARDED_BY(lock);
+static struct sent *all_sent FR_GUARDED_BY(lock); // the oldest first
+static struct sent **sent_end FR_GUARDED_BY(lock) = &all_sent;
 static _Atomic size_t sent_count;
 static atomic_flag reading = ATOMIC_FLAG_INIT; // one thread reads, so that the order stays
 
@@ -73,6 +74,13 @@ static size_t length_of(const struct fr_herald *herald)
     return has_handle ? sizeof(*herald) : offsetof(struct fr_herald, handle);
 }
 
+static void append(struct sent *sent) FR_REQUIRES(lock)
+{
+    sent->next = NULL;
+    *sent_end = sent;
+    sent_end = &sent->next;
+}
+
 bool fr_peer_herald_send(int to, const struct fr_herald *herald)
 {
     struct sent *sent = calloc(1, sizeof(*sent));
@@ -85,54 +93,46 @@ bool fr_peer_herald_send(int to, const struct fr_herald *herald)
         return false;
     }
     fr_core_lock(&lock);
-    sent->next = all_sent;
-    all_sent = sent;
+    append(sent);
     fr_core_unlock(&lock);
     atomic_fetch_add_explicit(&sent_count, 1, memory_order_release);
     return true;
 }
 
-// The heralds that were sent, all or none of them: who has them tests them.
-static struct sent *take_sent(void)
+// The oldest herald, which is then this thread's to test.
+static struct sent *take_oldest(void)
 {
     fr_core_lock(&lock);
-    struct sent *list = all_sent;
-    all_sent = NULL;
+    struct sent *sent = all_sent;
+    if (sent)
+        all_sent = sent->next;
+    if (!all_sent)
+        sent_end = &all_sent;
     fr_core_unlock(&lock);
-    return list;
+    return sent;
 }
 
-static void put_back(struct sent *list)
-{
-    if (!list)
-        return;
-    struct sent *last = list;
-    while (last->next)
-        last = last->next;
-    fr_core_lock(&lock);
-    last->next = all_sent;
-    all_sent = list;
-    fr_core_unlock(&lock);
-}
-
+// A few at a time, all in turn: there may be many that nobody reads for now.
 void fr_peer_herald_poll(void)
 {
-    if (FR_LIKELY(!atomic_load_explicit(&sent_count, memory_order_acquire)))
-        return;
-    struct sent *list = take_sent();
-    for (struct sent **link = &list; *link;) {
-        struct sent *sent = *link;
+    enum { AT_ONCE = 8 };
+    for (int i = 0; i < AT_ONCE; i++) {
         int done = 0;
+        if (FR_LIKELY(!atomic_load_explicit(&sent_count, memory_order_acquire)))
+            return;
+        struct sent *sent = take_oldest();
+        if (!sent)
+            return;
         int rc = FR_MPI(Test, FR_PTR(sent->request), FR_PTR(&done), fr_real_mpi.STATUS_IGNORE);
-        if (rc == fr_real_mpi.SUCCESS && !done) {
-            link = &sent->next;
+        if (rc != fr_real_mpi.SUCCESS || done) {
+            free(sent);
+            atomic_fetch_sub_explicit(&sent_count, 1, memory_order_release);
             continue;
         }
-        *link = sent->next;
-        free(sent);
-        atomic_fetch_sub_explicit(&sent_count, 1, memory_order_release);
+        fr_core_lock(&lock);
+        append(sent);
+        fr_core_unlock(&lock);
     }
-    put_back(list);
 }
 
 static int source_of(const void *status)
@@ -189,11 +189,10 @@ static void discard_chunk(int from, int tag)
     free(scratch);
 }
 
+// Senders have taken back what was placed.
 static bool discard_one(int from, uint64_t number, bool placed)
 {
-    if (placed)
-        fr_peer_herald_fetched(from, number, true);
-    else
+    if (!placed)
         discard_chunk(from, (int)(number % FR_HERALD_TAG));
     return placed;
 }
@@ -207,7 +206,6 @@ static void discard(void)
     sched_yield();
 }
 
-// What this process still sends while others are in the barrier, they have waited for before it.
 void fr_peer_herald_close(bool (*poll)(void))
 {
     _Alignas(8) char handle[8], barrier[8];
@@ -222,8 +220,6 @@ void fr_peer_herald_close(bool (*poll)(void))
         meets = FR_MPI(Test, FR_PTR(barrier), FR_PTR(&met), fr_real_mpi.STATUS_IGNORE) ==
                 fr_real_mpi.SUCCESS;
     }
-    while (meets && atomic_load_explicit(&sent_count, memory_order_acquire))
-        discard();
     atomic_store_explicit(&is_open, false, memory_order_release);
     fr_real_handle_store(handle, 0, comm);
     FR_MPI(Comm_free, FR_PTR(handle));

@@ -81,7 +81,7 @@ void fr_peer_herald_received(int from, uint64_t number, bool over);
 
 // Finds out where the bytes of a message wait, once more than `beyond` of them are there, or what
 // else has become of it. Waits for the herald that says so, which has been sent or will be without
-// waiting for this process. False when it has not come in a long time.
+// waiting for this process. False when it may have been lost for want of memory here.
 bool fr_peer_herald_find(int from, uint64_t number, uint64_t beyond, struct fr_peer_place *place);
 
 // The same as fr_peer_host_put and fr_peer_host_take, between any processes of the world. A note

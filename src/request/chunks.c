@@ -56,6 +56,7 @@ bool fr_request_chunks_open(void)
 
 void fr_request_chunks_close(void)
 {
+    fr_request_outgoing_take_back();
     fr_peer_herald_close(fr_request_outgoing_poll);
 }
 
@@ -101,8 +102,10 @@ enum fr_status fr_request_arrival_begin(struct fr_peer_arrival *arrival)
     struct fr_peer_place place;
     if (arrival->parcel)
         return fr_peer_arrival_begin(arrival);
-    if (!fr_peer_herald_find(arrival->from, arrival->number, arrival->ready, &place))
+    if (!fr_peer_herald_find(arrival->from, arrival->number, arrival->ready, &place)) {
+        fr_peer_herald_fetched(arrival->from, arrival->number, false);
         return FR_ERR_NOT_FOUND;
+    }
     arrival->address = place.address;
     arrival->handle = place.handle;
     arrival->ready = place.ready;

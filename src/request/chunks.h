@@ -92,8 +92,14 @@ FR_MUST_CHECK enum fr_status fr_request_outgoing_place(struct fr_request_op *op,
                                                        const struct fr_request_address *address,
                                                        const struct fr_peer_handle *handle);
 
+// Takes back all that is placed, once all processes have received what they ever will.
+void fr_request_outgoing_take_back(void);
+
 // Hears that a receiver does not need what was placed any more.
 void fr_request_outgoing_fetched(int by, uint64_t number, bool whole);
+
+// Whether there is room for a further message of this size that is placed.
+bool fr_request_outgoing_may_place(size_t bytes);
 
 // Whether anything may be under way to a process with a tag.
 bool fr_request_outgoing_any(int to, int tag);

@@ -63,6 +63,30 @@ bool fr_request_is_announced(const struct fr_request_op *op, const void *status,
     return fr_request_arrival_read(data, arrival) && !is_cancelled(status);
 }
 
+// Reads memory that another thread may be writing. What is torn is no announcement.
+__attribute__((no_sanitize("thread"))) static void
+read_racy(unsigned char data[FR_PEER_ANNOUNCEMENT_BYTES], uintptr_t from)
+{
+    const volatile unsigned char *bytes = (const unsigned char *)from;
+    for (size_t i = 0; i < FR_PEER_ANNOUNCEMENT_BYTES; i++)
+        data[i] = bytes[i];
+}
+
+bool fr_request_holds_announcement(const struct fr_request_op *op, struct fr_peer_arrival *arrival)
+{
+    unsigned char data[FR_PEER_ANNOUNCEMENT_BYTES];
+    const struct fr_path_view *view = fr_request_receive_view((struct fr_request_op *)op);
+    if (!op->listens || !view || view->out_bytes < sizeof(data))
+        return false;
+    if (fr_request_is_packed(view))
+        read_racy(data, fr_request_given_address(view));
+    else if (!op->claimed)
+        fr_request_copy_on_host(view, data, sizeof(data), true);
+    else
+        return false;
+    return fr_request_arrival_read(data, arrival);
+}
+
 // So that no later receive finds it in memory that is used again.
 static void wipe_announcement(struct fr_request_op *op)
 {

@@ -45,18 +45,26 @@ static bool is_in_the_way(const struct fr_request_outgoing *other,
 }
 
 // Where there is too much of it, MPI's own way makes the application wait.
-static bool has_room(const struct fr_request_outgoing *outgoing) FR_REQUIRES(lock)
+static bool has_room(bool placed, size_t bytes) FR_REQUIRES(lock)
 {
     const struct fr_settings *settings = fr_core_settings();
-    if (outgoing->placed)
+    if (placed)
         return placed_count < MOST_PLACED &&
-               placed_bytes + outgoing->bytes <= settings->workspace_max_bytes / 2;
-    return chunk_bytes + outgoing->bytes <= settings->staging_max_bytes / 2;
+               placed_bytes + bytes <= settings->workspace_max_bytes / 2;
+    return chunk_bytes + bytes <= settings->staging_max_bytes / 2;
+}
+
+bool fr_request_outgoing_may_place(size_t bytes)
+{
+    fr_core_lock(&lock);
+    bool may = has_room(true, bytes);
+    fr_core_unlock(&lock);
+    return may;
 }
 
 static bool is_allowed(const struct fr_request_outgoing *outgoing) FR_REQUIRES(lock)
 {
-    if (!has_room(outgoing))
+    if (!has_room(outgoing->placed, outgoing->bytes))
         return false;
     for (struct fr_request_outgoing *other = under_way; other; other = other->next) {
         if (is_in_the_way(other, &outgoing->address))
@@ -300,6 +308,25 @@ void fr_request_outgoing_fetched(int by, uint64_t number, bool whole)
     }
     fr_core_unlock(&lock);
     if (mine)
+        end(outgoing);
+}
+
+static struct fr_request_outgoing *claim_placed(void)
+{
+    fr_core_lock(&lock);
+    struct fr_request_outgoing *outgoing = under_way;
+    while (outgoing && (!outgoing->placed || outgoing->ended || outgoing->busy))
+        outgoing = outgoing->next;
+    if (outgoing)
+        outgoing->busy = true;
+    fr_core_unlock(&lock);
+    return outgoing;
+}
+
+void fr_request_outgoing_take_back(void)
+{
+    struct fr_request_outgoing *outgoing;
+    while ((outgoing = claim_placed()) != NULL)
         end(outgoing);
 }
 

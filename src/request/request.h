@@ -109,6 +109,13 @@ FR_MUST_CHECK enum fr_status fr_request_fetch(struct fr_request_op *const *ops,
 bool fr_request_is_announced(const struct fr_request_op *op, const void *status,
                              struct fr_peer_arrival *arrival);
 
+// Whether an announcement that has not been followed yet stands in the memory of a receive, which
+// may be another thread's: then MPI has matched it, whether its request is complete or not.
+bool fr_request_holds_announcement(const struct fr_request_op *op, struct fr_peer_arrival *arrival);
+
+// The same of receives whose requests were freed.
+size_t fr_request_find_orphaned(struct fr_peer_arrival *arrivals, size_t max);
+
 // Tells a status that a message has this many bytes.
 void fr_request_set_size(void *status, uint64_t bytes);
 

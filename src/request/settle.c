@@ -308,12 +308,11 @@ struct early {
     _Alignas(16) char statuses[MOST_EARLY][FR_STATUS_BYTES];
 };
 
-// Looks at those beyond the first `skip`; with `all`, also at what other threads are just looking
-// at. Returns false when there are none.
-static bool find_early(struct early *early, size_t skip, bool chunks, bool all)
+// Looks at those beyond the first `skip`. Returns false when there are none.
+static bool find_early(struct early *early, size_t skip, bool chunks)
 {
     early->count = 0;
-    early->claimed_count = fr_request_table_claim_receives(early->claimed, MOST_EARLY, skip, all);
+    early->claimed_count = fr_request_table_claim_receives(early->claimed, MOST_EARLY, skip);
     for (size_t i = 0; i < early->claimed_count; i++) {
         struct fr_request_op *op = early->claimed[i];
         int complete = 0;
@@ -335,7 +334,7 @@ void fr_request_fetch_early(bool waits)
     if (waits ? !fr_request_arrival_any() : !fr_peer_arrival_any())
         return;
     fr_request_light_look(false);
-    for (size_t skip = 0; find_early(&early, skip, waits, false);
+    for (size_t skip = 0; find_early(&early, skip, waits);
          skip += early.claimed_count - early.count) {
         for (size_t i = 0; i < early.count; i++) {
             statuses[i] = early.statuses[i];
@@ -347,13 +346,19 @@ void fr_request_fetch_early(bool waits)
     }
 }
 
+// Many of one kind are looked at in several goes, orphans in one.
 void fr_request_note_received(void)
 {
-    struct early early;
+    struct fr_peer_arrival arrivals[MOST_EARLY];
+    size_t count, skip = 0;
     fr_request_light_look(true);
-    for (size_t skip = 0; find_early(&early, skip, true, true); skip += early.claimed_count) {
-        for (size_t i = 0; i < early.count; i++)
-            fr_request_arrival_take(&early.arrivals[i]);
-        fr_request_table_unclaim(early.claimed, early.claimed_count);
-    }
+    do {
+        count = fr_request_table_find_arrivals(arrivals, MOST_EARLY, skip);
+        for (size_t i = 0; i < count; i++)
+            fr_request_arrival_take(&arrivals[i]);
+        skip += count;
+    } while (count == MOST_EARLY);
+    count = fr_request_find_orphaned(arrivals, MOST_EARLY);
+    for (size_t i = 0; i < count; i++)
+        fr_request_arrival_take(&arrivals[i]);
 }

@@ -145,16 +145,10 @@ static bool may_claim_early(const struct fr_request_op *op) FR_REQUIRES(table_lo
     return op->listens && !op->persistent && !op->claimed && !op->delivered && op->active;
 }
 
-size_t fr_request_table_claim_receives(struct fr_request_op **ops, size_t max, size_t skip,
-                                       bool all)
+size_t fr_request_table_claim_receives(struct fr_request_op **ops, size_t max, size_t skip)
 {
     size_t count = 0;
     fr_core_lock(&table_lock);
-    while (all && early_count > 0) {
-        fr_core_unlock(&table_lock);
-        sched_yield();
-        fr_core_lock(&table_lock);
-    }
     for (struct fr_request_op *first = table ? table : overflow; first && count < max;) {
         for (struct fr_request_op *op = first; op && count < max; op = op->next) {
             if (!may_claim_early(op) || (skip > 0 && skip--))
@@ -163,6 +157,25 @@ size_t fr_request_table_claim_receives(struct fr_request_op **ops, size_t max, s
             op->early = true;
             early_count++;
             ops[count++] = op;
+        }
+        bool in_table = FR_HASH_HAS(first);
+        first = in_table ? first->hh.next : NULL;
+        if (in_table && !first)
+            first = overflow;
+    }
+    fr_core_unlock(&table_lock);
+    return count;
+}
+
+// Operations leave the table before they and the application's buffers may go.
+size_t fr_request_table_find_arrivals(struct fr_peer_arrival *arrivals, size_t max, size_t skip)
+{
+    size_t count = 0;
+    fr_core_lock(&table_lock);
+    for (struct fr_request_op *first = table ? table : overflow; first && count < max;) {
+        for (struct fr_request_op *op = first; op && count < max; op = op->next) {
+            if (fr_request_holds_announcement(op, &arrivals[count]) && !(skip > 0 && skip--))
+                count++;
         }
         bool in_table = FR_HASH_HAS(first);
         first = in_table ? first->hh.next : NULL;

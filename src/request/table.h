@@ -21,10 +21,12 @@ struct fr_request_op *fr_request_table_find(fr_word request);
 size_t fr_request_table_claim(const void *requests, size_t count, struct fr_request_op **ops);
 
 // Claims up to `max` started receives that may bring an announcement and that nobody has claimed,
-// but for the first `skip` of them. Who wants to claim one meanwhile waits; with `all`, this one
-// first waits for other threads that have claimed some in this way, and must not have any itself.
-size_t fr_request_table_claim_receives(struct fr_request_op **ops, size_t max, size_t skip,
-                                       bool all);
+// but for the first `skip` of them. Who wants to claim one meanwhile waits.
+size_t fr_request_table_claim_receives(struct fr_request_op **ops, size_t max, size_t skip);
 void fr_request_table_unclaim(struct fr_request_op *const *ops, size_t count);
+
+// What has been announced to receives that are not over, whoever has claimed them: up to `max`, but
+// for the first `skip`.
+size_t fr_request_table_find_arrivals(struct fr_peer_arrival *arrivals, size_t max, size_t skip);
 
 #endif

@@ -116,6 +116,18 @@ void fr_request_poll_orphans(bool wait)
     }
 }
 
+size_t fr_request_find_orphaned(struct fr_peer_arrival *arrivals, size_t max)
+{
+    size_t count = 0;
+    if (!atomic_load(&orphan_count))
+        return 0;
+    fr_core_lock(&orphan_lock);
+    for (const struct fr_request_op *op = orphans; op && count < max; op = op->next)
+        count += fr_request_holds_announcement(op, &arrivals[count]);
+    fr_core_unlock(&orphan_lock);
+    return count;
+}
+
 // The staging memory of an active operation must live on, so the real request does too: the
 // application's handle becomes null and ours is completed later.
 bool fr_request_free(fr_word *args, int *result)
