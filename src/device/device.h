@@ -89,6 +89,9 @@ FR_MUST_CHECK enum fr_status fr_device_memory_create(int device, size_t bytes,
 
 void fr_device_memory_destroy(struct fr_device_memory *memory);
 
+// How often that has happened in this process.
+uint64_t fr_device_memory_destroyed(void);
+
 // Whether memory of fr_device_memory_create on `device` is exportable as a fabric handle. Until the
 // first allocation has shown it, one small allocation is made to find out. One warning says what is
 // missing.

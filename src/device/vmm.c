@@ -28,6 +28,8 @@ enum { MAX_DEVICES = 64 };
 // out at the same time find the same.
 static _Atomic int fabric_states[MAX_DEVICES];
 
+static _Atomic uint64_t destroyed; // allocations
+
 // What a device can do, in the order of the attributes that are asked for.
 enum { ABLE_VMM, ABLE_FD, ABLE_FABRIC, ABLE_RDMA, ABLE_COUNT };
 
@@ -303,6 +305,11 @@ enum fr_status fr_device_memory_create(int device, size_t bytes, struct fr_devic
     return status;
 }
 
+uint64_t fr_device_memory_destroyed(void)
+{
+    return atomic_load_explicit(&destroyed, memory_order_acquire);
+}
+
 void fr_device_memory_destroy(struct fr_device_memory *memory)
 {
     if (memory == NULL || memory->address == 0)
@@ -317,6 +324,7 @@ void fr_device_memory_destroy(struct fr_device_memory *memory)
     note_undone("cuMemRelease", fr_cu.cuMemRelease(memory->handle));
     exchange_capture_mode(&mode);
     memset(memory, 0, sizeof(*memory));
+    atomic_fetch_add_explicit(&destroyed, 1, memory_order_release);
 }
 
 enum fr_device_support fr_device_fabric_support(int device)

@@ -4,6 +4,8 @@
 
 #include "mpi/mpi_int.h"
 
+#include <sched.h>
+
 static int at(const void *status, unsigned offset)
 {
     return *(const int *)((const char *)status + offset);
@@ -29,6 +31,42 @@ static void correct(enum fr_fn fn, const fr_word *args, void *status)
         fr_request_set_size(status, bytes);
 }
 
+// Two threads that take messages must not get each other's sizes: what MPI gives a thread and what
+// is told of it belong together. Hence one thread at a time, and no waiting for messages meanwhile.
+static atomic_flag matching = ATOMIC_FLAG_INIT;
+
+static void match_begin(void)
+{
+    while (atomic_flag_test_and_set_explicit(&matching, memory_order_acquire))
+        sched_yield();
+}
+
+static void match_end(void)
+{
+    atomic_flag_clear_explicit(&matching, memory_order_release);
+}
+
+// MPI_Mprobe as a row of MPI_Improbe. Whatever else waits for this process goes on meanwhile.
+static int match(enum fr_fn fn, const fr_word *args, void *status, bool waits)
+{
+    int own_flag = 0;
+    int *flag = waits ? &own_flag : (int *)args[fr_real_arg(fn, 'F', 0)];
+    const fr_word given[] = {args[0],       args[1], args[2], FR_PTR(flag), args[waits ? 3 : 4],
+                             FR_PTR(status)};
+    for (;;) {
+        match_begin();
+        int rc = fr_real_call(FR_FN_MPI_Improbe, given);
+        bool found = rc == fr_real_mpi.SUCCESS && *flag;
+        if (found && at(status, fr_real_mpi.status_source_offset) != fr_real_mpi.PROC_NULL)
+            correct(fn, args, status);
+        match_end();
+        if (found || rc != fr_real_mpi.SUCCESS || !waits)
+            return rc;
+        fr_request_fetch_early(false);
+        sched_yield();
+    }
+}
+
 bool fr_mpi_call_probe(enum fr_fn fn, fr_word *args, int *result)
 {
     _Alignas(16) char own_status[FR_STATUS_BYTES] = {0};
@@ -38,6 +76,10 @@ bool fr_mpi_call_probe(enum fr_fn fn, fr_word *args, int *result)
         return false;
     if (args[status_arg] == fr_real_mpi.STATUS_IGNORE)
         args[status_arg] = FR_PTR(own_status);
+    if (fr_real_arg(fn, 'm', 0) >= 0) {
+        *result = match(fn, args, (void *)args[status_arg], flag_arg < 0);
+        return true;
+    }
     *result = fr_real_call(fn, args);
     bool found = flag_arg < 0 || *(const int *)args[flag_arg];
     if (*result == fr_real_mpi.SUCCESS && found &&

@@ -77,13 +77,6 @@ static bool take(struct fr_peer_note *note)
     return fr_peer_host_take(note) || (reaches_far && fr_peer_herald_take(note));
 }
 
-// Says that memory is no more to one that was asked to map it.
-static bool tell_freed(const struct told *entry)
-{
-    struct fr_peer_note note = {.kind = FR_NOTE_FREED, .handle = entry->handle};
-    return put((int)entry->key.to, &note);
-}
-
 static void forget_buffer(uint64_t buffer_id) FR_REQUIRES(lock)
 {
     struct told *entry, *next;
@@ -91,8 +84,7 @@ static void forget_buffer(uint64_t buffer_id) FR_REQUIRES(lock)
     {
         if (entry->key.buffer_id != buffer_id || entry->state == FREED)
             continue;
-        bool unknown = entry->state <= WANTED && entry->repeats == 0;
-        if (unknown || tell_freed(entry)) {
+        if (entry->state <= WANTED && entry->repeats == 0) { // which nobody has heard of
             drop_told(entry);
             continue;
         }
@@ -101,15 +93,44 @@ static void forget_buffer(uint64_t buffer_id) FR_REQUIRES(lock)
     }
 }
 
-static void tell_again(void) FR_REQUIRES(lock)
+// One that is to be told of, NULL if there is none.
+static struct told *take_freed(void)
 {
-    struct told *entry, *next;
-    HASH_ITER(hh, told, entry, next)
-    {
-        if (entry->state == FREED && tell_freed(entry)) {
-            drop_told(entry);
-            to_tell--;
+    struct told *entry;
+    fr_core_lock(&lock);
+    for (entry = to_tell > 0 ? told : NULL; entry && entry->state != FREED;)
+        entry = entry->hh.next;
+    if (entry) {
+        HASH_DELETE(hh, told, entry);
+        to_tell--;
+    }
+    fr_core_unlock(&lock);
+    return entry;
+}
+
+static void put_back(struct told *entry)
+{
+    memset(&entry->hh, 0, sizeof(entry->hh));
+    fr_core_lock(&lock);
+    HASH_ADD(hh, told, key, sizeof(entry->key), entry);
+    bool kept = FR_HASH_HAS(entry);
+    to_tell += kept;
+    fr_core_unlock(&lock);
+    if (!kept)
+        free(entry);
+}
+
+// Says that memory is no more to those that were asked to map it, as long as there is room for it.
+static void tell_freed(void)
+{
+    struct told *entry;
+    while ((entry = take_freed()) != NULL) {
+        const struct fr_peer_note note = {.kind = FR_NOTE_FREED, .handle = entry->handle};
+        if (!put((int)entry->key.to, &note)) {
+            put_back(entry);
+            return;
         }
+        free(entry);
     }
 }
 
@@ -127,10 +148,20 @@ static void look_for_freed(void)
         for (size_t i = 0; i < count; i++)
             forget_buffer(ids[i]);
         freed_mark = mark > freed_mark ? mark : freed_mark;
-        if (to_tell > 0)
-            tell_again();
         fr_core_unlock(&lock);
     } while (count == FR_ARRAY_LENGTH(ids));
+    tell_freed();
+}
+
+// Workspace that was given back is not free before those who map it have heard of that.
+static void look_after_workspace(void)
+{
+    static _Atomic uint64_t looked_at;
+    uint64_t destroyed = fr_device_memory_destroyed();
+    if (FR_LIKELY(atomic_load_explicit(&looked_at, memory_order_relaxed) == destroyed))
+        return;
+    atomic_store_explicit(&looked_at, destroyed, memory_order_relaxed);
+    look_for_freed();
 }
 
 // Returns NULL when there is no memory for it.
@@ -304,6 +335,7 @@ void fr_peer_route_poll(const struct fr_device_range *user)
     enum { AT_ONCE = 32 };
     struct fr_peer_note notes[AT_ONCE];
     size_t count;
+    look_after_workspace();
     do {
         count = 0;
         while (count < AT_ONCE && take(&notes[count]))
