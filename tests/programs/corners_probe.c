@@ -189,26 +189,44 @@ static void round_plain(struct lane *lane)
 
 // A receive that was posted takes the first of two messages: a probe sees the second, whether or
 // not the receive has been completed. The variant says whether it is posted after the messages
-// came.
+// came, and whether it is a persistent one.
+enum { POSTED_LATE = 1, POSTED_PERSISTENT = 2 };
+static void post_first(struct lane *lane, MPI_Request *request)
+{
+    int room = (int)lane->slot_bytes;
+    if (lane->variant & POSTED_PERSISTENT) {
+        MPI_Recv_init(lane_take(lane, 0), room, MPI_BYTE, lane->partner, lane->tag, lane->comm,
+                      request);
+        MPI_Start(request);
+    } else {
+        MPI_Irecv(lane_take(lane, 0), room, MPI_BYTE, lane->partner, lane->tag, lane->comm,
+                  request);
+    }
+}
+
 static void round_posted(struct lane *lane)
 {
     size_t second = lane->bytes / 2 + 100;
     MPI_Request requests[2];
     MPI_Status status;
     if (lane->sends) {
-        if (lane->variant == 0)
+        if (!(lane->variant & POSTED_LATE))
             lane_sync(lane);
-        start(lane, lane->comm, lane->tag, 0, lane->bytes, &requests[0]);
-        start(lane, lane->comm, lane->tag, 1, second, &requests[1]);
+        for (int i = 0; i < 2; i++) { // from the same place, or from one each
+            size_t bytes = i == 0 ? lane->bytes : second;
+            if (lane->round % 3 == 0)
+                start(lane, lane->comm, lane->tag, i, bytes, &requests[i]);
+            else
+                start_in(lane, PLACE_KIND, i, bytes, &requests[i]);
+        }
         lane_sync(lane);
         MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
         return;
     }
-    if (lane->variant != 0)
+    if (lane->variant & POSTED_LATE)
         lane_sync(lane);
-    MPI_Irecv(lane_take(lane, 0), (int)lane->slot_bytes, MPI_BYTE, lane->partner, lane->tag,
-              lane->comm, &requests[0]);
-    if (lane->variant == 0) {
+    post_first(lane, &requests[0]);
+    if (!(lane->variant & POSTED_LATE)) {
         lane_sync(lane);
         lane_sync(lane);
     }
@@ -216,6 +234,8 @@ static void round_posted(struct lane *lane)
         look_at(lane->comm, (enum look)(lane->round % LOOKS), MPI_ANY_SOURCE, lane->tag);
     receive_slot(lane, lane->comm, &sight, lane->tag, 1, second);
     MPI_Wait(&requests[0], &status);
+    if (lane->variant & POSTED_PERSISTENT)
+        MPI_Request_free(&requests[0]);
     lane_status(lane, &status, lane->tag, lane->bytes);
     lane_got(lane, 0, lane->bytes);
 }
@@ -386,7 +406,19 @@ static const struct corner list[] = {
     {.name = "posted before", .round = round_posted, .slots = 2, .room = 700},
     {.name = "posted after",
      .round = round_posted,
-     .variant = 1,
+     .variant = POSTED_LATE,
+     .slots = 2,
+     .most = 65536,
+     .room = 700},
+    {.name = "posted before, persistent",
+     .round = round_posted,
+     .variant = POSTED_PERSISTENT,
+     .slots = 2,
+     .most = 65536,
+     .room = 700},
+    {.name = "posted after, persistent",
+     .round = round_posted,
+     .variant = POSTED_LATE | POSTED_PERSISTENT,
      .slots = 2,
      .most = 65536,
      .room = 700},
