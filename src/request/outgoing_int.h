@@ -21,7 +21,6 @@ struct fr_request_outgoing {
 
     // Guarded by the lock, but that who has set `busy` reads and writes what follows.
     bool placed;     // not in chunks: the bytes wait in memory that the receiver maps
-    bool in_slices;  // and it is told of them slice by slice
     bool announcing; // the call that announces has not returned
     bool owned;      // an operation points here
     bool busy;       // a thread looks after it
@@ -36,6 +35,7 @@ struct fr_request_outgoing {
     size_t done;                     // of them, the first so many are sent
 
     struct fr_peer_place at; // what is placed
+    bool in_slices;          // the receiver is told of it slice by slice
 
     struct fr_device_batch batch;
     size_t begun;                 // bytes whose copies have begun
