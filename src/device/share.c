@@ -41,16 +41,6 @@ static enum fr_status refuse(const char *call, CUresult result)
     }
 }
 
-// What cannot be imported has mostly been freed by its owner since it was offered.
-static enum fr_status refuse_import(const char *call, CUresult result)
-{
-    if (result != CUDA_ERROR_INVALID_VALUE)
-        return refuse(call, result);
-    fr_debug("%s failed with %s, as for memory that is no more", call,
-             fr_device_result_name(result));
-    return FR_ERR_UNSUPPORTED;
-}
-
 static bool has_legacy(void)
 {
     return fr_cu.cuIpcGetMemHandle != NULL && fr_cu.cuIpcOpenMemHandle_v2 != NULL &&
@@ -226,20 +216,31 @@ enum fr_status fr_device_export_descriptor(uintptr_t base, int *descriptor)
     return status;
 }
 
-static atomic_bool ever_opened;
+// What became of memory that others have offered, in one of the two ways.
+struct offers {
+    atomic_bool ever_opened;
+    _Atomic unsigned failures;
+};
+static struct offers legacy_offers, object_offers;
 
 // What its owner has freed meanwhile cannot be opened, which is nothing to tell of: only a process
 // that can open nothing is.
-static enum fr_status refuse_legacy(CUresult result)
+static enum fr_status refuse_offer(struct offers *offers, bool may_be_freed, const char *call,
+                                   CUresult result)
 {
     enum { FEW = 3 };
-    static _Atomic unsigned failures;
+    unsigned before = atomic_fetch_add_explicit(&offers->failures, 1, memory_order_relaxed);
+    if (may_be_freed &&
+        (before < FEW || atomic_load_explicit(&offers->ever_opened, memory_order_relaxed)))
+        return FR_ERR_UNSUPPORTED;
+    return refuse(call, result);
+}
+
+static enum fr_status refuse_legacy(CUresult result)
+{
     bool may_be_freed = result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_NOT_PERMITTED ||
                         result == CUDA_ERROR_MAP_FAILED;
-    unsigned before = atomic_fetch_add_explicit(&failures, 1, memory_order_relaxed);
-    if (may_be_freed && (before < FEW || atomic_load_explicit(&ever_opened, memory_order_relaxed)))
-        return FR_ERR_UNSUPPORTED;
-    return refuse_import("cuIpcOpenMemHandle", result);
+    return refuse_offer(&legacy_offers, may_be_freed, "cuIpcOpenMemHandle", result);
 }
 
 static enum fr_status open_legacy(const struct fr_device_export *export, uintptr_t *address)
@@ -251,7 +252,7 @@ static enum fr_status open_legacy(const struct fr_device_export *export, uintptr
         fr_cu.cuIpcOpenMemHandle_v2(&opened, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
     if (result != CUDA_SUCCESS)
         return refuse_legacy(result);
-    atomic_store_explicit(&ever_opened, true, memory_order_relaxed);
+    atomic_store_explicit(&legacy_offers.ever_opened, true, memory_order_relaxed);
     *address = (uintptr_t)opened;
     return FR_OK;
 }
@@ -309,7 +310,9 @@ static enum fr_status map_vmm(const struct fr_device_export *export, unsigned wa
     CUresult result = fr_cu.cuMemImportFromShareableHandle(
         &handle, by_fd ? (void *)(uintptr_t)descriptor : token, by_fd ? FD_HANDLE : FABRIC_HANDLE);
     if (result != CUDA_SUCCESS)
-        return refuse_import("cuMemImportFromShareableHandle", result);
+        return refuse_offer(&object_offers, result == CUDA_ERROR_INVALID_VALUE,
+                            "cuMemImportFromShareableHandle", result);
+    atomic_store_explicit(&object_offers.ever_opened, true, memory_order_relaxed);
     enum fr_status status = map_object(handle, export->bytes, device, address);
     release_handle(handle);
     return status;
