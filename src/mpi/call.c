@@ -259,16 +259,6 @@ static int64_t position_of(const struct fr_request_op *op)
     return *(const int *)position;
 }
 
-// Returns what the call returns.
-static int deliver(struct fr_request_op *op, void *status, int rc)
-{
-    int before = rc;
-    enum fr_status delivered = fr_request_deliver(&op, &status, &rc, 1);
-    if (delivered != FR_OK)
-        return fr_request_fail(op, delivered);
-    return rc == before ? rc : fr_request_raise(op->object_kind, op->object, rc);
-}
-
 static int run_blocking(struct fr_request_op *op)
 {
     _Alignas(16) char own_status[FR_STATUS_BYTES] = {0};
@@ -285,7 +275,7 @@ static int run_blocking(struct fr_request_op *op)
     fr_mpi_announce_sent(op, rc);
     if (packs && rc == fr_real_mpi.SUCCESS)
         limit_pack(op, before, position_of(op));
-    rc = deliver(op, status, rc);
+    rc = fr_request_deliver_one(op, status, rc);
     fr_request_settle_wait(op);
     fr_request_op_free(op);
     return rc;
@@ -395,7 +385,7 @@ static int hear(enum fr_fn fn, const fr_word *args, void *status)
     if (fr_mpi_views_build(op) == FR_OK) {
         for (unsigned v = 0; v < op->view_count; v++)
             fr_path_view_measure(&op->views[v]);
-        rc = deliver(op, status, rc);
+        rc = fr_request_deliver_one(op, status, rc);
     }
     fr_request_op_free(op);
     return rc;

@@ -226,3 +226,12 @@ int fr_request_fail(const struct fr_request_op *op, enum fr_status status)
              fr_core_status_text(status));
     return fr_request_raise(op->object_kind, op->object, fr_request_error_code(status));
 }
+
+int fr_request_deliver_one(struct fr_request_op *op, void *status, int rc)
+{
+    int error = rc;
+    enum fr_status delivered = fr_request_deliver(&op, &status, &error, 1);
+    if (delivered != FR_OK)
+        return fr_request_fail(op, delivered);
+    return error == rc ? rc : fr_request_raise(op->object_kind, op->object, error);
+}

@@ -74,16 +74,6 @@ static int wait_one(struct fr_request_set *set)
     return fr_request_set_finish(set, fr_real_call(set->fn, set->args));
 }
 
-// What an exchange has received besides. Returns what the call returns.
-static int deliver(struct fr_request_op *op, void *status, int rc)
-{
-    int error = rc;
-    enum fr_status delivered = fr_request_deliver(&op, &status, &error, 1);
-    if (delivered != FR_OK)
-        return fr_request_fail(op, delivered);
-    return error == rc ? rc : fr_request_raise(op->object_kind, op->object, error);
-}
-
 // Completes one gated request of a list.
 static int wait_gated(struct fr_request_set *set, size_t index)
 {
@@ -94,8 +84,8 @@ static int wait_gated(struct fr_request_set *set, size_t index)
     if (op->bundle &&
         op->bundle->error != fr_real_mpi.SUCCESS) // of which MPI's handler knows nothing
         rc = fr_request_raise(op->object_kind, op->object, op->bundle->error);
-    if (op->listens)
-        rc = deliver(op, fr_request_set_status(set, index), rc);
+    if (op->listens) // an exchange has received something besides
+        rc = fr_request_deliver_one(op, fr_request_set_status(set, index), rc);
     op->active = false;
     if (op->persistent) {
         fr_request_table_unclaim(&op, 1);

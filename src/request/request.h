@@ -100,6 +100,10 @@ FR_MUST_CHECK enum fr_status fr_request_copy_in(struct fr_request_op *const *ops
 FR_MUST_CHECK enum fr_status fr_request_deliver(struct fr_request_op *const *ops,
                                                 void *const *statuses, int *errors, size_t count);
 
+// The same for one, with errors raised. `rc` is what MPI has returned; returns what the
+// application's call returns.
+int fr_request_deliver_one(struct fr_request_op *op, void *status, int rc);
+
 // Fetches the parcels that were announced to the first `count` of these operations, whose arrivals
 // stand beside them, and copies them to where they belong. Sets fetched and fetched_bytes.
 FR_MUST_CHECK enum fr_status fr_request_fetch(struct fr_request_op *const *ops,
