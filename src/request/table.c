@@ -43,6 +43,29 @@ static bool unlink_from(struct fr_request_op **list, struct fr_request_op *op)
     return false;
 }
 
+// All operations, one after the other: each list of the table, then the overflow.
+struct walk {
+    struct fr_request_op *first; // of the list
+    struct fr_request_op *op;
+};
+
+static struct fr_request_op *walk_first(struct walk *walk) FR_REQUIRES(table_lock)
+{
+    walk->first = walk->op = table ? table : overflow;
+    return walk->op;
+}
+
+static struct fr_request_op *walk_next(struct walk *walk) FR_REQUIRES(table_lock)
+{
+    walk->op = walk->op->next;
+    if (!walk->op && FR_HASH_HAS(walk->first)) {
+        walk->first = walk->first->hh.next;
+        walk->first = walk->first ? walk->first : overflow;
+        walk->op = walk->first;
+    }
+    return walk->op;
+}
+
 void fr_request_table_add(struct fr_request_op *op, fr_word request)
 {
     op->key = request;
@@ -149,19 +172,14 @@ size_t fr_request_table_claim_receives(struct fr_request_op **ops, size_t max, s
 {
     size_t count = 0;
     fr_core_lock(&table_lock);
-    for (struct fr_request_op *first = table ? table : overflow; first && count < max;) {
-        for (struct fr_request_op *op = first; op && count < max; op = op->next) {
-            if (!may_claim_early(op) || (skip > 0 && skip--))
-                continue;
-            op->claimed = true;
-            op->early = true;
-            early_count++;
-            ops[count++] = op;
-        }
-        bool in_table = FR_HASH_HAS(first);
-        first = in_table ? first->hh.next : NULL;
-        if (in_table && !first)
-            first = overflow;
+    struct walk walk;
+    for (struct fr_request_op *op = walk_first(&walk); op && count < max; op = walk_next(&walk)) {
+        if (!may_claim_early(op) || (skip > 0 && skip--))
+            continue;
+        op->claimed = true;
+        op->early = true;
+        early_count++;
+        ops[count++] = op;
     }
     fr_core_unlock(&table_lock);
     return count;
@@ -172,15 +190,10 @@ size_t fr_request_table_find_arrivals(struct fr_peer_arrival *arrivals, size_t m
 {
     size_t count = 0;
     fr_core_lock(&table_lock);
-    for (struct fr_request_op *first = table ? table : overflow; first && count < max;) {
-        for (struct fr_request_op *op = first; op && count < max; op = op->next) {
-            if (fr_request_holds_announcement(op, &arrivals[count]) && !(skip > 0 && skip--))
-                count++;
-        }
-        bool in_table = FR_HASH_HAS(first);
-        first = in_table ? first->hh.next : NULL;
-        if (in_table && !first)
-            first = overflow;
+    struct walk walk;
+    for (struct fr_request_op *op = walk_first(&walk); op && count < max; op = walk_next(&walk)) {
+        if (fr_request_holds_announcement(op, &arrivals[count]) && !(skip > 0 && skip--))
+            count++;
     }
     fr_core_unlock(&table_lock);
     return count;
@@ -190,10 +203,9 @@ bool fr_request_needs_comm(fr_word comm)
 {
     bool needed = false;
     fr_core_lock(&table_lock);
-    for (struct fr_request_op *first = table; first && !needed; first = first->hh.next) {
-        for (struct fr_request_op *op = first; op && !needed; op = op->next)
-            needed = op->bundle && op->persistent && op->object == comm;
-    }
+    struct walk walk;
+    for (struct fr_request_op *op = walk_first(&walk); op && !needed; op = walk_next(&walk))
+        needed = op->bundle && op->persistent && op->object == comm;
     fr_core_unlock(&table_lock);
     return needed;
 }
