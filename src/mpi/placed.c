@@ -25,18 +25,26 @@ bool fr_mpi_place_is_possible(void)
     return false;
 }
 
-bool fr_mpi_place_suits(const struct fr_request_op *op, const struct fr_path_view *view)
+// Finds out where a message goes, if it could go this way. Most jobs have no partners at all.
+static bool find_address(const struct fr_request_op *op, const struct fr_path_view *view,
+                         struct fr_request_address *address)
 {
     int peer = fr_real_arg(op->fn, 'P', 0);
-    uint64_t comm_id;
-    if (!fr_mpi_listening || !fr_request_chunks_may_come() || view->absolute ||
-        view->in_bytes <= FR_PEER_ANNOUNCEMENT_BYTES)
+    if (!fr_mpi_listening || !fr_request_chunks_may_come() || fr_world_clique_count() == 0 ||
+        view->absolute || view->in_bytes <= FR_PEER_ANNOUNCEMENT_BYTES)
         return false;
-    int to = fr_world_rank_in(op->object, (int)op->args[peer], &comm_id);
+    address->to = fr_world_rank_in(op->object, (int)op->args[peer], &address->comm);
+    address->tag = (int)op->args[peer + 1];
     const struct fr_world_facts *own = fr_world_facts_of(fr_world_rank());
-    const struct fr_world_facts *facts = fr_world_facts_of(to);
-    return facts && facts->announces && facts->kernel != own->kernel && fr_world_is_partner(to) &&
-           fr_mpi_is_in_clique(view->range.device);
+    const struct fr_world_facts *facts = fr_world_facts_of(address->to);
+    return facts && facts->announces && facts->kernel != own->kernel &&
+           fr_world_is_partner(address->to) && fr_mpi_is_in_clique(view->range.device);
+}
+
+bool fr_mpi_place_suits(const struct fr_request_op *op, const struct fr_path_view *view)
+{
+    struct fr_request_address address;
+    return find_address(op, view, &address);
 }
 
 // Whether the receiver has mapped the memory of the view's lease.
@@ -53,12 +61,9 @@ bool fr_mpi_place(struct fr_request_op *op, struct fr_path_view *view)
     struct fr_request_address address;
     struct fr_peer_handle handle;
     enum fr_policy_path before = view->path;
-    int peer = fr_real_arg(op->fn, 'P', 0);
-    if (!fr_mpi_is_message(op, view) || !fr_mpi_place_suits(op, view) ||
+    if (!fr_mpi_is_message(op, view) || !find_address(op, view, &address) ||
         !fr_request_outgoing_may_place(view->in_bytes))
         return false;
-    address.to = fr_world_rank_in(op->object, (int)op->args[peer], &address.comm);
-    address.tag = (int)op->args[peer + 1];
     view->path = FR_PATH_PEER;
     if (fr_path_ops(FR_PATH_PEER)->open(view) == FR_OK) {
         if (is_open(view, address.to, &handle) &&
