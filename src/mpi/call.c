@@ -412,13 +412,13 @@ static int receive_now(enum fr_fn fn, fr_word *args)
     fr_word *status_arg = &args[outcome_arg(fn)];
     if (*status_arg == fr_real_mpi.STATUS_IGNORE)
         *status_arg = FR_PTR(own_status);
-    int count = 0;
     void *status = (void *)*status_arg;
     int rc = fr_real_call(fn, args);
-    if (FR_LIKELY(rc != fr_real_mpi.SUCCESS || !fr_request_arrival_any()))
+    if (FR_LIKELY(rc != fr_real_mpi.SUCCESS ||
+                  !fr_real_status_is_of(status, FR_PEER_ANNOUNCEMENT_BYTES) ||
+                  !fr_request_arrival_any()))
         return rc;
-    FR_MPI(Get_count, FR_PTR(status), fr_real_mpi.BYTE, FR_PTR(&count));
-    return count == FR_PEER_ANNOUNCEMENT_BYTES ? hear(fn, args, status) : rc;
+    return hear(fn, args, status);
 }
 
 // Begins to receive into host memory. Returns false where nothing can come.

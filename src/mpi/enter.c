@@ -158,7 +158,7 @@ static void set_entry(enum fr_fn fn)
     struct entry *entry = &entries[fn];
     const char *signature = fr_real_rows[fn].signature;
     entry->real = fr_real_address(fn);
-    entry->arg_count = (unsigned char)strlen(signature);
+    entry->arg_count = fr_real_rows[fn].arg_count;
     set_handler(entry, fr_real_rows[fn].class);
     entry->nests = is_file_access(fr_real_rows[fn].class);
     entry->large = fr_real_rows[fn].flags & FR_ROW_LARGE;

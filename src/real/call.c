@@ -35,7 +35,7 @@ int fr_real_call(enum fr_fn fn, const fr_word *a)
     void *address = fr_real_address(fn);
     if (!address)
         return refuse_missing(fn);
-    switch (strlen(fr_real_rows[fn].signature)) {
+    switch (fr_real_rows[fn].arg_count) {
     case 0:
         return ((call0 *)address)();
     case 1:
@@ -71,4 +71,16 @@ int fr_real_call(enum fr_fn fn, const fr_word *a)
         return ((call14 *)address)(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9],
                                    a[10], a[11], a[12], a[13]);
     }
+}
+
+bool fr_real_status_is_of(const void *status, int bytes)
+{
+    if (fr_real_mpi.status_bytes_offset >= 0) {
+        int64_t held;
+        memcpy(&held, (const char *)status + fr_real_mpi.status_bytes_offset, sizeof(held));
+        return held == bytes;
+    }
+    int count = 0;
+    FR_MPI(Get_count, FR_PTR(status), fr_real_mpi.BYTE, FR_PTR(&count));
+    return count == bytes;
 }

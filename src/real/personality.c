@@ -13,21 +13,25 @@
 #endif
 
 #if defined(FR_PERSONALITY_OPENMPI)
-#define FR_FAMILY            "Open MPI"
-#define FR_PERSONALITY_FILL  fr_real_personality_openmpi
-#define FR_HANDLE_WORD(name) ((fr_word)(name))
+#define FR_FAMILY              "Open MPI"
+#define FR_PERSONALITY_FILL    fr_real_personality_openmpi
+#define FR_HANDLE_WORD(name)   ((fr_word)(name))
+#define FR_STATUS_BYTES_OFFSET ((int)offsetof(MPI_Status, _ucount))
 // Open MPI's predefined handles are addresses in its library; the header takes them at link time.
 // From here on they are looked up in the library that the process really has.
 #undef OMPI_PREDEFINED_GLOBAL
 #define OMPI_PREDEFINED_GLOBAL(type, global) ((type)find_global(find, #global, &complete))
 #elif defined(FR_PERSONALITY_MPICH)
-#define FR_FAMILY            "MPICH"
-#define FR_PERSONALITY_FILL  fr_real_personality_mpich
-#define FR_HANDLE_WORD(name) ((fr_word)(uint32_t)(name))
+#define FR_FAMILY              "MPICH"
+#define FR_PERSONALITY_FILL    fr_real_personality_mpich
+#define FR_HANDLE_WORD(name)   ((fr_word)(uint32_t)(name))
+// Two words of 32 bits, the higher one shifted by the bit of cancelled receives.
+#define FR_STATUS_BYTES_OFFSET ((int)offsetof(MPI_Status, count_lo))
 #else
-#define FR_FAMILY            "MPI ABI"
-#define FR_PERSONALITY_FILL  fr_real_personality_abi
-#define FR_HANDLE_WORD(name) ((fr_word)(name))
+#define FR_FAMILY              "MPI ABI"
+#define FR_PERSONALITY_FILL    fr_real_personality_abi
+#define FR_HANDLE_WORD(name)   ((fr_word)(name))
+#define FR_STATUS_BYTES_OFFSET (-1)
 #endif
 #define MPI_TWOINT MPI_2INT
 
@@ -51,6 +55,7 @@ bool FR_PERSONALITY_FILL(fr_real_finder *find, struct fr_real_personality *mpi)
     mpi->status_source_offset = offsetof(MPI_Status, MPI_SOURCE);
     mpi->status_tag_offset = offsetof(MPI_Status, MPI_TAG);
     mpi->status_error_offset = offsetof(MPI_Status, MPI_ERROR);
+    mpi->status_bytes_offset = FR_STATUS_BYTES_OFFSET;
 #define FR_HANDLE(name)  mpi->name = FR_HANDLE_WORD(MPI_##name);
 #define FR_ADDRESS(name) mpi->name = (fr_word)MPI_##name;
 #define FR_INT(name)     mpi->name = MPI_##name;

@@ -47,7 +47,8 @@ struct fr_real_row {
     const char *name; // "MPI_Send"
     const char *signature;
     enum fr_class class;
-    unsigned flags;
+    unsigned char flags;
+    unsigned char arg_count;
 };
 extern const struct fr_real_row fr_real_rows[FR_FN_COUNT];
 
@@ -62,6 +63,8 @@ struct fr_real_personality {
     unsigned status_source_offset;
     unsigned status_tag_offset;
     unsigned status_error_offset;
+    int status_bytes_offset; // of 64 bits, the bytes of a receive that was not cancelled; -1
+                             // unknown
 #define FR_HANDLE(name)  fr_word name;
 #define FR_ADDRESS(name) fr_word name;
 #define FR_INT(name)     int name;
@@ -116,6 +119,10 @@ static inline void fr_real_handle_store(void *array, size_t index, fr_word handl
     else
         ((fr_word *)array)[index] = handle;
 }
+
+// Whether a receive that has completed with this status has brought just so many bytes. A load
+// where the family's header tells where the status keeps them.
+bool fr_real_status_is_of(const void *status, int bytes);
 
 // True for predefined datatypes, told from the handle alone (no call of MPI). May say false for a
 // predefined one, never true for a derived one.

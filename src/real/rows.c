@@ -7,7 +7,8 @@
 #include <string.h>
 
 const struct fr_real_row fr_real_rows[FR_FN_COUNT] = {
-#define FR_ROW(name, class, signature, flags) {#name, signature, FR_CLASS_##class, flags},
+#define FR_ROW(name, class, signature, flags)                                                      \
+    {#name, signature, FR_CLASS_##class, flags, sizeof(signature) - 1},
 #include "real/functions.def"
 #include "real/passes.def"
 #undef FR_ROW

@@ -61,15 +61,16 @@ static bool set_storage(struct fr_request_set *set)
 
 static void set_requests(struct fr_request_set *set)
 {
-    int request = fr_real_arg(set->fn, 'Q', 0);
-    if (is_single(set->class)) {
+    if (set->class == FR_CLASS_GET_STATUS) {
         set->count = 1;
-        set->requests = request >= 0 ? (const void *)set->args[request] : &set->by_value;
-        if (request < 0)
-            fr_real_handle_store(&set->by_value, 0, fr_real_handle(set->args[0]));
+        set->requests = &set->by_value;
+        fr_real_handle_store(&set->by_value, 0, fr_real_handle(set->args[0]));
+    } else if (is_single(set->class)) {
+        set->count = 1;
+        set->requests = (const void *)set->args[0];
     } else {
         set->count = (int)set->args[0] > 0 ? (size_t)(int)set->args[0] : 0;
-        set->requests = (const void *)set->args[request];
+        set->requests = (const void *)set->args[1];
     }
 }
 
@@ -77,7 +78,7 @@ static void set_requests(struct fr_request_set *set)
 static void set_statuses(struct fr_request_set *set)
 {
     bool array = has_status_array(set->class);
-    int arg = fr_real_arg(set->fn, array ? 'U' : 'u', 0);
+    int arg = fr_real_rows[set->fn].arg_count - 1; // in all of these functions
     fr_word ignore = array ? fr_real_mpi.STATUSES_IGNORE : fr_real_mpi.STATUS_IGNORE;
     if (set->args[arg] != ignore) {
         set->statuses = (char *)set->args[arg];
@@ -101,8 +102,7 @@ static int *status_error(void *status)
 static void end_light(struct fr_request_set *set, size_t request, const void *status, int error)
 {
     struct fr_request_light *light = set->lights[request];
-    if (FR_UNLIKELY(set->arriving) && error == fr_real_mpi.SUCCESS &&
-        fr_request_light_is_announced(light, status)) {
+    if (error == fr_real_mpi.SUCCESS && FR_UNLIKELY(fr_request_light_is_announced(light, status))) {
         set->ops[request] = fr_request_light_promote(light, false);
         if (set->ops[request]) {
             set->lights[request] = NULL;
@@ -261,7 +261,6 @@ static int report_own_errors(struct fr_request_set *set, int rc)
 int fr_request_set_finish(struct fr_request_set *set, int rc)
 {
     set->done_count = 0;
-    set->arriving = set->lights && fr_request_arrival_any();
     list_done(set, rc);
     if (FR_UNLIKELY(set->out_of_memory))
         rc = fr_request_raise(0, 0, fr_real_mpi.ERR_NO_MEM);
@@ -300,8 +299,7 @@ static bool claim(struct fr_request_set *set)
 
 void fr_request_set_unclaim(struct fr_request_set *set)
 {
-    if (set->forgotten)
-        atomic_fetch_sub_explicit(&fr_request_light_count, set->forgotten, memory_order_relaxed);
+    fr_request_light_discount(set->forgotten);
     if (set->lights)
         fr_request_light_unclaim(set->lights, set->count);
     if (set->tracked)
@@ -320,6 +318,17 @@ static bool find_gated(struct fr_request_set *set)
         any |= set->gated[i] != NULL;
     }
     return any;
+}
+
+// What most calls are: all requests are complete, and nothing has been announced to any.
+static int wait_for_lights(struct fr_request_set *set)
+{
+    int rc = fr_real_call(set->fn, set->args);
+    if (FR_UNLIKELY(rc != fr_real_mpi.SUCCESS ||
+                    !fr_request_light_end(set->lights, set->count, set->statuses)))
+        return fr_request_set_finish(set, rc);
+    set->lights = NULL;
+    return rc;
 }
 
 bool fr_request_complete(enum fr_fn fn, fr_word *args, int *result)
@@ -341,8 +350,12 @@ bool fr_request_complete(enum fr_fn fn, fr_word *args, int *result)
         return false;
     }
     set_statuses(&set);
-    *result = find_gated(&set) ? fr_request_set_gate(&set)
-                               : fr_request_set_finish(&set, fr_real_call(fn, args));
+    if (!set.tracked && (set.class == FR_CLASS_WAITALL || set.class == FR_CLASS_WAIT))
+        *result = wait_for_lights(&set);
+    else if (find_gated(&set))
+        *result = fr_request_set_gate(&set);
+    else
+        *result = fr_request_set_finish(&set, fr_real_call(fn, args));
     fr_request_set_unclaim(&set);
     free(set.heap);
     return true;

@@ -31,13 +31,6 @@ struct fetch {
     enum fr_status status;
 };
 
-static int64_t count_bytes(const void *status)
-{
-    int count = 0;
-    FR_MPI(Get_count, FR_PTR(status), fr_real_mpi.BYTE, FR_PTR(&count));
-    return count;
-}
-
 // A cancelled receive has brought nothing, whatever else its status says.
 static bool is_cancelled(const void *status)
 {
@@ -54,7 +47,7 @@ bool fr_request_is_announced(const struct fr_request_op *op, const void *status,
     unsigned char data[FR_PEER_ANNOUNCEMENT_BYTES];
     if (!op->listens || !view || view->out_bytes < sizeof(data))
         return false;
-    if (op->prefix_out && status && count_bytes(status) != FR_PEER_ANNOUNCEMENT_BYTES)
+    if (op->prefix_out && status && !fr_real_status_is_of(status, FR_PEER_ANNOUNCEMENT_BYTES))
         return false;
     if (fr_request_is_packed(view))
         memcpy(data, (const void *)fr_request_given_address(view), sizeof(data));

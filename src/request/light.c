@@ -14,7 +14,7 @@
 #include <sched.h>
 #include <string.h>
 
-enum { SETS = 256, WAYS = 8, STATE_BITS = 2 };
+enum { SET_BITS = 9, SETS = 1 << SET_BITS, WAYS = 4, STATE_BITS = 2 };
 
 // What a thread may do with a place.
 enum {
@@ -25,21 +25,17 @@ enum {
 #define FREE ((uint64_t)0)
 
 struct fr_request_light {
-    void *buffer;
+    _Alignas(64) void *buffer;
     int64_t count;
     fr_word type;
     fr_word comm; // of functions that have one
     enum fr_fn fn;
 };
 
-struct set {
-    _Alignas(64) _Atomic uint64_t words[WAYS];
-    struct fr_request_light lights[WAYS];
-};
-
 _Atomic size_t fr_request_light_count;
 
-static struct set sets[SETS];
+static _Alignas(64) _Atomic uint64_t place_words[SETS * WAYS];
+static struct fr_request_light places[SETS * WAYS];
 
 static uint64_t word_of(fr_word request, unsigned state)
 {
@@ -58,17 +54,15 @@ static fr_word request_of(uint64_t word)
     return (fr_word)((int64_t)word >> STATE_BITS);
 }
 
-static struct set *set_of(fr_word request)
+// The first place of the request's set.
+static size_t set_of(fr_word request)
 {
-    return &sets[((uint64_t)request * 0x9e3779b97f4a7c15u) >> 56];
+    return (((uint64_t)request * 0x9e3779b97f4a7c15u) >> (64 - SET_BITS)) * WAYS;
 }
-_Static_assert(SETS == 256, "the upper eight bits choose");
 
 static _Atomic uint64_t *word_at(const struct fr_request_light *light)
 {
-    size_t offset = (size_t)((const char *)light - (const char *)sets);
-    struct set *set = &sets[offset / sizeof(struct set)];
-    return &set->words[light - set->lights];
+    return &place_words[light - places];
 }
 
 static bool change(_Atomic uint64_t *word, uint64_t from, uint64_t to)
@@ -77,22 +71,31 @@ static bool change(_Atomic uint64_t *word, uint64_t from, uint64_t to)
                                                    memory_order_relaxed);
 }
 
+void fr_request_light_discount(size_t forgotten)
+{
+    if (forgotten)
+        atomic_fetch_sub_explicit(&fr_request_light_count, forgotten, memory_order_relaxed);
+}
+
 // A place for a request that MPI has just given out. One that is ready under the same value was
 // completed in a way that nobody could see, and is taken first.
-static struct fr_request_light *find_place(struct set *set, fr_word request)
+static struct fr_request_light *find_place(fr_word request)
 {
-    uint64_t stale = word_of(request, READY);
+    const size_t first = set_of(request);
+    const uint64_t stale = word_of(request, READY), claimed = word_of(request, CLAIMED);
+    unsigned empty = 0; // a bit for each place
     for (unsigned i = 0; i < WAYS; i++) {
-        if (FR_UNLIKELY(atomic_load_explicit(&set->words[i], memory_order_relaxed) == stale) &&
-            change(&set->words[i], stale, word_of(request, CLAIMED))) {
-            atomic_fetch_sub_explicit(&fr_request_light_count, 1, memory_order_relaxed);
-            return &set->lights[i];
+        uint64_t word = atomic_load_explicit(&place_words[first + i], memory_order_relaxed);
+        empty |= (unsigned)(word == FREE) << i;
+        if (FR_UNLIKELY(word == stale) && change(&place_words[first + i], stale, claimed)) {
+            fr_request_light_discount(1);
+            return &places[first + i];
         }
     }
-    for (unsigned i = 0; i < WAYS; i++) {
-        if (atomic_load_explicit(&set->words[i], memory_order_relaxed) == FREE &&
-            change(&set->words[i], FREE, word_of(request, CLAIMED)))
-            return &set->lights[i];
+    for (; empty; empty &= empty - 1) {
+        size_t place = first + (unsigned)__builtin_ctz(empty);
+        if (FR_LIKELY(change(&place_words[place], FREE, claimed)))
+            return &places[place];
     }
     return NULL;
 }
@@ -134,21 +137,25 @@ static int add_op(const struct fr_request_light *light, fr_word request)
     return fr_real_mpi.SUCCESS;
 }
 
+static void fill(struct fr_request_light *light, enum fr_fn fn, const fr_word *args)
+{
+    const struct fr_real_row *row = &fr_real_rows[fn];
+    light->buffer = (void *)args[0];
+    light->count = row->flags & FR_ROW_LARGE ? (int64_t)args[1] : (int)args[1];
+    light->type = fr_real_handle(args[2]);
+    light->comm = row->signature[3] == 'm' ? 0 : fr_real_handle(args[5]);
+    light->fn = fn;
+}
+
 int fr_request_light_add(enum fr_fn fn, const fr_word *args, fr_word request)
 {
-    const bool matched = fr_real_rows[fn].signature[3] == 'm';
-    const struct fr_request_light light = {
-        .buffer = (void *)args[0],
-        .count = fr_real_rows[fn].flags & FR_ROW_LARGE ? (int64_t)args[1] : (int)args[1],
-        .type = fr_real_handle(args[2]),
-        .comm = matched ? 0 : fr_real_handle(args[5]),
-        .fn = fn,
-    };
-    struct fr_request_light *place =
-        FR_LIKELY(has_word(request)) ? find_place(set_of(request), request) : NULL;
-    if (FR_UNLIKELY(!place))
+    struct fr_request_light *place = FR_LIKELY(has_word(request)) ? find_place(request) : NULL;
+    if (FR_UNLIKELY(!place)) {
+        struct fr_request_light light;
+        fill(&light, fn, args);
         return add_op(&light, request);
-    *place = light;
+    }
+    fill(place, fn, args);
     atomic_fetch_add_explicit(&fr_request_light_count, 1, memory_order_relaxed);
     atomic_store_explicit(word_at(place), word_of(request, READY), memory_order_release);
     return fr_real_mpi.SUCCESS;
@@ -158,13 +165,15 @@ int fr_request_light_add(enum fr_fn fn, const fr_word *args, fr_word request)
 // request had the same value.
 static struct fr_request_light *claim(fr_word request)
 {
-    struct set *set = set_of(request);
-    uint64_t ready = word_of(request, READY), claimed = word_of(request, CLAIMED);
-    for (unsigned i = 0; i < WAYS;) {
-        uint64_t word = atomic_load_explicit(&set->words[i], memory_order_relaxed);
-        if (FR_LIKELY(word == ready)) {
-            if (change(&set->words[i], ready, claimed))
-                return &set->lights[i];
+    const uint64_t ready = word_of(request, READY);
+    const size_t first = set_of(request);
+    for (size_t i = first; i < first + WAYS;) {
+        uint64_t word = atomic_load_explicit(&place_words[i], memory_order_relaxed);
+        if ((word ^ ready) >> STATE_BITS) {
+            i++;
+        } else if (FR_LIKELY(word == ready)) {
+            if (change(&place_words[i], ready, word_of(request, CLAIMED)))
+                return &places[i];
         } else if (FR_UNLIKELY(word == word_of(request, LOOKED))) {
             sched_yield();
         } else {
@@ -205,16 +214,31 @@ void fr_request_light_unclaim(struct fr_request_light *const *lights, size_t cou
 bool fr_request_light_is_announced(const struct fr_request_light *light, const void *status)
 {
     struct fr_peer_arrival arrival;
-    int count = 0;
-    if (FR_LIKELY(!fr_request_arrival_any()))
-        return false;
-    FR_MPI(Get_count, FR_PTR(status), fr_real_mpi.BYTE, FR_PTR(&count));
-    return count == FR_PEER_ANNOUNCEMENT_BYTES && fr_request_arrival_read(light->buffer, &arrival);
+    return FR_UNLIKELY(fr_real_status_is_of(status, FR_PEER_ANNOUNCEMENT_BYTES)) &&
+           fr_request_arrival_any() && fr_request_arrival_read(light->buffer, &arrival);
 }
 
 void fr_request_light_forget(struct fr_request_light *light)
 {
     atomic_store_explicit(word_at(light), FREE, memory_order_release);
+}
+
+bool fr_request_light_end(struct fr_request_light *const *lights, size_t count,
+                          const char *statuses)
+{
+    size_t ended = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (lights[i] && FR_UNLIKELY(fr_request_light_is_announced(
+                             lights[i], statuses + i * fr_real_mpi.status_bytes)))
+            return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (lights[i])
+            fr_request_light_forget(lights[i]);
+        ended += lights[i] != NULL;
+    }
+    fr_request_light_discount(ended);
+    return true;
 }
 
 // The operation is in the table before the place is free: who looks here first finds one of them.
@@ -228,7 +252,7 @@ struct fr_request_op *fr_request_light_promote(struct fr_request_light *light, b
     op->early = early;
     fr_request_table_add(op, request);
     fr_request_light_forget(light);
-    atomic_fetch_sub_explicit(&fr_request_light_count, 1, memory_order_relaxed);
+    fr_request_light_discount(1);
     return op;
 }
 
@@ -266,8 +290,8 @@ void fr_request_light_look(bool all)
         if (!atomic_load_explicit(&fr_request_light_count, memory_order_acquire))
             return;
         for (unsigned i = 0; i < WAYS; i++) {
-            if (atomic_load_explicit(&sets[s].words[i], memory_order_relaxed) != FREE)
-                look_at(&sets[s].lights[i], all);
+            if (atomic_load_explicit(&place_words[s * WAYS + i], memory_order_relaxed) != FREE)
+                look_at(&places[s * WAYS + i], all);
         }
     }
 }

@@ -31,6 +31,12 @@ bool fr_request_light_is_announced(const struct fr_request_light *light, const v
 // Forgets a claimed receive that is complete. The count is for the caller to lower, once for all
 // that it forgets.
 void fr_request_light_forget(struct fr_request_light *light);
+void fr_request_light_discount(size_t forgotten);
+
+// Forgets all of those that are not NULL, which have completed with these statuses and without an
+// error; false, and nothing forgotten, when one of them has brought an announcement.
+bool fr_request_light_end(struct fr_request_light *const *lights, size_t count,
+                          const char *statuses);
 
 // Makes an operation of a claimed receive and puts it in the side table, claimed, by one who looks
 // `early` or who completes it. NULL when out of memory, else the receive is forgotten, and counted

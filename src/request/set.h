@@ -20,7 +20,6 @@ struct fr_request_set {
     struct fr_request_op **ops;       // by request
     struct fr_request_light **lights; // by request, those without an operation; NULL for none
     size_t forgotten;                 // of them
-    bool arriving;                    // announcements may have come
     bool out_of_memory;               // for what one of them has brought
     struct fr_request_op **gated; // by request, those that the application must not see complete
     char *hidden;                 // a copy of the requests, for calls that must not see all
