@@ -108,6 +108,10 @@ static const struct row rows[] = {
      .help =
          "Bound on the device memory of that workspace, for each process and device. A message\n"
          "that does not fit is given to the MPI library as it is."},
+    {"CLIQUE_MIN", ROW_BYTES, AT(clique_min_bytes), .default_text = "16K", RANGE(0, 16 * TIB),
+     .help = "Size from which on a message to a GPU that only multi-node NVLink reaches goes that "
+             "way.\n"
+             "It is copied twice, which takes longer than staging where there is little to copy."},
     {"PEER_SMS", ROW_BYTES, AT(peer_sms), .default_text = "32", RANGE(1, 1024),
      .help = "Multiprocessors of a GPU that one exchange over NVLink may take."},
     {"PEER_CE_MIN", ROW_AUTO_BYTES, AT(peer_ce_min_bytes), .default_text = "auto",

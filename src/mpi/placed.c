@@ -31,7 +31,8 @@ static bool find_address(const struct fr_request_op *op, const struct fr_path_vi
 {
     int peer = fr_real_arg(op->fn, 'P', 0);
     if (!fr_mpi_listening || !fr_request_chunks_may_come() || fr_world_clique_count() == 0 ||
-        view->absolute || view->in_bytes <= FR_PEER_ANNOUNCEMENT_BYTES)
+        view->absolute || view->in_bytes <= FR_PEER_ANNOUNCEMENT_BYTES ||
+        view->in_bytes < fr_core_settings()->clique_min_bytes)
         return false;
     address->to = fr_world_rank_in(op->object, (int)op->args[peer], &address->comm);
     address->tag = (int)op->args[peer + 1];

@@ -211,6 +211,7 @@ enum fr_status fr_request_outgoing_make(struct fr_request_op *op, struct fr_path
         return status;
     }
     outgoing->chunk_shift = shift;
+    outgoing->step = (size_t)1 << shift;
     outgoing->place = (const unsigned char *)fr_request_given_address(view);
     give_to(op, outgoing, shift);
     return FR_OK;
@@ -224,8 +225,8 @@ enum fr_status fr_request_outgoing_place(struct fr_request_op *op, struct fr_pat
     enum fr_status status = make(view, address, 0, &outgoing);
     if (status != FR_OK)
         return status;
-    outgoing->chunk_shift = fr_request_slices_placed_shift(outgoing->bytes);
-    outgoing->in_slices = outgoing->bytes >> outgoing->chunk_shift > 1;
+    outgoing->step = fr_request_slices_first_bytes(outgoing->bytes);
+    outgoing->in_slices = outgoing->step < outgoing->bytes;
     outgoing->at = (struct fr_peer_place){
         .handle = *handle,
         .address = view->stage_base + view->blocks[0].stage_offset,

@@ -38,6 +38,7 @@ struct fr_request_outgoing {
     bool in_slices;          // the receiver is told of it slice by slice
 
     struct fr_device_batch batch;
+    size_t step;                  // bytes that are copied next, between two marks
     size_t begun;                 // bytes whose copies have begun
     size_t ends[FR_DEVICE_MARKS]; // of bytes at each mark
     unsigned set;                 // marks that were set
@@ -48,9 +49,9 @@ struct fr_request_outgoing {
 // The size of chunks, as a power of two; more than FR_CHUNK_MOST_SHIFT when it cannot go in chunks.
 unsigned fr_request_slices_shift(size_t bytes);
 
-// The same for what is placed: slices that the receiver is told of one by one. More than the
-// message when it is not worth that.
-unsigned fr_request_slices_placed_shift(size_t bytes);
+// The first of the slices of what is placed, each of which the receiver is told of. All of the
+// message when more than one is not worth that.
+size_t fr_request_slices_first_bytes(size_t bytes);
 
 // Begins to copy what the view holds to its lease.
 void fr_request_slices_begin(struct fr_request_outgoing *outgoing);

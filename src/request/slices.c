@@ -17,10 +17,11 @@ enum {
     MOST_CHUNKS = 2048, // that large ones have
     LOOKS_A_YIELD = 64, // at copies
 
-    // Of what is placed: a slice is copied in a few microseconds, several times as fast as a
-    // receiver fetches it.
-    LEAST_PLACED_SHIFT = 21,
-    PLACED_SLICES = 8,
+    // Of what is placed. A receiver takes some microseconds for a slice, and then several times as
+    // long to fetch it as the sender takes to copy it. So each is several times the one before.
+    GROWTH = 4,
+    LEAST_OF_TWO = 32 << 20, // bytes of messages in two slices
+    LEAST_OF_THREE = 128 << 20,
 };
 
 static unsigned floor_log2(size_t bytes)
@@ -40,22 +41,27 @@ unsigned fr_request_slices_shift(size_t bytes)
     return shift;
 }
 
-unsigned fr_request_slices_placed_shift(size_t bytes)
+size_t fr_request_slices_first_bytes(size_t bytes)
 {
-    unsigned shift = floor_log2(bytes / PLACED_SLICES);
-    return shift < LEAST_PLACED_SHIFT ? 63 : shift;
+    enum { ALIGNMENT = 4096 };
+    size_t parts = bytes < LEAST_OF_TWO     ? 1
+                   : bytes < LEAST_OF_THREE ? 1 + GROWTH
+                                            : 1 + GROWTH + GROWTH * GROWTH;
+    return parts == 1 ? bytes : (bytes / parts + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
 // Begins the copies of further chunks, as long as there are marks to set behind them.
 static void copy_on(struct fr_request_outgoing *outgoing)
 {
     const struct fr_layout *layout = outgoing->view->blocks[0].layout;
-    size_t step = (size_t)1 << outgoing->chunk_shift;
-    if (!layout->contiguous) // a chunk's worth of elements, or one of several chunks
-        step = step > layout->size_bytes ? step - step % layout->size_bytes : layout->size_bytes;
     while (outgoing->begun < outgoing->bytes &&
            outgoing->set - outgoing->reached < FR_DEVICE_MARKS) {
-        size_t left = outgoing->bytes - outgoing->begun;
+        size_t left = outgoing->bytes - outgoing->begun, step = outgoing->step;
+        if (!layout->contiguous) // a step's worth of elements, or one of several steps
+            step =
+                step > layout->size_bytes ? step - step % layout->size_bytes : layout->size_bytes;
+        if (outgoing->placed)
+            outgoing->step *= GROWTH;
         size_t last = outgoing->begun + (step < left ? step : left);
         fr_request_copy_slice(outgoing->view, FR_TO_STAGE, outgoing->begun, last, &outgoing->batch);
         fr_device_batch_mark(&outgoing->batch, outgoing->set % FR_DEVICE_MARKS);
