@@ -39,6 +39,11 @@ static inline void fr_list_push_front(struct fr_list *list, struct fr_list *link
     list->next = link;
 }
 
+static inline void fr_list_push_back(struct fr_list *list, struct fr_list *link)
+{
+    fr_list_push_front(list->prev, link);
+}
+
 // Leaves `link` an empty list, so that removing it twice does no harm.
 static inline void fr_list_remove(struct fr_list *link)
 {

@@ -21,13 +21,25 @@ enum {
 };
 
 static struct fr_lock lock = FR_LOCK_INIT;
-static struct fr_request_outgoing *under_way FR_GUARDED_BY(lock);
+static struct fr_list under_way FR_GUARDED_BY(lock) = FR_LIST_INIT(under_way);
 static size_t chunk_bytes FR_GUARDED_BY(lock); // of all that are under way in chunks
 static size_t placed_bytes FR_GUARDED_BY(lock);
 static size_t placed_count FR_GUARDED_BY(lock);
 static uint64_t last_number FR_GUARDED_BY(lock);
 static unsigned last_visit FR_GUARDED_BY(lock);
 static _Atomic size_t under_way_count;
+
+// The one after `link` in the list, or NULL.
+static struct fr_request_outgoing *after(const struct fr_list *link) FR_REQUIRES(lock)
+{
+    return link->next == &under_way ? NULL
+                                    : FR_LIST_ENTRY(link->next, struct fr_request_outgoing, link);
+}
+
+static struct fr_request_outgoing *first(void) FR_REQUIRES(lock)
+{
+    return after(&under_way);
+}
 
 static int64_t now_ns(void)
 {
@@ -66,7 +78,7 @@ static bool is_allowed(const struct fr_request_outgoing *outgoing) FR_REQUIRES(l
 {
     if (!has_room(outgoing->placed, outgoing->bytes))
         return false;
-    for (struct fr_request_outgoing *other = under_way; other; other = other->next) {
+    for (struct fr_request_outgoing *other = first(); other; other = after(&other->link)) {
         if (is_in_the_way(other, &outgoing->address))
             return false;
     }
@@ -88,7 +100,7 @@ static void count(const struct fr_request_outgoing *outgoing, bool more) FR_REQU
 
 static bool is_tag_in_use(int to, uint64_t number) FR_REQUIRES(lock)
 {
-    for (struct fr_request_outgoing *other = under_way; other; other = other->next) {
+    for (struct fr_request_outgoing *other = first(); other; other = after(&other->link)) {
         if (other->address.to == to && !other->ended &&
             fr_request_chunk_tag(other->number) == fr_request_chunk_tag(number))
             return true;
@@ -110,20 +122,12 @@ static bool enter(struct fr_request_outgoing *outgoing)
         outgoing->announcing = true;
         outgoing->owned = true;
         outgoing->busy = true;
-        outgoing->next = under_way;
-        under_way = outgoing;
+        outgoing->visit = last_visit;
+        fr_list_push_front(&under_way, &outgoing->link);
         count(outgoing, true);
     }
     fr_core_unlock(&lock);
     return allowed;
-}
-
-static void take_out(struct fr_request_outgoing *outgoing) FR_REQUIRES(lock)
-{
-    struct fr_request_outgoing **link = &under_way;
-    while (*link != outgoing)
-        link = &(*link)->next;
-    *link = outgoing->next;
 }
 
 // Nothing is under way any more. Frees it unless an operation still points there.
@@ -138,7 +142,7 @@ static void end(struct fr_request_outgoing *outgoing)
     outgoing->lease = (struct fr_workspace_lease){.address = NULL};
     bool owned = outgoing->owned;
     if (!owned)
-        take_out(outgoing);
+        fr_list_remove(&outgoing->link);
     fr_core_unlock(&lock);
     fr_workspace_return(&lease);
     if (!owned)
@@ -150,9 +154,9 @@ bool fr_request_outgoing_any(int to, int tag)
     if (FR_LIKELY(!atomic_load_explicit(&under_way_count, memory_order_acquire)))
         return false;
     fr_core_lock(&lock);
-    struct fr_request_outgoing *other = under_way;
+    struct fr_request_outgoing *other = first();
     while (other && (other->ended || other->address.to != to || other->address.tag != tag))
-        other = other->next;
+        other = after(&other->link);
     fr_core_unlock(&lock);
     return other != NULL;
 }
@@ -289,10 +293,10 @@ void fr_request_outgoing_push(struct fr_request_op *op)
 
 static struct fr_request_outgoing *find_placed(int to, uint64_t number) FR_REQUIRES(lock)
 {
-    struct fr_request_outgoing *outgoing = under_way;
+    struct fr_request_outgoing *outgoing = first();
     while (outgoing && (!outgoing->placed || outgoing->number != number ||
                         outgoing->address.to != to || outgoing->ended))
-        outgoing = outgoing->next;
+        outgoing = after(&outgoing->link);
     return outgoing;
 }
 
@@ -315,9 +319,9 @@ void fr_request_outgoing_fetched(int by, uint64_t number, bool whole)
 static struct fr_request_outgoing *claim_placed(void)
 {
     fr_core_lock(&lock);
-    struct fr_request_outgoing *outgoing = under_way;
+    struct fr_request_outgoing *outgoing = first();
     while (outgoing && (!outgoing->placed || outgoing->ended || outgoing->busy))
-        outgoing = outgoing->next;
+        outgoing = after(&outgoing->link);
     if (outgoing)
         outgoing->busy = true;
     fr_core_unlock(&lock);
@@ -344,19 +348,23 @@ static bool look_after(struct fr_request_outgoing *outgoing)
     return false;
 }
 
+// Those that were visited, by this thread or one that came later, go to the end of the list, so
+// that a visit of all takes one pass.
 static struct fr_request_outgoing *claim_next(unsigned visit)
 {
+    struct fr_request_outgoing *found = NULL, *next;
     fr_core_lock(&lock);
-    struct fr_request_outgoing *outgoing = under_way;
-    while (outgoing &&
-           (outgoing->placed || outgoing->busy || outgoing->ended || outgoing->visit == visit))
-        outgoing = outgoing->next;
-    if (outgoing) {
-        outgoing->busy = true;
-        outgoing->visit = visit;
+    while (!found && (next = first()) != NULL && (int)(next->visit - visit) < 0) {
+        next->visit = visit;
+        fr_list_remove(&next->link);
+        fr_list_push_back(&under_way, &next->link);
+        if (!next->placed && !next->busy && !next->ended)
+            found = next;
     }
+    if (found)
+        found->busy = true;
     fr_core_unlock(&lock);
-    return outgoing;
+    return found;
 }
 
 bool fr_request_outgoing_poll(void)
@@ -432,7 +440,7 @@ void fr_request_outgoing_leave(struct fr_request_op *op, bool cancelled)
     outgoing->busy = outgoing->busy || unsent;
     bool ended = outgoing->ended;
     if (ended)
-        take_out(outgoing);
+        fr_list_remove(&outgoing->link);
     fr_core_unlock(&lock);
     if (ended)
         free(outgoing);

@@ -4,6 +4,7 @@
 #ifndef FR_REQUEST_OUTGOING_INT_H
 #define FR_REQUEST_OUTGOING_INT_H
 
+#include "core/list.h"
 #include "device/device.h"
 #include "request/chunks_int.h"
 
@@ -12,7 +13,7 @@ enum {
 }; // chunks of 256 KiB, which take as long to copy as some calls do
 
 struct fr_request_outgoing {
-    struct fr_request_outgoing *next; // in the list
+    struct fr_list link; // in the list of all
     struct fr_request_address address;
     uint64_t number;
     size_t bytes;
