@@ -126,6 +126,13 @@ static enum fr_status fetch_arrived(struct arrived *arrived)
     return status;
 }
 
+// Fetches when there is room for no more, whatever has failed before.
+static enum fr_status add_arrived(struct arrived *arrived, struct fr_request_op *op)
+{
+    arrived->ops[arrived->count++] = op;
+    return arrived->count == AT_ONCE ? fetch_arrived(arrived) : FR_OK;
+}
+
 static bool is_idle(const struct fr_request_op *op)
 {
     return op->persistent && !op->active;
@@ -153,9 +160,8 @@ enum fr_status fr_request_deliver(struct fr_request_op *const *ops, void *const 
         ops[i]->delivered = true;
         if (errors[i] == fr_real_mpi.SUCCESS &&
             fr_request_is_announced(ops[i], statuses[i], &arrived.arrivals[arrived.count])) {
-            arrived.ops[arrived.count++] = ops[i];
-            if (arrived.count == AT_ONCE)
-                first = first == FR_OK ? fetch_arrived(&arrived) : first;
+            enum fr_status fetched = add_arrived(&arrived, ops[i]);
+            first = first == FR_OK ? fetched : first;
             continue;
         }
         deliver_one(ops[i], limit_of(ops[i], statuses[i], errors[i]), &batch);

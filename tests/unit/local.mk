@@ -117,3 +117,8 @@ check_PROGRAMS += tests/unit/request_light
 tests_unit_request_light_SOURCES = tests/unit/request_light.c tests/unit/check.h \
     src/request/light.c src/real/rows.c
 tests_unit_request_light_CFLAGS = $(AM_CFLAGS)
+
+check_PROGRAMS += tests/unit/request_deliver
+tests_unit_request_deliver_SOURCES = tests/unit/request_deliver.c tests/unit/check.h \
+    src/request/deliver.c src/real/rows.c
+tests_unit_request_deliver_CFLAGS = $(AM_CFLAGS)
