@@ -3,42 +3,24 @@
 // what they were offered, and that the bytes are there. Before the second round is over nothing has
 // been written, so that all ranks fall back alike.
 //
-// A program mostly exchanges the same buffers again. So the group keeps what its last exchange
-// mapped, and when all ranks say that they have it still and offer the same once more, which each
-// of them sees, the second round is left out.
+// A program mostly exchanges memory again that it has exchanged before. So the group keeps what it
+// has mapped (kept.h), and when all ranks say that they have it still and offer the same memory
+// once more, which each of them sees, the second round is left out. Where even the slices lie as
+// they did in the exchange before, a mark says so, and nothing else is read.
 #include "config.h"
 
 #include "peer/alltoall.h"
 #include "peer/engine.h"
+#include "peer/kept.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 // What a rank says of the others' memory in the second round.
 enum { CANNOT_MAP, MAPPED, LACKS_DESCRIPTOR };
 
-// Exchanges of the same buffers between two looks at what has been freed. A look asks the driver
+// Exchanges of the same memory between two looks at what has been freed. A look asks the driver
 // once for each buffer that was ever exported.
 enum { LOOK_EVERY = 16 };
-
-// What all ranks have mapped of each other since the last exchange of the group.
-struct fr_peer_memory {
-    bool holds;
-    unsigned unlooked;           // exchanges since the last look at what has been freed
-    uint64_t freed_mark;         // what of that the others have been told
-    struct fr_peer_offer *offer; // this rank's last, with its slots
-    struct fr_peer_offer *next;
-    struct fr_device_push_piece *pieces; // scratch, in the order of the transfers
-    struct fr_peer_known *known;         // by rank
-    struct fr_peer_mapping *mappings;    // by rank, at rest between exchanges
-};
-
-// What this rank knows of another one's offer.
-struct fr_peer_known {
-    uint64_t version;
-    struct fr_peer_handle handle;
-    struct fr_peer_slot room; // for this rank's slice
-};
 
 // The state of one exchange on this rank.
 struct exchange {
@@ -58,29 +40,15 @@ static const struct fr_peer_slot *slots_of(const struct fr_peer_offer *offer)
     return (const struct fr_peer_slot *)(offer + 1);
 }
 
-static void let_go(struct fr_peer_group *group)
-{
-    struct fr_peer_memory *memory = group->memory;
-    for (int rank = 0; rank < group->size; rank++)
-        fr_peer_mapping_release(&memory->mappings[rank]);
-    memory->holds = false;
-}
-
 void fr_peer_alltoall_decline(struct fr_peer_group *group, const char *call)
 {
     static const struct fr_peer_offer nothing;
     uint64_t round = 0;
     if (group->memory)
-        let_go(group); // as the others do
+        fr_peer_kept_let_go(group); // as the others do
     if (!group->broken &&
         fr_peer_group_post(group, call, false, &nothing, sizeof(nothing), &round) == FR_OK)
         fr_peer_segment_done(group->segment, round);
-}
-
-// Whether the others have mapped this memory in the exchange before.
-static bool is_held(const struct fr_peer_memory *memory, const struct fr_peer_handle *handle)
-{
-    return memory->holds && memcmp(&memory->offer->handle, handle, sizeof(*handle)) == 0;
 }
 
 // Exports the receive buffer and sees that the descriptor, if it takes one, is with the others.
@@ -93,7 +61,7 @@ static bool prepare_handle(struct fr_peer_group *group, const struct fr_peer_all
     if (!handle->bytes && fr_peer_export(&part->receive_range, (const void *)part->receive_low,
                                          part->receive_bytes, handle) != FR_OK)
         return false;
-    if (fr_peer_needs_descriptor(handle) && !is_held(group->memory, handle) &&
+    if (fr_peer_needs_descriptor(handle) && !fr_peer_kept_has(group, handle) &&
         fr_peer_send(handle, group->processes, (size_t)group->size, false) != FR_OK)
         return false;
     return fr_device_quiesce(&part->receive_range, part->receive_low, part->receive_bytes) == FR_OK;
@@ -106,16 +74,6 @@ static uint64_t user_of(const struct fr_peer_alltoall *part)
         fr_device_context_of(&part->send_range, &context) != FR_OK)
         return 0;
     return (uint64_t)(uintptr_t)context ^ (uint64_t)(unsigned)(part->send_range.device + 1) << 56;
-}
-
-// The version changes with anything behind it. Returns whether it has.
-static bool set_version(struct fr_peer_memory *memory, size_t bytes)
-{
-    size_t first = offsetof(struct fr_peer_offer, user);
-    bool same =
-        memcmp((char *)memory->next + first, (char *)memory->offer + first, bytes - first) == 0;
-    memory->next->version = memory->offer->version + !same;
-    return !same;
 }
 
 // Memory that is freed, and still mapped by others, is gone for its owner.
@@ -139,19 +97,20 @@ static enum fr_status post_offer(struct exchange *exchange)
     memset(offer, 0, sizeof(*offer));
     offer->eligible = prepare_handle(group, part, &offer->handle);
     offer->user = user_of(part);
-    offer->holds = memory->holds && fr_peer_mappings_wake(memory->mappings, (size_t)group->size);
+    bool known = fr_peer_kept_number(group, offer);
     memcpy(offer + 1, part->receives, slot_bytes);
-    bool changed = set_version(memory, sizeof(*offer) + slot_bytes);
-    tell_freed(memory, changed);
+    tell_freed(memory, !known);
+    bool same =
+        (offer->holds >> memory->last & 1) && memcmp(offer + 1, memory->offer + 1, slot_bytes) == 0;
     memory->next = memory->offer;
     memory->offer = offer;
-    bool usual = offer->eligible && offer->holds && !changed && !offer->freed_count;
+    bool usual = offer->eligible && same && !offer->freed_count;
     return fr_peer_group_post(group, part->call, usual, offer, sizeof(*offer) + slot_bytes,
                               &exchange->round);
 }
 
-// A marked offer is eligible, tells of nothing freed, and is from a rank that holds what it mapped
-// and offers what it did before.
+// A marked offer is eligible, tells of nothing freed, and is from a rank that holds what was mapped
+// for the exchange before and offers just what it did there.
 static bool is_usual(const struct exchange *exchange, int rank)
 {
     return fr_peer_segment_is_marked(exchange->group->segment, rank, exchange->round);
@@ -162,7 +121,7 @@ static void forget_freed(const struct exchange *exchange, int rank)
     const struct fr_peer_offer *offer = offer_of(exchange, rank);
     if (!offer->freed_count)
         return;
-    let_go(exchange->group);
+    fr_peer_kept_let_go(exchange->group);
     for (uint32_t i = 0; i < offer->freed_count && rank != exchange->group->rank; i++)
         fr_peer_forget_buffer(&exchange->group->processes[rank], offer->freed[i]);
 }
@@ -178,39 +137,69 @@ static bool all_offer(const struct exchange *exchange)
         all = all && offer_of(exchange, rank)->eligible;
     }
     if (!all) // a rank that has not even looked has let go as well
-        let_go(exchange->group);
+        fr_peer_kept_let_go(exchange->group);
     return all;
 }
 
-// Whether all ranks offer what they did the last time and have mapped what they need. All ranks see
-// the same.
-static bool is_known(const struct exchange *exchange)
+// Whether all ranks offer the memory of this choice, and have mapped what they need of it. All
+// ranks see the same.
+static bool is_kept(const struct exchange *exchange, unsigned choice)
 {
     const struct fr_peer_memory *memory = exchange->memory;
-    bool known = memory->holds;
-    for (int rank = 0; rank < exchange->group->size && known; rank++) {
+    const struct fr_peer_kept *kept = &memory->kept[choice];
+    bool all = kept->used;
+    for (int rank = 0; rank < exchange->group->size && all; rank++) {
+        if (choice == memory->last && is_usual(exchange, rank))
+            continue;
         const struct fr_peer_offer *offer = offer_of(exchange, rank);
-        known = is_usual(exchange, rank) ||
-                (offer->holds && offer->version == memory->known[rank].version);
+        all = (offer->holds >> choice & 1) && offer->version == kept->known[rank].version;
     }
-    return known;
+    return all;
 }
 
-// Learns what all ranks offer and maps it, whether or not this exchange has bytes for them.
-static int map_all(struct exchange *exchange)
+// Returns the choice that all ranks keep, the last one before others; FR_PEER_KEPT if there is
+// none.
+static unsigned find_kept(const struct exchange *exchange)
+{
+    if (is_kept(exchange, exchange->memory->last))
+        return exchange->memory->last;
+    unsigned choice = 0;
+    while (choice < FR_PEER_KEPT && !is_kept(exchange, choice))
+        choice++;
+    return choice;
+}
+
+// Which choice is to be replaced: one of the same memory, that some rank does not hold any more, or
+// the one whose turn it is. All ranks find the same.
+static unsigned choose_room(const struct exchange *exchange)
+{
+    struct fr_peer_memory *memory = exchange->memory;
+    for (unsigned choice = 0; choice < FR_PEER_KEPT; choice++) {
+        bool same = memory->kept[choice].used;
+        for (int rank = 0; rank < exchange->group->size && same; rank++)
+            same = offer_of(exchange, rank)->version == memory->kept[choice].known[rank].version;
+        if (same)
+            return choice;
+    }
+    return memory->turn++ % FR_PEER_KEPT;
+}
+
+// Learns what memory all ranks offer and maps it, whether or not this exchange has bytes for them.
+static int map_all(struct exchange *exchange, unsigned choice)
 {
     const struct fr_peer_group *group = exchange->group;
     const struct fr_device_range *user = &exchange->part->send_range;
-    let_go(exchange->group);
+    struct fr_peer_kept *kept = &exchange->memory->kept[choice];
+    fr_peer_kept_clear(exchange->group, choice);
+    kept->user = exchange->memory->offer->user;
     for (int rank = 0; rank < group->size; rank++) {
         const struct fr_peer_offer *offer = offer_of(exchange, rank);
-        struct fr_peer_known *known = &exchange->memory->known[rank];
+        struct fr_peer_known *known = &kept->known[rank];
         known->version = offer->version;
         known->handle = offer->handle;
-        known->room = slots_of(offer)[group->rank];
         if (!offer->handle.bytes || !fr_device_kind_is_device(user->kind))
             continue;
-        struct fr_peer_mapping *mapping = &exchange->memory->mappings[rank];
+        struct fr_peer_mapping *mapping = &kept->mappings[rank];
         enum fr_status status = fr_peer_import(&known->handle, user, mapping);
         if (status != FR_OK)
             return status == FR_ERR_NOT_FOUND ? LACKS_DESCRIPTOR : CANNOT_MAP;
@@ -220,20 +209,31 @@ static int map_all(struct exchange *exchange)
     return MAPPED;
 }
 
+// Learns where this rank's slices go. What is marked stands where it did.
+static void read_rooms(struct exchange *exchange)
+{
+    for (int rank = 0; rank < exchange->group->size; rank++) {
+        if (!is_usual(exchange, rank))
+            exchange->memory->rooms[rank] =
+                slots_of(offer_of(exchange, rank))[exchange->group->rank];
+    }
+}
+
 // Plans where the slices go. False if a rank has less room than there are bytes for it, which is an
 // error of the program.
 static bool plan(struct exchange *exchange)
 {
     const struct fr_peer_group *group = exchange->group;
+    const struct fr_peer_kept *kept = &exchange->memory->kept[exchange->memory->last];
     bool fits = true;
     for (int i = 0; i < group->size; i++) {
         int rank = (group->rank + 1 + i) % group->size; // each begins with another one
-        const struct fr_peer_known *known = &exchange->memory->known[rank];
+        const struct fr_peer_slot *room = &exchange->memory->rooms[rank];
         const struct fr_peer_slot *send = &exchange->part->sends[rank];
-        fits = fits && send->bytes <= known->room.bytes;
+        fits = fits && send->bytes <= room->bytes;
         exchange->memory->pieces[i] = (struct fr_device_push_piece){
-            .dst = fr_peer_mapping_at(&exchange->memory->mappings[rank], &known->handle,
-                                      known->room.address),
+            .dst =
+                fr_peer_mapping_at(&kept->mappings[rank], &kept->known[rank].handle, room->address),
             .src = (uintptr_t)send->address,
             .bytes = send->bytes,
         };
@@ -329,15 +329,24 @@ static enum fr_status conclude(const struct exchange *exchange, enum fr_status s
 // From the offers to the decision: FR_OK when all ranks have mapped each other's memory.
 static enum fr_status settle(struct exchange *exchange)
 {
+    struct fr_peer_memory *memory = exchange->memory;
     if (!all_offer(exchange))
         return FR_ERR_UNSUPPORTED;
-    if (is_known(exchange))
-        return FR_OK;
-    enum fr_status status = agree(exchange, map_all(exchange));
-    exchange->memory->holds = status == FR_OK;
-    if (status != FR_OK)
-        let_go(exchange->group);
-    return status;
+    unsigned choice = find_kept(exchange);
+    if (choice == FR_PEER_KEPT) {
+        choice = choose_room(exchange);
+        fr_debug("%s: memory is offered that was not kept", exchange->part->call);
+        fr_peer_kept_rest(exchange->group); // what is in use may be in the way of new mappings
+        enum fr_status status = agree(exchange, map_all(exchange, choice));
+        if (status != FR_OK) {
+            fr_peer_kept_let_go(exchange->group);
+            return status;
+        }
+        memory->kept[choice].used = true;
+    }
+    memory->last = choice;
+    read_rooms(exchange);
+    return FR_OK;
 }
 
 static enum fr_status run(struct exchange *exchange)
@@ -354,56 +363,16 @@ static enum fr_status run(struct exchange *exchange)
     return status == FR_OK ? conclude(exchange, push(exchange, fits)) : status;
 }
 
-static struct fr_peer_memory *make_memory(int size)
-{
-    size_t n = (size_t)size;
-    struct fr_peer_memory *memory = calloc(1, sizeof(*memory));
-    if (!memory)
-        return NULL;
-    memory->offer = calloc(1, fr_peer_group_post_bytes(size));
-    memory->next = calloc(1, fr_peer_group_post_bytes(size));
-    memory->pieces = calloc(n, sizeof(*memory->pieces));
-    memory->known = calloc(n, sizeof(*memory->known));
-    memory->mappings = calloc(n, sizeof(*memory->mappings));
-    memory->freed_mark = fr_peer_freed_mark();
-    return memory;
-}
-
-void fr_peer_alltoall_forget(struct fr_peer_group *group)
-{
-    struct fr_peer_memory *memory = group->memory;
-    if (!memory)
-        return;
-    if (memory->mappings)
-        let_go(group);
-    free(memory->offer);
-    free(memory->next);
-    free(memory->pieces);
-    free(memory->known);
-    free(memory->mappings);
-    free(memory);
-    group->memory = NULL;
-}
-
-static bool is_complete(const struct fr_peer_memory *memory)
-{
-    return memory && memory->offer && memory->next && memory->pieces && memory->known &&
-           memory->mappings;
-}
-
 enum fr_status fr_peer_alltoall(struct fr_peer_group *group, const struct fr_peer_alltoall *part)
 {
     if (group->broken)
         return FR_ERR_MPI;
-    if (!group->memory)
-        group->memory = make_memory(group->size);
-    if (!is_complete(group->memory)) {
-        fr_peer_alltoall_forget(group);
+    if (!group->memory && !fr_peer_kept_make(group)) {
         fr_peer_alltoall_decline(group, part->call);
         return FR_ERR_UNSUPPORTED;
     }
     struct exchange exchange = {.group = group, .memory = group->memory, .part = part};
     enum fr_status status = run(&exchange);
-    fr_peer_mappings_rest(group->memory->mappings, (size_t)group->size);
+    fr_peer_kept_rest(group);
     return status;
 }

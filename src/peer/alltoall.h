@@ -12,12 +12,12 @@ struct fr_peer_slot {
     uint64_t bytes;
 };
 
-// What a rank posts first; a slot for each rank follows, with where its slice goes. When its
-// version is the one of the exchange before, so is all that stands behind it, and others need not
-// read more than one cache line.
+// What a rank posts first; a slot for each rank follows, with where its slice goes. Each version of
+// a rank's memory, and of the context that maps that of others, has a number of its own: others
+// need not read it again, nor more than one cache line besides their slot.
 struct fr_peer_offer {
     uint16_t eligible; // its buffers are such that peers can be written to and from
-    uint16_t holds;    // what it mapped for the exchange before is still mapped
+    uint16_t holds;    // a bit for each choice of memory (kept.h) that it has still mapped
     uint32_t freed_count;
     uint64_t freed[4]; // exported memory that is no more, by buffer id
     uint64_t version;
@@ -46,8 +46,5 @@ struct fr_peer_alltoall {
 FR_MUST_CHECK enum fr_status fr_peer_alltoall(struct fr_peer_group *group,
                                               const struct fr_peer_alltoall *exchange);
 void fr_peer_alltoall_decline(struct fr_peer_group *group, const char *call);
-
-// Gives back what the group keeps for the next exchange.
-void fr_peer_alltoall_forget(struct fr_peer_group *group);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "peer/group.h"
 
-#include "peer/alltoall.h"
+#include "peer/kept.h"
 #include "world/attribute.h"
 #include "world/world.h"
 
@@ -67,7 +67,7 @@ static void destroy(struct fr_peer_group *group)
 {
     if (!group)
         return;
-    fr_peer_alltoall_forget(group);
+    fr_peer_kept_destroy(group);
     fr_peer_segment_close(group->segment);
     close_messages(group);
     free(group->processes);
