@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // MPI_Alltoall on device memory, side by side in one run: by hand through page-locked memory, NCCL,
 // the raw limit (kernels and copy engines storing into mapped memory, between two barriers in
-// shared memory), and the MPI call itself, which is Fabrail's under the preload. One rank a GPU,
-// one host; medians of the slowest rank's time; what the call received is verified at every size.
+// shared memory), and the MPI call itself, which is Fabrail's under the preload: from the same
+// buffer each time, and to and fro between two. One rank a GPU, one host; medians of the slowest
+// rank's time; what the calls received is verified at every size.
 //
 //   exchange [LARGEST-BYTES-A-PAIR [KIND]]
 #include "config.h"
@@ -22,6 +23,7 @@ static struct {
     struct fr_device_range range;          // of `send`
     uintptr_t peers[PEERS_MOST];           // receive buffers, as mapped here
     bool nccl;                             // whether there is one
+    bool fro;                              // the next call sends back what was received
 } bench;
 
 static void by_hand(size_t bytes)
@@ -76,6 +78,15 @@ static void by_call(size_t bytes)
                  MPI_BYTE, MPI_COMM_WORLD);
 }
 
+static void to_and_fro(size_t bytes)
+{
+    const struct memory *from = bench.fro ? &bench.receive : &bench.send;
+    const struct memory *to = bench.fro ? &bench.send : &bench.receive;
+    MPI_Alltoall(from->address, (int)bytes, MPI_BYTE, to->address, (int)bytes, MPI_BYTE,
+                 MPI_COMM_WORLD);
+    bench.fro = !bench.fro;
+}
+
 static double time_of(void (*exchange)(size_t bytes), size_t bytes)
 {
     double us[PEERS_MOST_REPEATS];
@@ -98,6 +109,7 @@ static unsigned char byte_of(int from, int to, size_t index)
 
 static void fill(size_t bytes)
 {
+    bench.fro = false;
     for (int peer = 0; peer < bench.size; peer++)
         for (size_t i = 0; i < bytes; i++)
             bench.host_send.address[(size_t)peer * bytes + i] = byte_of(bench.rank, peer, i);
@@ -128,19 +140,22 @@ static double verified_time_of(void (*exchange)(size_t bytes), size_t bytes, con
 static void run_sizes(size_t largest)
 {
     if (bench.rank == 0)
-        printf("%10s %10s %9s %9s %9s %9s %8s %7s %7s\n", "bytes/pair", "by hand", "NCCL",
-               "kernels", "copy eng.", "fabrail", "GB/s", "/limit", "/NCCL");
+        printf("%10s %10s %9s %9s %9s %9s %9s %8s %7s %7s\n", "bytes/pair", "by hand", "NCCL",
+               "kernels", "copy eng.", "to + fro", "fabrail", "GB/s", "/limit", "/NCCL");
     for (size_t bytes = 8; bytes <= largest; bytes *= bytes < 4096 ? 8 : 4) {
         double hand = time_of(by_hand, bytes);
         double other = bench.nccl ? verified_time_of(by_nccl, bytes, "NCCL's bytes are wrong") : 0;
         double sm = verified_time_of(by_kernels, bytes, "the kernels' bytes are wrong");
         double ce = verified_time_of(by_copy_engines, bytes, "the copy engines' bytes are wrong");
+        double turns =
+            verified_time_of(to_and_fro, bytes, "MPI_Alltoall's bytes are wrong, in turns");
         double own = verified_time_of(by_call, bytes, "MPI_Alltoall's bytes are wrong");
         double leaving = (double)bytes * (bench.size - 1) * 1e-3; // GB/s times us
         double limit = sm < ce ? sm : ce;
         if (bench.rank == 0)
-            printf("%10zu %10.1f %9.1f %9.1f %9.1f %9.1f %8.1f %7.2f %7.2f\n", bytes, hand, other,
-                   sm, ce, own, leaving / own, own / limit, bench.nccl ? own / other : 0);
+            printf("%10zu %10.1f %9.1f %9.1f %9.1f %9.1f %9.1f %8.1f %7.2f %7.2f\n", bytes, hand,
+                   other, sm, ce, turns, own, leaving / own, own / limit,
+                   bench.nccl ? own / other : 0);
         fflush(stdout);
     }
 }
