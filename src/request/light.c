@@ -71,10 +71,11 @@ static bool change(_Atomic uint64_t *word, uint64_t from, uint64_t to)
                                                    memory_order_relaxed);
 }
 
+// Who sees that a receive counts no more also sees the operation that it has become.
 void fr_request_light_discount(size_t forgotten)
 {
     if (forgotten)
-        atomic_fetch_sub_explicit(&fr_request_light_count, forgotten, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&fr_request_light_count, forgotten, memory_order_release);
 }
 
 // A place for a request that MPI has just given out. One that is ready under the same value was
@@ -162,13 +163,13 @@ int fr_request_light_add(enum fr_fn fn, const fr_word *args, fr_word request)
 }
 
 // NULL when there is none, or another thread has claimed it: then it is another receive whose
-// request had the same value.
+// request had the same value. Or it has become an operation, which the caller then finds.
 static struct fr_request_light *claim(fr_word request)
 {
     const uint64_t ready = word_of(request, READY);
     const size_t first = set_of(request);
     for (size_t i = first; i < first + WAYS;) {
-        uint64_t word = atomic_load_explicit(&place_words[i], memory_order_relaxed);
+        uint64_t word = atomic_load_explicit(&place_words[i], memory_order_acquire);
         if ((word ^ ready) >> STATE_BITS) {
             i++;
         } else if (FR_LIKELY(word == ready)) {

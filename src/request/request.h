@@ -168,8 +168,9 @@ extern _Atomic size_t fr_request_tracked_count;
 extern _Atomic size_t fr_request_light_count;
 static inline bool fr_request_any_tracked(void)
 {
-    return atomic_load_explicit(&fr_request_tracked_count, memory_order_acquire) != 0 ||
-           atomic_load_explicit(&fr_request_light_count, memory_order_acquire) != 0;
+    // In this order, since a receive without an operation may be getting one meanwhile.
+    return atomic_load_explicit(&fr_request_light_count, memory_order_acquire) != 0 ||
+           atomic_load_explicit(&fr_request_tracked_count, memory_order_acquire) != 0;
 }
 
 // Ties a started operation to its request, or finishes it at once when it is complete already. Owns

@@ -17,12 +17,14 @@ enum {
     MANY = 3000, // more than there are places
     THREADS = 4,
     ROUNDS = 50000,
+    MOVES = 300000,
     NUMBERS = 12, // requests that all threads share
     NULL_REQUEST = 0,
     MESSAGE_BYTES = 64,
 };
 
 struct fr_real_personality fr_real_mpi;
+_Atomic size_t fr_request_tracked_count;
 
 static _Atomic size_t ops;      // in the side table
 static _Atomic size_t unclaims; // of them
@@ -117,6 +119,7 @@ int fr_request_raise(char object_kind, fr_word object, int code)
 void fr_request_table_add(struct fr_request_op *op, fr_word request)
 {
     atomic_fetch_add(&ops, 1);
+    atomic_fetch_add_explicit(&fr_request_tracked_count, 1, memory_order_release);
     last_key = request;
     last_buffer = (const void *)op->args[0];
     CHECK(op->listens && op->active && op->prefix_out && op->object_kind == 'c', "%d", (int)op->fn);
@@ -371,6 +374,48 @@ static void test_threads(void)
     CHECK(atomic_load(&ops) == 0, "twelve always find a place");
 }
 
+static _Atomic int begun, watched, moved;
+
+static void await(const _Atomic int *value, int wanted)
+{
+    while (atomic_load_explicit(value, memory_order_acquire) < wanted)
+        sched_yield();
+}
+
+static void *watch(void *argument)
+{
+    size_t missed = 0;
+    (void)argument;
+    for (int move = 1; move <= MOVES; move++) {
+        await(&begun, move);
+        atomic_store(&watched, 2 * move - 1);
+        while (atomic_load_explicit(&moved, memory_order_acquire) < move)
+            missed += !fr_request_any_tracked();
+        atomic_store(&watched, 2 * move);
+    }
+    CHECK(missed == 0, "%zu times", missed);
+    return NULL;
+}
+
+// A receive that becomes an operation is one or the other all the time.
+static void test_moves(void)
+{
+    static const unsigned char announced[MESSAGE_BYTES] = "A";
+    pthread_t watcher;
+    start();
+    pthread_create(&watcher, NULL, watch, NULL);
+    for (int move = 1; move <= MOVES; move++) {
+        add(200, announced);
+        atomic_store(&fr_request_tracked_count, 0);
+        atomic_store(&begun, move);
+        await(&watched, 2 * move - 1);
+        free(fr_request_light_promote(claim(200), false));
+        atomic_store(&moved, move);
+        await(&watched, 2 * move);
+    }
+    pthread_join(watcher, NULL);
+}
+
 int main(void)
 {
     test_lists();
@@ -380,5 +425,6 @@ int main(void)
     test_reuse();
     test_look();
     test_threads();
+    test_moves();
     return check_result();
 }
