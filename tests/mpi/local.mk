@@ -20,6 +20,9 @@ fr_fabric_headers = tests/mpi/fabric.h tests/programs/memory.h tests/sim/touch.h
 fr_fabric_programs = $(MPI_FLAVOURS:%=tests/mpi/fabric-%)
 EXTRA_DIST += $(fr_fabric_sources) tests/mpi/fabric.h
 CLEANFILES += $(fr_layout_tests) $(fr_world_tests) $(fr_fabric_programs)
+# What run-program preloads into the ranks of an MPICH.
+EXTRA_DIST += tests/mpi/yield.c
+CLEANFILES += tests/mpi/libfryield.so
 fr_mpicc_openmpi = $(OPENMPI_MPICC)
 fr_mpicc_openmpi5 = $(OPENMPI5_MPICC)
 fr_mpicc_mpich = $(MPICH_MPICC)
@@ -28,7 +31,7 @@ fr_mpicc_mpiabi = $(MPIABI_MPICC)
 
 if !CROSS_COMPILING
 TESTS += $(fr_mpi_tests)
-check_DATA += $(fr_layout_tests) $(fr_world_tests) $(fr_fabric_programs)
+check_DATA += $(fr_layout_tests) $(fr_world_tests) $(fr_fabric_programs) tests/mpi/libfryield.so
 fr_compile_with_rooms = $(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(DEFS) $(DEFAULT_INCLUDES) \
     $(AM_CPPFLAGS) $(CPPFLAGS) -std=gnu11 -Wall -Wextra $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS) \
     -o $@ $(filter %.c,$^) .libs/librooms.a -ldl -lpthread
@@ -43,4 +46,6 @@ $(fr_fabric_programs): tests/mpi/fabric-%: $(fr_fabric_sources) tests/programs/m
     $(fr_fabric_headers)
 	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(DEFAULT_INCLUDES) $(CPPFLAGS) $(CUDA_CPPFLAGS) \
 	    -std=gnu11 -Wall -Wextra $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) -ldl
+tests/mpi/libfryield.so: tests/mpi/yield.c
+	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(sim_compile) -o $@ $(srcdir)/tests/mpi/yield.c -ldl
 endif
