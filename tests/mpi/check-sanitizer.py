@@ -8,7 +8,7 @@ import sys
 
 # A report's frames are "#N 0xADDRESS in FUNCTION FILE" or "#N FUNCTION FILE".
 FRAME = re.compile(r"^\s+#(\d+) (.*)$")
-OURS = re.compile(r"libfabrail\.so|/src/(?:core|device|real|policy|buffer|layout|world|workspace|path|request|"
+OURS = re.compile(r"libfabrail\.so|/src/(?:core|device|real|policy|buffer|layout|world|workspace|path|peer|request|"
                   r"report|mpi)/[\w.]+:\d+|/tests/sim/")
 RUNTIME = re.compile(r"sanitizer|interceptor|asan|tsan|__libc_start")
 
