@@ -122,3 +122,8 @@ check_PROGRAMS += tests/unit/request_deliver
 tests_unit_request_deliver_SOURCES = tests/unit/request_deliver.c tests/unit/check.h \
     src/request/deliver.c src/real/rows.c
 tests_unit_request_deliver_CFLAGS = $(AM_CFLAGS)
+
+check_PROGRAMS += tests/unit/request_gate
+tests_unit_request_gate_SOURCES = tests/unit/request_gate.c tests/unit/check.h \
+    src/request/gate.c src/real/rows.c
+tests_unit_request_gate_CFLAGS = $(AM_CFLAGS)

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A wait for announced sends and other requests with an MPI of its own, in which all are complete:
+// each send is settled and then forgotten, and what has gone wrong with one stands in its status.
+#include "config.h"
+
+#include "request/set.h"
+
+#include "check.h"
+#include "request/bundle.h"
+#include "world/world.h"
+
+enum {
+    REQUESTS = 3,
+    NO_MEM = 34, // this MPI's codes
+    OTHER = 16,
+    IN_STATUS = 18,
+    NULL_REQUEST = 0,
+    LEFT_ALONE = 77,
+};
+
+struct fr_real_personality fr_real_mpi = {
+    .handle_bytes = 8,
+    .status_bytes = sizeof(int),
+    .REQUEST_NULL = NULL_REQUEST,
+    .ERR_IN_STATUS = IN_STATUS,
+    .ERR_NO_MEM = NO_MEM,
+    .ERR_OTHER = OTHER,
+};
+
+static unsigned settled, removed, raised;
+
+int fr_real_call(enum fr_fn fn, const fr_word *args)
+{
+    size_t count = fn == FR_FN_MPI_Waitall ? (size_t)args[0] : 1;
+    void *requests = (void *)args[fn == FR_FN_MPI_Waitall];
+    CHECK(fn == FR_FN_MPI_Waitall || fn == FR_FN_MPI_Wait, "%s", fr_real_rows[fn].name);
+    for (size_t i = 0; i < count; i++)
+        fr_real_handle_store(requests, i, NULL_REQUEST);
+    return 0;
+}
+
+bool fr_request_settle(struct fr_request_op *op)
+{
+    (void)op;
+    return false;
+}
+
+void fr_request_settle_wait(struct fr_request_op *op)
+{
+    (void)op;
+    settled++;
+}
+
+int fr_request_raise(char object_kind, fr_word object, int code)
+{
+    (void)object_kind;
+    (void)object;
+    raised++;
+    return code;
+}
+
+int fr_request_deliver_one(struct fr_request_op *op, void *status, int rc)
+{
+    (void)status;
+    return op->failure == FR_OK ? rc : fr_request_raise('c', 0, NO_MEM);
+}
+
+int fr_request_set_finish(struct fr_request_set *set, int rc)
+{
+    (void)set;
+    return rc;
+}
+
+void fr_request_set_unclaim(struct fr_request_set *set)
+{
+    (void)set;
+}
+
+void *fr_request_set_status(const struct fr_request_set *set, size_t index)
+{
+    return set->statuses + index * fr_real_mpi.status_bytes;
+}
+
+void fr_request_table_unclaim(struct fr_request_op *const *ops, size_t count)
+{
+    (void)ops;
+    (void)count;
+}
+
+void fr_request_table_remove(struct fr_request_op *op)
+{
+    (void)op;
+    removed++;
+}
+
+void fr_request_op_free(struct fr_request_op *op)
+{
+    (void)op;
+}
+
+bool fr_request_bundle_poll(struct fr_request_op *op)
+{
+    (void)op;
+    return false;
+}
+
+void fr_request_fetch_early(bool waits)
+{
+    (void)waits;
+}
+
+void fr_world_progress(void)
+{
+}
+
+// Waits for a request that is nobody's and two announced sends, the first of which has failed so.
+static int wait_all(enum fr_status failure, int *statuses)
+{
+    static struct fr_request_set set;
+    fr_word requests[REQUESTS] = {5, 6, 7};
+    struct fr_request_op sends[2] = {{.fn = FR_FN_MPI_Isend, .active = true},
+                                     {.fn = FR_FN_MPI_Isend, .active = true}};
+    fr_word args[FR_MAX_ARGS] = {REQUESTS, FR_PTR(requests), FR_PTR(statuses)};
+    settled = removed = raised = 0;
+    sends[0].failure = failure;
+    sends[0].delivered = failure != FR_OK;
+    set.fn = FR_FN_MPI_Waitall;
+    set.class = fr_real_rows[set.fn].class;
+    set.args = args;
+    set.count = REQUESTS;
+    set.requests = requests;
+    set.statuses = (char *)statuses;
+    set.ops = set.inline_ops;
+    set.gated = set.inline_gated;
+    set.hidden = set.inline_hidden;
+    for (int i = 0; i < REQUESTS; i++) {
+        statuses[i] = LEFT_ALONE;
+        set.ops[i] = set.gated[i] = i > 0 ? &sends[i - 1] : NULL;
+    }
+    int rc = fr_request_set_gate(&set);
+    for (int i = 0; i < REQUESTS; i++)
+        CHECK(requests[i] == NULL_REQUEST, "%d is left", i);
+    CHECK(settled == 2 && removed == 2, "%u and %u", settled, removed);
+    return rc;
+}
+
+int main(void)
+{
+    int statuses[REQUESTS];
+    CHECK(wait_all(FR_OK, statuses) == 0 && raised == 0, "nothing is wrong");
+    for (int i = 0; i < REQUESTS; i++)
+        CHECK(statuses[i] == LEFT_ALONE, "%d: %d", i, statuses[i]);
+    CHECK(wait_all(FR_ERR_NO_MEMORY, statuses) == IN_STATUS && raised > 0, "one has failed");
+    CHECK(statuses[0] == 0 && statuses[1] == NO_MEM && statuses[2] == 0, "%d, %d, %d", statuses[0],
+          statuses[1], statuses[2]);
+    return check_result();
+}
