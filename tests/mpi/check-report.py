@@ -4,7 +4,8 @@
 
   check-report.py nothing-staged RANKS FOLDER   the ranks used host memory alone: path host carried nothing
   check-report.py staged RANKS FOLDER           path host carried bytes, on at least one rank
-  check-report.py staged+FUNCTION... RANKS FOLDER   and path peer carried bytes of each of these functions
+  check-report.py staged+FUNCTION... RANKS FOLDER   path peer carried bytes of each of these functions, and
+                                                path host may have carried others
   check-report.py paths RANKS FOLDER            prints the paths that carried bytes of device buffers
 
 A report has, under "paths", an object for each path with "buffers" and "bytes": how many device
@@ -39,7 +40,9 @@ def main():
     missing = [name for name in functions if name not in over_nvlink]
     if missing:
         print("path peer carried nothing of", ", ".join(missing))
-    return 0 if (staged > 0) == (expectation == "staged") and not missing else 1
+    if expectation == "nothing-staged":
+        return 1 if staged else 0
+    return 1 if missing or not (staged or functions) else 0
 
 
 if __name__ == "__main__":
