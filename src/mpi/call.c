@@ -373,20 +373,30 @@ bool fr_mpi_call_buffers(enum fr_fn fn, fr_word *args, int *result)
     return serve(fn, args, NULL, result);
 }
 
-// Looks at what a blocking receive into host memory has brought.
+static int receiving_buffer(enum fr_fn fn)
+{
+    return fr_real_rows[fn].class == FR_CLASS_SENDRECV ? 5 : 0;
+}
+
+// Looks at what a blocking receive into host memory has brought. Of an exchange this is the second
+// half: what it has sent may be of a datatype that is not understood.
 static int hear(enum fr_fn fn, const fr_word *args, void *status)
 {
-    int rc = fr_real_mpi.SUCCESS;
-    struct fr_request_op *op = fr_request_op_new(fn, args);
+    bool large = fr_real_rows[fn].flags & FR_ROW_LARGE;
+    int half = receiving_buffer(fn);
+    struct fr_request_op *op = fr_request_op_new(!half   ? fn
+                                                 : large ? FR_FN_MPI_Recv_c
+                                                         : FR_FN_MPI_Recv,
+                                                 args + half);
     if (!op)
         return fr_request_raise(0, 0, fr_real_mpi.ERR_NO_MEM);
     find_object(op);
     op->listens = true;
-    if (fr_mpi_views_build(op) == FR_OK) {
-        for (unsigned v = 0; v < op->view_count; v++)
-            fr_path_view_measure(&op->views[v]);
-        rc = fr_request_deliver_one(op, status, rc);
-    }
+    enum fr_status built = fr_mpi_views_build(op);
+    for (unsigned v = 0; built == FR_OK && v < op->view_count; v++)
+        fr_path_view_measure(&op->views[v]);
+    int rc = built == FR_OK ? fr_request_deliver_one(op, status, fr_real_mpi.SUCCESS)
+                            : fr_request_fail(op, built);
     fr_request_op_free(op);
     return rc;
 }
@@ -436,11 +446,6 @@ static bool receive_later(enum fr_fn fn, const fr_word *args, int *result)
     return true;
 }
 
-static int receiving_buffer(enum fr_fn fn)
-{
-    return fr_real_rows[fn].class == FR_CLASS_SENDRECV ? 5 : 0;
-}
-
 static int64_t count_at(enum fr_fn fn, const fr_word *args, int arg)
 {
     return fr_real_rows[fn].flags & FR_ROW_LARGE ? (int64_t)args[arg] : (int)args[arg];
@@ -465,12 +470,14 @@ static bool are_on_host(enum fr_fn fn, const fr_word *args)
 bool fr_mpi_call_receive(enum fr_fn fn, fr_word *args, int *result)
 {
     bool receives = fr_real_rows[fn].class == FR_CLASS_RECV;
-    bool persists = fr_real_rows[fn].flags & FR_ROW_PERSISTENT;
+    bool on_host = !(fr_real_rows[fn].flags & FR_ROW_PERSISTENT) && are_on_host(fn, args);
+    bool sends_plain =
+        !receives && fr_mpi_may_be_as_announcement(count_at(fn, args, 1), fr_real_handle(args[2]));
     int in = receiving_buffer(fn);
-    if (persists || !are_on_host(fn, args) ||
-        (!receives &&
-         fr_mpi_may_be_as_announcement(count_at(fn, args, 1), fr_real_handle(args[2]))))
-        return fr_mpi_call_buffers(fn, args, result);
+    if ((!on_host || sends_plain) && fr_mpi_call_buffers(fn, args, result))
+        return true;
+    if (!on_host)
+        return false;
     if (!fr_mpi_listening ||
         !fr_mpi_may_bring(count_at(fn, args, in + 1), fr_real_handle(args[in + 2])))
         return false;

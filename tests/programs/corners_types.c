@@ -305,6 +305,48 @@ static void shapes(struct lane *base, const struct corner *corner)
     }
 }
 
+// Nested deeper than a library may care to follow.
+static MPI_Datatype type_deep(int bytes)
+{
+    MPI_Datatype type, inner;
+    MPI_Type_contiguous(bytes, MPI_BYTE, &type);
+    for (int depth = 0; depth < 1001; depth++) {
+        inner = type;
+        MPI_Type_contiguous(1, inner, &type);
+        MPI_Type_free(&inner);
+    }
+    MPI_Type_commit(&type);
+    return type;
+}
+
+// An exchange whose two halves have nothing to do with each other: one or two elements of such a
+// type go the other way, from host memory.
+static void round_deep(struct lane *lane)
+{
+    char sent[2 * 21] = {0}, got[sizeof(sent)];
+    int count = (int)lane->bytes, elements = 1 + lane->round / 8 % 2;
+    MPI_Status status;
+    if (lane->sends) {
+        MPI_Send(lane_give(lane, 0, lane->bytes), count, MPI_BYTE, lane->partner, lane->tag,
+                 lane->comm);
+        MPI_Recv(got, (int)sizeof(got), MPI_BYTE, lane->partner, lane->tag + 1, lane->comm,
+                 MPI_STATUS_IGNORE);
+        return;
+    }
+    MPI_Datatype type = type_deep(21);
+    if (lane_take_place(lane, 0) == PLACE_HOST) {
+        MPI_Sendrecv(sent, elements, type, lane->partner, lane->tag + 1, lane_take(lane, 0), count,
+                     MPI_BYTE, lane->partner, lane->tag, lane->comm, &status);
+    } else { // which takes a library that understands all types
+        MPI_Recv(lane_take(lane, 0), count, MPI_BYTE, lane->partner, lane->tag, lane->comm,
+                 &status);
+        MPI_Send(sent, 1, MPI_BYTE, lane->partner, lane->tag + 1, lane->comm);
+    }
+    MPI_Type_free(&type);
+    lane_status(lane, &status, lane->tag, lane->bytes);
+    lane_got(lane, 0, lane->bytes);
+}
+
 #define FORM(title, form)                                                                          \
     {                                                                                              \
         .name = title, .round = round_types, .variant = form, .least = 42, .most = 65536,          \
@@ -317,10 +359,15 @@ static void shapes(struct lane *base, const struct corner *corner)
     }
 
 static const struct corner list[] = {
-    FORM("plain to types", FORM_PLAIN),     FORM("vector", FORM_VECTOR),
-    FORM("indexed", FORM_INDEXED),          FORM("struct", FORM_STRUCT),
-    FORM("resized", FORM_RESIZED),          FORM("reversed", FORM_REVERSED),
-    STARTED("started vector", FORM_VECTOR), STARTED("started struct", FORM_STRUCT),
+    FORM("plain to types", FORM_PLAIN),
+    FORM("vector", FORM_VECTOR),
+    FORM("indexed", FORM_INDEXED),
+    FORM("struct", FORM_STRUCT),
+    FORM("resized", FORM_RESIZED),
+    FORM("reversed", FORM_REVERSED),
+    STARTED("started vector", FORM_VECTOR),
+    STARTED("started struct", FORM_STRUCT),
+    {.name = "deep", .round = round_deep, .rounds = 24},
     {.name = "shapes", .around = shapes},
 };
 
