@@ -49,12 +49,13 @@ static void side_destroy(struct side *side)
     free(side->bytes);
 }
 
-static void side_fill(struct side *side, uint64_t seed)
+// The first `bytes` of it, a multiple of 8.
+static void side_fill(struct side *side, uint64_t seed, size_t bytes)
 {
     uint64_t *words = (uint64_t *)(void *)side->bytes;
-    for (size_t i = 0; i < SPACE / sizeof(*words); i++)
+    for (size_t i = 0; i < bytes / sizeof(*words); i++)
         words[i] = check_random(&seed);
-    driver_write(&side->memory, side->bytes, SPACE);
+    driver_write(&side->memory, side->bytes, bytes);
 }
 
 // Places of pieces in the two spaces, which may not overlap in the target.
@@ -63,18 +64,31 @@ struct layout {
     size_t dst[MOST_PIECES], src[MOST_PIECES], bytes[MOST_PIECES];
 };
 
+// As far as the layout's pieces go and a guard behind them. check_all() looks at the rest.
 static void check_target(const struct layout *layout, const char *what)
 {
-    driver_read(read_back, &target.memory, SPACE);
-    for (size_t i = 0; i < layout->count; i++)
+    size_t end = 0;
+    for (size_t i = 0; i < layout->count; i++) {
         memcpy(target.bytes + layout->dst[i], source.bytes + layout->src[i], layout->bytes[i]);
-    if (memcmp(read_back, target.bytes, SPACE) == 0)
+        if (end < layout->dst[i] + layout->bytes[i])
+            end = layout->dst[i] + layout->bytes[i];
+    }
+    end = end + GUARD < SPACE ? end + GUARD : SPACE;
+    driver_read(read_back, &target.memory, end);
+    if (memcmp(read_back, target.bytes, end) == 0)
         return;
     size_t at = 0;
     while (read_back[at] == target.bytes[at])
         at++;
     CHECK(false, "%s: byte %zu of %zu pieces, the first %zu bytes from %zu to %zu, differs", what,
           at, layout->count, layout->bytes[0], layout->src[0], layout->dst[0]);
+}
+
+// No push of a test has written anywhere else.
+static void check_all(void)
+{
+    driver_read(read_back, &target.memory, SPACE);
+    CHECK(memcmp(read_back, target.bytes, SPACE) == 0);
 }
 
 // `target.bytes` stays what the target holds, so pushes need not start from anew.
@@ -107,10 +121,10 @@ static void place(struct layout *layout, uint64_t *state)
     CHECK(dst <= SPACE - GUARD && src <= SPACE, "the test's pieces do not fit");
 }
 
-static void refresh(uint64_t seed)
+static void refresh(uint64_t seed, size_t bytes)
 {
-    side_fill(&source, seed);
-    side_fill(&target, seed + 1);
+    side_fill(&source, seed, bytes);
+    side_fill(&target, seed + 1, bytes);
     CHECK(fr_device_query(source.memory.address, &range) == FR_OK);
 }
 
@@ -122,9 +136,11 @@ static void test_alignments(enum fr_device_engine engine)
                                    32,   33,   63,   64,   65,   100,  127,  128,  129,
                                    4095, 4096, 4097, 8191, 8192, 8193, 8320, 16384};
     struct layout layout;
+    refresh(1, SPACE);
     for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
         size_t stride = sizes[s] + 2 * GUARD;
-        refresh(s * 100);
+        size_t used = 2 * GUARD + 256 * (stride + 32);
+        refresh(s * 100, used < SPACE ? used / 8 * 8 : SPACE);
         for (size_t alignment = 0; alignment < 256;) {
             size_t fit = (SPACE - 2 * GUARD) / (stride + 32);
             layout.count = 0;
@@ -138,6 +154,7 @@ static void test_alignments(enum fr_device_engine engine)
             run_layout(&layout, engine, 0);
         }
     }
+    check_all();
 }
 
 // One piece alone, which several blocks share when it is large enough.
@@ -146,7 +163,7 @@ static void test_sizes(enum fr_device_engine engine)
     static const size_t large[] = {16383,  16384,  16385,       65536,   131071,
                                    131072, 131073, 1000003 / 4, 1 << 20, 3000001};
     struct layout layout = {.count = 1};
-    refresh(7);
+    refresh(7, SPACE);
     for (size_t bytes = 0; bytes <= 100; bytes++) {
         layout.dst[0] = GUARD + bytes % 16;
         layout.src[0] = GUARD + bytes / 3 % 16;
@@ -162,6 +179,7 @@ static void test_sizes(enum fr_device_engine engine)
             run_layout(&layout, engine, shift * 100);
         }
     }
+    check_all();
 }
 
 // Numbers of pieces around what fits into a launch, and every `step`th of the list only.
@@ -172,7 +190,7 @@ static void test_counts(enum fr_device_engine engine, size_t step)
     static const unsigned sms[] = {0, 1, 3, 132, 1000};
     struct layout layout;
     uint64_t state = 17;
-    refresh(3);
+    refresh(3, SPACE);
     for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c += step) {
         for (unsigned round = 0; round < 3; round++) {
             layout.count = counts[c];
@@ -188,6 +206,7 @@ static void test_counts(enum fr_device_engine engine, size_t step)
     }
     layout.count = 0;
     CHECK(fr_device_push(&range, NULL, 0, engine, 0) == FR_OK);
+    check_all();
 }
 
 // What cudaMemset and copies between devices have begun is part of what is pushed, and a pull lands
@@ -212,6 +231,7 @@ static void test_unfinished_calls(enum fr_device_engine engine)
         CHECK(fr_device_query(source.memory.address, &range) == FR_OK);
         run_layout(&layout, engine, 0);
     }
+    check_all();
 }
 
 static void test_kind(enum fr_device_kind kind, enum fr_device_engine engine)
@@ -285,7 +305,7 @@ static void test_threads(CUcontext context, enum fr_device_engine engine)
     struct pusher pushers[THREADS];
     if (!side_create(&source, FR_KIND_MALLOC, 0) || !side_create(&target, FR_KIND_MALLOC, 0))
         return;
-    refresh(99);
+    refresh(99, SPACE);
     for (unsigned i = 0; i < THREADS; i++) {
         pushers[i] = (struct pusher){.context = context, .index = i, .engine = engine};
         CHECK(pthread_create(&pushers[i].thread, NULL, push_often, &pushers[i]) == 0);
@@ -299,6 +319,7 @@ static void test_threads(CUcontext context, enum fr_device_engine engine)
         layout.bytes[i] = THREAD_BYTES;
     }
     check_target(&layout, "threads");
+    check_all();
     side_destroy(&target);
     side_destroy(&source);
 }
@@ -313,7 +334,7 @@ static void test_contexts(CUcontext primary)
         CU(cuCtxCreate_v2(&context, 0, device));
         if (!side_create(&source, FR_KIND_MALLOC, 0) || !side_create(&target, FR_KIND_MALLOC, 0))
             return;
-        refresh(50 + (uint64_t)round);
+        refresh(50 + (uint64_t)round, SPACE);
         CU(cuCtxSetCurrent(round == 1 ? NULL : primary));
         CU(cuCtxGetCurrent(&before));
         struct fr_device_push_piece piece = {.dst = (uintptr_t)target.memory.address + 1,
@@ -325,6 +346,7 @@ static void test_contexts(CUcontext primary)
         CU(cuCtxSetCurrent(context));
         struct layout layout = {.count = 1, .dst = {1}, .bytes = {12345}};
         check_target(&layout, "own context");
+        check_all();
         side_destroy(&target);
         side_destroy(&source);
         CU(cuCtxDestroy_v2(context));
