@@ -10,6 +10,8 @@ import sys
 FRAME = re.compile(r"^\s+#(\d+) (.*)$")
 OURS = re.compile(r"libfabrail\.so|/src/(?:core|device|real|policy|buffer|layout|world|workspace|path|peer|request|"
                   r"report|mpi)/[\w.]+:\d+|/tests/sim/")
+# Code of a library that has been unloaded, which goes by the name of the one that lay before it.
+NAMELESS = re.compile(r"0x[0-9a-f]+\s+\(")
 RUNTIME = re.compile(r"sanitizer|interceptor|asan|tsan|__libc_start")
 
 
@@ -35,12 +37,16 @@ def reports(text):
         yield text[begin:end].strip()
 
 
+def is_ours(frame):
+    return OURS.search(frame) and not NAMELESS.match(frame)
+
+
 def concerns_us(report):
     if report.startswith(("Direct leak", "Indirect leak")):
         # Whoever called malloc: the first frame, or the second behind a helper of the C library.
-        return any(OURS.search(frame) for stack in stacks(report) for frame in stack[:2])
+        return any(is_ours(frame) for stack in stacks(report) for frame in stack[:2])
     if report.startswith("WARNING: ThreadSanitizer"):
-        return any(OURS.search(frame) for stack in stacks(report) for frame in stack[:4])
+        return any(is_ours(frame) for stack in stacks(report) for frame in stack[:4])
     return True
 
 
