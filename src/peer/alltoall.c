@@ -191,6 +191,7 @@ static int map_all(struct exchange *exchange, unsigned choice)
     const struct fr_device_range *user = &exchange->part->send_range;
     struct fr_peer_kept *kept = &exchange->memory->kept[choice];
     fr_peer_kept_clear(exchange->group, choice);
+    exchange->memory->awake |= 1u << choice;
     kept->user = exchange->memory->offer->user;
     for (int rank = 0; rank < group->size; rank++) {
         const struct fr_peer_offer *offer = offer_of(exchange, rank);

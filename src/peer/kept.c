@@ -92,6 +92,7 @@ bool fr_peer_kept_number(struct fr_peer_group *group, struct fr_peer_offer *offe
             continue;
         known = true;
         offer->version = own->version;
+        memory->awake |= 1u << i;
         if (fr_peer_mappings_wake(kept->mappings, (size_t)group->size))
             offer->holds |= (uint16_t)(1u << i);
     }
@@ -102,8 +103,9 @@ bool fr_peer_kept_number(struct fr_peer_group *group, struct fr_peer_offer *offe
 
 void fr_peer_kept_rest(struct fr_peer_group *group)
 {
-    for (unsigned i = 0; i < FR_PEER_KEPT; i++) {
-        if (group->memory->kept[i].used)
-            fr_peer_mappings_rest(group->memory->kept[i].mappings, (size_t)group->size);
+    struct fr_peer_memory *memory = group->memory;
+    for (; memory->awake; memory->awake &= memory->awake - 1) {
+        unsigned choice = (unsigned)__builtin_ctz(memory->awake);
+        fr_peer_mappings_rest(memory->kept[choice].mappings, (size_t)group->size);
     }
 }

@@ -25,6 +25,7 @@ struct fr_peer_kept {
 
 struct fr_peer_memory {
     struct fr_peer_kept kept[FR_PEER_KEPT];
+    unsigned awake;        // a bit for each choice whose mappings may not be at rest
     unsigned last;         // choice of the exchange before
     unsigned turn;         // of choices to be replaced
     uint64_t last_version; // that was given to memory of this rank's
@@ -54,7 +55,7 @@ bool fr_peer_kept_has(const struct fr_peer_group *group, const struct fr_peer_ha
 // choices that may be meant. Returns false for memory that no choice has.
 bool fr_peer_kept_number(struct fr_peer_group *group, struct fr_peer_offer *offer);
 
-// Lets all mappings rest until the next exchange.
+// Lets the mappings that this exchange has woken or made rest until the next one.
 void fr_peer_kept_rest(struct fr_peer_group *group);
 
 #endif
