@@ -35,6 +35,8 @@ def main():
     if expectation == "paths":
         print(",".join(sorted(path for path, count in totals.items() if count)) or "none")
         return 0
+    if expectation not in ("nothing-staged", "staged"):
+        raise ValueError(f"unknown expectation {expectation}")
     staged = totals.get("host", 0)
     print("bytes of device buffers by path:", totals)
     missing = [name for name in functions if name not in over_nvlink]
