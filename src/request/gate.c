@@ -84,7 +84,8 @@ static int wait_gated(struct fr_request_set *set, size_t index)
     if (op->bundle &&
         op->bundle->error != fr_real_mpi.SUCCESS) // of which MPI's handler knows nothing
         rc = fr_request_raise(op->object_kind, op->object, op->bundle->error);
-    if (op->listens || op->failure != FR_OK) // an exchange has received something besides
+    // An exchange has received something besides, or the send itself has failed.
+    if (op->listens || op->failure != FR_OK)
         rc = fr_request_deliver_one(op, fr_request_set_status(set, index), rc);
     op->active = false;
     if (op->persistent) {
