@@ -42,7 +42,7 @@ static bool all_agree(bool own)
     char *theirs = calloc((size_t)size, 1);
     bool agreed = theirs != NULL; // without memory MPI fails here, on all of them
     if (FR_MPI(Allgather, FR_PTR(&mine), 1, fr_real_mpi.BYTE, FR_PTR(theirs), 1, fr_real_mpi.BYTE,
-               fr_real_mpi.COMM_WORLD) != fr_real_mpi.SUCCESS)
+               fr_world_comm()) != fr_real_mpi.SUCCESS)
         agreed = false;
     for (int i = 0; i < size && agreed; i++)
         agreed = theirs[i];
@@ -54,7 +54,7 @@ bool fr_peer_herald_open(fr_peer_fetched *fetched)
 {
     _Alignas(8) char handle[8];
     bool ready = fr_peer_expected_open((size_t)fr_world_size());
-    bool made = FR_MPI(Comm_dup, fr_real_mpi.COMM_WORLD, FR_PTR(handle)) == fr_real_mpi.SUCCESS;
+    bool made = FR_MPI(Comm_dup, fr_world_comm(), FR_PTR(handle)) == fr_real_mpi.SUCCESS;
     if (!all_agree(made && ready)) {
         if (made)
             FR_MPI(Comm_free, FR_PTR(handle));
