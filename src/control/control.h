@@ -124,9 +124,9 @@ bool fr_control_take(struct fr_control_message *message);
 // Looks after what was sent. A load when there is nothing.
 void fr_control_poll(void);
 
-// The communicator, in which a process has its rank in the world, COMM_NULL without remote ones.
-// Control messages have its highest tag, which is the highest that every MPI has.
-enum { FR_CONTROL_TAG = 32767 };
+// The communicator of Fabrail's own (room world), on which a process has its rank in the world;
+// COMM_NULL without remote ones. Control messages have this tag.
+enum { FR_CONTROL_TAG = 32766 };
 fr_word fr_control_comm(void);
 
 #endif

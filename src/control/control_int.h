@@ -51,7 +51,7 @@ bool fr_control_host_take(struct fr_control_message *message);
 void fr_control_host_finish(void);
 bool fr_control_host_have_finished(void);
 
-// By rank in the world. Opened by all or none; false, on all of them, when MPI fails.
+// By rank in the world. Opened by all or none; false where there is no communicator.
 bool fr_control_remote_open(void);
 bool fr_control_remote_send(int to, const struct fr_control_message *message);
 bool fr_control_remote_take(struct fr_control_message *message);

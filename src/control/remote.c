@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Control messages between hosts, by MPI on a communicator that is not the application's.
+// Control messages between hosts, by MPI on the communicator of Fabrail's own.
 //
 // They are synchronous sends, so that a process whose own are complete knows that they have been
 // taken: that is how all find out at the end that nothing is under way.
@@ -40,36 +40,12 @@ bool fr_control_has_remote(void)
     return atomic_load_explicit(&is_open, memory_order_acquire);
 }
 
-// Whether all processes have succeeded.
-static bool all_agree(bool own)
-{
-    int size = fr_world_size();
-    char mine = own;
-    char *theirs = calloc((size_t)size, 1);
-    bool agreed = theirs != NULL; // without memory MPI fails here, on all of them
-    if (FR_MPI(Allgather, FR_PTR(&mine), 1, fr_real_mpi.BYTE, FR_PTR(theirs), 1, fr_real_mpi.BYTE,
-               fr_real_mpi.COMM_WORLD) != fr_real_mpi.SUCCESS)
-        agreed = false;
-    for (int i = 0; i < size && agreed; i++)
-        agreed = theirs[i];
-    free(theirs);
-    return agreed;
-}
-
 bool fr_control_remote_open(void)
 {
-    _Alignas(8) char handle[8];
-    bool made = FR_MPI(Comm_dup, fr_real_mpi.COMM_WORLD, FR_PTR(handle)) == fr_real_mpi.SUCCESS;
-    if (!all_agree(made)) {
-        if (made)
-            FR_MPI(Comm_free, FR_PTR(handle));
-        return false;
-    }
-    comm = fr_real_handle_load(handle, 0);
-    FR_MPI(Comm_set_errhandler, comm, fr_real_mpi.ERRORS_RETURN);
+    comm = fr_world_comm();
     is_meeting = false;
-    atomic_store_explicit(&is_open, true, memory_order_release);
-    return true;
+    atomic_store_explicit(&is_open, comm != fr_real_mpi.COMM_NULL, memory_order_release);
+    return comm != fr_real_mpi.COMM_NULL;
 }
 
 static void append(struct sent *sent) FR_REQUIRES(lock)
@@ -190,10 +166,5 @@ bool fr_control_remote_have_met(void)
 
 void fr_control_remote_close(void)
 {
-    _Alignas(8) char handle[8];
-    if (!atomic_load_explicit(&is_open, memory_order_acquire))
-        return;
     atomic_store_explicit(&is_open, false, memory_order_release);
-    fr_real_handle_store(handle, 0, comm);
-    FR_MPI(Comm_free, FR_PTR(handle));
 }

@@ -43,7 +43,7 @@ static bool all_agree(bool own)
     char *theirs = calloc((size_t)size, 1);
     bool agreed = theirs != NULL; // without memory MPI fails here, on all of them
     if (FR_MPI(Allgather, FR_PTR(&mine), 1, fr_real_mpi.BYTE, FR_PTR(theirs), 1, fr_real_mpi.BYTE,
-               fr_real_mpi.COMM_WORLD) != fr_real_mpi.SUCCESS)
+               fr_world_comm()) != fr_real_mpi.SUCCESS)
         agreed = false;
     for (int i = 0; i < size && agreed; i++)
         agreed = theirs[i];

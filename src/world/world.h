@@ -31,20 +31,28 @@ struct fr_world_facts {
     uint32_t spare;
 };
 
+// The communicator of Fabrail's own: all processes of MPI_COMM_WORLD in the same order, errors
+// returned. It is there from the first exchange of facts to fr_world_release; MPI_COMM_NULL at
+// other times and where processes have none. Nothing is ever sent on it with the tag
+// FR_WORLD_UNUSED_TAG, which probes for progress name.
+enum { FR_WORLD_UNUSED_TAG = 32767 }; // the highest that every MPI has
+fr_word fr_world_comm(void);
+
 // Makes MPI progress: it has promised others that their transfers with this process go on while it
-// is in a call.
+// is in a call. Belongs into every wait for other processes.
 void fr_world_progress(void);
 
 // Hash of the host's name, as gethostname gives it, for fr_world_facts.
 uint64_t fr_world_host(void);
 
-// Exchanges the facts of all processes of MPI_COMM_WORLD; collective over it, so that it must be
-// called by all of them or by none, after fr_world_note. Should others not come, a warning says so
+// Exchanges the facts of all processes of MPI_COMM_WORLD, on it the first time and then on the
+// communicator that this makes; collective, so that it must be called by all of them or by none,
+// after fr_world_note. Should others not come, a warning says so
 // every ten seconds. A failure of MPI leaves the facts unknown.
 void fr_world_gather(const struct fr_world_facts *own);
 
 // Waits until all processes of MPI_COMM_WORLD have come here, with the same warnings; to be called
-// by all of them or by none. False when MPI fails.
+// by all of them or by none, after fr_world_gather. False when MPI fails.
 bool fr_world_meet(void);
 
 // The rank in MPI_COMM_WORLD of a rank of `comm` (of its remote group on an inter-communicator); -1
@@ -69,7 +77,7 @@ bool fr_world_is_partner(int rank);
 int fr_world_host_count(void);
 int fr_world_clique_count(void);
 
-// Forgets the facts; called before MPI_Finalize.
+// Forgets the facts and frees the communicator; called before MPI_Finalize by all processes.
 void fr_world_release(void);
 
 #endif

@@ -2,7 +2,8 @@
 fr_mpi_tests = tests/mpi/programs-openmpi.test tests/mpi/programs-mpich.test \
     tests/mpi/programs-openmpi5.test tests/mpi/programs-mpich5.test tests/mpi/programs-mpiabi.test \
     tests/mpi/layout.test tests/mpi/world.test tests/mpi/random.test tests/mpi/faults.test \
-    tests/mpi/fabric.test tests/mpi/pipeline.test tests/mpi/clique.test tests/mpi/kept.test
+    tests/mpi/fabric.test tests/mpi/pipeline.test tests/mpi/clique.test tests/mpi/kept.test \
+    tests/mpi/unnoticed.test
 EXTRA_DIST += $(fr_mpi_tests) tests/mpi/programs tests/mpi/run-program \
     tests/mpi/check-report.py tests/mpi/check-sanitizer.py tests/mpi/check-fabric.py \
     tests/mpi/fault.sh tests/mpi/hosts.sh
@@ -19,7 +20,12 @@ fr_fabric_sources = tests/mpi/fabric.c tests/mpi/fabric_calls.c
 fr_fabric_headers = tests/mpi/fabric.h tests/programs/memory.h tests/sim/touch.h
 fr_fabric_programs = $(MPI_FLAVOURS:%=tests/mpi/fabric-%)
 EXTRA_DIST += $(fr_fabric_sources) tests/mpi/fabric.h
-CLEANFILES += $(fr_layout_tests) $(fr_world_tests) $(fr_fabric_programs)
+# A program of what an application must not notice.
+fr_unnoticed_sources = tests/mpi/unnoticed.c tests/mpi/unnoticed_progress.c \
+    tests/mpi/unnoticed_comms.c
+fr_unnoticed_programs = $(MPI_FLAVOURS:%=tests/mpi/unnoticed-%)
+EXTRA_DIST += $(fr_unnoticed_sources) tests/mpi/unnoticed.h
+CLEANFILES += $(fr_layout_tests) $(fr_world_tests) $(fr_fabric_programs) $(fr_unnoticed_programs)
 # What run-program preloads into the ranks of an MPICH.
 EXTRA_DIST += tests/mpi/yield.c
 CLEANFILES += tests/mpi/libfryield.so
@@ -31,7 +37,8 @@ fr_mpicc_mpiabi = $(MPIABI_MPICC)
 
 if !CROSS_COMPILING
 TESTS += $(fr_mpi_tests)
-check_DATA += $(fr_layout_tests) $(fr_world_tests) $(fr_fabric_programs) tests/mpi/libfryield.so
+check_DATA += $(fr_layout_tests) $(fr_world_tests) $(fr_fabric_programs) $(fr_unnoticed_programs) \
+    tests/mpi/libfryield.so
 fr_compile_with_rooms = $(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(DEFS) $(DEFAULT_INCLUDES) \
     $(AM_CPPFLAGS) $(CPPFLAGS) -std=gnu11 -Wall -Wextra $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS) \
     -o $@ $(filter %.c,$^) .libs/librooms.a -ldl -lpthread
@@ -46,6 +53,11 @@ $(fr_fabric_programs): tests/mpi/fabric-%: $(fr_fabric_sources) tests/programs/m
     $(fr_fabric_headers)
 	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(DEFAULT_INCLUDES) $(CPPFLAGS) $(CUDA_CPPFLAGS) \
 	    -std=gnu11 -Wall -Wextra $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) -ldl
+$(fr_unnoticed_programs): tests/mpi/unnoticed-%: $(fr_unnoticed_sources) tests/programs/memory.c \
+    tests/mpi/unnoticed.h tests/programs/memory.h
+	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(DEFAULT_INCLUDES) $(CPPFLAGS) $(CUDA_CPPFLAGS) \
+	    -std=gnu11 -Wall -Wextra $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) -ldl \
+	    -lpthread
 tests/mpi/libfryield.so: tests/mpi/yield.c
 	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(sim_compile) -o $@ $(srcdir)/tests/mpi/yield.c -ldl
 endif
