@@ -3,7 +3,7 @@ fr_mpi_tests = tests/mpi/programs-openmpi.test tests/mpi/programs-mpich.test \
     tests/mpi/programs-openmpi5.test tests/mpi/programs-mpich5.test tests/mpi/programs-mpiabi.test \
     tests/mpi/layout.test tests/mpi/world.test tests/mpi/random.test tests/mpi/faults.test \
     tests/mpi/fabric.test tests/mpi/pipeline.test tests/mpi/clique.test tests/mpi/kept.test \
-    tests/mpi/unnoticed.test
+    tests/mpi/unnoticed.test tests/mpi/control.test
 EXTRA_DIST += $(fr_mpi_tests) tests/mpi/programs tests/mpi/run-program \
     tests/mpi/check-report.py tests/mpi/check-sanitizer.py tests/mpi/check-fabric.py \
     tests/mpi/fault.sh tests/mpi/hosts.sh
@@ -15,6 +15,9 @@ fr_layout_tests = $(MPI_FLAVOURS:%=tests/mpi/layout_test-%)
 EXTRA_DIST += $(fr_layout_sources) tests/mpi/layout_test.h tests/mpi/layout_types.h
 fr_world_tests = $(MPI_FLAVOURS:%=tests/mpi/world_test-%)
 EXTRA_DIST += tests/mpi/world_test.c
+fr_control_tests = $(MPI_FLAVOURS:%=tests/mpi/control_test-%)
+EXTRA_DIST += tests/mpi/control_test.c
+CLEANFILES += $(fr_control_tests)
 # A program that sees which pointers MPI is given, on the simulated device.
 fr_fabric_sources = tests/mpi/fabric.c tests/mpi/fabric_calls.c
 fr_fabric_headers = tests/mpi/fabric.h tests/programs/memory.h tests/sim/touch.h
@@ -37,7 +40,7 @@ fr_mpicc_mpiabi = $(MPIABI_MPICC)
 
 if !CROSS_COMPILING
 TESTS += $(fr_mpi_tests)
-check_DATA += $(fr_layout_tests) $(fr_world_tests) $(fr_fabric_programs) $(fr_unnoticed_programs) \
+check_DATA += $(fr_layout_tests) $(fr_world_tests) $(fr_control_tests) $(fr_fabric_programs) $(fr_unnoticed_programs) \
     tests/mpi/libfryield.so
 fr_compile_with_rooms = $(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(DEFS) $(DEFAULT_INCLUDES) \
     $(AM_CPPFLAGS) $(CPPFLAGS) -std=gnu11 -Wall -Wextra $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS) \
@@ -48,6 +51,9 @@ $(fr_layout_tests): tests/mpi/layout_test-%: $(fr_layout_sources) tests/mpi/layo
 	$(AM_V_CCLD)$(fr_compile_with_rooms)
 $(fr_world_tests): tests/mpi/world_test-%: tests/mpi/world_test.c tests/unit/check.h \
     src/world/world.h src/real/real.h src/device/device.h librooms.la
+	$(AM_V_CCLD)$(fr_compile_with_rooms)
+$(fr_control_tests): tests/mpi/control_test-%: tests/mpi/control_test.c tests/unit/check.h \
+    src/control/control.h src/world/world.h src/real/real.h librooms.la
 	$(AM_V_CCLD)$(fr_compile_with_rooms)
 $(fr_fabric_programs): tests/mpi/fabric-%: $(fr_fabric_sources) tests/programs/memory.c \
     $(fr_fabric_headers)

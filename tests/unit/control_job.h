@@ -20,8 +20,9 @@ static struct fr_control_process job_processes[PROCESSES_MAX];
 static inline struct fr_control_job job_as(int rank, int count)
 {
     for (int i = 0; i < count && i < PROCESSES_MAX; i++) {
-        if (job_processes[i].cookie == 0)
-            job_processes[i] = *fr_control_self();
+        if (job_processes[i].cookie != 0)
+            continue;
+        job_processes[i] = *fr_control_self();
         job_processes[i].cookie = 100 + (uint64_t)i;
     }
     return (struct fr_control_job){.rank = rank,
