@@ -18,7 +18,7 @@ doc/fabrail.7: doc/fabrail.7.in doc/settings.roff
 
 TESTS += doc/check-settings.sh
 endif
-EXTRA_DIST += doc/performance.md
+EXTRA_DIST += doc/performance.md doc/security.md
 
 # The manual page of the command needs no program to be run.
 EXTRA_DIST += doc/fabrail-tune.1.in

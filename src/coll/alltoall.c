@@ -61,7 +61,7 @@ static bool prepare_handle(struct fr_coll_group *group, const struct fr_coll_all
     if (!handle->bytes && fr_memory_export(&part->receive_range, (const void *)part->receive_low,
                                            part->receive_bytes, handle) != FR_OK)
         return false;
-    if (fr_memory_needs_descriptor(handle) && !fr_coll_choice_has(group, handle) &&
+    if (!fr_coll_choice_has(group, handle) &&
         fr_memory_send_descriptor(handle, group->processes, (size_t)group->size, false) != FR_OK)
         return false;
     return fr_device_quiesce(&part->receive_range, part->receive_low, part->receive_bytes) == FR_OK;
@@ -201,7 +201,7 @@ static int map_all(struct exchange *exchange, unsigned choice)
         if (!offer->handle.bytes || !fr_device_kind_is_device(user->kind))
             continue;
         struct fr_memory_mapping *mapping = &kept->mappings[rank];
-        enum fr_status status = fr_memory_import(&known->handle, user, mapping);
+        enum fr_status status = fr_memory_pin(&known->handle, user, mapping);
         if (status != FR_OK)
             return status == FR_ERR_NOT_FOUND ? LACKS_DESCRIPTOR : CANNOT_MAP;
         if (!mapping->direct)

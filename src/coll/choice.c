@@ -60,7 +60,7 @@ void fr_coll_choice_clear(struct fr_coll_group *group, unsigned choice)
 {
     struct fr_coll_choice *kept = &group->memory->kept[choice];
     for (int rank = 0; rank < group->size; rank++)
-        fr_memory_mapping_release(&kept->mappings[rank]);
+        fr_memory_unpin(&kept->mappings[rank]);
     kept->used = false;
 }
 

@@ -189,6 +189,18 @@ const struct fr_control_process *fr_control_process_of(int rank)
     return index >= 0 ? fr_control_host_member(index) : NULL;
 }
 
+int fr_control_rank_of(const struct fr_control_process *process)
+{
+    const struct fr_control_process *member;
+    if (!atomic_load_explicit(&is_open, memory_order_acquire))
+        return -1;
+    for (int i = 0; (member = fr_control_host_member(i)) != NULL; i++) {
+        if (fr_control_is_same(member, process))
+            return rank_of[i];
+    }
+    return -1;
+}
+
 const struct fr_control_secret *fr_control_job_secret(void)
 {
     return &job_secret;

@@ -77,8 +77,9 @@ bool fr_control_is_alive(int rank);
 bool fr_control_reaches(int rank);
 bool fr_control_has_remote(void); // whether any are sent by MPI
 
-// A process of this host that takes part; NULL for others.
+// A process of this host that takes part, NULL for others; and the rank of one, -1 for others.
 const struct fr_control_process *fr_control_process_of(int rank);
+int fr_control_rank_of(const struct fr_control_process *process);
 
 // What the job alone knows; valid while open.
 const struct fr_control_secret *fr_control_job_secret(void);
@@ -103,6 +104,7 @@ enum fr_control_kind {
     FR_CONTROL_ATS,
     FR_CONTROL_PLAIN,
     FR_CONTROL_RETRY,
+    FR_CONTROL_UNMAPPED, // of room memory as well: the sender has not mapped it, or no more
 };
 
 struct fr_control_message {

@@ -108,6 +108,11 @@ static const struct row rows[] = {
      .help =
          "Bound on the device memory of that workspace, for each process and device. A message\n"
          "that does not fit is given to the MPI library as it is."},
+    {"MAPPED_MAX", ROW_BYTES, AT(mapped_max_bytes), .default_text = "256G", RANGE(0, 16 * TIB),
+     .help =
+         "Bound on the device memory of other processes that a process has mapped at a time.\n"
+         "Beyond it, what was used least recently is unmapped; messages whose memory does not fit\n"
+         "at all take a slower way. With 0 nothing is mapped."},
     {"CLIQUE_MIN", ROW_BYTES, AT(clique_min_bytes), .default_text = "16K", RANGE(0, 16 * TIB),
      .help = "Size from which on a message to a GPU that only multi-node NVLink reaches goes that "
              "way.\n"

@@ -25,13 +25,14 @@ bool fr_memory_handle_is_on(const struct fr_memory_handle *handle, int device)
 struct fr_memory_usage fr_memory_get_usage(void)
 {
     struct fr_memory_usage usage = {.exports = fr_memory_exports_count()};
-    fr_memory_imports_count(&usage.imports, &usage.mapped_bytes);
+    fr_memory_mappings_count(&usage.mappings, &usage.mapped_bytes);
     return usage;
 }
 
 void fr_memory_release(void)
 {
-    fr_memory_imports_release();
+    fr_memory_mappings_release();
+    fr_memory_importers_release();
     fr_memory_exports_release();
     fr_memory_channel_close();
 }

@@ -117,7 +117,6 @@ void fr_mpi_announce_end(void)
 void fr_mpi_announce_release(void)
 {
     fr_mpi_listening = false;
-    fr_peer_route_forget();
     fr_peer_host_close();
 }
 
@@ -153,12 +152,6 @@ bool fr_mpi_may_announce(const struct fr_request_op *op, const struct fr_path_vi
     return fr_mpi_is_message(op, view) && !is_buffered(op->fn);
 }
 
-// What is this process's own is in its reach without any mapping.
-static bool is_open(int to, const struct fr_memory_handle *handle)
-{
-    return to == fr_control_rank() || fr_peer_route_is_open(to, handle);
-}
-
 // Finds the memory that the receiver can fetch from: the application's, or a packed copy of it,
 // which is leased here and filled with the operation's other copies. Copied is always what the
 // application, or the operation itself, may change before anybody has fetched it.
@@ -170,7 +163,7 @@ static bool find_place(const struct fr_request_op *op, struct fr_path_view *view
     if (!op->replaces && !is_buffered(op->fn) && fr_path_view_is_in_one_piece(view) &&
         fr_memory_export(&view->range, low, view->span, &contents->handle) == FR_OK) {
         contents->address = view->base + (uintptr_t)view->blocks[0].user_offset;
-        return is_open(contents->to, &contents->handle) &&
+        return fr_memory_is_mapped_by(contents->to, &contents->handle, false) &&
                fr_device_quiesce(&view->range, (uintptr_t)low, view->span) == FR_OK;
     }
     if (view->absolute)
@@ -182,7 +175,7 @@ static bool find_place(const struct fr_request_op *op, struct fr_path_view *view
     contents->address = view->stage_base;
     if (fr_memory_export(&range, view->lease.address, view->lease.bytes, &contents->handle) ==
             FR_OK &&
-        is_open(contents->to, &contents->handle))
+        fr_memory_is_mapped_by(contents->to, &contents->handle, true))
         return true;
     fr_path_ops(FR_PATH_PEER)->close(view);
     return false;

@@ -166,7 +166,7 @@ void fr_peer_herald_read(void)
     while (receive())
         ;
     atomic_flag_clear_explicit(&reading, memory_order_release);
-    fr_peer_route_poll_waiting();
+    fr_peer_route_poll(NULL);
 }
 
 // Takes one chunk of a message that nobody has fetched.

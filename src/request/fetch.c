@@ -19,7 +19,7 @@ struct fetch {
     struct fr_peer_arrival *arrival;
     struct fr_path_view *view; // the receive's
     size_t bytes;              // what there is room for
-    struct fr_peer_route route;
+    struct fr_memory_mapping mapping;
     uintptr_t target;
     bool begun;
     bool mapped;
@@ -125,17 +125,6 @@ static enum fr_status choose_target(struct fetch *fetch)
     return status;
 }
 
-// This process's own memory is where it is, and copies run on its device.
-static enum fr_status find_route(struct fetch *fetch)
-{
-    const struct fr_memory_handle *handle = &fetch->arrival->handle;
-    struct fr_peer_route *route = &fetch->route;
-    if (!fr_control_is_same(&handle->owner, fr_control_self()))
-        return fr_peer_route_find(handle, &fetch->view->range, route);
-    fr_buffer_classify((const void *)handle->base, 1, &route->user);
-    return fr_memory_import(handle, &route->user, &route->mapping);
-}
-
 static void prepare(struct fetch *fetch, struct fr_request_op *op, struct fr_peer_arrival *arrival)
 {
     *fetch = (struct fetch){.op = op, .arrival = arrival, .view = fr_request_receive_view(op)};
@@ -145,13 +134,13 @@ static void prepare(struct fetch *fetch, struct fr_request_op *op, struct fr_pee
     fetch->begun = true;
     size_t room = fetch->view->out_bytes;
     fetch->bytes = arrival->bytes < room ? (size_t)arrival->bytes : room;
-    fetch->status = find_route(fetch);
+    fetch->status = fr_memory_pin(&fetch->arrival->handle, &fetch->view->range, &fetch->mapping);
     if (fetch->status != FR_OK)
         return;
     fetch->mapped = true;
     fetch->status = choose_target(fetch);
-    fetch->native = fetch->route.mapping.direct &&
-                    fetch->route.user.device == fetch->view->range.device &&
+    fetch->native = fetch->mapping.direct &&
+                    fetch->mapping.user.device == fetch->view->range.device &&
                     (fetch->direct ? fr_device_kind_is_device(fetch->view->range.kind)
                                    : fetch->packed.lease.address != NULL);
 }
@@ -161,7 +150,7 @@ static void prepare(struct fetch *fetch, struct fr_request_op *op, struct fr_pee
 static bool is_target_in_reach(const struct fetch *fetch)
 {
     struct fr_device_range target;
-    int device = fetch->route.user.device;
+    int device = fetch->mapping.user.device;
     fr_buffer_classify((const void *)fetch->target, 1, &target);
     bool vmm = target.kind == FR_KIND_VMM || target.kind == FR_KIND_VMM_FD ||
                target.kind == FR_KIND_VMM_FABRIC;
@@ -178,7 +167,7 @@ static enum fr_status pull_over_host(const struct fetch *fetch,
     uintptr_t host = (uintptr_t)lease.address;
     const struct fr_device_push_piece up = {.dst = host, .src = piece->src, .bytes = piece->bytes};
     const struct fr_device_push_piece on = {.dst = piece->dst, .src = host, .bytes = piece->bytes};
-    status = fr_device_push(&fetch->route.user, &up, 1, FR_ENGINE_CE, 0);
+    status = fr_device_push(&fetch->mapping.user, &up, 1, FR_ENGINE_CE, 0);
     if (status == FR_OK)
         status = fr_device_push(&fetch->view->range, &on, 1, FR_ENGINE_CE, 0);
     fr_workspace_return(&lease);
@@ -194,7 +183,7 @@ static enum fr_status pull_afar(const struct fetch *fetch, const struct fr_devic
         return status;
     if (!is_target_in_reach(fetch))
         return pull_over_host(fetch, piece);
-    return fr_device_push(&fetch->route.user, piece, 1, FR_ENGINE_CE, 0);
+    return fr_device_push(&fetch->mapping.user, piece, 1, FR_ENGINE_CE, 0);
 }
 
 // Whether one call can pull both: into the same allocation of the application.
@@ -210,7 +199,7 @@ static enum fr_status pull_pieces(const struct fetch *lead,
                                   const struct fr_device_push_piece *pieces, size_t count,
                                   enum fr_device_engine engine)
 {
-    const struct fr_device_range *range = lead->direct ? &lead->view->range : &lead->route.user;
+    const struct fr_device_range *range = lead->direct ? &lead->view->range : &lead->mapping.user;
     if (!lead->native)
         return pull_afar(lead, pieces);
     return fr_device_push(range, pieces, count, engine, (unsigned)fr_core_settings()->peer_sms);
@@ -226,8 +215,7 @@ static bool is_ready(const struct fetch *fetch)
 static enum fr_status pull_slices(struct fetch *fetch)
 {
     const struct fr_peer_arrival *arrival = fetch->arrival;
-    uintptr_t source =
-        fr_memory_mapping_at(&fetch->route.mapping, &arrival->handle, arrival->address);
+    uintptr_t source = fr_memory_mapping_at(&fetch->mapping, &arrival->handle, arrival->address);
     enum fr_status status = arrival->ready == FR_HERALD_NEVER ? FR_ERR_DEVICE : FR_OK;
     for (size_t done = 0; status == FR_OK && done < fetch->bytes;) {
         if (arrival->ready <= done) {
@@ -264,7 +252,7 @@ static void pull(struct fetch *fetches, size_t count, size_t first)
         with[i] = true;
         pieces[used++] = (struct fr_device_push_piece){
             .dst = fetch->target,
-            .src = fr_memory_mapping_at(&fetch->route.mapping, &fetch->arrival->handle,
+            .src = fr_memory_mapping_at(&fetch->mapping, &fetch->arrival->handle,
                                         fetch->arrival->address),
             .bytes = fetch->bytes,
         };
@@ -305,7 +293,7 @@ static void finish(struct fetch *fetch)
     if (fetch->status == FR_OK)
         fetch->status = spread(fetch);
     if (fetch->mapped)
-        fr_peer_route_release(&fetch->route);
+        fr_memory_unpin(&fetch->mapping);
     if (fetch->packed.lease.address)
         fr_path_ops(FR_PATH_PEER)->close(&fetch->packed);
     fr_workspace_return(&fetch->bounce);

@@ -147,9 +147,9 @@ static enum refusal import(const struct fr_memory_handle *handles,
 {
     struct fr_memory_mapping mappings[PEERS_MOST];
     for (int peer = 0; peer < group.size; peer++) {
-        if (fr_memory_import(&handles[peer], user, &mappings[peer]) != FR_OK) {
+        if (fr_memory_pin(&handles[peer], user, &mappings[peer]) != FR_OK) {
             while (peer-- > 0)
-                fr_memory_mapping_release(&mappings[peer]);
+                fr_memory_unpin(&mappings[peer]);
             return NOT_IMPORTED;
         }
         addresses[peer] = fr_memory_mapping_at(&mappings[peer], &handles[peer], theirs[peer]);

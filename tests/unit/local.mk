@@ -88,6 +88,16 @@ check_PROGRAMS += tests/unit/memory_cache
 tests_unit_memory_cache_SOURCES = tests/unit/memory_cache.c $(unit_peer_headers)
 tests_unit_memory_cache_LDADD = librooms.la
 
+check_PROGRAMS += tests/unit/memory_importers
+tests_unit_memory_importers_SOURCES = tests/unit/memory_importers.c tests/unit/control_job.h \
+    $(unit_peer_headers)
+tests_unit_memory_importers_LDADD = librooms.la
+
+check_PROGRAMS += tests/unit/memory_channel
+tests_unit_memory_channel_SOURCES = tests/unit/memory_channel.c tests/unit/check.h \
+    tests/unit/processes.h
+tests_unit_memory_channel_LDADD = librooms.la
+
 check_PROGRAMS += tests/unit/memory_failures
 tests_unit_memory_failures_SOURCES = tests/unit/memory_failures.c $(unit_peer_headers)
 tests_unit_memory_failures_LDADD = librooms.la
