@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { ELSEWHERE = -1, ABSENT = -2 };
 
@@ -105,51 +106,63 @@ bool fr_control_open(const struct fr_control_job *job)
     return here || remote;
 }
 
-static void progress(void)
+// Ranks may outnumber cores, so who has waited for a while sleeps.
+static void progress(unsigned *waits)
 {
+    enum { YIELDS = 1000 };
+    const struct timespec nap = {.tv_nsec = 200000};
     fr_control_poll();
     if (fr_world_rank() >= 0)
         fr_world_progress();
-    sched_yield();
+    if (++*waits < YIELDS)
+        sched_yield();
+    else
+        nanosleep(&nap, NULL);
 }
 
 // Nobody wants what comes now.
-static void drop_all(void)
+static void drop_all(unsigned *waits)
 {
     struct fr_control_message message;
     while (fr_control_take(&message))
-        ;
-    progress();
+        *waits = 0;
+    progress(waits);
 }
 
 static void meet_remote(bool (*busy)(void))
 {
+    unsigned waits = 0;
     if (!fr_control_remote_meet())
         return;
     do {
         (void)busy();
-        drop_all();
+        drop_all(&waits);
     } while (!fr_control_remote_have_met());
 }
 
 static void meet_here(bool (*busy)(void))
 {
+    enum { WAITS_A_LOOK = 64 };
+    unsigned waits = 0;
     fr_control_host_finish();
-    while (!fr_control_host_have_finished()) {
+    while (!fr_control_host_have_finished(waits % WAITS_A_LOOK == WAITS_A_LOOK - 1)) {
         (void)busy();
-        drop_all();
+        drop_all(&waits);
     }
 }
 
 void fr_control_close(bool (*busy)(void))
 {
+    unsigned waits = 0;
     for (;;) {
-        if (busy())
-            progress();
-        else if (fr_control_remote_is_idle())
+        if (busy()) {
+            waits = 0; // bytes may be moving
+            progress(&waits);
+        } else if (fr_control_remote_is_idle()) {
             break;
-        else
-            drop_all(); // others may be waiting for that just so
+        } else {
+            drop_all(&waits); // others may be waiting for that just so
+        }
     }
     if (fr_control_has_remote())
         meet_remote(busy);

@@ -47,9 +47,10 @@ struct fr_control_entry *fr_control_host_entry(int index); // NULL while not rea
 bool fr_control_host_send(int to, const struct fr_control_message *message);
 bool fr_control_host_take(struct fr_control_message *message);
 
-// Says that this process has come to the end; whether all others have come or died.
+// Says that this process has come to the end; whether all others have come, or died where `look`
+// has them looked at, which takes a system call each.
 void fr_control_host_finish(void);
-bool fr_control_host_have_finished(void);
+bool fr_control_host_have_finished(bool look);
 
 // By rank in the world. Opened by all or none; false where there is no communicator.
 bool fr_control_remote_open(void);

@@ -318,13 +318,13 @@ void fr_control_host_finish(void)
 }
 
 // Where not all have attached there is nothing to wait for.
-bool fr_control_host_have_finished(void)
+bool fr_control_host_have_finished(bool look)
 {
     bool all = true;
     for (int i = 0; i < host.count && all && fr_control_host_is_ready(); i++) {
         struct fr_control_entry *entry = fr_control_host_entry(i);
         all = atomic_load_explicit(&entry->has_finished, memory_order_acquire) != 0 ||
-              !fr_control_host_is_alive(i);
+              (look && !fr_control_host_is_alive(i));
     }
     return all;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which processes may have mapped memory of this one, or have said that they have: questions,
-// answers, and the news that memory is gone.
+// Which processes may have mapped memory of this one, or have said that they have: questions, and
+// the news that memory is gone. What others do with those is in asked.c.
 //
 // Memory that others may have mapped is shared. What its owner frees stays taken as long as they
 // have it mapped, so shared memory is looked at every now and then, by asking the driver.
@@ -40,11 +40,6 @@ struct shared {
     struct importer *importers;
     unsigned count;
     unsigned capacity;
-};
-
-struct news {
-    uint64_t owner; // cookie
-    uint64_t buffer_id;
 };
 
 static struct fr_lock lock = FR_LOCK_INIT;
@@ -185,7 +180,8 @@ static void look_at_all(void)
 // Returns whether all that may have mapped it know, or are beyond hearing it.
 static bool tell(struct shared *shared)
 {
-    const struct news news = {.owner = fr_control_self()->cookie, .buffer_id = shared->buffer_id};
+    const struct fr_memory_news news = {.owner = fr_control_self()->cookie,
+                                        .buffer_id = shared->buffer_id};
     bool all = true;
     for (unsigned i = 0; i < shared->count; i++) {
         struct importer *importer = &shared->importers[i];
@@ -257,6 +253,7 @@ void fr_memory_poll(void)
     if (atomic_load_explicit(&shared_count, memory_order_relaxed) > 0)
         look_where_due();
     tell_gone();
+    fr_memory_map_asked();
 }
 
 void fr_memory_importers_note(const struct fr_memory_handle *handle, int rank)
@@ -295,9 +292,7 @@ static void set_state(uint64_t buffer_id, int rank, enum state state)
     struct importer *importer = find_importer(find(buffer_id), rank);
     if (importer != NULL) {
         importer->state = state;
-        if (state == MAPPED) // should the mapping go, it can be asked soon
-            importer->asks = 1;
-        else
+        if (state != MAPPED) // later each time, since what maps the one may unmap the other
             importer->skip = 1u << importer->asks;
     }
     fr_core_unlock(&lock);
@@ -341,67 +336,9 @@ bool fr_memory_is_mapped_by(int to, const struct fr_memory_handle *handle, bool 
     return mapped;
 }
 
-static void send_news(int to, enum fr_control_kind kind, const struct fr_memory_handle *handle)
+void fr_memory_importers_heard(int rank, uint64_t buffer_id, bool mapped)
 {
-    const struct news news = {.owner = handle->owner.cookie, .buffer_id = handle->buffer_id};
-    (void)!fr_control_send(to, kind, &news, sizeof(news)); // what is lost is asked for again
-}
-
-void fr_memory_say_unmapped(const struct fr_memory_handle *handle)
-{
-    const struct fr_control_process *owner = fr_control_process_of(handle->rank);
-    if (owner != NULL && fr_control_is_same(owner, &handle->owner))
-        send_news(handle->rank, FR_CONTROL_UNMAPPED, handle);
-}
-
-// Whether a process speaks of memory of its own. Of those on other hosts nothing is known.
-static bool is_of(int rank, uint64_t owner)
-{
-    const struct fr_control_process *process = fr_control_process_of(rank);
-    return process == NULL ? !fr_control_is_here(rank) : process->cookie == owner;
-}
-
-static void map_as_asked(const struct fr_control_message *message,
-                         const struct fr_device_range *user)
-{
-    struct fr_memory_handle handle;
-    struct fr_memory_mapping mapping;
-    if (message->bytes != sizeof(handle))
-        return;
-    memcpy(&handle, message->data, sizeof(handle));
-    if (!is_of(message->from, handle.owner.cookie))
-        return;
-    if (!fr_memory_has_user(user)) { // not yet
-        send_news(message->from, FR_CONTROL_UNMAPPED, &handle);
-        return;
-    }
-    enum fr_status status = fr_memory_pin(&handle, user, &mapping);
-    if (status == FR_OK) {
-        fr_memory_unpin(&mapping);
-        send_news(message->from, FR_CONTROL_MAPPED, &handle);
-    } else if (status == FR_ERR_LIMIT || status == FR_ERR_NO_MEMORY) {
-        send_news(message->from, FR_CONTROL_UNMAPPED, &handle);
-    }
-}
-
-void fr_memory_handle_message(const struct fr_control_message *message,
-                              const struct fr_device_range *user)
-{
-    struct news news;
-    if (message->kind == FR_CONTROL_MAP) {
-        map_as_asked(message, user);
-        return;
-    }
-    if (message->bytes != sizeof(news))
-        return;
-    memcpy(&news, message->data, sizeof(news));
-    if (message->kind == FR_CONTROL_MAPPED || message->kind == FR_CONTROL_UNMAPPED) {
-        set_state(news.buffer_id, message->from,
-                  message->kind == FR_CONTROL_MAPPED ? MAPPED : SEEN);
-    } else if (message->kind == FR_CONTROL_FREED && is_of(message->from, news.owner)) {
-        const struct fr_control_process owner = {.cookie = news.owner};
-        fr_memory_forget_buffer(&owner, news.buffer_id);
-    }
+    set_state(buffer_id, rank, mapped ? MAPPED : SEEN);
 }
 
 void fr_memory_importers_release(void)

@@ -9,13 +9,11 @@
 // without a search: its generation tells whether it still is what it was.
 #include "config.h"
 
-#include "buffer/buffer.h"
 #include "core/hash.h"
 #include "core/list.h"
 #include "memory/memory_int.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 struct key {
     uint64_t owner; // cookie
@@ -32,6 +30,9 @@ struct fr_memory_entry {
     struct fr_list link; // in `recent`, in `spare`, or in a list of what is to be unmapped
     struct fr_device_import memory; // with status FR_OK
     struct fr_device_range user;    // whom it was mapped for
+    int rank;                       // of the owner
+    bool by_descriptor;             // without which it cannot be mapped again
+    bool dropped;                   // while its owner may rely on it
     enum fr_status status;
     unsigned pins;
     bool listed;         // in the table. Otherwise the last one to unpin it unmaps
@@ -43,7 +44,6 @@ static struct fr_memory_entry *table FR_GUARDED_BY(lock);
 static struct fr_list recent FR_GUARDED_BY(lock) = FR_LIST_INIT(recent); // latest used first
 static struct fr_list spare FR_GUARDED_BY(lock) = FR_LIST_INIT(spare);
 static size_t mapped_bytes FR_GUARDED_BY(lock); // listed or not, and what is being mapped
-static struct fr_device_range last_user FR_GUARDED_BY(lock);
 
 static struct fr_memory_entry *entry_of(struct fr_list *link)
 {
@@ -79,6 +79,8 @@ static void destroy_all(struct fr_list *gone)
         fr_list_remove(&entry->link);
         if (entry->status == FR_OK)
             fr_device_import_close(&entry->memory);
+        if (entry->dropped && entry->by_descriptor && entry->status == FR_OK)
+            fr_memory_say_unmapped(entry->rank, entry->key.owner, entry->key.buffer_id);
         fr_core_lock(&lock);
         if (entry->status == FR_OK)
             mapped_bytes -= entry->bytes;
@@ -149,8 +151,10 @@ static void put(struct fr_memory_entry *entry, bool drop)
 {
     struct fr_list gone = FR_LIST_INIT(gone);
     fr_core_lock(&lock);
-    if (drop && entry->listed)
+    if (drop && entry->listed) {
+        entry->dropped = true;
         unlist(entry, &gone);
+    }
     leave(entry, &gone);
     fr_core_unlock(&lock);
     destroy_all(&gone);
@@ -174,68 +178,21 @@ static void drop_older(const struct fr_memory_handle *handle)
     destroy_all(&gone);
 }
 
-// Unmaps whatever nobody has pinned. Returns whether there was anything.
-static bool drop_idle(void)
+bool fr_memory_drop_idle(void)
 {
     struct fr_list gone = FR_LIST_INIT(gone);
     fr_core_lock(&lock);
     for (struct fr_list *at = recent.next, *next; at != &recent; at = next) {
         next = at->next;
-        if (entry_of(at)->pins == 0 && entry_of(at)->status == FR_OK)
-            unlist(entry_of(at), &gone);
+        if (entry_of(at)->pins > 0 || entry_of(at)->status != FR_OK)
+            continue;
+        entry_of(at)->dropped = true;
+        unlist(entry_of(at), &gone);
     }
     fr_core_unlock(&lock);
     bool any = !fr_list_is_empty(&gone);
     destroy_all(&gone);
     return any;
-}
-
-static enum fr_status map_by_descriptor(const struct fr_memory_handle *handle,
-                                        const struct fr_device_range *user,
-                                        const struct fr_device_export *export,
-                                        struct fr_device_import *memory)
-{
-    int descriptor = fr_memory_channel_take(&handle->owner, handle->buffer_id);
-    if (descriptor < 0)
-        return FR_ERR_NOT_FOUND;
-    enum fr_status status = fr_device_import(user, FR_SHARE_FD, export, descriptor, memory);
-    if ((status == FR_ERR_LIMIT || status == FR_ERR_NO_MEMORY) && drop_idle())
-        status = fr_device_import(user, FR_SHARE_FD, export, descriptor, memory);
-    close(descriptor);
-    return status;
-}
-
-static enum fr_status map_by_token(unsigned way, const struct fr_device_range *user,
-                                   const struct fr_device_export *export,
-                                   struct fr_device_import *memory)
-{
-    enum fr_status status = fr_device_import(user, way, export, -1, memory);
-    if ((status == FR_ERR_LIMIT || status == FR_ERR_NO_MEMORY) && drop_idle())
-        status = fr_device_import(user, way, export, -1, memory);
-    return status;
-}
-
-// Maps in the first of its ways that works: a fabric handle needs no descriptor, but an IMEX
-// channel in this process, too.
-static enum fr_status map(const struct fr_memory_handle *handle, const struct fr_device_range *user,
-                          struct fr_device_import *memory)
-{
-    struct fr_device_export export = {
-        .base = (uintptr_t)handle->base,
-        .bytes = (size_t)handle->bytes,
-        .ways = handle->ways,
-    };
-    memcpy(export.uuid, handle->device, sizeof(export.uuid));
-    memcpy(export.token, handle->token, sizeof(export.token));
-    bool here = handle->owner.host == fr_control_self()->host;
-    enum fr_status status = FR_ERR_UNSUPPORTED;
-    if (handle->ways & FR_SHARE_FABRIC)
-        status = map_by_token(FR_SHARE_FABRIC, user, &export, memory);
-    if (status != FR_OK && here && (handle->ways & FR_SHARE_FD))
-        status = map_by_descriptor(handle, user, &export, memory);
-    if (status != FR_OK && here && (handle->ways & FR_SHARE_LEGACY))
-        status = map_by_token(FR_SHARE_LEGACY, user, &export, memory);
-    return status;
 }
 
 // What may succeed at another time is tried again then.
@@ -250,6 +207,7 @@ static bool evict(struct fr_list *gone) FR_REQUIRES(lock)
 {
     for (struct fr_list *at = recent.prev; at != &recent; at = at->prev) {
         if (entry_of(at)->pins == 0) {
+            entry_of(at)->dropped = true;
             unlist(entry_of(at), gone);
             return true;
         }
@@ -338,7 +296,10 @@ static enum fr_status map_anew(const struct fr_memory_handle *handle,
     entry->bytes = handle->bytes;
     entry->pins = 1;
     entry->user = *user;
-    status = map(handle, user, &entry->memory);
+    entry->rank = handle->rank;
+    entry->by_descriptor = fr_memory_needs_descriptor(handle);
+    entry->dropped = false;
+    status = fr_memory_map(handle, user, &entry->memory);
     entry->status = status;
     memset(&entry->hh, 0, sizeof(entry->hh));
     fr_debug("mapping of %zu bytes, buffer %llu of process %d: %s", (size_t)handle->bytes,
@@ -379,20 +340,6 @@ static enum fr_status make_key(const struct fr_memory_handle *handle,
     return status;
 }
 
-// Copies from it run on its own device.
-static void pin_own(const struct fr_memory_handle *handle, const struct fr_device_range *user,
-                    struct fr_memory_mapping *mapping)
-{
-    bool vmm = !(handle->ways & FR_SHARE_LEGACY);
-    *mapping = (struct fr_memory_mapping){
-        .address = (uintptr_t)handle->base,
-        .direct = fr_device_kind_is_device(user->kind) &&
-                  (fr_memory_handle_is_on(handle, user->device) ||
-                   (vmm && fr_device_vmm_is_open_to(user->device, (uintptr_t)handle->base))),
-    };
-    fr_buffer_classify((const void *)(uintptr_t)handle->base, 1, &mapping->user);
-}
-
 // Returns a pinned entry, or NULL and drops it if a reset of the device has taken it away.
 static struct fr_memory_entry *keep_alive(struct fr_memory_entry *entry)
 {
@@ -419,7 +366,8 @@ static enum fr_status pin_other(const struct fr_memory_handle *handle,
         put(entry, false);
     }
     if (status == FR_ERR_NOT_FOUND)
-        fr_memory_say_unmapped(handle); // so that the owner sends the descriptor again
+        fr_memory_say_unmapped(handle->rank, handle->owner.cookie,
+                               handle->buffer_id); // so that the owner sends the descriptor again
     bool exact = status == FR_OK;
     if (!exact)
         entry = keep_alive(look_up_any(handle));
@@ -434,31 +382,14 @@ static enum fr_status pin_other(const struct fr_memory_handle *handle,
     return FR_OK;
 }
 
-// What copies run on where the memory that they are for is on no device.
-static bool choose_user(const struct fr_device_range *wanted, struct fr_device_range *user)
-{
-    fr_core_lock(&lock);
-    if (wanted != NULL && fr_device_kind_is_device(wanted->kind))
-        last_user = *wanted;
-    *user = last_user;
-    fr_core_unlock(&lock);
-    return fr_device_kind_is_device(user->kind);
-}
-
-bool fr_memory_has_user(const struct fr_device_range *user)
-{
-    struct fr_device_range chosen;
-    return choose_user(user, &chosen);
-}
-
 enum fr_status fr_memory_pin(const struct fr_memory_handle *handle,
                              const struct fr_device_range *user, struct fr_memory_mapping *mapping)
 {
     struct fr_device_range chosen;
-    bool has_user = choose_user(user, &chosen);
+    bool has_user = fr_memory_choose_user(user, &chosen);
     if (!fr_control_is_same(&handle->owner, fr_control_self()))
         return has_user ? pin_other(handle, &chosen, mapping) : FR_ERR_UNSUPPORTED;
-    pin_own(handle, &chosen, mapping);
+    fr_memory_map_own(handle, &chosen, mapping);
     return FR_OK;
 }
 
@@ -533,9 +464,8 @@ bool fr_memory_mappings_wake(struct fr_memory_mapping *mappings, size_t count)
     return false;
 }
 
-// Takes out what `owner` exported (everybody's with NULL): one buffer, or all with NULL. Returns
-// how many are still pinned.
-static unsigned forget(const struct fr_control_process *owner, const uint64_t *buffer_id)
+unsigned fr_memory_mappings_forget(const struct fr_control_process *owner,
+                                   const uint64_t *buffer_id)
 {
     struct fr_list gone = FR_LIST_INIT(gone);
     unsigned pinned = 0;
@@ -554,32 +484,10 @@ static unsigned forget(const struct fr_control_process *owner, const uint64_t *b
     return pinned;
 }
 
-void fr_memory_forget(const struct fr_control_process *owner)
-{
-    fr_memory_channel_drop(owner, NULL);
-    (void)forget(owner, NULL);
-}
-
-void fr_memory_forget_buffer(const struct fr_control_process *owner, uint64_t buffer_id)
-{
-    fr_memory_channel_drop(owner, &buffer_id);
-    (void)forget(owner, &buffer_id);
-}
-
 void fr_memory_mappings_count(size_t *count, size_t *bytes)
 {
     fr_core_lock(&lock);
     *count = HASH_COUNT(table);
     *bytes = mapped_bytes;
-    fr_core_unlock(&lock);
-}
-
-void fr_memory_mappings_release(void)
-{
-    unsigned pinned = forget(NULL, NULL);
-    if (pinned > 0)
-        fr_debug("%u mappings of other processes' memory are in use at the end", pinned);
-    fr_core_lock(&lock);
-    last_user = (struct fr_device_range){.kind = FR_KIND_HOST};
     fr_core_unlock(&lock);
 }

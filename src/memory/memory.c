@@ -29,10 +29,26 @@ struct fr_memory_usage fr_memory_get_usage(void)
     return usage;
 }
 
+void fr_memory_forget(const struct fr_control_process *owner)
+{
+    fr_memory_channel_drop(owner, NULL);
+    (void)fr_memory_mappings_forget(owner, NULL);
+}
+
+void fr_memory_forget_buffer(const struct fr_control_process *owner, uint64_t buffer_id)
+{
+    fr_memory_channel_drop(owner, &buffer_id);
+    (void)fr_memory_mappings_forget(owner, &buffer_id);
+}
+
 void fr_memory_release(void)
 {
-    fr_memory_mappings_release();
+    unsigned pinned = fr_memory_mappings_forget(NULL, NULL);
+    if (pinned > 0)
+        fr_debug("%u mappings of other processes' memory are in use at the end", pinned);
     fr_memory_importers_release();
+    fr_memory_asked_release();
+    fr_memory_forget_user();
     fr_memory_exports_release();
     fr_memory_channel_close();
 }

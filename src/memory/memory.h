@@ -74,13 +74,15 @@ FR_MUST_CHECK enum fr_status fr_memory_send_descriptor(const struct fr_memory_ha
 // `at_once`, now; and again where the question or its answer seem to have been lost.
 bool fr_memory_is_mapped_by(int to, const struct fr_memory_handle *handle, bool at_once);
 
-// Acts on a message of the kinds MAP, MAPPED, UNMAPPED and FREED: maps for `user` as fr_memory_pin
-// does. Messages of one sender are to be acted on in their order.
+// Acts on a message of the kinds MAP, MAPPED, UNMAPPED and FREED; what is to be mapped is mapped in
+// fr_memory_poll, for `user` as fr_memory_pin does. Messages of one sender are to be acted on in
+// their order.
 void fr_memory_handle_message(const struct fr_control_message *message,
                               const struct fr_device_range *user);
 
-// Looks for memory that others may have mapped and that is no more, and tells them. To be called in
-// each call that may make progress: a load or two when there is no such memory, else a look at the
+// Maps what others have asked for, and looks for memory that others may have mapped and that is no
+// more, to tell them. To be called in each call that may make progress, after all messages that
+// have come have been acted on: a load or two when there is nothing of the kind, else a look at the
 // clock, and now and then a few questions to the driver.
 void fr_memory_poll(void);
 

@@ -48,15 +48,45 @@ void fr_memory_importers_note(const struct fr_memory_handle *handle, int rank);
 void fr_memory_importers_forget(uint64_t buffer_id);
 void fr_memory_importers_release(void);
 
-// Tells the owner of memory that it is not mapped here.
-void fr_memory_say_unmapped(const struct fr_memory_handle *handle);
+// One of them has said that it has mapped memory, or has not.
+void fr_memory_importers_heard(int rank, uint64_t buffer_id, bool mapped);
 
-// Whether something says for which device to map, `user` (or NULL) or what was mapped before.
-bool fr_memory_has_user(const struct fr_device_range *user);
+// The data of control messages but MAP, whose data is a handle.
+struct fr_memory_news {
+    uint64_t owner; // cookie
+    uint64_t buffer_id;
+};
+
+// Maps what others have asked for.
+void fr_memory_map_asked(void);
+void fr_memory_asked_release(void);
+
+// Tells the owner of memory that it is not mapped here, or no more.
+void fr_memory_say_unmapped(int rank, uint64_t owner, uint64_t buffer_id);
+
+// Writes for which device to map: that of `wanted` (or NULL) or, where that has none, of what was
+// mapped before. False where nothing says so. And the same without an answer.
+bool fr_memory_choose_user(const struct fr_device_range *wanted, struct fr_device_range *user);
+bool fr_memory_has_user(const struct fr_device_range *wanted);
+void fr_memory_forget_user(void);
+
+// Maps the memory of a handle, of this process or of another one.
+FR_MUST_CHECK enum fr_status fr_memory_map(const struct fr_memory_handle *handle,
+                                           const struct fr_device_range *user,
+                                           struct fr_device_import *memory);
+void fr_memory_map_own(const struct fr_memory_handle *handle, const struct fr_device_range *user,
+                       struct fr_memory_mapping *mapping);
+
+// Unmaps whatever nobody has pinned. Returns whether there was anything.
+bool fr_memory_drop_idle(void);
 
 size_t fr_memory_exports_count(void);
 void fr_memory_exports_release(void);
 void fr_memory_mappings_count(size_t *mappings, size_t *mapped_bytes);
-void fr_memory_mappings_release(void);
+
+// Takes out of the cache what `owner` exported (everybody's with NULL): one buffer, or all with
+// NULL. Returns how many are still pinned.
+unsigned fr_memory_mappings_forget(const struct fr_control_process *owner,
+                                   const uint64_t *buffer_id);
 
 #endif

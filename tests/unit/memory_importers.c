@@ -9,6 +9,7 @@
 #include "control_job.h"
 #include "memory_pair.h"
 
+#include <pthread.h>
 #include <sched.h>
 
 enum { BYTES = 100000, OWNER = 0, USER = 1 };
@@ -33,11 +34,11 @@ static void end(void)
 static void act(const struct fr_device_range *user)
 {
     struct fr_control_message message;
-    fr_memory_poll();
     while (fr_control_take(&message)) {
         kinds_taken[message.kind]++;
         fr_memory_handle_message(&message, user);
     }
+    fr_memory_poll();
 }
 
 // What the owner allocates and exports, and the handle at the other process.
@@ -285,6 +286,29 @@ static void run_pinned(void)
     end();
 }
 
+// What is freed before anybody has got to mapping it is not mapped at all.
+static void run_overtaken(void)
+{
+    struct driver_memory memory;
+    begin();
+    struct fr_memory_handle handle = give(FR_KIND_MALLOC, 11, &memory);
+    if (process_rank == OWNER) {
+        CHECK(!fr_memory_is_mapped_by(USER, &handle, true));
+        driver_free(&memory);
+        usleep(2000);
+        fr_memory_poll();
+    }
+    process_meet();
+    if (process_rank == USER) {
+        act(&user_range);
+        CHECK(kinds_taken[FR_CONTROL_MAP] == 1 && kinds_taken[FR_CONTROL_FREED] == 1);
+        CHECK(fr_memory_get_usage().mappings == 0, "not even a refusal");
+    }
+    process_meet();
+    CHECK(process_rank != OWNER || !fr_control_take(&(struct fr_control_message){0}));
+    end();
+}
+
 // Lies of another process are not believed.
 static void run_lies(void)
 {
@@ -351,7 +375,7 @@ static void run_bound(void)
     end();
 }
 
-// A descriptor went with its mapping: the owner hears of that, and sends it again.
+// A descriptor went with its mapping: the owner hears of that, and sends it again when it asks.
 static void run_evicted(void)
 {
     struct driver_memory memories[BUFFERS];
@@ -371,12 +395,17 @@ static void run_evicted(void)
             CHECK(fr_memory_is_mapped_by(USER, &handles[i], true), "%u", i);
     }
     process_meet();
+    if (process_rank == OWNER) {
+        unsigned said = kinds_taken[FR_CONTROL_UNMAPPED];
+        CHECK(said > 0 && said < BUFFERS, "%u", said);
+        CHECK(!fr_memory_is_mapped_by(USER, &handles[0], false), "which had to make room");
+    }
+    process_meet();
     if (process_rank == USER) // as when an RTS has come
         CHECK(fr_memory_pin(&handles[0], &user_range, &mapping) == FR_ERR_NOT_FOUND);
     process_meet();
     if (process_rank == OWNER) {
         act(NULL);
-        CHECK(kinds_taken[FR_CONTROL_UNMAPPED] == 1);
         unsigned calls = 0;
         while (!fr_memory_is_mapped_by(USER, &handles[0], false) && calls < 10)
             calls++;
@@ -462,6 +491,82 @@ static void run_owner_reset(void)
     end();
 }
 
+enum { THREADS = 3, ROUNDS = 60 };
+static atomic_bool is_over;
+
+// Takes and acts as a process of several threads has to.
+static void act_alone(void)
+{
+    static atomic_flag taking = ATOMIC_FLAG_INIT;
+    if (atomic_flag_test_and_set(&taking)) {
+        fr_memory_poll();
+        return;
+    }
+    act(&user_range);
+    atomic_flag_clear(&taking);
+}
+
+// Allocates, asks both others until one has mapped it or for a while, and frees.
+static void *share_often(void *cookie)
+{
+    const enum fr_device_kind kinds[] = {FR_KIND_MALLOC, FR_KIND_VMM_FD};
+    CUcontext context = cookie;
+    CU(cuCtxSetCurrent(context));
+    for (unsigned round = 0; round < ROUNDS && check_failures == 0; round++) {
+        struct driver_memory memory;
+        struct fr_memory_handle handle;
+        if (!driver_allocate(kinds[round % 2], 0, BYTES, &memory) ||
+            pair_export(memory.address, BYTES, &handle) != FR_OK)
+            continue;
+        for (unsigned calls = 0; calls < 20; calls++) {
+            (void)fr_memory_is_mapped_by(1, &handle, calls % 2);
+            (void)fr_memory_is_mapped_by(2, &handle, false);
+            act_alone();
+        }
+        driver_free(&memory);
+    }
+    return NULL;
+}
+
+static void *act_often(void *cookie)
+{
+    CUcontext context = cookie;
+    CU(cuCtxSetCurrent(context));
+    while (!is_over && check_failures == 0) {
+        act_alone();
+        sched_yield();
+    }
+    return NULL;
+}
+
+// Threads of one process share and free what threads of two others map and unmap: nothing is left.
+static void run_threads(void)
+{
+    pthread_t threads[THREADS];
+    CUcontext context = NULL;
+    begin();
+    CU(cuCtxGetCurrent(&context));
+    for (unsigned i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&threads[i], NULL, process_rank == OWNER ? share_often : act_often,
+                             context) == 0);
+    for (unsigned i = 0; process_rank == OWNER && i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    for (unsigned i = 0; process_rank == OWNER && i < 200; i++) {
+        usleep(1000);
+        act_alone();
+    }
+    process_meet();
+    is_over = true;
+    for (unsigned i = 0; process_rank != OWNER && i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    act(&user_range);
+    CHECK(mapped() == 0 && fr_memory_get_usage().exports == 0, "%zu bytes, %zu exports", mapped(),
+          fr_memory_get_usage().exports);
+    CHECK(process_rank == OWNER || kinds_taken[FR_CONTROL_MAP] > 0);
+    process_meet();
+    end();
+}
+
 int main(int count, char **arguments)
 {
     static const struct process_case cases[] = {
@@ -471,12 +576,14 @@ int main(int count, char **arguments)
         {.name = "lost", .count = 2, .run = run_lost},
         {.name = "freed", .count = 2, .run = run_freed},
         {.name = "pinned", .count = 2, .run = run_pinned},
+        {.name = "overtaken", .count = 2, .run = run_overtaken},
         {.name = "lies", .count = 3, .run = run_lies},
         {.name = "bound", .count = 2, .run = run_bound, .common = {"FABRAIL_MAPPED_MAX=399999"}},
         {.name = "evicted", .count = 2, .run = run_evicted, .common = {"FABRAIL_MAPPED_MAX=7M"}},
         {.name = "none", .count = 2, .run = run_none, .common = {"FABRAIL_MAPPED_MAX=0"}},
         {.name = "reset", .count = 2, .run = run_reset},
         {.name = "owner-reset", .count = 2, .run = run_owner_reset},
+        {.name = "threads", .count = 3, .run = run_threads},
         {.name = NULL},
     };
     return process_main(cases, count, arguments);
