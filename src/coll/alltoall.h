@@ -22,7 +22,6 @@ struct fr_coll_offer {
     uint64_t freed[4]; // exported memory that is no more, by buffer id
     uint64_t version;
     uint64_t user; // the context that its device works in, which mappings belong to
-    uint64_t spare;
     struct fr_memory_handle handle;
 };
 _Static_assert(sizeof(struct fr_coll_offer) % 16 == 0, "slots follow aligned");

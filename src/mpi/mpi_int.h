@@ -115,8 +115,8 @@ bool fr_mpi_may_be_as_announcement(int64_t count, fr_word type);
 bool fr_mpi_takes_parts(void);
 bool fr_mpi_see_as_bytes(enum fr_fn fn, fr_word *args, int buffer);
 
-// The index on this host (room peer, host.h) of a rank of a communicator, -1 for others. Writes
-// what tells the communicator from others of this process.
+// The rank in the world of a rank of a communicator that is on this host, -1 for others. Writes what
+// tells the communicator from others of this process.
 int fr_mpi_host_index_of(fr_word comm, int rank, uint64_t *comm_id);
 
 // Offers the message of a send whose buffer this is as a parcel, if both ends can: MPI is then to

@@ -28,7 +28,7 @@ bool fr_mpi_pipeline_is_wanted(void)
 bool fr_mpi_pipeline_start(void)
 {
     const struct fr_world_facts *own = fr_world_facts_of(fr_world_rank());
-    bool opened = fr_mpi_pipeline_is_wanted() && fr_request_chunks_open();
+    bool opened = fr_control_has_remote() && fr_request_chunks_open();
     if (opened && own->pipelines)
         fr_debug("messages from %zu bytes on go in chunks", fr_core_settings()->pipeline_min_bytes);
     return opened;

@@ -54,7 +54,7 @@ static bool is_open(const struct fr_path_view *view, int to, struct fr_memory_ha
     struct fr_device_range range;
     fr_buffer_classify(view->lease.address, 1, &range);
     return fr_memory_export(&range, view->lease.address, view->lease.bytes, handle) == FR_OK &&
-           fr_peer_route_is_open(fr_peer_far(to), handle);
+           fr_peer_route_is_open(to, handle);
 }
 
 bool fr_mpi_place(struct fr_request_op *op, struct fr_path_view *view)

@@ -51,8 +51,8 @@ static bool look_at(struct fr_peer_parcel *parcel, struct look *look)
 static bool is_announcement(const unsigned char *data, struct fr_peer_announcement *announcement)
 {
     static const unsigned char zeros[FR_PEER_ANNOUNCEMENT_BYTES];
-    if (!fr_peer_host_is_ready() ||
-        memcmp(data, fr_peer_host_secret(), sizeof(struct fr_control_secret)) != 0)
+    if (!fr_control_reaches(fr_control_rank()) ||
+        memcmp(data, fr_control_job_secret(), sizeof(struct fr_control_secret)) != 0)
         return false;
     memcpy(announcement, data, sizeof(*announcement));
     return announcement->place < FR_PEER_PARCELS && announcement->number != 0 &&
@@ -67,11 +67,11 @@ bool fr_peer_arrival_read(const unsigned char data[FR_PEER_ANNOUNCEMENT_BYTES],
     struct look look;
     if (FR_LIKELY(!is_announcement(data, &announcement)))
         return false;
-    struct fr_peer_box *box = fr_peer_host_box((int)announcement.from);
+    struct fr_peer_box *box = fr_control_area_in_use((int)announcement.from);
     if (box == NULL)
         return false;
     struct fr_peer_parcel *parcel = &box->parcels[announcement.place];
-    if (!look_at(parcel, &look) || look.to != fr_peer_host_index() ||
+    if (!look_at(parcel, &look) || look.to != fr_control_rank() ||
         (look.word & FR_PARCEL_NUMBERS) != announcement.number)
         return false;
     *arrival = (struct fr_peer_arrival){.parcel = parcel,
@@ -83,7 +83,7 @@ bool fr_peer_arrival_read(const unsigned char data[FR_PEER_ANNOUNCEMENT_BYTES],
 
 bool fr_peer_arrival_any(void)
 {
-    struct fr_peer_box *box = fr_peer_host_box(fr_peer_host_index());
+    struct fr_peer_box *box = fr_control_area_in_use(fr_control_rank());
     return box != NULL && atomic_load_explicit(&box->expected, memory_order_relaxed) > 0;
 }
 
@@ -97,7 +97,7 @@ static bool keep_waiting(const struct fr_peer_arrival *arrival, unsigned *waits)
         return true;
     }
     sched_yield();
-    return *waits % YIELDS_A_LOOK != 0 || fr_peer_host_is_alive(arrival->from);
+    return *waits % YIELDS_A_LOOK != 0 || fr_control_is_alive(arrival->from);
 }
 
 enum fr_status fr_peer_arrival_begin(struct fr_peer_arrival *arrival)
@@ -115,7 +115,7 @@ enum fr_status fr_peer_arrival_begin(struct fr_peer_arrival *arrival)
 
 void fr_peer_arrival_end(const struct fr_peer_arrival *arrival, bool fetched)
 {
-    struct fr_peer_box *box = fr_peer_host_box(fr_peer_host_index());
+    struct fr_peer_box *box = fr_control_area_in_use(fr_control_rank());
     if (fr_peer_parcel_change(arrival->parcel, arrival->number, FR_PARCEL_FETCHING,
                               fetched ? FR_PARCEL_FETCHED : FR_PARCEL_FAILED) &&
         box != NULL)
@@ -149,7 +149,7 @@ static struct fr_peer_parcel *find_first(struct fr_peer_box *box, int tag, struc
         for (; left != 0; left &= left - 1) {
             struct fr_peer_parcel *parcel = &box->parcels[i * 64 + (size_t)__builtin_ctzll(left)];
             struct look look;
-            if (!look_at(parcel, &look) || look.to != fr_peer_host_index() || look.tag != tag ||
+            if (!look_at(parcel, &look) || look.to != fr_control_rank() || look.tag != tag ||
                 (look.word & FR_PARCEL_TAKEN) != 0)
                 continue;
             if (found != NULL && look.word >= first->word)
@@ -163,7 +163,7 @@ static struct fr_peer_parcel *find_first(struct fr_peer_box *box, int tag, struc
 
 bool fr_peer_arrival_peek(int from, int tag, bool take, uint64_t *bytes)
 {
-    struct fr_peer_box *box = fr_peer_host_box(from);
+    struct fr_peer_box *box = fr_control_area_in_use(from);
     struct fr_peer_parcel *parcel;
     struct look first;
     do {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What heralds have told of: messages that are expected, plain messages, and notes.
+// What heralds have told of: messages that are expected, and plain messages.
 #include "config.h"
 
 #include "core/hash.h"
@@ -31,21 +31,13 @@ struct entry {
     UT_hash_handle hh;
 };
 
-struct noted {
-    struct noted *next;
-    struct fr_peer_note note;
-};
-
 static struct fr_lock lock = FR_LOCK_INIT;
 static struct entry *expected FR_GUARDED_BY(lock); // from others
 static struct entry *told FR_GUARDED_BY(lock);     // plain messages to others
 static uint32_t *told_count FR_GUARDED_BY(lock);   // of each process, MOST_PLAIN + 1: all its tags
 static bool *all_plain FR_GUARDED_BY(lock);        // from each process
 static uint64_t *latest FR_GUARDED_BY(lock);       // message that each process has told of
-static struct noted *notes FR_GUARDED_BY(lock);    // the oldest first
-static struct noted **notes_end FR_GUARDED_BY(lock) = &notes;
-static _Atomic size_t notes_count;
-static atomic_bool any_lost; // there was no memory for something
+static atomic_bool any_lost;                       // there was no memory for something
 
 bool fr_peer_expected_open(size_t processes)
 {
@@ -104,27 +96,11 @@ static void forget_all(struct entry **table)
     }
 }
 
-// Returns NULL when there is none.
-static struct noted *take_oldest(void) FR_REQUIRES(lock)
-{
-    struct noted *oldest = notes;
-    if (!oldest)
-        return NULL;
-    notes = oldest->next;
-    if (!notes)
-        notes_end = &notes;
-    atomic_fetch_sub_explicit(&notes_count, 1, memory_order_relaxed);
-    return oldest;
-}
-
 void fr_peer_expected_close(void)
 {
-    struct noted *oldest;
     fr_core_lock(&lock);
     forget_all(&expected);
     forget_all(&told);
-    while ((oldest = take_oldest()) != NULL)
-        free(oldest);
     free(told_count);
     free(all_plain);
     free(latest);
@@ -204,27 +180,6 @@ bool fr_peer_herald_has_plain(int to, int tag)
     return has;
 }
 
-bool fr_peer_herald_put(int to, const struct fr_peer_note *note)
-{
-    const struct fr_herald herald = {
-        .kind = FR_HERALD_NOTE, .number = note->kind, .handle = note->handle};
-    return fr_peer_herald_comm() != fr_real_mpi.COMM_NULL && fr_peer_herald_send(to, &herald);
-}
-
-bool fr_peer_herald_take(struct fr_peer_note *note)
-{
-    fr_peer_herald_read();
-    if (FR_LIKELY(!atomic_load_explicit(&notes_count, memory_order_acquire)))
-        return false;
-    fr_core_lock(&lock);
-    struct noted *oldest = take_oldest();
-    fr_core_unlock(&lock);
-    if (oldest)
-        *note = oldest->note;
-    free(oldest);
-    return oldest != NULL;
-}
-
 static void expect_message(int from, const struct fr_herald *herald) FR_REQUIRES(lock)
 {
     const struct fr_peer_place place = {
@@ -260,20 +215,6 @@ static void expect_more(int from, const struct fr_herald *herald) FR_REQUIRES(lo
         entry->place->ready = herald->ready;
 }
 
-// A note that is lost for want of memory costs speed, as in a box that is full.
-static void keep_note(int from, const struct fr_herald *herald) FR_REQUIRES(lock)
-{
-    struct noted *noted = malloc(sizeof(*noted));
-    if (!noted)
-        return;
-    noted->next = NULL;
-    noted->note = (struct fr_peer_note){
-        .kind = (uint32_t)herald->number, .from = fr_peer_far(from), .handle = herald->handle};
-    *notes_end = noted;
-    notes_end = &noted->next;
-    atomic_fetch_add_explicit(&notes_count, 1, memory_order_release);
-}
-
 void fr_peer_expect(int from, const struct fr_herald *herald)
 {
     fr_core_lock(&lock);
@@ -293,9 +234,6 @@ void fr_peer_expect(int from, const struct fr_herald *herald)
         break;
     case FR_HERALD_ALL_PLAIN:
         all_plain[from] = true;
-        break;
-    case FR_HERALD_NOTE:
-        keep_note(from, herald);
         break;
     default:
         break;

@@ -6,6 +6,7 @@
 #include "config.h"
 
 #include "peer/herald_int.h"
+#include "peer/route.h"
 #include "world/world.h"
 
 #include <sched.h>
@@ -52,25 +53,20 @@ static bool all_agree(bool own)
 
 bool fr_peer_herald_open(fr_peer_fetched *fetched)
 {
-    _Alignas(8) char handle[8];
     bool ready = fr_peer_expected_open((size_t)fr_world_size());
-    bool made = FR_MPI(Comm_dup, fr_world_comm(), FR_PTR(handle)) == fr_real_mpi.SUCCESS;
-    if (!all_agree(made && ready)) {
-        if (made)
-            FR_MPI(Comm_free, FR_PTR(handle));
+    if (!all_agree(ready)) {
         fr_peer_expected_close();
         return false;
     }
-    comm = fr_real_handle_load(handle, 0);
+    comm = fr_control_comm();
     tell_fetched = fetched;
-    FR_MPI(Comm_set_errhandler, comm, fr_real_mpi.ERRORS_RETURN);
     atomic_store_explicit(&is_open, true, memory_order_release);
     return true;
 }
 
 static size_t length_of(const struct fr_herald *herald)
 {
-    bool has_handle = herald->kind == FR_HERALD_PLACED || herald->kind == FR_HERALD_NOTE;
+    bool has_handle = herald->kind == FR_HERALD_PLACED;
     return has_handle ? sizeof(*herald) : offsetof(struct fr_herald, handle);
 }
 
@@ -170,6 +166,7 @@ void fr_peer_herald_read(void)
     while (receive())
         ;
     atomic_flag_clear_explicit(&reading, memory_order_release);
+    fr_peer_route_poll_waiting();
 }
 
 // Takes one chunk of a message that nobody has fetched.
@@ -208,7 +205,7 @@ static void discard(void)
 
 void fr_peer_herald_close(bool (*poll)(void))
 {
-    _Alignas(8) char handle[8], barrier[8];
+    _Alignas(8) char barrier[8];
     int met = 0;
     if (!atomic_load_explicit(&is_open, memory_order_acquire))
         return;
@@ -221,7 +218,5 @@ void fr_peer_herald_close(bool (*poll)(void))
                 fr_real_mpi.SUCCESS;
     }
     atomic_store_explicit(&is_open, false, memory_order_release);
-    fr_real_handle_store(handle, 0, comm);
-    FR_MPI(Comm_free, FR_PTR(handle));
     fr_peer_expected_close();
 }

@@ -5,7 +5,7 @@
 // They go ahead of messages whose bytes do not travel by MPI's own matching: in chunks (room
 // request, chunks.h), or left in memory of the sender that the receiver maps by multi-node NVLink.
 // There they tell a receiver how long a message is before it has received the announcement, and
-// where it is; and they carry what processes of one host tell each other in notes (host.h).
+// where it is.
 //
 // A message of an announcement's size that a probe finds is either an announcement, whose herald
 // was sent before it, or a plain message, the first of which to a process with a tag has a herald
@@ -17,17 +17,17 @@
 #include "peer/host.h"
 #include "real/real.h"
 
-// Highest tag that every MPI has; the chunks of a message have one of those below.
-enum { FR_HERALD_TAG = 32767 };
+// The chunks of a message have one of the tags below.
+enum { FR_HERALD_TAG = FR_CONTROL_TAG - 1 };
 
-// Makes the communicator: by all processes of MPI_COMM_WORLD, or by none. False, on all of them,
-// when MPI fails. `fetched` is told of each message of this process that its receiver needs no more
-// (fr_peer_herald_fetched), by any thread that reads heralds.
+// Begins, on the communicator of room control: by all processes of MPI_COMM_WORLD, or by none.
+// False, on all of them, when MPI fails. `fetched` is told of each message of this process that its
+// receiver needs no more (fr_peer_herald_fetched), by any thread that reads heralds.
 typedef void fr_peer_fetched(int by, uint64_t number, bool whole);
 bool fr_peer_herald_open(fr_peer_fetched *fetched);
 
 // Receives and forgets what nobody wants any more, chunks included, until all processes have come
-// here and everything that any of them has sent is over; then frees the communicator. `poll` says
+// here and everything that any of them has sent is over. `poll` says
 // whether something of this process's own besides heralds is still under way. By all or none.
 void fr_peer_herald_close(bool (*poll)(void));
 
@@ -83,10 +83,5 @@ void fr_peer_herald_received(int from, uint64_t number, bool over);
 // else has become of it. Waits for the herald that says so, which has been sent or will be without
 // waiting for this process. False when it may have been lost for want of memory here.
 bool fr_peer_herald_find(int from, uint64_t number, uint64_t beyond, struct fr_peer_place *place);
-
-// The same as fr_peer_host_put and fr_peer_host_take, between any processes of the world. A note
-// that was taken says that it is from fr_peer_far(rank).
-bool fr_peer_herald_put(int to, const struct fr_peer_note *note);
-bool fr_peer_herald_take(struct fr_peer_note *note);
 
 #endif

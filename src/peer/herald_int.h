@@ -15,7 +15,6 @@ enum fr_herald_kind {
     FR_HERALD_LOST, // could not be fetched
     FR_HERALD_PLAIN,
     FR_HERALD_ALL_PLAIN,
-    FR_HERALD_NOTE, // whose kind is `number`
 };
 
 // What travels: those without a handle end before it.
@@ -28,7 +27,7 @@ struct fr_herald {
     uint64_t ready;
     struct fr_memory_handle handle;
 };
-_Static_assert(sizeof(struct fr_herald) == 168, "all processes agree");
+_Static_assert(sizeof(struct fr_herald) == 176, "all processes agree");
 
 // Sends one. False without memory, or when MPI fails.
 bool fr_peer_herald_send(int to, const struct fr_herald *herald);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Inside of room peer: what lies in the memory that the processes of a host share (host.h), which
-// host.c has and parcel.c and arrival.c work in.
+// Inside of room peer: what lies in a process's area of the memory that the processes of a host
+// share (host.h), in which parcel.c and arrival.c work.
 #ifndef FR_PEER_HOST_INT_H
 #define FR_PEER_HOST_INT_H
 
@@ -31,20 +31,10 @@ struct fr_peer_parcel {
     struct fr_memory_handle handle;
 };
 
-// A place for every FR_PEER_HOST_NOTES-th note. `turn` is twice the number of notes that have been
-// taken from it, and one more while there is a note in it.
-struct fr_peer_note_place {
-    _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t turn;
-    struct fr_peer_note note;
-};
-
 // Of one process. All zero is an empty one.
 struct fr_peer_box {
-    _Alignas(FR_CONTROL_LINE_BYTES) struct fr_control_shm_user user; // constant once attached
-    _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t notes_put;      // by all others
     _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t expected; // parcels for it, not yet fetched
     _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t in_use[FR_PEER_PARCELS / 64]; // by it alone
-    struct fr_peer_note_place notes[FR_PEER_HOST_NOTES];
     struct fr_peer_parcel parcels[FR_PEER_PARCELS];
 };
 _Static_assert(FR_PEER_PARCELS % 64 == 0, "a bit a parcel");
@@ -59,12 +49,6 @@ struct fr_peer_announcement {
 };
 _Static_assert(sizeof(struct fr_peer_announcement) == 32, "no padding");
 _Static_assert(sizeof(struct fr_peer_announcement) <= FR_PEER_ANNOUNCEMENT_BYTES, "it fits");
-
-// The box of a process; NULL when there is none, or while not all have attached.
-struct fr_peer_box *fr_peer_host_box(int index);
-
-// Valid while there are boxes.
-const struct fr_control_secret *fr_peer_host_secret(void);
 
 // The sender's own part, begun and ended with the shared memory.
 void fr_peer_parcels_open(void);

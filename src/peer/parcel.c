@@ -52,7 +52,7 @@ static FR_TLS char own_mark; // its address tells threads apart
 
 static struct fr_peer_box *own_box(void)
 {
-    return fr_peer_host_box(fr_peer_host_index());
+    return fr_control_area(fr_control_rank());
 }
 
 void fr_peer_parcels_open(void)
@@ -196,9 +196,10 @@ static enum fr_status offer(struct fr_peer_box *box, const struct fr_peer_conten
         return FR_ERR_LIMIT;
     if (!is_allowed(box, flow, contents->comm))
         return FR_ERR_UNSUPPORTED;
-    struct fr_peer_box *receiver = fr_peer_host_box(contents->to);
-    if (receiver != NULL)
-        atomic_fetch_add_explicit(&receiver->expected, 1, memory_order_relaxed);
+    struct fr_peer_box *receiver = fr_control_area(contents->to);
+    if (receiver == NULL)
+        return FR_ERR_LIMIT;
+    atomic_fetch_add_explicit(&receiver->expected, 1, memory_order_relaxed);
     enter_flow(flow, contents->comm, place);
     mark_in_use(box, place, true);
     last_number += FR_PARCEL_ONE;
@@ -220,15 +221,15 @@ enum fr_status fr_peer_parcel_offer(const struct fr_peer_contents *contents,
     size_t place;
     if (box == NULL || has_plain(contents->to, contents->tag) || has_plain(-1, contents->tag))
         return FR_ERR_UNSUPPORTED;
-    if (fr_peer_host_process(contents->to) == NULL)
+    if (!fr_control_is_here(contents->to))
         return FR_ERR_INVALID;
     fr_core_lock(&sender_lock);
     enum fr_status status = offer(box, contents, &place);
     fr_core_unlock(&sender_lock);
     if (status != FR_OK)
         return status;
-    const struct fr_peer_announcement head = {.secret = *fr_peer_host_secret(),
-                                              .from = (uint32_t)fr_peer_host_index(),
+    const struct fr_peer_announcement head = {.secret = *fr_control_job_secret(),
+                                              .from = (uint32_t)fr_control_rank(),
                                               .place = (uint32_t)place,
                                               .number = number_of(&box->parcels[place])};
     memcpy(announcement, &head, sizeof(head));
@@ -299,7 +300,7 @@ void fr_peer_parcel_free(struct fr_peer_parcel *parcel)
         return;
     uint64_t word = atomic_exchange_explicit(&parcel->word, number_of(parcel) | FR_PARCEL_SPARE,
                                              memory_order_acq_rel);
-    struct fr_peer_box *receiver = fr_peer_host_box(fr_peer_parcel_to(parcel));
+    struct fr_peer_box *receiver = fr_control_area(fr_peer_parcel_to(parcel));
     uint64_t state = word & FR_PARCEL_STATE;
     if (receiver != NULL && state != FR_PARCEL_IN(FR_PARCEL_FETCHED) &&
         state != FR_PARCEL_IN(FR_PARCEL_FAILED) && state != FR_PARCEL_SPARE)

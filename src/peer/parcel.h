@@ -2,7 +2,7 @@
 // Parcels: messages between processes of one host whose bytes stay with the sender until the
 // receiver fetches them. MPI carries an announcement in their place, by its own matching.
 //
-// A parcel lives in the sender's box (host.h). The sender offers it, gives the announcement to MPI
+// A parcel lives in the sender's area (host.h). The sender offers it, gives the announcement to MPI
 // and waits until the receiver has fetched the bytes, or, where that takes too long, holds the
 // parcel, moves the bytes to memory of Fabrail's and offers them there, so that the application has
 // its buffer back. A sender never depends on what a receiver does.

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is mapped where, by notes.
+// What is mapped where, by control messages.
 #include "config.h"
 
 #include "core/hash.h"
-#include "peer/herald.h"
 #include "peer/route.h"
 
 #include <stdlib.h>
@@ -41,8 +40,6 @@ struct held {
     UT_hash_handle hh;
 };
 
-static bool reaches_far; // written in MPI_Init and MPI_Finalize
-
 static struct fr_lock lock = FR_LOCK_INIT;
 static struct told *told FR_GUARDED_BY(lock);
 static struct held *held FR_GUARDED_BY(lock);
@@ -66,15 +63,9 @@ static void drop_told(struct told *entry) FR_REQUIRES(lock)
     free(entry);
 }
 
-// Sends a note to a process of this host or of another.
-static bool put(int to, const struct fr_peer_note *note)
+static bool put(int to, enum fr_control_kind kind, const struct fr_memory_handle *handle)
 {
-    return to >= 0 ? fr_peer_host_put(to, note) : fr_peer_herald_put(fr_peer_far(to), note);
-}
-
-static bool take(struct fr_peer_note *note)
-{
-    return fr_peer_host_take(note) || (reaches_far && fr_peer_herald_take(note));
+    return fr_control_send(to, kind, handle, sizeof(*handle));
 }
 
 static void forget_buffer(uint64_t buffer_id) FR_REQUIRES(lock)
@@ -125,8 +116,7 @@ static void tell_freed(void)
 {
     struct told *entry;
     while ((entry = take_freed()) != NULL) {
-        const struct fr_peer_note note = {.kind = FR_NOTE_FREED, .handle = entry->handle};
-        if (!put((int)entry->key.to, &note)) {
+        if (!put((int)entry->key.to, FR_CONTROL_FREED, &entry->handle)) {
             put_back(entry);
             return;
         }
@@ -217,11 +207,11 @@ static void set_state(uint64_t buffer_id, int to, int from, int state)
 // Gives what it takes to import the memory besides the handle.
 static bool can_import(int to, const struct fr_memory_handle *handle, bool again)
 {
-    if (to < 0)
+    const struct fr_control_process *process = fr_control_process_of(to);
+    if (!process)
         return handle->ways & FR_SHARE_FABRIC;
-    const struct fr_control_process *process = fr_peer_host_process(to);
-    return process && (!fr_memory_needs_descriptor(handle) ||
-                       fr_memory_send_descriptor(handle, process, 1, again) == FR_OK);
+    return (!fr_memory_needs_descriptor(handle) ||
+            fr_memory_send_descriptor(handle, process, 1, again) == FR_OK);
 }
 
 bool fr_peer_route_is_open(int to, const struct fr_memory_handle *handle)
@@ -232,11 +222,10 @@ bool fr_peer_route_is_open(int to, const struct fr_memory_handle *handle)
         look_for_freed(); // before anything new is mapped at the addresses of what is gone
     if (state != WANTED)
         return state == MAPPED;
-    struct fr_peer_note note = {.kind = FR_NOTE_PLEASE_MAP, .handle = *handle};
     if (!can_import(to, handle, again))
         return false;
     set_state(handle->buffer_id, to, WANTED, ASKED); // before the answer can come
-    if (!put(to, &note))
+    if (!put(to, FR_CONTROL_MAP, handle))
         set_state(handle->buffer_id, to, ASKED, WANTED);
     return false;
 }
@@ -291,57 +280,79 @@ static void let_go(const struct fr_memory_handle *handle)
     fr_memory_forget_buffer(&handle->owner, handle->buffer_id);
 }
 
-// Whether one of the notes says that the memory of this one is no more.
-static bool is_freed(const struct fr_peer_note *note, const struct fr_peer_note *later,
-                     size_t count)
+// A message and those that have been taken with it, since the memory may be no more.
+struct asked {
+    struct fr_control_message message;
+    struct fr_memory_handle handle;
+};
+
+static bool is_freed(const struct asked *asked, const struct asked *later, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        if (later[i].kind == FR_NOTE_FREED && later[i].from == note->from &&
-            later[i].handle.buffer_id == note->handle.buffer_id)
+        if (later[i].message.kind == FR_CONTROL_FREED &&
+            later[i].message.from == asked->message.from &&
+            later[i].handle.buffer_id == asked->handle.buffer_id)
             return true;
     }
     return false;
 }
 
-static void map_as_asked(const struct fr_peer_note *asked, const struct fr_device_range *user)
-{
-    struct fr_peer_note answer = *asked;
-    answer.kind = FR_NOTE_MAPPED;
-    if (hold(&asked->handle, user)) // else the sender goes on without
-        (void)!put(asked->from, &answer);
-}
-
-static void follow(const struct fr_peer_note *notes, size_t count,
-                   const struct fr_device_range *user)
+static void follow(const struct asked *all, size_t count, const struct fr_device_range *user)
 {
     for (size_t i = 0; i < count; i++) {
-        const struct fr_peer_note *note = &notes[i];
-        if (note->kind == FR_NOTE_FREED)
-            let_go(&note->handle);
-        else if (note->kind == FR_NOTE_MAPPED)
-            set_state(note->handle.buffer_id, note->from, ASKED, MAPPED);
-        else if (!is_freed(note, notes + i + 1, count - i - 1))
-            map_as_asked(note, user);
+        const struct asked *asked = &all[i];
+        if (asked->message.kind == FR_CONTROL_FREED)
+            let_go(&asked->handle);
+        else if (asked->message.kind == FR_CONTROL_MAPPED)
+            set_state(asked->handle.buffer_id, asked->message.from, ASKED, MAPPED);
+        else if (!is_freed(asked, asked + 1, count - i - 1) && hold(&asked->handle, user))
+            (void)!put(asked->message.from, FR_CONTROL_MAPPED, &asked->handle);
     }
 }
 
-void fr_peer_route_open_far(void)
+static bool take(struct asked *asked)
 {
-    reaches_far = true;
+    if (!fr_control_take(&asked->message))
+        return false;
+    memcpy(&asked->handle, asked->message.data, sizeof(asked->handle));
+    return true;
+}
+
+static void take_all(const struct fr_device_range *user)
+{
+    enum { AT_ONCE = 32 };
+    static atomic_flag taking = ATOMIC_FLAG_INIT; // one thread, so that the order stays
+    struct asked all[AT_ONCE];
+    size_t count;
+    if (atomic_flag_test_and_set_explicit(&taking, memory_order_acquire))
+        return;
+    do {
+        count = 0;
+        while (count < AT_ONCE && take(&all[count]))
+            count++;
+        follow(all, count, user);
+    } while (count == AT_ONCE);
+    atomic_flag_clear_explicit(&taking, memory_order_release);
 }
 
 void fr_peer_route_poll(const struct fr_device_range *user)
 {
-    enum { AT_ONCE = 32 };
-    struct fr_peer_note notes[AT_ONCE];
-    size_t count;
     look_after_workspace();
-    do {
-        count = 0;
-        while (count < AT_ONCE && take(&notes[count]))
-            count++;
-        follow(notes, count, user);
-    } while (count == AT_ONCE);
+    fr_control_poll();
+    fr_core_lock(&lock);
+    last_user = *user;
+    fr_core_unlock(&lock);
+    take_all(user);
+}
+
+void fr_peer_route_poll_waiting(void)
+{
+    fr_core_lock(&lock);
+    struct fr_device_range user = last_user;
+    fr_core_unlock(&lock);
+    fr_control_poll();
+    if (fr_device_kind_is_device(user.kind))
+        take_all(&user);
 }
 
 enum fr_status fr_peer_route_find(const struct fr_memory_handle *handle,
@@ -376,7 +387,6 @@ void fr_peer_route_forget(void)
 {
     struct told *entry, *next;
     struct held *mapped, *after;
-    reaches_far = false;
     fr_core_lock(&lock);
     struct told *all_told = told;
     struct held *all_held = held;
@@ -384,6 +394,7 @@ void fr_peer_route_forget(void)
     held = NULL;
     to_tell = 0;
     has_mark = false;
+    last_user = (struct fr_device_range){.kind = FR_KIND_HOST};
     fr_core_unlock(&lock);
     HASH_ITER(hh, all_told, entry, next)
     {

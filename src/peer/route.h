@@ -3,24 +3,24 @@
 // of this host, and of those on others that are in reach by multi-node NVLink.
 //
 // Mapping takes milliseconds, and a message must not fail for want of it. So a sender first asks
-// the receiver, by a note, to map the memory, and offers parcels in it only once that one has said
-// that it has. A mapping then stays until its owner says that the memory is no more.
+// the receiver, by a control message, to map the memory, and offers parcels in it only once that
+// one has said that it has. A mapping then stays until its owner says that the memory is no more.
 #ifndef FR_PEER_ROUTE_H
 #define FR_PEER_ROUTE_H
 
 #include "peer/host.h"
 
-// Notes also come from processes of other hosts, once there are heralds.
-void fr_peer_route_open_far(void);
-
-// Whether a process of the host, or fr_peer_far of one that is not, has mapped the memory of this
-// handle. Asks it to, the second time.
+// Whether a process, by its rank in the world, has mapped the memory of this handle. Asks it to,
+// the second time.
 bool fr_peer_route_is_open(int to, const struct fr_memory_handle *handle);
 
-// Reads the notes of others: maps what they ask for, for the device of `user`, and unmaps what they
-// have freed. To be called in calls with device buffers; costs a load when there is nothing to do,
-// and a probe where notes may come from other hosts.
+// Takes the messages of others: maps what they ask for, for the device of `user`, and unmaps what
+// they have freed. To be called in calls with device buffers; costs a load when there is nothing to
+// do, and a probe where notes may come from other hosts.
 void fr_peer_route_poll(const struct fr_device_range *user);
+
+// The same while this process waits, for the device of the last user.
+void fr_peer_route_poll_waiting(void);
 
 // Memory of another process as it is mapped here.
 struct fr_peer_route {

@@ -154,7 +154,7 @@ bool fr_request_detach(struct fr_request_op *op)
     }
     if (!fr_peer_parcel_hold(op->parcel))
         return false; // just being fetched
-    const struct fr_control_process *to = fr_peer_host_process(fr_peer_parcel_to(op->parcel));
+    const struct fr_control_process *to = fr_control_process_of(fr_peer_parcel_to(op->parcel));
     enum fr_status status = copy_away(view, &copy, &handle);
     if (status == FR_OK && fr_memory_needs_descriptor(&handle)) {
         status = fr_memory_send_descriptor(&handle, to, 1, false);
@@ -218,7 +218,7 @@ static bool is_lost(const struct fr_request_op *op, int64_t since_ns)
     int to = fr_peer_parcel_to(op->parcel);
     if (seconds < 1)
         return false;
-    if (!fr_peer_host_is_alive(to)) {
+    if (!fr_control_is_alive(to)) {
         fr_error("%s: the receiving process is gone", fr_real_rows[op->fn].name);
         return true;
     }

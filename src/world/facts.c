@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-_Static_assert(sizeof(struct fr_world_facts) == 80, "all processes must agree on the layout");
+_Static_assert(sizeof(struct fr_world_facts) == 88, "all processes must agree on the layout");
 
 // Written by the thread that is in MPI_Init or MPI_Finalize, while no other calls MPI.
 static struct {

@@ -20,8 +20,9 @@ struct fr_world_facts {
     uint32_t clique;
     uint32_t has_fabric; // 1 when the two above mean anything
     uint64_t cookie;     // of the process, drawn at random
-    uint32_t kernel;     // equal for processes that share one, in whichever container
+    uint64_t kernel;     // equal for processes that share one, in whichever container
     int32_t pid;
+    uint32_t pid_namespace;
     unsigned char secret[16]; // known to the job alone
     uint32_t announces;       // 1 when it understands announced messages (room peer, parcel.h)
     uint32_t pipelines;       // 1 when it sends some messages in chunks (room request, chunks.h)

@@ -97,19 +97,23 @@ tests_unit_coll_segment_SOURCES = tests/unit/coll_segment.c tests/unit/check.h \
     tests/unit/processes.h
 tests_unit_coll_segment_LDADD = librooms.la
 
-check_PROGRAMS += tests/unit/peer_host
-tests_unit_peer_host_SOURCES = tests/unit/peer_host.c tests/unit/check.h tests/unit/peer_host.h \
-    tests/unit/processes.h
-tests_unit_peer_host_LDADD = librooms.la
+check_PROGRAMS += tests/unit/control_secret
+tests_unit_control_secret_SOURCES = tests/unit/control_secret.c tests/unit/check.h
+tests_unit_control_secret_LDADD = librooms.la
+
+check_PROGRAMS += tests/unit/control_host
+tests_unit_control_host_SOURCES = tests/unit/control_host.c tests/unit/check.h \
+    tests/unit/control_job.h tests/unit/processes.h
+tests_unit_control_host_LDADD = librooms.la
 
 check_PROGRAMS += tests/unit/peer_parcel
 tests_unit_peer_parcel_SOURCES = tests/unit/peer_parcel.c tests/unit/check.h \
-    tests/unit/peer_host.h tests/unit/processes.h
+    tests/unit/control_job.h tests/unit/peer_host.h tests/unit/processes.h
 tests_unit_peer_parcel_LDADD = librooms.la
 
 check_PROGRAMS += tests/unit/peer_traffic
 tests_unit_peer_traffic_SOURCES = tests/unit/peer_traffic.c tests/unit/check.h \
-    tests/unit/peer_host.h tests/unit/processes.h
+    tests/unit/control_job.h tests/unit/peer_host.h tests/unit/processes.h
 tests_unit_peer_traffic_LDADD = librooms.la
 
 # With an MPI of its own, hence without the rooms.

@@ -9,6 +9,12 @@
 
 #include <pthread.h>
 
+static void host_end(void)
+{
+    fr_control_close(job_idle);
+    fr_peer_host_close();
+}
+
 static enum fr_status try_offer(int to, int tag, uint64_t comm)
 {
     struct fr_peer_contents contents = host_contents(to, tag, comm, 1);
@@ -26,22 +32,22 @@ static void run_closed(void)
     unsigned char data[ANNOUNCEMENT] = {0};
     struct fr_peer_arrival arrival;
     uint64_t bytes;
-    CHECK(fr_control_secret_draw(&host_secret) == FR_OK);
-    memcpy(data, &host_secret, sizeof(host_secret));
+    CHECK(fr_control_secret_draw(&job_secret) == FR_OK);
+    memcpy(data, &job_secret, sizeof(job_secret));
     for (int opened = 0; opened < 2; opened++) {
-        CHECK(opened == 0 || host_open_as(0, 2) == FR_OK);
+        CHECK(opened == 0 || host_open_as(0, 2));
         CHECK(try_offer(0, 1, 1) == FR_ERR_UNSUPPORTED && !fr_peer_arrival_read(data, &arrival));
         CHECK(!fr_peer_arrival_peek(0, 1, false, &bytes));
     }
-    fr_peer_host_close();
-    CHECK(host_open_as(0, 1) == FR_OK && try_offer(0, 1, 1) == FR_OK);
+    host_end();
+    CHECK(!host_open_as(0, 1) && try_offer(0, 1, 1) == FR_OK);
     CHECK(try_offer(1, 1, 1) == FR_ERR_INVALID && try_offer(-1, 1, 1) == FR_ERR_INVALID);
     CHECK(!fr_peer_arrival_read(data, &arrival), "of no number");
     fr_peer_parcel_note_plain(0, 1);
     CHECK(try_offer(0, 1, 1) == FR_ERR_UNSUPPORTED);
-    fr_peer_host_close();
-    CHECK(host_open_as(0, 1) == FR_OK && try_offer(0, 1, 1) == FR_OK, "all is new");
-    fr_peer_host_close();
+    host_end();
+    CHECK(!host_open_as(0, 1) && try_offer(0, 1, 1) == FR_OK, "all is new");
+    host_end();
 }
 
 // The life of one parcel, each step as both sides see it.
@@ -333,8 +339,8 @@ static void run_held(void)
     CHECK(fr_peer_arrival_read(data[1], &arrival));
     process_say(0, data, 1);
     CHECK(fr_peer_arrival_begin(&arrival) == FR_ERR_NOT_FOUND, "its sender is dead");
-    CHECK(!fr_peer_host_is_alive(0) && fr_peer_host_is_alive(1));
-    fr_peer_host_close();
+    CHECK(!fr_control_is_alive(0) && fr_control_is_alive(1));
+    host_end();
 }
 
 int main(int count, char **arguments)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Random traffic of parcels between processes of several threads each, which are fetched, refused,
 // moved and given up: each message arrives once and whole, and no old announcement ever counts. And
-// threads of one process that meet at one note or one parcel.
+// threads of one process that meet at one parcel.
 #include "config.h"
 
 #include "peer/parcel.h"
@@ -11,7 +11,13 @@
 #include <pthread.h>
 #include <sched.h>
 
-// A message is a note that has the announcement in the place of a token.
+// A message.
+struct note {
+    uint64_t seed;
+    uint64_t cancelled;
+    unsigned char announcement[FR_PEER_ANNOUNCEMENT_BYTES];
+};
+
 enum { THREADS = 2, MESSAGES = 400, UNDER_WAY = 12, STALE = 16 };
 
 static atomic_uint messages_got;
@@ -25,25 +31,26 @@ struct traffic {
     unsigned char stale[STALE][ANNOUNCEMENT]; // of parcels that this thread has fetched
     unsigned fetched;
 };
-_Static_assert((size_t)ANNOUNCEMENT <= FR_SHARE_TOKEN_BYTES, "the announcement is in the token");
 
 static void receive(struct traffic *traffic)
 {
-    struct fr_peer_note note;
+    struct fr_control_message message;
     struct fr_peer_arrival arrival;
-    if (!fr_peer_host_take(&note))
+    struct note note;
+    if (!fr_control_take(&message))
         return;
-    uint64_t seed = note.handle.base;
-    bool cancelled = note.handle.bytes != 0;
-    bool read = fr_peer_arrival_read(note.handle.token, &arrival);
-    CHECK(read || cancelled, "from %d", note.from);
+    memcpy(&note, message.data, sizeof(note));
+    uint64_t seed = note.seed;
+    bool cancelled = note.cancelled != 0;
+    bool read = fr_peer_arrival_read(note.announcement, &arrival);
+    CHECK(read || cancelled, "from %d", message.from);
     if (read && fr_peer_arrival_begin(&arrival) == FR_OK) {
         CHECK(arrival.bytes == seed * 3 + 1 && arrival.address >> 1 == seed >> 1);
-        host_check_arrival(&arrival, note.from, arrival.address);
+        host_check_arrival(&arrival, message.from, arrival.address);
         fr_peer_arrival_end(&arrival, seed % 5 != 0);
-        memcpy(traffic->stale[traffic->fetched++ % STALE], note.handle.token, ANNOUNCEMENT);
+        memcpy(traffic->stale[traffic->fetched++ % STALE], note.announcement, ANNOUNCEMENT);
     } else {
-        CHECK(cancelled, "from %d", note.from);
+        CHECK(cancelled, "from %d", message.from);
     }
     unsigned char *stale = traffic->stale[check_random(&traffic->state) % STALE];
     CHECK(!fr_peer_arrival_read(stale, &arrival), "an announcement of the past");
@@ -78,11 +85,9 @@ static struct fr_peer_parcel *send_one(struct traffic *traffic, uint64_t seed)
 {
     // As many to each process, itself included.
     int to = (process_rank + (int)(traffic->sent % (unsigned)process_count)) % process_count;
-    struct fr_peer_note note = {.kind = FR_NOTE_MAPPED};
-    struct fr_peer_parcel *parcel = host_offer(to, traffic->tag, 1, seed, note.handle.token);
-    note.handle.base = seed;
-    note.handle.bytes = is_cancelled(seed);
-    while (!fr_peer_host_put(to, &note)) {
+    struct note note = {.seed = seed, .cancelled = is_cancelled(seed)};
+    struct fr_peer_parcel *parcel = host_offer(to, traffic->tag, 1, seed, note.announcement);
+    while (!fr_control_send(to, FR_CONTROL_RTS, &note, sizeof(note))) {
         receive(traffic);
         sched_yield();
     }
@@ -182,51 +187,11 @@ static void run_glances(void)
     host_close_all();
 }
 
-static atomic_uint times_taken[MEETINGS];
-
-static void *take_notes(void *cookie)
-{
-    struct fr_peer_note note;
-    (void)cookie;
-    while (check_failures == 0) {
-        bool over = is_over; // before the look that finds nothing
-        if (fr_peer_host_take(&note)) {
-            CHECK(note.handle.base < MEETINGS && note.kind == FR_NOTE_MAPPED);
-            times_taken[note.handle.base % MEETINGS]++;
-        } else if (over) {
-            return NULL;
-        }
-    }
-    return NULL;
-}
-
-// Several threads take: each note comes to one of them.
-static void run_takers(void)
-{
-    pthread_t threads[3];
-    struct fr_peer_note note = {.kind = FR_NOTE_MAPPED};
-    host_open_all();
-    for (size_t i = 0; i < 3; i++)
-        CHECK(pthread_create(&threads[i], NULL, take_notes, NULL) == 0);
-    for (unsigned i = 0; i < MEETINGS; i++) {
-        note.handle.base = i;
-        while (!fr_peer_host_put(0, &note) && check_failures == 0)
-            sched_yield();
-    }
-    is_over = true;
-    for (size_t i = 0; i < 3; i++)
-        pthread_join(threads[i], NULL);
-    for (unsigned i = 0; i < MEETINGS; i++)
-        CHECK(times_taken[i] == 1, "note %u taken %u times", i, times_taken[i]);
-    host_close_all();
-}
-
 int main(int count, char **arguments)
 {
     static const struct process_case cases[] = {
         {.name = "traffic", .count = 4, .run = run_traffic},
         {.name = "glances", .count = 1, .run = run_glances},
-        {.name = "takers", .count = 1, .run = run_takers},
         {.name = NULL},
     };
     return process_main(cases, count, arguments);
