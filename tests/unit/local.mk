@@ -69,6 +69,10 @@ check_PROGRAMS += tests/unit/workspace_device_soak
 tests_unit_workspace_device_soak_SOURCES = tests/unit/workspace_device_soak.c $(unit_driver_headers)
 tests_unit_workspace_device_soak_LDADD = librooms.la
 
+check_PROGRAMS += tests/unit/device_reduce
+tests_unit_device_reduce_SOURCES = tests/unit/device_reduce.c $(unit_driver_headers)
+tests_unit_device_reduce_LDADD = librooms.la
+
 check_PROGRAMS += tests/unit/device_push
 tests_unit_device_push_SOURCES = tests/unit/device_push.c $(unit_driver_headers)
 tests_unit_device_push_LDADD = librooms.la
