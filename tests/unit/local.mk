@@ -17,6 +17,10 @@ check_PROGRAMS += tests/unit/policy_choose
 tests_unit_policy_choose_SOURCES = tests/unit/policy_choose.c tests/unit/check.h
 tests_unit_policy_choose_LDADD = librooms.la
 
+check_PROGRAMS += tests/unit/policy_collective
+tests_unit_policy_collective_SOURCES = tests/unit/policy_collective.c tests/unit/check.h
+tests_unit_policy_collective_LDADD = librooms.la
+
 check_PROGRAMS += tests/unit/policy_tuning
 tests_unit_policy_tuning_SOURCES = tests/unit/policy_tuning.c tests/unit/check.h
 tests_unit_policy_tuning_LDADD = librooms.la
