@@ -4,7 +4,7 @@
 
 #include "coll/group.h"
 
-#include "coll/choice.h"
+#include "coll/mapset.h"
 #include "world/attribute.h"
 #include "world/world.h"
 
@@ -31,7 +31,7 @@ struct state {
 
 size_t fr_coll_group_post_bytes(int size)
 {
-    return sizeof(struct fr_coll_offer) + (size_t)size * sizeof(struct fr_coll_slot);
+    return sizeof(struct fr_coll_advert) + (size_t)size * sizeof(struct fr_coll_slot);
 }
 
 static void close_messages(struct fr_coll_group *group)
@@ -67,7 +67,7 @@ static void destroy(struct fr_coll_group *group)
 {
     if (!group)
         return;
-    fr_coll_choice_destroy(group);
+    fr_coll_mapset_destroy(group);
     fr_coll_segment_close(group->segment);
     close_messages(group);
     free(group->processes);
@@ -338,8 +338,8 @@ enum fr_status fr_coll_group_post(struct fr_coll_group *group, const char *call,
 {
     uint64_t next = group->round + 1;
     struct wait wait = {.group = group, .call = call, .round = next};
-    struct fr_coll_patience patience = {go_on, &wait};
-    enum fr_status status = fr_coll_segment_wait_room(group->segment, next, &patience);
+    struct fr_coll_progress progress = {go_on, &wait};
+    enum fr_status status = fr_coll_segment_wait_room(group->segment, next, &progress);
     if (status == FR_OK && marked)
         fr_coll_segment_mark(group->segment, next);
     if (status == FR_OK)
@@ -354,6 +354,6 @@ enum fr_status fr_coll_group_post(struct fr_coll_group *group, const char *call,
 enum fr_status fr_coll_group_wait(struct fr_coll_group *group, const char *call, uint64_t round)
 {
     struct wait wait = {.group = group, .call = call, .round = round};
-    struct fr_coll_patience patience = {go_on, &wait};
-    return judge(group, fr_coll_segment_wait_all(group->segment, round, &patience));
+    struct fr_coll_progress progress = {go_on, &wait};
+    return judge(group, fr_coll_segment_wait_all(group->segment, round, &progress));
 }

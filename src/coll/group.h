@@ -26,7 +26,7 @@ struct fr_coll_group {
     int persistent;                // exchanges that were made, by all ranks in the same order
     uint64_t round;                // the last that this rank has posted
     bool broken;                   // a rank is gone, or was given up
-    struct fr_coll_memory *memory; // what is kept from one exchange to the next (kept.h), or NULL
+    struct fr_coll_memory *memory; // mapping sets and what goes with them (mapset.h), or NULL
 };
 
 // To be called once in each collective call that can use the group, by all ranks of `comm`. Returns

@@ -36,9 +36,8 @@ static void relax(void)
 #endif
 }
 
-// Waits until each block has stored `value`, or the stream has come to its end, well or not.
-static CUresult wait_for_words(const uint64_t *words, unsigned blocks, uint64_t value,
-                               CUstream stream)
+CUresult fr_device_words_wait(const uint64_t *words, unsigned blocks, uint64_t value,
+                              CUstream stream)
 {
     unsigned done = 0;
     for (;;) {
@@ -118,7 +117,7 @@ static CUresult run_kernels(struct fr_device_kernels *kernels, int slot, uint64_
                             size_t count, unsigned max_blocks)
 {
     struct fr_push_many params;
-    const uint64_t *words = slot >= 0 ? kernels->words + (size_t)slot * FR_PUSH_MAX_BLOCKS : NULL;
+    const uint64_t *words = slot >= 0 ? fr_device_words_of(kernels, slot) : NULL;
     size_t next = skip_empty(pieces, count, 0);
     while (next < count) {
         unsigned blocks = plan(&params, pieces, count, max_blocks, &next);
@@ -131,7 +130,7 @@ static CUresult run_kernels(struct fr_device_kernels *kernels, int slot, uint64_
         if (result != CUDA_SUCCESS)
             return result;
         if (is_last && words != NULL)
-            return wait_for_words(words, blocks, value, stream);
+            return fr_device_words_wait(words, blocks, value, stream);
     }
     return fr_cu.cuStreamSynchronize(stream);
 }

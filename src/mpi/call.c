@@ -323,7 +323,7 @@ static bool serve(enum fr_fn fn, fr_word *args, struct fr_coll_group *group, int
     struct fr_request_op *op = fr_request_op_new(fn, args);
     if (!op) {
         if (group)
-            fr_coll_alltoall_decline(group, fr_real_rows[fn].name);
+            fr_coll_decline(group, fr_real_rows[fn].name);
         *result = fr_request_raise(0, 0, fr_real_mpi.ERR_NO_MEM);
         return true;
     }
@@ -334,7 +334,7 @@ static bool serve(enum fr_fn fn, fr_word *args, struct fr_coll_group *group, int
         op->counted_as = *fr_mpi_counting;
     enum fr_status status = fr_mpi_views_build(op);
     if (group && status != FR_OK)
-        fr_coll_alltoall_decline(group, fr_real_rows[fn].name);
+        fr_coll_decline(group, fr_real_rows[fn].name);
     if (group && status == FR_OK && fr_mpi_peer_exchange(op, group, result)) {
         fr_request_op_free(op);
         return true;

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "mpi/mpi_int.h"
+#include "world/world.h"
 
 #include <string.h>
 
@@ -21,6 +22,7 @@ enum gate {
     GATE_BARRIER,  // no ranks of a host can have GPUs
     GATE_EXCHANGE, // all buffers are host memory, and other ranks need not know
     GATE_HOST_BUFFERS, // all buffers are host memory
+    GATE_COMM_MAKE,    // communicators have no names, or the MPI library makes one for itself
     GATE_NO_REQUESTS,  // no request is tracked
     GATE_NO_PENDING,   // no operation waits for a window or file
     GATE_NONE,
@@ -122,6 +124,10 @@ static void set_handler(struct entry *entry, enum fr_class class)
     case FR_CLASS_BARRIER:
         entry->gate = GATE_BARRIER;
         entry->handle = fr_mpi_call_barrier;
+        return;
+    case FR_CLASS_COMM_MAKE:
+        entry->gate = GATE_COMM_MAKE;
+        entry->handle = fr_mpi_call_comm_make;
         return;
     case FR_CLASS_TYPE_FREE:
         entry->handle = handle_type_free;
@@ -288,6 +294,9 @@ static bool needs_look(const struct entry *entry, const fr_word *registers, cons
         return fr_mpi_listening;
     case GATE_BARRIER:
         return fr_mpi_meeting && fr_mpi_peer_is_enabled() &&
+               !fr_real_is_internal(caller_of(registers, stack));
+    case GATE_COMM_MAKE:
+        return fr_world_comm() != fr_real_mpi.COMM_NULL &&
                !fr_real_is_internal(caller_of(registers, stack));
     case GATE_RECEIVE:
         if (fr_mpi_listening && needs_hearing(entry, registers, stack))

@@ -5,6 +5,7 @@ librooms_la_SOURCES += \
 	src/mpi/bundle.c \
 	src/mpi/call.c \
 	src/mpi/collective.c \
+	src/mpi/comms.c \
 	src/mpi/enter.c \
 	src/mpi/fabric.c \
 	src/mpi/facts.c \

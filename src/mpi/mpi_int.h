@@ -29,6 +29,7 @@ bool fr_mpi_call_receive(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_exchange(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_bundle(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_barrier(enum fr_fn fn, fr_word *args, int *result);
+bool fr_mpi_call_comm_make(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_refusable(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_win_sync(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_file_end(enum fr_fn fn, fr_word *args, int *result);

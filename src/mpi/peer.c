@@ -137,14 +137,12 @@ static enum fr_status copy_out(const struct side *side)
 static void set_bounds(const struct side *receive, struct fr_coll_alltoall *part)
 {
     const struct fr_path_view *view = &receive->view;
-    part->receive_bytes = view->span;
-    part->receive_low = view->base + (uintptr_t)view->first;
+    part->receive.range = receive->range;
+    part->receive.bytes = receive->staged ? view->lease.bytes : view->span;
+    part->receive.low =
+        receive->staged ? (uintptr_t)view->lease.address : view->base + (uintptr_t)view->first;
     if (!receive->staged)
-        part->receive_handle = receive->handle;
-    if (receive->staged) {
-        part->receive_low = (uintptr_t)view->lease.address;
-        part->receive_bytes = view->lease.bytes;
-    }
+        part->receive.handle = receive->handle;
 }
 
 // The slots of an exchange among all, or among neighbours.
@@ -187,15 +185,15 @@ static enum fr_status exchange(struct fr_coll_group *group, const struct fr_requ
 {
     const char *call = fr_real_rows[op->fn].name;
     if (prepare(op, send, receive, in_place, (size_t)group->size) != FR_OK) {
-        fr_coll_alltoall_decline(group, call);
+        fr_coll_decline(group, call);
         return FR_ERR_UNSUPPORTED;
     }
     struct fr_coll_alltoall part = {
         .call = call,
+        .what = fr_real_rows[op->fn].class,
         .sends = send->slots,
         .receives = receive->slots,
         .send_range = send->range,
-        .receive_range = receive->range,
     };
     set_bounds(receive, &part);
     enum fr_status status = fr_coll_alltoall(group, &part);
@@ -240,7 +238,7 @@ bool fr_mpi_peer_exchange(struct fr_request_op *op, struct fr_coll_group *group,
     struct side send = {.view = op->views[0]}, receive = {.view = *last};
     if (!takes_part(op) || !is_shaped(op, size) ||
         fr_request_op_reserve(op, 2 * size * sizeof(struct fr_coll_slot)) != FR_OK) {
-        fr_coll_alltoall_decline(group, call);
+        fr_coll_decline(group, call);
         return false;
     }
     send.view = op->views[0];

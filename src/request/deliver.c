@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "request/bundle.h"
+#include "world/world.h"
 
 enum { AT_ONCE = 32 }; // announcements that are looked up in one go
 
@@ -76,8 +77,20 @@ static void deliver_parts(struct fr_request_op *op, struct fr_device_batch *batc
     }
 }
 
+// A communicator may be used from now on.
+static void deliver_comm(const struct fr_request_op *op)
+{
+    const void *made = (const void *)op->args[fr_real_arg(op->fn, 'C', 0)];
+    fr_world_name_give(fr_real_handle_load(made, 0), op->comm_name);
+}
+
 static void deliver_one(struct fr_request_op *op, size_t limit, struct fr_device_batch *batch)
 {
+    if (fr_real_rows[op->fn].class == FR_CLASS_COMM_MAKE) {
+        if (limit)
+            deliver_comm(op);
+        return;
+    }
     if (op->partitions) {
         if (limit && op->views[0].out_bytes)
             deliver_parts(op, batch);

@@ -52,6 +52,7 @@ struct fr_request_op {
     struct fr_request_bundle *bundle; // what it is done by, if not by one call of MPI (bundle.h)
     enum fr_fn counted_as;            // the function that the report names
 
+    uint64_t comm_name;   // of the communicator that is being made, of class COMM_MAKE
     fr_word element_type; // a datatype that was made for the call, 0 for none
     // Of a receive: it may bring an announcement. Once what that stands for has been fetched, the
     // status has to be told its size.

@@ -23,6 +23,7 @@ bool fr_world_comm_make(void)
     own = fr_real_handle_load(handle, 0);
     has_own = true;
     FR_MPI(Comm_set_errhandler, own, fr_real_mpi.ERRORS_RETURN);
+    fr_world_name_start();
     return true;
 }
 

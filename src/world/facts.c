@@ -231,5 +231,6 @@ int fr_world_clique_count(void)
 void fr_world_release(void)
 {
     forget();
+    fr_world_name_end();
     fr_world_comm_free();
 }

@@ -60,6 +60,20 @@ bool fr_world_meet(void);
 // others of this process. Remembered with the communicator.
 int fr_world_rank_in(fr_word comm, int rank, uint64_t *id);
 
+// The name of a communicator: the same on all its processes, inter-communicators included, and of
+// no other communicator of the job; never used again. 0 where it is unknown, which it then is on
+// all its processes: where some are outside the world (spawned, connected), or it was made by a
+// function that is not of class COMM_MAKE, or of such a communicator. A lookup.
+uint64_t fr_world_comm_name(fr_word comm);
+
+// The name of what a function of class COMM_MAKE has made; to be asked for once after each such
+// call that MPI says has succeeded, whatever it made for this process. Of a nonblocking one, when
+// it has begun.
+uint64_t fr_world_name_next(enum fr_fn fn, const fr_word *args);
+
+// Gives a new communicator its name. MPI_COMM_NULL is accepted.
+void fr_world_name_give(fr_word comm, uint64_t name);
+
 // Whether this process has a multi-node NVLink partner in a communicator (any process of it, or of
 // the remote group of an inter-communicator, that is on another host and in the same clique), or
 // among the processes of a window. False while facts are unknown. No traffic; remembered with the

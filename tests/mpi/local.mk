@@ -14,7 +14,9 @@ fr_layout_sources = tests/mpi/layout_bytes.c tests/mpi/layout_random.c tests/mpi
 fr_layout_tests = $(MPI_FLAVOURS:%=tests/mpi/layout_test-%)
 EXTRA_DIST += $(fr_layout_sources) tests/mpi/layout_test.h tests/mpi/layout_types.h
 fr_world_tests = $(MPI_FLAVOURS:%=tests/mpi/world_test-%)
-EXTRA_DIST += tests/mpi/world_test.c
+# With the stubs too, so that its own calls go through them.
+fr_names_tests = $(MPI_FLAVOURS:%=tests/mpi/names_test-%)
+EXTRA_DIST += tests/mpi/world_test.c tests/mpi/names_test.c
 fr_control_tests = $(MPI_FLAVOURS:%=tests/mpi/control_test-%)
 EXTRA_DIST += tests/mpi/control_test.c
 CLEANFILES += $(fr_control_tests)
@@ -28,7 +30,8 @@ fr_unnoticed_sources = tests/mpi/unnoticed.c tests/mpi/unnoticed_progress.c \
     tests/mpi/unnoticed_comms.c
 fr_unnoticed_programs = $(MPI_FLAVOURS:%=tests/mpi/unnoticed-%)
 EXTRA_DIST += $(fr_unnoticed_sources) tests/mpi/unnoticed.h
-CLEANFILES += $(fr_layout_tests) $(fr_world_tests) $(fr_fabric_programs) $(fr_unnoticed_programs)
+CLEANFILES += $(fr_layout_tests) $(fr_world_tests) $(fr_fabric_programs) $(fr_unnoticed_programs) \
+    $(fr_names_tests)
 # What run-program preloads into the ranks of an MPICH.
 EXTRA_DIST += tests/mpi/yield.c
 CLEANFILES += tests/mpi/libfryield.so
@@ -40,11 +43,11 @@ fr_mpicc_mpiabi = $(MPIABI_MPICC)
 
 if !CROSS_COMPILING
 TESTS += $(fr_mpi_tests)
-check_DATA += $(fr_layout_tests) $(fr_world_tests) $(fr_control_tests) $(fr_fabric_programs) $(fr_unnoticed_programs) \
-    tests/mpi/libfryield.so
+check_DATA += $(fr_layout_tests) $(fr_world_tests) $(fr_fabric_programs) $(fr_unnoticed_programs) \
+    $(fr_names_tests) $(fr_control_tests) tests/mpi/libfryield.so
 fr_compile_with_rooms = $(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(DEFS) $(DEFAULT_INCLUDES) \
     $(AM_CPPFLAGS) $(CPPFLAGS) -std=gnu11 -Wall -Wextra $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS) \
-    -o $@ $(filter %.c,$^) .libs/librooms.a -ldl -lpthread
+    -o $@ $(filter %.c %.S,$^) .libs/librooms.a -ldl -lpthread
 $(fr_layout_tests): tests/mpi/layout_test-%: $(fr_layout_sources) tests/mpi/layout_test.h \
     tests/mpi/layout_types.h \
     tests/unit/check.h src/layout/layout.h src/real/real.h librooms.la
@@ -54,6 +57,9 @@ $(fr_world_tests): tests/mpi/world_test-%: tests/mpi/world_test.c tests/unit/che
 	$(AM_V_CCLD)$(fr_compile_with_rooms)
 $(fr_control_tests): tests/mpi/control_test-%: tests/mpi/control_test.c tests/unit/check.h \
     src/control/control.h src/world/world.h src/real/real.h librooms.la
+	$(AM_V_CCLD)$(fr_compile_with_rooms)
+$(fr_names_tests): tests/mpi/names_test-%: tests/mpi/names_test.c src/real/stubs.S \
+    tests/unit/check.h src/world/world.h src/real/real.h src/real/functions.def librooms.la
 	$(AM_V_CCLD)$(fr_compile_with_rooms)
 $(fr_fabric_programs): tests/mpi/fabric-%: $(fr_fabric_sources) tests/programs/memory.c \
     $(fr_fabric_headers)

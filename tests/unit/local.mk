@@ -17,6 +17,10 @@ check_PROGRAMS += tests/unit/policy_choose
 tests_unit_policy_choose_SOURCES = tests/unit/policy_choose.c tests/unit/check.h
 tests_unit_policy_choose_LDADD = librooms.la
 
+check_PROGRAMS += tests/unit/policy_collective
+tests_unit_policy_collective_SOURCES = tests/unit/policy_collective.c tests/unit/check.h
+tests_unit_policy_collective_LDADD = librooms.la
+
 check_PROGRAMS += tests/unit/policy_tuning
 tests_unit_policy_tuning_SOURCES = tests/unit/policy_tuning.c tests/unit/check.h
 tests_unit_policy_tuning_LDADD = librooms.la
@@ -68,6 +72,10 @@ tests_unit_workspace_device_LDADD = librooms.la
 check_PROGRAMS += tests/unit/workspace_device_soak
 tests_unit_workspace_device_soak_SOURCES = tests/unit/workspace_device_soak.c $(unit_driver_headers)
 tests_unit_workspace_device_soak_LDADD = librooms.la
+
+check_PROGRAMS += tests/unit/device_reduce
+tests_unit_device_reduce_SOURCES = tests/unit/device_reduce.c $(unit_driver_headers)
+tests_unit_device_reduce_LDADD = librooms.la
 
 check_PROGRAMS += tests/unit/device_push
 tests_unit_device_push_SOURCES = tests/unit/device_push.c $(unit_driver_headers)

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Deliveries of many receives of which some have failed before: each announcement is fetched once,
-// in goes of a fixed size. With a fetch of its own that only counts.
+// in goes of a fixed size. With a fetch of its own that only counts. And a new communicator gets
+// its name once, when it is complete.
 #include "config.h"
 
 #include "request/request.h"
+#include "world/world.h"
 
 #include "check.h"
 
@@ -20,11 +22,19 @@ static unsigned fetched[MANY]; // how often each has been
 static bool announced[MANY];
 static size_t fails_in = SIZE_MAX; // the go of fetches that fails
 static size_t goes;
+static uint64_t named[2]; // what the last one is, and how many were
+
+void fr_world_name_give(fr_word comm, uint64_t name)
+{
+    CHECK(comm == 7, "%zu", (size_t)comm);
+    named[0] = name;
+    named[1]++;
+}
 
 int fr_real_call(enum fr_fn fn, const fr_word *args)
 {
     if (fn == FR_FN_MPI_Error_class)
-        *(int *)args[2] = (int)args[1];
+        *(int *)args[1] = (int)args[0];
     return 0;
 }
 
@@ -117,8 +127,28 @@ static void deliver(size_t failed, size_t plain, enum fr_status expected)
     }
 }
 
+static void check_comm(void)
+{
+    enum { FAILED = 99 };
+    uint32_t made = 7;
+    struct fr_request_op op = {.fn = FR_FN_MPI_Comm_idup, .args = {1, FR_PTR(&made)}};
+    struct fr_request_op *ops[] = {&op};
+    void *statuses[] = {NULL};
+    int error = FAILED;
+    op.active = true;
+    op.comm_name = 12;
+    fr_real_mpi.handle_bytes = sizeof(made);
+    CHECK(fr_request_deliver(ops, statuses, &error, 1) == FR_OK && named[1] == 0, "after an error");
+    op.delivered = false;
+    error = 0;
+    for (int i = 0; i < 2; i++)
+        CHECK(fr_request_deliver(ops, statuses, &error, 1) == FR_OK, "%d", i);
+    CHECK(named[0] == 12 && named[1] == 1, "%d names", (int)named[1]);
+}
+
 int main(void)
 {
+    check_comm();
     deliver(0, 0, FR_OK);
     deliver(0, 3, FR_OK);
     deliver(1, 0, FR_ERR_NO_MEMORY);
