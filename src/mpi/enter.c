@@ -45,7 +45,8 @@ static struct entry entries[FR_FN_STUB_COUNT];
 
 // Address of the stack frame from which this thread entered a handler: what the MPI library calls
 // itself from there, further down the stack, goes straight through. An application's error handler
-// may leave by longjmp or an exception; a later call from further up then finds the mark stale.
+// may leave by longjmp or an exception, and the mark then stays: so what the application calls is
+// never taken for the library's, wherever on the stack it is.
 static FR_TLS uintptr_t handler_frame;
 
 static bool handle_type_free(enum fr_fn fn, fr_word *args, int *result)
@@ -334,7 +335,8 @@ struct fr_mpi_verdict fr_mpi_enter(unsigned slot, const fr_word *registers, cons
     const struct entry *entry = &entries[fn];
     struct fr_mpi_verdict verdict = {.jump = entry->real};
     uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
-    bool inside = frame < handler_frame;
+    uintptr_t outer = frame < handler_frame ? handler_frame : 0;
+    bool inside = outer && fr_real_is_internal(caller_of(registers, stack));
     if (FR_LIKELY(entry->real && (inside || !needs_look(entry, registers, stack))))
         return verdict;
     fr_word args[FR_MAX_ARGS];
@@ -342,13 +344,14 @@ struct fr_mpi_verdict fr_mpi_enter(unsigned slot, const fr_word *registers, cons
     for (unsigned i = 0; i < entry->arg_count; i++)
         args[i] = arg_at(registers, stack, i);
     handler_frame = frame;
+    fr_request_call++;
     fr_device_begin_call();
     bool handled = entry->handle(fn, args, &result);
     if (!handled && entry->nests) {
         result = fr_real_call(fn, args);
         handled = true;
     }
-    handler_frame = 0;
+    handler_frame = outer;
     if (handled) {
         verdict.jump = NULL;
         verdict.result = (fr_word)result;

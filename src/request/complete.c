@@ -38,11 +38,13 @@ static bool set_storage(struct fr_request_set *set)
     set->done = set->inline_done;
     set->done_statuses = set->inline_done_statuses;
     set->done_errors = set->inline_done_errors;
+    set->done_requests = set->inline_done_requests;
     set->hidden = set->inline_hidden;
     set->statuses = set->inline_statuses;
     if (set->count <= FR_SET_INLINE)
         return true;
-    size_t each = 5 * sizeof(void *) + sizeof(fr_word) + sizeof(int) + FR_STATUS_BYTES;
+    size_t each =
+        5 * sizeof(void *) + sizeof(size_t) + sizeof(fr_word) + sizeof(int) + FR_STATUS_BYTES;
     set->heap = malloc(set->count * each);
     if (!set->heap) {
         fr_error("out of memory for a list of %zu requests", set->count);
@@ -53,7 +55,8 @@ static bool set_storage(struct fr_request_set *set)
     set->done = set->gated + set->count;
     set->done_statuses = (void **)(set->done + set->count);
     set->lights = (struct fr_request_light **)(set->done_statuses + set->count);
-    set->hidden = (char *)(set->lights + set->count);
+    set->done_requests = (size_t *)(set->lights + set->count);
+    set->hidden = (char *)(set->done_requests + set->count);
     set->done_errors = (int *)(set->hidden + set->count * sizeof(fr_word));
     set->statuses = (char *)(set->done_errors + set->count);
     return true;
@@ -127,6 +130,7 @@ static void add_done(struct fr_request_set *set, size_t request, void *status, i
     set->done[set->done_count] = set->ops[request];
     set->done_statuses[set->done_count] = status;
     set->done_errors[set->done_count] = error;
+    set->done_requests[set->done_count] = request;
     set->done_count++;
 }
 
@@ -218,11 +222,10 @@ static void clear_errors(struct fr_request_set *set)
 {
     bool some = set->class == FR_CLASS_WAITSOME || set->class == FR_CLASS_TESTSOME;
     size_t count = some ? (size_t) * (const int *)set->args[2] : set->count;
-    for (size_t i = 0; i < count; i++) {
-        bool ours = false;
-        for (size_t d = 0; d < set->done_count; d++)
-            ours = ours || set->done_statuses[d] == fr_request_set_status(set, i);
-        if (!ours)
+    for (size_t i = 0, d = 0; i < count; i++) { // operations are listed in the order of statuses
+        if (d < set->done_count && set->done_statuses[d] == fr_request_set_status(set, i))
+            d++;
+        else
             *status_error(fr_request_set_status(set, i)) = fr_real_mpi.SUCCESS;
     }
 }
@@ -277,8 +280,7 @@ int fr_request_set_finish(struct fr_request_set *set, int rc)
         if (set->done[i]->persistent)
             continue;
         fr_request_table_remove(set->done[i]);
-        for (size_t r = 0; r < set->count; r++)
-            set->ops[r] = set->ops[r] == set->done[i] ? NULL : set->ops[r];
+        set->ops[set->done_requests[i]] = NULL;
         fr_request_op_free(set->done[i]);
     }
     return rc;

@@ -65,6 +65,8 @@ struct fr_request_op {
 
     fr_word key;                // request, window or file that the operation is tied to
     bool claimed;               // a completion call of some thread holds it
+    const void *claimed_by;     // which thread that is
+    uint64_t claimed_in;        // and which of its calls
     bool early;                 // it is held to be fetched early, which does not take long
     struct fr_request_op *next; // same key, or a list
     UT_hash_handle hh;
@@ -162,6 +164,10 @@ int fr_request_raise(char object_kind, fr_word object, int code);
 
 // Tells which call's copies have failed, and raises the error on what the operation belongs to.
 int fr_request_fail(const struct fr_request_op *op, enum fr_status status);
+
+// The number of the application's call that this thread is in. What an earlier one has claimed and
+// not given back was left by an error handler that did not return (longjmp, an exception).
+extern FR_TLS uint64_t fr_request_call;
 
 // Number of operations in the side table, and of receives that have none (light.h): zero means that
 // no completion call needs a look.

@@ -28,6 +28,7 @@ struct fr_request_set {
     struct fr_request_op **done; // operations that this call completes
     void **done_statuses;
     int *done_errors;
+    size_t *done_requests; // which of the requests each belongs to
 
     struct fr_request_op *inline_ops[FR_SET_INLINE];
     struct fr_request_light *inline_lights[FR_SET_INLINE];
@@ -35,6 +36,7 @@ struct fr_request_set {
     struct fr_request_op *inline_done[FR_SET_INLINE];
     void *inline_done_statuses[FR_SET_INLINE];
     int inline_done_errors[FR_SET_INLINE];
+    size_t inline_done_requests[FR_SET_INLINE];
     char inline_hidden[FR_SET_INLINE * sizeof(fr_word)];
     char inline_statuses[FR_SET_INLINE * FR_STATUS_BYTES];
     void *heap;

@@ -8,6 +8,7 @@
 #include <sched.h>
 
 _Atomic size_t fr_request_tracked_count;
+FR_TLS uint64_t fr_request_call;
 
 static struct fr_lock table_lock = FR_LOCK_INIT;
 static struct fr_request_op *table FR_GUARDED_BY(table_lock);
@@ -96,16 +97,29 @@ void fr_request_table_remove(struct fr_request_op *op)
     atomic_fetch_sub_explicit(&fr_request_tracked_count, 1, memory_order_release);
 }
 
+static void claim(struct fr_request_op *op) FR_REQUIRES(table_lock)
+{
+    op->claimed = true;
+    op->claimed_by = &fr_request_call;
+    op->claimed_in = fr_request_call;
+}
+
+static bool is_claimed(const struct fr_request_op *op) FR_REQUIRES(table_lock)
+{
+    return op->claimed &&
+           !(op->claimed_by == &fr_request_call && op->claimed_in != fr_request_call);
+}
+
 static struct fr_request_op *find_unclaimed(fr_word request) FR_REQUIRES(table_lock)
 {
     struct fr_request_op *op = NULL;
     HASH_FIND(hh, table, &request, sizeof(request), op);
-    while (op && op->claimed)
+    while (op && is_claimed(op))
         op = op->next;
     if (op)
         return op;
     for (op = overflow; op; op = op->next) {
-        if (op->key == request && !op->claimed)
+        if (op->key == request && !is_claimed(op))
             return op;
     }
     return NULL;
@@ -153,7 +167,7 @@ size_t fr_request_table_claim(const void *requests, size_t count, struct fr_requ
         fr_word request = fr_real_handle_load(requests, i);
         ops[i] = request == fr_real_mpi.REQUEST_NULL ? NULL : find_settled(request);
         if (ops[i]) {
-            ops[i]->claimed = true;
+            claim(ops[i]);
             found++;
         }
     }
@@ -176,7 +190,7 @@ size_t fr_request_table_claim_receives(struct fr_request_op **ops, size_t max, s
     for (struct fr_request_op *op = walk_first(&walk); op && count < max; op = walk_next(&walk)) {
         if (!may_claim_early(op) || (skip > 0 && skip--))
             continue;
-        op->claimed = true;
+        claim(op);
         op->early = true;
         early_count++;
         ops[count++] = op;
