@@ -12,6 +12,7 @@
 #include "memory/engine.h"
 #include "mpi/views.h"
 #include "request/bundle.h"
+#include "world/world.h"
 
 #include <limits.h>
 #include <string.h>
@@ -182,8 +183,9 @@ static int start_own(struct fr_request_op *op, const struct fr_coll_group *group
         return fr_real_mpi.ERR_TYPE;
     if ((!from.bytes && !to.bytes) || copy_own(&from, &to))
         return fr_real_mpi.SUCCESS;
-    int rc = receive_part(op, group->messages, &to);
-    return rc == fr_real_mpi.SUCCESS ? send_part(op, group->messages, &from) : rc;
+    from.peer = to.peer = fr_world_rank();
+    int rc = receive_part(op, fr_world_comm(), &to);
+    return rc == fr_real_mpi.SUCCESS ? send_part(op, fr_world_comm(), &from) : rc;
 }
 
 // Starts receives or sends with all other ranks, each rank in an order of its own.
@@ -197,8 +199,9 @@ static int start_others(struct fr_request_op *op, const struct fr_coll_group *gr
             return fr_real_mpi.ERR_TYPE;
         if (!part.bytes)
             continue;
-        rc = sends ? send_part(op, group->messages, &part)
-                   : receive_part(op, group->messages, &part);
+        part.peer = group->world[part.peer];
+        rc = sends ? send_part(op, fr_world_comm(), &part)
+                   : receive_part(op, fr_world_comm(), &part);
     }
     return rc;
 }
@@ -263,11 +266,12 @@ static int start_neighbours(struct fr_request_op *op)
                             .tag = tag_of(op, grid, index, sends)};
         if (part.peer == fr_real_mpi.PROC_NULL)
             continue;
+        part.peer = group->world[part.peer];
         if (!find_part(&side, index, &part))
             rc = fr_real_mpi.ERR_TYPE;
         else if (part.bytes)
-            rc = sends ? send_part(op, group->messages, &part)
-                       : receive_part(op, group->messages, &part);
+            rc = sends ? send_part(op, fr_world_comm(), &part)
+                       : receive_part(op, fr_world_comm(), &part);
     }
     fr_mpi_neighbours_free(&list);
     return rc;
@@ -421,7 +425,7 @@ bool fr_mpi_call_bundle(enum fr_fn fn, fr_word *args, int *result)
     struct fr_coll_group *group = NULL;
     bool persistent = fr_real_rows[fn].flags & FR_ROW_PERSISTENT;
     if (fr_mpi_peer_is_enabled() && comm != fr_real_mpi.COMM_NULL)
-        group = persistent ? fr_coll_group_enter(comm) : fr_coll_group_find(comm);
+        group = fr_coll_group_enter(comm, persistent);
     if (!group)
         return fr_mpi_are_host_buffers(fn, args) ? false : fr_mpi_call_buffers(fn, args, result);
     int tag = persistent ? fr_coll_group_next_tag(group) : group->first_tag;

@@ -491,17 +491,6 @@ bool fr_mpi_call_receive(enum fr_fn fn, fr_word *args, int *result)
     return receive_later(fn, args, result);
 }
 
-// A barrier is where ranks find out whether they use GPUs: nonblocking calls must not wait for it.
-bool fr_mpi_call_barrier(enum fr_fn fn, fr_word *args, int *result)
-{
-    fr_word comm = fr_real_handle(args[0]);
-    (void)fn;
-    (void)result;
-    if (comm != fr_real_mpi.COMM_NULL)
-        (void)fr_coll_group_enter(comm);
-    return false;
-}
-
 // All ranks come here, also those with host buffers, which the others have to know.
 bool fr_mpi_call_exchange(enum fr_fn fn, fr_word *args, int *result)
 {
@@ -509,7 +498,7 @@ bool fr_mpi_call_exchange(enum fr_fn fn, fr_word *args, int *result)
     bool on_host = fr_mpi_are_host_buffers(fn, args);
     struct fr_coll_group *group = NULL;
     if (fr_mpi_peer_is_enabled() && comm != fr_real_mpi.COMM_NULL)
-        group = fr_coll_group_enter(comm);
+        group = fr_coll_group_enter(comm, true);
     if (group && !group->segment) {
         if (fr_mpi_run_bundle(fn, args, group, result))
             return true;

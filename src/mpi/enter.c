@@ -19,7 +19,6 @@ enum gate {
     GATE_RECEIVE,  // all buffers are host memory, and nobody can announce so short a message
     GATE_SEND,     // all buffers are host memory, and the message is not as long as an announcement
     GATE_PROBE,    // nobody can have announced a message
-    GATE_BARRIER,  // no ranks of a host can have GPUs
     GATE_EXCHANGE, // all buffers are host memory, and other ranks need not know
     GATE_HOST_BUFFERS, // all buffers are host memory
     GATE_COMM_MAKE,    // communicators have no names, or the MPI library makes one for itself
@@ -58,22 +57,13 @@ static bool handle_type_free(enum fr_fn fn, fr_word *args, int *result)
     return false;
 }
 
-// Persistent operations keep their communicator alive, and those that are done by messages need its
-// handle each time they are started. So it stays until the end.
-static bool handle_comm_free(enum fr_fn fn, fr_word *args, int *result)
-{
-    (void)fn;
-    if (!args[0] || !fr_request_needs_comm(fr_real_handle_load((const void *)args[0], 0)))
-        return false;
-    fr_real_handle_store((void *)args[0], 0, fr_real_mpi.COMM_NULL);
-    *result = fr_real_mpi.SUCCESS;
-    return true;
-}
-
 static bool handle_request_free(enum fr_fn fn, fr_word *args, int *result)
 {
     (void)fn;
-    return fr_request_free(args, result);
+    bool handled = fr_request_free(args, result);
+    if (handled)
+        fr_mpi_comms_free_later();
+    return handled;
 }
 
 static bool handle_parrived(enum fr_fn fn, fr_word *args, int *result)
@@ -93,7 +83,7 @@ static void set_handler(struct entry *entry, enum fr_class class)
         entry->handle = handle_request_free;
         return;
     case FR_CLASS_COMM_FREE:
-        entry->handle = handle_comm_free;
+        entry->handle = fr_mpi_call_comm_free;
         return;
     case FR_CLASS_START:
     case FR_CLASS_STARTALL:
@@ -122,10 +112,6 @@ static void set_handler(struct entry *entry, enum fr_class class)
     }
     entry->gate = GATE_NONE;
     switch (class) {
-    case FR_CLASS_BARRIER:
-        entry->gate = GATE_BARRIER;
-        entry->handle = fr_mpi_call_barrier;
-        return;
     case FR_CLASS_COMM_MAKE:
         entry->gate = GATE_COMM_MAKE;
         entry->handle = fr_mpi_call_comm_make;
@@ -293,9 +279,6 @@ static bool needs_look(const struct entry *entry, const fr_word *registers, cons
     switch (entry->gate) {
     case GATE_PROBE:
         return fr_mpi_listening;
-    case GATE_BARRIER:
-        return fr_mpi_meeting && fr_mpi_peer_is_enabled() &&
-               !fr_real_is_internal(caller_of(registers, stack));
     case GATE_COMM_MAKE:
         return fr_world_comm() != fr_real_mpi.COMM_NULL &&
                !fr_real_is_internal(caller_of(registers, stack));

@@ -2,6 +2,7 @@
 // Init, Finalize and the questions about GPU support.
 #include "config.h"
 
+#include "coll/place.h"
 #include "memory/memory.h"
 #include "mpi/mpi_int.h"
 #include "report/report.h"
@@ -48,6 +49,7 @@ bool fr_mpi_call_finalize(enum fr_fn fn, fr_word *args, int *result)
     fr_layout_forget_all();
     fr_world_release();
     *result = fr_real_call(fn, args);
+    fr_coll_place_release();
     fr_mpi_announce_release();
     fr_memory_release();
     fr_workspace_release();

@@ -28,8 +28,8 @@ bool fr_mpi_call_buffers(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_receive(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_exchange(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_bundle(enum fr_fn fn, fr_word *args, int *result);
-bool fr_mpi_call_barrier(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_comm_make(enum fr_fn fn, fr_word *args, int *result);
+bool fr_mpi_call_comm_free(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_refusable(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_win_sync(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_file_end(enum fr_fn fn, fr_word *args, int *result);
@@ -69,6 +69,9 @@ struct fr_mpi_neighbours {
 };
 FR_MUST_CHECK enum fr_status fr_mpi_neighbours_find(fr_word comm, struct fr_mpi_neighbours *list);
 void fr_mpi_neighbours_free(struct fr_mpi_neighbours *list);
+
+// Frees communicators that the application has freed while persistent operations needed them.
+void fr_mpi_comms_free_later(void);
 
 // Facts for the policy, asked once.
 bool fr_mpi_is_gpu_aware(void);
@@ -115,8 +118,8 @@ bool fr_mpi_may_be_as_announcement(int64_t count, fr_word type);
 bool fr_mpi_takes_parts(void);
 bool fr_mpi_see_as_bytes(enum fr_fn fn, fr_word *args, int buffer);
 
-// The rank in the world of a rank of a communicator that is on this host, -1 for others. Writes what
-// tells the communicator from others of this process.
+// The rank in the world of a rank of a communicator that is on this host, -1 for others. Writes
+// what tells the communicator from others of this process.
 int fr_mpi_host_index_of(fr_word comm, int rank, uint64_t *comm_id);
 
 // Offers the message of a send whose buffer this is as a parcel, if both ends can: MPI is then to

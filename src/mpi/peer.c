@@ -25,11 +25,11 @@ struct side {
 
 static bool enabled;
 
-// This rank's own settings do not decide: where those of others allow the path, they ask all ranks
-// of a communicator, and this one then says no.
+// Others know from the facts of the world when this process takes no part.
 void fr_mpi_peer_start(void)
 {
-    enabled = fr_world_size() > 1 && fr_world_facts_of(fr_world_rank()) != NULL;
+    const struct fr_world_facts *own = fr_world_facts_of(fr_world_rank());
+    enabled = fr_world_size() > 1 && own && own->exchanges;
 }
 
 bool fr_mpi_peer_serves(enum fr_fn fn)

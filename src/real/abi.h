@@ -129,6 +129,7 @@ typedef struct {
 #define MPI_ERR_TRUNCATE              15
 #define MPI_ERR_UNSUPPORTED_OPERATION 55
 #define MPI_GRAPH                     212
+#define MPI_TAG_UB                    501
 #define MPI_CART                      211
 #define MPI_DIST_GRAPH                213
 #define MPI_ORDER_C                   0xC

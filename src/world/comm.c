@@ -7,6 +7,23 @@
 // Written in MPI_Init and MPI_Finalize, while no other thread calls MPI.
 static fr_word own;
 static bool has_own;
+static int tag_limit;
+
+static void read_tag_limit(void)
+{
+    const int *limit = NULL;
+    int is_set = 0;
+    tag_limit = FR_WORLD_UNUSED_TAG;
+    if (FR_MPI(Comm_get_attr, fr_real_mpi.COMM_WORLD, (fr_word)fr_real_mpi.TAG_UB, FR_PTR(&limit),
+               FR_PTR(&is_set)) == fr_real_mpi.SUCCESS &&
+        is_set)
+        tag_limit = *limit;
+}
+
+int fr_world_tag_limit(void)
+{
+    return tag_limit;
+}
 
 bool fr_world_comm_make(void)
 {
@@ -23,7 +40,8 @@ bool fr_world_comm_make(void)
     own = fr_real_handle_load(handle, 0);
     has_own = true;
     FR_MPI(Comm_set_errhandler, own, fr_real_mpi.ERRORS_RETURN);
-    fr_world_name_start();
+    fr_world_name_start(own);
+    read_tag_limit();
     return true;
 }
 

@@ -13,7 +13,15 @@
 #include <stdlib.h>
 
 // What else a hash is made of, so that no two kinds of names meet.
-enum kind { KIND_WORLD = 1, KIND_SELF, KIND_CHILD, KIND_GROUP, KIND_GROUPS, KIND_MEMBERS };
+enum kind {
+    KIND_WORLD = 1,
+    KIND_SELF,
+    KIND_OWN,
+    KIND_CHILD,
+    KIND_GROUP,
+    KIND_GROUPS,
+    KIND_MEMBERS
+};
 
 // How often something has been made.
 struct tally {
@@ -217,8 +225,9 @@ uint64_t fr_world_comm_name(fr_word comm)
     return remembered ? remembered->name : 0;
 }
 
-void fr_world_name_start(void)
+void fr_world_name_start(fr_word own)
 {
+    fr_world_name_give(own, name_of(KIND_OWN, 0, 0, 0));
     if (!fr_world_recall(fr_real_mpi.COMM_WORLD))
         fr_world_name_give(fr_real_mpi.COMM_WORLD, name_of(KIND_WORLD, 0, 0, 0));
     if (!fr_world_recall(fr_real_mpi.COMM_SELF))

@@ -28,15 +28,19 @@ struct fr_world_facts {
     uint32_t pipelines;       // 1 when it sends some messages in chunks (room request, chunks.h)
     uint32_t heralds; // 1 when some of its messages have heralds (room peer, herald.h): those, and
                       // what it offers to others of its clique
-    uint32_t spare;
+    uint32_t exchanges; // 1 when it takes part in exchanges over NVLink (room coll)
 };
 
 // The communicator of Fabrail's own: all processes of MPI_COMM_WORLD in the same order, errors
 // returned. It is there from the first exchange of facts to fr_world_release; MPI_COMM_NULL at
 // other times and where processes have none. Nothing is ever sent on it with the tag
-// FR_WORLD_UNUSED_TAG, which probes for progress name.
+// FR_WORLD_UNUSED_TAG, which probes for progress name; tags above it are the exchanges' of room
+// coll, each of whose communicators has some of its own.
 enum { FR_WORLD_UNUSED_TAG = 32767 }; // the highest that every MPI has
 fr_word fr_world_comm(void);
+
+// The highest tag that MPI has; valid while that communicator is there.
+int fr_world_tag_limit(void);
 
 // Makes MPI progress: it has promised others that their transfers with this process go on while it
 // is in a call. Belongs into every wait for other processes.

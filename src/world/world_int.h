@@ -35,8 +35,9 @@ struct fr_world_remembered *fr_world_remember(fr_word comm, uint64_t name);
 // False when MPI fails.
 bool fr_world_translate(fr_word group, int first, int count, int *in_world);
 
-// Names the communicators that MPI has from the start, and forgets what names were made of.
-void fr_world_name_start(void);
+// Names the communicators that MPI has from the start, and Fabrail's own; forgets what names were
+// made of.
+void fr_world_name_start(fr_word own);
 void fr_world_name_end(void);
 
 #endif

@@ -65,9 +65,21 @@ bool is_filled(const struct memory *memory, size_t bytes, unsigned seed)
     return right;
 }
 
+bool is_same(const struct memory *one, const struct memory *other, size_t offset, size_t bytes)
+{
+    unsigned char *both = malloc(2 * bytes);
+    must(both != NULL, "no memory");
+    memory_read(one, 0, both, bytes);
+    memory_read(other, offset, both + bytes, bytes);
+    bool same = memcmp(both, both + bytes, bytes) == 0;
+    free(both);
+    return same;
+}
+
 static const struct unnoticed *find_case(const char *name)
 {
-    static const struct unnoticed *const lists[] = {unnoticed_progress, unnoticed_comms};
+    static const struct unnoticed *const lists[] = {unnoticed_progress, unnoticed_comms,
+                                                    unnoticed_requests};
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
         for (const struct unnoticed *one = lists[i]; one->name; one++) {
             if (strcmp(one->name, name) == 0)

@@ -19,6 +19,7 @@ struct unnoticed {
 // The cases of a file, which a row without a name ends.
 extern const struct unnoticed unnoticed_progress[];
 extern const struct unnoticed unnoticed_comms[];
+extern const struct unnoticed unnoticed_requests[];
 
 // Says on stdout what this rank found. The lines of a case are the same in each run, apart from the
 // order of ranks.
@@ -30,5 +31,8 @@ void must(bool right, const char *format, ...) __attribute__((format(printf, 2, 
 // Writes and compares a pattern of a seed.
 void fill(const struct memory *memory, size_t bytes, unsigned seed);
 bool is_filled(const struct memory *memory, size_t bytes, unsigned seed);
+
+// Whether `bytes` at the start of one and at an offset of the other are the same.
+bool is_same(const struct memory *one, const struct memory *other, size_t offset, size_t bytes);
 
 #endif
