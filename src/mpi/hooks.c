@@ -61,7 +61,7 @@ bool fr_mpi_call_query(enum fr_fn fn, fr_word *args, int *result)
 {
     enum { MPICH_GPU_SUPPORT_CUDA = 0 };
     bool served = fr_real_mpi.family && !fr_core_settings()->disable &&
-                  (fr_core_settings()->paths & FR_PATH_BIT_HOST);
+                  (fr_core_settings()->paths & FR_PATH_BIT_HOST) && fr_device_is_installed();
     bool cuda = fn == FR_FN_MPIX_Query_cuda_support;
     if (cuda) {
         *result = served || (fr_real_has(fn) && fr_real_call(fn, NULL) == 1);
