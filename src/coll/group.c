@@ -19,13 +19,14 @@ enum { GROUPS_APART = 1000 };
 struct introduction {
     struct fr_control_process process;
     uint32_t willing; // its settings allow the path, and all the world takes part
-    uint32_t has_gpu; // it has a GPU in use
+    uint32_t has_gpu; // it has a GPU in use, for calls on this communicator
 };
 
 // The attribute of a communicator.
 struct state {
     uint64_t calls;
     bool hopeless; // there will never be a group
+    bool wanted;   // some call of this rank's had a use for it
     struct fr_coll_group *group;
 };
 
@@ -202,7 +203,7 @@ static struct fr_coll_group *create(fr_word comm, struct fr_coll_group *group,
     return group;
 }
 
-static struct fr_coll_group *find_out(fr_word comm, bool *hopeless)
+static struct fr_coll_group *find_out(fr_word comm, bool wanted, bool *hopeless)
 {
     int inter = 0, rank = 0, size = 0;
     FR_MPI(Comm_test_inter, comm, FR_PTR(&inter));
@@ -214,7 +215,7 @@ static struct fr_coll_group *find_out(fr_word comm, bool *hopeless)
     struct introduction own = {
         .process = *fr_memory_self(),
         .willing = (fr_core_settings()->paths & FR_PATH_BIT_PEER) != 0,
-        .has_gpu = fr_device_in_use(),
+        .has_gpu = wanted && fr_device_in_use(),
     };
     struct introduction *all = calloc((size_t)size, sizeof(*all));
     struct fr_coll_group *group = calloc(1, sizeof(*group));
@@ -234,15 +235,16 @@ static struct fr_coll_group *find_out(fr_word comm, bool *hopeless)
     return made;
 }
 
-struct fr_coll_group *fr_coll_group_enter(fr_word comm)
+struct fr_coll_group *fr_coll_group_enter(fr_word comm, bool wants)
 {
     struct state *state = state_of(comm);
     if (!state)
         return NULL;
     state->calls++;
+    state->wanted = state->wanted || wants;
     bool is_power_of_two = (state->calls & (state->calls - 1)) == 0;
     if (!state->group && !state->hopeless && is_power_of_two)
-        state->group = find_out(comm, &state->hopeless);
+        state->group = find_out(comm, state->wanted, &state->hopeless);
     return state->group;
 }
 

@@ -30,8 +30,10 @@ struct fr_coll_group {
 };
 
 // To be called once in each collective call that can use the group, by all ranks of `comm`. Returns
-// the group, NULL if there is none (yet). It belongs to the communicator and dies with it.
-struct fr_coll_group *fr_coll_group_enter(fr_word comm);
+// the group, NULL if there is none (yet). It belongs to the communicator and dies with it. `wants`:
+// this call has, or may have later, device memory of this rank's; a group is made once some rank's
+// call did.
+struct fr_coll_group *fr_coll_group_enter(fr_word comm, bool wants);
 
 // The group of a communicator that has one already; for calls that must not wait for others. All
 // ranks of the communicator find the same in the same call.

@@ -421,7 +421,8 @@ bool fr_mpi_call_bundle(enum fr_fn fn, fr_word *args, int *result)
     struct fr_coll_group *group = NULL;
     bool persistent = fr_real_rows[fn].flags & FR_ROW_PERSISTENT;
     if (fr_mpi_peer_is_enabled() && comm != fr_real_mpi.COMM_NULL)
-        group = persistent ? fr_coll_group_enter(comm) : fr_coll_group_find(comm);
+        group = persistent ? fr_coll_group_enter(comm, !fr_mpi_are_host_buffers(fn, args))
+                           : fr_coll_group_find(comm);
     if (!group)
         return fr_mpi_are_host_buffers(fn, args) ? false : fr_mpi_call_buffers(fn, args, result);
     int tag = persistent ? fr_coll_group_next_tag(group) : group->first_tag;

@@ -339,6 +339,10 @@ static bool serve(enum fr_fn fn, fr_word *args, struct fr_coll_group *group, int
         fr_request_op_free(op);
         return true;
     }
+    if (status == FR_OK && fr_mpi_reduce_local(op, result)) {
+        fr_request_op_free(op);
+        return true;
+    }
     // What MPI can be given as it is, need not be understood.
     if (status == FR_ERR_INVALID ||
         (status != FR_OK && (passes_any_memory(fn, false) || !any_device_pointer(op)))) {
@@ -498,7 +502,7 @@ bool fr_mpi_call_barrier(enum fr_fn fn, fr_word *args, int *result)
     (void)fn;
     (void)result;
     if (comm != fr_real_mpi.COMM_NULL)
-        (void)fr_coll_group_enter(comm);
+        (void)fr_coll_group_enter(comm, true);
     return false;
 }
 
@@ -509,11 +513,15 @@ bool fr_mpi_call_exchange(enum fr_fn fn, fr_word *args, int *result)
     bool on_host = fr_mpi_are_host_buffers(fn, args);
     struct fr_coll_group *group = NULL;
     if (fr_mpi_peer_is_enabled() && comm != fr_real_mpi.COMM_NULL)
-        group = fr_coll_group_enter(comm);
+        group = fr_coll_group_enter(comm, !on_host);
     if (group && !group->segment) {
-        if (fr_mpi_run_bundle(fn, args, group, result))
+        if (fr_mpi_peer_bundles(fn) && fr_mpi_run_bundle(fn, args, group, result))
             return true;
         group = NULL;
+    }
+    if (group && on_host && fr_mpi_peer_is_alike(fn)) {
+        fr_coll_decline(group, fr_real_rows[fn].name);
+        return false;
     }
     // A rank without data has to say so, whatever its pointers are.
     return on_host && !group ? false : serve(fn, args, group, result);

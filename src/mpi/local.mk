@@ -17,8 +17,11 @@ librooms_la_SOURCES += \
 	src/mpi/placed.c \
 	src/mpi/present.c \
 	src/mpi/probe.c \
+	src/mpi/reduce.c \
 	src/mpi/replace.c \
 	src/mpi/shape.c \
+	src/mpi/side.c \
+	src/mpi/side.h \
 	src/mpi/sync.c \
 	src/mpi/views.c \
 	src/mpi/views.h

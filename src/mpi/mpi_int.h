@@ -160,6 +160,8 @@ bool fr_mpi_place(struct fr_request_op *op, struct fr_path_view *view);
 struct fr_coll_group;
 void fr_mpi_peer_start(void);
 bool fr_mpi_peer_serves(enum fr_fn fn);
+bool fr_mpi_peer_bundles(enum fr_fn fn);  // also message by message
+bool fr_mpi_peer_is_alike(enum fr_fn fn); // a rank without data is in it only if all are
 bool fr_mpi_peer_is_enabled(void);
 
 // The function whose parts this thread is starting, NULL for none: the report names it.
@@ -175,5 +177,9 @@ bool fr_mpi_call_persistent_send(struct fr_request_op *op, int *result);
 // Moves the data of an operation among the ranks of the group, or agrees with them that it cannot
 // be: then returns false and has changed nothing. Else *result is what the call returns.
 bool fr_mpi_peer_exchange(struct fr_request_op *op, struct fr_coll_group *group, int *result);
+bool fr_mpi_peer_reduce(struct fr_request_op *op, struct fr_coll_group *group, int *result);
+
+// Does a local reduction of device memory by a kernel, or returns false.
+bool fr_mpi_reduce_local(struct fr_request_op *op, int *result);
 
 #endif
