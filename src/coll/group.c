@@ -15,11 +15,15 @@
 // Groups beyond so many share their tags.
 enum { GROUPS_APART = 1000 };
 
+// Calls between two questions where there are GPUs, but all buffers were on hosts so far.
+enum { ASK_EVERY = 128 };
+
 // What a rank tells the others of its communicator.
 struct introduction {
     struct fr_control_process process;
     uint32_t willing; // its settings allow the path, and all the world takes part
-    uint32_t has_gpu; // it has a GPU in use, for calls on this communicator
+    uint16_t has_gpu; // it has a GPU in use
+    uint16_t wants;   // and a call on this communicator that had a use for it
 };
 
 // The attribute of a communicator.
@@ -27,6 +31,7 @@ struct state {
     uint64_t calls;
     bool hopeless; // there will never be a group
     bool wanted;   // some call of this rank's had a use for it
+    bool has_gpus; // as all ranks know, some of them has a GPU in use
     struct fr_coll_group *group;
 };
 
@@ -174,16 +179,17 @@ static enum fr_status open_segment(fr_word comm, struct fr_coll_group *group)
 
 // All ranks of the communicator come here together, and all come to the same result.
 static struct fr_coll_group *create(fr_word comm, struct fr_coll_group *group,
-                                    const struct introduction *all, bool *hopeless)
+                                    const struct introduction *all, struct state *state)
 {
-    bool willing = true, any_gpu = false, one_host = true;
+    bool willing = true, wanted = false, one_host = true;
     for (int i = 0; i < group->size; i++) {
         willing = willing && all[i].willing;
-        any_gpu = any_gpu || all[i].has_gpu;
+        state->has_gpus = state->has_gpus || all[i].has_gpu;
+        wanted = wanted || all[i].wants;
         one_host = one_host && all[i].process.host == all[0].process.host;
     }
-    *hopeless = !willing;
-    if (*hopeless || !any_gpu)
+    state->hopeless = !willing;
+    if (state->hopeless || !wanted)
         return NULL;
     group->processes = calloc((size_t)group->size, sizeof(*group->processes));
     for (int i = 0; i < group->size && group->processes; i++)
@@ -203,19 +209,21 @@ static struct fr_coll_group *create(fr_word comm, struct fr_coll_group *group,
     return group;
 }
 
-static struct fr_coll_group *find_out(fr_word comm, bool wanted, bool *hopeless)
+static struct fr_coll_group *find_out(fr_word comm, struct state *state)
 {
     int inter = 0, rank = 0, size = 0;
     FR_MPI(Comm_test_inter, comm, FR_PTR(&inter));
     FR_MPI(Comm_rank, comm, FR_PTR(&rank));
     FR_MPI(Comm_size, comm, FR_PTR(&size));
-    *hopeless = inter || size < 2 || !all_in_world(comm, size);
-    if (*hopeless)
+    state->hopeless = inter || size < 2 || !all_in_world(comm, size);
+    if (state->hopeless)
         return NULL;
+    bool has_gpu = fr_device_in_use();
     struct introduction own = {
         .process = *fr_memory_self(),
         .willing = (fr_core_settings()->paths & FR_PATH_BIT_PEER) != 0,
-        .has_gpu = wanted && fr_device_in_use(),
+        .has_gpu = has_gpu,
+        .wants = has_gpu && state->wanted,
     };
     struct introduction *all = calloc((size_t)size, sizeof(*all));
     struct fr_coll_group *group = calloc(1, sizeof(*group));
@@ -228,11 +236,18 @@ static struct fr_coll_group *find_out(fr_word comm, bool wanted, bool *hopeless)
     if (!all || !group)
         fr_error("out of memory for a group of %d ranks", size); // and MPI will be, too
     else if (gather(comm, &own, sizeof(own), all))
-        made = create(comm, group, all, hopeless);
+        made = create(comm, group, all, state);
     if (!made)
         destroy(group);
     free(all);
     return made;
+}
+
+// The same on all ranks.
+static bool is_due(const struct state *state)
+{
+    bool is_power_of_two = (state->calls & (state->calls - 1)) == 0;
+    return is_power_of_two || (state->has_gpus && state->calls % ASK_EVERY == 0);
 }
 
 struct fr_coll_group *fr_coll_group_enter(fr_word comm, bool wants)
@@ -242,9 +257,8 @@ struct fr_coll_group *fr_coll_group_enter(fr_word comm, bool wants)
         return NULL;
     state->calls++;
     state->wanted = state->wanted || wants;
-    bool is_power_of_two = (state->calls & (state->calls - 1)) == 0;
-    if (!state->group && !state->hopeless && is_power_of_two)
-        state->group = find_out(comm, state->wanted, &state->hopeless);
+    if (!state->group && !state->hopeless && is_due(state))
+        state->group = find_out(comm, state);
     return state->group;
 }
 

@@ -5,7 +5,8 @@
 // Whether a communicator has such a group is found out by its ranks together, inside of collective
 // calls that they all make in the same order: in the first, second, fourth, eighth ... call, since
 // a program may begin to use its GPUs late. So a communicator whose processes have no GPU pays for
-// a handful of small gathers and nothing else.
+// a handful of small gathers and nothing else. Where there are GPUs the question comes at least
+// every so many calls, and a group is made once some rank has called with device memory.
 #ifndef FR_COLL_GROUP_H
 #define FR_COLL_GROUP_H
 
