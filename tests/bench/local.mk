@@ -11,10 +11,10 @@ CLEANFILES += tests/bench/limit$(EXEEXT)
 
 fr_bench_programs = $(MPI_FLAVOURS:%=tests/bench/host-%) $(MPI_FLAVOURS:%=tests/bench/device-%) \
     $(MPI_FLAVOURS:%=tests/bench/fabric-%) $(MPI_FLAVOURS:%=tests/bench/exchange-%) \
-    $(MPI_FLAVOURS:%=tests/bench/message-%)
+    $(MPI_FLAVOURS:%=tests/bench/message-%) $(MPI_FLAVOURS:%=tests/bench/collective-%)
 CLEANFILES += $(fr_bench_programs)
 EXTRA_DIST += tests/bench/run tests/bench/host.c tests/bench/device.c tests/bench/fabric.c \
-    tests/bench/exchange.c tests/bench/message.c tests/bench/peers.c tests/bench/peers.h \
+    tests/bench/collective.c tests/bench/exchange.c tests/bench/message.c tests/bench/peers.c tests/bench/peers.h \
     tests/bench/ways.c tests/bench/ways.h
 fr_bench_compile = $(DEFAULT_INCLUDES) $(CPPFLAGS) $(CUDA_CPPFLAGS) -std=gnu11 -Wall -Wextra \
     $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS)
@@ -30,6 +30,10 @@ $(MPI_FLAVOURS:%=tests/bench/fabric-%): tests/bench/fabric-%: tests/bench/fabric
 fr_bench_peers = tests/bench/peers.c tests/programs/memory.c librooms.la
 fr_bench_compile_peers = $(DEFS) $(AM_CPPFLAGS) $(fr_bench_compile)
 $(MPI_FLAVOURS:%=tests/bench/exchange-%): tests/bench/exchange-%: tests/bench/exchange.c \
+    $(fr_bench_peers) tests/bench/peers.h
+	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_bench_compile_peers) -o $@ \
+	    $(filter %.c,$^) .libs/librooms.a -ldl -lpthread
+$(MPI_FLAVOURS:%=tests/bench/collective-%): tests/bench/collective-%: tests/bench/collective.c \
     $(fr_bench_peers) tests/bench/peers.h
 	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_bench_compile_peers) -o $@ \
 	    $(filter %.c,$^) .libs/librooms.a -ldl -lpthread
