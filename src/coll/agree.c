@@ -314,11 +314,12 @@ uintptr_t fr_coll_reach(const struct fr_coll_group *group, int rank, enum fr_col
                                 &set->known[rank].handles[side], address);
 }
 
-static enum fr_status hear_of_all(struct fr_coll_group *group, const char *call,
-                                  enum fr_status status)
+enum fr_status fr_coll_meet(struct fr_coll_group *group, const char *call, enum fr_status status)
 {
     uint32_t own = status == FR_OK;
     uint64_t round = 0;
+    if (group->broken)
+        return FR_ERR_MPI;
     enum fr_status met = fr_coll_group_post(group, call, own, &own, sizeof(own), &round);
     if (met == FR_OK)
         met = fr_coll_group_wait(group, call, round);
@@ -340,7 +341,7 @@ static enum fr_status hear_of_all(struct fr_coll_group *group, const char *call,
 enum fr_status fr_coll_conclude(struct fr_coll_group *group, const char *call,
                                 enum fr_status status)
 {
-    status = hear_of_all(group, call, status);
+    status = fr_coll_meet(group, call, status);
     fr_coll_mapset_rest(group);
     return status;
 }

@@ -79,6 +79,11 @@ uintptr_t fr_coll_reach(const struct fr_coll_group *group, int rank, enum fr_col
 // Room for a piece a rank.
 struct fr_device_push_piece *fr_coll_pieces(const struct fr_coll_group *group);
 
+// Between two steps of an operation: tells the others how this rank's own work went so far, and
+// hears of theirs. What is not FR_OK is so on all ranks, and is to be given to fr_coll_conclude.
+FR_MUST_CHECK enum fr_status fr_coll_meet(struct fr_coll_group *group, const char *call,
+                                          enum fr_status status);
+
 // Tells the others how this rank's own work ended, and hears of theirs: FR_OK when all is well
 // everywhere. A failure means that the operation is lost.
 FR_MUST_CHECK enum fr_status fr_coll_conclude(struct fr_coll_group *group, const char *call,

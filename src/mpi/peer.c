@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include "coll/alltoall.h"
+#include "coll/bcast.h"
 #include "mpi/side.h"
 #include "world/world.h"
 
@@ -110,7 +111,7 @@ static enum fr_status fill_neighbourhood(struct exchange *exchange)
     return distinct ? FR_OK : FR_ERR_UNSUPPORTED;
 }
 
-// The slots of a broadcast, gather, scatter or allgather. Where a rank has its own slice already it
+// The slots of a gather, scatter or allgather. Where a rank has its own slice already it
 // sends none to itself.
 static void fill_rooted(struct exchange *exchange)
 {
@@ -119,12 +120,6 @@ static void fill_rooted(struct exchange *exchange)
     bool is_root = group->rank == exchange->root, sends = exchange->send.view.span > 0;
     struct fr_coll_slot *to = exchange->send.slots, *from = exchange->receive.slots;
     switch (exchange->class) {
-    case FR_CLASS_BCAST:
-        for (size_t i = 0; i < size && is_root; i++)
-            to[i] = slice_of(&exchange->send, 1, 0);
-        if (!is_root)
-            from[exchange->root] = slice_of(&exchange->receive, 1, 0);
-        break;
     case FR_CLASS_GATHER:
         if (is_root)
             fill_ranks(&exchange->receive, size);
@@ -137,12 +132,15 @@ static void fill_rooted(struct exchange *exchange)
         if (exchange->receive.view.span > 0 && !exchange->in_place)
             from[exchange->root] = slice_of(&exchange->receive, 1, 0);
         break;
-    default:
+    case FR_CLASS_ALLGATHER:
         fill_ranks(&exchange->receive, size);
         for (size_t i = 0; i < size; i++)
             to[i] = exchange->in_place ? from[group->rank] : slice_of(&exchange->send, 1, 0);
+        break;
+    default: // a broadcast has none
+        return;
     }
-    if (is_root && (exchange->class == FR_CLASS_BCAST || exchange->in_place))
+    if (is_root && exchange->in_place)
         to[group->rank].bytes = 0;
     if (exchange->class == FR_CLASS_ALLGATHER && exchange->in_place)
         to[group->rank].bytes = 0;
@@ -187,22 +185,40 @@ static enum fr_status prepare(struct exchange *exchange)
     return status == FR_OK ? fill(exchange) : status;
 }
 
-static enum fr_status run(struct fr_coll_group *group, struct exchange *exchange)
+static enum fr_status broadcast(struct fr_coll_group *group, const struct exchange *exchange)
 {
-    const char *call = fr_real_rows[exchange->op->fn].name;
-    if (prepare(exchange) != FR_OK) {
-        fr_coll_decline(group, call);
-        return FR_ERR_UNSUPPORTED;
-    }
+    const struct fr_mpi_side *side =
+        group->rank == exchange->root ? &exchange->send : &exchange->receive;
+    struct fr_coll_bcast part = {
+        .call = fr_real_rows[exchange->op->fn].name,
+        .root = exchange->root,
+        .data = slice_of(side, 1, 0),
+    };
+    fr_mpi_side_describe(side, &part.memory);
+    return fr_coll_bcast(group, &part);
+}
+
+static enum fr_status exchange_all(struct fr_coll_group *group, const struct exchange *exchange)
+{
     struct fr_coll_alltoall part = {
-        .call = call,
+        .call = fr_real_rows[exchange->op->fn].name,
         .what = exchange->class + ((uint64_t)(unsigned)(exchange->root + 1) << 8),
         .sends = exchange->send.slots,
         .receives = exchange->receive.slots,
         .send_range = shares_receive(exchange) ? exchange->receive.range : exchange->send.range,
     };
     fr_mpi_side_describe(&exchange->receive, &part.receive);
-    enum fr_status status = fr_coll_alltoall(group, &part);
+    return fr_coll_alltoall(group, &part);
+}
+
+static enum fr_status run(struct fr_coll_group *group, struct exchange *exchange)
+{
+    if (prepare(exchange) != FR_OK) {
+        fr_coll_decline(group, fr_real_rows[exchange->op->fn].name);
+        return FR_ERR_UNSUPPORTED;
+    }
+    enum fr_status status = exchange->class == FR_CLASS_BCAST ? broadcast(group, exchange)
+                                                              : exchange_all(group, exchange);
     return status == FR_OK ? fr_mpi_side_copy_out(&exchange->receive) : status;
 }
 

@@ -6,6 +6,8 @@
 
 enum {
     LINE_BYTES = 128,
+    // What a link carries in the 12 us or so that another launch and meeting take on an H200.
+    SHARED_BYTES = 4 << 20,
     SLICE_BYTES = 2048, // at least; a launch costs some microseconds whatever it moves
 };
 
@@ -21,6 +23,11 @@ struct fr_policy_slice fr_policy_slice(size_t elements, size_t element_bytes, in
         return (struct fr_policy_slice){elements, 0};
     size_t last = first + each < lines ? (first + each) * step : elements;
     return (struct fr_policy_slice){first * step, last - first * step};
+}
+
+bool fr_policy_bcast_is_shared(size_t bytes, int ranks)
+{
+    return ranks > 2 && bytes >= SHARED_BYTES / (size_t)(ranks - 2);
 }
 
 const char *fr_policy_reduction_obstacle(const struct fr_policy_reduction_facts *facts)

@@ -17,6 +17,10 @@ struct fr_policy_slice {
 // second launch are one slice, so that the later ranks have none.
 struct fr_policy_slice fr_policy_slice(size_t elements, size_t element_bytes, int ranks, int index);
 
+// Whether a broadcast is handed on by those who receive it, in slices: the root's link then carries
+// the data once and not once a rank, for the price of one more launch and meeting.
+bool fr_policy_bcast_is_shared(size_t bytes, int ranks);
+
 // What decides whether this rank can take part in a reduction by kernels.
 struct fr_policy_reduction_facts {
     bool predefined; // operation and datatype are MPI's own, and the kernels know them

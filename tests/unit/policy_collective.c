@@ -27,6 +27,15 @@ static void test_slices(size_t elements, size_t element_bytes, int ranks)
         CHECK(largest - smallest <= largest / 50, "%zu to %zu elements", smallest, largest);
 }
 
+// More ranks are worth it earlier; two never.
+static void test_broadcasts(void)
+{
+    CHECK(!fr_policy_bcast_is_shared(SIZE_MAX, 2));
+    CHECK(!fr_policy_bcast_is_shared((4 << 20) - 1, 3) && fr_policy_bcast_is_shared(4 << 20, 3));
+    CHECK(!fr_policy_bcast_is_shared((1 << 20) - 1, 6) && fr_policy_bcast_is_shared(1 << 20, 6));
+    CHECK(!fr_policy_bcast_is_shared(0, 72));
+}
+
 static void test_obstacles(void)
 {
     const struct fr_policy_reduction_facts good = {true, true, true, 32, 32};
@@ -54,6 +63,7 @@ int main(void)
                 test_slices(elements[e], bytes[b], ranks);
         }
     }
+    test_broadcasts();
     test_obstacles();
     return check_result();
 }
