@@ -3,16 +3,17 @@
 // combines them in the order of the sources, and pushes the result to all targets.
 //
 // One thread does all that there is to an element, so that targets may be the sources' own memory.
-// The order is the same whatever the number of blocks, hence so is every bit of the result. Loads
-// of the next source are under way while this one's elements are combined, and each thread has
-// several units in hand, since a load from another GPU takes a microsecond.
+// The order is the same whatever the number of blocks, hence so is every bit of the result. Each
+// thread has several units of several sources in hand, since a load from another GPU takes a
+// microsecond.
 //
 // The loads and stores are the same for all types, so only what is computed of two units is there
 // once for each row of reduce.def. An element that comes singly is the first one of a unit.
 #include "device/elements.h"
 
-// Units that a thread has in hand of each source.
-enum { HELD = 4 };
+// Units that a thread has in hand of each source, and sources that it loads at once besides the
+// sum.
+enum { HELD = 4, AHEAD = 3 };
 
 struct held {
     uint4 units[HELD];
@@ -164,25 +165,34 @@ static __device__ __forceinline__ void combine_by_row(uint32_t row, struct held 
 }
 
 // Folds the items that a thread has in hand, which begin `offset` bytes into sources and targets.
+// Sources are waited for AHEAD at a time, and once for all of few.
 static __device__ __forceinline__ void fold(const struct fr_reduce &params, uint64_t offset,
                                             const struct items &items)
 {
-    struct held sum = {}, next = {}, after = {};
+    struct held sum = {}, next[AHEAD] = {};
     load(&sum, params.source[0] + offset, items);
-    if (params.sources > 1)
-        load(&next, params.source[1] + offset, items);
-    if (params.mode == FR_REDUCE_SCAN)
-        store(sum, params.target[0] + offset, items);
-    for (uint32_t i = 1; i < params.sources; i++) {
-        if (i + 1 < params.sources)
-            load(&after, params.source[i + 1] + offset, items);
-        if (params.mode == FR_REDUCE_EXCLUSIVE)
-            store(sum, params.target[i] + offset, items);
-        combine_by_row(params.row, &sum, next);
-        if (params.mode == FR_REDUCE_SCAN)
-            store(sum, params.target[i] + offset, items);
-        next = after;
+    for (uint32_t first = 1; first < params.sources; first += AHEAD) {
+#pragma unroll
+        for (uint32_t j = 0; j < AHEAD; j++) {
+            if (first + j < params.sources)
+                load(&next[j], params.source[first + j] + offset, items);
+        }
+        if (first == 1 && params.mode == FR_REDUCE_SCAN)
+            store(sum, params.target[0] + offset, items);
+#pragma unroll 1
+        for (uint32_t i = first; i < first + AHEAD && i < params.sources; i++) {
+            if (params.mode == FR_REDUCE_EXCLUSIVE)
+                store(sum, params.target[i] + offset, items);
+            combine_by_row(params.row, &sum, next[0]);
+            if (params.mode == FR_REDUCE_SCAN)
+                store(sum, params.target[i] + offset, items);
+#pragma unroll
+            for (uint32_t j = 0; j + 1 < AHEAD; j++) // registers have no index
+                next[j] = next[j + 1];
+        }
     }
+    if (params.sources == 1 && params.mode == FR_REDUCE_SCAN)
+        store(sum, params.target[0] + offset, items);
     for (uint32_t i = 0; params.mode == FR_REDUCE_ALL && i < params.targets; i++)
         store(sum, params.target[i] + offset, items);
 }
