@@ -26,7 +26,10 @@ void fr_mpi_gather_facts(void)
     bool for_fabric = settings->fabric == FR_FABRIC_AUTO &&
                       (settings->paths & FR_PATH_BIT_FABRIC) && fr_mpi_is_gpu_aware();
     bool for_peers = settings->paths & FR_PATH_BIT_PEER;
-    struct fr_world_facts own = {.host = fr_world_host()};
+    struct fr_world_facts own = {
+        .host = fr_world_host(),
+        .has_driver = fr_device_present() || fr_device_is_installed(),
+    };
     if (fr_world_size() < 2 || (!for_fabric && !for_peers))
         return;
     if (for_fabric)

@@ -13,11 +13,17 @@
 
 static bool enabled;
 
-// This rank's own settings do not decide: where those of others allow the path, they ask all ranks
-// of a communicator, and this one then says no.
+// Where no host has a driver nobody pays for the path. This rank's own settings do not decide:
+// where those of others allow the path, they ask all ranks of a communicator, and this one then
+// says no.
 void fr_mpi_peer_start(void)
 {
-    enabled = fr_world_size() > 1 && fr_world_facts_of(fr_world_rank()) != NULL;
+    bool any_driver = false;
+    for (int rank = 0; rank < fr_world_size() && !any_driver; rank++) {
+        const struct fr_world_facts *facts = fr_world_facts_of(rank);
+        any_driver = facts && facts->has_driver;
+    }
+    enabled = fr_world_size() > 1 && any_driver;
 }
 
 bool fr_mpi_peer_is_enabled(void)

@@ -15,7 +15,7 @@ struct reduction {
     struct fr_coll_reduce part;
     struct fr_mpi_side send, receive;
     bool in_place;
-    bool sends_apart; // what it reads must be moved out of the way of what is written
+    bool sends_apart; // in place, but what is read lies where other parts of the result go
 };
 
 // The type of the kernels that a predefined datatype is, by its family and size; FR_TYPE_COUNT for
@@ -156,7 +156,7 @@ static void set_sides(struct reduction *reduction)
         reduction->send.view = reduction->receive.view;
 }
 
-// What is read is also what is written, but for the rank of a scan that only others wait for.
+// Where the vector is: in place, it is what the result is written over.
 static const struct fr_mpi_side *side_read(const struct reduction *reduction)
 {
     return reduction->in_place && !reduction->sends_apart ? &reduction->receive : &reduction->send;

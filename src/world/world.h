@@ -27,7 +27,7 @@ struct fr_world_facts {
     uint32_t pipelines;       // 1 when it sends some messages in chunks (room request, chunks.h)
     uint32_t heralds; // 1 when some of its messages have heralds (room peer, herald.h): those, and
                       // what it offers to others of its clique
-    uint32_t spare;
+    uint32_t has_driver; // 1 when its host seems to have a CUDA driver
 };
 
 // Makes MPI progress: it has promised others that their transfers with this process go on while it
