@@ -19,6 +19,7 @@ doc/fabrail.7: doc/fabrail.7.in doc/settings.roff
 TESTS += doc/check-settings.sh
 endif
 EXTRA_DIST += doc/performance.md
+dist_doc_DATA = doc/report.schema.json
 
 # The manual page of the command needs no program to be run.
 EXTRA_DIST += doc/fabrail-tune.1.in

@@ -73,6 +73,11 @@ void fr_core_log_write(enum fr_log_level level, const char *format, ...) FR_PRIN
 void fr_core_log_set_rank(int rank);
 int fr_core_log_rank(void);
 
+// The first warnings and errors that were written, for the report: the text of number `index`, in
+// their order, NULL where there is none. The strings live until exit.
+enum { FR_LOG_KEPT = 32 };
+const char *fr_core_log_kept(unsigned index, enum fr_log_level *level);
+
 #define FR_LOG_AT(level, ...)                                                                      \
     do {                                                                                           \
         if (FR_UNLIKELY((level) <= fr_core_log_level))                                             \
@@ -94,6 +99,10 @@ int fr_core_log_rank(void);
         if (!atomic_flag_test_and_set_explicit(&shown, memory_order_relaxed))                      \
             fr_warn(__VA_ARGS__);                                                                  \
     } while (0)
+
+// Writes what the launcher calls the job, "" where it says nothing; equal in all its processes.
+enum { FR_JOB_BYTES = 128 };
+void fr_core_job_name(char name[FR_JOB_BYTES]);
 
 enum fr_tristate { FR_AUTO, FR_YES, FR_NO };
 
@@ -131,6 +140,7 @@ struct fr_settings {
     const char *tuning;             // FABRAIL_TUNING: "auto", "" for none, else a file name
     size_t timeout_s;               // FABRAIL_TIMEOUT, patience with other ranks, 0 without end
     const char *report;             // FABRAIL_REPORT: "" none, "text" to stderr, else a file name
+    const char *trace;              // FABRAIL_TRACE: "" none, else a file name
 };
 
 // Returns the settings of this process. The first call reads the environment and warns of unknown

@@ -134,9 +134,16 @@ static const struct row rows[] = {
          "Seconds that a rank waits for others in an exchange over NVLink before the call fails.\n"
          "With 0 it waits without end, and says so every ten seconds."},
     {"REPORT", ROW_STRING, AT(report), .default_text = "",
-     .help = "Where MPI_Finalize writes a report of what was done with which messages:\n"
-             "nothing for no report, text for standard error, else the name of a file, in which\n"
-             "%r becomes the rank; without %r the ranks write one over the other."},
+     .help =
+         "Where MPI_Finalize writes a report of what was done with which messages: nothing for no\n"
+         "report, text for standard error, else the name of a file. With %r in it, that becomes\n"
+         "the rank in the file of each rank, and job in a summary of them; without, one file "
+         "holds\n"
+         "the whole job. A rank that is aborted or killed by a signal writes what there is."},
+    {"TRACE", ROW_STRING, AT(trace), .default_text = "",
+     .help = "Name of a file for the last operations of a rank with their times, in the format of\n"
+             "Chrome's trace viewer and of Perfetto; nothing for none. %r in it becomes the rank.\n"
+             "fabrail report --trace=OUT makes one file of those of several ranks."},
 };
 
 static bool find_choice(const struct choice *choices, const char *text, size_t length,

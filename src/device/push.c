@@ -6,6 +6,7 @@
 // all the same: after a fault on the device no word would ever come.
 #include "config.h"
 
+#include "core/meter.h"
 #include "device/device_int.h"
 #include "device/kernels.h"
 
@@ -239,6 +240,7 @@ enum fr_status fr_device_push(const struct fr_device_range *range,
     enum fr_status status = fr_device_scope_enter(range, &scope);
     if (status != FR_OK)
         return status;
+    uint64_t begin = fr_core_meter_begin();
     status = settle_pieces(range, pieces, count);
     if (status == FR_OK) {
         struct fr_device_kernels *kernels =
@@ -246,6 +248,7 @@ enum fr_status fr_device_push(const struct fr_device_range *range,
         status = kernels != NULL ? push_by_kernel(kernels, pieces, count, max_sms)
                                  : push_by_engines(scope.context, pieces, count);
     }
+    fr_core_meter_end(FR_METER_COPY, begin);
     fr_device_scope_leave(&scope);
     return status;
 }

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "mpi/mpi_int.h"
+#include "report/report.h"
 
 #include <string.h>
 
@@ -199,6 +200,8 @@ static void resolve_once(void)
 {
     enum fr_status found = fr_real_start();
     bool serving = found == FR_OK && !fr_core_settings()->disable;
+    if (serving)
+        fr_report_start();
     for (enum fr_fn fn = 0; fn < FR_FN_STUB_COUNT; fn++)
         set_entry(fn);
     for (enum fr_fn fn = 0; fn < FR_FN_STUB_COUNT; fn++) {
