@@ -149,6 +149,23 @@ static struct fr_policy_choice choose_path(const struct fr_request_op *op,
 
 enum outcome { UNCHANGED, STAGED, FAILED };
 
+static void count_view(const struct fr_request_op *op, const struct fr_path_view *view,
+                       struct fr_policy_choice choice, const char *scheme)
+{
+    fr_report_buffer(&(struct fr_report_buffer){
+        .fn = op->counted_as,
+        .path = choice.path,
+        .scheme = scheme,
+        .kind = view->range.kind,
+        .in_bytes = view->in_bytes,
+        .out_bytes = view->out_bytes,
+        .reason = choice.reason,
+        .call = op->fn,
+        .args = op->args,
+        .arg = view->arg,
+    });
+}
+
 // Chooses the path of every view. FAILED leaves MPI's error code in *result.
 static enum outcome choose_paths(struct fr_request_op *op, int *result)
 {
@@ -167,14 +184,18 @@ static enum outcome choose_paths(struct fr_request_op *op, int *result)
         }
         if (!fr_device_kind_is_device(view->range.kind))
             continue;
-        if (choice.path == FR_PATH_HOST && fr_mpi_announce(op, view))
+        const char *scheme = NULL;
+        if (choice.path == FR_PATH_HOST && fr_mpi_announce(op, view)) {
             choice = (struct fr_policy_choice){FR_PATH_PEER, "the receiver maps this memory"};
-        else if (choice.path == FR_PATH_HOST && fr_mpi_place(op, view))
+            scheme = FR_SCHEME_GET;
+        } else if (choice.path == FR_PATH_HOST && fr_mpi_place(op, view)) {
             choice = (struct fr_policy_choice){FR_PATH_PEER, "the receiver maps the workspace"};
-        else if (choice.path == FR_PATH_HOST && fr_mpi_pipeline(op, view))
+            scheme = FR_SCHEME_STAGED_GET;
+        } else if (choice.path == FR_PATH_HOST && fr_mpi_pipeline(op, view)) {
             choice.reason = FR_CHUNKS_REASON;
-        fr_report_count(op->counted_as, choice.path, view->range.kind,
-                        view->in_bytes + view->out_bytes, choice.reason);
+            scheme = FR_SCHEME_PIPELINE;
+        }
+        count_view(op, view, choice, scheme);
         if (choice.path == FR_PATH_REFUSE) {
             *result = refuse(op, view->range.kind, choice.reason);
             return FAILED;

@@ -80,6 +80,15 @@ static bool handle_parrived(enum fr_fn fn, fr_word *args, int *result)
     return fr_request_parrived(args, result);
 }
 
+static bool handle_abort(enum fr_fn fn, fr_word *args, int *result)
+{
+    (void)fn;
+    (void)args;
+    (void)result;
+    fr_report_write_abort();
+    return false;
+}
+
 static void set_handler(struct entry *entry, enum fr_class class)
 {
     entry->gate = GATE_NO_REQUESTS;
@@ -132,6 +141,9 @@ static void set_handler(struct entry *entry, enum fr_class class)
         return;
     case FR_CLASS_FINALIZE:
         entry->handle = fr_mpi_call_finalize;
+        return;
+    case FR_CLASS_ABORT:
+        entry->handle = handle_abort;
         return;
     case FR_CLASS_QUERY_CUDA:
     case FR_CLASS_QUERY_GPU:
@@ -337,11 +349,13 @@ struct fr_mpi_verdict fr_mpi_enter(unsigned slot, const fr_word *registers, cons
         args[i] = arg_at(registers, stack, i);
     handler_frame = frame;
     fr_device_begin_call();
+    fr_report_call_begin(fn);
     bool handled = entry->handle(fn, args, &result);
     if (!handled && entry->nests) {
         result = fr_real_call(fn, args);
         handled = true;
     }
+    fr_report_call_end();
     handler_frame = 0;
     if (handled) {
         verdict.jump = NULL;

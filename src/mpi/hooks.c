@@ -25,9 +25,17 @@ static void introduce(void)
 
 bool fr_mpi_call_init(enum fr_fn fn, fr_word *args, int *result)
 {
+    fr_report_before_init();
     *result = fr_real_call(fn, args);
-    if (*result == fr_real_mpi.SUCCESS)
+    if (*result == fr_real_mpi.SUCCESS) {
         introduce();
+        fr_report_after_init(&(struct fr_report_job){
+            .mpi_gpu_aware = fr_mpi_is_gpu_aware(),
+            .hosts = fr_world_host_count(),
+            .cliques = fr_world_clique_count(),
+            .fabric_memory = "unknown",
+        });
+    }
     return true;
 }
 
@@ -52,6 +60,7 @@ bool fr_mpi_call_finalize(enum fr_fn fn, fr_word *args, int *result)
     fr_peer_release();
     fr_workspace_release();
     fr_device_release();
+    fr_report_summarise();
     return true;
 }
 

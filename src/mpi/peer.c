@@ -213,8 +213,17 @@ static void count_views(const struct fr_request_op *op)
     for (unsigned v = 0; v < op->view_count; v++) {
         const struct fr_path_view *view = &op->views[v];
         if (fr_device_kind_is_device(view->range.kind))
-            fr_report_count(op->fn, FR_PATH_PEER, view->range.kind,
-                            view->in_bytes + view->out_bytes, "the ranks map each other's memory");
+            fr_report_buffer(&(struct fr_report_buffer){
+                .fn = op->fn,
+                .path = FR_PATH_PEER,
+                .kind = view->range.kind,
+                .in_bytes = view->in_bytes,
+                .out_bytes = view->out_bytes,
+                .reason = "the ranks map each other's memory",
+                .call = op->fn,
+                .args = op->args,
+                .arg = view->arg,
+            });
     }
 }
 

@@ -282,8 +282,12 @@ static void finish(struct fr_request_incoming *incoming)
     op->fetched_room = view->out_bytes;
     if (op->fetched && !op->recounted && fr_device_kind_is_device(view->range.kind)) {
         op->recounted = true;
-        fr_report_recount(op->counted_as, FR_PATH_HOST, FR_PATH_HOST, view->range.kind,
-                          view->out_bytes, FR_CHUNKS_REASON);
+        fr_report_move(FR_PATH_HOST, &(struct fr_report_buffer){.fn = op->counted_as,
+                                                                .path = FR_PATH_HOST,
+                                                                .scheme = FR_SCHEME_PIPELINE,
+                                                                .kind = view->range.kind,
+                                                                .out_bytes = view->out_bytes,
+                                                                .reason = FR_CHUNKS_REASON});
     }
     fr_peer_herald_received(incoming->from, incoming->number, true);
     free(incoming);

@@ -2,6 +2,7 @@
 // Copies of operations before and after the real call, and errors.
 #include "config.h"
 
+#include "report/report.h"
 #include "request/bundle.h"
 
 enum { AT_ONCE = 32 }; // announcements that are looked up in one go
@@ -85,8 +86,10 @@ static void deliver_one(struct fr_request_op *op, size_t limit, struct fr_device
     }
     for (unsigned v = 0; v < op->view_count; v++) {
         const struct fr_path_view *view = &op->views[v];
-        if (is_staged(view) && view->out_bytes)
+        if (is_staged(view) && view->out_bytes) {
+            fr_report_touch(view->path);
             fr_path_ops(view->path)->copy_out(view, limit, batch);
+        }
     }
 }
 

@@ -315,8 +315,15 @@ static void finish(struct fetch *fetch)
     op->fetched_room = fetch->view->out_bytes;
     if (op->fetched && !op->recounted && fr_device_kind_is_device(fetch->view->range.kind)) {
         op->recounted = true;
-        fr_report_recount(op->counted_as, FR_PATH_HOST, FR_PATH_PEER, fetch->view->range.kind,
-                          fetch->view->out_bytes, "the sender offered its memory");
+        fr_report_move(FR_PATH_HOST,
+                       &(struct fr_report_buffer){
+                           .fn = op->counted_as,
+                           .path = FR_PATH_PEER,
+                           .scheme = fetch->arrival->placed ? FR_SCHEME_STAGED_GET : FR_SCHEME_GET,
+                           .kind = fetch->view->range.kind,
+                           .out_bytes = fetch->view->out_bytes,
+                           .reason = "the sender offered its memory",
+                       });
     }
 }
 

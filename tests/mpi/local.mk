@@ -2,9 +2,11 @@
 fr_mpi_tests = tests/mpi/programs-openmpi.test tests/mpi/programs-mpich.test \
     tests/mpi/programs-openmpi5.test tests/mpi/programs-mpich5.test tests/mpi/programs-mpiabi.test \
     tests/mpi/layout.test tests/mpi/world.test tests/mpi/random.test tests/mpi/faults.test \
-    tests/mpi/fabric.test tests/mpi/pipeline.test tests/mpi/clique.test tests/mpi/kept.test
+    tests/mpi/fabric.test tests/mpi/pipeline.test tests/mpi/clique.test tests/mpi/kept.test \
+    tests/mpi/report.test
 EXTRA_DIST += $(fr_mpi_tests) tests/mpi/programs tests/mpi/run-program \
     tests/mpi/check-report.py tests/mpi/check-sanitizer.py tests/mpi/check-fabric.py \
+    tests/mpi/report-check.py tests/mpi/report_run.c \
     tests/mpi/fault.sh tests/mpi/hosts.sh
 
 # Tests that look into the library and call an MPI: NAME-FLAVOUR, linked with all rooms.
@@ -19,7 +21,8 @@ fr_fabric_sources = tests/mpi/fabric.c tests/mpi/fabric_calls.c
 fr_fabric_headers = tests/mpi/fabric.h tests/programs/memory.h tests/sim/touch.h
 fr_fabric_programs = $(MPI_FLAVOURS:%=tests/mpi/fabric-%)
 EXTRA_DIST += $(fr_fabric_sources) tests/mpi/fabric.h
-CLEANFILES += $(fr_layout_tests) $(fr_world_tests) $(fr_fabric_programs)
+fr_report_programs = $(MPI_FLAVOURS:%=tests/mpi/report_run-%)
+CLEANFILES += $(fr_report_programs) $(fr_layout_tests) $(fr_world_tests) $(fr_fabric_programs)
 # What run-program preloads into the ranks of an MPICH.
 EXTRA_DIST += tests/mpi/yield.c
 CLEANFILES += tests/mpi/libfryield.so
@@ -31,7 +34,7 @@ fr_mpicc_mpiabi = $(MPIABI_MPICC)
 
 if !CROSS_COMPILING
 TESTS += $(fr_mpi_tests)
-check_DATA += $(fr_layout_tests) $(fr_world_tests) $(fr_fabric_programs) tests/mpi/libfryield.so
+check_DATA += $(fr_report_programs) $(fr_layout_tests) $(fr_world_tests) $(fr_fabric_programs) tests/mpi/libfryield.so
 fr_compile_with_rooms = $(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(DEFS) $(DEFAULT_INCLUDES) \
     $(AM_CPPFLAGS) $(CPPFLAGS) -std=gnu11 -Wall -Wextra $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS) \
     -o $@ $(filter %.c,$^) .libs/librooms.a -ldl -lpthread
@@ -44,6 +47,10 @@ $(fr_world_tests): tests/mpi/world_test-%: tests/mpi/world_test.c tests/unit/che
 	$(AM_V_CCLD)$(fr_compile_with_rooms)
 $(fr_fabric_programs): tests/mpi/fabric-%: $(fr_fabric_sources) tests/programs/memory.c \
     $(fr_fabric_headers)
+	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(DEFAULT_INCLUDES) $(CPPFLAGS) $(CUDA_CPPFLAGS) \
+	    -std=gnu11 -Wall -Wextra $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) -ldl
+$(fr_report_programs): tests/mpi/report_run-%: tests/mpi/report_run.c tests/programs/memory.c \
+    tests/programs/memory.h
 	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(DEFAULT_INCLUDES) $(CPPFLAGS) $(CUDA_CPPFLAGS) \
 	    -std=gnu11 -Wall -Wextra $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) -ldl
 tests/mpi/libfryield.so: tests/mpi/yield.c
