@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The command: its table of subcommands, one row each, and what is done before one of them runs.
+#include "config.h"
+
+#include "command.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct fr_tool_command commands[] = {
+    {.name = "tune",
+     .run = fabrail_tune,
+     .options = fabrail_tune_options,
+     .operands = "",
+     .summary = "measure which engine moves messages between GPUs fastest",
+     .about = "Measures between the GPUs of this host from which message size on copy engines are\n"
+              "faster than kernels, and keeps it in the tuning file, which libfabrail.so reads."},
+    {.name = NULL},
+};
+
+static const struct fr_tool_command *find(const char *name)
+{
+    for (const struct fr_tool_command *c = commands; c->name != NULL; c++) {
+        if (strcmp(c->name, name) == 0)
+            return c;
+    }
+    return NULL;
+}
+
+static void print_commands(void)
+{
+    puts("Usage: fabrail COMMAND [OPTION...]\n"
+         "Lets MPI programs pass GPU pointers to any MPI.\n");
+    for (const struct fr_tool_command *c = commands; c->name != NULL; c++)
+        printf("  %-10s %s\n", c->name, c->summary);
+    puts("\nfabrail COMMAND --help names the options of one; the manual page, fabrail(1), says "
+         "more.\n"
+         "fabrail --completion prints what bash sources to complete them all.");
+}
+
+static int run(const struct fr_tool_command *command, int argc, char **argv, char *name)
+{
+    argv[0] = name;
+    fr_tool_begin(command, name);
+    int status = command->run(argc, argv);
+    if (fflush(stdout) != 0 && status == EXIT_SUCCESS) {
+        fr_tool_complain("standard output cannot be written to");
+        status = EXIT_FAILURE;
+    }
+    return status;
+}
+
+// What the command does by itself.
+static int run_none(const char *argument)
+{
+    if (strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0)
+        print_commands();
+    else if (strcmp(argument, "--version") == 0 || strcmp(argument, "-V") == 0)
+        fr_tool_print_version();
+    else if (strcmp(argument, "--manual") == 0) // for the build
+        fr_tool_write_manual(stdout, commands);
+    else if (strcmp(argument, "--completion") == 0)
+        fr_tool_write_completion(stdout, commands);
+    else
+        return fr_tool_misuse("\"%s\" is no command", argument);
+    return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+int main(int argc, char **argv)
+{
+    char name[64];
+    // Under the name that it had before there was `fabrail`.
+    const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL;
+    const char *base = slash != NULL ? slash + 1 : argc > 0 ? argv[0] : "";
+    if (strcmp(base, "fabrail-tune") == 0)
+        return run(find("tune"), argc, argv, strcpy(name, base));
+    if (argc < 2)
+        return fr_tool_misuse("which command?");
+    const struct fr_tool_command *command = find(argv[1]);
+    if (command == NULL)
+        return run_none(argv[1]);
+    snprintf(name, sizeof(name), "fabrail %s", command->name);
+    return run(command, argc - 1, argv + 1, name);
+}
