@@ -8,6 +8,17 @@
 #include <string.h>
 
 static const struct fr_tool_command commands[] = {
+    {.name = "run",
+     .run = fabrail_run,
+     .options = fabrail_run_options,
+     .operands = "[--] LAUNCHER [ARGUMENT...]",
+     .summary = "start an MPI job with Fabrail preloaded into its ranks",
+     .about =
+         "Runs a launcher (mpirun, mpiexec or srun, of Open MPI, the MPICH family or Slurm) so\n"
+         "that the ranks of its job have libfabrail.so preloaded and the settings in their\n"
+         "environment. Settings of this command's own environment reach all ranks, too.\n"
+         "Signals and the exit status are the launcher's.",
+     .stops = true},
     {.name = "tune",
      .run = fabrail_tune,
      .options = fabrail_tune_options,

@@ -1,8 +1,13 @@
 # The command that is installed, with its subcommands; fabrail-tune is the older name of one.
 bin_PROGRAMS += tools/fabrail
-tools_fabrail_SOURCES = tools/command.c tools/command.h tools/fabrail.c tools/manual.c tools/tune.c \
-    tools/tune.h tools/tune_file.c tools/tune_measure.c tools/tune_rig.c tools/tune_rig.h
-tools_fabrail_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/tools
+tools_fabrail_SOURCES = tools/fabrail.c tools/command.c tools/command.h tools/manual.c \
+    tools/child.c tools/child.h tools/elf_file.c tools/elf_file.h tools/launch.c tools/launch.h \
+    tools/compose.c tools/run.c \
+    tools/tune.c tools/tune.h tools/tune_file.c tools/tune_measure.c tools/tune_rig.c tools/tune_rig.h
+tools_fabrail_CPPFLAGS = $(AM_CPPFLAGS) -DFR_LIBDIR='"$(libdir)"' \
+    -DFR_LIBDIR_BESIDE='"$(fr_libdir_beside)"'
+# The folder of libraries, as seen from the one of commands, where both are in one prefix.
+fr_libdir_beside = $(patsubst $(exec_prefix)/%,../%,$(libdir))
 tools_fabrail_LDADD = librooms.la
 
 install-exec-hook:
