@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "command.h"
+#include "info.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,14 @@ static const struct fr_tool_command commands[] = {
          "environment. Settings of this command's own environment reach all ranks, too.\n"
          "Signals and the exit status are the launcher's.",
      .stops = true},
+    {.name = "info",
+     .run = fabrail_info,
+     .options = fabrail_info_options,
+     .operands = "",
+     .summary = "show what this machine offers and which paths will be used",
+     .about = "Shows the GPUs, what joins them and which handles of their memory can be made; the\n"
+              "MPIs on the path and whether they take GPU pointers; NICs; and for each MPI which\n"
+              "paths will be used, and why not the others."},
     {.name = "tune",
      .run = fabrail_tune,
      .options = fabrail_tune_options,
@@ -61,9 +70,13 @@ static int run(const struct fr_tool_command *command, int argc, char **argv, cha
     return status;
 }
 
-// What the command does by itself.
-static int run_none(const char *argument)
+// What the command does by itself. The probes are for its own use.
+static int run_none(const char *argument, int argc, char **argv)
 {
+    if (strcmp(argument, "--probe-mpi") == 0)
+        return fr_info_probe_mpi(argc, argv);
+    if (strcmp(argument, "--probe-fabric") == 0)
+        return fr_info_probe_fabric();
     if (strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0)
         print_commands();
     else if (strcmp(argument, "--version") == 0 || strcmp(argument, "-V") == 0)
@@ -89,7 +102,7 @@ int main(int argc, char **argv)
         return fr_tool_misuse("which command?");
     const struct fr_tool_command *command = find(argv[1]);
     if (command == NULL)
-        return run_none(argv[1]);
+        return run_none(argv[1], argc - 2, argv + 2);
     snprintf(name, sizeof(name), "fabrail %s", command->name);
     return run(command, argc - 1, argv + 1, name);
 }
