@@ -28,6 +28,15 @@ static const struct fr_tool_command commands[] = {
      .about = "Shows the GPUs, what joins them and which handles of their memory can be made; the\n"
               "MPIs on the path and whether they take GPU pointers; NICs; and for each MPI which\n"
               "paths will be used, and why not the others."},
+    {.name = "explain",
+     .run = fabrail_explain,
+     .options = fabrail_explain_options,
+     .operands = "[FILE...]",
+     .summary = "say which path a call takes, or why those of a job went as they did",
+     .about =
+         "Says for an MPI function, sizes and kinds of memory which path they take, by what, and\n"
+         "why, by the policy that the library itself goes by, under the first MPI on the path or\n"
+         "as if under another. With --report it explains a job by the JSON reports of its ranks."},
     {.name = "tune",
      .run = fabrail_tune,
      .options = fabrail_tune_options,
