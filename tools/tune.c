@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { MOST_SIZES = 40, PASSES = 5 };
 
@@ -125,17 +126,34 @@ static bool fill_row(struct fr_tune_rig *rig, struct table *table, size_t row, i
     return true;
 }
 
+// On a terminal, a bar of what is done. Without one, and once all is done, nothing.
+static void show_progress(size_t done, size_t all)
+{
+    static const char full[] = "########################################";
+    enum { WIDTH = sizeof(full) - 1 };
+    if (!isatty(STDERR_FILENO))
+        return;
+    if (done < all)
+        fprintf(stderr, "\r[%-*.*s] %3zu%%", WIDTH, (int)(done * WIDTH / all), full,
+                done * 100 / all);
+    else
+        fprintf(stderr, "\r%*s\r", WIDTH + 8, "");
+}
+
 // In several passes over all sizes, so that a disturbance of some milliseconds spoils none.
 static bool fill_table(struct fr_tune_rig *rig, size_t largest_bytes, struct table *table)
 {
     for (size_t bytes = SMALLEST; bytes <= largest_bytes; bytes *= 2)
         table->bytes[table->count++] = bytes;
-    for (int pass = 0; pass < (rig->is_simulated ? 1 : PASSES); pass++) {
-        for (size_t row = 0; row < table->count; row++) {
-            if (!fill_row(rig, table, row, pass))
-                return false;
+    size_t passes = rig->is_simulated ? 1 : PASSES, all = passes * table->count;
+    for (size_t step = 0; step < all; step++) {
+        show_progress(step, all);
+        if (!fill_row(rig, table, step % table->count, (int)(step / table->count))) {
+            show_progress(all, all);
+            return false;
         }
     }
+    show_progress(all, all);
     for (size_t row = 0; row < table->count; row++)
         print_row(table, row);
     return true;
