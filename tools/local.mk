@@ -16,3 +16,12 @@ install-exec-hook:
 	cd '$(DESTDIR)$(bindir)' && rm -f fabrail-tune && $(LN_S) fabrail fabrail-tune
 uninstall-hook:
 	rm -f '$(DESTDIR)$(bindir)/fabrail-tune'
+
+# Completion for bash, which loads it by the command's name.
+if !CROSS_COMPILING
+bashcompletiondir = $(datadir)/bash-completion/completions
+nodist_bashcompletion_DATA = tools/completion/fabrail
+CLEANFILES += tools/completion/fabrail
+tools/completion/fabrail: tools/fabrail$(EXEEXT)
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && tools/fabrail$(EXEEXT) --completion >$@.tmp && mv -f $@.tmp $@
+endif

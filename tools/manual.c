@@ -4,6 +4,7 @@
 
 #include "command.h"
 
+#include <ctype.h>
 #include <string.h>
 
 // Text as roff takes it: a dash that stands for itself, no line that begins as a request does.
@@ -35,7 +36,8 @@ static void put_option(FILE *out, const char *name, int code, const char *argume
     if (argument != NULL)
         fprintf(out, "=\\fI%s\\fR", argument);
     fputc('\n', out);
-    put_text(out, help);
+    fputc(toupper((unsigned char)*help), out);
+    put_text(out, help + 1);
     fputs(".\n", out);
 }
 
