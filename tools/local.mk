@@ -1,6 +1,27 @@
-# Commands that are installed.
-bin_PROGRAMS += tools/fabrail-tune
-tools_fabrail_tune_SOURCES = tools/tune.c tools/tune.h tools/tune_file.c tools/tune_measure.c \
-    tools/tune_rig.c tools/tune_rig.h
-tools_fabrail_tune_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/tools
-tools_fabrail_tune_LDADD = librooms.la
+# The command that is installed, with its subcommands; fabrail-tune is the older name of one.
+bin_PROGRAMS += tools/fabrail
+tools_fabrail_SOURCES = tools/fabrail.c tools/command.c tools/command.h tools/manual.c \
+    tools/child.c tools/child.h tools/elf_file.c tools/elf_file.h tools/launch.c tools/launch.h \
+    tools/compose.c tools/run.c tools/json_write.c tools/json_write.h tools/info.c tools/info.h \
+    tools/explain.c tools/explain.h tools/explain_policy.c tools/explain_report.c \
+    tools/json_read.c tools/json_read.h tools/info_gpu.c tools/info_mpi.c tools/info_paths.c tools/info_rails.c \
+    tools/tune.c tools/tune.h tools/tune_file.c tools/tune_measure.c tools/tune_rig.c tools/tune_rig.h
+tools_fabrail_CPPFLAGS = $(AM_CPPFLAGS) -DFR_LIBDIR='"$(libdir)"' \
+    -DFR_LIBDIR_BESIDE='"$(fr_libdir_beside)"'
+# The folder of libraries, as seen from the one of commands, where both are in one prefix.
+fr_libdir_beside = $(patsubst $(exec_prefix)/%,../%,$(libdir))
+tools_fabrail_LDADD = librooms.la
+
+install-exec-hook:
+	cd '$(DESTDIR)$(bindir)' && rm -f fabrail-tune && $(LN_S) fabrail fabrail-tune
+uninstall-hook:
+	rm -f '$(DESTDIR)$(bindir)/fabrail-tune'
+
+# Completion for bash, which loads it by the command's name.
+if !CROSS_COMPILING
+bashcompletiondir = $(datadir)/bash-completion/completions
+nodist_bashcompletion_DATA = tools/completion/fabrail
+CLEANFILES += tools/completion/fabrail
+tools/completion/fabrail: tools/fabrail$(EXEEXT)
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && tools/fabrail$(EXEEXT) --completion >$@.tmp && mv -f $@.tmp $@
+endif

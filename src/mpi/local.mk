@@ -1,6 +1,7 @@
 librooms_la_SOURCES += \
 	src/mpi/announce.c \
 	src/mpi/args.c \
+	src/mpi/aware.h \
 	src/mpi/build.c \
 	src/mpi/bundle.c \
 	src/mpi/call.c \

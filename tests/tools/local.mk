@@ -1,5 +1,6 @@
-# The installed commands.
-EXTRA_DIST += tests/tools/tune.test
+# The installed command.
+fr_tool_tests = tests/tools/explain.test tests/tools/info.test tests/tools/run.test tests/tools/tune.test
+EXTRA_DIST += $(fr_tool_tests) tests/tools/judge.sh
 if !CROSS_COMPILING
-TESTS += tests/tools/tune.test
+TESTS += $(fr_tool_tests)
 endif
