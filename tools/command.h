@@ -67,6 +67,8 @@ void fr_tool_write_manual(FILE *out, const struct fr_tool_command *commands);
 void fr_tool_write_completion(FILE *out, const struct fr_tool_command *commands);
 
 // The subcommands, and their options.
+int fabrail_report(int argc, char **argv);
+extern const struct fr_tool_option fabrail_report_options[];
 int fabrail_run(int argc, char **argv);
 extern const struct fr_tool_option fabrail_run_options[];
 int fabrail_explain(int argc, char **argv);

@@ -37,6 +37,15 @@ static const struct fr_tool_command commands[] = {
          "Says for an MPI function, sizes and kinds of memory which path they take, by what, and\n"
          "why, by the policy that the library itself goes by, under the first MPI on the path or\n"
          "as if under another. With --report it explains a job by the JSON reports of its ranks."},
+    {.name = "report",
+     .run = fabrail_report,
+     .options = fabrail_report_options,
+     .operands = "FILE...",
+     .summary = "make one page of a job's reports, to be read in a browser",
+     .about =
+         "Makes one HTML page, which needs nothing beside it, of the reports that FABRAIL_REPORT\n"
+         "had a job write: the file of the job, or those of its ranks. With --trace it merges\n"
+         "the files of FABRAIL_TRACE into one for Perfetto."},
     {.name = "tune",
      .run = fabrail_tune,
      .options = fabrail_tune_options,
