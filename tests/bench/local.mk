@@ -3,6 +3,12 @@ EXTRA_PROGRAMS += tests/bench/start
 tests_bench_start_SOURCES = tests/bench/start.c
 CLEANFILES += tests/bench/start$(EXEEXT)
 
+# What keeping the report's counters costs.
+EXTRA_PROGRAMS += tests/bench/report
+tests_bench_report_SOURCES = tests/bench/report.c
+tests_bench_report_LDADD = librooms.la
+CLEANFILES += tests/bench/report$(EXEEXT)
+
 # The raw limit between GPUs, without MPI.
 EXTRA_PROGRAMS += tests/bench/limit
 tests_bench_limit_SOURCES = tests/bench/limit.c
@@ -38,6 +44,6 @@ $(MPI_FLAVOURS:%=tests/bench/message-%): tests/bench/message-%: tests/bench/mess
 	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_bench_compile_peers) -o $@ \
 	    $(filter %.c,$^) .libs/librooms.a -ldl -lpthread
 
-bench: all tests/bench/start$(EXEEXT) tests/bench/limit$(EXEEXT) $(fr_bench_programs) tests/sim/libcuda.so.1
+bench: all tests/bench/start$(EXEEXT) tests/bench/report$(EXEEXT) tests/bench/limit$(EXEEXT) $(fr_bench_programs) tests/sim/libcuda.so.1
 	@$(AM_TESTS_ENVIRONMENT) $(srcdir)/tests/bench/run
 .PHONY: bench

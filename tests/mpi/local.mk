@@ -26,6 +26,9 @@ CLEANFILES += $(fr_report_programs) $(fr_layout_tests) $(fr_world_tests) $(fr_fa
 # What run-program preloads into the ranks of an MPICH.
 EXTRA_DIST += tests/mpi/yield.c
 CLEANFILES += tests/mpi/libfryield.so
+# A tool for the ranges of NVTX.
+EXTRA_DIST += tests/mpi/nvtx.c
+CLEANFILES += tests/mpi/libfrnvtx.so
 fr_mpicc_openmpi = $(OPENMPI_MPICC)
 fr_mpicc_openmpi5 = $(OPENMPI5_MPICC)
 fr_mpicc_mpich = $(MPICH_MPICC)
@@ -53,6 +56,11 @@ $(fr_report_programs): tests/mpi/report_run-%: tests/mpi/report_run.c tests/prog
     tests/programs/memory.h
 	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(DEFAULT_INCLUDES) $(CPPFLAGS) $(CUDA_CPPFLAGS) \
 	    -std=gnu11 -Wall -Wextra $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) -ldl
+if HAVE_NVTX
+check_DATA += tests/mpi/libfrnvtx.so
+tests/mpi/libfrnvtx.so: tests/mpi/nvtx.c
+	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(sim_compile) -o $@ $(srcdir)/tests/mpi/nvtx.c -ldl
+endif
 tests/mpi/libfryield.so: tests/mpi/yield.c
 	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(sim_compile) -o $@ $(srcdir)/tests/mpi/yield.c -ldl
 endif

@@ -127,3 +127,7 @@ check_PROGRAMS += tests/unit/request_gate
 tests_unit_request_gate_SOURCES = tests/unit/request_gate.c tests/unit/check.h \
     src/request/gate.c src/real/rows.c
 tests_unit_request_gate_CFLAGS = $(AM_CFLAGS)
+
+check_PROGRAMS += tests/unit/report_counts
+tests_unit_report_counts_SOURCES = tests/unit/report_counts.c tests/unit/check.h
+tests_unit_report_counts_LDADD = librooms.la
