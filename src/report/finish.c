@@ -31,11 +31,16 @@ static struct {
 static struct fr_report_job job = {.fabric_memory = "unknown"};
 static _Atomic int state;
 static FR_TLS bool writing_here;
+static bool in_signal;
 static pid_t owner;
 
-static void complain(const char *name, const char *what)
+void fr_report_complain(const char *setting, const char *name, const char *what)
 {
-    fr_warn("FABRAIL_REPORT: %s %s: %s", name, what, strerror(errno));
+    int error = errno;
+    if (in_signal) // where no text of it may be asked for
+        fr_warn("%s: %s %s: errno %d", setting, name, what, error);
+    else
+        fr_warn("%s: %s %s: %s", setting, name, what, strerror(error));
 }
 
 static void write_report(const struct fr_report_end *end)
@@ -51,13 +56,13 @@ static void write_report(const struct fr_report_end *end)
     }
     if (!fr_report_expand(target, fr_world_rank(), name, sizeof(name))) {
         errno = ENAMETOOLONG;
-        complain("its file", "cannot be written");
+        fr_report_complain("FABRAIL_REPORT", "its file", "cannot be written");
     } else if (!fr_report_out_open(&out, name, buffer, sizeof(buffer))) {
-        complain(name, "cannot be written");
+        fr_report_complain("FABRAIL_REPORT", name, "cannot be written");
     } else {
         fr_report_write_json(&out, end, &job);
         if (!fr_report_out_close(&out, name))
-            complain(name, "was not written completely");
+            fr_report_complain("FABRAIL_REPORT", name, "was not written completely");
     }
 }
 
@@ -97,6 +102,7 @@ static void on_signal(int number, siginfo_t *info, void *context)
 {
     int saved_errno = errno;
     (void)context;
+    in_signal = true;
     fr_report_finish(&(struct fr_report_end){.how = "signal", .signal = number});
     for (size_t i = 0; i < FR_ARRAY_LENGTH(watched); i++) {
         if (watched[i] == number)

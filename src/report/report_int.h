@@ -130,6 +130,9 @@ struct fr_report_end {
     int signal;
 };
 
+// Warns that the file that a setting names `what`, with errno's reason.
+void fr_report_complain(const char *setting, const char *name, const char *what);
+
 // The JSON of this rank.
 void fr_report_write_json(struct fr_report_out *out, const struct fr_report_end *end,
                           const struct fr_report_job *job);

@@ -6,8 +6,6 @@
 #include "report/report_int.h"
 #include "world/world.h"
 
-#include <errno.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -138,10 +136,10 @@ void fr_report_trace_write(void)
         return;
     if (!fr_report_expand(fr_core_settings()->trace, fr_world_rank(), name, sizeof(name)) ||
         !fr_report_out_open(&out, name, buffer, sizeof(buffer))) {
-        fr_warn("FABRAIL_TRACE: %s cannot be written: %s", name, strerror(errno));
+        fr_report_complain("FABRAIL_TRACE", name, "cannot be written");
         return;
     }
     write_trace(&out);
     if (!fr_report_out_close(&out, name))
-        fr_warn("FABRAIL_TRACE: %s was not written completely: %s", name, strerror(errno));
+        fr_report_complain("FABRAIL_TRACE", name, "was not written completely");
 }

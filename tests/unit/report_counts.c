@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Counters of threads that come and go: what they add up to, what is moved from one path to another
-// by another thread, which calls are timed, and what happens when there are more rows than room. And the text that files are made of.
+// by another thread, which calls are timed, and what happens when there are more rows than room.
+// And the text that files are made of.
 #include "config.h"
 
 #include "report/report_int.h"
