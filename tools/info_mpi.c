@@ -117,7 +117,7 @@ static void judge(const struct fr_child_result *result, const char *report, stru
 }
 
 // As root too: this program does no harm.
-static void start_rank(const char *library, struct fr_info_mpi *mpi)
+void fr_info_mpi_ask(struct fr_info_mpi *mpi, const char *library)
 {
     char folder[] = "/tmp/fabrail-info.XXXXXX", report[64];
     char root[] = "OMPI_ALLOW_RUN_AS_ROOT=1", confirm[] = "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1";
@@ -125,6 +125,7 @@ static void start_rank(const char *library, struct fr_info_mpi *mpi)
     char *const assignments[] = {root, confirm, newer, sure, NULL};
     struct fr_words command = {.list = NULL};
     struct fr_child_result result = {.output = NULL};
+    mpi->gpu_aware = mpi->served = FR_INFO_UNKNOWN;
     if (mkdtemp(folder) == NULL) {
         snprintf(mpi->problem, sizeof(mpi->problem), "no file can be made in /tmp");
         return;
@@ -159,7 +160,7 @@ void fr_info_mpis_find(struct fr_info_mpis *mpis, bool start, const char *librar
     }
     for (int i = 0; i < mpis->count && start; i++) {
         if (mpis->mpis[i].launcher.family != FR_LAUNCH_SLURM) // it wants an allocation
-            start_rank(library, &mpis->mpis[i]);
+            fr_info_mpi_ask(&mpis->mpis[i], library);
     }
 }
 
