@@ -16,8 +16,10 @@ tools_fabrail_LDADD = librooms.la -lm
 
 install-exec-hook:
 	cd '$(DESTDIR)$(bindir)' && rm -f fabrail-tune && $(LN_S) fabrail fabrail-tune
+# What was installed by rules of this tree's own.
 uninstall-hook:
 	rm -f '$(DESTDIR)$(bindir)/fabrail-tune'
+	rm -rf '$(DESTDIR)$(pkglibexecdir)' '$(DESTDIR)$(pkgdatadir)/modulefiles'
 
 # Completion for bash, which loads it by the command's name.
 if !CROSS_COMPILING

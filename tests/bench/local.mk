@@ -39,12 +39,10 @@ $(MPI_FLAVOURS:%=tests/bench/message-%): tests/bench/message-%: tests/bench/mess
 # included transpose, by which a user sees that all is well.
 if !CROSS_COMPILING
 fr_installed_programs = $(fr_bench_programs) $(MPI_FLAVOURS:%=tests/programs/transpose-%)
-all-local: $(fr_installed_programs)
+fr_all_local += $(fr_installed_programs)
 install-exec-local: $(fr_installed_programs)
 	$(MKDIR_P) '$(DESTDIR)$(pkglibexecdir)'
 	$(INSTALL_PROGRAM) $(fr_installed_programs) '$(DESTDIR)$(pkglibexecdir)'
-uninstall-local:
-	cd '$(DESTDIR)$(pkglibexecdir)' && rm -f $(notdir $(fr_installed_programs))
 endif
 
 bench: all tests/sim/libcuda.so.1
