@@ -35,6 +35,20 @@ static bool is_known(const struct fr_info_mpis *mpis, const char *path)
     return false;
 }
 
+// Two of one version have their files behind it.
+static void tell_apart(const struct fr_info_mpis *mpis, struct fr_info_mpi *mpi)
+{
+    char *version = mpi->launcher.version;
+    for (int i = 0; i < mpis->count; i++) {
+        if (strcmp(mpis->mpis[i].launcher.version, version) != 0)
+            continue;
+        char longer[sizeof(mpi->launcher.version) + 160];
+        snprintf(longer, sizeof(longer), "%s (%.120s)", version, mpi->launcher.path);
+        snprintf(version, sizeof(mpi->launcher.version), "%.159s", longer);
+        return;
+    }
+}
+
 // The libraries beside a launcher first, then those that the loader knows by name.
 static void add_libraries(const struct fr_launcher *launcher, struct fr_words *words)
 {
@@ -155,8 +169,10 @@ void fr_info_mpis_find(struct fr_info_mpis *mpis, bool start, const char *librar
             continue;
         memset(mpi, 0, sizeof(*mpi));
         mpi->gpu_aware = mpi->served = FR_INFO_UNKNOWN;
-        if (fr_launch_identify(names[i], &mpi->launcher) == FR_OK)
-            mpis->count++;
+        if (fr_launch_identify(names[i], &mpi->launcher) != FR_OK)
+            continue;
+        tell_apart(mpis, mpi);
+        mpis->count++;
     }
     for (int i = 0; i < mpis->count && start; i++) {
         if (mpis->mpis[i].launcher.family != FR_LAUNCH_SLURM) // it wants an allocation
