@@ -76,7 +76,7 @@ static const struct {
     {"HYDRA", FR_LAUNCH_MPICH, "MPICH"}, // which has the version of its MPICH
     {"Hydra", FR_LAUNCH_MPICH, "MPICH"},
     {"MPICH", FR_LAUNCH_MPICH, "MPICH"},
-    {"slurm ", FR_LAUNCH_SLURM, "Slurm"},
+    {"slurm", FR_LAUNCH_SLURM, "Slurm"}, // others name it among what they can start by
 };
 
 // The first number with a point in it is the version.
