@@ -182,16 +182,22 @@ static bool find_programs(struct bench *bench)
                             bench->programs);
 }
 
-// The program for an MPI: the one built with its family, or with another release of it.
+// The program for an MPI: the one built with its family, and where there are two, with the release
+// that is nearer; configure calls the newer one 5.
 static bool find_program(const struct bench *bench, const struct test *test,
-                         enum fr_launch_family family, char *path, size_t room)
+                         const struct fr_info_mpi *mpi, char *path, size_t room)
 {
-    static const char *const openmpi[] = {"openmpi", "openmpi5"}, *const mpich[] = {"mpich",
-                                                                                    "mpich5"};
-    const char *const *flavours = family == FR_LAUNCH_OPENMPI ? openmpi : mpich;
-    for (int i = 0; i < (test->mpi ? 2 : 1); i++) {
-        snprintf(path, room, "%s/%s%s%s", bench->programs, test->name, test->mpi ? "-" : "",
-                 test->mpi ? flavours[i] : "");
+    static const char *const openmpi[] = {"openmpi", "openmpi5", "openmpi"};
+    static const char *const mpich[] = {"mpich", "mpich5", "mpich"};
+    if (!test->mpi) {
+        snprintf(path, room, "%s/%s", bench->programs, test->name);
+        return access(path, X_OK) == 0;
+    }
+    const char *version = strpbrk(mpi->launcher.version, "0123456789");
+    const char *const *flavours = mpi->launcher.family == FR_LAUNCH_OPENMPI ? openmpi : mpich;
+    bool is_newer = version != NULL && atoi(version) >= 5;
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, room, "%s/%s-%s", bench->programs, test->name, flavours[i + is_newer]);
         if (access(path, X_OK) == 0)
             return true;
     }
@@ -336,8 +342,7 @@ static void run_test(struct bench *bench, const struct test *test, struct fr_inf
 {
     char program[2 * FR_FILE_NAME_BYTES];
     const char *name = mpi != NULL ? mpi->launcher.version : "";
-    if (!find_program(bench, test, mpi != NULL ? mpi->launcher.family : FR_LAUNCH_UNKNOWN, program,
-                      sizeof(program))) {
+    if (!find_program(bench, test, mpi, program, sizeof(program))) {
         fprintf(stderr, "fabrail bench: no program %s for %s\n", test->name, name);
         return;
     }

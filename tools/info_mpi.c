@@ -24,12 +24,18 @@ static const char *const openmpi_names[] = {"libmpi.so.40", "libmpi.so.20", "lib
 static const char *const mpich_names[] = {"libmpi.so.12",    "libmpich.so.12", "libmpi_abi.so.1",
                                           "libmpi_abi.so.0", "libmpich.so",    NULL};
 
-static bool is_known(const struct fr_info_mpis *mpis, const char *path)
+// Several names in one folder are of one MPI.
+static bool is_known(const struct fr_info_mpis *mpis, const struct fr_launcher *launcher)
 {
     char own[PATH_MAX], other[PATH_MAX];
     for (int i = 0; i < mpis->count; i++) {
-        if (realpath(path, own) != NULL && realpath(mpis->mpis[i].launcher.path, other) != NULL &&
-            strcmp(own, other) == 0)
+        const struct fr_launcher *known = &mpis->mpis[i].launcher;
+        if (known->family != launcher->family || realpath(launcher->path, own) == NULL ||
+            realpath(known->path, other) == NULL)
+            continue;
+        *strrchr(own, '/') = '\0';
+        *strrchr(other, '/') = '\0';
+        if (strcmp(own, other) == 0)
             return true;
     }
     return false;
@@ -55,9 +61,10 @@ static void add_libraries(const struct fr_launcher *launcher, struct fr_words *w
     static const char *const folders[] = {"lib", "lib64"};
     const char *const *names = launcher->family == FR_LAUNCH_OPENMPI ? openmpi_names : mpich_names;
     char real[PATH_MAX], file[PATH_MAX + 64];
-    for (int up = 0; realpath(launcher->path, real) != NULL && up < 2; up++)
+    bool found = realpath(launcher->path, real) != NULL;
+    for (int up = 0; found && up < 2 && strrchr(real, '/') != NULL; up++)
         *strrchr(real, '/') = '\0';
-    for (size_t f = 0; f < FR_ARRAY_LENGTH(folders); f++) {
+    for (size_t f = 0; found && f < FR_ARRAY_LENGTH(folders); f++) {
         for (const char *const *name = names; *name != NULL; name++) {
             snprintf(file, sizeof(file), "%s/%s/%s", real, folders[f], *name);
             if (access(file, R_OK) == 0)
@@ -165,11 +172,11 @@ void fr_info_mpis_find(struct fr_info_mpis *mpis, bool start, const char *librar
     mpis->count = 0;
     for (size_t i = 0; i < FR_ARRAY_LENGTH(names) && mpis->count < FR_INFO_MOST_MPIS; i++) {
         struct fr_info_mpi *mpi = &mpis->mpis[mpis->count];
-        if (!fr_launch_find_file(names[i], path) || is_known(mpis, path))
+        if (!fr_launch_find_file(names[i], path))
             continue;
         memset(mpi, 0, sizeof(*mpi));
         mpi->gpu_aware = mpi->served = FR_INFO_UNKNOWN;
-        if (fr_launch_identify(names[i], &mpi->launcher) != FR_OK)
+        if (fr_launch_identify(names[i], &mpi->launcher) != FR_OK || is_known(mpis, &mpi->launcher))
             continue;
         tell_apart(mpis, mpi);
         mpis->count++;
