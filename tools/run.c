@@ -214,8 +214,15 @@ static bool collect(const struct options *options, struct fr_words *assignments)
     for (size_t i = 0; i < options->preloads.count && used < (int)sizeof(preload); i++)
         used += snprintf(preload + used, sizeof(preload) - (size_t)used, ":%s",
                          options->preloads.list[i]);
-    if (inherited != NULL && *inherited != '\0' && used < (int)sizeof(preload))
-        used += snprintf(preload + used, sizeof(preload) - (size_t)used, ":%s", inherited);
+    for (const char *one = inherited; one != NULL && *one != '\0' && used < (int)sizeof(preload);) {
+        size_t length = strcspn(one, ": ");
+        bool again =
+            length == strlen(options->library) && strncmp(one, options->library, length) == 0;
+        if (length > 0 && !again)
+            used +=
+                snprintf(preload + used, sizeof(preload) - (size_t)used, ":%.*s", (int)length, one);
+        one += length + (one[length] != '\0');
+    }
     if (used >= (int)sizeof(preload))
         return fr_tool_complain("the list of libraries to preload is too long");
     fr_words_add(assignments, "LD_PRELOAD=%s", preload);
