@@ -3,7 +3,7 @@
 // case runs in a process of its own, with a home of its own and its warnings in a file.
 #include "config.h"
 
-#include "peer/engine.h"
+#include "memory/engine.h"
 
 #include "driver.h"
 
@@ -172,12 +172,12 @@ static int run(const struct variant *variant)
         return CHECK_SKIP;
     CHECK(fr_device_present());
     dup2(log, STDERR_FILENO);
-    bool first = fr_peer_engine_for_exchange(variant->exchange + 1) == FR_ENGINE_CE;
+    bool first = fr_memory_engine_for_exchange(variant->exchange + 1) == FR_ENGINE_CE;
     dup2(old, STDERR_FILENO);
     CHECK(first);
     write_text(path_of(".config/fabrail/tuning"), "x", ""); // it is read once
-    check_threshold(fr_peer_engine_for_exchange, variant->exchange);
-    check_threshold(fr_peer_engine_for_message, variant->message);
+    check_threshold(fr_memory_engine_for_exchange, variant->exchange);
+    check_threshold(fr_memory_engine_for_message, variant->message);
     check_log(variant);
     return check_result();
 }

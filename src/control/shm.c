@@ -2,7 +2,7 @@
 // Shared memory by name. The names are files of /dev/shm, mode 0600, and nobody can guess them.
 #include "config.h"
 
-#include "peer/shm.h"
+#include "control/shm.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 
 enum { NAME_BYTES = 64 };
 
-static void name_of(const struct fr_peer_secret *secret, char name[NAME_BYTES])
+static void name_of(const struct fr_control_secret *secret, char name[NAME_BYTES])
 {
     size_t used = (size_t)snprintf(name, NAME_BYTES, "/dev/shm/fabrail-");
     for (size_t i = 0; i < sizeof(secret->bytes); i++)
@@ -52,8 +52,8 @@ static int attach_memory(const char *name, size_t bytes)
     return -1;
 }
 
-enum fr_status fr_peer_shm_map(const struct fr_peer_secret *secret, bool create, size_t bytes,
-                               void **out)
+enum fr_status fr_control_shm_map(const struct fr_control_secret *secret, bool create, size_t bytes,
+                                  void **out)
 {
     char name[NAME_BYTES];
     name_of(secret, name);
@@ -76,7 +76,7 @@ enum fr_status fr_peer_shm_map(const struct fr_peer_secret *secret, bool create,
     return FR_OK;
 }
 
-void fr_peer_shm_remove(const struct fr_peer_secret *secret)
+void fr_control_shm_remove(const struct fr_control_secret *secret)
 {
     char name[NAME_BYTES];
     name_of(secret, name);
@@ -84,16 +84,16 @@ void fr_peer_shm_remove(const struct fr_peer_secret *secret)
         fr_warn("shared memory %s is left behind: %m", name);
 }
 
-struct fr_peer_shm_user fr_peer_shm_self(void)
+struct fr_control_shm_user fr_control_shm_self(void)
 {
     struct stat status;
-    struct fr_peer_shm_user self = {.pid = getpid()};
+    struct fr_control_shm_user self = {.pid = getpid()};
     if (stat("/proc/self/ns/pid", &status) == 0)
         self.pid_namespace = (uint64_t)status.st_ino;
     return self;
 }
 
-bool fr_peer_shm_is_alive(const struct fr_peer_shm_user *user, uint64_t own)
+bool fr_control_shm_is_alive(const struct fr_control_shm_user *user, uint64_t own)
 {
     // A process id means nothing in another container.
     if (own == 0 || user->pid_namespace != own)

@@ -6,17 +6,17 @@
 // sees it an acquire, and so is the pair that says that a slot of a ring may be written again.
 #include "config.h"
 
-#include "peer/segment.h"
+#include "coll/segment.h"
 
-#include "peer/peer_int.h"
-#include "peer/shm.h"
+#include "control/shm.h"
 
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 enum {
-    LINE_BYTES = FR_PEER_LINE_BYTES,
+    LINE_BYTES = FR_CONTROL_LINE_BYTES,
     MAX_SIZE = 1 << 16,
     SPINS = 1000,       // tens of microseconds, then the core is yielded
     YIELDS_A_CALL = 64, // between questions to the caller's patience
@@ -40,7 +40,7 @@ struct lines {
     _Atomic uint64_t marked; // the last post that was marked
     char rest[LINE_BYTES - 16];
     _Atomic uint64_t done;
-    struct fr_peer_shm_user user; // constant once attached, as is what follows
+    struct fr_control_shm_user user; // constant once attached, as is what follows
     char rest_of_done[LINE_BYTES - 24];
     cpu_set_t cores; // on which the rank may run
 };
@@ -48,7 +48,7 @@ _Static_assert(sizeof(struct header) == LINE_BYTES, "the lines are aligned");
 _Static_assert(sizeof(struct lines) == 2 * LINE_BYTES + sizeof(cpu_set_t), "no padding");
 _Static_assert(sizeof(struct lines) % LINE_BYTES == 0, "the posts are aligned");
 
-struct fr_peer_segment {
+struct fr_coll_segment {
     struct header *header;
     struct lines *lines;
     unsigned char *posts; // [rank][round % depth][slot_bytes]
@@ -61,28 +61,22 @@ struct fr_peer_segment {
     uint64_t complete; // all ranks are known to have posted up to here
     uint64_t released; // all ranks are known to be done up to here
     uint64_t pid_namespace;
-    struct fr_peer_secret secret;
+    struct fr_control_secret secret;
 };
 
 // Keeps a wait going: spins, yields, asks the caller.
 struct waiter {
-    const struct fr_peer_patience *patience;
+    const struct fr_coll_patience *patience;
     unsigned spins_left;
     unsigned yields;
 };
-
-enum fr_status fr_peer_secret_draw(struct fr_peer_secret *secret)
-{
-    bool drawn = fr_peer_draw(secret->bytes, sizeof(secret->bytes));
-    return drawn ? FR_OK : FR_ERR_UNSUPPORTED;
-}
 
 // Returns false when the caller has had enough.
 static bool keep_waiting(struct waiter *waiter)
 {
     if (waiter->spins_left > 0) {
         waiter->spins_left--;
-        fr_peer_shm_relax();
+        fr_control_shm_relax();
         return true;
     }
     sched_yield();
@@ -99,7 +93,7 @@ static size_t round_up(size_t bytes)
 
 // Spinning only keeps the others from running where they have no core of their own. What counts is
 // the cores that all ranks together may use, since each may be bound to a few.
-static unsigned choose_spins(const struct fr_peer_segment *segment)
+static unsigned choose_spins(const struct fr_coll_segment *segment)
 {
     cpu_set_t all;
     CPU_ZERO(&all);
@@ -109,7 +103,7 @@ static unsigned choose_spins(const struct fr_peer_segment *segment)
 }
 
 // Writes or checks the header, and makes this rank's lines known. New memory is zeroed.
-static enum fr_status enter(struct fr_peer_segment *segment, size_t post_bytes)
+static enum fr_status enter(struct fr_coll_segment *segment, size_t post_bytes)
 {
     struct header *header = segment->header;
     if (segment->rank == 0) {
@@ -120,7 +114,7 @@ static enum fr_status enter(struct fr_peer_segment *segment, size_t post_bytes)
                header->size != (uint32_t)segment->size) {
         return FR_ERR_INVALID;
     }
-    struct fr_peer_shm_user self = fr_peer_shm_self();
+    struct fr_control_shm_user self = fr_control_shm_self();
     struct lines *own = &segment->lines[segment->rank];
     segment->pid_namespace = self.pid_namespace;
     own->user = self;
@@ -130,13 +124,13 @@ static enum fr_status enter(struct fr_peer_segment *segment, size_t post_bytes)
     return FR_OK;
 }
 
-enum fr_status fr_peer_segment_open(const struct fr_peer_secret *secret, int rank, int size,
-                                    size_t post_bytes, struct fr_peer_segment **out)
+enum fr_status fr_coll_segment_open(const struct fr_control_secret *secret, int rank, int size,
+                                    size_t post_bytes, struct fr_coll_segment **out)
 {
     if (size < 1 || size > MAX_SIZE || rank < 0 || rank >= size ||
-        post_bytes > FR_PEER_SEGMENT_MAX_POST)
+        post_bytes > FR_COLL_SEGMENT_MAX_POST)
         return FR_ERR_INVALID;
-    struct fr_peer_segment *segment = calloc(1, sizeof(*segment));
+    struct fr_coll_segment *segment = calloc(1, sizeof(*segment));
     if (segment == NULL)
         return FR_ERR_NO_MEMORY;
     size_t head_bytes = sizeof(struct header) + (size_t)size * sizeof(struct lines);
@@ -144,9 +138,9 @@ enum fr_status fr_peer_segment_open(const struct fr_peer_secret *secret, int ran
     segment->rank = rank;
     segment->size = size;
     segment->slot_bytes = round_up(post_bytes);
-    segment->bytes = head_bytes + (size_t)size * FR_PEER_SEGMENT_DEPTH * segment->slot_bytes;
+    segment->bytes = head_bytes + (size_t)size * FR_COLL_SEGMENT_DEPTH * segment->slot_bytes;
     void *memory;
-    enum fr_status status = fr_peer_shm_map(secret, rank == 0, segment->bytes, &memory);
+    enum fr_status status = fr_control_shm_map(secret, rank == 0, segment->bytes, &memory);
     if (status != FR_OK)
         goto free_segment;
     segment->named = rank == 0;
@@ -165,15 +159,15 @@ free_segment:
     return status;
 }
 
-static void remove_name(struct fr_peer_segment *segment)
+static void remove_name(struct fr_coll_segment *segment)
 {
     if (segment->named)
-        fr_peer_shm_remove(&segment->secret);
+        fr_control_shm_remove(&segment->secret);
     segment->named = false;
 }
 
-enum fr_status fr_peer_segment_seal(struct fr_peer_segment *segment,
-                                    const struct fr_peer_patience *patience)
+enum fr_status fr_coll_segment_seal(struct fr_coll_segment *segment,
+                                    const struct fr_coll_patience *patience)
 {
     struct waiter waiter = {.patience = patience, .spins_left = segment->spins};
     while (atomic_load_explicit(&segment->header->attached, memory_order_acquire) <
@@ -186,7 +180,7 @@ enum fr_status fr_peer_segment_seal(struct fr_peer_segment *segment,
     return FR_OK;
 }
 
-void fr_peer_segment_close(struct fr_peer_segment *segment)
+void fr_coll_segment_close(struct fr_coll_segment *segment)
 {
     if (segment == NULL)
         return;
@@ -195,25 +189,25 @@ void fr_peer_segment_close(struct fr_peer_segment *segment)
     free(segment);
 }
 
-static uint64_t posted_by(const struct fr_peer_segment *segment, int rank)
+static uint64_t posted_by(const struct fr_coll_segment *segment, int rank)
 {
     return atomic_load_explicit(&segment->lines[rank].posted, memory_order_acquire);
 }
 
-static uint64_t done_by(const struct fr_peer_segment *segment, int rank)
+static uint64_t done_by(const struct fr_coll_segment *segment, int rank)
 {
     return atomic_load_explicit(&segment->lines[rank].done, memory_order_acquire);
 }
 
-static unsigned char *slot_of(const struct fr_peer_segment *segment, int rank, uint64_t round)
+static unsigned char *slot_of(const struct fr_coll_segment *segment, int rank, uint64_t round)
 {
-    size_t slot = (size_t)rank * FR_PEER_SEGMENT_DEPTH + (size_t)(round % FR_PEER_SEGMENT_DEPTH);
+    size_t slot = (size_t)rank * FR_COLL_SEGMENT_DEPTH + (size_t)(round % FR_COLL_SEGMENT_DEPTH);
     return segment->posts + slot * segment->slot_bytes;
 }
 
-static bool has_room(struct fr_peer_segment *segment, uint64_t round)
+static bool has_room(struct fr_coll_segment *segment, uint64_t round)
 {
-    if (round <= segment->released + FR_PEER_SEGMENT_DEPTH)
+    if (round <= segment->released + FR_COLL_SEGMENT_DEPTH)
         return true;
     uint64_t least = UINT64_MAX;
     for (int rank = 0; rank < segment->size; rank++) {
@@ -221,10 +215,10 @@ static bool has_room(struct fr_peer_segment *segment, uint64_t round)
         least = done < least ? done : least;
     }
     segment->released = least;
-    return round <= least + FR_PEER_SEGMENT_DEPTH;
+    return round <= least + FR_COLL_SEGMENT_DEPTH;
 }
 
-enum fr_status fr_peer_segment_post(struct fr_peer_segment *segment, uint64_t round,
+enum fr_status fr_coll_segment_post(struct fr_coll_segment *segment, uint64_t round,
                                     const void *data, size_t bytes)
 {
     _Atomic uint64_t *posted = &segment->lines[segment->rank].posted;
@@ -239,18 +233,18 @@ enum fr_status fr_peer_segment_post(struct fr_peer_segment *segment, uint64_t ro
     return FR_OK;
 }
 
-void fr_peer_segment_mark(struct fr_peer_segment *segment, uint64_t round)
+void fr_coll_segment_mark(struct fr_coll_segment *segment, uint64_t round)
 {
     atomic_store_explicit(&segment->lines[segment->rank].marked, round, memory_order_relaxed);
 }
 
-bool fr_peer_segment_is_marked(const struct fr_peer_segment *segment, int rank, uint64_t round)
+bool fr_coll_segment_is_marked(const struct fr_coll_segment *segment, int rank, uint64_t round)
 {
     return atomic_load_explicit(&segment->lines[rank].marked, memory_order_relaxed) == round;
 }
 
-enum fr_status fr_peer_segment_wait_room(struct fr_peer_segment *segment, uint64_t round,
-                                         const struct fr_peer_patience *patience)
+enum fr_status fr_coll_segment_wait_room(struct fr_coll_segment *segment, uint64_t round,
+                                         const struct fr_coll_patience *patience)
 {
     struct waiter waiter = {.patience = patience, .spins_left = segment->spins};
     while (!has_room(segment, round)) {
@@ -260,15 +254,15 @@ enum fr_status fr_peer_segment_wait_room(struct fr_peer_segment *segment, uint64
     return FR_OK;
 }
 
-bool fr_peer_segment_has(struct fr_peer_segment *segment, int rank, uint64_t round)
+bool fr_coll_segment_has(struct fr_coll_segment *segment, int rank, uint64_t round)
 {
     return round <= segment->complete || posted_by(segment, rank) >= round;
 }
 
-int fr_peer_segment_behind(struct fr_peer_segment *segment, uint64_t round)
+int fr_coll_segment_behind(struct fr_coll_segment *segment, uint64_t round)
 {
     for (int rank = 0; rank < segment->size; rank++) {
-        if (!fr_peer_segment_has(segment, rank, round))
+        if (!fr_coll_segment_has(segment, rank, round))
             return rank;
     }
     if (round > segment->complete)
@@ -276,30 +270,30 @@ int fr_peer_segment_behind(struct fr_peer_segment *segment, uint64_t round)
     return -1;
 }
 
-bool fr_peer_segment_has_all(struct fr_peer_segment *segment, uint64_t round)
+bool fr_coll_segment_has_all(struct fr_coll_segment *segment, uint64_t round)
 {
-    return fr_peer_segment_behind(segment, round) < 0;
+    return fr_coll_segment_behind(segment, round) < 0;
 }
 
-static enum fr_status wait_for(struct fr_peer_segment *segment, int rank, uint64_t round,
+static enum fr_status wait_for(struct fr_coll_segment *segment, int rank, uint64_t round,
                                struct waiter *waiter)
 {
-    while (!fr_peer_segment_has(segment, rank, round)) {
+    while (!fr_coll_segment_has(segment, rank, round)) {
         if (!keep_waiting(waiter))
             return FR_ERR_LIMIT;
     }
     return FR_OK;
 }
 
-enum fr_status fr_peer_segment_wait(struct fr_peer_segment *segment, int rank, uint64_t round,
-                                    const struct fr_peer_patience *patience)
+enum fr_status fr_coll_segment_wait(struct fr_coll_segment *segment, int rank, uint64_t round,
+                                    const struct fr_coll_patience *patience)
 {
     struct waiter waiter = {.patience = patience, .spins_left = segment->spins};
     return wait_for(segment, rank, round, &waiter);
 }
 
-enum fr_status fr_peer_segment_wait_all(struct fr_peer_segment *segment, uint64_t round,
-                                        const struct fr_peer_patience *patience)
+enum fr_status fr_coll_segment_wait_all(struct fr_coll_segment *segment, uint64_t round,
+                                        const struct fr_coll_patience *patience)
 {
     struct waiter waiter = {.patience = patience, .spins_left = segment->spins};
     // From the next rank on, so that not all ranks look at the same line at once.
@@ -315,19 +309,19 @@ enum fr_status fr_peer_segment_wait_all(struct fr_peer_segment *segment, uint64_
     return status;
 }
 
-const void *fr_peer_segment_read(const struct fr_peer_segment *segment, int rank, uint64_t round)
+const void *fr_coll_segment_read(const struct fr_coll_segment *segment, int rank, uint64_t round)
 {
     return slot_of(segment, rank, round);
 }
 
-void fr_peer_segment_done(struct fr_peer_segment *segment, uint64_t round)
+void fr_coll_segment_done(struct fr_coll_segment *segment, uint64_t round)
 {
     _Atomic uint64_t *done = &segment->lines[segment->rank].done;
     if (round > atomic_load_explicit(done, memory_order_relaxed))
         atomic_store_explicit(done, round, memory_order_release);
 }
 
-bool fr_peer_segment_is_alive(const struct fr_peer_segment *segment, int rank)
+bool fr_coll_segment_is_alive(const struct fr_coll_segment *segment, int rank)
 {
-    return fr_peer_shm_is_alive(&segment->lines[rank].user, segment->pid_namespace);
+    return fr_control_shm_is_alive(&segment->lines[rank].user, segment->pid_namespace);
 }

@@ -7,7 +7,7 @@
 
 #include "core/hash.h"
 #include "core/list.h"
-#include "peer/peer_int.h"
+#include "memory/memory_int.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -16,9 +16,9 @@ struct export
 {
     UT_hash_handle hh;
     struct fr_list use_link;
-    enum fr_status status;        // not FR_OK: a refusal, of which only base and bytes hold
-    struct fr_peer_handle handle; // its buffer_id is the key
-    uint64_t *sent_to;            // cookies of those that got the descriptor
+    enum fr_status status;          // not FR_OK: a refusal, of which only base and bytes hold
+    struct fr_memory_handle handle; // its buffer_id is the key
+    uint64_t *sent_to;              // cookies of those that got the descriptor
     unsigned sent_count;
     unsigned sent_capacity;
 };
@@ -48,7 +48,7 @@ static void discard(struct export *entry) FR_REQUIRES(lock)
 }
 
 // Returns whether there is an entry for this buffer.
-static bool look_up(uint64_t buffer_id, struct fr_peer_handle *handle, enum fr_status *status)
+static bool look_up(uint64_t buffer_id, struct fr_memory_handle *handle, enum fr_status *status)
 {
     fr_core_lock(&lock);
     struct export *entry = find(buffer_id);
@@ -63,7 +63,7 @@ static bool look_up(uint64_t buffer_id, struct fr_peer_handle *handle, enum fr_s
 }
 
 // Without memory the buffer is simply exported again the next time.
-static void remember(const struct fr_peer_handle *handle, enum fr_status status)
+static void remember(const struct fr_memory_handle *handle, enum fr_status status)
 {
     struct export *entry = calloc(1, sizeof(*entry));
     if (entry == NULL)
@@ -78,7 +78,7 @@ static void remember(const struct fr_peer_handle *handle, enum fr_status status)
     }
     if (added) {
         fr_list_push_front(&recent, &entry->use_link);
-        if (HASH_COUNT(table) > FR_PEER_MAX_EXPORTS)
+        if (HASH_COUNT(table) > FR_MEMORY_MAX_EXPORTS)
             discard(FR_LIST_ENTRY(recent.prev, struct export, use_link));
     }
     fr_core_unlock(&lock);
@@ -87,12 +87,12 @@ static void remember(const struct fr_peer_handle *handle, enum fr_status status)
 }
 
 static enum fr_status export_anew(const struct fr_device_range *range, const void *address,
-                                  struct fr_peer_handle *handle)
+                                  struct fr_memory_handle *handle)
 {
     struct fr_device_export made = {0};
     enum fr_status status = fr_device_export(range, address, &made);
-    *handle = (struct fr_peer_handle){
-        .owner = *fr_peer_self(),
+    *handle = (struct fr_memory_handle){
+        .owner = *fr_control_self(),
         .base = made.base,
         .bytes = made.bytes,
         .buffer_id = range->buffer_id,
@@ -108,14 +108,14 @@ static enum fr_status export_anew(const struct fr_device_range *range, const voi
     return status;
 }
 
-enum fr_status fr_peer_export(const struct fr_device_range *range, const void *address,
-                              size_t bytes, struct fr_peer_handle *handle)
+enum fr_status fr_memory_export(const struct fr_device_range *range, const void *address,
+                                size_t bytes, struct fr_memory_handle *handle)
 {
     bool exportable = range->kind == FR_KIND_MALLOC || range->kind == FR_KIND_VMM_FD ||
                       range->kind == FR_KIND_VMM_FABRIC;
     if (!exportable)
         return FR_ERR_UNSUPPORTED;
-    struct fr_peer_handle made;
+    struct fr_memory_handle made;
     enum fr_status status = FR_OK;
     if (!look_up(range->buffer_id, &made, &status))
         status = export_anew(range, address, &made);
@@ -167,8 +167,8 @@ static bool is_current(uintptr_t base, uint64_t buffer_id)
     return fr_device_query_id((const void *)base, &range) == FR_OK && range.buffer_id == buffer_id;
 }
 
-static enum fr_status send_one(const struct fr_peer_handle *handle,
-                               const struct fr_peer_process *to, bool again, int *descriptor)
+static enum fr_status send_one(const struct fr_memory_handle *handle,
+                               const struct fr_control_process *to, bool again, int *descriptor)
 {
     bool sent = is_sent(handle->buffer_id, to->cookie);
     if (sent && !again)
@@ -177,17 +177,18 @@ static enum fr_status send_one(const struct fr_peer_handle *handle,
     if (*descriptor < 0)
         status = fr_device_export_descriptor((uintptr_t)handle->base, descriptor);
     if (status == FR_OK)
-        status = fr_peer_mailbox_send(to, handle->buffer_id, *descriptor);
+        status = fr_memory_channel_send(to, handle->buffer_id, *descriptor);
     if (status == FR_OK && !sent)
         note_sent(handle->buffer_id, to->cookie);
     return status;
 }
 
-enum fr_status fr_peer_send(const struct fr_peer_handle *handle,
-                            const struct fr_peer_process *importers, size_t count, bool again)
+enum fr_status fr_memory_send_descriptor(const struct fr_memory_handle *handle,
+                                         const struct fr_control_process *importers, size_t count,
+                                         bool again)
 {
-    const struct fr_peer_process *self = fr_peer_self();
-    if (!fr_peer_is_same(&handle->owner, self))
+    const struct fr_control_process *self = fr_control_self();
+    if (!fr_control_is_same(&handle->owner, self))
         return FR_ERR_INVALID;
     if (!(handle->ways & FR_SHARE_FD))
         return FR_OK;
@@ -196,7 +197,7 @@ enum fr_status fr_peer_send(const struct fr_peer_handle *handle,
     enum fr_status first = FR_OK;
     int descriptor = -1; // made for the first that needs it
     for (size_t i = 0; i < count; i++) {
-        if (importers[i].host != self->host || fr_peer_is_same(&importers[i], self))
+        if (importers[i].host != self->host || fr_control_is_same(&importers[i], self))
             continue;
         enum fr_status status = send_one(handle, &importers[i], again, &descriptor);
         first = first == FR_OK ? status : first;
@@ -239,7 +240,7 @@ static void note_freed(uint64_t buffer_id)
 
 static void find_freed(void)
 {
-    size_t max = fr_peer_exports_count();
+    size_t max = fr_memory_exports_count();
     struct known *known = max > 0 ? calloc(max, sizeof(*known)) : NULL;
     size_t count = known != NULL ? list_exports(known, max) : 0;
     for (size_t i = 0; i < count; i++) {
@@ -249,7 +250,7 @@ static void find_freed(void)
     free(known);
 }
 
-uint64_t fr_peer_freed_mark(void)
+uint64_t fr_memory_freed_mark(void)
 {
     fr_core_lock(&lock);
     uint64_t mark = freed_count;
@@ -257,7 +258,7 @@ uint64_t fr_peer_freed_mark(void)
     return mark;
 }
 
-size_t fr_peer_freed(uint64_t *mark, uint64_t *buffer_ids, size_t max)
+size_t fr_memory_freed(uint64_t *mark, uint64_t *buffer_ids, size_t max)
 {
     size_t told = 0;
     find_freed();
@@ -270,7 +271,7 @@ size_t fr_peer_freed(uint64_t *mark, uint64_t *buffer_ids, size_t max)
     return told;
 }
 
-size_t fr_peer_exports_count(void)
+size_t fr_memory_exports_count(void)
 {
     fr_core_lock(&lock);
     size_t count = HASH_COUNT(table);
@@ -278,7 +279,7 @@ size_t fr_peer_exports_count(void)
     return count;
 }
 
-void fr_peer_exports_release(void)
+void fr_memory_exports_release(void)
 {
     fr_core_lock(&lock);
     while (!fr_list_is_empty(&recent))

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What the tests of shared device memory have in common: start with the driver, greet, export and
 // import as a path would.
-#ifndef FR_TESTS_UNIT_PEER_PAIR_H
-#define FR_TESTS_UNIT_PEER_PAIR_H
+#ifndef FR_TESTS_UNIT_MEMORY_PAIR_H
+#define FR_TESTS_UNIT_MEMORY_PAIR_H
 
-#include "peer/peer.h"
+#include "memory/memory.h"
 
 #include "driver.h"
 #include "processes.h"
@@ -34,8 +34,8 @@ static inline bool pair_has_devices(int wanted)
 
 static inline void pair_end(void)
 {
-    fr_peer_release();
-    struct fr_peer_usage usage = fr_peer_get_usage();
+    fr_memory_release();
+    struct fr_memory_usage usage = fr_memory_get_usage();
     CHECK(usage.exports == 0 && usage.imports == 0 && usage.mapped_bytes == 0,
           "%zu exports, %zu imports, %zu bytes are left", usage.exports, usage.imports,
           usage.mapped_bytes);
@@ -43,26 +43,26 @@ static inline void pair_end(void)
 }
 
 // Tells a process who this one is, and learns who it is.
-static inline void pair_greet(int rank, struct fr_peer_process *other)
+static inline void pair_greet(int rank, struct fr_control_process *other)
 {
-    process_say(rank, fr_peer_self(), sizeof(*other));
+    process_say(rank, fr_memory_self(), sizeof(*other));
     process_hear(rank, other, sizeof(*other));
-    CHECK(!fr_peer_is_same(other, fr_peer_self()) && other->host == fr_peer_self()->host);
+    CHECK(!fr_control_is_same(other, fr_memory_self()) && other->host == fr_memory_self()->host);
 }
 
 static inline enum fr_status pair_export(const char *address, size_t bytes,
-                                         struct fr_peer_handle *handle)
+                                         struct fr_memory_handle *handle)
 {
     struct fr_device_range range;
     enum fr_status status = fr_device_query(address, &range);
-    return status == FR_OK ? fr_peer_export(&range, address, bytes, handle) : status;
+    return status == FR_OK ? fr_memory_export(&range, address, bytes, handle) : status;
 }
 
-static inline enum fr_status pair_import(const struct fr_peer_handle *handle, int device,
-                                         struct fr_peer_mapping *mapping)
+static inline enum fr_status pair_import(const struct fr_memory_handle *handle, int device,
+                                         struct fr_memory_mapping *mapping)
 {
     const struct fr_device_range user = {.kind = FR_KIND_VMM, .device = device};
-    return fr_peer_import(handle, &user, mapping);
+    return fr_memory_import(handle, &user, mapping);
 }
 
 // Whether device memory holds, and makes it hold, what check_fill writes.

@@ -6,7 +6,7 @@
 #include "config.h"
 
 #include "core/files.h"
-#include "peer/engine.h"
+#include "memory/engine.h"
 #include "policy/tuning.h"
 
 #include <stdlib.h>
@@ -103,12 +103,12 @@ static enum fr_device_engine choose(enum fr_policy_transfer transfer, size_t byt
     return by_engines ? FR_ENGINE_CE : FR_ENGINE_SM;
 }
 
-enum fr_device_engine fr_peer_engine_for_exchange(size_t largest_bytes)
+enum fr_device_engine fr_memory_engine_for_exchange(size_t largest_bytes)
 {
     return choose(FR_TRANSFER_EXCHANGE, largest_bytes);
 }
 
-enum fr_device_engine fr_peer_engine_for_message(size_t bytes)
+enum fr_device_engine fr_memory_engine_for_message(size_t bytes)
 {
     return choose(FR_TRANSFER_MESSAGE, bytes);
 }

@@ -9,9 +9,9 @@
 // they did in the exchange before, a mark says so, and nothing else is read.
 #include "config.h"
 
-#include "peer/alltoall.h"
-#include "peer/engine.h"
-#include "peer/kept.h"
+#include "coll/alltoall.h"
+#include "coll/choice.h"
+#include "memory/engine.h"
 
 #include <string.h>
 
@@ -24,50 +24,50 @@ enum { LOOK_EVERY = 16 };
 
 // The state of one exchange on this rank.
 struct exchange {
-    struct fr_peer_group *group;
-    struct fr_peer_memory *memory;
-    const struct fr_peer_alltoall *part;
+    struct fr_coll_group *group;
+    struct fr_coll_memory *memory;
+    const struct fr_coll_alltoall *part;
     uint64_t round;
 };
 
-static const struct fr_peer_offer *offer_of(const struct exchange *exchange, int rank)
+static const struct fr_coll_offer *offer_of(const struct exchange *exchange, int rank)
 {
-    return fr_peer_segment_read(exchange->group->segment, rank, exchange->round);
+    return fr_coll_segment_read(exchange->group->segment, rank, exchange->round);
 }
 
-static const struct fr_peer_slot *slots_of(const struct fr_peer_offer *offer)
+static const struct fr_coll_slot *slots_of(const struct fr_coll_offer *offer)
 {
-    return (const struct fr_peer_slot *)(offer + 1);
+    return (const struct fr_coll_slot *)(offer + 1);
 }
 
-void fr_peer_alltoall_decline(struct fr_peer_group *group, const char *call)
+void fr_coll_alltoall_decline(struct fr_coll_group *group, const char *call)
 {
-    static const struct fr_peer_offer nothing;
+    static const struct fr_coll_offer nothing;
     uint64_t round = 0;
     if (group->memory)
-        fr_peer_kept_let_go(group); // as the others do
+        fr_coll_choice_let_go(group); // as the others do
     if (!group->broken &&
-        fr_peer_group_post(group, call, false, &nothing, sizeof(nothing), &round) == FR_OK)
-        fr_peer_segment_done(group->segment, round);
+        fr_coll_group_post(group, call, false, &nothing, sizeof(nothing), &round) == FR_OK)
+        fr_coll_segment_done(group->segment, round);
 }
 
 // Exports the receive buffer and sees that the descriptor, if it takes one, is with the others.
-static bool prepare_handle(struct fr_peer_group *group, const struct fr_peer_alltoall *part,
-                           struct fr_peer_handle *handle)
+static bool prepare_handle(struct fr_coll_group *group, const struct fr_coll_alltoall *part,
+                           struct fr_memory_handle *handle)
 {
     if (!part->receive_bytes)
         return true;
     *handle = part->receive_handle;
-    if (!handle->bytes && fr_peer_export(&part->receive_range, (const void *)part->receive_low,
-                                         part->receive_bytes, handle) != FR_OK)
+    if (!handle->bytes && fr_memory_export(&part->receive_range, (const void *)part->receive_low,
+                                           part->receive_bytes, handle) != FR_OK)
         return false;
-    if (fr_peer_needs_descriptor(handle) && !fr_peer_kept_has(group, handle) &&
-        fr_peer_send(handle, group->processes, (size_t)group->size, false) != FR_OK)
+    if (fr_memory_needs_descriptor(handle) && !fr_coll_choice_has(group, handle) &&
+        fr_memory_send_descriptor(handle, group->processes, (size_t)group->size, false) != FR_OK)
         return false;
     return fr_device_quiesce(&part->receive_range, part->receive_low, part->receive_bytes) == FR_OK;
 }
 
-static uint64_t user_of(const struct fr_peer_alltoall *part)
+static uint64_t user_of(const struct fr_coll_alltoall *part)
 {
     void *context = NULL;
     if (!fr_device_kind_is_device(part->send_range.kind) ||
@@ -77,27 +77,27 @@ static uint64_t user_of(const struct fr_peer_alltoall *part)
 }
 
 // Memory that is freed, and still mapped by others, is gone for its owner.
-static void tell_freed(struct fr_peer_memory *memory, bool changed)
+static void tell_freed(struct fr_coll_memory *memory, bool changed)
 {
-    struct fr_peer_offer *offer = memory->next;
+    struct fr_coll_offer *offer = memory->next;
     if (!changed && ++memory->unlooked < LOOK_EVERY)
         return;
     memory->unlooked = 0;
     offer->freed_count =
-        (uint32_t)fr_peer_freed(&memory->freed_mark, offer->freed, FR_ARRAY_LENGTH(offer->freed));
+        (uint32_t)fr_memory_freed(&memory->freed_mark, offer->freed, FR_ARRAY_LENGTH(offer->freed));
 }
 
 static enum fr_status post_offer(struct exchange *exchange)
 {
-    struct fr_peer_group *group = exchange->group;
-    const struct fr_peer_alltoall *part = exchange->part;
-    struct fr_peer_memory *memory = exchange->memory;
-    struct fr_peer_offer *offer = memory->next;
-    size_t slot_bytes = (size_t)group->size * sizeof(struct fr_peer_slot);
+    struct fr_coll_group *group = exchange->group;
+    const struct fr_coll_alltoall *part = exchange->part;
+    struct fr_coll_memory *memory = exchange->memory;
+    struct fr_coll_offer *offer = memory->next;
+    size_t slot_bytes = (size_t)group->size * sizeof(struct fr_coll_slot);
     memset(offer, 0, sizeof(*offer));
     offer->eligible = prepare_handle(group, part, &offer->handle);
     offer->user = user_of(part);
-    bool known = fr_peer_kept_number(group, offer);
+    bool known = fr_coll_choice_number(group, offer);
     memcpy(offer + 1, part->receives, slot_bytes);
     tell_freed(memory, !known);
     bool same =
@@ -105,7 +105,7 @@ static enum fr_status post_offer(struct exchange *exchange)
     memory->next = memory->offer;
     memory->offer = offer;
     bool usual = offer->eligible && same && !offer->freed_count;
-    return fr_peer_group_post(group, part->call, usual, offer, sizeof(*offer) + slot_bytes,
+    return fr_coll_group_post(group, part->call, usual, offer, sizeof(*offer) + slot_bytes,
                               &exchange->round);
 }
 
@@ -113,17 +113,17 @@ static enum fr_status post_offer(struct exchange *exchange)
 // for the exchange before and offers just what it did there.
 static bool is_usual(const struct exchange *exchange, int rank)
 {
-    return fr_peer_segment_is_marked(exchange->group->segment, rank, exchange->round);
+    return fr_coll_segment_is_marked(exchange->group->segment, rank, exchange->round);
 }
 
 static void forget_freed(const struct exchange *exchange, int rank)
 {
-    const struct fr_peer_offer *offer = offer_of(exchange, rank);
+    const struct fr_coll_offer *offer = offer_of(exchange, rank);
     if (!offer->freed_count)
         return;
-    fr_peer_kept_let_go(exchange->group);
+    fr_coll_choice_let_go(exchange->group);
     for (uint32_t i = 0; i < offer->freed_count && rank != exchange->group->rank; i++)
-        fr_peer_forget_buffer(&exchange->group->processes[rank], offer->freed[i]);
+        fr_memory_forget_buffer(&exchange->group->processes[rank], offer->freed[i]);
 }
 
 // Whether every rank offers what others can write to. All ranks see the same.
@@ -137,7 +137,7 @@ static bool all_offer(const struct exchange *exchange)
         all = all && offer_of(exchange, rank)->eligible;
     }
     if (!all) // a rank that has not even looked has let go as well
-        fr_peer_kept_let_go(exchange->group);
+        fr_coll_choice_let_go(exchange->group);
     return all;
 }
 
@@ -145,26 +145,26 @@ static bool all_offer(const struct exchange *exchange)
 // ranks see the same.
 static bool is_kept(const struct exchange *exchange, unsigned choice)
 {
-    const struct fr_peer_memory *memory = exchange->memory;
-    const struct fr_peer_kept *kept = &memory->kept[choice];
+    const struct fr_coll_memory *memory = exchange->memory;
+    const struct fr_coll_choice *kept = &memory->kept[choice];
     bool all = kept->used;
     for (int rank = 0; rank < exchange->group->size && all; rank++) {
         if (choice == memory->last && is_usual(exchange, rank))
             continue;
-        const struct fr_peer_offer *offer = offer_of(exchange, rank);
+        const struct fr_coll_offer *offer = offer_of(exchange, rank);
         all = (offer->holds >> choice & 1) && offer->version == kept->known[rank].version;
     }
     return all;
 }
 
-// Returns the choice that all ranks keep, the last one before others; FR_PEER_KEPT if there is
+// Returns the choice that all ranks keep, the last one before others; FR_COLL_CHOICES if there is
 // none.
 static unsigned find_kept(const struct exchange *exchange)
 {
     if (is_kept(exchange, exchange->memory->last))
         return exchange->memory->last;
     unsigned choice = 0;
-    while (choice < FR_PEER_KEPT && !is_kept(exchange, choice))
+    while (choice < FR_COLL_CHOICES && !is_kept(exchange, choice))
         choice++;
     return choice;
 }
@@ -173,35 +173,35 @@ static unsigned find_kept(const struct exchange *exchange)
 // the one whose turn it is. All ranks find the same.
 static unsigned choose_room(const struct exchange *exchange)
 {
-    struct fr_peer_memory *memory = exchange->memory;
-    for (unsigned choice = 0; choice < FR_PEER_KEPT; choice++) {
+    struct fr_coll_memory *memory = exchange->memory;
+    for (unsigned choice = 0; choice < FR_COLL_CHOICES; choice++) {
         bool same = memory->kept[choice].used;
         for (int rank = 0; rank < exchange->group->size && same; rank++)
             same = offer_of(exchange, rank)->version == memory->kept[choice].known[rank].version;
         if (same)
             return choice;
     }
-    return memory->turn++ % FR_PEER_KEPT;
+    return memory->turn++ % FR_COLL_CHOICES;
 }
 
 // Learns what memory all ranks offer and maps it, whether or not this exchange has bytes for them.
 static int map_all(struct exchange *exchange, unsigned choice)
 {
-    const struct fr_peer_group *group = exchange->group;
+    const struct fr_coll_group *group = exchange->group;
     const struct fr_device_range *user = &exchange->part->send_range;
-    struct fr_peer_kept *kept = &exchange->memory->kept[choice];
-    fr_peer_kept_clear(exchange->group, choice);
+    struct fr_coll_choice *kept = &exchange->memory->kept[choice];
+    fr_coll_choice_clear(exchange->group, choice);
     exchange->memory->awake |= 1u << choice;
     kept->user = exchange->memory->offer->user;
     for (int rank = 0; rank < group->size; rank++) {
-        const struct fr_peer_offer *offer = offer_of(exchange, rank);
-        struct fr_peer_known *known = &kept->known[rank];
+        const struct fr_coll_offer *offer = offer_of(exchange, rank);
+        struct fr_coll_known *known = &kept->known[rank];
         known->version = offer->version;
         known->handle = offer->handle;
         if (!offer->handle.bytes || !fr_device_kind_is_device(user->kind))
             continue;
-        struct fr_peer_mapping *mapping = &kept->mappings[rank];
-        enum fr_status status = fr_peer_import(&known->handle, user, mapping);
+        struct fr_memory_mapping *mapping = &kept->mappings[rank];
+        enum fr_status status = fr_memory_import(&known->handle, user, mapping);
         if (status != FR_OK)
             return status == FR_ERR_NOT_FOUND ? LACKS_DESCRIPTOR : CANNOT_MAP;
         if (!mapping->direct)
@@ -224,17 +224,17 @@ static void read_rooms(struct exchange *exchange)
 // error of the program.
 static bool plan(struct exchange *exchange)
 {
-    const struct fr_peer_group *group = exchange->group;
-    const struct fr_peer_kept *kept = &exchange->memory->kept[exchange->memory->last];
+    const struct fr_coll_group *group = exchange->group;
+    const struct fr_coll_choice *kept = &exchange->memory->kept[exchange->memory->last];
     bool fits = true;
     for (int i = 0; i < group->size; i++) {
         int rank = (group->rank + 1 + i) % group->size; // each begins with another one
-        const struct fr_peer_slot *room = &exchange->memory->rooms[rank];
-        const struct fr_peer_slot *send = &exchange->part->sends[rank];
+        const struct fr_coll_slot *room = &exchange->memory->rooms[rank];
+        const struct fr_coll_slot *send = &exchange->part->sends[rank];
         fits = fits && send->bytes <= room->bytes;
         exchange->memory->pieces[i] = (struct fr_device_push_piece){
-            .dst =
-                fr_peer_mapping_at(&kept->mappings[rank], &kept->known[rank].handle, room->address),
+            .dst = fr_memory_mapping_at(&kept->mappings[rank], &kept->known[rank].handle,
+                                        room->address),
             .src = (uintptr_t)send->address,
             .bytes = send->bytes,
         };
@@ -243,38 +243,38 @@ static bool plan(struct exchange *exchange)
 }
 
 // Sends the descriptor once more to ranks that lack it, for the next time.
-static void send_again(const struct exchange *exchange, const struct fr_peer_handle *handle,
+static void send_again(const struct exchange *exchange, const struct fr_memory_handle *handle,
                        uint64_t round)
 {
-    const struct fr_peer_group *group = exchange->group;
+    const struct fr_coll_group *group = exchange->group;
     for (int rank = 0; rank < group->size; rank++) {
-        const uint32_t *outcome = fr_peer_segment_read(group->segment, rank, round);
-        if (*outcome == LACKS_DESCRIPTOR && fr_peer_needs_descriptor(handle))
-            (void)!fr_peer_send(handle, &group->processes[rank], 1, true);
+        const uint32_t *outcome = fr_coll_segment_read(group->segment, rank, round);
+        if (*outcome == LACKS_DESCRIPTOR && fr_memory_needs_descriptor(handle))
+            (void)!fr_memory_send_descriptor(handle, &group->processes[rank], 1, true);
     }
 }
 
 // The second round. FR_ERR_UNSUPPORTED when some rank could not map what it needs.
 static enum fr_status agree(struct exchange *exchange, int outcome)
 {
-    struct fr_peer_group *group = exchange->group;
+    struct fr_coll_group *group = exchange->group;
     uint32_t own = (uint32_t)outcome;
     uint64_t round = 0;
-    struct fr_peer_handle handle = exchange->memory->offer->handle;
+    struct fr_memory_handle handle = exchange->memory->offer->handle;
     enum fr_status status =
-        fr_peer_group_post(group, exchange->part->call, false, &own, sizeof(own), &round);
+        fr_coll_group_post(group, exchange->part->call, false, &own, sizeof(own), &round);
     if (status == FR_OK)
-        status = fr_peer_group_wait(group, exchange->part->call, round);
+        status = fr_coll_group_wait(group, exchange->part->call, round);
     if (status != FR_OK)
         return status;
     for (int rank = 0; rank < group->size; rank++) {
-        const uint32_t *said = fr_peer_segment_read(group->segment, rank, round);
+        const uint32_t *said = fr_coll_segment_read(group->segment, rank, round);
         if (*said != MAPPED)
             status = FR_ERR_UNSUPPORTED;
     }
     if (status != FR_OK)
         send_again(exchange, &handle, round);
-    fr_peer_segment_done(group->segment, round);
+    fr_coll_segment_done(group->segment, round);
     return status;
 }
 
@@ -285,7 +285,7 @@ static enum fr_device_engine choose_engine(const struct exchange *exchange)
         uint64_t bytes = exchange->part->sends[rank].bytes;
         largest = bytes > largest ? bytes : largest;
     }
-    return fr_peer_engine_for_exchange(largest);
+    return fr_memory_engine_for_exchange(largest);
 }
 
 static enum fr_status push(const struct exchange *exchange, bool fits)
@@ -305,42 +305,42 @@ static enum fr_status push(const struct exchange *exchange, bool fits)
 // Tells the others how this rank's own transfers ended, and hears of theirs.
 static enum fr_status conclude(const struct exchange *exchange, enum fr_status status)
 {
-    struct fr_peer_group *group = exchange->group;
+    struct fr_coll_group *group = exchange->group;
     const char *call = exchange->part->call;
     uint32_t own = status == FR_OK;
     uint64_t round = 0;
-    enum fr_status agreed = fr_peer_group_post(group, call, own, &own, sizeof(own), &round);
+    enum fr_status agreed = fr_coll_group_post(group, call, own, &own, sizeof(own), &round);
     if (agreed == FR_OK)
-        agreed = fr_peer_group_wait(group, call, round);
+        agreed = fr_coll_group_wait(group, call, round);
     if (agreed != FR_OK)
         return agreed;
     for (int rank = 0; rank < group->size; rank++) {
-        if (fr_peer_segment_is_marked(group->segment, rank, round))
+        if (fr_coll_segment_is_marked(group->segment, rank, round))
             continue; // it is well
-        const uint32_t *moved = fr_peer_segment_read(group->segment, rank, round);
+        const uint32_t *moved = fr_coll_segment_read(group->segment, rank, round);
         if (!*moved && status == FR_OK) {
             fr_error("%s: rank %d of the communicator could not move its data", call, rank);
             status = FR_ERR_DEVICE;
         }
     }
-    fr_peer_segment_done(group->segment, round);
+    fr_coll_segment_done(group->segment, round);
     return status;
 }
 
 // From the offers to the decision: FR_OK when all ranks have mapped each other's memory.
 static enum fr_status settle(struct exchange *exchange)
 {
-    struct fr_peer_memory *memory = exchange->memory;
+    struct fr_coll_memory *memory = exchange->memory;
     if (!all_offer(exchange))
         return FR_ERR_UNSUPPORTED;
     unsigned choice = find_kept(exchange);
-    if (choice == FR_PEER_KEPT) {
+    if (choice == FR_COLL_CHOICES) {
         choice = choose_room(exchange);
         fr_debug("%s: memory is offered that was not kept", exchange->part->call);
-        fr_peer_kept_rest(exchange->group); // what is in use may be in the way of new mappings
+        fr_coll_choice_rest(exchange->group); // what is in use may be in the way of new mappings
         enum fr_status status = agree(exchange, map_all(exchange, choice));
         if (status != FR_OK) {
-            fr_peer_kept_let_go(exchange->group);
+            fr_coll_choice_let_go(exchange->group);
             return status;
         }
         memory->kept[choice].used = true;
@@ -355,25 +355,25 @@ static enum fr_status run(struct exchange *exchange)
     enum fr_status status = post_offer(exchange);
     if (status != FR_OK)
         return status;
-    status = fr_peer_group_wait(exchange->group, exchange->part->call, exchange->round);
+    status = fr_coll_group_wait(exchange->group, exchange->part->call, exchange->round);
     if (status != FR_OK)
         return status;
     status = settle(exchange);
     bool fits = status == FR_OK && plan(exchange);
-    fr_peer_segment_done(exchange->group->segment, exchange->round);
+    fr_coll_segment_done(exchange->group->segment, exchange->round);
     return status == FR_OK ? conclude(exchange, push(exchange, fits)) : status;
 }
 
-enum fr_status fr_peer_alltoall(struct fr_peer_group *group, const struct fr_peer_alltoall *part)
+enum fr_status fr_coll_alltoall(struct fr_coll_group *group, const struct fr_coll_alltoall *part)
 {
     if (group->broken)
         return FR_ERR_MPI;
-    if (!group->memory && !fr_peer_kept_make(group)) {
-        fr_peer_alltoall_decline(group, part->call);
+    if (!group->memory && !fr_coll_choice_make(group)) {
+        fr_coll_alltoall_decline(group, part->call);
         return FR_ERR_UNSUPPORTED;
     }
     struct exchange exchange = {.group = group, .memory = group->memory, .part = part};
     enum fr_status status = run(&exchange);
-    fr_peer_kept_rest(group);
+    fr_coll_choice_rest(group);
     return status;
 }

@@ -17,7 +17,7 @@
 #include "config.h"
 
 #include "core/list.h"
-#include "peer/peer_int.h"
+#include "memory/memory_int.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -49,7 +49,7 @@ struct parked {
     int descriptor;
 };
 
-enum mailbox_state { CLOSED, OPEN, FAILED };
+enum channel_state { CLOSED, OPEN, FAILED };
 
 static _Atomic int state = CLOSED;
 static struct fr_lock lock = FR_LOCK_INIT;
@@ -84,7 +84,7 @@ static int open_listener(uint64_t cookie)
     return -1;
 }
 
-void fr_peer_mailbox_open(uint64_t cookie)
+void fr_memory_channel_open(uint64_t cookie)
 {
     if (FR_LIKELY(atomic_load_explicit(&state, memory_order_acquire) != CLOSED))
         return;
@@ -100,7 +100,7 @@ void fr_peer_mailbox_open(uint64_t cookie)
 static enum fr_status translate(const char *call)
 {
     if (errno == EAGAIN) { // its backlog is full
-        fr_warn_once("the mailbox of another process is full, so its messages take a slower path");
+        fr_warn_once("the channel of another process is full, so its messages take a slower path");
         return FR_ERR_LIMIT;
     }
     // Abstract names are unknown outside of their network namespace.
@@ -135,13 +135,13 @@ static enum fr_status post(int connection, const struct letter *letter, int desc
     return sent == (ssize_t)sizeof(*letter) ? FR_OK : translate("sendmsg");
 }
 
-enum fr_status fr_peer_mailbox_send(const struct fr_peer_process *to, uint64_t buffer_id,
-                                    int descriptor)
+enum fr_status fr_memory_channel_send(const struct fr_control_process *to, uint64_t buffer_id,
+                                      int descriptor)
 {
     const struct letter letter = {
         .magic = LETTER_MAGIC,
         .to = to->cookie,
-        .from = fr_peer_self()->cookie,
+        .from = fr_control_self()->cookie,
         .buffer_id = buffer_id,
     };
     struct sockaddr_un address;
@@ -284,7 +284,7 @@ static bool receive_next(void) FR_REQUIRES(lock)
     return true;
 }
 
-int fr_peer_mailbox_take(const struct fr_peer_process *owner, uint64_t buffer_id)
+int fr_memory_channel_take(const struct fr_control_process *owner, uint64_t buffer_id)
 {
     int descriptor = -1;
     fr_core_lock(&lock);
@@ -300,7 +300,7 @@ int fr_peer_mailbox_take(const struct fr_peer_process *owner, uint64_t buffer_id
     return descriptor;
 }
 
-void fr_peer_mailbox_drop(const struct fr_peer_process *owner, const uint64_t *buffer_id)
+void fr_memory_channel_drop(const struct fr_control_process *owner, const uint64_t *buffer_id)
 {
     fr_core_lock(&lock);
     for (struct fr_list *at = parked.next, *next; at != &parked; at = next) {
@@ -312,7 +312,7 @@ void fr_peer_mailbox_drop(const struct fr_peer_process *owner, const uint64_t *b
     fr_core_unlock(&lock);
 }
 
-void fr_peer_mailbox_close(void)
+void fr_memory_channel_close(void)
 {
     fr_core_lock(&lock);
     while (!fr_list_is_empty(&parked))

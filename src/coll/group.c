@@ -2,9 +2,9 @@
 // Groups: found out together, remembered with the communicator, and waited in.
 #include "config.h"
 
-#include "peer/group.h"
+#include "coll/group.h"
 
-#include "peer/kept.h"
+#include "coll/choice.h"
 #include "world/attribute.h"
 #include "world/world.h"
 
@@ -17,7 +17,7 @@ enum { GROUPS_APART = 1000 };
 
 // What a rank tells the others of its communicator.
 struct introduction {
-    struct fr_peer_process process;
+    struct fr_control_process process;
     uint32_t willing; // its settings allow the path, and all the world takes part
     uint32_t has_gpu; // it has a GPU in use
 };
@@ -26,15 +26,15 @@ struct introduction {
 struct state {
     uint64_t calls;
     bool hopeless; // there will never be a group
-    struct fr_peer_group *group;
+    struct fr_coll_group *group;
 };
 
-size_t fr_peer_group_post_bytes(int size)
+size_t fr_coll_group_post_bytes(int size)
 {
-    return sizeof(struct fr_peer_offer) + (size_t)size * sizeof(struct fr_peer_slot);
+    return sizeof(struct fr_coll_offer) + (size_t)size * sizeof(struct fr_coll_slot);
 }
 
-static void close_messages(struct fr_peer_group *group)
+static void close_messages(struct fr_coll_group *group)
 {
     _Alignas(8) char handle[8];
     if (group->messages == fr_real_mpi.COMM_NULL)
@@ -44,7 +44,7 @@ static void close_messages(struct fr_peer_group *group)
 }
 
 // A split, which unlike a duplicate brings no attributes of the application's along.
-static bool open_messages(fr_word comm, struct fr_peer_group *group)
+static bool open_messages(fr_word comm, struct fr_coll_group *group)
 {
     static _Atomic int count;
     _Alignas(8) char handle[8];
@@ -59,16 +59,16 @@ static bool open_messages(fr_word comm, struct fr_peer_group *group)
     if (FR_MPI(Bcast, FR_PTR(&shared), sizeof(shared), fr_real_mpi.BYTE, 0, group->messages) !=
         fr_real_mpi.SUCCESS)
         return false;
-    group->first_tag = shared * FR_PEER_GROUP_TAGS;
+    group->first_tag = shared * FR_COLL_GROUP_TAGS;
     return true;
 }
 
-static void destroy(struct fr_peer_group *group)
+static void destroy(struct fr_coll_group *group)
 {
     if (!group)
         return;
-    fr_peer_kept_destroy(group);
-    fr_peer_segment_close(group->segment);
+    fr_coll_choice_destroy(group);
+    fr_coll_segment_close(group->segment);
     close_messages(group);
     free(group->processes);
     free(group);
@@ -149,30 +149,30 @@ static bool all_succeeded(fr_word comm, int size, bool own)
     return all;
 }
 
-static enum fr_status open_segment(fr_word comm, struct fr_peer_group *group)
+static enum fr_status open_segment(fr_word comm, struct fr_coll_group *group)
 {
-    struct fr_peer_secret secret;
+    struct fr_control_secret secret;
     memset(&secret, 0, sizeof(secret));
-    size_t post_bytes = fr_peer_group_post_bytes(group->size);
+    size_t post_bytes = fr_coll_group_post_bytes(group->size);
     enum fr_status status = FR_OK;
     if (group->rank == 0) {
-        status = fr_peer_secret_draw(&secret);
+        status = fr_control_secret_draw(&secret);
         if (status == FR_OK)
-            status = fr_peer_segment_open(&secret, 0, group->size, post_bytes, &group->segment);
+            status = fr_coll_segment_open(&secret, 0, group->size, post_bytes, &group->segment);
     }
     if (FR_MPI(Bcast, FR_PTR(&secret), sizeof(secret), fr_real_mpi.BYTE, 0, comm) !=
         fr_real_mpi.SUCCESS)
         return FR_ERR_MPI;
     if (group->rank != 0)
         status =
-            fr_peer_segment_open(&secret, group->rank, group->size, post_bytes, &group->segment);
+            fr_coll_segment_open(&secret, group->rank, group->size, post_bytes, &group->segment);
     if (!all_succeeded(comm, group->size, status == FR_OK))
         return FR_ERR_UNSUPPORTED;
-    return fr_peer_segment_seal(group->segment, NULL); // all have opened it, so this does not wait
+    return fr_coll_segment_seal(group->segment, NULL); // all have opened it, so this does not wait
 }
 
 // All ranks of the communicator come here together, and all come to the same result.
-static struct fr_peer_group *create(fr_word comm, struct fr_peer_group *group,
+static struct fr_coll_group *create(fr_word comm, struct fr_coll_group *group,
                                     const struct introduction *all, bool *hopeless)
 {
     bool willing = true, any_gpu = false, one_host = true;
@@ -196,13 +196,13 @@ static struct fr_peer_group *create(fr_word comm, struct fr_peer_group *group,
         fr_warn_once("no shared memory for the ranks of a communicator, so that exchanges between "
                      "them are slower: %s",
                      fr_core_status_text(status));
-        fr_peer_segment_close(group->segment);
+        fr_coll_segment_close(group->segment);
         group->segment = NULL;
     }
     return group;
 }
 
-static struct fr_peer_group *find_out(fr_word comm, bool *hopeless)
+static struct fr_coll_group *find_out(fr_word comm, bool *hopeless)
 {
     int inter = 0, rank = 0, size = 0;
     FR_MPI(Comm_test_inter, comm, FR_PTR(&inter));
@@ -212,13 +212,13 @@ static struct fr_peer_group *find_out(fr_word comm, bool *hopeless)
     if (*hopeless)
         return NULL;
     struct introduction own = {
-        .process = *fr_peer_self(),
+        .process = *fr_memory_self(),
         .willing = (fr_core_settings()->paths & FR_PATH_BIT_PEER) != 0,
         .has_gpu = fr_device_in_use(),
     };
     struct introduction *all = calloc((size_t)size, sizeof(*all));
-    struct fr_peer_group *group = calloc(1, sizeof(*group));
-    struct fr_peer_group *made = NULL;
+    struct fr_coll_group *group = calloc(1, sizeof(*group));
+    struct fr_coll_group *made = NULL;
     if (group) {
         group->rank = rank;
         group->size = size;
@@ -234,7 +234,7 @@ static struct fr_peer_group *find_out(fr_word comm, bool *hopeless)
     return made;
 }
 
-struct fr_peer_group *fr_peer_group_enter(fr_word comm)
+struct fr_coll_group *fr_coll_group_enter(fr_word comm)
 {
     struct state *state = state_of(comm);
     if (!state)
@@ -246,7 +246,7 @@ struct fr_peer_group *fr_peer_group_enter(fr_word comm)
     return state->group;
 }
 
-struct fr_peer_group *fr_peer_group_find(fr_word comm)
+struct fr_coll_group *fr_coll_group_find(fr_word comm)
 {
     pthread_once(&attribute.once, start_attribute);
     const struct state *state = fr_world_attribute_get(&attribute, comm);
@@ -255,15 +255,15 @@ struct fr_peer_group *fr_peer_group_find(fr_word comm)
 
 // Round again after so many that none of the first is likely to be left. The group's own come
 // first, which nonblocking and blocking exchanges have.
-int fr_peer_group_next_tag(struct fr_peer_group *group)
+int fr_coll_group_next_tag(struct fr_coll_group *group)
 {
     int number = group->persistent++ % (GROUPS_APART - 1) + 1;
-    return (group->first_tag + number * FR_PEER_GROUP_TAGS) % (GROUPS_APART * FR_PEER_GROUP_TAGS);
+    return (group->first_tag + number * FR_COLL_GROUP_TAGS) % (GROUPS_APART * FR_COLL_GROUP_TAGS);
 }
 
 // A wait in progress.
 struct wait {
-    struct fr_peer_group *group;
+    struct fr_coll_group *group;
     const char *call;
     uint64_t round;
     time_t began;
@@ -280,13 +280,13 @@ static time_t seconds_now(void)
 
 // Returns a rank that is waited for, one that is known to be gone if there is any; -1 for none. A
 // rank that another one is not done for has not posted for the round either.
-static int find_late(const struct fr_peer_group *group, uint64_t round, bool *gone)
+static int find_late(const struct fr_coll_group *group, uint64_t round, bool *gone)
 {
     int late = -1;
     for (int rank = 0; rank < group->size && !*gone; rank++) {
-        if (rank == group->rank || fr_peer_segment_has(group->segment, rank, round))
+        if (rank == group->rank || fr_coll_segment_has(group->segment, rank, round))
             continue;
-        *gone = !fr_peer_segment_is_alive(group->segment, rank);
+        *gone = !fr_coll_segment_is_alive(group->segment, rank);
         late = *gone || late < 0 ? rank : late;
     }
     return late;
@@ -325,7 +325,7 @@ static bool go_on(void *cookie)
     return true;
 }
 
-static enum fr_status judge(struct fr_peer_group *group, enum fr_status status)
+static enum fr_status judge(struct fr_coll_group *group, enum fr_status status)
 {
     if (status == FR_OK)
         return FR_OK;
@@ -333,17 +333,17 @@ static enum fr_status judge(struct fr_peer_group *group, enum fr_status status)
     return FR_ERR_MPI;
 }
 
-enum fr_status fr_peer_group_post(struct fr_peer_group *group, const char *call, bool marked,
+enum fr_status fr_coll_group_post(struct fr_coll_group *group, const char *call, bool marked,
                                   const void *data, size_t bytes, uint64_t *round)
 {
     uint64_t next = group->round + 1;
     struct wait wait = {.group = group, .call = call, .round = next};
-    struct fr_peer_patience patience = {go_on, &wait};
-    enum fr_status status = fr_peer_segment_wait_room(group->segment, next, &patience);
+    struct fr_coll_patience patience = {go_on, &wait};
+    enum fr_status status = fr_coll_segment_wait_room(group->segment, next, &patience);
     if (status == FR_OK && marked)
-        fr_peer_segment_mark(group->segment, next);
+        fr_coll_segment_mark(group->segment, next);
     if (status == FR_OK)
-        status = fr_peer_segment_post(group->segment, next, data, bytes);
+        status = fr_coll_segment_post(group->segment, next, data, bytes);
     if (status == FR_OK) {
         group->round = next;
         *round = next;
@@ -351,9 +351,9 @@ enum fr_status fr_peer_group_post(struct fr_peer_group *group, const char *call,
     return judge(group, status);
 }
 
-enum fr_status fr_peer_group_wait(struct fr_peer_group *group, const char *call, uint64_t round)
+enum fr_status fr_coll_group_wait(struct fr_coll_group *group, const char *call, uint64_t round)
 {
     struct wait wait = {.group = group, .call = call, .round = round};
-    struct fr_peer_patience patience = {go_on, &wait};
-    return judge(group, fr_peer_segment_wait_all(group->segment, round, &patience));
+    struct fr_coll_patience patience = {go_on, &wait};
+    return judge(group, fr_coll_segment_wait_all(group->segment, round, &patience));
 }

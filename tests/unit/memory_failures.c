@@ -4,7 +4,7 @@
 // nothing is left mapped or open but what the failing call itself was to give back.
 #include "config.h"
 
-#include "peer_pair.h"
+#include "memory_pair.h"
 
 #include <fcntl.h>
 
@@ -15,7 +15,7 @@ static const enum fr_device_kind kinds[KINDS] = {FR_KIND_MALLOC, FR_KIND_VMM_FD,
 static unsigned refused; // calls of the room that failed
 
 struct offer {
-    struct fr_peer_handle handle;
+    struct fr_memory_handle handle;
     enum fr_status status;
 };
 
@@ -84,13 +84,13 @@ static void set_up(struct driver_memory memories[KINDS])
 }
 
 static void export_all(const struct driver_memory memories[KINDS],
-                       const struct fr_peer_process *other)
+                       const struct fr_control_process *other)
 {
     struct offer offers[KINDS];
     for (unsigned i = 0; i < KINDS; i++) {
         offers[i].status = pair_export(memories[i].address, BYTES, &offers[i].handle);
         if (offers[i].status == FR_OK)
-            offers[i].status = fr_peer_send(&offers[i].handle, other, 1, false);
+            offers[i].status = fr_memory_send_descriptor(&offers[i].handle, other, 1, false);
         refused += offers[i].status != FR_OK;
     }
     process_say(1, offers, sizeof(offers));
@@ -99,7 +99,7 @@ static void export_all(const struct driver_memory memories[KINDS],
 static void import_one(const struct offer *offer, unsigned i)
 {
     static unsigned char host[BYTES];
-    struct fr_peer_mapping mapping;
+    struct fr_memory_mapping mapping;
     if (offer->status != FR_OK)
         return;
     enum fr_status status = pair_import(&offer->handle, 0, &mapping);
@@ -109,7 +109,7 @@ static void import_one(const struct offer *offer, unsigned i)
     if (cu.cuMemcpyDtoH_v2(host, mapping.address, BYTES) == CUDA_SUCCESS)
         CHECK(check_first_difference(host, BYTES, i) == BYTES, "%s memory",
               fr_device_kind_name(kinds[i]));
-    fr_peer_mapping_release(&mapping);
+    fr_memory_mapping_release(&mapping);
 }
 
 static void import_all(void)
@@ -125,7 +125,7 @@ static void import_all(void)
 static void run_all(void)
 {
     struct driver_memory memories[KINDS];
-    struct fr_peer_process other;
+    struct fr_control_process other;
     set_up(memories);
     pair_greet(1 - process_rank, &other);
     if (process_rank == 0)
@@ -133,8 +133,8 @@ static void run_all(void)
     else
         import_all();
     process_meet();
-    fr_peer_release();
-    struct fr_peer_usage usage = fr_peer_get_usage();
+    fr_memory_release();
+    struct fr_memory_usage usage = fr_memory_get_usage();
     CHECK(usage.exports == 0 && usage.imports == 0 && usage.mapped_bytes == 0);
     process_meet();
     if (process_rank == 0)

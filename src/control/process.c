@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Who this process is among those that share memory, and what concerns the whole room.
+// Who this process is among those of its job.
 #include "config.h"
 
-#include "peer/peer_int.h"
+#include "control/control.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
-static struct fr_peer_process self; // constant once `known` is set
+static struct fr_control_process self; // constant once `known` is set
 static atomic_bool known;
 static struct fr_lock self_lock = FR_LOCK_INIT;
 
-bool fr_peer_draw(void *bytes, size_t count)
+bool fr_control_draw(void *bytes, size_t count)
 {
     unsigned char *at = bytes;
     while (count > 0) {
@@ -66,9 +67,9 @@ static uint32_t identify_host(void)
 
 static void identify(void)
 {
-    struct fr_peer_process drawn = {.host = identify_host(), .pid = (int32_t)getpid()};
+    struct fr_control_process drawn = {.host = identify_host(), .pid = (int32_t)getpid()};
     while (drawn.cookie == 0) // zeroed bytes are nobody
-        (void)fr_peer_draw(&drawn.cookie, sizeof(drawn.cookie));
+        (void)fr_control_draw(&drawn.cookie, sizeof(drawn.cookie));
     fr_core_lock(&self_lock);
     if (!atomic_load_explicit(&known, memory_order_relaxed)) {
         self = drawn;
@@ -77,33 +78,15 @@ static void identify(void)
     fr_core_unlock(&self_lock);
 }
 
-const struct fr_peer_process *fr_peer_self(void)
+const struct fr_control_process *fr_control_self(void)
 {
     if (FR_UNLIKELY(!atomic_load_explicit(&known, memory_order_acquire)))
         identify();
-    fr_peer_mailbox_open(self.cookie);
     return &self;
 }
 
-bool fr_peer_handle_is_on(const struct fr_peer_handle *handle, int device)
+enum fr_status fr_control_secret_draw(struct fr_control_secret *secret)
 {
-    static const unsigned char unknown[FR_DEVICE_UUID_BYTES];
-    unsigned char uuid[FR_DEVICE_UUID_BYTES];
-    fr_device_uuid(device, uuid);
-    return memcmp(uuid, unknown, sizeof(uuid)) != 0 &&
-           memcmp(uuid, handle->device, sizeof(uuid)) == 0;
-}
-
-struct fr_peer_usage fr_peer_get_usage(void)
-{
-    struct fr_peer_usage usage = {.exports = fr_peer_exports_count()};
-    fr_peer_imports_count(&usage.imports, &usage.mapped_bytes);
-    return usage;
-}
-
-void fr_peer_release(void)
-{
-    fr_peer_imports_release();
-    fr_peer_exports_release();
-    fr_peer_mailbox_close();
+    bool drawn = fr_control_draw(secret->bytes, sizeof(secret->bytes));
+    return drawn ? FR_OK : FR_ERR_UNSUPPORTED;
 }

@@ -8,7 +8,7 @@
 
 #include "core/hash.h"
 #include "core/list.h"
-#include "peer/peer_int.h"
+#include "memory/memory_int.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -21,7 +21,7 @@ struct key {
     int64_t device;
 };
 
-struct fr_peer_import {
+struct fr_memory_import {
     struct key key;
     uint64_t bytes;
     UT_hash_handle hh;
@@ -34,20 +34,20 @@ struct fr_peer_import {
 };
 
 static struct fr_lock lock = FR_LOCK_INIT;
-static struct fr_peer_import *table FR_GUARDED_BY(lock);
+static struct fr_memory_import *table FR_GUARDED_BY(lock);
 static struct fr_list recent FR_GUARDED_BY(lock) = FR_LIST_INIT(recent); // latest used first
 static size_t mapped_bytes FR_GUARDED_BY(lock);                          // listed or not
 
-static struct fr_peer_import *entry_of(struct fr_list *link)
+static struct fr_memory_import *entry_of(struct fr_list *link)
 {
-    return FR_LIST_ENTRY(link, struct fr_peer_import, link);
+    return FR_LIST_ENTRY(link, struct fr_memory_import, link);
 }
 
 // Unmaps and frees what is in a list of its own, of which this is the last user.
 static void destroy_all(struct fr_list *gone)
 {
     while (!fr_list_is_empty(gone)) {
-        struct fr_peer_import *entry = entry_of(gone->next);
+        struct fr_memory_import *entry = entry_of(gone->next);
         fr_list_remove(&entry->link);
         if (entry->status == FR_OK)
             fr_device_import_close(&entry->memory);
@@ -63,7 +63,7 @@ static void destroy_all(struct fr_list *gone)
 }
 
 // Gives up one use. Puts the entry in `gone` if it was the last of what is in no table.
-static void leave(struct fr_peer_import *entry, struct fr_list *gone) FR_REQUIRES(lock)
+static void leave(struct fr_memory_import *entry, struct fr_list *gone) FR_REQUIRES(lock)
 {
     if (entry->listed || entry->users > 1)
         entry->users--;
@@ -72,7 +72,7 @@ static void leave(struct fr_peer_import *entry, struct fr_list *gone) FR_REQUIRE
 }
 
 // Takes an entry out of the table, and puts it in `gone` if nobody uses it.
-static void unlist(struct fr_peer_import *entry, struct fr_list *gone) FR_REQUIRES(lock)
+static void unlist(struct fr_memory_import *entry, struct fr_list *gone) FR_REQUIRES(lock)
 {
     HASH_DELETE(hh, table, entry);
     fr_list_remove(&entry->link);
@@ -81,18 +81,18 @@ static void unlist(struct fr_peer_import *entry, struct fr_list *gone) FR_REQUIR
     leave(entry, gone);
 }
 
-static struct fr_peer_import *find(const struct key *key) FR_REQUIRES(lock)
+static struct fr_memory_import *find(const struct key *key) FR_REQUIRES(lock)
 {
-    struct fr_peer_import *entry = NULL;
+    struct fr_memory_import *entry = NULL;
     HASH_FIND(hh, table, key, sizeof(*key), entry);
     return entry;
 }
 
 // Returns the entry with one more user, or NULL.
-static struct fr_peer_import *look_up(const struct key *key)
+static struct fr_memory_import *look_up(const struct key *key)
 {
     fr_core_lock(&lock);
-    struct fr_peer_import *entry = find(key);
+    struct fr_memory_import *entry = find(key);
     if (entry != NULL) {
         entry->users++;
         fr_list_remove(&entry->link);
@@ -103,7 +103,7 @@ static struct fr_peer_import *look_up(const struct key *key)
 }
 
 // Gives an entry back. `drop` takes it out of the table, too.
-static void put(struct fr_peer_import *entry, bool drop)
+static void put(struct fr_memory_import *entry, bool drop)
 {
     struct fr_list gone = FR_LIST_INIT(gone);
     fr_core_lock(&lock);
@@ -116,12 +116,12 @@ static void put(struct fr_peer_import *entry, bool drop)
 
 // The owner has freed what is mapped from the addresses of a buffer with another id. The driver
 // refuses to open legacy memory as long as an older mapping of its addresses is open.
-static void drop_older(const struct fr_peer_handle *handle)
+static void drop_older(const struct fr_memory_handle *handle)
 {
     struct fr_list gone = FR_LIST_INIT(gone);
     fr_core_lock(&lock);
     for (struct fr_list *at = recent.next, *next; at != &recent; at = next) {
-        struct fr_peer_import *entry = entry_of(at);
+        struct fr_memory_import *entry = entry_of(at);
         next = at->next;
         if (entry->key.owner == handle->owner.cookie && entry->key.buffer_id != handle->buffer_id &&
             entry->key.base < handle->base + handle->bytes &&
@@ -148,12 +148,12 @@ static bool drop_idle(void)
     return any;
 }
 
-static enum fr_status map_by_descriptor(const struct fr_peer_handle *handle,
+static enum fr_status map_by_descriptor(const struct fr_memory_handle *handle,
                                         const struct fr_device_range *user,
                                         const struct fr_device_export *export,
                                         struct fr_device_import *memory)
 {
-    int descriptor = fr_peer_mailbox_take(&handle->owner, handle->buffer_id);
+    int descriptor = fr_memory_channel_take(&handle->owner, handle->buffer_id);
     if (descriptor < 0)
         return FR_ERR_NOT_FOUND;
     enum fr_status status = fr_device_import(user, FR_SHARE_FD, export, descriptor, memory);
@@ -175,7 +175,7 @@ static enum fr_status map_by_token(unsigned way, const struct fr_device_range *u
 
 // Maps in the first of its ways that works: a fabric handle needs no descriptor, but an IMEX
 // channel in this process, too.
-static enum fr_status map(const struct fr_peer_handle *handle, const struct fr_device_range *user,
+static enum fr_status map(const struct fr_memory_handle *handle, const struct fr_device_range *user,
                           struct fr_device_import *memory)
 {
     struct fr_device_export export = {
@@ -185,7 +185,7 @@ static enum fr_status map(const struct fr_peer_handle *handle, const struct fr_d
     };
     memcpy(export.uuid, handle->device, sizeof(export.uuid));
     memcpy(export.token, handle->token, sizeof(export.token));
-    bool here = handle->owner.host == fr_peer_self()->host;
+    bool here = handle->owner.host == fr_control_self()->host;
     enum fr_status status = FR_ERR_UNSUPPORTED;
     if (handle->ways & FR_SHARE_FABRIC)
         status = map_by_token(FR_SHARE_FABRIC, user, &export, memory);
@@ -205,7 +205,7 @@ static bool is_lasting(enum fr_status status)
 // Makes room for one more. Returns false when all are in use.
 static bool make_room(struct fr_list *gone) FR_REQUIRES(lock)
 {
-    if (HASH_COUNT(table) < FR_PEER_MAX_IMPORTS)
+    if (HASH_COUNT(table) < FR_MEMORY_MAX_IMPORTS)
         return true;
     for (struct fr_list *at = recent.prev; at != &recent; at = at->prev) {
         if (entry_of(at)->users == 0) {
@@ -218,10 +218,10 @@ static bool make_room(struct fr_list *gone) FR_REQUIRES(lock)
 
 // Puts a new entry, which has one user, into the table, unless another thread was faster or there
 // is no room. Returns the entry to use with one user, or NULL.
-static struct fr_peer_import *insert(struct fr_peer_import *entry, struct fr_list *gone)
+static struct fr_memory_import *insert(struct fr_memory_import *entry, struct fr_list *gone)
     FR_REQUIRES(lock)
 {
-    struct fr_peer_import *other = find(&entry->key);
+    struct fr_memory_import *other = find(&entry->key);
     if (other != NULL && other->status == FR_OK) {
         fr_list_push_front(gone, &entry->link);
         other->users++;
@@ -242,15 +242,15 @@ static struct fr_peer_import *insert(struct fr_peer_import *entry, struct fr_lis
     return entry;
 }
 
-static enum fr_status import_anew(const struct fr_peer_handle *handle,
+static enum fr_status import_anew(const struct fr_memory_handle *handle,
                                   const struct fr_device_range *user, const struct key *key,
-                                  struct fr_peer_import **out)
+                                  struct fr_memory_import **out)
 {
-    struct fr_peer_import *entry = calloc(1, sizeof(*entry));
+    struct fr_memory_import *entry = calloc(1, sizeof(*entry));
     if (entry == NULL)
         return FR_ERR_NO_MEMORY;
     drop_older(handle);
-    *entry = (struct fr_peer_import){.key = *key, .bytes = handle->bytes, .users = 1};
+    *entry = (struct fr_memory_import){.key = *key, .bytes = handle->bytes, .users = 1};
     entry->status = map(handle, user, &entry->memory);
     fr_debug("import of %zu bytes, buffer %llu of process %d: %s", (size_t)handle->bytes,
              (unsigned long long)handle->buffer_id, handle->owner.pid,
@@ -271,7 +271,7 @@ static enum fr_status import_anew(const struct fr_peer_handle *handle,
 }
 
 // Legacy memory is mapped in one context; other memory belongs to none.
-static enum fr_status make_key(const struct fr_peer_handle *handle,
+static enum fr_status make_key(const struct fr_memory_handle *handle,
                                const struct fr_device_range *user, struct key *key)
 {
     void *context = NULL;
@@ -288,21 +288,22 @@ static enum fr_status make_key(const struct fr_peer_handle *handle,
     return status;
 }
 
-static void map_own(const struct fr_peer_handle *handle, int device,
-                    struct fr_peer_mapping *mapping)
+static void map_own(const struct fr_memory_handle *handle, int device,
+                    struct fr_memory_mapping *mapping)
 {
     bool vmm = !(handle->ways & FR_SHARE_LEGACY);
-    *mapping = (struct fr_peer_mapping){
+    *mapping = (struct fr_memory_mapping){
         .address = (uintptr_t)handle->base,
-        .direct = fr_peer_handle_is_on(handle, device) ||
+        .direct = fr_memory_handle_is_on(handle, device) ||
                   (vmm && fr_device_vmm_is_open_to(device, (uintptr_t)handle->base)),
     };
 }
 
-enum fr_status fr_peer_import(const struct fr_peer_handle *handle,
-                              const struct fr_device_range *user, struct fr_peer_mapping *mapping)
+enum fr_status fr_memory_import(const struct fr_memory_handle *handle,
+                                const struct fr_device_range *user,
+                                struct fr_memory_mapping *mapping)
 {
-    if (fr_peer_is_same(&handle->owner, fr_peer_self())) {
+    if (fr_control_is_same(&handle->owner, fr_control_self())) {
         map_own(handle, user->device, mapping);
         return FR_OK;
     }
@@ -310,7 +311,7 @@ enum fr_status fr_peer_import(const struct fr_peer_handle *handle,
     enum fr_status status = make_key(handle, user, &key);
     if (status != FR_OK)
         return status;
-    struct fr_peer_import *entry = look_up(&key);
+    struct fr_memory_import *entry = look_up(&key);
     if (entry != NULL && entry->status == FR_OK && !fr_device_import_is_alive(&entry->memory)) {
         put(entry, true);
         entry = NULL;
@@ -324,12 +325,12 @@ enum fr_status fr_peer_import(const struct fr_peer_handle *handle,
         put(entry, false);
         return status;
     }
-    *mapping =
-        (struct fr_peer_mapping){.address = entry->memory.address, .direct = true, .import = entry};
+    *mapping = (struct fr_memory_mapping){
+        .address = entry->memory.address, .direct = true, .import = entry};
     return FR_OK;
 }
 
-static void drop_resting(struct fr_peer_import *entry)
+static void drop_resting(struct fr_memory_import *entry)
 {
     fr_core_lock(&lock);
     entry->resting--;
@@ -339,7 +340,7 @@ static void drop_resting(struct fr_peer_import *entry)
         free(entry);
 }
 
-void fr_peer_mapping_release(struct fr_peer_mapping *mapping)
+void fr_memory_mapping_release(struct fr_memory_mapping *mapping)
 {
     if (mapping == NULL)
         return;
@@ -347,15 +348,15 @@ void fr_peer_mapping_release(struct fr_peer_mapping *mapping)
         drop_resting(mapping->import);
     else if (mapping->import != NULL)
         put(mapping->import, false);
-    *mapping = (struct fr_peer_mapping){0};
+    *mapping = (struct fr_memory_mapping){0};
 }
 
-void fr_peer_mappings_rest(struct fr_peer_mapping *mappings, size_t count)
+void fr_memory_mappings_rest(struct fr_memory_mapping *mappings, size_t count)
 {
     struct fr_list gone = FR_LIST_INIT(gone);
     fr_core_lock(&lock);
     for (size_t i = 0; i < count; i++) {
-        struct fr_peer_import *entry = mappings[i].import;
+        struct fr_memory_import *entry = mappings[i].import;
         if (entry == NULL || mappings[i].resting)
             continue;
         mappings[i].resting = true;
@@ -366,12 +367,12 @@ void fr_peer_mappings_rest(struct fr_peer_mapping *mappings, size_t count)
     destroy_all(&gone);
 }
 
-bool fr_peer_mappings_wake(struct fr_peer_mapping *mappings, size_t count)
+bool fr_memory_mappings_wake(struct fr_memory_mapping *mappings, size_t count)
 {
     bool all = true;
     fr_core_lock(&lock);
     for (size_t i = 0; i < count; i++) {
-        struct fr_peer_import *entry = mappings[i].import;
+        struct fr_memory_import *entry = mappings[i].import;
         if (entry == NULL || !mappings[i].resting)
             continue;
         if (!entry->listed) {
@@ -390,13 +391,13 @@ bool fr_peer_mappings_wake(struct fr_peer_mapping *mappings, size_t count)
 
 // Takes out what `owner` exported (everybody's with NULL): one buffer, or all with NULL. Returns
 // how many are still used.
-static unsigned forget(const struct fr_peer_process *owner, const uint64_t *buffer_id)
+static unsigned forget(const struct fr_control_process *owner, const uint64_t *buffer_id)
 {
     struct fr_list gone = FR_LIST_INIT(gone);
     unsigned used = 0;
     fr_core_lock(&lock);
     for (struct fr_list *at = recent.next, *next; at != &recent; at = next) {
-        struct fr_peer_import *entry = entry_of(at);
+        struct fr_memory_import *entry = entry_of(at);
         next = at->next;
         if ((owner != NULL && entry->key.owner != owner->cookie) ||
             (buffer_id != NULL && entry->key.buffer_id != *buffer_id))
@@ -409,19 +410,19 @@ static unsigned forget(const struct fr_peer_process *owner, const uint64_t *buff
     return used;
 }
 
-void fr_peer_forget(const struct fr_peer_process *owner)
+void fr_memory_forget(const struct fr_control_process *owner)
 {
-    fr_peer_mailbox_drop(owner, NULL);
+    fr_memory_channel_drop(owner, NULL);
     (void)forget(owner, NULL);
 }
 
-void fr_peer_forget_buffer(const struct fr_peer_process *owner, uint64_t buffer_id)
+void fr_memory_forget_buffer(const struct fr_control_process *owner, uint64_t buffer_id)
 {
-    fr_peer_mailbox_drop(owner, &buffer_id);
+    fr_memory_channel_drop(owner, &buffer_id);
     (void)forget(owner, &buffer_id);
 }
 
-void fr_peer_imports_count(size_t *imports, size_t *bytes)
+void fr_memory_imports_count(size_t *imports, size_t *bytes)
 {
     fr_core_lock(&lock);
     *imports = HASH_COUNT(table);
@@ -429,7 +430,7 @@ void fr_peer_imports_count(size_t *imports, size_t *bytes)
     fr_core_unlock(&lock);
 }
 
-void fr_peer_imports_release(void)
+void fr_memory_imports_release(void)
 {
     unsigned used = forget(NULL, NULL);
     if (used > 0)

@@ -3,46 +3,46 @@
 // on two, with devices numbered differently; what cannot be exported or mapped is refused.
 #include "config.h"
 
-#include "peer/peer.h"
+#include "memory/memory.h"
 
-#include "peer_pair.h"
+#include "memory_pair.h"
 
 enum { BYTES = 300000, OFFSET = 1024 };
 
 // What both sides tell each other.
 struct offer {
-    struct fr_peer_handle handle;
+    struct fr_memory_handle handle;
     enum fr_status status;
     uint64_t address;
     int device;
 };
 
 static struct offer offer_memory(const struct driver_memory *memory,
-                                 const struct fr_peer_process *other)
+                                 const struct fr_control_process *other)
 {
     struct offer offer = {.address = (uintptr_t)memory->address + OFFSET, .device = memory->device};
     offer.status = pair_export(memory->address + OFFSET, BYTES - OFFSET, &offer.handle);
     if (offer.status == FR_OK)
-        CHECK(fr_peer_send(&offer.handle, other, 1, false) == FR_OK);
+        CHECK(fr_memory_send_descriptor(&offer.handle, other, 1, false) == FR_OK);
     return offer;
 }
 
 // Reads all that the other offers, then writes what begins at OFFSET.
 static void use_memory(const struct offer *offer, int device, enum fr_device_kind kind)
 {
-    struct fr_peer_mapping mapping;
+    struct fr_memory_mapping mapping;
     enum fr_status status = pair_import(&offer->handle, device, &mapping);
     CHECK(status == FR_OK, "%s memory: %s", fr_device_kind_name(kind), fr_core_status_text(status));
     if (status != FR_OK)
         return;
-    uintptr_t address = fr_peer_mapping_at(&mapping, &offer->handle, offer->address);
+    uintptr_t address = fr_memory_mapping_at(&mapping, &offer->handle, offer->address);
     struct driver_memory view = {.kind = kind, .address = (char *)address - OFFSET};
     CHECK(mapping.direct);
     pair_check(&view, 0, BYTES, (uint64_t)(1 - process_rank), "read by the other");
     pair_fill(&view, OFFSET, BYTES - 2 * OFFSET, 10 + (uint64_t)process_rank);
-    fr_peer_mapping_release(&mapping);
+    fr_memory_mapping_release(&mapping);
     CHECK(mapping.import == NULL);
-    fr_peer_mapping_release(&mapping);
+    fr_memory_mapping_release(&mapping);
 }
 
 // The other has written all but the first and the last OFFSET bytes.
@@ -61,7 +61,7 @@ static void check_written(const struct driver_memory *memory)
 static void share_kind(enum fr_device_kind kind, int device)
 {
     struct driver_memory memory;
-    struct fr_peer_process other;
+    struct fr_control_process other;
     struct offer mine, theirs;
     pair_greet(1 - process_rank, &other);
     if (!driver_allocate(kind, device, BYTES, &memory)) {
@@ -83,7 +83,7 @@ static void share_kind(enum fr_device_kind kind, int device)
     if (mine.status == FR_OK)
         check_written(&memory);
     process_meet();
-    fr_peer_forget(&other);
+    fr_memory_forget(&other);
     process_meet();
     driver_free(&memory);
 }
@@ -93,7 +93,7 @@ static void run_kinds(int device)
     pair_begin(device);
     for (enum fr_device_kind kind = FR_KIND_PINNED; kind < FR_KIND_COUNT; kind++)
         share_kind(kind, device);
-    struct fr_peer_usage usage = fr_peer_get_usage();
+    struct fr_memory_usage usage = fr_memory_get_usage();
     CHECK(usage.imports == 0 && usage.mapped_bytes == 0);
     pair_end();
 }
@@ -114,9 +114,9 @@ static void run_two_devices(void)
 // Whose GPU is meant must not depend on what a process calls it.
 static void check_identity(int device, bool same)
 {
-    struct fr_peer_process other;
+    struct fr_control_process other;
     struct driver_memory memory;
-    struct fr_peer_handle mine, theirs;
+    struct fr_memory_handle mine, theirs;
     pair_begin(device);
     pair_greet(1 - process_rank, &other);
     if (!driver_allocate(FR_KIND_MALLOC, device, BYTES, &memory))
@@ -124,8 +124,8 @@ static void check_identity(int device, bool same)
     CHECK(pair_export(memory.address, BYTES, &mine) == FR_OK);
     process_say(1 - process_rank, &mine, sizeof(mine));
     process_hear(1 - process_rank, &theirs, sizeof(theirs));
-    CHECK(fr_peer_handle_is_on(&mine, device));
-    CHECK(fr_peer_handle_is_on(&theirs, device) == same);
+    CHECK(fr_memory_handle_is_on(&mine, device));
+    CHECK(fr_memory_handle_is_on(&theirs, device) == same);
     process_meet();
     driver_free(&memory);
     pair_end();
@@ -150,30 +150,30 @@ static void run_own(void)
 {
     pair_begin(0);
     struct driver_memory memory;
-    struct fr_peer_handle handle;
-    struct fr_peer_mapping mapping;
+    struct fr_memory_handle handle;
+    struct fr_memory_mapping mapping;
     const enum fr_device_kind kinds[] = {FR_KIND_MALLOC, FR_KIND_VMM_FD, FR_KIND_VMM_FABRIC};
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         if (!driver_allocate(kinds[i], 0, BYTES, &memory))
             continue;
         CHECK(pair_export(memory.address + 7, 100, &handle) == FR_OK);
         CHECK(handle.base == (uintptr_t)memory.address && handle.bytes >= BYTES);
-        CHECK(fr_peer_send(&handle, fr_peer_self(), 1, false) == FR_OK);
+        CHECK(fr_memory_send_descriptor(&handle, fr_memory_self(), 1, false) == FR_OK);
         CHECK(pair_import(&handle, 0, &mapping) == FR_OK);
         CHECK(mapping.address == (uintptr_t)memory.address && mapping.direct);
-        fr_peer_mapping_release(&mapping);
+        fr_memory_mapping_release(&mapping);
         if (pair_has_devices(2)) {
             CHECK(pair_import(&handle, 1, &mapping) == FR_OK);
             CHECK(mapping.address == (uintptr_t)memory.address && !mapping.direct);
-            fr_peer_mapping_release(&mapping);
+            fr_memory_mapping_release(&mapping);
         }
-        CHECK(fr_peer_get_usage().imports == 0);
+        CHECK(fr_memory_get_usage().imports == 0);
         // Bytes that go on beyond the allocation.
         CHECK(pair_export(memory.address + 7, memory.bytes - 7, &handle) == FR_OK);
         CHECK(pair_export(memory.address + 7, memory.bytes - 6, &handle) == FR_ERR_UNSUPPORTED);
         driver_free(&memory);
     }
-    fr_peer_mapping_release(NULL);
+    fr_memory_mapping_release(NULL);
     pair_end();
 }
 
@@ -181,9 +181,9 @@ static void run_own(void)
 static void run_adjacent(void)
 {
     enum { PART = 2 << 20 };
-    struct fr_peer_process other;
-    struct fr_peer_handle handles[2], refused;
-    struct fr_peer_mapping mapping;
+    struct fr_control_process other;
+    struct fr_memory_handle handles[2], refused;
+    struct fr_memory_mapping mapping;
     pair_begin(0);
     pair_greet(1 - process_rank, &other);
     if (process_rank == 0) {
@@ -198,7 +198,7 @@ static void run_adjacent(void)
             pair_fill(&view, 0, PART, 20 + i);
             CHECK(pair_export(part + 5, 100, &handles[i]) == FR_OK);
             CHECK(handles[i].base == (uintptr_t)part && handles[i].bytes == PART);
-            CHECK(fr_peer_send(&handles[i], &other, 1, false) == FR_OK);
+            CHECK(fr_memory_send_descriptor(&handles[i], &other, 1, false) == FR_OK);
         }
         const char *middle = (const char *)(uintptr_t)place + PART - 5;
         CHECK(pair_export(middle, 10, &refused) == FR_ERR_UNSUPPORTED);
@@ -215,7 +215,7 @@ static void run_adjacent(void)
             struct driver_memory view = {.kind = FR_KIND_VMM_FD,
                                          .address = (char *)mapping.address};
             pair_check(&view, 0, PART, 20 + i, "one of two");
-            fr_peer_mapping_release(&mapping);
+            fr_memory_mapping_release(&mapping);
         }
         process_meet();
     }
@@ -225,10 +225,10 @@ static void run_adjacent(void)
 // One buffer mapped for two devices of the importer: neither mapping replaces the other.
 static void run_both_devices(void)
 {
-    struct fr_peer_process other;
+    struct fr_control_process other;
     struct driver_memory memory;
-    struct fr_peer_handle handle;
-    struct fr_peer_mapping mappings[4];
+    struct fr_memory_handle handle;
+    struct fr_memory_mapping mappings[4];
     pair_begin(0);
     pair_greet(1 - process_rank, &other);
     bool able = pair_has_devices(2) && driver_allocate(FR_KIND_VMM_FABRIC, 0, BYTES, &memory);
@@ -253,9 +253,9 @@ static void run_both_devices(void)
         CHECK(mappings[0].address == mappings[2].address);
         CHECK(mappings[1].address == mappings[3].address);
         CHECK(mappings[0].address != mappings[1].address);
-        CHECK(fr_peer_get_usage().imports == 2);
+        CHECK(fr_memory_get_usage().imports == 2);
         for (int i = 0; i < 4; i++)
-            fr_peer_mapping_release(&mappings[i]);
+            fr_memory_mapping_release(&mappings[i]);
     }
     process_meet();
     pair_end();
@@ -266,9 +266,9 @@ static void run_both_devices(void)
 static void run_no_channel(void)
 {
     enum { PART = 2 << 20 };
-    struct fr_peer_process other;
-    struct fr_peer_handle handles[2];
-    struct fr_peer_mapping mapping;
+    struct fr_control_process other;
+    struct fr_memory_handle handles[2];
+    struct fr_memory_mapping mapping;
     pair_begin(0);
     pair_greet(1 - process_rank, &other);
     if (!driver_is_simulated()) { // only there does one process have a channel and the other none
@@ -282,23 +282,23 @@ static void run_no_channel(void)
             CU(cuMemAddressReserve(&place, PART, 0, 0, 0));
             CHECK(driver_map(0, i == 0 ? 8 : 9, place, PART, &object) == CUDA_SUCCESS);
             CHECK(pair_export((const char *)(uintptr_t)place, PART, &handles[i]) == FR_OK);
-            CHECK(!fr_peer_needs_descriptor(&handles[i]));
+            CHECK(!fr_memory_needs_descriptor(&handles[i]));
         }
         process_say(1, handles, sizeof(handles));
         process_meet();
-        CHECK(fr_peer_send(&handles[1], &other, 1, false) == FR_OK);
+        CHECK(fr_memory_send_descriptor(&handles[1], &other, 1, false) == FR_OK);
         process_meet();
     } else {
         process_hear(0, handles, sizeof(handles));
         CHECK(pair_import(&handles[0], 0, &mapping) == FR_ERR_UNSUPPORTED);
-        CHECK(fr_peer_get_usage().imports == 1, "a refusal is remembered");
+        CHECK(fr_memory_get_usage().imports == 1, "a refusal is remembered");
         CHECK(pair_import(&handles[0], 0, &mapping) == FR_ERR_UNSUPPORTED);
         CHECK(pair_import(&handles[1], 0, &mapping) == FR_ERR_NOT_FOUND);
-        CHECK(fr_peer_get_usage().imports == 1, "what may come is not");
+        CHECK(fr_memory_get_usage().imports == 1, "what may come is not");
         process_meet();
         process_meet();
         CHECK(pair_import(&handles[1], 0, &mapping) == FR_OK);
-        fr_peer_mapping_release(&mapping);
+        fr_memory_mapping_release(&mapping);
     }
     process_meet();
     pair_end();
@@ -307,9 +307,9 @@ static void run_no_channel(void)
 // Another host's memory, and handles that make no sense, are refused and break nothing.
 static void run_foreign(void)
 {
-    struct fr_peer_handle handle = {.base = 0x7f0000000000, .bytes = BYTES, .buffer_id = 5};
-    struct fr_peer_mapping mapping;
-    struct fr_peer_process nobody = *fr_peer_self();
+    struct fr_memory_handle handle = {.base = 0x7f0000000000, .bytes = BYTES, .buffer_id = 5};
+    struct fr_memory_mapping mapping;
+    struct fr_control_process nobody = *fr_memory_self();
     pair_begin(0);
     nobody.cookie ^= 1;
     handle.owner = nobody;
@@ -328,13 +328,15 @@ static void run_foreign(void)
     handle.buffer_id++;
     CHECK(pair_import(&handle, 0, &mapping) == FR_ERR_UNSUPPORTED, "another host");
     handle.ways = FR_SHARE_FABRIC;
-    CHECK(fr_peer_send(&handle, &nobody, 1, false) == FR_ERR_INVALID, "not its own memory");
+    CHECK(fr_memory_send_descriptor(&handle, &nobody, 1, false) == FR_ERR_INVALID,
+          "not its own memory");
     struct driver_memory memory;
     if (driver_allocate(FR_KIND_VMM_FD, 0, BYTES, &memory)) {
         CHECK(pair_export(memory.address, BYTES, &handle) == FR_OK);
-        CHECK(fr_peer_send(&handle, &nobody, 1, false) == FR_ERR_UNSUPPORTED, "nobody's mailbox");
+        CHECK(fr_memory_send_descriptor(&handle, &nobody, 1, false) == FR_ERR_UNSUPPORTED,
+              "nobody's mailbox");
         driver_free(&memory);
-        CHECK(fr_peer_send(&handle, &nobody, 1, false) == FR_ERR_NOT_FOUND, "freed");
+        CHECK(fr_memory_send_descriptor(&handle, &nobody, 1, false) == FR_ERR_NOT_FOUND, "freed");
     }
     pair_end();
 }
