@@ -28,7 +28,7 @@ const struct fr_tool_option fabrail_bench_options[] = {
     {"output", 'o', "FILE", FR_TOOL_FILES, "write to FILE in place of standard output"},
     {"plots", 'p', "FOLDER", FR_TOOL_FOLDERS, "draw plots (SVG) into FOLDER, which is made"},
     {"launcher-option", CODE_LAUNCHER_OPTION, "WORD", NULL,
-     "a word for the launcher, such as --bind-to=core; any number of times"},
+     "a word for the launcher, as --bind-to and then core; any number of times"},
     {"timeout", CODE_TIMEOUT, "SECONDS", NULL, "end a test that takes longer (1200)"},
     {"programs", CODE_PROGRAMS, "FOLDER", FR_TOOL_FOLDERS, "take the programs from FOLDER"},
     {NULL, 0, NULL, NULL, NULL},

@@ -94,7 +94,8 @@ static int run_none(const char *argument, int argc, char **argv)
         return fr_info_probe_mpi(argc, argv);
     if (strcmp(argument, "--probe-fabric") == 0)
         return fr_info_probe_fabric();
-    if (strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0)
+    if (strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0 ||
+        strcmp(argument, "help") == 0)
         print_commands();
     else if (strcmp(argument, "--version") == 0 || strcmp(argument, "-V") == 0)
         fr_tool_print_version();

@@ -121,6 +121,8 @@ static bool check_library(const char *path)
         return fr_tool_complain("the library %s cannot be read: %s", path, strerror(errno));
     if (!library.is_elf || !library.is_library)
         return fr_tool_complain("%s is no shared library", path);
+    if (strpbrk(path, " :") != NULL)
+        return fr_tool_complain("LD_PRELOAD takes no blank and no colon in the name %s", path);
     if (!fr_elf_read("/proc/self/exe", &own) || fr_elf_matches(&library, &own))
         return true;
     return fr_tool_complain("the library %s is for %s, and this machine is %s", path,
