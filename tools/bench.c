@@ -12,16 +12,23 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { CODE_LAUNCHER_OPTION = FR_TOOL_NO_LETTER, CODE_PROGRAMS, CODE_TIMEOUT, SKIPPED = 77 };
+enum {
+    CODE_LAUNCHER_OPTION = FR_TOOL_NO_LETTER,
+    CODE_FAMILY,
+    CODE_PROGRAMS,
+    CODE_TIMEOUT,
+    SKIPPED = 77,
+};
 enum { FEWEST_BYTES = 4096 };
 
 const struct fr_tool_option fabrail_bench_options[] = {
     {"tests", 't', "LIST", "start limit host device exchange message fabric",
      "of start, limit, host, device, exchange, message and fabric, with commas (all)"},
     {"mpi", 'M', "LAUNCHER", NULL, "under this launcher's MPI alone (all on the path)"},
+    {"family", CODE_FAMILY, "FAMILY", "openmpi mpich",
+     "take the programs of this family, for srun"},
     {"ranks", 'n', "NUMBER", NULL, "ranks of the tests that take any number (4)"},
     {"largest", 'l', "SIZE", NULL, "messages up to SIZE (256M; 1M on a simulated device)"},
     {"format", 'f', "FORMAT", "table csv json", "table, csv or json (table)"},
@@ -82,6 +89,7 @@ enum { TESTS = sizeof(tests) / sizeof(tests[0]) };
 struct bench {
     unsigned wanted; // a bit for each test
     const char *launcher;
+    enum fr_launch_family family; // of the programs, where the launcher does not tell
     int ranks, timeout_s;
     size_t largest_bytes; // 0: by the device
     char format;          // of table, csv, json
@@ -135,6 +143,11 @@ static const char *take(struct bench *bench, int code)
     case 'M':
         bench->launcher = optarg;
         return NULL;
+    case CODE_FAMILY:
+        bench->family = fr_launch_family_named(optarg);
+        return bench->family == FR_LAUNCH_OPENMPI || bench->family == FR_LAUNCH_MPICH
+                   ? NULL
+                   : "openmpi or mpich";
     case 'n':
         return take_number(optarg, 2, 16, &bench->ranks) ? NULL : "2 to 16 ranks";
     case 'l':
@@ -194,8 +207,10 @@ static bool find_program(const struct bench *bench, const struct test *test,
         return access(path, X_OK) == 0;
     }
     const char *version = strpbrk(mpi->launcher.version, "0123456789");
-    const char *const *flavours = mpi->launcher.family == FR_LAUNCH_OPENMPI ? openmpi : mpich;
-    bool is_newer = version != NULL && atoi(version) >= 5;
+    enum fr_launch_family family =
+        bench->family != FR_LAUNCH_UNKNOWN ? bench->family : mpi->launcher.family;
+    const char *const *flavours = family == FR_LAUNCH_OPENMPI ? openmpi : mpich;
+    bool is_newer = family == mpi->launcher.family && version != NULL && atoi(version) >= 5;
     for (int i = 0; i < 2; i++) {
         snprintf(path, room, "%s/%s-%s", bench->programs, test->name, flavours[i + is_newer]);
         if (access(path, X_OK) == 0)
@@ -374,38 +389,6 @@ static void run_all(struct bench *bench, struct fr_info_mpis *mpis)
     }
 }
 
-static void describe_machine(struct bench *bench)
-{
-    static struct fr_info_gpus gpus;
-    struct fr_figures_source *source = &bench->source;
-    char line[256];
-    struct tm when;
-    time_t now = time(NULL);
-    FILE *file = fopen("/proc/cpuinfo", "r");
-    snprintf(source->machine, sizeof(source->machine), "unknown CPU");
-    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
-        if (strncmp(line, "model name", 10) != 0 || strchr(line, ':') == NULL)
-            continue;
-        snprintf(source->machine, sizeof(source->machine), "%.*s, %ld cores",
-                 (int)strcspn(strchr(line, ':') + 2, "\n"), strchr(line, ':') + 2,
-                 sysconf(_SC_NPROCESSORS_ONLN));
-        break;
-    }
-    if (file != NULL)
-        fclose(file);
-    fr_info_gpus_find(&gpus, false);
-    source->simulated = gpus.simulated;
-    if (gpus.count > 0)
-        snprintf(source->device, sizeof(source->device), "%d x %s, driver %s", gpus.count,
-                 gpus.gpus[0].name, gpus.driver);
-    else
-        snprintf(source->device, sizeof(source->device), "no GPU");
-    if (localtime_r(&now, &when) != NULL)
-        strftime(source->day, sizeof(source->day), "%Y-%m-%d", &when);
-    if (bench->largest_bytes == 0)
-        bench->largest_bytes = source->simulated ? (size_t)1 << 20 : (size_t)256 << 20;
-}
-
 // The launchers to measure with: one, or all but Slurm's, which would start other hosts' ranks.
 static bool find_mpis(const struct bench *bench, struct fr_info_mpis *mpis)
 {
@@ -413,6 +396,10 @@ static bool find_mpis(const struct bench *bench, struct fr_info_mpis *mpis)
     if (bench->launcher != NULL) {
         enum fr_status status = fr_launch_identify(bench->launcher, &mpis->mpis[0].launcher);
         mpis->count = 1;
+        if (status == FR_OK && mpis->mpis[0].launcher.family == FR_LAUNCH_SLURM &&
+            bench->family == FR_LAUNCH_UNKNOWN)
+            return fr_tool_complain("%s starts programs of any MPI; name the family by --family",
+                                    bench->launcher);
         return status == FR_OK ||
                fr_tool_complain("%s is no launcher of Open MPI, the MPICH family or Slurm",
                                 bench->launcher);
@@ -458,7 +445,9 @@ static bool run(struct bench *bench)
     bench->out = bench->output != NULL ? fopen(bench->output, "w") : stdout;
     if (bench->out == NULL)
         return fr_tool_complain("%s cannot be made: %s", bench->output, strerror(errno));
-    describe_machine(bench);
+    fr_figures_describe(&bench->source);
+    if (bench->largest_bytes == 0)
+        bench->largest_bytes = bench->source.simulated ? (size_t)1 << 20 : (size_t)256 << 20;
     if (bench->format == 't')
         fprintf(bench->out, "machine: %s\ndevice: %s%s\n", bench->source.machine,
                 bench->source.device,

@@ -4,10 +4,13 @@
 
 #include "figures.h"
 
+#include "info.h"
 #include "json_write.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 // Copies up to the next bar and steps behind it. Returns false when there is none.
 static bool take_field(const char **at, char *field, size_t room)
@@ -61,6 +64,43 @@ void fr_figures_free(struct fr_figures *figures)
 {
     free(figures->list);
     memset(figures, 0, sizeof(*figures));
+}
+
+static void read_model(char *model, size_t room)
+{
+    char line[256];
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    snprintf(model, room, "unknown CPU");
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+        const char *value = strncmp(line, "model name", 10) == 0 ? strchr(line, ':') : NULL;
+        if (value == NULL)
+            continue;
+        value += 1 + strspn(value + 1, " ");
+        snprintf(model, room, "%.*s", (int)strcspn(value, "\n"), value);
+        break;
+    }
+    if (file != NULL)
+        fclose(file);
+}
+
+void fr_figures_describe(struct fr_figures_source *source)
+{
+    static struct fr_info_gpus gpus;
+    char model[256];
+    struct tm when;
+    time_t now = time(NULL);
+    read_model(model, sizeof(model));
+    snprintf(source->machine, sizeof(source->machine), "%s, %ld cores", model,
+             sysconf(_SC_NPROCESSORS_ONLN));
+    fr_info_gpus_find(&gpus, false);
+    source->simulated = gpus.simulated;
+    if (gpus.count > 0)
+        snprintf(source->device, sizeof(source->device), "%d x %s, driver %s", gpus.count,
+                 gpus.gpus[0].name, gpus.driver);
+    else
+        snprintf(source->device, sizeof(source->device), "no GPU");
+    if (localtime_r(&now, &when) != NULL)
+        strftime(source->day, sizeof(source->day), "%Y-%m-%d", &when);
 }
 
 // Quoted where it has to be.

@@ -33,6 +33,8 @@ struct fr_figures_source {
     char machine[320], device[240], day[32];
     bool simulated;
 };
+void fr_figures_describe(struct fr_figures_source *source);
+
 void fr_figures_write_csv(const struct fr_figures *figures, FILE *out);
 void fr_figures_write_json(const struct fr_figures *figures, const struct fr_figures_source *source,
                            FILE *out);
