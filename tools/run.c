@@ -142,6 +142,20 @@ static bool choose_library(struct options *options)
     return check_library(options->library);
 }
 
+// Names another launcher that is on the path.
+static bool complain_of_none(const char *name)
+{
+    static const char *const others[] = {"mpirun",         "mpiexec",       "srun",
+                                         "mpirun.openmpi", "mpiexec.hydra", "mpiexec.mpich"};
+    char path[FR_FILE_NAME_BYTES];
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(others); i++) {
+        if (fr_launch_find_file(others[i], path))
+            return fr_tool_complain("no MPI launcher %s is on the path; there is %s", name,
+                                    others[i]);
+    }
+    return fr_tool_complain("no MPI launcher %s is on the path, nor any other", name);
+}
+
 static bool choose_family(struct options *options, const char *name)
 {
     struct fr_launcher launcher;
@@ -152,7 +166,7 @@ static bool choose_family(struct options *options, const char *name)
     enum fr_status status = fr_launch_identify(name, &launcher);
     options->family = launcher.family;
     if (status == FR_ERR_NOT_FOUND && strchr(name, '/') == NULL)
-        return fr_tool_complain("no MPI launcher %s is on the path", name);
+        return complain_of_none(name);
     if (status == FR_ERR_NOT_FOUND)
         return fr_tool_complain("there is no MPI launcher %s", name);
     return status == FR_OK ||
