@@ -18,8 +18,11 @@ doc/fabrail.7: doc/fabrail.7.in doc/settings.roff
 
 TESTS += doc/check-settings.sh
 endif
-EXTRA_DIST += doc/performance.md
-dist_doc_DATA = doc/report.schema.json
+
+# As they lie here, so that their links hold.
+nobase_dist_doc_DATA = README.md NEWS COPYING contrib/README.md doc/design.md doc/guide.md \
+    doc/performance.md doc/report.schema.json \
+    doc/troubleshooting.md
 
 # That of the command, with the part on its subcommands put in by the command itself.
 EXTRA_DIST += doc/fabrail.1.in

@@ -17,6 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { LOOK_MS = 200 };
+
 static bool grow(struct fr_words *words)
 {
     size_t room = words->room ? 2 * words->room : 32;
@@ -93,15 +95,26 @@ static bool take(int input, struct fr_child_result *result)
     return true;
 }
 
-// Until the last writer has closed its end, or time is up.
-static void collect(int input, int64_t deadline_ms, struct fr_child_result *result)
+// Whether it has ended; it stays there for reap.
+static bool has_ended(pid_t child)
+{
+    siginfo_t facts = {.si_pid = 0};
+    return waitid(P_PID, (id_t)child, &facts, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           facts.si_pid == child;
+}
+
+// Until the last writer has closed its end, or the program has ended and others, which it left
+// behind, are silent, or time is up.
+static void collect(int input, pid_t child, int64_t deadline_ms, struct fr_child_result *result)
 {
     for (;;) {
         struct pollfd wanted = {.fd = input, .events = POLLIN};
-        int64_t left_ms = deadline_ms - now_ms();
-        int ready = left_ms > 0 ? poll(&wanted, 1, (int)left_ms) : 0;
-        if (ready == 0) {
-            result->timed_out = true;
+        bool ended = has_ended(child);
+        int ready = poll(&wanted, 1, LOOK_MS);
+        if (ready == 0 && ended)
+            return;
+        if (now_ms() >= deadline_ms) {
+            result->timed_out = !ended;
             return;
         }
         if (ready < 0 && errno != EINTR)
@@ -136,7 +149,7 @@ void fr_child_run(char *const *argv, char *const *assignments, int seconds,
     close(ends[1]);
     if (child > 0) {
         setpgid(child, child); // whoever of the two comes first
-        collect(ends[0], now_ms() + (int64_t)seconds * 1000, result);
+        collect(ends[0], child, now_ms() + (int64_t)seconds * 1000, result);
         reap(child, result);
         result->started = result->status != 127;
     }

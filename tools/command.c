@@ -21,7 +21,7 @@ void fr_tool_begin(const struct fr_tool_command *command, const char *name)
     optind = 0; // getopt starts anew
 }
 
-static void complain(const char *format, va_list arguments)
+static void FR_PRINTF(1, 0) complain(const char *format, va_list arguments)
 {
     fflush(stdout);
     fprintf(stderr, "%s: ", current_name);

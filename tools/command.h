@@ -71,6 +71,8 @@ int fabrail_report(int argc, char **argv);
 extern const struct fr_tool_option fabrail_report_options[];
 int fabrail_run(int argc, char **argv);
 extern const struct fr_tool_option fabrail_run_options[];
+int fabrail_bench(int argc, char **argv);
+extern const struct fr_tool_option fabrail_bench_options[];
 int fabrail_explain(int argc, char **argv);
 extern const struct fr_tool_option fabrail_explain_options[];
 int fabrail_info(int argc, char **argv);

@@ -5,8 +5,8 @@
 
 #include "explain.h"
 
+#include "memory/engine.h"
 #include "mpi/aware.h"
-#include "peer/engine.h"
 #include "policy/policy.h"
 
 #include <string.h>
@@ -135,7 +135,7 @@ static struct fr_explain_answer explain_message(const struct fr_explain_facts *f
 
 static struct fr_explain_answer explain_exchange(size_t bytes)
 {
-    bool by_kernel = fr_peer_engine_for_exchange(bytes) == FR_ENGINE_SM;
+    bool by_kernel = fr_memory_engine_for_exchange(bytes) == FR_ENGINE_SM;
     return answer("peer", by_kernel ? "kernel" : "copy engines",
                   "the ranks map each other's memory");
 }

@@ -53,6 +53,14 @@ static const struct fr_tool_command commands[] = {
      .summary = "measure which engine moves messages between GPUs fastest",
      .about = "Measures between the GPUs of this host from which message size on copy engines are\n"
               "faster than kernels, and keeps it in the tuning file, which libfabrail.so reads."},
+    {.name = "bench",
+     .run = fabrail_bench,
+     .options = fabrail_bench_options,
+     .operands = "",
+     .summary = "measure what Fabrail costs and what it gains on this machine",
+     .about =
+         "Runs the benchmarks that were installed with the library, under each MPI on the path,\n"
+         "and prints their tables, or CSV or JSON, and draws plots."},
     {.name = NULL},
 };
 
@@ -95,7 +103,8 @@ static int run_none(const char *argument, int argc, char **argv)
         return fr_info_probe_mpi(argc, argv);
     if (strcmp(argument, "--probe-fabric") == 0)
         return fr_info_probe_fabric();
-    if (strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0)
+    if (strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0 ||
+        strcmp(argument, "help") == 0)
         print_commands();
     else if (strcmp(argument, "--version") == 0 || strcmp(argument, "-V") == 0)
         fr_tool_print_version();

@@ -97,6 +97,9 @@ void fr_info_gpus_find(struct fr_info_gpus *gpus, bool try_handles);
 // what it is; `library` is preloaded into it.
 void fr_info_mpis_find(struct fr_info_mpis *mpis, bool start, const char *library);
 
+// Starts such a rank for one launcher.
+void fr_info_mpi_ask(struct fr_info_mpi *mpi, const char *library);
+
 // What that rank does: prints what the first of these libraries that can be loaded says of itself.
 // Returns the exit status.
 int fr_info_probe_mpi(int count, char **libraries);

@@ -24,15 +24,35 @@ static const char *const openmpi_names[] = {"libmpi.so.40", "libmpi.so.20", "lib
 static const char *const mpich_names[] = {"libmpi.so.12",    "libmpich.so.12", "libmpi_abi.so.1",
                                           "libmpi_abi.so.0", "libmpich.so",    NULL};
 
-static bool is_known(const struct fr_info_mpis *mpis, const char *path)
+// Several names in one folder are of one MPI.
+static bool is_known(const struct fr_info_mpis *mpis, const struct fr_launcher *launcher)
 {
     char own[PATH_MAX], other[PATH_MAX];
     for (int i = 0; i < mpis->count; i++) {
-        if (realpath(path, own) != NULL && realpath(mpis->mpis[i].launcher.path, other) != NULL &&
-            strcmp(own, other) == 0)
+        const struct fr_launcher *known = &mpis->mpis[i].launcher;
+        if (known->family != launcher->family || realpath(launcher->path, own) == NULL ||
+            realpath(known->path, other) == NULL)
+            continue;
+        *strrchr(own, '/') = '\0';
+        *strrchr(other, '/') = '\0';
+        if (strcmp(own, other) == 0)
             return true;
     }
     return false;
+}
+
+// Two of one version have their files behind it.
+static void tell_apart(const struct fr_info_mpis *mpis, struct fr_info_mpi *mpi)
+{
+    char *version = mpi->launcher.version;
+    for (int i = 0; i < mpis->count; i++) {
+        if (strcmp(mpis->mpis[i].launcher.version, version) != 0)
+            continue;
+        char longer[sizeof(mpi->launcher.version) + 160];
+        snprintf(longer, sizeof(longer), "%s (%.120s)", version, mpi->launcher.path);
+        snprintf(version, sizeof(mpi->launcher.version), "%.159s", longer);
+        return;
+    }
 }
 
 // The libraries beside a launcher first, then those that the loader knows by name.
@@ -41,9 +61,10 @@ static void add_libraries(const struct fr_launcher *launcher, struct fr_words *w
     static const char *const folders[] = {"lib", "lib64"};
     const char *const *names = launcher->family == FR_LAUNCH_OPENMPI ? openmpi_names : mpich_names;
     char real[PATH_MAX], file[PATH_MAX + 64];
-    for (int up = 0; realpath(launcher->path, real) != NULL && up < 2; up++)
+    bool found = realpath(launcher->path, real) != NULL;
+    for (int up = 0; found && up < 2 && strrchr(real, '/') != NULL; up++)
         *strrchr(real, '/') = '\0';
-    for (size_t f = 0; f < FR_ARRAY_LENGTH(folders); f++) {
+    for (size_t f = 0; found && f < FR_ARRAY_LENGTH(folders); f++) {
         for (const char *const *name = names; *name != NULL; name++) {
             snprintf(file, sizeof(file), "%s/%s/%s", real, folders[f], *name);
             if (access(file, R_OK) == 0)
@@ -117,7 +138,7 @@ static void judge(const struct fr_child_result *result, const char *report, stru
 }
 
 // As root too: this program does no harm.
-static void start_rank(const char *library, struct fr_info_mpi *mpi)
+void fr_info_mpi_ask(struct fr_info_mpi *mpi, const char *library)
 {
     char folder[] = "/tmp/fabrail-info.XXXXXX", report[64];
     char root[] = "OMPI_ALLOW_RUN_AS_ROOT=1", confirm[] = "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1";
@@ -125,6 +146,7 @@ static void start_rank(const char *library, struct fr_info_mpi *mpi)
     char *const assignments[] = {root, confirm, newer, sure, NULL};
     struct fr_words command = {.list = NULL};
     struct fr_child_result result = {.output = NULL};
+    mpi->gpu_aware = mpi->served = FR_INFO_UNKNOWN;
     if (mkdtemp(folder) == NULL) {
         snprintf(mpi->problem, sizeof(mpi->problem), "no file can be made in /tmp");
         return;
@@ -150,16 +172,18 @@ void fr_info_mpis_find(struct fr_info_mpis *mpis, bool start, const char *librar
     mpis->count = 0;
     for (size_t i = 0; i < FR_ARRAY_LENGTH(names) && mpis->count < FR_INFO_MOST_MPIS; i++) {
         struct fr_info_mpi *mpi = &mpis->mpis[mpis->count];
-        if (!fr_launch_find_file(names[i], path) || is_known(mpis, path))
+        if (!fr_launch_find_file(names[i], path))
             continue;
         memset(mpi, 0, sizeof(*mpi));
         mpi->gpu_aware = mpi->served = FR_INFO_UNKNOWN;
-        if (fr_launch_identify(names[i], &mpi->launcher) == FR_OK)
-            mpis->count++;
+        if (fr_launch_identify(names[i], &mpi->launcher) != FR_OK || is_known(mpis, &mpi->launcher))
+            continue;
+        tell_apart(mpis, mpi);
+        mpis->count++;
     }
     for (int i = 0; i < mpis->count && start; i++) {
         if (mpis->mpis[i].launcher.family != FR_LAUNCH_SLURM) // it wants an allocation
-            start_rank(library, &mpis->mpis[i]);
+            fr_info_mpi_ask(&mpis->mpis[i], library);
     }
 }
 

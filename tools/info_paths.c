@@ -43,7 +43,8 @@ static int count_joined(const struct fr_info_gpus *gpus, bool *by_nvlink)
 static void add_peer(const struct fr_info *info, bool aware, struct fr_info_path *paths, int *count)
 {
     const struct fr_info_gpu *gpu = &info->gpus.gpus[0];
-    bool by_nvlink, has_handles = gpu->handles[FR_INFO_IPC].works || gpu->handles[FR_INFO_FD].works;
+    bool by_nvlink;
+    bool tried = *gpu->handles[FR_INFO_IPC].why_not && *gpu->handles[FR_INFO_FD].why_not;
     int joined = count_joined(&info->gpus, &by_nvlink);
     if (!(fr_core_settings()->paths & FR_PATH_BIT_PEER))
         add(paths, count, false, "FABRAIL_PATHS excludes it");
@@ -51,7 +52,7 @@ static void add_peer(const struct fr_info *info, bool aware, struct fr_info_path
         add(paths, count, false, "there is no GPU");
     else if (access("/dev/shm", W_OK) != 0)
         add(paths, count, false, "no shared memory: /dev/shm cannot be written");
-    else if (!has_handles)
+    else if (tried) // and neither works
         add(paths, count, false, "no handle of GPU memory can be made: %.180s",
             gpu->handles[FR_INFO_FD].why_not);
     else if (joined == 0 && info->gpus.count > 1)
@@ -81,7 +82,7 @@ static void add_fabric(const struct fr_info *info, bool aware,
         add(paths, count, false, "there is no GPU");
     else if (!gpu->clique.valid && settings->fabric != FR_FABRIC_FORCE)
         add(paths, count, false, "these GPUs are in no NVLink clique that spans hosts");
-    else if (!gpu->handles[FR_INFO_FABRIC].works)
+    else if (*gpu->handles[FR_INFO_FABRIC].why_not)
         add(paths, count, false, "no fabric handle can be made: %.200s",
             gpu->handles[FR_INFO_FABRIC].why_not);
     else if (!aware)
@@ -109,7 +110,8 @@ int fr_info_paths(const struct fr_info *info, const struct fr_info_mpi *mpi,
     };
     struct fr_policy_choice local = fr_policy_choose(&facts);
     facts.multi_node_nvlink = info->gpus.count > 0 && gpu->clique.valid;
-    facts.fabric_workspace = info->gpus.count > 0 && gpu->handles[FR_INFO_FABRIC].works;
+    // What was not tried is taken to work.
+    facts.fabric_workspace = info->gpus.count > 0 && !*gpu->handles[FR_INFO_FABRIC].why_not;
     struct fr_policy_choice wide = fr_policy_choose(&facts);
     int count = 0;
     if (local.path == FR_PATH_PASS)

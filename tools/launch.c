@@ -60,34 +60,39 @@ bool fr_launch_find_file(const char *name, char path[FR_FILE_NAME_BYTES])
     }
 }
 
-// What a line of --version says that only one family does.
+// What --version says that only one family does, and what the family is called.
 static const struct {
     const char *text;
     enum fr_launch_family family;
+    const char *name;
 } marks[] = {
-    {"Open MPI", FR_LAUNCH_OPENMPI},     {"OpenRTE", FR_LAUNCH_OPENMPI},
-    {"PRRTE", FR_LAUNCH_OPENMPI},        {"prterun", FR_LAUNCH_OPENMPI},
-    {"Spectrum MPI", FR_LAUNCH_OPENMPI}, {"HYDRA", FR_LAUNCH_MPICH},
-    {"Hydra", FR_LAUNCH_MPICH},          {"Intel(R) MPI", FR_LAUNCH_MPICH},
-    {"MPICH", FR_LAUNCH_MPICH},          {"MVAPICH", FR_LAUNCH_MPICH},
-    {"slurm ", FR_LAUNCH_SLURM},
+    {"Open MPI", FR_LAUNCH_OPENMPI, "Open MPI"},
+    {"OpenRTE", FR_LAUNCH_OPENMPI, "Open MPI"},
+    {"Spectrum MPI", FR_LAUNCH_OPENMPI, "Spectrum MPI"},
+    {"PRRTE", FR_LAUNCH_OPENMPI, "PRRTE"},
+    {"prterun", FR_LAUNCH_OPENMPI, "PRRTE"},
+    {"Intel(R) MPI", FR_LAUNCH_MPICH, "Intel MPI"},
+    {"MVAPICH", FR_LAUNCH_MPICH, "MVAPICH"},
+    {"HYDRA", FR_LAUNCH_MPICH, "MPICH"}, // which has the version of its MPICH
+    {"Hydra", FR_LAUNCH_MPICH, "MPICH"},
+    {"MPICH", FR_LAUNCH_MPICH, "MPICH"},
+    {"slurm", FR_LAUNCH_SLURM, "Slurm"}, // others name it among what they can start by
 };
 
-// MPICH says the number in a line of its own.
-static void note_version(const char *output, const char *mark, struct fr_launcher *launcher)
+// The first number with a point in it is the version.
+static void note_version(const char *output, const char *name, struct fr_launcher *launcher)
 {
-    const char *number = strstr(output, "Version:");
-    const char *line = mark;
-    while (line > output && line[-1] != '\n')
-        line--;
-    if (launcher->family == FR_LAUNCH_MPICH && number != NULL) {
-        number += strlen("Version:");
-        number += strspn(number, " \t");
-        snprintf(launcher->version, sizeof(launcher->version), "MPICH's Hydra %.*s",
-                 (int)strcspn(number, " \n"), number);
-        return;
+    static const char digits[] = "0123456789";
+    for (const char *at = strpbrk(output, digits); at != NULL; at = strpbrk(at, digits)) {
+        size_t whole = strspn(at, digits);
+        if (at[whole] == '.' && strchr(digits, at[whole + 1]) != NULL && at[whole + 1] != '\0') {
+            snprintf(launcher->version, sizeof(launcher->version), "%s %.*s", name,
+                     (int)strcspn(at, " \t\r\n,"), at);
+            return;
+        }
+        at += whole;
     }
-    snprintf(launcher->version, sizeof(launcher->version), "%.*s", (int)strcspn(line, "\n"), line);
+    snprintf(launcher->version, sizeof(launcher->version), "%s", name);
 }
 
 enum fr_status fr_launch_identify(const char *name, struct fr_launcher *launcher)
@@ -103,7 +108,7 @@ enum fr_status fr_launch_identify(const char *name, struct fr_launcher *launcher
         if (mark == NULL)
             continue;
         launcher->family = marks[i].family;
-        note_version(result.output, mark, launcher);
+        note_version(mark, marks[i].name, launcher);
         break;
     }
     free(result.output);

@@ -24,7 +24,7 @@ const char *fr_launch_family_name(enum fr_launch_family family);
 struct fr_launcher {
     char path[FR_FILE_NAME_BYTES];
     enum fr_launch_family family;
-    char version[160]; // the line of --version that names the family
+    char version[160]; // such as "Open MPI 4.1.4"
 };
 
 // Looks for an executable file as execvp does. Returns false when there is none.

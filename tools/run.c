@@ -121,6 +121,8 @@ static bool check_library(const char *path)
         return fr_tool_complain("the library %s cannot be read: %s", path, strerror(errno));
     if (!library.is_elf || !library.is_library)
         return fr_tool_complain("%s is no shared library", path);
+    if (strpbrk(path, " :") != NULL)
+        return fr_tool_complain("LD_PRELOAD takes no blank and no colon in the name %s", path);
     if (!fr_elf_read("/proc/self/exe", &own) || fr_elf_matches(&library, &own))
         return true;
     return fr_tool_complain("the library %s is for %s, and this machine is %s", path,
@@ -140,6 +142,20 @@ static bool choose_library(struct options *options)
     return check_library(options->library);
 }
 
+// Names another launcher that is on the path.
+static bool complain_of_none(const char *name)
+{
+    static const char *const others[] = {"mpirun",         "mpiexec",       "srun",
+                                         "mpirun.openmpi", "mpiexec.hydra", "mpiexec.mpich"};
+    char path[FR_FILE_NAME_BYTES];
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(others); i++) {
+        if (fr_launch_find_file(others[i], path))
+            return fr_tool_complain("no MPI launcher %s is on the path; there is %s", name,
+                                    others[i]);
+    }
+    return fr_tool_complain("no MPI launcher %s is on the path, nor any other", name);
+}
+
 static bool choose_family(struct options *options, const char *name)
 {
     struct fr_launcher launcher;
@@ -150,7 +166,7 @@ static bool choose_family(struct options *options, const char *name)
     enum fr_status status = fr_launch_identify(name, &launcher);
     options->family = launcher.family;
     if (status == FR_ERR_NOT_FOUND && strchr(name, '/') == NULL)
-        return fr_tool_complain("no MPI launcher %s is on the path", name);
+        return complain_of_none(name);
     if (status == FR_ERR_NOT_FOUND)
         return fr_tool_complain("there is no MPI launcher %s", name);
     return status == FR_OK ||
@@ -214,8 +230,15 @@ static bool collect(const struct options *options, struct fr_words *assignments)
     for (size_t i = 0; i < options->preloads.count && used < (int)sizeof(preload); i++)
         used += snprintf(preload + used, sizeof(preload) - (size_t)used, ":%s",
                          options->preloads.list[i]);
-    if (inherited != NULL && *inherited != '\0' && used < (int)sizeof(preload))
-        used += snprintf(preload + used, sizeof(preload) - (size_t)used, ":%s", inherited);
+    for (const char *one = inherited; one != NULL && *one != '\0' && used < (int)sizeof(preload);) {
+        size_t length = strcspn(one, ": ");
+        bool again =
+            length == strlen(options->library) && strncmp(one, options->library, length) == 0;
+        if (length > 0 && !again)
+            used +=
+                snprintf(preload + used, sizeof(preload) - (size_t)used, ":%.*s", (int)length, one);
+        one += length + (one[length] != '\0');
+    }
     if (used >= (int)sizeof(preload))
         return fr_tool_complain("the list of libraries to preload is too long");
     fr_words_add(assignments, "LD_PRELOAD=%s", preload);

@@ -126,7 +126,7 @@ static const struct row rows[] = {
          "chunks through page-locked memory, so that copies overlap with the network.\n"
          "With 0 no message does. It takes the path peer to be allowed in all ranks."},
     {"TUNING", ROW_STRING, AT(tuning), .default_text = "auto",
-     .help = "Name of the tuning file, which\n.BR fabrail-tune (1)\nwrites; nothing for none.\n"
+     .help = "Name of the tuning file, which\n.BR fabrail (1)\nwrites; nothing for none.\n"
              "With auto it is fabrail/tuning in $XDG_CONFIG_HOME or ~/.config, and where that has\n"
              "nothing on this kind of machine, in the folder of the system's settings."},
     {"TIMEOUT", ROW_BYTES, AT(timeout_s), .default_text = "0", RANGE(0, 1 << 30),

@@ -23,14 +23,14 @@ static int *host_index; // on this host, by rank in MPI_COMM_WORLD; -1 for other
 void fr_mpi_announce_describe(struct fr_world_facts *own)
 {
     const unsigned needed = FR_PATH_BIT_PEER | FR_PATH_BIT_HOST;
-    const struct fr_peer_process *self = fr_peer_self();
-    struct fr_peer_secret secret;
+    const struct fr_control_process *self = fr_memory_self();
+    struct fr_control_secret secret;
     own->cookie = self->cookie;
     own->kernel = self->host;
     own->pid = self->pid;
     // An MPI that takes device memory has ways of its own, and sees to it that they fit together.
     own->announces = (fr_core_settings()->paths & needed) == needed && !fr_mpi_is_gpu_aware() &&
-                     fr_device_is_installed() && fr_peer_secret_draw(&secret) == FR_OK;
+                     fr_device_is_installed() && fr_control_secret_draw(&secret) == FR_OK;
     own->pipelines = own->announces && fr_core_settings()->pipeline_min_bytes > 0;
     own->heralds = own->pipelines;
     if (own->announces)
@@ -55,14 +55,14 @@ static bool any_neighbours(void)
     return false;
 }
 
-static struct fr_peer_process process_of(const struct fr_world_facts *facts)
+static struct fr_control_process process_of(const struct fr_world_facts *facts)
 {
-    return (struct fr_peer_process){
+    return (struct fr_control_process){
         .cookie = facts->cookie, .host = facts->kernel, .pid = facts->pid};
 }
 
 // Numbers the neighbours in the order of their ranks. Returns how many there are, 0 without memory.
-static int list_neighbours(struct fr_peer_process **processes)
+static int list_neighbours(struct fr_control_process **processes)
 {
     int size = fr_world_size(), count = 0;
     const struct fr_world_facts *own = fr_world_facts_of(fr_world_rank());
@@ -80,9 +80,9 @@ static int list_neighbours(struct fr_peer_process **processes)
     return count;
 }
 
-static enum fr_status open_host(const struct fr_peer_process *processes, int count)
+static enum fr_status open_host(const struct fr_control_process *processes, int count)
 {
-    struct fr_peer_secret secret;
+    struct fr_control_secret secret;
     int first = 0;
     while (host_index[first] != 0)
         first++;
@@ -92,7 +92,7 @@ static enum fr_status open_host(const struct fr_peer_process *processes, int cou
 
 void fr_mpi_announce_start(void)
 {
-    struct fr_peer_process *processes = NULL;
+    struct fr_control_process *processes = NULL;
     const struct fr_world_facts *own = fr_world_facts_of(fr_world_rank());
     fr_mpi_meeting = own && (any_neighbours() || fr_mpi_pipeline_is_wanted());
     if (!fr_mpi_meeting)
@@ -164,7 +164,7 @@ bool fr_mpi_may_announce(const struct fr_request_op *op, const struct fr_path_vi
 }
 
 // What is this process's own is in its reach without any mapping.
-static bool is_open(int to, const struct fr_peer_handle *handle)
+static bool is_open(int to, const struct fr_memory_handle *handle)
 {
     return to == fr_peer_host_index() || fr_peer_route_is_open(to, handle);
 }
@@ -178,7 +178,7 @@ static bool find_place(const struct fr_request_op *op, struct fr_path_view *view
     struct fr_device_range range;
     const void *low = (const void *)(view->base + (uintptr_t)view->first);
     if (!op->replaces && !is_buffered(op->fn) && fr_path_view_is_in_one_piece(view) &&
-        fr_peer_export(&view->range, low, view->span, &contents->handle) == FR_OK) {
+        fr_memory_export(&view->range, low, view->span, &contents->handle) == FR_OK) {
         contents->address = view->base + (uintptr_t)view->blocks[0].user_offset;
         return is_open(contents->to, &contents->handle) &&
                fr_device_quiesce(&view->range, (uintptr_t)low, view->span) == FR_OK;
@@ -190,7 +190,7 @@ static bool find_place(const struct fr_request_op *op, struct fr_path_view *view
         return false;
     fr_buffer_classify(view->lease.address, 1, &range);
     contents->address = view->stage_base;
-    if (fr_peer_export(&range, view->lease.address, view->lease.bytes, &contents->handle) ==
+    if (fr_memory_export(&range, view->lease.address, view->lease.bytes, &contents->handle) ==
             FR_OK &&
         is_open(contents->to, &contents->handle))
         return true;

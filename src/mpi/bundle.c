@@ -8,9 +8,9 @@
 // the path that is open by then.
 #include "config.h"
 
+#include "coll/group.h"
+#include "memory/engine.h"
 #include "mpi/views.h"
-#include "peer/engine.h"
-#include "peer/group.h"
 #include "request/bundle.h"
 
 #include <limits.h>
@@ -168,11 +168,11 @@ static bool copy_own(const struct part *from, const struct part *to)
         return false;
     const struct fr_device_push_piece piece = {.dst = to->address, .src = from->address, bytes};
     return fr_device_quiesce(&source, from->address, bytes) == FR_OK &&
-           fr_device_push(&target, &piece, 1, fr_peer_engine_for_message(bytes),
+           fr_device_push(&target, &piece, 1, fr_memory_engine_for_message(bytes),
                           (unsigned)fr_core_settings()->peer_sms) == FR_OK;
 }
 
-static int start_own(struct fr_request_op *op, const struct fr_peer_group *group,
+static int start_own(struct fr_request_op *op, const struct fr_coll_group *group,
                      const struct side *send, const struct side *receive)
 {
     struct part from = {.peer = group->rank, .tag = op->bundle->tag}, to = from;
@@ -187,7 +187,7 @@ static int start_own(struct fr_request_op *op, const struct fr_peer_group *group
 }
 
 // Starts receives or sends with all other ranks, each rank in an order of its own.
-static int start_others(struct fr_request_op *op, const struct fr_peer_group *group,
+static int start_others(struct fr_request_op *op, const struct fr_coll_group *group,
                         const struct side *side, bool sends)
 {
     int rc = fr_real_mpi.SUCCESS;
@@ -228,7 +228,7 @@ static enum fr_status save(struct fr_request_op *op)
 
 static int start_exchange(struct fr_request_op *op)
 {
-    struct fr_peer_group *group = fr_peer_group_find(op->object);
+    struct fr_coll_group *group = fr_coll_group_find(op->object);
     bool in_place = op->view_count == 1;
     if (in_place && save(op) != FR_OK)
         return fr_real_mpi.ERR_OTHER;
@@ -243,12 +243,12 @@ static int start_exchange(struct fr_request_op *op)
 // from the other.
 static int tag_of(const struct fr_request_op *op, bool grid, int index, bool sends)
 {
-    return op->bundle->tag + (grid ? (sends ? index : index ^ 1) % FR_PEER_GROUP_TAGS : 0);
+    return op->bundle->tag + (grid ? (sends ? index : index ^ 1) % FR_COLL_GROUP_TAGS : 0);
 }
 
 static int start_neighbours(struct fr_request_op *op)
 {
-    const struct fr_peer_group *group = fr_peer_group_find(op->object);
+    const struct fr_coll_group *group = fr_coll_group_find(op->object);
     struct fr_mpi_neighbours list;
     int topology = 0, rc = fr_real_mpi.SUCCESS;
     if (FR_MPI(Topo_test, op->object, FR_PTR(&topology)) != fr_real_mpi.SUCCESS ||
@@ -292,7 +292,7 @@ static enum fr_status open_copy(struct fr_request_op *op)
 
 // Understands the call. Everything that can be wrong with it alone is an error of the call, since
 // the other ranks go this way.
-static enum fr_status prepare(struct fr_request_op *op, const struct fr_peer_group *group, int tag)
+static enum fr_status prepare(struct fr_request_op *op, const struct fr_coll_group *group, int tag)
 {
     bool exchange = fr_real_rows[op->fn].class == FR_CLASS_ALLTOALL;
     bool in_place = exchange && op->args[fr_real_arg(op->fn, 's', 0)] == fr_real_mpi.IN_PLACE;
@@ -397,7 +397,7 @@ static bool is_worthwhile(enum fr_fn fn, const fr_word *args)
            count * size >= LEAST_BYTES;
 }
 
-bool fr_mpi_run_bundle(enum fr_fn fn, const fr_word *args, const struct fr_peer_group *group,
+bool fr_mpi_run_bundle(enum fr_fn fn, const fr_word *args, const struct fr_coll_group *group,
                        int *result)
 {
     fr_word comm = fr_real_handle(args[fr_real_arg(fn, 'c', 0)]);
@@ -418,13 +418,13 @@ bool fr_mpi_run_bundle(enum fr_fn fn, const fr_word *args, const struct fr_peer_
 bool fr_mpi_call_bundle(enum fr_fn fn, fr_word *args, int *result)
 {
     fr_word comm = fr_real_handle(args[fr_real_arg(fn, 'c', 0)]);
-    struct fr_peer_group *group = NULL;
+    struct fr_coll_group *group = NULL;
     bool persistent = fr_real_rows[fn].flags & FR_ROW_PERSISTENT;
     if (fr_mpi_peer_is_enabled() && comm != fr_real_mpi.COMM_NULL)
-        group = persistent ? fr_peer_group_enter(comm) : fr_peer_group_find(comm);
+        group = persistent ? fr_coll_group_enter(comm) : fr_coll_group_find(comm);
     if (!group)
         return fr_mpi_are_host_buffers(fn, args) ? false : fr_mpi_call_buffers(fn, args, result);
-    int tag = persistent ? fr_peer_group_next_tag(group) : group->first_tag;
+    int tag = persistent ? fr_coll_group_next_tag(group) : group->first_tag;
     struct fr_request_op *op = make(fn, args, comm);
     enum fr_status status = op ? prepare(op, group, tag) : FR_ERR_NO_MEMORY;
     if (status != FR_OK) {

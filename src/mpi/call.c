@@ -4,8 +4,8 @@
 // file.
 #include "config.h"
 
+#include "coll/alltoall.h"
 #include "mpi/mpi_int.h"
-#include "peer/alltoall.h"
 #include "peer/route.h"
 #include "report/report.h"
 #include "request/chunks.h"
@@ -333,7 +333,7 @@ static int fail(struct fr_request_op *op, enum fr_status status)
 }
 
 // `group` is that of an exchange which its ranks may agree to do among themselves, else NULL.
-static bool serve(enum fr_fn fn, fr_word *args, struct fr_peer_group *group, int *result)
+static bool serve(enum fr_fn fn, fr_word *args, struct fr_coll_group *group, int *result)
 {
     fr_request_poll_orphans(false);
     fr_request_reap(false);
@@ -344,7 +344,7 @@ static bool serve(enum fr_fn fn, fr_word *args, struct fr_peer_group *group, int
     struct fr_request_op *op = fr_request_op_new(fn, args);
     if (!op) {
         if (group)
-            fr_peer_alltoall_decline(group, fr_real_rows[fn].name);
+            fr_coll_alltoall_decline(group, fr_real_rows[fn].name);
         *result = fr_request_raise(0, 0, fr_real_mpi.ERR_NO_MEM);
         return true;
     }
@@ -355,7 +355,7 @@ static bool serve(enum fr_fn fn, fr_word *args, struct fr_peer_group *group, int
         op->counted_as = *fr_mpi_counting;
     enum fr_status status = fr_mpi_views_build(op);
     if (group && status != FR_OK)
-        fr_peer_alltoall_decline(group, fr_real_rows[fn].name);
+        fr_coll_alltoall_decline(group, fr_real_rows[fn].name);
     if (group && status == FR_OK && fr_mpi_peer_exchange(op, group, result)) {
         fr_request_op_free(op);
         return true;
@@ -519,7 +519,7 @@ bool fr_mpi_call_barrier(enum fr_fn fn, fr_word *args, int *result)
     (void)fn;
     (void)result;
     if (comm != fr_real_mpi.COMM_NULL)
-        (void)fr_peer_group_enter(comm);
+        (void)fr_coll_group_enter(comm);
     return false;
 }
 
@@ -528,9 +528,9 @@ bool fr_mpi_call_exchange(enum fr_fn fn, fr_word *args, int *result)
 {
     fr_word comm = fr_real_handle(args[fr_real_arg(fn, 'c', 0)]);
     bool on_host = fr_mpi_are_host_buffers(fn, args);
-    struct fr_peer_group *group = NULL;
+    struct fr_coll_group *group = NULL;
     if (fr_mpi_peer_is_enabled() && comm != fr_real_mpi.COMM_NULL)
-        group = fr_peer_group_enter(comm);
+        group = fr_coll_group_enter(comm);
     if (group && !group->segment) {
         if (fr_mpi_run_bundle(fn, args, group, result))
             return true;

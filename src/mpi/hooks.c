@@ -2,8 +2,8 @@
 // Init, Finalize and the questions about GPU support.
 #include "config.h"
 
+#include "memory/memory.h"
 #include "mpi/mpi_int.h"
-#include "peer/peer.h"
 #include "report/report.h"
 #include "world/world.h"
 
@@ -57,7 +57,7 @@ bool fr_mpi_call_finalize(enum fr_fn fn, fr_word *args, int *result)
     fr_world_release();
     *result = fr_real_call(fn, args);
     fr_mpi_announce_release();
-    fr_peer_release();
+    fr_memory_release();
     fr_workspace_release();
     fr_device_release();
     fr_report_summarise();

@@ -157,7 +157,7 @@ bool fr_mpi_place(struct fr_request_op *op, struct fr_path_view *view);
 
 // Path peer. Started when the facts of the world are there; `serves` names the functions, and while
 // it is enabled all ranks have to come into them, whatever their buffers are.
-struct fr_peer_group;
+struct fr_coll_group;
 void fr_mpi_peer_start(void);
 bool fr_mpi_peer_serves(enum fr_fn fn);
 bool fr_mpi_peer_is_enabled(void);
@@ -168,12 +168,12 @@ extern FR_TLS const enum fr_fn *fr_mpi_counting;
 // Runs a blocking exchange message by message, or says that MPI's own is to be called; the same on
 // all ranks. Makes a persistent send of a device buffer that can be announced, or returns false; it
 // owns the operation then.
-bool fr_mpi_run_bundle(enum fr_fn fn, const fr_word *args, const struct fr_peer_group *group,
+bool fr_mpi_run_bundle(enum fr_fn fn, const fr_word *args, const struct fr_coll_group *group,
                        int *result);
 bool fr_mpi_call_persistent_send(struct fr_request_op *op, int *result);
 
 // Moves the data of an operation among the ranks of the group, or agrees with them that it cannot
 // be: then returns false and has changed nothing. Else *result is what the call returns.
-bool fr_mpi_peer_exchange(struct fr_request_op *op, struct fr_peer_group *group, int *result);
+bool fr_mpi_peer_exchange(struct fr_request_op *op, struct fr_coll_group *group, int *result);
 
 #endif

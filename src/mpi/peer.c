@@ -7,8 +7,8 @@
 // packed device workspace.
 #include "config.h"
 
+#include "coll/alltoall.h"
 #include "mpi/mpi_int.h"
-#include "peer/alltoall.h"
 #include "report/report.h"
 #include "world/world.h"
 
@@ -18,8 +18,8 @@
 struct side {
     struct fr_path_view view; // a copy of the operation's, with a lease of its own
     struct fr_device_range range;
-    struct fr_peer_slot *slots;
-    struct fr_peer_handle handle; // of the memory of an unstaged receive
+    struct fr_coll_slot *slots;
+    struct fr_memory_handle handle; // of the memory of an unstaged receive
     bool staged;
 };
 
@@ -64,10 +64,10 @@ static bool is_contiguous(const struct fr_path_view *view)
     return true;
 }
 
-static bool is_exportable(const struct fr_path_view *view, struct fr_peer_handle *handle)
+static bool is_exportable(const struct fr_path_view *view, struct fr_memory_handle *handle)
 {
     const void *low = (const void *)(view->base + (uintptr_t)view->first);
-    return fr_peer_export(&view->range, low, view->span, handle) == FR_OK;
+    return fr_memory_export(&view->range, low, view->span, handle) == FR_OK;
 }
 
 static enum fr_status open_side(struct side *side, bool must_stage)
@@ -106,7 +106,7 @@ static bool fill_slots(struct side *side, size_t count, const int *ranks)
             continue;
         if (side->slots[rank].address)
             return false;
-        side->slots[rank] = (struct fr_peer_slot){
+        side->slots[rank] = (struct fr_coll_slot){
             .address = address + i % slices * bytes,
             .bytes = bytes,
         };
@@ -134,7 +134,7 @@ static enum fr_status copy_out(const struct side *side)
     return fr_device_batch_finish(&batch);
 }
 
-static void set_bounds(const struct side *receive, struct fr_peer_alltoall *part)
+static void set_bounds(const struct side *receive, struct fr_coll_alltoall *part)
 {
     const struct fr_path_view *view = &receive->view;
     part->receive_bytes = view->span;
@@ -182,15 +182,15 @@ static enum fr_status prepare(const struct fr_request_op *op, struct side *send,
     return fill_both(op, send, receive, size);
 }
 
-static enum fr_status exchange(struct fr_peer_group *group, const struct fr_request_op *op,
+static enum fr_status exchange(struct fr_coll_group *group, const struct fr_request_op *op,
                                struct side *send, struct side *receive, bool in_place)
 {
     const char *call = fr_real_rows[op->fn].name;
     if (prepare(op, send, receive, in_place, (size_t)group->size) != FR_OK) {
-        fr_peer_alltoall_decline(group, call);
+        fr_coll_alltoall_decline(group, call);
         return FR_ERR_UNSUPPORTED;
     }
-    struct fr_peer_alltoall part = {
+    struct fr_coll_alltoall part = {
         .call = call,
         .sends = send->slots,
         .receives = receive->slots,
@@ -198,7 +198,7 @@ static enum fr_status exchange(struct fr_peer_group *group, const struct fr_requ
         .receive_range = receive->range,
     };
     set_bounds(receive, &part);
-    enum fr_status status = fr_peer_alltoall(group, &part);
+    enum fr_status status = fr_coll_alltoall(group, &part);
     return status == FR_OK ? copy_out(receive) : status;
 }
 
@@ -240,7 +240,7 @@ static bool is_shaped(const struct fr_request_op *op, size_t size)
     return op->view_count > 0;
 }
 
-bool fr_mpi_peer_exchange(struct fr_request_op *op, struct fr_peer_group *group, int *result)
+bool fr_mpi_peer_exchange(struct fr_request_op *op, struct fr_coll_group *group, int *result)
 {
     const char *call = fr_real_rows[op->fn].name;
     const struct fr_path_view *last = &op->views[op->view_count > 1];
@@ -248,14 +248,14 @@ bool fr_mpi_peer_exchange(struct fr_request_op *op, struct fr_peer_group *group,
     size_t size = (size_t)group->size;
     struct side send = {.view = op->views[0]}, receive = {.view = *last};
     if (!takes_part(op) || !is_shaped(op, size) ||
-        fr_request_op_reserve(op, 2 * size * sizeof(struct fr_peer_slot)) != FR_OK) {
-        fr_peer_alltoall_decline(group, call);
+        fr_request_op_reserve(op, 2 * size * sizeof(struct fr_coll_slot)) != FR_OK) {
+        fr_coll_alltoall_decline(group, call);
         return false;
     }
     send.view = op->views[0];
     receive.view = *last;
-    send.slots = fr_request_op_carve(op, size * sizeof(struct fr_peer_slot));
-    receive.slots = fr_request_op_carve(op, size * sizeof(struct fr_peer_slot));
+    send.slots = fr_request_op_carve(op, size * sizeof(struct fr_coll_slot));
+    receive.slots = fr_request_op_carve(op, size * sizeof(struct fr_coll_slot));
     enum fr_status status = exchange(group, op, &send, &receive, in_place);
     close_side(&send);
     if (!group->broken) // a rank that was given up may still write to it

@@ -49,18 +49,18 @@ bool fr_mpi_place_suits(const struct fr_request_op *op, const struct fr_path_vie
 }
 
 // Whether the receiver has mapped the memory of the view's lease.
-static bool is_open(const struct fr_path_view *view, int to, struct fr_peer_handle *handle)
+static bool is_open(const struct fr_path_view *view, int to, struct fr_memory_handle *handle)
 {
     struct fr_device_range range;
     fr_buffer_classify(view->lease.address, 1, &range);
-    return fr_peer_export(&range, view->lease.address, view->lease.bytes, handle) == FR_OK &&
+    return fr_memory_export(&range, view->lease.address, view->lease.bytes, handle) == FR_OK &&
            fr_peer_route_is_open(fr_peer_far(to), handle);
 }
 
 bool fr_mpi_place(struct fr_request_op *op, struct fr_path_view *view)
 {
     struct fr_request_address address;
-    struct fr_peer_handle handle;
+    struct fr_memory_handle handle;
     enum fr_policy_path before = view->path;
     if (!fr_mpi_is_message(op, view) || !find_address(op, view, &address) ||
         !fr_request_outgoing_may_place(view->in_bytes))

@@ -52,7 +52,7 @@ static bool is_announcement(const unsigned char *data, struct fr_peer_announceme
 {
     static const unsigned char zeros[FR_PEER_ANNOUNCEMENT_BYTES];
     if (!fr_peer_host_is_ready() ||
-        memcmp(data, fr_peer_host_secret(), sizeof(struct fr_peer_secret)) != 0)
+        memcmp(data, fr_peer_host_secret(), sizeof(struct fr_control_secret)) != 0)
         return false;
     memcpy(announcement, data, sizeof(*announcement));
     return announcement->place < FR_PEER_PARCELS && announcement->number != 0 &&
@@ -93,7 +93,7 @@ static bool keep_waiting(const struct fr_peer_arrival *arrival, unsigned *waits)
     if (!is_waiting(arrival->parcel, arrival->number))
         return false;
     if (++*waits <= SPINS) {
-        fr_peer_shm_relax();
+        fr_control_shm_relax();
         return true;
     }
     sched_yield();

@@ -36,7 +36,7 @@ fr_word fr_peer_herald_comm(void);
 
 // Where the bytes of a message wait.
 struct fr_peer_place {
-    struct fr_peer_handle handle;
+    struct fr_memory_handle handle;
     uint64_t address; // in the sender's address space
     uint64_t ready;   // how many are there already, from the first on; FR_HERALD_NEVER: the sender
                       // has failed

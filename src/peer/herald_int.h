@@ -26,7 +26,7 @@ struct fr_herald {
     uint64_t bytes;
     uint64_t address;
     uint64_t ready;
-    struct fr_peer_handle handle;
+    struct fr_memory_handle handle;
 };
 _Static_assert(sizeof(struct fr_herald) == 168, "all processes agree");
 

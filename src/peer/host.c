@@ -18,18 +18,18 @@ enum { MAX_PROCESSES = 1 << 16 };
 #define HOST_MAGIC 0x4652686f7374626fu
 
 struct header {
-    _Alignas(FR_PEER_LINE_BYTES) uint64_t magic;
+    _Alignas(FR_CONTROL_LINE_BYTES) uint64_t magic;
     uint64_t bytes;
     _Atomic uint32_t attached;
 };
-_Static_assert(sizeof(struct header) == FR_PEER_LINE_BYTES, "the boxes are aligned");
+_Static_assert(sizeof(struct header) == FR_CONTROL_LINE_BYTES, "the boxes are aligned");
 
 static struct fr_lock open_lock = FR_LOCK_INIT;
 
 // Constant while `memory` is set, which is the last to be set and the first to go.
 static struct {
-    struct fr_peer_secret secret;
-    struct fr_peer_process *processes;
+    struct fr_control_secret secret;
+    struct fr_control_process *processes;
     size_t bytes;
     uint64_t pid_namespace;
     int index;
@@ -67,15 +67,15 @@ static enum fr_status enter(struct header *header)
         return FR_ERR_INVALID;
     }
     struct fr_peer_box *own = &boxes_of(header)[host.index];
-    own->user = fr_peer_shm_self();
+    own->user = fr_control_shm_self();
     host.pid_namespace = own->user.pid_namespace;
     uint32_t before = atomic_fetch_add_explicit(&header->attached, 1, memory_order_acq_rel);
     if (before + 1 == (uint32_t)host.count)
-        fr_peer_shm_remove(&host.secret);
+        fr_control_shm_remove(&host.secret);
     return FR_OK;
 }
 
-static enum fr_status open_memory(const struct fr_peer_process *processes)
+static enum fr_status open_memory(const struct fr_control_process *processes)
 {
     size_t list_bytes = (size_t)host.count * sizeof(*processes);
     void *mapped;
@@ -83,7 +83,7 @@ static enum fr_status open_memory(const struct fr_peer_process *processes)
     if (host.processes == NULL)
         return FR_ERR_NO_MEMORY;
     memcpy(host.processes, processes, list_bytes);
-    enum fr_status status = fr_peer_shm_map(&host.secret, host.index == 0, host.bytes, &mapped);
+    enum fr_status status = fr_control_shm_map(&host.secret, host.index == 0, host.bytes, &mapped);
     if (status != FR_OK)
         goto free_processes;
     status = enter(mapped);
@@ -99,8 +99,8 @@ free_processes:
     return status;
 }
 
-enum fr_status fr_peer_host_open(const struct fr_peer_secret *secret,
-                                 const struct fr_peer_process *processes, int index, int count)
+enum fr_status fr_peer_host_open(const struct fr_control_secret *secret,
+                                 const struct fr_control_process *processes, int index, int count)
 {
     enum fr_status status = FR_ERR_INVALID;
     if (count < 1 || count > MAX_PROCESSES || index < 0 || index >= count)
@@ -128,7 +128,7 @@ bool fr_peer_host_is_ready(void)
     return true;
 }
 
-const struct fr_peer_process *fr_peer_host_process(int index)
+const struct fr_control_process *fr_peer_host_process(int index)
 {
     return get_memory() != NULL && index >= 0 && index < host.count ? &host.processes[index] : NULL;
 }
@@ -144,7 +144,7 @@ void fr_peer_host_close(void)
     struct header *header = get_memory();
     if (header != NULL) {
         if (!have_all_attached(header))
-            fr_peer_shm_remove(&host.secret);
+            fr_control_shm_remove(&host.secret);
         atomic_store_explicit(&ready, false, memory_order_release);
         atomic_store_explicit(&memory, NULL, memory_order_release);
         atomic_store_explicit(&notes_taken, 0, memory_order_relaxed);
@@ -162,7 +162,7 @@ struct fr_peer_box *fr_peer_host_box(int index)
     return &boxes_of(get_memory())[index];
 }
 
-const struct fr_peer_secret *fr_peer_host_secret(void)
+const struct fr_control_secret *fr_peer_host_secret(void)
 {
     return &host.secret;
 }
@@ -170,7 +170,7 @@ const struct fr_peer_secret *fr_peer_host_secret(void)
 bool fr_peer_host_is_alive(int index)
 {
     const struct fr_peer_box *box = fr_peer_host_box(index);
-    return box != NULL && fr_peer_shm_is_alive(&box->user, host.pid_namespace);
+    return box != NULL && fr_control_shm_is_alive(&box->user, host.pid_namespace);
 }
 
 static struct fr_peer_note_place *place_of(struct fr_peer_box *box, uint64_t number)

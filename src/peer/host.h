@@ -8,22 +8,21 @@
 #ifndef FR_PEER_HOST_H
 #define FR_PEER_HOST_H
 
-#include "peer/peer.h"
-#include "peer/segment.h"
+#include "memory/memory.h"
 
 // Creates the shared memory (index 0), or attaches to it, which must come after. `processes` are
 // those of the host, the same on all of them, and this one is processes[index]; the list is copied.
-// Returns FR_ERR_NOT_FOUND or FR_ERR_NO_MEMORY as fr_peer_segment_open does: then no process of the
+// Returns FR_ERR_NOT_FOUND or FR_ERR_NO_MEMORY as fr_coll_segment_open does: then no process of the
 // host ever becomes ready.
-FR_MUST_CHECK enum fr_status fr_peer_host_open(const struct fr_peer_secret *secret,
-                                               const struct fr_peer_process *processes, int index,
-                                               int count);
+FR_MUST_CHECK enum fr_status fr_peer_host_open(const struct fr_control_secret *secret,
+                                               const struct fr_control_process *processes,
+                                               int index, int count);
 
 // Whether all processes of the host have attached. A load or two.
 bool fr_peer_host_is_ready(void);
 
 // The process of this host with an index; NULL when there is none.
-const struct fr_peer_process *fr_peer_host_process(int index);
+const struct fr_control_process *fr_peer_host_process(int index);
 int fr_peer_host_index(void); // this one's own, -1 while closed
 
 // False when the process is known to be gone. A system call.
@@ -46,8 +45,8 @@ enum fr_peer_note_kind {
 };
 struct fr_peer_note {
     uint32_t kind;
-    int32_t from;                 // filled in by put: an index, or fr_peer_far of another host's
-    struct fr_peer_handle handle; // of which only owner and buffer_id count but for PLEASE_MAP
+    int32_t from;                   // filled in by put: an index, or fr_peer_far of another host's
+    struct fr_memory_handle handle; // of which only owner and buffer_id count but for PLEASE_MAP
 };
 
 // Puts a note into the box of a process. Notes of one thread arrive in their order. Returns false

@@ -4,8 +4,8 @@
 #ifndef FR_PEER_HOST_INT_H
 #define FR_PEER_HOST_INT_H
 
+#include "control/shm.h"
 #include "peer/parcel.h"
-#include "peer/shm.h"
 
 // A parcel's word: its number, whether its announcement has been received by another function than
 // the one that fetches, and its state, one more than fr_peer_parcel_state, 0 for none. It changes
@@ -23,27 +23,27 @@
 // it writes or holds the parcel, and the receiver's while it fetches. The word is the first to be
 // changed and the last to be written.
 struct fr_peer_parcel {
-    _Alignas(FR_PEER_LINE_BYTES) _Atomic uint64_t word;
+    _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t word;
     _Atomic uint64_t bytes;
     _Atomic int32_t to;
     _Atomic int32_t tag;
     uint64_t address;
-    struct fr_peer_handle handle;
+    struct fr_memory_handle handle;
 };
 
 // A place for every FR_PEER_HOST_NOTES-th note. `turn` is twice the number of notes that have been
 // taken from it, and one more while there is a note in it.
 struct fr_peer_note_place {
-    _Alignas(FR_PEER_LINE_BYTES) _Atomic uint64_t turn;
+    _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t turn;
     struct fr_peer_note note;
 };
 
 // Of one process. All zero is an empty one.
 struct fr_peer_box {
-    _Alignas(FR_PEER_LINE_BYTES) struct fr_peer_shm_user user; // constant once attached
-    _Alignas(FR_PEER_LINE_BYTES) _Atomic uint64_t notes_put;   // by all others
-    _Alignas(FR_PEER_LINE_BYTES) _Atomic uint64_t expected;    // parcels for it, not yet fetched
-    _Alignas(FR_PEER_LINE_BYTES) _Atomic uint64_t in_use[FR_PEER_PARCELS / 64]; // by it alone
+    _Alignas(FR_CONTROL_LINE_BYTES) struct fr_control_shm_user user; // constant once attached
+    _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t notes_put;      // by all others
+    _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t expected; // parcels for it, not yet fetched
+    _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t in_use[FR_PEER_PARCELS / 64]; // by it alone
     struct fr_peer_note_place notes[FR_PEER_HOST_NOTES];
     struct fr_peer_parcel parcels[FR_PEER_PARCELS];
 };
@@ -52,7 +52,7 @@ _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "atomics work between processes");
 
 // What MPI carries in place of the bytes; zeros follow.
 struct fr_peer_announcement {
-    struct fr_peer_secret secret;
+    struct fr_control_secret secret;
     uint32_t from;
     uint32_t place;
     uint64_t number;
@@ -64,7 +64,7 @@ _Static_assert(sizeof(struct fr_peer_announcement) <= FR_PEER_ANNOUNCEMENT_BYTES
 struct fr_peer_box *fr_peer_host_box(int index);
 
 // Valid while there are boxes.
-const struct fr_peer_secret *fr_peer_host_secret(void);
+const struct fr_control_secret *fr_peer_host_secret(void);
 
 // The sender's own part, begun and ended with the shared memory.
 void fr_peer_parcels_open(void);

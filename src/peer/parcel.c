@@ -281,8 +281,8 @@ bool fr_peer_parcel_hold(struct fr_peer_parcel *parcel)
     return fr_peer_parcel_change(parcel, number_of(parcel), FR_PARCEL_OFFERED, FR_PARCEL_HELD);
 }
 
-void fr_peer_parcel_offer_again(struct fr_peer_parcel *parcel, const struct fr_peer_handle *handle,
-                                uint64_t address)
+void fr_peer_parcel_offer_again(struct fr_peer_parcel *parcel,
+                                const struct fr_memory_handle *handle, uint64_t address)
 {
     if (handle != NULL) {
         parcel->handle = *handle;

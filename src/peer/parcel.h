@@ -31,7 +31,7 @@ struct fr_peer_contents {
     uint64_t comm;    // tells communicators of this process apart
     uint64_t address; // of the bytes, in the sender's address space
     uint64_t bytes;
-    struct fr_peer_handle handle; // of the memory that holds them
+    struct fr_memory_handle handle; // of the memory that holds them
 };
 
 // Offers a parcel and writes what is to be sent in its place. The caller owns the parcel until
@@ -68,8 +68,8 @@ int fr_peer_parcel_to(const struct fr_peer_parcel *parcel);
 bool fr_peer_parcel_hold(struct fr_peer_parcel *parcel);
 
 // Offers a held parcel again: where it was (`handle` NULL), or elsewhere.
-void fr_peer_parcel_offer_again(struct fr_peer_parcel *parcel, const struct fr_peer_handle *handle,
-                                uint64_t address);
+void fr_peer_parcel_offer_again(struct fr_peer_parcel *parcel,
+                                const struct fr_memory_handle *handle, uint64_t address);
 
 // Gives the parcel up, in any state that nobody is fetching in. What is offered can then not be
 // fetched any more: for messages that were not sent or were cancelled.
@@ -84,7 +84,7 @@ struct fr_peer_arrival {
     uint64_t ready;  // then, how many of the bytes are there
     uint64_t address;
     uint64_t bytes;
-    struct fr_peer_handle handle;
+    struct fr_memory_handle handle;
 };
 
 // Whether `data` are an announcement of a parcel for this process that waits to be fetched. Fills

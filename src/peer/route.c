@@ -27,7 +27,7 @@ struct told {
     } key;
     int state;
     unsigned repeats; // times it was asked again, since an answer can be lost
-    struct fr_peer_handle handle;
+    struct fr_memory_handle handle;
     UT_hash_handle hh;
 };
 
@@ -143,7 +143,7 @@ static void look_for_freed(void)
         fr_core_lock(&lock);
         uint64_t mark = freed_mark;
         fr_core_unlock(&lock);
-        count = fr_peer_freed(&mark, ids, FR_ARRAY_LENGTH(ids));
+        count = fr_memory_freed(&mark, ids, FR_ARRAY_LENGTH(ids));
         fr_core_lock(&lock);
         for (size_t i = 0; i < count; i++)
             forget_buffer(ids[i]);
@@ -165,7 +165,7 @@ static void look_after_workspace(void)
 }
 
 // Returns NULL when there is no memory for it.
-static struct told *add_told(const struct fr_peer_handle *handle, int to) FR_REQUIRES(lock)
+static struct told *add_told(const struct fr_memory_handle *handle, int to) FR_REQUIRES(lock)
 {
     struct told *entry = calloc(1, sizeof(*entry));
     if (!entry)
@@ -181,11 +181,11 @@ static struct told *add_told(const struct fr_peer_handle *handle, int to) FR_REQ
 }
 
 // The state of a question, a new one included; -1 when there is no memory for it.
-static int look_up(const struct fr_peer_handle *handle, int to, bool *look, bool *again)
+static int look_up(const struct fr_memory_handle *handle, int to, bool *look, bool *again)
 {
     fr_core_lock(&lock);
     if (!has_mark)
-        freed_mark = fr_peer_freed_mark();
+        freed_mark = fr_memory_freed_mark();
     has_mark = true;
     struct told *entry = find_told(handle->buffer_id, to);
     *look = ++unlooked >= LOOK_EVERY || !entry;
@@ -215,16 +215,16 @@ static void set_state(uint64_t buffer_id, int to, int from, int state)
 }
 
 // Gives what it takes to import the memory besides the handle.
-static bool can_import(int to, const struct fr_peer_handle *handle, bool again)
+static bool can_import(int to, const struct fr_memory_handle *handle, bool again)
 {
     if (to < 0)
         return handle->ways & FR_SHARE_FABRIC;
-    const struct fr_peer_process *process = fr_peer_host_process(to);
-    return process &&
-           (!fr_peer_needs_descriptor(handle) || fr_peer_send(handle, process, 1, again) == FR_OK);
+    const struct fr_control_process *process = fr_peer_host_process(to);
+    return process && (!fr_memory_needs_descriptor(handle) ||
+                       fr_memory_send_descriptor(handle, process, 1, again) == FR_OK);
 }
 
-bool fr_peer_route_is_open(int to, const struct fr_peer_handle *handle)
+bool fr_peer_route_is_open(int to, const struct fr_memory_handle *handle)
 {
     bool look = false, again = false;
     int state = look_up(handle, to, &look, &again);
@@ -242,7 +242,7 @@ bool fr_peer_route_is_open(int to, const struct fr_peer_handle *handle)
 }
 
 // Maps and keeps. False when it cannot be had.
-static bool hold(const struct fr_peer_handle *handle, const struct fr_device_range *user)
+static bool hold(const struct fr_memory_handle *handle, const struct fr_device_range *user)
 {
     struct held *entry = calloc(1, sizeof(*entry));
     if (!entry)
@@ -253,7 +253,7 @@ static bool hold(const struct fr_peer_handle *handle, const struct fr_device_ran
     fr_core_lock(&lock);
     bool room = HASH_COUNT(held) < MAX_HELD;
     fr_core_unlock(&lock);
-    if (!room || fr_peer_import(handle, user, &entry->route.mapping) != FR_OK) {
+    if (!room || fr_memory_import(handle, user, &entry->route.mapping) != FR_OK) {
         free(entry);
         return false;
     }
@@ -267,16 +267,16 @@ static bool hold(const struct fr_peer_handle *handle, const struct fr_device_ran
     bool kept = FR_HASH_HAS(entry);
     fr_core_unlock(&lock);
     if (older)
-        fr_peer_mapping_release(&older->route.mapping);
+        fr_memory_mapping_release(&older->route.mapping);
     free(older);
     if (kept)
         return true;
-    fr_peer_mapping_release(&entry->route.mapping);
+    fr_memory_mapping_release(&entry->route.mapping);
     free(entry);
     return false;
 }
 
-static void let_go(const struct fr_peer_handle *handle)
+static void let_go(const struct fr_memory_handle *handle)
 {
     struct held *entry = NULL;
     struct held wanted = {.key = {handle->buffer_id, handle->owner.cookie}};
@@ -286,9 +286,9 @@ static void let_go(const struct fr_peer_handle *handle)
         HASH_DELETE(hh, held, entry);
     fr_core_unlock(&lock);
     if (entry)
-        fr_peer_mapping_release(&entry->route.mapping);
+        fr_memory_mapping_release(&entry->route.mapping);
     free(entry);
-    fr_peer_forget_buffer(&handle->owner, handle->buffer_id);
+    fr_memory_forget_buffer(&handle->owner, handle->buffer_id);
 }
 
 // Whether one of the notes says that the memory of this one is no more.
@@ -344,7 +344,7 @@ void fr_peer_route_poll(const struct fr_device_range *user)
     } while (count == AT_ONCE);
 }
 
-enum fr_status fr_peer_route_find(const struct fr_peer_handle *handle,
+enum fr_status fr_peer_route_find(const struct fr_memory_handle *handle,
                                   const struct fr_device_range *user, struct fr_peer_route *route)
 {
     struct held *entry = NULL;
@@ -363,13 +363,13 @@ enum fr_status fr_peer_route_find(const struct fr_peer_handle *handle,
         return FR_OK;
     if (!fr_device_kind_is_device(route->user.kind))
         return FR_ERR_UNSUPPORTED; // nothing says which device should map it
-    return fr_peer_import(handle, &route->user, &route->mapping);
+    return fr_memory_import(handle, &route->user, &route->mapping);
 }
 
 void fr_peer_route_release(struct fr_peer_route *route)
 {
     if (!route->borrowed)
-        fr_peer_mapping_release(&route->mapping);
+        fr_memory_mapping_release(&route->mapping);
 }
 
 void fr_peer_route_forget(void)
@@ -393,7 +393,7 @@ void fr_peer_route_forget(void)
     HASH_ITER(hh, all_held, mapped, after)
     {
         HASH_DELETE(hh, all_held, mapped);
-        fr_peer_mapping_release(&mapped->route.mapping);
+        fr_memory_mapping_release(&mapped->route.mapping);
         free(mapped);
     }
 }

@@ -15,7 +15,7 @@ void fr_peer_route_open_far(void);
 
 // Whether a process of the host, or fr_peer_far of one that is not, has mapped the memory of this
 // handle. Asks it to, the second time.
-bool fr_peer_route_is_open(int to, const struct fr_peer_handle *handle);
+bool fr_peer_route_is_open(int to, const struct fr_memory_handle *handle);
 
 // Reads the notes of others: maps what they ask for, for the device of `user`, and unmaps what they
 // have freed. To be called in calls with device buffers; costs a load when there is nothing to do,
@@ -24,19 +24,19 @@ void fr_peer_route_poll(const struct fr_device_range *user);
 
 // Memory of another process as it is mapped here.
 struct fr_peer_route {
-    struct fr_peer_mapping mapping;
+    struct fr_memory_mapping mapping;
     struct fr_device_range user; // what it was mapped for: copies run on its device
     bool borrowed;               // the mapping is one that stays as long as its memory
 };
 
 // Finds the mapping of a handle; where there is none, maps for `user`. Given back with
 // fr_peer_route_release.
-FR_MUST_CHECK enum fr_status fr_peer_route_find(const struct fr_peer_handle *handle,
+FR_MUST_CHECK enum fr_status fr_peer_route_find(const struct fr_memory_handle *handle,
                                                 const struct fr_device_range *user,
                                                 struct fr_peer_route *route);
 void fr_peer_route_release(struct fr_peer_route *route);
 
-// Forgets everything; before fr_peer_release.
+// Forgets everything; before fr_memory_release.
 void fr_peer_route_forget(void);
 
 #endif

@@ -38,7 +38,7 @@ struct fr_request_incoming {
     char requests[]; // in the family's width
 };
 
-static struct fr_peer_secret secret; // constant while chunks may come
+static struct fr_control_secret secret; // constant while chunks may come
 
 bool fr_request_chunks_may_come(void)
 {

@@ -90,7 +90,7 @@ FR_MUST_CHECK enum fr_status fr_request_outgoing_make(struct fr_request_op *op,
 FR_MUST_CHECK enum fr_status fr_request_outgoing_place(struct fr_request_op *op,
                                                        struct fr_path_view *view,
                                                        const struct fr_request_address *address,
-                                                       const struct fr_peer_handle *handle);
+                                                       const struct fr_memory_handle *handle);
 
 // Takes back all that is placed, once all processes have received what they ever will.
 void fr_request_outgoing_take_back(void);

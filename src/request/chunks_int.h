@@ -12,7 +12,7 @@ enum {
 
 // What MPI carries in place of the bytes; zeros follow.
 struct fr_request_announcement {
-    struct fr_peer_secret secret;
+    struct fr_control_secret secret;
     uint32_t from;        // rank in the world
     uint32_t chunk_shift; // each chunk but the last has two to the power of that bytes; or PLACED
     uint64_t number;      // from 1, of the sender's messages

@@ -3,7 +3,7 @@
 // straight into the application's where a device can write there in one piece.
 #include "config.h"
 
-#include "peer/engine.h"
+#include "memory/engine.h"
 #include "peer/route.h"
 #include "report/report.h"
 #include "request/chunks.h"
@@ -128,12 +128,12 @@ static enum fr_status choose_target(struct fetch *fetch)
 // This process's own memory is where it is, and copies run on its device.
 static enum fr_status find_route(struct fetch *fetch)
 {
-    const struct fr_peer_handle *handle = &fetch->arrival->handle;
+    const struct fr_memory_handle *handle = &fetch->arrival->handle;
     struct fr_peer_route *route = &fetch->route;
-    if (!fr_peer_is_same(&handle->owner, fr_peer_self()))
+    if (!fr_control_is_same(&handle->owner, fr_control_self()))
         return fr_peer_route_find(handle, &fetch->view->range, route);
     fr_buffer_classify((const void *)handle->base, 1, &route->user);
-    return fr_peer_import(handle, &route->user, &route->mapping);
+    return fr_memory_import(handle, &route->user, &route->mapping);
 }
 
 static void prepare(struct fetch *fetch, struct fr_request_op *op, struct fr_peer_arrival *arrival)
@@ -227,7 +227,7 @@ static enum fr_status pull_slices(struct fetch *fetch)
 {
     const struct fr_peer_arrival *arrival = fetch->arrival;
     uintptr_t source =
-        fr_peer_mapping_at(&fetch->route.mapping, &arrival->handle, arrival->address);
+        fr_memory_mapping_at(&fetch->route.mapping, &arrival->handle, arrival->address);
     enum fr_status status = arrival->ready == FR_HERALD_NEVER ? FR_ERR_DEVICE : FR_OK;
     for (size_t done = 0; status == FR_OK && done < fetch->bytes;) {
         if (arrival->ready <= done) {
@@ -237,7 +237,7 @@ static enum fr_status pull_slices(struct fetch *fetch)
         size_t last = arrival->ready < fetch->bytes ? (size_t)arrival->ready : fetch->bytes;
         const struct fr_device_push_piece piece = {
             .dst = fetch->target + done, .src = source + done, .bytes = last - done};
-        status = pull_pieces(fetch, &piece, 1, fr_peer_engine_for_message(piece.bytes));
+        status = pull_pieces(fetch, &piece, 1, fr_memory_engine_for_message(piece.bytes));
         done = last;
     }
     return status;
@@ -264,15 +264,15 @@ static void pull(struct fetch *fetches, size_t count, size_t first)
         with[i] = true;
         pieces[used++] = (struct fr_device_push_piece){
             .dst = fetch->target,
-            .src = fr_peer_mapping_at(&fetch->route.mapping, &fetch->arrival->handle,
-                                      fetch->arrival->address),
+            .src = fr_memory_mapping_at(&fetch->route.mapping, &fetch->arrival->handle,
+                                        fetch->arrival->address),
             .bytes = fetch->bytes,
         };
         largest = fetch->bytes > largest ? fetch->bytes : largest;
         all += fetch->bytes;
     }
     enum fr_device_engine engine =
-        used == 1 ? fr_peer_engine_for_message(all) : fr_peer_engine_for_exchange(largest);
+        used == 1 ? fr_memory_engine_for_message(all) : fr_memory_engine_for_exchange(largest);
     enum fr_status status = pull_pieces(&fetches[first], pieces, used, engine);
     for (size_t i = first; i < count; i++) {
         if (with[i])

@@ -223,7 +223,7 @@ enum fr_status fr_request_outgoing_make(struct fr_request_op *op, struct fr_path
 
 enum fr_status fr_request_outgoing_place(struct fr_request_op *op, struct fr_path_view *view,
                                          const struct fr_request_address *address,
-                                         const struct fr_peer_handle *handle)
+                                         const struct fr_memory_handle *handle)
 {
     struct fr_request_outgoing *outgoing = NULL;
     enum fr_status status = make(view, address, 0, &outgoing);

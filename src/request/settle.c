@@ -118,7 +118,7 @@ static struct fr_path_view *send_view(struct fr_request_op *op)
 
 // Copies the bytes to packed memory of Fabrail's, and says where that is.
 static enum fr_status copy_away(const struct fr_path_view *view, struct fr_path_view *copy,
-                                struct fr_peer_handle *handle)
+                                struct fr_memory_handle *handle)
 {
     struct fr_device_batch batch;
     struct fr_device_range range;
@@ -128,7 +128,7 @@ static enum fr_status copy_away(const struct fr_path_view *view, struct fr_path_
     if (status != FR_OK)
         return status;
     fr_buffer_classify(copy->lease.address, 1, &range);
-    status = fr_peer_export(&range, copy->lease.address, copy->lease.bytes, handle);
+    status = fr_memory_export(&range, copy->lease.address, copy->lease.bytes, handle);
     if (status == FR_OK) {
         fr_device_batch_begin(&batch);
         fr_path_ops(FR_PATH_PEER)->copy_in(copy, &batch);
@@ -143,7 +143,7 @@ bool fr_request_detach(struct fr_request_op *op)
 {
     struct fr_path_view *view = send_view(op);
     struct fr_path_view copy;
-    struct fr_peer_handle handle;
+    struct fr_memory_handle handle;
     if (!op->parcel || !view)
         return true;
     if (view->lease.address) { // there already
@@ -154,10 +154,10 @@ bool fr_request_detach(struct fr_request_op *op)
     }
     if (!fr_peer_parcel_hold(op->parcel))
         return false; // just being fetched
-    const struct fr_peer_process *to = fr_peer_host_process(fr_peer_parcel_to(op->parcel));
+    const struct fr_control_process *to = fr_peer_host_process(fr_peer_parcel_to(op->parcel));
     enum fr_status status = copy_away(view, &copy, &handle);
-    if (status == FR_OK && fr_peer_needs_descriptor(&handle)) {
-        status = fr_peer_send(&handle, to, 1, false);
+    if (status == FR_OK && fr_memory_needs_descriptor(&handle)) {
+        status = fr_memory_send_descriptor(&handle, to, 1, false);
         if (status != FR_OK)
             fr_path_ops(FR_PATH_PEER)->close(&copy);
     }

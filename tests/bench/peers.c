@@ -5,8 +5,8 @@
 #include "peers.h"
 
 #include "buffer/buffer.h"
-#include "peer/peer.h"
-#include "peer/segment.h"
+#include "coll/segment.h"
+#include "memory/memory.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ static struct {
     const char *program;
     MPI_Comm comm;
     int rank, size;
-    struct fr_peer_segment *segment;
+    struct fr_coll_segment *segment;
     uint64_t round;
 } group = {.program = "benchmark"};
 
@@ -52,17 +52,17 @@ void demand(bool holds, const char *what)
 
 static void open_segment(void)
 {
-    struct fr_peer_secret secret;
+    struct fr_control_secret secret;
     memset(&secret, 0, sizeof(secret));
     if (group.rank == 0)
-        demand(fr_peer_secret_draw(&secret) == FR_OK &&
-                   fr_peer_segment_open(&secret, 0, group.size, 8, &group.segment) == FR_OK,
+        demand(fr_control_secret_draw(&secret) == FR_OK &&
+                   fr_coll_segment_open(&secret, 0, group.size, 8, &group.segment) == FR_OK,
                "no shared memory");
     MPI_Bcast(&secret, sizeof(secret), MPI_BYTE, 0, group.comm);
     if (group.rank != 0)
-        demand(fr_peer_segment_open(&secret, group.rank, group.size, 8, &group.segment) == FR_OK,
+        demand(fr_coll_segment_open(&secret, group.rank, group.size, 8, &group.segment) == FR_OK,
                "no shared memory");
-    demand(fr_peer_segment_seal(group.segment, NULL) == FR_OK, "no shared memory");
+    demand(fr_coll_segment_seal(group.segment, NULL) == FR_OK, "no shared memory");
 }
 
 void peers_start(const char *program, MPI_Comm comm)
@@ -78,37 +78,37 @@ void peers_start(const char *program, MPI_Comm comm)
 
 void peers_stop(void)
 {
-    fr_peer_segment_close(group.segment);
-    fr_peer_release();
+    fr_coll_segment_close(group.segment);
+    fr_memory_release();
 }
 
 void peers_round_begin(void)
 {
     group.round++;
-    demand(fr_peer_segment_wait_room(group.segment, group.round, NULL) == FR_OK,
+    demand(fr_coll_segment_wait_room(group.segment, group.round, NULL) == FR_OK,
            "no room for a round");
 }
 
 void peers_round_post(void)
 {
-    demand(fr_peer_segment_post(group.segment, group.round, NULL, 0) == FR_OK, "a post failed");
+    demand(fr_coll_segment_post(group.segment, group.round, NULL, 0) == FR_OK, "a post failed");
 }
 
 void peers_round_await(int rank)
 {
-    demand(fr_peer_segment_wait(group.segment, rank, group.round, NULL) == FR_OK, "a wait failed");
+    demand(fr_coll_segment_wait(group.segment, rank, group.round, NULL) == FR_OK, "a wait failed");
 }
 
 void peers_round_end(void)
 {
-    fr_peer_segment_done(group.segment, group.round);
+    fr_coll_segment_done(group.segment, group.round);
 }
 
 void peers_barrier(void)
 {
     peers_round_begin();
     peers_round_post();
-    demand(fr_peer_segment_wait_all(group.segment, group.round, NULL) == FR_OK,
+    demand(fr_coll_segment_wait_all(group.segment, group.round, NULL) == FR_OK,
            "the barrier failed");
     peers_round_end();
 }
@@ -128,29 +128,31 @@ static const char *agree(enum refusal own)
     return texts[worst];
 }
 
-static enum refusal export(const struct memory *memory, struct fr_peer_handle *handle) {
-    struct fr_peer_process self = *fr_peer_self(), processes[PEERS_MOST];
+static enum refusal export(const struct memory *memory, struct fr_memory_handle *handle) {
+    struct fr_control_process self = *fr_memory_self(), processes[PEERS_MOST];
     struct fr_device_range range;
     MPI_Allgather(&self, sizeof(self), MPI_BYTE, processes, sizeof(self), MPI_BYTE, group.comm);
     fr_buffer_classify(memory->address, memory->bytes, &range);
-    if (fr_peer_export(&range, memory->address, memory->bytes, handle) !=
+    if (fr_memory_export(&range, memory->address, memory->bytes, handle) !=
         FR_OK) return NOT_EXPORTED;
-    if (fr_peer_needs_descriptor(handle) &&
-        fr_peer_send(handle, processes, (size_t)group.size, false) != FR_OK) return NO_DESCRIPTOR;
+    if (fr_memory_needs_descriptor(handle) &&
+        fr_memory_send_descriptor(handle, processes, (size_t)group.size, false) !=
+            FR_OK) return NO_DESCRIPTOR;
     return MAPPED;
 }
 
-static enum refusal import(const struct fr_peer_handle *handles, const struct fr_device_range *user,
-                           const unsigned long long *theirs, uintptr_t *addresses)
+static enum refusal import(const struct fr_memory_handle *handles,
+                           const struct fr_device_range *user, const unsigned long long *theirs,
+                           uintptr_t *addresses)
 {
-    struct fr_peer_mapping mappings[PEERS_MOST];
+    struct fr_memory_mapping mappings[PEERS_MOST];
     for (int peer = 0; peer < group.size; peer++) {
-        if (fr_peer_import(&handles[peer], user, &mappings[peer]) != FR_OK) {
+        if (fr_memory_import(&handles[peer], user, &mappings[peer]) != FR_OK) {
             while (peer-- > 0)
-                fr_peer_mapping_release(&mappings[peer]);
+                fr_memory_mapping_release(&mappings[peer]);
             return NOT_IMPORTED;
         }
-        addresses[peer] = fr_peer_mapping_at(&mappings[peer], &handles[peer], theirs[peer]);
+        addresses[peer] = fr_memory_mapping_at(&mappings[peer], &handles[peer], theirs[peer]);
     }
     return MAPPED;
 }
@@ -158,7 +160,7 @@ static enum refusal import(const struct fr_peer_handle *handles, const struct fr
 const char *peers_map(const struct memory *memory, const struct fr_device_range *user,
                       uintptr_t *addresses)
 {
-    struct fr_peer_handle own, handles[PEERS_MOST];
+    struct fr_memory_handle own, handles[PEERS_MOST];
     unsigned long long address = (unsigned long long)(uintptr_t)memory->address;
     unsigned long long theirs[PEERS_MOST];
     memset(&own, 0, sizeof(own));

@@ -61,3 +61,11 @@ allow_openmpi()
     fi
     export PMIX_MCA_gds=hash
 }
+
+# MPIs to start jobs with by the command itself. A library with a sanitizer inside wants the sanitizer's
+# runtime before it, which tests/mpi/run-program sees to, and the command does not.
+job_flavours=$flavours
+if [ -n "$sanitizer_runtime" ]; then
+    job_flavours=
+    result ok "jobs started by the command # SKIP this build has a sanitizer in the library"
+fi

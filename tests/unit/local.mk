@@ -21,9 +21,9 @@ check_PROGRAMS += tests/unit/policy_tuning
 tests_unit_policy_tuning_SOURCES = tests/unit/policy_tuning.c tests/unit/check.h
 tests_unit_policy_tuning_LDADD = librooms.la
 
-check_PROGRAMS += tests/unit/peer_engine
-tests_unit_peer_engine_SOURCES = tests/unit/peer_engine.c $(unit_driver_headers)
-tests_unit_peer_engine_LDADD = librooms.la
+check_PROGRAMS += tests/unit/memory_engine
+tests_unit_memory_engine_SOURCES = tests/unit/memory_engine.c $(unit_driver_headers)
+tests_unit_memory_engine_LDADD = librooms.la
 
 check_PROGRAMS += tests/unit/device_query
 tests_unit_device_query_SOURCES = tests/unit/device_query.c $(unit_driver_headers)
@@ -74,28 +74,28 @@ tests_unit_device_push_SOURCES = tests/unit/device_push.c $(unit_driver_headers)
 tests_unit_device_push_LDADD = librooms.la
 
 # Tests of several processes, which start themselves.
-unit_peer_headers = $(unit_driver_headers) tests/unit/peer_pair.h tests/unit/processes.h
+unit_peer_headers = $(unit_driver_headers) tests/unit/memory_pair.h tests/unit/processes.h
 
 check_PROGRAMS += tests/unit/workspace_share
 tests_unit_workspace_share_SOURCES = tests/unit/workspace_share.c $(unit_peer_headers)
 tests_unit_workspace_share_LDADD = librooms.la
 
-check_PROGRAMS += tests/unit/peer_share
-tests_unit_peer_share_SOURCES = tests/unit/peer_share.c $(unit_peer_headers)
-tests_unit_peer_share_LDADD = librooms.la
+check_PROGRAMS += tests/unit/memory_share
+tests_unit_memory_share_SOURCES = tests/unit/memory_share.c $(unit_peer_headers)
+tests_unit_memory_share_LDADD = librooms.la
 
-check_PROGRAMS += tests/unit/peer_cache
-tests_unit_peer_cache_SOURCES = tests/unit/peer_cache.c $(unit_peer_headers)
-tests_unit_peer_cache_LDADD = librooms.la
+check_PROGRAMS += tests/unit/memory_cache
+tests_unit_memory_cache_SOURCES = tests/unit/memory_cache.c $(unit_peer_headers)
+tests_unit_memory_cache_LDADD = librooms.la
 
-check_PROGRAMS += tests/unit/peer_failures
-tests_unit_peer_failures_SOURCES = tests/unit/peer_failures.c $(unit_peer_headers)
-tests_unit_peer_failures_LDADD = librooms.la
+check_PROGRAMS += tests/unit/memory_failures
+tests_unit_memory_failures_SOURCES = tests/unit/memory_failures.c $(unit_peer_headers)
+tests_unit_memory_failures_LDADD = librooms.la
 
-check_PROGRAMS += tests/unit/peer_segment
-tests_unit_peer_segment_SOURCES = tests/unit/peer_segment.c tests/unit/check.h \
+check_PROGRAMS += tests/unit/coll_segment
+tests_unit_coll_segment_SOURCES = tests/unit/coll_segment.c tests/unit/check.h \
     tests/unit/processes.h
-tests_unit_peer_segment_LDADD = librooms.la
+tests_unit_coll_segment_LDADD = librooms.la
 
 check_PROGRAMS += tests/unit/peer_host
 tests_unit_peer_host_SOURCES = tests/unit/peer_host.c tests/unit/check.h tests/unit/peer_host.h \

@@ -13,7 +13,7 @@
 static void run_open(void)
 {
     struct fr_peer_note note = {.kind = FR_NOTE_FREED};
-    CHECK(fr_peer_secret_draw(&host_secret) == FR_OK);
+    CHECK(fr_control_secret_draw(&host_secret) == FR_OK);
     CHECK(fr_peer_host_index() == -1 && fr_peer_host_process(0) == NULL);
     CHECK(!fr_peer_host_is_ready() && !fr_peer_host_put(0, &note) && !fr_peer_host_take(&note));
     fr_peer_host_close();
@@ -42,7 +42,7 @@ static void run_open(void)
 static void run_attach(void)
 {
     if (process_rank == 0) {
-        CHECK(fr_peer_secret_draw(&host_secret) == FR_OK &&
+        CHECK(fr_control_secret_draw(&host_secret) == FR_OK &&
               host_open_as(0, process_count) == FR_OK);
         for (int rank = 1; rank < process_count; rank++)
             process_say(rank, &host_secret, sizeof(host_secret));
@@ -78,7 +78,7 @@ static void take_checked(struct note_counts *counts)
         return;
     }
     uint64_t number = note.handle.base;
-    struct fr_peer_handle expected = host_handle(number);
+    struct fr_memory_handle expected = host_handle(number);
     expected.base = number;
     CHECK(note.from >= 0 && note.from < process_count && note.kind == number % 3 + 1);
     CHECK(memcmp(&note.handle, &expected, sizeof(expected)) == 0);

@@ -10,7 +10,7 @@
 
 enum { ANNOUNCEMENT = FR_PEER_ANNOUNCEMENT_BYTES, GUARD = 64 };
 
-static struct fr_peer_secret host_secret;
+static struct fr_control_secret host_secret;
 
 static inline void host_name(char name[64])
 {
@@ -28,7 +28,7 @@ static inline bool host_has_name(void)
 
 static inline enum fr_status host_open_as(int index, int count)
 {
-    struct fr_peer_process processes[PROCESSES_MAX] = {{.cookie = 0}};
+    struct fr_control_process processes[PROCESSES_MAX] = {{.cookie = 0}};
     for (int i = 0; i < PROCESSES_MAX; i++)
         processes[i].cookie = 100 + (uint64_t)i;
     return fr_peer_host_open(&host_secret, processes, index, count);
@@ -38,7 +38,7 @@ static inline enum fr_status host_open_as(int index, int count)
 static inline void host_open_all(void)
 {
     if (process_rank == 0)
-        CHECK(fr_peer_secret_draw(&host_secret) == FR_OK);
+        CHECK(fr_control_secret_draw(&host_secret) == FR_OK);
     else
         process_hear(0, &host_secret, sizeof(host_secret));
     enum fr_status status = host_open_as(process_rank, process_count);
@@ -58,9 +58,9 @@ static inline void host_close_all(void)
 }
 
 // Contents that a receiver can check, from a seed.
-static inline struct fr_peer_handle host_handle(uint64_t seed)
+static inline struct fr_memory_handle host_handle(uint64_t seed)
 {
-    struct fr_peer_handle handle;
+    struct fr_memory_handle handle;
     check_fill(&handle, sizeof(handle), seed);
     return handle;
 }
@@ -98,7 +98,7 @@ static inline struct fr_peer_parcel *host_offer(int to, int tag, uint64_t comm, 
 static inline void host_check_arrival(const struct fr_peer_arrival *arrival, int from,
                                       uint64_t seed)
 {
-    struct fr_peer_handle expected = host_handle(seed);
+    struct fr_memory_handle expected = host_handle(seed);
     CHECK(arrival->from == from && arrival->address == seed, "from %d", arrival->from);
     CHECK(memcmp(&arrival->handle, &expected, sizeof(expected)) == 0, "handle of %ju",
           (uintmax_t)seed);

@@ -26,7 +26,7 @@ static void run_closed(void)
     unsigned char data[ANNOUNCEMENT] = {0};
     struct fr_peer_arrival arrival;
     uint64_t bytes;
-    CHECK(fr_peer_secret_draw(&host_secret) == FR_OK);
+    CHECK(fr_control_secret_draw(&host_secret) == FR_OK);
     memcpy(data, &host_secret, sizeof(host_secret));
     for (int opened = 0; opened < 2; opened++) {
         CHECK(opened == 0 || host_open_as(0, 2) == FR_OK);
@@ -84,7 +84,7 @@ static void run_states(void)
     fr_peer_arrival_take(&late);
     CHECK(fr_peer_arrival_peek(0, 5, false, &bytes) && bytes == 34, "taken by its predecessor");
     CHECK(fr_peer_arrival_read(changed, &arrival) && fr_peer_parcel_hold(parcel));
-    struct fr_peer_handle elsewhere = host_handle(12);
+    struct fr_memory_handle elsewhere = host_handle(12);
     fr_peer_parcel_offer_again(parcel, &elsewhere, 12);
     CHECK(fr_peer_arrival_begin(&arrival) == FR_OK);
     host_check_arrival(&arrival, 0, 12);
@@ -319,7 +319,7 @@ static void run_held(void)
         process_say(1, data, sizeof(data));
         usleep(50000);
         CHECK(fr_peer_parcel_state(parcel) == FR_PARCEL_HELD);
-        struct fr_peer_handle elsewhere = host_handle(61);
+        struct fr_memory_handle elsewhere = host_handle(61);
         fr_peer_parcel_offer_again(parcel, &elsewhere, 61);
         process_hear(1, data, 1);
         CHECK(fr_peer_parcel_state(parcel) == FR_PARCEL_FETCHED);

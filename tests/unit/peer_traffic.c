@@ -62,7 +62,7 @@ static bool is_done_with(struct traffic *traffic, struct fr_peer_parcel *parcel,
     if (state != FR_PARCEL_OFFERED || check_random(&traffic->state) % 4 != 0 ||
         !fr_peer_parcel_hold(parcel))
         return false;
-    struct fr_peer_handle elsewhere = host_handle(seed ^ 1);
+    struct fr_memory_handle elsewhere = host_handle(seed ^ 1);
     if (!cancelled)
         fr_peer_parcel_offer_again(parcel, &elsewhere, seed ^ 1);
     return cancelled;

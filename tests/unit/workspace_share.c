@@ -6,12 +6,12 @@
 
 #include "workspace/workspace.h"
 
-#include "peer_pair.h"
+#include "memory_pair.h"
 
 enum { BYTES = 300000, BEFORE = 5000 };
 
 struct offer {
-    struct fr_peer_handle handle;
+    struct fr_memory_handle handle;
     uint64_t address;
 };
 
@@ -23,21 +23,21 @@ static struct driver_memory view_of(uintptr_t address)
 // Reads what the other has written to its workspace, and writes there.
 static void use_workspace(const struct offer *theirs, int device)
 {
-    struct fr_peer_mapping mapping;
+    struct fr_memory_mapping mapping;
     enum fr_status status = pair_import(&theirs->handle, device, &mapping);
     CHECK(status == FR_OK, "ways 0x%x: %s", theirs->handle.ways, fr_core_status_text(status));
     if (status != FR_OK)
         return;
     struct driver_memory view =
-        view_of(fr_peer_mapping_at(&mapping, &theirs->handle, theirs->address));
+        view_of(fr_memory_mapping_at(&mapping, &theirs->handle, theirs->address));
     CHECK(mapping.direct);
     pair_check(&view, 0, BYTES, (uint64_t)(1 - process_rank), "read by the other");
     pair_fill(&view, 0, BYTES, 10 + (uint64_t)process_rank);
-    fr_peer_mapping_release(&mapping);
+    fr_memory_mapping_release(&mapping);
 }
 
 static struct offer offer_lease(const struct fr_workspace_lease *lease, bool by_fabric,
-                                const struct fr_peer_process *other)
+                                const struct fr_control_process *other)
 {
     struct offer mine = {.address = (uintptr_t)lease->address};
     CHECK(pair_export(lease->address, BYTES, &mine.handle) == FR_OK);
@@ -46,14 +46,14 @@ static struct offer offer_lease(const struct fr_workspace_lease *lease, bool by_
     if (by_fabric)
         mine.handle.ways = FR_SHARE_FABRIC;
     else
-        CHECK(fr_peer_send(&mine.handle, other, 1, false) == FR_OK);
+        CHECK(fr_memory_send_descriptor(&mine.handle, other, 1, false) == FR_OK);
     return mine;
 }
 
 static void share_workspace(bool wants_fabric)
 {
     struct fr_workspace_lease before, lease;
-    struct fr_peer_process other;
+    struct fr_control_process other;
     struct offer theirs;
     pair_begin(0);
     int device = pair_has_devices(2) ? process_rank : 0;
@@ -72,7 +72,7 @@ static void share_workspace(bool wants_fabric)
     use_workspace(&theirs, device);
     process_meet();
     pair_check(&view, 0, BYTES, 11 - (uint64_t)process_rank, "written by the other");
-    fr_peer_forget(&other);
+    fr_memory_forget(&other);
     process_meet();
     fr_workspace_return(&lease);
     fr_workspace_return(&before);

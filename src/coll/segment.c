@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The shared memory of a set of processes: a header, for each rank a cache line for what it has
+// posted, one for what it is done with and what it is, and a ring of posts.
+//
+// A rank writes its own lines alone. The store that announces a post is a release and the load that
+// sees it an acquire, and so is the pair that says that a slot of a ring may be written again.
+#include "config.h"
+
+#include "coll/segment.h"
+
+#include "control/shm.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum {
+    LINE_BYTES = FR_CONTROL_LINE_BYTES,
+    MAX_SIZE = 1 << 16,
+    SPINS = 1000,       // tens of microseconds, then the core is yielded
+    YIELDS_A_CALL = 64, // between questions to the caller's patience
+};
+
+#define SEGMENT_MAGIC 0x46527365676d6e74u
+
+_Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "atomics work between processes");
+
+struct header {
+    uint64_t magic;
+    uint64_t post_bytes;
+    uint32_t size;
+    _Atomic uint32_t attached;
+    char rest[LINE_BYTES - 24];
+};
+
+// Others spin on `posted` alone.
+struct lines {
+    _Atomic uint64_t posted;
+    _Atomic uint64_t marked; // the last post that was marked
+    char rest[LINE_BYTES - 16];
+    _Atomic uint64_t done;
+    struct fr_control_shm_user user; // constant once attached, as is what follows
+    char rest_of_done[LINE_BYTES - 24];
+    cpu_set_t cores; // on which the rank may run
+};
+_Static_assert(sizeof(struct header) == LINE_BYTES, "the lines are aligned");
+_Static_assert(sizeof(struct lines) == 2 * LINE_BYTES + sizeof(cpu_set_t), "no padding");
+_Static_assert(sizeof(struct lines) % LINE_BYTES == 0, "the posts are aligned");
+
+struct fr_coll_segment {
+    struct header *header;
+    struct lines *lines;
+    unsigned char *posts; // [rank][round % depth][slot_bytes]
+    size_t slot_bytes;
+    size_t bytes;
+    int rank;
+    int size;
+    unsigned spins;
+    bool named;        // the name may still exist
+    uint64_t complete; // all ranks are known to have posted up to here
+    uint64_t released; // all ranks are known to be done up to here
+    uint64_t pid_namespace;
+    struct fr_control_secret secret;
+};
+
+// Keeps a wait going: spins, yields, asks the caller.
+struct waiter {
+    const struct fr_coll_patience *patience;
+    unsigned spins_left;
+    unsigned yields;
+};
+
+// Returns false when the caller has had enough.
+static bool keep_waiting(struct waiter *waiter)
+{
+    if (waiter->spins_left > 0) {
+        waiter->spins_left--;
+        fr_control_shm_relax();
+        return true;
+    }
+    sched_yield();
+    if (++waiter->yields % YIELDS_A_CALL != 0 || waiter->patience == NULL ||
+        waiter->patience->go_on == NULL)
+        return true;
+    return waiter->patience->go_on(waiter->patience->cookie);
+}
+
+static size_t round_up(size_t bytes)
+{
+    return (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
+}
+
+// Spinning only keeps the others from running where they have no core of their own. What counts is
+// the cores that all ranks together may use, since each may be bound to a few.
+static unsigned choose_spins(const struct fr_coll_segment *segment)
+{
+    cpu_set_t all;
+    CPU_ZERO(&all);
+    for (int rank = 0; rank < segment->size; rank++)
+        CPU_OR(&all, &all, &segment->lines[rank].cores);
+    return CPU_COUNT(&all) >= segment->size ? SPINS : 0;
+}
+
+// Writes or checks the header, and makes this rank's lines known. New memory is zeroed.
+static enum fr_status enter(struct fr_coll_segment *segment, size_t post_bytes)
+{
+    struct header *header = segment->header;
+    if (segment->rank == 0) {
+        header->magic = SEGMENT_MAGIC;
+        header->post_bytes = post_bytes;
+        header->size = (uint32_t)segment->size;
+    } else if (header->magic != SEGMENT_MAGIC || header->post_bytes != post_bytes ||
+               header->size != (uint32_t)segment->size) {
+        return FR_ERR_INVALID;
+    }
+    struct fr_control_shm_user self = fr_control_shm_self();
+    struct lines *own = &segment->lines[segment->rank];
+    segment->pid_namespace = self.pid_namespace;
+    own->user = self;
+    if (sched_getaffinity(0, sizeof(own->cores), &own->cores) != 0) // more than 1024 cores
+        CPU_SET((unsigned)segment->rank % CPU_SETSIZE, &own->cores);
+    atomic_fetch_add_explicit(&header->attached, 1, memory_order_acq_rel);
+    return FR_OK;
+}
+
+enum fr_status fr_coll_segment_open(const struct fr_control_secret *secret, int rank, int size,
+                                    size_t post_bytes, struct fr_coll_segment **out)
+{
+    if (size < 1 || size > MAX_SIZE || rank < 0 || rank >= size ||
+        post_bytes > FR_COLL_SEGMENT_MAX_POST)
+        return FR_ERR_INVALID;
+    struct fr_coll_segment *segment = calloc(1, sizeof(*segment));
+    if (segment == NULL)
+        return FR_ERR_NO_MEMORY;
+    size_t head_bytes = sizeof(struct header) + (size_t)size * sizeof(struct lines);
+    segment->secret = *secret;
+    segment->rank = rank;
+    segment->size = size;
+    segment->slot_bytes = round_up(post_bytes);
+    segment->bytes = head_bytes + (size_t)size * FR_COLL_SEGMENT_DEPTH * segment->slot_bytes;
+    void *memory;
+    enum fr_status status = fr_control_shm_map(secret, rank == 0, segment->bytes, &memory);
+    if (status != FR_OK)
+        goto free_segment;
+    segment->named = rank == 0;
+    segment->header = memory;
+    segment->lines = (struct lines *)(void *)(segment->header + 1);
+    segment->posts = (unsigned char *)segment->header + head_bytes;
+    status = enter(segment, post_bytes);
+    if (status != FR_OK)
+        goto unmap;
+    *out = segment;
+    return FR_OK;
+unmap:
+    munmap(segment->header, segment->bytes);
+free_segment:
+    free(segment);
+    return status;
+}
+
+static void remove_name(struct fr_coll_segment *segment)
+{
+    if (segment->named)
+        fr_control_shm_remove(&segment->secret);
+    segment->named = false;
+}
+
+enum fr_status fr_coll_segment_seal(struct fr_coll_segment *segment,
+                                    const struct fr_coll_patience *patience)
+{
+    struct waiter waiter = {.patience = patience, .spins_left = segment->spins};
+    while (atomic_load_explicit(&segment->header->attached, memory_order_acquire) <
+           (uint32_t)segment->size) {
+        if (!keep_waiting(&waiter))
+            return FR_ERR_LIMIT;
+    }
+    remove_name(segment);
+    segment->spins = choose_spins(segment);
+    return FR_OK;
+}
+
+void fr_coll_segment_close(struct fr_coll_segment *segment)
+{
+    if (segment == NULL)
+        return;
+    remove_name(segment);
+    munmap(segment->header, segment->bytes);
+    free(segment);
+}
+
+static uint64_t posted_by(const struct fr_coll_segment *segment, int rank)
+{
+    return atomic_load_explicit(&segment->lines[rank].posted, memory_order_acquire);
+}
+
+static uint64_t done_by(const struct fr_coll_segment *segment, int rank)
+{
+    return atomic_load_explicit(&segment->lines[rank].done, memory_order_acquire);
+}
+
+static unsigned char *slot_of(const struct fr_coll_segment *segment, int rank, uint64_t round)
+{
+    size_t slot = (size_t)rank * FR_COLL_SEGMENT_DEPTH + (size_t)(round % FR_COLL_SEGMENT_DEPTH);
+    return segment->posts + slot * segment->slot_bytes;
+}
+
+static bool has_room(struct fr_coll_segment *segment, uint64_t round)
+{
+    if (round <= segment->released + FR_COLL_SEGMENT_DEPTH)
+        return true;
+    uint64_t least = UINT64_MAX;
+    for (int rank = 0; rank < segment->size; rank++) {
+        uint64_t done = done_by(segment, rank);
+        least = done < least ? done : least;
+    }
+    segment->released = least;
+    return round <= least + FR_COLL_SEGMENT_DEPTH;
+}
+
+enum fr_status fr_coll_segment_post(struct fr_coll_segment *segment, uint64_t round,
+                                    const void *data, size_t bytes)
+{
+    _Atomic uint64_t *posted = &segment->lines[segment->rank].posted;
+    if (round != atomic_load_explicit(posted, memory_order_relaxed) + 1 ||
+        bytes > segment->header->post_bytes)
+        return FR_ERR_INVALID;
+    if (!has_room(segment, round))
+        return FR_ERR_LIMIT;
+    if (bytes > 0)
+        memcpy(slot_of(segment, segment->rank, round), data, bytes);
+    atomic_store_explicit(posted, round, memory_order_release);
+    return FR_OK;
+}
+
+void fr_coll_segment_mark(struct fr_coll_segment *segment, uint64_t round)
+{
+    atomic_store_explicit(&segment->lines[segment->rank].marked, round, memory_order_relaxed);
+}
+
+bool fr_coll_segment_is_marked(const struct fr_coll_segment *segment, int rank, uint64_t round)
+{
+    return atomic_load_explicit(&segment->lines[rank].marked, memory_order_relaxed) == round;
+}
+
+enum fr_status fr_coll_segment_wait_room(struct fr_coll_segment *segment, uint64_t round,
+                                         const struct fr_coll_patience *patience)
+{
+    struct waiter waiter = {.patience = patience, .spins_left = segment->spins};
+    while (!has_room(segment, round)) {
+        if (!keep_waiting(&waiter))
+            return FR_ERR_LIMIT;
+    }
+    return FR_OK;
+}
+
+bool fr_coll_segment_has(struct fr_coll_segment *segment, int rank, uint64_t round)
+{
+    return round <= segment->complete || posted_by(segment, rank) >= round;
+}
+
+int fr_coll_segment_behind(struct fr_coll_segment *segment, uint64_t round)
+{
+    for (int rank = 0; rank < segment->size; rank++) {
+        if (!fr_coll_segment_has(segment, rank, round))
+            return rank;
+    }
+    if (round > segment->complete)
+        segment->complete = round;
+    return -1;
+}
+
+bool fr_coll_segment_has_all(struct fr_coll_segment *segment, uint64_t round)
+{
+    return fr_coll_segment_behind(segment, round) < 0;
+}
+
+static enum fr_status wait_for(struct fr_coll_segment *segment, int rank, uint64_t round,
+                               struct waiter *waiter)
+{
+    while (!fr_coll_segment_has(segment, rank, round)) {
+        if (!keep_waiting(waiter))
+            return FR_ERR_LIMIT;
+    }
+    return FR_OK;
+}
+
+enum fr_status fr_coll_segment_wait(struct fr_coll_segment *segment, int rank, uint64_t round,
+                                    const struct fr_coll_patience *patience)
+{
+    struct waiter waiter = {.patience = patience, .spins_left = segment->spins};
+    return wait_for(segment, rank, round, &waiter);
+}
+
+enum fr_status fr_coll_segment_wait_all(struct fr_coll_segment *segment, uint64_t round,
+                                        const struct fr_coll_patience *patience)
+{
+    struct waiter waiter = {.patience = patience, .spins_left = segment->spins};
+    // From the next rank on, so that not all ranks look at the same line at once.
+    for (int step = 1; step < segment->size; step++) {
+        int rank = (segment->rank + step) % segment->size;
+        enum fr_status status = wait_for(segment, rank, round, &waiter);
+        if (status != FR_OK)
+            return status;
+    }
+    enum fr_status status = wait_for(segment, segment->rank, round, &waiter);
+    if (status == FR_OK && round > segment->complete)
+        segment->complete = round;
+    return status;
+}
+
+const void *fr_coll_segment_read(const struct fr_coll_segment *segment, int rank, uint64_t round)
+{
+    return slot_of(segment, rank, round);
+}
+
+void fr_coll_segment_done(struct fr_coll_segment *segment, uint64_t round)
+{
+    _Atomic uint64_t *done = &segment->lines[segment->rank].done;
+    if (round > atomic_load_explicit(done, memory_order_relaxed))
+        atomic_store_explicit(done, round, memory_order_release);
+}
+
+bool fr_coll_segment_is_alive(const struct fr_coll_segment *segment, int rank)
+{
+    return fr_control_shm_is_alive(&segment->lines[rank].user, segment->pid_namespace);
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Shared memory by name. The names are files of /dev/shm, mode 0600, and nobody can guess them.
+#include "config.h"
+
+#include "control/shm.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { NAME_BYTES = 64 };
+
+static void name_of(const struct fr_control_secret *secret, char name[NAME_BYTES])
+{
+    size_t used = (size_t)snprintf(name, NAME_BYTES, "/dev/shm/fabrail-");
+    for (size_t i = 0; i < sizeof(secret->bytes); i++)
+        used += (size_t)snprintf(name + used, NAME_BYTES - used, "%02x", secret->bytes[i]);
+}
+
+// Room is claimed at once: a page that tmpfs cannot provide later would be a SIGBUS.
+static int create_memory(const char *name, size_t bytes)
+{
+    int file = open(name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (file < 0)
+        return -1;
+    int error;
+    do {
+        error = posix_fallocate(file, 0, (off_t)bytes);
+    } while (error == EINTR);
+    if (error == 0)
+        return file;
+    unlink(name);
+    close(file);
+    errno = error;
+    return -1;
+}
+
+static int attach_memory(const char *name, size_t bytes)
+{
+    struct stat status;
+    int file = open(name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    if (file < 0)
+        return -1;
+    if (fstat(file, &status) == 0 && status.st_size == (off_t)bytes && status.st_uid == geteuid())
+        return file;
+    close(file);
+    errno = EINVAL;
+    return -1;
+}
+
+enum fr_status fr_control_shm_map(const struct fr_control_secret *secret, bool create, size_t bytes,
+                                  void **out)
+{
+    char name[NAME_BYTES];
+    name_of(secret, name);
+    int file = create ? create_memory(name, bytes) : attach_memory(name, bytes);
+    if (file < 0) {
+        fr_warn_once("no shared memory with the other processes of this host: %m");
+        return errno == ENOSPC || errno == ENOMEM ? FR_ERR_NO_MEMORY
+               : errno == EINVAL                  ? FR_ERR_INVALID
+                                                  : FR_ERR_NOT_FOUND;
+    }
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    close(file);
+    if (memory == MAP_FAILED) {
+        fr_warn_once("shared memory cannot be mapped: %m");
+        if (create)
+            unlink(name);
+        return FR_ERR_NO_MEMORY;
+    }
+    *out = memory;
+    return FR_OK;
+}
+
+void fr_control_shm_remove(const struct fr_control_secret *secret)
+{
+    char name[NAME_BYTES];
+    name_of(secret, name);
+    if (unlink(name) != 0 && errno != ENOENT)
+        fr_warn("shared memory %s is left behind: %m", name);
+}
+
+struct fr_control_shm_user fr_control_shm_self(void)
+{
+    struct stat status;
+    struct fr_control_shm_user self = {.pid = getpid()};
+    if (stat("/proc/self/ns/pid", &status) == 0)
+        self.pid_namespace = (uint64_t)status.st_ino;
+    return self;
+}
+
+bool fr_control_shm_is_alive(const struct fr_control_shm_user *user, uint64_t own)
+{
+    // A process id means nothing in another container.
+    if (own == 0 || user->pid_namespace != own)
+        return true;
+    return kill((pid_t)user->pid, 0) == 0 || errno != ESRCH;
+}

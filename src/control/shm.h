@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Memory that processes of one host share by a name in /dev/shm, and what
+// those who wait in it for others need.
+#ifndef FR_CONTROL_SHM_H
+#define FR_CONTROL_SHM_H
+
+#include "control/control.h"
+
+enum { FR_CONTROL_LINE_BYTES = 64 }; // apart, so that processes do not wait for each other's stores
+
+// Maps the shared memory of a secret, created (zeroed, all of its room claimed) or found there,
+// which must have this size and owner. Returns FR_ERR_NOT_FOUND when it does not exist here,
+// FR_ERR_NO_MEMORY when there is no room, FR_ERR_INVALID when it is another's; a warning says so.
+// What failed leaves no name behind. Unmapped with munmap.
+FR_MUST_CHECK enum fr_status fr_control_shm_map(const struct fr_control_secret *secret, bool create,
+                                                size_t bytes, void **memory);
+
+// Takes the name away; no harm when it is gone.
+void fr_control_shm_remove(const struct fr_control_secret *secret);
+
+// A process, as others that share memory with it can ask after it. Plain bytes.
+struct fr_control_shm_user {
+    uint64_t pid_namespace;
+    int64_t pid;
+};
+struct fr_control_shm_user fr_control_shm_self(void);
+
+// Returns false when the process is known to be gone; true also when this one, of the namespace
+// `own`, cannot know it.
+bool fr_control_shm_is_alive(const struct fr_control_shm_user *user, uint64_t own);
+
+// Spares the core between two looks at memory that another process will write.
+static inline void fr_control_shm_relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory"); // yield is too short there to spare anything
+#endif
+}
+
+#endif

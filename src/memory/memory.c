@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What concerns room memory as a whole.
+#include "config.h"
+
+#include "memory/memory_int.h"
+
+#include <string.h>
+
+const struct fr_control_process *fr_memory_self(void)
+{
+    const struct fr_control_process *self = fr_control_self();
+    fr_memory_channel_open(self->cookie);
+    return self;
+}
+
+bool fr_memory_handle_is_on(const struct fr_memory_handle *handle, int device)
+{
+    static const unsigned char unknown[FR_DEVICE_UUID_BYTES];
+    unsigned char uuid[FR_DEVICE_UUID_BYTES];
+    fr_device_uuid(device, uuid);
+    return memcmp(uuid, unknown, sizeof(uuid)) != 0 &&
+           memcmp(uuid, handle->device, sizeof(uuid)) == 0;
+}
+
+struct fr_memory_usage fr_memory_get_usage(void)
+{
+    struct fr_memory_usage usage = {.exports = fr_memory_exports_count()};
+    fr_memory_imports_count(&usage.imports, &usage.mapped_bytes);
+    return usage;
+}
+
+void fr_memory_release(void)
+{
+    fr_memory_imports_release();
+    fr_memory_exports_release();
+    fr_memory_channel_close();
+}
