@@ -133,6 +133,11 @@ static void write_names(FILE *out, const struct fr_job *job, int topic)
     }
 }
 
+static uint64_t cost_of(const struct fr_job_totals *totals)
+{
+    return totals->copies_ns + totals->fabrail_ns;
+}
+
 static void write_topic(FILE *out, const struct fr_job *job, int topic,
                         const struct fr_job_totals *totals)
 {
@@ -141,10 +146,28 @@ static void write_topic(FILE *out, const struct fr_job *job, int topic,
     fputs(" in ", out);
     fr_html_number(out, FR_UNIT_COUNT, totals->buffers, NULL);
     fputs(" buffers, ", out);
-    fr_html_number(out, FR_UNIT_NS, totals->copies_ns + totals->fabrail_ns, "advice.%d.ns", topic);
+    fr_html_number(out, FR_UNIT_NS, cost_of(totals), "advice.%d.ns", topic);
     fputs(" outside MPI: ", out);
     write_names(out, job, topic);
     fprintf(out, "</p><p>%s</p></li>\n", topics[topic].advice);
+}
+
+// What has cost most comes first.
+static void write_topics(FILE *out, const struct fr_job *job, const struct fr_job_totals *totals)
+{
+    bool written[TOPICS] = {false};
+    for (int place = 0; place < TOPICS; place++) {
+        int next = -1;
+        for (int topic = 0; topic < TOPICS; topic++) {
+            if (!written[topic] && totals[topic].buffers &&
+                (next < 0 || cost_of(&totals[topic]) > cost_of(&totals[next])))
+                next = topic;
+        }
+        if (next < 0)
+            return;
+        written[next] = true;
+        write_topic(out, job, next, &totals[next]);
+    }
 }
 
 void fr_page_advice(FILE *out, const struct fr_job *job)
@@ -171,9 +194,6 @@ void fr_page_advice(FILE *out, const struct fr_job *job)
     fputs(" in copies and ", out);
     fr_html_number(out, FR_UNIT_NS, host->fabrail_ns, "staging.fabrail_ns");
     fputs(" in Fabrail.</p>\n<ol class=\"advice\">\n", out);
-    for (int topic = 0; topic < TOPICS; topic++) {
-        if (totals[topic].buffers)
-            write_topic(out, job, topic, &totals[topic]);
-    }
+    write_topics(out, job, totals);
     fputs("</ol></section>\n", out);
 }

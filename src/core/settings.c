@@ -142,7 +142,8 @@ static const struct row rows[] = {
          "the whole job. A rank that is aborted or killed by a signal writes what there is."},
     {"TRACE", ROW_STRING, AT(trace), .default_text = "",
      .help = "Name of a file for the last operations of a rank with their times, in the format of\n"
-             "Chrome's trace viewer and of Perfetto; nothing for none. %r in it becomes the rank.\n"
+             "Chrome's trace viewer and of Perfetto; nothing for none. %r in it becomes the rank,\n"
+             "which else is put behind the name.\n"
              "fabrail report --trace=OUT makes one file of those of several ranks."},
 };
 
