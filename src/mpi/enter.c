@@ -340,7 +340,8 @@ struct fr_mpi_verdict fr_mpi_enter(unsigned slot, const fr_word *registers, cons
     const struct entry *entry = &entries[fn];
     struct fr_mpi_verdict verdict = {.jump = entry->real};
     uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
-    bool inside = frame < handler_frame;
+    // An application's error handler, called by MPI out of a handler of ours, may abort the job.
+    bool inside = frame < handler_frame && fn != FR_FN_MPI_Abort;
     if (FR_LIKELY(entry->real && (inside || !needs_look(entry, registers, stack))))
         return verdict;
     fr_word args[FR_MAX_ARGS];

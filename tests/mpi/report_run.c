@@ -84,7 +84,22 @@ static void fork_children(void)
         MPI_Abort(MPI_COMM_WORLD, 3);
 }
 
-static void end(const char *how, const char *detail)
+static void abort_from_handler(MPI_Comm *comm, int *code, ...)
+{
+    (void)code;
+    MPI_Abort(*comm, 5);
+}
+
+// The MPI library finds the mistake while Fabrail serves the call.
+static void err_with_device_buffer(const void *buffer)
+{
+    MPI_Errhandler handler;
+    MPI_Comm_create_errhandler(abort_from_handler, &handler);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);
+    MPI_Send(buffer, STEP, MPI_BYTE, size, 0, MPI_COMM_WORLD);
+}
+
+static void end(const char *how, const char *detail, const void *buffer)
 {
     static volatile int *volatile nowhere;
     if (strcmp(how, "abort") == 0)
@@ -98,7 +113,7 @@ static void end(const char *how, const char *detail)
     else if (strcmp(how, "exit") == 0)
         exit(7);
     else if (strcmp(how, "error") == 0)
-        MPI_Send(NULL, 1, MPI_DATATYPE_NULL, 0, 0, MPI_COMM_WORLD);
+        err_with_device_buffer(buffer);
 }
 
 int main(int argc, char **argv)
@@ -121,7 +136,7 @@ int main(int argc, char **argv)
     if (strcmp(how, "fork") == 0)
         fork_children();
     else if (rank == 1)
-        end(how, detail);
+        end(how, detail, from.address);
     else if (strcmp(how, "messages") != 0 && strcmp(how, "finalize") != 0)
         MPI_Recv(to.address, 1, MPI_BYTE, 1, 99, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     memory_free(&from);
