@@ -96,13 +96,15 @@ static void add_fabric(const struct fr_info *info, bool aware,
 static void add_rail(const struct fr_info *info, bool aware, struct fr_info_path *paths, int *count)
 {
     int most = 0;
-    for (int gpu = -1; gpu < info->gpus.count; gpu++) {
+    for (int gpu = 0; gpu < info->gpus.count; gpu++) {
         int rails = 0;
         for (int i = 0; i < info->rails.rail_count; i++)
             rails += info->rails.rails[i].gpu == gpu;
         most = rails > most ? rails : most;
     }
-    if (most == 0)
+    if (info->gpus.count == 0)
+        add(paths, count, false, "there is no GPU");
+    else if (most == 0)
         add(paths, count, false, "libfabric has no NIC that will do");
     else if (aware)
         add(paths, count, false, "the MPI library is GPU-aware, and moves what goes between hosts");
