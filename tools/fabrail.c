@@ -102,7 +102,7 @@ static int run_none(const char *argument, int argc, char **argv)
     if (strcmp(argument, "--probe-mpi") == 0)
         return fr_info_probe_mpi(argc, argv);
     if (strcmp(argument, "--probe-fabric") == 0)
-        return fr_info_probe_fabric();
+        return fr_info_probe_fabric(argc, argv);
     if (strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0 ||
         strcmp(argument, "help") == 0)
         print_commands();

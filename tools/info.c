@@ -148,6 +148,13 @@ static void print_rails(const struct fr_info_rails *rails)
             printf(", nearest to GPU %d", nic->gpu);
         putchar('\n');
     }
+    for (int i = 0; i < rails->rail_count; i++) {
+        const struct fr_info_rail *rail = &rails->rails[i];
+        if (rail->gpu >= 0)
+            printf("  rail       GPU %d: %s, %s\n", rail->gpu, rail->nic, rail->provider);
+        else
+            printf("  rail       host memory: %s, %s\n", rail->nic, rail->provider);
+    }
     if (rails->count == 0)
         puts("  NIC        none that the kernel shows hardware of");
 }
@@ -244,6 +251,16 @@ static void write_rails(struct fr_json_out *out, const struct fr_info_rails *rai
 {
     fr_json_truth(out, "rails_built", rails->built);
     fr_json_text(out, "libfabric_providers", rails->providers);
+    fr_json_open(out, "rails", '[');
+    for (int i = 0; i < rails->rail_count; i++) {
+        fr_json_open(out, NULL, '{');
+        if (rails->rails[i].gpu >= 0)
+            fr_json_number(out, "gpu", rails->rails[i].gpu);
+        fr_json_text(out, "nic", rails->rails[i].nic);
+        fr_json_text(out, "provider", rails->rails[i].provider);
+        fr_json_close(out, '}');
+    }
+    fr_json_close(out, ']');
     fr_json_open(out, "nics", '[');
     for (int i = 0; i < rails->count; i++) {
         const struct fr_info_nic *nic = &rails->nics[i];

@@ -13,6 +13,7 @@ enum {
     FR_INFO_MOST_GPUS = 32,
     FR_INFO_MOST_MPIS = 16,
     FR_INFO_MOST_NICS = 64,
+    FR_INFO_MOST_RAILS = 256,
     FR_INFO_WORDS = 240,
 };
 
@@ -68,8 +69,16 @@ struct fr_info_nic {
     int gpu; // the one that it shares most of its way to the CPU with, -1 for none
 };
 
+// A NIC that the library drives for a GPU, or, without one (-1), for host memory.
+struct fr_info_rail {
+    int gpu;
+    char nic[64], provider[32];
+};
+
 struct fr_info_rails {
-    bool built;                    // the library has rails
+    bool built; // the library has rails
+    int rail_count;
+    struct fr_info_rail rails[FR_INFO_MOST_RAILS];
     char providers[FR_INFO_WORDS]; // of libfabric, or why there are none
     int count;
     struct fr_info_nic nics[FR_INFO_MOST_NICS];
@@ -104,8 +113,9 @@ void fr_info_mpi_ask(struct fr_info_mpi *mpi, const char *library);
 // Returns the exit status.
 int fr_info_probe_mpi(int count, char **libraries);
 
-// Prints libfabric's providers, in the same way.
-int fr_info_probe_fabric(void);
+// Prints libfabric's providers, in the same way, and the rails of GPUs, each two arguments: its
+// index and its PCI bus id.
+int fr_info_probe_fabric(int count, char **gpus);
 
 // NICs, and what libfabric has on them.
 void fr_info_rails_find(struct fr_info_rails *rails, const struct fr_info_gpus *gpus);

@@ -93,6 +93,25 @@ static void add_fabric(const struct fr_info *info, bool aware,
             "where the communicator has ranks of other hosts in the clique: %s", choice->reason);
 }
 
+static void add_rail(const struct fr_info *info, bool aware, struct fr_info_path *paths, int *count)
+{
+    int most = 0;
+    for (int gpu = 0; gpu < info->gpus.count; gpu++) {
+        int rails = 0;
+        for (int i = 0; i < info->rails.rail_count; i++)
+            rails += info->rails.rails[i].gpu == gpu;
+        most = rails > most ? rails : most;
+    }
+    if (info->gpus.count == 0)
+        add(paths, count, false, "there is no GPU");
+    else if (most == 0)
+        add(paths, count, false, "libfabric has no NIC that will do");
+    else if (aware)
+        add(paths, count, false, "the MPI library is GPU-aware, and moves what goes between hosts");
+    else
+        add(paths, count, true, "between hosts, over %d NIC%s of a GPU", most, most > 1 ? "s" : "");
+}
+
 int fr_info_paths(const struct fr_info *info, const struct fr_info_mpi *mpi,
                   struct fr_info_path paths[FR_INFO_MOST_PATHS])
 {
@@ -127,7 +146,7 @@ int fr_info_paths(const struct fr_info *info, const struct fr_info_mpi *mpi,
     add_fabric(info, aware, &wide, paths, &count);
     add_peer(info, aware, paths, &count);
     if (info->rails.built)
-        add(paths, &count, info->rails.count > 0, "%d NICs", info->rails.count);
+        add_rail(info, aware, paths, &count);
     else
         add(paths, &count, false, "this build has no rails; the MPI moves what goes between hosts");
     return count;

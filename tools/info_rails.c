@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// fabrail info: the NICs of this machine, the GPU that each is nearest to, and libfabric's
-// providers. NICs are the kernel's; libfabric is asked in a process of its own, since providers may
-// print, wait and worse when they look around.
+// fabrail info: the NICs of this machine and the GPU that each is nearest to, as the kernel has
+// them; libfabric's providers; and which rails the library would open for each GPU, where it was
+// built with room rail. Libfabric is asked in a process of its own, since providers may print, wait
+// and worse when they look around.
 #include "config.h"
 
 #include "info.h"
@@ -22,12 +23,21 @@
 #endif
 #endif
 
-enum { PROBE_SECONDS = 30, MOST_PROVIDERS = 32 };
+#if defined __has_include
+#if __has_include("rail/rail.h")
+#include "rail/rail.h"
+#define HAS_RAILS 1
+#endif
+#endif
+
+enum { PROBE_SECONDS = 60, MOST_PROVIDERS = 32 };
 
 #define SAYS_PROVIDER "fabrail-probe provider "
+#define SAYS_BUILT    "fabrail-probe rails"
+#define SAYS_RAIL     "fabrail-probe rail " // GPU, NIC, provider
 
 #ifdef HAS_LIBFABRIC_HEADER
-static int print_providers(const struct fi_info *list)
+static void print_providers(const struct fi_info *list)
 {
     const char *seen[MOST_PROVIDERS];
     int count = 0;
@@ -42,10 +52,9 @@ static int print_providers(const struct fi_info *list)
         seen[count++] = name;
         printf(SAYS_PROVIDER "%s\n", name);
     }
-    return EXIT_SUCCESS;
 }
 
-int fr_info_probe_fabric(void)
+static int probe_providers(void)
 {
     void *library = dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
     __typeof__(fi_getinfo) *getinfo = NULL;
@@ -58,43 +67,122 @@ int fr_info_probe_fabric(void)
     }
     int result = getinfo(FI_VERSION(1, 17), NULL, NULL, 0, NULL, &list);
     if (result == 0)
-        return print_providers(list);
-    fprintf(stderr, "libfabric finds no provider (error %d)\n", -result);
-    return EXIT_FAILURE;
+        print_providers(list);
+    else
+        fprintf(stderr, "libfabric finds no provider (error %d)\n", -result);
+    return result == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 #else
-int fr_info_probe_fabric(void)
+static int probe_providers(void)
 {
     fprintf(stderr, "built without libfabric's headers\n");
     return EXIT_FAILURE;
 }
 #endif
 
-static void ask_libfabric(struct fr_info_rails *rails)
+#ifdef HAS_RAILS
+// The rails of a GPU by its PCI bus id, of the first rank on it.
+static bool print_rails(const char *index, const char *gpu)
 {
-    char own[FR_FILE_NAME_BYTES];
-    char option[] = "--probe-fabric", quiet[] = "FI_LOG_LEVEL=warn";
+    struct fr_rail_options options = fr_rail_options();
+    struct fr_rails *rails = NULL;
+    options.gpu = gpu;
+    enum fr_status status = fr_rail_open(&options, &rails);
+    if (status == FR_ERR_UNSUPPORTED)
+        return false;
+    for (unsigned i = 0; status == FR_OK && i < fr_rail_count(rails); i++) {
+        struct fr_rail_counters rail;
+        fr_rail_counters(rails, i, &rail);
+        printf(SAYS_RAIL "%s %s %s\n", index, rail.name, rail.provider);
+    }
+    if (status == FR_OK)
+        fr_rail_close(rails);
+    return true;
+}
+#else
+static bool print_rails(const char *index, const char *gpu)
+{
+    (void)index;
+    (void)gpu;
+    return false;
+}
+#endif
+
+int fr_info_probe_fabric(int count, char **gpus)
+{
+    bool built = false;
+    for (int i = 0; i + 1 < count; i += 2)
+        built = print_rails(gpus[i], strcmp(gpus[i], "-1") == 0 ? NULL : gpus[i + 1]) || built;
+    if (built)
+        puts(SAYS_BUILT);
+    fflush(stdout);
+    return probe_providers();
+}
+
+static void take_provider(struct fr_info_rails *rails, const char *name, int length)
+{
+    size_t used = strlen(rails->providers);
+    snprintf(rails->providers + used, sizeof(rails->providers) - used, "%s%.*s", used ? ", " : "",
+             length, name);
+}
+
+static void take_rail(struct fr_info_rails *rails, const char *text)
+{
+    struct fr_info_rail *rail = &rails->rails[rails->rail_count];
+    if (rails->rail_count < FR_INFO_MOST_RAILS &&
+        sscanf(text, "%d %63s %31s", &rail->gpu, rail->nic, rail->provider) == 3)
+        rails->rail_count++;
+}
+
+static void take_lines(struct fr_info_rails *rails, char *output)
+{
+    const char *other = "";
+    int other_length = 0;
+    for (char *line = output; line != NULL && *line != '\0';) {
+        size_t length = strcspn(line, "\n");
+        if (strncmp(line, SAYS_PROVIDER, strlen(SAYS_PROVIDER)) == 0)
+            take_provider(rails, line + strlen(SAYS_PROVIDER),
+                          (int)(length - strlen(SAYS_PROVIDER)));
+        else if (strncmp(line, SAYS_RAIL, strlen(SAYS_RAIL)) == 0)
+            take_rail(rails, line + strlen(SAYS_RAIL));
+        else if (strncmp(line, SAYS_BUILT, strlen(SAYS_BUILT)) == 0)
+            rails->built = true;
+        else {
+            other = line;
+            other_length = (int)length;
+        }
+        line += length + (line[length] != '\0');
+    }
+    if (rails->providers[0] == '\0')
+        snprintf(rails->providers, sizeof(rails->providers), "none: %.*s", other_length, other);
+}
+
+// Arguments are pairs of a GPU's index and its PCI bus id; without a GPU, of host memory.
+static void ask_libfabric(struct fr_info_rails *rails, const struct fr_info_gpus *gpus)
+{
+    char own[FR_FILE_NAME_BYTES], quiet[] = "FI_LOG_LEVEL=warn";
     char *const assignments[] = {quiet, NULL};
-    struct fr_child_result result;
+    struct fr_words words = {.list = NULL};
+    struct fr_child_result result = {.output = NULL};
     ssize_t length = readlink("/proc/self/exe", own, sizeof(own) - 1);
     if (length <= 0)
         return;
     own[length] = '\0';
-    char *const argv[] = {own, option, NULL};
-    fr_child_run(argv, assignments, PROBE_SECONDS, &result);
-    size_t used = 0;
-    for (char *line = result.output;
-         line != NULL && (line = strstr(line, SAYS_PROVIDER)) != NULL;) {
-        line += strlen(SAYS_PROVIDER);
-        if (used < sizeof(rails->providers))
-            used += (size_t)snprintf(rails->providers + used, sizeof(rails->providers) - used,
-                                     "%s%.*s", used ? ", " : "", (int)strcspn(line, "\n"), line);
+    fr_words_add(&words, "%s", own);
+    fr_words_add(&words, "--probe-fabric");
+    for (int i = 0; i < gpus->count; i++) {
+        fr_words_add(&words, "%d", i);
+        fr_words_add(&words, "%s", gpus->gpus[i].pci);
     }
-    if (used == 0)
-        snprintf(rails->providers, sizeof(rails->providers), "none: %.*s",
-                 result.output != NULL ? (int)strcspn(result.output, "\n") : 0,
-                 result.output != NULL ? result.output : "");
+    if (gpus->count == 0) {
+        fr_words_add(&words, "-1");
+        fr_words_add(&words, "host");
+    }
+    if (!words.failed)
+        fr_child_run(words.list, assignments, PROBE_SECONDS, &result);
+    take_lines(rails, result.output);
     free(result.output);
+    fr_words_free(&words);
 }
 
 // The way from the CPU to a device, as the kernel names it: bridge by bridge.
@@ -189,7 +277,7 @@ static void add_nics(const char *folder, struct fr_info_rails *rails,
 void fr_info_rails_find(struct fr_info_rails *rails, const struct fr_info_gpus *gpus)
 {
     memset(rails, 0, sizeof(*rails));
-    ask_libfabric(rails);
+    ask_libfabric(rails, gpus);
     add_nics("infiniband", rails, gpus);
     add_nics("net", rails, gpus);
 }

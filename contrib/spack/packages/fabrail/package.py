@@ -10,6 +10,11 @@ import os
 
 from spack.package import *
 
+try:  # since Spack 1.0
+    from spack_repo.builtin.build_systems.autotools import AutotoolsPackage
+except ImportError:
+    pass
+
 
 class Fabrail(AutotoolsPackage):
     """Lets MPI programs pass GPU pointers to any MPI, by one preloaded library."""
@@ -34,9 +39,9 @@ class Fabrail(AutotoolsPackage):
     depends_on("c", type="build")
     depends_on("gmake", type="build")
     depends_on("python", type="build")
-    depends_on("uthash", type="build")
+    depends_on("uthash")
     depends_on("json-c@0.15:")
-    # Headers alone: neither CUDA nor an MPI is linked with the library.
+    # Headers alone: neither CUDA nor an MPI is linked with the library; the benchmarks are MPI programs.
     depends_on("cuda@12:", type="build")
     depends_on("openmpi", when="mpi_family=openmpi", type=("build", "link"))
     depends_on("mpich", when="mpi_family=mpich", type=("build", "link"))
