@@ -45,6 +45,8 @@ enum fr_status {
     FR_ERR_LIMIT,       // a bound set by the user or by an integer type is exceeded
     FR_ERR_DEVICE,      // a driver call failed
     FR_ERR_MPI,         // a call of the real MPI failed
+    FR_ERR_RAIL,        // libfabric failed, or every rail to a process is lost
+    FR_ERR_CANCELLED,   // the caller took the operation back
 };
 
 const char *fr_core_status_text(enum fr_status status);
@@ -112,6 +114,18 @@ enum fr_fabric_use {
     FR_FABRIC_OFF,
 };
 
+// The setting FABRAIL_RAIL_FLUSH: what makes data that NICs wrote to device memory visible to the
+// device.
+enum fr_rail_flush {
+    FR_RAIL_FLUSH_AUTO,
+    FR_RAIL_FLUSH_NONE,
+    FR_RAIL_FLUSH_CUDA,       // the driver's own call
+    FR_RAIL_FLUSH_READ,       // a read of device memory over each rail
+    FR_RAIL_FLUSH_WRITE_READ, // a write to it first
+};
+
+enum { FR_RAILS_MAX = 16 }; // rails of a process
+
 // All settings. Each member is one row of the table in settings.c, which names the environment
 // variable, its type, default, range and help text.
 struct fr_settings {
@@ -129,6 +143,11 @@ struct fr_settings {
                                     // FR_BYTES_AUTO
     size_t pipeline_min_bytes;      // FABRAIL_PIPELINE_MIN, 0 for never
     const char *tuning;             // FABRAIL_TUNING: "auto", "" for none, else a file name
+    size_t rail_max;                // FABRAIL_RAIL_MAX, rails of a process
+    const char *rail_nics;          // FABRAIL_RAIL_NICS, names allowed or, after ^, denied
+    const char *rail_provider;      // FABRAIL_RAIL_PROVIDER, "auto" or libfabric's name of one
+    enum fr_rail_flush rail_flush;  // FABRAIL_RAIL_FLUSH
+    size_t rail_cache_bytes;        // FABRAIL_RAIL_CACHE, memory kept registered while unused
     size_t timeout_s;               // FABRAIL_TIMEOUT, patience with other ranks, 0 without end
     const char *report;             // FABRAIL_REPORT: "" none, "text" to stderr, else a file name
 };

@@ -44,6 +44,7 @@ struct row {
 // Members of choices are stored through `unsigned`, booleans of any spelling through `bool`.
 _Static_assert(sizeof(enum fr_log_level) == sizeof(unsigned), "choices are stored as unsigned");
 _Static_assert(sizeof(enum fr_fabric_use) == sizeof(unsigned), "choices are stored as unsigned");
+_Static_assert(sizeof(enum fr_rail_flush) == sizeof(unsigned), "choices are stored as unsigned");
 _Static_assert(sizeof(enum fr_tristate) == sizeof(unsigned), "choices are stored as unsigned");
 
 static const struct choice bool_choices[] = {
@@ -68,6 +69,15 @@ static const struct choice fabric_choices[] = {
     {"auto", FR_FABRIC_AUTO},
     {"force", FR_FABRIC_FORCE},
     {"off", FR_FABRIC_OFF},
+    {NULL, 0},
+};
+
+static const struct choice flush_choices[] = {
+    {"auto", FR_RAIL_FLUSH_AUTO},
+    {"none", FR_RAIL_FLUSH_NONE},
+    {"cuda", FR_RAIL_FLUSH_CUDA},
+    {"read", FR_RAIL_FLUSH_READ},
+    {"write-read", FR_RAIL_FLUSH_WRITE_READ},
     {NULL, 0},
 };
 
@@ -129,6 +139,24 @@ static const struct row rows[] = {
      .help = "Name of the tuning file, which\n.BR fabrail-tune (1)\nwrites; nothing for none.\n"
              "With auto it is fabrail/tuning in $XDG_CONFIG_HOME or ~/.config, and where that has\n"
              "nothing on this kind of machine, in the folder of the system's settings."},
+    {"RAIL_MAX", ROW_BYTES, AT(rail_max), .default_text = "16", RANGE(1, FR_RAILS_MAX),
+     .help = "NICs that a process may use at once, of those that are nearest to its GPU."},
+    {"RAIL_NICS", ROW_STRING, AT(rail_nics), .default_text = "",
+     .help =
+         "Names of the NICs to use, as libfabric calls their domains, separated by commas; after\n"
+         "a leading ^ those not to use. A name may hold the wildcards of the shell. Empty stands\n"
+         "for all, but for the loopback."},
+    {"RAIL_PROVIDER", ROW_STRING, AT(rail_provider), .default_text = "auto",
+     .help = "libfabric's name of the provider whose NICs are used, such as efa, cxi or\n"
+             "verbs;ofi_rxm. With auto it is the fastest that has one."},
+    {"RAIL_FLUSH", ROW_CHOICE, AT(rail_flush), .default_text = "auto", .choices = flush_choices,
+     .help = "How data that NICs wrote to a GPU's memory are made visible to the GPU: not at all\n"
+             "(none), by the driver's call (cuda), by a read of that memory over each NIC used\n"
+             "(read), or by a write and a read (write-read). With auto it is the first of none,\n"
+             "cuda and read that the GPU allows."},
+    {"RAIL_CACHE", ROW_BYTES, AT(rail_cache_bytes), .default_text = "16G", RANGE(0, 16 * TIB),
+     .help = "Memory that stays registered with the NICs while no message uses it, for each\n"
+             "process. Memory that its owner frees is let go at once."},
     {"TIMEOUT", ROW_BYTES, AT(timeout_s), .default_text = "0", RANGE(0, 1 << 30),
      .help =
          "Seconds that a rank waits for others in an exchange over NVLink before the call fails.\n"

@@ -1,0 +1,11 @@
+# Tests of room rail: recorded machines, a stand-in for libfabric, and the programs of the rig.
+EXTRA_DIST += tests/rail/machines/make tests/rail/machines/dgx.nics tests/rail/machines/dgx.xml \
+    tests/rail/machines/p5.nics tests/rail/machines/p5.xml tests/rail/machines/single.nics \
+    tests/rail/machines/single.xml tests/rail/machines/slingshot.nics \
+    tests/rail/machines/slingshot.xml
+
+if HAVE_RAILS
+check_PROGRAMS += tests/unit/rail_choose
+tests_unit_rail_choose_SOURCES = tests/unit/rail_choose.c tests/unit/check.h
+tests_unit_rail_choose_LDADD = librooms.la
+endif
