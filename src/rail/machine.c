@@ -115,7 +115,7 @@ enum fr_status fr_rail_machine_load(const char *xml, struct fr_rail_machine *mac
     struct hwloc lib;
     *machine = (struct fr_rail_machine){NULL, 0};
     if (!open_hwloc(&lib)) {
-        fr_debug("hwloc 2 was not found (%s): all NICs count as equally near", dlerror());
+        fr_debug("hwloc 2 was not found: %s", dlerror());
         return FR_ERR_NOT_FOUND;
     }
     enum fr_status status = read_topology(&lib, xml, machine);

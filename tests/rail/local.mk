@@ -8,4 +8,9 @@ if HAVE_RAILS
 check_PROGRAMS += tests/unit/rail_choose
 tests_unit_rail_choose_SOURCES = tests/unit/rail_choose.c tests/unit/check.h
 tests_unit_rail_choose_LDADD = librooms.la
+
+check_PROGRAMS += tests/unit/rail_providers
+tests_unit_rail_providers_SOURCES = tests/unit/rail_providers.c tests/unit/check.h \
+    tests/unit/processes.h
+tests_unit_rail_providers_LDADD = librooms.la
 endif
