@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The scheduler. Stripes shrink as a transfer nears its end, so that unequal rails finish together;
-// the last goes to the rail that will be done with it first, even if that has to be waited for.
+// the last ones go to the rails that will be done with them first, even if those have to be waited
+// for.
 #include "config.h"
 
 #include "rail/sched.h"
@@ -79,9 +80,12 @@ static size_t clamp(size_t value, size_t low, size_t high)
     return min_of(value < low ? low : value, high); // never beyond the bound above
 }
 
-// A stripe that is worth its overhead and holds nobody up for long.
+// A stripe that is worth its overhead and holds nobody up for long. A rail that may be anything
+// gets little until it has been measured.
 static size_t usual_stripe(const struct fr_rail_load *load)
 {
+    if (!load->measured)
+        return FR_RAIL_STRIPE_MIN;
     double bytes = (double)load->bytes_per_s * FR_RAIL_STRIPE_US * 1e-6;
     size_t whole = bytes < FR_RAIL_STRIPE_MAX ? (size_t)bytes : FR_RAIL_STRIPE_MAX;
     return clamp(whole, FR_RAIL_STRIPE_MIN, FR_RAIL_STRIPE_MAX);
@@ -126,18 +130,16 @@ struct pick {
     double finish_s;
 };
 
-static struct pick pick_large(struct fr_rail_load *const loads[], unsigned count, uint64_t address,
-                              size_t left, unsigned turn)
+// The rail that would be done with its next stripe first, of all or of those that are not full.
+static struct pick pick_first(struct fr_rail_load *const loads[], unsigned count, uint64_t address,
+                              size_t left, unsigned turn, double all_bytes_per_s, bool full_too)
 {
     struct pick best = {-1, 0, 0};
-    double all = 0;
-    for (unsigned i = 0; i < count; i++)
-        all += (double)loads[i]->bytes_per_s;
     for (unsigned n = 0; n < count; n++) {
         unsigned i = (turn + n) % count;
-        if (fr_rail_load_is_full(loads[i]))
+        if (!full_too && fr_rail_load_is_full(loads[i]))
             continue;
-        size_t bytes = cut(loads[i], all, address, left);
+        size_t bytes = cut(loads[i], all_bytes_per_s, address, left);
         double finish = finish_s(loads[i], bytes);
         if (best.rail < 0 || finish < best.finish_s)
             best = (struct pick){(int)i, bytes, finish};
@@ -145,15 +147,21 @@ static struct pick pick_large(struct fr_rail_load *const loads[], unsigned count
     return best;
 }
 
-// Whether a rail that is full now would be done with the last bytes before the one picked.
-static bool is_better_later(struct fr_rail_load *const loads[], unsigned count, size_t left,
-                            const struct pick *pick)
+// A rail that would hold up the end of all that is on its way is not taken if a full one, once it
+// has room again, would be done earlier.
+static struct pick pick_large(struct fr_rail_load *const loads[], unsigned count, uint64_t address,
+                              size_t left, unsigned turn)
 {
+    double all_bytes_per_s = 0, all_bytes = (double)left;
     for (unsigned i = 0; i < count; i++) {
-        if (fr_rail_load_is_full(loads[i]) && finish_s(loads[i], left) < pick->finish_s)
-            return true;
+        all_bytes_per_s += (double)loads[i]->bytes_per_s;
+        all_bytes += (double)loads[i]->queued_bytes;
     }
-    return false;
+    struct pick pick = pick_first(loads, count, address, left, turn, all_bytes_per_s, false);
+    if (pick.rail < 0 || pick.finish_s <= all_bytes / all_bytes_per_s)
+        return pick;
+    struct pick best = pick_first(loads, count, address, left, turn, all_bytes_per_s, true);
+    return best.finish_s < pick.finish_s ? (struct pick){-1, 0, 0} : pick;
 }
 
 // The rail whose turn it is, unless another would be done very much earlier.
@@ -181,8 +189,6 @@ bool fr_rail_sched_next(struct fr_rail_load *const loads[], unsigned count, uint
     struct pick pick = small ? pick_small(loads, count, left, turn)
                              : pick_large(loads, count, address, left, turn);
     if (pick.rail < 0)
-        return false;
-    if (!small && pick.bytes == left && is_better_later(loads, count, left, &pick))
         return false;
     *rail = (unsigned)pick.rail;
     *bytes = pick.bytes;

@@ -4,6 +4,19 @@ EXTRA_DIST += tests/rail/machines/make tests/rail/machines/dgx.nics tests/rail/m
     tests/rail/machines/single.xml tests/rail/machines/slingshot.nics \
     tests/rail/machines/slingshot.xml
 
+TESTS += tests/rail/fuzz.sh
+EXTRA_DIST += tests/rail/fuzz.sh tests/rail/fuzz_wire.c tests/rail/corpus/address-1 \
+    tests/rail/corpus/address-4 tests/rail/corpus/key-1 tests/rail/corpus/key-4 \
+    tests/rail/corpus/key-bad
+
+check_PROGRAMS += tests/unit/rail_wire
+tests_unit_rail_wire_SOURCES = tests/unit/rail_wire.c tests/unit/check.h
+tests_unit_rail_wire_LDADD = librooms.la
+
+check_PROGRAMS += tests/unit/rail_sched
+tests_unit_rail_sched_SOURCES = tests/unit/rail_sched.c tests/unit/check.h
+tests_unit_rail_sched_LDADD = librooms.la
+
 if HAVE_RAILS
 check_PROGRAMS += tests/unit/rail_choose
 tests_unit_rail_choose_SOURCES = tests/unit/rail_choose.c tests/unit/check.h
