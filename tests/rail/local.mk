@@ -26,4 +26,16 @@ check_PROGRAMS += tests/unit/rail_providers
 tests_unit_rail_providers_SOURCES = tests/unit/rail_providers.c tests/unit/check.h \
     tests/unit/processes.h
 tests_unit_rail_providers_LDADD = librooms.la
+
+check_LTLIBRARIES += tests/rail/libfabric.la
+tests_rail_libfabric_la_SOURCES = tests/rail/standin.c tests/rail/standin.h
+tests_rail_libfabric_la_CFLAGS = -std=gnu11 $(FR_CFLAGS) -fvisibility=default -pthread
+tests_rail_libfabric_la_LDFLAGS = -version-info 1 -rpath /nowhere
+
+check_PROGRAMS += tests/unit/rail_standin
+tests_unit_rail_standin_SOURCES = tests/unit/rail_standin.c tests/unit/rail_standin.h \
+    tests/unit/check.h tests/rail/standin.h
+tests_unit_rail_standin_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
+tests_unit_rail_standin_LDADD = librooms.la
+tests_unit_rail_standin_DEPENDENCIES = librooms.la tests/rail/libfabric.la
 endif
