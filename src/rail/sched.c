@@ -164,7 +164,7 @@ static struct pick pick_large(struct fr_rail_load *const loads[], unsigned count
     return best.finish_s < pick.finish_s ? (struct pick){-1, 0, 0} : pick;
 }
 
-// The rail whose turn it is, unless another would be done very much earlier.
+// The rail whose turn it is, unless it is known to take very much longer than another.
 static struct pick pick_small(struct fr_rail_load *const loads[], unsigned count, size_t left,
                               unsigned turn)
 {
@@ -177,7 +177,8 @@ static struct pick pick_small(struct fr_rail_load *const loads[], unsigned count
     for (unsigned n = 0; n < count && best.rail < 0; n++) {
         unsigned i = (turn + n) % count;
         double finish = finish_s(loads[i], FR_RAIL_SMALL);
-        if (!fr_rail_load_is_full(loads[i]) && finish <= SLOWER * least)
+        bool slow = loads[i]->measured && finish > SLOWER * least;
+        if (!fr_rail_load_is_full(loads[i]) && !slow)
             best = (struct pick){(int)i, min_of(left, loads[i]->max_bytes), finish};
     }
     return best;

@@ -32,10 +32,32 @@ tests_rail_libfabric_la_SOURCES = tests/rail/standin.c tests/rail/standin.h
 tests_rail_libfabric_la_CFLAGS = -std=gnu11 $(FR_CFLAGS) -fvisibility=default -pthread
 tests_rail_libfabric_la_LDFLAGS = -version-info 1 -rpath /nowhere
 
+rail_standin_headers = tests/unit/rail_standin.h tests/unit/check.h tests/rail/standin.h
+rail_standin_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
+rail_standin_dependencies = librooms.la tests/rail/libfabric.la
+
 check_PROGRAMS += tests/unit/rail_standin
-tests_unit_rail_standin_SOURCES = tests/unit/rail_standin.c tests/unit/rail_standin.h \
-    tests/unit/check.h tests/rail/standin.h
-tests_unit_rail_standin_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
+tests_unit_rail_standin_SOURCES = tests/unit/rail_standin.c $(rail_standin_headers)
+tests_unit_rail_standin_CPPFLAGS = $(rail_standin_cppflags)
 tests_unit_rail_standin_LDADD = librooms.la
-tests_unit_rail_standin_DEPENDENCIES = librooms.la tests/rail/libfabric.la
+tests_unit_rail_standin_DEPENDENCIES = $(rail_standin_dependencies)
+
+check_PROGRAMS += tests/unit/rail_faults
+tests_unit_rail_faults_SOURCES = tests/unit/rail_faults.c $(rail_standin_headers)
+tests_unit_rail_faults_CPPFLAGS = $(rail_standin_cppflags)
+tests_unit_rail_faults_LDADD = librooms.la
+tests_unit_rail_faults_DEPENDENCIES = $(rail_standin_dependencies)
+
+check_PROGRAMS += tests/unit/rail_flush
+tests_unit_rail_flush_SOURCES = tests/unit/rail_flush.c $(rail_standin_headers)
+tests_unit_rail_flush_CPPFLAGS = $(rail_standin_cppflags)
+tests_unit_rail_flush_LDADD = librooms.la
+tests_unit_rail_flush_DEPENDENCIES = $(rail_standin_dependencies)
+
+check_PROGRAMS += tests/unit/rail_cache
+tests_unit_rail_cache_SOURCES = tests/unit/rail_cache.c $(rail_standin_headers)
+tests_unit_rail_cache_CPPFLAGS = $(rail_standin_cppflags)
+tests_unit_rail_cache_LDADD = librooms.la
+tests_unit_rail_cache_DEPENDENCIES = $(rail_standin_dependencies)
+
 endif

@@ -339,7 +339,8 @@ static ssize_t complete(struct cq *cq, struct fi_cq_entry *entries, size_t count
         int error = self.error[endpoint->domain->nic];
         if (error == 0 && !operation->done)
             error = serve(operation);
-        self.error[endpoint->domain->nic] = 0;
+        if (!self.errors_stay)
+            self.error[endpoint->domain->nic] = 0;
         void *context = operation->context;
         note(operation->write ? STANDIN_WRITE_DONE : STANDIN_READ_DONE, endpoint->domain->nic,
              false, operation->bytes, operation->local);
@@ -360,7 +361,9 @@ static ssize_t cq_read(struct fid_cq *fid, void *buffer, size_t count)
     FAIL("fi_cq_read");
     pthread_mutex_lock(&lock);
     ssize_t got = cq->has_error ? 0 : complete(cq, buffer, count);
-    if (cq->endpoint != NULL)
+    bool noted =
+        self.events_count > 0 && self.events[self.events_count - 1].kind == STANDIN_CQ_READ;
+    if (cq->endpoint != NULL && !noted) // one after another count as one
         note(STANDIN_CQ_READ, cq->endpoint->domain->nic, false, 0, NULL);
     bool bad = cq->has_error;
     pthread_mutex_unlock(&lock);

@@ -43,6 +43,7 @@ struct standin {
     bool stalled[STANDIN_NICS]; // nothing completes
     bool holds_writes;          // writes are done, and their completions kept back
     int error[STANDIN_NICS];    // the next completion is this error
+    bool errors_stay;           // and all after it
     unsigned again_every;       // so-manieth post gives FI_EAGAIN
     unsigned twice;             // completions are reported again, so many completions later
     unsigned batch;             // most completions a call; 0: what is asked for

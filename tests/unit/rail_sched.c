@@ -119,6 +119,9 @@ static void test_turns(void)
     CHECK(fr_rail_sched_next(all, 4, 0, 8, true, 1, &rail, &bytes) && rail == 2);
     loads[2].bytes_per_s /= 9;
     CHECK(fr_rail_sched_next(all, 4, 0, 8, true, 1, &rail, &bytes) && rail == 3);
+    loads[2].measured = false; // which is a guess
+    CHECK(fr_rail_sched_next(all, 4, 0, 8, true, 1, &rail, &bytes) && rail == 2);
+    loads[2].measured = true;
     loads[2].bytes_per_s = 10 * GBIT / 7;
     CHECK(fr_rail_sched_next(all, 4, 0, 8, true, 1, &rail, &bytes) && rail == 2);
     for (unsigned i = 0; i < 4; i++)

@@ -72,6 +72,7 @@ static inline bool open_pair(const struct fr_rail_options *options, enum fr_rail
 {
     unsigned char address[FR_RAIL_ADDRESS_MAX];
     struct fr_rail_options others = usual_options();
+    others.gpu = options->gpu;
     struct fr_rail_memory near_is = {
         .address = near_memory, .bytes = MEMORY, .id = 1, .kind = kind};
     struct fr_rail_memory far_is = {.address = far_memory, .bytes = MEMORY, .id = 2};
