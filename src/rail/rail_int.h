@@ -170,14 +170,14 @@ struct fr_rails {
     unsigned count;
     struct fr_rail rails[FR_RAILS_MAX];
     struct fr_rail_wire_address address;
-    struct fr_lock lock;
-    struct fr_rail_peer *peers FR_GUARDED_BY(lock);
-    struct fr_list regions FR_GUARDED_BY(lock);       // all there are
-    struct fr_rail_region *found FR_GUARDED_BY(lock); // those that are found again
-    size_t idle_bytes FR_GUARDED_BY(lock);            // of regions without a pin
-    struct fr_list submitted FR_GUARDED_BY(lock);
-    struct fr_list unused FR_GUARDED_BY(lock);
-    unsigned turn FR_GUARDED_BY(lock);
+    struct fr_lock lock; // guards the next seven
+    struct fr_rail_peer *peers;
+    struct fr_list regions;       // all there are
+    struct fr_rail_region *found; // those that are found again
+    size_t idle_bytes;            // of regions without a pin
+    struct fr_list submitted;
+    struct fr_list unused;
+    unsigned turn;
     _Atomic bool has_submitted;
     atomic_flag polling;
     struct fr_list active;          // transfers with something to be sent

@@ -41,3 +41,14 @@ $(MPI_FLAVOURS:%=tests/bench/message-%): tests/bench/message-%: tests/bench/mess
 bench: all tests/bench/start$(EXEEXT) tests/bench/limit$(EXEEXT) $(fr_bench_programs) tests/sim/libcuda.so.1
 	@$(AM_TESTS_ENVIRONMENT) $(srcdir)/tests/bench/run
 .PHONY: bench
+
+# Rails between two hosts that are none.
+EXTRA_DIST += tests/bench/rails
+if HAVE_RAILS
+bench-rails: tests/rig/move$(EXEEXT)
+	@$(AM_TESTS_ENVIRONMENT) $(srcdir)/tests/bench/rails
+else
+bench-rails:
+	@echo "built without rails: configure found no headers of libfabric or hwloc"
+endif
+.PHONY: bench-rails
