@@ -147,7 +147,9 @@ static void describe(struct fr_rail *rail)
     if (info->nic != NULL && info->nic->link_attr != NULL)
         bits = info->nic->link_attr->speed;
     snprintf(rail->name, sizeof(rail->name), "%s", info->domain_attr->name);
-    rail->manual = info->domain_attr->data_progress != FI_PROGRESS_AUTO;
+    // Providers over sockets promise automatic progress and need their queue read
+    // (tcp;ofi_rxm 1.17).
+    rail->manual = info->domain_attr->data_progress != FI_PROGRESS_AUTO || info->nic == NULL;
     rail->hmem = (info->caps & FI_HMEM) != 0;
     rail->write_fenced = (info->tx_attr->msg_order & (FI_ORDER_RAW | FI_ORDER_RMA_RAW)) != 0;
     rail->known_first = strncmp(info->fabric_attr->prov_name, "efa", 3) == 0;
@@ -175,7 +177,7 @@ static bool open_objects(struct fr_rail *rail)
 {
     struct fi_av_attr av = {.type = rail->info->domain_attr->av_type};
     if (av.type == FI_AV_UNSPEC)
-        av.type = FI_AV_MAP;
+        av.type = FI_AV_TABLE; // FI_AV_MAP has left libfabric 2
     return open_fabric(rail) &&
            worked(rail, "fi_domain", fi_domain(rail->fabric, rail->info, &rail->domain, rail)) &&
            worked(rail, "fi_av_open", fi_av_open(rail->domain, &av, &rail->av, rail)) &&
@@ -195,7 +197,8 @@ enum fr_status fr_rail_endpoint_open(struct fr_rail *rail, struct fi_info *info)
     }
     rail->writes = can_complete_on_delivery(rail);
     fr_debug("rail %u on %s, %s: %s progress, mr_mode 0x%x%s%s", rail->index, rail->name,
-             info->fabric_attr->prov_name, rail->manual ? "manual" : "automatic",
+             info->fabric_attr->prov_name,
+             info->domain_attr->data_progress == FI_PROGRESS_AUTO ? "automatic" : "manual",
              (unsigned)info->domain_attr->mr_mode, rail->hmem ? ", device memory" : "",
              rail->writes ? ", writes" : "");
     return FR_OK;

@@ -203,7 +203,11 @@ static void check_link(struct fr_rail *rail, const struct fr_rail_stripe *oldest
     if (!link->parked && silent >= most_of(PARK_NS, PARK_FINISHES * finish))
         park(rail, link);
     unsigned probes = (unsigned)__builtin_popcount(link->probed);
-    if (link->lost || silent < limit / 2 * (1 + probes))
+    if (link->lost) { // by an error, which does not end all that is on its way
+        rail->draining = rail->draining || silent >= limit;
+        return;
+    }
+    if (silent < limit / 2 * (1 + probes))
         return;
     if (others_moved(rails, peer, rail->index) < link->moved_ns + limit / 2) {
         probe(rails, oldest);

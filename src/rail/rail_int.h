@@ -66,7 +66,8 @@ struct fr_rail {
     // place.
     struct fid_ep *target, *initiator;
     struct fid_cq *target_cq, *cq;
-    bool manual;       // the target answers only when its queue is read
+    bool manual;       // the target may answer only when its queue is read
+    unsigned skipped;  // polls in which that was not done
     bool writes;       // a write can complete on delivery
     bool hmem;         // takes device memory
     bool write_fenced; // a read is served after the writes posted before it

@@ -32,7 +32,7 @@ static int register_dmabuf(struct fr_rail *rail, const struct fr_rail_memory *me
     struct fi_mr_dmabuf dmabuf = {.fd = memory->fd,
                                   .offset = memory->fd_offset,
                                   .len = memory->bytes,
-                                  .base_addr = memory->address};
+                                  .base_addr = (char *)memory->address - memory->fd_offset};
     attr->dmabuf = &dmabuf;
     return fi_mr_regattr(rail->domain, attr, FI_MR_DMABUF, mr);
 #else
@@ -203,6 +203,8 @@ static int open_region(struct fr_rails *rails, struct fr_rail_region *region)
         int one = fr_rail_mr_open(rail, &region->memory, &region->mrs[i]);
         if (one != 0) {
             code = one;
+            fr_debug("rail %u on %s: fi_mr_regattr of %zu bytes gave %s", i, rail->name,
+                     region->memory.bytes, rails->library->strerror(-one));
             continue;
         }
         rail->registered_bytes += region->memory.bytes;

@@ -28,6 +28,23 @@ static void test_error(void)
     }
 }
 
+// An error, and then nothing more is heard of what else is on its way there.
+static void test_error_and_silence(void)
+{
+    begin_case();
+    open_usual();
+    standin->error[1] = FI_EIO;
+    standin->batch = 1;
+    struct fr_rail_transfer *transfer = start_read(0, 0, MEMORY);
+    while (counters_of(1).errors == 0)
+        fr_rail_poll(near);
+    standin->stalled[1] = true;
+    CHECK(wait_for(transfer) == FR_OK);
+    check_read(0, 0, MEMORY);
+    CHECK(count_events(STANDIN_EP_CLOSED, 1) == 1);
+    close_pair();
+}
+
 // Over a lost link nothing of a write is sent again.
 static void test_error_of_write(void)
 {
@@ -261,6 +278,7 @@ int main(void)
 {
     load_standin();
     test_error();
+    test_error_and_silence();
     test_error_of_write();
     test_refusal();
     test_silence();
