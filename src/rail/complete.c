@@ -4,7 +4,7 @@
 // which they became free, so that it mostly meets one in no use.
 #include "config.h"
 
-#include "rail/rail_int.h"
+#include "rail/steps_int.h"
 
 enum { BATCH = 16, ROUNDS = 4, SELDOM = 64 };
 

@@ -3,7 +3,7 @@
 // them is the one way to be sure that nothing of a stalled read will still be written to memory.
 #include "config.h"
 
-#include "rail/rail_int.h"
+#include "rail/steps_int.h"
 
 #include <stdio.h>
 #include <stdlib.h>

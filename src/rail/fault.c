@@ -6,7 +6,7 @@
 // polling.
 #include "config.h"
 
-#include "rail/rail_int.h"
+#include "rail/steps_int.h"
 
 #include <stdio.h>
 

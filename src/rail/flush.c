@@ -6,7 +6,7 @@
 // read cannot pass; the write's own completion says nothing more, and only frees its context.
 #include "config.h"
 
-#include "rail/rail_int.h"
+#include "rail/steps_int.h"
 
 #include <stdlib.h>
 #include <string.h>

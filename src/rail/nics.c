@@ -3,7 +3,7 @@
 // suits us best first, and of the same NIC asked for in several ways the first answer counts.
 #include "config.h"
 
-#include "rail/rail_int.h"
+#include "rail/steps_int.h"
 
 #include <arpa/inet.h>
 #include <net/if.h>

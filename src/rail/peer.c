@@ -3,7 +3,7 @@
 // before it is added, and a link a few words; libfabric learns of it at the first transfer.
 #include "config.h"
 
-#include "rail/rail_int.h"
+#include "rail/steps_int.h"
 
 #include <stdlib.h>
 #include <string.h>

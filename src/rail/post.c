@@ -4,7 +4,7 @@
 // looked at in between.
 #include "config.h"
 
-#include "rail/rail_int.h"
+#include "rail/steps_int.h"
 
 #include <sys/uio.h>
 

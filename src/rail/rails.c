@@ -24,7 +24,7 @@ struct fr_rail_options fr_rail_options(void)
 
 #ifdef FR_HAVE_RAILS
 
-#include "rail/rail_int.h"
+#include "rail/steps_int.h"
 
 enum { PAUSE_NS = 50000000 }; // more between two polls is time in which nobody waited
 

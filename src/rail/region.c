@@ -4,7 +4,7 @@
 // no region is found again whose memory has been freed, whether that was told or not.
 #include "config.h"
 
-#include "rail/rail_int.h"
+#include "rail/steps_int.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 // what polls takes it from there.
 #include "config.h"
 
-#include "rail/rail_int.h"
+#include "rail/steps_int.h"
 
 #include <stdlib.h>
 
