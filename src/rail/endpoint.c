@@ -5,10 +5,13 @@
 
 #include "rail/steps_int.h"
 
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 enum { GUESSED_BYTES_PER_S = 1250000000 }; // 10 Gbit/s; measured rates replace it
 
@@ -224,6 +227,28 @@ void fr_rail_endpoint_close(struct fr_rail *rail)
     rail->info = NULL;
 }
 
+// Whether the address of a rail over sockets can still be bound to. libfabric 2.6's tcp provider
+// crashes in fi_endpoint when its interface has gone.
+static bool has_address(const struct fr_rail *rail)
+{
+    const struct fi_info *info = rail->info;
+    bool ip = info->addr_format == FI_SOCKADDR_IN || info->addr_format == FI_SOCKADDR_IN6;
+    struct sockaddr_storage address = {0};
+    if (!ip || info->src_addr == NULL || info->src_addrlen > sizeof(address) || info->nic != NULL)
+        return true;
+    memcpy(&address, info->src_addr, info->src_addrlen);
+    if (address.ss_family == AF_INET)
+        ((struct sockaddr_in *)&address)->sin_port = 0;
+    else
+        ((struct sockaddr_in6 *)&address)->sin6_port = 0;
+    int probe = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool there =
+        probe < 0 || bind(probe, (struct sockaddr *)&address, (socklen_t)info->src_addrlen) == 0;
+    if (probe >= 0)
+        close(probe);
+    return there;
+}
+
 bool fr_rail_endpoint_reset(struct fr_rail *rail)
 {
     int code = fi_close(&rail->initiator->fid);
@@ -234,7 +259,10 @@ bool fr_rail_endpoint_reset(struct fr_rail *rail)
     }
     rail->initiator = NULL;
     CLOSE(rail, cq);
-    if (rail->known_first || !open_initiator(rail))
+    bool there = has_address(rail);
+    if (!there)
+        fr_warn("rail %u on %s is out: its address is gone", rail->index, rail->name);
+    if (rail->known_first || !there || !open_initiator(rail))
         rail->out = true;
     return true;
 }
