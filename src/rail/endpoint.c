@@ -249,6 +249,11 @@ static bool has_address(const struct fr_rail *rail)
     return there;
 }
 
+bool fr_rail_endpoint_reopen(struct fr_rail *rail)
+{
+    return !rail->known_first && has_address(rail) && open_initiator(rail);
+}
+
 bool fr_rail_endpoint_reset(struct fr_rail *rail)
 {
     int code = fi_close(&rail->initiator->fid);
@@ -259,10 +264,9 @@ bool fr_rail_endpoint_reset(struct fr_rail *rail)
     }
     rail->initiator = NULL;
     CLOSE(rail, cq);
-    bool there = has_address(rail);
-    if (!there)
-        fr_warn("rail %u on %s is out: its address is gone", rail->index, rail->name);
-    if (rail->known_first || !there || !open_initiator(rail))
+    if (!fr_rail_endpoint_reopen(rail)) {
+        fr_warn("rail %u on %s is out: no endpoint could be opened again", rail->index, rail->name);
         rail->out = true;
+    }
     return true;
 }

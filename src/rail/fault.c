@@ -15,9 +15,8 @@ enum {
     PARK_NS = 50000000,  // of silence, from which on a link is not counted on
     PARK_FINISHES = 8,   // times what its load was expected to take
     STALL_FINISHES = 16,
-    TELL_S = 10,  // between two words on a transfer that does not move
-    RETRY_S = 10, // until what was lost is tried again, doubled each time
-    RETRY_DOUBLINGS = 6,
+    TELL_S = 10,         // between two words on a transfer that does not move
+    RETRY_DOUBLINGS = 6, // of the time until what was lost is tried again
 };
 
 #define SECOND_NS 1000000000ull
@@ -30,7 +29,7 @@ bool fr_rail_link_is_alive(const struct fr_rail *rail, const struct fr_rail_link
 static uint64_t retry_at(const struct fr_rail *rail, unsigned losses)
 {
     unsigned doublings = losses < RETRY_DOUBLINGS ? losses : RETRY_DOUBLINGS;
-    return rail->rails->now_ns + (RETRY_S * SECOND_NS << doublings);
+    return rail->rails->now_ns + (rail->rails->options.retry_ns << doublings);
 }
 
 void fr_rail_retry_links(struct fr_rails *rails, struct fr_rail_peer *peer)
@@ -120,6 +119,7 @@ static void abandon(struct fr_rail *rail)
 static void reset(struct fr_rail *rail)
 {
     bool clean = fr_rail_endpoint_reset(rail);
+    rail->retry_ns = retry_at(rail, rail->losses);
     if (clean)
         send_again(&rail->sent, is_any, NULL);
     else
@@ -217,6 +217,17 @@ static void check_link(struct fr_rail *rail, const struct fr_rail_stripe *oldest
     }
 }
 
+// Gives a rail that has been out for long enough another chance.
+static void retry(struct fr_rail *rail)
+{
+    if (rail->rails->now_ns < rail->retry_ns || !fr_list_is_empty(&rail->sent))
+        return;
+    fr_debug("rail %u on %s: trying it again", rail->index, rail->name);
+    rail->retry_ns = retry_at(rail, RETRY_DOUBLINGS);
+    if (rail->initiator != NULL || fr_rail_endpoint_reopen(rail))
+        rail->out = false;
+}
+
 static void check_rail(struct fr_rail *rail)
 {
     struct fr_list *at = rail->sent.next;
@@ -230,11 +241,8 @@ static void check_rail(struct fr_rail *rail)
         fr_rail_take_out(rail, "it does not read this process's own memory");
     if (rail->draining)
         reset_drained(rail);
-    else if (rail->out && rail->initiator != NULL && rail->rails->now_ns >= rail->retry_ns &&
-             fr_list_is_empty(&rail->sent) && !rail->wedged) {
-        fr_debug("rail %u on %s: trying it again", rail->index, rail->name);
-        rail->out = false;
-    }
+    else if (rail->out && !rail->wedged)
+        retry(rail);
 }
 
 // When something last moved between a transfer's process and its peer.

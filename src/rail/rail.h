@@ -58,6 +58,7 @@ struct fr_rail_options {
     size_t cache_bytes;       // FABRAIL_RAIL_CACHE
     uint64_t timeout_ns;      // without any progress, of a transfer; 0: none, but a warning
     uint64_t stall_ns;        // of one link, while others move
+    uint64_t retry_ns;        // until a lost link or rail is tried again, doubled each time
     enum fr_rail_flush flush; // FABRAIL_RAIL_FLUSH, of reads into device memory
     bool writes_ordered;      // GPU_DIRECT_RDMA_WRITES_ORDERING of the GPU is owner or all
     // The driver's flush call, NULL for none. Called from fr_rail_poll, under no lock.

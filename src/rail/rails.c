@@ -18,6 +18,7 @@ struct fr_rail_options fr_rail_options(void)
         .cache_bytes = settings->rail_cache_bytes,
         .timeout_ns = settings->timeout_s * 1000000000ull,
         .stall_ns = 2000000000ull, // far beyond any pause of a link that works
+        .retry_ns = 10000000000ull,
         .flush = settings->rail_flush,
     };
 }

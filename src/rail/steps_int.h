@@ -21,6 +21,8 @@ void fr_rail_endpoint_close(struct fr_rail *rail);
 // Ends whatever is on its way on a rail and opens another initiator; the rail is out if that fails.
 // Returns false if what is on its way may still touch memory.
 bool fr_rail_endpoint_reset(struct fr_rail *rail);
+// Opens an initiator where there is none. Returns whether there is one.
+bool fr_rail_endpoint_reopen(struct fr_rail *rail);
 void fr_rail_warn_call(const struct fr_rail *rail, const char *call, int code);
 
 // peer.c

@@ -274,6 +274,36 @@ static void test_two_peers(void)
     close_pair();
 }
 
+// What was lost is tried again: a link after an error, and a rail whose endpoint could not be
+// opened.
+static void test_back_again(void)
+{
+    struct fr_rail_options options = usual_options();
+    options.retry_ns = 200000000;
+    for (int silent = 0; silent <= 1; silent++) {
+        begin_case();
+        CHECK(open_pair(&options, FR_RAIL_HOST));
+        standin->error[1] = silent ? 0 : FI_EIO;
+        standin->stalled[1] = silent;
+        standin->fail_call = "fi_endpoint";
+        standin->fail_nth = 1;
+        standin->fail_code = -FI_ENOMEM;
+        read_and_check(0, 0, MEMORY);
+        CHECK(counters_of(1).out == silent);
+        standin->stalled[1] = false;
+        uint64_t before = counters_of(1).stripes;
+        read_and_check(0, 0, 1000 * 4);
+        CHECK(counters_of(1).stripes == before, "it was used at once");
+        double until = seconds() + 1;
+        while (seconds() < until)
+            fr_rail_poll(near);
+        for (size_t i = 0; i < 4; i++)
+            read_and_check(i, i, 1000); // small ones, which take turns
+        CHECK(counters_of(1).stripes > before && !counters_of(1).out, "it was not tried again");
+        close_pair();
+    }
+}
+
 int main(void)
 {
     load_standin();
@@ -290,5 +320,6 @@ int main(void)
     test_unclosable();
     test_unopenable();
     test_two_peers();
+    test_back_again();
     return check_result();
 }
