@@ -156,8 +156,8 @@ static void tick(struct fr_rails *rails)
     uint64_t passed = rails->real_ns == 0 ? 0 : real - rails->real_ns;
     rails->real_ns = real;
     rails->now_ns += passed < PAUSE_NS ? passed : PAUSE_NS;
-    for (unsigned i = 0; passed >= PAUSE_NS && i < rails->count; i++)
-        fr_rail_load_discard_sample(&rails->rails[i].load, rails->now_ns);
+    for (unsigned i = 0; i < rails->count; i++)
+        fr_rail_load_unseen(&rails->rails[i].load, passed, rails->now_ns);
 }
 
 bool fr_rail_poll(struct fr_rails *rails)

@@ -10,6 +10,7 @@ enum {
     SAMPLE_STRIPES = 4,       // of which a rate is worked out
     SAMPLE_BYTES = 256 << 10, // fewer say more of the latency than of the rate
     SLOWER = 8,               // a rail that would take so much longer gets no small message
+    UNSEEN_NS = 1000000,      // less is what polling takes
 };
 
 void fr_rail_load_init(struct fr_rail_load *load, uint64_t bytes_per_s, unsigned depth,
@@ -65,11 +66,6 @@ void fr_rail_load_done(struct fr_rail_load *load, size_t bytes, bool arrived, ui
         load->busy_ns += now_ns - load->began_ns;
 }
 
-void fr_rail_load_discard_sample(struct fr_rail_load *load, uint64_t now_ns)
-{
-    start_sample(load, now_ns);
-}
-
 static size_t min_of(size_t a, size_t b)
 {
     return a < b ? a : b;
@@ -107,6 +103,13 @@ uint64_t fr_rail_load_finish_ns(const struct fr_rail_load *load, size_t bytes)
 {
     double ns = finish_s(load, bytes) * 1e9;
     return ns < 1e18 ? (uint64_t)ns : (uint64_t)1e18;
+}
+
+// A rail that was never measured has to be, even by who looks seldom.
+void fr_rail_load_unseen(struct fr_rail_load *load, uint64_t unseen_ns, uint64_t now_ns)
+{
+    if (load->measured && unseen_ns >= UNSEEN_NS && unseen_ns > fr_rail_load_finish_ns(load, 0))
+        start_sample(load, now_ns);
 }
 
 // The length of the next stripe on a rail: up to half of its share of what is left. A remainder

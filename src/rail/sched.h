@@ -34,8 +34,9 @@ void fr_rail_load_init(struct fr_rail_load *load, uint64_t bytes_per_s, unsigned
 void fr_rail_load_sent(struct fr_rail_load *load, size_t bytes, uint64_t now_ns);
 // Bytes have arrived, or are not coming: only the former say something of the rail's speed.
 void fr_rail_load_done(struct fr_rail_load *load, size_t bytes, bool arrived, uint64_t now_ns);
-// What was being measured is not worth anything, as after a time in which nobody looked.
-void fr_rail_load_discard_sample(struct fr_rail_load *load, uint64_t now_ns);
+// Nobody looked at the rail for so long: if it may have run dry meanwhile, what was being measured
+// is worth nothing.
+void fr_rail_load_unseen(struct fr_rail_load *load, uint64_t unseen_ns, uint64_t now_ns);
 
 // Whether the rail has as much on its way as keeps it full.
 bool fr_rail_load_is_full(const struct fr_rail_load *load);

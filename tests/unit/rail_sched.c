@@ -167,14 +167,27 @@ static void test_rates(void)
     for (int i = 0; i < 8; i++)
         fr_rail_load_done(load, MIB, false, now += 50000000);
     CHECK(load->bytes_per_s == 1000ull * MIB);
-    // Neither does a time in which nobody looked.
+    // Neither does a time in which nobody looked, if the rail has run dry: 4 MiB last for 4 ms.
+    for (int dry = 0; dry <= 1; dry++) {
+        for (int i = 0; i < 4; i++)
+            fr_rail_load_sent(load, MIB, now);
+        uint64_t unseen = 4000000 + (uint64_t)dry;
+        now += unseen;
+        fr_rail_load_unseen(load, unseen, now);
+        for (int i = 0; i < 4; i++)
+            fr_rail_load_done(load, MIB, true, now += dry ? 1000000 : 0);
+        CHECK(load->bytes_per_s == 1000ull * MIB, "%d: %llu", dry,
+              (unsigned long long)load->bytes_per_s);
+    }
+    // But one that has not been measured is.
+    load->measured = false;
     for (int i = 0; i < 4; i++)
         fr_rail_load_sent(load, MIB, now);
-    now += 1000000000;
-    fr_rail_load_discard_sample(load, now);
+    fr_rail_load_unseen(load, 8000000, now += 8000000);
     for (int i = 0; i < 4; i++)
-        fr_rail_load_done(load, MIB, true, now += 1000000);
-    CHECK(load->bytes_per_s == 1000ull * MIB);
+        fr_rail_load_done(load, MIB, true, now);
+    CHECK(load->measured && load->bytes_per_s == 500ull * MIB, "%llu",
+          (unsigned long long)load->bytes_per_s);
     CHECK(load->queued_bytes == 0 && load->posted == 0);
 }
 
