@@ -15,12 +15,13 @@
 // What may fail, and who learns of it. A link (a rail to one process) that gives an error, or lies
 // still while others to the same process go on, is taken out: a warning names it, its stripes are
 // read once more over other rails, and the transfer is none the worse. A rail that lost its links
-// to two processes without a success between is out for all. When the last link to a process is
-// gone, or nothing has moved for the time-out, the transfer ends with FR_ERR_RAIL. Either way
-// nothing of an ended transfer touches local memory any more. A *write* over a lost link is not
-// sent again, since what is on its way might land after the second copy: the transfer ends with
-// FR_ERR_RAIL, and the owner of the memory has to forget it (fr_rail_forget) before it uses it for
-// anything else; it may then read instead.
+// to two processes without a success between is out for all. What was lost is tried again after a
+// while. When the last link to a process is gone, or nothing has moved for the time-out, the
+// transfer ends with FR_ERR_RAIL. Either way nothing of an ended transfer touches local memory any
+// more, unless libfabric cannot close an endpoint: then an error names the memory. A *write* over a
+// lost link is not sent again, since what is on its way might land after the second copy: the
+// transfer ends with FR_ERR_RAIL, and the owner of the memory has to forget it (fr_rail_forget)
+// before it uses it for anything else; it may then read instead.
 #ifndef FR_RAIL_RAIL_H
 #define FR_RAIL_RAIL_H
 
@@ -33,7 +34,7 @@ struct fr_rail_transfer; // a read, a write or a flush under way
 // How memory is registered.
 enum fr_rail_kind {
     FR_RAIL_HOST,   // the CPU reaches it
-    FR_RAIL_DMABUF, // device memory, by a dma-buf of it
+    FR_RAIL_DMABUF, // device memory, by a dma-buf of it: needs a build with libfabric 1.20
     FR_RAIL_CUDA,   // device memory, which libfabric finds out about by itself (FI_HMEM)
 };
 
@@ -74,10 +75,11 @@ enum { FR_RAIL_FLUSH_BYTES = 128 };
 // The options of this process's settings, for host memory.
 struct fr_rail_options fr_rail_options(void);
 
-// Opens the rails of a position; takes some 0.1 s. Returns FR_ERR_UNSUPPORTED if Fabrail was built
-// without rails, FR_ERR_NOT_FOUND if there is no libfabric or no NIC that will do (a line of level
-// info says what was looked for). Closed by fr_rail_close, when no transfer is under way; that
-// frees the regions too. Strings in `options` are needed during the call alone.
+// Opens the rails of a position; takes tenths of a second the first time. Returns
+// FR_ERR_UNSUPPORTED if Fabrail was built without rails, FR_ERR_NOT_FOUND if there is no libfabric
+// or no NIC that will do (a line of level info says what was looked for). Closed by fr_rail_close,
+// when no transfer is under way; that frees the regions too. Strings in `options` are needed during
+// the call alone.
 FR_MUST_CHECK enum fr_status fr_rail_open(const struct fr_rail_options *options,
                                           struct fr_rails **rails);
 void fr_rail_close(struct fr_rails *rails);
@@ -123,8 +125,7 @@ size_t fr_rail_describe(const struct fr_rail_region *region, size_t offset, size
 // Begins to move `bytes` between `region` at `offset` and what `key` describes, at `key_offset` in
 // it. The region stays pinned until the transfer is finished; the key is copied. Returns
 // FR_ERR_INVALID for a malformed key or bounds that do not fit, FR_ERR_NOT_FOUND for an unknown
-// peer, FR_ERR_RAIL if no link to it is left, FR_ERR_UNSUPPORTED for a write where they are not
-// told apart (fr_rail_writes).
+// peer, FR_ERR_UNSUPPORTED for a write where nobody knows when it has arrived (fr_rail_writes).
 FR_MUST_CHECK enum fr_status fr_rail_read(struct fr_rails *rails, unsigned peer, const void *key,
                                           size_t key_bytes, size_t key_offset,
                                           struct fr_rail_region *region, size_t offset,
