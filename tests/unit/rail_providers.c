@@ -204,6 +204,30 @@ static void read_forgotten(struct fr_rails *rails, struct fr_rail_region *region
           fr_core_status_text(status));
 }
 
+// Both read the upper half of the other's memory into the lower half of their own at once.
+static void read_each_other(struct fr_rails *rails, struct fr_rail_region *region)
+{
+    unsigned peer = process_rank == 0 ? 1 : 0;
+    size_t half = MEMORY / 2;
+    struct told key = {.length = fr_rail_describe(region, half, half, key.bytes)}, other;
+    struct fr_rail_transfer *transfer = NULL;
+    char word = 'd';
+    memset(memory, 0xee, half);
+    check_fill(memory + half, half, 10 + (uint64_t)process_rank);
+    process_say((int)peer, &key, sizeof(key));
+    process_hear((int)peer, &other, sizeof(other));
+    CHECK(fr_rail_read(rails, peer, other.bytes, other.length, 0, region, 0, half - GUARD,
+                       &transfer) == FR_OK);
+    CHECK(wait_for(rails, transfer) == FR_OK);
+    CHECK(check_first_difference(memory, half - GUARD, 10 + peer) == half - GUARD, "%s", provider);
+    for (size_t i = half - GUARD; i < half; i++)
+        CHECK(memory[i] == 0xee, "byte %zu", i);
+    process_say((int)peer, &word, 1);
+    double until = seconds() + SECONDS;
+    while (recv(process_socket((int)peer), &word, 1, MSG_DONTWAIT) != 1 && seconds() < until)
+        fr_rail_poll(rails); // the other may not be through
+}
+
 static void run(void)
 {
     struct told key = {.length = 0};
@@ -215,6 +239,7 @@ static void run(void)
     CHECK(fr_rail_count(rails) == 1);
     CHECK(fr_rail_takes(rails, FR_RAIL_HOST) && !fr_rail_takes(rails, FR_RAIL_CUDA));
     struct fr_rail_region *region = register_all(rails, 5);
+    read_each_other(rails, region);
     if (process_rank == 0) {
         process_hear(1, &key, sizeof(key));
         read_all(rails, region, &key);
