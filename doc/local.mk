@@ -18,12 +18,27 @@ doc/fabrail.7: doc/fabrail.7.in doc/settings.roff
 
 TESTS += doc/check-settings.sh
 endif
-EXTRA_DIST += doc/performance.md
+EXTRA_DIST += doc/performance.md doc/security.md
 
-# The manual page of the command needs no program to be run.
-EXTRA_DIST += doc/fabrail-tune.1.in
-CLEANFILES += doc/fabrail-tune.1
-man1_MANS += doc/fabrail-tune.1
-doc/fabrail-tune.1: doc/fabrail-tune.1.in Makefile
-	$(AM_V_GEN)$(MKDIR_P) doc && $(SED) -e 's/[@]VERSION@/$(PACKAGE_VERSION)/' \
-	    -e 's|[@]SYSCONFDIR@|$(sysconfdir)|' $(srcdir)/doc/fabrail-tune.1.in >$@.tmp && mv -f $@.tmp $@
+# As they lie here, so that their links hold.
+nobase_dist_doc_DATA = README.md NEWS COPYING contrib/README.md doc/design.md doc/guide.md \
+    doc/performance.md doc/report.schema.json \
+    doc/troubleshooting.md
+
+# That of the command, with the part on its subcommands put in by the command itself.
+EXTRA_DIST += doc/fabrail.1.in
+CLEANFILES += doc/fabrail.1 doc/fabrail-tune.1 doc/commands.roff
+if !CROSS_COMPILING
+man1_MANS += doc/fabrail.1 doc/fabrail-tune.1
+doc/commands.roff: tools/fabrail$(EXEEXT)
+	$(AM_V_GEN)$(MKDIR_P) doc && tools/fabrail$(EXEEXT) --manual >$@.tmp && mv -f $@.tmp $@
+
+doc/fabrail.1: doc/fabrail.1.in doc/commands.roff Makefile
+	$(AM_V_GEN)$(SED) -e '/^@COMMANDS@$$/r doc/commands.roff' -e '/^@COMMANDS@$$/d' \
+	    -e 's/[@]VERSION@/$(PACKAGE_VERSION)/' -e 's|[@]SYSCONFDIR@|$(sysconfdir)|' \
+	    -e 's|[@]LIBEXECDIR@|$(libexecdir)|' $(srcdir)/doc/fabrail.1.in >$@.tmp && mv -f $@.tmp $@
+
+# The older name of one subcommand.
+doc/fabrail-tune.1: Makefile
+	$(AM_V_GEN)$(MKDIR_P) doc && echo '.so man1/fabrail.1' >$@
+endif

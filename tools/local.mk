@@ -1,6 +1,53 @@
-# Commands that are installed.
-bin_PROGRAMS += tools/fabrail-tune
-tools_fabrail_tune_SOURCES = tools/tune.c tools/tune.h tools/tune_file.c tools/tune_measure.c \
-    tools/tune_rig.c tools/tune_rig.h
-tools_fabrail_tune_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/tools
-tools_fabrail_tune_LDADD = librooms.la
+# The command that is installed, with its subcommands; fabrail-tune is the older name of one.
+bin_PROGRAMS += tools/fabrail
+tools_fabrail_SOURCES = tools/fabrail.c tools/command.c tools/command.h tools/manual.c \
+    tools/child.c tools/child.h tools/elf_file.c tools/elf_file.h tools/launch.c tools/launch.h \
+    tools/compose.c tools/run.c tools/json_write.c tools/json_write.h tools/info.c tools/info.h \
+    tools/bench.c tools/figures.c tools/figures.h tools/plot.c \
+    tools/explain.c tools/explain.h tools/explain_policy.c tools/explain_report.c \
+    tools/json_read.c tools/json_read.h tools/info_gpu.c tools/info_mpi.c tools/info_paths.c tools/info_rails.c \
+    tools/tune.c tools/tune.h tools/tune_file.c tools/tune_measure.c tools/tune_rig.c tools/tune_rig.h
+tools_fabrail_CPPFLAGS = $(AM_CPPFLAGS) $(JSON_C_CPPFLAGS) -I$(top_builddir)/tools \
+    -DFR_LIBDIR='"$(libdir)"' \
+    -DFR_LIBDIR_BESIDE='"$(fr_libdir_beside)"' -DFR_LIBEXECDIR_BESIDE='"$(fr_libexecdir_beside)"'
+# The folders of libraries and programs, as seen from the one of commands, in one prefix.
+fr_libdir_beside = $(patsubst $(exec_prefix)/%,../%,$(libdir))
+fr_libexecdir_beside = $(patsubst $(exec_prefix)/%,../%,$(libexecdir))
+tools_fabrail_LDADD = librooms.la $(JSON_C_LIBS) -lm
+
+# fabrail report, its page's style and script as strings of C, and what reads JSON if there is json-c.
+tools_fabrail_SOURCES += tools/report.c tools/report.h tools/report_advice.c tools/report_charts.c \
+    tools/report_html.c tools/report_job.c tools/report_matrix.c tools/report_page.c \
+    tools/report_tables.c
+nodist_tools_fabrail_SOURCES = tools/report_assets.h
+EXTRA_DIST += tools/report.css tools/report.js
+BUILT_SOURCES += tools/report_assets.h
+CLEANFILES += tools/report_assets.h
+if HAVE_JSON_C
+tools_fabrail_SOURCES += tools/report_file.c tools/report_file.h tools/report_read.c \
+    tools/report_trace.c
+else
+tools_fabrail_SOURCES += tools/report_none.c
+endif
+fr_as_string = $(SED) -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/.*/    "&\\n"/'
+tools/report_assets.h: tools/report.css tools/report.js Makefile
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && { \
+	    echo 'static const char fr_report_css[] =' && $(fr_as_string) $(srcdir)/tools/report.css && \
+	    echo '    ;' && echo 'static const char fr_report_js[] =' && \
+	    $(fr_as_string) $(srcdir)/tools/report.js && echo '    ;'; } >$@.tmp && mv -f $@.tmp $@
+
+install-exec-hook:
+	cd '$(DESTDIR)$(bindir)' && rm -f fabrail-tune && $(LN_S) fabrail fabrail-tune
+# What was installed by rules of this tree's own.
+uninstall-hook:
+	rm -f '$(DESTDIR)$(bindir)/fabrail-tune'
+	rm -rf '$(DESTDIR)$(pkglibexecdir)' '$(DESTDIR)$(pkgdatadir)/modulefiles'
+
+# Completion for bash, which loads it by the command's name.
+if !CROSS_COMPILING
+bashcompletiondir = $(datadir)/bash-completion/completions
+nodist_bashcompletion_DATA = tools/completion/fabrail
+CLEANFILES += tools/completion/fabrail
+tools/completion/fabrail: tools/fabrail$(EXEEXT)
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && tools/fabrail$(EXEEXT) --completion >$@.tmp && mv -f $@.tmp $@
+endif

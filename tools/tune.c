@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The command: options, the table, and where the engines cross over.
+// fabrail tune: options, the table, and where the engines cross over.
 #include "config.h"
 
 #include "tune.h"
 
+#include "command.h"
 #include "core/files.h"
 
 #include <getopt.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
-enum { EXIT_USAGE = 2, MOST_SIZES = 40, PASSES = 5 };
+enum { MOST_SIZES = 40, PASSES = 5 };
 
 #define SMALLEST ((size_t)256)
 #define LARGEST  ((size_t)64 << 20)
@@ -32,43 +33,18 @@ struct table {
     double us[FR_TRANSFER_COUNT][MOST_SIZES][FR_TUNE_ENGINES];
 };
 
-bool fr_tune_complain(const char *format, ...)
-{
-    va_list arguments;
-    fflush(stdout);
-    fputs("fabrail-tune: ", stderr);
-    va_start(arguments, format);
-    vfprintf(stderr, format, arguments);
-    va_end(arguments);
-    fputc('\n', stderr);
-    return false;
-}
-
-static void print_help(void)
-{
-    puts("Usage: fabrail-tune [OPTION...]\n"
-         "Measures between the GPUs of this host from which message size on copy engines are\n"
-         "faster than kernels, and keeps it in the tuning file, which libfabrail.so reads.\n"
-         "\n"
-         "  -n, --dry-run        measure, and write nothing\n"
-         "  -o, --output=FILE    write to FILE in place of where the library looks\n"
-         "  -l, --largest=SIZE   measure messages up to SIZE (64M)\n"
-         "  -h, --help           print this and exit\n"
-         "  -V, --version        print the version and exit\n"
-         "\n"
-         "The manual page, fabrail-tune(1), says more.");
-}
+const struct fr_tool_option fabrail_tune_options[] = {
+    {"dry-run", 'n', NULL, NULL, "measure, and write nothing"},
+    {"output", 'o', "FILE", FR_TOOL_FILES, "write to FILE in place of where the library looks"},
+    {"largest", 'l', "SIZE", NULL, "measure messages up to SIZE (64M)"},
+    {NULL, 0, NULL, NULL, NULL},
+};
 
 // Returns the exit status where there is nothing to do but to end, else -1.
-static int parse_options(int count, char **arguments, struct options *options)
+static int parse_options(int argc, char **argv, struct options *options)
 {
-    static const struct option table[] = {
-        {"dry-run", no_argument, NULL, 'n'}, {"output", required_argument, NULL, 'o'},
-        {"help", no_argument, NULL, 'h'},    {"largest", required_argument, NULL, 'l'},
-        {"version", no_argument, NULL, 'V'}, {NULL, 0, NULL, 0},
-    };
-    for (int c = 0; (c = getopt_long(count, arguments, "no:l:hV", table, NULL)) != -1;) {
-        switch (c) {
+    for (int code = 0; (code = fr_tool_next(argc, argv)) != FR_TOOL_END;) {
+        switch (code) {
         case 'n':
             options->dry_run = true;
             break;
@@ -77,26 +53,15 @@ static int parse_options(int count, char **arguments, struct options *options)
             break;
         case 'l':
             if (!fr_core_bytes_parse(optarg, &options->largest_bytes) ||
-                options->largest_bytes < SMALLEST || options->largest_bytes > MOST) {
-                fr_tune_complain("--largest takes a size from 256 to 16G, not \"%s\"", optarg);
-                return EXIT_USAGE;
-            }
+                options->largest_bytes < SMALLEST || options->largest_bytes > MOST)
+                return fr_tool_misuse("--largest takes a size from 256 to 16G, not \"%s\"", optarg);
             break;
-        case 'h':
-            print_help();
-            return EXIT_SUCCESS;
-        case 'V':
-            puts("fabrail-tune " PACKAGE_VERSION);
-            return EXIT_SUCCESS;
         default:
-            fputs("Try fabrail-tune --help.\n", stderr);
-            return EXIT_USAGE;
+            return fr_tool_status(code);
         }
     }
-    if (optind < count) {
-        fr_tune_complain("\"%s\" is one argument too many", arguments[optind]);
-        return EXIT_USAGE;
-    }
+    if (optind < argc)
+        return fr_tool_misuse("\"%s\" is one argument too many", argv[optind]);
     return -1;
 }
 
@@ -106,13 +71,13 @@ static bool choose_output(const struct options *options, char path[FR_FILE_NAME_
     const char *named = fr_core_settings()->tuning;
     if (options->output == NULL && (*named == '\0' || strcmp(named, "auto") == 0)) {
         if (!fr_core_file_of_user("tuning", path))
-            return fr_tune_complain("there is no home to keep the file in; name one by --output");
+            return fr_tool_complain("there is no home to keep the file in; name one by --output");
         return options->dry_run || fr_tune_file_make_folders(path);
     }
     if (options->output != NULL)
         named = options->output;
     if (*named == '\0' || strlen(named) >= FR_FILE_NAME_BYTES)
-        return fr_tune_complain("the name of the file is empty or too long");
+        return fr_tool_complain("the name of the file is empty or too long");
     strcpy(path, named);
     return true;
 }
@@ -161,17 +126,34 @@ static bool fill_row(struct fr_tune_rig *rig, struct table *table, size_t row, i
     return true;
 }
 
+// On a terminal, a bar of what is done. Without one, and once all is done, nothing.
+static void show_progress(size_t done, size_t all)
+{
+    static const char full[] = "########################################";
+    enum { WIDTH = sizeof(full) - 1 };
+    if (!isatty(STDERR_FILENO))
+        return;
+    if (done < all)
+        fprintf(stderr, "\r[%-*.*s] %3zu%%", WIDTH, (int)(done * WIDTH / all), full,
+                done * 100 / all);
+    else
+        fprintf(stderr, "\r%*s\r", WIDTH + 8, "");
+}
+
 // In several passes over all sizes, so that a disturbance of some milliseconds spoils none.
 static bool fill_table(struct fr_tune_rig *rig, size_t largest_bytes, struct table *table)
 {
     for (size_t bytes = SMALLEST; bytes <= largest_bytes; bytes *= 2)
         table->bytes[table->count++] = bytes;
-    for (int pass = 0; pass < (rig->is_simulated ? 1 : PASSES); pass++) {
-        for (size_t row = 0; row < table->count; row++) {
-            if (!fill_row(rig, table, row, pass))
-                return false;
+    size_t passes = rig->is_simulated ? 1 : PASSES, all = passes * table->count;
+    for (size_t step = 0; step < all; step++) {
+        show_progress(step, all);
+        if (!fill_row(rig, table, step % table->count, (int)(step / table->count))) {
+            show_progress(all, all);
+            return false;
         }
     }
+    show_progress(all, all);
     for (size_t row = 0; row < table->count; row++)
         print_row(table, row);
     return true;
@@ -227,7 +209,7 @@ static void compose(const struct fr_tune_rig *rig, const char *machine,
     if (localtime_r(&now, &when) != NULL)
         strftime(day, sizeof(day), " on %Y-%m-%d", &when);
     int used =
-        snprintf(section, room, "[%s]\n# fabrail-tune %s%s, %d GPUs%s\n", machine, PACKAGE_VERSION,
+        snprintf(section, room, "[%s]\n# fabrail tune %s%s, %d GPUs%s\n", machine, PACKAGE_VERSION,
                  day, rig->count, rig->has_kernels ? "" : ", built without kernels");
     for (int t = 0; t < FR_TRANSFER_COUNT; t++)
         used +=
@@ -253,7 +235,7 @@ static bool run(const struct options *options, struct fr_tune_rig *rig)
     if (!fr_tune_rig_find(rig))
         return false;
     if (fr_device_machine_text(machine) != FR_OK)
-        return fr_tune_complain("neither NVML nor the driver says what machine this is");
+        return fr_tool_complain("neither NVML nor the driver says what machine this is");
     if (!choose_output(options, path) || !fr_tune_file_check(path, machine) ||
         !measure(rig, machine, options->largest_bytes, &tuning))
         return false;
@@ -271,16 +253,14 @@ static bool run(const struct options *options, struct fr_tune_rig *rig)
     return true;
 }
 
-int main(int count, char **arguments)
+int fabrail_tune(int argc, char **argv)
 {
     static struct fr_tune_rig rig;
     struct options options = {.largest_bytes = LARGEST};
-    int status = parse_options(count, arguments, &options);
+    int status = parse_options(argc, argv, &options);
     if (status >= 0)
         return status;
     bool done = run(&options, &rig);
     fr_tune_rig_release(&rig);
-    if (fflush(stdout) != 0)
-        done = fr_tune_complain("standard output cannot be written to");
     return done ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// fabrail-tune: measures on this machine from which sizes on copy engines are faster than kernels,
+// fabrail tune: measures on this machine from which sizes on copy engines are faster than kernels,
 // and keeps it in the tuning file.
 #ifndef FR_TOOLS_TUNE_H
 #define FR_TOOLS_TUNE_H
@@ -26,9 +26,6 @@ struct fr_tune_rig {
     size_t piece_bytes;
     struct fr_tune_gpu gpus[FR_TUNE_MAX_GPUS];
 };
-
-// Writes a line to stderr, after the program's name. Returns false.
-bool fr_tune_complain(const char *format, ...) FR_PRINTF(1, 2);
 
 // Loads the driver and looks for the GPUs. Returns false after a line on stderr where there are not
 // two that can reach each other.

@@ -6,6 +6,7 @@
 
 #include "tune.h"
 
+#include "command.h"
 #include "core/files.h"
 
 #include <errno.h>
@@ -38,12 +39,12 @@ static bool read_old(const char *path, const char *machine, struct old_file *old
     if (status == FR_ERR_NOT_FOUND)
         return true;
     if (status != FR_OK)
-        return fr_tune_complain("%s cannot be read: %s", path, strerror(errno));
+        return fr_tool_complain("%s cannot be read: %s", path, strerror(errno));
     status = fr_policy_tuning_read(old->text, old->bytes, machine, &old->parsed);
     if (status != FR_ERR_INVALID)
         return true;
     free(old->text);
-    return fr_tune_complain("%s is left as it is, for line %u is broken: %s", path,
+    return fr_tool_complain("%s is left as it is, for line %u is broken: %s", path,
                             old->parsed.fault_line, old->parsed.fault);
 }
 
@@ -63,7 +64,7 @@ bool fr_tune_file_make_folders(const char *path)
     for (char *slash = strchr(folder + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
         if (mkdir(folder, 0700) != 0 && errno != EEXIST && errno != EROFS && errno != EACCES)
-            return fr_tune_complain("%s cannot be made: %s", folder, strerror(errno));
+            return fr_tool_complain("%s cannot be made: %s", folder, strerror(errno));
         *slash = '/';
     }
     return true;
@@ -78,12 +79,12 @@ static int create(const char *path)
         if (file >= 0)
             return file;
         if (errno != EEXIST) {
-            fr_tune_complain("%s cannot be made: %s", path, strerror(errno));
+            fr_tool_complain("%s cannot be made: %s", path, strerror(errno));
             return -1;
         }
         nanosleep(&pause, NULL);
     }
-    fr_tune_complain("%s is there: another fabrail-tune is writing, or has been ended while it "
+    fr_tool_complain("%s is there: another fabrail tune is writing, or has been ended while it "
                      "was; in that case remove it",
                      path);
     return -1;
@@ -131,7 +132,7 @@ static bool replace(int file, const char *path, const char *new_path, const char
     }
     bool done = write_new(file, path, &old, section) && rename(new_path, path) == 0;
     free(old.text);
-    return done || fr_tune_complain("%s cannot be written: %s", path, strerror(errno));
+    return done || fr_tool_complain("%s cannot be written: %s", path, strerror(errno));
 }
 
 bool fr_tune_file_write(const char *path, const char *machine, const char *section)
@@ -140,7 +141,7 @@ bool fr_tune_file_write(const char *path, const char *machine, const char *secti
     if (realpath(path, resolved) != NULL) // behind a link, the file itself
         path = resolved;
     if (snprintf(new_path, sizeof(new_path), "%s.new", path) >= (int)sizeof(new_path))
-        return fr_tune_complain("%s is too long", path);
+        return fr_tool_complain("%s is too long", path);
     int file = create(new_path);
     if (file < 0)
         return false;

@@ -6,6 +6,8 @@
 
 #include "tune_rig.h"
 
+#include "command.h"
+
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -111,7 +113,7 @@ static bool run_threads(struct measurement *all)
     for (int i = 0; i < started; i++)
         pthread_join(all->parts[i].thread, NULL);
     return !atomic_load(&all->failed) ||
-           fr_tune_complain("a transfer of %zu bytes failed", all->bytes);
+           fr_tool_complain("a transfer of %zu bytes failed", all->bytes);
 }
 
 static void plan_exchange(struct measurement *all)
@@ -178,7 +180,7 @@ static bool wipe(const struct measurement *all)
         }
         if (fr_device_quiesce(&gpu->receive_range, gpu->receive,
                               (size_t)rig->count * rig->piece_bytes) != FR_OK)
-            return fr_tune_complain("a GPU does not come to an end");
+            return fr_tool_complain("a GPU does not come to an end");
     }
     return true;
 }
@@ -193,7 +195,7 @@ static bool compare(const struct measurement *all, int from, int to, size_t firs
     for (size_t i = 0; i < bytes / 4; i++) {
         uint32_t wanted = first + i * 4 < all->bytes ? fr_tune_word(from, to) : WIPED;
         if (words[i] != wanted)
-            return fr_tune_complain("wrong bytes at %zu of %zu from GPU %d to GPU %d",
+            return fr_tool_complain("wrong bytes at %zu of %zu from GPU %d to GPU %d",
                                     first + i * 4, all->bytes, all->rig->gpus[from].device,
                                     all->rig->gpus[to].device);
     }
@@ -228,7 +230,7 @@ static bool try_engines(struct measurement *all)
             if (fr_device_push(part->range, part->pieces, part->piece_count,
                                (enum fr_device_engine)engine,
                                (unsigned)fr_core_settings()->peer_sms) != FR_OK)
-                return fr_tune_complain("a transfer of %zu bytes failed", all->bytes);
+                return fr_tool_complain("a transfer of %zu bytes failed", all->bytes);
         }
         if (!verify(all))
             return false;

@@ -4,6 +4,8 @@
 
 #include "tune_rig.h"
 
+#include "command.h"
+
 #include <dlfcn.h>
 #include <string.h>
 
@@ -16,21 +18,21 @@ bool fr_tune_ok(const char *call, CUresult result)
         return true;
     if (fr_tune_cu.cuGetErrorName(result, &name) != CUDA_SUCCESS || name == NULL)
         name = "an error without a name";
-    return fr_tune_complain("%s failed with %s (%d)", call, name, (int)result);
+    return fr_tool_complain("%s failed with %s (%d)", call, name, (int)result);
 }
 
 static bool load_driver(void)
 {
     void *handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (handle == NULL)
-        return fr_tune_complain("there is no CUDA driver: %s", dlerror());
+        return fr_tool_complain("there is no CUDA driver: %s", dlerror());
     const char *missing = NULL;
 #define BIND(name)                                                                                 \
     fr_tune_cu.name = (__typeof__(name) *)dlsym(handle, #name);                                    \
     missing = fr_tune_cu.name != NULL ? missing : #name;
     FR_TUNE_FUNCTIONS(BIND)
 #undef BIND
-    return missing == NULL || fr_tune_complain("the CUDA driver lacks %s", missing);
+    return missing == NULL || fr_tool_complain("the CUDA driver lacks %s", missing);
 }
 
 static bool reach_each_other(int a, int b)
@@ -62,7 +64,7 @@ bool fr_tune_rig_find(struct fr_tune_rig *rig)
         !fr_tune_ok("cuDeviceGetCount", fr_tune_cu.cuDeviceGetCount(&rig->visible)))
         return false;
     if (rig->visible < 2)
-        return fr_tune_complain("this process sees %d GPU%s, and it takes two to measure",
+        return fr_tool_complain("this process sees %d GPU%s, and it takes two to measure",
                                 rig->visible, rig->visible == 1 ? "" : "s");
     for (int start = 0; start < rig->visible; start++) {
         int taken = take_from(start, rig->visible, devices);
@@ -72,13 +74,13 @@ bool fr_tune_rig_find(struct fr_tune_rig *rig)
     }
     if (rig->count < 2) {
         rig->count = 0;
-        return fr_tune_complain("none of the %d GPUs can reach another one's memory", rig->visible);
+        return fr_tool_complain("none of the %d GPUs can reach another one's memory", rig->visible);
     }
     char name[256] = "";
     if (fr_tune_cu.cuDeviceGet(&first, rig->gpus[0].device) == CUDA_SUCCESS)
         (void)fr_tune_cu.cuDeviceGetName(name, (int)sizeof(name), first);
     rig->is_simulated = strstr(name, "simulated") != NULL;
-    return fr_device_present() || fr_tune_complain("the CUDA driver is not to be found again");
+    return fr_device_present() || fr_tool_complain("the CUDA driver is not to be found again");
 }
 
 static bool open_gpu(struct fr_tune_gpu *gpu, size_t bytes)
@@ -100,7 +102,7 @@ static bool open_gpu(struct fr_tune_gpu *gpu, size_t bytes)
     gpu->receive = (uintptr_t)receive;
     return (fr_device_query((void *)gpu->send, &gpu->send_range) == FR_OK &&
             fr_device_query((void *)gpu->receive, &gpu->receive_range) == FR_OK) ||
-           fr_tune_complain("the driver does not know its own memory");
+           fr_tool_complain("the driver does not know its own memory");
 }
 
 static bool enable_access(const struct fr_tune_rig *rig, const struct fr_tune_gpu *gpu)

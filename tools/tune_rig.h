@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The driver as fabrail-tune itself calls it, and what its buffers hold.
+// The driver as fabrail tune itself calls it, and what its buffers hold.
 #ifndef FR_TOOLS_TUNE_RIG_H
 #define FR_TOOLS_TUNE_RIG_H
 

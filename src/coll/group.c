@@ -4,73 +4,51 @@
 
 #include "coll/group.h"
 
-#include "coll/choice.h"
+#include "core/hash.h"
+
+#include "coll/mapset.h"
+#include "coll/meet.h"
 #include "world/attribute.h"
 #include "world/world.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-// Groups beyond so many share their tags.
-enum { GROUPS_APART = 1000 };
-
-// What a rank tells the others of its communicator.
-struct introduction {
-    struct fr_control_process process;
-    uint32_t willing; // its settings allow the path, and all the world takes part
-    uint32_t has_gpu; // it has a GPU in use
+// Tags of messages on the communicator of Fabrail's own: above those of other uses, so many for
+// each group, and for each persistent exchange of it.
+enum {
+    FIRST_TAG = FR_COLL_MEET_TAG + 1,
+    EXCHANGES_APART = 64, // of a group
+    GROUP_TAGS = EXCHANGES_APART * FR_COLL_GROUP_TAGS,
 };
 
 // The attribute of a communicator.
 struct state {
-    uint64_t calls;
+    uint64_t calls;    // that can use a group
+    uint64_t meetings; // of them, those that can wait for others
+    bool judged;
     bool hopeless; // there will never be a group
-    struct fr_coll_group *group;
+    bool one_host;
+    bool is_group;               // from now on
+    struct fr_coll_group *group; // prepared, once there may be one
 };
 
 size_t fr_coll_group_post_bytes(int size)
 {
-    return sizeof(struct fr_coll_offer) + (size_t)size * sizeof(struct fr_coll_slot);
-}
-
-static void close_messages(struct fr_coll_group *group)
-{
-    _Alignas(8) char handle[8];
-    if (group->messages == fr_real_mpi.COMM_NULL)
-        return;
-    fr_real_handle_store(handle, 0, group->messages);
-    FR_MPI(Comm_free, FR_PTR(handle)); // all ranks are here, in a call that frees communicators
-}
-
-// A split, which unlike a duplicate brings no attributes of the application's along.
-static bool open_messages(fr_word comm, struct fr_coll_group *group)
-{
-    static _Atomic int count;
-    _Alignas(8) char handle[8];
-    if (FR_MPI(Comm_split, comm, 0, (fr_word)group->rank, FR_PTR(handle)) != fr_real_mpi.SUCCESS)
-        return false;
-    group->messages = fr_real_handle_load(handle, 0);
-    FR_MPI(Comm_set_errhandler, group->messages, fr_real_mpi.ERRORS_RETURN);
-    int number = atomic_fetch_add_explicit(&count, 1, memory_order_relaxed);
-    int shared = 0; // as rank 0 numbers it
-    if (group->rank == 0)
-        shared = number % GROUPS_APART;
-    if (FR_MPI(Bcast, FR_PTR(&shared), sizeof(shared), fr_real_mpi.BYTE, 0, group->messages) !=
-        fr_real_mpi.SUCCESS)
-        return false;
-    group->first_tag = shared * FR_COLL_GROUP_TAGS;
-    return true;
+    return sizeof(struct fr_coll_advert) + (size_t)size * sizeof(struct fr_coll_slot);
 }
 
 static void destroy(struct fr_coll_group *group)
 {
     if (!group)
         return;
-    fr_coll_choice_destroy(group);
+    fr_coll_mapset_destroy(group);
     fr_coll_segment_close(group->segment);
-    close_messages(group);
+    fr_coll_place_leave(group->place);
     free(group->processes);
+    free(group->world);
     free(group);
 }
 
@@ -102,147 +80,184 @@ static struct state *state_of(fr_word comm)
     return state;
 }
 
-// Processes that were spawned or connected may not run Fabrail, and must not be surprised.
-static bool all_in_world(fr_word comm, int size)
+// How many groups have tags of their own.
+static uint32_t count_of_numbers(void)
 {
-    enum { AT_ONCE = 64 };
-    fr_word world = 0, group = 0;
-    int ranks[AT_ONCE], found[AT_ONCE];
-    bool all = fr_world_facts_of(fr_world_rank()) != NULL;
-    if (!all || FR_MPI(Comm_group, fr_real_mpi.COMM_WORLD, FR_PTR(&world)) != fr_real_mpi.SUCCESS)
-        return false;
-    if (FR_MPI(Comm_group, comm, FR_PTR(&group)) != fr_real_mpi.SUCCESS) {
-        FR_MPI(Group_free, FR_PTR(&world));
-        return false;
-    }
-    for (int first = 0; first < size && all; first += AT_ONCE) {
-        int count = size - first < AT_ONCE ? size - first : AT_ONCE;
-        for (int i = 0; i < count; i++)
-            ranks[i] = first + i;
-        all = FR_MPI(Group_translate_ranks, fr_real_handle_load(&group, 0), (fr_word)count,
-                     FR_PTR(ranks), fr_real_handle_load(&world, 0),
-                     FR_PTR(found)) == fr_real_mpi.SUCCESS;
-        for (int i = 0; i < count && all; i++)
-            all = found[i] != fr_real_mpi.UNDEFINED && fr_world_facts_of(found[i]) != NULL;
-    }
-    FR_MPI(Group_free, FR_PTR(&group));
-    FR_MPI(Group_free, FR_PTR(&world));
-    return all;
+    int64_t tags = (int64_t)fr_world_tag_limit() + 1 - FIRST_TAG;
+    return tags < GROUP_TAGS ? 0 : (uint32_t)(tags / GROUP_TAGS);
 }
 
-static bool gather(fr_word comm, const void *own, size_t bytes, void *all)
+// Different from those of all other processes, and from the last ones of this process.
+static uint32_t draw_number(void)
 {
-    return FR_MPI(Allgather, FR_PTR(own), (fr_word)bytes, fr_real_mpi.BYTE, FR_PTR(all),
-                  (fr_word)bytes, fr_real_mpi.BYTE, comm) == fr_real_mpi.SUCCESS;
+    static _Atomic uint64_t drawn;
+    uint64_t number = atomic_fetch_add_explicit(&drawn, 1, memory_order_relaxed);
+    return (uint32_t)((number * (uint64_t)fr_world_size() + (uint64_t)fr_world_rank()) %
+                      count_of_numbers());
 }
 
-// Whether the outcome of something was good on all ranks.
-static bool all_succeeded(fr_word comm, int size, bool own)
+// Processes that were spawned or connected may not run Fabrail, and must not be surprised; others
+// may not want to. All processes of the communicator find the same.
+static void judge_facts(fr_word comm, struct state *state)
 {
-    unsigned char mine = own;
-    unsigned char *outcomes = malloc((size_t)size);
-    bool all = outcomes != NULL; // without memory for a byte a rank nothing else goes on either
-    all = all && gather(comm, &mine, 1, outcomes);
-    for (int i = 0; i < size && all; i++)
-        all = outcomes[i];
-    free(outcomes);
-    return all;
-}
-
-static enum fr_status open_segment(fr_word comm, struct fr_coll_group *group)
-{
-    struct fr_control_secret secret;
-    memset(&secret, 0, sizeof(secret));
-    size_t post_bytes = fr_coll_group_post_bytes(group->size);
-    enum fr_status status = FR_OK;
-    if (group->rank == 0) {
-        status = fr_control_secret_draw(&secret);
-        if (status == FR_OK)
-            status = fr_coll_segment_open(&secret, 0, group->size, post_bytes, &group->segment);
+    int inter = 0, size = 0;
+    uint64_t id;
+    FR_MPI(Comm_test_inter, comm, FR_PTR(&inter));
+    FR_MPI(Comm_size, comm, FR_PTR(&size));
+    state->judged = true;
+    state->one_host = true;
+    state->hopeless = inter || size < 2 || fr_world_comm_name(comm) == 0 || count_of_numbers() == 0;
+    uint64_t kernel = 0;
+    for (int rank = 0; rank < size && !state->hopeless; rank++) {
+        const struct fr_world_facts *facts = fr_world_facts_of(fr_world_rank_in(comm, rank, &id));
+        state->hopeless = !facts || !facts->exchanges;
+        if (facts && rank == 0)
+            kernel = facts->kernel;
+        state->one_host = state->one_host && facts && facts->kernel == kernel;
     }
-    if (FR_MPI(Bcast, FR_PTR(&secret), sizeof(secret), fr_real_mpi.BYTE, 0, comm) !=
-        fr_real_mpi.SUCCESS)
-        return FR_ERR_MPI;
-    if (group->rank != 0)
-        status =
-            fr_coll_segment_open(&secret, group->rank, group->size, post_bytes, &group->segment);
-    if (!all_succeeded(comm, group->size, status == FR_OK))
-        return FR_ERR_UNSUPPORTED;
-    return fr_coll_segment_seal(group->segment, NULL); // all have opened it, so this does not wait
 }
 
-// All ranks of the communicator come here together, and all come to the same result.
-static struct fr_coll_group *create(fr_word comm, struct fr_coll_group *group,
-                                    const struct introduction *all, bool *hopeless)
+// All that a group takes, so that nothing can fail once it is one.
+static struct fr_coll_group *prepare(fr_word comm)
 {
-    bool willing = true, any_gpu = false, one_host = true;
-    for (int i = 0; i < group->size; i++) {
-        willing = willing && all[i].willing;
-        any_gpu = any_gpu || all[i].has_gpu;
-        one_host = one_host && all[i].process.host == all[0].process.host;
-    }
-    *hopeless = !willing;
-    if (*hopeless || !any_gpu)
+    uint64_t id;
+    struct fr_coll_group *group = calloc(1, sizeof(*group));
+    if (!group)
         return NULL;
+    FR_MPI(Comm_rank, comm, FR_PTR(&group->rank));
+    FR_MPI(Comm_size, comm, FR_PTR(&group->size));
+    group->name = fr_world_comm_name(comm);
     group->processes = calloc((size_t)group->size, sizeof(*group->processes));
-    for (int i = 0; i < group->size && group->processes; i++)
-        group->processes[i] = all[i].process;
-    if (!all_succeeded(comm, group->size, group->processes != NULL))
+    group->world = calloc((size_t)group->size, sizeof(*group->world));
+    if (!group->processes || !group->world) {
+        destroy(group);
         return NULL;
-    if (!open_messages(comm, group))
-        return NULL;
-    enum fr_status status = one_host ? open_segment(comm, group) : FR_OK;
-    if (status != FR_OK) { // on all ranks
-        fr_warn_once("no shared memory for the ranks of a communicator, so that exchanges between "
-                     "them are slower: %s",
-                     fr_core_status_text(status));
-        fr_coll_segment_close(group->segment);
-        group->segment = NULL;
+    }
+    for (int i = 0; i < group->size; i++) {
+        group->world[i] = fr_world_rank_in(comm, i, &id);
+        const struct fr_world_facts *facts = fr_world_facts_of(group->world[i]);
+        group->processes[i] = (struct fr_control_process){.cookie = facts->cookie,
+                                                          .host = facts->kernel,
+                                                          .pid = facts->pid,
+                                                          .pid_namespace = facts->pid_namespace};
     }
     return group;
 }
 
-static struct fr_coll_group *find_out(fr_word comm, bool *hopeless)
+// The secret of one use that the ranks make of shared memory: that of the first process of the job
+// which has one.
+static struct fr_control_secret secret_of(const char *use, uint64_t name)
 {
-    int inter = 0, rank = 0, size = 0;
-    FR_MPI(Comm_test_inter, comm, FR_PTR(&inter));
-    FR_MPI(Comm_rank, comm, FR_PTR(&rank));
-    FR_MPI(Comm_size, comm, FR_PTR(&size));
-    *hopeless = inter || size < 2 || !all_in_world(comm, size);
-    if (*hopeless)
-        return NULL;
-    struct introduction own = {
-        .process = *fr_memory_self(),
-        .willing = (fr_core_settings()->paths & FR_PATH_BIT_PEER) != 0,
-        .has_gpu = fr_device_in_use(),
-    };
-    struct introduction *all = calloc((size_t)size, sizeof(*all));
-    struct fr_coll_group *group = calloc(1, sizeof(*group));
-    struct fr_coll_group *made = NULL;
-    if (group) {
-        group->rank = rank;
-        group->size = size;
-        group->messages = fr_real_mpi.COMM_NULL;
+    struct {
+        char use[16];
+        uint64_t name;
+    } what = {.name = name};
+    struct fr_control_secret secret = {.bytes = {0}};
+    for (int rank = 0; rank < fr_world_size(); rank++) {
+        const struct fr_world_facts *facts = fr_world_facts_of(rank);
+        if (!facts->exchanges)
+            continue;
+        memcpy(secret.bytes, facts->secret, sizeof(secret.bytes));
+        break;
     }
-    if (!all || !group)
-        fr_error("out of memory for a group of %d ranks", size); // and MPI will be, too
-    else if (gather(comm, &own, sizeof(own), all))
-        made = create(comm, group, all, hopeless);
-    if (!made)
-        destroy(group);
-    free(all);
-    return made;
+    memcpy(what.use, use, strlen(use));
+    return fr_control_secret_derive(&secret, &what, sizeof(what));
 }
 
-struct fr_coll_group *fr_coll_group_enter(fr_word comm)
+static int count_sharers(uint64_t kernel)
+{
+    int sharers = 0;
+    for (int rank = 0; rank < fr_world_size(); rank++) {
+        const struct fr_world_facts *facts = fr_world_facts_of(rank);
+        sharers += facts->exchanges && facts->kernel == kernel;
+    }
+    return sharers;
+}
+
+static void give_number(struct fr_coll_group *group, uint32_t number)
+{
+    group->first_tag = FIRST_TAG + (int)number * GROUP_TAGS;
+}
+
+// Whether the ranks, of one host, are a group from this call on. A rank whose process has no GPU in
+// use does not ask, and keeps the others from it.
+static bool is_group_here(fr_word comm, struct state *state)
+{
+    uint32_t number = 0;
+    if (!state->group && !fr_device_in_use())
+        return false;
+    if (!state->group) {
+        struct fr_coll_group *group = prepare(comm);
+        struct fr_control_secret secret = secret_of("places", 0);
+        if (group)
+            group->place = fr_coll_place_join(&secret, count_sharers(fr_memory_self()->host),
+                                              group->name, group->size, state->calls);
+        state->hopeless = !group || !group->place;
+        if (state->hopeless)
+            destroy(group);
+        else
+            state->group = group;
+        return false;
+    }
+    if (!fr_coll_place_enter(state->group->place, state->calls, draw_number(), &number))
+        return false;
+    give_number(state->group, number);
+    return true;
+}
+
+enum { WORD_GPU = 1 }; // what ranks of several hosts tell each other
+
+// A number for the group and 1, or 0 for none.
+static uint64_t judge_words(uint64_t words, void *cookie)
+{
+    (void)cookie;
+    return words == WORD_GPU ? (uint64_t)draw_number() + 1 : 0;
+}
+
+// The same of several hosts, in the first, second, fourth ... call that can wait for others, since
+// a program may begin to use its GPUs late.
+static bool is_group_across(fr_word comm, struct state *state)
+{
+    uint64_t answer = 0;
+    bool is_power_of_two = (state->meetings & (state->meetings - 1)) == 0;
+    if (!is_power_of_two)
+        return false;
+    if (!state->group)
+        state->group = prepare(comm);
+    struct fr_coll_group *group = state->group;
+    if (!group) {
+        fr_error("out of memory for a group, which the others wait for");
+        return false;
+    }
+    uint64_t word = fr_device_in_use() ? WORD_GPU : 0;
+    if (!fr_coll_meet(group->name, state->meetings, group->rank, group->size, group->world, word,
+                      judge_words, NULL, &answer) ||
+        answer == 0)
+        return false;
+    give_number(group, (uint32_t)(answer - 1));
+    return true;
+}
+
+static void open_segment(struct fr_coll_group *group);
+
+struct fr_coll_group *fr_coll_group_enter(fr_word comm, bool waits)
 {
     struct state *state = state_of(comm);
     if (!state)
         return NULL;
     state->calls++;
-    bool is_power_of_two = (state->calls & (state->calls - 1)) == 0;
-    if (!state->group && !state->hopeless && is_power_of_two)
-        state->group = find_out(comm, &state->hopeless);
+    state->meetings += waits;
+    if (FR_UNLIKELY(!state->judged))
+        judge_facts(comm, state);
+    if (state->hopeless)
+        return NULL;
+    if (!state->is_group)
+        state->is_group =
+            state->one_host ? is_group_here(comm, state) : waits && is_group_across(comm, state);
+    if (!state->is_group)
+        return NULL;
+    if (waits && state->one_host && !state->group->opened)
+        open_segment(state->group);
     return state->group;
 }
 
@@ -250,15 +265,15 @@ struct fr_coll_group *fr_coll_group_find(fr_word comm)
 {
     pthread_once(&attribute.once, start_attribute);
     const struct state *state = fr_world_attribute_get(&attribute, comm);
-    return state ? state->group : NULL;
+    return state && state->is_group ? state->group : NULL;
 }
 
 // Round again after so many that none of the first is likely to be left. The group's own come
 // first, which nonblocking and blocking exchanges have.
 int fr_coll_group_next_tag(struct fr_coll_group *group)
 {
-    int number = group->persistent++ % (GROUPS_APART - 1) + 1;
-    return (group->first_tag + number * FR_COLL_GROUP_TAGS) % (GROUPS_APART * FR_COLL_GROUP_TAGS);
+    int number = group->persistent++ % (EXCHANGES_APART - 1) + 1;
+    return group->first_tag + number * FR_COLL_GROUP_TAGS;
 }
 
 // A wait in progress.
@@ -338,8 +353,8 @@ enum fr_status fr_coll_group_post(struct fr_coll_group *group, const char *call,
 {
     uint64_t next = group->round + 1;
     struct wait wait = {.group = group, .call = call, .round = next};
-    struct fr_coll_patience patience = {go_on, &wait};
-    enum fr_status status = fr_coll_segment_wait_room(group->segment, next, &patience);
+    struct fr_coll_progress progress = {go_on, &wait};
+    enum fr_status status = fr_coll_segment_wait_room(group->segment, next, &progress);
     if (status == FR_OK && marked)
         fr_coll_segment_mark(group->segment, next);
     if (status == FR_OK)
@@ -354,6 +369,59 @@ enum fr_status fr_coll_group_post(struct fr_coll_group *group, const char *call,
 enum fr_status fr_coll_group_wait(struct fr_coll_group *group, const char *call, uint64_t round)
 {
     struct wait wait = {.group = group, .call = call, .round = round};
-    struct fr_coll_patience patience = {go_on, &wait};
-    return judge(group, fr_coll_segment_wait_all(group->segment, round, &patience));
+    struct fr_coll_progress progress = {go_on, &wait};
+    return judge(group, fr_coll_segment_wait_all(group->segment, round, &progress));
+}
+
+// Waits until the ranks of one host have said something of the segment, which they all do in this
+// call. False when FABRAIL_TIMEOUT has passed.
+static bool wait_for(const struct fr_coll_group *group, int (*look)(const struct fr_coll_place *),
+                     int *found)
+{
+    enum { TELL_EVERY = 10 };
+    time_t began = seconds_now(), told = began;
+    while ((*found = look(group->place)) == 0) {
+        sched_yield();
+        fr_world_progress();
+        time_t now = seconds_now();
+        size_t limit = fr_core_settings()->timeout_s;
+        if (limit && (size_t)(now - began) >= limit) {
+            fr_error("a rank of the communicator has not come within the %zu s of FABRAIL_TIMEOUT",
+                     limit);
+            return false;
+        }
+        if (now - told >= TELL_EVERY) {
+            fr_warn("waiting for all ranks of a communicator for %ld s", (long)(now - began));
+            told = now;
+        }
+    }
+    return true;
+}
+
+// Leaves the group without a segment where any rank cannot have it, on all ranks alike.
+static void open_segment(struct fr_coll_group *group)
+{
+    struct fr_control_secret secret = secret_of("segment", group->name);
+    size_t post_bytes = fr_coll_group_post_bytes(group->size);
+    enum fr_status status = FR_ERR_UNSUPPORTED;
+    int made = 1, all = -1;
+    group->opened = true;
+    if (group->rank == 0) {
+        status = fr_coll_segment_open(&secret, 0, group->size, post_bytes, &group->segment);
+        fr_coll_place_made(group->place, status == FR_OK);
+    } else if (wait_for(group, fr_coll_place_is_made, &made) && made > 0) {
+        status =
+            fr_coll_segment_open(&secret, group->rank, group->size, post_bytes, &group->segment);
+    }
+    fr_coll_place_tried(group->place, status == FR_OK);
+    if (!wait_for(group, fr_coll_place_all_tried, &all) || all < 0) {
+        fr_warn_once("no shared memory for the ranks of a communicator, so that exchanges between "
+                     "them are slower: %s",
+                     fr_core_status_text(status));
+        fr_coll_segment_close(group->segment);
+        group->segment = NULL;
+        return;
+    }
+    if (fr_coll_segment_seal(group->segment, NULL) != FR_OK) // all have opened it: does not wait
+        group->broken = true;
 }

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The ranks of one communicator and what they have to move each other's buffers: where they share a
-// host, memory in which they agree; in any case a communicator of their own for messages.
+// host, memory in which they agree; in any case tags of their own for messages on the communicator
+// of Fabrail's own.
 //
-// Whether a communicator has such a group is found out by its ranks together, inside of collective
-// calls that they all make in the same order: in the first, second, fourth, eighth ... call, since
-// a program may begin to use its GPUs late. So a communicator whose processes have no GPU pays for
-// a handful of small gathers and nothing else.
+// Whether a communicator has such a group its ranks find out inside of collective calls that they
+// all make in the same order. Ranks of one host use no GPU, or meet in a place (place.h). Those of
+// several hosts tell each other in the first, second, fourth ... call that can wait (meet.h). Where
+// the facts of the world say that there never will be a group, nothing is done at all.
 #ifndef FR_COLL_GROUP_H
 #define FR_COLL_GROUP_H
 
+#include "coll/place.h"
 #include "coll/segment.h"
 #include "device/device.h"
 #include "memory/memory.h"
@@ -19,22 +21,25 @@ enum { FR_COLL_GROUP_TAGS = 32 };
 struct fr_coll_group {
     int rank;
     int size;
+    uint64_t name;                        // of the communicator (room world)
+    int *world;                           // ranks in MPI_COMM_WORLD, by rank
     struct fr_control_process *processes; // by rank
-    struct fr_coll_segment *segment;      // NULL where the ranks are on several hosts
-    fr_word messages;              // a communicator of the same ranks, which returns its errors
-    int first_tag;                 // of FR_COLL_GROUP_TAGS that are this group's alone, mostly
-    int persistent;                // exchanges that were made, by all ranks in the same order
-    uint64_t round;                // the last that this rank has posted
-    bool broken;                   // a rank is gone, or was given up
-    struct fr_coll_memory *memory; // what is kept from one exchange to the next (kept.h), or NULL
+    struct fr_coll_place *place;          // NULL where the ranks are on several hosts
+    struct fr_coll_segment *segment; // NULL until the first call that waits, and on several hosts
+    bool opened;                     // the segment, or it could not be had
+    int first_tag;  // of those that are this group's alone, FR_COLL_GROUP_TAGS for an exchange
+    int persistent; // exchanges that were made, by all ranks in the same order
+    uint64_t round; // the last that this rank has posted
+    bool broken;    // a rank is gone, or was given up
+    struct fr_coll_memory *memory; // mapping sets and what goes with them (mapset.h), or NULL
 };
 
-// To be called once in each collective call that can use the group, by all ranks of `comm`. Returns
-// the group, NULL if there is none (yet). It belongs to the communicator and dies with it.
-struct fr_coll_group *fr_coll_group_enter(fr_word comm);
+// To be called once in each collective call that can use the group, by all ranks of `comm` in the
+// same order; `waits` says whether the call may wait for the others. Returns the group, NULL if
+// there is none (yet), the same on all ranks. It belongs to the communicator and dies with it.
+struct fr_coll_group *fr_coll_group_enter(fr_word comm, bool waits);
 
-// The group of a communicator that has one already; for calls that must not wait for others. All
-// ranks of the communicator find the same in the same call.
+// The group of a communicator that has one already, for what was begun with it.
 struct fr_coll_group *fr_coll_group_find(fr_word comm);
 
 // The first of FR_COLL_GROUP_TAGS for a further persistent exchange: those of one communicator are

@@ -1,3 +1,5 @@
 # Room coll: ranks that agree, and collectives over NVLink.
-librooms_la_SOURCES += src/coll/alltoall.c src/coll/alltoall.h src/coll/choice.c src/coll/choice.h \
-	src/coll/group.c src/coll/group.h src/coll/segment.c src/coll/segment.h
+librooms_la_SOURCES += src/coll/agree.c src/coll/agree.h src/coll/alltoall.c \
+	src/coll/alltoall.h src/coll/bcast.c src/coll/bcast.h src/coll/group.c src/coll/group.h \
+	src/coll/mapset.c src/coll/mapset.h src/coll/meet.c src/coll/meet.h src/coll/place.c \
+	src/coll/place.h src/coll/reduce.c src/coll/reduce.h src/coll/segment.c src/coll/segment.h

@@ -19,7 +19,7 @@ enum {
     LINE_BYTES = FR_CONTROL_LINE_BYTES,
     MAX_SIZE = 1 << 16,
     SPINS = 1000,       // tens of microseconds, then the core is yielded
-    YIELDS_A_CALL = 64, // between questions to the caller's patience
+    YIELDS_A_CALL = 64, // between calls of the caller's progress
 };
 
 #define SEGMENT_MAGIC 0x46527365676d6e74u
@@ -66,7 +66,7 @@ struct fr_coll_segment {
 
 // Keeps a wait going: spins, yields, asks the caller.
 struct waiter {
-    const struct fr_coll_patience *patience;
+    const struct fr_coll_progress *progress;
     unsigned spins_left;
     unsigned yields;
 };
@@ -80,10 +80,10 @@ static bool keep_waiting(struct waiter *waiter)
         return true;
     }
     sched_yield();
-    if (++waiter->yields % YIELDS_A_CALL != 0 || waiter->patience == NULL ||
-        waiter->patience->go_on == NULL)
+    if (++waiter->yields % YIELDS_A_CALL != 0 || waiter->progress == NULL ||
+        waiter->progress->go_on == NULL)
         return true;
-    return waiter->patience->go_on(waiter->patience->cookie);
+    return waiter->progress->go_on(waiter->progress->cookie);
 }
 
 static size_t round_up(size_t bytes)
@@ -167,9 +167,9 @@ static void remove_name(struct fr_coll_segment *segment)
 }
 
 enum fr_status fr_coll_segment_seal(struct fr_coll_segment *segment,
-                                    const struct fr_coll_patience *patience)
+                                    const struct fr_coll_progress *progress)
 {
-    struct waiter waiter = {.patience = patience, .spins_left = segment->spins};
+    struct waiter waiter = {.progress = progress, .spins_left = segment->spins};
     while (atomic_load_explicit(&segment->header->attached, memory_order_acquire) <
            (uint32_t)segment->size) {
         if (!keep_waiting(&waiter))
@@ -244,9 +244,9 @@ bool fr_coll_segment_is_marked(const struct fr_coll_segment *segment, int rank, 
 }
 
 enum fr_status fr_coll_segment_wait_room(struct fr_coll_segment *segment, uint64_t round,
-                                         const struct fr_coll_patience *patience)
+                                         const struct fr_coll_progress *progress)
 {
-    struct waiter waiter = {.patience = patience, .spins_left = segment->spins};
+    struct waiter waiter = {.progress = progress, .spins_left = segment->spins};
     while (!has_room(segment, round)) {
         if (!keep_waiting(&waiter))
             return FR_ERR_LIMIT;
@@ -286,16 +286,16 @@ static enum fr_status wait_for(struct fr_coll_segment *segment, int rank, uint64
 }
 
 enum fr_status fr_coll_segment_wait(struct fr_coll_segment *segment, int rank, uint64_t round,
-                                    const struct fr_coll_patience *patience)
+                                    const struct fr_coll_progress *progress)
 {
-    struct waiter waiter = {.patience = patience, .spins_left = segment->spins};
+    struct waiter waiter = {.progress = progress, .spins_left = segment->spins};
     return wait_for(segment, rank, round, &waiter);
 }
 
 enum fr_status fr_coll_segment_wait_all(struct fr_coll_segment *segment, uint64_t round,
-                                        const struct fr_coll_patience *patience)
+                                        const struct fr_coll_progress *progress)
 {
-    struct waiter waiter = {.patience = patience, .spins_left = segment->spins};
+    struct waiter waiter = {.progress = progress, .spins_left = segment->spins};
     // From the next rank on, so that not all ranks look at the same line at once.
     for (int step = 1; step < segment->size; step++) {
         int rank = (segment->rank + step) % segment->size;

@@ -25,9 +25,10 @@ FR_MUST_CHECK enum fr_status fr_coll_segment_open(const struct fr_control_secret
                                                   int size, size_t post_bytes,
                                                   struct fr_coll_segment **segment);
 
-// Called every so often by functions that wait, NULL or a function NULL for patience without end;
-// returning false ends the wait with FR_ERR_LIMIT. It may make progress elsewhere, and sleep.
-struct fr_coll_patience {
+// Called every so often by functions that wait, NULL or a function NULL where there is nothing else
+// to do; returning false ends the wait with FR_ERR_LIMIT. It may make progress elsewhere, and
+// sleep.
+struct fr_coll_progress {
     bool (*go_on)(void *cookie);
     void *cookie;
 };
@@ -35,7 +36,7 @@ struct fr_coll_patience {
 // Waits until all ranks have opened the segment; rank 0 then takes its name away, so that nothing
 // is left behind however the processes end.
 FR_MUST_CHECK enum fr_status fr_coll_segment_seal(struct fr_coll_segment *segment,
-                                                  const struct fr_coll_patience *patience);
+                                                  const struct fr_coll_progress *progress);
 
 // Unmaps, for this rank alone; NULL is accepted. Takes the name away if that has not happened.
 void fr_coll_segment_close(struct fr_coll_segment *segment);
@@ -55,7 +56,7 @@ bool fr_coll_segment_is_marked(const struct fr_coll_segment *segment, int rank, 
 // Waits until a post for `round` would not be refused for lack of room.
 FR_MUST_CHECK enum fr_status fr_coll_segment_wait_room(struct fr_coll_segment *segment,
                                                        uint64_t round,
-                                                       const struct fr_coll_patience *patience);
+                                                       const struct fr_coll_progress *progress);
 
 // Whether a rank has posted for `round`; the same of all ranks. Never waits.
 bool fr_coll_segment_has(struct fr_coll_segment *segment, int rank, uint64_t round);
@@ -65,10 +66,10 @@ bool fr_coll_segment_has_all(struct fr_coll_segment *segment, uint64_t round);
 // the start where the ranks outnumber the cores that they may use.
 FR_MUST_CHECK enum fr_status fr_coll_segment_wait(struct fr_coll_segment *segment, int rank,
                                                   uint64_t round,
-                                                  const struct fr_coll_patience *patience);
+                                                  const struct fr_coll_progress *progress);
 FR_MUST_CHECK enum fr_status fr_coll_segment_wait_all(struct fr_coll_segment *segment,
                                                       uint64_t round,
-                                                      const struct fr_coll_patience *patience);
+                                                      const struct fr_coll_progress *progress);
 
 // Returns what a rank has posted for `round`, which must have been waited for or found there. Valid
 // until fr_coll_segment_done for that round. Aligned to 64 bytes.

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -39,17 +40,17 @@ bool fr_control_draw(void *bytes, size_t count)
     return false;
 }
 
-static uint32_t hash_text(const char *text, size_t length)
+static uint64_t hash_text(const char *text, size_t length)
 {
-    uint32_t hash = 2166136261u; // FNV-1a
+    uint64_t hash = 0xcbf29ce484222325u; // FNV-1a
     for (size_t i = 0; i < length; i++)
-        hash = (hash ^ (unsigned char)text[i]) * 16777619u;
+        hash = (hash ^ (unsigned char)text[i]) * 0x100000001b3u;
     return hash;
 }
 
-// The kernel's boot id is the same in all containers of a host, whose names may differ, and differs
-// between hosts, whose names may be the same.
-static uint32_t identify_host(void)
+// The kernel's boot id, of 122 random bits, is the same in all containers of a host, whose names
+// may differ, and differs between hosts, whose names may be the same.
+static uint64_t identify_host(void)
 {
     char text[256] = "";
     ssize_t length = -1;
@@ -65,9 +66,17 @@ static uint32_t identify_host(void)
     return hash_text(text, (size_t)length);
 }
 
+// Inode numbers of namespaces have 32 bits.
+static uint32_t identify_namespace(void)
+{
+    struct stat status;
+    return stat("/proc/self/ns/pid", &status) == 0 ? (uint32_t)status.st_ino : 0;
+}
+
 static void identify(void)
 {
-    struct fr_control_process drawn = {.host = identify_host(), .pid = (int32_t)getpid()};
+    struct fr_control_process drawn = {
+        .host = identify_host(), .pid = (int32_t)getpid(), .pid_namespace = identify_namespace()};
     while (drawn.cookie == 0) // zeroed bytes are nobody
         (void)fr_control_draw(&drawn.cookie, sizeof(drawn.cookie));
     fr_core_lock(&self_lock);

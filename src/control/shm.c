@@ -76,6 +76,97 @@ enum fr_status fr_control_shm_map(const struct fr_control_secret *secret, bool c
     return FR_OK;
 }
 
+// The file stays open. An application may close descriptors that are not its own, and get the
+// number for a file of its own: hence the look at what it is.
+static bool is_own_file(const struct fr_control_shm *shm)
+{
+    struct stat status;
+    return fstat(shm->file, &status) == 0 && (uint64_t)status.st_dev == shm->device &&
+           (uint64_t)status.st_ino == shm->inode;
+}
+
+// Not posix_fallocate, which writes to the file where the file system cannot do it.
+bool fr_control_shm_claim(const struct fr_control_shm *shm, size_t offset, size_t bytes)
+{
+    int result;
+    if (shm->file < 0)
+        return true;
+    errno = EBADF;
+    if (!is_own_file(shm))
+        result = -1;
+    else
+        do {
+            result = fallocate(shm->file, 0, (off_t)offset, (off_t)bytes);
+        } while (result != 0 && errno == EINTR);
+    if (result != 0)
+        fr_warn_once("no room in the shared memory of this host (/dev/shm), so messages take a "
+                     "slower path: %m");
+    return result == 0;
+}
+
+// Whoever comes first makes it; all give it the same size. Returns -1 when it is another's.
+static int open_file(const char *name, size_t bytes, struct fr_control_shm *shm)
+{
+    struct stat status;
+    int file = open(name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (file < 0)
+        return -1;
+    if (fstat(file, &status) == 0) {
+        shm->device = (uint64_t)status.st_dev;
+        shm->inode = (uint64_t)status.st_ino;
+        bool fits = status.st_size == 0 || status.st_size == (off_t)bytes;
+        if (!S_ISREG(status.st_mode) || status.st_uid != geteuid() || !fits)
+            errno = EINVAL;
+        else if (ftruncate(file, (off_t)bytes) == 0)
+            return file;
+    }
+    int error = errno;
+    close(file);
+    errno = error;
+    return -1;
+}
+
+static enum fr_status translate(int error)
+{
+    return error == EINVAL ? FR_ERR_INVALID : FR_ERR_NO_MEMORY;
+}
+
+// What nobody else has attached to is taken away again by those who did, at their end.
+enum fr_status fr_control_shm_open(const struct fr_control_secret *secret, size_t bytes,
+                                   size_t claimed, struct fr_control_shm *shm)
+{
+    char name[NAME_BYTES] = "";
+    int flags = secret ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
+    *shm = (struct fr_control_shm){.bytes = bytes, .file = -1};
+    if (secret) {
+        name_of(secret, name);
+        shm->file = open_file(name, bytes, shm);
+        if (shm->file < 0) {
+            fr_warn_once("no shared memory with the other processes of this host: %m");
+            return translate(errno);
+        }
+    }
+    if (!fr_control_shm_claim(shm, 0, claimed))
+        goto close_file;
+    shm->memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, shm->file, 0);
+    if (shm->memory != MAP_FAILED)
+        return FR_OK;
+    fr_warn_once("shared memory cannot be mapped: %m");
+close_file:
+    if (shm->file >= 0) {
+        unlink(name);
+        close(shm->file);
+    }
+    return FR_ERR_NO_MEMORY;
+}
+
+void fr_control_shm_close(struct fr_control_shm *shm)
+{
+    munmap(shm->memory, shm->bytes);
+    if (shm->file >= 0 && is_own_file(shm))
+        close(shm->file);
+}
+
 void fr_control_shm_remove(const struct fr_control_secret *secret)
 {
     char name[NAME_BYTES];

@@ -15,6 +15,25 @@ enum { FR_CONTROL_LINE_BYTES = 64 }; // apart, so that processes do not wait for
 FR_MUST_CHECK enum fr_status fr_control_shm_map(const struct fr_control_secret *secret, bool create,
                                                 size_t bytes, void **memory);
 
+// Memory of a file with holes, of which room is claimed as it is needed.
+struct fr_control_shm {
+    void *memory;
+    size_t bytes;
+    int file; // -1: of this process alone
+    uint64_t device, inode;
+};
+
+// Maps the shared memory of a secret as above, but makes it where it is not there yet: whoever is
+// first. Of its bytes the first `claimed` may be touched. Without a secret it is this process's
+// alone, and all may be touched.
+FR_MUST_CHECK enum fr_status fr_control_shm_open(const struct fr_control_secret *secret,
+                                                 size_t bytes, size_t claimed,
+                                                 struct fr_control_shm *shm);
+void fr_control_shm_close(struct fr_control_shm *shm); // the name stays
+
+// Makes sure that bytes can be touched. False, with a warning once, when there is no room for them.
+bool fr_control_shm_claim(const struct fr_control_shm *shm, size_t offset, size_t bytes);
+
 // Takes the name away; no harm when it is gone.
 void fr_control_shm_remove(const struct fr_control_secret *secret);
 

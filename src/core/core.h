@@ -45,6 +45,8 @@ enum fr_status {
     FR_ERR_LIMIT,       // a bound set by the user or by an integer type is exceeded
     FR_ERR_DEVICE,      // a driver call failed
     FR_ERR_MPI,         // a call of the real MPI failed
+    FR_ERR_RAIL,        // libfabric failed, or every rail to a process is lost
+    FR_ERR_CANCELLED,   // the caller took the operation back
 };
 
 const char *fr_core_status_text(enum fr_status status);
@@ -73,6 +75,11 @@ void fr_core_log_write(enum fr_log_level level, const char *format, ...) FR_PRIN
 void fr_core_log_set_rank(int rank);
 int fr_core_log_rank(void);
 
+// The first warnings and errors that were written, for the report: the text of number `index`, in
+// their order, NULL where there is none. The strings live until exit.
+enum { FR_LOG_KEPT = 32 };
+const char *fr_core_log_kept(unsigned index, enum fr_log_level *level);
+
 #define FR_LOG_AT(level, ...)                                                                      \
     do {                                                                                           \
         if (FR_UNLIKELY((level) <= fr_core_log_level))                                             \
@@ -95,6 +102,10 @@ int fr_core_log_rank(void);
             fr_warn(__VA_ARGS__);                                                                  \
     } while (0)
 
+// Writes what the launcher calls the job, "" where it says nothing; equal in all its processes.
+enum { FR_JOB_BYTES = 128 };
+void fr_core_job_name(char name[FR_JOB_BYTES]);
+
 enum fr_tristate { FR_AUTO, FR_YES, FR_NO };
 
 // Bits of the setting FABRAIL_PATHS.
@@ -112,6 +123,18 @@ enum fr_fabric_use {
     FR_FABRIC_OFF,
 };
 
+// The setting FABRAIL_RAIL_FLUSH: what makes data that NICs wrote to device memory visible to the
+// device.
+enum fr_rail_flush {
+    FR_RAIL_FLUSH_AUTO,
+    FR_RAIL_FLUSH_NONE,
+    FR_RAIL_FLUSH_CUDA,       // the driver's own call
+    FR_RAIL_FLUSH_READ,       // a read of device memory over each rail
+    FR_RAIL_FLUSH_WRITE_READ, // a write to it first
+};
+
+enum { FR_RAILS_MAX = 16 }; // rails of a process
+
 // All settings. Each member is one row of the table in settings.c, which names the environment
 // variable, its type, default, range and help text.
 struct fr_settings {
@@ -123,14 +146,21 @@ struct fr_settings {
     size_t staging_keep_bytes;      // FABRAIL_STAGING_KEEP, what stays cached while unused
     enum fr_fabric_use fabric;      // FABRAIL_FABRIC
     size_t workspace_max_bytes;     // FABRAIL_WORKSPACE_MAX, bound on device memory, a device
+    size_t mapped_max_bytes;        // FABRAIL_MAPPED_MAX, bound on mapped memory of others
     size_t clique_min_bytes;        // FABRAIL_CLIQUE_MIN, of messages by multi-node NVLink
     size_t peer_sms;                // FABRAIL_PEER_SMS, multiprocessors that one exchange may take
     size_t peer_ce_min_bytes;       // FABRAIL_PEER_CE_MIN, beyond which copy engines are used, or
                                     // FR_BYTES_AUTO
     size_t pipeline_min_bytes;      // FABRAIL_PIPELINE_MIN, 0 for never
     const char *tuning;             // FABRAIL_TUNING: "auto", "" for none, else a file name
+    size_t rail_max;                // FABRAIL_RAIL_MAX, rails of a process
+    const char *rail_nics;          // FABRAIL_RAIL_NICS, names allowed or, after ^, denied
+    const char *rail_provider;      // FABRAIL_RAIL_PROVIDER, "auto" or libfabric's name of one
+    enum fr_rail_flush rail_flush;  // FABRAIL_RAIL_FLUSH
+    size_t rail_cache_bytes;        // FABRAIL_RAIL_CACHE, memory kept registered while unused
     size_t timeout_s;               // FABRAIL_TIMEOUT, patience with other ranks, 0 without end
     const char *report;             // FABRAIL_REPORT: "" none, "text" to stderr, else a file name
+    const char *trace;              // FABRAIL_TRACE: "" none, else a file name
 };
 
 // Returns the settings of this process. The first call reads the environment and warns of unknown

@@ -63,6 +63,35 @@ static void write_line(const char *line, size_t length)
     }
 }
 
+struct kept {
+    _Atomic bool whole;
+    enum fr_log_level level;
+    char text[256];
+};
+static struct kept kept[FR_LOG_KEPT];
+
+static void keep(enum fr_log_level level, const char *text, size_t length)
+{
+    static _Atomic unsigned used;
+    if (atomic_load_explicit(&used, memory_order_relaxed) >= FR_LOG_KEPT)
+        return;
+    unsigned index = atomic_fetch_add_explicit(&used, 1, memory_order_relaxed);
+    if (index >= FR_LOG_KEPT)
+        return;
+    size_t room = sizeof(kept[index].text) - 1;
+    memcpy(kept[index].text, text, length < room ? length : room);
+    kept[index].level = level;
+    atomic_store_explicit(&kept[index].whole, true, memory_order_release);
+}
+
+const char *fr_core_log_kept(unsigned index, enum fr_log_level *level)
+{
+    if (index >= FR_LOG_KEPT || !atomic_load_explicit(&kept[index].whole, memory_order_acquire))
+        return NULL;
+    *level = kept[index].level;
+    return kept[index].text;
+}
+
 void fr_core_log_write(enum fr_log_level level, const char *format, ...)
 {
     int saved_errno = errno;
@@ -82,6 +111,8 @@ void fr_core_log_write(enum fr_log_level level, const char *format, ...)
         memcpy(line + length + room - 3, "...", 3);
     }
     replace_control_characters(line + length, text_length);
+    if (level <= FR_LOG_WARN)
+        keep(level, line + length, text_length);
     length += text_length;
     line[length++] = '\n';
     write_line(line, length);

@@ -44,6 +44,7 @@ struct row {
 // Members of choices are stored through `unsigned`, booleans of any spelling through `bool`.
 _Static_assert(sizeof(enum fr_log_level) == sizeof(unsigned), "choices are stored as unsigned");
 _Static_assert(sizeof(enum fr_fabric_use) == sizeof(unsigned), "choices are stored as unsigned");
+_Static_assert(sizeof(enum fr_rail_flush) == sizeof(unsigned), "choices are stored as unsigned");
 _Static_assert(sizeof(enum fr_tristate) == sizeof(unsigned), "choices are stored as unsigned");
 
 static const struct choice bool_choices[] = {
@@ -68,6 +69,15 @@ static const struct choice fabric_choices[] = {
     {"auto", FR_FABRIC_AUTO},
     {"force", FR_FABRIC_FORCE},
     {"off", FR_FABRIC_OFF},
+    {NULL, 0},
+};
+
+static const struct choice flush_choices[] = {
+    {"auto", FR_RAIL_FLUSH_AUTO},
+    {"none", FR_RAIL_FLUSH_NONE},
+    {"cuda", FR_RAIL_FLUSH_CUDA},
+    {"read", FR_RAIL_FLUSH_READ},
+    {"write-read", FR_RAIL_FLUSH_WRITE_READ},
     {NULL, 0},
 };
 
@@ -108,6 +118,11 @@ static const struct row rows[] = {
      .help =
          "Bound on the device memory of that workspace, for each process and device. A message\n"
          "that does not fit is given to the MPI library as it is."},
+    {"MAPPED_MAX", ROW_BYTES, AT(mapped_max_bytes), .default_text = "256G", RANGE(0, 16 * TIB),
+     .help =
+         "Bound on the device memory of other processes that a process has mapped at a time.\n"
+         "Beyond it, what was used least recently is unmapped; messages whose memory does not fit\n"
+         "at all take a slower way. With 0 nothing is mapped."},
     {"CLIQUE_MIN", ROW_BYTES, AT(clique_min_bytes), .default_text = "16K", RANGE(0, 16 * TIB),
      .help = "Size from which on a message to a GPU that only multi-node NVLink reaches goes that "
              "way.\n"
@@ -126,17 +141,43 @@ static const struct row rows[] = {
          "chunks through page-locked memory, so that copies overlap with the network.\n"
          "With 0 no message does. It takes the path peer to be allowed in all ranks."},
     {"TUNING", ROW_STRING, AT(tuning), .default_text = "auto",
-     .help = "Name of the tuning file, which\n.BR fabrail-tune (1)\nwrites; nothing for none.\n"
+     .help = "Name of the tuning file, which\n.BR fabrail (1)\nwrites; nothing for none.\n"
              "With auto it is fabrail/tuning in $XDG_CONFIG_HOME or ~/.config, and where that has\n"
              "nothing on this kind of machine, in the folder of the system's settings."},
+    {"RAIL_MAX", ROW_BYTES, AT(rail_max), .default_text = "16", RANGE(1, FR_RAILS_MAX),
+     .help = "NICs that a process may use at once, of those that are nearest to its GPU."},
+    {"RAIL_NICS", ROW_STRING, AT(rail_nics), .default_text = "",
+     .help =
+         "Names of the NICs to use, as libfabric calls their domains, separated by commas; after\n"
+         "a leading ^ those not to use. A name may hold the wildcards of the shell. Empty stands\n"
+         "for all, but for the loopback."},
+    {"RAIL_PROVIDER", ROW_STRING, AT(rail_provider), .default_text = "auto",
+     .help = "libfabric's name of the provider whose NICs are used, such as efa, cxi or\n"
+             "verbs;ofi_rxm. With auto it is the fastest that has one."},
+    {"RAIL_FLUSH", ROW_CHOICE, AT(rail_flush), .default_text = "auto", .choices = flush_choices,
+     .help = "How data that NICs wrote to a GPU's memory are made visible to the GPU: not at all\n"
+             "(none), by the driver's call (cuda), by a read of that memory over each NIC used\n"
+             "(read), or by a write and a read (write-read). With auto it is the first of none,\n"
+             "cuda and read that the GPU allows."},
+    {"RAIL_CACHE", ROW_BYTES, AT(rail_cache_bytes), .default_text = "16G", RANGE(0, 16 * TIB),
+     .help = "Memory that stays registered with the NICs while no message uses it, for each\n"
+             "process. Memory that its owner frees is let go at once."},
     {"TIMEOUT", ROW_BYTES, AT(timeout_s), .default_text = "0", RANGE(0, 1 << 30),
      .help =
          "Seconds that a rank waits for others in an exchange over NVLink before the call fails.\n"
          "With 0 it waits without end, and says so every ten seconds."},
     {"REPORT", ROW_STRING, AT(report), .default_text = "",
-     .help = "Where MPI_Finalize writes a report of what was done with which messages:\n"
-             "nothing for no report, text for standard error, else the name of a file, in which\n"
-             "%r becomes the rank; without %r the ranks write one over the other."},
+     .help =
+         "Where MPI_Finalize writes a report of what was done with which messages: nothing for no\n"
+         "report, text for standard error, else the name of a file. With %r in it, that becomes\n"
+         "the rank in the file of each rank, and job in a summary of them; without, one file "
+         "holds\n"
+         "the whole job. A rank that is aborted or killed by a signal writes what there is."},
+    {"TRACE", ROW_STRING, AT(trace), .default_text = "",
+     .help = "Name of a file for the last operations of a rank with their times, in the format of\n"
+             "Chrome's trace viewer and of Perfetto; nothing for none. %r in it becomes the rank,\n"
+             "which else is put behind the name.\n"
+             "fabrail report --trace=OUT makes one file of those of several ranks."},
 };
 
 static bool find_choice(const struct choice *choices, const char *text, size_t length,

@@ -18,6 +18,8 @@ const char *fr_core_status_text(enum fr_status status)
         [FR_ERR_LIMIT] = "limit exceeded",
         [FR_ERR_DEVICE] = "device driver call failed",
         [FR_ERR_MPI] = "MPI call failed",
+        [FR_ERR_RAIL] = "rail failed",
+        [FR_ERR_CANCELLED] = "cancelled",
     };
     if ((size_t)status >= FR_ARRAY_LENGTH(texts))
         return "unknown status";

@@ -2,6 +2,7 @@
 // Batches of copies. A strided copy becomes the fewest driver calls that can express it.
 #include "config.h"
 
+#include "core/meter.h"
 #include "device/device_int.h"
 
 #include <string.h>
@@ -265,8 +266,8 @@ static bool keep_for_kernel(struct fr_device_batch *batch, const struct fr_devic
     return true;
 }
 
-void fr_device_batch_copy(struct fr_device_batch *batch, const struct fr_device_range *range,
-                          enum fr_device_direction direction, const struct fr_device_copy *copy)
+static void add_copy(struct fr_device_batch *batch, const struct fr_device_range *range,
+                     enum fr_device_direction direction, const struct fr_device_copy *copy)
 {
     if (batch->status != FR_OK || copy->bytes == 0 || copy->n[0] == 0 || copy->n[1] == 0)
         return;
@@ -295,6 +296,14 @@ void fr_device_batch_copy(struct fr_device_batch *batch, const struct fr_device_
     fr_device_scope_leave(&scope);
 }
 
+void fr_device_batch_copy(struct fr_device_batch *batch, const struct fr_device_range *range,
+                          enum fr_device_direction direction, const struct fr_device_copy *copy)
+{
+    uint64_t begin = fr_core_meter_begin();
+    add_copy(batch, range, direction, copy);
+    fr_core_meter_end(FR_METER_COPY, begin);
+}
+
 // Does what was kept for a kernel.
 static void push_pieces(struct fr_device_batch *batch)
 {
@@ -321,10 +330,12 @@ bool fr_device_batch_has_reached(struct fr_device_batch *batch, unsigned mark)
 
 enum fr_status fr_device_batch_finish(struct fr_device_batch *batch)
 {
+    uint64_t begin = fr_core_meter_begin();
     push_pieces(batch);
     // A failed copy does not stop the others, so every lane is waited for.
     for (unsigned i = 0; i < batch->lane_count; i++)
         keep_first(batch, fr_device_lane_return(batch->lanes[i]));
     batch->lane_count = 0;
+    fr_core_meter_end(FR_METER_COPY, begin);
     return batch->status;
 }

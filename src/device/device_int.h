@@ -170,6 +170,9 @@ struct fr_device_kernels {
     CUmodule module; // NULL: the driver did not take them
     CUfunction push_few;
     CUfunction push_many;
+    CUmodule reduce_module; // NULL until a reduction asks for it
+    CUfunction reduce;      // constant once `reduces` is not FR_KERNEL_UNKNOWN
+    _Atomic int reduces;
     uint64_t *words;      // FR_PUSH_MAX_BLOCKS for each slot
     uint64_t values[32];  // last value used with each slot's words, of its borrower
     uint32_t slots_taken; // bit a slot, guarded by the lock of the list
@@ -190,9 +193,18 @@ extern const void *fr_device_kernels_image;
 
 // Returns the kernels of the context, which must be current; NULL where there are none.
 struct fr_device_kernels *fr_device_kernels_get(CUcontext context);
+// Whether there are kernels for reductions as well: an image of their own, loaded when first asked
+// for. The context must be current.
+enum { FR_KERNEL_UNKNOWN, FR_KERNEL_LOADED, FR_KERNEL_REFUSED };
+extern const void *fr_device_reduce_image;
+bool fr_device_kernels_can_reduce(struct fr_device_kernels *kernels);
 // Lends the words of one slot with a value that none of them holds. Returns the slot, -1 for none.
 int fr_device_words_borrow(struct fr_device_kernels *kernels, uint64_t *value);
 void fr_device_words_return(struct fr_device_kernels *kernels, int slot);
+uint64_t *fr_device_words_of(const struct fr_device_kernels *kernels, int slot);
+// Waits until each block has stored `value`, or the stream has come to its end, well or not.
+CUresult fr_device_words_wait(const uint64_t *words, unsigned blocks, uint64_t value,
+                              CUstream stream);
 void fr_device_kernels_release(void);
 
 #endif

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The kernels as nvcc made them, for every architecture in one image, which the driver picks from.
-    .section .rodata
+    .macro image name, file
     .balign 64
-    .globl fr_device_kernels_fatbin
-    .hidden fr_device_kernels_fatbin
-    .type fr_device_kernels_fatbin, %object
-fr_device_kernels_fatbin:
-    .incbin "src/device/kernels.fatbin"
-    .size fr_device_kernels_fatbin, . - fr_device_kernels_fatbin
+    .globl \name
+    .hidden \name
+    .type \name, %object
+\name:
+    .incbin "\file"
+    .size \name, . - \name
+    .endm
+
+    .section .rodata
+    image fr_device_kernels_fatbin, src/device/kernels.fatbin
+    image fr_device_reduce_fatbin, src/device/reduce.fatbin
 
     .section .note.GNU-stack, "", %progbits

@@ -7,16 +7,19 @@
 #include "config.h"
 
 #include "device/device_int.h"
-#include "device/kernels.h"
+#include "device/elements.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #ifdef FR_HAVE_NVCC
 extern const unsigned char fr_device_kernels_fatbin[]; // image.S
+extern const unsigned char fr_device_reduce_fatbin[];
 const void *fr_device_kernels_image = fr_device_kernels_fatbin;
+const void *fr_device_reduce_image = fr_device_reduce_fatbin;
 #else
 const void *fr_device_kernels_image;
+const void *fr_device_reduce_image;
 #endif
 
 static struct fr_lock kernels_lock = FR_LOCK_INIT;
@@ -54,6 +57,16 @@ static struct fr_device_kernels *find(CUcontext context, unsigned long long cont
     return found;
 }
 
+static void unload_module(CUmodule *module)
+{
+    if (*module == NULL)
+        return;
+    CUresult result = fr_cu.cuModuleUnload(*module);
+    if (result != CUDA_SUCCESS)
+        fr_device_fail("cuModuleUnload", result);
+    *module = NULL;
+}
+
 // Gives the driver's share back. The context must be current.
 static void unload(struct fr_device_kernels *kernels)
 {
@@ -62,12 +75,8 @@ static void unload(struct fr_device_kernels *kernels)
         result = fr_cu.cuMemFreeHost(kernels->words);
     if (result != CUDA_SUCCESS)
         fr_device_fail("cuMemFreeHost", result);
-    if (kernels->module == NULL)
-        return;
-    result = fr_cu.cuModuleUnload(kernels->module);
-    if (result != CUDA_SUCCESS)
-        fr_device_fail("cuModuleUnload", result);
-    kernels->module = NULL;
+    unload_module(&kernels->reduce_module);
+    unload_module(&kernels->module);
 }
 
 static CUresult load_functions(struct fr_device_kernels *kernels)
@@ -146,6 +155,49 @@ struct fr_device_kernels *fr_device_kernels_get(CUcontext context)
         kernels = publish(kernels);
     }
     return kernels->module != NULL ? kernels : NULL;
+}
+
+// Another thread may do the same: what it was first with counts.
+static void load_reduce(struct fr_device_kernels *kernels)
+{
+    CUmodule module = NULL;
+    CUfunction function = NULL;
+    CUresult result = fr_cu.cuModuleLoadData(&module, fr_device_reduce_image);
+    if (result != CUDA_SUCCESS)
+        module = NULL;
+    else
+        result = fr_cu.cuModuleGetFunction(&function, module, FR_REDUCE_NAME);
+    bool loaded = result == CUDA_SUCCESS;
+    fr_core_lock(&kernels_lock);
+    bool first = atomic_load_explicit(&kernels->reduces, memory_order_relaxed) == FR_KERNEL_UNKNOWN;
+    if (first && loaded) {
+        kernels->reduce_module = module;
+        kernels->reduce = function;
+        module = NULL;
+    }
+    if (first)
+        atomic_store_explicit(&kernels->reduces, loaded ? FR_KERNEL_LOADED : FR_KERNEL_REFUSED,
+                              memory_order_release);
+    fr_core_unlock(&kernels_lock);
+    unload_module(&module);
+    if (first && !loaded && !fr_device_result_is_down(result))
+        fr_warn_once("the CUDA driver did not take the library's kernels for reductions (%s), so "
+                     "they go through the host",
+                     fr_device_result_name(result));
+}
+
+bool fr_device_kernels_can_reduce(struct fr_device_kernels *kernels)
+{
+    if (fr_device_reduce_image == NULL)
+        return false;
+    if (atomic_load_explicit(&kernels->reduces, memory_order_acquire) == FR_KERNEL_UNKNOWN)
+        load_reduce(kernels);
+    return atomic_load_explicit(&kernels->reduces, memory_order_acquire) == FR_KERNEL_LOADED;
+}
+
+uint64_t *fr_device_words_of(const struct fr_device_kernels *kernels, int slot)
+{
+    return kernels->words + (size_t)slot * FR_PUSH_MAX_BLOCKS;
 }
 
 int fr_device_words_borrow(struct fr_device_kernels *kernels, uint64_t *value)

@@ -6,6 +6,7 @@
 // all the same: after a fault on the device no word would ever come.
 #include "config.h"
 
+#include "core/meter.h"
 #include "device/device_int.h"
 #include "device/kernels.h"
 
@@ -36,9 +37,8 @@ static void relax(void)
 #endif
 }
 
-// Waits until each block has stored `value`, or the stream has come to its end, well or not.
-static CUresult wait_for_words(const uint64_t *words, unsigned blocks, uint64_t value,
-                               CUstream stream)
+CUresult fr_device_words_wait(const uint64_t *words, unsigned blocks, uint64_t value,
+                              CUstream stream)
 {
     unsigned done = 0;
     for (;;) {
@@ -118,7 +118,7 @@ static CUresult run_kernels(struct fr_device_kernels *kernels, int slot, uint64_
                             size_t count, unsigned max_blocks)
 {
     struct fr_push_many params;
-    const uint64_t *words = slot >= 0 ? kernels->words + (size_t)slot * FR_PUSH_MAX_BLOCKS : NULL;
+    const uint64_t *words = slot >= 0 ? fr_device_words_of(kernels, slot) : NULL;
     size_t next = skip_empty(pieces, count, 0);
     while (next < count) {
         unsigned blocks = plan(&params, pieces, count, max_blocks, &next);
@@ -131,7 +131,7 @@ static CUresult run_kernels(struct fr_device_kernels *kernels, int slot, uint64_
         if (result != CUDA_SUCCESS)
             return result;
         if (is_last && words != NULL)
-            return wait_for_words(words, blocks, value, stream);
+            return fr_device_words_wait(words, blocks, value, stream);
     }
     return fr_cu.cuStreamSynchronize(stream);
 }
@@ -239,6 +239,7 @@ enum fr_status fr_device_push(const struct fr_device_range *range,
     enum fr_status status = fr_device_scope_enter(range, &scope);
     if (status != FR_OK)
         return status;
+    uint64_t begin = fr_core_meter_begin();
     status = settle_pieces(range, pieces, count);
     if (status == FR_OK) {
         struct fr_device_kernels *kernels =
@@ -246,6 +247,7 @@ enum fr_status fr_device_push(const struct fr_device_range *range,
         status = kernels != NULL ? push_by_kernel(kernels, pieces, count, max_sms)
                                  : push_by_engines(scope.context, pieces, count);
     }
+    fr_core_meter_end(FR_METER_COPY, begin);
     fr_device_scope_leave(&scope);
     return status;
 }

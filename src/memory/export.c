@@ -97,6 +97,7 @@ static enum fr_status export_anew(const struct fr_device_range *range, const voi
         .bytes = made.bytes,
         .buffer_id = range->buffer_id,
         .ways = made.ways,
+        .rank = fr_control_rank(),
     };
     memcpy(handle->device, made.uuid, sizeof(handle->device));
     memcpy(handle->token, made.token, sizeof(handle->token));
@@ -161,7 +162,7 @@ static void note_sent(uint64_t buffer_id, uint64_t cookie)
     fr_core_unlock(&lock);
 }
 
-static bool is_current(uintptr_t base, uint64_t buffer_id)
+bool fr_memory_export_is_current(uintptr_t base, uint64_t buffer_id)
 {
     struct fr_device_range range;
     return fr_device_query_id((const void *)base, &range) == FR_OK && range.buffer_id == buffer_id;
@@ -183,6 +184,16 @@ static enum fr_status send_one(const struct fr_memory_handle *handle,
     return status;
 }
 
+static void note_importers(const struct fr_memory_handle *handle,
+                           const struct fr_control_process *importers, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        int rank = fr_control_rank_of(&importers[i]);
+        if (rank >= 0 && rank != fr_control_rank())
+            fr_memory_importers_note(handle, rank);
+    }
+}
+
 enum fr_status fr_memory_send_descriptor(const struct fr_memory_handle *handle,
                                          const struct fr_control_process *importers, size_t count,
                                          bool again)
@@ -190,9 +201,10 @@ enum fr_status fr_memory_send_descriptor(const struct fr_memory_handle *handle,
     const struct fr_control_process *self = fr_control_self();
     if (!fr_control_is_same(&handle->owner, self))
         return FR_ERR_INVALID;
+    note_importers(handle, importers, count);
     if (!(handle->ways & FR_SHARE_FD))
         return FR_OK;
-    if (!is_current((uintptr_t)handle->base, handle->buffer_id))
+    if (!fr_memory_export_is_current((uintptr_t)handle->base, handle->buffer_id))
         return FR_ERR_NOT_FOUND;
     enum fr_status first = FR_OK;
     int descriptor = -1; // made for the first that needs it
@@ -227,8 +239,9 @@ static size_t list_exports(struct known *known, size_t max)
 }
 
 // Moves an entry to the log of what has been freed.
-static void note_freed(uint64_t buffer_id)
+void fr_memory_export_drop(uint64_t buffer_id)
 {
+    fr_memory_importers_forget(buffer_id);
     fr_core_lock(&lock);
     struct export *entry = find(buffer_id);
     if (entry != NULL) {
@@ -244,8 +257,8 @@ static void find_freed(void)
     struct known *known = max > 0 ? calloc(max, sizeof(*known)) : NULL;
     size_t count = known != NULL ? list_exports(known, max) : 0;
     for (size_t i = 0; i < count; i++) {
-        if (!is_current(known[i].base, known[i].buffer_id))
-            note_freed(known[i].buffer_id);
+        if (!fr_memory_export_is_current(known[i].base, known[i].buffer_id))
+            fr_memory_export_drop(known[i].buffer_id);
     }
     free(known);
 }

@@ -25,13 +25,30 @@ bool fr_memory_handle_is_on(const struct fr_memory_handle *handle, int device)
 struct fr_memory_usage fr_memory_get_usage(void)
 {
     struct fr_memory_usage usage = {.exports = fr_memory_exports_count()};
-    fr_memory_imports_count(&usage.imports, &usage.mapped_bytes);
+    fr_memory_mappings_count(&usage.mappings, &usage.mapped_bytes);
     return usage;
+}
+
+void fr_memory_forget(const struct fr_control_process *owner)
+{
+    fr_memory_channel_drop(owner, NULL);
+    (void)fr_memory_mappings_forget(owner, NULL);
+}
+
+void fr_memory_forget_buffer(const struct fr_control_process *owner, uint64_t buffer_id)
+{
+    fr_memory_channel_drop(owner, &buffer_id);
+    (void)fr_memory_mappings_forget(owner, &buffer_id);
 }
 
 void fr_memory_release(void)
 {
-    fr_memory_imports_release();
+    unsigned pinned = fr_memory_mappings_forget(NULL, NULL);
+    if (pinned > 0)
+        fr_debug("%u mappings of other processes' memory are in use at the end", pinned);
+    fr_memory_importers_release();
+    fr_memory_asked_release();
+    fr_memory_forget_user();
     fr_memory_exports_release();
     fr_memory_channel_close();
 }

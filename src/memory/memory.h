@@ -2,11 +2,16 @@
 // Room memory: memory of one process made reachable from the GPU of another.
 //
 // The owner of a buffer exports it into a handle, plain bytes that travel by any means; whoever
-// gets them imports. Mapping takes milliseconds, so both sides remember: an exported buffer by what
-// the driver calls it (BUFFER_ID, which no two allocations of a process share), an imported one by
-// owner and the same. Memory that was freed has no user any more; its entries go when something new
-// turns up at its addresses, when the owner says so (fr_memory_freed, fr_memory_forget_buffer), or
-// as the oldest.
+// gets them pins a mapping of it. Mapping takes milliseconds, so both sides remember: an exported
+// buffer by what the driver calls it (BUFFER_ID, which no two allocations of a process share), a
+// mapped one by owner and the same. What nobody has pinned stays mapped within a bound in bytes
+// (FABRAIL_MAPPED_MAX). What is mapped stays allocated, so the owner tells those who may have
+// mapped memory when it is gone (fr_memory_poll), and they unmap it.
+//
+// A message must not wait for a mapping, nor fail for want of one. So a sender first asks the
+// receiver to map the memory (fr_memory_is_mapped_by), and relies on it only once that one has said
+// that it has. That can be wrong later: then pinning maps once more, or fails, and the message has
+// to go another way.
 //
 // All functions may be called by several threads at once. None waits for another process.
 #ifndef FR_MEMORY_MEMORY_H
@@ -21,18 +26,18 @@
 // have come before others send to it. Returns this process: whoever got these bytes may send.
 const struct fr_control_process *fr_memory_self(void);
 
-// One allocation of one process, for all others. Plain bytes, 128 of them.
+// One allocation of one process, for all others. Plain bytes.
 struct fr_memory_handle {
     struct fr_control_process owner;
     uint64_t base; // of the allocation, in the owner's address space
     uint64_t bytes;
     uint64_t buffer_id; // the owner's driver's
     uint32_t ways;      // FR_SHARE_* bits
-    uint32_t spare;
+    int32_t rank;       // of the owner in its world, -1 unknown
     unsigned char device[FR_DEVICE_UUID_BYTES];
     unsigned char token[FR_SHARE_TOKEN_BYTES];
 };
-_Static_assert(sizeof(struct fr_memory_handle) == 128, "no padding, two cache lines");
+_Static_assert(sizeof(struct fr_memory_handle) == 136, "no padding");
 
 // Whether the allocation is on this device of this process. Ranks that share a GPU take turns on
 // it, so that neither's kernel may wait for the other's.
@@ -52,54 +57,74 @@ static inline bool fr_memory_needs_descriptor(const struct fr_memory_handle *han
     return (handle->ways & (FR_SHARE_FD | FR_SHARE_FABRIC)) == FR_SHARE_FD;
 }
 
-// Sends the descriptor of exported memory to the mailboxes of the importers, each of which gets it
-// once; `again` is for one that has said that it lacks it. To be called before the handle is given
-// to them: then the descriptor is there when they import. Processes of other hosts, the process
-// itself, and memory without a descriptor are passed over. Returns the first failure, after trying
-// all: FR_ERR_UNSUPPORTED when a mailbox cannot be reached (processes in different network
-// namespaces), FR_ERR_LIMIT when it is full, FR_ERR_NOT_FOUND when the memory is not exported any
-// more.
+// Lets processes map exported memory: they will be told when it is gone, and each is sent the
+// descriptor that it may take, once; `again` is for one that has said that it lacks it. To be
+// called before the handle is given to them: then the descriptor is there when they map. Processes
+// of other hosts and the process itself are passed over. Returns the first failure, after trying
+// all: FR_ERR_UNSUPPORTED when the fd channel of one cannot be reached (processes in different
+// network namespaces), FR_ERR_LIMIT when it is full, FR_ERR_NOT_FOUND when the memory is not
+// exported any more.
 FR_MUST_CHECK enum fr_status fr_memory_send_descriptor(const struct fr_memory_handle *handle,
                                                        const struct fr_control_process *importers,
                                                        size_t count, bool again);
 
+// Whether a process, of this host or of its NVLink clique, by its rank in the world, has said that
+// it has mapped this memory; this process always has. A lookup when that is known. Else asks it to,
+// the second time (memory of which only one message is sent is not worth mapping) or, with
+// `at_once`, now; and again where the question or its answer seem to have been lost.
+bool fr_memory_is_mapped_by(int to, const struct fr_memory_handle *handle, bool at_once);
+
+// Acts on a message of the kinds MAP, MAPPED, UNMAPPED and FREED; what is to be mapped is mapped in
+// fr_memory_poll, for `user` as fr_memory_pin does. Messages of one sender are to be acted on in
+// their order.
+void fr_memory_handle_message(const struct fr_control_message *message,
+                              const struct fr_device_range *user);
+
+// Maps what others have asked for, and looks for memory that others may have mapped and that is no
+// more, to tell them. To be called in each call that may make progress, after all messages that
+// have come have been acted on: a load or two when there is nothing of the kind, else a look at the
+// clock, and now and then a few questions to the driver.
+void fr_memory_poll(void);
+
 // Writes the buffer ids of exported allocations that have been freed, at most `max`, and returns
-// their number. Importers that are told so, by fr_memory_forget_buffer, unmap the memory, which
-// until then is not free for its owner either. Each of those who tell some importers has a mark of
-// its own, set by fr_memory_freed_mark, and gets what has been found since then, or the latest 64
-// of that. Asks the driver about each exported allocation.
+// their number. Importers that are told so, by fr_memory_forget_buffer, unmap the memory. Each of
+// those who tell some importers has a mark of its own, set by fr_memory_freed_mark, and gets what
+// has been found since then, or the latest 64 of that. Asks the driver about each exported
+// allocation. For processes that are out of reach of control messages.
 uint64_t fr_memory_freed_mark(void);
 size_t fr_memory_freed(uint64_t *mark, uint64_t *buffer_ids, size_t max);
 
-// Memory of another process as this one's device sees it. Copyable; returned once.
+// Memory of another process as this one's device sees it. Copyable; unpinned once.
 struct fr_memory_mapping {
     uintptr_t address; // where handle->base is
     bool direct;       // kernels and copies of the device may use it. False only for this process's
                        // own memory on another of its devices: then only copies can, in the context
                        // of the memory
-    bool resting;
-    struct fr_memory_import *import; // NULL for memory of this process
+    bool pinned;       // else it may be unmapped any time; own memory always may
+    struct fr_device_range user;   // whose device copies run on
+    struct fr_memory_entry *entry; // NULL for memory of this process
+    uint64_t generation;           // of the entry
 };
 
 // Maps the memory of a handle for the device of `user`, the range of local memory that it will be
-// used with (or one that has nothing but a device). Remembered, as are refusals; a hit makes one
-// cheap driver call. Mapping something new closes what older memory of the same owner is mapped
-// from the same addresses, unless in use. The caller returns the mapping with
-// fr_memory_mapping_release after its last use of it.
+// used with (or one that has nothing but a device); where that is NULL or on no device, for the
+// device that something was last mapped for. Remembered, as are refusals; a hit makes one cheap
+// driver call. Mapping something new closes what older memory of the same owner is mapped from the
+// same addresses, unless pinned. The caller unpins after its last use.
 //
 // Returns FR_ERR_UNSUPPORTED when device, host or driver cannot do it; FR_ERR_NOT_FOUND when the
-// descriptor has not been sent, or was dropped unused: the owner can send it again; FR_ERR_LIMIT
-// when too many mappings are in use, or an older one of the same addresses is.
-FR_MUST_CHECK enum fr_status fr_memory_import(const struct fr_memory_handle *handle,
-                                              const struct fr_device_range *user,
-                                              struct fr_memory_mapping *mapping);
+// descriptor has not been sent, or was dropped unused, or went with a mapping that had to make
+// room: the owner, where it can be reached, is told to send it again; FR_ERR_LIMIT when what is
+// pinned leaves no room, or an older mapping of the same addresses is pinned.
+FR_MUST_CHECK enum fr_status fr_memory_pin(const struct fr_memory_handle *handle,
+                                           const struct fr_device_range *user,
+                                           struct fr_memory_mapping *mapping);
 
-// Gives the mapping back; it stays cached. NULL and a zeroed mapping are accepted.
-void fr_memory_mapping_release(struct fr_memory_mapping *mapping);
+// Gives the mapping back; it stays cached. NULL and a zeroed mapping are accepted, and one at rest.
+void fr_memory_unpin(struct fr_memory_mapping *mapping);
 
-// Between uses, mappings can rest: they are still to be released, but may be unmapped when there is
-// need, or when the owner has freed the memory. Waking them returns whether all are still there;
-// those that are not go on resting.
+// Between uses, mappings can rest: they are unpinned, and found again without a search. Waking pins
+// those that are still there and returns whether that is all; those that are not go on resting.
 void fr_memory_mappings_rest(struct fr_memory_mapping *mappings, size_t count);
 FR_MUST_CHECK bool fr_memory_mappings_wake(struct fr_memory_mapping *mappings, size_t count);
 
@@ -111,20 +136,20 @@ static inline uintptr_t fr_memory_mapping_at(const struct fr_memory_mapping *map
     return mapping->address + (uintptr_t)(address - handle->base);
 }
 
-// Forgets what a process exported, all of it or one buffer: unmapped at once or by its last user.
+// Forgets what a process exported, all of it or one buffer: unmapped at once or by the last who has
+// it pinned.
 void fr_memory_forget(const struct fr_control_process *owner);
 void fr_memory_forget_buffer(const struct fr_control_process *owner, uint64_t buffer_id);
 
 // Counts of what is remembered just now.
 struct fr_memory_usage {
     size_t exports;
-    size_t imports;      // refusals included
+    size_t mappings;     // refusals included
     size_t mapped_bytes; // of other processes' memory
 };
 struct fr_memory_usage fr_memory_get_usage(void);
 
-// Forgets all exports and imports and closes the mailbox; called before MPI_Finalize, and before
-// fr_device_release.
+// Forgets all exports and mappings and closes the fd channel; called before fr_device_release.
 void fr_memory_release(void);
 
 #endif

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Inside of room memory: the channel of descriptors, and the two caches' shares of what the room
-// does as a whole.
+// Inside of room memory: the fd channel, and what its files do for each other.
 #ifndef FR_MEMORY_MEMORY_INT_H
 #define FR_MEMORY_MEMORY_INT_H
 
 #include "memory/memory.h"
+
+#include <sys/socket.h>
+#include <sys/un.h>
 
 // Entries of each of the two caches.
 enum { FR_MEMORY_MAX_EXPORTS = 1024, FR_MEMORY_MAX_IMPORTS = 1024 };
@@ -23,12 +25,68 @@ FR_MUST_CHECK enum fr_status fr_memory_channel_send(const struct fr_control_proc
 // closes it.
 int fr_memory_channel_take(const struct fr_control_process *owner, uint64_t buffer_id);
 
+// What goes through a connection beside one descriptor, and the name of the socket of a process.
+#define FR_MEMORY_FD_MAGIC 0x46526c6574746572u
+struct fr_memory_fd_message {
+    uint64_t magic;
+    uint64_t to; // cookies
+    uint64_t from;
+    uint64_t buffer_id;
+};
+socklen_t fr_memory_channel_name(uint64_t cookie, struct sockaddr_un *address);
+
 // Drops descriptors that came from `owner`: of one buffer, or of all with NULL.
 void fr_memory_channel_drop(const struct fr_control_process *owner, const uint64_t *buffer_id);
 
+// Whether memory that was exported still is there: a question to the driver. And forgets what is
+// not, telling those who may have mapped it.
+bool fr_memory_export_is_current(uintptr_t base, uint64_t buffer_id);
+void fr_memory_export_drop(uint64_t buffer_id);
+
+// Notes that a process, by its rank in the world, may map exported memory; and that memory is gone.
+void fr_memory_importers_note(const struct fr_memory_handle *handle, int rank);
+void fr_memory_importers_forget(uint64_t buffer_id);
+void fr_memory_importers_release(void);
+
+// One of them has said that it has mapped memory, or has not.
+void fr_memory_importers_heard(int rank, uint64_t buffer_id, bool mapped);
+
+// The data of control messages but MAP, whose data is a handle.
+struct fr_memory_news {
+    uint64_t owner; // cookie
+    uint64_t buffer_id;
+};
+
+// Maps what others have asked for.
+void fr_memory_map_asked(void);
+void fr_memory_asked_release(void);
+
+// Tells the owner of memory that it is not mapped here, or no more.
+void fr_memory_say_unmapped(int rank, uint64_t owner, uint64_t buffer_id);
+
+// Writes for which device to map: that of `wanted` (or NULL) or, where that has none, of what was
+// mapped before. False where nothing says so. And the same without an answer.
+bool fr_memory_choose_user(const struct fr_device_range *wanted, struct fr_device_range *user);
+bool fr_memory_has_user(const struct fr_device_range *wanted);
+void fr_memory_forget_user(void);
+
+// Maps the memory of a handle, of this process or of another one.
+FR_MUST_CHECK enum fr_status fr_memory_map(const struct fr_memory_handle *handle,
+                                           const struct fr_device_range *user,
+                                           struct fr_device_import *memory);
+void fr_memory_map_own(const struct fr_memory_handle *handle, const struct fr_device_range *user,
+                       struct fr_memory_mapping *mapping);
+
+// Unmaps whatever nobody has pinned. Returns whether there was anything.
+bool fr_memory_drop_idle(void);
+
 size_t fr_memory_exports_count(void);
 void fr_memory_exports_release(void);
-void fr_memory_imports_count(size_t *imports, size_t *mapped_bytes);
-void fr_memory_imports_release(void);
+void fr_memory_mappings_count(size_t *mappings, size_t *mapped_bytes);
+
+// Takes out of the cache what `owner` exported (everybody's with NULL): one buffer, or all with
+// NULL. Returns how many are still pinned.
+unsigned fr_memory_mappings_forget(const struct fr_control_process *owner,
+                                   const uint64_t *buffer_id);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // All-to-all exchanges done message by message: nonblocking and persistent ones, and blocking ones
 // on communicators of several hosts. Each pair of ranks takes its own best path, which the sender
-// chooses and announces, so that ranks need not agree on anything but that they do it this way,
+// chooses and tells of, so that ranks need not agree on anything but that they do it this way,
 // which the communicator's group says (room peer, group.h).
 //
 // Persistent sends of device buffers are bundles of one message: started anew each time, each takes
@@ -12,6 +12,7 @@
 #include "memory/engine.h"
 #include "mpi/views.h"
 #include "request/bundle.h"
+#include "world/world.h"
 
 #include <limits.h>
 #include <string.h>
@@ -39,8 +40,6 @@ static enum fr_fn wide(const struct fr_request_op *op, enum fr_fn fn)
 _Static_assert(FR_FN_MPI_Isend_c == FR_FN_MPI_Isend + 1, "a _c form follows");
 _Static_assert(FR_FN_MPI_Irecv_c == FR_FN_MPI_Irecv + 1, "a _c form follows");
 
-FR_TLS const enum fr_fn *fr_mpi_counting;
-
 static int send_part(struct fr_request_op *op, fr_word comm, const struct part *part)
 {
     enum fr_fn fn = wide(op, FR_FN_MPI_Isend);
@@ -48,11 +47,7 @@ static int send_part(struct fr_request_op *op, fr_word comm, const struct part *
     fr_word args[FR_MAX_ARGS] = {part->address,       (fr_word)part->count, part->type,
                                  (fr_word)part->peer, (fr_word)part->tag,   comm,
                                  FR_PTR(request)};
-    int rc = fr_real_mpi.SUCCESS;
-    fr_mpi_counting = &op->fn;
-    if (fr_mpi_are_host_buffers(fn, args) || !fr_mpi_call_buffers(fn, args, &rc))
-        rc = fr_real_call(fn, args);
-    fr_mpi_counting = NULL;
+    int rc = fr_mpi_call_part(fn, args, op->fn);
     if (part->is_packed_type) // which is freed with the type that it belongs to, unseen
         fr_layout_forget(part->type);
     return rc;
@@ -65,13 +60,7 @@ static int receive_part(struct fr_request_op *op, fr_word comm, const struct par
     fr_word args[FR_MAX_ARGS] = {part->address,       (fr_word)part->count, part->type,
                                  (fr_word)part->peer, (fr_word)part->tag,   comm,
                                  FR_PTR(request)};
-    int rc = fr_real_mpi.SUCCESS;
-    bool plain = !fr_mpi_listening && fr_mpi_are_host_buffers(fn, args);
-    fr_mpi_counting = &op->fn;
-    if (plain || !fr_mpi_call_receive(fn, args, &rc))
-        rc = fr_real_call(fn, args);
-    fr_mpi_counting = NULL;
-    return rc;
+    return fr_mpi_call_part(fn, args, op->fn);
 }
 
 // One side of an exchange.
@@ -182,8 +171,9 @@ static int start_own(struct fr_request_op *op, const struct fr_coll_group *group
         return fr_real_mpi.ERR_TYPE;
     if ((!from.bytes && !to.bytes) || copy_own(&from, &to))
         return fr_real_mpi.SUCCESS;
-    int rc = receive_part(op, group->messages, &to);
-    return rc == fr_real_mpi.SUCCESS ? send_part(op, group->messages, &from) : rc;
+    from.peer = to.peer = fr_world_rank();
+    int rc = receive_part(op, fr_world_comm(), &to);
+    return rc == fr_real_mpi.SUCCESS ? send_part(op, fr_world_comm(), &from) : rc;
 }
 
 // Starts receives or sends with all other ranks, each rank in an order of its own.
@@ -197,8 +187,9 @@ static int start_others(struct fr_request_op *op, const struct fr_coll_group *gr
             return fr_real_mpi.ERR_TYPE;
         if (!part.bytes)
             continue;
-        rc = sends ? send_part(op, group->messages, &part)
-                   : receive_part(op, group->messages, &part);
+        part.peer = group->world[part.peer];
+        rc = sends ? send_part(op, fr_world_comm(), &part)
+                   : receive_part(op, fr_world_comm(), &part);
     }
     return rc;
 }
@@ -263,11 +254,12 @@ static int start_neighbours(struct fr_request_op *op)
                             .tag = tag_of(op, grid, index, sends)};
         if (part.peer == fr_real_mpi.PROC_NULL)
             continue;
+        part.peer = group->world[part.peer];
         if (!find_part(&side, index, &part))
             rc = fr_real_mpi.ERR_TYPE;
         else if (part.bytes)
-            rc = sends ? send_part(op, group->messages, &part)
-                       : receive_part(op, group->messages, &part);
+            rc = sends ? send_part(op, fr_world_comm(), &part)
+                       : receive_part(op, fr_world_comm(), &part);
     }
     fr_mpi_neighbours_free(&list);
     return rc;
@@ -338,14 +330,9 @@ static int start_message(struct fr_request_op *op)
         fn = FR_FN_MPI_Ibsend;
     fn = wide(op, fn);
     fr_word args[FR_MAX_ARGS];
-    int rc = fr_real_mpi.SUCCESS;
     memcpy(args, op->args, sizeof(args));
     args[fr_real_arg(fn, 'q', 0)] = FR_PTR(fr_request_bundle_add(op->bundle));
-    fr_mpi_counting = &op->fn;
-    if (!fr_mpi_call_buffers(fn, args, &rc))
-        rc = fr_real_call(fn, args);
-    fr_mpi_counting = NULL;
-    return rc;
+    return fr_mpi_call_part(fn, args, op->fn);
 }
 
 static int refuse(struct fr_request_op *op, fr_word comm, enum fr_status status)
@@ -358,17 +345,12 @@ static int refuse(struct fr_request_op *op, fr_word comm, enum fr_status status)
 
 bool fr_mpi_call_persistent_send(struct fr_request_op *op, int *result)
 {
-    uint64_t comm_id = 0;
-    int peer = fr_real_arg(op->fn, 'P', 0);
-    if (!fr_mpi_listening || !op->persistent || fr_real_rows[op->fn].class != FR_CLASS_SEND)
+    if (!fr_mpi_takes_rts || !op->persistent || fr_real_rows[op->fn].class != FR_CLASS_SEND)
         return false;
-    bool is_neighbour = fr_mpi_host_index_of(op->object, (int)op->args[peer], &comm_id) >= 0;
     struct fr_path_view *view = op->view_count ? &op->views[0] : NULL;
     if (view)
         fr_path_view_measure(view);
-    if (!view ||
-        (!is_neighbour && !fr_mpi_place_suits(op, view) && !fr_mpi_pipeline_suits(op, view)) ||
-        !fr_device_kind_is_device(view->range.kind) ||
+    if (!view || !fr_mpi_may_send_rts(op, view) ||
         fr_request_bundle_make(op, 1, start_message) != FR_OK)
         return false;
     if (fr_request_bundle_keep_types(op, 1, 1) != FR_OK) {
@@ -421,7 +403,7 @@ bool fr_mpi_call_bundle(enum fr_fn fn, fr_word *args, int *result)
     struct fr_coll_group *group = NULL;
     bool persistent = fr_real_rows[fn].flags & FR_ROW_PERSISTENT;
     if (fr_mpi_peer_is_enabled() && comm != fr_real_mpi.COMM_NULL)
-        group = persistent ? fr_coll_group_enter(comm) : fr_coll_group_find(comm);
+        group = fr_coll_group_enter(comm, persistent);
     if (!group)
         return fr_mpi_are_host_buffers(fn, args) ? false : fr_mpi_call_buffers(fn, args, result);
     int tag = persistent ? fr_coll_group_next_tag(group) : group->first_tag;

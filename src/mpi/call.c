@@ -6,9 +6,7 @@
 
 #include "coll/alltoall.h"
 #include "mpi/mpi_int.h"
-#include "peer/route.h"
 #include "report/report.h"
-#include "request/chunks.h"
 #include "request/light.h"
 #include "world/world.h"
 
@@ -149,6 +147,23 @@ static struct fr_policy_choice choose_path(const struct fr_request_op *op,
 
 enum outcome { UNCHANGED, STAGED, FAILED };
 
+static void count_view(const struct fr_request_op *op, const struct fr_path_view *view,
+                       struct fr_policy_choice choice, const char *scheme)
+{
+    fr_report_buffer(&(struct fr_report_buffer){
+        .fn = op->counted_as,
+        .path = choice.path,
+        .scheme = scheme,
+        .kind = view->range.kind,
+        .in_bytes = view->in_bytes,
+        .out_bytes = view->out_bytes,
+        .reason = choice.reason,
+        .call = op->fn,
+        .args = op->args,
+        .arg = view->arg,
+    });
+}
+
 // Chooses the path of every view. FAILED leaves MPI's error code in *result.
 static enum outcome choose_paths(struct fr_request_op *op, int *result)
 {
@@ -156,9 +171,9 @@ static enum outcome choose_paths(struct fr_request_op *op, int *result)
     for (unsigned v = 0; v < op->view_count; v++) {
         struct fr_path_view *view = &op->views[v];
         fr_path_view_measure(view);
-        if (fr_mpi_listening && fr_device_kind_is_device(view->range.kind))
-            fr_peer_route_poll(&view->range);
-        view->as_bytes = op->listens && view->out_bytes && !fr_mpi_takes_parts();
+        if (fr_mpi_takes_rts && fr_device_kind_is_device(view->range.kind))
+            fr_rndv_progress(&view->range);
+        view->as_bytes = op->takes_rts && view->out_bytes && !fr_mpi_takes_parts();
         struct fr_policy_choice choice = choose_path(op, view);
         if (view->as_bytes && choice.path == FR_PATH_PASS) {
             outcome = STAGED;
@@ -167,14 +182,10 @@ static enum outcome choose_paths(struct fr_request_op *op, int *result)
         }
         if (!fr_device_kind_is_device(view->range.kind))
             continue;
-        if (choice.path == FR_PATH_HOST && fr_mpi_announce(op, view))
-            choice = (struct fr_policy_choice){FR_PATH_PEER, "the receiver maps this memory"};
-        else if (choice.path == FR_PATH_HOST && fr_mpi_place(op, view))
-            choice = (struct fr_policy_choice){FR_PATH_PEER, "the receiver maps the workspace"};
-        else if (choice.path == FR_PATH_HOST && fr_mpi_pipeline(op, view))
-            choice.reason = FR_CHUNKS_REASON;
-        fr_report_count(op->counted_as, choice.path, view->range.kind,
-                        view->in_bytes + view->out_bytes, choice.reason);
+        const char *scheme = NULL;
+        if (choice.path == FR_PATH_HOST && fr_mpi_send_start(op, view, &choice, &scheme))
+            outcome = STAGED;
+        count_view(op, view, choice, scheme);
         if (choice.path == FR_PATH_REFUSE) {
             *result = refuse(op, view->range.kind, choice.reason);
             return FAILED;
@@ -225,8 +236,8 @@ static enum fr_status stage(struct fr_request_op *op)
             return status;
     }
     enum fr_status status = fr_mpi_args_rewrite(op);
-    if (op->parcel || op->outgoing)
-        fr_mpi_announce_rewrite(op);
+    if (op->send)
+        fr_mpi_send_rewrite(op);
     bool later = (fr_real_rows[op->fn].flags & FR_ROW_PERSISTENT) || op->partitions;
     return status == FR_OK && !later ? fr_request_copy_in(&op, 1) : status;
 }
@@ -272,11 +283,10 @@ static int run_blocking(struct fr_request_op *op)
         status = (void *)op->args[status_arg];
     }
     int rc = fr_mpi_call_real(op);
-    fr_mpi_announce_sent(op, rc);
     if (packs && rc == fr_real_mpi.SUCCESS)
         limit_pack(op, before, position_of(op));
     rc = fr_request_deliver_one(op, status, rc);
-    fr_request_settle_wait(op);
+    fr_request_wait_over(op);
     fr_request_op_free(op);
     return rc;
 }
@@ -291,7 +301,6 @@ static int run(struct fr_request_op *op)
     if (request < 0 && !pends)
         return run_blocking(op);
     int rc = fr_mpi_call_real(op);
-    fr_mpi_announce_sent(op, rc);
     if (rc != fr_real_mpi.SUCCESS) {
         fr_request_op_free(op);
         return rc;
@@ -312,30 +321,32 @@ static int fail(struct fr_request_op *op, enum fr_status status)
 }
 
 // `group` is that of an exchange which its ranks may agree to do among themselves, else NULL.
-static bool serve(enum fr_fn fn, fr_word *args, struct fr_coll_group *group, int *result)
+static bool serve(enum fr_fn fn, fr_word *args, struct fr_coll_group *group, enum fr_fn counted_as,
+                  int *result)
 {
-    fr_request_poll_orphans(false);
-    fr_request_reap(false);
-    (void)fr_request_outgoing_poll();
+    fr_request_poll_freed(false);
     fr_workspace_trim();
     if (!group && needs_no_views(fn))
         return false;
     struct fr_request_op *op = fr_request_op_new(fn, args);
     if (!op) {
         if (group)
-            fr_coll_alltoall_decline(group, fr_real_rows[fn].name);
+            fr_coll_decline(group, fr_real_rows[fn].name);
         *result = fr_request_raise(0, 0, fr_real_mpi.ERR_NO_MEM);
         return true;
     }
     find_object(op);
     op->persistent = fr_real_rows[fn].flags & FR_ROW_PERSISTENT;
-    op->listens = fr_mpi_listening && fr_mpi_hears(fn);
-    if (fr_mpi_counting)
-        op->counted_as = *fr_mpi_counting;
+    op->takes_rts = fr_mpi_takes_rts && fr_mpi_receives(fn);
+    op->counted_as = counted_as;
     enum fr_status status = fr_mpi_views_build(op);
     if (group && status != FR_OK)
-        fr_coll_alltoall_decline(group, fr_real_rows[fn].name);
+        fr_coll_decline(group, fr_real_rows[fn].name);
     if (group && status == FR_OK && fr_mpi_peer_exchange(op, group, result)) {
+        fr_request_op_free(op);
+        return true;
+    }
+    if (status == FR_OK && fr_mpi_reduce_local(op, result)) {
         fr_request_op_free(op);
         return true;
     }
@@ -353,8 +364,8 @@ static bool serve(enum fr_fn fn, fr_word *args, struct fr_coll_group *group, int
     if (status == FR_OK)
         outcome = choose_paths(op, result);
     if (outcome != FAILED)
-        fr_mpi_announce_note_plain(op);
-    if (outcome == UNCHANGED && op->listens && op->view_count)
+        fr_mpi_mark_plain(op);
+    if (outcome == UNCHANGED && op->takes_rts && op->view_count)
         outcome = STAGED; // MPI works on the application's own memory, and is looked at
     if (outcome == UNCHANGED || (outcome == FAILED && status == FR_OK)) {
         fr_request_op_free(op);
@@ -370,7 +381,7 @@ static bool serve(enum fr_fn fn, fr_word *args, struct fr_coll_group *group, int
 
 bool fr_mpi_call_buffers(enum fr_fn fn, fr_word *args, int *result)
 {
-    return serve(fn, args, NULL, result);
+    return serve(fn, args, NULL, fn, result);
 }
 
 static int receiving_buffer(enum fr_fn fn)
@@ -391,7 +402,7 @@ static int hear(enum fr_fn fn, const fr_word *args, void *status)
     if (!op)
         return fr_request_raise(0, 0, fr_real_mpi.ERR_NO_MEM);
     find_object(op);
-    op->listens = true;
+    op->takes_rts = true;
     enum fr_status built = fr_mpi_views_build(op);
     for (unsigned v = 0; built == FR_OK && v < op->view_count; v++)
         fr_path_view_measure(&op->views[v]);
@@ -414,7 +425,7 @@ static int outcome_arg(enum fr_fn fn)
     }
 }
 
-// Receives into host memory at once. It needs a look only while announcements are under way, and
+// Receives into host memory at once. It needs a look only while an RTS may be under way, and
 // when it is as long as one.
 static int receive_now(enum fr_fn fn, fr_word *args)
 {
@@ -424,9 +435,8 @@ static int receive_now(enum fr_fn fn, fr_word *args)
         *status_arg = FR_PTR(own_status);
     void *status = (void *)*status_arg;
     int rc = fr_real_call(fn, args);
-    if (FR_LIKELY(rc != fr_real_mpi.SUCCESS ||
-                  !fr_real_status_is_of(status, FR_PEER_ANNOUNCEMENT_BYTES) ||
-                  !fr_request_arrival_any()))
+    if (FR_LIKELY(rc != fr_real_mpi.SUCCESS || !fr_real_status_is_of(status, FR_RNDV_RTS_BYTES) ||
+                  !fr_rndv_incoming_any()))
         return rc;
     return hear(fn, args, status);
 }
@@ -467,23 +477,23 @@ static bool are_on_host(enum fr_fn fn, const fr_word *args)
 }
 
 // Functions that receive by matching. Those that need no look at their buffers make no operation.
-bool fr_mpi_call_receive(enum fr_fn fn, fr_word *args, int *result)
+static bool receive(enum fr_fn fn, fr_word *args, enum fr_fn counted_as, int *result)
 {
     bool receives = fr_real_rows[fn].class == FR_CLASS_RECV;
     bool on_host = !(fr_real_rows[fn].flags & FR_ROW_PERSISTENT) && are_on_host(fn, args);
     bool sends_plain =
-        !receives && fr_mpi_may_be_as_announcement(count_at(fn, args, 1), fr_real_handle(args[2]));
+        !receives && fr_mpi_may_be_as_rts(count_at(fn, args, 1), fr_real_handle(args[2]));
     int in = receiving_buffer(fn);
-    if ((!on_host || sends_plain) && fr_mpi_call_buffers(fn, args, result))
+    if ((!on_host || sends_plain) && serve(fn, args, NULL, counted_as, result))
         return true;
     if (!on_host)
         return false;
-    if (!fr_mpi_listening ||
+    if (!fr_mpi_takes_rts ||
         !fr_mpi_may_bring(count_at(fn, args, in + 1), fr_real_handle(args[in + 2])))
         return false;
     bool at_once = fr_real_rows[fn].signature[outcome_arg(fn)] == 'u';
     if ((!at_once && !receives) || !fr_mpi_see_as_bytes(fn, args, in))
-        return fr_mpi_call_buffers(fn, args, result);
+        return serve(fn, args, NULL, counted_as, result);
     if (at_once) {
         *result = receive_now(fn, args);
         return true;
@@ -491,15 +501,19 @@ bool fr_mpi_call_receive(enum fr_fn fn, fr_word *args, int *result)
     return receive_later(fn, args, result);
 }
 
-// A barrier is where ranks find out whether they use GPUs: nonblocking calls must not wait for it.
-bool fr_mpi_call_barrier(enum fr_fn fn, fr_word *args, int *result)
+bool fr_mpi_call_receive(enum fr_fn fn, fr_word *args, int *result)
 {
-    fr_word comm = fr_real_handle(args[0]);
-    (void)fn;
-    (void)result;
-    if (comm != fr_real_mpi.COMM_NULL)
-        (void)fr_coll_group_enter(comm);
-    return false;
+    return receive(fn, args, fn, result);
+}
+
+int fr_mpi_call_part(enum fr_fn fn, fr_word *args, enum fr_fn counted_as)
+{
+    bool receives = fr_mpi_receives(fn);
+    int rc = fr_real_mpi.SUCCESS;
+    bool plain = fr_mpi_are_host_buffers(fn, args) && !(receives && fr_mpi_takes_rts);
+    bool done = !plain && (receives ? receive(fn, args, counted_as, &rc)
+                                    : serve(fn, args, NULL, counted_as, &rc));
+    return done ? rc : fr_real_call(fn, args);
 }
 
 // All ranks come here, also those with host buffers, which the others have to know.
@@ -509,12 +523,16 @@ bool fr_mpi_call_exchange(enum fr_fn fn, fr_word *args, int *result)
     bool on_host = fr_mpi_are_host_buffers(fn, args);
     struct fr_coll_group *group = NULL;
     if (fr_mpi_peer_is_enabled() && comm != fr_real_mpi.COMM_NULL)
-        group = fr_coll_group_enter(comm);
+        group = fr_coll_group_enter(comm, true);
     if (group && !group->segment) {
-        if (fr_mpi_run_bundle(fn, args, group, result))
+        if (fr_mpi_peer_bundles(fn) && fr_mpi_run_bundle(fn, args, group, result))
             return true;
         group = NULL;
     }
+    if (group && on_host && fr_mpi_peer_is_alike(fn)) {
+        fr_coll_decline(group, fr_real_rows[fn].name);
+        return false;
+    }
     // A rank without data has to say so, whatever its pointers are.
-    return on_host && !group ? false : serve(fn, args, group, result);
+    return on_host && !group ? false : serve(fn, args, group, fn, result);
 }

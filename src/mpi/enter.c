@@ -4,6 +4,8 @@
 #include "config.h"
 
 #include "mpi/mpi_int.h"
+#include "report/report.h"
+#include "world/world.h"
 
 #include <string.h>
 
@@ -15,12 +17,12 @@ enum { REGISTER_ARGS = 8 };
 
 // What decides that a call needs no look.
 enum gate {
-    GATE_RECEIVE,  // all buffers are host memory, and nobody can announce so short a message
-    GATE_SEND,     // all buffers are host memory, and the message is not as long as an announcement
-    GATE_PROBE,    // nobody can have announced a message
-    GATE_BARRIER,  // no ranks of a host can have GPUs
-    GATE_EXCHANGE, // all buffers are host memory, and other ranks need not know
+    GATE_RECEIVE,      // all buffers are host memory, and no RTS is so short
+    GATE_SEND,         // all buffers are host memory, and the message is not as long as an RTS
+    GATE_PROBE,        // there can be no RTS
+    GATE_EXCHANGE,     // all buffers are host memory, and other ranks need not know
     GATE_HOST_BUFFERS, // all buffers are host memory
+    GATE_COMM_MAKE,    // communicators have no names, or the MPI library makes one for itself
     GATE_NO_REQUESTS,  // no request is tracked
     GATE_NO_PENDING,   // no operation waits for a window or file
     GATE_NONE,
@@ -43,7 +45,8 @@ static struct entry entries[FR_FN_STUB_COUNT];
 
 // Address of the stack frame from which this thread entered a handler: what the MPI library calls
 // itself from there, further down the stack, goes straight through. An application's error handler
-// may leave by longjmp or an exception; a later call from further up then finds the mark stale.
+// may leave by longjmp or an exception, and the mark then stays: so what the application calls is
+// never taken for the library's, wherever on the stack it is.
 static FR_TLS uintptr_t handler_frame;
 
 static bool handle_type_free(enum fr_fn fn, fr_word *args, int *result)
@@ -55,28 +58,28 @@ static bool handle_type_free(enum fr_fn fn, fr_word *args, int *result)
     return false;
 }
 
-// Persistent operations keep their communicator alive, and those that are done by messages need its
-// handle each time they are started. So it stays until the end.
-static bool handle_comm_free(enum fr_fn fn, fr_word *args, int *result)
-{
-    (void)fn;
-    if (!args[0] || !fr_request_needs_comm(fr_real_handle_load((const void *)args[0], 0)))
-        return false;
-    fr_real_handle_store((void *)args[0], 0, fr_real_mpi.COMM_NULL);
-    *result = fr_real_mpi.SUCCESS;
-    return true;
-}
-
 static bool handle_request_free(enum fr_fn fn, fr_word *args, int *result)
 {
     (void)fn;
-    return fr_request_free(args, result);
+    bool handled = fr_request_free(args, result);
+    if (handled)
+        fr_mpi_comms_free_later();
+    return handled;
 }
 
 static bool handle_parrived(enum fr_fn fn, fr_word *args, int *result)
 {
     (void)fn;
     return fr_request_parrived(args, result);
+}
+
+static bool handle_abort(enum fr_fn fn, fr_word *args, int *result)
+{
+    (void)fn;
+    (void)args;
+    (void)result;
+    fr_report_write_abort();
+    return false;
 }
 
 static void set_handler(struct entry *entry, enum fr_class class)
@@ -90,7 +93,7 @@ static void set_handler(struct entry *entry, enum fr_class class)
         entry->handle = handle_request_free;
         return;
     case FR_CLASS_COMM_FREE:
-        entry->handle = handle_comm_free;
+        entry->handle = fr_mpi_call_comm_free;
         return;
     case FR_CLASS_START:
     case FR_CLASS_STARTALL:
@@ -119,9 +122,9 @@ static void set_handler(struct entry *entry, enum fr_class class)
     }
     entry->gate = GATE_NONE;
     switch (class) {
-    case FR_CLASS_BARRIER:
-        entry->gate = GATE_BARRIER;
-        entry->handle = fr_mpi_call_barrier;
+    case FR_CLASS_COMM_MAKE:
+        entry->gate = GATE_COMM_MAKE;
+        entry->handle = fr_mpi_call_comm_make;
         return;
     case FR_CLASS_TYPE_FREE:
         entry->handle = handle_type_free;
@@ -131,6 +134,9 @@ static void set_handler(struct entry *entry, enum fr_class class)
         return;
     case FR_CLASS_FINALIZE:
         entry->handle = fr_mpi_call_finalize;
+        return;
+    case FR_CLASS_ABORT:
+        entry->handle = handle_abort;
         return;
     case FR_CLASS_QUERY_CUDA:
     case FR_CLASS_QUERY_GPU:
@@ -169,7 +175,7 @@ static void set_entry(enum fr_fn fn)
     if (fr_mpi_peer_serves(fn)) {
         entry->gate = GATE_EXCHANGE;
         entry->handle = fr_real_arg(fn, 'q', 0) < 0 ? fr_mpi_call_exchange : fr_mpi_call_bundle;
-    } else if (fr_mpi_hears(fn)) {
+    } else if (fr_mpi_receives(fn)) {
         entry->gate = GATE_RECEIVE;
         entry->sends = fr_real_rows[fn].class != FR_CLASS_RECV;
         entry->receive = (unsigned char)(signature[0] == 's' ? fr_real_arg(fn, 'r', 0) : 0);
@@ -199,6 +205,8 @@ static void resolve_once(void)
 {
     enum fr_status found = fr_real_start();
     bool serving = found == FR_OK && !fr_core_settings()->disable;
+    if (serving)
+        fr_report_start();
     for (enum fr_fn fn = 0; fn < FR_FN_STUB_COUNT; fn++)
         set_entry(fn);
     for (enum fr_fn fn = 0; fn < FR_FN_STUB_COUNT; fn++) {
@@ -265,36 +273,35 @@ static int64_t count_at(const struct entry *entry, const fr_word *registers, con
     return entry->large ? (int64_t)word : (int)word;
 }
 
-static bool sends_as_announcement(const struct entry *entry, const fr_word *registers,
-                                  const fr_word *stack)
+static bool sends_as_rts(const struct entry *entry, const fr_word *registers, const fr_word *stack)
 {
-    return fr_mpi_may_be_as_announcement(count_at(entry, registers, stack, 1),
-                                         fr_real_handle(arg_at(registers, stack, 2)));
+    return fr_mpi_may_be_as_rts(count_at(entry, registers, stack, 1),
+                                fr_real_handle(arg_at(registers, stack, 2)));
 }
 
-// Whether a function that receives by matching may be brought an announcement, or sends what is as
+// Whether a function that receives by matching may be brought an RTS, or sends what is as
 // long as one.
 static bool needs_hearing(const struct entry *entry, const fr_word *registers, const fr_word *stack)
 {
     return fr_mpi_may_bring(count_at(entry, registers, stack, entry->receive + 1u),
                             fr_real_handle(arg_at(registers, stack, entry->receive + 2u))) ||
-           (entry->sends && sends_as_announcement(entry, registers, stack));
+           (entry->sends && sends_as_rts(entry, registers, stack));
 }
 
 static bool needs_look(const struct entry *entry, const fr_word *registers, const fr_word *stack)
 {
     switch (entry->gate) {
     case GATE_PROBE:
-        return fr_mpi_listening;
-    case GATE_BARRIER:
-        return fr_mpi_meeting && fr_mpi_peer_is_enabled() &&
+        return fr_mpi_takes_rts;
+    case GATE_COMM_MAKE:
+        return fr_world_comm() != fr_real_mpi.COMM_NULL &&
                !fr_real_is_internal(caller_of(registers, stack));
     case GATE_RECEIVE:
-        if (fr_mpi_listening && needs_hearing(entry, registers, stack))
+        if (fr_mpi_takes_rts && needs_hearing(entry, registers, stack))
             return true;
         goto host_buffers;
     case GATE_SEND:
-        if (fr_mpi_listening && sends_as_announcement(entry, registers, stack))
+        if (fr_mpi_takes_rts && sends_as_rts(entry, registers, stack))
             return true;
         goto host_buffers;
     case GATE_EXCHANGE:
@@ -325,7 +332,8 @@ struct fr_mpi_verdict fr_mpi_enter(unsigned slot, const fr_word *registers, cons
     const struct entry *entry = &entries[fn];
     struct fr_mpi_verdict verdict = {.jump = entry->real};
     uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
-    bool inside = frame < handler_frame;
+    uintptr_t outer = frame < handler_frame ? handler_frame : 0;
+    bool inside = outer && fr_real_is_internal(caller_of(registers, stack));
     if (FR_LIKELY(entry->real && (inside || !needs_look(entry, registers, stack))))
         return verdict;
     fr_word args[FR_MAX_ARGS];
@@ -333,13 +341,16 @@ struct fr_mpi_verdict fr_mpi_enter(unsigned slot, const fr_word *registers, cons
     for (unsigned i = 0; i < entry->arg_count; i++)
         args[i] = arg_at(registers, stack, i);
     handler_frame = frame;
+    fr_request_call++;
     fr_device_begin_call();
+    fr_report_call_begin(fn);
     bool handled = entry->handle(fn, args, &result);
     if (!handled && entry->nests) {
         result = fr_real_call(fn, args);
         handled = true;
     }
-    handler_frame = 0;
+    fr_report_call_end();
+    handler_frame = outer;
     if (handled) {
         verdict.jump = NULL;
         verdict.result = (fr_word)result;

@@ -20,6 +20,18 @@ static void describe_clique(struct fr_world_facts *own)
     memcpy(own->cluster, clique.cluster, sizeof(own->cluster));
 }
 
+// Exchanges are agreed on in memory that is found by a secret of the job.
+static void describe_exchanges(struct fr_world_facts *own)
+{
+    struct fr_control_secret secret;
+    own->exchanges = fr_device_is_installed();
+    if (!own->exchanges || own->takes_rts)
+        return;
+    own->exchanges = fr_control_secret_draw(&secret) == FR_OK;
+    if (own->exchanges)
+        memcpy(own->secret, secret.bytes, sizeof(own->secret));
+}
+
 void fr_mpi_gather_facts(void)
 {
     const struct fr_settings *settings = fr_core_settings();
@@ -31,14 +43,15 @@ void fr_mpi_gather_facts(void)
         return;
     if (for_fabric)
         describe_clique(&own);
-    if (for_peers)
-        fr_mpi_announce_describe(&own);
+    if (for_peers) {
+        fr_mpi_messages_describe(&own);
+        describe_exchanges(&own);
+    }
     fr_world_gather(&own);
     // NVML takes its time, which jobs on one host need not spend.
-    if (fr_mpi_place_is_possible()) {
-        if (settings->fabric != FR_FABRIC_OFF && own.announces)
+    if (fr_mpi_messages_span_hosts()) {
+        if (settings->fabric != FR_FABRIC_OFF && own.takes_rts)
             describe_clique(&own);
-        own.heralds = own.pipelines || (own.announces && own.has_fabric);
         fr_world_gather(&own);
     }
 }

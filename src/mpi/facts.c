@@ -2,6 +2,7 @@
 // Is the MPI library GPU-aware, and for which functions? Its answers are asked for once.
 #include "config.h"
 
+#include "mpi/aware.h"
 #include "mpi/mpi_int.h"
 
 #include <string.h>
@@ -75,7 +76,12 @@ static bool mpich_lists(enum fr_fn fn)
     }
 }
 
+bool fr_mpi_family_is_gpu_safe(const char *family, enum fr_fn fn)
+{
+    return strcmp(family, "MPICH") == 0 ? mpich_lists(fn) : open_mpi_lists(fn);
+}
+
 bool fr_mpi_is_gpu_safe(enum fr_fn fn)
 {
-    return strcmp(fr_real_mpi.family, "MPICH") == 0 ? mpich_lists(fn) : open_mpi_lists(fn);
+    return fr_mpi_family_is_gpu_safe(fr_real_mpi.family, fn);
 }

@@ -2,6 +2,7 @@
 // Init, Finalize and the questions about GPU support.
 #include "config.h"
 
+#include "coll/place.h"
 #include "memory/memory.h"
 #include "mpi/mpi_int.h"
 #include "report/report.h"
@@ -13,7 +14,7 @@ static void introduce(void)
     fr_core_log_set_rank(fr_world_rank());
     fr_mpi_gather_facts();
     fr_mpi_peer_start();
-    fr_mpi_announce_start();
+    fr_mpi_messages_start();
     if (fr_world_rank() > 0)
         return;
     if (fr_world_host_count() > 0)
@@ -25,9 +26,17 @@ static void introduce(void)
 
 bool fr_mpi_call_init(enum fr_fn fn, fr_word *args, int *result)
 {
+    fr_report_before_init();
     *result = fr_real_call(fn, args);
-    if (*result == fr_real_mpi.SUCCESS)
+    if (*result == fr_real_mpi.SUCCESS) {
         introduce();
+        fr_report_after_init(&(struct fr_report_job){
+            .mpi_gpu_aware = fr_mpi_is_gpu_aware(),
+            .hosts = fr_world_host_count(),
+            .cliques = fr_world_clique_count(),
+            .fabric_memory = "unknown",
+        });
+    }
     return true;
 }
 
@@ -36,8 +45,8 @@ bool fr_mpi_call_finalize(enum fr_fn fn, fr_word *args, int *result)
     if (fr_world_rank() < 0)
         fr_world_note(); // MPI was started by a way that no stub saw
     fr_core_log_set_rank(fr_world_rank());
-    fr_request_poll_orphans(true);
-    fr_mpi_announce_end();
+    fr_request_poll_freed(true);
+    fr_mpi_messages_end();
     fr_report_write(&(struct fr_report_job){
         .mpi_gpu_aware = fr_mpi_is_gpu_aware(),
         .hosts = fr_world_host_count(),
@@ -48,10 +57,12 @@ bool fr_mpi_call_finalize(enum fr_fn fn, fr_word *args, int *result)
     fr_layout_forget_all();
     fr_world_release();
     *result = fr_real_call(fn, args);
-    fr_mpi_announce_release();
+    fr_coll_place_release();
+    fr_mpi_messages_release();
     fr_memory_release();
     fr_workspace_release();
     fr_device_release();
+    fr_report_summarise();
     return true;
 }
 
@@ -59,7 +70,7 @@ bool fr_mpi_call_query(enum fr_fn fn, fr_word *args, int *result)
 {
     enum { MPICH_GPU_SUPPORT_CUDA = 0 };
     bool served = fr_real_mpi.family && !fr_core_settings()->disable &&
-                  (fr_core_settings()->paths & FR_PATH_BIT_HOST);
+                  (fr_core_settings()->paths & FR_PATH_BIT_HOST) && fr_device_is_installed();
     bool cuda = fn == FR_FN_MPIX_Query_cuda_support;
     if (cuda) {
         *result = served || (fr_real_has(fn) && fr_real_call(fn, NULL) == 1);

@@ -28,7 +28,8 @@ bool fr_mpi_call_buffers(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_receive(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_exchange(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_bundle(enum fr_fn fn, fr_word *args, int *result);
-bool fr_mpi_call_barrier(enum fr_fn fn, fr_word *args, int *result);
+bool fr_mpi_call_comm_make(enum fr_fn fn, fr_word *args, int *result);
+bool fr_mpi_call_comm_free(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_refusable(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_win_sync(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_file_end(enum fr_fn fn, fr_word *args, int *result);
@@ -69,6 +70,9 @@ struct fr_mpi_neighbours {
 FR_MUST_CHECK enum fr_status fr_mpi_neighbours_find(fr_word comm, struct fr_mpi_neighbours *list);
 void fr_mpi_neighbours_free(struct fr_mpi_neighbours *list);
 
+// Frees communicators that the application has freed while persistent operations needed them.
+void fr_mpi_comms_free_later(void);
+
 // Facts for the policy, asked once.
 bool fr_mpi_is_gpu_aware(void);
 bool fr_mpi_is_gpu_safe(enum fr_fn fn);
@@ -87,87 +91,69 @@ bool fr_mpi_has_fabric(const struct fr_request_op *op, int device);
 bool fr_mpi_has_fabric_memory(int device);
 const char *fr_mpi_fabric_memory_text(void);
 
-// Point to point by announcement. `listening` is set from the end of MPI_Init to MPI_Finalize where
-// other processes may announce messages to this one.
+// Point to point by rendezvous. `takes_rts` is set from the end of MPI_Init to MPI_Finalize where
+// other processes may send this one an RTS.
 struct fr_world_facts;
-extern bool fr_mpi_listening;
-extern bool fr_mpi_meeting; // all processes of the world come together at both ends, since some may
-void fr_mpi_announce_describe(struct fr_world_facts *own); // this process, for all others
-void fr_mpi_announce_start(void);                          // both on all processes of the world
-void fr_mpi_announce_end(void);
-void fr_mpi_announce_release(void);
+extern bool fr_mpi_takes_rts;
+extern bool fr_mpi_meeting; // all processes of the world come together at the end, since some may
+void fr_mpi_messages_describe(struct fr_world_facts *own); // this process, for all others
+bool fr_mpi_messages_span_hosts(void);                     // before their cliques are known
+void fr_mpi_messages_start(void);                          // both on all processes of the world
+void fr_mpi_messages_end(void);
+void fr_mpi_messages_release(void);
 
-// Whether the function receives by matching, so that what it receives can be an announcement.
-bool fr_mpi_hears(enum fr_fn fn);
+// Whether the function receives by matching, so that what it receives can be an RTS.
+bool fr_mpi_receives(enum fr_fn fn);
 
 // Whether so many elements are host memory for sure, which the driver may be asked for.
 bool fr_mpi_is_host_memory(fr_word buffer, int64_t count, fr_word type);
 
-// Whether so many elements have room for an announcement, and whether they may be of its size.
+// Whether so many elements have room for an RTS, and whether they may be of its size.
 bool fr_mpi_may_bring(int64_t count, fr_word type);
-bool fr_mpi_may_be_as_announcement(int64_t count, fr_word type);
+bool fr_mpi_may_be_as_rts(int64_t count, fr_word type);
 
 // Whether the MPI library takes a message that ends within an element of the receiving datatype, as
-// announcements do. MPICH calls it an error where it has to unpack it, or stops; it is then given
-// bytes. The second turns count and datatype of a receiving buffer into that; false when this is
-// beyond it: a datatype that is not predefined or has gaps, or too many bytes.
+// an RTS does. MPICH calls it an error where it has to unpack it, or stops; it is then given bytes.
+// The second turns count and datatype of a receiving buffer into that; false when this is beyond
+// it: a datatype that is not predefined or has gaps, or too many bytes.
 bool fr_mpi_takes_parts(void);
 bool fr_mpi_see_as_bytes(enum fr_fn fn, fr_word *args, int buffer);
 
-// The index on this host (room peer, host.h) of a rank of a communicator, -1 for others. Writes
-// what tells the communicator from others of this process.
-int fr_mpi_host_index_of(fr_word comm, int rank, uint64_t *comm_id);
+// Where a message to, or from, a rank of a communicator goes. False for processes outside of the
+// world, and for communicators that have no name.
+bool fr_mpi_address_of(fr_word comm, int rank, int tag, struct fr_rndv_address *address);
 
-// Offers the message of a send whose buffer this is as a parcel, if both ends can: MPI is then to
-// be given the announcement, by rewrite, and `sent` tells what became of it. `note_plain` is for
-// messages that go as they are.
-bool fr_mpi_announce(struct fr_request_op *op, struct fr_path_view *view);
-void fr_mpi_announce_rewrite(struct fr_request_op *op);
-void fr_mpi_announce_sent(struct fr_request_op *op, int rc);
-void fr_mpi_announce_note_plain(const struct fr_request_op *op);
-
-// Whether the view is the message of a send that is not persistent, and larger than an
-// announcement. And whether it may wait with its sender: not that of a buffered send, which is
-// complete at once; announced it may be all the same, out of a copy.
-bool fr_mpi_is_message(const struct fr_request_op *op, const struct fr_path_view *view);
-bool fr_mpi_may_announce(const struct fr_request_op *op, const struct fr_path_view *view);
-
-// Makes an exchange in one device buffer, where it may be announced, one that has a buffer for each
-// direction: MPI then sends the announcement, or a copy, and receives apart from it.
-FR_MUST_CHECK enum fr_status fr_mpi_split_replace(struct fr_request_op *op);
-
-// The same in chunks through host memory (room request, chunks.h), on all processes of the world or
-// none: whether any wants it, whether it could be started, whether a message of this view could go
-// that way, and whether this send does. Where it does, call_real sees to it, else that is just the
-// real call. `peek` is for probes.
-bool fr_mpi_pipeline_is_wanted(void);
-bool fr_mpi_pipeline_start(void);
-bool fr_mpi_pipeline_suits(const struct fr_request_op *op, const struct fr_path_view *view);
-bool fr_mpi_pipeline(struct fr_request_op *op, struct fr_path_view *view);
+// Begins to send the message of an operation whose buffer this is by rendezvous, and says how, if
+// both ends can: MPI is then to be given the RTS (rewrite), by call_real, which is just the real
+// call for all other operations. `mark_plain` is for messages that go as they are.
+bool fr_mpi_send_start(struct fr_request_op *op, struct fr_path_view *view,
+                       struct fr_policy_choice *choice, const char **scheme);
+void fr_mpi_send_rewrite(struct fr_request_op *op);
 int fr_mpi_call_real(struct fr_request_op *op);
-void fr_mpi_pipeline_note_plain(const struct fr_request_op *op);
-bool fr_mpi_pipeline_peek(fr_word comm, int source, int tag, bool take, uint64_t *bytes);
+void fr_mpi_mark_plain(const struct fr_request_op *op);
 
-// The same between GPUs of several hosts that share an NVLink clique: whether there may be such,
-// which all processes find alike and which has to be known before their cliques are; whether a
-// message of this view could go that way; and whether this send does, as with pipeline.
-bool fr_mpi_place_is_possible(void);
-bool fr_mpi_place_suits(const struct fr_request_op *op, const struct fr_path_view *view);
-bool fr_mpi_place(struct fr_request_op *op, struct fr_path_view *view);
+// Whether a persistent send of this view could ever go that way.
+bool fr_mpi_may_send_rts(const struct fr_request_op *op, const struct fr_path_view *view);
+
+// Makes an exchange in one device buffer, where it may go by rendezvous, one that has a buffer for
+// each direction: MPI then sends the RTS, or a copy, and receives apart from it.
+FR_MUST_CHECK enum fr_status fr_mpi_split_replace(struct fr_request_op *op);
 
 // Path peer. Started when the facts of the world are there; `serves` names the functions, and while
 // it is enabled all ranks have to come into them, whatever their buffers are.
 struct fr_coll_group;
 void fr_mpi_peer_start(void);
 bool fr_mpi_peer_serves(enum fr_fn fn);
+bool fr_mpi_peer_bundles(enum fr_fn fn);  // also message by message
+bool fr_mpi_peer_is_alike(enum fr_fn fn); // a rank without data is in it only if all are
 bool fr_mpi_peer_is_enabled(void);
 
-// The function whose parts this thread is starting, NULL for none: the report names it.
-extern FR_TLS const enum fr_fn *fr_mpi_counting;
+// A message that is part of another function's operation, which the report names.
+int fr_mpi_call_part(enum fr_fn fn, fr_word *args, enum fr_fn counted_as);
 
 // Runs a blocking exchange message by message, or says that MPI's own is to be called; the same on
-// all ranks. Makes a persistent send of a device buffer that can be announced, or returns false; it
-// owns the operation then.
+// all ranks. Makes a persistent send of a device buffer that can go by rendezvous, or returns
+// false; it owns the operation then.
 bool fr_mpi_run_bundle(enum fr_fn fn, const fr_word *args, const struct fr_coll_group *group,
                        int *result);
 bool fr_mpi_call_persistent_send(struct fr_request_op *op, int *result);
@@ -175,5 +161,9 @@ bool fr_mpi_call_persistent_send(struct fr_request_op *op, int *result);
 // Moves the data of an operation among the ranks of the group, or agrees with them that it cannot
 // be: then returns false and has changed nothing. Else *result is what the call returns.
 bool fr_mpi_peer_exchange(struct fr_request_op *op, struct fr_coll_group *group, int *result);
+bool fr_mpi_peer_reduce(struct fr_request_op *op, struct fr_coll_group *group, int *result);
+
+// Does a local reduction of device memory by a kernel, or returns false.
+bool fr_mpi_reduce_local(struct fr_request_op *op, int *result);
 
 #endif

@@ -1,41 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Alltoall, Alltoallv, Alltoallw and their neighbourhood forms by path peer: from the call's views
-// to the slices that go to each rank and come from it.
-//
-// A buffer whose slices are contiguous is used where it is. What is not, what cannot be exported,
-// and the data of an in-place call, which must not be overwritten before they are sent, go through
-// packed device workspace.
+// Exchanges by path peer: from the call's views to the slices that go to each rank and come from
+// it. In all forms of Alltoall every rank has a slice for every other; in a broadcast, a gather, a
+// scatter and an allgather some have none, or the same for all.
 #include "config.h"
 
 #include "coll/alltoall.h"
-#include "mpi/mpi_int.h"
-#include "report/report.h"
+#include "coll/bcast.h"
+#include "mpi/side.h"
 #include "world/world.h"
 
 #include <string.h>
 
-// One side of the exchange on this rank.
-struct side {
-    struct fr_path_view view; // a copy of the operation's, with a lease of its own
-    struct fr_device_range range;
-    struct fr_coll_slot *slots;
-    struct fr_memory_handle handle; // of the memory of an unstaged receive
-    bool staged;
-};
-
 static bool enabled;
 
-// This rank's own settings do not decide: where those of others allow the path, they ask all ranks
-// of a communicator, and this one then says no.
+// Others know from the facts of the world when this process takes no part.
 void fr_mpi_peer_start(void)
 {
-    enabled = fr_world_size() > 1 && fr_world_facts_of(fr_world_rank()) != NULL;
-}
-
-bool fr_mpi_peer_serves(enum fr_fn fn)
-{
-    enum fr_class class = fr_real_rows[fn].class;
-    return class == FR_CLASS_ALLTOALL || class == FR_CLASS_NEIGHBOR_ALLTOALL;
+    const struct fr_world_facts *own = fr_world_facts_of(fr_world_rank());
+    enabled = fr_world_size() > 1 && own && own->exchanges;
 }
 
 bool fr_mpi_peer_is_enabled(void)
@@ -43,219 +25,296 @@ bool fr_mpi_peer_is_enabled(void)
     return enabled;
 }
 
-// A rank without a byte does not keep the others from it.
-static bool takes_part(struct fr_request_op *op)
+bool fr_mpi_peer_bundles(enum fr_fn fn)
 {
-    bool any = false, empty = true;
-    for (unsigned v = 0; v < op->view_count; v++) {
-        fr_path_view_measure(&op->views[v]);
-        any = any || fr_device_kind_is_device(op->views[v].range.kind);
-        empty = empty && !op->views[v].span;
+    enum fr_class class = fr_real_rows[fn].class;
+    return class == FR_CLASS_ALLTOALL || class == FR_CLASS_NEIGHBOR_ALLTOALL;
+}
+
+bool fr_mpi_peer_serves(enum fr_fn fn)
+{
+    switch (fr_real_rows[fn].class) {
+    case FR_CLASS_ALLTOALL:
+    case FR_CLASS_NEIGHBOR_ALLTOALL:
+        return true;
+    case FR_CLASS_BCAST:
+    case FR_CLASS_GATHER:
+    case FR_CLASS_SCATTER:
+    case FR_CLASS_ALLGATHER:
+    case FR_CLASS_NEIGHBOR_ALLGATHER:
+    case FR_CLASS_REDUCE:
+    case FR_CLASS_ALLREDUCE:
+    case FR_CLASS_EXSCAN:
+    case FR_CLASS_REDUCE_SCATTER:
+    case FR_CLASS_REDUCE_SCATTER_BLOCK:
+        return fr_real_arg(fn, 'q', 0) < 0; // nonblocking ones may not wait for others
+    default:
+        return false;
     }
-    return any || empty;
 }
 
-static bool is_contiguous(const struct fr_path_view *view)
-{
-    for (size_t i = 0; i < view->block_count; i++) {
-        if (view->blocks[i].count && !view->blocks[i].layout->contiguous)
-            return false;
-    }
-    return true;
-}
+// An exchange on this rank.
+struct exchange {
+    struct fr_request_op *op;
+    const struct fr_coll_group *group;
+    enum fr_class class;
+    int root; // -1 without
+    struct fr_mpi_side send, receive;
+    bool in_place; // what it sends is in the receive buffer
+};
 
-static bool is_exportable(const struct fr_path_view *view, struct fr_memory_handle *handle)
-{
-    const void *low = (const void *)(view->base + (uintptr_t)view->first);
-    return fr_memory_export(&view->range, low, view->span, handle) == FR_OK;
-}
-
-static enum fr_status open_side(struct side *side, bool must_stage)
-{
-    struct fr_path_view *view = &side->view;
-    view->path = FR_PATH_PEER;
-    side->range = view->range;
-    if (!view->span)
-        return FR_OK;
-    if (!fr_device_kind_is_device(view->range.kind) || view->absolute ||
-        !fr_path_view_is_in_range(view))
-        return FR_ERR_UNSUPPORTED;
-    side->staged = must_stage || !is_contiguous(view);
-    if (!side->staged)
-        return FR_OK;
-    enum fr_status status = fr_path_ops(FR_PATH_PEER)->open(view);
-    if (status == FR_OK)
-        fr_buffer_classify(view->lease.address, 1, &side->range);
-    return status;
-}
-
-// A block of the view is one slice, or the only block is all of them, one after the other. `ranks`
-// names whose each is, NULL for those of all ranks in order. False if a rank has two, which only
-// the real MPI can tell apart.
-static bool fill_slots(struct side *side, size_t count, const int *ranks)
+// What a view says of one of `count` slices: a block is one, or the only block is all of them, one
+// after the other.
+static struct fr_coll_slot slice_of(const struct fr_mpi_side *side, size_t count, size_t index)
 {
     const struct fr_path_view *view = &side->view;
     size_t slices = view->block_count ? count / view->block_count : 1; // in a block
+    const struct fr_path_block *block = &view->blocks[index / slices];
+    size_t bytes = block->count * block->layout->size_bytes / slices;
+    return (struct fr_coll_slot){
+        .address = fr_mpi_side_block(side, block) + index % slices * bytes,
+        .bytes = bytes,
+    };
+}
+
+static void fill_ranks(struct fr_mpi_side *side, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        side->slots[i] = slice_of(side, count, i);
+}
+
+// `shares`: all get the same slice. False if a rank has two, which only the real MPI can tell
+// apart.
+static bool fill_neighbours(struct fr_mpi_side *side, size_t count, const int *ranks, bool shares)
+{
     for (size_t i = 0; i < count; i++) {
-        const struct fr_path_block *block = &view->blocks[i / slices];
-        size_t bytes = block->count * block->layout->size_bytes / slices;
-        uintptr_t address = side->staged ? view->stage_base + block->stage_offset
-                                         : view->base + (uintptr_t)block->user_offset;
-        int rank = ranks ? ranks[i] : (int)i;
-        if (rank == fr_real_mpi.PROC_NULL)
+        if (ranks[i] == fr_real_mpi.PROC_NULL)
             continue;
-        if (side->slots[rank].address)
+        if (side->slots[ranks[i]].address)
             return false;
-        side->slots[rank] = (struct fr_coll_slot){
-            .address = address + i % slices * bytes,
-            .bytes = bytes,
-        };
+        side->slots[ranks[i]] = shares ? slice_of(side, 1, 0) : slice_of(side, count, i);
     }
     return true;
 }
 
-static enum fr_status copy_in(const struct side *side)
-{
-    struct fr_device_batch batch;
-    if (!side->staged)
-        return FR_OK;
-    fr_device_batch_begin(&batch);
-    fr_path_ops(FR_PATH_PEER)->copy_in(&side->view, &batch);
-    return fr_device_batch_finish(&batch);
-}
-
-static enum fr_status copy_out(const struct side *side)
-{
-    struct fr_device_batch batch;
-    if (!side->staged)
-        return FR_OK;
-    fr_device_batch_begin(&batch);
-    fr_path_ops(FR_PATH_PEER)->copy_out(&side->view, SIZE_MAX, &batch);
-    return fr_device_batch_finish(&batch);
-}
-
-static void set_bounds(const struct side *receive, struct fr_coll_alltoall *part)
-{
-    const struct fr_path_view *view = &receive->view;
-    part->receive_bytes = view->span;
-    part->receive_low = view->base + (uintptr_t)view->first;
-    if (!receive->staged)
-        part->receive_handle = receive->handle;
-    if (receive->staged) {
-        part->receive_low = (uintptr_t)view->lease.address;
-        part->receive_bytes = view->lease.bytes;
-    }
-}
-
-// The slots of an exchange among all, or among neighbours.
-static enum fr_status fill_both(const struct fr_request_op *op, struct side *send,
-                                struct side *receive, size_t size)
+static enum fr_status fill_neighbourhood(struct exchange *exchange)
 {
     struct fr_mpi_neighbours list;
-    memset(send->slots, 0, size * sizeof(*send->slots));
-    memset(receive->slots, 0, size * sizeof(*receive->slots));
-    if (fr_real_rows[op->fn].class == FR_CLASS_ALLTOALL) {
-        (void)fill_slots(send, size, NULL);
-        (void)fill_slots(receive, size, NULL);
-        return FR_OK;
-    }
-    enum fr_status status = fr_mpi_neighbours_find(op->object, &list);
+    bool shares = exchange->class == FR_CLASS_NEIGHBOR_ALLGATHER;
+    enum fr_status status = fr_mpi_neighbours_find(exchange->op->object, &list);
     if (status != FR_OK)
         return status;
-    bool distinct = fill_slots(send, (size_t)list.out_degree, list.destinations) &&
-                    fill_slots(receive, (size_t)list.in_degree, list.sources);
+    bool distinct =
+        fill_neighbours(&exchange->send, (size_t)list.out_degree, list.destinations, shares) &&
+        fill_neighbours(&exchange->receive, (size_t)list.in_degree, list.sources, false);
     fr_mpi_neighbours_free(&list);
     return distinct ? FR_OK : FR_ERR_UNSUPPORTED;
 }
 
-static enum fr_status prepare(const struct fr_request_op *op, struct side *send,
-                              struct side *receive, bool in_place, size_t size)
+// The slots of a gather, scatter or allgather. Where a rank has its own slice already it
+// sends none to itself.
+static void fill_rooted(struct exchange *exchange)
 {
-    enum fr_status status = open_side(send, in_place);
-    if (status == FR_OK)
-        status = open_side(receive,
-                           receive->view.span && !is_exportable(&receive->view, &receive->handle));
-    if (status == FR_OK)
-        status = copy_in(send);
-    if (status != FR_OK)
-        return status;
-    return fill_both(op, send, receive, size);
+    const struct fr_coll_group *group = exchange->group;
+    size_t size = (size_t)group->size;
+    bool is_root = group->rank == exchange->root, sends = exchange->send.view.span > 0;
+    struct fr_coll_slot *to = exchange->send.slots, *from = exchange->receive.slots;
+    switch (exchange->class) {
+    case FR_CLASS_GATHER:
+        if (is_root)
+            fill_ranks(&exchange->receive, size);
+        if (sends && !exchange->in_place)
+            to[exchange->root] = slice_of(&exchange->send, 1, 0);
+        break;
+    case FR_CLASS_SCATTER:
+        if (is_root)
+            fill_ranks(&exchange->send, size);
+        if (exchange->receive.view.span > 0 && !exchange->in_place)
+            from[exchange->root] = slice_of(&exchange->receive, 1, 0);
+        break;
+    case FR_CLASS_ALLGATHER:
+        fill_ranks(&exchange->receive, size);
+        for (size_t i = 0; i < size; i++)
+            to[i] = exchange->in_place ? from[group->rank] : slice_of(&exchange->send, 1, 0);
+        break;
+    default: // a broadcast has none
+        return;
+    }
+    if (is_root && exchange->in_place)
+        to[group->rank].bytes = 0;
+    if (exchange->class == FR_CLASS_ALLGATHER && exchange->in_place)
+        to[group->rank].bytes = 0;
 }
 
-static enum fr_status exchange(struct fr_coll_group *group, const struct fr_request_op *op,
-                               struct side *send, struct side *receive, bool in_place)
+static enum fr_status fill(struct exchange *exchange)
 {
-    const char *call = fr_real_rows[op->fn].name;
-    if (prepare(op, send, receive, in_place, (size_t)group->size) != FR_OK) {
-        fr_coll_alltoall_decline(group, call);
+    size_t size = (size_t)exchange->group->size;
+    memset(exchange->send.slots, 0, size * sizeof(*exchange->send.slots));
+    memset(exchange->receive.slots, 0, size * sizeof(*exchange->receive.slots));
+    if (exchange->class == FR_CLASS_NEIGHBOR_ALLTOALL ||
+        exchange->class == FR_CLASS_NEIGHBOR_ALLGATHER)
+        return fill_neighbourhood(exchange);
+    if (exchange->class != FR_CLASS_ALLTOALL) {
+        fill_rooted(exchange);
+        return FR_OK;
+    }
+    fill_ranks(&exchange->send, size);
+    fill_ranks(&exchange->receive, size);
+    return FR_OK;
+}
+
+// Whether this rank's own slice is in the receive buffer and goes from there to all others.
+static bool shares_receive(const struct exchange *exchange)
+{
+    return exchange->in_place && exchange->class == FR_CLASS_ALLGATHER;
+}
+
+// The data of an in-place all-to-all must not be overwritten before they are sent; what a rank
+// gathers in place stays where nobody writes.
+static enum fr_status prepare(struct exchange *exchange)
+{
+    struct fr_mpi_side *send = &exchange->send, *receive = &exchange->receive;
+    bool is_alltoall = exchange->class == FR_CLASS_ALLTOALL;
+    enum fr_status status = fr_mpi_side_open(receive, false, true);
+    if (status == FR_OK && exchange->in_place && !is_alltoall)
+        status = fr_mpi_side_copy_in(receive);
+    if (status == FR_OK)
+        status = fr_mpi_side_open(send, exchange->in_place && is_alltoall, false);
+    if (status == FR_OK)
+        status = fr_mpi_side_copy_in(send);
+    return status == FR_OK ? fill(exchange) : status;
+}
+
+static enum fr_status broadcast(struct fr_coll_group *group, const struct exchange *exchange)
+{
+    const struct fr_mpi_side *side =
+        group->rank == exchange->root ? &exchange->send : &exchange->receive;
+    struct fr_coll_bcast part = {
+        .call = fr_real_rows[exchange->op->fn].name,
+        .root = exchange->root,
+        .data = slice_of(side, 1, 0),
+    };
+    fr_mpi_side_describe(side, &part.memory);
+    return fr_coll_bcast(group, &part);
+}
+
+static enum fr_status exchange_all(struct fr_coll_group *group, const struct exchange *exchange)
+{
+    struct fr_coll_alltoall part = {
+        .call = fr_real_rows[exchange->op->fn].name,
+        .what = exchange->class + ((uint64_t)(unsigned)(exchange->root + 1) << 8),
+        .sends = exchange->send.slots,
+        .receives = exchange->receive.slots,
+        .send_range = shares_receive(exchange) ? exchange->receive.range : exchange->send.range,
+    };
+    fr_mpi_side_describe(&exchange->receive, &part.receive);
+    return fr_coll_alltoall(group, &part);
+}
+
+static enum fr_status run(struct fr_coll_group *group, struct exchange *exchange)
+{
+    if (prepare(exchange) != FR_OK) {
+        fr_coll_decline(group, fr_real_rows[exchange->op->fn].name);
         return FR_ERR_UNSUPPORTED;
     }
-    struct fr_coll_alltoall part = {
-        .call = call,
-        .sends = send->slots,
-        .receives = receive->slots,
-        .send_range = send->range,
-        .receive_range = receive->range,
-    };
-    set_bounds(receive, &part);
-    enum fr_status status = fr_coll_alltoall(group, &part);
-    return status == FR_OK ? copy_out(receive) : status;
-}
-
-static void close_side(struct side *side)
-{
-    if (side->view.lease.address)
-        fr_path_ops(FR_PATH_PEER)->close(&side->view);
-}
-
-static void count_views(const struct fr_request_op *op)
-{
-    for (unsigned v = 0; v < op->view_count; v++) {
-        const struct fr_path_view *view = &op->views[v];
-        if (fr_device_kind_is_device(view->range.kind))
-            fr_report_count(op->fn, FR_PATH_PEER, view->range.kind,
-                            view->in_bytes + view->out_bytes, "the ranks map each other's memory");
-    }
+    enum fr_status status = exchange->class == FR_CLASS_BCAST ? broadcast(group, exchange)
+                                                              : exchange_all(group, exchange);
+    return status == FR_OK ? fr_mpi_side_copy_out(&exchange->receive) : status;
 }
 
 // Whether slices can be told from blocks.
-static bool is_shaped(const struct fr_request_op *op, size_t size)
+static bool is_shaped(const struct exchange *exchange)
 {
-    if (fr_real_rows[op->fn].class != FR_CLASS_ALLTOALL)
+    const struct fr_request_op *op = exchange->op;
+    size_t size = (size_t)exchange->group->size;
+    switch (exchange->class) {
+    case FR_CLASS_ALLTOALL:
+    case FR_CLASS_ALLGATHER:
+        for (unsigned v = 0; v < op->view_count; v++) {
+            size_t blocks = op->views[v].block_count;
+            if (blocks != 1 && blocks != size)
+                return false;
+        }
+        return op->view_count > 0;
+    case FR_CLASS_NEIGHBOR_ALLTOALL:
+    case FR_CLASS_NEIGHBOR_ALLGATHER:
         return op->view_count == 2;
-    for (unsigned v = 0; v < op->view_count; v++) {
-        size_t blocks = op->views[v].block_count;
-        if (blocks != 1 && blocks != size)
-            return false;
+    default:
+        return true;
     }
-    return op->view_count > 0;
 }
 
-bool fr_mpi_peer_exchange(struct fr_request_op *op, struct fr_coll_group *group, int *result)
+// Which view is which: `r` of the signature tells the receive buffer, but for a broadcast's one.
+static void set_sides(struct exchange *exchange)
 {
-    const char *call = fr_real_rows[op->fn].name;
-    const struct fr_path_view *last = &op->views[op->view_count > 1];
-    bool in_place = op->view_count == 1;
+    struct fr_request_op *op = exchange->op;
+    static const struct fr_path_view nothing = {.range = {.kind = FR_KIND_HOST, .device = -1}};
+    exchange->send.view = exchange->receive.view = nothing;
+    for (unsigned v = 0; v < op->view_count; v++) {
+        bool receives = exchange->class == FR_CLASS_BCAST
+                            ? exchange->group->rank != exchange->root
+                            : (int)op->views[v].arg == fr_real_arg(op->fn, 'r', 0);
+        *(receives ? &exchange->receive.view : &exchange->send.view) = op->views[v];
+    }
+    int send = fr_real_arg(op->fn, 's', 0), receive = fr_real_arg(op->fn, 'r', 0);
+    exchange->in_place = (send >= 0 && op->args[send] == fr_real_mpi.IN_PLACE) ||
+                         (receive >= 0 && op->args[receive] == fr_real_mpi.IN_PLACE);
+    if (exchange->in_place && exchange->class == FR_CLASS_ALLTOALL)
+        exchange->send.view = exchange->receive.view;
+}
+
+static bool is_rank(const struct exchange *exchange, int root_arg)
+{
+    return root_arg < 0 || (exchange->root >= 0 && exchange->root < exchange->group->size);
+}
+
+static bool exchange_slices(struct fr_request_op *op, struct fr_coll_group *group, int *result)
+{
+    int root_arg = fr_real_arg(op->fn, 'R', 0);
+    struct exchange exchange = {
+        .op = op,
+        .group = group,
+        .class = fr_real_rows[op->fn].class,
+        .root = root_arg >= 0 ? (int)op->args[root_arg] : -1,
+    };
     size_t size = (size_t)group->size;
-    struct side send = {.view = op->views[0]}, receive = {.view = *last};
-    if (!takes_part(op) || !is_shaped(op, size) ||
+    if (!fr_mpi_side_measure(op) || !is_shaped(&exchange) || !is_rank(&exchange, root_arg) ||
         fr_request_op_reserve(op, 2 * size * sizeof(struct fr_coll_slot)) != FR_OK) {
-        fr_coll_alltoall_decline(group, call);
+        fr_coll_decline(group, fr_real_rows[op->fn].name);
         return false;
     }
-    send.view = op->views[0];
-    receive.view = *last;
-    send.slots = fr_request_op_carve(op, size * sizeof(struct fr_coll_slot));
-    receive.slots = fr_request_op_carve(op, size * sizeof(struct fr_coll_slot));
-    enum fr_status status = exchange(group, op, &send, &receive, in_place);
-    close_side(&send);
+    set_sides(&exchange);
+    exchange.send.slots = fr_request_op_carve(op, size * sizeof(struct fr_coll_slot));
+    exchange.receive.slots = fr_request_op_carve(op, size * sizeof(struct fr_coll_slot));
+    enum fr_status status = run(group, &exchange);
+    fr_mpi_side_close(&exchange.send);
     if (!group->broken) // a rank that was given up may still write to it
-        close_side(&receive);
+        fr_mpi_side_close(&exchange.receive);
     op->arrays_used = 0;
     if (status == FR_ERR_UNSUPPORTED)
         return false;
     if (status == FR_OK)
-        count_views(op);
+        fr_mpi_side_count(op, "the ranks map each other's memory");
     *result = status == FR_OK ? fr_real_mpi.SUCCESS : fr_request_fail(op, status);
     return true;
+}
+
+static bool is_reduction(enum fr_fn fn)
+{
+    enum fr_class class = fr_real_rows[fn].class;
+    return class == FR_CLASS_REDUCE || class == FR_CLASS_ALLREDUCE || class == FR_CLASS_EXSCAN ||
+           class == FR_CLASS_REDUCE_SCATTER || class == FR_CLASS_REDUCE_SCATTER_BLOCK;
+}
+
+bool fr_mpi_peer_is_alike(enum fr_fn fn)
+{
+    enum fr_class class = fr_real_rows[fn].class;
+    bool neighbours = class == FR_CLASS_NEIGHBOR_ALLTOALL || class == FR_CLASS_NEIGHBOR_ALLGATHER;
+    return is_reduction(fn) || (!neighbours && fr_real_arg(fn, 'v', 0) < 0);
+}
+
+bool fr_mpi_peer_exchange(struct fr_request_op *op, struct fr_coll_group *group, int *result)
+{
+    return is_reduction(op->fn) ? fr_mpi_peer_reduce(op, group, result)
+                                : exchange_slices(op, group, result);
 }

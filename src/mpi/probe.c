@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Probes: a message that was announced shows its own size, not that of its announcement.
+// Probes: a message that has an RTS shows its own size, not that of the RTS.
 #include "config.h"
 
 #include "mpi/mpi_int.h"
@@ -11,23 +11,22 @@ static int at(const void *status, unsigned offset)
     return *(const int *)((const char *)status + offset);
 }
 
-// Puts the size of what was announced into the status of a probe that has found something.
+// Puts the size of what has an RTS into the status of a probe that has found something.
 static void correct(enum fr_fn fn, const fr_word *args, void *status)
 {
     int count = 0;
-    uint64_t comm_id = 0, bytes = 0;
+    struct fr_rndv_address from;
+    uint64_t bytes = 0;
     bool takes = fr_real_arg(fn, 'm', 0) >= 0;
     FR_MPI(Get_count, FR_PTR(status), fr_real_mpi.BYTE, FR_PTR(&count));
-    if (count != FR_PEER_ANNOUNCEMENT_BYTES)
+    if (count != FR_RNDV_RTS_BYTES)
         return;
     // What has been received already must not be taken for what waits.
-    fr_request_note_received();
+    fr_request_mark_received();
     fr_word comm = fr_real_handle(args[fr_real_arg(fn, 'c', 0)]);
     int source = at(status, fr_real_mpi.status_source_offset);
     int tag = at(status, fr_real_mpi.status_tag_offset);
-    int from = fr_mpi_host_index_of(comm, source, &comm_id);
-    if ((from >= 0 && fr_peer_arrival_peek(from, tag, takes, &bytes)) ||
-        fr_mpi_pipeline_peek(comm, source, tag, takes, &bytes))
+    if (fr_mpi_address_of(comm, source, tag, &from) && fr_rndv_incoming_peek(&from, takes, &bytes))
         fr_request_set_size(status, bytes);
 }
 
@@ -62,7 +61,7 @@ static int match(enum fr_fn fn, const fr_word *args, void *status, bool waits)
         match_end();
         if (found || rc != fr_real_mpi.SUCCESS || !waits)
             return rc;
-        fr_request_fetch_early(false);
+        fr_request_receive_early(false);
         sched_yield();
     }
 }
@@ -72,7 +71,7 @@ bool fr_mpi_call_probe(enum fr_fn fn, fr_word *args, int *result)
     _Alignas(16) char own_status[FR_STATUS_BYTES] = {0};
     int status_arg = fr_real_arg(fn, 'u', 0);
     int flag_arg = fr_real_arg(fn, 'F', 0);
-    if (!fr_mpi_listening)
+    if (!fr_mpi_takes_rts)
         return false;
     if (args[status_arg] == fr_real_mpi.STATUS_IGNORE)
         args[status_arg] = FR_PTR(own_status);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Exchanges that receive into the buffer that they send from. MPI is given two buffers for them: an
-// announcement to send, or a copy of the data, and one to receive into.
+// RTS to send, or a copy of the data, and one to receive into.
 #include "config.h"
 
 #include "mpi/mpi_int.h"
@@ -38,13 +38,12 @@ static bool is_worthwhile(struct fr_request_op *op)
     if (!view || !sends || view->absolute)
         return false;
     fr_path_view_measure(view);
-    return fr_device_kind_is_device(view->range.kind) &&
-           view->in_bytes > FR_PEER_ANNOUNCEMENT_BYTES;
+    return fr_device_kind_is_device(view->range.kind) && view->in_bytes > FR_RNDV_RTS_BYTES;
 }
 
 enum fr_status fr_mpi_split_replace(struct fr_request_op *op)
 {
-    if (fr_real_rows[op->fn].class != FR_CLASS_REPLACE || !fr_mpi_listening ||
+    if (fr_real_rows[op->fn].class != FR_CLASS_REPLACE || !fr_mpi_takes_rts ||
         !fr_real_has(apart(op->fn)) || !is_worthwhile(op))
         return FR_OK;
     op->fn = apart(op->fn);

@@ -2,5 +2,7 @@ librooms_la_SOURCES += \
 	src/path/stage.c \
 	src/path/stage.h \
 	src/path/ops.c \
+	src/path/packed.c \
+	src/path/packed.h \
 	src/path/path.h \
 	src/path/view.c

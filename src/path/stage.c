@@ -20,7 +20,8 @@ static size_t data_bytes(const struct fr_path_view *view)
 // A packed copy saves memory, and saves MPI its own packing, where there are gaps to leave out.
 static enum fr_path_shape choose_shape(const struct fr_path_view *view, size_t total)
 {
-    if (view->path == FR_PATH_PEER || view->as_bytes) // each share in one piece
+    bool peer_slices = view->path == FR_PATH_PEER && !view->same_shape_only;
+    if (peer_slices || view->as_bytes) // each share in one piece
         return FR_SHAPE_PACKED;
     bool dense = view->span <= total + total / 4 + 4096;
     for (size_t i = 0; i < view->block_count; i++) {

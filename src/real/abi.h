@@ -12,6 +12,7 @@ typedef struct MPI_ABI_Comm *MPI_Comm;
 typedef struct MPI_ABI_Request *MPI_Request;
 typedef struct MPI_ABI_Message *MPI_Message;
 typedef struct MPI_ABI_Datatype *MPI_Datatype;
+typedef struct MPI_ABI_Op *MPI_Op;
 typedef struct MPI_ABI_Info *MPI_Info;
 typedef struct MPI_ABI_Win *MPI_Win;
 typedef struct MPI_ABI_File *MPI_File;
@@ -43,6 +44,69 @@ typedef struct {
 #define MPI_SHORT_INT                 ((MPI_Datatype)0x0000022c)
 #define MPI_2INT                      ((MPI_Datatype)0x0000022b)
 #define MPI_LONG_DOUBLE_INT           ((MPI_Datatype)0x0000022d)
+#define MPI_AINT                      ((MPI_Datatype)0x00000201)
+#define MPI_COUNT                     ((MPI_Datatype)0x00000202)
+#define MPI_OFFSET                    ((MPI_Datatype)0x00000203)
+#define MPI_SHORT                     ((MPI_Datatype)0x00000208)
+#define MPI_INT                       ((MPI_Datatype)0x00000209)
+#define MPI_LONG                      ((MPI_Datatype)0x0000020a)
+#define MPI_LONG_LONG                 ((MPI_Datatype)0x0000020b)
+#define MPI_UNSIGNED_SHORT            ((MPI_Datatype)0x0000020c)
+#define MPI_UNSIGNED                  ((MPI_Datatype)0x0000020d)
+#define MPI_UNSIGNED_LONG             ((MPI_Datatype)0x0000020e)
+#define MPI_UNSIGNED_LONG_LONG        ((MPI_Datatype)0x0000020f)
+#define MPI_FLOAT                     ((MPI_Datatype)0x00000210)
+#define MPI_C_FLOAT_COMPLEX           ((MPI_Datatype)0x00000212)
+#define MPI_C_COMPLEX                 ((MPI_Datatype)0x00000212)
+#define MPI_CXX_FLOAT_COMPLEX         ((MPI_Datatype)0x00000213)
+#define MPI_DOUBLE                    ((MPI_Datatype)0x00000214)
+#define MPI_C_DOUBLE_COMPLEX          ((MPI_Datatype)0x00000216)
+#define MPI_CXX_DOUBLE_COMPLEX        ((MPI_Datatype)0x00000217)
+#define MPI_LOGICAL                   ((MPI_Datatype)0x00000218)
+#define MPI_INTEGER                   ((MPI_Datatype)0x00000219)
+#define MPI_REAL                      ((MPI_Datatype)0x0000021a)
+#define MPI_COMPLEX                   ((MPI_Datatype)0x0000021b)
+#define MPI_DOUBLE_PRECISION          ((MPI_Datatype)0x0000021c)
+#define MPI_DOUBLE_COMPLEX            ((MPI_Datatype)0x0000021d)
+#define MPI_2REAL                     ((MPI_Datatype)0x00000230)
+#define MPI_2DOUBLE_PRECISION         ((MPI_Datatype)0x00000231)
+#define MPI_2INTEGER                  ((MPI_Datatype)0x00000232)
+#define MPI_C_BOOL                    ((MPI_Datatype)0x00000238)
+#define MPI_CXX_BOOL                  ((MPI_Datatype)0x00000239)
+#define MPI_INT8_T                    ((MPI_Datatype)0x00000240)
+#define MPI_UINT8_T                   ((MPI_Datatype)0x00000241)
+#define MPI_SIGNED_CHAR               ((MPI_Datatype)0x00000244)
+#define MPI_UNSIGNED_CHAR             ((MPI_Datatype)0x00000245)
+#define MPI_INT16_T                   ((MPI_Datatype)0x00000248)
+#define MPI_UINT16_T                  ((MPI_Datatype)0x00000249)
+#define MPI_INT32_T                   ((MPI_Datatype)0x00000250)
+#define MPI_UINT32_T                  ((MPI_Datatype)0x00000251)
+#define MPI_INT64_T                   ((MPI_Datatype)0x00000258)
+#define MPI_UINT64_T                  ((MPI_Datatype)0x00000259)
+#define MPI_LOGICAL1                  ((MPI_Datatype)0x000002c0)
+#define MPI_INTEGER1                  ((MPI_Datatype)0x000002c1)
+#define MPI_LOGICAL2                  ((MPI_Datatype)0x000002c8)
+#define MPI_INTEGER2                  ((MPI_Datatype)0x000002c9)
+#define MPI_LOGICAL4                  ((MPI_Datatype)0x000002d0)
+#define MPI_INTEGER4                  ((MPI_Datatype)0x000002d1)
+#define MPI_REAL4                     ((MPI_Datatype)0x000002d2)
+#define MPI_LOGICAL8                  ((MPI_Datatype)0x000002d8)
+#define MPI_INTEGER8                  ((MPI_Datatype)0x000002d9)
+#define MPI_REAL8                     ((MPI_Datatype)0x000002da)
+#define MPI_COMPLEX8                  ((MPI_Datatype)0x000002db)
+#define MPI_COMPLEX16                 ((MPI_Datatype)0x000002e3)
+#define MPI_SUM                       ((MPI_Op)0x00000021)
+#define MPI_MIN                       ((MPI_Op)0x00000022)
+#define MPI_MAX                       ((MPI_Op)0x00000023)
+#define MPI_PROD                      ((MPI_Op)0x00000024)
+#define MPI_BAND                      ((MPI_Op)0x00000028)
+#define MPI_BOR                       ((MPI_Op)0x00000029)
+#define MPI_BXOR                      ((MPI_Op)0x0000002a)
+#define MPI_LAND                      ((MPI_Op)0x00000030)
+#define MPI_LOR                       ((MPI_Op)0x00000031)
+#define MPI_LXOR                      ((MPI_Op)0x00000032)
+#define MPI_MINLOC                    ((MPI_Op)0x00000038)
+#define MPI_MAXLOC                    ((MPI_Op)0x00000039)
 #define MPI_BOTTOM                    ((void *)0)
 #define MPI_IN_PLACE                  ((void *)1)
 #define MPI_STATUS_IGNORE             ((MPI_Status *)0)
@@ -65,6 +129,7 @@ typedef struct {
 #define MPI_ERR_TRUNCATE              15
 #define MPI_ERR_UNSUPPORTED_OPERATION 55
 #define MPI_GRAPH                     212
+#define MPI_TAG_UB                    501
 #define MPI_CART                      211
 #define MPI_DIST_GRAPH                213
 #define MPI_ORDER_C                   0xC

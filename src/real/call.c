@@ -2,6 +2,7 @@
 // Calls of the real MPI with a word for each argument.
 #include "config.h"
 
+#include "core/meter.h"
 #include "real/real.h"
 
 #include <string.h>
@@ -30,11 +31,8 @@ static int refuse_missing(enum fr_fn fn)
     return fr_real_mpi.ERR_UNSUPPORTED_OPERATION;
 }
 
-int fr_real_call(enum fr_fn fn, const fr_word *a)
+static int call(enum fr_fn fn, void *address, const fr_word *a)
 {
-    void *address = fr_real_address(fn);
-    if (!address)
-        return refuse_missing(fn);
     switch (fr_real_rows[fn].arg_count) {
     case 0:
         return ((call0 *)address)();
@@ -71,6 +69,17 @@ int fr_real_call(enum fr_fn fn, const fr_word *a)
         return ((call14 *)address)(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9],
                                    a[10], a[11], a[12], a[13]);
     }
+}
+
+int fr_real_call(enum fr_fn fn, const fr_word *args)
+{
+    void *address = fr_real_address(fn);
+    if (!address)
+        return refuse_missing(fn);
+    uint64_t begin = fr_core_meter_begin();
+    int result = call(fn, address, args);
+    fr_core_meter_end(FR_METER_MPI, begin);
+    return result;
 }
 
 bool fr_real_status_is_of(const void *status, int bytes)

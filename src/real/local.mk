@@ -9,4 +9,6 @@ librooms_la_SOURCES += \
 	src/real/passes.def \
 	src/real/personality.h \
 	src/real/real.h \
-	src/real/rows.c
+	src/real/rows.c \
+	src/real/types.c \
+	src/real/types.def

@@ -34,6 +34,13 @@
 #define FR_STATUS_BYTES_OFFSET (-1)
 #endif
 #define MPI_TWOINT MPI_2INT
+// Not in every mpi.h.
+#ifndef MPI_LOGICAL1
+#define MPI_LOGICAL1 MPI_DATATYPE_NULL
+#define MPI_LOGICAL2 MPI_DATATYPE_NULL
+#define MPI_LOGICAL4 MPI_DATATYPE_NULL
+#define MPI_LOGICAL8 MPI_DATATYPE_NULL
+#endif
 
 #if defined(FR_PERSONALITY_OPENMPI)
 static void *find_global(fr_real_finder *find, const char *symbol, bool *complete)
@@ -60,5 +67,10 @@ bool FR_PERSONALITY_FILL(fr_real_finder *find, struct fr_real_personality *mpi)
 #define FR_ADDRESS(name) mpi->name = (fr_word)MPI_##name;
 #define FR_INT(name)     mpi->name = MPI_##name;
 #include "real/constants.def"
-    return complete;
+    unsigned count = 0, operations = 0;
+    bool complete_without = complete; // a build without Fortran may lack some
+#define FR_DATATYPE(name, family) mpi->types[count++] = FR_HANDLE_WORD(MPI_##name);
+#define FR_OPERATION(name)        mpi->operations[operations++] = FR_HANDLE_WORD(MPI_##name);
+#include "real/types.def"
+    return complete_without;
 }

@@ -55,6 +55,44 @@ extern const struct fr_real_row fr_real_rows[FR_FN_COUNT];
 // Position of the first argument with this letter from position `from` on, -1 if there is none.
 int fr_real_arg(enum fr_fn fn, char letter, int from);
 
+// Kinds of predefined datatypes, by what MPI lets be done to them; Fortran's integers and those of
+// addresses and sizes are INTEGER.
+enum fr_real_family {
+    FR_FAMILY_NONE, // of no use to a predefined operation, or not predefined
+    FR_FAMILY_C_SIGNED,
+    FR_FAMILY_C_UNSIGNED,
+    FR_FAMILY_INTEGER,
+    FR_FAMILY_FLOATING,
+    FR_FAMILY_COMPLEX,
+    FR_FAMILY_LOGICAL, // Fortran's
+    FR_FAMILY_BOOL,    // C's and C++'s
+    FR_FAMILY_BYTES,
+    FR_FAMILY_FLOAT_INT, // from here on pairs
+    FR_FAMILY_DOUBLE_INT,
+    FR_FAMILY_LONG_INT,
+    FR_FAMILY_SHORT_INT,
+    FR_FAMILY_TWO_INTEGERS,
+    FR_FAMILY_TWO_REALS,
+};
+
+// Predefined operations, and the number of datatypes that have a family.
+enum fr_real_operation {
+#define FR_DATATYPE(name, family)
+#define FR_OPERATION(name) FR_OPERATION_##name,
+#include "real/types.def"
+#undef FR_DATATYPE
+#undef FR_OPERATION
+    FR_OPERATIONS, // any other
+};
+enum fr_real_datatype {
+#define FR_DATATYPE(name, family) FR_DATATYPE_##name,
+#define FR_OPERATION(name)
+#include "real/types.def"
+#undef FR_DATATYPE
+#undef FR_OPERATION
+    FR_DATATYPES,
+};
+
 // What the MPI family's header says. Handles are words; integers are what the header's macros are.
 struct fr_real_personality {
     const char *family; // "Open MPI", "MPICH", "MPI ABI"
@@ -63,8 +101,10 @@ struct fr_real_personality {
     unsigned status_source_offset;
     unsigned status_tag_offset;
     unsigned status_error_offset;
-    int status_bytes_offset; // of 64 bits, the bytes of a receive that was not cancelled; -1
-                             // unknown
+    int status_bytes_offset;     // of 64 bits, the bytes of a receive that was not cancelled; -1
+                                 // unknown
+    fr_word types[FR_DATATYPES]; // DATATYPE_NULL or 0 where the family has none
+    fr_word operations[FR_OPERATIONS];
 #define FR_HANDLE(name)  fr_word name;
 #define FR_ADDRESS(name) fr_word name;
 #define FR_INT(name)     int name;
@@ -123,6 +163,10 @@ static inline void fr_real_handle_store(void *array, size_t index, fr_word handl
 // Whether a receive that has completed with this status has brought just so many bytes. A load
 // where the family's header tells where the status keeps them.
 bool fr_real_status_is_of(const void *status, int bytes);
+
+// What kind of predefined datatype or operation a handle is.
+enum fr_real_family fr_real_family_of(fr_word type);
+enum fr_real_operation fr_real_operation_of(fr_word operation);
 
 // True for predefined datatypes, told from the handle alone (no call of MPI). May say false for a
 // predefined one, never true for a derived one.

@@ -4,7 +4,7 @@
 // A nonblocking operation shows a generalized request, a persistent one a persistent send of
 // nothing from this process to itself, which one of the parts receives (MPICH takes persistent
 // sends to MPI_PROC_NULL for inactive always). Either way completion calls treat the operation as
-// they do an announced send: it is hidden from MPI until its parts are complete.
+// they do a send by rendezvous: it is hidden from MPI until its parts are complete.
 #include "config.h"
 
 #include "request/bundle.h"
@@ -122,8 +122,13 @@ int fr_request_bundle_start(struct fr_request_op *op)
                     FR_PTR(fr_request_bundle_add(bundle)));
     if (rc == fr_real_mpi.SUCCESS)
         rc = bundle->start(op);
-    if (rc != fr_real_mpi.SUCCESS)
-        bundle->error = rc; // told when it completes, since parts may be under way
+    if (rc == fr_real_mpi.SUCCESS)
+        return rc;
+    // Parts may be under way, so that it is told once more when they are over. Told now, since
+    // others wait for what was not started and this process for them: a handler that ends the job
+    // must not wait for that.
+    bundle->error = rc;
+    (void)fr_request_raise(op->object_kind, op->object, rc);
     return fr_real_mpi.SUCCESS;
 }
 
@@ -143,7 +148,7 @@ static bool test_part(struct fr_request_bundle *bundle, size_t index)
     return true;
 }
 
-// Tests all parts together, so that what they fetch is fetched together.
+// Tests all parts together, so that what they receive is received together.
 static bool test_parts(struct fr_request_bundle *bundle)
 {
     int flag = 0, rc = fr_real_mpi.SUCCESS;
@@ -183,7 +188,7 @@ int fr_request_bundle_run(struct fr_request_op *op)
     for (unsigned polls = 1; !fr_request_bundle_poll(op); polls++) {
         if (polls % POLLS_A_YIELD)
             continue;
-        fr_request_fetch_early(true);
+        fr_request_receive_early(true);
         sched_yield();
     }
     return op->bundle->error;

@@ -5,7 +5,6 @@
 #include "config.h"
 
 #include "request/bundle.h"
-#include "request/chunks.h"
 #include "request/set.h"
 
 #include <stdlib.h>
@@ -38,11 +37,13 @@ static bool set_storage(struct fr_request_set *set)
     set->done = set->inline_done;
     set->done_statuses = set->inline_done_statuses;
     set->done_errors = set->inline_done_errors;
+    set->done_requests = set->inline_done_requests;
     set->hidden = set->inline_hidden;
     set->statuses = set->inline_statuses;
     if (set->count <= FR_SET_INLINE)
         return true;
-    size_t each = 5 * sizeof(void *) + sizeof(fr_word) + sizeof(int) + FR_STATUS_BYTES;
+    size_t each =
+        5 * sizeof(void *) + sizeof(size_t) + sizeof(fr_word) + sizeof(int) + FR_STATUS_BYTES;
     set->heap = malloc(set->count * each);
     if (!set->heap) {
         fr_error("out of memory for a list of %zu requests", set->count);
@@ -53,7 +54,8 @@ static bool set_storage(struct fr_request_set *set)
     set->done = set->gated + set->count;
     set->done_statuses = (void **)(set->done + set->count);
     set->lights = (struct fr_request_light **)(set->done_statuses + set->count);
-    set->hidden = (char *)(set->lights + set->count);
+    set->done_requests = (size_t *)(set->lights + set->count);
+    set->hidden = (char *)(set->done_requests + set->count);
     set->done_errors = (int *)(set->hidden + set->count * sizeof(fr_word));
     set->statuses = (char *)(set->done_errors + set->count);
     return true;
@@ -102,7 +104,7 @@ static int *status_error(void *status)
 static void end_light(struct fr_request_set *set, size_t request, const void *status, int error)
 {
     struct fr_request_light *light = set->lights[request];
-    if (error == fr_real_mpi.SUCCESS && FR_UNLIKELY(fr_request_light_is_announced(light, status))) {
+    if (error == fr_real_mpi.SUCCESS && FR_UNLIKELY(fr_request_light_has_rts(light, status))) {
         set->ops[request] = fr_request_light_promote(light, false);
         if (set->ops[request]) {
             set->lights[request] = NULL;
@@ -127,6 +129,7 @@ static void add_done(struct fr_request_set *set, size_t request, void *status, i
     set->done[set->done_count] = set->ops[request];
     set->done_statuses[set->done_count] = status;
     set->done_errors[set->done_count] = error;
+    set->done_requests[set->done_count] = request;
     set->done_count++;
 }
 
@@ -218,20 +221,19 @@ static void clear_errors(struct fr_request_set *set)
 {
     bool some = set->class == FR_CLASS_WAITSOME || set->class == FR_CLASS_TESTSOME;
     size_t count = some ? (size_t) * (const int *)set->args[2] : set->count;
-    for (size_t i = 0; i < count; i++) {
-        bool ours = false;
-        for (size_t d = 0; d < set->done_count; d++)
-            ours = ours || set->done_statuses[d] == fr_request_set_status(set, i);
-        if (!ours)
+    for (size_t i = 0, d = 0; i < count; i++) { // operations are listed in the order of statuses
+        if (d < set->done_count && set->done_statuses[d] == fr_request_set_status(set, i))
+            d++;
+        else
             *status_error(fr_request_set_status(set, i)) = fr_real_mpi.SUCCESS;
     }
 }
 
 // Whether the operation has failed in a way that the real MPI knows nothing of: a message that was
-// fetched was longer than its buffer, or a part of a bundle failed.
+// received was longer than its buffer, or a part of a bundle failed.
 static bool has_own_error(const struct fr_request_op *op)
 {
-    return (op->fetched && op->fetched_bytes > op->fetched_room) ||
+    return (op->received && op->received_bytes > op->received_room) ||
            (op->bundle && op->bundle->error != fr_real_mpi.SUCCESS);
 }
 
@@ -273,12 +275,11 @@ int fr_request_set_finish(struct fr_request_set *set, int rc)
     else
         rc = report_own_errors(set, rc);
     for (size_t i = 0; i < set->done_count && !fr_request_is_enquiry(set->class); i++) {
-        set->done[i]->active = false;
+        fr_request_table_end(set->done[i]);
         if (set->done[i]->persistent)
             continue;
         fr_request_table_remove(set->done[i]);
-        for (size_t r = 0; r < set->count; r++)
-            set->ops[r] = set->ops[r] == set->done[i] ? NULL : set->ops[r];
+        set->ops[set->done_requests[i]] = NULL;
         fr_request_op_free(set->done[i]);
     }
     return rc;
@@ -314,13 +315,13 @@ static bool find_gated(struct fr_request_set *set)
 {
     bool any = false;
     for (size_t i = 0; set->tracked && i < set->count; i++) {
-        set->gated[i] = set->ops[i] && !fr_request_settle(set->ops[i]) ? set->ops[i] : NULL;
+        set->gated[i] = set->ops[i] && !fr_request_is_over(set->ops[i]) ? set->ops[i] : NULL;
         any |= set->gated[i] != NULL;
     }
     return any;
 }
 
-// What most calls are: all requests are complete, and nothing has been announced to any.
+// What most calls are: all requests are complete, and none has brought an RTS.
 static int wait_for_lights(struct fr_request_set *set)
 {
     int rc = fr_real_call(set->fn, set->args);

@@ -2,9 +2,11 @@
 // Copies of operations before and after the real call, and errors.
 #include "config.h"
 
+#include "report/report.h"
 #include "request/bundle.h"
+#include "world/world.h"
 
-enum { AT_ONCE = 32 }; // announcements that are looked up in one go
+enum { AT_ONCE = 32 }; // messages that are received in one go
 
 static bool is_staged(const struct fr_path_view *view)
 {
@@ -18,8 +20,7 @@ enum fr_status fr_request_copy_in(struct fr_request_op *const *ops, size_t count
     for (size_t i = 0; i < count; i++) {
         for (unsigned v = 0; v < ops[i]->view_count; v++) {
             const struct fr_path_view *view = &ops[i]->views[v];
-            bool in_slices = ops[i]->outgoing && v == 0; // copied as it is sent
-            if (is_staged(view) && view->in_bytes && !in_slices)
+            if (is_staged(view) && view->in_bytes)
                 fr_path_ops(view->path)->copy_in(view, &batch);
         }
     }
@@ -76,8 +77,20 @@ static void deliver_parts(struct fr_request_op *op, struct fr_device_batch *batc
     }
 }
 
+// A communicator may be used from now on.
+static void deliver_comm(const struct fr_request_op *op)
+{
+    const void *made = (const void *)op->args[fr_real_arg(op->fn, 'C', 0)];
+    fr_world_name_give(fr_real_handle_load(made, 0), op->comm_name);
+}
+
 static void deliver_one(struct fr_request_op *op, size_t limit, struct fr_device_batch *batch)
 {
+    if (fr_real_rows[op->fn].class == FR_CLASS_COMM_MAKE) {
+        if (limit)
+            deliver_comm(op);
+        return;
+    }
     if (op->partitions) {
         if (limit && op->views[0].out_bytes)
             deliver_parts(op, batch);
@@ -85,8 +98,10 @@ static void deliver_one(struct fr_request_op *op, size_t limit, struct fr_device
     }
     for (unsigned v = 0; v < op->view_count; v++) {
         const struct fr_path_view *view = &op->views[v];
-        if (is_staged(view) && view->out_bytes)
+        if (is_staged(view) && view->out_bytes) {
+            fr_report_touch(view->path);
             fr_path_ops(view->path)->copy_out(view, limit, batch);
+        }
     }
 }
 
@@ -97,40 +112,40 @@ void fr_request_set_size(void *status, uint64_t bytes)
     fr_real_call(fn, (const fr_word[]){FR_PTR(status), fr_real_mpi.BYTE, (fr_word)bytes});
 }
 
-// Tells a status the size of what was fetched in place of an announcement, and what went wrong in a
+// Tells a status the size of what was received in place of an RTS, and what went wrong in a
 // way that the real MPI knows nothing of.
 static void tell_outcome(const struct fr_request_op *op, void *status, int *error)
 {
     if (op->bundle && op->bundle->error != fr_real_mpi.SUCCESS)
         *error = op->bundle->error;
-    if (!op->fetched)
+    if (!op->received)
         return;
-    bool fits = op->fetched_bytes <= op->fetched_room;
+    bool fits = op->received_bytes <= op->received_room;
     if (status)
-        fr_request_set_size(status, fits ? op->fetched_bytes : op->fetched_room);
+        fr_request_set_size(status, fits ? op->received_bytes : op->received_room);
     if (!fits)
         *error = fr_real_mpi.ERR_TRUNCATE;
 }
 
-// Operations of a delivery that have brought announcements.
+// Operations of a delivery that have brought an RTS.
 struct arrived {
     struct fr_request_op *ops[AT_ONCE];
-    struct fr_peer_arrival arrivals[AT_ONCE];
+    struct fr_rndv_incoming incoming[AT_ONCE];
     size_t count;
 };
 
-static enum fr_status fetch_arrived(struct arrived *arrived)
+static enum fr_status receive_arrived(struct arrived *arrived)
 {
-    enum fr_status status = fr_request_fetch(arrived->ops, arrived->arrivals, arrived->count);
+    enum fr_status status = fr_request_receive(arrived->ops, arrived->incoming, arrived->count);
     arrived->count = 0;
     return status;
 }
 
-// Fetches when there is room for no more, whatever has failed before.
+// Receives when there is room for no more, whatever has failed before.
 static enum fr_status add_arrived(struct arrived *arrived, struct fr_request_op *op)
 {
     arrived->ops[arrived->count++] = op;
-    return arrived->count == AT_ONCE ? fetch_arrived(arrived) : FR_OK;
+    return arrived->count == AT_ONCE ? receive_arrived(arrived) : FR_OK;
 }
 
 static bool is_idle(const struct fr_request_op *op)
@@ -159,20 +174,20 @@ enum fr_status fr_request_deliver(struct fr_request_op *const *ops, void *const 
         }
         ops[i]->delivered = true;
         if (errors[i] == fr_real_mpi.SUCCESS &&
-            fr_request_is_announced(ops[i], statuses[i], &arrived.arrivals[arrived.count])) {
-            enum fr_status fetched = add_arrived(&arrived, ops[i]);
-            first = first == FR_OK ? fetched : first;
+            fr_request_has_rts(ops[i], statuses[i], &arrived.incoming[arrived.count])) {
+            enum fr_status received = add_arrived(&arrived, ops[i]);
+            first = first == FR_OK ? received : first;
             continue;
         }
         deliver_one(ops[i], limit_of(ops[i], statuses[i], errors[i]), &batch);
     }
-    enum fr_status fetched = fetch_arrived(&arrived);
+    enum fr_status received = receive_arrived(&arrived);
     enum fr_status copied = fr_device_batch_finish(&batch);
     for (size_t i = 0; i < count; i++) {
         if (!is_idle(ops[i]))
             tell_outcome(ops[i], statuses[i], &errors[i]);
     }
-    first = first == FR_OK ? fetched : first;
+    first = first == FR_OK ? received : first;
     return first == FR_OK ? copied : first;
 }
 

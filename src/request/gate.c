@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Completion calls with announced sends among their requests. MPI has sent the announcements and
-// calls them complete; to the application they are so once their parcels are fetched, or moved.
+// Completion calls with sends by rendezvous among their requests. MPI has sent the RTS and calls
+// them complete; to the application they are so once their bytes have left its buffer.
 //
 // Receives go first: whoever sent what they wait for may be waiting for them as well.
 #include "config.h"
@@ -14,11 +14,11 @@
 
 enum { LOOKS_A_YIELD = 64 };
 
-// Tries to settle what is gated; what has been is no more.
-static void settle_all(struct fr_request_set *set)
+// Looks at what is gated; what is over is no more.
+static void look_at_all(struct fr_request_set *set)
 {
     for (size_t i = 0; i < set->count; i++) {
-        if (set->gated[i] && fr_request_settle(set->gated[i]))
+        if (set->gated[i] && fr_request_is_over(set->gated[i]))
             set->gated[i] = NULL;
     }
 }
@@ -27,7 +27,7 @@ static void settle_all(struct fr_request_set *set)
 static void go_on(void)
 {
     fr_world_progress();
-    fr_request_fetch_early(false);
+    fr_request_receive_early(false);
 }
 
 static void hide(struct fr_request_set *set)
@@ -59,7 +59,7 @@ static int call_hidden(struct fr_request_set *set, enum fr_fn fn, fr_word *args)
     return rc;
 }
 
-// The application asks again later. Its receives can be fetched meanwhile.
+// The application asks again later. Its receives go on meanwhile.
 static int answer_no(struct fr_request_set *set)
 {
     *(int *)set->args[fr_real_arg(set->fn, 'F', 0)] = 0;
@@ -70,7 +70,7 @@ static int answer_no(struct fr_request_set *set)
 
 static int wait_one(struct fr_request_set *set)
 {
-    fr_request_settle_wait(set->gated[0]);
+    fr_request_wait_over(set->gated[0]);
     return fr_request_set_finish(set, fr_real_call(set->fn, set->args));
 }
 
@@ -79,15 +79,15 @@ static int wait_gated(struct fr_request_set *set, size_t index)
 {
     struct fr_request_op *op = set->gated[index];
     char *request = (char *)set->requests + index * fr_real_mpi.handle_bytes;
-    fr_request_settle_wait(op);
+    fr_request_wait_over(op);
     int rc = FR_MPI(Wait, FR_PTR(request), FR_PTR(fr_request_set_status(set, index)));
     if (op->bundle &&
         op->bundle->error != fr_real_mpi.SUCCESS) // of which MPI's handler knows nothing
         rc = fr_request_raise(op->object_kind, op->object, op->bundle->error);
     // An exchange has received something besides, or the send itself has failed.
-    if (op->listens || op->failure != FR_OK)
+    if (op->takes_rts || op->failure != FR_OK)
         rc = fr_request_deliver_one(op, fr_request_set_status(set, index), rc);
-    op->active = false;
+    fr_request_table_end(op);
     if (op->persistent) {
         fr_request_table_unclaim(&op, 1);
         return rc;
@@ -143,10 +143,10 @@ static int wait_some(struct fr_request_set *set)
         bool found = *number != fr_real_mpi.UNDEFINED && (any ? flag != 0 : *number > 0);
         if (found || rc != fr_real_mpi.SUCCESS)
             return fr_request_set_finish(set, rc);
-        settle_all(set);
+        look_at_all(set);
         if (looks % LOOKS_A_YIELD)
             continue;
-        fr_request_fetch_early(true);
+        fr_request_receive_early(true);
         sched_yield();
     }
 }

@@ -8,7 +8,6 @@
 
 #include "request/light.h"
 
-#include "request/chunks.h"
 #include "request/table.h"
 
 #include <sched.h>
@@ -20,7 +19,7 @@ enum { SET_BITS = 9, SETS = 1 << SET_BITS, WAYS = 4, STATE_BITS = 2 };
 enum {
     READY = 1,   // claim it
     CLAIMED = 2, // nothing: another one completes the receive, or is about to add it
-    LOOKED = 3,  // wait: another one looks whether an announcement has come
+    LOOKED = 3,  // wait: another one looks whether an RTS has come
 };
 #define FREE ((uint64_t)0)
 
@@ -114,7 +113,7 @@ static struct fr_request_op *make_op(const struct fr_request_light *light)
         op->object = light->comm;
     }
     op->prefix_out = true;
-    op->listens = true;
+    op->takes_rts = true;
     op->active = true;
     struct fr_path_view *view = fr_request_op_add_view(op, 0);
     enum fr_status status = fr_layout_acquire(light->type, &layout);
@@ -212,11 +211,11 @@ void fr_request_light_unclaim(struct fr_request_light *const *lights, size_t cou
     }
 }
 
-bool fr_request_light_is_announced(const struct fr_request_light *light, const void *status)
+bool fr_request_light_has_rts(const struct fr_request_light *light, const void *status)
 {
-    struct fr_peer_arrival arrival;
-    return FR_UNLIKELY(fr_real_status_is_of(status, FR_PEER_ANNOUNCEMENT_BYTES)) &&
-           fr_request_arrival_any() && fr_request_arrival_read(light->buffer, &arrival);
+    struct fr_rndv_incoming incoming;
+    return FR_UNLIKELY(fr_real_status_is_of(status, FR_RNDV_RTS_BYTES)) && fr_rndv_incoming_any() &&
+           fr_rndv_incoming_read(light->buffer, &incoming);
 }
 
 void fr_request_light_forget(struct fr_request_light *light)
@@ -229,7 +228,7 @@ bool fr_request_light_end(struct fr_request_light *const *lights, size_t count,
 {
     size_t ended = 0;
     for (size_t i = 0; i < count; i++) {
-        if (lights[i] && FR_UNLIKELY(fr_request_light_is_announced(
+        if (lights[i] && FR_UNLIKELY(fr_request_light_has_rts(
                              lights[i], statuses + i * fr_real_mpi.status_bytes)))
             return false;
     }
@@ -263,7 +262,7 @@ static bool has_come(const struct fr_request_light *light, fr_word request)
     int complete = 0;
     return FR_MPI(Request_get_status, request, FR_PTR(&complete), FR_PTR(status)) ==
                fr_real_mpi.SUCCESS &&
-           complete && fr_request_light_is_announced(light, status);
+           complete && fr_request_light_has_rts(light, status);
 }
 
 static void look_at(struct fr_request_light *light, bool all)

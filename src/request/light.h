@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Receives into host memory that are under way and may bring an announcement, in a few words each:
-// a process that others can announce to has to look at all of them, and hardly ever finds one. What
-// has brought an announcement becomes an operation, and goes on as such.
+// Receives into host memory that are under way and may bring an RTS, in a few words each:
+// a process that others can send an RTS to has to look at all of them, and hardly ever finds one.
+// What has brought an RTS becomes an operation, and goes on as such.
 //
 // All functions may be called by several threads at once, without locks. A receive is claimed by
 // the thread that completes it, for the reason told in table.h.
@@ -25,8 +25,8 @@ size_t fr_request_light_claim(const void *requests, size_t count, struct fr_requ
 void fr_request_light_unclaim(struct fr_request_light *const *lights, size_t count);
 
 // Whether a claimed receive that has completed with this status, and without an error, has brought
-// an announcement.
-bool fr_request_light_is_announced(const struct fr_request_light *light, const void *status);
+// an RTS.
+bool fr_request_light_has_rts(const struct fr_request_light *light, const void *status);
 
 // Forgets a claimed receive that is complete. The count is for the caller to lower, once for all
 // that it forgets.
@@ -34,7 +34,7 @@ void fr_request_light_forget(struct fr_request_light *light);
 void fr_request_light_discount(size_t forgotten);
 
 // Forgets all of those that are not NULL, which have completed with these statuses and without an
-// error; false, and nothing forgotten, when one of them has brought an announcement.
+// error; false, and nothing forgotten, when one of them has brought an RTS.
 bool fr_request_light_end(struct fr_request_light *const *lights, size_t count,
                           const char *statuses);
 
@@ -43,7 +43,7 @@ bool fr_request_light_end(struct fr_request_light *const *lights, size_t count,
 // no more.
 struct fr_request_op *fr_request_light_promote(struct fr_request_light *light, bool early);
 
-// Makes operations of those that have brought announcements and that nobody is completing, for the
+// Makes operations of those that have brought an RTS and that nobody is completing, for the
 // functions of request.h that look at operations early. With `all`, also of those that another
 // thread is just looking at, for which it waits.
 void fr_request_light_look(bool all);

@@ -3,7 +3,6 @@
 #include "config.h"
 
 #include "request/bundle.h"
-#include "request/chunks.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -102,11 +101,7 @@ void fr_request_op_free(struct fr_request_op *op)
     free_bundle(op->bundle);
     if (op->element_type)
         free_type(op->element_type);
-    if (op->parcel)
-        fr_request_parcel_discount(op);
-    if (op->parcel)
-        fr_peer_parcel_free(op->parcel); // nobody has been told of it, or the receiver is gone
-    fr_request_outgoing_leave(op, false);
+    fr_rndv_send_free(op->send, false);
     fr_request_op_drop_views(op);
     if (pool_give(op))
         return;

@@ -12,7 +12,7 @@
 static void activate(struct fr_request_op *op)
 {
     op->delivered = false;
-    op->fetched = false;
+    op->received = false;
     op->failure = FR_OK;
     op->active = true;
     for (size_t p = 0; p < op->partitions; p++)
@@ -46,7 +46,7 @@ static void deactivate(struct fr_request_op *const *ops, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         if (ops[i])
-            ops[i]->active = false;
+            fr_request_table_end(ops[i]);
     }
 }
 

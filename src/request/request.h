@@ -6,8 +6,8 @@
 
 #include "core/hash.h"
 #include "path/path.h"
-#include "peer/parcel.h"
 #include "real/real.h"
+#include "rndv/rndv.h"
 
 enum { FR_MAX_VIEWS = 3, FR_STATUS_BYTES = 64 }; // the largest status of all families is 32 bytes
 
@@ -39,32 +39,28 @@ struct fr_request_op {
     size_t partition_count;
     _Atomic unsigned char *arrived; // FR_PARTITION_* of each
 
-    // Of a send: what MPI is given in place of the message, and the parcel that still is to be
-    // fetched, else NULL. The bytes of an announced send are where the application has them, or in
-    // a view's lease.
-    unsigned char announcement[FR_PEER_ANNOUNCEMENT_BYTES];
-    struct fr_peer_parcel *parcel;
-    struct fr_request_outgoing *outgoing; // or the message that goes in chunks (chunks.h)
-    size_t parcel_bytes;                  // of a parcel in the application's memory
-    bool replaces;                        // it sends what it also receives into
-    int64_t settle_since_ns;              // when somebody first asked for its completion, 0 before
+    struct fr_rndv_send *send; // of a send by rendezvous that is not over, else NULL
+    bool replaces;             // it sends what it also receives into
 
     struct fr_request_bundle *bundle; // what it is done by, if not by one call of MPI (bundle.h)
     enum fr_fn counted_as;            // the function that the report names
 
+    uint64_t comm_name;   // of the communicator that is being made, of class COMM_MAKE
     fr_word element_type; // a datatype that was made for the call, 0 for none
-    // Of a receive: it may bring an announcement. Once what that stands for has been fetched, the
-    // status has to be told its size.
-    bool listens;
-    bool fetched;
-    bool recounted;         // the report knows
-    enum fr_status failure; // of fetching early, for the call that completes the receive
-    uint64_t fetched_bytes; // the size of the message
-    size_t fetched_room;    // and of the buffer
+    // Of a receive: it may bring an RTS. Once the message has been received, the status has to be
+    // told its size.
+    bool takes_rts;
+    bool received;
+    bool recounted;          // the report knows
+    enum fr_status failure;  // of receiving early, for the call that completes the receive
+    uint64_t received_bytes; // the size of the message
+    size_t received_room;    // and of the buffer
 
     fr_word key;                // request, window or file that the operation is tied to
     bool claimed;               // a completion call of some thread holds it
-    bool early;                 // it is held to be fetched early, which does not take long
+    const void *claimed_by;     // which thread that is
+    uint64_t claimed_in;        // and which of its calls
+    bool early;                 // to receive early, which does not take long
     struct fr_request_op *next; // same key, or a list
     UT_hash_handle hh;
 };
@@ -94,8 +90,8 @@ FR_MUST_CHECK enum fr_status fr_request_copy_in(struct fr_request_op *const *ops
 
 // Copies the outputs of completed operations together and waits. statuses[i] is the MPI status of
 // ops[i] (NULL: all of it), errors[i] its MPI return code: nothing is copied back after an error
-// other than truncation, nor for a cancelled receive. Where an announcement has come, its parcel is
-// fetched; the status then tells of that, and errors[i] becomes MPI_ERR_TRUNCATE if it is longer
+// other than truncation, nor for a cancelled receive. Where an RTS has come, its message is
+// received; the status then tells of that, and errors[i] becomes MPI_ERR_TRUNCATE if it is longer
 // than the buffer.
 FR_MUST_CHECK enum fr_status fr_request_deliver(struct fr_request_op *const *ops,
                                                 void *const *statuses, int *errors, size_t count);
@@ -104,55 +100,48 @@ FR_MUST_CHECK enum fr_status fr_request_deliver(struct fr_request_op *const *ops
 // application's call returns.
 int fr_request_deliver_one(struct fr_request_op *op, void *status, int rc);
 
-// Fetches the parcels that were announced to the first `count` of these operations, whose arrivals
-// stand beside them, and copies them to where they belong. Sets fetched and fetched_bytes.
-FR_MUST_CHECK enum fr_status fr_request_fetch(struct fr_request_op *const *ops,
-                                              struct fr_peer_arrival *arrivals, size_t count);
+// Receives the messages whose RTS have come to the first `count` of these operations. Sets received
+// and received_bytes, or failure.
+FR_MUST_CHECK enum fr_status fr_request_receive(struct fr_request_op *const *ops,
+                                                struct fr_rndv_incoming *incoming, size_t count);
 
-// Whether a receive that has completed with this status has brought an announcement.
-bool fr_request_is_announced(const struct fr_request_op *op, const void *status,
-                             struct fr_peer_arrival *arrival);
+// The view that a receive writes, NULL if there is none.
+struct fr_path_view *fr_request_receive_view(struct fr_request_op *op);
 
-// Whether an announcement that has not been followed yet stands in the memory of a receive, which
-// may be another thread's: then MPI has matched it, whether its request is complete or not.
-bool fr_request_holds_announcement(const struct fr_request_op *op, struct fr_peer_arrival *arrival);
+// Whether a receive that has completed with this status has brought an RTS.
+bool fr_request_has_rts(struct fr_request_op *op, const void *status,
+                        struct fr_rndv_incoming *incoming);
+
+// Whether an RTS that has not been followed yet stands in the memory of a receive, which may be
+// another thread's: then MPI has matched it, whether its request is complete or not. False for
+// memory of the application's that may be gone.
+bool fr_request_holds_rts(struct fr_request_op *op, struct fr_rndv_incoming *incoming);
 
 // The same of receives whose requests were freed.
-size_t fr_request_find_orphaned(struct fr_peer_arrival *arrivals, size_t max);
+size_t fr_request_find_freed(struct fr_rndv_incoming *incoming, size_t max);
 
 // Tells a status that a message has this many bytes.
 void fr_request_set_size(void *status, uint64_t bytes);
 
 // Marks what has come for receives that nobody is completing as received, for the sake of probes.
-void fr_request_note_received(void);
+void fr_request_mark_received(void);
 
-// Fetches what has come for receives that nobody is completing just now: called while this process
+// Receives what has come for receives that nobody is completing just now: called while this process
 // waits, since the senders may do so as well. Cheap when there is nothing. In a call that `waits`
-// anyway, messages in chunks are received too, which takes as long as the wire.
-void fr_request_fetch_early(bool waits);
+// anyway, also what takes as long as the network.
+void fr_request_receive_early(bool waits);
 
-// Whether an announced send is complete: its parcel has been fetched, or its bytes have been moved
-// to where they can wait for that, which is done once somebody has asked for as long as it takes to
-// copy them. Clears `parcel` then. The second form waits.
-bool fr_request_settle(struct fr_request_op *op);
-void fr_request_settle_wait(struct fr_request_op *op);
+// Whether an operation is over but for MPI's own part: what it sends by rendezvous has left the
+// application's buffer. Makes progress; the second form waits.
+bool fr_request_is_over(struct fr_request_op *op);
+void fr_request_wait_over(struct fr_request_op *op);
 
-// Counts the bytes of a parcel that lies in the application's memory on `device`, until it is over
-// or has moved. False, and nothing counted, when the workspace could not take all such bytes: the
-// sender might then depend on the receiver.
-bool fr_request_parcel_count(struct fr_request_op *op, int device, size_t bytes);
-void fr_request_parcel_discount(struct fr_request_op *op);
-
-// Moves the bytes of an announced send at once, so that it does not depend on the application's
-// buffer any more. False when there is no memory for them.
-bool fr_request_detach(struct fr_request_op *op);
+// Makes what the operation sends leave the application's buffer at once. False when there is no
+// memory for it.
+bool fr_request_leave_buffer(struct fr_request_op *op);
 
 // Whether a persistent operation that is done by a bundle belongs to the communicator.
 bool fr_request_needs_comm(fr_word comm);
-
-// Looks after parcels whose senders have gone on; frees all of them when `all` processes are known
-// to have received what they will.
-void fr_request_reap(bool all);
 
 // MPI error code for a status of ours, and the same raised on the operation's communicator, window
 // or file. Returns the code, if the error handler returns.
@@ -161,6 +150,10 @@ int fr_request_raise(char object_kind, fr_word object, int code);
 
 // Tells which call's copies have failed, and raises the error on what the operation belongs to.
 int fr_request_fail(const struct fr_request_op *op, enum fr_status status);
+
+// The number of the application's call that this thread is in. What an earlier one has claimed and
+// not given back was left by an error handler that did not return (longjmp, an exception).
+extern FR_TLS uint64_t fr_request_call;
 
 // Number of operations in the side table, and of receives that have none (light.h): zero means that
 // no completion call needs a look.
@@ -191,6 +184,6 @@ struct fr_request_op *fr_request_take(fr_word object, int peer);
 extern _Atomic size_t fr_request_pending_count;
 
 // Finishes operations whose request the application has freed, waiting for them if `wait`.
-void fr_request_poll_orphans(bool wait);
+void fr_request_poll_freed(bool wait);
 
 #endif

@@ -28,6 +28,7 @@ struct fr_request_set {
     struct fr_request_op **done; // operations that this call completes
     void **done_statuses;
     int *done_errors;
+    size_t *done_requests; // which of the requests each belongs to
 
     struct fr_request_op *inline_ops[FR_SET_INLINE];
     struct fr_request_light *inline_lights[FR_SET_INLINE];
@@ -35,6 +36,7 @@ struct fr_request_set {
     struct fr_request_op *inline_done[FR_SET_INLINE];
     void *inline_done_statuses[FR_SET_INLINE];
     int inline_done_errors[FR_SET_INLINE];
+    size_t inline_done_requests[FR_SET_INLINE];
     char inline_hidden[FR_SET_INLINE * sizeof(fr_word)];
     char inline_statuses[FR_SET_INLINE * FR_STATUS_BYTES];
     void *heap;
@@ -44,7 +46,7 @@ struct fr_request_set {
 bool fr_request_is_enquiry(enum fr_class class);
 
 // Takes the call from what the real MPI returned to what the application gets: copies back and
-// fetches, and forgets the operations that are complete.
+// receives, and forgets the operations that are complete.
 int fr_request_set_finish(struct fr_request_set *set, int rc);
 
 // Gives back what it has claimed and not completed.
@@ -52,8 +54,8 @@ void fr_request_set_unclaim(struct fr_request_set *set);
 
 void *fr_request_set_status(const struct fr_request_set *set, size_t index);
 
-// Does the call when some of its operations are announced sends whose parcels are still to be
-// fetched: MPI takes them for complete, the application must not.
+// Does the call when some of its operations are sends whose bytes are still in the
+// application's buffer: MPI takes them for complete, the application must not.
 int fr_request_set_gate(struct fr_request_set *set);
 
 #endif

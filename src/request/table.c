@@ -8,6 +8,7 @@
 #include <sched.h>
 
 _Atomic size_t fr_request_tracked_count;
+FR_TLS uint64_t fr_request_call;
 
 static struct fr_lock table_lock = FR_LOCK_INIT;
 static struct fr_request_op *table FR_GUARDED_BY(table_lock);
@@ -96,16 +97,29 @@ void fr_request_table_remove(struct fr_request_op *op)
     atomic_fetch_sub_explicit(&fr_request_tracked_count, 1, memory_order_release);
 }
 
+static void claim(struct fr_request_op *op) FR_REQUIRES(table_lock)
+{
+    op->claimed = true;
+    op->claimed_by = &fr_request_call;
+    op->claimed_in = fr_request_call;
+}
+
+static bool is_claimed(const struct fr_request_op *op) FR_REQUIRES(table_lock)
+{
+    return op->claimed &&
+           !(op->claimed_by == &fr_request_call && op->claimed_in != fr_request_call);
+}
+
 static struct fr_request_op *find_unclaimed(fr_word request) FR_REQUIRES(table_lock)
 {
     struct fr_request_op *op = NULL;
     HASH_FIND(hh, table, &request, sizeof(request), op);
-    while (op && op->claimed)
+    while (op && is_claimed(op))
         op = op->next;
     if (op)
         return op;
     for (op = overflow; op; op = op->next) {
-        if (op->key == request && !op->claimed)
+        if (op->key == request && !is_claimed(op))
             return op;
     }
     return NULL;
@@ -134,8 +148,8 @@ static bool is_early(fr_word request) FR_REQUIRES(table_lock)
     return false;
 }
 
-// As find_unclaimed, but waits for what another thread is just fetching.
-static struct fr_request_op *find_settled(fr_word request) FR_REQUIRES(table_lock)
+// As find_unclaimed, but waits for what another thread is just receiving.
+static struct fr_request_op *find_idle(fr_word request) FR_REQUIRES(table_lock)
 {
     while (FR_UNLIKELY(early_count > 0) && is_early(request)) {
         fr_core_unlock(&table_lock);
@@ -151,9 +165,9 @@ size_t fr_request_table_claim(const void *requests, size_t count, struct fr_requ
     fr_core_lock(&table_lock);
     for (size_t i = 0; i < count; i++) {
         fr_word request = fr_real_handle_load(requests, i);
-        ops[i] = request == fr_real_mpi.REQUEST_NULL ? NULL : find_settled(request);
+        ops[i] = request == fr_real_mpi.REQUEST_NULL ? NULL : find_idle(request);
         if (ops[i]) {
-            ops[i]->claimed = true;
+            claim(ops[i]);
             found++;
         }
     }
@@ -165,7 +179,7 @@ size_t fr_request_table_claim(const void *requests, size_t count, struct fr_requ
 // status.
 static bool may_claim_early(const struct fr_request_op *op) FR_REQUIRES(table_lock)
 {
-    return op->listens && !op->persistent && !op->claimed && !op->delivered && op->active;
+    return op->takes_rts && !op->persistent && !op->claimed && !op->delivered && op->active;
 }
 
 size_t fr_request_table_claim_receives(struct fr_request_op **ops, size_t max, size_t skip)
@@ -176,7 +190,7 @@ size_t fr_request_table_claim_receives(struct fr_request_op **ops, size_t max, s
     for (struct fr_request_op *op = walk_first(&walk); op && count < max; op = walk_next(&walk)) {
         if (!may_claim_early(op) || (skip > 0 && skip--))
             continue;
-        op->claimed = true;
+        claim(op);
         op->early = true;
         early_count++;
         ops[count++] = op;
@@ -185,14 +199,21 @@ size_t fr_request_table_claim_receives(struct fr_request_op **ops, size_t max, s
     return count;
 }
 
-// Operations leave the table before they and the application's buffers may go.
-size_t fr_request_table_find_arrivals(struct fr_peer_arrival *arrivals, size_t max, size_t skip)
+void fr_request_table_end(struct fr_request_op *op)
+{
+    fr_core_lock(&table_lock);
+    op->active = false;
+    fr_core_unlock(&table_lock);
+}
+
+// Operations leave the table, or end, before the application's buffers may go.
+size_t fr_request_table_find_incoming(struct fr_rndv_incoming *incoming, size_t max, size_t skip)
 {
     size_t count = 0;
     fr_core_lock(&table_lock);
     struct walk walk;
     for (struct fr_request_op *op = walk_first(&walk); op && count < max; op = walk_next(&walk)) {
-        if (fr_request_holds_announcement(op, &arrivals[count]) && !(skip > 0 && skip--))
+        if (fr_request_holds_rts(op, &incoming[count]) && !(skip > 0 && skip--))
             count++;
     }
     fr_core_unlock(&table_lock);

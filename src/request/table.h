@@ -20,13 +20,16 @@ struct fr_request_op *fr_request_table_find(fr_word request);
 // NULL. Returns how many there are.
 size_t fr_request_table_claim(const void *requests, size_t count, struct fr_request_op **ops);
 
-// Claims up to `max` started receives that may bring an announcement and that nobody has claimed,
+// Claims up to `max` started receives that may bring an RTS and that nobody has claimed,
 // but for the first `skip` of them. Who wants to claim one meanwhile waits.
 size_t fr_request_table_claim_receives(struct fr_request_op **ops, size_t max, size_t skip);
 void fr_request_table_unclaim(struct fr_request_op *const *ops, size_t count);
 
-// What has been announced to receives that are not over, whoever has claimed them: up to `max`, but
-// for the first `skip`.
-size_t fr_request_table_find_arrivals(struct fr_peer_arrival *arrivals, size_t max, size_t skip);
+// Says that an operation is over: nobody looks into the application's memory for it from then on.
+void fr_request_table_end(struct fr_request_op *op);
+
+// The RTS that stand in the memory of receives that are not over, whoever has claimed them: up to
+// `max`, but for the first `skip`.
+size_t fr_request_table_find_incoming(struct fr_rndv_incoming *incoming, size_t max, size_t skip);
 
 #endif

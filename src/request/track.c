@@ -6,9 +6,9 @@
 #include "request/light.h"
 #include "request/table.h"
 
-static struct fr_lock orphan_lock = FR_LOCK_INIT;
-static struct fr_request_op *orphans FR_GUARDED_BY(orphan_lock);
-static _Atomic size_t orphan_count;
+static struct fr_lock freed_lock = FR_LOCK_INIT;
+static struct fr_request_op *freed FR_GUARDED_BY(freed_lock);
+static _Atomic size_t freed_count;
 
 // Finishes an operation of which MPI says that it is complete, and frees it.
 static int finish_now(struct fr_request_op *op, void *status)
@@ -42,7 +42,7 @@ static void replace(struct fr_request_op *op, void *request)
         return;
     }
     fr_real_handle_store(request, 0, handle);
-    fr_request_settle_wait(op);
+    fr_request_wait_over(op);
 }
 
 int fr_request_track(struct fr_request_op *op, void *request)
@@ -55,9 +55,8 @@ int fr_request_track(struct fr_request_op *op, void *request)
         // operations share: finishing now frees the staging memory and needs no entry.
         if (may_ask(op))
             FR_MPI(Request_get_status, handle, FR_PTR(&complete), FR_PTR(status));
-        struct fr_peer_arrival arrival;
-        if (complete && !op->parcel && !op->outgoing &&
-            !fr_request_is_announced(op, status, &arrival))
+        struct fr_rndv_incoming incoming;
+        if (complete && !op->send && !fr_request_has_rts(op, status, &incoming))
             return finish_now(op, status);
         op->active = true;
         if (complete && fr_real_rows[op->fn].class == FR_CLASS_SEND)
@@ -70,14 +69,14 @@ int fr_request_track(struct fr_request_op *op, void *request)
 static void adopt(struct fr_request_op *op, fr_word request)
 {
     op->key = request;
-    fr_core_lock(&orphan_lock);
-    op->next = orphans;
-    orphans = op;
-    fr_core_unlock(&orphan_lock);
-    atomic_fetch_add(&orphan_count, 1);
+    fr_core_lock(&freed_lock);
+    op->next = freed;
+    freed = op;
+    fr_core_unlock(&freed_lock);
+    atomic_fetch_add(&freed_count, 1);
 }
 
-static bool orphan_is_complete(struct fr_request_op *op, bool wait, void *status)
+static bool freed_is_complete(struct fr_request_op *op, bool wait, void *status)
 {
     _Alignas(8) char request[8];
     int flag = 1;
@@ -88,43 +87,46 @@ static bool orphan_is_complete(struct fr_request_op *op, bool wait, void *status
         FR_MPI(Test, FR_PTR(request), FR_PTR(&flag), FR_PTR(status));
     if (op->bundle) {
         if (wait)
-            fr_request_settle_wait(op);
-        flag = flag && fr_request_settle(op);
+            fr_request_wait_over(op);
+        flag = flag && fr_request_is_over(op);
     }
     if (flag && op->persistent)
         FR_MPI(Request_free, FR_PTR(request));
     return flag;
 }
 
-void fr_request_poll_orphans(bool wait)
+void fr_request_poll_freed(bool wait)
 {
-    if (!atomic_load(&orphan_count))
+    if (!atomic_load(&freed_count))
         return;
-    fr_core_lock(&orphan_lock);
-    struct fr_request_op *list = orphans;
-    orphans = NULL;
-    fr_core_unlock(&orphan_lock);
+    fr_core_lock(&freed_lock);
+    struct fr_request_op *list = freed;
+    freed = NULL;
+    fr_core_unlock(&freed_lock);
     while (list) {
         _Alignas(16) char status[FR_STATUS_BYTES] = {0};
         struct fr_request_op *op = list;
         list = op->next;
-        atomic_fetch_sub(&orphan_count, 1);
-        if (orphan_is_complete(op, wait, status))
+        atomic_fetch_sub(&freed_count, 1);
+        if (freed_is_complete(op, wait, status))
             finish_now(op, status);
         else
             adopt(op, op->key);
     }
 }
 
-size_t fr_request_find_orphaned(struct fr_peer_arrival *arrivals, size_t max)
+size_t fr_request_find_freed(struct fr_rndv_incoming *incoming, size_t max)
 {
     size_t count = 0;
-    if (!atomic_load(&orphan_count))
+    if (!atomic_load(&freed_count))
         return 0;
-    fr_core_lock(&orphan_lock);
-    for (const struct fr_request_op *op = orphans; op && count < max; op = op->next)
-        count += fr_request_holds_announcement(op, &arrivals[count]);
-    fr_core_unlock(&orphan_lock);
+    fr_core_lock(&freed_lock);
+    for (struct fr_request_op *op = freed; op && count < max; op = op->next) {
+        const struct fr_path_view *view = fr_request_receive_view(op);
+        if (view && view->lease.address) // else it is memory that the application may have freed
+            count += fr_request_holds_rts(op, &incoming[count]);
+    }
+    fr_core_unlock(&freed_lock);
     return count;
 }
 
@@ -144,8 +146,8 @@ bool fr_request_free(fr_word *args, int *result)
     if (!op && !fr_request_table_claim(request, 1, &op))
         return false;
     fr_request_table_remove(op);
-    if (op->parcel && !fr_request_detach(op))
-        fr_request_settle_wait(op); // nothing would tell later that the buffer may not change
+    if (op->send && !fr_request_leave_buffer(op))
+        fr_request_wait_over(op); // nothing would tell later that the buffer may not change
     if (op->active) {
         adopt(op, fr_real_handle_load(request, 0));
         fr_real_handle_store(request, 0, fr_real_mpi.REQUEST_NULL);

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-_Static_assert(sizeof(struct fr_world_facts) == 80, "all processes must agree on the layout");
+_Static_assert(sizeof(struct fr_world_facts) == 88, "all processes must agree on the layout");
 
 // Written by the thread that is in MPI_Init or MPI_Finalize, while no other calls MPI.
 static struct {
@@ -141,12 +141,16 @@ static int wait_for_all(fr_word *request)
     }
 }
 
+// The first exchange finds out that all processes are there.
 static bool exchange(const struct fr_world_facts *own)
 {
     fr_word request = 0;
+    fr_word comm = fr_world_comm();
+    if (comm == fr_real_mpi.COMM_NULL)
+        comm = fr_real_mpi.COMM_WORLD;
     const fr_word bytes = sizeof(*own);
     int result = FR_MPI(Iallgather, FR_PTR(own), bytes, fr_real_mpi.BYTE, FR_PTR(known.facts),
-                        bytes, fr_real_mpi.BYTE, fr_real_mpi.COMM_WORLD, FR_PTR(&request));
+                        bytes, fr_real_mpi.BYTE, comm, FR_PTR(&request));
     if (result == fr_real_mpi.SUCCESS)
         result = wait_for_all(&request);
     if (result != fr_real_mpi.SUCCESS)
@@ -157,7 +161,9 @@ static bool exchange(const struct fr_world_facts *own)
 bool fr_world_meet(void)
 {
     fr_word request = 0;
-    int result = FR_MPI(Ibarrier, fr_real_mpi.COMM_WORLD, FR_PTR(&request));
+    if (fr_world_comm() == fr_real_mpi.COMM_NULL)
+        return false;
+    int result = FR_MPI(Ibarrier, fr_world_comm(), FR_PTR(&request));
     if (result == fr_real_mpi.SUCCESS)
         result = wait_for_all(&request);
     return result == fr_real_mpi.SUCCESS;
@@ -165,6 +171,7 @@ bool fr_world_meet(void)
 
 static void forget(void)
 {
+    fr_world_clique_release();
     free(known.facts);
     free(known.partners);
     memset(&known, 0, sizeof(known));
@@ -173,7 +180,7 @@ static void forget(void)
 void fr_world_gather(const struct fr_world_facts *own)
 {
     int size = fr_world_size(), rank = fr_world_rank();
-    fr_world_release();
+    forget();
     if (size < 1)
         return;
     known.size = size;
@@ -183,7 +190,7 @@ void fr_world_gather(const struct fr_world_facts *own)
         known.size = 0;
         return;
     }
-    if (!exchange(own) || !derive(rank)) {
+    if (!exchange(own) || !fr_world_comm_make() || !derive(rank)) {
         forget();
         return;
     }
@@ -223,6 +230,7 @@ int fr_world_clique_count(void)
 
 void fr_world_release(void)
 {
-    fr_world_clique_release();
     forget();
+    fr_world_name_end();
+    fr_world_comm_free();
 }

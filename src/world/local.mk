@@ -1,3 +1,3 @@
 librooms_la_SOURCES += src/world/attribute.c src/world/attribute.h src/world/clique.c \
-	src/world/facts.c src/world/ranks.c src/world/world.c src/world/world.h \
+	src/world/comm.c src/world/facts.c src/world/name.c src/world/ranks.c src/world/world.c src/world/world.h \
 	src/world/world_int.h

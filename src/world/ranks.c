@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Who the ranks of a communicator are in MPI_COMM_WORLD, remembered with the communicator.
+// What is remembered with a communicator: its name, and who its ranks are in MPI_COMM_WORLD, which
+// is found out when somebody first asks.
 #include "config.h"
 
 #include "world/attribute.h"
-#include "world/world.h"
+#include "world/world_int.h"
 
 #include <stdlib.h>
 
@@ -13,74 +14,109 @@ struct ranks {
     int in_world[];
 };
 
-static struct fr_world_attribute attribute = {.destroy = free, .once = PTHREAD_ONCE_INIT};
+static void destroy(void *value)
+{
+    struct fr_world_remembered *remembered = value;
+    free(atomic_load_explicit(&remembered->ranks, memory_order_acquire));
+    free(remembered);
+}
+
+static struct fr_world_attribute attribute = {.destroy = destroy, .once = PTHREAD_ONCE_INIT};
 
 static void start(void)
 {
     fr_world_attribute_start(&attribute);
 }
 
-// Fills in the ranks of `group` in that of the world; -1 for processes outside.
-static bool translate(fr_word group, struct ranks *ranks)
+struct fr_world_remembered *fr_world_recall(fr_word comm)
 {
-    fr_word world_storage = 0;
-    int *own = malloc(((size_t)ranks->count + 1) * sizeof(*own));
-    if (!own ||
-        FR_MPI(Comm_group, fr_real_mpi.COMM_WORLD, FR_PTR(&world_storage)) != fr_real_mpi.SUCCESS) {
-        free(own);
-        return false;
+    pthread_once(&attribute.once, start);
+    return fr_world_attribute_get(&attribute, comm);
+}
+
+struct fr_world_remembered *fr_world_remember(fr_word comm, uint64_t name)
+{
+    pthread_once(&attribute.once, start);
+    struct fr_world_remembered *remembered = calloc(1, sizeof(*remembered));
+    if (!remembered)
+        return NULL;
+    remembered->name = name;
+    if (!fr_world_attribute_set(&attribute, comm, remembered)) {
+        free(remembered);
+        return NULL;
     }
-    for (int i = 0; i < ranks->count; i++)
-        own[i] = i;
-    bool done = FR_MPI(Group_translate_ranks, group, (fr_word)ranks->count, FR_PTR(own),
-                       fr_real_handle_load(&world_storage, 0),
-                       FR_PTR(ranks->in_world)) == fr_real_mpi.SUCCESS;
-    for (int i = 0; i < ranks->count && done; i++)
-        ranks->in_world[i] = ranks->in_world[i] == fr_real_mpi.UNDEFINED ? -1 : ranks->in_world[i];
+    return remembered;
+}
+
+bool fr_world_translate(fr_word group, int first, int count, int *in_world)
+{
+    enum { AT_ONCE = 64 };
+    int own[AT_ONCE];
+    fr_word world_storage = 0;
+    bool done =
+        FR_MPI(Comm_group, fr_real_mpi.COMM_WORLD, FR_PTR(&world_storage)) == fr_real_mpi.SUCCESS;
+    fr_word world = fr_real_handle_load(&world_storage, 0);
+    if (!done)
+        return false;
+    for (int at = 0; at < count && done; at += AT_ONCE) {
+        int n = count - at < AT_ONCE ? count - at : AT_ONCE;
+        for (int i = 0; i < n; i++)
+            own[i] = first + at + i;
+        done = FR_MPI(Group_translate_ranks, group, (fr_word)n, FR_PTR(own), world,
+                      FR_PTR(in_world + at)) == fr_real_mpi.SUCCESS;
+        for (int i = at; i < at + n && done; i++)
+            in_world[i] = in_world[i] == fr_real_mpi.UNDEFINED ? -1 : in_world[i];
+    }
     FR_MPI(Group_free, FR_PTR(&world_storage));
-    free(own);
     return done;
+}
+
+static struct ranks *make_of_group(fr_word group)
+{
+    static _Atomic uint64_t last_id;
+    int count = 0;
+    if (FR_MPI(Group_size, group, FR_PTR(&count)) != fr_real_mpi.SUCCESS || count < 0)
+        return NULL;
+    struct ranks *ranks = malloc(sizeof(*ranks) + (size_t)count * sizeof(ranks->in_world[0]));
+    if (!ranks)
+        return NULL;
+    ranks->id = atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed) + 1;
+    ranks->count = count;
+    if (fr_world_translate(group, 0, count, ranks->in_world))
+        return ranks;
+    free(ranks);
+    return NULL;
 }
 
 static struct ranks *make(fr_word comm)
 {
-    static _Atomic uint64_t last_id;
-    int is_inter = 0, count = 0;
-    fr_word group_storage = 0;
+    int is_inter = 0;
+    fr_word group = 0;
     if (FR_MPI(Comm_test_inter, comm, FR_PTR(&is_inter)) != fr_real_mpi.SUCCESS)
         return NULL;
     enum fr_fn get_group = is_inter ? FR_FN_MPI_Comm_remote_group : FR_FN_MPI_Comm_group;
-    if (fr_real_call(get_group, (const fr_word[]){comm, FR_PTR(&group_storage)}) !=
-        fr_real_mpi.SUCCESS)
+    if (fr_real_call(get_group, (const fr_word[]){comm, FR_PTR(&group)}) != fr_real_mpi.SUCCESS)
         return NULL;
-    fr_word group = fr_real_handle_load(&group_storage, 0);
-    struct ranks *ranks = NULL;
-    if (FR_MPI(Group_size, group, FR_PTR(&count)) == fr_real_mpi.SUCCESS && count >= 0)
-        ranks = malloc(sizeof(*ranks) + (size_t)count * sizeof(ranks->in_world[0]));
-    if (ranks) {
-        ranks->id = atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed) + 1;
-        ranks->count = count;
-        if (!translate(group, ranks)) {
-            free(ranks);
-            ranks = NULL;
-        }
-    }
-    FR_MPI(Group_free, FR_PTR(&group_storage));
+    struct ranks *ranks = make_of_group(fr_real_handle_load(&group, 0));
+    FR_MPI(Group_free, FR_PTR(&group));
     return ranks;
 }
 
-// By one thread alone: setting the attribute again would free what others have got.
-static struct ranks *remember(fr_word comm)
+// By one thread alone: setting the attribute again would free what others have got. The MPI calls
+// made here wait for nobody.
+static struct ranks *find_out(fr_word comm)
 {
     static struct fr_lock lock = FR_LOCK_INIT;
+    struct ranks *ranks = NULL;
     fr_core_lock(&lock);
-    struct ranks *ranks = fr_world_attribute_get(&attribute, comm);
-    if (!ranks) {
+    struct fr_world_remembered *remembered = fr_world_recall(comm);
+    if (!remembered)
+        remembered = fr_world_remember(comm, 0);
+    if (remembered)
+        ranks = atomic_load_explicit(&remembered->ranks, memory_order_acquire);
+    if (remembered && !ranks) {
         ranks = make(comm);
-        if (ranks && !fr_world_attribute_set(&attribute, comm, ranks)) {
-            free(ranks);
-            ranks = NULL;
-        }
+        atomic_store_explicit(&remembered->ranks, ranks, memory_order_release);
     }
     fr_core_unlock(&lock);
     return ranks;
@@ -88,10 +124,11 @@ static struct ranks *remember(fr_word comm)
 
 int fr_world_rank_in(fr_word comm, int rank, uint64_t *id)
 {
-    pthread_once(&attribute.once, start);
-    struct ranks *ranks = fr_world_attribute_get(&attribute, comm);
+    struct fr_world_remembered *remembered = fr_world_recall(comm);
+    struct ranks *ranks =
+        remembered ? atomic_load_explicit(&remembered->ranks, memory_order_acquire) : NULL;
     if (FR_UNLIKELY(!ranks))
-        ranks = remember(comm);
+        ranks = find_out(comm);
     if (!ranks || rank < 0 || rank >= ranks->count)
         return -1;
     *id = ranks->id;

@@ -30,12 +30,3 @@ int fr_world_size(void)
 {
     return world_size;
 }
-
-// A probe that finds something may see to nothing else, hence a tag that hardly any program uses.
-void fr_world_progress(void)
-{
-    enum { UNUSED_TAG = 32767 }; // the highest that every MPI has
-    int flag = 0;
-    FR_MPI(Iprobe, (fr_word)fr_real_mpi.ANY_SOURCE, UNUSED_TAG, fr_real_mpi.COMM_SELF,
-           FR_PTR(&flag), fr_real_mpi.STATUS_IGNORE);
-}

@@ -20,36 +20,62 @@ struct fr_world_facts {
     uint32_t clique;
     uint32_t has_fabric; // 1 when the two above mean anything
     uint64_t cookie;     // of the process, drawn at random
-    uint32_t kernel;     // equal for processes that share one, in whichever container
+    uint64_t kernel;     // equal for processes that share one, in whichever container
     int32_t pid;
+    uint32_t pid_namespace;
     unsigned char secret[16]; // known to the job alone
-    uint32_t announces;       // 1 when it understands announced messages (room peer, parcel.h)
-    uint32_t pipelines;       // 1 when it sends some messages in chunks (room request, chunks.h)
-    uint32_t heralds; // 1 when some of its messages have heralds (room peer, herald.h): those, and
-                      // what it offers to others of its clique
+    uint32_t takes_rts;       // 1 when it understands messages by rendezvous (room rndv)
+    uint32_t pipelines;       // 1 when it sends some of them in fragments
+    uint32_t exchanges;       // 1 when it takes part in exchanges over NVLink (room coll)
     uint32_t spare;
 };
 
+// The communicator of Fabrail's own: all processes of MPI_COMM_WORLD in the same order, errors
+// returned. It is there from the first exchange of facts to fr_world_release; MPI_COMM_NULL at
+// other times and where processes have none. Nothing is ever sent on it with the tag
+// FR_WORLD_UNUSED_TAG, which probes for progress name; tags above it are the exchanges' of room
+// coll, each of whose communicators has some of its own.
+enum { FR_WORLD_UNUSED_TAG = 32767 }; // the highest that every MPI has
+fr_word fr_world_comm(void);
+
+// The highest tag that MPI has; valid while that communicator is there.
+int fr_world_tag_limit(void);
+
 // Makes MPI progress: it has promised others that their transfers with this process go on while it
-// is in a call.
+// is in a call. Belongs into every wait for other processes.
 void fr_world_progress(void);
 
 // Hash of the host's name, as gethostname gives it, for fr_world_facts.
 uint64_t fr_world_host(void);
 
-// Exchanges the facts of all processes of MPI_COMM_WORLD; collective over it, so that it must be
-// called by all of them or by none, after fr_world_note. Should others not come, a warning says so
+// Exchanges the facts of all processes of MPI_COMM_WORLD, on it the first time and then on the
+// communicator that this makes; collective, so that it must be called by all of them or by none,
+// after fr_world_note. Should others not come, a warning says so
 // every ten seconds. A failure of MPI leaves the facts unknown.
 void fr_world_gather(const struct fr_world_facts *own);
 
 // Waits until all processes of MPI_COMM_WORLD have come here, with the same warnings; to be called
-// by all of them or by none. False when MPI fails.
+// by all of them or by none, after fr_world_gather. False when MPI fails.
 bool fr_world_meet(void);
 
 // The rank in MPI_COMM_WORLD of a rank of `comm` (of its remote group on an inter-communicator); -1
 // for a process outside the world, or when MPI fails. Writes what tells the communicator from
 // others of this process. Remembered with the communicator.
 int fr_world_rank_in(fr_word comm, int rank, uint64_t *id);
+
+// The name of a communicator: the same on all its processes, inter-communicators included, and of
+// no other communicator of the job; never used again. 0 where it is unknown, which it then is on
+// all its processes: where some are outside the world (spawned, connected), or it was made by a
+// function that is not of class COMM_MAKE, or of such a communicator. A lookup.
+uint64_t fr_world_comm_name(fr_word comm);
+
+// The name of what a function of class COMM_MAKE has made; to be asked for once after each such
+// call that MPI says has succeeded, whatever it made for this process. Of a nonblocking one, when
+// it has begun.
+uint64_t fr_world_name_next(enum fr_fn fn, const fr_word *args);
+
+// Gives a new communicator its name. MPI_COMM_NULL is accepted.
+void fr_world_name_give(fr_word comm, uint64_t name);
 
 // Whether this process has a multi-node NVLink partner in a communicator (any process of it, or of
 // the remote group of an inter-communicator, that is on another host and in the same clique), or
@@ -68,7 +94,7 @@ bool fr_world_is_partner(int rank);
 int fr_world_host_count(void);
 int fr_world_clique_count(void);
 
-// Forgets the facts; called before MPI_Finalize.
+// Forgets the facts and frees the communicator; called before MPI_Finalize by all processes.
 void fr_world_release(void);
 
 #endif

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Inside of room world: what the gathered facts say of this process, for the judgement of its
-// communicators.
+// Inside of room world: what its files share.
 #ifndef FR_WORLD_WORLD_INT_H
 #define FR_WORLD_WORLD_INT_H
 
+#include "core/hash.h"
 #include "world/world.h"
 
 // The ranks in MPI_COMM_WORLD of all processes on other hosts that are in this process's clique.
@@ -13,5 +13,31 @@ int fr_world_partners(const int **ranks);
 // Makes and gives back the keyvals under which answers are remembered.
 void fr_world_clique_start(void);
 void fr_world_clique_release(void);
+
+// Makes the communicator of Fabrail's own unless it is there, collectively, and frees it.
+bool fr_world_comm_make(void);
+void fr_world_comm_free(void);
+
+// What is remembered with a communicator; it dies with it.
+struct ranks;
+struct fr_world_remembered {
+    uint64_t name;               // 0: unknown
+    _Atomic uint64_t children;   // communicators that were made of it by all its processes
+    struct ranks *_Atomic ranks; // NULL until somebody asks
+};
+
+// What is remembered with `comm`, NULL if nothing is; and the same set. The second is called once
+// for a communicator, NULL when memory runs out.
+struct fr_world_remembered *fr_world_recall(fr_word comm);
+struct fr_world_remembered *fr_world_remember(fr_word comm, uint64_t name);
+
+// The ranks in MPI_COMM_WORLD of ranks [first, first + count) of a group, -1 for processes outside.
+// False when MPI fails.
+bool fr_world_translate(fr_word group, int first, int count, int *in_world);
+
+// Names the communicators that MPI has from the start, and Fabrail's own; forgets what names were
+// made of.
+void fr_world_name_start(fr_word own);
+void fr_world_name_end(void);
 
 #endif

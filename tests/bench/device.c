@@ -4,6 +4,7 @@
 //
 //   device [LARGEST-BYTES [KIND]]
 #include "../programs/memory.h"
+#include "rows.h"
 
 #include <mpi.h>
 #include <stdio.h>
@@ -90,8 +91,11 @@ static double time_of(struct bench *bench, void (*call)(struct bench *bench, siz
 static void print_row(const struct bench *bench, const char *what, size_t bytes, double by_hand,
                       double device)
 {
-    if (bench->rank == 0)
+    if (bench->rank == 0) {
         printf("%-10s %12zu %12.1f %12.1f %8.2f\n", what, bytes, by_hand, device, device / by_hand);
+        rows_put(what, bytes, "by hand", "us", by_hand);
+        rows_put(what, bytes, "Fabrail", "us", device);
+    }
     fflush(stdout);
 }
 

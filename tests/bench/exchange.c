@@ -9,6 +9,7 @@
 #include "config.h"
 
 #include "peers.h"
+#include "rows.h"
 
 #include "buffer/buffer.h"
 
@@ -152,10 +153,17 @@ static void run_sizes(size_t largest)
         double own = verified_time_of(by_call, bytes, "MPI_Alltoall's bytes are wrong");
         double leaving = (double)bytes * (bench.size - 1) * 1e-3; // GB/s times us
         double limit = sm < ce ? sm : ce;
-        if (bench.rank == 0)
+        if (bench.rank == 0) {
             printf("%10zu %10.1f %9.1f %9.1f %9.1f %9.1f %9.1f %8.1f %7.2f %7.2f\n", bytes, hand,
                    other, sm, ce, turns, own, leaving / own, own / limit,
                    bench.nccl ? own / other : 0);
+            rows_put("MPI_Alltoall", bytes, "by hand", "us", hand);
+            rows_put("MPI_Alltoall", bytes, "NCCL", "us", other);
+            rows_put("MPI_Alltoall", bytes, "kernels", "us", sm);
+            rows_put("MPI_Alltoall", bytes, "copy engines", "us", ce);
+            rows_put("MPI_Alltoall", bytes, "to and fro", "us", turns);
+            rows_put("MPI_Alltoall", bytes, "Fabrail", "us", own);
+        }
         fflush(stdout);
     }
 }

@@ -5,6 +5,7 @@
 //
 //   fabric [LARGEST-BYTES [KIND]]
 #include "../programs/memory.h"
+#include "rows.h"
 
 #include <cuda.h>
 #include <dlfcn.h>
@@ -89,6 +90,10 @@ static void run_sizes(struct bench *bench, size_t largest)
         double both = time_of(bench, call_in_and_out, bytes);
         printf("%12zu %10.1f %10.1f %8.2f %10.1f %10.1f %8.2f\n", bytes, one, in, in / one, two,
                both, both / two);
+        rows_put("fabric workspace", bytes, "raw copy", "us", one);
+        rows_put("fabric workspace", bytes, "call in", "us", in);
+        rows_put("fabric workspace", bytes, "two raw copies", "us", two);
+        rows_put("fabric workspace", bytes, "call in and out", "us", both);
     }
 }
 

@@ -4,6 +4,7 @@
 // bytes, and of 64, which are long enough to be looked at where others can announce messages. The
 // script `run` takes the difference between runs with and without the preload.
 #include "../programs/memory.h"
+#include "rows.h"
 
 #include <mpi.h>
 #include <stdio.h>
@@ -40,6 +41,16 @@ static double median(double *values)
 {
     qsort(values, BATCHES, sizeof *values, compare);
     return values[BATCHES / 2];
+}
+
+static void print_figure(int bytes, const char *name, const char *suffix, double ns)
+{
+    char label[64], size[24] = "";
+    if (bytes > 0)
+        snprintf(size, sizeof size, "%d-byte ", bytes);
+    snprintf(label, sizeof label, "%s%s%s", size, name, suffix);
+    printf("%s|%.2f\n", label, ns);
+    rows_put_named("host pointers", label, "call", "ns", ns);
 }
 
 static double time_calls(const void *buffer)
@@ -117,7 +128,7 @@ static void time_messages(int rank, char *buffer)
         for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
             double ns = time_exchange(kinds[i].exchange, rank, buffer, bytes, kinds[i].rounds);
             if (rank == 0)
-                printf("%d-byte %s|%.2f\n", bytes, kinds[i].name, ns / kinds[i].messages);
+                print_figure(bytes, kinds[i].name, "", ns / kinds[i].messages);
         }
     }
 }
@@ -143,10 +154,10 @@ int main(int argc, char **argv)
             if (memory_missing(MEMORY_DEVICE) != NULL)
                 break;
         }
-        printf("stack%s|%.2f\n", suffix, time_calls(stack_byte));
-        printf("heap%s|%.2f\n", suffix, time_calls(heap_byte));
-        printf("static%s|%.2f\n", suffix, time_calls(static_byte));
-        printf("mapped%s|%.2f\n", suffix, time_calls(mapped + 12345));
+        print_figure(0, "stack", suffix, time_calls(stack_byte));
+        print_figure(0, "heap", suffix, time_calls(heap_byte));
+        print_figure(0, "static", suffix, time_calls(static_byte));
+        print_figure(0, "mapped", suffix, time_calls(mapped + 12345));
     }
     if (size == 2)
         time_messages(rank, messages);

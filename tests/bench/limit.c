@@ -8,6 +8,7 @@
 #include "config.h"
 
 #include "device/device.h"
+#include "rows.h"
 
 #include <cuda.h>
 #include <dlfcn.h>
@@ -258,9 +259,12 @@ static int run(struct process *process)
         double sm = time_of(process, bytes, FR_ENGINE_SM);
         double ce = time_of(process, bytes, FR_ENGINE_CE);
         double leaving = (double)bytes * (process->gpus - 1) * 1e-3; // GB/s times us
-        if (process->rank == 0)
+        if (process->rank == 0) {
             printf("%12zu %10.1f %8.2f %10.1f %8.2f  %s\n", bytes, sm, leaving / sm, ce,
                    leaving / ce, sm <= ce ? "SM" : "CE");
+            rows_put("raw limit of an alltoall", bytes, "kernels", "us", sm);
+            rows_put("raw limit of an alltoall", bytes, "copy engines", "us", ce);
+        }
         fflush(stdout);
     }
     barrier(process); // before anybody's memory goes away

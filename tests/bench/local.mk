@@ -1,43 +1,76 @@
-# Benchmarks: `make bench` builds and runs them. They print and assert nothing.
-EXTRA_PROGRAMS += tests/bench/start
+# Benchmarks, which `fabrail bench` and `make bench` run. They print and assert nothing.
+pkglibexec_PROGRAMS = tests/bench/start tests/bench/limit
 tests_bench_start_SOURCES = tests/bench/start.c
-CLEANFILES += tests/bench/start$(EXEEXT)
+
+# What keeping the report's counters costs.
+EXTRA_PROGRAMS += tests/bench/report
+tests_bench_report_SOURCES = tests/bench/report.c
+tests_bench_report_LDADD = librooms.la
+CLEANFILES += tests/bench/report$(EXEEXT)
 
 # The raw limit between GPUs, without MPI.
-EXTRA_PROGRAMS += tests/bench/limit
-tests_bench_limit_SOURCES = tests/bench/limit.c
+tests_bench_limit_SOURCES = tests/bench/limit.c tests/bench/rows.h
 tests_bench_limit_LDADD = librooms.la
-CLEANFILES += tests/bench/limit$(EXEEXT)
 
 fr_bench_programs = $(MPI_FLAVOURS:%=tests/bench/host-%) $(MPI_FLAVOURS:%=tests/bench/device-%) \
     $(MPI_FLAVOURS:%=tests/bench/fabric-%) $(MPI_FLAVOURS:%=tests/bench/exchange-%) \
-    $(MPI_FLAVOURS:%=tests/bench/message-%)
+    $(MPI_FLAVOURS:%=tests/bench/message-%) $(MPI_FLAVOURS:%=tests/bench/fresh-%) \
+    $(MPI_FLAVOURS:%=tests/bench/collective-%)
 CLEANFILES += $(fr_bench_programs)
 EXTRA_DIST += tests/bench/run tests/bench/host.c tests/bench/device.c tests/bench/fabric.c \
-    tests/bench/exchange.c tests/bench/message.c tests/bench/peers.c tests/bench/peers.h \
-    tests/bench/ways.c tests/bench/ways.h
+    tests/bench/fresh.c tests/bench/collective.c tests/bench/exchange.c tests/bench/message.c \
+    tests/bench/peers.c tests/bench/peers.h tests/bench/ways.c tests/bench/ways.h \
+    tests/bench/rows.h
 fr_bench_compile = $(DEFAULT_INCLUDES) $(CPPFLAGS) $(CUDA_CPPFLAGS) -std=gnu11 -Wall -Wextra \
     $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS)
 
-$(MPI_FLAVOURS:%=tests/bench/host-%): tests/bench/host-%: tests/bench/host.c tests/programs/memory.c
-	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_bench_compile) -o $@ $^ -ldl
+$(MPI_FLAVOURS:%=tests/bench/host-%): tests/bench/host-%: tests/bench/host.c tests/programs/memory.c tests/bench/rows.h
+	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_bench_compile) -o $@ $(filter %.c,$^) -ldl
 $(MPI_FLAVOURS:%=tests/bench/device-%): tests/bench/device-%: tests/bench/device.c \
+    tests/programs/memory.c tests/bench/rows.h
+	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_bench_compile) -o $@ $(filter %.c,$^) -ldl
+$(MPI_FLAVOURS:%=tests/bench/fresh-%): tests/bench/fresh-%: tests/bench/fresh.c \
     tests/programs/memory.c
 	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_bench_compile) -o $@ $^ -ldl
 $(MPI_FLAVOURS:%=tests/bench/fabric-%): tests/bench/fabric-%: tests/bench/fabric.c \
-    tests/programs/memory.c
-	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_bench_compile) -o $@ $^ -ldl
+    tests/programs/memory.c tests/bench/rows.h
+	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_bench_compile) -o $@ $(filter %.c,$^) -ldl
 fr_bench_peers = tests/bench/peers.c tests/programs/memory.c librooms.la
 fr_bench_compile_peers = $(DEFS) $(AM_CPPFLAGS) $(fr_bench_compile)
 $(MPI_FLAVOURS:%=tests/bench/exchange-%): tests/bench/exchange-%: tests/bench/exchange.c \
+    $(fr_bench_peers) tests/bench/peers.h tests/bench/rows.h
+	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_bench_compile_peers) -o $@ \
+	    $(filter %.c,$^) .libs/librooms.a -ldl -lpthread
+$(MPI_FLAVOURS:%=tests/bench/collective-%): tests/bench/collective-%: tests/bench/collective.c \
     $(fr_bench_peers) tests/bench/peers.h
 	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_bench_compile_peers) -o $@ \
 	    $(filter %.c,$^) .libs/librooms.a -ldl -lpthread
 $(MPI_FLAVOURS:%=tests/bench/message-%): tests/bench/message-%: tests/bench/message.c \
-    tests/bench/ways.c $(fr_bench_peers) tests/bench/peers.h tests/bench/ways.h
+    tests/bench/ways.c $(fr_bench_peers) tests/bench/peers.h tests/bench/ways.h tests/bench/rows.h
 	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_bench_compile_peers) -o $@ \
 	    $(filter %.c,$^) .libs/librooms.a -ldl -lpthread
 
-bench: all tests/bench/start$(EXEEXT) tests/bench/limit$(EXEEXT) $(fr_bench_programs) tests/sim/libcuda.so.1
+# Those with MPI are compiled by its wrappers, for this machine alone; they are installed with the
+# included transpose, by which a user sees that all is well.
+if !CROSS_COMPILING
+fr_installed_programs = $(fr_bench_programs) $(MPI_FLAVOURS:%=tests/programs/transpose-%)
+fr_all_local += $(fr_installed_programs)
+install-exec-local: $(fr_installed_programs)
+	$(MKDIR_P) '$(DESTDIR)$(pkglibexecdir)'
+	$(INSTALL_PROGRAM) $(fr_installed_programs) '$(DESTDIR)$(pkglibexecdir)'
+endif
+
+bench: all tests/bench/report$(EXEEXT) tests/sim/libcuda.so.1
 	@$(AM_TESTS_ENVIRONMENT) $(srcdir)/tests/bench/run
 .PHONY: bench
+
+# Rails between two hosts that are none.
+EXTRA_DIST += tests/bench/rails
+if HAVE_RAILS
+bench-rails: tests/rig/move$(EXEEXT)
+	@$(AM_TESTS_ENVIRONMENT) $(srcdir)/tests/bench/rails
+else
+bench-rails:
+	@echo "built without rails: configure found no headers of libfabric or hwloc"
+endif
+.PHONY: bench-rails

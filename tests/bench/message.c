@@ -17,6 +17,7 @@
 // Further ranks only wait for these two.
 #include "config.h"
 
+#include "rows.h"
 #include "ways.h"
 
 #include "buffer/buffer.h"
@@ -158,6 +159,9 @@ static void print_row(size_t bytes, size_t count, const double *figures, unsigne
     print_figure(raw > 0 ? mpi / raw : 0, 2);
     print_figure(nccl > 0 ? mpi / nccl : 0, 2);
     printf("\n");
+    for (int i = 0; i < WAYS; i++)
+        rows_put(test == STREAM ? "window of messages" : "ping-pong", bytes, ways[i].title,
+                 test == STREAM ? "GB/s" : "us", figures[i]);
     fflush(stdout);
 }
 

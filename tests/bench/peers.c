@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NCCL_UINT8 = 1 };
+enum { NCCL_UINT8 = 1, NCCL_FLOAT = 7, NCCL_SUM = 0 };
 
 static struct {
     const char *program;
@@ -34,6 +34,15 @@ static struct {
     int (*end)(void);
     int (*send)(const void *from, size_t count, int type, int peer, void *comm, void *stream);
     int (*receive)(void *to, size_t count, int type, int peer, void *comm, void *stream);
+    int (*allreduce)(const void *from, void *to, size_t count, int type, int op, void *comm,
+                     void *stream);
+    int (*reduce)(const void *from, void *to, size_t count, int type, int op, int root, void *comm,
+                  void *stream);
+    int (*reduce_scatter)(const void *from, void *to, size_t count, int type, int op, void *comm,
+                          void *stream);
+    int (*allgather)(const void *from, void *to, size_t count, int type, void *comm, void *stream);
+    int (*broadcast)(const void *from, void *to, size_t count, int type, int root, void *comm,
+                     void *stream);
     int (*destroy)(void *comm);
     int (*create_stream)(void **stream, unsigned flags);
     int (*synchronize)(void *stream);
@@ -147,9 +156,9 @@ static enum refusal import(const struct fr_memory_handle *handles,
 {
     struct fr_memory_mapping mappings[PEERS_MOST];
     for (int peer = 0; peer < group.size; peer++) {
-        if (fr_memory_import(&handles[peer], user, &mappings[peer]) != FR_OK) {
+        if (fr_memory_pin(&handles[peer], user, &mappings[peer]) != FR_OK) {
             while (peer-- > 0)
-                fr_memory_mapping_release(&mappings[peer]);
+                fr_memory_unpin(&mappings[peer]);
             return NOT_IMPORTED;
         }
         addresses[peer] = fr_memory_mapping_at(&mappings[peer], &handles[peer], theirs[peer]);
@@ -220,6 +229,11 @@ static bool nccl_load(void)
     *(void **)&nccl.end = dlsym(library, "ncclGroupEnd");
     *(void **)&nccl.send = dlsym(library, "ncclSend");
     *(void **)&nccl.receive = dlsym(library, "ncclRecv");
+    *(void **)&nccl.allreduce = dlsym(library, "ncclAllReduce");
+    *(void **)&nccl.reduce = dlsym(library, "ncclReduce");
+    *(void **)&nccl.reduce_scatter = dlsym(library, "ncclReduceScatter");
+    *(void **)&nccl.allgather = dlsym(library, "ncclAllGather");
+    *(void **)&nccl.broadcast = dlsym(library, "ncclBroadcast");
     *(void **)&nccl.destroy = dlsym(library, "ncclCommDestroy");
     *(void **)&nccl.create_stream = dlsym(driver, "cuStreamCreate");
     *(void **)&nccl.synchronize = dlsym(driver, "cuStreamSynchronize");
@@ -275,6 +289,32 @@ void nccl_receive(void *to, size_t bytes, int peer)
 void nccl_group_end(void)
 {
     nccl.failed |= nccl.end();
+}
+
+void nccl_allreduce(const void *from, void *to, size_t floats)
+{
+    nccl.failed |= nccl.allreduce(from, to, floats, NCCL_FLOAT, NCCL_SUM, nccl.comm, nccl.stream);
+}
+
+void nccl_reduce(const void *from, void *to, size_t floats)
+{
+    nccl.failed |= nccl.reduce(from, to, floats, NCCL_FLOAT, NCCL_SUM, 0, nccl.comm, nccl.stream);
+}
+
+void nccl_reduce_scatter(const void *from, void *to, size_t floats)
+{
+    nccl.failed |=
+        nccl.reduce_scatter(from, to, floats, NCCL_FLOAT, NCCL_SUM, nccl.comm, nccl.stream);
+}
+
+void nccl_allgather(const void *from, void *to, size_t floats)
+{
+    nccl.failed |= nccl.allgather(from, to, floats, NCCL_FLOAT, nccl.comm, nccl.stream);
+}
+
+void nccl_broadcast(void *both, size_t floats)
+{
+    nccl.failed |= nccl.broadcast(both, both, floats, NCCL_FLOAT, 0, nccl.comm, nccl.stream);
 }
 
 void nccl_wait(void)

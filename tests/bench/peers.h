@@ -57,6 +57,14 @@ void nccl_group_begin(void);
 void nccl_send(const void *from, size_t bytes, int peer);
 void nccl_receive(void *to, size_t bytes, int peer);
 void nccl_group_end(void);
+
+// Collectives of floats: sums, and from root 0 where there is one. `floats` as NCCL counts them: of
+// each rank's result in a reduce-scatter, of each rank's share in an allgather.
+void nccl_allreduce(const void *from, void *to, size_t floats);
+void nccl_reduce(const void *from, void *to, size_t floats);
+void nccl_reduce_scatter(const void *from, void *to, size_t floats);
+void nccl_allgather(const void *from, void *to, size_t floats);
+void nccl_broadcast(void *both, size_t floats);
 void nccl_wait(void);
 
 #endif

@@ -111,7 +111,8 @@ static void check_results(void)
            "a result that is a double");
     intptr_t sum = MPI_Aint_add((intptr_t)0x123456789abcdef0, 15);
     result(sum == (intptr_t)0x123456789abcdeff, "a result of 64 bits");
-    result(query && query() == 1, "a question that the library answers itself");
+    int answer = query ? query() : -1; // whether there is a driver: see aware.test
+    result(answer == 0 || answer == 1, "a question that the library answers itself");
 }
 
 int main(int argc, char **argv)

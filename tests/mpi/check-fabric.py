@@ -64,7 +64,7 @@ def check_touches(ranks, folder):
 
 def check_launch(flavour, ranks, folder, table, seen_path, messages):
     rows, used = read_table(table), set()
-    names = glob.glob(os.path.join(folder, "*.json"))
+    names = glob.glob(os.path.join(folder, "[0-9]*.json"))
     wrong = list(check_touches(ranks, folder))
     if len(names) != ranks:
         wrong.append(f"{len(names)} reports of {ranks} ranks")

@@ -17,7 +17,7 @@ import sys
 
 
 def read(ranks, folder):
-    names = sorted(glob.glob(os.path.join(folder, "*.json")))
+    names = sorted(glob.glob(os.path.join(folder, "[0-9]*.json")))
     if len(names) != ranks:
         raise ValueError(f"{len(names)} reports of {ranks} ranks")
     for name in names:

@@ -2,9 +2,11 @@
 fr_mpi_tests = tests/mpi/programs-openmpi.test tests/mpi/programs-mpich.test \
     tests/mpi/programs-openmpi5.test tests/mpi/programs-mpich5.test tests/mpi/programs-mpiabi.test \
     tests/mpi/layout.test tests/mpi/world.test tests/mpi/random.test tests/mpi/faults.test \
-    tests/mpi/fabric.test tests/mpi/pipeline.test tests/mpi/clique.test tests/mpi/kept.test
+    tests/mpi/fabric.test tests/mpi/pipeline.test tests/mpi/clique.test tests/mpi/kept.test \
+    tests/mpi/unnoticed.test tests/mpi/control.test tests/mpi/report.test
 EXTRA_DIST += $(fr_mpi_tests) tests/mpi/programs tests/mpi/run-program \
     tests/mpi/check-report.py tests/mpi/check-sanitizer.py tests/mpi/check-fabric.py \
+    tests/mpi/report-check.py tests/mpi/report_run.c \
     tests/mpi/fault.sh tests/mpi/hosts.sh
 
 # Tests that look into the library and call an MPI: NAME-FLAVOUR, linked with all rooms.
@@ -13,16 +15,31 @@ fr_layout_sources = tests/mpi/layout_bytes.c tests/mpi/layout_random.c tests/mpi
 fr_layout_tests = $(MPI_FLAVOURS:%=tests/mpi/layout_test-%)
 EXTRA_DIST += $(fr_layout_sources) tests/mpi/layout_test.h tests/mpi/layout_types.h
 fr_world_tests = $(MPI_FLAVOURS:%=tests/mpi/world_test-%)
-EXTRA_DIST += tests/mpi/world_test.c
+# With the stubs too, so that its own calls go through them.
+fr_names_tests = $(MPI_FLAVOURS:%=tests/mpi/names_test-%)
+fr_control_tests = $(MPI_FLAVOURS:%=tests/mpi/control_test-%)
+EXTRA_DIST += tests/mpi/world_test.c tests/mpi/names_test.c tests/mpi/control_test.c
+CLEANFILES += $(fr_control_tests)
 # A program that sees which pointers MPI is given, on the simulated device.
 fr_fabric_sources = tests/mpi/fabric.c tests/mpi/fabric_calls.c
 fr_fabric_headers = tests/mpi/fabric.h tests/programs/memory.h tests/sim/touch.h
 fr_fabric_programs = $(MPI_FLAVOURS:%=tests/mpi/fabric-%)
 EXTRA_DIST += $(fr_fabric_sources) tests/mpi/fabric.h
-CLEANFILES += $(fr_layout_tests) $(fr_world_tests) $(fr_fabric_programs)
+# A program of what an application must not notice.
+fr_unnoticed_sources = tests/mpi/unnoticed.c tests/mpi/unnoticed_progress.c \
+    tests/mpi/unnoticed_comms.c tests/mpi/unnoticed_requests.c
+fr_unnoticed_programs = $(MPI_FLAVOURS:%=tests/mpi/unnoticed-%)
+EXTRA_DIST += $(fr_unnoticed_sources) tests/mpi/unnoticed.h
+CLEANFILES += $(fr_layout_tests) $(fr_world_tests) $(fr_fabric_programs) $(fr_unnoticed_programs) \
+    $(fr_names_tests)
+fr_report_programs = $(MPI_FLAVOURS:%=tests/mpi/report_run-%)
+CLEANFILES += $(fr_report_programs)
 # What run-program preloads into the ranks of an MPICH.
 EXTRA_DIST += tests/mpi/yield.c
 CLEANFILES += tests/mpi/libfryield.so
+# A tool for the ranges of NVTX.
+EXTRA_DIST += tests/mpi/nvtx.c
+CLEANFILES += tests/mpi/libfrnvtx.so
 fr_mpicc_openmpi = $(OPENMPI_MPICC)
 fr_mpicc_openmpi5 = $(OPENMPI5_MPICC)
 fr_mpicc_mpich = $(MPICH_MPICC)
@@ -31,10 +48,11 @@ fr_mpicc_mpiabi = $(MPIABI_MPICC)
 
 if !CROSS_COMPILING
 TESTS += $(fr_mpi_tests)
-check_DATA += $(fr_layout_tests) $(fr_world_tests) $(fr_fabric_programs) tests/mpi/libfryield.so
+check_DATA += $(fr_layout_tests) $(fr_world_tests) $(fr_control_tests) $(fr_fabric_programs) \
+    $(fr_unnoticed_programs) $(fr_names_tests) $(fr_report_programs) tests/mpi/libfryield.so
 fr_compile_with_rooms = $(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(DEFS) $(DEFAULT_INCLUDES) \
     $(AM_CPPFLAGS) $(CPPFLAGS) -std=gnu11 -Wall -Wextra $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS) \
-    -o $@ $(filter %.c,$^) .libs/librooms.a -ldl -lpthread
+    -o $@ $(filter %.c %.S,$^) .libs/librooms.a -ldl -lpthread
 $(fr_layout_tests): tests/mpi/layout_test-%: $(fr_layout_sources) tests/mpi/layout_test.h \
     tests/mpi/layout_types.h \
     tests/unit/check.h src/layout/layout.h src/real/real.h librooms.la
@@ -42,10 +60,30 @@ $(fr_layout_tests): tests/mpi/layout_test-%: $(fr_layout_sources) tests/mpi/layo
 $(fr_world_tests): tests/mpi/world_test-%: tests/mpi/world_test.c tests/unit/check.h \
     src/world/world.h src/real/real.h src/device/device.h librooms.la
 	$(AM_V_CCLD)$(fr_compile_with_rooms)
+$(fr_names_tests): tests/mpi/names_test-%: tests/mpi/names_test.c src/real/stubs.S \
+    tests/unit/check.h src/world/world.h src/real/real.h src/real/functions.def librooms.la
+	$(AM_V_CCLD)$(fr_compile_with_rooms)
+$(fr_control_tests): tests/mpi/control_test-%: tests/mpi/control_test.c tests/unit/check.h \
+    src/control/control.h src/world/world.h src/real/real.h librooms.la
+	$(AM_V_CCLD)$(fr_compile_with_rooms)
 $(fr_fabric_programs): tests/mpi/fabric-%: $(fr_fabric_sources) tests/programs/memory.c \
     $(fr_fabric_headers)
 	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(DEFAULT_INCLUDES) $(CPPFLAGS) $(CUDA_CPPFLAGS) \
 	    -std=gnu11 -Wall -Wextra $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) -ldl
+$(fr_unnoticed_programs): tests/mpi/unnoticed-%: $(fr_unnoticed_sources) tests/programs/memory.c \
+    tests/mpi/unnoticed.h tests/programs/memory.h
+	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(DEFAULT_INCLUDES) $(CPPFLAGS) $(CUDA_CPPFLAGS) \
+	    -std=gnu11 -Wall -Wextra $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) -ldl \
+	    -lpthread
+$(fr_report_programs): tests/mpi/report_run-%: tests/mpi/report_run.c tests/programs/memory.c \
+    tests/programs/memory.h
+	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(DEFAULT_INCLUDES) $(CPPFLAGS) $(CUDA_CPPFLAGS) \
+	    -std=gnu11 -Wall -Wextra $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) -ldl
+if HAVE_NVTX
+check_DATA += tests/mpi/libfrnvtx.so
+tests/mpi/libfrnvtx.so: tests/mpi/nvtx.c
+	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(sim_compile) -o $@ $(srcdir)/tests/mpi/nvtx.c -ldl
+endif
 tests/mpi/libfryield.so: tests/mpi/yield.c
 	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(sim_compile) -o $@ $(srcdir)/tests/mpi/yield.c -ldl
 endif

@@ -96,6 +96,20 @@ static void from_there(struct run *run, size_t bytes)
     pair_finish(&pair);
 }
 
+// Reductions of numbers in host memory, as of a residual, between two exchanges.
+static void host_between(struct run *run, size_t bytes)
+{
+    struct pair pair = pair_new(run, bytes);
+    for (int time = 0; time < TIMES * 2; time++) {
+        double own = run->rank + time, sum = 0;
+        exchange(run, pair.send, pair.receive, bytes, bytes, time);
+        MPI_Allreduce(&own, &sum, 1, MPI_DOUBLE, MPI_SUM, run->comm);
+        run_check(run, sum == run->size * (run->size - 1) / 2.0 + (double)time * run->size,
+                  "the sum on hosts is %g", sum);
+    }
+    pair_finish(&pair);
+}
+
 // One rank's memory is another one each time, or new where the others' stays.
 static void one_changes(struct run *run, size_t bytes)
 {
@@ -129,6 +143,7 @@ int main(int argc, char **argv)
         {"many pairs", many_pairs, LIMIT_SMALL, 0},
         {"other sizes", other_sizes, LIMIT_MIDDLE, 0},
         {"from there", from_there, LIMIT_SMALL, 0},
+        {"host between", host_between, LIMIT_SMALL, 0},
         {"one changes", one_changes, LIMIT_SMALL, 0},
         {"freed between", freed_between, LIMIT_SMALL, 0},
     };

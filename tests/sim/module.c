@@ -14,16 +14,17 @@
 struct CUfunc_st {
     struct sim_object object;
     struct CUmod_st *module;
-    uint32_t capacity;  // pieces
-    size_t param_bytes; // what the driver reads at a launch
+    const struct sim_kernel *kernel;
 };
+
+enum { KERNELS = 3, MAX_PARAM_BYTES = 4096 };
 
 // Handles outlive their context, as an application's copies of them do, and are then refused.
 struct CUmod_st {
     struct sim_object object;
     CUcontext ctx;
     uint64_t ctx_id;
-    struct CUfunc_st few, many;
+    struct CUfunc_st functions[KERNELS];
 };
 
 static bool module_is_live(const struct CUmod_st *module)
@@ -37,21 +38,27 @@ CUresult sim_module_load(CUmodule *module, const char *path)
     return path ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
 }
 
-static void function_set(struct CUfunc_st *function, CUmodule module, uint32_t capacity,
-                         size_t param_bytes)
-{
-    function->object.type = SIM_FUNCTION;
-    function->module = module;
-    function->capacity = capacity;
-    function->param_bytes = param_bytes;
-}
-
 static void module_free(CUmodule module)
 {
-    sim_object_remove(&module->many.object);
-    sim_object_remove(&module->few.object);
+    for (int i = 0; i < KERNELS; i++)
+        sim_object_remove(&module->functions[i].object);
     sim_object_remove(&module->object);
     free(module);
+}
+
+static const struct sim_kernel push_few, push_many;
+static const struct sim_kernel *const kernels[KERNELS] = {&push_few, &push_many,
+                                                          &sim_kernel_reduce};
+
+static bool module_register(CUmodule module)
+{
+    bool added = sim_object_add(&module->object);
+    for (int i = 0; i < KERNELS; i++) {
+        module->functions[i] = (struct CUfunc_st){
+            .object = {.type = SIM_FUNCTION}, .module = module, .kernel = kernels[i]};
+        added = sim_object_add(&module->functions[i].object) && added;
+    }
+    return added;
 }
 
 CUresult sim_module_load_data(CUmodule *out, const void *image)
@@ -67,10 +74,7 @@ CUresult sim_module_load_data(CUmodule *out, const void *image)
     module->object.type = SIM_MODULE;
     module->ctx = sim_context_here();
     module->ctx_id = module->ctx->id;
-    function_set(&module->few, module, FR_PUSH_FEW, sizeof(struct fr_push_few));
-    function_set(&module->many, module, FR_PUSH_MANY, sizeof(struct fr_push_many));
-    if (!sim_object_add(&module->object) || !sim_object_add(&module->few.object) ||
-        !sim_object_add(&module->many.object)) {
+    if (!module_register(module)) {
         module_free(module);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -104,28 +108,29 @@ CUresult sim_module_function(CUfunction *function, CUmodule handle, const char *
         return CUDA_ERROR_INVALID_HANDLE;
     if (!function || !name)
         return CUDA_ERROR_INVALID_VALUE;
-    if (strcmp(name, FR_PUSH_FEW_NAME) == 0)
-        *function = &module->few;
-    else if (strcmp(name, FR_PUSH_MANY_NAME) == 0)
-        *function = &module->many;
-    else
-        return CUDA_ERROR_NOT_FOUND;
-    return CUDA_SUCCESS;
+    for (int i = 0; i < KERNELS; i++) {
+        if (strcmp(name, kernels[i]->name) != 0)
+            continue;
+        *function = &module->functions[i];
+        return CUDA_SUCCESS;
+    }
+    return CUDA_ERROR_NOT_FOUND;
 }
 
 CUresult sim_function_attribute(int *value, CUfunction_attribute attribute, CUfunction function)
 {
-    if (!sim_object_find(function, SIM_FUNCTION))
+    const struct CUfunc_st *found = sim_object_find(function, SIM_FUNCTION);
+    if (!found)
         return CUDA_ERROR_INVALID_HANDLE;
     if (!value || attribute != CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)
         return CUDA_ERROR_INVALID_VALUE;
-    *value = FR_PUSH_MAX_THREADS;
+    *value = (int)found->kernel->max_threads;
     return CUDA_SUCCESS;
 }
 
 // What a kernel may touch is less than what a copy may: the memory of another device only after
 // peer access was enabled, memory of another process only in the context that opened it.
-static bool kernel_may(CUcontext ctx, uintptr_t address, uint64_t bytes, bool write)
+bool sim_kernel_may(CUcontext ctx, uintptr_t address, uint64_t bytes, bool write)
 {
     if (sim_check(address, bytes, ctx->device, SIM_SIDE_DEVICE, write) != CUDA_SUCCESS)
         return false;
@@ -157,53 +162,61 @@ static CUresult run_share(CUcontext ctx, const struct fr_push_piece *piece, uint
             .src = piece->src + offset,
             .shape = {.width = bytes, .height = 1, .depth = 1},
         };
-        bool may = kernel_may(ctx, op.dst, bytes, true) && kernel_may(ctx, op.src, bytes, false);
+        bool may =
+            sim_kernel_may(ctx, op.dst, bytes, true) && sim_kernel_may(ctx, op.src, bytes, false);
         if (!may || sim_execute(&op) != CUDA_SUCCESS)
             return CUDA_ERROR_ILLEGAL_ADDRESS;
     }
     return CUDA_SUCCESS;
 }
 
-static CUresult run_block(CUcontext ctx, const struct fr_push_many *params, unsigned block,
-                          unsigned blocks)
+CUresult sim_kernel_tell(CUcontext ctx, uintptr_t words, uint64_t value, unsigned block)
 {
+    uintptr_t word = words + block * sizeof(uint64_t);
+    if (!words)
+        return CUDA_SUCCESS;
+    const struct sim_range *range = sim_range_find(word);
+    if (!range || !sim_range_is_host(range) || word % sizeof(uint64_t) ||
+        !sim_kernel_may(ctx, word, sizeof(uint64_t), true))
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
+    // The host polls it from another thread.
+    __atomic_store_n((uint64_t *)sim_pointer(word), value, __ATOMIC_RELEASE);
+    return CUDA_SUCCESS;
+}
+
+static CUresult push_block(CUcontext ctx, const void *given, struct sim_launch_shape shape)
+{
+    const struct fr_push_many *params = given;
     const struct fr_push_head *head = &params->head;
-    for (uint32_t share = block; share < head->shares; share += blocks) {
+    for (uint32_t share = shape.block; share < head->shares; share += shape.blocks) {
         uint32_t i = fr_push_find(head, params->pieces, share);
         CUresult result = run_share(ctx, &params->pieces[i], share - params->pieces[i].first,
                                     fr_push_shares(head, params->pieces, i));
         if (result != CUDA_SUCCESS)
             return result;
     }
-    uintptr_t word = head->words + block * sizeof(uint64_t);
-    if (!head->words)
-        return CUDA_SUCCESS;
-    const struct sim_range *range = sim_range_find(word);
-    if (!range || !sim_range_is_host(range) || word % sizeof(uint64_t) ||
-        !kernel_may(ctx, word, sizeof(uint64_t), true))
-        return CUDA_ERROR_ILLEGAL_ADDRESS;
-    // The host polls it from another thread.
-    __atomic_store_n((uint64_t *)sim_pointer(word), head->value, __ATOMIC_RELEASE);
-    return CUDA_SUCCESS;
+    return sim_kernel_tell(ctx, head->words, head->value, shape.block);
 }
 
 // Addresses are checked now and not at the launch: a kernel's faults come late.
 CUresult sim_execute_launch(CUcontext ctx, const struct sim_op *op)
 {
     CUresult result = CUDA_SUCCESS;
-    for (unsigned block = op->blocks; block-- > 0 && result == CUDA_SUCCESS;)
-        result = run_block(ctx, op->snapshot, block, op->blocks);
+    struct sim_launch_shape shape = {.blocks = op->blocks, .threads = op->threads};
+    for (shape.block = op->blocks; shape.block-- > 0 && result == CUDA_SUCCESS;)
+        result = op->kernel->run_block(ctx, op->snapshot, shape);
     return result;
 }
 
-static bool shape_is_known(const unsigned grid[3], const unsigned block[3], unsigned shared_bytes)
+static bool shape_is_known(const struct sim_kernel *kernel, const unsigned grid[3],
+                           const unsigned block[3], unsigned shared_bytes)
 {
     return grid[0] > 0 && grid[1] == 1 && grid[2] == 1 && block[0] > 0 &&
-           block[0] <= FR_PUSH_MAX_THREADS && block[1] == 1 && block[2] == 1 && shared_bytes == 0;
+           block[0] <= kernel->max_threads && block[1] == 1 && block[2] == 1 && shared_bytes == 0;
 }
 
 // A kernel would take any numbers and fault or hang; the double says at once that they are wrong.
-static bool params_are_sound(const struct fr_push_many *params, uint32_t capacity)
+static bool push_is_sound(const struct fr_push_many *params, uint32_t capacity)
 {
     const struct fr_push_head *head = &params->head;
     if (head->count == 0 || head->count > capacity || params->pieces[0].first != 0)
@@ -217,6 +230,31 @@ static bool params_are_sound(const struct fr_push_many *params, uint32_t capacit
     return true;
 }
 
+static bool few_are_sound(const void *params)
+{
+    return push_is_sound(params, FR_PUSH_FEW);
+}
+
+static bool many_are_sound(const void *params)
+{
+    return push_is_sound(params, FR_PUSH_MANY);
+}
+
+static const struct sim_kernel push_few = {
+    .name = FR_PUSH_FEW_NAME,
+    .param_bytes = sizeof(struct fr_push_few),
+    .max_threads = FR_PUSH_MAX_THREADS,
+    .are_sound = few_are_sound,
+    .run_block = push_block,
+};
+static const struct sim_kernel push_many = {
+    .name = FR_PUSH_MANY_NAME,
+    .param_bytes = sizeof(struct fr_push_many),
+    .max_threads = FR_PUSH_MAX_THREADS,
+    .are_sound = many_are_sound,
+    .run_block = push_block,
+};
+
 CUresult sim_launch(CUfunction handle, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                     unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
                     CUstream stream_handle, void **params, void **extra)
@@ -228,15 +266,22 @@ CUresult sim_launch(CUfunction handle, unsigned grid_x, unsigned grid_y, unsigne
     if (!function || !module_is_live(function->module) || !stream ||
         stream->ctx != function->module->ctx)
         return CUDA_ERROR_INVALID_HANDLE;
-    if (!shape_is_known(grid, block, shared_bytes) || !params || !params[0] || extra)
+    if (!shape_is_known(function->kernel, grid, block, shared_bytes) || !params || !params[0] ||
+        extra)
         return CUDA_ERROR_INVALID_VALUE;
-    struct fr_push_many *copy = calloc(1, sizeof(*copy));
+    void *copy = calloc(1, MAX_PARAM_BYTES);
     if (!copy)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    memcpy(copy, params[0], function->param_bytes);
-    struct sim_op op = {.type = SIM_OP_LAUNCH, .snapshot = copy, .blocks = grid_x};
+    memcpy(copy, params[0], function->kernel->param_bytes);
+    struct sim_op op = {
+        .type = SIM_OP_LAUNCH,
+        .snapshot = copy,
+        .kernel = function->kernel,
+        .blocks = grid_x,
+        .threads = block_x,
+    };
     CUresult result = CUDA_ERROR_INVALID_VALUE;
-    if (params_are_sound(copy, function->capacity))
+    if (function->kernel->are_sound(copy))
         result = sim_submit(stream, &op, false);
     if (result != CUDA_SUCCESS)
         free(copy);

@@ -32,6 +32,24 @@ struct sim_mark {
 };
 void sim_mark_drop(struct sim_mark *mark);
 
+// A kernel that the CPU does, and what it is given: parameters as the driver copies them.
+struct sim_launch_shape {
+    unsigned block, blocks, threads;
+};
+struct sim_kernel {
+    const char *name;
+    size_t param_bytes;
+    unsigned max_threads;
+    bool (*are_sound)(const void *params); // whether a GPU would neither fault nor hang
+    CUresult (*run_block)(CUcontext ctx, const void *params, struct sim_launch_shape shape);
+};
+extern const struct sim_kernel sim_kernel_reduce;
+
+// Whether a kernel of the context may touch the bytes; and the word by which a block tells the host
+// that it is done, if the kernel was given one.
+bool sim_kernel_may(CUcontext ctx, uintptr_t address, uint64_t bytes, bool write);
+CUresult sim_kernel_tell(CUcontext ctx, uintptr_t words, uint64_t value, unsigned block);
+
 struct sim_op {
     struct sim_op *next;
     enum sim_op_type type;
@@ -39,8 +57,9 @@ struct sim_op {
     int device;   // whose access rights count
     uintptr_t dst, src;
     struct sim_shape shape;
-    void *snapshot;  // owned copy of pageable source bytes, or of a kernel's parameters
-    unsigned blocks; // of a launch
+    void *snapshot; // owned copy of pageable source bytes, or of a kernel's parameters
+    const struct sim_kernel *kernel; // of a launch
+    unsigned blocks, threads;
     unsigned pattern, pattern_bytes;
     struct sim_mark *mark;
     void (*call)(void *argument);

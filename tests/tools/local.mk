@@ -1,5 +1,14 @@
-# The installed commands.
-EXTRA_DIST += tests/tools/tune.test
+# The installed command.
+fr_tool_tests = tests/tools/command.test tests/tools/run.test tests/tools/info.test \
+    tests/tools/explain.test tests/tools/bench.test tests/tools/report.test tests/tools/tune.test \
+    tests/tools/install.test tests/tools/documents.test
+EXTRA_DIST += $(fr_tool_tests) tests/tools/judge.sh tests/tools/documents.list tests/tools/browser.py \
+    tests/tools/many-ranks.py
 if !CROSS_COMPILING
-TESTS += tests/tools/tune.test
+TESTS += $(fr_tool_tests)
 endif
+
+check_PROGRAMS += tests/tools/json
+tests_tools_json_SOURCES = tests/tools/json.c tests/unit/check.h tools/json_read.c tools/json_read.h \
+    tools/json_write.c tools/json_write.h
+tests_tools_json_LDADD = -lm

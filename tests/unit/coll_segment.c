@@ -131,7 +131,7 @@ static bool never(void *cookie)
 static void run_ahead(void)
 {
     unsigned asked = 0;
-    const struct fr_coll_patience none = {.go_on = never, .cookie = &asked};
+    const struct fr_coll_progress none = {.go_on = never, .cookie = &asked};
     unsigned char post[POST_BYTES];
     uint64_t round = 1;
     struct fr_coll_segment *segment = open_sealed(POST_BYTES);
@@ -180,7 +180,7 @@ static bool count_calls(void *cookie)
 static void run_late(void)
 {
     unsigned calls = 0;
-    const struct fr_coll_patience patience = {.go_on = count_calls, .cookie = &calls};
+    const struct fr_coll_progress progress = {.go_on = count_calls, .cookie = &calls};
     struct fr_control_secret secret;
     struct fr_coll_segment *segment;
     if (process_rank == process_count - 1) {
@@ -190,13 +190,13 @@ static void run_late(void)
     } else {
         segment = open_all(0, &secret);
     }
-    CHECK(fr_coll_segment_seal(segment, &patience) == FR_OK);
+    CHECK(fr_coll_segment_seal(segment, &progress) == FR_OK);
     CHECK(process_rank == process_count - 1 || calls > 0, "seal asked nobody");
     calls = 0;
     if (process_rank == process_count - 1)
         usleep(200000);
     CHECK(fr_coll_segment_post(segment, 1, NULL, 0) == FR_OK);
-    CHECK(fr_coll_segment_wait_all(segment, 1, &patience) == FR_OK);
+    CHECK(fr_coll_segment_wait_all(segment, 1, &progress) == FR_OK);
     CHECK(process_rank == process_count - 1 || calls > 0, "the wait asked nobody");
     process_meet();
     fr_coll_segment_close(segment);
@@ -219,7 +219,7 @@ static void run_death(void)
 {
     struct fr_coll_segment *segment = open_sealed(POST_BYTES);
     struct watch watch = {.segment = segment, .until = time(NULL) + 60};
-    const struct fr_coll_patience patience = {.go_on = while_alive, .cookie = &watch};
+    const struct fr_coll_progress progress = {.go_on = while_alive, .cookie = &watch};
     for (uint64_t round = 1; round <= 3; round++) {
         CHECK(fr_coll_segment_post(segment, round, "", 1) == FR_OK);
         CHECK(fr_coll_segment_wait_all(segment, round, NULL) == FR_OK);
@@ -230,7 +230,7 @@ static void run_death(void)
     for (int rank = 0; rank < process_count; rank++)
         CHECK(rank == 1 || fr_coll_segment_is_alive(segment, rank), "rank %d", rank);
     CHECK(fr_coll_segment_post(segment, 4, "", 1) == FR_OK);
-    CHECK(fr_coll_segment_wait(segment, 1, 4, &patience) == FR_ERR_LIMIT);
+    CHECK(fr_coll_segment_wait(segment, 1, 4, &progress) == FR_ERR_LIMIT);
     CHECK(time(NULL) < watch.until, "the death went unnoticed");
     CHECK(!fr_coll_segment_has_all(segment, 4));
     for (int rank = 2; rank < process_count; rank++)
@@ -243,7 +243,7 @@ static void run_death(void)
 static void run_refusals(void)
 {
     unsigned asked = 0;
-    const struct fr_coll_patience none = {.go_on = never, .cookie = &asked};
+    const struct fr_coll_progress none = {.go_on = never, .cookie = &asked};
     struct fr_control_secret secret, other;
     struct fr_coll_segment *segment = NULL, *second = NULL;
     unsigned char post[POST_BYTES] = {0};

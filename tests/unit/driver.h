@@ -26,6 +26,7 @@ extern CUresult CUDAAPI cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdev
     X(cuDeviceGetName)                                                                             \
     X(cuDevicePrimaryCtxGetState)                                                                  \
     X(cuDevicePrimaryCtxRelease_v2)                                                                \
+    X(cuDevicePrimaryCtxReset_v2)                                                                  \
     X(cuDevicePrimaryCtxRetain)                                                                    \
     X(cuInit)                                                                                      \
     X(cuMemAddressFree)                                                                            \

@@ -17,9 +17,17 @@ check_PROGRAMS += tests/unit/policy_choose
 tests_unit_policy_choose_SOURCES = tests/unit/policy_choose.c tests/unit/check.h
 tests_unit_policy_choose_LDADD = librooms.la
 
+check_PROGRAMS += tests/unit/policy_collective
+tests_unit_policy_collective_SOURCES = tests/unit/policy_collective.c tests/unit/check.h
+tests_unit_policy_collective_LDADD = librooms.la
+
 check_PROGRAMS += tests/unit/policy_tuning
 tests_unit_policy_tuning_SOURCES = tests/unit/policy_tuning.c tests/unit/check.h
 tests_unit_policy_tuning_LDADD = librooms.la
+
+check_PROGRAMS += tests/unit/policy_scheme
+tests_unit_policy_scheme_SOURCES = tests/unit/policy_scheme.c tests/unit/check.h
+tests_unit_policy_scheme_LDADD = librooms.la
 
 check_PROGRAMS += tests/unit/memory_engine
 tests_unit_memory_engine_SOURCES = tests/unit/memory_engine.c $(unit_driver_headers)
@@ -69,6 +77,10 @@ check_PROGRAMS += tests/unit/workspace_device_soak
 tests_unit_workspace_device_soak_SOURCES = tests/unit/workspace_device_soak.c $(unit_driver_headers)
 tests_unit_workspace_device_soak_LDADD = librooms.la
 
+check_PROGRAMS += tests/unit/device_reduce
+tests_unit_device_reduce_SOURCES = tests/unit/device_reduce.c $(unit_driver_headers)
+tests_unit_device_reduce_LDADD = librooms.la
+
 check_PROGRAMS += tests/unit/device_push
 tests_unit_device_push_SOURCES = tests/unit/device_push.c $(unit_driver_headers)
 tests_unit_device_push_LDADD = librooms.la
@@ -88,6 +100,16 @@ check_PROGRAMS += tests/unit/memory_cache
 tests_unit_memory_cache_SOURCES = tests/unit/memory_cache.c $(unit_peer_headers)
 tests_unit_memory_cache_LDADD = librooms.la
 
+check_PROGRAMS += tests/unit/memory_importers
+tests_unit_memory_importers_SOURCES = tests/unit/memory_importers.c tests/unit/control_job.h \
+    $(unit_peer_headers)
+tests_unit_memory_importers_LDADD = librooms.la
+
+check_PROGRAMS += tests/unit/memory_channel
+tests_unit_memory_channel_SOURCES = tests/unit/memory_channel.c tests/unit/check.h \
+    tests/unit/processes.h
+tests_unit_memory_channel_LDADD = librooms.la
+
 check_PROGRAMS += tests/unit/memory_failures
 tests_unit_memory_failures_SOURCES = tests/unit/memory_failures.c $(unit_peer_headers)
 tests_unit_memory_failures_LDADD = librooms.la
@@ -97,20 +119,40 @@ tests_unit_coll_segment_SOURCES = tests/unit/coll_segment.c tests/unit/check.h \
     tests/unit/processes.h
 tests_unit_coll_segment_LDADD = librooms.la
 
-check_PROGRAMS += tests/unit/peer_host
-tests_unit_peer_host_SOURCES = tests/unit/peer_host.c tests/unit/check.h tests/unit/peer_host.h \
-    tests/unit/processes.h
-tests_unit_peer_host_LDADD = librooms.la
+check_PROGRAMS += tests/unit/control_secret
+tests_unit_control_secret_SOURCES = tests/unit/control_secret.c tests/unit/check.h
+tests_unit_control_secret_LDADD = librooms.la
 
-check_PROGRAMS += tests/unit/peer_parcel
-tests_unit_peer_parcel_SOURCES = tests/unit/peer_parcel.c tests/unit/check.h \
-    tests/unit/peer_host.h tests/unit/processes.h
-tests_unit_peer_parcel_LDADD = librooms.la
+check_PROGRAMS += tests/unit/control_host
+tests_unit_control_host_SOURCES = tests/unit/control_host.c tests/unit/check.h \
+    tests/unit/control_job.h tests/unit/processes.h
+tests_unit_control_host_LDADD = librooms.la
 
-check_PROGRAMS += tests/unit/peer_traffic
-tests_unit_peer_traffic_SOURCES = tests/unit/peer_traffic.c tests/unit/check.h \
-    tests/unit/peer_host.h tests/unit/processes.h
-tests_unit_peer_traffic_LDADD = librooms.la
+# With a world of their own, which stands in for the objects of room world in the library.
+unit_rndv_headers = tests/unit/check.h tests/unit/control_job.h tests/unit/processes.h \
+    tests/unit/rndv_host.h
+
+check_PROGRAMS += tests/unit/rndv_ledger
+tests_unit_rndv_ledger_SOURCES = tests/unit/rndv_ledger.c $(unit_rndv_headers)
+tests_unit_rndv_ledger_LDADD = librooms.la
+
+check_PROGRAMS += tests/unit/rndv_threads
+tests_unit_rndv_threads_SOURCES = tests/unit/rndv_threads.c $(unit_rndv_headers)
+tests_unit_rndv_threads_LDADD = librooms.la
+
+check_PROGRAMS += tests/unit/rndv_replica
+tests_unit_rndv_replica_SOURCES = tests/unit/rndv_replica.c $(unit_rndv_headers)
+tests_unit_rndv_replica_LDADD = librooms.la
+tests_unit_rndv_replica_LDFLAGS = -Wl,--wrap=calloc
+
+check_PROGRAMS += tests/unit/rndv_scheme
+tests_unit_rndv_scheme_SOURCES = tests/unit/rndv_scheme.c $(unit_rndv_headers)
+tests_unit_rndv_scheme_LDADD = librooms.la
+
+check_PROGRAMS += tests/unit/rndv_traffic
+tests_unit_rndv_traffic_SOURCES = tests/unit/rndv_traffic.c $(unit_rndv_headers) \
+    tests/unit/driver.h tests/unit/memory_pair.h
+tests_unit_rndv_traffic_LDADD = librooms.la
 
 # With an MPI of its own, hence without the rooms.
 check_PROGRAMS += tests/unit/request_light
@@ -127,3 +169,7 @@ check_PROGRAMS += tests/unit/request_gate
 tests_unit_request_gate_SOURCES = tests/unit/request_gate.c tests/unit/check.h \
     src/request/gate.c src/real/rows.c
 tests_unit_request_gate_CFLAGS = $(AM_CFLAGS)
+
+check_PROGRAMS += tests/unit/report_counts
+tests_unit_report_counts_SOURCES = tests/unit/report_counts.c tests/unit/check.h
+tests_unit_report_counts_LDADD = librooms.la

@@ -65,28 +65,28 @@ static void reuse_user(void)
         struct fr_memory_mapping again;
         check_import(&handle, round, &again); // from the cache
         CHECK(again.address == mappings[round].address);
-        fr_memory_mapping_release(&again);
+        fr_memory_unpin(&again);
         struct fr_memory_usage usage = fr_memory_get_usage();
         bool same = round > 0 && handle.base == last.base;
         CHECK(!same || handle.buffer_id != last.buffer_id);
-        CHECK(!same || usage.imports == 1, "%zu imports", usage.imports);
+        CHECK(!same || usage.mappings == 1, "%zu imports", usage.mappings);
         // Every other mapping is kept while the buffer behind it goes, which for legacy memory a
         // real driver does not stand: it refuses to open the next one.
         bool keep = driver_is_simulated() || !(handle.ways & FR_SHARE_LEGACY);
         CHECK(!same || usage.mapped_bytes == (keep && round % 2 == 1 ? 2 : 1) * handle.bytes,
               "round %u: %zu bytes", round, usage.mapped_bytes);
         if (!keep)
-            fr_memory_mapping_release(&mappings[round]);
+            fr_memory_unpin(&mappings[round]);
         if (round % 2 == 1) {
-            fr_memory_mapping_release(&mappings[round - 1]);
-            fr_memory_mapping_release(&mappings[round]);
+            fr_memory_unpin(&mappings[round - 1]);
+            fr_memory_unpin(&mappings[round]);
         }
         last = handle;
         process_meet();
         process_meet();
     }
     for (unsigned round = 0; round < 6; round++)
-        fr_memory_mapping_release(&mappings[round]);
+        fr_memory_unpin(&mappings[round]);
     fr_memory_forget(&last.owner);
 }
 
@@ -129,9 +129,9 @@ static void check_rest(const struct fr_memory_handle *handle, uint64_t seed)
     check_import(handle, seed, &again);
     CHECK(!fr_memory_mappings_wake(mappings, 3), "another mapping is not this one");
     for (unsigned i = 0; i < 3; i++)
-        fr_memory_mapping_release(&mappings[i]);
+        fr_memory_unpin(&mappings[i]);
     CHECK(fr_memory_get_usage().mapped_bytes == mapped);
-    fr_memory_mapping_release(&again);
+    fr_memory_unpin(&again);
 }
 
 // The owner finds out what has been freed, and the importer unmaps that and nothing else.
@@ -171,17 +171,17 @@ static void run_freed(void)
         process_hear(0, handles, sizeof(handles));
         for (unsigned i = 0; i < BUFFERS; i++) {
             check_import(&handles[i], i, &mapping);
-            fr_memory_mapping_release(&mapping);
+            fr_memory_unpin(&mapping);
         }
         process_meet();
         process_hear(0, ids, 2 * sizeof(ids[0]));
         size_t mapped = fr_memory_get_usage().mapped_bytes;
         fr_memory_forget_buffer(&other, ids[0]);
         fr_memory_forget_buffer(&other, ids[1]);
-        CHECK(fr_memory_get_usage().imports == BUFFERS - 2);
+        CHECK(fr_memory_get_usage().mappings == BUFFERS - 2);
         CHECK(fr_memory_get_usage().mapped_bytes == mapped - 2 * BYTES);
         check_import(&handles[2], 2, &mapping);
-        fr_memory_mapping_release(&mapping);
+        fr_memory_unpin(&mapping);
         check_rest(&handles[2], 2);
         process_meet();
     }
@@ -220,27 +220,27 @@ static void bounds_user(void)
         process_hear(0, &many[i], sizeof(many[i]));
     for (unsigned i = 0; i < MANY; i++) {
         CHECK(pair_import(&many[i], 0, &mapping) == FR_OK);
-        fr_memory_mapping_release(&mapping);
+        fr_memory_unpin(&mapping);
         if (i > 0) { // keeps the first from being the one that goes
             CHECK(pair_import(&many[0], 0, &mapping) == FR_OK);
-            fr_memory_mapping_release(&mapping);
+            fr_memory_unpin(&mapping);
         }
         size_t expected = i < FR_MEMORY_MAX_IMPORTS ? i + 1 : FR_MEMORY_MAX_IMPORTS;
-        CHECK(fr_memory_get_usage().imports == expected);
+        CHECK(fr_memory_get_usage().mappings == expected);
         CHECK(fr_memory_get_usage().mapped_bytes == expected * 4096);
     }
     for (unsigned i = 0; i < FR_MEMORY_MAX_IMPORTS; i++)
         CHECK(pair_import(&many[i], 0, &held[i]) == FR_OK, "%u", i);
     CHECK(pair_import(&many[MANY - 1], 0, &mapping) == FR_ERR_LIMIT, "all are in use");
     CHECK(fr_memory_get_usage().mapped_bytes == FR_MEMORY_MAX_IMPORTS * (size_t)4096);
-    fr_memory_mapping_release(&held[17]);
+    fr_memory_unpin(&held[17]);
     CHECK(pair_import(&many[MANY - 1], 0, &mapping) == FR_OK, "one is free");
-    fr_memory_mapping_release(&mapping);
+    fr_memory_unpin(&mapping);
     fr_memory_forget(&many[0].owner);
-    CHECK(fr_memory_get_usage().imports == 0);
+    CHECK(fr_memory_get_usage().mappings == 0);
     CHECK(fr_memory_get_usage().mapped_bytes == (FR_MEMORY_MAX_IMPORTS - 1) * (size_t)4096);
     for (unsigned i = 0; i < MANY; i++)
-        fr_memory_mapping_release(&held[i]);
+        fr_memory_unpin(&held[i]);
     CHECK(fr_memory_get_usage().mapped_bytes == 0);
     process_meet();
 }
@@ -302,7 +302,7 @@ static void run_once(void)
         process_meet();
         process_meet();
         check_import(&handle, 3, &mapping);
-        fr_memory_mapping_release(&mapping);
+        fr_memory_unpin(&mapping);
         fr_memory_forget(&other);
         CHECK(pair_import(&handle, 0, &mapping) == FR_ERR_NOT_FOUND);
         process_meet();
@@ -311,7 +311,7 @@ static void run_once(void)
         process_meet();
         process_meet();
         check_import(&handle, 3, &mapping);
-        fr_memory_mapping_release(&mapping);
+        fr_memory_unpin(&mapping);
         process_meet();
     }
     process_meet();
@@ -347,7 +347,7 @@ static void run_letters(void)
         unsigned before = count_descriptors();
         for (unsigned i = LETTERS; i-- > 0;) {
             check_import(&handles[i], i, &mapping);
-            fr_memory_mapping_release(&mapping);
+            fr_memory_unpin(&mapping);
         }
         fr_memory_forget(&other);
         CHECK(count_descriptors() == before, "%u descriptors, %u before", count_descriptors(),
@@ -393,9 +393,9 @@ static void run_crowd(void)
         struct fr_memory_mapping mapping;
         CHECK(fr_memory_handle_is_on(&handles[rank], 0));
         check_import(&handles[rank], 100 + (uint64_t)rank, &mapping);
-        fr_memory_mapping_release(&mapping);
+        fr_memory_unpin(&mapping);
     }
-    CHECK(fr_memory_get_usage().imports == (size_t)process_count - 1);
+    CHECK(fr_memory_get_usage().mappings == (size_t)process_count - 1);
     process_meet();
     fr_memory_release();
     process_meet();
@@ -417,7 +417,7 @@ static void *import_often(void *cookie)
         check_import(&shared[i], i, &mapping);
         if (check_random(&state) % 4 == 0)
             fr_memory_forget_buffer(&shared[i].owner, shared[i].buffer_id);
-        fr_memory_mapping_release(&mapping);
+        fr_memory_unpin(&mapping);
     }
     return NULL;
 }

@@ -109,7 +109,7 @@ static void import_one(const struct offer *offer, unsigned i)
     if (cu.cuMemcpyDtoH_v2(host, mapping.address, BYTES) == CUDA_SUCCESS)
         CHECK(check_first_difference(host, BYTES, i) == BYTES, "%s memory",
               fr_device_kind_name(kinds[i]));
-    fr_memory_mapping_release(&mapping);
+    fr_memory_unpin(&mapping);
 }
 
 static void import_all(void)
@@ -135,7 +135,7 @@ static void run_all(void)
     process_meet();
     fr_memory_release();
     struct fr_memory_usage usage = fr_memory_get_usage();
-    CHECK(usage.exports == 0 && usage.imports == 0 && usage.mapped_bytes == 0);
+    CHECK(usage.exports == 0 && usage.mappings == 0 && usage.mapped_bytes == 0);
     process_meet();
     if (process_rank == 0)
         free_all(memories);

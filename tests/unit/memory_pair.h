@@ -36,8 +36,8 @@ static inline void pair_end(void)
 {
     fr_memory_release();
     struct fr_memory_usage usage = fr_memory_get_usage();
-    CHECK(usage.exports == 0 && usage.imports == 0 && usage.mapped_bytes == 0,
-          "%zu exports, %zu imports, %zu bytes are left", usage.exports, usage.imports,
+    CHECK(usage.exports == 0 && usage.mappings == 0 && usage.mapped_bytes == 0,
+          "%zu exports, %zu imports, %zu bytes are left", usage.exports, usage.mappings,
           usage.mapped_bytes);
     fr_device_release();
 }
@@ -62,7 +62,7 @@ static inline enum fr_status pair_import(const struct fr_memory_handle *handle, 
                                          struct fr_memory_mapping *mapping)
 {
     const struct fr_device_range user = {.kind = FR_KIND_VMM, .device = device};
-    return fr_memory_import(handle, &user, mapping);
+    return fr_memory_pin(handle, &user, mapping);
 }
 
 // Whether device memory holds, and makes it hold, what check_fill writes.

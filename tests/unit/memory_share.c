@@ -40,9 +40,9 @@ static void use_memory(const struct offer *offer, int device, enum fr_device_kin
     CHECK(mapping.direct);
     pair_check(&view, 0, BYTES, (uint64_t)(1 - process_rank), "read by the other");
     pair_fill(&view, OFFSET, BYTES - 2 * OFFSET, 10 + (uint64_t)process_rank);
-    fr_memory_mapping_release(&mapping);
-    CHECK(mapping.import == NULL);
-    fr_memory_mapping_release(&mapping);
+    fr_memory_unpin(&mapping);
+    CHECK(mapping.entry == NULL);
+    fr_memory_unpin(&mapping);
 }
 
 // The other has written all but the first and the last OFFSET bytes.
@@ -94,7 +94,7 @@ static void run_kinds(int device)
     for (enum fr_device_kind kind = FR_KIND_PINNED; kind < FR_KIND_COUNT; kind++)
         share_kind(kind, device);
     struct fr_memory_usage usage = fr_memory_get_usage();
-    CHECK(usage.imports == 0 && usage.mapped_bytes == 0);
+    CHECK(usage.mappings == 0 && usage.mapped_bytes == 0);
     pair_end();
 }
 
@@ -161,19 +161,19 @@ static void run_own(void)
         CHECK(fr_memory_send_descriptor(&handle, fr_memory_self(), 1, false) == FR_OK);
         CHECK(pair_import(&handle, 0, &mapping) == FR_OK);
         CHECK(mapping.address == (uintptr_t)memory.address && mapping.direct);
-        fr_memory_mapping_release(&mapping);
+        fr_memory_unpin(&mapping);
         if (pair_has_devices(2)) {
             CHECK(pair_import(&handle, 1, &mapping) == FR_OK);
             CHECK(mapping.address == (uintptr_t)memory.address && !mapping.direct);
-            fr_memory_mapping_release(&mapping);
+            fr_memory_unpin(&mapping);
         }
-        CHECK(fr_memory_get_usage().imports == 0);
+        CHECK(fr_memory_get_usage().mappings == 0);
         // Bytes that go on beyond the allocation.
         CHECK(pair_export(memory.address + 7, memory.bytes - 7, &handle) == FR_OK);
         CHECK(pair_export(memory.address + 7, memory.bytes - 6, &handle) == FR_ERR_UNSUPPORTED);
         driver_free(&memory);
     }
-    fr_memory_mapping_release(NULL);
+    fr_memory_unpin(NULL);
     pair_end();
 }
 
@@ -215,7 +215,7 @@ static void run_adjacent(void)
             struct driver_memory view = {.kind = FR_KIND_VMM_FD,
                                          .address = (char *)mapping.address};
             pair_check(&view, 0, PART, 20 + i, "one of two");
-            fr_memory_mapping_release(&mapping);
+            fr_memory_unpin(&mapping);
         }
         process_meet();
     }
@@ -253,9 +253,9 @@ static void run_both_devices(void)
         CHECK(mappings[0].address == mappings[2].address);
         CHECK(mappings[1].address == mappings[3].address);
         CHECK(mappings[0].address != mappings[1].address);
-        CHECK(fr_memory_get_usage().imports == 2);
+        CHECK(fr_memory_get_usage().mappings == 2);
         for (int i = 0; i < 4; i++)
-            fr_memory_mapping_release(&mappings[i]);
+            fr_memory_unpin(&mappings[i]);
     }
     process_meet();
     pair_end();
@@ -291,14 +291,14 @@ static void run_no_channel(void)
     } else {
         process_hear(0, handles, sizeof(handles));
         CHECK(pair_import(&handles[0], 0, &mapping) == FR_ERR_UNSUPPORTED);
-        CHECK(fr_memory_get_usage().imports == 1, "a refusal is remembered");
+        CHECK(fr_memory_get_usage().mappings == 1, "a refusal is remembered");
         CHECK(pair_import(&handles[0], 0, &mapping) == FR_ERR_UNSUPPORTED);
         CHECK(pair_import(&handles[1], 0, &mapping) == FR_ERR_NOT_FOUND);
-        CHECK(fr_memory_get_usage().imports == 1, "what may come is not");
+        CHECK(fr_memory_get_usage().mappings == 1, "what may come is not");
         process_meet();
         process_meet();
         CHECK(pair_import(&handles[1], 0, &mapping) == FR_OK);
-        fr_memory_mapping_release(&mapping);
+        fr_memory_unpin(&mapping);
     }
     process_meet();
     pair_end();

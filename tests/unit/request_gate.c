@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A wait for announced sends and other requests with an MPI of its own, in which all are complete:
-// each send is settled and then forgotten, and what has gone wrong with one stands in its status.
+// A wait for sends by rendezvous and other requests with an MPI of its own, in which all are
+// complete: each send is waited for and then forgotten, and what has gone wrong with one stands in
+// its status.
 #include "config.h"
 
 #include "request/set.h"
@@ -27,7 +28,7 @@ struct fr_real_personality fr_real_mpi = {
     .ERR_OTHER = OTHER,
 };
 
-static unsigned settled, removed, raised;
+static unsigned waited, removed, raised;
 
 int fr_real_call(enum fr_fn fn, const fr_word *args)
 {
@@ -39,16 +40,16 @@ int fr_real_call(enum fr_fn fn, const fr_word *args)
     return 0;
 }
 
-bool fr_request_settle(struct fr_request_op *op)
+bool fr_request_is_over(struct fr_request_op *op)
 {
     (void)op;
     return false;
 }
 
-void fr_request_settle_wait(struct fr_request_op *op)
+void fr_request_wait_over(struct fr_request_op *op)
 {
     (void)op;
-    settled++;
+    waited++;
 }
 
 int fr_request_raise(char object_kind, fr_word object, int code)
@@ -87,6 +88,11 @@ void fr_request_table_unclaim(struct fr_request_op *const *ops, size_t count)
     (void)count;
 }
 
+void fr_request_table_end(struct fr_request_op *op)
+{
+    op->active = false;
+}
+
 void fr_request_table_remove(struct fr_request_op *op)
 {
     (void)op;
@@ -104,7 +110,7 @@ bool fr_request_bundle_poll(struct fr_request_op *op)
     return false;
 }
 
-void fr_request_fetch_early(bool waits)
+void fr_request_receive_early(bool waits)
 {
     (void)waits;
 }
@@ -113,7 +119,8 @@ void fr_world_progress(void)
 {
 }
 
-// Waits for a request that is nobody's and two announced sends, the first of which has failed so.
+// Waits for a request that is nobody's and two sends by rendezvous, the first of which has failed
+// so.
 static int wait_all(enum fr_status failure, int *statuses)
 {
     static struct fr_request_set set;
@@ -121,7 +128,7 @@ static int wait_all(enum fr_status failure, int *statuses)
     struct fr_request_op sends[2] = {{.fn = FR_FN_MPI_Isend, .active = true},
                                      {.fn = FR_FN_MPI_Isend, .active = true}};
     fr_word args[FR_MAX_ARGS] = {REQUESTS, FR_PTR(requests), FR_PTR(statuses)};
-    settled = removed = raised = 0;
+    waited = removed = raised = 0;
     sends[0].failure = failure;
     sends[0].delivered = failure != FR_OK;
     set.fn = FR_FN_MPI_Waitall;
@@ -140,7 +147,7 @@ static int wait_all(enum fr_status failure, int *statuses)
     int rc = fr_request_set_gate(&set);
     for (int i = 0; i < REQUESTS; i++)
         CHECK(requests[i] == NULL_REQUEST, "%d is left", i);
-    CHECK(settled == 2 && removed == 2, "%u and %u", settled, removed);
+    CHECK(waited == 2 && removed == 2, "%u and %u", waited, removed);
     return rc;
 }
 

@@ -6,7 +6,6 @@
 #include "request/light.h"
 
 #include "check.h"
-#include "request/chunks.h"
 #include "request/table.h"
 
 #include <pthread.h>
@@ -35,7 +34,7 @@ static _Atomic int live[NUMBERS + 1]; // requests that are under way in MPI
 static fr_word complete;              // the only request that MPI says is complete
 static fr_word last_key;
 static const void *last_buffer;
-static FR_TLS const void *read_at; // where this thread has looked for an announcement
+static FR_TLS const void *read_at; // where this thread has looked for an RTS
 
 int fr_real_call(enum fr_fn fn, const fr_word *args)
 {
@@ -49,26 +48,21 @@ int fr_real_call(enum fr_fn fn, const fr_word *args)
     return 0;
 }
 
-// A status of this MPI is one byte: whether the message was as long as an announcement.
+// A status of this MPI is one byte: whether the message was as long as an RTS.
 bool fr_real_status_is_of(const void *status, int bytes)
 {
-    return bytes == FR_PEER_ANNOUNCEMENT_BYTES && *(const char *)status != 'l';
+    return bytes == FR_RNDV_RTS_BYTES && *(const char *)status != 'l';
 }
 
-bool fr_peer_arrival_any(void)
+bool fr_rndv_incoming_any(void)
 {
     return atomic_load(&arriving);
 }
 
-bool fr_request_chunks_may_come(void)
+bool fr_rndv_incoming_read(const unsigned char data[FR_RNDV_RTS_BYTES],
+                           struct fr_rndv_incoming *incoming)
 {
-    return false;
-}
-
-bool fr_request_arrival_read(const unsigned char data[FR_PEER_ANNOUNCEMENT_BYTES],
-                             struct fr_peer_arrival *arrival)
-{
-    (void)arrival;
+    (void)incoming;
     read_at = data;
     return data[0] == 'A';
 }
@@ -125,7 +119,8 @@ void fr_request_table_add(struct fr_request_op *op, fr_word request)
     atomic_fetch_add_explicit(&fr_request_tracked_count, 1, memory_order_release);
     last_key = request;
     last_buffer = (const void *)op->args[0];
-    CHECK(op->listens && op->active && op->prefix_out && op->object_kind == 'c', "%d", (int)op->fn);
+    CHECK(op->takes_rts && op->active && op->prefix_out && op->object_kind == 'c', "%d",
+          (int)op->fn);
     if (!op->claimed)
         free(op);
 }
@@ -160,7 +155,7 @@ static void forget(struct fr_request_light *light)
 static const void *buffer_of(const struct fr_request_light *light)
 {
     read_at = NULL;
-    (void)fr_request_light_is_announced(light, "status");
+    (void)fr_request_light_has_rts(light, "status");
     return read_at;
 }
 
@@ -203,17 +198,17 @@ static void test_lists(void)
 
 static void test_end(void)
 {
-    static const unsigned char plain[MESSAGE_BYTES] = "B", announced[MESSAGE_BYTES] = "A";
+    static const unsigned char plain[MESSAGE_BYTES] = "B", rts[MESSAGE_BYTES] = "A";
     struct fr_request_light *lights[4];
     const fr_word list[4] = {16, NULL_REQUEST, 17, 18};
     start();
     add(list[0], plain);
-    add(list[2], announced);
+    add(list[2], rts);
     add(list[3], plain);
     CHECK(fr_request_light_claim(list, 4, lights) == 3, "three");
-    CHECK(!fr_request_light_end(lights, 4, "ssss"), "one is announced");
+    CHECK(!fr_request_light_end(lights, 4, "ssss"), "one is an RTS");
     CHECK(atomic_load(&fr_request_light_count) == 3 && !claim(16), "all are still claimed");
-    CHECK(fr_request_light_end(lights, 4, "ssls"), "it is longer than an announcement");
+    CHECK(fr_request_light_end(lights, 4, "ssls"), "it is longer than an RTS");
     CHECK(atomic_load(&fr_request_light_count) == 0, "all are forgotten");
     CHECK(fr_request_light_claim(list, 4, lights) == 0, "none is found");
     CHECK(atomic_load(&ops) == 0, "no operations");
@@ -285,24 +280,24 @@ static void test_reuse(void)
 
 static void test_look(void)
 {
-    static const unsigned char plain[MESSAGE_BYTES] = "B", announced[MESSAGE_BYTES] = "A";
+    static const unsigned char plain[MESSAGE_BYTES] = "B", rts[MESSAGE_BYTES] = "A";
     start();
-    add(100, announced);
+    add(100, rts);
     add(101, plain);
-    add(102, announced);
-    add(103, announced);
+    add(102, rts);
+    add(103, rts);
     struct fr_request_light *held = claim(103);
     fr_request_light_look(false);
     CHECK(atomic_load(&ops) == 0, "none is complete");
     complete = 101;
     fr_request_light_look(false);
-    CHECK(atomic_load(&ops) == 0, "what has come is no announcement");
+    CHECK(atomic_load(&ops) == 0, "what has come is no RTS");
     complete = 103;
     fr_request_light_look(false);
     CHECK(atomic_load(&ops) == 0, "another thread is completing it");
     complete = 102;
     fr_request_light_look(false);
-    CHECK(atomic_load(&ops) == 1 && last_key == 102 && last_buffer == announced, "has become one");
+    CHECK(atomic_load(&ops) == 1 && last_key == 102 && last_buffer == rts, "has become one");
     CHECK(atomic_load(&unclaims) == 1 && !claim(102), "the side table has it");
     struct fr_request_op *op = fr_request_light_promote(held, false);
     CHECK(op && op->claimed && last_key == 103, "stays claimed");
@@ -408,14 +403,14 @@ static void *watch(void *argument)
 // A receive that becomes an operation is one or the other all the time.
 static void test_moves(void)
 {
-    static const unsigned char announced[MESSAGE_BYTES] = "A";
+    static const unsigned char rts[MESSAGE_BYTES] = "A";
     pthread_t watcher;
     const char *scope = getenv("FR_TEST_SCOPE");
     moves = scope && strcmp(scope, "light") == 0 ? LIGHT_MOVES : MOVES;
     start();
     pthread_create(&watcher, NULL, watch, NULL);
     for (int move = 1; move <= moves; move++) {
-        add(200, announced);
+        add(200, rts);
         atomic_store(&fr_request_tracked_count, 0);
         atomic_store(&begun, move);
         await(&watched, 2 * move - 1);

@@ -33,7 +33,7 @@ static void use_workspace(const struct offer *theirs, int device)
     CHECK(mapping.direct);
     pair_check(&view, 0, BYTES, (uint64_t)(1 - process_rank), "read by the other");
     pair_fill(&view, 0, BYTES, 10 + (uint64_t)process_rank);
-    fr_memory_mapping_release(&mapping);
+    fr_memory_unpin(&mapping);
 }
 
 static struct offer offer_lease(const struct fr_workspace_lease *lease, bool by_fabric,

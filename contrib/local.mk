@@ -1,0 +1,34 @@
+# What is installed beside the library for those who run machines: pkg-config, module files, examples
+# for Slurm. contrib/README.md says what is what.
+fr_contrib_edit = $(SED) -e 's|[@]VERSION@|$(PACKAGE_VERSION)|g' -e 's|[@]PREFIX@|$(prefix)|g' \
+    -e 's|[@]EXEC_PREFIX@|$(exec_prefix)|g' -e 's|[@]BINDIR@|$(bindir)|g' \
+    -e 's|[@]LIBDIR@|$(libdir)|g' -e 's|[@]LIBEXECDIR@|$(libexecdir)|g' -e 's|[@]MANDIR@|$(mandir)|g'
+
+pkgconfigdir = $(libdir)/pkgconfig
+nodist_pkgconfig_DATA = contrib/pkgconfig/fabrail.pc
+contrib/pkgconfig/fabrail.pc: contrib/pkgconfig/fabrail.pc.in Makefile
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && $(fr_contrib_edit) $(srcdir)/$@.in >$@.tmp && mv -f $@.tmp $@
+
+# A folder for each system of modules, to be put into MODULEPATH; the files are named for the version.
+fr_lmod_files = contrib/modulefiles/fabrail.lua contrib/modulefiles/fabrail-preload.lua
+fr_tcl_files = contrib/modulefiles/fabrail.tcl contrib/modulefiles/fabrail-preload.tcl
+$(fr_lmod_files) $(fr_tcl_files): contrib/modulefiles/%: contrib/modulefiles/%.in Makefile
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && $(fr_contrib_edit) $(srcdir)/$@.in >$@.tmp && mv -f $@.tmp $@
+fr_all_local += $(fr_lmod_files) $(fr_tcl_files)
+fr_modules = $(DESTDIR)$(pkgdatadir)/modulefiles
+install-data-local: $(fr_lmod_files) $(fr_tcl_files)
+	for module in fabrail fabrail-preload; do \
+	    $(MKDIR_P) "$(fr_modules)/lmod/$$module" "$(fr_modules)/tcl/$$module" && \
+	    $(INSTALL_DATA) contrib/modulefiles/$$module.lua \
+	        "$(fr_modules)/lmod/$$module/$(PACKAGE_VERSION).lua" && \
+	    $(INSTALL_DATA) contrib/modulefiles/$$module.tcl \
+	        "$(fr_modules)/tcl/$$module/$(PACKAGE_VERSION)" || exit 1; \
+	done
+
+slurmdir = $(pkgdatadir)/slurm
+dist_slurm_SCRIPTS = contrib/slurm/job.sh contrib/slurm/task-prolog.sh
+EXTRA_DIST += contrib/README.md contrib/deb contrib/pkgconfig/fabrail.pc.in \
+    $(fr_lmod_files:%=%.in) $(fr_tcl_files:%=%.in) contrib/spack/repo.yaml \
+    contrib/spack/packages/fabrail/package.py debian/changelog debian/control debian/copyright \
+    debian/fabrail.install debian/fabrail-programs.install debian/rules debian/source/format
+CLEANFILES += contrib/pkgconfig/fabrail.pc $(fr_lmod_files) $(fr_tcl_files)

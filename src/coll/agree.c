@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The rounds of an agreement, and what they do to the mapping sets of the group.
+//
+// A rank that declines posts without looking at the others, so that host buffers cost it little.
+// The others then change none of what all ranks must have alike.
+#include "config.h"
+
+#include "coll/agree.h"
+#include "coll/mapset.h"
+
+#include <string.h>
+
+// What a rank says of the others' memory in the second round.
+enum { CANNOT_MAP, MAPPED, LACKS_DESCRIPTOR };
+
+// Operations on the same memory between two looks at what has been freed. A look asks the driver
+// once for each buffer that was ever exported.
+enum { LOOK_EVERY = 16 };
+
+// The state of one agreement on this rank.
+struct agreement {
+    struct fr_coll_group *group;
+    struct fr_coll_memory *memory;
+    const struct fr_coll_part *part;
+    uint64_t user; // the context that maps
+    uint64_t round;
+};
+
+static const struct fr_coll_advert *advert_of(const struct agreement *agreement, int rank)
+{
+    return fr_coll_segment_read(agreement->group->segment, rank, agreement->round);
+}
+
+static const struct fr_coll_slot *slots_of(const struct fr_coll_advert *advert)
+{
+    return (const struct fr_coll_slot *)(advert + 1);
+}
+
+void fr_coll_decline(struct fr_coll_group *group, const char *call)
+{
+    static const struct fr_coll_advert nothing;
+    uint64_t round = 0;
+    size_t head = offsetof(struct fr_coll_advert, handles);
+    if (!group->broken && fr_coll_group_post(group, call, false, &nothing, head, &round) == FR_OK)
+        fr_coll_segment_done(group->segment, round);
+}
+
+// Exports a buffer and sees that the descriptor, if it takes one, is with the others.
+static bool prepare_buffer(struct fr_coll_group *group, const struct fr_coll_buffer *buffer,
+                           struct fr_memory_handle *handle)
+{
+    if (!buffer->bytes)
+        return true;
+    *handle = buffer->handle;
+    if (!handle->bytes &&
+        fr_memory_export(&buffer->range, (const void *)buffer->low, buffer->bytes, handle) != FR_OK)
+        return false;
+    if (!fr_coll_mapset_has(group, handle) &&
+        fr_memory_send_descriptor(handle, group->processes, (size_t)group->size, false) != FR_OK)
+        return false;
+    return fr_device_quiesce(&buffer->range, buffer->low, buffer->bytes) == FR_OK;
+}
+
+static uint64_t user_of(const struct fr_coll_part *part)
+{
+    void *context = NULL;
+    if (!fr_device_kind_is_device(part->mover.kind) ||
+        fr_device_context_of(&part->mover, &context) != FR_OK)
+        return 0;
+    return (uint64_t)(uintptr_t)context ^ (uint64_t)(unsigned)(part->mover.device + 1) << 56;
+}
+
+// Memory that is freed, and still mapped by others, is gone for its owner.
+static void tell_freed(struct fr_coll_memory *memory, bool changed)
+{
+    struct fr_coll_advert *advert = memory->next;
+    if (!changed && ++memory->unlooked < LOOK_EVERY)
+        return;
+    memory->unlooked = 0;
+    advert->freed_count = (uint32_t)fr_memory_freed(&memory->freed_mark, advert->freed,
+                                                    FR_ARRAY_LENGTH(advert->freed));
+}
+
+static enum fr_status advertise(struct agreement *agreement)
+{
+    struct fr_coll_group *group = agreement->group;
+    const struct fr_coll_part *part = agreement->part;
+    struct fr_coll_memory *memory = agreement->memory;
+    struct fr_coll_advert *advert = memory->next;
+    size_t slot_bytes = (size_t)part->slot_count * sizeof(struct fr_coll_slot);
+    memset(advert, 0, sizeof(*advert));
+    advert->what = part->what;
+    advert->eligible = 1;
+    for (int side = 0; side < FR_COLL_SIDES && advert->eligible; side++)
+        advert->eligible = prepare_buffer(group, &part->buffers[side], &advert->handles[side]);
+    agreement->user = user_of(part);
+    bool known = fr_coll_mapset_number(group, agreement->user, advert);
+    memcpy(advert + 1, part->slots, slot_bytes);
+    tell_freed(memory, !known);
+    bool same = (advert->holds >> memory->last & 1) && advert->what == memory->agreed->what &&
+                memcmp(advert + 1, memory->agreed + 1, slot_bytes) == 0;
+    bool usual = advert->eligible && same && !advert->freed_count;
+    return fr_coll_group_post(group, part->call, usual, advert, sizeof(*advert) + slot_bytes,
+                              &agreement->round);
+}
+
+// A marked advert is eligible, tells of nothing freed, and is from a rank that holds what was
+// mapped for the last operation that was agreed on, and says just what it said then.
+static bool is_usual(const struct agreement *agreement, int rank)
+{
+    return fr_coll_segment_is_marked(agreement->group->segment, rank, agreement->round);
+}
+
+static void forget_freed(const struct agreement *agreement, int rank)
+{
+    const struct fr_coll_advert *advert = advert_of(agreement, rank);
+    for (uint32_t i = 0; i < advert->freed_count && rank != agreement->group->rank; i++)
+        fr_memory_forget_buffer(&agreement->group->processes[rank], advert->freed[i]);
+}
+
+// Whether every rank is in the same operation, with memory that others reach. All ranks see the
+// same.
+static bool all_advertise(const struct agreement *agreement)
+{
+    bool all = true;
+    uint64_t what = agreement->part->what;
+    for (int rank = 0; rank < agreement->group->size; rank++) {
+        if (is_usual(agreement, rank)) {
+            all = all && agreement->memory->agreed->what == what;
+            continue;
+        }
+        forget_freed(agreement, rank);
+        const struct fr_coll_advert *advert = advert_of(agreement, rank);
+        all = all && advert->eligible && advert->what == what;
+    }
+    return all;
+}
+
+// Whether all ranks advertise the memory of this set, and have mapped what they need of it. All
+// ranks see the same.
+static bool is_held(const struct agreement *agreement, unsigned index)
+{
+    const struct fr_coll_memory *memory = agreement->memory;
+    const struct fr_coll_mapset *set = &memory->sets[index];
+    bool all = set->used;
+    for (int rank = 0; rank < agreement->group->size && all; rank++) {
+        if (index == memory->last && is_usual(agreement, rank))
+            continue;
+        const struct fr_coll_advert *advert = advert_of(agreement, rank);
+        all = (advert->holds >> index & 1) && advert->version == set->known[rank].version;
+    }
+    return all;
+}
+
+// Returns the set that all ranks hold, the last one before others; FR_COLL_MAPSETS if there is
+// none.
+static unsigned find_held(const struct agreement *agreement)
+{
+    if (is_held(agreement, agreement->memory->last))
+        return agreement->memory->last;
+    unsigned index = 0;
+    while (index < FR_COLL_MAPSETS && !is_held(agreement, index))
+        index++;
+    return index;
+}
+
+// Which set is to be replaced: one of the same memory, that some rank does not hold any more, or
+// the one whose turn it is. All ranks find the same.
+static unsigned choose_replaced(const struct agreement *agreement)
+{
+    struct fr_coll_memory *memory = agreement->memory;
+    for (unsigned index = 0; index < FR_COLL_MAPSETS; index++) {
+        bool same = memory->sets[index].used;
+        for (int rank = 0; rank < agreement->group->size && same; rank++)
+            same = advert_of(agreement, rank)->version == memory->sets[index].known[rank].version;
+        if (same)
+            return index;
+    }
+    return memory->turn++ % FR_COLL_MAPSETS;
+}
+
+// Learns what memory all ranks advertise and maps it, whether or not this operation needs it all.
+static int map_all(struct agreement *agreement, unsigned index)
+{
+    struct fr_coll_group *group = agreement->group;
+    fr_coll_mapset_clear(group, index);
+    agreement->memory->sets[index].user = agreement->user;
+    for (int rank = 0; rank < group->size; rank++) {
+        enum fr_status status = fr_coll_mapset_add(group, index, rank, advert_of(agreement, rank),
+                                                   &agreement->part->mover);
+        if (status != FR_OK)
+            return status == FR_ERR_NOT_FOUND ? LACKS_DESCRIPTOR : CANNOT_MAP;
+    }
+    return MAPPED;
+}
+
+// Learns what this rank needs of the others' slots. Those of a marked rank are as they were.
+static void read_places(struct agreement *agreement)
+{
+    const struct fr_coll_part *part = agreement->part;
+    for (int rank = 0; rank < agreement->group->size; rank++) {
+        if (!is_usual(agreement, rank))
+            memcpy(&agreement->memory->places[FR_COLL_SIDES * rank],
+                   slots_of(advert_of(agreement, rank)) + part->first_read,
+                   (size_t)part->read_count * sizeof(struct fr_coll_slot));
+    }
+}
+
+// Sends the descriptors once more to ranks that lack one, for the next time.
+static void send_again(const struct agreement *agreement, uint64_t round)
+{
+    const struct fr_coll_group *group = agreement->group;
+    for (int rank = 0; rank < group->size; rank++) {
+        const uint32_t *outcome = fr_coll_segment_read(group->segment, rank, round);
+        for (int side = 0; side < FR_COLL_SIDES && *outcome == LACKS_DESCRIPTOR; side++) {
+            const struct fr_memory_handle *handle = &agreement->memory->next->handles[side];
+            if (handle->bytes && fr_memory_needs_descriptor(handle))
+                (void)!fr_memory_send_descriptor(handle, &group->processes[rank], 1, true);
+        }
+    }
+}
+
+// The second round. FR_ERR_UNSUPPORTED when some rank could not map what it needs.
+static enum fr_status compare_outcomes(struct agreement *agreement, int outcome)
+{
+    struct fr_coll_group *group = agreement->group;
+    uint32_t own = (uint32_t)outcome;
+    uint64_t round = 0;
+    enum fr_status status =
+        fr_coll_group_post(group, agreement->part->call, false, &own, sizeof(own), &round);
+    if (status == FR_OK)
+        status = fr_coll_group_wait(group, agreement->part->call, round);
+    if (status != FR_OK)
+        return status;
+    for (int rank = 0; rank < group->size; rank++) {
+        const uint32_t *said = fr_coll_segment_read(group->segment, rank, round);
+        if (*said != MAPPED)
+            status = FR_ERR_UNSUPPORTED;
+    }
+    if (status != FR_OK)
+        send_again(agreement, round);
+    fr_coll_segment_done(group->segment, round);
+    return status;
+}
+
+// From the adverts to the decision: FR_OK when all ranks have mapped each other's memory.
+static enum fr_status decide(struct agreement *agreement)
+{
+    struct fr_coll_memory *memory = agreement->memory;
+    if (!all_advertise(agreement))
+        return FR_ERR_UNSUPPORTED;
+    unsigned index = find_held(agreement);
+    if (index == FR_COLL_MAPSETS) {
+        index = choose_replaced(agreement);
+        fr_debug("%s: memory is advertised that is in no mapping set", agreement->part->call);
+        fr_coll_mapset_rest(agreement->group); // what is in use may be in the way of new mappings
+        enum fr_status status = compare_outcomes(agreement, map_all(agreement, index));
+        if (status != FR_OK) {
+            fr_coll_mapset_clear(agreement->group, index);
+            return status;
+        }
+        memory->sets[index].used = true;
+    }
+    memory->last = index;
+    read_places(agreement);
+    struct fr_coll_advert *agreed = memory->next;
+    memory->next = memory->agreed;
+    memory->agreed = agreed;
+    return FR_OK;
+}
+
+static enum fr_status run(struct agreement *agreement)
+{
+    enum fr_status status = advertise(agreement);
+    if (status == FR_OK)
+        status = fr_coll_group_wait(agreement->group, agreement->part->call, agreement->round);
+    if (status != FR_OK)
+        return status;
+    status = decide(agreement);
+    fr_coll_segment_done(agreement->group->segment, agreement->round);
+    return status;
+}
+
+enum fr_status fr_coll_agree(struct fr_coll_group *group, const struct fr_coll_part *part)
+{
+    if (group->broken)
+        return FR_ERR_MPI;
+    if (!group->memory && !fr_coll_mapset_make(group)) {
+        fr_coll_decline(group, part->call);
+        return FR_ERR_UNSUPPORTED;
+    }
+    struct agreement agreement = {.group = group, .memory = group->memory, .part = part};
+    enum fr_status status = run(&agreement);
+    if (status != FR_OK)
+        fr_coll_mapset_rest(group);
+    return status;
+}
+
+const struct fr_coll_slot *fr_coll_places(const struct fr_coll_group *group)
+{
+    return group->memory->places;
+}
+
+struct fr_device_push_piece *fr_coll_pieces(const struct fr_coll_group *group)
+{
+    return group->memory->pieces;
+}
+
+uintptr_t fr_coll_reach(const struct fr_coll_group *group, int rank, enum fr_coll_side side,
+                        uint64_t address)
+{
+    const struct fr_coll_mapset *set = &group->memory->sets[group->memory->last];
+    return fr_memory_mapping_at(&set->mappings[(int)side * group->size + rank],
+                                &set->known[rank].handles[side], address);
+}
+
+enum fr_status fr_coll_check(struct fr_coll_group *group, const char *call, enum fr_status status)
+{
+    uint32_t own = status == FR_OK;
+    uint64_t round = 0;
+    if (group->broken)
+        return FR_ERR_MPI;
+    enum fr_status met = fr_coll_group_post(group, call, own, &own, sizeof(own), &round);
+    if (met == FR_OK)
+        met = fr_coll_group_wait(group, call, round);
+    if (met != FR_OK)
+        return met;
+    for (int rank = 0; rank < group->size; rank++) {
+        if (fr_coll_segment_is_marked(group->segment, rank, round))
+            continue; // it is well
+        const uint32_t *moved = fr_coll_segment_read(group->segment, rank, round);
+        if (!*moved && status == FR_OK) {
+            fr_error("%s: rank %d of the communicator could not move its data", call, rank);
+            status = FR_ERR_DEVICE;
+        }
+    }
+    fr_coll_segment_done(group->segment, round);
+    return status;
+}
+
+enum fr_status fr_coll_conclude(struct fr_coll_group *group, const char *call,
+                                enum fr_status status)
+{
+    status = fr_coll_check(group, call, status);
+    fr_coll_mapset_rest(group);
+    return status;
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Registered mapping sets of a group of ranks, and what else it has from one operation to the next.
+#include "config.h"
+
+#include "coll/mapset.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_complete(const struct fr_coll_memory *memory)
+{
+    bool complete = memory->agreed && memory->next && memory->places && memory->pieces;
+    for (unsigned i = 0; i < FR_COLL_MAPSETS; i++)
+        complete = complete && memory->sets[i].known && memory->sets[i].mappings;
+    return complete;
+}
+
+bool fr_coll_mapset_make(struct fr_coll_group *group)
+{
+    size_t n = (size_t)group->size;
+    struct fr_coll_memory *memory = calloc(1, sizeof(*memory));
+    if (!memory)
+        return false;
+    group->memory = memory;
+    memory->agreed = calloc(1, fr_coll_group_post_bytes(group->size));
+    memory->next = calloc(1, fr_coll_group_post_bytes(group->size));
+    memory->places = calloc(n, FR_COLL_SIDES * sizeof(*memory->places));
+    memory->pieces = calloc(n, sizeof(*memory->pieces));
+    for (unsigned i = 0; i < FR_COLL_MAPSETS; i++) {
+        memory->sets[i].known = calloc(n, sizeof(*memory->sets[i].known));
+        memory->sets[i].mappings = calloc(n, FR_COLL_SIDES * sizeof(*memory->sets[i].mappings));
+    }
+    memory->freed_mark = fr_memory_freed_mark();
+    if (is_complete(memory))
+        return true;
+    fr_coll_mapset_destroy(group);
+    return false;
+}
+
+void fr_coll_mapset_destroy(struct fr_coll_group *group)
+{
+    struct fr_coll_memory *memory = group->memory;
+    if (!memory)
+        return;
+    for (unsigned i = 0; i < FR_COLL_MAPSETS; i++) {
+        if (memory->sets[i].mappings)
+            fr_coll_mapset_clear(group, i);
+        free(memory->sets[i].known);
+        free(memory->sets[i].mappings);
+    }
+    free(memory->agreed);
+    free(memory->next);
+    free(memory->places);
+    free(memory->pieces);
+    free(memory);
+    group->memory = NULL;
+}
+
+// The mappings of a set: those of sides that it has none of are left out.
+static struct fr_memory_mapping *mappings_of(const struct fr_coll_group *group,
+                                             const struct fr_coll_mapset *set, size_t *count)
+{
+    *count = (size_t)(FR_COLL_SIDES - set->first) * (size_t)group->size;
+    return set->mappings + (size_t)set->first * (size_t)group->size;
+}
+
+void fr_coll_mapset_clear(struct fr_coll_group *group, unsigned index)
+{
+    struct fr_coll_mapset *set = &group->memory->sets[index];
+    for (int i = 0; i < FR_COLL_SIDES * group->size; i++)
+        fr_memory_unpin(&set->mappings[i]);
+    set->used = false;
+    set->first = FR_COLL_SIDES;
+}
+
+bool fr_coll_mapset_has(const struct fr_coll_group *group, const struct fr_memory_handle *handle)
+{
+    for (unsigned i = 0; i < FR_COLL_MAPSETS; i++) {
+        const struct fr_coll_mapset *set = &group->memory->sets[i];
+        for (int side = 0; side < FR_COLL_SIDES && set->used; side++) {
+            if (memcmp(&set->known[group->rank].handles[side], handle, sizeof(*handle)) == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
+bool fr_coll_mapset_number(struct fr_coll_group *group, uint64_t user,
+                           struct fr_coll_advert *advert)
+{
+    struct fr_coll_memory *memory = group->memory;
+    bool known = false;
+    for (unsigned i = 0; i < FR_COLL_MAPSETS; i++) {
+        struct fr_coll_mapset *set = &memory->sets[i];
+        const struct fr_coll_known *own = &set->known[group->rank];
+        if (!set->used || set->user != user ||
+            memcmp(own->handles, advert->handles, sizeof(own->handles)) != 0)
+            continue;
+        size_t count;
+        struct fr_memory_mapping *mappings = mappings_of(group, set, &count);
+        known = true;
+        advert->version = own->version;
+        memory->awake |= 1u << i;
+        if (fr_memory_mappings_wake(mappings, count))
+            advert->holds |= (uint16_t)(1u << i);
+    }
+    if (!known)
+        advert->version = ++memory->last_version;
+    return known;
+}
+
+enum fr_status fr_coll_mapset_add(struct fr_coll_group *group, unsigned index, int rank,
+                                  const struct fr_coll_advert *advert,
+                                  const struct fr_device_range *mover)
+{
+    struct fr_coll_mapset *set = &group->memory->sets[index];
+    struct fr_coll_known *known = &set->known[rank];
+    group->memory->awake |= 1u << index;
+    known->version = advert->version;
+    memcpy(known->handles, advert->handles, sizeof(known->handles));
+    for (int side = 0; side < FR_COLL_SIDES; side++) {
+        if (!known->handles[side].bytes || !fr_device_kind_is_device(mover->kind))
+            continue;
+        struct fr_memory_mapping *mapping = &set->mappings[side * group->size + rank];
+        enum fr_status status = fr_memory_pin(&known->handles[side], mover, mapping);
+        if (status != FR_OK)
+            return status;
+        set->first = side < set->first ? side : set->first;
+        if (!mapping->direct)
+            return FR_ERR_UNSUPPORTED;
+    }
+    return FR_OK;
+}
+
+void fr_coll_mapset_rest(struct fr_coll_group *group)
+{
+    struct fr_coll_memory *memory = group->memory;
+    for (; memory->awake; memory->awake &= memory->awake - 1) {
+        size_t count;
+        struct fr_memory_mapping *mappings =
+            mappings_of(group, &memory->sets[__builtin_ctz(memory->awake)], &count);
+        fr_memory_mappings_rest(mappings, count);
+    }
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The table of places. Slots are found and made under a lock that all processes share, which a
+// process that dies may leave locked: so nobody waits for it without end. All else is atomic words.
+#include "config.h"
+
+#include "coll/place.h"
+
+#include "control/shm.h"
+
+#include <sched.h>
+#include <string.h>
+
+enum {
+    SLOTS = 4095,
+    PATIENCE = 100000, // looks at a lock that is held for some hundred nanoseconds
+};
+#define NAME_LEFT UINT64_MAX // of a slot that may be used again
+
+struct fr_coll_place {
+    uint64_t name; // 0: never used. Changed under the lock
+    // Before there is a group: the last call that any of those who have joined has come to. Then:
+    // the group's first call, above the group's number.
+    _Atomic uint64_t progress;
+    uint32_t size;
+    _Atomic uint32_t joined;
+    _Atomic uint32_t left;
+    _Atomic int32_t made;
+    _Atomic uint32_t could;
+    _Atomic uint32_t could_not;
+    char rest[24];
+};
+_Static_assert(sizeof(struct fr_coll_place) == FR_CONTROL_LINE_BYTES, "a line each");
+
+struct table {
+    _Atomic uint32_t locked;
+    _Atomic uint32_t attached; // processes
+    char rest[FR_CONTROL_LINE_BYTES - 8];
+    struct fr_coll_place slots[SLOTS];
+};
+
+static struct fr_lock attach_lock = FR_LOCK_INIT;
+static struct fr_control_shm shared FR_GUARDED_BY(attach_lock) = {.file = -1};
+static struct table *table FR_GUARDED_BY(attach_lock);
+static bool failed FR_GUARDED_BY(attach_lock);
+static bool named FR_GUARDED_BY(attach_lock); // the name may still exist
+static struct fr_control_secret table_secret FR_GUARDED_BY(attach_lock);
+
+// The last of those that may come takes the name away.
+static struct table *attach(const struct fr_control_secret *secret, int sharers)
+{
+    fr_core_lock(&attach_lock);
+    if (!table && !failed) {
+        table_secret = *secret;
+        failed = fr_control_shm_open(secret, sizeof(*table), sizeof(*table), &shared) != FR_OK;
+        named = !failed;
+        table = failed ? NULL : shared.memory;
+        if (table && atomic_fetch_add(&table->attached, 1) + 1 == (uint32_t)sharers) {
+            fr_control_shm_remove(&table_secret);
+            named = false;
+        }
+    }
+    struct table *found = table;
+    fr_core_unlock(&attach_lock);
+    return found;
+}
+
+void fr_coll_place_release(void)
+{
+    fr_core_lock(&attach_lock);
+    if (table)
+        fr_control_shm_close(&shared);
+    if (named)
+        fr_control_shm_remove(&table_secret);
+    table = NULL;
+    named = failed = false;
+    fr_core_unlock(&attach_lock);
+}
+
+static bool lock_table(struct table *in)
+{
+    for (unsigned looks = 0; looks < PATIENCE; looks++) {
+        uint32_t unlocked = 0;
+        if (atomic_compare_exchange_weak_explicit(&in->locked, &unlocked, 1, memory_order_acquire,
+                                                  memory_order_relaxed))
+            return true;
+        sched_yield();
+    }
+    fr_warn_once("a process of this host has died and left a lock, so that exchanges of device "
+                 "memory go through the host");
+    return false;
+}
+
+static void unlock_table(struct table *in)
+{
+    atomic_store_explicit(&in->locked, 0, memory_order_release);
+}
+
+// Finds the slot of a name, or makes it. NULL when all are used.
+static struct fr_coll_place *find_slot(struct table *in, uint64_t name, int size)
+{
+    struct fr_coll_place *vacant = NULL;
+    for (size_t i = 0; i < SLOTS; i++) {
+        struct fr_coll_place *slot = &in->slots[(name + i) % SLOTS];
+        if (slot->name == name)
+            return slot;
+        if (!vacant && (slot->name == 0 || slot->name == NAME_LEFT))
+            vacant = slot;
+        if (slot->name == 0)
+            break;
+    }
+    if (vacant) {
+        memset(vacant, 0, sizeof(*vacant));
+        vacant->size = (uint32_t)size;
+        vacant->name = name;
+    }
+    return vacant;
+}
+
+// Says that this rank has come to a call, unless there is a group already.
+static void come_to(struct fr_coll_place *place, uint64_t call)
+{
+    uint64_t seen = atomic_load_explicit(&place->progress, memory_order_acquire);
+    while (seen < call && !atomic_compare_exchange_weak(&place->progress, &seen, call))
+        ;
+}
+
+struct fr_coll_place *fr_coll_place_join(const struct fr_control_secret *secret, int sharers,
+                                         uint64_t name, int size, uint64_t call)
+{
+    struct table *in = attach(secret, sharers);
+    if (!in || name == 0 || name == NAME_LEFT || call > UINT32_MAX || !lock_table(in))
+        return NULL;
+    struct fr_coll_place *place = find_slot(in, name, size);
+    unlock_table(in);
+    if (!place) {
+        fr_warn_once("more than %d communicators exchange device memory, the others do so through "
+                     "the host",
+                     SLOTS);
+        return NULL;
+    }
+    come_to(place, call);
+    atomic_fetch_add(&place->joined, 1);
+    return place;
+}
+
+// A slot that all have joined and left is free for another communicator.
+void fr_coll_place_leave(struct fr_coll_place *place)
+{
+    fr_core_lock(&attach_lock);
+    struct table *in = table;
+    fr_core_unlock(&attach_lock);
+    if (!place || !in)
+        return;
+    if (atomic_fetch_add(&place->left, 1) + 1 == place->size && lock_table(in)) {
+        place->name = NAME_LEFT;
+        unlock_table(in);
+    }
+}
+
+bool fr_coll_place_enter(struct fr_coll_place *place, uint64_t call, uint32_t number,
+                         uint32_t *given)
+{
+    bool complete = atomic_load_explicit(&place->joined, memory_order_acquire) == place->size;
+    uint64_t seen = atomic_load_explicit(&place->progress, memory_order_acquire);
+    while (seen <= UINT32_MAX) {
+        bool first = complete && call > seen && call <= UINT32_MAX;
+        uint64_t next = first ? call << 32 | number : call > seen ? call : seen;
+        if (!first && next > UINT32_MAX)
+            return false;
+        if (next == seen)
+            return false;
+        if (atomic_compare_exchange_weak(&place->progress, &seen, next)) {
+            *given = number;
+            return first;
+        }
+    }
+    *given = (uint32_t)seen;
+    return call >= seen >> 32;
+}
+
+void fr_coll_place_made(struct fr_coll_place *place, bool made)
+{
+    atomic_store_explicit(&place->made, made ? 1 : -1, memory_order_release);
+}
+
+int fr_coll_place_is_made(const struct fr_coll_place *place)
+{
+    return atomic_load_explicit(&place->made, memory_order_acquire);
+}
+
+void fr_coll_place_tried(struct fr_coll_place *place, bool could)
+{
+    atomic_fetch_add(could ? &place->could : &place->could_not, 1);
+}
+
+int fr_coll_place_all_tried(const struct fr_coll_place *place)
+{
+    uint32_t could_not = atomic_load_explicit(&place->could_not, memory_order_acquire);
+    uint32_t could = atomic_load_explicit(&place->could, memory_order_acquire);
+    if (could + could_not < place->size)
+        return 0;
+    return could_not ? -1 : 1;
+}

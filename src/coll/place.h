@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Where the ranks of a communicator, all on one host, find out without waiting for each other from
+// which of their calls on they are a group: a slot in a table that the processes of the host share.
+//
+// A rank joins in the first call in which it uses a GPU, and from then on says in each call how far
+// it has come. Once all have joined, whoever is first in a call makes it the one: those that come
+// to it, or to a later one, see that; all earlier calls were done otherwise, by all. Who has never
+// used a GPU knows nothing of all this.
+#ifndef FR_COLL_PLACE_H
+#define FR_COLL_PLACE_H
+
+#include "control/control.h"
+
+struct fr_coll_place;
+
+// Joins in call number `call` (from 1), which is not among those done as a group. `sharers`
+// processes of this host may use the table, which `secret` is the secret of. NULL when there is no
+// room; then there will be no group. The place is left once.
+struct fr_coll_place *fr_coll_place_join(const struct fr_control_secret *secret, int sharers,
+                                         uint64_t name, int size, uint64_t call);
+void fr_coll_place_leave(struct fr_coll_place *place);
+
+// Whether a later call is done as a group, as all ranks find alike. `number` is what this rank
+// would give the group; *given is what was given.
+bool fr_coll_place_enter(struct fr_coll_place *place, uint64_t call, uint32_t number,
+                         uint32_t *given);
+
+// Rank 0 says whether it has made something; the others ask: 0 while that is not known, 1 made, -1
+// not. Then each says whether it could use it, and all ask: 0 while some have not said, 1 all
+// could, -1 not. Once in the life of a group.
+void fr_coll_place_made(struct fr_coll_place *place, bool made);
+int fr_coll_place_is_made(const struct fr_coll_place *place);
+void fr_coll_place_tried(struct fr_coll_place *place, bool could);
+int fr_coll_place_all_tried(const struct fr_coll_place *place);
+
+// Unmaps the table; after MPI_Finalize, which ends the last communicators.
+void fr_coll_place_release(void);
+
+#endif

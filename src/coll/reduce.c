@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Reductions over NVLink: the slice of each rank, where it is pulled from and pushed to.
+#include "config.h"
+
+#include "coll/reduce.h"
+#include "policy/collective.h"
+
+// Slots that every rank posts.
+enum { SEND, RECEIVE, SLOTS };
+_Static_assert((int)SLOTS == (int)FR_COLL_SIDES, "a rank reads two slots of each other one");
+
+bool fr_coll_reduce_serves(const struct fr_coll_group *group)
+{
+    return group->segment && group->size <= FR_REDUCE_SOURCES;
+}
+
+// All ranks must be in the same reduction; what differs is for the MPI library to complain of.
+static uint64_t what_of(const struct fr_coll_reduce *reduce)
+{
+    const uint64_t words[] = {(uint64_t)reduce->form + 1000, (uint64_t)reduce->row,
+                              (uint64_t)reduce->root, reduce->elements};
+    uint64_t what = 0;
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(words); i++)
+        what = (what ^ words[i]) * 0x9e3779b97f4a7c15u + 1;
+    return what;
+}
+
+static struct fr_policy_slice slice_of(const struct fr_coll_group *group,
+                                       const struct fr_coll_reduce *reduce)
+{
+    if (reduce->form == FR_COLL_SCATTERED)
+        return (struct fr_policy_slice){reduce->own_first, reduce->own_elements};
+    // What is too little to be shared, the root does, which nothing has to be pushed to.
+    int index = (group->rank - reduce->root + group->size) % group->size;
+    return fr_policy_slice(reduce->elements, fr_device_reduce_element_bytes(reduce->row),
+                           group->size, index);
+}
+
+static uintptr_t source_of(const struct fr_coll_group *group, int rank, size_t offset)
+{
+    const struct fr_coll_slot *slot = fr_coll_slot_of(fr_coll_places(group), rank, SEND);
+    return fr_coll_reach(group, rank, FR_COLL_READ, slot->address) + offset;
+}
+
+static uintptr_t target_of(const struct fr_coll_group *group, int rank, size_t offset)
+{
+    const struct fr_coll_slot *slot = fr_coll_slot_of(fr_coll_places(group), rank, RECEIVE);
+    return fr_coll_reach(group, rank, FR_COLL_WRITTEN, slot->address) + offset;
+}
+
+// Each rank begins with another target, so that they do not all push to the same one at once.
+static void add_targets(const struct fr_coll_group *group, const struct fr_coll_reduce *reduce,
+                        size_t offset, struct fr_device_reduction *work)
+{
+    switch (reduce->form) {
+    case FR_COLL_TO_ROOT:
+        work->targets = 1;
+        work->target[0] = target_of(group, reduce->root, offset);
+        return;
+    case FR_COLL_SCATTERED:
+        work->targets = 1;
+        work->target[0] = target_of(group, group->rank, 0);
+        return;
+    case FR_COLL_TO_ALL:
+        for (int i = 0; i < group->size; i++)
+            work->target[i] = target_of(group, (group->rank + 1 + i) % group->size, offset);
+        break;
+    default:
+        for (int rank = reduce->form == FR_COLL_EXCLUSIVE_SCAN; rank < group->size; rank++)
+            work->target[rank] = target_of(group, rank, offset);
+    }
+    work->targets = (unsigned)group->size;
+}
+
+static enum fr_status run(const struct fr_coll_group *group, const struct fr_coll_reduce *reduce)
+{
+    struct fr_policy_slice slice = slice_of(group, reduce);
+    size_t offset = slice.first * fr_device_reduce_element_bytes(reduce->row);
+    struct fr_device_reduction work = {
+        .row = reduce->row,
+        .mode = reduce->form == FR_COLL_SCAN             ? FR_REDUCE_SCAN
+                : reduce->form == FR_COLL_EXCLUSIVE_SCAN ? FR_REDUCE_EXCLUSIVE
+                                                         : FR_REDUCE_ALL,
+        .elements = slice.count,
+        .sources = (unsigned)group->size,
+    };
+    if (slice.count == 0)
+        return FR_OK;
+    for (int rank = 0; rank < group->size; rank++)
+        work.source[rank] = source_of(group, rank, offset);
+    add_targets(group, reduce, offset, &work);
+    return fr_device_reduce(&reduce->mover, &work, (unsigned)fr_core_settings()->peer_sms);
+}
+
+enum fr_status fr_coll_reduce(struct fr_coll_group *group, const struct fr_coll_reduce *reduce)
+{
+    const struct fr_coll_slot slots[SLOTS] = {[SEND] = reduce->send, [RECEIVE] = reduce->receive};
+    const struct fr_coll_part part = {
+        .call = reduce->call,
+        .what = what_of(reduce),
+        .buffers = {[FR_COLL_READ] = reduce->read, [FR_COLL_WRITTEN] = reduce->written},
+        .slots = slots,
+        .slot_count = SLOTS,
+        .first_read = 0,
+        .read_count = SLOTS,
+        .mover = reduce->mover,
+    };
+    enum fr_status status = fr_coll_agree(group, &part);
+    return status == FR_OK ? fr_coll_conclude(group, reduce->call, run(group, reduce)) : status;
+}

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Control messages by rank in the world: which way they go, and how all of it begins and ends.
+#include "config.h"
+
+#include "control/control_int.h"
+#include "world/world.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { ELSEWHERE = -1, ABSENT = -2 };
+
+// Constant while `is_open`.
+static struct fr_control_secret job_secret;
+static bool any_elsewhere; // processes of other hosts, which send by MPI
+static int32_t *index_of;  // on this host, by rank in the world; else ELSEWHERE or ABSENT
+static int32_t *rank_of;   // by index
+static int own_rank = -1, world_size;
+static atomic_bool is_open;
+
+static int index_at(int rank)
+{
+    if (!atomic_load_explicit(&is_open, memory_order_acquire) || rank < 0 || rank >= world_size)
+        return ABSENT;
+    return index_of[rank];
+}
+
+// Lists the processes of this host in the order of their ranks. Returns how many there are, 0
+// without memory.
+static int list_members(const struct fr_control_job *job, struct fr_control_process **members)
+{
+    int count = 0;
+    const struct fr_control_process *own = &job->processes[job->rank];
+    for (int rank = 0; rank < job->size; rank++)
+        count += job->processes[rank].cookie != 0 && job->processes[rank].host == own->host;
+    index_of = malloc((size_t)job->size * sizeof(*index_of));
+    rank_of = malloc((size_t)count * sizeof(*rank_of));
+    *members = malloc((size_t)count * sizeof(**members));
+    if (!index_of || !rank_of || !*members)
+        return 0;
+    count = 0;
+    any_elsewhere = false;
+    for (int rank = 0; rank < job->size; rank++) {
+        const struct fr_control_process *process = &job->processes[rank];
+        index_of[rank] = process->cookie == 0 ? ABSENT : ELSEWHERE;
+        any_elsewhere = any_elsewhere || (process->cookie != 0 && process->host != own->host);
+        if (process->cookie == 0 || process->host != own->host)
+            continue;
+        (*members)[count] = *process;
+        rank_of[count] = rank;
+        index_of[rank] = count++;
+    }
+    return count;
+}
+
+// Of processes that share files but no kernel, each host has its own.
+struct fr_control_secret fr_control_host_name(const struct fr_control_job *job)
+{
+    struct {
+        char use[8];
+        uint64_t host;
+    } use = {.use = "host", .host = job->processes[job->rank].host};
+    return fr_control_secret_derive(&job->secret, &use, sizeof(use));
+}
+
+static bool open_host(const struct fr_control_job *job)
+{
+    struct fr_control_process *members = NULL;
+    const struct fr_control_secret name = fr_control_host_name(job);
+    enum fr_status status = FR_ERR_NO_MEMORY;
+    int count = list_members(job, &members);
+    if (count > 0)
+        status = fr_control_host_open(&name, members, index_of[job->rank], count, job->area_bytes);
+    if (status != FR_OK)
+        fr_warn_once("no shared memory for the processes of this host, so messages do not go over "
+                     "NVLink: %s",
+                     fr_core_status_text(status));
+    free(members);
+    return status == FR_OK && count > 1;
+}
+
+static void forget(void)
+{
+    free(index_of);
+    free(rank_of);
+    index_of = NULL;
+    rank_of = NULL;
+    own_rank = -1;
+}
+
+// A process that takes no part itself opens what all have to.
+bool fr_control_open(const struct fr_control_job *job)
+{
+    if (atomic_load_explicit(&is_open, memory_order_relaxed))
+        return true;
+    bool takes_part = job->processes[job->rank].cookie != 0;
+    job_secret = job->secret;
+    world_size = job->size;
+    bool here = takes_part && open_host(job);
+    bool remote = job->remote && fr_control_remote_open();
+    if (!takes_part || !index_of || !rank_of) {
+        forget(); // others' messages are then dropped at the end
+        return false;
+    }
+    own_rank = job->rank;
+    atomic_store_explicit(&is_open, true, memory_order_release);
+    return here || remote;
+}
+
+// Ranks may outnumber cores, so who has waited for a while sleeps.
+static void progress(unsigned *waits)
+{
+    enum { YIELDS = 1000 };
+    const struct timespec nap = {.tv_nsec = 200000};
+    fr_control_poll();
+    if (fr_world_rank() >= 0)
+        fr_world_progress();
+    if (++*waits < YIELDS)
+        sched_yield();
+    else
+        nanosleep(&nap, NULL);
+}
+
+// Nobody wants what comes now.
+static void drop_all(unsigned *waits)
+{
+    struct fr_control_message message;
+    while (fr_control_take(&message))
+        *waits = 0;
+    progress(waits);
+}
+
+static void meet_remote(bool (*busy)(void))
+{
+    unsigned waits = 0;
+    if (!fr_control_remote_meet())
+        return;
+    do {
+        (void)busy();
+        drop_all(&waits);
+    } while (!fr_control_remote_have_met());
+}
+
+static void meet_here(bool (*busy)(void))
+{
+    enum { WAITS_A_LOOK = 64 };
+    unsigned waits = 0;
+    fr_control_host_finish();
+    while (!fr_control_host_have_finished(waits % WAITS_A_LOOK == WAITS_A_LOOK - 1)) {
+        (void)busy();
+        drop_all(&waits);
+    }
+}
+
+void fr_control_close(bool (*busy)(void))
+{
+    unsigned waits = 0;
+    for (;;) {
+        if (busy()) {
+            waits = 0; // bytes may be moving
+            progress(&waits);
+        } else if (fr_control_remote_is_idle()) {
+            break;
+        } else {
+            drop_all(&waits); // others may be waiting for that just so
+        }
+    }
+    if (fr_control_has_remote())
+        meet_remote(busy);
+    else
+        meet_here(busy);
+    atomic_store_explicit(&is_open, false, memory_order_release);
+    fr_control_remote_close();
+    fr_control_host_close();
+    forget();
+}
+
+int fr_control_rank(void)
+{
+    return atomic_load_explicit(&is_open, memory_order_acquire) ? own_rank : -1;
+}
+
+bool fr_control_is_here(int rank)
+{
+    return index_at(rank) >= 0;
+}
+
+bool fr_control_is_alive(int rank)
+{
+    int index = index_at(rank);
+    return index >= 0 ? fr_control_host_is_alive(index) : index == ELSEWHERE;
+}
+
+bool fr_control_reaches(int rank)
+{
+    int index = index_at(rank);
+    return index >= 0 ? fr_control_host_is_ready() : index == ELSEWHERE && fr_control_has_remote();
+}
+
+const struct fr_control_process *fr_control_process_of(int rank)
+{
+    int index = index_at(rank);
+    return index >= 0 ? fr_control_host_member(index) : NULL;
+}
+
+int fr_control_rank_of(const struct fr_control_process *process)
+{
+    const struct fr_control_process *member;
+    if (!atomic_load_explicit(&is_open, memory_order_acquire))
+        return -1;
+    for (int i = 0; (member = fr_control_host_member(i)) != NULL; i++) {
+        if (fr_control_is_same(member, process))
+            return rank_of[i];
+    }
+    return -1;
+}
+
+const struct fr_control_secret *fr_control_job_secret(void)
+{
+    return &job_secret;
+}
+
+void *fr_control_area(int rank)
+{
+    int index = index_at(rank);
+    return index >= 0 ? fr_control_host_area(index, true) : NULL;
+}
+
+void *fr_control_area_in_use(int rank)
+{
+    int index = index_at(rank);
+    return index >= 0 ? fr_control_host_area(index, false) : NULL;
+}
+
+bool fr_control_send(int to, enum fr_control_kind kind, const void *data, size_t bytes)
+{
+    struct fr_control_message message;
+    int index = index_at(to);
+    if (bytes > sizeof(message.data) || !fr_control_reaches(to))
+        return false;
+    message.kind = kind;
+    message.from = own_rank;
+    message.bytes = (uint32_t)bytes;
+    message.spare = 0;
+    memcpy(message.data, data, bytes);
+    return index >= 0 ? fr_control_host_send(index, &message)
+                      : fr_control_remote_send(to, &message);
+}
+
+bool fr_control_take(struct fr_control_message *message)
+{
+    return fr_control_host_take(message) || (any_elsewhere && fr_control_remote_take(message));
+}
+
+void fr_control_poll(void)
+{
+    fr_control_remote_poll();
+}

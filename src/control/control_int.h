@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Inside of room control: the two ways that messages go, by the queues of a host (host.c) and by
+// MPI (remote.c).
+#ifndef FR_CONTROL_CONTROL_INT_H
+#define FR_CONTROL_CONTROL_INT_H
+
+#include "control/control.h"
+#include "control/shm.h"
+
+enum { FR_CONTROL_PLACES = 128 }; // of a queue
+
+// A place for every FR_CONTROL_PLACES-th message. `turn` is twice the number of messages that have
+// been taken from it, and one more while there is one in it.
+struct fr_control_place {
+    _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t turn;
+    struct fr_control_message message;
+};
+
+// Of one process, where room is claimed from the start.
+struct fr_control_entry {
+    _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t put; // messages, by all
+    _Atomic uint32_t has_queue;                           // room has been claimed
+    _Atomic uint32_t has_area;
+    _Atomic uint32_t has_finished;
+};
+
+// What the shared memory of a process's host is found by.
+struct fr_control_secret fr_control_host_name(const struct fr_control_job *job);
+
+// Attaches to the shared memory of the processes members[0..count), of which this is the one at
+// `index`, or makes it: whoever comes first. `name` is what it is found by. Returns
+// FR_ERR_NO_MEMORY when there is no room, FR_ERR_INVALID when what is there is another's: then none
+// of them is ever ready.
+FR_MUST_CHECK enum fr_status fr_control_host_open(const struct fr_control_secret *name,
+                                                  const struct fr_control_process *members,
+                                                  int index, int count, size_t area_bytes);
+void fr_control_host_close(void); // idempotent
+
+// Whether all have attached. A load or two.
+bool fr_control_host_is_ready(void);
+
+// By index on the host.
+const struct fr_control_process *fr_control_host_member(int index);
+bool fr_control_host_is_alive(int index);
+void *fr_control_host_area(int index, bool claim);
+struct fr_control_entry *fr_control_host_entry(int index); // NULL while not ready
+bool fr_control_host_send(int to, const struct fr_control_message *message);
+bool fr_control_host_take(struct fr_control_message *message);
+
+// Says that this process has come to the end; whether all others have come, or died where `look`
+// has them looked at, which takes a system call each.
+void fr_control_host_finish(void);
+bool fr_control_host_have_finished(bool look);
+
+// By rank in the world. Opened by all or none; false where there is no communicator.
+bool fr_control_remote_open(void);
+bool fr_control_remote_send(int to, const struct fr_control_message *message);
+bool fr_control_remote_take(struct fr_control_message *message);
+void fr_control_remote_poll(void);
+bool fr_control_remote_is_idle(void); // everything sent has been taken
+
+// Begins to meet all others, and says whether they have come.
+bool fr_control_remote_meet(void);
+bool fr_control_remote_have_met(void);
+void fr_control_remote_close(void);
+
+#endif

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Reductions: which row of reduce.def serves a type and an operation, how the elements part into
+// aligned units and single ones, and the launch.
+#include "config.h"
+
+#include "device/reduce.h"
+
+#include "device/device_int.h"
+
+// Blocks beyond the first pay for themselves at so many units; 32 of them by default.
+enum { BLOCK_THREADS = FR_REDUCE_MAX_THREADS, DEFAULT_BLOCKS = 32 };
+
+// By type and operation, one more than the row; 0 for none.
+static const uint16_t row_of[FR_TYPE_COUNT][FR_OP_COUNT] = {
+#define FR_REDUCE(type, operation, element, value)                                                 \
+    [FR_TYPE_##type][FR_OP_##operation] = FR_REDUCE_##type##_##operation + 1,
+#include "device/reduce.def"
+#undef FR_REDUCE
+};
+
+static const uint8_t element_bytes[FR_REDUCE_ROWS] = {
+#define FR_REDUCE(type, operation, element, value)                                                 \
+    [FR_REDUCE_##type##_##operation] = sizeof(element),
+#include "device/reduce.def"
+#undef FR_REDUCE
+};
+
+// What is done to the bits of a signed integer is done as to those of an unsigned one.
+static enum fr_device_type without_sign(enum fr_device_type type)
+{
+    return type <= FR_TYPE_I64 ? type + (FR_TYPE_U8 - FR_TYPE_I8) : type;
+}
+
+enum fr_reduce_row fr_device_reduce_row(enum fr_device_type type,
+                                        enum fr_device_operation operation)
+{
+    unsigned row = row_of[type][operation];
+    if (row == 0)
+        row = row_of[without_sign(type)][operation];
+    return row == 0 ? FR_REDUCE_ROWS : row - 1;
+}
+
+size_t fr_device_reduce_element_bytes(enum fr_reduce_row row)
+{
+    return element_bytes[row];
+}
+
+bool fr_device_reduce_is_aligned(enum fr_reduce_row row, uintptr_t address)
+{
+    size_t bytes = element_bytes[row];
+    return address % (bytes < 4 ? bytes : 4) == 0;
+}
+
+static enum fr_reduce_gap gap_of(enum fr_reduce_row row)
+{
+    switch (row) {
+    case FR_REDUCE_F64_I32_MAXLOC:
+    case FR_REDUCE_F64_I32_MINLOC:
+    case FR_REDUCE_I64_I32_MAXLOC:
+    case FR_REDUCE_I64_I32_MINLOC:
+        return FR_REDUCE_GAP_BEHIND;
+    case FR_REDUCE_I16_I32_MAXLOC:
+    case FR_REDUCE_I16_I32_MINLOC:
+        return FR_REDUCE_GAP_WITHIN;
+    default:
+        return FR_REDUCE_DENSE;
+    }
+}
+
+// Whether all addresses stand alike to units, so that what is one in one place is one in all.
+static bool are_congruent(const struct fr_reduce *params)
+{
+    uint64_t differ = 0;
+    for (uint32_t i = 0; i < params->sources; i++)
+        differ |= params->source[i] ^ params->source[0];
+    for (uint32_t i = params->mode == FR_REDUCE_EXCLUSIVE; i < params->targets; i++)
+        differ |= params->target[i] ^ params->source[0];
+    return differ % FR_REDUCE_UNIT_BYTES == 0;
+}
+
+// Parts the elements. The gap at the end of the last one may lie past the end of the memory.
+static void part(struct fr_reduce *params, uint64_t elements)
+{
+    uint64_t bytes = params->element_bytes;
+    uint64_t lead = (0 - params->source[0]) % FR_REDUCE_UNIT_BYTES;
+    uint64_t whole = elements - (params->gap == FR_REDUCE_GAP_BEHIND);
+    params->head = elements;
+    if (!are_congruent(params) || lead % bytes != 0 || lead / bytes >= whole)
+        return;
+    params->head = lead / bytes;
+    params->units = (whole - params->head) * bytes / FR_REDUCE_UNIT_BYTES;
+    params->tail = elements - params->head - params->units * (FR_REDUCE_UNIT_BYTES / bytes);
+}
+
+static unsigned choose_blocks(const struct fr_reduce *params, unsigned max_sms)
+{
+    unsigned most = max_sms > 0 ? max_sms : DEFAULT_BLOCKS;
+    uint64_t items = params->units + params->head + params->tail;
+    uint64_t blocks = (items + BLOCK_THREADS - 1) / BLOCK_THREADS;
+    if (most > FR_PUSH_MAX_BLOCKS)
+        most = FR_PUSH_MAX_BLOCKS;
+    return blocks < most ? (unsigned)blocks : most;
+}
+
+static void fill(struct fr_reduce *params, const struct fr_device_reduction *reduction)
+{
+    *params = (struct fr_reduce){
+        .row = (uint16_t)reduction->row,
+        .mode = (uint16_t)reduction->mode,
+        .gap = (uint16_t)gap_of(reduction->row),
+        .element_bytes = element_bytes[reduction->row],
+        .sources = reduction->sources,
+        .targets = reduction->targets,
+    };
+    for (unsigned i = 0; i < reduction->sources; i++)
+        params->source[i] = reduction->source[i];
+    for (unsigned i = 0; i < reduction->targets; i++)
+        params->target[i] = reduction->target[i];
+    part(params, reduction->elements);
+}
+
+static CUresult launch(struct fr_device_kernels *kernels, struct fr_reduce *params, unsigned blocks,
+                       CUstream stream)
+{
+    uint64_t value = 0;
+    int slot = fr_device_words_borrow(kernels, &value);
+    const uint64_t *words = slot >= 0 ? fr_device_words_of(kernels, slot) : NULL;
+    void *arguments[] = {params};
+    params->words = (uintptr_t)words;
+    params->value = value;
+    CUresult result = fr_cu.cuLaunchKernel(kernels->reduce, blocks, 1, 1, BLOCK_THREADS, 1, 1, 0,
+                                           stream, arguments, NULL);
+    if (result == CUDA_SUCCESS)
+        result = words != NULL ? fr_device_words_wait(words, blocks, value, stream)
+                               : fr_cu.cuStreamSynchronize(stream);
+    if (slot >= 0)
+        fr_device_words_return(kernels, slot);
+    return result;
+}
+
+static enum fr_status run(struct fr_device_kernels *kernels,
+                          const struct fr_device_reduction *reduction, unsigned max_sms)
+{
+    struct fr_reduce params;
+    struct fr_device_lane *lane = NULL;
+    enum fr_status status = fr_device_lane_borrow(kernels->context, FR_TO_STAGE, &lane);
+    if (status != FR_OK)
+        return status;
+    fill(&params, reduction);
+    CUresult result = launch(kernels, &params, choose_blocks(&params, max_sms), lane->stream);
+    if (result != CUDA_SUCCESS)
+        status = fr_device_fail("a reduction", result);
+    fr_device_lane_give(lane, status != FR_OK);
+    return status;
+}
+
+bool fr_device_reduce_is_possible(const struct fr_device_range *range)
+{
+    struct fr_device_scope scope;
+    if (!fr_device_present() || fr_device_scope_enter(range, &scope) != FR_OK)
+        return false;
+    struct fr_device_kernels *kernels = fr_device_kernels_get(scope.context);
+    bool possible = kernels != NULL && fr_device_kernels_can_reduce(kernels);
+    fr_device_scope_leave(&scope);
+    return possible;
+}
+
+enum fr_status fr_device_reduce(const struct fr_device_range *range,
+                                const struct fr_device_reduction *reduction, unsigned max_sms)
+{
+    struct fr_device_scope scope;
+    if (reduction->elements == 0)
+        return FR_OK;
+    enum fr_status status = fr_device_scope_enter(range, &scope);
+    if (status != FR_OK)
+        return status;
+    struct fr_device_kernels *kernels = fr_device_kernels_get(scope.context);
+    status = kernels != NULL && fr_device_kernels_can_reduce(kernels)
+                 ? run(kernels, reduction, max_sms)
+                 : FR_ERR_UNSUPPORTED;
+    fr_device_scope_leave(&scope);
+    return status;
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The kernel of reductions: pulls elements from all sources, which may be other GPUs' memory,
+// combines them in the order of the sources, and pushes the result to all targets.
+//
+// One thread does all that there is to an element, so that targets may be the sources' own memory.
+// The order is the same whatever the number of blocks, hence so is every bit of the result. Each
+// thread has several units of several sources in hand, since a load from another GPU takes a
+// microsecond.
+//
+// The loads and stores are the same for all types, so only what is computed of two units is there
+// once for each row of reduce.def. An element that comes singly is the first one of a unit.
+#include "device/elements.h"
+
+// Units that a thread has in hand of each source, and sources that it loads at once besides the
+// sum.
+enum { HELD = 4, AHEAD = 3 };
+
+struct held {
+    uint4 units[HELD];
+};
+
+// The items of a thread: where the first is, how far from each other, and where they end.
+struct items {
+    uint64_t at, step, end;
+    uint32_t gap;
+    uint32_t bytes; // of each
+    bool whole;     // units, else elements
+};
+
+static __device__ __forceinline__ uint4 load_element(const char *from, uint32_t bytes, uint32_t gap)
+{
+    uint4 unit = make_uint4(0, 0, 0, 0);
+    if (bytes == 1) {
+        unit.x = *(const uint8_t *)from;
+    } else if (bytes == 2) {
+        unit.x = *(const uint16_t *)from;
+    } else {
+        unit.x = *(const uint32_t *)from; // elements of more bytes may be aligned to 4
+        if (bytes >= 8)
+            unit.y = ((const uint32_t *)from)[1];
+        if (bytes == 16) {
+            unit.z = ((const uint32_t *)from)[2];
+            if (gap != FR_REDUCE_GAP_BEHIND)
+                unit.w = ((const uint32_t *)from)[3];
+        }
+    }
+    return unit;
+}
+
+static __device__ __forceinline__ void store_element(char *to, const uint4 &unit, uint32_t bytes,
+                                                     uint32_t gap)
+{
+    if (bytes == 1) {
+        *(uint8_t *)to = (uint8_t)unit.x;
+    } else if (bytes == 2 || gap == FR_REDUCE_GAP_WITHIN) {
+        *(uint16_t *)to = (uint16_t)unit.x;
+        if (bytes == 8)
+            ((uint32_t *)to)[1] = unit.y;
+    } else {
+        *(uint32_t *)to = unit.x;
+        if (bytes >= 8)
+            ((uint32_t *)to)[1] = unit.y;
+        if (bytes == 16) {
+            ((uint32_t *)to)[2] = unit.z;
+            if (gap != FR_REDUCE_GAP_BEHIND)
+                ((uint32_t *)to)[3] = unit.w;
+        }
+    }
+}
+
+static __device__ __forceinline__ void store_with_gaps(char *to, const uint4 &unit, uint32_t gap)
+{
+    if (gap == FR_REDUCE_GAP_BEHIND) {
+        *(uint2 *)to = make_uint2(unit.x, unit.y);
+        ((uint32_t *)to)[2] = unit.z;
+    } else {
+        *(uint16_t *)to = (uint16_t)unit.x;
+        ((uint32_t *)to)[1] = unit.y;
+        ((uint16_t *)to)[4] = (uint16_t)unit.z;
+        ((uint32_t *)to)[3] = unit.w;
+    }
+}
+
+static __device__ __forceinline__ void load(struct held *held, uint64_t from,
+                                            const struct items &items)
+{
+    if (!items.whole) {
+        held->units[0] =
+            load_element((const char *)from + items.at * items.bytes, items.bytes, items.gap);
+        return;
+    }
+#pragma unroll
+    for (int j = 0; j < HELD; j++) {
+        if (items.at + j * items.step < items.end)
+            held->units[j] = __ldcs((const uint4 *)from + items.at + j * items.step);
+    }
+}
+
+static __device__ __forceinline__ void store(const struct held &held, uint64_t to,
+                                             const struct items &items)
+{
+    if (!items.whole) {
+        store_element((char *)to + items.at * items.bytes, held.units[0], items.bytes, items.gap);
+        return;
+    }
+    if (items.gap != FR_REDUCE_DENSE) {
+#pragma unroll
+        for (int j = 0; j < HELD; j++) {
+            if (items.at + j * items.step < items.end)
+                store_with_gaps((char *)((uint4 *)to + items.at + j * items.step), held.units[j],
+                                items.gap);
+        }
+        return;
+    }
+#pragma unroll
+    for (int j = 0; j < HELD; j++) {
+        if (items.at + j * items.step < items.end)
+            ((uint4 *)to)[items.at + j * items.step] = held.units[j];
+    }
+}
+
+#define FR_REDUCE(type, operation, of_element, value)                                              \
+    struct row_##type##_##operation {                                                              \
+        typedef of_element element;                                                                \
+        static __device__ __forceinline__ element combine(const element &a, const element &b)      \
+        {                                                                                          \
+            return value;                                                                          \
+        }                                                                                          \
+    };
+#include "device/reduce.def"
+#undef FR_REDUCE
+
+template <class R>
+static __device__ __forceinline__ void combine(struct held *sum, const struct held &next)
+{
+    enum { COUNT = FR_REDUCE_UNIT_BYTES / sizeof(typename R::element) };
+    union {
+        uint4 unit;
+        typename R::element elements[COUNT];
+    } a, b;
+#pragma unroll
+    for (int j = 0; j < HELD; j++) {
+        a.unit = sum->units[j];
+        b.unit = next.units[j];
+#pragma unroll
+        for (int i = 0; i < COUNT; i++)
+            a.elements[i] = R::combine(a.elements[i], b.elements[i]);
+        sum->units[j] = a.unit;
+    }
+}
+
+static __device__ __forceinline__ void combine_by_row(uint32_t row, struct held *sum,
+                                                      const struct held &next)
+{
+    switch (row) {
+#define FR_REDUCE(type, operation, element, value)                                                 \
+    case FR_REDUCE_##type##_##operation:                                                           \
+        combine<row_##type##_##operation>(sum, next);                                              \
+        break;
+#include "device/reduce.def"
+#undef FR_REDUCE
+    default:
+        break;
+    }
+}
+
+// Folds the items that a thread has in hand, which begin `offset` bytes into sources and targets.
+// Sources are waited for AHEAD at a time, and once for all of few.
+static __device__ __forceinline__ void fold(const struct fr_reduce &params, uint64_t offset,
+                                            const struct items &items)
+{
+    struct held sum = {}, next[AHEAD] = {};
+    load(&sum, params.source[0] + offset, items);
+    for (uint32_t first = 1; first < params.sources; first += AHEAD) {
+#pragma unroll
+        for (uint32_t j = 0; j < AHEAD; j++) {
+            if (first + j < params.sources)
+                load(&next[j], params.source[first + j] + offset, items);
+        }
+        if (first == 1 && params.mode == FR_REDUCE_SCAN)
+            store(sum, params.target[0] + offset, items);
+#pragma unroll 1
+        for (uint32_t i = first; i < first + AHEAD && i < params.sources; i++) {
+            if (params.mode == FR_REDUCE_EXCLUSIVE)
+                store(sum, params.target[i] + offset, items);
+            combine_by_row(params.row, &sum, next[0]);
+            if (params.mode == FR_REDUCE_SCAN)
+                store(sum, params.target[i] + offset, items);
+#pragma unroll
+            for (uint32_t j = 0; j + 1 < AHEAD; j++) // registers have no index
+                next[j] = next[j + 1];
+        }
+    }
+    if (params.sources == 1 && params.mode == FR_REDUCE_SCAN)
+        store(sum, params.target[0] + offset, items);
+    for (uint32_t i = 0; params.mode == FR_REDUCE_ALL && i < params.targets; i++)
+        store(sum, params.target[i] + offset, items);
+}
+
+// Tells the host that this block's bytes have landed, wherever they went.
+static __device__ __forceinline__ void tell_host(const struct fr_reduce &params)
+{
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence_system();
+        ((volatile uint64_t *)params.words)[blockIdx.x] = params.value;
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(FR_REDUCE_MAX_THREADS)
+    fr_reduce(const __grid_constant__ struct fr_reduce params)
+{
+    const uint64_t thread = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    const uint64_t threads = (uint64_t)gridDim.x * blockDim.x;
+    const uint64_t singles = params.head + params.tail;
+    // First the units, as many as a thread holds at a time, then one element at a time.
+    const uint64_t rounds = (params.units + HELD * threads - 1) / (HELD * threads);
+    const uint64_t more = (singles + threads - 1) / threads;
+    for (uint64_t round = 0; round < rounds + more; round++) {
+        struct items items;
+        uint64_t offset = params.head * params.element_bytes;
+        items.gap = params.gap;
+        items.step = threads;
+        items.whole = round < rounds;
+        items.at =
+            items.whole ? round * HELD * threads + thread : (round - rounds) * threads + thread;
+        items.end = items.whole ? params.units : singles;
+        items.bytes = items.whole ? FR_REDUCE_UNIT_BYTES : params.element_bytes;
+        if (!items.whole)
+            offset = items.at < params.head ? 0 : params.units * FR_REDUCE_UNIT_BYTES;
+        if (items.at < items.end)
+            fold(params, offset, items);
+    }
+    if (params.words != 0)
+        tell_host(params);
+}

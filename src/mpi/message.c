@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Point to point by rendezvous: which sends have an RTS, and how MPI is called for them.
+//
+// Whether a job can do so is settled in MPI_Init, since from the first message on each process has
+// to look at what it receives.
+#include "config.h"
+
+#include "mpi/mpi_int.h"
+#include "report/report.h"
+#include "world/world.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool fr_mpi_takes_rts;
+bool fr_mpi_meeting;
+
+void fr_mpi_messages_describe(struct fr_world_facts *own)
+{
+    const unsigned needed = FR_PATH_BIT_PEER | FR_PATH_BIT_HOST;
+    const struct fr_control_process *self = fr_memory_self();
+    struct fr_control_secret secret;
+    own->cookie = self->cookie;
+    own->kernel = self->host;
+    own->pid = self->pid;
+    own->pid_namespace = self->pid_namespace;
+    // An MPI that takes device memory has ways of its own, and sees to it that they fit together.
+    own->takes_rts = (fr_core_settings()->paths & needed) == needed && !fr_mpi_is_gpu_aware() &&
+                     fr_device_is_installed() && fr_control_secret_draw(&secret) == FR_OK;
+    own->pipelines = own->takes_rts && fr_core_settings()->pipeline_min_bytes > 0;
+    if (own->takes_rts)
+        memcpy(own->secret, secret.bytes, sizeof(own->secret));
+}
+
+static int compare_kernels(const void *first, const void *second)
+{
+    uint64_t a = *(const uint64_t *)first, b = *(const uint64_t *)second;
+    return (a > b) - (a < b);
+}
+
+// What all processes find alike of those that take part: whether some share a host, and whether
+// there are several hosts.
+struct takers {
+    bool share_host;
+    bool span_hosts;
+    bool send_remotely; // in fragments, or by multi-node NVLink
+};
+
+static struct takers find_takers(void)
+{
+    struct takers takers = {.share_host = false};
+    size_t count = 0;
+    uint64_t *kernels = calloc((size_t)fr_world_size() + 1, sizeof(*kernels));
+    for (int rank = 0; rank < fr_world_size() && kernels; rank++) {
+        const struct fr_world_facts *facts = fr_world_facts_of(rank);
+        if (!facts || !facts->takes_rts)
+            continue;
+        kernels[count++] = facts->kernel;
+        takers.send_remotely = takers.send_remotely || facts->pipelines || facts->has_fabric;
+    }
+    if (kernels)
+        qsort(kernels, count, sizeof(*kernels), compare_kernels);
+    for (size_t i = 1; i < count; i++) {
+        takers.share_host = takers.share_host || kernels[i] == kernels[i - 1];
+        takers.span_hosts = takers.span_hosts || kernels[i] != kernels[i - 1];
+    }
+    takers.send_remotely = takers.send_remotely && count > 1;
+    free(kernels);
+    return takers;
+}
+
+bool fr_mpi_messages_span_hosts(void)
+{
+    return find_takers().span_hosts;
+}
+
+static struct fr_control_process process_of(const struct fr_world_facts *facts)
+{
+    return (struct fr_control_process){.cookie = facts->cookie,
+                                       .host = facts->kernel,
+                                       .pid = facts->pid,
+                                       .pid_namespace = facts->pid_namespace};
+}
+
+// The secret of the job is that of the first process that takes part.
+static bool open_control(bool remote)
+{
+    struct fr_control_job job = {.rank = fr_world_rank(),
+                                 .size = fr_world_size(),
+                                 .area_bytes = fr_rndv_area_bytes(),
+                                 .remote = remote};
+    struct fr_control_process *processes = calloc((size_t)job.size, sizeof(*processes));
+    bool has_secret = false;
+    for (int rank = 0; rank < job.size && processes; rank++) {
+        const struct fr_world_facts *facts = fr_world_facts_of(rank);
+        if (!facts->takes_rts)
+            continue;
+        processes[rank] = process_of(facts);
+        if (!has_secret)
+            memcpy(job.secret.bytes, facts->secret, sizeof(job.secret.bytes));
+        has_secret = true;
+    }
+    job.processes = processes;
+    bool opened = processes && fr_control_open(&job);
+    free(processes);
+    return opened;
+}
+
+void fr_mpi_messages_start(void)
+{
+    const struct fr_world_facts *own = fr_world_facts_of(fr_world_rank());
+    if (!own)
+        return;
+    struct takers takers = find_takers();
+    fr_mpi_meeting = takers.share_host || takers.send_remotely;
+    if (fr_mpi_meeting)
+        fr_mpi_takes_rts =
+            open_control(takers.send_remotely) && own->takes_rts && fr_rndv_open() == FR_OK;
+}
+
+void fr_mpi_messages_end(void)
+{
+    if (!fr_mpi_meeting)
+        return;
+    fr_world_meet(); // now all have received what they ever will
+    fr_control_close(fr_rndv_drain);
+}
+
+void fr_mpi_messages_release(void)
+{
+    fr_mpi_takes_rts = false;
+    fr_rndv_close();
+}
+
+bool fr_mpi_receives(enum fr_fn fn)
+{
+    enum fr_class class = fr_real_rows[fn].class;
+    return class == FR_CLASS_RECV || class == FR_CLASS_SENDRECV || class == FR_CLASS_REPLACE;
+}
+
+bool fr_mpi_address_of(fr_word comm, int rank, int tag, struct fr_rndv_address *address)
+{
+    uint64_t id;
+    address->to = fr_world_rank_in(comm, rank, &id);
+    address->tag = tag;
+    address->comm = fr_world_comm_name(comm);
+    return address->to >= 0 && address->comm != 0;
+}
+
+static bool is_buffered(enum fr_fn fn)
+{
+    return fn == FR_FN_MPI_Bsend || fn == FR_FN_MPI_Bsend_c || fn == FR_FN_MPI_Ibsend ||
+           fn == FR_FN_MPI_Ibsend_c;
+}
+
+// What rendezvous has to know of a send whose buffer is device memory of this view. False for what
+// cannot go that way at all.
+static bool describe(const struct fr_request_op *op, const struct fr_path_view *view,
+                     struct fr_rndv_message *message)
+{
+    enum fr_class class = fr_real_rows[op->fn].class;
+    bool sends = class == FR_CLASS_SEND || (class == FR_CLASS_SENDRECV && view->arg == 0);
+    int peer = fr_real_arg(op->fn, 'P', 0);
+    *message = (struct fr_rndv_message){
+        .call = fr_real_rows[op->fn].name,
+        .view = view,
+        .must_leave = op->replaces || is_buffered(op->fn),
+    };
+    return fr_mpi_takes_rts && sends && !op->partitions &&
+           fr_device_kind_is_device(view->range.kind) && view->in_bytes > FR_RNDV_RTS_BYTES &&
+           fr_mpi_address_of(op->object, (int)op->args[peer], (int)op->args[peer + 1],
+                             &message->address);
+}
+
+bool fr_mpi_may_send_rts(const struct fr_request_op *op, const struct fr_path_view *view)
+{
+    struct fr_rndv_message message;
+    return describe(op, view, &message) && fr_rndv_send_is_possible(&message);
+}
+
+bool fr_mpi_send_start(struct fr_request_op *op, struct fr_path_view *view,
+                       struct fr_policy_choice *choice, const char **scheme)
+{
+    struct fr_rndv_message message;
+    struct fr_policy_scheme_choice chosen;
+    if (op->persistent || !describe(op, view, &message) ||
+        fr_rndv_send_start(&message, &op->send, &chosen) != FR_OK || !op->send)
+        return false;
+    choice->path = chosen.scheme == FR_SCHEME_PIPELINE ? FR_PATH_HOST : FR_PATH_PEER;
+    choice->reason = chosen.reason;
+    *scheme = fr_policy_scheme_name(chosen.scheme);
+    view->path = FR_PATH_PASS; // MPI gets neither this memory nor a copy of it
+    return true;
+}
+
+void fr_mpi_send_rewrite(struct fr_request_op *op)
+{
+    op->args[0] = FR_PTR(fr_rndv_send_rts(op->send));
+    op->args[1] = FR_RNDV_RTS_BYTES;
+    op->args[2] = fr_real_mpi.BYTE;
+}
+
+// Of an exchange, a receive that is too short says nothing of the send.
+static bool is_sent(int rc)
+{
+    int class = rc;
+    if (rc != fr_real_mpi.SUCCESS)
+        FR_MPI(Error_class, (fr_word)rc, FR_PTR(&class));
+    return class == fr_real_mpi.SUCCESS || class == fr_real_mpi.ERR_TRUNCATE;
+}
+
+// MPI has been called with the RTS: the rest of the send follows. A failure is kept with the
+// operation, for the call that completes it.
+static void follow_rts(struct fr_request_op *op, int rc)
+{
+    bool sent = is_sent(rc);
+    fr_rndv_send_sent(op->send, sent);
+    if (!sent) {
+        fr_rndv_send_free(op->send, true);
+        op->send = NULL;
+        return;
+    }
+    enum fr_status status = fr_rndv_send_push(op->send);
+    if (status != FR_OK) {
+        op->failure = status;
+        op->delivered = true;
+    }
+    if (fr_rndv_send_needs_push(op->send)) // which mostly ends it
+        (void)fr_request_is_over(op);
+}
+
+// A synchronous send is complete when the RTS has been received.
+static int send_synchronously(struct fr_request_op *op)
+{
+    _Alignas(8) char request[8];
+    const fr_word *args = op->args;
+    int rc = FR_MPI(Issend, args[0], args[1], args[2], args[3], args[4], args[5], FR_PTR(request));
+    follow_rts(op, rc);
+    return rc == fr_real_mpi.SUCCESS ? FR_MPI(Wait, FR_PTR(request), fr_real_mpi.STATUS_IGNORE)
+                                     : rc;
+}
+
+// The receiving half, begun early so that its message can come meanwhile. From nobody it comes at
+// once: MPICH 4.0 gets the status of a request for that wrong.
+static int receive_meanwhile(struct fr_request_op *op, int sent)
+{
+    _Alignas(8) char request[8];
+    const fr_word *args = op->args + 5;
+    bool wide = fr_real_rows[op->fn].flags & FR_ROW_LARGE;
+    bool nobody = (int)args[3] == fr_real_mpi.PROC_NULL;
+    enum fr_fn fn = wide ? FR_FN_MPI_Irecv_c : FR_FN_MPI_Irecv;
+    if (nobody)
+        fn = wide ? FR_FN_MPI_Recv_c : FR_FN_MPI_Recv;
+    int rc = fr_real_call(fn, (const fr_word[]){args[0], args[1], args[2], args[3], args[4],
+                                                args[5], nobody ? args[6] : FR_PTR(request)});
+    follow_rts(op, sent);
+    return rc == fr_real_mpi.SUCCESS && !nobody ? FR_MPI(Wait, FR_PTR(request), args[6]) : rc;
+}
+
+static int send_and_receive(struct fr_request_op *op)
+{
+    _Alignas(8) char request[8];
+    const fr_word *args = op->args;
+    int rc = FR_MPI(Isend, args[0], args[1], args[2], args[3], args[4], args[10], FR_PTR(request));
+    if (rc != fr_real_mpi.SUCCESS) {
+        follow_rts(op, rc);
+        return rc;
+    }
+    int received = receive_meanwhile(op, rc);
+    int sent = FR_MPI(Wait, FR_PTR(request), fr_real_mpi.STATUS_IGNORE);
+    return received == fr_real_mpi.SUCCESS ? sent : received;
+}
+
+// No part of the call may wait for another process before the sender's own part is done: a receiver
+// may be waiting for that.
+int fr_mpi_call_real(struct fr_request_op *op)
+{
+    if (FR_LIKELY(!op->send))
+        return fr_real_call(op->fn, op->args);
+    bool pushes = fr_rndv_send_needs_push(op->send);
+    if (pushes && (op->fn == FR_FN_MPI_Ssend || op->fn == FR_FN_MPI_Ssend_c))
+        return send_synchronously(op);
+    if (pushes && (op->fn == FR_FN_MPI_Sendrecv || op->fn == FR_FN_MPI_Sendrecv_c))
+        return send_and_receive(op);
+    int rc = fr_real_call(op->fn, op->args);
+    follow_rts(op, rc);
+    return rc;
+}
+
+void fr_mpi_mark_plain(const struct fr_request_op *op)
+{
+    struct fr_rndv_address address;
+    int peer = fr_real_arg(op->fn, 'P', 0);
+    if (fr_mpi_takes_rts && peer >= 0 && op->view_count && !op->send &&
+        op->views[0].in_bytes == FR_RNDV_RTS_BYTES &&
+        fr_mpi_address_of(op->object, (int)op->args[peer], (int)op->args[peer + 1], &address))
+        fr_rndv_mark_plain(&address);
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Buffers of collectives by path peer.
+#include "config.h"
+
+#include "mpi/side.h"
+#include "report/report.h"
+
+bool fr_mpi_side_measure(struct fr_request_op *op)
+{
+    bool any = false, empty = true;
+    for (unsigned v = 0; v < op->view_count; v++) {
+        fr_path_view_measure(&op->views[v]);
+        any = any || fr_device_kind_is_device(op->views[v].range.kind);
+        empty = empty && !op->views[v].span;
+    }
+    return any || empty;
+}
+
+// Elements of a reduction are taken singly, with what gaps they have.
+static bool is_contiguous(const struct fr_path_view *view)
+{
+    for (size_t i = 0; i < view->block_count && !view->same_shape_only; i++) {
+        if (view->blocks[i].count && !view->blocks[i].layout->contiguous)
+            return false;
+    }
+    return true;
+}
+
+static bool export(struct fr_mpi_side *side)
+{
+    const struct fr_path_view *view = &side->view;
+    const void *low = (const void *)(view->base + (uintptr_t)view->first);
+    return fr_memory_export(&view->range, low, view->span, &side->handle) == FR_OK;
+}
+
+enum fr_status fr_mpi_side_open(struct fr_mpi_side *side, bool must_stage, bool exports)
+{
+    struct fr_path_view *view = &side->view;
+    view->path = FR_PATH_PEER;
+    side->range = view->range;
+    if (!view->span)
+        return FR_OK;
+    if (!fr_device_kind_is_device(view->range.kind) || view->absolute ||
+        !fr_path_view_is_in_range(view))
+        return FR_ERR_UNSUPPORTED;
+    side->staged = must_stage || !is_contiguous(view) || (exports && !export(side));
+    if (!side->staged)
+        return FR_OK;
+    enum fr_status status = fr_path_ops(FR_PATH_PEER)->open(view);
+    if (status == FR_OK)
+        fr_buffer_classify(view->lease.address, 1, &side->range);
+    return status;
+}
+
+void fr_mpi_side_close(struct fr_mpi_side *side)
+{
+    if (side->view.lease.address)
+        fr_path_ops(FR_PATH_PEER)->close(&side->view);
+}
+
+enum fr_status fr_mpi_side_copy_in(const struct fr_mpi_side *side)
+{
+    struct fr_device_batch batch;
+    if (!side->staged)
+        return FR_OK;
+    fr_device_batch_begin(&batch);
+    fr_path_ops(FR_PATH_PEER)->copy_in(&side->view, &batch);
+    return fr_device_batch_finish(&batch);
+}
+
+enum fr_status fr_mpi_side_copy_out(const struct fr_mpi_side *side)
+{
+    struct fr_device_batch batch;
+    if (!side->staged)
+        return FR_OK;
+    fr_device_batch_begin(&batch);
+    fr_path_ops(FR_PATH_PEER)->copy_out(&side->view, SIZE_MAX, &batch);
+    return fr_device_batch_finish(&batch);
+}
+
+uintptr_t fr_mpi_side_base(const struct fr_mpi_side *side)
+{
+    return side->staged ? side->view.stage_base : side->view.base;
+}
+
+uintptr_t fr_mpi_side_block(const struct fr_mpi_side *side, const struct fr_path_block *block)
+{
+    return fr_mpi_side_base(side) +
+           (side->staged ? block->stage_offset : (uintptr_t)block->user_offset);
+}
+
+void fr_mpi_side_describe(const struct fr_mpi_side *side, struct fr_coll_buffer *buffer)
+{
+    const struct fr_path_view *view = &side->view;
+    buffer->range = side->range;
+    buffer->bytes = side->staged ? view->lease.bytes : view->span;
+    buffer->low =
+        side->staged ? (uintptr_t)view->lease.address : view->base + (uintptr_t)view->first;
+    if (!side->staged)
+        buffer->handle = side->handle;
+}
+
+void fr_mpi_side_count(const struct fr_request_op *op, const char *reason)
+{
+    for (unsigned v = 0; v < op->view_count; v++) {
+        const struct fr_path_view *view = &op->views[v];
+        if (fr_device_kind_is_device(view->range.kind))
+            fr_report_count(op->fn, FR_PATH_PEER, view->range.kind,
+                            view->in_bytes + view->out_bytes, reason);
+    }
+}

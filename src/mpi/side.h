@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A buffer of a collective by path peer: where peers find its bytes. A buffer whose slices are
+// contiguous is used where it is. What is not, what cannot be exported, and data that must not be
+// overwritten before they are sent, go through device workspace.
+#ifndef FR_MPI_SIDE_H
+#define FR_MPI_SIDE_H
+
+#include "coll/agree.h"
+#include "mpi/mpi_int.h"
+
+struct fr_mpi_side {
+    struct fr_path_view view; // a copy of the operation's, with a lease of its own
+    struct fr_device_range range;
+    struct fr_coll_slot *slots;
+    struct fr_memory_handle handle; // of memory that is used where it is, once exported
+    bool staged;
+};
+
+// Decides where the bytes of a view are reached, which may be the operation's only one. `exports`:
+// by peers. FR_ERR_UNSUPPORTED: it is no device memory.
+FR_MUST_CHECK enum fr_status fr_mpi_side_open(struct fr_mpi_side *side, bool must_stage,
+                                              bool exports);
+
+// Gives workspace back; a side that was never opened is accepted.
+void fr_mpi_side_close(struct fr_mpi_side *side);
+
+// Copies between the application's memory and the workspace, if there is one, and waits.
+FR_MUST_CHECK enum fr_status fr_mpi_side_copy_in(const struct fr_mpi_side *side);
+FR_MUST_CHECK enum fr_status fr_mpi_side_copy_out(const struct fr_mpi_side *side);
+
+// Where the buffer argument's address is reached, and a block of the view's.
+uintptr_t fr_mpi_side_base(const struct fr_mpi_side *side);
+uintptr_t fr_mpi_side_block(const struct fr_mpi_side *side, const struct fr_path_block *block);
+
+// Describes the memory for those who reach it.
+void fr_mpi_side_describe(const struct fr_mpi_side *side, struct fr_coll_buffer *buffer);
+
+// Measures the views. Whether this rank takes part: one of its buffers is device memory, or it has
+// no data at all, which keeps nobody from it.
+bool fr_mpi_side_measure(struct fr_request_op *op);
+
+// Tells the report that path peer has carried the operation, and why (static text).
+void fr_mpi_side_count(const struct fr_request_op *op, const char *reason);
+
+#endif

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Plans of collectives over NVLink: who reduces which elements, and whether a reduction is one for
+// kernels at all.
+#ifndef FR_POLICY_COLLECTIVE_H
+#define FR_POLICY_COLLECTIVE_H
+
+#include "core/core.h"
+
+// Elements [first, first + count) of a vector.
+struct fr_policy_slice {
+    size_t first;
+    size_t count;
+};
+
+// The slice of a rank, the `index`th to be served, when `ranks` of them share `elements`. Slices
+// follow one another and are whole cache lines, but for the last; too few elements to be worth a
+// second launch are one slice, so that the later ranks have none.
+struct fr_policy_slice fr_policy_slice(size_t elements, size_t element_bytes, int ranks, int index);
+
+// Whether a broadcast is handed on by those who receive it, in slices: the root's link then carries
+// the data once and not once a rank, for the price of one more launch and meeting.
+bool fr_policy_bcast_is_shared(size_t bytes, int ranks);
+
+// What decides whether this rank can take part in a reduction by kernels.
+struct fr_policy_reduction_facts {
+    bool predefined; // operation and datatype are MPI's own, and the kernels know them
+    bool kernels;    // the GPU has them
+    bool aligned;    // elements are where the kernels can load them
+    int ranks;
+    int most_ranks; // that a kernel serves
+};
+
+// NULL when it can, else why not: for the log, static text.
+const char *fr_policy_reduction_obstacle(const struct fr_policy_reduction_facts *facts);
+
+#endif

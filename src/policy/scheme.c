@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Which scheme a message takes.
+#include "config.h"
+
+#include "policy/scheme.h"
+
+static struct fr_policy_scheme_choice choice(enum fr_policy_scheme scheme, const char *reason)
+{
+    return (struct fr_policy_scheme_choice){scheme, reason};
+}
+
+static bool has_failed(const struct fr_policy_message *message, enum fr_policy_scheme scheme)
+{
+    return message->failed >> scheme & 1;
+}
+
+// Only what the receiver can take back on its own host may stay in the application's buffer.
+static bool can_get(const struct fr_policy_message *message)
+{
+    return message->here && message->one_piece && !message->must_leave && message->exported &&
+           message->mapped && !has_failed(message, FR_SCHEME_GET);
+}
+
+static bool can_stage(const struct fr_policy_message *message)
+{
+    if (message->absolute || message->workspace_full || has_failed(message, FR_SCHEME_STAGED_GET))
+        return false;
+    return message->here || (message->in_clique && message->bytes >= message->clique_min_bytes);
+}
+
+// A buffered send is complete at once, so that nobody would see to its fragments.
+static bool can_pipeline(const struct fr_policy_message *message)
+{
+    return message->by_fragments && message->pipeline_min_bytes > 0 &&
+           message->bytes >= message->pipeline_min_bytes && !message->absolute &&
+           !message->must_leave && !message->host_full && !has_failed(message, FR_SCHEME_PIPELINE);
+}
+
+static const char *reason_for_none(const struct fr_policy_message *message)
+{
+    if (!message->here && !message->in_clique && !message->by_fragments)
+        return "the MPI library is not GPU-aware";
+    if (message->absolute)
+        return "the addresses of MPI_BOTTOM need not lie together";
+    if (message->staged_unmapped)
+        return "the receiver has not mapped the workspace yet";
+    if (message->here && message->workspace_full)
+        return "no device workspace is left for the message";
+    if (message->in_clique && message->bytes < message->clique_min_bytes)
+        return "the message is shorter than FABRAIL_CLIQUE_MIN";
+    return "the MPI library is not GPU-aware";
+}
+
+struct fr_policy_scheme_choice fr_policy_choose_scheme(const struct fr_policy_message *message)
+{
+    if (can_get(message))
+        return choice(FR_SCHEME_GET, "the receiver maps this memory");
+    if (can_stage(message))
+        return choice(FR_SCHEME_STAGED_GET, "the receiver maps the workspace");
+    if (can_pipeline(message))
+        return choice(FR_SCHEME_PIPELINE, "in fragments, copies overlapping the wire");
+    return choice(FR_SCHEME_NONE, reason_for_none(message));
+}
+
+const char *fr_policy_scheme_name(enum fr_policy_scheme scheme)
+{
+    static const char *const names[FR_SCHEME_COUNT] = {
+        [FR_SCHEME_NONE] = "none",
+        [FR_SCHEME_GET] = "get",
+        [FR_SCHEME_STAGED_GET] = "staged get",
+        [FR_SCHEME_PIPELINE] = "pipeline",
+    };
+    return scheme < FR_SCHEME_COUNT ? names[scheme] : "unknown";
+}
+
+const char *fr_policy_scheme_received(enum fr_policy_scheme scheme)
+{
+    return scheme == FR_SCHEME_PIPELINE ? "in fragments, copies overlapping the wire"
+                                        : "the sender offered its memory";
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// By which scheme of the rendezvous protocol a message goes, as a pure function of facts.
+#ifndef FR_POLICY_SCHEME_H
+#define FR_POLICY_SCHEME_H
+
+#include "core/core.h"
+
+// In the order in which they are preferred.
+enum fr_policy_scheme {
+    FR_SCHEME_NONE,       // by MPI alone
+    FR_SCHEME_GET,        // the receiver pulls out of the sender's buffer
+    FR_SCHEME_STAGED_GET, // out of the sender's device workspace
+    FR_SCHEME_PIPELINE,   // fragments through page-locked memory over MPI
+    FR_SCHEME_COUNT,
+};
+
+struct fr_policy_message {
+    size_t bytes;
+    bool here;                 // the receiver is on this host, and shares memory with it
+    bool in_clique;            // it is on another host, in reach of multi-node NVLink
+    bool by_fragments;         // it knows messages in fragments
+    bool one_piece;            // the bytes lie together in one allocation
+    bool must_leave;           // they may change as soon as the call returns
+    bool absolute;             // their addresses stand in the datatype (MPI_BOTTOM)
+    bool exported;             // the allocation can be mapped by others
+    bool mapped;               // and the receiver has
+    bool workspace_full;       // no device workspace for so many bytes
+    bool host_full;            // too much page-locked memory waits for receivers
+    unsigned failed;           // a bit for each scheme that could not be begun
+    bool staged_unmapped;      // of staged get: since the receiver has not mapped the workspace
+    size_t clique_min_bytes;   // FABRAIL_CLIQUE_MIN
+    size_t pipeline_min_bytes; // FABRAIL_PIPELINE_MIN, 0: never
+};
+
+struct fr_policy_scheme_choice {
+    enum fr_policy_scheme scheme;
+    const char *reason; // for the report and the log, static text
+};
+
+struct fr_policy_scheme_choice fr_policy_choose_scheme(const struct fr_policy_message *message);
+const char *fr_policy_scheme_name(enum fr_policy_scheme scheme);
+
+// Why a receive of such a message went as it did.
+const char *fr_policy_scheme_received(enum fr_policy_scheme scheme);
+
+#endif

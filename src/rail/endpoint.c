@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A rail's libfabric objects. The initiator and its queue are apart from the rest, since closing
+// them is the one way to be sure that nothing of a stalled read will still be written to memory.
+#include "config.h"
+
+#include "rail/steps_int.h"
+
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { GUESSED_BYTES_PER_S = 1250000000 }; // 10 Gbit/s; measured rates replace it
+
+void fr_rail_warn_call(const struct fr_rail *rail, const char *call, int code)
+{
+    fr_warn("rail %u on %s: %s gave %s", rail->index, rail->name, call,
+            rail->rails->library->strerror(code < 0 ? -code : code));
+}
+
+static bool worked(const struct fr_rail *rail, const char *call, int code)
+{
+    if (code != 0)
+        fr_rail_warn_call(rail, call, code);
+    return code == 0;
+}
+
+static void close_fid(const struct fr_rail *rail, const char *call, struct fid *fid)
+{
+    if (fid != NULL)
+        (void)worked(rail, call, fi_close(fid));
+}
+
+#define CLOSE(rail, object)                                                                        \
+    do {                                                                                           \
+        close_fid((rail), "fi_close of " #object,                                                  \
+                  (rail)->object != NULL ? &(rail)->object->fid : NULL);                           \
+        (rail)->object = NULL;                                                                     \
+    } while (0)
+
+static bool open_cq(struct fr_rail *rail, struct fid_cq **cq)
+{
+    struct fi_cq_attr attr = {
+        .size = 2 * FR_RAIL_DEPTH, .format = FI_CQ_FORMAT_CONTEXT, .wait_obj = FI_WAIT_NONE};
+    return worked(rail, "fi_cq_open", fi_cq_open(rail->domain, &attr, cq, rail));
+}
+
+// EFA would serve an endpoint of this host through shared memory, past the NIC that is to be
+// flushed. Providers that do not know the option have no such way.
+static void refuse_shared_memory(struct fid_ep *endpoint)
+{
+#ifdef FI_OPT_SHARED_MEMORY_PERMITTED
+    bool permitted = false;
+    (void)fi_setopt(&endpoint->fid, FI_OPT_ENDPOINT, FI_OPT_SHARED_MEMORY_PERMITTED, &permitted,
+                    sizeof(permitted));
+#else
+    (void)endpoint;
+#endif
+}
+
+static bool open_endpoint(struct fr_rail *rail, struct fid_cq *cq, struct fid_ep **endpoint)
+{
+    struct fid_ep *made = NULL;
+    if (!worked(rail, "fi_endpoint", fi_endpoint(rail->domain, rail->info, &made, rail)))
+        return false;
+    if (rail->rails->options.gpu != NULL)
+        refuse_shared_memory(made);
+    if (worked(rail, "fi_ep_bind", fi_ep_bind(made, &rail->av->fid, 0)) &&
+        worked(rail, "fi_ep_bind", fi_ep_bind(made, &cq->fid, FI_TRANSMIT | FI_RECV)) &&
+        worked(rail, "fi_enable", fi_enable(made))) {
+        *endpoint = made;
+        return true;
+    }
+    (void)fi_close(&made->fid);
+    return false;
+}
+
+static bool open_initiator(struct fr_rail *rail)
+{
+    if (!open_cq(rail, &rail->cq))
+        return false;
+    if (open_endpoint(rail, rail->cq, &rail->initiator))
+        return true;
+    CLOSE(rail, cq);
+    return false;
+}
+
+// One fabric object for all rails of a fabric; the first of them owns it.
+static bool open_fabric(struct fr_rail *rail)
+{
+    const struct fi_fabric_attr *own = rail->info->fabric_attr;
+    for (unsigned i = 0; i < rail->index; i++) {
+        const struct fi_fabric_attr *other = rail->rails->rails[i].info->fabric_attr;
+        if (strcmp(own->name, other->name) == 0 && strcmp(own->prov_name, other->prov_name) == 0) {
+            rail->fabric = rail->rails->rails[i].fabric;
+            return true;
+        }
+    }
+    return worked(rail, "fi_fabric",
+                  rail->rails->library->fabric(rail->info->fabric_attr, &rail->fabric, NULL));
+}
+
+static void close_fabric(struct fr_rail *rail)
+{
+    for (unsigned i = 0; rail->fabric != NULL && i < rail->rails->count; i++) {
+        if (i != rail->index && rail->rails->rails[i].fabric == rail->fabric)
+            rail->fabric = NULL; // the last one closes it
+    }
+    CLOSE(rail, fabric);
+}
+
+// Asked for rather than assumed: a provider that has no such completion does not answer.
+static bool can_complete_on_delivery(const struct fr_rail *rail)
+{
+    const struct fr_rail_library *library = rail->rails->library;
+    struct fi_info *found = NULL, *hints = library->dupinfo(rail->info);
+    if (hints == NULL)
+        return false;
+    hints->tx_attr->op_flags |= FI_DELIVERY_COMPLETE;
+    int code = library->getinfo(library->version, NULL, NULL, 0, hints, &found);
+    library->freeinfo(hints);
+    if (code == 0)
+        library->freeinfo(found);
+    return code == 0;
+}
+
+static unsigned depth_of(const struct fi_info *info)
+{
+    size_t size = info->tx_attr->size;
+    return size > 0 && size < FR_RAIL_DEPTH ? (unsigned)size : FR_RAIL_DEPTH;
+}
+
+// Keys of our own count on from a start that nobody can guess, in as many bytes as a key has.
+static uint64_t first_key(const struct fi_info *info)
+{
+    uint64_t start = 0;
+    size_t bytes = info->domain_attr->mr_key_size;
+    if (getrandom(&start, sizeof(start), GRND_NONBLOCK) != (ssize_t)sizeof(start))
+        start = (uint64_t)(uintptr_t)info;
+    return bytes >= 8 ? start >> 1 : start & ((1ull << (8 * bytes - 1)) - 1);
+}
+
+static void describe(struct fr_rail *rail)
+{
+    const struct fi_info *info = rail->info;
+    uint64_t bits = 0;
+    if (info->nic != NULL && info->nic->link_attr != NULL)
+        bits = info->nic->link_attr->speed;
+    snprintf(rail->name, sizeof(rail->name), "%s", info->domain_attr->name);
+    // Providers over sockets promise automatic progress and need their queue read
+    // (tcp;ofi_rxm 1.17).
+    rail->manual = info->domain_attr->data_progress != FI_PROGRESS_AUTO || info->nic == NULL;
+    rail->hmem = (info->caps & FI_HMEM) != 0;
+    rail->write_fenced = (info->tx_attr->msg_order & (FI_ORDER_RAW | FI_ORDER_RMA_RAW)) != 0;
+    rail->known_first = strncmp(info->fabric_attr->prov_name, "efa", 3) == 0;
+    rail->next_key = first_key(info);
+    fr_rail_load_init(&rail->load, bits > 0 ? bits / 8 : GUESSED_BYTES_PER_S, depth_of(info),
+                      info->ep_attr->max_msg_size > 0 ? info->ep_attr->max_msg_size : SIZE_MAX);
+}
+
+static bool tell_address(struct fr_rail *rail)
+{
+    struct fr_rail_wire_rail *told = &rail->rails->address.rails[rail->index];
+    told->target_bytes = sizeof(told->target);
+    told->initiator_bytes = sizeof(told->initiator);
+    snprintf(told->provider, sizeof(told->provider), "%s", rail->info->fabric_attr->prov_name);
+    snprintf(told->fabric, sizeof(told->fabric), "%s", rail->info->fabric_attr->name);
+    for (char *p = told->fabric; *p != '\0'; p++)
+        *p = *p > 0x20 && *p < 0x7f ? *p : '_';
+    return worked(rail, "fi_getname",
+                  fi_getname(&rail->target->fid, told->target, &told->target_bytes)) &&
+           worked(rail, "fi_getname",
+                  fi_getname(&rail->initiator->fid, told->initiator, &told->initiator_bytes));
+}
+
+static bool open_objects(struct fr_rail *rail)
+{
+    struct fi_av_attr av = {.type = rail->info->domain_attr->av_type};
+    if (av.type == FI_AV_UNSPEC)
+        av.type = FI_AV_TABLE; // FI_AV_MAP has left libfabric 2
+    return open_fabric(rail) &&
+           worked(rail, "fi_domain", fi_domain(rail->fabric, rail->info, &rail->domain, rail)) &&
+           worked(rail, "fi_av_open", fi_av_open(rail->domain, &av, &rail->av, rail)) &&
+           open_cq(rail, &rail->target_cq) && open_endpoint(rail, rail->target_cq, &rail->target) &&
+           open_initiator(rail) && tell_address(rail);
+}
+
+enum fr_status fr_rail_endpoint_open(struct fr_rail *rail, struct fi_info *info)
+{
+    rail->info = info;
+    fr_list_init(&rail->planned);
+    fr_list_init(&rail->sent);
+    describe(rail);
+    if (!open_objects(rail)) {
+        fr_rail_endpoint_close(rail);
+        return FR_ERR_RAIL;
+    }
+    rail->writes = can_complete_on_delivery(rail);
+    fr_debug("rail %u on %s, %s: %s progress, mr_mode 0x%x%s%s", rail->index, rail->name,
+             info->fabric_attr->prov_name,
+             info->domain_attr->data_progress == FI_PROGRESS_AUTO ? "automatic" : "manual",
+             (unsigned)info->domain_attr->mr_mode, rail->hmem ? ", device memory" : "",
+             rail->writes ? ", writes" : "");
+    return FR_OK;
+}
+
+void fr_rail_endpoint_stop(struct fr_rail *rail)
+{
+    CLOSE(rail, initiator);
+    CLOSE(rail, cq);
+}
+
+// Registrations that are bound to the target are closed by now.
+void fr_rail_endpoint_close(struct fr_rail *rail)
+{
+    fr_rail_endpoint_stop(rail);
+    CLOSE(rail, target);
+    CLOSE(rail, target_cq);
+    CLOSE(rail, av);
+    CLOSE(rail, domain);
+    close_fabric(rail);
+    if (rail->info != NULL)
+        rail->rails->library->freeinfo(rail->info);
+    rail->info = NULL;
+}
+
+// Whether the address of a rail over sockets can still be bound to. libfabric 2.6's tcp provider
+// crashes in fi_endpoint when its interface has gone.
+static bool has_address(const struct fr_rail *rail)
+{
+    const struct fi_info *info = rail->info;
+    bool ip = info->addr_format == FI_SOCKADDR_IN || info->addr_format == FI_SOCKADDR_IN6;
+    struct sockaddr_storage address = {0};
+    if (!ip || info->src_addr == NULL || info->src_addrlen > sizeof(address) || info->nic != NULL)
+        return true;
+    memcpy(&address, info->src_addr, info->src_addrlen);
+    if (address.ss_family == AF_INET)
+        ((struct sockaddr_in *)&address)->sin_port = 0;
+    else
+        ((struct sockaddr_in6 *)&address)->sin6_port = 0;
+    int probe = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool there =
+        probe < 0 || bind(probe, (struct sockaddr *)&address, (socklen_t)info->src_addrlen) == 0;
+    if (probe >= 0)
+        close(probe);
+    return there;
+}
+
+bool fr_rail_endpoint_reopen(struct fr_rail *rail)
+{
+    return !rail->known_first && has_address(rail) && open_initiator(rail);
+}
+
+bool fr_rail_endpoint_reset(struct fr_rail *rail)
+{
+    int code = fi_close(&rail->initiator->fid);
+    if (code != 0) {
+        fr_rail_warn_call(rail, "fi_close of initiator", code);
+        rail->out = rail->wedged = true;
+        return false;
+    }
+    rail->initiator = NULL;
+    CLOSE(rail, cq);
+    if (!fr_rail_endpoint_reopen(rail)) {
+        fr_warn("rail %u on %s is out: no endpoint could be opened again", rail->index, rail->name);
+        rail->out = true;
+    }
+    return true;
+}

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Rails that fail. An error says so itself. Silence may mean that the link is down, or that the
+// peer is busy elsewhere and its NIC does not answer without its CPU: only if another link of the
+// same peer has moved meanwhile is the silent one at fault, and where nothing else is on its way to
+// that peer, a few bytes are read once more over another link to see. Time is what has been spent
+// polling.
+#include "config.h"
+
+#include "rail/steps_int.h"
+
+#include <stdio.h>
+
+enum {
+    CHECK_NS = 10000000, // between two looks
+    PARK_NS = 50000000,  // of silence, from which on a link is not counted on
+    PARK_FINISHES = 8,   // times what its load was expected to take
+    STALL_FINISHES = 16,
+    TELL_S = 10,         // between two words on a transfer that does not move
+    RETRY_DOUBLINGS = 6, // of the time until what was lost is tried again
+};
+
+#define SECOND_NS 1000000000ull
+
+bool fr_rail_link_is_alive(const struct fr_rail *rail, const struct fr_rail_link *link)
+{
+    return !rail->out && link->inserted && !link->lost;
+}
+
+static uint64_t retry_at(const struct fr_rail *rail, unsigned losses)
+{
+    unsigned doublings = losses < RETRY_DOUBLINGS ? losses : RETRY_DOUBLINGS;
+    return rail->rails->now_ns + (rail->rails->options.retry_ns << doublings);
+}
+
+void fr_rail_retry_links(struct fr_rails *rails, struct fr_rail_peer *peer)
+{
+    for (unsigned i = 0; i < rails->count; i++) {
+        struct fr_rail_link *link = &peer->links[i];
+        if (!link->lost || !link->inserted || link->sent > 0 || rails->now_ns < link->retry_ns)
+            continue;
+        fr_debug("rail %u on %s: trying the link to process %u again", i, rails->rails[i].name,
+                 peer->number);
+        link->lost = link->parked = false;
+        link->probed = 0;
+    }
+}
+
+typedef bool (*stripe_fn)(const struct fr_rail_stripe *stripe, const void *what);
+
+static bool is_of_peer(const struct fr_rail_stripe *stripe, const void *peer)
+{
+    return stripe->transfer->peer == peer;
+}
+
+static bool is_any(const struct fr_rail_stripe *stripe, const void *what)
+{
+    (void)stripe, (void)what;
+    return true;
+}
+
+// Ending one stripe may end others of its transfer, but those are in no list of a rail then.
+static void send_again(struct fr_list *stripes, stripe_fn is_meant, const void *what)
+{
+    struct fr_list *at = stripes->next;
+    while (at != stripes) {
+        struct fr_rail_stripe *stripe = FR_LIST_ENTRY(at, struct fr_rail_stripe, entry);
+        at = at->next;
+        if (is_meant(stripe, what))
+            fr_rail_stripe_again(stripe);
+    }
+}
+
+void fr_rail_take_out(struct fr_rail *rail, const char *why)
+{
+    if (!rail->out)
+        fr_warn("rail %u on %s is out: %s", rail->index, rail->name, why);
+    rail->out = true;
+    rail->retry_ns = retry_at(rail, rail->losses);
+    rail->draining = true; // what is on its way ends, or is ended
+    send_again(&rail->planned, is_any, NULL);
+}
+
+void fr_rail_link_lost(struct fr_rail *rail, struct fr_rail_peer *peer, const char *why)
+{
+    struct fr_rail_link *link = &peer->links[rail->index];
+    if (!link->lost) {
+        link->lost = true;
+        link->retry_ns = retry_at(rail, link->losses);
+        link->losses += link->losses < RETRY_DOUBLINGS;
+        rail->errors++;
+        fr_warn("rail %u on %s: the link to process %u is lost: %s", rail->index, rail->name,
+                peer->number, why);
+        if (rail->losses > 0 && rail->lost_peer != peer->number)
+            fr_rail_take_out(rail, "it has lost its links to two processes");
+        rail->losses++;
+        rail->lost_peer = peer->number;
+    }
+    send_again(&rail->planned, is_of_peer, peer);
+}
+
+// Memory that may still be written to is not given back for use: the stripe stays out of use for
+// good, and the transfer fails.
+static void abandon(struct fr_rail *rail)
+{
+    while (!fr_list_is_empty(&rail->sent)) {
+        struct fr_rail_stripe *stripe =
+            FR_LIST_ENTRY(rail->sent.next, struct fr_rail_stripe, entry);
+        struct fr_rail_transfer *transfer = stripe->transfer;
+        fr_rail_stripe_end(stripe, false);
+        fr_list_remove(&stripe->entry);
+        fr_error(
+            "rail %u on %s: %zu bytes from process %u may still arrive at %p", rail->index,
+            rail->name, stripe->bytes, transfer->peer->number,
+            (void *)((char *)transfer->region->memory.address + transfer->offset + stripe->at));
+        (void)fr_rail_transfer_fail(transfer, FR_ERR_RAIL);
+    }
+}
+
+static void reset(struct fr_rail *rail)
+{
+    bool clean = fr_rail_endpoint_reset(rail);
+    rail->retry_ns = retry_at(rail, rail->losses);
+    if (clean)
+        send_again(&rail->sent, is_any, NULL);
+    else
+        abandon(rail);
+    fr_rail_flush_reset(rail);
+    if (rail->out)
+        send_again(&rail->planned, is_any, NULL);
+}
+
+// Once nothing is on its way on a draining rail but what will never arrive, that is ended.
+static void reset_drained(struct fr_rail *rail)
+{
+    struct fr_list *at = rail->sent.next;
+    for (; at != &rail->sent; at = at->next) {
+        struct fr_rail_stripe *stripe = FR_LIST_ENTRY(at, struct fr_rail_stripe, entry);
+        if (!fr_rail_stripe_link(stripe)->lost)
+            return;
+    }
+    if (!fr_list_is_empty(&rail->sent) || rail->flush_reading || rail->flush_writing)
+        reset(rail);
+    rail->draining = false;
+}
+
+// When another link of a peer last moved.
+static uint64_t others_moved(const struct fr_rails *rails, const struct fr_rail_peer *peer,
+                             unsigned but)
+{
+    uint64_t moved = 0;
+    for (unsigned i = 0; i < rails->count; i++) {
+        if (i != but && peer->links[i].done_ns > moved)
+            moved = peer->links[i].done_ns;
+    }
+    return moved;
+}
+
+// Reads a few bytes of a stripe once more, over a link over which that has not been tried.
+static void probe(struct fr_rails *rails, const struct fr_rail_stripe *stripe)
+{
+    const struct fr_rail_transfer *transfer = stripe->transfer;
+    struct fr_rail_link *links = transfer->peer->links;
+    for (unsigned i = 0; i < rails->count; i++) {
+        struct fr_rail *rail = &rails->rails[i];
+        if (rail == stripe->rail || rail->draining || !fr_rail_link_is_alive(rail, &links[i]) ||
+            (links[stripe->rail->index].probed >> i & 1) || !(transfer->region->keyed >> i & 1) ||
+            !(transfer->key.keyed >> links[i].remote & 1))
+            continue;
+        links[stripe->rail->index].probed |= (uint16_t)(1u << i);
+        fr_rail_post_probe(rail, stripe);
+        return;
+    }
+}
+
+// Nobody else waits for a silent link: what is on its way there no longer counts as the rail's
+// load.
+static void park(struct fr_rail *rail, struct fr_rail_link *link)
+{
+    struct fr_list *at = rail->sent.next;
+    link->parked = true;
+    for (; at != &rail->sent; at = at->next) {
+        struct fr_rail_stripe *stripe = FR_LIST_ENTRY(at, struct fr_rail_stripe, entry);
+        if (stripe->parked || fr_rail_stripe_link(stripe) != link)
+            continue;
+        stripe->parked = true;
+        fr_rail_load_done(&rail->load, stripe->bytes, false, rail->rails->now_ns);
+    }
+}
+
+static uint64_t most_of(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static void check_link(struct fr_rail *rail, const struct fr_rail_stripe *oldest)
+{
+    struct fr_rails *rails = rail->rails;
+    struct fr_rail_peer *peer = oldest->transfer->peer;
+    struct fr_rail_link *link = &peer->links[rail->index];
+    uint64_t silent = rails->now_ns - link->moved_ns;
+    uint64_t finish = fr_rail_load_finish_ns(&rail->load, 0);
+    uint64_t limit = most_of(rails->options.stall_ns, STALL_FINISHES * finish);
+    if (!link->parked && silent >= most_of(PARK_NS, PARK_FINISHES * finish))
+        park(rail, link);
+    unsigned probes = (unsigned)__builtin_popcount(link->probed);
+    if (link->lost) { // by an error, which does not end all that is on its way
+        rail->draining = rail->draining || silent >= limit;
+        return;
+    }
+    if (silent < limit / 2 * (1 + probes))
+        return;
+    if (others_moved(rails, peer, rail->index) < link->moved_ns + limit / 2) {
+        probe(rails, oldest);
+    } else if (silent >= limit) {
+        fr_rail_link_lost(rail, peer, "silent, while others move");
+        rail->draining = true;
+    }
+}
+
+// Gives a rail that has been out for long enough another chance.
+static void retry(struct fr_rail *rail)
+{
+    if (rail->rails->now_ns < rail->retry_ns || !fr_list_is_empty(&rail->sent))
+        return;
+    fr_debug("rail %u on %s: trying it again", rail->index, rail->name);
+    rail->retry_ns = retry_at(rail, RETRY_DOUBLINGS);
+    if (rail->initiator != NULL || fr_rail_endpoint_reopen(rail))
+        rail->out = false;
+}
+
+static void check_rail(struct fr_rail *rail)
+{
+    struct fr_list *at = rail->sent.next;
+    for (; at != &rail->sent; at = at->next) {
+        struct fr_rail_stripe *stripe = FR_LIST_ENTRY(at, struct fr_rail_stripe, entry);
+        if (!stripe->probe)
+            check_link(rail, stripe);
+    }
+    if (rail->flush_reading &&
+        rail->rails->now_ns - rail->flush_sent_ns >= rail->rails->options.stall_ns)
+        fr_rail_take_out(rail, "it does not read this process's own memory");
+    if (rail->draining)
+        reset_drained(rail);
+    else if (rail->out && !rail->wedged)
+        retry(rail);
+}
+
+// When something last moved between a transfer's process and its peer.
+static uint64_t last_moved(const struct fr_rail_transfer *transfer)
+{
+    uint64_t moved = transfer->moved_ns;
+    for (unsigned i = 0; i < transfer->rails->count; i++)
+        moved = most_of(moved, transfer->peer->links[i].done_ns);
+    return moved;
+}
+
+static void give_up_peer(struct fr_rails *rails, struct fr_rail_peer *peer, const char *why)
+{
+    for (unsigned i = 0; i < rails->count; i++) {
+        struct fr_rail *rail = &rails->rails[i];
+        struct fr_rail_link *link = &peer->links[i];
+        if (!fr_rail_link_is_alive(rail, link))
+            continue;
+        fr_rail_link_lost(rail, peer, why);
+        rail->draining = rail->draining || link->sent > 0;
+    }
+}
+
+// Returns whether its peer was given up, and with that the lists of transfers may be others.
+static bool check_transfer(struct fr_rails *rails, struct fr_rail_transfer *transfer)
+{
+    const struct fr_rail_options *options = &rails->options;
+    uint64_t silent = rails->now_ns - last_moved(transfer);
+    bool cancelled = atomic_load_explicit(&transfer->cancelled, memory_order_relaxed);
+    if (silent >= options->stall_ns && cancelled) {
+        give_up_peer(rails, transfer->peer, "silent, and a transfer was cancelled");
+        return true;
+    }
+    if (options->timeout_ns > 0 && silent >= options->timeout_ns) {
+        give_up_peer(rails, transfer->peer, "nothing has moved within the time-out");
+        return true;
+    }
+    if (rails->now_ns - transfer->told_ns < TELL_S * SECOND_NS)
+        return false;
+    transfer->told_ns = rails->now_ns;
+    if (silent >= TELL_S * SECOND_NS)
+        fr_warn("%zu bytes over rails: waiting for process %u for %u s",
+                transfer->bytes - transfer->arrived, transfer->peer->number,
+                (unsigned)(silent / SECOND_NS));
+    return false;
+}
+
+// Those behind one whose peer was given up are looked at the next time.
+static void check_transfers(struct fr_rails *rails, struct fr_list *transfers)
+{
+    for (struct fr_list *at = transfers->next; at != transfers; at = at->next) {
+        if (check_transfer(rails, FR_LIST_ENTRY(at, struct fr_rail_transfer, entry)))
+            return;
+    }
+}
+
+void fr_rail_check_links(struct fr_rails *rails)
+{
+    if (rails->now_ns - rails->checked_ns < CHECK_NS)
+        return;
+    rails->checked_ns = rails->now_ns;
+    check_transfers(rails, &rails->waiting);
+    check_transfers(rails, &rails->active);
+    for (unsigned i = 0; i < rails->count; i++)
+        check_rail(&rails->rails[i]);
+}

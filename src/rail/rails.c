@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The rails of a position: opened, polled, counted, closed.
+#include "config.h"
+
+#include "rail/rail.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct fr_rail_options fr_rail_options(void)
+{
+    const struct fr_settings *settings = fr_core_settings();
+    return (struct fr_rail_options){
+        .max = (unsigned)settings->rail_max,
+        .nics = settings->rail_nics,
+        .provider = settings->rail_provider,
+        .cache_bytes = settings->rail_cache_bytes,
+        .timeout_ns = settings->timeout_s * 1000000000ull,
+        .stall_ns = 2000000000ull, // far beyond any pause of a link that works
+        .retry_ns = 10000000000ull,
+        .flush = settings->rail_flush,
+    };
+}
+
+#ifdef FR_HAVE_RAILS
+
+#include "rail/steps_int.h"
+
+enum { PAUSE_NS = 50000000 }; // more between two polls is time in which nobody waited
+
+// After a time-out is half over, silence is no longer taken for patience.
+static uint64_t stall_of(const struct fr_rail_options *options)
+{
+    uint64_t quarter = options->timeout_ns / 4;
+    return quarter > 0 && quarter < options->stall_ns ? quarter : options->stall_ns;
+}
+
+static bool make_stripes(struct fr_rails *rails)
+{
+    size_t count = 2 * (size_t)FR_RAIL_DEPTH * rails->count;
+    rails->stripes = calloc(count, sizeof(*rails->stripes));
+    for (size_t i = 0; rails->stripes != NULL && i < count; i++)
+        fr_list_push_back(&rails->spare, &rails->stripes[i].entry);
+    return rails->stripes != NULL;
+}
+
+static struct fr_rails *make_rails(const struct fr_rail_options *options)
+{
+    struct fr_rails *rails = calloc(1, sizeof(*rails));
+    if (rails == NULL)
+        return NULL;
+    rails->options = *options;
+    rails->options.stall_ns = stall_of(options);
+    rails->lock = (struct fr_lock)FR_LOCK_INIT;
+    struct fr_list *lists[] = {&rails->regions, &rails->submitted, &rails->unused, &rails->active,
+                               &rails->waiting, &rails->flushing,  &rails->spare};
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(lists); i++)
+        fr_list_init(lists[i]);
+    atomic_flag_clear(&rails->polling);
+    rails->turn = options->rank;
+    return rails;
+}
+
+// Opens a rail on each NIC that can be opened; one that cannot costs only itself.
+static void open_each(struct fr_rails *rails, struct fi_info *infos[], unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        struct fr_rail *rail = &rails->rails[rails->count];
+        *rail = (struct fr_rail){.rails = rails, .index = rails->count};
+        if (fr_rail_endpoint_open(rail, infos[i]) == FR_OK)
+            rails->count++;
+        else
+            *rail = (struct fr_rail){0};
+    }
+    rails->address.count = rails->count;
+}
+
+enum fr_status fr_rail_open(const struct fr_rail_options *options, struct fr_rails **opened)
+{
+    struct fi_info *infos[FR_RAILS_MAX];
+    unsigned count = 0;
+    const struct fr_rail_library *library = fr_rail_library();
+    if (library == NULL)
+        return FR_ERR_NOT_FOUND;
+    struct fr_rails *rails = make_rails(options);
+    if (rails == NULL)
+        return FR_ERR_NO_MEMORY;
+    rails->library = library;
+    enum fr_status status = fr_rail_discover(library, options, infos, &count);
+    open_each(rails, infos, count);
+    if (status == FR_OK && rails->count == 0)
+        status = FR_ERR_NOT_FOUND;
+    if (status == FR_OK && !make_stripes(rails))
+        status = FR_ERR_NO_MEMORY;
+    if (status != FR_OK) {
+        fr_rail_close(rails);
+        return status;
+    }
+    fr_rail_flush_open(rails);
+    rails->options.nics = rails->options.provider = NULL; // the caller's
+    fr_info("%u rails of %s for %s%s", rails->count, rails->address.rails[0].provider,
+            options->gpu != NULL ? "GPU " : "host memory",
+            options->gpu != NULL ? options->gpu : "");
+    *opened = rails;
+    return FR_OK;
+}
+
+// The initiators go first, so that nothing of what is on its way outlives its memory's
+// registration.
+void fr_rail_close(struct fr_rails *rails)
+{
+    if (rails == NULL)
+        return;
+    if (!fr_list_is_empty(&rails->active) || !fr_list_is_empty(&rails->waiting) ||
+        !fr_list_is_empty(&rails->flushing))
+        fr_error("rails are closed while transfers are under way");
+    for (unsigned i = 0; i < rails->count; i++)
+        fr_rail_endpoint_stop(&rails->rails[i]);
+    fr_rail_regions_free(rails);
+    for (unsigned i = 0; i < rails->count; i++)
+        fr_rail_flush_close(&rails->rails[i]);
+    for (unsigned i = rails->count; i > 0; i--)
+        fr_rail_endpoint_close(&rails->rails[i - 1]);
+    fr_rail_peers_free(rails);
+    fr_rail_transfer_free_all(rails);
+    free(rails->stripes);
+    free(rails);
+}
+
+unsigned fr_rail_count(const struct fr_rails *rails)
+{
+    return rails->count;
+}
+
+bool fr_rail_writes(const struct fr_rails *rails)
+{
+    for (unsigned i = 0; i < rails->count; i++) {
+        if (!rails->rails[i].writes)
+            return false;
+    }
+    return true;
+}
+
+size_t fr_rail_address(const struct fr_rails *rails, unsigned char address[FR_RAIL_ADDRESS_MAX])
+{
+    return fr_rail_wire_write_address(&rails->address, address);
+}
+
+// Sets the clock: what passes between two polls counts up to a bound, since nobody waited then.
+static void tick(struct fr_rails *rails)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    uint64_t real = (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+    uint64_t passed = rails->real_ns == 0 ? 0 : real - rails->real_ns;
+    rails->real_ns = real;
+    rails->now_ns += passed < PAUSE_NS ? passed : PAUSE_NS;
+    for (unsigned i = 0; i < rails->count; i++)
+        fr_rail_load_unseen(&rails->rails[i].load, passed, rails->now_ns);
+}
+
+bool fr_rail_poll(struct fr_rails *rails)
+{
+    bool any = false;
+    if (atomic_flag_test_and_set_explicit(&rails->polling, memory_order_acquire))
+        return false;
+    tick(rails);
+    for (unsigned i = 0; i < rails->count; i++)
+        any = fr_rail_drain(&rails->rails[i]) || any;
+    any = fr_rail_transfer_admit(rails) || any;
+    fr_rail_check_links(rails);
+    any = fr_rail_post(rails) || any;
+    any = fr_rail_flush_post(rails) || any;
+    atomic_flag_clear_explicit(&rails->polling, memory_order_release);
+    return any;
+}
+
+void fr_rail_counters(const struct fr_rails *rails, unsigned index,
+                      struct fr_rail_counters *counters)
+{
+    const struct fr_rail *rail = &rails->rails[index];
+    *counters = (struct fr_rail_counters){
+        .read_bytes = rail->read_bytes,
+        .written_bytes = rail->written_bytes,
+        .stripes = rail->stripes_sent,
+        .again = rail->again,
+        .errors = rail->errors,
+        .busy_ns = rail->load.busy_ns,
+        .bytes_per_s = rail->load.bytes_per_s,
+        .registered_bytes = rail->registered_bytes,
+        .out = rail->out,
+    };
+    strncpy(counters->name, rail->name, sizeof(counters->name) - 1);
+    strncpy(counters->provider, rails->address.rails[index].provider,
+            sizeof(counters->provider) - 1);
+}
+
+#endif

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The scheduler. Stripes shrink as a transfer nears its end, so that unequal rails finish together;
+// the last ones go to the rails that will be done with them first, even if those have to be waited
+// for.
+#include "config.h"
+
+#include "rail/sched.h"
+
+enum {
+    SAMPLE_STRIPES = 4,       // of which a rate is worked out
+    SAMPLE_BYTES = 256 << 10, // fewer say more of the latency than of the rate
+    SLOWER = 8,               // a rail that would take so much longer gets no small message
+    UNSEEN_NS = 1000000,      // less is what polling takes
+};
+
+void fr_rail_load_init(struct fr_rail_load *load, uint64_t bytes_per_s, unsigned depth,
+                       size_t max_bytes)
+{
+    *load = (struct fr_rail_load){
+        .bytes_per_s = bytes_per_s > 0 ? bytes_per_s : 1,
+        .depth = depth,
+        .max_bytes = max_bytes,
+    };
+}
+
+static void start_sample(struct fr_rail_load *load, uint64_t now_ns)
+{
+    load->sample_ns = now_ns;
+    load->sample_bytes = 0;
+    load->sample_stripes = 0;
+}
+
+void fr_rail_load_sent(struct fr_rail_load *load, size_t bytes, uint64_t now_ns)
+{
+    if (load->posted++ == 0) {
+        load->began_ns = now_ns;
+        start_sample(load, now_ns);
+    }
+    load->queued_bytes += bytes;
+}
+
+// The first measurement replaces the guess, later ones are averaged.
+static void take_sample(struct fr_rail_load *load, uint64_t now_ns)
+{
+    double seconds = (double)(now_ns - load->sample_ns) * 1e-9;
+    double rate = (double)load->sample_bytes / seconds;
+    if (load->measured)
+        rate = ((double)load->bytes_per_s * 3 + rate) / 4;
+    load->bytes_per_s = rate >= 1 ? (uint64_t)rate : 1;
+    load->measured = true;
+    start_sample(load, now_ns);
+}
+
+void fr_rail_load_done(struct fr_rail_load *load, size_t bytes, bool arrived, uint64_t now_ns)
+{
+    load->queued_bytes -= bytes;
+    load->posted--;
+    if (arrived) {
+        load->sample_bytes += bytes;
+        load->sample_stripes++;
+    }
+    if (load->sample_stripes >= SAMPLE_STRIPES && load->sample_bytes >= SAMPLE_BYTES &&
+        now_ns > load->sample_ns)
+        take_sample(load, now_ns);
+    if (load->posted == 0)
+        load->busy_ns += now_ns - load->began_ns;
+}
+
+static size_t min_of(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static size_t clamp(size_t value, size_t low, size_t high)
+{
+    return min_of(value < low ? low : value, high); // never beyond the bound above
+}
+
+// A stripe that is worth its overhead and holds nobody up for long. A rail that may be anything
+// gets little until it has been measured.
+static size_t usual_stripe(const struct fr_rail_load *load)
+{
+    if (!load->measured)
+        return FR_RAIL_STRIPE_MIN;
+    double bytes = (double)load->bytes_per_s * FR_RAIL_STRIPE_US * 1e-6;
+    size_t whole = bytes < FR_RAIL_STRIPE_MAX ? (size_t)bytes : FR_RAIL_STRIPE_MAX;
+    return clamp(whole, FR_RAIL_STRIPE_MIN, FR_RAIL_STRIPE_MAX);
+}
+
+bool fr_rail_load_is_full(const struct fr_rail_load *load)
+{
+    if (load->posted >= load->depth)
+        return true;
+    return load->posted > 0 && load->queued_bytes >= FR_RAIL_QUEUE * usual_stripe(load);
+}
+
+static double finish_s(const struct fr_rail_load *load, size_t bytes)
+{
+    return ((double)load->queued_bytes + (double)bytes) / (double)load->bytes_per_s;
+}
+
+uint64_t fr_rail_load_finish_ns(const struct fr_rail_load *load, size_t bytes)
+{
+    double ns = finish_s(load, bytes) * 1e9;
+    return ns < 1e18 ? (uint64_t)ns : (uint64_t)1e18;
+}
+
+// A rail that was never measured has to be, even by who looks seldom.
+void fr_rail_load_unseen(struct fr_rail_load *load, uint64_t unseen_ns, uint64_t now_ns)
+{
+    if (load->measured && unseen_ns >= UNSEEN_NS && unseen_ns > fr_rail_load_finish_ns(load, 0))
+        start_sample(load, now_ns);
+}
+
+// The length of the next stripe on a rail: up to half of its share of what is left. A remainder
+// that is no stripe of its own goes along.
+static size_t cut(const struct fr_rail_load *load, double all_bytes_per_s, uint64_t address,
+                  size_t left)
+{
+    double share = (double)left * (double)load->bytes_per_s / all_bytes_per_s / 2;
+    size_t bytes = min_of(usual_stripe(load), (size_t)share);
+    bytes = clamp(bytes, FR_RAIL_STRIPE_MIN, left);
+    if (left - bytes < FR_RAIL_STRIPE_MIN / 2)
+        bytes = left;
+    bytes = min_of(bytes, load->max_bytes);
+    size_t beyond = (size_t)((address + bytes) % FR_RAIL_ALIGN);
+    return bytes < left && beyond < bytes ? bytes - beyond : bytes;
+}
+
+struct pick {
+    int rail; // -1: none
+    size_t bytes;
+    double finish_s;
+};
+
+// The rail that would be done with its next stripe first, of all or of those that are not full.
+static struct pick pick_first(struct fr_rail_load *const loads[], unsigned count, uint64_t address,
+                              size_t left, unsigned turn, double all_bytes_per_s, bool full_too)
+{
+    struct pick best = {-1, 0, 0};
+    for (unsigned n = 0; n < count; n++) {
+        unsigned i = (turn + n) % count;
+        if (!full_too && fr_rail_load_is_full(loads[i]))
+            continue;
+        size_t bytes = cut(loads[i], all_bytes_per_s, address, left);
+        double finish = finish_s(loads[i], bytes);
+        if (best.rail < 0 || finish < best.finish_s)
+            best = (struct pick){(int)i, bytes, finish};
+    }
+    return best;
+}
+
+// A rail that would hold up the end of all that is on its way is not taken if a full one, once it
+// has room again, would be done earlier.
+static struct pick pick_large(struct fr_rail_load *const loads[], unsigned count, uint64_t address,
+                              size_t left, unsigned turn)
+{
+    double all_bytes_per_s = 0, all_bytes = (double)left;
+    for (unsigned i = 0; i < count; i++) {
+        all_bytes_per_s += (double)loads[i]->bytes_per_s;
+        all_bytes += (double)loads[i]->queued_bytes;
+    }
+    struct pick pick = pick_first(loads, count, address, left, turn, all_bytes_per_s, false);
+    if (pick.rail < 0 || pick.finish_s <= all_bytes / all_bytes_per_s)
+        return pick;
+    struct pick best = pick_first(loads, count, address, left, turn, all_bytes_per_s, true);
+    return best.finish_s < pick.finish_s ? (struct pick){-1, 0, 0} : pick;
+}
+
+// The rail whose turn it is, unless it is known to take very much longer than another.
+static struct pick pick_small(struct fr_rail_load *const loads[], unsigned count, size_t left,
+                              unsigned turn)
+{
+    struct pick best = {-1, 0, 0};
+    double least = -1;
+    for (unsigned i = 0; i < count; i++) {
+        double finish = finish_s(loads[i], FR_RAIL_SMALL);
+        least = least < 0 || finish < least ? finish : least;
+    }
+    for (unsigned n = 0; n < count && best.rail < 0; n++) {
+        unsigned i = (turn + n) % count;
+        double finish = finish_s(loads[i], FR_RAIL_SMALL);
+        bool slow = loads[i]->measured && finish > SLOWER * least;
+        if (!fr_rail_load_is_full(loads[i]) && !slow)
+            best = (struct pick){(int)i, min_of(left, loads[i]->max_bytes), finish};
+    }
+    return best;
+}
+
+bool fr_rail_sched_next(struct fr_rail_load *const loads[], unsigned count, uint64_t address,
+                        size_t left, bool small, unsigned turn, unsigned *rail, size_t *bytes)
+{
+    struct pick pick = small ? pick_small(loads, count, left, turn)
+                             : pick_large(loads, count, address, left, turn);
+    if (pick.rail < 0)
+        return false;
+    *rail = (unsigned)pick.rail;
+    *bytes = pick.bytes;
+    return true;
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Predefined datatypes and operations, told by their handles.
+#include "config.h"
+
+#include "real/real.h"
+
+static const unsigned char families[] = {
+#define FR_DATATYPE(name, family) FR_FAMILY_##family,
+#define FR_OPERATION(name)
+#include "real/types.def"
+#undef FR_DATATYPE
+#undef FR_OPERATION
+};
+_Static_assert(FR_ARRAY_LENGTH(families) == FR_DATATYPES, "a family each");
+
+// A handle that this MPI does not have is none of the application's either.
+enum fr_real_family fr_real_family_of(fr_word type)
+{
+    for (unsigned i = 0; i < FR_DATATYPES; i++) {
+        if (fr_real_mpi.types[i] == type)
+            return type == fr_real_mpi.DATATYPE_NULL ? FR_FAMILY_NONE : families[i];
+    }
+    return FR_FAMILY_NONE;
+}
+
+enum fr_real_operation fr_real_operation_of(fr_word operation)
+{
+    unsigned i = 0;
+    while (i < FR_OPERATIONS && fr_real_mpi.operations[i] != operation)
+        i++;
+    return (enum fr_real_operation)i;
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Ticks as nanoseconds, and when and where this process began.
+#include "config.h"
+
+#include "report/report_int.h"
+
+#include <time.h>
+#include <unistd.h>
+
+static uint64_t start_ticks;
+static uint64_t start_ns;
+static uint64_t started_unix_ns;
+static char host[256];
+static char job[FR_JOB_BYTES];
+
+static uint64_t now_ns(clockid_t id)
+{
+    struct timespec now;
+    clock_gettime(id, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void start(void)
+{
+    started_unix_ns = now_ns(CLOCK_REALTIME);
+    start_ns = now_ns(CLOCK_MONOTONIC);
+    start_ticks = fr_core_ticks();
+    if (gethostname(host, sizeof(host) - 1))
+        host[0] = '\0';
+    fr_core_job_name(job);
+}
+
+uint64_t fr_report_start_ticks(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, start);
+    return start_ticks;
+}
+
+uint64_t fr_report_started_unix_ns(void)
+{
+    return started_unix_ns;
+}
+
+const char *fr_report_job_name(void)
+{
+    return job;
+}
+
+const char *fr_report_host(void)
+{
+    return host;
+}
+
+// From the rate since the start, which is longer ago each time: nothing to be calibrated.
+uint64_t fr_report_ns(uint64_t ticks)
+{
+    enum { ENOUGH_NS = 1000000 };
+    uint64_t ns, passed;
+    do {
+        ns = now_ns(CLOCK_MONOTONIC) - start_ns;
+        passed = fr_core_ticks() - start_ticks;
+    } while (ns < ENOUGH_NS || passed == 0);
+    return (uint64_t)((double)ticks * ((double)ns / (double)passed));
+}

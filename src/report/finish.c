@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// When the report is written: at MPI_Finalize, at MPI_Abort, when a signal kills the process, or
+// when it exits without any of these. What happens then besides is left as it was: the default
+// action of a signal, or the handler that the MPI library has set in MPI_Init, follows. A signal
+// that the application had a handler for before is not watched, and one that it sets later replaces
+// ours.
+#include "config.h"
+
+#include "report/report_int.h"
+#include "world/world.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { OUT_BYTES = 1 << 16, SIGNAL_STACK_BYTES = 1 << 16 };
+enum { UNWRITTEN, WRITING, WRITTEN };
+
+static const int watched[] = {SIGSEGV, SIGBUS,  SIGFPE, SIGILL, SIGABRT, SIGSYS,
+                              SIGXCPU, SIGTERM, SIGINT, SIGHUP, SIGQUIT};
+static struct {
+    bool free; // nobody had a handler before MPI_Init
+    bool ours;
+    struct sigaction before; // what the default, or the MPI library, does
+} dispositions[FR_ARRAY_LENGTH(watched)];
+
+static struct fr_report_job job = {.fabric_memory = "unknown"};
+static _Atomic int state;
+static FR_TLS bool writing_here;
+static bool in_signal;
+static pid_t owner;
+
+void fr_report_complain(const char *setting, const char *name, const char *what)
+{
+    int error = errno;
+    if (in_signal) // where no text of it may be asked for
+        fr_warn("%s: %s %s: errno %d", setting, name, what, error);
+    else
+        fr_warn("%s: %s %s: %s", setting, name, what, strerror(error));
+}
+
+static void write_report(const struct fr_report_end *end)
+{
+    static char buffer[OUT_BYTES], name[PATH_MAX];
+    struct fr_report_out out;
+    const char *target = fr_core_settings()->report;
+    if (!target || !target[0])
+        return;
+    if (strcmp(target, "text") == 0) {
+        fr_report_write_text(&job);
+        return;
+    }
+    if (!fr_report_expand(target, fr_world_rank(), name, sizeof(name))) {
+        errno = ENAMETOOLONG;
+        fr_report_complain("FABRAIL_REPORT", "its file", "cannot be written");
+    } else if (!fr_report_out_open(&out, name, buffer, sizeof(buffer))) {
+        fr_report_complain("FABRAIL_REPORT", name, "cannot be written");
+    } else {
+        fr_report_write_json(&out, end, &job);
+        if (!fr_report_out_close(&out, name))
+            fr_report_complain("FABRAIL_REPORT", name, "was not written completely");
+    }
+}
+
+// Another thread is writing, and the process must not die of this one before it is done; but wait
+// no longer than a file takes.
+static void wait_for_writer(void)
+{
+    enum { LOOKS = 200 };
+    const struct timespec nap = {.tv_nsec = 5000000};
+    for (int i = 0; i < LOOKS && state == WRITING && !writing_here; i++)
+        nanosleep(&nap, NULL);
+}
+
+void fr_report_finish(const struct fr_report_end *end)
+{
+    int expected = UNWRITTEN;
+    if (!fr_report_on || getpid() != owner)
+        return;
+    if (!atomic_compare_exchange_strong(&state, &expected, WRITING)) {
+        wait_for_writer();
+        return;
+    }
+    writing_here = true;
+    write_report(end);
+    fr_report_trace_write();
+    writing_here = false;
+    state = WRITTEN;
+}
+
+static bool is_fault(int number, const siginfo_t *info)
+{
+    return info->si_code > 0 && (number == SIGSEGV || number == SIGBUS || number == SIGFPE ||
+                                 number == SIGILL || number == SIGSYS);
+}
+
+static void on_signal(int number, siginfo_t *info, void *context)
+{
+    int saved_errno = errno;
+    (void)context;
+    in_signal = true;
+    fr_report_finish(&(struct fr_report_end){.how = "signal", .signal = number});
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(watched); i++) {
+        if (watched[i] == number)
+            sigaction(number, &dispositions[i].before, NULL);
+    }
+    if (!is_fault(number, info)) // that happens again by itself, and with its true context
+        raise(number);           // once this handler has returned
+    errno = saved_errno;
+}
+
+// A stack that has overflown holds no handler.
+static void give_stack(void)
+{
+    static char memory[SIGNAL_STACK_BYTES];
+    const stack_t stack = {.ss_sp = memory, .ss_size = sizeof(memory)};
+    stack_t before;
+    if (sigaltstack(NULL, &before) == 0 && (before.ss_flags & SS_DISABLE))
+        sigaltstack(&stack, NULL);
+}
+
+// UCX, which MPI libraries load, sets its handlers when it is loaded: they say where the fault is.
+static bool is_of_ucx(const struct sigaction *action)
+{
+    Dl_info info;
+    void *handler =
+        action->sa_flags & SA_SIGINFO ? (void *)action->sa_sigaction : (void *)action->sa_handler;
+    if (!dladdr(handler, &info) || !info.dli_fname)
+        return false;
+    const char *slash = strrchr(info.dli_fname, '/');
+    return strncmp(slash ? slash + 1 : info.dli_fname, "libucs.so", sizeof("libucs.so") - 1) == 0;
+}
+
+static bool is_default(const struct sigaction *action)
+{
+    return !(action->sa_flags & SA_SIGINFO) && action->sa_handler == SIG_DFL;
+}
+
+void fr_report_before_init(void)
+{
+    struct sigaction now;
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(watched) && fr_report_on; i++) {
+        dispositions[i].free =
+            sigaction(watched[i], NULL, &now) == 0 && (is_default(&now) || is_of_ucx(&now));
+    }
+}
+
+// What an earlier job has left under the names of this one would be taken for its own.
+static void remove_old(void)
+{
+    char name[PATH_MAX];
+    const char *target = fr_core_settings()->report;
+    if (!target || !target[0] || strcmp(target, "text") == 0)
+        return;
+    if (fr_report_expand(target, fr_world_rank(), name, sizeof(name)))
+        unlink(name);
+    if (fr_world_rank() == 0 && fr_report_expand(target, FR_REPORT_JOB, name, sizeof(name)))
+        unlink(name);
+}
+
+void fr_report_after_init(const struct fr_report_job *facts)
+{
+    struct sigaction ours = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    if (!fr_report_on)
+        return;
+    job = *facts;
+    owner = getpid();
+    remove_old();
+    give_stack();
+    sigfillset(&ours.sa_mask);
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(watched); i++) {
+        if (dispositions[i].free && !dispositions[i].ours &&
+            sigaction(watched[i], NULL, &dispositions[i].before) == 0 &&
+            dispositions[i].before.sa_handler != SIG_IGN)
+            dispositions[i].ours = sigaction(watched[i], &ours, NULL) == 0;
+    }
+}
+
+// After MPI_Finalize the process is the application's alone.
+static void unwatch(void)
+{
+    struct sigaction now;
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(watched); i++) {
+        if (dispositions[i].ours && sigaction(watched[i], NULL, &now) == 0 &&
+            (now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_signal)
+            sigaction(watched[i], &dispositions[i].before, NULL);
+        dispositions[i].ours = false;
+    }
+}
+
+void fr_report_write(const struct fr_report_job *facts)
+{
+    job = *facts;
+    if (!owner) // MPI was started by a way that no stub saw
+        owner = getpid();
+    fr_report_finish(&(struct fr_report_end){.how = "finalize"});
+    unwatch();
+}
+
+void fr_report_write_abort(void)
+{
+    fr_report_finish(&(struct fr_report_end){.how = "abort"});
+}
+
+__attribute__((destructor)) static void at_exit(void)
+{
+    if (owner && state == UNWRITTEN)
+        fr_report_finish(&(struct fr_report_end){.how = "exit"});
+}

@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The report of a rank, as doc/report.schema.json describes it, and as text. Everything here may
+// run in a signal handler, while other threads go on counting.
+#include "config.h"
+
+#include "report/report_int.h"
+#include "world/world.h"
+
+#include <string.h>
+
+static struct fr_report_sum sums[FR_ROWS];
+static const struct fr_report_rail *rails;
+static unsigned rail_count;
+
+void fr_report_rails(const struct fr_report_rail *all, unsigned count)
+{
+    rails = all;
+    rail_count = count;
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+static struct fr_report_sum *sum_of(const struct fr_row *row, unsigned *count)
+{
+    for (unsigned i = 0; i < *count; i++) {
+        struct fr_report_sum *sum = &sums[i];
+        if (sum->fn == FR_ROW_FN(row->key) && sum->path == FR_ROW_PATH(row->key) &&
+            same_text(sum->scheme, row->scheme))
+            return sum;
+    }
+    if (*count == FR_ROWS)
+        return NULL;
+    sums[*count] = (struct fr_report_sum){
+        .fn = FR_ROW_FN(row->key), .path = FR_ROW_PATH(row->key), .scheme = row->scheme};
+    return &sums[(*count)++];
+}
+
+static void add_row(const struct fr_row *row, double ns_a_tick, unsigned *count)
+{
+    struct fr_report_sum *sum = sum_of(row, count);
+    if (!sum)
+        return;
+    const char *reason = atomic_load_explicit(&row->reason, memory_order_relaxed);
+    sum->reason = reason ? reason : sum->reason;
+    sum->buffers += fr_count_get(&row->data.buffers);
+    sum->bytes += fr_count_get(&row->data.bytes);
+    sum->calls += fr_count_get(&row->calls);
+    sum->timed_calls += fr_count_get(&row->timed_calls);
+    sum->ns += (uint64_t)((double)fr_count_get(&row->ticks) * ns_a_tick);
+    sum->copies_ns += (uint64_t)((double)fr_count_get(&row->metered[FR_METER_COPY]) * ns_a_tick);
+    sum->mpi_ns += (uint64_t)((double)fr_count_get(&row->metered[FR_METER_MPI]) * ns_a_tick);
+}
+
+static int by_place(const struct fr_report_sum *a, const struct fr_report_sum *b)
+{
+    if (a->fn != b->fn)
+        return a->fn < b->fn ? -1 : 1;
+    return a->path == b->path ? 0 : a->path < b->path ? -1 : 1;
+}
+
+static void sort(unsigned count) // qsort may allocate
+{
+    for (unsigned i = 1; i < count; i++) {
+        struct fr_report_sum moved = sums[i];
+        unsigned at = i;
+        for (; at > 0 && by_place(&sums[at - 1], &moved) > 0; at--)
+            sums[at] = sums[at - 1];
+        sums[at] = moved;
+    }
+}
+
+const struct fr_report_sum *fr_report_sums(unsigned *count)
+{
+    enum { SAMPLE = 1 << 30 };
+    double ns_a_tick = (double)fr_report_ns(SAMPLE) / SAMPLE;
+    *count = 0;
+    for (const struct fr_slab *slab = fr_report_slabs(); slab; slab = slab->next) {
+        for (unsigned i = 0; i < FR_ROWS; i++) {
+            if (atomic_load_explicit(&slab->rows[i].taken, memory_order_acquire))
+                add_row(&slab->rows[i], ns_a_tick, count);
+        }
+    }
+    sort(*count);
+    return sums;
+}
+
+static uint64_t within(const struct fr_report_sum *sum)
+{
+    uint64_t elsewhere = sum->copies_ns + sum->mpi_ns;
+    return sum->ns > elsewhere ? sum->ns - elsewhere : 0;
+}
+
+static void write_times(struct fr_report_out *out, const struct fr_report_sum *sum)
+{
+    fr_report_put(out, "\"fabrail_ns\": %u, \"copies_ns\": %u, \"mpi_ns\": %u", within(sum),
+                  sum->copies_ns, sum->mpi_ns);
+}
+
+static const char *path_name(unsigned path)
+{
+    return path == FR_NO_PATH ? "none" : fr_policy_path_name((enum fr_policy_path)path);
+}
+
+// What all rows of a path come to; of all paths for FR_PATH_COUNT + 1.
+static struct fr_report_sum total_of(unsigned count, unsigned path)
+{
+    struct fr_report_sum total = {.path = path};
+    for (unsigned i = 0; i < count; i++) {
+        if (path <= FR_NO_PATH && sums[i].path != path)
+            continue;
+        total.buffers += sums[i].buffers;
+        total.bytes += sums[i].bytes;
+        total.calls += sums[i].calls;
+        total.copies_ns += sums[i].copies_ns;
+        total.mpi_ns += sums[i].mpi_ns;
+        total.ns += within(&sums[i]) + sums[i].copies_ns + sums[i].mpi_ns;
+    }
+    return total;
+}
+
+// One line, which the summary of the job takes over as it is; see summary.c.
+static void write_totals(struct fr_report_out *out, unsigned count, const struct fr_report_end *end)
+{
+    struct fr_report_sum all = total_of(count, FR_NO_PATH + 1);
+    fr_report_put(out,
+                  "  \"totals\": {\"rank\": %i, \"host\": %q, \"ended\": %q, \"wall_ns\": %u, ",
+                  fr_world_rank(), fr_report_host(), end->how,
+                  fr_report_ns(fr_core_ticks() - fr_report_start_ticks()));
+    write_times(out, &all);
+    fr_report_put(out, ", \"paths\": {");
+    for (unsigned path = 0; path <= FR_NO_PATH; path++) {
+        struct fr_report_sum total = total_of(count, path);
+        fr_report_put(out, "%s\"%s\": {\"calls\": %u, \"buffers\": %u, \"bytes\": %u, ",
+                      path ? ", " : "", path_name(path), total.calls, total.buffers, total.bytes);
+        write_times(out, &total);
+        fr_report_put(out, "}");
+    }
+    fr_report_put(out, "}},\n");
+}
+
+static void write_paths(struct fr_report_out *out, unsigned count)
+{
+    fr_report_put(out, "  \"paths\": {");
+    for (unsigned path = 0; path < FR_PATH_COUNT; path++) {
+        struct fr_report_sum total = total_of(count, path);
+        fr_report_put(out, "%s\n    \"%s\": {\"buffers\": %u, \"bytes\": %u}", path ? "," : "",
+                      path_name(path), total.buffers, total.bytes);
+    }
+    fr_report_put(out, "\n  },\n");
+}
+
+// The rows that have buffers, or those of calls that had none of their own: they have completed
+// others, or done without.
+static void write_functions(struct fr_report_out *out, unsigned count, bool with_buffers)
+{
+    const char *separator = "";
+    fr_report_put(out, "  \"%s\": [", with_buffers ? "functions" : "calls");
+    for (unsigned i = 0; i < count; i++) {
+        const struct fr_report_sum *sum = &sums[i];
+        if ((sum->buffers != 0) != with_buffers || (!sum->buffers && !sum->calls))
+            continue;
+        fr_report_put(out,
+                      "%s\n    {\"name\": %q, \"path\": %q, \"scheme\": %q, \"calls\": %u, "
+                      "\"timed_calls\": %u, \"buffers\": %u, \"bytes\": %u, ",
+                      separator, fr_real_rows[sum->fn].name, path_name(sum->path), sum->scheme,
+                      sum->calls, sum->timed_calls, sum->buffers, sum->bytes);
+        write_times(out, sum);
+        fr_report_put(out, ", \"reason\": %q}", sum->reason);
+        separator = ",";
+    }
+    fr_report_put(out, "\n  ],\n");
+}
+
+// Adds the same cell of every slab, which lies `offset` bytes into it.
+static void add_cells(size_t offset, uint64_t *buffers, uint64_t *bytes)
+{
+    *buffers = *bytes = 0;
+    for (const struct fr_slab *slab = fr_report_slabs(); slab; slab = slab->next) {
+        const struct fr_cell *cell = (const struct fr_cell *)((const char *)slab + offset);
+        *buffers += fr_count_get(&cell->buffers);
+        *bytes += fr_count_get(&cell->bytes);
+    }
+}
+
+static void add_kind(unsigned kind, unsigned path, uint64_t *buffers, uint64_t *bytes)
+{
+    *buffers = *bytes = 0;
+    for (const struct fr_slab *slab = fr_report_slabs(); slab; slab = slab->next) {
+        for (unsigned i = 0; i < FR_ROWS; i++) {
+            const struct fr_row *row = &slab->rows[i];
+            if (!atomic_load_explicit(&row->taken, memory_order_acquire) ||
+                FR_ROW_KIND(row->key) != kind || FR_ROW_PATH(row->key) != path)
+                continue;
+            *buffers += fr_count_get(&row->data.buffers);
+            *bytes += fr_count_get(&row->data.bytes);
+        }
+    }
+}
+
+static void write_kinds(struct fr_report_out *out)
+{
+    const char *separator = "";
+    fr_report_put(out, "  \"memory\": [");
+    for (unsigned kind = 0; kind < FR_KIND_COUNT; kind++) {
+        for (unsigned path = 0; path < FR_PATH_COUNT; path++) {
+            uint64_t buffers, bytes;
+            add_kind(kind, path, &buffers, &bytes);
+            if (!buffers)
+                continue;
+            fr_report_put(out,
+                          "%s\n    {\"kind\": %q, \"path\": %q, \"buffers\": %u, \"bytes\": %u}",
+                          separator, fr_device_kind_name((enum fr_device_kind)kind),
+                          path_name(path), buffers, bytes);
+            separator = ",";
+        }
+    }
+    fr_report_put(out, "\n  ],\n");
+}
+
+static void write_sizes(struct fr_report_out *out)
+{
+    const char *separator = "";
+    fr_report_put(out, "  \"sizes\": [");
+    for (unsigned path = 0; path < FR_PATH_COUNT; path++) {
+        for (unsigned class = 0; class < FR_SIZE_CLASSES; class ++) {
+            uint64_t buffers, bytes;
+            add_cells(offsetof(struct fr_slab, sizes[path][class]), &buffers, &bytes);
+            if (!buffers)
+                continue;
+            fr_report_put(
+                out, "%s\n    {\"path\": %q, \"from_bytes\": %u, \"buffers\": %u, \"bytes\": %u}",
+                separator, path_name(path), class ? (uint64_t)1 << class : 0, buffers, bytes);
+            separator = ",";
+        }
+    }
+    fr_report_put(out, "\n  ],\n");
+}
+
+static void add_peers(int rank, unsigned path, uint64_t *messages, uint64_t *bytes)
+{
+    *messages = *bytes = 0;
+    for (const struct fr_slab *slab = fr_report_slabs(); slab; slab = slab->next) {
+        const struct fr_cell(*peers)[FR_PATH_COUNT] = slab->peers;
+        if (!peers || rank >= slab->peer_count)
+            continue;
+        *messages += fr_count_get(&peers[rank][path].buffers);
+        *bytes += fr_count_get(&peers[rank][path].bytes);
+    }
+}
+
+static void write_peers(struct fr_report_out *out)
+{
+    const char *separator = "";
+    fr_report_put(out, "  \"peers\": [");
+    for (int rank = 0; rank < fr_world_size(); rank++) {
+        for (unsigned path = 0; path < FR_PATH_COUNT; path++) {
+            uint64_t messages, bytes;
+            add_peers(rank, path, &messages, &bytes);
+            if (!messages)
+                continue;
+            fr_report_put(out,
+                          "%s\n    {\"rank\": %i, \"path\": %q, \"messages\": %u, \"bytes\": %u}",
+                          separator, rank, path_name(path), messages, bytes);
+            separator = ",";
+        }
+    }
+    fr_report_put(out, "\n  ],\n  \"everyone\": [");
+    separator = "";
+    for (unsigned path = 0; path < FR_PATH_COUNT; path++) {
+        uint64_t messages, bytes;
+        add_cells(offsetof(struct fr_slab, everyone[path]), &messages, &bytes);
+        if (!messages)
+            continue;
+        fr_report_put(out, "%s\n    {\"path\": %q, \"messages\": %u, \"bytes\": %u}", separator,
+                      path_name(path), messages, bytes);
+        separator = ",";
+    }
+    fr_report_put(out, "\n  ],\n");
+}
+
+static void write_rails(struct fr_report_out *out)
+{
+    fr_report_put(out, "  \"rails\": [");
+    for (unsigned i = 0; i < rail_count; i++) {
+        fr_report_put(out,
+                      "%s\n    {\"name\": %q, \"sent_bytes\": %u, \"received_bytes\": %u, "
+                      "\"stripes\": %u, \"lost\": %b}",
+                      i ? "," : "", rails[i].name, fr_count_get(&rails[i].sent_bytes),
+                      fr_count_get(&rails[i].received_bytes), fr_count_get(&rails[i].stripes),
+                      (int)rails[i].lost);
+    }
+    fr_report_put(out, "\n  ],\n");
+}
+
+static void write_warnings(struct fr_report_out *out)
+{
+    enum fr_log_level level;
+    const char *text;
+    fr_report_put(out, "  \"warnings\": [");
+    for (unsigned i = 0; (text = fr_core_log_kept(i, &level)); i++)
+        fr_report_put(out, "%s\n    {\"level\": %q, \"text\": %q}", i ? "," : "",
+                      level == FR_LOG_ERROR ? "error" : "warn", text);
+    fr_report_put(out, "\n  ]\n");
+}
+
+static void write_head(struct fr_report_out *out, const struct fr_report_end *end,
+                       const struct fr_report_job *job)
+{
+    fr_report_put(out, "{\n  \"format\": \"fabrail-report\",\n  \"version\": %i,\n",
+                  FR_REPORT_VERSION);
+    fr_report_put(out, "  \"kind\": \"rank\",\n  \"fabrail\": %q,\n", PACKAGE_VERSION);
+    fr_report_put(out, "  \"job\": %q,\n  \"rank\": %i,\n  \"size\": %i,\n  \"host\": %q,\n",
+                  fr_report_job_name(), fr_world_rank(), fr_world_size(), fr_report_host());
+    fr_report_put(out, "  \"started_unix_ns\": %u,\n  \"ended\": %q,\n  \"signal\": %i,\n",
+                  fr_report_started_unix_ns(), end->how, end->signal);
+    fr_report_put(out, "  \"mpi\": %q,\n  \"mpi_gpu_aware\": %b,\n", fr_real_mpi.family,
+                  (int)job->mpi_gpu_aware);
+    fr_report_put(out, "  \"hosts\": %i,\n  \"nvlink_cliques\": %i,\n  \"fabric_memory\": %q,\n",
+                  job->hosts, job->cliques, job->fabric_memory);
+    fr_report_put(out, "  \"workspace_peak_bytes\": %u,\n", (uint64_t)job->workspace_peak_bytes);
+}
+
+void fr_report_write_json(struct fr_report_out *out, const struct fr_report_end *end,
+                          const struct fr_report_job *job)
+{
+    unsigned count;
+    (void)fr_report_sums(&count);
+    write_head(out, end, job);
+    write_totals(out, count, end);
+    write_paths(out, count);
+    write_kinds(out);
+    write_functions(out, count, true);
+    write_functions(out, count, false);
+    write_sizes(out);
+    write_peers(out);
+    write_rails(out);
+    write_warnings(out);
+    fr_report_put(out, "}\n");
+}
+
+void fr_report_write_text(const struct fr_report_job *job)
+{
+    unsigned count;
+    const struct fr_report_sum *rows = fr_report_sums(&count);
+    struct fr_report_sum all = total_of(count, FR_NO_PATH + 1);
+    if (job->workspace_peak_bytes)
+        fr_core_log_write(FR_LOG_INFO, "report: fabric memory %s workspace peak %zu bytes",
+                          job->fabric_memory, job->workspace_peak_bytes);
+    for (unsigned i = 0; i < count; i++) {
+        const struct fr_report_sum *row = &rows[i];
+        if (!row->buffers)
+            continue;
+        fr_core_log_write(FR_LOG_INFO, "report: %s path %s%s%s buffers %ju bytes %ju because %s",
+                          fr_real_rows[row->fn].name, path_name(row->path),
+                          row->scheme ? " scheme " : "", row->scheme ? row->scheme : "",
+                          (uintmax_t)row->buffers, (uintmax_t)row->bytes, row->reason);
+    }
+    if (all.buffers)
+        fr_core_log_write(
+            FR_LOG_INFO,
+            "report: time in fabrail %ju us in copies %ju us in the MPI library %ju us",
+            (uintmax_t)within(&all) / 1000, (uintmax_t)all.copies_ns / 1000,
+            (uintmax_t)all.mpi_ns / 1000);
+}

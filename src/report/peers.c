@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Which ranks the data of a buffer go to, from the arguments of the call: of messages, and of
+// collectives that say so. Reductions, neighbourhoods and one-sided calls are not told apart.
+#include "config.h"
+
+#include "report/report_int.h"
+#include "world/world.h"
+
+#include <sys/mman.h>
+
+static void add(struct fr_cell *cell, uint64_t bytes)
+{
+    fr_count_add(&cell->buffers, 1);
+    fr_count_add(&cell->bytes, bytes);
+}
+
+// The counters by rank, NULL while MPI has no world or without memory.
+static struct fr_cell (*peers_of(struct fr_slab *slab))[FR_PATH_COUNT]
+{
+    if (FR_LIKELY(slab->peers))
+        return slab->peers;
+    int size = fr_world_size();
+    if (size <= 0)
+        return NULL;
+    void *memory = mmap(NULL, (size_t)size * sizeof(*slab->peers), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return NULL;
+    slab->peer_count = size;
+    slab->peers = memory;
+    return memory;
+}
+
+// Of a function: its communicator and the rank that it names, -1 where there is none.
+static struct {
+    signed char comm;
+    signed char rank;
+    bool collective;
+} places[FR_FN_STUB_COUNT];
+
+void fr_report_peers_start(void)
+{
+    for (enum fr_fn fn = 0; fn < FR_FN_STUB_COUNT; fn++) {
+        enum fr_class class = fr_real_rows[fn].class;
+        places[fn].collective = class != FR_CLASS_SEND && class != FR_CLASS_PSEND &&
+                                class != FR_CLASS_SENDRECV && class != FR_CLASS_REPLACE;
+        places[fn].comm = (signed char)fr_real_arg(fn, 'c', 0);
+        places[fn].rank = (signed char)fr_real_arg(fn, places[fn].collective ? 'R' : 'P', 0);
+    }
+}
+
+// `comm` is 0 for MPI_COMM_WORLD. Returns the rank in that.
+static inline int add_rank(struct fr_slab *slab, enum fr_policy_path path, fr_word comm, int rank,
+                           uint64_t bytes)
+{
+    uint64_t id;
+    struct fr_cell(*peers)[FR_PATH_COUNT] = peers_of(slab);
+    int in_world = !comm || rank < 0 ? rank : fr_world_rank_in(comm, rank, &id);
+    if (peers && in_world >= 0 && in_world < slab->peer_count && bytes)
+        add(&peers[in_world][path], bytes);
+    return in_world;
+}
+
+struct target {
+    struct fr_slab *slab;
+    enum fr_policy_path path;
+    fr_word comm;
+    bool is_world;
+    int size; // ranks that it talks to
+};
+
+static void add_to(const struct target *target, int rank, uint64_t bytes)
+{
+    add_rank(target->slab, target->path, target->is_world ? 0 : target->comm, rank, bytes);
+}
+
+static void add_all(const struct target *target, uint64_t bytes)
+{
+    if (target->is_world && bytes)
+        add(&target->slab->everyone[target->path], bytes);
+    for (int rank = 0; !target->is_world && rank < target->size; rank++)
+        add_to(target, rank, bytes);
+}
+
+static void find_size(struct target *target)
+{
+    int inter = 0, size = 0;
+    if (target->is_world) {
+        target->size = fr_world_size();
+        return;
+    }
+    FR_MPI(Comm_test_inter, target->comm, FR_PTR(&inter));
+    if (inter)
+        FR_MPI(Comm_remote_size, target->comm, FR_PTR(&size));
+    else
+        FR_MPI(Comm_size, target->comm, FR_PTR(&size));
+    target->size = size;
+}
+
+static int64_t element(const void *counts, bool large, int index)
+{
+    return large ? ((const int64_t *)counts)[index] : ((const int *)counts)[index];
+}
+
+// Counts of one datatype; of several, what a rank gets cannot be told from the counts.
+static void add_counts(const struct target *target, const struct fr_report_buffer *buffer)
+{
+    bool large = fr_real_rows[buffer->call].flags & FR_ROW_LARGE;
+    const void *counts = (const void *)buffer->args[1];
+    int64_t all = 0;
+    for (int rank = 0; counts && rank < target->size; rank++)
+        all += element(counts, large, rank);
+    for (int rank = 0; all > 0 && rank < target->size; rank++)
+        add_to(target, rank,
+               buffer->in_bytes / (uint64_t)all * (uint64_t)element(counts, large, rank));
+}
+
+static void add_collective(struct target *target, const struct fr_report_buffer *buffer)
+{
+    const char *signature = fr_real_rows[buffer->call].signature;
+    int root = places[buffer->call].rank;
+    find_size(target);
+    if (target->size <= 0)
+        return;
+    switch (fr_real_rows[buffer->call].class) {
+    case FR_CLASS_ALLTOALL:
+    case FR_CLASS_SCATTER:
+        if (buffer->arg != 0) // in place: the counts stand with the other buffer
+            return;
+        if (signature[1] == 'v' && fr_real_arg(buffer->call, 'T', 0) < 0)
+            add_counts(target, buffer);
+        else if (signature[1] == 'n')
+            add_all(target, buffer->in_bytes / (uint64_t)target->size);
+        return;
+    case FR_CLASS_BCAST:
+    case FR_CLASS_ALLGATHER:
+        add_all(target, buffer->in_bytes);
+        return;
+    case FR_CLASS_GATHER:
+        if ((int)buffer->args[root] >= 0)
+            add_to(target, (int)buffer->args[root], buffer->in_bytes);
+        return;
+    default:
+        return;
+    }
+}
+
+int fr_report_count_peers(struct fr_slab *slab, const struct fr_report_buffer *buffer)
+{
+    int comm = places[buffer->call].comm;
+    if (comm < 0)
+        return -1;
+    fr_word handle = fr_real_handle(buffer->args[comm]);
+    bool is_world = handle == fr_real_mpi.COMM_WORLD;
+    if (!places[buffer->call].collective) {
+        int rank = (int)buffer->args[places[buffer->call].rank];
+        return add_rank(slab, buffer->path, is_world ? 0 : handle, rank, buffer->in_bytes);
+    }
+    add_collective(
+        &(struct target){.slab = slab, .path = buffer->path, .comm = handle, .is_world = is_world},
+        buffer);
+    return -1;
+}

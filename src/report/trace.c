@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The trace: the last operations of each thread with their times, in a ring, written at the end in
+// the format of Chrome's trace viewer, which Perfetto reads too.
+#include "config.h"
+
+#include "report/report_int.h"
+#include "world/world.h"
+
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { SHORT_NS = 1000, RING_EVENTS = 1 << 15, OUT_BYTES = 1 << 16 }; // 2 MiB a thread
+
+struct ring {
+    struct ring *next;
+    int thread;
+    _Atomic uint64_t used; // events that there have been
+    struct fr_report_event events[RING_EVENTS];
+};
+
+static bool tracing;
+static struct ring *_Atomic rings;
+static FR_TLS struct ring *own;
+
+static struct ring *make_ring(void)
+{
+    struct ring *ring =
+        mmap(NULL, sizeof(*ring), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (ring == MAP_FAILED)
+        return NULL;
+    ring->thread = (int)syscall(SYS_gettid);
+    ring->next = rings;
+    while (!atomic_compare_exchange_weak(&rings, &ring->next, ring)) {
+    }
+    own = ring;
+    return ring;
+}
+
+void fr_report_trace_add(const struct fr_report_event *event)
+{
+    struct ring *ring = own ? own : make_ring();
+    if (!ring)
+        return;
+    uint64_t used = atomic_load_explicit(&ring->used, memory_order_relaxed);
+    ring->events[used % RING_EVENTS] = *event;
+    atomic_store_explicit(&ring->used, used + 1, memory_order_release);
+}
+
+// Spans of the meter: they lie within the operation that follows them. Calls by which MPI is polled
+// would push everything else out of the ring.
+static void add_span(enum fr_meter_kind kind, uint64_t begin, uint64_t end)
+{
+    static fr_count short_ticks;
+    uint64_t least = fr_count_get(&short_ticks);
+    if (FR_UNLIKELY(!least)) {
+        least = SHORT_NS * (uint64_t)1000000 / (fr_report_ns(1000000) + 1);
+        atomic_store_explicit(&short_ticks, least, memory_order_relaxed);
+    }
+    if (end < begin + least)
+        return;
+    fr_report_trace_add(&(struct fr_report_event){
+        .name = kind == FR_METER_COPY ? "copy" : "MPI library",
+        .begin = begin,
+        .end = end,
+        .peer = -1,
+    });
+}
+
+bool fr_report_trace_start(void)
+{
+    const char *target = fr_core_settings()->trace;
+    tracing = target && target[0];
+    if (tracing)
+        fr_core_meter_hook = add_span;
+    return tracing;
+}
+
+static void write_event(struct fr_report_out *out, const struct ring *ring,
+                        const struct fr_report_event *event)
+{
+    uint64_t start = fr_report_start_ticks();
+    if (event->begin < start || event->end < event->begin) // torn, or not yet there
+        return;
+    fr_report_put(out,
+                  ",\n{\"ph\": \"X\", \"name\": %q, \"cat\": %q, \"pid\": %i, \"tid\": %i, "
+                  "\"ts\": %t, \"dur\": %t",
+                  event->name, event->path ? event->path : "part", fr_world_rank(), ring->thread,
+                  fr_report_ns(event->begin - start), fr_report_ns(event->end - event->begin));
+    if (event->path) {
+        fr_report_put(out, ", \"args\": {\"path\": %q, \"bytes\": %u", event->path, event->bytes);
+        if (event->scheme)
+            fr_report_put(out, ", \"scheme\": %q", event->scheme);
+        if (event->peer >= 0)
+            fr_report_put(out, ", \"peer\": %i", event->peer);
+        fr_report_put(out, "}");
+    }
+    fr_report_put(out, "}");
+}
+
+static uint64_t write_ring(struct fr_report_out *out, const struct ring *ring)
+{
+    uint64_t used = atomic_load_explicit(&ring->used, memory_order_acquire);
+    uint64_t first = used > RING_EVENTS ? used - RING_EVENTS : 0;
+    fr_report_put(out,
+                  ",\n{\"ph\": \"M\", \"name\": \"thread_name\", \"pid\": %i, \"tid\": %i, "
+                  "\"args\": {\"name\": \"thread %i\"}}",
+                  fr_world_rank(), ring->thread, ring->thread);
+    for (uint64_t i = first; i < used; i++)
+        write_event(out, ring, &ring->events[i % RING_EVENTS]);
+    return first;
+}
+
+static void write_trace(struct fr_report_out *out)
+{
+    uint64_t lost = 0;
+    fr_report_put(out,
+                  "{\"traceEvents\": [\n{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": %i, "
+                  "\"tid\": 0, \"args\": {\"name\": \"rank %i\"}}",
+                  fr_world_rank(), fr_world_rank());
+    for (const struct ring *ring = rings; ring; ring = ring->next)
+        lost += write_ring(out, ring);
+    fr_report_put(out,
+                  "\n],\n\"displayTimeUnit\": \"ns\",\n\"otherData\": {\"format\": "
+                  "\"fabrail-trace\", \"version\": %i, \"fabrail\": %q, \"job\": %q, \"rank\": %i, "
+                  "\"size\": %i, \"host\": %q, \"started_unix_ns\": %u, \"lost_events\": %u}}\n",
+                  FR_REPORT_VERSION, PACKAGE_VERSION, fr_report_job_name(), fr_world_rank(),
+                  fr_world_size(), fr_report_host(), fr_report_started_unix_ns(), lost);
+}
+
+void fr_report_trace_write(void)
+{
+    static char buffer[OUT_BYTES], name[PATH_MAX];
+    struct fr_report_out out;
+    if (!tracing)
+        return;
+    if (!fr_report_expand(fr_core_settings()->trace, fr_world_rank(), name, sizeof(name)) ||
+        !fr_report_out_open(&out, name, buffer, sizeof(buffer))) {
+        fr_report_complain("FABRAIL_TRACE", name, "cannot be written");
+        return;
+    }
+    write_trace(&out);
+    if (!fr_report_out_close(&out, name))
+        fr_report_complain("FABRAIL_TRACE", name, "was not written completely");
+}

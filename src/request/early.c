@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What waits goes on: sends that are not over for the application, and receives that have come
+// though nobody is completing them.
+#include "config.h"
+
+#include "request/bundle.h"
+#include "request/light.h"
+#include "request/table.h"
+#include "world/world.h"
+
+#include <sched.h>
+#include <time.h>
+
+enum {
+    SPINS = 200,           // looks at a send before the core is yielded
+    SPINS_A_PROGRESS = 64, // between two looks for what others wait for
+    TELL_AFTER_S = 10,
+    MOST_EARLY = 32, // receives that are looked at in one go
+};
+
+static int64_t now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec;
+}
+
+bool fr_request_is_over(struct fr_request_op *op)
+{
+    if (op->bundle)
+        return fr_request_bundle_poll(op);
+    if (!op->send || !fr_rndv_send_is_over(op->send))
+        return !op->send;
+    fr_rndv_send_free(op->send, false);
+    op->send = NULL;
+    return true;
+}
+
+bool fr_request_leave_buffer(struct fr_request_op *op)
+{
+    if (!op->send)
+        return true;
+    if (!fr_rndv_send_leave(op->send))
+        return false;
+    fr_rndv_send_free(op->send, false);
+    op->send = NULL;
+    return true;
+}
+
+// A receiver that has died in the middle is beyond help.
+static bool is_lost(const struct fr_request_op *op, int64_t since_s)
+{
+    int64_t seconds = now_s() - since_s;
+    if (seconds < 1)
+        return false;
+    if (fr_rndv_send_is_lost(op->send)) {
+        fr_error("%s: the receiving process is gone", fr_real_rows[op->fn].name);
+        return true;
+    }
+    if (seconds >= TELL_AFTER_S)
+        fr_warn_once("%s: a message has waited for %ld s to be received, and there is no memory to "
+                     "copy it to",
+                     fr_real_rows[op->fn].name, (long)seconds);
+    return false;
+}
+
+// The receiving half of an operation that sends as well: its sender may be waiting just so.
+static void look_at_own(struct fr_request_op *op)
+{
+    _Alignas(16) char own_status[FR_STATUS_BYTES];
+    struct fr_rndv_incoming incoming;
+    void *status = own_status;
+    int complete = 0, error = fr_real_mpi.SUCCESS;
+    if (!op->takes_rts || op->delivered || !op->key || !fr_rndv_incoming_any())
+        return;
+    // Only what is complete but for the send can have been received.
+    if (FR_MPI(Request_get_status, op->key, FR_PTR(&complete), FR_PTR(status)) ==
+            fr_real_mpi.SUCCESS &&
+        complete && fr_request_has_rts(op, status, &incoming))
+        (void)!fr_request_deliver(&op, &status, &error, 1); // a failure is kept with it
+}
+
+void fr_request_wait_over(struct fr_request_op *op)
+{
+    int64_t since_s = 0;
+    for (unsigned looks = 1; !fr_request_is_over(op); looks++) {
+        if (looks % SPINS_A_PROGRESS == 0) {
+            fr_world_progress();
+            fr_rndv_progress(NULL);
+            fr_request_receive_early(true);
+            look_at_own(op);
+        }
+        if (looks < SPINS)
+            continue;
+        sched_yield();
+        since_s = since_s ? since_s : now_s();
+        if (op->send && is_lost(op, since_s))
+            return;
+    }
+}
+
+// Receives that are complete and have brought an RTS, claimed among others.
+struct early {
+    struct fr_request_op *claimed[MOST_EARLY];
+    size_t claimed_count;
+    struct fr_request_op *ops[MOST_EARLY];
+    struct fr_rndv_incoming incoming[MOST_EARLY];
+    size_t count;
+    _Alignas(16) char statuses[MOST_EARLY][FR_STATUS_BYTES];
+};
+
+// Looks at those beyond the first `skip`. Returns false when there are none.
+static bool find_early(struct early *early, size_t skip, bool waits)
+{
+    early->count = 0;
+    early->claimed_count = fr_request_table_claim_receives(early->claimed, MOST_EARLY, skip);
+    for (size_t i = 0; i < early->claimed_count; i++) {
+        struct fr_request_op *op = early->claimed[i];
+        struct fr_rndv_incoming *incoming = &early->incoming[early->count];
+        int complete = 0;
+        void *status = early->statuses[early->count];
+        if (FR_MPI(Request_get_status, op->key, FR_PTR(&complete), FR_PTR(status)) ==
+                fr_real_mpi.SUCCESS &&
+            complete && fr_request_has_rts(op, status, incoming) &&
+            (waits || fr_rndv_incoming_is_short(incoming)))
+            early->ops[early->count++] = op;
+    }
+    return early->claimed_count > 0;
+}
+
+void fr_request_receive_early(bool waits)
+{
+    struct early early;
+    void *statuses[MOST_EARLY];
+    int errors[MOST_EARLY];
+    if (waits ? !fr_rndv_incoming_any() : !fr_rndv_incoming_any_here())
+        return;
+    fr_request_light_look(false);
+    for (size_t skip = 0; find_early(&early, skip, waits);
+         skip += early.claimed_count - early.count) {
+        for (size_t i = 0; i < early.count; i++) {
+            statuses[i] = early.statuses[i];
+            errors[i] = fr_real_mpi.SUCCESS;
+        }
+        // A failure is kept with its operation, for the call that completes it.
+        (void)!fr_request_deliver(early.ops, statuses, errors, early.count);
+        fr_request_table_unclaim(early.claimed, early.claimed_count);
+    }
+}
+
+// Many of one kind are looked at in several goes, freed ones in one.
+void fr_request_mark_received(void)
+{
+    struct fr_rndv_incoming incoming[MOST_EARLY];
+    size_t count, skip = 0;
+    fr_request_poll_freed(false);
+    fr_request_light_look(true);
+    do {
+        count = fr_request_table_find_incoming(incoming, MOST_EARLY, skip);
+        for (size_t i = 0; i < count; i++)
+            fr_rndv_incoming_take(&incoming[i]);
+        skip += count;
+    } while (count == MOST_EARLY);
+    count = fr_request_find_freed(incoming, MOST_EARLY);
+    for (size_t i = 0; i < count; i++)
+        fr_rndv_incoming_take(&incoming[i]);
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Receives of operations that may have brought an RTS: finding it, and having the message received.
+//
+// The RTS stands where MPI has put what it received: in staging memory of Fabrail's, or in the
+// application's own. The latter may be looked at only while the operation is under way, from its
+// start to its completion: before and after the application may have freed it.
+#include "config.h"
+
+#include "path/packed.h"
+#include "report/report.h"
+#include "request/request.h"
+
+#include <string.h>
+
+enum { AT_ONCE = 32 };
+
+struct fr_path_view *fr_request_receive_view(struct fr_request_op *op)
+{
+    for (unsigned v = 0; v < op->view_count; v++) {
+        if (op->views[v].out_bytes)
+            return &op->views[v];
+    }
+    return NULL;
+}
+
+// A cancelled receive has brought nothing, whatever else its status says.
+static bool is_cancelled(const void *status)
+{
+    int cancelled = 0;
+    if (status)
+        FR_MPI(Test_cancelled, FR_PTR(status), FR_PTR(&cancelled));
+    return cancelled;
+}
+
+bool fr_request_has_rts(struct fr_request_op *op, const void *status,
+                        struct fr_rndv_incoming *incoming)
+{
+    const struct fr_path_view *view = fr_request_receive_view(op);
+    unsigned char data[FR_RNDV_RTS_BYTES];
+    if (!op->takes_rts || !view || view->out_bytes < sizeof(data))
+        return false;
+    if (op->prefix_out && status && !fr_real_status_is_of(status, FR_RNDV_RTS_BYTES))
+        return false;
+    if (fr_path_is_packed(view))
+        memcpy(data, (const void *)fr_path_given_address(view), sizeof(data));
+    else
+        fr_path_copy_on_host(view, data, sizeof(data), true);
+    return fr_rndv_incoming_read(data, incoming) && !is_cancelled(status);
+}
+
+// Reads memory that another thread may be writing. What is torn is no RTS.
+__attribute__((no_sanitize("thread"))) static void read_racy(unsigned char data[FR_RNDV_RTS_BYTES],
+                                                             uintptr_t from)
+{
+    const volatile unsigned char *bytes = (const unsigned char *)from;
+    for (size_t i = 0; i < FR_RNDV_RTS_BYTES; i++)
+        data[i] = bytes[i];
+}
+
+// The application's memory may be gone once its request is complete, or before it is started.
+static bool may_look(const struct fr_request_op *op, const struct fr_path_view *view)
+{
+    return fr_path_is_staged(view) || (op->active && !op->delivered);
+}
+
+bool fr_request_holds_rts(struct fr_request_op *op, struct fr_rndv_incoming *incoming)
+{
+    unsigned char data[FR_RNDV_RTS_BYTES];
+    const struct fr_path_view *view = fr_request_receive_view(op);
+    if (!op->takes_rts || !view || view->out_bytes < sizeof(data) || !may_look(op, view))
+        return false;
+    if (fr_path_is_packed(view))
+        read_racy(data, fr_path_given_address(view));
+    else if (!op->claimed)
+        fr_path_copy_on_host(view, data, sizeof(data), true);
+    else
+        return false;
+    return fr_rndv_incoming_read(data, incoming);
+}
+
+// So that no later receive finds it in memory that is used again.
+static void wipe_rts(struct fr_request_op *op)
+{
+    unsigned char zeros[FR_RNDV_RTS_BYTES] = {0};
+    const struct fr_path_view *view = fr_request_receive_view(op);
+    if (!view || !fr_path_is_staged(view))
+        return;
+    if (fr_path_is_packed(view))
+        memset((void *)fr_path_given_address(view), 0, sizeof(zeros));
+    else
+        fr_path_copy_on_host(view, zeros, sizeof(zeros), false);
+}
+
+// What the operation's status and report have to say of it.
+static enum fr_status conclude(struct fr_request_op *op, const struct fr_rndv_recv *recv)
+{
+    const struct fr_path_view *view = recv->view;
+    bool by_fragments = recv->incoming->scheme == FR_SCHEME_PIPELINE;
+    op->received = recv->status == FR_OK;
+    op->failure = recv->status;
+    op->received_bytes = recv->incoming->bytes;
+    op->received_room = view->out_bytes;
+    if (op->received && !op->recounted && fr_device_kind_is_device(view->range.kind)) {
+        op->recounted = true;
+        fr_report_move(FR_PATH_HOST, &(struct fr_report_buffer){
+                                         .fn = op->counted_as,
+                                         .path = by_fragments ? FR_PATH_HOST : FR_PATH_PEER,
+                                         .scheme = recv->scheme,
+                                         .kind = view->range.kind,
+                                         .out_bytes = view->out_bytes,
+                                         .reason = recv->reason,
+                                     });
+    }
+    wipe_rts(op);
+    return op->failure;
+}
+
+static enum fr_status receive(struct fr_request_op *const *ops, struct fr_rndv_incoming *incoming,
+                              size_t count)
+{
+    struct fr_rndv_recv recvs[AT_ONCE];
+    enum fr_status first = FR_OK;
+    for (size_t i = 0; i < count; i++)
+        recvs[i] = (struct fr_rndv_recv){.view = fr_request_receive_view(ops[i]),
+                                         .incoming = &incoming[i]};
+    fr_rndv_receive(recvs, count);
+    for (size_t i = 0; i < count; i++) {
+        enum fr_status status = conclude(ops[i], &recvs[i]);
+        first = first == FR_OK ? status : first;
+    }
+    return first;
+}
+
+enum fr_status fr_request_receive(struct fr_request_op *const *ops,
+                                  struct fr_rndv_incoming *incoming, size_t count)
+{
+    enum fr_status first = FR_OK;
+    for (size_t i = 0; i < count; i += AT_ONCE) {
+        size_t some = count - i < AT_ONCE ? count - i : AT_ONCE;
+        enum fr_status status = receive(ops + i, incoming + i, some);
+        first = first == FR_OK ? status : first;
+    }
+    return first;
+}

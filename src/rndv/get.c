@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Scheme get: the bytes stay in the sender's buffer, and the receiver pulls them from there,
+// straight into the application's memory where a device can write there in one piece. Its
+// receiving side serves staged get as well.
+#include "config.h"
+
+#include "memory/engine.h"
+#include "path/packed.h"
+#include "rndv/rndv_int.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { AT_ONCE = 32 }; // pieces of one pull
+
+// ---- the sender
+
+static enum fr_status start(struct fr_rndv_send *send, struct fr_rndv_place *place, uint64_t *ready)
+{
+    const struct fr_path_view *view = &send->view;
+    uintptr_t low = view->base + (uintptr_t)view->first;
+    place->handle = send->handle;
+    place->address = view->base + (uintptr_t)send->block.user_offset;
+    *ready = send->bytes;
+    return fr_device_quiesce(&view->range, low, view->span);
+}
+
+static bool progress(struct fr_rndv_send *send)
+{
+    (void)send;
+    return false; // the bytes stay
+}
+
+static int64_t wait_ns(size_t bytes)
+{
+    enum { COPY_BYTES_PER_NS = 1000 }; // of device memory
+    return FR_RNDV_LEAST_WAIT_NS + (int64_t)(bytes / COPY_BYTES_PER_NS);
+}
+
+static bool may_leave(const struct fr_rndv_send *send, enum fr_rndv_state state, bool waited)
+{
+    (void)send;
+    (void)state;
+    (void)waited;
+    return false;
+}
+
+// ---- the receiver
+
+// One pull on its way.
+struct pull {
+    size_t bytes; // what there is room for
+    size_t done;
+    struct fr_memory_mapping mapping;
+    uintptr_t target;
+    bool native;                      // the pulling device is that of the target
+    bool direct;                      // the target is where the application wants the bytes
+    struct fr_path_view packed;       // a copy of the view with packed device memory of its own
+    struct fr_path_block block;       // its only one
+    struct fr_workspace_lease bounce; // packed host memory
+    bool told;                        // the sender, of the outcome
+};
+
+static struct pull *pull_of(const struct fr_rndv_recv *recv)
+{
+    return recv->state;
+}
+
+static bool is_on_device(const struct fr_path_view *view)
+{
+    return fr_device_kind_is_device(view->range.kind) && !view->absolute;
+}
+
+static bool borrow_packed(struct pull *pull, const struct fr_path_view *view)
+{
+    pull->packed = *view;
+    pull->packed.path = FR_PATH_PEER;
+    pull->packed.lease = (struct fr_workspace_lease){.address = NULL};
+    pull->packed.nudge = 0;
+    pull->block = view->blocks[0];
+    pull->packed.blocks = &pull->block;
+    if (fr_path_ops(FR_PATH_PEER)->open(&pull->packed) == FR_OK)
+        return true;
+    pull->packed.lease = (struct fr_workspace_lease){.address = NULL};
+    return false;
+}
+
+// Where the bytes go at first: the application's memory, packed device memory, or host memory.
+static enum fr_status choose_target(struct pull *pull, const struct fr_path_view *view)
+{
+    if (is_on_device(view) && fr_path_view_is_in_one_piece(view)) {
+        pull->direct = true;
+        pull->target = view->base + (uintptr_t)view->blocks[0].user_offset;
+        return FR_OK;
+    }
+    if (is_on_device(view) && borrow_packed(pull, view)) {
+        pull->target = pull->packed.stage_base;
+        return FR_OK;
+    }
+    if (fr_path_is_packed(view)) {
+        pull->direct = !fr_path_is_staged(view);
+        pull->target = fr_path_given_address(view);
+        return FR_OK;
+    }
+    enum fr_status status = fr_workspace_borrow(pull->bytes, &pull->bounce);
+    pull->target = (uintptr_t)pull->bounce.address;
+    return status;
+}
+
+// This process's own memory is where it is, and copies run on its device.
+static enum fr_status map(struct pull *pull, const struct fr_path_view *view,
+                          const struct fr_memory_handle *handle)
+{
+    struct fr_device_range user = view->range;
+    if (fr_control_is_same(&handle->owner, fr_control_self()))
+        fr_buffer_classify((const void *)(uintptr_t)handle->base, 1, &user);
+    return fr_memory_pin(handle, &user, &pull->mapping);
+}
+
+static void release(struct pull *pull)
+{
+    fr_memory_unpin(&pull->mapping);
+    if (pull->packed.lease.address != NULL)
+        fr_path_ops(FR_PATH_PEER)->close(&pull->packed);
+    fr_workspace_return(&pull->bounce);
+    free(pull);
+}
+
+enum fr_status fr_rndv_get_begin(struct fr_rndv_recv *recv)
+{
+    const struct fr_path_view *view = recv->view;
+    struct pull *pull = calloc(1, sizeof(*pull));
+    if (pull == NULL)
+        return FR_ERR_NO_MEMORY;
+    size_t room = view->out_bytes;
+    pull->bytes = recv->incoming->bytes < room ? (size_t)recv->incoming->bytes : room;
+    enum fr_status status = map(pull, view, &recv->incoming->handle);
+    if (status == FR_OK)
+        status = choose_target(pull, view);
+    if (status != FR_OK) {
+        release(pull);
+        return status;
+    }
+    pull->native = pull->mapping.direct && pull->mapping.user.device == view->range.device &&
+                   (pull->direct ? fr_device_kind_is_device(view->range.kind)
+                                 : pull->packed.lease.address != NULL);
+    recv->state = pull;
+    return FR_OK;
+}
+
+// Whether the device that pulls can write the target. VMM memory is in reach of others only where
+// they have been given access.
+static bool is_target_in_reach(const struct pull *pull)
+{
+    struct fr_device_range target;
+    int device = pull->mapping.user.device;
+    fr_buffer_classify((const void *)pull->target, 1, &target);
+    bool vmm = target.kind == FR_KIND_VMM || target.kind == FR_KIND_VMM_FD ||
+               target.kind == FR_KIND_VMM_FABRIC;
+    return !vmm || target.device == device || fr_device_vmm_is_open_to(device, pull->target);
+}
+
+static enum fr_status pull_over_host(const struct fr_rndv_recv *recv,
+                                     const struct fr_device_push_piece *piece)
+{
+    struct fr_workspace_lease lease = {.address = NULL};
+    enum fr_status status = fr_workspace_borrow(piece->bytes, &lease);
+    if (status != FR_OK)
+        return status;
+    uintptr_t host = (uintptr_t)lease.address;
+    const struct fr_device_push_piece up = {.dst = host, .src = piece->src, .bytes = piece->bytes};
+    const struct fr_device_push_piece on = {.dst = piece->dst, .src = host, .bytes = piece->bytes};
+    status = fr_device_push(&pull_of(recv)->mapping.user, &up, 1, FR_ENGINE_CE, 0);
+    if (status == FR_OK)
+        status = fr_device_push(&recv->view->range, &on, 1, FR_ENGINE_CE, 0);
+    fr_workspace_return(&lease);
+    return status;
+}
+
+// Pulls into memory of another device, or of the host, which only copy engines can do.
+static enum fr_status pull_afar(const struct fr_rndv_recv *recv,
+                                const struct fr_device_push_piece *piece)
+{
+    const struct pull *pull = pull_of(recv);
+    enum fr_status status = fr_device_quiesce(&recv->view->range, pull->target, pull->bytes);
+    if (status != FR_OK)
+        return status;
+    if (!is_target_in_reach(pull))
+        return pull_over_host(recv, piece);
+    return fr_device_push(&pull->mapping.user, piece, 1, FR_ENGINE_CE, 0);
+}
+
+// Pulls pieces by way of the first of the receives that they belong to.
+static enum fr_status pull_pieces(const struct fr_rndv_recv *lead,
+                                  const struct fr_device_push_piece *pieces, size_t count,
+                                  enum fr_device_engine engine)
+{
+    const struct pull *pull = pull_of(lead);
+    const struct fr_device_range *range = pull->direct ? &lead->view->range : &pull->mapping.user;
+    if (!pull->native)
+        return pull_afar(lead, pieces);
+    return fr_device_push(range, pieces, count, engine, (unsigned)fr_core_settings()->peer_sms);
+}
+
+// How far a pull could go just now.
+static size_t limit_of(const struct fr_rndv_recv *recv)
+{
+    uint64_t ready = recv->incoming->ready;
+    return ready < pull_of(recv)->bytes ? (size_t)ready : pull_of(recv)->bytes;
+}
+
+static bool is_over(const struct fr_rndv_recv *recv)
+{
+    return recv->status != FR_OK || pull_of(recv)->done == pull_of(recv)->bytes;
+}
+
+static bool can_go_on(struct fr_rndv_recv *recv)
+{
+    if (is_over(recv))
+        return false;
+    if (recv->incoming->ready < pull_of(recv)->bytes)
+        fr_rndv_incoming_refresh(recv->incoming);
+    if (recv->incoming->ready == FR_RNDV_NEVER)
+        recv->status = FR_ERR_DEVICE;
+    return recv->status == FR_OK && limit_of(recv) > pull_of(recv)->done;
+}
+
+// Whether one call can pull both: into the same allocation of the application.
+static bool go_together(const struct fr_rndv_recv *a, const struct fr_rndv_recv *b)
+{
+    const struct pull *pull = pull_of(a), *other = pull_of(b);
+    return pull->native && other->native && pull->direct && other->direct &&
+           a->view->range.buffer_id == b->view->range.buffer_id &&
+           a->view->range.base == b->view->range.base;
+}
+
+static struct fr_device_push_piece piece_of(const struct fr_rndv_recv *recv)
+{
+    const struct fr_rndv_incoming *incoming = recv->incoming;
+    const struct pull *pull = pull_of(recv);
+    return (struct fr_device_push_piece){
+        .dst = pull->target + pull->done,
+        .src =
+            fr_memory_mapping_at(&pull->mapping, &incoming->handle, incoming->address) + pull->done,
+        .bytes = limit_of(recv) - pull->done,
+    };
+}
+
+// Who waits for no more than this.
+static void tell_sender(struct fr_rndv_recv *recv)
+{
+    if (!pull_of(recv)->told)
+        fr_rndv_incoming_end(recv->incoming, recv->status == FR_OK);
+    pull_of(recv)->told = true;
+}
+
+// Pulls what is ready of the receive at `first` and of later ones that go with it.
+static void pull_together(struct fr_rndv_recv **recvs, size_t count, size_t first)
+{
+    struct fr_device_push_piece pieces[AT_ONCE];
+    struct fr_rndv_recv *with[AT_ONCE];
+    size_t used = 0, largest = 0;
+    for (size_t i = first; i < count && used < AT_ONCE; i++) {
+        if (i > first && (!can_go_on(recvs[i]) || !go_together(recvs[first], recvs[i])))
+            continue;
+        with[used] = recvs[i];
+        pieces[used] = piece_of(recvs[i]);
+        largest = pieces[used].bytes > largest ? pieces[used].bytes : largest;
+        used++;
+    }
+    enum fr_device_engine engine =
+        used == 1 ? fr_memory_engine_for_message(largest) : fr_memory_engine_for_exchange(largest);
+    enum fr_status status = pull_pieces(recvs[first], pieces, used, engine);
+    for (size_t i = 0; i < used; i++) {
+        with[i]->status = status;
+        pull_of(with[i])->done += pieces[i].bytes;
+        if (is_over(with[i]))
+            tell_sender(with[i]);
+    }
+}
+
+bool fr_rndv_get_pull(struct fr_rndv_recv **recvs, size_t count)
+{
+    bool over = true;
+    for (size_t i = 0; i < count; i++) {
+        if (can_go_on(recvs[i]))
+            pull_together(recvs, count, i);
+        over = over && is_over(recvs[i]);
+    }
+    return over;
+}
+
+// From packed memory to the application's.
+static enum fr_status spread(struct fr_rndv_recv *recv)
+{
+    struct fr_device_batch batch;
+    struct pull *pull = pull_of(recv);
+    struct fr_path_view *view = recv->view;
+    if (pull->direct)
+        return FR_OK;
+    if (pull->bounce.address != NULL)
+        fr_path_copy_on_host(view, pull->bounce.address, pull->bytes, false);
+    struct fr_path_view *from = pull->packed.lease.address != NULL ? &pull->packed : view;
+    if (!fr_path_is_staged(from))
+        return FR_OK;
+    fr_device_batch_begin(&batch);
+    fr_path_ops(from->path)->copy_out(from, pull->bytes, &batch);
+    return fr_device_batch_finish(&batch);
+}
+
+void fr_rndv_get_end(struct fr_rndv_recv *recv)
+{
+    tell_sender(recv);
+    if (recv->status == FR_OK)
+        recv->status = spread(recv);
+    release(recv->state);
+    recv->state = NULL;
+}
+
+const struct fr_rndv_scheme fr_rndv_get = {
+    .id = FR_SCHEME_GET,
+    .start = start,
+    .progress = progress,
+    .wait_ns = wait_ns,
+    .may_leave = may_leave,
+    .begin = fr_rndv_get_begin,
+    .pull = fr_rndv_get_pull,
+    .end = fr_rndv_get_end,
+};

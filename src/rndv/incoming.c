@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Messages as their receiver sees them: entries in the ledgers of senders on this host, copies of
+// such entries from others.
+//
+// A copy of an RTS may turn up long after its message has gone, in memory that is used again. Its
+// number tells: numbers of one sender never come back.
+#include "config.h"
+
+#include "rndv/rndv_int.h"
+#include "world/world.h"
+
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    SPINS = 1000,       // tens of microseconds, then the core is yielded
+    YIELDS_A_LOOK = 64, // between looks at whether the sender is alive
+    TELL_AFTER_S = 10,
+    GIVE_UP_AFTER_S = 60, // on a sender that makes no MPI call any more
+};
+
+// What can be seen of a slot in passing.
+struct look {
+    uint64_t word;
+    uint64_t bytes;
+    uint64_t comm;
+    int to;
+    int tag;
+};
+
+static uint64_t word_of(struct fr_rndv_slot *slot)
+{
+    return atomic_load_explicit(&slot->word, memory_order_acquire);
+}
+
+static bool is_waiting(struct fr_rndv_slot *slot, uint64_t number)
+{
+    uint64_t word = word_of(slot);
+    return (word & FR_SLOT_NUMBERS) == number && fr_rndv_word_is_waiting(word);
+}
+
+// Returns false when the message is not waiting to be received, or has become another one
+// meanwhile. The loads stay in their order, and see the word change when they see what was written
+// after it.
+static bool look_at(struct fr_rndv_slot *slot, struct look *look)
+{
+    look->word = word_of(slot);
+    if (!fr_rndv_word_is_waiting(look->word))
+        return false;
+    look->bytes = atomic_load_explicit(&slot->bytes, memory_order_acquire);
+    look->comm = atomic_load_explicit(&slot->comm, memory_order_acquire);
+    look->to = atomic_load_explicit(&slot->to, memory_order_acquire);
+    look->tag = atomic_load_explicit(&slot->tag, memory_order_acquire);
+    return is_waiting(slot, look->word & FR_SLOT_NUMBERS);
+}
+
+static bool is_rts(const unsigned char *data, struct fr_rndv_rts *rts)
+{
+    static const unsigned char zeros[FR_RNDV_RTS_BYTES];
+    const struct fr_control_secret *secret = fr_control_job_secret();
+    if (secret == NULL || memcmp(data, secret, sizeof(*secret)) != 0)
+        return false;
+    memcpy(rts, data, sizeof(*rts));
+    return rts->from < (uint32_t)fr_world_size() && rts->place < FR_RNDV_SLOTS &&
+           rts->remote <= 1 && fr_rndv_scheme_of(rts->scheme) != NULL && rts->number != 0 &&
+           (rts->number & ~FR_SLOT_NUMBERS) == 0 && rts->bytes > FR_RNDV_RTS_BYTES &&
+           memcmp(data + sizeof(*rts), zeros, sizeof(zeros) - sizeof(*rts)) == 0;
+}
+
+bool fr_rndv_incoming_read(const unsigned char data[FR_RNDV_RTS_BYTES],
+                           struct fr_rndv_incoming *incoming)
+{
+    struct fr_rndv_rts rts;
+    struct look look;
+    if (FR_LIKELY(!is_rts(data, &rts)))
+        return false;
+    struct fr_rndv_ledger *ledger = rts.remote ? NULL : fr_rndv_ledger_of((int)rts.from);
+    struct fr_rndv_slot *slot = ledger != NULL ? &ledger->slots[rts.place] : NULL;
+    if (slot == NULL && !rts.remote)
+        return false;
+    if (slot != NULL && (!look_at(slot, &look) || look.to != fr_world_rank() ||
+                         look.bytes != rts.bytes || (look.word & FR_SLOT_NUMBERS) != rts.number))
+        return false;
+    *incoming = (struct fr_rndv_incoming){.slot = slot,
+                                          .number = rts.number,
+                                          .from = (int)rts.from,
+                                          .bytes = rts.bytes,
+                                          .place = rts.place,
+                                          .scheme = rts.scheme};
+    return true;
+}
+
+bool fr_rndv_incoming_any_here(void)
+{
+    struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(fr_world_rank());
+    return ledger != NULL && atomic_load_explicit(&ledger->expected, memory_order_relaxed) > 0;
+}
+
+bool fr_rndv_incoming_any(void)
+{
+    return fr_rndv_incoming_any_here() || fr_control_has_remote();
+}
+
+bool fr_rndv_incoming_is_short(const struct fr_rndv_incoming *incoming)
+{
+    return incoming->scheme != FR_SCHEME_PIPELINE;
+}
+
+// ---- waiting for a sender
+
+struct wait {
+    unsigned looks;
+    int64_t since_s;
+    bool told;
+};
+
+static int64_t now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec;
+}
+
+// Makes progress for others, and says how long this has lasted already, in seconds.
+static int64_t wait_on(struct wait *wait)
+{
+    if (++wait->looks <= SPINS) {
+        fr_control_shm_relax();
+        return 0;
+    }
+    fr_rndv_progress(NULL);
+    if (wait->looks % YIELDS_A_LOOK == 0)
+        fr_world_progress();
+    sched_yield();
+    wait->since_s = wait->since_s != 0 ? wait->since_s : now_s();
+    return now_s() - wait->since_s;
+}
+
+// The sender holds the slot only while it copies.
+static bool waits_for_sender(const struct fr_rndv_incoming *incoming, struct wait *wait)
+{
+    if (!is_waiting(incoming->slot, incoming->number))
+        return false;
+    (void)wait_on(wait);
+    return wait->looks % YIELDS_A_LOOK != 0 || fr_control_is_alive(incoming->from);
+}
+
+static void read_place(struct fr_rndv_incoming *incoming)
+{
+    incoming->scheme = incoming->slot->place.scheme;
+    incoming->shift = incoming->slot->place.shift;
+    incoming->address = incoming->slot->place.address;
+    incoming->handle = incoming->slot->place.handle;
+    fr_rndv_incoming_refresh(incoming);
+}
+
+static enum fr_status begin_here(struct fr_rndv_incoming *incoming)
+{
+    struct wait wait = {0};
+    while (!fr_rndv_slot_change(incoming->slot, incoming->number, FR_RNDV_ADVERTISED,
+                                FR_RNDV_PULLING)) {
+        if (!waits_for_sender(incoming, &wait))
+            return FR_ERR_NOT_FOUND;
+    }
+    read_place(incoming);
+    return FR_OK;
+}
+
+// What says where a message waits was sent ahead of its RTS. A sender may have been stopped for a
+// while.
+static enum fr_status begin_remote(struct fr_rndv_incoming *incoming, unsigned other_than,
+                                   int64_t limit_s)
+{
+    struct wait wait = {.looks = SPINS};
+    for (;;) {
+        fr_rndv_progress(NULL);
+        enum fr_status status = fr_rndv_replica_find(incoming, other_than);
+        if (status != FR_ERR_NOT_FOUND)
+            return status;
+        int64_t seconds = wait_on(&wait);
+        if ((limit_s > 0 && seconds >= limit_s) ||
+            (wait.looks % YIELDS_A_LOOK == 0 && !fr_control_is_alive(incoming->from)))
+            return FR_ERR_NOT_FOUND;
+        if (seconds >= TELL_AFTER_S)
+            fr_warn_once("waiting for %d s for rank %d to say where a message is", TELL_AFTER_S,
+                         incoming->from);
+    }
+}
+
+enum fr_status fr_rndv_incoming_begin(struct fr_rndv_incoming *incoming)
+{
+    return incoming->slot != NULL ? begin_here(incoming)
+                                  : begin_remote(incoming, FR_SCHEME_NONE, 0);
+}
+
+void fr_rndv_incoming_refresh(struct fr_rndv_incoming *incoming)
+{
+    if (incoming->slot != NULL)
+        incoming->ready = atomic_load_explicit(&incoming->slot->ready, memory_order_acquire);
+    else
+        (void)fr_rndv_replica_find(incoming, FR_SCHEME_NONE);
+}
+
+static void tell_sender(const struct fr_rndv_incoming *incoming, enum fr_control_kind kind,
+                        enum fr_rndv_state state)
+{
+    const struct fr_rndv_entry entry = {
+        .number = incoming->number, .ready = state, .index = incoming->place};
+    (void)fr_rndv_tell(incoming->from, kind, &entry, true);
+}
+
+// The sender may be anywhere, but comes to this in its next MPI calls with device buffers.
+enum fr_status fr_rndv_incoming_refuse(struct fr_rndv_incoming *incoming)
+{
+    struct wait wait = {0};
+    unsigned refused = incoming->scheme;
+    if (incoming->slot == NULL) {
+        tell_sender(incoming, FR_CONTROL_RETRY, FR_RNDV_REFUSED);
+        return begin_remote(incoming, refused, GIVE_UP_AFTER_S);
+    }
+    if (!fr_rndv_slot_change(incoming->slot, incoming->number, FR_RNDV_PULLING, FR_RNDV_REFUSED))
+        return FR_ERR_NOT_FOUND;
+    while (!fr_rndv_slot_change(incoming->slot, incoming->number, FR_RNDV_ADVERTISED,
+                                FR_RNDV_PULLING)) {
+        if (wait_on(&wait) >= GIVE_UP_AFTER_S || !waits_for_sender(incoming, &wait))
+            return FR_ERR_NOT_FOUND;
+    }
+    read_place(incoming);
+    return FR_OK;
+}
+
+static void count_down(void)
+{
+    struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(fr_world_rank());
+    if (ledger != NULL)
+        atomic_fetch_sub_explicit(&ledger->expected, 1, memory_order_relaxed);
+}
+
+// From whichever state the receiver has left it in.
+static void end_here(const struct fr_rndv_incoming *incoming, enum fr_rndv_state state)
+{
+    if (fr_rndv_slot_change(incoming->slot, incoming->number, FR_RNDV_PULLING, state) ||
+        fr_rndv_slot_change(incoming->slot, incoming->number, FR_RNDV_REFUSED, state))
+        count_down();
+}
+
+void fr_rndv_incoming_end(const struct fr_rndv_incoming *incoming, bool pulled)
+{
+    enum fr_rndv_state state = pulled ? FR_RNDV_PULLED : FR_RNDV_FAILED;
+    if (incoming->slot != NULL) {
+        end_here(incoming, state);
+        return;
+    }
+    (void)fr_rndv_replica_take(incoming->from, incoming->number, true);
+    tell_sender(incoming, FR_CONTROL_ATS, state);
+}
+
+void fr_rndv_incoming_abandon(const struct fr_rndv_incoming *incoming)
+{
+    if (incoming->slot == NULL)
+        (void)fr_rndv_replica_take(incoming->from, incoming->number, false);
+}
+
+// ---- probes
+
+// Returns false when the message is another one, is being received, or has been taken before.
+static bool mark_taken(struct fr_rndv_slot *slot, uint64_t number)
+{
+    uint64_t word = word_of(slot);
+    while ((word & FR_SLOT_NUMBERS) == number && fr_rndv_word_is_waiting(word) &&
+           (word & FR_SLOT_TAKEN) == 0) {
+        if (atomic_compare_exchange_weak_explicit(&slot->word, &word, word | FR_SLOT_TAKEN,
+                                                  memory_order_acq_rel, memory_order_acquire))
+            return true;
+    }
+    return false;
+}
+
+void fr_rndv_incoming_take(const struct fr_rndv_incoming *incoming)
+{
+    struct wait wait = {.looks = SPINS};
+    if (incoming->slot != NULL) {
+        (void)mark_taken(incoming->slot, incoming->number);
+        return;
+    }
+    do {
+        fr_rndv_progress(NULL);
+    } while (!fr_rndv_replica_take(incoming->from, incoming->number, false) &&
+             wait_on(&wait) < TELL_AFTER_S);
+}
+
+static bool is_from(const struct look *look, const struct fr_rndv_address *from)
+{
+    return look->to == fr_world_rank() && look->tag == from->tag && look->comm == from->comm &&
+           (look->word & FR_SLOT_TAKEN) == 0;
+}
+
+// The message with the lowest number that is still to be received here; NULL if there is none.
+static struct fr_rndv_slot *find_first(struct fr_rndv_ledger *ledger,
+                                       const struct fr_rndv_address *from, struct look *first)
+{
+    struct fr_rndv_slot *found = NULL;
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(ledger->in_use); i++) {
+        uint64_t left = atomic_load_explicit(&ledger->in_use[i], memory_order_acquire);
+        for (; left != 0; left &= left - 1) {
+            struct fr_rndv_slot *slot = &ledger->slots[i * 64 + (size_t)__builtin_ctzll(left)];
+            struct look look;
+            if (!look_at(slot, &look) || !is_from(&look, from) ||
+                (found != NULL && look.word >= first->word))
+                continue;
+            found = slot;
+            *first = look;
+        }
+    }
+    return found;
+}
+
+static bool peek_here(struct fr_rndv_ledger *ledger, const struct fr_rndv_address *from, bool take,
+                      uint64_t *bytes)
+{
+    struct fr_rndv_slot *slot;
+    struct look first = {.word = 0};
+    do {
+        slot = find_first(ledger, from, &first);
+        if (slot == NULL)
+            return false;
+    } while (take && !mark_taken(slot, first.word & FR_SLOT_NUMBERS)); // gone meanwhile
+    *bytes = first.bytes;
+    return true;
+}
+
+bool fr_rndv_incoming_peek(const struct fr_rndv_address *from, bool take, uint64_t *bytes)
+{
+    struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(from->to);
+    struct wait wait = {.looks = SPINS};
+    if (ledger != NULL && peek_here(ledger, from, take, bytes))
+        return true;
+    if (!fr_control_reaches(from->to))
+        return false;
+    if (fr_control_is_here(from->to)) { // whose messages are here before their RTS
+        fr_rndv_progress(NULL);
+        return fr_rndv_replica_peek(from, take, bytes) == FR_RNDV_FOUND;
+    }
+    do {
+        fr_rndv_progress(NULL);
+        enum fr_rndv_answer answer = fr_rndv_replica_peek(from, take, bytes);
+        if (answer != FR_RNDV_UNKNOWN)
+            return answer == FR_RNDV_FOUND;
+    } while (wait_on(&wait) < TELL_AFTER_S);
+    fr_warn_once("a message of rank %d with tag %d came without notice, so that its size may not "
+                 "be what a probe says",
+                 from->to, from->tag);
+    return false;
+}

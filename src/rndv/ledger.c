@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The ledger of this process: which of its slots are in use, and the rules that let a receiver tell
+// which message an RTS is before it has received it.
+//
+// What is under way to one process with one tag on one communicator is a flow. Flows that nothing
+// is under way in stay known, so that the next message finds its own without allocating, until
+// another one needs the room.
+#include "config.h"
+
+#include "core/hash.h"
+#include "rndv/rndv_int.h"
+#include "world/world.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct flow_key {
+    uint64_t comm;
+    int32_t to;
+    int32_t tag;
+};
+
+struct flow {
+    struct flow_key key;
+    unsigned messages;     // in use
+    unsigned announcing;   // of them, by one thread
+    const void *announcer; // that thread
+    struct fr_list idle;   // in the list of flows without messages
+    UT_hash_handle hh;
+};
+
+// What the sender alone knows of a slot.
+struct place {
+    struct flow *flow; // NULL while it is not in use
+    bool announcing;
+};
+
+// As many flows as slots: where there is a slot for a message, a flow is idle.
+static struct fr_lock ledger_lock = FR_LOCK_INIT;
+static struct place places[FR_RNDV_SLOTS] FR_GUARDED_BY(ledger_lock);
+static struct flow flows[FR_RNDV_SLOTS] FR_GUARDED_BY(ledger_lock);
+static struct flow *known FR_GUARDED_BY(ledger_lock);        // the table
+static struct fr_list idle_flows FR_GUARDED_BY(ledger_lock); // the latest first
+static uint64_t last_number FR_GUARDED_BY(ledger_lock);
+
+static bool is_open;                             // written in MPI_Init and MPI_Finalize
+static _Atomic(struct fr_rndv_ledger *) own;     // made when it is needed first
+static _Atomic(struct fr_rndv_ledger *) private; // where no memory is shared
+
+// Addresses that plain messages of an RTS's size have gone to, by their hash. Two that share a bit
+// share the fate, which costs speed alone.
+enum { PLAIN_BITS = 1 << 16 };
+static _Atomic uint64_t plain[PLAIN_BITS / 64];
+
+static FR_TLS char own_mark; // its address tells threads apart
+
+bool fr_rndv_ledger_open(void)
+{
+    fr_core_lock(&ledger_lock);
+    fr_list_init(&idle_flows);
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(flows); i++)
+        fr_list_push_front(&idle_flows, &flows[i].idle);
+    fr_core_unlock(&ledger_lock);
+    is_open = true;
+    return true;
+}
+
+// The number goes on, so that no RTS is ever the same as another.
+void fr_rndv_ledger_close(void)
+{
+    is_open = false;
+    fr_core_lock(&ledger_lock);
+    HASH_CLEAR(hh, known);
+    memset(places, 0, sizeof(places));
+    memset(flows, 0, sizeof(flows));
+    fr_core_unlock(&ledger_lock);
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(plain); i++)
+        atomic_store_explicit(&plain[i], 0, memory_order_relaxed);
+    free(atomic_exchange(&private, NULL));
+    atomic_store(&own, NULL);
+}
+
+// The first that any thread has made stays.
+static struct fr_rndv_ledger *make_private(void)
+{
+    struct fr_rndv_ledger *made = aligned_alloc(FR_CONTROL_LINE_BYTES, sizeof(*made));
+    struct fr_rndv_ledger *none = NULL;
+    if (made == NULL)
+        return NULL;
+    memset(made, 0, sizeof(*made));
+    if (atomic_compare_exchange_strong(&private, &none, made))
+        return made;
+    free(made);
+    return none;
+}
+
+// Whether this host's shared memory is there, but not all have attached to it yet.
+static bool is_too_early(void)
+{
+    int rank = fr_world_rank();
+    return fr_control_process_of(rank) != NULL && !fr_control_reaches(rank);
+}
+
+// The ledger of this process; NULL when there is no memory for it, or none yet: what it was at
+// first, it stays.
+static struct fr_rndv_ledger *own_ledger(void)
+{
+    struct fr_rndv_ledger *ledger = atomic_load_explicit(&own, memory_order_acquire);
+    struct fr_rndv_ledger *none = NULL;
+    if (FR_LIKELY(ledger != NULL) || !is_open)
+        return ledger;
+    if (is_too_early())
+        return NULL;
+    ledger = fr_control_area(fr_world_rank());
+    if (ledger == NULL)
+        ledger = make_private();
+    if (ledger == NULL || atomic_compare_exchange_strong(&own, &none, ledger))
+        return ledger;
+    return none;
+}
+
+bool fr_rndv_ledger_is_shared_with(int rank)
+{
+    return own_ledger() != NULL && atomic_load(&private) == NULL && fr_control_area(rank) != NULL;
+}
+
+static unsigned plain_bit(const struct fr_rndv_address *address)
+{
+    const struct flow_key key = {.comm = address->comm, .to = address->to, .tag = address->tag};
+    return fr_core_hash(&key, sizeof(key)) % PLAIN_BITS;
+}
+
+static bool has_plain(const struct fr_rndv_address *address)
+{
+    unsigned bit = plain_bit(address);
+    return (atomic_load_explicit(&plain[bit / 64], memory_order_relaxed) >> bit % 64 & 1) != 0;
+}
+
+void fr_rndv_mark_plain(const struct fr_rndv_address *address)
+{
+    unsigned bit = plain_bit(address);
+    if (!has_plain(address))
+        atomic_fetch_or_explicit(&plain[bit / 64], (uint64_t)1 << bit % 64, memory_order_relaxed);
+    if (address->to >= 0 && !fr_control_is_here(address->to) && fr_control_reaches(address->to))
+        fr_rndv_replica_mark_plain(address);
+}
+
+bool fr_rndv_ledger_is_closed_to(const struct fr_rndv_address *address)
+{
+    const struct fr_rndv_address anybody = {-1, address->tag, address->comm};
+    return has_plain(address) || has_plain(&anybody) || fr_rndv_replica_has_plain(address);
+}
+
+// Returns NULL when memory has run out. A flow that has been idle the longest is forgotten for it.
+static struct flow *make_flow(const struct flow_key *key) FR_REQUIRES(&ledger_lock)
+{
+    if (fr_list_is_empty(&idle_flows))
+        return NULL;
+    struct flow *flow = FR_LIST_ENTRY(idle_flows.prev, struct flow, idle);
+    if (FR_HASH_HAS(flow))
+        HASH_DELETE(hh, known, flow);
+    memset(&flow->hh, 0, sizeof(flow->hh));
+    flow->key = *key;
+    HASH_ADD(hh, known, key, sizeof(flow->key), flow);
+    return FR_HASH_HAS(flow) ? flow : NULL;
+}
+
+static struct flow *get_flow(const struct fr_rndv_address *address) FR_REQUIRES(&ledger_lock)
+{
+    const struct flow_key key = {.comm = address->comm, .to = address->to, .tag = address->tag};
+    struct flow *flow;
+    HASH_FIND(hh, known, &key, sizeof(key), flow);
+    return flow != NULL ? flow : make_flow(&key);
+}
+
+// Returns a slot that is not in use, FR_RNDV_SLOTS if there is none.
+static size_t find_slot(const struct fr_rndv_ledger *ledger)
+{
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(ledger->in_use); i++) {
+        uint64_t used = atomic_load_explicit(&ledger->in_use[i], memory_order_relaxed);
+        if (~used != 0)
+            return i * 64 + (size_t)__builtin_ctzll(~used);
+    }
+    return FR_RNDV_SLOTS;
+}
+
+// The bit says where receivers have to look: they may find a message there that is not advertised
+// yet, or not any more.
+static void mark_in_use(struct fr_rndv_ledger *ledger, size_t index, bool in_use)
+    FR_REQUIRES(&ledger_lock)
+{
+    uint64_t used = atomic_load_explicit(&ledger->in_use[index / 64], memory_order_relaxed);
+    uint64_t bit = (uint64_t)1 << index % 64;
+    atomic_store_explicit(&ledger->in_use[index / 64], in_use ? used | bit : used & ~bit,
+                          memory_order_release);
+}
+
+static void enter_flow(struct flow *flow, size_t index) FR_REQUIRES(&ledger_lock)
+{
+    fr_list_remove(&flow->idle);
+    flow->messages++;
+    flow->announcing++;
+    flow->announcer = &own_mark;
+    places[index] = (struct place){.flow = flow, .announcing = true};
+}
+
+// Each store is a release, so that a receiver that still looks at what was here before and sees it
+// sees also that the word has changed.
+static void write_slot(struct fr_rndv_slot *slot, const struct fr_rndv_address *address,
+                       uint64_t bytes, uint64_t ready, const struct fr_rndv_place *place,
+                       uint64_t number)
+{
+    atomic_store_explicit(&slot->bytes, bytes, memory_order_release);
+    atomic_store_explicit(&slot->comm, address->comm, memory_order_release);
+    atomic_store_explicit(&slot->to, address->to, memory_order_release);
+    atomic_store_explicit(&slot->tag, address->tag, memory_order_release);
+    atomic_store_explicit(&slot->ready, ready, memory_order_release);
+    slot->place = *place;
+    atomic_store_explicit(&slot->word, number | FR_SLOT_IN(FR_RNDV_ADVERTISED),
+                          memory_order_release);
+}
+
+static enum fr_status enter(struct fr_rndv_ledger *ledger, const struct fr_rndv_address *address,
+                            size_t *index, uint64_t *number) FR_REQUIRES(&ledger_lock)
+{
+    *index = find_slot(ledger);
+    if (*index == FR_RNDV_SLOTS)
+        return FR_ERR_LIMIT;
+    struct flow *flow = get_flow(address);
+    if (flow == NULL)
+        return FR_ERR_LIMIT;
+    if (flow->announcing > 0 && flow->announcer != &own_mark)
+        return FR_ERR_UNSUPPORTED;
+    enter_flow(flow, *index);
+    mark_in_use(ledger, *index, true);
+    *number = last_number += FR_SLOT_ONE;
+    return FR_OK;
+}
+
+enum fr_status fr_rndv_ledger_advertise(const struct fr_rndv_address *address, bool shared,
+                                        uint64_t bytes, uint64_t ready,
+                                        const struct fr_rndv_place *place, unsigned *index,
+                                        uint64_t *number)
+{
+    struct fr_rndv_ledger *ledger = own_ledger();
+    size_t entered = 0;
+    if (ledger == NULL || fr_rndv_ledger_is_closed_to(address))
+        return FR_ERR_UNSUPPORTED;
+    fr_core_lock(&ledger_lock);
+    enum fr_status status = enter(ledger, address, &entered, number);
+    fr_core_unlock(&ledger_lock);
+    if (status != FR_OK)
+        return status;
+    struct fr_rndv_ledger *receiver = shared ? fr_rndv_ledger_of(address->to) : NULL;
+    if (receiver != NULL)
+        atomic_fetch_add_explicit(&receiver->expected, 1, memory_order_relaxed);
+    write_slot(&ledger->slots[entered], address, bytes, ready, place, *number);
+    *index = (unsigned)entered;
+    return FR_OK;
+}
+
+static void stop_announcing(struct place *place) FR_REQUIRES(&ledger_lock)
+{
+    if (place->announcing)
+        place->flow->announcing--;
+    place->announcing = false;
+}
+
+void fr_rndv_ledger_sent(unsigned index)
+{
+    fr_core_lock(&ledger_lock);
+    stop_announcing(&places[index]);
+    fr_core_unlock(&ledger_lock);
+}
+
+struct fr_rndv_slot *fr_rndv_ledger_slot(unsigned index)
+{
+    struct fr_rndv_ledger *ledger = atomic_load_explicit(&own, memory_order_relaxed);
+    return ledger != NULL ? &ledger->slots[index] : NULL;
+}
+
+enum fr_rndv_state fr_rndv_ledger_state(unsigned index)
+{
+    uint64_t word = atomic_load_explicit(&fr_rndv_ledger_slot(index)->word, memory_order_acquire);
+    return (enum fr_rndv_state)((word & FR_SLOT_STATE) - 1);
+}
+
+bool fr_rndv_slot_change(struct fr_rndv_slot *slot, uint64_t number, enum fr_rndv_state from,
+                         enum fr_rndv_state to)
+{
+    uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
+    while ((word & ~FR_SLOT_TAKEN) == (number | FR_SLOT_IN(from))) {
+        uint64_t changed = (word & ~FR_SLOT_STATE) | FR_SLOT_IN(to);
+        changed |= to == FR_RNDV_PULLING ? FR_SLOT_TAKEN : 0;
+        if (atomic_compare_exchange_weak_explicit(&slot->word, &word, changed, memory_order_acq_rel,
+                                                  memory_order_acquire))
+            return true;
+    }
+    return false;
+}
+
+// Whoever ends a message counts it down, once.
+static void count_down(const struct fr_rndv_slot *slot, bool shared)
+{
+    int to = atomic_load_explicit(&slot->to, memory_order_relaxed);
+    struct fr_rndv_ledger *receiver = shared ? fr_rndv_ledger_of(to) : NULL;
+    if (receiver != NULL)
+        atomic_fetch_sub_explicit(&receiver->expected, 1, memory_order_relaxed);
+}
+
+void fr_rndv_ledger_fail(unsigned index, uint64_t number, bool shared)
+{
+    struct fr_rndv_slot *slot = fr_rndv_ledger_slot(index);
+    if (fr_rndv_slot_change(slot, number, FR_RNDV_REFUSED, FR_RNDV_FAILED))
+        count_down(slot, shared);
+}
+
+// A receiver that died while it was pulling does not keep its sender from this.
+void fr_rndv_ledger_free(unsigned index, bool shared)
+{
+    struct fr_rndv_slot *slot = fr_rndv_ledger_slot(index);
+    uint64_t number = atomic_load_explicit(&slot->word, memory_order_relaxed) & FR_SLOT_NUMBERS;
+    uint64_t word =
+        atomic_exchange_explicit(&slot->word, number | FR_SLOT_SPARE, memory_order_acq_rel);
+    uint64_t state = word & FR_SLOT_STATE;
+    if (state != FR_SLOT_IN(FR_RNDV_PULLED) && state != FR_SLOT_IN(FR_RNDV_FAILED) &&
+        state != FR_SLOT_SPARE)
+        count_down(slot, shared);
+    fr_core_lock(&ledger_lock);
+    struct place *place = &places[index];
+    struct flow *flow = place->flow;
+    if (flow != NULL) {
+        stop_announcing(place);
+        place->flow = NULL;
+        if (--flow->messages == 0)
+            fr_list_push_front(&idle_flows, &flow->idle);
+    }
+    mark_in_use(own_ledger(), index, false);
+    fr_core_unlock(&ledger_lock);
+}

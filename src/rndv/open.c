@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The beginning and the end of the protocol on this process.
+#include "config.h"
+
+#include "rndv/send.h"
+#include "world/world.h"
+
+#include <sched.h>
+
+size_t fr_rndv_area_bytes(void)
+{
+    return sizeof(struct fr_rndv_ledger);
+}
+
+static bool has_neighbours; // written in MPI_Init
+
+bool fr_rndv_has_neighbours(void)
+{
+    return has_neighbours;
+}
+
+enum fr_status fr_rndv_open(void)
+{
+    has_neighbours = false;
+    for (int rank = 0; rank < fr_world_size(); rank++)
+        has_neighbours = has_neighbours || (rank != fr_world_rank() && fr_control_is_here(rank));
+    if (!fr_rndv_replica_open())
+        return FR_ERR_NO_MEMORY;
+    if (fr_rndv_ledger_open())
+        return FR_OK;
+    fr_rndv_replica_close();
+    return FR_ERR_NO_MEMORY;
+}
+
+// What processes of this host have sent in fragments, and nobody has received.
+static void discard_here(int from)
+{
+    const struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(from);
+    for (unsigned i = 0; ledger != NULL && i < FR_RNDV_SLOTS; i++) {
+        const struct fr_rndv_slot *slot = &ledger->slots[i];
+        uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
+        if ((word & FR_SLOT_STATE) != FR_SLOT_SPARE &&
+            atomic_load_explicit(&slot->to, memory_order_relaxed) == fr_world_rank() &&
+            slot->place.scheme == FR_SCHEME_PIPELINE)
+            fr_rndv_pipeline_discard(from, i);
+    }
+}
+
+bool fr_rndv_drain(void)
+{
+    fr_rndv_progress(NULL);
+    for (int rank = 0; rank < fr_world_size(); rank++) {
+        if (rank != fr_world_rank() && fr_control_is_here(rank))
+            discard_here(rank);
+    }
+    fr_rndv_replica_visit(fr_rndv_pipeline_discard);
+    return fr_rndv_send_end_all();
+}
+
+void fr_rndv_close(void)
+{
+    fr_rndv_replica_close();
+    fr_rndv_ledger_close();
+}

@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Scheme pipeline: fragments through page-locked memory over MPI, on a communicator of Fabrail's.
+// Both sides copy while other fragments are on the wire.
+//
+// The sender gives all fragments to MPI while the application's call lasts, and never waits for the
+// receiver, which posts receives for them when it has the RTS. From then on MPI moves them,
+// whatever either process does in it. The last one is a synchronous send: its end says that the
+// receiver has taken all, so that their tag, the message's place in the ledger, may be used again.
+#include "config.h"
+
+#include "path/packed.h"
+#include "real/real.h"
+#include "rndv/send.h"
+#include "world/world.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    LEAST_SHIFT = 18, // fragments of 256 KiB, which take as long to copy as some calls do
+    USUAL_SHIFT = 20, // 1 MiB, beyond which copies get no faster
+    MOST_SHIFT = 30,  // the count of a fragment is an int
+    FRAGMENTS = 8,    // that messages between have
+    MOST_FRAGMENTS = 2048,
+    STATUS_BYTES = 64,
+};
+
+static unsigned floor_log2(size_t bytes)
+{
+    return 63 - (unsigned)__builtin_clzll(bytes | 1);
+}
+
+// Small messages get small fragments too, where the setting has them go this way.
+unsigned fr_rndv_pipeline_shift(size_t bytes)
+{
+    size_t least_bytes = fr_core_settings()->pipeline_min_bytes;
+    unsigned least = least_bytes > 0 ? floor_log2(least_bytes) : LEAST_SHIFT;
+    least = least < LEAST_SHIFT ? least : LEAST_SHIFT;
+    unsigned shift = floor_log2(bytes / FRAGMENTS);
+    shift = shift < least ? least : shift > USUAL_SHIFT ? USUAL_SHIFT : shift;
+    while (bytes >> shift >= MOST_FRAGMENTS)
+        shift++;
+    return shift;
+}
+
+static size_t count_of(size_t bytes, unsigned shift)
+{
+    return ((bytes - 1) >> shift) + 1;
+}
+
+static size_t fragment_bytes(size_t bytes, unsigned shift, size_t index)
+{
+    size_t offset = index << shift, whole = (size_t)1 << shift;
+    return bytes - offset < whole ? bytes - offset : whole;
+}
+
+// ---- the sender
+
+static enum fr_status make_fragments(struct fr_rndv_send *send, struct fr_rndv_place *place)
+{
+    place->scheme = FR_SCHEME_PIPELINE;
+    place->shift = fr_rndv_pipeline_shift(send->bytes);
+    if (place->shift > MOST_SHIFT)
+        return FR_ERR_UNSUPPORTED;
+    size_t count = count_of(send->bytes, place->shift);
+    send->requests = calloc(count, fr_real_mpi.handle_bytes);
+    if (send->requests == NULL)
+        return FR_ERR_NO_MEMORY;
+    send->fragments = count;
+    send->fragments_sent = send->fragments_done = 0;
+    return FR_OK;
+}
+
+static enum fr_status start(struct fr_rndv_send *send, struct fr_rndv_place *place, uint64_t *ready)
+{
+    enum fr_status status = make_fragments(send, place);
+    if (status == FR_OK)
+        status = fr_rndv_stage_open(send, FR_PATH_HOST);
+    if (status != FR_OK) {
+        send->fragments = 0;
+        return status;
+    }
+    fr_rndv_stage_begin(send, (size_t)1 << place->shift, 1);
+    *ready = 0;
+    return FR_OK;
+}
+
+static void cancel(struct fr_rndv_send *send)
+{
+    send->fragments = send->fragments_sent = send->fragments_done = 0;
+}
+
+// Gives the next fragment to MPI; after a failure an empty one.
+static void send_fragment(struct fr_rndv_send *send)
+{
+    unsigned shift = fr_rndv_ledger_slot(send->index)->place.shift;
+    size_t index = send->fragments_sent++;
+    uintptr_t from = fr_path_given_address(&send->staging) + (index << shift);
+    size_t bytes = send->failure != FR_OK ? 0 : fragment_bytes(send->bytes, shift, index);
+    char *request = send->requests + index * fr_real_mpi.handle_bytes;
+    enum fr_fn fn = send->fragments_sent == send->fragments ? FR_FN_MPI_Issend : FR_FN_MPI_Isend;
+    const fr_word args[] = {from,
+                            (fr_word)bytes,
+                            fr_real_mpi.BYTE,
+                            (fr_word)send->address.to,
+                            (fr_word)send->index,
+                            fr_control_comm(),
+                            FR_PTR(request)};
+    if (fr_real_call(fn, args) == fr_real_mpi.SUCCESS)
+        return;
+    fr_warn_once("%s: MPI cannot send a fragment", send->call);
+    fr_real_handle_store(request, 0, fr_real_mpi.REQUEST_NULL);
+}
+
+static void test_fragments(struct fr_rndv_send *send)
+{
+    int flag = 1;
+    while (send->fragments_done < send->fragments_sent && flag) {
+        char *request = send->requests + send->fragments_done * fr_real_mpi.handle_bytes;
+        if (FR_MPI(Test, FR_PTR(request), FR_PTR(&flag), fr_real_mpi.STATUS_IGNORE) !=
+            fr_real_mpi.SUCCESS)
+            flag = 1; // nothing more can be done for it
+        send->fragments_done += flag != 0;
+    }
+}
+
+// Fragments follow the RTS, as their copies are done.
+static bool progress(struct fr_rndv_send *send)
+{
+    size_t ready = send->bytes;
+    bool copied = !send->copying || fr_rndv_stage_poll(send, &ready);
+    if (!send->sent)
+        return false;
+    while (send->fragments_sent < send->fragments) {
+        unsigned shift = fr_rndv_ledger_slot(send->index)->place.shift;
+        bool whole = copied || (send->fragments_sent + 1) << shift <= ready;
+        if (!whole)
+            break;
+        send_fragment(send);
+    }
+    test_fragments(send);
+    return copied && send->fragments_sent == send->fragments;
+}
+
+static int64_t wait_ns(size_t bytes)
+{
+    enum {
+        NS_A_BYTE = 20,         // for a receiver that gets itself memory,
+        MOST_NS = 20000000,     // up to that
+        WIRE_BYTES_PER_NS = 10, // of a fast network
+    };
+    int64_t extra = bytes < MOST_NS / NS_A_BYTE ? (int64_t)bytes * NS_A_BYTE : MOST_NS;
+    return FR_RNDV_LEAST_WAIT_NS + extra + (int64_t)(bytes / WIRE_BYTES_PER_NS);
+}
+
+// A receiver that has begun goes on until it has all, and may need this process in MPI for that.
+static bool may_leave(const struct fr_rndv_send *send, enum fr_rndv_state state, bool waited)
+{
+    return send->fragments_done == send->fragments || (waited && state != FR_RNDV_PULLING);
+}
+
+// From the application's buffer, or from where they have gone since.
+static enum fr_status copy_to_host(struct fr_rndv_send *send)
+{
+    struct fr_path_view from = send->staging;
+    struct fr_device_batch batch;
+    struct fr_device_range range;
+    size_t counted_bytes = send->counted_bytes;
+    bool staged = from.lease.address != NULL;
+    enum fr_status status = fr_rndv_stage_open(send, FR_PATH_HOST);
+    if (status != FR_OK)
+        return status;
+    if (staged) {
+        const struct fr_device_push_piece piece = {.dst = fr_path_given_address(&send->staging),
+                                                   .src = fr_path_given_address(&from),
+                                                   .bytes = send->bytes};
+        fr_buffer_classify(from.lease.address, 1, &range);
+        status = fr_device_push(&range, &piece, 1, FR_ENGINE_CE, 0);
+        struct fr_path_view host = send->staging;
+        send->staging = from;
+        send->counted_bytes = counted_bytes;
+        fr_rndv_stage_close(send);
+        send->staging = host;
+        send->counted_bytes = send->bytes;
+        return status;
+    }
+    fr_device_batch_begin(&batch);
+    fr_path_ops(FR_PATH_HOST)->copy_in(&send->staging, &batch);
+    return fr_device_batch_finish(&batch);
+}
+
+bool fr_rndv_pipeline_take_over(struct fr_rndv_send *send)
+{
+    struct fr_rndv_slot *slot = fr_rndv_ledger_slot(send->index);
+    struct fr_rndv_place place = {.scheme = FR_SCHEME_PIPELINE};
+    enum fr_rndv_state from = fr_rndv_ledger_state(send->index);
+    if (send->scheme == &fr_rndv_pipeline || fr_control_comm() == fr_real_mpi.COMM_NULL ||
+        send->address.to == fr_world_rank() || make_fragments(send, &place) != FR_OK)
+        return false;
+    if (copy_to_host(send) != FR_OK) {
+        free(send->requests);
+        send->requests = NULL;
+        send->fragments = 0;
+        return false;
+    }
+    slot->place = place;
+    send->scheme = &fr_rndv_pipeline;
+    const struct fr_rndv_entry entry = {
+        .number = send->number,
+        .bytes = send->bytes,
+        .comm = send->address.comm,
+        .tag = send->address.tag,
+        .index = send->index,
+        .place = place,
+    };
+    (void)fr_rndv_slot_change(slot, send->number, from, FR_RNDV_ADVERTISED);
+    if (send->remote)
+        (void)fr_rndv_tell(send->address.to, FR_CONTROL_RTS, &entry, true);
+    (void)progress(send);
+    return true;
+}
+
+// ---- the receiver
+
+// A message on its way in.
+struct fragments {
+    struct fr_rndv_recv *recv;
+    size_t bytes;
+    unsigned shift;
+    size_t count;
+    size_t done;                      // of them, the first so many have come
+    unsigned char *place;             // where they go
+    struct fr_workspace_lease bounce; // where that is not what MPI was given
+
+    struct fr_path_view into; // the same memory as staging memory of the application's
+    struct fr_path_block block;
+    struct fr_device_batch batch;
+    size_t copied;   // bytes whose copies have been started
+    bool to_device;  // by such copies
+    bool overlaps;   // as the fragments come
+    char requests[]; // in the family's width
+};
+
+static size_t room_of(const struct fragments *in)
+{
+    size_t room = in->recv->view->out_bytes;
+    return in->bytes < room ? in->bytes : room;
+}
+
+// Fragments go straight to where MPI's own data would, if all of them have room there in one piece.
+static enum fr_status choose_place(struct fragments *in)
+{
+    struct fr_path_view *view = in->recv->view;
+    in->to_device = fr_path_is_staged(view);
+    in->into = *view;
+    if (fr_path_is_packed(view) && in->bytes <= view->out_bytes) {
+        in->place = (unsigned char *)fr_path_given_address(view);
+    } else {
+        enum fr_status status = fr_workspace_borrow(in->bytes, &in->bounce);
+        if (status != FR_OK)
+            return status;
+        in->place = in->bounce.address;
+        fr_path_view_at(view, in->bounce, &in->into, &in->block);
+    }
+    const struct fr_layout *layout = view->blocks[0].layout;
+    in->overlaps = in->to_device && !view->absolute &&
+                   (layout->contiguous || room_of(in) % layout->size_bytes == 0);
+    return FR_OK;
+}
+
+static void post(struct fragments *in)
+{
+    fr_word comm = fr_control_comm();
+    const struct fr_rndv_incoming *incoming = in->recv->incoming;
+    for (size_t i = 0; i < in->count; i++) {
+        char *request = in->requests + i * fr_real_mpi.handle_bytes;
+        fr_real_handle_store(request, 0, fr_real_mpi.REQUEST_NULL);
+        if (FR_MPI(Irecv, FR_PTR(in->place + (i << in->shift)),
+                   (fr_word)fragment_bytes(in->bytes, in->shift, i), fr_real_mpi.BYTE,
+                   (fr_word)incoming->from, (fr_word)incoming->place, comm,
+                   FR_PTR(request)) != fr_real_mpi.SUCCESS)
+            in->recv->status = FR_ERR_MPI;
+    }
+}
+
+// A sender on another host does not see it in its ledger.
+static void tell_begun(const struct fr_rndv_incoming *incoming)
+{
+    const struct fr_rndv_entry entry = {.number = incoming->number, .index = incoming->place};
+    if (incoming->slot == NULL)
+        (void)fr_rndv_tell(incoming->from, FR_CONTROL_BEGUN, &entry, false);
+}
+
+static enum fr_status begin(struct fr_rndv_recv *recv)
+{
+    const struct fr_rndv_incoming *incoming = recv->incoming;
+    if (fr_control_comm() == fr_real_mpi.COMM_NULL || incoming->shift > MOST_SHIFT)
+        return FR_ERR_UNSUPPORTED;
+    size_t count = count_of((size_t)incoming->bytes, incoming->shift);
+    struct fragments *in = calloc(1, sizeof(*in) + count * fr_real_mpi.handle_bytes);
+    if (in == NULL)
+        return FR_ERR_NO_MEMORY;
+    in->recv = recv;
+    in->bytes = (size_t)incoming->bytes;
+    in->shift = incoming->shift;
+    in->count = count;
+    enum fr_status status = choose_place(in);
+    if (status != FR_OK) {
+        free(in);
+        return status;
+    }
+    fr_device_batch_begin(&in->batch);
+    recv->state = in;
+    post(in);
+    tell_begun(incoming);
+    return FR_OK;
+}
+
+// Starts the copies of what has come.
+static void copy_on(struct fragments *in)
+{
+    const struct fr_layout *layout = in->recv->view->blocks[0].layout;
+    size_t room = room_of(in);
+    size_t come = in->done << in->shift;
+    size_t last = come < room ? come : room;
+    if (!layout->contiguous)
+        last -= last % layout->size_bytes;
+    if (!in->overlaps || last <= in->copied)
+        return;
+    fr_path_copy_slice(&in->into, FR_FROM_STAGE, in->copied, last, &in->batch);
+    in->copied = last;
+}
+
+// Looks at the next fragment. A shorter one than there should be says that the sender has failed.
+static bool advance(struct fragments *in)
+{
+    _Alignas(16) char status[STATUS_BYTES];
+    char *request = in->requests + in->done * fr_real_mpi.handle_bytes;
+    int flag = 0, count = 0;
+    if (FR_MPI(Test, FR_PTR(request), FR_PTR(&flag), FR_PTR(status)) != fr_real_mpi.SUCCESS)
+        in->recv->status = FR_ERR_MPI;
+    else if (!flag)
+        return false;
+    FR_MPI(Get_count, FR_PTR(status), fr_real_mpi.BYTE, FR_PTR(&count));
+    if (in->recv->status == FR_OK &&
+        (size_t)count != fragment_bytes(in->bytes, in->shift, in->done))
+        in->recv->status = FR_ERR_DEVICE;
+    in->done++;
+    return true;
+}
+
+static bool pull(struct fr_rndv_recv **recvs, size_t count)
+{
+    bool over = true;
+    for (size_t i = 0; i < count; i++) {
+        struct fragments *in = recvs[i]->state;
+        while (in->done < in->count && advance(in))
+            ;
+        if (recvs[i]->status == FR_OK)
+            copy_on(in);
+        over = over && in->done == in->count;
+    }
+    return over;
+}
+
+static void end(struct fr_rndv_recv *recv)
+{
+    struct fragments *in = recv->state;
+    const struct fr_path_view *view = recv->view;
+    if (recv->status == FR_OK && in->to_device && !in->overlaps)
+        fr_path_ops(view->path)->copy_out(&in->into, room_of(in), &in->batch);
+    enum fr_status copied = fr_device_batch_finish(&in->batch);
+    if (recv->status == FR_OK)
+        recv->status = copied;
+    if (recv->status == FR_OK && !in->to_device && in->bounce.address != NULL)
+        fr_path_copy_on_host(view, in->bounce.address, room_of(in), false);
+    fr_workspace_return(&in->bounce);
+    fr_rndv_incoming_end(recv->incoming, recv->status == FR_OK);
+    free(in);
+    recv->state = NULL;
+}
+
+// ---- the end of the job
+
+void fr_rndv_pipeline_discard(int from, unsigned index)
+{
+    _Alignas(16) char status[STATUS_BYTES];
+    _Alignas(8) char message[8];
+    int flag = 0, count = 0;
+    if (FR_MPI(Improbe, (fr_word)from, (fr_word)index, fr_control_comm(), FR_PTR(&flag),
+               FR_PTR(message), FR_PTR(status)) != fr_real_mpi.SUCCESS ||
+        !flag)
+        return;
+    FR_MPI(Get_count, FR_PTR(status), fr_real_mpi.BYTE, FR_PTR(&count));
+    void *scratch = malloc((size_t)count + 1);
+    FR_MPI(Mrecv, FR_PTR(scratch), scratch != NULL ? (fr_word)count : 0, fr_real_mpi.BYTE,
+           FR_PTR(message), fr_real_mpi.STATUS_IGNORE);
+    free(scratch);
+}
+
+const struct fr_rndv_scheme fr_rndv_pipeline = {
+    .id = FR_SCHEME_PIPELINE,
+    .start = start,
+    .progress = progress,
+    .wait_ns = wait_ns,
+    .may_leave = may_leave,
+    .cancel = cancel,
+    .begin = begin,
+    .pull = pull,
+    .end = end,
+};

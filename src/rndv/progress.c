@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Control messages on their way to whom they concern.
+#include "config.h"
+
+#include "memory/memory.h"
+#include "rndv/rndv_int.h"
+#include "rndv/send.h"
+
+#include <sched.h>
+#include <stddef.h>
+#include <string.h>
+
+bool fr_rndv_tell(int to, enum fr_control_kind kind, const struct fr_rndv_entry *entry, bool must)
+{
+    bool whole = kind == FR_CONTROL_RTS;
+    size_t bytes = whole ? sizeof(*entry) : offsetof(struct fr_rndv_entry, place);
+    while (!fr_control_send(to, kind, entry, bytes)) {
+        if (!must || !fr_control_reaches(to) || !fr_control_is_alive(to))
+            return false;
+        fr_warn_once("rank %d cannot be told of a message for want of room, and waits", to);
+        fr_control_poll();
+        sched_yield();
+    }
+    return true;
+}
+
+static void handle(const struct fr_control_message *message, const struct fr_device_range *user)
+{
+    static const struct fr_device_range nowhere = {.kind = FR_KIND_HOST, .device = -1};
+    struct fr_rndv_entry entry = {.number = 0};
+    switch ((enum fr_control_kind)message->kind) {
+    case FR_CONTROL_MAP:
+    case FR_CONTROL_MAPPED:
+    case FR_CONTROL_FREED:
+    case FR_CONTROL_UNMAPPED:
+        fr_memory_handle_message(message, user != NULL ? user : &nowhere);
+        return;
+    default:
+        break;
+    }
+    if (message->bytes < offsetof(struct fr_rndv_entry, place) || message->bytes > sizeof(entry))
+        return; // of no version of Fabrail's
+    memcpy(&entry, message->data, message->bytes);
+    switch ((enum fr_control_kind)message->kind) {
+    case FR_CONTROL_ATS:
+    case FR_CONTROL_RETRY:
+    case FR_CONTROL_BEGUN:
+        fr_rndv_send_handle(message->from, (enum fr_control_kind)message->kind, &entry);
+        return;
+    default:
+        fr_rndv_replica_handle(message->from, (enum fr_control_kind)message->kind, &entry);
+        return;
+    }
+}
+
+// One thread reads, so that the order stays.
+void fr_rndv_progress(const struct fr_device_range *user)
+{
+    static atomic_flag reading = ATOMIC_FLAG_INIT;
+    struct fr_control_message message;
+    fr_control_poll();
+    if (!atomic_flag_test_and_set_explicit(&reading, memory_order_acquire)) {
+        while (fr_control_take(&message))
+            handle(&message, user);
+        atomic_flag_clear_explicit(&reading, memory_order_release);
+    }
+    fr_memory_poll();
+    fr_rndv_send_look_after();
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Receives that have brought an RTS, from there to the bytes.
+#include "config.h"
+
+#include "rndv/rndv_int.h"
+#include "world/world.h"
+
+#include <sched.h>
+
+enum { AT_ONCE = 32, LOOKS_A_PROGRESS = 64 };
+
+// Fragments are under way, and nobody takes them: their tag must not be used again.
+static void give_up(struct fr_rndv_recv *recv, const struct fr_rndv_scheme *scheme)
+{
+    if (scheme == &fr_rndv_pipeline)
+        fr_rndv_incoming_abandon(recv->incoming);
+    else
+        fr_rndv_incoming_end(recv->incoming, false);
+}
+
+// Begins by the scheme of the entry. Where this process cannot, it asks the sender for another one.
+static void begin(struct fr_rndv_recv *recv)
+{
+    const struct fr_rndv_scheme *scheme = NULL;
+    recv->state = NULL;
+    recv->status = fr_rndv_incoming_begin(recv->incoming);
+    for (unsigned tried = FR_SCHEME_COUNT; recv->status == FR_OK;) {
+        scheme = fr_rndv_scheme_of(recv->incoming->scheme);
+        recv->status = scheme != NULL ? scheme->begin(recv) : FR_ERR_UNSUPPORTED;
+        if (recv->status == FR_OK)
+            break;
+        bool again = recv->incoming->scheme != FR_SCHEME_PIPELINE && scheme != NULL &&
+                     recv->incoming->scheme != tried;
+        if (!again) {
+            give_up(recv, scheme);
+            return;
+        }
+        fr_debug("rank %d is asked for another scheme than %s: %s", recv->incoming->from,
+                 fr_policy_scheme_name(scheme->id), fr_core_status_text(recv->status));
+        tried = recv->incoming->scheme;
+        recv->status = fr_rndv_incoming_refuse(recv->incoming);
+        if (recv->status != FR_OK)
+            fr_rndv_incoming_end(recv->incoming, false);
+    }
+    recv->scheme = fr_policy_scheme_name((enum fr_policy_scheme)recv->incoming->scheme);
+    recv->reason = fr_policy_scheme_received((enum fr_policy_scheme)recv->incoming->scheme);
+}
+
+// Those that go by one scheme, which are moved together.
+static size_t select(struct fr_rndv_recv *recvs, size_t count, unsigned scheme,
+                     struct fr_rndv_recv **selected)
+{
+    size_t used = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (recvs[i].state != NULL && recvs[i].incoming->scheme == scheme)
+            selected[used++] = &recvs[i];
+    }
+    return used;
+}
+
+static bool pull_all(struct fr_rndv_recv *recvs, size_t count)
+{
+    struct fr_rndv_recv *selected[AT_ONCE];
+    bool over = true;
+    for (unsigned id = 0; id < FR_SCHEME_COUNT; id++) {
+        size_t used = select(recvs, count, id, selected);
+        if (used > 0)
+            over = fr_rndv_scheme_of(id)->pull(selected, used) && over;
+    }
+    return over;
+}
+
+// What others need of this process goes on meanwhile.
+static void receive(struct fr_rndv_recv *recvs, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        begin(&recvs[i]);
+    for (unsigned looks = 1; !pull_all(recvs, count); looks++) {
+        if (looks % LOOKS_A_PROGRESS != 0)
+            continue;
+        fr_rndv_progress(NULL);
+        fr_world_progress();
+        sched_yield();
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (recvs[i].state != NULL)
+            fr_rndv_scheme_of(recvs[i].incoming->scheme)->end(&recvs[i]);
+    }
+}
+
+void fr_rndv_receive(struct fr_rndv_recv *recvs, size_t count)
+{
+    for (size_t i = 0; i < count; i += AT_ONCE)
+        receive(recvs + i, count - i < AT_ONCE ? count - i : AT_ONCE);
+}

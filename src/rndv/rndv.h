@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Room rndv: the rendezvous protocol of messages whose bytes do not travel by MPI's own matching.
+//
+// In place of the bytes the real MPI carries a small RTS (ready to send), by its own matching, on
+// the application's communicator and tag. Before it leaves, the sender enters the message in its
+// ledger: who it is for, how many bytes it has, by which scheme they move, and where they wait.
+// Receivers on the same host read the ledger in shared memory, others get a copy of the entry by
+// control message. A receive that completes with an RTS moves the bytes by the scheme of the entry,
+// straight to where the application wants them, and acknowledges (ATS).
+//
+// No send depends on its receiver: a sender that has waited for about as long as a copy takes makes
+// that copy, to memory of Fabrail's on the device or, where that is full, on the host.
+//
+// So that a receiver can tell the size of a message before it receives it (MPI_Probe), two rules
+// hold. Messages of one communicator that are under way to one process with one tag are sent by one
+// thread at a time, and those of other communicators are not under way beside them unless all
+// processes know these apart. And what has a plain message of an RTS's size on its way gets no RTS
+// ever after.
+//
+// All functions may be called by several threads at once.
+#ifndef FR_RNDV_RNDV_H
+#define FR_RNDV_RNDV_H
+
+#include "control/control.h"
+#include "memory/memory.h"
+#include "path/path.h"
+#include "policy/scheme.h"
+
+// A prime, since messages of elements of several bytes cannot have it. What is not longer than this
+// has no RTS: the receiver's buffer need not hold one.
+enum { FR_RNDV_RTS_BYTES = 43 };
+
+// Begins on this process, on which messages may arrive from now on, once room control is open with
+// areas of this size.
+size_t fr_rndv_area_bytes(void);
+FR_MUST_CHECK enum fr_status fr_rndv_open(void);
+
+// Forgets what nobody has received, once all processes are known to have received what they ever
+// will: to be called until it returns false on all of them. Then ends.
+bool fr_rndv_drain(void);
+void fr_rndv_close(void);
+
+// Where a message goes.
+struct fr_rndv_address {
+    int to; // rank in the world
+    int tag;
+    uint64_t comm; // tells communicators apart
+};
+
+// ---- sending
+
+// What a sender has to say of a message. `call` names the function in messages to the user.
+struct fr_rndv_message {
+    const char *call;
+    struct fr_rndv_address address;
+    const struct fr_path_view *view; // measured; of one block, in device memory
+    bool must_leave; // the bytes may change as soon as the call returns (a buffered send)
+};
+
+struct fr_rndv_send;
+
+// Chooses a scheme by policy, prepares it and enters the message in the ledger. `choice` gets the
+// scheme and the reason, also where the message cannot go this way: then *send is NULL, nothing has
+// changed, and FR_OK is returned all the same. A failure is one of the device.
+FR_MUST_CHECK enum fr_status fr_rndv_send_start(const struct fr_rndv_message *message,
+                                                struct fr_rndv_send **send,
+                                                struct fr_policy_scheme_choice *choice);
+
+// Whether a message of this view to that process could ever go this way: for persistent requests,
+// which choose anew at each start.
+bool fr_rndv_send_is_possible(const struct fr_rndv_message *message);
+
+// What the real MPI is to be given: FR_RNDV_RTS_BYTES bytes that live as long as the send.
+const unsigned char *fr_rndv_send_rts(const struct fr_rndv_send *send);
+
+// Whether a blocking call of MPI that sends the RTS could keep this process from the rest of its
+// part (fr_rndv_send_push): it is then to be made of nonblocking ones.
+bool fr_rndv_send_needs_push(const struct fr_rndv_send *send);
+
+// The call of MPI that sends the RTS has returned. When it has failed nothing was sent, and the
+// send is to be freed.
+void fr_rndv_send_sent(struct fr_rndv_send *send, bool sent);
+
+// Does what the sender owes before it may wait for anybody: copies end, fragments are given to MPI.
+// A failure, which the receiver hears of, is returned: the message is lost.
+FR_MUST_CHECK enum fr_status fr_rndv_send_push(struct fr_rndv_send *send);
+
+// Whether the application may have its buffer back: the receiver has the bytes, or they have left.
+// Makes them leave once somebody has asked for about as long as a copy takes.
+bool fr_rndv_send_is_over(struct fr_rndv_send *send);
+
+// Makes the bytes leave the application's buffer now. False when there is no memory for them, or
+// the receiver is just fetching them.
+bool fr_rndv_send_leave(struct fr_rndv_send *send);
+
+// Whether the receiver is known to be gone.
+bool fr_rndv_send_is_lost(const struct fr_rndv_send *send);
+
+// The operation is over: what is still to be fetched is looked after by fr_rndv_progress.
+// `cancelled` says that the RTS will never be received. NULL is accepted.
+void fr_rndv_send_free(struct fr_rndv_send *send, bool cancelled);
+
+// Notes that a plain message of an RTS's size is about to be sent. `to` -1: to any process.
+void fr_rndv_mark_plain(const struct fr_rndv_address *address);
+
+// ---- receiving
+
+// A message as its receiver sees it.
+struct fr_rndv_incoming {
+    struct fr_rndv_slot *slot; // the entry itself, in memory of this host; else NULL
+    uint64_t number;           // tells the message from all others of the sender
+    int from;                  // rank in the world
+    uint64_t bytes;
+    unsigned place;  // in the sender's ledger
+    unsigned scheme; // as the RTS says, then as the ledger does
+
+    // Known once the receiver has begun.
+    unsigned shift;   // of fragments
+    uint64_t address; // of the bytes, in the sender's address space
+    struct fr_memory_handle handle;
+    uint64_t ready; // how many of them are there
+};
+
+// Whether `data` are an RTS for this process whose message waits to be received. Fills all but the
+// last members.
+bool fr_rndv_incoming_read(const unsigned char data[FR_RNDV_RTS_BYTES],
+                           struct fr_rndv_incoming *incoming);
+
+// Whether receiving it takes no longer than this host's own links do.
+bool fr_rndv_incoming_is_short(const struct fr_rndv_incoming *incoming);
+
+// Whether an RTS may be under way to this process, or has come and not been followed. Some loads.
+bool fr_rndv_incoming_any(void);
+bool fr_rndv_incoming_any_here(void); // from processes of this host
+
+// Says for the sake of probes that the RTS has been received, though nobody has followed it yet.
+void fr_rndv_incoming_take(const struct fr_rndv_incoming *incoming);
+
+// The size of the first message from a process with this tag and communicator that is still to be
+// received. To be called when a message of an RTS's size waits: then either that or the news of
+// plain messages is known here, or must come, and is waited for. `take` says that it has been
+// received by another function than the one that will follow it (MPI_Mprobe).
+bool fr_rndv_incoming_peek(const struct fr_rndv_address *from, bool take, uint64_t *bytes);
+
+// A receive that has brought an RTS, from the incoming to its outcome.
+struct fr_rndv_recv {
+    struct fr_path_view *view;         // where the bytes go; staging memory of the view may be used
+    struct fr_rndv_incoming *incoming; // who has read it
+    enum fr_status status;
+    const char *scheme; // by which the bytes have come
+    const char *reason; // the policy's, for the report
+    void *state;        // the scheme's own
+};
+
+// Receives all of them to their end: the bytes are in the application's memory then, or `status`
+// says why not.
+void fr_rndv_receive(struct fr_rndv_recv *recvs, size_t count);
+
+// ---- progress
+
+// Reads control messages, acts on them, and looks after sends that their operations have left. In
+// calls with device buffers and wherever Fabrail waits; `user` is device memory of the call, NULL
+// if there is none. Some loads when there is nothing to do.
+void fr_rndv_progress(const struct fr_device_range *user);
+
+#endif

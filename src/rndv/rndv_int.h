@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Inside of room rndv: the ledger, the wire format, and the table of schemes.
+#ifndef FR_RNDV_RNDV_INT_H
+#define FR_RNDV_RNDV_INT_H
+
+#include "control/shm.h"
+#include "core/list.h"
+#include "memory/memory.h"
+#include "rndv/rndv.h"
+
+// ---- the ledger of a sender: in memory that it shares with its host, if there is any
+
+enum { FR_RNDV_SLOTS = 512 }; // messages of one process, under way at once
+
+enum fr_rndv_state {
+    FR_RNDV_ADVERTISED,
+    FR_RNDV_MOVING,  // the sender is moving the bytes
+    FR_RNDV_PULLING, // the receiver is
+    FR_RNDV_PULLED,
+    FR_RNDV_FAILED,  // the receiver could not have the bytes in any way
+    FR_RNDV_REFUSED, // nor by this scheme: the sender is asked for another one
+};
+
+// A slot's word: its number, whether the RTS has been received by another function than the one
+// that follows it, and its state, one more than fr_rndv_state, 0 for none. It changes by
+// compare-and-swap, so that nobody with the number of an earlier message can do anything to this
+// one.
+#define FR_SLOT_STATE   ((uint64_t)7)
+#define FR_SLOT_TAKEN   ((uint64_t)8)
+#define FR_SLOT_SPARE   ((uint64_t)0)
+#define FR_SLOT_IN(at)  ((uint64_t)(at) + 1)
+#define FR_SLOT_ONE     ((uint64_t)16) // the first number
+#define FR_SLOT_NUMBERS (~(FR_SLOT_ONE - 1))
+
+#define FR_RNDV_NEVER UINT64_MAX // `ready` of bytes that will never be there
+
+// Where the bytes wait. Plain bytes.
+struct fr_rndv_place {
+    uint64_t address; // in the sender's address space
+    uint32_t scheme;
+    uint32_t shift; // of a pipeline: fragments but the last have two to the power of that bytes
+    struct fr_memory_handle handle;
+};
+
+// What anybody may look at while it changes is atomic, and valid when the slot has the same number
+// and is waiting before and after. The place is the sender's while it writes or holds the slot, and
+// the receiver's while it pulls. The word is the first to be changed and the last to be written.
+struct fr_rndv_slot {
+    _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t word;
+    _Atomic uint64_t bytes;
+    _Atomic uint64_t comm;
+    _Atomic int32_t to;
+    _Atomic int32_t tag;
+    _Atomic uint64_t ready; // so many bytes are there, from the first on
+    struct fr_rndv_place place;
+};
+
+// Of one process. All zero is an empty one.
+struct fr_rndv_ledger {
+    _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t expected; // messages for it, not yet pulled
+    _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t in_use[FR_RNDV_SLOTS / 64]; // by it alone
+    struct fr_rndv_slot slots[FR_RNDV_SLOTS];
+};
+_Static_assert(FR_RNDV_SLOTS % 64 == 0, "a bit a slot");
+_Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "atomics work between processes");
+
+// The ledger of a process of this host that has used it, NULL for others.
+static inline struct fr_rndv_ledger *fr_rndv_ledger_of(int rank)
+{
+    return fr_control_area_in_use(rank);
+}
+
+// Whether a process of this host looks up what this one enters for it: claims room for that.
+bool fr_rndv_ledger_is_shared_with(int rank);
+
+static inline bool fr_rndv_word_is_waiting(uint64_t word)
+{
+    uint64_t state = word & FR_SLOT_STATE;
+    return state == FR_SLOT_IN(FR_RNDV_ADVERTISED) || state == FR_SLOT_IN(FR_RNDV_MOVING) ||
+           state == FR_SLOT_IN(FR_RNDV_REFUSED);
+}
+
+// Changes the state of the slot with this number; false, and nothing done, when it is in another.
+bool fr_rndv_slot_change(struct fr_rndv_slot *slot, uint64_t number, enum fr_rndv_state from,
+                         enum fr_rndv_state to);
+
+// The sender's side. Offering fails with FR_ERR_LIMIT when all slots are in use, and with
+// FR_ERR_UNSUPPORTED when a rule of rndv.h forbids it.
+FR_MUST_CHECK enum fr_status fr_rndv_ledger_advertise(const struct fr_rndv_address *address,
+                                                      bool shared, uint64_t bytes, uint64_t ready,
+                                                      const struct fr_rndv_place *place,
+                                                      unsigned *index, uint64_t *number);
+void fr_rndv_ledger_sent(unsigned index); // another thread may go on with the same address
+void fr_rndv_ledger_fail(unsigned index, uint64_t number, bool shared); // what was refused
+void fr_rndv_ledger_free(unsigned index, bool shared);    // in any state that nobody is pulling in
+struct fr_rndv_slot *fr_rndv_ledger_slot(unsigned index); // NULL while nothing was ever entered
+
+// Whether plain messages of an RTS's size have gone to an address, so that no RTS can.
+bool fr_rndv_ledger_is_closed_to(const struct fr_rndv_address *address);
+enum fr_rndv_state fr_rndv_ledger_state(unsigned index);
+bool fr_rndv_ledger_open(void);
+void fr_rndv_ledger_close(void);
+
+// ---- what travels
+
+// What MPI carries in place of the bytes; zeros follow.
+struct fr_rndv_rts {
+    struct fr_control_secret secret;
+    uint32_t from; // rank in the world
+    uint16_t place;
+    uint8_t scheme;
+    uint8_t remote; // 1: a control message has brought the entry, and it is not to be looked up
+    uint64_t number;
+    uint64_t bytes;
+};
+_Static_assert(sizeof(struct fr_rndv_rts) == 40, "no padding");
+_Static_assert(sizeof(struct fr_rndv_rts) <= FR_RNDV_RTS_BYTES, "it fits");
+
+// What processes of other hosts get of a slot, by control message: all of it with kind RTS, which
+// goes ahead of the RTS or says that the scheme is another one now; else the first members.
+struct fr_rndv_entry {
+    uint64_t number;
+    uint64_t ready; // of kind ATS: the state that the message has reached
+    uint64_t bytes;
+    uint64_t comm;
+    int32_t tag;
+    uint32_t index;
+    struct fr_rndv_place place;
+};
+_Static_assert(sizeof(struct fr_rndv_entry) <= FR_CONTROL_BYTES, "it fits");
+
+// Sends the first members of an entry, or all of it. Where that fails for want of memory, tries
+// again as long as `must` says so.
+bool fr_rndv_tell(int to, enum fr_control_kind kind, const struct fr_rndv_entry *entry, bool must);
+
+// ---- what a receiver knows of senders on other hosts (replica.c)
+
+bool fr_rndv_replica_open(void);
+void fr_rndv_replica_close(void);
+void fr_rndv_replica_handle(int from, enum fr_control_kind kind, const struct fr_rndv_entry *entry);
+
+// Fills in where the bytes wait. FR_ERR_NOT_FOUND while it is not known, or not beyond `scheme`
+// (FR_SCHEME_NONE: any) or `ready` bytes; FR_ERR_NO_MEMORY when it may have been lost.
+enum fr_status fr_rndv_replica_find(struct fr_rndv_incoming *incoming, unsigned other_than);
+// Forgets a message, or marks it as received. False when it is not known yet.
+bool fr_rndv_replica_take(int from, uint64_t number, bool over);
+
+enum fr_rndv_answer { FR_RNDV_UNKNOWN, FR_RNDV_PLAIN, FR_RNDV_FOUND };
+enum fr_rndv_answer fr_rndv_replica_peek(const struct fr_rndv_address *from, bool take,
+                                         uint64_t *bytes);
+
+// Tells another host of a plain message, once for each address; and whether there was one.
+void fr_rndv_replica_mark_plain(const struct fr_rndv_address *address);
+bool fr_rndv_replica_has_plain(const struct fr_rndv_address *address);
+
+// The fragments of messages in pipelines that nobody has received.
+void fr_rndv_replica_visit(void (*visit)(int from, unsigned index));
+
+// ---- messages
+
+// Begins: the bytes stay where the incoming then says until the end. Waits while the sender moves
+// them, which it does without waiting for anybody. FR_ERR_NOT_FOUND when it has been given up.
+FR_MUST_CHECK enum fr_status fr_rndv_incoming_begin(struct fr_rndv_incoming *incoming);
+void fr_rndv_incoming_refresh(struct fr_rndv_incoming *incoming); // `ready`
+// Asks the sender for another scheme than this one, and waits for it; then as begin.
+FR_MUST_CHECK enum fr_status fr_rndv_incoming_refuse(struct fr_rndv_incoming *incoming);
+void fr_rndv_incoming_end(const struct fr_rndv_incoming *incoming, bool pulled);
+// The receiver can do nothing with what the sender goes on sending: its place stays taken.
+void fr_rndv_incoming_abandon(const struct fr_rndv_incoming *incoming);
+
+// ---- schemes
+
+struct fr_rndv_send {
+    struct fr_list link; // in the list of those that their operations have left
+    const char *call;
+    struct fr_rndv_address address;
+    const struct fr_rndv_scheme *scheme;
+    unsigned index; // in the ledger
+    uint64_t number;
+    size_t bytes;
+    bool entered; // in the ledger
+    bool remote;  // the receiver does not look there, but hears of it by control messages
+    bool sent;    // the RTS
+    bool pushed;
+    bool over; // the application may have its buffer back
+    enum fr_status failure;
+    int64_t since_ns; // when somebody first asked whether it is over
+    unsigned char rts[FR_RNDV_RTS_BYTES];
+
+    struct fr_path_view view; // of the application's buffer
+    struct fr_path_block block;
+    struct fr_path_view staging; // the same, staged in memory of Fabrail's; lease, if there is any
+    struct fr_path_block staging_block;
+    struct fr_memory_handle handle; // of the memory that holds the bytes
+    size_t counted_bytes;           // against the bound of its scheme
+
+    // Copies under way to the staging memory, in steps.
+    struct fr_device_batch batch;
+    bool copying;
+    size_t step;                  // bytes that are copied next, between two marks
+    size_t growth;                // of the steps
+    size_t begun;                 // bytes whose copies have begun
+    size_t copied_bytes;          // of them, those that are there
+    size_t ends[FR_DEVICE_MARKS]; // of bytes at each mark
+    unsigned set;                 // marks that were set
+    unsigned reached;             // and reached
+
+    char *requests; // of fragments, in the family's width
+    size_t fragments;
+    size_t fragments_sent;
+    size_t fragments_done;
+};
+
+// A scheme is one file and one row.
+struct fr_rndv_scheme {
+    enum fr_policy_scheme id;
+    // The sender: prepares what the slot will say, and (sent) what comes after the RTS. Progress
+    // returns whether the bytes have left the application's buffer. Cancel undoes start.
+    enum fr_status (*start)(struct fr_rndv_send *send, struct fr_rndv_place *place,
+                            uint64_t *ready);
+    bool (*progress)(struct fr_rndv_send *send);
+    // How long the sender waits for its receiver before its bytes leave the buffer; and whether
+    // then, or as the message stands, the application may have it back once they have.
+    int64_t (*wait_ns)(size_t bytes);
+    bool (*may_leave)(const struct fr_rndv_send *send, enum fr_rndv_state state, bool waited);
+    void (*cancel)(struct fr_rndv_send *send);
+    // The receiver: begin one, make progress with all that go by this scheme (returns whether all
+    // are over), end one.
+    enum fr_status (*begin)(struct fr_rndv_recv *recv);
+    bool (*pull)(struct fr_rndv_recv **recvs, size_t count);
+    void (*end)(struct fr_rndv_recv *recv);
+};
+extern const struct fr_rndv_scheme fr_rndv_get, fr_rndv_staged_get, fr_rndv_pipeline;
+enum { FR_RNDV_LEAST_WAIT_NS = 100000 }; // a launch here and there
+
+// The receiving side of get and staged get.
+enum fr_status fr_rndv_get_begin(struct fr_rndv_recv *recv);
+bool fr_rndv_get_pull(struct fr_rndv_recv **recvs, size_t count);
+void fr_rndv_get_end(struct fr_rndv_recv *recv);
+const struct fr_rndv_scheme *fr_rndv_scheme_of(unsigned id); // NULL for none
+
+#endif

@@ -1,0 +1,545 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Sends from the choice of their scheme to their end.
+//
+// The receiver pulls the bytes when the application completes its receive, which can be long after
+// the sender wants its buffer back. MPI's own sends would then depend on progress in the receiver,
+// which nothing provides for these. So a sender waits about as long as a copy of the bytes takes,
+// and then makes that copy: at most twice the time of the better choice, and never dependent on the
+// receiver.
+#include "config.h"
+
+#include "memory/memory.h"
+#include "rndv/send.h"
+#include "world/world.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    LONGEST_WAIT_NS = 1000000000, // whatever the receiver does meanwhile
+    LOOKS_A_YIELD = 64,
+    POOL_LIMIT = 64,
+};
+
+static struct fr_lock lock = FR_LOCK_INIT;
+static struct fr_list left FR_GUARDED_BY(lock) = FR_LIST_INIT(left);
+static _Atomic size_t left_count;
+static struct fr_list pool FR_GUARDED_BY(lock) = FR_LIST_INIT(pool);
+static size_t pool_count FR_GUARDED_BY(lock);
+
+// When each receiver was last seen to pull something: one that does will come to the rest, too. Two
+// that share a place only make senders wait longer.
+static _Atomic int64_t pulled_ns[256];
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static struct fr_rndv_send *send_of(struct fr_list *link)
+{
+    return FR_LIST_ENTRY(link, struct fr_rndv_send, link);
+}
+
+static struct fr_rndv_send *take_from_pool(void)
+{
+    struct fr_rndv_send *send = NULL;
+    fr_core_lock(&lock);
+    if (!fr_list_is_empty(&pool)) {
+        send = send_of(pool.next);
+        fr_list_remove(&send->link);
+        pool_count--;
+    }
+    fr_core_unlock(&lock);
+    return send != NULL ? send : malloc(sizeof(*send));
+}
+
+static void give_to_pool(struct fr_rndv_send *send)
+{
+    fr_core_lock(&lock);
+    bool keeps = pool_count < POOL_LIMIT;
+    if (keeps) {
+        fr_list_push_front(&pool, &send->link);
+        pool_count++;
+    }
+    fr_core_unlock(&lock);
+    if (!keeps)
+        free(send);
+}
+
+// ---- the choice
+
+// Whether a receiver on another host is in reach of the GPU that the message is on.
+static bool is_in_clique(int to, int device)
+{
+    const struct fr_world_facts *own = fr_world_facts_of(fr_world_rank());
+    struct fr_device_clique clique;
+    if (fr_world_clique_count() == 0 || !fr_world_is_partner(to))
+        return false;
+    fr_device_clique_of(device, &clique);
+    return own != NULL && clique.valid && clique.clique == own->clique &&
+           memcmp(clique.cluster, own->cluster, sizeof(own->cluster)) == 0;
+}
+
+// What is this process's own is in its reach without any mapping.
+static bool is_mapped_by(int to, const struct fr_memory_handle *handle, bool at_once)
+{
+    return to == fr_world_rank() || fr_memory_is_mapped_by(to, handle, at_once);
+}
+
+static struct fr_policy_message describe(const struct fr_rndv_message *message)
+{
+    const struct fr_path_view *view = message->view;
+    const struct fr_settings *settings = fr_core_settings();
+    int to = message->address.to;
+    const struct fr_world_facts *receiver = fr_world_facts_of(to);
+    bool hears = receiver != NULL && receiver->takes_rts;
+    // A process that is alone on its host leaves its messages to itself to MPI.
+    bool meets = to != fr_world_rank() || fr_rndv_has_neighbours();
+    bool here = hears && meets && fr_control_is_here(to) && fr_rndv_ledger_is_shared_with(to);
+    return (struct fr_policy_message){
+        .bytes = view->in_bytes,
+        .here = here,
+        .in_clique =
+            hears && !here && fr_control_reaches(to) && is_in_clique(to, view->range.device),
+        .by_fragments = hears && to != fr_world_rank() && fr_control_has_remote(),
+        .one_piece = fr_path_view_is_in_one_piece(view),
+        .must_leave = message->must_leave,
+        .absolute = view->absolute,
+        .workspace_full = fr_rndv_stage_is_full(FR_PATH_PEER, view->in_bytes),
+        .host_full = fr_rndv_stage_is_full(FR_PATH_HOST, view->in_bytes),
+        .clique_min_bytes = settings->clique_min_bytes,
+        .pipeline_min_bytes = settings->pipeline_min_bytes,
+    };
+}
+
+// Whether there has been a message of this memory before. Exporting takes as long as some messages,
+// and mapping a thousand times as long, which memory is not worth that is sent once. Two that share
+// a place only make this forget.
+static bool is_seen(const struct fr_device_range *range)
+{
+    static _Atomic uint64_t seen[256];
+    _Atomic uint64_t *place = &seen[range->buffer_id % FR_ARRAY_LENGTH(seen)];
+    return atomic_exchange_explicit(place, range->buffer_id, memory_order_relaxed) ==
+           range->buffer_id;
+}
+
+// Whether the receiver has mapped the buffer itself; asks it to.
+static void look_at_mapping(const struct fr_rndv_message *message, struct fr_policy_message *facts,
+                            struct fr_memory_handle *handle)
+{
+    const struct fr_path_view *view = message->view;
+    const void *low = (const void *)(view->base + (uintptr_t)view->first);
+    if (!facts->here || !facts->one_piece || facts->must_leave || !is_seen(&view->range))
+        return;
+    facts->exported = fr_memory_export(&view->range, low, view->span, handle) == FR_OK;
+    facts->mapped = facts->exported && is_mapped_by(message->address.to, handle, true);
+}
+
+bool fr_rndv_send_is_possible(const struct fr_rndv_message *message)
+{
+    struct fr_policy_message facts = describe(message);
+    facts.exported = facts.mapped = true;
+    facts.workspace_full = facts.host_full = false;
+    return message->view->in_bytes > FR_RNDV_RTS_BYTES &&
+           fr_policy_choose_scheme(&facts).scheme != FR_SCHEME_NONE;
+}
+
+// ---- start
+
+static void write_rts(struct fr_rndv_send *send)
+{
+    const struct fr_rndv_rts rts = {
+        .secret = *fr_control_job_secret(),
+        .from = (uint32_t)fr_world_rank(),
+        .place = (uint16_t)send->index,
+        .scheme = (uint8_t)send->scheme->id,
+        .remote = send->remote,
+        .number = send->number,
+        .bytes = send->bytes,
+    };
+    memset(send->rts, 0, sizeof(send->rts));
+    memcpy(send->rts, &rts, sizeof(rts));
+}
+
+// What another host is told of the message.
+static bool tell_receiver(const struct fr_rndv_send *send, const struct fr_rndv_place *place,
+                          uint64_t ready, bool must)
+{
+    const struct fr_rndv_entry entry = {
+        .number = send->number,
+        .ready = ready,
+        .bytes = send->bytes,
+        .comm = send->address.comm,
+        .tag = send->address.tag,
+        .index = send->index,
+        .place = *place,
+    };
+    return !send->remote || fr_rndv_tell(send->address.to, FR_CONTROL_RTS, &entry, must);
+}
+
+static enum fr_status enter(struct fr_rndv_send *send, const struct fr_rndv_place *place,
+                            uint64_t ready)
+{
+    enum fr_status status = fr_rndv_ledger_advertise(&send->address, !send->remote, send->bytes,
+                                                     ready, place, &send->index, &send->number);
+    if (status != FR_OK)
+        return status;
+    write_rts(send);
+    send->entered = tell_receiver(send, place, ready, false);
+    if (send->entered)
+        return FR_OK;
+    fr_rndv_ledger_free(send->index, !send->remote);
+    return FR_ERR_NO_MEMORY;
+}
+
+static void fill(struct fr_rndv_send *send, const struct fr_rndv_message *message)
+{
+    *send = (struct fr_rndv_send){
+        .call = message->call,
+        .address = message->address,
+        .bytes = message->view->in_bytes,
+        .view = *message->view,
+        .block = message->view->blocks[0],
+    };
+    fr_list_init(&send->link);
+    send->view.blocks = &send->block;
+    send->view.lease = (struct fr_workspace_lease){.address = NULL};
+}
+
+// Gives back everything but the entry in the ledger.
+static void dismantle(struct fr_rndv_send *send)
+{
+    if (send->scheme != NULL && send->scheme->cancel != NULL)
+        send->scheme->cancel(send);
+    fr_rndv_stage_close(send);
+    free(send->requests);
+    send->requests = NULL;
+}
+
+static void destroy(struct fr_rndv_send *send)
+{
+    dismantle(send);
+    if (send->entered)
+        fr_rndv_ledger_free(send->index, !send->remote);
+    give_to_pool(send);
+}
+
+// Begins by one scheme. What it lacks is a fact for the next choice.
+static enum fr_status try(struct fr_rndv_send *send, enum fr_policy_scheme scheme,
+                          struct fr_policy_message *facts)
+{
+    struct fr_rndv_place place = {.scheme = scheme};
+    uint64_t ready = 0;
+    send->scheme = fr_rndv_scheme_of(scheme);
+    enum fr_status status = send->scheme->start(send, &place, &ready);
+    if (status == FR_OK)
+        status = enter(send, &place, ready);
+    if (status == FR_OK)
+        return FR_OK;
+    dismantle(send);
+    facts->failed |= 1u << scheme;
+    facts->staged_unmapped = facts->staged_unmapped || status == FR_ERR_NOT_FOUND;
+    return status;
+}
+
+enum fr_status fr_rndv_send_start(const struct fr_rndv_message *message, struct fr_rndv_send **out,
+                                  struct fr_policy_scheme_choice *choice)
+{
+    struct fr_policy_message facts = describe(message);
+    struct fr_memory_handle handle;
+    *out = NULL;
+    if (fr_rndv_ledger_is_closed_to(&message->address)) {
+        *choice = (struct fr_policy_scheme_choice){
+            FR_SCHEME_NONE, "a plain message of an RTS's size has gone the same way"};
+        return FR_OK;
+    }
+    look_at_mapping(message, &facts, &handle);
+    *choice = fr_policy_choose_scheme(&facts);
+    if (choice->scheme == FR_SCHEME_NONE)
+        return FR_OK;
+    struct fr_rndv_send *send = take_from_pool();
+    if (send == NULL)
+        return FR_ERR_NO_MEMORY;
+    fill(send, message);
+    send->remote = !facts.here;
+    if (facts.exported)
+        send->handle = handle;
+    while (choice->scheme != FR_SCHEME_NONE) {
+        if (try(send, choice->scheme, &facts) == FR_OK) {
+            *out = send;
+            return FR_OK;
+        }
+        *choice = fr_policy_choose_scheme(&facts);
+    }
+    give_to_pool(send);
+    return FR_OK;
+}
+
+const unsigned char *fr_rndv_send_rts(const struct fr_rndv_send *send)
+{
+    return send->rts;
+}
+
+bool fr_rndv_send_needs_push(const struct fr_rndv_send *send)
+{
+    return send->scheme->id != FR_SCHEME_GET;
+}
+
+void fr_rndv_send_sent(struct fr_rndv_send *send, bool sent)
+{
+    fr_rndv_ledger_sent(send->index);
+    send->sent = sent;
+}
+
+enum fr_status fr_rndv_send_push(struct fr_rndv_send *send)
+{
+    if (!send->sent || send->pushed || !fr_rndv_send_needs_push(send))
+        return FR_OK;
+    for (unsigned looks = 1; !send->scheme->progress(send); looks++) {
+        if (looks % LOOKS_A_YIELD == 0)
+            sched_yield();
+    }
+    send->pushed = true;
+    return send->failure;
+}
+
+// ---- the end
+
+static bool is_ended(enum fr_rndv_state state)
+{
+    return state == FR_RNDV_PULLED || state == FR_RNDV_FAILED;
+}
+
+static _Atomic int64_t *last_pull(const struct fr_rndv_send *send)
+{
+    return &pulled_ns[(unsigned)send->address.to % FR_ARRAY_LENGTH(pulled_ns)];
+}
+
+// Whether the receiver has had its time: since it was asked first, or has pulled something.
+static bool has_waited(struct fr_rndv_send *send, enum fr_rndv_state state)
+{
+    int64_t now = now_ns();
+    _Atomic int64_t *last = last_pull(send);
+    if (state != FR_RNDV_ADVERTISED)
+        atomic_store_explicit(last, now, memory_order_relaxed);
+    if (send->since_ns == 0)
+        send->since_ns = now;
+    int64_t since = atomic_load_explicit(last, memory_order_relaxed);
+    if (since < send->since_ns || now - send->since_ns > LONGEST_WAIT_NS)
+        since = send->since_ns;
+    return now - since >= send->scheme->wait_ns(send->bytes);
+}
+
+// Has the bytes go by fragments, since the receiver cannot pull them.
+static void follow_refusal(struct fr_rndv_send *send)
+{
+    if (fr_rndv_pipeline_take_over(send))
+        return;
+    fr_warn_once("%s: the receiver cannot map the memory of a message, and there is no other way "
+                 "for it",
+                 send->call);
+    send->failure = FR_ERR_NO_MEMORY;
+    fr_rndv_ledger_fail(send->index, send->number, !send->remote);
+}
+
+bool fr_rndv_send_is_over(struct fr_rndv_send *send)
+{
+    enum fr_rndv_state state = fr_rndv_ledger_state(send->index);
+    if (send->over)
+        return true;
+    if (state == FR_RNDV_REFUSED) {
+        follow_refusal(send);
+        return false;
+    }
+    bool gone = send->scheme->progress(send);
+    if (state == FR_RNDV_FAILED && send->failure == FR_OK)
+        fr_warn_once("%s: the receiver could not fetch a message", send->call);
+    bool waited = has_waited(send, state);
+    send->over = is_ended(state) || (gone && send->scheme->may_leave(send, state, waited));
+    if (send->over || gone || !waited || state != FR_RNDV_ADVERTISED)
+        return send->over;
+    if (fr_rndv_send_leave(send))
+        return true;
+    send->since_ns = 0; // for the next try
+    return false;
+}
+
+// Copies the bytes of the application's buffer to device memory of Fabrail's, and advertises that.
+static enum fr_status leave_for_workspace(struct fr_rndv_send *send, struct fr_rndv_place *place)
+{
+    struct fr_device_batch batch;
+    struct fr_device_range range;
+    enum fr_status status = fr_rndv_stage_open(send, FR_PATH_PEER);
+    if (status != FR_OK)
+        return status;
+    fr_buffer_classify(send->staging.lease.address, 1, &range);
+    status = fr_memory_export(&range, send->staging.lease.address, send->staging.lease.bytes,
+                              &place->handle);
+    if (status == FR_OK && !is_mapped_by(send->address.to, &place->handle, true))
+        status = fr_memory_needs_descriptor(&place->handle)
+                     ? fr_memory_send_descriptor(&place->handle,
+                                                 fr_control_process_of(send->address.to), 1, false)
+                     : FR_OK;
+    if (status == FR_OK) {
+        fr_device_batch_begin(&batch);
+        fr_path_ops(FR_PATH_PEER)->copy_in(&send->staging, &batch);
+        status = fr_device_batch_finish(&batch);
+    }
+    if (status != FR_OK)
+        fr_rndv_stage_close(send);
+    place->address = send->staging.stage_base;
+    return status;
+}
+
+bool fr_rndv_send_leave(struct fr_rndv_send *send)
+{
+    struct fr_rndv_slot *slot = fr_rndv_ledger_slot(send->index);
+    struct fr_rndv_place place = {.scheme = FR_SCHEME_STAGED_GET};
+    if (send->over)
+        return true;
+    if (send->scheme->id != FR_SCHEME_GET) {
+        send->over = fr_rndv_send_push(send) == FR_OK || send->pushed;
+        return true;
+    }
+    if (!fr_rndv_slot_change(slot, send->number, FR_RNDV_ADVERTISED, FR_RNDV_MOVING))
+        return false; // just being pulled
+    if (leave_for_workspace(send, &place) == FR_OK) {
+        slot->place = place;
+        send->scheme = &fr_rndv_staged_get;
+        send->pushed = send->over = true;
+        (void)fr_rndv_slot_change(slot, send->number, FR_RNDV_MOVING, FR_RNDV_ADVERTISED);
+    } else if (fr_rndv_pipeline_take_over(send)) {
+        send->over = true;
+    } else {
+        (void)fr_rndv_slot_change(slot, send->number, FR_RNDV_MOVING, FR_RNDV_ADVERTISED);
+    }
+    return send->over;
+}
+
+bool fr_rndv_send_is_lost(const struct fr_rndv_send *send)
+{
+    return !fr_control_is_alive(send->address.to);
+}
+
+// Nobody will receive it, or it never left.
+static void withdraw(struct fr_rndv_send *send)
+{
+    const struct fr_rndv_entry entry = {.number = send->number, .index = send->index};
+    if (send->entered && send->remote)
+        (void)fr_rndv_tell(send->address.to, FR_CONTROL_WITHDRAWN, &entry, false);
+    destroy(send);
+}
+
+// Whether nothing is under way any more.
+static bool is_done(struct fr_rndv_send *send)
+{
+    enum fr_rndv_state state = fr_rndv_ledger_state(send->index);
+    if (state == FR_RNDV_REFUSED)
+        follow_refusal(send);
+    (void)send->scheme->progress(send);
+    return is_ended(state) && !send->copying && send->fragments_done == send->fragments;
+}
+
+static void leave_behind(struct fr_rndv_send *send)
+{
+    fr_core_lock(&lock);
+    fr_list_push_front(&left, &send->link);
+    fr_core_unlock(&lock);
+    atomic_fetch_add_explicit(&left_count, 1, memory_order_release);
+}
+
+void fr_rndv_send_free(struct fr_rndv_send *send, bool cancelled)
+{
+    if (send == NULL)
+        return;
+    bool in_buffer = send->scheme->id == FR_SCHEME_GET && !send->over;
+    if (cancelled || !send->sent || in_buffer)
+        withdraw(send);
+    else if (is_done(send))
+        destroy(send);
+    else
+        leave_behind(send);
+}
+
+// Moves the whole list to one of the caller's own: others see to nothing meanwhile.
+static bool take_left(struct fr_list *taken)
+{
+    fr_list_init(taken);
+    fr_core_lock(&lock);
+    while (!fr_list_is_empty(&left)) {
+        struct fr_list *link = left.prev; // the oldest first
+        fr_list_remove(link);
+        fr_list_push_front(taken, link);
+    }
+    fr_core_unlock(&lock);
+    return !fr_list_is_empty(taken);
+}
+
+void fr_rndv_send_look_after(void)
+{
+    struct fr_list taken, kept;
+    if (FR_LIKELY(atomic_load_explicit(&left_count, memory_order_acquire) == 0) ||
+        !take_left(&taken))
+        return;
+    fr_list_init(&kept);
+    while (!fr_list_is_empty(&taken)) {
+        struct fr_rndv_send *send = send_of(taken.prev);
+        fr_list_remove(&send->link);
+        if (!is_done(send)) {
+            fr_list_push_front(&kept, &send->link);
+            continue;
+        }
+        destroy(send);
+        atomic_fetch_sub_explicit(&left_count, 1, memory_order_release);
+    }
+    fr_core_lock(&lock);
+    while (!fr_list_is_empty(&kept)) {
+        struct fr_list *link = kept.prev;
+        fr_list_remove(link);
+        fr_list_push_front(&left, link);
+    }
+    fr_core_unlock(&lock);
+}
+
+// Only the fragments need to be waited for: their receivers discard them.
+bool fr_rndv_send_end_all(void)
+{
+    struct fr_list taken;
+    (void)take_left(&taken);
+    while (!fr_list_is_empty(&taken)) {
+        struct fr_rndv_send *send = send_of(taken.prev);
+        fr_list_remove(&send->link);
+        (void)send->scheme->progress(send);
+        if (send->fragments_done < send->fragments) {
+            fr_core_lock(&lock);
+            fr_list_push_front(&left, &send->link);
+            fr_core_unlock(&lock);
+            continue;
+        }
+        destroy(send);
+        atomic_fetch_sub_explicit(&left_count, 1, memory_order_release);
+    }
+    return atomic_load_explicit(&left_count, memory_order_acquire) > 0;
+}
+
+void fr_rndv_send_handle(int from, enum fr_control_kind kind, const struct fr_rndv_entry *entry)
+{
+    if (entry->index >= FR_RNDV_SLOTS)
+        return;
+    struct fr_rndv_slot *slot = fr_rndv_ledger_slot(entry->index);
+    if (slot == NULL || atomic_load_explicit(&slot->to, memory_order_relaxed) != from)
+        return;
+    enum fr_rndv_state state = FR_RNDV_PULLING;
+    if (kind == FR_CONTROL_RETRY)
+        state = FR_RNDV_REFUSED;
+    else if (kind == FR_CONTROL_ATS)
+        state = entry->ready == FR_RNDV_PULLED ? FR_RNDV_PULLED : FR_RNDV_FAILED;
+    if (!fr_rndv_slot_change(slot, entry->number, FR_RNDV_ADVERTISED, state) &&
+        state != FR_RNDV_PULLING)
+        (void)fr_rndv_slot_change(slot, entry->number, FR_RNDV_PULLING, state);
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Inside of room rndv: what the schemes share on the sender's side.
+#ifndef FR_RNDV_SEND_H
+#define FR_RNDV_SEND_H
+
+#include "rndv/rndv_int.h"
+
+// Acts on a control message about a message of this process's.
+void fr_rndv_send_handle(int from, enum fr_control_kind kind, const struct fr_rndv_entry *entry);
+
+// Whether other processes of this host take part.
+bool fr_rndv_has_neighbours(void);
+
+// Looks after sends that their operations have left. A load when there are none.
+void fr_rndv_send_look_after(void);
+
+// Forgets what nobody has received, once all processes have received what they ever will. Returns
+// whether something is still on its way to those who discard it.
+bool fr_rndv_send_end_all(void);
+
+// Opens the send's staging view on a path, with memory that is a bound's: FR_ERR_LIMIT beyond it.
+FR_MUST_CHECK enum fr_status fr_rndv_stage_open(struct fr_rndv_send *send,
+                                                enum fr_policy_path path);
+void fr_rndv_stage_close(struct fr_rndv_send *send);
+bool fr_rndv_stage_is_full(enum fr_policy_path path, size_t bytes);
+
+// Begins to copy the application's bytes to the staging memory: a step at first, then each `growth`
+// times as large as the one before. Poll goes on and writes how many bytes are there; it returns
+// whether that is all of them, or something has failed, which stands in `failure` then.
+void fr_rndv_stage_begin(struct fr_rndv_send *send, size_t step, size_t growth);
+bool fr_rndv_stage_poll(struct fr_rndv_send *send, size_t *ready);
+
+// Moves the bytes to host memory, from wherever they are, and has them go in fragments from now on.
+// The slot is held or refused. False when there is no memory for them, or no way to send them.
+bool fr_rndv_pipeline_take_over(struct fr_rndv_send *send);
+
+// How large the fragments of a message are, as a power of two.
+unsigned fr_rndv_pipeline_shift(size_t bytes);
+
+// Receives and forgets a fragment that nobody wants.
+void fr_rndv_pipeline_discard(int from, unsigned index);
+
+#endif

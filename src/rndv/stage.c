@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Memory of Fabrail's that a sender copies its bytes to, and the copies on their way there.
+#include "config.h"
+
+#include "path/packed.h"
+#include "rndv/send.h"
+
+// Of messages that wait there for their receivers.
+static _Atomic size_t device_bytes, host_bytes;
+
+static _Atomic size_t *count_of(enum fr_policy_path path)
+{
+    return path == FR_PATH_HOST ? &host_bytes : &device_bytes;
+}
+
+// Where there is too much of it, MPI's own way makes the application wait.
+bool fr_rndv_stage_is_full(enum fr_policy_path path, size_t bytes)
+{
+    const struct fr_settings *settings = fr_core_settings();
+    size_t most =
+        path == FR_PATH_HOST ? settings->staging_max_bytes : settings->workspace_max_bytes;
+    return atomic_load_explicit(count_of(path), memory_order_relaxed) + bytes > most / 2;
+}
+
+enum fr_status fr_rndv_stage_open(struct fr_rndv_send *send, enum fr_policy_path path)
+{
+    send->staging = send->view;
+    send->staging_block = send->block;
+    send->staging.blocks = &send->staging_block;
+    send->staging.path = path;
+    send->staging.nudge = 0;
+    send->staging.as_bytes = true; // for the shape alone
+    enum fr_status status = fr_path_ops(path)->open(&send->staging);
+    send->staging.as_bytes = false;
+    if (status != FR_OK) {
+        send->staging.lease = (struct fr_workspace_lease){.address = NULL};
+        return status;
+    }
+    send->counted_bytes = send->bytes;
+    atomic_fetch_add_explicit(count_of(path), send->bytes, memory_order_relaxed);
+    return FR_OK;
+}
+
+void fr_rndv_stage_close(struct fr_rndv_send *send)
+{
+    if (send->staging.lease.address == NULL)
+        return;
+    if (send->copying)
+        (void)!fr_device_batch_finish(&send->batch);
+    send->copying = false;
+    atomic_fetch_sub_explicit(count_of(send->staging.path), send->counted_bytes,
+                              memory_order_relaxed);
+    fr_workspace_return(&send->staging.lease);
+    send->staging.lease = (struct fr_workspace_lease){.address = NULL};
+}
+
+// Begins further copies, as long as there are marks to set behind them.
+static void copy_on(struct fr_rndv_send *send)
+{
+    const struct fr_layout *layout = send->block.layout;
+    while (send->begun < send->bytes && send->set - send->reached < FR_DEVICE_MARKS) {
+        size_t left = send->bytes - send->begun, step = send->step;
+        if (!layout->contiguous) // a step's worth of elements, or one of several steps
+            step =
+                step > layout->size_bytes ? step - step % layout->size_bytes : layout->size_bytes;
+        send->step *= send->growth;
+        size_t last = send->begun + (step < left ? step : left);
+        fr_path_copy_slice(&send->staging, FR_TO_STAGE, send->begun, last, &send->batch);
+        fr_device_batch_mark(&send->batch, send->set % FR_DEVICE_MARKS);
+        send->ends[send->set++ % FR_DEVICE_MARKS] = last;
+        send->begun = last;
+    }
+}
+
+void fr_rndv_stage_begin(struct fr_rndv_send *send, size_t step, size_t growth)
+{
+    send->step = step;
+    send->growth = growth;
+    send->begun = send->copied_bytes = 0;
+    send->set = send->reached = 0;
+    send->copying = true;
+    fr_device_batch_begin(&send->batch);
+    copy_on(send);
+}
+
+bool fr_rndv_stage_poll(struct fr_rndv_send *send, size_t *ready)
+{
+    while (send->copying && send->reached < send->set &&
+           fr_device_batch_has_reached(&send->batch, send->reached % FR_DEVICE_MARKS)) {
+        if (send->batch.status != FR_OK)
+            break;
+        send->copied_bytes = send->ends[send->reached++ % FR_DEVICE_MARKS];
+        copy_on(send);
+    }
+    *ready = send->copied_bytes;
+    if (!send->copying)
+        return true;
+    if (send->copied_bytes < send->bytes && send->batch.status == FR_OK)
+        return false;
+    send->failure = fr_device_batch_finish(&send->batch);
+    send->copying = false;
+    return true;
+}

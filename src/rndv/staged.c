@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Scheme staged get: the bytes wait in device memory of the sender's workspace, which the receiver
+// has mapped. For memory that it has not mapped, or never can, and for other hosts of a clique,
+// where a sender cannot take back what somebody may be reading.
+//
+// Large messages are told of step by step, so that pulling overlaps with copying. On one host even
+// small ones are announced before they are copied.
+#include "config.h"
+
+#include "memory/memory.h"
+#include "rndv/send.h"
+#include "world/world.h"
+
+enum {
+    // A receiver takes some microseconds for a step, and then several times as long to pull it as
+    // the sender takes to copy it. So each is several times the one before.
+    GROWTH = 4,
+    LEAST_OF_TWO = 32 << 20, // bytes of messages in two steps
+    LEAST_OF_THREE = 128 << 20,
+};
+
+static size_t first_step(size_t bytes)
+{
+    enum { ALIGNMENT = 4096 };
+    size_t parts = bytes < LEAST_OF_TWO     ? 1
+                   : bytes < LEAST_OF_THREE ? 1 + GROWTH
+                                            : 1 + GROWTH + GROWTH * GROWTH;
+    return parts == 1 ? bytes : (bytes / parts + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+// FR_ERR_NOT_FOUND when the receiver has not mapped the workspace.
+static enum fr_status find_workspace(struct fr_rndv_send *send)
+{
+    struct fr_device_range range;
+    int to = send->address.to;
+    enum fr_status status = fr_rndv_stage_open(send, FR_PATH_PEER);
+    if (status != FR_OK)
+        return status;
+    fr_buffer_classify(send->staging.lease.address, 1, &range);
+    status = fr_memory_export(&range, send->staging.lease.address, send->staging.lease.bytes,
+                              &send->handle);
+    if (status == FR_OK && to != fr_world_rank() &&
+        !fr_memory_is_mapped_by(to, &send->handle, true))
+        status = FR_ERR_NOT_FOUND;
+    return status;
+}
+
+static enum fr_status start(struct fr_rndv_send *send, struct fr_rndv_place *place, uint64_t *ready)
+{
+    size_t step = first_step(send->bytes), copied = 0;
+    enum fr_status status = find_workspace(send);
+    if (status != FR_OK)
+        return status;
+    fr_rndv_stage_begin(send, step, GROWTH);
+    if (send->remote && step == send->bytes) { // one control message less
+        while (!fr_rndv_stage_poll(send, &copied))
+            continue;
+        if (send->failure != FR_OK)
+            return send->failure;
+    }
+    place->address = send->staging.stage_base;
+    place->handle = send->handle;
+    *ready = copied;
+    return FR_OK;
+}
+
+static void tell_ready(struct fr_rndv_send *send, uint64_t ready)
+{
+    const struct fr_rndv_entry entry = {
+        .number = send->number, .ready = ready, .index = send->index};
+    struct fr_rndv_slot *slot = fr_rndv_ledger_slot(send->index);
+    if (atomic_load_explicit(&slot->ready, memory_order_relaxed) == ready)
+        return;
+    atomic_store_explicit(&slot->ready, ready, memory_order_release);
+    if (send->remote)
+        (void)fr_rndv_tell(send->address.to, FR_CONTROL_READY, &entry, true);
+}
+
+static bool progress(struct fr_rndv_send *send)
+{
+    size_t ready = 0;
+    if (!send->copying)
+        return true;
+    bool done = fr_rndv_stage_poll(send, &ready);
+    if (ready > 0 || done)
+        tell_ready(send, send->failure == FR_OK ? ready : FR_RNDV_NEVER);
+    return done;
+}
+
+static int64_t wait_ns(size_t bytes)
+{
+    (void)bytes;
+    return FR_RNDV_LEAST_WAIT_NS;
+}
+
+// The receiver needs this process no more.
+static bool may_leave(const struct fr_rndv_send *send, enum fr_rndv_state state, bool waited)
+{
+    (void)send;
+    (void)state;
+    (void)waited;
+    return true;
+}
+
+const struct fr_rndv_scheme fr_rndv_staged_get = {
+    .id = FR_SCHEME_STAGED_GET,
+    .start = start,
+    .progress = progress,
+    .wait_ns = wait_ns,
+    .may_leave = may_leave,
+    .begin = fr_rndv_get_begin,
+    .pull = fr_rndv_get_pull,
+    .end = fr_rndv_get_end,
+};

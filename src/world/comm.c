@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The communicator of Fabrail's own, and what moves the real MPI while Fabrail waits.
+#include "config.h"
+
+#include "world/world_int.h"
+
+// Written in MPI_Init and MPI_Finalize, while no other thread calls MPI.
+static fr_word own;
+static bool has_own;
+static int tag_limit;
+
+static void read_tag_limit(void)
+{
+    const int *limit = NULL;
+    int is_set = 0;
+    tag_limit = FR_WORLD_UNUSED_TAG;
+    if (FR_MPI(Comm_get_attr, fr_real_mpi.COMM_WORLD, (fr_word)fr_real_mpi.TAG_UB, FR_PTR(&limit),
+               FR_PTR(&is_set)) == fr_real_mpi.SUCCESS &&
+        is_set)
+        tag_limit = *limit;
+}
+
+int fr_world_tag_limit(void)
+{
+    return tag_limit;
+}
+
+bool fr_world_comm_make(void)
+{
+    _Alignas(8) char handle[8];
+    if (has_own)
+        return true;
+    int result = FR_MPI(Comm_dup, fr_real_mpi.COMM_WORLD, FR_PTR(handle));
+    if (result != fr_real_mpi.SUCCESS) {
+        fr_error("MPI_Comm_dup of MPI_COMM_WORLD failed with MPI error %d, so nothing goes over "
+                 "NVLink",
+                 result);
+        return false;
+    }
+    own = fr_real_handle_load(handle, 0);
+    has_own = true;
+    FR_MPI(Comm_set_errhandler, own, fr_real_mpi.ERRORS_RETURN);
+    fr_world_name_start(own);
+    read_tag_limit();
+    return true;
+}
+
+void fr_world_comm_free(void)
+{
+    _Alignas(8) char handle[8];
+    if (!has_own)
+        return;
+    has_own = false;
+    fr_real_handle_store(handle, 0, own);
+    FR_MPI(Comm_free, FR_PTR(handle));
+}
+
+fr_word fr_world_comm(void)
+{
+    return has_own ? own : fr_real_mpi.COMM_NULL;
+}
+
+// MPICH makes no progress in probes of a communicator of one process.
+void fr_world_progress(void)
+{
+    int flag = 0;
+    FR_MPI(Iprobe, (fr_word)fr_real_mpi.ANY_SOURCE, FR_WORLD_UNUSED_TAG,
+           has_own ? own : fr_real_mpi.COMM_SELF, FR_PTR(&flag), fr_real_mpi.STATUS_IGNORE);
+}

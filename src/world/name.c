@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Names of communicators, which all their processes find alike without a word to each other.
+//
+// What is made of a communicator by all its processes together is made in the same order on all of
+// them; so it has the name of its parent, its number among the parent's children, and, where one
+// call makes several, what tells them apart. What only some processes make, or two groups, has the
+// names of the processes, the tag, and how often the same was made before; concurrent calls of that
+// sort must differ in their tags.
+#include "config.h"
+
+#include "world/world_int.h"
+
+#include <stdlib.h>
+
+// What else a hash is made of, so that no two kinds of names meet.
+enum kind {
+    KIND_WORLD = 1,
+    KIND_SELF,
+    KIND_OWN,
+    KIND_CHILD,
+    KIND_GROUP,
+    KIND_GROUPS,
+    KIND_MEMBERS
+};
+
+// How often something has been made.
+struct tally {
+    uint64_t key;
+    uint64_t count;
+    UT_hash_handle hh;
+};
+static struct fr_lock tally_lock = FR_LOCK_INIT;
+static struct tally *tallies FR_GUARDED_BY(tally_lock);
+
+static uint64_t mix(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15u; // 2^64 over the golden ratio
+    hash = (hash ^ hash >> 30) * 0xbf58476d1ce4e5b9u;
+    hash = (hash ^ hash >> 27) * 0x94d049bb133111ebu;
+    return hash ^ hash >> 31;
+}
+
+// 0 says that there is no name.
+static uint64_t name_of(enum kind kind, uint64_t first, uint64_t second, uint64_t third)
+{
+    uint64_t hash = mix(mix(mix(mix(0, kind), first), second), third);
+    return hash ? hash : 1;
+}
+
+// 0 without memory.
+static uint64_t count_up(uint64_t key)
+{
+    struct tally *tally = NULL;
+    uint64_t count = 0;
+    fr_core_lock(&tally_lock);
+    HASH_FIND(hh, tallies, &key, sizeof(key), tally);
+    if (!tally) {
+        tally = calloc(1, sizeof(*tally));
+        if (tally) {
+            tally->key = key;
+            HASH_ADD(hh, tallies, key, sizeof(tally->key), tally);
+            if (!FR_HASH_HAS(tally)) {
+                free(tally);
+                tally = NULL;
+            }
+        }
+    }
+    if (tally)
+        count = ++tally->count;
+    fr_core_unlock(&tally_lock);
+    return count;
+}
+
+static uint64_t name_counted(enum kind kind, uint64_t first, uint64_t second)
+{
+    uint64_t key = name_of(kind, first, second, 0);
+    uint64_t count = count_up(key);
+    return count ? name_of(kind, first, second, count) : 0;
+}
+
+static void forget_tallies(void)
+{
+    struct tally *tally, *next;
+    fr_core_lock(&tally_lock);
+    HASH_ITER(hh, tallies, tally, next)
+    {
+        HASH_DEL(tallies, tally);
+        free(tally);
+    }
+    fr_core_unlock(&tally_lock);
+}
+
+// Gets a group of a communicator into `storage`, to be freed.
+static bool get_group(enum fr_fn get, fr_word comm, fr_word *storage)
+{
+    *storage = 0;
+    return fr_real_call(get, (const fr_word[]){comm, FR_PTR(storage)}) == fr_real_mpi.SUCCESS;
+}
+
+// Who is in a group, in the order of its ranks. 0 if any is outside the world.
+static uint64_t members_of_group(fr_word group)
+{
+    enum { AT_ONCE = 64 };
+    int in_world[AT_ONCE], size = 0;
+    uint64_t hash = KIND_MEMBERS;
+    if (FR_MPI(Group_size, group, FR_PTR(&size)) != fr_real_mpi.SUCCESS)
+        return 0;
+    for (int first = 0; first < size; first += AT_ONCE) {
+        int count = size - first < AT_ONCE ? size - first : AT_ONCE;
+        if (!fr_world_translate(group, first, count, in_world))
+            return 0;
+        for (int i = 0; i < count; i++) {
+            if (in_world[i] < 0)
+                return 0;
+            hash = mix(hash, (uint64_t)in_world[i]);
+        }
+    }
+    return hash ? hash : 1;
+}
+
+static uint64_t members_of(enum fr_fn get, fr_word comm)
+{
+    fr_word storage;
+    if (!get_group(get, comm, &storage))
+        return 0;
+    uint64_t members = members_of_group(fr_real_handle_load(&storage, 0));
+    FR_MPI(Group_free, FR_PTR(&storage));
+    return members;
+}
+
+// Both groups of an inter-communicator, alike on either side.
+static uint64_t members_of_both(fr_word comm)
+{
+    uint64_t local = members_of(FR_FN_MPI_Comm_group, comm);
+    uint64_t remote = members_of(FR_FN_MPI_Comm_remote_group, comm);
+    uint64_t low = local < remote ? local : remote, high = local < remote ? remote : local;
+    return low ? mix(low, high) : 0;
+}
+
+// The first process of a communicator, which is in no other one that the same call makes. Those of
+// two groups are one a call.
+static uint64_t first_of(fr_word comm)
+{
+    fr_word storage;
+    int is_inter = 0, first = -1;
+    FR_MPI(Comm_test_inter, comm, FR_PTR(&is_inter));
+    if (is_inter || !get_group(FR_FN_MPI_Comm_group, comm, &storage))
+        return 0;
+    (void)fr_world_translate(fr_real_handle_load(&storage, 0), 0, 1, &first);
+    FR_MPI(Group_free, FR_PTR(&storage));
+    return (uint64_t)first;
+}
+
+static uint64_t hash_text(const char *text)
+{
+    uint64_t hash = 0;
+    for (; text && *text; text++)
+        hash = mix(hash, (unsigned char)*text);
+    return hash;
+}
+
+// Counts a child, named or not; the number is the same on all processes of the parent.
+static uint64_t child_of(fr_word parent, uint64_t apart)
+{
+    struct fr_world_remembered *remembered = fr_world_recall(parent);
+    if (!remembered)
+        return 0;
+    uint64_t number = atomic_fetch_add_explicit(&remembered->children, 1, memory_order_relaxed);
+    return remembered->name ? name_of(KIND_CHILD, remembered->name, number, apart) : 0;
+}
+
+static uint64_t part_of(fr_word parent, fr_word made, uint64_t tag)
+{
+    uint64_t name = fr_world_comm_name(parent), members = members_of(FR_FN_MPI_Comm_group, made);
+    return name && members ? name_counted(KIND_GROUP, mix(name, members), tag) : 0;
+}
+
+static uint64_t of_groups(uint64_t members, uint64_t tag)
+{
+    return members ? name_counted(KIND_GROUPS, members, tag) : 0;
+}
+
+uint64_t fr_world_name_next(enum fr_fn fn, const fr_word *args)
+{
+    int result = fr_real_arg(fn, 'C', 0);
+    fr_word parent = fr_real_handle(args[0]);
+    fr_word made = fr_real_mpi.COMM_NULL;
+    if (fr_real_arg(fn, 'q', 0) < 0)
+        made = fr_real_handle_load((const void *)args[result], 0);
+    bool none = made == fr_real_mpi.COMM_NULL;
+    switch (fn) {
+    case FR_FN_MPI_Comm_split:
+        return child_of(parent, (uint64_t)(int)args[1]);
+    case FR_FN_MPI_Comm_split_type:
+    case FR_FN_MPI_Comm_create:
+    case FR_FN_MPI_Cart_sub:
+        return child_of(parent, none ? 0 : first_of(made));
+    case FR_FN_MPI_Comm_create_group:
+        return none ? 0 : part_of(parent, made, (uint64_t)(int)args[2]);
+    case FR_FN_MPI_Intercomm_create:
+        return none ? 0 : of_groups(members_of_both(made), (uint64_t)(int)args[4]);
+    case FR_FN_MPI_Comm_create_from_group:
+        return none ? 0
+                    : of_groups(members_of(FR_FN_MPI_Comm_group, made),
+                                hash_text((const char *)args[1]));
+    case FR_FN_MPI_Intercomm_create_from_groups:
+        return none ? 0 : of_groups(members_of_both(made), hash_text((const char *)args[4]));
+    default: // one child of all processes
+        return child_of(parent, 0);
+    }
+}
+
+void fr_world_name_give(fr_word comm, uint64_t name)
+{
+    if (comm == fr_real_mpi.COMM_NULL)
+        return;
+    if (!fr_world_remember(comm, name))
+        fr_warn_once("no memory for the name of a communicator, of which other processes know");
+    fr_debug("communicator %016llx is made", (unsigned long long)name);
+}
+
+uint64_t fr_world_comm_name(fr_word comm)
+{
+    const struct fr_world_remembered *remembered = fr_world_recall(comm);
+    return remembered ? remembered->name : 0;
+}
+
+void fr_world_name_start(fr_word own)
+{
+    fr_world_name_give(own, name_of(KIND_OWN, 0, 0, 0));
+    if (!fr_world_recall(fr_real_mpi.COMM_WORLD))
+        fr_world_name_give(fr_real_mpi.COMM_WORLD, name_of(KIND_WORLD, 0, 0, 0));
+    if (!fr_world_recall(fr_real_mpi.COMM_SELF))
+        fr_world_name_give(fr_real_mpi.COMM_SELF,
+                           name_of(KIND_SELF, (uint64_t)fr_world_rank(), 0, 0));
+}
+
+void fr_world_name_end(void)
+{
+    forget_tallies();
+}

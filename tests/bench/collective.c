@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Collectives of MPI on device memory, side by side with NCCL's in one run: reductions of floats
+// and the movement of blocks. MPI's calls are Fabrail's under the preload. One rank a GPU, one
+// host; medians of the slowest rank's time; what the calls have left is verified at every size.
+//
+//   collective [LARGEST-BYTES [KIND [FUNCTION]]]
+//
+// Bytes are those of the vector, or of each rank's share where the ranks have different ones.
+#include "config.h"
+
+#include "peers.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct {
+    int rank, size;
+    struct memory send, receive; // of the kind that is measured
+    float *host;                 // as large as `receive`
+    bool nccl;
+} bench;
+
+typedef void call(size_t floats);
+
+// What float i of a rank's vector is; sums of them are exact.
+static float value_of(int rank, size_t i)
+{
+    return (float)((i * 7 + (size_t)rank * 13 + i / 509) % 61);
+}
+
+static float sum_of(size_t i)
+{
+    float sum = 0;
+    for (int rank = 0; rank < bench.size; rank++)
+        sum += value_of(rank, i);
+    return sum;
+}
+
+static void allreduce_by_mpi(size_t floats)
+{
+    MPI_Allreduce(bench.send.address, bench.receive.address, (int)floats, MPI_FLOAT, MPI_SUM,
+                  MPI_COMM_WORLD);
+}
+
+static void allreduce_by_nccl(size_t floats)
+{
+    nccl_allreduce(bench.send.address, bench.receive.address, floats);
+    nccl_wait();
+}
+
+static float allreduced(size_t i, size_t floats)
+{
+    (void)floats;
+    return sum_of(i);
+}
+
+static void reduce_by_mpi(size_t floats)
+{
+    MPI_Reduce(bench.send.address, bench.receive.address, (int)floats, MPI_FLOAT, MPI_SUM, 0,
+               MPI_COMM_WORLD);
+}
+
+static void reduce_by_nccl(size_t floats)
+{
+    nccl_reduce(bench.send.address, bench.receive.address, floats);
+    nccl_wait();
+}
+
+static void scatter_by_mpi(size_t floats)
+{
+    MPI_Reduce_scatter_block(bench.send.address, bench.receive.address, (int)floats, MPI_FLOAT,
+                             MPI_SUM, MPI_COMM_WORLD);
+}
+
+static void scatter_by_nccl(size_t floats)
+{
+    nccl_reduce_scatter(bench.send.address, bench.receive.address, floats);
+    nccl_wait();
+}
+
+static float scattered(size_t i, size_t floats)
+{
+    return sum_of((size_t)bench.rank * floats + i);
+}
+
+static void allgather_by_mpi(size_t floats)
+{
+    MPI_Allgather(bench.send.address, (int)floats, MPI_FLOAT, bench.receive.address, (int)floats,
+                  MPI_FLOAT, MPI_COMM_WORLD);
+}
+
+static void allgather_by_nccl(size_t floats)
+{
+    nccl_allgather(bench.send.address, bench.receive.address, floats);
+    nccl_wait();
+}
+
+static float gathered(size_t i, size_t floats)
+{
+    return value_of((int)(i / floats), i % floats);
+}
+
+static struct memory *cast_memory(void)
+{
+    return bench.rank == 0 ? &bench.send : &bench.receive;
+}
+
+static void bcast_by_mpi(size_t floats)
+{
+    MPI_Bcast(cast_memory()->address, (int)floats, MPI_FLOAT, 0, MPI_COMM_WORLD);
+}
+
+static void bcast_by_nccl(size_t floats)
+{
+    nccl_broadcast(cast_memory()->address, floats);
+    nccl_wait();
+}
+
+static float cast(size_t i, size_t floats)
+{
+    (void)floats;
+    return value_of(0, i);
+}
+
+static void scan_by_mpi(size_t floats)
+{
+    MPI_Scan(bench.send.address, bench.receive.address, (int)floats, MPI_FLOAT, MPI_SUM,
+             MPI_COMM_WORLD);
+}
+
+static float scanned(size_t i, size_t floats)
+{
+    float sum = 0;
+    (void)floats;
+    for (int rank = 0; rank <= bench.rank; rank++)
+        sum += value_of(rank, i);
+    return sum;
+}
+
+static const struct row {
+    const char *name;
+    call *by_mpi, *by_nccl;
+    float (*result)(size_t i, size_t floats); // in the receive buffer
+    bool of_all;                              // ranks, so many times the bytes are received
+    int receivers;                            // 0: all ranks; 1: the root; -1: all but the root
+} rows[] = {
+    {"Allreduce", allreduce_by_mpi, allreduce_by_nccl, allreduced, false, 0},
+    {"Reduce", reduce_by_mpi, reduce_by_nccl, allreduced, false, 1},
+    {"Reduce_scatter_block", scatter_by_mpi, scatter_by_nccl, scattered, false, 0},
+    {"Allgather", allgather_by_mpi, allgather_by_nccl, gathered, true, 0},
+    {"Bcast", bcast_by_mpi, bcast_by_nccl, cast, false, -1},
+    {"Scan", scan_by_mpi, NULL, scanned, false, 0},
+};
+
+static size_t received_floats(const struct row *row, size_t floats)
+{
+    bool receives = row->receivers == 0 || (row->receivers == 1) == (bench.rank == 0);
+    return !receives ? 0 : row->of_all ? floats * (size_t)bench.size : floats;
+}
+
+static void verify(const struct row *row, size_t floats, const char *whose)
+{
+    char text[100];
+    size_t count = received_floats(row, floats);
+    memory_read(&bench.receive, 0, bench.host, count * sizeof(float));
+    snprintf(text, sizeof(text), "%s: wrong by %s", row->name, whose);
+    for (size_t i = 0; i < count; i++)
+        demand(bench.host[i] == row->result(i, floats), text);
+    memset(bench.host, 0xff, count * sizeof(float));
+    memory_write(&bench.receive, 0, bench.host, count * sizeof(float));
+}
+
+static double time_of(const struct row *row, call *made, size_t floats, const char *whose)
+{
+    double us[PEERS_MOST_REPEATS];
+    int repeats = peers_repeats(floats * sizeof(float));
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = -5; i < repeats; i++) {
+        peers_barrier();
+        double start = MPI_Wtime();
+        made(floats);
+        if (i >= 0)
+            us[i] = (MPI_Wtime() - start) * 1e6;
+    }
+    MPI_Allreduce(MPI_IN_PLACE, us, repeats, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    verify(row, floats, whose);
+    return peers_median(us, repeats);
+}
+
+static void run_row(const struct row *row, size_t largest)
+{
+    if (bench.rank == 0)
+        printf("%s\n%10s %9s %9s %8s %7s\n", row->name, "bytes", "NCCL", "fabrail", "GB/s",
+               "/NCCL");
+    for (size_t bytes = 8; bytes <= largest; bytes *= bytes < 4096 ? 8 : 4) {
+        size_t floats = bytes / sizeof(float);
+        bool has_other = bench.nccl && row->by_nccl != NULL;
+        double other = has_other ? time_of(row, row->by_nccl, floats, "NCCL") : 0;
+        double own = time_of(row, row->by_mpi, floats, "MPI");
+        if (bench.rank == 0)
+            printf("%10zu %9.1f %9.1f %8.1f %7.2f\n", bytes, other, own, (double)bytes * 1e-3 / own,
+                   has_other ? own / other : 0);
+        fflush(stdout);
+    }
+}
+
+static void fill(size_t all)
+{
+    for (size_t i = 0; i < all / sizeof(float); i++)
+        bench.host[i] = value_of(bench.rank, i);
+    memory_write(&bench.send, 0, bench.host, all);
+}
+
+// The first calls find out that there is device memory, and map it.
+static void warm_up(void)
+{
+    for (size_t i = 0; i < 200; i++)
+        allreduce_by_mpi(1);
+}
+
+int main(int argc, char **argv)
+{
+    size_t largest = argc > 1 ? strtoull(argv[1], NULL, 0) : (size_t)256 << 20;
+    enum memory_kind kind = argc > 2 ? memory_kind_named(argv[2]) : MEMORY_DEVICE;
+    const char *only = argc > 3 ? argv[3] : NULL;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &bench.rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &bench.size);
+    memory_start(bench.rank);
+    const char *missing = kind == MEMORY_KINDS ? "unknown kind of memory" : memory_missing(kind);
+    if (bench.size > PEERS_MOST)
+        missing = "more than 16 ranks";
+    if (missing != NULL) {
+        printf("skipped: %s\n", missing);
+        MPI_Finalize();
+        return 77;
+    }
+    size_t all = largest * (size_t)bench.size;
+    bench.send = memory_new(kind, all);
+    bench.receive = memory_new(kind, all);
+    bench.host = malloc(all);
+    demand(bench.host != NULL, "out of memory");
+    fill(all);
+    peers_start("collective", MPI_COMM_WORLD);
+    bench.nccl = nccl_start();
+    warm_up();
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (only == NULL || strcmp(only, rows[i].name) == 0)
+            run_row(&rows[i], largest);
+    }
+    MPI_Barrier(MPI_COMM_WORLD); // before anybody's memory goes away
+    nccl_stop();
+    peers_stop();
+    free(bench.host);
+    memory_free(&bench.receive);
+    memory_free(&bench.send);
+    memory_stop();
+    MPI_Finalize();
+    return 0;
+}

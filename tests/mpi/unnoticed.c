@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What an application must not notice of a preloaded library: programs that MPI lets pass, which go
+// on as they do without it. One case a launch:
+//
+//   unnoticed CASE [NUMBER]
+//
+// A case that hangs is ended by who started it.
+#include "unnoticed.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int rank, size;
+
+void say(const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    printf("rank %d: %s\n", rank, text);
+    fflush(stdout);
+}
+
+void must(bool right, const char *format, ...)
+{
+    va_list args;
+    if (right)
+        return;
+    va_start(args, format);
+    fprintf(stderr, "rank %d: ", rank);
+    vfprintf(stderr, format, args);
+    fprintf(stderr, "\n");
+    va_end(args);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+static unsigned char byte_of(size_t at, unsigned seed)
+{
+    return (unsigned char)(at * 7 + seed * 31 + (at >> 8));
+}
+
+void fill(const struct memory *memory, size_t bytes, unsigned seed)
+{
+    unsigned char *pattern = malloc(bytes);
+    must(pattern != NULL, "no memory");
+    for (size_t i = 0; i < bytes; i++)
+        pattern[i] = byte_of(i, seed);
+    memory_write(memory, 0, pattern, bytes);
+    free(pattern);
+}
+
+bool is_filled(const struct memory *memory, size_t bytes, unsigned seed)
+{
+    unsigned char *found = malloc(bytes);
+    bool right = true;
+    must(found != NULL, "no memory");
+    memory_read(memory, 0, found, bytes);
+    for (size_t i = 0; i < bytes && right; i++)
+        right = found[i] == byte_of(i, seed);
+    free(found);
+    return right;
+}
+
+bool is_same(const struct memory *one, const struct memory *other, size_t offset, size_t bytes)
+{
+    unsigned char *both = malloc(2 * bytes);
+    must(both != NULL, "no memory");
+    memory_read(one, 0, both, bytes);
+    memory_read(other, offset, both + bytes, bytes);
+    bool same = memcmp(both, both + bytes, bytes) == 0;
+    free(both);
+    return same;
+}
+
+static const struct unnoticed *find_case(const char *name)
+{
+    static const struct unnoticed *const lists[] = {unnoticed_progress, unnoticed_comms,
+                                                    unnoticed_requests};
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+        for (const struct unnoticed *one = lists[i]; one->name; one++) {
+            if (strcmp(one->name, name) == 0)
+                return one;
+        }
+    }
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    const struct unnoticed *one = argc > 1 ? find_case(argv[1]) : NULL;
+    if (!one) {
+        fprintf(stderr, "usage: unnoticed CASE [NUMBER]\n");
+        return 2;
+    }
+    int level = one->threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, provided;
+    MPI_Init_thread(&argc, &argv, level, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    memory_start(rank);
+    one->run(argc > 2 ? atoi(argv[2]) : 0);
+    say("to the end");
+    MPI_Finalize();
+    return 0;
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Communicators of the application's on which nothing but its own traffic may go.
+#include "unnoticed.h"
+
+#include <stdlib.h>
+
+// Erroneous, and passed by MPI libraries: one rank alone starts a collective operation on
+// MPI_COMM_WORLD, and never completes it.
+static void unmatched(int number)
+{
+    int *from = calloc((size_t)size, sizeof(*from)); // MPI's until the end
+    static int to;
+    MPI_Request request;
+    (void)number;
+    if (rank == 0)
+        MPI_Iscatter(from, 1, MPI_INT, &to, 1, MPI_INT, 0, MPI_COMM_WORLD, &request);
+}
+
+// More communicators at a time than a library could double, each used a little.
+static void many(int number)
+{
+    MPI_Comm *comms = calloc((size_t)number, sizeof(MPI_Comm));
+    struct memory memory = memory_new(MEMORY_DEVICE, 2 * (size_t)size);
+    must(comms != NULL, "no memory");
+    for (int i = 0; i < number; i++) {
+        MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
+        MPI_Barrier(comms[i]);
+        if (i % 100 == 0)
+            MPI_Alltoall(memory.address, 1, MPI_BYTE, memory.address + size, 1, MPI_BYTE, comms[i]);
+    }
+    for (int i = 0; i < number; i++)
+        MPI_Comm_free(&comms[i]);
+    memory_free(&memory);
+    free(comms);
+}
+
+// A persistent message on a communicator that is freed before its request, again and again.
+static void persistent(int number, enum memory_kind kind)
+{
+    enum { BYTES = 1 << 16 };
+    struct memory memory = memory_new(kind, BYTES);
+    fill(&memory, BYTES, (unsigned)rank);
+    for (int i = 0; i < number; i++) {
+        MPI_Comm comm;
+        MPI_Request request;
+        MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+        if (rank == 0)
+            MPI_Send_init(memory.address, BYTES, MPI_BYTE, 1, 1, comm, &request);
+        else
+            MPI_Recv_init(memory.address, BYTES, MPI_BYTE, 0, 1, comm, &request);
+        MPI_Comm_free(&comm);
+        for (int start = 0; start < 2; start++) {
+            MPI_Start(&request);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+        }
+        MPI_Request_free(&request);
+    }
+    must(is_filled(&memory, BYTES, 0), "wrong bytes");
+    memory_free(&memory);
+}
+
+static void persistent_device(int number)
+{
+    persistent(number, MEMORY_DEVICE);
+}
+
+static void persistent_host(int number)
+{
+    persistent(number, MEMORY_HOST);
+}
+
+// Exchanges on communicators of the same processes, begun in another order on each rank: none gets
+// what belongs to another.
+static void crossed(int number)
+{
+    enum { COMMS = 6, ROUNDS = 8 };
+    MPI_Comm comms[COMMS];
+    MPI_Request requests[COMMS];
+    struct memory out[COMMS], in[COMMS];
+    size_t bytes = (size_t)number;
+    for (int c = 0; c < COMMS; c++) {
+        MPI_Comm_dup(MPI_COMM_WORLD, &comms[c]);
+        out[c] = memory_new(MEMORY_DEVICE, bytes * (size_t)size);
+        in[c] = memory_new(MEMORY_DEVICE, bytes * (size_t)size);
+    }
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int c = 0; c < COMMS; c++)
+            fill(&out[c], bytes * (size_t)size, (unsigned)(1000 * round + 10 * c));
+        for (int i = 0; i < COMMS; i++) {
+            int c = rank % 2 ? COMMS - 1 - i : i;
+            MPI_Ialltoall(out[c].address, number, MPI_BYTE, in[c].address, number, MPI_BYTE,
+                          comms[c], &requests[c]);
+        }
+        for (int c = 0; c < COMMS; c++)
+            MPI_Wait(&requests[c], MPI_STATUS_IGNORE);
+        for (int c = 0; c < COMMS; c++) { // all have sent the same: what this rank's slice holds
+            struct memory slice = out[c];
+            slice.address += bytes * (size_t)rank;
+            for (int peer = 0; peer < size; peer++)
+                must(is_same(&slice, &in[c], bytes * (size_t)peer, bytes), "round %d, %d from %d",
+                     round, c, peer);
+        }
+    }
+    for (int c = 0; c < COMMS; c++) {
+        MPI_Comm_free(&comms[c]);
+        memory_free(&out[c]);
+        memory_free(&in[c]);
+    }
+}
+
+// One rank begins to use its GPU long before the others do.
+static void late_gpu(int number)
+{
+    enum { BYTES = 4096 };
+    size_t bytes = BYTES * (size_t)size;
+    unsigned char *host = calloc(2, bytes);
+    struct memory memory = {.address = NULL};
+    must(host != NULL, "no memory");
+    for (int call = 0; call < number; call++) {
+        if (call == 5 * rank)
+            memory = memory_new(MEMORY_DEVICE, 2 * bytes);
+        unsigned char *out = memory.address ? memory.address : host;
+        if (memory.address)
+            fill(&memory, bytes, (unsigned)call);
+        MPI_Alltoall(out, BYTES, MPI_BYTE, out + bytes, BYTES, MPI_BYTE, MPI_COMM_WORLD);
+    }
+    memory_free(&memory);
+    free(host);
+}
+
+const struct unnoticed unnoticed_comms[] = {
+    {"many-comms", many, false},
+    {"persistent-comm-free", persistent_device, false},
+    {"persistent-comm-free-host", persistent_host, false},
+    {"crossed", crossed, false},
+    {"late-gpu", late_gpu, false},
+    {"unmatched", unmatched, false},
+    {NULL, NULL, false},
+};

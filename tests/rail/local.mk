@@ -1,0 +1,63 @@
+# Tests of room rail: recorded machines, a stand-in for libfabric, and the programs of the rig.
+EXTRA_DIST += tests/rail/machines/make tests/rail/machines/dgx.nics tests/rail/machines/dgx.xml \
+    tests/rail/machines/p5.nics tests/rail/machines/p5.xml tests/rail/machines/single.nics \
+    tests/rail/machines/single.xml tests/rail/machines/slingshot.nics \
+    tests/rail/machines/slingshot.xml
+
+TESTS += tests/rail/fuzz.sh
+EXTRA_DIST += tests/rail/fuzz.sh tests/rail/fuzz_wire.c tests/rail/corpus/address-1 \
+    tests/rail/corpus/address-4 tests/rail/corpus/key-1 tests/rail/corpus/key-4 \
+    tests/rail/corpus/key-bad
+
+check_PROGRAMS += tests/unit/rail_wire
+tests_unit_rail_wire_SOURCES = tests/unit/rail_wire.c tests/unit/check.h
+tests_unit_rail_wire_LDADD = librooms.la
+
+check_PROGRAMS += tests/unit/rail_sched
+tests_unit_rail_sched_SOURCES = tests/unit/rail_sched.c tests/unit/check.h
+tests_unit_rail_sched_LDADD = librooms.la
+
+if HAVE_RAILS
+check_PROGRAMS += tests/unit/rail_choose
+tests_unit_rail_choose_SOURCES = tests/unit/rail_choose.c tests/unit/check.h
+tests_unit_rail_choose_LDADD = librooms.la
+
+check_PROGRAMS += tests/unit/rail_providers
+tests_unit_rail_providers_SOURCES = tests/unit/rail_providers.c tests/unit/check.h \
+    tests/unit/processes.h
+tests_unit_rail_providers_LDADD = librooms.la
+
+check_LTLIBRARIES += tests/rail/libfabric.la
+tests_rail_libfabric_la_SOURCES = tests/rail/standin.c tests/rail/standin.h
+tests_rail_libfabric_la_CFLAGS = -std=gnu11 $(FR_CFLAGS) -fvisibility=default -pthread
+tests_rail_libfabric_la_LDFLAGS = -version-info 1 -rpath /nowhere
+
+rail_standin_headers = tests/unit/rail_standin.h tests/unit/check.h tests/rail/standin.h
+rail_standin_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
+rail_standin_dependencies = librooms.la tests/rail/libfabric.la
+
+check_PROGRAMS += tests/unit/rail_standin
+tests_unit_rail_standin_SOURCES = tests/unit/rail_standin.c $(rail_standin_headers)
+tests_unit_rail_standin_CPPFLAGS = $(rail_standin_cppflags)
+tests_unit_rail_standin_LDADD = librooms.la
+tests_unit_rail_standin_DEPENDENCIES = $(rail_standin_dependencies)
+
+check_PROGRAMS += tests/unit/rail_faults
+tests_unit_rail_faults_SOURCES = tests/unit/rail_faults.c $(rail_standin_headers)
+tests_unit_rail_faults_CPPFLAGS = $(rail_standin_cppflags)
+tests_unit_rail_faults_LDADD = librooms.la
+tests_unit_rail_faults_DEPENDENCIES = $(rail_standin_dependencies)
+
+check_PROGRAMS += tests/unit/rail_flush
+tests_unit_rail_flush_SOURCES = tests/unit/rail_flush.c $(rail_standin_headers)
+tests_unit_rail_flush_CPPFLAGS = $(rail_standin_cppflags)
+tests_unit_rail_flush_LDADD = librooms.la
+tests_unit_rail_flush_DEPENDENCIES = $(rail_standin_dependencies)
+
+check_PROGRAMS += tests/unit/rail_cache
+tests_unit_rail_cache_SOURCES = tests/unit/rail_cache.c $(rail_standin_headers)
+tests_unit_rail_cache_CPPFLAGS = $(rail_standin_cppflags)
+tests_unit_rail_cache_LDADD = librooms.la
+tests_unit_rail_cache_DEPENDENCIES = $(rail_standin_dependencies)
+
+endif

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A job of the processes of a case on one host, for unit tests of what goes by room control.
+#ifndef FR_TESTS_UNIT_CONTROL_JOB_H
+#define FR_TESTS_UNIT_CONTROL_JOB_H
+
+#include "control/control_int.h"
+
+#include "processes.h"
+
+#ifndef JOB_OPEN
+#define JOB_OPEN       fr_control_open
+#define JOB_AREA_BYTES 100000
+#else
+#define JOB_AREA_BYTES 0 // which the opener knows
+#endif
+
+static struct fr_control_secret job_secret;
+static struct fr_control_process job_processes[PROCESSES_MAX];
+
+static inline struct fr_control_job job_as(int rank, int count)
+{
+    for (int i = 0; i < count && i < PROCESSES_MAX; i++) {
+        if (job_processes[i].cookie != 0)
+            continue;
+        job_processes[i] = *fr_control_self();
+        job_processes[i].cookie = 100 + (uint64_t)i;
+    }
+    return (struct fr_control_job){.rank = rank,
+                                   .size = count,
+                                   .secret = job_secret,
+                                   .processes = job_processes,
+                                   .area_bytes = JOB_AREA_BYTES};
+}
+
+static inline bool job_has_name(void)
+{
+    struct fr_control_job job = job_as(0, 1);
+    struct fr_control_secret name = fr_control_host_name(&job);
+    char text[64];
+    int used = snprintf(text, sizeof(text), "/dev/shm/fabrail-");
+    for (size_t i = 0; i < sizeof(name.bytes); i++)
+        used += snprintf(text + used, sizeof(text) - (size_t)used, "%02x", name.bytes[i]);
+    return access(text, F_OK) == 0;
+}
+
+static inline bool job_open_as(int rank, int count)
+{
+    struct fr_control_job job = job_as(rank, count);
+    return JOB_OPEN(&job);
+}
+
+// Makes known to each process who all are, as MPI_Init does.
+static inline void job_introduce(void)
+{
+    if (process_rank == 0) {
+        CHECK(fr_control_secret_draw(&job_secret) == FR_OK);
+        job_processes[0] = *fr_control_self();
+        for (int rank = 1; rank < process_count; rank++)
+            process_hear(rank, &job_processes[rank], sizeof(job_processes[rank]));
+    } else {
+        process_say(0, fr_control_self(), sizeof(job_processes[0]));
+    }
+    for (int rank = 1; rank < process_count && process_rank == 0; rank++) {
+        process_say(rank, &job_secret, sizeof(job_secret));
+        process_say(rank, job_processes, sizeof(job_processes));
+    }
+    if (process_rank != 0) {
+        process_hear(0, &job_secret, sizeof(job_secret));
+        process_hear(0, job_processes, sizeof(job_processes));
+    }
+}
+
+// All are ready on return.
+static inline void job_open_all(void)
+{
+    job_introduce();
+    bool opened = job_open_as(process_rank, process_count);
+    CHECK(opened == (process_count > 1) && fr_control_rank() == process_rank);
+    process_meet();
+    CHECK(fr_control_reaches(0) && !job_has_name());
+    if (check_failures != 0)
+        exit(CHECK_FAIL);
+}
+
+static inline bool job_idle(void)
+{
+    return false;
+}
+
+static inline void job_close_all(void)
+{
+    process_meet();
+    fr_control_close(job_idle);
+    CHECK(fr_control_rank() == -1 && fr_control_area(0) == NULL);
+}
+
+#endif

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// By which scheme messages go: every combination of facts keeps the rules of each scheme, and the
+// best one that the rules allow is taken; each limit one less and one more; each reason.
+#include "config.h"
+
+#include "policy/scheme.h"
+
+#include "check.h"
+
+enum { FACTS = 11, SCHEMES = 3, SIZES = 7, MIN_CLIQUE = 5000, MIN_PIPELINE = 9000 };
+
+static const size_t sizes[SIZES] = {
+    1, MIN_CLIQUE - 1, MIN_CLIQUE, MIN_CLIQUE + 1, MIN_PIPELINE - 1, MIN_PIPELINE, MIN_PIPELINE + 1,
+};
+
+static struct fr_policy_message message_of(unsigned bits, unsigned failed, size_t bytes)
+{
+    return (struct fr_policy_message){
+        .bytes = bytes,
+        .here = bits & 1,
+        .in_clique = bits & 2,
+        .by_fragments = bits & 4,
+        .one_piece = bits & 8,
+        .must_leave = bits & 16,
+        .absolute = bits & 32,
+        .exported = bits & 64,
+        .mapped = bits & 128,
+        .workspace_full = bits & 256,
+        .host_full = bits & 512,
+        .staged_unmapped = bits & 1024,
+        .failed = failed << FR_SCHEME_GET,
+        .clique_min_bytes = MIN_CLIQUE,
+        .pipeline_min_bytes = MIN_PIPELINE,
+    };
+}
+
+// What must be true of a message that goes by a scheme, and is enough for it.
+static bool is_allowed(const struct fr_policy_message *m, enum fr_policy_scheme scheme)
+{
+    if (scheme == FR_SCHEME_NONE)
+        return true;
+    if (m->failed & 1u << scheme)
+        return false;
+    switch (scheme) {
+    case FR_SCHEME_GET: // out of a buffer that stays, and that its receiver can read
+        return m->here && m->mapped && m->exported && m->one_piece && !m->must_leave;
+    case FR_SCHEME_STAGED_GET:
+        return !m->workspace_full && !m->absolute &&
+               (m->here || (m->in_clique && m->bytes + 1 > MIN_CLIQUE));
+    default:
+        return m->by_fragments && m->bytes + 1 > MIN_PIPELINE && !m->host_full && !m->absolute &&
+               !m->must_leave;
+    }
+}
+
+static void check_all(void)
+{
+    static const enum fr_policy_scheme best[] = {FR_SCHEME_GET, FR_SCHEME_STAGED_GET,
+                                                 FR_SCHEME_PIPELINE, FR_SCHEME_NONE};
+    unsigned seen[FR_SCHEME_COUNT] = {0};
+    for (unsigned bits = 0; bits < 1u << FACTS; bits++) {
+        for (unsigned rest = 0; rest < (1u << SCHEMES) * SIZES; rest++) {
+            struct fr_policy_message m = message_of(bits, rest / SIZES, sizes[rest % SIZES]);
+            struct fr_policy_scheme_choice choice = fr_policy_choose_scheme(&m);
+            size_t i = 0;
+            while (!is_allowed(&m, best[i]))
+                i++;
+            CHECK(choice.scheme == best[i], "%s of facts %x, failed %x, %zu bytes",
+                  fr_policy_scheme_name(choice.scheme), bits, m.failed, m.bytes);
+            CHECK(choice.reason != NULL && choice.reason[0] != '\0', "facts %x", bits);
+            seen[choice.scheme]++;
+        }
+    }
+    for (unsigned scheme = 0; scheme < FR_SCHEME_COUNT; scheme++)
+        CHECK(seen[scheme] > 0, "nothing goes by %u", scheme);
+}
+
+// A setting of 0 is without fragments, whatever the size; 0 bytes of the other one are all
+// messages.
+static void check_limits(void)
+{
+    struct fr_policy_message m = {.by_fragments = true, .bytes = SIZE_MAX};
+    CHECK(fr_policy_choose_scheme(&m).scheme == FR_SCHEME_NONE);
+    for (size_t least = 1; least < 100; least++) {
+        m.pipeline_min_bytes = least;
+        for (m.bytes = least - 1; m.bytes <= least + 1; m.bytes++)
+            CHECK((fr_policy_choose_scheme(&m).scheme == FR_SCHEME_PIPELINE) == (m.bytes >= least),
+                  "%zu of %zu bytes", m.bytes, least);
+    }
+    m = (struct fr_policy_message){.in_clique = true};
+    CHECK(fr_policy_choose_scheme(&m).scheme == FR_SCHEME_STAGED_GET);
+    for (m.clique_min_bytes = 1; m.clique_min_bytes < 100; m.clique_min_bytes++) {
+        size_t least = m.clique_min_bytes;
+        for (m.bytes = least - 1; m.bytes <= least + 1; m.bytes++)
+            CHECK((fr_policy_choose_scheme(&m).scheme == FR_SCHEME_STAGED_GET) ==
+                      (m.bytes >= least),
+                  "%zu of %zu bytes", m.bytes, least);
+    }
+}
+
+static void check_reason(struct fr_policy_message message, enum fr_policy_scheme scheme,
+                         const char *reason)
+{
+    struct fr_policy_scheme_choice choice = fr_policy_choose_scheme(&message);
+    CHECK(choice.scheme == scheme && strcmp(choice.reason, reason) == 0, "%s: %s, not %s",
+          fr_policy_scheme_name(choice.scheme), choice.reason, reason);
+}
+
+static void check_reasons(void)
+{
+    static const char *const unaware = "the MPI library is not GPU-aware";
+    struct fr_policy_message m = {.bytes = 100, .one_piece = true, .exported = true};
+    check_reason(m, FR_SCHEME_NONE, unaware);
+    m.absolute = true;
+    check_reason(m, FR_SCHEME_NONE, unaware);
+    m.here = true;
+    check_reason(m, FR_SCHEME_NONE, "the addresses of MPI_BOTTOM need not lie together");
+    m.absolute = false;
+    check_reason(m, FR_SCHEME_STAGED_GET, "the receiver maps the workspace");
+    m.mapped = true;
+    check_reason(m, FR_SCHEME_GET, "the receiver maps this memory");
+    m.failed = 1u << FR_SCHEME_GET | 1u << FR_SCHEME_STAGED_GET;
+    m.staged_unmapped = true;
+    check_reason(m, FR_SCHEME_NONE, "the receiver has not mapped the workspace yet");
+    m.staged_unmapped = false;
+    m.workspace_full = true;
+    check_reason(m, FR_SCHEME_NONE, "no device workspace is left for the message");
+    m.by_fragments = true;
+    m.pipeline_min_bytes = 100;
+    check_reason(m, FR_SCHEME_PIPELINE, "in fragments, copies overlapping the wire");
+    m = (struct fr_policy_message){.bytes = 99, .in_clique = true, .clique_min_bytes = 100};
+    check_reason(m, FR_SCHEME_NONE, "the message is shorter than FABRAIL_CLIQUE_MIN");
+    m.bytes = 100;
+    m.workspace_full = true;
+    check_reason(m, FR_SCHEME_NONE, unaware);
+    m = (struct fr_policy_message){.bytes = 100, .by_fragments = true};
+    check_reason(m, FR_SCHEME_NONE, unaware);
+}
+
+static void check_names(void)
+{
+    static const char *const names[FR_SCHEME_COUNT] = {"none", "get", "staged get", "pipeline"};
+    for (unsigned i = 0; i < FR_SCHEME_COUNT; i++) {
+        CHECK(strcmp(fr_policy_scheme_name((enum fr_policy_scheme)i), names[i]) == 0, "%u", i);
+        CHECK((strstr(fr_policy_scheme_received((enum fr_policy_scheme)i), "fragments") != NULL) ==
+                  (i == FR_SCHEME_PIPELINE),
+              "%u", i);
+    }
+    CHECK(strcmp(fr_policy_scheme_name(FR_SCHEME_COUNT), "unknown") == 0);
+}
+
+int main(void)
+{
+    check_all();
+    check_limits();
+    check_reasons();
+    check_names();
+    return check_result();
+}

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Rails that fail, on the stand-in for libfabric: errors, silence, the end of all links,
+// completions that come twice, endpoints that cannot be closed. The data are right, or the transfer
+// ends with an error and nothing touches its memory any more.
+#include "config.h"
+
+#include "rail_standin.h"
+
+static void test_error(void)
+{
+    for (unsigned rail = 0; rail < 4; rail++) {
+        begin_case();
+        open_usual();
+        read_and_check(0, 0, 1 << 20);
+        standin->error[rail] = FI_EIO;
+        read_and_check(0, 0, MEMORY);
+        struct fr_rail_counters counters = counters_of(rail);
+        CHECK(counters.errors == 2 && !counters.out, "%llu errors",
+              (unsigned long long)counters.errors); // the stripe and its link
+        uint64_t again = 0;
+        for (unsigned i = 0; i < 4; i++)
+            again += counters_of(i).again;
+        CHECK(again >= 1 && counters.again == 0);
+        uint64_t before = counters.stripes;
+        read_and_check(5, 5, MEMORY / 2);
+        CHECK(counters_of(rail).stripes == before, "a lost link was used");
+        close_pair();
+    }
+}
+
+// An error, and then nothing more is heard of what else is on its way there.
+static void test_error_and_silence(void)
+{
+    begin_case();
+    open_usual();
+    standin->error[1] = FI_EIO;
+    standin->batch = 1;
+    struct fr_rail_transfer *transfer = start_read(0, 0, MEMORY);
+    while (counters_of(1).errors == 0)
+        fr_rail_poll(near);
+    standin->stalled[1] = true;
+    CHECK(wait_for(transfer) == FR_OK);
+    check_read(0, 0, MEMORY);
+    CHECK(count_events(STANDIN_EP_CLOSED, 1) == 1);
+    close_pair();
+}
+
+// Over a lost link nothing of a write is sent again.
+static void test_error_of_write(void)
+{
+    struct fr_rail_transfer *transfer = NULL;
+    begin_case();
+    open_usual();
+    standin->error[2] = FI_EIO;
+    CHECK(fr_rail_write(near, FAR, key, key_bytes, 0, near_region, 0, MEMORY, &transfer) == FR_OK);
+    CHECK(wait_for(transfer) == FR_ERR_RAIL);
+    for (unsigned i = 0; i < 4; i++)
+        CHECK(counters_of(i).again == 0);
+    CHECK(counters_of(2).errors == 2);
+    CHECK(wait_for(start_read(0, 0, 1000)) == FR_OK);
+    close_pair();
+}
+
+// Memory that the owner has given up is refused: an error of the transfer and of no link.
+static void test_refusal(void)
+{
+    begin_case();
+    open_usual();
+    fr_rail_release(far, far_region);
+    fr_rail_forget(far, 2);
+    far_region = NULL;
+    CHECK(wait_for(start_read(0, 0, MEMORY)) == FR_ERR_RAIL);
+    far_region = register_with(far, far_memory, MEMORY, 3, FR_RAIL_HOST);
+    key_bytes = fr_rail_describe(far_region, 0, MEMORY, key);
+    read_and_check(0, 0, MEMORY);
+    close_pair();
+}
+
+static void test_silence(void)
+{
+    for (unsigned rail = 0; rail < 4; rail++) {
+        begin_case();
+        open_usual();
+        read_and_check(0, 0, 1 << 20);
+        standin->stalled[rail] = true;
+        standin->events_count = 0;
+        read_and_check(0, 0, MEMORY);
+        CHECK(count_events(STANDIN_EP_CLOSED, -1) == 1, "the initiator was replaced once");
+        CHECK(count_events(STANDIN_EP_CLOSED, (int)rail) == 1);
+        CHECK(counters_of(rail).errors == 1 && counters_of(rail).again == 0);
+        // What was on its way there is gone with the endpoint.
+        memset(near_memory, 0x55, MEMORY);
+        standin->stalled[rail] = false;
+        for (int i = 0; i < 100; i++)
+            fr_rail_poll(near);
+        for (size_t i = 0; i < MEMORY; i++)
+            if (near_memory[i] != 0x55) {
+                CHECK(false, "byte %zu was written after the end", i);
+                break;
+            }
+        read_and_check(9, 9, MEMORY / 2);
+        close_pair();
+    }
+}
+
+// The last stripe of all is on the silent rail, and nothing else is on its way: a few bytes read
+// once more over another rail tell that the peer is there.
+static void test_silent_tail(void)
+{
+    for (unsigned rank = 0; rank < 4; rank++) {
+        begin_case();
+        struct fr_rail_options options = usual_options();
+        options.rank = rank;
+        CHECK(open_pair(&options, FR_RAIL_HOST));
+        standin->stalled[rank] = true;
+        read_and_check(0, 0, 5000);
+        CHECK(counters_of(rank).errors == 1);
+        close_pair();
+    }
+    // Two of four are silent; the first probe may well meet the other.
+    for (unsigned other = 1; other < 4; other++) {
+        begin_case();
+        open_usual();
+        standin->stalled[0] = standin->stalled[other] = true;
+        read_and_check(0, 0, 5000);
+        read_and_check(1, 1, MEMORY / 2);
+        close_pair();
+    }
+}
+
+// A peer that answers on no link may be busy: nothing is lost while there is no time-out.
+static void test_busy_peer(void)
+{
+    begin_case();
+    open_usual();
+    for (unsigned i = 0; i < 4; i++)
+        standin->stalled[i] = true;
+    struct fr_rail_transfer *transfer = start_read(0, 0, MEMORY);
+    double until = seconds() + 0.5;
+    while (seconds() < until)
+        fr_rail_poll(near);
+    CHECK(!is_ended(transfer));
+    for (unsigned i = 0; i < 4; i++) {
+        CHECK(counters_of(i).errors == 0, "rail %u", i);
+        standin->stalled[i] = false;
+    }
+    CHECK(wait_for(transfer) == FR_OK);
+    check_read(0, 0, MEMORY);
+    close_pair();
+}
+
+static void test_timeout(void)
+{
+    struct fr_rail_options options = usual_options();
+    options.timeout_ns = 300000000;
+    begin_case();
+    CHECK(open_pair(&options, FR_RAIL_HOST));
+    read_and_check(0, 0, 1 << 20);
+    for (unsigned i = 0; i < 4; i++)
+        standin->stalled[i] = true;
+    struct fr_rail_transfer *first = start_read(0, 0, MEMORY);
+    struct fr_rail_transfer *second = start_read(0, 0, 10);
+    CHECK(wait_for(first) == FR_ERR_RAIL);
+    CHECK(wait_for(second) == FR_ERR_RAIL);
+    CHECK(wait_for(start_read(0, 0, 10)) == FR_ERR_RAIL, "at once");
+    memset(near_memory, 0x55, MEMORY);
+    for (unsigned i = 0; i < 4; i++)
+        standin->stalled[i] = false;
+    for (int i = 0; i < 100; i++)
+        fr_rail_poll(near);
+    CHECK(near_memory[0] == 0x55 && memcmp(near_memory, near_memory + 1, MEMORY - 1) == 0,
+          "bytes came after the end");
+    close_pair();
+}
+
+static void test_cancel(void)
+{
+    begin_case();
+    open_usual();
+    struct fr_rail_transfer *transfer = start_read(0, 0, MEMORY);
+    fr_rail_poll(near);
+    fr_rail_cancel(transfer);
+    CHECK(wait_for(transfer) == FR_ERR_CANCELLED);
+    read_and_check(0, 0, MEMORY);
+    // Of a peer that does not answer: what is on its way is ended after a while.
+    for (unsigned i = 0; i < 4; i++)
+        standin->stalled[i] = true;
+    transfer = start_read(0, 0, MEMORY);
+    fr_rail_poll(near);
+    fr_rail_cancel(transfer);
+    enum fr_status status = wait_for(transfer);
+    CHECK(status == FR_ERR_CANCELLED, "%s", fr_core_status_text(status));
+    memset(near_memory, 0x55, MEMORY);
+    for (unsigned i = 0; i < 4; i++)
+        standin->stalled[i] = false;
+    for (int i = 0; i < 100; i++)
+        fr_rail_poll(near);
+    CHECK(memcmp(near_memory, near_memory + 1, MEMORY - 1) == 0, "bytes came after the end");
+    close_pair();
+}
+
+static void test_twice(void)
+{
+    for (unsigned later = 1; later <= 5; later++) {
+        begin_case();
+        open_usual();
+        standin->twice = later;
+        for (int i = 0; i < 20; i++)
+            read_and_check(0, 0, 300000 + (size_t)i * 40001);
+        read_and_check(0, 0, MEMORY);
+        close_pair();
+    }
+}
+
+// An endpoint that cannot be closed may still write: the transfer fails, and others go on without
+// it.
+static void test_unclosable(void)
+{
+    begin_case();
+    open_usual();
+    read_and_check(0, 0, 1 << 20);
+    standin->stalled[1] = true;
+    standin->fail_call = "fi_close_ep";
+    standin->fail_nth = 1;
+    standin->fail_code = -FI_EBUSY;
+    struct fr_rail_transfer *transfer = start_read(0, 0, MEMORY);
+    CHECK(wait_for(transfer) == FR_ERR_RAIL);
+    CHECK(counters_of(1).out);
+    standin->fail_call = NULL;
+    read_and_check(0, 0, MEMORY);
+    close_pair();
+}
+
+// The endpoint in its place cannot be opened: the rail is out, and the data come over the others.
+static void test_unopenable(void)
+{
+    static const char *const calls[] = {"fi_endpoint", "fi_cq_open", "fi_enable", "fi_ep_bind"};
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(calls); i++) {
+        begin_case();
+        open_usual();
+        read_and_check(0, 0, 1 << 20);
+        standin->stalled[1] = true;
+        standin->fail_call = calls[i];
+        standin->fail_nth = 1;
+        standin->fail_code = -FI_ENOMEM;
+        read_and_check(0, 0, MEMORY);
+        CHECK(counters_of(1).out);
+        read_and_check(5, 5, MEMORY / 2);
+        close_pair();
+    }
+}
+
+// A silent link of one process does not keep another waiting, and a rail that lost its links to two
+// is out.
+static void test_two_peers(void)
+{
+    unsigned char address[FR_RAIL_ADDRESS_MAX];
+    struct fr_rail_transfer *transfer = NULL;
+    begin_case();
+    open_usual();
+    size_t length = fr_rail_address(far, address);
+    CHECK(fr_rail_peer_add(near, FAR + 1, address, length) == FR_OK);
+    standin->error[0] = FI_EIO;
+    standin->errors_stay = true;
+    read_and_check(0, 0, MEMORY);
+    CHECK(!counters_of(0).out);
+    for (size_t i = 0; i < 8; i++) { // small ones, which take turns
+        CHECK(fr_rail_read(near, FAR + 1, key, key_bytes, i, near_region, i, 1000, &transfer) ==
+              FR_OK);
+        CHECK(wait_for(transfer) == FR_OK);
+    }
+    CHECK(memcmp(near_memory, expected, 1007) == 0);
+    CHECK(counters_of(0).out);
+    close_pair();
+}
+
+// What was lost is tried again: a link after an error, and a rail whose endpoint could not be
+// opened.
+static void test_back_again(void)
+{
+    struct fr_rail_options options = usual_options();
+    options.retry_ns = 200000000;
+    for (int silent = 0; silent <= 1; silent++) {
+        begin_case();
+        CHECK(open_pair(&options, FR_RAIL_HOST));
+        standin->error[1] = silent ? 0 : FI_EIO;
+        standin->stalled[1] = silent;
+        standin->fail_call = "fi_endpoint";
+        standin->fail_nth = 1;
+        standin->fail_code = -FI_ENOMEM;
+        read_and_check(0, 0, MEMORY);
+        CHECK(counters_of(1).out == silent);
+        standin->stalled[1] = false;
+        uint64_t before = counters_of(1).stripes;
+        read_and_check(0, 0, 1000 * 4);
+        CHECK(counters_of(1).stripes == before, "it was used at once");
+        double until = seconds() + 1;
+        while (seconds() < until)
+            fr_rail_poll(near);
+        for (size_t i = 0; i < 4; i++)
+            read_and_check(i, i, 1000); // small ones, which take turns
+        CHECK(counters_of(1).stripes > before && !counters_of(1).out, "it was not tried again");
+        close_pair();
+    }
+}
+
+int main(void)
+{
+    load_standin();
+    test_error();
+    test_error_and_silence();
+    test_error_of_write();
+    test_refusal();
+    test_silence();
+    test_silent_tail();
+    test_busy_peer();
+    test_timeout();
+    test_cancel();
+    test_twice();
+    test_unclosable();
+    test_unopenable();
+    test_two_peers();
+    test_back_again();
+    return check_result();
+}

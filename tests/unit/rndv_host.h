@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A host of processes that send each other messages by rendezvous, for unit tests: the test's own
+// world in place of room world's, room control opened with the areas of room rndv, and entries of
+// the ledger with contents that a receiver can check.
+#ifndef FR_TESTS_UNIT_RNDV_HOST_H
+#define FR_TESTS_UNIT_RNDV_HOST_H
+
+#include "rndv/rndv_int.h"
+#include "world/world.h"
+
+static inline bool rndv_host_open(const struct fr_control_job *job);
+
+#define JOB_OPEN rndv_host_open
+#include "control_job.h"
+
+#include <pthread.h>
+
+enum { RTS_BYTES = FR_RNDV_RTS_BYTES };
+
+// The world, as long as the job is open.
+static int host_rank = -1, host_size = -1;
+
+int fr_world_rank(void)
+{
+    return host_rank;
+}
+
+int fr_world_size(void)
+{
+    return host_size;
+}
+
+const struct fr_world_facts *fr_world_facts_of(int rank)
+{
+    static const struct fr_world_facts facts = {.takes_rts = 1};
+    return rank >= 0 && rank < host_size ? &facts : NULL;
+}
+
+int fr_world_clique_count(void)
+{
+    return 0;
+}
+
+bool fr_world_is_partner(int rank)
+{
+    (void)rank;
+    return false;
+}
+
+void fr_world_progress(void)
+{
+}
+
+// No MPI: nothing goes to other hosts.
+fr_word fr_world_comm(void)
+{
+    return fr_real_mpi.COMM_NULL;
+}
+
+static inline bool rndv_host_open(const struct fr_control_job *job)
+{
+    struct fr_control_job with_areas = *job;
+    with_areas.area_bytes = fr_rndv_area_bytes();
+    host_rank = job->rank;
+    host_size = job->size;
+    bool opened = fr_control_open(&with_areas);
+    CHECK(fr_rndv_open() == FR_OK);
+    return opened;
+}
+
+static inline void host_close(void)
+{
+    fr_control_close(fr_rndv_drain);
+    fr_rndv_close();
+}
+
+static inline void host_close_all(void)
+{
+    process_meet();
+    host_close();
+    CHECK(fr_control_rank() == -1);
+}
+
+static inline struct fr_memory_handle host_handle(uint64_t seed)
+{
+    struct fr_memory_handle handle;
+    check_fill(&handle, sizeof(handle), seed);
+    return handle;
+}
+
+static inline struct fr_rndv_place host_place(uint64_t seed)
+{
+    return (struct fr_rndv_place){
+        .address = seed, .scheme = FR_SCHEME_GET, .shift = 20, .handle = host_handle(seed)};
+}
+
+static inline uint64_t host_bytes(uint64_t seed)
+{
+    return RTS_BYTES + 1 + seed * 3;
+}
+
+// A message in the ledger of this process, and what MPI would carry for it.
+struct host_message {
+    unsigned index;
+    uint64_t number;
+    unsigned char rts[RTS_BYTES];
+};
+
+static inline void host_write_rts(struct host_message *message, uint64_t bytes, bool remote)
+{
+    const struct fr_rndv_rts rts = {.secret = *fr_control_job_secret(),
+                                    .from = (uint32_t)host_rank,
+                                    .place = (uint16_t)message->index,
+                                    .scheme = FR_SCHEME_GET,
+                                    .remote = remote,
+                                    .number = message->number,
+                                    .bytes = bytes};
+    memset(message->rts, 0, sizeof(message->rts));
+    memcpy(message->rts, &rts, sizeof(rts));
+}
+
+static inline enum fr_status host_try(int to, int tag, uint64_t comm, uint64_t seed,
+                                      struct host_message *message)
+{
+    const struct fr_rndv_address address = {.to = to, .tag = tag, .comm = comm};
+    const struct fr_rndv_place place = host_place(seed);
+    bool shared = fr_rndv_ledger_is_shared_with(to);
+    enum fr_status status =
+        fr_rndv_ledger_advertise(&address, shared, host_bytes(seed), host_bytes(seed), &place,
+                                 &message->index, &message->number);
+    if (status == FR_OK)
+        host_write_rts(message, host_bytes(seed), !shared);
+    return status;
+}
+
+static inline struct host_message host_advertise(int to, int tag, uint64_t comm, uint64_t seed)
+{
+    struct host_message message;
+    bool shared = fr_rndv_ledger_is_shared_with(to);
+    enum fr_status status = host_try(to, tag, comm, seed, &message);
+    CHECK(shared && status == FR_OK, "to %d tag %d: %s", to, tag, fr_core_status_text(status));
+    if (!shared || status != FR_OK)
+        exit(CHECK_FAIL);
+    CHECK(fr_rndv_ledger_state(message.index) == FR_RNDV_ADVERTISED);
+    return message;
+}
+
+// Whether such a message could be sent just now.
+static inline enum fr_status host_could(int to, int tag, uint64_t comm)
+{
+    struct host_message message;
+    enum fr_status status = host_try(to, tag, comm, 1, &message);
+    if (status == FR_OK)
+        fr_rndv_ledger_free(message.index, fr_rndv_ledger_is_shared_with(to));
+    return status;
+}
+
+static inline void host_free(const struct host_message *message)
+{
+    fr_rndv_ledger_free(message->index, true);
+}
+
+// As the sender: takes the slot to move the bytes, and gives it back.
+static inline bool host_hold(const struct host_message *message)
+{
+    return fr_rndv_slot_change(fr_rndv_ledger_slot(message->index), message->number,
+                               FR_RNDV_ADVERTISED, FR_RNDV_MOVING);
+}
+
+static inline bool host_give_back(const struct host_message *message)
+{
+    return fr_rndv_slot_change(fr_rndv_ledger_slot(message->index), message->number, FR_RNDV_MOVING,
+                               FR_RNDV_ADVERTISED);
+}
+
+static inline void host_check_incoming(const struct fr_rndv_incoming *incoming, int from,
+                                       uint64_t seed)
+{
+    struct fr_memory_handle expected = host_handle(seed);
+    CHECK(incoming->from == from && incoming->address == seed, "from %d", incoming->from);
+    CHECK(incoming->scheme == FR_SCHEME_GET && incoming->shift == 20, "%u", incoming->scheme);
+    CHECK(memcmp(&incoming->handle, &expected, sizeof(expected)) == 0, "handle of %ju",
+          (uintmax_t)seed);
+}
+
+static inline bool host_peek(int from, int tag, uint64_t comm, bool take, uint64_t *bytes)
+{
+    const struct fr_rndv_address address = {.to = from, .tag = tag, .comm = comm};
+    return fr_rndv_incoming_peek(&address, take, bytes);
+}
+
+#endif

@@ -1,0 +1,485 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Messages in the ledgers of a host's processes: who may advertise what, what a receiver sees and
+// when, copies of an RTS that outlive their messages, and processes that die in the middle.
+#include "config.h"
+
+#include "rndv_host.h"
+
+#include <sched.h>
+#include <stddef.h>
+
+static bool is_seed(uint64_t bytes, uint64_t seed)
+{
+    return bytes == host_bytes(seed);
+}
+
+// Nobody has a ledger before the beginning or after the end, or another's before all have come.
+static void run_closed(void)
+{
+    unsigned char data[RTS_BYTES] = {0};
+    struct fr_rndv_incoming incoming;
+    struct host_message message;
+    uint64_t bytes;
+    CHECK(fr_control_secret_draw(&job_secret) == FR_OK);
+    memcpy(data, &job_secret, sizeof(job_secret));
+    CHECK(host_try(0, 1, 1, 1, &message) == FR_ERR_UNSUPPORTED);
+    CHECK(!fr_rndv_incoming_read(data, &incoming) && !fr_rndv_incoming_any());
+    CHECK(job_open_as(0, 2) && !fr_rndv_incoming_read(data, &incoming));
+    CHECK(!fr_rndv_ledger_is_shared_with(0) && !fr_rndv_ledger_is_shared_with(1));
+    CHECK(!fr_rndv_incoming_any() && !host_peek(0, 1, 1, false, &bytes));
+    host_close();
+    CHECK(!job_open_as(0, 1) && host_could(0, 1, 1) == FR_OK);
+    CHECK(!fr_rndv_ledger_is_shared_with(1) && !fr_rndv_ledger_is_shared_with(-1));
+    CHECK(!fr_rndv_incoming_read(data, &incoming), "of no number");
+    CHECK(!host_peek(1, 1, 1, false, &bytes) && !host_peek(-1, 1, 1, false, &bytes));
+    fr_rndv_mark_plain(&(struct fr_rndv_address){0, 1, 1});
+    CHECK(host_could(0, 1, 1) == FR_ERR_UNSUPPORTED);
+    struct host_message last = host_advertise(0, 2, 1, 1);
+    host_free(&last);
+    host_close();
+    CHECK(!job_open_as(0, 1) && host_could(0, 1, 1) == FR_OK, "all is new");
+    message = host_advertise(0, 2, 1, 1);
+    CHECK(message.number > last.number, "but the numbers go on");
+    host_free(&message);
+    host_close();
+}
+
+// Other bytes than these are no RTS. What the scheme's byte says is a hint alone; that the message
+// was not to be looked up, its receiver cannot check.
+static void check_bytes(const unsigned char *rts)
+{
+    static const unsigned char flips[] = {1, 0x80, 0xff};
+    struct fr_rndv_incoming incoming;
+    unsigned char changed[RTS_BYTES];
+    for (size_t i = 0; i < RTS_BYTES; i++) {
+        for (size_t f = 0; f < sizeof(flips); f++) {
+            memcpy(changed, rts, sizeof(changed));
+            changed[i] ^= flips[f];
+            bool open = i == offsetof(struct fr_rndv_rts, remote) && flips[f] == 1;
+            CHECK(fr_rndv_incoming_read(changed, &incoming) == open, "byte %zu ^ %x", i, flips[f]);
+        }
+    }
+    for (size_t kept = 0; kept < sizeof(struct fr_rndv_rts); kept++) {
+        memset(changed, 0, sizeof(changed)); // some of it alone, and nothing after
+        memcpy(changed, rts, kept);
+        if (memcmp(changed, rts, sizeof(changed)) != 0)
+            CHECK(!fr_rndv_incoming_read(changed, &incoming), "%zu bytes", kept);
+    }
+    memcpy(changed, rts, sizeof(changed));
+    changed[offsetof(struct fr_rndv_rts, scheme)] = FR_SCHEME_COUNT;
+    CHECK(!fr_rndv_incoming_read(changed, &incoming), "of no scheme");
+    uint16_t beyond = FR_RNDV_SLOTS;
+    memcpy(changed, rts, sizeof(changed));
+    memcpy(changed + offsetof(struct fr_rndv_rts, place), &beyond, sizeof(beyond));
+    CHECK(!fr_rndv_incoming_read(changed, &incoming), "beyond the ledger");
+    uint64_t short_bytes = RTS_BYTES;
+    memcpy(changed, rts, sizeof(changed));
+    memcpy(changed + offsetof(struct fr_rndv_rts, bytes), &short_bytes, sizeof(short_bytes));
+    changed[offsetof(struct fr_rndv_rts, remote)] = 1;
+    CHECK(!fr_rndv_incoming_read(changed, &incoming), "too short for an RTS");
+}
+
+// Of another job, with all else as here.
+static void check_secret(const struct host_message *message)
+{
+    struct fr_rndv_incoming incoming;
+    struct fr_control_secret other;
+    unsigned char changed[RTS_BYTES];
+    CHECK(fr_control_secret_draw(&other) == FR_OK);
+    memcpy(changed, message->rts, sizeof(changed));
+    memcpy(changed, &other, sizeof(other));
+    CHECK(!fr_rndv_incoming_read(changed, &incoming), "another secret");
+    CHECK(fr_rndv_incoming_read(message->rts, &incoming), "the job's own");
+}
+
+static void check_first_life(struct host_message *message, struct fr_rndv_incoming *late)
+{
+    struct fr_rndv_incoming incoming;
+    check_bytes(message->rts);
+    check_secret(message);
+    CHECK(fr_rndv_incoming_read(message->rts, &incoming) && is_seed(incoming.bytes, 10));
+    CHECK(incoming.from == 0 && incoming.place == message->index &&
+          incoming.number == message->number && fr_rndv_incoming_is_short(&incoming));
+    *late = incoming;
+    CHECK(host_hold(message) && !host_hold(message));
+    CHECK(fr_rndv_incoming_read(message->rts, &incoming), "being moved is still to be received");
+    CHECK(host_give_back(message) && fr_rndv_incoming_begin(&incoming) == FR_OK);
+    host_check_incoming(&incoming, 0, 10);
+    CHECK(incoming.ready == host_bytes(10));
+    atomic_store(&fr_rndv_ledger_slot(message->index)->ready, 17);
+    fr_rndv_incoming_refresh(&incoming);
+    CHECK(incoming.ready == 17 && !host_hold(message));
+    CHECK(!fr_rndv_incoming_read(message->rts, late), "begun");
+    CHECK(fr_rndv_incoming_begin(late) == FR_ERR_NOT_FOUND);
+    fr_rndv_incoming_end(&incoming, true);
+    CHECK(fr_rndv_ledger_state(message->index) == FR_RNDV_PULLED && !host_hold(message));
+    fr_rndv_incoming_end(&incoming, false);
+    CHECK(fr_rndv_ledger_state(message->index) == FR_RNDV_PULLED, "the end is the end");
+    CHECK(!fr_rndv_incoming_read(message->rts, &incoming));
+    host_free(message);
+    CHECK(!fr_rndv_incoming_read(message->rts, &incoming));
+}
+
+// The life of a message, each step as both sides see it; then another one in the same place.
+static void run_states(void)
+{
+    struct fr_rndv_incoming incoming, late = {.slot = NULL};
+    uint64_t bytes;
+    job_open_all();
+    struct host_message first = host_advertise(0, 5, 1, 10);
+    fr_rndv_ledger_sent(first.index);
+    check_first_life(&first, &late);
+
+    struct host_message second = host_advertise(0, 5, 1, 11);
+    CHECK(second.index == first.index && second.number > first.number);
+    CHECK(!fr_rndv_incoming_read(first.rts, &incoming), "an RTS of the past");
+    CHECK(fr_rndv_incoming_begin(&late) == FR_ERR_NOT_FOUND);
+    fr_rndv_incoming_take(&late);
+    CHECK(host_peek(0, 5, 1, false, &bytes) && is_seed(bytes, 11), "taken by its predecessor");
+    CHECK(fr_rndv_incoming_read(second.rts, &incoming) && host_hold(&second));
+    fr_rndv_ledger_slot(second.index)->place = host_place(12);
+    CHECK(host_give_back(&second) && fr_rndv_incoming_begin(&incoming) == FR_OK);
+    host_check_incoming(&incoming, 0, 12);
+    fr_rndv_incoming_end(&late, true);
+    CHECK(fr_rndv_ledger_state(second.index) == FR_RNDV_PULLING, "ended by its predecessor");
+    fr_rndv_incoming_end(&incoming, false);
+    CHECK(fr_rndv_ledger_state(second.index) == FR_RNDV_FAILED);
+    host_free(&second);
+
+    struct host_message third = host_advertise(0, 5, 1, 13); // given up
+    CHECK(fr_rndv_incoming_read(third.rts, &incoming));
+    host_free(&third);
+    CHECK(!fr_rndv_incoming_read(third.rts, &late));
+    CHECK(fr_rndv_incoming_begin(&incoming) == FR_ERR_NOT_FOUND);
+    host_close_all();
+}
+
+// Whether anything is left to receive, however it comes to an end.
+static void run_any(void)
+{
+    struct host_message messages[5];
+    struct fr_rndv_incoming incoming;
+    job_open_all();
+    CHECK(!fr_rndv_incoming_any());
+    for (int i = 0; i < 5; i++) {
+        messages[i] = host_advertise(0, i, 1, (uint64_t)i);
+        CHECK(fr_rndv_incoming_any() && fr_rndv_incoming_any_here());
+    }
+    for (int i = 0; i < 2; i++) { // received, and failed
+        CHECK(fr_rndv_incoming_read(messages[i].rts, &incoming));
+        CHECK(fr_rndv_incoming_begin(&incoming) == FR_OK);
+        fr_rndv_incoming_end(&incoming, i == 0);
+        fr_rndv_incoming_end(&incoming, true);
+        host_free(&messages[i]);
+    }
+    CHECK(host_hold(&messages[2]) && fr_rndv_incoming_any());
+    host_free(&messages[2]); // given up while it was being moved
+    CHECK(fr_rndv_incoming_read(messages[3].rts, &incoming));
+    fr_rndv_incoming_abandon(&incoming);
+    CHECK(fr_rndv_incoming_begin(&incoming) == FR_OK && fr_rndv_incoming_any(), "being pulled");
+    fr_rndv_incoming_abandon(&incoming); // its place stays taken
+    CHECK(fr_rndv_ledger_state(messages[3].index) == FR_RNDV_PULLING && fr_rndv_incoming_any());
+    host_free(&messages[3]); // as of a receiver that has died
+    fr_rndv_incoming_end(&incoming, true);
+    CHECK(fr_rndv_incoming_any(), "the last one is left");
+    host_free(&messages[4]);
+    CHECK(!fr_rndv_incoming_any() && !fr_rndv_incoming_any_here());
+    host_close_all();
+}
+
+// The first one that is still to be received, whatever place it is in.
+static void run_peek(void)
+{
+    struct host_message messages[5];
+    struct fr_rndv_incoming incoming;
+    uint64_t bytes = 0;
+    job_open_all();
+    CHECK(!host_peek(0, 7, 1, false, &bytes) && !host_peek(1, 7, 1, false, &bytes));
+    struct host_message early = host_advertise(0, 9, 1, 200), other = host_advertise(0, 8, 1, 100);
+    struct host_message apart = host_advertise(0, 7, 2, 300);
+    for (unsigned i = 0; i < 5; i++)
+        messages[i] = host_advertise(0, 7, 1, i);
+    host_free(&other); // its place comes before all others
+    host_free(&messages[0]);
+    messages[0] = host_advertise(0, 7, 1, 5);
+    CHECK(messages[0].index < messages[1].index && messages[0].number > messages[4].number);
+    for (unsigned i = 0; i < 2; i++)
+        CHECK(host_peek(0, 7, 1, false, &bytes) && is_seed(bytes, 1), "%u", (unsigned)bytes);
+    CHECK(host_peek(0, 7, 1, true, &bytes) && is_seed(bytes, 1)); // 1 is taken
+    CHECK(host_hold(&messages[2]));
+    CHECK(host_peek(0, 7, 1, false, &bytes) && is_seed(bytes, 2), "being moved");
+    CHECK(host_give_back(&messages[2]) && fr_rndv_incoming_read(messages[2].rts, &incoming));
+    fr_rndv_incoming_take(&incoming);
+    CHECK(host_hold(&messages[2]) && host_give_back(&messages[2]), "taken still");
+    CHECK(host_peek(0, 7, 1, false, &bytes) && is_seed(bytes, 3));
+    CHECK(fr_rndv_incoming_read(messages[3].rts, &incoming));
+    CHECK(fr_rndv_incoming_begin(&incoming) == FR_OK);
+    CHECK(host_peek(0, 7, 1, true, &bytes) && is_seed(bytes, 4), "3 is being pulled");
+    CHECK(host_peek(0, 7, 1, true, &bytes) && is_seed(bytes, 5), "5 is the last");
+    CHECK(!host_peek(0, 7, 1, false, &bytes) && !host_peek(0, 8, 1, true, &bytes));
+    CHECK(host_peek(0, 7, 2, true, &bytes) && is_seed(bytes, 300), "of another communicator");
+    CHECK(!host_peek(0, 7, 2, false, &bytes));
+    fr_rndv_incoming_end(&incoming, true);
+    CHECK(fr_rndv_incoming_read(messages[1].rts, &incoming), "taken is still to be received");
+    CHECK(fr_rndv_incoming_begin(&incoming) == FR_OK);
+    host_check_incoming(&incoming, 0, 1);
+    for (unsigned i = 0; i < 5; i++)
+        host_free(&messages[i]);
+    CHECK(host_peek(0, 9, 1, false, &bytes) && is_seed(bytes, 200), "of another tag");
+    host_free(&early);
+    host_free(&apart);
+    host_close_all();
+}
+
+// Whoever has begun with a message has taken it, also while it waits for another scheme.
+static void run_begun(void)
+{
+    struct fr_rndv_incoming incoming;
+    uint64_t bytes;
+    job_open_all();
+    struct host_message message = host_advertise(0, 7, 1, 1);
+    struct fr_rndv_slot *slot = fr_rndv_ledger_slot(message.index);
+    CHECK(host_peek(0, 7, 1, false, &bytes) && is_seed(bytes, 1));
+    CHECK(fr_rndv_incoming_read(message.rts, &incoming));
+    CHECK(fr_rndv_incoming_begin(&incoming) == FR_OK && !host_peek(0, 7, 1, false, &bytes));
+    CHECK(fr_rndv_slot_change(slot, message.number, FR_RNDV_PULLING, FR_RNDV_REFUSED));
+    CHECK(!host_peek(0, 7, 1, false, &bytes), "refused");
+    CHECK(fr_rndv_slot_change(slot, message.number, FR_RNDV_REFUSED, FR_RNDV_ADVERTISED));
+    CHECK(!host_peek(0, 7, 1, false, &bytes), "offered again");
+    CHECK(fr_rndv_incoming_begin(&incoming) == FR_OK);
+    fr_rndv_incoming_end(&incoming, true);
+    CHECK(!fr_rndv_slot_change(slot, message.number + FR_SLOT_ONE, FR_RNDV_PULLED, FR_RNDV_FAILED));
+    CHECK(!fr_rndv_slot_change(slot, message.number, FR_RNDV_PULLING, FR_RNDV_FAILED));
+    CHECK(fr_rndv_ledger_state(message.index) == FR_RNDV_PULLED);
+    host_free(&message);
+    host_close_all();
+}
+
+// A plain message of an RTS's size closes the address that it goes to, for good.
+static void check_plain(void)
+{
+    CHECK(host_could(0, 20, 1) == FR_OK);
+    fr_rndv_mark_plain(&(struct fr_rndv_address){0, 20, 1});
+    fr_rndv_mark_plain(&(struct fr_rndv_address){0, 20, 1});
+    CHECK(host_could(0, 20, 1) == FR_ERR_UNSUPPORTED && host_could(1, 20, 1) == FR_OK);
+    CHECK(host_could(0, 20, 2) == FR_OK && host_could(0, 21, 1) == FR_OK);
+    fr_rndv_mark_plain(&(struct fr_rndv_address){-1, 21, 1});
+    CHECK(host_could(0, 21, 1) == FR_ERR_UNSUPPORTED && host_could(1, 21, 1) == FR_ERR_UNSUPPORTED);
+    CHECK(host_could(1, 21, 2) == FR_OK && host_could(0, 22, 1) == FR_OK);
+}
+
+// All places, all of different flows, more than once.
+static void check_limit(void)
+{
+    static struct host_message messages[FR_RNDV_SLOTS];
+    struct host_message more;
+    for (int lap = 0; lap < 3; lap++) {
+        uint64_t bytes;
+        for (int i = 0; i < FR_RNDV_SLOTS; i++)
+            messages[i] = host_advertise(0, 1000 + lap * 1000 + i, 1, (uint64_t)i);
+        CHECK(host_could(0, 1, 1) == FR_ERR_LIMIT && host_could(0, 1000, 1) == FR_ERR_LIMIT);
+        CHECK(host_could(1, 1, 1) == FR_ERR_LIMIT);
+        for (int i = 0; i < FR_RNDV_SLOTS; i++)
+            CHECK(host_peek(0, 1000 + lap * 1000 + i, 1, false, &bytes) &&
+                  is_seed(bytes, (uint64_t)i));
+        host_free(&messages[333]);
+        CHECK(host_could(0, 1, 1) == FR_OK);
+        messages[333] = host_advertise(0, 2, 1, 1);
+        CHECK(host_try(0, 2, 1, 1, &more) == FR_ERR_LIMIT);
+        for (int i = 0; i < FR_RNDV_SLOTS; i++)
+            host_free(&messages[i]);
+        CHECK(!fr_rndv_incoming_any());
+    }
+}
+
+static void run_rules(void)
+{
+    job_open_all();
+    if (process_rank == 0) {
+        check_limit();
+        check_plain();
+    }
+    host_close_all();
+}
+
+// Process 0 announces to the others what only one of them may read.
+static void run_addressee(void)
+{
+    struct host_message message = {.index = 0};
+    struct fr_rndv_incoming incoming;
+    uint64_t bytes;
+    job_open_all();
+    if (process_rank == 0)
+        message = host_advertise(1, 6, 1, 50);
+    for (int rank = 1; rank < process_count && process_rank == 0; rank++)
+        process_say(rank, message.rts, sizeof(message.rts));
+    if (process_rank != 0)
+        process_hear(0, message.rts, sizeof(message.rts));
+    bool mine = process_rank == 1;
+    CHECK(fr_rndv_incoming_read(message.rts, &incoming) == mine);
+    CHECK(host_peek(0, 6, 1, false, &bytes) == mine && fr_rndv_incoming_any() == mine);
+    CHECK(!host_peek(0, 6, 2, false, &bytes) && !host_peek(1, 6, 1, false, &bytes));
+    process_meet();
+    if (mine) {
+        CHECK(fr_rndv_incoming_begin(&incoming) == FR_OK);
+        host_check_incoming(&incoming, 0, 50);
+        fr_rndv_incoming_end(&incoming, true);
+        CHECK(!fr_rndv_incoming_any());
+    }
+    process_meet();
+    if (process_rank == 0) {
+        CHECK(fr_rndv_ledger_state(message.index) == FR_RNDV_PULLED);
+        host_free(&message);
+    }
+    host_close_all();
+}
+
+// The receiver refuses what it is offered until the sender offers another thing; the second time
+// the sender gives up.
+static void refuse_twice(const struct host_message *message)
+{
+    struct fr_rndv_incoming incoming;
+    uint64_t bytes;
+    CHECK(fr_rndv_incoming_read(message->rts, &incoming));
+    CHECK(fr_rndv_incoming_begin(&incoming) == FR_OK);
+    host_check_incoming(&incoming, 0, 70);
+    CHECK(fr_rndv_incoming_refuse(&incoming) == FR_OK, "another one comes");
+    host_check_incoming(&incoming, 0, 71);
+    CHECK(incoming.ready == 5 && !host_peek(0, 6, 1, false, &bytes), "it is this receiver's");
+    CHECK(fr_rndv_incoming_refuse(&incoming) == FR_ERR_NOT_FOUND, "none comes");
+    fr_rndv_incoming_end(&incoming, false);
+    CHECK(fr_rndv_incoming_begin(&incoming) == FR_ERR_NOT_FOUND && !fr_rndv_incoming_any());
+}
+
+static void wait_for_refusal(const struct host_message *message)
+{
+    while (fr_rndv_ledger_state(message->index) != FR_RNDV_REFUSED)
+        sched_yield();
+    CHECK(!host_hold(message), "nothing that can be moved");
+}
+
+static void run_refused(void)
+{
+    struct host_message message = {.index = 0};
+    job_open_all();
+    if (process_rank == 0) {
+        message = host_advertise(1, 6, 1, 70);
+        process_say(1, &message, sizeof(message));
+        wait_for_refusal(&message);
+        struct fr_rndv_slot *slot = fr_rndv_ledger_slot(message.index);
+        slot->place = host_place(71);
+        atomic_store(&slot->ready, 5);
+        CHECK(fr_rndv_slot_change(slot, message.number, FR_RNDV_REFUSED, FR_RNDV_ADVERTISED));
+        wait_for_refusal(&message);
+        host_free(&message);
+    } else {
+        process_hear(0, &message, sizeof(message));
+        refuse_twice(&message);
+    }
+    host_close_all();
+}
+
+// The receiver begins while the sender moves the bytes: it finds them where they are then. The
+// sender dies while it moves others, and the receiver finds out.
+static void run_sender_dies(void)
+{
+    struct host_message messages[2];
+    struct fr_rndv_incoming incoming;
+    char word;
+    job_open_all();
+    if (process_rank == 0) {
+        messages[0] = host_advertise(1, 6, 1, 60);
+        messages[1] = host_advertise(1, 6, 1, 62);
+        CHECK(host_hold(&messages[0]) && host_hold(&messages[1]));
+        process_say(1, messages, sizeof(messages));
+        usleep(50000);
+        CHECK(fr_rndv_ledger_state(messages[0].index) == FR_RNDV_MOVING);
+        fr_rndv_ledger_slot(messages[0].index)->place = host_place(61);
+        CHECK(host_give_back(&messages[0]));
+        process_hear(1, &word, 1);
+        CHECK(fr_rndv_ledger_state(messages[0].index) == FR_RNDV_PULLED);
+        _exit(check_result());
+    }
+    process_hear(0, messages, sizeof(messages));
+    CHECK(fr_rndv_incoming_read(messages[0].rts, &incoming) && is_seed(incoming.bytes, 60));
+    CHECK(fr_rndv_incoming_begin(&incoming) == FR_OK);
+    host_check_incoming(&incoming, 0, 61);
+    fr_rndv_incoming_end(&incoming, true);
+    CHECK(fr_rndv_incoming_read(messages[1].rts, &incoming));
+    process_say(0, "d", 1);
+    CHECK(fr_rndv_incoming_begin(&incoming) == FR_ERR_NOT_FOUND, "its sender is dead");
+    CHECK(!fr_control_is_alive(0) && fr_control_is_alive(1));
+    host_close();
+}
+
+// The receiver dies while it pulls: the sender finds out and has its place back.
+static void run_receiver_dies(void)
+{
+    struct host_message message = {.index = 0};
+    struct fr_rndv_incoming incoming;
+    job_open_all();
+    if (process_rank == 1) {
+        process_hear(0, &message, sizeof(message));
+        CHECK(fr_rndv_incoming_read(message.rts, &incoming));
+        CHECK(fr_rndv_incoming_begin(&incoming) == FR_OK);
+        _exit(check_result());
+    }
+    message = host_advertise(1, 6, 1, 80);
+    process_say(1, &message, sizeof(message));
+    while (fr_control_is_alive(1)) // until its parent has seen it
+        sched_yield();
+    CHECK(fr_rndv_ledger_state(message.index) == FR_RNDV_PULLING && !host_hold(&message));
+    host_free(&message);
+    struct host_message next = host_advertise(1, 6, 1, 81);
+    CHECK(next.index == message.index && next.number > message.number);
+    host_free(&next);
+    host_close();
+}
+
+// A message before all have come to the host is none of rendezvous; those after it are.
+static void run_late(void)
+{
+    struct host_message message;
+    struct fr_rndv_incoming incoming;
+    job_introduce();
+    if (process_rank == 0) {
+        CHECK(job_open_as(0, 2) && !fr_rndv_ledger_is_shared_with(1));
+        CHECK(!fr_rndv_ledger_is_shared_with(0) && host_could(1, 1, 1) == FR_ERR_UNSUPPORTED);
+    }
+    process_meet();
+    CHECK(process_rank == 0 || job_open_as(1, 2));
+    process_meet();
+    if (process_rank == 0) {
+        message = host_advertise(1, 1, 1, 90);
+        process_say(1, &message, sizeof(message));
+        process_meet();
+        CHECK(fr_rndv_ledger_state(message.index) == FR_RNDV_PULLED);
+        host_free(&message);
+    } else {
+        process_hear(0, &message, sizeof(message));
+        CHECK(fr_rndv_incoming_read(message.rts, &incoming) && is_seed(incoming.bytes, 90));
+        CHECK(fr_rndv_incoming_begin(&incoming) == FR_OK);
+        fr_rndv_incoming_end(&incoming, true);
+        process_meet();
+    }
+    host_close_all();
+}
+
+int main(int count, char **arguments)
+{
+    static const struct process_case cases[] = {
+        {.name = "closed", .count = 1, .run = run_closed},
+        {.name = "states", .count = 1, .run = run_states},
+        {.name = "any", .count = 1, .run = run_any},
+        {.name = "peek", .count = 1, .run = run_peek},
+        {.name = "begun", .count = 1, .run = run_begun},
+        {.name = "rules", .count = 2, .run = run_rules},
+        {.name = "addressee", .count = 3, .run = run_addressee},
+        {.name = "refused", .count = 2, .run = run_refused},
+        {.name = "sender-dies", .count = 2, .run = run_sender_dies},
+        {.name = "receiver-dies", .count = 2, .run = run_receiver_dies},
+        {.name = "late", .count = 2, .run = run_late},
+        {.name = NULL},
+    };
+    return process_main(cases, count, arguments);
+}

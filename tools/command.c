@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What all subcommands share: reading options by the table, help and complaints.
+#include "config.h"
+
+#include "command.h"
+
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_OPTIONS = 40, HELP_COLUMN = 26 };
+
+static const struct fr_tool_command *current;
+static const char *current_name = "fabrail";
+
+void fr_tool_begin(const struct fr_tool_command *command, const char *name)
+{
+    current = command;
+    current_name = name;
+    optind = 0; // getopt starts anew
+}
+
+static void FR_PRINTF(1, 0) complain(const char *format, va_list arguments)
+{
+    fflush(stdout);
+    fprintf(stderr, "%s: ", current_name);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+}
+
+bool fr_tool_complain(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    complain(format, arguments);
+    va_end(arguments);
+    return false;
+}
+
+int fr_tool_misuse(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    complain(format, arguments);
+    va_end(arguments);
+    fprintf(stderr, "Try %s --help.\n", current_name);
+    return EXIT_USAGE;
+}
+
+// Fills what getopt_long takes from the table of the current subcommand.
+static void fill(struct option *longs, char *letters)
+{
+    size_t count = 0;
+    if (current->stops)
+        *letters++ = '+';
+    for (const struct fr_tool_option *o = current->options; o->name != NULL; o++) {
+        longs[count++] = (struct option){
+            o->name, o->argument != NULL ? required_argument : no_argument, NULL, o->code};
+        if (o->code >= FR_TOOL_NO_LETTER)
+            continue;
+        *letters++ = (char)o->code;
+        if (o->argument != NULL)
+            *letters++ = ':';
+    }
+    longs[count++] = (struct option){"help", no_argument, NULL, 'h'};
+    longs[count++] = (struct option){"version", no_argument, NULL, 'V'};
+    longs[count] = (struct option){NULL, 0, NULL, 0};
+    strcpy(letters, "hV");
+}
+
+int fr_tool_next(int argc, char **argv)
+{
+    struct option longs[MOST_OPTIONS + 3];
+    char letters[2 * MOST_OPTIONS + 4];
+    fill(longs, letters);
+    int code = getopt_long(argc, argv, letters, longs, NULL);
+    switch (code) {
+    case 'h':
+        fr_tool_print_help(current);
+        return FR_TOOL_HELP;
+    case 'V':
+        fr_tool_print_version();
+        return FR_TOOL_HELP;
+    case '?': // getopt has complained
+        fprintf(stderr, "Try %s --help.\n", current_name);
+        return FR_TOOL_BAD;
+    default:
+        return code;
+    }
+}
+
+int fr_tool_status(int code)
+{
+    return code == FR_TOOL_HELP ? EXIT_SUCCESS : EXIT_USAGE;
+}
+
+static void print_option(const char *name, int letter, const char *argument, const char *help)
+{
+    char text[80] = "      --";
+    if (letter < FR_TOOL_NO_LETTER)
+        snprintf(text, sizeof(text), "  -%c, --", letter);
+    size_t used = strlen(text);
+    snprintf(text + used, sizeof(text) - used, "%s%s%s", name, argument != NULL ? "=" : "",
+             argument != NULL ? argument : "");
+    if (strlen(text) + 2 > HELP_COLUMN)
+        printf("%s\n%*s%s\n", text, HELP_COLUMN, "", help);
+    else
+        printf("%-*s%s\n", HELP_COLUMN, text, help);
+}
+
+void fr_tool_print_help(const struct fr_tool_command *command)
+{
+    printf("Usage: %s [OPTION...]%s%s\n%s\n\n", current_name, *command->operands ? " " : "",
+           command->operands, command->about);
+    for (const struct fr_tool_option *o = command->options; o->name != NULL; o++)
+        print_option(o->name, o->code, o->argument, o->help);
+    print_option("help", 'h', NULL, "print this and exit");
+    print_option("version", 'V', NULL, "print the version and exit");
+    puts("\nThe manual page, fabrail(1), says more.");
+}
+
+void fr_tool_print_version(void)
+{
+    printf("%s " PACKAGE_VERSION "\n", current_name);
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What an ELF file says of itself: for which machine it is, and whether anything can be preloaded.
+#ifndef FR_TOOLS_ELF_H
+#define FR_TOOLS_ELF_H
+
+#include "core/core.h"
+
+struct fr_elf {
+    bool is_elf;   // false: a script, or anything else
+    unsigned bits; // 32 or 64
+    bool big_endian;
+    unsigned machine; // e_machine
+    bool is_library;  // a shared object (or a program that can be loaded anywhere)
+    bool has_loader;  // it names a dynamic loader: a program that libraries can be preloaded into
+};
+
+// Returns false with errno set where the file cannot be read.
+FR_MUST_CHECK bool fr_elf_read(const char *path, struct fr_elf *elf);
+
+// Whether two files are for the same kind of machine.
+bool fr_elf_matches(const struct fr_elf *a, const struct fr_elf *b);
+
+// Such as "aarch64" or "64-bit machine 243"; the text lives until the next call but one.
+const char *fr_elf_machine_name(const struct fr_elf *elf);
+
+#endif

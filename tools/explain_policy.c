@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the policy says of one buffer of one call: first which path a process takes by itself, then
+// whether the ranks move the bytes themselves.
+#include "config.h"
+
+#include "explain.h"
+
+#include "memory/engine.h"
+#include "mpi/aware.h"
+#include "policy/policy.h"
+#include "policy/scheme.h"
+#include "rndv/rndv.h"
+
+#include <string.h>
+
+static const struct {
+    const char *name, *text;
+} places[FR_PLACE_COUNT] = {
+    [FR_PLACE_HOST] = {"host", "GPUs of one host that map each other's memory"},
+    [FR_PLACE_APART] = {"apart", "GPUs of one host that cannot map each other's memory"},
+    [FR_PLACE_CLIQUE] = {"clique", "hosts that multi-node NVLink joins"},
+    [FR_PLACE_AWAY] = {"away", "hosts that no NVLink joins"},
+};
+
+const char *fr_explain_place_name(enum fr_explain_place place)
+{
+    return places[place].name;
+}
+
+const char *fr_explain_place_text(enum fr_explain_place place)
+{
+    return places[place].text;
+}
+
+enum fr_fn fr_explain_function(const char *name)
+{
+    int fn = 0;
+    while (fn < FR_FN_COUNT && strcmp(fr_real_rows[fn].name, name) != 0)
+        fn++;
+    return (enum fr_fn)fn;
+}
+
+static bool is_alltoall(enum fr_fn fn)
+{
+    enum fr_class class = fr_real_rows[fn].class;
+    return class == FR_CLASS_ALLTOALL || class == FR_CLASS_NEIGHBOR_ALLTOALL;
+}
+
+// Nonblocking exchanges are made of messages.
+static bool is_of_messages(enum fr_fn fn)
+{
+    enum fr_class class = fr_real_rows[fn].class;
+    return class == FR_CLASS_SEND || class == FR_CLASS_RECV || class == FR_CLASS_SENDRECV ||
+           class == FR_CLASS_REPLACE || (is_alltoall(fn) && fr_real_arg(fn, 'q', 0) >= 0);
+}
+
+static bool must_leave(enum fr_fn fn)
+{
+    return strstr(fr_real_rows[fn].name, "send") != NULL &&
+           (strstr(fr_real_rows[fn].name, "Bs") != NULL ||
+            strstr(fr_real_rows[fn].name, "Ibs") != NULL);
+}
+
+// Whether other processes can map the application's own memory.
+static bool is_exportable(enum fr_device_kind kind)
+{
+    return kind == FR_KIND_MALLOC || kind == FR_KIND_VMM_FD || kind == FR_KIND_VMM_FABRIC;
+}
+
+static struct fr_explain_answer answer(const char *path, const char *how, const char *reason)
+{
+    return (struct fr_explain_answer){path, how, reason};
+}
+
+// How a message goes that the MPI library cannot be given.
+static struct fr_explain_answer explain_message(const struct fr_explain_facts *facts, enum fr_fn fn,
+                                                enum fr_device_kind kind, size_t bytes)
+{
+    const struct fr_settings *settings = fr_core_settings();
+    const struct fr_policy_message message = {
+        .bytes = bytes,
+        .here = facts->place == FR_PLACE_HOST,
+        .in_clique = facts->place == FR_PLACE_CLIQUE && facts->fabric_memory &&
+                     settings->fabric != FR_FABRIC_OFF,
+        .by_fragments = true,
+        .one_piece = true,
+        .must_leave = must_leave(fn),
+        .exported = is_exportable(kind),
+        .mapped = !facts->first,
+        .clique_min_bytes = settings->clique_min_bytes,
+        .pipeline_min_bytes = settings->pipeline_min_bytes,
+    };
+    if (bytes <= FR_RNDV_RTS_BYTES)
+        return answer("host", "", "the message is too short for an RTS");
+    struct fr_policy_scheme_choice chosen = fr_policy_choose_scheme(&message);
+    const char *name = fr_policy_scheme_name(chosen.scheme);
+    if (chosen.scheme == FR_SCHEME_NONE)
+        return answer("host", "", chosen.reason);
+    return answer(chosen.scheme == FR_SCHEME_PIPELINE ? "host" : "peer", name, chosen.reason);
+}
+
+static struct fr_explain_answer explain_exchange(size_t bytes)
+{
+    bool by_kernel = fr_memory_engine_for_exchange(bytes) == FR_ENGINE_SM;
+    return answer("peer", by_kernel ? "kernel" : "copy engines",
+                  "the ranks map each other's memory");
+}
+
+static struct fr_policy_choice choose_alone(const struct fr_explain_facts *facts, enum fr_fn fn,
+                                            enum fr_device_kind kind)
+{
+    const struct fr_settings *settings = fr_core_settings();
+    const struct fr_policy_facts local = {
+        .device_memory = fr_device_kind_is_device(kind),
+        .stageable = fr_real_rows[fn].class != FR_CLASS_REFUSE,
+        .mpi_gpu_aware = facts->gpu_aware,
+        .function_gpu_safe = fr_mpi_family_is_gpu_safe(facts->family, fn),
+        .paths = settings->paths,
+        .fabric_use = settings->fabric,
+        .fabric_allocated = kind == FR_KIND_VMM_FABRIC,
+        .multi_node_nvlink = facts->place == FR_PLACE_CLIQUE,
+        .fabric_workspace = facts->fabric_memory,
+    };
+    return fr_policy_choose(&local);
+}
+
+static bool has_buffer(enum fr_fn fn)
+{
+    return fr_real_arg(fn, 's', 0) >= 0 || fr_real_arg(fn, 'r', 0) >= 0 ||
+           fr_real_arg(fn, 'b', 0) >= 0;
+}
+
+struct fr_explain_answer fr_explain(const struct fr_explain_facts *facts, enum fr_fn fn,
+                                    enum fr_device_kind kind, size_t bytes)
+{
+    const unsigned needed = FR_PATH_BIT_PEER | FR_PATH_BIT_HOST;
+    unsigned paths = fr_core_settings()->paths;
+    if (!has_buffer(fn))
+        return answer("pass", "", "the function has no buffer");
+    struct fr_policy_choice local = choose_alone(facts, fn, kind);
+    bool on_device = fr_device_kind_is_device(kind);
+    if (on_device && is_alltoall(fn) && fr_real_arg(fn, 'q', 0) < 0 &&
+        facts->place == FR_PLACE_HOST && (paths & FR_PATH_BIT_PEER))
+        return explain_exchange(bytes);
+    bool of_messages = is_of_messages(fn) || (is_alltoall(fn) && facts->place != FR_PLACE_APART);
+    if (on_device && of_messages && !facts->gpu_aware && (paths & needed) == needed &&
+        local.path == FR_PATH_HOST)
+        return explain_message(facts, fn, kind, bytes);
+    return answer(fr_policy_path_name(local.path), "", local.reason);
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The command: its table of subcommands, one row each, and what is done before one of them runs.
+#include "config.h"
+
+#include "command.h"
+#include "info.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct fr_tool_command commands[] = {
+    {.name = "run",
+     .run = fabrail_run,
+     .options = fabrail_run_options,
+     .operands = "[--] LAUNCHER [ARGUMENT...]",
+     .summary = "start an MPI job with Fabrail preloaded into its ranks",
+     .about =
+         "Runs a launcher (mpirun, mpiexec or srun, of Open MPI, the MPICH family or Slurm) so\n"
+         "that the ranks of its job have libfabrail.so preloaded and the settings in their\n"
+         "environment. Settings of this command's own environment reach all ranks, too.\n"
+         "Signals and the exit status are the launcher's.",
+     .stops = true},
+    {.name = "info",
+     .run = fabrail_info,
+     .options = fabrail_info_options,
+     .operands = "",
+     .summary = "show what this machine offers and which paths will be used",
+     .about = "Shows the GPUs, what joins them and which handles of their memory can be made; the\n"
+              "MPIs on the path and whether they take GPU pointers; NICs; and for each MPI which\n"
+              "paths will be used, and why not the others."},
+    {.name = "explain",
+     .run = fabrail_explain,
+     .options = fabrail_explain_options,
+     .operands = "[FILE...]",
+     .summary = "say which path a call takes, or why those of a job went as they did",
+     .about =
+         "Says for an MPI function, sizes and kinds of memory which path they take, by what, and\n"
+         "why, by the policy that the library itself goes by, under the first MPI on the path or\n"
+         "as if under another. With --report it explains a job by the JSON reports of its ranks."},
+    {.name = "report",
+     .run = fabrail_report,
+     .options = fabrail_report_options,
+     .operands = "FILE...",
+     .summary = "make one page of a job's reports, to be read in a browser",
+     .about =
+         "Makes one HTML page, which needs nothing beside it, of the reports that FABRAIL_REPORT\n"
+         "had a job write: the file of the job, or those of its ranks. With --trace it merges\n"
+         "the files of FABRAIL_TRACE into one for Perfetto."},
+    {.name = "tune",
+     .run = fabrail_tune,
+     .options = fabrail_tune_options,
+     .operands = "",
+     .summary = "measure which engine moves messages between GPUs fastest",
+     .about = "Measures between the GPUs of this host from which message size on copy engines are\n"
+              "faster than kernels, and keeps it in the tuning file, which libfabrail.so reads."},
+    {.name = "bench",
+     .run = fabrail_bench,
+     .options = fabrail_bench_options,
+     .operands = "",
+     .summary = "measure what Fabrail costs and what it gains on this machine",
+     .about =
+         "Runs the benchmarks that were installed with the library, under each MPI on the path,\n"
+         "and prints their tables, or CSV or JSON, and draws plots."},
+    {.name = NULL},
+};
+
+static const struct fr_tool_command *find(const char *name)
+{
+    for (const struct fr_tool_command *c = commands; c->name != NULL; c++) {
+        if (strcmp(c->name, name) == 0)
+            return c;
+    }
+    return NULL;
+}
+
+static void print_commands(void)
+{
+    puts("Usage: fabrail COMMAND [OPTION...]\n"
+         "Lets MPI programs pass GPU pointers to any MPI.\n");
+    for (const struct fr_tool_command *c = commands; c->name != NULL; c++)
+        printf("  %-10s %s\n", c->name, c->summary);
+    puts("\nfabrail COMMAND --help names the options of one; the manual page, fabrail(1), says "
+         "more.\n"
+         "fabrail --completion prints what bash sources to complete them all.");
+}
+
+static int run(const struct fr_tool_command *command, int argc, char **argv, char *name)
+{
+    argv[0] = name;
+    fr_tool_begin(command, name);
+    int status = command->run(argc, argv);
+    if (fflush(stdout) != 0 && status == EXIT_SUCCESS) {
+        fr_tool_complain("standard output cannot be written to");
+        status = EXIT_FAILURE;
+    }
+    return status;
+}
+
+// What the command does by itself. The probes are for its own use.
+static int run_none(const char *argument, int argc, char **argv)
+{
+    if (strcmp(argument, "--probe-mpi") == 0)
+        return fr_info_probe_mpi(argc, argv);
+    if (strcmp(argument, "--probe-fabric") == 0)
+        return fr_info_probe_fabric(argc, argv);
+    if (strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0 ||
+        strcmp(argument, "help") == 0)
+        print_commands();
+    else if (strcmp(argument, "--version") == 0 || strcmp(argument, "-V") == 0)
+        fr_tool_print_version();
+    else if (strcmp(argument, "--manual") == 0) // for the build
+        fr_tool_write_manual(stdout, commands);
+    else if (strcmp(argument, "--completion") == 0)
+        fr_tool_write_completion(stdout, commands);
+    else
+        return fr_tool_misuse("\"%s\" is no command", argument);
+    return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+int main(int argc, char **argv)
+{
+    char name[64];
+    // Under the name that it had before there was `fabrail`.
+    const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL;
+    const char *base = slash != NULL ? slash + 1 : argc > 0 ? argv[0] : "";
+    if (strcmp(base, "fabrail-tune") == 0)
+        return run(find("tune"), argc, argv, strcpy(name, base));
+    if (argc < 2)
+        return fr_tool_misuse("which command?");
+    const struct fr_tool_command *command = find(argv[1]);
+    if (command == NULL)
+        return run_none(argv[1], argc - 2, argv + 2);
+    snprintf(name, sizeof(name), "fabrail %s", command->name);
+    return run(command, argc - 1, argv + 1, name);
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Launchers of MPI jobs: which there are, which family's options they take, and how the ranks get
+// environment variables through them.
+#ifndef FR_TOOLS_LAUNCH_H
+#define FR_TOOLS_LAUNCH_H
+
+#include "child.h"
+#include "core/files.h"
+
+// How a launcher hands variables to the ranks.
+enum fr_launch_family {
+    FR_LAUNCH_UNKNOWN,
+    FR_LAUNCH_OPENMPI, // -x NAME=VALUE
+    FR_LAUNCH_MPICH,   // -genv NAME VALUE; Intel MPI and others of Hydra too
+    FR_LAUNCH_SLURM,   // --export=ALL,NAME=VALUE
+    FR_LAUNCH_ENV,     // the launcher's own environment
+    FR_LAUNCH_COUNT,
+};
+
+// "openmpi", "mpich", "slurm", "env"; FR_LAUNCH_UNKNOWN for any other name.
+enum fr_launch_family fr_launch_family_named(const char *name);
+const char *fr_launch_family_name(enum fr_launch_family family);
+
+struct fr_launcher {
+    char path[FR_FILE_NAME_BYTES];
+    enum fr_launch_family family;
+    char version[160]; // such as "Open MPI 4.1.4"
+};
+
+// Looks for an executable file as execvp does. Returns false when there is none.
+bool fr_launch_find_file(const char *name, char path[FR_FILE_NAME_BYTES]);
+
+// Finds the launcher and asks it for its version to tell the family. Returns FR_ERR_NOT_FOUND when
+// there is no such command, FR_ERR_UNSUPPORTED when it is none that is known here.
+FR_MUST_CHECK enum fr_status fr_launch_identify(const char *name, struct fr_launcher *launcher);
+
+// Where the library is that belongs to this command: beside it in a build folder, in the library
+// folder beside its own, or where it was configured to be installed. Returns false when it is in
+// none of them; `path` then is the last one.
+bool fr_launch_find_library(char path[FR_FILE_NAME_BYTES]);
+
+// The program among a launcher's arguments: its position, `count` when there is none, -1 when some
+// option is not known, so that nothing can be said.
+int fr_launch_find_program(enum fr_launch_family family, int count, char *const *words);
+
+// Puts together the command that gives `assignments` ("NAME=VALUE", ended by NULL, the first being
+// LD_PRELOAD) to the ranks: `words` are the launcher's, with its name first. What has to go into
+// the launcher's own environment is put there. Returns false after a complaint.
+FR_MUST_CHECK bool fr_launch_compose(enum fr_launch_family family, int count, char *const *words,
+                                     char *const *assignments, struct fr_words *command);
+
+#endif

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// fabrail report: what its files share. A job is read from the reports of its ranks
+// (report_read.c), and written as one page (report_page.c and others); traces are merged
+// (report_trace.c).
+#ifndef FR_TOOLS_REPORT_H
+#define FR_TOOLS_REPORT_H
+
+#include "command.h"
+
+// The paths, as reports name them; room policy's, and what later versions of the library have.
+enum fr_report_path {
+    FR_JOB_PASS,
+    FR_JOB_HOST,
+    FR_JOB_FABRIC,
+    FR_JOB_PEER,
+    FR_JOB_RAIL,
+    FR_JOB_REFUSE,
+    FR_JOB_NONE,
+    FR_JOB_PATHS,
+};
+const char *fr_job_path_name(unsigned path);
+const char *fr_job_path_about(unsigned path); // some words for people
+bool fr_job_path_named(const char *name, unsigned *path);
+
+struct fr_job_totals {
+    uint64_t calls, buffers, bytes;
+    uint64_t fabrail_ns, copies_ns, mpi_ns;
+};
+static inline uint64_t fr_job_ns(const struct fr_job_totals *totals)
+{
+    return totals->fabrail_ns + totals->copies_ns + totals->mpi_ns;
+}
+void fr_job_add(struct fr_job_totals *to, const struct fr_job_totals *from);
+
+struct fr_job_rank {
+    int rank;
+    char *host;
+    char *ended;
+    int signal; // 0 for none, or when only the summary is known
+    uint64_t wall_ns;
+    struct fr_job_totals paths[FR_JOB_PATHS];
+    char *file;    // that it comes from
+    bool detailed; // which has more than the totals
+};
+
+// Of all ranks; texts are NULL for none.
+struct fr_job_function {
+    char *name;
+    unsigned path;
+    char *scheme;
+    char *reason;
+    struct fr_job_totals totals;
+};
+
+struct fr_job_rail {
+    char *name;
+    uint64_t sent_bytes, received_bytes, stripes;
+    unsigned ranks; // that have it
+    unsigned lost;  // and have lost it
+};
+
+struct fr_job_warning {
+    char *text;
+    bool error;
+    unsigned count;
+    int rank; // the first that has it
+};
+
+struct fr_job_cell {
+    uint64_t bytes, messages;
+};
+
+enum { FR_JOB_CLASSES = 64, FR_JOB_MOST_SIDE = 512 };
+
+struct fr_job {
+    char *name, *fabrail, *mpi, *fabric_memory;
+    bool gpu_aware;
+    uint64_t started_unix_ns;
+    uint64_t cliques, workspace_peak_bytes;
+    int size;
+    bool detailed; // more than the summary is known
+
+    struct fr_job_rank *ranks;
+    size_t rank_count;
+    size_t current; // of the ranks: the one that is being read
+    struct fr_job_function *functions;
+    size_t function_count;
+    struct fr_job_rail *rails;
+    size_t rail_count;
+    struct fr_job_warning *warnings;
+    size_t warning_count;
+    struct fr_job_cell sizes[FR_JOB_PATHS][FR_JOB_CLASSES]; // `messages` are buffers
+
+    // Who sends to whom: `side` rows of as many cells, each of `group` ranks, by sender.
+    struct fr_job_cell *matrix;
+    int side, group;
+};
+
+// Adds a file to the job; complains and returns false when it is no report, or none of this job.
+bool fr_job_read(struct fr_job *job, const char *name);
+
+// Sorts, and says whether the ranks fit together.
+bool fr_job_finish(struct fr_job *job);
+void fr_job_free(struct fr_job *job);
+void fr_job_sum(const struct fr_job *job, struct fr_job_totals paths[FR_JOB_PATHS]);
+
+// Merges traces into one file.
+bool fr_trace_merge(char *const *names, size_t count, const char *output);
+
+// The page.
+void fr_page_write(FILE *out, const struct fr_job *job);
+
+// Its parts.
+void fr_page_paths(FILE *out, const struct fr_job *job);
+void fr_page_advice(FILE *out, const struct fr_job *job);
+void fr_page_matrix(FILE *out, const struct fr_job *job);
+void fr_page_sizes(FILE *out, const struct fr_job *job);
+void fr_page_functions(FILE *out, const struct fr_job *job);
+void fr_page_ranks(FILE *out, const struct fr_job *job);
+void fr_page_rails(FILE *out, const struct fr_job *job);
+void fr_page_warnings(FILE *out, const struct fr_job *job);
+
+// Text for HTML, and a number as people read it that knows its exact value; `key` names it, for
+// scripts and tests, and may be NULL.
+enum fr_unit { FR_UNIT_COUNT, FR_UNIT_BYTES, FR_UNIT_NS };
+void fr_html_text(FILE *out, const char *text);
+void fr_html_number(FILE *out, enum fr_unit unit, uint64_t value, const char *key, ...)
+    FR_PRINTF(4, 5);
+const char *fr_unit_text(enum fr_unit unit, uint64_t value, char text[32]);
+
+// Tenths of a percent of `part` in `whole`, 0 of nothing.
+unsigned fr_permille(uint64_t part, uint64_t whole);
+
+#endif

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A job as it was read: sums, order, and the names of paths.
+#include "config.h"
+
+#include "report.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    const char *about;
+} paths[FR_JOB_PATHS] = {
+    [FR_JOB_PASS] = {"pass", "the MPI library got the device pointer"},
+    [FR_JOB_HOST] = {"host", "staged through host memory"},
+    [FR_JOB_FABRIC] = {"fabric", "copied to fabric memory, which the MPI library got"},
+    [FR_JOB_PEER] = {"peer", "moved by Fabrail over NVLink"},
+    [FR_JOB_RAIL] = {"rail", "moved by Fabrail over all NICs"},
+    [FR_JOB_REFUSE] = {"refuse", "refused with an MPI error"},
+    [FR_JOB_NONE] = {"none", "calls without a device buffer of their own"},
+};
+
+const char *fr_job_path_name(unsigned path)
+{
+    return paths[path].name;
+}
+
+const char *fr_job_path_about(unsigned path)
+{
+    return paths[path].about;
+}
+
+bool fr_job_path_named(const char *name, unsigned *path)
+{
+    for (unsigned i = 0; i < FR_JOB_PATHS; i++) {
+        if (strcmp(paths[i].name, name) == 0) {
+            *path = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+void fr_job_add(struct fr_job_totals *to, const struct fr_job_totals *from)
+{
+    to->calls += from->calls;
+    to->buffers += from->buffers;
+    to->bytes += from->bytes;
+    to->fabrail_ns += from->fabrail_ns;
+    to->copies_ns += from->copies_ns;
+    to->mpi_ns += from->mpi_ns;
+}
+
+void fr_job_sum(const struct fr_job *job, struct fr_job_totals sums[FR_JOB_PATHS])
+{
+    memset(sums, 0, FR_JOB_PATHS * sizeof(*sums));
+    for (size_t i = 0; i < job->rank_count; i++) {
+        for (unsigned path = 0; path < FR_JOB_PATHS; path++)
+            fr_job_add(&sums[path], &job->ranks[i].paths[path]);
+    }
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const struct fr_job_rank *first = a, *second = b;
+    return first->rank < second->rank ? -1 : first->rank > second->rank;
+}
+
+static int compare(uint64_t a, uint64_t b)
+{
+    return a > b ? -1 : a < b;
+}
+
+// The largest first; of those without bytes, what took longest.
+static int by_bytes(const void *a, const void *b)
+{
+    const struct fr_job_function *first = a, *second = b;
+    int order = compare(first->totals.bytes, second->totals.bytes);
+    if (order == 0)
+        order = compare(fr_job_ns(&first->totals), fr_job_ns(&second->totals));
+    return order ? order : strcmp(first->name, second->name);
+}
+
+static int by_rail_name(const void *a, const void *b)
+{
+    const struct fr_job_rail *first = a, *second = b;
+    return strcmp(first->name, second->name);
+}
+
+static void sort(void *array, size_t count, size_t bytes, int (*order)(const void *, const void *))
+{
+    if (count > 0)
+        qsort(array, count, bytes, order);
+}
+
+bool fr_job_finish(struct fr_job *job)
+{
+    if (job->rank_count == 0)
+        return fr_tool_complain("there is no rank in what was given");
+    sort(job->ranks, job->rank_count, sizeof(*job->ranks), by_number);
+    sort(job->functions, job->function_count, sizeof(*job->functions), by_bytes);
+    sort(job->rails, job->rail_count, sizeof(*job->rails), by_rail_name);
+    return true;
+}
+
+void fr_job_free(struct fr_job *job)
+{
+    for (size_t i = 0; i < job->rank_count; i++) {
+        free(job->ranks[i].host);
+        free(job->ranks[i].ended);
+        free(job->ranks[i].file);
+    }
+    for (size_t i = 0; i < job->function_count; i++) {
+        free(job->functions[i].name);
+        free(job->functions[i].scheme);
+        free(job->functions[i].reason);
+    }
+    for (size_t i = 0; i < job->rail_count; i++)
+        free(job->rails[i].name);
+    for (size_t i = 0; i < job->warning_count; i++)
+        free(job->warnings[i].text);
+    free(job->ranks);
+    free(job->functions);
+    free(job->rails);
+    free(job->warnings);
+    free(job->matrix);
+    free(job->name);
+    free(job->fabrail);
+    free(job->mpi);
+    free(job->fabric_memory);
+}

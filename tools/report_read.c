@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A job from the reports of its ranks: of files of one rank each, or of one that has all, or of a
+// summary alone. What does not belong together is refused.
+#include "config.h"
+
+#include "report.h"
+#include "report_file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static char *copy(const char *text)
+{
+    return text ? strdup(text) : NULL;
+}
+
+static bool same(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+// Adds a zeroed element to an array whose capacity follows from its length; NULL without memory.
+static void *append(void *array_of_pointers, size_t *count, size_t bytes)
+{
+    void **array = array_of_pointers;
+    if ((*count & (*count - 1)) == 0) { // full: 0, 1, 2, 4, 8...
+        void *more = realloc(*array, (*count ? 2 * *count : 1) * bytes);
+        if (!more) {
+            (void)fr_tool_complain("out of memory");
+            return NULL;
+        }
+        *array = more;
+    }
+    return memset((char *)*array + (*count)++ * bytes, 0, bytes);
+}
+
+static struct fr_job_totals read_totals(struct fr_file *file, json_object *object)
+{
+    return (struct fr_job_totals){
+        .calls = fr_file_count(file, object, "calls"),
+        .buffers = fr_file_count(file, object, "buffers"),
+        .bytes = fr_file_count(file, object, "bytes"),
+        .fabrail_ns = fr_file_count(file, object, "fabrail_ns"),
+        .copies_ns = fr_file_count(file, object, "copies_ns"),
+        .mpi_ns = fr_file_count(file, object, "mpi_ns"),
+    };
+}
+
+// Paths that a later library has, and this command does not know, are not left out in silence.
+static unsigned read_path(struct fr_file *file, json_object *object)
+{
+    unsigned path = 0;
+    const char *name = fr_file_text(file, object, "path");
+    if (!file->wrong && !fr_job_path_named(name, &path)) {
+        json_object *member = fr_file_member(file, object, "path", json_type_string);
+        (void)fr_tool_complain("%s has a path %s, which this version does not know", file->name,
+                               json_object_to_json_string(member)); // on one line, whatever it is
+        file->wrong = true;
+    }
+    return path;
+}
+
+static struct fr_job_rank *find_rank(struct fr_job *job, int rank)
+{
+    for (size_t i = 0; i < job->rank_count; i++) {
+        if (job->ranks[i].rank == rank)
+            return &job->ranks[i];
+    }
+    return NULL;
+}
+
+static void free_rank(struct fr_job_rank *rank)
+{
+    free(rank->host);
+    free(rank->ended);
+    free(rank->file);
+}
+
+// The line of totals of a rank, which a summary has too.
+static bool add_rank(struct fr_job *job, struct fr_file *file, json_object *totals, int signal,
+                     bool detailed)
+{
+    int number = fr_file_int(file, totals, "rank");
+    json_object *paths = fr_file_member(file, totals, "paths", json_type_object);
+    struct fr_job_rank *twin = find_rank(job, number);
+    if (file->wrong)
+        return false;
+    if (twin && twin->detailed)
+        return fr_tool_complain("%s and %s are both of rank %d", twin->file, file->name, number);
+    if (number >= job->size)
+        return fr_tool_complain("%s is of rank %d in a job of %d ranks", file->name, number,
+                                job->size);
+    struct fr_job_rank *rank = twin; // known from a summary
+    if (!rank)
+        rank = append(&job->ranks, &job->rank_count, sizeof(*rank));
+    if (!rank)
+        return false;
+    free_rank(rank);
+    memset(rank, 0, sizeof(*rank));
+    job->current = (size_t)(rank - job->ranks);
+    rank->detailed = detailed;
+    rank->rank = number;
+    rank->signal = signal;
+    rank->file = copy(file->name);
+    rank->host = copy(fr_file_text(file, totals, "host"));
+    rank->ended = copy(fr_file_text(file, totals, "ended"));
+    rank->wall_ns = fr_file_count(file, totals, "wall_ns");
+    json_object_object_foreach(paths, key, value)
+    {
+        unsigned path;
+        if (fr_job_path_named(key, &path))
+            rank->paths[path] = read_totals(file, value);
+    }
+    return !file->wrong;
+}
+
+static bool add_function(struct fr_job *job, struct fr_file *file, json_object *row)
+{
+    const char *name = fr_file_text(file, row, "name"),
+               *scheme = fr_file_text_or_null(file, row, "scheme"),
+               *reason = fr_file_text_or_null(file, row, "reason");
+    unsigned path = read_path(file, row);
+    struct fr_job_totals totals = read_totals(file, row);
+    struct fr_job_function *found = NULL;
+    if (file->wrong || !name)
+        return false;
+    for (size_t i = 0; i < job->function_count && !found; i++) {
+        struct fr_job_function *one = &job->functions[i];
+        if (one->path == path && same(one->name, name) && same(one->scheme, scheme) &&
+            same(one->reason, reason))
+            found = one;
+    }
+    if (!found) {
+        found = append(&job->functions, &job->function_count, sizeof(*found));
+        if (!found)
+            return false;
+        found->path = path;
+        found->name = copy(name);
+        found->scheme = copy(scheme);
+        found->reason = copy(reason);
+    }
+    fr_job_add(&found->totals, &totals);
+    return true;
+}
+
+static bool add_size(struct fr_job *job, struct fr_file *file, json_object *row)
+{
+    unsigned path = read_path(file, row);
+    uint64_t from = fr_file_count(file, row, "from_bytes");
+    if (file->wrong)
+        return false;
+    struct fr_job_cell *cell = &job->sizes[path][from ? 63 - __builtin_clzll(from) : 0];
+    cell->messages += fr_file_count(file, row, "buffers");
+    cell->bytes += fr_file_count(file, row, "bytes");
+    return !file->wrong;
+}
+
+static bool make_matrix(struct fr_job *job)
+{
+    job->group = (job->size + FR_JOB_MOST_SIDE - 1) / FR_JOB_MOST_SIDE;
+    job->side = (job->size + job->group - 1) / job->group;
+    job->matrix = calloc((size_t)job->side * (size_t)job->side, sizeof(*job->matrix));
+    return job->matrix || fr_tool_complain("out of memory");
+}
+
+static void add_cell(struct fr_job *job, int from, int to, uint64_t bytes, uint64_t messages)
+{
+    struct fr_job_cell *cell = &job->matrix[from / job->group * job->side + to / job->group];
+    cell->bytes += bytes;
+    cell->messages += messages;
+}
+
+static bool add_peers(struct fr_job *job, struct fr_file *file, json_object *report, int rank)
+{
+    json_object *peers = fr_file_member(file, report, "peers", json_type_array);
+    json_object *everyone = fr_file_member(file, report, "everyone", json_type_array);
+    if (file->wrong || rank < 0 || job->size < 1)
+        return !file->wrong;
+    if (!job->matrix && !make_matrix(job))
+        return false;
+    for (size_t i = 0; i < json_object_array_length(peers); i++) {
+        json_object *row = json_object_array_get_idx(peers, i);
+        int to = fr_file_int(file, row, "rank");
+        uint64_t bytes = fr_file_count(file, row, "bytes"),
+                 messages = fr_file_count(file, row, "messages");
+        if (file->wrong)
+            return false;
+        if (to < 0 || to >= job->size)
+            return fr_tool_complain("%s sends to rank %d in a job of %d ranks", file->name, to,
+                                    job->size);
+        add_cell(job, rank, to, bytes, messages);
+    }
+    for (size_t i = 0; i < json_object_array_length(everyone); i++) {
+        json_object *row = json_object_array_get_idx(everyone, i);
+        for (int to = 0; to < job->size; to++)
+            add_cell(job, rank, to, fr_file_count(file, row, "bytes"),
+                     fr_file_count(file, row, "messages"));
+    }
+    return !file->wrong;
+}
+
+static bool add_rail(struct fr_job *job, struct fr_file *file, json_object *row)
+{
+    const char *name = fr_file_text(file, row, "name");
+    json_object *lost = fr_file_member(file, row, "lost", json_type_boolean);
+    struct fr_job_rail *rail = NULL;
+    for (size_t i = 0; i < job->rail_count && !rail; i++)
+        rail = same(job->rails[i].name, name) ? &job->rails[i] : NULL;
+    if (!rail) {
+        rail = append(&job->rails, &job->rail_count, sizeof(*rail));
+        if (!rail)
+            return false;
+        rail->name = copy(name ? name : "");
+    }
+    rail->ranks++;
+    rail->lost += json_object_get_boolean(lost);
+    rail->sent_bytes += fr_file_count(file, row, "sent_bytes");
+    rail->received_bytes += fr_file_count(file, row, "received_bytes");
+    rail->stripes += fr_file_count(file, row, "stripes");
+    return !file->wrong;
+}
+
+static bool add_warning(struct fr_job *job, struct fr_file *file, json_object *row)
+{
+    const char *text = fr_file_text(file, row, "text"), *level = fr_file_text(file, row, "level");
+    if (file->wrong || !text || !level)
+        return false;
+    for (size_t i = 0; i < job->warning_count; i++) {
+        if (same(job->warnings[i].text, text)) {
+            job->warnings[i].count++;
+            return true;
+        }
+    }
+    struct fr_job_warning *warning = append(&job->warnings, &job->warning_count, sizeof(*warning));
+    if (!warning)
+        return false;
+    *warning = (struct fr_job_warning){.text = copy(text),
+                                       .error = strcmp(level, "error") == 0,
+                                       .count = 1,
+                                       .rank = job->ranks[job->current].rank};
+    return true;
+}
+
+typedef bool add_row(struct fr_job *job, struct fr_file *file, json_object *row);
+
+static bool add_rows(struct fr_job *job, struct fr_file *file, json_object *report, const char *key,
+                     add_row *add)
+{
+    json_object *rows = fr_file_member(file, report, key, json_type_array);
+    for (size_t i = 0; rows && i < json_object_array_length(rows); i++) {
+        if (!add(job, file, json_object_array_get_idx(rows, i)))
+            return false;
+    }
+    return rows != NULL;
+}
+
+// The first report says what the job is; the others have to agree.
+static bool is_of_job(struct fr_job *job, struct fr_file *file, json_object *report)
+{
+    const char *name = fr_file_text(file, report, "job"),
+               *mpi = fr_file_text_or_null(file, report, "mpi"),
+               *version = fr_file_text(file, report, "fabrail");
+    int size = fr_file_int(file, report, "size");
+    uint64_t started = fr_file_count(file, report, "started_unix_ns");
+    const uint64_t apart_ns = (uint64_t)300 * 1000000000;
+    if (file->wrong)
+        return false;
+    if (!job->fabrail) {
+        job->name = copy(name);
+        job->mpi = copy(mpi);
+        job->fabrail = copy(version ? version : "");
+        job->size = size;
+        job->started_unix_ns = started;
+        return size > 0 || fr_tool_complain("%s is of a process without MPI_COMM_WORLD, and has no "
+                                            "rank in a job",
+                                            file->name);
+    }
+    const char *other = job->rank_count ? job->ranks[0].file : "the file before it";
+    bool differs = !same(job->name, name) || !same(job->mpi, mpi) || job->size != size ||
+                   !same(job->fabrail, version) || started > job->started_unix_ns + apart_ns ||
+                   started + apart_ns < job->started_unix_ns;
+    if (started < job->started_unix_ns)
+        job->started_unix_ns = started;
+    return !differs || fr_tool_complain("%s is of another job than %s", file->name, other);
+}
+
+static bool add_report(struct fr_job *job, struct fr_file *file, json_object *report)
+{
+    json_object *totals = fr_file_member(file, report, "totals", json_type_object);
+    json_object *aware = fr_file_member(file, report, "mpi_gpu_aware", json_type_boolean);
+    uint64_t peak = fr_file_count(file, report, "workspace_peak_bytes");
+    int signal = fr_file_int(file, report, "signal");
+    if (file->wrong || !is_of_job(job, file, report) || !add_rank(job, file, totals, signal, true))
+        return false;
+    job->detailed = true;
+    job->gpu_aware = json_object_get_boolean(aware);
+    job->cliques = fr_file_count(file, report, "nvlink_cliques");
+    job->workspace_peak_bytes = peak > job->workspace_peak_bytes ? peak : job->workspace_peak_bytes;
+    if (!job->fabric_memory)
+        job->fabric_memory = copy(fr_file_text(file, report, "fabric_memory"));
+    return add_rows(job, file, report, "functions", add_function) &&
+           add_rows(job, file, report, "calls", add_function) &&
+           add_rows(job, file, report, "sizes", add_size) &&
+           add_peers(job, file, report, job->ranks[job->current].rank) &&
+           add_rows(job, file, report, "rails", add_rail) &&
+           add_rows(job, file, report, "warnings", add_warning) && !file->wrong;
+}
+
+static bool add_job(struct fr_job *job, struct fr_file *file, json_object *object)
+{
+    json_object *details = fr_file_member(file, object, "details", json_type_array);
+    json_object *ranks = fr_file_member(file, object, "ranks", json_type_array);
+    if (file->wrong)
+        return false;
+    for (size_t i = 0; i < json_object_array_length(details); i++) {
+        if (!add_report(job, file, json_object_array_get_idx(details, i)))
+            return false;
+    }
+    if (json_object_array_length(details) > 0)
+        return true;
+    // A summary beside the files of the ranks adds nothing; alone it is what there is.
+    if (job->detailed)
+        return is_of_job(job, file, object);
+    bool done = is_of_job(job, file, object);
+    for (size_t i = 0; done && i < json_object_array_length(ranks); i++)
+        done = add_rank(job, file, json_object_array_get_idx(ranks, i), 0, false);
+    return done;
+}
+
+bool fr_job_read(struct fr_job *job, const char *name)
+{
+    struct fr_file file = {.name = name};
+    json_object *object = fr_file_read(name, "fabrail-report");
+    if (!object)
+        return false;
+    const char *kind = fr_file_text(&file, object, "kind");
+    bool done = !file.wrong &&
+                (same(kind, "job") ? add_job(job, &file, object) : add_report(job, &file, object));
+    json_object_put(object);
+    return done;
+}

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// fabrail run: becomes the launcher of an MPI job whose ranks have the library preloaded and the
+// settings in their environment. Since it becomes the launcher, signals, the terminal and the exit
+// status are the launcher's own. What would fail later and less clearly is looked at first.
+#include "config.h"
+
+#include "command.h"
+#include "elf_file.h"
+#include "launch.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+extern char **environ;
+
+enum { CODE_LAUNCHER = FR_TOOL_NO_LETTER, CODE_PRELOAD, CODE_LIBRARY };
+
+const struct fr_tool_option fabrail_run_options[] = {
+    {"set", 's', "NAME=VALUE", NULL, "set FABRAIL_NAME for the ranks; any number of times"},
+    {"report", 'r', "FILE", FR_TOOL_FILES,
+     "report to FILE, %r being the rank, or \"text\" for standard error"},
+    {"log", 'l', "LEVEL", "error warn info debug trace",
+     "what the library writes to standard error"},
+    {"paths", 'p', "LIST", NULL, "which paths may be used, with commas"},
+    {"dry-run", 'n', NULL, NULL, "print the command, and do not run it"},
+    {"launcher", CODE_LAUNCHER, "KIND", "openmpi mpich slurm env",
+     "do not ask the launcher what it is; env: it hands on its environment"},
+    {"preload", CODE_PRELOAD, "FILE", FR_TOOL_FILES, "preload this one behind Fabrail; any number"},
+    {"library", CODE_LIBRARY, "FILE", FR_TOOL_FILES, "preload this build of Fabrail"},
+    {NULL, 0, NULL, NULL, NULL},
+};
+
+struct options {
+    char library[FR_FILE_NAME_BYTES];
+    enum fr_launch_family family;
+    struct fr_words preloads; // further ones
+    struct fr_words settings; // FABRAIL_NAME=VALUE
+    bool dry_run;
+};
+
+static void complain_of_setting(void *cookie, const char *text)
+{
+    const char *end = strstr(text, "; using the default"); // which this command does not
+    (void)cookie;
+    (void)fr_tool_misuse("%.*s", end != NULL ? (int)(end - text) : (int)strlen(text), text);
+}
+
+// Adds a setting that the library would take.
+static bool add_setting(struct options *options, const char *name, const char *value)
+{
+    char text[FR_FILE_NAME_BYTES + 64];
+    struct fr_settings parsed;
+    int length = snprintf(text, sizeof(text), "FABRAIL_%s=%s", name, value);
+    if (length >= (int)sizeof(text))
+        return fr_tool_complain("the value of FABRAIL_%.32s is too long", name);
+    for (char *c = text; *c != '='; c++)
+        *c = (char)toupper((unsigned char)*c);
+    char *const environment[] = {text, NULL};
+    if (fr_core_settings_parse(environment, &parsed, complain_of_setting, NULL) != 0)
+        return false;
+    fr_words_add(&options->settings, "%s", text);
+    return true;
+}
+
+static bool add_assignment(struct options *options, char *text)
+{
+    static const char prefix[] = "FABRAIL_";
+    char name[64];
+    size_t length = strcspn(text, "=");
+    const char *begin = text;
+    if (strncasecmp(text, prefix, sizeof(prefix) - 1) == 0)
+        begin += sizeof(prefix) - 1;
+    if (text[length] == '\0' || length >= sizeof(name) || begin >= text + length) {
+        (void)fr_tool_misuse("--set takes NAME=VALUE, not \"%s\"", text);
+        return false;
+    }
+    snprintf(name, sizeof(name), "%.*s", (int)(text + length - begin), begin);
+    return add_setting(options, name, text + length + 1);
+}
+
+static bool take_option(struct options *options, int code)
+{
+    switch (code) {
+    case 's':
+        return add_assignment(options, optarg);
+    case 'r':
+        return add_setting(options, "REPORT", optarg);
+    case 'l':
+        return add_setting(options, "LOG", optarg);
+    case 'p':
+        return add_setting(options, "PATHS", optarg);
+    case 'n':
+        options->dry_run = true;
+        return true;
+    case CODE_PRELOAD:
+        fr_words_add(&options->preloads, "%s", optarg);
+        return true;
+    case CODE_LIBRARY:
+        snprintf(options->library, sizeof(options->library), "%s", optarg);
+        return true;
+    default:
+        options->family = fr_launch_family_named(optarg);
+        if (options->family == FR_LAUNCH_UNKNOWN)
+            (void)fr_tool_misuse("--launcher takes openmpi, mpich, slurm or env, not \"%s\"",
+                                 optarg);
+        return options->family != FR_LAUNCH_UNKNOWN;
+    }
+}
+
+// The library has to be one for the machine that this command runs on.
+static bool check_library(const char *path)
+{
+    struct fr_elf library, own;
+    if (!fr_elf_read(path, &library))
+        return fr_tool_complain("the library %s cannot be read: %s", path, strerror(errno));
+    if (!library.is_elf || !library.is_library)
+        return fr_tool_complain("%s is no shared library", path);
+    if (strpbrk(path, " :") != NULL)
+        return fr_tool_complain("LD_PRELOAD takes no blank and no colon in the name %s", path);
+    if (!fr_elf_read("/proc/self/exe", &own) || fr_elf_matches(&library, &own))
+        return true;
+    return fr_tool_complain("the library %s is for %s, and this machine is %s", path,
+                            fr_elf_machine_name(&library), fr_elf_machine_name(&own));
+}
+
+static bool choose_library(struct options *options)
+{
+    char resolved[PATH_MAX];
+    if (options->library[0] == '\0') {
+        if (!fr_launch_find_library(options->library))
+            return fr_tool_complain("%s is not there; name the library by --library",
+                                    options->library);
+    } else if (realpath(options->library, resolved) != NULL) { // ranks may start in other folders
+        snprintf(options->library, sizeof(options->library), "%s", resolved);
+    }
+    return check_library(options->library);
+}
+
+// Names another launcher that is on the path.
+static bool complain_of_none(const char *name)
+{
+    static const char *const others[] = {"mpirun",         "mpiexec",       "srun",
+                                         "mpirun.openmpi", "mpiexec.hydra", "mpiexec.mpich"};
+    char path[FR_FILE_NAME_BYTES];
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(others); i++) {
+        if (fr_launch_find_file(others[i], path))
+            return fr_tool_complain("no MPI launcher %s is on the path; there is %s", name,
+                                    others[i]);
+    }
+    return fr_tool_complain("no MPI launcher %s is on the path, nor any other", name);
+}
+
+static bool choose_family(struct options *options, const char *name)
+{
+    struct fr_launcher launcher;
+    if (options->family != FR_LAUNCH_UNKNOWN) {
+        char path[FR_FILE_NAME_BYTES];
+        return fr_launch_find_file(name, path) || fr_tool_complain("%s was not found", name);
+    }
+    enum fr_status status = fr_launch_identify(name, &launcher);
+    options->family = launcher.family;
+    if (status == FR_ERR_NOT_FOUND && strchr(name, '/') == NULL)
+        return complain_of_none(name);
+    if (status == FR_ERR_NOT_FOUND)
+        return fr_tool_complain("there is no MPI launcher %s", name);
+    return status == FR_OK ||
+           fr_tool_complain(
+               "%s is no launcher of Open MPI, the MPICH family or Slurm; --launcher=env "
+               "sets the environment and runs it",
+               name);
+}
+
+// Says what is wrong with a program that is there and can be read.
+static bool check_kind(const char *path, const char *library)
+{
+    struct fr_elf program, preload;
+    if (!fr_elf_read(path, &program) || !program.is_elf || !fr_elf_read(library, &preload))
+        return true; // a script, or nothing that can be told
+    if (!fr_elf_matches(&program, &preload))
+        return fr_tool_complain("%s is for %s, and the library for %s", path,
+                                fr_elf_machine_name(&program), fr_elf_machine_name(&preload));
+    return program.has_loader ||
+           fr_tool_complain("%s is linked statically: nothing can be preloaded into it", path);
+}
+
+static bool names(int count, char *const *words, const char *one, const char *other)
+{
+    for (int i = 1; i < count; i++) {
+        const char *word = words[i] + strspn(words[i], "-");
+        if (words[i][0] == '-' && (strcmp(word, one) == 0 || strcmp(word, other) == 0))
+            return true;
+    }
+    return false;
+}
+
+// Where ranks run elsewhere the program may be there alone, and only the launcher can tell.
+static bool is_elsewhere(enum fr_launch_family family, int count, char *const *words)
+{
+    return family == FR_LAUNCH_SLURM || names(count, words, "wdir", "wd") ||
+           names(count, words, "path", "app") || names(count, words, "H", "host") ||
+           names(count, words, "hosts", "f") || names(count, words, "hostfile", "machinefile");
+}
+
+static bool check_program(const struct options *options, int count, char *const *words)
+{
+    char path[FR_FILE_NAME_BYTES];
+    int at = fr_launch_find_program(options->family, count, words);
+    if (options->family == FR_LAUNCH_ENV || at < 0 || names(count, words, "configfile", "app"))
+        return true;
+    if (at >= count)
+        return fr_tool_complain("%s is given no program to run", words[0]);
+    if (!fr_launch_find_file(words[at], path))
+        return is_elsewhere(options->family, at, words) ||
+               fr_tool_complain("there is no program %s", words[at]);
+    return check_kind(path, options->library);
+}
+
+// LD_PRELOAD comes first, then the environment's own settings, then those of the command line.
+static bool collect(const struct options *options, struct fr_words *assignments)
+{
+    char preload[2 * FR_FILE_NAME_BYTES];
+    const char *inherited = getenv("LD_PRELOAD");
+    int used = snprintf(preload, sizeof(preload), "%s", options->library);
+    for (size_t i = 0; i < options->preloads.count && used < (int)sizeof(preload); i++)
+        used += snprintf(preload + used, sizeof(preload) - (size_t)used, ":%s",
+                         options->preloads.list[i]);
+    for (const char *one = inherited; one != NULL && *one != '\0' && used < (int)sizeof(preload);) {
+        size_t length = strcspn(one, ": ");
+        bool again =
+            length == strlen(options->library) && strncmp(one, options->library, length) == 0;
+        if (length > 0 && !again)
+            used +=
+                snprintf(preload + used, sizeof(preload) - (size_t)used, ":%.*s", (int)length, one);
+        one += length + (one[length] != '\0');
+    }
+    if (used >= (int)sizeof(preload))
+        return fr_tool_complain("the list of libraries to preload is too long");
+    fr_words_add(assignments, "LD_PRELOAD=%s", preload);
+    for (char **entry = environ; *entry != NULL; entry++) {
+        bool again = strncmp(*entry, "FABRAIL_", 8) != 0;
+        for (size_t i = 0; i < options->settings.count && !again; i++)
+            again = strncmp(options->settings.list[i], *entry, strcspn(*entry, "=") + 1) == 0;
+        if (!again)
+            fr_words_add(assignments, "%s", *entry);
+    }
+    for (size_t i = 0; i < options->settings.count; i++)
+        fr_words_add(assignments, "%s", options->settings.list[i]);
+    return !assignments->failed || fr_tool_complain("no memory");
+}
+
+// As a shell would take it.
+static void print_word(const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "-_=/.,:+@%^";
+    if (*word != '\0' && word[strspn(word, plain)] == '\0') {
+        fputs(word, stdout);
+        return;
+    }
+    putchar('\'');
+    for (; *word != '\0'; word++) {
+        if (*word == '\'')
+            fputs("'\\''", stdout);
+        else
+            putchar(*word);
+    }
+    putchar('\'');
+}
+
+static void print_command(const struct options *options, const struct fr_words *command,
+                          const struct fr_words *assignments)
+{
+    size_t first = options->family == FR_LAUNCH_ENV ? 0 : 1;
+    bool by_environment = options->family == FR_LAUNCH_ENV || options->family == FR_LAUNCH_SLURM;
+    for (size_t i = first; by_environment && i < assignments->count; i++) {
+        print_word(assignments->list[i]);
+        putchar(' ');
+    }
+    for (size_t i = 0; i < command->count; i++) {
+        print_word(command->list[i]);
+        putchar(i + 1 < command->count ? ' ' : '\n');
+    }
+}
+
+static int launch(struct options *options, int count, char **words)
+{
+    struct fr_words assignments = {.list = NULL}, command = {.list = NULL};
+    if (!choose_library(options) || !choose_family(options, words[0]) ||
+        !check_program(options, count, words) || !collect(options, &assignments) ||
+        !fr_launch_compose(options->family, count, words, assignments.list, &command))
+        return EXIT_FAILURE;
+    if (options->dry_run) {
+        print_command(options, &command, &assignments);
+        return EXIT_SUCCESS;
+    }
+    execvp(command.list[0], command.list);
+    fr_tool_complain("%s cannot be run: %s", words[0], strerror(errno));
+    return EXIT_FAILURE;
+}
+
+int fabrail_run(int argc, char **argv)
+{
+    static struct options options;
+    for (int code = 0; (code = fr_tool_next(argc, argv)) != FR_TOOL_END;) {
+        if (code == FR_TOOL_HELP || code == FR_TOOL_BAD)
+            return fr_tool_status(code);
+        if (!take_option(&options, code))
+            return EXIT_USAGE;
+    }
+    if (optind >= argc)
+        return fr_tool_misuse("which launcher? For example: fabrail run -- mpirun -n 4 ./program");
+    return launch(&options, argc - optind, argv + optind);
+}
