@@ -16,6 +16,7 @@
 #include <mpi.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 // MPIs give MPI_STATUSES_IGNORE and MPI_UNWEIGHTED small addresses, which gcc takes for arrays.
 #pragma GCC diagnostic ignored "-Wstringop-overflow"
@@ -216,6 +217,15 @@ static int topologies(MPI_Comm parent, int call)
     return call;
 }
 
+// With MPICH 5.0, messages within a part of an intercommunicator hang; without Fabrail too.
+static bool parts_of_inter(void)
+{
+    char version[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length;
+    MPI_Get_library_version(version, &length);
+    return !strstr(version, "MPICH Version:      5.0");
+}
+
 // Of the even and the odd ranks.
 static int inter(MPI_Comm parent, int call)
 {
@@ -236,14 +246,16 @@ static int inter(MPI_Comm parent, int call)
     MPI_Intercomm_merge(both[0], 0, &made);
     call = of_all(look(made, call), call + 1);
     MPI_Comm_free(&made);
-    MPI_Comm_split(both[0], rank / 2, 0, &made);
-    look_and_free(made, call++);
-    MPI_Comm_group(half, &group);
-    MPI_Group_incl(group, 1, (const int[]){1}, &first);
-    MPI_Comm_create(both[0], first, &made);
-    look_and_free(made, call++);
-    MPI_Group_free(&first);
-    MPI_Group_free(&group);
+    if (parts_of_inter()) {
+        MPI_Comm_split(both[0], rank / 2, 0, &made);
+        look_and_free(made, call++);
+        MPI_Comm_group(half, &group);
+        MPI_Group_incl(group, 1, (const int[]){1}, &first);
+        MPI_Comm_create(both[0], first, &made);
+        look_and_free(made, call++);
+        MPI_Group_free(&first);
+        MPI_Group_free(&group);
+    }
     MPI_Comm_free(&both[0]);
     MPI_Comm_free(&copy);
     MPI_Comm_free(&half);
