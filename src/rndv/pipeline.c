@@ -14,6 +14,7 @@
 #include "world/world.h"
 
 #include <sched.h>
+#include <stdalign.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -239,7 +240,7 @@ struct fragments {
     size_t copied;   // bytes whose copies have been started
     bool to_device;  // by such copies
     bool overlaps;   // as the fragments come
-    char requests[]; // in the family's width
+    alignas(fr_word) char requests[]; // in the family's width
 };
 
 static size_t room_of(const struct fragments *in)
