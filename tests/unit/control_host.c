@@ -384,7 +384,7 @@ static int run_in_tight_room(void)
     pid_t child = fork();
     if (child == 0) {
         if ((unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) ||
-            mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+            mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL) != 0 ||
             mount("tmpfs", "/dev/shm", "tmpfs", 0, options) != 0)
             fprintf(stderr, "no small /dev/shm: %s\n", strerror(errno));
         execl("/proc/self/exe", "control_host", "tight", (char *)NULL);

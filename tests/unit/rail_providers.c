@@ -291,5 +291,13 @@ int main(int count, char **arguments)
         {"shm", 2, run_shm, {NULL}, {{NULL}}},
         {.name = NULL},
     };
+#ifdef __SANITIZE_THREAD__
+    (void)cases;
+    (void)count;
+    (void)arguments;
+    puts("skipped: ThreadSanitizer does not see how libfabric's own threads wait for each other");
+    return CHECK_SKIP;
+#else
     return process_main(cases, count, arguments);
+#endif
 }
