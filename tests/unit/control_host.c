@@ -387,7 +387,8 @@ static int run_in_tight_room(void)
             mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL) != 0 ||
             mount("tmpfs", "/dev/shm", "tmpfs", 0, options) != 0)
             fprintf(stderr, "no small /dev/shm: %s\n", strerror(errno));
-        execl("/proc/self/exe", "control_host", "tight", (char *)NULL);
+        if (process_find_program())
+            execl(process_program, process_program, "tight", (char *)NULL);
         _exit(CHECK_FAIL);
     }
     return waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status)
