@@ -237,9 +237,9 @@ struct fragments {
     struct fr_path_view into; // the same memory as staging memory of the application's
     struct fr_path_block block;
     struct fr_device_batch batch;
-    size_t copied;   // bytes whose copies have been started
-    bool to_device;  // by such copies
-    bool overlaps;   // as the fragments come
+    size_t copied;                    // bytes whose copies have been started
+    bool to_device;                   // by such copies
+    bool overlaps;                    // as the fragments come
     alignas(fr_word) char requests[]; // in the family's width
 };
 
