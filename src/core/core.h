@@ -65,8 +65,8 @@ bool fr_core_bytes_parse(const char *text, size_t *bytes);
 
 enum fr_log_level { FR_LOG_ERROR, FR_LOG_WARN, FR_LOG_INFO, FR_LOG_DEBUG, FR_LOG_TRACE };
 
-// Level up to which lines are written. Read without a lock; written once when settings are read.
-extern enum fr_log_level fr_core_log_level;
+// Level up to which lines are written: of no thread's order with anything else, so read relaxed.
+extern _Atomic enum fr_log_level fr_core_log_level;
 
 // Writes one line to stderr, "fabrail[rank]: level: text". Keeps errno. Does not allocate.
 void fr_core_log_write(enum fr_log_level level, const char *format, ...) FR_PRINTF(2, 3);
@@ -82,7 +82,8 @@ const char *fr_core_log_kept(unsigned index, enum fr_log_level *level);
 
 #define FR_LOG_AT(level, ...)                                                                      \
     do {                                                                                           \
-        if (FR_UNLIKELY((level) <= fr_core_log_level))                                             \
+        if (FR_UNLIKELY((level) <=                                                                 \
+                        atomic_load_explicit(&fr_core_log_level, memory_order_relaxed)))           \
             fr_core_log_write((level), __VA_ARGS__);                                               \
     } while (0)
 #define fr_error(...) FR_LOG_AT(FR_LOG_ERROR, __VA_ARGS__)

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum fr_log_level fr_core_log_level = FR_LOG_WARN;
+_Atomic enum fr_log_level fr_core_log_level = FR_LOG_WARN;
 
 static _Atomic int log_rank = -1;
 

@@ -98,7 +98,7 @@ const char *fr_core_status_text(enum fr_status status)
     return "";
 }
 
-enum fr_log_level fr_core_log_level = FR_LOG_ERROR;
+_Atomic enum fr_log_level fr_core_log_level = FR_LOG_ERROR;
 
 void fr_core_log_write(enum fr_log_level level, const char *format, ...)
 {
