@@ -9,6 +9,7 @@
 
 static struct fr_lock lock = FR_LOCK_INIT;
 static struct fr_device_range last_user FR_GUARDED_BY(lock);
+static atomic_bool user_known; // whether there is a last_user, which the hot path asks
 
 static enum fr_status map_by_descriptor(const struct fr_memory_handle *handle,
                                         const struct fr_device_range *user,
@@ -76,8 +77,10 @@ void fr_memory_map_own(const struct fr_memory_handle *handle, const struct fr_de
 bool fr_memory_choose_user(const struct fr_device_range *wanted, struct fr_device_range *user)
 {
     fr_core_lock(&lock);
-    if (wanted != NULL && fr_device_kind_is_device(wanted->kind))
+    if (wanted != NULL && fr_device_kind_is_device(wanted->kind)) {
         last_user = *wanted;
+        atomic_store_explicit(&user_known, true, memory_order_relaxed);
+    }
     *user = last_user;
     fr_core_unlock(&lock);
     return fr_device_kind_is_device(user->kind);
@@ -89,8 +92,15 @@ bool fr_memory_has_user(const struct fr_device_range *wanted)
     return fr_memory_choose_user(wanted, &chosen);
 }
 
+void fr_memory_remember_user(const struct fr_device_range *user)
+{
+    if (FR_UNLIKELY(!atomic_load_explicit(&user_known, memory_order_relaxed)))
+        (void)fr_memory_has_user(user);
+}
+
 void fr_memory_forget_user(void)
 {
+    atomic_store_explicit(&user_known, false, memory_order_relaxed);
     fr_core_lock(&lock);
     last_user = (struct fr_device_range){.kind = FR_KIND_HOST};
     fr_core_unlock(&lock);

@@ -74,6 +74,10 @@ FR_MUST_CHECK enum fr_status fr_memory_send_descriptor(const struct fr_memory_ha
 // `at_once`, now; and again where the question or its answer seem to have been lost.
 bool fr_memory_is_mapped_by(int to, const struct fr_memory_handle *handle, bool at_once);
 
+// Tells that this process has memory on the device of `user`: where others ask it to map theirs
+// before it has mapped anything, it does so for that device. A load when there is one already.
+void fr_memory_remember_user(const struct fr_device_range *user);
+
 // Acts on a message of the kinds MAP, MAPPED, UNMAPPED and FREED; what is to be mapped is mapped in
 // fr_memory_poll, for `user` as fr_memory_pin does. Messages of one sender are to be acted on in
 // their order.

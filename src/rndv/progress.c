@@ -58,6 +58,9 @@ void fr_rndv_progress(const struct fr_device_range *user)
 {
     static atomic_flag reading = ATOMIC_FLAG_INIT;
     struct fr_control_message message;
+    if (user != NULL) // a receiver may be asked to map memory while it waits, when nobody says for
+                      // which device
+        fr_memory_remember_user(user);
     fr_control_poll();
     if (!atomic_flag_test_and_set_explicit(&reading, memory_order_acquire)) {
         while (fr_control_take(&message))

@@ -27,7 +27,8 @@ fr_fabric_programs = $(MPI_FLAVOURS:%=tests/mpi/fabric-%)
 EXTRA_DIST += $(fr_fabric_sources) tests/mpi/fabric.h
 # A program of what an application must not notice.
 fr_unnoticed_sources = tests/mpi/unnoticed.c tests/mpi/unnoticed_progress.c \
-    tests/mpi/unnoticed_comms.c tests/mpi/unnoticed_requests.c
+    tests/mpi/unnoticed_comms.c tests/mpi/unnoticed_requests.c \
+    tests/mpi/unnoticed_messages.c
 fr_unnoticed_programs = $(MPI_FLAVOURS:%=tests/mpi/unnoticed-%)
 EXTRA_DIST += $(fr_unnoticed_sources) tests/mpi/unnoticed.h
 CLEANFILES += $(fr_layout_tests) $(fr_world_tests) $(fr_fabric_programs) $(fr_unnoticed_programs) \

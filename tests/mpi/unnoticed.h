@@ -20,6 +20,7 @@ struct unnoticed {
 extern const struct unnoticed unnoticed_progress[];
 extern const struct unnoticed unnoticed_comms[];
 extern const struct unnoticed unnoticed_requests[];
+extern const struct unnoticed unnoticed_messages[];
 
 // Says on stdout what this rank found. The lines of a case are the same in each run, apart from the
 // order of ranks.
