@@ -36,18 +36,18 @@ bool fr_mpi_peer_serves(enum fr_fn fn)
     switch (fr_real_rows[fn].class) {
     case FR_CLASS_ALLTOALL:
     case FR_CLASS_NEIGHBOR_ALLTOALL:
-        return true;
     case FR_CLASS_BCAST:
     case FR_CLASS_GATHER:
     case FR_CLASS_SCATTER:
     case FR_CLASS_ALLGATHER:
     case FR_CLASS_NEIGHBOR_ALLGATHER:
+        return true;
     case FR_CLASS_REDUCE:
     case FR_CLASS_ALLREDUCE:
     case FR_CLASS_EXSCAN:
     case FR_CLASS_REDUCE_SCATTER:
     case FR_CLASS_REDUCE_SCATTER_BLOCK:
-        return fr_real_arg(fn, 'q', 0) < 0; // nonblocking ones may not wait for others
+        return fr_real_arg(fn, 'q', 0) < 0; // it is no schedule of messages
     default:
         return false;
     }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// All-to-all exchanges done message by message: nonblocking and persistent ones, and blocking ones
-// on communicators of several hosts. Each pair of ranks takes its own best path, which the sender
-// chooses and tells of, so that ranks need not agree on anything but that they do it this way,
-// which the communicator's group says (room peer, group.h).
+// Collectives that move data, done message by message: nonblocking and persistent ones, and
+// blocking all-to-all exchanges on communicators of several hosts. Each pair of ranks takes its own
+// best path, which the sender chooses and tells of, so that ranks need not agree on anything but
+// that they do it this way, which the communicator's group (room coll, group.h) and sizes that are
+// the same everywhere say.
 //
 // Persistent sends of device buffers are schedules of one message: started anew each time, each
 // takes the path that is open by then.
@@ -63,29 +64,40 @@ static int receive_part(struct fr_request_op *op, fr_word comm, const struct par
     return fr_mpi_call_part(fn, args, op->fn);
 }
 
-// One side of an exchange.
+enum { EACH = -1 };
+
+// One side of a collective: what goes to other ranks, or comes from them.
 struct side {
     const struct fr_request_op *op;
     int arg;                         // position of the buffer
+    bool others;                     // there is something for others
+    int peer;                        // for this one of them alone, or EACH
+    int slice;                       // the one that all get, or EACH its own
     const struct fr_path_view *copy; // where the data of an in-place call have been put, or NULL
 };
+
+// Bytes of that many elements of a type, which may be more than an int holds; false when MPI fails.
+static bool measure_bytes(fr_word type, int64_t count, int64_t *bytes)
+{
+    int64_t size = 0; // MPI_Count
+    enum fr_fn fn =
+        fr_real_has(FR_FN_MPI_Type_size_x) ? FR_FN_MPI_Type_size_x : FR_FN_MPI_Type_size_c;
+    if (fr_real_call(fn, (const fr_word[]){type, FR_PTR(&size)}) != fr_real_mpi.SUCCESS)
+        return false;
+    *bytes = count * size;
+    return true;
+}
 
 static bool measure(struct part *part, ptrdiff_t *extent)
 {
     ptrdiff_t true_lower = 0;
     size_t true_extent = 0;
-    int64_t size = 0; // MPI_Count
     part->bytes = 0;
     *extent = 0;
     if (!part->count)
         return true; // whose datatype nobody looks at
-    if (!fr_layout_bounds(part->type, extent, &true_lower, &true_extent) ||
-        fr_real_call(fr_real_has(FR_FN_MPI_Type_size_x) ? FR_FN_MPI_Type_size_x
-                                                        : FR_FN_MPI_Type_size_c,
-                     (const fr_word[]){part->type, FR_PTR(&size)}) != fr_real_mpi.SUCCESS)
-        return false;
-    part->bytes = part->count * size;
-    return true;
+    return fr_layout_bounds(part->type, extent, &true_lower, &true_extent) &&
+           measure_bytes(part->type, part->count, &part->bytes);
 }
 
 // The data of an in-place call, where they cannot be overwritten.
@@ -109,9 +121,10 @@ static void move_to_copy(const struct side *side, int index, struct part *part, 
     }
 }
 
-static bool find_part(const struct side *side, int index, struct part *part)
+static bool find_part(const struct side *side, int peer, struct part *part)
 {
     const struct fr_request_op *op = side->op;
+    int index = side->slice == EACH ? peer : side->slice;
     const char *letters = fr_real_rows[op->fn].signature + side->arg;
     ptrdiff_t extent = 0;
     bool simple = letters[1] == 'n';
@@ -165,8 +178,6 @@ static int start_own(struct fr_request_op *op, const struct fr_coll_group *group
                      const struct side *send, const struct side *receive)
 {
     struct part from = {.peer = group->rank, .tag = op->schedule->tag}, to = from;
-    if (op->view_count == 1)
-        return fr_real_mpi.SUCCESS; // in place
     if (!find_part(send, group->rank, &from) || !find_part(receive, group->rank, &to))
         return fr_real_mpi.ERR_TYPE;
     if ((!from.bytes && !to.bytes) || copy_own(&from, &to))
@@ -181,8 +192,12 @@ static int start_others(struct fr_request_op *op, const struct fr_coll_group *gr
                         const struct side *side, bool sends)
 {
     int rc = fr_real_mpi.SUCCESS;
+    if (!side->others)
+        return rc;
     for (int step = 1; step < group->size && rc == fr_real_mpi.SUCCESS; step++) {
         struct part part = {.peer = (group->rank + step) % group->size, .tag = op->schedule->tag};
+        if (side->peer != EACH && side->peer != part.peer)
+            continue;
         if (!find_part(side, part.peer, &part))
             return fr_real_mpi.ERR_TYPE;
         if (!part.bytes)
@@ -194,15 +209,72 @@ static int start_others(struct fr_request_op *op, const struct fr_coll_group *gr
     return rc;
 }
 
-static struct side side_of(const struct fr_request_op *op, char letter, bool in_place)
+static bool is_in_place(const struct fr_request_op *op, char letter)
+{
+    int arg = fr_real_arg(op->fn, letter, 0);
+    return arg >= 0 && op->args[arg] == fr_real_mpi.IN_PLACE;
+}
+
+static int root_of(const struct fr_request_op *op)
+{
+    int arg = fr_real_arg(op->fn, 'R', 0);
+    return arg < 0 ? EACH : (int)op->args[arg];
+}
+
+static struct side side_of(const struct fr_request_op *op, char letter)
+{
+    return (struct side){
+        .op = op,
+        .arg = fr_real_arg(op->fn, letter, 0),
+        .others = true,
+        .peer = EACH,
+        .slice = EACH,
+    };
+}
+
+// Both sides of a collective on this rank. Returns whether it has a slice for itself.
+static bool find_sides(const struct fr_request_op *op, const struct fr_coll_group *group,
+                       struct side *send, struct side *receive)
 {
     const struct fr_path_view *view = &op->views[0];
-    struct side side = {.op = op, .arg = fr_real_arg(op->fn, letter, 0)};
-    if (in_place && letter == 's') {
-        side.arg = fr_real_arg(op->fn, 'r', 0);
-        side.copy = view->lease.address ? view : NULL;
+    int root = root_of(op);
+    bool is_root = root == group->rank;
+    *send = side_of(op, 's');
+    *receive = side_of(op, 'r');
+    switch (fr_real_rows[op->fn].class) {
+    case FR_CLASS_BCAST:
+        *send = *receive = side_of(op, 'b');
+        send->slice = receive->slice = 0;
+        send->others = is_root;
+        receive->others = !is_root;
+        receive->peer = root;
+        return false;
+    case FR_CLASS_GATHER:
+        send->slice = 0;
+        send->others = !is_root;
+        send->peer = root;
+        receive->others = is_root;
+        return is_root && !is_in_place(op, 's');
+    case FR_CLASS_SCATTER:
+        receive->slice = 0;
+        receive->others = !is_root;
+        receive->peer = root;
+        send->others = is_root;
+        return is_root && !is_in_place(op, 'r');
+    case FR_CLASS_ALLGATHER:
+        send->arg = is_in_place(op, 's') ? receive->arg : send->arg;
+        send->slice = is_in_place(op, 's') ? group->rank : 0;
+        return !is_in_place(op, 's');
+    case FR_CLASS_NEIGHBOR_ALLGATHER:
+        send->slice = 0;
+        return false;
+    default:
+        if (!is_in_place(op, 's'))
+            return true;
+        send->arg = receive->arg;
+        send->copy = view->lease.address ? view : NULL;
+        return false;
     }
-    return side;
 }
 
 // Saves what an in-place call sends from what it receives.
@@ -220,14 +292,14 @@ static enum fr_status save(struct fr_request_op *op)
 static int start_exchange(struct fr_request_op *op)
 {
     struct fr_coll_group *group = fr_coll_group_find(op->object);
-    bool in_place = op->view_count == 1;
-    if (in_place && save(op) != FR_OK)
+    struct side send, receive;
+    if (op->view_count == 1 && save(op) != FR_OK)
         return fr_real_mpi.ERR_OTHER;
-    struct side send = side_of(op, 's', in_place), receive = side_of(op, 'r', in_place);
+    bool own = find_sides(op, group, &send, &receive);
     int rc = start_others(op, group, &receive, false);
     if (rc == fr_real_mpi.SUCCESS)
         rc = start_others(op, group, &send, true);
-    return rc == fr_real_mpi.SUCCESS ? start_own(op, group, &send, &receive) : rc;
+    return rc == fr_real_mpi.SUCCESS && own ? start_own(op, group, &send, &receive) : rc;
 }
 
 // Two neighbours of a grid can be the same process, twice: what it sends to the one side arrives
@@ -241,21 +313,22 @@ static int start_neighbours(struct fr_request_op *op)
 {
     const struct fr_coll_group *group = fr_coll_group_find(op->object);
     struct fr_mpi_neighbours list;
+    struct side send, receive;
     int topology = 0, rc = fr_real_mpi.SUCCESS;
     if (FR_MPI(Topo_test, op->object, FR_PTR(&topology)) != fr_real_mpi.SUCCESS ||
         fr_mpi_neighbours_find(op->object, &list) != FR_OK)
         return fr_real_mpi.ERR_OTHER;
     bool grid = topology == fr_real_mpi.CART;
+    (void)find_sides(op, group, &send, &receive);
     for (int i = 0; i < list.in_degree + list.out_degree && rc == fr_real_mpi.SUCCESS; i++) {
         bool sends = i >= list.in_degree;
         int index = sends ? i - list.in_degree : i;
-        struct side side = side_of(op, sends ? 's' : 'r', false);
         struct part part = {.peer = sends ? list.destinations[index] : list.sources[index],
                             .tag = tag_of(op, grid, index, sends)};
         if (part.peer == fr_real_mpi.PROC_NULL)
             continue;
         part.peer = group->world[part.peer];
-        if (!find_part(&side, index, &part))
+        if (!find_part(sends ? &send : &receive, index, &part))
             rc = fr_real_mpi.ERR_TYPE;
         else if (part.bytes)
             rc = sends ? send_part(op, fr_world_comm(), &part)
@@ -282,28 +355,51 @@ static enum fr_status open_copy(struct fr_request_op *op)
     return fr_path_ops(FR_PATH_HOST)->open(view);
 }
 
+// The datatype of a buffer that this rank's call does not look at may be anything.
+static void drop_type(struct fr_request_op *op, char letter)
+{
+    int arg = fr_real_arg(op->fn, letter, 0);
+    const char *letters = fr_real_rows[op->fn].signature + arg;
+    fr_word *type = &op->args[arg + (letters[1] == 'n' ? 2 : 3)];
+    *type = letters[3] == 'T' ? 0 : fr_real_mpi.DATATYPE_NULL;
+}
+
+static void drop_types(struct fr_request_op *op, const struct fr_coll_group *group)
+{
+    enum fr_class class = fr_real_rows[op->fn].class;
+    bool is_root = root_of(op) == group->rank;
+    if (class == FR_CLASS_BCAST)
+        return;
+    if (is_in_place(op, 's') || (class == FR_CLASS_SCATTER && !is_root))
+        drop_type(op, 's');
+    if (is_in_place(op, 'r') || (class == FR_CLASS_GATHER && !is_root))
+        drop_type(op, 'r');
+}
+
 // Understands the call. Everything that can be wrong with it alone is an error of the call, since
 // the other ranks go this way.
 static enum fr_status prepare(struct fr_request_op *op, const struct fr_coll_group *group, int tag)
 {
-    bool exchange = fr_real_rows[op->fn].class == FR_CLASS_ALLTOALL;
-    bool in_place = exchange && op->args[fr_real_arg(op->fn, 's', 0)] == fr_real_mpi.IN_PLACE;
+    enum fr_class class = fr_real_rows[op->fn].class;
+    bool neighbours = class == FR_CLASS_NEIGHBOR_ALLTOALL || class == FR_CLASS_NEIGHBOR_ALLGATHER;
     enum fr_status status = FR_OK;
-    if (in_place) {
+    if (class == FR_CLASS_ALLTOALL && is_in_place(op, 's')) {
         status = fr_mpi_views_build(op);
         if (status == FR_OK)
             status = open_copy(op);
     }
     int in_degree = group->size, out_degree = group->size;
-    if (status == FR_OK && !exchange)
+    if (status == FR_OK && neighbours)
         status = fr_mpi_neighbours_of(op->object, &in_degree, &out_degree);
     if (status == FR_OK)
         status = fr_request_schedule_make(op, (size_t)in_degree + (size_t)out_degree,
-                                          exchange ? start_exchange : start_neighbours);
+                                          neighbours ? start_neighbours : start_exchange);
     if (status == FR_OK)
         op->schedule->tag = tag;
-    if (status == FR_OK && op->persistent)
+    if (status == FR_OK && op->persistent) {
+        drop_types(op, group);
         status = fr_request_schedule_keep_types(op, (size_t)out_degree, (size_t)in_degree);
+    }
     return status;
 }
 
@@ -361,29 +457,60 @@ bool fr_mpi_call_persistent_send(struct fr_request_op *op, int *result)
     return true;
 }
 
-// Such exchanges begin to pay where MPI's own, which stage everything, take longer than a handful
-// of messages. All ranks find the same, as the size is the same for all of them.
-static bool is_worthwhile(enum fr_fn fn, const fr_word *args)
+// Bytes of a slice, by the buffer of this letter.
+static int64_t slice_bytes(enum fr_fn fn, const fr_word *args, char letter)
 {
-    enum { LEAST_BYTES = 2048 };
-    const char *signature = fr_real_rows[fn].signature;
-    int arg = fr_real_arg(fn, 'r', 0);
     struct fr_request_op op = {.fn = fn};
-    int size = 0;
-    if (signature[arg + 1] != 'n')
-        return true;
-    memcpy(op.args, args, strlen(signature) * sizeof(fr_word));
+    int arg = fr_real_arg(fn, letter, 0);
+    int64_t bytes = 0;
+    memcpy(op.args, args, strlen(fr_real_rows[fn].signature) * sizeof(fr_word));
     int64_t count = fr_mpi_count_arg(&op, arg + 1);
-    return count > 0 &&
-           FR_MPI(Type_size, fr_real_handle(args[arg + 2]), FR_PTR(&size)) == fr_real_mpi.SUCCESS &&
-           count * size >= LEAST_BYTES;
+    return count > 0 && measure_bytes(fr_real_handle(args[arg + 2]), count, &bytes) ? bytes : 0;
+}
+
+// Such collectives begin to pay where MPI's own, which stage everything, take longer than a handful
+// of messages; a broadcast, which MPI has ranks hand on, while they are few. What all get alike is
+// to cross to another host once, as MPI sees to, not once a rank. All ranks find the same: sizes
+// are looked at where they are the same for all, so not in the forms with many, nor of neighbours.
+static bool is_worthwhile(enum fr_fn fn, const fr_word *args, const struct fr_coll_group *group)
+{
+    enum { LEAST_BYTES = 2048, MOST_RECEIVERS = 16 };
+    struct fr_request_op op = {.fn = fn};
+    enum fr_class class = fr_real_rows[fn].class;
+    memcpy(op.args, args, strlen(fr_real_rows[fn].signature) * sizeof(fr_word));
+    int root = root_of(&op);
+    bool is_root = root == group->rank, waits = fr_real_arg(fn, 'q', 0) < 0;
+    if (root != EACH && (root < 0 || root >= group->size))
+        return false; // which MPI knows what to do with
+    switch (class) {
+    case FR_CLASS_NEIGHBOR_ALLTOALL:
+    case FR_CLASS_NEIGHBOR_ALLGATHER:
+        return true;
+    case FR_CLASS_BCAST:
+        return group->place != NULL && group->size <= MOST_RECEIVERS &&
+               slice_bytes(fn, args, 'b') >= LEAST_BYTES;
+    case FR_CLASS_ALLGATHER:
+        if (group->place == NULL)
+            return false;
+        break;
+    case FR_CLASS_ALLTOALL:
+        if (!waits)
+            return true;
+        break;
+    default:
+        break;
+    }
+    if (fr_real_arg(fn, 'v', 0) >= 0)
+        return true;
+    bool by_send = class == FR_CLASS_GATHER ? !is_root : class == FR_CLASS_SCATTER && is_root;
+    return slice_bytes(fn, args, by_send ? 's' : 'r') >= LEAST_BYTES;
 }
 
 bool fr_mpi_run_schedule(enum fr_fn fn, const fr_word *args, const struct fr_coll_group *group,
                          int *result)
 {
     fr_word comm = fr_real_handle(args[fr_real_arg(fn, 'c', 0)]);
-    if (!is_worthwhile(fn, args))
+    if (!is_worthwhile(fn, args, group))
         return false;
     struct fr_request_op *op = make(fn, args, comm);
     enum fr_status status = op ? prepare(op, group, group->first_tag) : FR_ERR_NO_MEMORY;
@@ -404,7 +531,7 @@ bool fr_mpi_call_schedule(enum fr_fn fn, fr_word *args, int *result)
     bool persistent = fr_real_rows[fn].flags & FR_ROW_PERSISTENT;
     if (fr_mpi_peer_is_enabled() && comm != fr_real_mpi.COMM_NULL)
         group = fr_coll_group_enter(comm, persistent);
-    if (!group)
+    if (!group || !is_worthwhile(fn, args, group))
         return fr_mpi_are_host_buffers(fn, args) ? false : fr_mpi_call_buffers(fn, args, result);
     int tag = persistent ? fr_coll_group_next_tag(group) : group->first_tag;
     struct fr_request_op *op = make(fn, args, comm);
