@@ -146,6 +146,30 @@ static struct fr_memory_entry *look_up_any(const struct fr_memory_handle *handle
     return found;
 }
 
+// Takes the mapping that was used least recently out of the table. Returns false when all are
+// pinned.
+static bool evict(struct fr_list *gone) FR_REQUIRES(lock)
+{
+    for (struct fr_list *at = recent.prev; at != &recent; at = at->prev) {
+        if (entry_of(at)->pins == 0) {
+            entry_of(at)->dropped = true;
+            unlist(entry_of(at), gone);
+            return true;
+        }
+    }
+    return false;
+}
+
+// Takes mappings out of the table, those that were used least recently first, until no more than
+// `most` of `used` bytes are mapped or all others are pinned.
+static void trim(size_t used, size_t most, struct fr_list *gone) FR_REQUIRES(lock)
+{
+    while (used > most && evict(gone)) {
+        struct fr_memory_entry *entry = entry_of(gone->next);
+        used -= entry->status == FR_OK ? entry->bytes : 0;
+    }
+}
+
 // Gives an entry back. `drop` takes it out of the table, too.
 static void put(struct fr_memory_entry *entry, bool drop)
 {
@@ -156,6 +180,9 @@ static void put(struct fr_memory_entry *entry, bool drop)
         unlist(entry, &gone);
     }
     leave(entry, &gone);
+    size_t most = fr_core_settings()->mapped_max_bytes;
+    if (FR_UNLIKELY(mapped_bytes > most)) // what had to be mapped beyond the bound
+        trim(mapped_bytes, most, &gone);
     fr_core_unlock(&lock);
     destroy_all(&gone);
 }
@@ -201,20 +228,6 @@ static bool is_lasting(enum fr_status status)
     return status != FR_ERR_NOT_FOUND && status != FR_ERR_LIMIT;
 }
 
-// Takes the mapping that was used least recently out of the table. Returns false when all are
-// pinned.
-static bool evict(struct fr_list *gone) FR_REQUIRES(lock)
-{
-    for (struct fr_list *at = recent.prev; at != &recent; at = at->prev) {
-        if (entry_of(at)->pins == 0) {
-            entry_of(at)->dropped = true;
-            unlist(entry_of(at), gone);
-            return true;
-        }
-    }
-    return false;
-}
-
 static size_t bytes_of_idle(void) FR_REQUIRES(lock)
 {
     size_t bytes = 0;
@@ -225,28 +238,25 @@ static size_t bytes_of_idle(void) FR_REQUIRES(lock)
     return bytes;
 }
 
-// Counts so many bytes as mapped, and unmaps others to stay within the bound: those that were used
-// least recently. Returns false, and leaves all alone, when what is pinned does not leave room.
-static bool reserve(size_t bytes)
+// Counts so many bytes as mapped, and unmaps others to stay within the bound. Where what is pinned
+// does not leave room it returns false, and leaves all alone; or goes beyond the bound if it
+// `must`, as long as the mapping is pinned.
+static bool reserve(size_t bytes, bool must)
 {
     struct fr_list gone = FR_LIST_INIT(gone);
     size_t most = fr_core_settings()->mapped_max_bytes;
     fr_core_lock(&lock);
-    size_t used = mapped_bytes; // without what is in `gone`
+    size_t used = mapped_bytes;
     bool fits = bytes <= most && (used <= most - bytes || used - bytes_of_idle() <= most - bytes);
-    while (fits && used > most - bytes) {
-        if (!evict(&gone))
-            break;
-        struct fr_memory_entry *entry = entry_of(gone.next);
-        used -= entry->status == FR_OK ? entry->bytes : 0;
-    }
-    mapped_bytes += fits ? bytes : 0;
+    if (fits || must)
+        trim(used, bytes <= most ? most - bytes : 0, &gone);
+    mapped_bytes += fits || must ? bytes : 0;
     fr_core_unlock(&lock);
     destroy_all(&gone);
-    if (!fits)
+    if (!fits && !must)
         fr_warn_once("memory of other processes beyond FABRAIL_MAPPED_MAX is not mapped, so its "
                      "messages take a slower path");
-    return fits;
+    return fits || must;
 }
 
 static void unreserve(size_t bytes)
@@ -282,11 +292,11 @@ static struct fr_memory_entry *insert(struct fr_memory_entry *entry, struct fr_l
 }
 
 static enum fr_status map_anew(const struct fr_memory_handle *handle,
-                               const struct fr_device_range *user, const struct key *key,
+                               const struct fr_device_range *user, const struct key *key, bool must,
                                struct fr_memory_entry **out)
 {
     drop_older(handle);
-    if (!reserve(handle->bytes))
+    if (!reserve(handle->bytes, must))
         return FR_ERR_LIMIT;
     struct fr_memory_entry *entry = make_entry();
     enum fr_status status = FR_ERR_NO_MEMORY;
@@ -352,7 +362,8 @@ static struct fr_memory_entry *keep_alive(struct fr_memory_entry *entry)
 // Pins what a lookup finds alive or what is mapped now; where that fails, a mapping for another
 // device or context, where copies can run.
 static enum fr_status pin_other(const struct fr_memory_handle *handle,
-                                const struct fr_device_range *user, struct fr_memory_mapping *out)
+                                const struct fr_device_range *user, bool must,
+                                struct fr_memory_mapping *out)
 {
     struct key key;
     enum fr_status status = make_key(handle, user, &key);
@@ -360,7 +371,7 @@ static enum fr_status pin_other(const struct fr_memory_handle *handle,
         return status;
     struct fr_memory_entry *entry = keep_alive(look_up(&key));
     if (entry == NULL)
-        status = map_anew(handle, user, &key, &entry);
+        status = map_anew(handle, user, &key, must, &entry);
     if (status == FR_OK && entry->status != FR_OK) {
         status = entry->status;
         put(entry, false);
@@ -382,15 +393,28 @@ static enum fr_status pin_other(const struct fr_memory_handle *handle,
     return FR_OK;
 }
 
-enum fr_status fr_memory_pin(const struct fr_memory_handle *handle,
-                             const struct fr_device_range *user, struct fr_memory_mapping *mapping)
+static enum fr_status pin(const struct fr_memory_handle *handle, const struct fr_device_range *user,
+                          bool must, struct fr_memory_mapping *mapping)
 {
     struct fr_device_range chosen;
     bool has_user = fr_memory_choose_user(user, &chosen);
     if (!fr_control_is_same(&handle->owner, fr_control_self()))
-        return has_user ? pin_other(handle, &chosen, mapping) : FR_ERR_UNSUPPORTED;
+        return has_user ? pin_other(handle, &chosen, must, mapping) : FR_ERR_UNSUPPORTED;
     fr_memory_map_own(handle, &chosen, mapping);
     return FR_OK;
+}
+
+enum fr_status fr_memory_pin(const struct fr_memory_handle *handle,
+                             const struct fr_device_range *user, struct fr_memory_mapping *mapping)
+{
+    return pin(handle, user, false, mapping);
+}
+
+enum fr_status fr_memory_pin_beyond(const struct fr_memory_handle *handle,
+                                    const struct fr_device_range *user,
+                                    struct fr_memory_mapping *mapping)
+{
+    return pin(handle, user, true, mapping);
 }
 
 void fr_memory_unpin(struct fr_memory_mapping *mapping)

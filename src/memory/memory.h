@@ -124,6 +124,13 @@ FR_MUST_CHECK enum fr_status fr_memory_pin(const struct fr_memory_handle *handle
                                            const struct fr_device_range *user,
                                            struct fr_memory_mapping *mapping);
 
+// The same for memory whose owner relies on its being mapped here, and may be where it makes no
+// progress: goes beyond FABRAIL_MAPPED_MAX, as long as it is pinned, rather than fail with
+// FR_ERR_LIMIT for lack of room.
+FR_MUST_CHECK enum fr_status fr_memory_pin_beyond(const struct fr_memory_handle *handle,
+                                                  const struct fr_device_range *user,
+                                                  struct fr_memory_mapping *mapping);
+
 // Gives the mapping back; it stays cached. NULL and a zeroed mapping are accepted, and one at rest.
 void fr_memory_unpin(struct fr_memory_mapping *mapping);
 

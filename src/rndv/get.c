@@ -114,7 +114,7 @@ static enum fr_status map(struct pull *pull, const struct fr_path_view *view,
     struct fr_device_range user = view->range;
     if (fr_control_is_same(&handle->owner, fr_control_self()))
         fr_buffer_classify((const void *)(uintptr_t)handle->base, 1, &user);
-    return fr_memory_pin(handle, &user, &pull->mapping);
+    return fr_memory_pin_beyond(handle, &user, &pull->mapping);
 }
 
 static void release(struct pull *pull)

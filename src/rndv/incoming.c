@@ -17,7 +17,6 @@ enum {
     SPINS = 1000,       // tens of microseconds, then the core is yielded
     YIELDS_A_LOOK = 64, // between looks at whether the sender is alive
     TELL_AFTER_S = 10,
-    GIVE_UP_AFTER_S = 60, // on a sender that makes no MPI call any more
 };
 
 // What can be seen of a slot in passing.
@@ -169,8 +168,7 @@ static enum fr_status begin_here(struct fr_rndv_incoming *incoming)
 
 // What says where a message waits was sent ahead of its RTS. A sender may have been stopped for a
 // while.
-static enum fr_status begin_remote(struct fr_rndv_incoming *incoming, unsigned other_than,
-                                   int64_t limit_s)
+static enum fr_status begin_remote(struct fr_rndv_incoming *incoming, unsigned other_than)
 {
     struct wait wait = {.looks = SPINS};
     for (;;) {
@@ -179,8 +177,7 @@ static enum fr_status begin_remote(struct fr_rndv_incoming *incoming, unsigned o
         if (status != FR_ERR_NOT_FOUND)
             return status;
         int64_t seconds = wait_on(&wait);
-        if ((limit_s > 0 && seconds >= limit_s) ||
-            (wait.looks % YIELDS_A_LOOK == 0 && !fr_control_is_alive(incoming->from)))
+        if (wait.looks % YIELDS_A_LOOK == 0 && !fr_control_is_alive(incoming->from))
             return FR_ERR_NOT_FOUND;
         if (seconds >= TELL_AFTER_S)
             fr_warn_once("waiting for %d s for rank %d to say where a message is", TELL_AFTER_S,
@@ -190,8 +187,7 @@ static enum fr_status begin_remote(struct fr_rndv_incoming *incoming, unsigned o
 
 enum fr_status fr_rndv_incoming_begin(struct fr_rndv_incoming *incoming)
 {
-    return incoming->slot != NULL ? begin_here(incoming)
-                                  : begin_remote(incoming, FR_SCHEME_NONE, 0);
+    return incoming->slot != NULL ? begin_here(incoming) : begin_remote(incoming, FR_SCHEME_NONE);
 }
 
 void fr_rndv_incoming_refresh(struct fr_rndv_incoming *incoming)
@@ -210,24 +206,20 @@ static void tell_sender(const struct fr_rndv_incoming *incoming, enum fr_control
     (void)fr_rndv_tell(incoming->from, kind, &entry, true);
 }
 
-// The sender may be anywhere, but comes to this in its next MPI calls with device buffers.
+// The sender may be anywhere, but comes to this wherever it makes progress.
 enum fr_status fr_rndv_incoming_refuse(struct fr_rndv_incoming *incoming)
 {
-    struct wait wait = {0};
     unsigned refused = incoming->scheme;
     if (incoming->slot == NULL) {
         tell_sender(incoming, FR_CONTROL_RETRY, FR_RNDV_REFUSED);
-        return begin_remote(incoming, refused, GIVE_UP_AFTER_S);
+        return begin_remote(incoming, refused);
     }
     if (!fr_rndv_slot_change(incoming->slot, incoming->number, FR_RNDV_PULLING, FR_RNDV_REFUSED))
         return FR_ERR_NOT_FOUND;
-    while (!fr_rndv_slot_change(incoming->slot, incoming->number, FR_RNDV_ADVERTISED,
-                                FR_RNDV_PULLING)) {
-        if (wait_on(&wait) >= GIVE_UP_AFTER_S || !waits_for_sender(incoming, &wait))
-            return FR_ERR_NOT_FOUND;
-    }
-    read_place(incoming);
-    return FR_OK;
+    struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(incoming->from);
+    if (ledger != NULL)
+        atomic_fetch_add_explicit(&ledger->refused, 1, memory_order_release);
+    return begin_here(incoming);
 }
 
 static void count_down(void)

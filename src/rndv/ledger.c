@@ -119,6 +119,19 @@ static struct fr_rndv_ledger *own_ledger(void)
     return none;
 }
 
+uint64_t fr_rndv_ledger_refused(void)
+{
+    struct fr_rndv_ledger *ledger = atomic_load_explicit(&own, memory_order_acquire);
+    return ledger != NULL ? atomic_load_explicit(&ledger->refused, memory_order_acquire) : 0;
+}
+
+void fr_rndv_ledger_count_refused(void)
+{
+    struct fr_rndv_ledger *ledger = atomic_load_explicit(&own, memory_order_acquire);
+    if (ledger != NULL)
+        atomic_fetch_add_explicit(&ledger->refused, 1, memory_order_release);
+}
+
 bool fr_rndv_ledger_is_shared_with(int rank)
 {
     return own_ledger() != NULL && atomic_load(&private) == NULL && fr_control_area(rank) != NULL;

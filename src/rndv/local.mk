@@ -1,4 +1,4 @@
 # Room rndv: the rendezvous protocol of messages, and its schemes.
 librooms_la_SOURCES += src/rndv/get.c src/rndv/incoming.c src/rndv/ledger.c src/rndv/open.c \
-	src/rndv/pipeline.c src/rndv/progress.c src/rndv/recv.c src/rndv/replica.c src/rndv/rndv.h \
+	src/rndv/pipeline.c src/rndv/progress.c src/rndv/recv.c src/rndv/refused.c src/rndv/replica.c src/rndv/rndv.h \
 	src/rndv/rndv_int.h src/rndv/schemes.c src/rndv/send.c src/rndv/send.h src/rndv/stage.c src/rndv/staged.c

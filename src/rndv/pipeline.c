@@ -164,28 +164,12 @@ static bool may_leave(const struct fr_rndv_send *send, enum fr_rndv_state state,
 // From the application's buffer, or from where they have gone since.
 static enum fr_status copy_to_host(struct fr_rndv_send *send)
 {
-    struct fr_path_view from = send->staging;
     struct fr_device_batch batch;
-    struct fr_device_range range;
-    size_t counted_bytes = send->counted_bytes;
-    bool staged = from.lease.address != NULL;
+    if (send->staging.lease.address != NULL)
+        return fr_rndv_stage_move(send);
     enum fr_status status = fr_rndv_stage_open(send, FR_PATH_HOST);
     if (status != FR_OK)
         return status;
-    if (staged) {
-        const struct fr_device_push_piece piece = {.dst = fr_path_given_address(&send->staging),
-                                                   .src = fr_path_given_address(&from),
-                                                   .bytes = send->bytes};
-        fr_buffer_classify(from.lease.address, 1, &range);
-        status = fr_device_push(&range, &piece, 1, FR_ENGINE_CE, 0);
-        struct fr_path_view host = send->staging;
-        send->staging = from;
-        send->counted_bytes = counted_bytes;
-        fr_rndv_stage_close(send);
-        send->staging = host;
-        send->counted_bytes = send->bytes;
-        return status;
-    }
     fr_device_batch_begin(&batch);
     fr_path_ops(FR_PATH_HOST)->copy_in(&send->staging, &batch);
     return fr_device_batch_finish(&batch);

@@ -68,5 +68,6 @@ void fr_rndv_progress(const struct fr_device_range *user)
         atomic_flag_clear_explicit(&reading, memory_order_release);
     }
     fr_memory_poll();
+    fr_rndv_refused_look_after();
     fr_rndv_send_look_after();
 }

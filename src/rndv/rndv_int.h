@@ -58,6 +58,7 @@ struct fr_rndv_slot {
 // Of one process. All zero is an empty one.
 struct fr_rndv_ledger {
     _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t expected; // messages for it, not yet pulled
+    _Atomic uint64_t refused; // messages of its own, as often as a receiver has refused one
     _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t in_use[FR_RNDV_SLOTS / 64]; // by it alone
     struct fr_rndv_slot slots[FR_RNDV_SLOTS];
 };
@@ -98,6 +99,9 @@ struct fr_rndv_slot *fr_rndv_ledger_slot(unsigned index); // NULL while nothing 
 // Whether plain messages of an RTS's size have gone to an address, so that no RTS can.
 bool fr_rndv_ledger_is_closed_to(const struct fr_rndv_address *address);
 enum fr_rndv_state fr_rndv_ledger_state(unsigned index);
+// How often messages of this process have been refused; a receiver of another host cannot count.
+uint64_t fr_rndv_ledger_refused(void);
+void fr_rndv_ledger_count_refused(void);
 bool fr_rndv_ledger_open(void);
 void fr_rndv_ledger_close(void);
 

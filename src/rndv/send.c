@@ -191,8 +191,10 @@ static enum fr_status enter(struct fr_rndv_send *send, const struct fr_rndv_plac
         return status;
     write_rts(send);
     send->entered = tell_receiver(send, place, ready, false);
-    if (send->entered)
+    if (send->entered) {
+        fr_rndv_refused_add(send);
         return FR_OK;
+    }
     fr_rndv_ledger_free(send->index, !send->remote);
     return FR_ERR_NO_MEMORY;
 }
@@ -224,8 +226,10 @@ static void dismantle(struct fr_rndv_send *send)
 static void destroy(struct fr_rndv_send *send)
 {
     dismantle(send);
-    if (send->entered)
+    if (send->entered) {
+        fr_rndv_refused_remove(send->index);
         fr_rndv_ledger_free(send->index, !send->remote);
+    }
     give_to_pool(send);
 }
 
@@ -296,7 +300,7 @@ void fr_rndv_send_sent(struct fr_rndv_send *send, bool sent)
     send->sent = sent;
 }
 
-enum fr_status fr_rndv_send_push(struct fr_rndv_send *send)
+static enum fr_status push(struct fr_rndv_send *send)
 {
     if (!send->sent || send->pushed || !fr_rndv_send_needs_push(send))
         return FR_OK;
@@ -306,6 +310,14 @@ enum fr_status fr_rndv_send_push(struct fr_rndv_send *send)
     }
     send->pushed = true;
     return send->failure;
+}
+
+enum fr_status fr_rndv_send_push(struct fr_rndv_send *send)
+{
+    fr_rndv_send_hold(send->index);
+    enum fr_status status = push(send);
+    fr_rndv_send_release(send->index);
+    return status;
 }
 
 // ---- the end
@@ -335,8 +347,7 @@ static bool has_waited(struct fr_rndv_send *send, enum fr_rndv_state state)
     return now - since >= send->scheme->wait_ns(send->bytes);
 }
 
-// Has the bytes go by fragments, since the receiver cannot pull them.
-static void follow_refusal(struct fr_rndv_send *send)
+void fr_rndv_send_follow_refusal(struct fr_rndv_send *send)
 {
     if (fr_rndv_pipeline_take_over(send))
         return;
@@ -345,28 +356,6 @@ static void follow_refusal(struct fr_rndv_send *send)
                  send->call);
     send->failure = FR_ERR_NO_MEMORY;
     fr_rndv_ledger_fail(send->index, send->number, !send->remote);
-}
-
-bool fr_rndv_send_is_over(struct fr_rndv_send *send)
-{
-    enum fr_rndv_state state = fr_rndv_ledger_state(send->index);
-    if (send->over)
-        return true;
-    if (state == FR_RNDV_REFUSED) {
-        follow_refusal(send);
-        return false;
-    }
-    bool gone = send->scheme->progress(send);
-    if (state == FR_RNDV_FAILED && send->failure == FR_OK)
-        fr_warn_once("%s: the receiver could not fetch a message", send->call);
-    bool waited = has_waited(send, state);
-    send->over = is_ended(state) || (gone && send->scheme->may_leave(send, state, waited));
-    if (send->over || gone || !waited || state != FR_RNDV_ADVERTISED)
-        return send->over;
-    if (fr_rndv_send_leave(send))
-        return true;
-    send->since_ns = 0; // for the next try
-    return false;
 }
 
 // Copies the bytes of the application's buffer to device memory of Fabrail's, and advertises that.
@@ -396,14 +385,14 @@ static enum fr_status leave_for_workspace(struct fr_rndv_send *send, struct fr_r
     return status;
 }
 
-bool fr_rndv_send_leave(struct fr_rndv_send *send)
+static bool leave(struct fr_rndv_send *send)
 {
     struct fr_rndv_slot *slot = fr_rndv_ledger_slot(send->index);
     struct fr_rndv_place place = {.scheme = FR_SCHEME_STAGED_GET};
     if (send->over)
         return true;
     if (send->scheme->id != FR_SCHEME_GET) {
-        send->over = fr_rndv_send_push(send) == FR_OK || send->pushed;
+        send->over = push(send) == FR_OK || send->pushed;
         return true;
     }
     if (!fr_rndv_slot_change(slot, send->number, FR_RNDV_ADVERTISED, FR_RNDV_MOVING))
@@ -419,6 +408,44 @@ bool fr_rndv_send_leave(struct fr_rndv_send *send)
         (void)fr_rndv_slot_change(slot, send->number, FR_RNDV_MOVING, FR_RNDV_ADVERTISED);
     }
     return send->over;
+}
+
+static bool is_over(struct fr_rndv_send *send)
+{
+    enum fr_rndv_state state = fr_rndv_ledger_state(send->index);
+    if (send->over)
+        return true;
+    if (state == FR_RNDV_REFUSED) {
+        fr_rndv_send_follow_refusal(send);
+        return false;
+    }
+    bool gone = send->scheme->progress(send);
+    if (state == FR_RNDV_FAILED && send->failure == FR_OK)
+        fr_warn_once("%s: the receiver could not fetch a message", send->call);
+    bool waited = has_waited(send, state);
+    send->over = is_ended(state) || (gone && send->scheme->may_leave(send, state, waited));
+    if (send->over || gone || !waited || state != FR_RNDV_ADVERTISED)
+        return send->over;
+    if (leave(send))
+        return true;
+    send->since_ns = 0; // for the next try
+    return false;
+}
+
+bool fr_rndv_send_is_over(struct fr_rndv_send *send)
+{
+    fr_rndv_send_hold(send->index);
+    bool over = is_over(send);
+    fr_rndv_send_release(send->index);
+    return over;
+}
+
+bool fr_rndv_send_leave(struct fr_rndv_send *send)
+{
+    fr_rndv_send_hold(send->index);
+    bool left_it = leave(send);
+    fr_rndv_send_release(send->index);
+    return left_it;
 }
 
 bool fr_rndv_send_is_lost(const struct fr_rndv_send *send)
@@ -440,7 +467,7 @@ static bool is_done(struct fr_rndv_send *send)
 {
     enum fr_rndv_state state = fr_rndv_ledger_state(send->index);
     if (state == FR_RNDV_REFUSED)
-        follow_refusal(send);
+        fr_rndv_send_follow_refusal(send);
     (void)send->scheme->progress(send);
     return is_ended(state) && !send->copying && send->fragments_done == send->fragments;
 }
@@ -457,6 +484,8 @@ void fr_rndv_send_free(struct fr_rndv_send *send, bool cancelled)
 {
     if (send == NULL)
         return;
+    unsigned index = send->index;
+    fr_rndv_send_hold(index);
     bool in_buffer = send->scheme->id == FR_SCHEME_GET && !send->over;
     if (cancelled || !send->sent || in_buffer)
         withdraw(send);
@@ -464,6 +493,7 @@ void fr_rndv_send_free(struct fr_rndv_send *send, bool cancelled)
         destroy(send);
     else
         leave_behind(send);
+    fr_rndv_send_release(index);
 }
 
 // Moves the whole list to one of the caller's own: others see to nothing meanwhile.
@@ -489,13 +519,16 @@ void fr_rndv_send_look_after(void)
     fr_list_init(&others);
     while (!fr_list_is_empty(&taken)) {
         struct fr_rndv_send *send = send_of(taken.prev);
+        unsigned index = send->index;
         fr_list_remove(&send->link);
-        if (!is_done(send)) {
+        fr_rndv_send_hold(index);
+        bool done = is_done(send);
+        if (done)
+            destroy(send);
+        else
             fr_list_push_front(&others, &send->link);
-            continue;
-        }
-        destroy(send);
-        atomic_fetch_sub_explicit(&left_count, 1, memory_order_release);
+        fr_rndv_send_release(index);
+        atomic_fetch_sub_explicit(&left_count, done, memory_order_release);
     }
     fr_core_lock(&lock);
     while (!fr_list_is_empty(&others)) {
@@ -542,4 +575,6 @@ void fr_rndv_send_handle(int from, enum fr_control_kind kind, const struct fr_rn
     if (!fr_rndv_slot_change(slot, entry->number, FR_RNDV_ADVERTISED, state) &&
         state != FR_RNDV_PULLING)
         (void)fr_rndv_slot_change(slot, entry->number, FR_RNDV_PULLING, state);
+    if (state == FR_RNDV_REFUSED)
+        fr_rndv_ledger_count_refused();
 }

@@ -8,6 +8,19 @@
 // Acts on a control message about a message of this process's.
 void fr_rndv_send_handle(int from, enum fr_control_kind kind, const struct fr_rndv_entry *entry);
 
+// Keeps others from a send, which is in the ledger: for those who look at it or free it.
+void fr_rndv_send_hold(unsigned index);
+void fr_rndv_send_release(unsigned index);
+
+// Has the bytes of a send that is held go by fragments, since its receiver has refused it.
+void fr_rndv_send_follow_refusal(struct fr_rndv_send *send);
+
+// Looks for sends that were refused. A load or two when there are none. Those that are in the
+// ledger are added, and removed while they are held.
+void fr_rndv_refused_look_after(void);
+void fr_rndv_refused_add(struct fr_rndv_send *send);
+void fr_rndv_refused_remove(unsigned index);
+
 // Whether other processes of this host take part.
 bool fr_rndv_has_neighbours(void);
 
@@ -22,6 +35,10 @@ bool fr_rndv_send_end_all(void);
 FR_MUST_CHECK enum fr_status fr_rndv_stage_open(struct fr_rndv_send *send,
                                                 enum fr_policy_path path);
 void fr_rndv_stage_close(struct fr_rndv_send *send);
+
+// Moves what stands in device workspace to host memory. The application's buffer and datatype may
+// be gone by then, so only the bytes are looked at. On failure they stay where they are.
+FR_MUST_CHECK enum fr_status fr_rndv_stage_move(struct fr_rndv_send *send);
 bool fr_rndv_stage_is_full(enum fr_policy_path path, size_t bytes);
 
 // Begins to copy the application's bytes to the staging memory: a step at first, then each `growth`

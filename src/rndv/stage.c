@@ -54,6 +54,30 @@ void fr_rndv_stage_close(struct fr_rndv_send *send)
     send->staging.lease = (struct fr_workspace_lease){.address = NULL};
 }
 
+enum fr_status fr_rndv_stage_move(struct fr_rndv_send *send)
+{
+    const struct fr_path_view from = send->staging;
+    struct fr_workspace_lease lease = {.address = NULL};
+    struct fr_device_range range;
+    enum fr_status status = fr_workspace_borrow(send->bytes, &lease);
+    if (status != FR_OK)
+        return status;
+    const struct fr_device_push_piece piece = {
+        .dst = (uintptr_t)lease.address, .src = fr_path_given_address(&from), .bytes = send->bytes};
+    fr_buffer_classify(from.lease.address, 1, &range);
+    status = fr_device_push(&range, &piece, 1, FR_ENGINE_CE, 0);
+    if (status != FR_OK) {
+        fr_workspace_return(&lease);
+        return status;
+    }
+    fr_rndv_stage_close(send);
+    fr_path_view_at(&from, lease, &send->staging, &send->staging_block);
+    send->staging.path = FR_PATH_HOST;
+    send->counted_bytes = send->bytes;
+    atomic_fetch_add_explicit(&host_bytes, send->bytes, memory_order_relaxed);
+    return FR_OK;
+}
+
 // Begins further copies, as long as there are marks to set behind them.
 static void copy_on(struct fr_rndv_send *send)
 {

@@ -359,6 +359,11 @@ static void run_bound(void)
         for (unsigned i = 0; i < ROOM; i++)
             CHECK(fr_memory_pin(&handles[i], &user_range, &pinned[i]) == FR_OK);
         CHECK(fr_memory_pin(&handles[4], &user_range, &more) == FR_ERR_LIMIT, "all are pinned");
+        CHECK(fr_memory_pin_beyond(&handles[4], &user_range, &more) == FR_OK &&
+                  mapped() == (ROOM + 1) * bytes,
+              "what must be is mapped beyond the bound");
+        fr_memory_unpin(&more);
+        CHECK(mapped() == ROOM * bytes, "for as long as it is pinned");
         CHECK(fr_memory_pin(&handles[1], &user_range, &more) == FR_OK, "what is mapped is");
         fr_memory_unpin(&more);
         fr_memory_unpin(&pinned[1]);
