@@ -33,8 +33,9 @@ struct fr_request_op {
     int peer;        // target rank of a one-sided operation
     bool prefix_out; // only what the status counts is copied back
     bool persistent;
-    bool active;       // started and not yet completed
-    bool delivered;    // copied back before the request was completed
+    // Read by threads that look for messages, too.
+    _Atomic bool active;    // started and not yet completed
+    _Atomic bool delivered; // copied back before the request was completed
     size_t partitions; // of a partitioned operation, else 0; each of `partition_count` elements
     size_t partition_count;
     _Atomic unsigned char *arrived; // FR_PARTITION_* of each
