@@ -176,8 +176,8 @@ static struct circle *between(const struct walk *walk, uint64_t *state, const st
         return circle_new(walk, MADE_BETWEEN, MPI_COMM_NULL);
     MPI_Comm_split(parent->comm, side, -parent->rank, &half);
     // Ranks are reversed in each half, so its leader is the last one in the parent.
-    MPI_Intercomm_create(half, 0, parent->comm, side == 0 ? parent->size - 1 : first - 1, TAG,
-                         &comm);
+    MPI_Intercomm_create(half, 0, parent->comm, side == 0 ? parent->size - 1 : first - 1,
+                         TAG + walk->thread, &comm); // the tag tells threads apart
     MPI_Comm_free(&half);
     struct circle *circle = circle_new(walk, MADE_BETWEEN, comm);
     circle->side = side;
