@@ -107,6 +107,9 @@ const char *fr_core_log_recorded(unsigned index, enum fr_log_level *level);
 enum { FR_JOB_BYTES = 128 };
 void fr_core_job_name(char name[FR_JOB_BYTES]);
 
+// What the launcher says in a variable of its own, NULL where it says nothing.
+const char *fr_core_job_value(const char *name);
+
 enum fr_tristate { FR_AUTO, FR_YES, FR_NO };
 
 // Bits of the setting FABRAIL_PATHS.
@@ -176,6 +179,11 @@ typedef void (*fr_core_complain_fn)(void *cookie, const char *text);
 // `environment`. Returns the number of complaints; `complain` may be NULL.
 unsigned fr_core_settings_parse(char *const *environment, struct fr_settings *settings,
                                 fr_core_complain_fn complain, void *cookie);
+
+// Writes the settings that all ranks of a job must have alike, as they are set in an environment,
+// with semicolons between them. Equal for equal settings, however they were spelt.
+enum { FR_ALIKE_BYTES = 256 };
+const char *fr_core_settings_alike(const struct fr_settings *settings, char text[FR_ALIKE_BYTES]);
 
 // Writes the table of settings as manual page source (roff) to the open stdio stream `stream`.
 void fr_core_settings_write_manual(void *stream);

@@ -10,7 +10,7 @@
 
 extern char **environ;
 
-static const char *value_of(const char *name)
+const char *fr_core_job_value(const char *name)
 {
     size_t length = strlen(name);
     for (char **entry = environ; entry && *entry; entry++) {
@@ -25,9 +25,10 @@ void fr_core_job_name(char name[FR_JOB_BYTES])
     // The first two name a step of a job, and several launches in one allocation differ in them.
     static const char *const names[] = {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID"};
     name[0] = '\0';
-    const char *job = value_of("SLURM_JOB_ID"), *step = value_of("SLURM_STEP_ID");
+    const char *job = fr_core_job_value("SLURM_JOB_ID");
+    const char *step = fr_core_job_value("SLURM_STEP_ID");
     for (size_t i = 0; i < FR_ARRAY_LENGTH(names); i++) {
-        const char *value = value_of(names[i]);
+        const char *value = fr_core_job_value(names[i]);
         if (value && value[0]) {
             snprintf(name, FR_JOB_BYTES, "%s%s%s", job ? job : "", job ? "." : "", value);
             return;

@@ -39,6 +39,7 @@ struct row {
     size_t min_bytes;
     size_t max_bytes;
     const char *help; // sentences for the manual page, in roff
+    bool alike;       // for all ranks of a job
 };
 
 // Members of choices are stored through `unsigned`, booleans of any spelling through `bool`.
@@ -98,7 +99,8 @@ static const struct row rows[] = {
          "Ways that a message may take, separated by commas: the real MPI gets the pointer of\n"
          "the application as it is (pass), the message is staged through host memory (host) or\n"
          "through fabric-allocated device memory (fabric), or Fabrail moves it itself over NVLink\n"
-         "(peer). Set it alike for all ranks of a job."},
+         "(peer). Set it alike for all ranks of a job.",
+     .alike = true},
     {"MPI_GPU_AWARE", ROW_TRISTATE, AT(mpi_gpu_aware), .default_text = "auto",
      .help = "Whether the MPI library takes pointers to device memory.\n"
              "With auto, the library itself is asked."},
@@ -113,7 +115,8 @@ static const struct row rows[] = {
          "workspace: where the communicator has multi-node NVLink (auto), on every\n"
          "communicator (force), or never (off). Any other MPI library's messages go through it\n"
          "to GPUs that multi-node NVLink reaches, unless it is off.\n"
-         "Set it alike for all ranks of a job."},
+         "Set it alike for all ranks of a job.",
+     .alike = true},
     {"WORKSPACE_MAX", ROW_BYTES, AT(workspace_max_bytes), .default_text = "4G", RANGE(0, 16 * TIB),
      .help =
          "Bound on the device memory of that workspace, for each process and device. A message\n"
@@ -529,6 +532,34 @@ const struct fr_settings *fr_core_settings(void)
         settings = &process_settings;
     }
     return settings;
+}
+
+// Of a choice or a list, the only rows that have to be alike.
+static size_t write_value(const struct row *row, unsigned value, char *text, size_t room)
+{
+    size_t used = 0;
+    for (const struct choice *c = row->choices; c->name != NULL && used < room; c++) {
+        bool is_set = row->type == ROW_LIST ? value & c->value : value == c->value;
+        if (is_set)
+            used += (size_t)snprintf(text + used, room - used, used ? ",%s" : "%s", c->name);
+    }
+    return min_of(used, room);
+}
+
+const char *fr_core_settings_alike(const struct fr_settings *settings, char text[FR_ALIKE_BYTES])
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t r = 0; r < FR_ARRAY_LENGTH(rows); r++) {
+        unsigned value;
+        if (!rows[r].alike)
+            continue;
+        memcpy(&value, (const char *)settings + rows[r].offset, sizeof(value));
+        used += (size_t)snprintf(text + used, FR_ALIKE_BYTES - used,
+                                 "%s" PREFIX "%s=", used ? ";" : "", rows[r].name);
+        used += write_value(&rows[r], value, text + used, FR_ALIKE_BYTES - used);
+    }
+    return text;
 }
 
 void fr_core_settings_write_manual(void *stream)

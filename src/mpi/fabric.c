@@ -39,7 +39,7 @@ void fr_mpi_gather_facts(void)
                       (settings->paths & FR_PATH_BIT_FABRIC) && fr_mpi_is_gpu_aware();
     bool for_peers = settings->paths & FR_PATH_BIT_PEER;
     struct fr_world_facts own = {.host = fr_world_host()};
-    if (fr_world_size() < 2 || (!for_fabric && !for_peers))
+    if (fr_world_size() < 2 || !fr_world_census_end(for_fabric || for_peers))
         return;
     if (for_fabric)
         describe_clique(&own);

@@ -27,6 +27,7 @@ static void introduce(void)
 bool fr_mpi_call_init(enum fr_fn fn, fr_word *args, int *result)
 {
     fr_report_before_init();
+    fr_world_census_begin();
     *result = fr_real_call(fn, args);
     if (*result == fr_real_mpi.SUCCESS) {
         introduce();

@@ -60,14 +60,14 @@ static bool owns_symbol(const char *object, void *address)
            strcmp(info.dli_fname, object) == 0;
 }
 
-// Returns a handle of the loaded object that defines the probe symbol itself, NULL if it does not.
-// A library that merely depends on MPI finds the symbol too, in another object.
-static void *open_if_mpi(const char *object)
+// Returns a handle of the loaded object if it defines the symbol itself, NULL if it does not. A
+// library that merely depends on MPI finds MPI's symbols too, in another object.
+static void *open_if_defines(const char *object, const char *symbol)
 {
     void *handle = dlopen(object, RTLD_LAZY | RTLD_NOLOAD);
     if (!handle)
         return NULL;
-    if (owns_symbol(object, dlsym(handle, probe_symbol)))
+    if (owns_symbol(object, dlsym(handle, symbol)))
         return handle;
     dlclose(handle);
     return NULL;
@@ -75,7 +75,7 @@ static void *open_if_mpi(const char *object)
 
 // Walks the loaded objects, since a library that came by dlopen(RTLD_LOCAL) is in no search scope.
 // The walk only copies names: dlopen inside it could deadlock with a thread that loads a library.
-static void *find_mpi(void)
+static void *open_definer(const char *symbol)
 {
     struct object_list list = {0};
     Dl_info self;
@@ -84,11 +84,20 @@ static void *find_mpi(void)
     dl_iterate_phdr(collect_object, &list);
     for (size_t i = 0; i < list.count; i++) {
         if (!handle && strcmp(list.names[i], own_name) != 0)
-            handle = open_if_mpi(list.names[i]);
+            handle = open_if_defines(list.names[i], symbol);
         free(list.names[i]);
     }
     free(list.names);
     return handle;
+}
+
+void *fr_real_find_loaded(const char *symbol)
+{
+    void *handle = open_definer(symbol);
+    void *address = handle ? dlsym(handle, symbol) : NULL;
+    if (handle)
+        dlclose(handle); // whoever loaded it keeps it
+    return address;
 }
 
 static void *find_symbol(const char *symbol)
@@ -192,7 +201,7 @@ static enum fr_status start_status;
 static void start_once(void)
 {
     (void)fr_core_settings();
-    mpi_handle = find_mpi();
+    mpi_handle = open_definer(probe_symbol);
     if (!mpi_handle) {
         start_status = FR_ERR_NOT_FOUND;
         return;

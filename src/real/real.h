@@ -133,6 +133,10 @@ void *fr_real_address(enum fr_fn fn);
 // Whether the MPI library itself has made the call that returns to this address.
 bool fr_real_is_internal(uintptr_t return_address);
 
+// Address of a function of any other library in the process, in whichever way that was loaded; NULL
+// when none has it. Valid as long as that library stays.
+void *fr_real_find_loaded(const char *symbol);
+
 // Address of the MPI_ function of a profiler that stands between the application and the MPI
 // library, NULL when there is none: a call of MPI_x then belongs to the profiler, which calls
 // PMPI_x.

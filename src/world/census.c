@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Whether all processes of the job run Fabrail alike, which has to be known before any collective
+// call of Fabrail's: a process without it would not come, and nothing may be sent to it either.
+//
+// Each process leaves a record with the launcher before the real MPI_Init, which is a fence for
+// such records. Afterwards each looks only for those of its parent and its children in a tree of
+// all ranks, and what they find is gathered up the tree and told down again, by messages between
+// processes that are both known to be in here. Where a process is missing the tree falls apart, and
+// each part has somebody who knows.
+#include "config.h"
+
+#include "world/census.h"
+#include "world/world_int.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { CHILDREN = 4 };
+
+// What goes through the tree.
+enum { MIXED = 1u << 0, WANTED = 1u << 1 };
+
+static const struct fr_world_registry *const registries[] = {&fr_world_hydra, &fr_world_pmix};
+static char own_record[FR_WORLD_RECORD_BYTES];
+
+size_t fr_world_record_common(const char *record)
+{
+    const char *host = strrchr(record, ';');
+    return host ? (size_t)(host - record) : 0;
+}
+
+static bool is_alike(const char *record)
+{
+    size_t common = fr_world_record_common(own_record);
+    return fr_world_record_common(record) == common && memcmp(record, own_record, common) == 0;
+}
+
+void fr_world_census_begin(void)
+{
+    char alike[FR_ALIKE_BYTES], host[FR_WORLD_HOST_BYTES] = "";
+    (void)gethostname(host, sizeof(host) - 1);
+    for (char *at = host; *at; at++)
+        *at = *at == ';' || *at == ' ' ? '_' : *at;
+    snprintf(own_record, sizeof(own_record), "Fabrail-%s;%s;%.200s", PACKAGE_VERSION,
+             fr_core_settings_alike(fr_core_settings(), alike), host);
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(registries); i++)
+        registries[i]->put(own_record);
+}
+
+static bool send_word(int to, unsigned word)
+{
+    return FR_MPI(Send, FR_PTR(&word), sizeof(word), fr_real_mpi.BYTE, (fr_word)to,
+                  FR_WORLD_UNUSED_TAG, fr_real_mpi.COMM_WORLD) == fr_real_mpi.SUCCESS;
+}
+
+static bool add_word(int from, unsigned *word)
+{
+    unsigned received = MIXED;
+    int result = FR_MPI(Recv, FR_PTR(&received), sizeof(received), fr_real_mpi.BYTE, (fr_word)from,
+                        FR_WORLD_UNUSED_TAG, fr_real_mpi.COMM_WORLD, fr_real_mpi.STATUS_IGNORE);
+    *word |= received;
+    return result == fr_real_mpi.SUCCESS;
+}
+
+static unsigned ask_tree(const struct fr_world_registry *registry, bool wants)
+{
+    char record[FR_WORLD_RECORD_BYTES];
+    int rank = fr_world_rank(), parent = rank > 0 ? (rank - 1) / CHILDREN : -1;
+    int children[CHILDREN], count = 0;
+    unsigned word = wants ? WANTED : 0;
+    for (int64_t i = 1; i <= CHILDREN && (int64_t)rank * CHILDREN + i < fr_world_size(); i++) {
+        int child = rank * CHILDREN + (int)i;
+        bool is_there = registry->get(child, record);
+        if (is_there)
+            children[count++] = child;
+        if (!is_there || !is_alike(record))
+            word |= MIXED;
+    }
+    if (parent >= 0 && !registry->get(parent, record)) {
+        parent = -1;
+        word |= MIXED;
+    }
+    bool done = true;
+    for (int i = 0; i < count; i++)
+        done = add_word(children[i], &word) && done;
+    if (parent >= 0)
+        done = send_word(parent, word) && add_word(parent, &word) && done;
+    for (int i = 0; i < count; i++)
+        done = send_word(children[i], word) && done;
+    return done ? word : word | MIXED;
+}
+
+// Whether no process before this one has a record. The nearest is asked for first, so that all
+// processes together ask for as many as there are.
+static bool is_first(const struct fr_world_registry *registry)
+{
+    char record[FR_WORLD_RECORD_BYTES];
+    for (int rank = fr_world_rank() - 1; rank >= 0; rank--)
+        if (registry->get(rank, record))
+            return false;
+    return true;
+}
+
+bool fr_world_census_end(bool wants)
+{
+    const struct fr_world_registry *registry = NULL;
+    enum fr_world_record left = FR_WORLD_RECORD_NONE;
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(registries) && !registry; i++) {
+        left = registries[i]->has_put();
+        if (left != FR_WORLD_RECORD_NONE)
+            registry = registries[i];
+    }
+    if (!registry) {
+        fr_debug("the launcher does not tell which ranks run Fabrail");
+        return wants;
+    }
+    if (left == FR_WORLD_RECORD_FAILED) {
+        fr_warn("the launcher (%s) refused to tell the other ranks that this one runs Fabrail",
+                registry->name);
+        return false;
+    }
+    unsigned word = ask_tree(registry, wants);
+    if (word & MIXED && is_first(registry))
+        fr_world_census_warn(registry, own_record);
+    return !(word & MIXED) && word & WANTED;
+}

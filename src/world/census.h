@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Where the processes of a job leave records for each other: what the launcher gives them for that.
+// A process need not do anything for others to know that it has left none.
+#ifndef FR_WORLD_CENSUS_H
+#define FR_WORLD_CENSUS_H
+
+#include "world/world.h"
+
+enum { FR_WORLD_RECORD_BYTES = 512, FR_WORLD_HOST_BYTES = 256 };
+
+enum fr_world_record {
+    FR_WORLD_RECORD_NONE, // this is no such launcher, which it then is on no process of the job
+    FR_WORLD_RECORD_LEFT,
+    FR_WORLD_RECORD_FAILED,
+};
+
+// One sort of launcher. Ranks are those of MPI_COMM_WORLD.
+struct fr_world_registry {
+    const char *name;
+
+    // Leaves the record of this process, at the latest while the real MPI_Init begins; and says,
+    // after it, what has become of that.
+    void (*put)(const char *record);
+    enum fr_world_record (*has_put)(void);
+
+    // After MPI_Init: the record of a process, false when it has left none; and where a process
+    // is that has left none, false when that is unknown.
+    bool (*get)(int rank, char record[FR_WORLD_RECORD_BYTES]);
+    bool (*get_host)(int rank, char host[FR_WORLD_HOST_BYTES]);
+};
+extern const struct fr_world_registry fr_world_hydra;
+extern const struct fr_world_registry fr_world_pmix;
+
+// Warns of the processes whose records differ from this one's, or that have none.
+void fr_world_census_warn(const struct fr_world_registry *registry, const char *own);
+
+// Length of what all records of a job have in common: all but the host.
+size_t fr_world_record_common(const char *record);
+
+#endif

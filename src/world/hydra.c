@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Records by the key-value space of Hydra, MPICH's launcher: a line each way on a socket that the
+// process got from its proxy. The MPI library asks on it in MPI_Init; before and after, nobody
+// does.
+#include "config.h"
+
+#include "world/census.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { LINE_BYTES = 2048, TIMEOUT_MS = 60000 };
+
+// Written by the thread that is in MPI_Init.
+static int proxy = -1;
+static char space[256]; // the job's
+static enum fr_world_record state;
+
+// Other launchers speak otherwise on a socket of the same name, and may end a job that takes them
+// for Hydra: so it is the process at the other end that is asked who it is.
+static bool is_hydra(int file)
+{
+    char path[64], name[32] = "";
+    struct ucred peer = {.pid = 0};
+    socklen_t bytes = sizeof(peer);
+    if (getsockopt(file, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0 || peer.pid <= 0)
+        return false;
+    snprintf(path, sizeof(path), "/proc/%d/comm", (int)peer.pid);
+    FILE *comm = fopen(path, "re");
+    bool known = comm && fgets(name, sizeof(name), comm) && strcmp(name, "hydra_pmi_proxy\n") == 0;
+    if (comm)
+        fclose(comm);
+    return known;
+}
+
+static int find_proxy(void)
+{
+    const char *text = fr_core_job_value("PMI_FD"), *size = fr_core_job_value("PMI_SIZE");
+    if (!text || !fr_core_job_value("PMI_RANK") || (size && strcmp(size, "1") == 0) ||
+        fr_core_job_value("I_MPI_HYDRA_PMI_CONNECT") || strcmp(fr_real_mpi.family, "Open MPI") == 0)
+        return -1;
+    int file = atoi(text);
+    return is_hydra(file) ? file : -1;
+}
+
+// Byte for byte, so that nothing is read that is for the MPI library.
+static bool read_line(char line[LINE_BYTES])
+{
+    size_t used = 0;
+    for (;;) {
+        struct pollfd ready = {.fd = proxy, .events = POLLIN};
+        int polled = poll(&ready, 1, TIMEOUT_MS);
+        ssize_t got = polled > 0 ? recv(proxy, line + used, 1, 0) : polled;
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return false;
+        if (line[used] == '\n')
+            break;
+        used += used < LINE_BYTES - 1;
+    }
+    line[used] = '\0';
+    return true;
+}
+
+static bool ask(const char *question, size_t length, char answer[LINE_BYTES])
+{
+    while (length > 0) {
+        ssize_t sent = send(proxy, question, length, MSG_NOSIGNAL);
+        if (sent < 0 && errno == EINTR)
+            continue;
+        if (sent <= 0)
+            return false;
+        question += sent;
+        length -= (size_t)sent;
+    }
+    return read_line(answer);
+}
+
+// The value of a word of an answer, "name=value" between spaces.
+static bool find_value(const char *answer, const char *name, char *value, size_t room)
+{
+    size_t length = strlen(name);
+    for (const char *at = answer; at; at = strchr(at, ' ')) {
+        at += *at == ' ';
+        if (strncmp(at, name, length) != 0 || at[length] != '=')
+            continue;
+        at += length + 1;
+        size_t bytes = strcspn(at, " ");
+        if (bytes >= room)
+            return false;
+        memcpy(value, at, bytes);
+        value[bytes] = '\0';
+        return true;
+    }
+    return false;
+}
+
+static bool has_done(const char *answer)
+{
+    char code[16];
+    return find_value(answer, "rc", code, sizeof(code)) && strcmp(code, "0") == 0;
+}
+
+// An equals sign would end the name of a word.
+static void swap(char *text, char from, char to)
+{
+    for (; *text; text++)
+        *text = *text == from ? to : *text;
+}
+
+// The first greeting that a proxy gets makes it forget what was put before.
+static void put(const char *record)
+{
+    static const char greeting[] = "cmd=init pmi_version=1 pmi_subversion=1\n";
+    static const char who[] = "cmd=get_my_kvsname\n";
+    char line[LINE_BYTES], text[FR_WORLD_RECORD_BYTES];
+    proxy = find_proxy();
+    if (proxy < 0)
+        return;
+    snprintf(text, sizeof(text), "%s", record);
+    swap(text, '=', '^');
+    state = FR_WORLD_RECORD_FAILED;
+    if (!ask(greeting, sizeof(greeting) - 1, line) || !has_done(line) ||
+        !ask(who, sizeof(who) - 1, line) || !find_value(line, "kvsname", space, sizeof(space)))
+        return;
+    int length = snprintf(line, sizeof(line), "cmd=put kvsname=%s key=fabrail-%s value=%s\n", space,
+                          fr_core_job_value("PMI_RANK"), text);
+    if (ask(line, (size_t)length, line) && has_done(line))
+        state = FR_WORLD_RECORD_LEFT;
+}
+
+static enum fr_world_record has_put(void)
+{
+    return state;
+}
+
+static bool get_value(const char *key, char *value, size_t room)
+{
+    char line[LINE_BYTES];
+    int length = snprintf(line, sizeof(line), "cmd=get kvsname=%s key=%s\n", space, key);
+    return ask(line, (size_t)length, line) && has_done(line) &&
+           find_value(line, "value", value, room);
+}
+
+static bool get(int rank, char record[FR_WORLD_RECORD_BYTES])
+{
+    char key[32];
+    snprintf(key, sizeof(key), "fabrail-%d", rank);
+    if (!get_value(key, record, FR_WORLD_RECORD_BYTES))
+        return false;
+    swap(record, '^', '=');
+    return true;
+}
+
+static bool get_host(int rank, char host[FR_WORLD_HOST_BYTES])
+{
+    (void)rank;
+    (void)host;
+    return false;
+}
+
+const struct fr_world_registry fr_world_hydra = {
+    .name = "Hydra", .put = put, .has_put = has_put, .get = get, .get_host = get_host};
