@@ -32,7 +32,7 @@ static void describe_exchanges(struct fr_world_facts *own)
         memcpy(own->secret, secret.bytes, sizeof(own->secret));
 }
 
-void fr_mpi_gather_facts(void)
+bool fr_mpi_gather_facts(void)
 {
     const struct fr_settings *settings = fr_core_settings();
     bool for_fabric = settings->fabric == FR_FABRIC_AUTO &&
@@ -40,20 +40,21 @@ void fr_mpi_gather_facts(void)
     bool for_peers = settings->paths & FR_PATH_BIT_PEER;
     struct fr_world_facts own = {.host = fr_world_host()};
     if (fr_world_size() < 2 || !fr_world_census_end(for_fabric || for_peers))
-        return;
+        return true;
     if (for_fabric)
         describe_clique(&own);
     if (for_peers) {
         fr_mpi_messages_describe(&own);
         describe_exchanges(&own);
     }
-    fr_world_gather(&own);
+    if (!fr_world_gather(&own))
+        return false;
     // NVML takes its time, which jobs on one host need not spend.
-    if (fr_mpi_messages_span_hosts()) {
-        if (settings->fabric != FR_FABRIC_OFF && own.takes_rts)
-            describe_clique(&own);
-        fr_world_gather(&own);
-    }
+    if (!fr_mpi_messages_span_hosts())
+        return true;
+    if (settings->fabric != FR_FABRIC_OFF && own.takes_rts)
+        describe_clique(&own);
+    return fr_world_gather(&own);
 }
 
 bool fr_mpi_is_in_clique(int device)

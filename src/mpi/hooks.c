@@ -8,20 +8,23 @@
 #include "report/report.h"
 #include "world/world.h"
 
-static void introduce(void)
+// Returns false when ranks without Fabrail are in this one's way.
+static bool introduce(void)
 {
     fr_world_note();
     fr_core_log_set_rank(fr_world_rank());
-    fr_mpi_gather_facts();
+    if (!fr_mpi_gather_facts())
+        return false;
     fr_mpi_peer_start();
     fr_mpi_messages_start();
     if (fr_world_rank() > 0)
-        return;
+        return true;
     if (fr_world_host_count() > 0)
         fr_info("%d hosts, %d groups of GPUs with multi-node NVLink", fr_world_host_count(),
                 fr_world_clique_count());
     fr_info("fabrail %s with %s, which is %sGPU-aware", PACKAGE_VERSION, fr_real_mpi.family,
             fr_mpi_is_gpu_aware() ? "" : "not ");
+    return true;
 }
 
 bool fr_mpi_call_init(enum fr_fn fn, fr_word *args, int *result)
@@ -30,13 +33,17 @@ bool fr_mpi_call_init(enum fr_fn fn, fr_word *args, int *result)
     fr_world_census_begin();
     *result = fr_real_call(fn, args);
     if (*result == fr_real_mpi.SUCCESS) {
-        introduce();
+        bool introduced = introduce();
         fr_report_after_init(&(struct fr_report_job){
             .mpi_gpu_aware = fr_mpi_is_gpu_aware(),
             .hosts = fr_world_host_count(),
             .cliques = fr_world_clique_count(),
             .fabric_memory = "unknown",
         });
+        if (!introduced) {
+            *result = fr_real_mpi.ERR_OTHER;
+            FR_MPI(Comm_call_errhandler, fr_real_mpi.COMM_WORLD, (fr_word)*result);
+        }
     }
     return true;
 }

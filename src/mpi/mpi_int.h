@@ -77,9 +77,9 @@ void fr_mpi_comms_free_later(void);
 bool fr_mpi_is_gpu_aware(void);
 bool fr_mpi_is_gpu_safe(enum fr_fn fn);
 
-// Tells the other ranks which host and which NVLink clique this one is in, and hears of them, if
-// that can matter; called at the end of MPI_Init.
-void fr_mpi_gather_facts(void);
+// Tells the other ranks which host and which NVLink clique this one is in, and learns of them, if
+// that can matter; called at the end of MPI_Init. False when they do not come: MPI_Init then fails.
+bool fr_mpi_gather_facts(void);
 
 // Whether `device` is in the clique that the host has told the others of, and has a multi-node
 // NVLink partner in the communicator of the operation, or in the group of its window; the world

@@ -23,6 +23,7 @@ enum { MIXED = 1u << 0, WANTED = 1u << 1 };
 
 static const struct fr_world_registry *const registries[] = {&fr_world_hydra, &fr_world_pmix};
 static char own_record[FR_WORLD_RECORD_BYTES];
+static bool is_taken; // written in MPI_Init
 
 size_t fr_world_record_common(const char *record)
 {
@@ -102,6 +103,11 @@ static bool is_first(const struct fr_world_registry *registry)
     return true;
 }
 
+bool fr_world_census_is_taken(void)
+{
+    return is_taken;
+}
+
 bool fr_world_census_end(bool wants)
 {
     const struct fr_world_registry *registry = NULL;
@@ -120,6 +126,7 @@ bool fr_world_census_end(bool wants)
                 registry->name);
         return false;
     }
+    is_taken = true;
     unsigned word = ask_tree(registry, wants);
     if (word & MIXED && is_first(registry))
         fr_world_census_warn(registry, own_record);

@@ -31,6 +31,9 @@ struct fr_world_registry {
 extern const struct fr_world_registry fr_world_hydra;
 extern const struct fr_world_registry fr_world_pmix;
 
+// Whether all processes of the job are known to run Fabrail.
+bool fr_world_census_is_taken(void);
+
 // Warns of the processes whose records differ from this one's, or that have none.
 void fr_world_census_warn(const struct fr_world_registry *registry, const char *own);
 

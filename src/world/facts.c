@@ -2,6 +2,7 @@
 // What all processes of MPI_COMM_WORLD tell each other, once, at MPI_Init.
 #include "config.h"
 
+#include "world/census.h"
 #include "world/world_int.h"
 
 #include <sched.h>
@@ -112,37 +113,55 @@ static int64_t now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-// Completes the exchange, which can take as long as the last process takes to start. The first
-// polls only yield, later ones sleep, since ranks may outnumber cores.
-static int wait_for_all(fr_word *request)
+// Completes what all processes take part in, which can take as long as the last one takes to come.
+// The first polls only yield, later ones sleep, since ranks may outnumber cores. `look` is called
+// about every second; returns false when that no longer wants to wait, else true and MPI's result.
+static bool wait_for_all(fr_word *request, bool (*look)(int seconds), int *result)
 {
-    enum { YIELDS = 1000, WARN_SECONDS = 10 };
+    enum { YIELDS = 1000 };
     const struct timespec nap = {.tv_nsec = 500000};
     int64_t start_ns = now_ns();
-    int warned_seconds = 0;
+    int seen_seconds = 0;
     for (unsigned polls = 0;; polls++) {
         int done = 0;
-        int result = FR_MPI(Test, FR_PTR(request), FR_PTR(&done), fr_real_mpi.STATUS_IGNORE);
-        if (result != fr_real_mpi.SUCCESS || done)
-            return result;
+        *result = FR_MPI(Test, FR_PTR(request), FR_PTR(&done), fr_real_mpi.STATUS_IGNORE);
+        if (*result != fr_real_mpi.SUCCESS || done)
+            return true;
         if (polls < YIELDS) {
             sched_yield();
             continue;
         }
         nanosleep(&nap, NULL);
         int seconds = (int)((now_ns() - start_ns) / 1000000000);
-        if (seconds < warned_seconds + WARN_SECONDS)
-            continue;
-        warned_seconds = seconds;
-        fr_warn(
-            "waiting for %d s: some ranks of MPI_COMM_WORLD did not start Fabrail; preload it in "
-            "all ranks with the same FABRAIL_ settings, or set FABRAIL_FABRIC=off",
-            seconds);
+        if (seconds > seen_seconds && !look(seconds))
+            return false;
+        seen_seconds = seconds;
     }
 }
 
+// Where the launcher has told that all processes take part, they come.
+static bool look_at_start(int seconds)
+{
+    enum { WARN_SECONDS = 10, LIMIT_SECONDS = 60 };
+    size_t limit = fr_core_settings()->timeout_s ? fr_core_settings()->timeout_s : LIMIT_SECONDS;
+    bool ends = !fr_world_census_is_taken() && (size_t)seconds >= limit;
+    if (seconds % WARN_SECONDS == 0 && !ends)
+        fr_warn("waiting for %d s: some ranks of MPI_COMM_WORLD did not start Fabrail; preload it "
+                "in all ranks with the same FABRAIL_ settings, or set FABRAIL_PATHS=pass,host in "
+                "those that have it",
+                seconds);
+    if (ends)
+        fr_error("some ranks of MPI_COMM_WORLD did not start Fabrail within %d s, so that MPI_Init "
+                 "fails; preload it in all ranks with the same FABRAIL_ settings, or set "
+                 "FABRAIL_PATHS=pass,host in those that have it",
+                 seconds);
+    return !ends;
+}
+
+enum outcome { EXCHANGED, FAILED, GAVE_UP };
+
 // The first exchange finds out that all processes are there.
-static bool exchange(const struct fr_world_facts *own)
+static enum outcome exchange(const struct fr_world_facts *own)
 {
     fr_word request = 0;
     fr_word comm = fr_world_comm();
@@ -151,11 +170,18 @@ static bool exchange(const struct fr_world_facts *own)
     const fr_word bytes = sizeof(*own);
     int result = FR_MPI(Iallgather, FR_PTR(own), bytes, fr_real_mpi.BYTE, FR_PTR(known.facts),
                         bytes, fr_real_mpi.BYTE, comm, FR_PTR(&request));
+    if (result == fr_real_mpi.SUCCESS && !wait_for_all(&request, look_at_start, &result))
+        return GAVE_UP;
     if (result == fr_real_mpi.SUCCESS)
-        result = wait_for_all(&request);
-    if (result != fr_real_mpi.SUCCESS)
-        fr_error("the exchange of hosts and NVLink cliques failed with MPI error %d", result);
-    return result == fr_real_mpi.SUCCESS;
+        return EXCHANGED;
+    fr_error("the exchange of hosts and NVLink cliques failed with MPI error %d", result);
+    return FAILED;
+}
+
+static bool look_at_end(int seconds)
+{
+    (void)seconds;
+    return true;
 }
 
 bool fr_world_meet(void)
@@ -165,7 +191,7 @@ bool fr_world_meet(void)
         return false;
     int result = FR_MPI(Ibarrier, fr_world_comm(), FR_PTR(&request));
     if (result == fr_real_mpi.SUCCESS)
-        result = wait_for_all(&request);
+        (void)wait_for_all(&request, look_at_end, &result);
     return result == fr_real_mpi.SUCCESS;
 }
 
@@ -177,27 +203,31 @@ static void forget(void)
     memset(&known, 0, sizeof(known));
 }
 
-void fr_world_gather(const struct fr_world_facts *own)
+bool fr_world_gather(const struct fr_world_facts *own)
 {
     int size = fr_world_size(), rank = fr_world_rank();
     forget();
     if (size < 1)
-        return;
+        return true;
     known.size = size;
     known.facts = calloc((size_t)size, sizeof(*known.facts));
     if (!known.facts) {
         fr_error("no memory for the facts of %d ranks, for which the others wait", size);
         known.size = 0;
-        return;
+        return true;
     }
-    if (!exchange(own) || !fr_world_comm_make() || !derive(rank)) {
+    enum outcome outcome = exchange(own);
+    if (outcome == GAVE_UP)
+        known.facts = NULL; // MPI may still write there
+    if (outcome != EXCHANGED || !fr_world_comm_make() || !derive(rank)) {
         forget();
-        return;
+        return outcome != GAVE_UP;
     }
     fr_debug("%d hosts, %d cliques across hosts, %d partners", known.host_count, known.clique_count,
              known.partner_count);
     if (known.partner_count > 0)
         fr_world_clique_start();
+    return true;
 }
 
 int fr_world_partners(const int **ranks)

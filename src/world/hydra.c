@@ -7,6 +7,7 @@
 #include "world/census.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -158,11 +159,64 @@ static bool get(int rank, char record[FR_WORLD_RECORD_BYTES])
     return true;
 }
 
+// One of the blocks of hosts in a row that have as many ranks each, "(vector,(0,2,4),(2,1,3))".
+struct block {
+    int first, hosts, ranks;
+};
+
+// Returns what follows, NULL at the end and where there is something else.
+static const char *read_block(const char *at, struct block *block)
+{
+    int used = 0;
+    if (sscanf(at, ",(%d,%d,%d)%n", &block->first, &block->hosts, &block->ranks, &used) != 3 ||
+        used == 0 || block->hosts < 1 || block->ranks < 1 || block->hosts > INT_MAX / block->ranks)
+        return NULL;
+    return at + used;
+}
+
+// The number that the launcher gives the host of a rank; the blocks are gone through as often as
+// there are ranks. -1 when it says otherwise.
+static int host_number(const char *mapping, int rank)
+{
+    static const char head[] = "(vector";
+    const char *blocks = mapping + sizeof(head) - 1;
+    struct block block;
+    int64_t left = rank, all = 0;
+    if (strncmp(mapping, head, sizeof(head) - 1) != 0)
+        return -1;
+    for (const char *at = read_block(blocks, &block); at; at = read_block(at, &block))
+        all += block.hosts * block.ranks;
+    left = all ? left % all : 0;
+    for (const char *at = read_block(blocks, &block); at; at = read_block(at, &block)) {
+        if (left < block.hosts * block.ranks)
+            return block.first + (int)left / block.ranks;
+        left -= block.hosts * block.ranks;
+    }
+    return -1;
+}
+
+// The name is in the record of another process there, if any of the first has one.
 static bool get_host(int rank, char host[FR_WORLD_HOST_BYTES])
 {
-    (void)rank;
-    (void)host;
-    return false;
+    enum { TRIES = 16 };
+    char mapping[FR_WORLD_RECORD_BYTES], record[FR_WORLD_RECORD_BYTES];
+    if (!get_value("PMI_process_mapping", mapping, sizeof(mapping)))
+        return false;
+    int number = host_number(mapping, rank);
+    if (number < 0)
+        return false;
+    for (int other = 0, tries = 0; other < fr_world_size(); other++) {
+        if (other == rank || host_number(mapping, other) != number)
+            continue;
+        if (get(other, record)) {
+            snprintf(host, FR_WORLD_HOST_BYTES, "%s", record + fr_world_record_common(record) + 1);
+            return true;
+        }
+        if (++tries == TRIES)
+            break;
+    }
+    snprintf(host, FR_WORLD_HOST_BYTES, "number %d", number);
+    return true;
 }
 
 const struct fr_world_registry fr_world_hydra = {

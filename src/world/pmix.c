@@ -14,12 +14,13 @@
 // Of pmix_common.h, the same in all releases from 2 to 6; what is longer there is only read by
 // PMIx itself.
 enum { PMIX_SUCCESS = 0, PMIX_ERR_NOT_SUPPORTED = -47 };
-enum { PMIX_BOOL = 1, PMIX_STRING = 3 };
+enum { PMIX_BOOL = 1, PMIX_STRING = 3, PMIX_INT = 6 };
 enum { PMIX_GLOBAL = 3 };
 struct value {
     uint16_t type;
     union {
         bool flag;
+        int integer;
         char *string;
         uint64_t room[5];
     } data;
@@ -103,16 +104,13 @@ static enum fr_world_record has_put(void)
     return state;
 }
 
-// Of what the server of this host has, which after the fence is all that there is.
-static bool get_text(int rank, const char *key, char *text, size_t room)
+static bool get_text(int rank, const char *key, const struct info *how, char *text, size_t room)
 {
     struct process process = {.rank = (uint32_t)rank};
-    struct info now = {.key = "pmix.immediate",
-                       .value = {.type = PMIX_BOOL, .data = {.flag = true}}};
     struct value *value = NULL;
     const char *nspace = fr_core_job_value("PMIX_NAMESPACE");
     snprintf(process.nspace, sizeof(process.nspace), "%s", nspace ? nspace : "");
-    if (get_value(&process, key, &now, 1, &value) != PMIX_SUCCESS || !value)
+    if (get_value(&process, key, how, 1, &value) != PMIX_SUCCESS || !value)
         return false;
     bool is_text = value->type == PMIX_STRING && value->data.string;
     if (is_text) {
@@ -123,14 +121,25 @@ static bool get_text(int rank, const char *key, char *text, size_t room)
     return is_text;
 }
 
+// The server of this host has all that there is, unless the MPI library was told not to have it
+// collected: then the other's is asked, which answers at once for a process that has committed.
+static bool get_anywhere(int rank, const char *key, char *text, size_t room)
+{
+    static const struct info here = {.key = "pmix.immediate",
+                                     .value = {.type = PMIX_BOOL, .data = {.flag = true}}};
+    static const struct info there = {.key = "pmix.timeout",
+                                      .value = {.type = PMIX_INT, .data = {.integer = 1}}};
+    return get_text(rank, key, &here, text, room) || get_text(rank, key, &there, text, room);
+}
+
 static bool get(int rank, char text[FR_WORLD_RECORD_BYTES])
 {
-    return get_text(rank, record_key, text, FR_WORLD_RECORD_BYTES);
+    return get_anywhere(rank, record_key, text, FR_WORLD_RECORD_BYTES);
 }
 
 static bool get_host(int rank, char host[FR_WORLD_HOST_BYTES])
 {
-    return get_text(rank, "pmix.hname", host, FR_WORLD_HOST_BYTES);
+    return get_anywhere(rank, "pmix.hname", host, FR_WORLD_HOST_BYTES);
 }
 
 const struct fr_world_registry fr_world_pmix = {

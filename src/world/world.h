@@ -58,12 +58,13 @@ bool fr_world_census_end(bool wants);
 
 // Exchanges the facts of all processes of MPI_COMM_WORLD, on it the first time and then on the
 // communicator that this makes; collective, so that it must be called by all of them or by none,
-// after fr_world_note. Should others not come, a warning says so
-// every ten seconds. A failure of MPI leaves the facts unknown.
-void fr_world_gather(const struct fr_world_facts *own);
+// after fr_world_note. Should others not come, a warning says so every ten seconds; where nobody
+// knows that they will, it is given up with an error after a while: then returns false, and no
+// communicator may be relied on. A failure of MPI leaves the facts unknown.
+bool fr_world_gather(const struct fr_world_facts *own);
 
-// Waits until all processes of MPI_COMM_WORLD have come here, with the same warnings; to be called
-// by all of them or by none, after fr_world_gather. False when MPI fails.
+// Waits until all processes of MPI_COMM_WORLD have come here; to be called by all of them or by
+// none, after fr_world_gather. False when MPI fails.
 bool fr_world_meet(void);
 
 // The rank in MPI_COMM_WORLD of a rank of `comm` (of its remote group on an inter-communicator); -1
