@@ -19,7 +19,7 @@
 enum { CHILDREN = 4 };
 
 // What goes through the tree.
-enum { MIXED = 1u << 0, WANTED = 1u << 1 };
+enum { MIXED = 1u << 0, WANTED = 1u << 1, BLIND = 1u << 2 };
 
 static const struct fr_world_registry *const registries[] = {&fr_world_hydra, &fr_world_pmix};
 static char own_record[FR_WORLD_RECORD_BYTES];
@@ -64,28 +64,32 @@ static bool add_word(int from, unsigned *word)
     return result == fr_real_mpi.SUCCESS;
 }
 
-static unsigned ask_tree(const struct fr_world_registry *registry, bool wants)
+// Whether a neighbour in the tree is there.
+static bool find(const struct fr_world_registry *registry, int rank, unsigned *word)
 {
     char record[FR_WORLD_RECORD_BYTES];
+    bool is_there = registry->get(rank, record);
+    if (!is_there || !is_alike(record))
+        *word |= MIXED;
+    if (!is_there && registry->may_be_elsewhere(rank))
+        *word |= BLIND;
+    return is_there;
+}
+
+static unsigned ask_tree(const struct fr_world_registry *registry, bool wants)
+{
     int rank = fr_world_rank(), parent = rank > 0 ? (rank - 1) / CHILDREN : -1;
     int children[CHILDREN], count = 0;
     unsigned word = wants ? WANTED : 0;
     for (int64_t i = 1; i <= CHILDREN && (int64_t)rank * CHILDREN + i < fr_world_size(); i++) {
         int child = rank * CHILDREN + (int)i;
-        bool is_there = registry->get(child, record);
-        if (is_there)
+        if (find(registry, child, &word))
             children[count++] = child;
-        if (!is_there || !is_alike(record))
-            word |= MIXED;
     }
-    if (parent >= 0 && !registry->get(parent, record)) {
-        parent = -1;
-        word |= MIXED;
-    }
-    bool done = true;
+    bool done = true, has_parent = parent >= 0 && find(registry, parent, &word);
     for (int i = 0; i < count; i++)
         done = add_word(children[i], &word) && done;
-    if (parent >= 0)
+    if (has_parent)
         done = send_word(parent, word) && add_word(parent, &word) && done;
     for (int i = 0; i < count; i++)
         done = send_word(children[i], word) && done;
@@ -108,26 +112,32 @@ bool fr_world_census_is_taken(void)
     return is_taken;
 }
 
+static const struct fr_world_registry *find_registry(enum fr_world_record *left)
+{
+    *left = FR_WORLD_RECORD_NONE;
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(registries); i++) {
+        *left = registries[i]->has_put();
+        if (*left != FR_WORLD_RECORD_NONE)
+            return registries[i];
+    }
+    return NULL;
+}
+
 bool fr_world_census_end(bool wants)
 {
-    const struct fr_world_registry *registry = NULL;
-    enum fr_world_record left = FR_WORLD_RECORD_NONE;
-    for (size_t i = 0; i < FR_ARRAY_LENGTH(registries) && !registry; i++) {
-        left = registries[i]->has_put();
-        if (left != FR_WORLD_RECORD_NONE)
-            registry = registries[i];
-    }
-    if (!registry) {
-        fr_debug("the launcher does not tell which ranks run Fabrail");
-        return wants;
-    }
+    enum fr_world_record left;
+    const struct fr_world_registry *registry = find_registry(&left);
     if (left == FR_WORLD_RECORD_FAILED) {
         fr_warn("the launcher (%s) refused to tell the other ranks that this one runs Fabrail",
                 registry->name);
         return false;
     }
-    is_taken = true;
-    unsigned word = ask_tree(registry, wants);
+    unsigned word = registry ? ask_tree(registry, wants) : BLIND;
+    is_taken = !(word & BLIND);
+    if (!is_taken) {
+        fr_debug("the launcher does not tell which ranks run Fabrail");
+        return wants;
+    }
     if (word & MIXED && is_first(registry))
         fr_world_census_warn(registry, own_record);
     return !(word & MIXED) && word & WANTED;

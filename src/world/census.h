@@ -27,6 +27,10 @@ struct fr_world_registry {
     // is that has left none, false when that is unknown.
     bool (*get)(int rank, char record[FR_WORLD_RECORD_BYTES]);
     bool (*get_host)(int rank, char host[FR_WORLD_HOST_BYTES]);
+
+    // Whether a record that was not found may have been left all the same, where this process
+    // cannot see it. Then the processes that it is hidden from see none of that process's either.
+    bool (*may_be_elsewhere)(int rank);
 };
 extern const struct fr_world_registry fr_world_hydra;
 extern const struct fr_world_registry fr_world_pmix;

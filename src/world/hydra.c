@@ -219,5 +219,15 @@ static bool get_host(int rank, char host[FR_WORLD_HOST_BYTES])
     return true;
 }
 
-const struct fr_world_registry fr_world_hydra = {
-    .name = "Hydra", .put = put, .has_put = has_put, .get = get, .get_host = get_host};
+static bool may_be_elsewhere(int rank)
+{
+    (void)rank;
+    return false;
+}
+
+const struct fr_world_registry fr_world_hydra = {.name = "Hydra",
+                                                 .put = put,
+                                                 .has_put = has_put,
+                                                 .get = get,
+                                                 .get_host = get_host,
+                                                 .may_be_elsewhere = may_be_elsewhere};

@@ -14,13 +14,12 @@
 // Of pmix_common.h, the same in all releases from 2 to 6; what is longer there is only read by
 // PMIx itself.
 enum { PMIX_SUCCESS = 0, PMIX_ERR_NOT_SUPPORTED = -47 };
-enum { PMIX_BOOL = 1, PMIX_STRING = 3, PMIX_INT = 6 };
+enum { PMIX_BOOL = 1, PMIX_STRING = 3 };
 enum { PMIX_GLOBAL = 3 };
 struct value {
     uint16_t type;
     union {
         bool flag;
-        int integer;
         char *string;
         uint64_t room[5];
     } data;
@@ -104,13 +103,16 @@ static enum fr_world_record has_put(void)
     return state;
 }
 
-static bool get_text(int rank, const char *key, const struct info *how, char *text, size_t room)
+// Of what the server of this host has, which is mostly all that there is.
+static bool get_text(int rank, const char *key, char *text, size_t room)
 {
+    static const struct info here = {.key = "pmix.immediate",
+                                     .value = {.type = PMIX_BOOL, .data = {.flag = true}}};
     struct process process = {.rank = (uint32_t)rank};
     struct value *value = NULL;
     const char *nspace = fr_core_job_value("PMIX_NAMESPACE");
     snprintf(process.nspace, sizeof(process.nspace), "%s", nspace ? nspace : "");
-    if (get_value(&process, key, how, 1, &value) != PMIX_SUCCESS || !value)
+    if (get_value(&process, key, &here, 1, &value) != PMIX_SUCCESS || !value)
         return false;
     bool is_text = value->type == PMIX_STRING && value->data.string;
     if (is_text) {
@@ -121,26 +123,52 @@ static bool get_text(int rank, const char *key, const struct info *how, char *te
     return is_text;
 }
 
-// The server of this host has all that there is, unless the MPI library was told not to have it
-// collected: then the other's is asked, which answers at once for a process that has committed.
-static bool get_anywhere(int rank, const char *key, char *text, size_t room)
-{
-    static const struct info here = {.key = "pmix.immediate",
-                                     .value = {.type = PMIX_BOOL, .data = {.flag = true}}};
-    static const struct info there = {.key = "pmix.timeout",
-                                      .value = {.type = PMIX_INT, .data = {.integer = 1}}};
-    return get_text(rank, key, &here, text, room) || get_text(rank, key, &there, text, room);
-}
-
 static bool get(int rank, char text[FR_WORLD_RECORD_BYTES])
 {
-    return get_anywhere(rank, record_key, text, FR_WORLD_RECORD_BYTES);
+    return get_text(rank, record_key, text, FR_WORLD_RECORD_BYTES);
 }
 
 static bool get_host(int rank, char host[FR_WORLD_HOST_BYTES])
 {
-    return get_anywhere(rank, "pmix.hname", host, FR_WORLD_HOST_BYTES);
+    return get_text(rank, "pmix.hname", host, FR_WORLD_HOST_BYTES);
 }
 
-const struct fr_world_registry fr_world_pmix = {
-    .name = "PMIx", .put = put, .has_put = has_put, .get = get, .get_host = get_host};
+// Open MPI can be told to fetch what others commit when it needs it, rather than to have all of it
+// at every host after the fence. True where it cannot be asked.
+static bool is_collected(void)
+{
+    typedef int init_fn(int required, int *provided);
+    typedef int index_fn(const char *name, int *index);
+    typedef int open_fn(int index, void *object, void **handle, int *count);
+    typedef int read_fn(void *handle, int *value);
+    typedef int end_fn(void);
+    init_fn *init = (init_fn *)fr_real_find_loaded("MPI_T_init_thread");
+    index_fn *find_index = (index_fn *)fr_real_find_loaded("MPI_T_cvar_get_index");
+    open_fn *open = (open_fn *)fr_real_find_loaded("MPI_T_cvar_handle_alloc");
+    read_fn *read = (read_fn *)fr_real_find_loaded("MPI_T_cvar_read");
+    end_fn *end = (end_fn *)fr_real_find_loaded("MPI_T_finalize");
+    int provided, index, count, values[16] = {true};
+    void *handle;
+    if (!init || !find_index || !open || !read || !end || init(0, &provided) != 0)
+        return true;
+    if (find_index("pmix_base_collect_data", &index) == 0 &&
+        open(index, NULL, &handle, &count) == 0 && count == 1)
+        (void)read(handle, values);
+    end();
+    return values[0];
+}
+
+static bool may_be_elsewhere(int rank)
+{
+    char host[FR_WORLD_HOST_BYTES], own_host[FR_WORLD_HOST_BYTES];
+    if (get_host(rank, host) && get_host(fr_world_rank(), own_host) && strcmp(host, own_host) == 0)
+        return false;
+    return !is_collected();
+}
+
+const struct fr_world_registry fr_world_pmix = {.name = "PMIx",
+                                                .put = put,
+                                                .has_put = has_put,
+                                                .get = get,
+                                                .get_host = get_host,
+                                                .may_be_elsewhere = may_be_elsewhere};
