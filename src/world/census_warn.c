@@ -74,8 +74,9 @@ static void describe(const char *record, const char *own, char what[WHAT_BYTES])
     for (const char *at = record; at < end && used < WHAT_BYTES; at++) {
         size_t length = strcspn(at, ";"), own_length = strcspn(own, ";");
         if (length != own_length || memcmp(at, own, length) != 0)
-            used += (size_t)snprintf(what + used, WHAT_BYTES - used, "%s%.*s, not %.*s",
-                                     used ? ", and " : "", (int)length, at, (int)own_length, own);
+            used +=
+                (size_t)snprintf(what + used, WHAT_BYTES - used, "%s%.*s, not %.*s",
+                                 used ? " and " : "with ", (int)length, at, (int)own_length, own);
         at += length;
         own += own_length + (own[own_length] == ';');
     }
@@ -90,7 +91,7 @@ static struct kind *find_kind(struct kind kinds[KINDS], const char *what)
         if (strcmp(kinds[i].what, what) == 0)
             return &kinds[i];
     }
-    snprintf(kinds[KINDS - 1].what, sizeof(kinds[KINDS - 1].what), "other settings");
+    snprintf(kinds[KINDS - 1].what, sizeof(kinds[KINDS - 1].what), "with other settings");
     return &kinds[KINDS - 1];
 }
 
@@ -101,7 +102,7 @@ static void look_at(const struct fr_world_registry *registry, int rank, const ch
     char what[WHAT_BYTES] = "";
     if (!registry->get(rank, record)) {
         (void)registry->get_host(rank, host);
-        add(find_kind(kinds, "no Fabrail (LD_PRELOAD or FABRAIL_DISABLE)"), rank, host);
+        add(find_kind(kinds, "without it (no LD_PRELOAD, or FABRAIL_DISABLE)"), rank, host);
         return;
     }
     describe(record, own, what);
@@ -128,12 +129,12 @@ void fr_world_census_warn(const struct fr_world_registry *registry, const char *
         if (kinds[i].count == 0)
             continue;
         append_run(&kinds[i]);
-        used += (size_t)snprintf(text + used, sizeof(text) - used, "%srank%s %s on host%s %s: %s",
+        used += (size_t)snprintf(text + used, sizeof(text) - used, "%srank%s %s on host%s %s %s",
                                  used ? "; " : "", kinds[i].count > 1 ? "s" : "",
                                  kinds[i].ranks.text, strchr(kinds[i].hosts.text, ',') ? "s" : "",
                                  kinds[i].hosts.text, kinds[i].what);
     }
-    fr_warn("ranks differ, so in this job messages are only staged (%s); give all ranks the same "
-            "LD_PRELOAD and FABRAIL_ settings",
+    fr_warn("not all ranks run Fabrail alike, so that it only stages messages in this job: %s; "
+            "preload it in all ranks with the same settings",
             text);
 }

@@ -3,11 +3,11 @@ fr_mpi_tests = tests/mpi/programs-openmpi.test tests/mpi/programs-mpich.test \
     tests/mpi/programs-openmpi5.test tests/mpi/programs-mpich5.test tests/mpi/programs-mpiabi.test \
     tests/mpi/layout.test tests/mpi/world.test tests/mpi/random.test tests/mpi/faults.test \
     tests/mpi/fabric.test tests/mpi/pipeline.test tests/mpi/clique.test tests/mpi/kept.test \
-    tests/mpi/unnoticed.test tests/mpi/control.test tests/mpi/report.test
+    tests/mpi/unnoticed.test tests/mpi/mixed.test tests/mpi/control.test tests/mpi/report.test
 EXTRA_DIST += $(fr_mpi_tests) tests/mpi/programs tests/mpi/run-program \
     tests/mpi/check-report.py tests/mpi/check-sanitizer.py tests/mpi/check-fabric.py \
     tests/mpi/report-check.py tests/mpi/report_run.c \
-    tests/mpi/fault.sh tests/mpi/hosts.sh
+    tests/mpi/fault.sh tests/mpi/hosts.sh tests/mpi/odd-rank
 
 # Tests that look into the library and call an MPI: NAME-FLAVOUR, linked with all rooms.
 fr_layout_sources = tests/mpi/layout_bytes.c tests/mpi/layout_random.c tests/mpi/layout_test.c \
@@ -27,8 +27,10 @@ fr_fabric_programs = $(MPI_FLAVOURS:%=tests/mpi/fabric-%)
 EXTRA_DIST += $(fr_fabric_sources) tests/mpi/fabric.h
 # A program of what an application must not notice.
 fr_unnoticed_sources = tests/mpi/unnoticed.c tests/mpi/unnoticed_progress.c \
-    tests/mpi/unnoticed_comms.c tests/mpi/unnoticed_requests.c \
-    tests/mpi/unnoticed_messages.c
+    tests/mpi/unnoticed_comms.c \
+    tests/mpi/unnoticed_requests.c \
+    tests/mpi/unnoticed_messages.c \
+    tests/mpi/unnoticed_spawn.c
 fr_unnoticed_programs = $(MPI_FLAVOURS:%=tests/mpi/unnoticed-%)
 EXTRA_DIST += $(fr_unnoticed_sources) tests/mpi/unnoticed.h
 CLEANFILES += $(fr_layout_tests) $(fr_world_tests) $(fr_fabric_programs) $(fr_unnoticed_programs) \

@@ -21,6 +21,7 @@ extern const struct unnoticed unnoticed_progress[];
 extern const struct unnoticed unnoticed_comms[];
 extern const struct unnoticed unnoticed_requests[];
 extern const struct unnoticed unnoticed_messages[];
+extern const struct unnoticed unnoticed_spawn[];
 
 // Says on stdout what this rank found. The lines of a case are the same in each run, apart from the
 // order of ranks.

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Processes that the application starts itself, which may run without Fabrail.
+#include "unnoticed.h"
+
+#include <unistd.h>
+
+static const size_t lengths[] = {1, 43, 44, 4097, 1 << 20};
+enum { LENGTHS = sizeof(lengths) / sizeof(lengths[0]), LONGEST = 1 << 20 };
+
+// A message of each length each way, between the ranks of the same number.
+static void talk(MPI_Comm between, const struct memory *memory, bool is_child)
+{
+    for (int i = 0; i < LENGTHS; i++) {
+        int bytes = (int)lengths[i];
+        for (int turn = 0; turn < 2; turn++) {
+            unsigned seed = (unsigned)(2 * i + turn);
+            if (turn == is_child) {
+                fill(memory, (size_t)bytes, seed);
+                MPI_Send(memory->address, bytes, MPI_BYTE, rank, i, between);
+            } else {
+                MPI_Recv(memory->address, bytes, MPI_BYTE, rank, i, between, MPI_STATUS_IGNORE);
+                must(is_filled(memory, (size_t)bytes, seed), "wrong bytes, %d of them", bytes);
+            }
+        }
+    }
+}
+
+// Every rank sends its number to all.
+static void exchange(MPI_Comm between, const struct memory *memory, bool is_child)
+{
+    MPI_Comm all;
+    int own, count;
+    unsigned char numbers[64] = {0};
+    MPI_Intercomm_merge(between, is_child, &all);
+    MPI_Comm_rank(all, &own);
+    MPI_Comm_size(all, &count);
+    for (int i = 0; i < count; i++)
+        numbers[i] = (unsigned char)own;
+    memory_write(memory, 0, numbers, (size_t)count);
+    MPI_Alltoall(memory->address, 1, MPI_BYTE, memory->address + count, 1, MPI_BYTE, all);
+    memory_read(memory, (size_t)count, numbers, (size_t)count);
+    for (int i = 0; i < count; i++)
+        must(numbers[i] == i, "wrong byte %d from rank %d of both worlds", numbers[i], i);
+    MPI_Comm_free(&all);
+}
+
+// The children have Fabrail where a number is given, and with it device memory.
+static void spawn(int number)
+{
+    char self[4096] = "", name[] = "spawn", one[] = "1", zero[] = "0", none[] = "LD_PRELOAD=";
+    char env[] = "env";
+    MPI_Comm parent, between;
+    MPI_Comm_get_parent(&parent);
+    bool is_child = parent != MPI_COMM_NULL;
+    if (is_child) {
+        between = parent;
+    } else {
+        char *with[] = {name, one, NULL}, *without[] = {none, self, name, zero, NULL};
+        must(readlink("/proc/self/exe", self, sizeof(self) - 1) > 0, "no name of its own");
+        MPI_Comm_spawn(number ? self : env, number ? with : without, size, MPI_INFO_NULL, 0,
+                       MPI_COMM_WORLD, &between, MPI_ERRCODES_IGNORE);
+    }
+    struct memory memory = memory_new(is_child && !number ? MEMORY_HOST : MEMORY_DEVICE, LONGEST);
+    talk(between, &memory, is_child);
+    exchange(between, &memory, is_child);
+    memory_free(&memory);
+    MPI_Comm_disconnect(&between);
+}
+
+const struct unnoticed unnoticed_spawn[] = {{"spawn", spawn, false}, {NULL, NULL, false}};
