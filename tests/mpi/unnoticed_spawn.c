@@ -2,6 +2,8 @@
 // Processes that the application starts itself, which may run without Fabrail.
 #include "unnoticed.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 static const size_t lengths[] = {1, 43, 44, 4097, 1 << 20};
@@ -44,21 +46,37 @@ static void exchange(MPI_Comm between, const struct memory *memory, bool is_chil
     MPI_Comm_free(&all);
 }
 
+// Not all launchers give children the environment of their parents.
+static char *inherit(const char *name)
+{
+    static char texts[2][8192];
+    static int used;
+    const char *value = getenv(name);
+    snprintf(texts[used], sizeof(texts[used]), "%s=%s", name, value ? value : "");
+    return texts[used++];
+}
+
 // The children have Fabrail where a number is given, and with it device memory.
 static void spawn(int number)
 {
     char self[4096] = "", name[] = "spawn", one[] = "1", zero[] = "0", none[] = "LD_PRELOAD=";
-    char env[] = "env";
     MPI_Comm parent, between;
     MPI_Comm_get_parent(&parent);
     bool is_child = parent != MPI_COMM_NULL;
     if (is_child) {
         between = parent;
     } else {
-        char *with[] = {name, one, NULL}, *without[] = {none, self, name, zero, NULL};
+        char *preload = number ? inherit("LD_PRELOAD") : none;
+        char *arguments[] = {preload, inherit("LD_LIBRARY_PATH"), self,
+                             name,    number ? one : zero,        NULL};
         must(readlink("/proc/self/exe", self, sizeof(self) - 1) > 0, "no name of its own");
-        MPI_Comm_spawn(number ? self : env, number ? with : without, size, MPI_INFO_NULL, 0,
-                       MPI_COMM_WORLD, &between, MPI_ERRCODES_IGNORE);
+        MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+        if (MPI_Comm_spawn("env", arguments, size, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &between,
+                           MPI_ERRCODES_IGNORE) != MPI_SUCCESS) {
+            say("skipped: this MPI starts no processes");
+            return;
+        }
+        MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
     }
     struct memory memory = memory_new(is_child && !number ? MEMORY_HOST : MEMORY_DEVICE, LONGEST);
     talk(between, &memory, is_child);
