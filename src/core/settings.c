@@ -168,7 +168,10 @@ static const struct row rows[] = {
     {"TIMEOUT", ROW_BYTES, AT(timeout_s), .default_text = "0", RANGE(0, 1 << 30),
      .help =
          "Seconds that a rank waits for others in an exchange over NVLink before the call fails.\n"
-         "With 0 it waits without end, and says so every ten seconds."},
+         "With 0 it waits without end, and says so every ten seconds; but for MPI_Init, which "
+         "under\n"
+         "a launcher that does not tell which ranks run Fabrail waits for the others for a "
+         "minute."},
     {"REPORT", ROW_STRING, AT(report), .default_text = "",
      .help =
          "Where MPI_Finalize writes a report of what was done with which messages: nothing for no\n"

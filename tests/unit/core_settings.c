@@ -187,6 +187,24 @@ static void test_complaints(void)
     CHECK(parse("FABRAIL_LOG=info", "FABRAIL_LOG=debug", 0).log == FR_LOG_INFO);
 }
 
+// What the ranks of a job compare: the same for the same settings, however they were spelt.
+static void check_alike(const char *first, const char *second, const char *expected)
+{
+    char text[FR_ALIKE_BYTES];
+    struct fr_settings settings = parse(first, second, 0);
+    fr_core_settings_alike(&settings, text);
+    CHECK(strcmp(text, expected) == 0, "%s, not %s", text, expected);
+}
+
+static void test_alike(void)
+{
+    const char *defaults = "FABRAIL_PATHS=pass,host,fabric,peer;FABRAIL_FABRIC=auto";
+    check_alike("PATH=/bin", NULL, defaults);
+    check_alike("FABRAIL_PATHS=peer,FABRIC,host,pass", "FABRAIL_LOG=debug", defaults);
+    check_alike("FABRAIL_PATHS=host,pass", "FABRAIL_FABRIC=off",
+                "FABRAIL_PATHS=pass,host;FABRAIL_FABRIC=off");
+}
+
 static void test_manual(void)
 {
     char page[8192] = "";
@@ -230,6 +248,7 @@ int main(void)
     test_bytes();
     test_choices();
     test_complaints();
+    test_alike();
     test_manual();
     test_process();
     return check_result();
