@@ -25,6 +25,7 @@ enum check {
     CHECK_COMM_MAKE,    // communicators have no names, or the MPI library makes one for itself
     CHECK_NO_REQUESTS,  // no request is tracked
     CHECK_NO_PENDING,   // no operation waits for a window or file
+    CHECK_NO_ATTACHED,  // no memory is attached in place of the application's
     CHECK_NONE,
 };
 typedef bool handler(enum fr_fn fn, fr_word *args, int *result);
@@ -120,6 +121,11 @@ static void set_handler(struct entry *entry, enum fr_class class)
     default:
         break;
     }
+    if (class == FR_CLASS_BUFFER_RETURN) {
+        entry->check = CHECK_NO_ATTACHED;
+        entry->handle = fr_mpi_call_buffer_return;
+        return;
+    }
     entry->check = CHECK_NONE;
     switch (class) {
     case FR_CLASS_COMM_MAKE:
@@ -146,9 +152,10 @@ static void set_handler(struct entry *entry, enum fr_class class)
         break;
     }
     entry->check = class == FR_CLASS_PROBE ? CHECK_PROBE : CHECK_HOST_BUFFERS;
-    entry->handle = class == FR_CLASS_PROBE    ? fr_mpi_call_probe
-                    : class == FR_CLASS_REFUSE ? fr_mpi_call_refusable
-                                               : fr_mpi_call_buffers;
+    entry->handle = class == FR_CLASS_PROBE           ? fr_mpi_call_probe
+                    : class == FR_CLASS_REFUSE        ? fr_mpi_call_refusable
+                    : class == FR_CLASS_BUFFER_ATTACH ? fr_mpi_call_buffer_attach
+                                                      : fr_mpi_call_buffers;
 }
 
 // ROMIO exchanges by MPI_Alltoall, on all ranks alike. Were only the ranks with device buffers
@@ -321,6 +328,8 @@ static bool needs_look(const struct entry *entry, const fr_word *registers, cons
         return fr_request_any_tracked();
     case CHECK_NO_PENDING:
         return atomic_load_explicit(&fr_request_pending_count, memory_order_acquire) != 0;
+    case CHECK_NO_ATTACHED:
+        return fr_mpi_any_attached();
     default:
         return true;
     }

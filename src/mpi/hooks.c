@@ -65,6 +65,7 @@ bool fr_mpi_call_finalize(enum fr_fn fn, fr_word *args, int *result)
     fr_layout_forget_all();
     fr_world_release();
     *result = fr_real_call(fn, args);
+    fr_mpi_attached_release();
     fr_coll_place_release();
     fr_mpi_messages_release();
     fr_memory_release();

@@ -1,5 +1,6 @@
 librooms_la_SOURCES += \
 	src/mpi/args.c \
+	src/mpi/attach.c \
 	src/mpi/aware.h \
 	src/mpi/build.c \
 	src/mpi/schedule.c \

@@ -31,6 +31,8 @@ bool fr_mpi_call_schedule(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_comm_make(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_comm_free(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_refusable(enum fr_fn fn, fr_word *args, int *result);
+bool fr_mpi_call_buffer_attach(enum fr_fn fn, fr_word *args, int *result);
+bool fr_mpi_call_buffer_return(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_win_sync(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_file_end(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_init(enum fr_fn fn, fr_word *args, int *result);
@@ -69,6 +71,11 @@ struct fr_mpi_neighbours {
 };
 FR_MUST_CHECK enum fr_status fr_mpi_neighbours_find(fr_word comm, struct fr_mpi_neighbours *list);
 void fr_mpi_neighbours_free(struct fr_mpi_neighbours *list);
+
+// Whether the MPI library has memory attached in place of the application's; and gives that back,
+// at the end.
+bool fr_mpi_any_attached(void);
+void fr_mpi_attached_release(void);
 
 // Frees communicators that the application has freed while persistent operations needed them.
 void fr_mpi_comms_free_later(void);

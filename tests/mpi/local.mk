@@ -30,7 +30,8 @@ fr_unnoticed_sources = tests/mpi/unnoticed.c tests/mpi/unnoticed_progress.c \
     tests/mpi/unnoticed_comms.c \
     tests/mpi/unnoticed_requests.c \
     tests/mpi/unnoticed_messages.c \
-    tests/mpi/unnoticed_spawn.c
+    tests/mpi/unnoticed_spawn.c \
+    tests/mpi/unnoticed_attach.c
 fr_unnoticed_programs = $(MPI_FLAVOURS:%=tests/mpi/unnoticed-%)
 EXTRA_DIST += $(fr_unnoticed_sources) tests/mpi/unnoticed.h
 CLEANFILES += $(fr_layout_tests) $(fr_world_tests) $(fr_fabric_programs) $(fr_unnoticed_programs) \

@@ -79,14 +79,15 @@ static void pass_in_mode(struct run *run, size_t bytes, const struct mode *mode)
 static void step_modes(struct run *run, size_t bytes)
 {
     int room = (int)(2 * (bytes + MPI_BSEND_OVERHEAD)), detached_bytes = 0;
-    void *attached = table_new((size_t)room, 1), *detached = NULL;
-    MPI_Buffer_attach(attached, room);
+    struct memory attached = memory_new(memory_kind_on_rank(run->kind, run->rank), (size_t)room);
+    void *detached = NULL;
+    MPI_Buffer_attach(attached.address, room);
     for (int i = 0; i < COUNT_OF(modes); i++)
         pass_in_mode(run, bytes, &modes[i]);
     MPI_Buffer_detach(&detached, &detached_bytes);
-    run_check(run, detached == attached && detached_bytes == room,
+    run_check(run, detached == attached.address && detached_bytes == room,
               "Buffer_detach gave back another buffer than was attached");
-    free(attached);
+    memory_free(&attached);
 }
 
 // The sender may write its buffer again as soon as a buffered send has returned.
