@@ -34,13 +34,6 @@ uint64_t fr_world_host(void)
     return hash;
 }
 
-static int compare_hosts(const void *first, const void *second)
-{
-    uint64_t a = ((const struct fr_world_facts *)first)->host;
-    uint64_t b = ((const struct fr_world_facts *)second)->host;
-    return (a > b) - (a < b);
-}
-
 // Everything but the host: 0 for processes of one clique.
 static int compare_cliques(const struct fr_world_facts *a, const struct fr_world_facts *b)
 {
@@ -50,33 +43,52 @@ static int compare_cliques(const struct fr_world_facts *a, const struct fr_world
     return clusters ? clusters : (a->clique > b->clique) - (a->clique < b->clique);
 }
 
-static int compare_all(const void *first, const void *second)
-{
-    int cliques = compare_cliques(first, second);
-    return cliques ? cliques : compare_hosts(first, second);
-}
-
 static bool reaches(const struct fr_world_facts *a, const struct fr_world_facts *b)
 {
     return a->has_fabric && a->host != b->host && compare_cliques(a, b) == 0;
 }
 
-static int count_hosts(const struct fr_world_facts *by_host, int count)
+static int compare_words(const void *first, const void *second)
 {
-    int hosts = 0;
-    for (int i = 0; i < count; i++)
-        hosts += i == 0 || by_host[i].host != by_host[i - 1].host;
-    return hosts;
+    uint64_t a = *(const uint64_t *)first, b = *(const uint64_t *)second;
+    return (a > b) - (a < b);
+}
+
+// Ranks, by their facts.
+static int compare_ranks(const void *first, const void *second)
+{
+    const struct fr_world_facts *a = &known.facts[*(const int *)first];
+    const struct fr_world_facts *b = &known.facts[*(const int *)second];
+    int cliques = compare_cliques(a, b);
+    return cliques ? cliques : compare_words(&a->host, &b->host);
+}
+
+// Jobs have many ranks: what is sorted are words, not facts.
+static bool count_hosts(void)
+{
+    size_t count = (size_t)known.size;
+    uint64_t *hosts = malloc(count * sizeof(*hosts));
+    if (!hosts)
+        return false;
+    for (size_t i = 0; i < count; i++)
+        hosts[i] = known.facts[i].host;
+    qsort(hosts, count, sizeof(*hosts), compare_words);
+    for (size_t i = 0; i < count; i++)
+        known.host_count += i == 0 || hosts[i] != hosts[i - 1];
+    free(hosts);
+    return true;
 }
 
 // The cliques that have processes on several hosts: where such a clique first changes host.
-static int count_cliques(const struct fr_world_facts *by_clique, int count)
+static int count_changes(const int *ranks, int count)
 {
     int cliques = 0, counted_from = -1, start = 0;
     for (int i = 1; i < count; i++) {
-        if (compare_cliques(&by_clique[i], &by_clique[start]) != 0)
+        const struct fr_world_facts *facts = &known.facts[ranks[i]];
+        const struct fr_world_facts *first = &known.facts[ranks[start]];
+        if (compare_cliques(facts, first) != 0) {
             start = i;
-        else if (counted_from != start && reaches(&by_clique[i], &by_clique[start])) {
+        } else if (counted_from != start && reaches(facts, first)) {
             counted_from = start;
             cliques++;
         }
@@ -84,22 +96,23 @@ static int count_cliques(const struct fr_world_facts *by_clique, int count)
     return cliques;
 }
 
-// Returns false when memory runs out.
-static bool derive(int rank)
+// The ranks that have a clique at all, sorted; then, in their place, those in this one's reach.
+static bool count_cliques(int rank)
 {
-    size_t count = (size_t)known.size;
-    struct fr_world_facts *sorted = malloc(count * sizeof(*sorted));
-    known.partners = malloc(count * sizeof(*known.partners));
-    if (!sorted || !known.partners) {
-        free(sorted);
+    int count = 0;
+    for (int i = 0; i < known.size; i++)
+        count += known.facts[i].has_fabric != 0;
+    if (count == 0)
+        return true;
+    known.partners = malloc((size_t)count * sizeof(*known.partners));
+    if (!known.partners)
         return false;
-    }
-    memcpy(sorted, known.facts, count * sizeof(*sorted));
-    qsort(sorted, count, sizeof(*sorted), compare_hosts);
-    known.host_count = count_hosts(sorted, known.size);
-    qsort(sorted, count, sizeof(*sorted), compare_all);
-    known.clique_count = count_cliques(sorted, known.size);
-    free(sorted);
+    count = 0;
+    for (int i = 0; i < known.size; i++)
+        if (known.facts[i].has_fabric)
+            known.partners[count++] = i;
+    qsort(known.partners, (size_t)count, sizeof(*known.partners), compare_ranks);
+    known.clique_count = count_changes(known.partners, count);
     for (int i = 0; i < known.size; i++)
         if (reaches(&known.facts[rank], &known.facts[i]))
             known.partners[known.partner_count++] = i;
@@ -219,7 +232,7 @@ bool fr_world_gather(const struct fr_world_facts *own)
     enum outcome outcome = exchange(own);
     if (outcome == GAVE_UP)
         known.facts = NULL; // MPI may still write there
-    if (outcome != EXCHANGED || !fr_world_comm_make() || !derive(rank)) {
+    if (outcome != EXCHANGED || !fr_world_comm_make() || !count_hosts() || !count_cliques(rank)) {
         forget();
         return outcome != GAVE_UP;
     }
@@ -228,6 +241,17 @@ bool fr_world_gather(const struct fr_world_facts *own)
     if (known.partner_count > 0)
         fr_world_clique_start();
     return true;
+}
+
+bool fr_world_replay(const struct fr_world_facts *facts, int size, int rank)
+{
+    forget();
+    known.facts = malloc((size_t)size * sizeof(*known.facts));
+    if (!known.facts)
+        return false;
+    memcpy(known.facts, facts, (size_t)size * sizeof(*known.facts));
+    known.size = size;
+    return count_hosts() && count_cliques(rank);
 }
 
 int fr_world_partners(const int **ranks)

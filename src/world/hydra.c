@@ -39,11 +39,20 @@ static bool is_hydra(int file)
     return known;
 }
 
+// Intel's launcher is a relative of Hydra by the same names.
+static bool is_relative(void)
+{
+    char version[8192] = ""; // MPI_MAX_LIBRARY_VERSION_STRING of the family
+    int length = 0;
+    FR_MPI(Get_library_version, FR_PTR(version), FR_PTR(&length));
+    return strstr(version, "Intel(R) MPI") || fr_core_job_value("I_MPI_HYDRA_PMI_CONNECT");
+}
+
 static int find_proxy(void)
 {
     const char *text = fr_core_job_value("PMI_FD"), *size = fr_core_job_value("PMI_SIZE");
     if (!text || !fr_core_job_value("PMI_RANK") || (size && strcmp(size, "1") == 0) ||
-        fr_core_job_value("I_MPI_HYDRA_PMI_CONNECT") || strcmp(fr_real_mpi.family, "Open MPI") == 0)
+        strcmp(fr_real_mpi.family, "Open MPI") == 0 || is_relative())
         return -1;
     int file = atoi(text);
     return is_hydra(file) ? file : -1;
