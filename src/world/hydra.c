@@ -44,7 +44,8 @@ static bool is_relative(void)
 {
     char version[8192] = ""; // MPI_MAX_LIBRARY_VERSION_STRING of the family
     int length = 0;
-    FR_MPI(Get_library_version, FR_PTR(version), FR_PTR(&length));
+    if (fr_real_has(FR_FN_MPI_Get_library_version))
+        FR_MPI(Get_library_version, FR_PTR(version), FR_PTR(&length));
     return strstr(version, "Intel(R) MPI") || fr_core_job_value("I_MPI_HYDRA_PMI_CONNECT");
 }
 
