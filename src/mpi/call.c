@@ -171,16 +171,12 @@ static enum outcome choose_paths(struct fr_request_op *op, int *result)
     for (unsigned v = 0; v < op->view_count; v++) {
         struct fr_path_view *view = &op->views[v];
         fr_path_view_measure(view);
-        if (fr_mpi_takes_rts && fr_device_kind_is_device(view->range.kind))
+        bool is_device = fr_device_kind_is_device(view->range.kind);
+        if (fr_mpi_takes_rts && is_device)
             fr_rndv_progress(&view->range);
-        view->as_bytes = op->takes_rts && view->out_bytes && !fr_mpi_takes_parts();
+        view->as_bytes = is_device && op->takes_rts && view->out_bytes && !fr_mpi_takes_parts();
         struct fr_policy_choice choice = choose_path(op, view);
-        if (view->as_bytes && choice.path == FR_PATH_PASS) {
-            outcome = STAGED;
-            if (!view->blocks[0].layout->contiguous)
-                view->path = FR_PATH_HOST;
-        }
-        if (!fr_device_kind_is_device(view->range.kind))
+        if (!is_device)
             continue;
         const char *scheme = NULL;
         if (choice.path == FR_PATH_HOST && fr_mpi_send_start(op, view, &choice, &scheme))
@@ -391,7 +387,7 @@ static int receiving_buffer(enum fr_fn fn)
 
 // Looks at what a blocking receive into host memory has brought. Of an exchange this is the second
 // half: what it has sent may be of a datatype that is not understood.
-static int hear(enum fr_fn fn, const fr_word *args, void *status)
+static int hear(enum fr_fn fn, const fr_word *args, void *status, int rc)
 {
     bool large = fr_real_rows[fn].flags & FR_ROW_LARGE;
     int half = receiving_buffer(fn);
@@ -406,8 +402,7 @@ static int hear(enum fr_fn fn, const fr_word *args, void *status)
     enum fr_status built = fr_mpi_views_build(op);
     for (unsigned v = 0; built == FR_OK && v < op->view_count; v++)
         fr_path_view_measure(&op->views[v]);
-    int rc = built == FR_OK ? fr_request_deliver_one(op, status, fr_real_mpi.SUCCESS)
-                            : fr_request_fail(op, built);
+    rc = built == FR_OK ? fr_request_deliver_one(op, status, rc) : fr_request_fail(op, built);
     fr_request_op_free(op);
     return rc;
 }
@@ -425,20 +420,40 @@ static int outcome_arg(enum fr_fn fn)
     }
 }
 
-// Receives into host memory at once. It needs a look only while an RTS may be under way, and
-// when it is as long as one.
+// Whether a receive may have brought an RTS, and `status`, if it is not NULL, does not speak
+// against it. Of a datatype without gaps, whether it has. It is asked only while an RTS may be
+// under way.
+static bool may_have_brought(const fr_word *buffer, bool simple, const void *status, int rc)
+{
+    struct fr_rndv_incoming incoming;
+    bool complete = rc == fr_real_mpi.SUCCESS;
+    if (complete && status && !fr_rndv_is_rts_length(fr_real_status_size(status)))
+        return false;
+    return fr_rndv_incoming_any() &&
+           (!simple || fr_rndv_incoming_read((const void *)buffer[0], &incoming)) &&
+           (complete || fr_request_has_come(rc));
+}
+
+// Receives into host memory at once, by the application's own arguments, which MPI names where it
+// fails: also when it is to have no status, if that can be done without.
 static int receive_now(enum fr_fn fn, fr_word *args)
 {
     _Alignas(16) char own_status[FR_STATUS_BYTES];
-    fr_word *status_arg = &args[outcome_arg(fn)];
-    if (*status_arg == fr_real_mpi.STATUS_IGNORE)
-        *status_arg = FR_PTR(own_status);
-    void *status = (void *)*status_arg;
+    const fr_word *buffer = args + receiving_buffer(fn);
+    int outcome = outcome_arg(fn);
+    bool simple = fr_mpi_is_simple(fr_real_handle(buffer[2]));
+    bool matched = outcome == 4; // by a probe
+    void *status = (void *)args[outcome];
+    if (args[outcome] == fr_real_mpi.STATUS_IGNORE) {
+        if (!matched && (int)args[outcome - 3] == fr_real_mpi.PROC_NULL)
+            return fr_real_call(fn, args);
+        status = simple && !matched ? NULL : own_status;
+        args[outcome] = status ? FR_PTR(status) : args[outcome];
+    }
     int rc = fr_real_call(fn, args);
-    if (FR_LIKELY(rc != fr_real_mpi.SUCCESS || !fr_real_status_is_of(status, FR_RNDV_RTS_BYTES) ||
-                  !fr_rndv_incoming_any()))
+    if (FR_LIKELY(!may_have_brought(buffer, simple, status, rc)))
         return rc;
-    return hear(fn, args, status);
+    return hear(fn, args, status, rc);
 }
 
 // Begins to receive into host memory. Returns false where nothing can come.
@@ -491,13 +506,12 @@ static bool receive(enum fr_fn fn, fr_word *args, enum fr_fn counted_as, int *re
     if (!fr_mpi_takes_rts ||
         !fr_mpi_may_bring(count_at(fn, args, in + 1), fr_real_handle(args[in + 2])))
         return false;
-    bool at_once = fr_real_rows[fn].signature[outcome_arg(fn)] == 'u';
-    if ((!at_once && !receives) || !fr_mpi_see_as_bytes(fn, args, in))
-        return serve(fn, args, NULL, counted_as, result);
-    if (at_once) {
+    if (fr_real_rows[fn].signature[outcome_arg(fn)] == 'u') {
         *result = receive_now(fn, args);
         return true;
     }
+    if (!receives || !fr_mpi_is_simple(fr_real_handle(args[2])))
+        return serve(fn, args, NULL, counted_as, result);
     return receive_later(fn, args, result);
 }
 

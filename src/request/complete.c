@@ -104,7 +104,9 @@ static int *status_error(void *status)
 static void end_light(struct fr_request_set *set, size_t request, const void *status, int error)
 {
     struct fr_request_light *light = set->lights[request];
-    if (error == fr_real_mpi.SUCCESS && FR_UNLIKELY(fr_request_light_has_rts(light, status))) {
+    bool truncated = error != fr_real_mpi.SUCCESS;
+    if (FR_UNLIKELY(fr_request_light_has_rts(light, truncated ? NULL : status)) &&
+        fr_request_has_come(error)) {
         set->ops[request] = fr_request_light_promote(light, false);
         if (set->ops[request]) {
             set->lights[request] = NULL;
@@ -230,10 +232,10 @@ static void clear_errors(struct fr_request_set *set)
 }
 
 // Whether the operation has failed in a way that the real MPI knows nothing of: a message that was
-// received was longer than its buffer, or a part of a bundle failed.
-static bool has_own_error(const struct fr_request_op *op)
+// received was longer than its buffer, though its RTS was not, or a part of a bundle failed.
+static bool has_own_error(const struct fr_request_op *op, int code)
 {
-    return (op->received && op->received_bytes > op->received_room) ||
+    return (op->received && code == fr_real_mpi.ERR_TRUNCATE) ||
            (op->bundle && op->bundle->error != fr_real_mpi.SUCCESS);
 }
 
@@ -243,7 +245,7 @@ static int report_own_errors(struct fr_request_set *set, int rc)
     int code = fr_real_mpi.SUCCESS;
     bool array = has_status_array(set->class);
     for (size_t i = 0; i < set->done_count && !first; i++) {
-        if (!has_own_error(set->done[i]))
+        if (!has_own_error(set->done[i], set->done_errors[i]))
             continue;
         first = set->done[i];
         code = set->done_errors[i];

@@ -214,8 +214,8 @@ void fr_request_light_unclaim(struct fr_request_light *const *lights, size_t cou
 bool fr_request_light_has_rts(const struct fr_request_light *light, const void *status)
 {
     struct fr_rndv_incoming incoming;
-    return FR_UNLIKELY(fr_real_status_is_of(status, FR_RNDV_RTS_BYTES)) && fr_rndv_incoming_any() &&
-           fr_rndv_incoming_read(light->buffer, &incoming);
+    return (!status || fr_rndv_is_rts_length(fr_real_status_size(status))) &&
+           FR_UNLIKELY(fr_rndv_incoming_any()) && fr_rndv_incoming_read(light->buffer, &incoming);
 }
 
 void fr_request_light_forget(struct fr_request_light *light)

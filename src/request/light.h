@@ -12,9 +12,9 @@
 
 struct fr_request_light; // one receive
 
-// Adds a receive that the real MPI has begun, of elements of a predefined datatype: `args` are
-// those of MPI_Irecv or MPI_Imrecv. Where there is no place for it, it becomes an operation at
-// once. Returns what the call returns.
+// Adds a receive that the real MPI has begun, of elements of a predefined datatype without gaps:
+// `args` are those of MPI_Irecv or MPI_Imrecv. Where there is no place for it, it becomes an
+// operation at once. Returns what the call returns.
 int fr_request_light_add(enum fr_fn fn, const fr_word *args, fr_word request);
 
 // Fills lights[i] with the claimed receive of request i of an array in the family's handle width,
@@ -24,8 +24,8 @@ size_t fr_request_light_claim(const void *requests, size_t count, struct fr_requ
 // Gives back those that are not NULL.
 void fr_request_light_unclaim(struct fr_request_light *const *lights, size_t count);
 
-// Whether a claimed receive that has completed with this status, and without an error, has brought
-// an RTS.
+// Whether a claimed receive that has completed with this status, NULL if it says nothing, has
+// brought an RTS.
 bool fr_request_light_has_rts(const struct fr_request_light *light, const void *status);
 
 // Forgets a claimed receive that is complete. The count is for the caller to lower, once for all

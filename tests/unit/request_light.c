@@ -48,10 +48,10 @@ int fr_real_call(enum fr_fn fn, const fr_word *args)
     return 0;
 }
 
-// A status of this MPI is one byte: whether the message was as long as an RTS.
-bool fr_real_status_is_of(const void *status, int bytes)
+// A status of this MPI is one byte: whether the message was as long as an RTS may be.
+int64_t fr_real_status_size(const void *status)
 {
-    return bytes == FR_RNDV_RTS_BYTES && *(const char *)status != 'l';
+    return *(const char *)status == 'l' ? FR_RNDV_RTS_LONGEST + 1 : FR_RNDV_RTS_BYTES;
 }
 
 bool fr_rndv_incoming_any(void)

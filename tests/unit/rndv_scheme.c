@@ -123,7 +123,14 @@ const struct fr_rndv_scheme *fr_rndv_scheme_of(unsigned id)
 // ---- messages by it
 
 static const struct fr_layout bytes_layout = {
-    .size_bytes = 1, .extent = 1, .true_extent = 1, .contiguous = true, .packable = true};
+    .size_bytes = 1,
+    .extent = 1,
+    .true_extent = 1,
+    .contiguous = true,
+    .packable = true,
+    .unit_bytes = 1,
+    .exact = true,
+};
 
 struct buffer {
     struct fr_path_view view;
@@ -185,7 +192,7 @@ static void wait_over(struct fr_rndv_send *send)
 static void send_well(int tag, size_t bytes, uint64_t seed)
 {
     struct fr_rndv_send *send = start_well(tag, bytes, seed);
-    process_say(1, fr_rndv_send_rts(send), RTS_BYTES);
+    process_say(1, rts_of(send), RTS_BYTES);
     fr_rndv_send_sent(send, true);
     CHECK(fr_rndv_send_push(send) == FR_OK);
     wait_over(send);
@@ -232,7 +239,7 @@ static void send_many(void)
     struct fr_rndv_send *sends[MANY];
     for (unsigned i = 0; i < MANY; i++) {
         sends[i] = start_well(10, many_bytes(i), i);
-        process_say(1, fr_rndv_send_rts(sends[i]), RTS_BYTES);
+        process_say(1, rts_of(sends[i]), RTS_BYTES);
         fr_rndv_send_sent(sends[i], true);
     }
     for (unsigned i = 0; i < MANY; i++)
@@ -266,7 +273,7 @@ static void leave_behind(void)
 {
     unsigned char rts[RTS_BYTES];
     struct fr_rndv_send *send = start_well(11, 100, 7);
-    memcpy(rts, fr_rndv_send_rts(send), sizeof(rts));
+    memcpy(rts, rts_of(send), sizeof(rts));
     fr_rndv_send_sent(send, true);
     CHECK(fr_rndv_send_push(send) == FR_OK && fr_rndv_send_leave(send));
     CHECK(fr_rndv_send_is_over(send));
@@ -286,11 +293,11 @@ static void cancel_some(void)
 {
     unsigned char rts[3][RTS_BYTES];
     struct fr_rndv_send *send = start_well(12, 60, 1);
-    memcpy(rts[0], fr_rndv_send_rts(send), RTS_BYTES);
+    memcpy(rts[0], rts_of(send), RTS_BYTES);
     fr_rndv_send_sent(send, false); // MPI could not send it
     fr_rndv_send_free(send, false);
     send = start_well(12, 61, 1);
-    memcpy(rts[1], fr_rndv_send_rts(send), RTS_BYTES);
+    memcpy(rts[1], rts_of(send), RTS_BYTES);
     fr_rndv_send_sent(send, true);
     fr_rndv_send_free(send, true); // MPI_Cancel
     memset(rts[2], 0, sizeof(rts[2]));
@@ -320,10 +327,10 @@ static void start_in_vain(void)
     fr_rndv_mark_plain(&(struct fr_rndv_address){.to = 1, .tag = 14, .comm = 1});
     CHECK(start(14, ROOM, 1, &choice) == NULL && choice.scheme == FR_SCHEME_NONE);
     CHECK(starts == before + 1 && cancels == starts, "not even begun");
-    make_buffer(&buffer, RTS_BYTES);
+    make_buffer(&buffer, RTS_BYTES - 1);
     struct fr_rndv_message message = message_of(&buffer, 1);
-    CHECK(!fr_rndv_send_is_possible(&message), "no longer than an RTS");
-    make_buffer(&buffer, RTS_BYTES + 1);
+    CHECK(!fr_rndv_send_is_possible(&message), "no RTS is so short");
+    make_buffer(&buffer, RTS_BYTES);
     CHECK(fr_rndv_send_is_possible(&message));
     message.address.to = 5;
     CHECK(!fr_rndv_send_is_possible(&message), "to nobody");
@@ -333,7 +340,7 @@ static void start_in_vain(void)
 static void send_refused(void)
 {
     struct fr_rndv_send *send = start_well(16, 90, 1);
-    process_say(1, fr_rndv_send_rts(send), RTS_BYTES);
+    process_say(1, rts_of(send), RTS_BYTES);
     fr_rndv_send_sent(send, true);
     CHECK(fr_rndv_send_push(send) == FR_OK);
     wait_over(send);
