@@ -266,6 +266,16 @@ static int64_t position_of(const struct fr_request_op *op)
     return *(const int *)position;
 }
 
+// Whether the size of what is received has to be known.
+static bool any_staged(const struct fr_request_op *op)
+{
+    for (unsigned v = 0; v < op->view_count; v++) {
+        if (op->views[v].lease.address)
+            return true;
+    }
+    return false;
+}
+
 static int run_blocking(struct fr_request_op *op)
 {
     _Alignas(16) char own_status[FR_STATUS_BYTES] = {0};
@@ -274,9 +284,11 @@ static int run_blocking(struct fr_request_op *op)
     void *status = NULL;
     int64_t before = packs ? position_of(op) : 0;
     if (status_arg >= 0) {
-        if (op->args[status_arg] == fr_real_mpi.STATUS_IGNORE)
-            op->args[status_arg] = FR_PTR(own_status);
         status = (void *)op->args[status_arg];
+        if (op->args[status_arg] == fr_real_mpi.STATUS_IGNORE) {
+            status = any_staged(op) ? own_status : NULL;
+            op->args[status_arg] = status ? FR_PTR(status) : op->args[status_arg];
+        }
     }
     int rc = fr_mpi_call_real(op);
     if (packs && rc == fr_real_mpi.SUCCESS)
@@ -434,22 +446,26 @@ static bool may_have_brought(const fr_word *buffer, bool simple, const void *sta
            (complete || fr_request_has_come(rc));
 }
 
-// Receives into host memory at once, by the application's own arguments, which MPI names where it
-// fails: also when it is to have no status, if that can be done without.
-static int receive_now(enum fr_fn fn, fr_word *args)
+// Whether nothing can come, so that the buffer need not be one.
+static bool is_from_nobody(enum fr_fn fn, const fr_word *args)
 {
-    _Alignas(16) char own_status[FR_STATUS_BYTES];
+    if (fr_real_rows[fn].signature[3] == 'm')
+        return !args[3] ||
+               fr_real_handle_load((const void *)args[3], 0) == fr_real_mpi.MESSAGE_NO_PROC;
+    return (int)args[outcome_arg(fn) - 3] == fr_real_mpi.PROC_NULL;
+}
+
+// Receives into host memory at once, by the application's own arguments, which MPI names where it
+// fails: it gets no status where the application gives none.
+static int receive_now(enum fr_fn fn, const fr_word *args)
+{
     const fr_word *buffer = args + receiving_buffer(fn);
     int outcome = outcome_arg(fn);
+    bool ignored = args[outcome] == fr_real_mpi.STATUS_IGNORE;
     bool simple = fr_mpi_is_simple(fr_real_handle(buffer[2]));
-    bool matched = outcome == 4; // by a probe
-    void *status = (void *)args[outcome];
-    if (args[outcome] == fr_real_mpi.STATUS_IGNORE) {
-        if (!matched && (int)args[outcome - 3] == fr_real_mpi.PROC_NULL)
-            return fr_real_call(fn, args);
-        status = simple && !matched ? NULL : own_status;
-        args[outcome] = status ? FR_PTR(status) : args[outcome];
-    }
+    void *status = ignored ? NULL : (void *)args[outcome];
+    if (ignored && is_from_nobody(fn, args))
+        return fr_real_call(fn, args);
     int rc = fr_real_call(fn, args);
     if (FR_LIKELY(!may_have_brought(buffer, simple, status, rc)))
         return rc;
@@ -459,10 +475,7 @@ static int receive_now(enum fr_fn fn, fr_word *args)
 // Begins to receive into host memory. Returns false where nothing can come.
 static bool receive_later(enum fr_fn fn, const fr_word *args, int *result)
 {
-    bool matched = fr_real_rows[fn].signature[3] == 'm';
-    if (matched ? (!args[3] ||
-                   fr_real_handle_load((const void *)args[3], 0) == fr_real_mpi.MESSAGE_NO_PROC)
-                : (int)args[3] == fr_real_mpi.PROC_NULL)
+    if (is_from_nobody(fn, args))
         return false;
     *result = fr_real_call(fn, args);
     if (*result == fr_real_mpi.SUCCESS)

@@ -21,6 +21,15 @@ bool fr_request_is_enquiry(enum fr_class class)
            class == FR_CLASS_GET_STATUS_ANY || class == FR_CLASS_GET_STATUS_SOME;
 }
 
+static bool is_staged(const struct fr_request_op *op)
+{
+    for (unsigned v = 0; v < op->view_count; v++) {
+        if (op->views[v].lease.address)
+            return true;
+    }
+    return false;
+}
+
 static bool has_status_array(enum fr_class class)
 {
     return class == FR_CLASS_WAITALL || class == FR_CLASS_TESTALL || class == FR_CLASS_WAITSOME ||
@@ -76,7 +85,20 @@ static void set_requests(struct fr_request_set *set)
     }
 }
 
-// Gives MPI statuses of ours when the application ignores them: a receive's size stands there.
+// Whether the size of what an operation has received has to be known: else what is to be seen of an
+// RTS stands in the application's memory.
+static bool any_needs_status(const struct fr_request_set *set)
+{
+    for (size_t i = 0; set->tracked && i < set->count; i++) {
+        const struct fr_request_op *op = set->ops[i];
+        if (op && (op->bundle || op->send || op->partitions || !op->takes_rts || is_staged(op)))
+            return true;
+    }
+    return false;
+}
+
+// Gives MPI statuses of ours when the application ignores them and it matters: MPI's texts name
+// what it was given.
 static void set_statuses(struct fr_request_set *set)
 {
     bool array = has_status_array(set->class);
@@ -86,13 +108,17 @@ static void set_statuses(struct fr_request_set *set)
         set->statuses = (char *)set->args[arg];
         return;
     }
+    if (!array && !any_needs_status(set)) {
+        set->statuses = NULL;
+        return;
+    }
     memset(set->statuses, 0, set->count * fr_real_mpi.status_bytes);
     set->args[arg] = FR_PTR(set->statuses);
 }
 
 void *fr_request_set_status(const struct fr_request_set *set, size_t index)
 {
-    return set->statuses + index * fr_real_mpi.status_bytes;
+    return set->statuses ? set->statuses + index * fr_real_mpi.status_bytes : NULL;
 }
 
 static int *status_error(void *status)

@@ -228,8 +228,8 @@ bool fr_request_light_end(struct fr_request_light *const *lights, size_t count,
 {
     size_t ended = 0;
     for (size_t i = 0; i < count; i++) {
-        if (lights[i] && FR_UNLIKELY(fr_request_light_has_rts(
-                             lights[i], statuses + i * fr_real_mpi.status_bytes)))
+        const char *status = statuses ? statuses + i * fr_real_mpi.status_bytes : NULL;
+        if (lights[i] && FR_UNLIKELY(fr_request_light_has_rts(lights[i], status)))
             return false;
     }
     for (size_t i = 0; i < count; i++) {

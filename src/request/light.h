@@ -33,8 +33,9 @@ bool fr_request_light_has_rts(const struct fr_request_light *light, const void *
 void fr_request_light_forget(struct fr_request_light *light);
 void fr_request_light_discount(size_t forgotten);
 
-// Forgets all of those that are not NULL, which have completed with these statuses and without an
-// error; false, and nothing forgotten, when one of them has brought an RTS.
+// Forgets all of those that are not NULL, which have completed with these statuses, NULL if MPI was
+// given none, and without an error; false, and nothing forgotten, when one of them has brought an
+// RTS.
 bool fr_request_light_end(struct fr_request_light *const *lights, size_t count,
                           const char *statuses);
 
