@@ -316,6 +316,28 @@ static void hear_cancelled(void)
     CHECK(!host_peek(0, 12, 1, false, &bytes));
 }
 
+// As long as the message, or so long that it ends no element of its.
+static void check_lengths(void)
+{
+    static const size_t units[] = {1,  2,  3,  4,  6,  7,  8,  9,  12,
+                                   16, 20, 24, 28, 52, 95, 96, 97, 8004};
+    for (size_t u = 0; u < sizeof(units) / sizeof(units[0]); u++) {
+        size_t unit = units[u], longest = fr_rndv_rts_length((size_t)1 << 40, unit);
+        CHECK(longest % unit == 0 && (longest == 0) == (unit > 96), "unit %zu", unit);
+        CHECK(longest == 0 || fr_rndv_marks_rts((int64_t)longest), "unit %zu", unit);
+        for (size_t bytes = unit; bytes < 10000; bytes += unit) {
+            size_t length = fr_rndv_rts_length(bytes, unit);
+            size_t most = longest > 0 ? longest : FR_RNDV_RTS_LONGEST;
+            if (bytes < RTS_BYTES || (longest == 0 && bytes > most))
+                CHECK(length == 0, "%zu of %zu", bytes, unit);
+            else
+                CHECK(length == (bytes < most ? bytes : most), "%zu of %zu", bytes, unit);
+            CHECK(length == 0 || fr_rndv_is_rts_length((int64_t)length), "%zu", length);
+        }
+    }
+    CHECK(fr_rndv_rts_length((uint64_t)1 << 48, 1) == 0, "too long for a slot");
+}
+
 // What the scheme, or a rule, does not allow.
 static void start_in_vain(void)
 {
@@ -373,6 +395,7 @@ static void run_sender(void)
     send_many();
     leave_behind();
     cancel_some();
+    check_lengths();
     start_in_vain();
     send_refused();
     send_well(2, 50, 4);
