@@ -433,26 +433,25 @@ static int outcome_arg(enum fr_fn fn)
 }
 
 // Whether a receive may have brought an RTS, and `status`, if it is not NULL, does not speak
-// against it. Of a datatype without gaps, whether it has. It is asked only while an RTS may be
-// under way.
+// against it. What costs least is asked first: of a datatype without gaps that are a few bytes
+// which have just come.
 static bool may_have_brought(const fr_word *buffer, bool simple, const void *status, int rc)
 {
-    struct fr_rndv_incoming incoming;
     bool complete = rc == fr_real_mpi.SUCCESS;
     if (complete && status && !fr_rndv_is_rts_length(fr_real_status_size(status)))
         return false;
-    return fr_rndv_incoming_any() &&
-           (!simple || fr_rndv_incoming_read((const void *)buffer[0], &incoming)) &&
+    return (!simple || fr_rndv_begins_rts((const void *)buffer[0])) && fr_rndv_incoming_any() &&
            (complete || fr_request_has_come(rc));
 }
 
-// Whether nothing can come, so that the buffer need not be one.
-static bool is_from_nobody(enum fr_fn fn, const fr_word *args)
+// Whether nothing can come, so that the buffer need not be one. `source` is the argument that says
+// so, of functions that have it.
+static inline bool is_from_nobody(enum fr_fn fn, const fr_word *args, int source)
 {
     if (fr_real_rows[fn].signature[3] == 'm')
         return !args[3] ||
                fr_real_handle_load((const void *)args[3], 0) == fr_real_mpi.MESSAGE_NO_PROC;
-    return (int)args[outcome_arg(fn) - 3] == fr_real_mpi.PROC_NULL;
+    return (int)args[source] == fr_real_mpi.PROC_NULL;
 }
 
 // Receives into host memory at once, by the application's own arguments, which MPI names where it
@@ -464,7 +463,7 @@ static int receive_now(enum fr_fn fn, const fr_word *args)
     bool ignored = args[outcome] == fr_real_mpi.STATUS_IGNORE;
     bool simple = fr_mpi_is_simple(fr_real_handle(buffer[2]));
     void *status = ignored ? NULL : (void *)args[outcome];
-    if (ignored && is_from_nobody(fn, args))
+    if (ignored && is_from_nobody(fn, args, outcome - 3))
         return fr_real_call(fn, args);
     int rc = fr_real_call(fn, args);
     if (FR_LIKELY(!may_have_brought(buffer, simple, status, rc)))
@@ -475,7 +474,7 @@ static int receive_now(enum fr_fn fn, const fr_word *args)
 // Begins to receive into host memory. Returns false where nothing can come.
 static bool receive_later(enum fr_fn fn, const fr_word *args, int *result)
 {
-    if (is_from_nobody(fn, args))
+    if (is_from_nobody(fn, args, 3))
         return false;
     *result = fr_real_call(fn, args);
     if (*result == fr_real_mpi.SUCCESS)

@@ -54,9 +54,9 @@ bool fr_mpi_may_be_as_rts(int64_t count, fr_word type)
 {
     int bytes = 0;
     if (FR_LIKELY(fr_real_type_is_named(type)))
-        return FR_UNLIKELY(count >= FR_RNDV_RTS_PRIME && count % FR_RNDV_RTS_PRIME == 0) &&
-               count <= FR_RNDV_RTS_LONGEST && type != fr_real_mpi.DATATYPE_NULL &&
-               fr_rndv_marks_rts(count * named_bytes(type));
+        return count >= FR_RNDV_RTS_PRIME && count <= FR_RNDV_RTS_LONGEST &&
+               FR_UNLIKELY((uint32_t)count % FR_RNDV_RTS_PRIME == 0) &&
+               type != fr_real_mpi.DATATYPE_NULL && fr_rndv_marks_rts(count * named_bytes(type));
     return count > 0 && count <= FR_RNDV_RTS_LONGEST && type != fr_real_mpi.DATATYPE_NULL &&
            FR_MPI(Type_size, type, FR_PTR(&bytes)) == fr_real_mpi.SUCCESS && bytes > 0 &&
            fr_rndv_marks_rts(count * bytes);

@@ -214,8 +214,10 @@ void fr_request_light_unclaim(struct fr_request_light *const *lights, size_t cou
 bool fr_request_light_has_rts(const struct fr_request_light *light, const void *status)
 {
     struct fr_rndv_incoming incoming;
+    // What costs least comes first: to read a few bytes that have just come.
     return (!status || fr_rndv_is_rts_length(fr_real_status_size(status))) &&
-           FR_UNLIKELY(fr_rndv_incoming_any()) && fr_rndv_incoming_read(light->buffer, &incoming);
+           FR_UNLIKELY(fr_rndv_begins_rts(light->buffer)) &&
+           fr_rndv_incoming_read(light->buffer, &incoming);
 }
 
 void fr_request_light_forget(struct fr_request_light *light)
