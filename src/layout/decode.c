@@ -74,7 +74,7 @@ static enum fr_status add_basic(fr_word type, size_t size, const struct pair *pa
     if (status != FR_OK)
         return status;
     fr_layout_list_finish(&decoded->list);
-    fr_layout_unit_add(decoded, 0, size);
+    fr_layout_unit_add(decoded, 0, type == fr_real_mpi.PACKED ? SIZE_MAX : size);
     decoded->inexact = !is_exact(type, size);
     struct fr_layout_term term = {type, 1, size, true};
     decoded->signature.broken = size > 0 && (ptrdiff_t)size != extent;

@@ -239,7 +239,7 @@ static int report_failure(const struct fr_request_set *set, enum fr_status failu
     fr_error("copies of device buffers of %zu operations, the first of them %s, failed: %s",
              set->done_count, fr_real_rows[first->fn].name, fr_core_status_text(failure));
     int returned = has_status_array(set->class) ? fr_real_mpi.ERR_IN_STATUS : code;
-    for (size_t i = 0; i < set->done_count; i++)
+    for (size_t i = 0; i < set->done_count && set->statuses; i++)
         *status_error(set->done_statuses[i]) = code;
     return fr_request_raise(first->object_kind, first->object, returned);
 }

@@ -142,6 +142,7 @@ static void check_units(void)
 {
     MPI_Datatype empty;
     check_unit("byte", MPI_BYTE, 1, true);
+    check_unit("packed", MPI_PACKED, SIZE_MAX, true);
     check_unit("double", MPI_DOUBLE, 8, true);
     check_unit("complex", MPI_C_DOUBLE_COMPLEX, 16, true);
     check_unit("long double", MPI_LONG_DOUBLE, sizeof(long double), sizeof(long double) < 16);
