@@ -234,7 +234,12 @@ static enum fr_status stage(struct fr_request_op *op)
     enum fr_status status = fr_mpi_args_rewrite(op);
     if (op->send)
         fr_mpi_send_rewrite(op);
-    bool later = (fr_real_rows[op->fn].flags & FR_ROW_PERSISTENT) || op->partitions;
+    // MPICH takes the data of some persistent collectives when they are made: of MPI_Gather_init,
+    // and of others whose datatype it packs. It then gets what is there, as it would of host
+    // memory.
+    bool starts = fr_real_rows[op->fn].flags & FR_ROW_PERSISTENT;
+    bool is_message = fr_real_arg(op->fn, 'P', 0) >= 0;
+    bool later = op->partitions || (starts && is_message);
     return status == FR_OK && !later ? fr_request_copy_in(&op, 1) : status;
 }
 
