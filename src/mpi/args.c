@@ -128,11 +128,8 @@ enum fr_status fr_mpi_args_rewrite(struct fr_request_op *op)
     enum fr_status status = fr_request_op_reserve(op, bytes);
     for (unsigned v = 0; v < op->view_count && status == FR_OK; v++) {
         struct fr_path_view *view = &op->views[v];
-        if (!view->lease.address) {
-            if (view->as_bytes)
-                status = rewrite_as_bytes(op, view);
+        if (!view->lease.address)
             continue;
-        }
         op->args[view->arg] = view->stage_base;
         if (is_packed(view))
             status = rewrite_packed(op, view);

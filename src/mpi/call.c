@@ -271,16 +271,6 @@ static int64_t position_of(const struct fr_request_op *op)
     return *(const int *)position;
 }
 
-// Whether the size of what is received has to be known.
-static bool any_staged(const struct fr_request_op *op)
-{
-    for (unsigned v = 0; v < op->view_count; v++) {
-        if (op->views[v].lease.address)
-            return true;
-    }
-    return false;
-}
-
 static int run_blocking(struct fr_request_op *op)
 {
     _Alignas(16) char own_status[FR_STATUS_BYTES] = {0};
@@ -291,7 +281,7 @@ static int run_blocking(struct fr_request_op *op)
     if (status_arg >= 0) {
         status = (void *)op->args[status_arg];
         if (op->args[status_arg] == fr_real_mpi.STATUS_IGNORE) {
-            status = any_staged(op) ? own_status : NULL;
+            status = fr_request_op_is_staged(op) ? own_status : NULL;
             op->args[status_arg] = status ? FR_PTR(status) : op->args[status_arg];
         }
     }

@@ -21,15 +21,6 @@ bool fr_request_is_enquiry(enum fr_class class)
            class == FR_CLASS_GET_STATUS_ANY || class == FR_CLASS_GET_STATUS_SOME;
 }
 
-static bool is_staged(const struct fr_request_op *op)
-{
-    for (unsigned v = 0; v < op->view_count; v++) {
-        if (op->views[v].lease.address)
-            return true;
-    }
-    return false;
-}
-
 static bool has_status_array(enum fr_class class)
 {
     return class == FR_CLASS_WAITALL || class == FR_CLASS_TESTALL || class == FR_CLASS_WAITSOME ||
@@ -91,7 +82,8 @@ static bool any_needs_status(const struct fr_request_set *set)
 {
     for (size_t i = 0; set->tracked && i < set->count; i++) {
         const struct fr_request_op *op = set->ops[i];
-        if (op && (op->bundle || op->send || op->partitions || !op->takes_rts || is_staged(op)))
+        if (op && (op->bundle || op->send || op->partitions || !op->takes_rts ||
+                   fr_request_op_is_staged(op)))
             return true;
     }
     return false;

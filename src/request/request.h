@@ -71,6 +71,10 @@ struct fr_request_op *fr_request_op_new(enum fr_fn fn, const fr_word *args);
 // Gives back leases, layouts and the operation. NULL is accepted.
 void fr_request_op_free(struct fr_request_op *op);
 
+// Whether MPI works on memory of Fabrail's: what it has received is then copied from there, and how
+// much that is its status says.
+bool fr_request_op_is_staged(const struct fr_request_op *op);
+
 // Takes all views away, so that others can be added.
 void fr_request_op_drop_views(struct fr_request_op *op);
 
