@@ -77,8 +77,8 @@ static enum fr_status pack_types(struct fr_request_op *op, const struct fr_path_
     return FR_OK;
 }
 
-// An RTS is no whole number of elements, which MPICH takes for an error where it has to
-// unpack. Where a count of bytes does not fit, MPI gets elements of bytes.
+// In memory of Fabrail's any number of bytes may come, which MPICH would take for an error where it
+// has to unpack them. Where a count of bytes does not fit, MPI gets elements of bytes.
 static enum fr_status rewrite_as_bytes(struct fr_request_op *op, const struct fr_path_view *view)
 {
     const struct fr_path_block *block = &view->blocks[0];
