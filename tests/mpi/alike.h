@@ -15,7 +15,7 @@
 #pragma GCC diagnostic ignored "-Wstringop-overflow"
 #endif
 
-enum { RANKS = 3, ARENA_BYTES = 1 << 16, ORIGIN = 1 << 12, MOST_PLACES = 4 };
+enum { RANKS = 3, ARENA_BYTES = 1 << 16, ORIGIN = 1 << 12 };
 
 // A case that runs. All ranks draw the same numbers.
 struct run {
