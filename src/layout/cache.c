@@ -207,6 +207,8 @@ static enum fr_status fill(struct fr_layout_private *entry, struct fr_layout_dec
             return status;
         atomic_store(&entry->owns_packed, owned);
     }
+    layout->unit_bytes = decoded->unit_bytes > 0 ? decoded->unit_bytes : 1;
+    layout->exact = !decoded->inexact;
     layout->group_count = list->count;
     layout->groups = list->items;
     *list = (struct fr_layout_list){0};

@@ -48,6 +48,14 @@ static bool is_pair(fr_word type)
            type == fr_real_mpi.TWOINT || type == fr_real_mpi.LONG_DOUBLE_INT;
 }
 
+// Long doubles, also in pairs and complex numbers, are copied as the CPU loads and stores them.
+static bool is_exact(fr_word type, size_t size)
+{
+    enum fr_real_family family = fr_real_family_of(type);
+    return size < 16 ||
+           (size == 16 && (family == FR_FAMILY_COMPLEX || family == FR_FAMILY_TWO_REALS));
+}
+
 // Enters a predefined datatype. One with gaps breaks the signature: nothing packed may stand in for
 // it where an operation on pairs is wanted.
 static enum fr_status add_basic(fr_word type, size_t size, const struct pair *pair,
@@ -66,6 +74,8 @@ static enum fr_status add_basic(fr_word type, size_t size, const struct pair *pa
     if (status != FR_OK)
         return status;
     fr_layout_list_finish(&decoded->list);
+    fr_layout_unit_add(decoded, 0, type == fr_real_mpi.PACKED ? SIZE_MAX : size);
+    decoded->inexact = !is_exact(type, size);
     struct fr_layout_term term = {type, 1, size, true};
     decoded->signature.broken = size > 0 && (ptrdiff_t)size != extent;
     return fr_layout_signature_add(&decoded->signature, &term);
@@ -214,6 +224,10 @@ static enum fr_status add_member(struct decoder *decoder, const struct fr_layout
     struct fr_layout_blocks block = {
         .count = 1, .lengths = &length, .uniform = true, .displacements = &displacement, .unit = 1};
     struct fr_layout_signature signature;
+    if (member->list.bytes > 0) {
+        fr_layout_unit_add(decoded, decoded->list.bytes, member->unit_bytes);
+        decoded->inexact = decoded->inexact || member->inexact;
+    }
     enum fr_status status =
         fr_layout_list_push_blocks(&decoded->list, &member->list, extent, &block);
     if (status == FR_OK)
@@ -255,6 +269,7 @@ static enum fr_status decode_struct(struct decoder *decoder,
                 add_member(decoder, &member, extent, length, contents->values[1 + n + i], decoded);
     }
     fr_layout_list_finish(&decoded->list);
+    fr_layout_unit_close(decoded);
     fr_layout_decoded_free(&member);
     return status;
 }

@@ -32,6 +32,11 @@ struct fr_layout {
     bool packable;        // packed_type may stand in for the datatype
     fr_word packed_type;  // same type signature, no gaps: size == extent, lower bound 0. Equal to
                           // the datatype itself when contiguous or of size 0
+    size_t unit_bytes;    // a multiple of it ends no predefined datatype in two, in what a message
+                          // of such elements has; at least 1, and very large where that is not
+                          // known, as of MPI_PACKED
+    bool exact;           // MPI copies all bytes of its predefined datatypes, which it need not do
+                          // with a long double, whose last ones say nothing
     size_t group_count;   // groups of one element; together size_bytes
     struct fr_layout_group *groups;
     struct fr_layout_private *private; // reference count, cache links

@@ -120,7 +120,14 @@ bool fr_layout_combiner_is_basic(int combiner);
 struct fr_layout_decoded {
     struct fr_layout_list list;
     struct fr_layout_signature signature;
+    size_t unit_bytes; // 0 while nothing is there
+    bool inexact;
 };
+
+// Adds what stands behind the first `offset` packed bytes and has this unit; closes a structure,
+// which may be repeated.
+void fr_layout_unit_add(struct fr_layout_decoded *decoded, size_t offset, size_t unit_bytes);
+void fr_layout_unit_close(struct fr_layout_decoded *decoded);
 void fr_layout_decoded_free(struct fr_layout_decoded *decoded);
 
 // Decodes `type`. On failure nothing is left to free; on success both parts are the caller's, the

@@ -77,8 +77,8 @@ static enum fr_status pack_types(struct fr_request_op *op, const struct fr_path_
     return FR_OK;
 }
 
-// An RTS is no whole number of elements, which MPICH takes for an error where it has to
-// unpack. Where a count of bytes does not fit, MPI gets elements of bytes.
+// In memory of Fabrail's any number of bytes may come, which MPICH would take for an error where it
+// has to unpack them. Where a count of bytes does not fit, MPI gets elements of bytes.
 static enum fr_status rewrite_as_bytes(struct fr_request_op *op, const struct fr_path_view *view)
 {
     const struct fr_path_block *block = &view->blocks[0];
@@ -128,11 +128,8 @@ enum fr_status fr_mpi_args_rewrite(struct fr_request_op *op)
     enum fr_status status = fr_request_op_reserve(op, bytes);
     for (unsigned v = 0; v < op->view_count && status == FR_OK; v++) {
         struct fr_path_view *view = &op->views[v];
-        if (!view->lease.address) {
-            if (view->as_bytes)
-                status = rewrite_as_bytes(op, view);
+        if (!view->lease.address)
             continue;
-        }
         op->args[view->arg] = view->stage_base;
         if (is_packed(view))
             status = rewrite_packed(op, view);

@@ -171,16 +171,12 @@ static enum outcome choose_paths(struct fr_request_op *op, int *result)
     for (unsigned v = 0; v < op->view_count; v++) {
         struct fr_path_view *view = &op->views[v];
         fr_path_view_measure(view);
-        if (fr_mpi_takes_rts && fr_device_kind_is_device(view->range.kind))
+        bool is_device = fr_device_kind_is_device(view->range.kind);
+        if (fr_mpi_takes_rts && is_device)
             fr_rndv_progress(&view->range);
-        view->as_bytes = op->takes_rts && view->out_bytes && !fr_mpi_takes_parts();
+        view->as_bytes = is_device && op->takes_rts && view->out_bytes && !fr_mpi_takes_parts();
         struct fr_policy_choice choice = choose_path(op, view);
-        if (view->as_bytes && choice.path == FR_PATH_PASS) {
-            outcome = STAGED;
-            if (!view->blocks[0].layout->contiguous)
-                view->path = FR_PATH_HOST;
-        }
-        if (!fr_device_kind_is_device(view->range.kind))
+        if (!is_device)
             continue;
         const char *scheme = NULL;
         if (choice.path == FR_PATH_HOST && fr_mpi_send_start(op, view, &choice, &scheme))
@@ -238,7 +234,12 @@ static enum fr_status stage(struct fr_request_op *op)
     enum fr_status status = fr_mpi_args_rewrite(op);
     if (op->send)
         fr_mpi_send_rewrite(op);
-    bool later = (fr_real_rows[op->fn].flags & FR_ROW_PERSISTENT) || op->partitions;
+    // MPICH takes the data of some persistent collectives when they are made: of MPI_Gather_init,
+    // and of others whose datatype it packs. It then gets what is there, as it would of host
+    // memory.
+    bool starts = fr_real_rows[op->fn].flags & FR_ROW_PERSISTENT;
+    bool is_message = fr_real_arg(op->fn, 'P', 0) >= 0;
+    bool later = op->partitions || (starts && is_message);
     return status == FR_OK && !later ? fr_request_copy_in(&op, 1) : status;
 }
 
@@ -278,9 +279,11 @@ static int run_blocking(struct fr_request_op *op)
     void *status = NULL;
     int64_t before = packs ? position_of(op) : 0;
     if (status_arg >= 0) {
-        if (op->args[status_arg] == fr_real_mpi.STATUS_IGNORE)
-            op->args[status_arg] = FR_PTR(own_status);
         status = (void *)op->args[status_arg];
+        if (op->args[status_arg] == fr_real_mpi.STATUS_IGNORE) {
+            status = fr_request_op_is_staged(op) ? own_status : NULL;
+            op->args[status_arg] = status ? FR_PTR(status) : op->args[status_arg];
+        }
     }
     int rc = fr_mpi_call_real(op);
     if (packs && rc == fr_real_mpi.SUCCESS)
@@ -391,7 +394,7 @@ static int receiving_buffer(enum fr_fn fn)
 
 // Looks at what a blocking receive into host memory has brought. Of an exchange this is the second
 // half: what it has sent may be of a datatype that is not understood.
-static int hear(enum fr_fn fn, const fr_word *args, void *status)
+static int hear(enum fr_fn fn, const fr_word *args, void *status, int rc)
 {
     bool large = fr_real_rows[fn].flags & FR_ROW_LARGE;
     int half = receiving_buffer(fn);
@@ -406,8 +409,7 @@ static int hear(enum fr_fn fn, const fr_word *args, void *status)
     enum fr_status built = fr_mpi_views_build(op);
     for (unsigned v = 0; built == FR_OK && v < op->view_count; v++)
         fr_path_view_measure(&op->views[v]);
-    int rc = built == FR_OK ? fr_request_deliver_one(op, status, fr_real_mpi.SUCCESS)
-                            : fr_request_fail(op, built);
+    rc = built == FR_OK ? fr_request_deliver_one(op, status, rc) : fr_request_fail(op, built);
     fr_request_op_free(op);
     return rc;
 }
@@ -425,29 +427,49 @@ static int outcome_arg(enum fr_fn fn)
     }
 }
 
-// Receives into host memory at once. It needs a look only while an RTS may be under way, and
-// when it is as long as one.
-static int receive_now(enum fr_fn fn, fr_word *args)
+// Whether a receive may have brought an RTS, and `status`, if it is not NULL, does not speak
+// against it. What costs least is asked first: of a datatype without gaps that are a few bytes
+// which have just come.
+static bool may_have_brought(const fr_word *buffer, bool simple, const void *status, int rc)
 {
-    _Alignas(16) char own_status[FR_STATUS_BYTES];
-    fr_word *status_arg = &args[outcome_arg(fn)];
-    if (*status_arg == fr_real_mpi.STATUS_IGNORE)
-        *status_arg = FR_PTR(own_status);
-    void *status = (void *)*status_arg;
+    bool complete = rc == fr_real_mpi.SUCCESS;
+    if (complete && status && !fr_rndv_is_rts_length(fr_real_status_size(status)))
+        return false;
+    return (!simple || fr_rndv_begins_rts((const void *)buffer[0])) && fr_rndv_incoming_any() &&
+           (complete || fr_request_has_come(rc));
+}
+
+// Whether nothing can come, so that the buffer need not be one. `source` is the argument that says
+// so, of functions that have it.
+static inline bool is_from_nobody(enum fr_fn fn, const fr_word *args, int source)
+{
+    if (fr_real_rows[fn].signature[3] == 'm')
+        return !args[3] ||
+               fr_real_handle_load((const void *)args[3], 0) == fr_real_mpi.MESSAGE_NO_PROC;
+    return (int)args[source] == fr_real_mpi.PROC_NULL;
+}
+
+// Receives into host memory at once, by the application's own arguments, which MPI names where it
+// fails: it gets no status where the application gives none.
+static int receive_now(enum fr_fn fn, const fr_word *args)
+{
+    const fr_word *buffer = args + receiving_buffer(fn);
+    int outcome = outcome_arg(fn);
+    bool ignored = args[outcome] == fr_real_mpi.STATUS_IGNORE;
+    bool simple = fr_mpi_is_simple(fr_real_handle(buffer[2]));
+    void *status = ignored ? NULL : (void *)args[outcome];
+    if (ignored && is_from_nobody(fn, args, outcome - 3))
+        return fr_real_call(fn, args);
     int rc = fr_real_call(fn, args);
-    if (FR_LIKELY(rc != fr_real_mpi.SUCCESS || !fr_real_status_is_of(status, FR_RNDV_RTS_BYTES) ||
-                  !fr_rndv_incoming_any()))
+    if (FR_LIKELY(!may_have_brought(buffer, simple, status, rc)))
         return rc;
-    return hear(fn, args, status);
+    return hear(fn, args, status, rc);
 }
 
 // Begins to receive into host memory. Returns false where nothing can come.
 static bool receive_later(enum fr_fn fn, const fr_word *args, int *result)
 {
-    bool matched = fr_real_rows[fn].signature[3] == 'm';
-    if (matched ? (!args[3] ||
-                   fr_real_handle_load((const void *)args[3], 0) == fr_real_mpi.MESSAGE_NO_PROC)
-                : (int)args[3] == fr_real_mpi.PROC_NULL)
+    if (is_from_nobody(fn, args, 3))
         return false;
     *result = fr_real_call(fn, args);
     if (*result == fr_real_mpi.SUCCESS)
@@ -491,13 +513,12 @@ static bool receive(enum fr_fn fn, fr_word *args, enum fr_fn counted_as, int *re
     if (!fr_mpi_takes_rts ||
         !fr_mpi_may_bring(count_at(fn, args, in + 1), fr_real_handle(args[in + 2])))
         return false;
-    bool at_once = fr_real_rows[fn].signature[outcome_arg(fn)] == 'u';
-    if ((!at_once && !receives) || !fr_mpi_see_as_bytes(fn, args, in))
-        return serve(fn, args, NULL, counted_as, result);
-    if (at_once) {
+    if (fr_real_rows[fn].signature[outcome_arg(fn)] == 'u') {
         *result = receive_now(fn, args);
         return true;
     }
+    if (!receives || !fr_mpi_is_simple(fr_real_handle(args[2])))
+        return serve(fn, args, NULL, counted_as, result);
     return receive_later(fn, args, result);
 }
 

@@ -167,7 +167,7 @@ static bool describe(const struct fr_request_op *op, const struct fr_path_view *
         .must_leave = op->replaces || is_buffered(op->fn),
     };
     return fr_mpi_takes_rts && sends && !op->partitions &&
-           fr_device_kind_is_device(view->range.kind) && view->in_bytes > FR_RNDV_RTS_BYTES &&
+           fr_device_kind_is_device(view->range.kind) && view->in_bytes >= FR_RNDV_RTS_BYTES &&
            fr_mpi_address_of(op->object, (int)op->args[peer], (int)op->args[peer + 1],
                              &message->address);
 }
@@ -195,8 +195,9 @@ bool fr_mpi_send_start(struct fr_request_op *op, struct fr_path_view *view,
 
 void fr_mpi_send_rewrite(struct fr_request_op *op)
 {
-    op->args[0] = FR_PTR(fr_rndv_send_rts(op->send));
-    op->args[1] = FR_RNDV_RTS_BYTES;
+    size_t length = 0;
+    op->args[0] = FR_PTR(fr_rndv_send_rts(op->send, &length));
+    op->args[1] = length;
     op->args[2] = fr_real_mpi.BYTE;
 }
 
@@ -292,7 +293,7 @@ void fr_mpi_mark_plain(const struct fr_request_op *op)
     struct fr_rndv_address address;
     int peer = fr_real_arg(op->fn, 'P', 0);
     if (fr_mpi_takes_rts && peer >= 0 && op->view_count && !op->send &&
-        op->views[0].in_bytes == FR_RNDV_RTS_BYTES &&
+        fr_rndv_marks_rts((int64_t)op->views[0].in_bytes) &&
         fr_mpi_address_of(op->object, (int)op->args[peer], (int)op->args[peer + 1], &address))
         fr_rndv_mark_plain(&address);
 }

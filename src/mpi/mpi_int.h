@@ -115,16 +115,17 @@ bool fr_mpi_receives(enum fr_fn fn);
 // Whether so many elements are host memory for sure, which the driver may be asked for.
 bool fr_mpi_is_host_memory(fr_word buffer, int64_t count, fr_word type);
 
-// Whether so many elements have room for an RTS, and whether they may be of its size.
+// Whether so many elements have room for an RTS, and whether they are of a size that marks RTS.
 bool fr_mpi_may_bring(int64_t count, fr_word type);
 bool fr_mpi_may_be_as_rts(int64_t count, fr_word type);
 
-// Whether the MPI library takes a message that ends within an element of the receiving datatype, as
-// an RTS does. MPICH calls it an error where it has to unpack it, or stops; it is then given bytes.
-// The second turns count and datatype of a receiving buffer into that; false when this is beyond
-// it: a datatype that is not predefined or has gaps, or too many bytes.
+// Whether a datatype is predefined and surely has no gaps.
+bool fr_mpi_is_simple(fr_word type);
+
+// Whether the MPI library takes a message that ends within an element of the receiving datatype.
+// MPICH calls it an error where it has to unpack it, or stops: what is received into memory of
+// Fabrail's is therefore received as bytes.
 bool fr_mpi_takes_parts(void);
-bool fr_mpi_see_as_bytes(enum fr_fn fn, fr_word *args, int buffer);
 
 // Where a message to, or from, a rank of a communicator goes. False for processes outside of the
 // world, and for communicators that have no name.

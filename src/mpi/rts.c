@@ -5,7 +5,6 @@
 
 #include "mpi/mpi_int.h"
 
-#include <limits.h>
 #include <string.h>
 
 // The size of a predefined datatype. Each place of the cache holds a handle and its size in one
@@ -50,11 +49,17 @@ bool fr_mpi_may_bring(int64_t count, fr_word type)
            count * named_bytes(type) >= FR_RNDV_RTS_BYTES;
 }
 
-// A message of 43 bytes is 43 elements of one byte, or one element of a derived datatype, or 43 of
-// one with a size of one.
+// No predefined datatype has a size that the prime divides, so that it divides their count.
 bool fr_mpi_may_be_as_rts(int64_t count, fr_word type)
 {
-    return count == FR_RNDV_RTS_BYTES || (count == 1 && !fr_real_type_is_named(type));
+    int bytes = 0;
+    if (FR_LIKELY(fr_real_type_is_named(type)))
+        return count >= FR_RNDV_RTS_PRIME && count <= FR_RNDV_RTS_LONGEST &&
+               FR_UNLIKELY((uint32_t)count % FR_RNDV_RTS_PRIME == 0) &&
+               type != fr_real_mpi.DATATYPE_NULL && fr_rndv_marks_rts(count * named_bytes(type));
+    return count > 0 && count <= FR_RNDV_RTS_LONGEST && type != fr_real_mpi.DATATYPE_NULL &&
+           FR_MPI(Type_size, type, FR_PTR(&bytes)) == fr_real_mpi.SUCCESS && bytes > 0 &&
+           fr_rndv_marks_rts(count * bytes);
 }
 
 bool fr_mpi_takes_parts(void)
@@ -76,19 +81,7 @@ static bool is_pair(fr_word type)
            type == fr_real_mpi.TWOINT || type == fr_real_mpi.LONG_DOUBLE_INT;
 }
 
-bool fr_mpi_see_as_bytes(enum fr_fn fn, fr_word *args, int buffer)
+bool fr_mpi_is_simple(fr_word type)
 {
-    bool large = fr_real_rows[fn].flags & FR_ROW_LARGE;
-    fr_word type = fr_real_handle(args[buffer + 2]);
-    int64_t count = large ? (int64_t)args[buffer + 1] : (int)args[buffer + 1];
-    if (!fr_real_type_is_named(type) || is_pair(type) || type == fr_real_mpi.DATATYPE_NULL)
-        return false;
-    if (fr_mpi_takes_parts() || count <= 0)
-        return true;
-    int64_t bytes = count * named_bytes(type);
-    if (bytes > INT_MAX && !large)
-        return false;
-    args[buffer + 1] = (fr_word)bytes;
-    args[buffer + 2] = fr_real_mpi.BYTE;
-    return true;
+    return fr_real_type_is_named(type) && !is_pair(type) && type != fr_real_mpi.DATATYPE_NULL;
 }

@@ -82,14 +82,14 @@ int fr_real_call(enum fr_fn fn, const fr_word *args)
     return result;
 }
 
-bool fr_real_status_is_of(const void *status, int bytes)
+int64_t fr_real_status_size(const void *status)
 {
     if (fr_real_mpi.status_bytes_offset >= 0) {
         int64_t held;
         memcpy(&held, (const char *)status + fr_real_mpi.status_bytes_offset, sizeof(held));
-        return held == bytes;
+        return held;
     }
-    int count = 0;
+    int count = -1;
     FR_MPI(Get_count, FR_PTR(status), fr_real_mpi.BYTE, FR_PTR(&count));
-    return count == bytes;
+    return count;
 }

@@ -164,9 +164,9 @@ static inline void fr_real_handle_store(void *array, size_t index, fr_word handl
         ((fr_word *)array)[index] = handle;
 }
 
-// Whether a receive that has completed with this status has brought just so many bytes. A load
-// where the family's header tells where the status keeps them.
-bool fr_real_status_is_of(const void *status, int bytes);
+// How many bytes a receive has brought that has completed with this status; negative when that is
+// not to be had. A load where the family's header tells where the status keeps them.
+int64_t fr_real_status_size(const void *status);
 
 // What kind of predefined datatype or operation a handle is.
 enum fr_real_family fr_real_family_of(fr_word type);

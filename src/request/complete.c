@@ -76,7 +76,21 @@ static void set_requests(struct fr_request_set *set)
     }
 }
 
-// Gives MPI statuses of ours when the application ignores them: a receive's size stands there.
+// Whether the size of what an operation has received has to be known: else what is to be seen of an
+// RTS stands in the application's memory.
+static bool any_needs_status(const struct fr_request_set *set)
+{
+    for (size_t i = 0; set->tracked && i < set->count; i++) {
+        const struct fr_request_op *op = set->ops[i];
+        if (op && (op->schedule || op->send || op->partitions || !op->takes_rts ||
+                   fr_request_op_is_staged(op)))
+            return true;
+    }
+    return false;
+}
+
+// Gives MPI statuses of ours when the application ignores them and it matters: MPI's texts name
+// what it was given.
 static void set_statuses(struct fr_request_set *set)
 {
     bool array = has_status_array(set->class);
@@ -86,13 +100,17 @@ static void set_statuses(struct fr_request_set *set)
         set->statuses = (char *)set->args[arg];
         return;
     }
+    if (!array && !any_needs_status(set)) {
+        set->statuses = NULL;
+        return;
+    }
     memset(set->statuses, 0, set->count * fr_real_mpi.status_bytes);
     set->args[arg] = FR_PTR(set->statuses);
 }
 
 void *fr_request_set_status(const struct fr_request_set *set, size_t index)
 {
-    return set->statuses + index * fr_real_mpi.status_bytes;
+    return set->statuses ? set->statuses + index * fr_real_mpi.status_bytes : NULL;
 }
 
 static int *status_error(void *status)
@@ -104,7 +122,9 @@ static int *status_error(void *status)
 static void end_posted(struct fr_request_set *set, size_t request, const void *status, int error)
 {
     struct fr_request_posted *receive = set->posted[request];
-    if (error == fr_real_mpi.SUCCESS && FR_UNLIKELY(fr_request_posted_has_rts(receive, status))) {
+    bool truncated = error != fr_real_mpi.SUCCESS;
+    if (FR_UNLIKELY(fr_request_posted_has_rts(receive, truncated ? NULL : status)) &&
+        fr_request_has_come(error)) {
         set->ops[request] = fr_request_posted_promote(receive, false);
         if (set->ops[request]) {
             set->posted[request] = NULL;
@@ -211,7 +231,7 @@ static int report_failure(const struct fr_request_set *set, enum fr_status failu
     fr_error("copies of device buffers of %zu operations, the first of them %s, failed: %s",
              set->done_count, fr_real_rows[first->fn].name, fr_core_status_text(failure));
     int returned = has_status_array(set->class) ? fr_real_mpi.ERR_IN_STATUS : code;
-    for (size_t i = 0; i < set->done_count; i++)
+    for (size_t i = 0; i < set->done_count && set->statuses; i++)
         *status_error(set->done_statuses[i]) = code;
     return fr_request_raise(first->object_kind, first->object, returned);
 }
@@ -230,10 +250,10 @@ static void clear_errors(struct fr_request_set *set)
 }
 
 // Whether the operation has failed in a way that the real MPI knows nothing of: a message that was
-// received was longer than its buffer, or a part of a schedule failed.
-static bool has_own_error(const struct fr_request_op *op)
+// received was longer than its buffer, though its RTS was not, or a part of a schedule failed.
+static bool has_own_error(const struct fr_request_op *op, int code)
 {
-    return (op->received && op->received_bytes > op->received_room) ||
+    return (op->received && code == fr_real_mpi.ERR_TRUNCATE) ||
            (op->schedule && op->schedule->error != fr_real_mpi.SUCCESS);
 }
 
@@ -243,7 +263,7 @@ static int report_own_errors(struct fr_request_set *set, int rc)
     int code = fr_real_mpi.SUCCESS;
     bool array = has_status_array(set->class);
     for (size_t i = 0; i < set->done_count && !first; i++) {
-        if (!has_own_error(set->done[i]))
+        if (!has_own_error(set->done[i], set->done_errors[i]))
             continue;
         first = set->done[i];
         code = set->done_errors[i];

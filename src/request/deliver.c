@@ -47,19 +47,19 @@ static bool was_cancelled(const struct fr_request_op *op, const void *status)
     return cancelled;
 }
 
-static bool failed_without_data(int code)
+bool fr_request_has_come(int code)
 {
     int class = fr_real_mpi.SUCCESS;
     if (code == fr_real_mpi.SUCCESS)
-        return false;
+        return true;
     FR_MPI(Error_class, (fr_word)code, FR_PTR(&class));
-    return class != fr_real_mpi.ERR_TRUNCATE;
+    return class == fr_real_mpi.ERR_TRUNCATE;
 }
 
 // How much of the staged data goes back to the application.
 static size_t limit_of(const struct fr_request_op *op, const void *status, int code)
 {
-    if (failed_without_data(code))
+    if (!fr_request_has_come(code))
         return 0;
     if (!op->prefix_out || !status)
         return SIZE_MAX;
@@ -123,7 +123,7 @@ static void tell_outcome(const struct fr_request_op *op, void *status, int *erro
     bool fits = op->received_bytes <= op->received_room;
     if (status)
         fr_request_set_size(status, fits ? op->received_bytes : op->received_room);
-    if (!fits)
+    if (!fits && *error == fr_real_mpi.SUCCESS) // else MPI has said so
         *error = fr_real_mpi.ERR_TRUNCATE;
 }
 
@@ -159,6 +159,14 @@ static bool is_over(const struct fr_request_op *op)
     return op->delivered || op->schedule || is_idle(op);
 }
 
+// What the status of a truncated receive says, differs from MPI to MPI.
+static bool has_rts(struct fr_request_op *op, const void *status, int code,
+                    struct fr_rndv_incoming *incoming)
+{
+    bool truncated = code != fr_real_mpi.SUCCESS;
+    return fr_request_has_come(code) && fr_request_has_rts(op, truncated ? NULL : status, incoming);
+}
+
 enum fr_status fr_request_deliver(struct fr_request_op *const *ops, void *const *statuses,
                                   int *errors, size_t count)
 {
@@ -173,8 +181,7 @@ enum fr_status fr_request_deliver(struct fr_request_op *const *ops, void *const 
             continue;
         }
         ops[i]->delivered = true;
-        if (errors[i] == fr_real_mpi.SUCCESS &&
-            fr_request_has_rts(ops[i], statuses[i], &arrived.incoming[arrived.count])) {
+        if (has_rts(ops[i], statuses[i], errors[i], &arrived.incoming[arrived.count])) {
             enum fr_status received = add_arrived(&arrived, ops[i]);
             first = first == FR_OK ? received : first;
             continue;

@@ -82,6 +82,15 @@ static void free_schedule(struct fr_request_schedule *schedule)
     free(schedule);
 }
 
+bool fr_request_op_is_staged(const struct fr_request_op *op)
+{
+    for (unsigned v = 0; v < op->view_count; v++) {
+        if (is_staged(&op->views[v]))
+            return true;
+    }
+    return false;
+}
+
 void fr_request_op_drop_views(struct fr_request_op *op)
 {
     for (unsigned i = 0; i < op->view_count; i++) {

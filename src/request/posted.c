@@ -215,7 +215,9 @@ void fr_request_posted_unclaim(struct fr_request_posted *const *posted, size_t c
 bool fr_request_posted_has_rts(const struct fr_request_posted *receive, const void *status)
 {
     struct fr_rndv_incoming incoming;
-    return FR_UNLIKELY(fr_real_status_is_of(status, FR_RNDV_RTS_BYTES)) && fr_rndv_incoming_any() &&
+    // What costs least comes first: to read a few bytes that have just come.
+    return (!status || fr_rndv_is_rts_length(fr_real_status_size(status))) &&
+           FR_UNLIKELY(fr_rndv_begins_rts(receive->buffer)) &&
            fr_rndv_incoming_read(receive->buffer, &incoming);
 }
 
@@ -229,8 +231,8 @@ bool fr_request_posted_end(struct fr_request_posted *const *posted, size_t count
 {
     size_t ended = 0;
     for (size_t i = 0; i < count; i++) {
-        if (posted[i] && FR_UNLIKELY(fr_request_posted_has_rts(
-                             posted[i], statuses + i * fr_real_mpi.status_bytes)))
+        const char *status = statuses ? statuses + i * fr_real_mpi.status_bytes : NULL;
+        if (posted[i] && FR_UNLIKELY(fr_request_posted_has_rts(posted[i], status)))
             return false;
     }
     for (size_t i = 0; i < count; i++) {

@@ -12,9 +12,9 @@
 
 struct fr_request_posted; // one receive
 
-// Adds a receive that the real MPI has begun, of elements of a predefined datatype: `args` are
-// those of MPI_Irecv or MPI_Imrecv. Where there is no place for it, it becomes an operation at
-// once. Returns what the call returns.
+// Adds a receive that the real MPI has begun, of elements of a predefined datatype without gaps:
+// `args` are those of MPI_Irecv or MPI_Imrecv. Where there is no place for it, it becomes an
+// operation at once. Returns what the call returns.
 int fr_request_posted_add(enum fr_fn fn, const fr_word *args, fr_word request);
 
 // Fills posted[i] with the claimed receive of request i of an array in the family's handle width,
@@ -25,8 +25,8 @@ size_t fr_request_posted_claim(const void *requests, size_t count,
 // Gives back those that are not NULL.
 void fr_request_posted_unclaim(struct fr_request_posted *const *posted, size_t count);
 
-// Whether a claimed receive that has completed with this status, and without an error, has brought
-// an RTS.
+// Whether a claimed receive that has completed with this status, NULL if it says nothing, has
+// brought an RTS.
 bool fr_request_posted_has_rts(const struct fr_request_posted *receive, const void *status);
 
 // Forgets a claimed receive that is complete. The count is for the caller to lower, once for all
@@ -34,8 +34,9 @@ bool fr_request_posted_has_rts(const struct fr_request_posted *receive, const vo
 void fr_request_posted_forget(struct fr_request_posted *receive);
 void fr_request_posted_discount(size_t forgotten);
 
-// Forgets all of those that are not NULL, which have completed with these statuses and without an
-// error; false, and nothing forgotten, when one of them has brought an RTS.
+// Forgets all of those that are not NULL, which have completed with these statuses, NULL if MPI was
+// given none, and without an error; false, and nothing forgotten, when one of them has brought an
+// RTS.
 bool fr_request_posted_end(struct fr_request_posted *const *posted, size_t count,
                            const char *statuses);
 

@@ -37,9 +37,9 @@ bool fr_request_has_rts(struct fr_request_op *op, const void *status,
 {
     const struct fr_path_view *view = fr_request_receive_view(op);
     unsigned char data[FR_RNDV_RTS_BYTES];
-    if (!op->takes_rts || !view || view->out_bytes < sizeof(data))
+    if (!op->takes_rts || !view || view->out_bytes < sizeof(data) || !fr_rndv_incoming_any())
         return false;
-    if (op->prefix_out && status && !fr_real_status_is_of(status, FR_RNDV_RTS_BYTES))
+    if (op->prefix_out && status && !fr_rndv_is_rts_length(fr_real_status_size(status)))
         return false;
     if (fr_path_is_packed(view))
         memcpy(data, (const void *)fr_path_given_address(view), sizeof(data));

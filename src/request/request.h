@@ -72,6 +72,10 @@ struct fr_request_op *fr_request_op_new(enum fr_fn fn, const fr_word *args);
 // Gives back leases, layouts and the operation. NULL is accepted.
 void fr_request_op_free(struct fr_request_op *op);
 
+// Whether MPI works on memory of Fabrail's: what it has received is then copied from there, and how
+// much that is its status says.
+bool fr_request_op_is_staged(const struct fr_request_op *op);
+
 // Takes all views away, so that others can be added.
 void fr_request_op_drop_views(struct fr_request_op *op);
 
@@ -109,7 +113,8 @@ FR_MUST_CHECK enum fr_status fr_request_receive(struct fr_request_op *const *ops
 // The view that a receive writes, NULL if there is none.
 struct fr_path_view *fr_request_receive_view(struct fr_request_op *op);
 
-// Whether a receive that has completed with this status has brought an RTS.
+// Whether a receive that has completed with this status, NULL if it says nothing, has brought an
+// RTS.
 bool fr_request_has_rts(struct fr_request_op *op, const void *status,
                         struct fr_rndv_incoming *incoming);
 
@@ -120,6 +125,10 @@ bool fr_request_holds_rts(struct fr_request_op *op, struct fr_rndv_incoming *inc
 
 // The same of receives whose requests were freed.
 size_t fr_request_find_freed(struct fr_rndv_incoming *incoming, size_t max);
+
+// Whether MPI's code for a receive says that it has brought something: also of a message, or its
+// RTS, that is longer than the buffer.
+bool fr_request_has_come(int code);
 
 // Tells a status that a message has this many bytes.
 void fr_request_set_size(void *status, uint64_t bytes);

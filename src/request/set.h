@@ -23,7 +23,7 @@ struct fr_request_set {
     bool out_of_memory;                // for what one of them has brought
     struct fr_request_op **deferred; // by request, those that the application must not see complete
     char *hidden;                    // a copy of the requests, for calls that must not see all
-    char *statuses;                  // by request, or by position among the completed (some)
+    char *statuses; // by request, or by position among the completed (some); NULL: ignored
     size_t done_count;
     struct fr_request_op **done; // operations that this call completes
     void **done_statuses;
@@ -52,6 +52,7 @@ int fr_request_set_finish(struct fr_request_set *set, int rc);
 // Gives back what it has claimed and not completed.
 void fr_request_set_unclaim(struct fr_request_set *set);
 
+// NULL where MPI was given none.
 void *fr_request_set_status(const struct fr_request_set *set, size_t index);
 
 // Does the call when some of its operations are sends whose bytes are still in the

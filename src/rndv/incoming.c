@@ -23,6 +23,7 @@ enum {
 struct look {
     uint64_t word;
     uint64_t bytes;
+    unsigned length; // of the RTS
     uint64_t comm;
     int to;
     int tag;
@@ -47,7 +48,9 @@ static bool look_at(struct fr_rndv_slot *slot, struct look *look)
     look->word = word_of(slot);
     if (!fr_rndv_word_is_waiting(look->word))
         return false;
-    look->bytes = atomic_load_explicit(&slot->bytes, memory_order_acquire);
+    uint64_t sizes = atomic_load_explicit(&slot->sizes, memory_order_acquire);
+    look->bytes = fr_rndv_sizes_bytes(sizes);
+    look->length = fr_rndv_sizes_length(sizes);
     look->comm = atomic_load_explicit(&slot->comm, memory_order_acquire);
     look->to = atomic_load_explicit(&slot->to, memory_order_acquire);
     look->tag = atomic_load_explicit(&slot->tag, memory_order_acquire);
@@ -56,15 +59,13 @@ static bool look_at(struct fr_rndv_slot *slot, struct look *look)
 
 static bool is_rts(const unsigned char *data, struct fr_rndv_rts *rts)
 {
-    static const unsigned char zeros[FR_RNDV_RTS_BYTES];
     const struct fr_control_secret *secret = fr_control_job_secret();
     if (secret == NULL || memcmp(data, secret, sizeof(*secret)) != 0)
         return false;
     memcpy(rts, data, sizeof(*rts));
     return rts->from < (uint32_t)fr_world_size() && rts->place < FR_RNDV_SLOTS &&
            rts->remote <= 1 && fr_rndv_scheme_of(rts->scheme) != NULL && rts->number != 0 &&
-           (rts->number & ~FR_SLOT_NUMBERS) == 0 && rts->bytes > FR_RNDV_RTS_BYTES &&
-           memcmp(data + sizeof(*rts), zeros, sizeof(zeros) - sizeof(*rts)) == 0;
+           (rts->number & ~FR_SLOT_NUMBERS) == 0 && rts->bytes >= FR_RNDV_RTS_BYTES;
 }
 
 bool fr_rndv_incoming_read(const unsigned char data[FR_RNDV_RTS_BYTES],
@@ -282,15 +283,16 @@ void fr_rndv_incoming_take(const struct fr_rndv_incoming *incoming)
              wait_on(&wait) < TELL_AFTER_S);
 }
 
-static bool is_from(const struct look *look, const struct fr_rndv_address *from)
+static bool is_from(const struct look *look, const struct fr_rndv_address *from, size_t length)
 {
-    return look->to == fr_world_rank() && look->tag == from->tag && look->comm == from->comm &&
-           (look->word & FR_SLOT_TAKEN) == 0;
+    return look->length == length && look->to == fr_world_rank() && look->tag == from->tag &&
+           look->comm == from->comm && (look->word & FR_SLOT_TAKEN) == 0;
 }
 
 // The message with the lowest number that is still to be received here; NULL if there is none.
 static struct fr_rndv_slot *find_first(struct fr_rndv_ledger *ledger,
-                                       const struct fr_rndv_address *from, struct look *first)
+                                       const struct fr_rndv_address *from, size_t length,
+                                       struct look *first)
 {
     struct fr_rndv_slot *found = NULL;
     for (size_t i = 0; i < FR_ARRAY_LENGTH(ledger->in_use); i++) {
@@ -298,7 +300,7 @@ static struct fr_rndv_slot *find_first(struct fr_rndv_ledger *ledger,
         for (; left != 0; left &= left - 1) {
             struct fr_rndv_slot *slot = &ledger->slots[i * 64 + (size_t)__builtin_ctzll(left)];
             struct look look;
-            if (!look_at(slot, &look) || !is_from(&look, from) ||
+            if (!look_at(slot, &look) || !is_from(&look, from, length) ||
                 (found != NULL && look.word >= first->word))
                 continue;
             found = slot;
@@ -308,13 +310,13 @@ static struct fr_rndv_slot *find_first(struct fr_rndv_ledger *ledger,
     return found;
 }
 
-static bool peek_here(struct fr_rndv_ledger *ledger, const struct fr_rndv_address *from, bool take,
-                      uint64_t *bytes)
+static bool peek_here(struct fr_rndv_ledger *ledger, const struct fr_rndv_address *from,
+                      size_t length, bool take, uint64_t *bytes)
 {
     struct fr_rndv_slot *slot;
     struct look first = {.word = 0};
     do {
-        slot = find_first(ledger, from, &first);
+        slot = find_first(ledger, from, length, &first);
         if (slot == NULL)
             return false;
     } while (take && !mark_taken(slot, first.word & FR_SLOT_NUMBERS)); // gone meanwhile
@@ -322,21 +324,22 @@ static bool peek_here(struct fr_rndv_ledger *ledger, const struct fr_rndv_addres
     return true;
 }
 
-bool fr_rndv_incoming_peek(const struct fr_rndv_address *from, bool take, uint64_t *bytes)
+bool fr_rndv_incoming_peek(const struct fr_rndv_address *from, size_t length, bool take,
+                           uint64_t *bytes)
 {
     struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(from->to);
     struct wait wait = {.looks = SPINS};
-    if (ledger != NULL && peek_here(ledger, from, take, bytes))
+    if (ledger != NULL && peek_here(ledger, from, length, take, bytes))
         return true;
     if (!fr_control_reaches(from->to))
         return false;
     if (fr_control_is_here(from->to)) { // whose messages are here before their RTS
         fr_rndv_progress(NULL);
-        return fr_rndv_replica_peek(from, take, bytes) == FR_RNDV_FOUND;
+        return fr_rndv_replica_peek(from, length, take, bytes) == FR_RNDV_FOUND;
     }
     do {
         fr_rndv_progress(NULL);
-        enum fr_rndv_answer answer = fr_rndv_replica_peek(from, take, bytes);
+        enum fr_rndv_answer answer = fr_rndv_replica_peek(from, length, take, bytes);
         if (answer != FR_RNDV_UNKNOWN)
             return answer == FR_RNDV_FOUND;
     } while (wait_on(&wait) < TELL_AFTER_S);

@@ -47,8 +47,8 @@ static bool is_open;                             // written in MPI_Init and MPI_
 static _Atomic(struct fr_rndv_ledger *) own;     // made when it is needed first
 static _Atomic(struct fr_rndv_ledger *) private; // where no memory is shared
 
-// Addresses that plain messages of an RTS's size have gone to, by their hash. Two that share a bit
-// share the fate, which costs speed alone.
+// Addresses that plain messages have gone to of sizes that mark RTS, by their hash. Two that share
+// a bit share the fate, which costs speed alone.
 enum { PLAIN_BITS = 1 << 16 };
 static _Atomic uint64_t plain[PLAIN_BITS / 64];
 
@@ -220,10 +220,10 @@ static void enter_flow(struct flow *flow, size_t index) FR_REQUIRES(&ledger_lock
 // Each store is a release, so that a receiver that still looks at what was here before and sees it
 // sees also that the word has changed.
 static void write_slot(struct fr_rndv_slot *slot, const struct fr_rndv_address *address,
-                       uint64_t bytes, uint64_t ready, const struct fr_rndv_place *place,
+                       uint64_t sizes, uint64_t ready, const struct fr_rndv_place *place,
                        uint64_t number)
 {
-    atomic_store_explicit(&slot->bytes, bytes, memory_order_release);
+    atomic_store_explicit(&slot->sizes, sizes, memory_order_release);
     atomic_store_explicit(&slot->comm, address->comm, memory_order_release);
     atomic_store_explicit(&slot->to, address->to, memory_order_release);
     atomic_store_explicit(&slot->tag, address->tag, memory_order_release);
@@ -251,7 +251,7 @@ static enum fr_status enter(struct fr_rndv_ledger *ledger, const struct fr_rndv_
 }
 
 enum fr_status fr_rndv_ledger_advertise(const struct fr_rndv_address *address, bool shared,
-                                        uint64_t bytes, uint64_t ready,
+                                        uint64_t sizes, uint64_t ready,
                                         const struct fr_rndv_place *place, unsigned *index,
                                         uint64_t *number)
 {
@@ -267,7 +267,7 @@ enum fr_status fr_rndv_ledger_advertise(const struct fr_rndv_address *address, b
     struct fr_rndv_ledger *receiver = shared ? fr_rndv_ledger_of(address->to) : NULL;
     if (receiver != NULL)
         atomic_fetch_add_explicit(&receiver->expected, 1, memory_order_relaxed);
-    write_slot(&ledger->slots[entered], address, bytes, ready, place, *number);
+    write_slot(&ledger->slots[entered], address, sizes, ready, place, *number);
     *index = (unsigned)entered;
     return FR_OK;
 }

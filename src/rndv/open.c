@@ -6,6 +6,7 @@
 #include "world/world.h"
 
 #include <sched.h>
+#include <string.h>
 
 size_t fr_rndv_area_bytes(void)
 {
@@ -13,6 +14,7 @@ size_t fr_rndv_area_bytes(void)
 }
 
 static bool has_neighbours; // written in MPI_Init
+uint64_t fr_rndv_rts_begin;
 
 bool fr_rndv_has_neighbours(void)
 {
@@ -22,6 +24,7 @@ bool fr_rndv_has_neighbours(void)
 enum fr_status fr_rndv_open(void)
 {
     has_neighbours = false;
+    memcpy(&fr_rndv_rts_begin, fr_control_job_secret(), sizeof(fr_rndv_rts_begin));
     for (int rank = 0; rank < fr_world_size(); rank++)
         has_neighbours = has_neighbours || (rank != fr_world_rank() && fr_control_is_here(rank));
     if (!fr_rndv_replica_open())

@@ -193,7 +193,7 @@ bool fr_rndv_pipeline_take_over(struct fr_rndv_send *send)
     send->scheme = &fr_rndv_pipeline;
     const struct fr_rndv_entry entry = {
         .number = send->number,
-        .bytes = send->bytes,
+        .sizes = FR_SLOT_SIZES(send->bytes, send->length),
         .comm = send->address.comm,
         .tag = send->address.tag,
         .index = send->index,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What processes of other hosts have told of their ledgers: messages that are expected, and plain
-// messages of an RTS's size.
+// messages of a size that marks RTS.
 //
 // A message of that size that a probe finds is either an RTS, whose entry was sent before it, or a
 // plain message, the first of which to an address is told of as well: so a receiver that knows of
@@ -221,24 +221,25 @@ bool fr_rndv_replica_take(int from, uint64_t number, bool over)
     return known;
 }
 
-static bool is_from(const struct expected *entry, const struct fr_rndv_address *from)
+static bool is_from(const struct expected *entry, const struct fr_rndv_address *from, size_t length)
 {
-    return entry->key.from == from->to && !entry->taken && entry->entry.tag == from->tag &&
-           entry->entry.comm == from->comm;
+    return fr_rndv_sizes_length(entry->entry.sizes) == length && entry->key.from == from->to &&
+           !entry->taken && entry->entry.tag == from->tag && entry->entry.comm == from->comm;
 }
 
-enum fr_rndv_answer fr_rndv_replica_peek(const struct fr_rndv_address *from, bool take,
-                                         uint64_t *bytes)
+enum fr_rndv_answer fr_rndv_replica_peek(const struct fr_rndv_address *from, size_t length,
+                                         bool take, uint64_t *bytes)
 {
     struct expected *first = NULL;
     enum fr_rndv_answer answer = FR_RNDV_UNKNOWN;
     fr_core_lock(&lock);
     for (struct expected *entry = expected; entry != NULL; entry = entry->hh.next) {
-        if (is_from(entry, from) && (first == NULL || entry->key.number < first->key.number))
+        if (is_from(entry, from, length) &&
+            (first == NULL || entry->key.number < first->key.number))
             first = entry;
     }
     if (first != NULL) {
-        *bytes = first->entry.bytes;
+        *bytes = fr_rndv_sizes_bytes(first->entry.sizes);
         first->taken = take;
         answer = FR_RNDV_FOUND;
     } else if (peers == NULL || peers[from->to].all_plain || has_plain(plain_from, from)) {

@@ -14,8 +14,12 @@
 // So that a receiver can tell the size of a message before it receives it (MPI_Probe), two rules
 // hold. Messages of one communicator that are under way to one process with one tag are sent by one
 // thread at a time, and those of other communicators are not under way beside them unless all
-// processes know these apart. And what has a plain message of an RTS's size on its way gets no RTS
-// ever after.
+// processes know these apart. And what has a plain message of a size on its way that marks RTS,
+// gets no RTS ever after.
+//
+// MPI takes an RTS for what it says to be: the first bytes of a message. It is as long as that
+// where the message is short; else so long that it ends no predefined datatype in two, whatever
+// datatype receives it. MPICH judges what does, where it has to unpack it, as truncated, or stops.
 //
 // All functions may be called by several threads at once.
 #ifndef FR_RNDV_RNDV_H
@@ -26,9 +30,26 @@
 #include "path/path.h"
 #include "policy/scheme.h"
 
-// A prime, since messages of elements of several bytes cannot have it. What is not longer than this
-// has no RTS: the receiver's buffer need not hold one.
-enum { FR_RNDV_RTS_BYTES = 43 };
+// Bytes of an RTS that say something, zeros follow. Shorter messages have none. And the length of
+// the longest.
+enum { FR_RNDV_RTS_BYTES = 40, FR_RNDV_RTS_PRIME = 43 };
+#define FR_RNDV_RTS_LONGEST (FR_RNDV_RTS_PRIME * 96)
+
+// How long the RTS of a message is, in which each multiple of `unit` ends a predefined datatype; 0
+// if it cannot have one. Where it is shorter than the message it is a multiple of a prime, which
+// few plain messages are.
+size_t fr_rndv_rts_length(uint64_t bytes, size_t unit);
+
+// Whether an RTS may have so many bytes, and whether a message of so many needs a second look to
+// tell its size.
+static inline bool fr_rndv_is_rts_length(int64_t bytes)
+{
+    return bytes >= FR_RNDV_RTS_BYTES && bytes <= FR_RNDV_RTS_LONGEST;
+}
+static inline bool fr_rndv_marks_rts(int64_t bytes)
+{
+    return fr_rndv_is_rts_length(bytes) && bytes % FR_RNDV_RTS_PRIME == 0;
+}
 
 // Begins on this process, on which messages may arrive from now on, once room control is open with
 // areas of this size.
@@ -70,8 +91,8 @@ FR_MUST_CHECK enum fr_status fr_rndv_send_start(const struct fr_rndv_message *me
 // which choose anew at each start.
 bool fr_rndv_send_is_possible(const struct fr_rndv_message *message);
 
-// What the real MPI is to be given: FR_RNDV_RTS_BYTES bytes that live as long as the send.
-const unsigned char *fr_rndv_send_rts(const struct fr_rndv_send *send);
+// What the real MPI is to be given: `length` bytes that live as long as the send.
+const unsigned char *fr_rndv_send_rts(const struct fr_rndv_send *send, size_t *length);
 
 // Whether a blocking call of MPI that sends the RTS could keep this process from the rest of its
 // part (fr_rndv_send_push): it is then to be made of nonblocking ones.
@@ -100,7 +121,7 @@ bool fr_rndv_send_is_lost(const struct fr_rndv_send *send);
 // `cancelled` says that the RTS will never be received. NULL is accepted.
 void fr_rndv_send_free(struct fr_rndv_send *send, bool cancelled);
 
-// Notes that a plain message of an RTS's size is about to be sent. `to` -1: to any process.
+// Notes that a plain message of a size that marks RTS is about to be sent. `to` -1: to any process.
 void fr_rndv_mark_plain(const struct fr_rndv_address *address);
 
 // ---- receiving
@@ -121,6 +142,15 @@ struct fr_rndv_incoming {
     uint64_t ready; // how many of them are there
 };
 
+// Whether data begin as every RTS of the job does: cheap, and hardly ever true of others.
+extern uint64_t fr_rndv_rts_begin; // written in MPI_Init
+static inline bool fr_rndv_begins_rts(const void *data)
+{
+    uint64_t begin;
+    __builtin_memcpy(&begin, data, sizeof(begin));
+    return begin == fr_rndv_rts_begin;
+}
+
 // Whether `data` are an RTS for this process whose message waits to be received. Fills all but the
 // last members.
 bool fr_rndv_incoming_read(const unsigned char data[FR_RNDV_RTS_BYTES],
@@ -136,11 +166,13 @@ bool fr_rndv_incoming_any_here(void); // from processes of this host
 // Says for the sake of probes that the RTS has been received, though nobody has followed it yet.
 void fr_rndv_incoming_take(const struct fr_rndv_incoming *incoming);
 
-// The size of the first message from a process with this tag and communicator that is still to be
-// received. To be called when a message of an RTS's size waits: then either that or the news of
-// plain messages is known here, or must come, and is waited for. `take` says that it has been
-// received by another function than the one that will follow it (MPI_Mprobe).
-bool fr_rndv_incoming_peek(const struct fr_rndv_address *from, bool take, uint64_t *bytes);
+// The size of the first message from a process with this tag and communicator, and an RTS of this
+// length, that is still to be received. To be called when a message of such a size waits that marks
+// RTS: then either that or the news of plain messages is known here, or must come, and is waited
+// for. `take` says that it has been received by another function than the one that will follow it
+// (MPI_Mprobe).
+bool fr_rndv_incoming_peek(const struct fr_rndv_address *from, size_t length, bool take,
+                           uint64_t *bytes);
 
 // A receive that has brought an RTS, from the incoming to its outcome.
 struct fr_rndv_recv {

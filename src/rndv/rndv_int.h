@@ -47,13 +47,26 @@ struct fr_rndv_place {
 // the receiver's while it pulls. The word is the first to be changed and the last to be written.
 struct fr_rndv_slot {
     _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t word;
-    _Atomic uint64_t bytes;
+    _Atomic uint64_t sizes; // of the message, and above, the length of its RTS
     _Atomic uint64_t comm;
     _Atomic int32_t to;
     _Atomic int32_t tag;
     _Atomic uint64_t ready; // so many bytes are there, from the first on
     struct fr_rndv_place place;
 };
+
+// A slot's sizes.
+enum { FR_SLOT_SIZE_BITS = 48 };
+#define FR_SLOT_SIZES(bytes, length) ((bytes) | (uint64_t)(length) << FR_SLOT_SIZE_BITS)
+static inline uint64_t fr_rndv_sizes_bytes(uint64_t sizes)
+{
+    return sizes & (((uint64_t)1 << FR_SLOT_SIZE_BITS) - 1);
+}
+static inline unsigned fr_rndv_sizes_length(uint64_t sizes)
+{
+    return (unsigned)(sizes >> FR_SLOT_SIZE_BITS);
+}
+_Static_assert(FR_RNDV_RTS_LONGEST < 1 << (64 - FR_SLOT_SIZE_BITS), "the length fits");
 
 // Of one process. All zero is an empty one.
 struct fr_rndv_ledger {
@@ -88,7 +101,7 @@ bool fr_rndv_slot_change(struct fr_rndv_slot *slot, uint64_t number, enum fr_rnd
 // The sender's side. Offering fails with FR_ERR_LIMIT when all slots are in use, and with
 // FR_ERR_UNSUPPORTED when a rule of rndv.h forbids it.
 FR_MUST_CHECK enum fr_status fr_rndv_ledger_advertise(const struct fr_rndv_address *address,
-                                                      bool shared, uint64_t bytes, uint64_t ready,
+                                                      bool shared, uint64_t sizes, uint64_t ready,
                                                       const struct fr_rndv_place *place,
                                                       unsigned *index, uint64_t *number);
 void fr_rndv_ledger_sent(unsigned index); // another thread may go on with the same address
@@ -96,7 +109,7 @@ void fr_rndv_ledger_fail(unsigned index, uint64_t number, bool shared); // what 
 void fr_rndv_ledger_free(unsigned index, bool shared);    // in any state that nobody is pulling in
 struct fr_rndv_slot *fr_rndv_ledger_slot(unsigned index); // NULL while nothing was ever entered
 
-// Whether plain messages of an RTS's size have gone to an address, so that no RTS can.
+// Whether plain messages of a size that marks RTS have gone to an address, so that no RTS can.
 bool fr_rndv_ledger_is_closed_to(const struct fr_rndv_address *address);
 enum fr_rndv_state fr_rndv_ledger_state(unsigned index);
 // How often messages of this process have been refused; a receiver of another host cannot count.
@@ -118,14 +131,14 @@ struct fr_rndv_rts {
     uint64_t bytes;
 };
 _Static_assert(sizeof(struct fr_rndv_rts) == 40, "no padding");
-_Static_assert(sizeof(struct fr_rndv_rts) <= FR_RNDV_RTS_BYTES, "it fits");
+_Static_assert(sizeof(struct fr_rndv_rts) == FR_RNDV_RTS_BYTES, "it fits");
 
 // What processes of other hosts get of a slot, by control message: all of it with kind RTS, which
 // goes ahead of the RTS or says that the scheme is another one now; else the first members.
 struct fr_rndv_entry {
     uint64_t number;
     uint64_t ready; // of kind ATS: the state that the message has reached
-    uint64_t bytes;
+    uint64_t sizes;
     uint64_t comm;
     int32_t tag;
     uint32_t index;
@@ -150,8 +163,8 @@ enum fr_status fr_rndv_replica_find(struct fr_rndv_incoming *incoming, unsigned 
 bool fr_rndv_replica_take(int from, uint64_t number, bool over);
 
 enum fr_rndv_answer { FR_RNDV_UNKNOWN, FR_RNDV_PLAIN, FR_RNDV_FOUND };
-enum fr_rndv_answer fr_rndv_replica_peek(const struct fr_rndv_address *from, bool take,
-                                         uint64_t *bytes);
+enum fr_rndv_answer fr_rndv_replica_peek(const struct fr_rndv_address *from, size_t length,
+                                         bool take, uint64_t *bytes);
 
 // Tells another host of a plain message, once for each address; and whether there was one.
 void fr_rndv_replica_mark_plain(const struct fr_rndv_address *address);
@@ -182,14 +195,14 @@ struct fr_rndv_send {
     unsigned index; // in the ledger
     uint64_t number;
     size_t bytes;
-    bool entered; // in the ledger
-    bool remote;  // the receiver does not look there, but hears of it by control messages
-    bool sent;    // the RTS
+    size_t length; // of the RTS
+    bool entered;  // in the ledger
+    bool remote;   // the receiver does not look there, but hears of it by control messages
+    bool sent;     // the RTS
     bool pushed;
     bool over; // the application may have its buffer back
     enum fr_status failure;
     int64_t since_ns; // when somebody first asked whether it is over
-    unsigned char rts[FR_RNDV_RTS_BYTES];
 
     struct fr_path_view view; // of the application's buffer
     struct fr_path_block block;
@@ -213,6 +226,8 @@ struct fr_rndv_send {
     size_t fragments;
     size_t fragments_sent;
     size_t fragments_done;
+
+    unsigned char rts[]; // FR_RNDV_RTS_LONGEST
 };
 
 // A scheme is one file and one row.

@@ -55,7 +55,7 @@ static struct fr_rndv_send *take_from_pool(void)
         pool_count--;
     }
     fr_core_unlock(&lock);
-    return send != NULL ? send : malloc(sizeof(*send));
+    return send != NULL ? send : malloc(sizeof(*send) + FR_RNDV_RTS_LONGEST);
 }
 
 static void give_to_pool(struct fr_rndv_send *send)
@@ -140,13 +140,34 @@ static void look_at_mapping(const struct fr_rndv_message *message, struct fr_pol
     facts->mapped = facts->exported && is_mapped_by(message->address.to, handle, true);
 }
 
+size_t fr_rndv_rts_length(uint64_t bytes, size_t unit)
+{
+    enum { COMMON_UNIT = 16 }; // also of what was sent as bytes and is received as something else
+    size_t length = FR_RNDV_RTS_LONGEST;
+    if (COMMON_UNIT % unit == 0)
+        unit = COMMON_UNIT;
+    if (unit <= FR_RNDV_RTS_LONGEST / FR_RNDV_RTS_PRIME)
+        length = FR_RNDV_RTS_PRIME * unit;
+    else if (bytes > length)
+        return 0;
+    if (bytes < FR_RNDV_RTS_BYTES || bytes >> FR_SLOT_SIZE_BITS != 0)
+        return 0;
+    return bytes < length ? bytes : length;
+}
+
+// Where MPI does not copy all bytes, an RTS may not arrive as it was sent.
+static size_t length_of(const struct fr_rndv_message *message)
+{
+    const struct fr_layout *layout = message->view->blocks[0].layout;
+    return layout->exact ? fr_rndv_rts_length(message->view->in_bytes, layout->unit_bytes) : 0;
+}
+
 bool fr_rndv_send_is_possible(const struct fr_rndv_message *message)
 {
     struct fr_policy_message facts = describe(message);
     facts.exported = facts.mapped = true;
     facts.workspace_full = facts.host_full = false;
-    return message->view->in_bytes > FR_RNDV_RTS_BYTES &&
-           fr_policy_choose_scheme(&facts).scheme != FR_SCHEME_NONE;
+    return length_of(message) > 0 && fr_policy_choose_scheme(&facts).scheme != FR_SCHEME_NONE;
 }
 
 // ---- start
@@ -162,7 +183,7 @@ static void write_rts(struct fr_rndv_send *send)
         .number = send->number,
         .bytes = send->bytes,
     };
-    memset(send->rts, 0, sizeof(send->rts));
+    memset(send->rts, 0, send->length);
     memcpy(send->rts, &rts, sizeof(rts));
 }
 
@@ -173,7 +194,7 @@ static bool tell_receiver(const struct fr_rndv_send *send, const struct fr_rndv_
     const struct fr_rndv_entry entry = {
         .number = send->number,
         .ready = ready,
-        .bytes = send->bytes,
+        .sizes = FR_SLOT_SIZES(send->bytes, send->length),
         .comm = send->address.comm,
         .tag = send->address.tag,
         .index = send->index,
@@ -185,7 +206,8 @@ static bool tell_receiver(const struct fr_rndv_send *send, const struct fr_rndv_
 static enum fr_status enter(struct fr_rndv_send *send, const struct fr_rndv_place *place,
                             uint64_t ready)
 {
-    enum fr_status status = fr_rndv_ledger_advertise(&send->address, !send->remote, send->bytes,
+    enum fr_status status = fr_rndv_ledger_advertise(&send->address, !send->remote,
+                                                     FR_SLOT_SIZES(send->bytes, send->length),
                                                      ready, place, &send->index, &send->number);
     if (status != FR_OK)
         return status;
@@ -205,6 +227,7 @@ static void fill(struct fr_rndv_send *send, const struct fr_rndv_message *messag
         .call = message->call,
         .address = message->address,
         .bytes = message->view->in_bytes,
+        .length = length_of(message),
         .view = *message->view,
         .block = message->view->blocks[0],
     };
@@ -262,6 +285,10 @@ enum fr_status fr_rndv_send_start(const struct fr_rndv_message *message, struct 
             FR_SCHEME_NONE, "a plain message of an RTS's size has gone the same way"};
         return FR_OK;
     }
+    if (length_of(message) == 0) {
+        *choice = (struct fr_policy_scheme_choice){FR_SCHEME_NONE, "no RTS fits the datatype"};
+        return FR_OK;
+    }
     look_at_mapping(message, &facts, &handle);
     *choice = fr_policy_choose_scheme(&facts);
     if (choice->scheme == FR_SCHEME_NONE)
@@ -284,8 +311,9 @@ enum fr_status fr_rndv_send_start(const struct fr_rndv_message *message, struct 
     return FR_OK;
 }
 
-const unsigned char *fr_rndv_send_rts(const struct fr_rndv_send *send)
+const unsigned char *fr_rndv_send_rts(const struct fr_rndv_send *send, size_t *length)
 {
+    *length = send->length;
     return send->rts;
 }
 

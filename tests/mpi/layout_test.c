@@ -111,6 +111,59 @@ static void check_reuse(void)
         printf("this MPI reused no handle\n");
 }
 
+static void check_unit(const char *name, MPI_Datatype type, size_t unit, bool exact)
+{
+    const struct fr_layout *layout = NULL;
+    current = name;
+    CHECK(fr_layout_acquire(word_of(type), &layout) == FR_OK, " ");
+    CHECK(layout->unit_bytes == unit, "%s: %zu, expected %zu", name, layout->unit_bytes, unit);
+    CHECK(layout->exact == exact, "%s", name);
+    fr_layout_release(layout);
+}
+
+// Of a structure of so many of one datatype, then so many of another, eight of them with gaps.
+static void check_unit_of(const char *name, MPI_Datatype first, int firsts, MPI_Datatype second,
+                          int seconds, size_t unit, bool exact)
+{
+    int lengths[2] = {firsts, seconds};
+    MPI_Aint places[2] = {32, 4096}; // the later one first
+    MPI_Datatype types[2] = {first, second}, one, type;
+    MPI_Type_create_struct(2, lengths, places, types, &one);
+    MPI_Type_vector(4, 2, 3, one, &type);
+    check_unit(name, one, unit, exact);
+    check_unit(name, type, unit, exact);
+    fr_layout_forget(word_of(type));
+    fr_layout_forget(word_of(one));
+    MPI_Type_free(&type);
+    MPI_Type_free(&one);
+}
+
+static void check_units(void)
+{
+    MPI_Datatype empty;
+    check_unit("byte", MPI_BYTE, 1, true);
+    check_unit("packed", MPI_PACKED, SIZE_MAX, true);
+    check_unit("double", MPI_DOUBLE, 8, true);
+    check_unit("complex", MPI_C_DOUBLE_COMPLEX, 16, true);
+    check_unit("long double", MPI_LONG_DOUBLE, sizeof(long double), sizeof(long double) < 16);
+    check_unit("pair", MPI_DOUBLE_INT, 12, true);
+    check_unit("short pair", MPI_SHORT_INT, 6, true);
+    check_unit_of("alike", MPI_INT, 3, MPI_FLOAT, 4, 4, true);
+    check_unit_of("integers behind doubles", MPI_DOUBLE, 3, MPI_INT, 2, 8, true);
+    check_unit_of("an odd one behind doubles", MPI_DOUBLE, 3, MPI_INT, 1, 28, true);
+    check_unit_of("doubles behind integers", MPI_INT, 2, MPI_DOUBLE, 1, 8, true);
+    check_unit_of("doubles behind an odd one", MPI_INT, 1, MPI_DOUBLE, 1, 12, true);
+    check_unit_of("a byte", MPI_CHAR, 1, MPI_DOUBLE, 1, 9, true);
+    check_unit_of("nothing", MPI_CHAR, 0, MPI_DOUBLE, 2, 8, true);
+    check_unit_of("pairs", MPI_SHORT_INT, 2, MPI_DOUBLE_INT, 1, 12, true);
+    check_unit_of("arrays", MPI_INT, 1, MPI_DOUBLE, 1000, 8004, true);
+    check_unit_of("inexact", MPI_DOUBLE, 2, MPI_LONG_DOUBLE, 1, sizeof(long double),
+                  sizeof(long double) < 16);
+    MPI_Type_contiguous(0, MPI_INT, &empty);
+    check_unit_of("empty", empty, 1, MPI_FLOAT, 1, 4, true);
+    MPI_Type_free(&empty);
+}
+
 static void check_refusals(void)
 {
     const struct fr_layout *layout = NULL;
@@ -222,6 +275,7 @@ int main(int argc, char **argv)
     check_samples(&state);
     check_random_types(&state);
     check_reuse();
+    check_units();
     check_refusals();
     MPI_Datatype kept;
     const int lengths[] = {1, 2, 3, 4, 5}, places[] = {0, 3, 7, 12, 19};

@@ -3,7 +3,8 @@ fr_mpi_tests = tests/mpi/programs-openmpi.test tests/mpi/programs-mpich.test \
     tests/mpi/programs-openmpi5.test tests/mpi/programs-mpich5.test tests/mpi/programs-mpiabi.test \
     tests/mpi/layout.test tests/mpi/world.test tests/mpi/random.test tests/mpi/faults.test \
     tests/mpi/fabric.test tests/mpi/pipeline.test tests/mpi/clique.test tests/mpi/kept.test \
-    tests/mpi/unnoticed.test tests/mpi/mixed.test tests/mpi/control.test tests/mpi/report.test
+    tests/mpi/unnoticed.test tests/mpi/mixed.test tests/mpi/alike.test tests/mpi/control.test \
+    tests/mpi/report.test
 EXTRA_DIST += $(fr_mpi_tests) tests/mpi/programs tests/mpi/run-program \
     tests/mpi/check-report.py tests/mpi/check-sanitizer.py tests/mpi/check-fabric.py \
     tests/mpi/report-check.py tests/mpi/report_run.c \
@@ -34,6 +35,12 @@ fr_unnoticed_sources = tests/mpi/unnoticed.c tests/mpi/unnoticed_progress.c \
     tests/mpi/unnoticed_attach.c
 fr_unnoticed_programs = $(MPI_FLAVOURS:%=tests/mpi/unnoticed-%)
 EXTRA_DIST += $(fr_unnoticed_sources) tests/mpi/unnoticed.h
+# A program whose output is the same with and without the preload.
+fr_alike_sources = tests/mpi/alike.c tests/mpi/alike_types.c tests/mpi/alike_messages.c \
+    tests/mpi/alike_collectives.c tests/mpi/alike_objects.c tests/mpi/alike_errors.c
+fr_alike_programs = $(MPI_FLAVOURS:%=tests/mpi/alike-%)
+EXTRA_DIST += $(fr_alike_sources) tests/mpi/alike.h
+CLEANFILES += $(fr_alike_programs)
 CLEANFILES += $(fr_layout_tests) $(fr_world_tests) $(fr_fabric_programs) $(fr_unnoticed_programs) \
     $(fr_names_tests)
 fr_report_programs = $(MPI_FLAVOURS:%=tests/mpi/report_run-%)
@@ -53,7 +60,8 @@ fr_mpicc_mpiabi = $(MPIABI_MPICC)
 if !CROSS_COMPILING
 TESTS += $(fr_mpi_tests)
 check_DATA += $(fr_layout_tests) $(fr_world_tests) $(fr_control_tests) $(fr_fabric_programs) \
-    $(fr_unnoticed_programs) $(fr_names_tests) $(fr_report_programs) tests/mpi/libfryield.so
+    $(fr_unnoticed_programs) $(fr_alike_programs) $(fr_names_tests) $(fr_report_programs) \
+    tests/mpi/libfryield.so
 fr_compile_with_rooms = $(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(DEFS) $(DEFAULT_INCLUDES) \
     $(AM_CPPFLAGS) $(CPPFLAGS) -std=gnu11 -Wall -Wextra $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS) \
     -o $@ $(filter %.c %.S,$^) .libs/librooms.a -ldl -lpthread
@@ -79,6 +87,10 @@ $(fr_unnoticed_programs): tests/mpi/unnoticed-%: $(fr_unnoticed_sources) tests/p
 	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(DEFAULT_INCLUDES) $(CPPFLAGS) $(CUDA_CPPFLAGS) \
 	    -std=gnu11 -Wall -Wextra $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) -ldl \
 	    -lpthread
+$(fr_alike_programs): tests/mpi/alike-%: $(fr_alike_sources) tests/programs/memory.c \
+    tests/mpi/alike.h tests/programs/memory.h
+	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(DEFAULT_INCLUDES) $(CPPFLAGS) $(CUDA_CPPFLAGS) \
+	    -std=gnu11 -Wall -Wextra $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) -ldl
 $(fr_report_programs): tests/mpi/report_run-%: tests/mpi/report_run.c tests/programs/memory.c \
     tests/programs/memory.h
 	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(DEFAULT_INCLUDES) $(CPPFLAGS) $(CUDA_CPPFLAGS) \

@@ -107,8 +107,37 @@ static void jumps(int number)
     memory_free(&other);
 }
 
+// A collective that is started later with what its buffer held when it was made: MPICH takes some
+// of the data there and then, also of host memory.
+static void data_at_init(int number)
+{
+#if MPI_VERSION >= 4
+    struct memory from = memory_new(MEMORY_DEVICE, BYTES);
+    struct memory into = memory_new(MEMORY_DEVICE, (size_t)size * BYTES);
+    (void)number;
+    for (int bytes = 16; bytes <= BYTES; bytes += BYTES - 16) {
+        MPI_Request request;
+        fill(&from, BYTES, 5);
+        MPI_Gather_init(from.address, bytes, MPI_BYTE, into.address, bytes, MPI_BYTE, size - 1,
+                        MPI_COMM_WORLD, MPI_INFO_NULL, &request);
+        for (int pass = 0; pass < 2; pass++) {
+            MPI_Start(&request);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+            for (int i = 0; i < size && rank == size - 1; i++)
+                must(is_same(&from, &into, (size_t)(i * bytes), (size_t)bytes), "rank %d's", i);
+        }
+        MPI_Request_free(&request);
+    }
+    memory_free(&into);
+    memory_free(&from);
+#else
+    (void)number;
+#endif
+}
+
 const struct unnoticed unnoticed_requests[] = {
     {"many-requests", many, false},
     {"jumps", jumps, false},
+    {"data-at-init", data_at_init, false},
     {NULL, NULL, false},
 };

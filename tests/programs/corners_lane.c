@@ -10,10 +10,10 @@
 enum { ROUNDS = 16, LARGE_ROUNDS = 12, TOGETHER = 4, GAP_BYTES = 48 };
 enum { LARGE_BYTES = 100000 }; // what takes longer to make and compare than to send
 
-// Nothing; around the size of an announcement; below and above the eager limits; not a multiple of
-// anything.
-static const size_t sizes[CORNER_TAGS / (2 * LANE_TAGS)] = {0,  42,   43,    44,
-                                                            45, 1000, 65536, (1 << 20) + 7};
+// Nothing; around the sizes of the shortest RTS and of most; below and above the eager limits; not
+// a multiple of anything.
+static const size_t sizes[CORNER_TAGS / (2 * LANE_TAGS)] = {0,   39,   40,    43,
+                                                            688, 1000, 65536, (1 << 20) + 7};
 
 // Four rounds see all four combinations of places.
 static enum place give_place(const struct lane *lane, int slot)

@@ -120,6 +120,38 @@ static MPI_Datatype type_struct(int n)
     return type;
 }
 
+// Predefined pairs, which some libraries take for one thing each.
+static MPI_Datatype type_pairs(int n)
+{
+    MPI_Datatype type;
+    MPI_Type_vector(n / 6 + 1, 1, 2, MPI_DOUBLE_INT, &type);
+    return type;
+}
+
+// Of an odd number of integers, so that not all doubles of a message stand at multiples of theirs.
+static MPI_Datatype type_misaligned(int n)
+{
+    int lengths[2] = {6, 1};
+    MPI_Aint places[2] = {0, 56};
+    MPI_Datatype parts[2] = {MPI_DOUBLE, MPI_INT}, one, padded, type;
+    MPI_Type_create_struct(2, lengths, places, parts, &one);
+    MPI_Type_create_resized(one, 0, 64, &padded);
+    MPI_Type_contiguous(n / 13 + 1, padded, &type);
+    MPI_Type_free(&one);
+    MPI_Type_free(&padded);
+    return type;
+}
+
+// As above, of two long arrays.
+static MPI_Datatype type_arrays(int n)
+{
+    int lengths[2] = {1, n / 2 + 1};
+    MPI_Aint places[2] = {0, 16};
+    MPI_Datatype parts[2] = {MPI_INT, MPI_DOUBLE}, type;
+    MPI_Type_create_struct(2, lengths, places, parts, &type);
+    return type;
+}
+
 static MPI_Datatype type_subarray(int n, int order)
 {
     int edge = 1;
@@ -218,6 +250,9 @@ static const struct {
     {"nested", type_nested, 2, true},
     {"darray", type_darray, 1, true},
     {"duplicate", type_duplicate, 1, true},
+    {"pairs", type_pairs, 2, false},
+    {"misaligned struct", type_misaligned, 1, false},
+    {"struct of arrays", type_arrays, 1, false},
     {"empty", type_empty, 3, true},
 };
 

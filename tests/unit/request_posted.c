@@ -27,9 +27,8 @@ enum {
 struct fr_real_personality fr_real_mpi;
 _Atomic size_t fr_request_tracked_count;
 
-static _Atomic size_t ops;      // in the side table
-static _Atomic size_t unclaims; // of them
-static _Atomic bool arriving;
+static _Atomic size_t ops;            // in the side table
+static _Atomic size_t unclaims;       // of them
 static _Atomic int live[NUMBERS + 1]; // requests that are under way in MPI
 static fr_word complete;              // the only request that MPI says is complete
 static fr_word last_key;
@@ -48,23 +47,23 @@ int fr_real_call(enum fr_fn fn, const fr_word *args)
     return 0;
 }
 
-// A status of this MPI is one byte: whether the message was as long as an RTS.
-bool fr_real_status_is_of(const void *status, int bytes)
+// A status of this MPI is one byte: whether the message was as long as an RTS may be.
+int64_t fr_real_status_size(const void *status)
 {
-    return bytes == FR_RNDV_RTS_BYTES && *(const char *)status != 'l';
+    return *(const char *)status == 'l' ? FR_RNDV_RTS_LONGEST + 1 : FR_RNDV_RTS_BYTES;
 }
 
-bool fr_rndv_incoming_any(void)
-{
-    return atomic_load(&arriving);
-}
+// What every RTS begins with, and here every message: what tells them apart comes behind it.
+uint64_t fr_rndv_rts_begin;
+#define NOTHING "\0\0\0\0\0\0\0\0"
+enum { BEGIN_BYTES = sizeof(NOTHING) - 1 };
 
 bool fr_rndv_incoming_read(const unsigned char data[FR_RNDV_RTS_BYTES],
                            struct fr_rndv_incoming *incoming)
 {
     (void)incoming;
     read_at = data;
-    return data[0] == 'A';
+    return data[BEGIN_BYTES] == 'A';
 }
 
 struct fr_request_op *fr_request_op_new(enum fr_fn fn, const fr_word *args)
@@ -167,7 +166,6 @@ static void start(void)
     fr_real_mpi.REQUEST_NULL = NULL_REQUEST;
     atomic_store(&ops, 0);
     atomic_store(&unclaims, 0);
-    atomic_store(&arriving, true);
     complete = ~(fr_word)0;
     CHECK(atomic_load(&fr_request_posted_count) == 0, "some are left");
 }
@@ -188,8 +186,9 @@ static void test_lists(void)
     fr_request_posted_unclaim(posted, 4);
     CHECK(fr_request_posted_claim(list, 4, again) == 2, "given back");
     CHECK(again[0] == posted[0] && again[3] == posted[3], "the same");
-    atomic_store(&arriving, false);
-    CHECK(!buffer_of(again[0]), "nothing is under way, so nothing is read");
+    fr_rndv_rts_begin = 1;
+    CHECK(!buffer_of(again[0]), "it begins otherwise");
+    fr_rndv_rts_begin = 0;
     forget(again[0]);
     forget(again[3]);
     CHECK(fr_request_posted_claim(list, 4, posted) == 0, "forgotten");
@@ -198,7 +197,7 @@ static void test_lists(void)
 
 static void test_end(void)
 {
-    static const unsigned char plain[MESSAGE_BYTES] = "B", rts[MESSAGE_BYTES] = "A";
+    static const unsigned char plain[MESSAGE_BYTES] = NOTHING "B", rts[MESSAGE_BYTES] = NOTHING "A";
     struct fr_request_posted *posted[4];
     const fr_word list[4] = {16, NULL_REQUEST, 17, 18};
     start();
@@ -280,7 +279,7 @@ static void test_reuse(void)
 
 static void test_look(void)
 {
-    static const unsigned char plain[MESSAGE_BYTES] = "B", rts[MESSAGE_BYTES] = "A";
+    static const unsigned char plain[MESSAGE_BYTES] = NOTHING "B", rts[MESSAGE_BYTES] = NOTHING "A";
     start();
     add(100, rts);
     add(101, plain);
@@ -321,7 +320,7 @@ static fr_word take_number(unsigned from)
 
 static void *receive_often(void *argument)
 {
-    unsigned char buffer[MESSAGE_BYTES] = "B";
+    unsigned char buffer[MESSAGE_BYTES] = NOTHING "B";
     uint64_t state = (uint64_t)(uintptr_t)argument;
     for (int round = 0; round < ROUNDS; round++) {
         uint64_t dice = check_random(&state);
@@ -403,7 +402,7 @@ static void *watch(void *argument)
 // A receive that becomes an operation is one or the other all the time.
 static void test_moves(void)
 {
-    static const unsigned char rts[MESSAGE_BYTES] = "A";
+    static const unsigned char rts[MESSAGE_BYTES] = NOTHING "A";
     pthread_t watcher;
     const char *scope = getenv("FR_TEST_SCOPE");
     moves = scope && strcmp(scope, "light") == 0 ? LIGHT_MOVES : MOVES;

@@ -94,9 +94,27 @@ static inline struct fr_rndv_place host_place(uint64_t seed)
         .address = seed, .scheme = FR_SCHEME_GET, .shift = 20, .handle = host_handle(seed)};
 }
 
+// The first bytes of what MPI would be given.
+static inline const unsigned char *rts_of(const struct fr_rndv_send *send)
+{
+    size_t length = 0;
+    const unsigned char *rts = fr_rndv_send_rts(send, &length);
+    CHECK(length >= RTS_BYTES && length <= send->bytes && length <= FR_RNDV_RTS_LONGEST);
+    for (size_t i = RTS_BYTES; i < length; i++)
+        CHECK(rts[i] == 0, "byte %zu of %zu", i, length);
+    return rts;
+}
+
 static inline uint64_t host_bytes(uint64_t seed)
 {
     return RTS_BYTES + 1 + seed * 3;
+}
+
+// All of them have an RTS of the same length, whatever theirs is, so that all are looked at alike.
+enum { HOST_LENGTH = 16 * FR_RNDV_RTS_PRIME };
+static inline uint64_t host_sizes(uint64_t seed)
+{
+    return FR_SLOT_SIZES(host_bytes(seed), HOST_LENGTH);
 }
 
 // A message in the ledger of this process, and what MPI would carry for it.
@@ -126,7 +144,7 @@ static inline enum fr_status host_try(int to, int tag, uint64_t comm, uint64_t s
     const struct fr_rndv_place place = host_place(seed);
     bool shared = fr_rndv_ledger_is_shared_with(to);
     enum fr_status status =
-        fr_rndv_ledger_advertise(&address, shared, host_bytes(seed), host_bytes(seed), &place,
+        fr_rndv_ledger_advertise(&address, shared, host_sizes(seed), host_bytes(seed), &place,
                                  &message->index, &message->number);
     if (status == FR_OK)
         host_write_rts(message, host_bytes(seed), !shared);
@@ -186,7 +204,7 @@ static inline void host_check_incoming(const struct fr_rndv_incoming *incoming, 
 static inline bool host_peek(int from, int tag, uint64_t comm, bool take, uint64_t *bytes)
 {
     const struct fr_rndv_address address = {.to = from, .tag = tag, .comm = comm};
-    return fr_rndv_incoming_peek(&address, take, bytes);
+    return fr_rndv_incoming_peek(&address, HOST_LENGTH, take, bytes);
 }
 
 #endif

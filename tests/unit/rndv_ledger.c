@@ -72,7 +72,7 @@ static void check_bytes(const unsigned char *rts)
     memcpy(changed, rts, sizeof(changed));
     memcpy(changed + offsetof(struct fr_rndv_rts, place), &beyond, sizeof(beyond));
     CHECK(!fr_rndv_incoming_read(changed, &incoming), "beyond the ledger");
-    uint64_t short_bytes = RTS_BYTES;
+    uint64_t short_bytes = RTS_BYTES - 1;
     memcpy(changed, rts, sizeof(changed));
     memcpy(changed + offsetof(struct fr_rndv_rts, bytes), &short_bytes, sizeof(short_bytes));
     changed[offsetof(struct fr_rndv_rts, remote)] = 1;

@@ -26,7 +26,7 @@ static struct fr_rndv_entry entry_of(uint64_t number, int tag, uint64_t comm, ui
 {
     return (struct fr_rndv_entry){.number = number * FR_SLOT_ONE,
                                   .ready = seed + 1,
-                                  .bytes = host_bytes(seed),
+                                  .sizes = host_sizes(seed),
                                   .comm = comm,
                                   .tag = tag,
                                   .index = (uint32_t)number % FR_RNDV_SLOTS,
@@ -62,7 +62,7 @@ static bool is_known(int from, uint64_t number, uint64_t seed)
 static enum fr_rndv_answer peek(int from, int tag, uint64_t comm, bool take, uint64_t *bytes)
 {
     const struct fr_rndv_address address = {.to = from, .tag = tag, .comm = comm};
-    return fr_rndv_replica_peek(&address, take, bytes);
+    return fr_rndv_replica_peek(&address, HOST_LENGTH, take, bytes);
 }
 
 // Whether the first one is of this seed.
@@ -248,7 +248,7 @@ static struct host_message copy_to_other(uint64_t seed, struct fr_rndv_entry *en
     const struct fr_rndv_address address = {.to = 1, .tag = 5, .comm = 1};
     const struct fr_rndv_place place = host_place(seed);
     struct host_message message;
-    CHECK(fr_rndv_ledger_advertise(&address, false, host_bytes(seed), seed + 1, &place,
+    CHECK(fr_rndv_ledger_advertise(&address, false, host_sizes(seed), seed + 1, &place,
                                    &message.index, &message.number) == FR_OK);
     host_write_rts(&message, host_bytes(seed), true);
     *entry = entry_of(message.number / FR_SLOT_ONE, 5, 1, seed);

@@ -123,7 +123,14 @@ const struct fr_rndv_scheme *fr_rndv_scheme_of(unsigned id)
 // ---- messages by it
 
 static const struct fr_layout bytes_layout = {
-    .size_bytes = 1, .extent = 1, .true_extent = 1, .contiguous = true, .packable = true};
+    .size_bytes = 1,
+    .extent = 1,
+    .true_extent = 1,
+    .contiguous = true,
+    .packable = true,
+    .unit_bytes = 1,
+    .exact = true,
+};
 
 struct buffer {
     struct fr_path_view view;
@@ -185,7 +192,7 @@ static void wait_over(struct fr_rndv_send *send)
 static void send_well(int tag, size_t bytes, uint64_t seed)
 {
     struct fr_rndv_send *send = start_well(tag, bytes, seed);
-    process_say(1, fr_rndv_send_rts(send), RTS_BYTES);
+    process_say(1, rts_of(send), RTS_BYTES);
     fr_rndv_send_sent(send, true);
     CHECK(fr_rndv_send_push(send) == FR_OK);
     wait_over(send);
@@ -232,7 +239,7 @@ static void send_many(void)
     struct fr_rndv_send *sends[MANY];
     for (unsigned i = 0; i < MANY; i++) {
         sends[i] = start_well(10, many_bytes(i), i);
-        process_say(1, fr_rndv_send_rts(sends[i]), RTS_BYTES);
+        process_say(1, rts_of(sends[i]), RTS_BYTES);
         fr_rndv_send_sent(sends[i], true);
     }
     for (unsigned i = 0; i < MANY; i++)
@@ -266,7 +273,7 @@ static void leave_behind(void)
 {
     unsigned char rts[RTS_BYTES];
     struct fr_rndv_send *send = start_well(11, 100, 7);
-    memcpy(rts, fr_rndv_send_rts(send), sizeof(rts));
+    memcpy(rts, rts_of(send), sizeof(rts));
     fr_rndv_send_sent(send, true);
     CHECK(fr_rndv_send_push(send) == FR_OK && fr_rndv_send_leave(send));
     CHECK(fr_rndv_send_is_over(send));
@@ -286,11 +293,11 @@ static void cancel_some(void)
 {
     unsigned char rts[3][RTS_BYTES];
     struct fr_rndv_send *send = start_well(12, 60, 1);
-    memcpy(rts[0], fr_rndv_send_rts(send), RTS_BYTES);
+    memcpy(rts[0], rts_of(send), RTS_BYTES);
     fr_rndv_send_sent(send, false); // MPI could not send it
     fr_rndv_send_free(send, false);
     send = start_well(12, 61, 1);
-    memcpy(rts[1], fr_rndv_send_rts(send), RTS_BYTES);
+    memcpy(rts[1], rts_of(send), RTS_BYTES);
     fr_rndv_send_sent(send, true);
     fr_rndv_send_free(send, true); // MPI_Cancel
     memset(rts[2], 0, sizeof(rts[2]));
@@ -309,6 +316,28 @@ static void hear_cancelled(void)
     CHECK(!host_peek(0, 12, 1, false, &bytes));
 }
 
+// As long as the message, or so long that it ends no element of its.
+static void check_lengths(void)
+{
+    static const size_t units[] = {1,  2,  3,  4,  6,  7,  8,  9,  12,
+                                   16, 20, 24, 28, 52, 95, 96, 97, 8004};
+    for (size_t u = 0; u < sizeof(units) / sizeof(units[0]); u++) {
+        size_t unit = units[u], longest = fr_rndv_rts_length((size_t)1 << 40, unit);
+        CHECK(longest % unit == 0 && (longest == 0) == (unit > 96), "unit %zu", unit);
+        CHECK(longest == 0 || fr_rndv_marks_rts((int64_t)longest), "unit %zu", unit);
+        for (size_t bytes = unit; bytes < 10000; bytes += unit) {
+            size_t length = fr_rndv_rts_length(bytes, unit);
+            size_t most = longest > 0 ? longest : FR_RNDV_RTS_LONGEST;
+            if (bytes < RTS_BYTES || (longest == 0 && bytes > most))
+                CHECK(length == 0, "%zu of %zu", bytes, unit);
+            else
+                CHECK(length == (bytes < most ? bytes : most), "%zu of %zu", bytes, unit);
+            CHECK(length == 0 || fr_rndv_is_rts_length((int64_t)length), "%zu", length);
+        }
+    }
+    CHECK(fr_rndv_rts_length((uint64_t)1 << 48, 1) == 0, "too long for a slot");
+}
+
 // What the scheme, or a rule, does not allow.
 static void start_in_vain(void)
 {
@@ -320,10 +349,10 @@ static void start_in_vain(void)
     fr_rndv_mark_plain(&(struct fr_rndv_address){.to = 1, .tag = 14, .comm = 1});
     CHECK(start(14, ROOM, 1, &choice) == NULL && choice.scheme == FR_SCHEME_NONE);
     CHECK(starts == before + 1 && cancels == starts, "not even begun");
-    make_buffer(&buffer, RTS_BYTES);
+    make_buffer(&buffer, RTS_BYTES - 1);
     struct fr_rndv_message message = message_of(&buffer, 1);
-    CHECK(!fr_rndv_send_is_possible(&message), "no longer than an RTS");
-    make_buffer(&buffer, RTS_BYTES + 1);
+    CHECK(!fr_rndv_send_is_possible(&message), "no RTS is so short");
+    make_buffer(&buffer, RTS_BYTES);
     CHECK(fr_rndv_send_is_possible(&message));
     message.address.to = 5;
     CHECK(!fr_rndv_send_is_possible(&message), "to nobody");
@@ -333,7 +362,7 @@ static void start_in_vain(void)
 static void send_refused(void)
 {
     struct fr_rndv_send *send = start_well(16, 90, 1);
-    process_say(1, fr_rndv_send_rts(send), RTS_BYTES);
+    process_say(1, rts_of(send), RTS_BYTES);
     fr_rndv_send_sent(send, true);
     CHECK(fr_rndv_send_push(send) == FR_OK);
     wait_over(send);
@@ -366,6 +395,7 @@ static void run_sender(void)
     send_many();
     leave_behind();
     cancel_some();
+    check_lengths();
     start_in_vain();
     send_refused();
     send_well(2, 50, 4);

@@ -95,8 +95,8 @@ static void run_glances(void)
         const struct fr_rndv_place place = {.scheme = FR_SCHEME_GET};
         uint64_t bytes = 100 + 2 * (uint64_t)i + i % 2, number;
         unsigned index;
-        CHECK(fr_rndv_ledger_advertise(&address, true, bytes, bytes, &place, &index, &number) ==
-              FR_OK);
+        CHECK(fr_rndv_ledger_advertise(&address, true, FR_SLOT_SIZES(bytes, HOST_LENGTH), bytes,
+                                       &place, &index, &number) == FR_OK);
         CHECK(index == 0, "another place");
         if (i % 512 == 0)
             sched_yield();

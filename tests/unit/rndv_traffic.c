@@ -71,7 +71,14 @@ struct traffic {
 
 static CUcontext context;
 static const struct fr_layout bytes_layout = {
-    .size_bytes = 1, .extent = 1, .true_extent = 1, .contiguous = true, .packable = true};
+    .size_bytes = 1,
+    .extent = 1,
+    .true_extent = 1,
+    .contiguous = true,
+    .packable = true,
+    .unit_bytes = 1,
+    .exact = true,
+};
 
 static unsigned dice(struct traffic *traffic, unsigned sides)
 {
@@ -180,6 +187,7 @@ static void take_letter(struct traffic *traffic, const struct letter *letter)
     struct receiving *receiving = &traffic->receivings[traffic->waiting];
     uint64_t bytes = 0;
     bool is_rts = letter->kind == LETTER_RTS, probes = dice(traffic, 2) == 0;
+    size_t length = is_rts ? fr_rndv_rts_length(letter->bytes, 1) : 16 * FR_RNDV_RTS_PRIME;
     CHECK(!fr_rndv_incoming_read(traffic->stale[dice(traffic, STALE)], &receiving->incoming),
           "an RTS of the past");
     if (letter->kind == LETTER_LAST) {
@@ -187,7 +195,7 @@ static void take_letter(struct traffic *traffic, const struct letter *letter)
         return;
     }
     if (probes || !is_rts)
-        CHECK(fr_rndv_incoming_peek(&from, false, &bytes) == is_rts &&
+        CHECK(fr_rndv_incoming_peek(&from, length, false, &bytes) == is_rts &&
                   bytes == (is_rts ? letter->bytes : 0),
               "%ju bytes of %ju from %d", (uintmax_t)bytes, (uintmax_t)letter->bytes, letter->from);
     CHECK(fr_rndv_incoming_read(letter->rts, &receiving->incoming) == is_rts, "kind %d",
@@ -197,7 +205,7 @@ static void take_letter(struct traffic *traffic, const struct letter *letter)
     CHECK(fr_rndv_incoming_any() && fr_rndv_incoming_any_here());
     CHECK(receiving->incoming.bytes == letter->bytes && receiving->incoming.from == letter->from);
     if (probes) // as MPI_Mprobe does
-        CHECK(fr_rndv_incoming_peek(&from, true, &bytes) && bytes == letter->bytes);
+        CHECK(fr_rndv_incoming_peek(&from, length, true, &bytes) && bytes == letter->bytes);
     else
         fr_rndv_incoming_take(&receiving->incoming);
     receiving->letter = *letter;
@@ -277,7 +285,7 @@ static void send_rts(struct traffic *traffic, struct sending *sending, struct le
     bool cancelled = dice(traffic, 16) == 0;
     letter->bytes = sending->view.in_bytes;
     letter->seed = sending->seed;
-    memcpy(letter->rts, fr_rndv_send_rts(sending->send), sizeof(letter->rts));
+    memcpy(letter->rts, rts_of(sending->send), sizeof(letter->rts));
     if (!cancelled)
         post(traffic, address->to, letter);
     fr_rndv_send_sent(sending->send, dice(traffic, 2) == 0 || !cancelled);
@@ -453,7 +461,7 @@ static void run_slow_sender(struct traffic *traffic)
         .base = (uintptr_t)sending->memory.address, .blocks = &sending->block, .block_count = 1};
     fr_path_view_measure(&sending->view);
     struct fr_rndv_send *send = start_leaving(&sending->view);
-    memcpy(letter.rts, fr_rndv_send_rts(send), sizeof(letter.rts));
+    memcpy(letter.rts, rts_of(send), sizeof(letter.rts));
     post(traffic, 1, &letter);
     fr_rndv_send_sent(send, true);
     while (fr_rndv_ledger_state(send->index) != FR_RNDV_PULLING)
