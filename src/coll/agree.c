@@ -28,7 +28,7 @@ struct agreement {
 
 static const struct fr_coll_advert *advert_of(const struct agreement *agreement, int rank)
 {
-    return fr_coll_segment_read(agreement->group->segment, rank, agreement->round);
+    return fr_coll_group_read(agreement->group, rank, agreement->round);
 }
 
 static const struct fr_coll_slot *slots_of(const struct fr_coll_advert *advert)
@@ -42,7 +42,7 @@ void fr_coll_decline(struct fr_coll_group *group, const char *call)
     uint64_t round = 0;
     size_t head = offsetof(struct fr_coll_advert, handles);
     if (!group->broken && fr_coll_group_post(group, call, false, &nothing, head, &round) == FR_OK)
-        fr_coll_segment_done(group->segment, round);
+        fr_coll_group_done(group, round);
 }
 
 // Exports a buffer and sees that the descriptor, if it takes one, is with the others.
@@ -108,7 +108,7 @@ static enum fr_status advertise(struct agreement *agreement)
 // mapped for the last operation that was agreed on, and says just what it said then.
 static bool is_usual(const struct agreement *agreement, int rank)
 {
-    return fr_coll_segment_is_marked(agreement->group->segment, rank, agreement->round);
+    return fr_coll_group_is_marked(agreement->group, rank, agreement->round);
 }
 
 static void forget_freed(const struct agreement *agreement, int rank)
@@ -211,7 +211,7 @@ static void send_again(const struct agreement *agreement, uint64_t round)
 {
     const struct fr_coll_group *group = agreement->group;
     for (int rank = 0; rank < group->size; rank++) {
-        const uint32_t *outcome = fr_coll_segment_read(group->segment, rank, round);
+        const uint32_t *outcome = fr_coll_group_read(group, rank, round);
         for (int side = 0; side < FR_COLL_SIDES && *outcome == LACKS_DESCRIPTOR; side++) {
             const struct fr_memory_handle *handle = &agreement->memory->next->handles[side];
             if (handle->bytes && fr_memory_needs_descriptor(handle))
@@ -233,13 +233,13 @@ static enum fr_status compare_outcomes(struct agreement *agreement, int outcome)
     if (status != FR_OK)
         return status;
     for (int rank = 0; rank < group->size; rank++) {
-        const uint32_t *said = fr_coll_segment_read(group->segment, rank, round);
+        const uint32_t *said = fr_coll_group_read(group, rank, round);
         if (*said != MAPPED)
             status = FR_ERR_UNSUPPORTED;
     }
     if (status != FR_OK)
         send_again(agreement, round);
-    fr_coll_segment_done(group->segment, round);
+    fr_coll_group_done(group, round);
     return status;
 }
 
@@ -277,7 +277,7 @@ static enum fr_status run(struct agreement *agreement)
     if (status != FR_OK)
         return status;
     status = decide(agreement);
-    fr_coll_segment_done(agreement->group->segment, agreement->round);
+    fr_coll_group_done(agreement->group, agreement->round);
     return status;
 }
 
@@ -326,15 +326,15 @@ enum fr_status fr_coll_check(struct fr_coll_group *group, const char *call, enum
     if (met != FR_OK)
         return met;
     for (int rank = 0; rank < group->size; rank++) {
-        if (fr_coll_segment_is_marked(group->segment, rank, round))
+        if (fr_coll_group_is_marked(group, rank, round))
             continue; // it is well
-        const uint32_t *moved = fr_coll_segment_read(group->segment, rank, round);
+        const uint32_t *moved = fr_coll_group_read(group, rank, round);
         if (!*moved && status == FR_OK) {
             fr_error("%s: rank %d of the communicator could not move its data", call, rank);
             status = FR_ERR_DEVICE;
         }
     }
-    fr_coll_segment_done(group->segment, round);
+    fr_coll_group_done(group, round);
     return status;
 }
 

@@ -11,7 +11,7 @@ _Static_assert((int)SLOTS == (int)FR_COLL_SIDES, "a rank reads two slots of each
 
 bool fr_coll_reduce_serves(const struct fr_coll_group *group)
 {
-    return group->segment && group->size <= FR_REDUCE_SOURCES;
+    return fr_coll_group_agrees(group) && group->size <= FR_REDUCE_SOURCES;
 }
 
 // All ranks must be in the same reduction; what differs is for the MPI library to complain of.

@@ -175,11 +175,11 @@ static enum fr_status prepare(struct exchange *exchange)
 {
     struct fr_mpi_side *send = &exchange->send, *receive = &exchange->receive;
     bool is_alltoall = exchange->class == FR_CLASS_ALLTOALL;
-    enum fr_status status = fr_mpi_side_open(receive, false, true);
+    enum fr_status status = fr_mpi_side_open(receive, false, fr_coll_group_ways(exchange->group));
     if (status == FR_OK && exchange->in_place && !is_alltoall)
         status = fr_mpi_side_copy_in(receive);
     if (status == FR_OK)
-        status = fr_mpi_side_open(send, exchange->in_place && is_alltoall, false);
+        status = fr_mpi_side_open(send, exchange->in_place && is_alltoall, 0);
     if (status == FR_OK)
         status = fr_mpi_side_copy_in(send);
     return status == FR_OK ? fill(exchange) : status;

@@ -164,9 +164,10 @@ static const struct fr_mpi_side *side_read(const struct reduction *reduction)
 
 static enum fr_status open_sides(struct reduction *reduction)
 {
-    enum fr_status status = fr_mpi_side_open(&reduction->receive, false, true);
+    unsigned ways = fr_coll_group_ways(reduction->group);
+    enum fr_status status = fr_mpi_side_open(&reduction->receive, false, ways);
     if (status == FR_OK)
-        status = fr_mpi_side_open(&reduction->send, reduction->sends_apart, true);
+        status = fr_mpi_side_open(&reduction->send, reduction->sends_apart, ways);
     return status == FR_OK ? fr_mpi_side_copy_in(side_read(reduction)) : status;
 }
 

@@ -26,14 +26,15 @@ static bool is_contiguous(const struct fr_path_view *view)
     return true;
 }
 
-static bool export(struct fr_mpi_side *side)
+static bool export(struct fr_mpi_side *side, unsigned ways)
 {
     const struct fr_path_view *view = &side->view;
     const void *low = (const void *)(view->base + (uintptr_t)view->first);
-    return fr_memory_export(&view->range, low, view->span, &side->handle) == FR_OK;
+    return fr_memory_export(&view->range, low, view->span, &side->handle) == FR_OK &&
+           (side->handle.ways & ways);
 }
 
-enum fr_status fr_mpi_side_open(struct fr_mpi_side *side, bool must_stage, bool exports)
+enum fr_status fr_mpi_side_open(struct fr_mpi_side *side, bool must_stage, unsigned ways)
 {
     struct fr_path_view *view = &side->view;
     view->path = FR_PATH_PEER;
@@ -43,7 +44,7 @@ enum fr_status fr_mpi_side_open(struct fr_mpi_side *side, bool must_stage, bool 
     if (!fr_device_kind_is_device(view->range.kind) || view->absolute ||
         !fr_path_view_is_in_range(view))
         return FR_ERR_UNSUPPORTED;
-    side->staged = must_stage || !is_contiguous(view) || (exports && !export(side));
+    side->staged = must_stage || !is_contiguous(view) || (ways && !export(side, ways));
     if (!side->staged)
         return FR_OK;
     enum fr_status status = fr_path_ops(FR_PATH_PEER)->open(view);

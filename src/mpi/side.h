@@ -16,10 +16,11 @@ struct fr_mpi_side {
     bool staged;
 };
 
-// Decides where the bytes of a view are reached, which may be the operation's only one. `exports`:
-// by peers. FR_ERR_UNSUPPORTED: it is no device memory.
+// Decides where the bytes of a view are reached, which may be the operation's only one. `ways`: how
+// peers can reach it (fr_coll_group_ways), 0 where none does. FR_ERR_UNSUPPORTED: it is no device
+// memory.
 FR_MUST_CHECK enum fr_status fr_mpi_side_open(struct fr_mpi_side *side, bool must_stage,
-                                              bool exports);
+                                              unsigned ways);
 
 // Gives workspace back; a side that was never opened is accepted.
 void fr_mpi_side_close(struct fr_mpi_side *side);

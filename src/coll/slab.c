@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Slabs. In each: words, [round % depth][rank], twice the round that the rank has posted for last
+// of those, and one more where the post is marked; then posts, in the same order. Host memory that
+// is page-locked mirrors what was read of the own slab, and holds what this rank posts until the
+// device has it.
+//
+// A rank overwrites what it posted FR_COLL_SLAB_DEPTH rounds before, so all must have read that:
+// whoever has posted for the round after it has.
+#include "config.h"
+
+#include "coll/slab.h"
+
+#include "buffer/buffer.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { LINE_BYTES = 64, DEPTH = FR_COLL_SLAB_DEPTH };
+
+struct fr_coll_slab {
+    int rank;
+    int size;
+    size_t slot_bytes;            // of one post
+    size_t posts_offset;          // behind the words
+    size_t bytes;                 // of a slab
+    struct fr_device_memory own;  // the slab that others post to
+    struct fr_device_range range; // the same, as a driver describes it
+    uint64_t buffer_id;
+    struct fr_memory_mapping *mappings; // by rank
+    struct fr_memory_handle *handles;
+    struct fr_device_push_piece *pieces; // scratch, one a rank
+    unsigned char *mirror;               // as a slab
+    unsigned char *posting;              // this rank's posts, [round % depth], then their words
+    size_t host_bytes;                   // of both
+    bool page_locked;
+    uint64_t posted;   // last round of this rank
+    uint64_t complete; // all ranks are known to have posted up to here
+};
+
+static size_t round_up(size_t bytes)
+{
+    return (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
+}
+
+static size_t word_offset(const struct fr_coll_slab *slab, uint64_t round, int rank)
+{
+    return ((size_t)(round % DEPTH) * (size_t)slab->size + (size_t)rank) * sizeof(uint64_t);
+}
+
+static size_t post_offset(const struct fr_coll_slab *slab, uint64_t round, int rank)
+{
+    size_t index = (size_t)(round % DEPTH) * (size_t)slab->size + (size_t)rank;
+    return slab->posts_offset + index * slab->slot_bytes;
+}
+
+static unsigned char *posting_of(const struct fr_coll_slab *slab, uint64_t round)
+{
+    return slab->posting + (size_t)(round % DEPTH) * slab->slot_bytes;
+}
+
+static uint64_t *posting_word_of(const struct fr_coll_slab *slab, uint64_t round)
+{
+    unsigned char *words = slab->posting + DEPTH * slab->slot_bytes;
+    return (uint64_t *)(void *)words + round % DEPTH;
+}
+
+static uint64_t word_of(const struct fr_coll_slab *slab, int rank, uint64_t round)
+{
+    const void *at = slab->mirror + word_offset(slab, round, rank);
+    return __atomic_load_n((const uint64_t *)at, __ATOMIC_ACQUIRE);
+}
+
+// Moves pieces by the slab's device. Kernels are faster; where one fails, the copy engines try.
+static enum fr_status move(struct fr_coll_slab *slab, size_t count)
+{
+    enum fr_status status = fr_device_push(&slab->range, slab->pieces, count, FR_ENGINE_SM, 0);
+    if (status != FR_OK)
+        status = fr_device_push(&slab->range, slab->pieces, count, FR_ENGINE_CE, 0);
+    return status;
+}
+
+static enum fr_status copy_in(struct fr_coll_slab *slab, size_t offset, size_t bytes)
+{
+    slab->pieces[0] = (struct fr_device_push_piece){
+        .dst = (uintptr_t)slab->mirror + offset,
+        .src = slab->own.address + offset,
+        .bytes = bytes,
+    };
+    return move(slab, 1);
+}
+
+// Stores the same bytes to all slabs, each rank beginning with another one.
+static enum fr_status store(struct fr_coll_slab *slab, const void *from, size_t offset,
+                            size_t bytes)
+{
+    for (int i = 0; i < slab->size; i++) {
+        int rank = (slab->rank + 1 + i) % slab->size;
+        slab->pieces[i] = (struct fr_device_push_piece){
+            .dst = fr_memory_mapping_at(&slab->mappings[rank], &slab->handles[rank],
+                                        slab->handles[rank].base) +
+                   offset,
+            .src = (uintptr_t)from,
+            .bytes = bytes,
+        };
+    }
+    return move(slab, (size_t)slab->size);
+}
+
+static bool allocate(struct fr_coll_slab *slab)
+{
+    size_t n = (size_t)slab->size;
+    slab->mappings = calloc(n, sizeof(*slab->mappings));
+    slab->handles = calloc(n, sizeof(*slab->handles));
+    slab->pieces = calloc(n, sizeof(*slab->pieces));
+    slab->host_bytes = slab->bytes + round_up(DEPTH * (slab->slot_bytes + sizeof(uint64_t)));
+    void *memory =
+        mmap(NULL, slab->host_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return false;
+    slab->mirror = memory;
+    slab->posting = slab->mirror + slab->bytes;
+    return slab->mappings && slab->handles && slab->pieces;
+}
+
+static enum fr_status export(struct fr_coll_slab *slab, struct fr_memory_handle *handle) {
+    const void *address = (const void *)slab->own.address;
+    fr_buffer_classify(address, slab->bytes, &slab->range);
+    slab->buffer_id = slab->range.buffer_id;
+    if (slab->range.kind != FR_KIND_VMM_FABRIC) return FR_ERR_UNSUPPORTED;
+    enum fr_status status = fr_memory_export(&slab->range, address, slab->bytes, handle);
+    return status == FR_OK && !(handle->ways & FR_SHARE_FABRIC) ? FR_ERR_UNSUPPORTED : status;
+}
+
+// New memory is that of whoever had it before.
+static enum fr_status clear(struct fr_coll_slab *slab)
+{
+    slab->pieces[0] = (struct fr_device_push_piece){
+        .dst = slab->own.address,
+        .src = (uintptr_t)slab->mirror,
+        .bytes = slab->bytes,
+    };
+    return move(slab, 1);
+}
+
+enum fr_status fr_coll_slab_make(int device, int rank, int size, size_t post_bytes,
+                                 struct fr_coll_slab **out, struct fr_memory_handle *handle)
+{
+    struct fr_coll_slab *slab = calloc(1, sizeof(*slab));
+    if (!slab)
+        return FR_ERR_NO_MEMORY;
+    slab->rank = rank;
+    slab->size = size;
+    slab->slot_bytes = round_up(post_bytes);
+    slab->posts_offset = round_up(DEPTH * (size_t)size * sizeof(uint64_t));
+    slab->bytes = slab->posts_offset + DEPTH * (size_t)size * slab->slot_bytes;
+    enum fr_status status = allocate(slab) ? FR_OK : FR_ERR_NO_MEMORY;
+    if (status == FR_OK)
+        status = fr_device_host_register(slab->mirror, slab->host_bytes);
+    slab->page_locked = status == FR_OK;
+    if (status == FR_OK)
+        status = fr_device_memory_create(device, slab->bytes, &slab->own);
+    if (status == FR_OK)
+        status = export(slab, handle);
+    if (status == FR_OK)
+        status = clear(slab);
+    if (status != FR_OK) {
+        fr_coll_slab_close(slab);
+        return status;
+    }
+    *out = slab;
+    return FR_OK;
+}
+
+enum fr_status fr_coll_slab_map(struct fr_coll_slab *slab, const struct fr_memory_handle *handles)
+{
+    for (int rank = 0; rank < slab->size; rank++) {
+        slab->handles[rank] = handles[rank];
+        enum fr_status status = fr_memory_pin(&handles[rank], &slab->range, &slab->mappings[rank]);
+        if (status != FR_OK)
+            return status;
+        if (!slab->mappings[rank].direct)
+            return FR_ERR_UNSUPPORTED;
+    }
+    return FR_OK;
+}
+
+void fr_coll_slab_close(struct fr_coll_slab *slab)
+{
+    if (!slab)
+        return;
+    for (int rank = 0; rank < slab->size && slab->mappings && slab->handles; rank++) {
+        bool mapped = slab->mappings[rank].pinned;
+        fr_memory_unpin(&slab->mappings[rank]);
+        if (mapped) // nobody else wants it
+            fr_memory_forget_buffer(&slab->handles[rank].owner, slab->handles[rank].buffer_id);
+    }
+    fr_device_memory_destroy(&slab->own);
+    if (slab->page_locked)
+        fr_device_host_unregister(slab->mirror);
+    if (slab->mirror)
+        munmap(slab->mirror, slab->host_bytes);
+    free(slab->mappings);
+    free(slab->handles);
+    free(slab->pieces);
+    free(slab);
+}
+
+bool fr_coll_slab_has(const struct fr_coll_slab *slab, int rank, uint64_t round)
+{
+    return round <= slab->complete || word_of(slab, rank, round) / 2 >= round;
+}
+
+static bool have_all(struct fr_coll_slab *slab, uint64_t round)
+{
+    for (int rank = 0; rank < slab->size; rank++) {
+        if (!fr_coll_slab_has(slab, rank, round))
+            return false;
+    }
+    slab->complete = round > slab->complete ? round : slab->complete;
+    return true;
+}
+
+// Looks at the words of one round until all are there.
+static enum fr_status wait_words(struct fr_coll_slab *slab, uint64_t round,
+                                 const struct fr_coll_progress *progress)
+{
+    while (!have_all(slab, round)) {
+        enum fr_status status =
+            copy_in(slab, word_offset(slab, round, 0), (size_t)slab->size * sizeof(uint64_t));
+        if (status != FR_OK)
+            return status;
+        if (have_all(slab, round))
+            break;
+        if (progress && progress->go_on && !progress->go_on(progress->cookie))
+            return FR_ERR_LIMIT;
+        sched_yield();
+    }
+    return FR_OK;
+}
+
+enum fr_status fr_coll_slab_wait_room(struct fr_coll_slab *slab, uint64_t round,
+                                      const struct fr_coll_progress *progress)
+{
+    return round < DEPTH ? FR_OK : wait_words(slab, round - (DEPTH - 1), progress);
+}
+
+enum fr_status fr_coll_slab_post(struct fr_coll_slab *slab, uint64_t round, bool marked,
+                                 const void *data, size_t bytes)
+{
+    bool has_room = round < DEPTH || slab->complete >= round - (DEPTH - 1);
+    if (round != slab->posted + 1 || bytes > slab->slot_bytes || !has_room)
+        return FR_ERR_INVALID;
+    enum fr_status status = FR_OK;
+    if (bytes > 0) {
+        memcpy(posting_of(slab, round), data, bytes);
+        status = store(slab, posting_of(slab, round), post_offset(slab, round, slab->rank), bytes);
+    }
+    uint64_t *word = posting_word_of(slab, round);
+    *word = 2 * round + marked;
+    if (status == FR_OK)
+        status = store(slab, word, word_offset(slab, round, slab->rank), sizeof(*word));
+    if (status == FR_OK)
+        slab->posted = round;
+    return status;
+}
+
+enum fr_status fr_coll_slab_wait(struct fr_coll_slab *slab, uint64_t round,
+                                 const struct fr_coll_progress *progress)
+{
+    bool marked = true;
+    enum fr_status status = wait_words(slab, round, progress);
+    for (int rank = 0; rank < slab->size && status == FR_OK; rank++)
+        marked = marked && fr_coll_slab_is_marked(slab, rank, round);
+    if (status == FR_OK && !marked)
+        status = copy_in(slab, post_offset(slab, round, 0), (size_t)slab->size * slab->slot_bytes);
+    return status;
+}
+
+bool fr_coll_slab_is_marked(const struct fr_coll_slab *slab, int rank, uint64_t round)
+{
+    return word_of(slab, rank, round) == 2 * round + 1;
+}
+
+const void *fr_coll_slab_read(const struct fr_coll_slab *slab, int rank, uint64_t round)
+{
+    return slab->mirror + post_offset(slab, round, rank);
+}
