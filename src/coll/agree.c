@@ -81,6 +81,13 @@ static void tell_freed(struct fr_coll_memory *memory, bool changed)
                                                     FR_ARRAY_LENGTH(advert->freed));
 }
 
+// What a kernel may move at once, when all ranks say that all is as it was.
+static bool plan(const struct agreement *agreement, struct fr_device_move *move)
+{
+    const struct fr_coll_part *part = agreement->part;
+    return agreement->group->slab && part->plan && part->plan(agreement->group, part->cookie, move);
+}
+
 static enum fr_status advertise(struct agreement *agreement)
 {
     struct fr_coll_group *group = agreement->group;
@@ -100,8 +107,10 @@ static enum fr_status advertise(struct agreement *agreement)
     bool same = (advert->holds >> memory->last & 1) && advert->what == memory->agreed->what &&
                 memcmp(advert + 1, memory->agreed + 1, slot_bytes) == 0;
     bool usual = advert->eligible && same && !advert->freed_count;
-    return fr_coll_group_post(group, part->call, usual, advert, sizeof(*advert) + slot_bytes,
-                              &agreement->round);
+    struct fr_device_move move = {0};
+    return fr_coll_group_exchange(group, part->call, usual, advert, sizeof(*advert) + slot_bytes,
+                                  usual && plan(agreement, &move) ? &move : NULL,
+                                  &agreement->round);
 }
 
 // A marked advert is eligible, tells of nothing freed, and is from a rank that holds what was
@@ -226,10 +235,8 @@ static enum fr_status compare_outcomes(struct agreement *agreement, int outcome)
     struct fr_coll_group *group = agreement->group;
     uint32_t own = (uint32_t)outcome;
     uint64_t round = 0;
-    enum fr_status status =
-        fr_coll_group_post(group, agreement->part->call, false, &own, sizeof(own), &round);
-    if (status == FR_OK)
-        status = fr_coll_group_wait(group, agreement->part->call, round);
+    enum fr_status status = fr_coll_group_exchange(group, agreement->part->call, false, &own,
+                                                   sizeof(own), NULL, &round);
     if (status != FR_OK)
         return status;
     for (int rank = 0; rank < group->size; rank++) {
@@ -272,8 +279,6 @@ static enum fr_status decide(struct agreement *agreement)
 static enum fr_status run(struct agreement *agreement)
 {
     enum fr_status status = advertise(agreement);
-    if (status == FR_OK)
-        status = fr_coll_group_wait(agreement->group, agreement->part->call, agreement->round);
     if (status != FR_OK)
         return status;
     status = decide(agreement);
@@ -320,9 +325,12 @@ enum fr_status fr_coll_check(struct fr_coll_group *group, const char *call, enum
     uint64_t round = 0;
     if (group->broken)
         return FR_ERR_MPI;
-    enum fr_status met = fr_coll_group_post(group, call, own, &own, sizeof(own), &round);
-    if (met == FR_OK)
-        met = fr_coll_group_wait(group, call, round);
+    enum fr_status met = FR_OK;
+    if (group->moved) // and posted that it is well
+        met = fr_coll_group_wait(group, call, round = group->round);
+    else
+        met = fr_coll_group_exchange(group, call, own, &own, sizeof(own), NULL, &round);
+    group->moved = false;
     if (met != FR_OK)
         return met;
     for (int rank = 0; rank < group->size; rank++) {

@@ -55,6 +55,12 @@ struct fr_coll_part {
     int first_read;                   // slots of each other rank's that this one needs
     int read_count;                   // at most 2
     struct fr_device_range mover;     // whose device moves bytes for this rank, if any does
+
+    // Says what is to be moved if all is as it was in the operation before, with the places and the
+    // memory of that, so that a kernel can do it as soon as all ranks are there; false where it is
+    // nothing that a kernel does. NULL: it never is.
+    bool (*plan)(struct fr_coll_group *group, void *cookie, struct fr_device_move *move);
+    void *cookie;
 };
 
 // Agrees; all ranks of the group call it or decline. FR_ERR_UNSUPPORTED: some rank cannot, no byte
@@ -65,6 +71,12 @@ FR_MUST_CHECK enum fr_status fr_coll_agree(struct fr_coll_group *group,
 
 // Where this rank cannot even say what its part is, it calls this instead, which does not wait.
 void fr_coll_decline(struct fr_coll_group *group, const char *call);
+
+// Whether what was agreed on has been moved by then, as planned.
+static inline bool fr_coll_has_moved(const struct fr_coll_group *group)
+{
+    return group->moved;
+}
 
 // What was agreed on, until the end: slot `first_read` + `index` of a rank, and where the mover's
 // device finds an address of the memory that the rank has on that side.

@@ -33,6 +33,7 @@ struct fr_coll_group {
     int persistent; // exchanges that were made, by all ranks in the same order
     uint64_t round; // the last that this rank has posted
     bool broken;    // a rank is gone, or was given up
+    bool moved;     // what was agreed on is done but for the end, for which `round` is posted
     struct fr_coll_memory *memory; // mapping sets and what goes with them (mapset.h), or NULL
 };
 
@@ -71,6 +72,13 @@ FR_MUST_CHECK enum fr_status fr_coll_group_post(struct fr_coll_group *group, con
 // broken.
 FR_MUST_CHECK enum fr_status fr_coll_group_wait(struct fr_coll_group *group, const char *call,
                                                 uint64_t round);
+
+// Posts and waits. With a move, NULL for none, all ranks may be found to have marked their posts,
+// and it be made at once: that is in group->moved, and the round after is then posted, marked.
+FR_MUST_CHECK enum fr_status fr_coll_group_exchange(struct fr_coll_group *group, const char *call,
+                                                    bool marked, const void *data, size_t bytes,
+                                                    const struct fr_device_move *move,
+                                                    uint64_t *round);
 
 // Of a round that was waited for, until fr_coll_group_done: whether a rank has marked its post, and
 // the post, which is there unless all are marked.

@@ -141,6 +141,28 @@ enum fr_status fr_coll_group_wait(struct fr_coll_group *group, const char *call,
                                        : fr_coll_slab_wait(group->slab, round, &progress));
 }
 
+enum fr_status fr_coll_group_exchange(struct fr_coll_group *group, const char *call, bool marked,
+                                      const void *data, size_t bytes,
+                                      const struct fr_device_move *move, uint64_t *round)
+{
+    uint64_t next = group->round + 1;
+    if (group->segment) {
+        enum fr_status status = fr_coll_group_post(group, call, marked, data, bytes, round);
+        return status == FR_OK ? fr_coll_group_wait(group, call, next) : status;
+    }
+    struct wait wait = {.group = group, .call = call, .round = next};
+    struct fr_coll_progress progress = {go_on, &wait};
+    enum fr_status status = fr_coll_slab_wait_room(group->slab, next, &progress);
+    if (status == FR_OK)
+        status = fr_coll_slab_exchange(group->slab, next, marked, data, bytes, move, &progress,
+                                       &group->moved);
+    if (status == FR_OK) {
+        *round = next;
+        group->round = next + group->moved;
+    }
+    return judge(group, status);
+}
+
 bool fr_coll_group_is_marked(const struct fr_coll_group *group, int rank, uint64_t round)
 {
     return group->segment ? fr_coll_segment_is_marked(group->segment, rank, round)

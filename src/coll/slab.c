@@ -16,25 +16,36 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 enum { LINE_BYTES = 64, DEPTH = FR_COLL_SLAB_DEPTH };
+
+// How long a kernel looks for others, which keeps this rank from moving MPI, and others that share
+// the device from it: some times what it takes them to come in step.
+enum { SPIN_NS = 100000 };
+
+// Looks of the host, of some microseconds each, before it sleeps between them, and for how long.
+enum { EAGER_LOOKS = 100, NAP_NS = 50000 };
 
 struct fr_coll_slab {
     int rank;
     int size;
-    size_t slot_bytes;            // of one post
-    size_t posts_offset;          // behind the words
-    size_t bytes;                 // of a slab
-    struct fr_device_memory own;  // the slab that others post to
-    struct fr_device_range range; // the same, as a driver describes it
-    uint64_t buffer_id;
+    size_t slot_bytes;                  // of one post
+    size_t posts_offset;                // behind the words
+    size_t control_offset;              // behind the posts
+    size_t bytes;                       // of a slab
+    struct fr_device_memory own;        // the slab that others post to
+    struct fr_device_range range;       // the same, as a driver describes it
     struct fr_memory_mapping *mappings; // by rank
     struct fr_memory_handle *handles;
+    uint64_t *addresses;                 // of the slabs, where this device sees them
     struct fr_device_push_piece *pieces; // scratch, one a rank
     unsigned char *mirror;               // as a slab
     unsigned char *posting;              // this rank's posts, [round % depth], then their words
     size_t host_bytes;                   // of both
     bool page_locked;
+    bool has_kernels;  // as far as is known
+    bool shares;       // some ranks have a device together
     uint64_t posted;   // last round of this rank
     uint64_t complete; // all ranks are known to have posted up to here
 };
@@ -98,9 +109,7 @@ static enum fr_status store(struct fr_coll_slab *slab, const void *from, size_t 
     for (int i = 0; i < slab->size; i++) {
         int rank = (slab->rank + 1 + i) % slab->size;
         slab->pieces[i] = (struct fr_device_push_piece){
-            .dst = fr_memory_mapping_at(&slab->mappings[rank], &slab->handles[rank],
-                                        slab->handles[rank].base) +
-                   offset,
+            .dst = slab->addresses[rank] + offset,
             .src = (uintptr_t)from,
             .bytes = bytes,
         };
@@ -113,6 +122,7 @@ static bool allocate(struct fr_coll_slab *slab)
     size_t n = (size_t)slab->size;
     slab->mappings = calloc(n, sizeof(*slab->mappings));
     slab->handles = calloc(n, sizeof(*slab->handles));
+    slab->addresses = calloc(n, sizeof(*slab->addresses));
     slab->pieces = calloc(n, sizeof(*slab->pieces));
     slab->host_bytes = slab->bytes + round_up(DEPTH * (slab->slot_bytes + sizeof(uint64_t)));
     void *memory =
@@ -121,13 +131,12 @@ static bool allocate(struct fr_coll_slab *slab)
         return false;
     slab->mirror = memory;
     slab->posting = slab->mirror + slab->bytes;
-    return slab->mappings && slab->handles && slab->pieces;
+    return slab->mappings && slab->handles && slab->addresses && slab->pieces;
 }
 
 static enum fr_status export(struct fr_coll_slab *slab, struct fr_memory_handle *handle) {
     const void *address = (const void *)slab->own.address;
     fr_buffer_classify(address, slab->bytes, &slab->range);
-    slab->buffer_id = slab->range.buffer_id;
     if (slab->range.kind != FR_KIND_VMM_FABRIC) return FR_ERR_UNSUPPORTED;
     enum fr_status status = fr_memory_export(&slab->range, address, slab->bytes, handle);
     return status == FR_OK && !(handle->ways & FR_SHARE_FABRIC) ? FR_ERR_UNSUPPORTED : status;
@@ -154,7 +163,9 @@ enum fr_status fr_coll_slab_make(int device, int rank, int size, size_t post_byt
     slab->size = size;
     slab->slot_bytes = round_up(post_bytes);
     slab->posts_offset = round_up(DEPTH * (size_t)size * sizeof(uint64_t));
-    slab->bytes = slab->posts_offset + DEPTH * (size_t)size * slab->slot_bytes;
+    slab->control_offset = slab->posts_offset + DEPTH * (size_t)size * slab->slot_bytes;
+    slab->bytes = slab->control_offset + LINE_BYTES;
+    slab->has_kernels = true;
     enum fr_status status = allocate(slab) ? FR_OK : FR_ERR_NO_MEMORY;
     if (status == FR_OK)
         status = fr_device_host_register(slab->mirror, slab->host_bytes);
@@ -182,6 +193,11 @@ enum fr_status fr_coll_slab_map(struct fr_coll_slab *slab, const struct fr_memor
             return status;
         if (!slab->mappings[rank].direct)
             return FR_ERR_UNSUPPORTED;
+        slab->addresses[rank] =
+            fr_memory_mapping_at(&slab->mappings[rank], &handles[rank], handles[rank].base);
+        for (int other = 0; other < rank; other++)
+            slab->shares = slab->shares || memcmp(handles[other].device, handles[rank].device,
+                                                  sizeof(handles[rank].device)) == 0;
     }
     return FR_OK;
 }
@@ -203,6 +219,7 @@ void fr_coll_slab_close(struct fr_coll_slab *slab)
         munmap(slab->mirror, slab->host_bytes);
     free(slab->mappings);
     free(slab->handles);
+    free(slab->addresses);
     free(slab->pieces);
     free(slab);
 }
@@ -222,20 +239,30 @@ static bool have_all(struct fr_coll_slab *slab, uint64_t round)
     return true;
 }
 
+// Between two looks. False when the caller has had enough.
+static bool keep_waiting(unsigned looks, const struct fr_coll_progress *progress)
+{
+    const struct timespec nap = {.tv_nsec = NAP_NS};
+    if (progress && progress->go_on && !progress->go_on(progress->cookie))
+        return false;
+    if (looks < EAGER_LOOKS)
+        sched_yield();
+    else
+        nanosleep(&nap, NULL);
+    return true;
+}
+
 // Looks at the words of one round until all are there.
 static enum fr_status wait_words(struct fr_coll_slab *slab, uint64_t round,
                                  const struct fr_coll_progress *progress)
 {
-    while (!have_all(slab, round)) {
+    for (unsigned looks = 0; !have_all(slab, round); looks++) {
+        if (looks > 0 && !keep_waiting(looks, progress))
+            return FR_ERR_LIMIT;
         enum fr_status status =
             copy_in(slab, word_offset(slab, round, 0), (size_t)slab->size * sizeof(uint64_t));
         if (status != FR_OK)
             return status;
-        if (have_all(slab, round))
-            break;
-        if (progress && progress->go_on && !progress->go_on(progress->cookie))
-            return FR_ERR_LIMIT;
-        sched_yield();
     }
     return FR_OK;
 }
@@ -246,34 +273,137 @@ enum fr_status fr_coll_slab_wait_room(struct fr_coll_slab *slab, uint64_t round,
     return round < DEPTH ? FR_OK : wait_words(slab, round - (DEPTH - 1), progress);
 }
 
-enum fr_status fr_coll_slab_post(struct fr_coll_slab *slab, uint64_t round, bool marked,
-                                 const void *data, size_t bytes)
+// What a kernel is to do in a round.
+static struct fr_round describe(const struct fr_coll_slab *slab, uint64_t round, size_t bytes)
+{
+    return (struct fr_round){
+        .post = (uintptr_t)posting_of(slab, round),
+        .post_bytes = (bytes + 15) / 16 * 16,
+        .post_offset = post_offset(slab, round, slab->rank),
+        .word = *posting_word_of(slab, round),
+        .words_offset = word_offset(slab, round, 0),
+        .posts_offset = post_offset(slab, round, 0),
+        .posts_bytes = (size_t)slab->size * slab->slot_bytes,
+        .next_word = 2 * (round + 1) + 1,
+        .next_offset = word_offset(slab, round + 1, 0),
+        .own = slab->own.address,
+        .mirror = (uintptr_t)slab->mirror,
+        .control = slab->own.address + slab->control_offset,
+        .spin_ns = slab->shares ? 0 : SPIN_NS,
+        .rank = (uint32_t)slab->rank,
+        .size = (uint32_t)slab->size,
+    };
+}
+
+// Writes what is to be posted where the device finds it.
+static bool prepare(struct fr_coll_slab *slab, uint64_t round, bool marked, const void *data,
+                    size_t bytes)
 {
     bool has_room = round < DEPTH || slab->complete >= round - (DEPTH - 1);
     if (round != slab->posted + 1 || bytes > slab->slot_bytes || !has_room)
-        return FR_ERR_INVALID;
-    enum fr_status status = FR_OK;
-    if (bytes > 0) {
+        return false;
+    if (bytes > 0)
         memcpy(posting_of(slab, round), data, bytes);
+    *posting_word_of(slab, round) = 2 * round + marked;
+    return true;
+}
+
+// Posts by what there is without kernels, again if a kernel has done so and failed.
+static enum fr_status post_by_copies(struct fr_coll_slab *slab, uint64_t round, size_t bytes)
+{
+    enum fr_status status = FR_OK;
+    if (bytes > 0)
         status = store(slab, posting_of(slab, round), post_offset(slab, round, slab->rank), bytes);
-    }
-    uint64_t *word = posting_word_of(slab, round);
-    *word = 2 * round + marked;
     if (status == FR_OK)
-        status = store(slab, word, word_offset(slab, round, slab->rank), sizeof(*word));
+        status = store(slab, posting_word_of(slab, round), word_offset(slab, round, slab->rank),
+                       sizeof(uint64_t));
+    return status;
+}
+
+static enum fr_status run_kernel(struct fr_coll_slab *slab, const struct fr_round *round,
+                                 const struct fr_device_move *move, unsigned *how)
+{
+    if (!slab->has_kernels)
+        return FR_ERR_UNSUPPORTED;
+    enum fr_status status = fr_device_met_run(&slab->range, round, slab->addresses, move, how);
+    if (status == FR_ERR_UNSUPPORTED && move)
+        status = fr_device_met_run(&slab->range, round, slab->addresses, NULL, how);
+    if (status == FR_ERR_UNSUPPORTED)
+        slab->has_kernels = false;
+    return status;
+}
+
+enum fr_status fr_coll_slab_post(struct fr_coll_slab *slab, uint64_t round, bool marked,
+                                 const void *data, size_t bytes)
+{
+    unsigned how = 0;
+    if (!prepare(slab, round, marked, data, bytes))
+        return FR_ERR_INVALID;
+    const struct fr_round post = describe(slab, round, bytes);
+    enum fr_status status = run_kernel(slab, &post, NULL, &how);
+    if (status != FR_OK)
+        status = post_by_copies(slab, round, bytes);
     if (status == FR_OK)
         slab->posted = round;
     return status;
+}
+
+// All ranks have marked their posts of a round.
+static void note_marked(struct fr_coll_slab *slab, uint64_t round)
+{
+    for (int rank = 0; rank < slab->size; rank++) {
+        void *at = slab->mirror + word_offset(slab, round, rank);
+        *(uint64_t *)at = 2 * round + 1;
+    }
+    slab->complete = round;
+}
+
+// Only a device that the slabs are mapped for can move bytes in the same kernel.
+static bool can_move(const struct fr_coll_slab *slab, bool marked,
+                     const struct fr_device_move *move)
+{
+    return move && marked && (!move->range || move->range->device == slab->range.device);
+}
+
+enum fr_status fr_coll_slab_exchange(struct fr_coll_slab *slab, uint64_t round, bool marked,
+                                     const void *data, size_t bytes,
+                                     const struct fr_device_move *move,
+                                     const struct fr_coll_progress *progress, bool *moved)
+{
+    unsigned how = 0;
+    *moved = false;
+    if (!prepare(slab, round, marked, data, bytes))
+        return FR_ERR_INVALID;
+    struct fr_round post = describe(slab, round, bytes);
+    post.waits = 1;
+    enum fr_status status =
+        run_kernel(slab, &post, can_move(slab, marked, move) ? move : NULL, &how);
+    if (status != FR_OK)
+        status = post_by_copies(slab, round, bytes);
+    if (status != FR_OK)
+        return status;
+    *moved = how & FR_ROUND_MOVED;
+    slab->posted = *moved ? round + 1 : round;
+    if (how & FR_ROUND_ALIKE)
+        note_marked(slab, round);
+    if (how & FR_ROUND_ENDED)
+        note_marked(slab, round + 1);
+    if (how & FR_ROUND_MET) {
+        slab->complete = slab->complete > round ? slab->complete : round;
+        return FR_OK;
+    }
+    return fr_coll_slab_wait(slab, round, progress);
 }
 
 enum fr_status fr_coll_slab_wait(struct fr_coll_slab *slab, uint64_t round,
                                  const struct fr_coll_progress *progress)
 {
     bool marked = true;
+    bool is_known = round <= slab->complete; // and its posts have been copied
     enum fr_status status = wait_words(slab, round, progress);
     for (int rank = 0; rank < slab->size && status == FR_OK; rank++)
         marked = marked && fr_coll_slab_is_marked(slab, rank, round);
-    if (status == FR_OK && !marked)
+    if (status == FR_OK && !marked && !is_known)
         status = copy_in(slab, post_offset(slab, round, 0), (size_t)slab->size * slab->slot_bytes);
     return status;
 }

@@ -3,16 +3,20 @@
 // of fabric memory, which all others map and in which each has room for its posts.
 //
 // It works in rounds as a segment does (segment.h). A rank's post is stored to the slabs of all,
-// and after it a word that says so; a rank that waits looks at the words in its own slab, and
-// copies them, and posts that are not marked, to host memory. No MPI message is sent. A rank's post
-// for a round says that it has no need of those of two rounds before and earlier, so that no rank
-// has to be told.
+// and after it a word that says so. A kernel does that, and looks for the words of the others in
+// the own slab for some microseconds; whoever comes later the host waits for, by copies of these
+// words, and keeps MPI going meanwhile. No MPI message is sent. A rank's post for a round says that
+// it has no need of those of two rounds before and earlier, so that nobody has to be told.
+//
+// Where all ranks are found to have marked their posts, the kernel may go on: it moves bytes, posts
+// for the next round, marked, and waits for that.
 //
 // One thread at a time uses one slab. All ranks must have mapped before any posts.
 #ifndef FR_COLL_SLAB_H
 #define FR_COLL_SLAB_H
 
 #include "coll/segment.h"
+#include "device/met.h"
 #include "memory/memory.h"
 
 struct fr_coll_slab;
@@ -46,6 +50,14 @@ FR_MUST_CHECK enum fr_status fr_coll_slab_post(struct fr_coll_slab *slab, uint64
 // Waits until all ranks have posted for `round`, the last that this one has posted.
 FR_MUST_CHECK enum fr_status fr_coll_slab_wait(struct fr_coll_slab *slab, uint64_t round,
                                                const struct fr_coll_progress *progress);
+
+// Both. With a move, which is NULL for none, *moved says whether all ranks had marked their posts
+// and it was made; then the next round has been posted, marked, and is to be waited for.
+FR_MUST_CHECK enum fr_status fr_coll_slab_exchange(struct fr_coll_slab *slab, uint64_t round,
+                                                   bool marked, const void *data, size_t bytes,
+                                                   const struct fr_device_move *move,
+                                                   const struct fr_coll_progress *progress,
+                                                   bool *moved);
 
 // Of a round that was waited for, and until two rounds later: whether a rank has marked its post,
 // and the post, aligned to 64 bytes, which is there unless all are marked.

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the host and the kernels that meet others agree on (room coll, slab.h): each rank has a slab
+// of device memory, in which every rank has room for what it posts in a round, and a word that says
+// that it has. Compiled as kernels.h is.
+//
+// A kernel posts, and waits for the others' words, but not for long: who has not come by then is
+// the host's to wait for, which can do other things meanwhile. Where all have come and every word
+// is marked it may go on to move bytes, and to post and wait for the words of the round that
+// follows. The first block meets the others; the last one that has moved its bytes ends it.
+#ifndef FR_DEVICE_ROUND_H
+#define FR_DEVICE_ROUND_H
+
+#include "device/elements.h"
+
+#define FR_MET_FEW_NAME    "fr_met_few"
+#define FR_MET_MANY_NAME   "fr_met_many"
+#define FR_MET_REDUCE_NAME "fr_met_reduce"
+
+enum { FR_MET_FEW = 8, FR_MET_MANY = 72 }; // ranks, and pieces
+
+// How far a kernel has come, as bits.
+enum {
+    FR_ROUND_MET = 1,   // all ranks have posted
+    FR_ROUND_ALIKE = 2, // and marked their words. Else words and posts are in the mirror
+    FR_ROUND_MOVED = 4, // the bytes have landed, and the word of the next round is posted
+    FR_ROUND_ENDED = 8, // all ranks have posted that too, and marked it
+};
+
+// Goes with these bits into the second word of the answer, so that it is no value that a push waits
+// for there.
+#define FR_ROUND_ANSWER ((uint64_t)1 << 63)
+
+// Offsets are within a slab, and those of words are of a row that has one a rank. A word is twice
+// the number of the round, and one more if marked.
+struct fr_round {
+    uint64_t post;         // what this rank posts, in page-locked memory, aligned to 16
+    uint64_t post_bytes;   // a multiple of 16
+    uint64_t post_offset;  // where it goes
+    uint64_t word;         // 0: nothing is posted
+    uint64_t words_offset; // of the row
+    uint64_t posts_offset; // of the others' posts, next to each other
+    uint64_t posts_bytes;  // of all
+    uint64_t next_word;    // of the next round; 0: there is nothing to move
+    uint64_t next_offset;  // of its row
+    uint64_t own;          // this rank's slab
+    uint64_t mirror;       // page-locked, as the slab
+    uint64_t control;      // two words of device memory for the blocks, zero at first
+    uint64_t answer;       // two words of page-locked memory: `value`, and before it how far
+    uint64_t value;
+    uint64_t spin_ns; // how long to wait
+    uint32_t rank;
+    uint32_t size;
+    uint32_t waits; // else it posts, and that is all
+    uint32_t spare;
+};
+
+// A round with a push; of no pieces, it is the round alone.
+struct fr_met_few {
+    struct fr_round round;
+    struct fr_push_head head;
+    uint64_t slabs[FR_MET_FEW]; // by rank
+    struct fr_push_piece pieces[FR_MET_FEW];
+};
+
+struct fr_met_many {
+    struct fr_round round;
+    struct fr_push_head head;
+    uint64_t slabs[FR_MET_MANY];
+    struct fr_push_piece pieces[FR_MET_MANY];
+};
+
+// A round with a reduction.
+struct fr_met_reduce {
+    struct fr_round round;
+    struct fr_reduce reduce;
+    uint64_t slabs[FR_REDUCE_SOURCES];
+};
+
+// What the first block tells the others, in the first of the control words.
+FR_PUSH_FUNCTION uint64_t fr_round_decision(const struct fr_round *round, uint32_t go)
+{
+    return (round->word & ~(uint64_t)1) | (go != 0);
+}
+
+#endif
