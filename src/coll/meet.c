@@ -165,3 +165,32 @@ bool fr_coll_meet_gather(const struct fr_coll_meeting *meeting, const void *own,
     }
     return send_to_all(meeting, all, every);
 }
+
+// What is sent stays allocated, as nobody waits for it, and so few of these are sent.
+void fr_coll_meet_give_up(const struct fr_coll_meeting *meeting)
+{
+    for (int i = 0; i < meeting->size; i++) {
+        _Alignas(8) char request[8];
+        struct message *message = i != meeting->rank ? malloc(sizeof(*message)) : NULL;
+        if (!message)
+            continue;
+        message->name = meeting->name;
+        message->call = meeting->call;
+        if (FR_MPI(Isend, FR_PTR(message), sizeof(*message), fr_real_mpi.BYTE,
+                   (fr_word)meeting->world[i], FR_COLL_MEET_TAG, fr_world_comm(),
+                   FR_PTR(request)) == fr_real_mpi.SUCCESS)
+            FR_MPI(Request_free, FR_PTR(request));
+    }
+}
+
+bool fr_coll_meet_was_given_up(const struct fr_coll_meeting *meeting)
+{
+    (void)receive_any();
+    for (int i = 0; i < meeting->size; i++) {
+        struct arrived *arrived = take_arrived(meeting, i);
+        free(arrived);
+        if (arrived)
+            return true;
+    }
+    return false;
+}

@@ -28,4 +28,11 @@ bool fr_coll_meet(const struct fr_coll_meeting *meeting, uint64_t word,
 bool fr_coll_meet_gather(const struct fr_coll_meeting *meeting, const void *own, size_t bytes,
                          void *all);
 
+// Tells the other ranks that this one has given up what the name stands for, and does not wait; and
+// says whether another one has, which costs a probe. The call of such a meeting is
+// FR_COLL_MEET_END.
+#define FR_COLL_MEET_END UINT64_MAX
+void fr_coll_meet_give_up(const struct fr_coll_meeting *meeting);
+bool fr_coll_meet_was_given_up(const struct fr_coll_meeting *meeting);
+
 #endif

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "coll/group.h"
+#include "coll/meet.h"
 
 #include "control/shm.h"
 #include "world/world.h"
@@ -58,11 +59,31 @@ static int find_late(const struct fr_coll_group *group, uint64_t round, bool *go
     return late;
 }
 
+static struct fr_coll_meeting end_of(const struct fr_coll_group *group)
+{
+    return (struct fr_coll_meeting){group->name, FR_COLL_MEET_END, group->rank, group->size,
+                                    group->world};
+}
+
+// Whether a rank has told the others that the group is broken. Ranks of one host see for themselves
+// whether others live, and have nothing that can fail.
+static bool is_given_up(struct fr_coll_group *group, const char *call)
+{
+    const struct fr_coll_meeting end = end_of(group);
+    if (!group->slab || !fr_coll_meet_was_given_up(&end))
+        return false;
+    fr_error("%s: another rank of the communicator has given up", call);
+    group->broken = true; // which all others know
+    return true;
+}
+
 static bool go_on(void *cookie)
 {
     enum { TELL_EVERY = 10 };
     struct wait *wait = cookie;
     fr_world_progress();
+    if (is_given_up(wait->group, wait->call))
+        return false;
     time_t now = seconds_now();
     if (!wait->began)
         wait->began = wait->told = wait->looked = now;
@@ -95,6 +116,9 @@ static enum fr_status judge(struct fr_coll_group *group, enum fr_status status)
 {
     if (status == FR_OK)
         return FR_OK;
+    const struct fr_coll_meeting end = end_of(group);
+    if (group->slab && !group->broken)
+        fr_coll_meet_give_up(&end);
     group->broken = true;
     return FR_ERR_MPI;
 }
