@@ -119,6 +119,10 @@ tests_unit_coll_segment_SOURCES = tests/unit/coll_segment.c tests/unit/check.h \
     tests/unit/processes.h
 tests_unit_coll_segment_LDADD = librooms.la
 
+check_PROGRAMS += tests/unit/coll_slab
+tests_unit_coll_slab_SOURCES = tests/unit/coll_slab.c $(unit_peer_headers)
+tests_unit_coll_slab_LDADD = librooms.la
+
 check_PROGRAMS += tests/unit/control_secret
 tests_unit_control_secret_SOURCES = tests/unit/control_secret.c tests/unit/check.h
 tests_unit_control_secret_LDADD = librooms.la
