@@ -7,6 +7,7 @@
 
 #include "coll/agree.h"
 #include "coll/mapset.h"
+#include "memory/engine.h"
 
 #include <string.h>
 
@@ -81,11 +82,48 @@ static void tell_freed(struct fr_coll_memory *memory, bool changed)
                                                     FR_ARRAY_LENGTH(advert->freed));
 }
 
+static bool are_of_one_context(const struct fr_device_range *a, const struct fr_device_range *b)
+{
+    return a->device == b->device && (a->context == b->context || !a->context || !b->context);
+}
+
+// Has the kernel that moves the bytes make a copy as well, if it can.
+static bool add_copy(const struct fr_coll_copy *copy, struct fr_device_move *move,
+                     struct fr_device_push_piece *into)
+{
+    if (copy->piece.bytes == 0)
+        return true;
+    if (!move->range)
+        move->range = &copy->range;
+    if (!fr_device_met_copies(&copy->piece) || !are_of_one_context(&copy->range, move->range))
+        return false;
+    *into = copy->piece;
+    return true;
+}
+
 // What a kernel may move at once, when all ranks say that all is as it was.
 static bool plan(const struct agreement *agreement, struct fr_device_move *move)
 {
     const struct fr_coll_part *part = agreement->part;
-    return agreement->group->slab && part->plan && part->plan(agreement->group, part->cookie, move);
+    return agreement->group->slab && part->plan &&
+           part->plan(agreement->group, part->cookie, move) &&
+           add_copy(&part->before, move, &move->before) &&
+           add_copy(&part->after, move, &move->after);
+}
+
+// The application's side of a copy must be quiet whoever makes it.
+static enum fr_status quiesce(const struct fr_coll_copy *copy, uintptr_t low)
+{
+    return copy->piece.bytes > 0 ? fr_device_quiesce(&copy->range, low, copy->piece.bytes) : FR_OK;
+}
+
+static enum fr_status copy_before(const struct fr_coll_copy *copy)
+{
+    if (copy->piece.bytes == 0)
+        return FR_OK;
+    return fr_device_push(&copy->range, &copy->piece, 1,
+                          fr_memory_engine_for_exchange(copy->piece.bytes),
+                          (unsigned)fr_core_settings()->peer_sms);
 }
 
 static enum fr_status advertise(struct agreement *agreement)
@@ -100,6 +138,9 @@ static enum fr_status advertise(struct agreement *agreement)
     advert->eligible = 1;
     for (int side = 0; side < FR_COLL_SIDES && advert->eligible; side++)
         advert->eligible = prepare_buffer(group, &part->buffers[side], &advert->handles[side]);
+    advert->eligible = advert->eligible &&
+                       quiesce(&part->before, part->before.piece.src) == FR_OK &&
+                       quiesce(&part->after, part->after.piece.dst) == FR_OK;
     agreement->user = user_of(part);
     bool known = fr_coll_mapset_number(group, agreement->user, advert);
     memcpy(advert + 1, part->slots, slot_bytes);
@@ -108,9 +149,13 @@ static enum fr_status advertise(struct agreement *agreement)
                 memcmp(advert + 1, memory->agreed + 1, slot_bytes) == 0;
     bool usual = advert->eligible && same && !advert->freed_count;
     struct fr_device_move move = {0};
+    bool moves = usual && plan(agreement, &move);
+    if (!moves && copy_before(&part->before) != FR_OK) {
+        advert->eligible = 0;
+        usual = false;
+    }
     return fr_coll_group_exchange(group, part->call, usual, advert, sizeof(*advert) + slot_bytes,
-                                  usual && plan(agreement, &move) ? &move : NULL,
-                                  &agreement->round);
+                                  moves ? &move : NULL, &agreement->round);
 }
 
 // A marked advert is eligible, tells of nothing freed, and is from a rank that holds what was
@@ -288,6 +333,7 @@ static enum fr_status run(struct agreement *agreement)
 
 enum fr_status fr_coll_agree(struct fr_coll_group *group, const struct fr_coll_part *part)
 {
+    group->copied = false;
     if (group->broken)
         return FR_ERR_MPI;
     if (!group->memory && !fr_coll_mapset_make(group)) {

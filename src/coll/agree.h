@@ -45,6 +45,12 @@ struct fr_coll_buffer {
     struct fr_memory_handle handle; // zeros where it is not exported yet
 };
 
+// A copy between the application's memory, which is `range`, and workspace on the same device.
+struct fr_coll_copy {
+    struct fr_device_range range;
+    struct fr_device_push_piece piece; // 0 bytes: there is none
+};
+
 // One rank's part in an operation.
 struct fr_coll_part {
     const char *call; // for messages
@@ -55,6 +61,8 @@ struct fr_coll_part {
     int first_read;                   // slots of each other rank's that this one needs
     int read_count;                   // at most 2
     struct fr_device_range mover;     // whose device moves bytes for this rank, if any does
+    struct fr_coll_copy before;       // to be made before others reach the memory
+    struct fr_coll_copy after; // for the caller, after the end, unless fr_coll_has_copied says so
 
     // Says what is to be moved if all is as it was in the operation before, with the places and the
     // memory of that, so that a kernel can do it as soon as all ranks are there; false where it is
@@ -76,6 +84,12 @@ void fr_coll_decline(struct fr_coll_group *group, const char *call);
 static inline bool fr_coll_has_moved(const struct fr_coll_group *group)
 {
     return group->moved;
+}
+
+// Whether the copy after the last operation has been made.
+static inline bool fr_coll_has_copied(const struct fr_coll_group *group)
+{
+    return group->copied;
 }
 
 // What was agreed on, until the end: slot `first_read` + `index` of a rank, and where the mover's

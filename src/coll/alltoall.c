@@ -78,6 +78,8 @@ enum fr_status fr_coll_alltoall(struct fr_coll_group *group,
         .first_read = group->rank,
         .read_count = 1,
         .mover = exchange->send_range,
+        .before = exchange->before,
+        .after = exchange->after,
         .plan = plan_move,
         .cookie = (void *)(uintptr_t)exchange,
     };

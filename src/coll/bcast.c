@@ -122,6 +122,8 @@ enum fr_status fr_coll_bcast(struct fr_coll_group *group, const struct fr_coll_b
         .first_read = 0,
         .read_count = 1,
         .mover = {.kind = FR_KIND_HOST, .device = -1},
+        .before = bcast->before,
+        .after = bcast->after,
         .plan = plan_move,
         .cookie = &cast,
     };

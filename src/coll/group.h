@@ -34,6 +34,7 @@ struct fr_coll_group {
     uint64_t round; // the last that this rank has posted
     bool broken;    // a rank is gone, or was given up
     bool moved;     // what was agreed on is done but for the end, for which `round` is posted
+    bool copied;    // of the last operation, the copy after its end has been made
     struct fr_coll_memory *memory; // mapping sets and what goes with them (mapset.h), or NULL
 };
 

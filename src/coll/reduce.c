@@ -130,6 +130,8 @@ enum fr_status fr_coll_reduce(struct fr_coll_group *group, const struct fr_coll_
         .first_read = 0,
         .read_count = SLOTS,
         .mover = reduce->mover,
+        .before = reduce->before,
+        .after = reduce->after,
         .plan = plan_move,
         .cookie = &planned,
     };

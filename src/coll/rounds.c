@@ -176,10 +176,13 @@ enum fr_status fr_coll_group_exchange(struct fr_coll_group *group, const char *c
     }
     struct wait wait = {.group = group, .call = call, .round = next};
     struct fr_coll_progress progress = {go_on, &wait};
+    enum fr_coll_slab_done done = FR_COLL_SLAB_MET;
     enum fr_status status = fr_coll_slab_wait_room(group->slab, next, &progress);
     if (status == FR_OK)
-        status = fr_coll_slab_exchange(group->slab, next, marked, data, bytes, move, &progress,
-                                       &group->moved);
+        status =
+            fr_coll_slab_exchange(group->slab, next, marked, data, bytes, move, &progress, &done);
+    group->moved = done >= FR_COLL_SLAB_MOVED;
+    group->copied = group->copied || done == FR_COLL_SLAB_COPIED;
     if (status == FR_OK) {
         *round = next;
         group->round = next + group->moved;

@@ -165,6 +165,7 @@ enum fr_status fr_coll_slab_make(int device, int rank, int size, size_t post_byt
     slab->posts_offset = round_up(DEPTH * (size_t)size * sizeof(uint64_t));
     slab->control_offset = slab->posts_offset + DEPTH * (size_t)size * slab->slot_bytes;
     slab->bytes = slab->control_offset + LINE_BYTES;
+    _Static_assert(FR_ROUND_CONTROLS * sizeof(uint64_t) <= LINE_BYTES, "a line for the blocks");
     slab->has_kernels = true;
     enum fr_status status = allocate(slab) ? FR_OK : FR_ERR_NO_MEMORY;
     if (status == FR_OK)
@@ -323,11 +324,17 @@ static enum fr_status post_by_copies(struct fr_coll_slab *slab, uint64_t round, 
 static enum fr_status run_kernel(struct fr_coll_slab *slab, const struct fr_round *round,
                                  const struct fr_device_move *move, unsigned *how)
 {
+    *how = 0;
     if (!slab->has_kernels)
         return FR_ERR_UNSUPPORTED;
-    enum fr_status status = fr_device_met_run(&slab->range, round, slab->addresses, move, how);
-    if (status == FR_ERR_UNSUPPORTED && move)
-        status = fr_device_met_run(&slab->range, round, slab->addresses, NULL, how);
+    return fr_device_met_run(&slab->range, round, slab->addresses, move, how);
+}
+
+// Only posts, or posts and waits.
+static enum fr_status run_round(struct fr_coll_slab *slab, const struct fr_round *round,
+                                unsigned *how)
+{
+    enum fr_status status = run_kernel(slab, round, NULL, how);
     if (status == FR_ERR_UNSUPPORTED)
         slab->has_kernels = false;
     return status;
@@ -340,7 +347,7 @@ enum fr_status fr_coll_slab_post(struct fr_coll_slab *slab, uint64_t round, bool
     if (!prepare(slab, round, marked, data, bytes))
         return FR_ERR_INVALID;
     const struct fr_round post = describe(slab, round, bytes);
-    enum fr_status status = run_kernel(slab, &post, NULL, &how);
+    enum fr_status status = run_round(slab, &post, &how);
     if (status != FR_OK)
         status = post_by_copies(slab, round, bytes);
     if (status == FR_OK)
@@ -365,25 +372,47 @@ static bool can_move(const struct fr_coll_slab *slab, bool marked,
     return move && marked && (!move->range || move->range->device == slab->range.device);
 }
 
+static enum fr_status copy_before(const struct fr_device_move *move)
+{
+    if (!move || move->before.bytes == 0)
+        return FR_OK;
+    return fr_device_push(move->range, &move->before, 1, FR_ENGINE_SM, move->max_sms);
+}
+
+// Has a kernel do as much of a round as it does. What no kernel posts, copies do.
+static enum fr_status run_exchange(struct fr_coll_slab *slab, uint64_t round, bool marked,
+                                   size_t bytes, const struct fr_device_move *move, unsigned *how)
+{
+    struct fr_round post = describe(slab, round, bytes);
+    enum fr_status status = FR_ERR_UNSUPPORTED;
+    post.waits = 1;
+    if (can_move(slab, marked, move))
+        status = run_kernel(slab, &post, move, how);
+    if (status == FR_OK)
+        return FR_OK;
+    status = copy_before(move);
+    if (status != FR_OK)
+        return status;
+    status = run_round(slab, &post, how);
+    return status == FR_OK ? FR_OK : post_by_copies(slab, round, bytes);
+}
+
 enum fr_status fr_coll_slab_exchange(struct fr_coll_slab *slab, uint64_t round, bool marked,
                                      const void *data, size_t bytes,
                                      const struct fr_device_move *move,
-                                     const struct fr_coll_progress *progress, bool *moved)
+                                     const struct fr_coll_progress *progress,
+                                     enum fr_coll_slab_done *done)
 {
     unsigned how = 0;
-    *moved = false;
+    *done = FR_COLL_SLAB_MET;
     if (!prepare(slab, round, marked, data, bytes))
         return FR_ERR_INVALID;
-    struct fr_round post = describe(slab, round, bytes);
-    post.waits = 1;
-    enum fr_status status =
-        run_kernel(slab, &post, can_move(slab, marked, move) ? move : NULL, &how);
-    if (status != FR_OK)
-        status = post_by_copies(slab, round, bytes);
+    enum fr_status status = run_exchange(slab, round, marked, bytes, move, &how);
     if (status != FR_OK)
         return status;
-    *moved = how & FR_ROUND_MOVED;
-    slab->posted = *moved ? round + 1 : round;
+    if (how & FR_ROUND_MOVED)
+        *done = how & FR_ROUND_COPIED ? FR_COLL_SLAB_COPIED : FR_COLL_SLAB_MOVED;
+    slab->posted = how & FR_ROUND_MOVED ? round + 1 : round;
     if (how & FR_ROUND_ALIKE)
         note_marked(slab, round);
     if (how & FR_ROUND_ENDED)

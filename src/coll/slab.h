@@ -51,13 +51,16 @@ FR_MUST_CHECK enum fr_status fr_coll_slab_post(struct fr_coll_slab *slab, uint64
 FR_MUST_CHECK enum fr_status fr_coll_slab_wait(struct fr_coll_slab *slab, uint64_t round,
                                                const struct fr_coll_progress *progress);
 
-// Both. With a move, which is NULL for none, *moved says whether all ranks had marked their posts
-// and it was made; then the next round has been posted, marked, and is to be waited for.
+// Both. With a move, which is NULL for none, *done says whether all ranks had marked their posts
+// and it was made; then the next round has been posted, marked, and is to be waited for. The copy
+// before the move has been made in any case; that after it not until the next round is over as
+// well.
+enum fr_coll_slab_done { FR_COLL_SLAB_MET, FR_COLL_SLAB_MOVED, FR_COLL_SLAB_COPIED };
 FR_MUST_CHECK enum fr_status fr_coll_slab_exchange(struct fr_coll_slab *slab, uint64_t round,
                                                    bool marked, const void *data, size_t bytes,
                                                    const struct fr_device_move *move,
                                                    const struct fr_coll_progress *progress,
-                                                   bool *moved);
+                                                   enum fr_coll_slab_done *done);
 
 // Of a round that was waited for, and until two rounds later: whether a rank has marked its post,
 // and the post, aligned to 64 bytes, which is there unless all are marked.

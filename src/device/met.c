@@ -36,6 +36,25 @@ static unsigned most_blocks(const struct fr_device_move *move)
     return most > FR_PUSH_MAX_BLOCKS ? FR_PUSH_MAX_BLOCKS : most;
 }
 
+// Bytes of a copy that a block should have, so that another one pays for itself.
+enum { COPY_BLOCK_BYTES = 16384 };
+
+static struct fr_round_copy copy_of(const struct fr_device_push_piece *piece)
+{
+    return (struct fr_round_copy){piece->dst, piece->src, piece->bytes};
+}
+
+static void plan_copies(struct launch *launch, const struct fr_device_move *move)
+{
+    size_t bytes = move->before.bytes > move->after.bytes ? move->before.bytes : move->after.bytes;
+    size_t blocks = (bytes + COPY_BLOCK_BYTES - 1) / COPY_BLOCK_BYTES;
+    unsigned most = most_blocks(move);
+    if (blocks > launch->blocks)
+        launch->blocks = blocks < most ? (unsigned)blocks : most;
+    launch->round->before = copy_of(&move->before);
+    launch->round->after = copy_of(&move->after);
+}
+
 // False when the pieces are too many for one launch.
 static bool plan_pieces(struct launch *launch, const struct fr_device_move *move,
                         struct fr_push_head *head, struct fr_push_piece *pieces, size_t room)
@@ -140,7 +159,9 @@ static enum fr_status plan_and_run(const struct fr_round *round, const uint64_t 
                         : plan_push(&launch, round, slabs, move);
     if (!fits)
         return FR_ERR_UNSUPPORTED;
-    if (!move)
+    if (move)
+        plan_copies(&launch, move);
+    else
         launch.round->next_word = 0;
     if (move && move->count > 0) {
         enum fr_status status = fr_device_push_settle(move->range, move->pieces, move->count);

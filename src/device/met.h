@@ -14,7 +14,17 @@ struct fr_device_move {
     size_t count;
     const struct fr_device_reduction *reduction; // in place of pieces, else NULL
     unsigned max_sms;                            // as in fr_device_push
+
+    // Copies within the device: of what is to be moved, which is made in any case, and of what has
+    // been moved by all. Both sides are memory of the context of `range`, and quiet. 0 bytes: none.
+    struct fr_device_push_piece before, after;
 };
+
+// Whether a kernel makes such a copy.
+static inline bool fr_device_met_copies(const struct fr_device_push_piece *copy)
+{
+    return (copy->dst ^ copy->src) % FR_ROUND_UNIT_BYTES == 0;
+}
 
 // Runs a round, and waits for the kernel, which ends soon. `round` says all but `answer` and
 // `value`; its next_word counts where there is a move. `slabs` are addresses by rank, where

@@ -116,6 +116,77 @@ static __device__ __forceinline__ void round_tell_host(const struct fr_round &ro
     }
 }
 
+// All blocks together copy bytes, each thread some units at a time.
+static __device__ __forceinline__ void round_copy(const struct fr_round_copy &copy)
+{
+    enum { LOADS = 4 };
+    const uint64_t lead = (0 - copy.dst) % FR_ROUND_UNIT_BYTES;
+    const uint64_t head = lead < copy.bytes ? lead : copy.bytes;
+    const uint64_t units = (copy.bytes - head) / FR_ROUND_UNIT_BYTES;
+    const uint64_t done = head + units * FR_ROUND_UNIT_BYTES;
+    const uint64_t step = (uint64_t)gridDim.x * blockDim.x;
+    const uint4 *from = (const uint4 *)(copy.src + head);
+    uint4 *to = (uint4 *)(copy.dst + head);
+    uint4 some[LOADS];
+    for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < units;
+         i += LOADS * step) {
+#pragma unroll
+        for (int j = 0; j < LOADS; j++) {
+            if (i + j * step < units)
+                some[j] = __ldcv(&from[i + j * step]);
+        }
+#pragma unroll
+        for (int j = 0; j < LOADS; j++) {
+            if (i + j * step < units)
+                to[i + j * step] = some[j];
+        }
+    }
+    if (blockIdx.x == 0 && threadIdx.x < head)
+        ((char *)copy.dst)[threadIdx.x] = ((const char *)copy.src)[threadIdx.x];
+    if (blockIdx.x == 0 && threadIdx.x < copy.bytes - done)
+        ((char *)copy.dst)[done + threadIdx.x] = ((const char *)copy.src)[done + threadIdx.x];
+}
+
+// Whether this block is the last one to come here in this launch. What the others did before is
+// then done, for it and for whoever it tells.
+static __device__ __forceinline__ bool round_is_last(const struct fr_round &round, int counter)
+{
+    bool last = false;
+    __syncthreads();
+    if (gridDim.x == 1)
+        return true;
+    if (threadIdx.x == 0) {
+        uint64_t at = round.control + (FR_ROUND_COUNTS + counter) * sizeof(uint64_t);
+        __threadfence_system();
+        last = atomicInc((unsigned *)at, gridDim.x - 1) == gridDim.x - 1; // which is then 0 again
+        __threadfence_system();
+    }
+    return __syncthreads_or(last) != 0;
+}
+
+static __device__ __forceinline__ void round_tell_blocks(const struct fr_round &round, int what,
+                                                         bool yes)
+{
+    __syncthreads();
+    if (gridDim.x > 1 && threadIdx.x == 0) {
+        __threadfence_system();
+        release_to_device(round.control + what * sizeof(uint64_t), fr_round_said(&round, yes));
+    }
+}
+
+static __device__ __forceinline__ bool round_ask_blocks(const struct fr_round &round, int what)
+{
+    bool yes = false;
+    if (threadIdx.x == 0) {
+        uint64_t said;
+        do
+            said = acquire_of_device(round.control + what * sizeof(uint64_t));
+        while (said / 2 != round.word / 2);
+        yes = said & 1;
+    }
+    return __syncthreads_or(yes) != 0;
+}
+
 // The first block meets the others. Returns whether to go on and move bytes; else the host has been
 // told.
 static __device__ __forceinline__ bool round_meet(const struct fr_round &round,
@@ -127,8 +198,7 @@ static __device__ __forceinline__ bool round_meet(const struct fr_round &round,
     if (round.waits)
         met = round_wait(round, round.words_offset, round.word, &alike);
     bool go = alike && round.next_word != 0;
-    if (gridDim.x > 1 && threadIdx.x == 0)
-        release_to_device(round.control, fr_round_decision(&round, go));
+    round_tell_blocks(round, FR_ROUND_GO, go);
     if (go)
         return true;
     if (met && !alike) {
@@ -142,41 +212,37 @@ static __device__ __forceinline__ bool round_meet(const struct fr_round &round,
 static __device__ __forceinline__ bool round_begin(const struct fr_round &round,
                                                    const uint64_t *slabs)
 {
-    if (blockIdx.x == 0)
-        return round_meet(round, slabs);
-    bool go = false;
-    if (threadIdx.x == 0) {
-        uint64_t said;
-        do
-            said = acquire_of_device(round.control);
-        while (said / 2 != round.word / 2);
-        go = said & 1;
+    if (round.before.bytes > 0) {
+        round_copy(round.before);
+        if (round_is_last(round, 0))
+            round_tell_blocks(round, FR_ROUND_READY, true);
+        if (gridDim.x > 1 && blockIdx.x == 0)
+            (void)round_ask_blocks(round, FR_ROUND_READY);
     }
-    return __syncthreads_or(go) != 0;
+    return blockIdx.x == 0 ? round_meet(round, slabs) : round_ask_blocks(round, FR_ROUND_GO);
 }
 
 // Comes after this block's bytes have been stored.
 static __device__ __forceinline__ void round_end(const struct fr_round &round,
                                                  const uint64_t *slabs)
 {
-    bool is_last = true, alike = false;
-    __syncthreads();
-    if (gridDim.x > 1) {
-        bool last = false;
-        if (threadIdx.x == 0) {
-            unsigned *count = (unsigned *)(round.control + sizeof(uint64_t));
-            __threadfence_system();
-            last = atomicInc(count, gridDim.x - 1) == gridDim.x - 1; // which is then 0 again
-            __threadfence_system();
-        }
-        is_last = __syncthreads_or(last) != 0;
+    bool is_last = round_is_last(round, 1), ended = false;
+    if (is_last) {
+        round_post_word(round, slabs, round.next_offset, round.next_word);
+        (void)round_wait(round, round.next_offset, round.next_word, &ended);
+        round_tell_blocks(round, FR_ROUND_END, ended);
     }
-    if (!is_last)
-        return;
-    round_post_word(round, slabs, round.next_offset, round.next_word);
-    (void)round_wait(round, round.next_offset, round.next_word, &alike);
-    round_tell_host(round,
-                    FR_ROUND_MET | FR_ROUND_ALIKE | FR_ROUND_MOVED | (alike ? FR_ROUND_ENDED : 0));
+    if (round.after.bytes > 0) {
+        if (!is_last)
+            ended = round_ask_blocks(round, FR_ROUND_END);
+        if (ended) {
+            round_copy(round.after);
+            is_last = round_is_last(round, 2);
+        }
+    }
+    if (is_last)
+        round_tell_host(round, FR_ROUND_MET | FR_ROUND_ALIKE | FR_ROUND_MOVED |
+                                   (ended ? FR_ROUND_ENDED | FR_ROUND_COPIED : 0));
 }
 
 #endif

@@ -20,11 +20,23 @@ enum { FR_MET_FEW = 8, FR_MET_MANY = 72 }; // ranks, and pieces
 
 // How far a kernel has come, as bits.
 enum {
-    FR_ROUND_MET = 1,   // all ranks have posted
-    FR_ROUND_ALIKE = 2, // and marked their words. Else words and posts are in the mirror
-    FR_ROUND_MOVED = 4, // the bytes have landed, and the word of the next round is posted
-    FR_ROUND_ENDED = 8, // all ranks have posted that too, and marked it
+    FR_ROUND_MET = 1,     // all ranks have posted
+    FR_ROUND_ALIKE = 2,   // and marked their words. Else words and posts are in the mirror
+    FR_ROUND_MOVED = 4,   // the bytes have landed, and the word of the next round is posted
+    FR_ROUND_ENDED = 8,   // all ranks have posted that too, and marked it
+    FR_ROUND_COPIED = 16, // and the copy `after` has been made
 };
+
+// A copy within the device, of bytes that are alike aligned on both sides to FR_ROUND_UNIT_BYTES.
+struct fr_round_copy {
+    uint64_t dst;
+    uint64_t src;
+    uint64_t bytes; // 0: none
+};
+enum { FR_ROUND_UNIT_BYTES = 16 };
+
+// What the blocks tell each other, in device memory: which round, and a bit.
+enum { FR_ROUND_READY, FR_ROUND_GO, FR_ROUND_END, FR_ROUND_COUNTS, FR_ROUND_CONTROLS = 6 };
 
 // Goes with these bits into the second word of the answer, so that it is no value that a push waits
 // for there.
@@ -44,7 +56,7 @@ struct fr_round {
     uint64_t next_offset;  // of its row
     uint64_t own;          // this rank's slab
     uint64_t mirror;       // page-locked, as the slab
-    uint64_t control;      // two words of device memory for the blocks, zero at first
+    uint64_t control;      // FR_ROUND_CONTROLS words of device memory, zero at first
     uint64_t answer;       // two words of page-locked memory: `value`, and before it how far
     uint64_t value;
     uint64_t spin_ns; // how long to wait
@@ -52,6 +64,8 @@ struct fr_round {
     uint32_t size;
     uint32_t waits; // else it posts, and that is all
     uint32_t spare;
+    struct fr_round_copy before; // the post
+    struct fr_round_copy after;  // the end
 };
 
 // A round with a push; of no pieces, it is the round alone.
@@ -76,10 +90,10 @@ struct fr_met_reduce {
     uint64_t slabs[FR_REDUCE_SOURCES];
 };
 
-// What the first block tells the others, in the first of the control words.
-FR_PUSH_FUNCTION uint64_t fr_round_decision(const struct fr_round *round, uint32_t go)
+// What a block tells the others.
+FR_PUSH_FUNCTION uint64_t fr_round_said(const struct fr_round *round, uint32_t yes)
 {
-    return (round->word & ~(uint64_t)1) | (go != 0);
+    return (round->word & ~(uint64_t)1) | (yes != 0);
 }
 
 #endif

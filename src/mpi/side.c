@@ -79,6 +79,45 @@ enum fr_status fr_mpi_side_copy_out(const struct fr_mpi_side *side)
     return fr_device_batch_finish(&batch);
 }
 
+// Where all that there is to be copied is one run of bytes on both sides.
+static bool is_plain(const struct fr_mpi_side *side, const struct fr_coll_group *group)
+{
+    const struct fr_path_view *view = &side->view;
+    return group->slab && side->staged && view->block_count == 1 && !view->mixed &&
+           view->blocks[0].layout->contiguous && fr_device_kind_is_device(view->range.kind);
+}
+
+static struct fr_coll_copy describe_copy(const struct fr_mpi_side *side, bool out)
+{
+    const struct fr_path_block *block = &side->view.blocks[0];
+    uintptr_t user = side->view.base + (uintptr_t)block->user_offset;
+    uintptr_t stage = side->view.stage_base + block->stage_offset;
+    return (struct fr_coll_copy){
+        .range = side->view.range,
+        .piece = {.dst = out ? user : stage,
+                  .src = out ? stage : user,
+                  .bytes = block->count * block->layout->size_bytes},
+    };
+}
+
+bool fr_mpi_side_plain_in(const struct fr_mpi_side *side, const struct fr_coll_group *group,
+                          struct fr_coll_copy *copy)
+{
+    bool plain = is_plain(side, group) && side->view.blocks[0].in;
+    if (plain)
+        *copy = describe_copy(side, false);
+    return plain;
+}
+
+bool fr_mpi_side_plain_out(const struct fr_mpi_side *side, const struct fr_coll_group *group,
+                           struct fr_coll_copy *copy)
+{
+    bool plain = is_plain(side, group) && side->view.blocks[0].out;
+    if (plain)
+        *copy = describe_copy(side, true);
+    return plain;
+}
+
 uintptr_t fr_mpi_side_base(const struct fr_mpi_side *side)
 {
     return side->staged ? side->view.stage_base : side->view.base;

@@ -29,6 +29,13 @@ void fr_mpi_side_close(struct fr_mpi_side *side);
 FR_MUST_CHECK enum fr_status fr_mpi_side_copy_in(const struct fr_mpi_side *side);
 FR_MUST_CHECK enum fr_status fr_mpi_side_copy_out(const struct fr_mpi_side *side);
 
+// The same copies as one plain piece, for the ranks of a group to make them when it suits. Returns
+// false where there is none, or where it is none such: then it is one of the above.
+bool fr_mpi_side_plain_in(const struct fr_mpi_side *side, const struct fr_coll_group *group,
+                          struct fr_coll_copy *copy);
+bool fr_mpi_side_plain_out(const struct fr_mpi_side *side, const struct fr_coll_group *group,
+                           struct fr_coll_copy *copy);
+
 // Where the buffer argument's address is reached, and a block of the view's.
 uintptr_t fr_mpi_side_base(const struct fr_mpi_side *side);
 uintptr_t fr_mpi_side_block(const struct fr_mpi_side *side, const struct fr_path_block *block);

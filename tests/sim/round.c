@@ -115,7 +115,9 @@ static CUresult begin(CUcontext ctx, const struct met *at, bool *go)
 {
     const struct fr_round *round = at->round;
     bool met = false, alike = false;
-    CUresult result = store_post(ctx, at);
+    CUresult result = copy(ctx, round->before.dst, round->before.src, round->before.bytes);
+    if (result == CUDA_SUCCESS)
+        result = store_post(ctx, at);
     if (result == CUDA_SUCCESS)
         result = post_word(ctx, at, round->words_offset, round->word);
     if (result == CUDA_SUCCESS && round->waits)
@@ -142,10 +144,13 @@ static CUresult end(CUcontext ctx, const struct met *at)
     CUresult result = post_word(ctx, at, round->next_offset, round->next_word);
     if (result == CUDA_SUCCESS)
         result = wait_words(ctx, round, round->next_offset, round->next_word, &met, &alike);
+    if (result == CUDA_SUCCESS && alike)
+        result = copy(ctx, round->after.dst, round->after.src, round->after.bytes);
     if (result != CUDA_SUCCESS)
         return result;
     return answer(ctx, round,
-                  FR_ROUND_MET | FR_ROUND_ALIKE | FR_ROUND_MOVED | (alike ? FR_ROUND_ENDED : 0));
+                  FR_ROUND_MET | FR_ROUND_ALIKE | FR_ROUND_MOVED |
+                      (alike ? FR_ROUND_ENDED | FR_ROUND_COPIED : 0));
 }
 
 // Blocks run one after the other, the first one last: it does all.
@@ -187,9 +192,12 @@ static CUresult reduce_block(CUcontext ctx, const void *given, struct sim_launch
 static bool is_sound(const struct fr_round *round, uint32_t most)
 {
     uint64_t offsets = round->words_offset | round->next_offset | round->posts_offset;
+    uint64_t apart =
+        (round->before.dst ^ round->before.src) | (round->after.dst ^ round->after.src);
     return round->size > 0 && round->size <= most && round->rank < round->size && round->word &&
            round->post % 16 == 0 && round->post_bytes % 16 == 0 && round->post_offset % 16 == 0 &&
-           offsets % sizeof(uint64_t) == 0 && round->control % sizeof(uint64_t) == 0;
+           offsets % sizeof(uint64_t) == 0 && apart % FR_ROUND_UNIT_BYTES == 0 &&
+           round->control % sizeof(uint64_t) == 0;
 }
 
 static bool push_is_sound(const struct fr_round *round, const struct fr_push_head *head,

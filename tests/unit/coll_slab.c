@@ -118,7 +118,7 @@ static void run_rounds(void)
     enum { ROUNDS = 1500 };
     unsigned char post[POST_BYTES];
     uint64_t state = 7 + (uint64_t)process_rank;
-    bool moved = true;
+    enum fr_coll_slab_done done = FR_COLL_SLAB_MOVED;
     struct fr_coll_slab *slab = open_all();
     for (uint64_t round = 1; round <= ROUNDS && check_failures == 0; round++) {
         size_t bytes = make_post(round, process_rank, post);
@@ -129,8 +129,8 @@ static void run_rounds(void)
             CHECK(fr_coll_slab_post(slab, round, marked, post, bytes) == FR_OK);
             continue;
         }
-        CHECK(fr_coll_slab_exchange(slab, round, marked, post, bytes, NULL, NULL, &moved) == FR_OK);
-        CHECK(!moved);
+        CHECK(fr_coll_slab_exchange(slab, round, marked, post, bytes, NULL, NULL, &done) == FR_OK);
+        CHECK(done == FR_COLL_SLAB_MET);
         check_round(slab, round);
     }
     close_all(slab);
@@ -146,6 +146,7 @@ static void run_copies(void)
 // Memory of each rank that the others write to: a part for each of them.
 struct moving {
     struct driver_memory from, to;
+    struct driver_memory source, result; // before, and after
     struct fr_device_range range;
     struct fr_memory_mapping mappings[PROCESSES_MAX];
     struct fr_device_push_piece pieces[PROCESSES_MAX];
@@ -157,6 +158,9 @@ static void open_moving(struct moving *moving)
     CHECK(driver_allocate(FR_KIND_VMM_FABRIC, device_here(), MOVE_BYTES, &moving->from));
     CHECK(driver_allocate(FR_KIND_VMM_FABRIC, device_here(), (size_t)process_count * MOVE_BYTES,
                           &moving->to));
+    CHECK(driver_allocate(FR_KIND_MALLOC, device_here(), MOVE_BYTES, &moving->source));
+    CHECK(driver_allocate(FR_KIND_MALLOC, device_here(), (size_t)process_count * MOVE_BYTES,
+                          &moving->result));
     CHECK(fr_device_query(moving->from.address, &moving->range) == FR_OK);
     CHECK(pair_export(moving->to.address, (size_t)process_count * MOVE_BYTES, &handle) == FR_OK);
     gather(&handle);
@@ -176,35 +180,49 @@ static void close_moving(struct moving *moving)
     for (int rank = 0; rank < process_count; rank++)
         fr_memory_unpin(&moving->mappings[rank]);
     process_meet();
+    driver_free(&moving->source);
+    driver_free(&moving->result);
     driver_free(&moving->from);
     driver_free(&moving->to);
 }
 
+static struct fr_device_push_piece copy_between(const struct driver_memory *to,
+                                                const struct driver_memory *from, size_t bytes)
+{
+    return (struct fr_device_push_piece){(uintptr_t)to->address, (uintptr_t)from->address, bytes};
+}
+
 // An exchange: all post, the bytes are moved by the kernel if all are marked, else by this rank,
-// and a last round says that they are there. Returns whether the kernel has moved them.
+// and a last round says that they are there. They are copied before and after. Returns whether the
+// kernel has moved them.
 static bool move_all(struct fr_coll_slab *slab, struct moving *moving, uint64_t round)
 {
     const struct fr_device_move move = {
         .range = &moving->range,
         .pieces = moving->pieces,
         .count = (size_t)process_count,
+        .before = copy_between(&moving->from, &moving->source, MOVE_BYTES),
+        .after = copy_between(&moving->result, &moving->to, (size_t)process_count * MOVE_BYTES),
     };
     unsigned char post[POST_BYTES];
     size_t bytes = make_post(round, process_rank, post);
-    bool moved = false, none;
+    enum fr_coll_slab_done done;
     CHECK(fr_coll_slab_wait_room(slab, round, NULL) == FR_OK);
     CHECK(fr_coll_slab_exchange(slab, round, is_marked(round, process_rank), post, bytes, &move,
-                                NULL, &moved) == FR_OK);
+                                NULL, &done) == FR_OK);
     check_round(slab, round);
-    CHECK(!moved || are_all_marked(round));
+    CHECK(done == FR_COLL_SLAB_MET || are_all_marked(round));
+    bool moved = done != FR_COLL_SLAB_MET;
+    bool copied = done == FR_COLL_SLAB_COPIED;
     if (moved) {
         CHECK(fr_coll_slab_wait(slab, round + 1, NULL) == FR_OK);
-        return true;
+    } else {
+        CHECK(fr_device_push(&moving->range, moving->pieces, (size_t)process_count, FR_ENGINE_SM,
+                             0) == FR_OK);
+        CHECK(fr_coll_slab_exchange(slab, round + 1, true, post, 0, NULL, NULL, &done) == FR_OK);
     }
-    CHECK(fr_device_push(&moving->range, moving->pieces, (size_t)process_count, FR_ENGINE_SM, 0) ==
-          FR_OK);
-    CHECK(fr_coll_slab_exchange(slab, round + 1, true, post, 0, NULL, NULL, &none) == FR_OK);
-    return false;
+    CHECK(copied || fr_device_push(&moving->range, &move.after, 1, FR_ENGINE_SM, 0) == FR_OK);
+    return moved;
 }
 
 static void run_moves(void)
@@ -216,12 +234,12 @@ static void run_moves(void)
     unsigned by_kernel = 0;
     open_moving(&moving);
     for (uint64_t round = 1; round <= ROUNDS && check_failures == 0; round += 2) {
-        pair_fill(&moving.from, 0, MOVE_BYTES, round * 8 + (uint64_t)process_rank);
+        pair_fill(&moving.source, 0, MOVE_BYTES, round * 8 + (uint64_t)process_rank);
         pause_sometimes(&state);
         by_kernel += move_all(slab, &moving, round);
         for (int rank = 0; rank < process_count; rank++) {
             CHECK(fr_coll_slab_is_marked(slab, rank, round + 1));
-            pair_check(&moving.to, (size_t)rank * MOVE_BYTES, MOVE_BYTES,
+            pair_check(&moving.result, (size_t)rank * MOVE_BYTES, MOVE_BYTES,
                        round * 8 + (uint64_t)rank, "moved");
         }
         process_meet(); // before anybody writes there again
@@ -248,11 +266,12 @@ static void run_late(void)
 {
     unsigned calls = 0;
     const struct fr_coll_progress progress = {.go_on = count_calls, .cookie = &calls};
-    bool moved, is_late = process_rank == process_count - 1;
+    enum fr_coll_slab_done done;
+    bool is_late = process_rank == process_count - 1;
     struct fr_coll_slab *slab = open_all();
     if (is_late)
         usleep(200000);
-    CHECK(fr_coll_slab_exchange(slab, 1, true, NULL, 0, NULL, &progress, &moved) == FR_OK);
+    CHECK(fr_coll_slab_exchange(slab, 1, true, NULL, 0, NULL, &progress, &done) == FR_OK);
     CHECK(is_late || calls > 0, "the wait asked nobody");
     close_all(slab);
 }
@@ -263,11 +282,11 @@ static void run_never(void)
 {
     unsigned asked = 0;
     const struct fr_coll_progress none = {.go_on = never, .cookie = &asked};
-    bool moved;
+    enum fr_coll_slab_done done;
     uint64_t round = 1;
     struct fr_coll_slab *slab = open_all();
     if (process_rank < process_count - 1) {
-        CHECK(fr_coll_slab_exchange(slab, round, true, NULL, 0, NULL, &none, &moved) ==
+        CHECK(fr_coll_slab_exchange(slab, round, true, NULL, 0, NULL, &none, &done) ==
                   FR_ERR_LIMIT &&
               asked == 1);
         CHECK(!fr_coll_slab_has(slab, process_count - 1, 1) && fr_coll_slab_has(slab, 0, 1));
