@@ -176,6 +176,7 @@ struct fr_device_kernels {
     CUfunction reduce;      // constant once `reduces` is not FR_KERNEL_UNKNOWN
     CUfunction met_reduce;  // the same
     _Atomic int reduces;
+    unsigned multiprocessors;
     uint64_t *words;      // FR_PUSH_MAX_BLOCKS for each slot
     uint64_t values[32];  // last value used with each slot's words, of its borrower
     uint32_t slots_taken; // bit a slot, guarded by the lock of the list

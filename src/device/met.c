@@ -30,10 +30,11 @@ struct launch {
     unsigned blocks;
 };
 
-static unsigned most_blocks(const struct fr_device_move *move)
+// Blocks wait for one another, so all of them must be running.
+static unsigned most_blocks(const struct launch *launch, const struct fr_device_move *move)
 {
     unsigned most = move->max_sms > 0 ? move->max_sms : DEFAULT_BLOCKS;
-    return most > FR_PUSH_MAX_BLOCKS ? FR_PUSH_MAX_BLOCKS : most;
+    return most < launch->kernels->multiprocessors ? most : launch->kernels->multiprocessors;
 }
 
 // Bytes of a copy that a block should have, so that another one pays for itself.
@@ -48,7 +49,7 @@ static void plan_copies(struct launch *launch, const struct fr_device_move *move
 {
     size_t bytes = move->before.bytes > move->after.bytes ? move->before.bytes : move->after.bytes;
     size_t blocks = (bytes + COPY_BLOCK_BYTES - 1) / COPY_BLOCK_BYTES;
-    unsigned most = most_blocks(move);
+    unsigned most = most_blocks(launch, move);
     if (blocks > launch->blocks)
         launch->blocks = blocks < most ? (unsigned)blocks : most;
     launch->round->before = copy_of(&move->before);
@@ -63,7 +64,7 @@ static bool plan_pieces(struct launch *launch, const struct fr_device_move *move
     if (!move || move->count == 0)
         return true;
     launch->blocks = fr_device_push_plan(head, pieces, room, move->pieces, move->count,
-                                         most_blocks(move), &next);
+                                         most_blocks(launch, move), &next);
     launch->blocks += launch->blocks == 0; // there is nothing but the round
     return next >= move->count;
 }
@@ -102,7 +103,7 @@ static bool plan_reduction(struct launch *launch, const struct fr_round *round,
     fr_device_reduce_fill(&params->reduce, move->reduction);
     launch->round = &params->round;
     launch->function = launch->kernels->met_reduce;
-    launch->blocks = fr_device_reduce_blocks(&params->reduce, most_blocks(move));
+    launch->blocks = fr_device_reduce_blocks(&params->reduce, most_blocks(launch, move));
     launch->blocks += launch->blocks == 0;
     return true;
 }

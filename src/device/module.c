@@ -92,6 +92,18 @@ static CUresult load_functions(struct fr_device_kernels *kernels)
     return result;
 }
 
+// Of the context's device, 1 where the driver does not say.
+static unsigned count_multiprocessors(void)
+{
+    CUdevice device;
+    int count = 0;
+    if (fr_cu.cuCtxGetDevice(&device) != CUDA_SUCCESS ||
+        fr_cu.cuDeviceGetAttribute(&count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device) !=
+            CUDA_SUCCESS)
+        return 1;
+    return count > 1 ? (unsigned)count : 1;
+}
+
 // Fills in what the driver gives. Without it the entry says that the context has no kernels.
 static void load(struct fr_device_kernels *kernels)
 {
@@ -108,6 +120,7 @@ static void load(struct fr_device_kernels *kernels)
     }
     if (result == CUDA_SUCCESS) {
         memset(words, 0, bytes); // and no value is ever 0
+        kernels->multiprocessors = count_multiprocessors();
         kernels->words = words;
         return;
     }

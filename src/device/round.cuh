@@ -226,7 +226,7 @@ static __device__ __forceinline__ bool round_begin(const struct fr_round &round,
 static __device__ __forceinline__ void round_end(const struct fr_round &round,
                                                  const uint64_t *slabs)
 {
-    bool is_last = round_is_last(round, 1), ended = false;
+    bool is_last = round_is_last(round, 1), ended = false, copied = false;
     if (is_last) {
         round_post_word(round, slabs, round.next_offset, round.next_word);
         (void)round_wait(round, round.next_offset, round.next_word, &ended);
@@ -238,11 +238,12 @@ static __device__ __forceinline__ void round_end(const struct fr_round &round,
         if (ended) {
             round_copy(round.after);
             is_last = round_is_last(round, 2);
+            copied = true;
         }
     }
     if (is_last)
         round_tell_host(round, FR_ROUND_MET | FR_ROUND_ALIKE | FR_ROUND_MOVED |
-                                   (ended ? FR_ROUND_ENDED | FR_ROUND_COPIED : 0));
+                                   (ended ? FR_ROUND_ENDED : 0) | (copied ? FR_ROUND_COPIED : 0));
 }
 
 #endif

@@ -149,8 +149,8 @@ static CUresult end(CUcontext ctx, const struct met *at)
     if (result != CUDA_SUCCESS)
         return result;
     return answer(ctx, round,
-                  FR_ROUND_MET | FR_ROUND_ALIKE | FR_ROUND_MOVED |
-                      (alike ? FR_ROUND_ENDED | FR_ROUND_COPIED : 0));
+                  FR_ROUND_MET | FR_ROUND_ALIKE | FR_ROUND_MOVED | (alike ? FR_ROUND_ENDED : 0) |
+                      (alike && round->after.bytes ? FR_ROUND_COPIED : 0));
 }
 
 // Blocks run one after the other, the first one last: it does all.
