@@ -25,11 +25,17 @@ struct agreement {
     const struct fr_coll_part *part;
     uint64_t user; // the context that maps
     uint64_t round;
+    bool alike; // all ranks are in the same operation of the past again
 };
 
 static const struct fr_coll_advert *advert_of(const struct agreement *agreement, int rank)
 {
     return fr_coll_group_read(agreement->group, rank, agreement->round);
+}
+
+static const struct fr_coll_past *past_of(const struct agreement *agreement)
+{
+    return &agreement->memory->pasts[agreement->memory->past];
 }
 
 static const struct fr_coll_slot *slots_of(const struct fr_coll_advert *advert)
@@ -126,6 +132,51 @@ static enum fr_status copy_before(const struct fr_coll_copy *copy)
                           (unsigned)fr_core_settings()->peer_sms);
 }
 
+// Returns the mark of the operation of the past that this one is again, 0 for none: it has the
+// same memory, which is still mapped, and the same slots.
+static unsigned mark_of(const struct agreement *agreement, size_t slot_bytes)
+{
+    const struct fr_coll_memory *memory = agreement->memory;
+    const struct fr_coll_advert *advert = memory->next;
+    for (unsigned i = 0; i < FR_COLL_PASTS; i++) {
+        const struct fr_coll_past *past = &memory->pasts[i];
+        if (past->used && past->filling == memory->sets[past->set].filling &&
+            (advert->holds >> past->set & 1) && advert->what == past->advert->what &&
+            memcmp(advert + 1, past->advert + 1, slot_bytes) == 0)
+            return i + 1;
+    }
+    return 0;
+}
+_Static_assert((int)FR_COLL_PASTS < (int)FR_ROUND_MARKS, "each has a mark");
+
+// Posts the advert, and waits for those of the others. What is planned is as in the past.
+static enum fr_status post_advert(struct agreement *agreement, unsigned mark, size_t slot_bytes)
+{
+    struct fr_coll_group *group = agreement->group;
+    struct fr_coll_memory *memory = agreement->memory;
+    const struct fr_coll_part *part = agreement->part;
+    unsigned past = memory->past, last = memory->last;
+    struct fr_device_move move = {0};
+    if (mark) {
+        memory->past = mark - 1;
+        memory->last = memory->pasts[mark - 1].set;
+    }
+    bool moves = mark && plan(agreement, &move);
+    if (!moves && copy_before(&part->before) != FR_OK) {
+        memory->next->eligible = 0;
+        mark = 0;
+    }
+    enum fr_status status = fr_coll_group_exchange(group, part->call, mark, memory->next,
+                                                   sizeof(*memory->next) + slot_bytes,
+                                                   moves ? &move : NULL, &agreement->round);
+    agreement->alike = status == FR_OK && mark && fr_coll_group_is_alike(group, agreement->round);
+    if (!agreement->alike) { // all ranks go on from the same
+        memory->past = past;
+        memory->last = last;
+    }
+    return status;
+}
+
 static enum fr_status advertise(struct agreement *agreement)
 {
     struct fr_coll_group *group = agreement->group;
@@ -145,24 +196,17 @@ static enum fr_status advertise(struct agreement *agreement)
     bool known = fr_coll_mapset_number(group, agreement->user, advert);
     memcpy(advert + 1, part->slots, slot_bytes);
     tell_freed(memory, !known);
-    bool same = (advert->holds >> memory->last & 1) && advert->what == memory->agreed->what &&
-                memcmp(advert + 1, memory->agreed + 1, slot_bytes) == 0;
-    bool usual = advert->eligible && same && !advert->freed_count;
-    struct fr_device_move move = {0};
-    bool moves = usual && plan(agreement, &move);
-    if (!moves && copy_before(&part->before) != FR_OK) {
-        advert->eligible = 0;
-        usual = false;
-    }
-    return fr_coll_group_exchange(group, part->call, usual, advert, sizeof(*advert) + slot_bytes,
-                                  moves ? &move : NULL, &agreement->round);
+    unsigned mark = advert->eligible && !advert->freed_count ? mark_of(agreement, slot_bytes) : 0;
+    return post_advert(agreement, mark, slot_bytes);
 }
 
 // A marked advert is eligible, tells of nothing freed, and is from a rank that holds what was
 // mapped for the last operation that was agreed on, and says just what it said then.
 static bool is_usual(const struct agreement *agreement, int rank)
 {
-    return fr_coll_group_is_marked(agreement->group, rank, agreement->round);
+    return agreement->group->slab
+               ? agreement->alike
+               : fr_coll_group_is_marked(agreement->group, rank, agreement->round);
 }
 
 static void forget_freed(const struct agreement *agreement, int rank)
@@ -180,7 +224,7 @@ static bool all_advertise(const struct agreement *agreement)
     uint64_t what = agreement->part->what;
     for (int rank = 0; rank < agreement->group->size; rank++) {
         if (is_usual(agreement, rank)) {
-            all = all && agreement->memory->agreed->what == what;
+            all = all && past_of(agreement)->advert->what == what;
             continue;
         }
         forget_freed(agreement, rank);
@@ -254,10 +298,26 @@ static void read_places(struct agreement *agreement)
     const struct fr_coll_part *part = agreement->part;
     for (int rank = 0; rank < agreement->group->size; rank++) {
         if (!is_usual(agreement, rank))
-            memcpy(&agreement->memory->places[FR_COLL_SIDES * rank],
+            memcpy(&past_of(agreement)->places[FR_COLL_SIDES * rank],
                    slots_of(advert_of(agreement, rank)) + part->first_read,
                    (size_t)part->read_count * sizeof(struct fr_coll_slot));
     }
+}
+
+// Remembers what was agreed on. In shared memory marks mean the last operation.
+static void remember(struct agreement *agreement, unsigned index)
+{
+    struct fr_coll_memory *memory = agreement->memory;
+    if (agreement->group->slab)
+        memory->past = memory->past_turn++ % FR_COLL_PASTS;
+    struct fr_coll_past *past = &memory->pasts[memory->past];
+    read_places(agreement);
+    struct fr_coll_advert *agreed = memory->next;
+    memory->next = past->advert;
+    past->advert = agreed;
+    past->set = index;
+    past->filling = memory->sets[index].filling;
+    past->used = true;
 }
 
 // Sends the descriptors once more to ranks that lack one, for the next time.
@@ -312,12 +372,11 @@ static enum fr_status decide(struct agreement *agreement)
             return status;
         }
         memory->sets[index].used = true;
+        memory->sets[index].filling = ++memory->fillings;
     }
     memory->last = index;
-    read_places(agreement);
-    struct fr_coll_advert *agreed = memory->next;
-    memory->next = memory->agreed;
-    memory->agreed = agreed;
+    if (!agreement->alike)
+        remember(agreement, index);
     return FR_OK;
 }
 
@@ -349,7 +408,7 @@ enum fr_status fr_coll_agree(struct fr_coll_group *group, const struct fr_coll_p
 
 const struct fr_coll_slot *fr_coll_places(const struct fr_coll_group *group)
 {
-    return group->memory->places;
+    return group->memory->pasts[group->memory->past].places;
 }
 
 struct fr_device_push_piece *fr_coll_pieces(const struct fr_coll_group *group)

@@ -62,10 +62,10 @@ struct fr_coll_group *fr_coll_group_find(fr_word comm);
 // made in the same order everywhere, but may be started in any. To be called in each such call.
 int fr_coll_group_next_tag(struct fr_coll_group *group);
 
-// Posts for the group's next round, marked or not, and returns it in *round; waits for room if it
-// must.
+// Posts for the group's next round, with a mark (slab.h) or with 0, and returns it in *round; waits
+// for room if it must.
 FR_MUST_CHECK enum fr_status fr_coll_group_post(struct fr_coll_group *group, const char *call,
-                                                bool marked, const void *data, size_t bytes,
+                                                unsigned mark, const void *data, size_t bytes,
                                                 uint64_t *round);
 
 // Waits until all have posted for `round`, keeping MPI going. FR_ERR_MPI when a rank is gone or
@@ -74,15 +74,18 @@ FR_MUST_CHECK enum fr_status fr_coll_group_post(struct fr_coll_group *group, con
 FR_MUST_CHECK enum fr_status fr_coll_group_wait(struct fr_coll_group *group, const char *call,
                                                 uint64_t round);
 
-// Posts and waits. With a move, NULL for none, all ranks may be found to have marked their posts,
-// and it be made at once: that is in group->moved, and the round after is then posted, marked.
+// Posts and waits. With a move, NULL for none, all ranks may be found to have marked their posts
+// alike, and it be made at once: that is in group->moved, and the next round is then posted,
+// marked.
 FR_MUST_CHECK enum fr_status fr_coll_group_exchange(struct fr_coll_group *group, const char *call,
-                                                    bool marked, const void *data, size_t bytes,
+                                                    unsigned mark, const void *data, size_t bytes,
                                                     const struct fr_device_move *move,
                                                     uint64_t *round);
 
 // Of a round that was waited for, until fr_coll_group_done: whether a rank has marked its post, and
-// the post, which is there unless all are marked.
+// the post, which is there unless all are marked; and whether they are alike, which those of one
+// host are not known to be.
+bool fr_coll_group_is_alike(const struct fr_coll_group *group, uint64_t round);
 bool fr_coll_group_is_marked(const struct fr_coll_group *group, int rank, uint64_t round);
 const void *fr_coll_group_read(const struct fr_coll_group *group, int rank, uint64_t round);
 void fr_coll_group_done(const struct fr_coll_group *group, uint64_t round);

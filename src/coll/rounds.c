@@ -123,33 +123,33 @@ static enum fr_status judge(struct fr_coll_group *group, enum fr_status status)
     return FR_ERR_MPI;
 }
 
-static enum fr_status post_in_segment(struct fr_coll_segment *segment, uint64_t round, bool marked,
-                                      const void *data, size_t bytes,
+static enum fr_status post_in_segment(struct fr_coll_segment *segment, uint64_t round,
+                                      unsigned mark, const void *data, size_t bytes,
                                       const struct fr_coll_progress *progress)
 {
     enum fr_status status = fr_coll_segment_wait_room(segment, round, progress);
-    if (status == FR_OK && marked)
+    if (status == FR_OK && mark)
         fr_coll_segment_mark(segment, round);
     return status == FR_OK ? fr_coll_segment_post(segment, round, data, bytes) : status;
 }
 
-static enum fr_status post_in_slab(struct fr_coll_slab *slab, uint64_t round, bool marked,
+static enum fr_status post_in_slab(struct fr_coll_slab *slab, uint64_t round, unsigned mark,
                                    const void *data, size_t bytes,
                                    const struct fr_coll_progress *progress)
 {
     enum fr_status status = fr_coll_slab_wait_room(slab, round, progress);
-    return status == FR_OK ? fr_coll_slab_post(slab, round, marked, data, bytes) : status;
+    return status == FR_OK ? fr_coll_slab_post(slab, round, mark, data, bytes) : status;
 }
 
-enum fr_status fr_coll_group_post(struct fr_coll_group *group, const char *call, bool marked,
+enum fr_status fr_coll_group_post(struct fr_coll_group *group, const char *call, unsigned mark,
                                   const void *data, size_t bytes, uint64_t *round)
 {
     uint64_t next = group->round + 1;
     struct wait wait = {.group = group, .call = call, .round = next};
     struct fr_coll_progress progress = {go_on, &wait};
     enum fr_status status =
-        group->segment ? post_in_segment(group->segment, next, marked, data, bytes, &progress)
-                       : post_in_slab(group->slab, next, marked, data, bytes, &progress);
+        group->segment ? post_in_segment(group->segment, next, mark, data, bytes, &progress)
+                       : post_in_slab(group->slab, next, mark, data, bytes, &progress);
     if (status == FR_OK) {
         group->round = next;
         *round = next;
@@ -165,13 +165,13 @@ enum fr_status fr_coll_group_wait(struct fr_coll_group *group, const char *call,
                                        : fr_coll_slab_wait(group->slab, round, &progress));
 }
 
-enum fr_status fr_coll_group_exchange(struct fr_coll_group *group, const char *call, bool marked,
+enum fr_status fr_coll_group_exchange(struct fr_coll_group *group, const char *call, unsigned mark,
                                       const void *data, size_t bytes,
                                       const struct fr_device_move *move, uint64_t *round)
 {
     uint64_t next = group->round + 1;
     if (group->segment) {
-        enum fr_status status = fr_coll_group_post(group, call, marked, data, bytes, round);
+        enum fr_status status = fr_coll_group_post(group, call, mark, data, bytes, round);
         return status == FR_OK ? fr_coll_group_wait(group, call, next) : status;
     }
     struct wait wait = {.group = group, .call = call, .round = next};
@@ -180,7 +180,7 @@ enum fr_status fr_coll_group_exchange(struct fr_coll_group *group, const char *c
     enum fr_status status = fr_coll_slab_wait_room(group->slab, next, &progress);
     if (status == FR_OK)
         status =
-            fr_coll_slab_exchange(group->slab, next, marked, data, bytes, move, &progress, &done);
+            fr_coll_slab_exchange(group->slab, next, mark, data, bytes, move, &progress, &done);
     group->moved = done >= FR_COLL_SLAB_MOVED;
     group->copied = group->copied || done == FR_COLL_SLAB_COPIED;
     if (status == FR_OK) {
@@ -194,6 +194,11 @@ bool fr_coll_group_is_marked(const struct fr_coll_group *group, int rank, uint64
 {
     return group->segment ? fr_coll_segment_is_marked(group->segment, rank, round)
                           : fr_coll_slab_is_marked(group->slab, rank, round);
+}
+
+bool fr_coll_group_is_alike(const struct fr_coll_group *group, uint64_t round)
+{
+    return group->slab && fr_coll_slab_is_alike(group->slab, round);
 }
 
 const void *fr_coll_group_read(const struct fr_coll_group *group, int rank, uint64_t round)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Slabs. In each: words, [round % depth][rank], twice the round that the rank has posted for last
-// of those, and one more where the post is marked; then posts, in the same order. Host memory that
-// is page-locked mirrors what was read of the own slab, and holds what this rank posts until the
-// device has it.
+// Slabs. In each: words, [round % depth][rank], the round that the rank has posted for last of
+// those and the mark of the post (device/round.h); then posts, in the same order; and what the
+// blocks of a kernel tell each other. Host memory that is page-locked mirrors what was read of the
+// own slab, and holds what this rank posts until the device has it.
 //
 // A rank overwrites what it posted FR_COLL_SLAB_DEPTH rounds before, so all must have read that:
 // whoever has posted for the round after it has.
@@ -75,6 +75,11 @@ static uint64_t *posting_word_of(const struct fr_coll_slab *slab, uint64_t round
 {
     unsigned char *words = slab->posting + DEPTH * slab->slot_bytes;
     return (uint64_t *)(void *)words + round % DEPTH;
+}
+
+static uint64_t make_word(uint64_t round, unsigned mark)
+{
+    return round * FR_ROUND_MARKS + mark;
 }
 
 static uint64_t word_of(const struct fr_coll_slab *slab, int rank, uint64_t round)
@@ -227,7 +232,7 @@ void fr_coll_slab_close(struct fr_coll_slab *slab)
 
 bool fr_coll_slab_has(const struct fr_coll_slab *slab, int rank, uint64_t round)
 {
-    return round <= slab->complete || word_of(slab, rank, round) / 2 >= round;
+    return round <= slab->complete || word_of(slab, rank, round) / FR_ROUND_MARKS >= round;
 }
 
 static bool have_all(struct fr_coll_slab *slab, uint64_t round)
@@ -285,7 +290,7 @@ static struct fr_round describe(const struct fr_coll_slab *slab, uint64_t round,
         .words_offset = word_offset(slab, round, 0),
         .posts_offset = post_offset(slab, round, 0),
         .posts_bytes = (size_t)slab->size * slab->slot_bytes,
-        .next_word = 2 * (round + 1) + 1,
+        .next_word = make_word(round + 1, FR_COLL_SLAB_WELL),
         .next_offset = word_offset(slab, round + 1, 0),
         .own = slab->own.address,
         .mirror = (uintptr_t)slab->mirror,
@@ -297,7 +302,7 @@ static struct fr_round describe(const struct fr_coll_slab *slab, uint64_t round,
 }
 
 // Writes what is to be posted where the device finds it.
-static bool prepare(struct fr_coll_slab *slab, uint64_t round, bool marked, const void *data,
+static bool prepare(struct fr_coll_slab *slab, uint64_t round, unsigned mark, const void *data,
                     size_t bytes)
 {
     bool has_room = round < DEPTH || slab->complete >= round - (DEPTH - 1);
@@ -305,7 +310,7 @@ static bool prepare(struct fr_coll_slab *slab, uint64_t round, bool marked, cons
         return false;
     if (bytes > 0)
         memcpy(posting_of(slab, round), data, bytes);
-    *posting_word_of(slab, round) = 2 * round + marked;
+    *posting_word_of(slab, round) = make_word(round, mark);
     return true;
 }
 
@@ -340,11 +345,11 @@ static enum fr_status run_round(struct fr_coll_slab *slab, const struct fr_round
     return status;
 }
 
-enum fr_status fr_coll_slab_post(struct fr_coll_slab *slab, uint64_t round, bool marked,
+enum fr_status fr_coll_slab_post(struct fr_coll_slab *slab, uint64_t round, unsigned mark,
                                  const void *data, size_t bytes)
 {
     unsigned how = 0;
-    if (!prepare(slab, round, marked, data, bytes))
+    if (!prepare(slab, round, mark, data, bytes))
         return FR_ERR_INVALID;
     const struct fr_round post = describe(slab, round, bytes);
     enum fr_status status = run_round(slab, &post, &how);
@@ -355,21 +360,21 @@ enum fr_status fr_coll_slab_post(struct fr_coll_slab *slab, uint64_t round, bool
     return status;
 }
 
-// All ranks have marked their posts of a round.
-static void note_marked(struct fr_coll_slab *slab, uint64_t round)
+// All ranks have marked their posts of a round alike.
+static void note_marked(struct fr_coll_slab *slab, uint64_t round, unsigned mark)
 {
     for (int rank = 0; rank < slab->size; rank++) {
         void *at = slab->mirror + word_offset(slab, round, rank);
-        *(uint64_t *)at = 2 * round + 1;
+        *(uint64_t *)at = make_word(round, mark);
     }
     slab->complete = round;
 }
 
 // Only a device that the slabs are mapped for can move bytes in the same kernel.
-static bool can_move(const struct fr_coll_slab *slab, bool marked,
+static bool can_move(const struct fr_coll_slab *slab, unsigned mark,
                      const struct fr_device_move *move)
 {
-    return move && marked && (!move->range || move->range->device == slab->range.device);
+    return move && mark && (!move->range || move->range->device == slab->range.device);
 }
 
 static enum fr_status copy_before(const struct fr_device_move *move)
@@ -380,13 +385,13 @@ static enum fr_status copy_before(const struct fr_device_move *move)
 }
 
 // Has a kernel do as much of a round as it does. What no kernel posts, copies do.
-static enum fr_status run_exchange(struct fr_coll_slab *slab, uint64_t round, bool marked,
+static enum fr_status run_exchange(struct fr_coll_slab *slab, uint64_t round, unsigned mark,
                                    size_t bytes, const struct fr_device_move *move, unsigned *how)
 {
     struct fr_round post = describe(slab, round, bytes);
     enum fr_status status = FR_ERR_UNSUPPORTED;
     post.waits = 1;
-    if (can_move(slab, marked, move))
+    if (can_move(slab, mark, move))
         status = run_kernel(slab, &post, move, how);
     if (status == FR_OK)
         return FR_OK;
@@ -397,7 +402,7 @@ static enum fr_status run_exchange(struct fr_coll_slab *slab, uint64_t round, bo
     return status == FR_OK ? FR_OK : post_by_copies(slab, round, bytes);
 }
 
-enum fr_status fr_coll_slab_exchange(struct fr_coll_slab *slab, uint64_t round, bool marked,
+enum fr_status fr_coll_slab_exchange(struct fr_coll_slab *slab, uint64_t round, unsigned mark,
                                      const void *data, size_t bytes,
                                      const struct fr_device_move *move,
                                      const struct fr_coll_progress *progress,
@@ -405,18 +410,18 @@ enum fr_status fr_coll_slab_exchange(struct fr_coll_slab *slab, uint64_t round, 
 {
     unsigned how = 0;
     *done = FR_COLL_SLAB_MET;
-    if (!prepare(slab, round, marked, data, bytes))
+    if (!prepare(slab, round, mark, data, bytes))
         return FR_ERR_INVALID;
-    enum fr_status status = run_exchange(slab, round, marked, bytes, move, &how);
+    enum fr_status status = run_exchange(slab, round, mark, bytes, move, &how);
     if (status != FR_OK)
         return status;
     if (how & FR_ROUND_MOVED)
         *done = how & FR_ROUND_COPIED ? FR_COLL_SLAB_COPIED : FR_COLL_SLAB_MOVED;
     slab->posted = how & FR_ROUND_MOVED ? round + 1 : round;
     if (how & FR_ROUND_ALIKE)
-        note_marked(slab, round);
+        note_marked(slab, round, mark);
     if (how & FR_ROUND_ENDED)
-        note_marked(slab, round + 1);
+        note_marked(slab, round + 1, FR_COLL_SLAB_WELL);
     if (how & FR_ROUND_MET) {
         slab->complete = slab->complete > round ? slab->complete : round;
         return FR_OK;
@@ -427,19 +432,25 @@ enum fr_status fr_coll_slab_exchange(struct fr_coll_slab *slab, uint64_t round, 
 enum fr_status fr_coll_slab_wait(struct fr_coll_slab *slab, uint64_t round,
                                  const struct fr_coll_progress *progress)
 {
-    bool marked = true;
     bool is_known = round <= slab->complete; // and its posts have been copied
     enum fr_status status = wait_words(slab, round, progress);
-    for (int rank = 0; rank < slab->size && status == FR_OK; rank++)
-        marked = marked && fr_coll_slab_is_marked(slab, rank, round);
-    if (status == FR_OK && !marked && !is_known)
+    if (status == FR_OK && !is_known && !fr_coll_slab_is_alike(slab, round))
         status = copy_in(slab, post_offset(slab, round, 0), (size_t)slab->size * slab->slot_bytes);
     return status;
 }
 
 bool fr_coll_slab_is_marked(const struct fr_coll_slab *slab, int rank, uint64_t round)
 {
-    return word_of(slab, rank, round) == 2 * round + 1;
+    uint64_t word = word_of(slab, rank, round);
+    return word / FR_ROUND_MARKS == round && word % FR_ROUND_MARKS != 0;
+}
+
+bool fr_coll_slab_is_alike(const struct fr_coll_slab *slab, uint64_t round)
+{
+    bool alike = fr_coll_slab_is_marked(slab, 0, round);
+    for (int rank = 1; rank < slab->size && alike; rank++)
+        alike = word_of(slab, rank, round) == word_of(slab, 0, round);
+    return alike;
 }
 
 const void *fr_coll_slab_read(const struct fr_coll_slab *slab, int rank, uint64_t round)

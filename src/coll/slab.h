@@ -8,8 +8,8 @@
 // words, and keeps MPI going meanwhile. No MPI message is sent. A rank's post for a round says that
 // it has no need of those of two rounds before and earlier, so that nobody has to be told.
 //
-// Where all ranks are found to have marked their posts, the kernel may go on: it moves bytes, posts
-// for the next round, marked, and waits for that.
+// Where all ranks are found to have marked their posts alike, the kernel may go on: it moves bytes,
+// posts for the next round, with FR_COLL_SLAB_WELL, and waits for that.
 //
 // One thread at a time uses one slab. All ranks must have mapped before any posts.
 #ifndef FR_COLL_SLAB_H
@@ -21,7 +21,7 @@
 
 struct fr_coll_slab;
 
-enum { FR_COLL_SLAB_DEPTH = 8 };
+enum { FR_COLL_SLAB_DEPTH = 8, FR_COLL_SLAB_WELL = 1 };
 
 // Makes this rank's slab on a device, and writes what the others need to map it. FR_ERR_UNSUPPORTED
 // where memory of the device cannot be had for other hosts. Closed with fr_coll_slab_close.
@@ -43,27 +43,29 @@ FR_MUST_CHECK enum fr_status fr_coll_slab_wait_room(struct fr_coll_slab *slab, u
                                                     const struct fr_coll_progress *progress);
 
 // Posts `bytes` (0 to post_bytes) for `round`, which must follow the last and have room; a marked
-// post is one that the others can mostly do without. Returns when it is with all.
+// post, with a number below FR_ROUND_MARKS, is one that the others can do without where all have
+// marked theirs alike. Returns when it is with all.
 FR_MUST_CHECK enum fr_status fr_coll_slab_post(struct fr_coll_slab *slab, uint64_t round,
-                                               bool marked, const void *data, size_t bytes);
+                                               unsigned mark, const void *data, size_t bytes);
 
 // Waits until all ranks have posted for `round`, the last that this one has posted.
 FR_MUST_CHECK enum fr_status fr_coll_slab_wait(struct fr_coll_slab *slab, uint64_t round,
                                                const struct fr_coll_progress *progress);
 
 // Both. With a move, which is NULL for none, *done says whether all ranks had marked their posts
-// and it was made; then the next round has been posted, marked, and is to be waited for. The copy
-// before the move has been made in any case; that after it not until the next round is over as
+// alike and it was made; then the next round has been posted, marked, and is to be waited for. The
+// copy before the move has been made in any case; that after it not until the next round is over as
 // well.
 enum fr_coll_slab_done { FR_COLL_SLAB_MET, FR_COLL_SLAB_MOVED, FR_COLL_SLAB_COPIED };
 FR_MUST_CHECK enum fr_status fr_coll_slab_exchange(struct fr_coll_slab *slab, uint64_t round,
-                                                   bool marked, const void *data, size_t bytes,
+                                                   unsigned mark, const void *data, size_t bytes,
                                                    const struct fr_device_move *move,
                                                    const struct fr_coll_progress *progress,
                                                    enum fr_coll_slab_done *done);
 
 // Of a round that was waited for, and until two rounds later: whether a rank has marked its post,
-// and the post, aligned to 64 bytes, which is there unless all are marked.
+// whether all have, alike, and the post, aligned to 64 bytes, which is there unless they have.
+bool fr_coll_slab_is_alike(const struct fr_coll_slab *slab, uint64_t round);
 bool fr_coll_slab_is_marked(const struct fr_coll_slab *slab, int rank, uint64_t round);
 const void *fr_coll_slab_read(const struct fr_coll_slab *slab, int rank, uint64_t round);
 

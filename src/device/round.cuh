@@ -74,7 +74,7 @@ round_post_word(const struct fr_round &round, const uint64_t *slabs, uint64_t ro
     }
 }
 
-// Whether all ranks have posted in time, and marked their words.
+// Whether all ranks have posted in time, and with the mark that this one has, if any.
 static __device__ __forceinline__ bool round_wait(const struct fr_round &round, uint64_t row,
                                                   uint64_t word, bool *alike)
 {
@@ -84,14 +84,14 @@ static __device__ __forceinline__ bool round_wait(const struct fr_round &round, 
     for (;;) {
         if (!has_come) {
             seen = acquire_of_system(round.own + row + threadIdx.x * sizeof(uint64_t));
-            has_come = seen / 2 >= word / 2;
+            has_come = seen / FR_ROUND_MARKS >= word / FR_ROUND_MARKS;
         }
         if (__syncthreads_and(has_come))
             break;
         if (__syncthreads_or(threadIdx.x == 0 && clock_ns() - begin >= round.spin_ns))
             return false;
     }
-    *alike = __syncthreads_and(threadIdx.x >= round.size || (seen & 1)) != 0;
+    *alike = __syncthreads_and(seen == word && word % FR_ROUND_MARKS != 0) != 0;
     return true;
 }
 
@@ -181,7 +181,7 @@ static __device__ __forceinline__ bool round_ask_blocks(const struct fr_round &r
         uint64_t said;
         do
             said = acquire_of_device(round.control + what * sizeof(uint64_t));
-        while (said / 2 != round.word / 2);
+        while (said / 2 != round.word / FR_ROUND_MARKS);
         yes = said & 1;
     }
     return __syncthreads_or(yes) != 0;

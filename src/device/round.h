@@ -4,8 +4,8 @@
 // that it has. Compiled as kernels.h is.
 //
 // A kernel posts, and waits for the others' words, but not for long: who has not come by then is
-// the host's to wait for, which can do other things meanwhile. Where all have come and every word
-// is marked it may go on to move bytes, and to post and wait for the words of the round that
+// the host's to wait for, which can do other things meanwhile. Where all have come and their words
+// are alike it may go on to move bytes, and to post and wait for the words of the round that
 // follows. The first block meets the others; the last one that has moved its bytes ends it.
 #ifndef FR_DEVICE_ROUND_H
 #define FR_DEVICE_ROUND_H
@@ -18,12 +18,14 @@
 
 enum { FR_MET_FEW = 8, FR_MET_MANY = 72 }; // ranks, and pieces
 
+enum { FR_ROUND_MARKS = 16 };
+
 // How far a kernel has come, as bits.
 enum {
     FR_ROUND_MET = 1,     // all ranks have posted
-    FR_ROUND_ALIKE = 2,   // and marked their words. Else words and posts are in the mirror
+    FR_ROUND_ALIKE = 2,   // and with the same mark. Else words and posts are in the mirror
     FR_ROUND_MOVED = 4,   // the bytes have landed, and the word of the next round is posted
-    FR_ROUND_ENDED = 8,   // all ranks have posted that too, and marked it
+    FR_ROUND_ENDED = 8,   // all ranks have posted that too, with the same mark
     FR_ROUND_COPIED = 16, // and the copy `after` has been made
 };
 
@@ -42,8 +44,9 @@ enum { FR_ROUND_READY, FR_ROUND_GO, FR_ROUND_END, FR_ROUND_COUNTS, FR_ROUND_CONT
 // for there.
 #define FR_ROUND_ANSWER ((uint64_t)1 << 63)
 
-// Offsets are within a slab, and those of words are of a row that has one a rank. A word is twice
-// the number of the round, and one more if marked.
+// Offsets are within a slab, and those of words are of a row that has one a rank. A word is the
+// number of the round, FR_ROUND_MARKS times, and a mark below that, 0 for none. Words are alike
+// when all have the same mark.
 struct fr_round {
     uint64_t post;         // what this rank posts, in page-locked memory, aligned to 16
     uint64_t post_bytes;   // a multiple of 16
@@ -93,7 +96,7 @@ struct fr_met_reduce {
 // What a block tells the others.
 FR_PUSH_FUNCTION uint64_t fr_round_said(const struct fr_round *round, uint32_t yes)
 {
-    return (round->word & ~(uint64_t)1) | (yes != 0);
+    return round->word / FR_ROUND_MARKS * 2 + (yes != 0);
 }
 
 #endif

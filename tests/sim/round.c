@@ -73,7 +73,7 @@ static CUresult store_post(CUcontext ctx, const struct met *met)
     return result;
 }
 
-// Writes how many ranks have come, and whether all words are marked.
+// Writes how many ranks have come, and whether all words are alike.
 static CUresult look(CUcontext ctx, const struct fr_round *round, uint64_t row, uint64_t word,
                      uint32_t *come, bool *alike)
 {
@@ -84,8 +84,8 @@ static CUresult look(CUcontext ctx, const struct fr_round *round, uint64_t row, 
         if (!at)
             return CUDA_ERROR_ILLEGAL_ADDRESS;
         uint64_t seen = __atomic_load_n(at, __ATOMIC_ACQUIRE);
-        *come += seen / 2 >= word / 2;
-        *alike = *alike && (seen & 1);
+        *come += seen / FR_ROUND_MARKS >= word / FR_ROUND_MARKS;
+        *alike = *alike && seen == word && word % FR_ROUND_MARKS;
     }
     return CUDA_SUCCESS;
 }

@@ -82,28 +82,31 @@ static size_t make_post(uint64_t round, int rank, unsigned char *post)
     return bytes;
 }
 
-// In some rounds all do, in some none, in others a few.
-static bool is_marked(uint64_t round, int rank)
+// In some rounds all alike, in some none, in others differently.
+static unsigned mark_of(uint64_t round, int rank)
 {
-    return round % 3 == 0 || (round % 3 == 1 && (round + (uint64_t)rank) % 4 != 0);
+    if (round % 3 == 0)
+        return 1 + (unsigned)(round % 15);
+    return round % 3 == 1 ? (unsigned)(round + (uint64_t)rank) % 4 : 0;
 }
 
-static bool are_all_marked(uint64_t round)
+static bool are_all_alike(uint64_t round)
 {
-    bool all = true;
-    for (int rank = 0; rank < process_count; rank++)
-        all = all && is_marked(round, rank);
-    return all;
+    bool alike = mark_of(round, 0) != 0;
+    for (int rank = 1; rank < process_count; rank++)
+        alike = alike && mark_of(round, rank) == mark_of(round, 0);
+    return alike;
 }
 
 static void check_round(const struct fr_coll_slab *slab, uint64_t round)
 {
     unsigned char expected[POST_BYTES];
+    CHECK(fr_coll_slab_is_alike(slab, round) == are_all_alike(round));
     for (int rank = 0; rank < process_count; rank++) {
         CHECK(fr_coll_slab_has(slab, rank, round));
-        CHECK(fr_coll_slab_is_marked(slab, rank, round) == is_marked(round, rank),
+        CHECK(fr_coll_slab_is_marked(slab, rank, round) == (mark_of(round, rank) != 0),
               "round %u, mark of %d", (unsigned)round, rank);
-        if (are_all_marked(round))
+        if (are_all_alike(round))
             continue;
         size_t bytes = make_post(round, rank, expected);
         const void *post = fr_coll_slab_read(slab, rank, round);
@@ -122,14 +125,14 @@ static void run_rounds(void)
     struct fr_coll_slab *slab = open_all();
     for (uint64_t round = 1; round <= ROUNDS && check_failures == 0; round++) {
         size_t bytes = make_post(round, process_rank, post);
-        bool marked = is_marked(round, process_rank);
+        unsigned mark = mark_of(round, process_rank);
         pause_sometimes(&state);
         CHECK(fr_coll_slab_wait_room(slab, round, NULL) == FR_OK);
         if (round % 7 == 0) {
-            CHECK(fr_coll_slab_post(slab, round, marked, post, bytes) == FR_OK);
+            CHECK(fr_coll_slab_post(slab, round, mark, post, bytes) == FR_OK);
             continue;
         }
-        CHECK(fr_coll_slab_exchange(slab, round, marked, post, bytes, NULL, NULL, &done) == FR_OK);
+        CHECK(fr_coll_slab_exchange(slab, round, mark, post, bytes, NULL, NULL, &done) == FR_OK);
         CHECK(done == FR_COLL_SLAB_MET);
         check_round(slab, round);
     }
@@ -208,10 +211,10 @@ static bool move_all(struct fr_coll_slab *slab, struct moving *moving, uint64_t 
     size_t bytes = make_post(round, process_rank, post);
     enum fr_coll_slab_done done;
     CHECK(fr_coll_slab_wait_room(slab, round, NULL) == FR_OK);
-    CHECK(fr_coll_slab_exchange(slab, round, is_marked(round, process_rank), post, bytes, &move,
-                                NULL, &done) == FR_OK);
+    CHECK(fr_coll_slab_exchange(slab, round, mark_of(round, process_rank), post, bytes, &move, NULL,
+                                &done) == FR_OK);
     check_round(slab, round);
-    CHECK(done == FR_COLL_SLAB_MET || are_all_marked(round));
+    CHECK(done == FR_COLL_SLAB_MET || are_all_alike(round));
     bool moved = done != FR_COLL_SLAB_MET;
     bool copied = done == FR_COLL_SLAB_COPIED;
     if (moved) {
