@@ -361,7 +361,7 @@ enum fr_status fr_coll_slab_post(struct fr_coll_slab *slab, uint64_t round, unsi
 }
 
 // All ranks have marked their posts of a round alike.
-static void note_marked(struct fr_coll_slab *slab, uint64_t round, unsigned mark)
+static void record_marks(struct fr_coll_slab *slab, uint64_t round, unsigned mark)
 {
     for (int rank = 0; rank < slab->size; rank++) {
         void *at = slab->mirror + word_offset(slab, round, rank);
@@ -419,9 +419,9 @@ enum fr_status fr_coll_slab_exchange(struct fr_coll_slab *slab, uint64_t round, 
         *done = how & FR_ROUND_COPIED ? FR_COLL_SLAB_COPIED : FR_COLL_SLAB_MOVED;
     slab->posted = how & FR_ROUND_MOVED ? round + 1 : round;
     if (how & FR_ROUND_ALIKE)
-        note_marked(slab, round, mark);
+        record_marks(slab, round, mark);
     if (how & FR_ROUND_ENDED)
-        note_marked(slab, round + 1, FR_COLL_SLAB_WELL);
+        record_marks(slab, round + 1, FR_COLL_SLAB_WELL);
     if (how & FR_ROUND_MET) {
         slab->complete = slab->complete > round ? slab->complete : round;
         return FR_OK;
