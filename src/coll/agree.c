@@ -25,7 +25,8 @@ struct agreement {
     const struct fr_coll_part *part;
     uint64_t user; // the context that maps
     uint64_t round;
-    bool alike; // all ranks are in the same operation of the past again
+    bool alike;        // all ranks are in the same operation of the past again
+    unsigned previous; // the operation before, in the past
 };
 
 static const struct fr_coll_advert *advert_of(const struct agreement *agreement, int rank)
@@ -132,18 +133,27 @@ static enum fr_status copy_before(const struct fr_coll_copy *copy)
                           (unsigned)fr_core_settings()->peer_sms);
 }
 
-// Returns the mark of the operation of the past that this one is again, 0 for none: it has the
-// same memory, which is still mapped, and the same slots.
+// Whether this rank is in an operation of the past again: it has the same memory, which is still
+// mapped, and the same slots.
+static bool is_again(const struct fr_coll_memory *memory, unsigned index, size_t slot_bytes)
+{
+    const struct fr_coll_past *past = &memory->pasts[index];
+    const struct fr_coll_advert *advert = memory->next;
+    return past->used && past->filling == memory->sets[past->set].filling &&
+           (advert->holds >> past->set & 1) && advert->what == past->advert->what &&
+           memcmp(advert + 1, past->advert + 1, slot_bytes) == 0;
+}
+
+// Returns the mark of such an operation, 0 for none. Several may be the same for this rank and not
+// for others, so that first of all it is the one that came next the last time.
 static unsigned mark_of(const struct agreement *agreement, size_t slot_bytes)
 {
     const struct fr_coll_memory *memory = agreement->memory;
-    const struct fr_coll_advert *advert = memory->next;
+    unsigned expected = memory->pasts[memory->past].successor;
     for (unsigned i = 0; i < FR_COLL_PASTS; i++) {
-        const struct fr_coll_past *past = &memory->pasts[i];
-        if (past->used && past->filling == memory->sets[past->set].filling &&
-            (advert->holds >> past->set & 1) && advert->what == past->advert->what &&
-            memcmp(advert + 1, past->advert + 1, slot_bytes) == 0)
-            return i + 1;
+        unsigned index = (expected + i) % FR_COLL_PASTS;
+        if (is_again(memory, index, slot_bytes))
+            return index + 1;
     }
     return 0;
 }
@@ -157,6 +167,7 @@ static enum fr_status post_advert(struct agreement *agreement, unsigned mark, si
     const struct fr_coll_part *part = agreement->part;
     unsigned past = memory->past, last = memory->last;
     struct fr_device_move move = {0};
+    agreement->previous = past;
     if (mark) {
         memory->past = mark - 1;
         memory->last = memory->pasts[mark - 1].set;
@@ -377,6 +388,7 @@ static enum fr_status decide(struct agreement *agreement)
     memory->last = index;
     if (!agreement->alike)
         remember(agreement, index);
+    memory->pasts[agreement->previous].successor = memory->past;
     return FR_OK;
 }
 

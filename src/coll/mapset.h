@@ -33,6 +33,7 @@ struct fr_coll_mapset {
 struct fr_coll_past {
     bool used;
     unsigned set;
+    unsigned successor;            // the operation that came after it the last time
     uint64_t filling;              // of the set
     struct fr_coll_advert *advert; // this rank's, with its slots
     struct fr_coll_slot *places;   // by rank and number, what this rank reads of their slots
