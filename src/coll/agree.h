@@ -6,8 +6,8 @@
 // Three rounds of posts: what each rank advertises, whether all could map that, and the end. Before
 // the second one is over nothing has been written, so that all ranks fall back alike. Memory that
 // all have mapped before, which is what programs mostly use, needs no second round; and where even
-// the slots are those of the operation before (across hosts, of one of the last few), a mark says so,
-// and nothing else is read.
+// the slots are those of the operation before (across hosts, of one of the last few), a mark says
+// so, and nothing else is read.
 #ifndef FR_COLL_AGREE_H
 #define FR_COLL_AGREE_H
 
