@@ -135,16 +135,16 @@ static CUresult launch_and_wait(struct launch *launch, CUstream stream, unsigned
 
 static enum fr_status run(struct launch *launch, unsigned *how)
 {
-    struct fr_device_lane *lane = NULL;
-    enum fr_status status = fr_device_lane_borrow(launch->kernels->context, FR_TO_STAGE, &lane);
+    struct fr_device_stream *stream = NULL;
+    enum fr_status status = fr_device_stream_borrow(launch->kernels->context, FR_TO_STAGE, &stream);
     if (status != FR_OK)
         return status;
-    CUresult result = launch_and_wait(launch, lane->stream, how);
+    CUresult result = launch_and_wait(launch, stream->handle, how);
     if (result == CUDA_ERROR_NOT_READY)
         status = FR_ERR_UNSUPPORTED; // so many threads do the same
     else if (result != CUDA_SUCCESS)
         status = fr_device_fail("a meeting of devices", result);
-    fr_device_lane_give(lane, status != FR_OK);
+    fr_device_stream_give(stream, status != FR_OK);
     return status;
 }
 
@@ -165,7 +165,7 @@ static enum fr_status plan_and_run(const struct fr_round *round, const uint64_t 
     else
         launch.round->next_word = 0;
     if (move && move->count > 0) {
-        enum fr_status status = fr_device_push_settle(move->range, move->pieces, move->count);
+        enum fr_status status = fr_device_push_sync(move->range, move->pieces, move->count);
         if (status != FR_OK)
             return status;
     }

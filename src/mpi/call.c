@@ -7,7 +7,7 @@
 #include "coll/alltoall.h"
 #include "mpi/mpi_int.h"
 #include "report/report.h"
-#include "request/light.h"
+#include "request/posted.h"
 #include "world/world.h"
 
 // Where the error handler of a call hangs.
@@ -346,9 +346,10 @@ static bool serve(enum fr_fn fn, fr_word *args, struct fr_coll_group *group, enu
         fr_request_op_free(op);
         return true;
     }
-    if (group && group->slab && fr_mpi_peer_bundles(fn)) { // as all its ranks do
+    if (group && group->slab && fr_mpi_peer_schedules(fn)) { // as all its ranks do
         fr_request_op_free(op);
-        return fr_mpi_run_bundle(fn, args, group, result) || fr_mpi_call_buffers(fn, args, result);
+        return fr_mpi_run_schedule(fn, args, group, result) ||
+               fr_mpi_call_buffers(fn, args, result);
     }
     if (status == FR_OK && fr_mpi_reduce_local(op, result)) {
         fr_request_op_free(op);
@@ -455,8 +456,8 @@ static bool receive_later(enum fr_fn fn, const fr_word *args, int *result)
         return false;
     *result = fr_real_call(fn, args);
     if (*result == fr_real_mpi.SUCCESS)
-        *result = fr_request_light_add(fn, args,
-                                       fr_real_handle_load((const void *)args[outcome_arg(fn)], 0));
+        *result = fr_request_posted_add(
+            fn, args, fr_real_handle_load((const void *)args[outcome_arg(fn)], 0));
     return true;
 }
 
@@ -533,7 +534,7 @@ bool fr_mpi_call_exchange(enum fr_fn fn, fr_word *args, int *result)
     if (declines)
         fr_coll_decline(group, fr_real_rows[fn].name);
     if (group && (!agrees || (declines && group->slab))) {
-        if (fr_mpi_peer_bundles(fn) && fr_mpi_run_bundle(fn, args, group, result))
+        if (fr_mpi_peer_schedules(fn) && fr_mpi_run_schedule(fn, args, group, result))
             return true;
         group = NULL;
     }
