@@ -7,6 +7,7 @@
 
 #include "coll/agree.h"
 #include "coll/mapset.h"
+#include "memory/engine.h"
 
 #include <string.h>
 
@@ -24,11 +25,18 @@ struct agreement {
     const struct fr_coll_part *part;
     uint64_t user; // the context that maps
     uint64_t round;
+    bool alike;        // all ranks are in the same operation of the past again
+    unsigned previous; // the operation before, in the past
 };
 
 static const struct fr_coll_advert *advert_of(const struct agreement *agreement, int rank)
 {
-    return fr_coll_segment_read(agreement->group->segment, rank, agreement->round);
+    return fr_coll_group_read(agreement->group, rank, agreement->round);
+}
+
+static const struct fr_coll_past *past_of(const struct agreement *agreement)
+{
+    return &agreement->memory->pasts[agreement->memory->past];
 }
 
 static const struct fr_coll_slot *slots_of(const struct fr_coll_advert *advert)
@@ -42,7 +50,7 @@ void fr_coll_decline(struct fr_coll_group *group, const char *call)
     uint64_t round = 0;
     size_t head = offsetof(struct fr_coll_advert, handles);
     if (!group->broken && fr_coll_group_post(group, call, false, &nothing, head, &round) == FR_OK)
-        fr_coll_segment_done(group->segment, round);
+        fr_coll_group_done(group, round);
 }
 
 // Exports a buffer and sees that the descriptor, if it takes one, is with the others.
@@ -81,6 +89,105 @@ static void tell_freed(struct fr_coll_memory *memory, bool changed)
                                                     FR_ARRAY_LENGTH(advert->freed));
 }
 
+static bool are_of_one_context(const struct fr_device_range *a, const struct fr_device_range *b)
+{
+    return a->device == b->device && (a->context == b->context || !a->context || !b->context);
+}
+
+// Has the kernel that moves the bytes make a copy as well, if it can.
+static bool add_copy(const struct fr_coll_copy *copy, struct fr_device_move *move,
+                     struct fr_device_push_piece *into)
+{
+    if (copy->piece.bytes == 0)
+        return true;
+    if (!move->range)
+        move->range = &copy->range;
+    if (!fr_device_met_copies(&copy->piece) || !are_of_one_context(&copy->range, move->range))
+        return false;
+    *into = copy->piece;
+    return true;
+}
+
+// What a kernel may move at once, when all ranks say that all is as it was.
+static bool plan(const struct agreement *agreement, struct fr_device_move *move)
+{
+    const struct fr_coll_part *part = agreement->part;
+    return agreement->group->slab && part->plan &&
+           part->plan(agreement->group, part->cookie, move) &&
+           add_copy(&part->before, move, &move->before) &&
+           add_copy(&part->after, move, &move->after);
+}
+
+// The application's side of a copy must be quiet whoever makes it.
+static enum fr_status quiesce(const struct fr_coll_copy *copy, uintptr_t low)
+{
+    return copy->piece.bytes > 0 ? fr_device_quiesce(&copy->range, low, copy->piece.bytes) : FR_OK;
+}
+
+static enum fr_status copy_before(const struct fr_coll_copy *copy)
+{
+    if (copy->piece.bytes == 0)
+        return FR_OK;
+    return fr_device_push(&copy->range, &copy->piece, 1,
+                          fr_memory_engine_for_exchange(copy->piece.bytes),
+                          (unsigned)fr_core_settings()->peer_sms);
+}
+
+// Whether this rank is in an operation of the past again: it has the same memory, which is still
+// mapped, and the same slots.
+static bool is_again(const struct fr_coll_memory *memory, unsigned index, size_t slot_bytes)
+{
+    const struct fr_coll_past *past = &memory->pasts[index];
+    const struct fr_coll_advert *advert = memory->next;
+    return past->used && past->filling == memory->sets[past->set].filling &&
+           (advert->holds >> past->set & 1) && advert->what == past->advert->what &&
+           memcmp(advert + 1, past->advert + 1, slot_bytes) == 0;
+}
+
+// Returns the mark of such an operation, 0 for none. Several may be the same for this rank and not
+// for others, so that first of all it is the one that came next the last time.
+static unsigned mark_of(const struct agreement *agreement, size_t slot_bytes)
+{
+    const struct fr_coll_memory *memory = agreement->memory;
+    unsigned expected = memory->pasts[memory->past].successor;
+    for (unsigned i = 0; i < FR_COLL_PASTS; i++) {
+        unsigned index = (expected + i) % FR_COLL_PASTS;
+        if (is_again(memory, index, slot_bytes))
+            return index + 1;
+    }
+    return 0;
+}
+_Static_assert((int)FR_COLL_PASTS < (int)FR_ROUND_MARKS, "each has a mark");
+
+// Posts the advert, and waits for those of the others. What is planned is as in the past.
+static enum fr_status post_advert(struct agreement *agreement, unsigned mark, size_t slot_bytes)
+{
+    struct fr_coll_group *group = agreement->group;
+    struct fr_coll_memory *memory = agreement->memory;
+    const struct fr_coll_part *part = agreement->part;
+    unsigned past = memory->past, last = memory->last;
+    struct fr_device_move move = {0};
+    agreement->previous = past;
+    if (mark) {
+        memory->past = mark - 1;
+        memory->last = memory->pasts[mark - 1].set;
+    }
+    bool moves = mark && plan(agreement, &move);
+    if (!moves && copy_before(&part->before) != FR_OK) {
+        memory->next->eligible = 0;
+        mark = 0;
+    }
+    enum fr_status status = fr_coll_group_exchange(group, part->call, mark, memory->next,
+                                                   sizeof(*memory->next) + slot_bytes,
+                                                   moves ? &move : NULL, &agreement->round);
+    agreement->alike = status == FR_OK && mark && fr_coll_group_is_alike(group, agreement->round);
+    if (!agreement->alike) { // all ranks go on from the same
+        memory->past = past;
+        memory->last = last;
+    }
+    return status;
+}
+
 static enum fr_status advertise(struct agreement *agreement)
 {
     struct fr_coll_group *group = agreement->group;
@@ -93,22 +200,24 @@ static enum fr_status advertise(struct agreement *agreement)
     advert->eligible = 1;
     for (int side = 0; side < FR_COLL_SIDES && advert->eligible; side++)
         advert->eligible = prepare_buffer(group, &part->buffers[side], &advert->handles[side]);
+    advert->eligible = advert->eligible &&
+                       quiesce(&part->before, part->before.piece.src) == FR_OK &&
+                       quiesce(&part->after, part->after.piece.dst) == FR_OK;
     agreement->user = user_of(part);
     bool known = fr_coll_mapset_number(group, agreement->user, advert);
     memcpy(advert + 1, part->slots, slot_bytes);
     tell_freed(memory, !known);
-    bool same = (advert->holds >> memory->last & 1) && advert->what == memory->agreed->what &&
-                memcmp(advert + 1, memory->agreed + 1, slot_bytes) == 0;
-    bool usual = advert->eligible && same && !advert->freed_count;
-    return fr_coll_group_post(group, part->call, usual, advert, sizeof(*advert) + slot_bytes,
-                              &agreement->round);
+    unsigned mark = advert->eligible && !advert->freed_count ? mark_of(agreement, slot_bytes) : 0;
+    return post_advert(agreement, mark, slot_bytes);
 }
 
 // A marked advert is eligible, tells of nothing freed, and is from a rank that holds what was
 // mapped for the last operation that was agreed on, and says just what it said then.
 static bool is_usual(const struct agreement *agreement, int rank)
 {
-    return fr_coll_segment_is_marked(agreement->group->segment, rank, agreement->round);
+    return agreement->group->slab
+               ? agreement->alike
+               : fr_coll_group_is_marked(agreement->group, rank, agreement->round);
 }
 
 static void forget_freed(const struct agreement *agreement, int rank)
@@ -126,7 +235,7 @@ static bool all_advertise(const struct agreement *agreement)
     uint64_t what = agreement->part->what;
     for (int rank = 0; rank < agreement->group->size; rank++) {
         if (is_usual(agreement, rank)) {
-            all = all && agreement->memory->agreed->what == what;
+            all = all && past_of(agreement)->advert->what == what;
             continue;
         }
         forget_freed(agreement, rank);
@@ -200,10 +309,26 @@ static void read_places(struct agreement *agreement)
     const struct fr_coll_part *part = agreement->part;
     for (int rank = 0; rank < agreement->group->size; rank++) {
         if (!is_usual(agreement, rank))
-            memcpy(&agreement->memory->places[FR_COLL_SIDES * rank],
+            memcpy(&past_of(agreement)->places[FR_COLL_SIDES * rank],
                    slots_of(advert_of(agreement, rank)) + part->first_read,
                    (size_t)part->read_count * sizeof(struct fr_coll_slot));
     }
+}
+
+// Remembers what was agreed on. In shared memory marks mean the last operation.
+static void remember(struct agreement *agreement, unsigned index)
+{
+    struct fr_coll_memory *memory = agreement->memory;
+    if (agreement->group->slab)
+        memory->past = memory->past_turn++ % FR_COLL_PASTS;
+    struct fr_coll_past *past = &memory->pasts[memory->past];
+    read_places(agreement);
+    struct fr_coll_advert *agreed = memory->next;
+    memory->next = past->advert;
+    past->advert = agreed;
+    past->set = index;
+    past->filling = memory->sets[index].filling;
+    past->used = true;
 }
 
 // Sends the descriptors once more to ranks that lack one, for the next time.
@@ -211,7 +336,7 @@ static void send_again(const struct agreement *agreement, uint64_t round)
 {
     const struct fr_coll_group *group = agreement->group;
     for (int rank = 0; rank < group->size; rank++) {
-        const uint32_t *outcome = fr_coll_segment_read(group->segment, rank, round);
+        const uint32_t *outcome = fr_coll_group_read(group, rank, round);
         for (int side = 0; side < FR_COLL_SIDES && *outcome == LACKS_DESCRIPTOR; side++) {
             const struct fr_memory_handle *handle = &agreement->memory->next->handles[side];
             if (handle->bytes && fr_memory_needs_descriptor(handle))
@@ -226,20 +351,18 @@ static enum fr_status compare_outcomes(struct agreement *agreement, int outcome)
     struct fr_coll_group *group = agreement->group;
     uint32_t own = (uint32_t)outcome;
     uint64_t round = 0;
-    enum fr_status status =
-        fr_coll_group_post(group, agreement->part->call, false, &own, sizeof(own), &round);
-    if (status == FR_OK)
-        status = fr_coll_group_wait(group, agreement->part->call, round);
+    enum fr_status status = fr_coll_group_exchange(group, agreement->part->call, false, &own,
+                                                   sizeof(own), NULL, &round);
     if (status != FR_OK)
         return status;
     for (int rank = 0; rank < group->size; rank++) {
-        const uint32_t *said = fr_coll_segment_read(group->segment, rank, round);
+        const uint32_t *said = fr_coll_group_read(group, rank, round);
         if (*said != MAPPED)
             status = FR_ERR_UNSUPPORTED;
     }
     if (status != FR_OK)
         send_again(agreement, round);
-    fr_coll_segment_done(group->segment, round);
+    fr_coll_group_done(group, round);
     return status;
 }
 
@@ -260,29 +383,28 @@ static enum fr_status decide(struct agreement *agreement)
             return status;
         }
         memory->sets[index].used = true;
+        memory->sets[index].filling = ++memory->fillings;
     }
     memory->last = index;
-    read_places(agreement);
-    struct fr_coll_advert *agreed = memory->next;
-    memory->next = memory->agreed;
-    memory->agreed = agreed;
+    if (!agreement->alike)
+        remember(agreement, index);
+    memory->pasts[agreement->previous].successor = memory->past;
     return FR_OK;
 }
 
 static enum fr_status run(struct agreement *agreement)
 {
     enum fr_status status = advertise(agreement);
-    if (status == FR_OK)
-        status = fr_coll_group_wait(agreement->group, agreement->part->call, agreement->round);
     if (status != FR_OK)
         return status;
     status = decide(agreement);
-    fr_coll_segment_done(agreement->group->segment, agreement->round);
+    fr_coll_group_done(agreement->group, agreement->round);
     return status;
 }
 
 enum fr_status fr_coll_agree(struct fr_coll_group *group, const struct fr_coll_part *part)
 {
+    group->copied = false;
     if (group->broken)
         return FR_ERR_MPI;
     if (!group->memory && !fr_coll_mapset_make(group)) {
@@ -298,7 +420,7 @@ enum fr_status fr_coll_agree(struct fr_coll_group *group, const struct fr_coll_p
 
 const struct fr_coll_slot *fr_coll_places(const struct fr_coll_group *group)
 {
-    return group->memory->places;
+    return group->memory->pasts[group->memory->past].places;
 }
 
 struct fr_device_push_piece *fr_coll_pieces(const struct fr_coll_group *group)
@@ -320,21 +442,24 @@ enum fr_status fr_coll_check(struct fr_coll_group *group, const char *call, enum
     uint64_t round = 0;
     if (group->broken)
         return FR_ERR_MPI;
-    enum fr_status met = fr_coll_group_post(group, call, own, &own, sizeof(own), &round);
-    if (met == FR_OK)
-        met = fr_coll_group_wait(group, call, round);
+    enum fr_status met = FR_OK;
+    if (group->moved) // and posted that it is well
+        met = fr_coll_group_wait(group, call, round = group->round);
+    else
+        met = fr_coll_group_exchange(group, call, own, &own, sizeof(own), NULL, &round);
+    group->moved = false;
     if (met != FR_OK)
         return met;
     for (int rank = 0; rank < group->size; rank++) {
-        if (fr_coll_segment_is_marked(group->segment, rank, round))
+        if (fr_coll_group_is_marked(group, rank, round))
             continue; // it is well
-        const uint32_t *moved = fr_coll_segment_read(group->segment, rank, round);
+        const uint32_t *moved = fr_coll_group_read(group, rank, round);
         if (!*moved && status == FR_OK) {
             fr_error("%s: rank %d of the communicator could not move its data", call, rank);
             status = FR_ERR_DEVICE;
         }
     }
-    fr_coll_segment_done(group->segment, round);
+    fr_coll_group_done(group, round);
     return status;
 }
 

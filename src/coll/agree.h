@@ -6,7 +6,8 @@
 // Three rounds of posts: what each rank advertises, whether all could map that, and the end. Before
 // the second one is over nothing has been written, so that all ranks fall back alike. Memory that
 // all have mapped before, which is what programs mostly use, needs no second round; and where even
-// the slots are those of the operation before, a mark says so, and nothing else is read.
+// the slots are those of the operation before (across hosts, of one of the last few), a mark says
+// so, and nothing else is read.
 #ifndef FR_COLL_AGREE_H
 #define FR_COLL_AGREE_H
 
@@ -45,6 +46,12 @@ struct fr_coll_buffer {
     struct fr_memory_handle handle; // zeros where it is not exported yet
 };
 
+// A copy between the application's memory, which is `range`, and workspace on the same device.
+struct fr_coll_copy {
+    struct fr_device_range range;
+    struct fr_device_push_piece piece; // 0 bytes: there is none
+};
+
 // One rank's part in an operation.
 struct fr_coll_part {
     const char *call; // for messages
@@ -55,6 +62,14 @@ struct fr_coll_part {
     int first_read;                   // slots of each other rank's that this one needs
     int read_count;                   // at most 2
     struct fr_device_range mover;     // whose device moves bytes for this rank, if any does
+    struct fr_coll_copy before;       // to be made before others reach the memory
+    struct fr_coll_copy after; // for the caller, after the end, unless fr_coll_has_copied says so
+
+    // Says what is to be moved if all is as it was in the operation before, with the places and the
+    // memory of that, so that a kernel can do it as soon as all ranks are there; false where it is
+    // nothing that a kernel does. NULL: it never is.
+    bool (*plan)(struct fr_coll_group *group, void *cookie, struct fr_device_move *move);
+    void *cookie;
 };
 
 // Agrees; all ranks of the group call it or decline. FR_ERR_UNSUPPORTED: some rank cannot, no byte
@@ -65,6 +80,18 @@ FR_MUST_CHECK enum fr_status fr_coll_agree(struct fr_coll_group *group,
 
 // Where this rank cannot even say what its part is, it calls this instead, which does not wait.
 void fr_coll_decline(struct fr_coll_group *group, const char *call);
+
+// Whether what was agreed on has been moved by then, as planned.
+static inline bool fr_coll_has_moved(const struct fr_coll_group *group)
+{
+    return group->moved;
+}
+
+// Whether the copy after the last operation has been made.
+static inline bool fr_coll_has_copied(const struct fr_coll_group *group)
+{
+    return group->copied;
+}
 
 // What was agreed on, until the end: slot `first_read` + `index` of a rank, and where the mover's
 // device finds an address of the memory that the rank has on that side.

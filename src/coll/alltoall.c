@@ -51,6 +51,22 @@ static enum fr_status move(const struct fr_coll_group *group,
                           choose_engine(group, exchange), (unsigned)fr_core_settings()->peer_sms);
 }
 
+// What a kernel moves as soon as all are there.
+static bool plan_move(struct fr_coll_group *group, void *cookie, struct fr_device_move *move)
+{
+    const struct fr_coll_alltoall *exchange = cookie;
+    *move = (struct fr_device_move){.range = NULL};
+    if (!fr_device_kind_is_device(exchange->send_range.kind))
+        return true; // nothing to send
+    *move = (struct fr_device_move){
+        .range = &exchange->send_range,
+        .pieces = fr_coll_pieces(group),
+        .count = (size_t)group->size,
+        .max_sms = (unsigned)fr_core_settings()->peer_sms,
+    };
+    return choose_engine(group, exchange) == FR_ENGINE_SM && plan(group, exchange);
+}
+
 enum fr_status fr_coll_alltoall(struct fr_coll_group *group,
                                 const struct fr_coll_alltoall *exchange)
 {
@@ -62,9 +78,15 @@ enum fr_status fr_coll_alltoall(struct fr_coll_group *group,
         .first_read = group->rank,
         .read_count = 1,
         .mover = exchange->send_range,
+        .before = exchange->before,
+        .after = exchange->after,
+        .plan = plan_move,
+        .cookie = (void *)(uintptr_t)exchange,
     };
     part.buffers[FR_COLL_WRITTEN] = exchange->receive;
     enum fr_status status = fr_coll_agree(group, &part);
-    return status == FR_OK ? fr_coll_conclude(group, exchange->call, move(group, exchange))
-                           : status;
+    if (status != FR_OK)
+        return status;
+    status = fr_coll_has_moved(group) ? FR_OK : move(group, exchange);
+    return fr_coll_conclude(group, exchange->call, status);
 }

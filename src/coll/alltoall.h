@@ -15,6 +15,7 @@ struct fr_coll_alltoall {
     const struct fr_coll_slot *receives;
     struct fr_device_range send_range; // the memory of all sends, if they have bytes
     struct fr_coll_buffer receive;     // the bytes that hold all receives
+    struct fr_coll_copy before, after; // of workspace that is sent from and received into (agree.h)
 };
 
 // Exchanges; all ranks of the group call it, or decline. FR_ERR_UNSUPPORTED: some rank cannot, no

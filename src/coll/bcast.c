@@ -40,7 +40,8 @@ static enum fr_status push(const struct cast *cast, size_t count, size_t largest
                           (unsigned)fr_core_settings()->peer_sms);
 }
 
-static enum fr_status push_from_root(const struct cast *cast)
+// Returns how many pieces the root pushes, and the largest.
+static size_t plan_root(const struct cast *cast, size_t *most)
 {
     const struct fr_coll_group *group = cast->group;
     size_t count = 0, largest = 0;
@@ -52,6 +53,13 @@ static enum fr_status push_from_root(const struct cast *cast)
         largest = slice.count > largest ? slice.count : largest;
         fr_coll_pieces(group)[count++] = piece_to(cast, rank, slice);
     }
+    *most = largest;
+    return count;
+}
+
+static enum fr_status push_from_root(const struct cast *cast)
+{
+    size_t largest = 0, count = plan_root(cast, &largest);
     return push(cast, count, largest);
 }
 
@@ -66,6 +74,25 @@ static enum fr_status hand_on(const struct cast *cast)
             fr_coll_pieces(group)[count++] = piece_to(cast, rank, own);
     }
     return push(cast, count, own.count);
+}
+
+// What a kernel moves as soon as all are there. Of two steps the second has to wait for the first.
+static bool plan_move(struct fr_coll_group *group, void *cookie, struct fr_device_move *move)
+{
+    const struct cast *cast = cookie;
+    size_t largest = 0;
+    *move = (struct fr_device_move){.range = NULL};
+    if (cast->shared)
+        return false;
+    if (group->rank != cast->bcast->root)
+        return true; // nothing to send
+    *move = (struct fr_device_move){
+        .range = &cast->bcast->memory.range,
+        .pieces = fr_coll_pieces(group),
+        .count = plan_root(cast, &largest),
+        .max_sms = (unsigned)fr_core_settings()->peer_sms,
+    };
+    return fr_memory_engine_for_exchange(largest) == FR_ENGINE_SM;
 }
 
 static enum fr_status run(struct fr_coll_group *group, const struct cast *cast)
@@ -95,11 +122,18 @@ enum fr_status fr_coll_bcast(struct fr_coll_group *group, const struct fr_coll_b
         .first_read = 0,
         .read_count = 1,
         .mover = {.kind = FR_KIND_HOST, .device = -1},
+        .before = bcast->before,
+        .after = bcast->after,
+        .plan = plan_move,
+        .cookie = &cast,
     };
     if (!is_root)
         part.buffers[FR_COLL_WRITTEN] = bcast->memory;
     if (is_root || cast.shared)
         part.mover = bcast->memory.range;
     enum fr_status status = fr_coll_agree(group, &part);
-    return status == FR_OK ? fr_coll_conclude(group, bcast->call, run(group, &cast)) : status;
+    if (status != FR_OK)
+        return status;
+    status = fr_coll_has_moved(group) ? FR_OK : run(group, &cast);
+    return fr_coll_conclude(group, bcast->call, status);
 }

@@ -10,8 +10,9 @@
 struct fr_coll_bcast {
     const char *call; // for messages
     int root;
-    struct fr_coll_slot data;     // what the root sends and the others receive, of equal size
-    struct fr_coll_buffer memory; // that it is in
+    struct fr_coll_slot data;          // what the root sends and the others receive, of equal size
+    struct fr_coll_buffer memory;      // that it is in
+    struct fr_coll_copy before, after; // of workspace that this is (agree.h)
 };
 
 // Broadcasts; all ranks of the group call it, or decline. Returns as fr_coll_alltoall does.

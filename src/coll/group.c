@@ -31,6 +31,7 @@ struct state {
     bool judged;
     bool hopeless; // there will never be a group
     bool one_host;
+    bool in_clique;              // several hosts that NVLink connects
     bool is_group;               // from now on
     struct fr_coll_group *group; // prepared, once there may be one
 };
@@ -46,6 +47,7 @@ static void destroy(struct fr_coll_group *group)
         return;
     fr_coll_mapset_destroy(group);
     fr_coll_segment_close(group->segment);
+    fr_coll_slab_close(group->slab);
     fr_coll_place_leave(group->place);
     free(group->processes);
     free(group->world);
@@ -96,6 +98,12 @@ static uint32_t draw_number(void)
                       count_of_numbers());
 }
 
+static bool are_in_clique(const struct fr_world_facts *a, const struct fr_world_facts *b)
+{
+    return a->has_fabric && b->has_fabric && a->clique == b->clique &&
+           memcmp(a->cluster, b->cluster, sizeof(a->cluster)) == 0;
+}
+
 // Processes that were spawned or connected may not run Fabrail, and must not be surprised; others
 // may not want to. All processes of the communicator find the same.
 static void judge_facts(fr_word comm, struct state *state)
@@ -106,14 +114,17 @@ static void judge_facts(fr_word comm, struct state *state)
     FR_MPI(Comm_size, comm, FR_PTR(&size));
     state->judged = true;
     state->one_host = true;
+    state->in_clique = true;
     state->hopeless = inter || size < 2 || fr_world_comm_name(comm) == 0 || count_of_numbers() == 0;
     uint64_t kernel = 0;
+    const struct fr_world_facts *own = fr_world_facts_of(fr_world_rank());
     for (int rank = 0; rank < size && !state->hopeless; rank++) {
         const struct fr_world_facts *facts = fr_world_facts_of(fr_world_rank_in(comm, rank, &id));
         state->hopeless = !facts || !facts->exchanges;
         if (facts && rank == 0)
             kernel = facts->kernel;
         state->one_host = state->one_host && facts && facts->kernel == kernel;
+        state->in_clique = state->in_clique && facts && are_in_clique(own, facts);
     }
 }
 
@@ -205,6 +216,11 @@ static bool is_group_here(fr_word comm, struct state *state)
     return true;
 }
 
+static struct fr_coll_meeting meeting_of(const struct fr_coll_group *group, uint64_t call)
+{
+    return (struct fr_coll_meeting){group->name, call, group->rank, group->size, group->world};
+}
+
 enum { WORD_GPU = 1 }; // what ranks of several hosts tell each other
 
 // A number for the group and 1, or 0 for none.
@@ -214,13 +230,17 @@ static uint64_t judge_words(uint64_t words, void *cookie)
     return words == WORD_GPU ? (uint64_t)draw_number() + 1 : 0;
 }
 
+static bool is_meeting(const struct state *state)
+{
+    return (state->meetings & (state->meetings - 1)) == 0;
+}
+
 // The same of several hosts, in the first, second, fourth ... call that can wait for others, since
 // a program may begin to use its GPUs late.
 static bool is_group_across(fr_word comm, struct state *state)
 {
     uint64_t answer = 0;
-    bool is_power_of_two = (state->meetings & (state->meetings - 1)) == 0;
-    if (!is_power_of_two)
+    if (!is_meeting(state))
         return false;
     if (!state->group)
         state->group = prepare(comm);
@@ -230,15 +250,15 @@ static bool is_group_across(fr_word comm, struct state *state)
         return false;
     }
     uint64_t word = fr_device_in_use() ? WORD_GPU : 0;
-    if (!fr_coll_meet(group->name, state->meetings, group->rank, group->size, group->world, word,
-                      judge_words, NULL, &answer) ||
-        answer == 0)
+    const struct fr_coll_meeting meeting = meeting_of(group, state->meetings);
+    if (!fr_coll_meet(&meeting, word, judge_words, NULL, &answer) || answer == 0)
         return false;
     give_number(group, (uint32_t)(answer - 1));
     return true;
 }
 
 static void open_segment(struct fr_coll_group *group);
+static void open_slab(struct fr_coll_group *group, uint64_t meeting);
 
 struct fr_coll_group *fr_coll_group_enter(fr_word comm, bool waits)
 {
@@ -258,6 +278,8 @@ struct fr_coll_group *fr_coll_group_enter(fr_word comm, bool waits)
         return NULL;
     if (waits && state->one_host && !state->group->opened)
         open_segment(state->group);
+    if (waits && state->in_clique && !state->group->opened && is_meeting(state))
+        open_slab(state->group, state->meetings);
     return state->group;
 }
 
@@ -276,101 +298,11 @@ int fr_coll_group_next_tag(struct fr_coll_group *group)
     return group->first_tag + number * FR_COLL_GROUP_TAGS;
 }
 
-// A wait in progress.
-struct wait {
-    struct fr_coll_group *group;
-    const char *call;
-    uint64_t round;
-    time_t began;
-    time_t told;
-    time_t looked; // after the others, once a second
-};
-
 static time_t seconds_now(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return now.tv_sec;
-}
-
-// Returns a rank that is waited for, one that is known to be gone if there is any; -1 for none. A
-// rank that another one is not done for has not posted for the round either.
-static int find_late(const struct fr_coll_group *group, uint64_t round, bool *gone)
-{
-    int late = -1;
-    for (int rank = 0; rank < group->size && !*gone; rank++) {
-        if (rank == group->rank || fr_coll_segment_has(group->segment, rank, round))
-            continue;
-        *gone = !fr_coll_segment_is_alive(group->segment, rank);
-        late = *gone || late < 0 ? rank : late;
-    }
-    return late;
-}
-
-static bool go_on(void *cookie)
-{
-    enum { TELL_EVERY = 10 };
-    struct wait *wait = cookie;
-    fr_world_progress();
-    time_t now = seconds_now();
-    if (!wait->began)
-        wait->began = wait->told = wait->looked = now;
-    if (now == wait->looked)
-        return true;
-    wait->looked = now;
-    bool gone = false;
-    int behind = find_late(wait->group, wait->round, &gone);
-    if (behind < 0) // all have come by now
-        return true;
-    if (gone) {
-        fr_error("%s: rank %d of the communicator is gone", wait->call, behind);
-        return false;
-    }
-    size_t limit = fr_core_settings()->timeout_s;
-    if (limit && (size_t)(now - wait->began) >= limit) {
-        fr_error("%s: rank %d of the communicator has not come within the %zu s of FABRAIL_TIMEOUT",
-                 wait->call, behind, limit);
-        return false;
-    }
-    if (now - wait->told >= TELL_EVERY) {
-        fr_warn("%s: waiting for rank %d of the communicator for %ld s", wait->call, behind,
-                (long)(now - wait->began));
-        wait->told = now;
-    }
-    return true;
-}
-
-static enum fr_status judge(struct fr_coll_group *group, enum fr_status status)
-{
-    if (status == FR_OK)
-        return FR_OK;
-    group->broken = true;
-    return FR_ERR_MPI;
-}
-
-enum fr_status fr_coll_group_post(struct fr_coll_group *group, const char *call, bool marked,
-                                  const void *data, size_t bytes, uint64_t *round)
-{
-    uint64_t next = group->round + 1;
-    struct wait wait = {.group = group, .call = call, .round = next};
-    struct fr_coll_progress progress = {go_on, &wait};
-    enum fr_status status = fr_coll_segment_wait_room(group->segment, next, &progress);
-    if (status == FR_OK && marked)
-        fr_coll_segment_mark(group->segment, next);
-    if (status == FR_OK)
-        status = fr_coll_segment_post(group->segment, next, data, bytes);
-    if (status == FR_OK) {
-        group->round = next;
-        *round = next;
-    }
-    return judge(group, status);
-}
-
-enum fr_status fr_coll_group_wait(struct fr_coll_group *group, const char *call, uint64_t round)
-{
-    struct wait wait = {.group = group, .call = call, .round = round};
-    struct fr_coll_progress progress = {go_on, &wait};
-    return judge(group, fr_coll_segment_wait_all(group->segment, round, &progress));
 }
 
 // Waits until the ranks of one host have said something of the segment, which they all do in this
@@ -424,4 +356,86 @@ static void open_segment(struct fr_coll_group *group)
     }
     if (fr_coll_segment_seal(group->segment, NULL) != FR_OK) // all have opened it: does not wait
         group->broken = true;
+}
+
+// What a rank says of its slab.
+struct made {
+    struct fr_memory_handle handle;
+    int64_t could;
+};
+enum { MADE, NO_GPU_YET, FAILED };
+
+// Meetings of other numbers than those in which the group is found.
+#define OPENING (UINT64_C(1) << 62)
+#define OPENED  (UINT64_C(1) << 63)
+
+static void make_slab(struct fr_coll_group *group, struct made *own)
+{
+    memset(own, 0, sizeof(*own));
+    if (!fr_device_in_use()) {
+        own->could = NO_GPU_YET;
+        return;
+    }
+    enum fr_status status =
+        fr_coll_slab_make(fr_device_current(), group->rank, group->size,
+                          fr_coll_group_post_bytes(group->size), &group->slab, &own->handle);
+    own->could = status == FR_OK ? MADE : FAILED;
+}
+
+// Maps the slabs of all ranks if all have one. Returns FR_ERR_NOT_FOUND when some rank may have one
+// later.
+static enum fr_status map_slabs(struct fr_coll_group *group, const struct made *all)
+{
+    enum fr_status status = FR_OK;
+    struct fr_memory_handle *handles = calloc((size_t)group->size, sizeof(*handles));
+    if (!handles)
+        status = FR_ERR_NO_MEMORY;
+    for (int rank = 0; rank < group->size && status == FR_OK; rank++) {
+        handles[rank] = all[rank].handle;
+        if (all[rank].could == NO_GPU_YET)
+            status = FR_ERR_NOT_FOUND;
+        else if (all[rank].could != MADE)
+            status = FR_ERR_UNSUPPORTED;
+    }
+    if (status == FR_OK)
+        status = fr_coll_slab_map(group->slab, handles);
+    free(handles);
+    return status;
+}
+
+enum { WORD_LATER = 1, WORD_NEVER = 2 }; // what ranks tell each other of the slabs
+
+static uint64_t pass_words(uint64_t words, void *cookie)
+{
+    (void)cookie;
+    return words;
+}
+
+// Leaves the group without a slab where any rank cannot have it, on all ranks alike: until a later
+// call where a rank has not used its GPU yet.
+static void open_slab(struct fr_coll_group *group, uint64_t meeting)
+{
+    struct made own;
+    struct made *all = calloc((size_t)group->size, sizeof(*all));
+    const struct fr_coll_meeting making = meeting_of(group, OPENING + meeting);
+    const struct fr_coll_meeting ending = meeting_of(group, OPENED + meeting);
+    uint64_t answer = WORD_NEVER;
+    make_slab(group, &own);
+    enum fr_status status = FR_ERR_MPI;
+    if (all && fr_coll_meet_gather(&making, &own, sizeof(own), all))
+        status = map_slabs(group, all);
+    free(all);
+    uint64_t word = status == FR_OK ? 0 : status == FR_ERR_NOT_FOUND ? WORD_LATER : WORD_NEVER;
+    if (!fr_coll_meet(&ending, word, pass_words, NULL, &answer))
+        answer = WORD_NEVER;
+    group->opened = answer != WORD_LATER; // with both, never
+    if (answer == 0) {
+        fr_debug("%d ranks of several hosts agree in device memory", group->size);
+        return;
+    }
+    if (answer & WORD_NEVER)
+        fr_warn_once("the ranks of a communicator do not reach each other's device memory, so that "
+                     "collectives between them are slower");
+    fr_coll_slab_close(group->slab);
+    group->slab = NULL;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The ranks of one communicator and what they have to move each other's buffers: where they share a
-// host, memory in which they agree; in any case tags of their own for messages on the communicator
-// of Fabrail's own.
+// host, or their hosts an NVLink clique, memory in which they agree; in any case tags of their own
+// for messages on the communicator of Fabrail's own.
 //
 // Whether a communicator has such a group its ranks find out inside of collective calls that they
 // all make in the same order. Ranks of one host use no GPU, or meet in a place (place.h). Those of
@@ -12,6 +12,7 @@
 
 #include "coll/place.h"
 #include "coll/segment.h"
+#include "coll/slab.h"
 #include "device/device.h"
 #include "memory/memory.h"
 #include "real/real.h"
@@ -26,11 +27,14 @@ struct fr_coll_group {
     struct fr_control_process *processes; // by rank
     struct fr_coll_place *place;          // NULL where the ranks are on several hosts
     struct fr_coll_segment *segment; // NULL until the first call that waits, and on several hosts
-    bool opened;                     // the segment, or it could not be had
+    struct fr_coll_slab *slab;       // NULL until then, on one host, and where there is no clique
+    bool opened;                     // one of these, or it could not be had
     int first_tag;  // of those that are this group's alone, FR_COLL_GROUP_TAGS for an exchange
     int persistent; // exchanges that were made, by all ranks in the same order
     uint64_t round; // the last that this rank has posted
     bool broken;    // a rank is gone, or was given up
+    bool moved;     // what was agreed on is done but for the end, for which `round` is posted
+    bool copied;    // of the last operation, the copy after its end has been made
     struct fr_coll_memory *memory; // mapping sets and what goes with them (mapset.h), or NULL
 };
 
@@ -39,6 +43,18 @@ struct fr_coll_group {
 // there is none (yet), the same on all ranks. It belongs to the communicator and dies with it.
 struct fr_coll_group *fr_coll_group_enter(fr_word comm, bool waits);
 
+// Whether the ranks can agree, in rounds.
+static inline bool fr_coll_group_agrees(const struct fr_coll_group *group)
+{
+    return group->segment || group->slab;
+}
+
+// How memory must be shared for all ranks to reach it, as FR_SHARE_* bits of which one does.
+static inline unsigned fr_coll_group_ways(const struct fr_coll_group *group)
+{
+    return group->slab ? FR_SHARE_FABRIC : FR_SHARE_FABRIC | FR_SHARE_FD | FR_SHARE_LEGACY;
+}
+
 // The group of a communicator that has one already, for what was begun with it.
 struct fr_coll_group *fr_coll_group_find(fr_word comm);
 
@@ -46,10 +62,10 @@ struct fr_coll_group *fr_coll_group_find(fr_word comm);
 // made in the same order everywhere, but may be started in any. To be called in each such call.
 int fr_coll_group_next_tag(struct fr_coll_group *group);
 
-// Posts for the group's next round, marked or not, and returns it in *round; waits for room if it
-// must.
+// Posts for the group's next round, with a mark (slab.h) or with 0, and returns it in *round; waits
+// for room if it must.
 FR_MUST_CHECK enum fr_status fr_coll_group_post(struct fr_coll_group *group, const char *call,
-                                                bool marked, const void *data, size_t bytes,
+                                                unsigned mark, const void *data, size_t bytes,
                                                 uint64_t *round);
 
 // Waits until all have posted for `round`, keeping MPI going. FR_ERR_MPI when a rank is gone or
@@ -57,6 +73,22 @@ FR_MUST_CHECK enum fr_status fr_coll_group_post(struct fr_coll_group *group, con
 // broken.
 FR_MUST_CHECK enum fr_status fr_coll_group_wait(struct fr_coll_group *group, const char *call,
                                                 uint64_t round);
+
+// Posts and waits. With a move, NULL for none, all ranks may be found to have marked their posts
+// alike, and it be made at once: that is in group->moved, and the next round is then posted,
+// marked.
+FR_MUST_CHECK enum fr_status fr_coll_group_exchange(struct fr_coll_group *group, const char *call,
+                                                    unsigned mark, const void *data, size_t bytes,
+                                                    const struct fr_device_move *move,
+                                                    uint64_t *round);
+
+// Of a round that was waited for, until fr_coll_group_done: whether a rank has marked its post, and
+// the post, which is there unless all are marked; and whether they are alike, which those of one
+// host are not known to be.
+bool fr_coll_group_is_alike(const struct fr_coll_group *group, uint64_t round);
+bool fr_coll_group_is_marked(const struct fr_coll_group *group, int rank, uint64_t round);
+const void *fr_coll_group_read(const struct fr_coll_group *group, int rank, uint64_t round);
+void fr_coll_group_done(const struct fr_coll_group *group, uint64_t round);
 
 // The most bytes that one post of a group of this size holds.
 size_t fr_coll_group_post_bytes(int size);

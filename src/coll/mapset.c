@@ -9,7 +9,9 @@
 
 static bool is_complete(const struct fr_coll_memory *memory)
 {
-    bool complete = memory->agreed && memory->next && memory->places && memory->pieces;
+    bool complete = memory->next && memory->pieces;
+    for (unsigned i = 0; i < FR_COLL_PASTS; i++)
+        complete = complete && memory->pasts[i].advert && memory->pasts[i].places;
     for (unsigned i = 0; i < FR_COLL_MAPSETS; i++)
         complete = complete && memory->sets[i].known && memory->sets[i].mappings;
     return complete;
@@ -22,9 +24,11 @@ bool fr_coll_mapset_make(struct fr_coll_group *group)
     if (!memory)
         return false;
     group->memory = memory;
-    memory->agreed = calloc(1, fr_coll_group_post_bytes(group->size));
     memory->next = calloc(1, fr_coll_group_post_bytes(group->size));
-    memory->places = calloc(n, FR_COLL_SIDES * sizeof(*memory->places));
+    for (unsigned i = 0; i < FR_COLL_PASTS; i++) {
+        memory->pasts[i].advert = calloc(1, fr_coll_group_post_bytes(group->size));
+        memory->pasts[i].places = calloc(n, FR_COLL_SIDES * sizeof(*memory->pasts[i].places));
+    }
     memory->pieces = calloc(n, sizeof(*memory->pieces));
     for (unsigned i = 0; i < FR_COLL_MAPSETS; i++) {
         memory->sets[i].known = calloc(n, sizeof(*memory->sets[i].known));
@@ -48,9 +52,11 @@ void fr_coll_mapset_destroy(struct fr_coll_group *group)
         free(memory->sets[i].known);
         free(memory->sets[i].mappings);
     }
-    free(memory->agreed);
+    for (unsigned i = 0; i < FR_COLL_PASTS; i++) {
+        free(memory->pasts[i].advert);
+        free(memory->pasts[i].places);
+    }
     free(memory->next);
-    free(memory->places);
     free(memory->pieces);
     free(memory);
     group->memory = NULL;

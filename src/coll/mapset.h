@@ -10,6 +10,9 @@
 // Programs that go back and forth have two, those that overlap with other work some more.
 enum { FR_COLL_MAPSETS = 8 };
 
+// Operations that are remembered: what came round again is the same as then.
+enum { FR_COLL_PASTS = 8 };
+
 // What this rank knows of another one's memory.
 struct fr_coll_known {
     uint64_t version;
@@ -22,20 +25,34 @@ struct fr_coll_mapset {
     struct fr_coll_known *known;        // by rank
     struct fr_memory_mapping *mappings; // by side and rank, resting between operations
     int first;                          // side that has mappings
+    uint64_t filling;                   // tells what it has from what it had before
+};
+
+// An operation that was agreed on. Where marks tell which one all ranks are in again (slab.h), all
+// have the same ones in the same places; else there is but the last one.
+struct fr_coll_past {
+    bool used;
+    unsigned set;
+    unsigned successor;            // the operation that came after it the last time
+    uint64_t filling;              // of the set
+    struct fr_coll_advert *advert; // this rank's, with its slots
+    struct fr_coll_slot *places;   // by rank and number, what this rank reads of their slots
 };
 
 struct fr_coll_memory {
     struct fr_coll_mapset sets[FR_COLL_MAPSETS];
-    unsigned awake;        // a bit for each set whose mappings may not rest
-    unsigned last;         // set of the last operation that was agreed on
-    unsigned turn;         // of sets to be replaced
+    unsigned awake;    // a bit for each set whose mappings may not rest
+    unsigned last;     // set of the last operation that was agreed on
+    unsigned turn;     // of sets to be replaced
+    uint64_t fillings; // ever
+    struct fr_coll_past pasts[FR_COLL_PASTS];
+    unsigned past;         // the last operation
+    unsigned past_turn;    // of those to be replaced
     uint64_t last_version; // that was given to memory of this rank's
 
-    unsigned unlooked;             // operations since the last look at what has been freed
-    uint64_t freed_mark;           // what of that the others have been told
-    struct fr_coll_advert *agreed; // this rank's last that was agreed on, with its slots
+    unsigned unlooked;   // operations since the last look at what has been freed
+    uint64_t freed_mark; // what of that the others have been told
     struct fr_coll_advert *next;
-    struct fr_coll_slot *places;         // by rank and number, what this rank reads of their slots
     struct fr_device_push_piece *pieces; // scratch, in the order of the transfers
 };
 

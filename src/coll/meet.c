@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Words on their way. What comes for a meeting of another thread waits in a list until that thread
-// looks.
+// Messages of meetings. What comes for a meeting of another thread waits in a list until that
+// thread looks.
 #include "config.h"
 
 #include "coll/meet.h"
@@ -9,74 +9,89 @@
 
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 
-struct word {
+struct message {
     uint64_t name;
     uint64_t call;
-    uint64_t value;
+    unsigned char data[];
 };
 
 struct arrived {
     struct arrived *next;
     int source;
-    struct word word;
+    size_t bytes; // of data
+    struct message message;
 };
 
 static struct fr_lock lock = FR_LOCK_INIT;
 static struct arrived *all_arrived FR_GUARDED_BY(lock);
 
-static bool send_word(int to, struct word word)
+static bool send(const struct fr_coll_meeting *meeting, int to, const void *data, size_t bytes)
 {
-    return FR_MPI(Send, FR_PTR(&word), sizeof(word), fr_real_mpi.BYTE, (fr_word)to,
-                  FR_COLL_MEET_TAG, fr_world_comm()) == fr_real_mpi.SUCCESS;
+    size_t whole = sizeof(struct message) + bytes;
+    struct message *message = malloc(whole);
+    if (!message) {
+        fr_error("no memory for what another rank waits for");
+        return false;
+    }
+    message->name = meeting->name;
+    message->call = meeting->call;
+    memcpy(message->data, data, bytes);
+    int rc = FR_MPI(Send, FR_PTR(message), whole, fr_real_mpi.BYTE, (fr_word)meeting->world[to],
+                    FR_COLL_MEET_TAG, fr_world_comm());
+    free(message);
+    return rc == fr_real_mpi.SUCCESS;
 }
 
-static bool is_for(const struct arrived *arrived, int source, const struct word *word)
+static bool is_for(const struct arrived *arrived, const struct fr_coll_meeting *meeting, int from)
 {
-    return arrived->source == source && arrived->word.name == word->name &&
-           arrived->word.call == word->call;
+    return arrived->source == meeting->world[from] && arrived->message.name == meeting->name &&
+           arrived->message.call == meeting->call;
 }
 
-static bool take_arrived(int source, struct word *word)
+// Returns NULL when it has not come; the caller frees it.
+static struct arrived *take_arrived(const struct fr_coll_meeting *meeting, int from)
 {
     struct arrived *found = NULL;
     fr_core_lock(&lock);
     for (struct arrived **link = &all_arrived; *link && !found; link = &(*link)->next) {
-        if (!is_for(*link, source, word))
+        if (!is_for(*link, meeting, from))
             continue;
         found = *link;
         *link = found->next;
         break;
     }
     fr_core_unlock(&lock);
-    if (found)
-        word->value = found->word.value;
-    free(found);
-    return found != NULL;
+    return found;
 }
 
-// Receives one word from anybody into the list. False when MPI fails or there is no memory.
+// Receives one message from anybody into the list. False when MPI fails or there is no memory.
 static bool receive_one(void)
 {
     _Alignas(16) char status[64];
-    struct word word;
-    int flag = 0;
+    int flag = 0, bytes = 0;
     if (FR_MPI(Iprobe, (fr_word)fr_real_mpi.ANY_SOURCE, FR_COLL_MEET_TAG, fr_world_comm(),
                FR_PTR(&flag), FR_PTR(status)) != fr_real_mpi.SUCCESS)
         return false;
     if (!flag)
         return true;
     int source = *(const int *)(status + fr_real_mpi.status_source_offset);
-    if (FR_MPI(Recv, FR_PTR(&word), sizeof(word), fr_real_mpi.BYTE, (fr_word)source,
-               FR_COLL_MEET_TAG, fr_world_comm(), fr_real_mpi.STATUS_IGNORE) != fr_real_mpi.SUCCESS)
-        return false;
-    struct arrived *arrived = malloc(sizeof(*arrived));
+    FR_MPI(Get_count, FR_PTR(status), fr_real_mpi.BYTE, FR_PTR(&bytes));
+    struct arrived *arrived = calloc(1, sizeof(*arrived) + (size_t)bytes);
     if (!arrived) {
-        fr_error("no memory for a word of another rank, which waits for an answer");
+        fr_error("no memory for what another rank has sent, which waits for an answer");
+        return false;
+    }
+    if (FR_MPI(Recv, FR_PTR(&arrived->message), (fr_word)bytes, fr_real_mpi.BYTE, (fr_word)source,
+               FR_COLL_MEET_TAG, fr_world_comm(),
+               fr_real_mpi.STATUS_IGNORE) != fr_real_mpi.SUCCESS ||
+        (size_t)bytes < sizeof(arrived->message)) {
+        free(arrived);
         return false;
     }
     arrived->source = source;
-    arrived->word = word;
+    arrived->bytes = (size_t)bytes - sizeof(arrived->message);
     fr_core_lock(&lock);
     arrived->next = all_arrived;
     all_arrived = arrived;
@@ -98,35 +113,84 @@ static bool receive_any(void)
 }
 
 // The rank is in the same call, or will come to it. Probes keep the real MPI going.
-static bool receive_word(int source, struct word *word)
+static bool receive(const struct fr_coll_meeting *meeting, int from, void *data, size_t bytes)
 {
-    while (!take_arrived(source, word)) {
+    struct arrived *arrived;
+    while ((arrived = take_arrived(meeting, from)) == NULL) {
         if (!receive_any())
+            return false;
+    }
+    bool fits = arrived->bytes == bytes;
+    if (fits)
+        memcpy(data, arrived->message.data, bytes);
+    free(arrived);
+    return fits;
+}
+
+static bool send_to_all(const struct fr_coll_meeting *meeting, const void *data, size_t bytes)
+{
+    for (int i = 1; i < meeting->size; i++) {
+        if (!send(meeting, i, data, bytes))
             return false;
     }
     return true;
 }
 
-bool fr_coll_meet(uint64_t name, uint64_t call, int rank, int size, const int *world, uint64_t word,
+bool fr_coll_meet(const struct fr_coll_meeting *meeting, uint64_t word,
                   uint64_t (*judge)(uint64_t words, void *cookie), void *cookie, uint64_t *answer)
 {
-    struct word own = {name, call, word};
-    if (rank != 0) {
-        if (!send_word(world[0], own) || !receive_word(world[0], &own))
+    if (meeting->rank != 0)
+        return send(meeting, 0, &word, sizeof(word)) &&
+               receive(meeting, 0, answer, sizeof(*answer));
+    for (int i = 1; i < meeting->size; i++) {
+        uint64_t other = 0;
+        if (!receive(meeting, i, &other, sizeof(other)))
             return false;
-        *answer = own.value;
-        return true;
+        word |= other;
     }
-    for (int i = 1; i < size; i++) {
-        struct word other = own;
-        if (!receive_word(world[i], &other))
+    *answer = judge(word, cookie);
+    return send_to_all(meeting, answer, sizeof(*answer));
+}
+
+bool fr_coll_meet_gather(const struct fr_coll_meeting *meeting, const void *own, size_t bytes,
+                         void *all)
+{
+    size_t every = (size_t)meeting->size * bytes;
+    if (meeting->rank != 0)
+        return send(meeting, 0, own, bytes) && receive(meeting, 0, all, every);
+    memcpy(all, own, bytes);
+    for (int i = 1; i < meeting->size; i++) {
+        if (!receive(meeting, i, (unsigned char *)all + (size_t)i * bytes, bytes))
             return false;
-        word |= other.value;
     }
-    own.value = *answer = judge(word, cookie);
-    for (int i = 1; i < size; i++) {
-        if (!send_word(world[i], own))
-            return false;
+    return send_to_all(meeting, all, every);
+}
+
+// What is sent stays allocated, as nobody waits for it, and so few of these are sent.
+void fr_coll_meet_give_up(const struct fr_coll_meeting *meeting)
+{
+    for (int i = 0; i < meeting->size; i++) {
+        _Alignas(8) char request[8];
+        struct message *message = i != meeting->rank ? malloc(sizeof(*message)) : NULL;
+        if (!message)
+            continue;
+        message->name = meeting->name;
+        message->call = meeting->call;
+        if (FR_MPI(Isend, FR_PTR(message), sizeof(*message), fr_real_mpi.BYTE,
+                   (fr_word)meeting->world[i], FR_COLL_MEET_TAG, fr_world_comm(),
+                   FR_PTR(request)) == fr_real_mpi.SUCCESS)
+            FR_MPI(Request_free, FR_PTR(request));
     }
-    return true;
+}
+
+bool fr_coll_meet_was_given_up(const struct fr_coll_meeting *meeting)
+{
+    (void)receive_any();
+    for (int i = 0; i < meeting->size; i++) {
+        struct arrived *arrived = take_arrived(meeting, i);
+        free(arrived);
+        if (arrived)
+            return true;
+    }
+    return false;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A word from each rank of a communicator to its first one, and one back to all: for ranks of
+// What the ranks of a communicator tell its first one, and what it tells all of them: for ranks of
 // several hosts, inside of a call that may wait for all of them.
 #ifndef FR_COLL_MEET_H
 #define FR_COLL_MEET_H
@@ -9,11 +9,30 @@
 // On the communicator of Fabrail's own, above the tags of other rooms.
 enum { FR_COLL_MEET_TAG = FR_WORLD_UNUSED_TAG + 1 };
 
+// Who meets. Name and call tell meetings apart, of all communicators that two processes share.
+struct fr_coll_meeting {
+    uint64_t name;
+    uint64_t call;
+    int rank;
+    int size;
+    const int *world; // the ranks' ranks in the world
+};
+
 // Puts together the words of ranks [1, size), by `or`, with that of rank 0, and writes to *answer
-// what rank 0 makes of them by `judge`, the same on all ranks. `world` has the ranks' ranks in the
-// world; name and call tell meetings apart, of all communicators that two processes share. False
-// when MPI fails.
-bool fr_coll_meet(uint64_t name, uint64_t call, int rank, int size, const int *world, uint64_t word,
+// what rank 0 makes of them by `judge`, the same on all ranks. False when MPI fails.
+bool fr_coll_meet(const struct fr_coll_meeting *meeting, uint64_t word,
                   uint64_t (*judge)(uint64_t words, void *cookie), void *cookie, uint64_t *answer);
+
+// Writes the `bytes` bytes of each rank to `all`, by rank. False when MPI fails or there is no
+// memory.
+bool fr_coll_meet_gather(const struct fr_coll_meeting *meeting, const void *own, size_t bytes,
+                         void *all);
+
+// Tells the other ranks that this one has given up what the name stands for, and does not wait; and
+// says whether another one has, which costs a probe. The call of such a meeting is
+// FR_COLL_MEET_END.
+#define FR_COLL_MEET_END UINT64_MAX
+void fr_coll_meet_give_up(const struct fr_coll_meeting *meeting);
+bool fr_coll_meet_was_given_up(const struct fr_coll_meeting *meeting);
 
 #endif

@@ -11,7 +11,7 @@ _Static_assert((int)SLOTS == (int)FR_COLL_SIDES, "a rank reads two slots of each
 
 bool fr_coll_reduce_serves(const struct fr_coll_group *group)
 {
-    return group->segment && group->size <= FR_REDUCE_SOURCES;
+    return fr_coll_group_agrees(group) && group->size <= FR_REDUCE_SOURCES;
 }
 
 // All ranks must be in the same reduction; what differs is for the MPI library to complain of.
@@ -72,7 +72,8 @@ static void add_targets(const struct fr_coll_group *group, const struct fr_coll_
     work->targets = (unsigned)group->size;
 }
 
-static enum fr_status run(const struct fr_coll_group *group, const struct fr_coll_reduce *reduce)
+static struct fr_device_reduction describe(const struct fr_coll_group *group,
+                                           const struct fr_coll_reduce *reduce)
 {
     struct fr_policy_slice slice = slice_of(group, reduce);
     size_t offset = slice.first * fr_device_reduce_element_bytes(reduce->row);
@@ -85,15 +86,40 @@ static enum fr_status run(const struct fr_coll_group *group, const struct fr_col
         .sources = (unsigned)group->size,
     };
     if (slice.count == 0)
-        return FR_OK;
+        return work;
     for (int rank = 0; rank < group->size; rank++)
         work.source[rank] = source_of(group, rank, offset);
     add_targets(group, reduce, offset, &work);
+    return work;
+}
+
+static enum fr_status run(const struct fr_coll_group *group, const struct fr_coll_reduce *reduce)
+{
+    const struct fr_device_reduction work = describe(group, reduce);
     return fr_device_reduce(&reduce->mover, &work, (unsigned)fr_core_settings()->peer_sms);
+}
+
+// A reduction, and what it works out to as soon as all are there.
+struct planned {
+    const struct fr_coll_reduce *reduce;
+    struct fr_device_reduction work;
+};
+
+static bool plan_move(struct fr_coll_group *group, void *cookie, struct fr_device_move *move)
+{
+    struct planned *planned = cookie;
+    planned->work = describe(group, planned->reduce);
+    *move = (struct fr_device_move){
+        .range = &planned->reduce->mover,
+        .reduction = planned->work.elements > 0 ? &planned->work : NULL, // only meets, with none
+        .max_sms = (unsigned)fr_core_settings()->peer_sms,
+    };
+    return true;
 }
 
 enum fr_status fr_coll_reduce(struct fr_coll_group *group, const struct fr_coll_reduce *reduce)
 {
+    struct planned planned = {.reduce = reduce};
     const struct fr_coll_slot slots[SLOTS] = {[SEND] = reduce->send, [RECEIVE] = reduce->receive};
     const struct fr_coll_part part = {
         .call = reduce->call,
@@ -104,7 +130,14 @@ enum fr_status fr_coll_reduce(struct fr_coll_group *group, const struct fr_coll_
         .first_read = 0,
         .read_count = SLOTS,
         .mover = reduce->mover,
+        .before = reduce->before,
+        .after = reduce->after,
+        .plan = plan_move,
+        .cookie = &planned,
     };
     enum fr_status status = fr_coll_agree(group, &part);
-    return status == FR_OK ? fr_coll_conclude(group, reduce->call, run(group, reduce)) : status;
+    if (status != FR_OK)
+        return status;
+    status = fr_coll_has_moved(group) ? FR_OK : run(group, reduce);
+    return fr_coll_conclude(group, reduce->call, status);
 }

@@ -25,11 +25,12 @@ struct fr_coll_reduce {
     size_t elements;  // of the whole vector
     size_t own_first; // of FR_COLL_SCATTERED: this rank's part
     size_t own_elements;
-    struct fr_coll_slot send;      // the vector
-    struct fr_coll_slot receive;   // where this rank gets its result, if it gets any
-    struct fr_coll_buffer read;    // memory of the vector
-    struct fr_coll_buffer written; // memory of the result
-    struct fr_device_range mover;  // the device that this rank works with
+    struct fr_coll_slot send;          // the vector
+    struct fr_coll_slot receive;       // where this rank gets its result, if it gets any
+    struct fr_coll_buffer read;        // memory of the vector
+    struct fr_coll_buffer written;     // memory of the result
+    struct fr_device_range mover;      // the device that this rank works with
+    struct fr_coll_copy before, after; // of workspace that vector and result are in (agree.h)
 };
 
 // Whether a group is small enough for it.

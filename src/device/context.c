@@ -169,3 +169,13 @@ void fr_device_scope_leave(struct fr_device_scope *scope)
     if (result != CUDA_SUCCESS)
         fr_device_fail("cuCtxPopCurrent", result);
 }
+
+int fr_device_current(void)
+{
+    CUcontext current = NULL;
+    CUdevice device = 0;
+    if (fr_device_present() && get_current(&current) == FR_OK && current != NULL &&
+        fr_cu.cuCtxGetDevice(&device) == CUDA_SUCCESS)
+        return (int)device; // which is its ordinal
+    return fr_device_last_used();
+}

@@ -54,6 +54,10 @@ bool fr_device_is_installed(void);
 // primary context is active. Asks the driver; false while it is not loaded or not initialised.
 bool fr_device_in_use(void);
 
+// The device of the calling thread's current context; without one, of the last address that a
+// thread of this process asked about, 0 before.
+int fr_device_current(void);
+
 // Asks the driver what `address` is: all of `range` in one driver call. Host memory, and any
 // address that the driver does not know, gives FR_KIND_HOST and FR_OK. Should the driver fail,
 // memory that the CPU cannot read is taken for device memory, of which nothing else is known.

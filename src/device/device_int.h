@@ -170,13 +170,33 @@ struct fr_device_kernels {
     CUmodule module; // NULL: the driver did not take them
     CUfunction push_few;
     CUfunction push_many;
+    CUfunction met_few;
+    CUfunction met_many;
     CUmodule reduce_module; // NULL until a reduction asks for it
     CUfunction reduce;      // constant once `reduces` is not FR_KERNEL_UNKNOWN
+    CUfunction met_reduce;  // the same
     _Atomic int reduces;
+    unsigned multiprocessors;
     uint64_t *words;      // FR_PUSH_MAX_BLOCKS for each slot
     uint64_t values[32];  // last value used with each slot's words, of its borrower
     uint32_t slots_taken; // bit a slot, guarded by the lock of the list
 };
+
+// For the launches of pushes and reductions (kernels.h, elements.h). Puts as many pieces as fit
+// into one, from *next on, which is advanced, and returns the blocks to launch with; and makes sure
+// that what the application has done to its side of the pieces is done.
+struct fr_push_head;
+struct fr_push_piece;
+struct fr_reduce;
+struct fr_device_reduction;
+unsigned fr_device_push_plan(struct fr_push_head *head, struct fr_push_piece *into, size_t room,
+                             const struct fr_device_push_piece *pieces, size_t count,
+                             unsigned max_blocks, size_t *next);
+FR_MUST_CHECK enum fr_status fr_device_push_sync(const struct fr_device_range *range,
+                                                 const struct fr_device_push_piece *pieces,
+                                                 size_t count);
+void fr_device_reduce_fill(struct fr_reduce *params, const struct fr_device_reduction *reduction);
+unsigned fr_device_reduce_blocks(const struct fr_reduce *params, unsigned max_sms);
 
 // What NVML says of the GPUs of this machine, whichever of them the process sees. Returns false
 // without NVML.

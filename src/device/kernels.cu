@@ -6,7 +6,7 @@
 // has several 16-byte loads under way before it stores, since a store to a peer costs a thread
 // nothing and a load costs it a microsecond. Stores are always 16 bytes wide and aligned; where the
 // source is aligned otherwise, the loads are narrower.
-#include "device/kernels.h"
+#include "device/round.cuh"
 
 // Loads that a thread has under way: as many as registers allow.
 template <int WIDTH> struct in_flight {
@@ -132,13 +132,19 @@ static __device__ __forceinline__ void push_share(const struct fr_push_piece *pi
         copy_bytes((char *)(piece->dst + offset), (const char *)(piece->src + offset), bytes);
 }
 
-static __device__ __forceinline__ void push(const struct fr_push_head *head,
-                                            const struct fr_push_piece *pieces)
+static __device__ __forceinline__ void push_shares(const struct fr_push_head *head,
+                                                   const struct fr_push_piece *pieces)
 {
     for (uint32_t share = blockIdx.x; share < head->shares; share += gridDim.x) {
         uint32_t i = fr_push_find(head, pieces, share);
         push_share(&pieces[i], share - pieces[i].first, fr_push_shares(head, pieces, i));
     }
+}
+
+static __device__ __forceinline__ void push(const struct fr_push_head *head,
+                                            const struct fr_push_piece *pieces)
+{
+    push_shares(head, pieces);
     if (head->words != 0)
         tell_host(head);
 }
@@ -153,4 +159,27 @@ extern "C" __global__ void __launch_bounds__(FR_PUSH_MAX_THREADS)
     fr_push_many(const __grid_constant__ struct fr_push_many params)
 {
     push(&params.head, params.pieces);
+}
+
+// A push between two meetings with the others.
+static __device__ __forceinline__ void push_met(const struct fr_round &round, const uint64_t *slabs,
+                                                const struct fr_push_head *head,
+                                                const struct fr_push_piece *pieces)
+{
+    if (!round_begin(round, slabs))
+        return;
+    push_shares(head, pieces);
+    round_end(round, slabs);
+}
+
+extern "C" __global__ void __launch_bounds__(FR_PUSH_MAX_THREADS)
+    fr_met_few(const __grid_constant__ struct fr_met_few params)
+{
+    push_met(params.round, params.slabs, &params.head, params.pieces);
+}
+
+extern "C" __global__ void __launch_bounds__(FR_PUSH_MAX_THREADS)
+    fr_met_many(const __grid_constant__ struct fr_met_many params)
+{
+    push_met(params.round, params.slabs, &params.head, params.pieces);
 }

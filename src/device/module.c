@@ -7,7 +7,7 @@
 #include "config.h"
 
 #include "device/device_int.h"
-#include "device/elements.h"
+#include "device/round.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -85,7 +85,23 @@ static CUresult load_functions(struct fr_device_kernels *kernels)
         fr_cu.cuModuleGetFunction(&kernels->push_few, kernels->module, FR_PUSH_FEW_NAME);
     if (result == CUDA_SUCCESS)
         result = fr_cu.cuModuleGetFunction(&kernels->push_many, kernels->module, FR_PUSH_MANY_NAME);
+    if (result == CUDA_SUCCESS)
+        result = fr_cu.cuModuleGetFunction(&kernels->met_few, kernels->module, FR_MET_FEW_NAME);
+    if (result == CUDA_SUCCESS)
+        result = fr_cu.cuModuleGetFunction(&kernels->met_many, kernels->module, FR_MET_MANY_NAME);
     return result;
+}
+
+// Of the context's device, 1 where the driver does not say.
+static unsigned count_multiprocessors(void)
+{
+    CUdevice device;
+    int count = 0;
+    if (fr_cu.cuCtxGetDevice(&device) != CUDA_SUCCESS ||
+        fr_cu.cuDeviceGetAttribute(&count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device) !=
+            CUDA_SUCCESS)
+        return 1;
+    return count > 1 ? (unsigned)count : 1;
 }
 
 // Fills in what the driver gives. Without it the entry says that the context has no kernels.
@@ -104,6 +120,7 @@ static void load(struct fr_device_kernels *kernels)
     }
     if (result == CUDA_SUCCESS) {
         memset(words, 0, bytes); // and no value is ever 0
+        kernels->multiprocessors = count_multiprocessors();
         kernels->words = words;
         return;
     }
@@ -161,18 +178,21 @@ struct fr_device_kernels *fr_device_kernels_get(CUcontext context)
 static void load_reduce(struct fr_device_kernels *kernels)
 {
     CUmodule module = NULL;
-    CUfunction function = NULL;
+    CUfunction function = NULL, met = NULL;
     CUresult result = fr_cu.cuModuleLoadData(&module, fr_device_reduce_image);
     if (result != CUDA_SUCCESS)
         module = NULL;
     else
         result = fr_cu.cuModuleGetFunction(&function, module, FR_REDUCE_NAME);
+    if (result == CUDA_SUCCESS)
+        result = fr_cu.cuModuleGetFunction(&met, module, FR_MET_REDUCE_NAME);
     bool loaded = result == CUDA_SUCCESS;
     fr_core_lock(&kernels_lock);
     bool first = atomic_load_explicit(&kernels->reduces, memory_order_relaxed) == FR_KERNEL_UNKNOWN;
     if (first && loaded) {
         kernels->reduce_module = module;
         kernels->reduce = function;
+        kernels->met_reduce = met;
         module = NULL;
     }
     if (first)

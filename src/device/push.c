@@ -74,14 +74,15 @@ static uint32_t shares_of(uint64_t units, uint64_t all_units, uint32_t extra)
 // Puts as many pieces as fit into one launch, from *next on, which is advanced. Returns the blocks
 // to launch with. While there are blocks enough, each does one share; beyond that they take several
 // in turn, and large pieces have more of them.
-static unsigned plan(struct fr_push_many *params, const struct fr_device_push_piece *pieces,
-                     size_t count, unsigned max_blocks, size_t *next)
+unsigned fr_device_push_plan(struct fr_push_head *head, struct fr_push_piece *into, size_t room,
+                             const struct fr_device_push_piece *pieces, size_t count,
+                             unsigned max_blocks, size_t *next)
 {
     uint64_t all_units = 0;
     uint32_t used = 0;
-    size_t at = *next;
-    for (; at < count && used < FR_PUSH_MANY; at = skip_empty(pieces, count, at + 1)) {
-        params->pieces[used++] = (struct fr_push_piece){
+    size_t at = skip_empty(pieces, count, *next);
+    for (; at < count && used < room; at = skip_empty(pieces, count, at + 1)) {
+        into[used++] = (struct fr_push_piece){
             .dst = pieces[at].dst, .src = pieces[at].src, .bytes = pieces[at].bytes};
         all_units += fr_push_units(pieces[at].dst, pieces[at].bytes);
     }
@@ -89,7 +90,7 @@ static unsigned plan(struct fr_push_many *params, const struct fr_device_push_pi
     uint32_t extra = used <= max_blocks ? max_blocks - used : max_blocks;
     uint32_t shares = 0;
     for (uint32_t i = 0; i < used; i++) {
-        struct fr_push_piece *piece = &params->pieces[i];
+        struct fr_push_piece *piece = &into[i];
         uint64_t units = fr_push_units(piece->dst, piece->bytes);
         uint32_t mine = shares_of(units, all_units, extra);
         uint64_t even = (units + mine - 1) / mine;
@@ -97,7 +98,7 @@ static unsigned plan(struct fr_push_many *params, const struct fr_device_push_pi
         piece->chunk_units = (uint32_t)(even < CHUNK_UNITS ? even : CHUNK_UNITS);
         shares += mine;
     }
-    params->head = (struct fr_push_head){.count = used, .shares = shares};
+    *head = (struct fr_push_head){.count = used, .shares = shares};
     return shares < max_blocks ? shares : max_blocks;
 }
 
@@ -121,7 +122,8 @@ static CUresult run_kernels(struct fr_device_kernels *kernels, int slot, uint64_
     const uint64_t *words = slot >= 0 ? fr_device_words_of(kernels, slot) : NULL;
     size_t next = skip_empty(pieces, count, 0);
     while (next < count) {
-        unsigned blocks = plan(&params, pieces, count, max_blocks, &next);
+        unsigned blocks = fr_device_push_plan(&params.head, params.pieces, FR_PUSH_MANY, pieces,
+                                              count, max_blocks, &next);
         bool is_last = next >= count;
         if (is_last && words != NULL) {
             params.head.words = (uintptr_t)words;
@@ -190,8 +192,8 @@ static enum fr_status push_by_engines(CUcontext context, const struct fr_device_
 
 // Settles the side of the pieces that belongs to the application: the destination where that, and
 // not the source, lies in the range.
-static enum fr_status sync_pieces(const struct fr_device_range *range,
-                                  const struct fr_device_push_piece *pieces, size_t count)
+enum fr_status fr_device_push_sync(const struct fr_device_range *range,
+                                   const struct fr_device_push_piece *pieces, size_t count)
 {
     uintptr_t low = UINTPTR_MAX, high = 0;
     for (size_t i = 0; i < count; i++) {
@@ -240,7 +242,7 @@ enum fr_status fr_device_push(const struct fr_device_range *range,
     if (status != FR_OK)
         return status;
     uint64_t begin = fr_core_meter_begin();
-    status = sync_pieces(range, pieces, count);
+    status = fr_device_push_sync(range, pieces, count);
     if (status == FR_OK) {
         struct fr_device_kernels *kernels =
             engine == FR_ENGINE_SM ? fr_device_kernels_get(scope.context) : NULL;

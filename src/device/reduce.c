@@ -92,7 +92,7 @@ static void part(struct fr_reduce *params, uint64_t elements)
     params->tail = elements - params->head - params->units * (FR_REDUCE_UNIT_BYTES / bytes);
 }
 
-static unsigned choose_blocks(const struct fr_reduce *params, unsigned max_sms)
+unsigned fr_device_reduce_blocks(const struct fr_reduce *params, unsigned max_sms)
 {
     unsigned most = max_sms > 0 ? max_sms : DEFAULT_BLOCKS;
     uint64_t items = params->units + params->head + params->tail;
@@ -102,7 +102,7 @@ static unsigned choose_blocks(const struct fr_reduce *params, unsigned max_sms)
     return blocks < most ? (unsigned)blocks : most;
 }
 
-static void fill(struct fr_reduce *params, const struct fr_device_reduction *reduction)
+void fr_device_reduce_fill(struct fr_reduce *params, const struct fr_device_reduction *reduction)
 {
     *params = (struct fr_reduce){
         .row = (uint16_t)reduction->row,
@@ -146,8 +146,9 @@ static enum fr_status run(struct fr_device_kernels *kernels,
     enum fr_status status = fr_device_stream_borrow(kernels->context, FR_TO_STAGE, &stream);
     if (status != FR_OK)
         return status;
-    fill(&params, reduction);
-    CUresult result = launch(kernels, &params, choose_blocks(&params, max_sms), stream->handle);
+    fr_device_reduce_fill(&params, reduction);
+    CUresult result =
+        launch(kernels, &params, fr_device_reduce_blocks(&params, max_sms), stream->handle);
     if (result != CUDA_SUCCESS)
         status = fr_device_fail("a reduction", result);
     fr_device_stream_give(stream, status != FR_OK);

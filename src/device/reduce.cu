@@ -9,7 +9,7 @@
 //
 // The loads and stores are the same for all types, so only what is computed of two units is there
 // once for each row of reduce.def. An element that comes singly is the first one of a unit.
-#include "device/elements.h"
+#include "device/round.cuh"
 
 // Units that a thread has in hand of each source, and sources that it loads at once besides the
 // sum.
@@ -207,8 +207,8 @@ static __device__ __forceinline__ void tell_host(const struct fr_reduce &params)
     }
 }
 
-extern "C" __global__ void __launch_bounds__(FR_REDUCE_MAX_THREADS)
-    fr_reduce(const __grid_constant__ struct fr_reduce params)
+// All that is there to be reduced, by all blocks.
+static __device__ __forceinline__ void reduce(const struct fr_reduce &params)
 {
     const uint64_t thread = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
     const uint64_t threads = (uint64_t)gridDim.x * blockDim.x;
@@ -231,6 +231,22 @@ extern "C" __global__ void __launch_bounds__(FR_REDUCE_MAX_THREADS)
         if (items.at < items.end)
             fold(params, offset, items);
     }
+}
+
+extern "C" __global__ void __launch_bounds__(FR_REDUCE_MAX_THREADS)
+    fr_reduce(const __grid_constant__ struct fr_reduce params)
+{
+    reduce(params);
     if (params.words != 0)
         tell_host(params);
+}
+
+// A reduction between two meetings with the others.
+extern "C" __global__ void __launch_bounds__(FR_REDUCE_MAX_THREADS)
+    fr_met_reduce(const __grid_constant__ struct fr_met_reduce params)
+{
+    if (!round_begin(params.round, params.slabs))
+        return;
+    reduce(params.reduce);
+    round_end(params.round, params.slabs);
 }

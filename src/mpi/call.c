@@ -349,6 +349,11 @@ static bool serve(enum fr_fn fn, fr_word *args, struct fr_coll_group *group, enu
         fr_request_op_free(op);
         return true;
     }
+    if (group && group->slab && fr_mpi_peer_schedules(fn)) { // as all its ranks do
+        fr_request_op_free(op);
+        return fr_mpi_run_schedule(fn, args, group, result) ||
+               fr_mpi_call_buffers(fn, args, result);
+    }
     if (status == FR_OK && fr_mpi_reduce_local(op, result)) {
         fr_request_op_free(op);
         return true;
@@ -545,15 +550,17 @@ bool fr_mpi_call_exchange(enum fr_fn fn, fr_word *args, int *result)
     struct fr_coll_group *group = NULL;
     if (fr_mpi_peer_is_enabled() && comm != fr_real_mpi.COMM_NULL)
         group = fr_coll_group_enter(comm, true);
-    if (group && !group->segment) {
+    bool agrees = group && fr_coll_group_agrees(group);
+    bool declines = agrees && on_host && fr_mpi_peer_is_alike(fn);
+    if (declines)
+        fr_coll_decline(group, fr_real_rows[fn].name);
+    if (group && (!agrees || (declines && group->slab))) {
         if (fr_mpi_peer_schedules(fn) && fr_mpi_run_schedule(fn, args, group, result))
             return true;
         group = NULL;
     }
-    if (group && on_host && fr_mpi_peer_is_alike(fn)) {
-        fr_coll_decline(group, fr_real_rows[fn].name);
+    if (declines)
         return false;
-    }
     // A rank without data has to say so, whatever its pointers are.
     return on_host && !group ? false : serve(fn, args, group, fn, result);
 }

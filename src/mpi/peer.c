@@ -60,7 +60,8 @@ struct exchange {
     enum fr_class class;
     int root; // -1 without
     struct fr_mpi_side send, receive;
-    bool in_place; // what it sends is in the receive buffer
+    bool in_place;                     // what it sends is in the receive buffer
+    struct fr_coll_copy before, after; // of staged sides, where the ranks make them
 };
 
 // What a view says of one of `count` slices: a block is one, or the only block is all of them, one
@@ -169,19 +170,29 @@ static bool shares_receive(const struct exchange *exchange)
     return exchange->in_place && exchange->class == FR_CLASS_ALLGATHER;
 }
 
+// At once, unless the ranks do it.
+static enum fr_status copy_in(struct exchange *exchange, const struct fr_mpi_side *side)
+{
+    bool plain = exchange->before.piece.bytes == 0 &&
+                 fr_mpi_side_plain_in(side, exchange->group, &exchange->before);
+    return plain ? FR_OK : fr_mpi_side_copy_in(side);
+}
+
 // The data of an in-place all-to-all must not be overwritten before they are sent; what a rank
 // gathers in place stays where nobody writes.
 static enum fr_status prepare(struct exchange *exchange)
 {
     struct fr_mpi_side *send = &exchange->send, *receive = &exchange->receive;
     bool is_alltoall = exchange->class == FR_CLASS_ALLTOALL;
-    enum fr_status status = fr_mpi_side_open(receive, false, true);
+    enum fr_status status = fr_mpi_side_open(receive, false, fr_coll_group_ways(exchange->group));
     if (status == FR_OK && exchange->in_place && !is_alltoall)
-        status = fr_mpi_side_copy_in(receive);
+        status = copy_in(exchange, receive);
     if (status == FR_OK)
-        status = fr_mpi_side_open(send, exchange->in_place && is_alltoall, false);
+        status = fr_mpi_side_open(send, exchange->in_place && is_alltoall, 0);
     if (status == FR_OK)
-        status = fr_mpi_side_copy_in(send);
+        status = copy_in(exchange, send);
+    if (status == FR_OK)
+        (void)fr_mpi_side_plain_out(receive, exchange->group, &exchange->after);
     return status == FR_OK ? fill(exchange) : status;
 }
 
@@ -193,6 +204,8 @@ static enum fr_status broadcast(struct fr_coll_group *group, const struct exchan
         .call = fr_real_rows[exchange->op->fn].name,
         .root = exchange->root,
         .data = slice_of(side, 1, 0),
+        .before = exchange->before,
+        .after = exchange->after,
     };
     fr_mpi_side_describe(side, &part.memory);
     return fr_coll_bcast(group, &part);
@@ -206,6 +219,8 @@ static enum fr_status exchange_all(struct fr_coll_group *group, const struct exc
         .sends = exchange->send.slots,
         .receives = exchange->receive.slots,
         .send_range = shares_receive(exchange) ? exchange->receive.range : exchange->send.range,
+        .before = exchange->before,
+        .after = exchange->after,
     };
     fr_mpi_side_describe(&exchange->receive, &part.receive);
     return fr_coll_alltoall(group, &part);
@@ -219,7 +234,8 @@ static enum fr_status run(struct fr_coll_group *group, struct exchange *exchange
     }
     enum fr_status status = exchange->class == FR_CLASS_BCAST ? broadcast(group, exchange)
                                                               : exchange_all(group, exchange);
-    return status == FR_OK ? fr_mpi_side_copy_out(&exchange->receive) : status;
+    bool copies = status == FR_OK && !fr_coll_has_copied(group);
+    return copies ? fr_mpi_side_copy_out(&exchange->receive) : status;
 }
 
 // Whether slices can be told from blocks.

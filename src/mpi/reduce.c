@@ -164,10 +164,14 @@ static const struct fr_mpi_side *side_read(const struct reduction *reduction)
 
 static enum fr_status open_sides(struct reduction *reduction)
 {
-    enum fr_status status = fr_mpi_side_open(&reduction->receive, false, true);
+    unsigned ways = fr_coll_group_ways(reduction->group);
+    enum fr_status status = fr_mpi_side_open(&reduction->receive, false, ways);
     if (status == FR_OK)
-        status = fr_mpi_side_open(&reduction->send, reduction->sends_apart, true);
-    return status == FR_OK ? fr_mpi_side_copy_in(side_read(reduction)) : status;
+        status = fr_mpi_side_open(&reduction->send, reduction->sends_apart, ways);
+    const struct fr_mpi_side *read = side_read(reduction);
+    bool plain =
+        status == FR_OK && fr_mpi_side_plain_in(read, reduction->group, &reduction->part.before);
+    return status == FR_OK && !plain ? fr_mpi_side_copy_in(read) : status;
 }
 
 static bool is_receiving(const struct reduction *reduction)
@@ -191,6 +195,7 @@ static void describe(struct reduction *reduction)
     part->receive =
         (struct fr_coll_slot){fr_mpi_side_base(&reduction->receive), part->own_elements * bytes};
     fr_mpi_side_describe(&reduction->receive, &part->written);
+    (void)fr_mpi_side_plain_out(&reduction->receive, reduction->group, &part->after);
 }
 
 // What keeps the kernels from it, NULL for nothing.
@@ -238,8 +243,8 @@ static enum fr_status run(struct fr_coll_group *group, struct reduction *reducti
         return FR_ERR_UNSUPPORTED;
     }
     enum fr_status status = fr_coll_reduce(group, &reduction->part);
-    bool receives = status == FR_OK && is_receiving(reduction);
-    return receives ? fr_mpi_side_copy_out(&reduction->receive) : status;
+    bool copies = status == FR_OK && is_receiving(reduction) && !fr_coll_has_copied(group);
+    return copies ? fr_mpi_side_copy_out(&reduction->receive) : status;
 }
 
 bool fr_mpi_peer_reduce(struct fr_request_op *op, struct fr_coll_group *group, int *result)

@@ -26,14 +26,15 @@ static bool is_contiguous(const struct fr_path_view *view)
     return true;
 }
 
-static bool export(struct fr_mpi_side *side)
+static bool export(struct fr_mpi_side *side, unsigned ways)
 {
     const struct fr_path_view *view = &side->view;
     const void *low = (const void *)(view->base + (uintptr_t)view->first);
-    return fr_memory_export(&view->range, low, view->span, &side->handle) == FR_OK;
+    return fr_memory_export(&view->range, low, view->span, &side->handle) == FR_OK &&
+           (side->handle.ways & ways);
 }
 
-enum fr_status fr_mpi_side_open(struct fr_mpi_side *side, bool must_stage, bool exports)
+enum fr_status fr_mpi_side_open(struct fr_mpi_side *side, bool must_stage, unsigned ways)
 {
     struct fr_path_view *view = &side->view;
     view->path = FR_PATH_PEER;
@@ -43,7 +44,7 @@ enum fr_status fr_mpi_side_open(struct fr_mpi_side *side, bool must_stage, bool 
     if (!fr_device_kind_is_device(view->range.kind) || view->absolute ||
         !fr_path_view_is_in_range(view))
         return FR_ERR_UNSUPPORTED;
-    side->staged = must_stage || !is_contiguous(view) || (exports && !export(side));
+    side->staged = must_stage || !is_contiguous(view) || (ways && !export(side, ways));
     if (!side->staged)
         return FR_OK;
     enum fr_status status = fr_path_ops(FR_PATH_PEER)->open(view);
@@ -76,6 +77,45 @@ enum fr_status fr_mpi_side_copy_out(const struct fr_mpi_side *side)
     fr_device_batch_begin(&batch);
     fr_path_ops(FR_PATH_PEER)->copy_out(&side->view, SIZE_MAX, &batch);
     return fr_device_batch_finish(&batch);
+}
+
+// Where all that there is to be copied is one run of bytes on both sides.
+static bool is_plain(const struct fr_mpi_side *side, const struct fr_coll_group *group)
+{
+    const struct fr_path_view *view = &side->view;
+    return group->slab && side->staged && view->block_count == 1 && !view->mixed &&
+           view->blocks[0].layout->contiguous && fr_device_kind_is_device(view->range.kind);
+}
+
+static struct fr_coll_copy describe_copy(const struct fr_mpi_side *side, bool out)
+{
+    const struct fr_path_block *block = &side->view.blocks[0];
+    uintptr_t user = side->view.base + (uintptr_t)block->user_offset;
+    uintptr_t stage = side->view.stage_base + block->stage_offset;
+    return (struct fr_coll_copy){
+        .range = side->view.range,
+        .piece = {.dst = out ? user : stage,
+                  .src = out ? stage : user,
+                  .bytes = block->count * block->layout->size_bytes},
+    };
+}
+
+bool fr_mpi_side_plain_in(const struct fr_mpi_side *side, const struct fr_coll_group *group,
+                          struct fr_coll_copy *copy)
+{
+    bool plain = is_plain(side, group) && side->view.blocks[0].in;
+    if (plain)
+        *copy = describe_copy(side, false);
+    return plain;
+}
+
+bool fr_mpi_side_plain_out(const struct fr_mpi_side *side, const struct fr_coll_group *group,
+                           struct fr_coll_copy *copy)
+{
+    bool plain = is_plain(side, group) && side->view.blocks[0].out;
+    if (plain)
+        *copy = describe_copy(side, true);
+    return plain;
 }
 
 uintptr_t fr_mpi_side_base(const struct fr_mpi_side *side)

@@ -16,10 +16,11 @@ struct fr_mpi_side {
     bool staged;
 };
 
-// Decides where the bytes of a view are reached, which may be the operation's only one. `exports`:
-// by peers. FR_ERR_UNSUPPORTED: it is no device memory.
+// Decides where the bytes of a view are reached, which may be the operation's only one. `ways`: how
+// peers can reach it (fr_coll_group_ways), 0 where none does. FR_ERR_UNSUPPORTED: it is no device
+// memory.
 FR_MUST_CHECK enum fr_status fr_mpi_side_open(struct fr_mpi_side *side, bool must_stage,
-                                              bool exports);
+                                              unsigned ways);
 
 // Gives workspace back; a side that was never opened is accepted.
 void fr_mpi_side_close(struct fr_mpi_side *side);
@@ -27,6 +28,13 @@ void fr_mpi_side_close(struct fr_mpi_side *side);
 // Copies between the application's memory and the workspace, if there is one, and waits.
 FR_MUST_CHECK enum fr_status fr_mpi_side_copy_in(const struct fr_mpi_side *side);
 FR_MUST_CHECK enum fr_status fr_mpi_side_copy_out(const struct fr_mpi_side *side);
+
+// The same copies as one plain piece, for the ranks of a group to make them when it suits. Returns
+// false where there is none, or where it is none such: then it is one of the above.
+bool fr_mpi_side_plain_in(const struct fr_mpi_side *side, const struct fr_coll_group *group,
+                          struct fr_coll_copy *copy);
+bool fr_mpi_side_plain_out(const struct fr_mpi_side *side, const struct fr_coll_group *group,
+                           struct fr_coll_copy *copy);
 
 // Where the buffer argument's address is reached, and a block of the view's.
 uintptr_t fr_mpi_side_base(const struct fr_mpi_side *side);

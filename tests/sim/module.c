@@ -17,7 +17,7 @@ struct CUfunc_st {
     const struct sim_kernel *kernel;
 };
 
-enum { KERNELS = 3, MAX_PARAM_BYTES = 4096 };
+enum { KERNELS = 6, MAX_PARAM_BYTES = 4096 };
 
 // Handles outlive their context, as an application's copies of them do, and are then refused.
 struct CUmod_st {
@@ -47,8 +47,9 @@ static void module_free(CUmodule module)
 }
 
 static const struct sim_kernel push_few, push_many;
-static const struct sim_kernel *const kernels[KERNELS] = {&push_few, &push_many,
-                                                          &sim_kernel_reduce};
+static const struct sim_kernel *const kernels[KERNELS] = {
+    &push_few,           &push_many,           &sim_kernel_reduce,
+    &sim_kernel_met_few, &sim_kernel_met_many, &sim_kernel_met_reduce};
 
 static bool module_register(CUmodule module)
 {
@@ -184,18 +185,26 @@ CUresult sim_kernel_tell(CUcontext ctx, uintptr_t words, uint64_t value, unsigne
     return CUDA_SUCCESS;
 }
 
-static CUresult push_block(CUcontext ctx, const void *given, struct sim_launch_shape shape)
+CUresult sim_kernel_push(CUcontext ctx, const struct fr_push_head *head,
+                         const struct fr_push_piece *pieces, struct sim_launch_shape shape)
 {
-    const struct fr_push_many *params = given;
-    const struct fr_push_head *head = &params->head;
     for (uint32_t share = shape.block; share < head->shares; share += shape.blocks) {
-        uint32_t i = fr_push_find(head, params->pieces, share);
-        CUresult result = run_share(ctx, &params->pieces[i], share - params->pieces[i].first,
-                                    fr_push_shares(head, params->pieces, i));
+        uint32_t i = fr_push_find(head, pieces, share);
+        CUresult result =
+            run_share(ctx, &pieces[i], share - pieces[i].first, fr_push_shares(head, pieces, i));
         if (result != CUDA_SUCCESS)
             return result;
     }
-    return sim_kernel_tell(ctx, head->words, head->value, shape.block);
+    return CUDA_SUCCESS;
+}
+
+static CUresult push_block(CUcontext ctx, const void *given, struct sim_launch_shape shape)
+{
+    const struct fr_push_many *params = given;
+    CUresult result = sim_kernel_push(ctx, &params->head, params->pieces, shape);
+    return result == CUDA_SUCCESS
+               ? sim_kernel_tell(ctx, params->head.words, params->head.value, shape.block)
+               : result;
 }
 
 // Addresses are checked now and not at the launch: a kernel's faults come late.
@@ -216,28 +225,30 @@ static bool shape_is_known(const struct sim_kernel *kernel, const unsigned grid[
 }
 
 // A kernel would take any numbers and fault or hang; the double says at once that they are wrong.
-static bool push_is_sound(const struct fr_push_many *params, uint32_t capacity)
+bool sim_kernel_push_is_sound(const struct fr_push_head *head, const struct fr_push_piece *pieces,
+                              uint32_t capacity)
 {
-    const struct fr_push_head *head = &params->head;
-    if (head->count == 0 || head->count > capacity || params->pieces[0].first != 0)
+    if (head->count == 0 || head->count > capacity || pieces[0].first != 0)
         return false;
     for (uint32_t i = 0; i < head->count; i++) {
-        const struct fr_push_piece *piece = &params->pieces[i];
-        uint32_t end = i + 1 < head->count ? params->pieces[i + 1].first : head->shares;
+        const struct fr_push_piece *piece = &pieces[i];
+        uint32_t end = i + 1 < head->count ? pieces[i + 1].first : head->shares;
         if (piece->first >= end || piece->chunk_units == 0 || piece->bytes == 0)
             return false;
     }
     return true;
 }
 
-static bool few_are_sound(const void *params)
+static bool few_are_sound(const void *given)
 {
-    return push_is_sound(params, FR_PUSH_FEW);
+    const struct fr_push_few *params = given;
+    return sim_kernel_push_is_sound(&params->head, params->pieces, FR_PUSH_FEW);
 }
 
-static bool many_are_sound(const void *params)
+static bool many_are_sound(const void *given)
 {
-    return push_is_sound(params, FR_PUSH_MANY);
+    const struct fr_push_many *params = given;
+    return sim_kernel_push_is_sound(&params->head, params->pieces, FR_PUSH_MANY);
 }
 
 static const struct sim_kernel push_few = {

@@ -129,12 +129,17 @@ static CUresult run_singles(CUcontext ctx, const struct fr_reduce *params,
     return result;
 }
 
+CUresult sim_kernel_fold(CUcontext ctx, const struct fr_reduce *params,
+                         struct sim_launch_shape shape)
+{
+    CUresult result = run_units(ctx, params, shape);
+    return result == CUDA_SUCCESS ? run_singles(ctx, params, shape) : result;
+}
+
 static CUresult reduce_block(CUcontext ctx, const void *given, struct sim_launch_shape shape)
 {
     const struct fr_reduce *params = given;
-    CUresult result = run_units(ctx, params, shape);
-    if (result == CUDA_SUCCESS)
-        result = run_singles(ctx, params, shape);
+    CUresult result = sim_kernel_fold(ctx, params, shape);
     if (result == CUDA_SUCCESS)
         result = sim_kernel_tell(ctx, params->words, params->value, shape.block);
     return result;
@@ -148,9 +153,8 @@ static bool is_aligned(const struct fr_reduce *params, uint64_t address)
             (address + params->head * params->element_bytes) % FR_REDUCE_UNIT_BYTES == 0);
 }
 
-static bool reduce_is_sound(const void *given)
+bool sim_kernel_fold_is_sound(const struct fr_reduce *params)
 {
-    const struct fr_reduce *params = given;
     bool sound = params->row < FR_REDUCE_ROWS && params->mode <= FR_REDUCE_EXCLUSIVE &&
                  params->gap <= FR_REDUCE_GAP_WITHIN && params->sources >= 1 &&
                  params->sources <= FR_REDUCE_SOURCES && params->targets <= FR_REDUCE_SOURCES;
@@ -162,6 +166,11 @@ static bool reduce_is_sound(const void *given)
         sound = is_aligned(params, params->target[i]) ||
                 (i == 0 && params->mode == FR_REDUCE_EXCLUSIVE);
     return sound;
+}
+
+static bool reduce_is_sound(const void *params)
+{
+    return sim_kernel_fold_is_sound(params);
 }
 
 const struct sim_kernel sim_kernel_reduce = {

@@ -44,11 +44,25 @@ struct sim_kernel {
     CUresult (*run_block)(CUcontext ctx, const void *params, struct sim_launch_shape shape);
 };
 extern const struct sim_kernel sim_kernel_reduce;
+extern const struct sim_kernel sim_kernel_met_few, sim_kernel_met_many, sim_kernel_met_reduce;
 
 // Whether a kernel of the context may touch the bytes; and the word by which a block tells the host
 // that it is done, if the kernel was given one.
 bool sim_kernel_may(CUcontext ctx, uintptr_t address, uint64_t bytes, bool write);
 CUresult sim_kernel_tell(CUcontext ctx, uintptr_t words, uint64_t value, unsigned block);
+
+// What one block of a push or of a reduction does, but for telling the host; and whether a GPU
+// would do the push.
+struct fr_push_head;
+struct fr_push_piece;
+struct fr_reduce;
+CUresult sim_kernel_push(CUcontext ctx, const struct fr_push_head *head,
+                         const struct fr_push_piece *pieces, struct sim_launch_shape shape);
+bool sim_kernel_push_is_sound(const struct fr_push_head *head, const struct fr_push_piece *pieces,
+                              uint32_t capacity);
+CUresult sim_kernel_fold(CUcontext ctx, const struct fr_reduce *params,
+                         struct sim_launch_shape shape);
+bool sim_kernel_fold_is_sound(const struct fr_reduce *params);
 
 struct sim_op {
     struct sim_op *next;

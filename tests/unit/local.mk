@@ -127,6 +127,10 @@ check_PROGRAMS += tests/unit/world_scale
 tests_unit_world_scale_SOURCES = tests/unit/world_scale.c tests/unit/check.h
 tests_unit_world_scale_LDADD = librooms.la
 
+check_PROGRAMS += tests/unit/coll_slab
+tests_unit_coll_slab_SOURCES = tests/unit/coll_slab.c $(unit_peer_headers)
+tests_unit_coll_slab_LDADD = librooms.la
+
 check_PROGRAMS += tests/unit/control_secret
 tests_unit_control_secret_SOURCES = tests/unit/control_secret.c tests/unit/check.h
 tests_unit_control_secret_LDADD = librooms.la

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Launches of the kernels that meet others.
+#include "config.h"
+
+#include "device/met.h"
+
+#include "core/meter.h"
+#include "device/device_int.h"
+
+#include <string.h>
+
+// At least as many as ranks that a kernel meets.
+enum { BLOCK_THREADS = 512, DEFAULT_BLOCKS = 32 };
+_Static_assert((int)BLOCK_THREADS >= (int)FR_MET_MANY, "a thread a rank");
+_Static_assert((int)BLOCK_THREADS <= (int)FR_REDUCE_MAX_THREADS, "what reductions take");
+
+// The parameters of one launch.
+union params {
+    struct fr_met_few few;
+    struct fr_met_many many;
+    struct fr_met_reduce reduce;
+};
+_Static_assert(sizeof(union params) <= 4096, "what every driver takes");
+
+struct launch {
+    struct fr_device_kernels *kernels;
+    CUfunction function;
+    union params params;
+    struct fr_round *round; // in the parameters
+    unsigned blocks;
+};
+
+// Blocks wait for one another, so all of them must be running.
+static unsigned most_blocks(const struct launch *launch, const struct fr_device_move *move)
+{
+    unsigned most = move->max_sms > 0 ? move->max_sms : DEFAULT_BLOCKS;
+    return most < launch->kernels->multiprocessors ? most : launch->kernels->multiprocessors;
+}
+
+// Bytes of a copy that a block should have, so that another one pays for itself.
+enum { COPY_BLOCK_BYTES = 16384 };
+
+static struct fr_round_copy copy_of(const struct fr_device_push_piece *piece)
+{
+    return (struct fr_round_copy){piece->dst, piece->src, piece->bytes};
+}
+
+static void plan_copies(struct launch *launch, const struct fr_device_move *move)
+{
+    size_t bytes = move->before.bytes > move->after.bytes ? move->before.bytes : move->after.bytes;
+    size_t blocks = (bytes + COPY_BLOCK_BYTES - 1) / COPY_BLOCK_BYTES;
+    unsigned most = most_blocks(launch, move);
+    if (blocks > launch->blocks)
+        launch->blocks = blocks < most ? (unsigned)blocks : most;
+    launch->round->before = copy_of(&move->before);
+    launch->round->after = copy_of(&move->after);
+}
+
+// False when the pieces are too many for one launch.
+static bool plan_pieces(struct launch *launch, const struct fr_device_move *move,
+                        struct fr_push_head *head, struct fr_push_piece *pieces, size_t room)
+{
+    size_t next = 0;
+    if (!move || move->count == 0)
+        return true;
+    launch->blocks = fr_device_push_plan(head, pieces, room, move->pieces, move->count,
+                                         most_blocks(launch, move), &next);
+    launch->blocks += launch->blocks == 0; // there is nothing but the round
+    return next >= move->count;
+}
+
+static bool plan_push(struct launch *launch, const struct fr_round *round, const uint64_t *slabs,
+                      const struct fr_device_move *move)
+{
+    size_t table = (size_t)round->size * sizeof(*slabs);
+    bool few = round->size <= FR_MET_FEW && (!move || move->count <= FR_MET_FEW);
+    if (few) {
+        struct fr_met_few *params = &launch->params.few;
+        params->round = *round;
+        memcpy(params->slabs, slabs, table);
+        launch->round = &params->round;
+        launch->function = launch->kernels->met_few;
+        return plan_pieces(launch, move, &params->head, params->pieces, FR_MET_FEW);
+    }
+    struct fr_met_many *params = &launch->params.many;
+    if (round->size > FR_MET_MANY)
+        return false;
+    params->round = *round;
+    memcpy(params->slabs, slabs, table);
+    launch->round = &params->round;
+    launch->function = launch->kernels->met_many;
+    return plan_pieces(launch, move, &params->head, params->pieces, FR_MET_MANY);
+}
+
+static bool plan_reduction(struct launch *launch, const struct fr_round *round,
+                           const uint64_t *slabs, const struct fr_device_move *move)
+{
+    struct fr_met_reduce *params = &launch->params.reduce;
+    if (round->size > FR_REDUCE_SOURCES || !fr_device_kernels_can_reduce(launch->kernels))
+        return false;
+    params->round = *round;
+    memcpy(params->slabs, slabs, (size_t)round->size * sizeof(*slabs));
+    fr_device_reduce_fill(&params->reduce, move->reduction);
+    launch->round = &params->round;
+    launch->function = launch->kernels->met_reduce;
+    launch->blocks = fr_device_reduce_blocks(&params->reduce, most_blocks(launch, move));
+    launch->blocks += launch->blocks == 0;
+    return true;
+}
+
+static CUresult launch_and_wait(struct launch *launch, CUstream stream, unsigned *how)
+{
+    void *arguments[] = {&launch->params};
+    uint64_t value = 0;
+    int slot = fr_device_words_borrow(launch->kernels, &value);
+    if (slot < 0)
+        return CUDA_ERROR_NOT_READY;
+    const uint64_t *words = fr_device_words_of(launch->kernels, slot);
+    launch->round->answer = (uintptr_t)words;
+    launch->round->value = value;
+    CUresult result = fr_cu.cuLaunchKernel(launch->function, launch->blocks, 1, 1, BLOCK_THREADS, 1,
+                                           1, 0, stream, arguments, NULL);
+    bool launched = result == CUDA_SUCCESS;
+    if (launched)
+        result = fr_device_words_wait(words, 1, value, stream);
+    // Whether or not the driver can say how the kernel fares, what it has said itself counts.
+    if (launched && result != CUDA_SUCCESS && fr_cu.cuStreamSynchronize(stream) == CUDA_SUCCESS &&
+        __atomic_load_n(&words[0], __ATOMIC_ACQUIRE) == value)
+        result = CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS)
+        *how = (unsigned)(__atomic_load_n(&words[1], __ATOMIC_RELAXED) & ~FR_ROUND_ANSWER);
+    fr_device_words_return(launch->kernels, slot);
+    return result;
+}
+
+static enum fr_status run(struct launch *launch, unsigned *how)
+{
+    struct fr_device_stream *stream = NULL;
+    enum fr_status status = fr_device_stream_borrow(launch->kernels->context, FR_TO_STAGE, &stream);
+    if (status != FR_OK)
+        return status;
+    CUresult result = launch_and_wait(launch, stream->handle, how);
+    if (result == CUDA_ERROR_NOT_READY)
+        status = FR_ERR_UNSUPPORTED; // so many threads do the same
+    else if (result != CUDA_SUCCESS)
+        status = fr_device_fail("a meeting of devices", result);
+    fr_device_stream_give(stream, status != FR_OK);
+    return status;
+}
+
+static enum fr_status plan_and_run(const struct fr_round *round, const uint64_t *slabs,
+                                   const struct fr_device_move *move, CUcontext context,
+                                   unsigned *how)
+{
+    struct launch launch = {.kernels = fr_device_kernels_get(context), .blocks = 1};
+    if (!launch.kernels)
+        return FR_ERR_UNSUPPORTED;
+    bool reduces = move && move->reduction;
+    bool fits = reduces ? plan_reduction(&launch, round, slabs, move)
+                        : plan_push(&launch, round, slabs, move);
+    if (!fits)
+        return FR_ERR_UNSUPPORTED;
+    if (move)
+        plan_copies(&launch, move);
+    else
+        launch.round->next_word = 0;
+    if (move && move->count > 0) {
+        enum fr_status status = fr_device_push_sync(move->range, move->pieces, move->count);
+        if (status != FR_OK)
+            return status;
+    }
+    return run(&launch, how);
+}
+
+enum fr_status fr_device_met_run(const struct fr_device_range *range, const struct fr_round *round,
+                                 const uint64_t *slabs, const struct fr_device_move *move,
+                                 unsigned *how)
+{
+    struct fr_device_scope scope;
+    *how = 0;
+    enum fr_status status =
+        fr_device_scope_enter(move && move->range ? move->range : range, &scope);
+    if (status != FR_OK)
+        return status;
+    uint64_t begin = fr_core_meter_begin();
+    status = plan_and_run(round, slabs, move, scope.context, how);
+    fr_core_meter_end(FR_METER_COPY, begin);
+    fr_device_scope_leave(&scope);
+    return status;
+}

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Collectives between hosts that share an NVLink clique, one case a launch:
+//
+//   across CASE [KIND [ROUNDS]]
+//
+// Cases: steady, the same calls again and again, and how many messages they take; turns, a rank
+// that comes late and has messages that need the others' progress; hosts, ranks with host buffers;
+// late, a rank that does not come in time; gone, a rank that has ended.
+//
+// Every byte is verified. What is counted needs the library of count.c.
+#include "../programs/memory.h"
+
+#include <mpi.h>
+
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { BYTES = 6000, FLOATS = 1000, LARGE = 4 << 20 };
+
+static int rank, size;
+static struct memory send_memory, receive_memory;
+static unsigned char *host;
+
+static void __attribute__((format(printf, 1, 2))) say(const char *format, ...)
+{
+    char text[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    printf("rank %d: %s\n", rank, text);
+    fflush(stdout);
+}
+
+static void __attribute__((format(printf, 2, 3))) must(bool right, const char *format, ...)
+{
+    va_list args;
+    if (right)
+        return;
+    va_start(args, format);
+    fprintf(stderr, "rank %d: ", rank);
+    vfprintf(stderr, format, args);
+    fprintf(stderr, "\n");
+    va_end(args);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+static unsigned char byte_of(int from, int to, size_t at, int round)
+{
+    return (unsigned char)(from * 101 + to * 37 + (int)(at % 251) + round * 13);
+}
+
+static void exchange(int round)
+{
+    for (int to = 0; to < size; to++)
+        for (size_t i = 0; i < BYTES; i++)
+            host[(size_t)to * BYTES + i] = byte_of(rank, to, i, round);
+    memory_write(&send_memory, 0, host, (size_t)size * BYTES);
+    MPI_Alltoall(send_memory.address, BYTES, MPI_BYTE, receive_memory.address, BYTES, MPI_BYTE,
+                 MPI_COMM_WORLD);
+    memory_read(&receive_memory, 0, host, (size_t)size * BYTES);
+    for (int from = 0; from < size; from++)
+        for (size_t i = 0; i < BYTES; i++)
+            must(host[(size_t)from * BYTES + i] == byte_of(from, rank, i, round),
+                 "round %d: byte %zu from %d is wrong", round, i, from);
+}
+
+static void gather(int round)
+{
+    for (size_t i = 0; i < BYTES; i++)
+        host[i] = byte_of(rank, 0, i, round);
+    memory_write(&send_memory, 0, host, BYTES);
+    MPI_Allgather(send_memory.address, BYTES, MPI_BYTE, receive_memory.address, BYTES, MPI_BYTE,
+                  MPI_COMM_WORLD);
+    memory_read(&receive_memory, 0, host, (size_t)size * BYTES);
+    for (int from = 0; from < size; from++)
+        for (size_t i = 0; i < BYTES; i++)
+            must(host[(size_t)from * BYTES + i] == byte_of(from, 0, i, round),
+                 "round %d: byte %zu gathered from %d is wrong", round, i, from);
+}
+
+static void cast(int round)
+{
+    int root = 1 % size;
+    for (size_t i = 0; i < BYTES; i++)
+        host[i] = rank == root ? byte_of(root, 0, i, round) : 0;
+    memory_write(&receive_memory, 0, host, BYTES);
+    MPI_Bcast(receive_memory.address, BYTES, MPI_BYTE, root, MPI_COMM_WORLD);
+    memory_read(&receive_memory, 0, host, BYTES);
+    for (size_t i = 0; i < BYTES; i++)
+        must(host[i] == byte_of(root, 0, i, round), "round %d: byte %zu is wrong", round, i);
+}
+
+static void reduce(int round)
+{
+    float *floats = (float *)(void *)host;
+    float all = 0;
+    for (int from = 0; from < size; from++)
+        all += (float)(from + round);
+    for (int i = 0; i < FLOATS; i++)
+        floats[i] = (float)(rank + round + i * size);
+    memory_write(&send_memory, 0, host, FLOATS * sizeof(float));
+    MPI_Allreduce(send_memory.address, receive_memory.address, FLOATS, MPI_FLOAT, MPI_SUM,
+                  MPI_COMM_WORLD);
+    memory_read(&receive_memory, 0, host, FLOATS * sizeof(float));
+    for (int i = 0; i < FLOATS; i++)
+        must(floats[i] == all + (float)(i * size * size), "round %d: sum %d is wrong", round, i);
+}
+
+static void all_calls(int round)
+{
+    exchange(round);
+    gather(round);
+    cast(round);
+    reduce(round);
+}
+
+static int count_sent(void)
+{
+    int (*counted)(void) = NULL;
+    void *at = dlsym(RTLD_DEFAULT, "frcount_sent");
+    memcpy(&counted, &at, sizeof(counted));
+    must(counted != NULL, "nothing is counted");
+    return counted();
+}
+
+static void steady(int rounds)
+{
+    int round = 0;
+    for (; round < 8; round++)
+        all_calls(round);
+    int before = count_sent();
+    for (; round < 8 + rounds; round++)
+        all_calls(round);
+    must(before > 0, "nothing was sent to begin with, so the count is wrong");
+    say("%d messages in %d calls", count_sent() - before, rounds * 4);
+}
+
+// The last rank comes late to each call, and before it has a message taken by a rank that is in the
+// call already: one that no MPI sends without the receiver's progress.
+static void turns(void)
+{
+    unsigned char *large = calloc(LARGE, 1);
+    must(large != NULL, "no memory");
+    for (int round = 0; round < 6; round++) {
+        MPI_Request request = MPI_REQUEST_NULL;
+        if (rank == 0)
+            MPI_Irecv(large, LARGE, MPI_BYTE, size - 1, 1, MPI_COMM_WORLD, &request);
+        if (rank == size - 1) {
+            usleep(100000);
+            memset(large, round + 1, LARGE);
+            MPI_Send(large, LARGE, MPI_BYTE, 0, 1, MPI_COMM_WORLD);
+        }
+        all_calls(round);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        must(rank != 0 || (large[0] == round + 1 && large[LARGE - 1] == round + 1), "wrong bytes");
+    }
+    free(large);
+}
+
+// Each rank in turn, and all of them, has host buffers.
+static void hosts(void)
+{
+    struct memory device[2] = {send_memory, receive_memory};
+    struct memory other[2] = {memory_new(MEMORY_HOST, send_memory.bytes),
+                              memory_new(MEMORY_HOST, receive_memory.bytes)};
+    for (int round = 0; round < 40; round++) {
+        bool on_host = round % 4 == 1 ? rank == round % size : round % 8 == 6;
+        send_memory = on_host ? other[0] : device[0];
+        receive_memory = on_host ? other[1] : device[1];
+        all_calls(round);
+    }
+    send_memory = device[0];
+    receive_memory = device[1];
+    memory_free(&other[0]);
+    memory_free(&other[1]);
+}
+
+// What a call returns that another rank does not come to.
+static int call_alone(void)
+{
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    return MPI_Alltoall(send_memory.address, BYTES, MPI_BYTE, receive_memory.address, BYTES,
+                        MPI_BYTE, MPI_COMM_WORLD);
+}
+
+// Some ranks run into the limit, and what they say ends the others, and the late one.
+static void late(void)
+{
+    double begin = MPI_Wtime();
+    all_calls(0);
+    if (rank == size - 1)
+        sleep(4);
+    must(call_alone() != MPI_SUCCESS, "it ends well");
+    say("ends after %s", MPI_Wtime() - begin < 10 ? "some seconds" : "long");
+    must(call_alone() != MPI_SUCCESS, "it ends well the second time");
+}
+
+static void gone(void)
+{
+    all_calls(0);
+    if (rank == size - 1)
+        _exit(0);
+    must(call_alone() != MPI_SUCCESS, "it ends well");
+    say("ends with an error");
+    fflush(NULL);
+    _exit(0); // without the rank that is gone nobody can end as MPI wants it
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    enum memory_kind kind = argc > 2 ? memory_kind_named(argv[2]) : MEMORY_VMM_FABRIC;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    memory_start(rank);
+    must(kind != MEMORY_KINDS && !memory_missing(kind), "there is no such memory");
+    send_memory = memory_new(kind, (size_t)size * BYTES);
+    receive_memory = memory_new(kind, (size_t)size * BYTES);
+    host = malloc((size_t)size * BYTES);
+    must(host != NULL, "no memory");
+    if (strcmp(what, "steady") == 0)
+        steady(argc > 3 ? atoi(argv[3]) : 20);
+    else if (strcmp(what, "turns") == 0)
+        turns();
+    else if (strcmp(what, "hosts") == 0)
+        hosts();
+    else if (strcmp(what, "late") == 0)
+        late();
+    else if (strcmp(what, "gone") == 0)
+        gone();
+    else
+        must(false, "which case?");
+    say("to the end");
+    free(host);
+    memory_free(&send_memory);
+    memory_free(&receive_memory);
+    MPI_Finalize();
+    return 0;
+}

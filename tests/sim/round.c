@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The kernels that meet others (src/device/round.h), done by the CPU: words and posts in the memory
+// of all ranks, the bytes moved in between, and an answer to the host. A kernel on a GPU runs
+// beside its host; this one keeps the host's thread for as long as it waits.
+#include "config.h"
+
+#include "sim.h"
+
+#include "device/round.h"
+
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+
+// What a launch moves between its meetings.
+struct met {
+    const struct fr_round *round;
+    const uint64_t *slabs;
+    const struct fr_push_head *head;
+    const struct fr_push_piece *pieces;
+    const struct fr_reduce *reduce; // NULL for a push
+};
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static CUresult copy(CUcontext ctx, uintptr_t dst, uintptr_t src, size_t bytes)
+{
+    struct sim_op op = {
+        .type = SIM_OP_COPY,
+        .dst = dst,
+        .src = src,
+        .shape = {.width = bytes, .height = 1, .depth = 1},
+    };
+    if (bytes == 0)
+        return CUDA_SUCCESS;
+    if (!sim_kernel_may(ctx, dst, bytes, true) || !sim_kernel_may(ctx, src, bytes, false))
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
+    return sim_execute(&op);
+}
+
+// A word of a slab, for stores and loads that order others.
+static uint64_t *word_at(CUcontext ctx, uintptr_t address)
+{
+    const struct sim_range *range = sim_range_find(address);
+    if (!range || address % sizeof(uint64_t) ||
+        !sim_kernel_may(ctx, address, sizeof(uint64_t), true))
+        return NULL;
+    return (uint64_t *)(void *)(range->alias + (address - range->base));
+}
+
+static CUresult post_word(CUcontext ctx, const struct met *met, uint64_t row, uint64_t value)
+{
+    for (uint32_t rank = 0; rank < met->round->size; rank++) {
+        uint64_t *word = word_at(ctx, met->slabs[rank] + row + met->round->rank * sizeof(uint64_t));
+        if (!word)
+            return CUDA_ERROR_ILLEGAL_ADDRESS;
+        __atomic_store_n(word, value, __ATOMIC_RELEASE);
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult store_post(CUcontext ctx, const struct met *met)
+{
+    const struct fr_round *round = met->round;
+    CUresult result = CUDA_SUCCESS;
+    for (uint32_t rank = 0; rank < round->size && result == CUDA_SUCCESS; rank++)
+        result = copy(ctx, met->slabs[rank] + round->post_offset, round->post, round->post_bytes);
+    return result;
+}
+
+// Writes how many ranks have come, and whether all words are alike.
+static CUresult look(CUcontext ctx, const struct fr_round *round, uint64_t row, uint64_t word,
+                     uint32_t *come, bool *alike)
+{
+    *come = 0;
+    *alike = true;
+    for (uint32_t rank = 0; rank < round->size; rank++) {
+        const uint64_t *at = word_at(ctx, round->own + row + rank * sizeof(uint64_t));
+        if (!at)
+            return CUDA_ERROR_ILLEGAL_ADDRESS;
+        uint64_t seen = __atomic_load_n(at, __ATOMIC_ACQUIRE);
+        *come += seen / FR_ROUND_MARKS >= word / FR_ROUND_MARKS;
+        *alike = *alike && seen == word && word % FR_ROUND_MARKS;
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult wait_words(CUcontext ctx, const struct fr_round *round, uint64_t row, uint64_t word,
+                           bool *met, bool *alike)
+{
+    uint64_t begin = now_ns();
+    uint32_t come = 0;
+    CUresult result;
+    while ((result = look(ctx, round, row, word, &come, alike)) == CUDA_SUCCESS &&
+           come < round->size && now_ns() - begin < round->spin_ns)
+        sched_yield();
+    *met = result == CUDA_SUCCESS && come == round->size;
+    *alike = *met && *alike;
+    return result;
+}
+
+static CUresult answer(CUcontext ctx, const struct fr_round *round, uint64_t how)
+{
+    CUresult result = sim_kernel_tell(ctx, round->answer, how | FR_ROUND_ANSWER, 1);
+    return result == CUDA_SUCCESS ? sim_kernel_tell(ctx, round->answer, round->value, 0) : result;
+}
+
+// Returns with *go when bytes are to be moved; else the host has been told.
+static CUresult begin(CUcontext ctx, const struct met *at, bool *go)
+{
+    const struct fr_round *round = at->round;
+    bool met = false, alike = false;
+    CUresult result = copy(ctx, round->before.dst, round->before.src, round->before.bytes);
+    if (result == CUDA_SUCCESS)
+        result = store_post(ctx, at);
+    if (result == CUDA_SUCCESS)
+        result = post_word(ctx, at, round->words_offset, round->word);
+    if (result == CUDA_SUCCESS && round->waits)
+        result = wait_words(ctx, round, round->words_offset, round->word, &met, &alike);
+    *go = alike && round->next_word;
+    if (result != CUDA_SUCCESS || *go)
+        return result;
+    if (met && !alike) {
+        result = copy(ctx, round->mirror + round->words_offset, round->own + round->words_offset,
+                      round->size * sizeof(uint64_t));
+        if (result == CUDA_SUCCESS)
+            result = copy(ctx, round->mirror + round->posts_offset,
+                          round->own + round->posts_offset, round->posts_bytes);
+    }
+    if (result != CUDA_SUCCESS)
+        return result;
+    return answer(ctx, round, (met ? FR_ROUND_MET : 0) | (alike ? FR_ROUND_ALIKE : 0));
+}
+
+static CUresult end(CUcontext ctx, const struct met *at)
+{
+    const struct fr_round *round = at->round;
+    bool met = false, alike = false;
+    CUresult result = post_word(ctx, at, round->next_offset, round->next_word);
+    if (result == CUDA_SUCCESS)
+        result = wait_words(ctx, round, round->next_offset, round->next_word, &met, &alike);
+    if (result == CUDA_SUCCESS && alike)
+        result = copy(ctx, round->after.dst, round->after.src, round->after.bytes);
+    if (result != CUDA_SUCCESS)
+        return result;
+    return answer(ctx, round,
+                  FR_ROUND_MET | FR_ROUND_ALIKE | FR_ROUND_MOVED | (alike ? FR_ROUND_ENDED : 0) |
+                      (alike && round->after.bytes ? FR_ROUND_COPIED : 0));
+}
+
+// Blocks run one after the other, the first one last: it does all.
+static CUresult run(CUcontext ctx, const struct met *at, struct sim_launch_shape shape)
+{
+    bool go = false;
+    if (shape.block > 0)
+        return CUDA_SUCCESS;
+    CUresult result = begin(ctx, at, &go);
+    if (result != CUDA_SUCCESS || !go)
+        return result;
+    for (; shape.block < shape.blocks && result == CUDA_SUCCESS; shape.block++)
+        result = at->reduce ? sim_kernel_fold(ctx, at->reduce, shape)
+                            : sim_kernel_push(ctx, at->head, at->pieces, shape);
+    return result == CUDA_SUCCESS ? end(ctx, at) : result;
+}
+
+static CUresult few_block(CUcontext ctx, const void *given, struct sim_launch_shape shape)
+{
+    const struct fr_met_few *params = given;
+    const struct met met = {&params->round, params->slabs, &params->head, params->pieces, NULL};
+    return run(ctx, &met, shape);
+}
+
+static CUresult many_block(CUcontext ctx, const void *given, struct sim_launch_shape shape)
+{
+    const struct fr_met_many *params = given;
+    const struct met met = {&params->round, params->slabs, &params->head, params->pieces, NULL};
+    return run(ctx, &met, shape);
+}
+
+static CUresult reduce_block(CUcontext ctx, const void *given, struct sim_launch_shape shape)
+{
+    const struct fr_met_reduce *params = given;
+    const struct met met = {&params->round, params->slabs, NULL, NULL, &params->reduce};
+    return run(ctx, &met, shape);
+}
+
+static bool is_sound(const struct fr_round *round, uint32_t most)
+{
+    uint64_t offsets = round->words_offset | round->next_offset | round->posts_offset;
+    uint64_t apart =
+        (round->before.dst ^ round->before.src) | (round->after.dst ^ round->after.src);
+    return round->size > 0 && round->size <= most && round->rank < round->size && round->word &&
+           round->post % 16 == 0 && round->post_bytes % 16 == 0 && round->post_offset % 16 == 0 &&
+           offsets % sizeof(uint64_t) == 0 && apart % FR_ROUND_UNIT_BYTES == 0 &&
+           round->control % sizeof(uint64_t) == 0;
+}
+
+static bool push_is_sound(const struct fr_round *round, const struct fr_push_head *head,
+                          const struct fr_push_piece *pieces, uint32_t most)
+{
+    return is_sound(round, most) &&
+           (head->count == 0 ? head->shares == 0 : sim_kernel_push_is_sound(head, pieces, most));
+}
+
+static bool few_are_sound(const void *given)
+{
+    const struct fr_met_few *params = given;
+    return push_is_sound(&params->round, &params->head, params->pieces, FR_MET_FEW);
+}
+
+static bool many_are_sound(const void *given)
+{
+    const struct fr_met_many *params = given;
+    return push_is_sound(&params->round, &params->head, params->pieces, FR_MET_MANY);
+}
+
+static bool reduce_is_sound(const void *given)
+{
+    const struct fr_met_reduce *params = given;
+    return is_sound(&params->round, FR_REDUCE_SOURCES) && sim_kernel_fold_is_sound(&params->reduce);
+}
+
+const struct sim_kernel sim_kernel_met_few = {
+    .name = FR_MET_FEW_NAME,
+    .param_bytes = sizeof(struct fr_met_few),
+    .max_threads = FR_PUSH_MAX_THREADS,
+    .are_sound = few_are_sound,
+    .run_block = few_block,
+};
+const struct sim_kernel sim_kernel_met_many = {
+    .name = FR_MET_MANY_NAME,
+    .param_bytes = sizeof(struct fr_met_many),
+    .max_threads = FR_PUSH_MAX_THREADS,
+    .are_sound = many_are_sound,
+    .run_block = many_block,
+};
+const struct sim_kernel sim_kernel_met_reduce = {
+    .name = FR_MET_REDUCE_NAME,
+    .param_bytes = sizeof(struct fr_met_reduce),
+    .max_threads = FR_REDUCE_MAX_THREADS,
+    .are_sound = reduce_is_sound,
+    .run_block = reduce_block,
+};

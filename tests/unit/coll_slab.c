@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Agreement in device memory: rounds between processes with random delays, by kernels and by
+// copies, with devices of their own and one together; bytes moved in between; ranks that run ahead,
+// come late, or never.
+#include "config.h"
+
+#include "coll/slab.h"
+#include "device/device_int.h"
+
+#include "memory_pair.h"
+
+#include <string.h>
+
+enum { POST_BYTES = 200, MOVE_BYTES = 5000 };
+
+static struct fr_memory_handle handles[PROCESSES_MAX];
+
+// Gathers what each process has for all, by way of the first.
+static void gather(const struct fr_memory_handle *own)
+{
+    handles[process_rank] = *own;
+    for (int rank = 1; rank < process_count && process_rank == 0; rank++)
+        process_hear(rank, &handles[rank], sizeof(*own));
+    if (process_rank != 0)
+        process_say(0, own, sizeof(*own));
+    for (int rank = 1; rank < process_count && process_rank == 0; rank++)
+        process_say(rank, handles, sizeof(handles));
+    if (process_rank != 0)
+        process_hear(0, handles, sizeof(handles));
+}
+
+static int device_here(void)
+{
+    int count = 0;
+    CU(cuDeviceGetCount(&count));
+    return count > 0 ? process_rank % count : 0;
+}
+
+static struct fr_coll_slab *open_all(void)
+{
+    struct fr_coll_slab *slab = NULL;
+    struct fr_memory_handle handle = {.bytes = 0};
+    CUcontext context = NULL;
+    if (!driver_load() || !driver_start(&context))
+        exit(CHECK_SKIP);
+    int device = device_here();
+    CU(cuDevicePrimaryCtxRetain(&context, device));
+    CU(cuCtxSetCurrent(context));
+    enum fr_status status =
+        fr_coll_slab_make(device, process_rank, process_count, POST_BYTES, &slab, &handle);
+    if (status == FR_ERR_UNSUPPORTED)
+        pair_skip("no fabric memory");
+    CHECK(status == FR_OK, "%s", fr_core_status_text(status));
+    if (!slab)
+        exit(CHECK_FAIL);
+    gather(&handle);
+    status = fr_coll_slab_map(slab, handles);
+    CHECK(status == FR_OK, "%s", fr_core_status_text(status));
+    process_meet();
+    return slab;
+}
+
+static void close_all(struct fr_coll_slab *slab)
+{
+    process_meet();
+    fr_coll_slab_close(slab);
+    pair_end();
+}
+
+static void pause_sometimes(uint64_t *state)
+{
+    uint64_t drawn = check_random(state);
+    if (drawn % 16 == 0)
+        usleep((useconds_t)(drawn >> 8) % 500);
+}
+
+static size_t make_post(uint64_t round, int rank, unsigned char *post)
+{
+    uint64_t seed = round * 64 + (uint64_t)rank;
+    size_t bytes = (size_t)(seed * 31 % (POST_BYTES + 1));
+    check_fill(post, bytes, seed);
+    return bytes;
+}
+
+// In some rounds all alike, in some none, in others differently.
+static unsigned mark_of(uint64_t round, int rank)
+{
+    if (round % 3 == 0)
+        return 1 + (unsigned)(round % 15);
+    return round % 3 == 1 ? (unsigned)(round + (uint64_t)rank) % 4 : 0;
+}
+
+static bool are_all_alike(uint64_t round)
+{
+    bool alike = mark_of(round, 0) != 0;
+    for (int rank = 1; rank < process_count; rank++)
+        alike = alike && mark_of(round, rank) == mark_of(round, 0);
+    return alike;
+}
+
+static void check_round(const struct fr_coll_slab *slab, uint64_t round)
+{
+    unsigned char expected[POST_BYTES];
+    CHECK(fr_coll_slab_is_alike(slab, round) == are_all_alike(round));
+    for (int rank = 0; rank < process_count; rank++) {
+        CHECK(fr_coll_slab_has(slab, rank, round));
+        CHECK(fr_coll_slab_is_marked(slab, rank, round) == (mark_of(round, rank) != 0),
+              "round %u, mark of %d", (unsigned)round, rank);
+        if (are_all_alike(round))
+            continue;
+        size_t bytes = make_post(round, rank, expected);
+        const void *post = fr_coll_slab_read(slab, rank, round);
+        CHECK((uintptr_t)post % 64 == 0);
+        CHECK(memcmp(post, expected, bytes) == 0, "round %u, post of %d", (unsigned)round, rank);
+    }
+}
+
+// In every seventh round each rank posts and goes on.
+static void run_rounds(void)
+{
+    enum { ROUNDS = 1500 };
+    unsigned char post[POST_BYTES];
+    uint64_t state = 7 + (uint64_t)process_rank;
+    enum fr_coll_slab_done done = FR_COLL_SLAB_MOVED;
+    struct fr_coll_slab *slab = open_all();
+    for (uint64_t round = 1; round <= ROUNDS && check_failures == 0; round++) {
+        size_t bytes = make_post(round, process_rank, post);
+        unsigned mark = mark_of(round, process_rank);
+        pause_sometimes(&state);
+        CHECK(fr_coll_slab_wait_room(slab, round, NULL) == FR_OK);
+        if (round % 7 == 0) {
+            CHECK(fr_coll_slab_post(slab, round, mark, post, bytes) == FR_OK);
+            continue;
+        }
+        CHECK(fr_coll_slab_exchange(slab, round, mark, post, bytes, NULL, NULL, &done) == FR_OK);
+        CHECK(done == FR_COLL_SLAB_MET);
+        check_round(slab, round);
+    }
+    close_all(slab);
+}
+
+// Without kernels, copy engines do it.
+static void run_copies(void)
+{
+    fr_device_kernels_image = NULL;
+    run_rounds();
+}
+
+// Memory of each rank that the others write to: a part for each of them.
+struct moving {
+    struct driver_memory from, to;
+    struct driver_memory source, result; // before, and after
+    struct fr_device_range range;
+    struct fr_memory_mapping mappings[PROCESSES_MAX];
+    struct fr_device_push_piece pieces[PROCESSES_MAX];
+};
+
+static void open_moving(struct moving *moving)
+{
+    struct fr_memory_handle handle = {.bytes = 0};
+    CHECK(driver_allocate(FR_KIND_VMM_FABRIC, device_here(), MOVE_BYTES, &moving->from));
+    CHECK(driver_allocate(FR_KIND_VMM_FABRIC, device_here(), (size_t)process_count * MOVE_BYTES,
+                          &moving->to));
+    CHECK(driver_allocate(FR_KIND_MALLOC, device_here(), MOVE_BYTES, &moving->source));
+    CHECK(driver_allocate(FR_KIND_MALLOC, device_here(), (size_t)process_count * MOVE_BYTES,
+                          &moving->result));
+    CHECK(fr_device_query(moving->from.address, &moving->range) == FR_OK);
+    CHECK(pair_export(moving->to.address, (size_t)process_count * MOVE_BYTES, &handle) == FR_OK);
+    gather(&handle);
+    for (int rank = 0; rank < process_count; rank++) {
+        CHECK(fr_memory_pin(&handles[rank], &moving->range, &moving->mappings[rank]) == FR_OK);
+        moving->pieces[rank] = (struct fr_device_push_piece){
+            .dst = moving->mappings[rank].address + (size_t)process_rank * MOVE_BYTES,
+            .src = (uintptr_t)moving->from.address,
+            .bytes = MOVE_BYTES,
+        };
+    }
+    process_meet();
+}
+
+static void close_moving(struct moving *moving)
+{
+    for (int rank = 0; rank < process_count; rank++)
+        fr_memory_unpin(&moving->mappings[rank]);
+    process_meet();
+    driver_free(&moving->source);
+    driver_free(&moving->result);
+    driver_free(&moving->from);
+    driver_free(&moving->to);
+}
+
+static struct fr_device_push_piece copy_between(const struct driver_memory *to,
+                                                const struct driver_memory *from, size_t bytes)
+{
+    return (struct fr_device_push_piece){(uintptr_t)to->address, (uintptr_t)from->address, bytes};
+}
+
+// An exchange: all post, the bytes are moved by the kernel if all are marked, else by this rank,
+// and a last round says that they are there. They are copied before and after. Returns whether the
+// kernel has moved them.
+static bool move_all(struct fr_coll_slab *slab, struct moving *moving, uint64_t round)
+{
+    const struct fr_device_move move = {
+        .range = &moving->range,
+        .pieces = moving->pieces,
+        .count = (size_t)process_count,
+        .before = copy_between(&moving->from, &moving->source, MOVE_BYTES),
+        .after = copy_between(&moving->result, &moving->to, (size_t)process_count * MOVE_BYTES),
+    };
+    unsigned char post[POST_BYTES];
+    size_t bytes = make_post(round, process_rank, post);
+    enum fr_coll_slab_done done;
+    CHECK(fr_coll_slab_wait_room(slab, round, NULL) == FR_OK);
+    CHECK(fr_coll_slab_exchange(slab, round, mark_of(round, process_rank), post, bytes, &move, NULL,
+                                &done) == FR_OK);
+    check_round(slab, round);
+    CHECK(done == FR_COLL_SLAB_MET || are_all_alike(round));
+    bool moved = done != FR_COLL_SLAB_MET;
+    bool copied = done == FR_COLL_SLAB_COPIED;
+    if (moved) {
+        CHECK(fr_coll_slab_wait(slab, round + 1, NULL) == FR_OK);
+    } else {
+        CHECK(fr_device_push(&moving->range, moving->pieces, (size_t)process_count, FR_ENGINE_SM,
+                             0) == FR_OK);
+        CHECK(fr_coll_slab_exchange(slab, round + 1, true, post, 0, NULL, NULL, &done) == FR_OK);
+    }
+    CHECK(copied || fr_device_push(&moving->range, &move.after, 1, FR_ENGINE_SM, 0) == FR_OK);
+    return moved;
+}
+
+static void run_moves(void)
+{
+    enum { ROUNDS = 600 };
+    struct moving moving = {.range = {.bytes = 0}};
+    struct fr_coll_slab *slab = open_all();
+    uint64_t state = 7 + (uint64_t)process_rank;
+    unsigned by_kernel = 0;
+    open_moving(&moving);
+    for (uint64_t round = 1; round <= ROUNDS && check_failures == 0; round += 2) {
+        pair_fill(&moving.source, 0, MOVE_BYTES, round * 8 + (uint64_t)process_rank);
+        pause_sometimes(&state);
+        by_kernel += move_all(slab, &moving, round);
+        for (int rank = 0; rank < process_count; rank++) {
+            CHECK(fr_coll_slab_is_marked(slab, rank, round + 1));
+            pair_check(&moving.result, (size_t)rank * MOVE_BYTES, MOVE_BYTES,
+                       round * 8 + (uint64_t)rank, "moved");
+        }
+        process_meet(); // before anybody writes there again
+    }
+    CHECK(by_kernel > 0 || fr_device_kernels_image == NULL, "no kernel has moved anything");
+    close_moving(&moving);
+    close_all(slab);
+}
+
+static bool never(void *cookie)
+{
+    ++*(unsigned *)cookie;
+    return false;
+}
+
+static bool count_calls(void *cookie)
+{
+    ++*(unsigned *)cookie;
+    return true;
+}
+
+// One rank posts late: the others wait, and their caller has its turns.
+static void run_late(void)
+{
+    unsigned calls = 0;
+    const struct fr_coll_progress progress = {.go_on = count_calls, .cookie = &calls};
+    enum fr_coll_slab_done done;
+    bool is_late = process_rank == process_count - 1;
+    struct fr_coll_slab *slab = open_all();
+    if (is_late)
+        usleep(200000);
+    CHECK(fr_coll_slab_exchange(slab, 1, true, NULL, 0, NULL, &progress, &done) == FR_OK);
+    CHECK(is_late || calls > 0, "the wait asked nobody");
+    close_all(slab);
+}
+
+// The last rank never comes: the others end when their caller says so, and so do those who run
+// ahead of it, up to the depth and no further.
+static void run_never(void)
+{
+    unsigned asked = 0;
+    const struct fr_coll_progress none = {.go_on = never, .cookie = &asked};
+    enum fr_coll_slab_done done;
+    uint64_t round = 1;
+    struct fr_coll_slab *slab = open_all();
+    if (process_rank < process_count - 1) {
+        CHECK(fr_coll_slab_exchange(slab, round, true, NULL, 0, NULL, &none, &done) ==
+                  FR_ERR_LIMIT &&
+              asked == 1);
+        CHECK(!fr_coll_slab_has(slab, process_count - 1, 1) && fr_coll_slab_has(slab, 0, 1));
+        for (round = 2; round < FR_COLL_SLAB_DEPTH; round++)
+            CHECK(fr_coll_slab_post(slab, round, false, NULL, 0) == FR_OK);
+        CHECK(fr_coll_slab_post(slab, round + 1, false, NULL, 0) == FR_ERR_INVALID);
+        CHECK(fr_coll_slab_post(slab, round, false, NULL, 0) == FR_ERR_INVALID);
+        CHECK(fr_coll_slab_wait_room(slab, round, &none) == FR_ERR_LIMIT && asked == 2);
+    }
+    close_all(slab);
+}
+
+#define ONE_DEVICE                                                                                 \
+    {                                                                                              \
+        "CUDA_VISIBLE_DEVICES=0"                                                                   \
+    }
+
+static const struct process_case cases[] = {
+    {.name = "rounds", .count = 3, .run = run_rounds},
+    {.name = "copies", .count = 3, .run = run_copies},
+    {.name = "shared", .count = 3, .run = run_rounds, .common = ONE_DEVICE},
+    {.name = "moves", .count = 3, .run = run_moves},
+    {.name = "many-moves", .count = 8, .run = run_moves},
+    {.name = "shared-moves", .count = 2, .run = run_moves, .common = ONE_DEVICE},
+    {.name = "late", .count = 3, .run = run_late},
+    {.name = "never", .count = 3, .run = run_never},
+    {.name = NULL},
+};
+
+int main(int count, char **arguments)
+{
+    return process_main(cases, count, arguments);
+}
