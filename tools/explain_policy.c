@@ -96,7 +96,7 @@ static struct fr_explain_answer explain_message(const struct fr_explain_facts *f
     const char *name = fr_policy_scheme_name(chosen.scheme);
     if (chosen.scheme == FR_SCHEME_NONE)
         return answer("host", "", chosen.reason);
-    return answer(chosen.scheme == FR_SCHEME_PIPELINE ? "host" : "peer", name, chosen.reason);
+    return answer(fr_policy_path_name(fr_policy_scheme_path(chosen.scheme)), name, chosen.reason);
 }
 
 static struct fr_explain_answer explain_exchange(size_t bytes)

@@ -28,6 +28,7 @@ void fr_mpi_messages_describe(struct fr_world_facts *own)
     own->takes_rts = (fr_core_settings()->paths & needed) == needed && !fr_mpi_is_gpu_aware() &&
                      fr_device_is_installed() && fr_control_secret_draw(&secret) == FR_OK;
     own->pipelines = own->takes_rts && fr_core_settings()->pipeline_min_bytes > 0;
+    own->rails = own->takes_rts && fr_core_settings()->rail != FR_RAIL_OFF;
     if (own->takes_rts)
         memcpy(own->secret, secret.bytes, sizeof(own->secret));
 }
@@ -43,7 +44,7 @@ static int compare_kernels(const void *first, const void *second)
 struct takers {
     bool share_host;
     bool span_hosts;
-    bool send_remotely; // in fragments, or by multi-node NVLink
+    bool send_remotely; // in fragments, over rails, or by multi-node NVLink
 };
 
 static struct takers find_takers(void)
@@ -56,7 +57,8 @@ static struct takers find_takers(void)
         if (!facts || !facts->takes_rts)
             continue;
         kernels[count++] = facts->kernel;
-        takers.send_remotely = takers.send_remotely || facts->pipelines || facts->has_fabric;
+        takers.send_remotely =
+            takers.send_remotely || facts->pipelines || facts->rails || facts->has_fabric;
     }
     if (kernels)
         qsort(kernels, count, sizeof(*kernels), compare_kernels);
@@ -186,7 +188,7 @@ bool fr_mpi_send_start(struct fr_request_op *op, struct fr_path_view *view,
     if (op->persistent || !describe(op, view, &message) ||
         fr_rndv_send_start(&message, &op->send, &chosen) != FR_OK || !op->send)
         return false;
-    choice->path = chosen.scheme == FR_SCHEME_PIPELINE ? FR_PATH_HOST : FR_PATH_PEER;
+    choice->path = fr_policy_scheme_path(chosen.scheme);
     choice->reason = chosen.reason;
     *scheme = fr_policy_scheme_name(chosen.scheme);
     view->path = FR_PATH_PASS; // MPI gets neither this memory nor a copy of it

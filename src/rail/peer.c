@@ -114,6 +114,17 @@ bool fr_rail_peer_known(struct fr_rails *rails, unsigned peer)
     return known;
 }
 
+unsigned fr_rail_peer_rails(struct fr_rails *rails, unsigned peer)
+{
+    unsigned pairs = 0;
+    fr_core_lock(&rails->lock);
+    const struct fr_rail_peer *known = fr_rail_peer_find(rails, peer);
+    for (unsigned i = 0; known != NULL && i < rails->count; i++)
+        pairs += known->links[i].paired;
+    fr_core_unlock(&rails->lock);
+    return pairs;
+}
+
 enum fr_status fr_rail_peer_add(struct fr_rails *rails, unsigned peer, const void *address,
                                 size_t bytes)
 {

@@ -88,6 +88,8 @@ void fr_rail_close(struct fr_rails *rails);
 // to go through page-locked host memory.
 unsigned fr_rail_count(const struct fr_rails *rails);
 bool fr_rail_takes(const struct fr_rails *rails, enum fr_rail_kind kind);
+// Whether others may be able to read and write memory of this process only while it polls.
+bool fr_rail_needs_polls(const struct fr_rails *rails);
 // Whether the completion of a write says that the data have arrived. Where not, fr_rail_write is
 // refused.
 bool fr_rail_writes(const struct fr_rails *rails);
@@ -104,6 +106,8 @@ size_t fr_rail_address(const struct fr_rails *rails, unsigned char address[FR_RA
 FR_MUST_CHECK enum fr_status fr_rail_peer_add(struct fr_rails *rails, unsigned peer,
                                               const void *address, size_t bytes);
 bool fr_rail_peer_known(struct fr_rails *rails, unsigned peer);
+// How many rails are in common with a peer, lost ones included; 0 for one that is not known.
+unsigned fr_rail_peer_rails(struct fr_rails *rails, unsigned peer);
 
 // Registers memory with all rails and pins it, or finds it registered: base, bytes and id the same.
 // What is released stays registered, least recently used out first, up to FABRAIL_RAIL_CACHE. The

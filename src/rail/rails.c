@@ -142,6 +142,15 @@ bool fr_rail_writes(const struct fr_rails *rails)
     return true;
 }
 
+bool fr_rail_needs_polls(const struct fr_rails *rails)
+{
+    for (unsigned i = 0; i < rails->count; i++) {
+        if (rails->rails[i].manual)
+            return true;
+    }
+    return false;
+}
+
 size_t fr_rail_address(const struct fr_rails *rails, unsigned char address[FR_RAIL_ADDRESS_MAX])
 {
     return fr_rail_wire_write_address(&rails->address, address);

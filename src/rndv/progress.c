@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "memory/memory.h"
+#include "rndv/rails.h"
 #include "rndv/rndv_int.h"
 #include "rndv/send.h"
 
@@ -35,6 +36,11 @@ static void handle(const struct fr_control_message *message, const struct fr_dev
     case FR_CONTROL_UNMAPPED:
         fr_memory_handle_message(message, user != NULL ? user : &nowhere);
         return;
+    case FR_CONTROL_RAIL_ADDRESS:
+    case FR_CONTROL_RAIL_KNOWN:
+    case FR_CONTROL_RAIL_REACHED:
+        fr_rndv_rails_handle(message);
+        return;
     default:
         break;
     }
@@ -65,5 +71,6 @@ void fr_rndv_progress(const struct fr_device_range *user)
         atomic_flag_clear_explicit(&reading, memory_order_release);
     }
     fr_memory_poll();
+    fr_rndv_rails_poll();
     fr_rndv_send_look_after();
 }

@@ -9,6 +9,7 @@
 #include "config.h"
 
 #include "memory/memory.h"
+#include "rndv/rails.h"
 #include "rndv/send.h"
 #include "world/world.h"
 
@@ -114,7 +115,16 @@ static struct fr_policy_message describe(const struct fr_rndv_message *message)
         .host_full = fr_rndv_stage_is_full(FR_PATH_HOST, view->in_bytes),
         .clique_min_bytes = settings->clique_min_bytes,
         .pipeline_min_bytes = settings->pipeline_min_bytes,
+        .rail_use = settings->rail,
+        .rail_min_bytes = settings->rail_min_bytes,
     };
+}
+
+// What is worth opening rails for.
+static void look_at_rails(int to, struct fr_policy_message *facts)
+{
+    if (facts->by_fragments && fr_policy_wants_rails(facts))
+        facts->rails = fr_rndv_rails_to(to);
 }
 
 // Whether there has been a message of this memory before. Exporting takes as long as some messages,
@@ -145,6 +155,7 @@ bool fr_rndv_send_is_possible(const struct fr_rndv_message *message)
     struct fr_policy_message facts = describe(message);
     facts.exported = facts.mapped = true;
     facts.workspace_full = facts.host_full = false;
+    facts.rails = facts.by_fragments ? FR_RAILS_MAX : 0;
     return message->view->in_bytes > FR_RNDV_RTS_BYTES &&
            fr_policy_choose_scheme(&facts).scheme != FR_SCHEME_NONE;
 }
@@ -259,6 +270,7 @@ enum fr_status fr_rndv_send_start(const struct fr_rndv_message *message, struct 
         return FR_OK;
     }
     look_at_mapping(message, &facts, &handle);
+    look_at_rails(message->address.to, &facts);
     *choice = fr_policy_choose_scheme(&facts);
     if (choice->scheme == FR_SCHEME_NONE)
         return FR_OK;
@@ -338,6 +350,8 @@ static bool has_waited(struct fr_rndv_send *send, enum fr_rndv_state state)
 // Has the bytes go by fragments, since the receiver cannot pull them.
 static void follow_refusal(struct fr_rndv_send *send)
 {
+    if (send->scheme->id == FR_SCHEME_RAIL)
+        fr_rndv_rails_give_up(send->address.to);
     if (fr_rndv_pipeline_take_over(send))
         return;
     fr_warn_once("%s: the receiver cannot map the memory of a message, and there is no other way "

@@ -27,7 +27,7 @@ struct fr_world_facts {
     uint32_t takes_rts;       // 1 when it understands messages by rendezvous (room rndv)
     uint32_t pipelines;       // 1 when it sends some of them in fragments
     uint32_t exchanges;       // 1 when it takes part in exchanges over NVLink (room coll)
-    uint32_t spare;
+    uint32_t rails;           // 1 when it takes messages over rails
 };
 
 // The communicator of Fabrail's own: all processes of MPI_COMM_WORLD in the same order, errors
