@@ -6,6 +6,7 @@
 #include "config.h"
 
 #include "mpi/mpi_int.h"
+#include "rail/rail.h"
 #include "report/report.h"
 #include "world/world.h"
 
@@ -120,12 +121,37 @@ void fr_mpi_messages_start(void)
             open_control(takers.send_remotely) && own->takes_rts && fr_rndv_open() == FR_OK;
 }
 
+// What others have not received yet may need this process, which is in no other call any more.
+static void help_others(void)
+{
+    if (fr_mpi_takes_rts)
+        fr_rndv_progress(NULL);
+}
+
+static void report_rails(void)
+{
+    static struct fr_report_rail reported[FR_RAILS_MAX];
+    static struct fr_rail_counters counters[FR_RAILS_MAX];
+    const struct fr_rails *rails = fr_rndv_rails();
+    unsigned count = rails ? fr_rail_count(rails) : 0;
+    for (unsigned i = 0; i < count; i++) {
+        fr_rail_counters(rails, i, &counters[i]);
+        reported[i].name = counters[i].name;
+        reported[i].sent_bytes = counters[i].written_bytes;
+        reported[i].received_bytes = counters[i].read_bytes;
+        reported[i].stripes = counters[i].stripes;
+        reported[i].lost = counters[i].out || counters[i].errors > 0;
+    }
+    fr_report_rails(reported, count);
+}
+
 void fr_mpi_messages_end(void)
 {
     if (!fr_mpi_meeting)
         return;
-    fr_world_meet(); // now all have received what they ever will
+    fr_world_meet(help_others); // now all have received what they ever will
     fr_control_close(fr_rndv_drain);
+    report_rails();
 }
 
 void fr_mpi_messages_release(void)

@@ -114,7 +114,7 @@ static int64_t now_ns(void)
 
 // Completes the exchange, which can take as long as the last process takes to start. The first
 // polls only yield, later ones sleep, since ranks may outnumber cores.
-static int wait_for_all(fr_word *request)
+static int wait_for_all(fr_word *request, void (*progress)(void))
 {
     enum { YIELDS = 1000, WARN_SECONDS = 10 };
     const struct timespec nap = {.tv_nsec = 500000};
@@ -125,6 +125,8 @@ static int wait_for_all(fr_word *request)
         int result = FR_MPI(Test, FR_PTR(request), FR_PTR(&done), fr_real_mpi.STATUS_IGNORE);
         if (result != fr_real_mpi.SUCCESS || done)
             return result;
+        if (progress)
+            progress();
         if (polls < YIELDS) {
             sched_yield();
             continue;
@@ -152,20 +154,20 @@ static bool exchange(const struct fr_world_facts *own)
     int result = FR_MPI(Iallgather, FR_PTR(own), bytes, fr_real_mpi.BYTE, FR_PTR(known.facts),
                         bytes, fr_real_mpi.BYTE, comm, FR_PTR(&request));
     if (result == fr_real_mpi.SUCCESS)
-        result = wait_for_all(&request);
+        result = wait_for_all(&request, NULL);
     if (result != fr_real_mpi.SUCCESS)
         fr_error("the exchange of hosts and NVLink cliques failed with MPI error %d", result);
     return result == fr_real_mpi.SUCCESS;
 }
 
-bool fr_world_meet(void)
+bool fr_world_meet(void (*progress)(void))
 {
     fr_word request = 0;
     if (fr_world_comm() == fr_real_mpi.COMM_NULL)
         return false;
     int result = FR_MPI(Ibarrier, fr_world_comm(), FR_PTR(&request));
     if (result == fr_real_mpi.SUCCESS)
-        result = wait_for_all(&request);
+        result = wait_for_all(&request, progress);
     return result == fr_real_mpi.SUCCESS;
 }
 

@@ -55,8 +55,9 @@ uint64_t fr_world_host(void);
 void fr_world_gather(const struct fr_world_facts *own);
 
 // Waits until all processes of MPI_COMM_WORLD have come here, with the same warnings; to be called
-// by all of them or by none, after fr_world_gather. False when MPI fails.
-bool fr_world_meet(void);
+// by all of them or by none, after fr_world_gather. Calls `progress` all the time, for those who
+// need something of this process before they can come. False when MPI fails.
+bool fr_world_meet(void (*progress)(void));
 
 // The rank in MPI_COMM_WORLD of a rank of `comm` (of its remote group on an inter-communicator); -1
 // for a process outside the world, or when MPI fails. Writes what tells the communicator from
