@@ -25,7 +25,11 @@ struct fr_rail_load {
     size_t max_bytes;
     uint64_t busy_ns;
     uint64_t began_ns; // of the time that is being measured, while something is on its way
-    uint64_t sample_ns, sample_bytes;
+    // What is being measured goes on when the rail has run dry and has something to do again: a
+    // rail that gets a stripe at a time would never be measured else, and stay what it was taken
+    // for.
+    uint64_t sample_ns, sample_bytes; // since when it is busy, or before
+    uint64_t sample_busy_ns;          // of times before that
     unsigned sample_stripes;
 };
 

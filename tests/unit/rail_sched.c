@@ -188,6 +188,15 @@ static void test_rates(void)
         fr_rail_load_done(load, MIB, true, now);
     CHECK(load->measured && load->bytes_per_s == 500ull * MIB, "%llu",
           (unsigned long long)load->bytes_per_s);
+    // A rail that gets a stripe at a time, since it is taken for a slow one, is measured as well.
+    load->bytes_per_s = MIB;
+    for (int i = 0; i < 100; i++) {
+        fr_rail_load_sent(load, FR_RAIL_STRIPE_MIN, now);
+        fr_rail_load_done(load, FR_RAIL_STRIPE_MIN, true, now += 1000000);
+        now += 1000000;
+    }
+    CHECK(load->bytes_per_s > 62ull * MIB && load->bytes_per_s < 63ull * MIB, "%llu",
+          (unsigned long long)load->bytes_per_s);
     CHECK(load->queued_bytes == 0 && load->posted == 0);
 }
 
