@@ -67,10 +67,21 @@ void fr_rail_load_done(struct fr_rail_load *load, size_t bytes, bool arrived, ui
     if (load->posted > 0)
         return;
     load->busy_ns += now_ns - load->began_ns;
+    load->rests_ns = now_ns;
     load->sample_busy_ns += now_ns - load->sample_ns;
     load->sample_ns = now_ns;
     if (load->sample_bytes < (size_t)load->sample_stripes * LEAST_BYTES || load->sample_bytes == 0)
         start_sample(load, now_ns);
+}
+
+void fr_rail_load_rest(struct fr_rail_load *load, uint64_t best_bytes_per_s, uint64_t now_ns)
+{
+    if (!load->measured || load->posted > 0 || load->bytes_per_s >= best_bytes_per_s ||
+        now_ns - load->rests_ns < FR_RAIL_REST_MS * 1000000ull)
+        return;
+    uint64_t twice = load->bytes_per_s * 2;
+    load->bytes_per_s = twice < best_bytes_per_s ? twice : best_bytes_per_s;
+    load->rests_ns = now_ns;
 }
 
 static size_t min_of(size_t a, size_t b)
