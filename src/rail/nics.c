@@ -234,7 +234,7 @@ enum fr_status fr_rail_discover(const struct fr_rail_library *library,
     bool any = options->provider == NULL || strcmp(options->provider, "auto") == 0 ||
                *options->provider == '\0';
     const char *wanted = any ? NULL : options->provider;
-    if (options->gpu != NULL)
+    if (options->gpu != NULL && !options->host_only)
         ask_all(library, wanted, true, found);
     ask_all(library, wanted, false, found);
     keep_provider(library, found, pick_provider(found, wanted, options->nics));

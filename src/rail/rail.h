@@ -50,6 +50,7 @@ struct fr_rail_memory {
 
 struct fr_rail_options {
     const char *gpu;          // PCI bus id of the GPU whose NICs are wanted; NULL: host memory
+    bool host_only;           // its memory will not be registered
     unsigned rank;            // by which processes begin on different rails
     unsigned local_index;     // of this process among those with the same GPU, and their number;
     unsigned local_count;     // 0 for one

@@ -21,7 +21,7 @@ enum {
     GROUPS = 64, // of processes that are read from at once, a place each
     SOURCE_BYTES = 4096,
     MEMORY_BYTES = SOURCE_BYTES + GROUPS * FR_RAILS_MAX * PROBE_BYTES,
-    PROBE_LIMIT_S = 10,
+    PROBE_LIMIT_S = 30,
 };
 
 // A piece of what a process tells of its rails: the length and bytes of the description of its
@@ -60,6 +60,7 @@ struct peer {
     bool known_there;
 
     _Atomic unsigned reached; // rails over which it has read from here
+    atomic_bool serves;       // it may be reading to see whether it can
     atomic_bool given_up;
     atomic_bool readable;
 };
@@ -67,6 +68,7 @@ struct peer {
 enum opened { CLOSED, OPENING, OPEN, NONE };
 
 static _Atomic int opened;               // enum opened
+static _Atomic int noted = -1;           // device
 static struct fr_rails *rails;           // while open
 static struct fr_rail_region *region;    // what others read to see whether they can, and what
 static unsigned char *memory;            // this process reads
@@ -76,6 +78,7 @@ static struct fr_lock lock = FR_LOCK_INIT;
 static struct peer **peers; // by rank; made when there is the first
 static atomic_flag moving = ATOMIC_FLAG_INIT;
 static _Atomic unsigned unsettled_count; // peers with something to be done
+static _Atomic long served_count;        // messages, and processes, that may be read from here
 static uint64_t groups;                  // in use
 
 static int64_t now_s(void)
@@ -88,6 +91,12 @@ static int64_t now_s(void)
 struct fr_rails *fr_rndv_rails(void)
 {
     return atomic_load_explicit(&opened, memory_order_acquire) == OPEN ? rails : NULL;
+}
+
+void fr_rndv_rails_note(int device)
+{
+    if (FR_UNLIKELY(atomic_load_explicit(&noted, memory_order_relaxed) != device))
+        atomic_store_explicit(&noted, device, memory_order_relaxed);
 }
 
 // ---- opening
@@ -117,7 +126,11 @@ static unsigned char mark_of(int rank)
 static enum fr_status open_all(void)
 {
     struct fr_rail_options options = fr_rail_options();
+    char gpu[FR_DEVICE_BUS_ID];
     options.rank = (unsigned)fr_world_rank();
+    options.host_only = true;
+    if (fr_device_bus_id(atomic_load_explicit(&noted, memory_order_relaxed), gpu))
+        options.gpu = gpu;
     enum fr_status status = fr_rail_open(&options, &rails);
     if (status != FR_OK)
         return status;
@@ -216,6 +229,7 @@ void fr_rndv_rails_give_up(int to)
 
 void fr_rndv_rails_serve(int change)
 {
+    atomic_fetch_add_explicit(&served_count, change, memory_order_relaxed);
     fr_rndv_thread_serve(change);
 }
 
@@ -227,8 +241,9 @@ static void take_piece(struct peer *peer, const struct fr_control_message *messa
     struct piece piece = {.all_bytes = 0};
     memcpy(&piece, message->data, message->bytes < sizeof(piece) ? message->bytes : sizeof(piece));
     size_t bytes = message->bytes - offsetof(struct piece, data);
-    if (message->bytes <= offsetof(struct piece, data) || piece.all_bytes > TOLD_MAX ||
-        piece.offset != peer->come_bytes || bytes > piece.all_bytes - piece.offset)
+    if (message->bytes <= offsetof(struct piece, data) || message->bytes > sizeof(piece) ||
+        piece.all_bytes > TOLD_MAX || piece.offset != peer->come_bytes ||
+        bytes > piece.all_bytes - piece.offset)
         return;
     if (peer->bytes == NULL) {
         peer->bytes = malloc(piece.all_bytes);
@@ -249,6 +264,8 @@ void fr_rndv_rails_handle(const struct fr_control_message *message)
     if (message->kind == FR_CONTROL_RAIL_REACHED) {
         memcpy(&reached, message->data, sizeof(reached));
         atomic_store_explicit(&peer->reached, reached, memory_order_release);
+        if (atomic_exchange(&peer->serves, false))
+            fr_rndv_rails_serve(-1);
         return;
     }
     fr_core_lock(&lock);
@@ -268,6 +285,13 @@ static void end_with(struct peer *peer, enum stage stage)
 {
     peer->stage = stage;
     atomic_fetch_sub_explicit(&unsettled_count, 1, memory_order_relaxed);
+}
+
+// Ends the attempt, and says so to who waits for its outcome.
+static void end_and_tell(int rank, struct peer *peer, uint32_t reached)
+{
+    (void)fr_control_send(rank, FR_CONTROL_RAIL_REACHED, &reached, sizeof(reached));
+    end_with(peer, reached > 0 ? READABLE : UNREACHED);
 }
 
 // Goes on where it has left off for want of memory.
@@ -389,13 +413,12 @@ static void look_at_probes(int rank, struct peer *peer)
     const uint32_t reached = peer->count;
     if (worst != FR_OK || !has_read(rank, reached)) {
         fr_warn("rank %d is not reached over rails: its messages take another way", rank);
-        end_with(peer, UNREACHED);
+        end_and_tell(rank, peer, 0);
         return;
     }
     atomic_store_explicit(&peer->readable, true, memory_order_release);
     fr_debug("rank %d is read from over %u rails", rank, reached);
-    (void)fr_control_send(rank, FR_CONTROL_RAIL_REACHED, &reached, sizeof(reached));
-    end_with(peer, READABLE);
+    end_and_tell(rank, peer, reached);
 }
 
 static void tell_known(int rank, struct peer *peer)
@@ -408,24 +431,27 @@ static void tell_known(int rank, struct peer *peer)
     peer->stage = ADDED;
 }
 
-static void begin(struct peer *peer)
+static void begin(int rank, struct peer *peer)
 {
-    if (open_once() != NULL)
+    if (open_once() != NULL) {
         peer->stage = TELLING;
-    else if (atomic_load_explicit(&opened, memory_order_acquire) == NONE)
-        end_with(peer, UNREACHED);
+        atomic_store(&peer->serves, true);
+        fr_rndv_rails_serve(1);
+    } else if (atomic_load_explicit(&opened, memory_order_acquire) == NONE) {
+        end_and_tell(rank, peer, 0);
+    }
 }
 
 static void step(int rank, struct peer *peer)
 {
     struct come come = look_at(peer);
     if (peer->stage == UNKNOWN && come.wanted)
-        begin(peer);
+        begin(rank, peer);
     if (peer->stage == TELLING && !peer->told)
         peer->told = tell(rank, peer);
     if (peer->stage == TELLING && peer->told && come.told) {
         if (!connect_to(rank, peer)) {
-            end_with(peer, UNREACHED);
+            end_and_tell(rank, peer, 0);
             return;
         }
         peer->stage = CONNECTING;
@@ -452,10 +478,14 @@ static void step_all(void)
 
 void fr_rndv_rails_poll(void)
 {
+    bool unsettled = atomic_load_explicit(&unsettled_count, memory_order_acquire) > 0;
+    bool serves = atomic_load_explicit(&served_count, memory_order_relaxed) > 0;
+    if (FR_LIKELY(!unsettled && !serves))
+        return;
     struct fr_rails *own = fr_rndv_rails();
     if (own != NULL)
         (void)fr_rail_poll(own);
-    if (FR_UNLIKELY(atomic_load_explicit(&unsettled_count, memory_order_acquire) > 0))
+    if (unsettled)
         step_all();
 }
 
@@ -494,4 +524,5 @@ void fr_rndv_rails_close(void)
     memory = NULL;
     groups = 0;
     atomic_store_explicit(&unsettled_count, 0, memory_order_relaxed);
+    atomic_store_explicit(&served_count, 0, memory_order_relaxed);
 }

@@ -7,6 +7,9 @@
 #include "rail/rail.h"
 #include "rndv/rndv_int.h"
 
+// The device that buffers of this process are on: its NICs are those that are opened.
+void fr_rndv_rails_note(int device);
+
 // By how many rails a process can read memory of this one: 0 until it has done so, which the first
 // question has it try. Opens the rails, which takes tenths of a second.
 unsigned fr_rndv_rails_to(int to);

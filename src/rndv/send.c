@@ -347,11 +347,17 @@ static bool has_waited(struct fr_rndv_send *send, enum fr_rndv_state state)
     return now - since >= send->scheme->wait_ns(send->bytes);
 }
 
-// Has the bytes go by fragments, since the receiver cannot pull them.
-static void follow_refusal(struct fr_rndv_send *send)
+// Rails that have failed one message are not tried with the next.
+static void follow_failure(const struct fr_rndv_send *send)
 {
     if (send->scheme->id == FR_SCHEME_RAIL)
         fr_rndv_rails_give_up(send->address.to);
+}
+
+// Has the bytes go by fragments, since the receiver cannot pull them.
+static void follow_refusal(struct fr_rndv_send *send)
+{
+    follow_failure(send);
     if (fr_rndv_pipeline_take_over(send))
         return;
     fr_warn_once("%s: the receiver cannot map the memory of a message, and there is no other way "
@@ -371,8 +377,10 @@ bool fr_rndv_send_is_over(struct fr_rndv_send *send)
         return false;
     }
     bool gone = send->scheme->progress(send);
-    if (state == FR_RNDV_FAILED && send->failure == FR_OK)
+    if (state == FR_RNDV_FAILED && send->failure == FR_OK) {
+        follow_failure(send);
         fr_warn_once("%s: the receiver could not fetch a message", send->call);
+    }
     bool waited = has_waited(send, state);
     send->over = is_ended(state) || (gone && send->scheme->may_leave(send, state, waited));
     if (send->over || gone || !waited || state != FR_RNDV_ADVERTISED)
@@ -455,6 +463,8 @@ static bool is_done(struct fr_rndv_send *send)
     enum fr_rndv_state state = fr_rndv_ledger_state(send->index);
     if (state == FR_RNDV_REFUSED)
         follow_refusal(send);
+    if (state == FR_RNDV_FAILED && send->failure == FR_OK)
+        follow_failure(send);
     (void)send->scheme->progress(send);
     return is_ended(state) && !send->copying && send->fragments_done == send->fragments;
 }
