@@ -163,8 +163,10 @@ static const struct row rows[] = {
     {"RAIL", ROW_CHOICE, AT(rail), .default_text = "auto", .choices = rail_choices,
      .help =
          "Whether messages between hosts go over rails, all NICs of a process at once: where the\n"
-         "MPI library is not GPU-aware and there are at least two (auto); over a single one too,\n"
-         "and as if no MPI library were GPU-aware (force); or never (off).\n"
+         "MPI library is not GPU-aware and there are at least two, not driven by sockets on a "
+         "host\n"
+         "that has better (auto); over any, and as if no MPI library were GPU-aware (force); or\n"
+         "never (off).\n"
          "It takes the path peer to be allowed. Set it alike for all ranks of a job."},
     {"RAIL_MIN", ROW_BYTES, AT(rail_min_bytes), .default_text = "256K", RANGE(0, 16 * TIB),
      .help = "Size from which on a message to another host goes over rails."},

@@ -35,6 +35,12 @@ bool fr_rail_needs_polls(const struct fr_rails *rails)
     return false;
 }
 
+bool fr_rail_has_better(const struct fr_rails *rails)
+{
+    (void)rails;
+    return false;
+}
+
 bool fr_rail_writes(const struct fr_rails *rails)
 {
     (void)rails;

@@ -70,6 +70,7 @@ enum opened { CLOSED, OPENING, OPEN, NONE };
 static _Atomic int opened;               // enum opened
 static _Atomic int noted = -1;           // device
 static struct fr_rails *rails;           // while open
+static bool outdone;                     // by what MPI may use
 static struct fr_rail_region *region;    // what others read to see whether they can, and what
 static unsigned char *memory;            // this process reads
 static unsigned char own_told[TOLD_MAX]; // to all others
@@ -147,6 +148,9 @@ static enum fr_status open_all(void)
     if (status != FR_OK)
         goto release;
     write_told();
+    outdone = fr_rail_has_better(rails);
+    if (outdone)
+        fr_info("rails go over sockets, and this host has better: they take FABRAIL_RAIL=force");
     fr_workspace_watch(forget_host);
     fr_rndv_thread_start(rails);
     return FR_OK;
@@ -193,10 +197,10 @@ static bool takes_rails(int rank)
     return facts != NULL && facts->rails && fr_core_settings()->rail != FR_RAIL_OFF;
 }
 
-// Without a second rail there is nothing to be had from most.
+// Without a second rail there is nothing to be had that MPI has not, and less where it has better.
 static bool is_worth_it(void)
 {
-    return fr_core_settings()->rail == FR_RAIL_FORCE || fr_rail_count(rails) > 1;
+    return fr_core_settings()->rail == FR_RAIL_FORCE || (fr_rail_count(rails) > 1 && !outdone);
 }
 
 unsigned fr_rndv_rails_to(int to)
@@ -410,8 +414,8 @@ static void look_at_probes(int rank, struct peer *peer)
     if (!have_ended(peer, now_s() - peer->began_s >= PROBE_LIMIT_S, &worst))
         return;
     groups &= ~((uint64_t)1 << (unsigned)rank % GROUPS);
-    const uint32_t reached = peer->count;
-    if (worst != FR_OK || !has_read(rank, reached)) {
+    const uint32_t reached = fr_rail_peer_rails(rails, (unsigned)rank);
+    if (worst != FR_OK || reached == 0 || !has_read(rank, peer->count)) {
         fr_warn("rank %d is not reached over rails: its messages take another way", rank);
         end_and_tell(rank, peer, 0);
         return;
