@@ -65,7 +65,7 @@ void fr_rndv_progress(const struct fr_device_range *user)
     static atomic_flag reading = ATOMIC_FLAG_INIT;
     struct fr_control_message message;
     if (user != NULL)
-        fr_rndv_rails_note(user->device);
+        fr_rndv_rails_use_device(user->device);
     fr_control_poll();
     if (!atomic_flag_test_and_set_explicit(&reading, memory_order_acquire)) {
         while (fr_control_take(&message))

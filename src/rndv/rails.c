@@ -68,7 +68,7 @@ struct peer {
 enum opened { CLOSED, OPENING, OPEN, NONE };
 
 static _Atomic int opened;               // enum opened
-static _Atomic int noted = -1;           // device
+static _Atomic int own_device = -1;      // device
 static struct fr_rails *rails;           // while open
 static bool outdone;                     // by what MPI may use
 static struct fr_rail_region *region;    // what others read to see whether they can, and what
@@ -78,9 +78,9 @@ static size_t own_told_bytes;
 static struct fr_lock lock = FR_LOCK_INIT;
 static struct peer **peers; // by rank; made when there is the first
 static atomic_flag moving = ATOMIC_FLAG_INIT;
-static _Atomic unsigned unsettled_count; // peers with something to be done
-static _Atomic long served_count;        // messages, and processes, that may be read from here
-static uint64_t groups;                  // in use
+static _Atomic unsigned pending_count; // peers with something to be done
+static _Atomic long served_count;      // messages, and processes, that may be read from here
+static uint64_t groups;                // in use
 
 static int64_t now_s(void)
 {
@@ -94,10 +94,10 @@ struct fr_rails *fr_rndv_rails(void)
     return atomic_load_explicit(&opened, memory_order_acquire) == OPEN ? rails : NULL;
 }
 
-void fr_rndv_rails_note(int device)
+void fr_rndv_rails_use_device(int device)
 {
-    if (FR_UNLIKELY(atomic_load_explicit(&noted, memory_order_relaxed) != device))
-        atomic_store_explicit(&noted, device, memory_order_relaxed);
+    if (FR_UNLIKELY(atomic_load_explicit(&own_device, memory_order_relaxed) != device))
+        atomic_store_explicit(&own_device, device, memory_order_relaxed);
 }
 
 // ---- opening
@@ -130,7 +130,7 @@ static enum fr_status open_all(void)
     char gpu[FR_DEVICE_BUS_ID];
     options.rank = (unsigned)fr_world_rank();
     options.host_only = true;
-    if (fr_device_bus_id(atomic_load_explicit(&noted, memory_order_relaxed), gpu))
+    if (fr_device_bus_id(atomic_load_explicit(&own_device, memory_order_relaxed), gpu))
         options.gpu = gpu;
     enum fr_status status = fr_rail_open(&options, &rails);
     if (status != FR_OK)
@@ -212,7 +212,7 @@ unsigned fr_rndv_rails_to(int to)
         return 0;
     fr_core_lock(&lock);
     if (!peer->wanted)
-        atomic_fetch_add_explicit(&unsettled_count, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&pending_count, 1, memory_order_relaxed);
     peer->wanted = true;
     fr_core_unlock(&lock);
     return atomic_load_explicit(&peer->reached, memory_order_acquire);
@@ -274,7 +274,7 @@ void fr_rndv_rails_handle(const struct fr_control_message *message)
     }
     fr_core_lock(&lock);
     if (!peer->wanted)
-        atomic_fetch_add_explicit(&unsettled_count, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&pending_count, 1, memory_order_relaxed);
     peer->wanted = true;
     if (message->kind == FR_CONTROL_RAIL_KNOWN)
         peer->known_there = true;
@@ -288,7 +288,7 @@ void fr_rndv_rails_handle(const struct fr_control_message *message)
 static void end_with(struct peer *peer, enum stage stage)
 {
     peer->stage = stage;
-    atomic_fetch_sub_explicit(&unsettled_count, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&pending_count, 1, memory_order_relaxed);
 }
 
 // Ends the attempt, and says so to who waits for its outcome.
@@ -482,14 +482,14 @@ static void step_all(void)
 
 void fr_rndv_rails_poll(void)
 {
-    bool unsettled = atomic_load_explicit(&unsettled_count, memory_order_acquire) > 0;
+    bool pending = atomic_load_explicit(&pending_count, memory_order_acquire) > 0;
     bool serves = atomic_load_explicit(&served_count, memory_order_relaxed) > 0;
-    if (FR_LIKELY(!unsettled && !serves))
+    if (FR_LIKELY(!pending && !serves))
         return;
     struct fr_rails *own = fr_rndv_rails();
     if (own != NULL)
         (void)fr_rail_poll(own);
-    if (unsettled)
+    if (pending)
         step_all();
 }
 
@@ -527,6 +527,6 @@ void fr_rndv_rails_close(void)
     region = NULL;
     memory = NULL;
     groups = 0;
-    atomic_store_explicit(&unsettled_count, 0, memory_order_relaxed);
+    atomic_store_explicit(&pending_count, 0, memory_order_relaxed);
     atomic_store_explicit(&served_count, 0, memory_order_relaxed);
 }

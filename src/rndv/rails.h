@@ -8,7 +8,7 @@
 #include "rndv/rndv_int.h"
 
 // The device that buffers of this process are on: its NICs are those that are opened.
-void fr_rndv_rails_note(int device);
+void fr_rndv_rails_use_device(int device);
 
 // By how many rails a process can read memory of this one: 0 until it has done so, which the first
 // question has it try. Opens the rails, which takes tenths of a second.
