@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is this memory? First a few compares that settle it for most host memory, then the driver.
+// What is this memory? First a few compares that answer for most host memory, then the driver.
 #include "config.h"
 
 #include "buffer/buffer.h"

@@ -77,8 +77,8 @@ int fr_core_log_rank(void);
 
 // The first warnings and errors that were written, for the report: the text of number `index`, in
 // their order, NULL where there is none. The strings live until exit.
-enum { FR_LOG_KEPT = 32 };
-const char *fr_core_log_kept(unsigned index, enum fr_log_level *level);
+enum { FR_LOG_RECORDED = 32 };
+const char *fr_core_log_recorded(unsigned index, enum fr_log_level *level);
 
 #define FR_LOG_AT(level, ...)                                                                      \
     do {                                                                                           \
@@ -175,7 +175,7 @@ struct fr_settings {
     const char *rail_nics;          // FABRAIL_RAIL_NICS, names allowed or, after ^, denied
     const char *rail_provider;      // FABRAIL_RAIL_PROVIDER, "auto" or libfabric's name of one
     enum fr_rail_flush rail_flush;  // FABRAIL_RAIL_FLUSH
-    size_t rail_cache_bytes;        // FABRAIL_RAIL_CACHE, memory kept registered while unused
+    size_t rail_cache_bytes;        // FABRAIL_RAIL_CACHE, memory left registered while unused
     size_t timeout_s;               // FABRAIL_TIMEOUT, patience with other ranks, 0 without end
     const char *report;             // FABRAIL_REPORT: "" none, "text" to stderr, else a file name
     const char *trace;              // FABRAIL_TRACE: "" none, else a file name

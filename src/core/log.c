@@ -63,33 +63,34 @@ static void write_line(const char *line, size_t length)
     }
 }
 
-struct kept {
+struct record {
     _Atomic bool whole;
     enum fr_log_level level;
     char text[256];
 };
-static struct kept kept[FR_LOG_KEPT];
+static struct record records[FR_LOG_RECORDED];
 
-static void keep(enum fr_log_level level, const char *text, size_t length)
+static void record(enum fr_log_level level, const char *text, size_t length)
 {
     static _Atomic unsigned used;
-    if (atomic_load_explicit(&used, memory_order_relaxed) >= FR_LOG_KEPT)
+    if (atomic_load_explicit(&used, memory_order_relaxed) >= FR_LOG_RECORDED)
         return;
     unsigned index = atomic_fetch_add_explicit(&used, 1, memory_order_relaxed);
-    if (index >= FR_LOG_KEPT)
+    if (index >= FR_LOG_RECORDED)
         return;
-    size_t room = sizeof(kept[index].text) - 1;
-    memcpy(kept[index].text, text, length < room ? length : room);
-    kept[index].level = level;
-    atomic_store_explicit(&kept[index].whole, true, memory_order_release);
+    size_t room = sizeof(records[index].text) - 1;
+    memcpy(records[index].text, text, length < room ? length : room);
+    records[index].level = level;
+    atomic_store_explicit(&records[index].whole, true, memory_order_release);
 }
 
-const char *fr_core_log_kept(unsigned index, enum fr_log_level *level)
+const char *fr_core_log_recorded(unsigned index, enum fr_log_level *level)
 {
-    if (index >= FR_LOG_KEPT || !atomic_load_explicit(&kept[index].whole, memory_order_acquire))
+    if (index >= FR_LOG_RECORDED ||
+        !atomic_load_explicit(&records[index].whole, memory_order_acquire))
         return NULL;
-    *level = kept[index].level;
-    return kept[index].text;
+    *level = records[index].level;
+    return records[index].text;
 }
 
 void fr_core_log_write(enum fr_log_level level, const char *format, ...)
@@ -112,7 +113,7 @@ void fr_core_log_write(enum fr_log_level level, const char *format, ...)
     }
     replace_control_characters(line + length, text_length);
     if (level <= FR_LOG_WARN)
-        keep(level, line + length, text_length);
+        record(level, line + length, text_length);
     length += text_length;
     line[length++] = '\n';
     write_line(line, length);

@@ -545,7 +545,7 @@ static void read_process_settings(void)
 {
     (void)fr_core_settings_parse(environ, &process_settings, complain_to_log, &process_settings);
     fr_core_log_level = process_settings.log;
-    // The application may change its environment later, so strings are kept in a copy.
+    // The application may change its environment later, so strings are copied.
     for (size_t r = 0; r < FR_ARRAY_LENGTH(rows); r++) {
         if (rows[r].type == ROW_STRING)
             keep_text(&rows[r]);

@@ -82,55 +82,57 @@ static CUdeviceptr as_device(const void *address)
     return (CUdeviceptr)(uintptr_t)address;
 }
 
-static enum fr_status start_run(const struct fr_device_lane *lane, void *dst, const void *src,
+static enum fr_status start_run(const struct fr_device_stream *stream, void *dst, const void *src,
                                 size_t bytes)
 {
-    CUresult result = fr_cu.cuMemcpyAsync(as_device(dst), as_device(src), bytes, lane->stream);
+    CUresult result = fr_cu.cuMemcpyAsync(as_device(dst), as_device(src), bytes, stream->handle);
     return result == CUDA_SUCCESS ? FR_OK : fr_device_fail("cuMemcpyAsync", result);
 }
 
-static CUmemorytype dst_type(const struct fr_device_lane *lane, const struct fr_device_copy *copy)
+static CUmemorytype dst_type(const struct fr_device_stream *stream,
+                             const struct fr_device_copy *copy)
 {
-    bool is_host = lane->direction == FR_TO_STAGE && !copy->on_device;
+    bool is_host = stream->direction == FR_TO_STAGE && !copy->on_device;
     return is_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
 }
 
-static CUmemorytype src_type(const struct fr_device_lane *lane, const struct fr_device_copy *copy)
+static CUmemorytype src_type(const struct fr_device_stream *stream,
+                             const struct fr_device_copy *copy)
 {
-    bool is_host = lane->direction == FR_FROM_STAGE && !copy->on_device;
+    bool is_host = stream->direction == FR_FROM_STAGE && !copy->on_device;
     return is_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
 }
 
 // Of the two addresses of a side, the driver reads the one that its memory type names.
-static enum fr_status start_rows(const struct fr_device_lane *lane,
+static enum fr_status start_rows(const struct fr_device_stream *stream,
                                  const struct fr_device_copy *copy)
 {
     CUDA_MEMCPY2D call = {
-        .dstMemoryType = dst_type(lane, copy),
+        .dstMemoryType = dst_type(stream, copy),
         .dstHost = copy->dst,
         .dstDevice = as_device(copy->dst),
         .dstPitch = (size_t)copy->dst_stride[0],
-        .srcMemoryType = src_type(lane, copy),
+        .srcMemoryType = src_type(stream, copy),
         .srcHost = copy->src,
         .srcDevice = as_device(copy->src),
         .srcPitch = (size_t)copy->src_stride[0],
         .WidthInBytes = copy->bytes,
         .Height = copy->n[0],
     };
-    CUresult result = fr_cu.cuMemcpy2DAsync_v2(&call, lane->stream);
+    CUresult result = fr_cu.cuMemcpy2DAsync_v2(&call, stream->handle);
     return result == CUDA_SUCCESS ? FR_OK : fr_device_fail("cuMemcpy2DAsync", result);
 }
 
-static enum fr_status start_box(const struct fr_device_lane *lane,
+static enum fr_status start_box(const struct fr_device_stream *stream,
                                 const struct fr_device_copy *copy)
 {
     CUDA_MEMCPY3D call = {
-        .dstMemoryType = dst_type(lane, copy),
+        .dstMemoryType = dst_type(stream, copy),
         .dstHost = copy->dst,
         .dstDevice = as_device(copy->dst),
         .dstPitch = (size_t)copy->dst_stride[0],
         .dstHeight = (size_t)(copy->dst_stride[1] / copy->dst_stride[0]),
-        .srcMemoryType = src_type(lane, copy),
+        .srcMemoryType = src_type(stream, copy),
         .srcHost = copy->src,
         .srcDevice = as_device(copy->src),
         .srcPitch = (size_t)copy->src_stride[0],
@@ -139,36 +141,38 @@ static enum fr_status start_box(const struct fr_device_lane *lane,
         .Height = copy->n[0],
         .Depth = copy->n[1],
     };
-    CUresult result = fr_cu.cuMemcpy3DAsync_v2(&call, lane->stream);
+    CUresult result = fr_cu.cuMemcpy3DAsync_v2(&call, stream->handle);
     return result == CUDA_SUCCESS ? FR_OK : fr_device_fail("cuMemcpy3DAsync", result);
 }
 
 // One plane: a pitched copy, or a run each row where the strides allow nothing better or the driver
 // is to find out itself whose memory the row is.
-static enum fr_status start_plane(const struct fr_device_lane *lane,
+static enum fr_status start_plane(const struct fr_device_stream *stream,
                                   const struct fr_device_copy *copy)
 {
-    if (!copy->mixed && copy->n[0] > 1 && is_pitched(copy, lane->max_pitch_bytes))
-        return start_rows(lane, copy);
+    if (!copy->mixed && copy->n[0] > 1 && is_pitched(copy, stream->max_pitch_bytes))
+        return start_rows(stream, copy);
     char *dst = copy->dst;
     const char *src = copy->src;
     enum fr_status status = FR_OK;
     for (size_t i = 0; i < copy->n[0] && status == FR_OK; i++) {
-        status = start_run(lane, dst, src, copy->bytes);
+        status = start_run(stream, dst, src, copy->bytes);
         dst += copy->dst_stride[0];
         src += copy->src_stride[0];
     }
     return status;
 }
 
-static enum fr_status start(const struct fr_device_lane *lane, const struct fr_device_copy *copy)
+static enum fr_status start(const struct fr_device_stream *stream,
+                            const struct fr_device_copy *copy)
 {
-    if (!copy->mixed && copy->n[1] > 1 && is_pitched(copy, lane->max_pitch_bytes) && is_boxed(copy))
-        return start_box(lane, copy);
+    if (!copy->mixed && copy->n[1] > 1 && is_pitched(copy, stream->max_pitch_bytes) &&
+        is_boxed(copy))
+        return start_box(stream, copy);
     struct fr_device_copy plane = *copy;
     enum fr_status status = FR_OK;
     for (size_t i = 0; i < copy->n[1] && status == FR_OK; i++) {
-        status = start_plane(lane, &plane);
+        status = start_plane(stream, &plane);
         plane.dst = (char *)plane.dst + copy->dst_stride[1];
         plane.src = (const char *)plane.src + copy->src_stride[1];
     }
@@ -208,7 +212,7 @@ static void device_span(const struct fr_device_copy *copy, enum fr_device_direct
 
 void fr_device_batch_begin(struct fr_device_batch *batch)
 {
-    batch->lane_count = 0;
+    batch->stream_count = 0;
     batch->piece_count = 0;
     batch->status = FR_OK;
 }
@@ -219,28 +223,28 @@ static void keep_first(struct fr_device_batch *batch, enum fr_status status)
         batch->status = status;
 }
 
-// Returns the batch's lane of the current context and this direction, NULL after a failure, which
+// Returns the batch's stream of the current context and this direction, NULL after a failure, which
 // the batch then holds.
-static struct fr_device_lane *find_lane(struct fr_device_batch *batch, CUcontext context,
-                                        enum fr_device_direction direction)
+static struct fr_device_stream *find_lane(struct fr_device_batch *batch, CUcontext context,
+                                          enum fr_device_direction direction)
 {
-    for (unsigned i = 0; i < batch->lane_count; i++) {
-        if (batch->lanes[i]->context == context && batch->lanes[i]->direction == direction)
-            return batch->lanes[i];
+    for (unsigned i = 0; i < batch->stream_count; i++) {
+        if (batch->streams[i]->context == context && batch->streams[i]->direction == direction)
+            return batch->streams[i];
     }
-    if (batch->lane_count == FR_ARRAY_LENGTH(batch->lanes)) { // more devices than lanes
-        keep_first(batch, fr_device_lane_return(batch->lanes[0]));
-        batch->lanes[0] = batch->lanes[--batch->lane_count];
+    if (batch->stream_count == FR_ARRAY_LENGTH(batch->streams)) { // more devices than streams
+        keep_first(batch, fr_device_stream_return(batch->streams[0]));
+        batch->streams[0] = batch->streams[--batch->stream_count];
     }
-    struct fr_device_lane *lane = NULL;
-    keep_first(batch, fr_device_lane_borrow(context, direction, &lane));
-    if (lane != NULL)
-        batch->lanes[batch->lane_count++] = lane;
-    return lane;
+    struct fr_device_stream *stream = NULL;
+    keep_first(batch, fr_device_stream_borrow(context, direction, &stream));
+    if (stream != NULL)
+        batch->streams[batch->stream_count++] = stream;
+    return stream;
 }
 
 // A copy within a device that is over sooner than the driver needs to say so: a kernel tells the
-// host itself. Returns whether the copy has been kept for that.
+// host itself. Returns whether the copy was put off for that.
 static bool keep_for_kernel(struct fr_device_batch *batch, const struct fr_device_range *range,
                             const struct fr_device_copy *copy)
 {
@@ -287,11 +291,11 @@ static void add_copy(struct fr_device_batch *batch, const struct fr_device_range
     }
     uintptr_t low, high;
     device_span(&simple, direction, &low, &high);
-    keep_first(batch, fr_device_settle(range, low, high));
+    keep_first(batch, fr_device_sync(range, low, high));
     if (batch->status == FR_OK) {
-        struct fr_device_lane *lane = find_lane(batch, scope.context, direction);
-        if (lane != NULL && batch->status == FR_OK)
-            keep_first(batch, start(lane, &simple));
+        struct fr_device_stream *stream = find_lane(batch, scope.context, direction);
+        if (stream != NULL && batch->status == FR_OK)
+            keep_first(batch, start(stream, &simple));
     }
     fr_device_scope_leave(&scope);
 }
@@ -304,7 +308,7 @@ void fr_device_batch_copy(struct fr_device_batch *batch, const struct fr_device_
     fr_core_meter_end(FR_METER_COPY, begin);
 }
 
-// Does what was kept for a kernel.
+// Does what was put off for a kernel.
 static void push_pieces(struct fr_device_batch *batch)
 {
     if (batch->piece_count > 0 && batch->status == FR_OK)
@@ -316,15 +320,15 @@ static void push_pieces(struct fr_device_batch *batch)
 void fr_device_batch_mark(struct fr_device_batch *batch, unsigned mark)
 {
     push_pieces(batch);
-    for (unsigned i = 0; i < batch->lane_count && batch->status == FR_OK; i++)
-        keep_first(batch, fr_device_lane_mark(batch->lanes[i], mark));
+    for (unsigned i = 0; i < batch->stream_count && batch->status == FR_OK; i++)
+        keep_first(batch, fr_device_stream_mark(batch->streams[i], mark));
 }
 
 bool fr_device_batch_has_reached(struct fr_device_batch *batch, unsigned mark)
 {
     bool all = true;
-    for (unsigned i = 0; i < batch->lane_count && batch->status == FR_OK && all; i++)
-        keep_first(batch, fr_device_lane_ask(batch->lanes[i], mark, &all));
+    for (unsigned i = 0; i < batch->stream_count && batch->status == FR_OK && all; i++)
+        keep_first(batch, fr_device_stream_ask(batch->streams[i], mark, &all));
     return all || batch->status != FR_OK;
 }
 
@@ -332,10 +336,10 @@ enum fr_status fr_device_batch_finish(struct fr_device_batch *batch)
 {
     uint64_t begin = fr_core_meter_begin();
     push_pieces(batch);
-    // A failed copy does not stop the others, so every lane is waited for.
-    for (unsigned i = 0; i < batch->lane_count; i++)
-        keep_first(batch, fr_device_lane_return(batch->lanes[i]));
-    batch->lane_count = 0;
+    // A failed copy does not stop the others, so every stream is waited for.
+    for (unsigned i = 0; i < batch->stream_count; i++)
+        keep_first(batch, fr_device_stream_return(batch->streams[i]));
+    batch->stream_count = 0;
     fr_core_meter_end(FR_METER_COPY, begin);
     return batch->status;
 }

@@ -145,8 +145,8 @@ struct fr_device_push_piece {
 
 // Copies under way on streams of Fabrail's own. The caller owns the storage; one thread uses one.
 struct fr_device_batch {
-    struct fr_device_lane *lanes[4]; // leased streams, one per (device, direction)
-    unsigned lane_count;
+    struct fr_device_stream *streams[4]; // leased streams, one per (device, direction)
+    unsigned stream_count;
     // Small copies on one device, which a kernel does together at finish.
     struct fr_device_push_piece pieces[8];
     unsigned piece_count;
@@ -160,7 +160,7 @@ void fr_device_batch_begin(struct fr_device_batch *batch);
 
 // Starts one copy between staging memory and the memory described by `range` (kind, device,
 // context). The copy may run at once or at finish. Work of the application's that the driver only
-// pretends to have finished (cudaMemset and the like) is waited for. Failures are kept in the
+// pretends to have finished (cudaMemset and the like) is waited for. Failures stay in the
 // batch.
 void fr_device_batch_copy(struct fr_device_batch *batch, const struct fr_device_range *range,
                           enum fr_device_direction direction, const struct fr_device_copy *copy);
@@ -171,7 +171,7 @@ FR_MUST_CHECK enum fr_status fr_device_batch_finish(struct fr_device_batch *batc
 
 // Points in the work of a batch that can be asked about while later copies go on, for who uses the
 // first bytes before the last have come. A mark stands for all copies begun before it was set; set
-// again, it forgets where it stood. A failure is kept in the batch, and every mark counts as
+// again, it forgets where it stood. A failure stays in the batch, and every mark counts as
 // reached then.
 enum { FR_DEVICE_MARKS = 8 };
 void fr_device_batch_mark(struct fr_device_batch *batch, unsigned mark);
@@ -289,7 +289,7 @@ bool fr_device_reaches(int device, const unsigned char uuid[FR_DEVICE_UUID_BYTES
 // Whether kernels of `device` may use VMM memory of this process at `address`.
 bool fr_device_vmm_is_open_to(int device, uintptr_t address);
 
-// Writes what tells kinds of machine apart where measurements are kept: "NVIDIA H200, 4 GPUs,
+// Writes what tells kinds of machine apart where measurements are stored: "NVIDIA H200, 4 GPUs,
 // driver 580.65.06", of all GPUs of the host as NVML sees them, or else those that the driver shows
 // this process. Loads NVML, which takes milliseconds. Returns FR_ERR_NOT_FOUND without either.
 enum { FR_DEVICE_MACHINE_BYTES = 256 };

@@ -128,39 +128,39 @@ int fr_device_last_used(void);
 
 // A stream of one context for copies in one direction, lent to one batch at a time, so that threads
 // never wait for each other's copies.
-struct fr_device_lane {
-    struct fr_device_lane *next; // in the cache of idle lanes
+struct fr_device_stream {
+    struct fr_device_stream *next; // in the cache of idle streams
     CUcontext context;
     unsigned long long context_id; // tells a context from an earlier one at the same address
     enum fr_device_direction direction;
-    CUstream stream;
+    CUstream handle;
     CUevent marks[FR_DEVICE_MARKS]; // each made when it is first set
     size_t max_pitch_bytes;         // of 2D copies on the context's device
     bool cacheable;
 };
 
-// Lends a lane of `context`, which must be current. Ownership goes to the caller until return.
-FR_MUST_CHECK enum fr_status fr_device_lane_borrow(CUcontext context,
-                                                   enum fr_device_direction direction,
-                                                   struct fr_device_lane **lane);
-// Waits for all work on the lane and gives it back. Returns what went wrong with that work.
-FR_MUST_CHECK enum fr_status fr_device_lane_return(struct fr_device_lane *lane);
-// Gives back a lane whose work is known to be done, or to have failed.
-void fr_device_lane_give(struct fr_device_lane *lane, bool failed);
-void fr_device_lanes_release(void);
+// Lends a stream of `context`, which must be current. Ownership goes to the caller until return.
+FR_MUST_CHECK enum fr_status fr_device_stream_borrow(CUcontext context,
+                                                     enum fr_device_direction direction,
+                                                     struct fr_device_stream **stream);
+// Waits for all work on the stream and gives it back. Returns what went wrong with that work.
+FR_MUST_CHECK enum fr_status fr_device_stream_return(struct fr_device_stream *stream);
+// Gives back a stream whose work is known to be done, or to have failed.
+void fr_device_stream_give(struct fr_device_stream *stream, bool failed);
+void fr_device_streams_release(void);
 
-// Records a mark behind all work that is on the lane, and asks whether that is done. Until the lane
-// has been given back a mark that was never set counts as reached.
-FR_MUST_CHECK enum fr_status fr_device_lane_mark(struct fr_device_lane *lane, unsigned mark);
-FR_MUST_CHECK enum fr_status fr_device_lane_ask(struct fr_device_lane *lane, unsigned mark,
-                                                bool *reached);
+// Records a mark behind all work that is on the stream, and asks whether that is done. Until the
+// stream has been given back a mark that was never set counts as reached.
+FR_MUST_CHECK enum fr_status fr_device_stream_mark(struct fr_device_stream *stream, unsigned mark);
+FR_MUST_CHECK enum fr_status fr_device_stream_ask(struct fr_device_stream *stream, unsigned mark,
+                                                  bool *reached);
 
 // Makes sure that what the application has done to the bytes [low, high) with calls that look
 // synchronous but are not (cudaMemset, cudaMemcpy between devices or from pageable memory) is done
-// before a copy on a lane starts. The range's context must be current.
-FR_MUST_CHECK enum fr_status fr_device_settle(const struct fr_device_range *range, uintptr_t low,
-                                              uintptr_t high);
-void fr_device_settled_release(void);
+// before a copy on a stream starts. The range's context must be current.
+FR_MUST_CHECK enum fr_status fr_device_sync(const struct fr_device_range *range, uintptr_t low,
+                                            uintptr_t high);
+void fr_device_synced_release(void);
 
 // The kernels as loaded into one context, with words in page-locked memory that they write. Valid
 // until fr_device_kernels_release or the end of the context.

@@ -44,7 +44,7 @@ static int match_driver(struct dl_phdr_info *info, size_t bytes, void *cookie)
     return 1;
 }
 
-// Returns a handle of the loaded driver, NULL if none is loaded. The handle is kept for good, which
+// Returns a handle of the loaded driver, NULL if none is loaded. The handle stays for good, which
 // keeps the driver's code in the process. The names of the loaded objects come first, since dlopen
 // would take the lock that a thread holds while it runs constructors, and look through all folders.
 static void *open_loaded_driver(void)
@@ -153,8 +153,8 @@ void fr_device_release(void)
 {
     if (!fr_device_present())
         return;
-    fr_device_lanes_release();
-    fr_device_kernels_release(); // after the lanes, on which they run
+    fr_device_streams_release();
+    fr_device_kernels_release(); // after the streams, on which they run
     fr_device_contexts_release();
-    fr_device_settled_release();
+    fr_device_synced_release();
 }

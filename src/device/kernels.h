@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 // The same push for few and for many pieces: parameters are copied at every launch, so short ones
-// are kept apart. 4 KiB is what every driver takes.
+// are counted apart. 4 KiB is what every driver takes.
 #define FR_PUSH_FEW_NAME  "fr_push_few"
 #define FR_PUSH_MANY_NAME "fr_push_many"
 

@@ -23,7 +23,7 @@ enum {
 };
 
 // Streams that copies are spread over; a machine has fewer copy engines.
-enum { MAX_LANES = 16 };
+enum { MAX_STREAMS = 16 };
 
 // Looks at the words between two questions to the driver, about 10 us.
 enum { LOOKS = 256 };
@@ -140,8 +140,8 @@ static enum fr_status push_by_kernel(struct fr_device_kernels *kernels,
                                      const struct fr_device_push_piece *pieces, size_t count,
                                      unsigned max_sms)
 {
-    struct fr_device_lane *lane = NULL;
-    enum fr_status status = fr_device_lane_borrow(kernels->context, FR_TO_STAGE, &lane);
+    struct fr_device_stream *stream = NULL;
+    enum fr_status status = fr_device_stream_borrow(kernels->context, FR_TO_STAGE, &stream);
     if (status != FR_OK)
         return status;
     unsigned max_blocks = max_sms > 0 ? max_sms : DEFAULT_BLOCKS;
@@ -149,12 +149,12 @@ static enum fr_status push_by_kernel(struct fr_device_kernels *kernels,
         max_blocks = FR_PUSH_MAX_BLOCKS;
     uint64_t value = 0;
     int slot = fr_device_words_borrow(kernels, &value);
-    CUresult result = run_kernels(kernels, slot, value, lane->stream, pieces, count, max_blocks);
+    CUresult result = run_kernels(kernels, slot, value, stream->handle, pieces, count, max_blocks);
     if (result != CUDA_SUCCESS) {
         status = fr_device_fail("a push between devices", result);
-        (void)fr_cu.cuStreamSynchronize(lane->stream); // for launches before the failed one
+        (void)fr_cu.cuStreamSynchronize(stream->handle); // for launches before the failed one
     }
-    fr_device_lane_give(lane, status != FR_OK);
+    fr_device_stream_give(stream, status != FR_OK);
     if (slot >= 0)
         fr_device_words_return(kernels, slot);
     return status;
@@ -163,25 +163,25 @@ static enum fr_status push_by_kernel(struct fr_device_kernels *kernels,
 static enum fr_status push_by_engines(CUcontext context, const struct fr_device_push_piece *pieces,
                                       size_t count)
 {
-    struct fr_device_lane *lanes[MAX_LANES];
-    unsigned lane_count = 0, used = 0;
+    struct fr_device_stream *streams[MAX_STREAMS];
+    unsigned stream_count = 0, used = 0;
     enum fr_status status = FR_OK;
     size_t at = skip_empty(pieces, count, 0);
     for (; at < count && status == FR_OK; at = skip_empty(pieces, count, at + 1)) {
-        unsigned index = used++ % MAX_LANES;
-        if (index == lane_count) {
-            status = fr_device_lane_borrow(context, FR_TO_STAGE, &lanes[index]);
+        unsigned index = used++ % MAX_STREAMS;
+        if (index == stream_count) {
+            status = fr_device_stream_borrow(context, FR_TO_STAGE, &streams[index]);
             if (status != FR_OK)
                 break;
-            lane_count++;
+            stream_count++;
         }
         CUresult result = fr_cu.cuMemcpyAsync(pieces[at].dst, pieces[at].src, pieces[at].bytes,
-                                              lanes[index]->stream);
+                                              streams[index]->handle);
         if (result != CUDA_SUCCESS)
             status = fr_device_fail("cuMemcpyAsync", result);
     }
-    for (unsigned i = 0; i < lane_count; i++) {
-        enum fr_status of_lane = fr_device_lane_return(lanes[i]);
+    for (unsigned i = 0; i < stream_count; i++) {
+        enum fr_status of_lane = fr_device_stream_return(streams[i]);
         if (status == FR_OK)
             status = of_lane;
     }
@@ -190,8 +190,8 @@ static enum fr_status push_by_engines(CUcontext context, const struct fr_device_
 
 // Settles the side of the pieces that belongs to the application: the destination where that, and
 // not the source, lies in the range.
-static enum fr_status settle_pieces(const struct fr_device_range *range,
-                                    const struct fr_device_push_piece *pieces, size_t count)
+static enum fr_status sync_pieces(const struct fr_device_range *range,
+                                  const struct fr_device_push_piece *pieces, size_t count)
 {
     uintptr_t low = UINTPTR_MAX, high = 0;
     for (size_t i = 0; i < count; i++) {
@@ -203,7 +203,7 @@ static enum fr_status settle_pieces(const struct fr_device_range *range,
         low = side < low ? side : low;
         high = side + pieces[i].bytes > high ? side + pieces[i].bytes : high;
     }
-    return low < high ? fr_device_settle(range, low, high) : FR_OK;
+    return low < high ? fr_device_sync(range, low, high) : FR_OK;
 }
 
 bool fr_device_push_has_kernels(const struct fr_device_range *range)
@@ -224,7 +224,7 @@ enum fr_status fr_device_quiesce(const struct fr_device_range *range, uintptr_t 
     enum fr_status status = fr_device_scope_enter(range, &scope);
     if (status != FR_OK)
         return status;
-    status = fr_device_settle(range, low, low + bytes);
+    status = fr_device_sync(range, low, low + bytes);
     fr_device_scope_leave(&scope);
     return status;
 }
@@ -240,7 +240,7 @@ enum fr_status fr_device_push(const struct fr_device_range *range,
     if (status != FR_OK)
         return status;
     uint64_t begin = fr_core_meter_begin();
-    status = settle_pieces(range, pieces, count);
+    status = sync_pieces(range, pieces, count);
     if (status == FR_OK) {
         struct fr_device_kernels *kernels =
             engine == FR_ENGINE_SM ? fr_device_kernels_get(scope.context) : NULL;

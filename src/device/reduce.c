@@ -142,15 +142,15 @@ static enum fr_status run(struct fr_device_kernels *kernels,
                           const struct fr_device_reduction *reduction, unsigned max_sms)
 {
     struct fr_reduce params;
-    struct fr_device_lane *lane = NULL;
-    enum fr_status status = fr_device_lane_borrow(kernels->context, FR_TO_STAGE, &lane);
+    struct fr_device_stream *stream = NULL;
+    enum fr_status status = fr_device_stream_borrow(kernels->context, FR_TO_STAGE, &stream);
     if (status != FR_OK)
         return status;
     fill(&params, reduction);
-    CUresult result = launch(kernels, &params, choose_blocks(&params, max_sms), lane->stream);
+    CUresult result = launch(kernels, &params, choose_blocks(&params, max_sms), stream->handle);
     if (result != CUDA_SUCCESS)
         status = fr_device_fail("a reduction", result);
-    fr_device_lane_give(lane, status != FR_OK);
+    fr_device_stream_give(stream, status != FR_OK);
     return status;
 }
 

@@ -155,7 +155,7 @@ static void fold_outer(struct fr_layout_list *list, size_t index)
 
 // Decides what becomes of the last item before another comes: a further row of the group before it,
 // or the beginning of a new group, which closes the one before.
-static void settle(struct fr_layout_list *list)
+static void finish(struct fr_layout_list *list)
 {
     if (list->count < 2)
         return;
@@ -175,13 +175,13 @@ static enum fr_status push(struct fr_layout_list *list, const struct fr_layout_g
             return FR_OK;
         }
     }
-    settle(list);
+    finish(list);
     return append(list, group);
 }
 
 void fr_layout_list_finish(struct fr_layout_list *list)
 {
-    settle(list);
+    finish(list);
     if (list->count > 1)
         fold_outer(list, list->count - 1);
 }

@@ -7,7 +7,7 @@
 #include "coll/alltoall.h"
 #include "mpi/mpi_int.h"
 #include "report/report.h"
-#include "request/light.h"
+#include "request/posted.h"
 #include "world/world.h"
 
 // Where the error handler of a call hangs.
@@ -451,8 +451,8 @@ static bool receive_later(enum fr_fn fn, const fr_word *args, int *result)
         return false;
     *result = fr_real_call(fn, args);
     if (*result == fr_real_mpi.SUCCESS)
-        *result = fr_request_light_add(fn, args,
-                                       fr_real_handle_load((const void *)args[outcome_arg(fn)], 0));
+        *result = fr_request_posted_add(
+            fn, args, fr_real_handle_load((const void *)args[outcome_arg(fn)], 0));
     return true;
 }
 
@@ -525,7 +525,7 @@ bool fr_mpi_call_exchange(enum fr_fn fn, fr_word *args, int *result)
     if (fr_mpi_peer_is_enabled() && comm != fr_real_mpi.COMM_NULL)
         group = fr_coll_group_enter(comm, true);
     if (group && !group->segment) {
-        if (fr_mpi_peer_bundles(fn) && fr_mpi_run_bundle(fn, args, group, result))
+        if (fr_mpi_peer_schedules(fn) && fr_mpi_run_schedule(fn, args, group, result))
             return true;
         group = NULL;
     }

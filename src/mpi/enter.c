@@ -16,23 +16,23 @@ enum { REGISTER_ARGS = 8 };
 #endif
 
 // What decides that a call needs no look.
-enum gate {
-    GATE_RECEIVE,      // all buffers are host memory, and no RTS is so short
-    GATE_SEND,         // all buffers are host memory, and the message is not as long as an RTS
-    GATE_PROBE,        // there can be no RTS
-    GATE_EXCHANGE,     // all buffers are host memory, and other ranks need not know
-    GATE_HOST_BUFFERS, // all buffers are host memory
-    GATE_COMM_MAKE,    // communicators have no names, or the MPI library makes one for itself
-    GATE_NO_REQUESTS,  // no request is tracked
-    GATE_NO_PENDING,   // no operation waits for a window or file
-    GATE_NONE,
+enum check {
+    CHECK_RECEIVE,      // all buffers are host memory, and no RTS is so short
+    CHECK_SEND,         // all buffers are host memory, and the message is not as long as an RTS
+    CHECK_PROBE,        // there can be no RTS
+    CHECK_EXCHANGE,     // all buffers are host memory, and other ranks need not know
+    CHECK_HOST_BUFFERS, // all buffers are host memory
+    CHECK_COMM_MAKE,    // communicators have no names, or the MPI library makes one for itself
+    CHECK_NO_REQUESTS,  // no request is tracked
+    CHECK_NO_PENDING,   // no operation waits for a window or file
+    CHECK_NONE,
 };
 typedef bool handler(enum fr_fn fn, fr_word *args, int *result);
 
 struct entry {
     void *real;
     handler *handle;
-    enum gate gate;
+    enum check check;
     bool nests;            // the MPI library may call from there what the path peer serves
     bool large;            // counts are MPI_Count
     bool sends;            // besides receiving, from the first argument on
@@ -84,7 +84,7 @@ static bool handle_abort(enum fr_fn fn, fr_word *args, int *result)
 
 static void set_handler(struct entry *entry, enum fr_class class)
 {
-    entry->gate = GATE_NO_REQUESTS;
+    entry->check = CHECK_NO_REQUESTS;
     switch (class) {
     case FR_CLASS_WAIT ... FR_CLASS_GET_STATUS_SOME:
         entry->handle = fr_request_complete;
@@ -108,7 +108,7 @@ static void set_handler(struct entry *entry, enum fr_class class)
     default:
         break;
     }
-    entry->gate = GATE_NO_PENDING;
+    entry->check = CHECK_NO_PENDING;
     switch (class) {
     case FR_CLASS_WIN_SYNC:
     case FR_CLASS_WIN_SYNC_RANK:
@@ -120,10 +120,10 @@ static void set_handler(struct entry *entry, enum fr_class class)
     default:
         break;
     }
-    entry->gate = GATE_NONE;
+    entry->check = CHECK_NONE;
     switch (class) {
     case FR_CLASS_COMM_MAKE:
-        entry->gate = GATE_COMM_MAKE;
+        entry->check = CHECK_COMM_MAKE;
         entry->handle = fr_mpi_call_comm_make;
         return;
     case FR_CLASS_TYPE_FREE:
@@ -145,7 +145,7 @@ static void set_handler(struct entry *entry, enum fr_class class)
     default:
         break;
     }
-    entry->gate = class == FR_CLASS_PROBE ? GATE_PROBE : GATE_HOST_BUFFERS;
+    entry->check = class == FR_CLASS_PROBE ? CHECK_PROBE : CHECK_HOST_BUFFERS;
     entry->handle = class == FR_CLASS_PROBE    ? fr_mpi_call_probe
                     : class == FR_CLASS_REFUSE ? fr_mpi_call_refusable
                                                : fr_mpi_call_buffers;
@@ -168,20 +168,20 @@ static void set_entry(enum fr_fn fn)
     set_handler(entry, fr_real_rows[fn].class);
     entry->nests = is_file_access(fr_real_rows[fn].class);
     entry->large = fr_real_rows[fn].flags & FR_ROW_LARGE;
-    for (unsigned arg = 0; arg < entry->arg_count && entry->gate == GATE_HOST_BUFFERS; arg++) {
+    for (unsigned arg = 0; arg < entry->arg_count && entry->check == CHECK_HOST_BUFFERS; arg++) {
         if (strchr("srb", signature[arg]))
             entry->buffers[entry->buffer_count++] = (unsigned char)arg;
     }
     if (fr_mpi_peer_serves(fn)) {
-        entry->gate = GATE_EXCHANGE;
-        entry->handle = fr_real_arg(fn, 'q', 0) < 0 ? fr_mpi_call_exchange : fr_mpi_call_bundle;
+        entry->check = CHECK_EXCHANGE;
+        entry->handle = fr_real_arg(fn, 'q', 0) < 0 ? fr_mpi_call_exchange : fr_mpi_call_schedule;
     } else if (fr_mpi_receives(fn)) {
-        entry->gate = GATE_RECEIVE;
+        entry->check = CHECK_RECEIVE;
         entry->sends = fr_real_rows[fn].class != FR_CLASS_RECV;
         entry->receive = (unsigned char)(signature[0] == 's' ? fr_real_arg(fn, 'r', 0) : 0);
         entry->handle = fr_mpi_call_receive;
     } else if (fr_real_rows[fn].class == FR_CLASS_SEND) {
-        entry->gate = GATE_SEND;
+        entry->check = CHECK_SEND;
     }
 }
 
@@ -290,25 +290,25 @@ static bool needs_hearing(const struct entry *entry, const fr_word *registers, c
 
 static bool needs_look(const struct entry *entry, const fr_word *registers, const fr_word *stack)
 {
-    switch (entry->gate) {
-    case GATE_PROBE:
+    switch (entry->check) {
+    case CHECK_PROBE:
         return fr_mpi_takes_rts;
-    case GATE_COMM_MAKE:
+    case CHECK_COMM_MAKE:
         return fr_world_comm() != fr_real_mpi.COMM_NULL &&
                !fr_real_is_internal(caller_of(registers, stack));
-    case GATE_RECEIVE:
+    case CHECK_RECEIVE:
         if (fr_mpi_takes_rts && needs_hearing(entry, registers, stack))
             return true;
         goto host_buffers;
-    case GATE_SEND:
+    case CHECK_SEND:
         if (fr_mpi_takes_rts && sends_as_rts(entry, registers, stack))
             return true;
         goto host_buffers;
-    case GATE_EXCHANGE:
+    case CHECK_EXCHANGE:
         if (fr_mpi_peer_is_enabled() && !fr_real_is_internal(caller_of(registers, stack)))
             return true;
         __attribute__((fallthrough));
-    case GATE_HOST_BUFFERS:
+    case CHECK_HOST_BUFFERS:
     host_buffers:
         if (entry->nests && fr_mpi_peer_is_enabled())
             return true;
@@ -317,9 +317,9 @@ static bool needs_look(const struct entry *entry, const fr_word *registers, cons
                 return true;
         }
         return false;
-    case GATE_NO_REQUESTS:
+    case CHECK_NO_REQUESTS:
         return fr_request_any_tracked();
-    case GATE_NO_PENDING:
+    case CHECK_NO_PENDING:
         return atomic_load_explicit(&fr_request_pending_count, memory_order_acquire) != 0;
     default:
         return true;

@@ -2,7 +2,7 @@ librooms_la_SOURCES += \
 	src/mpi/args.c \
 	src/mpi/aware.h \
 	src/mpi/build.c \
-	src/mpi/bundle.c \
+	src/mpi/schedule.c \
 	src/mpi/call.c \
 	src/mpi/collective.c \
 	src/mpi/comms.c \

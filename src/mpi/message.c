@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Point to point by rendezvous: which sends have an RTS, and how MPI is called for them.
 //
-// Whether a job can do so is settled in MPI_Init, since from the first message on each process has
-// to look at what it receives.
+// Whether a job can do so is known from MPI_Init on, since from the first message on each process
+// has to look at what it receives.
 #include "config.h"
 
 #include "mpi/mpi_int.h"
@@ -237,7 +237,7 @@ static bool is_sent(int rc)
     return class == fr_real_mpi.SUCCESS || class == fr_real_mpi.ERR_TRUNCATE;
 }
 
-// MPI has been called with the RTS: the rest of the send follows. A failure is kept with the
+// MPI has been called with the RTS: the rest of the send follows. A failure stays with the
 // operation, for the call that completes it.
 static void follow_rts(struct fr_request_op *op, int rc)
 {

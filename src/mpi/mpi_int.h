@@ -27,7 +27,7 @@ struct fr_mpi_verdict fr_mpi_enter(unsigned slot, const fr_word *registers, cons
 bool fr_mpi_call_buffers(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_receive(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_exchange(enum fr_fn fn, fr_word *args, int *result);
-bool fr_mpi_call_bundle(enum fr_fn fn, fr_word *args, int *result);
+bool fr_mpi_call_schedule(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_comm_make(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_comm_free(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_refusable(enum fr_fn fn, fr_word *args, int *result);
@@ -144,8 +144,8 @@ FR_MUST_CHECK enum fr_status fr_mpi_split_replace(struct fr_request_op *op);
 struct fr_coll_group;
 void fr_mpi_peer_start(void);
 bool fr_mpi_peer_serves(enum fr_fn fn);
-bool fr_mpi_peer_bundles(enum fr_fn fn);  // also message by message
-bool fr_mpi_peer_is_alike(enum fr_fn fn); // a rank without data is in it only if all are
+bool fr_mpi_peer_schedules(enum fr_fn fn); // also message by message
+bool fr_mpi_peer_is_alike(enum fr_fn fn);  // a rank without data is in it only if all are
 bool fr_mpi_peer_is_enabled(void);
 
 // A message that is part of another function's operation, which the report names.
@@ -154,8 +154,8 @@ int fr_mpi_call_part(enum fr_fn fn, fr_word *args, enum fr_fn counted_as);
 // Runs a blocking exchange message by message, or says that MPI's own is to be called; the same on
 // all ranks. Makes a persistent send of a device buffer that can go by rendezvous, or returns
 // false; it owns the operation then.
-bool fr_mpi_run_bundle(enum fr_fn fn, const fr_word *args, const struct fr_coll_group *group,
-                       int *result);
+bool fr_mpi_run_schedule(enum fr_fn fn, const fr_word *args, const struct fr_coll_group *group,
+                         int *result);
 bool fr_mpi_call_persistent_send(struct fr_request_op *op, int *result);
 
 // Moves the data of an operation among the ranks of the group, or agrees with them that it cannot

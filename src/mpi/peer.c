@@ -25,7 +25,7 @@ bool fr_mpi_peer_is_enabled(void)
     return enabled;
 }
 
-bool fr_mpi_peer_bundles(enum fr_fn fn)
+bool fr_mpi_peer_schedules(enum fr_fn fn)
 {
     enum fr_class class = fr_real_rows[fn].class;
     return class == FR_CLASS_ALLTOALL || class == FR_CLASS_NEIGHBOR_ALLTOALL;

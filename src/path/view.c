@@ -34,8 +34,8 @@ static enum fr_status classify_run(void *data, const struct fr_layout_copy *piec
     struct classify_context *context = data;
     struct fr_path_view *view = context->view;
     enum fr_device_kind known = view->range.kind;
-    bool settled = fr_device_kind_is_device(known) && known != FR_KIND_VMM_FABRIC;
-    if (settled && view->mixed)
+    bool known_kind = fr_device_kind_is_device(known) && known != FR_KIND_VMM_FABRIC;
+    if (known_kind && view->mixed)
         return FR_OK;
     ptrdiff_t low = piece->user_offset;
     ptrdiff_t high = piece->user_offset + (ptrdiff_t)piece->bytes;
@@ -51,7 +51,7 @@ static enum fr_status classify_run(void *data, const struct fr_layout_copy *piec
     if (context->started && run.device != view->range.device) // -1 on the host
         view->mixed = true;
     context->started = true;
-    if (!settled && (known != FR_KIND_VMM_FABRIC || fr_device_kind_is_device(run.kind)))
+    if (!known_kind && (known != FR_KIND_VMM_FABRIC || fr_device_kind_is_device(run.kind)))
         view->range = run;
     return FR_OK;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // From which sizes on copy engines move bytes between GPUs in place of kernels: as the user sets
-// it, as measured on a machine of this kind and kept in the tuning file, or by default.
+// it, as measured on a machine of this kind and stored in the tuning file, or by default.
 //
 // The file is text, with a section for each kind of machine that shares it:
 //

@@ -55,7 +55,7 @@ static void arrived(struct fr_rail *rail, void *context)
     struct fr_rail_transfer *transfer = stripe->transfer;
     note_arrived(stripe);
     fr_rail_stripe_end(stripe, true);
-    (void)fr_rail_transfer_settle(transfer);
+    (void)fr_rail_transfer_conclude(transfer);
 }
 
 // The peer refused, over a link that works: its memory is not what it was described as.

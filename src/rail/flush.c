@@ -186,7 +186,7 @@ bool fr_rail_flush_post(struct fr_rails *rails)
 }
 
 // A rail has been flushed up to a read, or never will be.
-static void settle_on_rail(struct fr_rail *rail, bool good)
+static void conclude_on_rail(struct fr_rail *rail, bool good)
 {
     struct fr_list *at = rail->rails->flushing.next;
     while (at != &rail->rails->flushing) {
@@ -198,7 +198,7 @@ static void settle_on_rail(struct fr_rail *rail, bool good)
             (void)fr_rail_transfer_fail(transfer, FR_ERR_RAIL);
         else if ((int)(rail->flush_done - transfer->flush_until[rail->index]) >= 0) {
             transfer->flush_left &= ~(1u << rail->index);
-            (void)fr_rail_transfer_settle(transfer);
+            (void)fr_rail_transfer_conclude(transfer);
         }
     }
 }
@@ -208,7 +208,7 @@ void fr_rail_flush_reset(struct fr_rail *rail)
     rail->flush_done = rail->flush_reading ? rail->flush_sent - 1 : rail->flush_done;
     rail->flush_reading = rail->flush_writing = rail->flush_needs_read = false;
     if (rail->out) {
-        settle_on_rail(rail, false);
+        conclude_on_rail(rail, false);
         return;
     }
     // The read that was lost is not done: those that wait for it wait for the next.
@@ -239,7 +239,7 @@ bool fr_rail_flush_completed(struct fr_rail *rail, const void *context, bool goo
         fr_rail_flush_reset(rail);
     } else if (read) {
         rail->flush_done = rail->flush_sent;
-        settle_on_rail(rail, true);
+        conclude_on_rail(rail, true);
     }
     return true;
 }

@@ -54,7 +54,7 @@ void fr_rail_stripe_again(struct fr_rail_stripe *stripe)
     fr_list_remove(&stripe->entry);
     if (stripe->probe || transfer->status != FR_OK) {
         fr_list_push_back(&transfer->rails->spare, &stripe->entry);
-        (void)fr_rail_transfer_settle(transfer);
+        (void)fr_rail_transfer_conclude(transfer);
         return;
     }
     fr_list_push_back(&transfer->again, &stripe->entry);

@@ -41,7 +41,7 @@ enum fr_rail_kind {
 struct fr_rail_memory {
     void *address;
     size_t bytes;
-    uint64_t id; // of the allocation, as BUFFER_ID: never used for two. 0: not kept after its use
+    uint64_t id; // of the allocation, as BUFFER_ID: never used for two. 0: forgotten after its use
     enum fr_rail_kind kind;
     int fd;             // FR_RAIL_DMABUF: the caller's, needed during fr_rail_register alone
     uint64_t fd_offset; // of `address` in it

@@ -42,7 +42,7 @@ void fr_rail_regions_free(struct fr_rails *rails);
 bool fr_rail_transfer_admit(struct fr_rails *rails);
 // Ends a transfer if nothing of it is left. Returns whether it has ended: it is the caller's then,
 // and may be gone. So do all functions below that may end one.
-bool fr_rail_transfer_settle(struct fr_rail_transfer *transfer);
+bool fr_rail_transfer_conclude(struct fr_rail_transfer *transfer);
 // No more of a transfer is to be moved.
 bool fr_rail_transfer_fail(struct fr_rail_transfer *transfer, enum fr_status status);
 void fr_rail_transfer_free_all(struct fr_rails *rails);

@@ -137,7 +137,7 @@ static void admit(struct fr_rails *rails, struct fr_rail_transfer *transfer)
     else
         transfer->used = (1u << rails->count) - 1; // a flush is one of all rails
     if (transfer->bytes == 0)
-        (void)fr_rail_transfer_settle(transfer);
+        (void)fr_rail_transfer_conclude(transfer);
 }
 
 bool fr_rail_transfer_admit(struct fr_rails *rails)
@@ -176,7 +176,7 @@ static bool needs_flush(const struct fr_rail_transfer *transfer)
            transfer->region->memory.kind != FR_RAIL_HOST;
 }
 
-bool fr_rail_transfer_settle(struct fr_rail_transfer *transfer)
+bool fr_rail_transfer_conclude(struct fr_rail_transfer *transfer)
 {
     bool failed = transfer->status != FR_OK;
     if (transfer->sent > 0 || (!failed && transfer->arrived < transfer->bytes))
@@ -188,7 +188,7 @@ bool fr_rail_transfer_settle(struct fr_rail_transfer *transfer)
         fr_list_push_back(&transfer->rails->flushing, &transfer->entry);
     }
     if (transfer->status == FR_OK && transfer->flush_left != 0)
-        return false; // it is settled again when the rails are flushed
+        return false; // it is concluded when the rails are flushed
     end(transfer);
     return true;
 }
@@ -200,7 +200,7 @@ bool fr_rail_transfer_fail(struct fr_rail_transfer *transfer, enum fr_status sta
     while (!fr_list_is_empty(&transfer->again))
         fr_rail_stripe_end(FR_LIST_ENTRY(transfer->again.next, struct fr_rail_stripe, entry),
                            false);
-    return fr_rail_transfer_settle(transfer);
+    return fr_rail_transfer_conclude(transfer);
 }
 
 bool fr_rail_test(const struct fr_rail_transfer *transfer, enum fr_status *status)

@@ -124,7 +124,7 @@ fr_mpi_slots:
 #if defined(__x86_64__)
 
 // First call of the process: fills the slots, then jumps through the slot again. Vector registers and
-// al are kept for variadic functions.
+// al are saved for variadic functions.
     .type fr_stub_unresolved, @function
 fr_stub_unresolved:
     .cfi_startproc

@@ -300,7 +300,7 @@ static void write_warnings(struct fr_report_out *out)
     enum fr_log_level level;
     const char *text;
     fr_report_put(out, "  \"warnings\": [");
-    for (unsigned i = 0; (text = fr_core_log_kept(i, &level)); i++)
+    for (unsigned i = 0; (text = fr_core_log_recorded(i, &level)); i++)
         fr_report_put(out, "%s\n    {\"level\": %q, \"text\": %q}", i ? "," : "",
                       level == FR_LOG_ERROR ? "error" : "warn", text);
     fr_report_put(out, "\n  ]\n");

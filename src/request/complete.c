@@ -4,7 +4,7 @@
 // none.
 #include "config.h"
 
-#include "request/bundle.h"
+#include "request/schedule.h"
 #include "request/set.h"
 
 #include <stdlib.h>
@@ -32,8 +32,8 @@ static bool has_status_array(enum fr_class class)
 static bool set_storage(struct fr_request_set *set)
 {
     set->ops = set->inline_ops;
-    set->lights = set->inline_lights;
-    set->gated = set->inline_gated;
+    set->posted = set->inline_posted;
+    set->deferred = set->inline_deferred;
     set->done = set->inline_done;
     set->done_statuses = set->inline_done_statuses;
     set->done_errors = set->inline_done_errors;
@@ -50,11 +50,11 @@ static bool set_storage(struct fr_request_set *set)
         return false;
     }
     set->ops = set->heap;
-    set->gated = set->ops + set->count;
-    set->done = set->gated + set->count;
+    set->deferred = set->ops + set->count;
+    set->done = set->deferred + set->count;
     set->done_statuses = (void **)(set->done + set->count);
-    set->lights = (struct fr_request_light **)(set->done_statuses + set->count);
-    set->done_requests = (size_t *)(set->lights + set->count);
+    set->posted = (struct fr_request_posted **)(set->done_statuses + set->count);
+    set->done_requests = (size_t *)(set->posted + set->count);
     set->hidden = (char *)(set->done_requests + set->count);
     set->done_errors = (int *)(set->hidden + set->count * sizeof(fr_word));
     set->statuses = (char *)(set->done_errors + set->count);
@@ -100,14 +100,14 @@ static int *status_error(void *status)
     return (int *)((char *)status + fr_real_mpi.status_error_offset);
 }
 
-// A light receive is complete. It becomes an operation of this call if it has brought anything.
-static void end_light(struct fr_request_set *set, size_t request, const void *status, int error)
+// A posted receive is complete. It becomes an operation of this call if it has brought anything.
+static void end_posted(struct fr_request_set *set, size_t request, const void *status, int error)
 {
-    struct fr_request_light *light = set->lights[request];
-    if (error == fr_real_mpi.SUCCESS && FR_UNLIKELY(fr_request_light_has_rts(light, status))) {
-        set->ops[request] = fr_request_light_promote(light, false);
+    struct fr_request_posted *receive = set->posted[request];
+    if (error == fr_real_mpi.SUCCESS && FR_UNLIKELY(fr_request_posted_has_rts(receive, status))) {
+        set->ops[request] = fr_request_posted_promote(receive, false);
         if (set->ops[request]) {
-            set->lights[request] = NULL;
+            set->posted[request] = NULL;
             set->tracked++;
             return;
         }
@@ -115,15 +115,15 @@ static void end_light(struct fr_request_set *set, size_t request, const void *st
     }
     if (fr_request_is_enquiry(set->class))
         return;
-    fr_request_light_forget(light);
-    set->lights[request] = NULL;
+    fr_request_posted_forget(receive);
+    set->posted[request] = NULL;
     set->forgotten++;
 }
 
 static void add_done(struct fr_request_set *set, size_t request, void *status, int error)
 {
-    if (set->lights && set->lights[request])
-        end_light(set, request, status, error);
+    if (set->posted && set->posted[request])
+        end_posted(set, request, status, error);
     if (!set->ops[request])
         return;
     set->done[set->done_count] = set->ops[request];
@@ -230,11 +230,11 @@ static void clear_errors(struct fr_request_set *set)
 }
 
 // Whether the operation has failed in a way that the real MPI knows nothing of: a message that was
-// received was longer than its buffer, or a part of a bundle failed.
+// received was longer than its buffer, or a part of a schedule failed.
 static bool has_own_error(const struct fr_request_op *op)
 {
     return (op->received && op->received_bytes > op->received_room) ||
-           (op->bundle && op->bundle->error != fr_real_mpi.SUCCESS);
+           (op->schedule && op->schedule->error != fr_real_mpi.SUCCESS);
 }
 
 static int report_own_errors(struct fr_request_set *set, int rc)
@@ -285,50 +285,50 @@ int fr_request_set_finish(struct fr_request_set *set, int rc)
     return rc;
 }
 
-// Claims what belongs to the requests of the call. Light receives first, since they may become
+// Claims what belongs to the requests of the call. Posted receives first, since they may become
 // operations. Returns false when there is nothing.
 static bool claim(struct fr_request_set *set)
 {
-    if (!fr_request_light_claim(set->requests, set->count, set->lights))
-        set->lights = NULL;
+    if (!fr_request_posted_claim(set->requests, set->count, set->posted))
+        set->posted = NULL;
     if (atomic_load_explicit(&fr_request_tracked_count, memory_order_acquire))
         set->tracked = fr_request_table_claim(set->requests, set->count, set->ops);
     else
         memset(set->ops, 0, set->count * sizeof(struct fr_request_op *));
-    return set->tracked || set->lights;
+    return set->tracked || set->posted;
 }
 
 void fr_request_set_unclaim(struct fr_request_set *set)
 {
-    fr_request_light_discount(set->forgotten);
-    if (set->lights)
-        fr_request_light_unclaim(set->lights, set->count);
+    fr_request_posted_discount(set->forgotten);
+    if (set->posted)
+        fr_request_posted_unclaim(set->posted, set->count);
     if (set->tracked)
         fr_request_table_unclaim(set->ops, set->count);
     set->forgotten = 0;
-    set->lights = NULL;
+    set->posted = NULL;
     set->tracked = 0;
 }
 
 // Whether an operation is not complete though MPI may say so.
-static bool find_gated(struct fr_request_set *set)
+static bool find_deferred(struct fr_request_set *set)
 {
     bool any = false;
     for (size_t i = 0; set->tracked && i < set->count; i++) {
-        set->gated[i] = set->ops[i] && !fr_request_is_over(set->ops[i]) ? set->ops[i] : NULL;
-        any |= set->gated[i] != NULL;
+        set->deferred[i] = set->ops[i] && !fr_request_is_over(set->ops[i]) ? set->ops[i] : NULL;
+        any |= set->deferred[i] != NULL;
     }
     return any;
 }
 
 // What most calls are: all requests are complete, and none has brought an RTS.
-static int wait_for_lights(struct fr_request_set *set)
+static int wait_for_posted(struct fr_request_set *set)
 {
     int rc = fr_real_call(set->fn, set->args);
     if (FR_UNLIKELY(rc != fr_real_mpi.SUCCESS ||
-                    !fr_request_light_end(set->lights, set->count, set->statuses)))
+                    !fr_request_posted_end(set->posted, set->count, set->statuses)))
         return fr_request_set_finish(set, rc);
-    set->lights = NULL;
+    set->posted = NULL;
     return rc;
 }
 
@@ -352,9 +352,9 @@ bool fr_request_complete(enum fr_fn fn, fr_word *args, int *result)
     }
     set_statuses(&set);
     if (!set.tracked && (set.class == FR_CLASS_WAITALL || set.class == FR_CLASS_WAIT))
-        *result = wait_for_lights(&set);
-    else if (find_gated(&set))
-        *result = fr_request_set_gate(&set);
+        *result = wait_for_posted(&set);
+    else if (find_deferred(&set))
+        *result = fr_request_set_defer(&set);
     else
         *result = fr_request_set_finish(&set, fr_real_call(fn, args));
     fr_request_set_unclaim(&set);

@@ -3,7 +3,7 @@
 #include "config.h"
 
 #include "report/report.h"
-#include "request/bundle.h"
+#include "request/schedule.h"
 #include "world/world.h"
 
 enum { AT_ONCE = 32 }; // messages that are received in one go
@@ -116,8 +116,8 @@ void fr_request_set_size(void *status, uint64_t bytes)
 // way that the real MPI knows nothing of.
 static void tell_outcome(const struct fr_request_op *op, void *status, int *error)
 {
-    if (op->bundle && op->bundle->error != fr_real_mpi.SUCCESS)
-        *error = op->bundle->error;
+    if (op->schedule && op->schedule->error != fr_real_mpi.SUCCESS)
+        *error = op->schedule->error;
     if (!op->received)
         return;
     bool fits = op->received_bytes <= op->received_room;
@@ -153,10 +153,10 @@ static bool is_idle(const struct fr_request_op *op)
     return op->persistent && !op->active;
 }
 
-// Whether there is nothing to copy any more; the parts of a bundle have done so themselves.
+// Whether there is nothing to copy any more; the parts of a schedule have done so themselves.
 static bool is_over(const struct fr_request_op *op)
 {
-    return op->delivered || op->bundle || is_idle(op);
+    return op->delivered || op->schedule || is_idle(op);
 }
 
 enum fr_status fr_request_deliver(struct fr_request_op *const *ops, void *const *statuses,

@@ -3,8 +3,8 @@
 // though nobody is completing them.
 #include "config.h"
 
-#include "request/bundle.h"
-#include "request/light.h"
+#include "request/posted.h"
+#include "request/schedule.h"
 #include "request/table.h"
 #include "world/world.h"
 
@@ -27,8 +27,8 @@ static int64_t now_s(void)
 
 bool fr_request_is_over(struct fr_request_op *op)
 {
-    if (op->bundle)
-        return fr_request_bundle_poll(op);
+    if (op->schedule)
+        return fr_request_schedule_poll(op);
     if (!op->send || !fr_rndv_send_is_over(op->send))
         return !op->send;
     fr_rndv_send_free(op->send, false);
@@ -77,7 +77,7 @@ static void look_at_own(struct fr_request_op *op)
     if (FR_MPI(Request_get_status, op->key, FR_PTR(&complete), FR_PTR(status)) ==
             fr_real_mpi.SUCCESS &&
         complete && fr_request_has_rts(op, status, &incoming))
-        (void)!fr_request_deliver(&op, &status, &error, 1); // a failure is kept with it
+        (void)!fr_request_deliver(&op, &status, &error, 1); // a failure stays with it
 }
 
 void fr_request_wait_over(struct fr_request_op *op)
@@ -135,14 +135,14 @@ void fr_request_receive_early(bool waits)
     int errors[MOST_EARLY];
     if (waits ? !fr_rndv_incoming_any() : !fr_rndv_incoming_any_here())
         return;
-    fr_request_light_look(false);
+    fr_request_posted_look(false);
     for (size_t skip = 0; find_early(&early, skip, waits);
          skip += early.claimed_count - early.count) {
         for (size_t i = 0; i < early.count; i++) {
             statuses[i] = early.statuses[i];
             errors[i] = fr_real_mpi.SUCCESS;
         }
-        // A failure is kept with its operation, for the call that completes it.
+        // A failure stays with its operation, for the call that completes it.
         (void)!fr_request_deliver(early.ops, statuses, errors, early.count);
         fr_request_table_unclaim(early.claimed, early.claimed_count);
     }
@@ -154,7 +154,7 @@ void fr_request_mark_received(void)
     struct fr_rndv_incoming incoming[MOST_EARLY];
     size_t count, skip = 0;
     fr_request_poll_freed(false);
-    fr_request_light_look(true);
+    fr_request_posted_look(true);
     do {
         count = fr_request_table_find_incoming(incoming, MOST_EARLY, skip);
         for (size_t i = 0; i < count; i++)

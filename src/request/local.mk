@@ -1,12 +1,12 @@
 librooms_la_SOURCES += \
-	src/request/bundle.c \
-	src/request/bundle.h \
+	src/request/schedule.c \
+	src/request/schedule.h \
 	src/request/complete.c \
 	src/request/deliver.c \
 	src/request/early.c \
-	src/request/gate.c \
-	src/request/light.c \
-	src/request/light.h \
+	src/request/defer.c \
+	src/request/posted.c \
+	src/request/posted.h \
 	src/request/op.c \
 	src/request/pending.c \
 	src/request/persistent.c \

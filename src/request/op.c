@@ -2,7 +2,7 @@
 // Operations and their pool.
 #include "config.h"
 
-#include "request/bundle.h"
+#include "request/schedule.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -72,14 +72,14 @@ static void free_type(fr_word type)
     FR_MPI(Type_free, FR_PTR(handle));
 }
 
-static void free_bundle(struct fr_request_bundle *bundle)
+static void free_schedule(struct fr_request_schedule *schedule)
 {
-    if (!bundle)
+    if (!schedule)
         return;
-    for (size_t i = 0; i < bundle->kept_count; i++)
-        free_type(bundle->kept[i]);
-    free(bundle->kept);
-    free(bundle);
+    for (size_t i = 0; i < schedule->type_count; i++)
+        free_type(schedule->types[i]);
+    free(schedule->types);
+    free(schedule);
 }
 
 void fr_request_op_drop_views(struct fr_request_op *op)
@@ -98,7 +98,7 @@ void fr_request_op_free(struct fr_request_op *op)
 {
     if (!op)
         return;
-    free_bundle(op->bundle);
+    free_schedule(op->schedule);
     if (op->element_type)
         free_type(op->element_type);
     fr_rndv_send_free(op->send, false);

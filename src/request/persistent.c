@@ -2,7 +2,7 @@
 // Starting persistent operations, and the partitions of partitioned ones.
 #include "config.h"
 
-#include "request/bundle.h"
+#include "request/schedule.h"
 #include "request/table.h"
 
 #include <sched.h>
@@ -31,7 +31,7 @@ static enum fr_status start_copies(struct fr_request_op *const *ops, size_t coun
         if (!ops[i])
             continue;
         activate(ops[i]);
-        if (ops[i]->partitions || ops[i]->bundle)
+        if (ops[i]->partitions || ops[i]->schedule)
             continue;
         whole[used++] = ops[i];
         if (used < AT_ONCE)
@@ -50,22 +50,22 @@ static void deactivate(struct fr_request_op *const *ops, size_t count)
     }
 }
 
-static bool any_bundle(struct fr_request_op *const *ops, size_t count)
+static bool any_schedule(struct fr_request_op *const *ops, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        if (ops[i] && ops[i]->bundle)
+        if (ops[i] && ops[i]->schedule)
             return true;
     }
     return false;
 }
 
-// Starts one after the other, since messages of bundles must not overtake those before them.
+// Starts one after the other, since messages of schedules must not overtake those before them.
 static int start_in_order(const void *requests, struct fr_request_op *const *ops, size_t count)
 {
     int rc = fr_real_mpi.SUCCESS;
     for (size_t i = 0; i < count && rc == fr_real_mpi.SUCCESS; i++) {
-        if (ops[i] && ops[i]->bundle)
-            rc = fr_request_bundle_start(ops[i]);
+        if (ops[i] && ops[i]->schedule)
+            rc = fr_request_schedule_start(ops[i]);
         if (rc == fr_real_mpi.SUCCESS)
             rc = FR_MPI(Start, FR_PTR((const char *)requests + i * fr_real_mpi.handle_bytes));
     }
@@ -104,7 +104,7 @@ bool fr_request_start(enum fr_fn fn, fr_word *args, int *result)
     size_t found = fr_request_table_claim(requests, count, ops);
     if (found) {
         enum fr_status copied = start_copies(ops, count);
-        if (copied == FR_OK && any_bundle(ops, count))
+        if (copied == FR_OK && any_schedule(ops, count))
             *result = start_in_order(requests, ops, count);
         else if (copied == FR_OK)
             *result = fr_real_call(fn, args);

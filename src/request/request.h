@@ -42,8 +42,8 @@ struct fr_request_op {
     struct fr_rndv_send *send; // of a send by rendezvous that is not over, else NULL
     bool replaces;             // it sends what it also receives into
 
-    struct fr_request_bundle *bundle; // what it is done by, if not by one call of MPI (bundle.h)
-    enum fr_fn counted_as;            // the function that the report names
+    struct fr_request_schedule *schedule; // what does it, if not one call of MPI
+    enum fr_fn counted_as;                // the function that the report names
 
     uint64_t comm_name;   // of the communicator that is being made, of class COMM_MAKE
     fr_word element_type; // a datatype that was made for the call, 0 for none
@@ -140,7 +140,7 @@ void fr_request_wait_over(struct fr_request_op *op);
 // memory for it.
 bool fr_request_leave_buffer(struct fr_request_op *op);
 
-// Whether a persistent operation that is done by a bundle belongs to the communicator.
+// Whether a persistent operation that is done by a schedule belongs to the communicator.
 bool fr_request_needs_comm(fr_word comm);
 
 // MPI error code for a status of ours, and the same raised on the operation's communicator, window
@@ -155,14 +155,14 @@ int fr_request_fail(const struct fr_request_op *op, enum fr_status status);
 // not given back was left by an error handler that did not return (longjmp, an exception).
 extern FR_TLS uint64_t fr_request_call;
 
-// Number of operations in the side table, and of receives that have none (light.h): zero means that
-// no completion call needs a look.
+// Number of operations in the side table, and of receives that have none (posted.h): zero means
+// that no completion call needs a look.
 extern _Atomic size_t fr_request_tracked_count;
-extern _Atomic size_t fr_request_light_count;
+extern _Atomic size_t fr_request_posted_count;
 static inline bool fr_request_any_tracked(void)
 {
     // In this order, since a receive without an operation may be getting one meanwhile.
-    return atomic_load_explicit(&fr_request_light_count, memory_order_acquire) != 0 ||
+    return atomic_load_explicit(&fr_request_posted_count, memory_order_acquire) != 0 ||
            atomic_load_explicit(&fr_request_tracked_count, memory_order_acquire) != 0;
 }
 

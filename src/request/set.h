@@ -3,7 +3,7 @@
 #ifndef FR_REQUEST_SET_H
 #define FR_REQUEST_SET_H
 
-#include "request/light.h"
+#include "request/posted.h"
 #include "request/table.h"
 
 enum { FR_SET_INLINE = 32 };
@@ -16,14 +16,14 @@ struct fr_request_set {
     size_t count;   // requests in the call
     size_t tracked; // of them, with an operation of ours
     const void *requests;
-    fr_word by_value;                 // storage for a request that was passed by value
-    struct fr_request_op **ops;       // by request
-    struct fr_request_light **lights; // by request, those without an operation; NULL for none
-    size_t forgotten;                 // of them
-    bool out_of_memory;               // for what one of them has brought
-    struct fr_request_op **gated; // by request, those that the application must not see complete
-    char *hidden;                 // a copy of the requests, for calls that must not see all
-    char *statuses;               // by request, or by position among the completed (some)
+    fr_word by_value;                  // storage for a request that was passed by value
+    struct fr_request_op **ops;        // by request
+    struct fr_request_posted **posted; // by request, those without an operation; NULL for none
+    size_t forgotten;                  // of them
+    bool out_of_memory;                // for what one of them has brought
+    struct fr_request_op **deferred; // by request, those that the application must not see complete
+    char *hidden;                    // a copy of the requests, for calls that must not see all
+    char *statuses;                  // by request, or by position among the completed (some)
     size_t done_count;
     struct fr_request_op **done; // operations that this call completes
     void **done_statuses;
@@ -31,8 +31,8 @@ struct fr_request_set {
     size_t *done_requests; // which of the requests each belongs to
 
     struct fr_request_op *inline_ops[FR_SET_INLINE];
-    struct fr_request_light *inline_lights[FR_SET_INLINE];
-    struct fr_request_op *inline_gated[FR_SET_INLINE];
+    struct fr_request_posted *inline_posted[FR_SET_INLINE];
+    struct fr_request_op *inline_deferred[FR_SET_INLINE];
     struct fr_request_op *inline_done[FR_SET_INLINE];
     void *inline_done_statuses[FR_SET_INLINE];
     int inline_done_errors[FR_SET_INLINE];
@@ -56,6 +56,6 @@ void *fr_request_set_status(const struct fr_request_set *set, size_t index);
 
 // Does the call when some of its operations are sends whose bytes are still in the
 // application's buffer: MPI takes them for complete, the application must not.
-int fr_request_set_gate(struct fr_request_set *set);
+int fr_request_set_defer(struct fr_request_set *set);
 
 #endif

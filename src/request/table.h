@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The side table of operations by request; inside the room request only.
 //
-// Claiming settles a race: a request value is reused as soon as the real MPI has completed it, so
+// Claiming ends a race: a request value is reused as soon as the real MPI has completed it, so
 // another thread may add a new operation with the same value before the first thread has removed
 // the finished one. Whoever completes requests therefore claims the operations before calling MPI,
 // and later removes just those.

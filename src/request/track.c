@@ -2,8 +2,8 @@
 // From a started operation to its place in the side table; operations that outlive their request.
 #include "config.h"
 
-#include "request/bundle.h"
-#include "request/light.h"
+#include "request/posted.h"
+#include "request/schedule.h"
 #include "request/table.h"
 
 static struct fr_lock freed_lock = FR_LOCK_INIT;
@@ -85,7 +85,7 @@ static bool freed_is_complete(struct fr_request_op *op, bool wait, void *status)
         FR_MPI(Wait, FR_PTR(request), FR_PTR(status));
     else
         FR_MPI(Test, FR_PTR(request), FR_PTR(&flag), FR_PTR(status));
-    if (op->bundle) {
+    if (op->schedule) {
         if (wait)
             fr_request_wait_over(op);
         flag = flag && fr_request_is_over(op);
@@ -136,13 +136,13 @@ bool fr_request_free(fr_word *args, int *result)
 {
     void *request = (void *)args[0];
     struct fr_request_op *op = NULL;
-    struct fr_request_light *light = NULL;
+    struct fr_request_posted *receive = NULL;
     if (!request)
         return false;
-    if (fr_request_light_claim(request, 1, &light))
-        op = fr_request_light_promote(light, false);
-    if (light && !op)
-        fr_request_light_unclaim(&light, 1);
+    if (fr_request_posted_claim(request, 1, &receive))
+        op = fr_request_posted_promote(receive, false);
+    if (receive && !op)
+        fr_request_posted_unclaim(&receive, 1);
     if (!op && !fr_request_table_claim(request, 1, &op))
         return false;
     fr_request_table_remove(op);

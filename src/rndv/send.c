@@ -506,24 +506,24 @@ static bool take_left(struct fr_list *taken)
 
 void fr_rndv_send_look_after(void)
 {
-    struct fr_list taken, kept;
+    struct fr_list taken, others;
     if (FR_LIKELY(atomic_load_explicit(&left_count, memory_order_acquire) == 0) ||
         !take_left(&taken))
         return;
-    fr_list_init(&kept);
+    fr_list_init(&others);
     while (!fr_list_is_empty(&taken)) {
         struct fr_rndv_send *send = send_of(taken.prev);
         fr_list_remove(&send->link);
         if (!is_done(send)) {
-            fr_list_push_front(&kept, &send->link);
+            fr_list_push_front(&others, &send->link);
             continue;
         }
         destroy(send);
         atomic_fetch_sub_explicit(&left_count, 1, memory_order_release);
     }
     fr_core_lock(&lock);
-    while (!fr_list_is_empty(&kept)) {
-        struct fr_list *link = kept.prev;
+    while (!fr_list_is_empty(&others)) {
+        struct fr_list *link = others.prev;
         fr_list_remove(link);
         fr_list_push_front(&left, link);
     }

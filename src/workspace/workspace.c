@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Leases of staging memory and the bounds on what is pinned and what is kept; device.c has the same
-// for device memory.
+// Leases of staging memory and the bounds on what is pinned and what stays cached; device.c has the
+// same for device memory.
 //
 // One lock guards all of it and is held for a few list operations; memory is mapped, registered and
 // given back outside of it.

@@ -47,7 +47,7 @@ struct fr_workspace_region *fr_workspace_region_create(unsigned class_index, boo
 bool fr_workspace_region_pin(struct fr_workspace_region *region);
 void fr_workspace_region_destroy(struct fr_workspace_region *region);
 
-// A piece of a chunk, lent or not. These are kept apart from the memory, which the CPU cannot
+// A piece of a chunk, lent or not. These lie apart from the memory, which the CPU cannot
 // touch.
 struct fr_workspace_extent {
     struct fr_list order; // in the list of all extents of the chunk, by address

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Values kept with communicators, as attributes that no copy inherits: a value dies with its
+// Values that communicators carry, as attributes that no copy inherits: a value dies with its
 // communicator, so that a handle that comes back for another one brings nothing old along, and no
 // call that makes or frees communicators has to be watched.
 #ifndef FR_WORLD_ATTRIBUTE_H

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Multi-node NVLink of one communicator or window, out of the facts of the world. The answer is
-// kept with the object, as an attribute that no copy inherits: it dies with the object, so that a
+// stored with the object, as an attribute that no copy inherits: it dies with the object, so that a
 // handle that comes back for another one brings no old answer along, and no call that makes or
 // frees communicators has to be watched.
 #include "config.h"

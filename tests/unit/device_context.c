@@ -149,7 +149,7 @@ static void test_threads(CUcontext primary)
     }
 }
 
-// One batch over the memory of more devices than it has lanes; memory of a device other than the
+// One batch over the memory of more devices than it has streams; memory of a device other than the
 // current one; a device whose primary context only Fabrail uses.
 static void test_devices(CUcontext primary)
 {

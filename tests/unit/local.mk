@@ -155,20 +155,20 @@ tests_unit_rndv_traffic_SOURCES = tests/unit/rndv_traffic.c $(unit_rndv_headers)
 tests_unit_rndv_traffic_LDADD = librooms.la
 
 # With an MPI of its own, hence without the rooms.
-check_PROGRAMS += tests/unit/request_light
-tests_unit_request_light_SOURCES = tests/unit/request_light.c tests/unit/check.h \
-    src/request/light.c src/real/rows.c
-tests_unit_request_light_CFLAGS = $(AM_CFLAGS)
+check_PROGRAMS += tests/unit/request_posted
+tests_unit_request_posted_SOURCES = tests/unit/request_posted.c tests/unit/check.h \
+    src/request/posted.c src/real/rows.c
+tests_unit_request_posted_CFLAGS = $(AM_CFLAGS)
 
 check_PROGRAMS += tests/unit/request_deliver
 tests_unit_request_deliver_SOURCES = tests/unit/request_deliver.c tests/unit/check.h \
     src/request/deliver.c src/real/rows.c
 tests_unit_request_deliver_CFLAGS = $(AM_CFLAGS)
 
-check_PROGRAMS += tests/unit/request_gate
-tests_unit_request_gate_SOURCES = tests/unit/request_gate.c tests/unit/check.h \
-    src/request/gate.c src/real/rows.c
-tests_unit_request_gate_CFLAGS = $(AM_CFLAGS)
+check_PROGRAMS += tests/unit/request_defer
+tests_unit_request_defer_SOURCES = tests/unit/request_defer.c tests/unit/check.h \
+    src/request/defer.c src/real/rows.c
+tests_unit_request_defer_CFLAGS = $(AM_CFLAGS)
 
 check_PROGRAMS += tests/unit/report_counts
 tests_unit_report_counts_SOURCES = tests/unit/report_counts.c tests/unit/check.h

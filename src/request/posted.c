@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The table of light receives: sets of a few places each, of which the request chooses one.
+// The table of posted receives: sets of a few places each, of which the request chooses one.
 //
 // A place's word tells which request it holds and who may have it; its other members belong to the
 // thread that has claimed it. Requests are held shifted by two bits: in every family they are
 // addresses or sign-extended integers, so that their highest bits say the same three times.
 #include "config.h"
 
-#include "request/light.h"
+#include "request/posted.h"
 
 #include "request/table.h"
 
@@ -23,7 +23,7 @@ enum {
 };
 #define FREE ((uint64_t)0)
 
-struct fr_request_light {
+struct fr_request_posted {
     _Alignas(64) void *buffer;
     int64_t count;
     fr_word type;
@@ -31,10 +31,10 @@ struct fr_request_light {
     enum fr_fn fn;
 };
 
-_Atomic size_t fr_request_light_count;
+_Atomic size_t fr_request_posted_count;
 
 static _Alignas(64) _Atomic uint64_t place_words[SETS * WAYS];
-static struct fr_request_light places[SETS * WAYS];
+static struct fr_request_posted places[SETS * WAYS];
 
 static uint64_t word_of(fr_word request, unsigned state)
 {
@@ -59,9 +59,9 @@ static size_t set_of(fr_word request)
     return (((uint64_t)request * 0x9e3779b97f4a7c15u) >> (64 - SET_BITS)) * WAYS;
 }
 
-static _Atomic uint64_t *word_at(const struct fr_request_light *light)
+static _Atomic uint64_t *word_at(const struct fr_request_posted *receive)
 {
-    return &place_words[light - places];
+    return &place_words[receive - places];
 }
 
 static bool change(_Atomic uint64_t *word, uint64_t from, uint64_t to)
@@ -71,15 +71,15 @@ static bool change(_Atomic uint64_t *word, uint64_t from, uint64_t to)
 }
 
 // Who sees that a receive counts no more also sees the operation that it has become.
-void fr_request_light_discount(size_t forgotten)
+void fr_request_posted_discount(size_t forgotten)
 {
     if (forgotten)
-        atomic_fetch_sub_explicit(&fr_request_light_count, forgotten, memory_order_release);
+        atomic_fetch_sub_explicit(&fr_request_posted_count, forgotten, memory_order_release);
 }
 
 // A place for a request that MPI has just given out. One that is ready under the same value was
 // completed in a way that nobody could see, and is taken first.
-static struct fr_request_light *find_place(fr_word request)
+static struct fr_request_posted *find_place(fr_word request)
 {
     const size_t first = set_of(request);
     const uint64_t stale = word_of(request, READY), claimed = word_of(request, CLAIMED);
@@ -88,7 +88,7 @@ static struct fr_request_light *find_place(fr_word request)
         uint64_t word = atomic_load_explicit(&place_words[first + i], memory_order_relaxed);
         empty |= (unsigned)(word == FREE) << i;
         if (FR_UNLIKELY(word == stale) && change(&place_words[first + i], stale, claimed)) {
-            fr_request_light_discount(1);
+            fr_request_posted_discount(1);
             return &places[first + i];
         }
     }
@@ -101,23 +101,23 @@ static struct fr_request_light *find_place(fr_word request)
 }
 
 // The operation that would have been made of the receive at first.
-static struct fr_request_op *make_op(const struct fr_request_light *light)
+static struct fr_request_op *make_op(const struct fr_request_posted *receive)
 {
     const struct fr_layout *layout = NULL;
-    fr_word args[FR_MAX_ARGS] = {FR_PTR(light->buffer), (fr_word)light->count, light->type};
-    struct fr_request_op *op = fr_request_op_new(light->fn, args);
+    fr_word args[FR_MAX_ARGS] = {FR_PTR(receive->buffer), (fr_word)receive->count, receive->type};
+    struct fr_request_op *op = fr_request_op_new(receive->fn, args);
     if (!op)
         return NULL;
-    if (fr_real_arg(light->fn, 'c', 0) >= 0) {
+    if (fr_real_arg(receive->fn, 'c', 0) >= 0) {
         op->object_kind = 'c';
-        op->object = light->comm;
+        op->object = receive->comm;
     }
     op->prefix_out = true;
     op->takes_rts = true;
     op->active = true;
     struct fr_path_view *view = fr_request_op_add_view(op, 0);
-    enum fr_status status = fr_layout_acquire(light->type, &layout);
-    struct fr_path_block block = {.count = (size_t)light->count, .layout = layout, .out = true};
+    enum fr_status status = fr_layout_acquire(receive->type, &layout);
+    struct fr_path_block block = {.count = (size_t)receive->count, .layout = layout, .out = true};
     if (status == FR_OK)
         status = fr_request_op_add_block(op, block);
     if (status != FR_OK) {
@@ -128,42 +128,42 @@ static struct fr_request_op *make_op(const struct fr_request_light *light)
     return op;
 }
 
-static int add_op(const struct fr_request_light *light, fr_word request)
+static int add_op(const struct fr_request_posted *receive, fr_word request)
 {
-    struct fr_request_op *op = make_op(light);
+    struct fr_request_op *op = make_op(receive);
     if (!op)
         return fr_request_raise(0, 0, fr_real_mpi.ERR_NO_MEM);
     fr_request_table_add(op, request);
     return fr_real_mpi.SUCCESS;
 }
 
-static void fill(struct fr_request_light *light, enum fr_fn fn, const fr_word *args)
+static void fill(struct fr_request_posted *receive, enum fr_fn fn, const fr_word *args)
 {
     const struct fr_real_row *row = &fr_real_rows[fn];
-    light->buffer = (void *)args[0];
-    light->count = row->flags & FR_ROW_LARGE ? (int64_t)args[1] : (int)args[1];
-    light->type = fr_real_handle(args[2]);
-    light->comm = row->signature[3] == 'm' ? 0 : fr_real_handle(args[5]);
-    light->fn = fn;
+    receive->buffer = (void *)args[0];
+    receive->count = row->flags & FR_ROW_LARGE ? (int64_t)args[1] : (int)args[1];
+    receive->type = fr_real_handle(args[2]);
+    receive->comm = row->signature[3] == 'm' ? 0 : fr_real_handle(args[5]);
+    receive->fn = fn;
 }
 
-int fr_request_light_add(enum fr_fn fn, const fr_word *args, fr_word request)
+int fr_request_posted_add(enum fr_fn fn, const fr_word *args, fr_word request)
 {
-    struct fr_request_light *place = FR_LIKELY(has_word(request)) ? find_place(request) : NULL;
+    struct fr_request_posted *place = FR_LIKELY(has_word(request)) ? find_place(request) : NULL;
     if (FR_UNLIKELY(!place)) {
-        struct fr_request_light light;
-        fill(&light, fn, args);
-        return add_op(&light, request);
+        struct fr_request_posted receive;
+        fill(&receive, fn, args);
+        return add_op(&receive, request);
     }
     fill(place, fn, args);
-    atomic_fetch_add_explicit(&fr_request_light_count, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&fr_request_posted_count, 1, memory_order_relaxed);
     atomic_store_explicit(word_at(place), word_of(request, READY), memory_order_release);
     return fr_real_mpi.SUCCESS;
 }
 
 // NULL when there is none, or another thread has claimed it: then it is another receive whose
 // request had the same value. Or it has become an operation, which the caller then finds.
-static struct fr_request_light *claim(fr_word request)
+static struct fr_request_posted *claim(fr_word request)
 {
     const uint64_t ready = word_of(request, READY);
     const size_t first = set_of(request);
@@ -183,16 +183,17 @@ static struct fr_request_light *claim(fr_word request)
     return NULL;
 }
 
-size_t fr_request_light_claim(const void *requests, size_t count, struct fr_request_light **lights)
+size_t fr_request_posted_claim(const void *requests, size_t count,
+                               struct fr_request_posted **posted)
 {
     size_t found = 0;
-    if (!atomic_load_explicit(&fr_request_light_count, memory_order_acquire))
+    if (!atomic_load_explicit(&fr_request_posted_count, memory_order_acquire))
         return 0;
     for (size_t i = 0; i < count; i++) {
         fr_word request = fr_real_handle_load(requests, i);
-        lights[i] =
+        posted[i] =
             request != fr_real_mpi.REQUEST_NULL && has_word(request) ? claim(request) : NULL;
-        found += lights[i] != NULL;
+        found += posted[i] != NULL;
     }
     return found;
 }
@@ -203,71 +204,71 @@ static void make_ready(_Atomic uint64_t *word)
     atomic_store_explicit(word, word_of(request_of(held), READY), memory_order_release);
 }
 
-void fr_request_light_unclaim(struct fr_request_light *const *lights, size_t count)
+void fr_request_posted_unclaim(struct fr_request_posted *const *posted, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        if (lights[i])
-            make_ready(word_at(lights[i]));
+        if (posted[i])
+            make_ready(word_at(posted[i]));
     }
 }
 
-bool fr_request_light_has_rts(const struct fr_request_light *light, const void *status)
+bool fr_request_posted_has_rts(const struct fr_request_posted *receive, const void *status)
 {
     struct fr_rndv_incoming incoming;
     return FR_UNLIKELY(fr_real_status_is_of(status, FR_RNDV_RTS_BYTES)) && fr_rndv_incoming_any() &&
-           fr_rndv_incoming_read(light->buffer, &incoming);
+           fr_rndv_incoming_read(receive->buffer, &incoming);
 }
 
-void fr_request_light_forget(struct fr_request_light *light)
+void fr_request_posted_forget(struct fr_request_posted *receive)
 {
-    atomic_store_explicit(word_at(light), FREE, memory_order_release);
+    atomic_store_explicit(word_at(receive), FREE, memory_order_release);
 }
 
-bool fr_request_light_end(struct fr_request_light *const *lights, size_t count,
-                          const char *statuses)
+bool fr_request_posted_end(struct fr_request_posted *const *posted, size_t count,
+                           const char *statuses)
 {
     size_t ended = 0;
     for (size_t i = 0; i < count; i++) {
-        if (lights[i] && FR_UNLIKELY(fr_request_light_has_rts(
-                             lights[i], statuses + i * fr_real_mpi.status_bytes)))
+        if (posted[i] && FR_UNLIKELY(fr_request_posted_has_rts(
+                             posted[i], statuses + i * fr_real_mpi.status_bytes)))
             return false;
     }
     for (size_t i = 0; i < count; i++) {
-        if (lights[i])
-            fr_request_light_forget(lights[i]);
-        ended += lights[i] != NULL;
+        if (posted[i])
+            fr_request_posted_forget(posted[i]);
+        ended += posted[i] != NULL;
     }
-    fr_request_light_discount(ended);
+    fr_request_posted_discount(ended);
     return true;
 }
 
 // The operation is in the table before the place is free: who looks here first finds one of them.
-struct fr_request_op *fr_request_light_promote(struct fr_request_light *light, bool early)
+struct fr_request_op *fr_request_posted_promote(struct fr_request_posted *receive, bool early)
 {
-    fr_word request = request_of(atomic_load_explicit(word_at(light), memory_order_relaxed));
-    struct fr_request_op *op = make_op(light);
+    fr_word request = request_of(atomic_load_explicit(word_at(receive), memory_order_relaxed));
+    struct fr_request_op *op = make_op(receive);
     if (!op)
         return NULL;
     op->claimed = true;
     op->early = early;
     fr_request_table_add(op, request);
-    fr_request_light_forget(light);
-    fr_request_light_discount(1);
+    fr_request_posted_forget(receive);
+    fr_request_posted_discount(1);
     return op;
 }
 
-static bool has_come(const struct fr_request_light *light, fr_word request)
+static bool has_come(const struct fr_request_posted *receive, fr_word request)
 {
     _Alignas(16) char status[FR_STATUS_BYTES];
     int complete = 0;
     return FR_MPI(Request_get_status, request, FR_PTR(&complete), FR_PTR(status)) ==
                fr_real_mpi.SUCCESS &&
-           complete && fr_request_light_has_rts(light, status);
+           complete && fr_request_posted_has_rts(receive, status);
 }
 
-static void look_at(struct fr_request_light *light, bool all)
+static void look_at(struct fr_request_posted *receive, bool all)
 {
-    _Atomic uint64_t *word = word_at(light);
+    _Atomic uint64_t *word = word_at(receive);
     uint64_t seen = atomic_load_explicit(word, memory_order_relaxed);
     while (all && seen == word_of(request_of(seen), LOOKED)) { // by another thread
         sched_yield();
@@ -277,17 +278,17 @@ static void look_at(struct fr_request_light *light, bool all)
     if (seen != word_of(request, READY) || !change(word, seen, word_of(request, LOOKED)))
         return;
     struct fr_request_op *op =
-        has_come(light, request) ? fr_request_light_promote(light, true) : NULL;
+        has_come(receive, request) ? fr_request_posted_promote(receive, true) : NULL;
     if (op)
         fr_request_table_unclaim(&op, 1);
     else
         make_ready(word);
 }
 
-void fr_request_light_look(bool all)
+void fr_request_posted_look(bool all)
 {
     for (size_t s = 0; s < SETS; s++) {
-        if (!atomic_load_explicit(&fr_request_light_count, memory_order_acquire))
+        if (!atomic_load_explicit(&fr_request_posted_count, memory_order_acquire))
             return;
         for (unsigned i = 0; i < WAYS; i++) {
             if (atomic_load_explicit(&place_words[s * WAYS + i], memory_order_relaxed) != FREE)

@@ -3,8 +3,8 @@
 //
 // An application may hand MPI a buffer right after cudaMemset, a cudaMemcpy between devices, or a
 // small cudaMemcpy from pageable memory: it thinks these synchronous, yet each may return before
-// its last byte has landed. They run on the default stream, which the lanes do not wait for. So the
-// first time that an allocation is seen, the driver is told to make such calls on it truly
+// its last byte has landed. They run on the default stream, which copy streams do not wait for. So
+// the first time that an allocation is seen, the driver is told to make such calls on it truly
 // synchronous (CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, which GPU-aware MPIs set for the same reason), and
 // the default stream is waited for once.
 //
@@ -17,46 +17,46 @@
 
 #include <stdlib.h>
 
-// More allocations than this are rarely in use with MPI; the oldest is then settled anew, which is
+// More allocations than this are rarely in use with MPI; the oldest then counts as new, which is
 // only a matter of time.
-enum { MAX_SETTLED = 4096 };
+enum { MAX_SYNCED = 4096 };
 
-struct settled {
+struct synced {
     uint64_t buffer_id; // never given twice in a process
     UT_hash_handle hh;
 };
 
-static struct fr_lock settled_lock = FR_LOCK_INIT;
-static struct settled *settled_table FR_GUARDED_BY(settled_lock);
+static struct fr_lock synced_lock = FR_LOCK_INIT;
+static struct synced *synced_table FR_GUARDED_BY(synced_lock);
 
-static bool is_settled(uint64_t buffer_id)
+static bool is_synced(uint64_t buffer_id)
 {
-    struct settled *found = NULL;
-    fr_core_lock(&settled_lock);
-    HASH_FIND(hh, settled_table, &buffer_id, sizeof(buffer_id), found);
-    fr_core_unlock(&settled_lock);
+    struct synced *found = NULL;
+    fr_core_lock(&synced_lock);
+    HASH_FIND(hh, synced_table, &buffer_id, sizeof(buffer_id), found);
+    fr_core_unlock(&synced_lock);
     return found != NULL;
 }
 
-// Without memory the allocation is simply settled again the next time.
+// Without memory the allocation is simply waited for again the next time.
 static void remember(uint64_t buffer_id)
 {
-    struct settled *entry = calloc(1, sizeof(*entry));
-    struct settled *found = NULL;
-    struct settled *evicted = NULL;
+    struct synced *entry = calloc(1, sizeof(*entry));
+    struct synced *found = NULL;
+    struct synced *evicted = NULL;
     if (entry == NULL)
         return;
     entry->buffer_id = buffer_id;
-    fr_core_lock(&settled_lock);
-    HASH_FIND(hh, settled_table, &buffer_id, sizeof(buffer_id), found);
+    fr_core_lock(&synced_lock);
+    HASH_FIND(hh, synced_table, &buffer_id, sizeof(buffer_id), found);
     if (found == NULL)
-        HASH_ADD(hh, settled_table, buffer_id, sizeof(buffer_id), entry);
+        HASH_ADD(hh, synced_table, buffer_id, sizeof(buffer_id), entry);
     bool added = found == NULL && FR_HASH_HAS(entry);
-    if (added && HASH_COUNT(settled_table) > MAX_SETTLED) {
-        evicted = settled_table; // uthash keeps the order of adding
-        HASH_DELETE(hh, settled_table, evicted);
+    if (added && HASH_COUNT(synced_table) > MAX_SYNCED) {
+        evicted = synced_table; // uthash keeps the order of adding
+        HASH_DELETE(hh, synced_table, evicted);
     }
-    fr_core_unlock(&settled_lock);
+    fr_core_unlock(&synced_lock);
     free(evicted);
     if (!added)
         free(entry);
@@ -97,13 +97,13 @@ static enum fr_status wait_once_a_call(void)
     return status;
 }
 
-enum fr_status fr_device_settle(const struct fr_device_range *range, uintptr_t low, uintptr_t high)
+enum fr_status fr_device_sync(const struct fr_device_range *range, uintptr_t low, uintptr_t high)
 {
     // Bytes beyond the range belong to other allocations, of which nothing is known. The range of
     // VMM memory may hold several.
     bool inside =
         range->kind < FR_KIND_VMM && low >= range->base && high - range->base <= range->bytes;
-    if (inside && is_settled(range->buffer_id))
+    if (inside && is_synced(range->buffer_id))
         return FR_OK;
     // First the attribute, then the wait, so that no call of another thread slips between.
     unsigned on = 1;
@@ -117,13 +117,13 @@ enum fr_status fr_device_settle(const struct fr_device_range *range, uintptr_t l
     return status;
 }
 
-void fr_device_settled_release(void)
+void fr_device_synced_release(void)
 {
-    fr_core_lock(&settled_lock);
-    struct settled *table = settled_table;
-    settled_table = NULL;
-    fr_core_unlock(&settled_lock);
-    struct settled *entry, *next;
+    fr_core_lock(&synced_lock);
+    struct synced *table = synced_table;
+    synced_table = NULL;
+    fr_core_unlock(&synced_lock);
+    struct synced *entry, *next;
     HASH_ITER(hh, table, entry, next)
     {
         HASH_DELETE(hh, table, entry);

@@ -5,7 +5,7 @@
 // Receives go first: whoever sent what they wait for may be waiting for them as well.
 #include "config.h"
 
-#include "request/bundle.h"
+#include "request/schedule.h"
 #include "request/set.h"
 #include "world/world.h"
 
@@ -14,12 +14,12 @@
 
 enum { LOOKS_A_YIELD = 64 };
 
-// Looks at what is gated; what is over is no more.
+// Looks at what is deferred; what is over is no more.
 static void look_at_all(struct fr_request_set *set)
 {
     for (size_t i = 0; i < set->count; i++) {
-        if (set->gated[i] && fr_request_is_over(set->gated[i]))
-            set->gated[i] = NULL;
+        if (set->deferred[i] && fr_request_is_over(set->deferred[i]))
+            set->deferred[i] = NULL;
     }
 }
 
@@ -34,19 +34,19 @@ static void hide(struct fr_request_set *set)
 {
     for (size_t i = 0; i < set->count; i++) {
         fr_word request = fr_real_handle_load(set->requests, i);
-        fr_real_handle_store(set->hidden, i, set->gated[i] ? fr_real_mpi.REQUEST_NULL : request);
+        fr_real_handle_store(set->hidden, i, set->deferred[i] ? fr_real_mpi.REQUEST_NULL : request);
     }
 }
 
 static void unhide(struct fr_request_set *set)
 {
     for (size_t i = 0; i < set->count; i++) {
-        if (!set->gated[i])
+        if (!set->deferred[i])
             fr_real_handle_store((void *)set->requests, i, fr_real_handle_load(set->hidden, i));
     }
 }
 
-// Calls the real function with a list in which gated requests do not appear.
+// Calls the real function with a list in which deferred requests do not appear.
 static int call_hidden(struct fr_request_set *set, enum fr_fn fn, fr_word *args)
 {
     int list = fr_real_arg(fn, 'Q', 0);
@@ -70,20 +70,20 @@ static int answer_no(struct fr_request_set *set)
 
 static int wait_one(struct fr_request_set *set)
 {
-    fr_request_wait_over(set->gated[0]);
+    fr_request_wait_over(set->deferred[0]);
     return fr_request_set_finish(set, fr_real_call(set->fn, set->args));
 }
 
-// Completes one gated request of a list.
-static int wait_gated(struct fr_request_set *set, size_t index)
+// Completes one deferred request of a list.
+static int wait_deferred(struct fr_request_set *set, size_t index)
 {
-    struct fr_request_op *op = set->gated[index];
+    struct fr_request_op *op = set->deferred[index];
     char *request = (char *)set->requests + index * fr_real_mpi.handle_bytes;
     fr_request_wait_over(op);
     int rc = FR_MPI(Wait, FR_PTR(request), FR_PTR(fr_request_set_status(set, index)));
-    if (op->bundle &&
-        op->bundle->error != fr_real_mpi.SUCCESS) // of which MPI's handler knows nothing
-        rc = fr_request_raise(op->object_kind, op->object, op->bundle->error);
+    if (op->schedule &&
+        op->schedule->error != fr_real_mpi.SUCCESS) // of which MPI's handler knows nothing
+        rc = fr_request_raise(op->object_kind, op->object, op->schedule->error);
     // An exchange has received something besides, or the send itself has failed.
     if (op->takes_rts || op->failure != FR_OK)
         rc = fr_request_deliver_one(op, fr_request_set_status(set, index), rc);
@@ -119,13 +119,13 @@ static int add_outcome(struct fr_request_set *set, size_t index, int all, int on
 static int wait_all(struct fr_request_set *set)
 {
     for (size_t i = 0; i < set->count; i++) {
-        if (set->gated[i])
+        if (set->deferred[i])
             set->ops[i] = NULL;
     }
     int rc = fr_request_set_finish(set, call_hidden(set, set->fn, set->args));
     for (size_t i = 0; i < set->count; i++) {
-        if (set->gated[i])
-            rc = add_outcome(set, i, rc, wait_gated(set, i));
+        if (set->deferred[i])
+            rc = add_outcome(set, i, rc, wait_deferred(set, i));
     }
     return rc;
 }
@@ -166,7 +166,7 @@ static int test_some(struct fr_request_set *set)
     return rc;
 }
 
-int fr_request_set_gate(struct fr_request_set *set)
+int fr_request_set_defer(struct fr_request_set *set)
 {
     switch (set->class) {
     case FR_CLASS_WAIT:

@@ -7,7 +7,7 @@
 #include "request/set.h"
 
 #include "check.h"
-#include "request/bundle.h"
+#include "request/schedule.h"
 #include "world/world.h"
 
 enum {
@@ -104,7 +104,7 @@ void fr_request_op_free(struct fr_request_op *op)
     (void)op;
 }
 
-bool fr_request_bundle_poll(struct fr_request_op *op)
+bool fr_request_schedule_poll(struct fr_request_op *op)
 {
     (void)op;
     return false;
@@ -138,13 +138,13 @@ static int wait_all(enum fr_status failure, int *statuses)
     set.requests = requests;
     set.statuses = (char *)statuses;
     set.ops = set.inline_ops;
-    set.gated = set.inline_gated;
+    set.deferred = set.inline_deferred;
     set.hidden = set.inline_hidden;
     for (int i = 0; i < REQUESTS; i++) {
         statuses[i] = LEFT_ALONE;
-        set.ops[i] = set.gated[i] = i > 0 ? &sends[i - 1] : NULL;
+        set.ops[i] = set.deferred[i] = i > 0 ? &sends[i - 1] : NULL;
     }
-    int rc = fr_request_set_gate(&set);
+    int rc = fr_request_set_defer(&set);
     for (int i = 0; i < REQUESTS; i++)
         CHECK(requests[i] == NULL_REQUEST, "%d is left", i);
     CHECK(waited == 2 && removed == 2, "%u and %u", waited, removed);

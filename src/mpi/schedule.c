@@ -4,14 +4,14 @@
 // chooses and tells of, so that ranks need not agree on anything but that they do it this way,
 // which the communicator's group says (room peer, group.h).
 //
-// Persistent sends of device buffers are bundles of one message: started anew each time, each takes
-// the path that is open by then.
+// Persistent sends of device buffers are schedules of one message: started anew each time, each
+// takes the path that is open by then.
 #include "config.h"
 
 #include "coll/group.h"
 #include "memory/engine.h"
 #include "mpi/views.h"
-#include "request/bundle.h"
+#include "request/schedule.h"
 #include "world/world.h"
 
 #include <limits.h>
@@ -43,7 +43,7 @@ _Static_assert(FR_FN_MPI_Irecv_c == FR_FN_MPI_Irecv + 1, "a _c form follows");
 static int send_part(struct fr_request_op *op, fr_word comm, const struct part *part)
 {
     enum fr_fn fn = wide(op, FR_FN_MPI_Isend);
-    void *request = fr_request_bundle_add(op->bundle);
+    void *request = fr_request_schedule_add(op->schedule);
     fr_word args[FR_MAX_ARGS] = {part->address,       (fr_word)part->count, part->type,
                                  (fr_word)part->peer, (fr_word)part->tag,   comm,
                                  FR_PTR(request)};
@@ -56,7 +56,7 @@ static int send_part(struct fr_request_op *op, fr_word comm, const struct part *
 static int receive_part(struct fr_request_op *op, fr_word comm, const struct part *part)
 {
     enum fr_fn fn = wide(op, FR_FN_MPI_Irecv);
-    void *request = fr_request_bundle_add(op->bundle);
+    void *request = fr_request_schedule_add(op->schedule);
     fr_word args[FR_MAX_ARGS] = {part->address,       (fr_word)part->count, part->type,
                                  (fr_word)part->peer, (fr_word)part->tag,   comm,
                                  FR_PTR(request)};
@@ -164,7 +164,7 @@ static bool copy_own(const struct part *from, const struct part *to)
 static int start_own(struct fr_request_op *op, const struct fr_coll_group *group,
                      const struct side *send, const struct side *receive)
 {
-    struct part from = {.peer = group->rank, .tag = op->bundle->tag}, to = from;
+    struct part from = {.peer = group->rank, .tag = op->schedule->tag}, to = from;
     if (op->view_count == 1)
         return fr_real_mpi.SUCCESS; // in place
     if (!find_part(send, group->rank, &from) || !find_part(receive, group->rank, &to))
@@ -182,7 +182,7 @@ static int start_others(struct fr_request_op *op, const struct fr_coll_group *gr
 {
     int rc = fr_real_mpi.SUCCESS;
     for (int step = 1; step < group->size && rc == fr_real_mpi.SUCCESS; step++) {
-        struct part part = {.peer = (group->rank + step) % group->size, .tag = op->bundle->tag};
+        struct part part = {.peer = (group->rank + step) % group->size, .tag = op->schedule->tag};
         if (!find_part(side, part.peer, &part))
             return fr_real_mpi.ERR_TYPE;
         if (!part.bytes)
@@ -234,7 +234,7 @@ static int start_exchange(struct fr_request_op *op)
 // from the other.
 static int tag_of(const struct fr_request_op *op, bool grid, int index, bool sends)
 {
-    return op->bundle->tag + (grid ? (sends ? index : index ^ 1) % FR_COLL_GROUP_TAGS : 0);
+    return op->schedule->tag + (grid ? (sends ? index : index ^ 1) % FR_COLL_GROUP_TAGS : 0);
 }
 
 static int start_neighbours(struct fr_request_op *op)
@@ -298,12 +298,12 @@ static enum fr_status prepare(struct fr_request_op *op, const struct fr_coll_gro
     if (status == FR_OK && !exchange)
         status = fr_mpi_neighbours_of(op->object, &in_degree, &out_degree);
     if (status == FR_OK)
-        status = fr_request_bundle_make(op, (size_t)in_degree + (size_t)out_degree,
-                                        exchange ? start_exchange : start_neighbours);
+        status = fr_request_schedule_make(op, (size_t)in_degree + (size_t)out_degree,
+                                          exchange ? start_exchange : start_neighbours);
     if (status == FR_OK)
-        op->bundle->tag = tag;
+        op->schedule->tag = tag;
     if (status == FR_OK && op->persistent)
-        status = fr_request_bundle_keep_types(op, (size_t)out_degree, (size_t)in_degree);
+        status = fr_request_schedule_keep_types(op, (size_t)out_degree, (size_t)in_degree);
     return status;
 }
 
@@ -331,7 +331,7 @@ static int start_message(struct fr_request_op *op)
     fn = wide(op, fn);
     fr_word args[FR_MAX_ARGS];
     memcpy(args, op->args, sizeof(args));
-    args[fr_real_arg(fn, 'q', 0)] = FR_PTR(fr_request_bundle_add(op->bundle));
+    args[fr_real_arg(fn, 'q', 0)] = FR_PTR(fr_request_schedule_add(op->schedule));
     return fr_mpi_call_part(fn, args, op->fn);
 }
 
@@ -351,13 +351,13 @@ bool fr_mpi_call_persistent_send(struct fr_request_op *op, int *result)
     if (view)
         fr_path_view_measure(view);
     if (!view || !fr_mpi_may_send_rts(op, view) ||
-        fr_request_bundle_make(op, 1, start_message) != FR_OK)
+        fr_request_schedule_make(op, 1, start_message) != FR_OK)
         return false;
-    if (fr_request_bundle_keep_types(op, 1, 1) != FR_OK) {
+    if (fr_request_schedule_keep_types(op, 1, 1) != FR_OK) {
         *result = refuse(op, op->object, FR_ERR_MPI);
         return true;
     }
-    *result = fr_request_bundle_open(op, (void *)op->args[fr_real_arg(op->fn, 'q', 0)]);
+    *result = fr_request_schedule_open(op, (void *)op->args[fr_real_arg(op->fn, 'q', 0)]);
     return true;
 }
 
@@ -379,8 +379,8 @@ static bool is_worthwhile(enum fr_fn fn, const fr_word *args)
            count * size >= LEAST_BYTES;
 }
 
-bool fr_mpi_run_bundle(enum fr_fn fn, const fr_word *args, const struct fr_coll_group *group,
-                       int *result)
+bool fr_mpi_run_schedule(enum fr_fn fn, const fr_word *args, const struct fr_coll_group *group,
+                         int *result)
 {
     fr_word comm = fr_real_handle(args[fr_real_arg(fn, 'c', 0)]);
     if (!is_worthwhile(fn, args))
@@ -391,13 +391,13 @@ bool fr_mpi_run_bundle(enum fr_fn fn, const fr_word *args, const struct fr_coll_
         *result = refuse(op, comm, status);
         return true;
     }
-    int rc = fr_request_bundle_run(op);
+    int rc = fr_request_schedule_run(op);
     *result = rc == fr_real_mpi.SUCCESS ? rc : fr_request_raise('c', comm, rc);
     fr_request_op_free(op);
     return true;
 }
 
-bool fr_mpi_call_bundle(enum fr_fn fn, fr_word *args, int *result)
+bool fr_mpi_call_schedule(enum fr_fn fn, fr_word *args, int *result)
 {
     fr_word comm = fr_real_handle(args[fr_real_arg(fn, 'c', 0)]);
     struct fr_coll_group *group = NULL;
@@ -413,7 +413,7 @@ bool fr_mpi_call_bundle(enum fr_fn fn, fr_word *args, int *result)
         *result = refuse(op, comm, status);
         return true;
     }
-    *result = fr_request_bundle_open(op, (void *)args[fr_real_arg(fn, 'q', 0)]);
+    *result = fr_request_schedule_open(op, (void *)args[fr_real_arg(fn, 'q', 0)]);
     if (*result != fr_real_mpi.SUCCESS)
         *result = fr_request_raise('c', comm, *result);
     return true;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The table of light receives with an MPI of its own, whose requests are numbers that are given out
-// again as soon as they are complete, and a side table that only counts.
+// The table of posted receives with an MPI of its own, whose requests are numbers that are given
+// out again as soon as they are complete, and a side table that only counts.
 #include "config.h"
 
-#include "request/light.h"
+#include "request/posted.h"
 
 #include "check.h"
 #include "request/table.h"
@@ -135,27 +135,27 @@ void fr_request_table_unclaim(struct fr_request_op *const *list, size_t count)
 static void add(fr_word request, const void *buffer)
 {
     const fr_word args[] = {FR_PTR(buffer), MESSAGE_BYTES, 0, 1, 2, 3, 0};
-    CHECK(fr_request_light_add(FR_FN_MPI_Irecv, args, request) == 0, "%lx", (long)request);
+    CHECK(fr_request_posted_add(FR_FN_MPI_Irecv, args, request) == 0, "%lx", (long)request);
 }
 
-static struct fr_request_light *claim(fr_word request)
+static struct fr_request_posted *claim(fr_word request)
 {
     _Alignas(8) char list[8];
-    struct fr_request_light *light = NULL;
+    struct fr_request_posted *receive = NULL;
     fr_real_handle_store(list, 0, request);
-    return fr_request_light_claim(list, 1, &light) == 1 ? light : NULL;
+    return fr_request_posted_claim(list, 1, &receive) == 1 ? receive : NULL;
 }
 
-static void forget(struct fr_request_light *light)
+static void forget(struct fr_request_posted *receive)
 {
-    fr_request_light_forget(light);
-    atomic_fetch_sub(&fr_request_light_count, 1);
+    fr_request_posted_forget(receive);
+    atomic_fetch_sub(&fr_request_posted_count, 1);
 }
 
-static const void *buffer_of(const struct fr_request_light *light)
+static const void *buffer_of(const struct fr_request_posted *receive)
 {
     read_at = NULL;
-    (void)fr_request_light_has_rts(light, "status");
+    (void)fr_request_posted_has_rts(receive, "status");
     return read_at;
 }
 
@@ -169,48 +169,48 @@ static void start(void)
     atomic_store(&unclaims, 0);
     atomic_store(&arriving, true);
     complete = ~(fr_word)0;
-    CHECK(atomic_load(&fr_request_light_count) == 0, "some are left");
+    CHECK(atomic_load(&fr_request_posted_count) == 0, "some are left");
 }
 
 static void test_lists(void)
 {
     static const unsigned char a[MESSAGE_BYTES], b[MESSAGE_BYTES];
-    struct fr_request_light *lights[4], *again[4];
+    struct fr_request_posted *posted[4], *again[4];
     const fr_word list[4] = {0x7f0012345680, NULL_REQUEST, 0x7f0012345700, 0x7f0012345690};
     start();
-    CHECK(fr_request_light_claim(list, 4, lights) == 0, "there is none");
+    CHECK(fr_request_posted_claim(list, 4, posted) == 0, "there is none");
     add(list[0], a);
     add(list[3], b);
-    CHECK(fr_request_light_claim(list, 4, lights) == 2, "two");
-    CHECK(lights[0] && !lights[1] && !lights[2] && lights[3], "the first and the last");
-    CHECK(buffer_of(lights[0]) == a && buffer_of(lights[3]) == b, "buffers");
-    CHECK(fr_request_light_claim(list, 4, again) == 0, "claimed already");
-    fr_request_light_unclaim(lights, 4);
-    CHECK(fr_request_light_claim(list, 4, again) == 2, "given back");
-    CHECK(again[0] == lights[0] && again[3] == lights[3], "the same");
+    CHECK(fr_request_posted_claim(list, 4, posted) == 2, "two");
+    CHECK(posted[0] && !posted[1] && !posted[2] && posted[3], "the first and the last");
+    CHECK(buffer_of(posted[0]) == a && buffer_of(posted[3]) == b, "buffers");
+    CHECK(fr_request_posted_claim(list, 4, again) == 0, "claimed already");
+    fr_request_posted_unclaim(posted, 4);
+    CHECK(fr_request_posted_claim(list, 4, again) == 2, "given back");
+    CHECK(again[0] == posted[0] && again[3] == posted[3], "the same");
     atomic_store(&arriving, false);
     CHECK(!buffer_of(again[0]), "nothing is under way, so nothing is read");
     forget(again[0]);
     forget(again[3]);
-    CHECK(fr_request_light_claim(list, 4, lights) == 0, "forgotten");
+    CHECK(fr_request_posted_claim(list, 4, posted) == 0, "forgotten");
     CHECK(atomic_load(&ops) == 0, "no operations");
 }
 
 static void test_end(void)
 {
     static const unsigned char plain[MESSAGE_BYTES] = "B", rts[MESSAGE_BYTES] = "A";
-    struct fr_request_light *lights[4];
+    struct fr_request_posted *posted[4];
     const fr_word list[4] = {16, NULL_REQUEST, 17, 18};
     start();
     add(list[0], plain);
     add(list[2], rts);
     add(list[3], plain);
-    CHECK(fr_request_light_claim(list, 4, lights) == 3, "three");
-    CHECK(!fr_request_light_end(lights, 4, "ssss"), "one is an RTS");
-    CHECK(atomic_load(&fr_request_light_count) == 3 && !claim(16), "all are still claimed");
-    CHECK(fr_request_light_end(lights, 4, "ssls"), "it is longer than an RTS");
-    CHECK(atomic_load(&fr_request_light_count) == 0, "all are forgotten");
-    CHECK(fr_request_light_claim(list, 4, lights) == 0, "none is found");
+    CHECK(fr_request_posted_claim(list, 4, posted) == 3, "three");
+    CHECK(!fr_request_posted_end(posted, 4, "ssss"), "one is an RTS");
+    CHECK(atomic_load(&fr_request_posted_count) == 3 && !claim(16), "all are still claimed");
+    CHECK(fr_request_posted_end(posted, 4, "ssls"), "it is longer than an RTS");
+    CHECK(atomic_load(&fr_request_posted_count) == 0, "all are forgotten");
+    CHECK(fr_request_posted_claim(list, 4, posted) == 0, "none is found");
     CHECK(atomic_load(&ops) == 0, "no operations");
 }
 
@@ -221,9 +221,9 @@ static void test_values(void)
     start();
     for (size_t i = 0; i < FR_ARRAY_LENGTH(wide); i++) {
         add(wide[i], buffer);
-        struct fr_request_light *light = claim(wide[i]);
-        CHECK(light, "%lx", (long)wide[i]);
-        forget(light);
+        struct fr_request_posted *receive = claim(wide[i]);
+        CHECK(receive, "%lx", (long)wide[i]);
+        forget(receive);
     }
     add((fr_word)1 << 62 | 8, buffer);
     CHECK(atomic_load(&ops) == 1 && last_key == ((fr_word)1 << 62 | 8), "no room for the state");
@@ -232,9 +232,9 @@ static void test_values(void)
     forget(claim(8));
     fr_real_mpi.handle_bytes = 4;
     add(0x98000001, buffer);
-    struct fr_request_light *light = claim(0x98000001);
-    CHECK(light, "an int");
-    forget(light);
+    struct fr_request_posted *receive = claim(0x98000001);
+    CHECK(receive, "an int");
+    forget(receive);
 }
 
 static void test_overflow(void)
@@ -247,11 +247,11 @@ static void test_overflow(void)
     size_t beyond = atomic_load(&ops);
     CHECK(beyond > 0 && beyond < MANY / 2, "%zu of %d went beyond", beyond, MANY);
     for (size_t i = 0; i < MANY; i++) {
-        struct fr_request_light *light = claim(0x5555000 + i * 0x60);
-        if (!light)
+        struct fr_request_posted *receive = claim(0x5555000 + i * 0x60);
+        if (!receive)
             continue;
-        CHECK(buffer_of(light) == buffers[i], "%zu", i);
-        forget(light);
+        CHECK(buffer_of(receive) == buffers[i], "%zu", i);
+        forget(receive);
         found++;
     }
     CHECK(found + beyond == MANY, "%zu and %zu", found, beyond);
@@ -262,16 +262,16 @@ static void test_reuse(void)
     static const unsigned char a[MESSAGE_BYTES], b[MESSAGE_BYTES], c[MESSAGE_BYTES];
     start();
     add(72, a);
-    struct fr_request_light *first = claim(72);
+    struct fr_request_posted *first = claim(72);
     add(72, b); // MPI has completed it, and given its request to another receive
-    struct fr_request_light *second = claim(72);
+    struct fr_request_posted *second = claim(72);
     CHECK(second && second != first, "another one");
     CHECK(buffer_of(first) == a && buffer_of(second) == b, "each its own");
     forget(first);
     CHECK(!claim(72), "the second is still claimed");
-    fr_request_light_unclaim(&second, 1);
+    fr_request_posted_unclaim(&second, 1);
     add(72, c); // the second was completed in a way that nobody saw
-    CHECK(atomic_load(&fr_request_light_count) == 1, "it counts no more");
+    CHECK(atomic_load(&fr_request_posted_count) == 1, "it counts no more");
     second = claim(72);
     CHECK(second && buffer_of(second) == c, "the latest");
     forget(second);
@@ -286,20 +286,20 @@ static void test_look(void)
     add(101, plain);
     add(102, rts);
     add(103, rts);
-    struct fr_request_light *held = claim(103);
-    fr_request_light_look(false);
+    struct fr_request_posted *held = claim(103);
+    fr_request_posted_look(false);
     CHECK(atomic_load(&ops) == 0, "none is complete");
     complete = 101;
-    fr_request_light_look(false);
+    fr_request_posted_look(false);
     CHECK(atomic_load(&ops) == 0, "what has come is no RTS");
     complete = 103;
-    fr_request_light_look(false);
+    fr_request_posted_look(false);
     CHECK(atomic_load(&ops) == 0, "another thread is completing it");
     complete = 102;
-    fr_request_light_look(false);
+    fr_request_posted_look(false);
     CHECK(atomic_load(&ops) == 1 && last_key == 102 && last_buffer == rts, "has become one");
     CHECK(atomic_load(&unclaims) == 1 && !claim(102), "the side table has it");
-    struct fr_request_op *op = fr_request_light_promote(held, false);
+    struct fr_request_op *op = fr_request_posted_promote(held, false);
     CHECK(op && op->claimed && last_key == 103, "stays claimed");
     free(op);
     forget(claim(100));
@@ -327,19 +327,19 @@ static void *receive_often(void *argument)
         uint64_t dice = check_random(&state);
         fr_word number = take_number((unsigned)(dice >> 32));
         add(number, buffer);
-        struct fr_request_light *light = claim(number);
-        CHECK(light && buffer_of(light) == buffer, "round %d", round);
-        if (!light)
+        struct fr_request_posted *receive = claim(number);
+        CHECK(receive && buffer_of(receive) == buffer, "round %d", round);
+        if (!receive)
             break;
         if (dice & 1) { // not complete yet
-            fr_request_light_unclaim(&light, 1);
-            light = claim(number);
-            CHECK(light && buffer_of(light) == buffer, "round %d", round);
+            fr_request_posted_unclaim(&receive, 1);
+            receive = claim(number);
+            CHECK(receive && buffer_of(receive) == buffer, "round %d", round);
         }
         atomic_store(&live[number], 0); // from here on it may be another's
         if ((dice & 6) == 0)
             sched_yield();
-        forget(light);
+        forget(receive);
     }
     return NULL;
 }
@@ -350,7 +350,7 @@ static void *look_often(void *argument)
 {
     (void)argument;
     while (atomic_load(&looking)) {
-        fr_request_light_look(false);
+        fr_request_posted_look(false);
         sched_yield();
     }
     return NULL;
@@ -368,7 +368,7 @@ static void test_threads(void)
         pthread_join(threads[i], NULL);
     atomic_store(&looking, false);
     pthread_join(looker, NULL);
-    CHECK(atomic_load(&fr_request_light_count) == 0, "all forgotten");
+    CHECK(atomic_load(&fr_request_posted_count) == 0, "all forgotten");
     CHECK(atomic_load(&ops) == 0, "twelve always find a place");
 }
 
@@ -414,7 +414,7 @@ static void test_moves(void)
         atomic_store(&fr_request_tracked_count, 0);
         atomic_store(&begun, move);
         await(&watched, 2 * move - 1);
-        free(fr_request_light_promote(claim(200), false));
+        free(fr_request_posted_promote(claim(200), false));
         atomic_store(&moved, move);
         await(&watched, 2 * move);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Bundles of messages behind one request.
+// Schedules of messages behind one request.
 //
 // A nonblocking operation shows a generalized request, a persistent one a persistent send of
 // nothing from this process to itself, which one of the parts receives (MPICH takes persistent
@@ -7,7 +7,7 @@
 // they do a send by rendezvous: it is hidden from MPI until its parts are complete.
 #include "config.h"
 
-#include "request/bundle.h"
+#include "request/schedule.h"
 
 #include "request/table.h"
 
@@ -15,34 +15,34 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum fr_status fr_request_bundle_make(struct fr_request_op *op, size_t capacity,
-                                      int (*start)(struct fr_request_op *op))
+enum fr_status fr_request_schedule_make(struct fr_request_op *op, size_t capacity,
+                                        int (*start)(struct fr_request_op *op))
 {
-    struct fr_request_bundle *bundle =
-        calloc(1, sizeof(*bundle) + (capacity + 1) * fr_real_mpi.handle_bytes);
-    if (!bundle) {
+    struct fr_request_schedule *schedule =
+        calloc(1, sizeof(*schedule) + (capacity + 1) * fr_real_mpi.handle_bytes);
+    if (!schedule) {
         fr_error("out of memory for the %zu parts of %s", capacity, fr_real_rows[op->fn].name);
         return FR_ERR_NO_MEMORY;
     }
-    bundle->start = start;
-    op->bundle = bundle;
+    schedule->start = start;
+    op->schedule = schedule;
     return FR_OK;
 }
 
 // Duplicates one datatype, if it can be freed at all.
-static enum fr_status keep_type(struct fr_request_bundle *bundle, fr_word *type)
+static enum fr_status keep_type(struct fr_request_schedule *schedule, fr_word *type)
 {
     _Alignas(8) char handle[8];
     if (fr_real_type_is_named(*type) || *type == fr_real_mpi.DATATYPE_NULL)
         return FR_OK;
-    fr_word *kept = realloc(bundle->kept, (bundle->kept_count + 1) * sizeof(*kept));
-    if (!kept)
+    fr_word *types = realloc(schedule->types, (schedule->type_count + 1) * sizeof(*types));
+    if (!types)
         return FR_ERR_NO_MEMORY;
-    bundle->kept = kept;
+    schedule->types = types;
     if (FR_MPI(Type_dup, *type, FR_PTR(handle)) != fr_real_mpi.SUCCESS)
         return FR_ERR_MPI;
     *type = fr_real_handle_load(handle, 0);
-    bundle->kept[bundle->kept_count++] = *type;
+    schedule->types[schedule->type_count++] = *type;
     return FR_OK;
 }
 
@@ -57,7 +57,7 @@ static enum fr_status keep_types(struct fr_request_op *op, int arg, const void *
         fr_word type = fr_real_handle_load(given, i);
         int64_t count = wide ? ((const int64_t *)counts)[i] : ((const int *)counts)[i];
         if (count)
-            status = keep_type(op->bundle, &type);
+            status = keep_type(op->schedule, &type);
         fr_real_handle_store(own, i, type);
     }
     if (status == FR_OK)
@@ -65,7 +65,8 @@ static enum fr_status keep_types(struct fr_request_op *op, int arg, const void *
     return status;
 }
 
-enum fr_status fr_request_bundle_keep_types(struct fr_request_op *op, size_t sends, size_t receives)
+enum fr_status fr_request_schedule_keep_types(struct fr_request_op *op, size_t sends,
+                                              size_t receives)
 {
     const char *signature = fr_real_rows[op->fn].signature;
     enum fr_status status =
@@ -73,7 +74,7 @@ enum fr_status fr_request_bundle_keep_types(struct fr_request_op *op, size_t sen
     for (int arg = 0; signature[arg] && status == FR_OK; arg++) {
         if (signature[arg] == 't') {
             op->args[arg] = fr_real_handle(op->args[arg]);
-            status = keep_type(op->bundle, &op->args[arg]);
+            status = keep_type(op->schedule, &op->args[arg]);
         } else if (signature[arg] == 'T') {
             bool receives_them = signature[arg - 3] == 'r';
             if (!op->args[arg] || !op->args[arg - 2])
@@ -85,11 +86,11 @@ enum fr_status fr_request_bundle_keep_types(struct fr_request_op *op, size_t sen
     return status;
 }
 
-void *fr_request_bundle_add(struct fr_request_bundle *bundle)
+void *fr_request_schedule_add(struct fr_request_schedule *schedule)
 {
-    size_t at = bundle->count++;
-    fr_real_handle_store(bundle->parts, at, fr_real_mpi.REQUEST_NULL);
-    return bundle->parts + at * fr_real_mpi.handle_bytes;
+    size_t at = schedule->count++;
+    fr_real_handle_store(schedule->parts, at, fr_real_mpi.REQUEST_NULL);
+    return schedule->parts + at * fr_real_mpi.handle_bytes;
 }
 
 // A communicator of this process alone, which it never gives back: MPI does at its end.
@@ -110,88 +111,88 @@ static fr_word own_comm(void)
     return own;
 }
 
-int fr_request_bundle_start(struct fr_request_op *op)
+int fr_request_schedule_start(struct fr_request_op *op)
 {
-    struct fr_request_bundle *bundle = op->bundle;
-    bundle->count = 0;
-    bundle->complete = false;
-    bundle->error = fr_real_mpi.SUCCESS;
+    struct fr_request_schedule *schedule = op->schedule;
+    schedule->count = 0;
+    schedule->complete = false;
+    schedule->error = fr_real_mpi.SUCCESS;
     int rc = fr_real_mpi.SUCCESS;
     if (op->persistent)
         rc = FR_MPI(Irecv, 0, 0, fr_real_mpi.BYTE, 0, 0, own_comm(),
-                    FR_PTR(fr_request_bundle_add(bundle)));
+                    FR_PTR(fr_request_schedule_add(schedule)));
     if (rc == fr_real_mpi.SUCCESS)
-        rc = bundle->start(op);
+        rc = schedule->start(op);
     if (rc == fr_real_mpi.SUCCESS)
         return rc;
     // Parts may be under way, so that it is told once more when they are over. Told now, since
     // others wait for what was not started and this process for them: a handler that ends the job
     // must not wait for that.
-    bundle->error = rc;
+    schedule->error = rc;
     (void)fr_request_raise(op->object_kind, op->object, rc);
     return fr_real_mpi.SUCCESS;
 }
 
 // Tests one part as the application would.
-static bool test_part(struct fr_request_bundle *bundle, size_t index)
+static bool test_part(struct fr_request_schedule *schedule, size_t index)
 {
     _Alignas(16) char status[FR_STATUS_BYTES];
     int flag = 0, rc = fr_real_mpi.SUCCESS;
-    char *request = bundle->parts + index * fr_real_mpi.handle_bytes;
+    char *request = schedule->parts + index * fr_real_mpi.handle_bytes;
     fr_word args[FR_MAX_ARGS] = {FR_PTR(request), FR_PTR(&flag), FR_PTR(status)};
     if (!fr_request_complete(FR_FN_MPI_Test, args, &rc))
         rc = fr_real_call(FR_FN_MPI_Test, args);
     if (rc == fr_real_mpi.SUCCESS)
         return flag;
-    if (bundle->error == fr_real_mpi.SUCCESS)
-        bundle->error = rc;
+    if (schedule->error == fr_real_mpi.SUCCESS)
+        schedule->error = rc;
     return true;
 }
 
 // Tests all parts together, so that what they receive is received together.
-static bool test_parts(struct fr_request_bundle *bundle)
+static bool test_parts(struct fr_request_schedule *schedule)
 {
     int flag = 0, rc = fr_real_mpi.SUCCESS;
-    fr_word args[FR_MAX_ARGS] = {(fr_word)bundle->count, FR_PTR(bundle->parts), FR_PTR(&flag),
+    fr_word args[FR_MAX_ARGS] = {(fr_word)schedule->count, FR_PTR(schedule->parts), FR_PTR(&flag),
                                  fr_real_mpi.STATUSES_IGNORE};
     if (!fr_request_complete(FR_FN_MPI_Testall, args, &rc))
         rc = fr_real_call(FR_FN_MPI_Testall, args);
     if (rc == fr_real_mpi.SUCCESS)
         return flag;
     bool all = true; // one has failed: each says for itself
-    for (size_t i = 0; i < bundle->count; i++) {
-        bool is_null = fr_real_handle_load(bundle->parts, i) == fr_real_mpi.REQUEST_NULL;
-        all = (is_null || test_part(bundle, i)) && all;
+    for (size_t i = 0; i < schedule->count; i++) {
+        bool is_null = fr_real_handle_load(schedule->parts, i) == fr_real_mpi.REQUEST_NULL;
+        all = (is_null || test_part(schedule, i)) && all;
     }
-    if (bundle->error == fr_real_mpi.SUCCESS)
-        bundle->error = fr_real_mpi.ERR_OTHER;
+    if (schedule->error == fr_real_mpi.SUCCESS)
+        schedule->error = fr_real_mpi.ERR_OTHER;
     return all;
 }
 
-bool fr_request_bundle_poll(struct fr_request_op *op)
+bool fr_request_schedule_poll(struct fr_request_op *op)
 {
-    struct fr_request_bundle *bundle = op->bundle;
-    if (bundle->complete || (op->persistent && !op->active))
+    struct fr_request_schedule *schedule = op->schedule;
+    if (schedule->complete || (op->persistent && !op->active))
         return true;
-    if (bundle->count && !test_parts(bundle))
+    if (schedule->count && !test_parts(schedule))
         return false;
-    bundle->complete = true;
-    if (bundle->generalized)
+    schedule->complete = true;
+    if (schedule->generalized)
         FR_MPI(Grequest_complete, op->key);
     return true;
 }
 
-int fr_request_bundle_run(struct fr_request_op *op)
+int fr_request_schedule_run(struct fr_request_op *op)
 {
     enum { POLLS_A_YIELD = 64 };
-    (void)fr_request_bundle_start(op);
-    for (unsigned polls = 1; !fr_request_bundle_poll(op); polls++) {
+    (void)fr_request_schedule_start(op);
+    for (unsigned polls = 1; !fr_request_schedule_poll(op); polls++) {
         if (polls % POLLS_A_YIELD)
             continue;
         fr_request_receive_early(true);
         sched_yield();
     }
-    return op->bundle->error;
+    return op->schedule->error;
 }
 
 // What MPI asks of a generalized request.
@@ -233,17 +234,17 @@ static int make_request(const struct fr_request_op *op, void *request)
                   FR_PTR(request));
 }
 
-int fr_request_bundle_open(struct fr_request_op *op, void *request)
+int fr_request_schedule_open(struct fr_request_op *op, void *request)
 {
     int rc = make_request(op, request);
     if (rc != fr_real_mpi.SUCCESS) {
         fr_request_op_free(op);
         return rc;
     }
-    op->bundle->generalized = !op->persistent;
+    op->schedule->generalized = !op->persistent;
     if (!op->persistent) {
         op->active = true;
-        rc = fr_request_bundle_start(op);
+        rc = fr_request_schedule_start(op);
     }
     fr_request_table_add(op, fr_real_handle_load(request, 0));
     return rc;

@@ -5,47 +5,48 @@
 //
 // All functions may be called by several threads at once, without locks. A receive is claimed by
 // the thread that completes it, for the reason told in table.h.
-#ifndef FR_REQUEST_LIGHT_H
-#define FR_REQUEST_LIGHT_H
+#ifndef FR_REQUEST_POSTED_H
+#define FR_REQUEST_POSTED_H
 
 #include "request/request.h"
 
-struct fr_request_light; // one receive
+struct fr_request_posted; // one receive
 
 // Adds a receive that the real MPI has begun, of elements of a predefined datatype: `args` are
 // those of MPI_Irecv or MPI_Imrecv. Where there is no place for it, it becomes an operation at
 // once. Returns what the call returns.
-int fr_request_light_add(enum fr_fn fn, const fr_word *args, fr_word request);
+int fr_request_posted_add(enum fr_fn fn, const fr_word *args, fr_word request);
 
-// Fills lights[i] with the claimed receive of request i of an array in the family's handle width,
-// or NULL. Returns how many there are; `lights` is undefined when that is 0.
-size_t fr_request_light_claim(const void *requests, size_t count, struct fr_request_light **lights);
+// Fills posted[i] with the claimed receive of request i of an array in the family's handle width,
+// or NULL. Returns how many there are; `posted` is undefined when that is 0.
+size_t fr_request_posted_claim(const void *requests, size_t count,
+                               struct fr_request_posted **posted);
 
 // Gives back those that are not NULL.
-void fr_request_light_unclaim(struct fr_request_light *const *lights, size_t count);
+void fr_request_posted_unclaim(struct fr_request_posted *const *posted, size_t count);
 
 // Whether a claimed receive that has completed with this status, and without an error, has brought
 // an RTS.
-bool fr_request_light_has_rts(const struct fr_request_light *light, const void *status);
+bool fr_request_posted_has_rts(const struct fr_request_posted *receive, const void *status);
 
 // Forgets a claimed receive that is complete. The count is for the caller to lower, once for all
 // that it forgets.
-void fr_request_light_forget(struct fr_request_light *light);
-void fr_request_light_discount(size_t forgotten);
+void fr_request_posted_forget(struct fr_request_posted *receive);
+void fr_request_posted_discount(size_t forgotten);
 
 // Forgets all of those that are not NULL, which have completed with these statuses and without an
 // error; false, and nothing forgotten, when one of them has brought an RTS.
-bool fr_request_light_end(struct fr_request_light *const *lights, size_t count,
-                          const char *statuses);
+bool fr_request_posted_end(struct fr_request_posted *const *posted, size_t count,
+                           const char *statuses);
 
 // Makes an operation of a claimed receive and puts it in the side table, claimed, by one who looks
 // `early` or who completes it. NULL when out of memory, else the receive is forgotten, and counted
 // no more.
-struct fr_request_op *fr_request_light_promote(struct fr_request_light *light, bool early);
+struct fr_request_op *fr_request_posted_promote(struct fr_request_posted *receive, bool early);
 
 // Makes operations of those that have brought an RTS and that nobody is completing, for the
 // functions of request.h that look at operations early. With `all`, also of those that another
 // thread is just looking at, for which it waits.
-void fr_request_light_look(bool all);
+void fr_request_posted_look(bool all);
 
 #endif
