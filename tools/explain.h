@@ -24,6 +24,7 @@ struct fr_explain_facts {
     enum fr_explain_place place;
     bool fabric_memory; // fabric handles can be made
     bool first;         // of memory that the other end has not mapped yet
+    unsigned rails;     // in common with another host
 };
 
 struct fr_explain_answer {

@@ -89,6 +89,9 @@ static struct fr_explain_answer explain_message(const struct fr_explain_facts *f
         .mapped = !facts->first,
         .clique_min_bytes = settings->clique_min_bytes,
         .pipeline_min_bytes = settings->pipeline_min_bytes,
+        .rails = facts->first || facts->place == FR_PLACE_APART ? 0 : facts->rails,
+        .rail_use = settings->rail,
+        .rail_min_bytes = settings->rail_min_bytes,
     };
     if (bytes <= FR_RNDV_RTS_BYTES)
         return answer("host", "", "the message is too short for an RTS");
@@ -96,7 +99,7 @@ static struct fr_explain_answer explain_message(const struct fr_explain_facts *f
     const char *name = fr_policy_scheme_name(chosen.scheme);
     if (chosen.scheme == FR_SCHEME_NONE)
         return answer("host", "", chosen.reason);
-    return answer(chosen.scheme == FR_SCHEME_PIPELINE ? "host" : "peer", name, chosen.reason);
+    return answer(fr_policy_path_name(fr_policy_scheme_path(chosen.scheme)), name, chosen.reason);
 }
 
 static struct fr_explain_answer explain_exchange(size_t bytes)
@@ -130,9 +133,13 @@ static bool has_buffer(enum fr_fn fn)
            fr_real_arg(fn, 'b', 0) >= 0;
 }
 
-struct fr_explain_answer fr_explain(const struct fr_explain_facts *facts, enum fr_fn fn,
+struct fr_explain_answer fr_explain(const struct fr_explain_facts *given, enum fr_fn fn,
                                     enum fr_device_kind kind, size_t bytes)
 {
+    struct fr_explain_facts as_taken = *given;
+    const struct fr_explain_facts *facts = &as_taken;
+    if (fr_core_settings()->rail == FR_RAIL_FORCE)
+        as_taken.gpu_aware = false;
     const unsigned needed = FR_PATH_BIT_PEER | FR_PATH_BIT_HOST;
     unsigned paths = fr_core_settings()->paths;
     if (!has_buffer(fn))

@@ -102,11 +102,18 @@ static void add_rail(const struct fr_info *info, bool aware, struct fr_info_path
             rails += info->rails.rails[i].gpu == gpu;
         most = rails > most ? rails : most;
     }
+    bool forced = fr_core_settings()->rail == FR_RAIL_FORCE;
     if (info->gpus.count == 0)
         add(paths, count, false, "there is no GPU");
+    else if (fr_core_settings()->rail == FR_RAIL_OFF)
+        add(paths, count, false, "FABRAIL_RAIL=off");
+    else if (!(fr_core_settings()->paths & FR_PATH_BIT_PEER))
+        add(paths, count, false, "FABRAIL_PATHS excludes peer, which it takes");
     else if (most == 0)
         add(paths, count, false, "libfabric has no NIC that will do");
-    else if (aware)
+    else if (most == 1 && !forced)
+        add(paths, count, false, "a GPU has a single NIC, which the MPI library drives as well");
+    else if (aware && !forced)
         add(paths, count, false, "the MPI library is GPU-aware, and moves what goes between hosts");
     else
         add(paths, count, true, "between hosts, over %d NIC%s of a GPU", most, most > 1 ? "s" : "");

@@ -90,7 +90,7 @@ const struct fr_control_secret *fr_control_job_secret(void);
 void *fr_control_area(int rank);
 void *fr_control_area_in_use(int rank);
 
-enum { FR_CONTROL_BYTES = 192 };
+enum { FR_CONTROL_BYTES = 232 };
 
 enum fr_control_kind {
     // Of room memory.
@@ -106,6 +106,10 @@ enum fr_control_kind {
     FR_CONTROL_RETRY,
     FR_CONTROL_BEGUN,
     FR_CONTROL_UNMAPPED, // of room memory as well: the sender has not mapped it, or no more
+    // Of rails.
+    FR_CONTROL_RAIL_ADDRESS, // a piece of what others have to know of the sender's
+    FR_CONTROL_RAIL_KNOWN,   // the sender knows the receiver's
+    FR_CONTROL_RAIL_REACHED, // and has read from it
 };
 
 struct fr_control_message {

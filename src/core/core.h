@@ -139,6 +139,20 @@ enum fr_rail_flush {
 
 enum { FR_RAILS_MAX = 16 }; // rails of a process
 
+// The setting FABRAIL_RAIL: which messages may go over rails.
+enum fr_rail_use {
+    FR_RAIL_AUTO, // those of an MPI that is not GPU-aware, where rails have more to give than it
+    FR_RAIL_OFF,
+    FR_RAIL_FORCE, // all that can
+};
+
+// The setting FABRAIL_PROGRESS: who moves rails that want a CPU for it.
+enum fr_progress_use {
+    FR_PROGRESS_AUTO, // calls of MPI, and a thread while others read by such rails
+    FR_PROGRESS_MANUAL,
+    FR_PROGRESS_THREAD, // a thread always
+};
+
 // All settings. Each member is one row of the table in settings.c, which names the environment
 // variable, its type, default, range and help text.
 struct fr_settings {
@@ -157,6 +171,9 @@ struct fr_settings {
                                     // FR_BYTES_AUTO
     size_t pipeline_min_bytes;      // FABRAIL_PIPELINE_MIN, 0 for never
     const char *tuning;             // FABRAIL_TUNING: "auto", "" for none, else a file name
+    enum fr_rail_use rail;          // FABRAIL_RAIL
+    size_t rail_min_bytes;          // FABRAIL_RAIL_MIN, of messages over rails
+    enum fr_progress_use progress;  // FABRAIL_PROGRESS
     size_t rail_max;                // FABRAIL_RAIL_MAX, rails of a process
     const char *rail_nics;          // FABRAIL_RAIL_NICS, names allowed or, after ^, denied
     const char *rail_provider;      // FABRAIL_RAIL_PROVIDER, "auto" or libfabric's name of one

@@ -46,6 +46,8 @@ struct row {
 _Static_assert(sizeof(enum fr_log_level) == sizeof(unsigned), "choices are stored as unsigned");
 _Static_assert(sizeof(enum fr_fabric_use) == sizeof(unsigned), "choices are stored as unsigned");
 _Static_assert(sizeof(enum fr_rail_flush) == sizeof(unsigned), "choices are stored as unsigned");
+_Static_assert(sizeof(enum fr_rail_use) == sizeof(unsigned), "choices are stored as unsigned");
+_Static_assert(sizeof(enum fr_progress_use) == sizeof(unsigned), "choices are stored as unsigned");
 _Static_assert(sizeof(enum fr_tristate) == sizeof(unsigned), "choices are stored as unsigned");
 
 static const struct choice bool_choices[] = {
@@ -70,6 +72,20 @@ static const struct choice fabric_choices[] = {
     {"auto", FR_FABRIC_AUTO},
     {"force", FR_FABRIC_FORCE},
     {"off", FR_FABRIC_OFF},
+    {NULL, 0},
+};
+
+static const struct choice rail_choices[] = {
+    {"auto", FR_RAIL_AUTO},
+    {"force", FR_RAIL_FORCE},
+    {"off", FR_RAIL_OFF},
+    {NULL, 0},
+};
+
+static const struct choice progress_choices[] = {
+    {"auto", FR_PROGRESS_AUTO},
+    {"manual", FR_PROGRESS_MANUAL},
+    {"thread", FR_PROGRESS_THREAD},
     {NULL, 0},
 };
 
@@ -147,6 +163,22 @@ static const struct row rows[] = {
      .help = "Name of the tuning file, which\n.BR fabrail (1)\nwrites; nothing for none.\n"
              "With auto it is fabrail/tuning in $XDG_CONFIG_HOME or ~/.config, and where that has\n"
              "nothing on this kind of machine, in the folder of the system's settings."},
+    {"RAIL", ROW_CHOICE, AT(rail), .default_text = "auto", .choices = rail_choices,
+     .help =
+         "Whether messages between hosts go over rails, all NICs of a process at once: where the\n"
+         "MPI library is not GPU-aware and there are at least two, not driven by sockets on a "
+         "host\n"
+         "that has better (auto); over any, and as if no MPI library were GPU-aware (force); or\n"
+         "never (off).\n"
+         "It takes the path peer to be allowed. Set it alike for all ranks of a job."},
+    {"RAIL_MIN", ROW_BYTES, AT(rail_min_bytes), .default_text = "256K", RANGE(0, 16 * TIB),
+     .help = "Size from which on a message to another host goes over rails."},
+    {"PROGRESS", ROW_CHOICE, AT(progress), .default_text = "auto", .choices = progress_choices,
+     .help =
+         "Who moves rails whose NIC wants a CPU for that: calls of MPI and, while other ranks "
+         "read\n"
+         "from this one, a thread (auto); calls of MPI alone (manual), so that a rank waits for\n"
+         "another one that is not in such a call; or a thread always (thread)."},
     {"RAIL_MAX", ROW_BYTES, AT(rail_max), .default_text = "16", RANGE(1, FR_RAILS_MAX),
      .help = "NICs that a process may use at once, of those that are nearest to its GPU."},
     {"RAIL_NICS", ROW_STRING, AT(rail_nics), .default_text = "",

@@ -282,6 +282,10 @@ FR_MUST_CHECK enum fr_status fr_device_context_of(const struct fr_device_range *
 // ordinal; zeros when the driver does not say.
 void fr_device_uuid(int device, unsigned char uuid[FR_DEVICE_UUID_BYTES]);
 
+// Writes where a device is on the PCI bus; false when the driver does not say.
+enum { FR_DEVICE_BUS_ID = 32 };
+bool fr_device_bus_id(int device, char text[FR_DEVICE_BUS_ID]);
+
 // Whether `device` can access memory of the GPU with this UUID. A GPU that this process does not
 // see counts as in reach: only mapping its memory tells.
 bool fr_device_reaches(int device, const unsigned char uuid[FR_DEVICE_UUID_BYTES]);

@@ -20,6 +20,7 @@
     X(cuDeviceGetAttribute, true)                                                                  \
     X(cuDeviceGetCount, false)                                                                     \
     X(cuDeviceGetName, false)                                                                      \
+    X(cuDeviceGetPCIBusId, false)                                                                  \
     X(cuDeviceGetUuid_v2, false) /* CUDA 11.4 */                                                   \
     X(cuDevicePrimaryCtxGetState, true)                                                            \
     X(cuDevicePrimaryCtxRelease_v2, true)                                                          \

@@ -67,6 +67,14 @@ void fr_device_uuid(int device, unsigned char uuid[FR_DEVICE_UUID_BYTES])
         memcpy(uuid, &own, FR_DEVICE_UUID_BYTES);
 }
 
+bool fr_device_bus_id(int device, char text[FR_DEVICE_BUS_ID])
+{
+    CUdevice handle;
+    return device >= 0 && fr_device_present() && fr_cu.cuDeviceGetPCIBusId != NULL &&
+           fr_cu.cuDeviceGet(&handle, device) == CUDA_SUCCESS &&
+           fr_cu.cuDeviceGetPCIBusId(text, FR_DEVICE_BUS_ID, handle) == CUDA_SUCCESS;
+}
+
 // Returns the ordinal here of the GPU with this UUID, -1 when this process does not see it.
 static int find_device(const unsigned char uuid[FR_DEVICE_UUID_BYTES])
 {

@@ -25,6 +25,8 @@ bool fr_mpi_is_gpu_aware(void)
 {
     enum { UNKNOWN, AWARE, UNAWARE };
     static _Atomic int known = UNKNOWN;
+    if (fr_core_settings()->rail == FR_RAIL_FORCE) // what MPI does not get can go over rails
+        return false;
     if (fr_core_settings()->mpi_gpu_aware != FR_AUTO)
         return fr_core_settings()->mpi_gpu_aware == FR_YES;
     if (known == UNKNOWN)

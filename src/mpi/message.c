@@ -6,6 +6,7 @@
 #include "config.h"
 
 #include "mpi/mpi_int.h"
+#include "rail/rail.h"
 #include "report/report.h"
 #include "world/world.h"
 
@@ -28,6 +29,7 @@ void fr_mpi_messages_describe(struct fr_world_facts *own)
     own->takes_rts = (fr_core_settings()->paths & needed) == needed && !fr_mpi_is_gpu_aware() &&
                      fr_device_is_installed() && fr_control_secret_draw(&secret) == FR_OK;
     own->pipelines = own->takes_rts && fr_core_settings()->pipeline_min_bytes > 0;
+    own->rails = own->takes_rts && fr_core_settings()->rail != FR_RAIL_OFF;
     if (own->takes_rts)
         memcpy(own->secret, secret.bytes, sizeof(own->secret));
 }
@@ -43,7 +45,7 @@ static int compare_kernels(const void *first, const void *second)
 struct takers {
     bool share_host;
     bool span_hosts;
-    bool send_remotely; // in fragments, or by multi-node NVLink
+    bool send_remotely; // in fragments, over rails, or by multi-node NVLink
 };
 
 static struct takers find_takers(void)
@@ -56,7 +58,8 @@ static struct takers find_takers(void)
         if (!facts || !facts->takes_rts)
             continue;
         kernels[count++] = facts->kernel;
-        takers.send_remotely = takers.send_remotely || facts->pipelines || facts->has_fabric;
+        takers.send_remotely =
+            takers.send_remotely || facts->pipelines || facts->rails || facts->has_fabric;
     }
     if (kernels)
         qsort(kernels, count, sizeof(*kernels), compare_kernels);
@@ -118,12 +121,37 @@ void fr_mpi_messages_start(void)
             open_control(takers.send_remotely) && own->takes_rts && fr_rndv_open() == FR_OK;
 }
 
+// What others have not received yet may need this process, which is in no other call any more.
+static void help_others(void)
+{
+    if (fr_mpi_takes_rts)
+        fr_rndv_progress(NULL);
+}
+
+static void report_rails(void)
+{
+    static struct fr_report_rail reported[FR_RAILS_MAX];
+    static struct fr_rail_counters counters[FR_RAILS_MAX];
+    const struct fr_rails *rails = fr_rndv_rails();
+    unsigned count = rails ? fr_rail_count(rails) : 0;
+    for (unsigned i = 0; i < count; i++) {
+        fr_rail_counters(rails, i, &counters[i]);
+        reported[i].name = counters[i].name;
+        reported[i].sent_bytes = counters[i].written_bytes;
+        reported[i].received_bytes = counters[i].read_bytes;
+        reported[i].stripes = counters[i].stripes;
+        reported[i].lost = counters[i].out || counters[i].errors > 0;
+    }
+    fr_report_rails(reported, count);
+}
+
 void fr_mpi_messages_end(void)
 {
     if (!fr_mpi_meeting)
         return;
-    fr_world_meet(); // now all have received what they ever will
+    fr_world_meet(help_others); // now all have received what they ever will
     fr_control_close(fr_rndv_drain);
+    report_rails();
 }
 
 void fr_mpi_messages_release(void)
@@ -186,7 +214,7 @@ bool fr_mpi_send_start(struct fr_request_op *op, struct fr_path_view *view,
     if (op->persistent || !describe(op, view, &message) ||
         fr_rndv_send_start(&message, &op->send, &chosen) != FR_OK || !op->send)
         return false;
-    choice->path = chosen.scheme == FR_SCHEME_PIPELINE ? FR_PATH_HOST : FR_PATH_PEER;
+    choice->path = fr_policy_scheme_path(chosen.scheme);
     choice->reason = chosen.reason;
     *scheme = fr_policy_scheme_name(chosen.scheme);
     view->path = FR_PATH_PASS; // MPI gets neither this memory nor a copy of it

@@ -58,8 +58,8 @@ struct fr_policy_choice fr_policy_choose(const struct fr_policy_facts *facts)
 const char *fr_policy_path_name(enum fr_policy_path path)
 {
     static const char *const names[FR_PATH_COUNT] = {
-        [FR_PATH_PASS] = "pass", [FR_PATH_HOST] = "host",     [FR_PATH_FABRIC] = "fabric",
-        [FR_PATH_PEER] = "peer", [FR_PATH_REFUSE] = "refuse",
+        [FR_PATH_PASS] = "pass", [FR_PATH_HOST] = "host", [FR_PATH_FABRIC] = "fabric",
+        [FR_PATH_PEER] = "peer", [FR_PATH_RAIL] = "rail", [FR_PATH_REFUSE] = "refuse",
     };
     return names[path];
 }

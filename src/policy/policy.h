@@ -11,6 +11,7 @@ enum fr_policy_path {
     FR_PATH_HOST,   // staged through pinned host memory
     FR_PATH_FABRIC, // copied into a fabric-allocated workspace, which the real MPI gets
     FR_PATH_PEER,   // moved by Fabrail over NVLink, as all ranks of the call have agreed
+    FR_PATH_RAIL,   // moved by Fabrail over all NICs, as both ends have found out
     FR_PATH_REFUSE, // no path is correct: an MPI error
     FR_PATH_COUNT,
 };

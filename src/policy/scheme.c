@@ -28,6 +28,14 @@ static bool can_stage(const struct fr_policy_message *message)
     return message->here || (message->in_clique && message->bytes >= message->clique_min_bytes);
 }
 
+// A single rail has nothing to give that MPI has not.
+static bool can_rail(const struct fr_policy_message *message)
+{
+    unsigned least = message->rail_use == FR_RAIL_FORCE ? 1 : 2;
+    return fr_policy_wants_rails(message) && message->rails >= least && !message->host_full &&
+           !has_failed(message, FR_SCHEME_RAIL);
+}
+
 // A buffered send is complete at once, so that nobody would see to its fragments.
 static bool can_pipeline(const struct fr_policy_message *message)
 {
@@ -57,9 +65,18 @@ struct fr_policy_scheme_choice fr_policy_choose_scheme(const struct fr_policy_me
         return choice(FR_SCHEME_GET, "the receiver maps this memory");
     if (can_stage(message))
         return choice(FR_SCHEME_STAGED_GET, "the receiver maps the workspace");
+    if (can_rail(message))
+        return choice(FR_SCHEME_RAIL, "over all NICs that both ends have in common");
     if (can_pipeline(message))
         return choice(FR_SCHEME_PIPELINE, "in fragments, copies overlapping the wire");
     return choice(FR_SCHEME_NONE, reason_for_none(message));
+}
+
+enum fr_policy_path fr_policy_scheme_path(enum fr_policy_scheme scheme)
+{
+    if (scheme == FR_SCHEME_RAIL)
+        return FR_PATH_RAIL;
+    return scheme == FR_SCHEME_PIPELINE || scheme == FR_SCHEME_NONE ? FR_PATH_HOST : FR_PATH_PEER;
 }
 
 const char *fr_policy_scheme_name(enum fr_policy_scheme scheme)
@@ -68,6 +85,7 @@ const char *fr_policy_scheme_name(enum fr_policy_scheme scheme)
         [FR_SCHEME_NONE] = "none",
         [FR_SCHEME_GET] = "get",
         [FR_SCHEME_STAGED_GET] = "staged get",
+        [FR_SCHEME_RAIL] = "rail",
         [FR_SCHEME_PIPELINE] = "pipeline",
     };
     return scheme < FR_SCHEME_COUNT ? names[scheme] : "unknown";
@@ -75,6 +93,8 @@ const char *fr_policy_scheme_name(enum fr_policy_scheme scheme)
 
 const char *fr_policy_scheme_received(enum fr_policy_scheme scheme)
 {
+    if (scheme == FR_SCHEME_RAIL)
+        return "over all NICs that both ends have in common";
     return scheme == FR_SCHEME_PIPELINE ? "in fragments, copies overlapping the wire"
                                         : "the sender offered its memory";
 }

@@ -3,13 +3,14 @@
 #ifndef FR_POLICY_SCHEME_H
 #define FR_POLICY_SCHEME_H
 
-#include "core/core.h"
+#include "policy/policy.h"
 
 // In the order in which they are preferred.
 enum fr_policy_scheme {
     FR_SCHEME_NONE,       // by MPI alone
     FR_SCHEME_GET,        // the receiver pulls out of the sender's buffer
     FR_SCHEME_STAGED_GET, // out of the sender's device workspace
+    FR_SCHEME_RAIL,       // the receiver reads the sender's page-locked memory over all rails
     FR_SCHEME_PIPELINE,   // fragments through page-locked memory over MPI
     FR_SCHEME_COUNT,
 };
@@ -30,6 +31,9 @@ struct fr_policy_message {
     bool staged_unmapped;      // of staged get: since the receiver has not mapped the workspace
     size_t clique_min_bytes;   // FABRAIL_CLIQUE_MIN
     size_t pipeline_min_bytes; // FABRAIL_PIPELINE_MIN, 0: never
+    unsigned rails;            // in common with the receiver, which has read over them
+    enum fr_rail_use rail_use; // FABRAIL_RAIL
+    size_t rail_min_bytes;     // FABRAIL_RAIL_MIN
 };
 
 struct fr_policy_scheme_choice {
@@ -38,6 +42,17 @@ struct fr_policy_scheme_choice {
 };
 
 struct fr_policy_scheme_choice fr_policy_choose_scheme(const struct fr_policy_message *message);
+
+// Whether a message of this size could go over rails, had it any: whoever would like to know first
+// has to open them.
+static inline bool fr_policy_wants_rails(const struct fr_policy_message *message)
+{
+    return message->rail_use != FR_RAIL_OFF && !message->here && !message->absolute &&
+           message->bytes >= message->rail_min_bytes;
+}
+
+// As which path a scheme counts.
+enum fr_policy_path fr_policy_scheme_path(enum fr_policy_scheme scheme);
 const char *fr_policy_scheme_name(enum fr_policy_scheme scheme);
 
 // Why a receive of such a message went as it did.

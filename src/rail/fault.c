@@ -299,11 +299,21 @@ static void check_transfers(struct fr_rails *rails, struct fr_list *transfers)
     }
 }
 
+static void let_rest(struct fr_rails *rails)
+{
+    uint64_t best = 0;
+    for (unsigned i = 0; i < rails->count; i++)
+        best = most_of(best, rails->rails[i].load.measured ? rails->rails[i].load.bytes_per_s : 0);
+    for (unsigned i = 0; i < rails->count; i++)
+        fr_rail_load_rest(&rails->rails[i].load, best, rails->now_ns);
+}
+
 void fr_rail_check_links(struct fr_rails *rails)
 {
     if (rails->now_ns - rails->checked_ns < CHECK_NS)
         return;
     rails->checked_ns = rails->now_ns;
+    let_rest(rails);
     check_transfers(rails, &rails->waiting);
     check_transfers(rails, &rails->active);
     for (unsigned i = 0; i < rails->count; i++)

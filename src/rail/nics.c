@@ -79,6 +79,22 @@ static bool is_link_local(const struct fi_info *info)
            IN6_IS_ADDR_LINKLOCAL(&ip6->sin6_addr);
 }
 
+// Bridges and tunnels of Linux carry what stays on a host, such as that of containers, whose
+// address is the same on many. They are used where they are named.
+static bool is_inside(const struct fi_info *info, const char *allowed)
+{
+    static const char *const marks[] = {"bridge", "tun_flags"};
+    const char *name = domain_of(info);
+    char path[256];
+    bool named = allowed != NULL && *allowed != '\0' && *allowed != '^';
+    for (size_t i = 0; !named && info->nic == NULL && i < FR_ARRAY_LENGTH(marks); i++) {
+        snprintf(path, sizeof(path), "/sys/class/net/%s/%s", name, marks[i]);
+        if (strchr(name, '/') == NULL && access(path, F_OK) == 0)
+            return true;
+    }
+    return false;
+}
+
 // The bus id of a NIC that libfabric names by an interface or a device of Linux, whose name has to
 // be one.
 static bool find_bus_id(const char *folder, const char *name, char bus_id[FR_RAIL_BUS_ID])
@@ -133,8 +149,8 @@ static void keep(const struct fr_rail_library *library, struct found *found,
     describe(copy, &found->nics[at]);
 }
 
-static void ask(const struct fr_rail_library *library, const char *provider, bool hmem, bool manual,
-                bool safe, struct found *found)
+static void ask(const struct fr_rail_library *library, const struct fr_rail_options *options,
+                const char *provider, bool hmem, bool manual, bool safe, struct found *found)
 {
     struct fi_info *list = NULL;
     struct fi_info *hints = make_hints(library, provider, hmem, manual, safe);
@@ -147,17 +163,19 @@ static void ask(const struct fr_rail_library *library, const char *provider, boo
             fr_debug("fi_getinfo gave %s", library->strerror(-code));
         return;
     }
-    for (const struct fi_info *info = list; info != NULL; info = info->next)
-        keep(library, found, info);
+    for (const struct fi_info *info = list; info != NULL; info = info->next) {
+        if (!is_inside(info, options->nics))
+            keep(library, found, info);
+    }
     library->freeinfo(list);
 }
 
-static void ask_all(const struct fr_rail_library *library, const char *provider, bool hmem,
-                    struct found *found)
+static void ask_all(const struct fr_rail_library *library, const struct fr_rail_options *options,
+                    const char *provider, bool hmem, struct found *found)
 {
     for (int manual = 0; manual <= 1; manual++)
         for (int safe = 0; safe <= 1; safe++)
-            ask(library, provider, hmem, manual, safe, found);
+            ask(library, options, provider, hmem, manual, safe, found);
 }
 
 static void drop(const struct fr_rail_library *library, struct found *found, unsigned at)
@@ -234,9 +252,9 @@ enum fr_status fr_rail_discover(const struct fr_rail_library *library,
     bool any = options->provider == NULL || strcmp(options->provider, "auto") == 0 ||
                *options->provider == '\0';
     const char *wanted = any ? NULL : options->provider;
-    if (options->gpu != NULL)
-        ask_all(library, wanted, true, found);
-    ask_all(library, wanted, false, found);
+    if (options->gpu != NULL && !options->host_only)
+        ask_all(library, options, wanted, true, found);
+    ask_all(library, options, wanted, false, found);
     keep_provider(library, found, pick_provider(found, wanted, options->nics));
 
     unsigned chosen[FR_RAILS_MAX];

@@ -29,6 +29,18 @@ bool fr_rail_takes(const struct fr_rails *rails, enum fr_rail_kind kind)
     return false;
 }
 
+bool fr_rail_needs_polls(const struct fr_rails *rails)
+{
+    (void)rails;
+    return false;
+}
+
+bool fr_rail_has_better(const struct fr_rails *rails)
+{
+    (void)rails;
+    return false;
+}
+
 bool fr_rail_writes(const struct fr_rails *rails)
 {
     (void)rails;
@@ -52,6 +64,12 @@ bool fr_rail_peer_known(struct fr_rails *rails, unsigned peer)
 {
     (void)rails, (void)peer;
     return false;
+}
+
+unsigned fr_rail_peer_rails(struct fr_rails *rails, unsigned peer)
+{
+    (void)rails, (void)peer;
+    return 0;
 }
 
 enum fr_status fr_rail_register(struct fr_rails *rails, const struct fr_rail_memory *memory,

@@ -5,6 +5,7 @@
 
 #include "rail/steps_int.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -112,6 +113,20 @@ bool fr_rail_peer_known(struct fr_rails *rails, unsigned peer)
     bool known = fr_rail_peer_find(rails, peer) != NULL;
     fr_core_unlock(&rails->lock);
     return known;
+}
+
+unsigned fr_rail_peer_rails(struct fr_rails *rails, unsigned peer)
+{
+    unsigned alive = 0;
+    fr_core_lock(&rails->lock);
+    const struct fr_rail_peer *known = fr_rail_peer_find(rails, peer);
+    fr_core_unlock(&rails->lock);
+    while (atomic_flag_test_and_set_explicit(&rails->polling, memory_order_acquire))
+        sched_yield(); // links belong to who polls
+    for (unsigned i = 0; known != NULL && i < rails->count; i++)
+        alive += known->links[i].paired && !known->links[i].lost && !rails->rails[i].out;
+    atomic_flag_clear_explicit(&rails->polling, memory_order_release);
+    return alive;
 }
 
 enum fr_status fr_rail_peer_add(struct fr_rails *rails, unsigned peer, const void *address,

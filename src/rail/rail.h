@@ -50,6 +50,7 @@ struct fr_rail_memory {
 
 struct fr_rail_options {
     const char *gpu;          // PCI bus id of the GPU whose NICs are wanted; NULL: host memory
+    bool host_only;           // its memory will not be registered
     unsigned rank;            // by which processes begin on different rails
     unsigned local_index;     // of this process among those with the same GPU, and their number;
     unsigned local_count;     // 0 for one
@@ -88,6 +89,11 @@ void fr_rail_close(struct fr_rails *rails);
 // to go through page-locked host memory.
 unsigned fr_rail_count(const struct fr_rails *rails);
 bool fr_rail_takes(const struct fr_rails *rails, enum fr_rail_kind kind);
+// Whether others may be able to read and write memory of this process only while it polls.
+bool fr_rail_needs_polls(const struct fr_rails *rails);
+// Whether the rails go over sockets though the host has better, which libfabric does not drive but
+// others may.
+bool fr_rail_has_better(const struct fr_rails *rails);
 // Whether the completion of a write says that the data have arrived. Where not, fr_rail_write is
 // refused.
 bool fr_rail_writes(const struct fr_rails *rails);
@@ -104,6 +110,8 @@ size_t fr_rail_address(const struct fr_rails *rails, unsigned char address[FR_RA
 FR_MUST_CHECK enum fr_status fr_rail_peer_add(struct fr_rails *rails, unsigned peer,
                                               const void *address, size_t bytes);
 bool fr_rail_peer_known(struct fr_rails *rails, unsigned peer);
+// How many rails lead to a peer just now; 0 for one that is not known.
+unsigned fr_rail_peer_rails(struct fr_rails *rails, unsigned peer);
 
 // Registers memory with all rails and pins it, or finds it registered: base, bytes and id the same.
 // What is released stays registered, least recently used out first, up to FABRAIL_RAIL_CACHE. The

@@ -27,6 +27,8 @@ struct fr_rail_options fr_rail_options(void)
 
 #include "rail/steps_int.h"
 
+#include <dirent.h>
+
 enum { PAUSE_NS = 50000000 }; // more between two polls is time in which nobody waited
 
 // After a time-out is half over, silence is no longer taken for patience.
@@ -140,6 +142,37 @@ bool fr_rail_writes(const struct fr_rails *rails)
             return false;
     }
     return true;
+}
+
+bool fr_rail_needs_polls(const struct fr_rails *rails)
+{
+    for (unsigned i = 0; i < rails->count; i++) {
+        if (rails->rails[i].manual)
+            return true;
+    }
+    return false;
+}
+
+static bool has_entries(const char *folder)
+{
+    unsigned count = 0;
+    DIR *open = opendir(folder);
+    const struct dirent *entry;
+    while (open != NULL && (entry = readdir(open)) != NULL)
+        count += entry->d_name[0] != '.';
+    if (open != NULL)
+        closedir(open);
+    return count > 0;
+}
+
+// Providers over sockets know nothing of the hardware.
+bool fr_rail_has_better(const struct fr_rails *rails)
+{
+    for (unsigned i = 0; i < rails->count; i++) {
+        if (rails->rails[i].info->nic != NULL)
+            return false;
+    }
+    return has_entries("/sys/class/infiniband") || has_entries("/sys/class/cxi");
 }
 
 size_t fr_rail_address(const struct fr_rails *rails, unsigned char address[FR_RAIL_ADDRESS_MAX])

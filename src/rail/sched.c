@@ -9,6 +9,7 @@
 enum {
     SAMPLE_STRIPES = 4,       // of which a rate is worked out
     SAMPLE_BYTES = 256 << 10, // fewer say more of the latency than of the rate
+    LEAST_BYTES = 32 << 10,   // of stripes, on the average, that one by one say something too
     SLOWER = 8,               // a rail that would take so much longer gets no small message
     UNSEEN_NS = 1000000,      // less is what polling takes
 };
@@ -27,6 +28,7 @@ static void start_sample(struct fr_rail_load *load, uint64_t now_ns)
 {
     load->sample_ns = now_ns;
     load->sample_bytes = 0;
+    load->sample_busy_ns = 0;
     load->sample_stripes = 0;
 }
 
@@ -34,7 +36,7 @@ void fr_rail_load_sent(struct fr_rail_load *load, size_t bytes, uint64_t now_ns)
 {
     if (load->posted++ == 0) {
         load->began_ns = now_ns;
-        start_sample(load, now_ns);
+        load->sample_ns = now_ns;
     }
     load->queued_bytes += bytes;
 }
@@ -42,7 +44,7 @@ void fr_rail_load_sent(struct fr_rail_load *load, size_t bytes, uint64_t now_ns)
 // The first measurement replaces the guess, later ones are averaged.
 static void take_sample(struct fr_rail_load *load, uint64_t now_ns)
 {
-    double seconds = (double)(now_ns - load->sample_ns) * 1e-9;
+    double seconds = (double)(load->sample_busy_ns + now_ns - load->sample_ns) * 1e-9;
     double rate = (double)load->sample_bytes / seconds;
     if (load->measured)
         rate = ((double)load->bytes_per_s * 3 + rate) / 4;
@@ -60,10 +62,26 @@ void fr_rail_load_done(struct fr_rail_load *load, size_t bytes, bool arrived, ui
         load->sample_stripes++;
     }
     if (load->sample_stripes >= SAMPLE_STRIPES && load->sample_bytes >= SAMPLE_BYTES &&
-        now_ns > load->sample_ns)
+        load->sample_busy_ns + now_ns > load->sample_ns)
         take_sample(load, now_ns);
-    if (load->posted == 0)
-        load->busy_ns += now_ns - load->began_ns;
+    if (load->posted > 0)
+        return;
+    load->busy_ns += now_ns - load->began_ns;
+    load->rests_ns = now_ns;
+    load->sample_busy_ns += now_ns - load->sample_ns;
+    load->sample_ns = now_ns;
+    if (load->sample_bytes < (size_t)load->sample_stripes * LEAST_BYTES || load->sample_bytes == 0)
+        start_sample(load, now_ns);
+}
+
+void fr_rail_load_rest(struct fr_rail_load *load, uint64_t best_bytes_per_s, uint64_t now_ns)
+{
+    if (!load->measured || load->posted > 0 || load->bytes_per_s >= best_bytes_per_s ||
+        now_ns - load->rests_ns < FR_RAIL_REST_MS * 1000000ull)
+        return;
+    uint64_t twice = load->bytes_per_s * 2;
+    load->bytes_per_s = twice < best_bytes_per_s ? twice : best_bytes_per_s;
+    load->rests_ns = now_ns;
 }
 
 static size_t min_of(size_t a, size_t b)

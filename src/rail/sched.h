@@ -12,7 +12,8 @@ enum {
     FR_RAIL_STRIPE_MIN = 64 << 10, // but for the last
     FR_RAIL_STRIPE_MAX = 1 << 20,  // beyond it a stripe gains nothing
     FR_RAIL_STRIPE_US = 4000,      // time that a stripe may take on a slow rail
-    FR_RAIL_QUEUE = 4,             // stripes of that size on their way on a rail keep it full
+    FR_RAIL_REST_MS = 250, // without anything to do, after which a rail is thought better of
+    FR_RAIL_QUEUE = 4,     // stripes of that size on their way on a rail keep it full
 };
 
 // What a rail has on its way. Times are of any clock that does not run backwards.
@@ -25,8 +26,13 @@ struct fr_rail_load {
     size_t max_bytes;
     uint64_t busy_ns;
     uint64_t began_ns; // of the time that is being measured, while something is on its way
-    uint64_t sample_ns, sample_bytes;
+    // What is being measured goes on when the rail has run dry and has something to do again: a
+    // rail that gets a stripe at a time would never be measured else, and stay what it was taken
+    // for.
+    uint64_t sample_ns, sample_bytes; // since when it is busy, or before
+    uint64_t sample_busy_ns;          // of times before that
     unsigned sample_stripes;
+    uint64_t rests_ns; // since when nothing has been on its way, or it was last thought better of
 };
 
 void fr_rail_load_init(struct fr_rail_load *load, uint64_t bytes_per_s, unsigned depth,
@@ -37,6 +43,10 @@ void fr_rail_load_done(struct fr_rail_load *load, size_t bytes, bool arrived, ui
 // Nobody looked at the rail for so long: if it may have run dry meanwhile, what was being measured
 // is worth nothing.
 void fr_rail_load_unseen(struct fr_rail_load *load, uint64_t unseen_ns, uint64_t now_ns);
+
+// A rail that was slow and got nothing since may have become better: the longer it rests the faster
+// it is taken to be, up to the fastest of its kind, until it is measured again.
+void fr_rail_load_rest(struct fr_rail_load *load, uint64_t best_bytes_per_s, uint64_t now_ns);
 
 // Whether the rail has as much on its way as keeps it full.
 bool fr_rail_load_is_full(const struct fr_rail_load *load);

@@ -95,7 +95,6 @@ static void wipe_rts(struct fr_request_op *op)
 static enum fr_status conclude(struct fr_request_op *op, const struct fr_rndv_recv *recv)
 {
     const struct fr_path_view *view = recv->view;
-    bool by_fragments = recv->incoming->scheme == FR_SCHEME_PIPELINE;
     op->received = recv->status == FR_OK;
     op->failure = recv->status;
     op->received_bytes = recv->incoming->bytes;
@@ -104,7 +103,8 @@ static enum fr_status conclude(struct fr_request_op *op, const struct fr_rndv_re
         op->recounted = true;
         fr_report_move(FR_PATH_HOST, &(struct fr_report_buffer){
                                          .fn = op->counted_as,
-                                         .path = by_fragments ? FR_PATH_HOST : FR_PATH_PEER,
+                                         .path = fr_policy_scheme_path(
+                                             (enum fr_policy_scheme)recv->incoming->scheme),
                                          .scheme = recv->scheme,
                                          .kind = view->range.kind,
                                          .out_bytes = view->out_bytes,

@@ -104,7 +104,7 @@ bool fr_rndv_incoming_any(void)
 
 bool fr_rndv_incoming_is_short(const struct fr_rndv_incoming *incoming)
 {
-    return incoming->scheme != FR_SCHEME_PIPELINE;
+    return incoming->scheme != FR_SCHEME_PIPELINE && incoming->scheme != FR_SCHEME_RAIL;
 }
 
 // ---- waiting for a sender
@@ -151,7 +151,10 @@ static void read_place(struct fr_rndv_incoming *incoming)
     incoming->scheme = incoming->slot->place.scheme;
     incoming->shift = incoming->slot->place.shift;
     incoming->address = incoming->slot->place.address;
-    incoming->handle = incoming->slot->place.handle;
+    if (incoming->scheme == FR_SCHEME_RAIL)
+        incoming->key = incoming->slot->place.key;
+    else
+        incoming->handle = incoming->slot->place.handle;
     fr_rndv_incoming_refresh(incoming);
 }
 

@@ -2,6 +2,7 @@
 // The beginning and the end of the protocol on this process.
 #include "config.h"
 
+#include "rndv/rails.h"
 #include "rndv/send.h"
 #include "world/world.h"
 
@@ -62,6 +63,7 @@ bool fr_rndv_drain(void)
 
 void fr_rndv_close(void)
 {
+    fr_rndv_rails_close();
     fr_rndv_replica_close();
     fr_rndv_ledger_close();
 }

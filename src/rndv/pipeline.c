@@ -10,6 +10,7 @@
 
 #include "path/packed.h"
 #include "real/real.h"
+#include "rndv/fragments.h"
 #include "rndv/send.h"
 #include "world/world.h"
 
@@ -33,7 +34,7 @@ static unsigned floor_log2(size_t bytes)
 }
 
 // Small messages get small fragments too, where the setting has them go this way.
-unsigned fr_rndv_pipeline_shift(size_t bytes)
+static unsigned shift_of(size_t bytes)
 {
     size_t least_bytes = fr_core_settings()->pipeline_min_bytes;
     unsigned least = least_bytes > 0 ? floor_log2(least_bytes) : LEAST_SHIFT;
@@ -45,26 +46,15 @@ unsigned fr_rndv_pipeline_shift(size_t bytes)
     return shift;
 }
 
-static size_t count_of(size_t bytes, unsigned shift)
-{
-    return ((bytes - 1) >> shift) + 1;
-}
-
-static size_t fragment_bytes(size_t bytes, unsigned shift, size_t index)
-{
-    size_t offset = index << shift, whole = (size_t)1 << shift;
-    return bytes - offset < whole ? bytes - offset : whole;
-}
-
 // ---- the sender
 
 static enum fr_status make_fragments(struct fr_rndv_send *send, struct fr_rndv_place *place)
 {
     place->scheme = FR_SCHEME_PIPELINE;
-    place->shift = fr_rndv_pipeline_shift(send->bytes);
+    place->shift = shift_of(send->bytes);
     if (place->shift > MOST_SHIFT)
         return FR_ERR_UNSUPPORTED;
-    size_t count = count_of(send->bytes, place->shift);
+    size_t count = fr_rndv_fragments_count(send->bytes, place->shift);
     send->requests = calloc(count, fr_real_mpi.handle_bytes);
     if (send->requests == NULL)
         return FR_ERR_NO_MEMORY;
@@ -98,7 +88,7 @@ static void send_fragment(struct fr_rndv_send *send)
     unsigned shift = fr_rndv_ledger_slot(send->index)->place.shift;
     size_t index = send->fragments_sent++;
     uintptr_t from = fr_path_given_address(&send->staging) + (index << shift);
-    size_t bytes = send->failure != FR_OK ? 0 : fragment_bytes(send->bytes, shift, index);
+    size_t bytes = send->failure != FR_OK ? 0 : fr_rndv_fragment_bytes(send->bytes, shift, index);
     char *request = send->requests + index * fr_real_mpi.handle_bytes;
     enum fr_fn fn = send->fragments_sent == send->fragments ? FR_FN_MPI_Issend : FR_FN_MPI_Isend;
     const fr_word args[] = {from,
@@ -183,7 +173,9 @@ bool fr_rndv_pipeline_take_over(struct fr_rndv_send *send)
     if (send->scheme == &fr_rndv_pipeline || fr_control_comm() == fr_real_mpi.COMM_NULL ||
         send->address.to == fr_world_rank() || make_fragments(send, &place) != FR_OK)
         return false;
-    if (copy_to_host(send) != FR_OK) {
+    if (send->scheme == &fr_rndv_rail) { // they are there already
+        send->scheme->cancel(send);
+    } else if (copy_to_host(send) != FR_OK) {
         free(send->requests);
         send->requests = NULL;
         send->fragments = 0;
@@ -209,60 +201,21 @@ bool fr_rndv_pipeline_take_over(struct fr_rndv_send *send)
 // ---- the receiver
 
 // A message on its way in.
-struct fragments {
-    struct fr_rndv_recv *recv;
-    size_t bytes;
-    unsigned shift;
-    size_t count;
-    size_t done;                      // of them, the first so many have come
-    unsigned char *place;             // where they go
-    struct fr_workspace_lease bounce; // where that is not what MPI was given
-
-    struct fr_path_view into; // the same memory as staging memory of the application's
-    struct fr_path_block block;
-    struct fr_device_batch batch;
-    size_t copied;                    // bytes whose copies have been started
-    bool to_device;                   // by such copies
-    bool overlaps;                    // as the fragments come
+struct receiving {
+    struct fr_rndv_fragments in;
     alignas(fr_word) char requests[]; // in the family's width
 };
 
-static size_t room_of(const struct fragments *in)
-{
-    size_t room = in->recv->view->out_bytes;
-    return in->bytes < room ? in->bytes : room;
-}
-
-// Fragments go straight to where MPI's own data would, if all of them have room there in one piece.
-static enum fr_status choose_place(struct fragments *in)
-{
-    struct fr_path_view *view = in->recv->view;
-    in->to_device = fr_path_is_staged(view);
-    in->into = *view;
-    if (fr_path_is_packed(view) && in->bytes <= view->out_bytes) {
-        in->place = (unsigned char *)fr_path_given_address(view);
-    } else {
-        enum fr_status status = fr_workspace_borrow(in->bytes, &in->bounce);
-        if (status != FR_OK)
-            return status;
-        in->place = in->bounce.address;
-        fr_path_view_at(view, in->bounce, &in->into, &in->block);
-    }
-    const struct fr_layout *layout = view->blocks[0].layout;
-    in->overlaps = in->to_device && !view->absolute &&
-                   (layout->contiguous || room_of(in) % layout->size_bytes == 0);
-    return FR_OK;
-}
-
-static void post(struct fragments *in)
+static void post(struct receiving *receiving)
 {
     fr_word comm = fr_control_comm();
+    const struct fr_rndv_fragments *in = &receiving->in;
     const struct fr_rndv_incoming *incoming = in->recv->incoming;
     for (size_t i = 0; i < in->count; i++) {
-        char *request = in->requests + i * fr_real_mpi.handle_bytes;
+        char *request = receiving->requests + i * fr_real_mpi.handle_bytes;
         fr_real_handle_store(request, 0, fr_real_mpi.REQUEST_NULL);
         if (FR_MPI(Irecv, FR_PTR(in->place + (i << in->shift)),
-                   (fr_word)fragment_bytes(in->bytes, in->shift, i), fr_real_mpi.BYTE,
+                   (fr_word)fr_rndv_fragment_bytes(in->bytes, in->shift, i), fr_real_mpi.BYTE,
                    (fr_word)incoming->from, (fr_word)incoming->place, comm,
                    FR_PTR(request)) != fr_real_mpi.SUCCESS)
             in->recv->status = FR_ERR_MPI;
@@ -282,46 +235,27 @@ static enum fr_status begin(struct fr_rndv_recv *recv)
     const struct fr_rndv_incoming *incoming = recv->incoming;
     if (fr_control_comm() == fr_real_mpi.COMM_NULL || incoming->shift > MOST_SHIFT)
         return FR_ERR_UNSUPPORTED;
-    size_t count = count_of((size_t)incoming->bytes, incoming->shift);
-    struct fragments *in = calloc(1, sizeof(*in) + count * fr_real_mpi.handle_bytes);
-    if (in == NULL)
+    size_t count = fr_rndv_fragments_count((size_t)incoming->bytes, incoming->shift);
+    struct receiving *receiving = calloc(1, sizeof(*receiving) + count * fr_real_mpi.handle_bytes);
+    if (receiving == NULL)
         return FR_ERR_NO_MEMORY;
-    in->recv = recv;
-    in->bytes = (size_t)incoming->bytes;
-    in->shift = incoming->shift;
-    in->count = count;
-    enum fr_status status = choose_place(in);
+    enum fr_status status = fr_rndv_fragments_open(&receiving->in, recv);
     if (status != FR_OK) {
-        free(in);
+        free(receiving);
         return status;
     }
-    fr_device_batch_begin(&in->batch);
-    recv->state = in;
-    post(in);
+    recv->state = receiving;
+    post(receiving);
     tell_begun(incoming);
     return FR_OK;
 }
 
-// Starts the copies of what has come.
-static void copy_on(struct fragments *in)
-{
-    const struct fr_layout *layout = in->recv->view->blocks[0].layout;
-    size_t room = room_of(in);
-    size_t come = in->done << in->shift;
-    size_t last = come < room ? come : room;
-    if (!layout->contiguous)
-        last -= last % layout->size_bytes;
-    if (!in->overlaps || last <= in->copied)
-        return;
-    fr_path_copy_slice(&in->into, FR_FROM_STAGE, in->copied, last, &in->batch);
-    in->copied = last;
-}
-
 // Looks at the next fragment. A shorter one than there should be says that the sender has failed.
-static bool advance(struct fragments *in)
+static bool advance(struct receiving *receiving)
 {
     _Alignas(16) char status[STATUS_BYTES];
-    char *request = in->requests + in->done * fr_real_mpi.handle_bytes;
+    struct fr_rndv_fragments *in = &receiving->in;
+    char *request = receiving->requests + in->done * fr_real_mpi.handle_bytes;
     int flag = 0, count = 0;
     if (FR_MPI(Test, FR_PTR(request), FR_PTR(&flag), FR_PTR(status)) != fr_real_mpi.SUCCESS)
         in->recv->status = FR_ERR_MPI;
@@ -329,7 +263,7 @@ static bool advance(struct fragments *in)
         return false;
     FR_MPI(Get_count, FR_PTR(status), fr_real_mpi.BYTE, FR_PTR(&count));
     if (in->recv->status == FR_OK &&
-        (size_t)count != fragment_bytes(in->bytes, in->shift, in->done))
+        (size_t)count != fr_rndv_fragment_bytes(in->bytes, in->shift, in->done))
         in->recv->status = FR_ERR_DEVICE;
     in->done++;
     return true;
@@ -339,11 +273,12 @@ static bool pull(struct fr_rndv_recv **recvs, size_t count)
 {
     bool over = true;
     for (size_t i = 0; i < count; i++) {
-        struct fragments *in = recvs[i]->state;
-        while (in->done < in->count && advance(in))
+        struct receiving *receiving = recvs[i]->state;
+        struct fr_rndv_fragments *in = &receiving->in;
+        while (in->done < in->count && advance(receiving))
             ;
         if (recvs[i]->status == FR_OK)
-            copy_on(in);
+            fr_rndv_fragments_copy(in);
         over = over && in->done == in->count;
     }
     return over;
@@ -351,18 +286,10 @@ static bool pull(struct fr_rndv_recv **recvs, size_t count)
 
 static void end(struct fr_rndv_recv *recv)
 {
-    struct fragments *in = recv->state;
-    const struct fr_path_view *view = recv->view;
-    if (recv->status == FR_OK && in->to_device && !in->overlaps)
-        fr_path_ops(view->path)->copy_out(&in->into, room_of(in), &in->batch);
-    enum fr_status copied = fr_device_batch_finish(&in->batch);
-    if (recv->status == FR_OK)
-        recv->status = copied;
-    if (recv->status == FR_OK && !in->to_device && in->bounce.address != NULL)
-        fr_path_copy_on_host(view, in->bounce.address, room_of(in), false);
-    fr_workspace_return(&in->bounce);
+    struct receiving *receiving = recv->state;
+    fr_rndv_fragments_close(&receiving->in);
     fr_rndv_incoming_end(recv->incoming, recv->status == FR_OK);
-    free(in);
+    free(receiving);
     recv->state = NULL;
 }
 

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "memory/memory.h"
+#include "rndv/rails.h"
 #include "rndv/rndv_int.h"
 #include "rndv/send.h"
 
@@ -35,6 +36,11 @@ static void handle(const struct fr_control_message *message, const struct fr_dev
     case FR_CONTROL_UNMAPPED:
         fr_memory_handle_message(message, user != NULL ? user : &nowhere);
         return;
+    case FR_CONTROL_RAIL_ADDRESS:
+    case FR_CONTROL_RAIL_KNOWN:
+    case FR_CONTROL_RAIL_REACHED:
+        fr_rndv_rails_handle(message);
+        return;
     default:
         break;
     }
@@ -58,9 +64,10 @@ void fr_rndv_progress(const struct fr_device_range *user)
 {
     static atomic_flag reading = ATOMIC_FLAG_INIT;
     struct fr_control_message message;
-    if (user != NULL) // a receiver may be asked to map memory while it waits, when nobody says for
-                      // which device
+    if (user != NULL) { // others may ask for memory to be mapped, and nobody says for which device
         fr_memory_remember_user(user);
+        fr_rndv_rails_use_device(user->device);
+    }
     fr_control_poll();
     if (!atomic_flag_test_and_set_explicit(&reading, memory_order_acquire)) {
         while (fr_control_take(&message))
@@ -69,5 +76,6 @@ void fr_rndv_progress(const struct fr_device_range *user)
     }
     fr_memory_poll();
     fr_rndv_refused_look_after();
+    fr_rndv_rails_poll();
     fr_rndv_send_look_after();
 }

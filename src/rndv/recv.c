@@ -19,11 +19,9 @@ static void give_up(struct fr_rndv_recv *recv, const struct fr_rndv_scheme *sche
 }
 
 // Begins by the scheme of the entry. Where this process cannot, it asks the sender for another one.
-static void begin(struct fr_rndv_recv *recv)
+static void begin_by(struct fr_rndv_recv *recv)
 {
     const struct fr_rndv_scheme *scheme = NULL;
-    recv->state = NULL;
-    recv->status = fr_rndv_incoming_begin(recv->incoming);
     for (unsigned tried = FR_SCHEME_COUNT; recv->status == FR_OK;) {
         scheme = fr_rndv_scheme_of(recv->incoming->scheme);
         recv->status = scheme != NULL ? scheme->begin(recv) : FR_ERR_UNSUPPORTED;
@@ -44,6 +42,28 @@ static void begin(struct fr_rndv_recv *recv)
     }
     recv->scheme = fr_policy_scheme_name((enum fr_policy_scheme)recv->incoming->scheme);
     recv->reason = fr_policy_scheme_received((enum fr_policy_scheme)recv->incoming->scheme);
+}
+
+static void begin(struct fr_rndv_recv *recv)
+{
+    recv->state = NULL;
+    recv->untouched = false;
+    recv->status = fr_rndv_incoming_begin(recv->incoming);
+    begin_by(recv);
+}
+
+// Of what has failed before the first byte nobody has seen anything: it may go another way.
+static void begin_again(struct fr_rndv_recv *recv)
+{
+    const struct fr_rndv_scheme *scheme = fr_rndv_scheme_of(recv->incoming->scheme);
+    fr_debug("rank %d is asked for another scheme than %s: %s", recv->incoming->from,
+             fr_policy_scheme_name(scheme->id), fr_core_status_text(recv->status));
+    scheme->end(recv);
+    recv->untouched = false;
+    recv->status = fr_rndv_incoming_refuse(recv->incoming);
+    if (recv->status != FR_OK)
+        fr_rndv_incoming_end(recv->incoming, false);
+    begin_by(recv);
 }
 
 // Those that go by one scheme, which are moved together.
@@ -70,22 +90,36 @@ static bool pull_all(struct fr_rndv_recv *recvs, size_t count)
     return over;
 }
 
+// Returns whether none has been begun again.
+static bool end_all(struct fr_rndv_recv *recvs, size_t count)
+{
+    bool all = true;
+    for (size_t i = 0; i < count; i++) {
+        if (recvs[i].state == NULL)
+            continue;
+        if (recvs[i].untouched)
+            begin_again(&recvs[i]);
+        else
+            fr_rndv_scheme_of(recvs[i].incoming->scheme)->end(&recvs[i]);
+        all = all && recvs[i].state == NULL;
+    }
+    return all;
+}
+
 // What others need of this process goes on meanwhile.
 static void receive(struct fr_rndv_recv *recvs, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         begin(&recvs[i]);
-    for (unsigned looks = 1; !pull_all(recvs, count); looks++) {
-        if (looks % LOOKS_A_PROGRESS != 0)
-            continue;
-        fr_rndv_progress(NULL);
-        fr_world_progress();
-        sched_yield();
-    }
-    for (size_t i = 0; i < count; i++) {
-        if (recvs[i].state != NULL)
-            fr_rndv_scheme_of(recvs[i].incoming->scheme)->end(&recvs[i]);
-    }
+    do {
+        for (unsigned looks = 1; !pull_all(recvs, count); looks++) {
+            if (looks % LOOKS_A_PROGRESS != 0)
+                continue;
+            fr_rndv_progress(NULL);
+            fr_world_progress();
+            sched_yield();
+        }
+    } while (!end_all(recvs, count));
 }
 
 void fr_rndv_receive(struct fr_rndv_recv *recvs, size_t count)

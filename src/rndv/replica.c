@@ -197,7 +197,10 @@ enum fr_status fr_rndv_replica_find(struct fr_rndv_incoming *incoming, unsigned 
         incoming->scheme = known->entry.place.scheme;
         incoming->shift = known->entry.place.shift;
         incoming->address = known->entry.place.address;
-        incoming->handle = known->entry.place.handle;
+        if (incoming->scheme == FR_SCHEME_RAIL)
+            incoming->key = known->entry.place.key;
+        else
+            incoming->handle = known->entry.place.handle;
         incoming->ready = known->entry.ready;
         status = FR_OK;
     } else if (known == NULL && atomic_load_explicit(&any_lost, memory_order_relaxed)) {

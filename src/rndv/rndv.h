@@ -126,6 +126,12 @@ void fr_rndv_mark_plain(const struct fr_rndv_address *address);
 
 // ---- receiving
 
+// What names registered memory to the rails of another process (fr_rail_describe). Plain bytes.
+struct fr_rndv_key {
+    uint32_t bytes;
+    unsigned char data[172];
+};
+
 // A message as its receiver sees it.
 struct fr_rndv_incoming {
     struct fr_rndv_slot *slot; // the entry itself, in memory of this host; else NULL
@@ -139,7 +145,8 @@ struct fr_rndv_incoming {
     unsigned shift;   // of fragments
     uint64_t address; // of the bytes, in the sender's address space
     struct fr_memory_handle handle;
-    uint64_t ready; // how many of them are there
+    struct fr_rndv_key key; // of rails, in place of the handle
+    uint64_t ready;         // how many of them are there
 };
 
 // Whether data begin as every RTS of the job does: cheap, and hardly ever true of others.
@@ -182,11 +189,15 @@ struct fr_rndv_recv {
     const char *scheme; // by which the bytes have come
     const char *reason; // the policy's, for the report
     void *state;        // the scheme's own
+    bool untouched;     // it has failed before a byte has come: another scheme may do
 };
 
 // Receives all of them to their end: the bytes are in the application's memory then, or `status`
 // says why not.
 void fr_rndv_receive(struct fr_rndv_recv *recvs, size_t count);
+
+// The rails that are open, for the report; NULL for none.
+struct fr_rails *fr_rndv_rails(void);
 
 // ---- progress
 

@@ -38,8 +38,11 @@ enum fr_rndv_state {
 struct fr_rndv_place {
     uint64_t address; // in the sender's address space
     uint32_t scheme;
-    uint32_t shift; // of a pipeline: fragments but the last have two to the power of that bytes
-    struct fr_memory_handle handle;
+    uint32_t shift; // fragments but the last have two to the power of that bytes
+    union {
+        struct fr_memory_handle handle;
+        struct fr_rndv_key key; // of scheme rail
+    };
 };
 
 // What anybody may look at while it changes is atomic, and valid when the slot has the same number
@@ -227,6 +230,9 @@ struct fr_rndv_send {
     size_t fragments_sent;
     size_t fragments_done;
 
+    struct fr_rail_region *region; // the staging memory, registered with the rails
+    bool serves;                   // its receiver may be reading there
+
     unsigned char rts[]; // FR_RNDV_RTS_LONGEST
 };
 
@@ -249,7 +255,7 @@ struct fr_rndv_scheme {
     bool (*pull)(struct fr_rndv_recv **recvs, size_t count);
     void (*end)(struct fr_rndv_recv *recv);
 };
-extern const struct fr_rndv_scheme fr_rndv_get, fr_rndv_staged_get, fr_rndv_pipeline;
+extern const struct fr_rndv_scheme fr_rndv_get, fr_rndv_staged_get, fr_rndv_rail, fr_rndv_pipeline;
 enum { FR_RNDV_LEAST_WAIT_NS = 100000 }; // a launch here and there
 
 // The receiving side of get and staged get.

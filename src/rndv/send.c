@@ -9,6 +9,7 @@
 #include "config.h"
 
 #include "memory/memory.h"
+#include "rndv/rails.h"
 #include "rndv/send.h"
 #include "world/world.h"
 
@@ -114,7 +115,16 @@ static struct fr_policy_message describe(const struct fr_rndv_message *message)
         .host_full = fr_rndv_stage_is_full(FR_PATH_HOST, view->in_bytes),
         .clique_min_bytes = settings->clique_min_bytes,
         .pipeline_min_bytes = settings->pipeline_min_bytes,
+        .rail_use = settings->rail,
+        .rail_min_bytes = settings->rail_min_bytes,
     };
+}
+
+// What is worth opening rails for.
+static void look_at_rails(int to, struct fr_policy_message *facts)
+{
+    if (facts->by_fragments && fr_policy_wants_rails(facts))
+        facts->rails = fr_rndv_rails_to(to);
 }
 
 // Whether there has been a message of this memory before. Exporting takes as long as some messages,
@@ -167,6 +177,7 @@ bool fr_rndv_send_is_possible(const struct fr_rndv_message *message)
     struct fr_policy_message facts = describe(message);
     facts.exported = facts.mapped = true;
     facts.workspace_full = facts.host_full = false;
+    facts.rails = facts.by_fragments ? FR_RAILS_MAX : 0;
     return length_of(message) > 0 && fr_policy_choose_scheme(&facts).scheme != FR_SCHEME_NONE;
 }
 
@@ -290,6 +301,7 @@ enum fr_status fr_rndv_send_start(const struct fr_rndv_message *message, struct 
         return FR_OK;
     }
     look_at_mapping(message, &facts, &handle);
+    look_at_rails(message->address.to, &facts);
     *choice = fr_policy_choose_scheme(&facts);
     if (choice->scheme == FR_SCHEME_NONE)
         return FR_OK;
@@ -375,8 +387,16 @@ static bool has_waited(struct fr_rndv_send *send, enum fr_rndv_state state)
     return now - since >= send->scheme->wait_ns(send->bytes);
 }
 
+// Rails that have failed one message are not tried with the next.
+static void follow_failure(const struct fr_rndv_send *send)
+{
+    if (send->scheme->id == FR_SCHEME_RAIL)
+        fr_rndv_rails_give_up(send->address.to);
+}
+
 void fr_rndv_send_follow_refusal(struct fr_rndv_send *send)
 {
+    follow_failure(send);
     if (fr_rndv_pipeline_take_over(send))
         return;
     fr_warn_once("%s: the receiver cannot map the memory of a message, and there is no other way "
@@ -448,8 +468,10 @@ static bool is_over(struct fr_rndv_send *send)
         return false;
     }
     bool gone = send->scheme->progress(send);
-    if (state == FR_RNDV_FAILED && send->failure == FR_OK)
+    if (state == FR_RNDV_FAILED && send->failure == FR_OK) {
+        follow_failure(send);
         fr_warn_once("%s: the receiver could not fetch a message", send->call);
+    }
     bool waited = has_waited(send, state);
     send->over = is_ended(state) || (gone && send->scheme->may_leave(send, state, waited));
     if (send->over || gone || !waited || state != FR_RNDV_ADVERTISED)
@@ -496,6 +518,8 @@ static bool is_done(struct fr_rndv_send *send)
     enum fr_rndv_state state = fr_rndv_ledger_state(send->index);
     if (state == FR_RNDV_REFUSED)
         fr_rndv_send_follow_refusal(send);
+    if (state == FR_RNDV_FAILED && send->failure == FR_OK)
+        follow_failure(send);
     (void)send->scheme->progress(send);
     return is_ended(state) && !send->copying && send->fragments_done == send->fragments;
 }

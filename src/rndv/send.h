@@ -46,13 +46,12 @@ bool fr_rndv_stage_is_full(enum fr_policy_path path, size_t bytes);
 // whether that is all of them, or something has failed, which stands in `failure` then.
 void fr_rndv_stage_begin(struct fr_rndv_send *send, size_t step, size_t growth);
 bool fr_rndv_stage_poll(struct fr_rndv_send *send, size_t *ready);
+// The same, and tells the receiver of what is there.
+bool fr_rndv_stage_push(struct fr_rndv_send *send);
 
 // Moves the bytes to host memory, from wherever they are, and has them go in fragments from now on.
 // The slot is held or refused. False when there is no memory for them, or no way to send them.
 bool fr_rndv_pipeline_take_over(struct fr_rndv_send *send);
-
-// How large the fragments of a message are, as a power of two.
-unsigned fr_rndv_pipeline_shift(size_t bytes);
 
 // Receives and forgets a fragment that nobody wants.
 void fr_rndv_pipeline_discard(int from, unsigned index);

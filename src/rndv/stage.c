@@ -125,3 +125,26 @@ bool fr_rndv_stage_poll(struct fr_rndv_send *send, size_t *ready)
     send->copying = false;
     return true;
 }
+
+static void tell_ready(struct fr_rndv_send *send, uint64_t ready)
+{
+    const struct fr_rndv_entry entry = {
+        .number = send->number, .ready = ready, .index = send->index};
+    struct fr_rndv_slot *slot = fr_rndv_ledger_slot(send->index);
+    if (atomic_load_explicit(&slot->ready, memory_order_relaxed) == ready)
+        return;
+    atomic_store_explicit(&slot->ready, ready, memory_order_release);
+    if (send->remote)
+        (void)fr_rndv_tell(send->address.to, FR_CONTROL_READY, &entry, true);
+}
+
+bool fr_rndv_stage_push(struct fr_rndv_send *send)
+{
+    size_t ready = 0;
+    if (!send->copying)
+        return true;
+    bool done = fr_rndv_stage_poll(send, &ready);
+    if (ready > 0 || done)
+        tell_ready(send, send->failure == FR_OK ? ready : FR_RNDV_NEVER);
+    return done;
+}

@@ -64,29 +64,6 @@ static enum fr_status start(struct fr_rndv_send *send, struct fr_rndv_place *pla
     return FR_OK;
 }
 
-static void tell_ready(struct fr_rndv_send *send, uint64_t ready)
-{
-    const struct fr_rndv_entry entry = {
-        .number = send->number, .ready = ready, .index = send->index};
-    struct fr_rndv_slot *slot = fr_rndv_ledger_slot(send->index);
-    if (atomic_load_explicit(&slot->ready, memory_order_relaxed) == ready)
-        return;
-    atomic_store_explicit(&slot->ready, ready, memory_order_release);
-    if (send->remote)
-        (void)fr_rndv_tell(send->address.to, FR_CONTROL_READY, &entry, true);
-}
-
-static bool progress(struct fr_rndv_send *send)
-{
-    size_t ready = 0;
-    if (!send->copying)
-        return true;
-    bool done = fr_rndv_stage_poll(send, &ready);
-    if (ready > 0 || done)
-        tell_ready(send, send->failure == FR_OK ? ready : FR_RNDV_NEVER);
-    return done;
-}
-
 static int64_t wait_ns(size_t bytes)
 {
     (void)bytes;
@@ -105,7 +82,7 @@ static bool may_leave(const struct fr_rndv_send *send, enum fr_rndv_state state,
 const struct fr_rndv_scheme fr_rndv_staged_get = {
     .id = FR_SCHEME_STAGED_GET,
     .start = start,
-    .progress = progress,
+    .progress = fr_rndv_stage_push,
     .wait_ns = wait_ns,
     .may_leave = may_leave,
     .begin = fr_rndv_get_begin,

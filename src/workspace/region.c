@@ -15,6 +15,33 @@
 #define POWER_CLASSES    (MAX_POWER_SHIFT - MIN_SHIFT + 1)
 #define STEPS_A_DOUBLING 4u
 
+#define ID_MARK ((uint64_t)1 << 63) // the driver's ids are small numbers
+
+static void (*_Atomic watcher)(uint64_t id);
+
+void fr_workspace_watch(void (*gone)(uint64_t id))
+{
+    atomic_store_explicit(&watcher, gone, memory_order_release);
+}
+
+static void tell_watcher(uint64_t id)
+{
+    void (*gone)(uint64_t id) = atomic_load_explicit(&watcher, memory_order_acquire);
+    if (FR_UNLIKELY(gone != NULL))
+        gone(id);
+}
+
+uint64_t fr_workspace_id(const struct fr_workspace_lease *lease)
+{
+    return lease->block != NULL ? lease->block->region->id : 0;
+}
+
+static uint64_t draw_id(void)
+{
+    static _Atomic uint64_t last;
+    return ID_MARK | (atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1);
+}
+
 unsigned fr_workspace_class_of(size_t bytes)
 {
     if (bytes <= (size_t)1 << MIN_SHIFT)
@@ -101,6 +128,7 @@ struct fr_workspace_region *fr_workspace_region_create(unsigned class_index, boo
         return NULL;
     }
     region->bytes = region_bytes;
+    region->id = draw_id();
     region->class_index = class_index;
     region->block_count = (unsigned)count;
     fr_list_init(&region->idle_link);
@@ -121,6 +149,7 @@ void fr_workspace_region_destroy(struct fr_workspace_region *region)
 {
     if (region == NULL)
         return;
+    tell_watcher(region->id);
     if (region->pinned)
         fr_device_host_unregister(region->address);
     if (munmap(region->address, region->bytes) != 0)

@@ -32,6 +32,14 @@ FR_MUST_CHECK enum fr_status fr_workspace_borrow_device(int device, size_t bytes
 // may need them later. What the driver says of that is asked for every few milliseconds.
 bool fr_workspace_may_lend(int device, size_t bytes);
 
+// What is registered elsewhere of host memory: `id` is never used for two allocations, nor is it a
+// BUFFER_ID. Of a lease without host memory it is 0.
+uint64_t fr_workspace_id(const struct fr_workspace_lease *lease);
+
+// Has `gone` called with the id of host memory that is about to be given back to the system; under
+// no lock, of any thread. NULL for nobody.
+void fr_workspace_watch(void (*gone)(uint64_t id));
+
 // Takes a lease back; NULL or an empty lease is accepted. Host memory beyond FABRAIL_STAGING_KEEP
 // that is not lent is given back to the system, least recently used first. Device memory of which
 // nothing has been lent for seconds goes back to the driver, and all that lies idle, if it is much

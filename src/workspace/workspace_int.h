@@ -28,6 +28,7 @@ struct fr_workspace_region {
     struct fr_list idle_link; // in the list of regions of which nothing is lent
     void *address;
     size_t bytes;
+    uint64_t id;
     unsigned class_index;
     bool pinned;
     unsigned lent_count;

@@ -127,9 +127,11 @@ static int64_t now_ns(void)
 }
 
 // Completes what all processes take part in, which can take as long as the last one takes to come.
-// The first polls only yield, later ones sleep, since ranks may outnumber cores. `look` is called
-// about every second; returns false when that no longer wants to wait, else true and MPI's result.
-static bool wait_for_all(fr_word *request, bool (*look)(int seconds), int *result)
+// The first polls only yield, later ones sleep, since ranks may outnumber cores; `progress`, or
+// NULL, is called all the time. `look` is called about every second; returns false when that no
+// longer wants to wait, else true and MPI's result.
+static bool wait_for_all(fr_word *request, void (*progress)(void), bool (*look)(int seconds),
+                         int *result)
 {
     enum { YIELDS = 1000 };
     const struct timespec nap = {.tv_nsec = 500000};
@@ -140,6 +142,8 @@ static bool wait_for_all(fr_word *request, bool (*look)(int seconds), int *resul
         *result = FR_MPI(Test, FR_PTR(request), FR_PTR(&done), fr_real_mpi.STATUS_IGNORE);
         if (*result != fr_real_mpi.SUCCESS || done)
             return true;
+        if (progress)
+            progress();
         if (polls < YIELDS) {
             sched_yield();
             continue;
@@ -183,7 +187,7 @@ static enum outcome exchange(const struct fr_world_facts *own)
     const fr_word bytes = sizeof(*own);
     int result = FR_MPI(Iallgather, FR_PTR(own), bytes, fr_real_mpi.BYTE, FR_PTR(known.facts),
                         bytes, fr_real_mpi.BYTE, comm, FR_PTR(&request));
-    if (result == fr_real_mpi.SUCCESS && !wait_for_all(&request, look_at_start, &result))
+    if (result == fr_real_mpi.SUCCESS && !wait_for_all(&request, NULL, look_at_start, &result))
         return GAVE_UP;
     if (result == fr_real_mpi.SUCCESS)
         return EXCHANGED;
@@ -197,14 +201,14 @@ static bool look_at_end(int seconds)
     return true;
 }
 
-bool fr_world_meet(void)
+bool fr_world_meet(void (*progress)(void))
 {
     fr_word request = 0;
     if (fr_world_comm() == fr_real_mpi.COMM_NULL)
         return false;
     int result = FR_MPI(Ibarrier, fr_world_comm(), FR_PTR(&request));
     if (result == fr_real_mpi.SUCCESS)
-        (void)wait_for_all(&request, look_at_end, &result);
+        (void)wait_for_all(&request, progress, look_at_end, &result);
     return result == fr_real_mpi.SUCCESS;
 }
 

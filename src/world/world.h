@@ -27,7 +27,7 @@ struct fr_world_facts {
     uint32_t takes_rts;       // 1 when it understands messages by rendezvous (room rndv)
     uint32_t pipelines;       // 1 when it sends some of them in fragments
     uint32_t exchanges;       // 1 when it takes part in exchanges over NVLink (room coll)
-    uint32_t spare;
+    uint32_t rails;           // 1 when it takes messages over rails
 };
 
 // The communicator of Fabrail's own: all processes of MPI_COMM_WORLD in the same order, errors
@@ -63,9 +63,10 @@ bool fr_world_census_end(bool wants);
 // communicator may be relied on. A failure of MPI leaves the facts unknown.
 bool fr_world_gather(const struct fr_world_facts *own);
 
-// Waits until all processes of MPI_COMM_WORLD have come here; to be called by all of them or by
-// none, after fr_world_gather. False when MPI fails.
-bool fr_world_meet(void);
+// Waits until all processes of MPI_COMM_WORLD have come here; to be called
+// by all of them or by none, after fr_world_gather. Calls `progress` all the time, for those who
+// need something of this process before they can come. False when MPI fails.
+bool fr_world_meet(void (*progress)(void));
 
 // The rank in MPI_COMM_WORLD of a rank of `comm` (of its remote group on an inter-communicator); -1
 // for a process outside the world, or when MPI fails. Writes what tells the communicator from

@@ -67,7 +67,8 @@ bench: all tests/bench/report$(EXEEXT) tests/sim/libcuda.so.1
 # Rails between two hosts that are none.
 EXTRA_DIST += tests/bench/rails
 if HAVE_RAILS
-bench-rails: tests/rig/move$(EXEEXT)
+bench-rails: tests/rig/move$(EXEEXT) libfabrail.la tests/sim/libcuda.so.1 tests/sim/libnvidia-ml.so.1 \
+    tests/sim/libfrsim-host.so
 	@$(AM_TESTS_ENVIRONMENT) $(srcdir)/tests/bench/rails
 else
 bench-rails:

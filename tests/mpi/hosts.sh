@@ -25,6 +25,10 @@ launch() # FLAVOUR HOSTS RANKS PROGRAM OPTION... -- ENVIRONMENT...
         shift
     done
     shift
+    case " $* " in
+    *' FABRAIL_RAIL='*) ;;
+    *) run+=(--env=FABRAIL_RAIL=off) ;; # whatever NICs the machine has
+    esac
     for variable; do
         run+=("--env=$variable")
     done

@@ -7,15 +7,28 @@
 
 #include "check.h"
 
-enum { FACTS = 11, SCHEMES = 3, SIZES = 7, MIN_CLIQUE = 5000, MIN_PIPELINE = 9000 };
-
-static const size_t sizes[SIZES] = {
-    1, MIN_CLIQUE - 1, MIN_CLIQUE, MIN_CLIQUE + 1, MIN_PIPELINE - 1, MIN_PIPELINE, MIN_PIPELINE + 1,
+enum {
+    FACTS = 11,
+    SCHEMES = 4,
+    SIZES = 10,
+    RAILS = 9, // none, one or two, of each use
+    MIN_CLIQUE = 5000,
+    MIN_RAIL = 7000,
+    MIN_PIPELINE = 9000,
 };
 
-static struct fr_policy_message message_of(unsigned bits, unsigned failed, size_t bytes)
+static const size_t sizes[SIZES] = {
+    1,        MIN_CLIQUE - 1, MIN_CLIQUE,       MIN_CLIQUE + 1, MIN_RAIL - 1,
+    MIN_RAIL, MIN_RAIL + 1,   MIN_PIPELINE - 1, MIN_PIPELINE,   MIN_PIPELINE + 1,
+};
+
+static struct fr_policy_message message_of(unsigned bits, unsigned failed, unsigned rails,
+                                           size_t bytes)
 {
     return (struct fr_policy_message){
+        .rails = rails % 3,
+        .rail_use = (enum fr_rail_use)(rails / 3),
+        .rail_min_bytes = MIN_RAIL,
         .bytes = bytes,
         .here = bits & 1,
         .in_clique = bits & 2,
@@ -47,6 +60,10 @@ static bool is_allowed(const struct fr_policy_message *m, enum fr_policy_scheme 
     case FR_SCHEME_STAGED_GET:
         return !m->workspace_full && !m->absolute &&
                (m->here || (m->in_clique && m->bytes + 1 > MIN_CLIQUE));
+    case FR_SCHEME_RAIL: // what is worth it, between hosts
+        return !m->here && !m->absolute && !m->host_full && m->bytes + 1 > MIN_RAIL &&
+               m->rail_use != FR_RAIL_OFF &&
+               (m->rails > 1 || (m->rails == 1 && m->rail_use == FR_RAIL_FORCE));
     default:
         return m->by_fragments && m->bytes + 1 > MIN_PIPELINE && !m->host_full && !m->absolute &&
                !m->must_leave;
@@ -55,12 +72,13 @@ static bool is_allowed(const struct fr_policy_message *m, enum fr_policy_scheme 
 
 static void check_all(void)
 {
-    static const enum fr_policy_scheme best[] = {FR_SCHEME_GET, FR_SCHEME_STAGED_GET,
-                                                 FR_SCHEME_PIPELINE, FR_SCHEME_NONE};
+    static const enum fr_policy_scheme best[] = {
+        FR_SCHEME_GET, FR_SCHEME_STAGED_GET, FR_SCHEME_RAIL, FR_SCHEME_PIPELINE, FR_SCHEME_NONE};
     unsigned seen[FR_SCHEME_COUNT] = {0};
     for (unsigned bits = 0; bits < 1u << FACTS; bits++) {
-        for (unsigned rest = 0; rest < (1u << SCHEMES) * SIZES; rest++) {
-            struct fr_policy_message m = message_of(bits, rest / SIZES, sizes[rest % SIZES]);
+        for (unsigned rest = 0; rest < (1u << SCHEMES) * SIZES * RAILS; rest++) {
+            struct fr_policy_message m =
+                message_of(bits, rest / SIZES / RAILS, rest / SIZES % RAILS, sizes[rest % SIZES]);
             struct fr_policy_scheme_choice choice = fr_policy_choose_scheme(&m);
             size_t i = 0;
             while (!is_allowed(&m, best[i]))
@@ -139,7 +157,8 @@ static void check_reasons(void)
 
 static void check_names(void)
 {
-    static const char *const names[FR_SCHEME_COUNT] = {"none", "get", "staged get", "pipeline"};
+    static const char *const names[FR_SCHEME_COUNT] = {"none", "get", "staged get", "rail",
+                                                       "pipeline"};
     for (unsigned i = 0; i < FR_SCHEME_COUNT; i++) {
         CHECK(strcmp(fr_policy_scheme_name((enum fr_policy_scheme)i), names[i]) == 0, "%u", i);
         CHECK((strstr(fr_policy_scheme_received((enum fr_policy_scheme)i), "fragments") != NULL) ==

@@ -188,7 +188,31 @@ static void test_rates(void)
         fr_rail_load_done(load, MIB, true, now);
     CHECK(load->measured && load->bytes_per_s == 500ull * MIB, "%llu",
           (unsigned long long)load->bytes_per_s);
+    // A rail that gets a stripe at a time, since it is taken for a slow one, is measured as well.
+    load->bytes_per_s = MIB;
+    for (int i = 0; i < 100; i++) {
+        fr_rail_load_sent(load, FR_RAIL_STRIPE_MIN, now);
+        fr_rail_load_done(load, FR_RAIL_STRIPE_MIN, true, now += 1000000);
+        now += 1000000;
+    }
+    CHECK(load->bytes_per_s > 62ull * MIB && load->bytes_per_s < 63ull * MIB, "%llu",
+          (unsigned long long)load->bytes_per_s);
     CHECK(load->queued_bytes == 0 && load->posted == 0);
+    // One that rests is thought better of, in steps and up to the best; not one that is busy.
+    load->bytes_per_s = MIB;
+    uint64_t rest = FR_RAIL_REST_MS * 1000000ull;
+    fr_rail_load_rest(load, 5 * MIB, now += rest - 2000000);
+    CHECK(load->bytes_per_s == MIB);
+    fr_rail_load_rest(load, 5 * MIB, now += 2000000);
+    fr_rail_load_rest(load, 5 * MIB, now + rest - 1);
+    CHECK(load->bytes_per_s == 2 * MIB);
+    for (int i = 0; i < 4; i++)
+        fr_rail_load_rest(load, 5 * MIB, now += rest);
+    CHECK(load->bytes_per_s == 5 * MIB);
+    fr_rail_load_sent(load, 64, now);
+    fr_rail_load_rest(load, 9 * MIB, now += rest);
+    CHECK(load->bytes_per_s == 5 * MIB);
+    fr_rail_load_done(load, 64, true, now);
 }
 
 // A rail as it would be: bytes leave it one after another at its own speed.

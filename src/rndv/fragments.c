@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Fragments from where they come to to the application's memory, by copies that overlap with those
+// still to come.
+#include "config.h"
+
+#include "path/packed.h"
+#include "rndv/fragments.h"
+
+static size_t room_of(const struct fr_rndv_fragments *in)
+{
+    size_t room = in->recv->view->out_bytes;
+    return in->bytes < room ? in->bytes : room;
+}
+
+// Fragments go straight to where MPI's own data would, if all of them have room there in one piece.
+static enum fr_status choose_place(struct fr_rndv_fragments *in)
+{
+    struct fr_path_view *view = in->recv->view;
+    in->to_device = fr_path_is_staged(view);
+    in->into = *view;
+    if (fr_path_is_packed(view) && in->bytes <= view->out_bytes) {
+        in->place = (unsigned char *)fr_path_given_address(view);
+    } else {
+        enum fr_status status = fr_workspace_borrow(in->bytes, &in->bounce);
+        if (status != FR_OK)
+            return status;
+        in->place = in->bounce.address;
+        fr_path_view_at(view, in->bounce, &in->into, &in->block);
+    }
+    const struct fr_layout *layout = view->blocks[0].layout;
+    in->overlaps = in->to_device && !view->absolute &&
+                   (layout->contiguous || room_of(in) % layout->size_bytes == 0);
+    return FR_OK;
+}
+
+enum fr_status fr_rndv_fragments_open(struct fr_rndv_fragments *in, struct fr_rndv_recv *recv)
+{
+    size_t bytes = (size_t)recv->incoming->bytes;
+    *in = (struct fr_rndv_fragments){
+        .recv = recv,
+        .bytes = bytes,
+        .shift = recv->incoming->shift,
+        .count = fr_rndv_fragments_count(bytes, recv->incoming->shift),
+    };
+    enum fr_status status = choose_place(in);
+    if (status == FR_OK)
+        fr_device_batch_begin(&in->batch);
+    return status;
+}
+
+void fr_rndv_fragments_copy(struct fr_rndv_fragments *in)
+{
+    const struct fr_layout *layout = in->recv->view->blocks[0].layout;
+    size_t room = room_of(in);
+    size_t come = in->done << in->shift;
+    size_t last = come < room ? come : room;
+    if (!layout->contiguous)
+        last -= last % layout->size_bytes;
+    if (!in->overlaps || last <= in->copied)
+        return;
+    fr_path_copy_slice(&in->into, FR_FROM_STAGE, in->copied, last, &in->batch);
+    in->copied = last;
+}
+
+void fr_rndv_fragments_close(struct fr_rndv_fragments *in)
+{
+    struct fr_rndv_recv *recv = in->recv;
+    const struct fr_path_view *view = recv->view;
+    if (recv->status == FR_OK && in->to_device && !in->overlaps)
+        fr_path_ops(view->path)->copy_out(&in->into, room_of(in), &in->batch);
+    enum fr_status copied = fr_device_batch_finish(&in->batch);
+    if (recv->status == FR_OK)
+        recv->status = copied;
+    if (recv->status == FR_OK && !in->to_device && in->bounce.address != NULL)
+        fr_path_copy_on_host(view, in->bounce.address, room_of(in), false);
+    fr_workspace_return(&in->bounce);
+}

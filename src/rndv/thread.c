@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The thread of FABRAIL_PROGRESS, which polls rails that others read by, where they want a CPU for
+// that. It calls nothing of MPI's.
+#include "config.h"
+
+#include "rndv/rails.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+
+enum { LEAST_NAP_NS = 20000, MOST_NAP_NS = 1000000 };
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t wanted = PTHREAD_COND_INITIALIZER;
+static pthread_t thread;
+static bool runs;           // written in fr_rndv_thread_start and _stop
+static bool stops;          // under the mutex
+static _Atomic long served; // messages that others may be reading
+static struct fr_rails *polled;
+
+// Returns whether there is anything to be polled for.
+static bool wait_for_work(void)
+{
+    pthread_mutex_lock(&mutex);
+    while (!stops && atomic_load(&served) <= 0)
+        pthread_cond_wait(&wanted, &mutex);
+    bool goes_on = !stops;
+    pthread_mutex_unlock(&mutex);
+    return goes_on;
+}
+
+static void *run(void *nothing)
+{
+    long nap_ns = LEAST_NAP_NS;
+    while (wait_for_work()) {
+        nap_ns = fr_rail_poll(polled) ? LEAST_NAP_NS : nap_ns * 2;
+        nap_ns = nap_ns < MOST_NAP_NS ? nap_ns : MOST_NAP_NS;
+        const struct timespec nap = {.tv_nsec = nap_ns};
+        nanosleep(&nap, NULL);
+    }
+    return nothing;
+}
+
+// Signals are the application's own business.
+static bool start(void)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    bool started = pthread_create(&thread, NULL, run, NULL) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return started;
+}
+
+void fr_rndv_thread_start(struct fr_rails *rails)
+{
+    enum fr_progress_use use = fr_core_settings()->progress;
+    if (use == FR_PROGRESS_MANUAL || (use == FR_PROGRESS_AUTO && !fr_rail_needs_polls(rails)))
+        return;
+    polled = rails;
+    stops = false;
+    atomic_store(&served, use == FR_PROGRESS_THREAD ? 1 : 0);
+    runs = start();
+    if (!runs)
+        fr_warn("no thread could be started for rails: others read only while this rank is in MPI");
+}
+
+void fr_rndv_thread_serve(int change)
+{
+    if (!runs)
+        return;
+    if (atomic_fetch_add(&served, change) > 0 || change <= 0)
+        return;
+    pthread_mutex_lock(&mutex);
+    pthread_cond_signal(&wanted);
+    pthread_mutex_unlock(&mutex);
+}
+
+void fr_rndv_thread_stop(void)
+{
+    if (!runs)
+        return;
+    pthread_mutex_lock(&mutex);
+    stops = true;
+    pthread_cond_signal(&wanted);
+    pthread_mutex_unlock(&mutex);
+    pthread_join(thread, NULL);
+    runs = false;
+}
