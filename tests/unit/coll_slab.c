@@ -247,7 +247,12 @@ static void run_moves(void)
         }
         process_meet(); // before anybody writes there again
     }
-    CHECK(by_kernel > 0 || fr_device_kernels_image == NULL, "no kernel has moved anything");
+    // A kernel looks for the others as long as a launch takes, which processes that wait for a core
+    // do not meet.
+    bool can_meet =
+        fr_device_kernels_image != NULL && process_count <= sysconf(_SC_NPROCESSORS_ONLN);
+    printf("kernels have moved %u of %d\n", by_kernel, ROUNDS / 2);
+    CHECK(by_kernel > 0 || !can_meet, "no kernel has moved anything");
     close_moving(&moving);
     close_all(slab);
 }
@@ -311,6 +316,7 @@ static const struct process_case cases[] = {
     {.name = "rounds", .count = 3, .run = run_rounds},
     {.name = "copies", .count = 3, .run = run_copies},
     {.name = "shared", .count = 3, .run = run_rounds, .common = ONE_DEVICE},
+    {.name = "two-move", .count = 2, .run = run_moves},
     {.name = "moves", .count = 3, .run = run_moves},
     {.name = "many-moves", .count = 8, .run = run_moves},
     {.name = "shared-moves", .count = 2, .run = run_moves, .common = ONE_DEVICE},
