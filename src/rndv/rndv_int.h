@@ -74,7 +74,8 @@ _Static_assert(FR_RNDV_RTS_LONGEST < 1 << (64 - FR_SLOT_SIZE_BITS), "the length 
 // Of one process. All zero is an empty one.
 struct fr_rndv_ledger {
     _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t expected; // messages for it, not yet pulled
-    _Atomic uint64_t refused; // messages of its own, as often as a receiver has refused one
+    // Messages of its own, as often as a receiver has refused one: looked at all the time.
+    _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t refused;
     _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t in_use[FR_RNDV_SLOTS / 64]; // by it alone
     struct fr_rndv_slot slots[FR_RNDV_SLOTS];
 };
