@@ -193,6 +193,7 @@ static bool describe(const struct fr_request_op *op, const struct fr_path_view *
         .call = fr_real_rows[op->fn].name,
         .view = view,
         .must_leave = op->replaces || is_buffered(op->fn),
+        .parts = fr_mpi_takes_parts(),
     };
     return fr_mpi_takes_rts && sends && !op->partitions &&
            fr_device_kind_is_device(view->range.kind) && view->in_bytes >= FR_RNDV_RTS_BYTES &&

@@ -35,9 +35,9 @@
 enum { FR_RNDV_RTS_BYTES = 40, FR_RNDV_RTS_PRIME = 43 };
 #define FR_RNDV_RTS_LONGEST (FR_RNDV_RTS_PRIME * 96)
 
-// How long the RTS of a message is, in which each multiple of `unit` ends a predefined datatype; 0
-// if it cannot have one. Where it is shorter than the message it is a multiple of a prime, which
-// few plain messages are.
+// How long the RTS of a message is, in which each multiple of `unit` ends a predefined datatype, or
+// any byte if it is 0; 0 if it cannot have one. Where it is shorter than the message it is a
+// multiple of a prime, which few plain messages are.
 size_t fr_rndv_rts_length(uint64_t bytes, size_t unit);
 
 // Whether an RTS may have so many bytes, and whether a message of so many needs a second look to
@@ -76,6 +76,7 @@ struct fr_rndv_message {
     struct fr_rndv_address address;
     const struct fr_path_view *view; // measured; of one block, in device memory
     bool must_leave; // the bytes may change as soon as the call returns (a buffered send)
+    bool parts;      // MPI takes a message that ends inside a predefined datatype
 };
 
 struct fr_rndv_send;

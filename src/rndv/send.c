@@ -154,7 +154,9 @@ size_t fr_rndv_rts_length(uint64_t bytes, size_t unit)
 {
     enum { COMMON_UNIT = 16 }; // also of what was sent as bytes and is received as something else
     size_t length = FR_RNDV_RTS_LONGEST;
-    if (COMMON_UNIT % unit == 0)
+    if (unit == 0)
+        unit = 1;
+    else if (COMMON_UNIT % unit == 0)
         unit = COMMON_UNIT;
     if (unit <= FR_RNDV_RTS_LONGEST / FR_RNDV_RTS_PRIME)
         length = FR_RNDV_RTS_PRIME * unit;
@@ -169,7 +171,8 @@ size_t fr_rndv_rts_length(uint64_t bytes, size_t unit)
 static size_t length_of(const struct fr_rndv_message *message)
 {
     const struct fr_layout *layout = message->view->blocks[0].layout;
-    return layout->exact ? fr_rndv_rts_length(message->view->in_bytes, layout->unit_bytes) : 0;
+    size_t unit = message->parts ? 0 : layout->unit_bytes;
+    return layout->exact ? fr_rndv_rts_length(message->view->in_bytes, unit) : 0;
 }
 
 bool fr_rndv_send_is_possible(const struct fr_rndv_message *message)

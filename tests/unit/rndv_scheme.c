@@ -336,6 +336,8 @@ static void check_lengths(void)
         }
     }
     CHECK(fr_rndv_rts_length((uint64_t)1 << 48, 1) == 0, "too long for a slot");
+    CHECK(fr_rndv_rts_length(1000, 0) == FR_RNDV_RTS_PRIME, "it may end anywhere");
+    CHECK(fr_rndv_rts_length(41, 0) == 41, "with the message");
 }
 
 // What the scheme, or a rule, does not allow.
