@@ -31,7 +31,7 @@ def read_table(path):
     with open(path, encoding="utf-8") as file:
         for match in filter(None, map(pattern.match, file)):
             kind, name, group, signature = match.groups()
-            if not re.search("[srb]", signature):
+            if not re.search("[srb]", signature) or group == "BUFFER_ATTACH":  # memory for MPI itself
                 continue
             rows[name] = (group, signature, kind.startswith("LATER"))
             if kind.endswith("BOTH"):
