@@ -160,13 +160,6 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &run.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
-        char version[MPI_MAX_LIBRARY_VERSION_STRING];
-        MPI_Get_library_version(version, &size);
-        puts(version);
-        MPI_Finalize();
-        return 0;
-    }
     if (argc < 2 || size != RANKS)
         MPI_Abort(MPI_COMM_WORLD, 2);
     if (argc > 2)
