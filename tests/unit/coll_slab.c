@@ -248,9 +248,11 @@ static void run_moves(void)
         process_meet(); // before anybody writes there again
     }
     // A kernel looks for the others as long as a launch takes, which processes that wait for a core
-    // do not meet.
-    bool can_meet =
-        fr_device_kernels_image != NULL && process_count <= sysconf(_SC_NPROCESSORS_ONLN);
+    // or for the device do not meet.
+    int devices = 0;
+    CU(cuDeviceGetCount(&devices));
+    bool can_meet = fr_device_kernels_image != NULL && process_count <= devices &&
+                    process_count <= sysconf(_SC_NPROCESSORS_ONLN);
     printf("kernels have moved %u of %d\n", by_kernel, ROUNDS / 2);
     CHECK(by_kernel > 0 || !can_meet, "no kernel has moved anything");
     close_moving(&moving);
