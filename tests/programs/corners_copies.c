@@ -151,7 +151,9 @@ static void replaced_shapes(struct lane *base, const struct corner *corner)
     static const int ints[] = {11, 250, 9000};
     struct run *run = base->run;
 #ifdef MPICH_NUMVERSION
-    if (run->kind == MEMORY_HOST)
+    int on_host = run->kind == MEMORY_HOST || run->kind == MEMORY_PINNED;
+    MPI_Allreduce(MPI_IN_PLACE, &on_host, 1, MPI_INT, MPI_MAX, base->comm);
+    if (on_host)
         return; // MPICH, to 5.0.2, takes its own copy of some datatypes for truncated
 #endif
     for (int number = 0; number < shape_count(); number++) {
