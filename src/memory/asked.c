@@ -5,19 +5,23 @@
 // may be right behind, and the driver takes long, and complains, to find that out.
 #include "config.h"
 
+#include "core/list.h"
 #include "memory/memory_int.h"
 
 enum { MOST_ASKED = 16 };
 
 struct asked {
+    struct fr_list link; // in `under_way`
+    bool is_gone;        // says the news that came while it was being mapped
     int from;
     struct fr_device_range user;
     struct fr_memory_handle handle;
 };
 
 static struct fr_lock lock = FR_LOCK_INIT;
-static struct asked all_asked[MOST_ASKED] FR_GUARDED_BY(lock); // the oldest first
-static _Atomic unsigned asked_count;                           // written under the lock
+static struct asked all_asked[MOST_ASKED] FR_GUARDED_BY(lock);                 // the oldest first
+static struct fr_list under_way FR_GUARDED_BY(lock) = FR_LIST_INIT(under_way); // being mapped
+static _Atomic unsigned asked_count; // written under the lock
 
 static void send_news(int to, enum fr_control_kind kind, uint64_t owner, uint64_t buffer_id)
 {
@@ -68,7 +72,19 @@ static void take_out(unsigned at) FR_REQUIRES(lock)
     atomic_store_explicit(&asked_count, count, memory_order_relaxed);
 }
 
-// Maps the oldest that was asked for. False when there is none.
+static bool is_of_buffer(const struct asked *asked, uint64_t owner, uint64_t buffer_id)
+{
+    return asked->handle.owner.cookie == owner && asked->handle.buffer_id == buffer_id;
+}
+
+static void forget_mapped(uint64_t owner_cookie, uint64_t buffer_id)
+{
+    const struct fr_control_process owner = {.cookie = owner_cookie};
+    fr_memory_forget_buffer(&owner, buffer_id);
+}
+
+// Maps the oldest that was asked for. False when there is none. Another thread may take the news
+// that it is gone while the driver maps it.
 static bool map_oldest(void)
 {
     struct asked oldest = {.from = -1};
@@ -77,11 +93,18 @@ static bool map_oldest(void)
     if (any) {
         oldest = all_asked[0];
         take_out(0);
+        fr_list_push_back(&under_way, &oldest.link);
     }
     fr_core_unlock(&lock);
-    if (any)
-        map(&oldest);
-    return any;
+    if (!any)
+        return false;
+    map(&oldest);
+    fr_core_lock(&lock);
+    fr_list_remove(&oldest.link);
+    fr_core_unlock(&lock);
+    if (oldest.is_gone)
+        forget_mapped(oldest.handle.owner.cookie, oldest.handle.buffer_id);
+    return true;
 }
 
 void fr_memory_map_asked(void)
@@ -123,9 +146,12 @@ static void forget_asked(const struct fr_memory_news *news)
 {
     fr_core_lock(&lock);
     for (unsigned i = atomic_load_explicit(&asked_count, memory_order_relaxed); i-- > 0;) {
-        if (all_asked[i].handle.owner.cookie == news->owner &&
-            all_asked[i].handle.buffer_id == news->buffer_id)
+        if (is_of_buffer(&all_asked[i], news->owner, news->buffer_id))
             take_out(i);
+    }
+    for (struct fr_list *at = under_way.next; at != &under_way; at = at->next) {
+        struct asked *asked = FR_LIST_ENTRY(at, struct asked, link);
+        asked->is_gone = asked->is_gone || is_of_buffer(asked, news->owner, news->buffer_id);
     }
     fr_core_unlock(&lock);
 }
@@ -145,9 +171,8 @@ void fr_memory_handle_message(const struct fr_control_message *message,
         fr_memory_importers_heard(message->from, news.buffer_id,
                                   message->kind == FR_CONTROL_MAPPED);
     } else if (message->kind == FR_CONTROL_FREED && is_of(message->from, news.owner)) {
-        const struct fr_control_process owner = {.cookie = news.owner};
         forget_asked(&news);
-        fr_memory_forget_buffer(&owner, news.buffer_id);
+        forget_mapped(news.owner, news.buffer_id);
     }
 }
 
