@@ -49,10 +49,11 @@ reported() # PATH REASON [FUNCTION...]
     done
 }
 
-# Makes driver calls of either side fail, a step apart, in a launch of two ranks.
-each_fault() # FLAVOUR STEP LAUNCH... -- ENVIRONMENT...
+# Makes driver calls of either side fail, so many of them evenly over a launch of two ranks, or all where
+# the scope is whole.
+each_fault() # FLAVOUR MOST LAUNCH... -- ENVIRONMENT...
 {
-    local flavour=$1 step=$2 nth calls fault which bad=0 one=() variables
+    local flavour=$1 most=$2 step nth calls fault which bad=0 one=() variables
     shift 2
     while [ "$1" != -- ]; do
         one+=("$1")
@@ -63,6 +64,8 @@ each_fault() # FLAVOUR STEP LAUNCH... -- ENVIRONMENT...
     rm -f "$work"/count.*
     launch "$flavour" "${one[@]}" -- "${variables[@]}" "FRSIM_COUNT_FILE=$work/count.%p"
     calls=$(cat "$work"/count.* | sort -n | tail -n 1)
+    step=$((${calls:-0} / most + 1))
+    [ "${scope:-full}" != whole ] || step=1
     for ((nth = 1; nth <= ${calls:-0} && bad < 3; nth += step)); do
         for which in "0,$nth" "$nth,0"; do
             launch "$flavour" "${one[@]}" -- "${variables[@]}" "FRSIM_FAIL_NTH=$which"
