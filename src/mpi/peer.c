@@ -27,8 +27,15 @@ bool fr_mpi_peer_is_enabled(void)
 
 bool fr_mpi_peer_schedules(enum fr_fn fn)
 {
-    enum fr_class class = fr_real_rows[fn].class;
-    return class == FR_CLASS_ALLTOALL || class == FR_CLASS_NEIGHBOR_ALLTOALL;
+    switch (fr_real_rows[fn].class) {
+    case FR_CLASS_ALLTOALL:
+    case FR_CLASS_NEIGHBOR_ALLTOALL:
+    case FR_CLASS_GATHER:
+    case FR_CLASS_SCATTER:
+        return true;
+    default: // what all get alike is to cross to another host once
+        return false;
+    }
 }
 
 bool fr_mpi_peer_serves(enum fr_fn fn)
