@@ -258,8 +258,8 @@ static void bcast(struct deal *deal)
     if (two && circle->side == 0)
         argument = here ? MPI_ROOT : MPI_PROC_NULL;
     deal->in_place = false;
-#if defined MPICH_NUMVERSION && MPICH_NUMVERSION < 40100000
-    // MPICH 4.0's nonblocking one between two groups gives wrong bytes.
+#ifndef OPEN_MPI
+    // MPICH's nonblocking one between two groups gives wrong bytes, to 5.0.2 at least.
     if (two)
         deal->manner = BLOCKING;
 #endif
