@@ -41,13 +41,17 @@ static const struct dialect hydra = {
     .two = " genv env ",
 };
 
-// Long options of srun whose argument can be a word of its own begin otherwise: these have none.
+// Long options of srun whose argument can be a word of its own begin otherwise: these have none, or
+// one behind an equals sign alone.
 static const char srun_none[] =
-    " contiguous exact exclusive immediate interactive label no-allocate no-kill overcommit "
-    "overlap "
-    "oversubscribe preserve-env pty quiet quit-on-interrupt reboot spread-job test-only unbuffered "
-    "use-min-nodes verbose whole wait-all-nodes ";
-static const char srun_letters[] = "ABcCdDeFGiJLmMnNopqrRStTwWxXZ"; // with an argument
+    " async bcast compress consolidate-segments contiguous debugger-test disable-status exact "
+    "exclusive external-launcher help hold immediate interactive kill-on-bad-exit label multi-prog "
+    "nice no-allocate no-kill oom-kill-step overcommit overlap oversubscribe parsable preserve-env "
+    "propagate pty quiet quit-on-interrupt reboot resv-ports send-libs spread-job spread-segments "
+    "stepmgr test-only unbuffered usage use-min-nodes verbose version wait-all-nodes "
+    "wait-for-children whole x11 ";
+static const char srun_letters[] = "ABcCdDeFGiJLmMnNopqrStTwWxb"; // with an argument
+static const char srun_open_letters[] = "IKk"; // whose argument has no blank before
 
 static bool holds(const char *names, const char *name)
 {
@@ -72,8 +76,13 @@ static int words_of(const struct dialect *dialect, const char *word)
 
 static int words_of_srun(const char *word)
 {
-    if (word[1] != '-')
-        return strchr(srun_letters, word[1]) != NULL && word[2] == '\0' ? 2 : 1;
+    if (word[1] != '-') {
+        const char *letter = word + 1;
+        while (letter[1] != '\0' && !strchr(srun_letters, *letter) &&
+               !strchr(srun_open_letters, *letter))
+            letter++;
+        return strchr(srun_letters, *letter) != NULL && letter[1] == '\0' ? 2 : 1;
+    }
     return strchr(word, '=') != NULL || holds(srun_none, word + 2) ? 1 : 2;
 }
 

@@ -156,9 +156,22 @@ static bool complain_of_none(const char *name)
     return fr_tool_complain("no MPI launcher %s is on the path, nor any other", name);
 }
 
+// Slurm's other commands say the same of themselves as srun does.
+static bool refuse_allocation(const char *name)
+{
+    const char *slash = strrchr(name, '/'), *base = slash != NULL ? slash + 1 : name;
+    if (strcmp(base, "sbatch") != 0 && strcmp(base, "salloc") != 0)
+        return true;
+    return fr_tool_complain("%s starts no ranks; write fabrail run before the srun or mpirun that "
+                            "does, in its script or behind it",
+                            name);
+}
+
 static bool choose_family(struct options *options, const char *name)
 {
     struct fr_launcher launcher;
+    if (options->family != FR_LAUNCH_ENV && !refuse_allocation(name))
+        return false;
     if (options->family != FR_LAUNCH_UNKNOWN) {
         char path[FR_FILE_NAME_BYTES];
         return fr_launch_find_file(name, path) || fr_tool_complain("%s was not found", name);

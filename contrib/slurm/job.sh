@@ -6,6 +6,10 @@
 #SBATCH --ntasks-per-node=4
 #SBATCH --gpus-per-task=1
 #SBATCH --time=00:10:00
+#
+# srun has to start ranks by the PMI that their MPI speaks. Where that is not the cluster's default,
+# MPICH and Intel MPI want this variable to be pmi2, Open MPI wants pmix:
+#      export SLURM_MPI_TYPE=pmi2
 set -eu
 program=${1:-./program}
 

@@ -21,9 +21,14 @@ enum { CHILDREN = 4 };
 // What goes through the tree.
 enum { MIXED = 1u << 0, WANTED = 1u << 1, BLIND = 1u << 2 };
 
-static const struct fr_world_registry *const registries[] = {&fr_world_hydra, &fr_world_pmix};
+static const struct fr_world_registry *const registries[] = {&fr_world_hydra, &fr_world_slurm,
+                                                             &fr_world_pmix};
 static char own_record[FR_WORLD_RECORD_BYTES];
-static bool is_taken; // written in MPI_Init
+
+// Written in MPI_Init.
+static const struct fr_world_registry *used; // NULL where the launcher has none
+static enum fr_world_record left;
+static bool is_taken;
 
 size_t fr_world_record_common(const char *record)
 {
@@ -112,33 +117,31 @@ bool fr_world_census_is_taken(void)
     return is_taken;
 }
 
-static const struct fr_world_registry *find_registry(enum fr_world_record *left)
+void fr_world_census_note(void)
 {
-    *left = FR_WORLD_RECORD_NONE;
     for (size_t i = 0; i < FR_ARRAY_LENGTH(registries); i++) {
-        *left = registries[i]->has_put();
-        if (*left != FR_WORLD_RECORD_NONE)
-            return registries[i];
+        enum fr_world_record record = registries[i]->has_put();
+        if (used || record == FR_WORLD_RECORD_NONE)
+            continue;
+        used = registries[i];
+        left = record;
     }
-    return NULL;
 }
 
 bool fr_world_census_end(bool wants)
 {
-    enum fr_world_record left;
-    const struct fr_world_registry *registry = find_registry(&left);
     if (left == FR_WORLD_RECORD_FAILED) {
         fr_warn("the launcher (%s) refused to tell the other ranks that this one runs Fabrail",
-                registry->name);
+                used->name);
         return false;
     }
-    unsigned word = registry ? ask_tree(registry, wants) : BLIND;
+    unsigned word = used ? ask_tree(used, wants) : BLIND;
     is_taken = !(word & BLIND);
     if (!is_taken) {
         fr_debug("the launcher does not tell which ranks run Fabrail");
         return wants;
     }
-    if (word & MIXED && is_first(registry))
-        fr_world_census_warn(registry, own_record);
+    if (word & MIXED && is_first(used))
+        fr_world_census_warn(used, own_record);
     return !(word & MIXED) && word & WANTED;
 }

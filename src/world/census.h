@@ -19,7 +19,7 @@ struct fr_world_registry {
     const char *name;
 
     // Leaves the record of this process, at the latest while the real MPI_Init begins; and says,
-    // after it, what has become of that.
+    // after it and whatever it returns, what has become of that.
     void (*put)(const char *record);
     enum fr_world_record (*has_put)(void);
 
@@ -34,6 +34,7 @@ struct fr_world_registry {
 };
 extern const struct fr_world_registry fr_world_hydra;
 extern const struct fr_world_registry fr_world_pmix;
+extern const struct fr_world_registry fr_world_slurm;
 
 // Whether all processes of the job are known to run Fabrail.
 bool fr_world_census_is_taken(void);

@@ -49,11 +49,13 @@ void fr_world_progress(void);
 uint64_t fr_world_host(void);
 
 // Finds out whether all processes of MPI_COMM_WORLD run Fabrail with the same settings, without
-// waiting for those that do not: the first is called before the real MPI_Init, the second after it
-// and fr_world_note. Returns, alike on all of them, whether they shall exchange facts: all run
+// waiting for those that do not: the first is called before the real MPI_Init, the second when that
+// has returned, with whatever result, and the third after success and fr_world_note. Returns, alike
+// on all of them, whether they shall exchange facts: all run
 // Fabrail alike, and one of them wants to. If they do not, one warning of the job names ranks and
 // hosts. Where the launcher tells nothing, each goes by what it wants itself.
 void fr_world_census_begin(void);
+void fr_world_census_note(void);
 bool fr_world_census_end(bool wants);
 
 // Exchanges the facts of all processes of MPI_COMM_WORLD, on it the first time and then on the

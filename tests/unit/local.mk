@@ -123,6 +123,10 @@ check_PROGRAMS += tests/unit/world_hydra
 tests_unit_world_hydra_SOURCES = tests/unit/world_hydra.c tests/unit/check.h
 tests_unit_world_hydra_LDADD = librooms.la
 
+check_PROGRAMS += tests/unit/world_slurm
+tests_unit_world_slurm_SOURCES = tests/unit/world_slurm.c tests/unit/check.h
+tests_unit_world_slurm_LDADD = librooms.la
+
 check_PROGRAMS += tests/unit/world_scale
 tests_unit_world_scale_SOURCES = tests/unit/world_scale.c tests/unit/check.h
 tests_unit_world_scale_LDADD = librooms.la
