@@ -4,10 +4,54 @@
 
 #include "world/world_int.h"
 
+#include <sched.h>
+#include <time.h>
+
 // Written in MPI_Init and MPI_Finalize, while no other thread calls MPI.
 static fr_word own;
 static bool has_own;
 static int tag_limit;
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+// Ranks may outnumber cores, so that who waits keeps off them: the longer, the more.
+static void pause_after(unsigned polls)
+{
+    enum { YIELDS = 100, SHORTEST_NS = 50000, LONGEST_NS = 500000 };
+    struct timespec nap = {.tv_nsec = LONGEST_NS};
+    if (polls < YIELDS) {
+        sched_yield();
+        return;
+    }
+    if (polls - YIELDS < LONGEST_NS / SHORTEST_NS)
+        nap.tv_nsec = SHORTEST_NS * (long)(polls - YIELDS + 1);
+    nanosleep(&nap, NULL);
+}
+
+bool fr_world_complete(void *request, void (*progress)(void), bool (*look)(int seconds),
+                       int *result)
+{
+    int64_t start_ns = now_ns();
+    int seen_seconds = 0;
+    for (unsigned polls = 0;; polls++) {
+        int done = 0;
+        *result = FR_MPI(Test, FR_PTR(request), FR_PTR(&done), fr_real_mpi.STATUS_IGNORE);
+        if (*result != fr_real_mpi.SUCCESS || done)
+            return true;
+        if (progress)
+            progress();
+        pause_after(polls);
+        int seconds = (int)((now_ns() - start_ns) / 1000000000);
+        if (look && seconds > seen_seconds && !look(seconds))
+            return false;
+        seen_seconds = seconds;
+    }
+}
 
 static void read_tag_limit(void)
 {
@@ -27,12 +71,14 @@ int fr_world_tag_limit(void)
 
 bool fr_world_comm_make(void)
 {
-    _Alignas(8) char handle[8];
+    _Alignas(8) char handle[8], request[8];
     if (has_own)
         return true;
-    int result = FR_MPI(Comm_dup, fr_real_mpi.COMM_WORLD, FR_PTR(handle));
+    int result = FR_MPI(Comm_idup, fr_real_mpi.COMM_WORLD, FR_PTR(handle), FR_PTR(request));
+    if (result == fr_real_mpi.SUCCESS)
+        (void)fr_world_complete(request, NULL, NULL, &result);
     if (result != fr_real_mpi.SUCCESS) {
-        fr_error("MPI_Comm_dup of MPI_COMM_WORLD failed with MPI error %d, so nothing goes over "
+        fr_error("MPI_Comm_idup of MPI_COMM_WORLD failed with MPI error %d, so nothing goes over "
                  "NVLink",
                  result);
         return false;
