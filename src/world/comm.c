@@ -19,18 +19,24 @@ static int64_t now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-// Ranks may outnumber cores, so that who waits keeps off them: the longer, the more.
-static void pause_after(unsigned polls)
+// Ranks may outnumber cores, and start seconds apart then: so who waits keeps off the cores, for a
+// part of the time that it has waited, and not for long where others may need its progress.
+static void pause_after(unsigned polls, int64_t waited_ns, bool helps)
 {
-    enum { YIELDS = 100, SHORTEST_NS = 50000, LONGEST_NS = 500000 };
-    struct timespec nap = {.tv_nsec = LONGEST_NS};
+    enum {
+        YIELDS = 100,
+        PART = 16,
+        SHORTEST_NS = 50000,
+        LONGEST_NS = 10000000,
+        HELPING_NS = 500000
+    };
+    int64_t longest_ns = helps ? HELPING_NS : LONGEST_NS, nap_ns = waited_ns / PART;
     if (polls < YIELDS) {
         sched_yield();
         return;
     }
-    if (polls - YIELDS < LONGEST_NS / SHORTEST_NS)
-        nap.tv_nsec = SHORTEST_NS * (long)(polls - YIELDS + 1);
-    nanosleep(&nap, NULL);
+    nap_ns = nap_ns < SHORTEST_NS ? SHORTEST_NS : nap_ns > longest_ns ? longest_ns : nap_ns;
+    nanosleep(&(struct timespec){.tv_nsec = (long)nap_ns}, NULL);
 }
 
 bool fr_world_complete(void *request, void (*progress)(void), bool (*look)(int seconds),
@@ -45,7 +51,7 @@ bool fr_world_complete(void *request, void (*progress)(void), bool (*look)(int s
             return true;
         if (progress)
             progress();
-        pause_after(polls);
+        pause_after(polls, now_ns() - start_ns, progress != NULL);
         int seconds = (int)((now_ns() - start_ns) / 1000000000);
         if (look && seconds > seen_seconds && !look(seconds))
             return false;
