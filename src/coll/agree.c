@@ -44,11 +44,13 @@ static const struct fr_coll_slot *slots_of(const struct fr_coll_advert *advert)
     return (const struct fr_coll_slot *)(advert + 1);
 }
 
+_Static_assert(offsetof(struct fr_coll_advert, handles) == 64, "what an empty post stands for");
+
 void fr_coll_decline(struct fr_coll_group *group, const char *call)
 {
     static const struct fr_coll_advert nothing;
     uint64_t round = 0;
-    size_t head = offsetof(struct fr_coll_advert, handles);
+    size_t head = group->segment ? 0 : offsetof(struct fr_coll_advert, handles); // all zeros
     if (!group->broken && fr_coll_group_post(group, call, false, &nothing, head, &round) == FR_OK)
         fr_coll_group_done(group, round);
 }
@@ -362,8 +364,7 @@ static enum fr_status compare_outcomes(struct agreement *agreement, int outcome)
     }
     if (status != FR_OK)
         send_again(agreement, round);
-    fr_coll_group_done(group, round);
-    return status;
+    return status; // the adverts are still needed, so that it is too early to be done with this
 }
 
 // From the adverts to the decision: FR_OK when all ranks have mapped each other's memory.
@@ -398,7 +399,7 @@ static enum fr_status run(struct agreement *agreement)
     if (status != FR_OK)
         return status;
     status = decide(agreement);
-    fr_coll_group_done(agreement->group, agreement->round);
+    fr_coll_group_done(agreement->group, agreement->group->round);
     return status;
 }
 

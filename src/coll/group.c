@@ -8,6 +8,7 @@
 
 #include "coll/mapset.h"
 #include "coll/meet.h"
+#include "coll/posts.h"
 #include "world/attribute.h"
 #include "world/world.h"
 
@@ -175,10 +176,12 @@ static struct fr_control_secret secret_of(const char *use, uint64_t name)
     return fr_control_secret_derive(&secret, &what, sizeof(what));
 }
 
-static int count_sharers(uint64_t kernel)
+// Of the ranks before `end` of the world, those that may share memory on this host.
+static int count_sharers(int end)
 {
+    uint64_t kernel = fr_memory_self()->host;
     int sharers = 0;
-    for (int rank = 0; rank < fr_world_size(); rank++) {
+    for (int rank = 0; rank < end; rank++) {
         const struct fr_world_facts *facts = fr_world_facts_of(rank);
         sharers += facts->exchanges && facts->kernel == kernel;
     }
@@ -201,8 +204,8 @@ static bool is_group_here(fr_word comm, struct state *state)
         struct fr_coll_group *group = prepare(comm);
         struct fr_control_secret secret = secret_of("places", 0);
         if (group)
-            group->place = fr_coll_place_join(&secret, count_sharers(fr_memory_self()->host),
-                                              group->name, group->size, state->calls);
+            group->place = fr_coll_place_join(&secret, count_sharers(fr_world_size()), group->name,
+                                              group->size, state->calls);
         state->hopeless = !group || !group->place;
         if (state->hopeless)
             destroy(group);
@@ -330,26 +333,43 @@ static bool wait_for(const struct fr_coll_group *group, int (*look)(const struct
     return true;
 }
 
+// Room for the posts of all groups of this host.
+static enum fr_status open_posts(void)
+{
+    struct fr_control_secret secret = secret_of("posts", 0);
+    int sharers = count_sharers(fr_world_size());
+    return fr_coll_posts_open(&secret, count_sharers(fr_world_rank()), sharers,
+                              fr_coll_group_post_bytes(sharers));
+}
+
+static enum fr_status open_part(struct fr_coll_group *group)
+{
+    struct fr_control_secret secret = secret_of("segment", group->name);
+    enum fr_status status = open_posts();
+    return status != FR_OK
+               ? status
+               : fr_coll_segment_open(&secret, group->rank, group->size,
+                                      fr_coll_group_post_bytes(group->size), &group->segment);
+}
+
 // Leaves the group without a segment where any rank cannot have it, on all ranks alike.
 static void open_segment(struct fr_coll_group *group)
 {
-    struct fr_control_secret secret = secret_of("segment", group->name);
-    size_t post_bytes = fr_coll_group_post_bytes(group->size);
     enum fr_status status = FR_ERR_UNSUPPORTED;
     int made = 1, all = -1;
     group->opened = true;
     if (group->rank == 0) {
-        status = fr_coll_segment_open(&secret, 0, group->size, post_bytes, &group->segment);
+        status = open_part(group);
         fr_coll_place_made(group->place, status == FR_OK);
     } else if (wait_for(group, fr_coll_place_is_made, &made) && made > 0) {
-        status =
-            fr_coll_segment_open(&secret, group->rank, group->size, post_bytes, &group->segment);
+        status = open_part(group);
     }
     fr_coll_place_tried(group->place, status == FR_OK);
     if (!wait_for(group, fr_coll_place_all_tried, &all) || all < 0) {
+        bool others = status == FR_OK || status == FR_ERR_UNSUPPORTED;
         fr_warn_once("no shared memory for the ranks of a communicator, so that exchanges between "
                      "them are slower: %s",
-                     fr_core_status_text(status));
+                     others ? "another rank has none" : fr_core_status_text(status));
         fr_coll_segment_close(group->segment);
         group->segment = NULL;
         return;

@@ -127,7 +127,7 @@ static enum fr_status post_in_segment(struct fr_coll_segment *segment, uint64_t 
                                       unsigned mark, const void *data, size_t bytes,
                                       const struct fr_coll_progress *progress)
 {
-    enum fr_status status = fr_coll_segment_wait_room(segment, round, progress);
+    enum fr_status status = fr_coll_segment_wait_room(segment, round, bytes, progress);
     if (status == FR_OK && mark)
         fr_coll_segment_mark(segment, round);
     return status == FR_OK ? fr_coll_segment_post(segment, round, data, bytes) : status;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The shared memory of a set of processes: a header, for each rank a cache line for what it has
-// posted, one for what it is done with and what it is, and a ring of posts.
+// posted, with a ring of entries, and one for what it is done with and what it is. An entry is a
+// short post, or says in which slot of its process a longer one is (posts.h).
 //
 // A rank writes its own lines alone. The store that announces a post is a release and the load that
 // sees it an acquire, and so is the pair that says that a slot of a ring may be written again.
@@ -8,6 +9,7 @@
 
 #include "coll/segment.h"
 
+#include "coll/posts.h"
 #include "control/shm.h"
 
 #include <sched.h>
@@ -32,30 +34,37 @@ struct header {
     uint32_t size;
     _Atomic uint32_t attached;
     char rest[LINE_BYTES - 24];
+    _Atomic uint64_t cores[CPU_SETSIZE / 64]; // on which any of the ranks may run
 };
 
-// Others spin on `posted` alone.
+enum { IS_SHORT = 0, IS_EMPTY = UINT32_MAX }; // in place of the name of a slot
+
+struct entry {
+    uint32_t slot;
+    uint32_t word;
+};
+_Static_assert(sizeof(((struct entry *)0)->word) == FR_COLL_SEGMENT_SHORT_POST, "a short post");
+
+// Others spin on `posted`.
 struct lines {
     _Atomic uint64_t posted;
     _Atomic uint64_t marked; // the last post that was marked
-    char rest[LINE_BYTES - 16];
+    struct entry entries[FR_COLL_SEGMENT_DEPTH];
     _Atomic uint64_t done;
-    struct fr_control_shm_user user; // constant once attached, as is what follows
-    char rest_of_done[LINE_BYTES - 24];
-    cpu_set_t cores; // on which the rank may run
+    struct fr_control_shm_user user; // constant once attached
+    char rest[LINE_BYTES - 24];
 };
-_Static_assert(sizeof(struct header) == LINE_BYTES, "the lines are aligned");
-_Static_assert(sizeof(struct lines) == 2 * LINE_BYTES + sizeof(cpu_set_t), "no padding");
-_Static_assert(sizeof(struct lines) % LINE_BYTES == 0, "the posts are aligned");
+_Static_assert(sizeof(struct header) % LINE_BYTES == 0, "the lines are aligned");
+_Static_assert(offsetof(struct lines, done) == LINE_BYTES, "of its own");
+_Static_assert(sizeof(struct lines) == 2 * LINE_BYTES, "no padding");
 
 struct fr_coll_segment {
     struct header *header;
     struct lines *lines;
-    unsigned char *posts; // [rank][round % depth][slot_bytes]
-    size_t slot_bytes;
     size_t bytes;
     int rank;
     int size;
+    int slot; // for long posts, -1: none
     unsigned spins;
     bool named;        // the name may still exist
     uint64_t complete; // all ranks are known to have posted up to here
@@ -86,20 +95,34 @@ static bool keep_waiting(struct waiter *waiter)
     return waiter->progress->go_on(waiter->progress->cookie);
 }
 
-static size_t round_up(size_t bytes)
+static bool is_long(size_t bytes)
 {
-    return (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
+    return bytes > FR_COLL_SEGMENT_SHORT_POST;
 }
 
 // Spinning only keeps the others from running where they have no core of their own. What counts is
 // the cores that all ranks together may use, since each may be bound to a few.
 static unsigned choose_spins(const struct fr_coll_segment *segment)
 {
-    cpu_set_t all;
-    CPU_ZERO(&all);
-    for (int rank = 0; rank < segment->size; rank++)
-        CPU_OR(&all, &all, &segment->lines[rank].cores);
-    return CPU_COUNT(&all) >= segment->size ? SPINS : 0;
+    int count = 0;
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(segment->header->cores); i++)
+        count += __builtin_popcountll(
+            atomic_load_explicit(&segment->header->cores[i], memory_order_relaxed));
+    return count >= segment->size ? SPINS : 0;
+}
+
+static void add_cores(const struct fr_coll_segment *segment)
+{
+    union {
+        cpu_set_t set;
+        uint64_t words[CPU_SETSIZE / 64];
+    } own;
+    _Static_assert(sizeof(own.set) == sizeof(own.words), "the same bits");
+    CPU_ZERO(&own.set);
+    if (sched_getaffinity(0, sizeof(own.set), &own.set) != 0) // more than 1024 cores
+        CPU_SET((unsigned)segment->rank % CPU_SETSIZE, &own.set);
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(own.words); i++)
+        atomic_fetch_or_explicit(&segment->header->cores[i], own.words[i], memory_order_relaxed);
 }
 
 // Writes or checks the header, and makes this rank's lines known. New memory is zeroed.
@@ -115,11 +138,9 @@ static enum fr_status enter(struct fr_coll_segment *segment, size_t post_bytes)
         return FR_ERR_INVALID;
     }
     struct fr_control_shm_user self = fr_control_shm_self();
-    struct lines *own = &segment->lines[segment->rank];
     segment->pid_namespace = self.pid_namespace;
-    own->user = self;
-    if (sched_getaffinity(0, sizeof(own->cores), &own->cores) != 0) // more than 1024 cores
-        CPU_SET((unsigned)segment->rank % CPU_SETSIZE, &own->cores);
+    segment->lines[segment->rank].user = self;
+    add_cores(segment);
     atomic_fetch_add_explicit(&header->attached, 1, memory_order_acq_rel);
     return FR_OK;
 }
@@ -128,17 +149,17 @@ enum fr_status fr_coll_segment_open(const struct fr_control_secret *secret, int 
                                     size_t post_bytes, struct fr_coll_segment **out)
 {
     if (size < 1 || size > MAX_SIZE || rank < 0 || rank >= size ||
-        post_bytes > FR_COLL_SEGMENT_MAX_POST)
+        post_bytes > FR_COLL_SEGMENT_MAX_POST ||
+        (is_long(post_bytes) && !fr_coll_posts_hold(post_bytes)))
         return FR_ERR_INVALID;
     struct fr_coll_segment *segment = calloc(1, sizeof(*segment));
     if (segment == NULL)
         return FR_ERR_NO_MEMORY;
-    size_t head_bytes = sizeof(struct header) + (size_t)size * sizeof(struct lines);
     segment->secret = *secret;
     segment->rank = rank;
     segment->size = size;
-    segment->slot_bytes = round_up(post_bytes);
-    segment->bytes = head_bytes + (size_t)size * FR_COLL_SEGMENT_DEPTH * segment->slot_bytes;
+    segment->slot = -1;
+    segment->bytes = sizeof(struct header) + (size_t)size * sizeof(struct lines);
     void *memory;
     enum fr_status status = fr_control_shm_map(secret, rank == 0, segment->bytes, &memory);
     if (status != FR_OK)
@@ -146,7 +167,6 @@ enum fr_status fr_coll_segment_open(const struct fr_control_secret *secret, int 
     segment->named = rank == 0;
     segment->header = memory;
     segment->lines = (struct lines *)(void *)(segment->header + 1);
-    segment->posts = (unsigned char *)segment->header + head_bytes;
     status = enter(segment, post_bytes);
     if (status != FR_OK)
         goto unmap;
@@ -180,13 +200,24 @@ enum fr_status fr_coll_segment_seal(struct fr_coll_segment *segment,
     return FR_OK;
 }
 
+void fr_coll_segment_free(struct fr_coll_segment *segment)
+{
+    munmap(segment->header, segment->bytes);
+    free(segment);
+}
+
+void fr_coll_segment_lose_slot(struct fr_coll_segment *segment)
+{
+    segment->slot = -1;
+}
+
 void fr_coll_segment_close(struct fr_coll_segment *segment)
 {
     if (segment == NULL)
         return;
     remove_name(segment);
-    munmap(segment->header, segment->bytes);
-    free(segment);
+    if (fr_coll_posts_leave(&segment->slot))
+        fr_coll_segment_free(segment);
 }
 
 static uint64_t posted_by(const struct fr_coll_segment *segment, int rank)
@@ -199,23 +230,47 @@ static uint64_t done_by(const struct fr_coll_segment *segment, int rank)
     return atomic_load_explicit(&segment->lines[rank].done, memory_order_acquire);
 }
 
-static unsigned char *slot_of(const struct fr_coll_segment *segment, int rank, uint64_t round)
+static struct entry *entry_of(const struct fr_coll_segment *segment, int rank, uint64_t round)
 {
-    size_t slot = (size_t)rank * FR_COLL_SEGMENT_DEPTH + (size_t)(round % FR_COLL_SEGMENT_DEPTH);
-    return segment->posts + slot * segment->slot_bytes;
+    return &segment->lines[rank].entries[round % FR_COLL_SEGMENT_DEPTH];
 }
 
-static bool has_room(struct fr_coll_segment *segment, uint64_t round)
+static uint64_t least_done(const struct fr_coll_segment *segment)
 {
-    if (round <= segment->released + FR_COLL_SEGMENT_DEPTH)
-        return true;
     uint64_t least = UINT64_MAX;
     for (int rank = 0; rank < segment->size; rank++) {
         uint64_t done = done_by(segment, rank);
         least = done < least ? done : least;
     }
-    segment->released = least;
-    return round <= least + FR_COLL_SEGMENT_DEPTH;
+    return least;
+}
+
+bool fr_coll_segment_is_over(const struct fr_coll_segment *segment, uint64_t round)
+{
+    return least_done(segment) >= round;
+}
+
+// A slot that is had for a round stays until that is over.
+static bool has_room(struct fr_coll_segment *segment, uint64_t round, size_t bytes)
+{
+    if (round > segment->released + FR_COLL_SEGMENT_DEPTH)
+        segment->released = least_done(segment);
+    return round <= segment->released + FR_COLL_SEGMENT_DEPTH &&
+           (!is_long(bytes) || fr_coll_posts_reserve(segment, round, &segment->slot) == FR_OK);
+}
+
+static void write_post(struct fr_coll_segment *segment, uint64_t round, const void *data,
+                       size_t bytes)
+{
+    struct entry *entry = entry_of(segment, segment->rank, round);
+    if (is_long(bytes)) {
+        entry->slot = fr_coll_posts_name(segment->slot);
+        memcpy(fr_coll_posts_at(entry->slot), data, bytes);
+        return;
+    }
+    entry->slot = bytes > 0 ? IS_SHORT : IS_EMPTY;
+    if (bytes > 0)
+        memcpy(&entry->word, data, bytes);
 }
 
 enum fr_status fr_coll_segment_post(struct fr_coll_segment *segment, uint64_t round,
@@ -225,10 +280,9 @@ enum fr_status fr_coll_segment_post(struct fr_coll_segment *segment, uint64_t ro
     if (round != atomic_load_explicit(posted, memory_order_relaxed) + 1 ||
         bytes > segment->header->post_bytes)
         return FR_ERR_INVALID;
-    if (!has_room(segment, round))
+    if (!has_room(segment, round, bytes))
         return FR_ERR_LIMIT;
-    if (bytes > 0)
-        memcpy(slot_of(segment, segment->rank, round), data, bytes);
+    write_post(segment, round, data, bytes);
     atomic_store_explicit(posted, round, memory_order_release);
     return FR_OK;
 }
@@ -244,10 +298,10 @@ bool fr_coll_segment_is_marked(const struct fr_coll_segment *segment, int rank, 
 }
 
 enum fr_status fr_coll_segment_wait_room(struct fr_coll_segment *segment, uint64_t round,
-                                         const struct fr_coll_progress *progress)
+                                         size_t bytes, const struct fr_coll_progress *progress)
 {
     struct waiter waiter = {.progress = progress, .spins_left = segment->spins};
-    while (!has_room(segment, round)) {
+    while (!has_room(segment, round, bytes)) {
         if (!keep_waiting(&waiter))
             return FR_ERR_LIMIT;
     }
@@ -309,9 +363,15 @@ enum fr_status fr_coll_segment_wait_all(struct fr_coll_segment *segment, uint64_
     return status;
 }
 
+// What another process wrote is looked at before it is believed.
 const void *fr_coll_segment_read(const struct fr_coll_segment *segment, int rank, uint64_t round)
 {
-    return slot_of(segment, rank, round);
+    static _Alignas(LINE_BYTES) const char nothing[LINE_BYTES];
+    const struct entry *entry = entry_of(segment, rank, round);
+    if (entry->slot == IS_SHORT)
+        return &entry->word;
+    const void *post = entry->slot == IS_EMPTY ? NULL : fr_coll_posts_at(entry->slot);
+    return post ? post : nothing;
 }
 
 void fr_coll_segment_done(struct fr_coll_segment *segment, uint64_t round)

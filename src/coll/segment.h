@@ -6,6 +6,9 @@
 // to FR_COLL_SEGMENT_DEPTH rounds can be under way at once, so a rank can run ahead of late ones.
 // What a rank wrote to memory before its post, others see after they have seen the post.
 //
+// A segment itself holds posts of a word. Longer ones are in the slots of their processes
+// (posts.h), one at a time of each rank.
+//
 // One thread at a time uses one segment. All ranks must have opened it before any posts.
 #ifndef FR_COLL_SEGMENT_H
 #define FR_COLL_SEGMENT_H
@@ -14,13 +17,18 @@
 
 struct fr_coll_segment;
 
-enum { FR_COLL_SEGMENT_DEPTH = 8, FR_COLL_SEGMENT_MAX_POST = 1 << 20 };
+enum {
+    FR_COLL_SEGMENT_DEPTH = 6,
+    FR_COLL_SEGMENT_SHORT_POST = 4, // bytes
+    FR_COLL_SEGMENT_MAX_POST = 1 << 20,
+};
 
 // Rank 0 creates, all others attach; each has its own rank below `size`, and all give the same
 // `size` and `post_bytes`, the most that one post holds. Rank 0 must have opened before the others
 // get the secret. Never waits. Returns FR_ERR_NOT_FOUND when the memory does not exist here (ranks
-// that do not share /dev/shm), FR_ERR_NO_MEMORY when /dev/shm is full. The outcome is this rank's
-// own: the caller has all ranks agree on it before use. Closed with fr_coll_segment_close.
+// that do not share /dev/shm), FR_ERR_NO_MEMORY when /dev/shm is full, FR_ERR_INVALID when slots
+// for such posts are not open. The outcome is this rank's own: the caller has all ranks agree on it
+// before use. Closed with fr_coll_segment_close.
 FR_MUST_CHECK enum fr_status fr_coll_segment_open(const struct fr_control_secret *secret, int rank,
                                                   int size, size_t post_bytes,
                                                   struct fr_coll_segment **segment);
@@ -42,8 +50,8 @@ FR_MUST_CHECK enum fr_status fr_coll_segment_seal(struct fr_coll_segment *segmen
 void fr_coll_segment_close(struct fr_coll_segment *segment);
 
 // Posts `bytes` (0 to post_bytes) for `round`, which must follow the last. Returns FR_ERR_LIMIT,
-// and posts nothing, while some rank is not done with round - FR_COLL_SEGMENT_DEPTH; FR_ERR_INVALID
-// for any other round or too many bytes.
+// and posts nothing, while some rank is not done with round - FR_COLL_SEGMENT_DEPTH, or a post that
+// is not short has no slot yet; FR_ERR_INVALID for any other round or too many bytes.
 FR_MUST_CHECK enum fr_status fr_coll_segment_post(struct fr_coll_segment *segment, uint64_t round,
                                                   const void *data, size_t bytes);
 
@@ -53,9 +61,10 @@ FR_MUST_CHECK enum fr_status fr_coll_segment_post(struct fr_coll_segment *segmen
 void fr_coll_segment_mark(struct fr_coll_segment *segment, uint64_t round);
 bool fr_coll_segment_is_marked(const struct fr_coll_segment *segment, int rank, uint64_t round);
 
-// Waits until a post for `round` would not be refused for lack of room.
+// Waits until a post of so many bytes for `round`, which is to follow, will not be refused for lack
+// of room: until the others have read what is in the way.
 FR_MUST_CHECK enum fr_status fr_coll_segment_wait_room(struct fr_coll_segment *segment,
-                                                       uint64_t round,
+                                                       uint64_t round, size_t bytes,
                                                        const struct fr_coll_progress *progress);
 
 // Whether a rank has posted for `round`; the same of all ranks. Never waits.
@@ -72,11 +81,19 @@ FR_MUST_CHECK enum fr_status fr_coll_segment_wait_all(struct fr_coll_segment *se
                                                       const struct fr_coll_progress *progress);
 
 // Returns what a rank has posted for `round`, which must have been waited for or found there. Valid
-// until fr_coll_segment_done for that round. Aligned to 64 bytes.
+// until fr_coll_segment_done for that round. Aligned to 64 bytes unless it is short; of no bytes,
+// what there is are 64 zeros.
 const void *fr_coll_segment_read(const struct fr_coll_segment *segment, int rank, uint64_t round);
 
 // Says that this rank needs no posts of `round` or before any more, its own wait for them included.
 void fr_coll_segment_done(struct fr_coll_segment *segment, uint64_t round);
+
+// Whether all ranks have said so of a round, this one too. May be asked by any thread.
+bool fr_coll_segment_is_over(const struct fr_coll_segment *segment, uint64_t round);
+
+// For posts.h: the slot is another segment's now; a segment that was closed ends.
+void fr_coll_segment_lose_slot(struct fr_coll_segment *segment);
+void fr_coll_segment_free(struct fr_coll_segment *segment);
 
 // Returns a rank that has not posted for `round`, -1 if there is none: for the message that says
 // whom a job waits for.

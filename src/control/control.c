@@ -199,6 +199,14 @@ bool fr_control_reaches(int rank)
     return index >= 0 ? fr_control_host_is_ready() : index == ELSEWHERE && fr_control_has_remote();
 }
 
+bool fr_control_is_answered_by(int rank)
+{
+    int index = index_at(rank);
+    if (index < 0)
+        return fr_control_reaches(rank);
+    return fr_control_host_has_queue(index) && fr_control_host_has_queue(index_of[own_rank]);
+}
+
 const struct fr_control_process *fr_control_process_of(int rank)
 {
     int index = index_at(rank);

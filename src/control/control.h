@@ -75,6 +75,10 @@ int fr_control_rank(void); // -1 while closed
 bool fr_control_is_here(int rank);
 bool fr_control_is_alive(int rank);
 bool fr_control_reaches(int rank);
+
+// Whether what is sent to it now can be answered as well: claims room for both queues of processes
+// of one host, which stays.
+bool fr_control_is_answered_by(int rank);
 bool fr_control_has_remote(void); // whether any are sent by MPI
 
 // A process of this host that takes part, NULL for others; and the rank of one, -1 for others.

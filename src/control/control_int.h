@@ -44,6 +44,7 @@ const struct fr_control_process *fr_control_host_member(int index);
 bool fr_control_host_is_alive(int index);
 void *fr_control_host_area(int index, bool claim);
 struct fr_control_entry *fr_control_host_entry(int index); // NULL while not ready
+bool fr_control_host_has_queue(int index);                 // claims room for it
 bool fr_control_host_send(int to, const struct fr_control_message *message);
 bool fr_control_host_take(struct fr_control_message *message);
 

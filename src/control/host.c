@@ -261,12 +261,18 @@ static struct fr_control_place *claim_place(int to, struct fr_control_entry *ent
     }
 }
 
+bool fr_control_host_has_queue(int index)
+{
+    struct fr_control_entry *entry = fr_control_host_entry(index);
+    return entry != NULL && (FR_LIKELY(is_there(&entry->has_queue)) ||
+                             claim(&entry->has_queue, queue_offset(index), host.queue_bytes));
+}
+
 bool fr_control_host_send(int to, const struct fr_control_message *message)
 {
     struct fr_control_entry *entry = fr_control_host_entry(to);
     uint64_t number;
-    if (entry == NULL || (FR_UNLIKELY(!is_there(&entry->has_queue)) &&
-                          !claim(&entry->has_queue, queue_offset(to), host.queue_bytes)))
+    if (!fr_control_host_has_queue(to))
         return false;
     struct fr_control_place *place = claim_place(to, entry, &number);
     if (place == NULL)

@@ -39,8 +39,9 @@ bool fr_mpi_gather_facts(void)
                       (settings->paths & FR_PATH_BIT_FABRIC) && fr_mpi_is_gpu_aware();
     bool for_peers = settings->paths & FR_PATH_BIT_PEER;
     struct fr_world_facts own = {.host = fr_world_host()};
-    if (fr_world_size() < 2 || !fr_world_census_end(for_fabric || for_peers))
-        return true;
+    bool may = for_fabric || for_peers;
+    if (fr_world_size() < 2 || !fr_world_census_end(may, may && fr_device_is_installed()))
+        return true; // of a job without GPUs there is nothing to be told
     if (for_fabric)
         describe_clique(&own);
     if (for_peers) {

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "coll/place.h"
+#include "coll/posts.h"
 #include "memory/memory.h"
 #include "mpi/mpi_int.h"
 #include "report/report.h"
@@ -67,6 +68,7 @@ bool fr_mpi_call_finalize(enum fr_fn fn, fr_word *args, int *result)
     fr_world_release();
     *result = fr_real_call(fn, args);
     fr_mpi_attached_release();
+    fr_coll_posts_release();
     fr_coll_place_release();
     fr_mpi_messages_release();
     fr_memory_release();

@@ -102,12 +102,12 @@ static struct fr_policy_message describe(const struct fr_rndv_message *message)
     // A process that is alone on its host leaves its messages to itself to MPI.
     bool meets = to != fr_world_rank() || fr_rndv_has_neighbours();
     bool here = hears && meets && fr_control_is_here(to) && fr_rndv_ledger_is_shared_with(to);
+    bool answers = hears && !here && fr_control_is_answered_by(to); // else its receiver would wait
     return (struct fr_policy_message){
         .bytes = view->in_bytes,
         .here = here,
-        .in_clique =
-            hears && !here && fr_control_reaches(to) && is_in_clique(to, view->range.device),
-        .by_fragments = hears && to != fr_world_rank() && fr_control_has_remote(),
+        .in_clique = answers && is_in_clique(to, view->range.device),
+        .by_fragments = (here || answers) && to != fr_world_rank() && fr_control_has_remote(),
         .one_piece = fr_path_view_is_in_one_piece(view),
         .must_leave = message->must_leave,
         .absolute = view->absolute,

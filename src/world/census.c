@@ -19,7 +19,7 @@
 enum { CHILDREN = 4 };
 
 // What goes through the tree.
-enum { MIXED = 1u << 0, WANTED = 1u << 1, BLIND = 1u << 2 };
+enum { MIXED = 1u << 0, NEEDED = 1u << 1, BLIND = 1u << 2 };
 
 static const struct fr_world_registry *const registries[] = {&fr_world_hydra, &fr_world_slurm,
                                                              &fr_world_pmix};
@@ -54,19 +54,31 @@ void fr_world_census_begin(void)
         registries[i]->put(own_record);
 }
 
+// The MPI library's own waiting may spin, and keep those from a core that it waits for.
+static bool complete(int result, void *request)
+{
+    if (result == fr_real_mpi.SUCCESS)
+        (void)fr_world_complete(request, NULL, NULL, &result);
+    return result == fr_real_mpi.SUCCESS;
+}
+
 static bool send_word(int to, unsigned word)
 {
-    return FR_MPI(Send, FR_PTR(&word), sizeof(word), fr_real_mpi.BYTE, (fr_word)to,
-                  FR_WORLD_UNUSED_TAG, fr_real_mpi.COMM_WORLD) == fr_real_mpi.SUCCESS;
+    _Alignas(8) char request[8];
+    int result = FR_MPI(Isend, FR_PTR(&word), sizeof(word), fr_real_mpi.BYTE, (fr_word)to,
+                        FR_WORLD_UNUSED_TAG, fr_real_mpi.COMM_WORLD, FR_PTR(request));
+    return complete(result, request);
 }
 
 static bool add_word(int from, unsigned *word)
 {
+    _Alignas(8) char request[8];
     unsigned received = MIXED;
-    int result = FR_MPI(Recv, FR_PTR(&received), sizeof(received), fr_real_mpi.BYTE, (fr_word)from,
-                        FR_WORLD_UNUSED_TAG, fr_real_mpi.COMM_WORLD, fr_real_mpi.STATUS_IGNORE);
+    int result = FR_MPI(Irecv, FR_PTR(&received), sizeof(received), fr_real_mpi.BYTE, (fr_word)from,
+                        FR_WORLD_UNUSED_TAG, fr_real_mpi.COMM_WORLD, FR_PTR(request));
+    bool done = complete(result, request);
     *word |= received;
-    return result == fr_real_mpi.SUCCESS;
+    return done;
 }
 
 // Whether a neighbour in the tree is there.
@@ -81,11 +93,11 @@ static bool find(const struct fr_world_registry *registry, int rank, unsigned *w
     return is_there;
 }
 
-static unsigned ask_tree(const struct fr_world_registry *registry, bool wants)
+static unsigned ask_tree(const struct fr_world_registry *registry, bool needs)
 {
     int rank = fr_world_rank(), parent = rank > 0 ? (rank - 1) / CHILDREN : -1;
     int children[CHILDREN], count = 0;
-    unsigned word = wants ? WANTED : 0;
+    unsigned word = needs ? NEEDED : 0;
     for (int64_t i = 1; i <= CHILDREN && (int64_t)rank * CHILDREN + i < fr_world_size(); i++) {
         int child = rank * CHILDREN + (int)i;
         if (find(registry, child, &word))
@@ -128,20 +140,20 @@ void fr_world_census_note(void)
     }
 }
 
-bool fr_world_census_end(bool wants)
+bool fr_world_census_end(bool may, bool needs)
 {
     if (left == FR_WORLD_RECORD_FAILED) {
         fr_warn("the launcher (%s) refused to tell the other ranks that this one runs Fabrail",
                 used->name);
         return false;
     }
-    unsigned word = used ? ask_tree(used, wants) : BLIND;
+    unsigned word = used ? ask_tree(used, needs) : BLIND;
     is_taken = !(word & BLIND);
     if (!is_taken) {
         fr_debug("the launcher does not tell which ranks run Fabrail");
-        return wants;
+        return may;
     }
     if (word & MIXED && is_first(used))
         fr_world_census_warn(used, own_record);
-    return !(word & MIXED) && word & WANTED;
+    return !(word & MIXED) && word & NEEDED;
 }

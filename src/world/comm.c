@@ -4,10 +4,60 @@
 
 #include "world/world_int.h"
 
+#include <sched.h>
+#include <time.h>
+
 // Written in MPI_Init and MPI_Finalize, while no other thread calls MPI.
 static fr_word own;
 static bool has_own;
 static int tag_limit;
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+// Ranks may outnumber cores, and start seconds apart then: so who waits keeps off the cores, for a
+// part of the time that it has waited, and not for long where others may need its progress.
+static void pause_after(unsigned polls, int64_t waited_ns, bool helps)
+{
+    enum {
+        YIELDS = 100,
+        PART = 16,
+        SHORTEST_NS = 50000,
+        LONGEST_NS = 10000000,
+        HELPING_NS = 500000
+    };
+    int64_t longest_ns = helps ? HELPING_NS : LONGEST_NS, nap_ns = waited_ns / PART;
+    if (polls < YIELDS) {
+        sched_yield();
+        return;
+    }
+    nap_ns = nap_ns < SHORTEST_NS ? SHORTEST_NS : nap_ns > longest_ns ? longest_ns : nap_ns;
+    nanosleep(&(struct timespec){.tv_nsec = (long)nap_ns}, NULL);
+}
+
+bool fr_world_complete(void *request, void (*progress)(void), bool (*look)(int seconds),
+                       int *result)
+{
+    int64_t start_ns = now_ns();
+    int seen_seconds = 0;
+    for (unsigned polls = 0;; polls++) {
+        int done = 0;
+        *result = FR_MPI(Test, FR_PTR(request), FR_PTR(&done), fr_real_mpi.STATUS_IGNORE);
+        if (*result != fr_real_mpi.SUCCESS || done)
+            return true;
+        if (progress)
+            progress();
+        pause_after(polls, now_ns() - start_ns, progress != NULL);
+        int seconds = (int)((now_ns() - start_ns) / 1000000000);
+        if (look && seconds > seen_seconds && !look(seconds))
+            return false;
+        seen_seconds = seconds;
+    }
+}
 
 static void read_tag_limit(void)
 {
@@ -27,12 +77,14 @@ int fr_world_tag_limit(void)
 
 bool fr_world_comm_make(void)
 {
-    _Alignas(8) char handle[8];
+    _Alignas(8) char handle[8], request[8];
     if (has_own)
         return true;
-    int result = FR_MPI(Comm_dup, fr_real_mpi.COMM_WORLD, FR_PTR(handle));
+    int result = FR_MPI(Comm_idup, fr_real_mpi.COMM_WORLD, FR_PTR(handle), FR_PTR(request));
+    if (result == fr_real_mpi.SUCCESS)
+        (void)fr_world_complete(request, NULL, NULL, &result);
     if (result != fr_real_mpi.SUCCESS) {
-        fr_error("MPI_Comm_dup of MPI_COMM_WORLD failed with MPI error %d, so nothing goes over "
+        fr_error("MPI_Comm_idup of MPI_COMM_WORLD failed with MPI error %d, so nothing goes over "
                  "NVLink",
                  result);
         return false;

@@ -5,10 +5,8 @@
 #include "world/census.h"
 #include "world/world_int.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 _Static_assert(sizeof(struct fr_world_facts) == 88, "all processes must agree on the layout");
@@ -119,43 +117,6 @@ static bool count_cliques(int rank)
     return true;
 }
 
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-// Completes what all processes take part in, which can take as long as the last one takes to come.
-// The first polls only yield, later ones sleep, since ranks may outnumber cores; `progress`, or
-// NULL, is called all the time. `look` is called about every second; returns false when that no
-// longer wants to wait, else true and MPI's result.
-static bool wait_for_all(fr_word *request, void (*progress)(void), bool (*look)(int seconds),
-                         int *result)
-{
-    enum { YIELDS = 1000 };
-    const struct timespec nap = {.tv_nsec = 500000};
-    int64_t start_ns = now_ns();
-    int seen_seconds = 0;
-    for (unsigned polls = 0;; polls++) {
-        int done = 0;
-        *result = FR_MPI(Test, FR_PTR(request), FR_PTR(&done), fr_real_mpi.STATUS_IGNORE);
-        if (*result != fr_real_mpi.SUCCESS || done)
-            return true;
-        if (progress)
-            progress();
-        if (polls < YIELDS) {
-            sched_yield();
-            continue;
-        }
-        nanosleep(&nap, NULL);
-        int seconds = (int)((now_ns() - start_ns) / 1000000000);
-        if (seconds > seen_seconds && !look(seconds))
-            return false;
-        seen_seconds = seconds;
-    }
-}
-
 // Where the launcher has told that all processes take part, they come.
 static bool look_at_start(int seconds)
 {
@@ -187,18 +148,12 @@ static enum outcome exchange(const struct fr_world_facts *own)
     const fr_word bytes = sizeof(*own);
     int result = FR_MPI(Iallgather, FR_PTR(own), bytes, fr_real_mpi.BYTE, FR_PTR(known.facts),
                         bytes, fr_real_mpi.BYTE, comm, FR_PTR(&request));
-    if (result == fr_real_mpi.SUCCESS && !wait_for_all(&request, NULL, look_at_start, &result))
+    if (result == fr_real_mpi.SUCCESS && !fr_world_complete(&request, NULL, look_at_start, &result))
         return GAVE_UP;
     if (result == fr_real_mpi.SUCCESS)
         return EXCHANGED;
     fr_error("the exchange of hosts and NVLink cliques failed with MPI error %d", result);
     return FAILED;
-}
-
-static bool look_at_end(int seconds)
-{
-    (void)seconds;
-    return true;
 }
 
 bool fr_world_meet(void (*progress)(void))
@@ -208,7 +163,7 @@ bool fr_world_meet(void (*progress)(void))
         return false;
     int result = FR_MPI(Ibarrier, fr_world_comm(), FR_PTR(&request));
     if (result == fr_real_mpi.SUCCESS)
-        (void)wait_for_all(&request, progress, look_at_end, &result);
+        (void)fr_world_complete(&request, progress, NULL, &result);
     return result == fr_real_mpi.SUCCESS;
 }
 

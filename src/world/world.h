@@ -51,12 +51,13 @@ uint64_t fr_world_host(void);
 // Finds out whether all processes of MPI_COMM_WORLD run Fabrail with the same settings, without
 // waiting for those that do not: the first is called before the real MPI_Init, the second when that
 // has returned, with whatever result, and the third after success and fr_world_note. Returns, alike
-// on all of them, whether they shall exchange facts: all run
-// Fabrail alike, and one of them wants to. If they do not, one warning of the job names ranks and
-// hosts. Where the launcher tells nothing, each goes by what it wants itself.
+// on all of them, whether they shall exchange facts: all run Fabrail alike, and one of them needs
+// it. If they do not, one warning of the job names ranks and hosts. Where the launcher tells
+// nothing, nobody knows what others need: then each goes by whether it may, which is to be alike
+// where the settings are.
 void fr_world_census_begin(void);
 void fr_world_census_note(void);
-bool fr_world_census_end(bool wants);
+bool fr_world_census_end(bool may, bool needs);
 
 // Exchanges the facts of all processes of MPI_COMM_WORLD, on it the first time and then on the
 // communicator that this makes; collective, so that it must be called by all of them or by none,

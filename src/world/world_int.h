@@ -22,6 +22,12 @@ void fr_world_clique_release(void);
 bool fr_world_comm_make(void);
 void fr_world_comm_free(void);
 
+// Completes a request of something that other processes take part in, which can take as long as the
+// last one takes to come. `progress`, or NULL, is called all the time; `look`, or NULL, about every
+// second: returns false when that no longer wants to wait, else true and MPI's result.
+bool fr_world_complete(void *request, void (*progress)(void), bool (*look)(int seconds),
+                       int *result);
+
 // What is remembered with a communicator; it dies with it.
 struct ranks;
 struct fr_world_remembered {

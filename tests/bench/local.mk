@@ -64,6 +64,17 @@ bench: all tests/bench/report$(EXEEXT) tests/sim/libcuda.so.1
 	@$(AM_TESTS_ENVIRONMENT) $(srcdir)/tests/bench/run
 .PHONY: bench
 
+# Whole jobs of many ranks.
+fr_bench_jobs = $(MPI_FLAVOURS:%=tests/bench/job-%)
+EXTRA_DIST += tests/bench/many tests/bench/job.c
+CLEANFILES += $(fr_bench_jobs)
+$(fr_bench_jobs): tests/bench/job-%: tests/bench/job.c
+	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_bench_compile) -o $@ $<
+bench-many: libfabrail.la $(fr_bench_jobs) tests/sim/libcuda.so.1 tests/sim/libnvidia-ml.so.1 \
+    tests/mpi/libfryield.so
+	@$(AM_TESTS_ENVIRONMENT) $(srcdir)/tests/bench/many
+.PHONY: bench-many
+
 # Rails between two hosts that are none.
 EXTRA_DIST += tests/bench/rails
 if HAVE_RAILS

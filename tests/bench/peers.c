@@ -65,11 +65,11 @@ static void open_segment(void)
     memset(&secret, 0, sizeof(secret));
     if (group.rank == 0)
         demand(fr_control_secret_draw(&secret) == FR_OK &&
-                   fr_coll_segment_open(&secret, 0, group.size, 8, &group.segment) == FR_OK,
+                   fr_coll_segment_open(&secret, 0, group.size, 0, &group.segment) == FR_OK,
                "no shared memory");
     MPI_Bcast(&secret, sizeof(secret), MPI_BYTE, 0, group.comm);
     if (group.rank != 0)
-        demand(fr_coll_segment_open(&secret, group.rank, group.size, 8, &group.segment) == FR_OK,
+        demand(fr_coll_segment_open(&secret, group.rank, group.size, 0, &group.segment) == FR_OK,
                "no shared memory");
     demand(fr_coll_segment_seal(group.segment, NULL) == FR_OK, "no shared memory");
 }
@@ -94,7 +94,7 @@ void peers_stop(void)
 void peers_round_begin(void)
 {
     group.round++;
-    demand(fr_coll_segment_wait_room(group.segment, group.round, NULL) == FR_OK,
+    demand(fr_coll_segment_wait_room(group.segment, group.round, 0, NULL) == FR_OK,
            "no room for a round");
 }
 

@@ -4,7 +4,8 @@ fr_mpi_tests = tests/mpi/programs-openmpi.test tests/mpi/programs-mpich.test \
     tests/mpi/layout.test tests/mpi/world.test tests/mpi/random.test tests/mpi/faults.test \
     tests/mpi/fabric.test tests/mpi/pipeline.test tests/mpi/clique.test tests/mpi/kept.test \
     tests/mpi/unnoticed.test tests/mpi/mixed.test tests/mpi/alike.test tests/mpi/control.test \
-    tests/mpi/report.test tests/mpi/across.test tests/mpi/rail.test tests/mpi/slurm.test
+    tests/mpi/report.test tests/mpi/across.test tests/mpi/rail.test tests/mpi/slurm.test \
+    tests/mpi/shm.test
 EXTRA_DIST += $(fr_mpi_tests) tests/mpi/programs tests/mpi/run-program \
     tests/mpi/check-report.py tests/mpi/check-sanitizer.py tests/mpi/check-fabric.py \
     tests/mpi/report-check.py tests/mpi/report_run.c \
@@ -46,12 +47,16 @@ CLEANFILES += $(fr_layout_tests) $(fr_world_tests) $(fr_fabric_programs) $(fr_un
 # A program of collectives between hosts, and what counts the messages that they take.
 fr_across_programs = $(MPI_FLAVOURS:%=tests/mpi/across-%)
 EXTRA_DIST += tests/mpi/across.c tests/mpi/count.c
-CLEANFILES += $(fr_across_programs) tests/mpi/libfrcount.so
+CLEANFILES += $(fr_across_programs) tests/mpi/libfrcount.so \
+    tests/mpi/libfrshm.so $(MPI_FLAVOURS:%=tests/bench/job-%)
 fr_report_programs = $(MPI_FLAVOURS:%=tests/mpi/report_run-%)
 CLEANFILES += $(fr_report_programs)
 # What run-program preloads into the ranks of an MPICH.
 EXTRA_DIST += tests/mpi/yield.c
 CLEANFILES += tests/mpi/libfryield.so
+# What has Fabrail's shared memory in another folder.
+EXTRA_DIST += tests/mpi/shm.c
+CLEANFILES += tests/mpi/libfrshm.so
 # A tool for the ranges of NVTX.
 EXTRA_DIST += tests/mpi/nvtx.c
 CLEANFILES += tests/mpi/libfrnvtx.so
@@ -65,7 +70,8 @@ if !CROSS_COMPILING
 TESTS += $(fr_mpi_tests)
 check_DATA += $(fr_layout_tests) $(fr_world_tests) $(fr_control_tests) $(fr_fabric_programs) \
     $(fr_unnoticed_programs) $(fr_alike_programs) $(fr_names_tests) $(fr_report_programs) \
-    tests/mpi/libfryield.so $(fr_across_programs) tests/mpi/libfrcount.so
+    tests/mpi/libfryield.so $(fr_across_programs) tests/mpi/libfrcount.so \
+    tests/mpi/libfrshm.so $(MPI_FLAVOURS:%=tests/bench/job-%)
 fr_compile_with_rooms = $(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(DEFS) $(DEFAULT_INCLUDES) \
     $(AM_CPPFLAGS) $(CPPFLAGS) -std=gnu11 -Wall -Wextra $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS) \
     -o $@ $(filter %.c %.S,$^) .libs/librooms.a -ldl -lpthread
@@ -110,6 +116,8 @@ tests/mpi/libfrnvtx.so: tests/mpi/nvtx.c
 endif
 tests/mpi/libfrcount.so: tests/mpi/count.c
 	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(sim_compile) -o $@ $(srcdir)/tests/mpi/count.c -ldl
+tests/mpi/libfrshm.so: tests/mpi/shm.c
+	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(sim_compile) -o $@ $(srcdir)/tests/mpi/shm.c -ldl
 tests/mpi/libfryield.so: tests/mpi/yield.c
 	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(sim_compile) -o $@ $(srcdir)/tests/mpi/yield.c -ldl
 endif

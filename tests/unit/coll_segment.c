@@ -3,6 +3,7 @@
 // that run ahead, come late or die, and what must be refused.
 #include "config.h"
 
+#include "coll/posts.h"
 #include "coll/segment.h"
 
 #include "processes.h"
@@ -18,6 +19,12 @@ static void name_of(const struct fr_control_secret *secret, char name[64])
         used += snprintf(name + used, 64 - (size_t)used, "%02x", secret->bytes[i]);
 }
 
+static void open_posts(const struct fr_control_secret *secret)
+{
+    const struct fr_control_secret posts = fr_control_secret_derive(secret, "posts", 5);
+    CHECK(fr_coll_posts_open(&posts, process_rank, process_count, POST_BYTES) == FR_OK);
+}
+
 // Rank 0 opens first, the others as soon as they know the secret.
 static struct fr_coll_segment *open_all(size_t post_bytes, struct fr_control_secret *secret)
 {
@@ -27,6 +34,8 @@ static struct fr_coll_segment *open_all(size_t post_bytes, struct fr_control_sec
         CHECK(fr_control_secret_draw(secret) == FR_OK);
     else
         process_hear(0, secret, sizeof(*secret));
+    if (post_bytes > FR_COLL_SEGMENT_SHORT_POST)
+        open_posts(secret);
     status = fr_coll_segment_open(secret, process_rank, process_count, post_bytes, &segment);
     CHECK(status == FR_OK, "%s", fr_core_status_text(status));
     if (segment == NULL)
@@ -69,7 +78,7 @@ static void check_posts(struct fr_coll_segment *segment, uint64_t round)
     for (int rank = 0; rank < process_count; rank++) {
         size_t bytes = make_post(round, rank, expected);
         const void *post = fr_coll_segment_read(segment, rank, round);
-        CHECK((uintptr_t)post % 64 == 0);
+        CHECK((uintptr_t)post % 64 == 0 || bytes <= FR_COLL_SEGMENT_SHORT_POST);
         CHECK(memcmp(post, expected, bytes) == 0, "round %u, post of %d", (unsigned)round, rank);
     }
 }
@@ -99,7 +108,7 @@ static void run_rounds(void)
     struct fr_coll_segment *segment = open_sealed(POST_BYTES);
     for (uint64_t round = 1; round <= ROUNDS && check_failures == 0; round++) {
         pause_sometimes(&state);
-        CHECK(fr_coll_segment_wait_room(segment, round, NULL) == FR_OK);
+        CHECK(fr_coll_segment_wait_room(segment, round, POST_BYTES, NULL) == FR_OK);
         size_t bytes = make_post(round, process_rank, post);
         if (is_to_mark(round, process_rank))
             fr_coll_segment_mark(segment, round);
@@ -127,46 +136,151 @@ static bool never(void *cookie)
     return false;
 }
 
+static uint32_t short_of(uint64_t round, int rank)
+{
+    return (uint32_t)round * 64 + (uint32_t)rank;
+}
+
+static void post_short(struct fr_coll_segment *segment, uint64_t round)
+{
+    uint32_t post = short_of(round, process_rank);
+    CHECK(fr_coll_segment_post(segment, round, &post, sizeof(post)) == FR_OK);
+}
+
+static void check_short(const struct fr_coll_segment *segment, uint64_t round)
+{
+    for (int rank = 0; rank < process_count; rank++) {
+        const uint32_t *post = fr_coll_segment_read(segment, rank, round);
+        CHECK(*post == short_of(round, rank), "round %u, post of %d", (unsigned)round, rank);
+    }
+}
+
 // Rank 0 runs ahead of rank 1, up to the depth and no further.
 static void run_ahead(void)
 {
     unsigned asked = 0;
     const struct fr_coll_progress none = {.go_on = never, .cookie = &asked};
-    unsigned char post[POST_BYTES];
     uint64_t round = 1;
     struct fr_coll_segment *segment = open_sealed(POST_BYTES);
     if (process_rank == 0) {
         for (; round <= FR_COLL_SEGMENT_DEPTH; round++)
-            CHECK(fr_coll_segment_post(segment, round, post, make_post(round, 0, post)) == FR_OK);
+            post_short(segment, round);
         fr_coll_segment_done(segment, FR_COLL_SEGMENT_DEPTH); // its own part is not what lacks
-        CHECK(fr_coll_segment_post(segment, round, post, 1) == FR_ERR_LIMIT);
-        CHECK(fr_coll_segment_wait_room(segment, round, &none) == FR_ERR_LIMIT && asked == 1);
+        CHECK(fr_coll_segment_post(segment, round, "", 1) == FR_ERR_LIMIT);
+        CHECK(fr_coll_segment_wait_room(segment, round, 1, &none) == FR_ERR_LIMIT && asked == 1);
         CHECK(!fr_coll_segment_has(segment, 1, 1) && fr_coll_segment_has(segment, 0, 1));
         CHECK(!fr_coll_segment_has_all(segment, 1) && fr_coll_segment_behind(segment, 1) == 1);
         CHECK(fr_coll_segment_wait_all(segment, 1, &none) == FR_ERR_LIMIT && asked == 2);
         process_meet();
         process_meet(); // rank 1 has posted and read the first three
         for (; round <= FR_COLL_SEGMENT_DEPTH + 3; round++)
-            CHECK(fr_coll_segment_post(segment, round, post, make_post(round, 0, post)) == FR_OK);
-        CHECK(fr_coll_segment_post(segment, round, post, 1) == FR_ERR_LIMIT);
+            post_short(segment, round);
+        CHECK(fr_coll_segment_post(segment, round, "", 1) == FR_ERR_LIMIT);
         process_meet();
     } else {
         process_meet();
         for (; round <= 3; round++)
-            CHECK(fr_coll_segment_post(segment, round, post, make_post(round, 1, post)) == FR_OK);
+            post_short(segment, round);
         for (round = 1; round <= 3; round++)
-            check_posts(segment, round);
+            check_short(segment, round);
         fr_coll_segment_done(segment, 3);
         process_meet();
         process_meet();
         for (round = 4; round <= FR_COLL_SEGMENT_DEPTH + 3; round++) {
-            CHECK(fr_coll_segment_post(segment, round, post, make_post(round, 1, post)) == FR_OK);
-            check_posts(segment, round);
+            post_short(segment, round);
+            check_short(segment, round);
             fr_coll_segment_done(segment, round);
         }
     }
     process_meet();
     fr_coll_segment_close(segment);
+}
+
+static void post_long(struct fr_coll_segment *segment, uint64_t round)
+{
+    unsigned char post[POST_BYTES];
+    memset(post, (int)round + process_rank, sizeof(post));
+    CHECK(fr_coll_segment_post(segment, round, post, sizeof(post)) == FR_OK);
+}
+
+static bool is_long(const struct fr_coll_segment *segment, int rank, uint64_t round)
+{
+    const unsigned char *post = fr_coll_segment_read(segment, rank, round);
+    for (size_t i = 0; i < POST_BYTES; i++) {
+        if (post[i] != (unsigned char)((int)round + rank))
+            return false;
+    }
+    return true;
+}
+
+// A rank has one long post at a time in a segment; an empty one stands for zeros.
+static void run_long(void)
+{
+    unsigned asked = 0;
+    const struct fr_coll_progress none = {.go_on = never, .cookie = &asked};
+    static const char zeros[64];
+    struct fr_coll_segment *segment = open_sealed(POST_BYTES);
+    post_long(segment, 1);
+    CHECK(fr_coll_segment_wait_all(segment, 1, NULL) == FR_OK);
+    if (process_rank == 0) {
+        CHECK(is_long(segment, 1, 1));
+        fr_coll_segment_done(segment, 1);
+        CHECK(fr_coll_segment_post(segment, 2, zeros, POST_BYTES / 4) == FR_ERR_LIMIT);
+        CHECK(fr_coll_segment_wait_room(segment, 2, POST_BYTES / 4, &none) == FR_ERR_LIMIT);
+        CHECK(fr_coll_segment_post(segment, 2, NULL, 0) == FR_OK);
+    }
+    process_meet();
+    if (process_rank == 1) {
+        CHECK(is_long(segment, 0, 1));
+        fr_coll_segment_done(segment, 1);
+        CHECK(fr_coll_segment_post(segment, 2, NULL, 0) == FR_OK);
+    }
+    CHECK(fr_coll_segment_wait_all(segment, 2, NULL) == FR_OK);
+    CHECK(memcmp(fr_coll_segment_read(segment, 1 - process_rank, 2), zeros, 64) == 0);
+    fr_coll_segment_done(segment, 2);
+    CHECK(fr_coll_segment_wait_room(segment, 3, POST_BYTES, NULL) == FR_OK);
+    post_long(segment, 3);
+    CHECK(fr_coll_segment_wait_all(segment, 3, NULL) == FR_OK);
+    CHECK(is_long(segment, 1 - process_rank, 3));
+    fr_coll_segment_done(segment, 3);
+    process_meet();
+    fr_coll_segment_close(segment);
+}
+
+// Slots go from segment to segment, but not while others read what is in them, also of a segment
+// that is closed: rank 0 closes each at once, rank 1 reads when there are more than slots.
+static void run_slots(void)
+{
+    enum { SEGMENTS = FR_COLL_POSTS_SLOTS };
+    struct fr_control_secret secret;
+    struct fr_coll_segment *segments[SEGMENTS], *last = open_sealed(POST_BYTES);
+    unsigned char post[POST_BYTES] = {0};
+    for (int i = 0; i < SEGMENTS; i++) {
+        segments[i] = open_all(POST_BYTES, &secret);
+        CHECK(fr_coll_segment_seal(segments[i], NULL) == FR_OK);
+        post_long(segments[i], 1);
+        CHECK(fr_coll_segment_wait_all(segments[i], 1, NULL) == FR_OK);
+        if (process_rank == 0) {
+            fr_coll_segment_done(segments[i], 1);
+            fr_coll_segment_close(segments[i]);
+        }
+    }
+    CHECK(fr_coll_segment_post(last, 1, post, sizeof(post)) == FR_ERR_LIMIT);
+    process_meet();
+    for (int i = 0; i < SEGMENTS && process_rank == 1; i++) {
+        CHECK(is_long(segments[i], 0, 1), "segment %d", i);
+        fr_coll_segment_done(segments[i], 1);
+    }
+    process_meet();
+    CHECK(fr_coll_segment_wait_room(last, 1, POST_BYTES, NULL) == FR_OK);
+    post_long(last, 1);
+    CHECK(fr_coll_segment_wait_all(last, 1, NULL) == FR_OK);
+    CHECK(is_long(last, 1 - process_rank, 1));
+    process_meet();
+    for (int i = 0; i < SEGMENTS && process_rank == 1; i++)
+        fr_coll_segment_close(segments[i]);
+    fr_coll_segment_close(last);
+    fr_coll_posts_release();
 }
 
 static bool count_calls(void *cookie)
@@ -251,15 +365,16 @@ static void run_refusals(void)
     CHECK(fr_control_secret_draw(&secret) == FR_OK && fr_control_secret_draw(&other) == FR_OK);
     CHECK(memcmp(&secret, &other, sizeof(secret)) != 0);
     name_of(&secret, name);
-    CHECK(fr_coll_segment_open(&secret, 1, 2, 8, &segment) == FR_ERR_NOT_FOUND);
+    CHECK(fr_coll_segment_open(&secret, 1, 2, 4, &segment) == FR_ERR_NOT_FOUND);
     CHECK(fr_coll_segment_open(&secret, 0, 0, 8, &segment) == FR_ERR_INVALID);
     CHECK(fr_coll_segment_open(&secret, 2, 2, 8, &segment) == FR_ERR_INVALID);
     CHECK(fr_coll_segment_open(&secret, -1, 2, 8, &segment) == FR_ERR_INVALID);
     CHECK(fr_coll_segment_open(&secret, 0, 2, FR_COLL_SEGMENT_MAX_POST + 1, &segment) ==
           FR_ERR_INVALID);
-    CHECK(fr_coll_segment_open(&secret, 0, 1 << 16, FR_COLL_SEGMENT_MAX_POST, &segment) ==
-              FR_ERR_NO_MEMORY,
-          "half a terabyte of shared memory");
+    CHECK(fr_coll_segment_open(&secret, 0, 2, 8, &segment) == FR_ERR_INVALID, "without slots");
+    CHECK(access(name, F_OK) != 0, "%s is left behind", name);
+    open_posts(&secret);
+    CHECK(fr_coll_segment_open(&secret, 0, 2, 2 * POST_BYTES, &segment) == FR_ERR_INVALID);
     CHECK(access(name, F_OK) != 0, "%s is left behind", name);
 
     CHECK(fr_coll_segment_open(&secret, 0, 2, POST_BYTES, &segment) == FR_OK);
@@ -304,6 +419,8 @@ int main(int count, char **arguments)
         {.name = "refusals", .count = 1, .run = run_refusals},
         {.name = "rounds", .count = 4, .run = run_rounds},
         {.name = "ahead", .count = 2, .run = run_ahead},
+        {.name = "long", .count = 2, .run = run_long},
+        {.name = "slots", .count = 2, .run = run_slots},
         {.name = "late", .count = 4, .run = run_late},
         {.name = "death", .count = 4, .run = run_death},
         {.name = NULL},

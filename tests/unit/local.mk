@@ -119,6 +119,10 @@ tests_unit_coll_segment_SOURCES = tests/unit/coll_segment.c tests/unit/check.h \
     tests/unit/processes.h
 tests_unit_coll_segment_LDADD = librooms.la
 
+check_PROGRAMS += tests/unit/coll_scale
+tests_unit_coll_scale_SOURCES = tests/unit/coll_scale.c tests/unit/check.h
+tests_unit_coll_scale_LDADD = librooms.la
+
 check_PROGRAMS += tests/unit/world_hydra
 tests_unit_world_hydra_SOURCES = tests/unit/world_hydra.c tests/unit/check.h
 tests_unit_world_hydra_LDADD = librooms.la

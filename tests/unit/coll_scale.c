@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What many communicators of many ranks claim of /dev/shm once all of them have exchanged device
+// memory: the files of this process, one of the ranks, are real for some of them, and looked at;
+// the other ranks claim what it does.
+#include "config.h"
+
+#include "coll/group.h"
+#include "coll/posts.h"
+
+#include "check.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+
+enum { COMMS = 1000, REAL = 50, RANKS = 128 };
+
+static size_t bytes_of(const struct fr_control_secret *secret)
+{
+    struct stat status;
+    char name[64];
+    int used = snprintf(name, sizeof(name), "/dev/shm/fabrail-");
+    for (size_t i = 0; i < sizeof(secret->bytes); i++)
+        used += snprintf(name + used, sizeof(name) - (size_t)used, "%02x", secret->bytes[i]);
+    CHECK(stat(name, &status) == 0, "%s", name);
+    return (size_t)status.st_blocks * 512;
+}
+
+static struct fr_coll_segment *open_as(const struct fr_control_secret *secret, int rank)
+{
+    struct fr_coll_segment *segment = NULL;
+    enum fr_status status =
+        fr_coll_segment_open(secret, rank, RANKS, fr_coll_group_post_bytes(RANKS), &segment);
+    CHECK(status == FR_OK, "%s", fr_core_status_text(status));
+    if (status != FR_OK)
+        exit(CHECK_FAIL);
+    return segment;
+}
+
+// One communicator, in which rank 0 is this process: it advertises, and all read that.
+static struct fr_coll_segment *exchange(const struct fr_control_secret *secret)
+{
+    static const unsigned char advert[1 << 16];
+    struct fr_coll_segment *own = open_as(secret, 0);
+    CHECK(fr_coll_segment_wait_room(own, 1, fr_coll_group_post_bytes(RANKS), NULL) == FR_OK);
+    CHECK(fr_coll_segment_post(own, 1, advert, fr_coll_group_post_bytes(RANKS)) == FR_OK);
+    fr_coll_segment_done(own, 1);
+    for (int rank = 1; rank < RANKS; rank++) {
+        struct fr_coll_segment *other = open_as(secret, rank);
+        CHECK(fr_coll_segment_has(other, 0, 1));
+        fr_coll_segment_done(other, 1);
+        fr_coll_segment_close(other);
+    }
+    return own;
+}
+
+int main(void)
+{
+    static struct fr_coll_segment *segments[REAL];
+    struct fr_control_secret job, secret;
+    size_t bytes = 0;
+    CHECK(fr_control_secret_draw(&job) == FR_OK);
+    CHECK(fr_coll_posts_open(&job, 0, RANKS, fr_coll_group_post_bytes(RANKS)) == FR_OK);
+    for (int i = 0; i < REAL; i++) {
+        secret = fr_control_secret_derive(&job, &i, sizeof(i));
+        segments[i] = exchange(&secret);
+        bytes += bytes_of(&secret);
+    }
+    bytes = bytes / REAL * COMMS;
+    size_t slots = bytes_of(&job); // with a page that is no process's own
+    printf("%d communicators of %d ranks: %zu bytes of segments, %zu of the slots of a process\n",
+           COMMS, RANKS, bytes, slots);
+    bytes += slots * RANKS;
+    CHECK(bytes < (size_t)64 << 20, "%zu bytes", bytes);
+    for (int i = 0; i < REAL; i++)
+        fr_coll_segment_close(segments[i]);
+    fr_coll_posts_release();
+    return check_result();
+}
