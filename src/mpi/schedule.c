@@ -12,6 +12,7 @@
 #include "coll/group.h"
 #include "memory/engine.h"
 #include "mpi/views.h"
+#include "policy/collective.h"
 #include "request/schedule.h"
 #include "world/world.h"
 
@@ -187,7 +188,8 @@ static int start_own(struct fr_request_op *op, const struct fr_coll_group *group
     return rc == fr_real_mpi.SUCCESS ? send_part(op, fr_world_comm(), &from) : rc;
 }
 
-// Starts receives or sends with all other ranks, each rank in an order of its own.
+// Starts receives or sends with all other ranks, each rank in an order of its own: what is sent to
+// it first is what it receives first.
 static int start_others(struct fr_request_op *op, const struct fr_coll_group *group,
                         const struct side *side, bool sends)
 {
@@ -195,7 +197,8 @@ static int start_others(struct fr_request_op *op, const struct fr_coll_group *gr
     if (!side->others)
         return rc;
     for (int step = 1; step < group->size && rc == fr_real_mpi.SUCCESS; step++) {
-        struct part part = {.peer = (group->rank + step) % group->size, .tag = op->schedule->tag};
+        struct part part = {.peer = fr_policy_partner(group->rank, group->size, step, sends),
+                            .tag = op->schedule->tag};
         if (side->peer != EACH && side->peer != part.peer)
             continue;
         if (!find_part(side, part.peer, &part))
