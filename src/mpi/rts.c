@@ -65,10 +65,10 @@ bool fr_mpi_may_be_as_rts(int64_t count, fr_word type)
 
 bool fr_mpi_may_go_over_rails(int64_t count, fr_word type)
 {
-    size_t least = fr_core_settings()->rail_min_bytes;
     int bytes = 0;
-    if (!fr_mpi_rails_take_host || count <= 0 || type == fr_real_mpi.DATATYPE_NULL)
+    if (FR_LIKELY(!fr_mpi_rails_take_host) || count <= 0 || type == fr_real_mpi.DATATYPE_NULL)
         return false;
+    size_t least = fr_core_settings()->rail_min_bytes;
     if (fr_real_type_is_named(type))
         return (size_t)count * LARGEST_NAMED_BYTES >= least &&
                (size_t)count * (size_t)named_bytes(type) >= least;
