@@ -85,6 +85,7 @@ static struct fr_explain_answer explain_message(const struct fr_explain_facts *f
         .by_fragments = true,
         .one_piece = true,
         .must_leave = must_leave(fn),
+        .host_memory = !fr_device_kind_is_device(kind),
         .exported = is_exportable(kind),
         .mapped = !facts->first,
         .clique_min_bytes = settings->clique_min_bytes,
@@ -93,12 +94,13 @@ static struct fr_explain_answer explain_message(const struct fr_explain_facts *f
         .rail_use = settings->rail,
         .rail_min_bytes = settings->rail_min_bytes,
     };
+    const char *without = message.host_memory ? "pass" : "host"; // a scheme
     if (bytes <= FR_RNDV_RTS_BYTES)
-        return answer("host", "", "the message is too short for an RTS");
+        return answer(without, "", "the message is too short for an RTS");
     struct fr_policy_scheme_choice chosen = fr_policy_choose_scheme(&message);
     const char *name = fr_policy_scheme_name(chosen.scheme);
     if (chosen.scheme == FR_SCHEME_NONE)
-        return answer("host", "", chosen.reason);
+        return answer(without, "", chosen.reason);
     return answer(fr_policy_path_name(fr_policy_scheme_path(chosen.scheme)), name, chosen.reason);
 }
 
@@ -127,6 +129,11 @@ static struct fr_policy_choice choose_alone(const struct fr_explain_facts *facts
     return fr_policy_choose(&local);
 }
 
+static bool is_between_hosts(const struct fr_explain_facts *facts)
+{
+    return facts->place == FR_PLACE_CLIQUE || facts->place == FR_PLACE_AWAY;
+}
+
 static bool has_buffer(enum fr_fn fn)
 {
     return fr_real_arg(fn, 's', 0) >= 0 || fr_real_arg(fn, 'r', 0) >= 0 ||
@@ -150,8 +157,10 @@ struct fr_explain_answer fr_explain(const struct fr_explain_facts *given, enum f
         facts->place == FR_PLACE_HOST && (paths & FR_PATH_BIT_PEER))
         return explain_exchange(bytes);
     bool of_messages = is_of_messages(fn) || (is_alltoall(fn) && facts->place != FR_PLACE_APART);
-    if (on_device && of_messages && !facts->gpu_aware && (paths & needed) == needed &&
-        local.path == FR_PATH_HOST)
+    // Host memory on one host is the MPI library's, whatever the setting says.
+    bool for_rails = !on_device && fr_core_settings()->rail_host && is_between_hosts(facts);
+    bool is_left = for_rails || (on_device && local.path == FR_PATH_HOST);
+    if (is_left && of_messages && !facts->gpu_aware && (paths & needed) == needed)
         return explain_message(facts, fn, kind, bytes);
     return answer(fr_policy_path_name(local.path), "", local.reason);
 }

@@ -11,7 +11,7 @@ static const struct {
     const char *name;
     const char *about;
 } paths[FR_JOB_PATHS] = {
-    [FR_JOB_PASS] = {"pass", "the MPI library got the device pointer"},
+    [FR_JOB_PASS] = {"pass", "the MPI library got the pointer"},
     [FR_JOB_HOST] = {"host", "staged through host memory"},
     [FR_JOB_FABRIC] = {"fabric", "copied to fabric memory, which the MPI library got"},
     [FR_JOB_PEER] = {"peer", "moved by Fabrail over NVLink"},

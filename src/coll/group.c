@@ -224,13 +224,32 @@ static struct fr_coll_meeting meeting_of(const struct fr_coll_group *group, uint
     return (struct fr_coll_meeting){group->name, call, group->rank, group->size, group->world};
 }
 
-enum { WORD_GPU = 1 }; // what ranks of several hosts tell each other
+// What ranks of several hosts tell each other: that they use a GPU, or would have host memory go
+// over rails, as all of them would then.
+enum { WORD_GPU = 1, WORD_RAILS = 2 };
+enum { ANSWER_SHIFT = 33 };
+#define ANSWER_GPU ((uint64_t)1 << 32)
 
-// A number for the group and 1, or 0 for none.
+// A number for the group and 1, whether there is a GPU, and FABRAIL_RAIL_MIN in KiB, which need not
+// be the same for all ranks; or 0 for none.
 static uint64_t judge_words(uint64_t words, void *cookie)
 {
     (void)cookie;
-    return words == WORD_GPU ? (uint64_t)draw_number() + 1 : 0;
+    const uint64_t most = UINT64_MAX >> ANSWER_SHIFT;
+    uint64_t number = (uint64_t)draw_number() + 1;
+    uint64_t least = fr_core_settings()->rail_min_bytes / 1024 +
+                     (fr_core_settings()->rail_min_bytes % 1024 != 0);
+    if (!words)
+        return 0;
+    return number | (words & WORD_GPU ? ANSWER_GPU : 0) |
+           (least < most ? least : most) << ANSWER_SHIFT;
+}
+
+static uint64_t own_word(void)
+{
+    const struct fr_settings *settings = fr_core_settings();
+    bool rails = settings->rail_host && settings->rail != FR_RAIL_OFF;
+    return (fr_device_in_use() ? WORD_GPU : 0) | (rails ? WORD_RAILS : 0);
 }
 
 static bool is_meeting(const struct state *state)
@@ -239,7 +258,7 @@ static bool is_meeting(const struct state *state)
 }
 
 // The same of several hosts, in the first, second, fourth ... call that can wait for others, since
-// a program may begin to use its GPUs late.
+// a program may begin to use its GPUs late: also once there is a group for rails.
 static bool is_group_across(fr_word comm, struct state *state)
 {
     uint64_t answer = 0;
@@ -252,11 +271,13 @@ static bool is_group_across(fr_word comm, struct state *state)
         fr_error("out of memory for a group, which the others wait for");
         return false;
     }
-    uint64_t word = fr_device_in_use() ? WORD_GPU : 0;
     const struct fr_coll_meeting meeting = meeting_of(group, state->meetings);
-    if (!fr_coll_meet(&meeting, word, judge_words, NULL, &answer) || answer == 0)
+    if (!fr_coll_meet(&meeting, own_word(), judge_words, NULL, &answer) || answer == 0)
         return false;
-    give_number(group, (uint32_t)(answer - 1));
+    group->for_rails = !(answer & ANSWER_GPU);
+    group->rail_min_bytes = (size_t)(answer >> ANSWER_SHIFT) * 1024;
+    if (!state->is_group) // else what is under way has its tags
+        give_number(group, (uint32_t)answer - 1);
     return true;
 }
 
@@ -277,6 +298,8 @@ struct fr_coll_group *fr_coll_group_enter(fr_word comm, bool waits)
     if (!state->is_group)
         state->is_group =
             state->one_host ? is_group_here(comm, state) : waits && is_group_across(comm, state);
+    else if (FR_UNLIKELY(state->group->for_rails) && waits)
+        (void)is_group_across(comm, state);
     if (!state->is_group)
         return NULL;
     if (waits && state->one_host && !state->group->opened)

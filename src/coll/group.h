@@ -35,6 +35,8 @@ struct fr_coll_group {
     bool broken;    // a rank is gone, or was given up
     bool moved;     // what was agreed on is done but for the end, for which `round` is posted
     bool copied;    // of the last operation, the copy after its end has been made
+    bool for_rails; // no rank was known to use a GPU yet: it is there for host memory over rails,
+    size_t rail_min_bytes;         // from so many bytes on, as rank 0 has it
     struct fr_coll_memory *memory; // mapping sets and what goes with them (mapset.h), or NULL
 };
 

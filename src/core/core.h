@@ -173,6 +173,7 @@ struct fr_settings {
     const char *tuning;             // FABRAIL_TUNING: "auto", "" for none, else a file name
     enum fr_rail_use rail;          // FABRAIL_RAIL
     size_t rail_min_bytes;          // FABRAIL_RAIL_MIN, of messages over rails
+    bool rail_host;                 // FABRAIL_RAIL_HOST, those of host memory, too
     enum fr_progress_use progress;  // FABRAIL_PROGRESS
     size_t rail_max;                // FABRAIL_RAIL_MAX, rails of a process
     const char *rail_nics;          // FABRAIL_RAIL_NICS, names allowed or, after ^, denied

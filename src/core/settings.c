@@ -173,6 +173,11 @@ static const struct row rows[] = {
          "It takes the path peer to be allowed. Set it alike for all ranks of a job."},
     {"RAIL_MIN", ROW_BYTES, AT(rail_min_bytes), .default_text = "256K", RANGE(0, 16 * TIB),
      .help = "Size from which on a message to another host goes over rails."},
+    {"RAIL_HOST", ROW_BOOL, AT(rail_host), .default_text = "no",
+     .help = "Whether messages of host memory go over rails, too, also where there is no GPU. It\n"
+             "takes an MPI library that is not GPU-aware, or FABRAIL_RAIL=force.\n"
+             "Set it alike for all ranks of a job.",
+     .alike = true},
     {"PROGRESS", ROW_CHOICE, AT(progress), .default_text = "auto", .choices = progress_choices,
      .help =
          "Who moves rails whose NIC wants a CPU for that: calls of MPI and, while other ranks "
@@ -569,10 +574,14 @@ const struct fr_settings *fr_core_settings(void)
     return settings;
 }
 
-// Of a choice or a list, the only rows that have to be alike.
-static size_t write_value(const struct row *row, unsigned value, char *text, size_t room)
+// Of a switch, a choice or a list, the only rows that have to be alike.
+static size_t write_value(const struct row *row, const void *member, char *text, size_t room)
 {
     size_t used = 0;
+    unsigned value = 0;
+    if (row->type == ROW_BOOL)
+        return min_of((size_t)snprintf(text, room, *(const bool *)member ? "yes" : "no"), room);
+    memcpy(&value, member, sizeof(value));
     for (const struct choice *c = row->choices; c->name != NULL && used < room; c++) {
         bool is_set = row->type == ROW_LIST ? value & c->value : value == c->value;
         if (is_set)
@@ -586,13 +595,12 @@ const char *fr_core_settings_alike(const struct fr_settings *settings, char text
     size_t used = 0;
     text[0] = '\0';
     for (size_t r = 0; r < FR_ARRAY_LENGTH(rows); r++) {
-        unsigned value;
         if (!rows[r].alike)
             continue;
-        memcpy(&value, (const char *)settings + rows[r].offset, sizeof(value));
         used += (size_t)snprintf(text + used, FR_ALIKE_BYTES - used,
                                  "%s" PREFIX "%s=", used ? ";" : "", rows[r].name);
-        used += write_value(&rows[r], value, text + used, FR_ALIKE_BYTES - used);
+        used += write_value(&rows[r], (const char *)settings + rows[r].offset, text + used,
+                            FR_ALIKE_BYTES - used);
     }
     return text;
 }

@@ -164,6 +164,19 @@ static void count_view(const struct fr_request_op *op, const struct fr_path_view
     });
 }
 
+// Host memory is sent over rails, or as it is.
+static enum outcome choose_for_host(struct fr_request_op *op, struct fr_path_view *view)
+{
+    struct fr_policy_choice choice = {.path = FR_PATH_PASS};
+    const char *scheme = NULL;
+    if (!fr_mpi_sends_host(op, view))
+        return UNCHANGED;
+    fr_rndv_progress(NULL);
+    bool started = fr_mpi_send_start(op, view, &choice, &scheme);
+    count_view(op, view, choice, scheme);
+    return started ? STAGED : UNCHANGED;
+}
+
 // Chooses the path of every view. FAILED leaves MPI's error code in *result.
 static enum outcome choose_paths(struct fr_request_op *op, int *result)
 {
@@ -176,8 +189,10 @@ static enum outcome choose_paths(struct fr_request_op *op, int *result)
             fr_rndv_progress(&view->range);
         view->as_bytes = is_device && op->takes_rts && view->out_bytes && !fr_mpi_takes_parts();
         struct fr_policy_choice choice = choose_path(op, view);
-        if (!is_device)
+        if (!is_device) {
+            outcome = choose_for_host(op, view) == STAGED ? STAGED : outcome;
             continue;
+        }
         const char *scheme = NULL;
         if (choice.path == FR_PATH_HOST && fr_mpi_send_start(op, view, &choice, &scheme))
             outcome = STAGED;
@@ -411,6 +426,7 @@ static int hear(enum fr_fn fn, const fr_word *args, void *status, int rc)
         return fr_request_raise(0, 0, fr_real_mpi.ERR_NO_MEM);
     find_object(op);
     op->takes_rts = true;
+    op->counted_as = fn;
     enum fr_status built = fr_mpi_views_build(op);
     for (unsigned v = 0; built == FR_OK && v < op->view_count; v++)
         fr_path_view_measure(&op->views[v]);
@@ -503,26 +519,39 @@ static bool are_on_host(enum fr_fn fn, const fr_word *args)
     return true;
 }
 
+// Whether what is sent from host memory may be more than MPI's business: a message as long as an
+// RTS, or one for rails, which must not be received over while it is copied.
+static bool needs_look_for_sending(enum fr_fn fn, const fr_word *args)
+{
+    int64_t count = count_at(fn, args, 1);
+    fr_word type = fr_real_handle(args[2]);
+    bool apart = fr_real_rows[fn].class == FR_CLASS_SENDRECV;
+    return fr_mpi_may_be_as_rts(count, type) || (apart && fr_mpi_may_go_over_rails(count, type));
+}
+
 // Functions that receive by matching. Those that need no look at their buffers make no operation.
 static bool receive(enum fr_fn fn, fr_word *args, enum fr_fn counted_as, int *result)
 {
     bool receives = fr_real_rows[fn].class == FR_CLASS_RECV;
     bool on_host = !(fr_real_rows[fn].flags & FR_ROW_PERSISTENT) && are_on_host(fn, args);
-    bool sends_plain =
-        !receives && fr_mpi_may_be_as_rts(count_at(fn, args, 1), fr_real_handle(args[2]));
+    bool sends_more = !receives && needs_look_for_sending(fn, args);
     int in = receiving_buffer(fn);
-    if ((!on_host || sends_plain) && serve(fn, args, NULL, counted_as, result))
+    if ((!on_host || sends_more) && serve(fn, args, NULL, counted_as, result))
         return true;
     if (!on_host)
         return false;
-    if (!fr_mpi_takes_rts ||
-        !fr_mpi_may_bring(count_at(fn, args, in + 1), fr_real_handle(args[in + 2])))
+    int64_t count = count_at(fn, args, in + 1);
+    fr_word type = fr_real_handle(args[in + 2]);
+    if (!fr_mpi_takes_rts || !fr_mpi_may_bring(count, type))
         return false;
+    if (fr_mpi_may_go_over_rails(count, type)) // whose sender may be waiting to know how
+        fr_rndv_progress(NULL);
     if (fr_real_rows[fn].signature[outcome_arg(fn)] == 'u') {
         *result = receive_now(fn, args);
         return true;
     }
-    if (!receives || !fr_mpi_is_simple(fr_real_handle(args[2])))
+    bool of_another = counted_as != fn && fr_mpi_rails_take_host; // which the report shall name
+    if (!receives || of_another || !fr_mpi_is_simple(type))
         return serve(fn, args, NULL, counted_as, result);
     return receive_later(fn, args, result);
 }
@@ -536,7 +565,9 @@ int fr_mpi_call_part(enum fr_fn fn, fr_word *args, enum fr_fn counted_as)
 {
     bool receives = fr_mpi_receives(fn);
     int rc = fr_real_mpi.SUCCESS;
-    bool plain = fr_mpi_are_host_buffers(fn, args) && !(receives && fr_mpi_takes_rts);
+    bool for_rails =
+        !receives && fr_mpi_may_go_over_rails(count_at(fn, args, 1), fr_real_handle(args[2]));
+    bool plain = fr_mpi_are_host_buffers(fn, args) && !(receives && fr_mpi_takes_rts) && !for_rails;
     bool done = !plain && (receives ? receive(fn, args, counted_as, &rc)
                                     : serve(fn, args, NULL, counted_as, &rc));
     return done ? rc : fr_real_call(fn, args);

@@ -19,6 +19,8 @@ enum { REGISTER_ARGS = 8 };
 enum check {
     CHECK_RECEIVE,      // all buffers are host memory, and no RTS is so short
     CHECK_SEND,         // all buffers are host memory, and the message is not as long as an RTS
+    CHECK_RAIL_RECEIVE, // the same, and what it sends is too short for rails
+    CHECK_RAIL_SEND,    // the same
     CHECK_PROBE,        // there can be no RTS
     CHECK_EXCHANGE,     // all buffers are host memory, and other ranks need not know
     CHECK_HOST_BUFFERS, // all buffers are host memory
@@ -183,12 +185,13 @@ static void set_entry(enum fr_fn fn)
         entry->check = CHECK_EXCHANGE;
         entry->handle = fr_real_arg(fn, 'q', 0) < 0 ? fr_mpi_call_exchange : fr_mpi_call_schedule;
     } else if (fr_mpi_receives(fn)) {
-        entry->check = CHECK_RECEIVE;
+        bool both = fr_real_rows[fn].class == FR_CLASS_SENDRECV;
+        entry->check = both && fr_mpi_wants_host_rails() ? CHECK_RAIL_RECEIVE : CHECK_RECEIVE;
         entry->sends = fr_real_rows[fn].class != FR_CLASS_RECV;
         entry->receive = (unsigned char)(signature[0] == 's' ? fr_real_arg(fn, 'r', 0) : 0);
         entry->handle = fr_mpi_call_receive;
     } else if (fr_real_rows[fn].class == FR_CLASS_SEND) {
-        entry->check = CHECK_SEND;
+        entry->check = fr_mpi_wants_host_rails() ? CHECK_RAIL_SEND : CHECK_SEND;
     }
 }
 
@@ -295,6 +298,14 @@ static bool needs_hearing(const struct entry *entry, const fr_word *registers, c
            (entry->sends && sends_as_rts(entry, registers, stack));
 }
 
+// Whether a buffer is so large that it might go over rails, though it is host memory.
+static bool is_for_rails(const struct entry *entry, unsigned buffer, const fr_word *registers,
+                         const fr_word *stack)
+{
+    return fr_mpi_may_go_over_rails(count_at(entry, registers, stack, buffer + 1u),
+                                    fr_real_handle(arg_at(registers, stack, buffer + 2u)));
+}
+
 static bool needs_look(const struct entry *entry, const fr_word *registers, const fr_word *stack)
 {
     switch (entry->check) {
@@ -303,10 +314,18 @@ static bool needs_look(const struct entry *entry, const fr_word *registers, cons
     case CHECK_COMM_MAKE:
         return fr_world_comm() != fr_real_mpi.COMM_NULL &&
                !fr_real_is_internal(caller_of(registers, stack));
+    case CHECK_RAIL_RECEIVE:
+        if (fr_mpi_rails_take_host && is_for_rails(entry, 0, registers, stack))
+            return true;
+        __attribute__((fallthrough));
     case CHECK_RECEIVE:
         if (fr_mpi_takes_rts && needs_hearing(entry, registers, stack))
             return true;
         goto host_buffers;
+    case CHECK_RAIL_SEND:
+        if (fr_mpi_rails_take_host && is_for_rails(entry, 0, registers, stack))
+            return true;
+        __attribute__((fallthrough));
     case CHECK_SEND:
         if (fr_mpi_takes_rts && sends_as_rts(entry, registers, stack))
             return true;

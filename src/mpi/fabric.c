@@ -24,7 +24,7 @@ static void describe_clique(struct fr_world_facts *own)
 static void describe_exchanges(struct fr_world_facts *own)
 {
     struct fr_control_secret secret;
-    own->exchanges = fr_device_is_installed();
+    own->exchanges = fr_device_is_installed() || (own->takes_rts && fr_mpi_wants_host_rails());
     if (!own->exchanges || own->takes_rts)
         return;
     own->exchanges = fr_control_secret_draw(&secret) == FR_OK;

@@ -15,6 +15,13 @@
 
 bool fr_mpi_takes_rts;
 bool fr_mpi_meeting;
+bool fr_mpi_rails_take_host;
+
+// Whether the user would have host memory go over rails, which needs no GPU.
+bool fr_mpi_wants_host_rails(void)
+{
+    return fr_core_settings()->rail_host && fr_core_settings()->rail != FR_RAIL_OFF;
+}
 
 void fr_mpi_messages_describe(struct fr_world_facts *own)
 {
@@ -27,7 +34,8 @@ void fr_mpi_messages_describe(struct fr_world_facts *own)
     own->pid_namespace = self->pid_namespace;
     // An MPI that takes device memory has ways of its own, and sees to it that they fit together.
     own->takes_rts = (fr_core_settings()->paths & needed) == needed && !fr_mpi_is_gpu_aware() &&
-                     fr_device_is_installed() && fr_control_secret_draw(&secret) == FR_OK;
+                     (fr_mpi_wants_host_rails() || fr_device_is_installed()) &&
+                     fr_control_secret_draw(&secret) == FR_OK;
     own->pipelines = own->takes_rts && fr_core_settings()->pipeline_min_bytes > 0;
     own->rails = own->takes_rts && fr_core_settings()->rail != FR_RAIL_OFF;
     if (own->takes_rts)
@@ -119,6 +127,7 @@ void fr_mpi_messages_start(void)
     if (fr_mpi_meeting)
         fr_mpi_takes_rts =
             open_control(takers.send_remotely) && own->takes_rts && fr_rndv_open() == FR_OK;
+    fr_mpi_rails_take_host = fr_mpi_takes_rts && takers.span_hosts && fr_mpi_wants_host_rails();
 }
 
 // What others have not received yet may need this process, which is in no other call any more.
@@ -157,6 +166,7 @@ void fr_mpi_messages_end(void)
 void fr_mpi_messages_release(void)
 {
     fr_mpi_takes_rts = false;
+    fr_mpi_rails_take_host = false;
     fr_rndv_close();
 }
 
@@ -181,8 +191,16 @@ static bool is_buffered(enum fr_fn fn)
            fn == FR_FN_MPI_Ibsend_c;
 }
 
-// What rendezvous has to know of a send whose buffer is device memory of this view. False for what
-// cannot go that way at all.
+// Whether a buffer may go by rendezvous because of the memory that it is.
+static bool is_eligible(const struct fr_path_view *view)
+{
+    if (fr_device_kind_is_device(view->range.kind))
+        return true;
+    return fr_mpi_rails_take_host && view->in_bytes >= fr_core_settings()->rail_min_bytes;
+}
+
+// What rendezvous has to know of a send whose buffer this view is. False for what cannot go that
+// way at all.
 static bool describe(const struct fr_request_op *op, const struct fr_path_view *view,
                      struct fr_rndv_message *message)
 {
@@ -195,10 +213,11 @@ static bool describe(const struct fr_request_op *op, const struct fr_path_view *
         .must_leave = op->replaces || is_buffered(op->fn),
         .parts = fr_mpi_takes_parts(),
     };
-    return fr_mpi_takes_rts && sends && !op->partitions &&
-           fr_device_kind_is_device(view->range.kind) && view->in_bytes >= FR_RNDV_RTS_BYTES &&
+    return fr_mpi_takes_rts && sends && !op->partitions && is_eligible(view) &&
+           view->in_bytes >= FR_RNDV_RTS_BYTES &&
            fr_mpi_address_of(op->object, (int)op->args[peer], (int)op->args[peer + 1],
-                             &message->address);
+                             &message->address) &&
+           message->address.tag >= 0; // else MPI complains, of the application's own arguments
 }
 
 bool fr_mpi_may_send_rts(const struct fr_request_op *op, const struct fr_path_view *view)
@@ -207,13 +226,24 @@ bool fr_mpi_may_send_rts(const struct fr_request_op *op, const struct fr_path_vi
     return describe(op, view, &message) && fr_rndv_send_is_possible(&message);
 }
 
+bool fr_mpi_sends_host(const struct fr_request_op *op, const struct fr_path_view *view)
+{
+    struct fr_rndv_message message;
+    return fr_mpi_rails_take_host && !op->persistent &&
+           !fr_device_kind_is_device(view->range.kind) && describe(op, view, &message);
+}
+
 bool fr_mpi_send_start(struct fr_request_op *op, struct fr_path_view *view,
                        struct fr_policy_choice *choice, const char **scheme)
 {
     struct fr_rndv_message message;
     struct fr_policy_scheme_choice chosen;
     if (op->persistent || !describe(op, view, &message) ||
-        fr_rndv_send_start(&message, &op->send, &chosen) != FR_OK || !op->send)
+        fr_rndv_send_start(&message, &op->send, &chosen) != FR_OK)
+        return false;
+    if (choice->path == FR_PATH_PASS) // why it stays there
+        choice->reason = chosen.reason;
+    if (!op->send)
         return false;
     choice->path = fr_policy_scheme_path(chosen.scheme);
     choice->reason = chosen.reason;

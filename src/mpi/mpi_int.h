@@ -109,6 +109,14 @@ void fr_mpi_messages_start(void);                          // both on all proces
 void fr_mpi_messages_end(void);
 void fr_mpi_messages_release(void);
 
+// FABRAIL_RAIL_HOST: whether the user would have host memory go over rails; whether there are hosts
+// to send it to, which is set as long as takes_rts; whether a message of so many elements may be
+// one to look at for that; and whether the view of an operation is.
+bool fr_mpi_wants_host_rails(void);
+extern bool fr_mpi_rails_take_host;
+bool fr_mpi_may_go_over_rails(int64_t count, fr_word type);
+bool fr_mpi_sends_host(const struct fr_request_op *op, const struct fr_path_view *view);
+
 // Whether the function receives by matching, so that what it receives can be an RTS.
 bool fr_mpi_receives(enum fr_fn fn);
 
@@ -132,8 +140,9 @@ bool fr_mpi_takes_parts(void);
 bool fr_mpi_address_of(fr_word comm, int rank, int tag, struct fr_rndv_address *address);
 
 // Begins to send the message of an operation whose buffer this is by rendezvous, and says how, if
-// both ends can: MPI is then to be given the RTS (rewrite), by call_real, which is just the real
-// call for all other operations. `mark_plain` is for messages that go as they are.
+// both ends can, or why it is left to path pass: MPI is then to be given the RTS (rewrite), by
+// call_real, which is just the real call for all other operations. `mark_plain` is for messages
+// that go as they are.
 bool fr_mpi_send_start(struct fr_request_op *op, struct fr_path_view *view,
                        struct fr_policy_choice *choice, const char **scheme);
 void fr_mpi_send_rewrite(struct fr_request_op *op);

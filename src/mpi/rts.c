@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+enum { LARGEST_NAMED_BYTES = 32 }; // a complex number of two long doubles
+
 // The size of a predefined datatype. Each place of the cache holds a handle and its size in one
 // word; handles are addresses or integers, so that their highest bits say nothing.
 static int named_bytes(fr_word type)
@@ -40,7 +42,6 @@ bool fr_mpi_is_host_memory(fr_word buffer, int64_t count, fr_word type)
 
 bool fr_mpi_may_bring(int64_t count, fr_word type)
 {
-    enum { LARGEST_NAMED_BYTES = 32 }; // a complex number of two long doubles
     if (!fr_real_type_is_named(type))
         return count > 0;
     if (count >= FR_RNDV_RTS_BYTES)
@@ -60,6 +61,20 @@ bool fr_mpi_may_be_as_rts(int64_t count, fr_word type)
     return count > 0 && count <= FR_RNDV_RTS_LONGEST && type != fr_real_mpi.DATATYPE_NULL &&
            FR_MPI(Type_size, type, FR_PTR(&bytes)) == fr_real_mpi.SUCCESS && bytes > 0 &&
            fr_rndv_marks_rts(count * bytes);
+}
+
+bool fr_mpi_may_go_over_rails(int64_t count, fr_word type)
+{
+    int bytes = 0;
+    if (FR_LIKELY(!fr_mpi_rails_take_host) || count <= 0 || type == fr_real_mpi.DATATYPE_NULL)
+        return false;
+    size_t least = fr_core_settings()->rail_min_bytes;
+    if (fr_real_type_is_named(type))
+        return (size_t)count * LARGEST_NAMED_BYTES >= least &&
+               (size_t)count * (size_t)named_bytes(type) >= least;
+    if (FR_MPI(Type_size, type, FR_PTR(&bytes)) != fr_real_mpi.SUCCESS)
+        return false;
+    return bytes < 0 || (size_t)count * (size_t)bytes >= least; // more than an int holds
 }
 
 bool fr_mpi_takes_parts(void)

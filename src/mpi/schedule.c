@@ -12,6 +12,7 @@
 #include "coll/group.h"
 #include "memory/engine.h"
 #include "mpi/views.h"
+#include "policy/collective.h"
 #include "request/schedule.h"
 #include "world/world.h"
 
@@ -187,7 +188,8 @@ static int start_own(struct fr_request_op *op, const struct fr_coll_group *group
     return rc == fr_real_mpi.SUCCESS ? send_part(op, fr_world_comm(), &from) : rc;
 }
 
-// Starts receives or sends with all other ranks, each rank in an order of its own.
+// Starts receives or sends with all other ranks, each rank in an order of its own: what is sent to
+// it first is what it receives first.
 static int start_others(struct fr_request_op *op, const struct fr_coll_group *group,
                         const struct side *side, bool sends)
 {
@@ -195,7 +197,8 @@ static int start_others(struct fr_request_op *op, const struct fr_coll_group *gr
     if (!side->others)
         return rc;
     for (int step = 1; step < group->size && rc == fr_real_mpi.SUCCESS; step++) {
-        struct part part = {.peer = (group->rank + step) % group->size, .tag = op->schedule->tag};
+        struct part part = {.peer = fr_policy_partner(group->rank, group->size, step, sends),
+                            .tag = op->schedule->tag};
         if (side->peer != EACH && side->peer != part.peer)
             continue;
         if (!find_part(side, part.peer, &part))
@@ -470,11 +473,13 @@ static int64_t slice_bytes(enum fr_fn fn, const fr_word *args, char letter)
 
 // Such collectives begin to pay where MPI's own, which stage everything, take longer than a handful
 // of messages; a broadcast, which MPI has ranks hand on, while they are few. What all get alike is
-// to cross to another host once, as MPI sees to, not once a rank. All ranks find the same: sizes
-// are looked at where they are the same for all, so not in the forms with many, nor of neighbours.
+// to cross to another host once, as MPI sees to, not once a rank. Host memory gains nothing but
+// rails. All ranks find the same: sizes are looked at where they are the same for all, so not in
+// the forms with many, nor of neighbours.
 static bool is_worthwhile(enum fr_fn fn, const fr_word *args, const struct fr_coll_group *group)
 {
     enum { LEAST_BYTES = 2048, MOST_RECEIVERS = 16 };
+    size_t least_bytes = group->for_rails ? group->rail_min_bytes : LEAST_BYTES;
     struct fr_request_op op = {.fn = fn};
     enum fr_class class = fr_real_rows[fn].class;
     memcpy(op.args, args, strlen(fr_real_rows[fn].signature) * sizeof(fr_word));
@@ -494,7 +499,7 @@ static bool is_worthwhile(enum fr_fn fn, const fr_word *args, const struct fr_co
             return false;
         break;
     case FR_CLASS_ALLTOALL:
-        if (!waits)
+        if (!waits && !group->for_rails)
             return true;
         break;
     default:
@@ -503,7 +508,7 @@ static bool is_worthwhile(enum fr_fn fn, const fr_word *args, const struct fr_co
     if (fr_real_arg(fn, 'v', 0) >= 0)
         return true;
     bool by_send = class == FR_CLASS_GATHER ? !is_root : class == FR_CLASS_SCATTER && is_root;
-    return slice_bytes(fn, args, by_send ? 's' : 'r') >= LEAST_BYTES;
+    return slice_bytes(fn, args, by_send ? 's' : 'r') >= (int64_t)least_bytes;
 }
 
 bool fr_mpi_run_schedule(enum fr_fn fn, const fr_word *args, const struct fr_coll_group *group,

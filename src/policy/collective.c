@@ -30,6 +30,12 @@ bool fr_policy_bcast_is_shared(size_t bytes, int ranks)
     return ranks > 2 && bytes >= SHARED_BYTES / (size_t)(ranks - 2);
 }
 
+int fr_policy_partner(int rank, int size, int step, bool sends)
+{
+    int64_t partner = sends ? (int64_t)rank + step : (int64_t)rank - step + size;
+    return (int)(partner % size);
+}
+
 const char *fr_policy_reduction_obstacle(const struct fr_policy_reduction_facts *facts)
 {
     if (!facts->predefined)

@@ -21,6 +21,10 @@ struct fr_policy_slice fr_policy_slice(size_t elements, size_t element_bytes, in
 // the data once and not once a rank, for the price of one more launch and meeting.
 bool fr_policy_bcast_is_shared(size_t bytes, int ranks);
 
+// Who a rank sends to, or receives from, in a step [1, size) of an exchange: in each one, all ranks
+// send to different ones, and what one receives is what is sent to it in the same step.
+int fr_policy_partner(int rank, int size, int step, bool sends);
+
 // What decides whether this rank can take part in a reduction by kernels.
 struct fr_policy_reduction_facts {
     bool predefined; // operation and datatype are MPI's own, and the kernels know them

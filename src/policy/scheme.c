@@ -18,12 +18,13 @@ static bool has_failed(const struct fr_policy_message *message, enum fr_policy_s
 static bool can_get(const struct fr_policy_message *message)
 {
     return message->here && message->one_piece && !message->must_leave && message->exported &&
-           message->mapped && !has_failed(message, FR_SCHEME_GET);
+           message->mapped && !message->host_memory && !has_failed(message, FR_SCHEME_GET);
 }
 
 static bool can_stage(const struct fr_policy_message *message)
 {
-    if (message->absolute || message->workspace_full || has_failed(message, FR_SCHEME_STAGED_GET))
+    if (message->absolute || message->workspace_full || message->host_memory ||
+        has_failed(message, FR_SCHEME_STAGED_GET))
         return false;
     return message->here || (message->in_clique && message->bytes >= message->clique_min_bytes);
 }
@@ -41,11 +42,31 @@ static bool can_pipeline(const struct fr_policy_message *message)
 {
     return message->by_fragments && message->pipeline_min_bytes > 0 &&
            message->bytes >= message->pipeline_min_bytes && !message->absolute &&
-           !message->must_leave && !message->host_full && !has_failed(message, FR_SCHEME_PIPELINE);
+           !message->must_leave && !message->host_memory && !message->host_full &&
+           !has_failed(message, FR_SCHEME_PIPELINE);
+}
+
+static const char *reason_to_pass(const struct fr_policy_message *message)
+{
+    if (message->here)
+        return "host memory, and the receiver is on this host";
+    if (message->rail_use == FR_RAIL_OFF)
+        return "host memory, and FABRAIL_RAIL=off";
+    if (message->bytes < message->rail_min_bytes)
+        return "host memory, shorter than FABRAIL_RAIL_MIN";
+    if (message->absolute)
+        return "host memory at the addresses of MPI_BOTTOM, which need not lie together";
+    if (message->host_full)
+        return "host memory, and too much of it waits for receivers";
+    if (has_failed(message, FR_SCHEME_RAIL))
+        return "host memory that could not be sent over rails";
+    return "host memory, and too few rails lead to the receiver so far";
 }
 
 static const char *reason_for_none(const struct fr_policy_message *message)
 {
+    if (message->host_memory)
+        return reason_to_pass(message);
     if (!message->here && !message->in_clique && !message->by_fragments)
         return "the MPI library is not GPU-aware";
     if (message->absolute)

@@ -23,6 +23,7 @@ struct fr_policy_message {
     bool one_piece;            // the bytes lie together in one allocation
     bool must_leave;           // they may change as soon as the call returns
     bool absolute;             // their addresses stand in the datatype (MPI_BOTTOM)
+    bool host_memory;          // MPI moves them as they are, unless rails do
     bool exported;             // the allocation can be mapped by others
     bool mapped;               // and the receiver has
     bool workspace_full;       // no device workspace for so many bytes
@@ -51,7 +52,7 @@ static inline bool fr_policy_wants_rails(const struct fr_policy_message *message
            message->bytes >= message->rail_min_bytes;
 }
 
-// As which path a scheme counts.
+// As which path a scheme counts; none does so as what is done with device memory then.
 enum fr_policy_path fr_policy_scheme_path(enum fr_policy_scheme scheme);
 const char *fr_policy_scheme_name(enum fr_policy_scheme scheme);
 

@@ -91,26 +91,36 @@ static void wipe_rts(struct fr_request_op *op)
         fr_path_copy_on_host(view, zeros, sizeof(zeros), false);
 }
 
+// Receives into host memory are counted only if they could have gone over rails, and did.
+static void count_received(struct fr_request_op *op, const struct fr_rndv_recv *recv)
+{
+    const struct fr_path_view *view = recv->view;
+    const struct fr_report_buffer buffer = {
+        .fn = op->counted_as,
+        .path = fr_policy_scheme_path((enum fr_policy_scheme)recv->incoming->scheme),
+        .scheme = recv->scheme,
+        .kind = view->range.kind,
+        .out_bytes = view->out_bytes,
+        .reason = recv->reason,
+    };
+    if (fr_device_kind_is_device(view->range.kind)) {
+        if (!op->recounted)
+            fr_report_move(FR_PATH_HOST, &buffer);
+        op->recounted = true;
+    } else if (fr_core_settings()->rail_host && buffer.path == FR_PATH_RAIL) {
+        fr_report_buffer(&buffer);
+    }
+}
+
 // What the operation's status and report have to say of it.
 static enum fr_status conclude(struct fr_request_op *op, const struct fr_rndv_recv *recv)
 {
-    const struct fr_path_view *view = recv->view;
     op->received = recv->status == FR_OK;
     op->failure = recv->status;
     op->received_bytes = recv->incoming->bytes;
-    op->received_room = view->out_bytes;
-    if (op->received && !op->recounted && fr_device_kind_is_device(view->range.kind)) {
-        op->recounted = true;
-        fr_report_move(FR_PATH_HOST, &(struct fr_report_buffer){
-                                         .fn = op->counted_as,
-                                         .path = fr_policy_scheme_path(
-                                             (enum fr_policy_scheme)recv->incoming->scheme),
-                                         .scheme = recv->scheme,
-                                         .kind = view->range.kind,
-                                         .out_bytes = view->out_bytes,
-                                         .reason = recv->reason,
-                                     });
-    }
+    op->received_room = recv->view->out_bytes;
+    if (op->received)
+        count_received(op, recv);
     wipe_rts(op);
     return op->failure;
 }

@@ -12,24 +12,37 @@ static size_t room_of(const struct fr_rndv_fragments *in)
     return in->bytes < room ? in->bytes : room;
 }
 
+// Whether what comes can be copied on before the rest is there.
+static bool can_overlap(const struct fr_rndv_fragments *in)
+{
+    const struct fr_path_view *view = in->recv->view;
+    const struct fr_layout *layout = view->blocks[0].layout;
+    return !view->absolute && (layout->contiguous || room_of(in) % layout->size_bytes == 0);
+}
+
+enum fr_status fr_rndv_fragments_bounce(struct fr_rndv_fragments *in)
+{
+    enum fr_status status = fr_workspace_borrow(in->bytes, &in->bounce);
+    if (status != FR_OK)
+        return status;
+    in->place = in->bounce.address;
+    fr_path_view_at(in->recv->view, in->bounce, &in->into, &in->block);
+    if (!in->to_device)
+        in->into.path = FR_PATH_HOST; // as which memory of the workspace is copied on
+    in->overlaps = can_overlap(in);
+    return FR_OK;
+}
+
 // Fragments go straight to where MPI's own data would, if all of them have room there in one piece.
 static enum fr_status choose_place(struct fr_rndv_fragments *in)
 {
-    struct fr_path_view *view = in->recv->view;
+    const struct fr_path_view *view = in->recv->view;
     in->to_device = fr_path_is_staged(view);
     in->into = *view;
-    if (fr_path_is_packed(view) && in->bytes <= view->out_bytes) {
-        in->place = (unsigned char *)fr_path_given_address(view);
-    } else {
-        enum fr_status status = fr_workspace_borrow(in->bytes, &in->bounce);
-        if (status != FR_OK)
-            return status;
-        in->place = in->bounce.address;
-        fr_path_view_at(view, in->bounce, &in->into, &in->block);
-    }
-    const struct fr_layout *layout = view->blocks[0].layout;
-    in->overlaps = in->to_device && !view->absolute &&
-                   (layout->contiguous || room_of(in) % layout->size_bytes == 0);
+    if (!fr_path_is_packed(view) || in->bytes > view->out_bytes)
+        return fr_rndv_fragments_bounce(in);
+    in->place = (unsigned char *)fr_path_given_address(view);
+    in->overlaps = in->to_device && can_overlap(in);
     return FR_OK;
 }
 
@@ -71,7 +84,7 @@ void fr_rndv_fragments_close(struct fr_rndv_fragments *in)
     enum fr_status copied = fr_device_batch_finish(&in->batch);
     if (recv->status == FR_OK)
         recv->status = copied;
-    if (recv->status == FR_OK && !in->to_device && in->bounce.address != NULL)
+    if (recv->status == FR_OK && !in->to_device && in->bounce.address != NULL && !in->overlaps)
         fr_path_copy_on_host(view, in->bounce.address, room_of(in), false);
     fr_workspace_return(&in->bounce);
 }

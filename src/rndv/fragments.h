@@ -18,7 +18,7 @@ struct fr_rndv_fragments {
     struct fr_path_block block;
     struct fr_device_batch batch;
     size_t copied;  // bytes whose copies have been started
-    bool to_device; // by such copies
+    bool to_device; // by such copies of the driver's
     bool overlaps;  // as the fragments come
 };
 
@@ -36,6 +36,9 @@ static inline size_t fr_rndv_fragment_bytes(size_t bytes, unsigned shift, size_t
 // Chooses where they go. Closed once, unless it fails.
 FR_MUST_CHECK enum fr_status fr_rndv_fragments_open(struct fr_rndv_fragments *in,
                                                     struct fr_rndv_recv *recv);
+
+// Has them go to memory of the workspace in place of the application's, before any has come.
+FR_MUST_CHECK enum fr_status fr_rndv_fragments_bounce(struct fr_rndv_fragments *in);
 
 // Begins the copies of what has come.
 void fr_rndv_fragments_copy(struct fr_rndv_fragments *in);

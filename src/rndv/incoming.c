@@ -77,7 +77,10 @@ bool fr_rndv_incoming_read(const unsigned char data[FR_RNDV_RTS_BYTES],
         return false;
     struct fr_rndv_ledger *ledger = rts.remote ? NULL : fr_rndv_ledger_of((int)rts.from);
     struct fr_rndv_slot *slot = ledger != NULL ? &ledger->slots[rts.place] : NULL;
-    if (slot == NULL && !rts.remote)
+    // None goes to its own sender but by the ledger: such bytes have been sent back, by a program
+    // that had them from a receive too short for a whole RTS.
+    bool is_own = rts.remote && (int)rts.from == fr_world_rank();
+    if (is_own || (slot == NULL && !rts.remote))
         return false;
     if (slot != NULL && (!look_at(slot, &look) || look.to != fr_world_rank() ||
                          look.bytes != rts.bytes || (look.word & FR_SLOT_NUMBERS) != rts.number))

@@ -113,21 +113,36 @@ struct reading {
     struct fr_rail_transfer *transfers[WINDOW];
 };
 
-// Memory of Fabrail's stays registered; the application's does not, since nobody tells when it is
-// freed.
-static enum fr_status register_place(struct reading *reading)
+static enum fr_status register_workspace(struct reading *reading,
+                                         const struct fr_workspace_lease *lease)
 {
-    const struct fr_rndv_fragments *in = &reading->in;
-    const struct fr_workspace_lease *lease =
-        in->bounce.address != NULL ? &in->bounce : &in->recv->view->lease;
-    if (lease->address != NULL) {
-        reading->offset = (size_t)(in->place - (unsigned char *)lease->address);
-        return register_lease(lease, &reading->region);
-    }
+    reading->offset = (size_t)(reading->in.place - (unsigned char *)lease->address);
+    return register_lease(lease, &reading->region);
+}
+
+// The application's own, which is there until its receive is over, and is registered no longer than
+// that: nobody tells when it is freed. NICs refuse some memory.
+static enum fr_status register_application(struct reading *reading)
+{
+    struct fr_rndv_fragments *in = &reading->in;
     const struct fr_rail_memory memory = {
         .address = in->place, .bytes = in->bytes, .kind = FR_RAIL_HOST};
     reading->offset = 0;
-    return fr_rail_register(fr_rndv_rails(), &memory, &reading->region);
+    if (fr_rail_register(fr_rndv_rails(), &memory, &reading->region) == FR_OK)
+        return FR_OK;
+    enum fr_status status = fr_rndv_fragments_bounce(in);
+    return status == FR_OK ? register_workspace(reading, &in->bounce) : status;
+}
+
+// Memory of Fabrail's stays registered.
+static enum fr_status register_place(struct reading *reading)
+{
+    const struct fr_rndv_fragments *in = &reading->in;
+    if (in->bounce.address != NULL)
+        return register_workspace(reading, &in->bounce);
+    if (fr_path_is_staged(in->recv->view))
+        return register_workspace(reading, &in->recv->view->lease);
+    return register_application(reading);
 }
 
 static enum fr_status begin(struct fr_rndv_recv *recv)

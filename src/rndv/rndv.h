@@ -74,7 +74,7 @@ struct fr_rndv_address {
 struct fr_rndv_message {
     const char *call;
     struct fr_rndv_address address;
-    const struct fr_path_view *view; // measured; of one block, in device memory
+    const struct fr_path_view *view; // measured; of one block
     bool must_leave; // the bytes may change as soon as the call returns (a buffered send)
     bool parts;      // MPI takes a message that ends inside a predefined datatype
 };

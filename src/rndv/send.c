@@ -111,6 +111,7 @@ static struct fr_policy_message describe(const struct fr_rndv_message *message)
         .one_piece = fr_path_view_is_in_one_piece(view),
         .must_leave = message->must_leave,
         .absolute = view->absolute,
+        .host_memory = !fr_device_kind_is_device(view->range.kind),
         .workspace_full = fr_rndv_stage_is_full(FR_PATH_PEER, view->in_bytes),
         .host_full = fr_rndv_stage_is_full(FR_PATH_HOST, view->in_bytes),
         .clique_min_bytes = settings->clique_min_bytes,

@@ -78,11 +78,18 @@ enum fr_status fr_rndv_stage_move(struct fr_rndv_send *send)
     return FR_OK;
 }
 
+// Copies of host memory are done as soon as they have begun: so one at a time, each of which the
+// receiver is told of.
+static unsigned most_under_way(const struct fr_rndv_send *send)
+{
+    return fr_device_kind_is_device(send->view.range.kind) ? FR_DEVICE_MARKS : 1;
+}
+
 // Begins further copies, as long as there are marks to set behind them.
 static void copy_on(struct fr_rndv_send *send)
 {
     const struct fr_layout *layout = send->block.layout;
-    while (send->begun < send->bytes && send->set - send->reached < FR_DEVICE_MARKS) {
+    while (send->begun < send->bytes && send->set - send->reached < most_under_way(send)) {
         size_t left = send->bytes - send->begun, step = send->step;
         if (!layout->contiguous) // a step's worth of elements, or one of several steps
             step =
@@ -109,7 +116,8 @@ void fr_rndv_stage_begin(struct fr_rndv_send *send, size_t step, size_t growth)
 
 bool fr_rndv_stage_poll(struct fr_rndv_send *send, size_t *ready)
 {
-    while (send->copying && send->reached < send->set &&
+    unsigned last = send->set; // what begins now is left to the next poll
+    while (send->copying && send->reached < last &&
            fr_device_batch_has_reached(&send->batch, send->reached % FR_DEVICE_MARKS)) {
         if (send->batch.status != FR_OK)
             break;

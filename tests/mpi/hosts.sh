@@ -3,6 +3,7 @@
 # They need $here, and a folder $work; the output of a launch is in $work/out.
 
 number=0
+device=sim # of what is launched
 
 result() # STATUS TEXT
 {
@@ -18,7 +19,7 @@ result() # STATUS TEXT
 launch() # FLAVOUR HOSTS RANKS PROGRAM OPTION... -- ENVIRONMENT...
 {
     local flavour=$1 hosts=$2 ranks=$3 program=$4 options=() variable
-    local run=("$here/run-program" --device=sim "--hosts=$hosts" "--env=FABRAIL_REPORT=$work/%r.json")
+    local run=("$here/run-program" "--device=$device" "--hosts=$hosts" "--env=FABRAIL_REPORT=$work/%r.json")
     shift 4
     while [ "$1" != -- ]; do
         options+=("$1")

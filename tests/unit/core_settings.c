@@ -198,11 +198,14 @@ static void check_alike(const char *first, const char *second, const char *expec
 
 static void test_alike(void)
 {
-    const char *defaults = "FABRAIL_PATHS=pass,host,fabric,peer;FABRAIL_FABRIC=auto";
+    const char *defaults =
+        "FABRAIL_PATHS=pass,host,fabric,peer;FABRAIL_FABRIC=auto;FABRAIL_RAIL_HOST=no";
     check_alike("PATH=/bin", NULL, defaults);
     check_alike("FABRAIL_PATHS=peer,FABRIC,host,pass", "FABRAIL_LOG=debug", defaults);
     check_alike("FABRAIL_PATHS=host,pass", "FABRAIL_FABRIC=off",
-                "FABRAIL_PATHS=pass,host;FABRAIL_FABRIC=off");
+                "FABRAIL_PATHS=pass,host;FABRAIL_FABRIC=off;FABRAIL_RAIL_HOST=no");
+    check_alike("FABRAIL_RAIL_HOST=1", "FABRAIL_PATHS=pass,host",
+                "FABRAIL_PATHS=pass,host;FABRAIL_FABRIC=auto;FABRAIL_RAIL_HOST=yes");
 }
 
 static void test_manual(void)

@@ -36,6 +36,27 @@ static void test_broadcasts(void)
     CHECK(!fr_policy_bcast_is_shared(0, 72));
 }
 
+// No rank is sent to, or read from, by two at once, none misses one, and both ends of a message
+// come to it in the same step.
+static void test_partners(int size)
+{
+    static unsigned char met[40][40], loaded[40], read[40];
+    memset(met, 0, sizeof(met));
+    for (int step = 1; step < size; step++) {
+        memset(loaded, 0, sizeof(loaded));
+        memset(read, 0, sizeof(read));
+        for (int rank = 0; rank < size; rank++) {
+            int to = fr_policy_partner(rank, size, step, true);
+            CHECK(to >= 0 && to < size && to != rank, "%d of %d, step %d", rank, size, step);
+            CHECK(fr_policy_partner(to, size, step, false) == rank, "%d of %d, step %d", rank, size,
+                  step);
+            CHECK(loaded[to]++ == 0 && met[rank][to]++ == 0, "%d of %d, step %d", rank, size, step);
+            CHECK(read[fr_policy_partner(rank, size, step, false)]++ == 0, "%d of %d, step %d",
+                  rank, size, step);
+        }
+    }
+}
+
 static void test_obstacles(void)
 {
     const struct fr_policy_reduction_facts good = {true, true, true, 32, 32};
@@ -64,6 +85,10 @@ int main(void)
         }
     }
     test_broadcasts();
+    for (int size = 1; size <= 40; size++)
+        test_partners(size);
+    CHECK(fr_policy_partner(INT32_MAX - 1, INT32_MAX, INT32_MAX - 1, true) == INT32_MAX - 2);
+    CHECK(fr_policy_partner(0, INT32_MAX, 1, false) == INT32_MAX - 1);
     test_obstacles();
     return check_result();
 }

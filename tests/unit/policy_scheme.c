@@ -8,7 +8,7 @@
 #include "check.h"
 
 enum {
-    FACTS = 11,
+    FACTS = 12,
     SCHEMES = 4,
     SIZES = 10,
     RAILS = 9, // none, one or two, of each use
@@ -41,6 +41,7 @@ static struct fr_policy_message message_of(unsigned bits, unsigned failed, unsig
         .workspace_full = bits & 256,
         .host_full = bits & 512,
         .staged_unmapped = bits & 1024,
+        .host_memory = bits & 2048,
         .failed = failed << FR_SCHEME_GET,
         .clique_min_bytes = MIN_CLIQUE,
         .pipeline_min_bytes = MIN_PIPELINE,
@@ -52,7 +53,7 @@ static bool is_allowed(const struct fr_policy_message *m, enum fr_policy_scheme 
 {
     if (scheme == FR_SCHEME_NONE)
         return true;
-    if (m->failed & 1u << scheme)
+    if (m->failed & 1u << scheme || (m->host_memory && scheme != FR_SCHEME_RAIL))
         return false;
     switch (scheme) {
     case FR_SCHEME_GET: // out of a buffer that stays, and that its receiver can read
@@ -155,6 +156,39 @@ static void check_reasons(void)
     check_reason(m, FR_SCHEME_NONE, unaware);
 }
 
+// Host memory is MPI's but for rails, and each thing that keeps it from them has its reason.
+static void check_reasons_of_host(void)
+{
+    struct fr_policy_message m = {.bytes = 99,
+                                  .host_memory = true,
+                                  .one_piece = true,
+                                  .exported = true,
+                                  .mapped = true,
+                                  .by_fragments = true,
+                                  .pipeline_min_bytes = 1,
+                                  .rails = 2,
+                                  .rail_min_bytes = 100};
+    check_reason(m, FR_SCHEME_NONE, "host memory, shorter than FABRAIL_RAIL_MIN");
+    m.bytes = 100;
+    check_reason(m, FR_SCHEME_RAIL, "over all NICs that both ends have in common");
+    m.failed = 1u << FR_SCHEME_RAIL;
+    check_reason(m, FR_SCHEME_NONE, "host memory that could not be sent over rails");
+    m.failed = 0;
+    m.rails = 1;
+    check_reason(m, FR_SCHEME_NONE, "host memory, and too few rails lead to the receiver so far");
+    m.rail_use = FR_RAIL_FORCE;
+    check_reason(m, FR_SCHEME_RAIL, "over all NICs that both ends have in common");
+    m.host_full = true;
+    check_reason(m, FR_SCHEME_NONE, "host memory, and too much of it waits for receivers");
+    m.absolute = true;
+    check_reason(m, FR_SCHEME_NONE,
+                 "host memory at the addresses of MPI_BOTTOM, which need not lie together");
+    m.rail_use = FR_RAIL_OFF;
+    check_reason(m, FR_SCHEME_NONE, "host memory, and FABRAIL_RAIL=off");
+    m.here = true;
+    check_reason(m, FR_SCHEME_NONE, "host memory, and the receiver is on this host");
+}
+
 static void check_names(void)
 {
     static const char *const names[FR_SCHEME_COUNT] = {"none", "get", "staged get", "rail",
@@ -173,6 +207,7 @@ int main(void)
     check_all();
     check_limits();
     check_reasons();
+    check_reasons_of_host();
     check_names();
     return check_result();
 }

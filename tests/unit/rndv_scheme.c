@@ -148,7 +148,7 @@ static void make_buffer(struct buffer *buffer, size_t bytes)
                                          .span = bytes,
                                          .in_bytes = bytes,
                                          .out_bytes = bytes,
-                                         .range = {.kind = FR_KIND_HOST, .device = -1}};
+                                         .range = {.kind = FR_KIND_MALLOC, .device = -1}};
 }
 
 static struct fr_rndv_message message_of(const struct buffer *buffer, int tag)
