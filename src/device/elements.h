@@ -24,7 +24,7 @@ enum fr_reduce_gap {
 };
 
 enum {
-    FR_REDUCE_SOURCES = 72, // the GPUs of a rack that is one NVLink domain
+    FR_REDUCE_SOURCES = 72,    // the GPUs of a rack that is one NVLink domain
     FR_REDUCE_UNIT_BYTES = 16, // what a thread loads and stores at once
     FR_REDUCE_MAX_THREADS = 512,
 };

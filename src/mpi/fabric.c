@@ -40,7 +40,8 @@ bool fr_mpi_gather_facts(void)
     bool for_peers = settings->paths & FR_PATH_BIT_PEER;
     struct fr_world_facts own = {.host = fr_world_host()};
     bool may = for_fabric || for_peers;
-    if (fr_world_size() < 2 || !fr_world_census_end(may, may && fr_device_is_installed()))
+    bool needs = fr_device_is_installed() || (for_peers && fr_mpi_wants_host_rails());
+    if (fr_world_size() < 2 || !fr_world_census_end(may, may && needs))
         return true; // of a job without GPUs there is nothing to be told
     if (for_fabric)
         describe_clique(&own);
