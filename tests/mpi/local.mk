@@ -9,7 +9,7 @@ fr_mpi_tests = tests/mpi/programs-openmpi.test tests/mpi/programs-mpich.test \
 EXTRA_DIST += $(fr_mpi_tests) tests/mpi/programs tests/mpi/run-program \
     tests/mpi/check-report.py tests/mpi/check-sanitizer.py tests/mpi/check-fabric.py \
     tests/mpi/report-check.py tests/mpi/report_run.c \
-    tests/mpi/fault.sh tests/mpi/hosts.sh tests/mpi/odd-rank tests/mpi/slurm.sh
+    tests/mpi/fault.sh tests/mpi/hosts.sh tests/mpi/odd-rank tests/mpi/private_slurm.sh
 
 # Tests that look into the library and call an MPI: NAME-FLAVOUR, linked with all rooms.
 fr_layout_sources = tests/mpi/layout_bytes.c tests/mpi/layout_random.c tests/mpi/layout_test.c \

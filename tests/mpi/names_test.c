@@ -401,9 +401,13 @@ static void run_spawn(char *program)
         check_joined(parent, 1);
         return;
     }
-    char *argv[] = {(char[]){"spawn"}, NULL};
+    // Not all launchers give children what finds the driver, without which there are no names.
+    const char *path = getenv("LD_LIBRARY_PATH");
+    char variable[4096];
+    snprintf(variable, sizeof variable, "LD_LIBRARY_PATH=%s", path != NULL ? path : "");
+    char *argv[] = {variable, program, (char[]){"spawn"}, NULL};
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    if (MPI_Comm_spawn(program, argv, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &children,
+    if (MPI_Comm_spawn("/usr/bin/env", argv, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &children,
                        MPI_ERRCODES_IGNORE) == MPI_SUCCESS)
         check_joined(children, 0);
     else if (rank == 0)
