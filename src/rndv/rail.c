@@ -86,21 +86,6 @@ static void cancel(struct fr_rndv_send *send)
     send->region = NULL;
 }
 
-static int64_t wait_ns(size_t bytes)
-{
-    (void)bytes;
-    return FR_RNDV_LEAST_WAIT_NS;
-}
-
-// The receiver needs the application in this process no more.
-static bool may_leave(const struct fr_rndv_send *send, enum fr_rndv_state state, bool waited)
-{
-    (void)send;
-    (void)state;
-    (void)waited;
-    return true;
-}
-
 // ---- the receiver
 
 // A message on its way in.
@@ -254,8 +239,8 @@ const struct fr_rndv_scheme fr_rndv_rail = {
     .id = FR_SCHEME_RAIL,
     .start = start,
     .progress = fr_rndv_stage_push,
-    .wait_ns = wait_ns,
-    .may_leave = may_leave,
+    .wait_ns = fr_rndv_stage_wait_ns,
+    .may_leave = fr_rndv_stage_may_leave,
     .cancel = cancel,
     .begin = begin,
     .pull = pull,

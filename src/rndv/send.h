@@ -49,6 +49,12 @@ bool fr_rndv_stage_poll(struct fr_rndv_send *send, size_t *ready);
 // The same, and tells the receiver of what is there.
 bool fr_rndv_stage_push(struct fr_rndv_send *send);
 
+// Of schemes whose receivers need the application in this process no more: they may be left alone
+// with the bytes at once.
+int64_t fr_rndv_stage_wait_ns(size_t bytes);
+bool fr_rndv_stage_may_leave(const struct fr_rndv_send *send, enum fr_rndv_state state,
+                             bool waited);
+
 // Moves the bytes to host memory, from wherever they are, and has them go in fragments from now on.
 // The slot is held or refused. False when there is no memory for them, or no way to send them.
 bool fr_rndv_pipeline_take_over(struct fr_rndv_send *send);

@@ -64,27 +64,12 @@ static enum fr_status start(struct fr_rndv_send *send, struct fr_rndv_place *pla
     return FR_OK;
 }
 
-static int64_t wait_ns(size_t bytes)
-{
-    (void)bytes;
-    return FR_RNDV_LEAST_WAIT_NS;
-}
-
-// The receiver needs this process no more.
-static bool may_leave(const struct fr_rndv_send *send, enum fr_rndv_state state, bool waited)
-{
-    (void)send;
-    (void)state;
-    (void)waited;
-    return true;
-}
-
 const struct fr_rndv_scheme fr_rndv_staged_get = {
     .id = FR_SCHEME_STAGED_GET,
     .start = start,
     .progress = fr_rndv_stage_push,
-    .wait_ns = wait_ns,
-    .may_leave = may_leave,
+    .wait_ns = fr_rndv_stage_wait_ns,
+    .may_leave = fr_rndv_stage_may_leave,
     .begin = fr_rndv_get_begin,
     .pull = fr_rndv_get_pull,
     .end = fr_rndv_get_end,
