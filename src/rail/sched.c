@@ -76,7 +76,7 @@ void fr_rail_load_done(struct fr_rail_load *load, size_t bytes, bool arrived, ui
 
 void fr_rail_load_rest(struct fr_rail_load *load, uint64_t best_bytes_per_s, uint64_t now_ns)
 {
-    if (!load->measured || load->posted > 0 || load->bytes_per_s >= best_bytes_per_s ||
+    if (load->posted > 0 || load->bytes_per_s >= best_bytes_per_s ||
         now_ns - load->rests_ns < FR_RAIL_REST_MS * 1000000ull)
         return;
     uint64_t twice = load->bytes_per_s * 2;

@@ -44,8 +44,8 @@ void fr_rail_load_done(struct fr_rail_load *load, size_t bytes, bool arrived, ui
 // is worth nothing.
 void fr_rail_load_unseen(struct fr_rail_load *load, uint64_t unseen_ns, uint64_t now_ns);
 
-// A rail that was slow and got nothing since may have become better: the longer it rests the faster
-// it is taken to be, up to the fastest of its kind, until it is measured again.
+// A rail that was slow, or guessed to be, and got nothing since may be better: the longer it rests
+// the faster it is taken to be, up to the fastest of its kind, until it is measured.
 void fr_rail_load_rest(struct fr_rail_load *load, uint64_t best_bytes_per_s, uint64_t now_ns);
 
 // Whether the rail has as much on its way as keeps it full.

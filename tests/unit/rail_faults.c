@@ -84,7 +84,11 @@ static void test_silence(void)
         read_and_check(0, 0, 1 << 20);
         standin->stalled[rail] = true;
         standin->events_count = 0;
-        read_and_check(0, 0, MEMORY);
+        // A rail that seemed slow, since nobody polled it in time, has no part of some reads.
+        double until = seconds() + 20;
+        do
+            read_and_check(0, 0, MEMORY);
+        while (counters_of(rail).errors == 0 && seconds() < until);
         CHECK(count_events(STANDIN_EP_CLOSED, -1) == 1, "the initiator was replaced once");
         CHECK(count_events(STANDIN_EP_CLOSED, (int)rail) == 1);
         CHECK(counters_of(rail).errors == 1 && counters_of(rail).again == 0);
