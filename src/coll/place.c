@@ -12,7 +12,7 @@
 
 enum {
     SLOTS = 4095,
-    PATIENCE = 100000, // looks at a lock that is held for some hundred nanoseconds
+    MOST_LOOKS = 100000, // looks at a lock that is held for some hundred nanoseconds
 };
 #define NAME_LEFT UINT64_MAX // of a slot that may be used again
 
@@ -78,7 +78,7 @@ void fr_coll_place_release(void)
 
 static bool lock_table(struct table *in)
 {
-    for (unsigned looks = 0; looks < PATIENCE; looks++) {
+    for (unsigned looks = 0; looks < MOST_LOOKS; looks++) {
         uint32_t unlocked = 0;
         if (atomic_compare_exchange_weak_explicit(&in->locked, &unlocked, 1, memory_order_acquire,
                                                   memory_order_relaxed))

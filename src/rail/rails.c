@@ -31,7 +31,7 @@ struct fr_rail_options fr_rail_options(void)
 
 enum { PAUSE_NS = 50000000 }; // more between two polls is time in which nobody waited
 
-// After a time-out is half over, silence is no longer taken for patience.
+// After a time-out is half over, silence is no longer taken for a busy peer.
 static uint64_t stall_of(const struct fr_rail_options *options)
 {
     uint64_t quarter = options->timeout_ns / 4;

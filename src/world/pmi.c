@@ -151,12 +151,12 @@ static void swap(char *text, const char *from, const char *to)
     }
 }
 
-static const char *kept(void)
+static const char *reserved(void)
 {
     return version == 2 ? "=;" : "=";
 }
 
-static const char *sent_as(void)
+static const char *substitutes(void)
 {
     return version == 2 ? "^|" : "^";
 }
@@ -184,7 +184,7 @@ bool fr_world_pmi_put(int file, const char *greeted, const char *record)
     if (!rank || !enter(greeted))
         return false;
     snprintf(text, sizeof(text), "%s", record);
-    swap(text, kept(), sent_as());
+    swap(text, reserved(), substitutes());
     if (version == 1)
         snprintf(question, sizeof(question), "cmd=put kvsname=%s key=fabrail-%s value=%s", space,
                  rank, text);
@@ -215,7 +215,7 @@ bool fr_world_pmi_get(int rank, char record[FR_WORLD_RECORD_BYTES])
     snprintf(key, sizeof(key), "fabrail-%d", rank);
     if (!get_value(key, record, FR_WORLD_RECORD_BYTES))
         return false;
-    swap(record, sent_as(), kept());
+    swap(record, substitutes(), reserved());
     return true;
 }
 
