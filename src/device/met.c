@@ -37,6 +37,19 @@ static unsigned most_blocks(const struct launch *launch, const struct fr_device_
     return most < launch->kernels->multiprocessors ? most : launch->kernels->multiprocessors;
 }
 
+// What one block moves sooner than several that have to wait for one another: bytes and pieces of a
+// push, and blocks that a reduction would have.
+enum { ALONE_BYTES = 32768, ALONE_PIECES = 4, ALONE_BLOCKS = 4 };
+
+static unsigned blocks_of_push(const struct launch *launch, const struct fr_device_move *move)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < move->count; i++)
+        bytes += move->pieces[i].bytes;
+    bool alone = bytes <= ALONE_BYTES && move->count <= ALONE_PIECES;
+    return alone ? 1 : most_blocks(launch, move);
+}
+
 // Bytes of a copy that a block should have, so that another one pays for itself.
 enum { COPY_BLOCK_BYTES = 16384 };
 
@@ -64,7 +77,7 @@ static bool plan_pieces(struct launch *launch, const struct fr_device_move *move
     if (!move || move->count == 0)
         return true;
     launch->blocks = fr_device_push_plan(head, pieces, room, move->pieces, move->count,
-                                         most_blocks(launch, move), &next);
+                                         blocks_of_push(launch, move), &next);
     launch->blocks += launch->blocks == 0; // there is nothing but the round
     return next >= move->count;
 }
@@ -104,8 +117,36 @@ static bool plan_reduction(struct launch *launch, const struct fr_round *round,
     launch->round = &params->round;
     launch->function = launch->kernels->met_reduce;
     launch->blocks = fr_device_reduce_blocks(&params->reduce, most_blocks(launch, move));
-    launch->blocks += launch->blocks == 0;
+    if (launch->blocks <= ALONE_BLOCKS)
+        launch->blocks = 1;
     return true;
+}
+
+// The second word may come a little after the first.
+static bool read_answer(const struct launch *launch, const uint64_t *words, unsigned *how)
+{
+    uint64_t answer = __atomic_load_n(&words[1], __ATOMIC_ACQUIRE);
+    unsigned seen = (unsigned)(answer & ((1u << FR_ROUND_HOW_BITS) - 1));
+    if (answer != fr_round_answer(launch->round, seen))
+        return false;
+    *how = seen;
+    return true;
+}
+
+// Whether or not the driver can say how the kernel fares, what it has said itself counts.
+static CUresult wait_answer(const struct launch *launch, const uint64_t *words, CUstream stream,
+                            unsigned *how)
+{
+    CUresult result = fr_device_words_wait(words, 1, launch->round->value, stream);
+    if (result != CUDA_SUCCESS && fr_cu.cuStreamSynchronize(stream) != CUDA_SUCCESS)
+        return result;
+    bool over = false;
+    while (!read_answer(launch, words, how)) {
+        if (over)
+            return result == CUDA_SUCCESS ? CUDA_ERROR_UNKNOWN : result;
+        over = fr_cu.cuStreamQuery(stream) != CUDA_ERROR_NOT_READY;
+    }
+    return CUDA_SUCCESS;
 }
 
 static CUresult launch_and_wait(struct launch *launch, CUstream stream, unsigned *how)
@@ -120,15 +161,8 @@ static CUresult launch_and_wait(struct launch *launch, CUstream stream, unsigned
     launch->round->value = value;
     CUresult result = fr_cu.cuLaunchKernel(launch->function, launch->blocks, 1, 1, BLOCK_THREADS, 1,
                                            1, 0, stream, arguments, NULL);
-    bool launched = result == CUDA_SUCCESS;
-    if (launched)
-        result = fr_device_words_wait(words, 1, value, stream);
-    // Whether or not the driver can say how the kernel fares, what it has said itself counts.
-    if (launched && result != CUDA_SUCCESS && fr_cu.cuStreamSynchronize(stream) == CUDA_SUCCESS &&
-        __atomic_load_n(&words[0], __ATOMIC_ACQUIRE) == value)
-        result = CUDA_SUCCESS;
     if (result == CUDA_SUCCESS)
-        *how = (unsigned)(__atomic_load_n(&words[1], __ATOMIC_RELAXED) & ~FR_ROUND_ANSWER);
+        result = wait_answer(launch, words, stream, how);
     fr_device_words_return(launch->kernels, slot);
     return result;
 }

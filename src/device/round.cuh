@@ -69,7 +69,6 @@ round_post_word(const struct fr_round &round, const uint64_t *slabs, uint64_t ro
     __syncthreads();
     if (threadIdx.x < round.size) {
         uint32_t rank = (round.rank + 1 + threadIdx.x) % round.size;
-        __threadfence_system();
         release_to_system(slabs[rank] + row + round.rank * sizeof(uint64_t), word);
     }
 }
@@ -110,8 +109,8 @@ static __device__ __forceinline__ void round_tell_host(const struct fr_round &ro
     __syncthreads();
     if (threadIdx.x == 0) {
         volatile uint64_t *answer = (volatile uint64_t *)round.answer;
-        answer[1] = how | FR_ROUND_ANSWER;
         __threadfence_system();
+        answer[1] = fr_round_answer(&round, how);
         answer[0] = round.value;
     }
 }
@@ -157,9 +156,12 @@ static __device__ __forceinline__ bool round_is_last(const struct fr_round &roun
         return true;
     if (threadIdx.x == 0) {
         uint64_t at = round.control + (FR_ROUND_COUNTS + counter) * sizeof(uint64_t);
-        __threadfence_system();
-        last = atomicInc((unsigned *)at, gridDim.x - 1) == gridDim.x - 1; // which is then 0 again
-        __threadfence_system();
+        uint32_t before;
+        asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
+                     : "=r"(before)
+                     : "l"(at), "r"(gridDim.x - 1)
+                     : "memory");
+        last = before == gridDim.x - 1; // which is then 0 again
     }
     return __syncthreads_or(last) != 0;
 }
@@ -168,10 +170,8 @@ static __device__ __forceinline__ void round_tell_blocks(const struct fr_round &
                                                          bool yes)
 {
     __syncthreads();
-    if (gridDim.x > 1 && threadIdx.x == 0) {
-        __threadfence_system();
+    if (gridDim.x > 1 && threadIdx.x == 0)
         release_to_device(round.control + what * sizeof(uint64_t), fr_round_said(&round, yes));
-    }
 }
 
 static __device__ __forceinline__ bool round_ask_blocks(const struct fr_round &round, int what)
@@ -187,13 +187,34 @@ static __device__ __forceinline__ bool round_ask_blocks(const struct fr_round &r
     return __syncthreads_or(yes) != 0;
 }
 
+static __device__ __forceinline__ void round_give_post(const struct fr_round &round,
+                                                       const uint64_t *slabs)
+{
+    round_store_post(round, slabs);
+    round_post_word(round, slabs, round.given_offset, round.word);
+}
+
+// All have come, and posts are wanted. Returns whether those of all are in the mirror, with the
+// words.
+static __device__ __forceinline__ bool round_take_posts(const struct fr_round &round)
+{
+    bool alike;
+    bool have = round_wait(round, round.given_offset, round.word, &alike);
+    round_mirror(round, round.words_offset, round.size * sizeof(uint64_t));
+    if (have)
+        round_mirror(round, round.posts_offset, round.posts_bytes);
+    return have;
+}
+
 // The first block meets the others. Returns whether to go on and move bytes; else the host has been
 // told.
 static __device__ __forceinline__ bool round_meet(const struct fr_round &round,
                                                   const uint64_t *slabs)
 {
-    bool met = false, alike = false;
-    round_store_post(round, slabs);
+    bool met = false, alike = false, have = false;
+    bool given = !round.waits || round.word % FR_ROUND_MARKS == 0;
+    if (given)
+        round_give_post(round, slabs);
     round_post_word(round, slabs, round.words_offset, round.word);
     if (round.waits)
         met = round_wait(round, round.words_offset, round.word, &alike);
@@ -202,10 +223,13 @@ static __device__ __forceinline__ bool round_meet(const struct fr_round &round,
     if (go)
         return true;
     if (met && !alike) {
-        round_mirror(round, round.words_offset, round.size * sizeof(uint64_t));
-        round_mirror(round, round.posts_offset, round.posts_bytes);
+        if (!given)
+            round_give_post(round, slabs);
+        given = true;
+        have = round_take_posts(round);
     }
-    round_tell_host(round, (met ? FR_ROUND_MET : 0) | (alike ? FR_ROUND_ALIKE : 0));
+    round_tell_host(round, (met ? FR_ROUND_MET : 0) | (alike ? FR_ROUND_ALIKE : 0) |
+                               (given ? FR_ROUND_GIVEN : 0) | (have ? FR_ROUND_POSTS : 0));
     return false;
 }
 

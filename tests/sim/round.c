@@ -64,13 +64,13 @@ static CUresult post_word(CUcontext ctx, const struct met *met, uint64_t row, ui
     return CUDA_SUCCESS;
 }
 
-static CUresult store_post(CUcontext ctx, const struct met *met)
+static CUresult give_post(CUcontext ctx, const struct met *met)
 {
     const struct fr_round *round = met->round;
     CUresult result = CUDA_SUCCESS;
     for (uint32_t rank = 0; rank < round->size && result == CUDA_SUCCESS; rank++)
         result = copy(ctx, met->slabs[rank] + round->post_offset, round->post, round->post_bytes);
-    return result;
+    return result == CUDA_SUCCESS ? post_word(ctx, met, round->given_offset, round->word) : result;
 }
 
 // Writes how many ranks have come, and whether all words are alike.
@@ -106,35 +106,55 @@ static CUresult wait_words(CUcontext ctx, const struct fr_round *round, uint64_t
 
 static CUresult answer(CUcontext ctx, const struct fr_round *round, uint64_t how)
 {
-    CUresult result = sim_kernel_tell(ctx, round->answer, how | FR_ROUND_ANSWER, 1);
+    CUresult result = sim_kernel_tell(ctx, round->answer, fr_round_answer(round, how), 1);
     return result == CUDA_SUCCESS ? sim_kernel_tell(ctx, round->answer, round->value, 0) : result;
 }
 
-// Returns with *go when bytes are to be moved; else the host has been told.
-static CUresult begin(CUcontext ctx, const struct met *at, bool *go)
+// All have come, and posts are wanted. Writes whether those of all are in the mirror.
+static CUresult take_posts(CUcontext ctx, const struct fr_round *round, bool *have)
+{
+    bool alike = false;
+    CUresult result = wait_words(ctx, round, round->given_offset, round->word, have, &alike);
+    if (result == CUDA_SUCCESS)
+        result = copy(ctx, round->mirror + round->words_offset, round->own + round->words_offset,
+                      round->size * sizeof(uint64_t));
+    if (result == CUDA_SUCCESS && *have)
+        result = copy(ctx, round->mirror + round->posts_offset, round->own + round->posts_offset,
+                      round->posts_bytes);
+    return result;
+}
+
+static CUresult meet(CUcontext ctx, const struct met *at, bool *go)
 {
     const struct fr_round *round = at->round;
-    bool met = false, alike = false;
-    CUresult result = copy(ctx, round->before.dst, round->before.src, round->before.bytes);
-    if (result == CUDA_SUCCESS)
-        result = store_post(ctx, at);
+    bool met = false, alike = false, have = false;
+    bool given = !round->waits || round->word % FR_ROUND_MARKS == 0;
+    CUresult result = given ? give_post(ctx, at) : CUDA_SUCCESS;
     if (result == CUDA_SUCCESS)
         result = post_word(ctx, at, round->words_offset, round->word);
     if (result == CUDA_SUCCESS && round->waits)
         result = wait_words(ctx, round, round->words_offset, round->word, &met, &alike);
     *go = alike && round->next_word;
+    if (result == CUDA_SUCCESS && met && !alike) {
+        if (!given)
+            result = give_post(ctx, at);
+        given = true;
+        if (result == CUDA_SUCCESS)
+            result = take_posts(ctx, round, &have);
+    }
     if (result != CUDA_SUCCESS || *go)
         return result;
-    if (met && !alike) {
-        result = copy(ctx, round->mirror + round->words_offset, round->own + round->words_offset,
-                      round->size * sizeof(uint64_t));
-        if (result == CUDA_SUCCESS)
-            result = copy(ctx, round->mirror + round->posts_offset,
-                          round->own + round->posts_offset, round->posts_bytes);
-    }
-    if (result != CUDA_SUCCESS)
-        return result;
-    return answer(ctx, round, (met ? FR_ROUND_MET : 0) | (alike ? FR_ROUND_ALIKE : 0));
+    return answer(ctx, round,
+                  (met ? FR_ROUND_MET : 0) | (alike ? FR_ROUND_ALIKE : 0) |
+                      (given ? FR_ROUND_GIVEN : 0) | (have ? FR_ROUND_POSTS : 0));
+}
+
+// Returns with *go when bytes are to be moved; else the host has been told.
+static CUresult begin(CUcontext ctx, const struct met *at, bool *go)
+{
+    const struct fr_round_copy *before = &at->round->before;
+    CUresult result = copy(ctx, before->dst, before->src, before->bytes);
+    return result == CUDA_SUCCESS ? meet(ctx, at, go) : result;
 }
 
 static CUresult end(CUcontext ctx, const struct met *at)
@@ -191,7 +211,8 @@ static CUresult reduce_block(CUcontext ctx, const void *given, struct sim_launch
 
 static bool is_sound(const struct fr_round *round, uint32_t most)
 {
-    uint64_t offsets = round->words_offset | round->next_offset | round->posts_offset;
+    uint64_t offsets =
+        round->words_offset | round->given_offset | round->next_offset | round->posts_offset;
     uint64_t apart =
         (round->before.dst ^ round->before.src) | (round->after.dst ^ round->after.src);
     return round->size > 0 && round->size <= most && round->rank < round->size && round->word &&

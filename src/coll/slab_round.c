@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Rounds in slabs: what kernels do of them, and what is left to do for the host.
+#include "config.h"
+
+#include "coll/slab_int.h"
+
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+
+enum { DEPTH = FR_COLL_SLAB_DEPTH };
+
+// How long a kernel looks for others, which keeps this rank from moving MPI, and others that share
+// the device from it: some times what it takes them to come in step.
+enum { SPIN_NS = 100000 };
+
+// Looks of the host, of some microseconds each, before it sleeps between them, and for how long.
+enum { EAGER_LOOKS = 100, NAP_NS = 50000 };
+
+static size_t word_offset(const struct fr_coll_slab *slab, uint64_t round, int rank)
+{
+    return ((size_t)(round % DEPTH) * (size_t)slab->size + (size_t)rank) * sizeof(uint64_t);
+}
+
+static size_t post_offset(const struct fr_coll_slab *slab, uint64_t round, int rank)
+{
+    size_t index = (size_t)(round % DEPTH) * (size_t)slab->size + (size_t)rank;
+    return slab->posts_offset + index * slab->slot_bytes;
+}
+
+static unsigned char *posting_of(const struct fr_coll_slab *slab, uint64_t round)
+{
+    return slab->posting + (size_t)(round % DEPTH) * slab->slot_bytes;
+}
+
+static uint64_t *posting_word_of(const struct fr_coll_slab *slab, uint64_t round)
+{
+    unsigned char *words = slab->posting + DEPTH * slab->slot_bytes;
+    return (uint64_t *)(void *)words + round % DEPTH;
+}
+
+static uint64_t make_word(uint64_t round, unsigned mark)
+{
+    return round * FR_ROUND_MARKS + mark;
+}
+
+static uint64_t word_at(const struct fr_coll_slab *slab, size_t offset)
+{
+    return __atomic_load_n((const uint64_t *)(const void *)(slab->mirror + offset),
+                           __ATOMIC_ACQUIRE);
+}
+
+static uint64_t word_of(const struct fr_coll_slab *slab, int rank, uint64_t round)
+{
+    return word_at(slab, word_offset(slab, round, rank));
+}
+
+static bool has_given(const struct fr_coll_slab *slab, int rank, uint64_t round)
+{
+    uint64_t word = word_at(slab, slab->given_offset + word_offset(slab, round, rank));
+    return word / FR_ROUND_MARKS >= round;
+}
+
+static bool has_posted(const struct fr_coll_slab *slab, int rank, uint64_t round)
+{
+    return round <= slab->complete || word_of(slab, rank, round) / FR_ROUND_MARKS >= round;
+}
+
+bool fr_coll_slab_has(const struct fr_coll_slab *slab, int rank, uint64_t round)
+{
+    bool is_wanted = round == slab->wanted && round > slab->taken;
+    return has_posted(slab, rank, round) && (!is_wanted || has_given(slab, rank, round));
+}
+
+static bool all_have_posted(struct fr_coll_slab *slab, uint64_t round)
+{
+    for (int rank = 0; rank < slab->size; rank++) {
+        if (!has_posted(slab, rank, round))
+            return false;
+    }
+    slab->complete = round > slab->complete ? round : slab->complete;
+    return true;
+}
+
+static bool all_have_given(struct fr_coll_slab *slab, uint64_t round)
+{
+    for (int rank = 0; rank < slab->size; rank++) {
+        if (!has_given(slab, rank, round))
+            return false;
+    }
+    return true;
+}
+
+// Between two looks. False when the caller has had enough.
+static bool keep_waiting(unsigned looks, const struct fr_coll_progress *progress)
+{
+    const struct timespec nap = {.tv_nsec = NAP_NS};
+    if (progress && progress->go_on && !progress->go_on(progress->cookie))
+        return false;
+    if (looks < EAGER_LOOKS)
+        sched_yield();
+    else
+        nanosleep(&nap, NULL);
+    return true;
+}
+
+// Looks at a row of words of one round until all are there.
+static enum fr_status wait_row(struct fr_coll_slab *slab, uint64_t round, size_t offset,
+                               bool (*are_there)(struct fr_coll_slab *slab, uint64_t round),
+                               const struct fr_coll_progress *progress)
+{
+    for (unsigned looks = 0; !are_there(slab, round); looks++) {
+        if (looks > 0 && !keep_waiting(looks, progress))
+            return FR_ERR_LIMIT;
+        enum fr_status status = fr_coll_slab_copy_in(slab, offset + word_offset(slab, round, 0),
+                                                     (size_t)slab->size * sizeof(uint64_t));
+        if (status != FR_OK)
+            return status;
+    }
+    return FR_OK;
+}
+
+static enum fr_status wait_words(struct fr_coll_slab *slab, uint64_t round,
+                                 const struct fr_coll_progress *progress)
+{
+    return wait_row(slab, round, 0, all_have_posted, progress);
+}
+
+enum fr_status fr_coll_slab_wait_room(struct fr_coll_slab *slab, uint64_t round,
+                                      const struct fr_coll_progress *progress)
+{
+    return round < DEPTH ? FR_OK : wait_words(slab, round - (DEPTH - 1), progress);
+}
+
+// What a kernel is to do in a round.
+static struct fr_round describe(const struct fr_coll_slab *slab, uint64_t round, size_t bytes)
+{
+    return (struct fr_round){
+        .post = (uintptr_t)posting_of(slab, round),
+        .post_bytes = (bytes + 15) / 16 * 16,
+        .post_offset = post_offset(slab, round, slab->rank),
+        .word = *posting_word_of(slab, round),
+        .words_offset = word_offset(slab, round, 0),
+        .given_offset = slab->given_offset + word_offset(slab, round, 0),
+        .posts_offset = post_offset(slab, round, 0),
+        .posts_bytes = (size_t)slab->size * slab->slot_bytes,
+        .next_word = make_word(round + 1, FR_COLL_SLAB_WELL),
+        .next_offset = word_offset(slab, round + 1, 0),
+        .own = slab->own.address,
+        .mirror = (uintptr_t)slab->mirror,
+        .control = slab->own.address + slab->control_offset,
+        .spin_ns = slab->shares ? 0 : SPIN_NS,
+        .rank = (uint32_t)slab->rank,
+        .size = (uint32_t)slab->size,
+    };
+}
+
+// Writes what is to be posted where the device finds it.
+static bool prepare(struct fr_coll_slab *slab, uint64_t round, unsigned mark, const void *data,
+                    size_t bytes)
+{
+    bool has_room = round < DEPTH || slab->complete >= round - (DEPTH - 1);
+    if (round != slab->posted + 1 || bytes > slab->slot_bytes || !has_room)
+        return false;
+    if (bytes > 0)
+        memcpy(posting_of(slab, round), data, bytes);
+    *posting_word_of(slab, round) = make_word(round, mark);
+    return true;
+}
+
+static enum fr_status store_word(struct fr_coll_slab *slab, uint64_t round, size_t offset)
+{
+    return fr_coll_slab_store(slab, posting_word_of(slab, round),
+                              offset + word_offset(slab, round, slab->rank), sizeof(uint64_t));
+}
+
+// The post, by what there is without kernels.
+static enum fr_status give(struct fr_coll_slab *slab, uint64_t round, size_t bytes)
+{
+    enum fr_status status = FR_OK;
+    if (bytes > 0)
+        status = fr_coll_slab_store(slab, posting_of(slab, round),
+                                    post_offset(slab, round, slab->rank), bytes);
+    if (status == FR_OK)
+        status = store_word(slab, round, slab->given_offset);
+    if (status == FR_OK)
+        slab->given = round;
+    return status;
+}
+
+// Again if a kernel has done so and failed.
+static enum fr_status post_by_copies(struct fr_coll_slab *slab, uint64_t round, size_t bytes)
+{
+    enum fr_status status = give(slab, round, bytes);
+    return status == FR_OK ? store_word(slab, round, 0) : status;
+}
+
+static enum fr_status run_kernel(struct fr_coll_slab *slab, const struct fr_round *round,
+                                 const struct fr_device_move *move, unsigned *how)
+{
+    *how = 0;
+    if (!slab->has_kernels)
+        return FR_ERR_UNSUPPORTED;
+    return fr_device_met_run(&slab->range, round, slab->addresses, move, how);
+}
+
+// Only posts, or posts and waits.
+static enum fr_status run_round(struct fr_coll_slab *slab, const struct fr_round *round,
+                                unsigned *how)
+{
+    enum fr_status status = run_kernel(slab, round, NULL, how);
+    if (status == FR_ERR_UNSUPPORTED)
+        slab->has_kernels = false;
+    return status;
+}
+
+static void record_post(struct fr_coll_slab *slab, uint64_t round, size_t bytes)
+{
+    slab->posted = round;
+    slab->posted_bytes = bytes;
+}
+
+enum fr_status fr_coll_slab_post(struct fr_coll_slab *slab, uint64_t round, unsigned mark,
+                                 const void *data, size_t bytes)
+{
+    unsigned how = 0;
+    if (!prepare(slab, round, mark, data, bytes))
+        return FR_ERR_INVALID;
+    const struct fr_round post = describe(slab, round, bytes);
+    enum fr_status status = run_round(slab, &post, &how);
+    if (status == FR_OK)
+        slab->given = round;
+    else
+        status = post_by_copies(slab, round, bytes);
+    if (status == FR_OK)
+        record_post(slab, round, bytes);
+    return status;
+}
+
+// All ranks have marked their posts of a round alike.
+static void record_marks(struct fr_coll_slab *slab, uint64_t round, unsigned mark)
+{
+    for (int rank = 0; rank < slab->size; rank++) {
+        void *at = slab->mirror + word_offset(slab, round, rank);
+        *(uint64_t *)at = make_word(round, mark);
+    }
+    slab->complete = round;
+}
+
+// Only a device that the slabs are mapped for can move bytes in the same kernel.
+static bool can_move(const struct fr_coll_slab *slab, unsigned mark,
+                     const struct fr_device_move *move)
+{
+    return move && mark && (!move->range || move->range->device == slab->range.device);
+}
+
+static enum fr_status copy_before(const struct fr_device_move *move)
+{
+    if (!move || move->before.bytes == 0)
+        return FR_OK;
+    return fr_device_push(move->range, &move->before, 1, FR_ENGINE_SM, move->max_sms);
+}
+
+// Has a kernel do as much of a round as it does. What no kernel posts, copies do.
+static enum fr_status run_exchange(struct fr_coll_slab *slab, uint64_t round, unsigned mark,
+                                   size_t bytes, const struct fr_device_move *move, unsigned *how)
+{
+    struct fr_round post = describe(slab, round, bytes);
+    enum fr_status status = FR_ERR_UNSUPPORTED;
+    post.waits = 1;
+    if (can_move(slab, mark, move))
+        status = run_kernel(slab, &post, move, how);
+    if (status == FR_OK)
+        return FR_OK;
+    status = copy_before(move);
+    if (status != FR_OK)
+        return status;
+    status = run_round(slab, &post, how);
+    return status == FR_OK ? FR_OK : post_by_copies(slab, round, bytes);
+}
+
+// What a kernel has said of a round.
+static void record(struct fr_coll_slab *slab, uint64_t round, unsigned mark, size_t bytes,
+                   unsigned how)
+{
+    record_post(slab, round, bytes);
+    if (how & FR_ROUND_MOVED) { // with a word that the kernel has made
+        *posting_word_of(slab, round + 1) = make_word(round + 1, FR_COLL_SLAB_WELL);
+        record_post(slab, round + 1, 0);
+    }
+    if (how & FR_ROUND_GIVEN)
+        slab->given = round;
+    if (how & FR_ROUND_ALIKE)
+        record_marks(slab, round, mark);
+    if (how & FR_ROUND_ENDED)
+        record_marks(slab, round + 1, FR_COLL_SLAB_WELL);
+    if (how & FR_ROUND_POSTS)
+        slab->taken = round;
+    if (how & FR_ROUND_MET && slab->complete < round)
+        slab->complete = round;
+}
+
+// All ranks have posted for a round. Gets their posts, if they are wanted: then every rank wants
+// them, since all see the same words.
+static enum fr_status take_posts(struct fr_coll_slab *slab, uint64_t round,
+                                 const struct fr_coll_progress *progress)
+{
+    enum fr_status status = FR_OK;
+    if (round <= slab->taken || fr_coll_slab_is_alike(slab, round))
+        return FR_OK;
+    slab->wanted = round;
+    if (slab->given < round)
+        status = give(slab, round, slab->posted_bytes);
+    if (status == FR_OK)
+        status = wait_row(slab, round, slab->given_offset, all_have_given, progress);
+    if (status == FR_OK)
+        status = fr_coll_slab_copy_in(slab, post_offset(slab, round, 0),
+                                      (size_t)slab->size * slab->slot_bytes);
+    if (status == FR_OK)
+        slab->taken = round;
+    return status;
+}
+
+enum fr_status fr_coll_slab_exchange(struct fr_coll_slab *slab, uint64_t round, unsigned mark,
+                                     const void *data, size_t bytes,
+                                     const struct fr_device_move *move,
+                                     const struct fr_coll_progress *progress,
+                                     enum fr_coll_slab_done *done)
+{
+    unsigned how = 0;
+    *done = FR_COLL_SLAB_MET;
+    if (!prepare(slab, round, mark, data, bytes))
+        return FR_ERR_INVALID;
+    enum fr_status status = run_exchange(slab, round, mark, bytes, move, &how);
+    if (status != FR_OK)
+        return status;
+    if (how & FR_ROUND_MOVED)
+        *done = how & FR_ROUND_COPIED ? FR_COLL_SLAB_COPIED : FR_COLL_SLAB_MOVED;
+    record(slab, round, mark, bytes, how);
+    return how & FR_ROUND_MET ? take_posts(slab, round, progress)
+                              : fr_coll_slab_wait(slab, round, progress);
+}
+
+enum fr_status fr_coll_slab_wait(struct fr_coll_slab *slab, uint64_t round,
+                                 const struct fr_coll_progress *progress)
+{
+    enum fr_status status = wait_words(slab, round, progress);
+    return status == FR_OK ? take_posts(slab, round, progress) : status;
+}
+
+bool fr_coll_slab_is_marked(const struct fr_coll_slab *slab, int rank, uint64_t round)
+{
+    uint64_t word = word_of(slab, rank, round);
+    return word / FR_ROUND_MARKS == round && word % FR_ROUND_MARKS != 0;
+}
+
+bool fr_coll_slab_is_alike(const struct fr_coll_slab *slab, uint64_t round)
+{
+    bool alike = fr_coll_slab_is_marked(slab, 0, round);
+    for (int rank = 1; rank < slab->size && alike; rank++)
+        alike = word_of(slab, rank, round) == word_of(slab, 0, round);
+    return alike;
+}
+
+const void *fr_coll_slab_read(const struct fr_coll_slab *slab, int rank, uint64_t round)
+{
+    return slab->mirror + post_offset(slab, round, rank);
+}
