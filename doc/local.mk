@@ -23,7 +23,15 @@ EXTRA_DIST += doc/performance.md doc/security.md
 # As they lie here, so that their links hold.
 nobase_dist_doc_DATA = README.md NEWS COPYING contrib/README.md doc/design.md doc/guide.md \
     doc/performance.md doc/report.schema.json \
-    doc/troubleshooting.md
+    doc/troubleshooting.md $(fr_figures)
+
+# What fabrail bench has measured, as JSON, and the plots that it makes of it.
+fr_figures = doc/figures/allreduce-2.json doc/figures/allreduce-4.json doc/figures/exchange.json \
+    doc/figures/message.json doc/figures/bandwidth-of-messages-in-flight-2-ranks-open-mpi-4.1.6.svg \
+    doc/figures/mpi-allreduce-2-ranks-open-mpi-4.1.6.svg \
+    doc/figures/mpi-allreduce-4-ranks-open-mpi-4.1.6.svg \
+    doc/figures/mpi-alltoall-4-ranks-open-mpi-4.1.6.svg \
+    doc/figures/one-way-time-of-a-message-2-ranks-open-mpi-4.1.6.svg
 
 # That of the command, with the part on its subcommands put in by the command itself.
 EXTRA_DIST += doc/fabrail.1.in

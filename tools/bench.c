@@ -19,13 +19,14 @@ enum {
     CODE_FAMILY,
     CODE_PROGRAMS,
     CODE_TIMEOUT,
+    CODE_FROM,
     SKIPPED = 77,
 };
 enum { FEWEST_BYTES = 4096 };
 
 const struct fr_tool_option fabrail_bench_options[] = {
-    {"tests", 't', "LIST", "start limit host device exchange message fabric",
-     "of start, limit, host, device, exchange, message and fabric, with commas (all)"},
+    {"tests", 't', "LIST", "start limit host device exchange collective message fabric",
+     "of start, limit, host, device, exchange, collective, message, fabric, with commas (all)"},
     {"mpi", 'M', "LAUNCHER", NULL, "under this launcher's MPI alone (all on the path)"},
     {"family", CODE_FAMILY, "FAMILY", "openmpi mpich",
      "take the programs of this family, for srun"},
@@ -34,6 +35,8 @@ const struct fr_tool_option fabrail_bench_options[] = {
     {"format", 'f', "FORMAT", "table csv json", "table, csv or json (table)"},
     {"output", 'o', "FILE", FR_TOOL_FILES, "write to FILE in place of standard output"},
     {"plots", 'p', "FOLDER", FR_TOOL_FOLDERS, "draw plots (SVG) into FOLDER, which is made"},
+    {"from", CODE_FROM, "FILE", FR_TOOL_FILES,
+     "measure nothing, and show what a former run has written as JSON"},
     {"launcher-option", CODE_LAUNCHER_OPTION, "WORD", NULL,
      "a word for the launcher, as --bind-to and then core; any number of times"},
     {"timeout", CODE_TIMEOUT, "SECONDS", NULL, "end a test that takes longer (1200)"},
@@ -70,6 +73,11 @@ static const struct test {
      .sized = true,
      .settings = {"NCCL_NVLS_ENABLE=0"},
      .about = "MPI_Alltoall on device buffers"},
+    {.name = "collective",
+     .mpi = true,
+     .sized = true,
+     .settings = {"NCCL_NVLS_ENABLE=0"},
+     .about = "other collectives on device buffers"},
     {.name = "message",
      .mpi = true,
      .ranks = 2,
@@ -93,7 +101,8 @@ struct bench {
     int ranks, timeout_s;
     size_t largest_bytes; // 0: by the device
     char format;          // of table, csv, json
-    const char *output, *plots;
+    const char *output, *plots, *from;
+    bool measures; // an option says what to measure
     char programs[FR_FILE_NAME_BYTES], library[FR_FILE_NAME_BYTES];
     struct fr_words launcher_options;
     struct fr_figures figures;
@@ -169,6 +178,9 @@ static const char *take(struct bench *bench, int code)
         return NULL;
     case CODE_TIMEOUT:
         return take_number(optarg, 1, 86400, &bench->timeout_s) ? NULL : "seconds";
+    case CODE_FROM:
+        bench->from = optarg;
+        return NULL;
     default:
         snprintf(bench->programs, sizeof(bench->programs), "%s", optarg);
         return NULL;
@@ -220,36 +232,17 @@ static bool find_program(const struct bench *bench, const struct test *test,
 }
 
 // Lines for people go to the table, the others among the figures.
-static void take_output(struct bench *bench, const struct test *test, const char *mpi, char *output,
+static void take_output(struct bench *bench, const struct fr_figure *like, char *output,
                         const char *column)
 {
     for (char *line = output; line != NULL && *line != '\0';) {
         char *end = strchr(line, '\n');
         if (end != NULL)
             *end = '\0';
-        bool is_row = fr_figures_take(&bench->figures, line, test->name, mpi, column);
+        bool is_row = fr_figures_take(&bench->figures, line, like, column);
         if (!is_row && bench->format == 't')
             fprintf(bench->out, "  %s\n", line);
         line = end != NULL ? end + 1 : NULL;
-    }
-}
-
-// Two runs, with and without the preload, are put beside each other.
-static void print_pairs(const struct bench *bench, const struct test *test, const char *mpi)
-{
-    const struct fr_figures *figures = &bench->figures;
-    for (size_t i = 0; i < figures->count && bench->format == 't'; i++) {
-        const struct fr_figure *a = &figures->list[i];
-        if (strcmp(a->test, test->name) != 0 || strcmp(a->mpi, mpi) != 0 ||
-            strcmp(a->column, "without") != 0)
-            continue;
-        for (size_t k = i + 1; k < figures->count; k++) {
-            const struct fr_figure *b = &figures->list[k];
-            if (strcmp(b->test, a->test) == 0 && strcmp(b->mpi, mpi) == 0 &&
-                strcmp(b->label, a->label) == 0 && strcmp(b->column, "with") == 0)
-                fprintf(bench->out, "  %-36s %10.1f %10.1f %10.1f %8.3f\n", a->label, a->value,
-                        b->value, b->value - a->value, b->value / a->value);
-        }
     }
 }
 
@@ -302,12 +295,26 @@ static bool compose(const struct bench *bench, const struct test *test,
 }
 
 // "start" prints its one figure alone.
-static void take_start(struct bench *bench, const char *output, const char *column)
+static void take_start(struct bench *bench, const struct fr_figure *like, const char *output,
+                       const char *column)
 {
     char line[128];
     snprintf(line, sizeof(line), "row|starting a process|true|start|us|%.*s",
              (int)strcspn(output, "\n"), output);
-    (void)fr_figures_take(&bench->figures, line, "start", "", column);
+    (void)fr_figures_take(&bench->figures, line, like, column);
+}
+
+static void take_result(struct bench *bench, const struct test *test, const struct fr_figure *like,
+                        const struct fr_child_result *result, bool with)
+{
+    const char *column = test->both ? with ? "with" : "without" : NULL;
+    if (strcmp(test->name, "start") == 0)
+        take_start(bench, like, result->output, column);
+    else if (!test->both || result->status == SKIPPED)
+        take_output(bench, like, result->output, column);
+    else
+        for (char *line = strtok(result->output, "\n"); line != NULL; line = strtok(NULL, "\n"))
+            (void)fr_figures_take(&bench->figures, line, like, column);
 }
 
 static bool run_once(struct bench *bench, const struct test *test, const struct fr_info_mpi *mpi,
@@ -315,23 +322,19 @@ static bool run_once(struct bench *bench, const struct test *test, const struct 
 {
     char rows[] = "BENCH_ROWS=1";
     char *const assignments[] = {rows, NULL};
-    const char *name = mpi != NULL ? mpi->launcher.version : "";
-    const char *column = test->both ? with ? "with" : "without" : NULL;
     struct fr_words command = {.list = NULL};
     struct fr_child_result result = {.output = NULL};
+    struct fr_figure like = {.ranks = !test->mpi ? 0 : test->ranks ? test->ranks : bench->ranks};
+    snprintf(like.test, sizeof(like.test), "%s", test->name);
+    snprintf(like.mpi, sizeof(like.mpi), "%.47s", mpi != NULL ? mpi->launcher.version : "");
     if (!compose(bench, test, mpi, program, with, &command))
         return fr_tool_complain("no memory");
     fr_child_run(command.list, assignments, bench->timeout_s, &result);
     fr_words_free(&command);
     bool good =
         result.started && !result.timed_out && (result.status == 0 || result.status == SKIPPED);
-    if (good && strcmp(test->name, "start") == 0)
-        take_start(bench, result.output, column);
-    else if (good && (!test->both || result.status == SKIPPED))
-        take_output(bench, test, name, result.output, column);
-    else if (good)
-        for (char *line = strtok(result.output, "\n"); line != NULL; line = strtok(NULL, "\n"))
-            (void)fr_figures_take(&bench->figures, line, test->name, name, column);
+    if (good)
+        take_result(bench, test, &like, &result, with);
     else if (result.timed_out)
         fr_tool_complain("%s did not end in %d s", program, bench->timeout_s);
     else
@@ -368,8 +371,8 @@ static void run_test(struct bench *bench, const struct test *test, struct fr_inf
                 test->both ? ": without, with the preload, difference, ratio" : "");
     bool good = (!test->both || run_once(bench, test, mpi, program, false)) &&
                 run_once(bench, test, mpi, program, true);
-    if (good && test->both)
-        print_pairs(bench, test, name);
+    if (good && test->both && bench->format == 't')
+        fr_figures_write_pairs(&bench->figures, test->name, name, bench->out);
     fflush(bench->out);
     bench->ran += good;
     bench->failed += !good;
@@ -433,19 +436,32 @@ static bool write_results(struct bench *bench)
     return plots >= 0;
 }
 
-static bool run(struct bench *bench)
+static bool open_output(struct bench *bench)
+{
+    if (bench->plots != NULL && mkdir(bench->plots, 0777) != 0 && errno != EEXIST)
+        return fr_tool_complain("%s cannot be made: %s", bench->plots, strerror(errno));
+    bench->out = bench->output != NULL ? fopen(bench->output, "w") : stdout;
+    return bench->out != NULL ||
+           fr_tool_complain("%s cannot be made: %s", bench->output, strerror(errno));
+}
+
+static bool show_former(struct bench *bench)
+{
+    if (!fr_figures_read(bench->from, &bench->figures, &bench->source) || !open_output(bench))
+        return false;
+    if (bench->format == 't')
+        fr_figures_write_tables(&bench->figures, &bench->source, bench->out);
+    return write_results(bench);
+}
+
+static bool run(struct bench *bench, int argc, char *const *argv)
 {
     static struct fr_info_mpis mpis;
     if (!fr_launch_find_library(bench->library))
         return fr_tool_complain("%s is not there", bench->library);
-    if (!find_programs(bench) || !find_mpis(bench, &mpis))
+    if (!find_programs(bench) || !find_mpis(bench, &mpis) || !open_output(bench))
         return false;
-    if (bench->plots != NULL && mkdir(bench->plots, 0777) != 0 && errno != EEXIST)
-        return fr_tool_complain("%s cannot be made: %s", bench->plots, strerror(errno));
-    bench->out = bench->output != NULL ? fopen(bench->output, "w") : stdout;
-    if (bench->out == NULL)
-        return fr_tool_complain("%s cannot be made: %s", bench->output, strerror(errno));
-    fr_figures_describe(&bench->source);
+    fr_figures_describe(&bench->source, argc, argv);
     if (bench->largest_bytes == 0)
         bench->largest_bytes = bench->source.simulated ? (size_t)1 << 20 : (size_t)256 << 20;
     if (bench->format == 't')
@@ -469,10 +485,15 @@ int fabrail_bench(int argc, char **argv)
         const char *what = take(&bench, code);
         if (what != NULL)
             return fr_tool_misuse("\"%s\" is none of what this option takes: %s", optarg, what);
+        bench.measures =
+            bench.measures || !(code == CODE_FROM || code == 'f' || code == 'o' || code == 'p');
     }
     if (optind < argc)
         return fr_tool_misuse("\"%s\" is one argument too many", argv[optind]);
-    bool good = run(&bench);
+    if (bench.from != NULL && bench.measures)
+        return fr_tool_misuse("--from measures nothing: beside it stand --format, --output and "
+                              "--plots alone");
+    bool good = bench.from != NULL ? show_former(&bench) : run(&bench, argc, argv);
     fr_figures_free(&bench.figures);
     return good ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -60,7 +60,8 @@ static const struct fr_tool_command commands[] = {
      .summary = "measure what Fabrail costs and what it gains on this machine",
      .about =
          "Runs the benchmarks that were installed with the library, under each MPI on the path,\n"
-         "and prints their tables, or CSV or JSON, and draws plots."},
+         "and prints their tables, or CSV or JSON, and draws plots; or shows, by --from, what a\n"
+         "former run has written as JSON, on any machine."},
     {.name = NULL},
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Figures: a line of a program's output in, CSV and JSON out.
+// Figures: a line of a program's output in; tables, CSV and JSON out.
 #include "config.h"
 
 #include "figures.h"
@@ -22,26 +22,26 @@ static bool take_field(const char **at, char *field, size_t room)
     return more;
 }
 
-static struct fr_figure *add(struct fr_figures *figures)
+bool fr_figures_add(struct fr_figures *figures, const struct fr_figure *one)
 {
     if (figures->count == figures->room) {
         size_t room = figures->room ? 2 * figures->room : 256;
         struct fr_figure *list = realloc(figures->list, room * sizeof(*list));
         if (list == NULL)
-            return NULL;
+            return false;
         figures->list = list;
         figures->room = room;
     }
-    return &figures->list[figures->count++];
+    figures->list[figures->count++] = *one;
+    return true;
 }
 
-bool fr_figures_take(struct fr_figures *figures, const char *line, const char *test,
-                     const char *mpi, const char *column)
+bool fr_figures_take(struct fr_figures *figures, const char *line, const struct fr_figure *like,
+                     const char *column)
 {
-    struct fr_figure one;
+    struct fr_figure one = *like;
     const char *at = line + 4;
     char *end = NULL;
-    memset(&one, 0, sizeof(one));
     if (strncmp(line, "row|", 4) != 0 || !take_field(&at, one.table, sizeof(one.table)) ||
         !take_field(&at, one.label, sizeof(one.label)) ||
         !take_field(&at, one.column, sizeof(one.column)) ||
@@ -50,14 +50,9 @@ bool fr_figures_take(struct fr_figures *figures, const char *line, const char *t
     one.value = strtod(at, &end);
     if (end == at || (*end != '\n' && *end != '\0'))
         return false;
-    snprintf(one.test, sizeof(one.test), "%s", test);
-    snprintf(one.mpi, sizeof(one.mpi), "%s", mpi);
     if (column != NULL)
         snprintf(one.column, sizeof(one.column), "%s", column);
-    struct fr_figure *place = add(figures);
-    if (place != NULL)
-        *place = one;
-    return place != NULL;
+    return fr_figures_add(figures, &one);
 }
 
 void fr_figures_free(struct fr_figures *figures)
@@ -83,12 +78,18 @@ static void read_model(char *model, size_t room)
         fclose(file);
 }
 
-void fr_figures_describe(struct fr_figures_source *source)
+void fr_figures_describe(struct fr_figures_source *source, int argc, char *const *argv)
 {
     static struct fr_info_gpus gpus;
     char model[256];
     struct tm when;
     time_t now = time(NULL);
+    snprintf(source->version, sizeof(source->version), "%s", PACKAGE_VERSION);
+    snprintf(source->command, sizeof(source->command), "fabrail bench");
+    for (int i = 1; i < argc; i++) {
+        size_t used = strlen(source->command);
+        snprintf(source->command + used, sizeof(source->command) - used, " %s", argv[i]);
+    }
     read_model(model, sizeof(model));
     snprintf(source->machine, sizeof(source->machine), "%s, %ld cores", model,
              sysconf(_SC_NPROCESSORS_ONLN));
@@ -101,6 +102,115 @@ void fr_figures_describe(struct fr_figures_source *source)
         snprintf(source->device, sizeof(source->device), "no GPU");
     if (localtime_r(&now, &when) != NULL)
         strftime(source->day, sizeof(source->day), "%Y-%m-%d", &when);
+}
+
+static bool is_of(const struct fr_figure *one, const struct fr_figure *first)
+{
+    return strcmp(one->test, first->test) == 0 && strcmp(one->mpi, first->mpi) == 0 &&
+           one->ranks == first->ranks && strcmp(one->table, first->table) == 0;
+}
+
+static void note(const char **names, int *count, int most, const char *name)
+{
+    for (int i = 0; i < *count; i++) {
+        if (strcmp(names[i], name) == 0)
+            return;
+    }
+    if (*count < most)
+        names[(*count)++] = name;
+}
+
+bool fr_figures_next_table(const struct fr_figures *figures, size_t *at,
+                           struct fr_figures_table *table)
+{
+    memset(table, 0, sizeof(*table));
+    for (; *at < figures->count && table->first == NULL; ++*at) {
+        bool again = false;
+        for (size_t before = 0; before < *at && !again; before++)
+            again = is_of(&figures->list[before], &figures->list[*at]);
+        table->first = again ? NULL : &figures->list[*at];
+    }
+    for (size_t i = 0; i < figures->count && table->first != NULL; i++) {
+        const struct fr_figure *one = &figures->list[i];
+        if (!is_of(one, table->first))
+            continue;
+        note(table->columns, &table->column_count, FR_FIGURES_MOST_COLUMNS, one->column);
+        note(table->labels, &table->label_count, FR_FIGURES_MOST_LABELS, one->label);
+    }
+    return table->first != NULL;
+}
+
+double fr_figures_value(const struct fr_figures *figures, const struct fr_figures_table *table,
+                        int label, int column)
+{
+    for (size_t i = 0; i < figures->count; i++) {
+        const struct fr_figure *one = &figures->list[i];
+        if (is_of(one, table->first) && strcmp(one->label, table->labels[label]) == 0 &&
+            strcmp(one->column, table->columns[column]) == 0)
+            return one->value;
+    }
+    return 0;
+}
+
+static int longest(const char *const *texts, int count, int least)
+{
+    for (int i = 0; i < count; i++)
+        least = (int)strlen(texts[i]) > least ? (int)strlen(texts[i]) : least;
+    return least;
+}
+
+static void write_table(const struct fr_figures *figures, const struct fr_figures_table *table,
+                        FILE *out)
+{
+    const struct fr_figure *first = table->first;
+    int room = longest(table->labels, table->label_count, 12);
+    fprintf(out, "\n%s%s%s", first->mpi, *first->mpi ? ": " : "", first->table);
+    if (first->ranks > 0)
+        fprintf(out, ", %d ranks", first->ranks);
+    fprintf(out, ", %s\n  %-*s", first->unit, room, "");
+    for (int column = 0; column < table->column_count; column++)
+        fprintf(out, " %12s", table->columns[column]);
+    fputc('\n', out);
+    for (int label = 0; label < table->label_count; label++) {
+        fprintf(out, "  %-*s", room, table->labels[label]);
+        for (int column = 0; column < table->column_count; column++) {
+            double value = fr_figures_value(figures, table, label, column);
+            if (value > 0)
+                fprintf(out, " %12.6g", value);
+            else
+                fprintf(out, " %12s", "-");
+        }
+        fputc('\n', out);
+    }
+}
+
+void fr_figures_write_tables(const struct fr_figures *figures,
+                             const struct fr_figures_source *source, FILE *out)
+{
+    struct fr_figures_table table;
+    fprintf(out, "machine: %s\ndevice: %s%s\nmeasured: %s, by Fabrail %s\ncommand: %s\n",
+            source->machine, source->device,
+            source->simulated ? "; SIMULATED, its figures mean nothing" : "", source->day,
+            source->version, source->command);
+    for (size_t at = 0; fr_figures_next_table(figures, &at, &table);)
+        write_table(figures, &table, out);
+}
+
+void fr_figures_write_pairs(const struct fr_figures *figures, const char *test, const char *mpi,
+                            FILE *out)
+{
+    for (size_t i = 0; i < figures->count; i++) {
+        const struct fr_figure *a = &figures->list[i];
+        if (strcmp(a->test, test) != 0 || strcmp(a->mpi, mpi) != 0 ||
+            strcmp(a->column, "without") != 0)
+            continue;
+        for (size_t k = i + 1; k < figures->count; k++) {
+            const struct fr_figure *b = &figures->list[k];
+            if (is_of(b, a) && strcmp(b->label, a->label) == 0 && strcmp(b->column, "with") == 0)
+                fprintf(out, "  %-36s %10.1f %10.1f %10.1f %8.3f\n", a->label, a->value, b->value,
+                        b->value - a->value, b->value / a->value);
+        }
+    }
 }
 
 // Quoted where it has to be.
@@ -121,11 +231,14 @@ static void put_field(FILE *out, const char *text, const char *end)
 
 void fr_figures_write_csv(const struct fr_figures *figures, FILE *out)
 {
-    fputs("test,mpi,table,label,column,unit,value\n", out);
+    fputs("test,mpi,ranks,table,label,column,unit,value\n", out);
     for (size_t i = 0; i < figures->count; i++) {
         const struct fr_figure *one = &figures->list[i];
         put_field(out, one->test, ",");
         put_field(out, one->mpi, ",");
+        if (one->ranks > 0)
+            fprintf(out, "%d", one->ranks);
+        fputc(',', out);
         put_field(out, one->table, ",");
         put_field(out, one->label, ",");
         put_field(out, one->column, ",");
@@ -141,6 +254,8 @@ static void write_figure(struct fr_json_out *json, const struct fr_figure *one)
     fr_json_open(json, NULL, '{');
     fr_json_text(json, "test", one->test);
     fr_json_text(json, "mpi", *one->mpi ? one->mpi : NULL);
+    if (one->ranks > 0)
+        fr_json_number(json, "ranks", one->ranks);
     fr_json_text(json, "table", one->table);
     if (*end == '\0')
         fr_json_number(json, "bytes", bytes);
@@ -157,11 +272,12 @@ void fr_figures_write_json(const struct fr_figures *figures, const struct fr_fig
 {
     struct fr_json_out json = {.file = out};
     fr_json_open(&json, NULL, '{');
-    fr_json_text(&json, "fabrail", PACKAGE_VERSION);
+    fr_json_text(&json, "fabrail", source->version);
     fr_json_text(&json, "machine", source->machine);
     fr_json_text(&json, "device", source->device);
     fr_json_truth(&json, "simulated", source->simulated);
     fr_json_text(&json, "day", source->day);
+    fr_json_text(&json, "command", source->command);
     fr_json_open(&json, "figures", '[');
     for (size_t i = 0; i < figures->count; i++)
         write_figure(&json, &figures->list[i]);

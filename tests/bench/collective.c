@@ -9,6 +9,7 @@
 #include "config.h"
 
 #include "peers.h"
+#include "rows.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -198,9 +199,14 @@ static void run_row(const struct row *row, size_t largest)
         bool has_other = bench.nccl && row->by_nccl != NULL;
         double other = has_other ? time_of(row, row->by_nccl, floats, "NCCL") : 0;
         double own = time_of(row, row->by_mpi, floats, "MPI");
-        if (bench.rank == 0)
+        if (bench.rank == 0) {
+            char table[48];
+            snprintf(table, sizeof(table), "MPI_%s", row->name);
             printf("%10zu %9.1f %9.1f %8.1f %7.2f\n", bytes, other, own, (double)bytes * 1e-3 / own,
                    has_other ? own / other : 0);
+            rows_put(table, bytes, "NCCL", "us", other);
+            rows_put(table, bytes, "Fabrail", "us", own);
+        }
         fflush(stdout);
     }
 }

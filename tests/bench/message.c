@@ -160,8 +160,8 @@ static void print_row(size_t bytes, size_t count, const double *figures, unsigne
     print_figure(nccl > 0 ? mpi / nccl : 0, 2);
     printf("\n");
     for (int i = 0; i < WAYS; i++)
-        rows_put(test == STREAM ? "window of messages" : "ping-pong", bytes, ways[i].title,
-                 test == STREAM ? "GB/s" : "us", figures[i]);
+        rows_put(test == STREAM ? "bandwidth of messages in flight" : "one-way time of a message",
+                 bytes, ways[i].name, test == STREAM ? "GB/s" : "us", figures[i]);
     fflush(stdout);
 }
 

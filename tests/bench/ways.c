@@ -174,9 +174,9 @@ static void window_by_kernel(const struct end *end, size_t bytes, size_t count)
 }
 
 const struct way_row ways[WAYS] = {
-    [WAY_MPI] = {"MPI", "mpi", trip_by_mpi, window_by_mpi},
-    [WAY_NCCL] = {"NCCL", "nccl", trip_by_nccl, window_by_nccl},
-    [WAY_HAND] = {"by hand", "hand", trip_by_hand, window_by_hand},
-    [WAY_RAW_CE] = {"raw CE", "raw", trip_by_engines, window_by_engines},
-    [WAY_RAW_SM] = {"raw SM", "raw", trip_by_kernel, window_by_kernel},
+    [WAY_MPI] = {"MPI", "Fabrail", "mpi", trip_by_mpi, window_by_mpi},
+    [WAY_NCCL] = {"NCCL", "NCCL", "nccl", trip_by_nccl, window_by_nccl},
+    [WAY_HAND] = {"by hand", "by hand", "hand", trip_by_hand, window_by_hand},
+    [WAY_RAW_CE] = {"raw CE", "copy engines", "raw", trip_by_engines, window_by_engines},
+    [WAY_RAW_SM] = {"raw SM", "kernels", "raw", trip_by_kernel, window_by_kernel},
 };

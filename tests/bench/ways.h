@@ -24,7 +24,8 @@ typedef void way(const struct end *end, size_t bytes, size_t count);
 
 enum { WAY_MPI, WAY_NCCL, WAY_HAND, WAY_RAW_CE, WAY_RAW_SM, WAYS };
 struct way_row {
-    const char *title;
+    const char *title;  // of a narrow column
+    const char *name;   // among the rows: the job is run with Fabrail there
     const char *method; // to which it belongs
     way *trip, *window;
 };
