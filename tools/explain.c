@@ -20,9 +20,9 @@ const struct fr_tool_option fabrail_explain_options[] = {
     {"bytes", 'b', "LIST", NULL, "sizes, with commas (256,64K,1M,16M,256M)"},
     {"memory", 'm', "LIST", "host pinned managed malloc pool vmm vmm-fd vmm-fabric",
      "kinds of memory, with commas (all that are on a device)"},
-    {"between", 'w', "WHERE", "host apart clique away",
-     "GPUs of one host that map each other's memory, or cannot; hosts in one NVLink clique, or "
-     "not"},
+    {"between", 'w', "WHERE", "host gpu apart clique away",
+     "GPUs of one host that map each other's memory, one GPU, or GPUs that cannot; hosts in one "
+     "NVLink clique, or not"},
     {"mpi", 'M', "FAMILY", "openmpi mpich mpiabi", "as if under this MPI"},
     {"gpu-aware", CODE_AWARE, "YES-OR-NO", "yes no", "as if the MPI were, or were not, GPU-aware"},
     {"first", CODE_FIRST, NULL, NULL, "of memory that the other rank has not mapped yet"},

@@ -10,6 +10,7 @@
 // Where the other end of a call is.
 enum fr_explain_place {
     FR_PLACE_HOST,   // on this host, on a GPU that can map this one's memory and the reverse
+    FR_PLACE_GPU,    // on the same GPU, without MPS
     FR_PLACE_APART,  // on this host, where neither can
     FR_PLACE_CLIQUE, // on another host that multi-node NVLink reaches
     FR_PLACE_AWAY,   // on any other host

@@ -17,6 +17,7 @@ static const struct {
     const char *name, *text;
 } places[FR_PLACE_COUNT] = {
     [FR_PLACE_HOST] = {"host", "GPUs of one host that map each other's memory"},
+    [FR_PLACE_GPU] = {"gpu", "ranks on one GPU without MPS"},
     [FR_PLACE_APART] = {"apart", "GPUs of one host that cannot map each other's memory"},
     [FR_PLACE_CLIQUE] = {"clique", "hosts that multi-node NVLink joins"},
     [FR_PLACE_AWAY] = {"away", "hosts that no NVLink joins"},
@@ -72,6 +73,11 @@ static struct fr_explain_answer answer(const char *path, const char *how, const 
     return (struct fr_explain_answer){path, how, reason};
 }
 
+static bool is_in_reach(const struct fr_explain_facts *facts)
+{
+    return facts->place == FR_PLACE_HOST || facts->place == FR_PLACE_GPU;
+}
+
 // How a message goes that the MPI library cannot be given.
 static struct fr_explain_answer explain_message(const struct fr_explain_facts *facts, enum fr_fn fn,
                                                 enum fr_device_kind kind, size_t bytes)
@@ -79,7 +85,8 @@ static struct fr_explain_answer explain_message(const struct fr_explain_facts *f
     const struct fr_settings *settings = fr_core_settings();
     const struct fr_policy_message message = {
         .bytes = bytes,
-        .here = facts->place == FR_PLACE_HOST,
+        .here = is_in_reach(facts),
+        .takes_turns = facts->place == FR_PLACE_GPU,
         .in_clique = facts->place == FR_PLACE_CLIQUE && facts->fabric_memory &&
                      settings->fabric != FR_FABRIC_OFF,
         .by_fragments = true,
@@ -89,6 +96,7 @@ static struct fr_explain_answer explain_message(const struct fr_explain_facts *f
         .exported = is_exportable(kind),
         .mapped = !facts->first,
         .clique_min_bytes = settings->clique_min_bytes,
+        .shared_min_bytes = settings->shared_gpu_min_bytes,
         .pipeline_min_bytes = settings->pipeline_min_bytes,
         .rails = facts->first || facts->place == FR_PLACE_APART ? 0 : facts->rails,
         .rail_use = settings->rail,
@@ -154,7 +162,7 @@ struct fr_explain_answer fr_explain(const struct fr_explain_facts *given, enum f
     struct fr_policy_choice local = choose_alone(facts, fn, kind);
     bool on_device = fr_device_kind_is_device(kind);
     if (on_device && is_alltoall(fn) && fr_real_arg(fn, 'q', 0) < 0 &&
-        facts->place == FR_PLACE_HOST && (paths & FR_PATH_BIT_PEER))
+        is_in_reach(facts) && (paths & FR_PATH_BIT_PEER))
         return explain_exchange(bytes);
     bool of_messages = is_of_messages(fn) || (is_alltoall(fn) && facts->place != FR_PLACE_APART);
     // Host memory on one host is the MPI library's, whatever the setting says.

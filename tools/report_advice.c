@@ -36,6 +36,7 @@ enum {
     UNAWARE_MESSAGES,
     UNAWARE_COLLECTIVES,
     UNAWARE_OTHERS,
+    TURNS,
     EXCLUDED,
     NO_PASS,
     IN_CHUNKS,
@@ -67,6 +68,12 @@ static const struct {
         {"Files, windows and packing staged",
          "These functions work on host memory where the MPI library is not GPU-aware. Nothing "
          "moves them faster but a GPU-aware MPI library."},
+    [TURNS] = {"Messages between ranks that share a GPU",
+               "Ranks on one GPU take turns there, by slices of time, and copies within it wait "
+               "for them; "
+               "short messages wait less through host memory. NVIDIA's MPS lets such ranks use the "
+               "GPU at "
+               "once: start it, or give each rank a GPU of its own."},
     [EXCLUDED] =
         {"Functions that the GPU-aware MPI excludes",
          "The MPI library's manual lists these as not able to take device memory, so they are "
@@ -109,7 +116,9 @@ static int topic_of(const struct fr_job_function *function)
         return NO_PASS;
     if (says(function, "GPU support excludes"))
         return EXCLUDED;
-    if (!says(function, "not GPU-aware"))
+    if (says(function, "take turns on one GPU"))
+        return TURNS;
+    if (!says(function, "not GPU-aware") && kind != MESSAGE)
         return UNEXPLAINED;
     return kind == MESSAGE ? UNAWARE_MESSAGES
            : kind == OTHER ? UNAWARE_OTHERS

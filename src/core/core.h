@@ -166,6 +166,7 @@ struct fr_settings {
     size_t workspace_max_bytes;     // FABRAIL_WORKSPACE_MAX, bound on device memory, a device
     size_t mapped_max_bytes;        // FABRAIL_MAPPED_MAX, bound on mapped memory of others
     size_t clique_min_bytes;        // FABRAIL_CLIQUE_MIN, of messages by multi-node NVLink
+    size_t shared_gpu_min_bytes;    // FABRAIL_SHARED_GPU_MIN, of messages within a GPU
     size_t peer_sms;                // FABRAIL_PEER_SMS, multiprocessors that one exchange may take
     size_t peer_ce_min_bytes;       // FABRAIL_PEER_CE_MIN, beyond which copy engines are used, or
                                     // FR_BYTES_AUTO

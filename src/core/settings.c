@@ -146,6 +146,11 @@ static const struct row rows[] = {
      .help = "Size from which on a message to a GPU that only multi-node NVLink reaches goes that "
              "way.\n"
              "It is copied twice, which takes longer than staging where there is little to copy."},
+    {"SHARED_GPU_MIN", ROW_BYTES, AT(shared_gpu_min_bytes), .default_text = "1M",
+     RANGE(0, 16 * TIB),
+     .help = "Size from which on a message between two ranks on one GPU is copied within it.\n"
+             "Without MPS they take turns on a GPU, which shorter copies to host memory and back\n"
+             "wait for less."},
     {"PEER_SMS", ROW_BYTES, AT(peer_sms), .default_text = "32", RANGE(1, 1024),
      .help = "Multiprocessors of a GPU that one exchange over NVLink may take."},
     {"PEER_CE_MIN", ROW_AUTO_BYTES, AT(peer_ce_min_bytes), .default_text = "auto",

@@ -54,6 +54,10 @@ bool fr_device_is_installed(void);
 // primary context is active. Asks the driver; false while it is not loaded or not initialised.
 bool fr_device_in_use(void);
 
+// Whether processes with contexts on this device take turns on it, by slices of time, and so wait
+// for one another: without MPS.
+bool fr_device_takes_turns(int device);
+
 // The device of the calling thread's current context; without one, of the last address that a
 // thread of this process asked about, 0 before.
 int fr_device_current(void);

@@ -67,6 +67,18 @@ void fr_device_uuid(int device, unsigned char uuid[FR_DEVICE_UUID_BYTES])
         memcpy(uuid, &own, FR_DEVICE_UUID_BYTES);
 }
 
+bool fr_device_takes_turns(int device)
+{
+    enum { MPS_ENABLED = 133 }; // CU_DEVICE_ATTRIBUTE_MPS_ENABLED, which older headers lack
+    CUdevice handle;
+    int has_mps = 0;
+    return !fr_device_present() || fr_cu.cuDeviceGetAttribute == NULL ||
+           fr_cu.cuDeviceGet(&handle, device) != CUDA_SUCCESS ||
+           fr_cu.cuDeviceGetAttribute(&has_mps, (CUdevice_attribute)MPS_ENABLED, handle) !=
+               CUDA_SUCCESS ||
+           !has_mps;
+}
+
 bool fr_device_bus_id(int device, char text[FR_DEVICE_BUS_ID])
 {
     CUdevice handle;

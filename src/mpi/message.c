@@ -241,12 +241,10 @@ bool fr_mpi_send_start(struct fr_request_op *op, struct fr_path_view *view,
     if (op->persistent || !describe(op, view, &message) ||
         fr_rndv_send_start(&message, &op->send, &chosen) != FR_OK)
         return false;
-    if (choice->path == FR_PATH_PASS) // why it stays there
-        choice->reason = chosen.reason;
+    choice->reason = chosen.reason; // also why it stays where it is
     if (!op->send)
         return false;
     choice->path = fr_policy_scheme_path(chosen.scheme);
-    choice->reason = chosen.reason;
     *scheme = fr_policy_scheme_name(chosen.scheme);
     view->path = FR_PATH_PASS; // MPI gets neither this memory nor a copy of it
     return true;

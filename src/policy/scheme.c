@@ -14,17 +14,24 @@ static bool has_failed(const struct fr_policy_message *message, enum fr_policy_s
     return message->failed >> scheme & 1;
 }
 
+// Copies within a GPU wait for the turn of their process, those to host memory and back mostly not.
+static bool avoids_turns(const struct fr_policy_message *message)
+{
+    return message->takes_turns && message->bytes < message->shared_min_bytes;
+}
+
 // Only what the receiver can take back on its own host may stay in the application's buffer.
 static bool can_get(const struct fr_policy_message *message)
 {
-    return message->here && message->one_piece && !message->must_leave && message->exported &&
-           message->mapped && !message->host_memory && !has_failed(message, FR_SCHEME_GET);
+    return message->here && !avoids_turns(message) && message->one_piece && !message->must_leave &&
+           message->exported && message->mapped && !message->host_memory &&
+           !has_failed(message, FR_SCHEME_GET);
 }
 
 static bool can_stage(const struct fr_policy_message *message)
 {
     if (message->absolute || message->workspace_full || message->host_memory ||
-        has_failed(message, FR_SCHEME_STAGED_GET))
+        avoids_turns(message) || has_failed(message, FR_SCHEME_STAGED_GET))
         return false;
     return message->here || (message->in_clique && message->bytes >= message->clique_min_bytes);
 }
@@ -71,6 +78,9 @@ static const char *reason_for_none(const struct fr_policy_message *message)
         return "the MPI library is not GPU-aware";
     if (message->absolute)
         return "the addresses of MPI_BOTTOM need not lie together";
+    if (avoids_turns(message))
+        return "the ranks take turns on one GPU, and the message is shorter than "
+               "FABRAIL_SHARED_GPU_MIN";
     if (message->staged_unmapped)
         return "the receiver has not mapped the workspace yet";
     if (message->here && message->workspace_full)

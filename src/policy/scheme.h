@@ -18,6 +18,7 @@ enum fr_policy_scheme {
 struct fr_policy_message {
     size_t bytes;
     bool here;                 // the receiver is on this host, and shares memory with it
+    bool takes_turns;          // with this process on one GPU
     bool in_clique;            // it is on another host, in reach of multi-node NVLink
     bool by_fragments;         // it knows messages in fragments
     bool one_piece;            // the bytes lie together in one allocation
@@ -31,6 +32,7 @@ struct fr_policy_message {
     unsigned failed;           // a bit for each scheme that could not be begun
     bool staged_unmapped;      // of staged get: since the receiver has not mapped the workspace
     size_t clique_min_bytes;   // FABRAIL_CLIQUE_MIN
+    size_t shared_min_bytes;   // FABRAIL_SHARED_GPU_MIN
     size_t pipeline_min_bytes; // FABRAIL_PIPELINE_MIN, 0: never
     unsigned rails;            // in common with the receiver, which has read over them
     enum fr_rail_use rail_use; // FABRAIL_RAIL

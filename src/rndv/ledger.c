@@ -46,6 +46,7 @@ static uint64_t last_number FR_GUARDED_BY(ledger_lock);
 static bool is_open;                             // written in MPI_Init and MPI_Finalize
 static _Atomic(struct fr_rndv_ledger *) own;     // made when it is needed first
 static _Atomic(struct fr_rndv_ledger *) private; // where no memory is shared
+static _Atomic int used_device = -1;             // that others are told of
 
 // Addresses that plain messages have gone to of sizes that mark RTS, by their hash. Two that share
 // a bit share the fate, which costs speed alone.
@@ -78,6 +79,7 @@ void fr_rndv_ledger_close(void)
         atomic_store_explicit(&plain[i], 0, memory_order_relaxed);
     free(atomic_exchange(&private, NULL));
     atomic_store(&own, NULL);
+    atomic_store(&used_device, -1);
 }
 
 // The first that any thread has made stays.
@@ -135,6 +137,37 @@ void fr_rndv_ledger_count_refused(void)
 bool fr_rndv_ledger_is_shared_with(int rank)
 {
     return own_ledger() != NULL && atomic_load(&private) == NULL && fr_control_area(rank) != NULL;
+}
+
+// What tells devices apart; never 0.
+static uint64_t name_of(int device)
+{
+    unsigned char uuid[FR_DEVICE_UUID_BYTES];
+    uint64_t halves[2];
+    _Static_assert(sizeof(halves) == sizeof(uuid), "both");
+    fr_device_uuid(device, uuid);
+    memcpy(halves, uuid, sizeof(halves));
+    return (halves[0] ^ halves[1]) | 1;
+}
+
+void fr_rndv_ledger_use_device(int device)
+{
+    if (FR_LIKELY(atomic_load_explicit(&used_device, memory_order_relaxed) == device))
+        return;
+    struct fr_rndv_ledger *ledger = own_ledger();
+    if (ledger == NULL || device < 0)
+        return;
+    uint64_t name = fr_device_takes_turns(device) ? name_of(device) : 0;
+    atomic_store_explicit(&ledger->device, name, memory_order_relaxed);
+    atomic_store_explicit(&used_device, device, memory_order_relaxed);
+}
+
+bool fr_rndv_ledger_takes_turns_with(int rank)
+{
+    const struct fr_rndv_ledger *ledger = own_ledger(), *other = fr_rndv_ledger_of(rank);
+    uint64_t name = ledger ? atomic_load_explicit(&ledger->device, memory_order_relaxed) : 0;
+    return rank != fr_world_rank() && name != 0 && other != NULL &&
+           atomic_load_explicit(&other->device, memory_order_relaxed) == name;
 }
 
 static unsigned plain_bit(const struct fr_rndv_address *address)

@@ -67,6 +67,7 @@ void fr_rndv_progress(const struct fr_device_range *user)
     if (user != NULL) { // others may ask for memory to be mapped, and nobody says for which device
         fr_memory_remember_user(user);
         fr_rndv_rails_use_device(user->device);
+        fr_rndv_ledger_use_device(user->device);
     }
     fr_control_poll();
     if (!atomic_flag_test_and_set_explicit(&reading, memory_order_acquire)) {

@@ -76,6 +76,8 @@ struct fr_rndv_ledger {
     _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t expected; // messages for it, not yet pulled
     // Messages of its own, as often as a receiver has refused one: looked at all the time.
     _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t refused;
+    // Of the device that it has used last, if processes take turns there; 0 for others.
+    _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t device;
     _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t in_use[FR_RNDV_SLOTS / 64]; // by it alone
     struct fr_rndv_slot slots[FR_RNDV_SLOTS];
 };
@@ -90,6 +92,12 @@ static inline struct fr_rndv_ledger *fr_rndv_ledger_of(int rank)
 
 // Whether a process of this host looks up what this one enters for it: claims room for that.
 bool fr_rndv_ledger_is_shared_with(int rank);
+
+// Says which device this process uses: a load and a compare while that stays.
+void fr_rndv_ledger_use_device(int device);
+
+// Whether a process of this host takes turns with this one on a device, as far as is known.
+bool fr_rndv_ledger_takes_turns_with(int rank);
 
 static inline bool fr_rndv_word_is_waiting(uint64_t word)
 {

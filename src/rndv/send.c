@@ -106,6 +106,7 @@ static struct fr_policy_message describe(const struct fr_rndv_message *message)
     return (struct fr_policy_message){
         .bytes = view->in_bytes,
         .here = here,
+        .takes_turns = here && fr_rndv_ledger_takes_turns_with(to),
         .in_clique = answers && is_in_clique(to, view->range.device),
         .by_fragments = (here || answers) && to != fr_world_rank() && fr_control_has_remote(),
         .one_piece = fr_path_view_is_in_one_piece(view),
@@ -115,6 +116,7 @@ static struct fr_policy_message describe(const struct fr_rndv_message *message)
         .workspace_full = fr_rndv_stage_is_full(FR_PATH_PEER, view->in_bytes),
         .host_full = fr_rndv_stage_is_full(FR_PATH_HOST, view->in_bytes),
         .clique_min_bytes = settings->clique_min_bytes,
+        .shared_min_bytes = settings->shared_gpu_min_bytes,
         .pipeline_min_bytes = settings->pipeline_min_bytes,
         .rail_use = settings->rail,
         .rail_min_bytes = settings->rail_min_bytes,

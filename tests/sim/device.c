@@ -179,15 +179,21 @@ static const struct attribute_value attributes[] = {
     {CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED, 0},
 };
 
+// CU_DEVICE_ATTRIBUTE_MPS_ENABLED, which older headers lack.
+enum { MPS_ENABLED = 133 };
+
 CUresult sim_device_attribute(int *value, CUdevice_attribute attribute, CUdevice device)
 {
-    if (!value || (int)attribute <= 0 || attribute >= CU_DEVICE_ATTRIBUTE_MAX)
+    if (!value || (int)attribute <= 0 ||
+        (attribute >= CU_DEVICE_ATTRIBUTE_MAX && (int)attribute != MPS_ENABLED))
         return CUDA_ERROR_INVALID_VALUE;
     if (!device_known(device))
         return CUDA_ERROR_INVALID_DEVICE;
     *value = 0;
     if (attribute == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED)
         *value = sim_knobs()->fabric;
+    else if (attribute == (CUdevice_attribute)MPS_ENABLED)
+        *value = sim_knobs()->mps;
     else if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)
         *value = SIM_FIRST_BUS + sim_knobs()->visible[device];
     for (size_t i = 0; i < sizeof(attributes) / sizeof(attributes[0]); i++)

@@ -190,6 +190,7 @@ __attribute__((constructor)) static void read_knobs(void)
     knobs.host_access = knobs.record || read_number("FRSIM_HOST_ACCESS", 0);
     knobs.imex = read_number("FRSIM_IMEX", 1);
     knobs.fabric = read_number("FRSIM_FABRIC", 1);
+    knobs.mps = read_number("FRSIM_MPS", 1);
     knobs.nvml = (unsigned)read_number("FRSIM_NVML", SIM_NVML_NEW);
     knobs.log = read_number("FRSIM_LOG", 0);
     knobs.fail_nth = read_number("FRSIM_FAIL_NTH", 0);

@@ -135,6 +135,8 @@ static void test_choices(void)
     CHECK(parse("FABRAIL_PEER_SMS=0", NULL, 1).peer_sms == 32);
     CHECK(parse(NULL, NULL, 0).clique_min_bytes == 16384);
     CHECK(parse("FABRAIL_CLIQUE_MIN=0", NULL, 0).clique_min_bytes == 0);
+    CHECK(parse(NULL, NULL, 0).shared_gpu_min_bytes == (size_t)1 << 20);
+    CHECK(parse("FABRAIL_SHARED_GPU_MIN=0", NULL, 0).shared_gpu_min_bytes == 0);
     CHECK(parse("FABRAIL_PIPELINE_MIN=0", NULL, 0).pipeline_min_bytes == 0);
     CHECK(parse("FABRAIL_PIPELINE_MIN=64k", NULL, 0).pipeline_min_bytes == 65536);
     CHECK(parse("FABRAIL_PIPELINE_MIN=none", NULL, 1).pipeline_min_bytes == (size_t)1 << 20);
@@ -219,9 +221,9 @@ static void test_manual(void)
     fr_core_settings_write_manual(stream);
     fclose(stream);
     static const char *const wanted[] = {
-        "DISABLE",      "LOG",    "PATHS",         "MPI_GPU_AWARE", "STAGING_MAX",
-        "STAGING_KEEP", "FABRIC", "WORKSPACE_MAX", "PEER_SMS",      "PEER_CE_MIN",
-        "PIPELINE_MIN", "TUNING", "TIMEOUT",       "REPORT",        "CLIQUE_MIN",
+        "DISABLE", "LOG",           "PATHS",      "MPI_GPU_AWARE",  "STAGING_MAX",  "STAGING_KEEP",
+        "FABRIC",  "WORKSPACE_MAX", "PEER_SMS",   "PEER_CE_MIN",    "PIPELINE_MIN", "TUNING",
+        "TIMEOUT", "REPORT",        "CLIQUE_MIN", "SHARED_GPU_MIN",
     };
     for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
         char heading[64];

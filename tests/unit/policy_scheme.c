@@ -8,18 +8,20 @@
 #include "check.h"
 
 enum {
-    FACTS = 12,
+    FACTS = 13,
     SCHEMES = 4,
-    SIZES = 10,
+    SIZES = 13,
     RAILS = 9, // none, one or two, of each use
+    MIN_SHARED = 3000,
     MIN_CLIQUE = 5000,
     MIN_RAIL = 7000,
     MIN_PIPELINE = 9000,
 };
 
 static const size_t sizes[SIZES] = {
-    1,        MIN_CLIQUE - 1, MIN_CLIQUE,       MIN_CLIQUE + 1, MIN_RAIL - 1,
-    MIN_RAIL, MIN_RAIL + 1,   MIN_PIPELINE - 1, MIN_PIPELINE,   MIN_PIPELINE + 1,
+    MIN_SHARED - 1,   MIN_SHARED,     MIN_SHARED + 1,   1,        MIN_CLIQUE - 1,
+    MIN_CLIQUE,       MIN_CLIQUE + 1, MIN_RAIL - 1,     MIN_RAIL, MIN_RAIL + 1,
+    MIN_PIPELINE - 1, MIN_PIPELINE,   MIN_PIPELINE + 1,
 };
 
 static struct fr_policy_message message_of(unsigned bits, unsigned failed, unsigned rails,
@@ -42,6 +44,8 @@ static struct fr_policy_message message_of(unsigned bits, unsigned failed, unsig
         .host_full = bits & 512,
         .staged_unmapped = bits & 1024,
         .host_memory = bits & 2048,
+        .takes_turns = bits & 4096,
+        .shared_min_bytes = MIN_SHARED,
         .failed = failed << FR_SCHEME_GET,
         .clique_min_bytes = MIN_CLIQUE,
         .pipeline_min_bytes = MIN_PIPELINE,
@@ -55,11 +59,12 @@ static bool is_allowed(const struct fr_policy_message *m, enum fr_policy_scheme 
         return true;
     if (m->failed & 1u << scheme || (m->host_memory && scheme != FR_SCHEME_RAIL))
         return false;
+    bool within_gpu = !m->takes_turns || m->bytes + 1 > MIN_SHARED;
     switch (scheme) {
     case FR_SCHEME_GET: // out of a buffer that stays, and that its receiver can read
-        return m->here && m->mapped && m->exported && m->one_piece && !m->must_leave;
+        return within_gpu && m->here && m->mapped && m->exported && m->one_piece && !m->must_leave;
     case FR_SCHEME_STAGED_GET:
-        return !m->workspace_full && !m->absolute &&
+        return within_gpu && !m->workspace_full && !m->absolute &&
                (m->here || (m->in_clique && m->bytes + 1 > MIN_CLIQUE));
     case FR_SCHEME_RAIL: // what is worth it, between hosts
         return !m->here && !m->absolute && !m->host_full && m->bytes + 1 > MIN_RAIL &&
@@ -137,6 +142,13 @@ static void check_reasons(void)
     m.absolute = false;
     check_reason(m, FR_SCHEME_STAGED_GET, "the receiver maps the workspace");
     m.mapped = true;
+    check_reason(m, FR_SCHEME_GET, "the receiver maps this memory");
+    m.takes_turns = true;
+    m.shared_min_bytes = m.bytes + 1;
+    check_reason(m, FR_SCHEME_NONE,
+                 "the ranks take turns on one GPU, and the message is shorter than "
+                 "FABRAIL_SHARED_GPU_MIN");
+    m.shared_min_bytes = m.bytes;
     check_reason(m, FR_SCHEME_GET, "the receiver maps this memory");
     m.failed = 1u << FR_SCHEME_GET | 1u << FR_SCHEME_STAGED_GET;
     m.staged_unmapped = true;
