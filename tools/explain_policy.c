@@ -161,8 +161,8 @@ struct fr_explain_answer fr_explain(const struct fr_explain_facts *given, enum f
         return answer("pass", "", "the function has no buffer");
     struct fr_policy_choice local = choose_alone(facts, fn, kind);
     bool on_device = fr_device_kind_is_device(kind);
-    if (on_device && is_alltoall(fn) && fr_real_arg(fn, 'q', 0) < 0 &&
-        is_in_reach(facts) && (paths & FR_PATH_BIT_PEER))
+    if (on_device && is_alltoall(fn) && fr_real_arg(fn, 'q', 0) < 0 && is_in_reach(facts) &&
+        (paths & FR_PATH_BIT_PEER))
         return explain_exchange(bytes);
     bool of_messages = is_of_messages(fn) || (is_alltoall(fn) && facts->place != FR_PLACE_APART);
     // Host memory on one host is the MPI library's, whatever the setting says.
