@@ -366,8 +366,9 @@ struct fr_mpi_verdict fr_mpi_enter(unsigned slot, const fr_word *registers, cons
         return verdict;
     fr_word args[FR_MAX_ARGS];
     int result = 0;
-    for (unsigned i = 0; i < entry->arg_count; i++)
-        args[i] = arg_at(registers, stack, i);
+    memcpy(args, registers, REGISTER_ARGS * sizeof(*args)); // whether there are so many or not
+    for (unsigned i = REGISTER_ARGS; i < entry->arg_count; i++)
+        args[i] = stack[i - REGISTER_ARGS];
     handler_frame = frame;
     fr_request_call++;
     fr_device_begin_call();
