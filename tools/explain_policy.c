@@ -92,7 +92,7 @@ static struct fr_explain_answer explain_message(const struct fr_explain_facts *f
         .pipeline_min_bytes = settings->pipeline_min_bytes,
         .rails = facts->first || facts->place == FR_PLACE_APART ? 0 : facts->rails,
         .rail_use = settings->rail,
-        .rail_min_bytes = settings->rail_min_bytes,
+        .rail_min_bytes = fr_memory_tuned(FR_SIZE_RAIL),
     };
     const char *without = message.host_memory ? "pass" : "host"; // a scheme
     if (bytes <= FR_RNDV_RTS_BYTES)
@@ -106,7 +106,7 @@ static struct fr_explain_answer explain_message(const struct fr_explain_facts *f
 
 static struct fr_explain_answer explain_exchange(size_t bytes)
 {
-    bool by_kernel = fr_memory_engine_for_exchange(bytes) == FR_ENGINE_SM;
+    bool by_kernel = fr_memory_engine(FR_SIZE_EXCHANGE_CE, bytes) == FR_ENGINE_SM;
     return answer("peer", by_kernel ? "kernel" : "copy engines",
                   "the ranks map each other's memory");
 }

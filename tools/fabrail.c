@@ -50,9 +50,10 @@ static const struct fr_tool_command commands[] = {
      .run = fabrail_tune,
      .options = fabrail_tune_options,
      .operands = "",
-     .summary = "measure which engine moves messages between GPUs fastest",
+     .summary = "measure which way of moving messages between GPUs is fastest",
      .about = "Measures between the GPUs of this host from which message size on copy engines are\n"
-              "faster than kernels, and keeps it in the tuning file, which libfabrail.so reads."},
+              "faster than kernels, and collectives that all GPUs share the work of, and keeps it\n"
+              "in the tuning file, which libfabrail.so reads."},
     {.name = "bench",
      .run = fabrail_bench,
      .options = fabrail_bench_options,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The measurements: a thread for each GPU that moves bytes, as there is a rank for each in a job,
-// which all begin at once. The engines take turns round by round, so that what disturbs the machine
-// disturbs both.
+// which all begin at once. The two ways take turns round by round, so that what disturbs the
+// machine disturbs both.
 #include "config.h"
 
+#include "tune_plan.h"
 #include "tune_rig.h"
 
 #include "command.h"
@@ -22,17 +23,12 @@ enum { WARM_UP = 5, LOOKS = 256, EDGE_BYTES = 65536 };
 struct part {
     struct measurement *all;
     pthread_t thread;
-    const struct fr_tune_gpu *gpu;
-    const struct fr_device_range *range;
-    struct fr_device_push_piece pieces[FR_TUNE_MAX_GPUS];
-    size_t piece_count;
-    double us[FR_TUNE_ENGINES][FR_TUNE_MAX_ROUNDS];
+    int gpu; // by its place in the rig
+    double us[FR_TUNE_WAYS][FR_TUNE_MAX_ROUNDS];
 };
 
 struct measurement {
-    struct fr_tune_rig *rig;
-    enum fr_policy_transfer transfer;
-    size_t bytes;
+    struct fr_tune_plan plan;
     int rounds;
     int count; // of parts
     _Atomic unsigned arrived __attribute__((aligned(64)));
@@ -66,19 +62,28 @@ static bool meet(struct measurement *all)
     return !atomic_load_explicit(&all->failed, memory_order_relaxed);
 }
 
-// Writes how long it took until all threads were done.
-static bool push(struct part *part, enum fr_device_engine engine, double *us)
+static enum fr_status work_off(const struct fr_tune_plan *plan, int gpu, int way, int step)
 {
-    if (!meet(part->all))
+    const struct fr_tune_work *work = &plan->works[gpu][way][step];
+    unsigned max_sms = (unsigned)fr_core_settings()->peer_sms;
+    if (plan->size == FR_SIZE_REDUCE_SHARE)
+        return fr_device_reduce(work->range, &work->reduction, max_sms);
+    return fr_device_push(work->range, work->pieces, work->piece_count, work->engine, max_sms);
+}
+
+// Writes how long it took until all threads were done. They meet between steps as well.
+static bool move(struct part *part, int way, double *us)
+{
+    struct measurement *all = part->all;
+    if (!meet(all))
         return false;
     double start = now_us();
-    if (fr_device_push(part->range, part->pieces, part->piece_count, engine,
-                       (unsigned)fr_core_settings()->peer_sms) != FR_OK) {
-        atomic_store(&part->all->failed, true);
-        return false;
+    for (int step = 0; step < all->plan.steps[way]; step++) {
+        if (work_off(&all->plan, part->gpu, way, step) != FR_OK)
+            atomic_store(&all->failed, true);
+        if (!meet(all))
+            return false;
     }
-    if (!meet(part->all))
-        return false;
     *us = now_us() - start;
     return true;
 }
@@ -86,15 +91,16 @@ static bool push(struct part *part, enum fr_device_engine engine, double *us)
 static void *serve(void *cookie)
 {
     struct part *part = cookie;
-    if (!fr_tune_ok("cuCtxSetCurrent", fr_tune_cu.cuCtxSetCurrent(part->gpu->context)))
+    void *context = part->all->plan.rig->gpus[part->gpu].context;
+    if (!fr_tune_ok("cuCtxSetCurrent", fr_tune_cu.cuCtxSetCurrent(context)))
         atomic_store(&part->all->failed, true);
     for (int round = -WARM_UP; round < part->all->rounds; round++) {
-        for (int engine = 0; engine < FR_TUNE_ENGINES; engine++) {
+        for (int way = 0; way < FR_TUNE_WAYS; way++) {
             double us = 0;
-            if (!push(part, (enum fr_device_engine)engine, &us))
+            if (!move(part, way, &us))
                 return NULL;
             if (round >= 0)
-                part->us[engine][round] = us;
+                part->us[way][round] = us;
         }
     }
     return NULL;
@@ -113,69 +119,29 @@ static bool run_threads(struct measurement *all)
     for (int i = 0; i < started; i++)
         pthread_join(all->parts[i].thread, NULL);
     return !atomic_load(&all->failed) ||
-           fr_tool_complain("a transfer of %zu bytes failed", all->bytes);
-}
-
-static void plan_exchange(struct measurement *all)
-{
-    struct fr_tune_rig *rig = all->rig;
-    all->count = rig->count;
-    for (int from = 0; from < rig->count; from++) {
-        struct part *part = &all->parts[from];
-        part->gpu = &rig->gpus[from];
-        part->range = &part->gpu->send_range;
-        part->piece_count = (size_t)rig->count;
-        for (int i = 0; i < rig->count; i++) {
-            int to = (from + 1 + i) % rig->count; // each begins with another one
-            part->pieces[i] = (struct fr_device_push_piece){
-                .dst = rig->gpus[to].receive + (size_t)from * rig->piece_bytes,
-                .src = part->gpu->send + (size_t)to * rig->piece_bytes,
-                .bytes = all->bytes,
-            };
-        }
-    }
-}
-
-static void plan_message(struct measurement *all)
-{
-    struct part *part = &all->parts[0];
-    struct fr_tune_rig *rig = all->rig;
-    all->count = 1;
-    part->gpu = &rig->gpus[0];
-    part->range = &part->gpu->receive_range;
-    part->piece_count = 1;
-    part->pieces[0] = (struct fr_device_push_piece){
-        .dst = part->gpu->receive + rig->piece_bytes,
-        .src = rig->gpus[1].send,
-        .bytes = all->bytes,
-    };
-}
-
-// Whether GPU `to` gets a piece of GPU `from`.
-static bool is_sent(const struct measurement *all, int from, int to)
-{
-    return all->transfer == FR_TRANSFER_EXCHANGE || (from == 1 && to == 0);
+           fr_tool_complain("a transfer of %zu bytes failed", all->plan.bytes);
 }
 
 // Bytes of a piece that are looked at: those moved and a word behind them, where there is one.
-static size_t looked_at(const struct measurement *all)
+static size_t looked_at(const struct fr_tune_plan *plan)
 {
-    return all->bytes < all->rig->piece_bytes ? all->bytes + 4 : all->bytes;
+    return plan->bytes < plan->rig->piece_bytes ? plan->bytes + 4 : plan->bytes;
 }
 
 // Overwrites what is to come, and waits until that is done, since other GPUs write there next.
-static bool wipe(const struct measurement *all)
+static bool wipe(const struct fr_tune_plan *plan)
 {
-    const struct fr_tune_rig *rig = all->rig;
+    const struct fr_tune_rig *rig = plan->rig;
+    uint32_t word;
     for (int to = 0; to < rig->count; to++) {
         const struct fr_tune_gpu *gpu = &rig->gpus[to];
         if (!fr_tune_ok("cuCtxSetCurrent", fr_tune_cu.cuCtxSetCurrent(gpu->context)))
             return false;
-        for (int from = 0; from < rig->count; from++) {
-            uintptr_t piece = gpu->receive + (size_t)from * rig->piece_bytes;
-            if (is_sent(all, from, to) &&
+        for (int i = 0; i < rig->count; i++) {
+            uintptr_t piece = gpu->receive + (size_t)i * rig->piece_bytes;
+            if (fr_tune_plan_writes(plan, to, i, &word) &&
                 !fr_tune_ok("cuMemsetD32",
-                            fr_tune_cu.cuMemsetD32_v2(piece, WIPED, looked_at(all) / 4)))
+                            fr_tune_cu.cuMemsetD32_v2(piece, WIPED, looked_at(plan) / 4)))
                 return false;
         }
         if (fr_device_quiesce(&gpu->receive_range, gpu->receive,
@@ -186,53 +152,57 @@ static bool wipe(const struct measurement *all)
 }
 
 // Compares words of one piece from `first` on, up to `bytes` bytes of it.
-static bool compare(const struct measurement *all, int from, int to, size_t first, size_t bytes)
+static bool compare(const struct fr_tune_plan *plan, int to, int piece, uint32_t word, size_t first,
+                    size_t bytes)
 {
     static uint32_t words[EDGE_BYTES / 4 + 1];
-    uintptr_t piece = all->rig->gpus[to].receive + (size_t)from * all->rig->piece_bytes;
-    if (!fr_tune_ok("cuMemcpyDtoH", fr_tune_cu.cuMemcpyDtoH_v2(words, piece + first, bytes)))
+    const struct fr_tune_gpu *gpu = &plan->rig->gpus[to];
+    uintptr_t address = gpu->receive + (size_t)piece * plan->rig->piece_bytes + first;
+    if (!fr_tune_ok("cuMemcpyDtoH", fr_tune_cu.cuMemcpyDtoH_v2(words, address, bytes)))
         return false;
     for (size_t i = 0; i < bytes / 4; i++) {
-        uint32_t wanted = first + i * 4 < all->bytes ? fr_tune_word(from, to) : WIPED;
+        uint32_t wanted = first + i * 4 < plan->bytes ? word : WIPED;
         if (words[i] != wanted)
-            return fr_tool_complain("wrong bytes at %zu of %zu from GPU %d to GPU %d",
-                                    first + i * 4, all->bytes, all->rig->gpus[from].device,
-                                    all->rig->gpus[to].device);
+            return fr_tool_complain("wrong bytes at %zu of %zu in GPU %d's piece %d (%s)",
+                                    first + i * 4, plan->bytes, gpu->device, piece,
+                                    fr_policy_tuning_name(plan->size));
     }
     return true;
 }
 
 // Looks at either end of each piece.
-static bool verify(const struct measurement *all)
+static bool verify(const struct fr_tune_plan *plan)
 {
-    size_t bytes = looked_at(all);
+    const struct fr_tune_rig *rig = plan->rig;
+    size_t bytes = looked_at(plan);
     size_t edge = bytes < EDGE_BYTES ? bytes : EDGE_BYTES;
-    for (int to = 0; to < all->rig->count; to++) {
-        if (!fr_tune_ok("cuCtxSetCurrent", fr_tune_cu.cuCtxSetCurrent(all->rig->gpus[to].context)))
+    uint32_t word;
+    for (int to = 0; to < rig->count; to++) {
+        if (!fr_tune_ok("cuCtxSetCurrent", fr_tune_cu.cuCtxSetCurrent(rig->gpus[to].context)))
             return false;
-        for (int from = 0; from < all->rig->count; from++) {
-            if (is_sent(all, from, to) &&
-                (!compare(all, from, to, 0, edge) || !compare(all, from, to, bytes - edge, edge)))
+        for (int piece = 0; piece < rig->count; piece++) {
+            if (fr_tune_plan_writes(plan, to, piece, &word) &&
+                (!compare(plan, to, piece, word, 0, edge) ||
+                 !compare(plan, to, piece, word, bytes - edge, edge)))
                 return false;
         }
     }
     return true;
 }
 
-// One by one and untimed, to see what each engine by itself writes.
-static bool try_engines(struct measurement *all)
+// One by one and untimed, to see what each way by itself writes.
+static bool try_ways(const struct fr_tune_plan *plan)
 {
-    for (int engine = 0; engine < FR_TUNE_ENGINES; engine++) {
-        if (!wipe(all))
+    for (int way = 0; way < FR_TUNE_WAYS; way++) {
+        if (!wipe(plan))
             return false;
-        for (int i = 0; i < all->count; i++) {
-            const struct part *part = &all->parts[i];
-            if (fr_device_push(part->range, part->pieces, part->piece_count,
-                               (enum fr_device_engine)engine,
-                               (unsigned)fr_core_settings()->peer_sms) != FR_OK)
-                return fr_tool_complain("a transfer of %zu bytes failed", all->bytes);
+        for (int step = 0; step < plan->steps[way]; step++) {
+            for (int gpu = 0; gpu < plan->rig->count; gpu++) {
+                if (work_off(plan, gpu, way, step) != FR_OK)
+                    return fr_tool_complain("a transfer of %zu bytes failed", plan->bytes);
+            }
         }
-        if (!verify(all))
+        if (!verify(plan))
             return false;
     }
     return true;
@@ -244,13 +214,13 @@ static int compare_times(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double median_of_slowest(const struct measurement *all, int engine)
+static double median_of_slowest(const struct measurement *all, int way)
 {
     double worst[FR_TUNE_MAX_ROUNDS];
     for (int round = 0; round < all->rounds; round++) {
         worst[round] = 0;
         for (int i = 0; i < all->count; i++) {
-            double us = all->parts[i].us[engine][round];
+            double us = all->parts[i].us[way][round];
             worst[round] = us > worst[round] ? us : worst[round];
         }
     }
@@ -265,24 +235,31 @@ static int rounds_of(const struct fr_tune_rig *rig, size_t bytes)
     return bytes <= 65536 ? FR_TUNE_MAX_ROUNDS : bytes <= (4u << 20) ? 51 : 15;
 }
 
-bool fr_tune_measure(struct fr_tune_rig *rig, enum fr_policy_transfer transfer, size_t bytes,
-                     double us[FR_TUNE_ENGINES])
+bool fr_tune_measures(const struct fr_tune_rig *rig, enum fr_policy_size size)
+{
+    if (size == FR_SIZE_BCAST_SPLIT)
+        return rig->count > 2; // among two nobody can hand anything on
+    return size < FR_SIZE_ENGINES ? rig->has_kernels
+                                  : size == FR_SIZE_REDUCE_SHARE && rig->can_reduce;
+}
+
+bool fr_tune_measure(const struct fr_tune_rig *rig, enum fr_policy_size size, size_t bytes,
+                     const struct fr_policy_tuning *tuning, double us[FR_TUNE_WAYS])
 {
     static struct measurement all; // too large for a stack
     memset(&all, 0, sizeof(all));
-    all.rig = rig;
-    all.transfer = transfer;
-    all.bytes = bytes;
+    all.plan.rig = rig;
+    all.plan.size = size;
+    all.plan.bytes = bytes;
     all.rounds = rounds_of(rig, bytes);
-    for (int i = 0; i < FR_TUNE_MAX_GPUS; i++)
-        all.parts[i].all = &all;
-    if (transfer == FR_TRANSFER_EXCHANGE)
-        plan_exchange(&all);
-    else
-        plan_message(&all);
-    if (!try_engines(&all) || !run_threads(&all) || !verify(&all))
+    fr_tune_plan_make(&all.plan, tuning);
+    for (int gpu = 0; gpu < rig->count; gpu++) {
+        if (fr_tune_plan_has_part(&all.plan, gpu))
+            all.parts[all.count++] = (struct part){.all = &all, .gpu = gpu};
+    }
+    if (!try_ways(&all.plan) || !run_threads(&all) || !verify(&all.plan))
         return false;
-    for (int engine = 0; engine < FR_TUNE_ENGINES; engine++)
-        us[engine] = median_of_slowest(&all, engine);
+    for (int way = 0; way < FR_TUNE_WAYS; way++)
+        us[way] = median_of_slowest(&all, way);
     return true;
 }

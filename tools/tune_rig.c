@@ -5,6 +5,7 @@
 #include "tune_rig.h"
 
 #include "command.h"
+#include "device/reduce.h"
 
 #include <dlfcn.h>
 #include <string.h>
@@ -138,7 +139,7 @@ static bool fill(const struct fr_tune_rig *rig, int from)
 bool fr_tune_rig_open(struct fr_tune_rig *rig, size_t piece_bytes)
 {
     rig->piece_bytes = piece_bytes;
-    rig->has_kernels = true;
+    rig->has_kernels = rig->can_reduce = true;
     for (int i = 0; i < rig->count; i++) {
         if (!open_gpu(&rig->gpus[i], piece_bytes * (size_t)rig->count))
             return false;
@@ -146,7 +147,9 @@ bool fr_tune_rig_open(struct fr_tune_rig *rig, size_t piece_bytes)
     for (int i = 0; i < rig->count; i++) {
         if (!enable_access(rig, &rig->gpus[i]) || !fill(rig, i))
             return false;
-        rig->has_kernels = rig->has_kernels && fr_device_push_has_kernels(&rig->gpus[i].send_range);
+        const struct fr_device_range *range = &rig->gpus[i].send_range;
+        rig->has_kernels = rig->has_kernels && fr_device_push_has_kernels(range);
+        rig->can_reduce = rig->can_reduce && fr_device_reduce_is_possible(range);
     }
     return true;
 }

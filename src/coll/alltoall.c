@@ -27,15 +27,21 @@ static bool plan(const struct fr_coll_group *group, const struct fr_coll_alltoal
     return fits;
 }
 
+// The engine that is faster where many pieces go one way, few or none the other. `met`: a kernel
+// has met the others in any case, and so moves what an exchange has it move.
 static enum fr_device_engine choose_engine(const struct fr_coll_group *group,
-                                           const struct fr_coll_alltoall *exchange)
+                                           const struct fr_coll_alltoall *exchange, bool met)
 {
     uint64_t largest = 0;
+    size_t pieces = 0, from_others = 0;
     for (int rank = 0; rank < group->size; rank++) {
         uint64_t bytes = exchange->sends[rank].bytes;
         largest = bytes > largest ? bytes : largest;
+        pieces += bytes > 0;
+        from_others += rank != group->rank && exchange->receives[rank].bytes > 0;
     }
-    return fr_memory_engine_for_exchange(largest);
+    return fr_memory_engine(met ? FR_SIZE_EXCHANGE_CE : fr_policy_traffic(pieces, from_others),
+                            largest);
 }
 
 static enum fr_status move(const struct fr_coll_group *group,
@@ -48,7 +54,8 @@ static enum fr_status move(const struct fr_coll_group *group,
         return FR_ERR_TRUNCATE;
     }
     return fr_device_push(&exchange->send_range, fr_coll_pieces(group), (size_t)group->size,
-                          choose_engine(group, exchange), (unsigned)fr_core_settings()->peer_sms);
+                          choose_engine(group, exchange, false),
+                          (unsigned)fr_core_settings()->peer_sms);
 }
 
 // What a kernel moves as soon as all are there.
@@ -64,7 +71,7 @@ static bool plan_move(struct fr_coll_group *group, void *cookie, struct fr_devic
         .count = (size_t)group->size,
         .max_sms = (unsigned)fr_core_settings()->peer_sms,
     };
-    return choose_engine(group, exchange) == FR_ENGINE_SM && plan(group, exchange);
+    return choose_engine(group, exchange, true) == FR_ENGINE_SM && plan(group, exchange);
 }
 
 enum fr_status fr_coll_alltoall(struct fr_coll_group *group,
