@@ -13,26 +13,32 @@
 #include <string.h>
 #include <time.h>
 
-enum { CODE_PROGRAMS = FR_TOOL_NO_LETTER, CODE_TIMEOUT };
+enum { CODE_PROGRAMS = FR_TOOL_NO_LETTER, CODE_TIMEOUT, CODE_FAMILY };
 
-#define LARGEST ((size_t)64 << 20)
-#define MOST    ((size_t)1 << 34)
+#define LARGEST        ((size_t)64 << 20)
+#define MOST           ((size_t)1 << 34)
+#define LARGEST_RAILS  ((size_t)16 << 20)
+#define SMALLEST_RAILS ((size_t)1 << 10)
+#define MOST_RAILS     ((size_t)1 << 30)
 
 struct options {
-    const char *output; // NULL: where the library looks
-    size_t largest_bytes;
+    const char *output;   // NULL: where the library looks
+    size_t largest_bytes; // 0: as said in the table below
     bool dry_run;
     bool rails;
     const char *programs; // NULL: where they are installed
+    enum fr_launch_family family;
     int timeout_s;
 };
 
 const struct fr_tool_option fabrail_tune_options[] = {
     {"dry-run", 'n', NULL, NULL, "measure, and write nothing"},
     {"output", 'o', "FILE", FR_TOOL_FILES, "write to FILE in place of where the library looks"},
-    {"largest", 'l', "SIZE", NULL, "measure messages up to SIZE (64M)"},
+    {"largest", 'l', "SIZE", NULL, "measure messages up to SIZE (64M; 16M between hosts)"},
     {"rails", 'r', NULL, NULL,
      "measure rails between the two ranks that LAUNCHER starts, on a host each"},
+    {"family", CODE_FAMILY, "FAMILY", "openmpi mpich",
+     "have LAUNCHER start the program of this family, for srun"},
     {"timeout", CODE_TIMEOUT, "SECONDS", NULL, "end a run of LAUNCHER that takes longer (300)"},
     {"programs", CODE_PROGRAMS, "FOLDER", FR_TOOL_FOLDERS,
      "take the program that LAUNCHER starts from FOLDER"},
@@ -47,36 +53,59 @@ static bool take_seconds(struct options *options, const char *text)
     return end != text && *end == '\0' && seconds >= 1 && seconds <= 86400;
 }
 
+static bool take_size(struct options *options, const char *text)
+{
+    return fr_core_bytes_parse(text, &options->largest_bytes) &&
+           options->largest_bytes >= FR_TUNE_SMALLEST && options->largest_bytes <= MOST;
+}
+
+// Returns -1, or an exit status after a complaint.
+static int take(struct options *options, int code)
+{
+    switch (code) {
+    case 'n':
+        options->dry_run = true;
+        return -1;
+    case 'o':
+        options->output = optarg;
+        return -1;
+    case 'r':
+        options->rails = true;
+        return -1;
+    case 'l':
+        return take_size(options, optarg)
+                   ? -1
+                   : fr_tool_misuse("--largest takes a size from 256 to 16G, not \"%s\"", optarg);
+    case CODE_PROGRAMS:
+        options->programs = optarg;
+        return -1;
+    case CODE_TIMEOUT:
+        return take_seconds(options, optarg)
+                   ? -1
+                   : fr_tool_misuse("--timeout takes seconds, not \"%s\"", optarg);
+    default:
+        options->family = fr_launch_family_named(optarg);
+        return options->family == FR_LAUNCH_OPENMPI || options->family == FR_LAUNCH_MPICH
+                   ? -1
+                   : fr_tool_misuse("--family takes openmpi or mpich, not \"%s\"", optarg);
+    }
+}
+
 // Returns the exit status where there is nothing to do but to end, else -1.
 static int parse_options(int argc, char **argv, struct options *options)
 {
     for (int code = 0; (code = fr_tool_next(argc, argv)) != FR_TOOL_END;) {
-        switch (code) {
-        case 'n':
-            options->dry_run = true;
-            break;
-        case 'o':
-            options->output = optarg;
-            break;
-        case 'r':
-            options->rails = true;
-            break;
-        case CODE_PROGRAMS:
-            options->programs = optarg;
-            break;
-        case CODE_TIMEOUT:
-            if (!take_seconds(options, optarg))
-                return fr_tool_misuse("--timeout takes seconds, not \"%s\"", optarg);
-            break;
-        case 'l':
-            if (!fr_core_bytes_parse(optarg, &options->largest_bytes) ||
-                options->largest_bytes < FR_TUNE_SMALLEST || options->largest_bytes > MOST)
-                return fr_tool_misuse("--largest takes a size from 256 to 16G, not \"%s\"", optarg);
-            break;
-        default:
+        if (code == FR_TOOL_HELP || code == FR_TOOL_BAD)
             return fr_tool_status(code);
-        }
+        int status = take(options, code);
+        if (status >= 0)
+            return status;
     }
+    if (options->largest_bytes == 0)
+        options->largest_bytes = options->rails ? LARGEST_RAILS : LARGEST;
+    if (options->rails &&
+        (options->largest_bytes < SMALLEST_RAILS || options->largest_bytes > MOST_RAILS))
+        return fr_tool_misuse("--largest takes a size from 1K to 1G with --rails");
     if (options->rails && optind == argc)
         return fr_tool_misuse("--rails wants a launcher of two ranks, as mpirun -n 2 --host a,b");
     if (!options->rails && optind < argc)
@@ -167,6 +196,7 @@ static bool run_rails(const struct options *options, int count, char *const *wor
 {
     char path[FR_FILE_NAME_BYTES], day[32];
     struct fr_tune_rails rails = {.programs = options->programs,
+                                  .family = options->family,
                                   .timeout_s = options->timeout_s,
                                   .largest_bytes = options->largest_bytes};
     struct fr_tune_section section = {.of_rails = true, .tuning = fr_policy_untuned};
@@ -191,7 +221,7 @@ static bool run_rails(const struct options *options, int count, char *const *wor
 int fabrail_tune(int argc, char **argv)
 {
     static struct fr_tune_rig rig;
-    struct options options = {.largest_bytes = LARGEST, .timeout_s = 300};
+    struct options options = {.timeout_s = 300};
     int status = parse_options(argc, argv, &options);
     if (status >= 0)
         return status;

@@ -5,6 +5,7 @@
 #define FR_TOOLS_TUNE_H
 
 #include "device/device.h"
+#include "launch.h"
 #include "policy/tuning.h"
 
 enum { FR_TUNE_MAX_GPUS = 32, FR_TUNE_MAX_ROUNDS = 201, FR_TUNE_WAYS = 2 };
@@ -55,7 +56,8 @@ FR_MUST_CHECK bool fr_tune_table_measure(struct fr_tune_rig *rig, const char *ma
 // what is to be kept for each kind of machine of the ranks.
 enum { FR_TUNE_RANKS = 2 };
 struct fr_tune_rails {
-    const char *programs; // their folder, NULL to look for it
+    const char *programs;         // their folder, NULL to look for it
+    enum fr_launch_family family; // of the program, where the launcher does not tell
     int timeout_s;
     size_t largest_bytes;
     bool is_simulated;
