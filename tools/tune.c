@@ -170,19 +170,21 @@ static const char *on_today(char text[32])
     return text;
 }
 
-static bool run_gpus(const struct options *options, struct fr_tune_rig *rig)
+static bool run_gpus(const struct options *options)
 {
-    char path[FR_FILE_NAME_BYTES], machine[FR_DEVICE_MACHINE_BYTES], day[32];
-    struct fr_tune_section section = {.machine = machine};
-    if (!fr_tune_rig_find(rig))
-        return false;
-    if (fr_device_machine_text(machine) != FR_OK)
-        return fr_tool_complain("neither NVML nor the driver says what machine this is");
-    if (!choose_output(options, path) || !fr_tune_file_check(path, machine) ||
-        !fr_tune_table_measure(rig, machine, options->largest_bytes, &section.tuning))
+    static struct fr_tune_gpus gpus;
+    char path[FR_FILE_NAME_BYTES], day[32];
+    struct fr_tune_section section = {.machine = gpus.machine};
+    size_t piece_bytes = FR_TUNE_SMALLEST;
+    bool has_kernels = false;
+    while (piece_bytes * 2 <= options->largest_bytes)
+        piece_bytes *= 2;
+    if (!fr_tune_gpus_find(&gpus) || !choose_output(options, path) ||
+        !fr_tune_file_check(path, gpus.machine) ||
+        !fr_tune_gpus_measure(&gpus, piece_bytes, &section.tuning, &has_kernels))
         return false;
     snprintf(section.comment, sizeof(section.comment), "%s%s, %d GPUs%s", PACKAGE_VERSION,
-             on_today(day), rig->count, rig->has_kernels ? "" : ", built without kernels");
+             on_today(day), gpus.count, has_kernels ? "" : ", built without kernels");
     if (!keep(options, path, &section))
         return false;
     if (!options->dry_run)
@@ -220,13 +222,11 @@ static bool run_rails(const struct options *options, int count, char *const *wor
 
 int fabrail_tune(int argc, char **argv)
 {
-    static struct fr_tune_rig rig;
     struct options options = {.timeout_s = 300};
     int status = parse_options(argc, argv, &options);
     if (status >= 0)
         return status;
-    bool done = options.rails ? run_rails(&options, argc - optind, argv + optind)
-                              : run_gpus(&options, &rig);
-    fr_tune_rig_release(&rig);
+    bool done =
+        options.rails ? run_rails(&options, argc - optind, argv + optind) : run_gpus(&options);
     return done ? EXIT_SUCCESS : EXIT_FAILURE;
 }

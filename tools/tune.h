@@ -12,45 +12,56 @@ enum { FR_TUNE_MAX_GPUS = 32, FR_TUNE_MAX_ROUNDS = 201, FR_TUNE_WAYS = 2 };
 
 #define FR_TUNE_SMALLEST ((size_t)256) // transfer that is measured
 
-// One GPU and its memory, a piece for each GPU in either buffer.
-struct fr_tune_gpu {
-    int device;
-    void *context; // CUcontext
-    uintptr_t send, receive;
-    struct fr_device_range send_range, receive_range;
-};
-
-// The GPUs of this process that can all reach each other.
-struct fr_tune_rig {
+// The GPUs of this host that can all reach each other, and what kind of machine it is.
+struct fr_tune_gpus {
     bool is_simulated;
-    bool has_kernels, can_reduce;
-    int visible; // GPUs of the process
+    int visible; // to a process
     int count;   // of them here
-    size_t piece_bytes;
-    struct fr_tune_gpu gpus[FR_TUNE_MAX_GPUS];
+    int devices[FR_TUNE_MAX_GPUS];
+    char machine[FR_DEVICE_MACHINE_BYTES];
 };
 
-// Loads the driver and looks for the GPUs. Returns false after a line on stderr where there are not
-// two that can reach each other.
-FR_MUST_CHECK bool fr_tune_rig_find(struct fr_tune_rig *rig);
-// Allocates and fills buffers with pieces of `piece_bytes`. To be released also after a failure.
-FR_MUST_CHECK bool fr_tune_rig_open(struct fr_tune_rig *rig, size_t piece_bytes);
-void fr_tune_rig_release(struct fr_tune_rig *rig);
+// Looks for them, in a process of its own: one that has used the driver could not fork. Returns
+// false after a line on stderr where there are not two that can reach each other.
+FR_MUST_CHECK bool fr_tune_gpus_find(struct fr_tune_gpus *gpus);
+
+// Memory of a GPU as the process of another one has it mapped, a piece for each GPU in either
+// buffer.
+struct fr_tune_memory {
+    uintptr_t send, receive;
+};
+
+// What one process has, of one for each GPU, as there are ranks in a job.
+struct fr_tune_rig {
+    const struct fr_tune_gpus *gpus;
+    struct fr_tune_board *board;
+    int own, count; // its GPU, by its place among them
+    bool is_simulated;
+    bool has_kernels, can_reduce; // all of them
+    size_t piece_bytes;
+    struct fr_tune_memory memory[FR_TUNE_MAX_GPUS];
+    struct fr_device_range send_range, receive_range; // of its own
+};
+
+// Has a process for each GPU allocate, fill and share buffers with pieces of `piece_bytes`, and
+// measure all sizes in transfers of up to that; the first one prints them. What cannot be measured
+// is FR_BYTES_AUTO in `tuning`. Returns false after a line on stderr.
+FR_MUST_CHECK bool fr_tune_gpus_measure(const struct fr_tune_gpus *gpus, size_t piece_bytes,
+                                        struct fr_policy_tuning *tuning, bool *has_kernels);
+
+// The part of each process in that: returns with the same sizes in all of them.
+FR_MUST_CHECK bool fr_tune_table_measure(const struct fr_tune_rig *rig,
+                                         struct fr_policy_tuning *tuning);
 
 // Whether a size can be measured with these GPUs.
 bool fr_tune_measures(const struct fr_tune_rig *rig, enum fr_policy_size size);
 // Measures what it takes, with all GPUs that have a part, to move `bytes` in the two ways between
-// which a size decides, the one for smaller ones first: median of the slowest GPU's time. `tuning`
-// has the sizes of engines, by which the steps of a broadcast go. What arrives is verified. `bytes`
-// is a multiple of 4.
+// which a size decides, the one for smaller ones first: median of the slowest GPU's time. All
+// processes call it and get the same. `tuning` has the sizes of engines, by which the steps of a
+// broadcast go. What arrives is verified. `bytes` is a multiple of 4.
 FR_MUST_CHECK bool fr_tune_measure(const struct fr_tune_rig *rig, enum fr_policy_size size,
                                    size_t bytes, const struct fr_policy_tuning *tuning,
                                    double us[FR_TUNE_WAYS]);
-
-// Measures all sizes that can be with one process's GPUs, in transfers of up to `largest_bytes`,
-// and prints them. What it does not write stays FR_BYTES_AUTO.
-FR_MUST_CHECK bool fr_tune_table_measure(struct fr_tune_rig *rig, const char *machine,
-                                         size_t largest_bytes, struct fr_policy_tuning *tuning);
 
 // Measures rails between two hosts: `words` are a launcher's, which starts two ranks. Writes
 // what is to be kept for each kind of machine of the ranks.

@@ -14,12 +14,12 @@ static const enum fr_device_engine engines[FR_TUNE_WAYS] = {
 
 static uintptr_t sent(const struct fr_tune_plan *plan, int gpu, int piece)
 {
-    return plan->rig->gpus[gpu].send + (size_t)piece * plan->rig->piece_bytes;
+    return plan->rig->memory[gpu].send + (size_t)piece * plan->rig->piece_bytes;
 }
 
 static uintptr_t received(const struct fr_tune_plan *plan, int gpu, int piece)
 {
-    return plan->rig->gpus[gpu].receive + (size_t)piece * plan->rig->piece_bytes;
+    return plan->rig->memory[gpu].receive + (size_t)piece * plan->rig->piece_bytes;
 }
 
 static void add_piece(struct fr_tune_work *work, uintptr_t dst, uintptr_t src, size_t bytes)
@@ -33,7 +33,7 @@ static void add_piece(struct fr_tune_work *work, uintptr_t dst, uintptr_t src, s
 static void add_pushes(const struct fr_tune_plan *plan, int from, struct fr_tune_work *work)
 {
     int count = plan->rig->count;
-    work->range = &plan->rig->gpus[from].send_range;
+    work->range = &plan->rig->send_range;
     for (int i = 0; i < count; i++) {
         int to = (from + 1 + i) % count;
         bool sends = plan->size == FR_SIZE_EXCHANGE_CE ||
@@ -54,7 +54,7 @@ static void plan_engines(struct fr_tune_plan *plan)
             if (plan->size != FR_SIZE_MESSAGE_CE) {
                 add_pushes(plan, gpu, work);
             } else if (gpu == 0) {
-                work->range = &plan->rig->gpus[0].receive_range;
+                work->range = &plan->rig->receive_range;
                 add_piece(work, received(plan, 0, 1), sent(plan, 1, 0), plan->bytes);
             }
         }
@@ -68,7 +68,6 @@ static void plan_bcast_step(struct fr_tune_plan *plan, int way, int step,
         .bytes = plan->bytes, .ranks = plan->rig->count, .root = 0, .is_split = way == 1};
     for (int gpu = 0; gpu < plan->rig->count; gpu++) {
         struct fr_tune_work *work = &plan->works[gpu][way][step];
-        const struct fr_tune_gpu *own = &plan->rig->gpus[gpu];
         uintptr_t source = gpu == 0 ? sent(plan, 0, 0) : received(plan, gpu, 0);
         struct fr_policy_send send;
         size_t largest = 0;
@@ -81,7 +80,7 @@ static void plan_bcast_step(struct fr_tune_plan *plan, int way, int step,
         }
         enum fr_policy_size traffic =
             fr_policy_traffic(work->piece_count, step > 0 ? work->piece_count : 0);
-        work->range = gpu == 0 ? &own->send_range : &own->receive_range;
+        work->range = gpu == 0 ? &plan->rig->send_range : &plan->rig->receive_range;
         work->engine = engines[fr_policy_engine(
             largest, fr_policy_crossover(traffic, FR_BYTES_AUTO, tuning).bytes)];
     }
@@ -98,7 +97,7 @@ static void plan_reduction(struct fr_tune_plan *plan, int way)
         struct fr_policy_slice slice =
             fr_policy_slice(elements, sizeof(uint32_t), count, gpu, way == 0 ? SIZE_MAX : 0);
         size_t offset = slice.first * sizeof(uint32_t);
-        work->range = &plan->rig->gpus[gpu].send_range;
+        work->range = &plan->rig->send_range;
         work->reduction = (struct fr_device_reduction){
             .row = row,
             .mode = FR_REDUCE_ALL,

@@ -10,7 +10,7 @@ enum { FR_TUNE_STEPS = 2 };
 
 // A GPU's part in one step: pieces, or a reduction, or nothing.
 struct fr_tune_work {
-    const struct fr_device_range *range;
+    const struct fr_device_range *range; // of this process's memory, whose GPU alone can do it
     size_t piece_count;
     struct fr_device_push_piece pieces[FR_TUNE_MAX_GPUS];
     enum fr_device_engine engine;

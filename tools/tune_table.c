@@ -4,7 +4,6 @@
 
 #include "tune.h"
 
-#include "command.h"
 #include "policy/collective.h"
 
 #include <stdio.h>
@@ -38,13 +37,13 @@ static const struct {
     [FR_SIZE_REDUCE_SHARE] = {"allreduce", {"by one", "by all"}, "reductions from", " on"},
 };
 
-static void print_heading(const struct fr_tune_rig *rig, const char *machine)
+static void print_heading(const struct fr_tune_rig *rig)
 {
-    printf("machine: %s\n", machine);
+    printf("machine: %s\n", rig->gpus->machine);
     if (rig->is_simulated)
         puts("SIMULATED device: the figures mean nothing");
-    if (rig->count < rig->visible)
-        printf("%d of %d GPUs, which can all reach each other\n", rig->count, rig->visible);
+    if (rig->count < rig->gpus->visible)
+        printf("%d of %d GPUs, which can all reach each other\n", rig->count, rig->gpus->visible);
     if (!rig->has_kernels)
         puts("no kernels, since the library was built without nvcc or the driver does not take "
              "them:\ncopy engines move all sizes");
@@ -112,8 +111,9 @@ static bool fill_table(const struct fr_tune_rig *rig, struct table *table, int f
     bool good = true;
     for (size_t step = 0; step < passes * each && good; step++) {
         enum fr_policy_size size = (enum fr_policy_size)((size_t)first + step % sizes);
-        show_progress(step + (size_t)first * table->count * passes,
-                      FR_SIZE_RAIL * table->count * passes);
+        if (rig->own == 0)
+            show_progress(step + (size_t)first * table->count * passes,
+                          FR_SIZE_RAIL * table->count * passes);
         if (fr_tune_measures(rig, size))
             good = fill_row(rig, table, size, step % each / sizes, step < each, tuning);
     }
@@ -192,21 +192,18 @@ static void print_result(const struct fr_policy_tuning *tuning)
     }
 }
 
-bool fr_tune_table_measure(struct fr_tune_rig *rig, const char *machine, size_t largest_bytes,
-                           struct fr_policy_tuning *tuning)
+bool fr_tune_table_measure(const struct fr_tune_rig *rig, struct fr_policy_tuning *tuning)
 {
     static struct table table;
-    size_t piece_bytes = FR_TUNE_SMALLEST;
-    for (size_t bytes = FR_TUNE_SMALLEST; bytes <= largest_bytes; bytes *= 2) {
+    for (size_t bytes = FR_TUNE_SMALLEST; bytes <= rig->piece_bytes; bytes *= 2)
         table.bytes[table.count++] = bytes;
-        piece_bytes = bytes;
-    }
     *tuning = fr_policy_untuned;
-    if (!fr_tune_rig_open(rig, piece_bytes))
-        return false;
-    print_heading(rig, machine);
+    if (rig->own == 0)
+        print_heading(rig);
     fflush(stdout);
     bool good = measure(rig, &table, tuning);
+    if (rig->own != 0)
+        return good;
     show_progress(1, 1);
     if (!good)
         return false;
