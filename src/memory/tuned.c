@@ -15,7 +15,7 @@
 
 static struct fr_lock publish_lock = FR_LOCK_INIT;
 // Written before `is_known` says so, constant from then on.
-static size_t tuned[FR_SIZE_COUNT];
+static struct fr_policy_crossover tuned[FR_SIZE_COUNT];
 static atomic_bool is_known;
 
 // Returns FR_ERR_NOT_FOUND when another file may know more.
@@ -111,7 +111,7 @@ static void learn(void)
     fr_core_lock(&publish_lock);
     bool is_first = !atomic_load_explicit(&is_known, memory_order_relaxed);
     for (int i = 0; i < FR_SIZE_COUNT && is_first; i++)
-        tuned[i] = found[i].bytes;
+        tuned[i] = found[i];
     atomic_store_explicit(&is_known, true, memory_order_release);
     fr_core_unlock(&publish_lock);
     for (int i = 0; i < FR_SIZE_COUNT && is_first; i++)
@@ -119,9 +119,14 @@ static void learn(void)
                  found[i].bytes, found[i].reason);
 }
 
-size_t fr_memory_tuned(enum fr_policy_size size)
+struct fr_policy_crossover fr_memory_tuned_because(enum fr_policy_size size)
 {
     if (FR_UNLIKELY(!atomic_load_explicit(&is_known, memory_order_acquire)))
         learn();
     return tuned[size];
+}
+
+size_t fr_memory_tuned(enum fr_policy_size size)
+{
+    return fr_memory_tuned_because(size).bytes;
 }

@@ -8,5 +8,7 @@
 #include "policy/tuning.h"
 
 size_t fr_memory_tuned(enum fr_policy_size size);
+// The same, and why it is that.
+struct fr_policy_crossover fr_memory_tuned_because(enum fr_policy_size size);
 
 #endif
