@@ -15,11 +15,12 @@ bool fr_coll_reduce_serves(const struct fr_coll_group *group)
     return fr_coll_group_agrees(group) && group->size <= FR_REDUCE_SOURCES;
 }
 
-// Ranks that were tuned differently need not find the same.
+// Ranks that were tuned differently need not find the same. What is scattered has its slices given.
 static bool is_shared(const struct fr_coll_reduce *reduce)
 {
-    return reduce->elements * fr_device_reduce_element_bytes(reduce->row) >=
-           fr_memory_tuned(FR_SIZE_REDUCE_SHARE);
+    return reduce->form == FR_COLL_SCATTERED ||
+           reduce->elements * fr_device_reduce_element_bytes(reduce->row) >=
+               fr_memory_tuned(FR_SIZE_REDUCE_SHARE);
 }
 
 // All ranks must be in the same reduction; what differs is for the MPI library to complain of.
