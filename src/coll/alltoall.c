@@ -27,10 +27,9 @@ static bool plan(const struct fr_coll_group *group, const struct fr_coll_alltoal
     return fits;
 }
 
-// The engine that is faster where many pieces go one way, few or none the other. `met`: a kernel
-// has met the others in any case, and so moves what an exchange has it move.
+// The engine that is faster where many pieces go one way, few or none the other.
 static enum fr_device_engine choose_engine(const struct fr_coll_group *group,
-                                           const struct fr_coll_alltoall *exchange, bool met)
+                                           const struct fr_coll_alltoall *exchange)
 {
     uint64_t largest = 0;
     size_t pieces = 0, from_others = 0;
@@ -40,8 +39,7 @@ static enum fr_device_engine choose_engine(const struct fr_coll_group *group,
         pieces += bytes > 0;
         from_others += rank != group->rank && exchange->receives[rank].bytes > 0;
     }
-    return fr_memory_engine(met ? FR_SIZE_EXCHANGE_CE : fr_policy_traffic(pieces, from_others),
-                            largest);
+    return fr_memory_engine(fr_policy_traffic(pieces, from_others), largest);
 }
 
 static enum fr_status move(const struct fr_coll_group *group,
@@ -54,8 +52,19 @@ static enum fr_status move(const struct fr_coll_group *group,
         return FR_ERR_TRUNCATE;
     }
     return fr_device_push(&exchange->send_range, fr_coll_pieces(group), (size_t)group->size,
-                          choose_engine(group, exchange, false),
-                          (unsigned)fr_core_settings()->peer_sms);
+                          choose_engine(group, exchange), (unsigned)fr_core_settings()->peer_sms);
+}
+
+static bool moves_at_once(const struct fr_coll_group *group,
+                          const struct fr_coll_alltoall *exchange)
+{
+    size_t largest = 0, leaving = 0;
+    for (int rank = 0; rank < group->size; rank++) {
+        size_t bytes = exchange->sends[rank].bytes;
+        largest = bytes > largest ? bytes : largest;
+        leaving += rank == group->rank ? 0 : bytes;
+    }
+    return fr_memory_moves_at_once(largest, leaving);
 }
 
 // What a kernel moves as soon as all are there.
@@ -71,7 +80,7 @@ static bool plan_move(struct fr_coll_group *group, void *cookie, struct fr_devic
         .count = (size_t)group->size,
         .max_sms = (unsigned)fr_core_settings()->peer_sms,
     };
-    return choose_engine(group, exchange, true) == FR_ENGINE_SM && plan(group, exchange);
+    return moves_at_once(group, exchange) && plan(group, exchange);
 }
 
 enum fr_status fr_coll_alltoall(struct fr_coll_group *group,

@@ -68,8 +68,7 @@ static bool plan_move(struct fr_coll_group *group, void *cookie, struct fr_devic
         .count = plan_step(cast, 0, &largest),
         .max_sms = (unsigned)fr_core_settings()->peer_sms,
     };
-    return fr_memory_engine(FR_SIZE_EXCHANGE_CE, largest) ==
-           FR_ENGINE_SM; // which meets in any case
+    return fr_memory_moves_at_once(largest, largest * move->count);
 }
 
 static enum fr_status run(struct fr_coll_group *group, const struct cast *cast)

@@ -6,6 +6,7 @@
 
 #include "device/device.h"
 #include "memory/tuned.h"
+#include "policy/collective.h"
 
 // For pieces the largest of which has this size. `traffic` is one of the sizes of engines.
 static inline enum fr_device_engine fr_memory_engine(enum fr_policy_size traffic,
@@ -14,6 +15,14 @@ static inline enum fr_device_engine fr_memory_engine(enum fr_policy_size traffic
     bool by_engines =
         fr_policy_engine(largest_bytes, fr_memory_tuned(traffic)) == FR_POLICY_COPY_ENGINES;
     return by_engines ? FR_ENGINE_CE : FR_ENGINE_SM;
+}
+
+// Whether a kernel that has met the others moves such pieces of an exchange as well.
+static inline bool fr_memory_moves_at_once(size_t largest_bytes, size_t leaving_bytes)
+{
+    bool by_engines = fr_memory_engine(FR_SIZE_EXCHANGE_CE, largest_bytes) == FR_ENGINE_CE;
+    return fr_policy_moves_at_once(leaving_bytes, by_engines,
+                                   fr_core_settings()->peer_ce_min_bytes != FR_BYTES_AUTO);
 }
 
 #endif

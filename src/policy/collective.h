@@ -46,6 +46,11 @@ bool fr_policy_bcast_send(const struct fr_policy_bcast *bcast, int rank, int ste
 // send to different ones, and what one receives is what is sent to it in the same step.
 int fr_policy_partner(int rank, int size, int step, bool sends);
 
+// Whether a kernel that has met the others across hosts moves what goes out of this GPU as well,
+// though copy engines would move it faster, `by_engines`: these take a launch and meetings of their
+// own. Not where the user says from which size on they serve, `is_set`.
+bool fr_policy_moves_at_once(size_t leaving_bytes, bool by_engines, bool is_set);
+
 // What decides whether this rank can take part in a reduction by kernels.
 struct fr_policy_reduction_facts {
     bool predefined; // operation and datatype are MPI's own, and the kernels know them

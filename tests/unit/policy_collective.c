@@ -98,6 +98,17 @@ static void test_broadcasts(void)
 
 // No rank is sent to, or read from, by two at once, none misses one, and both ends of a message
 // come to it in the same step.
+static void test_moves_at_once(void)
+{
+    const size_t most = (size_t)24 << 20;
+    CHECK(fr_policy_moves_at_once(most + 1, false, false));
+    CHECK(fr_policy_moves_at_once(0, true, false));
+    CHECK(fr_policy_moves_at_once(most, true, false));
+    CHECK(!fr_policy_moves_at_once(most + 1, true, false));
+    CHECK(!fr_policy_moves_at_once(0, true, true));
+    CHECK(fr_policy_moves_at_once(most + 1, false, true));
+}
+
 static void test_partners(int size)
 {
     static unsigned char met[40][40], loaded[40], read[40];
@@ -152,6 +163,7 @@ int main(void)
     test_broadcasts();
     for (int size = 1; size <= 40; size++)
         test_partners(size);
+    test_moves_at_once();
     CHECK(fr_policy_partner(INT32_MAX - 1, INT32_MAX, INT32_MAX - 1, true) == INT32_MAX - 2);
     CHECK(fr_policy_partner(0, INT32_MAX, 1, false) == INT32_MAX - 1);
     test_obstacles();
