@@ -187,48 +187,21 @@ static const char *take(struct bench *bench, int code)
     }
 }
 
-// In a build folder, or where they are installed.
 static bool find_programs(struct bench *bench)
 {
-    static const char *const places[] = {"../tests/bench", FR_LIBEXECDIR_BESIDE "/fabrail"};
-    char own[FR_FILE_NAME_BYTES], file[2 * FR_FILE_NAME_BYTES];
-    ssize_t length = readlink("/proc/self/exe", own, sizeof(own) - 1);
-    if (bench->programs[0] != '\0')
-        return true;
-    own[length > 0 ? length : 0] = '\0';
-    *(strrchr(own, '/') != NULL ? strrchr(own, '/') : own) = '\0';
-    for (size_t i = 0; i < FR_ARRAY_LENGTH(places); i++) {
-        snprintf(bench->programs, sizeof(bench->programs), "%.3000s/%s", own, places[i]);
-        snprintf(file, sizeof(file), "%s/limit", bench->programs);
-        if (access(file, X_OK) == 0)
-            return true;
-    }
-    return fr_tool_complain("the benchmarks are not in %s; name their folder by --programs",
+    return bench->programs[0] != '\0' || fr_launch_find_programs(bench->programs) ||
+           fr_tool_complain("the benchmarks are not in %s; name their folder by --programs",
                             bench->programs);
 }
 
-// The program for an MPI: the one built with its family, and where there are two, with the release
-// that is nearer; configure calls the newer one 5.
 static bool find_program(const struct bench *bench, const struct test *test,
                          const struct fr_info_mpi *mpi, char *path, size_t room)
 {
-    static const char *const openmpi[] = {"openmpi", "openmpi5", "openmpi"};
-    static const char *const mpich[] = {"mpich", "mpich5", "mpich"};
-    if (!test->mpi) {
-        snprintf(path, room, "%s/%s", bench->programs, test->name);
-        return access(path, X_OK) == 0;
-    }
-    const char *version = strpbrk(mpi->launcher.version, "0123456789");
-    enum fr_launch_family family =
-        bench->family != FR_LAUNCH_UNKNOWN ? bench->family : mpi->launcher.family;
-    const char *const *flavours = family == FR_LAUNCH_OPENMPI ? openmpi : mpich;
-    bool is_newer = family == mpi->launcher.family && version != NULL && atoi(version) >= 5;
-    for (int i = 0; i < 2; i++) {
-        snprintf(path, room, "%s/%s-%s", bench->programs, test->name, flavours[i + is_newer]);
-        if (access(path, X_OK) == 0)
-            return true;
-    }
-    return false;
+    if (test->mpi)
+        return fr_launch_find_benchmark(bench->programs, test->name, &mpi->launcher, bench->family,
+                                        path, room);
+    snprintf(path, room, "%s/%s", bench->programs, test->name);
+    return access(path, X_OK) == 0;
 }
 
 // Lines for people go to the table, the others among the figures.

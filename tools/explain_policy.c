@@ -41,18 +41,40 @@ enum fr_fn fr_explain_function(const char *name)
     return (enum fr_fn)fn;
 }
 
-static bool is_alltoall(enum fr_fn fn)
+static bool is_reduction(enum fr_fn fn)
 {
-    enum fr_class class = fr_real_rows[fn].class;
-    return class == FR_CLASS_ALLTOALL || class == FR_CLASS_NEIGHBOR_ALLTOALL;
+    switch (fr_real_rows[fn].class) {
+    case FR_CLASS_REDUCE:
+    case FR_CLASS_ALLREDUCE:
+    case FR_CLASS_EXSCAN:
+    case FR_CLASS_REDUCE_SCATTER:
+    case FR_CLASS_REDUCE_SCATTER_BLOCK:
+        return true;
+    default:
+        return false;
+    }
 }
 
-// Nonblocking exchanges are made of messages.
-static bool is_of_messages(enum fr_fn fn)
+static bool is_nonblocking(enum fr_fn fn)
 {
-    enum fr_class class = fr_real_rows[fn].class;
-    return class == FR_CLASS_SEND || class == FR_CLASS_RECV || class == FR_CLASS_SENDRECV ||
-           class == FR_CLASS_REPLACE || (is_alltoall(fn) && fr_real_arg(fn, 'q', 0) >= 0);
+    return fr_real_arg(fn, 'q', 0) >= 0;
+}
+
+// Messages, and collectives that are made of them: nonblocking ones where that is no detour, and
+// others whose ranks are on several hosts.
+static bool is_of_messages(enum fr_fn fn, enum fr_explain_place place)
+{
+    switch (fr_real_rows[fn].class) {
+    case FR_CLASS_SEND:
+    case FR_CLASS_RECV:
+    case FR_CLASS_SENDRECV:
+    case FR_CLASS_REPLACE:
+        return true;
+    default:
+        return fr_mpi_peer_serves(fn) && place != FR_PLACE_APART &&
+               (fr_mpi_peer_schedules(fn) ||
+                (is_nonblocking(fn) && (place == FR_PLACE_HOST || place == FR_PLACE_GPU)));
+    }
 }
 
 static bool must_leave(enum fr_fn fn)
@@ -100,7 +122,7 @@ static struct fr_explain_answer explain_message(const struct fr_explain_facts *f
         .pipeline_min_bytes = settings->pipeline_min_bytes,
         .rails = facts->first || facts->place == FR_PLACE_APART ? 0 : facts->rails,
         .rail_use = settings->rail,
-        .rail_min_bytes = settings->rail_min_bytes,
+        .rail_min_bytes = fr_memory_tuned(FR_SIZE_RAIL),
     };
     const char *without = message.host_memory ? "pass" : "host"; // a scheme
     if (bytes <= FR_RNDV_RTS_BYTES)
@@ -112,11 +134,41 @@ static struct fr_explain_answer explain_message(const struct fr_explain_facts *f
     return answer(fr_policy_path_name(fr_policy_scheme_path(chosen.scheme)), name, chosen.reason);
 }
 
-static struct fr_explain_answer explain_exchange(size_t bytes)
+// Collectives in which the ranks move the bytes by themselves.
+static bool is_served(const struct fr_explain_facts *facts, enum fr_fn fn)
 {
-    bool by_kernel = fr_memory_engine_for_exchange(bytes) == FR_ENGINE_SM;
+    bool in_reach =
+        is_in_reach(facts) || (facts->place == FR_PLACE_CLIQUE && facts->fabric_memory &&
+                               fr_core_settings()->fabric != FR_FABRIC_OFF);
+    return in_reach && fr_mpi_peer_serves(fn) && !is_nonblocking(fn) &&
+           (fr_core_settings()->paths & FR_PATH_BIT_PEER);
+}
+
+// What each of many ranks does, or the root where one alone does something.
+static enum fr_policy_size traffic_of(const struct fr_explain_facts *facts, enum fr_fn fn)
+{
+    if (facts->place == FR_PLACE_CLIQUE) // where a kernel meets the others in any case
+        return FR_SIZE_EXCHANGE_CE;
+    switch (fr_real_rows[fn].class) {
+    case FR_CLASS_GATHER:
+        return FR_SIZE_GATHER_CE;
+    case FR_CLASS_BCAST:
+    case FR_CLASS_SCATTER:
+        return FR_SIZE_SPREAD_CE;
+    default:
+        return FR_SIZE_EXCHANGE_CE;
+    }
+}
+
+static struct fr_explain_answer explain_collective(const struct fr_explain_facts *facts,
+                                                   enum fr_fn fn, size_t bytes)
+{
+    bool by_kernel =
+        is_reduction(fn) || fr_memory_engine(traffic_of(facts, fn), bytes) == FR_ENGINE_SM;
     return answer("peer", by_kernel ? "kernel" : "copy engines",
-                  "the ranks map each other's memory");
+                  is_reduction(fn)
+                      ? "the ranks map each other's memory, and the operation is predefined"
+                      : "the ranks map each other's memory");
 }
 
 static struct fr_policy_choice choose_alone(const struct fr_explain_facts *facts, enum fr_fn fn,
@@ -161,14 +213,13 @@ struct fr_explain_answer fr_explain(const struct fr_explain_facts *given, enum f
         return answer("pass", "", "the function has no buffer");
     struct fr_policy_choice local = choose_alone(facts, fn, kind);
     bool on_device = fr_device_kind_is_device(kind);
-    if (on_device && is_alltoall(fn) && fr_real_arg(fn, 'q', 0) < 0 && is_in_reach(facts) &&
-        (paths & FR_PATH_BIT_PEER))
-        return explain_exchange(bytes);
-    bool of_messages = is_of_messages(fn) || (is_alltoall(fn) && facts->place != FR_PLACE_APART);
+    if (on_device && is_served(facts, fn))
+        return explain_collective(facts, fn, bytes);
     // Host memory on one host is the MPI library's, whatever the setting says.
     bool for_rails = !on_device && fr_core_settings()->rail_host && is_between_hosts(facts);
     bool is_left = for_rails || (on_device && local.path == FR_PATH_HOST);
-    if (is_left && of_messages && !facts->gpu_aware && (paths & needed) == needed)
+    if (is_left && is_of_messages(fn, facts->place) && !facts->gpu_aware &&
+        (paths & needed) == needed)
         return explain_message(facts, fn, kind, bytes);
     return answer(fr_policy_path_name(local.path), "", local.reason);
 }

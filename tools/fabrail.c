@@ -49,10 +49,15 @@ static const struct fr_tool_command commands[] = {
     {.name = "tune",
      .run = fabrail_tune,
      .options = fabrail_tune_options,
-     .operands = "",
-     .summary = "measure which engine moves messages between GPUs fastest",
-     .about = "Measures between the GPUs of this host from which message size on copy engines are\n"
-              "faster than kernels, and keeps it in the tuning file, which libfabrail.so reads."},
+     .operands = "[LAUNCHER [ARGUMENT...]]",
+     .summary = "measure which way of moving messages between GPUs is fastest",
+     .about =
+         "Measures between the GPUs of this host from which message size on copy engines are\n"
+         "faster than kernels, and collectives that all GPUs share the work of, and keeps it\n"
+         "in the tuning file, which libfabrail.so reads. With --rails it measures, between two\n"
+         "hosts on which LAUNCHER starts a rank each, from which size on rails are faster:\n"
+         "fabrail tune --rails -- mpirun -n 2 --host a,b",
+     .stops = true},
     {.name = "bench",
      .run = fabrail_bench,
      .options = fabrail_bench_options,

@@ -6,6 +6,7 @@
 
 #include "command.h"
 #include "json_write.h"
+#include "memory/tuned.h"
 
 #include <getopt.h>
 #include <stdlib.h>
@@ -136,6 +137,18 @@ static void print_mpi(const struct fr_info *info, const struct fr_info_mpi *mpi)
         printf("  %-6s     %s%s\n", paths[i].name, paths[i].used ? "" : "no: ", paths[i].why);
 }
 
+// As a job on this machine finds them.
+static void print_tuning(void)
+{
+    puts("\nSizes from or beyond which bytes move in another way");
+    for (int i = 0; i < FR_SIZE_COUNT; i++) {
+        char text[FR_BYTES_TEXT];
+        struct fr_policy_crossover one = fr_memory_tuned_because((enum fr_policy_size)i);
+        printf("  %-17s %s, %s\n", fr_policy_tuning_name((enum fr_policy_size)i),
+               fr_core_bytes_text(one.bytes, text), one.reason);
+    }
+}
+
 static void print_rails(const struct fr_info_rails *rails)
 {
     puts("\nNICs");
@@ -172,6 +185,7 @@ void fr_info_print(const struct fr_info *info)
     if (info->mpis.count == 0)
         puts("\nMPI\n  none       no mpirun, mpiexec or srun is on the path");
     print_rails(&info->rails);
+    print_tuning();
 }
 
 static void write_paths(struct fr_json_out *out, const struct fr_info *info,
@@ -247,6 +261,20 @@ static void write_mpi(struct fr_json_out *out, const struct fr_info *info,
     fr_json_close(out, '}');
 }
 
+static void write_tuning(struct fr_json_out *out)
+{
+    fr_json_open(out, "tuning", '[');
+    for (int i = 0; i < FR_SIZE_COUNT; i++) {
+        struct fr_policy_crossover one = fr_memory_tuned_because((enum fr_policy_size)i);
+        fr_json_open(out, NULL, '{');
+        fr_json_text(out, "name", fr_policy_tuning_name((enum fr_policy_size)i));
+        fr_json_number(out, "bytes", (int64_t)one.bytes);
+        fr_json_text(out, "reason", one.reason);
+        fr_json_close(out, '}');
+    }
+    fr_json_close(out, ']');
+}
+
 static void write_rails(struct fr_json_out *out, const struct fr_info_rails *rails)
 {
     fr_json_truth(out, "rails_built", rails->built);
@@ -298,6 +326,7 @@ void fr_info_write_json(const struct fr_info *info, FILE *file)
     for (int i = 0; i < info->mpis.count; i++)
         write_mpi(&out, info, &info->mpis.mpis[i]);
     fr_json_close(&out, ']');
+    write_tuning(&out);
     write_rails(&out, &info->rails);
     fr_json_close(&out, '}');
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Launchers: finding them, telling their family, and finding the library that goes with the
-// command.
+// Launchers: finding them, telling their family, and finding the library and the programs that go
+// with the command.
 #include "config.h"
 
 #include "launch.h"
@@ -143,4 +143,39 @@ bool fr_launch_find_library(char path[FR_FILE_NAME_BYTES])
     }
     snprintf(path, FR_FILE_NAME_BYTES, "%s/libfabrail.so", FR_LIBDIR);
     return access(path, R_OK) == 0;
+}
+
+bool fr_launch_find_programs(char folder[FR_FILE_NAME_BYTES])
+{
+    static const char *const places[] = {"../tests/bench", FR_LIBEXECDIR_BESIDE "/fabrail"};
+    char own[FR_FILE_NAME_BYTES], file[2 * FR_FILE_NAME_BYTES];
+    if (!own_folder(own))
+        own[0] = '\0';
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(places); i++) {
+        snprintf(folder, FR_FILE_NAME_BYTES, "%.3000s/%s", own, places[i]);
+        snprintf(file, sizeof(file), "%s/limit", folder);
+        if (access(file, X_OK) == 0)
+            return true;
+    }
+    return false;
+}
+
+// What configure calls an MPI of release 5 has that number behind it.
+bool fr_launch_find_benchmark(const char *folder, const char *name,
+                              const struct fr_launcher *launcher, enum fr_launch_family family,
+                              char *path, size_t room)
+{
+    static const char *const openmpi[] = {"openmpi", "openmpi5", "openmpi"};
+    static const char *const mpich[] = {"mpich", "mpich5", "mpich"};
+    const char *version = strpbrk(launcher->version, "0123456789");
+    if (family == FR_LAUNCH_UNKNOWN)
+        family = launcher->family;
+    const char *const *flavours = family == FR_LAUNCH_OPENMPI ? openmpi : mpich;
+    bool is_newer = family == launcher->family && version != NULL && atoi(version) >= 5;
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, room, "%s/%s-%s", folder, name, flavours[i + is_newer]);
+        if (access(path, X_OK) == 0)
+            return true;
+    }
+    return false;
 }

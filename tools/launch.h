@@ -39,6 +39,17 @@ FR_MUST_CHECK enum fr_status fr_launch_identify(const char *name, struct fr_laun
 // none of them; `path` then is the last one.
 bool fr_launch_find_library(char path[FR_FILE_NAME_BYTES]);
 
+// The folder of the programs that were built or installed with this command. Returns false when
+// they are not there; `folder` then is the last one that was looked at.
+bool fr_launch_find_programs(char folder[FR_FILE_NAME_BYTES]);
+
+// The program NAME-FLAVOUR of a folder for an MPI: the one built with its family, and where there
+// are two, with the release that is nearer. `family` is the program's where the launcher does not
+// tell. Returns false when there is none.
+bool fr_launch_find_benchmark(const char *folder, const char *name,
+                              const struct fr_launcher *launcher, enum fr_launch_family family,
+                              char *path, size_t room);
+
 // The program among a launcher's arguments: its position, `count` when there is none, -1 when some
 // option is not known, so that nothing can be said.
 int fr_launch_find_program(enum fr_launch_family family, int count, char *const *words);

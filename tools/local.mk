@@ -6,7 +6,8 @@ tools_fabrail_SOURCES = tools/fabrail.c tools/command.c tools/command.h tools/ma
     tools/bench.c tools/figures.c tools/figures.h tools/figures_read.c tools/plot.c \
     tools/explain.c tools/explain.h tools/explain_policy.c tools/explain_report.c \
     tools/json_read.c tools/json_read.h tools/info_gpu.c tools/info_mpi.c tools/info_paths.c tools/info_rails.c \
-    tools/tune.c tools/tune.h tools/tune_file.c tools/tune_measure.c tools/tune_rig.c tools/tune_rig.h
+    tools/tune.c tools/tune.h tools/tune_file.c tools/tune_gpus.c tools/tune_measure.c tools/tune_plan.c tools/tune_plan.h \
+    tools/tune_rails.c tools/tune_rig.c tools/tune_rig.h tools/tune_table.c
 tools_fabrail_CPPFLAGS = $(AM_CPPFLAGS) $(JSON_C_CPPFLAGS) -I$(top_builddir)/tools \
     -DFR_LIBDIR='"$(libdir)"' \
     -DFR_LIBDIR_BESIDE='"$(fr_libdir_beside)"' -DFR_LIBEXECDIR_BESIDE='"$(fr_libexecdir_beside)"'

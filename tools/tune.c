@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// fabrail tune: options, the table, and where the engines cross over.
+// fabrail tune: options, which file, and what is kept in it.
 #include "config.h"
 
 #include "tune.h"
@@ -12,55 +12,103 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
-enum { MOST_SIZES = 40, PASSES = 5 };
+enum { CODE_PROGRAMS = FR_TOOL_NO_LETTER, CODE_TIMEOUT, CODE_FAMILY };
 
-#define SMALLEST ((size_t)256)
-#define LARGEST  ((size_t)64 << 20)
-#define MOST     ((size_t)1 << 34)
+#define LARGEST        ((size_t)64 << 20)
+#define MOST           ((size_t)1 << 34)
+#define LARGEST_RAILS  ((size_t)16 << 20)
+#define SMALLEST_RAILS ((size_t)1 << 10)
+#define MOST_RAILS     ((size_t)1 << 30)
 
 struct options {
-    const char *output; // NULL: where the library looks
-    size_t largest_bytes;
+    const char *output;   // NULL: where the library looks
+    size_t largest_bytes; // 0: as said in the table below
     bool dry_run;
-};
-
-// What was measured, by size.
-struct table {
-    size_t count;
-    size_t bytes[MOST_SIZES];
-    double us[FR_TRANSFER_COUNT][MOST_SIZES][FR_TUNE_ENGINES];
+    bool rails;
+    const char *programs; // NULL: where they are installed
+    enum fr_launch_family family;
+    int timeout_s;
 };
 
 const struct fr_tool_option fabrail_tune_options[] = {
     {"dry-run", 'n', NULL, NULL, "measure, and write nothing"},
     {"output", 'o', "FILE", FR_TOOL_FILES, "write to FILE in place of where the library looks"},
-    {"largest", 'l', "SIZE", NULL, "measure messages up to SIZE (64M)"},
+    {"largest", 'l', "SIZE", NULL, "measure messages up to SIZE (64M; 16M between hosts)"},
+    {"rails", 'r', NULL, NULL,
+     "measure rails between the two ranks that LAUNCHER starts, on a host each"},
+    {"family", CODE_FAMILY, "FAMILY", "openmpi mpich",
+     "have LAUNCHER start the program of this family, for srun"},
+    {"timeout", CODE_TIMEOUT, "SECONDS", NULL, "end a run of LAUNCHER that takes longer (300)"},
+    {"programs", CODE_PROGRAMS, "FOLDER", FR_TOOL_FOLDERS,
+     "take the program that LAUNCHER starts from FOLDER"},
     {NULL, 0, NULL, NULL, NULL},
 };
+
+static bool take_seconds(struct options *options, const char *text)
+{
+    char *end = NULL;
+    long seconds = strtol(text, &end, 10);
+    options->timeout_s = (int)seconds;
+    return end != text && *end == '\0' && seconds >= 1 && seconds <= 86400;
+}
+
+static bool take_size(struct options *options, const char *text)
+{
+    return fr_core_bytes_parse(text, &options->largest_bytes) &&
+           options->largest_bytes >= FR_TUNE_SMALLEST && options->largest_bytes <= MOST;
+}
+
+// Returns -1, or an exit status after a complaint.
+static int take(struct options *options, int code)
+{
+    switch (code) {
+    case 'n':
+        options->dry_run = true;
+        return -1;
+    case 'o':
+        options->output = optarg;
+        return -1;
+    case 'r':
+        options->rails = true;
+        return -1;
+    case 'l':
+        return take_size(options, optarg)
+                   ? -1
+                   : fr_tool_misuse("--largest takes a size from 256 to 16G, not \"%s\"", optarg);
+    case CODE_PROGRAMS:
+        options->programs = optarg;
+        return -1;
+    case CODE_TIMEOUT:
+        return take_seconds(options, optarg)
+                   ? -1
+                   : fr_tool_misuse("--timeout takes seconds, not \"%s\"", optarg);
+    default:
+        options->family = fr_launch_family_named(optarg);
+        return options->family == FR_LAUNCH_OPENMPI || options->family == FR_LAUNCH_MPICH
+                   ? -1
+                   : fr_tool_misuse("--family takes openmpi or mpich, not \"%s\"", optarg);
+    }
+}
 
 // Returns the exit status where there is nothing to do but to end, else -1.
 static int parse_options(int argc, char **argv, struct options *options)
 {
     for (int code = 0; (code = fr_tool_next(argc, argv)) != FR_TOOL_END;) {
-        switch (code) {
-        case 'n':
-            options->dry_run = true;
-            break;
-        case 'o':
-            options->output = optarg;
-            break;
-        case 'l':
-            if (!fr_core_bytes_parse(optarg, &options->largest_bytes) ||
-                options->largest_bytes < SMALLEST || options->largest_bytes > MOST)
-                return fr_tool_misuse("--largest takes a size from 256 to 16G, not \"%s\"", optarg);
-            break;
-        default:
+        if (code == FR_TOOL_HELP || code == FR_TOOL_BAD)
             return fr_tool_status(code);
-        }
+        int status = take(options, code);
+        if (status >= 0)
+            return status;
     }
-    if (optind < argc)
+    if (options->largest_bytes == 0)
+        options->largest_bytes = options->rails ? LARGEST_RAILS : LARGEST;
+    if (options->rails &&
+        (options->largest_bytes < SMALLEST_RAILS || options->largest_bytes > MOST_RAILS))
+        return fr_tool_misuse("--largest takes a size from 1K to 1G with --rails");
+    if (options->rails && optind == argc)
+        return fr_tool_misuse("--rails wants a launcher of two ranks, as mpirun -n 2 --host a,b");
+    if (!options->rails && optind < argc)
         return fr_tool_misuse("\"%s\" is one argument too many", argv[optind]);
     return -1;
 }
@@ -82,185 +130,103 @@ static bool choose_output(const struct options *options, char path[FR_FILE_NAME_
     return true;
 }
 
-static void print_heading(const struct fr_tune_rig *rig, const char *machine)
+static bool keep(const struct options *options, const char *path,
+                 const struct fr_tune_section *section)
 {
-    printf("machine: %s\n", machine);
-    if (rig->is_simulated)
-        puts("SIMULATED device: the figures mean nothing");
-    if (rig->count < rig->visible)
-        printf("%d of %d GPUs, which can all reach each other\n", rig->count, rig->visible);
-    if (!rig->has_kernels)
-        return;
-    printf("us with kernels and with copy engines: %d GPUs store to %d peers each, GPU %d fetches "
-           "from GPU %d\n",
-           rig->count, rig->count - 1, rig->gpus[0].device, rig->gpus[1].device);
-    printf("%12s  %10s %10s %-8s  %10s %10s %s\n", "bytes", "exchange", "engines", "faster",
-           "message", "engines", "faster");
-}
-
-static const char *faster(const double us[FR_TUNE_ENGINES])
-{
-    return us[FR_ENGINE_SM] < us[FR_ENGINE_CE] ? "kernels" : "engines";
-}
-
-static void print_row(const struct table *table, size_t row)
-{
-    const double *exchange = table->us[FR_TRANSFER_EXCHANGE][row];
-    const double *message = table->us[FR_TRANSFER_MESSAGE][row];
-    printf("%12zu  %10.1f %10.1f %-8s  %10.1f %10.1f %s\n", table->bytes[row],
-           exchange[FR_ENGINE_SM], exchange[FR_ENGINE_CE], faster(exchange), message[FR_ENGINE_SM],
-           message[FR_ENGINE_CE], faster(message));
-}
-
-// Measures a size and keeps the better of this and earlier passes.
-static bool fill_row(struct fr_tune_rig *rig, struct table *table, size_t row, int pass)
-{
-    for (int t = 0; t < FR_TRANSFER_COUNT; t++) {
-        double us[FR_TUNE_ENGINES];
-        double *best = table->us[t][row];
-        if (!fr_tune_measure(rig, (enum fr_policy_transfer)t, table->bytes[row], us))
-            return false;
-        for (int engine = 0; engine < FR_TUNE_ENGINES; engine++)
-            best[engine] = pass == 0 || us[engine] < best[engine] ? us[engine] : best[engine];
+    if (options->dry_run) {
+        printf("not written to %s:\n", path);
+        return fr_tune_file_show(path, section);
     }
-    return true;
+    return fr_tune_file_write(path, section);
 }
 
-// On a terminal, a bar of what is done. Without one, and once all is done, nothing.
-static void show_progress(size_t done, size_t all)
+// Settings that win over the file.
+static void print_settings(bool rails)
 {
-    static const char full[] = "########################################";
-    enum { WIDTH = sizeof(full) - 1 };
-    if (!isatty(STDERR_FILENO))
-        return;
-    if (done < all)
-        fprintf(stderr, "\r[%-*.*s] %3zu%%", WIDTH, (int)(done * WIDTH / all), full,
-                done * 100 / all);
-    else
-        fprintf(stderr, "\r%*s\r", WIDTH + 8, "");
-}
-
-// In several passes over all sizes, so that a disturbance of some milliseconds spoils none.
-static bool fill_table(struct fr_tune_rig *rig, size_t largest_bytes, struct table *table)
-{
-    for (size_t bytes = SMALLEST; bytes <= largest_bytes; bytes *= 2)
-        table->bytes[table->count++] = bytes;
-    size_t passes = rig->is_simulated ? 1 : PASSES, all = passes * table->count;
-    for (size_t step = 0; step < all; step++) {
-        show_progress(step, all);
-        if (!fill_row(rig, table, step % table->count, (int)(step / table->count))) {
-            show_progress(all, all);
-            return false;
-        }
+    const struct fr_settings *settings = fr_core_settings();
+    const struct {
+        const char *name;
+        bool rails;
+        size_t bytes;
+    } rows[] = {
+        {"FABRAIL_PEER_CE_MIN", false, settings->peer_ce_min_bytes},
+        {"FABRAIL_BCAST_SPLIT_MIN", false, settings->bcast_split_min_bytes},
+        {"FABRAIL_REDUCE_SHARE_MIN", false, settings->reduce_share_min_bytes},
+        {"FABRAIL_RAIL_MIN", true, settings->rail_min_bytes},
+    };
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(rows); i++) {
+        if (rows[i].rails == rails && rows[i].bytes != FR_BYTES_AUTO)
+            printf("%s is set here; while it is, the file does not count for that\n", rows[i].name);
     }
-    show_progress(all, all);
-    for (size_t row = 0; row < table->count; row++)
-        print_row(table, row);
-    return true;
 }
 
-// The size up to which kernels serve: the one that loses least against the faster engine at each
-// size, so that one odd figure does not decide. Beyond the largest size copy engines serve in any
-// case, since they leave the multiprocessors alone.
-static size_t find_crossover(const struct table *table, enum fr_policy_transfer transfer)
+static const char *on_today(char text[32])
 {
-    size_t best = 0;
-    double least = 0;
-    for (size_t cut = 0; cut <= table->count; cut++) {
-        double loss = 0;
-        for (size_t row = 0; row < table->count; row++) {
-            const double *us = table->us[transfer][row];
-            double chosen = us[row < cut ? FR_ENGINE_SM : FR_ENGINE_CE];
-            double other = us[row < cut ? FR_ENGINE_CE : FR_ENGINE_SM];
-            loss += chosen > other && other > 0 ? chosen / other - 1 : 0;
-        }
-        if (cut == 0 || loss < least) {
-            least = loss;
-            best = cut;
-        }
-    }
-    return best > 0 ? table->bytes[best - 1] : 0;
-}
-
-// Without kernels there is nothing to compare: copy engines serve all sizes.
-static bool measure(struct fr_tune_rig *rig, const char *machine, size_t largest_bytes,
-                    struct fr_policy_tuning *tuning)
-{
-    struct table table = {.count = 0};
-    size_t piece_bytes = SMALLEST;
-    while (piece_bytes * 2 <= largest_bytes)
-        piece_bytes *= 2;
-    if (!fr_tune_rig_open(rig, piece_bytes))
-        return false;
-    print_heading(rig, machine);
-    if (rig->has_kernels && !fill_table(rig, largest_bytes, &table))
-        return false;
-    for (int t = 0; t < FR_TRANSFER_COUNT; t++)
-        tuning->ce_min_bytes[t] = find_crossover(&table, (enum fr_policy_transfer)t);
-    return true;
-}
-
-static void compose(const struct fr_tune_rig *rig, const char *machine,
-                    const struct fr_policy_tuning *tuning, char *section, size_t room)
-{
-    char day[32] = "";
     time_t now = time(NULL);
     struct tm when;
+    text[0] = '\0';
     if (localtime_r(&now, &when) != NULL)
-        strftime(day, sizeof(day), " on %Y-%m-%d", &when);
-    int used =
-        snprintf(section, room, "[%s]\n# fabrail tune %s%s, %d GPUs%s\n", machine, PACKAGE_VERSION,
-                 day, rig->count, rig->has_kernels ? "" : ", built without kernels");
-    for (int t = 0; t < FR_TRANSFER_COUNT; t++)
-        used +=
-            snprintf(section + used, room - (size_t)used, "%s = %zu\n",
-                     fr_policy_tuning_name((enum fr_policy_transfer)t), tuning->ce_min_bytes[t]);
+        strftime(text, 32, " on %Y-%m-%d", &when);
+    return text;
 }
 
-static void print_result(const struct fr_tune_rig *rig, const struct fr_policy_tuning *tuning)
+static bool run_gpus(const struct options *options)
 {
-    char exchange[FR_BYTES_TEXT], message[FR_BYTES_TEXT];
-    if (!rig->has_kernels)
-        puts("no kernels, since the library was built without nvcc or the driver does not take "
-             "them:\ncopy engines move all sizes");
-    printf("copy engines serve exchanges beyond %s and single messages beyond %s\n",
-           fr_core_bytes_text(tuning->ce_min_bytes[FR_TRANSFER_EXCHANGE], exchange),
-           fr_core_bytes_text(tuning->ce_min_bytes[FR_TRANSFER_MESSAGE], message));
+    static struct fr_tune_gpus gpus;
+    char path[FR_FILE_NAME_BYTES], day[32];
+    struct fr_tune_section section = {.machine = gpus.machine};
+    size_t piece_bytes = FR_TUNE_SMALLEST;
+    bool has_kernels = false;
+    while (piece_bytes * 2 <= options->largest_bytes)
+        piece_bytes *= 2;
+    if (!fr_tune_gpus_find(&gpus) || !choose_output(options, path) ||
+        !fr_tune_file_check(path, gpus.machine) ||
+        !fr_tune_gpus_measure(&gpus, piece_bytes, &section.tuning, &has_kernels))
+        return false;
+    snprintf(section.comment, sizeof(section.comment), "%s%s, %d GPUs%s", PACKAGE_VERSION,
+             on_today(day), gpus.count, has_kernels ? "" : ", built without kernels");
+    if (!keep(options, path, &section))
+        return false;
+    if (!options->dry_run)
+        printf("written to %s\n", path);
+    print_settings(false);
+    return true;
 }
 
-static bool run(const struct options *options, struct fr_tune_rig *rig)
+// What was measured between two kinds of machine is kept for both.
+static bool run_rails(const struct options *options, int count, char *const *words)
 {
-    char path[FR_FILE_NAME_BYTES], machine[FR_DEVICE_MACHINE_BYTES], section[1024];
-    struct fr_policy_tuning tuning;
-    if (!fr_tune_rig_find(rig))
+    char path[FR_FILE_NAME_BYTES], day[32];
+    struct fr_tune_rails rails = {.programs = options->programs,
+                                  .family = options->family,
+                                  .timeout_s = options->timeout_s,
+                                  .largest_bytes = options->largest_bytes};
+    struct fr_tune_section section = {.of_rails = true, .tuning = fr_policy_untuned};
+    if (!choose_output(options, path) || !fr_tune_file_check(path, "") ||
+        !fr_tune_rails_measure(&rails, count, words))
         return false;
-    if (fr_device_machine_text(machine) != FR_OK)
-        return fr_tool_complain("neither NVML nor the driver says what machine this is");
-    if (!choose_output(options, path) || !fr_tune_file_check(path, machine) ||
-        !measure(rig, machine, options->largest_bytes, &tuning))
-        return false;
-    print_result(rig, &tuning);
-    compose(rig, machine, &tuning, section, sizeof(section));
-    if (options->dry_run) {
-        printf("not written to %s:\n%s", path, section);
-        return true;
+    section.tuning.bytes[FR_SIZE_RAIL] = rails.min_bytes;
+    snprintf(section.comment, sizeof(section.comment), " %s%s", PACKAGE_VERSION, on_today(day));
+    for (int rank = 0; rank < FR_TUNE_RANKS; rank++) {
+        section.machine = rails.machines[rank];
+        if (rank > 0 && strcmp(rails.machines[rank], rails.machines[0]) == 0)
+            continue;
+        if (!keep(options, path, &section))
+            return false;
     }
-    if (!fr_tune_file_write(path, machine, section))
-        return false;
-    printf("written to %s\n", path);
-    if (fr_core_settings()->peer_ce_min_bytes != FR_BYTES_AUTO)
-        puts("FABRAIL_PEER_CE_MIN is set here; while it is, the file does not count");
+    if (!options->dry_run)
+        printf("written to %s\n", path);
+    print_settings(true);
     return true;
 }
 
 int fabrail_tune(int argc, char **argv)
 {
-    static struct fr_tune_rig rig;
-    struct options options = {.largest_bytes = LARGEST};
+    struct options options = {.timeout_s = 300};
     int status = parse_options(argc, argv, &options);
     if (status >= 0)
         return status;
-    bool done = run(&options, &rig);
-    fr_tune_rig_release(&rig);
+    bool done =
+        options.rails ? run_rails(&options, argc - optind, argv + optind) : run_gpus(&options);
     return done ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -21,9 +21,11 @@
 
 enum { WAITS = 100, WAIT_NS = 100 * 1000 * 1000 };
 
-static const char preface[] = "# From which message sizes on copy engines overtake kernels between "
-                              "GPUs, in bytes:\n# a section for each kind of machine, written by "
-                              "fabrail-tune(1).\n";
+static const char preface[] =
+    "# Sizes at which Fabrail goes from one way of moving bytes to another: a "
+    "section for\n# each kind of machine, written by fabrail-tune(1).\n";
+// What the comments of measurements begin with.
+static const char of_gpus[] = "# fabrail tune ", of_rails[] = "# fabrail tune --rails";
 
 // The text of the file, empty for none yet. The caller frees it.
 struct old_file {
@@ -90,7 +92,46 @@ static int create(const char *path)
     return -1;
 }
 
-static void put_all(FILE *stream, const struct old_file *old, const char *section)
+static bool begins(const char *line, size_t bytes, const char *with)
+{
+    return bytes >= strlen(with) && memcmp(line, with, strlen(with)) == 0;
+}
+
+// Whether a line of the old section gives way: its heading, the same sizes, and their comment.
+static bool is_replaced(const struct fr_tune_section *section, const char *line, size_t bytes)
+{
+    enum fr_policy_size size = fr_policy_tuning_line(line, bytes);
+    size_t blanks = 0;
+    while (blanks < bytes && (line[blanks] == ' ' || line[blanks] == '\t'))
+        blanks++;
+    if (blanks < bytes && line[blanks] == '[')
+        return true;
+    if (begins(line, bytes, of_gpus))
+        return begins(line, bytes, of_rails) == section->of_rails;
+    return size < FR_SIZE_COUNT && section->tuning.bytes[size] != FR_BYTES_AUTO;
+}
+
+static void put_section(FILE *stream, const struct old_file *old,
+                        const struct fr_tune_section *section)
+{
+    fprintf(stream, "[%s]\n%s%s\n", section->machine, section->of_rails ? of_rails : of_gpus,
+            section->comment);
+    for (int i = 0; i < FR_SIZE_COUNT; i++) {
+        if (section->tuning.bytes[i] != FR_BYTES_AUTO)
+            fprintf(stream, "%s = %zu\n", fr_policy_tuning_name((enum fr_policy_size)i),
+                    section->tuning.bytes[i]);
+    }
+    size_t end = old->parsed.found ? old->parsed.end : 0;
+    for (size_t at = old->parsed.begin, next; at < end; at = next) {
+        const char *newline = memchr(old->text + at, '\n', end - at);
+        next = newline != NULL ? (size_t)(newline + 1 - old->text) : end;
+        size_t bytes = next - at - (newline != NULL);
+        if (!is_replaced(section, old->text + at, bytes))
+            fprintf(stream, "%.*s\n", (int)bytes, old->text + at);
+    }
+}
+
+static void put_all(FILE *stream, const struct old_file *old, const struct fr_tune_section *section)
 {
     size_t begin = old->parsed.found ? old->parsed.begin : old->bytes;
     size_t end = old->parsed.found ? old->parsed.end : old->bytes;
@@ -100,13 +141,14 @@ static void put_all(FILE *stream, const struct old_file *old, const char *sectio
         fputc('\n', stream);
     if (!old->parsed.found)
         fputc('\n', stream); // a blank line between sections
-    fputs(section, stream);
+    put_section(stream, old, section);
     if (old->bytes > end)
         fwrite(old->text + end, 1, old->bytes - end, stream);
 }
 
 // Writes the new file and closes it. The old one's permissions go on.
-static bool write_new(int file, const char *path, const struct old_file *old, const char *section)
+static bool write_new(int file, const char *path, const struct old_file *old,
+                      const struct fr_tune_section *section)
 {
     struct stat facts;
     if (stat(path, &facts) == 0)
@@ -122,11 +164,11 @@ static bool write_new(int file, const char *path, const struct old_file *old, co
 }
 
 // With the name of the new file held.
-static bool replace(int file, const char *path, const char *new_path, const char *machine,
-                    const char *section)
+static bool replace(int file, const char *path, const char *new_path,
+                    const struct fr_tune_section *section)
 {
     struct old_file old;
-    if (!read_old(path, machine, &old)) {
+    if (!read_old(path, section->machine, &old)) {
         close(file);
         return false;
     }
@@ -135,7 +177,17 @@ static bool replace(int file, const char *path, const char *new_path, const char
     return done || fr_tool_complain("%s cannot be written: %s", path, strerror(errno));
 }
 
-bool fr_tune_file_write(const char *path, const char *machine, const char *section)
+bool fr_tune_file_show(const char *path, const struct fr_tune_section *section)
+{
+    struct old_file old;
+    if (!read_old(path, section->machine, &old))
+        return false;
+    put_section(stdout, &old, section);
+    free(old.text);
+    return true;
+}
+
+bool fr_tune_file_write(const char *path, const struct fr_tune_section *section)
 {
     char resolved[PATH_MAX], new_path[PATH_MAX + 8];
     if (realpath(path, resolved) != NULL) // behind a link, the file itself
@@ -145,7 +197,7 @@ bool fr_tune_file_write(const char *path, const char *machine, const char *secti
     int file = create(new_path);
     if (file < 0)
         return false;
-    bool done = replace(file, path, new_path, machine, section);
+    bool done = replace(file, path, new_path, section);
     if (!done)
         unlink(new_path);
     return done;

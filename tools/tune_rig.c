@@ -1,166 +1,212 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The GPUs that are measured: which, their memory, and that they reach each other's.
+// The processes that measure, one for each GPU as in a job, and their memory, which each maps from
+// all others: copy engines take longer between contexts of one process.
 #include "config.h"
 
 #include "tune_rig.h"
 
 #include "command.h"
+#include "device/reduce.h"
 
-#include <dlfcn.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-struct fr_tune_driver fr_tune_cu;
+enum { LOOKS = 256 };
 
-bool fr_tune_ok(const char *call, CUresult result)
+bool fr_tune_fail(struct fr_tune_board *board, const char *format, ...)
+{
+    char text[512];
+    va_list arguments;
+    if (atomic_exchange(&board->failed, true))
+        return false;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    return fr_tool_complain("%s", text);
+}
+
+bool fr_tune_ok(struct fr_tune_board *board, const char *call, CUresult result)
 {
     const char *name = NULL;
     if (result == CUDA_SUCCESS)
         return true;
     if (fr_tune_cu.cuGetErrorName(result, &name) != CUDA_SUCCESS || name == NULL)
         name = "an error without a name";
-    return fr_tool_complain("%s failed with %s (%d)", call, name, (int)result);
+    return fr_tune_fail(board, "%s failed with %s (%d)", call, name, (int)result);
 }
 
-static bool load_driver(void)
+bool fr_tune_meet(struct fr_tune_board *board, struct fr_tune_meeting *meeting, int count)
 {
-    void *handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (handle == NULL)
-        return fr_tool_complain("there is no CUDA driver: %s", dlerror());
-    const char *missing = NULL;
-#define BIND(name)                                                                                 \
-    fr_tune_cu.name = (__typeof__(name) *)dlsym(handle, #name);                                    \
-    missing = fr_tune_cu.name != NULL ? missing : #name;
-    FR_TUNE_FUNCTIONS(BIND)
-#undef BIND
-    return missing == NULL || fr_tool_complain("the CUDA driver lacks %s", missing);
-}
-
-static bool reach_each_other(int a, int b)
-{
-    int there = 0, back = 0;
-    return fr_tune_cu.cuDeviceCanAccessPeer(&there, a, b) == CUDA_SUCCESS && there &&
-           fr_tune_cu.cuDeviceCanAccessPeer(&back, b, a) == CUDA_SUCCESS && back;
-}
-
-// Takes the GPU from `first` on that all taken ones reach. Returns how many.
-static int take_from(int first, int visible, int devices[FR_TUNE_MAX_GPUS])
-{
-    int taken = 0;
-    for (int device = first; device < visible && taken < FR_TUNE_MAX_GPUS; device++) {
-        bool fits = true;
-        for (int i = 0; i < taken && fits; i++)
-            fits = reach_each_other(devices[i], device);
-        if (fits)
-            devices[taken++] = device;
+    unsigned round = atomic_load(&meeting->round);
+    if (atomic_fetch_add(&meeting->arrived, 1) + 1 == (unsigned)count) {
+        atomic_store(&meeting->arrived, 0);
+        atomic_store(&meeting->round, round + 1);
     }
-    return taken;
+    for (unsigned looks = 1; atomic_load_explicit(&meeting->round, memory_order_acquire) == round;
+         looks++) {
+        if (atomic_load_explicit(&board->failed, memory_order_relaxed))
+            return false;
+        if (looks % LOOKS == 0)
+            sched_yield();
+    }
+    return !atomic_load_explicit(&board->failed, memory_order_relaxed);
 }
 
-bool fr_tune_rig_find(struct fr_tune_rig *rig)
+bool fr_tune_meet_all(const struct fr_tune_rig *rig)
 {
-    int devices[FR_TUNE_MAX_GPUS];
-    CUdevice first;
-    if (!load_driver() || !fr_tune_ok("cuInit", fr_tune_cu.cuInit(0)) ||
-        !fr_tune_ok("cuDeviceGetCount", fr_tune_cu.cuDeviceGetCount(&rig->visible)))
+    return fr_tune_meet(rig->board, &rig->board->all, rig->count);
+}
+
+static bool allocate(const struct fr_tune_rig *rig, uintptr_t *address,
+                     struct fr_device_range *range, struct fr_device_export *export)
+{
+    CUdeviceptr memory = 0;
+    if (!fr_tune_ok(rig->board, "cuMemAlloc",
+                    fr_tune_cu.cuMemAlloc_v2(&memory, rig->piece_bytes * (size_t)rig->count)))
         return false;
-    if (rig->visible < 2)
-        return fr_tool_complain("this process sees %d GPU%s, and it takes two to measure",
-                                rig->visible, rig->visible == 1 ? "" : "s");
-    for (int start = 0; start < rig->visible; start++) {
-        int taken = take_from(start, rig->visible, devices);
-        for (int i = 0; i < taken && taken > rig->count; i++)
-            rig->gpus[i].device = devices[i];
-        rig->count = taken > rig->count ? taken : rig->count;
-    }
-    if (rig->count < 2) {
-        rig->count = 0;
-        return fr_tool_complain("none of the %d GPUs can reach another one's memory", rig->visible);
-    }
-    char name[256] = "";
-    if (fr_tune_cu.cuDeviceGet(&first, rig->gpus[0].device) == CUDA_SUCCESS)
-        (void)fr_tune_cu.cuDeviceGetName(name, (int)sizeof(name), first);
-    rig->is_simulated = strstr(name, "simulated") != NULL;
-    return fr_device_present() || fr_tool_complain("the CUDA driver is not to be found again");
+    *address = (uintptr_t)memory;
+    if (fr_device_query((void *)*address, range) != FR_OK)
+        return fr_tune_fail(rig->board, "the driver does not know its own memory");
+    return fr_device_export(range, (void *)*address, export) == FR_OK ||
+           fr_tune_fail(rig->board, "the driver makes no handle of GPU memory for other processes");
 }
 
-static bool open_gpu(struct fr_tune_gpu *gpu, size_t bytes)
+static bool fill(const struct fr_tune_rig *rig)
+{
+    uintptr_t send = rig->memory[rig->own].send;
+    for (int to = 0; to < rig->count; to++) {
+        if (!fr_tune_ok(rig->board, "cuMemsetD32",
+                        fr_tune_cu.cuMemsetD32_v2(send + (size_t)to * rig->piece_bytes,
+                                                  fr_tune_word(rig->own, to),
+                                                  rig->piece_bytes / 4)))
+            return false;
+    }
+    return fr_device_quiesce(&rig->send_range, send, (size_t)rig->count * rig->piece_bytes) ==
+               FR_OK ||
+           fr_tune_fail(rig->board, "a GPU does not come to an end");
+}
+
+static bool open_own(struct fr_tune_rig *rig)
 {
     CUdevice device;
     CUcontext context = NULL;
-    CUdeviceptr send = 0, receive = 0;
-    if (!fr_tune_ok("cuDeviceGet", fr_tune_cu.cuDeviceGet(&device, gpu->device)) ||
-        !fr_tune_ok("cuDevicePrimaryCtxRetain",
-                    fr_tune_cu.cuDevicePrimaryCtxRetain(&context, device)))
+    struct fr_tune_board *board = rig->board;
+    struct fr_tune_memory *memory = &rig->memory[rig->own];
+    if (!fr_tune_ok(board, "cuDeviceGet",
+                    fr_tune_cu.cuDeviceGet(&device, rig->gpus->devices[rig->own])) ||
+        !fr_tune_ok(board, "cuDevicePrimaryCtxRetain",
+                    fr_tune_cu.cuDevicePrimaryCtxRetain(&context, device)) ||
+        !fr_tune_ok(board, "cuCtxSetCurrent", fr_tune_cu.cuCtxSetCurrent(context)) ||
+        !allocate(rig, &memory->send, &rig->send_range, &board->sends[rig->own]) ||
+        !allocate(rig, &memory->receive, &rig->receive_range, &board->receives[rig->own]))
         return false;
-    gpu->context = context;
-    if (!fr_tune_ok("cuCtxSetCurrent", fr_tune_cu.cuCtxSetCurrent(context)) ||
-        !fr_tune_ok("cuMemAlloc", fr_tune_cu.cuMemAlloc_v2(&send, bytes)))
-        return false;
-    gpu->send = (uintptr_t)send;
-    if (!fr_tune_ok("cuMemAlloc", fr_tune_cu.cuMemAlloc_v2(&receive, bytes)))
-        return false;
-    gpu->receive = (uintptr_t)receive;
-    return (fr_device_query((void *)gpu->send, &gpu->send_range) == FR_OK &&
-            fr_device_query((void *)gpu->receive, &gpu->receive_range) == FR_OK) ||
-           fr_tool_complain("the driver does not know its own memory");
+    board->memory[rig->own] = *memory;
+    board->has_kernels[rig->own] = fr_device_push_has_kernels(&rig->send_range);
+    board->can_reduce[rig->own] = fr_device_reduce_is_possible(&rig->send_range);
+    return fill(rig);
 }
 
-static bool enable_access(const struct fr_tune_rig *rig, const struct fr_tune_gpu *gpu)
+// Writes where memory is mapped that its owner has at `theirs`, somewhere in an allocation.
+static bool map(const struct fr_tune_rig *rig, const struct fr_device_export *export,
+                uintptr_t theirs, uintptr_t *address)
 {
-    if (!fr_tune_ok("cuCtxSetCurrent", fr_tune_cu.cuCtxSetCurrent(gpu->context)))
-        return false;
-    for (int peer = 0; peer < rig->count; peer++) {
-        if (&rig->gpus[peer] == gpu)
-            continue;
-        CUresult result = fr_tune_cu.cuCtxEnablePeerAccess(rig->gpus[peer].context, 0);
-        if (result != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED &&
-            !fr_tune_ok("cuCtxEnablePeerAccess", result))
+    struct fr_device_import import;
+    if (fr_device_import(&rig->send_range, FR_SHARE_LEGACY, export, -1, &import) != FR_OK)
+        return fr_tune_fail(rig->board, "a GPU cannot map another one's memory");
+    *address = import.address + (theirs - export->base);
+    return true;
+}
+
+static bool map_others(struct fr_tune_rig *rig)
+{
+    const struct fr_tune_board *board = rig->board;
+    for (int i = 0; i < rig->count; i++) {
+        const struct fr_tune_memory *theirs = &board->memory[i];
+        struct fr_tune_memory *memory = &rig->memory[i];
+        rig->has_kernels = rig->has_kernels && board->has_kernels[i];
+        rig->can_reduce = rig->can_reduce && board->can_reduce[i];
+        if (i != rig->own && (!map(rig, &board->sends[i], theirs->send, &memory->send) ||
+                              !map(rig, &board->receives[i], theirs->receive, &memory->receive)))
             return false;
     }
     return true;
 }
 
-static bool fill(const struct fr_tune_rig *rig, int from)
+// Nobody's memory goes before all are done with it; with the process, the driver gives it back.
+static bool serve(struct fr_tune_rig *rig)
 {
-    const struct fr_tune_gpu *gpu = &rig->gpus[from];
-    if (!fr_tune_ok("cuCtxSetCurrent", fr_tune_cu.cuCtxSetCurrent(gpu->context)))
+    struct fr_policy_tuning tuning;
+    if (!fr_tune_driver_start()) {
+        atomic_store(&rig->board->failed, true);
         return false;
-    for (int to = 0; to < rig->count; to++) {
-        uintptr_t piece = gpu->send + (size_t)to * rig->piece_bytes;
-        if (!fr_tune_ok("cuMemsetD32", fr_tune_cu.cuMemsetD32_v2(piece, fr_tune_word(from, to),
-                                                                 rig->piece_bytes / 4)))
-            return false;
     }
-    return fr_device_quiesce(&gpu->send_range, gpu->send, (size_t)rig->count * rig->piece_bytes) ==
-           FR_OK;
-}
-
-bool fr_tune_rig_open(struct fr_tune_rig *rig, size_t piece_bytes)
-{
-    rig->piece_bytes = piece_bytes;
-    rig->has_kernels = true;
-    for (int i = 0; i < rig->count; i++) {
-        if (!open_gpu(&rig->gpus[i], piece_bytes * (size_t)rig->count))
-            return false;
-    }
-    for (int i = 0; i < rig->count; i++) {
-        if (!enable_access(rig, &rig->gpus[i]) || !fill(rig, i))
-            return false;
-        rig->has_kernels = rig->has_kernels && fr_device_push_has_kernels(&rig->gpus[i].send_range);
-    }
-    return true;
-}
-
-void fr_tune_rig_release(struct fr_tune_rig *rig)
-{
+    if (!open_own(rig) || !fr_tune_meet_all(rig) || !map_others(rig) || !fr_tune_meet_all(rig) ||
+        !fr_tune_table_measure(rig, &tuning) || !fr_tune_meet_all(rig))
+        return false;
+    if (rig->own == 0)
+        rig->board->tuning = tuning;
     fr_device_release();
-    for (int i = 0; i < rig->count; i++) {
-        struct fr_tune_gpu *gpu = &rig->gpus[i];
-        if (gpu->context == NULL || fr_tune_cu.cuCtxSetCurrent(gpu->context) != CUDA_SUCCESS)
-            continue;
-        if (gpu->send != 0)
-            (void)fr_tune_ok("cuMemFree", fr_tune_cu.cuMemFree_v2(gpu->send));
-        if (gpu->receive != 0)
-            (void)fr_tune_ok("cuMemFree", fr_tune_cu.cuMemFree_v2(gpu->receive));
+    return true;
+}
+
+static void __attribute__((noreturn)) become(struct fr_tune_rig *rig, pid_t parent)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    bool done = getppid() == parent && serve(rig);
+    fflush(NULL);
+    _exit(done ? EXIT_SUCCESS : EXIT_FAILURE);
+}
+
+// Who is gone without a word is not to be waited for.
+static void wait_for(struct fr_tune_board *board, int count)
+{
+    for (int status = 0; count > 0 && wait(&status) > 0; count--) {
+        if (status != 0)
+            (void)fr_tune_fail(board, "the process of a GPU has ended with status %d", status);
     }
+}
+
+bool fr_tune_gpus_measure(const struct fr_tune_gpus *gpus, size_t piece_bytes,
+                          struct fr_policy_tuning *tuning, bool *has_kernels)
+{
+    static struct fr_tune_rig rig; // of each process
+    int started = 0;
+    pid_t parent = getpid();
+    struct fr_tune_board *board =
+        mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (board == MAP_FAILED)
+        return fr_tool_complain("no memory");
+    rig = (struct fr_tune_rig){
+        .gpus = gpus,
+        .board = board,
+        .count = gpus->count,
+        .is_simulated = gpus->is_simulated,
+        .has_kernels = true,
+        .can_reduce = true,
+        .piece_bytes = piece_bytes,
+    };
+    fflush(NULL);
+    for (; started < gpus->count; started++) {
+        rig.own = started;
+        pid_t child = fork();
+        if (child == 0)
+            become(&rig, parent);
+        if (child < 0) {
+            (void)fr_tune_fail(board, "no more processes can be started");
+            break;
+        }
+    }
+    wait_for(board, started);
+    bool done = !atomic_load(&board->failed);
+    *tuning = board->tuning;
+    *has_kernels = board->has_kernels[0];
+    munmap(board, sizeof(*board));
+    return done;
 }

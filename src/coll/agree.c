@@ -131,7 +131,7 @@ static enum fr_status copy_before(const struct fr_coll_copy *copy)
     if (copy->piece.bytes == 0)
         return FR_OK;
     return fr_device_push(&copy->range, &copy->piece, 1,
-                          fr_memory_engine_for_exchange(copy->piece.bytes),
+                          fr_memory_engine(FR_SIZE_COPY_CE, copy->piece.bytes),
                           (unsigned)fr_core_settings()->peer_sms);
 }
 

@@ -27,15 +27,19 @@ static bool plan(const struct fr_coll_group *group, const struct fr_coll_alltoal
     return fits;
 }
 
+// The engine that is faster where many pieces go one way, few or none the other.
 static enum fr_device_engine choose_engine(const struct fr_coll_group *group,
                                            const struct fr_coll_alltoall *exchange)
 {
     uint64_t largest = 0;
+    size_t pieces = 0, from_others = 0;
     for (int rank = 0; rank < group->size; rank++) {
         uint64_t bytes = exchange->sends[rank].bytes;
         largest = bytes > largest ? bytes : largest;
+        pieces += bytes > 0;
+        from_others += rank != group->rank && exchange->receives[rank].bytes > 0;
     }
-    return fr_memory_engine_for_exchange(largest);
+    return fr_memory_engine(fr_policy_traffic(pieces, from_others), largest);
 }
 
 static enum fr_status move(const struct fr_coll_group *group,
@@ -51,6 +55,18 @@ static enum fr_status move(const struct fr_coll_group *group,
                           choose_engine(group, exchange), (unsigned)fr_core_settings()->peer_sms);
 }
 
+static bool moves_at_once(const struct fr_coll_group *group,
+                          const struct fr_coll_alltoall *exchange)
+{
+    size_t largest = 0, leaving = 0;
+    for (int rank = 0; rank < group->size; rank++) {
+        size_t bytes = exchange->sends[rank].bytes;
+        largest = bytes > largest ? bytes : largest;
+        leaving += rank == group->rank ? 0 : bytes;
+    }
+    return fr_memory_moves_at_once(largest, leaving);
+}
+
 // What a kernel moves as soon as all are there.
 static bool plan_move(struct fr_coll_group *group, void *cookie, struct fr_device_move *move)
 {
@@ -64,7 +80,7 @@ static bool plan_move(struct fr_coll_group *group, void *cookie, struct fr_devic
         .count = (size_t)group->size,
         .max_sms = (unsigned)fr_core_settings()->peer_sms,
     };
-    return choose_engine(group, exchange) == FR_ENGINE_SM && plan(group, exchange);
+    return moves_at_once(group, exchange) && plan(group, exchange);
 }
 
 enum fr_status fr_coll_alltoall(struct fr_coll_group *group,

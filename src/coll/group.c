@@ -9,6 +9,7 @@
 #include "coll/mapset.h"
 #include "coll/meet.h"
 #include "coll/posts.h"
+#include "memory/tuned.h"
 #include "world/attribute.h"
 #include "world/world.h"
 
@@ -237,10 +238,10 @@ static uint64_t judge_words(uint64_t words, void *cookie)
     (void)cookie;
     const uint64_t most = UINT64_MAX >> ANSWER_SHIFT;
     uint64_t number = (uint64_t)draw_number() + 1;
-    uint64_t least = fr_core_settings()->rail_min_bytes / 1024 +
-                     (fr_core_settings()->rail_min_bytes % 1024 != 0);
     if (!words)
         return 0;
+    size_t least_bytes = fr_memory_tuned(FR_SIZE_RAIL);
+    uint64_t least = least_bytes / 1024 + (least_bytes % 1024 != 0);
     return number | (words & WORD_GPU ? ANSWER_GPU : 0) |
            (least < most ? least : most) << ANSWER_SHIFT;
 }

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "coll/reduce.h"
+#include "memory/tuned.h"
 #include "policy/collective.h"
 
 // Slots that every rank posts.
@@ -14,11 +15,19 @@ bool fr_coll_reduce_serves(const struct fr_coll_group *group)
     return fr_coll_group_agrees(group) && group->size <= FR_REDUCE_SOURCES;
 }
 
+// Ranks that were tuned differently need not find the same. What is scattered has its slices given.
+static bool is_shared(const struct fr_coll_reduce *reduce)
+{
+    return reduce->form == FR_COLL_SCATTERED ||
+           reduce->elements * fr_device_reduce_element_bytes(reduce->row) >=
+               fr_memory_tuned(FR_SIZE_REDUCE_SHARE);
+}
+
 // All ranks must be in the same reduction; what differs is for the MPI library to complain of.
 static uint64_t what_of(const struct fr_coll_reduce *reduce)
 {
     const uint64_t words[] = {(uint64_t)reduce->form + 1000, (uint64_t)reduce->row,
-                              (uint64_t)reduce->root, reduce->elements};
+                              (uint64_t)reduce->root, reduce->elements, is_shared(reduce)};
     uint64_t what = 0;
     for (size_t i = 0; i < FR_ARRAY_LENGTH(words); i++)
         what = (what ^ words[i]) * 0x9e3779b97f4a7c15u + 1;
@@ -33,7 +42,7 @@ static struct fr_policy_slice slice_of(const struct fr_coll_group *group,
     // What is too little to be shared, the root does, which nothing has to be pushed to.
     int index = (group->rank - reduce->root + group->size) % group->size;
     return fr_policy_slice(reduce->elements, fr_device_reduce_element_bytes(reduce->row),
-                           group->size, index);
+                           group->size, index, fr_memory_tuned(FR_SIZE_REDUCE_SHARE));
 }
 
 static uintptr_t source_of(const struct fr_coll_group *group, int rank, size_t offset)

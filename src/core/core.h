@@ -170,10 +170,12 @@ struct fr_settings {
     size_t peer_sms;                // FABRAIL_PEER_SMS, multiprocessors that one exchange may take
     size_t peer_ce_min_bytes;       // FABRAIL_PEER_CE_MIN, beyond which copy engines are used, or
                                     // FR_BYTES_AUTO
+    size_t bcast_split_min_bytes;   // FABRAIL_BCAST_SPLIT_MIN, or FR_BYTES_AUTO
+    size_t reduce_share_min_bytes;  // FABRAIL_REDUCE_SHARE_MIN, or FR_BYTES_AUTO
     size_t pipeline_min_bytes;      // FABRAIL_PIPELINE_MIN, 0 for never
     const char *tuning;             // FABRAIL_TUNING: "auto", "" for none, else a file name
     enum fr_rail_use rail;          // FABRAIL_RAIL
-    size_t rail_min_bytes;          // FABRAIL_RAIL_MIN, of messages over rails
+    size_t rail_min_bytes;          // FABRAIL_RAIL_MIN, of messages over rails, or FR_BYTES_AUTO
     bool rail_host;                 // FABRAIL_RAIL_HOST, those of host memory, too
     enum fr_progress_use progress;  // FABRAIL_PROGRESS
     size_t rail_max;                // FABRAIL_RAIL_MAX, rails of a process

@@ -155,10 +155,27 @@ static const struct row rows[] = {
      .help = "Multiprocessors of a GPU that one exchange over NVLink may take."},
     {"PEER_CE_MIN", ROW_AUTO_BYTES, AT(peer_ce_min_bytes), .default_text = "auto",
      RANGE(0, 16 * TIB),
-     .help = "Size of a message over NVLink, or of the largest in an exchange, beyond which copy\n"
+     .help = "Size of a message over NVLink, or of the largest in a collective, beyond which copy\n"
              "engines move the bytes in place of multiprocessors.\n"
-             "With auto it is what the tuning file says of this kind of machine, else 4M for an\n"
-             "exchange and 0 for a single message."},
+             "With auto it is what the tuning file says of this kind of machine, else 4M for a\n"
+             "collective and 0 for a single message."},
+    {"BCAST_SPLIT_MIN", ROW_AUTO_BYTES, AT(bcast_split_min_bytes), .default_text = "auto",
+     RANGE(0, 16 * TIB),
+     .help =
+         "Size from which on a broadcast over NVLink among three ranks goes in two steps: the "
+         "root\n"
+         "gives each a slice, which they then give to one another. Among four it is from 3/8 of\n"
+         "this on, among eight from a tenth.\n"
+         "With auto it is what the tuning file says of this kind of machine, else 8M.\n"
+         "Set it alike for all ranks of a job, or broadcasts that they would do differently are\n"
+         "staged."},
+    {"REDUCE_SHARE_MIN", ROW_AUTO_BYTES, AT(reduce_share_min_bytes), .default_text = "auto",
+     RANGE(0, 16 * TIB),
+     .help = "Size from which on the ranks share the work of a reduction over NVLink; one rank\n"
+             "alone does what is smaller.\n"
+             "With auto it is what the tuning file says of this kind of machine, else 4K.\n"
+             "Set it alike for all ranks of a job, or reductions that they would do differently\n"
+             "are staged."},
     {"PIPELINE_MIN", ROW_BYTES, AT(pipeline_min_bytes), .default_text = "1M", RANGE(0, 16 * TIB),
      .help =
          "Size from which on a message between ranks that cannot map each other's memory goes in\n"
@@ -176,8 +193,9 @@ static const struct row rows[] = {
          "that has better (auto); over any, and as if no MPI library were GPU-aware (force); or\n"
          "never (off).\n"
          "It takes the path peer to be allowed. Set it alike for all ranks of a job."},
-    {"RAIL_MIN", ROW_BYTES, AT(rail_min_bytes), .default_text = "256K", RANGE(0, 16 * TIB),
-     .help = "Size from which on a message to another host goes over rails."},
+    {"RAIL_MIN", ROW_AUTO_BYTES, AT(rail_min_bytes), .default_text = "auto", RANGE(0, 16 * TIB),
+     .help = "Size from which on a message to another host goes over rails.\n"
+             "With auto it is what the tuning file says of this kind of machine, else 256K."},
     {"RAIL_HOST", ROW_BOOL, AT(rail_host), .default_text = "no",
      .help = "Whether messages of host memory go over rails, too, also where there is no GPU. It\n"
              "takes an MPI library that is not GPU-aware, or FABRAIL_RAIL=force.\n"

@@ -1,17 +1,28 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What moves the bytes between GPUs: one kernel for all pieces or copy engines, by size. From which
-// size on is looked up when it is asked for the first time, in FABRAIL_PEER_CE_MIN and the tuning
-// file; from then on an answer is a load or two.
+// size on is what this machine was tuned to (tuned.h).
 #ifndef FR_MEMORY_ENGINE_H
 #define FR_MEMORY_ENGINE_H
 
 #include "device/device.h"
+#include "memory/tuned.h"
+#include "policy/collective.h"
 
-// For an exchange in which a device moves pieces to or from all its peers at once, the largest of
-// which has this size.
-enum fr_device_engine fr_memory_engine_for_exchange(size_t largest_bytes);
+// For pieces the largest of which has this size. `traffic` is one of the sizes of engines.
+static inline enum fr_device_engine fr_memory_engine(enum fr_policy_size traffic,
+                                                     size_t largest_bytes)
+{
+    bool by_engines =
+        fr_policy_engine(largest_bytes, fr_memory_tuned(traffic)) == FR_POLICY_COPY_ENGINES;
+    return by_engines ? FR_ENGINE_CE : FR_ENGINE_SM;
+}
 
-// For a single message between two devices.
-enum fr_device_engine fr_memory_engine_for_message(size_t bytes);
+// Whether a kernel that has met the others moves such pieces of an exchange as well.
+static inline bool fr_memory_moves_at_once(size_t largest_bytes, size_t leaving_bytes)
+{
+    bool by_engines = fr_memory_engine(FR_SIZE_EXCHANGE_CE, largest_bytes) == FR_ENGINE_CE;
+    return fr_policy_moves_at_once(leaving_bytes, by_engines,
+                                   fr_core_settings()->peer_ce_min_bytes != FR_BYTES_AUTO);
+}
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the manuals of the MPI families say of GPU-aware functions, for who is not in an MPI
-// process.
+// What is known of functions outside of an MPI process too: what the manuals of the MPI families
+// say of them, and which of them the ranks do among themselves.
 #ifndef FR_MPI_AWARE_H
 #define FR_MPI_AWARE_H
 
@@ -9,5 +9,9 @@
 // Whether a GPU-aware MPI of this family ("Open MPI", "MPICH", "MPI ABI") takes device pointers in
 // this function.
 bool fr_mpi_family_is_gpu_safe(const char *family, enum fr_fn fn);
+
+// Path peer: whether the ranks can do it, and whether also message by message.
+bool fr_mpi_peer_serves(enum fr_fn fn);
+bool fr_mpi_peer_schedules(enum fr_fn fn);
 
 #endif

@@ -6,6 +6,8 @@
 #include "config.h"
 
 #include "mpi/mpi_int.h"
+
+#include "memory/tuned.h"
 #include "rail/rail.h"
 #include "report/report.h"
 #include "world/world.h"
@@ -196,7 +198,7 @@ static bool is_eligible(const struct fr_path_view *view)
 {
     if (fr_device_kind_is_device(view->range.kind))
         return true;
-    return fr_mpi_rails_take_host && view->in_bytes >= fr_core_settings()->rail_min_bytes;
+    return fr_mpi_rails_take_host && view->in_bytes >= fr_memory_tuned(FR_SIZE_RAIL);
 }
 
 // What rendezvous has to know of a send whose buffer this view is. False for what cannot go that

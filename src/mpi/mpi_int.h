@@ -3,6 +3,7 @@
 #ifndef FR_MPI_MPI_INT_H
 #define FR_MPI_MPI_INT_H
 
+#include "mpi/aware.h"
 #include "request/request.h"
 
 // Where the stubs jump to; see real/stubs.S. Written once, when the MPI library is found.
@@ -156,13 +157,11 @@ bool fr_mpi_may_send_rts(const struct fr_request_op *op, const struct fr_path_vi
 // each direction: MPI then sends the RTS, or a copy, and receives apart from it.
 FR_MUST_CHECK enum fr_status fr_mpi_split_replace(struct fr_request_op *op);
 
-// Path peer. Started when the facts of the world are there; `serves` names the functions, and while
-// it is enabled all ranks have to come into them, whatever their buffers are.
+// Path peer. Started when the facts of the world are there. While it is enabled all ranks have to
+// come into the functions that it serves (aware.h), whatever their buffers are.
 struct fr_coll_group;
 void fr_mpi_peer_start(void);
-bool fr_mpi_peer_serves(enum fr_fn fn);
-bool fr_mpi_peer_schedules(enum fr_fn fn); // also message by message
-bool fr_mpi_peer_is_alike(enum fr_fn fn);  // a rank without data is in it only if all are
+bool fr_mpi_peer_is_alike(enum fr_fn fn); // a rank without data is in it only if all are
 bool fr_mpi_peer_is_enabled(void);
 
 // A message that is part of another function's operation, which the report names.

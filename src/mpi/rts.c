@@ -5,6 +5,8 @@
 
 #include "mpi/mpi_int.h"
 
+#include "memory/tuned.h"
+
 #include <string.h>
 
 enum { LARGEST_NAMED_BYTES = 32 }; // a complex number of two long doubles
@@ -68,7 +70,7 @@ bool fr_mpi_may_go_over_rails(int64_t count, fr_word type)
     int bytes = 0;
     if (FR_LIKELY(!fr_mpi_rails_take_host) || count <= 0 || type == fr_real_mpi.DATATYPE_NULL)
         return false;
-    size_t least = fr_core_settings()->rail_min_bytes;
+    size_t least = fr_memory_tuned(FR_SIZE_RAIL);
     if (fr_real_type_is_named(type))
         return (size_t)count * LARGEST_NAMED_BYTES >= least &&
                (size_t)count * (size_t)named_bytes(type) >= least;

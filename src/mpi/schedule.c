@@ -171,7 +171,7 @@ static bool copy_own(const struct part *from, const struct part *to)
         return false;
     const struct fr_device_push_piece piece = {.dst = to->address, .src = from->address, bytes};
     return fr_device_quiesce(&source, from->address, bytes) == FR_OK &&
-           fr_device_push(&target, &piece, 1, fr_memory_engine_for_message(bytes),
+           fr_device_push(&target, &piece, 1, fr_memory_engine(FR_SIZE_COPY_CE, bytes),
                           (unsigned)fr_core_settings()->peer_sms) == FR_OK;
 }
 

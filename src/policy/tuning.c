@@ -6,30 +6,47 @@
 
 #include <string.h>
 
-// By default: an exchange as on an H200, where kernels are the faster ones up to about there; a
-// single message by copy engines whatever its size, as they were the faster ones there at each.
+#define MIB ((size_t)1 << 20)
+
+// By default as on an H200: copy engines fetched single messages faster at each size there.
 static const struct {
     const char *name;
     size_t default_bytes;
-} sizes[FR_TRANSFER_COUNT] = {
-    [FR_TRANSFER_EXCHANGE] = {"exchange_ce_min", (size_t)4 << 20},
-    [FR_TRANSFER_MESSAGE] = {"message_ce_min", 0},
+} sizes[FR_SIZE_COUNT] = {
+    [FR_SIZE_EXCHANGE_CE] = {"exchange_ce_min", 4 * MIB},
+    [FR_SIZE_SPREAD_CE] = {"spread_ce_min", 4 * MIB},
+    [FR_SIZE_GATHER_CE] = {"gather_ce_min", 4 * MIB},
+    [FR_SIZE_MESSAGE_CE] = {"message_ce_min", 0},
+    [FR_SIZE_COPY_CE] = {"copy_ce_min", 4 * MIB},
+    [FR_SIZE_BCAST_SPLIT] = {"bcast_split_min", 8 * MIB},
+    [FR_SIZE_REDUCE_SHARE] = {"reduce_share_min", 4096},
+    [FR_SIZE_RAIL] = {"rail_min", MIB / 4},
 };
 
-const char *fr_policy_tuning_name(enum fr_policy_transfer transfer)
+const struct fr_policy_tuning fr_policy_untuned = {
+    {[0 ... FR_SIZE_COUNT - 1] = FR_BYTES_AUTO},
+};
+
+const char *fr_policy_tuning_name(enum fr_policy_size size)
 {
-    return sizes[transfer].name;
+    return sizes[size].name;
 }
 
-struct fr_policy_crossover fr_policy_crossover(enum fr_policy_transfer transfer, size_t set_bytes,
+struct fr_policy_crossover fr_policy_crossover(enum fr_policy_size size, size_t set_bytes,
                                                const struct fr_policy_tuning *measured)
 {
-    size_t bytes = measured->ce_min_bytes[transfer];
     if (set_bytes != FR_BYTES_AUTO)
         return (struct fr_policy_crossover){set_bytes, "as set"};
-    if (bytes != FR_BYTES_AUTO)
-        return (struct fr_policy_crossover){bytes, "as measured"};
-    return (struct fr_policy_crossover){sizes[transfer].default_bytes, "by default"};
+    if (measured->bytes[size] != FR_BYTES_AUTO)
+        return (struct fr_policy_crossover){measured->bytes[size], "as measured"};
+    return (struct fr_policy_crossover){sizes[size].default_bytes, "by default"};
+}
+
+enum fr_policy_size fr_policy_traffic(size_t pieces, size_t from_others)
+{
+    if (pieces <= 1)
+        return FR_SIZE_GATHER_CE;
+    return from_others > 0 ? FR_SIZE_EXCHANGE_CE : FR_SIZE_SPREAD_CE;
 }
 
 // Part of the text, without blanks at its ends.
@@ -66,6 +83,14 @@ static bool equals(struct span span, const char *text)
     return strlen(text) == span.bytes && memcmp(span.text, text, span.bytes) == 0;
 }
 
+static enum fr_policy_size size_named(struct span name)
+{
+    int size = 0;
+    while (size < FR_SIZE_COUNT && !equals(name, sizes[size].name))
+        size++;
+    return (enum fr_policy_size)size;
+}
+
 // The functions below return what is wrong, or NULL.
 
 static const char *read_heading(struct reader *reader, struct span line)
@@ -83,8 +108,7 @@ static const char *read_heading(struct reader *reader, struct span line)
     return NULL;
 }
 
-static const char *read_size(struct reader *reader, enum fr_policy_transfer transfer,
-                             struct span value)
+static const char *read_size(struct reader *reader, enum fr_policy_size size, struct span value)
 {
     char text[FR_BYTES_TEXT + 8];
     size_t bytes = 0;
@@ -96,7 +120,7 @@ static const char *read_size(struct reader *reader, enum fr_policy_transfer tran
         return "a value is not a size";
     if (!reader->in_own)
         return NULL;
-    size_t *known = &reader->file->tuning.ce_min_bytes[transfer];
+    size_t *known = &reader->file->tuning.bytes[size];
     if (*known != FR_BYTES_AUTO)
         return "a value stands twice in the section of this machine";
     *known = bytes;
@@ -114,11 +138,14 @@ static const char *read_value(struct reader *reader, struct span line)
     if (name.bytes == 0)
         return "a value has no name";
     struct span value = trim(equal + 1, line.bytes - (size_t)(equal + 1 - line.text));
-    for (int t = 0; t < FR_TRANSFER_COUNT; t++) {
-        if (equals(name, sizes[t].name))
-            return read_size(reader, (enum fr_policy_transfer)t, value);
-    }
-    return NULL;
+    enum fr_policy_size size = size_named(name);
+    return size < FR_SIZE_COUNT ? read_size(reader, size, value) : NULL;
+}
+
+enum fr_policy_size fr_policy_tuning_line(const char *text, size_t bytes)
+{
+    const char *equal = memchr(text, '=', bytes);
+    return equal != NULL ? size_named(trim(text, (size_t)(equal - text))) : FR_SIZE_COUNT;
 }
 
 // The line is at [begin, end) of the text, its newline included.
@@ -142,18 +169,12 @@ static const char *read_line(struct reader *reader, const char *text, size_t beg
     return fault;
 }
 
-static void forget(struct fr_policy_tuning *tuning)
-{
-    for (int t = 0; t < FR_TRANSFER_COUNT; t++)
-        tuning->ce_min_bytes[t] = FR_BYTES_AUTO;
-}
-
 enum fr_status fr_policy_tuning_read(const char *text, size_t bytes, const char *machine,
                                      struct fr_policy_tuning_file *file)
 {
     struct reader reader = {.file = file, .machine = machine};
     memset(file, 0, sizeof(*file));
-    forget(&file->tuning);
+    file->tuning = fr_policy_untuned;
     unsigned line = 1;
     for (size_t begin = 0, end = 0; begin < bytes; begin = end, line++) {
         const char *newline = memchr(text + begin, '\n', bytes - begin);
@@ -162,7 +183,7 @@ enum fr_status fr_policy_tuning_read(const char *text, size_t bytes, const char 
         if (file->fault != NULL) {
             file->fault_line = line;
             file->found = false;
-            forget(&file->tuning);
+            file->tuning = fr_policy_untuned;
             return FR_ERR_INVALID;
         }
     }

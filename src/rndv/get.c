@@ -269,7 +269,7 @@ static void pull_together(struct fr_rndv_recv **recvs, size_t count, size_t firs
         used++;
     }
     enum fr_device_engine engine =
-        used == 1 ? fr_memory_engine_for_message(largest) : fr_memory_engine_for_exchange(largest);
+        fr_memory_engine(used == 1 ? FR_SIZE_MESSAGE_CE : FR_SIZE_EXCHANGE_CE, largest);
     enum fr_status status = pull_pieces(recvs[first], pieces, used, engine);
     for (size_t i = 0; i < used; i++) {
         with[i]->status = status;

@@ -9,6 +9,7 @@
 #include "config.h"
 
 #include "memory/memory.h"
+#include "memory/tuned.h"
 #include "rndv/rails.h"
 #include "rndv/send.h"
 #include "world/world.h"
@@ -119,7 +120,7 @@ static struct fr_policy_message describe(const struct fr_rndv_message *message)
         .shared_min_bytes = settings->shared_gpu_min_bytes,
         .pipeline_min_bytes = settings->pipeline_min_bytes,
         .rail_use = settings->rail,
-        .rail_min_bytes = settings->rail_min_bytes,
+        .rail_min_bytes = fr_memory_tuned(FR_SIZE_RAIL),
     };
 }
 

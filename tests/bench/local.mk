@@ -15,10 +15,12 @@ tests_bench_limit_LDADD = librooms.la
 fr_bench_programs = $(MPI_FLAVOURS:%=tests/bench/host-%) $(MPI_FLAVOURS:%=tests/bench/device-%) \
     $(MPI_FLAVOURS:%=tests/bench/fabric-%) $(MPI_FLAVOURS:%=tests/bench/exchange-%) \
     $(MPI_FLAVOURS:%=tests/bench/message-%) $(MPI_FLAVOURS:%=tests/bench/fresh-%) \
-    $(MPI_FLAVOURS:%=tests/bench/collective-%) $(MPI_FLAVOURS:%=tests/bench/halo-%)
+    $(MPI_FLAVOURS:%=tests/bench/collective-%) $(MPI_FLAVOURS:%=tests/bench/between-%) \
+    $(MPI_FLAVOURS:%=tests/bench/halo-%)
 CLEANFILES += $(fr_bench_programs)
 EXTRA_DIST += tests/bench/run tests/bench/host.c tests/bench/device.c tests/bench/fabric.c \
-    tests/bench/fresh.c tests/bench/halo.c tests/bench/collective.c tests/bench/exchange.c tests/bench/message.c \
+    tests/bench/between.c tests/bench/fresh.c tests/bench/halo.c tests/bench/collective.c tests/bench/exchange.c \
+    tests/bench/message.c \
     tests/bench/peers.c tests/bench/peers.h tests/bench/ways.c tests/bench/ways.h \
     tests/bench/rows.h
 fr_bench_compile = $(DEFAULT_INCLUDES) $(CPPFLAGS) $(CUDA_CPPFLAGS) -std=gnu11 -Wall -Wextra \
@@ -45,6 +47,10 @@ $(MPI_FLAVOURS:%=tests/bench/exchange-%): tests/bench/exchange-%: tests/bench/ex
 	    $(filter %.c,$^) .libs/librooms.a -ldl -lpthread
 $(MPI_FLAVOURS:%=tests/bench/collective-%): tests/bench/collective-%: tests/bench/collective.c \
     $(fr_bench_peers) tests/bench/peers.h
+	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_bench_compile_peers) -o $@ \
+	    $(filter %.c,$^) .libs/librooms.a -ldl -lpthread
+$(MPI_FLAVOURS:%=tests/bench/between-%): tests/bench/between-%: tests/bench/between.c \
+    tests/programs/memory.c librooms.la tests/bench/rows.h
 	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_bench_compile_peers) -o $@ \
 	    $(filter %.c,$^) .libs/librooms.a -ldl -lpthread
 $(MPI_FLAVOURS:%=tests/bench/message-%): tests/bench/message-%: tests/bench/message.c \

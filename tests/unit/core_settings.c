@@ -146,6 +146,12 @@ static void test_choices(void)
     CHECK(parse("FABRAIL_PEER_CE_MIN=", NULL, 0).peer_ce_min_bytes == FR_BYTES_AUTO);
     CHECK(parse("FABRAIL_PEER_CE_MIN=automatic", NULL, 1).peer_ce_min_bytes == FR_BYTES_AUTO);
     CHECK(strstr(said, "auto, 0 to 16T") != NULL, "%s", said);
+    CHECK(parse(NULL, NULL, 0).bcast_split_min_bytes == FR_BYTES_AUTO);
+    CHECK(parse("FABRAIL_BCAST_SPLIT_MIN=1M", NULL, 0).bcast_split_min_bytes == (size_t)1 << 20);
+    CHECK(parse("FABRAIL_REDUCE_SHARE_MIN=0", NULL, 0).reduce_share_min_bytes == 0);
+    CHECK(parse("FABRAIL_REDUCE_SHARE_MIN=x", NULL, 1).reduce_share_min_bytes == FR_BYTES_AUTO);
+    CHECK(parse("FABRAIL_RAIL_MIN=auto", NULL, 0).rail_min_bytes == FR_BYTES_AUTO);
+    CHECK(parse("FABRAIL_RAIL_MIN=64", NULL, 0).rail_min_bytes == 64);
     CHECK(parse("FABRAIL_PEER_SMS=auto", NULL, 1).peer_sms == 32);
     CHECK(parse("FABRAIL_TIMEOUT=90", NULL, 0).timeout_s == 90);
     CHECK(parse("FABRAIL_WORKSPACE_MAX=0", NULL, 0).workspace_max_bytes == 0);
@@ -221,9 +227,11 @@ static void test_manual(void)
     fr_core_settings_write_manual(stream);
     fclose(stream);
     static const char *const wanted[] = {
-        "DISABLE", "LOG",           "PATHS",      "MPI_GPU_AWARE",  "STAGING_MAX",  "STAGING_KEEP",
-        "FABRIC",  "WORKSPACE_MAX", "PEER_SMS",   "PEER_CE_MIN",    "PIPELINE_MIN", "TUNING",
-        "TIMEOUT", "REPORT",        "CLIQUE_MIN", "SHARED_GPU_MIN",
+        "DISABLE",          "LOG",          "PATHS",          "MPI_GPU_AWARE",
+        "STAGING_MAX",      "STAGING_KEEP", "FABRIC",         "WORKSPACE_MAX",
+        "PEER_SMS",         "PEER_CE_MIN",  "PIPELINE_MIN",   "TUNING",
+        "TIMEOUT",          "REPORT",       "CLIQUE_MIN",     "BCAST_SPLIT_MIN",
+        "REDUCE_SHARE_MIN", "RAIL_MIN",     "SHARED_GPU_MIN",
     };
     for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
         char heading[64];

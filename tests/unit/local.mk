@@ -29,9 +29,9 @@ check_PROGRAMS += tests/unit/policy_scheme
 tests_unit_policy_scheme_SOURCES = tests/unit/policy_scheme.c tests/unit/check.h
 tests_unit_policy_scheme_LDADD = librooms.la
 
-check_PROGRAMS += tests/unit/memory_engine
-tests_unit_memory_engine_SOURCES = tests/unit/memory_engine.c $(unit_driver_headers)
-tests_unit_memory_engine_LDADD = librooms.la
+check_PROGRAMS += tests/unit/memory_tuned
+tests_unit_memory_tuned_SOURCES = tests/unit/memory_tuned.c $(unit_driver_headers)
+tests_unit_memory_tuned_LDADD = librooms.la
 
 check_PROGRAMS += tests/unit/device_query
 tests_unit_device_query_SOURCES = tests/unit/device_query.c $(unit_driver_headers)

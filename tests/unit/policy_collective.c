@@ -1,43 +1,114 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Slices of a reduction cover the vector once, whatever the numbers; and what keeps a rank from it.
+// Slices of a reduction cover the vector once, whatever the numbers, and a byte more or less
+// decides whether it is shared; all ranks get all bytes of a broadcast; and what keeps a rank from
+// kernels.
 #include "config.h"
 
 #include "check.h"
 #include "policy/collective.h"
 
-static void test_slices(size_t elements, size_t element_bytes, int ranks)
+static void test_slices(size_t elements, size_t element_bytes, int ranks, size_t share_min)
 {
     size_t next = 0, largest = 0, smallest = SIZE_MAX;
+    bool is_shared = elements * element_bytes >= share_min;
     for (int index = 0; index < ranks; index++) {
-        struct fr_policy_slice slice = fr_policy_slice(elements, element_bytes, ranks, index);
+        struct fr_policy_slice slice =
+            fr_policy_slice(elements, element_bytes, ranks, index, share_min);
         CHECK(slice.first == next && slice.count <= elements - next,
               "%zu elements of %zu bytes, %d of %d ranks: %zu from %zu", elements, element_bytes,
               index, ranks, slice.count, slice.first);
         next = slice.first + slice.count;
-        bool is_last = next == elements;
-        CHECK(is_last ||
-                  (slice.count * element_bytes >= 2048 && slice.first * element_bytes % 128 == 0),
+        CHECK(next == elements || slice.first * element_bytes % 128 == 0,
               "%zu elements of %zu bytes: %zu from %zu", elements, element_bytes, slice.count,
               slice.first);
+        CHECK(is_shared || index > 0 || next == elements);
         largest = slice.count > largest ? slice.count : largest;
         smallest = slice.count < smallest ? slice.count : smallest;
     }
     CHECK(next == elements, "%zu of %zu elements", next, elements);
-    if (elements * element_bytes >= (size_t)ranks << 20)
+    if (is_shared && elements * element_bytes >= (size_t)ranks << 20)
         CHECK(largest - smallest <= largest / 50, "%zu to %zu elements", smallest, largest);
 }
 
+static void check_split(int ranks, size_t min, size_t wanted)
+{
+    size_t found = fr_policy_bcast_split_min(ranks, min);
+    CHECK(found == wanted, "%d ranks, %zu: %zu", ranks, min, found);
+    CHECK(fr_policy_bcast_is_split(wanted, ranks, min) == (wanted > 0));
+    CHECK(fr_policy_bcast_is_split(wanted + 1, ranks, min));
+    CHECK(wanted == 0 || !fr_policy_bcast_is_split(wanted - 1, ranks, min));
+}
+
 // More ranks are worth it earlier; two never.
+static void test_splits(void)
+{
+    check_split(3, 8 << 20, 8 << 20);
+    check_split(4, 8 << 20, 3 << 20);
+    check_split(8, 72 << 10, 7 << 10);
+    check_split(8, 73 << 10, 7268); // rounded up
+    check_split(72, 4900, 36);
+    check_split(3, 1, 1);
+    check_split(72, 1, 1);
+    check_split(3, 0, 0);
+    check_split(3, SIZE_MAX - 1, SIZE_MAX - 1);
+    CHECK(fr_policy_bcast_split_min(2, 0) == SIZE_MAX &&
+          fr_policy_bcast_split_min(1, 0) == SIZE_MAX);
+    CHECK(!fr_policy_bcast_is_split(SIZE_MAX, 2, 0) && !fr_policy_bcast_is_split(0, 72, 0));
+    CHECK(fr_policy_bcast_split_min(1 << 20, SIZE_MAX - 1) < SIZE_MAX / (1 << 20));
+}
+
+// Every rank but the root gets every byte once, in step 1 only what its sender got in step 0.
+static void test_broadcast(size_t bytes, int ranks, int root, bool is_split)
+{
+    static unsigned char had[12][1000], has[12][1000];
+    const struct fr_policy_bcast bcast = {bytes, ranks, root, is_split};
+    memset(has, 0, sizeof(has));
+    memset(has[root], 1, bytes);
+    for (int step = 0; step < 1 + is_split; step++) {
+        memcpy(had, has, sizeof(had));
+        for (int rank = 0; rank < ranks; rank++) {
+            for (int index = 1; index < ranks; index++) {
+                struct fr_policy_send send;
+                if (!fr_policy_bcast_send(&bcast, rank, step, index, &send))
+                    continue;
+                CHECK((rank == root) == (step == 0) && send.rank != rank && send.rank != root);
+                CHECK(send.slice.count > 0 && send.slice.first + send.slice.count <= bytes);
+                for (size_t i = send.slice.first; i < send.slice.first + send.slice.count; i++)
+                    CHECK(had[rank][i] && !has[send.rank][i]++, "byte %zu of %zu", i, bytes);
+            }
+        }
+    }
+    for (int rank = 0; rank < ranks; rank++)
+        CHECK(memchr(has[rank], 0, bytes) == NULL, "%zu bytes, rank %d of %d", bytes, rank, ranks);
+}
+
 static void test_broadcasts(void)
 {
-    CHECK(!fr_policy_bcast_is_shared(SIZE_MAX, 2));
-    CHECK(!fr_policy_bcast_is_shared((4 << 20) - 1, 3) && fr_policy_bcast_is_shared(4 << 20, 3));
-    CHECK(!fr_policy_bcast_is_shared((1 << 20) - 1, 6) && fr_policy_bcast_is_shared(1 << 20, 6));
-    CHECK(!fr_policy_bcast_is_shared(0, 72));
+    static const size_t bytes[] = {1, 127, 128, 129, 255, 257, 640, 999};
+    for (int ranks = 2; ranks <= 12; ranks++) {
+        for (int root = 0; root < ranks; root++) {
+            for (size_t b = 0; b < FR_ARRAY_LENGTH(bytes); b++) {
+                test_broadcast(bytes[b], ranks, root, false);
+                if (ranks > 2)
+                    test_broadcast(bytes[b], ranks, root, true);
+            }
+        }
+    }
 }
 
 // No rank is sent to, or read from, by two at once, none misses one, and both ends of a message
 // come to it in the same step.
+static void test_moves_at_once(void)
+{
+    const size_t most = (size_t)24 << 20;
+    CHECK(fr_policy_moves_at_once(most + 1, false, false));
+    CHECK(fr_policy_moves_at_once(0, true, false));
+    CHECK(fr_policy_moves_at_once(most, true, false));
+    CHECK(!fr_policy_moves_at_once(most + 1, true, false));
+    CHECK(!fr_policy_moves_at_once(0, true, true));
+    CHECK(fr_policy_moves_at_once(most + 1, false, true));
+}
+
 static void test_partners(int size)
 {
     static unsigned char met[40][40], loaded[40], read[40];
@@ -80,13 +151,19 @@ int main(void)
                                       65537, 999983, 1 << 24, (1 << 24) + 1, SIZE_MAX / 64};
     for (size_t e = 0; e < FR_ARRAY_LENGTH(elements); e++) {
         for (size_t b = 0; b < FR_ARRAY_LENGTH(bytes); b++) {
-            for (int ranks = 1; ranks <= 33; ranks++)
-                test_slices(elements[e], bytes[b], ranks);
+            for (int ranks = 1; ranks <= 33; ranks++) {
+                size_t all = elements[e] * bytes[b];
+                test_slices(elements[e], bytes[b], ranks, 0);
+                test_slices(elements[e], bytes[b], ranks, all);
+                test_slices(elements[e], bytes[b], ranks, all + 1);
+            }
         }
     }
+    test_splits();
     test_broadcasts();
     for (int size = 1; size <= 40; size++)
         test_partners(size);
+    test_moves_at_once();
     CHECK(fr_policy_partner(INT32_MAX - 1, INT32_MAX, INT32_MAX - 1, true) == INT32_MAX - 2);
     CHECK(fr_policy_partner(0, INT32_MAX, 1, false) == INT32_MAX - 1);
     test_obstacles();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The tuning file's text: what is read for one machine, where its section stands, each way in which
-// a file can be broken; and which size counts, with a byte more and a byte less.
+// a file can be broken; which size counts, with a byte more and a byte less; and what traffic a
+// rank's pieces are.
 #include "config.h"
 
 #include "policy/tuning.h"
@@ -11,6 +12,13 @@
 #define OTHER "NVIDIA H200, 8 GPUs, driver 580.65.06"
 
 enum { AUTO = -1 };
+
+// What stands in the manual pages.
+static const size_t defaults[FR_SIZE_COUNT] = {
+    [FR_SIZE_EXCHANGE_CE] = 4 << 20, [FR_SIZE_SPREAD_CE] = 4 << 20, [FR_SIZE_GATHER_CE] = 4 << 20,
+    [FR_SIZE_MESSAGE_CE] = 0,        [FR_SIZE_COPY_CE] = 4 << 20,   [FR_SIZE_BCAST_SPLIT] = 8 << 20,
+    [FR_SIZE_REDUCE_SHARE] = 4096,   [FR_SIZE_RAIL] = 256 << 10,
+};
 
 struct sample {
     const char *text;
@@ -76,8 +84,8 @@ static void check_sample(const struct sample *sample)
     enum fr_status status = fr_policy_tuning_read(text, strlen(text), OWN, &file);
     CHECK(status == (sample->section != NULL ? FR_OK : FR_ERR_NOT_FOUND), "%s", text);
     CHECK(file.fault == NULL && file.found == (sample->section != NULL), "%s", text);
-    CHECK(is_value(file.tuning.ce_min_bytes[FR_TRANSFER_EXCHANGE], sample->exchange), "%s", text);
-    CHECK(is_value(file.tuning.ce_min_bytes[FR_TRANSFER_MESSAGE], sample->message), "%s", text);
+    CHECK(is_value(file.tuning.bytes[FR_SIZE_EXCHANGE_CE], sample->exchange), "%s", text);
+    CHECK(is_value(file.tuning.bytes[FR_SIZE_MESSAGE_CE], sample->message), "%s", text);
     if (sample->section == NULL || !file.found)
         return;
     CHECK(file.end - file.begin == strlen(sample->section), "%s", text);
@@ -90,8 +98,8 @@ static void check_is_broken(const char *text, size_t bytes, unsigned line)
     CHECK(fr_policy_tuning_read(text, bytes, OWN, &file) == FR_ERR_INVALID, "%s", text);
     CHECK(file.fault != NULL && file.fault_line == line, "%s: line %u", text, file.fault_line);
     CHECK(!file.found, "%s", text);
-    for (int t = 0; t < FR_TRANSFER_COUNT; t++)
-        CHECK(file.tuning.ce_min_bytes[t] == FR_BYTES_AUTO, "%s", text);
+    for (int i = 0; i < FR_SIZE_COUNT; i++)
+        CHECK(file.tuning.bytes[i] == FR_BYTES_AUTO, "%s", text);
 }
 
 // Any bytes, and every beginning of a good file, are read without harm.
@@ -112,22 +120,42 @@ static void test_garbage(void)
     }
 }
 
+// Every size by its own name, the others staying as they are.
+static void test_names(void)
+{
+    struct fr_policy_tuning_file file;
+    for (int i = 0; i < FR_SIZE_COUNT; i++) {
+        char text[128];
+        const char *name = fr_policy_tuning_name((enum fr_policy_size)i);
+        int bytes = snprintf(text, sizeof(text), "[" OWN "]\n %s = %dK\n", name, i + 1);
+        CHECK(fr_policy_tuning_read(text, (size_t)bytes, OWN, &file) == FR_OK, "%s", name);
+        for (int k = 0; k < FR_SIZE_COUNT; k++)
+            CHECK(file.tuning.bytes[k] == (k == i ? (size_t)(i + 1) * 1024 : FR_BYTES_AUTO), "%s",
+                  name);
+        bytes = snprintf(text, sizeof(text), "\t%s =x", name);
+        CHECK((int)fr_policy_tuning_line(text, (size_t)bytes) == i, "%s", name);
+        CHECK(fr_policy_tuning_line(text, (size_t)bytes - 2) == FR_SIZE_COUNT, "%s", name);
+        text[1] = '#';
+        CHECK(fr_policy_tuning_line(text, (size_t)bytes) == FR_SIZE_COUNT, "%s", name);
+    }
+}
+
 static void test_choice(void)
 {
-    struct fr_policy_tuning none = {{FR_BYTES_AUTO, FR_BYTES_AUTO}};
-    struct fr_policy_tuning both = {{1000, 0}};
-    for (int t = 0; t < FR_TRANSFER_COUNT; t++) {
-        enum fr_policy_transfer transfer = (enum fr_policy_transfer)t;
-        size_t standard = transfer == FR_TRANSFER_EXCHANGE ? (size_t)4 << 20 : 0;
-        struct fr_policy_crossover found = fr_policy_crossover(transfer, FR_BYTES_AUTO, &none);
-        CHECK(found.ce_min_bytes == standard && strcmp(found.reason, "by default") == 0);
-        found = fr_policy_crossover(transfer, FR_BYTES_AUTO, &both);
-        CHECK(found.ce_min_bytes == both.ce_min_bytes[t]);
-        CHECK(strcmp(found.reason, "as measured") == 0);
-        found = fr_policy_crossover(transfer, 0, &both);
-        CHECK(found.ce_min_bytes == 0 && strcmp(found.reason, "as set") == 0);
-        found = fr_policy_crossover(transfer, 77, &none);
-        CHECK(found.ce_min_bytes == 77 && strcmp(found.reason, "as set") == 0);
+    struct fr_policy_tuning measured;
+    for (int i = 0; i < FR_SIZE_COUNT; i++)
+        measured.bytes[i] = (size_t)i * 1000;
+    for (int i = 0; i < FR_SIZE_COUNT; i++) {
+        enum fr_policy_size size = (enum fr_policy_size)i;
+        struct fr_policy_crossover found =
+            fr_policy_crossover(size, FR_BYTES_AUTO, &fr_policy_untuned);
+        CHECK(found.bytes == defaults[i] && strcmp(found.reason, "by default") == 0, "%d", i);
+        found = fr_policy_crossover(size, FR_BYTES_AUTO, &measured);
+        CHECK(found.bytes == measured.bytes[i] && strcmp(found.reason, "as measured") == 0);
+        found = fr_policy_crossover(size, 0, &measured);
+        CHECK(found.bytes == 0 && strcmp(found.reason, "as set") == 0);
+        found = fr_policy_crossover(size, 77, &fr_policy_untuned);
+        CHECK(found.bytes == 77 && strcmp(found.reason, "as set") == 0);
     }
     for (size_t bytes = 1; bytes < (size_t)1 << 44; bytes *= 2) {
         CHECK(fr_policy_engine(bytes - 1, bytes) == FR_POLICY_KERNELS);
@@ -135,6 +163,16 @@ static void test_choice(void)
         CHECK(fr_policy_engine(bytes + 1, bytes) == FR_POLICY_COPY_ENGINES);
         CHECK(fr_policy_engine(bytes, 0) == FR_POLICY_COPY_ENGINES);
     }
+}
+
+static void test_traffic(void)
+{
+    CHECK(fr_policy_traffic(0, 0) == FR_SIZE_GATHER_CE);
+    CHECK(fr_policy_traffic(1, 0) == FR_SIZE_GATHER_CE);
+    CHECK(fr_policy_traffic(1, 7) == FR_SIZE_GATHER_CE);
+    CHECK(fr_policy_traffic(2, 0) == FR_SIZE_SPREAD_CE);
+    CHECK(fr_policy_traffic(2, 1) == FR_SIZE_EXCHANGE_CE);
+    CHECK(fr_policy_traffic(72, 71) == FR_SIZE_EXCHANGE_CE);
 }
 
 int main(void)
@@ -147,6 +185,8 @@ int main(void)
     check_is_broken("[" OWN "]\nexchange_ce_min = 5\0\n",
                     sizeof("[" OWN "]\nexchange_ce_min = 5\n"), 2);
     test_garbage();
+    test_names();
     test_choice();
+    test_traffic();
     return check_result();
 }

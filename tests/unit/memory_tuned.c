@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which engine the library takes, by the settings and the tuning files that a process finds. Each
-// case runs in a process of its own, with a home of its own and its warnings in a file.
+// Which sizes the library goes by, from the settings and the tuning files that a process finds.
+// Each case runs in a process of its own, with a home of its own and its warnings in a file.
 #include "config.h"
 
 #include "memory/engine.h"
@@ -82,7 +82,35 @@ static const struct variant variants[] = {
      "cannot be read: Operation not supported"},
     {"none", {"FABRAIL_TUNING="}, OWN "\nexchange_ce_min=7\n", NULL, DEFAULT, 0, NULL},
     {"set wins", {"FABRAIL_PEER_CE_MIN=3"}, OWN "\nexchange_ce_min=7\n", NULL, 3, 3, NULL},
-    {"set, broken", {"FABRAIL_PEER_CE_MIN=0"}, "x\n", NULL, 0, 0, NULL},
+    {"set, broken",
+     {"FABRAIL_PEER_CE_MIN=0"},
+     "x\n",
+     NULL,
+     0,
+     0,
+     "tuning is broken, and nothing in it counts: line 1"},
+    {"all set, broken",
+     {"FABRAIL_PEER_CE_MIN=0", "FABRAIL_BCAST_SPLIT_MIN=5", "FABRAIL_REDUCE_SHARE_MIN=6",
+      "FABRAIL_RAIL_MIN=7"},
+     "x\n",
+     NULL,
+     0,
+     0,
+     NULL},
+    {"each other size",
+     {NULL},
+     OWN "\nbcast_split_min=1K\nreduce_share_min=2K\nrail_min=3K\n",
+     NULL,
+     DEFAULT,
+     0,
+     NULL},
+    {"settings win one by one",
+     {"FABRAIL_BCAST_SPLIT_MIN=5", "FABRAIL_RAIL_MIN=7"},
+     OWN "\nexchange_ce_min=9\nbcast_split_min=1K\nreduce_share_min=2K\nrail_min=3K\n",
+     NULL,
+     9,
+     0,
+     NULL},
     {"set to auto", {"FABRAIL_PEER_CE_MIN=auto"}, OWN "\nexchange_ce_min=7\n", NULL, 7, 0, NULL},
     {"no NVML",
      {"FRSIM_NVML=0"},
@@ -93,6 +121,16 @@ static const struct variant variants[] = {
      NULL},
     {"fewer to see", {"CUDA_VISIBLE_DEVICES=2"}, OWN "\nexchange_ce_min=7\n", NULL, 7, 0, NULL},
     {"fewer GPUs", {"FRSIM_DEVICES=2"}, OWN "\nexchange_ce_min=7\n", NULL, DEFAULT, 0, NULL},
+};
+
+// Where the other sizes are not those by default.
+static const struct {
+    const char *name;
+    size_t split, share, rail;
+} others[] = {
+    {"all set, broken", 5, 6, 7},
+    {"each other size", 1024, 2048, 3072},
+    {"settings win one by one", 5, 2048, 7},
 };
 
 static char folder[] = "/tmp/fabrail-engine-XXXXXX";
@@ -136,12 +174,28 @@ static void apply(const struct variant *variant)
     }
 }
 
-static void check_threshold(enum fr_device_engine (*ask)(size_t bytes), size_t threshold)
+static void check_threshold(enum fr_policy_size size, size_t threshold)
 {
-    CHECK(ask(threshold + 1) == FR_ENGINE_CE, "%zu", threshold + 1);
-    CHECK(ask(threshold) == FR_ENGINE_SM, "%zu", threshold);
-    CHECK(threshold == 0 || ask(threshold - 1) == FR_ENGINE_SM, "%zu", threshold - 1);
-    CHECK(ask(SIZE_MAX) == FR_ENGINE_CE);
+    CHECK(fr_memory_engine(size, threshold + 1) == FR_ENGINE_CE, "%zu", threshold + 1);
+    CHECK(fr_memory_engine(size, threshold) == FR_ENGINE_SM, "%zu", threshold);
+    CHECK(threshold == 0 || fr_memory_engine(size, threshold - 1) == FR_ENGINE_SM, "%zu",
+          threshold - 1);
+    CHECK(fr_memory_engine(size, SIZE_MAX) == FR_ENGINE_CE);
+}
+
+static void check_others(const char *name)
+{
+    size_t split = 8 << 20, share = 4096, rail = 256 << 10;
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(others); i++) {
+        if (strcmp(others[i].name, name) != 0)
+            continue;
+        split = others[i].split;
+        share = others[i].share;
+        rail = others[i].rail;
+    }
+    CHECK(fr_memory_tuned(FR_SIZE_BCAST_SPLIT) == split);
+    CHECK(fr_memory_tuned(FR_SIZE_REDUCE_SHARE) == share);
+    CHECK(fr_memory_tuned(FR_SIZE_RAIL) == rail);
 }
 
 static void check_log(const struct variant *variant)
@@ -172,12 +226,13 @@ static int run(const struct variant *variant)
         return CHECK_SKIP;
     CHECK(fr_device_present());
     dup2(log, STDERR_FILENO);
-    bool first = fr_memory_engine_for_exchange(variant->exchange + 1) == FR_ENGINE_CE;
+    bool first = fr_memory_engine(FR_SIZE_EXCHANGE_CE, variant->exchange + 1) == FR_ENGINE_CE;
     dup2(old, STDERR_FILENO);
     CHECK(first);
     write_text(path_of(".config/fabrail/tuning"), "x", ""); // it is read once
-    check_threshold(fr_memory_engine_for_exchange, variant->exchange);
-    check_threshold(fr_memory_engine_for_message, variant->message);
+    check_threshold(FR_SIZE_EXCHANGE_CE, variant->exchange);
+    check_threshold(FR_SIZE_MESSAGE_CE, variant->message);
+    check_others(variant->name);
     check_log(variant);
     return check_result();
 }

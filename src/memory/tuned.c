@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The choice between kernels and copy engines, and the tuning file that it goes by.
+// The settings and the tuning file, and which of them counts for each size.
 //
 // Several threads may look for the file at once, under no lock, since that can load NVML; they find
 // the same, and the first to finish counts.
 #include "config.h"
 
+#include "memory/tuned.h"
+
 #include "core/files.h"
-#include "memory/engine.h"
-#include "policy/tuning.h"
+#include "device/device.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 static struct fr_lock publish_lock = FR_LOCK_INIT;
 // Written before `is_known` says so, constant from then on.
-static size_t ce_min_bytes[FR_TRANSFER_COUNT];
+static struct fr_policy_crossover tuned[FR_SIZE_COUNT];
 static atomic_bool is_known;
-
-static const struct fr_policy_tuning untuned = {{FR_BYTES_AUTO, FR_BYTES_AUTO}};
 
 // Returns FR_ERR_NOT_FOUND when another file may know more.
 static enum fr_status look_up(const char *path, const char *text, size_t bytes,
@@ -62,7 +61,7 @@ static void read_tuning(struct fr_policy_tuning *tuning)
 {
     const char *name = fr_core_settings()->tuning;
     char path[FR_FILE_NAME_BYTES];
-    *tuning = untuned;
+    *tuning = fr_policy_untuned;
     if (*name == '\0')
         return;
     if (strcmp(name, "auto") != 0) {
@@ -75,40 +74,59 @@ static void read_tuning(struct fr_policy_tuning *tuning)
         (void)!read_file(path, false, tuning);
 }
 
-static void learn(void)
+// What the user says.
+static size_t set_bytes(enum fr_policy_size size)
 {
-    struct fr_policy_crossover found[FR_TRANSFER_COUNT];
-    struct fr_policy_tuning tuning = untuned;
-    size_t set_bytes = fr_core_settings()->peer_ce_min_bytes;
-    if (set_bytes == FR_BYTES_AUTO)
-        read_tuning(&tuning);
-    for (int t = 0; t < FR_TRANSFER_COUNT; t++)
-        found[t] = fr_policy_crossover((enum fr_policy_transfer)t, set_bytes, &tuning);
-    fr_core_lock(&publish_lock);
-    bool is_first = !atomic_load_explicit(&is_known, memory_order_relaxed);
-    for (int t = 0; t < FR_TRANSFER_COUNT && is_first; t++)
-        ce_min_bytes[t] = found[t].ce_min_bytes;
-    atomic_store_explicit(&is_known, true, memory_order_release);
-    fr_core_unlock(&publish_lock);
-    for (int t = 0; t < FR_TRANSFER_COUNT && is_first; t++)
-        fr_debug("tuning: %s %zu bytes, %s", fr_policy_tuning_name((enum fr_policy_transfer)t),
-                 found[t].ce_min_bytes, found[t].reason);
+    const struct fr_settings *settings = fr_core_settings();
+    switch (size) {
+    case FR_SIZE_BCAST_SPLIT:
+        return settings->bcast_split_min_bytes;
+    case FR_SIZE_REDUCE_SHARE:
+        return settings->reduce_share_min_bytes;
+    case FR_SIZE_RAIL:
+        return settings->rail_min_bytes;
+    default:
+        return settings->peer_ce_min_bytes;
+    }
 }
 
-static enum fr_device_engine choose(enum fr_policy_transfer transfer, size_t bytes)
+static bool are_all_set(void)
+{
+    int size = 0;
+    while (size < FR_SIZE_COUNT && set_bytes((enum fr_policy_size)size) != FR_BYTES_AUTO)
+        size++;
+    return size == FR_SIZE_COUNT;
+}
+
+static void learn(void)
+{
+    struct fr_policy_crossover found[FR_SIZE_COUNT];
+    struct fr_policy_tuning tuning = fr_policy_untuned;
+    if (!are_all_set())
+        read_tuning(&tuning);
+    for (int i = 0; i < FR_SIZE_COUNT; i++) {
+        enum fr_policy_size size = (enum fr_policy_size)i;
+        found[i] = fr_policy_crossover(size, set_bytes(size), &tuning);
+    }
+    fr_core_lock(&publish_lock);
+    bool is_first = !atomic_load_explicit(&is_known, memory_order_relaxed);
+    for (int i = 0; i < FR_SIZE_COUNT && is_first; i++)
+        tuned[i] = found[i];
+    atomic_store_explicit(&is_known, true, memory_order_release);
+    fr_core_unlock(&publish_lock);
+    for (int i = 0; i < FR_SIZE_COUNT && is_first; i++)
+        fr_debug("tuning: %s %zu bytes, %s", fr_policy_tuning_name((enum fr_policy_size)i),
+                 found[i].bytes, found[i].reason);
+}
+
+struct fr_policy_crossover fr_memory_tuned_because(enum fr_policy_size size)
 {
     if (FR_UNLIKELY(!atomic_load_explicit(&is_known, memory_order_acquire)))
         learn();
-    bool by_engines = fr_policy_engine(bytes, ce_min_bytes[transfer]) == FR_POLICY_COPY_ENGINES;
-    return by_engines ? FR_ENGINE_CE : FR_ENGINE_SM;
+    return tuned[size];
 }
 
-enum fr_device_engine fr_memory_engine_for_exchange(size_t largest_bytes)
+size_t fr_memory_tuned(enum fr_policy_size size)
 {
-    return choose(FR_TRANSFER_EXCHANGE, largest_bytes);
-}
-
-enum fr_device_engine fr_memory_engine_for_message(size_t bytes)
-{
-    return choose(FR_TRANSFER_MESSAGE, bytes);
+    return fr_memory_tuned_because(size).bytes;
 }
