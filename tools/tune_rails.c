@@ -140,12 +140,13 @@ static void keep_best(struct table *table, const struct fr_figure *figure, enum 
 static bool take_output(struct fr_tune_rails *rails, struct table *table, enum way way,
                         const char *output)
 {
+    const struct fr_figure like = {.test = "between", .ranks = 2};
     struct fr_figures figures = {.list = NULL};
     uint64_t over_rails, all;
     for (const char *at = strstr(output, "row|"); at != NULL; at = strstr(at + 1, "row|")) {
         char line[256];
         snprintf(line, sizeof(line), "%.*s", (int)strcspn(at, "\n"), at);
-        (void)fr_figures_take(&figures, line, "between", "", NULL);
+        (void)fr_figures_take(&figures, line, &like, NULL);
     }
     for (size_t i = 0; i < figures.count; i++)
         keep_best(table, &figures.list[i], way);
