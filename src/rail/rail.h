@@ -164,6 +164,7 @@ struct fr_rail_counters {
     char name[64]; // of the NIC, and of its provider
     char provider[32];
     uint64_t read_bytes, written_bytes; // that have arrived
+    uint64_t device_bytes;              // of those read, into device memory
     uint64_t stripes;                   // sent
     uint64_t again;                     // taken over from other rails or sent once more
     uint64_t errors;                    // links lost, calls and stripes failed

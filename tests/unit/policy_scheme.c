@@ -195,8 +195,8 @@ static void check_names(void)
                                                        "pipeline"};
     for (unsigned i = 0; i < FR_SCHEME_COUNT; i++) {
         CHECK(strcmp(fr_policy_scheme_name((enum fr_policy_scheme)i), names[i]) == 0, "%u", i);
-        CHECK((strstr(fr_policy_scheme_received((enum fr_policy_scheme)i), "fragments") != NULL) ==
-                  (i == FR_SCHEME_PIPELINE),
+        CHECK((strstr(fr_policy_scheme_received((enum fr_policy_scheme)i, false), "fragments") !=
+               NULL) == (i == FR_SCHEME_PIPELINE),
               "%u", i);
     }
     CHECK(strcmp(fr_policy_scheme_name(FR_SCHEME_COUNT), "unknown") == 0);
