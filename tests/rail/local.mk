@@ -60,6 +60,12 @@ tests_unit_rail_cache_CPPFLAGS = $(rail_standin_cppflags)
 tests_unit_rail_cache_LDADD = librooms.la
 tests_unit_rail_cache_DEPENDENCIES = $(rail_standin_dependencies)
 
+check_PROGRAMS += tests/unit/rndv_hmem
+tests_unit_rndv_hmem_SOURCES = tests/unit/rndv_hmem.c tests/unit/driver.h $(rail_standin_headers)
+tests_unit_rndv_hmem_CPPFLAGS = $(rail_standin_cppflags) $(CUDA_CPPFLAGS)
+tests_unit_rndv_hmem_LDADD = librooms.la
+tests_unit_rndv_hmem_DEPENDENCIES = $(rail_standin_dependencies)
+
 # A provider that libfabric loads, under the name that it looks for.
 check_DATA += tests/rail/libfrhmem-fi.so
 CLEANFILES += tests/rail/libfrhmem-fi.so
