@@ -125,11 +125,18 @@ static unsigned char mark_of(int rank)
     return (unsigned char)(1 + (unsigned)rank % 251);
 }
 
+// A process that others open rails to may not have handed MPI a buffer yet.
+static int find_device(void)
+{
+    int device = atomic_load_explicit(&own_device, memory_order_relaxed);
+    return device < 0 && fr_device_in_use() ? fr_device_current() : device;
+}
+
 static enum fr_status open_all(void)
 {
     struct fr_rail_options options = fr_rail_options();
     char gpu[FR_DEVICE_BUS_ID];
-    int device = atomic_load_explicit(&own_device, memory_order_relaxed);
+    int device = find_device();
     options.rank = (unsigned)fr_world_rank();
     if (fr_device_bus_id(device, gpu))
         options.gpu = gpu;

@@ -58,7 +58,8 @@ fr_word fr_world_comm(void)
 
 // ---- a case
 
-static unsigned before; // registrations of the rails' own
+static CUcontext current; // in place of device 0's
+static unsigned before;   // registrations of the rails' own
 
 static unsigned registered(void)
 {
@@ -66,23 +67,31 @@ static unsigned registered(void)
     return (standin->registered - before) / NICS;
 }
 
-static bool start(bool hmem)
+static bool start_on(bool hmem, int device)
 {
     CUcontext context;
     if (!driver_load() || !driver_start(&context) || !driver_is_simulated())
         return false;
+    if (current != NULL)
+        CU(cuCtxSetCurrent(current));
     load_standin();
     standin->nics = NICS;
     standin->hmem = hmem;
     standin->mr_mode = FI_MR_LOCAL;
     (void)fr_device_present();
-    fr_rndv_rails_use_device(0);
+    if (device >= 0)
+        fr_rndv_rails_use_device(device);
     CHECK(fr_rndv_rails_to(1) == 0, "nobody has read yet");
     CHECK(fr_rndv_rails() != NULL && fr_rail_count(fr_rndv_rails()) == NICS);
     before = standin->registered;
     if (fr_rndv_rails() == NULL)
         exit(CHECK_FAIL);
     return true;
+}
+
+static bool start(bool hmem)
+{
+    return start_on(hmem, 0);
 }
 
 static void finish(void)
@@ -304,6 +313,23 @@ static void test_setting(void)
     test_without(true);
 }
 
+// Of a process that has handed MPI no buffer yet: the device that its thread uses.
+static void test_current(void)
+{
+    const struct fr_device_range first = {.kind = FR_KIND_MALLOC, .device = 0};
+    const struct fr_device_range second = {.kind = FR_KIND_MALLOC, .device = 1};
+    CUcontext context;
+    if (!driver_load() || !driver_start(&context))
+        exit(CHECK_SKIP);
+    CU(cuDevicePrimaryCtxRetain(&context, 1));
+    CU(cuCtxSetCurrent(context));
+    current = context;
+    if (!start_on(true, -1))
+        exit(CHECK_SKIP);
+    CHECK(fr_rndv_hmem_reaches(&second) && !fr_rndv_hmem_reaches(&first));
+    finish();
+}
+
 // What the driver says of the order of writes and of its flush.
 static void test_driver(void)
 {
@@ -344,6 +370,7 @@ int main(void)
     if (worst == CHECK_SKIP)
         return CHECK_SKIP;
     worst |= run("kinds", test_kinds, NULL, NULL);
+    worst |= run("current", test_current, NULL, NULL);
     worst |= run("freed", test_freed, NULL, NULL);
     worst |= run("refused", test_refused, NULL, NULL);
     worst |= run("workspace", test_workspace, NULL, NULL);
