@@ -91,6 +91,7 @@ static struct fr_explain_answer explain_message(const struct fr_explain_facts *f
         .clique_min_bytes = settings->clique_min_bytes,
         .pipeline_min_bytes = settings->pipeline_min_bytes,
         .rails = facts->first || facts->place == FR_PLACE_APART ? 0 : facts->rails,
+        .rails_reach_device = facts->hmem && settings->rail_hmem,
         .rail_use = settings->rail,
         .rail_min_bytes = settings->rail_min_bytes,
     };
