@@ -89,6 +89,9 @@ void fr_rail_close(struct fr_rails *rails);
 // to go through page-locked host memory.
 unsigned fr_rail_count(const struct fr_rails *rails);
 bool fr_rail_takes(const struct fr_rails *rails, enum fr_rail_kind kind);
+// Whether what NICs write to device memory can be flushed in the way that the options name, or as
+// it suits the GPU. Where not, reads into device memory fail.
+bool fr_rail_can_flush(const struct fr_rails *rails);
 // Whether others may be able to read and write memory of this process only while it polls.
 bool fr_rail_needs_polls(const struct fr_rails *rails);
 // Whether the rails go over sockets though the host has better, which libfabric does not drive but

@@ -61,6 +61,10 @@ void fr_rndv_hmem_prepare(int device, struct fr_rail_options *options)
 bool fr_rndv_hmem_open(const struct fr_rails *rails, int device)
 {
     bool reaches = fr_core_settings()->rail_hmem && fr_rail_takes(rails, FR_RAIL_CUDA);
+    if (reaches && !fr_rail_can_flush(rails)) {
+        fr_warn("device memory goes through the host: what NICs write to it cannot be flushed");
+        reaches = false;
+    }
     atomic_store_explicit(&reached, reaches ? device : -1, memory_order_release);
     return reaches;
 }
