@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CODE_AWARE = FR_TOOL_NO_LETTER, CODE_FIRST, CODE_RAILS, MOST_SIZES = 64 };
+enum { CODE_AWARE = FR_TOOL_NO_LETTER, CODE_FIRST, CODE_RAILS, CODE_HMEM, MOST_SIZES = 64 };
 
 const struct fr_tool_option fabrail_explain_options[] = {
     {"function", 'f', "NAME", "MPI_Send MPI_Isend MPI_Recv MPI_Alltoall MPI_Allreduce MPI_Bcast",
@@ -27,6 +27,7 @@ const struct fr_tool_option fabrail_explain_options[] = {
     {"gpu-aware", CODE_AWARE, "YES-OR-NO", "yes no", "as if the MPI were, or were not, GPU-aware"},
     {"first", CODE_FIRST, NULL, NULL, "of memory that the other rank has not mapped yet"},
     {"rails", CODE_RAILS, "NUMBER", "1 2 4 8", "NICs that hosts have in common for rails (0)"},
+    {"hmem", CODE_HMEM, NULL, NULL, "these NICs reach the memory of GPUs"},
     {"report", 'r', "FILE", FR_TOOL_FILES,
      "explain a job by its reports; further files may follow"},
     {"json", 'j', NULL, NULL, "print JSON"},
@@ -41,7 +42,7 @@ struct options {
     enum fr_explain_place place;
     const char *family; // NULL: that of the first MPI on the path
     enum fr_tristate gpu_aware;
-    bool first, json;
+    bool first, hmem, json;
     unsigned rails;
     const char *report;
 };
@@ -133,6 +134,9 @@ static bool take(struct options *options, int code, const char **what)
     case CODE_FIRST:
         options->first = true;
         return true;
+    case CODE_HMEM:
+        options->hmem = true;
+        return true;
     case CODE_RAILS:
         *what = "a number of NICs up to 16";
         return sscanf(optarg, "%2u", &options->rails) == 1 && options->rails <= FR_RAILS_MAX;
@@ -174,6 +178,7 @@ static void find_facts(const struct options *options, struct fr_explain_facts *f
     facts->place = options->place;
     facts->first = options->first;
     facts->rails = options->rails;
+    facts->hmem = options->hmem;
     *source = "as given";
     fr_info_gpus_find(&info.gpus, true);
     facts->fabric_memory = info.gpus.count == 0 || info.gpus.gpus[0].handles[FR_INFO_FABRIC].works;

@@ -26,6 +26,7 @@ struct fr_explain_facts {
     bool fabric_memory; // fabric handles can be made
     bool first;         // of memory that the other end has not mapped yet
     unsigned rails;     // in common with another host
+    bool hmem;          // their NICs reach the memory of GPUs
 };
 
 struct fr_explain_answer {

@@ -121,6 +121,7 @@ static struct fr_explain_answer explain_message(const struct fr_explain_facts *f
         .shared_min_bytes = settings->shared_gpu_min_bytes,
         .pipeline_min_bytes = settings->pipeline_min_bytes,
         .rails = facts->first || facts->place == FR_PLACE_APART ? 0 : facts->rails,
+        .rails_reach_device = facts->hmem && settings->rail_hmem,
         .rail_use = settings->rail,
         .rail_min_bytes = fr_memory_tuned(FR_SIZE_RAIL),
     };

@@ -54,7 +54,7 @@ struct fr_job_function {
 
 struct fr_job_rail {
     char *name;
-    uint64_t sent_bytes, received_bytes, stripes;
+    uint64_t sent_bytes, received_bytes, device_bytes, stripes;
     unsigned ranks; // that have it
     unsigned lost;  // and have lost it
 };

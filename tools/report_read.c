@@ -216,6 +216,7 @@ static bool add_rail(struct fr_job *job, struct fr_file *file, json_object *row)
     rail->lost += json_object_get_boolean(lost);
     rail->sent_bytes += fr_file_count(file, row, "sent_bytes");
     rail->received_bytes += fr_file_count(file, row, "received_bytes");
+    rail->device_bytes += fr_file_count(file, row, "device_bytes");
     rail->stripes += fr_file_count(file, row, "stripes");
     return !file->wrong;
 }

@@ -155,7 +155,8 @@ void fr_page_rails(FILE *out, const struct fr_job *job)
           "all ranks that have one of that name.</p>\n<div class=\"scroll\" tabindex=\"0\" "
           "role=\"region\" aria-label=\"Table of rails\"><table><thead><tr><th scope=\"col\">Rail"
           "</th><th scope=\"col\">Share of what was sent</th><th scope=\"col\">Received</th>"
-          "<th scope=\"col\">Stripes</th><th scope=\"col\">Ranks</th></tr></thead><tbody>\n",
+          "<th scope=\"col\">Straight into GPUs</th><th scope=\"col\">Stripes</th><th "
+          "scope=\"col\">Ranks</th></tr></thead><tbody>\n",
           out);
     for (size_t i = 0; i < job->rail_count; i++) {
         const struct fr_job_rail *rail = &job->rails[i];
@@ -171,6 +172,8 @@ void fr_page_rails(FILE *out, const struct fr_job *job)
         fr_html_number(out, FR_UNIT_BYTES, rail->sent_bytes, "rails.%zu.sent", i);
         fprintf(out, "<small>%u.%u%%</small></td><td>", permille / 10, permille % 10);
         fr_html_number(out, FR_UNIT_BYTES, rail->received_bytes, "rails.%zu.received", i);
+        fputs("</td><td>", out);
+        fr_html_number(out, FR_UNIT_BYTES, rail->device_bytes, "rails.%zu.device", i);
         fputs("</td><td>", out);
         fr_html_number(out, FR_UNIT_COUNT, rail->stripes, NULL);
         fprintf(out, "</td><td>%u</td></tr>\n", rail->ranks);

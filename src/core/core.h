@@ -182,6 +182,7 @@ struct fr_settings {
     const char *rail_nics;          // FABRAIL_RAIL_NICS, names allowed or, after ^, denied
     const char *rail_provider;      // FABRAIL_RAIL_PROVIDER, "auto" or libfabric's name of one
     enum fr_rail_flush rail_flush;  // FABRAIL_RAIL_FLUSH
+    bool rail_hmem;                 // FABRAIL_RAIL_HMEM, NICs reach device memory themselves
     size_t rail_cache_bytes;        // FABRAIL_RAIL_CACHE, memory left registered while unused
     size_t timeout_s;               // FABRAIL_TIMEOUT, patience with other ranks, 0 without end
     const char *report;             // FABRAIL_REPORT: "" none, "text" to stderr, else a file name

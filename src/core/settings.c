@@ -222,6 +222,9 @@ static const struct row rows[] = {
              "(none), by the driver's call (cuda), by a read of that memory over each NIC used\n"
              "(read), or by a write and a read (write-read). With auto it is the first of none,\n"
              "cuda and read that the GPU allows."},
+    {"RAIL_HMEM", ROW_BOOL, AT(rail_hmem), .default_text = "yes",
+     .help = "Whether NICs that can reach the memory of GPUs read and write it, in place of\n"
+             "page-locked host memory to which it is copied."},
     {"RAIL_CACHE", ROW_BYTES, AT(rail_cache_bytes), .default_text = "16G", RANGE(0, 16 * TIB),
      .help = "Memory that stays registered with the NICs while no message uses it, for each\n"
              "process. Memory that its owner frees is let go at once."},

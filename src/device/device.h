@@ -303,6 +303,17 @@ bool fr_device_vmm_is_open_to(int device, uintptr_t address);
 enum { FR_DEVICE_MACHINE_BYTES = 256 };
 FR_MUST_CHECK enum fr_status fr_device_machine_text(char text[FR_DEVICE_MACHINE_BYTES]);
 
+// What NICs have written to memory of a device. Whether its own copies and kernels see that in
+// order without being told, and whether the driver can flush it; then the flush itself, which takes
+// microseconds: what has arrived before is seen after it.
+bool fr_device_orders_rdma(int device);
+bool fr_device_can_flush_rdma(int device);
+FR_MUST_CHECK enum fr_status fr_device_flush_rdma(int device);
+
+// Makes a context of the device current for the calling thread, for good: for threads of Fabrail's
+// own in libraries that use the device.
+FR_MUST_CHECK enum fr_status fr_device_adopt(int device);
+
 // Destroys cached streams and forgets contexts; called at MPI_Finalize with no batch open, after
 // fr_workspace_release, whose memory is registered in one of these contexts.
 void fr_device_release(void);

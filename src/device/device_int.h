@@ -30,6 +30,7 @@
     X(cuEventDestroy_v2, true)                                                                     \
     X(cuEventQuery, true)                                                                          \
     X(cuEventRecord, true)                                                                         \
+    X(cuFlushGPUDirectRDMAWrites, false) /* CUDA 11.3 */                                           \
     X(cuGetErrorName, true)                                                                        \
     X(cuIpcCloseMemHandle, false)                                                                  \
     X(cuIpcGetMemHandle, false)                                                                    \

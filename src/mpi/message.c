@@ -150,6 +150,7 @@ static void report_rails(void)
         reported[i].name = counters[i].name;
         reported[i].sent_bytes = counters[i].written_bytes;
         reported[i].received_bytes = counters[i].read_bytes;
+        reported[i].device_bytes = counters[i].device_bytes;
         reported[i].stripes = counters[i].stripes;
         reported[i].lost = counters[i].out || counters[i].errors > 0;
     }

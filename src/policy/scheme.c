@@ -40,7 +40,8 @@ static bool can_stage(const struct fr_policy_message *message)
 static bool can_rail(const struct fr_policy_message *message)
 {
     unsigned least = message->rail_use == FR_RAIL_FORCE ? 1 : 2;
-    return fr_policy_wants_rails(message) && message->rails >= least && !message->host_full &&
+    bool full = message->host_full && !fr_policy_rails_read_device(message);
+    return fr_policy_wants_rails(message) && message->rails >= least && !full &&
            !has_failed(message, FR_SCHEME_RAIL);
 }
 
@@ -96,6 +97,9 @@ struct fr_policy_scheme_choice fr_policy_choose_scheme(const struct fr_policy_me
         return choice(FR_SCHEME_GET, "the receiver maps this memory");
     if (can_stage(message))
         return choice(FR_SCHEME_STAGED_GET, "the receiver maps the workspace");
+    if (can_rail(message) && fr_policy_rails_read_device(message))
+        return choice(FR_SCHEME_RAIL,
+                      "over all NICs that both ends have in common, from device memory");
     if (can_rail(message))
         return choice(FR_SCHEME_RAIL, "over all NICs that both ends have in common");
     if (can_pipeline(message))
@@ -122,8 +126,10 @@ const char *fr_policy_scheme_name(enum fr_policy_scheme scheme)
     return scheme < FR_SCHEME_COUNT ? names[scheme] : "unknown";
 }
 
-const char *fr_policy_scheme_received(enum fr_policy_scheme scheme)
+const char *fr_policy_scheme_received(enum fr_policy_scheme scheme, bool on_device)
 {
+    if (scheme == FR_SCHEME_RAIL && on_device)
+        return "over all NICs that both ends have in common, into device memory";
     if (scheme == FR_SCHEME_RAIL)
         return "over all NICs that both ends have in common";
     return scheme == FR_SCHEME_PIPELINE ? "in fragments, copies overlapping the wire"

@@ -10,7 +10,7 @@ enum fr_policy_scheme {
     FR_SCHEME_NONE,       // by MPI alone
     FR_SCHEME_GET,        // the receiver pulls out of the sender's buffer
     FR_SCHEME_STAGED_GET, // out of the sender's device workspace
-    FR_SCHEME_RAIL,       // the receiver reads the sender's page-locked memory over all rails
+    FR_SCHEME_RAIL,       // the receiver reads memory of the sender's workspace over all rails
     FR_SCHEME_PIPELINE,   // fragments through page-locked memory over MPI
     FR_SCHEME_COUNT,
 };
@@ -35,6 +35,7 @@ struct fr_policy_message {
     size_t shared_min_bytes;   // FABRAIL_SHARED_GPU_MIN
     size_t pipeline_min_bytes; // FABRAIL_PIPELINE_MIN, 0: never
     unsigned rails;            // in common with the receiver, which has read over them
+    bool rails_reach_device;   // whose NICs read the memory of this process's device
     enum fr_rail_use rail_use; // FABRAIL_RAIL
     size_t rail_min_bytes;     // FABRAIL_RAIL_MIN
 };
@@ -54,11 +55,19 @@ static inline bool fr_policy_wants_rails(const struct fr_policy_message *message
            message->bytes >= message->rail_min_bytes;
 }
 
+// Whether a message by rails waits in device memory, where their NICs read it, and not in
+// page-locked memory.
+static inline bool fr_policy_rails_read_device(const struct fr_policy_message *message)
+{
+    return message->rails_reach_device && !message->host_memory && !message->workspace_full;
+}
+
 // As which path a scheme counts; none does so as what is done with device memory then.
 enum fr_policy_path fr_policy_scheme_path(enum fr_policy_scheme scheme);
 const char *fr_policy_scheme_name(enum fr_policy_scheme scheme);
 
-// Why a receive of such a message went as it did.
-const char *fr_policy_scheme_received(enum fr_policy_scheme scheme);
+// Why a receive of such a message went as it did; `on_device` says that NICs wrote to device
+// memory.
+const char *fr_policy_scheme_received(enum fr_policy_scheme scheme, bool on_device);
 
 #endif

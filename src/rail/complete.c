@@ -26,6 +26,8 @@ static void note_arrived(struct fr_rail_stripe *stripe)
         rail->written_bytes += stripe->bytes;
     else
         rail->read_bytes += stripe->bytes;
+    if (transfer->direction == DIRECTION_READ && transfer->region->memory.kind != FR_RAIL_HOST)
+        rail->device_bytes += stripe->bytes;
 }
 
 static bool is_stripe(const struct fr_rails *rails, const void *context)

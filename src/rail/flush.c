@@ -29,6 +29,20 @@ static bool can_read(const struct fr_rail *rail)
     return rail->flush_device != NULL && rail->flush_host != NULL && !rail->out;
 }
 
+bool fr_rail_can_flush(const struct fr_rails *rails)
+{
+    enum fr_rail_flush how = rung(rails);
+    if (how == FR_RAIL_FLUSH_NONE)
+        return true;
+    if (how == FR_RAIL_FLUSH_CUDA && rails->options.flush_device != NULL)
+        return true;
+    for (unsigned i = 0; i < rails->count; i++) {
+        if (rails->rails[i].hmem && !can_read(&rails->rails[i]))
+            return false;
+    }
+    return true;
+}
+
 static bool open_on_rail(struct fr_rail *rail)
 {
     const struct fr_rail_memory *device = &rail->rails->options.flush_memory;

@@ -29,6 +29,12 @@ bool fr_rail_takes(const struct fr_rails *rails, enum fr_rail_kind kind)
     return false;
 }
 
+bool fr_rail_can_flush(const struct fr_rails *rails)
+{
+    (void)rails;
+    return false;
+}
+
 bool fr_rail_needs_polls(const struct fr_rails *rails)
 {
     (void)rails;

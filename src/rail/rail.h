@@ -89,6 +89,9 @@ void fr_rail_close(struct fr_rails *rails);
 // to go through page-locked host memory.
 unsigned fr_rail_count(const struct fr_rails *rails);
 bool fr_rail_takes(const struct fr_rails *rails, enum fr_rail_kind kind);
+// Whether what NICs write to device memory can be flushed in the way that the options name, or as
+// it suits the GPU. Where not, reads into device memory fail.
+bool fr_rail_can_flush(const struct fr_rails *rails);
 // Whether others may be able to read and write memory of this process only while it polls.
 bool fr_rail_needs_polls(const struct fr_rails *rails);
 // Whether the rails go over sockets though the host has better, which libfabric does not drive but
@@ -164,6 +167,7 @@ struct fr_rail_counters {
     char name[64]; // of the NIC, and of its provider
     char provider[32];
     uint64_t read_bytes, written_bytes; // that have arrived
+    uint64_t device_bytes;              // of those read, into device memory
     uint64_t stripes;                   // sent
     uint64_t again;                     // taken over from other rails or sent once more
     uint64_t errors;                    // links lost, calls and stripes failed

@@ -82,7 +82,7 @@ struct fr_rail {
     unsigned losses;    // links in a row, without a success between
     unsigned lost_peer; // of the last
     uint64_t retry_ns;  // when a rail that is out is tried again
-    uint64_t read_bytes, written_bytes, stripes_sent, again, errors;
+    uint64_t read_bytes, written_bytes, device_bytes, stripes_sent, again, errors;
     _Atomic uint64_t registered_bytes;
     // Of the flush: reads are numbered, one is on its way at a time, and who asks needs the next to
     // be sent.

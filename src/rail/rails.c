@@ -101,9 +101,9 @@ enum fr_status fr_rail_open(const struct fr_rail_options *options, struct fr_rai
     }
     fr_rail_flush_open(rails);
     rails->options.nics = rails->options.provider = NULL; // the caller's
-    fr_info("%u rails of %s for %s%s", rails->count, rails->address.rails[0].provider,
-            options->gpu != NULL ? "GPU " : "host memory",
-            options->gpu != NULL ? options->gpu : "");
+    fr_info("%u rails of %s for %s%s%s", rails->count, rails->address.rails[0].provider,
+            options->gpu != NULL ? "GPU " : "host memory", options->gpu != NULL ? options->gpu : "",
+            fr_rail_takes(rails, FR_RAIL_CUDA) ? ", whose memory they reach" : "");
     *opened = rails;
     return FR_OK;
 }
@@ -216,6 +216,7 @@ void fr_rail_counters(const struct fr_rails *rails, unsigned index,
     *counters = (struct fr_rail_counters){
         .read_bytes = rail->read_bytes,
         .written_bytes = rail->written_bytes,
+        .device_bytes = rail->device_bytes,
         .stripes = rail->stripes_sent,
         .again = rail->again,
         .errors = rail->errors,

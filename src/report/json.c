@@ -287,10 +287,10 @@ static void write_rails(struct fr_report_out *out)
     for (unsigned i = 0; i < rail_count; i++) {
         fr_report_put(out,
                       "%s\n    {\"name\": %q, \"sent_bytes\": %u, \"received_bytes\": %u, "
-                      "\"stripes\": %u, \"lost\": %b}",
+                      "\"device_bytes\": %u, \"stripes\": %u, \"lost\": %b}",
                       i ? "," : "", rails[i].name, fr_count_get(&rails[i].sent_bytes),
-                      fr_count_get(&rails[i].received_bytes), fr_count_get(&rails[i].stripes),
-                      (int)rails[i].lost);
+                      fr_count_get(&rails[i].received_bytes), fr_count_get(&rails[i].device_bytes),
+                      fr_count_get(&rails[i].stripes), (int)rails[i].lost);
     }
     fr_report_put(out, "\n  ],\n");
 }

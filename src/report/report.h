@@ -80,6 +80,7 @@ struct fr_report_rail {
     const char *name;
     _Atomic uint64_t sent_bytes;
     _Atomic uint64_t received_bytes;
+    _Atomic uint64_t device_bytes; // of those, straight into device memory
     _Atomic uint64_t stripes;
     _Atomic bool lost;
 };

@@ -46,7 +46,7 @@ static enum fr_status choose_place(struct fr_rndv_fragments *in)
     return FR_OK;
 }
 
-enum fr_status fr_rndv_fragments_open(struct fr_rndv_fragments *in, struct fr_rndv_recv *recv)
+static void begin(struct fr_rndv_fragments *in, struct fr_rndv_recv *recv)
 {
     size_t bytes = (size_t)recv->incoming->bytes;
     *in = (struct fr_rndv_fragments){
@@ -55,10 +55,36 @@ enum fr_status fr_rndv_fragments_open(struct fr_rndv_fragments *in, struct fr_rn
         .shift = recv->incoming->shift,
         .count = fr_rndv_fragments_count(bytes, recv->incoming->shift),
     };
-    enum fr_status status = choose_place(in);
-    if (status == FR_OK)
-        fr_device_batch_begin(&in->batch);
-    return status;
+    fr_device_batch_begin(&in->batch);
+}
+
+enum fr_status fr_rndv_fragments_open(struct fr_rndv_fragments *in, struct fr_rndv_recv *recv)
+{
+    begin(in, recv);
+    return choose_place(in);
+}
+
+void fr_rndv_fragments_open_at(struct fr_rndv_fragments *in, struct fr_rndv_recv *recv,
+                               uintptr_t address)
+{
+    begin(in, recv);
+    in->place = (unsigned char *)address;
+}
+
+enum fr_status fr_rndv_fragments_open_beside(struct fr_rndv_fragments *in,
+                                             struct fr_rndv_recv *recv)
+{
+    begin(in, recv);
+    enum fr_status status =
+        fr_workspace_borrow_device(recv->view->range.device, in->bytes, &in->bounce);
+    if (status != FR_OK)
+        return status;
+    in->place = in->bounce.address;
+    fr_path_view_at(recv->view, in->bounce, &in->into, &in->block);
+    in->into.path = FR_PATH_PEER;
+    in->to_device = true;
+    in->overlaps = can_overlap(in);
+    return FR_OK;
 }
 
 void fr_rndv_fragments_copy(struct fr_rndv_fragments *in)
@@ -80,7 +106,7 @@ void fr_rndv_fragments_close(struct fr_rndv_fragments *in)
     struct fr_rndv_recv *recv = in->recv;
     const struct fr_path_view *view = recv->view;
     if (recv->status == FR_OK && in->to_device && !in->overlaps)
-        fr_path_ops(view->path)->copy_out(&in->into, room_of(in), &in->batch);
+        fr_path_ops(in->into.path)->copy_out(&in->into, room_of(in), &in->batch);
     enum fr_status copied = fr_device_batch_finish(&in->batch);
     if (recv->status == FR_OK)
         recv->status = copied;

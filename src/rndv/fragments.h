@@ -37,6 +37,13 @@ static inline size_t fr_rndv_fragment_bytes(size_t bytes, unsigned shift, size_t
 FR_MUST_CHECK enum fr_status fr_rndv_fragments_open(struct fr_rndv_fragments *in,
                                                     struct fr_rndv_recv *recv);
 
+// The same, straight to device memory of the application's, where there is room for all of them in
+// one piece; or to device memory of the workspace, from where they are copied on.
+void fr_rndv_fragments_open_at(struct fr_rndv_fragments *in, struct fr_rndv_recv *recv,
+                               uintptr_t address);
+FR_MUST_CHECK enum fr_status fr_rndv_fragments_open_beside(struct fr_rndv_fragments *in,
+                                                           struct fr_rndv_recv *recv);
+
 // Has them go to memory of the workspace in place of the application's, before any has come.
 FR_MUST_CHECK enum fr_status fr_rndv_fragments_bounce(struct fr_rndv_fragments *in);
 

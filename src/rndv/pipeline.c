@@ -155,7 +155,10 @@ static bool may_leave(const struct fr_rndv_send *send, enum fr_rndv_state state,
 static enum fr_status copy_to_host(struct fr_rndv_send *send)
 {
     struct fr_device_batch batch;
-    if (send->staging.lease.address != NULL)
+    bool staged = send->staging.lease.address != NULL;
+    if (staged && send->staging.path == FR_PATH_HOST)
+        return FR_OK;
+    if (staged)
         return fr_rndv_stage_move(send);
     enum fr_status status = fr_rndv_stage_open(send, FR_PATH_HOST);
     if (status != FR_OK)
@@ -173,9 +176,9 @@ bool fr_rndv_pipeline_take_over(struct fr_rndv_send *send)
     if (send->scheme == &fr_rndv_pipeline || fr_control_comm() == fr_real_mpi.COMM_NULL ||
         send->address.to == fr_world_rank() || make_fragments(send, &place) != FR_OK)
         return false;
-    if (send->scheme == &fr_rndv_rail) { // they are there already
+    if (send->scheme == &fr_rndv_rail)
         send->scheme->cancel(send);
-    } else if (copy_to_host(send) != FR_OK) {
+    if (copy_to_host(send) != FR_OK) {
         free(send->requests);
         send->requests = NULL;
         send->fragments = 0;

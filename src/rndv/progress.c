@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "memory/memory.h"
+#include "rndv/hmem.h"
 #include "rndv/rails.h"
 #include "rndv/rndv_int.h"
 #include "rndv/send.h"
@@ -78,5 +79,6 @@ void fr_rndv_progress(const struct fr_device_range *user)
     fr_memory_poll();
     fr_rndv_refused_look_after();
     fr_rndv_rails_poll();
+    fr_rndv_hmem_poll();
     fr_rndv_send_look_after();
 }

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Scheme rail: the bytes wait in page-locked memory of the sender, which is registered with all of
+// Scheme rail: the bytes wait in memory of the sender's workspace, which is registered with all of
 // its NICs; the receiver reads them over all of these at once, fragment by fragment as they are
 // there, and copies to where they belong while others are on the wire.
+//
+// That is device memory on a side whose NICs reach it, and they write straight to the application's
+// there if it can be registered; else it is page-locked memory. What the other side has is all the
+// same. The sender's own buffer is not read: it could not have it back while somebody may be
+// reading.
 //
 // It needs the sender for nothing but to say how far its copies are. What cannot be read at all
 // goes by fragments over MPI in the end; after the first byte a failure is the message's.
@@ -9,6 +14,7 @@
 
 #include "path/packed.h"
 #include "rndv/fragments.h"
+#include "rndv/hmem.h"
 #include "rndv/rails.h"
 #include "rndv/send.h"
 
@@ -48,8 +54,8 @@ static enum fr_status describe(struct fr_rndv_send *send, struct fr_rndv_key *ke
 {
     unsigned char data[FR_RAIL_KEY_MAX];
     uintptr_t first = fr_path_given_address(&send->staging);
-    size_t bytes = fr_rail_describe(send->region, first - (uintptr_t)send->staging.lease.address,
-                                    send->bytes, data);
+    size_t offset = send->region_offset + (first - (uintptr_t)send->staging.lease.address);
+    size_t bytes = fr_rail_describe(send->region, offset, send->bytes, data);
     if (bytes > sizeof(key->data))
         return FR_ERR_UNSUPPORTED;
     memcpy(key->data, data, bytes);
@@ -57,13 +63,24 @@ static enum fr_status describe(struct fr_rndv_send *send, struct fr_rndv_key *ke
     return FR_OK;
 }
 
+static enum fr_status stage(struct fr_rndv_send *send)
+{
+    enum fr_policy_path path = send->rail_on_device ? FR_PATH_PEER : FR_PATH_HOST;
+    enum fr_status status = fr_rndv_stage_open(send, path);
+    send->region_offset = 0;
+    if (status == FR_OK && send->rail_on_device)
+        status =
+            fr_rndv_hmem_register_lease(&send->staging.lease, &send->region, &send->region_offset);
+    else if (status == FR_OK)
+        status = register_lease(&send->staging.lease, &send->region);
+    return status;
+}
+
 static enum fr_status start(struct fr_rndv_send *send, struct fr_rndv_place *place, uint64_t *ready)
 {
     if (fr_rndv_rails() == NULL)
         return FR_ERR_UNSUPPORTED;
-    enum fr_status status = fr_rndv_stage_open(send, FR_PATH_HOST);
-    if (status == FR_OK)
-        status = register_lease(&send->staging.lease, &send->region);
+    enum fr_status status = stage(send);
     if (status == FR_OK)
         status = describe(send, &place->key);
     if (status != FR_OK)
@@ -71,6 +88,8 @@ static enum fr_status start(struct fr_rndv_send *send, struct fr_rndv_place *pla
     place->shift = shift_of(send->bytes);
     fr_rndv_rails_serve(1);
     send->serves = true;
+    if (send->rail_on_device)
+        return fr_rndv_stage_begin_on_device(send, ready);
     fr_rndv_stage_begin(send, (size_t)1 << place->shift, 1);
     *ready = 0;
     return FR_OK;
@@ -130,6 +149,62 @@ static enum fr_status register_place(struct reading *reading)
     return register_application(reading);
 }
 
+// The application's device memory, if it lies in one piece and a NIC takes it.
+static enum fr_status open_direct(struct reading *reading, struct fr_rndv_recv *recv)
+{
+    const struct fr_path_view *view = recv->view;
+    uintptr_t address = view->base + (uintptr_t)view->blocks[0].user_offset;
+    size_t bytes = (size_t)recv->incoming->bytes;
+    if (!fr_path_view_is_in_one_piece(view) || bytes > view->out_bytes)
+        return FR_ERR_UNSUPPORTED;
+    enum fr_status status =
+        fr_rndv_hmem_register(&view->range, address, bytes, &reading->region, &reading->offset);
+    if (status != FR_OK)
+        return status;
+    status = fr_device_quiesce(&view->range, address, bytes);
+    if (status == FR_OK)
+        fr_rndv_fragments_open_at(&reading->in, recv, address);
+    else
+        fr_rail_release(fr_rndv_rails(), reading->region);
+    return status;
+}
+
+// Device memory of the workspace, from where a copy takes a fraction of what the wire does.
+static enum fr_status open_beside(struct reading *reading, struct fr_rndv_recv *recv)
+{
+    enum fr_status status = fr_rndv_fragments_open_beside(&reading->in, recv);
+    if (status != FR_OK)
+        return status;
+    status = fr_rndv_hmem_register_lease(&reading->in.bounce, &reading->region, &reading->offset);
+    if (status != FR_OK)
+        fr_workspace_return(&reading->in.bounce);
+    return status;
+}
+
+static enum fr_status open_on_device(struct reading *reading, struct fr_rndv_recv *recv)
+{
+    if (recv->view->absolute || !fr_rndv_hmem_reaches(&recv->view->range))
+        return FR_ERR_UNSUPPORTED;
+    enum fr_status status = open_direct(reading, recv);
+    if (status != FR_OK)
+        status = open_beside(reading, recv);
+    recv->on_device = status == FR_OK;
+    return status;
+}
+
+static enum fr_status open_on_host(struct reading *reading, struct fr_rndv_recv *recv)
+{
+    enum fr_status status = fr_rndv_fragments_open(&reading->in, recv);
+    if (status != FR_OK)
+        return status;
+    status = register_place(reading);
+    if (status == FR_OK)
+        return FR_OK;
+    recv->status = status; // nothing is copied
+    fr_rndv_fragments_close(&reading->in);
+    return status;
+}
+
 static enum fr_status begin(struct fr_rndv_recv *recv)
 {
     const struct fr_rndv_incoming *incoming = recv->incoming;
@@ -139,15 +214,10 @@ static enum fr_status begin(struct fr_rndv_recv *recv)
     struct reading *reading = calloc(1, sizeof(*reading));
     if (reading == NULL)
         return FR_ERR_NO_MEMORY;
-    enum fr_status status = fr_rndv_fragments_open(&reading->in, recv);
+    enum fr_status status = open_on_device(reading, recv);
+    if (status != FR_OK)
+        status = open_on_host(reading, recv);
     if (status != FR_OK) {
-        free(reading);
-        return status;
-    }
-    status = register_place(reading);
-    if (status != FR_OK) {
-        recv->status = status; // nothing is copied
-        fr_rndv_fragments_close(&reading->in);
         free(reading);
         return status;
     }

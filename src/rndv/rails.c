@@ -7,6 +7,7 @@
 // go over rails that have never moved a byte.
 #include "config.h"
 
+#include "rndv/hmem.h"
 #include "rndv/rails.h"
 #include "world/world.h"
 
@@ -102,7 +103,7 @@ void fr_rndv_rails_use_device(int device)
 
 // ---- opening
 
-static void forget_host(uint64_t id)
+static void forget_workspace(uint64_t id)
 {
     struct fr_rails *own = fr_rndv_rails();
     if (own != NULL)
@@ -124,17 +125,25 @@ static unsigned char mark_of(int rank)
     return (unsigned char)(1 + (unsigned)rank % 251);
 }
 
+// A process that others open rails to may not have handed MPI a buffer yet.
+static int find_device(void)
+{
+    int device = atomic_load_explicit(&own_device, memory_order_relaxed);
+    return device < 0 && fr_device_in_use() ? fr_device_current() : device;
+}
+
 static enum fr_status open_all(void)
 {
     struct fr_rail_options options = fr_rail_options();
     char gpu[FR_DEVICE_BUS_ID];
+    int device = find_device();
     options.rank = (unsigned)fr_world_rank();
-    options.host_only = true;
-    if (fr_device_bus_id(atomic_load_explicit(&own_device, memory_order_relaxed), gpu))
+    if (fr_device_bus_id(device, gpu))
         options.gpu = gpu;
+    fr_rndv_hmem_prepare(device, &options);
     enum fr_status status = fr_rail_open(&options, &rails);
     if (status != FR_OK)
-        return status;
+        goto forget_device;
     memory = aligned_alloc(SOURCE_BYTES, MEMORY_BYTES);
     if (memory == NULL) {
         status = FR_ERR_NO_MEMORY;
@@ -151,8 +160,9 @@ static enum fr_status open_all(void)
     outdone = fr_rail_has_better(rails);
     if (outdone)
         fr_info("rails go over sockets, and this host has better: they take FABRAIL_RAIL=force");
-    fr_workspace_watch(forget_host);
-    fr_rndv_thread_start(rails);
+    fr_workspace_watch(forget_workspace);
+    bool reaches = fr_rndv_hmem_open(rails, device);
+    fr_rndv_thread_start(rails, reaches ? device : -1);
     return FR_OK;
 
 release:
@@ -161,6 +171,8 @@ release:
 close:
     fr_rail_close(rails);
     rails = NULL;
+forget_device:
+    fr_rndv_hmem_close();
     return status;
 }
 
@@ -521,6 +533,7 @@ void fr_rndv_rails_close(void)
     if (atomic_exchange(&opened, CLOSED) == OPEN) {
         fr_rail_release(rails, region);
         fr_rail_close(rails);
+        fr_rndv_hmem_close();
         free(memory);
     }
     rails = NULL;

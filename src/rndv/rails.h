@@ -29,8 +29,9 @@ void fr_rndv_rails_poll(void);
 
 void fr_rndv_rails_close(void);
 
-// The thread of FABRAIL_PROGRESS. Starting does nothing where there is no need for it.
-void fr_rndv_thread_start(struct fr_rails *rails);
+// The thread of FABRAIL_PROGRESS. Starting does nothing where there is no need for it. `device` is
+// that whose memory libfabric may copy from and to in it, -1 for none.
+void fr_rndv_thread_start(struct fr_rails *rails, int device);
 void fr_rndv_thread_serve(int change);
 void fr_rndv_thread_stop(void);
 

@@ -41,13 +41,14 @@ static void begin_by(struct fr_rndv_recv *recv)
             fr_rndv_incoming_end(recv->incoming, false);
     }
     recv->scheme = fr_policy_scheme_name((enum fr_policy_scheme)recv->incoming->scheme);
-    recv->reason = fr_policy_scheme_received((enum fr_policy_scheme)recv->incoming->scheme);
+    recv->reason =
+        fr_policy_scheme_received((enum fr_policy_scheme)recv->incoming->scheme, recv->on_device);
 }
 
 static void begin(struct fr_rndv_recv *recv)
 {
     recv->state = NULL;
-    recv->untouched = false;
+    recv->untouched = recv->on_device = false;
     recv->status = fr_rndv_incoming_begin(recv->incoming);
     begin_by(recv);
 }
@@ -59,7 +60,7 @@ static void begin_again(struct fr_rndv_recv *recv)
     fr_debug("rank %d is asked for another scheme than %s: %s", recv->incoming->from,
              fr_policy_scheme_name(scheme->id), fr_core_status_text(recv->status));
     scheme->end(recv);
-    recv->untouched = false;
+    recv->untouched = recv->on_device = false;
     recv->status = fr_rndv_incoming_refuse(recv->incoming);
     if (recv->status != FR_OK)
         fr_rndv_incoming_end(recv->incoming, false);

@@ -191,6 +191,7 @@ struct fr_rndv_recv {
     const char *reason; // the policy's, for the report
     void *state;        // the scheme's own
     bool untouched;     // it has failed before a byte has come: another scheme may do
+    bool on_device;     // NICs write the bytes to device memory
 };
 
 // Receives all of them to their end: the bytes are in the application's memory then, or `status`

@@ -239,7 +239,9 @@ struct fr_rndv_send {
     size_t fragments_sent;
     size_t fragments_done;
 
+    bool rail_on_device;           // rails are to read device memory
     struct fr_rail_region *region; // the staging memory, registered with the rails
+    size_t region_offset;          // of the lease in it
     bool serves;                   // its receiver may be reading there
 
     unsigned char rts[]; // FR_RNDV_RTS_LONGEST

@@ -10,6 +10,7 @@
 
 #include "memory/memory.h"
 #include "memory/tuned.h"
+#include "rndv/hmem.h"
 #include "rndv/rails.h"
 #include "rndv/send.h"
 #include "world/world.h"
@@ -125,10 +126,12 @@ static struct fr_policy_message describe(const struct fr_rndv_message *message)
 }
 
 // What is worth opening rails for.
-static void look_at_rails(int to, struct fr_policy_message *facts)
+static void look_at_rails(const struct fr_rndv_message *message, struct fr_policy_message *facts)
 {
-    if (facts->by_fragments && fr_policy_wants_rails(facts))
-        facts->rails = fr_rndv_rails_to(to);
+    if (!facts->by_fragments || !fr_policy_wants_rails(facts))
+        return;
+    facts->rails = fr_rndv_rails_to(message->address.to);
+    facts->rails_reach_device = fr_rndv_hmem_reaches(&message->view->range);
 }
 
 // Whether there has been a message of this memory before. Exporting takes as long as some messages,
@@ -281,13 +284,17 @@ static enum fr_status try(struct fr_rndv_send *send, enum fr_policy_scheme schem
     struct fr_rndv_place place = {.scheme = scheme};
     uint64_t ready = 0;
     send->scheme = fr_rndv_scheme_of(scheme);
+    send->rail_on_device = fr_policy_rails_read_device(facts);
     enum fr_status status = send->scheme->start(send, &place, &ready);
     if (status == FR_OK)
         status = enter(send, &place, ready);
     if (status == FR_OK)
         return FR_OK;
     dismantle(send);
-    facts->failed |= 1u << scheme;
+    if (scheme == FR_SCHEME_RAIL && facts->rails_reach_device)
+        facts->rails_reach_device = false; // by way of the host, then
+    else
+        facts->failed |= 1u << scheme;
     facts->staged_unmapped = facts->staged_unmapped || status == FR_ERR_NOT_FOUND;
     return status;
 }
@@ -308,7 +315,7 @@ enum fr_status fr_rndv_send_start(const struct fr_rndv_message *message, struct 
         return FR_OK;
     }
     look_at_mapping(message, &facts, &handle);
-    look_at_rails(message->address.to, &facts);
+    look_at_rails(message, &facts);
     *choice = fr_policy_choose_scheme(&facts);
     if (choice->scheme == FR_SCHEME_NONE)
         return FR_OK;

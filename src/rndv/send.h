@@ -36,8 +36,9 @@ FR_MUST_CHECK enum fr_status fr_rndv_stage_open(struct fr_rndv_send *send,
                                                 enum fr_policy_path path);
 void fr_rndv_stage_close(struct fr_rndv_send *send);
 
-// Moves what stands in device workspace to host memory. The application's buffer and datatype may
-// be gone by then, so only the bytes are looked at. On failure they stay where they are.
+// Moves what stands in device workspace to host memory, once it is all there. The application's
+// buffer and datatype may be gone by then, so only the bytes are looked at. On failure they stay
+// where they are.
 FR_MUST_CHECK enum fr_status fr_rndv_stage_move(struct fr_rndv_send *send);
 bool fr_rndv_stage_is_full(enum fr_policy_path path, size_t bytes);
 
@@ -46,6 +47,10 @@ bool fr_rndv_stage_is_full(enum fr_policy_path path, size_t bytes);
 // whether that is all of them, or something has failed, which stands in `failure` then.
 void fr_rndv_stage_begin(struct fr_rndv_send *send, size_t step, size_t growth);
 bool fr_rndv_stage_poll(struct fr_rndv_send *send, size_t *ready);
+// The same in steps that suit device memory, told of as they are there; a message in one step to
+// another host is there when this returns.
+FR_MUST_CHECK enum fr_status fr_rndv_stage_begin_on_device(struct fr_rndv_send *send,
+                                                           uint64_t *ready);
 // The same, and tells the receiver of what is there.
 bool fr_rndv_stage_push(struct fr_rndv_send *send);
 

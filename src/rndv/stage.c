@@ -5,6 +5,15 @@
 #include "path/packed.h"
 #include "rndv/send.h"
 
+enum {
+    // A receiver takes some microseconds for a step on the device, and then several times as long
+    // to
+    // pull it as the sender takes to copy it. So each is several times the one before.
+    GROWTH = 4,
+    LEAST_OF_TWO = 32 << 20, // bytes of messages in two steps
+    LEAST_OF_THREE = 128 << 20,
+};
+
 // Of messages that wait there for their receivers.
 static _Atomic size_t device_bytes, host_bytes;
 
@@ -59,6 +68,11 @@ enum fr_status fr_rndv_stage_move(struct fr_rndv_send *send)
     const struct fr_path_view from = send->staging;
     struct fr_workspace_lease lease = {.address = NULL};
     struct fr_device_range range;
+    size_t ready = 0;
+    while (!fr_rndv_stage_poll(send, &ready))
+        continue;
+    if (send->failure != FR_OK)
+        return send->failure;
     enum fr_status status = fr_workspace_borrow(send->bytes, &lease);
     if (status != FR_OK)
         return status;
@@ -112,6 +126,29 @@ void fr_rndv_stage_begin(struct fr_rndv_send *send, size_t step, size_t growth)
     send->copying = true;
     fr_device_batch_begin(&send->batch);
     copy_on(send);
+}
+
+static size_t first_step(size_t bytes)
+{
+    enum { ALIGNMENT = 4096 };
+    size_t parts = bytes < LEAST_OF_TWO     ? 1
+                   : bytes < LEAST_OF_THREE ? 1 + GROWTH
+                                            : 1 + GROWTH + GROWTH * GROWTH;
+    return parts == 1 ? bytes : (bytes / parts + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+enum fr_status fr_rndv_stage_begin_on_device(struct fr_rndv_send *send, uint64_t *ready)
+{
+    size_t step = first_step(send->bytes), copied = 0;
+    fr_rndv_stage_begin(send, step, GROWTH);
+    if (send->remote && step == send->bytes) { // one control message less
+        while (!fr_rndv_stage_poll(send, &copied))
+            continue;
+        if (send->failure != FR_OK)
+            return send->failure;
+    }
+    *ready = copied;
+    return FR_OK;
 }
 
 bool fr_rndv_stage_poll(struct fr_rndv_send *send, size_t *ready)

@@ -11,23 +11,6 @@
 #include "rndv/send.h"
 #include "world/world.h"
 
-enum {
-    // A receiver takes some microseconds for a step, and then several times as long to pull it as
-    // the sender takes to copy it. So each is several times the one before.
-    GROWTH = 4,
-    LEAST_OF_TWO = 32 << 20, // bytes of messages in two steps
-    LEAST_OF_THREE = 128 << 20,
-};
-
-static size_t first_step(size_t bytes)
-{
-    enum { ALIGNMENT = 4096 };
-    size_t parts = bytes < LEAST_OF_TWO     ? 1
-                   : bytes < LEAST_OF_THREE ? 1 + GROWTH
-                                            : 1 + GROWTH + GROWTH * GROWTH;
-    return parts == 1 ? bytes : (bytes / parts + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-}
-
 // FR_ERR_NOT_FOUND when the receiver has not mapped the workspace.
 static enum fr_status find_workspace(struct fr_rndv_send *send)
 {
@@ -47,21 +30,12 @@ static enum fr_status find_workspace(struct fr_rndv_send *send)
 
 static enum fr_status start(struct fr_rndv_send *send, struct fr_rndv_place *place, uint64_t *ready)
 {
-    size_t step = first_step(send->bytes), copied = 0;
     enum fr_status status = find_workspace(send);
     if (status != FR_OK)
         return status;
-    fr_rndv_stage_begin(send, step, GROWTH);
-    if (send->remote && step == send->bytes) { // one control message less
-        while (!fr_rndv_stage_poll(send, &copied))
-            continue;
-        if (send->failure != FR_OK)
-            return send->failure;
-    }
     place->address = send->staging.stage_base;
     place->handle = send->handle;
-    *ready = copied;
-    return FR_OK;
+    return fr_rndv_stage_begin_on_device(send, ready);
 }
 
 const struct fr_rndv_scheme fr_rndv_staged_get = {

@@ -18,6 +18,7 @@ static bool runs;           // written in fr_rndv_thread_start and _stop
 static bool stops;          // under the mutex
 static _Atomic long served; // messages that others may be reading
 static struct fr_rails *polled;
+static int own_device;
 
 // Returns whether there is anything to be polled for.
 static bool wait_for_work(void)
@@ -33,6 +34,8 @@ static bool wait_for_work(void)
 static void *run(void *nothing)
 {
     long nap_ns = LEAST_NAP_NS;
+    if (own_device >= 0 && fr_device_adopt(own_device) != FR_OK)
+        fr_warn("the thread for rails has no context of device %d", own_device);
     while (wait_for_work()) {
         nap_ns = fr_rail_poll(polled) ? LEAST_NAP_NS : nap_ns * 2;
         nap_ns = nap_ns < MOST_NAP_NS ? nap_ns : MOST_NAP_NS;
@@ -53,12 +56,13 @@ static bool start(void)
     return started;
 }
 
-void fr_rndv_thread_start(struct fr_rails *rails)
+void fr_rndv_thread_start(struct fr_rails *rails, int device)
 {
     enum fr_progress_use use = fr_core_settings()->progress;
     if (use == FR_PROGRESS_MANUAL || (use == FR_PROGRESS_AUTO && !fr_rail_needs_polls(rails)))
         return;
     polled = rails;
+    own_device = device;
     stops = false;
     atomic_store(&served, use == FR_PROGRESS_THREAD ? 1 : 0);
     runs = start();

@@ -62,8 +62,16 @@ static void condemn(struct fr_workspace_pool *pool, uint64_t now_ns, uint64_t mi
     usage.bytes -= fr_workspace_pool_condemn(pool, now_ns, min_idle_ns, victims);
 }
 
+static void tell_watcher(const struct fr_workspace_chunk *chunk)
+{
+    struct fr_device_range range;
+    if (fr_device_query_id((const void *)chunk->memory.address, &range) == FR_OK)
+        fr_workspace_tell_watcher(range.buffer_id);
+}
+
 static void destroy_chunk(struct fr_workspace_chunk *chunk)
 {
+    tell_watcher(chunk);
     fr_debug("device %d workspace gives back %zu bytes", chunk->memory.device, chunk->memory.bytes);
     fr_device_memory_destroy(&chunk->memory);
     free(chunk);

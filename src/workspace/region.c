@@ -24,7 +24,7 @@ void fr_workspace_watch(void (*gone)(uint64_t id))
     atomic_store_explicit(&watcher, gone, memory_order_release);
 }
 
-static void tell_watcher(uint64_t id)
+void fr_workspace_tell_watcher(uint64_t id)
 {
     void (*gone)(uint64_t id) = atomic_load_explicit(&watcher, memory_order_acquire);
     if (FR_UNLIKELY(gone != NULL))
@@ -149,7 +149,7 @@ void fr_workspace_region_destroy(struct fr_workspace_region *region)
 {
     if (region == NULL)
         return;
-    tell_watcher(region->id);
+    fr_workspace_tell_watcher(region->id);
     if (region->pinned)
         fr_device_host_unregister(region->address);
     if (munmap(region->address, region->bytes) != 0)

@@ -36,8 +36,8 @@ bool fr_workspace_may_lend(int device, size_t bytes);
 // BUFFER_ID. Of a lease without host memory it is 0.
 uint64_t fr_workspace_id(const struct fr_workspace_lease *lease);
 
-// Has `gone` called with the id of host memory that is about to be given back to the system; under
-// no lock, of any thread. NULL for nobody.
+// Has `gone` called with the id of host memory, or the BUFFER_ID of device memory, that is about to
+// be given back to the system; under no lock, of any thread. NULL for nobody.
 void fr_workspace_watch(void (*gone)(uint64_t id));
 
 // Takes a lease back; NULL or an empty lease is accepted. Host memory beyond FABRAIL_STAGING_KEEP

@@ -120,6 +120,9 @@ void fr_workspace_device_return(struct fr_workspace_extent *extent, uint64_t now
 bool fr_workspace_device_has_idle(void);
 void fr_workspace_device_trim(uint64_t now_ns);
 
+// Says that memory with this id is about to be given back.
+void fr_workspace_tell_watcher(uint64_t id);
+
 // Gives back the device memory that is not lent.
 void fr_workspace_device_release(void);
 

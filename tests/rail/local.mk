@@ -5,7 +5,7 @@ EXTRA_DIST += tests/rail/machines/make tests/rail/machines/dgx.nics tests/rail/m
     tests/rail/machines/slingshot.xml
 
 TESTS += tests/rail/fuzz.sh
-EXTRA_DIST += tests/rail/fuzz.sh tests/rail/fuzz_wire.c tests/rail/corpus/address-1 \
+EXTRA_DIST += tests/rail/hmem.c tests/rail/fuzz.sh tests/rail/fuzz_wire.c tests/rail/corpus/address-1 \
     tests/rail/corpus/address-4 tests/rail/corpus/key-1 tests/rail/corpus/key-4 \
     tests/rail/corpus/key-bad
 
@@ -59,5 +59,17 @@ tests_unit_rail_cache_SOURCES = tests/unit/rail_cache.c $(rail_standin_headers)
 tests_unit_rail_cache_CPPFLAGS = $(rail_standin_cppflags)
 tests_unit_rail_cache_LDADD = librooms.la
 tests_unit_rail_cache_DEPENDENCIES = $(rail_standin_dependencies)
+
+check_PROGRAMS += tests/unit/rndv_hmem
+tests_unit_rndv_hmem_SOURCES = tests/unit/rndv_hmem.c tests/unit/driver.h $(rail_standin_headers)
+tests_unit_rndv_hmem_CPPFLAGS = $(rail_standin_cppflags) $(CUDA_CPPFLAGS)
+tests_unit_rndv_hmem_LDADD = librooms.la
+tests_unit_rndv_hmem_DEPENDENCIES = $(rail_standin_dependencies)
+
+# A provider that libfabric loads, under the name that it looks for.
+check_DATA += tests/rail/libfrhmem-fi.so
+CLEANFILES += tests/rail/libfrhmem-fi.so
+tests/rail/libfrhmem-fi.so: tests/rail/hmem.c config.h
+	$(AM_V_CCLD)$(MKDIR_P) tests/rail && $(sim_compile) -o $@ $(srcdir)/tests/rail/hmem.c -ldl
 
 endif

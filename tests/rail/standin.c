@@ -84,7 +84,8 @@ static bool fails(const char *call)
 {
     if (self.fail_call == NULL || strcmp(self.fail_call, call) != 0)
         return false;
-    return ++self.calls == self.fail_nth;
+    unsigned nth = ++self.calls;
+    return nth == self.fail_nth || (self.fails_on && nth > self.fail_nth);
 }
 
 #define FAIL(call)                                                                                 \

@@ -49,6 +49,7 @@ struct standin {
     unsigned batch;             // most completions a call; 0: what is asked for
     const char *fail_call;      // name of a call, such as fi_domain, that fails
     unsigned fail_nth;          // for the so-manieth time
+    bool fails_on;              // and each time after that
     int fail_code;              // with this, a negative number
     // What has been seen.
     unsigned calls; // of fail_call

@@ -169,6 +169,10 @@ check_PROGRAMS += tests/unit/rndv_scheme
 tests_unit_rndv_scheme_SOURCES = tests/unit/rndv_scheme.c $(unit_rndv_headers)
 tests_unit_rndv_scheme_LDADD = librooms.la
 
+check_PROGRAMS += tests/unit/rndv_stage
+tests_unit_rndv_stage_SOURCES = tests/unit/rndv_stage.c tests/unit/driver.h tests/unit/check.h
+tests_unit_rndv_stage_LDADD = librooms.la
+
 check_PROGRAMS += tests/unit/rndv_traffic
 tests_unit_rndv_traffic_SOURCES = tests/unit/rndv_traffic.c $(unit_rndv_headers) \
     tests/unit/driver.h tests/unit/memory_pair.h

@@ -8,7 +8,7 @@
 #include "check.h"
 
 enum {
-    FACTS = 13,
+    FACTS = 14,
     SCHEMES = 4,
     SIZES = 13,
     RAILS = 9, // none, one or two, of each use
@@ -45,11 +45,18 @@ static struct fr_policy_message message_of(unsigned bits, unsigned failed, unsig
         .staged_unmapped = bits & 1024,
         .host_memory = bits & 2048,
         .takes_turns = bits & 4096,
+        .rails_reach_device = bits & 8192,
         .shared_min_bytes = MIN_SHARED,
         .failed = failed << FR_SCHEME_GET,
         .clique_min_bytes = MIN_CLIQUE,
         .pipeline_min_bytes = MIN_PIPELINE,
     };
+}
+
+// On the device, if the NICs reach it, or on the host.
+static bool has_room_for_rails(const struct fr_policy_message *m)
+{
+    return !m->host_full || (m->rails_reach_device && !m->workspace_full && !m->host_memory);
 }
 
 // What must be true of a message that goes by a scheme, and is enough for it.
@@ -67,7 +74,7 @@ static bool is_allowed(const struct fr_policy_message *m, enum fr_policy_scheme 
         return within_gpu && !m->workspace_full && !m->absolute &&
                (m->here || (m->in_clique && m->bytes + 1 > MIN_CLIQUE));
     case FR_SCHEME_RAIL: // what is worth it, between hosts
-        return !m->here && !m->absolute && !m->host_full && m->bytes + 1 > MIN_RAIL &&
+        return !m->here && !m->absolute && has_room_for_rails(m) && m->bytes + 1 > MIN_RAIL &&
                m->rail_use != FR_RAIL_OFF &&
                (m->rails > 1 || (m->rails == 1 && m->rail_use == FR_RAIL_FORCE));
     default:
@@ -201,14 +208,35 @@ static void check_reasons_of_host(void)
     check_reason(m, FR_SCHEME_NONE, "host memory, and the receiver is on this host");
 }
 
+static void check_reasons_of_rails(void)
+{
+    static const char *const from =
+        "over all NICs that both ends have in common, from device memory";
+    static const char *const into =
+        "over all NICs that both ends have in common, into device memory";
+    static const char *const by_host = "over all NICs that both ends have in common";
+    struct fr_policy_message m = {.bytes = 100, .by_fragments = true, .rails = 2};
+    check_reason(m, FR_SCHEME_RAIL, by_host);
+    m.rails_reach_device = true;
+    check_reason(m, FR_SCHEME_RAIL, from);
+    m.host_full = true;
+    check_reason(m, FR_SCHEME_RAIL, from);
+    m.workspace_full = true;
+    check_reason(m, FR_SCHEME_NONE, "the MPI library is not GPU-aware");
+    m.host_full = false;
+    check_reason(m, FR_SCHEME_RAIL, by_host);
+    CHECK(strcmp(fr_policy_scheme_received(FR_SCHEME_RAIL, true), into) == 0);
+    CHECK(strcmp(fr_policy_scheme_received(FR_SCHEME_RAIL, false), by_host) == 0);
+}
+
 static void check_names(void)
 {
     static const char *const names[FR_SCHEME_COUNT] = {"none", "get", "staged get", "rail",
                                                        "pipeline"};
     for (unsigned i = 0; i < FR_SCHEME_COUNT; i++) {
         CHECK(strcmp(fr_policy_scheme_name((enum fr_policy_scheme)i), names[i]) == 0, "%u", i);
-        CHECK((strstr(fr_policy_scheme_received((enum fr_policy_scheme)i), "fragments") != NULL) ==
-                  (i == FR_SCHEME_PIPELINE),
+        CHECK((strstr(fr_policy_scheme_received((enum fr_policy_scheme)i, false), "fragments") !=
+               NULL) == (i == FR_SCHEME_PIPELINE),
               "%u", i);
     }
     CHECK(strcmp(fr_policy_scheme_name(FR_SCHEME_COUNT), "unknown") == 0);
@@ -220,6 +248,7 @@ int main(void)
     check_limits();
     check_reasons();
     check_reasons_of_host();
+    check_reasons_of_rails();
     check_names();
     return check_result();
 }

@@ -123,7 +123,7 @@ static void test_read(void)
         begin_device_case();
         struct fr_rail_options options =
             flush_options(by_gpu ? FR_RAIL_FLUSH_AUTO : FR_RAIL_FLUSH_READ);
-        CHECK(open_pair(&options, FR_RAIL_CUDA));
+        CHECK(open_pair(&options, FR_RAIL_CUDA) && fr_rail_can_flush(near));
         read_device();
         for (unsigned i = 0; i < 4; i++)
             check_order(i, "rR");
@@ -226,7 +226,22 @@ static void test_impossible(void)
     struct fr_rail_options options = flush_options(FR_RAIL_FLUSH_READ);
     options.flush_memory.bytes = FR_RAIL_FLUSH_BYTES - 1;
     CHECK(open_pair(&options, FR_RAIL_CUDA));
+    CHECK(!fr_rail_can_flush(near));
     CHECK(wait_for(start_read(0, 0, 100)) == FR_ERR_RAIL);
+    close_pair();
+    // The driver's call does without, and so does a GPU that orders what is written.
+    for (int ordered = 0; ordered <= 1; ordered++) {
+        begin_device_case();
+        options.flush = FR_RAIL_FLUSH_AUTO;
+        options.writes_ordered = ordered;
+        options.flush_device = ordered ? NULL : flush_device;
+        CHECK(open_pair(&options, FR_RAIL_CUDA) && fr_rail_can_flush(near));
+        close_pair();
+    }
+    begin_device_case();
+    options.flush = FR_RAIL_FLUSH_CUDA;
+    options.flush_device = NULL;
+    CHECK(open_pair(&options, FR_RAIL_CUDA) && !fr_rail_can_flush(near));
     close_pair();
 }
 

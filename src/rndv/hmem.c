@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Device memory that NICs reach themselves: registered once for each allocation, which costs far
+// more than a message, and forgotten when that is freed.
+//
+// An allocation is known by its BUFFER_ID, which is never given twice, so that memory at the
+// address of earlier memory is never taken for that. That it has been freed is heard where those
+// who have mapped memory of this process hear it, so only what can be exported is registered; other
+// memory of the application's is reached by way of the workspace.
+#include "config.h"
+
+#include "rndv/hmem.h"
+
+#include <time.h>
+
+enum {
+    REFUSED = 256,           // allocations remembered that a NIC did not take; two share a place
+    LOOK_EVERY_NS = 5000000, // for what was freed
+};
+
+static _Atomic int reached = -1; // the device whose memory the rails take
+static struct fr_device_memory flush_memory;
+static _Atomic uint64_t refused[REFUSED];
+static atomic_bool has_registered; // memory of the application's
+static _Atomic int64_t looked_ns;
+static uint64_t freed_mark; // belongs to who has won the turn to look
+
+// ---- the rails' own
+
+static enum fr_status flush(void *cookie)
+{
+    (void)cookie;
+    return fr_device_flush_rdma(atomic_load_explicit(&reached, memory_order_relaxed));
+}
+
+// Whether NICs may have to read device memory to flush what they wrote.
+static bool may_read_to_flush(const struct fr_rail_options *options)
+{
+    return options->flush == FR_RAIL_FLUSH_AUTO ? !options->writes_ordered
+                                                : options->flush != FR_RAIL_FLUSH_NONE;
+}
+
+void fr_rndv_hmem_prepare(int device, struct fr_rail_options *options)
+{
+    options->host_only = options->gpu == NULL || !fr_core_settings()->rail_hmem;
+    if (options->host_only)
+        return;
+    options->writes_ordered = fr_device_orders_rdma(device);
+    if (fr_device_can_flush_rdma(device))
+        options->flush_device = flush;
+    if (!may_read_to_flush(options) ||
+        fr_device_memory_create(device, FR_RAIL_FLUSH_BYTES, &flush_memory) != FR_OK)
+        return;
+    options->flush_memory = (struct fr_rail_memory){
+        .address = (void *)flush_memory.address,
+        .bytes = flush_memory.bytes,
+        .kind = FR_RAIL_CUDA,
+        .device = device,
+    };
+}
+
+bool fr_rndv_hmem_open(const struct fr_rails *rails, int device)
+{
+    bool reaches = fr_core_settings()->rail_hmem && fr_rail_takes(rails, FR_RAIL_CUDA);
+    if (reaches && !fr_rail_can_flush(rails)) {
+        fr_warn("device memory goes through the host: what NICs write to it cannot be flushed");
+        reaches = false;
+    }
+    atomic_store_explicit(&reached, reaches ? device : -1, memory_order_release);
+    return reaches;
+}
+
+void fr_rndv_hmem_close(void)
+{
+    atomic_store_explicit(&reached, -1, memory_order_relaxed);
+    atomic_store_explicit(&has_registered, false, memory_order_relaxed);
+    if (flush_memory.bytes > 0)
+        fr_device_memory_destroy(&flush_memory);
+    flush_memory = (struct fr_device_memory){.bytes = 0};
+}
+
+bool fr_rndv_hmem_reaches(const struct fr_device_range *range)
+{
+    return fr_device_kind_is_device(range->kind) && range->device >= 0 &&
+           range->device == atomic_load_explicit(&reached, memory_order_acquire);
+}
+
+// ---- registrations
+
+static _Atomic uint64_t *refused_place(uint64_t id)
+{
+    return &refused[id % REFUSED];
+}
+
+// Of an allocation that is too large for the cache only the bytes in question are registered.
+static enum fr_status pin(const struct fr_rail_memory *allocation, uintptr_t address, size_t bytes,
+                          struct fr_rail_region **region, size_t *offset)
+{
+    struct fr_rail_memory memory = *allocation;
+    _Atomic uint64_t *place = refused_place(memory.id);
+    if (atomic_load_explicit(place, memory_order_relaxed) == memory.id)
+        return FR_ERR_UNSUPPORTED;
+    if (memory.bytes > fr_core_settings()->rail_cache_bytes / 2) {
+        memory.address = (void *)address;
+        memory.bytes = bytes;
+    }
+    enum fr_status status = fr_rail_register(fr_rndv_rails(), &memory, region);
+    if (status == FR_ERR_UNSUPPORTED)
+        atomic_store_explicit(place, memory.id, memory_order_relaxed);
+    *offset = address - (uintptr_t)memory.address;
+    return status;
+}
+
+enum fr_status fr_rndv_hmem_register(const struct fr_device_range *range, uintptr_t address,
+                                     size_t bytes, struct fr_rail_region **region, size_t *offset)
+{
+    struct fr_memory_handle handle;
+    enum fr_status status = fr_memory_export(range, (const void *)address, bytes, &handle);
+    if (status != FR_OK)
+        return status;
+    const struct fr_rail_memory allocation = {
+        .address = (void *)(uintptr_t)handle.base,
+        .bytes = handle.bytes,
+        .id = handle.buffer_id,
+        .kind = FR_RAIL_CUDA,
+        .device = range->device,
+    };
+    status = pin(&allocation, address, bytes, region, offset);
+    if (status == FR_OK)
+        atomic_store_explicit(&has_registered, true, memory_order_relaxed);
+    return status;
+}
+
+enum fr_status fr_rndv_hmem_register_lease(const struct fr_workspace_lease *lease,
+                                           struct fr_rail_region **region, size_t *offset)
+{
+    struct fr_device_range range;
+    fr_buffer_classify(lease->address, 1, &range);
+    const struct fr_rail_memory allocation = {
+        .address = (void *)range.base,
+        .bytes = range.bytes,
+        .id = range.buffer_id,
+        .kind = FR_RAIL_CUDA,
+        .device = range.device,
+    };
+    return pin(&allocation, (uintptr_t)lease->address, lease->bytes, region, offset);
+}
+
+// ---- what was freed
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static bool is_due(void)
+{
+    int64_t last = atomic_load_explicit(&looked_ns, memory_order_relaxed), now = now_ns();
+    return now - last >= LOOK_EVERY_NS && atomic_compare_exchange_strong(&looked_ns, &last, now);
+}
+
+void fr_rndv_hmem_poll(void)
+{
+    static atomic_flag looking = ATOMIC_FLAG_INIT;
+    uint64_t ids[16];
+    size_t count = FR_ARRAY_LENGTH(ids);
+    if (FR_LIKELY(!atomic_load_explicit(&has_registered, memory_order_relaxed)) || !is_due() ||
+        atomic_flag_test_and_set_explicit(&looking, memory_order_acquire))
+        return;
+    while (count == FR_ARRAY_LENGTH(ids)) {
+        count = fr_memory_freed(&freed_mark, ids, FR_ARRAY_LENGTH(ids));
+        for (size_t i = 0; i < count; i++)
+            fr_rail_forget(fr_rndv_rails(), ids[i]);
+    }
+    atomic_flag_clear_explicit(&looking, memory_order_release);
+}
