@@ -320,6 +320,16 @@ static enum fr_status map_object(CUmemGenericAllocationHandle handle, size_t byt
     return FR_OK;
 }
 
+// Where others could be opened, driver 580 says NOT_SUPPORTED of some that are freed meanwhile.
+static enum fr_status refuse_object(CUresult result)
+{
+    bool may_be_freed =
+        result == CUDA_ERROR_INVALID_VALUE ||
+        (result == CUDA_ERROR_NOT_SUPPORTED &&
+         atomic_load_explicit(&object_offers.ever_opened, memory_order_relaxed));
+    return refuse_offer(&object_offers, may_be_freed, "cuMemImportFromShareableHandle", result);
+}
+
 static enum fr_status map_vmm(const struct fr_device_export *export, unsigned way, int descriptor,
                               int device, uintptr_t *address)
 {
@@ -330,8 +340,7 @@ static enum fr_status map_vmm(const struct fr_device_export *export, unsigned wa
     CUresult result = fr_cu.cuMemImportFromShareableHandle(
         &handle, by_fd ? (void *)(uintptr_t)descriptor : token, by_fd ? FD_HANDLE : FABRIC_HANDLE);
     if (result != CUDA_SUCCESS)
-        return refuse_offer(&object_offers, result == CUDA_ERROR_INVALID_VALUE,
-                            "cuMemImportFromShareableHandle", result);
+        return refuse_object(result);
     atomic_store_explicit(&object_offers.ever_opened, true, memory_order_relaxed);
     enum fr_status status = map_object(handle, export->bytes, device, address);
     release_handle(handle);
