@@ -323,10 +323,9 @@ static enum fr_status map_object(CUmemGenericAllocationHandle handle, size_t byt
 // Where others could be opened, driver 580 says NOT_SUPPORTED of some that are freed meanwhile.
 static enum fr_status refuse_object(CUresult result)
 {
-    bool may_be_freed =
-        result == CUDA_ERROR_INVALID_VALUE ||
-        (result == CUDA_ERROR_NOT_SUPPORTED &&
-         atomic_load_explicit(&object_offers.ever_opened, memory_order_relaxed));
+    bool may_be_freed = result == CUDA_ERROR_INVALID_VALUE ||
+                        (result == CUDA_ERROR_NOT_SUPPORTED &&
+                         atomic_load_explicit(&object_offers.ever_opened, memory_order_relaxed));
     return refuse_offer(&object_offers, may_be_freed, "cuMemImportFromShareableHandle", result);
 }
 
