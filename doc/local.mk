@@ -31,7 +31,7 @@ fr_figures = doc/figures/allreduce-2.json doc/figures/allreduce-4.json doc/figur
     doc/figures/mpi-allreduce-2-ranks-open-mpi-4.1.6.svg \
     doc/figures/mpi-allreduce-4-ranks-open-mpi-4.1.6.svg \
     doc/figures/mpi-alltoall-4-ranks-open-mpi-4.1.6.svg \
-    doc/figures/one-way-time-of-a-message-2-ranks-open-mpi-4.1.6.svg
+    doc/figures/one-way-time-of-a-message-2-ranks-open-mpi-4.1.6.svg doc/figures/report.png
 
 # That of the command, with the part on its subcommands put in by the command itself.
 EXTRA_DIST += doc/fabrail.1.in
