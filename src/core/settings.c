@@ -205,8 +205,10 @@ static const struct row rows[] = {
      .help =
          "Who moves rails whose NIC wants a CPU for that: calls of MPI and, while other ranks "
          "read\n"
-         "from this one, a thread (auto); calls of MPI alone (manual), so that a rank waits for\n"
-         "another one that is not in such a call; or a thread always (thread)."},
+         "from this one, a thread (auto); no thread (manual), so that NICs that want a CPU are "
+         "not\n"
+         "used, since a rank that blocks in the MPI library would hold up the others; or a thread\n"
+         "always (thread)."},
     {"RAIL_MAX", ROW_BYTES, AT(rail_max), .default_text = "16", RANGE(1, FR_RAILS_MAX),
      .help = "NICs that a process may use at once, of those that are nearest to its GPU."},
     {"RAIL_NICS", ROW_STRING, AT(rail_nics), .default_text = "",

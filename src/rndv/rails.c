@@ -160,9 +160,11 @@ static enum fr_status open_all(void)
     outdone = fr_rail_has_better(rails);
     if (outdone)
         fr_info("rails go over sockets, and this host has better: they take FABRAIL_RAIL=force");
-    fr_workspace_watch(forget_workspace);
     bool reaches = fr_rndv_hmem_open(rails, device);
-    fr_rndv_thread_start(rails, reaches ? device : -1);
+    status = fr_rndv_thread_start(rails, reaches ? device : -1) ? FR_OK : FR_ERR_UNSUPPORTED;
+    if (status != FR_OK)
+        goto release;
+    fr_workspace_watch(forget_workspace);
     return FR_OK;
 
 release:
@@ -171,6 +173,7 @@ release:
 close:
     fr_rail_close(rails);
     rails = NULL;
+    region = NULL;
 forget_device:
     fr_rndv_hmem_close();
     return status;

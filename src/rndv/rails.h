@@ -30,8 +30,9 @@ void fr_rndv_rails_poll(void);
 void fr_rndv_rails_close(void);
 
 // The thread of FABRAIL_PROGRESS. Starting does nothing where there is no need for it. `device` is
-// that whose memory libfabric may copy from and to in it, -1 for none.
-void fr_rndv_thread_start(struct fr_rails *rails, int device);
+// that whose memory libfabric may copy from and to in it, -1 for none. Returns false where there is
+// need, and it does not run: then nobody may be told to read from this process.
+bool fr_rndv_thread_start(struct fr_rails *rails, int device);
 void fr_rndv_thread_serve(int change);
 void fr_rndv_thread_stop(void);
 

@@ -56,18 +56,25 @@ static bool start(void)
     return started;
 }
 
-void fr_rndv_thread_start(struct fr_rails *rails, int device)
+// A rank may be in a blocking call of the MPI library's for as long as it takes others to read from
+// it.
+bool fr_rndv_thread_start(struct fr_rails *rails, int device)
 {
     enum fr_progress_use use = fr_core_settings()->progress;
-    if (use == FR_PROGRESS_MANUAL || (use == FR_PROGRESS_AUTO && !fr_rail_needs_polls(rails)))
-        return;
+    bool is_needed = fr_rail_needs_polls(rails);
+    if (use == FR_PROGRESS_MANUAL && is_needed)
+        fr_info("no rails: they want a thread to poll them, and FABRAIL_PROGRESS=manual");
+    if (use == FR_PROGRESS_MANUAL || (use == FR_PROGRESS_AUTO && !is_needed))
+        return !is_needed;
     polled = rails;
     own_device = device;
     stops = false;
     atomic_store(&served, use == FR_PROGRESS_THREAD ? 1 : 0);
     runs = start();
     if (!runs)
-        fr_warn("no thread could be started for rails: others read only while this rank is in MPI");
+        fr_warn("no thread could be started for rails%s",
+                is_needed ? ", so that messages take another way" : "");
+    return runs || !is_needed;
 }
 
 void fr_rndv_thread_serve(int change)

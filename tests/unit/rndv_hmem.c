@@ -351,7 +351,6 @@ static int run(const char *name, void (*test)(void), const char *setting, const 
     int status = 0;
     pid_t child = fork();
     if (child == 0) {
-        setenv("FABRAIL_PROGRESS", "manual", 1);
         if (setting != NULL)
             setenv(setting, value, 1);
         test();
