@@ -352,6 +352,7 @@ static bool find_libfabric(void)
            libfabric.fabric != NULL;
 }
 
+FI_EXT_INI; // libfabric's headers declare it nowhere
 FI_EXT_INI
 {
     return find_libfabric() ? &provider : NULL;
