@@ -41,11 +41,29 @@ static void close_fid(const struct fr_rail *rail, const char *call, struct fid *
         (rail)->object = NULL;                                                                     \
     } while (0)
 
-static bool open_cq(struct fr_rail *rail, struct fid_cq **cq)
+static int try_cq(struct fr_rail *rail, enum fi_wait_obj wait_obj, struct fid_cq **cq)
 {
     struct fi_cq_attr attr = {
-        .size = 2 * FR_RAIL_DEPTH, .format = FI_CQ_FORMAT_CONTEXT, .wait_obj = FI_WAIT_NONE};
-    return worked(rail, "fi_cq_open", fi_cq_open(rail->domain, &attr, cq, rail));
+        .size = 2 * FR_RAIL_DEPTH, .format = FI_CQ_FORMAT_CONTEXT, .wait_obj = wait_obj};
+    return fi_cq_open(rail->domain, &attr, cq, rail);
+}
+
+static bool open_cq(struct fr_rail *rail, struct fid_cq **cq)
+{
+    return worked(rail, "fi_cq_open", try_cq(rail, FI_WAIT_NONE, cq));
+}
+
+// Where answering takes a CPU, that is better told when to than asking all the time.
+static bool open_target_cq(struct fr_rail *rail)
+{
+    struct fid_cq *cq = NULL;
+    rail->wait_fd = -1;
+    if (!rail->manual || try_cq(rail, FI_WAIT_FD, &cq) != 0)
+        return open_cq(rail, &rail->target_cq);
+    if (fi_control(&cq->fid, FI_GETWAIT, &rail->wait_fd) != 0)
+        rail->wait_fd = -1;
+    rail->target_cq = cq;
+    return true;
 }
 
 // EFA would serve an endpoint of this host through shared memory, past the NIC that is to be
@@ -184,7 +202,7 @@ static bool open_objects(struct fr_rail *rail)
     return open_fabric(rail) &&
            worked(rail, "fi_domain", fi_domain(rail->fabric, rail->info, &rail->domain, rail)) &&
            worked(rail, "fi_av_open", fi_av_open(rail->domain, &av, &rail->av, rail)) &&
-           open_cq(rail, &rail->target_cq) && open_endpoint(rail, rail->target_cq, &rail->target) &&
+           open_target_cq(rail) && open_endpoint(rail, rail->target_cq, &rail->target) &&
            open_initiator(rail) && tell_address(rail);
 }
 

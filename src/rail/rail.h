@@ -154,6 +154,10 @@ FR_MUST_CHECK enum fr_status fr_rail_flush(struct fr_rails *rails,
 // inside returns at once.
 bool fr_rail_poll(struct fr_rails *rails);
 
+// Waits until a NIC that wants a CPU for its answers may have something to do, or for so long. For
+// a thread that has no other work. Returns false where no provider tells: then it is that long.
+bool fr_rail_wait(struct fr_rails *rails, long most_ns);
+
 // Whether a transfer has ended, and how: FR_OK, FR_ERR_RAIL, FR_ERR_CANCELLED, or the driver's
 // error of a flush. Costs a load.
 bool fr_rail_test(const struct fr_rail_transfer *transfer, enum fr_status *status);

@@ -67,6 +67,7 @@ struct fr_rail {
     struct fid_ep *target, *initiator;
     struct fid_cq *target_cq, *cq;
     bool manual;       // the target may answer only when its queue is read
+    int wait_fd;       // readable when there is something to answer; -1: nothing tells
     unsigned skipped;  // polls in which that was not done
     bool writes;       // a write can complete on delivery
     bool hmem;         // takes device memory

@@ -28,6 +28,7 @@ struct fr_rail_options fr_rail_options(void)
 #include "rail/steps_int.h"
 
 #include <dirent.h>
+#include <poll.h>
 
 enum { PAUSE_NS = 50000000 }; // more between two polls is time in which nobody waited
 
@@ -207,6 +208,39 @@ bool fr_rail_poll(struct fr_rails *rails)
     any = fr_rail_flush_post(rails) || any;
     atomic_flag_clear_explicit(&rails->polling, memory_order_release);
     return any;
+}
+
+// Lists what tells. Returns whether one of them has something to do already.
+static bool list_waits(struct fr_rails *rails, struct pollfd *fds, nfds_t *count)
+{
+    bool any = false;
+    *count = 0;
+    for (unsigned i = 0; i < rails->count; i++) {
+        struct fr_rail *rail = &rails->rails[i];
+        if (rail->wait_fd < 0 || rail->target_cq == NULL)
+            continue;
+        struct fid *fid = &rail->target_cq->fid;
+        any = fi_trywait(rail->fabric, &fid, 1) == -FI_EAGAIN || any;
+        fds[(*count)++] = (struct pollfd){.fd = rail->wait_fd, .events = POLLIN};
+    }
+    return any;
+}
+
+bool fr_rail_wait(struct fr_rails *rails, long most_ns)
+{
+    enum { A_POLL_NS = 20000 };
+    struct pollfd fds[FR_RAILS_MAX];
+    struct timespec most = {.tv_sec = most_ns / 1000000000, .tv_nsec = most_ns % 1000000000};
+    nfds_t count = 0;
+    if (atomic_flag_test_and_set_explicit(&rails->polling, memory_order_acquire)) {
+        most = (struct timespec){.tv_nsec = A_POLL_NS}; // somebody else sees to it just now
+        return ppoll(NULL, 0, &most, NULL) == 0;
+    }
+    bool any = list_waits(rails, fds, &count);
+    atomic_flag_clear_explicit(&rails->polling, memory_order_release);
+    if (!any)
+        (void)ppoll(fds, count, &most, NULL);
+    return count > 0;
 }
 
 void fr_rail_counters(const struct fr_rails *rails, unsigned index,

@@ -7,7 +7,6 @@
 
 #include <pthread.h>
 #include <signal.h>
-#include <time.h>
 
 enum { LEAST_NAP_NS = 20000, MOST_NAP_NS = 1000000 };
 
@@ -39,8 +38,7 @@ static void *run(void *nothing)
     while (wait_for_work()) {
         nap_ns = fr_rail_poll(polled) ? LEAST_NAP_NS : nap_ns * 2;
         nap_ns = nap_ns < MOST_NAP_NS ? nap_ns : MOST_NAP_NS;
-        const struct timespec nap = {.tv_nsec = nap_ns};
-        nanosleep(&nap, NULL);
+        (void)fr_rail_wait(polled, nap_ns);
     }
     return nothing;
 }
