@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Messages from device memory to device memory between two ranks on a host each: the one-way time
-// of a ping-pong, by whatever way the preload has them take. `fabrail tune --rails` starts it once
-// with rails and once without. Medians; every byte that arrives is verified at every size.
+// Messages between two ranks on a host each, by whatever way the preload has them take: the one-way
+// time of a ping-pong from device memory to device memory. `fabrail tune --rails` starts it once
+// with rails and once without, and tests/bench/rails as the options have it. Medians; every byte
+// that arrives is verified at every size.
 //
-//   between [LARGEST-BYTES]
+//   between [--memory=KIND] [--bytes=BYTES,...] [--window=MESSAGES] [--cpu] [LARGEST-BYTES]
+//
+// --memory=host is also for machines without a GPU. --window has so many messages of a rank follow
+// each other, which the other one answers when it has them all, and gives the time for each. --cpu
+// adds the CPU time of both ranks for a GiB. Sizes are from 1K doubling, or as listed.
 //
 // Besides rows (rows.h) it prints what kind of machine each rank is on: machine|RANK|HOST|KIND
 #include "config.h"
@@ -14,12 +19,34 @@
 
 #include <mpi.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
-enum { SMALLEST = 1024, TAG = 1, FEWEST = 5, MOST = 101, KIND_BYTES = 512 };
+// MPICH's mpi.h declares MPI_STATUSES_IGNORE in a way that gcc takes for an object of no size.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wstringop-overflow"
+#endif
+
+enum {
+    SMALLEST = 1024,
+    TAG = 1,
+    FEWEST = 5,
+    MOST = 101,
+    KIND_BYTES = 512,
+    MOST_SIZES = 32,
+    WIDEST = 256, // window
+};
 
 // Rails are opened by the first message, and used once both ends have met over them.
 static const double warm_up_s = 1.0, size_s = 0.3;
+
+static struct {
+    enum memory_kind kind;
+    size_t bytes[MOST_SIZES];
+    size_t count; // of sizes
+    int window;   // 0: a ping-pong
+    bool cpu;
+} asked = {.kind = MEMORY_DEVICE};
 
 static struct {
     int rank;
@@ -43,10 +70,16 @@ static unsigned char byte_of(int from, size_t bytes, size_t i)
     return (unsigned char)((i * 7 + i / 251 + bytes / 64 + (size_t)from * 101) % 253);
 }
 
+static size_t windows(void)
+{
+    return asked.window > 0 ? (size_t)asked.window : 1;
+}
+
 static void fill(size_t bytes)
 {
     memset(own.host, 0xff, bytes);
-    memory_write(&own.receive, 0, own.host, bytes);
+    for (size_t i = 0; i < windows(); i++)
+        memory_write(&own.receive, i * bytes, own.host, bytes);
     for (size_t i = 0; i < bytes; i++)
         own.host[i] = byte_of(own.rank, bytes, i);
     memory_write(&own.send, 0, own.host, bytes);
@@ -54,9 +87,11 @@ static void fill(size_t bytes)
 
 static void verify(size_t bytes)
 {
-    memory_read(&own.receive, 0, own.host, bytes);
-    for (size_t i = 0; i < bytes; i++)
-        demand(own.host[i] == byte_of(1 - own.rank, bytes, i), "wrong bytes have arrived");
+    for (size_t at = 0; at < windows() && (asked.window == 0 || own.rank == 1); at++) {
+        memory_read(&own.receive, at * bytes, own.host, bytes);
+        for (size_t i = 0; i < bytes; i++)
+            demand(own.host[i] == byte_of(1 - own.rank, bytes, i), "wrong bytes have arrived");
+    }
 }
 
 static double trip(size_t bytes)
@@ -68,6 +103,27 @@ static double trip(size_t bytes)
              MPI_STATUS_IGNORE);
     if (own.rank == 1)
         MPI_Send(own.send.address, (int)bytes, MPI_BYTE, 0, TAG, MPI_COMM_WORLD);
+    return MPI_Wtime() - start;
+}
+
+// Rank 0 sends them all; the answer is host memory. All messages of a window have the same bytes.
+static double trip_of_window(size_t bytes)
+{
+    MPI_Request requests[WIDEST];
+    char answer = 0;
+    double start = MPI_Wtime();
+    for (int i = 0; i < asked.window; i++) {
+        if (own.rank == 0)
+            MPI_Isend(own.send.address, (int)bytes, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, &requests[i]);
+        else
+            MPI_Irecv(own.receive.address + (size_t)i * bytes, (int)bytes, MPI_BYTE, 0, TAG,
+                      MPI_COMM_WORLD, &requests[i]);
+    }
+    MPI_Waitall(asked.window, requests, MPI_STATUSES_IGNORE);
+    if (own.rank == 0)
+        MPI_Recv(&answer, 1, MPI_CHAR, 1, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    else
+        MPI_Send(&answer, 1, MPI_CHAR, 0, TAG, MPI_COMM_WORLD);
     return MPI_Wtime() - start;
 }
 
@@ -87,20 +143,43 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static double seconds_of(const struct timeval *time)
+{
+    return (double)time->tv_sec + (double)time->tv_usec * 1e-6;
+}
+
+// Of both ranks.
+static double cpu_seconds(void)
+{
+    struct rusage used;
+    getrusage(RUSAGE_SELF, &used);
+    double seconds = seconds_of(&used.ru_utime) + seconds_of(&used.ru_stime), sum = 0;
+    MPI_Allreduce(&seconds, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    return sum;
+}
+
 static void measure(size_t bytes)
 {
-    double trips[MOST];
+    double (*run)(size_t) = asked.window > 0 ? trip_of_window : trip;
+    int each = asked.window > 0 ? asked.window : 2; // messages of a run
+    double runs[MOST];
     fill(bytes);
-    double first = trip(bytes);
+    double first = run(bytes);
     int count = first * MOST < size_s ? MOST : (int)(size_s / first);
     count = count < FEWEST ? FEWEST : count | 1;
     MPI_Bcast(&count, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    double cpu = asked.cpu ? cpu_seconds() : 0;
     for (int i = 0; i < count; i++)
-        trips[i] = trip(bytes);
+        runs[i] = run(bytes);
+    cpu = asked.cpu ? cpu_seconds() - cpu : 0;
     verify(bytes);
-    qsort(trips, (size_t)count, sizeof trips[0], compare);
-    if (own.rank == 0)
-        rows_put("between hosts", bytes, "one way", "us", trips[count / 2] / 2 * 1e6);
+    qsort(runs, (size_t)count, sizeof runs[0], compare);
+    if (own.rank != 0)
+        return;
+    rows_put("between hosts", bytes, asked.window > 0 ? "in flight" : "one way", "us",
+             runs[count / 2] / each * 1e6);
+    rows_put("between hosts", bytes, "cpu", "s/GiB",
+             cpu / ((double)bytes * each * count) * (1 << 30));
 }
 
 // Rank 0 says for both where they are, which has to be on two hosts.
@@ -110,7 +189,8 @@ static void introduce(void)
         char host[64], kind[KIND_BYTES];
     } all[2];
     char kind[FR_DEVICE_MACHINE_BYTES] = "";
-    demand(fr_device_machine_text(kind) == FR_OK, "neither NVML nor the driver names its GPU");
+    demand(asked.kind == MEMORY_HOST || fr_device_machine_text(kind) == FR_OK,
+           "neither NVML nor the driver names its GPU");
     memset(&all[own.rank], 0, sizeof all[0]);
     gethostname(all[own.rank].host, sizeof all[0].host - 1);
     snprintf(all[own.rank].kind, sizeof all[0].kind, "%s", kind);
@@ -121,25 +201,61 @@ static void introduce(void)
         printf("machine|%d|%s|%s\n", rank, all[rank].host, all[rank].kind);
 }
 
+static void take_sizes(const char *list)
+{
+    for (char *end = NULL; *list != '\0' && asked.count < MOST_SIZES; list = end) {
+        asked.bytes[asked.count++] = strtoull(list, &end, 0);
+        demand(end != list, "--bytes wants numbers");
+        end += *end == ',';
+    }
+}
+
+static void take_arguments(int argc, char **argv)
+{
+    size_t largest = (size_t)16 << 20;
+    for (int i = 1; i < argc; i++) {
+        const char *value = strchr(argv[i], '=');
+        if (strncmp(argv[i], "--memory=", 9) == 0)
+            asked.kind = memory_kind_named(value + 1);
+        else if (strncmp(argv[i], "--bytes=", 8) == 0)
+            take_sizes(value + 1);
+        else if (strncmp(argv[i], "--window=", 9) == 0)
+            asked.window = (int)strtol(value + 1, NULL, 0);
+        else if (strcmp(argv[i], "--cpu") == 0)
+            asked.cpu = true;
+        else
+            largest = strtoull(argv[i], NULL, 0);
+    }
+    for (size_t bytes = SMALLEST; asked.count == 0 && bytes <= largest; bytes *= 2)
+        asked.bytes[asked.count++] = bytes;
+    demand(asked.kind < MEMORY_KINDS, "--memory wants a kind of memory");
+    demand(asked.window >= 0 && asked.window <= WIDEST, "a window is of 1 to 256 messages");
+    for (size_t i = 0; i < asked.count; i++)
+        demand(asked.bytes[i] > 0 && asked.bytes[i] <= (size_t)1 << 30, "sizes are up to 1G");
+    demand(asked.count > 0, "sizes are from 1K");
+}
+
 int main(int argc, char **argv)
 {
-    size_t largest = argc > 1 ? strtoull(argv[1], NULL, 0) : (size_t)16 << 20;
     int size;
+    size_t largest = SMALLEST; // which warming up takes
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &own.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     demand(size == 2, "there have to be two ranks");
-    demand(largest >= SMALLEST && largest <= (size_t)1 << 30, "sizes are from 1K to 1G");
+    take_arguments(argc, argv);
+    for (size_t i = 0; i < asked.count; i++)
+        largest = asked.bytes[i] > largest ? asked.bytes[i] : largest;
     memory_start(0);
-    demand(memory_missing(MEMORY_DEVICE) == NULL, "there is no GPU here");
+    demand(memory_missing(asked.kind) == NULL, "there is no such memory here");
     introduce();
-    own.send = memory_new(MEMORY_DEVICE, largest);
-    own.receive = memory_new(MEMORY_DEVICE, largest);
+    own.send = memory_new(asked.kind, largest);
+    own.receive = memory_new(asked.kind, largest * windows());
     own.host = malloc(largest);
     demand(own.host != NULL, "no memory");
     warm_up();
-    for (size_t bytes = SMALLEST; bytes <= largest; bytes *= 2)
-        measure(bytes);
+    for (size_t i = 0; i < asked.count; i++)
+        measure(asked.bytes[i]);
     free(own.host);
     memory_free(&own.send);
     memory_free(&own.receive);

@@ -87,7 +87,7 @@ bench-many: libfabrail.la $(fr_bench_jobs) tests/sim/libcuda.so.1 tests/sim/libn
 EXTRA_DIST += tests/bench/rails
 if HAVE_RAILS
 bench-rails: tests/rig/move$(EXEEXT) libfabrail.la tests/sim/libcuda.so.1 tests/sim/libnvidia-ml.so.1 \
-    tests/sim/libfrsim-host.so
+    tests/sim/libfrsim-host.so $(MPI_FLAVOURS:%=tests/bench/between-%) $(MPI_FLAVOURS:%=tests/programs/transpose-%)
 	@$(AM_TESTS_ENVIRONMENT) $(srcdir)/tests/bench/rails
 else
 bench-rails:
