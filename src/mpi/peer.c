@@ -222,7 +222,8 @@ static enum fr_status exchange_all(struct fr_coll_group *group, const struct exc
 {
     struct fr_coll_alltoall part = {
         .call = fr_real_rows[exchange->op->fn].name,
-        .what = exchange->class + ((uint64_t)(unsigned)(exchange->root + 1) << 8),
+        // Even, as that of no broadcast is, whose slots mean something else.
+        .what = (exchange->class + ((uint64_t)(unsigned)(exchange->root + 1) << 8)) * 2,
         .sends = exchange->send.slots,
         .receives = exchange->receive.slots,
         .send_range = shares_receive(exchange) ? exchange->receive.range : exchange->send.range,

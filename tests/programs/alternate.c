@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // All-to-all exchanges whose buffers are not those of the exchange before, as in programs that
-// transpose back and forth, overlap several exchanges, or send other sizes each time.
+// transpose back and forth, overlap several exchanges, or send other sizes each time; and other
+// collectives on the same memory in turn.
 #include "harness.h"
 
 #include <stdlib.h>
@@ -136,6 +137,48 @@ static void freed_between(struct run *run, size_t bytes)
     pair_finish(&kept);
 }
 
+// In place at the last rank, whose other slices hold something else before.
+static void gather(struct run *run, struct buffer *send, struct buffer *all, size_t bytes, int time)
+{
+    int root = run->size - 1;
+    bool is_root = run->rank == root;
+    for (int rank = 0; rank < root; rank++)
+        buffer_expect(all, (size_t)rank * bytes, bytes, seed_of(run, rank, rank, time));
+    buffer_expect(all, (size_t)root * bytes, bytes, seed_of(run, root, root, time));
+    buffer_expect(send, 0, bytes, seed_of(run, run->rank, root, time));
+    buffer_upload(all);
+    buffer_upload(send);
+    MPI_Gather(is_root ? MPI_IN_PLACE : send->data, (int)bytes, MPI_BYTE, all->data, (int)bytes,
+               MPI_BYTE, root, run->comm);
+    for (int rank = 0; rank < root && is_root; rank++)
+        buffer_expect(all, (size_t)rank * bytes, bytes, seed_of(run, rank, root, time));
+    buffer_check(all);
+}
+
+// A broadcast of as many bytes as a slice of the gathers around it, to where the first of them
+// goes.
+static void cast_between(struct run *run, size_t unused)
+{
+    enum { MOST = 1200 };
+    struct buffer *send = buffer_new(run, "send", MOST);
+    struct buffer *all = buffer_new(run, "all", MOST * (size_t)run->size);
+    struct buffer *other = buffer_new(run, "other", MOST * (size_t)run->size);
+    (void)unused;
+    for (size_t bytes = 2; bytes <= MOST; bytes += 64) {
+        gather(run, send, all, bytes, 0);
+        gather(run, send, other, bytes, 1);
+        buffer_expect(all, 0, bytes, seed_of(run, run->rank, 0, 2));
+        buffer_upload(all);
+        MPI_Bcast(all->data, (int)bytes, MPI_BYTE, 0, run->comm);
+        buffer_expect(all, 0, bytes, seed_of(run, 0, 0, 2));
+        buffer_check(all);
+        gather(run, send, all, bytes, 3);
+    }
+    buffer_finish(send);
+    buffer_finish(all);
+    buffer_finish(other);
+}
+
 int main(int argc, char **argv)
 {
     static const struct step steps[] = {
@@ -146,6 +189,7 @@ int main(int argc, char **argv)
         {"host between", host_between, LIMIT_SMALL, 0},
         {"one changes", one_changes, LIMIT_SMALL, 0},
         {"freed between", freed_between, LIMIT_SMALL, 0},
+        {"cast between", cast_between, STEP_ONCE, 0},
     };
     static const struct program program = {
         .name = "alternate", .steps = steps, .step_count = COUNT_OF(steps)};
