@@ -22,8 +22,8 @@ struct fr_coll_place {
     // the group's first call, above the group's number.
     _Atomic uint64_t progress;
     uint32_t size;
-    _Atomic uint32_t joined;
-    _Atomic uint32_t left;
+    _Atomic uint32_t joined; // changed under the lock
+    uint32_t left;           // under the lock
     _Atomic int32_t made;
     _Atomic uint32_t could;
     _Atomic uint32_t could_not;
@@ -131,19 +131,20 @@ struct fr_coll_place *fr_coll_place_join(const struct fr_control_secret *secret,
     if (!in || name == 0 || name == NAME_LEFT || call > UINT32_MAX || !lock_table(in))
         return NULL;
     struct fr_coll_place *place = find_slot(in, name, size);
+    if (place) {
+        come_to(place, call);
+        atomic_fetch_add(&place->joined, 1);
+    }
     unlock_table(in);
-    if (!place) {
+    if (!place)
         fr_warn_once("more than %d communicators exchange device memory, the others do so through "
                      "the host",
                      SLOTS);
-        return NULL;
-    }
-    come_to(place, call);
-    atomic_fetch_add(&place->joined, 1);
     return place;
 }
 
-// A slot that all have joined and left is free for another communicator.
+// A slot that all who have joined have left is free for another communicator: also one that some
+// never join, having no GPU in use. Who joins after that finds nobody, and never will.
 void fr_coll_place_leave(struct fr_coll_place *place)
 {
     fr_core_lock(&attach_lock);
@@ -151,10 +152,11 @@ void fr_coll_place_leave(struct fr_coll_place *place)
     fr_core_unlock(&attach_lock);
     if (!place || !in)
         return;
-    if (atomic_fetch_add(&place->left, 1) + 1 == place->size && lock_table(in)) {
+    if (!lock_table(in))
+        return;
+    if (++place->left == place->joined)
         place->name = NAME_LEFT;
-        unlock_table(in);
-    }
+    unlock_table(in);
 }
 
 bool fr_coll_place_enter(struct fr_coll_place *place, uint64_t call, uint32_t number,

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What many communicators of many ranks claim of /dev/shm once all of them have exchanged device
 // memory: the files of this process, one of the ranks, are real for some of them, and looked at;
-// the other ranks claim what it does.
+// the other ranks claim what it does. And communicators that come and go, where one rank never uses
+// a GPU, so that it does not join.
 #include "config.h"
 
 #include "coll/group.h"
+#include "coll/place.h"
 #include "coll/posts.h"
 
 #include "check.h"
@@ -53,6 +55,18 @@ static struct fr_coll_segment *exchange(const struct fr_control_secret *secret)
     return own;
 }
 
+static void come_and_go(const struct fr_control_secret *job)
+{
+    enum { TIMES = 5000 };
+    struct fr_control_secret secret = fr_control_secret_derive(job, "places", 6);
+    for (uint64_t name = 1; name <= TIMES && check_failures == 0; name++) {
+        struct fr_coll_place *place = fr_coll_place_join(&secret, 1, name, 2, 1);
+        CHECK(place != NULL, "communicator %u", (unsigned)name);
+        fr_coll_place_leave(place);
+    }
+    fr_coll_place_release();
+}
+
 int main(void)
 {
     static struct fr_coll_segment *segments[REAL];
@@ -74,5 +88,6 @@ int main(void)
     for (int i = 0; i < REAL; i++)
         fr_coll_segment_close(segments[i]);
     fr_coll_posts_release();
+    come_and_go(&job);
     return check_result();
 }
