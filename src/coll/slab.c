@@ -20,9 +20,9 @@ static size_t round_up(size_t bytes)
 // Moves pieces by the slab's device. Kernels are faster; where one fails, the copy engines try.
 static enum fr_status move(struct fr_coll_slab *slab, size_t count)
 {
-    enum fr_status status = fr_device_push(&slab->range, slab->pieces, count, FR_ENGINE_SM, 0);
+    enum fr_status status = fr_device_push_own(&slab->range, slab->pieces, count, FR_ENGINE_SM);
     if (status != FR_OK)
-        status = fr_device_push(&slab->range, slab->pieces, count, FR_ENGINE_CE, 0);
+        status = fr_device_push_own(&slab->range, slab->pieces, count, FR_ENGINE_CE);
     return status;
 }
 

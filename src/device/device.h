@@ -219,6 +219,12 @@ FR_MUST_CHECK enum fr_status fr_device_push(const struct fr_device_range *range,
                                             const struct fr_device_push_piece *pieces, size_t count,
                                             enum fr_device_engine engine, unsigned max_sms);
 
+// The same for pieces of which no end is the application's memory: it does not wait for what the
+// application has running, which may be waiting for the call.
+FR_MUST_CHECK enum fr_status fr_device_push_own(const struct fr_device_range *range,
+                                                const struct fr_device_push_piece *pieces,
+                                                size_t count, enum fr_device_engine engine);
+
 // Memory shared between processes.
 
 // Ways to hand an allocation to another process, as bits.

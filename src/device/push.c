@@ -231,9 +231,9 @@ enum fr_status fr_device_quiesce(const struct fr_device_range *range, uintptr_t 
     return status;
 }
 
-enum fr_status fr_device_push(const struct fr_device_range *range,
-                              const struct fr_device_push_piece *pieces, size_t count,
-                              enum fr_device_engine engine, unsigned max_sms)
+static enum fr_status push(const struct fr_device_range *range,
+                           const struct fr_device_push_piece *pieces, size_t count,
+                           enum fr_device_engine engine, unsigned max_sms, bool settles)
 {
     struct fr_device_scope scope;
     if (skip_empty(pieces, count, 0) >= count)
@@ -242,7 +242,8 @@ enum fr_status fr_device_push(const struct fr_device_range *range,
     if (status != FR_OK)
         return status;
     uint64_t begin = fr_core_meter_begin();
-    status = fr_device_push_sync(range, pieces, count);
+    if (settles)
+        status = fr_device_push_sync(range, pieces, count);
     if (status == FR_OK) {
         struct fr_device_kernels *kernels =
             engine == FR_ENGINE_SM ? fr_device_kernels_get(scope.context) : NULL;
@@ -252,4 +253,18 @@ enum fr_status fr_device_push(const struct fr_device_range *range,
     fr_core_meter_end(FR_METER_COPY, begin);
     fr_device_scope_leave(&scope);
     return status;
+}
+
+enum fr_status fr_device_push(const struct fr_device_range *range,
+                              const struct fr_device_push_piece *pieces, size_t count,
+                              enum fr_device_engine engine, unsigned max_sms)
+{
+    return push(range, pieces, count, engine, max_sms, true);
+}
+
+enum fr_status fr_device_push_own(const struct fr_device_range *range,
+                                  const struct fr_device_push_piece *pieces, size_t count,
+                                  enum fr_device_engine engine)
+{
+    return push(range, pieces, count, engine, 0, false);
 }

@@ -5,7 +5,8 @@
 //
 // Cases: steady, the same calls again and again, and how many messages they take; turns, a rank
 // that comes late and has messages that need the others' progress; hosts, ranks with host buffers;
-// late, a rank that does not come in time; gone, a rank that has ended.
+// apart, calls with host buffers while the default stream waits for the program; late, a rank that
+// does not come in time; gone, a rank that has ended.
 //
 // Every byte is verified. What is counted needs the library of count.c.
 #include "../programs/memory.h"
@@ -180,6 +181,37 @@ static void hosts(void)
     memory_free(&other[1]);
 }
 
+static _Atomic bool may_go_on;
+
+static void wait_for_program(void *cookie)
+{
+    double begin = MPI_Wtime();
+    (void)cookie;
+    while (!may_go_on && MPI_Wtime() - begin < 10)
+        ;
+}
+
+static void apart(void)
+{
+    int (*launch)(void *, void (*)(void *), void *) = NULL;
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+    void *at = driver ? dlsym(driver, "cuLaunchHostFunc") : NULL;
+    must(at != NULL, "no host functions");
+    memcpy(&launch, &at, sizeof(launch));
+    for (int round = 0; round < 4; round++)
+        all_calls(round);
+    must(launch(NULL, wait_for_program, NULL) == 0, "a host function is refused");
+    double begin = MPI_Wtime();
+    for (int i = 0; i < 20; i++) {
+        int own = rank + i, sum = 0;
+        MPI_Allreduce(&own, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+        must(sum == size * (size - 1) / 2 + i * size, "the sum of host memory is wrong");
+    }
+    must(MPI_Wtime() - begin < 10, "host buffers wait for the default stream");
+    may_go_on = true;
+    all_calls(4);
+}
+
 // What a call returns that another rank does not come to.
 static int call_alone(void)
 {
@@ -230,6 +262,8 @@ int main(int argc, char **argv)
         turns();
     else if (strcmp(what, "hosts") == 0)
         hosts();
+    else if (strcmp(what, "apart") == 0)
+        apart();
     else if (strcmp(what, "late") == 0)
         late();
     else if (strcmp(what, "gone") == 0)
