@@ -174,6 +174,8 @@ static __device__ __forceinline__ void round_tell_blocks(const struct fr_round &
         release_to_device(round.control + what * sizeof(uint64_t), fr_round_said(&round, yes));
 }
 
+// A block that is only now given a multiprocessor may find the word of a later round: then the host
+// has been told to go on without the blocks of this launch.
 static __device__ __forceinline__ bool round_ask_blocks(const struct fr_round &round, int what)
 {
     bool yes = false;
@@ -181,8 +183,8 @@ static __device__ __forceinline__ bool round_ask_blocks(const struct fr_round &r
         uint64_t said;
         do
             said = acquire_of_device(round.control + what * sizeof(uint64_t));
-        while (said / 2 != round.word / FR_ROUND_MARKS);
-        yes = said & 1;
+        while (said / 2 < round.word / FR_ROUND_MARKS);
+        yes = said == fr_round_said(&round, 1);
     }
     return __syncthreads_or(yes) != 0;
 }
