@@ -209,11 +209,31 @@ static void check_link(struct fr_rail *rail, const struct fr_rail_stripe *oldest
     }
     if (silent < limit / 2 * (1 + probes))
         return;
-    if (others_moved(rails, peer, rail->index) < link->moved_ns + limit / 2) {
-        probe(rails, oldest);
-    } else if (silent >= limit) {
+    // A probe was sent since others were silent too: whatever has come after it tells.
+    uint64_t enough = oldest->probe ? 1 : limit / 2;
+    if (others_moved(rails, peer, rail->index) >= link->moved_ns + enough) {
+        if (silent < limit)
+            return;
+        rail->draining = rail->draining || link->sent > 0;
         fr_rail_link_lost(rail, peer, "silent, while others move");
-        rail->draining = true;
+    } else if (!oldest->probe) {
+        probe(rails, oldest);
+    }
+}
+
+// What a rail does not take, since the connection that it wants first is never made, is silent as
+// what it has sent. The rail may also have no room, or drain.
+static void check_planned(struct fr_rail *rail)
+{
+    struct fr_list *at = rail->planned.next;
+    for (; at != &rail->planned && !rail->draining; at = at->next) {
+        const struct fr_rail_stripe *stripe = FR_LIST_ENTRY(at, struct fr_rail_stripe, entry);
+        const struct fr_rail_link *link = fr_rail_stripe_link(stripe);
+        if (link->sent > 0)
+            continue;
+        check_link(rail, stripe);
+        if (link->lost)
+            return; // and with it others of the list
     }
 }
 
@@ -231,11 +251,9 @@ static void retry(struct fr_rail *rail)
 static void check_rail(struct fr_rail *rail)
 {
     struct fr_list *at = rail->sent.next;
-    for (; at != &rail->sent; at = at->next) {
-        struct fr_rail_stripe *stripe = FR_LIST_ENTRY(at, struct fr_rail_stripe, entry);
-        if (!stripe->probe)
-            check_link(rail, stripe);
-    }
+    for (; at != &rail->sent; at = at->next)
+        check_link(rail, FR_LIST_ENTRY(at, struct fr_rail_stripe, entry));
+    check_planned(rail);
     if (rail->flush_reading &&
         rail->rails->now_ns - rail->flush_sent_ns >= rail->rails->options.stall_ns)
         fr_rail_take_out(rail, "it does not read this process's own memory");

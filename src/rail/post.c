@@ -30,10 +30,14 @@ static void uncount(struct fr_rail_stripe *stripe, bool arrived)
     struct fr_rail *rail = stripe->rail;
     if (stripe->state == STRIPE_FREE)
         return;
+    struct fr_rail_link *link = fr_rail_stripe_link(stripe);
     if (!stripe->parked)
         fr_rail_load_done(&rail->load, stripe->bytes, arrived, rail->rails->now_ns);
     if (stripe->state == STRIPE_SENT)
-        fr_rail_stripe_link(stripe)->sent--;
+        link->sent--;
+    else
+        link->planned--;
+    link->parked = link->parked && link->sent + link->planned > 0;
     stripe->transfer->sent--;
     stripe->parked = false;
     stripe->state = STRIPE_FREE;
@@ -77,6 +81,9 @@ static void plan_stripe(struct fr_rail_transfer *transfer, struct fr_rail *rail,
     stripe->probe = false;
     stripe->parked = false;
     transfer->sent++;
+    struct fr_rail_link *link = fr_rail_stripe_link(stripe);
+    if (link->planned++ + link->sent == 0)
+        link->moved_ns = rail->rails->now_ns;
     fr_rail_load_sent(&rail->load, bytes, rail->rails->now_ns);
     fr_list_push_back(&rail->planned, &stripe->entry);
 }
@@ -221,6 +228,7 @@ static void note_sent(struct fr_rail_stripe *stripe)
     stripe->state = STRIPE_SENT;
     fr_list_remove(&stripe->entry);
     fr_list_push_back(&rail->sent, &stripe->entry);
+    link->planned--;
     if (link->sent++ == 0)
         link->moved_ns = rail->rails->now_ns;
     rail->stripes_sent++;

@@ -99,17 +99,19 @@ struct fr_rail {
 
 struct fr_rail_link {
     fi_addr_t addr;
-    uint64_t moved_ns; // when something last arrived, or was sent into silence
+    uint64_t moved_ns; // when something last arrived, or was planned into silence
     uint64_t done_ns;  // when something last arrived
     uint64_t retry_ns; // when a lost link is tried again
     unsigned sent;     // stripes
+    uint16_t planned;  // stripes
     uint8_t losses;    // without a success between
     uint8_t remote;    // rail of the peer
     bool paired;       // leads somewhere
     bool inserted;     // addr is known
     bool lost;
     uint16_t probed; // links of the peer over which it was tried to see whether the peer is there
-    bool parked; // silent for now: it gets nothing more, and its stripes keep nobody from the rail
+    bool parked; // silent for now: it gets nothing more until something arrives or nothing is left
+                 // to arrive, and its stripes keep nobody from the rail
 };
 
 struct fr_rail_peer {

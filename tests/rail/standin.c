@@ -253,7 +253,8 @@ static ssize_t post(struct fid_ep *fid, const struct fi_msg_rma *message, uint64
     struct endpoint *endpoint = (struct endpoint *)fid;
     FAIL(write ? "fi_writemsg" : "fi_readmsg");
     pthread_mutex_lock(&lock);
-    bool again = self.again_every > 0 && ++self.posts % self.again_every == 0;
+    bool again = self.again[endpoint->domain->nic] ||
+                 (self.again_every > 0 && ++self.posts % self.again_every == 0);
     if (endpoint->count >= self.tx_size || endpoint->count == QUEUE || again) {
         pthread_mutex_unlock(&lock);
         return -FI_EAGAIN;

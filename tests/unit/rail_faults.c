@@ -132,6 +132,83 @@ static void test_silent_tail(void)
     }
 }
 
+// A rail that takes nothing, as one over sockets whose connection is never made: what is planned
+// there goes over others. Where none of them moves the peer may be busy.
+static void test_unconnected(void)
+{
+    for (unsigned rank = 0; rank < 4; rank++) {
+        begin_case();
+        struct fr_rail_options options = usual_options();
+        options.rank = rank;
+        CHECK(open_pair(&options, FR_RAIL_HOST));
+        standin->again[rank] = true;
+        read_and_check(0, 0, 5000);
+        read_and_check(0, 0, MEMORY);
+        CHECK(counters_of(rank).errors == 1 && counters_of(rank).stripes == 0);
+        CHECK(count_events(STANDIN_EP_CLOSED, -1) == 0, "nothing was on its way");
+        close_pair();
+    }
+    begin_case();
+    open_usual();
+    for (unsigned i = 0; i < 4; i++)
+        standin->again[i] = true;
+    struct fr_rail_transfer *transfer = start_read(0, 0, MEMORY);
+    double until = seconds() + 0.5;
+    while (seconds() < until)
+        fr_rail_poll(near);
+    CHECK(!is_ended(transfer));
+    for (unsigned i = 0; i < 4; i++) {
+        CHECK(counters_of(i).errors == 0, "rail %u", i);
+        standin->again[i] = false;
+    }
+    CHECK(wait_for(transfer) == FR_OK);
+    check_read(0, 0, MEMORY);
+    close_pair();
+}
+
+// The link that is tried to see whether the peer is there is silent itself, and all else has come.
+static void test_silent_probe(void)
+{
+    begin_case();
+    open_usual();
+    for (unsigned i = 0; i < 4; i++)
+        standin->stalled[i] = true;
+    struct fr_rail_transfer *transfer = start_read(0, 0, 5000);
+    uint64_t posted = 0;
+    while (posted < 2) {
+        fr_rail_poll(near);
+        posted = 0;
+        for (unsigned i = 0; i < 4; i++)
+            posted += counters_of(i).stripes;
+    }
+    standin->stalled[0] = false; // where the stripe itself is
+    CHECK(wait_for(transfer) == FR_OK);
+    check_read(0, 0, 5000);
+    close_pair();
+}
+
+// A link that was silent, and then heard that the memory is not what it was described as.
+static void test_silent_refusal(void)
+{
+    struct fr_rail_options options = usual_options();
+    begin_case();
+    standin->nics = 1;
+    CHECK(open_pair(&options, FR_RAIL_HOST));
+    standin->stalled[0] = true;
+    struct fr_rail_transfer *transfer = start_read(0, 0, 5000);
+    double until = seconds() + 0.3;
+    while (seconds() < until)
+        fr_rail_poll(near);
+    fr_rail_release(far, far_region);
+    fr_rail_forget(far, 2);
+    standin->stalled[0] = false;
+    CHECK(wait_for(transfer) == FR_ERR_RAIL);
+    far_region = register_with(far, far_memory, MEMORY, 3, FR_RAIL_HOST);
+    key_bytes = fr_rail_describe(far_region, 0, MEMORY, key);
+    read_and_check(0, 0, 5000);
+    close_pair();
+}
+
 // A peer that answers on no link may be busy: nothing is lost while there is no time-out.
 static void test_busy_peer(void)
 {
@@ -317,6 +394,9 @@ int main(void)
     test_refusal();
     test_silence();
     test_silent_tail();
+    test_unconnected();
+    test_silent_probe();
+    test_silent_refusal();
     test_busy_peer();
     test_timeout();
     test_cancel();
