@@ -8,12 +8,20 @@
 
 enum { BATCH = 16, ROUNDS = 4, SELDOM = 64 };
 
+static void note_awake(struct fr_rails *rails, struct fr_rail_peer *peer)
+{
+    if (rails->now_ns - peer->done_ns >= rails->options.stall_ns / 4)
+        peer->woke_ns = rails->now_ns;
+    peer->done_ns = rails->now_ns;
+}
+
 static void note_arrived(struct fr_rail_stripe *stripe)
 {
     struct fr_rail *rail = stripe->rail;
     struct fr_rail_transfer *transfer = stripe->transfer;
     struct fr_rail_link *link = fr_rail_stripe_link(stripe);
     link->done_ns = link->moved_ns = transfer->moved_ns = rail->rails->now_ns;
+    note_awake(rail->rails, transfer->peer);
     link->parked = false;
     link->probed = 0;
     link->losses = 0;

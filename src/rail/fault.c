@@ -212,8 +212,8 @@ static void check_link(struct fr_rail *rail, const struct fr_rail_stripe *oldest
     // A probe was sent since others were silent too: whatever has come after it tells.
     uint64_t enough = oldest->probe ? 1 : limit / 2;
     if (others_moved(rails, peer, rail->index) >= link->moved_ns + enough) {
-        if (silent < limit)
-            return;
+        if (silent < limit || rails->now_ns - peer->woke_ns < limit / 2)
+            return; // one that was busy answers on one link before the others
         rail->draining = rail->draining || link->sent > 0;
         fr_rail_link_lost(rail, peer, "silent, while others move");
     } else if (!oldest->probe) {

@@ -119,6 +119,8 @@ struct fr_rail_peer {
     UT_hash_handle hh;
     unsigned char *address; // as told; NULL once all links are known to the address vectors
     size_t address_bytes;
+    uint64_t done_ns;            // when something last arrived by any link
+    uint64_t woke_ns;            // and the first after a while in which nothing did
     struct fr_rail_link links[]; // one for each rail
 };
 

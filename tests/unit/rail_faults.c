@@ -230,6 +230,33 @@ static void test_busy_peer(void)
     close_pair();
 }
 
+// One that was busy for long answers on one link before the others: none of them is to blame.
+static void test_waking_peer(void)
+{
+    struct fr_rail_options options = usual_options();
+    options.stall_ns = 400000000;
+    begin_case();
+    CHECK(open_pair(&options, FR_RAIL_HOST));
+    read_and_check(0, 0, 1 << 20);
+    for (unsigned i = 0; i < 4; i++)
+        standin->stalled[i] = true;
+    struct fr_rail_transfer *transfer = start_read(0, 0, MEMORY);
+    double until = seconds() + 1;
+    while (seconds() < until)
+        fr_rail_poll(near);
+    standin->stalled[0] = false;
+    until = seconds() + 0.02; // long enough for a look at the links
+    while (seconds() < until)
+        fr_rail_poll(near);
+    for (unsigned i = 1; i < 4; i++)
+        standin->stalled[i] = false;
+    CHECK(wait_for(transfer) == FR_OK);
+    check_read(0, 0, MEMORY);
+    for (unsigned i = 0; i < 4; i++)
+        CHECK(counters_of(i).errors == 0, "rail %u", i);
+    close_pair();
+}
+
 static void test_timeout(void)
 {
     struct fr_rail_options options = usual_options();
@@ -398,6 +425,7 @@ int main(void)
     test_silent_probe();
     test_silent_refusal();
     test_busy_peer();
+    test_waking_peer();
     test_timeout();
     test_cancel();
     test_twice();
