@@ -95,6 +95,12 @@ void fr_rail_forget(struct fr_rails *rails, uint64_t id)
     (void)rails, (void)id;
 }
 
+size_t fr_rail_idle(struct fr_rails *rails, uint64_t after, struct fr_rail_memory *idle, size_t max)
+{
+    (void)rails, (void)after, (void)idle, (void)max;
+    return 0;
+}
+
 size_t fr_rail_describe(const struct fr_rail_region *region, size_t offset, size_t bytes,
                         unsigned char key[FR_RAIL_KEY_MAX])
 {

@@ -126,6 +126,10 @@ void fr_rail_release(struct fr_rails *rails, struct fr_rail_region *region);
 // The memory of this id is gone, or about to be: its registrations are never found again, and end
 // at once, or with the last pin.
 void fr_rail_forget(struct fr_rails *rails, uint64_t id);
+// Lists registered device memory in no use whose id is beyond `after`, the lowest ids first, at
+// most `max`: for those who find out whether it is still there. Returns how much.
+size_t fr_rail_idle(struct fr_rails *rails, uint64_t after, struct fr_rail_memory *idle,
+                    size_t max);
 
 // Describes bytes of a region to a process that is to read or write them, and to no other: who has
 // the description may do so while the region is registered. Returns its length.

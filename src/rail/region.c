@@ -310,6 +310,33 @@ void fr_rail_forget(struct fr_rails *rails, uint64_t id)
     close_all(rails, &doomed);
 }
 
+// Enters memory into a list in the order of ids, of which the highest may fall out.
+static size_t insert_by_id(struct fr_rail_memory *list, size_t count, size_t max,
+                           const struct fr_rail_memory *memory)
+{
+    size_t at = count < max ? count : max;
+    for (; at > 0 && list[at - 1].id > memory->id; at--) {
+        if (at < max)
+            list[at] = list[at - 1];
+    }
+    if (at < max)
+        list[at] = *memory;
+    return count < max ? count + 1 : max;
+}
+
+size_t fr_rail_idle(struct fr_rails *rails, uint64_t after, struct fr_rail_memory *idle, size_t max)
+{
+    size_t count = 0;
+    fr_core_lock(&rails->lock);
+    for (struct fr_list *at = rails->regions.next; at != &rails->regions; at = at->next) {
+        const struct fr_rail_region *region = FR_LIST_ENTRY(at, struct fr_rail_region, entry);
+        if (region->pins == 0 && region->memory.kind != FR_RAIL_HOST && region->memory.id > after)
+            count = insert_by_id(idle, count, max, &region->memory);
+    }
+    fr_core_unlock(&rails->lock);
+    return count;
+}
+
 size_t fr_rail_describe(const struct fr_rail_region *region, size_t offset, size_t bytes,
                         unsigned char key[FR_RAIL_KEY_MAX])
 {

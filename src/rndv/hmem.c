@@ -3,9 +3,9 @@
 // more than a message, and forgotten when that is freed.
 //
 // An allocation is known by its BUFFER_ID, which is never given twice, so that memory at the
-// address of earlier memory is never taken for that. That it has been freed is heard where those
-// who have mapped memory of this process hear it, so only what can be exported is registered; other
-// memory of the application's is reached by way of the workspace.
+// address of earlier memory is never taken for that. Whether it has been freed is asked of the
+// driver, some allocations at a time. Only what can be exported is registered, of which the whole
+// allocation is known; other memory of the application's is reached by way of the workspace.
 #include "config.h"
 
 #include "rndv/hmem.h"
@@ -14,7 +14,8 @@
 
 enum {
     REFUSED = 256,           // allocations remembered that a NIC did not take; two share a place
-    LOOK_EVERY_NS = 5000000, // for what was freed
+    LOOK_EVERY_NS = 5000000, // for what was freed,
+    LOOK_AT = 16,            // at so many allocations
 };
 
 static _Atomic int reached = -1; // the device whose memory the rails take
@@ -22,7 +23,7 @@ static struct fr_device_memory flush_memory;
 static _Atomic uint64_t refused[REFUSED];
 static atomic_bool has_registered; // memory of the application's
 static _Atomic int64_t looked_ns;
-static uint64_t freed_mark; // belongs to who has won the turn to look
+static uint64_t looked_id; // the last that was looked at; belongs to who has won the turn
 
 // ---- the rails' own
 
@@ -160,18 +161,24 @@ static bool is_due(void)
     return now - last >= LOOK_EVERY_NS && atomic_compare_exchange_strong(&looked_ns, &last, now);
 }
 
+static bool is_there(const struct fr_rail_memory *memory)
+{
+    struct fr_device_range range;
+    return fr_device_query_id(memory->address, &range) == FR_OK && range.buffer_id == memory->id;
+}
+
 void fr_rndv_hmem_poll(void)
 {
     static atomic_flag looking = ATOMIC_FLAG_INIT;
-    uint64_t ids[16];
-    size_t count = FR_ARRAY_LENGTH(ids);
+    struct fr_rail_memory idle[LOOK_AT];
     if (FR_LIKELY(!atomic_load_explicit(&has_registered, memory_order_relaxed)) || !is_due() ||
         atomic_flag_test_and_set_explicit(&looking, memory_order_acquire))
         return;
-    while (count == FR_ARRAY_LENGTH(ids)) {
-        count = fr_memory_freed(&freed_mark, ids, FR_ARRAY_LENGTH(ids));
-        for (size_t i = 0; i < count; i++)
-            fr_rail_forget(fr_rndv_rails(), ids[i]);
+    size_t count = fr_rail_idle(fr_rndv_rails(), looked_id, idle, LOOK_AT);
+    looked_id = count == LOOK_AT ? idle[count - 1].id : 0;
+    for (size_t i = 0; i < count; i++) {
+        if (!is_there(&idle[i]))
+            fr_rail_forget(fr_rndv_rails(), idle[i].id);
     }
     atomic_flag_clear_explicit(&looking, memory_order_release);
 }

@@ -171,6 +171,36 @@ static void test_pinned_by_transfer(void)
     close_pair();
 }
 
+// What is registered of device memory and in no use, in the order of ids, some at a time.
+static void test_idle(void)
+{
+    enum { COUNT = 10 };
+    struct fr_rail_memory idle[4];
+    struct fr_rail_region *regions[COUNT];
+    struct fr_rail_options options = usual_options();
+    begin_case();
+    standin->nics = 2;
+    standin->hmem = true;
+    options.gpu = "0000:01:00.0";
+    CHECK(fr_rail_open(&options, &rails) == FR_OK);
+    for (unsigned i = 0; i < COUNT; i++)
+        regions[i] =
+            register_with(rails, near_memory + i * PAGE, PAGE, 1 + i * 7 % COUNT, FR_RAIL_CUDA);
+    (void)get(COUNT, PAGE, COUNT + 1);
+    CHECK(fr_rail_idle(rails, 0, idle, 4) == 0);
+    for (unsigned i = 0; i < COUNT; i++)
+        fr_rail_release(rails, regions[i]);
+    uint64_t after = 0;
+    for (unsigned count = 4; count == 4; after = idle[count - 1].id) {
+        count = (unsigned)fr_rail_idle(rails, after, idle, 4);
+        CHECK(count == (after < 8 ? 4 : 2));
+        for (unsigned i = 0; i < count; i++)
+            CHECK(idle[i].id == after + 1 + i, "id %llu", (unsigned long long)idle[i].id);
+    }
+    CHECK(after == COUNT);
+    close_one();
+}
+
 int main(void)
 {
     load_standin();
@@ -180,5 +210,6 @@ int main(void)
     test_not_kept();
     test_refused();
     test_pinned_by_transfer();
+    test_idle();
     return check_result();
 }
