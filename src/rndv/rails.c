@@ -40,6 +40,7 @@ enum stage {
     CONNECTING,
     ADDED,
     PROBING,
+    ENDING, // but for the word of it to the other
     READABLE,
     UNREACHED,
 };
@@ -54,11 +55,13 @@ struct peer {
     struct fr_rail_transfer *transfers[FR_RAILS_MAX];
     unsigned count; // of them
     int64_t began_s;
+    uint32_t outcome;
 
     // What has come, under the lock.
     unsigned char *bytes;
     size_t all_bytes, come_bytes;
     bool known_there;
+    bool unreached_there;
 
     _Atomic unsigned reached; // rails over which it has read from here
     atomic_bool serves;       // it may be reading to see whether it can
@@ -282,6 +285,9 @@ void fr_rndv_rails_handle(const struct fr_control_message *message)
         return;
     if (message->kind == FR_CONTROL_RAIL_REACHED) {
         memcpy(&reached, message->data, sizeof(reached));
+        fr_core_lock(&lock);
+        peer->unreached_there = reached == 0;
+        fr_core_unlock(&lock);
         atomic_store_explicit(&peer->reached, reached, memory_order_release);
         if (atomic_exchange(&peer->serves, false))
             fr_rndv_rails_serve(-1);
@@ -300,17 +306,27 @@ void fr_rndv_rails_handle(const struct fr_control_message *message)
 
 // ---- one step after the other
 
-static void end_with(struct peer *peer, enum stage stage)
+// What there is no room for now may be tried again.
+static bool has_told(int rank, enum fr_control_kind kind, const uint32_t *word)
 {
-    peer->stage = stage;
+    return fr_control_send(rank, kind, word, sizeof(*word)) || !fr_control_reaches(rank) ||
+           !fr_control_is_alive(rank);
+}
+
+static void tell_outcome(int rank, struct peer *peer)
+{
+    if (!has_told(rank, FR_CONTROL_RAIL_REACHED, &peer->outcome))
+        return;
+    peer->stage = peer->outcome > 0 ? READABLE : UNREACHED;
     atomic_fetch_sub_explicit(&pending_count, 1, memory_order_relaxed);
 }
 
 // Ends the attempt, and says so to who waits for its outcome.
 static void end_and_tell(int rank, struct peer *peer, uint32_t reached)
 {
-    (void)fr_control_send(rank, FR_CONTROL_RAIL_REACHED, &reached, sizeof(reached));
-    end_with(peer, reached > 0 ? READABLE : UNREACHED);
+    peer->outcome = reached;
+    peer->stage = ENDING;
+    tell_outcome(rank, peer);
 }
 
 // Goes on where it has left off for want of memory.
@@ -339,6 +355,7 @@ struct come {
     bool wanted;
     bool told; // what this process has to know
     bool known_there;
+    bool given_up_there; // before this process was known there, which it then never will be
 };
 
 static struct come look_at(struct peer *peer)
@@ -348,6 +365,7 @@ static struct come look_at(struct peer *peer)
         .wanted = peer->wanted,
         .told = peer->bytes != NULL && peer->come_bytes == peer->all_bytes,
         .known_there = peer->known_there,
+        .given_up_there = peer->unreached_there && !peer->known_there,
     };
     fr_core_unlock(&lock);
     return come;
@@ -396,6 +414,7 @@ static bool have_ended(struct peer *peer, bool late, enum fr_status *worst)
         *worst = status != FR_OK ? status : *worst;
         fr_rail_finish(peer->transfers[i]);
     }
+    peer->count = ended ? 0 : peer->count;
     return ended;
 }
 
@@ -426,11 +445,12 @@ static bool has_read(int rank, unsigned count)
 static void look_at_probes(int rank, struct peer *peer)
 {
     enum fr_status worst;
+    unsigned count = peer->count;
     if (!have_ended(peer, now_s() - peer->began_s >= PROBE_LIMIT_S, &worst))
         return;
     groups &= ~((uint64_t)1 << (unsigned)rank % GROUPS);
     const uint32_t reached = fr_rail_peer_rails(rails, (unsigned)rank);
-    if (worst != FR_OK || reached == 0 || !has_read(rank, peer->count)) {
+    if (worst != FR_OK || reached == 0 || !has_read(rank, count)) {
         fr_warn("rank %d is not reached over rails: its messages take another way", rank);
         end_and_tell(rank, peer, 0);
         return;
@@ -446,8 +466,8 @@ static void tell_known(int rank, struct peer *peer)
     const uint32_t nothing = 0;
     if (!have_ended(peer, false, &worst))
         return;
-    (void)fr_control_send(rank, FR_CONTROL_RAIL_KNOWN, &nothing, sizeof(nothing));
-    peer->stage = ADDED;
+    if (has_told(rank, FR_CONTROL_RAIL_KNOWN, &nothing))
+        peer->stage = ADDED;
 }
 
 static void begin(int rank, struct peer *peer)
@@ -464,6 +484,10 @@ static void begin(int rank, struct peer *peer)
 static void step(int rank, struct peer *peer)
 {
     struct come come = look_at(peer);
+    if (come.given_up_there && (peer->stage == TELLING || peer->stage == ADDED))
+        end_and_tell(rank, peer, 0);
+    if (peer->stage == ENDING)
+        tell_outcome(rank, peer);
     if (peer->stage == UNKNOWN && come.wanted)
         begin(rank, peer);
     if (peer->stage == TELLING && !peer->told)
