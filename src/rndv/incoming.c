@@ -174,10 +174,12 @@ static enum fr_status begin_here(struct fr_rndv_incoming *incoming)
 }
 
 // What says where a message waits was sent ahead of its RTS. A sender may have been stopped for a
-// while.
+// while. One that is asked for another scheme may wait in a call of MPI's for what this process
+// does after this message: a time-out ends that.
 static enum fr_status begin_remote(struct fr_rndv_incoming *incoming, unsigned other_than)
 {
     struct wait wait = {.looks = SPINS};
+    const int64_t limit_s = (int64_t)fr_core_settings()->timeout_s;
     for (;;) {
         fr_rndv_progress(NULL);
         enum fr_status status = fr_rndv_replica_find(incoming, other_than);
@@ -189,6 +191,8 @@ static enum fr_status begin_remote(struct fr_rndv_incoming *incoming, unsigned o
         if (seconds >= TELL_AFTER_S)
             fr_warn_once("waiting for %d s for rank %d to say where a message is", TELL_AFTER_S,
                          incoming->from);
+        if (other_than != FR_SCHEME_NONE && limit_s > 0 && seconds >= limit_s)
+            return FR_ERR_CANCELLED;
     }
 }
 

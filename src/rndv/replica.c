@@ -203,6 +203,8 @@ enum fr_status fr_rndv_replica_find(struct fr_rndv_incoming *incoming, unsigned 
             incoming->handle = known->entry.place.handle;
         incoming->ready = known->entry.ready;
         status = FR_OK;
+    } else if (known == NULL && other_than != FR_SCHEME_NONE) {
+        status = FR_ERR_CANCELLED; // it was known before: the sender has withdrawn it
     } else if (known == NULL && atomic_load_explicit(&any_lost, memory_order_relaxed)) {
         status = FR_ERR_NO_MEMORY;
     }

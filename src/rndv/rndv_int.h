@@ -169,7 +169,8 @@ void fr_rndv_replica_close(void);
 void fr_rndv_replica_handle(int from, enum fr_control_kind kind, const struct fr_rndv_entry *entry);
 
 // Fills in where the bytes wait. FR_ERR_NOT_FOUND while it is not known, or not beyond `scheme`
-// (FR_SCHEME_NONE: any) or `ready` bytes; FR_ERR_NO_MEMORY when it may have been lost.
+// (FR_SCHEME_NONE: any) or `ready` bytes; FR_ERR_NO_MEMORY when it may have been lost, and beyond a
+// scheme FR_ERR_CANCELLED when it has been withdrawn.
 enum fr_status fr_rndv_replica_find(struct fr_rndv_incoming *incoming, unsigned other_than);
 // Forgets a message, or marks it as received. False when it is not known yet.
 bool fr_rndv_replica_take(int from, uint64_t number, bool over);

@@ -410,6 +410,7 @@ static void follow_failure(const struct fr_rndv_send *send)
 
 void fr_rndv_send_follow_refusal(struct fr_rndv_send *send)
 {
+    const struct fr_rndv_entry entry = {.number = send->number, .index = send->index};
     follow_failure(send);
     if (fr_rndv_pipeline_take_over(send))
         return;
@@ -418,6 +419,8 @@ void fr_rndv_send_follow_refusal(struct fr_rndv_send *send)
                  send->call);
     send->failure = FR_ERR_NO_MEMORY;
     fr_rndv_ledger_fail(send->index, send->number, !send->remote);
+    if (send->remote) // where the receiver waits for another scheme
+        (void)fr_rndv_tell(send->address.to, FR_CONTROL_WITHDRAWN, &entry, true);
 }
 
 // Copies the bytes of the application's buffer to device memory of Fabrail's, and advertises that.
@@ -639,8 +642,10 @@ void fr_rndv_send_handle(int from, enum fr_control_kind kind, const struct fr_rn
     else if (kind == FR_CONTROL_ATS)
         state = entry->ready == FR_RNDV_PULLED ? FR_RNDV_PULLED : FR_RNDV_FAILED;
     if (!fr_rndv_slot_change(slot, entry->number, FR_RNDV_ADVERTISED, state) &&
-        state != FR_RNDV_PULLING)
-        (void)fr_rndv_slot_change(slot, entry->number, FR_RNDV_PULLING, state);
+        state != FR_RNDV_PULLING &&
+        !fr_rndv_slot_change(slot, entry->number, FR_RNDV_PULLING, state) &&
+        state != FR_RNDV_REFUSED) // given up, before this process has seen that it was refused
+        (void)fr_rndv_slot_change(slot, entry->number, FR_RNDV_REFUSED, state);
     if (state == FR_RNDV_REFUSED)
         fr_rndv_ledger_count_refused();
 }
