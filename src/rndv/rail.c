@@ -297,8 +297,8 @@ static bool pull(struct fr_rndv_recv **recvs, size_t count)
 static void end(struct fr_rndv_recv *recv)
 {
     struct reading *reading = recv->state;
+    fr_rail_release(fr_rndv_rails(), reading->region); // before its memory may go
     fr_rndv_fragments_close(&reading->in);
-    fr_rail_release(fr_rndv_rails(), reading->region);
     if (!recv->untouched)
         fr_rndv_incoming_end(recv->incoming, recv->status == FR_OK);
     free(reading);
