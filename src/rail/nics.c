@@ -111,7 +111,7 @@ static bool find_bus_id(const char *folder, const char *name, char bus_id[FR_RAI
     return fr_rail_bus_id(last != NULL ? last + 1 : target, bus_id);
 }
 
-static void describe(const struct fi_info *info, struct fr_rail_nic *nic)
+void fr_rail_describe_nic(const struct fi_info *info, struct fr_rail_nic *nic)
 {
     *nic = (struct fr_rail_nic){.loopback = is_loopback(info)};
     snprintf(nic->name, sizeof(nic->name), "%s", domain_of(info));
@@ -146,7 +146,7 @@ static void keep(const struct fr_rail_library *library, struct found *found,
         library->freeinfo(found->infos[at]);
     found->count += !better;
     found->infos[at] = copy;
-    describe(copy, &found->nics[at]);
+    fr_rail_describe_nic(copy, &found->nics[at]);
 }
 
 static void ask(const struct fr_rail_library *library, const struct fr_rail_options *options,

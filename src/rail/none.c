@@ -136,6 +136,12 @@ bool fr_rail_poll(struct fr_rails *rails)
     return false;
 }
 
+bool fr_rail_stay_near(const struct fr_rails *rails)
+{
+    (void)rails;
+    return false;
+}
+
 bool fr_rail_wait(struct fr_rails *rails, long most_ns)
 {
     (void)rails, (void)most_ns;

@@ -94,6 +94,10 @@ bool fr_rail_takes(const struct fr_rails *rails, enum fr_rail_kind kind);
 bool fr_rail_can_flush(const struct fr_rails *rails);
 // Whether others may be able to read and write memory of this process only while it polls.
 bool fr_rail_needs_polls(const struct fr_rails *rails);
+// Has the calling thread, one that answers for the rails, run on any core near the NICs that the
+// job may use, or on any core at all where Linux does not tell, rather than where the rank is
+// bound: that may be spinning there. False where the system refuses.
+bool fr_rail_stay_near(const struct fr_rails *rails);
 // Whether the rails go over sockets though the host has better, which libfabric does not drive but
 // others may.
 bool fr_rail_has_better(const struct fr_rails *rails);

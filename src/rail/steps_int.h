@@ -5,6 +5,8 @@
 
 #include "rail/rail_int.h"
 
+#include <sched.h>
+
 #if __has_include(<rdma/fabric.h>)
 
 // nics.c. Finds the NICs that will do and writes one information each, to be freed by the caller,
@@ -12,6 +14,10 @@
 FR_MUST_CHECK enum fr_status fr_rail_discover(const struct fr_rail_library *library,
                                               const struct fr_rail_options *options,
                                               struct fi_info *infos[FR_RAILS_MAX], unsigned *count);
+void fr_rail_describe_nic(const struct fi_info *info, struct fr_rail_nic *nic);
+
+// cores.c. Adds the cores of a list as Linux writes it, such as 0-3,8. Returns whether it is one.
+bool fr_rail_cores_read(const char *list, cpu_set_t *cores);
 
 // endpoint.c
 FR_MUST_CHECK enum fr_status fr_rail_endpoint_open(struct fr_rail *rail, struct fi_info *info);

@@ -35,6 +35,8 @@ static void *run(void *nothing)
     long nap_ns = LEAST_NAP_NS;
     if (own_device >= 0 && fr_device_adopt(own_device) != FR_OK)
         fr_warn("the thread for rails has no context of device %d", own_device);
+    if (!fr_rail_stay_near(polled))
+        fr_debug("the thread for rails stays on the cores of its rank");
     while (wait_for_work()) {
         nap_ns = fr_rail_poll(polled) ? LEAST_NAP_NS : nap_ns * 2;
         nap_ns = nap_ns < MOST_NAP_NS ? nap_ns : MOST_NAP_NS;

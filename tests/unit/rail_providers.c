@@ -6,6 +6,7 @@
 #include "rail/rail.h"
 
 #include "processes.h"
+#include "rail/steps_int.h"
 
 #include <time.h>
 
@@ -243,6 +244,37 @@ static void read_each_other(struct fr_rails *rails, struct fr_rail_region *regio
         fr_rail_poll(rails); // the other may not be through
 }
 
+static bool is_list(const char *list, const char *others)
+{
+    cpu_set_t cores, expected;
+    CPU_ZERO(&cores);
+    CPU_ZERO(&expected);
+    for (; *others != '\0'; others++)
+        CPU_SET(*others - '0', &expected);
+    return fr_rail_cores_read(list, &cores) && CPU_EQUAL(&cores, &expected);
+}
+
+// The loopback is near to no core, so that a thread may run on all.
+static void check_cores(const struct fr_rails *rails)
+{
+    cpu_set_t before, one, after;
+    CHECK(is_list("", "") && is_list("0\n", "0") && is_list("1-3,5,7-8\n", "123578"));
+    CHECK(!is_list("x", "") && !is_list("1;2", "1") && is_list("2-1", ""));
+    CHECK(is_list("4-4", "4") && is_list("99999", ""));
+    sched_getaffinity(0, sizeof(before), &before);
+    CPU_ZERO(&one);
+    for (int core = CPU_SETSIZE; core-- > 0 && CPU_COUNT(&one) == 0;) {
+        if (CPU_ISSET(core, &before))
+            CPU_SET(core, &one);
+    }
+    CHECK(sched_setaffinity(0, sizeof(one), &one) == 0);
+    CHECK(fr_rail_stay_near(rails));
+    sched_getaffinity(0, sizeof(after), &after);
+    CPU_AND(&one, &before, &after);
+    CHECK(CPU_EQUAL(&one, &before), "%d of %d cores", CPU_COUNT(&after), CPU_COUNT(&before));
+    sched_setaffinity(0, sizeof(before), &before);
+}
+
 static void run(void)
 {
     struct told key = {.length = 0};
@@ -250,6 +282,7 @@ static void run(void)
     memory = malloc(MEMORY);
     memset(memory, 0, MEMORY);
     struct fr_rails *rails = open_or_skip();
+    check_cores(rails);
     exchange(rails);
     CHECK(fr_rail_count(rails) == 1);
     CHECK(fr_rail_takes(rails, FR_RAIL_HOST) && !fr_rail_takes(rails, FR_RAIL_CUDA));
