@@ -58,7 +58,7 @@ static bool open_target_cq(struct fr_rail *rail)
 {
     struct fid_cq *cq = NULL;
     rail->wait_fd = -1;
-    if (!rail->manual || try_cq(rail, FI_WAIT_FD, &cq) != 0)
+    if (!rail->manual || !rail->rails->library->tells || try_cq(rail, FI_WAIT_FD, &cq) != 0)
         return open_cq(rail, &rail->target_cq);
     if (fi_control(&cq->fid, FI_GETWAIT, &rail->wait_fd) != 0)
         rail->wait_fd = -1;

@@ -33,6 +33,7 @@ struct fr_rail_library {
     __typeof__(fi_fabric) *fabric;
     __typeof__(fi_strerror) *strerror;
     uint32_t version; // of the API that is asked for
+    bool tells;       // when there is something to answer, by a descriptor
 };
 
 // NULL without libfabric, which is looked for once and stays loaded.

@@ -8,14 +8,15 @@
 #include <pthread.h>
 #include <signal.h>
 
-enum { LEAST_NAP_NS = 20000, MOST_NAP_NS = 1000000 };
+enum { LEAST_NAP_NS = 20000, MOST_NAP_NS = 1000000, GROWTH = 16 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wanted = PTHREAD_COND_INITIALIZER;
 static pthread_t thread;
-static bool runs;           // written in fr_rndv_thread_start and _stop
-static bool stops;          // under the mutex
-static _Atomic long served; // messages that others may be reading
+static bool runs;                     // written in fr_rndv_thread_start and _stop
+static bool stops;                    // under the mutex
+static _Atomic long served;           // messages that others may be reading
+static _Atomic unsigned long changes; // of that
 static struct fr_rails *polled;
 static int own_device;
 
@@ -30,6 +31,18 @@ static bool wait_for_work(void)
     return goes_on;
 }
 
+// What others read is mostly read soon after it is there to be read: then naps are short. They grow
+// as long as nothing changes.
+static long next_nap(long nap_ns, bool moved)
+{
+    static unsigned long seen;
+    unsigned long now = atomic_load_explicit(&changes, memory_order_relaxed);
+    bool anew = moved || now != seen;
+    seen = now;
+    nap_ns = anew ? LEAST_NAP_NS : nap_ns + nap_ns / GROWTH;
+    return nap_ns < MOST_NAP_NS ? nap_ns : MOST_NAP_NS;
+}
+
 static void *run(void *nothing)
 {
     long nap_ns = LEAST_NAP_NS;
@@ -38,8 +51,7 @@ static void *run(void *nothing)
     if (!fr_rail_stay_near(polled))
         fr_debug("the thread for rails stays on the cores of its rank");
     while (wait_for_work()) {
-        nap_ns = fr_rail_poll(polled) ? LEAST_NAP_NS : nap_ns * 2;
-        nap_ns = nap_ns < MOST_NAP_NS ? nap_ns : MOST_NAP_NS;
+        nap_ns = next_nap(nap_ns, fr_rail_poll(polled));
         (void)fr_rail_wait(polled, nap_ns);
     }
     return nothing;
@@ -81,6 +93,7 @@ void fr_rndv_thread_serve(int change)
 {
     if (!runs)
         return;
+    atomic_fetch_add_explicit(&changes, 1, memory_order_relaxed);
     if (atomic_fetch_add(&served, change) > 0 || change <= 0)
         return;
     pthread_mutex_lock(&mutex);

@@ -226,13 +226,14 @@ static void take_arguments(int argc, char **argv)
         else
             largest = strtoull(argv[i], NULL, 0);
     }
-    for (size_t bytes = SMALLEST; asked.count == 0 && bytes <= largest; bytes *= 2)
+    bool listed = asked.count > 0;
+    for (size_t bytes = SMALLEST; !listed && bytes <= largest; bytes *= 2)
         asked.bytes[asked.count++] = bytes;
     demand(asked.kind < MEMORY_KINDS, "--memory wants a kind of memory");
     demand(asked.window >= 0 && asked.window <= WIDEST, "a window is of 1 to 256 messages");
     for (size_t i = 0; i < asked.count; i++)
         demand(asked.bytes[i] > 0 && asked.bytes[i] <= (size_t)1 << 30, "sizes are up to 1G");
-    demand(asked.count > 0, "sizes are from 1K");
+    demand(asked.count > 0 && (listed || largest <= (size_t)1 << 30), "sizes are from 1K to 1G");
 }
 
 int main(int argc, char **argv)
