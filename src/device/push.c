@@ -233,7 +233,7 @@ enum fr_status fr_device_quiesce(const struct fr_device_range *range, uintptr_t 
 
 static enum fr_status push(const struct fr_device_range *range,
                            const struct fr_device_push_piece *pieces, size_t count,
-                           enum fr_device_engine engine, unsigned max_sms, bool settles)
+                           enum fr_device_engine engine, unsigned max_sms, bool syncs)
 {
     struct fr_device_scope scope;
     if (skip_empty(pieces, count, 0) >= count)
@@ -242,7 +242,7 @@ static enum fr_status push(const struct fr_device_range *range,
     if (status != FR_OK)
         return status;
     uint64_t begin = fr_core_meter_begin();
-    if (settles)
+    if (syncs)
         status = fr_device_push_sync(range, pieces, count);
     if (status == FR_OK) {
         struct fr_device_kernels *kernels =
