@@ -92,8 +92,9 @@ static void failed(struct fr_rail *rail, const struct fi_cq_err_entry *entry)
         return;
     }
     struct fr_rail_peer *peer = transfer->peer;
+    enum fr_log_level level = fr_rail_loss_level(transfer);
     fr_rail_stripe_again(stripe);
-    fr_rail_link_lost(rail, peer, why);
+    fr_rail_link_lost(rail, peer, level, why);
 }
 
 // Reads an error out of a queue. What it is of is told by `take`, unless that is of no interest.

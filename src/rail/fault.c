@@ -80,7 +80,15 @@ void fr_rail_take_out(struct fr_rail *rail, const char *why)
     send_again(&rail->planned, is_any, NULL);
 }
 
-void fr_rail_link_lost(struct fr_rail *rail, struct fr_rail_peer *peer, const char *why)
+// Who takes a transfer back knows what it means that it comes to nothing: the job may be ending.
+enum fr_log_level fr_rail_loss_level(const struct fr_rail_transfer *transfer)
+{
+    bool cancelled = atomic_load_explicit(&transfer->cancelled, memory_order_relaxed);
+    return cancelled ? FR_LOG_INFO : FR_LOG_WARN;
+}
+
+void fr_rail_link_lost(struct fr_rail *rail, struct fr_rail_peer *peer, enum fr_log_level level,
+                       const char *why)
 {
     struct fr_rail_link *link = &peer->links[rail->index];
     if (!link->lost) {
@@ -88,8 +96,8 @@ void fr_rail_link_lost(struct fr_rail *rail, struct fr_rail_peer *peer, const ch
         link->retry_ns = retry_at(rail, link->losses);
         link->losses += link->losses < RETRY_DOUBLINGS;
         rail->errors++;
-        fr_warn("rail %u on %s: the link to process %u is lost: %s", rail->index, rail->name,
-                peer->number, why);
+        FR_LOG_AT(level, "rail %u on %s: the link to process %u is lost: %s", rail->index,
+                  rail->name, peer->number, why);
         if (rail->losses > 0 && rail->lost_peer != peer->number)
             fr_rail_take_out(rail, "it has lost its links to two processes");
         rail->losses++;
@@ -215,7 +223,7 @@ static void check_link(struct fr_rail *rail, const struct fr_rail_stripe *oldest
         if (silent < limit || rails->now_ns - peer->woke_ns < limit / 2)
             return; // one that was busy answers on one link before the others
         rail->draining = rail->draining || link->sent > 0;
-        fr_rail_link_lost(rail, peer, "silent, while others move");
+        fr_rail_link_lost(rail, peer, FR_LOG_WARN, "silent, while others move");
     } else if (!oldest->probe) {
         probe(rails, oldest);
     }
@@ -272,14 +280,17 @@ static uint64_t last_moved(const struct fr_rail_transfer *transfer)
     return moved;
 }
 
-static void give_up_peer(struct fr_rails *rails, struct fr_rail_peer *peer, const char *why)
+static void give_up_peer(struct fr_rails *rails, const struct fr_rail_transfer *transfer,
+                         const char *why)
 {
+    struct fr_rail_peer *peer = transfer->peer;
+    enum fr_log_level level = fr_rail_loss_level(transfer);
     for (unsigned i = 0; i < rails->count; i++) {
         struct fr_rail *rail = &rails->rails[i];
         struct fr_rail_link *link = &peer->links[i];
         if (!fr_rail_link_is_alive(rail, link))
             continue;
-        fr_rail_link_lost(rail, peer, why);
+        fr_rail_link_lost(rail, peer, level, why);
         rail->draining = rail->draining || link->sent > 0;
     }
 }
@@ -291,11 +302,11 @@ static bool check_transfer(struct fr_rails *rails, struct fr_rail_transfer *tran
     uint64_t silent = rails->now_ns - last_moved(transfer);
     bool cancelled = atomic_load_explicit(&transfer->cancelled, memory_order_relaxed);
     if (silent >= options->stall_ns && cancelled) {
-        give_up_peer(rails, transfer->peer, "silent, and a transfer was cancelled");
+        give_up_peer(rails, transfer, "silent, and a transfer was cancelled");
         return true;
     }
     if (options->timeout_ns > 0 && silent >= options->timeout_ns) {
-        give_up_peer(rails, transfer->peer, "nothing has moved within the time-out");
+        give_up_peer(rails, transfer, "nothing has moved within the time-out");
         return true;
     }
     if (rails->now_ns - transfer->told_ns < TELL_S * SECOND_NS)

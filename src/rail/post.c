@@ -250,7 +250,8 @@ static bool send_batch(struct fr_rail *rail)
             note_sent(stripe);
             continue;
         }
-        fr_rail_link_lost(rail, stripe->transfer->peer, rail->rails->library->strerror((int)-code));
+        fr_rail_link_lost(rail, stripe->transfer->peer, fr_rail_loss_level(stripe->transfer),
+                          rail->rails->library->strerror((int)-code));
     }
     return any;
 }

@@ -71,7 +71,9 @@ bool fr_rail_drain(struct fr_rail *rail);
 bool fr_rail_link_is_alive(const struct fr_rail *rail, const struct fr_rail_link *link);
 // Gives links that were lost long enough ago another chance.
 void fr_rail_retry_links(struct fr_rails *rails, struct fr_rail_peer *peer);
-void fr_rail_link_lost(struct fr_rail *rail, struct fr_rail_peer *peer, const char *why);
+enum fr_log_level fr_rail_loss_level(const struct fr_rail_transfer *transfer);
+void fr_rail_link_lost(struct fr_rail *rail, struct fr_rail_peer *peer, enum fr_log_level level,
+                       const char *why);
 // Takes a rail out for all peers.
 void fr_rail_take_out(struct fr_rail *rail, const char *why);
 // Looks after links that are silent; now and then.
