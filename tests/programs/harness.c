@@ -17,6 +17,7 @@ struct options {
     const char *only;
     uint64_t seed;
     int repeat;
+    double warm_s;
     bool table;
     bool thorough;
     bool device_first;
@@ -30,7 +31,9 @@ static const size_t default_sizes[] = {0,    1,    3,     64,    1000,   4096,
 
 static const char usage[] =
     "usage: %s [--memory=KIND[,KIND..]] [--bytes=N[,N..]] [--seed=N] [--repeat=N]\n"
-    "          [--only=STEP] [--thorough] [--device-first] [--table] [--expect-refusal]\n"
+    "          [--only=STEP] [--thorough] [--device-first] [--table] [--expect-refusal] "
+    "[--warm=MS]\n"
+    "--warm has the ranks exchange messages for so many milliseconds before all else\n"
     "--device-first makes the device's context current before MPI_Init instead of after it\n"
     "kinds: device host pinned managed pool vmm vmm-fd vmm-fabric mixed all\n%s";
 
@@ -68,12 +71,17 @@ static bool parse_sizes(char *text, struct options *options)
 
 static bool parse_options(int argc, char **argv, struct options *options)
 {
-    static const struct option names[] = {
-        {"memory", required_argument, NULL, 'm'}, {"bytes", required_argument, NULL, 'b'},
-        {"seed", required_argument, NULL, 's'},   {"repeat", required_argument, NULL, 'r'},
-        {"only", required_argument, NULL, 'o'},   {"table", no_argument, NULL, 't'},
-        {"thorough", no_argument, NULL, 'T'},     {"expect-refusal", no_argument, NULL, 'x'},
-        {"device-first", no_argument, NULL, 'd'}, {NULL, 0, NULL, 0}};
+    static const struct option names[] = {{"memory", required_argument, NULL, 'm'},
+                                          {"bytes", required_argument, NULL, 'b'},
+                                          {"seed", required_argument, NULL, 's'},
+                                          {"repeat", required_argument, NULL, 'r'},
+                                          {"only", required_argument, NULL, 'o'},
+                                          {"table", no_argument, NULL, 't'},
+                                          {"thorough", no_argument, NULL, 'T'},
+                                          {"expect-refusal", no_argument, NULL, 'x'},
+                                          {"device-first", no_argument, NULL, 'd'},
+                                          {"warm", required_argument, NULL, 'w'},
+                                          {NULL, 0, NULL, 0}};
     bool good = true;
     *options = (struct options){.seed = 1, .repeat = 1};
     for (int c; good && (c = getopt_long(argc, argv, "", names, NULL)) != -1;) {
@@ -104,6 +112,9 @@ static bool parse_options(int argc, char **argv, struct options *options)
             break;
         case 'x':
             options->expect_refusal = true;
+            break;
+        case 'w':
+            options->warm_s = atof(optarg) / 1000;
             break;
         default:
             good = false;
@@ -295,6 +306,28 @@ static int run_all(struct run *run, const struct program *program, const struct 
     return ran != 0 ? 0 : SKIPPED_EXIT;
 }
 
+// Each pair of ranks sends messages both ways for a while: those that have to meet first have met.
+static void warm_up(struct run *run, const struct options *options)
+{
+    enum { BYTES = 4097 };
+    run->kind = memory_kind_on_rank(options->kinds[0], run->rank);
+    int missing = memory_missing(run->kind) != NULL, on = 1;
+    MPI_Allreduce(MPI_IN_PLACE, &missing, 1, MPI_INT, MPI_MAX, run->comm);
+    if (missing)
+        return;
+    struct buffer *send = buffer_new(run, "send", BYTES), *recv = buffer_new(run, "recv", BYTES);
+    for (double end = MPI_Wtime() + options->warm_s; on;) {
+        for (int i = 1; i < run->size; i++)
+            MPI_Sendrecv(send->data, BYTES, MPI_BYTE, (run->rank + i) % run->size, 0, recv->data,
+                         BYTES, MPI_BYTE, (run->rank + run->size - i) % run->size, 0, run->comm,
+                         MPI_STATUS_IGNORE);
+        on = MPI_Wtime() < end;
+        MPI_Bcast(&on, 1, MPI_INT, 0, run->comm);
+    }
+    buffer_finish(recv);
+    buffer_finish(send);
+}
+
 // Runs everything once MPI is there. Returns the exit status.
 static int run_program(struct run *run, const struct program *program,
                        const struct options *options, int provided)
@@ -307,6 +340,8 @@ static int run_program(struct run *run, const struct program *program,
     }
     if (!options->device_first)
         memory_start(local_rank());
+    if (options->warm_s > 0)
+        warm_up(run, options);
     int status = run_all(run, program, options);
     memory_stop();
     return status;
