@@ -283,23 +283,34 @@ static void run_slots(void)
     fr_coll_posts_release();
 }
 
+// Tells the last rank, by way of rank 0, once all others have come here.
+static void tell_last(void)
+{
+    char word = 'w';
+    for (int rank = 1; process_rank == 0 && rank < process_count - 1; rank++)
+        process_hear(rank, &word, 1);
+    process_say(process_rank == 0 ? process_count - 1 : 0, &word, 1);
+}
+
 static bool count_calls(void *cookie)
 {
-    ++*(unsigned *)cookie;
+    if (++*(unsigned *)cookie == 1)
+        tell_last();
     usleep(1000); // a caller may sleep in here
     return true;
 }
 
-// One rank attaches late, and posts late: the others wait, and their caller hears of it.
+// One rank attaches late, and posts late: when the others wait, and their caller has heard of it.
 static void run_late(void)
 {
+    char word;
     unsigned calls = 0;
     const struct fr_coll_progress progress = {.go_on = count_calls, .cookie = &calls};
     struct fr_control_secret secret;
     struct fr_coll_segment *segment;
     if (process_rank == process_count - 1) {
         process_hear(0, &secret, sizeof(secret));
-        usleep(200000);
+        process_hear(0, &word, 1);
         CHECK(fr_coll_segment_open(&secret, process_rank, process_count, 0, &segment) == FR_OK);
     } else {
         segment = open_all(0, &secret);
@@ -308,7 +319,7 @@ static void run_late(void)
     CHECK(process_rank == process_count - 1 || calls > 0, "seal asked nobody");
     calls = 0;
     if (process_rank == process_count - 1)
-        usleep(200000);
+        process_hear(0, &word, 1);
     CHECK(fr_coll_segment_post(segment, 1, NULL, 0) == FR_OK);
     CHECK(fr_coll_segment_wait_all(segment, 1, &progress) == FR_OK);
     CHECK(process_rank == process_count - 1 || calls > 0, "the wait asked nobody");
