@@ -236,7 +236,9 @@ static const struct row rows[] = {
          "With 0 it waits without end, and says so every ten seconds; but for MPI_Init, which "
          "under\n"
          "a launcher that does not tell which ranks run Fabrail waits for the others for a "
-         "minute."},
+         "minute,\n"
+         "and for a rank that was asked to send a message another way, and does not: ten "
+         "minutes."},
     {"REPORT", ROW_STRING, AT(report), .default_text = "",
      .help =
          "Where MPI_Finalize writes a report of what was done with which messages: nothing for no\n"

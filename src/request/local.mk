@@ -15,4 +15,5 @@ librooms_la_SOURCES += \
 	src/request/set.h \
 	src/request/table.c \
 	src/request/table.h \
-	src/request/track.c
+	src/request/track.c \
+	src/request/wait.c

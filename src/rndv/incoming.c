@@ -17,6 +17,7 @@ enum {
     SPINS = 1000,       // tens of microseconds, then the core is yielded
     YIELDS_A_LOOK = 64, // between looks at whether the sender is alive
     TELL_AFTER_S = 10,
+    REFUSED_LIMIT_S = 600, // of a wait for a sender to come to a refusal, where none is set
 };
 
 // What can be seen of a slot in passing.
@@ -161,25 +162,44 @@ static void read_place(struct fr_rndv_incoming *incoming)
     fr_rndv_incoming_refresh(incoming);
 }
 
-static enum fr_status begin_here(struct fr_rndv_incoming *incoming)
+// A sender that was asked for another scheme may be in a collective call of MPI's, or outside of
+// MPI, and come to it late, or never if it waits for what this process does after this message:
+// then this is the message's failure.
+static bool waits_too_long(const struct fr_rndv_incoming *incoming, struct wait *wait)
+{
+    int64_t limit_s = (int64_t)fr_core_settings()->timeout_s;
+    int64_t seconds = wait->since_s != 0 ? now_s() - wait->since_s : 0;
+    limit_s = limit_s > 0 ? limit_s : REFUSED_LIMIT_S;
+    if (seconds >= TELL_AFTER_S && !wait->told)
+        fr_warn("rank %d was asked %d s ago to send a message another way, and does not answer: it "
+                "is outside of MPI, or in a collective call",
+                incoming->from, TELL_AFTER_S);
+    wait->told = wait->told || seconds >= TELL_AFTER_S;
+    if (seconds >= limit_s)
+        fr_error("rank %d has not sent a message another way within %ld s", incoming->from,
+                 (long)limit_s);
+    return seconds >= limit_s;
+}
+
+static enum fr_status begin_here(struct fr_rndv_incoming *incoming, bool refused)
 {
     struct wait wait = {0};
     while (!fr_rndv_slot_change(incoming->slot, incoming->number, FR_RNDV_ADVERTISED,
                                 FR_RNDV_PULLING)) {
         if (!waits_for_sender(incoming, &wait))
             return FR_ERR_NOT_FOUND;
+        if (refused && wait.looks % YIELDS_A_LOOK == 0 && waits_too_long(incoming, &wait))
+            return FR_ERR_CANCELLED;
     }
     read_place(incoming);
     return FR_OK;
 }
 
 // What says where a message waits was sent ahead of its RTS. A sender may have been stopped for a
-// while. One that is asked for another scheme may wait in a call of MPI's for what this process
-// does after this message: a time-out ends that.
+// while.
 static enum fr_status begin_remote(struct fr_rndv_incoming *incoming, unsigned other_than)
 {
     struct wait wait = {.looks = SPINS};
-    const int64_t limit_s = (int64_t)fr_core_settings()->timeout_s;
     for (;;) {
         fr_rndv_progress(NULL);
         enum fr_status status = fr_rndv_replica_find(incoming, other_than);
@@ -188,17 +208,20 @@ static enum fr_status begin_remote(struct fr_rndv_incoming *incoming, unsigned o
         int64_t seconds = wait_on(&wait);
         if (wait.looks % YIELDS_A_LOOK == 0 && !fr_control_is_alive(incoming->from))
             return FR_ERR_NOT_FOUND;
-        if (seconds >= TELL_AFTER_S)
+        if (other_than != FR_SCHEME_NONE) {
+            if (waits_too_long(incoming, &wait))
+                return FR_ERR_CANCELLED;
+        } else if (seconds >= TELL_AFTER_S) {
             fr_warn_once("waiting for %d s for rank %d to say where a message is", TELL_AFTER_S,
                          incoming->from);
-        if (other_than != FR_SCHEME_NONE && limit_s > 0 && seconds >= limit_s)
-            return FR_ERR_CANCELLED;
+        }
     }
 }
 
 enum fr_status fr_rndv_incoming_begin(struct fr_rndv_incoming *incoming)
 {
-    return incoming->slot != NULL ? begin_here(incoming) : begin_remote(incoming, FR_SCHEME_NONE);
+    return incoming->slot != NULL ? begin_here(incoming, false)
+                                  : begin_remote(incoming, FR_SCHEME_NONE);
 }
 
 void fr_rndv_incoming_refresh(struct fr_rndv_incoming *incoming)
@@ -230,7 +253,7 @@ enum fr_status fr_rndv_incoming_refuse(struct fr_rndv_incoming *incoming)
     struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(incoming->from);
     if (ledger != NULL)
         atomic_fetch_add_explicit(&ledger->refused, 1, memory_order_release);
-    return begin_here(incoming);
+    return begin_here(incoming, true);
 }
 
 static void count_down(void)
