@@ -46,6 +46,7 @@ check_PROGRAMS += tests/unit/rail_faults
 tests_unit_rail_faults_SOURCES = tests/unit/rail_faults.c $(rail_standin_headers)
 tests_unit_rail_faults_CPPFLAGS = $(rail_standin_cppflags)
 tests_unit_rail_faults_LDADD = librooms.la
+tests_unit_rail_faults_LDFLAGS = -Wl,--wrap=fr_core_log_write
 tests_unit_rail_faults_DEPENDENCIES = $(rail_standin_dependencies)
 
 check_PROGRAMS += tests/unit/rail_flush
