@@ -16,6 +16,7 @@ enum {
     SOURCE_BYTES = 4096,
     MEMORY_BYTES = SOURCE_BYTES + GROUPS * FR_RAILS_MAX * PROBE_BYTES,
     PROBE_LIMIT_S = 30,
+    GRACE_S = 5,
 };
 
 static struct fr_rails *rails;                   // while open
@@ -143,17 +144,32 @@ bool fr_rndv_probe_has_connected(struct fr_rndv_probe *probe)
     return have_ended(probe, false, &worst);
 }
 
-// Small reads take the rails in turn.
-bool fr_rndv_probe_begin(int rank, const struct fr_rndv_told *told, struct fr_rndv_probe *probe)
+// What two processes have lost at about the same time is tried again at about the same time, and
+// one of them asks the other first.
+static bool waits_for_rail(struct fr_rndv_probe *probe)
 {
-    unsigned count = fr_rail_peer_rails(rails, (unsigned)rank);
+    if (probe->since_s == 0)
+        probe->since_s = now_s();
+    return now_s() - probe->since_s < GRACE_S;
+}
+
+// Small reads take the rails in turn.
+bool fr_rndv_probe_begin(int rank, const struct fr_rndv_told *told, bool again,
+                         struct fr_rndv_probe *probe)
+{
     if (groups & group_of(rank))
         return false;
+    unsigned count = fr_rail_peer_retry(rails, (unsigned)rank);
+    if (count == 0 && waits_for_rail(probe))
+        return false;
     groups |= group_of(rank);
+    memset(memory + target_of(rank, 0), 0, FR_RAILS_MAX * PROBE_BYTES);
     probe->began_s = now_s();
+    probe->since_s = 0;
     probe->count = 0;
     while (probe->count < count && read_from(rank, told, PROBE_BYTES, probe))
-        continue;
+        if (again)
+            fr_rail_expect_loss(probe->transfers[probe->count - 1]);
     return true;
 }
 

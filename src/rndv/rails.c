@@ -108,7 +108,7 @@ void fr_rndv_rails_serve(int change)
 
 void fr_rndv_rails_poll(void)
 {
-    bool due = fr_rndv_meet_is_due();
+    bool due = fr_rndv_agenda_is_due();
     bool serves = atomic_load_explicit(&served_count, memory_order_relaxed) > 0;
     if (FR_LIKELY(!due && !serves))
         return;

@@ -67,6 +67,16 @@ tests_unit_rndv_hmem_CPPFLAGS = $(rail_standin_cppflags) $(CUDA_CPPFLAGS)
 tests_unit_rndv_hmem_LDADD = librooms.la
 tests_unit_rndv_hmem_DEPENDENCIES = $(rail_standin_dependencies)
 
+# With a clock and words of its own, in place of the rooms'.
+check_PROGRAMS += tests/unit/rndv_meet
+tests_unit_rndv_meet_SOURCES = tests/unit/rndv_meet.c $(rail_standin_headers)
+tests_unit_rndv_meet_CPPFLAGS = $(rail_standin_cppflags)
+tests_unit_rndv_meet_LDADD = librooms.la
+tests_unit_rndv_meet_LDFLAGS = -Wl,--wrap=clock_gettime,--wrap=fr_core_log_write \
+    -Wl,--wrap=fr_rndv_rails_serve,--wrap=fr_control_send,--wrap=fr_control_reaches \
+    -Wl,--wrap=fr_control_is_alive
+tests_unit_rndv_meet_DEPENDENCIES = $(rail_standin_dependencies)
+
 # A provider that libfabric loads, under the name that it looks for.
 check_DATA += tests/rail/libfrhmem-fi.so
 CLEANFILES += tests/rail/libfrhmem-fi.so
