@@ -3,7 +3,7 @@
 // peer is busy elsewhere and its NIC does not answer without its CPU: only if another link of the
 // same peer has moved meanwhile is the silent one at fault, and where nothing else is on its way to
 // that peer, a few bytes are read once more over another link to see. Time is what has been spent
-// polling.
+// polling, but for that until what was lost is tried again.
 #include "config.h"
 
 #include "rail/steps_int.h"
@@ -29,14 +29,14 @@ bool fr_rail_link_is_alive(const struct fr_rail *rail, const struct fr_rail_link
 static uint64_t retry_at(const struct fr_rail *rail, unsigned losses)
 {
     unsigned doublings = losses < RETRY_DOUBLINGS ? losses : RETRY_DOUBLINGS;
-    return rail->rails->now_ns + (rail->rails->options.retry_ns << doublings);
+    return rail->rails->real_ns + (rail->rails->options.retry_ns << doublings);
 }
 
 void fr_rail_retry_links(struct fr_rails *rails, struct fr_rail_peer *peer)
 {
     for (unsigned i = 0; i < rails->count; i++) {
         struct fr_rail_link *link = &peer->links[i];
-        if (!link->lost || !link->inserted || link->sent > 0 || rails->now_ns < link->retry_ns)
+        if (!link->lost || !link->inserted || link->sent > 0 || rails->real_ns < link->retry_ns)
             continue;
         fr_debug("rail %u on %s: trying the link to process %u again", i, rails->rails[i].name,
                  peer->number);
@@ -83,8 +83,9 @@ void fr_rail_take_out(struct fr_rail *rail, const char *why)
 // Who takes a transfer back knows what it means that it comes to nothing: the job may be ending.
 enum fr_log_level fr_rail_loss_level(const struct fr_rail_transfer *transfer)
 {
-    bool cancelled = atomic_load_explicit(&transfer->cancelled, memory_order_relaxed);
-    return cancelled ? FR_LOG_INFO : FR_LOG_WARN;
+    bool expected = atomic_load_explicit(&transfer->cancelled, memory_order_relaxed) ||
+                    atomic_load_explicit(&transfer->trial, memory_order_relaxed);
+    return expected ? FR_LOG_INFO : FR_LOG_WARN;
 }
 
 void fr_rail_link_lost(struct fr_rail *rail, struct fr_rail_peer *peer, enum fr_log_level level,
@@ -223,7 +224,8 @@ static void check_link(struct fr_rail *rail, const struct fr_rail_stripe *oldest
         if (silent < limit || rails->now_ns - peer->woke_ns < limit / 2)
             return; // one that was busy answers on one link before the others
         rail->draining = rail->draining || link->sent > 0;
-        fr_rail_link_lost(rail, peer, FR_LOG_WARN, "silent, while others move");
+        enum fr_log_level level = fr_rail_loss_level(oldest->transfer);
+        fr_rail_link_lost(rail, peer, level, "silent, while others move");
     } else if (!oldest->probe) {
         probe(rails, oldest);
     }
@@ -248,7 +250,7 @@ static void check_planned(struct fr_rail *rail)
 // Gives a rail that has been out for long enough another chance.
 static void retry(struct fr_rail *rail)
 {
-    if (rail->rails->now_ns < rail->retry_ns || !fr_list_is_empty(&rail->sent))
+    if (rail->rails->real_ns < rail->retry_ns || !fr_list_is_empty(&rail->sent))
         return;
     fr_debug("rail %u on %s: trying it again", rail->index, rail->name);
     rail->retry_ns = retry_at(rail, RETRY_DOUBLINGS);

@@ -115,18 +115,30 @@ bool fr_rail_peer_known(struct fr_rails *rails, unsigned peer)
     return known;
 }
 
-unsigned fr_rail_peer_rails(struct fr_rails *rails, unsigned peer)
+static unsigned count_alive(struct fr_rails *rails, unsigned peer, bool retry)
 {
     unsigned alive = 0;
     fr_core_lock(&rails->lock);
-    const struct fr_rail_peer *known = fr_rail_peer_find(rails, peer);
+    struct fr_rail_peer *known = fr_rail_peer_find(rails, peer);
     fr_core_unlock(&rails->lock);
     while (atomic_flag_test_and_set_explicit(&rails->polling, memory_order_acquire))
         sched_yield(); // links belong to who polls
+    if (known != NULL && retry)
+        fr_rail_retry_links(rails, known);
     for (unsigned i = 0; known != NULL && i < rails->count; i++)
         alive += known->links[i].paired && !known->links[i].lost && !rails->rails[i].out;
     atomic_flag_clear_explicit(&rails->polling, memory_order_release);
     return alive;
+}
+
+unsigned fr_rail_peer_rails(struct fr_rails *rails, unsigned peer)
+{
+    return count_alive(rails, peer, false);
+}
+
+unsigned fr_rail_peer_retry(struct fr_rails *rails, unsigned peer)
+{
+    return count_alive(rails, peer, true);
 }
 
 enum fr_status fr_rail_peer_add(struct fr_rails *rails, unsigned peer, const void *address,

@@ -190,7 +190,9 @@ static bool plan(struct fr_rail_transfer *transfer)
     fr_rail_retry_links(transfer->rails, transfer->peer);
     find_choice(transfer, &choice);
     if (!choice.any_alive) {
-        fr_error("no rail to process %u is left", transfer->peer->number);
+        bool trial = atomic_load_explicit(&transfer->trial, memory_order_relaxed);
+        FR_LOG_AT(trial ? FR_LOG_INFO : FR_LOG_ERROR, "no rail to process %u is left",
+                  transfer->peer->number);
         return fr_rail_transfer_fail(transfer, FR_ERR_RAIL);
     }
     while (choice.count > 0 && plan_next(transfer, &choice))

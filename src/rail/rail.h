@@ -119,6 +119,9 @@ FR_MUST_CHECK enum fr_status fr_rail_peer_add(struct fr_rails *rails, unsigned p
 bool fr_rail_peer_known(struct fr_rails *rails, unsigned peer);
 // How many rails lead to a peer just now; 0 for one that is not known.
 unsigned fr_rail_peer_rails(struct fr_rails *rails, unsigned peer);
+// The same once lost links to it are tried again whose time has come by the last poll; a transfer
+// does that by itself.
+unsigned fr_rail_peer_retry(struct fr_rails *rails, unsigned peer);
 
 // Registers memory with all rails and pins it, or finds it registered: base, bytes and id the same.
 // What is released stays registered, least recently used out first, up to FABRAIL_RAIL_CACHE. The
@@ -171,6 +174,9 @@ bool fr_rail_wait(struct fr_rails *rails, long most_ns);
 bool fr_rail_test(const struct fr_rail_transfer *transfer, enum fr_status *status);
 // Takes a transfer back. It ends when what is on its way has landed: go on polling until it has.
 void fr_rail_cancel(struct fr_rail_transfer *transfer);
+// Has whatever this transfer loses logged at level info, as what was lost before and is tried
+// again.
+void fr_rail_expect_loss(struct fr_rail_transfer *transfer);
 // Gives an ended transfer back.
 void fr_rail_finish(struct fr_rail_transfer *transfer);
 

@@ -83,7 +83,7 @@ struct fr_rail {
     bool draining;      // nothing is sent until what is on lost links alone is left: then reset
     unsigned losses;    // links in a row, without a success between
     unsigned lost_peer; // of the last
-    uint64_t retry_ns;  // when a rail that is out is tried again
+    uint64_t retry_ns;  // when a rail that is out is tried again, in real time
     uint64_t read_bytes, written_bytes, device_bytes, stripes_sent, again, errors;
     _Atomic uint64_t registered_bytes;
     // Of the flush: reads are numbered, one is on its way at a time, and who asks needs the next to
@@ -102,7 +102,7 @@ struct fr_rail_link {
     fi_addr_t addr;
     uint64_t moved_ns; // when something last arrived, or was planned into silence
     uint64_t done_ns;  // when something last arrived
-    uint64_t retry_ns; // when a lost link is tried again
+    uint64_t retry_ns; // when a lost link is tried again, in real time
     unsigned sent;     // stripes
     uint16_t planned;  // stripes
     uint8_t losses;    // without a success between
@@ -168,6 +168,7 @@ struct fr_rail_transfer {
     uint64_t moved_ns; // when something last arrived, or it began
     uint64_t told_ns;  // when its silence was last told
     _Atomic bool cancelled;
+    _Atomic bool trial;
     _Atomic bool done;
 };
 

@@ -216,6 +216,11 @@ void fr_rail_cancel(struct fr_rail_transfer *transfer)
     atomic_store_explicit(&transfer->cancelled, true, memory_order_relaxed);
 }
 
+void fr_rail_expect_loss(struct fr_rail_transfer *transfer)
+{
+    atomic_store_explicit(&transfer->trial, true, memory_order_relaxed);
+}
+
 void fr_rail_finish(struct fr_rail_transfer *transfer)
 {
     if (transfer == NULL)

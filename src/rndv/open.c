@@ -52,6 +52,7 @@ static void discard_here(int from)
 
 bool fr_rndv_drain(void)
 {
+    fr_rndv_rails_finish();
     fr_rndv_progress(NULL);
     for (int rank = 0; rank < fr_world_size(); rank++) {
         if (rank != fr_world_rank() && fr_control_is_here(rank))

@@ -17,7 +17,8 @@ unsigned fr_rndv_rails_to(int to);
 // Whether this process has read from that one.
 bool fr_rndv_rails_reach(int from);
 
-// No message goes over rails to this process any more.
+// No message goes over rails to this process until it has read from here again, which is tried
+// after a while.
 void fr_rndv_rails_give_up(int to);
 
 // Counts messages that others may be reading: who needs this process's CPU for that gets it.
@@ -27,6 +28,8 @@ void fr_rndv_rails_serve(int change);
 void fr_rndv_rails_handle(const struct fr_control_message *message);
 void fr_rndv_rails_poll(void);
 
+// All processes have received what they ever will: nobody is met any more. Then ends.
+void fr_rndv_rails_finish(void);
 void fr_rndv_rails_close(void);
 
 // The thread of FABRAIL_PROGRESS. Starting does nothing where there is no need for it. `device` is

@@ -46,6 +46,7 @@ check_PROGRAMS += tests/unit/rail_faults
 tests_unit_rail_faults_SOURCES = tests/unit/rail_faults.c $(rail_standin_headers)
 tests_unit_rail_faults_CPPFLAGS = $(rail_standin_cppflags)
 tests_unit_rail_faults_LDADD = librooms.la
+tests_unit_rail_faults_LDFLAGS = -Wl,--wrap=fr_core_log_write
 tests_unit_rail_faults_DEPENDENCIES = $(rail_standin_dependencies)
 
 check_PROGRAMS += tests/unit/rail_flush
@@ -65,6 +66,16 @@ tests_unit_rndv_hmem_SOURCES = tests/unit/rndv_hmem.c tests/unit/driver.h $(rail
 tests_unit_rndv_hmem_CPPFLAGS = $(rail_standin_cppflags) $(CUDA_CPPFLAGS)
 tests_unit_rndv_hmem_LDADD = librooms.la
 tests_unit_rndv_hmem_DEPENDENCIES = $(rail_standin_dependencies)
+
+# With a clock and words of its own, in place of the rooms'.
+check_PROGRAMS += tests/unit/rndv_meet
+tests_unit_rndv_meet_SOURCES = tests/unit/rndv_meet.c $(rail_standin_headers)
+tests_unit_rndv_meet_CPPFLAGS = $(rail_standin_cppflags)
+tests_unit_rndv_meet_LDADD = librooms.la
+tests_unit_rndv_meet_LDFLAGS = -Wl,--wrap=clock_gettime,--wrap=fr_core_log_write \
+    -Wl,--wrap=fr_rndv_rails_serve,--wrap=fr_control_send,--wrap=fr_control_reaches \
+    -Wl,--wrap=fr_control_is_alive
+tests_unit_rndv_meet_DEPENDENCIES = $(rail_standin_dependencies)
 
 # A provider that libfabric loads, under the name that it looks for.
 check_DATA += tests/rail/libfrhmem-fi.so

@@ -6,6 +6,23 @@
 
 #include "rail_standin.h"
 
+#include <stdarg.h>
+#include <unistd.h>
+
+static unsigned logged[FR_LOG_TRACE + 1]; // lines, by level
+
+// In place of the room's (see the linker's option --wrap).
+void __wrap_fr_core_log_write(enum fr_log_level level, const char *format, ...);
+void __wrap_fr_core_log_write(enum fr_log_level level, const char *format, ...)
+{
+    va_list arguments;
+    logged[level]++;
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputc('\n', stderr);
+}
+
 static void test_error(void)
 {
     for (unsigned rail = 0; rail < 4; rail++) {
@@ -412,6 +429,37 @@ static void test_back_again(void)
     }
 }
 
+// A process that does not poll has what was lost back as well once it does. What a trial loses is
+// no warning.
+static void test_back_after_rest(void)
+{
+    struct fr_rail_options options = usual_options();
+    options.retry_ns = 200000000;
+    for (int trial = 0; trial <= 1; trial++) {
+        begin_case();
+        CHECK(open_pair(&options, FR_RAIL_HOST));
+        for (int nic = 0; nic < 4; nic++)
+            standin->error[nic] = FI_EIO;
+        standin->errors_stay = true;
+        struct fr_rail_transfer *transfer = start_read(0, 0, MEMORY);
+        if (trial)
+            fr_rail_expect_loss(transfer);
+        memset(logged, 0, sizeof(logged));
+        CHECK(wait_for(transfer) == FR_ERR_RAIL);
+        CHECK(logged[FR_LOG_WARN] == (trial ? 0 : 4) && logged[FR_LOG_ERROR] == (trial ? 0 : 1),
+              "%u warnings, %u errors", logged[FR_LOG_WARN], logged[FR_LOG_ERROR]);
+        CHECK(fr_rail_peer_retry(near, FAR) == 0 && fr_rail_peer_rails(near, FAR) == 0);
+        memset(standin->error, 0, sizeof(standin->error));
+        usleep(300000);
+        CHECK(fr_rail_peer_retry(near, FAR) == 0, "by the last poll");
+        fr_rail_poll(near);
+        CHECK(fr_rail_peer_rails(near, FAR) == 0);
+        CHECK(fr_rail_peer_retry(near, FAR) == 4 && fr_rail_peer_rails(near, FAR) == 4);
+        read_and_check(0, 0, MEMORY);
+        close_pair();
+    }
+}
+
 int main(void)
 {
     load_standin();
@@ -433,5 +481,6 @@ int main(void)
     test_unopenable();
     test_two_peers();
     test_back_again();
+    test_back_after_rest();
     return check_result();
 }
