@@ -481,7 +481,7 @@ static int receive_now(enum fr_fn fn, const fr_word *args)
     void *status = ignored ? NULL : (void *)args[outcome];
     if (ignored && is_from_nobody(fn, args, outcome - 3))
         return fr_real_call(fn, args);
-    int rc = fr_request_call_waiting(fn, args);
+    int rc = fr_real_call(fn, args);
     if (FR_LIKELY(!may_have_brought(buffer, simple, status, rc)))
         return rc;
     return hear(fn, args, status, rc);

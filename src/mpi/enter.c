@@ -38,7 +38,6 @@ struct entry {
     enum check check;
     bool nests;            // the MPI library may call from there what the path peer serves
     bool large;            // counts are MPI_Count
-    bool waits;            // for another process, in a way that fr_request_call_waiting knows
     bool sends;            // besides receiving, from the first argument on
     unsigned char receive; // the buffer that is received into, of functions that do so by matching
     unsigned char arg_count;
@@ -176,7 +175,6 @@ static void set_entry(enum fr_fn fn)
     entry->real = fr_real_address(fn);
     entry->arg_count = fr_real_rows[fn].arg_count;
     set_handler(entry, fr_real_rows[fn].class);
-    entry->waits = fr_request_waits(fn);
     entry->nests = is_file_access(fr_real_rows[fn].class);
     entry->large = fr_real_rows[fn].flags & FR_ROW_LARGE;
     for (unsigned arg = 0; arg < entry->arg_count && entry->check == CHECK_HOST_BUFFERS; arg++) {
@@ -308,12 +306,6 @@ static bool is_for_rails(const struct entry *entry, unsigned buffer, const fr_wo
                                     fr_real_handle(arg_at(registers, stack, buffer + 2u)));
 }
 
-// Whether a call that may wait for another process would keep this one from what it owes others.
-static bool is_needed(const struct entry *entry)
-{
-    return entry->waits && fr_rndv_is_needed();
-}
-
 static bool needs_look(const struct entry *entry, const fr_word *registers, const fr_word *stack)
 {
     switch (entry->check) {
@@ -327,7 +319,7 @@ static bool needs_look(const struct entry *entry, const fr_word *registers, cons
             return true;
         __attribute__((fallthrough));
     case CHECK_RECEIVE:
-        if (fr_mpi_takes_rts && (is_needed(entry) || needs_hearing(entry, registers, stack)))
+        if (fr_mpi_takes_rts && needs_hearing(entry, registers, stack))
             return true;
         goto host_buffers;
     case CHECK_RAIL_SEND:
@@ -335,7 +327,7 @@ static bool needs_look(const struct entry *entry, const fr_word *registers, cons
             return true;
         __attribute__((fallthrough));
     case CHECK_SEND:
-        if (fr_mpi_takes_rts && (is_needed(entry) || sends_as_rts(entry, registers, stack)))
+        if (fr_mpi_takes_rts && sends_as_rts(entry, registers, stack))
             return true;
         goto host_buffers;
     case CHECK_EXCHANGE:
@@ -352,7 +344,7 @@ static bool needs_look(const struct entry *entry, const fr_word *registers, cons
         }
         return false;
     case CHECK_NO_REQUESTS:
-        return fr_request_any_tracked() || is_needed(entry);
+        return fr_request_any_tracked();
     case CHECK_NO_PENDING:
         return atomic_load_explicit(&fr_request_pending_count, memory_order_acquire) != 0;
     case CHECK_NO_ATTACHED:
@@ -382,8 +374,8 @@ struct fr_mpi_verdict fr_mpi_enter(unsigned slot, const fr_word *registers, cons
     fr_device_begin_call();
     fr_report_call_begin(fn);
     bool handled = entry->handle(fn, args, &result);
-    if (!handled && (entry->nests || is_needed(entry))) {
-        result = fr_request_call_waiting(fn, args);
+    if (!handled && entry->nests) {
+        result = fr_real_call(fn, args);
         handled = true;
     }
     fr_report_call_end();

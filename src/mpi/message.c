@@ -290,11 +290,6 @@ static void follow_rts(struct fr_request_op *op, int rc)
         (void)fr_request_is_over(op);
 }
 
-static int wait_for(const char *request, fr_word status)
-{
-    return fr_request_call_waiting(FR_FN_MPI_Wait, (const fr_word[]){FR_PTR(request), status});
-}
-
 // A synchronous send is complete when the RTS has been received.
 static int send_synchronously(struct fr_request_op *op)
 {
@@ -302,7 +297,8 @@ static int send_synchronously(struct fr_request_op *op)
     const fr_word *args = op->args;
     int rc = FR_MPI(Issend, args[0], args[1], args[2], args[3], args[4], args[5], FR_PTR(request));
     follow_rts(op, rc);
-    return rc == fr_real_mpi.SUCCESS ? wait_for(request, fr_real_mpi.STATUS_IGNORE) : rc;
+    return rc == fr_real_mpi.SUCCESS ? FR_MPI(Wait, FR_PTR(request), fr_real_mpi.STATUS_IGNORE)
+                                     : rc;
 }
 
 // The receiving half, begun early so that its message can come meanwhile. From nobody it comes at
@@ -319,7 +315,7 @@ static int receive_meanwhile(struct fr_request_op *op, int sent)
     int rc = fr_real_call(fn, (const fr_word[]){args[0], args[1], args[2], args[3], args[4],
                                                 args[5], nobody ? args[6] : FR_PTR(request)});
     follow_rts(op, sent);
-    return rc == fr_real_mpi.SUCCESS && !nobody ? wait_for(request, args[6]) : rc;
+    return rc == fr_real_mpi.SUCCESS && !nobody ? FR_MPI(Wait, FR_PTR(request), args[6]) : rc;
 }
 
 static int send_and_receive(struct fr_request_op *op)
@@ -332,13 +328,8 @@ static int send_and_receive(struct fr_request_op *op)
         return rc;
     }
     int received = receive_meanwhile(op, rc);
-    int sent = wait_for(request, fr_real_mpi.STATUS_IGNORE);
+    int sent = FR_MPI(Wait, FR_PTR(request), fr_real_mpi.STATUS_IGNORE);
     return received == fr_real_mpi.SUCCESS ? sent : received;
-}
-
-static bool is_synchronous(enum fr_fn fn)
-{
-    return fn == FR_FN_MPI_Ssend || fn == FR_FN_MPI_Ssend_c;
 }
 
 // No part of the call may wait for another process before the sender's own part is done: a receiver
@@ -346,15 +337,13 @@ static bool is_synchronous(enum fr_fn fn)
 int fr_mpi_call_real(struct fr_request_op *op)
 {
     if (FR_LIKELY(!op->send))
-        return fr_request_call_waiting(op->fn, op->args);
+        return fr_real_call(op->fn, op->args);
     bool pushes = fr_rndv_send_needs_push(op->send);
-    if (pushes && is_synchronous(op->fn))
+    if (pushes && (op->fn == FR_FN_MPI_Ssend || op->fn == FR_FN_MPI_Ssend_c))
         return send_synchronously(op);
     if (pushes && (op->fn == FR_FN_MPI_Sendrecv || op->fn == FR_FN_MPI_Sendrecv_c))
         return send_and_receive(op);
-    // An RTS alone is short enough to be sent without waiting for anybody.
-    bool waits = fr_real_rows[op->fn].class != FR_CLASS_SEND || is_synchronous(op->fn);
-    int rc = waits ? fr_request_call_waiting(op->fn, op->args) : fr_real_call(op->fn, op->args);
+    int rc = fr_real_call(op->fn, op->args);
     follow_rts(op, rc);
     return rc;
 }

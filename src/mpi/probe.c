@@ -62,8 +62,6 @@ static int match(enum fr_fn fn, const fr_word *args, void *status, bool waits)
         match_end();
         if (found || rc != fr_real_mpi.SUCCESS || !waits)
             return rc;
-        if (fr_rndv_is_needed())
-            fr_rndv_progress(NULL);
         fr_request_receive_early(false);
         sched_yield();
     }
@@ -82,7 +80,7 @@ bool fr_mpi_call_probe(enum fr_fn fn, fr_word *args, int *result)
         *result = match(fn, args, (void *)args[status_arg], flag_arg < 0);
         return true;
     }
-    *result = fr_request_call_waiting(fn, args);
+    *result = fr_real_call(fn, args);
     bool found = flag_arg < 0 || *(const int *)args[flag_arg];
     if (*result == fr_real_mpi.SUCCESS && found &&
         at((void *)args[status_arg], fr_real_mpi.status_source_offset) != fr_real_mpi.PROC_NULL)

@@ -344,7 +344,7 @@ static bool find_deferred(struct fr_request_set *set)
 // What most calls are: all requests are complete, and none has brought an RTS.
 static int wait_for_posted(struct fr_request_set *set)
 {
-    int rc = fr_request_call_waiting(set->fn, set->args);
+    int rc = fr_real_call(set->fn, set->args);
     if (FR_UNLIKELY(rc != fr_real_mpi.SUCCESS ||
                     !fr_request_posted_end(set->posted, set->count, set->statuses)))
         return fr_request_set_finish(set, rc);
@@ -376,7 +376,7 @@ bool fr_request_complete(enum fr_fn fn, fr_word *args, int *result)
     else if (find_deferred(&set))
         *result = fr_request_set_defer(&set);
     else
-        *result = fr_request_set_finish(&set, fr_request_call_waiting(fn, args));
+        *result = fr_request_set_finish(&set, fr_real_call(fn, args));
     fr_request_set_unclaim(&set);
     free(set.heap);
     return true;

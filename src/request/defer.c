@@ -53,7 +53,7 @@ static int call_hidden(struct fr_request_set *set, enum fr_fn fn, fr_word *args)
     fr_word shown = args[list];
     hide(set);
     args[list] = FR_PTR(set->hidden);
-    int rc = fr_request_call_waiting(fn, args);
+    int rc = fr_real_call(fn, args);
     args[list] = shown;
     unhide(set);
     return rc;
@@ -71,7 +71,7 @@ static int answer_no(struct fr_request_set *set)
 static int wait_one(struct fr_request_set *set)
 {
     fr_request_wait_over(set->deferred[0]);
-    return fr_request_set_finish(set, fr_request_call_waiting(set->fn, set->args));
+    return fr_request_set_finish(set, fr_real_call(set->fn, set->args));
 }
 
 // Completes one deferred request of a list.
@@ -80,8 +80,7 @@ static int wait_deferred(struct fr_request_set *set, size_t index)
     struct fr_request_op *op = set->deferred[index];
     char *request = (char *)set->requests + index * fr_real_mpi.handle_bytes;
     fr_request_wait_over(op);
-    const fr_word args[] = {FR_PTR(request), FR_PTR(fr_request_set_status(set, index))};
-    int rc = fr_request_call_waiting(FR_FN_MPI_Wait, args);
+    int rc = FR_MPI(Wait, FR_PTR(request), FR_PTR(fr_request_set_status(set, index)));
     if (op->schedule &&
         op->schedule->error != fr_real_mpi.SUCCESS) // of which MPI's handler knows nothing
         rc = fr_request_raise(op->object_kind, op->object, op->schedule->error);
@@ -147,8 +146,6 @@ static int wait_some(struct fr_request_set *set)
         look_at_all(set);
         if (looks % LOOKS_A_YIELD)
             continue;
-        if (fr_rndv_is_needed())
-            fr_rndv_progress(NULL);
         fr_request_receive_early(true);
         sched_yield();
     }

@@ -15,5 +15,4 @@ librooms_la_SOURCES += \
 	src/request/set.h \
 	src/request/table.c \
 	src/request/table.h \
-	src/request/track.c \
-	src/request/wait.c
+	src/request/track.c

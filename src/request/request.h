@@ -141,12 +141,6 @@ void fr_request_mark_received(void);
 // anyway, also what takes as long as the network.
 void fr_request_receive_early(bool waits);
 
-// As fr_real_call, of a function that waits for another process: while receivers may still ask
-// something of this one (fr_rndv_is_needed), what they ask for is done meanwhile. Those that
-// fr_request_waits does not name are just called.
-int fr_request_call_waiting(enum fr_fn fn, const fr_word *args);
-bool fr_request_waits(enum fr_fn fn);
-
 // Whether an operation is over but for MPI's own part: what it sends by rendezvous has left the
 // application's buffer. Makes progress; the second form waits.
 bool fr_request_is_over(struct fr_request_op *op);

@@ -162,8 +162,8 @@ static void read_place(struct fr_rndv_incoming *incoming)
     fr_rndv_incoming_refresh(incoming);
 }
 
-// A sender that was asked for another scheme may be in a collective call of MPI's, or outside of
-// MPI, and come to it late, or never if it waits for what this process does after this message:
+// A sender that was asked for another scheme may be in a call of MPI's own, or outside of MPI, and
+// come to it late, or never if it waits for what this process does after this message:
 // then this is the message's failure.
 static bool waits_too_long(const struct fr_rndv_incoming *incoming, struct wait *wait)
 {
@@ -172,7 +172,7 @@ static bool waits_too_long(const struct fr_rndv_incoming *incoming, struct wait 
     limit_s = limit_s > 0 ? limit_s : REFUSED_LIMIT_S;
     if (seconds >= TELL_AFTER_S && !wait->told)
         fr_warn("rank %d was asked %d s ago to send a message another way, and does not answer: it "
-                "is outside of MPI, or in a collective call",
+                "is outside of MPI, or in a call of host buffers",
                 incoming->from, TELL_AFTER_S);
     wait->told = wait->told || seconds >= TELL_AFTER_S;
     if (seconds >= limit_s)

@@ -118,14 +118,6 @@ bool fr_rndv_send_leave(struct fr_rndv_send *send);
 // Whether the receiver is known to be gone.
 bool fr_rndv_send_is_lost(const struct fr_rndv_send *send);
 
-// Whether receivers may still ask something of this process for messages that it has sent: that is
-// answered by fr_rndv_progress. Not for those that are mapped by their receivers as they are.
-extern _Atomic unsigned fr_rndv_needed_count;
-static inline bool fr_rndv_is_needed(void)
-{
-    return atomic_load_explicit(&fr_rndv_needed_count, memory_order_relaxed) != 0;
-}
-
 // The operation is over: what is still to be fetched is looked after by fr_rndv_progress.
 // `cancelled` says that the RTS will never be received. NULL is accepted.
 void fr_rndv_send_free(struct fr_rndv_send *send, bool cancelled);

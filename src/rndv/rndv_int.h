@@ -213,8 +213,7 @@ struct fr_rndv_send {
     bool remote;   // the receiver does not look there, but hears of it by control messages
     bool sent;     // the RTS
     bool pushed;
-    bool needed; // counted as what receivers may ask something for
-    bool over;   // the application may have its buffer back
+    bool over; // the application may have its buffer back
     enum fr_status failure;
     int64_t since_ns; // when somebody first asked whether it is over
 

@@ -193,15 +193,6 @@ bool fr_rndv_send_is_possible(const struct fr_rndv_message *message)
 
 // ---- start
 
-_Atomic unsigned fr_rndv_needed_count;
-
-static void count_needed(struct fr_rndv_send *send)
-{
-    if (!send->needed)
-        atomic_fetch_add_explicit(&fr_rndv_needed_count, 1, memory_order_relaxed);
-    send->needed = true;
-}
-
 static void write_rts(struct fr_rndv_send *send)
 {
     const struct fr_rndv_rts rts = {
@@ -245,8 +236,6 @@ static enum fr_status enter(struct fr_rndv_send *send, const struct fr_rndv_plac
     send->entered = tell_receiver(send, place, ready, false);
     if (send->entered) {
         fr_rndv_refused_add(send);
-        if (fr_rndv_send_needs_push(send))
-            count_needed(send);
         return FR_OK;
     }
     fr_rndv_ledger_free(send->index, !send->remote);
@@ -285,8 +274,6 @@ static void destroy(struct fr_rndv_send *send)
         fr_rndv_refused_remove(send->index);
         fr_rndv_ledger_free(send->index, !send->remote);
     }
-    if (send->needed)
-        atomic_fetch_sub_explicit(&fr_rndv_needed_count, 1, memory_order_relaxed);
     give_to_pool(send);
 }
 
@@ -479,7 +466,6 @@ static bool leave(struct fr_rndv_send *send)
         slot->place = place;
         send->scheme = &fr_rndv_staged_get;
         send->pushed = send->over = true;
-        count_needed(send);
         (void)fr_rndv_slot_change(slot, send->number, FR_RNDV_MOVING, FR_RNDV_ADVERTISED);
     } else if (fr_rndv_pipeline_take_over(send)) {
         send->over = true;

@@ -3,7 +3,6 @@
 #include "harness.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 enum { TAG = 7, TOKEN = 8, BACK = 9 };
 
@@ -279,97 +278,6 @@ static void step_bottom(struct run *run, size_t bytes)
     scattered_finish(&send, mine);
 }
 
-// The ways in which a rank may wait for a few bytes of host memory.
-static int recv_word(const struct run *run, int from, int *word)
-{
-    return MPI_Recv(word, 1, MPI_INT, from, BACK, run->comm, MPI_STATUS_IGNORE);
-}
-
-static int wait_for_word(const struct run *run, int from, int *word)
-{
-    MPI_Request request;
-    MPI_Irecv(word, 1, MPI_INT, from, BACK, run->comm, &request);
-    return MPI_Wait(&request, MPI_STATUS_IGNORE);
-}
-
-static int wait_all_for_word(const struct run *run, int from, int *word)
-{
-    MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
-    MPI_Irecv(word, 1, MPI_INT, from, BACK, run->comm, &requests[1]);
-    return MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
-}
-
-static int wait_any_for_word(const struct run *run, int from, int *word)
-{
-    MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
-    int index = -1;
-    MPI_Irecv(word, 1, MPI_INT, from, BACK, run->comm, &requests[1]);
-    int rc = MPI_Waitany(2, requests, &index, MPI_STATUS_IGNORE);
-    return index == 1 ? rc : MPI_ERR_OTHER;
-}
-
-static int wait_some_for_word(const struct run *run, int from, int *word)
-{
-    MPI_Request request;
-    int count = 0, index = -1;
-    MPI_Irecv(word, 1, MPI_INT, from, BACK, run->comm, &request);
-    int rc = MPI_Waitsome(1, &request, &count, &index, MPI_STATUSES_IGNORE);
-    return count == 1 && index == 0 ? rc : MPI_ERR_OTHER;
-}
-
-static int probe_for_word(const struct run *run, int from, int *word)
-{
-    MPI_Status status;
-    MPI_Probe(from, BACK, run->comm, &status);
-    return recv_word(run, status.MPI_SOURCE, word);
-}
-
-static int match_word(const struct run *run, int from, int *word)
-{
-    MPI_Message message;
-    MPI_Mprobe(from, BACK, run->comm, &message, MPI_STATUS_IGNORE);
-    return MPI_Mrecv(word, 1, MPI_INT, &message, MPI_STATUS_IGNORE);
-}
-
-static int exchange_words(const struct run *run, int from, int *word)
-{
-    int own = 0;
-    return MPI_Sendrecv(&own, 1, MPI_INT, MPI_PROC_NULL, BACK, word, 1, MPI_INT, from, BACK,
-                        run->comm, MPI_STATUS_IGNORE);
-}
-
-// What was sent, and has left its buffer, may want more of its sender while that waits for an
-// answer: the other rank comes late, so that it does wait.
-static void step_reply(struct run *run, size_t unused)
-{
-    static int (*const waits[])(const struct run *, int, int *) = {
-        recv_word,          wait_for_word,  wait_all_for_word, wait_any_for_word,
-        wait_some_for_word, probe_for_word, match_word,        exchange_words};
-    enum { LATE_NS = 5000000 };
-    const size_t bytes = 70000;
-    bool sends = run->rank % 2 == 1;
-    int other = sends ? run->rank - 1 : run->rank + 1;
-    (void)unused;
-    if (other == run->size)
-        return;
-    struct ring ring = ring_new(run, bytes);
-    for (int i = 0; i < COUNT_OF(waits); i++) {
-        int word = i;
-        if (sends) {
-            MPI_Send(ring.send->data, (int)bytes, MPI_BYTE, other, TAG, run->comm);
-            run_check(run, waits[i](run, other, &word) == MPI_SUCCESS && word == i + 1,
-                      "the answer number %d is %d", i, word);
-            continue;
-        }
-        nanosleep(&(struct timespec){.tv_nsec = LATE_NS}, NULL);
-        MPI_Recv(ring.recv->data, (int)bytes, MPI_BYTE, other, TAG, run->comm, MPI_STATUS_IGNORE);
-        buffer_expect(ring.recv, 0, bytes, run_seed(run, other, (other + 1) % run->size));
-        word++;
-        MPI_Send(&word, 1, MPI_INT, other, BACK, run->comm);
-    }
-    ring_finish(&ring);
-}
-
 static const struct step steps[] = {
     {"modes", step_modes, LIMIT_LARGE, 1},
     {"Bsend reuse", step_bsend_reuse, LIMIT_MIDDLE, 1},
@@ -384,7 +292,6 @@ static const struct step steps[] = {
     {"self", step_self, LIMIT_MIDDLE, 1},
     {"short", step_short, LIMIT_MIDDLE, 1},
     {"BOTTOM", step_bottom, LIMIT_MIDDLE, 1},
-    {"reply", step_reply, STEP_ONCE, 2},
 };
 
 int main(int argc, char **argv)

@@ -40,18 +40,6 @@ int fr_real_call(enum fr_fn fn, const fr_word *args)
     return 0;
 }
 
-_Atomic unsigned fr_rndv_needed_count;
-
-void fr_rndv_progress(const struct fr_device_range *user)
-{
-    (void)user;
-}
-
-int fr_request_call_waiting(enum fr_fn fn, const fr_word *args)
-{
-    return fr_real_call(fn, args);
-}
-
 bool fr_request_is_over(struct fr_request_op *op)
 {
     (void)op;
