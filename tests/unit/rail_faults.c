@@ -12,7 +12,8 @@
 static unsigned logged[FR_LOG_TRACE + 1]; // lines, by level
 
 // In place of the room's (see the linker's option --wrap).
-void __wrap_fr_core_log_write(enum fr_log_level level, const char *format, ...);
+__attribute__((format(printf, 2, 3))) void __wrap_fr_core_log_write(enum fr_log_level level,
+                                                                    const char *format, ...);
 void __wrap_fr_core_log_write(enum fr_log_level level, const char *format, ...)
 {
     va_list arguments;

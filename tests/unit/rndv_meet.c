@@ -63,7 +63,8 @@ static struct fr_control_message sent[QUEUE];
 static unsigned sent_count, taken_count;
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *time);
-void __wrap_fr_core_log_write(enum fr_log_level level, const char *format, ...);
+__attribute__((format(printf, 2, 3))) void __wrap_fr_core_log_write(enum fr_log_level level,
+                                                                    const char *format, ...);
 void __real_fr_rndv_rails_serve(int change);
 void __wrap_fr_rndv_rails_serve(int change);
 bool __wrap_fr_control_send(int to, enum fr_control_kind kind, const void *data, size_t bytes);
