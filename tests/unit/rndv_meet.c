@@ -70,6 +70,7 @@ void __wrap_fr_rndv_rails_serve(int change);
 bool __wrap_fr_control_send(int to, enum fr_control_kind kind, const void *data, size_t bytes);
 bool __wrap_fr_control_reaches(int rank);
 bool __wrap_fr_control_is_alive(int rank);
+bool __wrap_fr_rndv_thread_start(struct fr_rails *rails, int device);
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *time)
 {
@@ -112,6 +113,13 @@ bool __wrap_fr_control_send(int to, enum fr_control_kind kind, const void *data,
 bool __wrap_fr_control_reaches(int rank)
 {
     return rank == OTHER;
+}
+
+// The case polls, so that nothing moves but when it looks.
+bool __wrap_fr_rndv_thread_start(struct fr_rails *rails, int device)
+{
+    (void)rails, (void)device;
+    return true;
 }
 
 bool __wrap_fr_control_is_alive(int rank)
