@@ -32,7 +32,8 @@ tests_rail_libfabric_la_SOURCES = tests/rail/standin.c tests/rail/standin.h
 tests_rail_libfabric_la_CFLAGS = -std=gnu11 $(FR_CFLAGS) -fvisibility=default -pthread
 tests_rail_libfabric_la_LDFLAGS = -version-info 1 -rpath /nowhere
 
-rail_standin_headers = tests/unit/rail_standin.h tests/unit/check.h tests/rail/standin.h
+rail_standin_headers = tests/unit/rail_standin.h tests/unit/check.h tests/rail/standin.h \
+    tests/unit/logged.h tests/unit/rndv_two_ranks.h tests/unit/rndv_world.h
 rail_standin_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
 rail_standin_dependencies = librooms.la tests/rail/libfabric.la
 

@@ -150,7 +150,7 @@ tests_unit_control_host_LDADD = librooms.la
 
 # With a world of their own, which stands in for the objects of room world in the library.
 unit_rndv_headers = tests/unit/check.h tests/unit/control_job.h tests/unit/processes.h \
-    tests/unit/rndv_host.h
+    tests/unit/rndv_host.h tests/unit/rndv_world.h
 
 check_PROGRAMS += tests/unit/rndv_ledger
 tests_unit_rndv_ledger_SOURCES = tests/unit/rndv_ledger.c $(unit_rndv_headers)

@@ -4,25 +4,10 @@
 // ends with an error and nothing touches its memory any more.
 #include "config.h"
 
+#include "logged.h"
 #include "rail_standin.h"
 
-#include <stdarg.h>
 #include <unistd.h>
-
-static unsigned logged[FR_LOG_TRACE + 1]; // lines, by level
-
-// In place of the room's (see the linker's option --wrap).
-__attribute__((format(printf, 2, 3))) void __wrap_fr_core_log_write(enum fr_log_level level,
-                                                                    const char *format, ...);
-void __wrap_fr_core_log_write(enum fr_log_level level, const char *format, ...)
-{
-    va_list arguments;
-    logged[level]++;
-    va_start(arguments, format);
-    vfprintf(stderr, format, arguments);
-    va_end(arguments);
-    fputc('\n', stderr);
-}
 
 static void test_error(void)
 {

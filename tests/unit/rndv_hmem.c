@@ -6,10 +6,10 @@
 #include "config.h"
 
 #include "rail_standin.h"
+#include "rndv_two_ranks.h"
 
 #include "rndv/hmem.h"
 #include "rndv/rails.h"
-#include "world/world.h"
 
 #include "driver.h"
 
@@ -17,44 +17,6 @@
 #include <unistd.h>
 
 enum { NICS = 2, BYTES = 1 << 20 };
-
-// ---- the world: two ranks, of which the other one takes messages over rails
-
-int fr_world_rank(void)
-{
-    return 0;
-}
-
-int fr_world_size(void)
-{
-    return 2;
-}
-
-const struct fr_world_facts *fr_world_facts_of(int rank)
-{
-    static const struct fr_world_facts facts = {.takes_rts = 1, .rails = 1};
-    return rank >= 0 && rank < 2 ? &facts : NULL;
-}
-
-int fr_world_clique_count(void)
-{
-    return 0;
-}
-
-bool fr_world_is_partner(int rank)
-{
-    (void)rank;
-    return false;
-}
-
-void fr_world_progress(void)
-{
-}
-
-fr_word fr_world_comm(void)
-{
-    return fr_real_mpi.COMM_NULL;
-}
 
 // ---- a case
 

@@ -6,7 +6,7 @@
 #define FR_TESTS_UNIT_RNDV_HOST_H
 
 #include "rndv/rndv_int.h"
-#include "world/world.h"
+#include "rndv_world.h"
 
 static inline bool rndv_host_open(const struct fr_control_job *job);
 
@@ -34,27 +34,6 @@ const struct fr_world_facts *fr_world_facts_of(int rank)
 {
     static const struct fr_world_facts facts = {.takes_rts = 1};
     return rank >= 0 && rank < host_size ? &facts : NULL;
-}
-
-int fr_world_clique_count(void)
-{
-    return 0;
-}
-
-bool fr_world_is_partner(int rank)
-{
-    (void)rank;
-    return false;
-}
-
-void fr_world_progress(void)
-{
-}
-
-// No MPI: nothing goes to other hosts.
-fr_word fr_world_comm(void)
-{
-    return fr_real_mpi.COMM_NULL;
 }
 
 static inline bool rndv_host_open(const struct fr_control_job *job)

@@ -5,57 +5,17 @@
 // never can work stays so, and nothing is said to the dead or at the end.
 #include "config.h"
 
+#include "logged.h"
 #include "rail_standin.h"
+#include "rndv_two_ranks.h"
 
 #include "rndv/meet.h"
-#include "world/world.h"
-
-#include <stdarg.h>
 
 enum { NICS = 2, OTHER = 1, QUEUE = 64, STEP_MS = 20, SECOND_MS = 1000 };
-
-// ---- the world: two ranks
-
-int fr_world_rank(void)
-{
-    return 0;
-}
-
-int fr_world_size(void)
-{
-    return 2;
-}
-
-const struct fr_world_facts *fr_world_facts_of(int rank)
-{
-    static const struct fr_world_facts facts = {.takes_rts = 1, .rails = 1};
-    return rank >= 0 && rank < 2 ? &facts : NULL;
-}
-
-int fr_world_clique_count(void)
-{
-    return 0;
-}
-
-bool fr_world_is_partner(int rank)
-{
-    (void)rank;
-    return false;
-}
-
-void fr_world_progress(void)
-{
-}
-
-fr_word fr_world_comm(void)
-{
-    return fr_real_mpi.COMM_NULL;
-}
 
 // ---- in place of the rooms' own (see the linker's option --wrap)
 
 static uint64_t clock_ms = 5000000;
-static unsigned logged[FR_LOG_TRACE + 1]; // lines, by level
 static long served;
 static bool is_alive = true;
 static unsigned refused; // messages for which there is no room
@@ -63,8 +23,6 @@ static struct fr_control_message sent[QUEUE];
 static unsigned sent_count, taken_count;
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *time);
-__attribute__((format(printf, 2, 3))) void __wrap_fr_core_log_write(enum fr_log_level level,
-                                                                    const char *format, ...);
 void __real_fr_rndv_rails_serve(int change);
 void __wrap_fr_rndv_rails_serve(int change);
 bool __wrap_fr_control_send(int to, enum fr_control_kind kind, const void *data, size_t bytes);
@@ -78,16 +36,6 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *time)
     *time = (struct timespec){.tv_sec = (time_t)(clock_ms / 1000),
                               .tv_nsec = (long)(clock_ms % 1000) * 1000000};
     return 0;
-}
-
-void __wrap_fr_core_log_write(enum fr_log_level level, const char *format, ...)
-{
-    va_list arguments;
-    logged[level]++;
-    va_start(arguments, format);
-    vfprintf(stderr, format, arguments);
-    va_end(arguments);
-    fputc('\n', stderr);
 }
 
 void __wrap_fr_rndv_rails_serve(int change)
