@@ -197,6 +197,58 @@ static __device__ __forceinline__ void fold(const struct fr_reduce &params, uint
         store(sum, params.target[i] + offset, items);
 }
 
+// All units, where each target gets the value of all sources. A long reduction waits for its
+// instructions, too, so that this has none but loads, one operation and stores.
+template <class R>
+static __device__ __forceinline__ void fold_units(const struct fr_reduce &params, uint64_t thread,
+                                                  uint64_t threads)
+{
+    const uint64_t offset = params.head * params.element_bytes;
+    struct items items = {thread, threads, params.units, FR_REDUCE_DENSE, FR_REDUCE_UNIT_BYTES,
+                          true};
+    for (; items.at < items.end; items.at += HELD * threads) {
+        struct held sum, next[AHEAD];
+        load(&sum, params.source[0] + offset, items);
+        for (uint32_t first = 1; first < params.sources; first += AHEAD) {
+#pragma unroll
+            for (uint32_t j = 0; j < AHEAD; j++) {
+                if (first + j < params.sources)
+                    load(&next[j], params.source[first + j] + offset, items);
+            }
+#pragma unroll
+            for (uint32_t j = 0; j < AHEAD; j++) {
+                if (first + j < params.sources)
+                    combine<R>(&sum, next[j]);
+            }
+        }
+        for (uint32_t i = 0; i < params.targets; i++)
+            store(sum, params.target[i] + offset, items);
+    }
+}
+
+// Whether the units were folded: sums are what long reductions are made of.
+static __device__ __forceinline__ bool fold_sums(const struct fr_reduce &params, uint64_t thread,
+                                                 uint64_t threads)
+{
+    if (params.mode != FR_REDUCE_ALL)
+        return false;
+    switch (params.row) {
+#define SUMS(type)                                                                                 \
+    case FR_REDUCE_##type##_SUM:                                                                   \
+        fold_units<row_##type##_SUM>(params, thread, threads);                                     \
+        return true
+        SUMS(U32);
+        SUMS(U64);
+        SUMS(F32);
+        SUMS(F64);
+        SUMS(C32);
+        SUMS(C64);
+#undef SUMS
+    default:
+        return false;
+    }
+}
+
 // Tells the host that this block's bytes have landed, wherever they went.
 static __device__ __forceinline__ void tell_host(const struct fr_reduce &params)
 {
@@ -214,7 +266,9 @@ static __device__ __forceinline__ void reduce(const struct fr_reduce &params)
     const uint64_t threads = (uint64_t)gridDim.x * blockDim.x;
     const uint64_t singles = params.head + params.tail;
     // First the units, as many as a thread holds at a time, then one element at a time.
-    const uint64_t rounds = (params.units + HELD * threads - 1) / (HELD * threads);
+    const uint64_t rounds = fold_sums(params, thread, threads)
+                                ? 0
+                                : (params.units + HELD * threads - 1) / (HELD * threads);
     const uint64_t more = (singles + threads - 1) / threads;
     for (uint64_t round = 0; round < rounds + more; round++) {
         struct items items;
