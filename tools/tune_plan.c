@@ -95,7 +95,7 @@ static void plan_reduction(struct fr_tune_plan *plan, int way)
     for (int gpu = 0; gpu < count; gpu++) {
         struct fr_tune_work *work = &plan->works[gpu][way][0];
         struct fr_policy_slice slice =
-            fr_policy_slice(elements, sizeof(uint32_t), count, gpu, way == 0 ? SIZE_MAX : 0);
+            fr_policy_slice(elements, sizeof(uint32_t), count, gpu, way != 0);
         size_t offset = slice.first * sizeof(uint32_t);
         work->range = &plan->rig->send_range;
         work->reduction = (struct fr_device_reduction){

@@ -16,18 +16,19 @@ bool fr_coll_reduce_serves(const struct fr_coll_group *group)
 }
 
 // Ranks that were tuned differently need not find the same. What is scattered has its slices given.
-static bool is_shared(const struct fr_coll_reduce *reduce)
+static bool is_shared(const struct fr_coll_group *group, const struct fr_coll_reduce *reduce)
 {
     return reduce->form == FR_COLL_SCATTERED ||
-           reduce->elements * fr_device_reduce_element_bytes(reduce->row) >=
-               fr_memory_tuned(FR_SIZE_REDUCE_SHARE);
+           fr_policy_reduction_is_shared(
+               reduce->elements * fr_device_reduce_element_bytes(reduce->row), group->size,
+               reduce->form == FR_COLL_TO_ROOT, fr_memory_tuned(FR_SIZE_REDUCE_SHARE));
 }
 
 // All ranks must be in the same reduction; what differs is for the MPI library to complain of.
-static uint64_t what_of(const struct fr_coll_reduce *reduce)
+static uint64_t what_of(const struct fr_coll_group *group, const struct fr_coll_reduce *reduce)
 {
     const uint64_t words[] = {(uint64_t)reduce->form + 1000, (uint64_t)reduce->row,
-                              (uint64_t)reduce->root, reduce->elements, is_shared(reduce)};
+                              (uint64_t)reduce->root, reduce->elements, is_shared(group, reduce)};
     uint64_t what = 0;
     for (size_t i = 0; i < FR_ARRAY_LENGTH(words); i++)
         what = (what ^ words[i]) * 0x9e3779b97f4a7c15u + 1;
@@ -39,10 +40,10 @@ static struct fr_policy_slice slice_of(const struct fr_coll_group *group,
 {
     if (reduce->form == FR_COLL_SCATTERED)
         return (struct fr_policy_slice){reduce->own_first, reduce->own_elements};
-    // What is too little to be shared, the root does, which nothing has to be pushed to.
+    // What is not shared, the root does, which nothing has to be pushed to.
     int index = (group->rank - reduce->root + group->size) % group->size;
     return fr_policy_slice(reduce->elements, fr_device_reduce_element_bytes(reduce->row),
-                           group->size, index, fr_memory_tuned(FR_SIZE_REDUCE_SHARE));
+                           group->size, index, is_shared(group, reduce));
 }
 
 static uintptr_t source_of(const struct fr_coll_group *group, int rank, size_t offset)
@@ -132,7 +133,7 @@ enum fr_status fr_coll_reduce(struct fr_coll_group *group, const struct fr_coll_
     const struct fr_coll_slot slots[SLOTS] = {[SEND] = reduce->send, [RECEIVE] = reduce->receive};
     const struct fr_coll_part part = {
         .call = reduce->call,
-        .what = what_of(reduce),
+        .what = what_of(group, reduce),
         .buffers = {[FR_COLL_READ] = reduce->read, [FR_COLL_WRITTEN] = reduce->written},
         .slots = slots,
         .slot_count = SLOTS,

@@ -10,18 +10,23 @@ enum {
 };
 
 struct fr_policy_slice fr_policy_slice(size_t elements, size_t element_bytes, int ranks, int index,
-                                       size_t share_min_bytes)
+                                       bool is_shared)
 {
     size_t step = element_bytes < LINE_BYTES ? LINE_BYTES / element_bytes : 1;
     size_t lines = elements / step + (elements % step != 0);
     size_t each = lines / (size_t)ranks + (lines % (size_t)ranks != 0);
-    if (elements * element_bytes < share_min_bytes)
+    if (!is_shared)
         each = lines;
     size_t first = (size_t)index * each;
     if (first >= lines)
         return (struct fr_policy_slice){elements, 0};
     size_t last = first + each < lines ? (first + each) * step : elements;
     return (struct fr_policy_slice){first * step, last - first * step};
+}
+
+bool fr_policy_reduction_is_shared(size_t bytes, int ranks, bool to_root, size_t share_min_bytes)
+{
+    return bytes >= share_min_bytes && !(to_root && ranks == 2);
 }
 
 // All links being alike, a broadcast of n ranks takes as long as one needs for n - 1 times its
@@ -52,7 +57,7 @@ bool fr_policy_bcast_send(const struct fr_policy_bcast *bcast, int rank, int ste
     send->slice = (struct fr_policy_slice){0, bcast->bytes};
     if (bcast->is_split)
         send->slice = fr_policy_slice(bcast->bytes, 1, ranks - 1,
-                                      (slice - bcast->root + ranks - 1) % ranks, 0);
+                                      (slice - bcast->root + ranks - 1) % ranks, true);
     return send->slice.count > 0;
 }
 

@@ -13,10 +13,15 @@ struct fr_policy_slice {
 };
 
 // The slice of a rank, the `index`th to be served, when `ranks` of them share `elements`. Slices
-// follow one another and are whole cache lines, but for the last. Fewer bytes than
-// `share_min_bytes` are one slice, so that the later ranks have none.
+// follow one another and are whole cache lines, but for the last. What is not shared is one slice,
+// so that the later ranks have none.
 struct fr_policy_slice fr_policy_slice(size_t elements, size_t element_bytes, int ranks, int index,
-                                       size_t share_min_bytes);
+                                       bool is_shared);
+
+// Whether all ranks work on a reduction, and not the first to be served alone: from
+// `share_min_bytes` on. Of two ranks, where the result goes to one, that one does it: as many bytes
+// come over its link either way, and when it is alone none leave beside them.
+bool fr_policy_reduction_is_shared(size_t bytes, int ranks, bool to_root, size_t share_min_bytes);
 
 // Whether a broadcast is handed on by those who receive it, in slices: the root's link then carries
 // the data once and not once a rank, for the price of one more step. `split_min_bytes` is from

@@ -7,13 +7,12 @@
 #include "check.h"
 #include "policy/collective.h"
 
-static void test_slices(size_t elements, size_t element_bytes, int ranks, size_t share_min)
+static void test_slices(size_t elements, size_t element_bytes, int ranks, bool is_shared)
 {
     size_t next = 0, largest = 0, smallest = SIZE_MAX;
-    bool is_shared = elements * element_bytes >= share_min;
     for (int index = 0; index < ranks; index++) {
         struct fr_policy_slice slice =
-            fr_policy_slice(elements, element_bytes, ranks, index, share_min);
+            fr_policy_slice(elements, element_bytes, ranks, index, is_shared);
         CHECK(slice.first == next && slice.count <= elements - next,
               "%zu elements of %zu bytes, %d of %d ranks: %zu from %zu", elements, element_bytes,
               index, ranks, slice.count, slice.first);
@@ -28,6 +27,21 @@ static void test_slices(size_t elements, size_t element_bytes, int ranks, size_t
     CHECK(next == elements, "%zu of %zu elements", next, elements);
     if (is_shared && elements * element_bytes >= (size_t)ranks << 20)
         CHECK(largest - smallest <= largest / 50, "%zu to %zu elements", smallest, largest);
+}
+
+static void test_shared(void)
+{
+    static const size_t mins[] = {0, 1, 4096, SIZE_MAX};
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(mins); i++) {
+        for (int ranks = 1; ranks <= 9; ranks++) {
+            for (int to_root = 0; to_root < 2; to_root++) {
+                bool wanted = !(to_root && ranks == 2);
+                CHECK(fr_policy_reduction_is_shared(mins[i], ranks, to_root, mins[i]) == wanted);
+                CHECK(mins[i] == 0 ||
+                      !fr_policy_reduction_is_shared(mins[i] - 1, ranks, to_root, mins[i]));
+            }
+        }
+    }
 }
 
 static void check_split(int ranks, size_t min, size_t wanted)
@@ -152,13 +166,12 @@ int main(void)
     for (size_t e = 0; e < FR_ARRAY_LENGTH(elements); e++) {
         for (size_t b = 0; b < FR_ARRAY_LENGTH(bytes); b++) {
             for (int ranks = 1; ranks <= 33; ranks++) {
-                size_t all = elements[e] * bytes[b];
-                test_slices(elements[e], bytes[b], ranks, 0);
-                test_slices(elements[e], bytes[b], ranks, all);
-                test_slices(elements[e], bytes[b], ranks, all + 1);
+                test_slices(elements[e], bytes[b], ranks, true);
+                test_slices(elements[e], bytes[b], ranks, false);
             }
         }
     }
+    test_shared();
     test_splits();
     test_broadcasts();
     for (int size = 1; size <= 40; size++)
