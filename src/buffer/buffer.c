@@ -11,20 +11,17 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// Addresses [low, high).
-struct span {
-    uintptr_t low;
-    uintptr_t high;
-};
+FR_TLS struct fr_buffer_span fr_buffer_stack;
 
 // Noted once when Fabrail is loaded, constant since.
-static struct span static_data; // writable segments of the executable, with what lies between
-static uintptr_t break_start;
+struct fr_buffer_span fr_buffer_static_data;
 
-// Where glibc keeps the program break; NULL where it does not. It is not asked for by sbrk(0) later
-// on: that need not be glibc's then. UCX, in many MPI libraries, puts one of its own in its place,
-// which sets the break to what it was, and so takes away what another thread's malloc has just got.
-static void *const *current_break;
+// Its end is where glibc keeps the program break, or a word that says that there is no heap. It is
+// not asked for by sbrk(0) later on: that need not be glibc's then. UCX, in many MPI libraries,
+// puts one of its own in its place, which sets the break to what it was, and so takes away what
+// another thread's malloc has just got.
+static void *no_break;
+struct fr_buffer_heap fr_buffer_heap = {0, &no_break};
 
 // The main thread's stack is taken to be this large at most. Its formal bounds may be as wide as
 // the address space (ulimit -s unlimited), and then everything lies between them.
@@ -33,16 +30,9 @@ static void *const *current_break;
 // Nothing is ever mapped below, so null pointers and small integers cost nothing.
 #define FIRST_ADDRESS ((uintptr_t)4096)
 
-static FR_TLS struct span stack; // of this thread; high is 0 until it is known
-
-static bool contains(struct span span, uintptr_t address)
-{
-    return address - span.low < span.high - span.low;
-}
-
 static int note_executable(struct dl_phdr_info *info, size_t bytes, void *cookie)
 {
-    struct span *span = cookie;
+    struct fr_buffer_span *span = cookie;
     (void)bytes;
     for (unsigned i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
@@ -57,18 +47,13 @@ static int note_executable(struct dl_phdr_info *info, size_t bytes, void *cookie
     return 1; // the executable comes first
 }
 
-static uintptr_t program_break(void)
-{
-    return (uintptr_t)__atomic_load_n(current_break, __ATOMIC_RELAXED);
-}
-
 __attribute__((constructor)) static void note_layout(void)
 {
-    dl_iterate_phdr(note_executable, &static_data);
-    break_start = (uintptr_t)sbrk(0); // glibc's own, this early, which makes it look
-    current_break = dlsym(RTLD_DEFAULT, "__curbrk");
-    if (current_break != NULL && program_break() != break_start)
-        current_break = NULL;
+    dl_iterate_phdr(note_executable, &fr_buffer_static_data);
+    uintptr_t start = (uintptr_t)sbrk(0); // glibc's own, this early, which makes it look
+    void *const *at = dlsym(RTLD_DEFAULT, "__curbrk");
+    if (at != NULL && (uintptr_t)*at == start)
+        fr_buffer_heap = (struct fr_buffer_heap){start, at};
 }
 
 // Finds the bounds of this thread's stack, or an empty span on high addresses if they cannot be
@@ -78,33 +63,25 @@ static void find_stack(void)
     pthread_attr_t attributes;
     void *low = NULL;
     size_t bytes = 0;
-    stack.low = stack.high = UINTPTR_MAX;
+    struct fr_buffer_span *stack = &fr_buffer_stack;
+    stack->low = stack->high = UINTPTR_MAX;
     if (pthread_getattr_np(pthread_self(), &attributes) != 0)
         return;
     if (pthread_attr_getstack(&attributes, &low, &bytes) == 0 && bytes > 0) {
-        stack.low = (uintptr_t)low;
-        stack.high = (uintptr_t)low + bytes;
+        stack->low = (uintptr_t)low;
+        stack->high = (uintptr_t)low + bytes;
         if (getpid() == syscall(SYS_gettid) && bytes > MAIN_STACK_BYTES)
-            stack.low = stack.high - MAIN_STACK_BYTES;
+            stack->low = stack->high - MAIN_STACK_BYTES;
     }
     pthread_attr_destroy(&attributes);
 }
 
 bool fr_buffer_is_surely_host(const void *address)
 {
-    uintptr_t value = (uintptr_t)address;
-    if (FR_UNLIKELY(stack.high == 0))
+    if (FR_UNLIKELY(fr_buffer_stack.high == 0))
         find_stack();
-    // Stacks, the executable's data and the heap below the program break are mapped by the kernel
-    // or the C library as ordinary memory before anybody could ask for device memory there, and the
-    // driver places its ranges only where nothing is mapped. A page of them may be pinned, but not
-    // be device memory. The break is read each time, since the heap also shrinks and what is above
-    // may then be anything.
-    if (contains(stack, value) || contains(static_data, value) || value < FIRST_ADDRESS)
-        return true;
-    if (current_break != NULL && value >= break_start && value < program_break())
-        return true;
-    return !fr_device_present();
+    return fr_buffer_is_ordinary(address) || (uintptr_t)address < FIRST_ADDRESS ||
+           !fr_device_present();
 }
 
 // Host memory is only looked at in its last byte where that can differ: device memory comes in

@@ -5,9 +5,43 @@
 
 #include "device/device.h"
 
-// Returns true when `address` is certainly host memory, at the cost of a few compares: the caller's
-// stack, the heap below the program break, static data of the executable, or any address at all
-// while the CUDA driver is not loaded. False means: ask fr_buffer_classify.
+// Where ordinary memory is, addresses [low, high): this thread's stack (high is 0 until it is
+// known), the executable's writable segments with what lies between them, and the heap below the
+// program break, whose end is read each time.
+struct fr_buffer_span {
+    uintptr_t low;
+    uintptr_t high;
+};
+struct fr_buffer_heap {
+    uintptr_t low;
+    void *const *high;
+};
+extern FR_TLS struct fr_buffer_span fr_buffer_stack;
+extern struct fr_buffer_span fr_buffer_static_data;
+extern struct fr_buffer_heap fr_buffer_heap;
+
+static inline bool fr_buffer_is_within(struct fr_buffer_span span, const void *address)
+{
+    return (uintptr_t)address - span.low < span.high - span.low;
+}
+
+// Whether `address` lies in one of these. False says nothing.
+//
+// They are mapped by the kernel or the C library as ordinary memory before anybody could ask for
+// device memory there, and the driver places its ranges only where nothing is mapped. A page of
+// them may be pinned, but not be device memory. The break is read each time, since the heap also
+// shrinks and what is above may then be anything.
+static inline bool fr_buffer_is_ordinary(const void *address)
+{
+    return fr_buffer_is_within(fr_buffer_stack, address) ||
+           fr_buffer_is_within(fr_buffer_static_data, address) ||
+           ((uintptr_t)address >= fr_buffer_heap.low &&
+            (uintptr_t)address < (uintptr_t)__atomic_load_n(fr_buffer_heap.high, __ATOMIC_RELAXED));
+}
+
+// Returns true when `address` is certainly host memory, at the cost of a few compares: ordinary
+// memory, or any address at all while the CUDA driver is not loaded. False means: ask
+// fr_buffer_classify.
 bool fr_buffer_is_surely_host(const void *address);
 
 // Tells what the `bytes` bytes from `address` are, looking at both ends (one range can span several

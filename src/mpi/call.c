@@ -5,7 +5,7 @@
 #include "config.h"
 
 #include "coll/alltoall.h"
-#include "mpi/mpi_int.h"
+#include "mpi/rts.h"
 #include "report/report.h"
 #include "request/posted.h"
 #include "world/world.h"
@@ -558,6 +558,17 @@ static bool receive(enum fr_fn fn, fr_word *args, enum fr_fn counted_as, int *re
 
 bool fr_mpi_call_receive(enum fr_fn fn, fr_word *args, int *result)
 {
+    return receive(fn, args, fn, result);
+}
+
+// What most receives under way are, ahead of all other questions.
+bool fr_mpi_call_irecv(enum fr_fn fn, fr_word *args, int *result)
+{
+    fr_word type = fr_real_handle(args[2]);
+    if (FR_LIKELY(fr_buffer_is_ordinary((const void *)args[0]) && fr_mpi_takes_rts &&
+                  !fr_mpi_rails_take_host && fr_mpi_is_simple(type) &&
+                  fr_mpi_may_bring((int)args[1], type)))
+        return receive_later(fn, args, result);
     return receive(fn, args, fn, result);
 }
 

@@ -3,7 +3,7 @@
 // after a few compares, and the others to the handler of their class.
 #include "config.h"
 
-#include "mpi/mpi_int.h"
+#include "mpi/rts.h"
 #include "report/report.h"
 #include "world/world.h"
 
@@ -32,10 +32,19 @@ enum check {
 };
 typedef bool handler(enum fr_fn fn, fr_word *args, int *result);
 
+// Functions of which most calls are told to need no look by even less.
+enum plain {
+    PLAIN_NEVER,
+    PLAIN_SEND,     // (buffer, int count, datatype, ...)
+    PLAIN_RECEIVE,  // the same
+    PLAIN_REQUESTS, // as CHECK_NO_REQUESTS
+};
+
 struct entry {
     void *real;
     handler *handle;
     enum check check;
+    enum plain plain;
     bool nests;            // the MPI library may call from there what the path peer serves
     bool large;            // counts are MPI_Count
     bool sends;            // besides receiving, from the first argument on
@@ -168,6 +177,20 @@ static bool is_file_access(enum fr_class class)
            class == FR_CLASS_FILE_READ_BEGIN || class == FR_CLASS_FILE_WRITE_BEGIN;
 }
 
+static enum plain plain_of(enum fr_fn fn)
+{
+    const struct entry *entry = &entries[fn];
+    const char *signature = fr_real_rows[fn].signature;
+    if (entry->real == NULL || entry->large)
+        return PLAIN_NEVER;
+    if (entry->check == CHECK_NO_REQUESTS)
+        return PLAIN_REQUESTS;
+    if (entry->check == CHECK_SEND && strncmp(signature, "snt", 3) == 0)
+        return PLAIN_SEND;
+    bool receives = entry->check == CHECK_RECEIVE && !entry->sends;
+    return receives && strncmp(signature, "rnt", 3) == 0 ? PLAIN_RECEIVE : PLAIN_NEVER;
+}
+
 static void set_entry(enum fr_fn fn)
 {
     struct entry *entry = &entries[fn];
@@ -189,10 +212,11 @@ static void set_entry(enum fr_fn fn)
         entry->check = both && fr_mpi_wants_host_rails() ? CHECK_RAIL_RECEIVE : CHECK_RECEIVE;
         entry->sends = fr_real_rows[fn].class != FR_CLASS_RECV;
         entry->receive = (unsigned char)(signature[0] == 's' ? fr_real_arg(fn, 'r', 0) : 0);
-        entry->handle = fr_mpi_call_receive;
+        entry->handle = fn == FR_FN_MPI_Irecv ? fr_mpi_call_irecv : fr_mpi_call_receive;
     } else if (fr_real_rows[fn].class == FR_CLASS_SEND) {
         entry->check = fr_mpi_wants_host_rails() ? CHECK_RAIL_SEND : CHECK_SEND;
     }
+    entry->plain = plain_of(fn);
 }
 
 static bool is_query(enum fr_fn fn)
@@ -354,9 +378,9 @@ static bool needs_look(const struct entry *entry, const fr_word *registers, cons
     }
 }
 
-struct fr_mpi_verdict fr_mpi_enter(unsigned slot, const fr_word *registers, const fr_word *stack)
+static __attribute__((noinline)) struct fr_mpi_verdict
+enter(enum fr_fn fn, const fr_word *registers, const fr_word *stack)
 {
-    enum fr_fn fn = slot / 2;
     const struct entry *entry = &entries[fn];
     struct fr_mpi_verdict verdict = {.jump = entry->real};
     uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
@@ -367,8 +391,10 @@ struct fr_mpi_verdict fr_mpi_enter(unsigned slot, const fr_word *registers, cons
     fr_word args[FR_MAX_ARGS];
     int result = 0;
     memcpy(args, registers, REGISTER_ARGS * sizeof(*args)); // whether there are so many or not
-    for (unsigned i = REGISTER_ARGS; i < entry->arg_count; i++)
+    for (unsigned i = REGISTER_ARGS; i < entry->arg_count; i++) {
         args[i] = stack[i - REGISTER_ARGS];
+        __asm__(""); // or compilers make one instruction of the loop, which is slow for so few
+    }
     handler_frame = frame;
     fr_request_call++;
     fr_device_begin_call();
@@ -385,4 +411,33 @@ struct fr_mpi_verdict fr_mpi_enter(unsigned slot, const fr_word *registers, cons
         verdict.result = (fr_word)result;
     }
     return verdict;
+}
+
+// What `enter` finds of most calls, from what is in registers alone. False says nothing.
+static inline bool is_plain(enum plain plain, const fr_word *registers)
+{
+    if (plain == PLAIN_REQUESTS)
+        return !fr_request_any_tracked();
+    if (FR_UNLIKELY(plain == PLAIN_NEVER || !fr_buffer_is_ordinary((const void *)registers[0])))
+        return false;
+    if (!fr_mpi_takes_rts)
+        return true;
+    int64_t count = (int)registers[1];
+    fr_word type = fr_real_handle(registers[2]);
+    if (FR_UNLIKELY(!fr_real_type_is_named(type)))
+        return false;
+    if (plain == PLAIN_SEND)
+        return !fr_mpi_may_mark(count);
+    int64_t most = (FR_RNDV_RTS_BYTES - 1) / FR_NAMED_LARGEST; // of elements of any size
+    unsigned known = count > most ? fr_mpi_named_known(type) % FR_NAMED_PAIR : 0;
+    return count <= most ||
+           (known && count < FR_RNDV_RTS_BYTES && count * known < FR_RNDV_RTS_BYTES);
+}
+
+struct fr_mpi_verdict fr_mpi_enter(unsigned slot, const fr_word *registers, const fr_word *stack)
+{
+    const struct entry *entry = &entries[slot / 2];
+    if (FR_LIKELY(handler_frame == 0 && is_plain(entry->plain, registers)))
+        return (struct fr_mpi_verdict){.jump = entry->real};
+    return enter(slot / 2, registers, stack);
 }

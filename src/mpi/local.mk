@@ -20,6 +20,7 @@ librooms_la_SOURCES += \
 	src/mpi/reduce.c \
 	src/mpi/replace.c \
 	src/mpi/rts.c \
+	src/mpi/rts.h \
 	src/mpi/shape.c \
 	src/mpi/side.c \
 	src/mpi/side.h \

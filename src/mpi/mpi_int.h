@@ -27,6 +27,7 @@ struct fr_mpi_verdict fr_mpi_enter(unsigned slot, const fr_word *registers, cons
 // Handlers of classes. Each returns false when the real function is to be called unchanged.
 bool fr_mpi_call_buffers(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_receive(enum fr_fn fn, fr_word *args, int *result);
+bool fr_mpi_call_irecv(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_exchange(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_schedule(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_comm_make(enum fr_fn fn, fr_word *args, int *result);
@@ -123,13 +124,6 @@ bool fr_mpi_receives(enum fr_fn fn);
 
 // Whether so many elements are host memory for sure, which the driver may be asked for.
 bool fr_mpi_is_host_memory(fr_word buffer, int64_t count, fr_word type);
-
-// Whether so many elements have room for an RTS, and whether they are of a size that marks RTS.
-bool fr_mpi_may_bring(int64_t count, fr_word type);
-bool fr_mpi_may_be_as_rts(int64_t count, fr_word type);
-
-// Whether a datatype is predefined and surely has no gaps.
-bool fr_mpi_is_simple(fr_word type);
 
 // Whether the MPI library takes a message that ends within an element of the receiving datatype.
 // MPICH calls it an error where it has to unpack it, or stops: what is received into memory of

@@ -21,7 +21,8 @@ struct bounds {
 };
 static struct bounds mpi_bounds;
 static struct bounds executable_bounds; // which may have copies of the MPI library's data
-static enum { TYPES_BY_ADDRESS, TYPES_BY_BITS, TYPES_BY_VALUE } named_types;
+
+struct fr_real_handles fr_real_named_types[2];
 
 // Every MPI library has this function, and it may be called before MPI_Init.
 static const char probe_symbol[] = "PMPI_Get_library_version";
@@ -149,6 +150,11 @@ static int note_bounds(struct dl_phdr_info *info, size_t size, void *data)
     return 1;
 }
 
+static struct fr_real_handles handles_within(struct bounds bounds)
+{
+    return (struct fr_real_handles){bounds.first, bounds.last - bounds.first + 1};
+}
+
 // The standard ABI goes by the library's name, since one MPI release ships it beside its own ABI.
 static enum fr_status choose_personality(void)
 {
@@ -158,12 +164,15 @@ static enum fr_status choose_personality(void)
     get_version(version, &length);
     const char *object = object_base_name();
     if (strstr(object, "mpi_abi")) {
-        named_types = TYPES_BY_VALUE;
+        // The first page is kept for predefined handles.
+        fr_real_named_types[0] = (struct fr_real_handles){0, 4096};
         return fr_real_personality_abi(find_data, &fr_real_mpi) ? FR_OK : FR_ERR_UNSUPPORTED;
     }
 #ifdef FR_HAVE_OPENMPI
     if (strstr(version, "Open MPI") || find_symbol("ompi_mpi_comm_world")) {
-        named_types = TYPES_BY_ADDRESS;
+        // What is made at run time lies elsewhere.
+        fr_real_named_types[0] = handles_within(mpi_bounds);
+        fr_real_named_types[1] = handles_within(executable_bounds);
         return fr_real_personality_openmpi(find_data, &fr_real_mpi) ? FR_OK : FR_ERR_UNSUPPORTED;
     }
 #endif
@@ -171,7 +180,8 @@ static enum fr_status choose_personality(void)
     static const char *const family[] = {"MPICH", "MVAPICH", "Intel(R) MPI", "CRAY", "ParaStation"};
     for (size_t i = 0; i < FR_ARRAY_LENGTH(family); i++) {
         if (strstr(version, family[i])) {
-            named_types = TYPES_BY_BITS;
+            // The two top bits of a handle are its kind, 1 is built in.
+            fr_real_named_types[0] = (struct fr_real_handles){0x40000000, 0x40000000};
             return fr_real_personality_mpich(find_data, &fr_real_mpi) ? FR_OK : FR_ERR_UNSUPPORTED;
         }
     }
@@ -233,16 +243,4 @@ void *fr_real_profiler(enum fr_fn fn)
 bool fr_real_has(enum fr_fn fn)
 {
     return real_address[fn] != NULL;
-}
-
-bool fr_real_type_is_named(fr_word type)
-{
-    switch (named_types) {
-    case TYPES_BY_BITS: // the two top bits of an MPICH handle are its kind, 1 is built in
-        return (type & 0xc0000000u) == 0x40000000u;
-    case TYPES_BY_VALUE: // the standard ABI keeps the first page for predefined handles
-        return type < 4096;
-    default: // what is made at run time lies elsewhere
-        return is_within(mpi_bounds, type) || is_within(executable_bounds, type);
-    }
 }

@@ -172,8 +172,18 @@ int64_t fr_real_status_size(const void *status);
 enum fr_real_family fr_real_family_of(fr_word type);
 enum fr_real_operation fr_real_operation_of(fr_word operation);
 
+// Where handles of predefined datatypes lie, set with the family.
+struct fr_real_handles {
+    fr_word first, count;
+};
+extern struct fr_real_handles fr_real_named_types[2];
+
 // True for predefined datatypes, told from the handle alone (no call of MPI). May say false for a
 // predefined one, never true for a derived one.
-bool fr_real_type_is_named(fr_word type);
+static inline bool fr_real_type_is_named(fr_word type)
+{
+    return type - fr_real_named_types[0].first < fr_real_named_types[0].count ||
+           type - fr_real_named_types[1].first < fr_real_named_types[1].count;
+}
 
 #endif
