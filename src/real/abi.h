@@ -115,6 +115,7 @@ typedef struct {
 #define MPI_ANY_SOURCE                -1
 #define MPI_ROOT                      -4
 #define MPI_UNDEFINED                 -32766
+#define MPI_THREAD_MULTIPLE           4096
 #define MPI_SUCCESS                   0
 #define MPI_ERR_BUFFER                1
 #define MPI_ERR_COUNT                 2

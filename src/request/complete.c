@@ -283,6 +283,9 @@ static int report_own_errors(struct fr_request_set *set, int rc)
 int fr_request_set_finish(struct fr_request_set *set, int rc)
 {
     set->done_count = 0;
+    if (!set->looked_up)
+        memset(set->ops, 0, set->count * sizeof(struct fr_request_op *));
+    set->looked_up = true;
     list_done(set, rc);
     if (FR_UNLIKELY(set->out_of_memory))
         rc = fr_request_raise(0, 0, fr_real_mpi.ERR_NO_MEM);
@@ -311,10 +314,9 @@ static bool claim(struct fr_request_set *set)
 {
     if (!fr_request_posted_claim(set->requests, set->count, set->posted))
         set->posted = NULL;
-    if (atomic_load_explicit(&fr_request_tracked_count, memory_order_acquire))
+    set->looked_up = atomic_load_explicit(&fr_request_tracked_count, memory_order_acquire) != 0;
+    if (set->looked_up)
         set->tracked = fr_request_table_claim(set->requests, set->count, set->ops);
-    else
-        memset(set->ops, 0, set->count * sizeof(struct fr_request_op *));
     return set->tracked || set->posted;
 }
 

@@ -64,17 +64,46 @@ static _Atomic uint64_t *word_at(const struct fr_request_posted *receive)
     return &place_words[receive - places];
 }
 
+// Where threads take turns by themselves, words are changed without locking the bus.
+static bool is_serial;
+
+void fr_request_set_serial(void)
+{
+    is_serial = true;
+}
+
 static bool change(_Atomic uint64_t *word, uint64_t from, uint64_t to)
 {
+    if (FR_LIKELY(is_serial)) {
+        bool is_from = atomic_load_explicit(word, memory_order_relaxed) == from;
+        if (is_from)
+            atomic_store_explicit(word, to, memory_order_relaxed);
+        return is_from;
+    }
     return atomic_compare_exchange_strong_explicit(word, &from, to, memory_order_acquire,
                                                    memory_order_relaxed);
+}
+
+static void add_to_count(size_t more)
+{
+    _Atomic size_t *counter = &fr_request_posted_count;
+    if (FR_LIKELY(is_serial))
+        atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + more,
+                              memory_order_release);
+    else
+        atomic_fetch_add_explicit(counter, more, memory_order_release);
 }
 
 // Who sees that a receive counts no more also sees the operation that it has become.
 void fr_request_posted_discount(size_t forgotten)
 {
     if (forgotten)
-        atomic_fetch_sub_explicit(&fr_request_posted_count, forgotten, memory_order_release);
+        add_to_count(0 - forgotten);
+}
+
+static uint64_t word_of_way(size_t first, unsigned way)
+{
+    return atomic_load_explicit(&place_words[first + way], memory_order_relaxed);
 }
 
 // A place for a request that MPI has just given out. One that is ready under the same value was
@@ -83,19 +112,22 @@ static struct fr_request_posted *find_place(fr_word request)
 {
     const size_t first = set_of(request);
     const uint64_t stale = word_of(request, READY), claimed = word_of(request, CLAIMED);
-    unsigned empty = 0; // a bit for each place
-    for (unsigned i = 0; i < WAYS; i++) {
-        uint64_t word = atomic_load_explicit(&place_words[first + i], memory_order_relaxed);
-        empty |= (unsigned)(word == FREE) << i;
-        if (FR_UNLIKELY(word == stale) && change(&place_words[first + i], stale, claimed)) {
+    _Static_assert(WAYS == 4, "all of them are loaded here");
+    const uint64_t words[WAYS] = {word_of_way(first, 0), word_of_way(first, 1),
+                                  word_of_way(first, 2), word_of_way(first, 3)};
+    bool is_stale =
+        words[0] == stale || words[1] == stale || words[2] == stale || words[3] == stale;
+    if (FR_LIKELY(!is_stale && words[0] == FREE && change(&place_words[first], FREE, claimed)))
+        return &places[first];
+    for (size_t i = first; is_stale && i < first + WAYS; i++) {
+        if (change(&place_words[i], stale, claimed)) {
             fr_request_posted_discount(1);
-            return &places[first + i];
+            return &places[i];
         }
     }
-    for (; empty; empty &= empty - 1) {
-        size_t place = first + (unsigned)__builtin_ctz(empty);
-        if (FR_LIKELY(change(&place_words[place], FREE, claimed)))
-            return &places[place];
+    for (size_t i = first; i < first + WAYS; i++) {
+        if (word_of_way(i, 0) == FREE && change(&place_words[i], FREE, claimed))
+            return &places[i];
     }
     return NULL;
 }
@@ -137,7 +169,7 @@ static int add_op(const struct fr_request_posted *receive, fr_word request)
     return fr_real_mpi.SUCCESS;
 }
 
-static void fill(struct fr_request_posted *receive, enum fr_fn fn, const fr_word *args)
+static inline void fill(struct fr_request_posted *receive, enum fr_fn fn, const fr_word *args)
 {
     const struct fr_real_row *row = &fr_real_rows[fn];
     receive->buffer = (void *)args[0];
@@ -156,7 +188,7 @@ int fr_request_posted_add(enum fr_fn fn, const fr_word *args, fr_word request)
         return add_op(&receive, request);
     }
     fill(place, fn, args);
-    atomic_fetch_add_explicit(&fr_request_posted_count, 1, memory_order_relaxed);
+    add_to_count(1);
     atomic_store_explicit(word_at(place), word_of(request, READY), memory_order_release);
     return fr_real_mpi.SUCCESS;
 }
@@ -186,15 +218,18 @@ static struct fr_request_posted *claim(fr_word request)
 size_t fr_request_posted_claim(const void *requests, size_t count,
                                struct fr_request_posted **posted)
 {
-    size_t found = 0;
-    if (!atomic_load_explicit(&fr_request_posted_count, memory_order_acquire))
+    // What is added from now on is none of these: the application has their requests already.
+    size_t found = 0, most = atomic_load_explicit(&fr_request_posted_count, memory_order_acquire);
+    size_t i = 0;
+    if (!most)
         return 0;
-    for (size_t i = 0; i < count; i++) {
+    for (; i < count && found < most; i++) {
         fr_word request = fr_real_handle_load(requests, i);
         posted[i] =
             request != fr_real_mpi.REQUEST_NULL && has_word(request) ? claim(request) : NULL;
         found += posted[i] != NULL;
     }
+    memset(posted + i, 0, (count - i) * sizeof(struct fr_request_posted *));
     return found;
 }
 

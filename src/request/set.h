@@ -15,9 +15,10 @@ struct fr_request_set {
     fr_word *args;
     size_t count;   // requests in the call
     size_t tracked; // of them, with an operation of ours
+    bool looked_up; // those operations; else there are none, and `ops` is undefined
     const void *requests;
     fr_word by_value;                  // storage for a request that was passed by value
-    struct fr_request_op **ops;        // by request
+    struct fr_request_op **ops;        // by request, once looked up
     struct fr_request_posted **posted; // by request, those without an operation; NULL for none
     size_t forgotten;                  // of them
     bool out_of_memory;                // for what one of them has brought

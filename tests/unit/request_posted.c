@@ -175,6 +175,7 @@ static void test_lists(void)
     static const unsigned char a[MESSAGE_BYTES], b[MESSAGE_BYTES];
     struct fr_request_posted *posted[4], *again[4];
     const fr_word list[4] = {0x7f0012345680, NULL_REQUEST, 0x7f0012345700, 0x7f0012345690};
+    const fr_word first[4] = {list[0], list[3], list[2], list[1]};
     start();
     CHECK(fr_request_posted_claim(list, 4, posted) == 0, "there is none");
     add(list[0], a);
@@ -186,6 +187,11 @@ static void test_lists(void)
     fr_request_posted_unclaim(posted, 4);
     CHECK(fr_request_posted_claim(list, 4, again) == 2, "given back");
     CHECK(again[0] == posted[0] && again[3] == posted[3], "the same");
+    fr_request_posted_unclaim(again, 4);
+    memset(again, 1, sizeof(again));
+    CHECK(fr_request_posted_claim(first, 4, again) == 2, "those first");
+    CHECK(again[0] && again[1] && !again[2] && !again[3], "nothing behind the last one");
+    again[3] = again[1];
     fr_rndv_rts_begin = 1;
     CHECK(!buffer_of(again[0]), "it begins otherwise");
     fr_rndv_rts_begin = 0;
@@ -420,7 +426,7 @@ static void test_moves(void)
     pthread_join(watcher, NULL);
 }
 
-int main(void)
+static void test_alone(void)
 {
     test_lists();
     test_end();
@@ -428,7 +434,14 @@ int main(void)
     test_overflow();
     test_reuse();
     test_look();
+}
+
+int main(void)
+{
+    test_alone();
     test_threads();
     test_moves();
+    fr_request_set_serial();
+    test_alone();
     return check_result();
 }
