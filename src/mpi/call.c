@@ -561,15 +561,19 @@ bool fr_mpi_call_receive(enum fr_fn fn, fr_word *args, int *result)
     return receive(fn, args, fn, result);
 }
 
-// What most receives under way are, ahead of all other questions.
-bool fr_mpi_call_irecv(enum fr_fn fn, fr_word *args, int *result)
+// MPI_Recv and MPI_Irecv: what most of their calls are comes ahead of all other questions.
+bool fr_mpi_call_plain_receive(enum fr_fn fn, fr_word *args, int *result)
 {
     fr_word type = fr_real_handle(args[2]);
-    if (FR_LIKELY(fr_buffer_is_ordinary((const void *)args[0]) && fr_mpi_takes_rts &&
-                  !fr_mpi_rails_take_host && fr_mpi_is_simple(type) &&
-                  fr_mpi_may_bring((int)args[1], type)))
+    bool is_plain = fr_buffer_is_ordinary((const void *)args[0]) && fr_mpi_takes_rts &&
+                    !fr_mpi_rails_take_host && fr_mpi_is_simple(type) &&
+                    fr_mpi_may_bring((int)args[1], type);
+    if (FR_UNLIKELY(!is_plain))
+        return receive(fn, args, fn, result);
+    if (fn == FR_FN_MPI_Irecv)
         return receive_later(fn, args, result);
-    return receive(fn, args, fn, result);
+    *result = receive_now(fn, args);
+    return true;
 }
 
 int fr_mpi_call_part(enum fr_fn fn, fr_word *args, enum fr_fn counted_as)

@@ -212,7 +212,8 @@ static void set_entry(enum fr_fn fn)
         entry->check = both && fr_mpi_wants_host_rails() ? CHECK_RAIL_RECEIVE : CHECK_RECEIVE;
         entry->sends = fr_real_rows[fn].class != FR_CLASS_RECV;
         entry->receive = (unsigned char)(signature[0] == 's' ? fr_real_arg(fn, 'r', 0) : 0);
-        entry->handle = fn == FR_FN_MPI_Irecv ? fr_mpi_call_irecv : fr_mpi_call_receive;
+        bool often_plain = fn == FR_FN_MPI_Recv || fn == FR_FN_MPI_Irecv;
+        entry->handle = often_plain ? fr_mpi_call_plain_receive : fr_mpi_call_receive;
     } else if (fr_real_rows[fn].class == FR_CLASS_SEND) {
         entry->check = fr_mpi_wants_host_rails() ? CHECK_RAIL_SEND : CHECK_SEND;
     }
