@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What a host pointer costs: nanoseconds of MPI_Send to MPI_PROC_NULL, where the MPI library does
 // next to nothing, for each place that a buffer can be in, and of messages between two ranks: of 8
-// bytes, and of 64, which are long enough to be looked at where others can announce messages. The
-// script `run` takes the difference between runs with and without the preload.
+// bytes, and of 64, which are long enough to be looked at where others can announce messages. Then
+// CPU time of messages to oneself, which other programs on the machine change less. The script
+// `run` takes the difference between runs with and without the preload.
 #include "../programs/memory.h"
 #include "rows.h"
 
@@ -11,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 // MPICH's mpi.h declares MPI_STATUSES_IGNORE in a way that gcc takes for an object of no size.
 #if defined(__GNUC__) && !defined(__clang__)
@@ -99,6 +101,12 @@ static void send_receive(int peer, char *buffer, int bytes)
                  MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
+static void to_oneself(int peer, char *buffer, int bytes)
+{
+    MPI_Send(buffer + LONGEST, bytes, MPI_BYTE, peer, 1, MPI_COMM_WORLD);
+    MPI_Recv(buffer, bytes, MPI_BYTE, peer, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
 static double time_exchange(exchange *exchange, int rank, char *buffer, int bytes, int rounds)
 {
     double ns[BATCHES];
@@ -133,6 +141,39 @@ static void time_messages(int rank, char *buffer)
     }
 }
 
+static double cpu_ns(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return 1e9 * (double)time.tv_sec + (double)time.tv_nsec;
+}
+
+static void time_own_messages(int rank, char *buffer)
+{
+    static const struct {
+        const char *name;
+        exchange *exchange;
+        int messages;
+    } kinds[] = {
+        {"Send, Recv", to_oneself, 1},
+        {"Irecv, Isend, Waitall", nonblocking, 1},
+        {"64 Irecv, Isend, Waitall", window, WINDOW},
+    };
+    for (int bytes = 8; bytes <= LONGEST; bytes += LONGEST - 8) {
+        for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+            double ns[BATCHES];
+            int rounds = ROUND_TRIPS / kinds[i].messages;
+            for (int batch = 0; batch < BATCHES; batch++) {
+                double start = cpu_ns();
+                for (int round = 0; round < rounds; round++)
+                    kinds[i].exchange(rank, buffer, bytes);
+                ns[batch] = (cpu_ns() - start) / rounds / kinds[i].messages;
+            }
+            print_figure(bytes, kinds[i].name, ", oneself, CPU", median(ns));
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     char stack_byte[8] = "";
@@ -161,6 +202,8 @@ int main(int argc, char **argv)
     }
     if (size == 2)
         time_messages(rank, messages);
+    if (rank == 0)
+        time_own_messages(rank, messages);
     fflush(stdout);
     free(heap_byte);
     munmap(mapped, MAPPED_BYTES);
