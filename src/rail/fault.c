@@ -282,11 +282,13 @@ static uint64_t last_moved(const struct fr_rail_transfer *transfer)
     return moved;
 }
 
-static void give_up_peer(struct fr_rails *rails, const struct fr_rail_transfer *transfer,
+// Returns whether there was still a link to be lost.
+static bool give_up_peer(struct fr_rails *rails, const struct fr_rail_transfer *transfer,
                          const char *why)
 {
     struct fr_rail_peer *peer = transfer->peer;
     enum fr_log_level level = fr_rail_loss_level(transfer);
+    bool any = false;
     for (unsigned i = 0; i < rails->count; i++) {
         struct fr_rail *rail = &rails->rails[i];
         struct fr_rail_link *link = &peer->links[i];
@@ -294,23 +296,23 @@ static void give_up_peer(struct fr_rails *rails, const struct fr_rail_transfer *
             continue;
         fr_rail_link_lost(rail, peer, level, why);
         rail->draining = rail->draining || link->sent > 0;
+        any = true;
     }
+    return any;
 }
 
-// Returns whether its peer was given up, and with that the lists of transfers may be others.
+// Returns whether its peer was given up, and with that the lists of transfers may be others. One
+// that was given up before waits until nothing of others is on its way on the rails, which may be
+// for these to be given up too.
 static bool check_transfer(struct fr_rails *rails, struct fr_rail_transfer *transfer)
 {
     const struct fr_rail_options *options = &rails->options;
     uint64_t silent = rails->now_ns - last_moved(transfer);
     bool cancelled = atomic_load_explicit(&transfer->cancelled, memory_order_relaxed);
-    if (silent >= options->stall_ns && cancelled) {
-        give_up_peer(rails, transfer, "silent, and a transfer was cancelled");
-        return true;
-    }
-    if (options->timeout_ns > 0 && silent >= options->timeout_ns) {
-        give_up_peer(rails, transfer, "nothing has moved within the time-out");
-        return true;
-    }
+    if (silent >= options->stall_ns && cancelled)
+        return give_up_peer(rails, transfer, "silent, and a transfer was cancelled");
+    if (options->timeout_ns > 0 && silent >= options->timeout_ns)
+        return give_up_peer(rails, transfer, "nothing has moved within the time-out");
     if (rails->now_ns - transfer->told_ns < TELL_S * SECOND_NS)
         return false;
     transfer->told_ns = rails->now_ns;

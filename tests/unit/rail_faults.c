@@ -446,6 +446,46 @@ static void test_back_after_rest(void)
     }
 }
 
+static struct fr_rail_transfer *start_read_of(unsigned peer, size_t bytes)
+{
+    struct fr_rail_transfer *transfer = NULL;
+    CHECK(fr_rail_read(near, peer, key, key_bytes, 0, near_region, 0, bytes, &transfer) == FR_OK);
+    return transfer;
+}
+
+static void add_more_peers(unsigned count)
+{
+    unsigned char address[FR_RAIL_ADDRESS_MAX];
+    size_t length = fr_rail_address(far, address);
+    for (unsigned i = 1; i <= count; i++)
+        CHECK(fr_rail_peer_add(near, FAR + i, address, length) == FR_OK);
+}
+
+// Two processes that have gone silent at once: what is on its way from both ends, and neither keeps
+// the rails from others.
+static void test_two_silent_peers(void)
+{
+    for (int cancelled = 0; cancelled <= 1; cancelled++) {
+        struct fr_rail_transfer *others[2];
+        struct fr_rail_options options = usual_options();
+        options.timeout_ns = cancelled ? 0 : 300000000;
+        begin_case();
+        CHECK(open_pair(&options, FR_RAIL_HOST));
+        add_more_peers(2);
+        for (int nic = 0; nic < 4; nic++)
+            standin->stalled[nic] = true;
+        for (unsigned i = 0; i < 2; i++)
+            others[i] = start_read_of(FAR + 1 + i, MEMORY / 4);
+        fr_rail_poll(near);
+        for (unsigned i = 0; cancelled && i < 2; i++)
+            fr_rail_cancel(others[i]);
+        CHECK(wait_for(others[0]) != FR_OK && wait_for(others[1]) != FR_OK);
+        for (int nic = 0; nic < 4; nic++)
+            standin->stalled[nic] = false;
+        close_pair();
+    }
+}
+
 int main(void)
 {
     load_standin();
@@ -468,5 +508,6 @@ int main(void)
     test_two_peers();
     test_back_again();
     test_back_after_rest();
+    test_two_silent_peers();
     return check_result();
 }
