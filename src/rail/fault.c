@@ -88,8 +88,8 @@ enum fr_log_level fr_rail_loss_level(const struct fr_rail_transfer *transfer)
     return expected ? FR_LOG_INFO : FR_LOG_WARN;
 }
 
-void fr_rail_link_lost(struct fr_rail *rail, struct fr_rail_peer *peer, enum fr_log_level level,
-                       const char *why)
+static void lose_link(struct fr_rail *rail, struct fr_rail_peer *peer, enum fr_log_level level,
+                      const char *why)
 {
     struct fr_rail_link *link = &peer->links[rail->index];
     if (!link->lost) {
@@ -99,12 +99,22 @@ void fr_rail_link_lost(struct fr_rail *rail, struct fr_rail_peer *peer, enum fr_
         rail->errors++;
         FR_LOG_AT(level, "rail %u on %s: the link to process %u is lost: %s", rail->index,
                   rail->name, peer->number, why);
-        if (rail->losses > 0 && rail->lost_peer != peer->number)
-            fr_rail_take_out(rail, "it has lost its links to two processes");
-        rail->losses++;
-        rail->lost_peer = peer->number;
     }
     send_again(&rail->planned, is_of_peer, peer);
+}
+
+// What was expected to be lost says nothing of the rail.
+void fr_rail_link_lost(struct fr_rail *rail, struct fr_rail_peer *peer, enum fr_log_level level,
+                       const char *why)
+{
+    bool counts = !peer->links[rail->index].lost && level == FR_LOG_WARN;
+    lose_link(rail, peer, level, why);
+    if (!counts)
+        return;
+    if (rail->losses > 0 && rail->lost_peer != peer->number)
+        fr_rail_take_out(rail, "it has lost its links to two processes");
+    rail->losses++;
+    rail->lost_peer = peer->number;
 }
 
 // Memory that may still be written to is not given back for use: the stripe stays out of use for
@@ -282,7 +292,7 @@ static uint64_t last_moved(const struct fr_rail_transfer *transfer)
     return moved;
 }
 
-// Returns whether there was still a link to be lost.
+// All of its links at once, which is no rail's fault. Returns whether there was still one.
 static bool give_up_peer(struct fr_rails *rails, const struct fr_rail_transfer *transfer,
                          const char *why)
 {
@@ -294,7 +304,7 @@ static bool give_up_peer(struct fr_rails *rails, const struct fr_rail_transfer *
         struct fr_rail_link *link = &peer->links[i];
         if (!fr_rail_link_is_alive(rail, link))
             continue;
-        fr_rail_link_lost(rail, peer, level, why);
+        lose_link(rail, peer, level, why);
         rail->draining = rail->draining || link->sent > 0;
         any = true;
     }

@@ -486,6 +486,58 @@ static void test_two_silent_peers(void)
     }
 }
 
+// What is lost by what is tried again says nothing of the rails, since it was lost before.
+static void test_trials_of_two(void)
+{
+    begin_case();
+    open_usual();
+    add_more_peers(2);
+    for (int nic = 0; nic < 4; nic++)
+        standin->error[nic] = FI_EIO;
+    standin->errors_stay = true;
+    for (unsigned i = 1; i <= 2; i++) {
+        struct fr_rail_transfer *trial = start_read_of(FAR + i, MEMORY);
+        fr_rail_expect_loss(trial);
+        CHECK(wait_for(trial) == FR_ERR_RAIL);
+        CHECK(fr_rail_peer_rails(near, FAR + i) == 0);
+    }
+    memset(standin->error, 0, sizeof(standin->error));
+    for (unsigned i = 0; i < 4; i++)
+        CHECK(!counters_of(i).out, "rail %u", i);
+    read_and_check(0, 0, MEMORY);
+    close_pair();
+}
+
+// Nor does what is lost by what is taken back, and a long transfer of another process goes on.
+static void test_cancel_of_two(void)
+{
+    struct fr_rail_transfer *others[2];
+    begin_case();
+    open_usual();
+    add_more_peers(2);
+    for (int nic = 0; nic < 4; nic++)
+        standin->stalled[nic] = true;
+    for (unsigned i = 0; i < 2; i++)
+        others[i] = start_read_of(FAR + 1 + i, 1000);
+    struct fr_rail_transfer *transfer = start_read(0, 0, MEMORY);
+    fr_rail_poll(near);
+    for (unsigned i = 0; i < 2; i++)
+        fr_rail_cancel(others[i]);
+    double until = seconds() + 0.3;
+    while (seconds() < until)
+        fr_rail_poll(near);
+    CHECK(fr_rail_peer_rails(near, FAR + 1) < 4 && fr_rail_peer_rails(near, FAR + 2) < 4);
+    for (int nic = 0; nic < 4; nic++)
+        standin->stalled[nic] = false;
+    CHECK(wait_for(transfer) == FR_OK);
+    for (unsigned i = 0; i < 2; i++)
+        (void)wait_for(others[i]);
+    check_read(0, 0, MEMORY);
+    for (unsigned i = 0; i < 4; i++)
+        CHECK(!counters_of(i).out, "rail %u", i);
+    close_pair();
+}
+
 int main(void)
 {
     load_standin();
@@ -509,5 +561,7 @@ int main(void)
     test_back_again();
     test_back_after_rest();
     test_two_silent_peers();
+    test_trials_of_two();
+    test_cancel_of_two();
     return check_result();
 }
