@@ -538,6 +538,31 @@ static void test_cancel_of_two(void)
     close_pair();
 }
 
+// A process that was met while a rail was out is reached by that rail too once it is back.
+static void test_met_while_out(void)
+{
+    struct fr_rail_options options = usual_options();
+    options.retry_ns = 200000000;
+    begin_case();
+    CHECK(open_pair(&options, FR_RAIL_HOST));
+    add_more_peers(2);
+    for (int nic = 0; nic < 4; nic++)
+        standin->error[nic] = FI_EIO;
+    standin->errors_stay = true;
+    CHECK(wait_for(start_read_of(FAR, MEMORY)) == FR_ERR_RAIL);
+    CHECK(wait_for(start_read_of(FAR + 1, MEMORY)) == FR_ERR_RAIL);
+    CHECK(counters_of(0).out);
+    (void)wait_for(start_read_of(FAR + 2, 0));
+    memset(standin->error, 0, sizeof(standin->error));
+    double until = seconds() + 1;
+    while (seconds() < until)
+        fr_rail_poll(near);
+    CHECK(!counters_of(0).out && fr_rail_peer_retry(near, FAR + 2) == 4);
+    CHECK(wait_for(start_read_of(FAR + 2, MEMORY)) == FR_OK);
+    CHECK(memcmp(near_memory, expected, MEMORY) == 0);
+    close_pair();
+}
+
 int main(void)
 {
     load_standin();
@@ -563,5 +588,6 @@ int main(void)
     test_two_silent_peers();
     test_trials_of_two();
     test_cancel_of_two();
+    test_met_while_out();
     return check_result();
 }
