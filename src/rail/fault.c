@@ -302,7 +302,7 @@ static bool give_up_peer(struct fr_rails *rails, const struct fr_rail_transfer *
     for (unsigned i = 0; i < rails->count; i++) {
         struct fr_rail *rail = &rails->rails[i];
         struct fr_rail_link *link = &peer->links[i];
-        if (!fr_rail_link_is_alive(rail, link))
+        if (!link->inserted || link->lost) // also where the rail is out, and drains
             continue;
         lose_link(rail, peer, level, why);
         rail->draining = rail->draining || link->sent > 0;

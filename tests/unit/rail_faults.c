@@ -563,6 +563,29 @@ static void test_met_while_out(void)
     close_pair();
 }
 
+// What is on its way on rails that are out, to a process that has gone silent, ends as well.
+static void test_silent_while_out(void)
+{
+    struct fr_rail_options options = usual_options();
+    options.timeout_ns = 500000000;
+    begin_case();
+    CHECK(open_pair(&options, FR_RAIL_HOST));
+    add_more_peers(2);
+    for (int nic = 0; nic < 4; nic++)
+        standin->stalled[nic] = true;
+    struct fr_rail_transfer *transfer = start_read(0, 0, 1 << 20);
+    fr_rail_poll(near);
+    standin->fail_call = "fi_readmsg";
+    standin->fail_nth = 1;
+    standin->fails_on = true;
+    standin->fail_code = -FI_EIO;
+    for (unsigned i = 1; i <= 2; i++)
+        CHECK(wait_for(start_read_of(FAR + i, MEMORY)) == FR_ERR_RAIL);
+    CHECK(counters_of(0).out);
+    CHECK(wait_for(transfer) == FR_ERR_RAIL);
+    close_pair();
+}
+
 int main(void)
 {
     load_standin();
@@ -589,5 +612,6 @@ int main(void)
     test_trials_of_two();
     test_cancel_of_two();
     test_met_while_out();
+    test_silent_while_out();
     return check_result();
 }
