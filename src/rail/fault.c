@@ -88,8 +88,8 @@ enum fr_log_level fr_rail_loss_level(const struct fr_rail_transfer *transfer)
     return expected ? FR_LOG_INFO : FR_LOG_WARN;
 }
 
-void fr_rail_link_lost(struct fr_rail *rail, struct fr_rail_peer *peer, enum fr_log_level level,
-                       const char *why)
+static void lose_link(struct fr_rail *rail, struct fr_rail_peer *peer, enum fr_log_level level,
+                      const char *why)
 {
     struct fr_rail_link *link = &peer->links[rail->index];
     if (!link->lost) {
@@ -99,12 +99,22 @@ void fr_rail_link_lost(struct fr_rail *rail, struct fr_rail_peer *peer, enum fr_
         rail->errors++;
         FR_LOG_AT(level, "rail %u on %s: the link to process %u is lost: %s", rail->index,
                   rail->name, peer->number, why);
-        if (rail->losses > 0 && rail->lost_peer != peer->number)
-            fr_rail_take_out(rail, "it has lost its links to two processes");
-        rail->losses++;
-        rail->lost_peer = peer->number;
     }
     send_again(&rail->planned, is_of_peer, peer);
+}
+
+// What was expected to be lost says nothing of the rail.
+void fr_rail_link_lost(struct fr_rail *rail, struct fr_rail_peer *peer, enum fr_log_level level,
+                       const char *why)
+{
+    bool counts = !peer->links[rail->index].lost && level == FR_LOG_WARN;
+    lose_link(rail, peer, level, why);
+    if (!counts)
+        return;
+    if (rail->losses > 0 && rail->lost_peer != peer->number)
+        fr_rail_take_out(rail, "it has lost its links to two processes");
+    rail->losses++;
+    rail->lost_peer = peer->number;
 }
 
 // Memory that may still be written to is not given back for use: the stripe stays out of use for
@@ -282,35 +292,37 @@ static uint64_t last_moved(const struct fr_rail_transfer *transfer)
     return moved;
 }
 
-static void give_up_peer(struct fr_rails *rails, const struct fr_rail_transfer *transfer,
+// All of its links at once, which is no rail's fault. Returns whether there was still one.
+static bool give_up_peer(struct fr_rails *rails, const struct fr_rail_transfer *transfer,
                          const char *why)
 {
     struct fr_rail_peer *peer = transfer->peer;
     enum fr_log_level level = fr_rail_loss_level(transfer);
+    bool any = false;
     for (unsigned i = 0; i < rails->count; i++) {
         struct fr_rail *rail = &rails->rails[i];
         struct fr_rail_link *link = &peer->links[i];
-        if (!fr_rail_link_is_alive(rail, link))
+        if (!link->inserted || link->lost) // also where the rail is out, and drains
             continue;
-        fr_rail_link_lost(rail, peer, level, why);
+        lose_link(rail, peer, level, why);
         rail->draining = rail->draining || link->sent > 0;
+        any = true;
     }
+    return any;
 }
 
-// Returns whether its peer was given up, and with that the lists of transfers may be others.
+// Returns whether its peer was given up, and with that the lists of transfers may be others. One
+// that was given up before waits until nothing of others is on its way on the rails, which may be
+// for these to be given up too.
 static bool check_transfer(struct fr_rails *rails, struct fr_rail_transfer *transfer)
 {
     const struct fr_rail_options *options = &rails->options;
     uint64_t silent = rails->now_ns - last_moved(transfer);
     bool cancelled = atomic_load_explicit(&transfer->cancelled, memory_order_relaxed);
-    if (silent >= options->stall_ns && cancelled) {
-        give_up_peer(rails, transfer, "silent, and a transfer was cancelled");
-        return true;
-    }
-    if (options->timeout_ns > 0 && silent >= options->timeout_ns) {
-        give_up_peer(rails, transfer, "nothing has moved within the time-out");
-        return true;
-    }
+    if (silent >= options->stall_ns && cancelled)
+        return give_up_peer(rails, transfer, "silent, and a transfer was cancelled");
+    if (options->timeout_ns > 0 && silent >= options->timeout_ns)
+        return give_up_peer(rails, transfer, "nothing has moved within the time-out");
     if (rails->now_ns - transfer->told_ns < TELL_S * SECOND_NS)
         return false;
     transfer->told_ns = rails->now_ns;

@@ -188,7 +188,7 @@ void fr_rail_peer_connect(struct fr_rails *rails, struct fr_rail_peer *peer)
     bool good = fr_rail_wire_read_address(peer->address, peer->address_bytes, &told);
     for (unsigned i = 0; i < rails->count; i++) {
         struct fr_rail_link *link = &peer->links[i];
-        if (good && link->paired && !rails->rails[i].out)
+        if (good && link->paired) // also by a rail that is out: it may be back
             connect_link(&rails->rails[i], link, &told.rails[link->remote]);
     }
     free(peer->address);

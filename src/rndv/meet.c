@@ -373,6 +373,10 @@ void fr_rndv_rails_finish(void)
 void fr_rndv_meet_close(void)
 {
     for (int rank = 0; peers != NULL && rank < fr_world_size(); rank++) {
+        if (peers[rank] != NULL)
+            fr_rndv_probe_cancel(&peers[rank]->probe);
+    }
+    for (int rank = 0; peers != NULL && rank < fr_world_size(); rank++) {
         if (peers[rank] == NULL)
             continue;
         fr_rndv_probe_end(&peers[rank]->probe);

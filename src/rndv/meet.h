@@ -82,7 +82,9 @@ bool fr_rndv_probe_begin(int rank, const struct fr_rndv_told *told, bool again,
                          struct fr_rndv_probe *probe);
 bool fr_rndv_probe_is_over(int rank, struct fr_rndv_probe *probe, unsigned *reached);
 
-// Ends what is under way.
+// Takes back what is under way; and ends it, which is sooner over when that of all others was taken
+// back before.
+void fr_rndv_probe_cancel(struct fr_rndv_probe *probe);
 void fr_rndv_probe_end(struct fr_rndv_probe *probe);
 
 // meet.c. Does what is to be done. Ends and forgets everything.

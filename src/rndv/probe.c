@@ -194,6 +194,12 @@ bool fr_rndv_probe_is_over(int rank, struct fr_rndv_probe *probe, unsigned *reac
     return true;
 }
 
+void fr_rndv_probe_cancel(struct fr_rndv_probe *probe)
+{
+    enum fr_status worst;
+    (void)have_ended(probe, true, &worst);
+}
+
 void fr_rndv_probe_end(struct fr_rndv_probe *probe)
 {
     enum fr_status worst;

@@ -446,6 +446,146 @@ static void test_back_after_rest(void)
     }
 }
 
+static struct fr_rail_transfer *start_read_of(unsigned peer, size_t bytes)
+{
+    struct fr_rail_transfer *transfer = NULL;
+    CHECK(fr_rail_read(near, peer, key, key_bytes, 0, near_region, 0, bytes, &transfer) == FR_OK);
+    return transfer;
+}
+
+static void add_more_peers(unsigned count)
+{
+    unsigned char address[FR_RAIL_ADDRESS_MAX];
+    size_t length = fr_rail_address(far, address);
+    for (unsigned i = 1; i <= count; i++)
+        CHECK(fr_rail_peer_add(near, FAR + i, address, length) == FR_OK);
+}
+
+// Two processes that have gone silent at once: what is on its way from both ends, and neither keeps
+// the rails from others.
+static void test_two_silent_peers(void)
+{
+    for (int cancelled = 0; cancelled <= 1; cancelled++) {
+        struct fr_rail_transfer *others[2];
+        struct fr_rail_options options = usual_options();
+        options.timeout_ns = cancelled ? 0 : 300000000;
+        begin_case();
+        CHECK(open_pair(&options, FR_RAIL_HOST));
+        add_more_peers(2);
+        for (int nic = 0; nic < 4; nic++)
+            standin->stalled[nic] = true;
+        for (unsigned i = 0; i < 2; i++)
+            others[i] = start_read_of(FAR + 1 + i, MEMORY / 4);
+        fr_rail_poll(near);
+        for (unsigned i = 0; cancelled && i < 2; i++)
+            fr_rail_cancel(others[i]);
+        CHECK(wait_for(others[0]) != FR_OK && wait_for(others[1]) != FR_OK);
+        for (int nic = 0; nic < 4; nic++)
+            standin->stalled[nic] = false;
+        close_pair();
+    }
+}
+
+// What is lost by what is tried again says nothing of the rails, since it was lost before.
+static void test_trials_of_two(void)
+{
+    begin_case();
+    open_usual();
+    add_more_peers(2);
+    for (int nic = 0; nic < 4; nic++)
+        standin->error[nic] = FI_EIO;
+    standin->errors_stay = true;
+    for (unsigned i = 1; i <= 2; i++) {
+        struct fr_rail_transfer *trial = start_read_of(FAR + i, MEMORY);
+        fr_rail_expect_loss(trial);
+        CHECK(wait_for(trial) == FR_ERR_RAIL);
+        CHECK(fr_rail_peer_rails(near, FAR + i) == 0);
+    }
+    memset(standin->error, 0, sizeof(standin->error));
+    for (unsigned i = 0; i < 4; i++)
+        CHECK(!counters_of(i).out, "rail %u", i);
+    read_and_check(0, 0, MEMORY);
+    close_pair();
+}
+
+// Nor does what is lost by what is taken back, and a long transfer of another process goes on.
+static void test_cancel_of_two(void)
+{
+    struct fr_rail_transfer *others[2];
+    begin_case();
+    open_usual();
+    add_more_peers(2);
+    for (int nic = 0; nic < 4; nic++)
+        standin->stalled[nic] = true;
+    for (unsigned i = 0; i < 2; i++)
+        others[i] = start_read_of(FAR + 1 + i, 1000);
+    struct fr_rail_transfer *transfer = start_read(0, 0, MEMORY);
+    fr_rail_poll(near);
+    for (unsigned i = 0; i < 2; i++)
+        fr_rail_cancel(others[i]);
+    double until = seconds() + 0.3;
+    while (seconds() < until)
+        fr_rail_poll(near);
+    CHECK(fr_rail_peer_rails(near, FAR + 1) < 4 && fr_rail_peer_rails(near, FAR + 2) < 4);
+    for (int nic = 0; nic < 4; nic++)
+        standin->stalled[nic] = false;
+    CHECK(wait_for(transfer) == FR_OK);
+    for (unsigned i = 0; i < 2; i++)
+        (void)wait_for(others[i]);
+    check_read(0, 0, MEMORY);
+    for (unsigned i = 0; i < 4; i++)
+        CHECK(!counters_of(i).out, "rail %u", i);
+    close_pair();
+}
+
+// A process that was met while a rail was out is reached by that rail too once it is back.
+static void test_met_while_out(void)
+{
+    struct fr_rail_options options = usual_options();
+    options.retry_ns = 200000000;
+    begin_case();
+    CHECK(open_pair(&options, FR_RAIL_HOST));
+    add_more_peers(2);
+    for (int nic = 0; nic < 4; nic++)
+        standin->error[nic] = FI_EIO;
+    standin->errors_stay = true;
+    CHECK(wait_for(start_read_of(FAR, MEMORY)) == FR_ERR_RAIL);
+    CHECK(wait_for(start_read_of(FAR + 1, MEMORY)) == FR_ERR_RAIL);
+    CHECK(counters_of(0).out);
+    (void)wait_for(start_read_of(FAR + 2, 0));
+    memset(standin->error, 0, sizeof(standin->error));
+    double until = seconds() + 1;
+    while (seconds() < until)
+        fr_rail_poll(near);
+    CHECK(!counters_of(0).out && fr_rail_peer_retry(near, FAR + 2) == 4);
+    CHECK(wait_for(start_read_of(FAR + 2, MEMORY)) == FR_OK);
+    CHECK(memcmp(near_memory, expected, MEMORY) == 0);
+    close_pair();
+}
+
+// What is on its way on rails that are out, to a process that has gone silent, ends as well.
+static void test_silent_while_out(void)
+{
+    struct fr_rail_options options = usual_options();
+    options.timeout_ns = 500000000;
+    begin_case();
+    CHECK(open_pair(&options, FR_RAIL_HOST));
+    add_more_peers(2);
+    for (int nic = 0; nic < 4; nic++)
+        standin->stalled[nic] = true;
+    struct fr_rail_transfer *transfer = start_read(0, 0, 1 << 20);
+    fr_rail_poll(near);
+    standin->fail_call = "fi_readmsg";
+    standin->fail_nth = 1;
+    standin->fails_on = true;
+    standin->fail_code = -FI_EIO;
+    for (unsigned i = 1; i <= 2; i++)
+        CHECK(wait_for(start_read_of(FAR + i, MEMORY)) == FR_ERR_RAIL);
+    CHECK(counters_of(0).out);
+    CHECK(wait_for(transfer) == FR_ERR_RAIL);
+    close_pair();
+}
+
 int main(void)
 {
     load_standin();
@@ -468,5 +608,10 @@ int main(void)
     test_two_peers();
     test_back_again();
     test_back_after_rest();
+    test_two_silent_peers();
+    test_trials_of_two();
+    test_cancel_of_two();
+    test_met_while_out();
+    test_silent_while_out();
     return check_result();
 }

@@ -5,6 +5,8 @@
 // never can work stays so, and nothing is said to the dead or at the end.
 #include "config.h"
 
+#define RNDV_RANKS 4
+
 #include "logged.h"
 #include "rail_standin.h"
 #include "rndv_two_ranks.h"
@@ -16,6 +18,8 @@ enum { NICS = 2, OTHER = 1, QUEUE = 64, STEP_MS = 20, SECOND_MS = 1000 };
 // ---- in place of the rooms' own (see the linker's option --wrap)
 
 static uint64_t clock_ms = 5000000;
+static bool clock_runs; // by itself
+static int other = OTHER;
 static long served;
 static bool is_alive = true;
 static unsigned refused; // messages for which there is no room
@@ -33,6 +37,7 @@ bool __wrap_fr_rndv_thread_start(struct fr_rails *rails, int device);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *time)
 {
     (void)clock;
+    clock_ms += clock_runs ? STEP_MS : 0;
     *time = (struct timespec){.tv_sec = (time_t)(clock_ms / 1000),
                               .tv_nsec = (long)(clock_ms % 1000) * 1000000};
     return 0;
@@ -46,7 +51,7 @@ void __wrap_fr_rndv_rails_serve(int change)
 
 bool __wrap_fr_control_send(int to, enum fr_control_kind kind, const void *data, size_t bytes)
 {
-    CHECK(to == OTHER && sent_count < QUEUE && bytes <= FR_CONTROL_BYTES);
+    CHECK(to == other && sent_count < QUEUE && bytes <= FR_CONTROL_BYTES);
     if (refused > 0 || sent_count == QUEUE) {
         refused -= refused > 0;
         return false;
@@ -60,7 +65,7 @@ bool __wrap_fr_control_send(int to, enum fr_control_kind kind, const void *data,
 
 bool __wrap_fr_control_reaches(int rank)
 {
-    return rank == OTHER;
+    return rank == other;
 }
 
 // The case polls, so that nothing moves but when it looks.
@@ -72,7 +77,7 @@ bool __wrap_fr_rndv_thread_start(struct fr_rails *rails, int device)
 
 bool __wrap_fr_control_is_alive(int rank)
 {
-    return rank == OTHER && is_alive;
+    return rank == other && is_alive;
 }
 
 // ---- what is said
@@ -88,7 +93,7 @@ static void pass(uint64_t milliseconds)
 static void say(enum fr_control_kind kind, const void *data, size_t bytes)
 {
     struct fr_control_message message = {
-        .kind = kind, .from = OTHER, .bytes = (uint32_t)bytes, .spare = 0};
+        .kind = kind, .from = other, .bytes = (uint32_t)bytes, .spare = 0};
     memcpy(message.data, data, bytes);
     fr_rndv_rails_handle(&message);
 }
@@ -471,6 +476,31 @@ static void test_end(void)
     finish();
 }
 
+// Several that are silent are taken back together.
+static void test_end_of_several(void)
+{
+    static unsigned char told[FR_RNDV_TOLD_MAX];
+    open_far();
+    standin->stalled[0] = standin->stalled[1] = true;
+    for (other = 1; other < RNDV_RANKS; other++) {
+        CHECK(fr_rndv_rails_to(other) == 0);
+        pass(STEP_MS);
+        while (hear(FR_CONTROL_RAIL_ADDRESS) >= 0)
+            continue;
+        say_address(told, describe_far(told));
+        pass(100);
+        CHECK(hear(FR_CONTROL_RAIL_KNOWN) == 0 && is_quiet());
+        say_word(FR_CONTROL_RAIL_KNOWN, 0);
+        pass(100);
+    }
+    other = OTHER;
+    uint64_t began_ms = clock_ms;
+    clock_runs = true;
+    finish();
+    clock_runs = false;
+    CHECK(clock_ms - began_ms < 20 * SECOND_MS, "%ju ms", (uintmax_t)(clock_ms - began_ms));
+}
+
 int main(void)
 {
     setenv("FABRAIL_RAIL", "force", 1);
@@ -484,5 +514,6 @@ int main(void)
     test_lost_links();
     test_never();
     test_end();
+    test_end_of_several();
     return check_result();
 }
