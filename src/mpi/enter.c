@@ -85,6 +85,16 @@ static bool handle_parrived(enum fr_fn fn, fr_word *args, int *result)
     return fr_request_parrived(args, result);
 }
 
+// A session may have threads that MPI_Query_thread says nothing of.
+static bool handle_session_init(enum fr_fn fn, fr_word *args, int *result)
+{
+    (void)fn;
+    (void)args;
+    (void)result;
+    fr_request_set_serial(false);
+    return false;
+}
+
 static bool handle_abort(enum fr_fn fn, fr_word *args, int *result)
 {
     (void)fn;
@@ -145,6 +155,9 @@ static void set_handler(struct entry *entry, enum fr_class class)
         return;
     case FR_CLASS_TYPE_FREE:
         entry->handle = handle_type_free;
+        return;
+    case FR_CLASS_SESSION_INIT:
+        entry->handle = handle_session_init;
         return;
     case FR_CLASS_INIT:
         entry->handle = fr_mpi_call_init;

@@ -15,7 +15,7 @@ static bool introduce(void)
     int level = fr_real_mpi.THREAD_MULTIPLE;
     FR_MPI(Query_thread, FR_PTR(&level));
     if (level != fr_real_mpi.THREAD_MULTIPLE)
-        fr_request_set_serial();
+        fr_request_set_serial(true);
     fr_world_note();
     fr_core_log_set_rank(fr_world_rank());
     if (!fr_mpi_gather_facts())

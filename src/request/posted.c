@@ -67,9 +67,11 @@ static _Atomic uint64_t *word_at(const struct fr_request_posted *receive)
 // Where threads take turns by themselves, words are changed without locking the bus.
 static bool is_serial;
 
-void fr_request_set_serial(void)
+void fr_request_set_serial(bool yes)
 {
-    is_serial = true;
+    static bool never;
+    never = never || !yes;
+    is_serial = !never;
 }
 
 static bool change(_Atomic uint64_t *word, uint64_t from, uint64_t to)

@@ -165,9 +165,9 @@ int fr_request_fail(const struct fr_request_op *op, enum fr_status status);
 // not given back was left by an error handler that did not return (longjmp, an exception).
 extern FR_TLS uint64_t fr_request_call;
 
-// Says that threads call MPI one at a time at most, which is known when MPI has started. Until then
-// they may all call.
-void fr_request_set_serial(void);
+// Says that threads call MPI one at a time at most, which is known when MPI has started; or that
+// they may all call, as before that. The latter stays.
+void fr_request_set_serial(bool is_serial);
 
 // Number of operations in the side table, and of receives that have none (posted.h): zero means
 // that no completion call needs a look.

@@ -441,7 +441,10 @@ int main(void)
     test_alone();
     test_threads();
     test_moves();
-    fr_request_set_serial();
+    fr_request_set_serial(true);
     test_alone();
+    fr_request_set_serial(false);
+    fr_request_set_serial(true);
+    test_threads();
     return check_result();
 }
