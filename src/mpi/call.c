@@ -456,8 +456,8 @@ static bool may_have_brought(const fr_word *buffer, bool simple, const void *sta
     bool complete = rc == fr_real_mpi.SUCCESS;
     if (complete && status && !fr_rndv_is_rts_length(fr_real_status_size(status)))
         return false;
-    return (!simple || fr_rndv_begins_rts((const void *)buffer[0])) && fr_rndv_incoming_any() &&
-           (complete || fr_request_has_come(rc));
+    return (complete || fr_request_has_come(rc)) &&
+           (!simple || fr_rndv_begins_rts((const void *)buffer[0])) && fr_rndv_incoming_any();
 }
 
 // Whether nothing can come, so that the buffer need not be one. `source` is the argument that says

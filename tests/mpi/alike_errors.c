@@ -118,6 +118,8 @@ void run_wrong(struct run *run)
     say_code(run, "type", MPI_Recv(in, 50, MPI_DATATYPE_NULL, 0, 1, comm, &status));
     say_code(run, "type", MPI_Irecv(in, 50, MPI_DATATYPE_NULL, 0, 1, comm, &request));
     say_code(run, "comm", MPI_Recv(in, 50, MPI_INT, 0, 1, MPI_COMM_NULL, &status));
+    say_code(run, "no buffer", MPI_Recv(NULL, 50, MPI_INT, 0, -5, comm, &status));
+    say_code(run, "no buffer", MPI_Recv(NULL, 50, MPI_INT, 0, -5, comm, MPI_STATUS_IGNORE));
     say_code(run, "rank", MPI_Irecv(in, 50, MPI_INT, RANKS, 1, comm, &request));
     say_code(run, "rank", MPI_Recv_init(in, 50, MPI_FLOAT, RANKS, 1, comm, &request));
     say_code(run, "rank", MPI_Send(sent, 43, MPI_BYTE, RANKS, 1, comm));
