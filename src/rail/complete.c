@@ -105,6 +105,7 @@ static bool read_error(struct fr_rail *rail, struct fid_cq *cq, bool take)
         return false;
     if (take)
         failed(rail, &entry);
+    rail->spoilt = rail->spoilt || (take && rail->apart);
     return true;
 }
 
@@ -112,7 +113,7 @@ static bool drain_initiator(struct fr_rail *rail)
 {
     struct fi_cq_entry entries[BATCH];
     bool any = false;
-    for (int round = 0; round < ROUNDS && rail->cq != NULL; round++) {
+    for (int round = 0; round < ROUNDS && rail->cq != NULL && !rail->spoilt; round++) {
         ssize_t got = fi_cq_read(rail->cq, entries, BATCH);
         if (got == -FI_EAVAIL) {
             if (!read_error(rail, rail->cq, true))
@@ -143,5 +144,8 @@ static void drain_target(struct fr_rail *rail)
 bool fr_rail_drain(struct fr_rail *rail)
 {
     drain_target(rail);
-    return drain_initiator(rail);
+    bool any = drain_initiator(rail);
+    if (FR_UNLIKELY(rail->spoilt))
+        fr_rail_reset(rail);
+    return any;
 }

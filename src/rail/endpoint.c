@@ -41,16 +41,17 @@ static void close_fid(const struct fr_rail *rail, const char *call, struct fid *
         (rail)->object = NULL;                                                                     \
     } while (0)
 
-static int try_cq(struct fr_rail *rail, enum fi_wait_obj wait_obj, struct fid_cq **cq)
+static int try_cq(struct fr_rail *rail, struct fid_domain *domain, enum fi_wait_obj wait_obj,
+                  struct fid_cq **cq)
 {
     struct fi_cq_attr attr = {
         .size = 2 * FR_RAIL_DEPTH, .format = FI_CQ_FORMAT_CONTEXT, .wait_obj = wait_obj};
-    return fi_cq_open(rail->domain, &attr, cq, rail);
+    return fi_cq_open(domain, &attr, cq, rail);
 }
 
-static bool open_cq(struct fr_rail *rail, struct fid_cq **cq)
+static bool open_cq(struct fr_rail *rail, struct fid_domain *domain, struct fid_cq **cq)
 {
-    return worked(rail, "fi_cq_open", try_cq(rail, FI_WAIT_NONE, cq));
+    return worked(rail, "fi_cq_open", try_cq(rail, domain, FI_WAIT_NONE, cq));
 }
 
 // Where answering takes a CPU, that is better told when to than asking all the time.
@@ -58,8 +59,9 @@ static bool open_target_cq(struct fr_rail *rail)
 {
     struct fid_cq *cq = NULL;
     rail->wait_fd = -1;
-    if (!rail->manual || !rail->rails->library->tells || try_cq(rail, FI_WAIT_FD, &cq) != 0)
-        return open_cq(rail, &rail->target_cq);
+    if (!rail->manual || !rail->rails->library->tells ||
+        try_cq(rail, rail->domain, FI_WAIT_FD, &cq) != 0)
+        return open_cq(rail, rail->domain, &rail->target_cq);
     if (fi_control(&cq->fid, FI_GETWAIT, &rail->wait_fd) != 0)
         rail->wait_fd = -1;
     rail->target_cq = cq;
@@ -79,14 +81,15 @@ static void refuse_shared_memory(struct fid_ep *endpoint)
 #endif
 }
 
-static bool open_endpoint(struct fr_rail *rail, struct fid_cq *cq, struct fid_ep **endpoint)
+static bool open_endpoint(struct fr_rail *rail, struct fid_domain *domain, struct fid_av *av,
+                          struct fid_cq *cq, struct fid_ep **endpoint)
 {
     struct fid_ep *made = NULL;
-    if (!worked(rail, "fi_endpoint", fi_endpoint(rail->domain, rail->info, &made, rail)))
+    if (!worked(rail, "fi_endpoint", fi_endpoint(domain, rail->info, &made, rail)))
         return false;
     if (rail->rails->options.gpu != NULL)
         refuse_shared_memory(made);
-    if (worked(rail, "fi_ep_bind", fi_ep_bind(made, &rail->av->fid, 0)) &&
+    if (worked(rail, "fi_ep_bind", fi_ep_bind(made, &av->fid, 0)) &&
         worked(rail, "fi_ep_bind", fi_ep_bind(made, &cq->fid, FI_TRANSMIT | FI_RECV)) &&
         worked(rail, "fi_enable", fi_enable(made))) {
         *endpoint = made;
@@ -96,13 +99,76 @@ static bool open_endpoint(struct fr_rail *rail, struct fid_cq *cq, struct fid_ep
     return false;
 }
 
+static bool open_av(struct fr_rail *rail, struct fid_domain *domain, struct fid_av **av)
+{
+    struct fi_av_attr attr = {.type = rail->info->domain_attr->av_type};
+    if (attr.type == FI_AV_UNSPEC || rail->apart)
+        attr.type = FI_AV_TABLE; // FI_AV_MAP has left libfabric 2
+    return worked(rail, "fi_av_open", fi_av_open(domain, &attr, av, rail));
+}
+
+static bool add(struct fr_rail *rail, struct fid_av *av, const void *address, fi_addr_t *addr)
+{
+    int inserted = fi_av_insert(av, address, 1, addr, 0, NULL);
+    if (inserted != 1)
+        fr_rail_warn_call(rail, "fi_av_insert", inserted < 0 ? inserted : FI_EADDRNOTAVAIL);
+    return inserted == 1;
+}
+
+// The same address has to have the same number.
+static bool add_to_own(struct fr_rail *rail, const void *address, fi_addr_t addr)
+{
+    fi_addr_t own = FI_ADDR_NOTAVAIL;
+    bool added = add(rail, rail->own_av, address, &own);
+    if (added && own != addr)
+        fr_warn("rail %u on %s: an address has two numbers", rail->index, rail->name);
+    return added && own == addr;
+}
+
+bool fr_rail_endpoint_insert(struct fr_rail *rail, const void *address, fi_addr_t *addr)
+{
+    if (!add(rail, rail->av, address, addr))
+        return false;
+    if (!rail->apart)
+        return true;
+    if (*addr >= rail->addresses)
+        rail->addresses = *addr + 1;
+    return rail->own_av == NULL || add_to_own(rail, address, *addr);
+}
+
+static bool open_own(struct fr_rail *rail)
+{
+    if (!worked(rail, "fi_domain", fi_domain(rail->fabric, rail->info, &rail->own_domain, rail)) ||
+        !open_av(rail, rail->own_domain, &rail->own_av))
+        return false;
+    for (fi_addr_t addr = 0; addr < rail->addresses; addr++) {
+        unsigned char address[FR_RAIL_WIRE_ADDR];
+        size_t bytes = sizeof(address);
+        if (!worked(rail, "fi_av_lookup", fi_av_lookup(rail->av, addr, address, &bytes)) ||
+            !add_to_own(rail, address, addr))
+            return false;
+    }
+    return true;
+}
+
+// What the initiator has of its own, once that is closed.
+static void close_own(struct fr_rail *rail)
+{
+    CLOSE(rail, cq);
+    CLOSE(rail, own_av);
+    CLOSE(rail, own_domain);
+    rail->spoilt = false;
+}
+
 static bool open_initiator(struct fr_rail *rail)
 {
-    if (!open_cq(rail, &rail->cq))
-        return false;
-    if (open_endpoint(rail, rail->cq, &rail->initiator))
+    bool is_open = !rail->apart || open_own(rail);
+    struct fid_domain *domain = rail->apart ? rail->own_domain : rail->domain;
+    struct fid_av *av = rail->apart ? rail->own_av : rail->av;
+    if (is_open && open_cq(rail, domain, &rail->cq) &&
+        open_endpoint(rail, domain, av, rail->cq, &rail->initiator))
         return true;
-    CLOSE(rail, cq);
+    close_own(rail);
     return false;
 }
 
@@ -172,6 +238,8 @@ static void describe(struct fr_rail *rail)
     // (tcp;ofi_rxm 1.17).
     rail->manual = info->domain_attr->data_progress != FI_PROGRESS_AUTO || info->nic == NULL;
     rail->hmem = (info->caps & FI_HMEM) != 0;
+    rail->apart = rail->rails->library->frees_twice && info->nic == NULL && !rail->hmem &&
+                  (info->domain_attr->mr_mode & FI_MR_LOCAL) == 0;
     rail->write_fenced = (info->tx_attr->msg_order & (FI_ORDER_RAW | FI_ORDER_RMA_RAW)) != 0;
     rail->known_first = strncmp(info->fabric_attr->prov_name, "efa", 3) == 0;
     rail->next_key = first_key(info);
@@ -196,13 +264,10 @@ static bool tell_address(struct fr_rail *rail)
 
 static bool open_objects(struct fr_rail *rail)
 {
-    struct fi_av_attr av = {.type = rail->info->domain_attr->av_type};
-    if (av.type == FI_AV_UNSPEC)
-        av.type = FI_AV_TABLE; // FI_AV_MAP has left libfabric 2
     return open_fabric(rail) &&
            worked(rail, "fi_domain", fi_domain(rail->fabric, rail->info, &rail->domain, rail)) &&
-           worked(rail, "fi_av_open", fi_av_open(rail->domain, &av, &rail->av, rail)) &&
-           open_target_cq(rail) && open_endpoint(rail, rail->target_cq, &rail->target) &&
+           open_av(rail, rail->domain, &rail->av) && open_target_cq(rail) &&
+           open_endpoint(rail, rail->domain, rail->av, rail->target_cq, &rail->target) &&
            open_initiator(rail) && tell_address(rail);
 }
 
@@ -228,7 +293,7 @@ enum fr_status fr_rail_endpoint_open(struct fr_rail *rail, struct fi_info *info)
 void fr_rail_endpoint_stop(struct fr_rail *rail)
 {
     CLOSE(rail, initiator);
-    CLOSE(rail, cq);
+    close_own(rail);
 }
 
 // Registrations that are bound to the target are closed by now.
@@ -281,7 +346,7 @@ bool fr_rail_endpoint_reset(struct fr_rail *rail)
         return false;
     }
     rail->initiator = NULL;
-    CLOSE(rail, cq);
+    close_own(rail);
     if (!fr_rail_endpoint_reopen(rail)) {
         fr_warn("rail %u on %s is out: no endpoint could be opened again", rail->index, rail->name);
         rail->out = true;

@@ -135,7 +135,7 @@ static void abandon(struct fr_rail *rail)
     }
 }
 
-static void reset(struct fr_rail *rail)
+void fr_rail_reset(struct fr_rail *rail)
 {
     bool clean = fr_rail_endpoint_reset(rail);
     rail->retry_ns = retry_at(rail, rail->losses);
@@ -146,6 +146,7 @@ static void reset(struct fr_rail *rail)
     fr_rail_flush_reset(rail);
     if (rail->out)
         send_again(&rail->planned, is_any, NULL);
+    rail->draining = false;
 }
 
 // Once nothing is on its way on a draining rail but what will never arrive, that is ended.
@@ -158,7 +159,7 @@ static void reset_drained(struct fr_rail *rail)
             return;
     }
     if (!fr_list_is_empty(&rail->sent) || rail->flush_reading || rail->flush_writing)
-        reset(rail);
+        fr_rail_reset(rail);
     rail->draining = false;
 }
 

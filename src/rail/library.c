@@ -11,6 +11,9 @@
 // A queue of 2.5's tcp provider that is asked to tell by a descriptor crashes when it is opened;
 // what lies between has not been tried.
 #define LAST_TO_TELL FI_VERSION(1, 17)
+// Before, providers net, and tcp under ofi_rxm, flush the answer to a read that has half arrived
+// from two lists.
+#define FIRST_TO_FREE_ONCE FI_VERSION(1, 18)
 
 static struct fr_rail_library process_library;
 static bool process_has_library;
@@ -55,6 +58,7 @@ static bool bind_functions(void *handle, struct fr_rail_library *library)
     uint32_t found = version();
     library->version = least_of(found, FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION));
     library->tells = found <= LAST_TO_TELL;
+    library->frees_twice = found < FIRST_TO_FREE_ONCE;
     if (library->version < OLDEST) {
         fr_info("libfabric %u.%u is too old for rails, which take 1.17", FI_MAJOR(found),
                 FI_MINOR(found));

@@ -161,22 +161,14 @@ enum fr_status fr_rail_peer_add(struct fr_rails *rails, unsigned peer, const voi
     return made != NULL ? add_peer(rails, made) : FR_ERR_NO_MEMORY;
 }
 
-static bool insert(struct fr_rail *rail, const unsigned char *address, fi_addr_t *addr)
-{
-    int inserted = fi_av_insert(rail->av, address, 1, addr, 0, NULL);
-    if (inserted != 1)
-        fr_rail_warn_call(rail, "fi_av_insert", inserted < 0 ? inserted : FI_EADDRNOTAVAIL);
-    return inserted == 1;
-}
-
 static void connect_link(struct fr_rail *rail, struct fr_rail_link *link,
                          const struct fr_rail_wire_rail *told)
 {
     fi_addr_t initiator;
-    link->lost = !insert(rail, told->target, &link->addr);
+    link->lost = !fr_rail_endpoint_insert(rail, told->target, &link->addr);
     link->inserted = !link->lost;
     if (rail->known_first && !link->lost)
-        (void)insert(rail, told->initiator, &initiator);
+        (void)fr_rail_endpoint_insert(rail, told->initiator, &initiator);
     rail->errors += link->lost;
 }
 

@@ -210,7 +210,8 @@ static ssize_t send_stripe(struct fr_rail_stripe *stripe, uint64_t flags)
     struct iovec iov = {(void *)(uintptr_t)address_at(transfer, stripe->at), stripe->bytes};
     struct fi_rma_iov remote = {base + key->offset + transfer->key_offset + stripe->at,
                                 stripe->bytes, key->keys[link->remote]};
-    void *desc = fi_mr_desc(transfer->region->mrs[rail->index]);
+    // Of another domain than the initiator's it would be, where that has its own.
+    void *desc = rail->apart ? NULL : fi_mr_desc(transfer->region->mrs[rail->index]);
     struct fi_msg_rma message = {.msg_iov = &iov,
                                  .desc = &desc,
                                  .iov_count = 1,
@@ -240,7 +241,7 @@ static void note_sent(struct fr_rail_stripe *stripe)
 static bool send_batch(struct fr_rail *rail)
 {
     bool any = false;
-    while (!fr_list_is_empty(&rail->planned) && !rail->draining && !rail->out) {
+    while (!fr_list_is_empty(&rail->planned) && !rail->draining && !rail->out && !rail->spoilt) {
         struct fr_rail_stripe *stripe =
             FR_LIST_ENTRY(rail->planned.next, struct fr_rail_stripe, entry);
         bool last = stripe->entry.next == &rail->planned;
@@ -252,6 +253,7 @@ static bool send_batch(struct fr_rail *rail)
             note_sent(stripe);
             continue;
         }
+        rail->spoilt = rail->apart;
         fr_rail_link_lost(rail, stripe->transfer->peer, fr_rail_loss_level(stripe->transfer),
                           rail->rails->library->strerror((int)-code));
     }

@@ -34,6 +34,7 @@ struct fr_rail_library {
     __typeof__(fi_strerror) *strerror;
     uint32_t version; // of the API that is asked for
     bool tells;       // when there is something to answer, by a descriptor
+    bool frees_twice; // what has half arrived over sockets when a connection ends
 };
 
 // NULL without libfabric, which is looked for once and stays loaded.
@@ -67,14 +68,23 @@ struct fr_rail {
     // place.
     struct fid_ep *target, *initiator;
     struct fid_cq *target_cq, *cq;
-    bool manual;       // the target may answer only when its queue is read
-    int wait_fd;       // readable when there is something to answer; -1: nothing tells
-    unsigned skipped;  // polls in which that was not done
-    bool writes;       // a write can complete on delivery
-    bool hmem;         // takes device memory
-    bool write_fenced; // a read is served after the writes posted before it
-    bool known_first;  // targets answer only initiators that they know, so there is no other
-                       // initiator
+    // Where libfabric frees what it has half received twice, later reads of a domain may share what
+    // tells where their bytes go. The initiator has a domain of its own there, with the same
+    // addresses under the same numbers. The first error may be one of these: nothing that completes
+    // after it counts, and the domain is closed, and another opened, before anything else is sent.
+    bool apart;
+    bool spoilt;
+    struct fid_domain *own_domain;
+    struct fid_av *own_av;
+    fi_addr_t addresses; // in `av`
+    bool manual;         // the target may answer only when its queue is read
+    int wait_fd;         // readable when there is something to answer; -1: nothing tells
+    unsigned skipped;    // polls in which that was not done
+    bool writes;         // a write can complete on delivery
+    bool hmem;           // takes device memory
+    bool write_fenced;   // a read is served after the writes posted before it
+    bool known_first;    // targets answer only initiators that they know, so there is no other
+                         // initiator
     _Atomic bool out;
     bool wedged;               // and for good: its initiator could not be closed
     _Atomic uint64_t next_key; // of registrations, where keys are ours to give

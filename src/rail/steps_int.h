@@ -27,6 +27,9 @@ void fr_rail_endpoint_close(struct fr_rail *rail);
 // Ends whatever is on its way on a rail and opens another initiator; the rail is out if that fails.
 // Returns false if what is on its way may still touch memory.
 bool fr_rail_endpoint_reset(struct fr_rail *rail);
+
+// Tells an address to the address vectors of a rail. False with a warning.
+bool fr_rail_endpoint_insert(struct fr_rail *rail, const void *address, fi_addr_t *addr);
 // Opens an initiator where there is none. Returns whether there is one.
 bool fr_rail_endpoint_reopen(struct fr_rail *rail);
 void fr_rail_warn_call(const struct fr_rail *rail, const char *call, int code);
@@ -72,6 +75,9 @@ bool fr_rail_link_is_alive(const struct fr_rail *rail, const struct fr_rail_link
 // Gives links that were lost long enough ago another chance.
 void fr_rail_retry_links(struct fr_rails *rails, struct fr_rail_peer *peer);
 enum fr_log_level fr_rail_loss_level(const struct fr_rail_transfer *transfer);
+// Ends all that is on its way on a rail, which is then sent again.
+void fr_rail_reset(struct fr_rail *rail);
+
 void fr_rail_link_lost(struct fr_rail *rail, struct fr_rail_peer *peer, enum fr_log_level level,
                        const char *why);
 // Takes a rail out for all peers.

@@ -23,6 +23,13 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 struct domain {
     struct fid_domain fid;
     unsigned nic;
+    bool mixes; // reads have lost where their bytes go
+};
+
+struct av {
+    struct fid_av fid;
+    uint64_t addresses[EPS];
+    size_t count;
 };
 
 struct cq {
@@ -47,7 +54,8 @@ struct endpoint {
     struct domain *domain;
     struct cq *cq;
     uint64_t number;
-    bool av, enabled;
+    const struct av *av;
+    bool enabled;
     unsigned bound; // registrations
     struct operation queue[QUEUE];
     unsigned count;
@@ -247,6 +255,14 @@ static void check_local(const struct endpoint *endpoint, const struct operation 
         complain("an operation goes beyond its local registration");
 }
 
+static uint64_t address_of(const struct endpoint *endpoint, fi_addr_t addr)
+{
+    if (endpoint->av != NULL && addr < endpoint->av->count)
+        return endpoint->av->addresses[addr];
+    complain("an operation goes to an address that its endpoint does not know");
+    return 0;
+}
+
 static ssize_t post(struct fid_ep *fid, const struct fi_msg_rma *message, uint64_t flags,
                     bool write)
 {
@@ -265,7 +281,7 @@ static ssize_t post(struct fid_ep *fid, const struct fi_msg_rma *message, uint64
         .local = message->msg_iov[0].iov_base,
         .desc = message->desc != NULL ? message->desc[0] : NULL,
         .bytes = message->msg_iov[0].iov_len,
-        .target = message->addr,
+        .target = address_of(endpoint, message->addr),
         .address = message->rma_iov[0].addr,
         .key = message->rma_iov[0].key,
         .context = message->context,
@@ -339,8 +355,9 @@ static ssize_t complete(struct cq *cq, struct fi_cq_entry *entries, size_t count
         if (operation == NULL)
             break;
         int error = self.error[endpoint->domain->nic];
-        if (error == 0 && !operation->done)
+        if (error == 0 && !operation->done && !endpoint->domain->mixes)
             error = serve(operation);
+        endpoint->domain->mixes = endpoint->domain->mixes || (error != 0 && self.mixes);
         if (!self.errors_stay)
             self.error[endpoint->domain->nic] = 0;
         void *context = operation->context;
@@ -416,7 +433,7 @@ static int ep_bind(struct fid *fid, struct fid *other, uint64_t flags)
     (void)flags;
     FAIL("fi_ep_bind");
     if (other->fclass == FI_CLASS_AV)
-        endpoint->av = true;
+        endpoint->av = (const struct av *)other;
     if (other->fclass == FI_CLASS_CQ) {
         endpoint->cq = (struct cq *)other;
         endpoint->cq->endpoint = endpoint;
@@ -476,26 +493,53 @@ static int open_endpoint(struct fid_domain *domain, struct fi_info *info, struct
     return 0;
 }
 
-static int av_insert(struct fid_av *av, const void *address, size_t count, fi_addr_t *addr,
+// An address that is there keeps its number.
+static size_t number_of(struct av *av, uint64_t address)
+{
+    size_t i = 0;
+    while (i < av->count && av->addresses[i] != address)
+        i++;
+    if (i == av->count && i < EPS)
+        av->addresses[av->count++] = address;
+    return i;
+}
+
+static int av_insert(struct fid_av *fid, const void *addresses, size_t count, fi_addr_t *addr,
                      uint64_t flags, void *context)
 {
-    (void)av, (void)flags, (void)context;
+    (void)flags, (void)context;
     if (fails("fi_av_insert"))
         return 0;
-    memcpy(addr, address, count * sizeof(uint64_t));
+    for (size_t i = 0; i < count; i++) {
+        uint64_t address;
+        memcpy(&address, (const char *)addresses + i * sizeof(address), sizeof(address));
+        addr[i] = number_of((struct av *)fid, address);
+    }
     return (int)count;
 }
 
-static struct fi_ops_av av_ops = {.size = sizeof(struct fi_ops_av), .insert = av_insert};
+static int av_lookup(struct fid_av *fid, fi_addr_t addr, void *address, size_t *bytes)
+{
+    const struct av *av = (const struct av *)fid;
+    FAIL("fi_av_lookup");
+    if (addr >= av->count || *bytes < sizeof(uint64_t))
+        return -FI_EINVAL;
+    memcpy(address, &av->addresses[addr], sizeof(uint64_t));
+    *bytes = sizeof(uint64_t);
+    return 0;
+}
+
+static struct fi_ops_av av_ops = {
+    .size = sizeof(struct fi_ops_av), .insert = av_insert, .lookup = av_lookup};
 
 static int open_av(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_av **made,
                    void *context)
 {
     (void)domain, (void)attr, (void)context;
     FAIL("fi_av_open");
-    struct fid_av *av = make(sizeof(*av), FI_CLASS_AV);
-    av->ops = &av_ops;
-    *made = av;
+    struct av *av = make(sizeof(*av), FI_CLASS_AV);
+    av->fid.ops = &av_ops;
+    *made = &av->fid;
     return 0;
 }
 
@@ -650,7 +694,7 @@ struct standin *standin_reset(void)
     int open = self.open;
     self = (struct standin){
         .nics = 4,
-        .version = FI_VERSION(1, 17),
+        .version = FI_VERSION(1, 18),
         .key_size = 8,
         .max_msg_size = SIZE_MAX,
         .tx_size = 256,

@@ -45,6 +45,7 @@ struct standin {
     bool holds_writes;          // writes are done, and their completions kept back
     int error[STANDIN_NICS];    // the next completion is this error
     bool errors_stay;           // and all after it
+    bool mixes;                 // after an error reads of its domain complete without their bytes
     unsigned again_every;       // so-manieth post gives FI_EAGAIN
     unsigned twice;             // completions are reported again, so many completions later
     unsigned batch;             // most completions a call; 0: what is asked for
