@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { CHECK_PASS = 0, CHECK_FAIL = 1, CHECK_SKIP = 77 };
@@ -31,6 +32,15 @@ static inline int check_result(void)
     if (failures > 0)
         fprintf(stderr, "%u checks failed\n", failures);
     return failures > 0 ? CHECK_FAIL : CHECK_PASS;
+}
+
+// Of cases that are alike, such as driver calls that fail, each so-manieth is tried: FR_TEST_STEP,
+// for where programs run many times slower.
+static inline unsigned check_step(void)
+{
+    const char *text = getenv("FR_TEST_STEP");
+    int step = text != NULL ? atoi(text) : 1;
+    return step > 0 ? (unsigned)step : 1;
 }
 
 static inline uint64_t check_random(uint64_t *state)
