@@ -38,30 +38,40 @@ void must(bool right, const char *format, ...)
     MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
+// Comes again after PERIOD bytes.
+enum { PERIOD = 1 << 16 };
+
 static unsigned char byte_of(size_t at, unsigned seed)
 {
     return (unsigned char)(at * 7 + seed * 31 + (at >> 8));
 }
 
-void fill(const struct memory *memory, size_t bytes, unsigned seed)
+static unsigned char *pattern_new(size_t bytes, unsigned seed)
 {
     unsigned char *pattern = malloc(bytes);
     must(pattern != NULL, "no memory");
-    for (size_t i = 0; i < bytes; i++)
+    for (size_t i = 0; i < bytes && i < PERIOD; i++)
         pattern[i] = byte_of(i, seed);
+    for (size_t at = PERIOD; at < bytes; at += PERIOD)
+        memcpy(pattern + at, pattern, bytes - at < PERIOD ? bytes - at : PERIOD);
+    return pattern;
+}
+
+void fill(const struct memory *memory, size_t bytes, unsigned seed)
+{
+    unsigned char *pattern = pattern_new(bytes, seed);
     memory_write(memory, 0, pattern, bytes);
     free(pattern);
 }
 
 bool is_filled(const struct memory *memory, size_t bytes, unsigned seed)
 {
-    unsigned char *found = malloc(bytes);
-    bool right = true;
+    unsigned char *pattern = pattern_new(bytes, seed), *found = malloc(bytes);
     must(found != NULL, "no memory");
     memory_read(memory, 0, found, bytes);
-    for (size_t i = 0; i < bytes && right; i++)
-        right = found[i] == byte_of(i, seed);
+    bool right = memcmp(found, pattern, bytes) == 0;
     free(found);
+    free(pattern);
     return right;
 }
 

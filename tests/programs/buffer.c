@@ -24,17 +24,23 @@ uint64_t run_seed(const struct run *run, int from, int to)
     return mix(mix(run->seed + run->round) ^ pair);
 }
 
+// Whole words where it can: programs spend much of their time here.
 void pattern_write(void *to, uint64_t seed, size_t offset, size_t bytes)
 {
     unsigned char *out = to;
-    size_t done = 0;
-    while (done < bytes) {
-        size_t at = offset + done, skip = at % 8;
-        uint64_t word = mix(seed + at / 8) >> (8 * skip);
-        size_t part = bytes - done < 8 - skip ? bytes - done : 8 - skip;
-        memcpy(out + done, &word, part);
-        done += part;
+    size_t skip = offset % 8, done = 0;
+    uint64_t at = offset / 8, word;
+    if (skip != 0) {
+        word = mix(seed + at++) >> (8 * skip);
+        done = bytes < 8 - skip ? bytes : 8 - skip;
+        memcpy(out, &word, done);
     }
+    for (; bytes - done >= sizeof word; done += sizeof word) {
+        word = mix(seed + at++);
+        memcpy(out + done, &word, sizeof word);
+    }
+    word = mix(seed + at);
+    memcpy(out + done, &word, bytes - done);
 }
 
 void *table_new(size_t count, size_t element_bytes)
@@ -94,7 +100,9 @@ static uint64_t name_seed(const struct run *run, const char *name)
     return seed;
 }
 
-struct buffer *buffer_new_in(struct run *run, const char *name, size_t bytes, enum memory_kind kind)
+// With no bytes in its shadow, and none in its memory.
+static struct buffer *buffer_blank(struct run *run, const char *name, size_t bytes,
+                                   enum memory_kind kind)
 {
     struct buffer *buffer = table_new(1, sizeof *buffer);
     size_t all = bytes + 2 * GUARD_BYTES;
@@ -105,7 +113,13 @@ struct buffer *buffer_new_in(struct run *run, const char *name, size_t bytes, en
     buffer->data = buffer->memory.address + GUARD_BYTES;
     buffer->shadow = table_new(all, 1);
     buffer->want = buffer->shadow + GUARD_BYTES;
-    pattern_write(buffer->shadow, name_seed(run, name), 0, all);
+    return buffer;
+}
+
+struct buffer *buffer_new_in(struct run *run, const char *name, size_t bytes, enum memory_kind kind)
+{
+    struct buffer *buffer = buffer_blank(run, name, bytes, kind);
+    pattern_write(buffer->shadow, name_seed(run, name), 0, bytes + 2 * GUARD_BYTES);
     buffer_upload(buffer);
     return buffer;
 }
@@ -117,8 +131,11 @@ struct buffer *buffer_new(struct run *run, const char *name, size_t bytes)
 
 struct buffer *buffer_filled(struct run *run, const char *name, size_t bytes, uint64_t seed)
 {
-    struct buffer *buffer = buffer_new(run, name, bytes);
+    struct buffer *buffer = buffer_blank(run, name, bytes, run->kind);
+    uint64_t guards = name_seed(run, name);
+    pattern_write(buffer->shadow, guards, 0, GUARD_BYTES);
     buffer_expect(buffer, 0, bytes, seed);
+    pattern_write(buffer->want + bytes, guards, GUARD_BYTES + bytes, GUARD_BYTES);
     buffer_upload(buffer);
     return buffer;
 }

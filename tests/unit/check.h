@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { CHECK_PASS = 0, CHECK_FAIL = 1, CHECK_SKIP = 77 };
@@ -33,6 +34,15 @@ static inline int check_result(void)
     return failures > 0 ? CHECK_FAIL : CHECK_PASS;
 }
 
+// Of cases that are alike, such as driver calls that fail, each so-manieth is tried: FR_TEST_STEP,
+// for where programs run many times slower.
+static inline unsigned check_step(void)
+{
+    const char *text = getenv("FR_TEST_STEP");
+    int step = text != NULL ? atoi(text) : 1;
+    return step > 0 ? (unsigned)step : 1;
+}
+
 static inline uint64_t check_random(uint64_t *state)
 {
     // splitmix64 (Steele, Lea and Flood, 2014)
@@ -42,20 +52,31 @@ static inline uint64_t check_random(uint64_t *state)
     return z ^ (z >> 31);
 }
 
+// Eight bytes of each number, since valgrind takes long for more of them.
 static inline void check_fill(void *memory, size_t bytes, uint64_t seed)
 {
     unsigned char *p = memory;
-    for (size_t i = 0; i < bytes; i++)
-        p[i] = (unsigned char)check_random(&seed);
+    uint64_t word;
+    for (; bytes >= sizeof(word); p += sizeof(word), bytes -= sizeof(word)) {
+        word = check_random(&seed);
+        memcpy(p, &word, sizeof(word));
+    }
+    word = check_random(&seed);
+    memcpy(p, &word, bytes);
 }
 
 // Returns the first byte that differs from what check_fill wrote, `bytes` if none does.
 static inline size_t check_first_difference(const void *memory, size_t bytes, uint64_t seed)
 {
     const unsigned char *p = memory;
-    for (size_t i = 0; i < bytes; i++) {
-        if (p[i] != (unsigned char)check_random(&seed))
-            return i;
+    for (size_t at = 0; at < bytes;) {
+        uint64_t word = check_random(&seed);
+        size_t part = bytes - at < sizeof(word) ? bytes - at : sizeof(word);
+        const unsigned char *want = (const unsigned char *)&word;
+        for (size_t i = 0; i < part; i++, at++) {
+            if (p[at] != want[i])
+                return at;
+        }
     }
     return bytes;
 }

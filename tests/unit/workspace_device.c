@@ -419,10 +419,10 @@ static int fail_one_call(void)
 static void test_failures(char *log, size_t log_bytes)
 {
     enum { MAX_SECONDS = 20 };
-    time_t end = time(NULL) + MAX_SECONDS;
+    time_t end = time(NULL) + MAX_SECONDS / (time_t)check_step();
     static const int codes[] = {CUDA_ERROR_UNKNOWN, CUDA_ERROR_OUT_OF_MEMORY};
     for (size_t i = 0; i < FR_ARRAY_LENGTH(codes); i++) {
-        for (unsigned nth = 7; nth < 60 && time(NULL) < end; nth++) {
+        for (unsigned nth = 7; nth < 60 && time(NULL) < end; nth += check_step()) {
             char text[16];
             snprintf(text, sizeof(text), "%u", nth);
             setenv("FRSIM_FAIL_NTH", text, 1);
