@@ -150,11 +150,6 @@ static int note_bounds(struct dl_phdr_info *info, size_t size, void *data)
     return 1;
 }
 
-static struct fr_real_handles handles_within(struct bounds bounds)
-{
-    return (struct fr_real_handles){bounds.first, bounds.last - bounds.first + 1};
-}
-
 // The standard ABI goes by the library's name, since one MPI release ships it beside its own ABI.
 static enum fr_status choose_personality(void)
 {
@@ -171,8 +166,10 @@ static enum fr_status choose_personality(void)
 #ifdef FR_HAVE_OPENMPI
     if (strstr(version, "Open MPI") || find_symbol("ompi_mpi_comm_world")) {
         // What is made at run time lies elsewhere.
-        fr_real_named_types[0] = handles_within(mpi_bounds);
-        fr_real_named_types[1] = handles_within(executable_bounds);
+        const struct bounds *objects[] = {&mpi_bounds, &executable_bounds};
+        for (int i = 0; i < 2; i++)
+            fr_real_named_types[i] = (struct fr_real_handles){
+                objects[i]->first, objects[i]->last - objects[i]->first + 1};
         return fr_real_personality_openmpi(find_data, &fr_real_mpi) ? FR_OK : FR_ERR_UNSUPPORTED;
     }
 #endif
