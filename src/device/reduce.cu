@@ -164,6 +164,18 @@ static __device__ __forceinline__ void combine_by_row(uint32_t row, struct held 
     }
 }
 
+// Sources from `first` on, as many as are loaded at once.
+static __device__ __forceinline__ void load_ahead(struct held next[AHEAD], uint32_t first,
+                                                  const struct fr_reduce &params, uint64_t offset,
+                                                  const struct items &items)
+{
+#pragma unroll
+    for (uint32_t j = 0; j < AHEAD; j++) {
+        if (first + j < params.sources)
+            load(&next[j], params.source[first + j] + offset, items);
+    }
+}
+
 // Folds the items that a thread has in hand, which begin `offset` bytes into sources and targets.
 // Sources are waited for AHEAD at a time, and once for all of few.
 static __device__ __forceinline__ void fold(const struct fr_reduce &params, uint64_t offset,
@@ -172,11 +184,7 @@ static __device__ __forceinline__ void fold(const struct fr_reduce &params, uint
     struct held sum = {}, next[AHEAD] = {};
     load(&sum, params.source[0] + offset, items);
     for (uint32_t first = 1; first < params.sources; first += AHEAD) {
-#pragma unroll
-        for (uint32_t j = 0; j < AHEAD; j++) {
-            if (first + j < params.sources)
-                load(&next[j], params.source[first + j] + offset, items);
-        }
+        load_ahead(next, first, params, offset, items);
         if (first == 1 && params.mode == FR_REDUCE_SCAN)
             store(sum, params.target[0] + offset, items);
 #pragma unroll 1
@@ -210,11 +218,7 @@ static __device__ __forceinline__ void fold_units(const struct fr_reduce &params
         struct held sum, next[AHEAD];
         load(&sum, params.source[0] + offset, items);
         for (uint32_t first = 1; first < params.sources; first += AHEAD) {
-#pragma unroll
-            for (uint32_t j = 0; j < AHEAD; j++) {
-                if (first + j < params.sources)
-                    load(&next[j], params.source[first + j] + offset, items);
-            }
+            load_ahead(next, first, params, offset, items);
 #pragma unroll
             for (uint32_t j = 0; j < AHEAD; j++) {
                 if (first + j < params.sources)

@@ -159,7 +159,7 @@ static enum fr_status choose_personality(void)
     get_version(version, &length);
     const char *object = object_base_name();
     if (strstr(object, "mpi_abi")) {
-        // The first page is kept for predefined handles.
+        // Predefined handles have the first page.
         fr_real_named_types[0] = (struct fr_real_handles){0, 4096};
         return fr_real_personality_abi(find_data, &fr_real_mpi) ? FR_OK : FR_ERR_UNSUPPORTED;
     }
