@@ -146,7 +146,7 @@ void fr_rail_reset(struct fr_rail *rail)
     fr_rail_flush_reset(rail);
     if (rail->out)
         send_again(&rail->planned, is_any, NULL);
-    rail->draining = false;
+    rail->draining = rail->spoilt = false;
 }
 
 // Once nothing is on its way on a draining rail but what will never arrive, that is ended.

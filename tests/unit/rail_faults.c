@@ -54,6 +54,26 @@ static void test_error_that_mixes(void)
     }
 }
 
+// One whose initiator cannot be closed is out, and not closed again and again.
+static void test_unclosable_that_mixes(void)
+{
+    begin_case();
+    standin->version = FI_VERSION(1, 17);
+    open_usual();
+    standin->error[1] = FI_EIO;
+    standin->fail_call = "fi_close_ep";
+    standin->fail_nth = 1;
+    standin->fails_on = true;
+    standin->fail_code = -FI_EBUSY;
+    (void)wait_for(start_read(0, 0, MEMORY));
+    for (int i = 0; i < 100; i++)
+        fr_rail_poll(near);
+    CHECK(standin->calls == 1 && counters_of(1).out, "closed %u times", standin->calls);
+    read_and_check(0, 0, MEMORY);
+    standin->fail_call = NULL;
+    close_pair();
+}
+
 // The room asks libfabric once for its version.
 static void run_apart(void (*test)(void))
 {
@@ -625,6 +645,7 @@ int main(void)
 {
     load_standin();
     run_apart(test_error_that_mixes);
+    run_apart(test_unclosable_that_mixes);
     test_error();
     test_error_and_silence();
     test_error_of_write();
