@@ -68,7 +68,8 @@ static bool prepare_buffer(struct fr_coll_group *group, const struct fr_coll_buf
     if (!fr_coll_mapset_has(group, handle) &&
         fr_memory_send_descriptor(handle, group->processes, (size_t)group->size, false) != FR_OK)
         return false;
-    return fr_device_quiesce(&buffer->range, buffer->low, buffer->bytes) == FR_OK;
+    return buffer->is_workspace ||
+           fr_device_quiesce(&buffer->range, buffer->low, buffer->bytes) == FR_OK;
 }
 
 static uint64_t user_of(const struct fr_coll_part *part)
@@ -96,18 +97,46 @@ static bool are_of_one_context(const struct fr_device_range *a, const struct fr_
     return a->device == b->device && (a->context == b->context || !a->context || !b->context);
 }
 
-// Has the kernel that moves the bytes make a copy as well, if it can.
-static bool add_copy(const struct fr_coll_copy *copy, struct fr_device_move *move,
-                     struct fr_device_push_piece *into)
+// A copy but for what it need not have.
+struct copies {
+    struct fr_device_range range;
+    struct fr_device_push_piece pieces[FR_ROUND_COPIES];
+};
+
+// Has the kernel that moves the bytes make copies as well, if it can.
+static bool add_copies(const struct fr_coll_copy *whole, struct copies copies,
+                       struct fr_device_move *move, struct fr_device_push_piece *into)
 {
-    if (copy->piece.bytes == 0)
+    if (copies.pieces[0].bytes + copies.pieces[1].bytes == 0)
         return true;
     if (!move->range)
-        move->range = &copy->range;
-    if (!fr_device_met_copies(&copy->piece) || !are_of_one_context(&copy->range, move->range))
-        return false;
-    *into = copy->piece;
-    return true;
+        move->range = &whole->range;
+    memcpy(into, copies.pieces, sizeof(copies.pieces));
+    return fr_device_met_copies(&whole->piece) && are_of_one_context(&whole->range, move->range);
+}
+
+static struct copies copies_around(const struct fr_coll_copy *copy, const struct fr_coll_slot *own,
+                                   uintptr_t workspace)
+{
+    const struct fr_device_push_piece *piece = &copy->piece;
+    struct copies copies = {.range = copy->range, .pieces = {*piece}};
+    size_t first = own->address - workspace, last = first + own->bytes;
+    if (own->bytes == 0 || piece->bytes == 0)
+        return copies;
+    copies.pieces[0].bytes = first;
+    copies.pieces[1] = (struct fr_device_push_piece){
+        .dst = piece->dst + last, .src = piece->src + last, .bytes = piece->bytes - last};
+    return copies;
+}
+
+static struct copies copies_before(const struct fr_coll_part *part)
+{
+    return copies_around(&part->before, &part->own_before, part->before.piece.dst);
+}
+
+static struct copies copies_after(const struct fr_coll_part *part)
+{
+    return copies_around(&part->after, &part->own_after, part->after.piece.src);
 }
 
 // What a kernel may move at once, when all ranks say that all is as it was.
@@ -116,8 +145,8 @@ static bool plan(const struct agreement *agreement, struct fr_device_move *move)
     const struct fr_coll_part *part = agreement->part;
     return agreement->group->slab && part->plan &&
            part->plan(agreement->group, part->cookie, move) &&
-           add_copy(&part->before, move, &move->before) &&
-           add_copy(&part->after, move, &move->after);
+           add_copies(&part->before, copies_before(part), move, move->before) &&
+           add_copies(&part->after, copies_after(part), move, move->after);
 }
 
 // The application's side of a copy must be quiet whoever makes it.
@@ -126,12 +155,13 @@ static enum fr_status quiesce(const struct fr_coll_copy *copy, uintptr_t low)
     return copy->piece.bytes > 0 ? fr_device_quiesce(&copy->range, low, copy->piece.bytes) : FR_OK;
 }
 
-static enum fr_status copy_before(const struct fr_coll_copy *copy)
+static enum fr_status copy_all(struct copies copies)
 {
-    if (copy->piece.bytes == 0)
+    size_t bytes = copies.pieces[0].bytes + copies.pieces[1].bytes;
+    if (bytes == 0)
         return FR_OK;
-    return fr_device_push(&copy->range, &copy->piece, 1,
-                          fr_memory_engine(FR_SIZE_COPY_CE, copy->piece.bytes),
+    return fr_device_push(&copies.range, copies.pieces, FR_ROUND_COPIES,
+                          fr_memory_engine(FR_SIZE_COPY_CE, bytes),
                           (unsigned)fr_core_settings()->peer_sms);
 }
 
@@ -175,7 +205,7 @@ static enum fr_status post_advert(struct agreement *agreement, unsigned mark, si
         memory->last = memory->pasts[mark - 1].set;
     }
     bool moves = mark && plan(agreement, &move);
-    if (!moves && copy_before(&part->before) != FR_OK) {
+    if (!moves && copy_all(copies_before(part)) != FR_OK) {
         memory->next->eligible = 0;
         mark = 0;
     }
@@ -464,10 +494,12 @@ enum fr_status fr_coll_check(struct fr_coll_group *group, const char *call, enum
     return status;
 }
 
-enum fr_status fr_coll_conclude(struct fr_coll_group *group, const char *call,
+enum fr_status fr_coll_conclude(struct fr_coll_group *group, const struct fr_coll_part *part,
                                 enum fr_status status)
 {
-    status = fr_coll_check(group, call, status);
+    status = fr_coll_check(group, part->call, status);
     fr_coll_mapset_rest(group);
+    if (status == FR_OK && !group->copied)
+        status = copy_all(copies_after(part));
     return status;
 }

@@ -43,6 +43,7 @@ struct fr_coll_buffer {
     struct fr_device_range range;
     uintptr_t low;
     size_t bytes;
+    bool is_workspace;              // which the application has no calls under way on
     struct fr_memory_handle handle; // zeros where it is not exported yet
 };
 
@@ -51,6 +52,25 @@ struct fr_coll_copy {
     struct fr_device_range range;
     struct fr_device_push_piece piece; // 0 bytes: there is none
 };
+
+// Whether the device that moves bytes could spare a copy and use the application's memory.
+static inline bool fr_coll_can_spare(const struct fr_coll_copy *copy,
+                                     const struct fr_device_range *mover)
+{
+    const struct fr_device_range *range = &copy->range;
+    return copy->piece.bytes > 0 && range->device == mover->device &&
+           (range->context == mover->context || !range->context || !mover->context);
+}
+
+// Where the application has what is at an address of workspace that is copied to or from.
+static inline uintptr_t fr_coll_source(const struct fr_coll_copy *in, uintptr_t address)
+{
+    return address - in->piece.dst + in->piece.src;
+}
+static inline uintptr_t fr_coll_target(const struct fr_coll_copy *out, uintptr_t address)
+{
+    return address - out->piece.src + out->piece.dst;
+}
 
 // One rank's part in an operation.
 struct fr_coll_part {
@@ -63,7 +83,9 @@ struct fr_coll_part {
     int read_count;                   // at most 2
     struct fr_device_range mover;     // whose device moves bytes for this rank, if any does
     struct fr_coll_copy before;       // to be made before others reach the memory
-    struct fr_coll_copy after; // for the caller, after the end, unless fr_coll_has_copied says so
+    struct fr_coll_copy after;        // and once all has been moved
+    struct fr_coll_slot own_before;   // in the workspace of these, what this rank alone reads and
+    struct fr_coll_slot own_after;    // writes: it does so in the application's memory instead
 
     // Says what is to be moved if all is as it was in the operation before, with the places and the
     // memory of that, so that a kernel can do it as soon as all ranks are there; false where it is
@@ -87,12 +109,6 @@ static inline bool fr_coll_has_moved(const struct fr_coll_group *group)
     return group->moved;
 }
 
-// Whether the copy after the last operation has been made.
-static inline bool fr_coll_has_copied(const struct fr_coll_group *group)
-{
-    return group->copied;
-}
-
 // What was agreed on, until the end: slot `first_read` + `index` of a rank, and where the mover's
 // device finds an address of the memory that the rank has on that side.
 static inline const struct fr_coll_slot *fr_coll_slot_of(const struct fr_coll_slot *places,
@@ -112,9 +128,10 @@ struct fr_device_push_piece *fr_coll_pieces(const struct fr_coll_group *group);
 FR_MUST_CHECK enum fr_status fr_coll_check(struct fr_coll_group *group, const char *call,
                                            enum fr_status status);
 
-// Tells the others how this rank's own work ended, and hears of theirs: FR_OK when all is well
-// everywhere. A failure means that the operation is lost.
-FR_MUST_CHECK enum fr_status fr_coll_conclude(struct fr_coll_group *group, const char *call,
+// Tells the others how this rank's own work ended, and hears of theirs, and copies what is left to
+// be: FR_OK when all is well everywhere. A failure means that the operation is lost.
+FR_MUST_CHECK enum fr_status fr_coll_conclude(struct fr_coll_group *group,
+                                              const struct fr_coll_part *part,
                                               enum fr_status status);
 
 #endif

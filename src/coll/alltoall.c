@@ -6,6 +6,12 @@
 #include "coll/alltoall.h"
 #include "memory/engine.h"
 
+// Whether this rank's own slice goes where it belongs, and not to the workspace.
+static bool spares_own(const struct fr_coll_alltoall *exchange)
+{
+    return fr_coll_can_spare(&exchange->after, &exchange->send_range);
+}
+
 // Plans where the slices go. False if a rank has less room than there are bytes for it, which is an
 // error of the program.
 static bool plan(const struct fr_coll_group *group, const struct fr_coll_alltoall *exchange)
@@ -18,8 +24,10 @@ static bool plan(const struct fr_coll_group *group, const struct fr_coll_alltoal
         const struct fr_coll_slot *place = fr_coll_slot_of(places, rank, 0);
         const struct fr_coll_slot *send = &exchange->sends[rank];
         fits = fits && send->bytes <= place->bytes;
+        bool own = rank == group->rank && spares_own(exchange);
         pieces[i] = (struct fr_device_push_piece){
-            .dst = fr_coll_reach(group, rank, FR_COLL_WRITTEN, place->address),
+            .dst = own ? fr_coll_target(&exchange->after, place->address)
+                       : fr_coll_reach(group, rank, FR_COLL_WRITTEN, place->address),
             .src = (uintptr_t)send->address,
             .bytes = send->bytes,
         };
@@ -99,10 +107,12 @@ enum fr_status fr_coll_alltoall(struct fr_coll_group *group,
         .plan = plan_move,
         .cookie = (void *)(uintptr_t)exchange,
     };
+    if (spares_own(exchange))
+        part.own_after = exchange->receives[group->rank];
     part.buffers[FR_COLL_WRITTEN] = exchange->receive;
     enum fr_status status = fr_coll_agree(group, &part);
     if (status != FR_OK)
         return status;
     status = fr_coll_has_moved(group) ? FR_OK : move(group, exchange);
-    return fr_coll_conclude(group, exchange->call, status);
+    return fr_coll_conclude(group, &part, status);
 }

@@ -114,5 +114,5 @@ enum fr_status fr_coll_bcast(struct fr_coll_group *group, const struct fr_coll_b
     if (status != FR_OK)
         return status;
     status = fr_coll_has_moved(group) ? FR_OK : run(group, &cast);
-    return fr_coll_conclude(group, bcast->call, status);
+    return fr_coll_conclude(group, &part, status);
 }

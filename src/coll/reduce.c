@@ -46,16 +46,71 @@ static struct fr_policy_slice slice_of(const struct fr_coll_group *group,
                            group->size, index, is_shared(group, reduce));
 }
 
-static uintptr_t source_of(const struct fr_coll_group *group, int rank, size_t offset)
+// This rank's own slice is read and written where it belongs, whatever the workspace is, if units
+// are units there as well. What is scattered in place would be written over what is still read.
+static bool writes_own(const struct fr_coll_reduce *reduce)
+{
+    return fr_coll_can_spare(&reduce->after, &reduce->mover) &&
+           fr_device_met_copies(&reduce->after.piece);
+}
+
+static bool is_written_over(const struct fr_coll_reduce *reduce)
+{
+    uintptr_t from = fr_coll_source(&reduce->before, reduce->send.address) +
+                     reduce->own_first * fr_device_reduce_element_bytes(reduce->row);
+    uintptr_t to = reduce->receive.address;
+    if (writes_own(reduce))
+        to = fr_coll_target(&reduce->after, to);
+    return reduce->form == FR_COLL_SCATTERED && from != to &&
+           from - to + reduce->receive.bytes < 2 * reduce->receive.bytes;
+}
+
+static bool reads_own(const struct fr_coll_reduce *reduce)
+{
+    return fr_coll_can_spare(&reduce->before, &reduce->mover) &&
+           fr_device_met_copies(&reduce->before.piece) && !is_written_over(reduce);
+}
+
+static uintptr_t source_of(const struct fr_coll_group *group, const struct fr_coll_reduce *reduce,
+                           int rank, size_t offset)
 {
     const struct fr_coll_slot *slot = fr_coll_slot_of(fr_coll_places(group), rank, SEND);
+    if (rank == group->rank && reads_own(reduce))
+        return fr_coll_source(&reduce->before, slot->address) + offset;
     return fr_coll_reach(group, rank, FR_COLL_READ, slot->address) + offset;
 }
 
-static uintptr_t target_of(const struct fr_coll_group *group, int rank, size_t offset)
+static uintptr_t target_of(const struct fr_coll_group *group, const struct fr_coll_reduce *reduce,
+                           int rank, size_t offset)
 {
     const struct fr_coll_slot *slot = fr_coll_slot_of(fr_coll_places(group), rank, RECEIVE);
+    if (rank == group->rank && writes_own(reduce))
+        return fr_coll_target(&reduce->after, slot->address) + offset;
     return fr_coll_reach(group, rank, FR_COLL_WRITTEN, slot->address) + offset;
+}
+
+// Where this is in workspace.
+static struct fr_coll_slot own_source(const struct fr_coll_group *group,
+                                      const struct fr_coll_reduce *reduce)
+{
+    struct fr_policy_slice slice = slice_of(group, reduce);
+    size_t bytes = fr_device_reduce_element_bytes(reduce->row);
+    if (!reads_own(reduce))
+        slice.count = 0;
+    return (struct fr_coll_slot){reduce->send.address + slice.first * bytes, slice.count * bytes};
+}
+
+static struct fr_coll_slot own_target(const struct fr_coll_group *group,
+                                      const struct fr_coll_reduce *reduce)
+{
+    struct fr_policy_slice slice = slice_of(group, reduce);
+    size_t bytes = fr_device_reduce_element_bytes(reduce->row);
+    if (!writes_own(reduce) || reduce->receive.bytes == 0)
+        slice.count = 0;
+    if (reduce->form == FR_COLL_SCATTERED)
+        slice.first = 0;
+    return (struct fr_coll_slot){reduce->receive.address + slice.first * bytes,
+                                 slice.count * bytes};
 }
 
 // Each rank begins with another target, so that they do not all push to the same one at once.
@@ -65,19 +120,19 @@ static void add_targets(const struct fr_coll_group *group, const struct fr_coll_
     switch (reduce->form) {
     case FR_COLL_TO_ROOT:
         work->targets = 1;
-        work->target[0] = target_of(group, reduce->root, offset);
+        work->target[0] = target_of(group, reduce, reduce->root, offset);
         return;
     case FR_COLL_SCATTERED:
         work->targets = 1;
-        work->target[0] = target_of(group, group->rank, 0);
+        work->target[0] = target_of(group, reduce, group->rank, 0);
         return;
     case FR_COLL_TO_ALL:
         for (int i = 0; i < group->size; i++)
-            work->target[i] = target_of(group, (group->rank + 1 + i) % group->size, offset);
+            work->target[i] = target_of(group, reduce, (group->rank + 1 + i) % group->size, offset);
         break;
     default:
         for (int rank = reduce->form == FR_COLL_EXCLUSIVE_SCAN; rank < group->size; rank++)
-            work->target[rank] = target_of(group, rank, offset);
+            work->target[rank] = target_of(group, reduce, rank, offset);
     }
     work->targets = (unsigned)group->size;
 }
@@ -98,7 +153,7 @@ static struct fr_device_reduction describe(const struct fr_coll_group *group,
     if (slice.count == 0)
         return work;
     for (int rank = 0; rank < group->size; rank++)
-        work.source[rank] = source_of(group, rank, offset);
+        work.source[rank] = source_of(group, reduce, rank, offset);
     add_targets(group, reduce, offset, &work);
     return work;
 }
@@ -142,6 +197,8 @@ enum fr_status fr_coll_reduce(struct fr_coll_group *group, const struct fr_coll_
         .mover = reduce->mover,
         .before = reduce->before,
         .after = reduce->after,
+        .own_before = own_source(group, reduce),
+        .own_after = own_target(group, reduce),
         .plan = plan_move,
         .cookie = &planned,
     };
@@ -149,5 +206,5 @@ enum fr_status fr_coll_reduce(struct fr_coll_group *group, const struct fr_coll_
     if (status != FR_OK)
         return status;
     status = fr_coll_has_moved(group) ? FR_OK : run(group, reduce);
-    return fr_coll_conclude(group, reduce->call, status);
+    return fr_coll_conclude(group, &part, status);
 }

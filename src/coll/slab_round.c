@@ -256,9 +256,9 @@ static bool can_move(const struct fr_coll_slab *slab, unsigned mark,
 
 static enum fr_status copy_before(const struct fr_device_move *move)
 {
-    if (!move || move->before.bytes == 0)
+    if (!move || !move->range)
         return FR_OK;
-    return fr_device_push(move->range, &move->before, 1, FR_ENGINE_SM, move->max_sms);
+    return fr_device_push(move->range, move->before, FR_ROUND_COPIES, FR_ENGINE_SM, move->max_sms);
 }
 
 // Has a kernel do as much of a round as it does. What no kernel posts, copies do.

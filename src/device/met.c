@@ -58,15 +58,22 @@ static struct fr_round_copy copy_of(const struct fr_device_push_piece *piece)
     return (struct fr_round_copy){piece->dst, piece->src, piece->bytes};
 }
 
+static size_t copy_bytes(const struct fr_device_push_piece *pieces)
+{
+    return pieces[0].bytes + pieces[1].bytes;
+}
+
 static void plan_copies(struct launch *launch, const struct fr_device_move *move)
 {
-    size_t bytes = move->before.bytes > move->after.bytes ? move->before.bytes : move->after.bytes;
-    size_t blocks = (bytes + COPY_BLOCK_BYTES - 1) / COPY_BLOCK_BYTES;
+    size_t before = copy_bytes(move->before), after = copy_bytes(move->after);
+    size_t blocks = ((before > after ? before : after) + COPY_BLOCK_BYTES - 1) / COPY_BLOCK_BYTES;
     unsigned most = most_blocks(launch, move);
     if (blocks > launch->blocks)
         launch->blocks = blocks < most ? (unsigned)blocks : most;
-    launch->round->before = copy_of(&move->before);
-    launch->round->after = copy_of(&move->after);
+    for (int i = 0; i < FR_ROUND_COPIES; i++) {
+        launch->round->before[i] = copy_of(&move->before[i]);
+        launch->round->after[i] = copy_of(&move->after[i]);
+    }
 }
 
 // False when the pieces are too many for one launch.

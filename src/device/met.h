@@ -17,7 +17,7 @@ struct fr_device_move {
 
     // Copies within the device: of what is to be moved, which is made in any case, and of what has
     // been moved by all. Both sides are memory of the context of `range`, and quiet. 0 bytes: none.
-    struct fr_device_push_piece before, after;
+    struct fr_device_push_piece before[FR_ROUND_COPIES], after[FR_ROUND_COPIES];
 };
 
 // Whether a kernel makes such a copy.

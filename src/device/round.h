@@ -43,6 +43,9 @@ struct fr_round_copy {
 };
 enum { FR_ROUND_UNIT_BYTES = 16 };
 
+// Before and behind what needs no copy.
+enum { FR_ROUND_COPIES = 2 };
+
 // What the blocks tell each other, in device memory: which round, and a bit.
 enum { FR_ROUND_READY, FR_ROUND_GO, FR_ROUND_END, FR_ROUND_COUNTS, FR_ROUND_CONTROLS = 6 };
 
@@ -75,8 +78,8 @@ struct fr_round {
     uint32_t size;
     uint32_t waits; // else it posts, and that is all
     uint32_t spare;
-    struct fr_round_copy before; // the post
-    struct fr_round_copy after;  // the end
+    struct fr_round_copy before[FR_ROUND_COPIES]; // the post
+    struct fr_round_copy after[FR_ROUND_COPIES];  // the end
 };
 
 // A round with a push; of no pieces, it is the round alone.

@@ -242,7 +242,7 @@ static enum fr_status run(struct fr_coll_group *group, struct exchange *exchange
     }
     enum fr_status status = exchange->class == FR_CLASS_BCAST ? broadcast(group, exchange)
                                                               : exchange_all(group, exchange);
-    bool copies = status == FR_OK && !fr_coll_has_copied(group);
+    bool copies = status == FR_OK && !exchange->after.piece.bytes;
     return copies ? fr_mpi_side_copy_out(&exchange->receive) : status;
 }
 

@@ -243,7 +243,7 @@ static enum fr_status run(struct fr_coll_group *group, struct reduction *reducti
         return FR_ERR_UNSUPPORTED;
     }
     enum fr_status status = fr_coll_reduce(group, &reduction->part);
-    bool copies = status == FR_OK && is_receiving(reduction) && !fr_coll_has_copied(group);
+    bool copies = status == FR_OK && is_receiving(reduction) && !reduction->part.after.piece.bytes;
     return copies ? fr_mpi_side_copy_out(&reduction->receive) : status;
 }
 

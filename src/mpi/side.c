@@ -134,6 +134,7 @@ void fr_mpi_side_describe(const struct fr_mpi_side *side, struct fr_coll_buffer 
     const struct fr_path_view *view = &side->view;
     buffer->range = side->range;
     buffer->bytes = side->staged ? view->lease.bytes : view->span;
+    buffer->is_workspace = side->staged;
     buffer->low =
         side->staged ? (uintptr_t)view->lease.address : view->base + (uintptr_t)view->first;
     if (!side->staged)

@@ -149,28 +149,35 @@ static CUresult meet(CUcontext ctx, const struct met *at, bool *go)
                       (given ? FR_ROUND_GIVEN : 0) | (have ? FR_ROUND_POSTS : 0));
 }
 
+static CUresult copy_all(CUcontext ctx, const struct fr_round_copy *copies)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (int i = 0; i < FR_ROUND_COPIES && result == CUDA_SUCCESS; i++)
+        result = copy(ctx, copies[i].dst, copies[i].src, copies[i].bytes);
+    return result;
+}
+
 // Returns with *go when bytes are to be moved; else the host has been told.
 static CUresult begin(CUcontext ctx, const struct met *at, bool *go)
 {
-    const struct fr_round_copy *before = &at->round->before;
-    CUresult result = copy(ctx, before->dst, before->src, before->bytes);
+    CUresult result = copy_all(ctx, at->round->before);
     return result == CUDA_SUCCESS ? meet(ctx, at, go) : result;
 }
 
 static CUresult end(CUcontext ctx, const struct met *at)
 {
     const struct fr_round *round = at->round;
-    bool met = false, alike = false;
+    bool met = false, alike = false, copies = round->after[0].bytes || round->after[1].bytes;
     CUresult result = post_word(ctx, at, round->next_offset, round->next_word);
     if (result == CUDA_SUCCESS)
         result = wait_words(ctx, round, round->next_offset, round->next_word, &met, &alike);
     if (result == CUDA_SUCCESS && alike)
-        result = copy(ctx, round->after.dst, round->after.src, round->after.bytes);
+        result = copy_all(ctx, round->after);
     if (result != CUDA_SUCCESS)
         return result;
     return answer(ctx, round,
                   FR_ROUND_MET | FR_ROUND_ALIKE | FR_ROUND_MOVED | (alike ? FR_ROUND_ENDED : 0) |
-                      (alike && round->after.bytes ? FR_ROUND_COPIED : 0));
+                      (alike && copies ? FR_ROUND_COPIED : 0));
 }
 
 // Blocks run one after the other, the first one last: it does all.
@@ -213,8 +220,10 @@ static bool is_sound(const struct fr_round *round, uint32_t most)
 {
     uint64_t offsets =
         round->words_offset | round->given_offset | round->next_offset | round->posts_offset;
-    uint64_t apart =
-        (round->before.dst ^ round->before.src) | (round->after.dst ^ round->after.src);
+    uint64_t apart = 0;
+    for (int i = 0; i < FR_ROUND_COPIES; i++)
+        apart |= (round->before[i].dst ^ round->before[i].src) |
+                 (round->after[i].dst ^ round->after[i].src);
     return round->size > 0 && round->size <= most && round->rank < round->size && round->word &&
            round->post % 16 == 0 && round->post_bytes % 16 == 0 && round->post_offset % 16 == 0 &&
            offsets % sizeof(uint64_t) == 0 && apart % FR_ROUND_UNIT_BYTES == 0 &&

@@ -204,8 +204,8 @@ static bool move_all(struct fr_coll_slab *slab, struct moving *moving, uint64_t 
         .range = &moving->range,
         .pieces = moving->pieces,
         .count = (size_t)process_count,
-        .before = copy_between(&moving->from, &moving->source, MOVE_BYTES),
-        .after = copy_between(&moving->result, &moving->to, (size_t)process_count * MOVE_BYTES),
+        .before = {copy_between(&moving->from, &moving->source, MOVE_BYTES)},
+        .after = {copy_between(&moving->result, &moving->to, (size_t)process_count * MOVE_BYTES)},
     };
     unsigned char post[POST_BYTES];
     size_t bytes = make_post(round, process_rank, post);
@@ -224,7 +224,7 @@ static bool move_all(struct fr_coll_slab *slab, struct moving *moving, uint64_t 
                              0) == FR_OK);
         CHECK(fr_coll_slab_exchange(slab, round + 1, true, post, 0, NULL, NULL, &done) == FR_OK);
     }
-    CHECK(copied || fr_device_push(&moving->range, &move.after, 1, FR_ENGINE_SM, 0) == FR_OK);
+    CHECK(copied || fr_device_push(&moving->range, move.after, 1, FR_ENGINE_SM, 0) == FR_OK);
     return moved;
 }
 
