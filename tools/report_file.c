@@ -80,7 +80,8 @@ static bool is_known(const char *name, json_object *object, const char *format)
     const char *found = format_of(object);
     if (strcmp(found, format) != 0) {
         if (strcmp(found, "fabrail-trace") == 0)
-            return fr_tool_complain("%s is a trace; --trace=FILE merges traces", name);
+            return fr_tool_complain("%s is a trace; fabrail report --trace=FILE merges traces",
+                                    name);
         if (strcmp(found, "fabrail-report") == 0)
             return fr_tool_complain("%s is a report, and no trace", name);
         return fr_tool_complain("%s is JSON, but not of Fabrail's reports and traces", name);

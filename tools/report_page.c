@@ -7,6 +7,7 @@
 #include "report_assets.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <string.h>
 #include <time.h>
 
@@ -58,9 +59,12 @@ static void write_notices(FILE *out, const struct fr_job *job)
     size_t early = 0;
     const struct fr_job_rank *first = NULL;
     for (size_t i = 0; i < job->rank_count; i++) {
-        if (strcmp(job->ranks[i].ended, "finalize") == 0)
+        const struct fr_job_rank *rank = &job->ranks[i];
+        if (strcmp(rank->ended, "finalize") == 0)
             continue;
-        first = first ? first : &job->ranks[i];
+        // Launchers end the other ranks so.
+        if (!first || (first->signal == SIGTERM && rank->signal != SIGTERM))
+            first = rank;
         early++;
     }
     if (job->rank_count < (size_t)job->size) {
@@ -73,6 +77,8 @@ static void write_notices(FILE *out, const struct fr_job *job)
         if (first->signal)
             snprintf(how, sizeof(how), " by signal %d (%s)", first->signal,
                      strsignal(first->signal));
+        else if (strcmp(first->ended, "abort") == 0)
+            snprintf(how, sizeof(how), " by MPI_Abort");
         snprintf(text, sizeof(text),
                  "%zu rank%s ended before MPI_Finalize, rank %d%s; what they did until then is "
                  "counted.",
