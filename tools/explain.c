@@ -21,8 +21,8 @@ const struct fr_tool_option fabrail_explain_options[] = {
     {"memory", 'm', "LIST", "host pinned managed malloc pool vmm vmm-fd vmm-fabric",
      "kinds of memory, with commas (all that are on a device)"},
     {"between", 'w', "WHERE", "host gpu apart clique away",
-     "GPUs of one host that map each other's memory, one GPU, or GPUs that cannot; hosts in one "
-     "NVLink clique, or not"},
+     "the other rank: on a GPU of this host, on the same gpu, on one that cannot map this one's "
+     "memory (apart), on a host of the same NVLink clique, or away from all that (host)"},
     {"mpi", 'M', "FAMILY", "openmpi mpich mpiabi", "as if under this MPI"},
     {"gpu-aware", CODE_AWARE, "YES-OR-NO", "yes no", "as if the MPI were, or were not, GPU-aware"},
     {"first", CODE_FIRST, NULL, NULL, "of memory that the other rank has not mapped yet"},
@@ -123,7 +123,7 @@ static bool take(struct options *options, int code, const char **what)
             "kinds of host, pinned, managed, malloc, pool, vmm, vmm-fd and vmm-fabric, with commas";
         return for_each(optarg, take_kind, options);
     case 'w':
-        *what = "host, apart, clique or away";
+        *what = "host, gpu, apart, clique or away";
         return take_place(options, optarg);
     case 'M':
         *what = "openmpi, mpich or mpiabi";

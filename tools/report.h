@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// fabrail report: what its files share. A job is read from the reports of its ranks
-// (report_read.c), and written as one page (report_page.c and others); traces are merged
+// fabrail report, and explain --report: what their files share. A job is read from the reports of
+// its ranks (report_read.c), and written as one page (report_page.c and others); traces are merged
 // (report_trace.c).
 #ifndef FR_TOOLS_REPORT_H
 #define FR_TOOLS_REPORT_H
@@ -52,6 +52,9 @@ struct fr_job_function {
     struct fr_job_totals totals;
 };
 
+// What would spare these buffers the way that they took; NULL for nothing.
+const char *fr_job_advice(const struct fr_job_function *function, const char **title);
+
 struct fr_job_rail {
     char *name;
     uint64_t sent_bytes, received_bytes, device_bytes, stripes;
@@ -76,7 +79,7 @@ struct fr_job {
     char *name, *fabrail, *mpi, *fabric_memory;
     bool gpu_aware;
     uint64_t started_unix_ns;
-    uint64_t cliques, workspace_peak_bytes;
+    uint64_t hosts, cliques, workspace_peak_bytes;
     int size;
     bool detailed; // more than the summary is known
 

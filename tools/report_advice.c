@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum kind { MESSAGE, EXCHANGE, REDUCTION, COLLECTIVE, OTHER };
+enum kind { MESSAGE, REDUCTION, COLLECTIVE, OTHER };
 
 // What a function is, by its name.
 static enum kind kind_of(const char *name)
@@ -17,10 +17,10 @@ static enum kind kind_of(const char *name)
         const char *part;
         enum kind kind;
     } parts[] = {
-        {"send", MESSAGE},       {"Send", MESSAGE},      {"recv", MESSAGE},
-        {"Recv", MESSAGE},       {"lltoall", EXCHANGE},  {"educe", REDUCTION},
-        {"scan", REDUCTION},     {"Scan", REDUCTION},    {"cast", COLLECTIVE},
-        {"gather", COLLECTIVE},  {"Gather", COLLECTIVE}, {"scatter", COLLECTIVE},
+        {"send", MESSAGE},       {"Send", MESSAGE},       {"recv", MESSAGE},
+        {"Recv", MESSAGE},       {"lltoall", COLLECTIVE}, {"educe", REDUCTION},
+        {"scan", REDUCTION},     {"Scan", REDUCTION},     {"cast", COLLECTIVE},
+        {"gather", COLLECTIVE},  {"Gather", COLLECTIVE},  {"scatter", COLLECTIVE},
         {"Scatter", COLLECTIVE},
     };
     if (strncmp(name, "MPI_File", 8) == 0)
@@ -35,6 +35,7 @@ static enum kind kind_of(const char *name)
 enum {
     UNAWARE_MESSAGES,
     UNAWARE_COLLECTIVES,
+    NONBLOCKING,
     UNAWARE_OTHERS,
     TURNS,
     EXCLUDED,
@@ -57,13 +58,19 @@ static const struct {
          "or less: reuse the same device buffers, and send fewer, larger messages. If the GPUs "
          "reach each other by NVLink, see that FABRAIL_PATHS allows peer on all ranks. Between "
          "hosts without NVLink, FABRAIL_PIPELINE_MIN is the size from which messages overlap their "
-         "copies with the network."},
+         "copies with the network; between hosts that NVLink joins, FABRAIL_CLIQUE_MIN is the "
+         "least "
+         "that goes that way."},
     [UNAWARE_COLLECTIVES] =
         {"Collectives staged whole",
-         "The MPI library is not GPU-aware, and these did not go over NVLink. All-to-all exchanges "
-         "do where the ranks reach each other's GPUs, all give device memory and allow path peer, "
-         "except for the first from memory that others have not mapped yet: reuse the same device "
-         "buffers. For the other collectives a GPU-aware MPI library would save the staging."},
+         "The MPI library is not GPU-aware, and these did not go over NVLink. They do where the "
+         "ranks reach each other's GPUs, all give device memory and allow path peer, reductions "
+         "of predefined operations on predefined datatypes. The first on a communicator is staged, "
+         "and what comes from memory that others have not mapped yet: reuse the same communicators "
+         "and device buffers."},
+    [NONBLOCKING] = {"Nonblocking and persistent reductions staged",
+                     "The MPI library is not GPU-aware, and over NVLink Fabrail moves reductions "
+                     "in their blocking forms alone: call these where nothing is done meanwhile."},
     [UNAWARE_OTHERS] =
         {"Files, windows and packing staged",
          "These functions work on host memory where the MPI library is not GPU-aware. Nothing "
@@ -86,9 +93,10 @@ static const struct {
          "These went through page-locked memory in chunks, whose copies overlap with the network. "
          "That is the fastest way where GPUs cannot map each other's memory."},
     [NO_WORKSPACE] =
-        {"No room in the fabric workspace",
-         "These buffers would have been faster by multi-node NVLink through the workspace: raise "
-         "FABRAIL_WORKSPACE_MAX, or see in the warnings which IMEX channel is missing."},
+        {"No room in the workspace",
+         "These buffers would have been faster by NVLink or all NICs, through device memory of the "
+         "workspace: raise FABRAIL_WORKSPACE_MAX, or see in the warnings what was missing, such as "
+         "an IMEX channel."},
     [REFUSED] =
         {"Calls that were refused",
          "No path was correct for these buffers, and the calls returned an MPI error. Windows over "
@@ -99,6 +107,12 @@ static const struct {
 static bool says(const struct fr_job_function *function, const char *words)
 {
     return function->reason && strstr(function->reason, words) != NULL;
+}
+
+static bool is_deferred(const char *name)
+{
+    const char *suffix = strstr(name, "_init");
+    return strncmp(name, "MPI_I", 5) == 0 || (suffix && suffix[5] == '\0');
 }
 
 static int topic_of(const struct fr_job_function *function)
@@ -118,11 +132,26 @@ static int topic_of(const struct fr_job_function *function)
         return EXCLUDED;
     if (says(function, "take turns on one GPU"))
         return TURNS;
-    if (!says(function, "not GPU-aware") && kind != MESSAGE)
+    if (says(function, "no device workspace"))
+        return NO_WORKSPACE;
+    if (kind == MESSAGE)
+        return UNAWARE_MESSAGES;
+    // Collectives that are made of messages have the reasons of these.
+    if (!says(function, "not GPU-aware") && !says(function, "has not mapped") &&
+        !says(function, "is shorter than"))
         return UNEXPLAINED;
-    return kind == MESSAGE ? UNAWARE_MESSAGES
-           : kind == OTHER ? UNAWARE_OTHERS
-                           : UNAWARE_COLLECTIVES;
+    if (kind == REDUCTION && is_deferred(function->name))
+        return NONBLOCKING;
+    return kind == OTHER ? UNAWARE_OTHERS : UNAWARE_COLLECTIVES;
+}
+
+const char *fr_job_advice(const struct fr_job_function *function, const char **title)
+{
+    int topic = topic_of(function);
+    if (topic < 0)
+        return NULL;
+    *title = topics[topic].title;
+    return topics[topic].advice;
 }
 
 // The functions of a topic that weigh most.

@@ -295,6 +295,7 @@ static bool add_report(struct fr_job *job, struct fr_file *file, json_object *re
         return false;
     job->detailed = true;
     job->gpu_aware = json_object_get_boolean(aware);
+    job->hosts = fr_file_count(file, report, "hosts");
     job->cliques = fr_file_count(file, report, "nvlink_cliques");
     job->workspace_peak_bytes = peak > job->workspace_peak_bytes ? peak : job->workspace_peak_bytes;
     if (!job->fabric_memory)
