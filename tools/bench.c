@@ -365,6 +365,14 @@ static void run_all(struct bench *bench, struct fr_info_mpis *mpis)
     }
 }
 
+static bool wants_mpi(const struct bench *bench)
+{
+    bool wants = false;
+    for (int t = 0; t < TESTS; t++)
+        wants = wants || ((bench->wanted >> t & 1) && tests[t].mpi);
+    return wants;
+}
+
 // The launchers to measure with: one, or all but Slurm's, which would start other hosts' ranks.
 static bool find_mpis(const struct bench *bench, struct fr_info_mpis *mpis)
 {
@@ -387,7 +395,9 @@ static bool find_mpis(const struct bench *bench, struct fr_info_mpis *mpis)
             mpis->mpis[kept++] = mpis->mpis[i];
     }
     mpis->count = kept;
-    return true;
+    return kept > 0 || !wants_mpi(bench) ||
+           fr_tool_complain("no mpirun or mpiexec is on the path; --mpi names a launcher, and "
+                            "--tests=limit,start needs none");
 }
 
 static bool write_results(struct bench *bench)
