@@ -60,12 +60,11 @@ static void add_peer(const struct fr_info *info, bool aware, struct fr_info_path
             info->gpus.count);
     else if (joined == 0)
         add(paths, count, true, "between ranks that share the one GPU: %s",
-            aware ? "all-to-all exchanges" : "messages and all-to-all exchanges");
+            aware ? "blocking collectives" : "messages and collectives");
     else
         add(paths, count, true, "among %d GPUs of this host%s: %s", joined,
             by_nvlink ? ", by NVLink" : ", by PCIe where there is no NVLink",
-            aware ? "all-to-all exchanges; the MPI moves messages"
-                  : "messages and all-to-all exchanges");
+            aware ? "blocking collectives; the MPI moves messages" : "messages and collectives");
 }
 
 static void add_fabric(const struct fr_info *info, bool aware,
