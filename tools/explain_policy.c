@@ -126,7 +126,7 @@ static struct fr_explain_answer explain_message(const struct fr_explain_facts *f
         .rail_min_bytes = fr_memory_tuned(FR_SIZE_RAIL),
     };
     const char *without = message.host_memory ? "pass" : "host"; // a scheme
-    if (bytes <= FR_RNDV_RTS_BYTES)
+    if (bytes < FR_RNDV_RTS_BYTES)
         return answer(without, "", "the message is too short for an RTS");
     struct fr_policy_scheme_choice chosen = fr_policy_choose_scheme(&message);
     const char *name = fr_policy_scheme_name(chosen.scheme);

@@ -54,8 +54,9 @@ static const struct {
     [UNAWARE_MESSAGES] =
         {"Messages staged whole",
          "The MPI library is not GPU-aware, and NVLink was not used for these. The first messages "
-         "from memory that a receiver has not mapped yet are staged, and so are those of 43 bytes "
-         "or less: reuse the same device buffers, and send fewer, larger messages. If the GPUs "
+         "from memory that a receiver has not mapped yet are staged, and so are those of "
+         "less than 40 bytes: reuse the same device buffers, and send fewer, larger messages. If "
+         "the GPUs "
          "reach each other by NVLink, see that FABRAIL_PATHS allows peer on all ranks. Between "
          "hosts without NVLink, FABRAIL_PIPELINE_MIN is the size from which messages overlap their "
          "copies with the network; between hosts that NVLink joins, FABRAIL_CLIQUE_MIN is the "
