@@ -18,11 +18,10 @@ doc/fabrail.7: doc/fabrail.7.in doc/settings.roff
 
 TESTS += doc/check-settings.sh
 endif
-EXTRA_DIST += doc/performance.md doc/security.md
 
 # As they lie here, so that their links hold.
 nobase_dist_doc_DATA = README.md NEWS COPYING contrib/README.md doc/design.md doc/guide.md \
-    doc/performance.md doc/report.schema.json \
+    doc/performance.md doc/report.schema.json doc/security.md \
     doc/troubleshooting.md $(fr_figures)
 
 # What fabrail bench has measured, as JSON, and the plots that it makes of it.
