@@ -53,22 +53,20 @@ static const struct {
 } topics[TOPICS] = {
     [UNAWARE_MESSAGES] =
         {"Messages staged whole",
-         "The MPI library is not GPU-aware, and NVLink was not used for these. The first messages "
-         "from memory that a receiver has not mapped yet are staged, and so are those of "
-         "less than 40 bytes: reuse the same device buffers, and send fewer, larger messages. If "
-         "the GPUs "
+         "The MPI library is not GPU-aware, and these went neither over NVLink nor over rails. "
+         "Those of less than 40 bytes never do, nor do the first between two ranks, until the "
+         "receiver has mapped the sender's workspace: send fewer, larger messages. If the GPUs "
          "reach each other by NVLink, see that FABRAIL_PATHS allows peer on all ranks. Between "
-         "hosts without NVLink, FABRAIL_PIPELINE_MIN is the size from which messages overlap their "
-         "copies with the network; between hosts that NVLink joins, FABRAIL_CLIQUE_MIN is the "
-         "least "
-         "that goes that way."},
+         "hosts that NVLink joins, FABRAIL_CLIQUE_MIN is the least that goes that way; between "
+         "others it is FABRAIL_RAIL_MIN over two or more NICs, and from FABRAIL_PIPELINE_MIN on "
+         "messages overlap their copies with the network."},
     [UNAWARE_COLLECTIVES] =
         {"Collectives staged whole",
-         "The MPI library is not GPU-aware, and these did not go over NVLink. They do where the "
-         "ranks reach each other's GPUs, all give device memory and allow path peer, reductions "
-         "of predefined operations on predefined datatypes. The first on a communicator is staged, "
-         "and what comes from memory that others have not mapped yet: reuse the same communicators "
-         "and device buffers."},
+         "The MPI library is not GPU-aware, and these did not go over NVLink. Blocking ones do "
+         "where all ranks give device memory and their GPUs reach each other, nonblocking ones "
+         "that move data on one host alone, reductions by predefined operations on predefined "
+         "datatypes; FABRAIL_PATHS has to allow peer on all ranks. The first on a communicator is "
+         "staged in any case: keep communicators, and make none anew for each step."},
     [NONBLOCKING] = {"Nonblocking and persistent reductions staged",
                      "The MPI library is not GPU-aware, and over NVLink Fabrail moves reductions "
                      "in their blocking forms alone: call these where nothing is done meanwhile."},
@@ -92,7 +90,8 @@ static const struct {
     [IN_CHUNKS] =
         {"Messages in chunks",
          "These went through page-locked memory in chunks, whose copies overlap with the network. "
-         "That is the fastest way where GPUs cannot map each other's memory."},
+         "That is the way where GPUs cannot map each other's memory. Between hosts that have two "
+         "NICs or more in common path rail is faster: fabrail info says whether it can be taken."},
     [NO_WORKSPACE] =
         {"No room in the workspace",
          "These buffers would have been faster by NVLink or all NICs, through device memory of the "
