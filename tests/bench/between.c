@@ -29,6 +29,7 @@
 
 enum {
     SMALLEST = 1024,
+    WARM_UP = 1 << 20, // beyond what takes rails
     TAG = 1,
     FEWEST = 5,
     MOST = 101,
@@ -127,11 +128,11 @@ static double trip_of_window(size_t bytes)
     return MPI_Wtime() - start;
 }
 
-static void warm_up(void)
+static void warm_up(size_t largest)
 {
     int more = 1;
     for (double start = MPI_Wtime(); more;) {
-        (void)trip(SMALLEST);
+        (void)trip(largest < WARM_UP ? largest : WARM_UP);
         more = MPI_Wtime() - start < warm_up_s;
         MPI_Bcast(&more, 1, MPI_INT, 0, MPI_COMM_WORLD);
     }
@@ -148,38 +149,42 @@ static double seconds_of(const struct timeval *time)
     return (double)time->tv_sec + (double)time->tv_usec * 1e-6;
 }
 
-// Of both ranks.
 static double cpu_seconds(void)
 {
     struct rusage used;
     getrusage(RUSAGE_SELF, &used);
-    double seconds = seconds_of(&used.ru_utime) + seconds_of(&used.ru_stime), sum = 0;
-    MPI_Allreduce(&seconds, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
-    return sum;
+    return seconds_of(&used.ru_utime) + seconds_of(&used.ru_stime);
+}
+
+static double median(double *values, int count)
+{
+    qsort(values, (size_t)count, sizeof values[0], compare);
+    return values[count / 2];
 }
 
 static void measure(size_t bytes)
 {
     double (*run)(size_t) = asked.window > 0 ? trip_of_window : trip;
     int each = asked.window > 0 ? asked.window : 2; // messages of a run
-    double runs[MOST];
+    double runs[MOST], cpu[MOST], cpu_of_both[MOST];
     fill(bytes);
     double first = run(bytes);
     int count = first * MOST < size_s ? MOST : (int)(size_s / first);
     count = count < FEWEST ? FEWEST : count | 1;
     MPI_Bcast(&count, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    double cpu = asked.cpu ? cpu_seconds() : 0;
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
+        double before = cpu_seconds();
         runs[i] = run(bytes);
-    cpu = asked.cpu ? cpu_seconds() - cpu : 0;
+        cpu[i] = cpu_seconds() - before;
+    }
+    MPI_Allreduce(cpu, cpu_of_both, count, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     verify(bytes);
-    qsort(runs, (size_t)count, sizeof runs[0], compare);
     if (own.rank != 0)
         return;
     rows_put("between hosts", bytes, asked.window > 0 ? "in flight" : "one way", "us",
-             runs[count / 2] / each * 1e6);
+             median(runs, count) / each * 1e6);
     rows_put("between hosts", bytes, "cpu", "s/GiB",
-             cpu / ((double)bytes * each * count) * (1 << 30));
+             median(cpu_of_both, count) / ((double)bytes * each) * (1 << 30));
 }
 
 // Rank 0 says for both where they are, which has to be on two hosts.
@@ -254,7 +259,7 @@ int main(int argc, char **argv)
     own.receive = memory_new(asked.kind, largest * windows());
     own.host = malloc(largest);
     demand(own.host != NULL, "no memory");
-    warm_up();
+    warm_up(largest);
     for (size_t i = 0; i < asked.count; i++)
         measure(asked.bytes[i]);
     free(own.host);
