@@ -154,6 +154,12 @@ bool fr_rail_wait(struct fr_rails *rails, long most_ns)
     return false;
 }
 
+bool fr_rail_rest(struct fr_rails *rails)
+{
+    (void)rails;
+    return false;
+}
+
 bool fr_rail_test(const struct fr_rail_transfer *transfer, enum fr_status *status)
 {
     (void)transfer, (void)status;

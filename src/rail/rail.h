@@ -170,6 +170,11 @@ bool fr_rail_poll(struct fr_rails *rails);
 // a thread that has no other work. Returns false where no provider tells: then it is that long.
 bool fr_rail_wait(struct fr_rails *rails, long most_ns);
 
+// Has a thread that waits for its own transfers sleep for a part of the time that the rails need
+// for what is on its way, where that is long enough and what comes meanwhile waits in sockets.
+// Returns whether it did; else it is better to go on polling.
+bool fr_rail_rest(struct fr_rails *rails);
+
 // Whether a transfer has ended, and how: FR_OK, FR_ERR_RAIL, FR_ERR_CANCELLED, or the driver's
 // error of a flush. Costs a load.
 bool fr_rail_test(const struct fr_rail_transfer *transfer, enum fr_status *status);

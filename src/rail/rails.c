@@ -243,6 +243,37 @@ bool fr_rail_wait(struct fr_rails *rails, long most_ns)
     return count > 0;
 }
 
+// Until the rail with the least on its way has run dry. 0 where a NIC would have to wait for a CPU.
+static uint64_t least_ahead_ns(const struct fr_rails *rails)
+{
+    uint64_t least = 0;
+    for (unsigned i = 0; i < rails->count; i++) {
+        const struct fr_rail *rail = &rails->rails[i];
+        if (rail->load.posted == 0)
+            continue;
+        if (rail->info->nic != NULL)
+            return 0;
+        uint64_t ahead = fr_rail_load_finish_ns(&rail->load, 0);
+        least = least == 0 || ahead < least ? ahead : least;
+    }
+    return least;
+}
+
+// The part is small enough for the other stripes on their way to keep the rails full meanwhile.
+bool fr_rail_rest(struct fr_rails *rails)
+{
+    enum { PART = 16, LEAST_NS = 50000, MOST_NS = 250000 };
+    if (atomic_flag_test_and_set_explicit(&rails->polling, memory_order_acquire))
+        return false;
+    uint64_t ns = least_ahead_ns(rails) / PART;
+    atomic_flag_clear_explicit(&rails->polling, memory_order_release);
+    if (ns < LEAST_NS)
+        return false;
+    struct timespec nap = {.tv_nsec = ns < MOST_NS ? (long)ns : MOST_NS};
+    (void)nanosleep(&nap, NULL);
+    return true;
+}
+
 void fr_rail_counters(const struct fr_rails *rails, unsigned index,
                       struct fr_rail_counters *counters)
 {

@@ -305,6 +305,11 @@ static void end(struct fr_rndv_recv *recv)
     recv->state = NULL;
 }
 
+static bool rest(void)
+{
+    return fr_rail_rest(fr_rndv_rails());
+}
+
 const struct fr_rndv_scheme fr_rndv_rail = {
     .id = FR_SCHEME_RAIL,
     .start = start,
@@ -315,4 +320,5 @@ const struct fr_rndv_scheme fr_rndv_rail = {
     .begin = begin,
     .pull = pull,
     .end = end,
+    .rest = rest,
 };

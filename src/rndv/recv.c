@@ -107,6 +107,21 @@ static bool end_all(struct fr_rndv_recv *recvs, size_t count)
     return all;
 }
 
+// Sleeps for a moment if all that is under way allows it. Returns whether it did.
+static bool rest(const struct fr_rndv_recv *recvs, size_t count)
+{
+    const struct fr_rndv_scheme *only = NULL;
+    for (size_t i = 0; i < count; i++) {
+        if (recvs[i].state == NULL)
+            continue;
+        const struct fr_rndv_scheme *scheme = fr_rndv_scheme_of(recvs[i].incoming->scheme);
+        if (scheme->rest == NULL || (only != NULL && only != scheme))
+            return false;
+        only = scheme;
+    }
+    return only != NULL && only->rest();
+}
+
 // What others need of this process goes on meanwhile.
 static void receive(struct fr_rndv_recv *recvs, size_t count)
 {
@@ -114,11 +129,13 @@ static void receive(struct fr_rndv_recv *recvs, size_t count)
         begin(&recvs[i]);
     do {
         for (unsigned looks = 1; !pull_all(recvs, count); looks++) {
-            if (looks % LOOKS_A_PROGRESS != 0)
+            bool rested = rest(recvs, count);
+            if (!rested && looks % LOOKS_A_PROGRESS != 0)
                 continue;
             fr_rndv_progress(NULL);
             fr_world_progress();
-            sched_yield();
+            if (!rested)
+                sched_yield();
         }
     } while (!end_all(recvs, count));
 }

@@ -266,6 +266,9 @@ struct fr_rndv_scheme {
     enum fr_status (*begin)(struct fr_rndv_recv *recv);
     bool (*pull)(struct fr_rndv_recv **recvs, size_t count);
     void (*end)(struct fr_rndv_recv *recv);
+    // Has the thread sleep where nothing needs it for a moment, and returns whether it did. NULL:
+    // never.
+    bool (*rest)(void);
 };
 extern const struct fr_rndv_scheme fr_rndv_get, fr_rndv_staged_get, fr_rndv_rail, fr_rndv_pipeline;
 enum { FR_RNDV_LEAST_WAIT_NS = 100000 }; // a launch here and there

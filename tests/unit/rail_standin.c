@@ -6,6 +6,7 @@
 #include "rail_standin.h"
 
 #include <pthread.h>
+#include <time.h>
 
 static void test_sizes(void)
 {
@@ -250,6 +251,45 @@ static void test_threads(void)
     close_pair();
 }
 
+// Has all that is on its way lie for so long.
+static void stall_for(unsigned milliseconds)
+{
+    static const struct timespec one = {.tv_nsec = 1000000};
+    for (unsigned i = 0; i < milliseconds; i++) {
+        fr_rail_poll(near);
+        nanosleep(&one, NULL);
+    }
+}
+
+// Who waits rests while a slow rail has enough on its way, and else never: what is not known yet is
+// taken to be fast.
+static void test_rests(void)
+{
+    enum { BYTES = 256 << 10, STALL_MS = 20, TRIES = 50 };
+    begin_case();
+    standin->nics = 1;
+    open_usual();
+    CHECK(!fr_rail_rest(near));
+    for (unsigned i = 0; i < TRIES && counters_of(0).bytes_per_s > BYTES * 1000 / STALL_MS; i++) {
+        standin->stalled[0] = true;
+        struct fr_rail_transfer *transfer = start_read(0, 0, BYTES);
+        fr_rail_poll(near);
+        CHECK(i > 0 || !fr_rail_rest(near));
+        stall_for(STALL_MS);
+        standin->stalled[0] = false;
+        CHECK(wait_for(transfer) == FR_OK);
+    }
+    CHECK(!fr_rail_rest(near));
+    standin->stalled[0] = true;
+    struct fr_rail_transfer *slow = start_read(0, 0, BYTES);
+    fr_rail_poll(near);
+    CHECK(fr_rail_rest(near));
+    standin->stalled[0] = false;
+    CHECK(wait_for(slow) == FR_OK);
+    CHECK(!fr_rail_rest(near));
+    close_pair();
+}
+
 int main(void)
 {
     load_standin();
@@ -263,5 +303,6 @@ int main(void)
     test_refused_arguments();
     test_failing_calls();
     test_threads();
+    test_rests();
     return check_result();
 }
