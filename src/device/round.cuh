@@ -115,59 +115,35 @@ static __device__ __forceinline__ void round_tell_host(const struct fr_round &ro
     }
 }
 
-// Bytes of a copy before its first whole unit, and the units.
-static __device__ __forceinline__ uint64_t copy_head(const struct fr_round_copy &copy)
-{
-    const uint64_t lead = (0 - copy.dst) % FR_ROUND_UNIT_BYTES;
-    return lead < copy.bytes ? lead : copy.bytes;
-}
-
-static __device__ __forceinline__ uint64_t copy_units_of(const struct fr_round_copy &copy)
-{
-    return (copy.bytes - copy_head(copy)) / FR_ROUND_UNIT_BYTES;
-}
-
-// The bytes that are in no whole unit, a thread each.
-static __device__ __forceinline__ void copy_rest(const struct fr_round_copy &copy)
-{
-    const uint64_t head = copy_head(copy);
-    const uint64_t done = head + copy_units_of(copy) * FR_ROUND_UNIT_BYTES;
-    if (threadIdx.x < head)
-        ((char *)copy.dst)[threadIdx.x] = ((const char *)copy.src)[threadIdx.x];
-    if (threadIdx.x < copy.bytes - done)
-        ((char *)copy.dst)[done + threadIdx.x] = ((const char *)copy.src)[done + threadIdx.x];
-}
-
-// All blocks together make two copies, each thread some units of both at a time.
-static __device__ __noinline__ void round_copy(const struct fr_round_copy &a,
-                                               const struct fr_round_copy &b)
+// All blocks together copy bytes, each thread some units at a time.
+static __device__ __forceinline__ void round_copy(const struct fr_round_copy &copy)
 {
     enum { LOADS = 4 };
-    const uint64_t first = copy_units_of(a), units = first + copy_units_of(b);
+    const uint64_t lead = (0 - copy.dst) % FR_ROUND_UNIT_BYTES;
+    const uint64_t head = lead < copy.bytes ? lead : copy.bytes;
+    const uint64_t units = (copy.bytes - head) / FR_ROUND_UNIT_BYTES;
+    const uint64_t done = head + units * FR_ROUND_UNIT_BYTES;
     const uint64_t step = (uint64_t)gridDim.x * blockDim.x;
-    const uint64_t a_from = a.src + copy_head(a), a_to = a.dst + copy_head(a);
-    const uint64_t b_from = b.src + copy_head(b) - first * FR_ROUND_UNIT_BYTES;
-    const uint64_t b_to = b.dst + copy_head(b) - first * FR_ROUND_UNIT_BYTES;
+    const uint4 *from = (const uint4 *)(copy.src + head);
+    uint4 *to = (uint4 *)(copy.dst + head);
     uint4 some[LOADS];
     for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < units;
          i += LOADS * step) {
 #pragma unroll
         for (int j = 0; j < LOADS; j++) {
-            uint64_t at = i + j * step;
-            if (at < units)
-                some[j] = __ldcv((const uint4 *)(at < first ? a_from : b_from) + at);
+            if (i + j * step < units)
+                some[j] = __ldcv(&from[i + j * step]);
         }
 #pragma unroll
         for (int j = 0; j < LOADS; j++) {
-            uint64_t at = i + j * step;
-            if (at < units)
-                ((uint4 *)(at < first ? a_to : b_to))[at] = some[j];
+            if (i + j * step < units)
+                to[i + j * step] = some[j];
         }
     }
-    if (blockIdx.x == 0) {
-        copy_rest(a);
-        copy_rest(b);
-    }
+    if (blockIdx.x == 0 && threadIdx.x < head)
+        ((char *)copy.dst)[threadIdx.x] = ((const char *)copy.src)[threadIdx.x];
+    if (blockIdx.x == 0 && threadIdx.x < copy.bytes - done)
+        ((char *)copy.dst)[done + threadIdx.x] = ((const char *)copy.src)[done + threadIdx.x];
 }
 
 static __device__ __forceinline__ bool has_copies(const struct fr_round_copy *copies)
@@ -268,7 +244,8 @@ static __device__ __forceinline__ bool round_begin(const struct fr_round &round,
                                                    const uint64_t *slabs)
 {
     if (has_copies(round.before)) {
-        round_copy(round.before[0], round.before[1]);
+        for (int i = 0; i < FR_ROUND_COPIES; i++)
+            round_copy(round.before[i]);
         if (round_is_last(round, 0))
             round_tell_blocks(round, FR_ROUND_READY, true);
         if (gridDim.x > 1 && blockIdx.x == 0)
@@ -291,7 +268,8 @@ static __device__ __forceinline__ void round_end(const struct fr_round &round,
         if (!is_last)
             ended = round_ask_blocks(round, FR_ROUND_END);
         if (ended) {
-            round_copy(round.after[0], round.after[1]);
+            for (int i = 0; i < FR_ROUND_COPIES; i++)
+                round_copy(round.after[i]);
             is_last = round_is_last(round, 2);
             copied = true;
         }
