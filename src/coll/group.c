@@ -117,7 +117,7 @@ static void judge_facts(fr_word comm, struct state *state)
     state->judged = true;
     state->one_host = true;
     state->in_clique = true;
-    state->hopeless = inter || size < 2 || fr_world_comm_name(comm) == 0 || count_of_numbers() == 0;
+    state->hopeless = inter || size < 2 || count_of_numbers() == 0;
     uint64_t kernel = 0;
     const struct fr_world_facts *own = fr_world_facts_of(fr_world_rank());
     for (int rank = 0; rank < size && !state->hopeless; rank++) {
@@ -287,7 +287,8 @@ static void open_slab(struct fr_coll_group *group, uint64_t meeting);
 
 struct fr_coll_group *fr_coll_group_enter(fr_word comm, bool waits)
 {
-    struct state *state = state_of(comm);
+    // What has no name may be no communicator, of which only the call itself shall tell.
+    struct state *state = fr_world_comm_name(comm) != 0 ? state_of(comm) : NULL;
     if (!state)
         return NULL;
     state->calls++;

@@ -182,10 +182,12 @@ bool fr_mpi_receives(enum fr_fn fn)
 bool fr_mpi_address_of(fr_word comm, int rank, int tag, struct fr_rndv_address *address)
 {
     uint64_t id;
+    address->comm = fr_world_comm_name(comm);
+    if (address->comm == 0) // and perhaps no communicator at all
+        return false;
     address->to = fr_world_rank_in(comm, rank, &id);
     address->tag = tag;
-    address->comm = fr_world_comm_name(comm);
-    return address->to >= 0 && address->comm != 0;
+    return address->to >= 0;
 }
 
 static bool is_buffered(enum fr_fn fn)

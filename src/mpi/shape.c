@@ -7,7 +7,7 @@
 enum fr_status fr_mpi_shape_of(fr_word comm, struct fr_mpi_shape *shape)
 {
     int inter = 0;
-    if (comm == fr_real_mpi.COMM_NULL)
+    if (comm == fr_real_mpi.COMM_NULL || comm == 0)
         return FR_ERR_INVALID;
     int failed = FR_MPI(Comm_test_inter, comm, FR_PTR(&inter)) ||
                  FR_MPI(Comm_rank, comm, FR_PTR(&shape->rank)) ||
@@ -22,7 +22,7 @@ enum fr_status fr_mpi_shape_of(fr_word comm, struct fr_mpi_shape *shape)
 enum fr_status fr_mpi_neighbours_of(fr_word comm, int *in_degree, int *out_degree)
 {
     int topology = 0, rank = 0, weighted = 0;
-    if (comm == fr_real_mpi.COMM_NULL || FR_MPI(Topo_test, comm, FR_PTR(&topology)))
+    if (comm == fr_real_mpi.COMM_NULL || comm == 0 || FR_MPI(Topo_test, comm, FR_PTR(&topology)))
         return FR_ERR_INVALID;
     int failed = 1;
     if (topology == fr_real_mpi.CART) {

@@ -14,9 +14,29 @@ struct ranks {
     int in_world[];
 };
 
+// What is remembered, by the handle of its communicator.
+static struct fr_lock known_lock = FR_LOCK_INIT;
+static struct fr_world_remembered *known FR_GUARDED_BY(known_lock);
+
+static bool enter(struct fr_world_remembered *remembered)
+{
+    fr_core_lock(&known_lock);
+    HASH_ADD(hh, known, comm, sizeof(remembered->comm), remembered);
+    fr_core_unlock(&known_lock);
+    return FR_HASH_HAS(remembered);
+}
+
+static void leave(struct fr_world_remembered *remembered)
+{
+    fr_core_lock(&known_lock);
+    HASH_DEL(known, remembered);
+    fr_core_unlock(&known_lock);
+}
+
 static void destroy(void *value)
 {
     struct fr_world_remembered *remembered = value;
+    leave(remembered);
     free(atomic_load_explicit(&remembered->ranks, memory_order_acquire));
     free(remembered);
 }
@@ -30,8 +50,11 @@ static void start(void)
 
 struct fr_world_remembered *fr_world_recall(fr_word comm)
 {
-    pthread_once(&attribute.once, start);
-    return fr_world_attribute_get(&attribute, comm);
+    struct fr_world_remembered *remembered = NULL;
+    fr_core_lock(&known_lock);
+    HASH_FIND(hh, known, &comm, sizeof(comm), remembered);
+    fr_core_unlock(&known_lock);
+    return remembered;
 }
 
 struct fr_world_remembered *fr_world_remember(fr_word comm, uint64_t name)
@@ -41,11 +64,16 @@ struct fr_world_remembered *fr_world_remember(fr_word comm, uint64_t name)
     if (!remembered)
         return NULL;
     remembered->name = name;
-    if (!fr_world_attribute_set(&attribute, comm, remembered)) {
+    remembered->comm = comm;
+    if (!enter(remembered)) {
         free(remembered);
         return NULL;
     }
-    return remembered;
+    if (fr_world_attribute_set(&attribute, comm, remembered))
+        return remembered;
+    leave(remembered);
+    free(remembered);
+    return NULL;
 }
 
 bool fr_world_translate(fr_word group, int first, int count, int *in_world)

@@ -31,13 +31,15 @@ bool fr_world_complete(void *request, void (*progress)(void), bool (*look)(int s
 // What is remembered with a communicator; it dies with it.
 struct ranks;
 struct fr_world_remembered {
+    fr_word comm;
+    UT_hash_handle hh;
     uint64_t name;               // 0: unknown
     _Atomic uint64_t children;   // communicators that were made of it by all its processes
     struct ranks *_Atomic ranks; // NULL until somebody asks
 };
 
-// What is remembered with `comm`, NULL if nothing is; and the same set. The second is called once
-// for a communicator, NULL when memory runs out.
+// What is remembered with `comm`, NULL if nothing is: MPI is not asked, to which the handle may be
+// none. And the same set, which is called once for a communicator; NULL when memory runs out.
 struct fr_world_remembered *fr_world_recall(fr_word comm);
 struct fr_world_remembered *fr_world_remember(fr_word comm, uint64_t name);
 
