@@ -136,13 +136,13 @@ static int64_t size_of(fr_word type)
 
 static bool ask_bounds(fr_word type, struct fr_layout *layout)
 {
-    ptrdiff_t true_extent = 0;
-    if (FR_MPI(Type_get_extent, type, FR_PTR(&layout->lower_bound), FR_PTR(&layout->extent)) !=
-            fr_real_mpi.SUCCESS ||
-        FR_MPI(Type_get_true_extent, type, FR_PTR(&layout->true_lower), FR_PTR(&true_extent)) !=
-            fr_real_mpi.SUCCESS)
+    struct fr_layout_extents extents;
+    if (fr_layout_ask_extents(type, &extents) != FR_OK)
         return false;
-    layout->true_extent = (size_t)true_extent;
+    layout->lower_bound = extents.lower;
+    layout->extent = extents.extent;
+    layout->true_lower = extents.true_lower;
+    layout->true_extent = (size_t)extents.true_extent;
     return true;
 }
 
@@ -231,6 +231,8 @@ static enum fr_status make(fr_word type, struct fr_layout_private **made)
 {
     struct fr_layout_scratch scratch = {0};
     struct fr_layout_decoded decoded;
+    if (fr_real_type_bytes(type) == -1)
+        return FR_ERR_INVALID;
     struct fr_layout_private *entry = calloc(1, sizeof(*entry));
     if (!entry)
         return FR_ERR_NO_MEMORY;
@@ -305,12 +307,9 @@ void fr_layout_forget_all(void)
 bool fr_layout_bounds(fr_word type, ptrdiff_t *extent, ptrdiff_t *true_lower, size_t *true_extent)
 {
     struct fr_layout asked = {0};
-    struct fr_layout_private *entry = NULL;
-    if (type == 0 || type == fr_real_mpi.DATATYPE_NULL)
-        return false;
-    entry = find(type);
+    struct fr_layout_private *entry = find(type);
     const struct fr_layout *layout = entry ? &entry->layout : &asked;
-    bool known = entry || ask_bounds(type, &asked);
+    bool known = entry || (fr_real_type_bytes(type) != -1 && ask_bounds(type, &asked));
     if (known) {
         *extent = layout->extent;
         *true_lower = layout->true_lower;

@@ -107,12 +107,34 @@ static bool is_value_index(const struct envelope *envelope)
     return envelope->types == 2 && envelope->ints + envelope->addresses + envelope->larges == 0;
 }
 
+enum fr_status fr_layout_ask_extents(fr_word type, struct fr_layout_extents *extents)
+{
+    int size = 0;
+    *extents = (struct fr_layout_extents){0};
+    if (fr_real_type_is_named(type) && !fr_real_type_is_pair(type)) {
+        if (FR_MPI(Type_size, type, FR_PTR(&size)) != fr_real_mpi.SUCCESS)
+            return FR_ERR_MPI;
+        extents->extent = extents->true_extent = size;
+        return FR_OK;
+    }
+    return FR_MPI(Type_get_extent, type, FR_PTR(&extents->lower), FR_PTR(&extents->extent)) ==
+                       fr_real_mpi.SUCCESS &&
+                   FR_MPI(Type_get_true_extent, type, FR_PTR(&extents->true_lower),
+                          FR_PTR(&extents->true_extent)) == fr_real_mpi.SUCCESS
+               ? FR_OK
+               : FR_ERR_MPI;
+}
+
 enum fr_status fr_layout_contents_load(fr_word type, struct fr_layout_contents *contents)
 {
     struct envelope envelope;
     *contents = (struct fr_layout_contents){0};
     if (type == 0 || type == fr_real_mpi.DATATYPE_NULL)
         return FR_ERR_INVALID;
+    if (fr_real_type_is_named(type)) {
+        contents->combiner = fr_real_mpi.COMBINER_NAMED;
+        return FR_OK;
+    }
     enum fr_status status = ask_envelope(type, &envelope);
     if (status != FR_OK)
         return status;

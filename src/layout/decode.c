@@ -21,13 +21,6 @@ void fr_layout_decoded_free(struct fr_layout_decoded *decoded)
     fr_layout_signature_free(&decoded->signature);
 }
 
-static enum fr_status extent_of(fr_word type, ptrdiff_t *extent)
-{
-    ptrdiff_t lower = 0;
-    int code = FR_MPI(Type_get_extent, type, FR_PTR(&lower), FR_PTR(extent));
-    return code == fr_real_mpi.SUCCESS ? FR_OK : FR_ERR_MPI;
-}
-
 // Places of the two members of a pair, a C structure of a value and an index.
 struct pair {
     size_t value_bytes;
@@ -39,13 +32,6 @@ static struct pair pair_of(size_t value_bytes, size_t index_bytes)
 {
     size_t offset = (value_bytes + index_bytes - 1) / index_bytes * index_bytes;
     return (struct pair){value_bytes, offset, index_bytes};
-}
-
-static bool is_pair(fr_word type)
-{
-    return type == fr_real_mpi.FLOAT_INT || type == fr_real_mpi.DOUBLE_INT ||
-           type == fr_real_mpi.LONG_INT || type == fr_real_mpi.SHORT_INT ||
-           type == fr_real_mpi.TWOINT || type == fr_real_mpi.LONG_DOUBLE_INT;
 }
 
 // Long doubles, also in pairs and complex numbers, are copied as the CPU loads and stores them.
@@ -61,8 +47,8 @@ static bool is_exact(fr_word type, size_t size)
 static enum fr_status add_basic(fr_word type, size_t size, const struct pair *pair,
                                 struct fr_layout_decoded *decoded)
 {
-    ptrdiff_t extent = 0;
-    enum fr_status status = extent_of(type, &extent);
+    struct fr_layout_extents extents;
+    enum fr_status status = fr_layout_ask_extents(type, &extents);
     if (status == FR_OK && pair) {
         status = fr_layout_list_push_run(&decoded->list, 0, pair->value_bytes);
         if (status == FR_OK)
@@ -77,24 +63,22 @@ static enum fr_status add_basic(fr_word type, size_t size, const struct pair *pa
     fr_layout_unit_add(decoded, 0, type == fr_real_mpi.PACKED ? SIZE_MAX : size);
     decoded->inexact = !is_exact(type, size);
     struct fr_layout_term term = {type, 1, size, true};
-    decoded->signature.broken = size > 0 && (ptrdiff_t)size != extent;
+    decoded->signature.broken = size > 0 && (ptrdiff_t)size != extents.extent;
     return fr_layout_signature_add(&decoded->signature, &term);
 }
 
 static enum fr_status decode_basic(fr_word type, struct fr_layout_decoded *decoded)
 {
     int size = 0;
-    ptrdiff_t true_lower = 0;
-    ptrdiff_t true_extent = 0;
+    struct fr_layout_extents extents;
     if (FR_MPI(Type_size, type, FR_PTR(&size)) != fr_real_mpi.SUCCESS ||
-        FR_MPI(Type_get_true_extent, type, FR_PTR(&true_lower), FR_PTR(&true_extent)) !=
-            fr_real_mpi.SUCCESS)
+        fr_layout_ask_extents(type, &extents) != FR_OK)
         return FR_ERR_MPI;
-    if (is_pair(type) && size > (int)sizeof(int)) {
+    if (fr_real_type_is_pair(type) && size > (int)sizeof(int)) {
         struct pair pair = pair_of((size_t)size - sizeof(int), sizeof(int));
         return add_basic(type, (size_t)size, &pair, decoded);
     }
-    if (size < 0 || (size > 0 && (true_lower != 0 || true_extent != size)))
+    if (size < 0 || (size > 0 && (extents.true_lower != 0 || extents.true_extent != size)))
         return FR_ERR_UNSUPPORTED;
     return add_basic(type, (size_t)size, NULL, decoded);
 }
@@ -211,9 +195,11 @@ static enum fr_status apply(struct decoder *decoder, const struct fr_layout_cont
 static enum fr_status decode_element(struct decoder *decoder, fr_word type, ptrdiff_t *extent,
                                      struct fr_layout_decoded *decoded)
 {
-    enum fr_status status = extent_of(type, extent);
+    struct fr_layout_extents extents;
+    enum fr_status status = fr_layout_ask_extents(type, &extents);
     if (status != FR_OK)
         return status;
+    *extent = extents.extent;
     return decode(decoder, type, decoded);
 }
 

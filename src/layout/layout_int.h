@@ -95,6 +95,16 @@ FR_MUST_CHECK enum fr_status fr_layout_signature_type(const struct fr_layout_sig
                                                       fr_word *type, bool *owned);
 void fr_layout_type_free(fr_word type);
 
+// Asks MPI for extent and true extent. A predefined datatype without gaps has those of its size: of
+// a handle that looks like one but is none, MPI might not survive the question.
+struct fr_layout_extents {
+    ptrdiff_t lower;
+    ptrdiff_t extent;
+    ptrdiff_t true_lower;
+    ptrdiff_t true_extent;
+};
+FR_MUST_CHECK enum fr_status fr_layout_ask_extents(fr_word type, struct fr_layout_extents *extents);
+
 // How a datatype was made, as MPI tells it. `values` holds the integers, then the addresses, then
 // the large counts; for every constructor without an integer that is not a count or a place that is
 // the same sequence in its large-count form.

@@ -10,20 +10,12 @@
 
 _Atomic uint64_t fr_mpi_named_cache[FR_NAMED_PLACES];
 
-bool fr_mpi_is_pair(fr_word type)
-{
-    return type == fr_real_mpi.FLOAT_INT || type == fr_real_mpi.DOUBLE_INT ||
-           type == fr_real_mpi.LONG_INT || type == fr_real_mpi.SHORT_INT ||
-           type == fr_real_mpi.TWOINT || type == fr_real_mpi.LONG_DOUBLE_INT;
-}
-
 unsigned fr_mpi_named_ask(fr_word type)
 {
-    int bytes = 0;
-    FR_MPI(Type_size, type, FR_PTR(&bytes));
+    int bytes = fr_real_type_bytes(type);
     if (bytes <= 0 || bytes >= FR_NAMED_PAIR)
         return 0;
-    unsigned known = (unsigned)bytes | (fr_mpi_is_pair(type) ? FR_NAMED_PAIR : 0);
+    unsigned known = (unsigned)bytes | (fr_real_type_is_pair(type) ? FR_NAMED_PAIR : 0);
     atomic_store_explicit(fr_mpi_named_place(type), (uint64_t)type << FR_NAMED_BITS | known,
                           memory_order_relaxed);
     return known;
@@ -45,25 +37,25 @@ bool fr_mpi_is_host_memory(fr_word buffer, int64_t count, fr_word type)
 
 bool fr_mpi_may_be_as_rts(int64_t count, fr_word type)
 {
-    int bytes = 0;
     if (FR_LIKELY(fr_real_type_is_named(type)))
         return fr_mpi_may_mark(count) && type != fr_real_mpi.DATATYPE_NULL &&
                fr_rndv_marks_rts(count * fr_mpi_named_bytes(type));
-    return count > 0 && count <= FR_RNDV_RTS_LONGEST && type != fr_real_mpi.DATATYPE_NULL &&
-           FR_MPI(Type_size, type, FR_PTR(&bytes)) == fr_real_mpi.SUCCESS && bytes > 0 &&
-           fr_rndv_marks_rts(count * bytes);
+    if (count <= 0 || count > FR_RNDV_RTS_LONGEST)
+        return false;
+    int bytes = fr_real_type_bytes(type);
+    return bytes > 0 && fr_rndv_marks_rts(count * bytes);
 }
 
 bool fr_mpi_may_go_over_rails(int64_t count, fr_word type)
 {
-    int bytes = 0;
     if (FR_LIKELY(!fr_mpi_rails_take_host) || count <= 0 || type == fr_real_mpi.DATATYPE_NULL)
         return false;
     size_t least = fr_memory_tuned(FR_SIZE_RAIL);
     if (fr_real_type_is_named(type))
         return (size_t)count * FR_NAMED_LARGEST >= least &&
                (size_t)count * (size_t)fr_mpi_named_bytes(type) >= least;
-    if (FR_MPI(Type_size, type, FR_PTR(&bytes)) != fr_real_mpi.SUCCESS)
+    int bytes = fr_real_type_bytes(type);
+    if (bytes == -1)
         return false;
     return bytes < 0 || (size_t)count * (size_t)bytes >= least; // more than an int holds
 }

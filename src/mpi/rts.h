@@ -40,12 +40,11 @@ static inline int fr_mpi_named_bytes(fr_word type)
 
 // Whether a datatype is predefined and surely has no gaps. MPI is not asked: it has not yet seen
 // the call, whose arguments may be wrong.
-bool fr_mpi_is_pair(fr_word type);
 static inline bool fr_mpi_is_simple(fr_word type)
 {
     unsigned known = fr_mpi_named_known(type);
     return fr_real_type_is_named(type) && type != fr_real_mpi.DATATYPE_NULL &&
-           (known ? known < FR_NAMED_PAIR : !fr_mpi_is_pair(type));
+           (known ? known < FR_NAMED_PAIR : !fr_real_type_is_pair(type));
 }
 
 // Whether so many elements have room for an RTS.

@@ -82,6 +82,27 @@ int fr_real_call(enum fr_fn fn, const fr_word *args)
     return result;
 }
 
+static fr_word asked_on;
+
+// Open MPI tells only null handles from others.
+void fr_real_ask_on(fr_word comm)
+{
+    bool none = comm == fr_real_mpi.COMM_NULL || strcmp(fr_real_mpi.family, "Open MPI") == 0;
+    asked_on = none ? 0 : comm;
+}
+
+int fr_real_type_bytes(fr_word type)
+{
+    int bytes = -1, code;
+    if (type == 0 || type == fr_real_mpi.DATATYPE_NULL)
+        return -1;
+    if (asked_on)
+        code = FR_MPI(Pack_size, 1, type, asked_on, FR_PTR(&bytes));
+    else
+        code = FR_MPI(Type_size, type, FR_PTR(&bytes));
+    return code == fr_real_mpi.SUCCESS ? bytes : -1;
+}
+
 int64_t fr_real_status_size(const void *status)
 {
     if (fr_real_mpi.status_bytes_offset >= 0) {

@@ -164,6 +164,13 @@ static inline void fr_real_handle_store(void *array, size_t index, fr_word handl
         ((fr_word *)array)[index] = handle;
 }
 
+// The size of a datatype in bytes, as MPI_Type_size has it, -1 for what is none: no error handler
+// is called, since nobody has looked at the handle yet. For that a communicator is needed that has
+// its errors returned (`fr_real_ask_on`, MPI_COMM_NULL for none): without one MPI is asked by a
+// function that may call them.
+int fr_real_type_bytes(fr_word type);
+void fr_real_ask_on(fr_word comm);
+
 // How many bytes a receive has brought that has completed with this status; negative when that is
 // not to be had. A load where the family's header tells where the status keeps them.
 int64_t fr_real_status_size(const void *status);
@@ -171,6 +178,9 @@ int64_t fr_real_status_size(const void *status);
 // What kind of predefined datatype or operation a handle is.
 enum fr_real_family fr_real_family_of(fr_word type);
 enum fr_real_operation fr_real_operation_of(fr_word operation);
+
+// Whether a datatype is a predefined pair, of which some have gaps.
+bool fr_real_type_is_pair(fr_word type);
 
 // Where handles of predefined datatypes lie, set with the family.
 struct fr_real_handles {

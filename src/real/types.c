@@ -23,6 +23,13 @@ enum fr_real_family fr_real_family_of(fr_word type)
     return FR_FAMILY_NONE;
 }
 
+bool fr_real_type_is_pair(fr_word type)
+{
+    return type == fr_real_mpi.FLOAT_INT || type == fr_real_mpi.DOUBLE_INT ||
+           type == fr_real_mpi.LONG_INT || type == fr_real_mpi.SHORT_INT ||
+           type == fr_real_mpi.TWOINT || type == fr_real_mpi.LONG_DOUBLE_INT;
+}
+
 enum fr_real_operation fr_real_operation_of(fr_word operation)
 {
     unsigned i = 0;

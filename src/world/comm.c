@@ -92,6 +92,7 @@ bool fr_world_comm_make(void)
     own = fr_real_handle_load(handle, 0);
     has_own = true;
     FR_MPI(Comm_set_errhandler, own, fr_real_mpi.ERRORS_RETURN);
+    fr_real_ask_on(own);
     fr_world_name_start(own);
     read_tag_limit();
     return true;
@@ -103,6 +104,7 @@ void fr_world_comm_free(void)
     if (!has_own)
         return;
     has_own = false;
+    fr_real_ask_on(fr_real_mpi.COMM_NULL);
     fr_real_handle_store(handle, 0, own);
     FR_MPI(Comm_free, FR_PTR(handle));
 }
