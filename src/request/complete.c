@@ -100,7 +100,8 @@ static void set_statuses(struct fr_request_set *set)
         set->statuses = (char *)set->args[arg];
         return;
     }
-    if (!array && !any_needs_status(set)) {
+    bool same = array && set->class != FR_CLASS_WAITALL; // what MPI returns with statuses
+    if (!same && !any_needs_status(set)) {
         set->statuses = NULL;
         return;
     }
@@ -153,11 +154,38 @@ static void add_done(struct fr_request_set *set, size_t request, void *status, i
     set->done_count++;
 }
 
+// Whether a request may be pending after an error of another, of which no status tells. What has
+// completed is null, or persistent.
+static bool may_pend(const struct fr_request_set *set, size_t index)
+{
+    _Alignas(16) char status[FR_STATUS_BYTES];
+    int complete = 0;
+    fr_word request = fr_real_handle_load(set->requests, index);
+    if (request == fr_real_mpi.REQUEST_NULL)
+        return false;
+    if (!set->ops[index] || !set->ops[index]->persistent)
+        return true;
+    FR_MPI(Request_get_status, request, FR_PTR(&complete), FR_PTR(status));
+    return !complete;
+}
+
+// What one request of all has ended with. Without a status, one that has received an RTS has not
+// failed.
+static int error_of(const struct fr_request_set *set, size_t index, int rc)
+{
+    void *status = fr_request_set_status(set, index);
+    if (rc == fr_real_mpi.SUCCESS)
+        return rc;
+    if (!status)
+        return may_pend(set, index) ? fr_real_mpi.ERR_PENDING : fr_real_mpi.SUCCESS;
+    return rc == fr_real_mpi.ERR_IN_STATUS ? *status_error(status) : fr_real_mpi.SUCCESS;
+}
+
 static void add_all(struct fr_request_set *set, int rc)
 {
     for (size_t i = 0; i < set->count; i++) {
         void *status = fr_request_set_status(set, i);
-        int error = rc == fr_real_mpi.ERR_IN_STATUS ? *status_error(status) : fr_real_mpi.SUCCESS;
+        int error = error_of(set, i, rc);
         if (error != fr_real_mpi.ERR_PENDING)
             add_done(set, i, status, error);
     }
@@ -203,7 +231,7 @@ static void list_done(struct fr_request_set *set, int rc)
             add_done(set, 0, fr_request_set_status(set, 0), rc);
         break;
     case FR_CLASS_WAITALL:
-        if (told)
+        if (told || !set->statuses)
             add_all(set, rc);
         break;
     case FR_CLASS_TESTALL:
@@ -261,7 +289,7 @@ static int report_own_errors(struct fr_request_set *set, int rc)
 {
     const struct fr_request_op *first = NULL;
     int code = fr_real_mpi.SUCCESS;
-    bool array = has_status_array(set->class);
+    bool array = has_status_array(set->class), tells = array && set->statuses;
     for (size_t i = 0; i < set->done_count && !first; i++) {
         if (!has_own_error(set->done[i], set->done_errors[i]))
             continue;
@@ -270,9 +298,9 @@ static int report_own_errors(struct fr_request_set *set, int rc)
     }
     if (!first)
         return rc;
-    for (size_t i = 0; array && i < set->done_count; i++)
+    for (size_t i = 0; tells && i < set->done_count; i++)
         *status_error(set->done_statuses[i]) = set->done_errors[i];
-    if (array && rc == fr_real_mpi.SUCCESS)
+    if (tells && rc == fr_real_mpi.SUCCESS)
         clear_errors(set);
     return fr_request_is_enquiry(set->class)
                ? rc
@@ -354,6 +382,17 @@ static int wait_for_posted(struct fr_request_set *set)
     return rc;
 }
 
+// Whether there is nowhere to say which requests are complete, of which MPI shall tell.
+static bool lacks_outputs(const struct fr_request_set *set)
+{
+    unsigned last = fr_real_rows[set->fn].arg_count - 1u; // a status, or all of them
+    for (unsigned arg = is_single(set->class) ? 1 : 2; arg < last; arg++) {
+        if (!set->args[arg])
+            return true;
+    }
+    return false;
+}
+
 bool fr_request_complete(enum fr_fn fn, fr_word *args, int *result)
 {
     struct fr_request_set set;
@@ -366,7 +405,7 @@ bool fr_request_complete(enum fr_fn fn, fr_word *args, int *result)
     set.done_count = 0;
     set.heap = NULL;
     set_requests(&set);
-    if (!set.requests || !set.count || !set_storage(&set))
+    if (!set.requests || !set.count || lacks_outputs(&set) || !set_storage(&set))
         return false;
     if (!claim(&set)) {
         free(set.heap);
