@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "mpi/mpi_int.h"
+#include "world/world.h"
 
 #include <sched.h>
 
@@ -67,17 +68,34 @@ static int match(enum fr_fn fn, const fr_word *args, void *status, bool waits)
     }
 }
 
+// Whether a message can be taken that has an RTS. Wrong arguments are for the function itself,
+// which MPI names then; an error handler may make a success of that.
+static bool may_take_rts(enum fr_fn fn, const fr_word *args)
+{
+    struct fr_rndv_address address;
+    int source = (int)args[0], tag = (int)args[1];
+    fr_word comm = fr_real_handle(args[fr_real_arg(fn, 'c', 0)]);
+    bool any_source = source == fr_real_mpi.ANY_SOURCE, any_tag = tag == fr_real_mpi.ANY_TAG;
+    return (any_tag || (tag >= 0 && tag <= fr_world_tag_limit())) &&
+           fr_mpi_address_of(comm, any_source ? 0 : source, tag, &address);
+}
+
 bool fr_mpi_call_probe(enum fr_fn fn, fr_word *args, int *result)
 {
     _Alignas(16) char own_status[FR_STATUS_BYTES] = {0};
     int status_arg = fr_real_arg(fn, 'u', 0);
     int flag_arg = fr_real_arg(fn, 'F', 0);
-    if (!fr_mpi_takes_rts)
+    bool takes = fr_real_arg(fn, 'm', 0) >= 0, waits = flag_arg < 0;
+    bool ignored = args[status_arg] == fr_real_mpi.STATUS_IGNORE;
+    bool differs = takes && (waits || ignored); // what MPI is called with
+    if (flag_arg >= 0 && !args[flag_arg])
         return false;
-    if (args[status_arg] == fr_real_mpi.STATUS_IGNORE)
-        args[status_arg] = FR_PTR(own_status);
-    if (fr_real_arg(fn, 'm', 0) >= 0) {
-        *result = match(fn, args, (void *)args[status_arg], flag_arg < 0);
+    if (!fr_mpi_takes_rts || (ignored && !takes) || (differs && !may_take_rts(fn, args)))
+        return false;
+    if (takes) {
+        if (ignored)
+            args[status_arg] = FR_PTR(own_status);
+        *result = match(fn, args, (void *)args[status_arg], waits);
         return true;
     }
     *result = fr_real_call(fn, args);

@@ -113,6 +113,7 @@ typedef struct {
 #define MPI_STATUSES_IGNORE           ((MPI_Status *)0)
 #define MPI_PROC_NULL                 -3
 #define MPI_ANY_SOURCE                -1
+#define MPI_ANY_TAG                   -2
 #define MPI_ROOT                      -4
 #define MPI_UNDEFINED                 -32766
 #define MPI_THREAD_MULTIPLE           4096
