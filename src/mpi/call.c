@@ -428,6 +428,10 @@ static int hear(enum fr_fn fn, const fr_word *args, void *status, int rc)
     op->takes_rts = true;
     op->counted_as = fn;
     enum fr_status built = fr_mpi_views_build(op);
+    if (built == FR_ERR_INVALID) { // as MPI has found, though an error handler made a success of it
+        fr_request_op_free(op);
+        return rc;
+    }
     for (unsigned v = 0; built == FR_OK && v < op->view_count; v++)
         fr_path_view_measure(&op->views[v]);
     rc = built == FR_OK ? fr_request_deliver_one(op, status, rc) : fr_request_fail(op, built);
@@ -533,6 +537,8 @@ static bool needs_look_for_sending(enum fr_fn fn, const fr_word *args)
 static bool receive(enum fr_fn fn, fr_word *args, enum fr_fn counted_as, int *result)
 {
     bool receives = fr_real_rows[fn].class == FR_CLASS_RECV;
+    if (receives && !args[0] && fr_mpi_is_simple(fr_real_handle(args[2])))
+        return false; // nothing, or what MPI refuses
     bool on_host = !(fr_real_rows[fn].flags & FR_ROW_PERSISTENT) && are_on_host(fn, args);
     bool sends_more = !receives && needs_look_for_sending(fn, args);
     int in = receiving_buffer(fn);

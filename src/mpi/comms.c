@@ -22,7 +22,7 @@ static int name_later(enum fr_fn fn, const fr_word *args, uint64_t name)
 bool fr_mpi_call_comm_make(enum fr_fn fn, fr_word *args, int *result)
 {
     *result = fr_real_call(fn, args);
-    if (*result != fr_real_mpi.SUCCESS)
+    if (*result != fr_real_mpi.SUCCESS || !args[fr_real_arg(fn, 'C', 0)])
         return true;
     uint64_t name = fr_world_name_next(fn, args);
     if (fr_real_arg(fn, 'q', 0) >= 0)

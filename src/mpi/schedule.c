@@ -471,6 +471,26 @@ static int64_t slice_bytes(enum fr_fn fn, const fr_word *args, char letter)
     return count > 0 && measure_bytes(fr_real_handle(args[arg + 2]), count, &bytes) ? bytes : 0;
 }
 
+// Whether MPI refuses a count or a datatype of a collective whose arguments matter on all ranks.
+static bool is_wrong(enum fr_fn fn, const fr_word *args)
+{
+    const char *signature = fr_real_rows[fn].signature;
+    enum fr_class class = fr_real_rows[fn].class;
+    struct fr_request_op op = {.fn = fn};
+    memcpy(op.args, args, strlen(signature) * sizeof(fr_word));
+    if (class != FR_CLASS_ALLTOALL && class != FR_CLASS_ALLGATHER && class != FR_CLASS_BCAST)
+        return false;
+    for (int arg = 0; signature[arg]; arg++) {
+        if (!strchr("srb", signature[arg]) || signature[arg + 1] != 'n' ||
+            args[arg] == fr_real_mpi.IN_PLACE)
+            continue;
+        int64_t count = fr_mpi_count_arg(&op, arg + 1);
+        if (count < 0 || (count > 0 && fr_real_type_bytes(fr_real_handle(args[arg + 2])) == -1))
+            return true;
+    }
+    return false;
+}
+
 // Such collectives begin to pay where MPI's own, which stage everything, take longer than a handful
 // of messages; a broadcast, which MPI has ranks hand on, while they are few. What all get alike is
 // to cross to another host once, as MPI sees to, not once a rank. Host memory gains nothing but
@@ -485,7 +505,7 @@ static bool is_worthwhile(enum fr_fn fn, const fr_word *args, const struct fr_co
     memcpy(op.args, args, strlen(fr_real_rows[fn].signature) * sizeof(fr_word));
     int root = root_of(&op);
     bool is_root = root == group->rank, waits = fr_real_arg(fn, 'q', 0) < 0;
-    if (root != EACH && (root < 0 || root >= group->size))
+    if ((root != EACH && (root < 0 || root >= group->size)) || is_wrong(fn, args))
         return false; // which MPI knows what to do with
     switch (class) {
     case FR_CLASS_NEIGHBOR_ALLTOALL:

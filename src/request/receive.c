@@ -32,12 +32,21 @@ static bool is_cancelled(const void *status)
     return cancelled;
 }
 
+// Whether there is room for an RTS. An error handler may have made a success of what MPI refused,
+// such as a null pointer: nothing is where no memory can be.
+static bool has_room(const struct fr_path_view *view)
+{
+    enum { PAGE_BYTES = 4096 };
+    return view && view->out_bytes >= FR_RNDV_RTS_BYTES &&
+           view->base + (uintptr_t)view->first >= PAGE_BYTES;
+}
+
 bool fr_request_has_rts(struct fr_request_op *op, const void *status,
                         struct fr_rndv_incoming *incoming)
 {
     const struct fr_path_view *view = fr_request_receive_view(op);
     unsigned char data[FR_RNDV_RTS_BYTES];
-    if (!op->takes_rts || !view || view->out_bytes < sizeof(data) || !fr_rndv_incoming_any())
+    if (!op->takes_rts || !has_room(view) || !fr_rndv_incoming_any())
         return false;
     if (op->prefix_out && status && !fr_rndv_is_rts_length(fr_real_status_size(status)))
         return false;
@@ -67,7 +76,7 @@ bool fr_request_holds_rts(struct fr_request_op *op, struct fr_rndv_incoming *inc
 {
     unsigned char data[FR_RNDV_RTS_BYTES];
     const struct fr_path_view *view = fr_request_receive_view(op);
-    if (!op->takes_rts || !view || view->out_bytes < sizeof(data) || !may_look(op, view))
+    if (!op->takes_rts || !has_room(view) || !may_look(op, view))
         return false;
     if (fr_path_is_packed(view))
         read_racy(data, fr_path_given_address(view));
