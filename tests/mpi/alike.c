@@ -21,7 +21,7 @@ static run_case *const cases[] = {
     run_message,    run_replace, run_list,      run_short,     run_message,    run_cancel,
     run_wrong,      run_message, run_truncated, run_intercomm, run_message,    run_pack,
     run_comms,      run_nobody,  run_message,   run_list,      run_padding,    run_collective,
-    run_attributes, run_groups,  run_message,
+    run_attributes, run_groups,  run_message,   run_refused,   run_ignored,    run_outputs,
 };
 enum { KINDS = sizeof cases / sizeof cases[0], ROUNDS = 14 };
 
@@ -61,15 +61,19 @@ void say_code(struct run *run, const char *call, int code)
     say(run, "%s: class %d of length %d: %s", call, class, length > 0, text);
 }
 
+enum { UNSET = -77 };
+
 void fill_status(MPI_Status *status)
 {
     memset(status, 0, sizeof *status);
-    status->MPI_SOURCE = status->MPI_TAG = status->MPI_ERROR = -77;
+    status->MPI_SOURCE = status->MPI_TAG = status->MPI_ERROR = UNSET;
 }
 
 void say_status(struct run *run, const MPI_Status *status, MPI_Datatype type, bool counts)
 {
-    int count = -7, elements = -7, bytes = -7, cancelled = -7;
+    int count = -7, elements = -7, bytes = -7, cancelled = -7, error = status->MPI_ERROR;
+    if (error != UNSET) // MPICH's codes say how many errors there have been
+        MPI_Error_class(error, &error);
     MPI_Test_cancelled(status, &cancelled);
     if (counts) {
         MPI_Get_count(status, type, &count);
@@ -78,7 +82,7 @@ void say_status(struct run *run, const MPI_Status *status, MPI_Datatype type, bo
         MPI_Get_count(status, MPI_BYTE, &bytes);
     }
     say(run, "source %d tag %d error %d cancelled %d count %d elements %d bytes %d",
-        status->MPI_SOURCE, status->MPI_TAG, status->MPI_ERROR, cancelled, count, elements, bytes);
+        status->MPI_SOURCE, status->MPI_TAG, error, cancelled, count, elements, bytes);
 }
 
 void say_bytes(struct run *run, const unsigned char *arena)

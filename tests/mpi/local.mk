@@ -38,7 +38,8 @@ fr_unnoticed_programs = $(MPI_FLAVOURS:%=tests/mpi/unnoticed-%)
 EXTRA_DIST += $(fr_unnoticed_sources) tests/mpi/unnoticed.h
 # A program whose output is the same with and without the preload.
 fr_alike_sources = tests/mpi/alike.c tests/mpi/alike_types.c tests/mpi/alike_messages.c \
-    tests/mpi/alike_collectives.c tests/mpi/alike_objects.c tests/mpi/alike_errors.c
+    tests/mpi/alike_collectives.c tests/mpi/alike_objects.c tests/mpi/alike_errors.c \
+    tests/mpi/alike_refused.c
 fr_alike_programs = $(MPI_FLAVOURS:%=tests/mpi/alike-%)
 EXTRA_DIST += $(fr_alike_sources) tests/mpi/alike.h
 CLEANFILES += $(fr_alike_programs)
