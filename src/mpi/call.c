@@ -7,11 +7,9 @@
 #include "coll/alltoall.h"
 #include "mpi/rts.h"
 #include "report/report.h"
-#include "request/posted.h"
 #include "world/world.h"
 
-// Where the error handler of a call hangs.
-static void find_object(struct fr_request_op *op)
+void fr_mpi_find_object(struct fr_request_op *op)
 {
     static const char kinds[] = {'w', 'f', 'c'};
     for (size_t i = 0; i < sizeof(kinds); i++) {
@@ -96,7 +94,7 @@ bool fr_mpi_call_refusable(enum fr_fn fn, fr_word *args, int *result)
             continue;
         for (int i = 0; signature[i]; i++)
             op.args[i] = args[i];
-        find_object(&op);
+        fr_mpi_find_object(&op);
         *result = refuse(&op, range.kind, choice.reason);
         return true;
     }
@@ -338,8 +336,7 @@ static int fail(struct fr_request_op *op, enum fr_status status)
     return rc;
 }
 
-// `group` is that of an exchange which its ranks may agree to do among themselves, else NULL.
-static bool serve(enum fr_fn fn, fr_word *args, struct fr_coll_group *group, enum fr_fn counted_as,
+bool fr_mpi_serve(enum fr_fn fn, fr_word *args, struct fr_coll_group *group, enum fr_fn counted_as,
                   int *result)
 {
     fr_request_poll_freed(false);
@@ -353,7 +350,7 @@ static bool serve(enum fr_fn fn, fr_word *args, struct fr_coll_group *group, enu
         *result = fr_request_raise(0, 0, fr_real_mpi.ERR_NO_MEM);
         return true;
     }
-    find_object(op);
+    fr_mpi_find_object(op);
     op->persistent = fr_real_rows[fn].flags & FR_ROW_PERSISTENT;
     op->takes_rts = fr_mpi_takes_rts && fr_mpi_receives(fn);
     op->counted_as = counted_as;
@@ -404,194 +401,7 @@ static bool serve(enum fr_fn fn, fr_word *args, struct fr_coll_group *group, enu
 
 bool fr_mpi_call_buffers(enum fr_fn fn, fr_word *args, int *result)
 {
-    return serve(fn, args, NULL, fn, result);
-}
-
-static int receiving_buffer(enum fr_fn fn)
-{
-    return fr_real_rows[fn].class == FR_CLASS_SENDRECV ? 5 : 0;
-}
-
-// Looks at what a blocking receive into host memory has brought. Of an exchange this is the second
-// half: what it has sent may be of a datatype that is not understood.
-static int hear(enum fr_fn fn, const fr_word *args, void *status, int rc)
-{
-    bool large = fr_real_rows[fn].flags & FR_ROW_LARGE;
-    int half = receiving_buffer(fn);
-    struct fr_request_op *op = fr_request_op_new(!half   ? fn
-                                                 : large ? FR_FN_MPI_Recv_c
-                                                         : FR_FN_MPI_Recv,
-                                                 args + half);
-    if (!op)
-        return fr_request_raise(0, 0, fr_real_mpi.ERR_NO_MEM);
-    find_object(op);
-    op->takes_rts = true;
-    op->counted_as = fn;
-    enum fr_status built = fr_mpi_views_build(op);
-    if (built == FR_ERR_INVALID) { // as MPI has found, though an error handler made a success of it
-        fr_request_op_free(op);
-        return rc;
-    }
-    for (unsigned v = 0; built == FR_OK && v < op->view_count; v++)
-        fr_path_view_measure(&op->views[v]);
-    rc = built == FR_OK ? fr_request_deliver_one(op, status, rc) : fr_request_fail(op, built);
-    fr_request_op_free(op);
-    return rc;
-}
-
-// Of functions that receive by matching: the status of those that do so at once, else the request.
-static int outcome_arg(enum fr_fn fn)
-{
-    switch (fr_real_rows[fn].class) {
-    case FR_CLASS_SENDRECV:
-        return 11;
-    case FR_CLASS_REPLACE:
-        return 8;
-    default:
-        return fr_real_rows[fn].signature[3] == 'm' ? 4 : 6;
-    }
-}
-
-// Whether a receive may have brought an RTS, and `status`, if it is not NULL, does not speak
-// against it. What costs least is asked first: of a datatype without gaps that are a few bytes
-// which have just come.
-static bool may_have_brought(const fr_word *buffer, bool simple, const void *status, int rc)
-{
-    bool complete = rc == fr_real_mpi.SUCCESS;
-    if (complete && status && !fr_rndv_is_rts_length(fr_real_status_size(status)))
-        return false;
-    return (complete || fr_request_has_come(rc)) &&
-           (!simple || fr_rndv_begins_rts((const void *)buffer[0])) && fr_rndv_incoming_any();
-}
-
-// Whether nothing can come, so that the buffer need not be one. `source` is the argument that says
-// so, of functions that have it.
-static inline bool is_from_nobody(enum fr_fn fn, const fr_word *args, int source)
-{
-    if (fr_real_rows[fn].signature[3] == 'm')
-        return !args[3] ||
-               fr_real_handle_load((const void *)args[3], 0) == fr_real_mpi.MESSAGE_NO_PROC;
-    return (int)args[source] == fr_real_mpi.PROC_NULL;
-}
-
-// Receives into host memory at once, by the application's own arguments, which MPI names where it
-// fails: it gets no status where the application gives none.
-static int receive_now(enum fr_fn fn, const fr_word *args)
-{
-    const fr_word *buffer = args + receiving_buffer(fn);
-    int outcome = outcome_arg(fn);
-    bool ignored = args[outcome] == fr_real_mpi.STATUS_IGNORE;
-    bool simple = fr_mpi_is_simple(fr_real_handle(buffer[2]));
-    void *status = ignored ? NULL : (void *)args[outcome];
-    if (ignored && is_from_nobody(fn, args, outcome - 3))
-        return fr_real_call(fn, args);
-    int rc = fr_real_call(fn, args);
-    if (FR_LIKELY(!may_have_brought(buffer, simple, status, rc)))
-        return rc;
-    return hear(fn, args, status, rc);
-}
-
-// Begins to receive into host memory. Returns false where nothing can come.
-static bool receive_later(enum fr_fn fn, const fr_word *args, int *result)
-{
-    if (is_from_nobody(fn, args, 3))
-        return false;
-    *result = fr_real_call(fn, args);
-    if (*result == fr_real_mpi.SUCCESS)
-        *result = fr_request_posted_add(
-            fn, args, fr_real_handle_load((const void *)args[outcome_arg(fn)], 0));
-    return true;
-}
-
-static int64_t count_at(enum fr_fn fn, const fr_word *args, int arg)
-{
-    return fr_real_rows[fn].flags & FR_ROW_LARGE ? (int64_t)args[arg] : (int)args[arg];
-}
-
-// Whether all buffers are host memory, as far as can be told without decoding datatypes.
-static bool are_on_host(enum fr_fn fn, const fr_word *args)
-{
-    const char *signature = fr_real_rows[fn].signature;
-    if (fr_mpi_are_host_buffers(fn, args))
-        return true;
-    for (int arg = 0; signature[arg]; arg++) {
-        if ((signature[arg] == 's' || signature[arg] == 'r' || signature[arg] == 'b') &&
-            !fr_mpi_is_host_memory(args[arg], count_at(fn, args, arg + 1),
-                                   fr_real_handle(args[arg + 2])))
-            return false;
-    }
-    return true;
-}
-
-// Whether what is sent from host memory may be more than MPI's business: a message as long as an
-// RTS, or one for rails, which must not be received over while it is copied.
-static bool needs_look_for_sending(enum fr_fn fn, const fr_word *args)
-{
-    int64_t count = count_at(fn, args, 1);
-    fr_word type = fr_real_handle(args[2]);
-    bool apart = fr_real_rows[fn].class == FR_CLASS_SENDRECV;
-    return fr_mpi_may_be_as_rts(count, type) || (apart && fr_mpi_may_go_over_rails(count, type));
-}
-
-// Functions that receive by matching. Those that need no look at their buffers make no operation.
-static bool receive(enum fr_fn fn, fr_word *args, enum fr_fn counted_as, int *result)
-{
-    bool receives = fr_real_rows[fn].class == FR_CLASS_RECV;
-    if (receives && !args[0] && fr_mpi_is_simple(fr_real_handle(args[2])))
-        return false; // nothing, or what MPI refuses
-    bool on_host = !(fr_real_rows[fn].flags & FR_ROW_PERSISTENT) && are_on_host(fn, args);
-    bool sends_more = !receives && needs_look_for_sending(fn, args);
-    int in = receiving_buffer(fn);
-    if ((!on_host || sends_more) && serve(fn, args, NULL, counted_as, result))
-        return true;
-    if (!on_host)
-        return false;
-    int64_t count = count_at(fn, args, in + 1);
-    fr_word type = fr_real_handle(args[in + 2]);
-    if (!fr_mpi_takes_rts || !fr_mpi_may_bring(count, type))
-        return false;
-    if (fr_mpi_may_go_over_rails(count, type)) // whose sender may be waiting to know how
-        fr_rndv_progress(NULL);
-    if (fr_real_rows[fn].signature[outcome_arg(fn)] == 'u') {
-        *result = receive_now(fn, args);
-        return true;
-    }
-    bool of_another = counted_as != fn && fr_mpi_rails_take_host; // which the report shall name
-    if (!receives || of_another || !fr_mpi_is_simple(type))
-        return serve(fn, args, NULL, counted_as, result);
-    return receive_later(fn, args, result);
-}
-
-bool fr_mpi_call_receive(enum fr_fn fn, fr_word *args, int *result)
-{
-    return receive(fn, args, fn, result);
-}
-
-// MPI_Recv and MPI_Irecv: what most of their calls are comes ahead of all other questions.
-bool fr_mpi_call_plain_receive(enum fr_fn fn, fr_word *args, int *result)
-{
-    fr_word type = fr_real_handle(args[2]);
-    bool is_plain = fr_buffer_is_ordinary((const void *)args[0]) && fr_mpi_takes_rts &&
-                    !fr_mpi_rails_take_host && fr_mpi_is_simple(type) &&
-                    fr_mpi_may_bring((int)args[1], type);
-    if (FR_UNLIKELY(!is_plain))
-        return receive(fn, args, fn, result);
-    if (fn == FR_FN_MPI_Irecv)
-        return receive_later(fn, args, result);
-    *result = receive_now(fn, args);
-    return true;
-}
-
-int fr_mpi_call_part(enum fr_fn fn, fr_word *args, enum fr_fn counted_as)
-{
-    bool receives = fr_mpi_receives(fn);
-    int rc = fr_real_mpi.SUCCESS;
-    bool for_rails =
-        !receives && fr_mpi_may_go_over_rails(count_at(fn, args, 1), fr_real_handle(args[2]));
-    bool plain = fr_mpi_are_host_buffers(fn, args) && !(receives && fr_mpi_takes_rts) && !for_rails;
-    bool done = !plain && (receives ? receive(fn, args, counted_as, &rc)
-                                    : serve(fn, args, NULL, counted_as, &rc));
-    return done ? rc : fr_real_call(fn, args);
+    return fr_mpi_serve(fn, args, NULL, fn, result);
 }
 
 // All ranks come here, also those with host buffers, which the others have to know.
@@ -614,5 +424,5 @@ bool fr_mpi_call_exchange(enum fr_fn fn, fr_word *args, int *result)
     if (declines)
         return false;
     // A rank without data has to say so, whatever its pointers are.
-    return on_host && !group ? false : serve(fn, args, group, fn, result);
+    return on_host && !group ? false : fr_mpi_serve(fn, args, group, fn, result);
 }

@@ -17,6 +17,7 @@ librooms_la_SOURCES += \
 	src/mpi/peer.c \
 	src/mpi/present.c \
 	src/mpi/probe.c \
+	src/mpi/receive.c \
 	src/mpi/reduce.c \
 	src/mpi/replace.c \
 	src/mpi/rts.c \

@@ -153,10 +153,18 @@ FR_MUST_CHECK enum fr_status fr_mpi_split_replace(struct fr_request_op *op);
 
 // Path peer. Started when the facts of the world are there. While it is enabled all ranks have to
 // come into the functions that it serves (aware.h), whatever their buffers are.
-struct fr_coll_group;
 void fr_mpi_peer_start(void);
 bool fr_mpi_peer_is_alike(enum fr_fn fn); // a rank without data is in it only if all are
 bool fr_mpi_peer_is_enabled(void);
+
+struct fr_coll_group;
+// A call with buffers. `group` is that of an exchange which its ranks may agree to do among
+// themselves, else NULL. Returns as the handlers of classes do.
+bool fr_mpi_serve(enum fr_fn fn, fr_word *args, struct fr_coll_group *group, enum fr_fn counted_as,
+                  int *result);
+
+// Finds where the error handler of a call hangs.
+void fr_mpi_find_object(struct fr_request_op *op);
 
 // A message that is part of another function's operation, which the report names.
 int fr_mpi_call_part(enum fr_fn fn, fr_word *args, enum fr_fn counted_as);
