@@ -53,19 +53,18 @@ void fr_rail_stripe_end(struct fr_rail_stripe *stripe, bool arrived)
 void fr_rail_stripe_again(struct fr_rail_stripe *stripe)
 {
     struct fr_rail_transfer *transfer = stripe->transfer;
-    bool was_sent = stripe->state == STRIPE_SENT;
+    bool may_land = stripe->state == STRIPE_SENT && transfer->direction == DIRECTION_WRITE;
     uncount(stripe, false);
     fr_list_remove(&stripe->entry);
-    if (stripe->probe || transfer->status != FR_OK) {
+    if (may_land || stripe->probe || transfer->status != FR_OK) {
         fr_list_push_back(&transfer->rails->spare, &stripe->entry);
-        (void)fr_rail_transfer_conclude(transfer);
+        if (may_land)
+            (void)fr_rail_transfer_fail(transfer, FR_ERR_RAIL);
+        else
+            (void)fr_rail_transfer_conclude(transfer);
         return;
     }
     fr_list_push_back(&transfer->again, &stripe->entry);
-    if (was_sent && transfer->direction == DIRECTION_WRITE) { // what is on its way may still land
-        (void)fr_rail_transfer_fail(transfer, FR_ERR_RAIL);
-        return;
-    }
     fr_list_remove(&transfer->entry);
     fr_list_push_back(&transfer->rails->active, &transfer->entry);
 }

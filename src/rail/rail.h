@@ -178,7 +178,8 @@ bool fr_rail_rest(struct fr_rails *rails);
 // Whether a transfer has ended, and how: FR_OK, FR_ERR_RAIL, FR_ERR_CANCELLED, or the driver's
 // error of a flush. Costs a load.
 bool fr_rail_test(const struct fr_rail_transfer *transfer, enum fr_status *status);
-// Takes a transfer back. It ends when what is on its way has landed: go on polling until it has.
+// Takes a transfer back. It ends when what is on its way has landed: go on polling until it has. A
+// write of which that is not known ends with FR_ERR_RAIL all the same.
 void fr_rail_cancel(struct fr_rail_transfer *transfer);
 // Has whatever this transfer loses logged at level info, as what was lost before and is tried
 // again.

@@ -193,9 +193,11 @@ bool fr_rail_transfer_conclude(struct fr_rail_transfer *transfer)
     return true;
 }
 
+// That a write may still land counts for more than that it was taken back.
 bool fr_rail_transfer_fail(struct fr_rail_transfer *transfer, enum fr_status status)
 {
-    if (transfer->status == FR_OK)
+    if (transfer->status == FR_OK ||
+        (status == FR_ERR_RAIL && transfer->direction == DIRECTION_WRITE))
         transfer->status = status;
     while (!fr_list_is_empty(&transfer->again))
         fr_rail_stripe_end(FR_LIST_ENTRY(transfer->again.next, struct fr_rail_stripe, entry),

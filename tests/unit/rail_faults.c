@@ -119,6 +119,24 @@ static void test_error_of_write(void)
     close_pair();
 }
 
+// Nor does it end as taken back while something of it may still land.
+static void test_cancel_of_write(void)
+{
+    for (int stalled = 0; stalled <= 1; stalled++) {
+        struct fr_rail_transfer *transfer = NULL;
+        begin_case();
+        open_usual();
+        CHECK(fr_rail_write(near, FAR, key, key_bytes, 0, near_region, 0, MEMORY, &transfer) ==
+              FR_OK);
+        fr_rail_poll(near);
+        standin->stalled[2] = stalled;
+        fr_rail_cancel(transfer);
+        CHECK(wait_for(transfer) == (stalled ? FR_ERR_RAIL : FR_ERR_CANCELLED));
+        CHECK(counters_of(2).errors == (unsigned)stalled);
+        close_pair();
+    }
+}
+
 // Memory that the owner has given up is refused: an error of the transfer and of no link.
 static void test_refusal(void)
 {
@@ -649,6 +667,7 @@ int main(void)
     test_error();
     test_error_and_silence();
     test_error_of_write();
+    test_cancel_of_write();
     test_refusal();
     test_silence();
     test_silent_tail();
