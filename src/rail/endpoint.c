@@ -211,6 +211,31 @@ static bool can_complete_on_delivery(const struct fr_rail *rail)
     return code == 0;
 }
 
+// What EFA says of an endpoint: whether it makes reads or writes of messages that the other side's
+// CPU answers, since the NIC has none. FI_OPT_EFA_EMULATED_READ and _WRITE of rdma/fi_ext.h, which
+// that of libfabric 1.17 has not yet.
+enum {
+    OPT_EFA_EMULATED_READ = -(0xefa << 16) + 1,
+    OPT_EFA_EMULATED_WRITE = -(0xefa << 16) + 2,
+};
+
+static bool is_emulated(const struct fr_rail *rail, int option)
+{
+    bool emulated = false;
+    size_t bytes = sizeof(emulated);
+    return fi_getopt(&rail->initiator->fid, FI_OPT_ENDPOINT, option, &emulated, &bytes) == 0 &&
+           bytes == sizeof(emulated) && emulated;
+}
+
+// No other provider tells.
+static void ask_what_is_emulated(struct fr_rail *rail)
+{
+    if (strncmp(rail->info->fabric_attr->prov_name, "efa", 3) != 0)
+        return;
+    rail->emulates_reads = is_emulated(rail, OPT_EFA_EMULATED_READ);
+    rail->emulates_writes = is_emulated(rail, OPT_EFA_EMULATED_WRITE);
+}
+
 static unsigned depth_of(const struct fi_info *info)
 {
     size_t size = info->tx_attr->size;
@@ -282,11 +307,13 @@ enum fr_status fr_rail_endpoint_open(struct fr_rail *rail, struct fi_info *info)
         return FR_ERR_RAIL;
     }
     rail->writes = can_complete_on_delivery(rail);
-    fr_debug("rail %u on %s, %s: %s progress, mr_mode 0x%x%s%s", rail->index, rail->name,
+    ask_what_is_emulated(rail);
+    fr_debug("rail %u on %s, %s: %s progress, mr_mode 0x%x%s%s%s%s", rail->index, rail->name,
              info->fabric_attr->prov_name,
              info->domain_attr->data_progress == FI_PROGRESS_AUTO ? "automatic" : "manual",
              (unsigned)info->domain_attr->mr_mode, rail->hmem ? ", device memory" : "",
-             rail->writes ? ", writes" : "");
+             rail->writes ? ", writes" : "", rail->emulates_reads ? ", reads emulated" : "",
+             rail->emulates_writes ? ", writes emulated" : "");
     return FR_OK;
 }
 

@@ -53,6 +53,18 @@ bool fr_rail_writes(const struct fr_rails *rails)
     return false;
 }
 
+bool fr_rail_emulates_reads(const struct fr_rails *rails)
+{
+    (void)rails;
+    return false;
+}
+
+bool fr_rail_emulates_writes(const struct fr_rails *rails)
+{
+    (void)rails;
+    return false;
+}
+
 size_t fr_rail_address(const struct fr_rails *rails, unsigned char address[FR_RAIL_ADDRESS_MAX])
 {
     (void)rails, (void)address;

@@ -105,6 +105,10 @@ bool fr_rail_has_better(const struct fr_rails *rails);
 // Whether the completion of a write says that the data have arrived. Where not, fr_rail_write is
 // refused.
 bool fr_rail_writes(const struct fr_rails *rails);
+// Whether the provider says that it makes reads, or writes, of messages that the other side's CPU
+// answers. EFA alone tells.
+bool fr_rail_emulates_reads(const struct fr_rails *rails);
+bool fr_rail_emulates_writes(const struct fr_rails *rails);
 
 // The address of all rails of this process: plain bytes that its peers are to have. Constant from
 // fr_rail_open on.

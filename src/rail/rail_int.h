@@ -81,10 +81,12 @@ struct fr_rail {
     int wait_fd;         // readable when there is something to answer; -1: nothing tells
     unsigned skipped;    // polls in which that was not done
     bool writes;         // a write can complete on delivery
-    bool hmem;           // takes device memory
-    bool write_fenced;   // a read is served after the writes posted before it
-    bool known_first;    // targets answer only initiators that they know, so there is no other
-                         // initiator
+    bool emulates_reads; // by messages that the other's CPU answers
+    bool emulates_writes;
+    bool hmem;         // takes device memory
+    bool write_fenced; // a read is served after the writes posted before it
+    bool known_first;  // targets answer only initiators that they know, so there is no other
+                       // initiator
     _Atomic bool out;
     bool wedged;               // and for good: its initiator could not be closed
     _Atomic uint64_t next_key; // of registrations, where keys are ours to give

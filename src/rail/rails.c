@@ -145,6 +145,24 @@ bool fr_rail_writes(const struct fr_rails *rails)
     return true;
 }
 
+bool fr_rail_emulates_reads(const struct fr_rails *rails)
+{
+    for (unsigned i = 0; i < rails->count; i++) {
+        if (rails->rails[i].emulates_reads)
+            return true;
+    }
+    return false;
+}
+
+bool fr_rail_emulates_writes(const struct fr_rails *rails)
+{
+    for (unsigned i = 0; i < rails->count; i++) {
+        if (rails->rails[i].emulates_writes)
+            return true;
+    }
+    return false;
+}
+
 bool fr_rail_needs_polls(const struct fr_rails *rails)
 {
     for (unsigned i = 0; i < rails->count; i++) {

@@ -471,8 +471,23 @@ static int ep_setopt(fid_t fid, int level, int name, const void *value, size_t l
     return -FI_ENOPROTOOPT;
 }
 
+// As EFA's provider does: a word of another length is refused.
+static int ep_getopt(fid_t fid, int level, int name, void *value, size_t *length)
+{
+    enum { EMULATED_READ = -(0xefa << 16) + 1, EMULATED_WRITE };
+    (void)fid;
+    if (!self.efa || level != FI_OPT_ENDPOINT || (name != EMULATED_READ && name != EMULATED_WRITE))
+        return -FI_ENOPROTOOPT;
+    if (*length < sizeof(bool))
+        return -FI_ETOOSMALL;
+    *(bool *)value = name == EMULATED_READ ? self.emulates_reads : self.emulates_writes;
+    *length = sizeof(bool);
+    return 0;
+}
+
 static struct fi_ops_cm cm_ops = {.size = sizeof(struct fi_ops_cm), .getname = ep_getname};
-static struct fi_ops_ep ep_ops = {.size = sizeof(struct fi_ops_ep), .setopt = ep_setopt};
+static struct fi_ops_ep ep_ops = {
+    .size = sizeof(struct fi_ops_ep), .setopt = ep_setopt, .getopt = ep_getopt};
 
 static int open_endpoint(struct fid_domain *domain, struct fi_info *info, struct fid_ep **made,
                          void *context)
@@ -664,7 +679,7 @@ int fi_getinfo(uint32_t version, const char *node, const char *service, uint64_t
         one->domain_attr->name = strdup(name);
         snprintf(name, sizeof(name), "fabric%u", i / 2);
         one->fabric_attr->name = strdup(name);
-        one->fabric_attr->prov_name = strdup("cxi");
+        one->fabric_attr->prov_name = strdup(self.efa ? "efa" : "cxi");
         one->domain_attr->mr_mode = self.mr_mode;
         one->domain_attr->mr_key_size = self.key_size;
         one->domain_attr->av_type = FI_AV_UNSPEC;

@@ -36,6 +36,8 @@ struct standin {
     int mr_mode;
     size_t key_size;
     bool hmem;
+    bool efa;                             // the provider is that, and says what it
+    bool emulates_reads, emulates_writes; // does by messages of its own
     bool refuses_auto, refuses_completion, refuses_delivery;
     uint64_t msg_order;
     size_t max_msg_size, tx_size;

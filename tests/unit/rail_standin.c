@@ -67,6 +67,22 @@ static void test_modes(void)
     CHECK(fr_rail_open(&options, &near) == FR_ERR_NOT_FOUND);
 }
 
+// What is emulated, the provider says that knows.
+static void test_emulated(void)
+{
+    for (unsigned set = 0; set < 8; set++) {
+        begin_case();
+        standin->efa = set & 1;
+        standin->emulates_reads = set & 2;
+        standin->emulates_writes = set & 4;
+        open_usual();
+        CHECK(fr_rail_emulates_reads(near) == ((set & 3) == 3), "%u", set);
+        CHECK(fr_rail_emulates_writes(near) == ((set & 5) == 5), "%u", set);
+        read_and_check(0, 0, 1 << 20);
+        close_pair();
+    }
+}
+
 static void test_progress_models(void)
 {
     for (unsigned set = 0; set < 4; set++) {
@@ -296,6 +312,7 @@ int main(void)
     test_sizes();
     test_writes();
     test_modes();
+    test_emulated();
     test_progress_models();
     test_limits();
     test_batches();
