@@ -27,6 +27,7 @@ static void look_at_all(struct fr_request_set *set)
 static void go_on(void)
 {
     fr_world_progress();
+    fr_rndv_progress(NULL);
     fr_request_receive_early(false);
 }
 
@@ -146,6 +147,7 @@ static int wait_some(struct fr_request_set *set)
         look_at_all(set);
         if (looks % LOOKS_A_YIELD)
             continue;
+        fr_rndv_progress(NULL);
         fr_request_receive_early(true);
         sched_yield();
     }

@@ -189,6 +189,7 @@ int fr_request_schedule_run(struct fr_request_op *op)
     for (unsigned polls = 1; !fr_request_schedule_poll(op); polls++) {
         if (polls % POLLS_A_YIELD)
             continue;
+        fr_rndv_progress(NULL);
         fr_request_receive_early(true);
         sched_yield();
     }
