@@ -80,11 +80,13 @@ void fr_rail_take_out(struct fr_rail *rail, const char *why)
     send_again(&rail->planned, is_any, NULL);
 }
 
-// Who takes a transfer back knows what it means that it comes to nothing: the job may be ending.
+// Who takes a read back knows what it means that it comes to nothing: the job may be ending. A
+// write costs the other side memory then.
 enum fr_log_level fr_rail_loss_level(const struct fr_rail_transfer *transfer)
 {
-    bool expected = atomic_load_explicit(&transfer->cancelled, memory_order_relaxed) ||
-                    atomic_load_explicit(&transfer->trial, memory_order_relaxed);
+    bool taken_back = transfer->direction != DIRECTION_WRITE &&
+                      atomic_load_explicit(&transfer->cancelled, memory_order_relaxed);
+    bool expected = taken_back || atomic_load_explicit(&transfer->trial, memory_order_relaxed);
     return expected ? FR_LOG_INFO : FR_LOG_WARN;
 }
 

@@ -21,8 +21,9 @@
 // time-out, the transfer ends with FR_ERR_RAIL. Either way nothing of an ended transfer touches
 // local memory any more, unless libfabric cannot close an endpoint: then an error names the memory.
 // A *write* over a lost link is not sent again, since what is on its way might land after the
-// second copy: the transfer ends with FR_ERR_RAIL, and the owner of the memory has to forget it
-// (fr_rail_forget) before it uses it for anything else; it may then read instead.
+// second copy: the transfer ends with FR_ERR_RAIL, and the owner of the memory, who may read to
+// other memory instead, uses it for nothing else while the rails are open. To forget it
+// (fr_rail_forget) keeps off what has not begun to land, but over sockets not the rest of what has.
 #ifndef FR_RAIL_RAIL_H
 #define FR_RAIL_RAIL_H
 
