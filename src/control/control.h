@@ -114,6 +114,10 @@ enum fr_control_kind {
     FR_CONTROL_RAIL_ADDRESS, // a piece of what others have to know of the sender's
     FR_CONTROL_RAIL_KNOWN,   // the sender knows the receiver's
     FR_CONTROL_RAIL_REACHED, // and has read from it
+    // Of messages as well.
+    FR_CONTROL_WRITE,       // the receiver would like it written, or with no key, not any more
+    FR_CONTROL_WRITTEN,     // so far
+    FR_CONTROL_WRITTEN_ALL, // or no more will be
 };
 
 struct fr_control_message {

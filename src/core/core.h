@@ -146,6 +146,13 @@ enum fr_rail_use {
     FR_RAIL_FORCE, // all that can
 };
 
+// The setting FABRAIL_RAIL_VERB: by what messages move over rails.
+enum fr_rail_verb {
+    FR_RAIL_VERB_AUTO, // by reads, but where they are known to be bad and writes are not
+    FR_RAIL_VERB_READ,
+    FR_RAIL_VERB_WRITE, // by writes, where the sender can
+};
+
 // The setting FABRAIL_PROGRESS: who moves rails that want a CPU for it.
 enum fr_progress_use {
     FR_PROGRESS_AUTO, // calls of MPI, and a thread while others read by such rails
@@ -176,6 +183,7 @@ struct fr_settings {
     const char *tuning;             // FABRAIL_TUNING: "auto", "" for none, else a file name
     enum fr_rail_use rail;          // FABRAIL_RAIL
     size_t rail_min_bytes;          // FABRAIL_RAIL_MIN, of messages over rails, or FR_BYTES_AUTO
+    enum fr_rail_verb rail_verb;    // FABRAIL_RAIL_VERB
     bool rail_host;                 // FABRAIL_RAIL_HOST, those of host memory, too
     enum fr_progress_use progress;  // FABRAIL_PROGRESS
     size_t rail_max;                // FABRAIL_RAIL_MAX, rails of a process

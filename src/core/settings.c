@@ -46,6 +46,7 @@ struct row {
 _Static_assert(sizeof(enum fr_log_level) == sizeof(unsigned), "choices are stored as unsigned");
 _Static_assert(sizeof(enum fr_fabric_use) == sizeof(unsigned), "choices are stored as unsigned");
 _Static_assert(sizeof(enum fr_rail_flush) == sizeof(unsigned), "choices are stored as unsigned");
+_Static_assert(sizeof(enum fr_rail_verb) == sizeof(unsigned), "choices are stored as unsigned");
 _Static_assert(sizeof(enum fr_rail_use) == sizeof(unsigned), "choices are stored as unsigned");
 _Static_assert(sizeof(enum fr_progress_use) == sizeof(unsigned), "choices are stored as unsigned");
 _Static_assert(sizeof(enum fr_tristate) == sizeof(unsigned), "choices are stored as unsigned");
@@ -79,6 +80,13 @@ static const struct choice rail_choices[] = {
     {"auto", FR_RAIL_AUTO},
     {"force", FR_RAIL_FORCE},
     {"off", FR_RAIL_OFF},
+    {NULL, 0},
+};
+
+static const struct choice verb_choices[] = {
+    {"auto", FR_RAIL_VERB_AUTO},
+    {"read", FR_RAIL_VERB_READ},
+    {"write", FR_RAIL_VERB_WRITE},
     {NULL, 0},
 };
 
@@ -196,6 +204,11 @@ static const struct row rows[] = {
     {"RAIL_MIN", ROW_AUTO_BYTES, AT(rail_min_bytes), .default_text = "auto", RANGE(0, 16 * TIB),
      .help = "Size from which on a message to another host goes over rails.\n"
              "With auto it is what the tuning file says of this kind of machine, else 256K."},
+    {"RAIL_VERB", ROW_CHOICE, AT(rail_verb), .default_text = "auto", .choices = verb_choices,
+     .help = "Whether a message that goes over rails is read by its receiver (read) or, where the\n"
+             "sender can, written by that to the receiver's workspace (write). With auto it is\n"
+             "written where the provider says that it makes reads of messages, and writes not,\n"
+             "which EFA alone tells. The receiver chooses; a sender with read writes nothing."},
     {"RAIL_HOST", ROW_BOOL, AT(rail_host), .default_text = "no",
      .help = "Whether messages of host memory go over rails, too, also where there is no GPU. It\n"
              "takes an MPI library that is not GPU-aware, or FABRAIL_RAIL=force.\n"

@@ -126,12 +126,38 @@ const char *fr_policy_scheme_name(enum fr_policy_scheme scheme)
     return scheme < FR_SCHEME_COUNT ? names[scheme] : "unknown";
 }
 
-const char *fr_policy_scheme_received(enum fr_policy_scheme scheme, bool on_device)
+static struct fr_policy_verb_choice verb(enum fr_policy_verb verb, const char *reason)
 {
-    if (scheme == FR_SCHEME_RAIL && on_device)
-        return "over all NICs that both ends have in common, into device memory";
+    return (struct fr_policy_verb_choice){verb, reason};
+}
+
+// Where nothing is known of either, a read asks nothing of the sender.
+struct fr_policy_verb_choice fr_policy_choose_verb(const struct fr_policy_rails *rails)
+{
+    if (rails->use == FR_RAIL_VERB_READ)
+        return verb(FR_VERB_READ, "FABRAIL_RAIL_VERB=read");
+    if (rails->use == FR_RAIL_VERB_AUTO && !rails->emulates_reads)
+        return verb(FR_VERB_READ, "the provider does not say that it emulates reads");
+    if (!rails->sender_writes)
+        return verb(FR_VERB_READ, "the sender does not write");
+    if (rails->use == FR_RAIL_VERB_AUTO && rails->sender_emulates)
+        return verb(FR_VERB_READ, "the provider emulates reads, and the sender's writes");
+    if (rails->sender_owes)
+        return verb(FR_VERB_READ, "the sender has not answered an earlier request yet");
+    if (rails->use == FR_RAIL_VERB_WRITE)
+        return verb(FR_VERB_WRITE, "FABRAIL_RAIL_VERB=write");
+    return verb(FR_VERB_WRITE, "the provider emulates reads, and not the sender's writes");
+}
+
+const char *fr_policy_scheme_received(enum fr_policy_scheme scheme, enum fr_policy_verb verb,
+                                      bool on_device)
+{
+    if (scheme == FR_SCHEME_RAIL && verb == FR_VERB_WRITE)
+        return on_device ? "over all NICs that both ends have in common, written into device memory"
+                         : "over all NICs that both ends have in common, written by the sender";
     if (scheme == FR_SCHEME_RAIL)
-        return "over all NICs that both ends have in common";
+        return on_device ? "over all NICs that both ends have in common, into device memory"
+                         : "over all NICs that both ends have in common";
     return scheme == FR_SCHEME_PIPELINE ? "in fragments, copies overlapping the wire"
                                         : "the sender offered its memory";
 }

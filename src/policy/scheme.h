@@ -10,7 +10,7 @@ enum fr_policy_scheme {
     FR_SCHEME_NONE,       // by MPI alone
     FR_SCHEME_GET,        // the receiver pulls out of the sender's buffer
     FR_SCHEME_STAGED_GET, // out of the sender's device workspace
-    FR_SCHEME_RAIL,       // the receiver reads memory of the sender's workspace over all rails
+    FR_SCHEME_RAIL,       // over all rails out of the sender's workspace, read or written
     FR_SCHEME_PIPELINE,   // fragments through page-locked memory over MPI
     FR_SCHEME_COUNT,
 };
@@ -62,12 +62,31 @@ static inline bool fr_policy_rails_read_device(const struct fr_policy_message *m
     return message->rails_reach_device && !message->host_memory && !message->workspace_full;
 }
 
+// Whether the receiver of a message by rails reads it, or asks the sender to write it.
+enum fr_policy_verb { FR_VERB_READ, FR_VERB_WRITE };
+
+struct fr_policy_rails {
+    enum fr_rail_verb use; // FABRAIL_RAIL_VERB
+    bool emulates_reads;   // the provider says of this process's NICs that others' CPUs answer
+    bool sender_writes;    // the sender can, and knows when a write has arrived
+    bool sender_emulates;  // but its provider says that this process's CPU has to answer
+    bool sender_owes;      // it has not answered an earlier request yet
+};
+
+struct fr_policy_verb_choice {
+    enum fr_policy_verb verb;
+    const char *reason; // for the log, static text
+};
+
+struct fr_policy_verb_choice fr_policy_choose_verb(const struct fr_policy_rails *rails);
+
 // As which path a scheme counts; none does so as what is done with device memory then.
 enum fr_policy_path fr_policy_scheme_path(enum fr_policy_scheme scheme);
 const char *fr_policy_scheme_name(enum fr_policy_scheme scheme);
 
 // Why a receive of such a message went as it did; `on_device` says that NICs wrote to device
-// memory.
-const char *fr_policy_scheme_received(enum fr_policy_scheme scheme, bool on_device);
+// memory, the verb whose.
+const char *fr_policy_scheme_received(enum fr_policy_scheme scheme, enum fr_policy_verb verb,
+                                      bool on_device);
 
 #endif

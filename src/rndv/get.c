@@ -31,10 +31,10 @@ static bool progress(struct fr_rndv_send *send)
     return false; // the bytes stay
 }
 
-static int64_t wait_ns(size_t bytes)
+static int64_t wait_ns(const struct fr_rndv_send *send)
 {
     enum { COPY_BYTES_PER_NS = 1000 }; // of device memory
-    return FR_RNDV_LEAST_WAIT_NS + (int64_t)(bytes / COPY_BYTES_PER_NS);
+    return FR_RNDV_LEAST_WAIT_NS + (int64_t)(send->bytes / COPY_BYTES_PER_NS);
 }
 
 static bool may_leave(const struct fr_rndv_send *send, enum fr_rndv_state state, bool waited)

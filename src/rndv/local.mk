@@ -5,4 +5,4 @@ librooms_la_SOURCES += src/rndv/agenda.c src/rndv/fragments.c src/rndv/fragments
 	src/rndv/rail.c src/rndv/rails.c src/rndv/rails.h \
 	src/rndv/recv.c src/rndv/refused.c src/rndv/replica.c src/rndv/rndv.h \
 	src/rndv/rndv_int.h src/rndv/schemes.c src/rndv/send.c src/rndv/send.h src/rndv/stage.c src/rndv/staged.c \
-	src/rndv/thread.c src/rndv/told.c
+	src/rndv/thread.c src/rndv/told.c src/rndv/write.c src/rndv/write.h src/rndv/written.c

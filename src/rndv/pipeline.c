@@ -134,13 +134,14 @@ static bool progress(struct fr_rndv_send *send)
     return copied && send->fragments_sent == send->fragments;
 }
 
-static int64_t wait_ns(size_t bytes)
+static int64_t wait_ns(const struct fr_rndv_send *send)
 {
     enum {
         NS_A_BYTE = 20,         // for a receiver that gets itself memory,
         MOST_NS = 20000000,     // up to that
         WIRE_BYTES_PER_NS = 10, // of a fast network
     };
+    size_t bytes = send->bytes;
     int64_t extra = bytes < MOST_NS / NS_A_BYTE ? (int64_t)bytes * NS_A_BYTE : MOST_NS;
     return FR_RNDV_LEAST_WAIT_NS + extra + (int64_t)(bytes / WIRE_BYTES_PER_NS);
 }

@@ -6,7 +6,7 @@
 #include "rndv/hmem.h"
 #include "rndv/rails.h"
 #include "rndv/rndv_int.h"
-#include "rndv/send.h"
+#include "rndv/write.h"
 
 #include <sched.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 
 bool fr_rndv_tell(int to, enum fr_control_kind kind, const struct fr_rndv_entry *entry, bool must)
 {
-    bool whole = kind == FR_CONTROL_RTS;
+    bool whole = kind == FR_CONTROL_RTS || kind == FR_CONTROL_WRITE;
     size_t bytes = whole ? sizeof(*entry) : offsetof(struct fr_rndv_entry, place);
     while (!fr_control_send(to, kind, entry, bytes)) {
         if (!must || !fr_control_reaches(to) || !fr_control_is_alive(to))
@@ -53,6 +53,14 @@ static void handle(const struct fr_control_message *message, const struct fr_dev
     case FR_CONTROL_RETRY:
     case FR_CONTROL_BEGUN:
         fr_rndv_send_handle(message->from, (enum fr_control_kind)message->kind, &entry);
+        return;
+    case FR_CONTROL_WRITE:
+        fr_rndv_send_handle(message->from, FR_CONTROL_BEGUN, &entry);
+        fr_rndv_write_handle(message->from, &entry);
+        return;
+    case FR_CONTROL_WRITTEN:
+    case FR_CONTROL_WRITTEN_ALL:
+        fr_rndv_written_handle(message->from, (enum fr_control_kind)message->kind, &entry);
         return;
     default:
         fr_rndv_replica_handle(message->from, (enum fr_control_kind)message->kind, &entry);

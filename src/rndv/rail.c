@@ -8,15 +8,17 @@
 // same. The sender's own buffer is not read: it could not have it back while somebody may be
 // reading.
 //
-// It needs the sender for nothing but to say how far its copies are. What cannot be read at all
-// goes by fragments over MPI in the end; after the first byte a failure is the message's.
+// That needs the sender for nothing but to say how far its copies are. Where policy would rather
+// have the sender write (write.h), the receiver asks for it, into memory of its workspace alone;
+// what does not come in that way it reads. What cannot be read at all goes by fragments over MPI in
+// the end; after the first byte a failure is the message's.
 #include "config.h"
 
 #include "path/packed.h"
 #include "rndv/fragments.h"
 #include "rndv/hmem.h"
 #include "rndv/rails.h"
-#include "rndv/send.h"
+#include "rndv/write.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -53,13 +55,12 @@ static enum fr_status register_lease(const struct fr_workspace_lease *lease,
 static enum fr_status describe(struct fr_rndv_send *send, struct fr_rndv_key *key)
 {
     unsigned char data[FR_RAIL_KEY_MAX];
-    uintptr_t first = fr_path_given_address(&send->staging);
-    size_t offset = send->region_offset + (first - (uintptr_t)send->staging.lease.address);
-    size_t bytes = fr_rail_describe(send->region, offset, send->bytes, data);
+    size_t bytes = fr_rail_describe(send->region, send->region_offset, send->bytes, data);
     if (bytes > sizeof(key->data))
         return FR_ERR_UNSUPPORTED;
     memcpy(key->data, data, bytes);
-    key->bytes = (uint32_t)bytes;
+    key->bytes = (uint16_t)bytes;
+    key->verbs = (uint16_t)fr_rndv_write_verbs();
     return FR_OK;
 }
 
@@ -73,6 +74,9 @@ static enum fr_status stage(struct fr_rndv_send *send)
             fr_rndv_hmem_register_lease(&send->staging.lease, &send->region, &send->region_offset);
     else if (status == FR_OK)
         status = register_lease(&send->staging.lease, &send->region);
+    if (status == FR_OK)
+        send->region_offset +=
+            fr_path_given_address(&send->staging) - (uintptr_t)send->staging.lease.address;
     return status;
 }
 
@@ -88,6 +92,7 @@ static enum fr_status start(struct fr_rndv_send *send, struct fr_rndv_place *pla
     place->shift = shift_of(send->bytes);
     fr_rndv_rails_serve(1);
     send->serves = true;
+    send->writes = fr_rndv_write_is_likely();
     if (send->rail_on_device)
         return fr_rndv_stage_begin_on_device(send, ready);
     fr_rndv_stage_begin(send, (size_t)1 << place->shift, 1);
@@ -95,8 +100,28 @@ static enum fr_status start(struct fr_rndv_send *send, struct fr_rndv_place *pla
     return FR_OK;
 }
 
+static bool progress(struct fr_rndv_send *send)
+{
+    bool gone = fr_rndv_stage_push(send);
+    fr_rndv_write_step(send->index, send);
+    return gone;
+}
+
+// One that is to write needs the application in MPI for that, as a pipeline does.
+static int64_t wait_ns(const struct fr_rndv_send *send)
+{
+    return send->writes ? fr_rndv_pipeline.wait_ns(send) : fr_rndv_stage_wait_ns(send);
+}
+
+static bool may_leave(const struct fr_rndv_send *send, enum fr_rndv_state state, bool waited)
+{
+    return !send->writes || (waited && state != FR_RNDV_PULLING);
+}
+
 static void cancel(struct fr_rndv_send *send)
 {
+    if (send->entered)
+        fr_rndv_write_stop(send);
     if (send->serves)
         fr_rndv_rails_serve(-1);
     send->serves = false;
@@ -115,6 +140,10 @@ struct reading {
     size_t begun;                  // fragments; those that are not done are under way
     size_t arrived;                // of the done ones
     struct fr_rail_transfer *transfers[WINDOW];
+
+    struct fr_rndv_asked *asked;    // of the sender, that it writes; NULL while this process reads
+    struct fr_rail_transfer *flush; // of what has been written to device memory; NULL for none
+    size_t flushed;                 // fragments that have come when it is done
 };
 
 static enum fr_status register_workspace(struct reading *reading,
@@ -181,28 +210,64 @@ static enum fr_status open_beside(struct reading *reading, struct fr_rndv_recv *
     return status;
 }
 
-static enum fr_status open_on_device(struct reading *reading, struct fr_rndv_recv *recv)
+static enum fr_status open_on_device(struct reading *reading, struct fr_rndv_recv *recv, bool own)
 {
     if (recv->view->absolute || !fr_rndv_hmem_reaches(&recv->view->range))
         return FR_ERR_UNSUPPORTED;
-    enum fr_status status = open_direct(reading, recv);
+    enum fr_status status = own ? FR_ERR_UNSUPPORTED : open_direct(reading, recv);
     if (status != FR_OK)
         status = open_beside(reading, recv);
     recv->on_device = status == FR_OK;
     return status;
 }
 
-static enum fr_status open_on_host(struct reading *reading, struct fr_rndv_recv *recv)
+static enum fr_status open_on_host(struct reading *reading, struct fr_rndv_recv *recv, bool own)
 {
     enum fr_status status = fr_rndv_fragments_open(&reading->in, recv);
     if (status != FR_OK)
         return status;
-    status = register_place(reading);
+    if (own && reading->in.bounce.address == NULL)
+        status = fr_rndv_fragments_bounce(&reading->in);
+    if (status == FR_OK)
+        status = register_place(reading);
     if (status == FR_OK)
         return FR_OK;
     recv->status = status; // nothing is copied
     fr_rndv_fragments_close(&reading->in);
+    recv->status = FR_OK;
     return status;
+}
+
+// Where the bytes go: `own` asks for memory of the workspace, which can be left to others.
+static enum fr_status open_place(struct reading *reading, struct fr_rndv_recv *recv, bool own)
+{
+    enum fr_status status = open_on_device(reading, recv, own);
+    return status == FR_OK ? FR_OK : open_on_host(reading, recv, own);
+}
+
+static enum fr_policy_verb choose_verb(const struct fr_rndv_incoming *incoming)
+{
+    const struct fr_policy_rails facts = {
+        .use = fr_core_settings()->rail_verb,
+        .emulates_reads = fr_rail_emulates_reads(fr_rndv_rails()),
+        .sender_writes = incoming->key.verbs & FR_RNDV_WRITES,
+        .sender_emulates = incoming->key.verbs & FR_RNDV_EMULATES_WRITES,
+        .sender_owes = fr_rndv_written_owes(incoming->from),
+    };
+    struct fr_policy_verb_choice choice = fr_policy_choose_verb(&facts);
+    fr_trace("a message of rank %d over rails is %s: %s", incoming->from,
+             choice.verb == FR_VERB_WRITE ? "written" : "read", choice.reason);
+    return choice.verb;
+}
+
+// What could not be asked for is read.
+static bool open_to_writes(struct reading *reading, struct fr_rndv_recv *recv)
+{
+    if (choose_verb(recv->incoming) != FR_VERB_WRITE || open_place(reading, recv, true) != FR_OK)
+        return false;
+    reading->asked = fr_rndv_written_ask(recv->incoming, reading->region, reading->offset);
+    recv->verb = reading->asked != NULL ? FR_VERB_WRITE : FR_VERB_READ;
+    return true;
 }
 
 static enum fr_status begin(struct fr_rndv_recv *recv)
@@ -214,9 +279,9 @@ static enum fr_status begin(struct fr_rndv_recv *recv)
     struct reading *reading = calloc(1, sizeof(*reading));
     if (reading == NULL)
         return FR_ERR_NO_MEMORY;
-    enum fr_status status = open_on_device(reading, recv);
-    if (status != FR_OK)
-        status = open_on_host(reading, recv);
+    recv->verb = FR_VERB_READ;
+    enum fr_status status =
+        open_to_writes(reading, recv) ? FR_OK : open_place(reading, recv, false);
     if (status != FR_OK) {
         free(reading);
         return status;
@@ -277,18 +342,110 @@ static void look_at_reads(struct reading *reading)
     }
 }
 
+// Ends with what the sender was asked for. The copies end before the memory may be left to it.
+static void stop_asking(struct reading *reading)
+{
+    struct fr_rndv_fragments *in = &reading->in;
+    enum fr_status copied = fr_device_batch_finish(&in->batch);
+    fr_device_batch_begin(&in->batch);
+    if (in->recv->status == FR_OK)
+        in->recv->status = copied;
+    if (!fr_rndv_written_end(reading->asked, &in->bounce, reading->region))
+        reading->region = NULL;
+    reading->asked = NULL;
+    reading->begun = in->done;
+}
+
+// Begins anew, by reads.
+static void turn_to_reads(struct reading *reading, const char *why)
+{
+    struct fr_rndv_recv *recv = reading->in.recv;
+    fr_debug("a message of rank %d over rails is read: %s", recv->incoming->from, why);
+    stop_asking(reading);
+    if (recv->status != FR_OK)
+        return;
+    fr_rail_release(fr_rndv_rails(), reading->region);
+    fr_workspace_return(&reading->in.bounce);
+    *reading = (struct reading){.in = {.recv = recv}};
+    recv->verb = FR_VERB_READ;
+    enum fr_status status = open_place(reading, recv, false);
+    if (status == FR_OK)
+        return;
+    recv->status = status;
+    *reading = (struct reading){.in = {.recv = recv}};
+    fr_device_batch_begin(&reading->in.batch);
+}
+
+// What has arrived in device memory is there when it has been flushed.
+static bool is_flushed(struct reading *reading)
+{
+    enum fr_status status = FR_OK;
+    if (reading->flush == NULL)
+        return true;
+    if (!fr_rail_test(reading->flush, &status))
+        return false;
+    fr_rail_finish(reading->flush);
+    reading->flush = NULL;
+    if (status == FR_OK)
+        reading->in.done = reading->flushed;
+    else
+        turn_to_reads(reading, "device memory could not be flushed");
+    return status == FR_OK;
+}
+
+static void note_written(struct reading *reading, size_t fragments)
+{
+    reading->flushed = fragments;
+    if (!reading->in.recv->on_device)
+        reading->in.done = fragments;
+    else if (fr_rail_flush(fr_rndv_rails(), &reading->flush) != FR_OK)
+        turn_to_reads(reading, "device memory cannot be flushed");
+}
+
+// A sender that seems to be silent may have said something that nobody has looked at.
+static struct fr_rndv_written look_at_sender(const struct reading *reading)
+{
+    struct fr_rndv_written written = fr_rndv_written_look(reading->asked);
+    if (!written.silent)
+        return written;
+    fr_rndv_progress(NULL);
+    return fr_rndv_written_look(reading->asked);
+}
+
+static void look_at_writes(struct reading *reading)
+{
+    struct fr_rndv_fragments *in = &reading->in;
+    if (!is_flushed(reading))
+        return;
+    struct fr_rndv_written written = look_at_sender(reading);
+    size_t fragments = written.bytes >= in->bytes ? in->count : written.bytes >> in->shift;
+    if (in->recv->status != FR_OK || (in->done == in->count && written.over))
+        stop_asking(reading);
+    else if (fragments > in->done)
+        note_written(reading, fragments);
+    else if (written.over)
+        turn_to_reads(reading, "the sender has not written it all");
+    else if (written.silent)
+        turn_to_reads(reading, "the sender that was to write it is silent");
+}
+
 static bool pull(struct fr_rndv_recv **recvs, size_t count)
 {
     bool over = true;
     for (size_t i = 0; i < count; i++) {
         struct reading *reading = recvs[i]->state;
-        read_on(reading);
-        look_at_reads(reading);
+        if (reading->asked != NULL) {
+            look_at_writes(reading);
+        } else {
+            read_on(reading);
+            look_at_reads(reading);
+        }
         if (recvs[i]->status == FR_OK)
             fr_rndv_fragments_copy(&reading->in);
         bool failed = recvs[i]->status != FR_OK;
         recvs[i]->untouched = failed && recvs[i]->status != FR_ERR_DEVICE && reading->arrived == 0;
-        over = over && reading->in.done == (failed ? reading->begun : reading->in.count);
+        over = over && reading->asked == NULL &&
+               reading->in.done == (failed ? reading->begun : reading->in.count);
     }
     (void)fr_rail_poll(fr_rndv_rails());
     return over;
@@ -313,9 +470,9 @@ static bool rest(void)
 const struct fr_rndv_scheme fr_rndv_rail = {
     .id = FR_SCHEME_RAIL,
     .start = start,
-    .progress = fr_rndv_stage_push,
-    .wait_ns = fr_rndv_stage_wait_ns,
-    .may_leave = fr_rndv_stage_may_leave,
+    .progress = progress,
+    .wait_ns = wait_ns,
+    .may_leave = may_leave,
     .cancel = cancel,
     .begin = begin,
     .pull = pull,

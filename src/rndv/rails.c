@@ -4,6 +4,7 @@
 
 #include "rndv/hmem.h"
 #include "rndv/meet.h"
+#include "rndv/write.h"
 #include "world/world.h"
 
 #include <stdlib.h>
@@ -129,6 +130,8 @@ void fr_rndv_rails_close(void)
         fr_rndv_hmem_close();
         fr_rndv_probe_close();
     }
+    fr_rndv_write_close();
+    fr_rndv_written_close();
     rails = NULL;
     atomic_store_explicit(&served_count, 0, memory_order_relaxed);
 }

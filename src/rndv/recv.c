@@ -18,6 +18,13 @@ static void give_up(struct fr_rndv_recv *recv, const struct fr_rndv_scheme *sche
         fr_rndv_incoming_end(recv->incoming, false);
 }
 
+static void name_scheme(struct fr_rndv_recv *recv)
+{
+    enum fr_policy_scheme scheme = (enum fr_policy_scheme)recv->incoming->scheme;
+    recv->scheme = fr_policy_scheme_name(scheme);
+    recv->reason = fr_policy_scheme_received(scheme, recv->verb, recv->on_device);
+}
+
 // Begins by the scheme of the entry. Where this process cannot, it asks the sender for another one.
 static void begin_by(struct fr_rndv_recv *recv)
 {
@@ -40,9 +47,7 @@ static void begin_by(struct fr_rndv_recv *recv)
         if (recv->status != FR_OK)
             fr_rndv_incoming_end(recv->incoming, false);
     }
-    recv->scheme = fr_policy_scheme_name((enum fr_policy_scheme)recv->incoming->scheme);
-    recv->reason =
-        fr_policy_scheme_received((enum fr_policy_scheme)recv->incoming->scheme, recv->on_device);
+    name_scheme(recv);
 }
 
 static void begin(struct fr_rndv_recv *recv)
@@ -98,10 +103,12 @@ static bool end_all(struct fr_rndv_recv *recvs, size_t count)
     for (size_t i = 0; i < count; i++) {
         if (recvs[i].state == NULL)
             continue;
-        if (recvs[i].untouched)
+        if (recvs[i].untouched) {
             begin_again(&recvs[i]);
-        else
+        } else {
+            name_scheme(&recvs[i]); // which may have turned from writes to reads
             fr_rndv_scheme_of(recvs[i].incoming->scheme)->end(&recvs[i]);
+        }
         all = all && recvs[i].state == NULL;
     }
     return all;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Messages that their receivers have refused, found by this process wherever it makes progress: a
-// receiver waits until its sender has found another way, and may be a sender that another receiver
-// waits for just so.
+// What receivers ask of their messages' sender, found by this process wherever it makes progress:
+// another scheme than the one that they refuse, or to be written to over rails. A receiver waits
+// until its sender has come to it, and may be a sender that another receiver waits for just so.
 //
 // A send belongs to its operation, and whoever completes that holds it while he looks at it; so
-// does whoever follows a refusal.
+// does whoever follows a refusal, or goes on with a write.
 #include "config.h"
 
-#include "rndv/send.h"
+#include "rndv/write.h"
 
 #include <sched.h>
 
@@ -43,13 +43,14 @@ void fr_rndv_send_release(unsigned index)
 // False when somebody else holds it.
 static bool follow(unsigned index)
 {
-    if (fr_rndv_ledger_state(index) != FR_RNDV_REFUSED)
+    if (fr_rndv_ledger_state(index) != FR_RNDV_REFUSED && !fr_rndv_write_is_asked(index))
         return true;
     if (atomic_flag_test_and_set_explicit(&places[index].held, memory_order_acquire))
         return false;
     struct fr_rndv_send *send = atomic_load_explicit(&places[index].send, memory_order_acquire);
     if (send != NULL && fr_rndv_ledger_state(index) == FR_RNDV_REFUSED)
         fr_rndv_send_follow_refusal(send);
+    fr_rndv_write_step(index, send);
     fr_rndv_send_release(index);
     return true;
 }
@@ -58,7 +59,8 @@ void fr_rndv_refused_look_after(void)
 {
     uint64_t refused = fr_rndv_ledger_refused();
     bool all = true;
-    if (FR_LIKELY(refused == atomic_load_explicit(&seen, memory_order_relaxed)))
+    if (FR_LIKELY(refused == atomic_load_explicit(&seen, memory_order_relaxed) &&
+                  !fr_rndv_write_any()))
         return;
     for (unsigned index = 0; index < FR_RNDV_SLOTS; index++)
         all = follow(index) && all;

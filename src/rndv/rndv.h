@@ -127,9 +127,13 @@ void fr_rndv_mark_plain(const struct fr_rndv_address *address);
 
 // ---- receiving
 
+// What a sender can do itself: write over rails; but by messages that this process answers.
+enum { FR_RNDV_WRITES = 1, FR_RNDV_EMULATES_WRITES = 2 };
+
 // What names registered memory to the rails of another process (fr_rail_describe). Plain bytes.
 struct fr_rndv_key {
-    uint32_t bytes;
+    uint16_t bytes;
+    uint16_t verbs; // of the sender, FR_RNDV_WRITES and so on
     unsigned char data[172];
 };
 
@@ -187,11 +191,12 @@ struct fr_rndv_recv {
     struct fr_path_view *view;         // where the bytes go; staging memory of the view may be used
     struct fr_rndv_incoming *incoming; // who has read it
     enum fr_status status;
-    const char *scheme; // by which the bytes have come
-    const char *reason; // the policy's, for the report
-    void *state;        // the scheme's own
-    bool untouched;     // it has failed before a byte has come: another scheme may do
-    bool on_device;     // NICs write the bytes to device memory
+    const char *scheme;       // by which the bytes have come
+    const char *reason;       // the policy's, for the report
+    void *state;              // the scheme's own
+    bool untouched;           // it has failed before a byte has come: another scheme may do
+    bool on_device;           // NICs write the bytes to device memory
+    enum fr_policy_verb verb; // whose NICs, of scheme rail
 };
 
 // Receives all of them to their end: the bytes are in the application's memory then, or `status`

@@ -146,13 +146,14 @@ _Static_assert(sizeof(struct fr_rndv_rts) == 40, "no padding");
 _Static_assert(sizeof(struct fr_rndv_rts) == FR_RNDV_RTS_BYTES, "it fits");
 
 // What processes of other hosts get of a slot, by control message: all of it with kind RTS, which
-// goes ahead of the RTS or says that the scheme is another one now; else the first members.
+// goes ahead of the RTS or says that the scheme is another one now, and with kind WRITE, which goes
+// the other way with where the bytes are to be written to; else the first members.
 struct fr_rndv_entry {
     uint64_t number;
     uint64_t ready; // of kind ATS: the state that the message has reached
     uint64_t sizes;
     uint64_t comm;
-    int32_t tag;
+    int32_t tag; // of kind WRITTEN_ALL: whether something may still land
     uint32_t index;
     struct fr_rndv_place place;
 };
@@ -242,8 +243,9 @@ struct fr_rndv_send {
 
     bool rail_on_device;           // rails are to read device memory
     struct fr_rail_region *region; // the staging memory, registered with the rails
-    size_t region_offset;          // of the lease in it
+    size_t region_offset;          // of the bytes in it
     bool serves;                   // its receiver may be reading there
+    bool writes;                   // its receiver is likely to ask for writes
 
     unsigned char rts[]; // FR_RNDV_RTS_LONGEST
 };
@@ -258,7 +260,7 @@ struct fr_rndv_scheme {
     bool (*progress)(struct fr_rndv_send *send);
     // How long the sender waits for its receiver before its bytes leave the buffer; and whether
     // then, or as the message stands, the application may have it back once they have.
-    int64_t (*wait_ns)(size_t bytes);
+    int64_t (*wait_ns)(const struct fr_rndv_send *send);
     bool (*may_leave)(const struct fr_rndv_send *send, enum fr_rndv_state state, bool waited);
     void (*cancel)(struct fr_rndv_send *send);
     // The receiver: begin one, make progress with all that go by this scheme (returns whether all

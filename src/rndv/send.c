@@ -11,8 +11,7 @@
 #include "memory/memory.h"
 #include "memory/tuned.h"
 #include "rndv/hmem.h"
-#include "rndv/rails.h"
-#include "rndv/send.h"
+#include "rndv/write.h"
 #include "world/world.h"
 
 #include <sched.h>
@@ -359,8 +358,11 @@ static enum fr_status push(struct fr_rndv_send *send)
     if (!send->sent || send->pushed || !fr_rndv_send_needs_push(send))
         return FR_OK;
     for (unsigned looks = 1; !send->scheme->progress(send); looks++) {
-        if (looks % LOOKS_A_YIELD == 0)
-            sched_yield();
+        if (looks % LOOKS_A_YIELD != 0)
+            continue;
+        if (send->writes) // as is asked for, beside the copies
+            fr_rndv_progress(NULL);
+        sched_yield();
     }
     send->pushed = true;
     return send->failure;
@@ -398,7 +400,7 @@ static bool has_waited(struct fr_rndv_send *send, enum fr_rndv_state state)
     int64_t since = atomic_load_explicit(last, memory_order_relaxed);
     if (since < send->since_ns || now - send->since_ns > LONGEST_WAIT_NS)
         since = send->since_ns;
-    return now - since >= send->scheme->wait_ns(send->bytes);
+    return now - since >= send->scheme->wait_ns(send);
 }
 
 // Rails that have failed one message are not tried with the next.
@@ -538,7 +540,8 @@ static bool is_done(struct fr_rndv_send *send)
     if (state == FR_RNDV_FAILED && send->failure == FR_OK)
         follow_failure(send);
     (void)send->scheme->progress(send);
-    return is_ended(state) && !send->copying && send->fragments_done == send->fragments;
+    return is_ended(state) && !send->copying && send->fragments_done == send->fragments &&
+           !fr_rndv_write_is_asked(send->index);
 }
 
 static void leave_behind(struct fr_rndv_send *send)

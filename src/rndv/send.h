@@ -56,7 +56,7 @@ bool fr_rndv_stage_push(struct fr_rndv_send *send);
 
 // Of schemes whose receivers need the application in this process no more: they may be left alone
 // with the bytes at once.
-int64_t fr_rndv_stage_wait_ns(size_t bytes);
+int64_t fr_rndv_stage_wait_ns(const struct fr_rndv_send *send);
 bool fr_rndv_stage_may_leave(const struct fr_rndv_send *send, enum fr_rndv_state state,
                              bool waited);
 

@@ -194,9 +194,9 @@ bool fr_rndv_stage_push(struct fr_rndv_send *send)
     return done;
 }
 
-int64_t fr_rndv_stage_wait_ns(size_t bytes)
+int64_t fr_rndv_stage_wait_ns(const struct fr_rndv_send *send)
 {
-    (void)bytes;
+    (void)send;
     return FR_RNDV_LEAST_WAIT_NS;
 }
 

@@ -78,6 +78,15 @@ tests_unit_rndv_meet_LDFLAGS = -Wl,--wrap=clock_gettime,--wrap=fr_core_log_write
     -Wl,--wrap=fr_control_is_alive,--wrap=fr_rndv_thread_start
 tests_unit_rndv_meet_DEPENDENCIES = $(rail_standin_dependencies)
 
+check_PROGRAMS += tests/unit/rndv_write
+tests_unit_rndv_write_SOURCES = tests/unit/rndv_write.c $(rail_standin_headers)
+tests_unit_rndv_write_CPPFLAGS = $(rail_standin_cppflags)
+tests_unit_rndv_write_LDADD = librooms.la
+tests_unit_rndv_write_LDFLAGS = -Wl,--wrap=clock_gettime,--wrap=fr_core_log_write \
+    -Wl,--wrap=fr_rndv_rails_serve,--wrap=fr_control_send,--wrap=fr_control_reaches \
+    -Wl,--wrap=fr_control_is_alive,--wrap=fr_rndv_thread_start
+tests_unit_rndv_write_DEPENDENCIES = $(rail_standin_dependencies)
+
 # A provider that libfabric loads, under the name that it looks for.
 check_DATA += tests/rail/libfrhmem-fi.so
 CLEANFILES += tests/rail/libfrhmem-fi.so

@@ -225,8 +225,40 @@ static void check_reasons_of_rails(void)
     check_reason(m, FR_SCHEME_NONE, "the MPI library is not GPU-aware");
     m.host_full = false;
     check_reason(m, FR_SCHEME_RAIL, by_host);
-    CHECK(strcmp(fr_policy_scheme_received(FR_SCHEME_RAIL, true), into) == 0);
-    CHECK(strcmp(fr_policy_scheme_received(FR_SCHEME_RAIL, false), by_host) == 0);
+    static const char *const received[2][2] = {
+        {by_host, into},
+        {"over all NICs that both ends have in common, written by the sender",
+         "over all NICs that both ends have in common, written into device memory"},
+    };
+    for (unsigned i = 0; i < 4; i++) {
+        enum fr_policy_verb verb = i / 2 != 0 ? FR_VERB_WRITE : FR_VERB_READ;
+        CHECK(strcmp(fr_policy_scheme_received(FR_SCHEME_RAIL, verb, i % 2 != 0),
+                     received[i / 2][i % 2]) == 0,
+              "%u", i);
+    }
+}
+
+// A message is written where the setting says so or reads are known to be emulated and writes are
+// not, the sender can, and nothing of an earlier request is open.
+static void check_verbs(void)
+{
+    for (unsigned set = 0; set < 3 * 16; set++) {
+        const struct fr_policy_rails rails = {
+            .use = (enum fr_rail_verb)(set / 16),
+            .emulates_reads = set & 1,
+            .sender_writes = set & 2,
+            .sender_emulates = set & 4,
+            .sender_owes = set & 8,
+        };
+        bool can = rails.sender_writes && !rails.sender_owes;
+        bool wanted = rails.emulates_reads && !rails.sender_emulates;
+        bool writes = rails.use == FR_RAIL_VERB_WRITE  ? can
+                      : rails.use == FR_RAIL_VERB_AUTO ? can && wanted
+                                                       : false;
+        struct fr_policy_verb_choice choice = fr_policy_choose_verb(&rails);
+        CHECK(choice.verb == (writes ? FR_VERB_WRITE : FR_VERB_READ), "%u", set);
+        CHECK(choice.reason != NULL && choice.reason[0] != 0, "%u", set);
+    }
 }
 
 static void check_names(void)
@@ -235,8 +267,8 @@ static void check_names(void)
                                                        "pipeline"};
     for (unsigned i = 0; i < FR_SCHEME_COUNT; i++) {
         CHECK(strcmp(fr_policy_scheme_name((enum fr_policy_scheme)i), names[i]) == 0, "%u", i);
-        CHECK((strstr(fr_policy_scheme_received((enum fr_policy_scheme)i, false), "fragments") !=
-               NULL) == (i == FR_SCHEME_PIPELINE),
+        CHECK((strstr(fr_policy_scheme_received((enum fr_policy_scheme)i, FR_VERB_READ, false),
+                      "fragments") != NULL) == (i == FR_SCHEME_PIPELINE),
               "%u", i);
     }
     CHECK(strcmp(fr_policy_scheme_name(FR_SCHEME_COUNT), "unknown") == 0);
@@ -249,6 +281,7 @@ int main(void)
     check_reasons();
     check_reasons_of_host();
     check_reasons_of_rails();
+    check_verbs();
     check_names();
     return check_result();
 }

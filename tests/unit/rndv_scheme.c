@@ -40,9 +40,9 @@ static bool inline_progress(struct fr_rndv_send *send)
     return ready == send->bytes;
 }
 
-static int64_t inline_wait_ns(size_t bytes)
+static int64_t inline_wait_ns(const struct fr_rndv_send *send)
 {
-    (void)bytes;
+    (void)send;
     return FR_RNDV_LEAST_WAIT_NS;
 }
 
