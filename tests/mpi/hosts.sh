@@ -3,7 +3,8 @@
 # They need $here, and a folder $work; the output of a launch is in $work/out.
 
 number=0
-device=sim # of what is launched
+device=sim # of what is launched,
+before=()  # by way of this
 
 result() # STATUS TEXT
 {
@@ -34,8 +35,8 @@ launch() # FLAVOUR HOSTS RANKS PROGRAM OPTION... -- ENVIRONMENT...
         run+=("--env=$variable")
     done
     rm -f "$work"/*.json
-    "${run[@]}" "$flavour" "$ranks" "$top_builddir/tests/programs/$program-$flavour" "${options[@]}" \
-        >"$work/out" 2>&1
+    "${run[@]}" "$flavour" "$ranks" "${before[@]}" "$top_builddir/tests/programs/$program-$flavour" \
+        "${options[@]}" >"$work/out" 2>&1
 }
 
 # Whether some report gives a path and the beginning of a reason, for each of these functions or any.
