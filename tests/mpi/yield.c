@@ -4,11 +4,13 @@
 // Those of MPICH never give up the core when they look for messages of UCX and there are none: two
 // that spin would keep a third one waiting for a time slice, each time that it is its turn. And
 // whoever gives it up over and over, with nobody else to run in this job, takes it from other jobs
-// beside it: now and then it sleeps instead.
+// beside it: now and then it sleeps instead, but where FR_TEST_NAPS=no is set, for a benchmark.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -20,9 +22,13 @@ enum { YIELDS = 8, NAP_NS = 50000 };
 __attribute__((visibility("default"))) int sched_yield(void)
 {
     static _Thread_local unsigned yields;
-    if (yields == 0)
+    static _Thread_local bool naps;
+    if (yields == 0) {
+        const char *setting = getenv("FR_TEST_NAPS");
+        naps = !setting || strcmp(setting, "no") != 0;
         prctl(PR_SET_TIMERSLACK, 1UL); // else a nap takes twice as long
-    if (++yields % YIELDS != 0)
+    }
+    if (++yields % YIELDS != 0 || !naps)
         return (int)syscall(SYS_sched_yield);
     nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
     return 0;
