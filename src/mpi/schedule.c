@@ -472,20 +472,18 @@ static int64_t slice_bytes(enum fr_fn fn, const fr_word *args, char letter)
 }
 
 // Whether MPI refuses a count or a datatype of a collective whose arguments matter on all ranks.
-static bool is_wrong(enum fr_fn fn, const fr_word *args)
+static bool is_wrong(const struct fr_request_op *op)
 {
-    const char *signature = fr_real_rows[fn].signature;
-    enum fr_class class = fr_real_rows[fn].class;
-    struct fr_request_op op = {.fn = fn};
-    memcpy(op.args, args, strlen(signature) * sizeof(fr_word));
+    const char *signature = fr_real_rows[op->fn].signature;
+    enum fr_class class = fr_real_rows[op->fn].class;
     if (class != FR_CLASS_ALLTOALL && class != FR_CLASS_ALLGATHER && class != FR_CLASS_BCAST)
         return false;
     for (int arg = 0; signature[arg]; arg++) {
         if (!strchr("srb", signature[arg]) || signature[arg + 1] != 'n' ||
-            args[arg] == fr_real_mpi.IN_PLACE)
+            op->args[arg] == fr_real_mpi.IN_PLACE)
             continue;
-        int64_t count = fr_mpi_count_arg(&op, arg + 1);
-        if (count < 0 || (count > 0 && fr_real_type_bytes(fr_real_handle(args[arg + 2])) == -1))
+        int64_t count = fr_mpi_count_arg(op, arg + 1);
+        if (count < 0 || (count > 0 && fr_real_type_bytes(fr_real_handle(op->args[arg + 2])) == -1))
             return true;
     }
     return false;
@@ -505,7 +503,7 @@ static bool is_worthwhile(enum fr_fn fn, const fr_word *args, const struct fr_co
     memcpy(op.args, args, strlen(fr_real_rows[fn].signature) * sizeof(fr_word));
     int root = root_of(&op);
     bool is_root = root == group->rank, waits = fr_real_arg(fn, 'q', 0) < 0;
-    if ((root != EACH && (root < 0 || root >= group->size)) || is_wrong(fn, args))
+    if ((root != EACH && (root < 0 || root >= group->size)) || is_wrong(&op))
         return false; // which MPI knows what to do with
     switch (class) {
     case FR_CLASS_NEIGHBOR_ALLTOALL:
