@@ -63,7 +63,7 @@ tests_unit_rail_cache_LDADD = librooms.la
 tests_unit_rail_cache_DEPENDENCIES = $(rail_standin_dependencies)
 
 check_PROGRAMS += tests/unit/rndv_hmem
-tests_unit_rndv_hmem_SOURCES = tests/unit/rndv_hmem.c tests/unit/driver.h $(rail_standin_headers)
+tests_unit_rndv_hmem_SOURCES = tests/unit/rndv_hmem.c tests/unit/apart.h tests/unit/driver.h $(rail_standin_headers)
 tests_unit_rndv_hmem_CPPFLAGS = $(rail_standin_cppflags) $(CUDA_CPPFLAGS)
 tests_unit_rndv_hmem_LDADD = librooms.la
 tests_unit_rndv_hmem_DEPENDENCIES = $(rail_standin_dependencies)
@@ -79,7 +79,7 @@ tests_unit_rndv_meet_LDFLAGS = -Wl,--wrap=clock_gettime,--wrap=fr_core_log_write
 tests_unit_rndv_meet_DEPENDENCIES = $(rail_standin_dependencies)
 
 check_PROGRAMS += tests/unit/rndv_write
-tests_unit_rndv_write_SOURCES = tests/unit/rndv_write.c $(rail_standin_headers)
+tests_unit_rndv_write_SOURCES = tests/unit/rndv_write.c tests/unit/apart.h $(rail_standin_headers)
 tests_unit_rndv_write_CPPFLAGS = $(rail_standin_cppflags)
 tests_unit_rndv_write_LDADD = librooms.la
 tests_unit_rndv_write_LDFLAGS = -Wl,--wrap=clock_gettime,--wrap=fr_core_log_write \

@@ -5,6 +5,7 @@
 // settings do. Each case is a process of its own.
 #include "config.h"
 
+#include "apart.h"
 #include "rail_standin.h"
 #include "rndv_two_ranks.h"
 
@@ -13,7 +14,6 @@
 
 #include "driver.h"
 
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum { NICS = 2, BYTES = 1 << 20 };
@@ -308,35 +308,18 @@ static void test_driver(void)
     fr_device_release();
 }
 
-static int run(const char *name, void (*test)(void), const char *setting, const char *value)
-{
-    int status = 0;
-    pid_t child = fork();
-    if (child == 0) {
-        if (setting != NULL)
-            setenv(setting, value, 1);
-        test();
-        _exit(check_result());
-    }
-    if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status))
-        status = CHECK_FAIL << 8;
-    if (WEXITSTATUS(status) != 0)
-        fprintf(stderr, "%s: exit status %d\n", name, WEXITSTATUS(status));
-    return WEXITSTATUS(status);
-}
-
 int main(void)
 {
-    int worst = run("driver", test_driver, NULL, NULL);
+    int worst = check_apart("driver", test_driver, NULL, NULL);
     if (worst == CHECK_SKIP)
         return CHECK_SKIP;
-    worst |= run("kinds", test_kinds, NULL, NULL);
-    worst |= run("current", test_current, NULL, NULL);
-    worst |= run("freed", test_freed, NULL, NULL);
-    worst |= run("refused", test_refused, NULL, NULL);
-    worst |= run("workspace", test_workspace, NULL, NULL);
-    worst |= run("large", test_large, "FABRAIL_RAIL_CACHE", "4M");
-    worst |= run("no HMEM", test_no_hmem, NULL, NULL);
-    worst |= run("setting", test_setting, "FABRAIL_RAIL_HMEM", "no");
+    worst |= check_apart("kinds", test_kinds, NULL, NULL);
+    worst |= check_apart("current", test_current, NULL, NULL);
+    worst |= check_apart("freed", test_freed, NULL, NULL);
+    worst |= check_apart("refused", test_refused, NULL, NULL);
+    worst |= check_apart("workspace", test_workspace, NULL, NULL);
+    worst |= check_apart("large", test_large, "FABRAIL_RAIL_CACHE", "4M");
+    worst |= check_apart("no HMEM", test_no_hmem, NULL, NULL);
+    worst |= check_apart("setting", test_setting, "FABRAIL_RAIL_HMEM", "no");
     return worst != 0 ? CHECK_FAIL : CHECK_PASS;
 }

@@ -6,15 +6,13 @@
 // not before.
 #include "config.h"
 
+#include "apart.h"
 #include "logged.h"
 #include "rail_standin.h"
 #include "rndv_two_ranks.h"
 
 #include "rndv/fragments.h"
 #include "rndv/write.h"
-
-#include <sys/wait.h>
-#include <unistd.h>
 
 enum {
     NICS = 2,
@@ -522,35 +520,20 @@ static void test_not_asked(void)
     finish();
 }
 
-static int run(const char *name, void (*test)(void), const char *verb)
-{
-    int status = 0;
-    pid_t child = fork();
-    if (child == 0) {
-        setenv("FABRAIL_RAIL_VERB", verb, 1);
-        test();
-        exit(check_result());
-    }
-    if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status))
-        status = CHECK_FAIL << 8;
-    if (WEXITSTATUS(status) != 0)
-        fprintf(stderr, "%s: exit status %d\n", name, WEXITSTATUS(status));
-    return WEXITSTATUS(status);
-}
-
 int main(void)
 {
-    int worst = run("sender", test_sender, "write");
-    worst |= run("taken back", test_taken_back, "write");
-    worst |= run("failure", test_failure, "write");
-    worst |= run("lost", test_lost, "write");
-    worst |= run("stopped on its way", test_stopped_on_its_way, "write");
-    worst |= run("refused", test_refused, "write");
-    worst |= run("does not write", test_does_not_write, "read");
-    worst |= run("verbs", test_verbs, "auto");
-    worst |= run("receiver", test_receiver, "write");
-    worst |= run("left", test_left, "write");
-    worst |= run("left for good", test_left_for_good, "write");
-    worst |= run("not asked", test_not_asked, "write");
+    int worst = check_apart("sender", test_sender, "FABRAIL_RAIL_VERB", "write");
+    worst |= check_apart("taken back", test_taken_back, "FABRAIL_RAIL_VERB", "write");
+    worst |= check_apart("failure", test_failure, "FABRAIL_RAIL_VERB", "write");
+    worst |= check_apart("lost", test_lost, "FABRAIL_RAIL_VERB", "write");
+    worst |=
+        check_apart("stopped on its way", test_stopped_on_its_way, "FABRAIL_RAIL_VERB", "write");
+    worst |= check_apart("refused", test_refused, "FABRAIL_RAIL_VERB", "write");
+    worst |= check_apart("does not write", test_does_not_write, "FABRAIL_RAIL_VERB", "read");
+    worst |= check_apart("verbs", test_verbs, "FABRAIL_RAIL_VERB", "auto");
+    worst |= check_apart("receiver", test_receiver, "FABRAIL_RAIL_VERB", "write");
+    worst |= check_apart("left", test_left, "FABRAIL_RAIL_VERB", "write");
+    worst |= check_apart("left for good", test_left_for_good, "FABRAIL_RAIL_VERB", "write");
+    worst |= check_apart("not asked", test_not_asked, "FABRAIL_RAIL_VERB", "write");
     return worst != 0 ? CHECK_FAIL : CHECK_PASS;
 }
