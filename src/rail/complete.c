@@ -63,9 +63,12 @@ static void arrived(struct fr_rail *rail, void *context)
     if (stripe == NULL)
         return;
     struct fr_rail_transfer *transfer = stripe->transfer;
+    struct fr_rail_peer *peer = transfer->peer;
     note_arrived(stripe);
     fr_rail_stripe_end(stripe, true);
     (void)fr_rail_transfer_conclude(transfer);
+    if (FR_UNLIKELY(peer->lost & ~(1u << rail->index)))
+        fr_rail_blame(rail->rails, peer);
 }
 
 // The peer refused, over a link that works: its memory is not what it was described as.

@@ -42,6 +42,7 @@ void fr_rail_retry_links(struct fr_rails *rails, struct fr_rail_peer *peer)
                  peer->number);
         link->lost = link->parked = false;
         link->probed = 0;
+        peer->lost &= (uint16_t) ~(1u << i);
     }
 }
 
@@ -109,14 +110,24 @@ static void lose_link(struct fr_rail *rail, struct fr_rail_peer *peer, enum fr_l
 void fr_rail_link_lost(struct fr_rail *rail, struct fr_rail_peer *peer, enum fr_log_level level,
                        const char *why)
 {
-    bool counts = !peer->links[rail->index].lost && level == FR_LOG_WARN;
+    if (!peer->links[rail->index].lost && level == FR_LOG_WARN)
+        peer->lost |= (uint16_t)(1u << rail->index);
     lose_link(rail, peer, level, why);
-    if (!counts)
-        return;
-    if (rail->losses > 0 && rail->lost_peer != peer->number)
-        fr_rail_take_out(rail, "it has lost its links to two processes");
-    rail->losses++;
-    rail->lost_peer = peer->number;
+}
+
+// Nor does a peer that cannot be reached at all.
+void fr_rail_blame(struct fr_rails *rails, struct fr_rail_peer *peer)
+{
+    for (unsigned i = 0; i < rails->count; i++) {
+        struct fr_rail *rail = &rails->rails[i];
+        if (!(peer->lost >> i & 1))
+            continue;
+        if (rail->losses > 0 && rail->lost_peer != peer->number)
+            fr_rail_take_out(rail, "it has lost its links to two processes");
+        rail->losses++;
+        rail->lost_peer = peer->number;
+    }
+    peer->lost = 0;
 }
 
 // Memory that may still be written to is not given back for use: the stripe stays out of use for

@@ -15,8 +15,9 @@
 // What may fail, and who learns of it. A link (a rail to one process) that gives an error, or lies
 // still while others to the same process go on, is taken out: a warning names it, its stripes are
 // read once more over other rails, and the transfer is none the worse. A rail that lost its links
-// to two processes without a success between is out for all; but a process whose links have all
-// gone silent, or were lost before and are tried again, says nothing of the rail. What was lost is
+// to two processes, of which others still read, without a success between is out for all; but a
+// process whose links have all gone, or were lost before and are tried again, says nothing of the
+// rail. What was lost is
 // tried again after a while. When the last link to a process is gone, or nothing has moved for the
 // time-out, the transfer ends with FR_ERR_RAIL. Either way nothing of an ended transfer touches
 // local memory any more, unless libfabric cannot close an endpoint: then an error names the memory.

@@ -93,7 +93,7 @@ struct fr_rail {
     struct fr_rail_load load;
     struct fr_list planned, sent; // stripes, the oldest first
     bool draining;      // nothing is sent until what is on lost links alone is left: then reset
-    unsigned losses;    // links in a row, without a success between
+    unsigned losses;    // links in a row that were its fault, without a success between
     unsigned lost_peer; // of the last
     uint64_t retry_ns;  // when a rail that is out is tried again, in real time
     uint64_t read_bytes, written_bytes, device_bytes, stripes_sent, again, errors;
@@ -134,6 +134,8 @@ struct fr_rail_peer {
     size_t address_bytes;
     uint64_t done_ns;            // when something last arrived by any link
     uint64_t woke_ns;            // and the first after a while in which nothing did
+    uint16_t lost;               // rails by which nothing comes any more; what else has come
+                                 // since would tell that it is the rail's fault
     struct fr_rail_link links[]; // one for each rail
 };
 

@@ -80,6 +80,8 @@ void fr_rail_reset(struct fr_rail *rail);
 
 void fr_rail_link_lost(struct fr_rail *rail, struct fr_rail_peer *peer, enum fr_log_level level,
                        const char *why);
+// Holds rails to account by which nothing comes from a peer any more, since something else has.
+void fr_rail_blame(struct fr_rails *rails, struct fr_rail_peer *peer);
 // Takes a rail out for all peers.
 void fr_rail_take_out(struct fr_rail *rail, const char *why);
 // Looks after links that are silent; now and then.

@@ -42,7 +42,7 @@ struct cq {
 };
 
 struct operation {
-    bool write, done;
+    bool write, done, swallowed;
     void *local, *desc;
     size_t bytes;
     uint64_t target, address, key;
@@ -278,6 +278,7 @@ static ssize_t post(struct fid_ep *fid, const struct fi_msg_rma *message, uint64
     struct operation *operation = &endpoint->queue[endpoint->count++];
     *operation = (struct operation){
         .write = write,
+        .swallowed = self.swallows,
         .local = message->msg_iov[0].iov_base,
         .desc = message->desc != NULL ? message->desc[0] : NULL,
         .bytes = message->msg_iov[0].iov_len,
@@ -310,11 +311,13 @@ static ssize_t writemsg(struct fid_ep *fid, const struct fi_msg_rma *message, ui
 static struct fi_ops_rma rma_ops = {
     .size = sizeof(struct fi_ops_rma), .readmsg = readmsg, .writemsg = writemsg};
 
-// The first operation that may complete now; those behind a write that is held back may.
+// The first operation that may complete now; those behind one that is held back may.
 static struct operation *next_operation(struct endpoint *endpoint)
 {
     for (unsigned i = 0; i < endpoint->count; i++) {
         struct operation *operation = &endpoint->queue[i];
+        if (operation->swallowed)
+            continue;
         if (!operation->write || !self.holds_writes)
             return operation;
         if (!operation->done)

@@ -43,6 +43,7 @@ struct standin {
     size_t max_msg_size, tx_size;
     // How it behaves.
     bool stalled[STANDIN_NICS]; // nothing completes
+    bool swallows;              // what is posted now never completes
     bool again[STANDIN_NICS];   // each post gives FI_EAGAIN, as while a connection is being made
     bool holds_writes;          // writes are done, and their completions kept back
     int error[STANDIN_NICS];    // the next completion is this error
