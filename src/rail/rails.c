@@ -261,9 +261,13 @@ bool fr_rail_wait(struct fr_rails *rails, long most_ns)
     return count > 0;
 }
 
-// Until the rail with the least on its way has run dry. 0 where a NIC would have to wait for a CPU.
-static uint64_t least_ahead_ns(const struct fr_rails *rails)
+// How long nobody need look at the rails: for a part of the time that they need for what is on its
+// way, which the rest of that keeps full, and no longer than it takes to fill a part of a socket.
+// Else a sleep would make a fast link slow, and then look right for a slow one. 0 where a NIC would
+// have to wait for a CPU.
+static uint64_t rest_ns(const struct fr_rails *rails)
 {
+    enum { PART = 16, SOCKET_PART = 32 << 10, MOST_NS = 250000 };
     uint64_t least = 0;
     for (unsigned i = 0; i < rails->count; i++) {
         const struct fr_rail *rail = &rails->rails[i];
@@ -271,23 +275,24 @@ static uint64_t least_ahead_ns(const struct fr_rails *rails)
             continue;
         if (rail->info->nic != NULL)
             return 0;
-        uint64_t ahead = fr_rail_load_finish_ns(&rail->load, 0);
-        least = least == 0 || ahead < least ? ahead : least;
+        uint64_t ahead = fr_rail_load_finish_ns(&rail->load, 0) / PART;
+        uint64_t filled = (uint64_t)SOCKET_PART * 1000000000 / rail->load.bytes_per_s;
+        uint64_t ns = ahead < filled ? ahead : filled;
+        least = least == 0 || ns < least ? ns : least;
     }
-    return least;
+    return least < MOST_NS ? least : MOST_NS;
 }
 
-// The part is small enough for the other stripes on their way to keep the rails full meanwhile.
 bool fr_rail_rest(struct fr_rails *rails)
 {
-    enum { PART = 16, LEAST_NS = 50000, MOST_NS = 250000 };
+    enum { LEAST_NS = 50000 };
     if (atomic_flag_test_and_set_explicit(&rails->polling, memory_order_acquire))
         return false;
-    uint64_t ns = least_ahead_ns(rails) / PART;
+    uint64_t ns = rest_ns(rails);
     atomic_flag_clear_explicit(&rails->polling, memory_order_release);
     if (ns < LEAST_NS)
         return false;
-    struct timespec nap = {.tv_nsec = ns < MOST_NS ? (long)ns : MOST_NS};
+    struct timespec nap = {.tv_nsec = (long)ns};
     (void)nanosleep(&nap, NULL);
     return true;
 }

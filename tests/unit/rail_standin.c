@@ -306,6 +306,29 @@ static void test_rests(void)
     close_pair();
 }
 
+// Nor on a rail that would fill its socket meanwhile, however much is on its way: it would be slow
+// for that alone, and then look right for a slow one.
+static void test_rests_fit(void)
+{
+    enum { BYTES = 4 << 20, TRIES = 20, FAST = 700000000 };
+    static const double stall_s = 0.002;
+    begin_case();
+    standin->nics = 1;
+    open_usual();
+    for (unsigned i = 0; i < TRIES; i++) {
+        standin->stalled[0] = true;
+        struct fr_rail_transfer *transfer = start_read(0, 0, BYTES);
+        double until = seconds() + stall_s;
+        while (seconds() < until)
+            fr_rail_poll(near);
+        unsigned long long rate = counters_of(0).bytes_per_s;
+        CHECK(!fr_rail_rest(near) || rate < FAST, "%llu bytes/s", rate);
+        standin->stalled[0] = false;
+        CHECK(wait_for(transfer) == FR_OK);
+    }
+    close_pair();
+}
+
 int main(void)
 {
     load_standin();
@@ -321,5 +344,6 @@ int main(void)
     test_failing_calls();
     test_threads();
     test_rests();
+    test_rests_fit();
     return check_result();
 }
