@@ -9,6 +9,7 @@
 #include "coll/mapset.h"
 #include "coll/meet.h"
 #include "coll/posts.h"
+#include "coll/wait.h"
 #include "memory/tuned.h"
 #include "world/attribute.h"
 #include "world/world.h"
@@ -16,7 +17,6 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 // Tags of messages on the communicator of Fabrail's own: above those of other uses, so many for
 // each group, and for each persistent exchange of it.
@@ -326,34 +326,16 @@ int fr_coll_group_next_tag(struct fr_coll_group *group)
     return group->first_tag + number * FR_COLL_GROUP_TAGS;
 }
 
-static time_t seconds_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec;
-}
-
 // Waits until the ranks of one host have said something of the segment, which they all do in this
 // call. False when FABRAIL_TIMEOUT has passed.
 static bool wait_for(const struct fr_coll_group *group, int (*look)(const struct fr_coll_place *),
                      int *found)
 {
-    enum { TELL_EVERY = 10 };
-    time_t began = seconds_now(), told = began;
+    struct fr_coll_wait wait = {0};
     while ((*found = look(group->place)) == 0) {
         sched_yield();
-        fr_world_progress();
-        time_t now = seconds_now();
-        size_t limit = fr_core_settings()->timeout_s;
-        if (limit && (size_t)(now - began) >= limit) {
-            fr_error("a rank of the communicator has not come within the %zu s of FABRAIL_TIMEOUT",
-                     limit);
+        if (!fr_coll_wait_on(&wait, "a rank of the communicator"))
             return false;
-        }
-        if (now - told >= TELL_EVERY) {
-            fr_warn("waiting for all ranks of a communicator for %ld s", (long)(now - began));
-            told = now;
-        }
     }
     return true;
 }

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "coll/meet.h"
+#include "coll/wait.h"
 
 #include "world/world.h"
 
@@ -112,12 +113,13 @@ static bool receive_any(void)
     return received;
 }
 
-// The rank is in the same call, or will come to it. Probes keep the real MPI going.
+// The rank is in the same call, or will come to it.
 static bool receive(const struct fr_coll_meeting *meeting, int from, void *data, size_t bytes)
 {
+    struct fr_coll_wait wait = {0};
     struct arrived *arrived;
     while ((arrived = take_arrived(meeting, from)) == NULL) {
-        if (!receive_any())
+        if (!receive_any() || !fr_coll_wait_on(&wait, "a rank of a communicator of several hosts"))
             return false;
     }
     bool fits = arrived->bytes == bytes;

@@ -19,11 +19,12 @@ struct fr_coll_meeting {
 };
 
 // Puts together the words of ranks [1, size), by `or`, with that of rank 0, and writes to *answer
-// what rank 0 makes of them by `judge`, the same on all ranks. False when MPI fails.
+// what rank 0 makes of them by `judge`, the same on all ranks. False when MPI fails, or a rank has
+// not come within FABRAIL_TIMEOUT.
 bool fr_coll_meet(const struct fr_coll_meeting *meeting, uint64_t word,
                   uint64_t (*judge)(uint64_t words, void *cookie), void *cookie, uint64_t *answer);
 
-// Writes the `bytes` bytes of each rank to `all`, by rank. False when MPI fails or there is no
+// Writes the `bytes` bytes of each rank to `all`, by rank. False then, too, or where there is no
 // memory.
 bool fr_coll_meet_gather(const struct fr_coll_meeting *meeting, const void *own, size_t bytes,
                          void *all);

@@ -5,6 +5,7 @@
 
 #include "coll/group.h"
 #include "coll/meet.h"
+#include "coll/wait.h"
 
 #include "control/shm.h"
 #include "world/world.h"
@@ -81,7 +82,7 @@ static bool go_on(void *cookie)
 {
     enum { TELL_EVERY = 10 };
     struct wait *wait = cookie;
-    fr_world_progress();
+    fr_coll_wait_progress();
     if (is_given_up(wait->group, wait->call))
         return false;
     time_t now = seconds_now();

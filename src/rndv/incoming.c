@@ -284,7 +284,9 @@ void fr_rndv_incoming_end(const struct fr_rndv_incoming *incoming, bool pulled)
 
 void fr_rndv_incoming_abandon(const struct fr_rndv_incoming *incoming)
 {
-    if (incoming->slot == NULL)
+    if (incoming->slot != NULL) // whose place is not free before all fragments are discarded
+        end_here(incoming, FR_RNDV_FAILED);
+    else
         (void)fr_rndv_replica_take(incoming->from, incoming->number, false);
 }
 

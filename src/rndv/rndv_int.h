@@ -196,7 +196,8 @@ void fr_rndv_incoming_refresh(struct fr_rndv_incoming *incoming); // `ready`
 // Asks the sender for another scheme than this one, and waits for it; then as begin.
 FR_MUST_CHECK enum fr_status fr_rndv_incoming_refuse(struct fr_rndv_incoming *incoming);
 void fr_rndv_incoming_end(const struct fr_rndv_incoming *incoming, bool pulled);
-// The receiver can do nothing with what the sender goes on sending: its place stays taken.
+// The receiver can do nothing with what the sender goes on sending: a failure, and its place stays
+// taken as long as that is not discarded.
 void fr_rndv_incoming_abandon(const struct fr_rndv_incoming *incoming);
 
 // ---- schemes

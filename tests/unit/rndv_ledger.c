@@ -179,9 +179,9 @@ static void run_any(void)
     CHECK(fr_rndv_incoming_read(messages[3].rts, &incoming));
     fr_rndv_incoming_abandon(&incoming);
     CHECK(fr_rndv_incoming_begin(&incoming) == FR_OK && fr_rndv_incoming_any(), "being pulled");
-    fr_rndv_incoming_abandon(&incoming); // its place stays taken
-    CHECK(fr_rndv_ledger_state(messages[3].index) == FR_RNDV_PULLING && fr_rndv_incoming_any());
-    host_free(&messages[3]); // as of a receiver that has died
+    fr_rndv_incoming_abandon(&incoming); // its place stays taken, as the sender leaves it so
+    CHECK(fr_rndv_ledger_state(messages[3].index) == FR_RNDV_FAILED && fr_rndv_incoming_any());
+    host_free(&messages[3]);
     fr_rndv_incoming_end(&incoming, true);
     CHECK(fr_rndv_incoming_any(), "the last one is left");
     host_free(&messages[4]);

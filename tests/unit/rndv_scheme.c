@@ -7,6 +7,7 @@
 
 #include "rndv_host.h"
 
+#include "coll/wait.h"
 #include "path/path.h"
 
 #include <sched.h>
@@ -360,13 +361,21 @@ static void start_in_vain(void)
     CHECK(!fr_rndv_send_is_possible(&message), "to nobody");
 }
 
-// The receiver cannot, and there is no other way without an MPI: both sides hear of it.
+// The receiver cannot, and there is no other way without an MPI: both sides hear of it, though the
+// sender is in a collective by then.
 static void send_refused(void)
 {
+    static const unsigned most_ms = 10000;
+    struct fr_coll_wait wait = {0};
     struct fr_rndv_send *send = start_well(16, 90, 1);
     process_say(1, rts_of(send), RTS_BYTES);
     fr_rndv_send_sent(send, true);
     CHECK(fr_rndv_send_push(send) == FR_OK);
+    for (unsigned i = 0; i < most_ms && fr_rndv_ledger_state(send->index) != FR_RNDV_FAILED; i++) {
+        CHECK(fr_coll_wait_on(&wait, "the receiver"));
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    CHECK(fr_rndv_ledger_state(send->index) == FR_RNDV_FAILED);
     wait_over(send);
     fr_rndv_send_free(send, false);
     process_meet();
@@ -389,6 +398,34 @@ static void receive_refused(void)
     process_meet();
 }
 
+// One that comes in fragments, which the receiver has no memory for: the sender hears of it.
+static void send_fragments(void)
+{
+    const struct fr_rndv_address address = {.to = 1, .tag = 17, .comm = 1};
+    struct fr_rndv_place place = host_place(5);
+    struct host_message message;
+    place.scheme = FR_SCHEME_PIPELINE;
+    CHECK(fr_rndv_ledger_advertise(&address, true, host_sizes(5), host_bytes(5), &place,
+                                   &message.index, &message.number) == FR_OK);
+    host_write_rts(&message, host_bytes(5), false);
+    process_say(1, message.rts, sizeof(message.rts));
+    process_meet();
+    CHECK(fr_rndv_ledger_state(message.index) == FR_RNDV_FAILED);
+    host_free(&message);
+}
+
+static void receive_no_fragments(void)
+{
+    struct fr_rndv_incoming incoming;
+    struct buffer buffer;
+    make_buffer(&buffer, 90);
+    hear(&incoming, host_bytes(5));
+    struct fr_rndv_recv recv = {.view = &buffer.view, .incoming = &incoming};
+    fr_rndv_receive(&recv, 1);
+    CHECK(recv.status != FR_OK && recv.state == NULL);
+    process_meet();
+}
+
 static void run_sender(void)
 {
     for (size_t bytes = RTS_BYTES + 1; bytes <= ROOM; bytes += 7)
@@ -400,6 +437,7 @@ static void run_sender(void)
     check_lengths();
     start_in_vain();
     send_refused();
+    send_fragments();
     send_well(2, 50, 4);
     process_meet();
     fr_rndv_progress(NULL);
@@ -415,6 +453,7 @@ static void run_receiver(void)
     receive(ROOM, 100, 7);
     hear_cancelled();
     receive_refused();
+    receive_no_fragments();
     receive(ROOM, 50, 4);
     process_meet();
     CHECK(begins == ends && starts == 0 && !fr_rndv_incoming_any());
