@@ -107,7 +107,8 @@ static bool progress(struct fr_rndv_send *send)
     return gone;
 }
 
-// One that is to write needs the application in MPI for that, as a pipeline does.
+// One that is to write needs the application in MPI for that, as a pipeline does, but no longer
+// than it is asked to: what it has not written is read, or its receiver is gone.
 static int64_t wait_ns(const struct fr_rndv_send *send)
 {
     return send->writes ? fr_rndv_pipeline.wait_ns(send) : fr_rndv_stage_wait_ns(send);
@@ -115,7 +116,8 @@ static int64_t wait_ns(const struct fr_rndv_send *send)
 
 static bool may_leave(const struct fr_rndv_send *send, enum fr_rndv_state state, bool waited)
 {
-    return !send->writes || (waited && state != FR_RNDV_PULLING);
+    bool is_asked = state == FR_RNDV_PULLING && fr_rndv_write_is_asked(send->index);
+    return !send->writes || (waited && !is_asked);
 }
 
 static void cancel(struct fr_rndv_send *send)

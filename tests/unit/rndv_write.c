@@ -222,12 +222,20 @@ static void check_ends(uint64_t wanted, bool wanted_lost)
     CHECK(bytes == wanted && lost == wanted_lost, "%ju bytes, %d", (uintmax_t)bytes, lost);
 }
 
+// Its receiver has come to it, and may never say more.
+static bool may_leave(void)
+{
+    return fr_rndv_rail.may_leave(&send, FR_RNDV_PULLING, true);
+}
+
 static void test_sender(void)
 {
     struct fr_rndv_entry entry;
     start();
     make_send(0);
+    send.writes = true;
     ask();
+    CHECK(!may_leave(), "it is still to write");
     step(1);
     CHECK(hear(FR_CONTROL_WRITTEN, &entry) && entry.ready == 0, "it has come to it");
     send.copied_bytes = 2 * FRAGMENT - 1; // of which the second is not whole
@@ -237,6 +245,7 @@ static void test_sender(void)
     send.copied_bytes = BYTES;
     check_ends(BYTES, false);
     check_written(BYTES, BYTES);
+    CHECK(may_leave() && !fr_rndv_rail.may_leave(&send, FR_RNDV_ADVERTISED, false));
     step(10);
     CHECK(is_quiet());
     finish();
