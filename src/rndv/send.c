@@ -283,6 +283,7 @@ static enum fr_status try(struct fr_rndv_send *send, enum fr_policy_scheme schem
     struct fr_rndv_place place = {.scheme = scheme};
     uint64_t ready = 0;
     send->scheme = fr_rndv_scheme_of(scheme);
+    send->failure = FR_OK; // of an earlier one
     send->rail_on_device = fr_policy_rails_read_device(facts);
     enum fr_status status = send->scheme->start(send, &place, &ready);
     if (status == FR_OK)
