@@ -81,12 +81,16 @@ void fr_rail_take_out(struct fr_rail *rail, const char *why)
     send_again(&rail->planned, is_any, NULL);
 }
 
+static bool is_cancelled(const struct fr_rail_transfer *transfer)
+{
+    return atomic_load_explicit(&transfer->cancelled, memory_order_relaxed);
+}
+
 // Who takes a read back knows what it means that it comes to nothing: the job may be ending. A
 // write costs the other side memory then.
 enum fr_log_level fr_rail_loss_level(const struct fr_rail_transfer *transfer)
 {
-    bool taken_back = transfer->direction != DIRECTION_WRITE &&
-                      atomic_load_explicit(&transfer->cancelled, memory_order_relaxed);
+    bool taken_back = transfer->direction != DIRECTION_WRITE && is_cancelled(transfer);
     bool expected = taken_back || atomic_load_explicit(&transfer->trial, memory_order_relaxed);
     return expected ? FR_LOG_INFO : FR_LOG_WARN;
 }
@@ -325,6 +329,24 @@ static bool give_up_peer(struct fr_rails *rails, const struct fr_rail_transfer *
     return any;
 }
 
+static bool any_goes_on(const struct fr_list *transfers, const struct fr_rail_peer *peer)
+{
+    for (const struct fr_list *at = transfers->next; at != transfers; at = at->next) {
+        const struct fr_rail_transfer *transfer =
+            FR_LIST_ENTRY(at, const struct fr_rail_transfer, entry);
+        if (transfer->peer == peer && !is_cancelled(transfer))
+            return true;
+    }
+    return false;
+}
+
+// Whether nothing is wanted of a peer any more but that what was cancelled ends, for which it may
+// be given up sooner.
+static bool is_unwanted(const struct fr_rails *rails, const struct fr_rail_peer *peer)
+{
+    return !any_goes_on(&rails->waiting, peer) && !any_goes_on(&rails->active, peer);
+}
+
 // Returns whether its peer was given up, and with that the lists of transfers may be others. One
 // that was given up before waits until nothing of others is on its way on the rails, which may be
 // for these to be given up too.
@@ -332,8 +354,7 @@ static bool check_transfer(struct fr_rails *rails, struct fr_rail_transfer *tran
 {
     const struct fr_rail_options *options = &rails->options;
     uint64_t silent = rails->now_ns - last_moved(transfer);
-    bool cancelled = atomic_load_explicit(&transfer->cancelled, memory_order_relaxed);
-    if (silent >= options->stall_ns && cancelled)
+    if (silent >= options->stall_ns && is_cancelled(transfer) && is_unwanted(rails, transfer->peer))
         return give_up_peer(rails, transfer, "silent, and a transfer was cancelled");
     if (options->timeout_ns > 0 && silent >= options->timeout_ns)
         return give_up_peer(rails, transfer, "nothing has moved within the time-out");

@@ -631,6 +631,31 @@ static void test_two_out_of_reach(void)
     close_pair();
 }
 
+// One that was cancelled does not end what others still want of a silent process.
+static void test_cancel_beside(void)
+{
+    struct fr_rail_options options = usual_options();
+    options.timeout_ns = 0;
+    begin_case();
+    CHECK(open_pair(&options, FR_RAIL_HOST));
+    for (int nic = 0; nic < 4; nic++)
+        standin->stalled[nic] = true;
+    struct fr_rail_transfer *cancelled = start_read(0, 0, MEMORY / 2);
+    struct fr_rail_transfer *other = start_read(MEMORY / 2, MEMORY / 2, MEMORY / 2);
+    fr_rail_poll(near);
+    fr_rail_cancel(cancelled);
+    double until = seconds() + 4 * (double)options.stall_ns * 1e-9;
+    while (seconds() < until)
+        fr_rail_poll(near);
+    CHECK(!is_ended(cancelled) && !is_ended(other));
+    for (int nic = 0; nic < 4; nic++)
+        standin->stalled[nic] = false;
+    CHECK(wait_for(other) == FR_OK);
+    CHECK(wait_for(cancelled) == FR_ERR_CANCELLED);
+    CHECK(memcmp(near_memory + MEMORY / 2, expected + MEMORY / 2, MEMORY / 2) == 0);
+    close_pair();
+}
+
 // A process that was met while a rail was out is reached by that rail too once it is back.
 static void test_met_while_out(void)
 {
@@ -704,6 +729,7 @@ int main(void)
     test_two_silent_peers();
     test_trials_of_two();
     test_cancel_of_two();
+    test_cancel_beside();
     test_two_out_of_reach();
     test_met_while_out();
     test_silent_while_out();
