@@ -257,9 +257,20 @@ bool fr_control_send(int to, enum fr_control_kind kind, const void *data, size_t
                       : fr_control_remote_send(to, &message);
 }
 
+// Who takes a message finds what it has of the sender by its rank, which another process wrote.
+static bool take_here(struct fr_control_message *message)
+{
+    while (fr_control_host_take(message)) {
+        if (FR_LIKELY(fr_control_is_here(message->from)))
+            return true;
+        fr_warn_once("a message from no process of this host is dropped");
+    }
+    return false;
+}
+
 bool fr_control_take(struct fr_control_message *message)
 {
-    return fr_control_host_take(message) || (any_elsewhere && fr_control_remote_take(message));
+    return take_here(message) || (any_elsewhere && fr_control_remote_take(message));
 }
 
 void fr_control_poll(void)

@@ -244,6 +244,16 @@ static void run_full(void)
     job_close_all();
 }
 
+// The first message of this process's queue, which stands before its area.
+static struct fr_control_message *first_message(void)
+{
+    unsigned char *area = (unsigned char *)fr_control_area(process_rank);
+    size_t queue_bytes = FR_CONTROL_PLACES * sizeof(struct fr_control_place);
+    struct fr_control_place *first = (struct fr_control_place *)(void *)(area - queue_bytes);
+    CHECK(first->message.bytes == 8, "the queue stands before the area");
+    return &first->message;
+}
+
 // A number that another process made up is no length.
 static void run_hostile(void)
 {
@@ -253,16 +263,33 @@ static void run_hostile(void)
     } taken;
     job_open_all();
     CHECK(send_number(0, 1));
-    unsigned char *place = (unsigned char *)fr_control_area(0);
-    size_t queue_bytes = FR_CONTROL_PLACES * sizeof(struct fr_control_place);
-    struct fr_control_place *first = (struct fr_control_place *)(void *)(place - queue_bytes);
-    CHECK(first->message.bytes == 8, "the queue stands before the area");
-    first->message.bytes = UINT32_MAX;
+    first_message()->bytes = UINT32_MAX;
     memset(&taken, 0x5a, sizeof(taken));
     CHECK(fr_control_take(&taken.message) && taken.message.bytes == FR_CONTROL_BYTES);
     for (size_t i = 0; i < sizeof(taken.guard); i++)
         CHECK(taken.guard[i] == 0x5a);
     job_close_all();
+}
+
+// Nor a rank: of none, of what takes no part, of what is on another host. What comes behind such a
+// message is taken.
+static void run_nobody(void)
+{
+    const int32_t made_up[] = {-1, INT32_MIN, INT32_MAX, 1, 2, 3};
+    struct fr_control_message message;
+    CHECK(fr_control_secret_draw(&job_secret) == FR_OK);
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(made_up); i++) {
+        struct fr_control_job job = job_as(0, 3);
+        job_processes[1].cookie = 0;
+        job_processes[2].host = job_processes[0].host ^ 1;
+        CHECK(!fr_control_open(&job) && fr_control_reaches(0));
+        CHECK(send_number(0, 1) && send_number(0, 2));
+        first_message()->from = made_up[i];
+        CHECK(fr_control_take(&message) && message.from == 0 && message.data[0] == 2, "from %d",
+              (int)made_up[i]);
+        CHECK(!fr_control_take(&message));
+        fr_control_close(job_idle);
+    }
 }
 
 // Each writes into the areas of all, which nobody had touched.
@@ -443,6 +470,7 @@ int main(int count, char **arguments)
         {.name = "takers", .count = 1, .run = run_takers},
         {.name = "full", .count = 1, .run = run_full},
         {.name = "hostile", .count = 1, .run = run_hostile},
+        {.name = "nobody", .count = 1, .run = run_nobody},
         {.name = "areas", .count = 3, .run = run_areas},
         {.name = "room", .count = 3, .run = run_room},
         {.name = "closed", .count = 2, .run = run_closed},
