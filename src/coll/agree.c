@@ -252,11 +252,17 @@ static bool is_usual(const struct agreement *agreement, int rank)
                : fr_coll_group_is_marked(agreement->group, rank, agreement->round);
 }
 
-static void forget_freed(const struct agreement *agreement, int rank)
+// False where a rank tells of more than its advert has room for. What it tells may change
+// meanwhile.
+static bool forget_freed(const struct agreement *agreement, int rank)
 {
     const struct fr_coll_advert *advert = advert_of(agreement, rank);
-    for (uint32_t i = 0; i < advert->freed_count && rank != agreement->group->rank; i++)
+    uint32_t count = __atomic_load_n(&advert->freed_count, __ATOMIC_RELAXED);
+    if (count > FR_ARRAY_LENGTH(advert->freed))
+        return false;
+    for (uint32_t i = 0; i < count && rank != agreement->group->rank; i++)
         fr_memory_forget_buffer(&agreement->group->processes[rank], advert->freed[i]);
+    return true;
 }
 
 // Whether every rank is in the same operation, with memory that others reach. All ranks see the
@@ -270,9 +276,8 @@ static bool all_advertise(const struct agreement *agreement)
             all = all && past_of(agreement)->advert->what == what;
             continue;
         }
-        forget_freed(agreement, rank);
         const struct fr_coll_advert *advert = advert_of(agreement, rank);
-        all = all && advert->eligible && advert->what == what;
+        all = forget_freed(agreement, rank) && all && advert->eligible && advert->what == what;
     }
     return all;
 }

@@ -123,6 +123,11 @@ check_PROGRAMS += tests/unit/coll_scale
 tests_unit_coll_scale_SOURCES = tests/unit/coll_scale.c tests/unit/check.h
 tests_unit_coll_scale_LDADD = librooms.la
 
+check_PROGRAMS += tests/unit/coll_agree
+tests_unit_coll_agree_SOURCES = tests/unit/coll_agree.c tests/unit/check.h
+tests_unit_coll_agree_LDADD = librooms.la
+tests_unit_coll_agree_LDFLAGS = -Wl,--wrap=fr_memory_forget_buffer
+
 check_PROGRAMS += tests/unit/world_hydra
 tests_unit_world_hydra_SOURCES = tests/unit/world_hydra.c tests/unit/check.h
 tests_unit_world_hydra_LDADD = librooms.la

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Adverts that no rank would write: two ranks of this process, the second of which posts what the
+// test makes up before the first one comes to the agreement.
+#include "config.h"
+
+#include "coll/agree.h"
+#include "coll/mapset.h"
+#include "coll/posts.h"
+
+#include "check.h"
+
+#include <stdlib.h>
+
+enum { RANKS = 2, WHAT = 77, FREED = FR_ARRAY_LENGTH(((struct fr_coll_advert *)0)->freed) };
+
+static struct fr_control_process processes[RANKS] = {{.cookie = 1}, {.cookie = 2}};
+static struct fr_coll_advert *growing; // its count of freed memory grows as it is read, or NULL
+static unsigned forgotten;
+
+// The linker has the library's calls come here.
+extern void __wrap_fr_memory_forget_buffer(const struct fr_control_process *owner,
+                                           uint64_t buffer_id);
+void __wrap_fr_memory_forget_buffer(const struct fr_control_process *owner, uint64_t buffer_id)
+{
+    CHECK(owner->cookie == 2 && buffer_id == 100 + forgotten);
+    forgotten++;
+    if (growing)
+        growing->freed_count = UINT32_MAX;
+    if (forgotten > FREED) // before it leaves the memory
+        exit(CHECK_FAIL);
+}
+
+static struct fr_coll_group open_as(const struct fr_control_secret *secret, int rank)
+{
+    struct fr_coll_group group = {.rank = rank, .size = RANKS, .processes = processes};
+    enum fr_status status =
+        fr_coll_segment_open(secret, rank, RANKS, fr_coll_group_post_bytes(RANKS), &group.segment);
+    CHECK(status == FR_OK, "%s", fr_core_status_text(status));
+    if (status != FR_OK)
+        exit(CHECK_FAIL);
+    return group;
+}
+
+// Both rounds of the other rank: its advert, which is returned, and that it has mapped all.
+static struct fr_coll_advert *post(struct fr_coll_group *other, uint32_t freed_count)
+{
+    struct {
+        struct fr_coll_advert advert;
+        struct fr_coll_slot slot;
+    } advert = {.advert = {.eligible = 1, .what = WHAT, .version = 1, .freed_count = freed_count}};
+    const uint32_t mapped = 1;
+    uint64_t round = 0;
+    for (unsigned i = 0; i < FREED; i++)
+        advert.advert.freed[i] = 100 + i;
+    CHECK(fr_coll_group_post(other, "test", 0, &advert, sizeof(advert), &round) == FR_OK);
+    const void *posted = fr_coll_group_read(other, other->rank, round);
+    CHECK(fr_coll_group_post(other, "test", 0, &mapped, sizeof(mapped), &round) == FR_OK);
+    return (struct fr_coll_advert *)(uintptr_t)posted;
+}
+
+// Returns what becomes of an agreement where the other rank tells of so much freed memory.
+static enum fr_status agree(uint32_t freed_count, bool grows)
+{
+    const struct fr_coll_slot slot = {0};
+    const struct fr_coll_part part = {.call = "test",
+                                      .what = WHAT,
+                                      .slots = &slot,
+                                      .slot_count = 1,
+                                      .read_count = 1,
+                                      .mover = {.kind = FR_KIND_HOST, .device = -1}};
+    struct fr_control_secret secret;
+    CHECK(fr_control_secret_draw(&secret) == FR_OK);
+    struct fr_coll_group own = open_as(&secret, 0), other = open_as(&secret, 1);
+    forgotten = 0;
+    struct fr_coll_advert *advert = post(&other, freed_count);
+    growing = grows ? advert : NULL;
+    enum fr_status status = fr_coll_agree(&own, &part);
+    fr_coll_segment_done(other.segment, UINT64_MAX);
+    fr_coll_segment_done(own.segment, UINT64_MAX);
+    fr_coll_mapset_destroy(&own);
+    fr_coll_segment_close(other.segment);
+    fr_coll_segment_close(own.segment);
+    return status;
+}
+
+int main(void)
+{
+    struct fr_control_secret job;
+    CHECK(fr_control_secret_draw(&job) == FR_OK);
+    CHECK(fr_coll_posts_open(&job, 0, 1, fr_coll_group_post_bytes(RANKS)) == FR_OK);
+    CHECK(agree(0, false) == FR_OK && forgotten == 0);
+    CHECK(agree(FREED, false) == FR_OK && forgotten == FREED, "%u", forgotten);
+    CHECK(agree(FREED - 1, true) == FR_OK && forgotten == FREED - 1, "%u", forgotten);
+    CHECK(agree(FREED + 1, false) == FR_ERR_UNSUPPORTED && forgotten == 0, "%u", forgotten);
+    CHECK(agree(UINT32_MAX, false) == FR_ERR_UNSUPPORTED && forgotten == 0, "%u", forgotten);
+    fr_coll_posts_release();
+    return check_result();
+}
