@@ -63,6 +63,10 @@ void fr_layout_forget_all(void);
 // a derived datatype's bytes really are. Returns false when MPI fails.
 bool fr_layout_bounds(fr_word type, ptrdiff_t *extent, ptrdiff_t *true_lower, size_t *true_extent);
 
+// Makes a committed datatype of so many MPI_BYTE, also of more than an int counts, which the caller
+// frees. Returns FR_ERR_MPI, FR_ERR_NO_MEMORY, FR_ERR_LIMIT.
+FR_MUST_CHECK enum fr_status fr_layout_bytes_type(size_t bytes, fr_word *type);
+
 // Range of addresses that `count` elements use: `first` relative to the buffer argument, `bytes`
 // from there. No bytes gives 0 and 0.
 static inline void fr_layout_span(ptrdiff_t extent, ptrdiff_t true_lower, size_t true_extent,

@@ -241,6 +241,19 @@ enum fr_status fr_layout_signature_repeat(struct fr_layout_signature *signature,
     return FR_OK;
 }
 
+// Frees a datatype that cannot be committed.
+static enum fr_status commit(fr_word made, fr_word *type)
+{
+    fr_word storage = 0;
+    fr_real_handle_store(&storage, 0, made);
+    enum fr_status status = mpi_status(FR_MPI(Type_commit, FR_PTR(&storage)), "MPI_Type_commit");
+    if (status == FR_OK)
+        *type = fr_real_handle_load(&storage, 0);
+    else
+        fr_layout_type_free(made);
+    return status;
+}
+
 enum fr_status fr_layout_signature_type(const struct fr_layout_signature *signature, fr_word *type,
                                         bool *owned)
 {
@@ -253,16 +266,17 @@ enum fr_status fr_layout_signature_type(const struct fr_layout_signature *signat
     fr_word made = 0;
     enum fr_status status =
         signature->count == 1 ? make_term(first, &made) : make_sequence(signature, &made);
-    if (status != FR_OK)
-        return status;
-    fr_word storage = 0;
-    fr_real_handle_store(&storage, 0, made);
-    status = mpi_status(FR_MPI(Type_commit, FR_PTR(&storage)), "MPI_Type_commit");
-    if (status != FR_OK) {
-        fr_layout_type_free(made);
-        return status;
-    }
-    *type = fr_real_handle_load(&storage, 0);
-    *owned = true;
-    return FR_OK;
+    if (status == FR_OK)
+        status = commit(made, type);
+    if (status == FR_OK)
+        *owned = true;
+    return status;
+}
+
+enum fr_status fr_layout_bytes_type(size_t bytes, fr_word *type)
+{
+    const struct fr_layout_term term = {fr_real_mpi.BYTE, bytes, 1, true};
+    fr_word made = 0;
+    enum fr_status status = make_term(&term, &made);
+    return status == FR_OK ? commit(made, type) : status;
 }

@@ -88,15 +88,10 @@ static enum fr_status rewrite_as_bytes(struct fr_request_op *op, const struct fr
         op->args[view->arg + 2] = fr_real_mpi.BYTE;
         return FR_OK;
     }
-    _Alignas(8) char handle[8];
-    if (FR_MPI(Type_contiguous, (fr_word)block->layout->size_bytes, fr_real_mpi.BYTE,
-               FR_PTR(handle)) != fr_real_mpi.SUCCESS)
-        return FR_ERR_MPI;
-    if (FR_MPI(Type_commit, FR_PTR(handle)) != fr_real_mpi.SUCCESS)
-        return FR_ERR_MPI;
-    op->args[view->arg + 2] = fr_real_handle_load(handle, 0);
-    op->element_type = op->args[view->arg + 2];
-    return FR_OK;
+    enum fr_status status = fr_layout_bytes_type(block->layout->size_bytes, &op->element_type);
+    if (status == FR_OK)
+        op->args[view->arg + 2] = op->element_type;
+    return status;
 }
 
 static enum fr_status rewrite_packed(struct fr_request_op *op, const struct fr_path_view *view)

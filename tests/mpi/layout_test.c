@@ -7,6 +7,7 @@
 
 #include "../unit/check.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -164,6 +165,36 @@ static void check_units(void)
     MPI_Type_free(&empty);
 }
 
+// A message of a few bytes comes into any of them, whatever they would hold.
+static void check_bytes_type(size_t bytes)
+{
+    enum { SENT = 699 };
+    unsigned char sent[SENT], received[SENT] = {0};
+    fr_word word = 0;
+    MPI_Count size = 0, lower = 1, extent = 0, elements = 0;
+    MPI_Status status;
+    CHECK(fr_layout_bytes_type(bytes, &word) == FR_OK, "%zu bytes", bytes);
+    MPI_Datatype type = type_of(word);
+    MPI_Type_size_x(type, &size);
+    MPI_Type_get_extent_x(type, &lower, &extent);
+    CHECK((size_t)size == bytes && lower == 0 && extent == size, "%zu bytes: %lld", bytes,
+          (long long)size);
+    check_fill(sent, SENT, bytes);
+    MPI_Sendrecv(sent, SENT, MPI_BYTE, 0, 0, received, 1, type, 0, 0, MPI_COMM_SELF, &status);
+    MPI_Get_elements_x(&status, type, &elements);
+    CHECK(elements == SENT && memcmp(sent, received, SENT) == 0, "%zu bytes", bytes);
+    MPI_Type_free(&type);
+}
+
+static void check_bytes_types(void)
+{
+    check_bytes_type(699);
+    check_bytes_type(INT_MAX);
+    check_bytes_type((size_t)INT_MAX + 1);
+    check_bytes_type((size_t)3 << 30);
+    check_bytes_type(((size_t)4 << 30) + 8);
+}
+
 static void check_refusals(void)
 {
     const struct fr_layout *layout = NULL;
@@ -276,6 +307,7 @@ int main(int argc, char **argv)
     check_random_types(&state);
     check_reuse();
     check_units();
+    check_bytes_types();
     check_refusals();
     MPI_Datatype kept;
     const int lengths[] = {1, 2, 3, 4, 5}, places[] = {0, 3, 7, 12, 19};

@@ -214,6 +214,32 @@ static void probe_after_persistent(int number)
     memory_free(&in);
 }
 
+// One element of a datatype of more bytes than an int counts, of which few come.
+static void huge_receive(int gigabytes)
+{
+    const int counts[] = {100, PROBED_BYTES / 8};
+    size_t bytes = ((size_t)gigabytes << 30) + 8;
+    struct memory memory = memory_new(MEMORY_DEVICE, rank == 0 ? PROBED_BYTES : bytes);
+    MPI_Datatype type;
+    MPI_Type_contiguous((int)(bytes / 8), MPI_INT64_T, &type);
+    MPI_Type_commit(&type);
+    for (int i = 0; i < 2; i++) {
+        int found = 0;
+        MPI_Status status;
+        fill(&memory, PROBED_BYTES, (unsigned)(rank ? 99 : i));
+        if (rank == 0) {
+            MPI_Send(memory.address, counts[i], MPI_INT64_T, 1, TAG, MPI_COMM_WORLD);
+            continue;
+        }
+        MPI_Recv(memory.address, 1, type, 0, TAG, MPI_COMM_WORLD, &status);
+        MPI_Get_elements(&status, type, &found);
+        must(found == counts[i], "%d elements came, %d were sent", found, counts[i]);
+        must(is_filled(&memory, (size_t)counts[i] * 8, (unsigned)i), "wrong bytes, %d", i);
+    }
+    MPI_Type_free(&type);
+    memory_free(&memory);
+}
+
 static void reset_device(void)
 {
     CUresult (*reset)(CUdevice) = (CUresult(*)(CUdevice))driver_call("cuDevicePrimaryCtxReset_v2");
@@ -273,6 +299,7 @@ const struct unnoticed unnoticed_messages[] = {
     {"probe-two-comms", probe_plain, false},
     {"mprobe-two-comms", probe_matched, false},
     {"probe-after-persistent", probe_after_persistent, false},
+    {"huge-receive", huge_receive, false},
     {"reset", reset, false},
     {NULL, NULL, false},
 };
