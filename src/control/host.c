@@ -243,21 +243,26 @@ static uint64_t turn_before(uint64_t number)
     return number / FR_CONTROL_PLACES * 2;
 }
 
-// Claims the next number. NULL when the queue is full.
+// Claims the next number. NULL when the queue is full, or its place is ahead although nobody has
+// claimed the number: such a turn comes of no sender, and nothing would change it.
 static struct fr_control_place *claim_place(int to, struct fr_control_entry *entry,
                                             uint64_t *number)
 {
     *number = atomic_load_explicit(&entry->put, memory_order_relaxed);
     for (;;) {
         struct fr_control_place *place = place_of(to, *number);
-        uint64_t turn = turn_of(place);
+        uint64_t turn = turn_of(place), seen = *number;
         if (turn < turn_before(*number))
             return NULL;
-        if (turn > turn_before(*number)) // others have been here since
+        if (turn > turn_before(*number)) { // others have been here since
             *number = atomic_load_explicit(&entry->put, memory_order_relaxed);
-        else if (atomic_compare_exchange_weak_explicit(&entry->put, number, *number + 1,
-                                                       memory_order_relaxed, memory_order_relaxed))
+            if (*number == seen)
+                return NULL;
+        } else if (atomic_compare_exchange_weak_explicit(&entry->put, number, *number + 1,
+                                                         memory_order_relaxed,
+                                                         memory_order_relaxed)) {
             return place;
+        }
     }
 }
 

@@ -244,14 +244,14 @@ static void run_full(void)
     job_close_all();
 }
 
-// The first message of this process's queue, which stands before its area.
-static struct fr_control_message *first_message(void)
+// The first place of this process's queue, which stands before its area, with a number in it.
+static struct fr_control_place *first_place(void)
 {
     unsigned char *area = (unsigned char *)fr_control_area(process_rank);
     size_t queue_bytes = FR_CONTROL_PLACES * sizeof(struct fr_control_place);
     struct fr_control_place *first = (struct fr_control_place *)(void *)(area - queue_bytes);
     CHECK(first->message.bytes == 8, "the queue stands before the area");
-    return &first->message;
+    return first;
 }
 
 // A number that another process made up is no length.
@@ -263,7 +263,7 @@ static void run_hostile(void)
     } taken;
     job_open_all();
     CHECK(send_number(0, 1));
-    first_message()->bytes = UINT32_MAX;
+    first_place()->message.bytes = UINT32_MAX;
     memset(&taken, 0x5a, sizeof(taken));
     CHECK(fr_control_take(&taken.message) && taken.message.bytes == FR_CONTROL_BYTES);
     for (size_t i = 0; i < sizeof(taken.guard); i++)
@@ -284,12 +284,24 @@ static void run_nobody(void)
         job_processes[2].host = job_processes[0].host ^ 1;
         CHECK(!fr_control_open(&job) && fr_control_reaches(0));
         CHECK(send_number(0, 1) && send_number(0, 2));
-        first_message()->from = made_up[i];
+        first_place()->message.from = made_up[i];
         CHECK(fr_control_take(&message) && message.from == 0 && message.data[0] == 2, "from %d",
               (int)made_up[i]);
         CHECK(!fr_control_take(&message));
         fr_control_close(job_idle);
     }
+}
+
+// A turn that a place never comes to is nothing that a sender waits for.
+static void run_turn(void)
+{
+    enum { HUNG_S = 30 };
+    job_open_all();
+    CHECK(send_number(0, 1));
+    atomic_store(&first_place()[1].turn, UINT64_MAX);
+    alarm(HUNG_S);
+    CHECK(!send_number(0, 2));
+    job_close_all();
 }
 
 // Each writes into the areas of all, which nobody had touched.
@@ -471,6 +483,7 @@ int main(int count, char **arguments)
         {.name = "full", .count = 1, .run = run_full},
         {.name = "hostile", .count = 1, .run = run_hostile},
         {.name = "nobody", .count = 1, .run = run_nobody},
+        {.name = "turn", .count = 1, .run = run_turn},
         {.name = "areas", .count = 3, .run = run_areas},
         {.name = "room", .count = 3, .run = run_room},
         {.name = "closed", .count = 2, .run = run_closed},
