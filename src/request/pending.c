@@ -1,43 +1,169 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Operations that no request completes: one-sided ones, until their window is synchronised, and
 // split collective file operations, until their end call.
+//
+// A thread that synchronises a window completes what all threads have begun there. So what it
+// copies back stays known until that is done: the others' own calls must not come back earlier.
+// No operation is taken while the real MPI is called, since an error handler may never return.
 #include "config.h"
 
 #include "request/request.h"
 
+#include <sched.h>
+
 _Atomic size_t fr_request_pending_count;
 
+// What one thread is copying back.
+struct delivery {
+    struct fr_request_op *ops;
+    struct delivery *next;
+};
+
 static struct fr_lock pending_lock = FR_LOCK_INIT;
-static struct fr_request_op *pending FR_GUARDED_BY(pending_lock);
+static struct fr_request_op *pending FR_GUARDED_BY(pending_lock); // the latest first
+static struct delivery *deliveries FR_GUARDED_BY(pending_lock);
+static uint64_t begun FR_GUARDED_BY(pending_lock); // operations, ever
 
 void fr_request_pend(struct fr_request_op *op, fr_word object)
 {
     op->key = object;
     fr_core_lock(&pending_lock);
+    op->begun = begun++;
     op->next = pending;
     pending = op;
     fr_core_unlock(&pending_lock);
     atomic_fetch_add_explicit(&fr_request_pending_count, 1, memory_order_release);
 }
 
-struct fr_request_op *fr_request_take(fr_word object, int peer)
+static bool is_of(const struct fr_request_sync *sync, const struct fr_request_op *op)
+{
+    return op->key == sync->window && op->begun < sync->end &&
+           (sync->all || op->peer == sync->peer);
+}
+
+static bool any_of(const struct fr_request_sync *sync, const struct fr_request_op *list)
+{
+    while (list && !is_of(sync, list))
+        list = list->next;
+    return list != NULL;
+}
+
+static bool any_in_delivery(const struct fr_request_sync *sync) FR_REQUIRES(pending_lock)
+{
+    const struct delivery *delivery = deliveries;
+    while (delivery && !any_of(sync, delivery->ops))
+        delivery = delivery->next;
+    return delivery != NULL;
+}
+
+bool fr_request_sync_begin(struct fr_request_sync *sync)
+{
+    fr_core_lock(&pending_lock);
+    sync->end = begun;
+    bool any = any_of(sync, pending) || any_in_delivery(sync);
+    fr_core_unlock(&pending_lock);
+    return any;
+}
+
+// Returns them with the earliest first.
+static struct fr_request_op *take(const struct fr_request_sync *sync) FR_REQUIRES(pending_lock)
 {
     struct fr_request_op *taken = NULL;
-    size_t count = 0;
-    fr_core_lock(&pending_lock);
     struct fr_request_op **link = &pending;
     while (*link) {
         struct fr_request_op *op = *link;
-        if (op->key != object || (peer >= 0 && op->peer != peer)) {
+        if (!is_of(sync, op)) {
             link = &op->next;
             continue;
         }
         *link = op->next;
         op->next = taken;
         taken = op;
-        count++;
+    }
+    return taken;
+}
+
+static void delivery_begin(const struct fr_request_sync *sync, struct delivery *delivery)
+{
+    fr_core_lock(&pending_lock);
+    delivery->ops = take(sync);
+    delivery->next = deliveries;
+    deliveries = delivery;
+    fr_core_unlock(&pending_lock);
+}
+
+static void delivery_end(struct delivery *delivery)
+{
+    fr_core_lock(&pending_lock);
+    struct delivery **link = &deliveries;
+    while (*link != delivery)
+        link = &(*link)->next;
+    *link = delivery->next;
+    fr_core_unlock(&pending_lock);
+}
+
+static void deliver(struct fr_request_op *list)
+{
+    for (struct fr_request_op *op = list; op; op = op->next) {
+        void *no_status = NULL;
+        int no_error = fr_real_mpi.SUCCESS;
+        op->failure = fr_request_deliver(&op, &no_status, &no_error, 1);
+    }
+}
+
+// Which takes no longer than a copy, and depends on no other process.
+static void await_others(const struct fr_request_sync *sync)
+{
+    fr_core_lock(&pending_lock);
+    while (any_in_delivery(sync)) {
+        fr_core_unlock(&pending_lock);
+        sched_yield();
+        fr_core_lock(&pending_lock);
     }
     fr_core_unlock(&pending_lock);
+}
+
+// Frees operations that are over. Returns the first that has failed, for the caller to free.
+static struct fr_request_op *free_all(struct fr_request_op *list)
+{
+    struct fr_request_op *failed = NULL;
+    size_t count = 0;
+    while (list) {
+        struct fr_request_op *op = list;
+        list = op->next;
+        count++;
+        if (op->failure != FR_OK && !failed)
+            failed = op;
+        else
+            fr_request_op_free(op);
+    }
     atomic_fetch_sub_explicit(&fr_request_pending_count, count, memory_order_release);
-    return taken;
+    return failed;
+}
+
+int fr_request_sync_end(const struct fr_request_sync *sync)
+{
+    struct delivery delivery;
+    delivery_begin(sync, &delivery);
+    deliver(delivery.ops);
+    delivery_end(&delivery);
+    struct fr_request_op *failed = free_all(delivery.ops);
+    await_others(sync);
+    if (!failed)
+        return fr_real_mpi.SUCCESS;
+    int rc = fr_request_fail(failed, failed->failure);
+    fr_request_op_free(failed);
+    return rc;
+}
+
+struct fr_request_op *fr_request_take(fr_word file)
+{
+    struct fr_request_sync sync = {.window = file, .all = true};
+    fr_core_lock(&pending_lock);
+    sync.end = begun;
+    struct fr_request_op *op = take(&sync);
+    fr_core_unlock(&pending_lock);
+    if (op)
+        atomic_fetch_sub_explicit(&fr_request_pending_count, 1, memory_order_release);
+    return op;
 }

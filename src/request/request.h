@@ -58,6 +58,7 @@ struct fr_request_op {
     size_t received_room;    // and of the buffer
 
     fr_word key;                // request, window or file that the operation is tied to
+    uint64_t begun;             // number of one without a request, in the order of calls
     bool claimed;               // a completion call of some thread holds it
     const void *claimed_by;     // which thread that is
     uint64_t claimed_in;        // and which of its calls
@@ -192,10 +193,29 @@ bool fr_request_start(enum fr_fn fn, fr_word *args, int *result);
 bool fr_request_pready(enum fr_fn fn, fr_word *args, int *result);
 bool fr_request_parrived(fr_word *args, int *result);
 
-// Operations tied to a window or a file until a synchronising call. `peer` -1 in take means all.
+// Operations tied to a window or a file until a synchronising call. The count goes down when they
+// have been copied back: zero means that no such call needs a look.
 void fr_request_pend(struct fr_request_op *op, fr_word object);
-struct fr_request_op *fr_request_take(fr_word object, int peer);
 extern _Atomic size_t fr_request_pending_count;
+
+// What a call that synchronises a window completes: operations of all threads.
+struct fr_request_sync {
+    fr_word window;
+    bool all; // else those towards `peer`
+    int peer;
+    uint64_t end; // of the numbers of what was begun before the call
+};
+
+// Goes before the real call. Sets `end`, and returns whether there are such operations, which may
+// be another thread's to copy back.
+bool fr_request_sync_begin(struct fr_request_sync *sync);
+
+// Goes after it, if it has succeeded: copies back, and waits for what other threads are copying.
+// Returns what the application's call returns.
+int fr_request_sync_end(const struct fr_request_sync *sync);
+
+// Takes the operation of a file, which one thread may end; NULL if there is none.
+struct fr_request_op *fr_request_take(fr_word file);
 
 // Finishes operations whose request the application has freed, waiting for them if `wait`.
 void fr_request_poll_freed(bool wait);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Several threads of each rank communicate at once, each on a communicator of its own, with buffers
-// of every kind of memory.
+// Several threads of each rank communicate at once, on communicators of their own or on one, or
+// through one window, with buffers of every kind of memory.
 #include "completion.h"
 #include "harness.h"
 #include "types.h"
@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-enum { TAG = 81, THREADS = 4, ROUNDS = 6, SHARED_ROUNDS = 8 };
+enum { TAG = 81, THREADS = 4, ROUNDS = 6, SHARED_ROUNDS = 8, WINDOW_ROUNDS = 16 };
 
 // A thread works on a run of its own, so that rounds and failures are not shared.
 struct worker {
@@ -16,6 +16,7 @@ struct worker {
     struct run run;
     int number;
     size_t bytes;
+    MPI_Win win;
 };
 
 static void ring_round(struct run *run, size_t bytes)
@@ -91,6 +92,11 @@ static void *work(void *argument)
     return NULL;
 }
 
+static uint64_t round_of(const struct run *run, int thread)
+{
+    return run->round + (uint64_t)(thread + 1) * 1000;
+}
+
 // Threads whose runs begin like this one's. Each has its own data and messages.
 static void workers_start(struct run *run, size_t bytes, struct worker *workers,
                           void *(*body)(void *argument))
@@ -98,7 +104,7 @@ static void workers_start(struct run *run, size_t bytes, struct worker *workers,
     for (int i = 0; i < THREADS; i++) {
         workers[i].run = *run;
         workers[i].run.checks = workers[i].run.failures = 0;
-        workers[i].run.round += (uint64_t)(i + 1) * 1000;
+        workers[i].run.round = round_of(run, i);
         workers[i].number = i;
         workers[i].bytes = bytes;
         if (body == work)
@@ -118,7 +124,7 @@ static void workers_join(struct run *run, struct worker *workers)
         if (workers[i].run.comm != run->comm)
             MPI_Comm_free(&workers[i].run.comm);
     }
-    run->round += (uint64_t)(THREADS + 1) * 1000;
+    run->round = round_of(run, THREADS);
 }
 
 static void step_own_communicators(struct run *run, size_t bytes)
@@ -161,9 +167,51 @@ static void step_one_communicator(struct run *run, size_t bytes)
     workers_join(run, workers);
 }
 
+// One window, from which each thread reads a part of its own. Whichever of them synchronises it
+// completes what the others have begun, too.
+static void *work_window(void *argument)
+{
+    struct worker *worker = argument;
+    struct run *run = &worker->run;
+    int right = (run->rank + 1) % run->size, bytes = (int)worker->bytes;
+    memory_thread_attach();
+    for (int i = 0; i < WINDOW_ROUNDS; i++) {
+        struct buffer *result = buffer_new(run, "result", worker->bytes);
+        MPI_Get(result->data, bytes, MPI_BYTE, right, (MPI_Aint)worker->number * bytes, bytes,
+                MPI_BYTE, worker->win);
+        MPI_Win_flush(right, worker->win);
+        buffer_expect(result, 0, worker->bytes, run_seed(run, right, -1));
+        buffer_finish(result);
+    }
+    return NULL;
+}
+
+static void step_one_window(struct run *run, size_t bytes)
+{
+    struct worker workers[THREADS];
+    struct buffer *memory = buffer_new_in(run, "window", THREADS * bytes, MEMORY_HOST);
+    MPI_Win win;
+    for (int i = 0; i < THREADS; i++) {
+        struct run part = *run;
+        part.round = round_of(run, i);
+        buffer_expect(memory, (size_t)i * bytes, bytes, run_seed(&part, run->rank, -1));
+    }
+    buffer_upload(memory);
+    MPI_Win_create(memory->data, (MPI_Aint)memory->bytes, 1, MPI_INFO_NULL, run->comm, &win);
+    MPI_Win_lock_all(0, win);
+    for (int i = 0; i < THREADS; i++)
+        workers[i].win = win;
+    workers_start(run, bytes, workers, work_window);
+    workers_join(run, workers);
+    MPI_Win_unlock_all(win);
+    MPI_Win_free(&win);
+    buffer_finish(memory);
+}
+
 static const struct step steps[] = {
     {"own communicators", step_own_communicators, LIMIT_SMALL, 1},
     {"one communicator", step_one_communicator, LIMIT_SMALL, 1},
+    {"one window", step_one_window, LIMIT_SMALL, 1},
 };
 
 int main(int argc, char **argv)
