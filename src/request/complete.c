@@ -251,23 +251,35 @@ static void list_done(struct fr_request_set *set, int rc)
     }
 }
 
-// A failed copy back is an error of the request: in its status where the call has an array of them.
-static int report_failure(const struct fr_request_set *set, enum fr_status failure)
+// Whether what had to be copied or received has failed. An inactive operation has told before.
+static bool has_failed(const struct fr_request_op *op)
 {
-    const struct fr_request_op *first = set->done[0];
-    int code = fr_request_error_code(failure);
-    fr_error("copies of device buffers of %zu operations, the first of them %s, failed: %s",
-             set->done_count, fr_real_rows[first->fn].name, fr_core_status_text(failure));
-    int returned = has_status_array(set->class) ? fr_real_mpi.ERR_IN_STATUS : code;
-    for (size_t i = 0; i < set->done_count && set->statuses; i++)
-        *status_error(set->done_statuses[i]) = code;
-    return fr_request_raise(first->object_kind, first->object, returned);
+    return op->failure != FR_OK && (op->active || !op->persistent);
+}
+
+// Makes failed deliveries errors of their operations.
+static void take_failures(struct fr_request_set *set)
+{
+    const struct fr_request_op *first = NULL;
+    size_t count = 0;
+    for (size_t i = 0; i < set->done_count; i++) {
+        const struct fr_request_op *op = set->done[i];
+        if (!has_failed(op))
+            continue;
+        set->done_errors[i] = fr_request_error_code(op->failure);
+        first = first ? first : op;
+        count++;
+    }
+    if (first)
+        fr_error("copies of device buffers of %zu operations, the first of them %s, failed: %s",
+                 count, fr_real_rows[first->fn].name, fr_core_status_text(first->failure));
 }
 
 // The statuses of the call that belong to none of its operations of ours: no error came with them.
 static void clear_errors(struct fr_request_set *set)
 {
-    bool some = set->class == FR_CLASS_WAITSOME || set->class == FR_CLASS_TESTSOME;
+    bool some = set->class == FR_CLASS_WAITSOME || set->class == FR_CLASS_TESTSOME ||
+                set->class == FR_CLASS_GET_STATUS_SOME;
     size_t count = some ? (size_t) * (const int *)set->args[2] : set->count;
     for (size_t i = 0, d = 0; i < count; i++) { // operations are listed in the order of statuses
         if (d < set->done_count && set->done_statuses[d] == fr_request_set_status(set, i))
@@ -277,11 +289,12 @@ static void clear_errors(struct fr_request_set *set)
     }
 }
 
-// Whether the operation has failed in a way that the real MPI knows nothing of: a message that was
-// received was longer than its buffer, though its RTS was not, or a part of a schedule failed.
+// Whether the operation has failed in a way that the real MPI knows nothing of: also when a message
+// that was received was longer than its buffer, though its RTS was not, or a part of a schedule
+// failed.
 static bool has_own_error(const struct fr_request_op *op, int code)
 {
-    return (op->received && code == fr_real_mpi.ERR_TRUNCATE) ||
+    return has_failed(op) || (op->received && code == fr_real_mpi.ERR_TRUNCATE) ||
            (op->schedule && op->schedule->error != fr_real_mpi.SUCCESS);
 }
 
@@ -302,7 +315,7 @@ static int report_own_errors(struct fr_request_set *set, int rc)
         *status_error(set->done_statuses[i]) = set->done_errors[i];
     if (tells && rc == fr_real_mpi.SUCCESS)
         clear_errors(set);
-    return fr_request_is_enquiry(set->class)
+    return fr_request_is_enquiry(set->class) && !has_failed(first)
                ? rc
                : fr_request_raise(first->object_kind, first->object,
                                   array ? fr_real_mpi.ERR_IN_STATUS : code);
@@ -322,9 +335,8 @@ int fr_request_set_finish(struct fr_request_set *set, int rc)
     enum fr_status delivered =
         fr_request_deliver(set->done, set->done_statuses, set->done_errors, set->done_count);
     if (delivered != FR_OK)
-        rc = report_failure(set, delivered);
-    else
-        rc = report_own_errors(set, rc);
+        take_failures(set);
+    rc = report_own_errors(set, rc);
     for (size_t i = 0; i < set->done_count && !fr_request_is_enquiry(set->class); i++) {
         fr_request_table_end(set->done[i]);
         if (set->done[i]->persistent)

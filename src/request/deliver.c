@@ -84,21 +84,25 @@ static void deliver_comm(const struct fr_request_op *op)
     fr_world_name_give(fr_real_handle_load(made, 0), op->comm_name);
 }
 
+// Sets whether it copies anything.
 static void deliver_one(struct fr_request_op *op, size_t limit, struct fr_device_batch *batch)
 {
+    op->copies = false;
     if (fr_real_rows[op->fn].class == FR_CLASS_COMM_MAKE) {
         if (limit)
             deliver_comm(op);
         return;
     }
     if (op->partitions) {
-        if (limit && op->views[0].out_bytes)
+        op->copies = limit && op->views[0].out_bytes;
+        if (op->copies)
             deliver_parts(op, batch);
         return;
     }
     for (unsigned v = 0; v < op->view_count; v++) {
         const struct fr_path_view *view = &op->views[v];
         if (is_staged(view) && view->out_bytes) {
+            op->copies = limit > 0;
             fr_report_touch(view->path);
             fr_path_ops(view->path)->copy_out(view, limit, batch);
         }
@@ -167,6 +171,14 @@ static bool has_rts(struct fr_request_op *op, const void *status, int code,
     return fr_request_has_come(code) && fr_request_has_rts(op, truncated ? NULL : status, incoming);
 }
 
+// Which of the copies of a batch has failed, is not known.
+static void end_copies(struct fr_request_op *op, enum fr_status copied)
+{
+    if (op->copies && copied != FR_OK)
+        op->failure = copied;
+    op->copies = false;
+}
+
 enum fr_status fr_request_deliver(struct fr_request_op *const *ops, void *const *statuses,
                                   int *errors, size_t count)
 {
@@ -177,7 +189,8 @@ enum fr_status fr_request_deliver(struct fr_request_op *const *ops, void *const 
     fr_device_batch_begin(&batch);
     for (size_t i = 0; i < count; i++) {
         if (is_over(ops[i])) {
-            first = first == FR_OK ? ops[i]->failure : first;
+            if (first == FR_OK && !is_idle(ops[i]))
+                first = ops[i]->failure;
             continue;
         }
         ops[i]->delivered = true;
@@ -193,6 +206,7 @@ enum fr_status fr_request_deliver(struct fr_request_op *const *ops, void *const 
     for (size_t i = 0; i < count; i++) {
         if (!is_idle(ops[i]))
             tell_outcome(ops[i], statuses[i], &errors[i]);
+        end_copies(ops[i], copied);
     }
     first = first == FR_OK ? received : first;
     return first == FR_OK ? copied : first;

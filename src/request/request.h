@@ -53,7 +53,8 @@ struct fr_request_op {
     bool takes_rts;
     bool received;
     bool recounted;          // the report knows
-    enum fr_status failure;  // of receiving early, for the call that completes the receive
+    bool copies;             // in the delivery that is going on, back to the application
+    enum fr_status failure;  // of these copies or of the receive, for the call that completes it
     uint64_t received_bytes; // the size of the message
     size_t received_room;    // and of the buffer
 
@@ -98,7 +99,7 @@ FR_MUST_CHECK enum fr_status fr_request_copy_in(struct fr_request_op *const *ops
 // ops[i] (NULL: all of it), errors[i] its MPI return code: nothing is copied back after an error
 // other than truncation, nor for a cancelled receive. Where an RTS has come, its message is
 // received; the status then tells of that, and errors[i] becomes MPI_ERR_TRUNCATE if it is longer
-// than the buffer.
+// than the buffer. Returns the first failure; each operation's own stays with it.
 FR_MUST_CHECK enum fr_status fr_request_deliver(struct fr_request_op *const *ops,
                                                 void *const *statuses, int *errors, size_t count);
 

@@ -199,6 +199,11 @@ tests_unit_request_defer_SOURCES = tests/unit/request_defer.c tests/unit/check.h
     src/request/defer.c src/real/rows.c
 tests_unit_request_defer_CFLAGS = $(AM_CFLAGS)
 
+check_PROGRAMS += tests/unit/request_complete
+tests_unit_request_complete_SOURCES = tests/unit/request_complete.c tests/unit/check.h \
+    src/request/complete.c src/real/rows.c
+tests_unit_request_complete_CFLAGS = $(AM_CFLAGS)
+
 check_PROGRAMS += tests/unit/request_pending
 tests_unit_request_pending_SOURCES = tests/unit/request_pending.c tests/unit/check.h \
     src/request/pending.c src/mpi/sync.c src/real/rows.c

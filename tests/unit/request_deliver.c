@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Deliveries of many receives of which some have failed before: each RTS is followed once, in goes
-// of a fixed size. With a receive of its own that only counts. And a new communicator gets its name
-// once, when it is complete.
+// of a fixed size. With a receive of its own that only counts. Copies that fail are failures of
+// those that have any. And a new communicator gets its name once, when it is complete.
 #include "config.h"
 
 #include "report/report.h"
@@ -86,10 +86,21 @@ enum fr_status fr_device_batch_finish(struct fr_device_batch *batch)
     return batch->status;
 }
 
+static enum fr_status batch_outcome;
+static unsigned copies;
+
+static void copy_out(const struct fr_path_view *view, size_t limit, struct fr_device_batch *batch)
+{
+    (void)view;
+    copies += limit > 0;
+    batch->status = batch_outcome;
+}
+
 const struct fr_path_ops *fr_path_ops(enum fr_policy_path path)
 {
+    static const struct fr_path_ops ops = {.copy_out = copy_out};
     (void)path;
-    return NULL; // no receive has memory of Fabrail's
+    return &ops;
 }
 
 const char *fr_core_status_text(enum fr_status status)
@@ -152,9 +163,36 @@ static void check_comm(void)
     CHECK(named[0] == 12 && named[1] == 1, "%d names", (int)named[1]);
 }
 
+// Receives into memory of Fabrail's, of which one has ended with an error, beside a send.
+static void check_batch(enum fr_status outcome)
+{
+    enum { FAILED = 99, OPS = 4, SEND = 1, REFUSED = 2 };
+    struct fr_request_op all[OPS], *ops[OPS];
+    void *statuses[OPS] = {NULL};
+    int errors[OPS] = {[REFUSED] = FAILED};
+    for (int i = 0; i < OPS; i++) {
+        all[i] = (struct fr_request_op){.fn = FR_FN_MPI_Irecv, .view_count = 1, .active = true};
+        all[i].views[0].lease.address = &all[i];
+        all[i].views[0].out_bytes = i == SEND ? 0 : MESSAGE_BYTES;
+        has_rts[all[i].peer] = false;
+        ops[i] = &all[i];
+    }
+    batch_outcome = outcome;
+    copies = 0;
+    for (int pass = 0; pass < 2; pass++) // it stays so
+        CHECK(fr_request_deliver(ops, statuses, errors, OPS) == outcome, "pass %d", pass);
+    CHECK(copies == OPS - 2, "%u", copies);
+    for (int i = 0; i < OPS; i++) {
+        enum fr_status own = i == SEND || i == REFUSED ? FR_OK : outcome;
+        CHECK(all[i].failure == own, "%d: %d", i, (int)all[i].failure);
+    }
+}
+
 int main(void)
 {
     check_comm();
+    check_batch(FR_OK);
+    check_batch(FR_ERR_DEVICE);
     deliver(0, 0, FR_OK);
     deliver(0, 3, FR_OK);
     deliver(1, 0, FR_ERR_NO_MEMORY);

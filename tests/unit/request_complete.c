@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Completion calls with an MPI of its own, in which some of the copies that follow fail: what each
+// request has come to stands in its own status, and an error comes with all of them set.
+#include "config.h"
+
+#include "request/set.h"
+
+#include "check.h"
+
+enum {
+    MOST = 40, // more requests than a call has room for without more memory
+    NULL_REQUEST = 0,
+    NO_MEM = 34, // this MPI's codes
+    OTHER = 16,
+    TRUNCATE = 15,
+    IN_STATUS = 18,
+    PENDING = 19,
+    UNDEFINED = -3,
+    LEFT_ALONE = 77,
+};
+
+struct fr_real_personality fr_real_mpi = {
+    .handle_bytes = sizeof(fr_word),
+    .status_bytes = sizeof(int),
+    .REQUEST_NULL = NULL_REQUEST,
+    .ERR_IN_STATUS = IN_STATUS,
+    .ERR_PENDING = PENDING,
+    .ERR_NO_MEM = NO_MEM,
+    .ERR_OTHER = OTHER,
+    .ERR_TRUNCATE = TRUNCATE,
+    .UNDEFINED = UNDEFINED,
+};
+_Atomic size_t fr_request_tracked_count = 1;
+
+static struct fr_request_op *op_of[MOST + 1]; // by request
+static unsigned real_calls, raised, claimed, over;
+static const int *real_errors; // by position, of a call that fails
+
+int fr_real_call(enum fr_fn fn, const fr_word *args)
+{
+    real_calls++;
+    if (fn == FR_FN_MPI_Testall)
+        *(int *)args[2] = 1;
+    if (fn == FR_FN_MPI_Waitsome) { // the last comes first
+        *(int *)args[2] = (int)args[0];
+        for (int i = 0; i < (int)args[0]; i++)
+            ((int *)args[3])[i] = (int)args[0] - 1 - i;
+    }
+    for (int i = 0; real_errors && i < (int)args[0]; i++)
+        ((int *)args[fn == FR_FN_MPI_Waitall ? 2 : 4])[i] = real_errors[i];
+    return real_errors ? IN_STATUS : 0;
+}
+
+enum fr_status fr_request_deliver(struct fr_request_op *const *ops, void *const *statuses,
+                                  int *errors, size_t count)
+{
+    enum fr_status first = FR_OK;
+    (void)statuses;
+    (void)errors;
+    for (size_t i = 0; i < count; i++)
+        first = first == FR_OK ? ops[i]->failure : first;
+    return first;
+}
+
+int fr_request_error_code(enum fr_status status)
+{
+    return status == FR_OK ? 0 : status == FR_ERR_NO_MEMORY ? NO_MEM : OTHER;
+}
+
+int fr_request_raise(char object_kind, fr_word object, int code)
+{
+    (void)object_kind;
+    (void)object;
+    raised++;
+    return code;
+}
+
+size_t fr_request_table_claim(const void *requests, size_t count, struct fr_request_op **ops)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < count; i++) {
+        ops[i] = op_of[fr_real_handle_load(requests, i)];
+        found += ops[i] != NULL;
+    }
+    claimed += (unsigned)found;
+    return found;
+}
+
+void fr_request_table_unclaim(struct fr_request_op *const *ops, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        claimed -= ops[i] != NULL;
+}
+
+void fr_request_table_end(struct fr_request_op *op)
+{
+    op->active = false;
+}
+
+void fr_request_table_remove(struct fr_request_op *op)
+{
+    (void)op;
+    claimed--;
+}
+
+void fr_request_op_free(struct fr_request_op *op)
+{
+    over += op != NULL;
+}
+
+bool fr_request_op_is_staged(const struct fr_request_op *op)
+{
+    return op != NULL;
+}
+
+bool fr_request_is_over(struct fr_request_op *op)
+{
+    return op != NULL;
+}
+
+bool fr_request_has_come(int code)
+{
+    return code == 0;
+}
+
+int fr_request_set_defer(struct fr_request_set *set)
+{
+    CHECK(false, "nothing is deferred");
+    return fr_request_set_finish(set, 0);
+}
+
+// No receive goes without an operation.
+size_t fr_request_posted_claim(const void *requests, size_t count,
+                               struct fr_request_posted **posted)
+{
+    (void)requests;
+    (void)count;
+    (void)posted;
+    return 0;
+}
+
+void fr_request_posted_unclaim(struct fr_request_posted *const *posted, size_t count)
+{
+    (void)posted;
+    (void)count;
+}
+
+bool fr_request_posted_has_rts(const struct fr_request_posted *receive, const void *status)
+{
+    (void)receive;
+    (void)status;
+    return false;
+}
+
+void fr_request_posted_forget(struct fr_request_posted *receive)
+{
+    (void)receive;
+}
+
+void fr_request_posted_discount(size_t forgotten)
+{
+    (void)forgotten;
+}
+
+bool fr_request_posted_end(struct fr_request_posted *const *posted, size_t count,
+                           const char *statuses)
+{
+    (void)posted;
+    (void)count;
+    (void)statuses;
+    return false;
+}
+
+struct fr_request_op *fr_request_posted_promote(struct fr_request_posted *receive, bool early)
+{
+    (void)receive;
+    (void)early;
+    return NULL;
+}
+
+const char *fr_core_status_text(enum fr_status status)
+{
+    (void)status;
+    return "";
+}
+
+_Atomic enum fr_log_level fr_core_log_level = FR_LOG_ERROR;
+
+void fr_core_log_write(enum fr_log_level level, const char *format, ...)
+{
+    (void)level;
+    (void)format;
+}
+
+// Four requests, of which the second and the third are ours; the third fails, or neither.
+enum { LIST = 4 };
+
+static int complete_list(enum fr_fn fn, enum fr_status failure, int *statuses)
+{
+    static struct fr_request_op ops[2];
+    fr_word requests[LIST] = {1, 2, 3, 4};
+    int flag = 0, indices[LIST] = {0}, result = -1;
+    fr_word args[FR_MAX_ARGS] = {LIST, FR_PTR(requests), FR_PTR(statuses)};
+    if (fn != FR_FN_MPI_Waitall)
+        args[2] = FR_PTR(&flag);
+    if (fn == FR_FN_MPI_Testall)
+        args[3] = FR_PTR(statuses);
+    if (fn == FR_FN_MPI_Waitsome) {
+        args[3] = FR_PTR(indices);
+        args[4] = FR_PTR(statuses);
+    }
+    real_calls = raised = claimed = over = 0;
+    for (int i = 0; i < 2; i++) {
+        ops[i] = (struct fr_request_op){.fn = FR_FN_MPI_Irecv, .active = true};
+        op_of[2 + i] = &ops[i];
+    }
+    ops[1].failure = failure;
+    for (int i = 0; i < LIST; i++)
+        statuses[i] = LEFT_ALONE;
+    CHECK(fr_request_complete(fn, args, &result), "%s is not ours", fr_real_rows[fn].name);
+    CHECK(real_calls == 1 && claimed == 0, "%u and %u", real_calls, claimed);
+    op_of[2] = op_of[3] = NULL;
+    return result;
+}
+
+static void expect(const char *what, const int *statuses, const int *expected)
+{
+    for (int i = 0; i < LIST; i++)
+        CHECK(statuses[i] == expected[i], "%s: %d has %d", what, i, statuses[i]);
+}
+
+static void check_failures_of_copies(void)
+{
+    static const int third[LIST] = {0, 0, NO_MEM, 0}, second[LIST] = {0, NO_MEM, 0, 0};
+    static const int untouched[LIST] = {LEFT_ALONE, LEFT_ALONE, LEFT_ALONE, LEFT_ALONE};
+    int statuses[LIST];
+    CHECK(complete_list(FR_FN_MPI_Waitall, FR_OK, statuses) == 0 && raised == 0 && over == 2);
+    expect("nothing is wrong", statuses, untouched);
+    CHECK(complete_list(FR_FN_MPI_Waitall, FR_ERR_NO_MEMORY, statuses) == IN_STATUS);
+    CHECK(raised == 1 && over == 2, "%u and %u", raised, over);
+    expect("Waitall", statuses, third);
+    CHECK(complete_list(FR_FN_MPI_Testall, FR_ERR_NO_MEMORY, statuses) == IN_STATUS);
+    expect("Testall", statuses, third);
+    CHECK(complete_list(FR_FN_MPI_Waitsome, FR_ERR_NO_MEMORY, statuses) == IN_STATUS);
+    expect("Waitsome", statuses, second);
+}
+
+// MPI has errors of its own, and one of our operations is not complete.
+static void check_both_fail(void)
+{
+    static const int errors[LIST] = {OTHER, PENDING, 0, PENDING};
+    static const int expected[LIST] = {OTHER, PENDING, NO_MEM, PENDING};
+    int statuses[LIST];
+    real_errors = errors;
+    CHECK(complete_list(FR_FN_MPI_Waitall, FR_ERR_NO_MEMORY, statuses) == IN_STATUS && over == 1);
+    real_errors = NULL;
+    expect("MPI's own", statuses, expected);
+}
+
+int main(void)
+{
+    check_failures_of_copies();
+    check_both_fail();
+    return check_result();
+}
