@@ -28,7 +28,8 @@ static bool has_status_array(enum fr_class class)
            class == FR_CLASS_GET_STATUS_SOME;
 }
 
-// Points the set's arrays at its own storage, or at one allocation for a long list of requests.
+// Points the set's arrays at its own storage, or at one allocation for a long list of requests:
+// false when there is no memory for that.
 static bool set_storage(struct fr_request_set *set)
 {
     set->ops = set->inline_ops;
@@ -45,10 +46,8 @@ static bool set_storage(struct fr_request_set *set)
     size_t each =
         5 * sizeof(void *) + sizeof(size_t) + sizeof(fr_word) + sizeof(int) + FR_STATUS_BYTES;
     set->heap = malloc(set->count * each);
-    if (!set->heap) {
-        fr_error("out of memory for a list of %zu requests", set->count);
+    if (!set->heap)
         return false;
-    }
     set->ops = set->heap;
     set->deferred = set->ops + set->count;
     set->done = set->deferred + set->count;
@@ -405,6 +404,34 @@ static bool lacks_outputs(const struct fr_request_set *set)
     return false;
 }
 
+// Whether anything belongs to the requests of a list that there is no memory for: looks at as many
+// at a time as the set has room for.
+static bool is_any_ours(struct fr_request_set *set)
+{
+    const size_t count = set->count;
+    const char *requests = set->requests;
+    bool any = false;
+    for (size_t first = 0; first < count && !any; first += FR_SET_INLINE) {
+        set->requests = requests + first * fr_real_mpi.handle_bytes;
+        set->count = count - first < FR_SET_INLINE ? count - first : FR_SET_INLINE;
+        set->posted = set->inline_posted;
+        any = claim(set);
+        fr_request_set_unclaim(set);
+    }
+    return any;
+}
+
+// MPI must not complete what is ours and then cannot be followed. It is not called, so that the
+// application may try again.
+static bool refuse_list(struct fr_request_set *set, int *result)
+{
+    if (!is_any_ours(set))
+        return false;
+    fr_error("out of memory for a list of %d requests", (int)set->args[0]);
+    *result = fr_request_raise(0, 0, fr_real_mpi.ERR_NO_MEM);
+    return true;
+}
+
 bool fr_request_complete(enum fr_fn fn, fr_word *args, int *result)
 {
     struct fr_request_set set;
@@ -417,8 +444,10 @@ bool fr_request_complete(enum fr_fn fn, fr_word *args, int *result)
     set.done_count = 0;
     set.heap = NULL;
     set_requests(&set);
-    if (!set.requests || !set.count || lacks_outputs(&set) || !set_storage(&set))
+    if (!set.requests || !set.count || lacks_outputs(&set))
         return false;
+    if (!set_storage(&set))
+        return refuse_list(&set, result);
     if (!claim(&set)) {
         free(set.heap);
         return false;

@@ -203,6 +203,7 @@ check_PROGRAMS += tests/unit/request_complete
 tests_unit_request_complete_SOURCES = tests/unit/request_complete.c tests/unit/check.h \
     src/request/complete.c src/real/rows.c
 tests_unit_request_complete_CFLAGS = $(AM_CFLAGS)
+tests_unit_request_complete_LDFLAGS = -Wl,--wrap=malloc
 
 check_PROGRAMS += tests/unit/request_pending
 tests_unit_request_pending_SOURCES = tests/unit/request_pending.c tests/unit/check.h \

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Completion calls with an MPI of its own, in which some of the copies that follow fail: what each
-// request has come to stands in its own status, and an error comes with all of them set.
+// request has come to stands in its own status, and an error comes with all of them set. And in
+// which there is no memory.
 #include "config.h"
 
 #include "request/set.h"
@@ -35,6 +36,15 @@ _Atomic size_t fr_request_tracked_count = 1;
 static struct fr_request_op *op_of[MOST + 1]; // by request
 static unsigned real_calls, raised, claimed, over;
 static const int *real_errors; // by position, of a call that fails
+
+static bool lacks_memory;
+void *__real_malloc(size_t bytes);
+void *__wrap_malloc(size_t bytes);
+
+void *__wrap_malloc(size_t bytes)
+{
+    return lacks_memory ? NULL : __real_malloc(bytes);
+}
 
 int fr_real_call(enum fr_fn fn, const fr_word *args)
 {
@@ -257,8 +267,31 @@ static void check_both_fail(void)
     expect("MPI's own", statuses, expected);
 }
 
+// MPI completes nothing of a list that there is no memory for, unless all of it is MPI's.
+static void check_long_list(void)
+{
+    static struct fr_request_op op;
+    fr_word requests[MOST];
+    int statuses[MOST], result = -1;
+    fr_word args[FR_MAX_ARGS] = {MOST, FR_PTR(requests), FR_PTR(statuses)};
+    for (int i = 0; i < MOST; i++)
+        requests[i] = (fr_word)i + 1;
+    op = (struct fr_request_op){.fn = FR_FN_MPI_Irecv, .active = true};
+    real_calls = claimed = over = 0;
+    lacks_memory = true;
+    CHECK(!fr_request_complete(FR_FN_MPI_Waitall, args, &result) && real_calls == 0);
+    op_of[MOST] = &op;
+    CHECK(fr_request_complete(FR_FN_MPI_Waitall, args, &result) && result == NO_MEM);
+    CHECK(real_calls == 0 && claimed == 0 && over == 0, "%u and %u", real_calls, claimed);
+    lacks_memory = false;
+    CHECK(fr_request_complete(FR_FN_MPI_Waitall, args, &result) && result == 0);
+    CHECK(real_calls == 1 && over == 1, "%u and %u", real_calls, over);
+    op_of[MOST] = NULL;
+}
+
 int main(void)
 {
+    check_long_list();
     check_failures_of_copies();
     check_both_fail();
     return check_result();
