@@ -34,17 +34,28 @@ static void correct(enum fr_fn fn, const fr_word *args, void *status)
 
 // Two threads that take messages must not get each other's sizes: what MPI gives a thread and what
 // is told of it belong together. Hence one thread at a time, and no waiting for messages meanwhile.
-static atomic_flag matching = ATOMIC_FLAG_INIT;
+// An error handler may leave a call by longjmp, or make calls itself: an earlier call of this
+// thread is in nobody's way.
+static _Atomic(const void *) matching; // the thread, by its fr_request_call, or NULL
+static uint64_t matching_in;           // which of its calls
 
 static void match_begin(void)
 {
-    while (atomic_flag_test_and_set_explicit(&matching, memory_order_acquire))
+    const void *thread = NULL;
+    while (!atomic_compare_exchange_strong_explicit(&matching, &thread, &fr_request_call,
+                                                    memory_order_acquire, memory_order_relaxed) &&
+           !(thread == &fr_request_call && matching_in != fr_request_call)) {
+        thread = NULL;
         sched_yield();
+    }
+    matching_in = fr_request_call;
 }
 
 static void match_end(void)
 {
-    atomic_flag_clear_explicit(&matching, memory_order_release);
+    const void *thread = &fr_request_call;
+    atomic_compare_exchange_strong_explicit(&matching, &thread, NULL, memory_order_release,
+                                            memory_order_relaxed);
 }
 
 // MPI_Mprobe as a row of MPI_Improbe. Whatever else waits for this process goes on meanwhile.
@@ -69,7 +80,8 @@ static int match(enum fr_fn fn, const fr_word *args, void *status, bool waits)
 }
 
 // Whether a message can be taken that has an RTS. Wrong arguments are for the function itself,
-// which MPI names then; an error handler may make a success of that.
+// which MPI names then; an error handler may make a success of that, or leave the call, which must
+// not be while others wait for it to match.
 static bool may_take_rts(enum fr_fn fn, const fr_word *args)
 {
     struct fr_rndv_address address;
@@ -80,6 +92,19 @@ static bool may_take_rts(enum fr_fn fn, const fr_word *args)
            fr_mpi_address_of(comm, any_source ? 0 : source, tag, &address);
 }
 
+// Whether there is nowhere to say what has been found, of which MPI shall tell.
+static bool lacks_outputs(enum fr_fn fn, const fr_word *args)
+{
+    static const char outputs[] = {'F', 'm', 'u'};
+    for (size_t i = 0; i < sizeof(outputs); i++) {
+        int arg = fr_real_arg(fn, outputs[i], 0);
+        bool may_be_null = outputs[i] == 'u' && fr_real_mpi.STATUS_IGNORE == 0;
+        if (arg >= 0 && !args[arg] && !may_be_null)
+            return true;
+    }
+    return false;
+}
+
 bool fr_mpi_call_probe(enum fr_fn fn, fr_word *args, int *result)
 {
     _Alignas(16) char own_status[FR_STATUS_BYTES] = {0};
@@ -87,10 +112,8 @@ bool fr_mpi_call_probe(enum fr_fn fn, fr_word *args, int *result)
     int flag_arg = fr_real_arg(fn, 'F', 0);
     bool takes = fr_real_arg(fn, 'm', 0) >= 0, waits = flag_arg < 0;
     bool ignored = args[status_arg] == fr_real_mpi.STATUS_IGNORE;
-    bool differs = takes && (waits || ignored); // what MPI is called with
-    if (flag_arg >= 0 && !args[flag_arg])
-        return false;
-    if (!fr_mpi_takes_rts || (ignored && !takes) || (differs && !may_take_rts(fn, args)))
+    if (!fr_mpi_takes_rts || lacks_outputs(fn, args) || (ignored && !takes) ||
+        (takes && !may_take_rts(fn, args)))
         return false;
     if (takes) {
         if (ignored)

@@ -61,6 +61,26 @@ static void message_after(const struct memory *memory)
     must(is_filled(memory, BYTES, 0), "wrong bytes");
 }
 
+// A message that is taken, after such a call that was left.
+static void matched_after(const struct memory *memory)
+{
+    MPI_Message message;
+    MPI_Status status;
+    int flag;
+    if (setjmp(away) == 0) {
+        MPI_Improbe(size + 5, TAG, MPI_COMM_WORLD, &flag, &message, &status);
+        must(false, "no error of a rank that does not exist");
+    }
+    fill(memory, BYTES, (unsigned)rank);
+    if (rank == 0) {
+        MPI_Send(memory->address, BYTES, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
+        return;
+    }
+    MPI_Mprobe(0, TAG, MPI_COMM_WORLD, &message, &status);
+    MPI_Mrecv(memory->address, BYTES, MPI_BYTE, &message, &status);
+    must(is_filled(memory, BYTES, 0), "wrong bytes of a message that was taken");
+}
+
 // An error of a call itself, of a receive that is too short, and of one request among several: the
 // other one is waited for again.
 static void jumps(int number)
@@ -77,6 +97,7 @@ static void jumps(int number)
         must(false, "no error of a rank that does not exist");
     }
     message_after(&memory);
+    matched_after(&memory);
     if (rank == 0)
         MPI_Send(memory.address, BYTES, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
     else if (setjmp(away) == 0) {

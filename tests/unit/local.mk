@@ -210,6 +210,11 @@ tests_unit_request_pending_SOURCES = tests/unit/request_pending.c tests/unit/che
     src/request/pending.c src/mpi/sync.c src/real/rows.c
 tests_unit_request_pending_CFLAGS = $(AM_CFLAGS)
 
+check_PROGRAMS += tests/unit/mpi_probe
+tests_unit_mpi_probe_SOURCES = tests/unit/mpi_probe.c tests/unit/check.h src/mpi/probe.c \
+    src/real/rows.c
+tests_unit_mpi_probe_CFLAGS = $(AM_CFLAGS)
+
 check_PROGRAMS += tests/unit/report_counts
 tests_unit_report_counts_SOURCES = tests/unit/report_counts.c tests/unit/check.h
 tests_unit_report_counts_LDADD = librooms.la

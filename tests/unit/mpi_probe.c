@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Matched probes that an error handler leaves, with an MPI of its own: they are in nobody's way.
+#include "config.h"
+
+#include "mpi/mpi_int.h"
+#include "world/world.h"
+
+#include "check.h"
+
+#include <setjmp.h>
+#include <unistd.h>
+
+enum { COMM = 5, RANKS = 2, TAG_LIMIT = 100, PATIENCE_S = 10 };
+
+struct fr_real_personality fr_real_mpi = {.handle_bytes = 8, .ANY_SOURCE = -2, .ANY_TAG = -1};
+FR_TLS uint64_t fr_request_call;
+bool fr_mpi_takes_rts = true;
+
+static jmp_buf away;
+static bool leaves;
+static unsigned real_calls;
+
+int fr_real_call(enum fr_fn fn, const fr_word *args)
+{
+    real_calls++;
+    CHECK(fn == FR_FN_MPI_Improbe, "%s", fr_real_rows[fn].name);
+    if (leaves)
+        longjmp(away, 1);
+    *(int *)args[3] = 0;
+    return 0;
+}
+
+bool fr_mpi_address_of(fr_word comm, int rank, int tag, struct fr_rndv_address *address)
+{
+    (void)tag;
+    (void)address;
+    return comm == COMM && rank >= 0 && rank < RANKS;
+}
+
+int fr_world_tag_limit(void)
+{
+    return TAG_LIMIT;
+}
+
+// Nothing is ever found.
+bool fr_rndv_incoming_peek(const struct fr_rndv_address *from, size_t length, bool take,
+                           uint64_t *bytes)
+{
+    (void)from;
+    (void)length;
+    (void)take;
+    (void)bytes;
+    return false;
+}
+
+void fr_request_mark_received(void)
+{
+}
+
+void fr_request_receive_early(bool waits)
+{
+    (void)waits;
+}
+
+void fr_request_set_size(void *status, uint64_t bytes)
+{
+    (void)status;
+    (void)bytes;
+}
+
+// As an application's call: whether Fabrail has made it.
+static bool improbe(int source, int tag, fr_word comm, void *message)
+{
+    static char status[FR_STATUS_BYTES];
+    int flag = 1, result = 0;
+    fr_word args[FR_MAX_ARGS] = {(fr_word)source, (fr_word)tag,    comm,
+                                 FR_PTR(&flag),   FR_PTR(message), FR_PTR(status)};
+    fr_request_call++;
+    return fr_mpi_call_probe(FR_FN_MPI_Improbe, args, &result);
+}
+
+int main(void)
+{
+    char message[8];
+    alarm(PATIENCE_S);
+    CHECK(!improbe(RANKS, 1, COMM, message) && !improbe(0, TAG_LIMIT + 1, COMM, message));
+    CHECK(!improbe(0, 1, COMM + 1, message) && !improbe(0, 1, COMM, NULL));
+    CHECK(real_calls == 0, "%u", real_calls);
+    leaves = true;
+    if (setjmp(away) == 0)
+        improbe(0, 1, COMM, message);
+    leaves = false;
+    for (int i = 0; i < 2; i++)
+        CHECK(improbe(-2, -1, COMM, message), "%d", i);
+    CHECK(real_calls == 3, "%u", real_calls);
+    return check_result();
+}
