@@ -74,6 +74,7 @@ static int match(enum fr_fn fn, const fr_word *args, void *status, bool waits)
         match_end();
         if (found || rc != fr_real_mpi.SUCCESS || !waits)
             return rc;
+        fr_rndv_progress(NULL);
         fr_request_receive_early(false);
         sched_yield();
     }

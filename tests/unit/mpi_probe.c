@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Matched probes that an error handler leaves, with an MPI of its own: they are in nobody's way.
+// Matched probes, with an MPI of its own: those that an error handler leaves are in nobody's way,
+// and those that wait answer receivers.
 #include "config.h"
 
 #include "mpi/mpi_int.h"
@@ -18,7 +19,7 @@ bool fr_mpi_takes_rts = true;
 
 static jmp_buf away;
 static bool leaves;
-static unsigned real_calls;
+static unsigned real_calls, progresses;
 
 int fr_real_call(enum fr_fn fn, const fr_word *args)
 {
@@ -26,7 +27,7 @@ int fr_real_call(enum fr_fn fn, const fr_word *args)
     CHECK(fn == FR_FN_MPI_Improbe, "%s", fr_real_rows[fn].name);
     if (leaves)
         longjmp(away, 1);
-    *(int *)args[3] = 0;
+    *(int *)args[3] = progresses > 1;
     return 0;
 }
 
@@ -51,6 +52,13 @@ bool fr_rndv_incoming_peek(const struct fr_rndv_address *from, size_t length, bo
     (void)take;
     (void)bytes;
     return false;
+}
+
+// What receivers ask for of this process, who then go on to what is waited for.
+void fr_rndv_progress(const struct fr_device_range *user)
+{
+    (void)user;
+    progresses++;
 }
 
 void fr_request_mark_received(void)
@@ -79,6 +87,15 @@ static bool improbe(int source, int tag, fr_word comm, void *message)
     return fr_mpi_call_probe(FR_FN_MPI_Improbe, args, &result);
 }
 
+static bool mprobe(void *message)
+{
+    static char status[FR_STATUS_BYTES];
+    int result = 0;
+    fr_word args[FR_MAX_ARGS] = {0, 1, COMM, FR_PTR(message), FR_PTR(status)};
+    fr_request_call++;
+    return fr_mpi_call_probe(FR_FN_MPI_Mprobe, args, &result) && result == 0;
+}
+
 int main(void)
 {
     char message[8];
@@ -92,6 +109,7 @@ int main(void)
     leaves = false;
     for (int i = 0; i < 2; i++)
         CHECK(improbe(-2, -1, COMM, message), "%d", i);
-    CHECK(real_calls == 3, "%u", real_calls);
+    CHECK(real_calls == 3 && progresses == 0, "%u", real_calls);
+    CHECK(mprobe(message) && progresses == 2, "%u", progresses);
     return check_result();
 }
