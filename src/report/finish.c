@@ -157,9 +157,9 @@ static void remove_old(void)
     if (!target || !target[0] || strcmp(target, "text") == 0)
         return;
     if (fr_report_expand(target, fr_world_rank(), name, sizeof(name)))
-        unlink(name);
+        fr_report_out_remove(name);
     if (fr_world_rank() == 0 && fr_report_expand(target, FR_REPORT_JOB, name, sizeof(name)))
-        unlink(name);
+        fr_report_out_remove(name);
 }
 
 void fr_report_after_init(const struct fr_report_job *facts)

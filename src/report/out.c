@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static void flush(struct fr_report_out *out)
@@ -150,13 +151,31 @@ static bool part_name(const char *name, char part[PATH_MAX])
     return true;
 }
 
+// Devices, and links to anything: others use these, so that no file takes their place.
+static bool is_special(const char *name)
+{
+    struct stat found;
+    return lstat(name, &found) == 0 && !S_ISREG(found.st_mode);
+}
+
+void fr_report_out_remove(const char *name)
+{
+    if (!is_special(name))
+        unlink(name);
+}
+
+// What is special gets the text where it stands, at the end of what /dev/stdout leads to.
 bool fr_report_out_open(struct fr_report_out *out, const char *name, char *buffer, size_t room)
 {
     char part[PATH_MAX];
-    *out = (struct fr_report_out){.fd = -1, .buffer = buffer, .room = room};
+    *out = (struct fr_report_out){
+        .fd = -1, .buffer = buffer, .room = room, .in_place = is_special(name)};
     if (!part_name(name, part))
         return false;
-    out->fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    bool in_dev = strncmp(name, "/dev/", 5) == 0 || strncmp(name, "/proc/", 6) == 0;
+    out->fd = out->in_place
+                  ? open(name, O_WRONLY | (in_dev ? O_APPEND : O_TRUNC) | O_CREAT | O_CLOEXEC, 0666)
+                  : open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     return out->fd >= 0;
 }
 
@@ -166,6 +185,8 @@ bool fr_report_out_close(struct fr_report_out *out, const char *name)
     flush(out);
     if (close(out->fd))
         out->failed = true;
+    if (out->in_place)
+        return !out->failed;
     if (!part_name(name, part))
         return false;
     if (!out->failed && rename(part, name) == 0)

@@ -99,12 +99,17 @@ void fr_report_nvtx_pop(void);
 struct fr_report_out {
     int fd;
     bool failed;
+    bool in_place; // the file has its name already
     size_t used;
     char *buffer;
     size_t room;
 };
 
-// Opens `name` with ".part" behind it; close gives it its name. False with errno set.
+// Removes a file that an earlier job has left, if it is one.
+void fr_report_out_remove(const char *name);
+
+// Opens `name` with ".part" behind it; close gives it its name. Where that is a device or the like,
+// it is written to as it is. False with errno set.
 bool fr_report_out_open(struct fr_report_out *out, const char *name, char *buffer, size_t room);
 bool fr_report_out_close(struct fr_report_out *out, const char *name);
 

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { THREADS = 4, ROUNDS = 3, CALLS = 5000 };
@@ -172,6 +173,27 @@ static void test_text(void)
     close(fd);
 }
 
+// Neither a device nor a link of that name gives way to a file.
+static void test_special(void)
+{
+    char buffer[64], text[16] = "", fifo[] = "/tmp/fabrail-report-XXXXXX";
+    struct fr_report_out out;
+    struct stat found;
+    close(mkstemp(fifo));
+    fr_report_out_remove(fifo);
+    CHECK(access(fifo, F_OK) != 0, "a file of an earlier job");
+    CHECK(mkfifo(fifo, 0600) == 0);
+    int fd = open(fifo, O_RDONLY | O_NONBLOCK);
+    fr_report_out_remove(fifo);
+    CHECK(fr_report_out_open(&out, fifo, buffer, sizeof(buffer)));
+    fr_report_put(&out, "text");
+    CHECK(fr_report_out_close(&out, fifo));
+    CHECK(lstat(fifo, &found) == 0 && S_ISFIFO(found.st_mode));
+    CHECK(read(fd, text, sizeof(text) - 1) == 4 && strcmp(text, "text") == 0, "%s", text);
+    close(fd);
+    unlink(fifo);
+}
+
 static void test_names(void)
 {
     char name[64], small[8];
@@ -198,6 +220,7 @@ int main(void)
     test_left_span();
     test_full();
     test_text();
+    test_special();
     test_names();
     return check_result();
 }
