@@ -340,6 +340,11 @@ int fr_memory_channel_take(const struct fr_control_process *owner, uint64_t buff
 void fr_memory_channel_drop(const struct fr_control_process *owner, const uint64_t *buffer_id)
 {
     fr_core_lock(&lock);
+    if (listener >= 0) { // what nobody has taken in keeps its memory alive, too
+        receive_from_silent();
+        while (receive_next())
+            continue;
+    }
     for (struct fr_list *at = waiting.next, *next; at != &waiting; at = next) {
         struct waiting *entry = FR_LIST_ENTRY(at, struct waiting, link);
         next = at->next;

@@ -7,6 +7,7 @@
 
 #include "processes.h"
 
+#include <errno.h>
 #include <fcntl.h>
 
 enum { OTHER_USER = 12345, BUFFER = 77 };
@@ -101,6 +102,32 @@ static void run_plain(void)
         check_taken(&all[1], 'b');
         check_taken(&all[1], 0);
     }
+    process_meet();
+    fr_memory_channel_close();
+}
+
+// Memory that is gone, of which nobody has taken the descriptor: nothing keeps it any longer.
+static void run_gone(void)
+{
+    int ends[2] = {-1, -1};
+    const uint64_t buffer = BUFFER;
+    char none;
+    introduce();
+    if (process_rank == 0)
+        fr_memory_channel_open(all[0].cookie);
+    process_meet();
+    if (process_rank == 1) {
+        CHECK(pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);
+        CHECK(fr_memory_channel_send(&all[0], BUFFER, ends[1]) == FR_OK);
+        close(ends[1]);
+        CHECK(read(ends[0], &none, 1) < 0 && errno == EAGAIN, "it is on its way");
+    }
+    process_meet();
+    if (process_rank == 0)
+        fr_memory_channel_drop(&all[1], &buffer);
+    process_meet();
+    if (process_rank == 1)
+        CHECK(read(ends[0], &none, 1) == 0, "it is still on its way");
     process_meet();
     fr_memory_channel_close();
 }
@@ -211,6 +238,7 @@ int main(int count, char **arguments)
 {
     static const struct process_case cases[] = {
         {.name = "plain", .count = 2, .run = run_plain},
+        {.name = "gone", .count = 2, .run = run_gone},
         {.name = "name", .count = 1, .run = run_name},
         {.name = "impostor", .count = 3, .run = run_impostor},
         {.name = "liar", .count = 3, .run = run_liar},
