@@ -101,7 +101,8 @@ static enum fr_status export_anew(const struct fr_device_range *range, const voi
     };
     memcpy(handle->device, made.uuid, sizeof(handle->device));
     memcpy(handle->token, made.token, sizeof(handle->token));
-    remember(handle, status);
+    if (status != FR_ERR_NO_MEMORY) // which may be another time
+        remember(handle, status);
     if (status == FR_OK)
         fr_debug("exported %zu bytes of %s memory at 0x%zx, buffer %llu, ways %u", made.bytes,
                  fr_device_kind_name(range->kind), (size_t)made.base,

@@ -225,7 +225,7 @@ bool fr_memory_drop_idle(void)
 // What may succeed at another time is tried again then.
 static bool is_lasting(enum fr_status status)
 {
-    return status != FR_ERR_NOT_FOUND && status != FR_ERR_LIMIT;
+    return status != FR_ERR_NOT_FOUND && status != FR_ERR_LIMIT && status != FR_ERR_NO_MEMORY;
 }
 
 static size_t bytes_of_idle(void) FR_REQUIRES(lock)

@@ -96,30 +96,35 @@ static void export_all(const struct driver_memory memories[KINDS],
     process_say(1, offers, sizeof(offers));
 }
 
-static void import_one(const struct offer *offer, unsigned i)
+static enum fr_status import_one(const struct offer *offer, unsigned i)
 {
     static unsigned char host[BYTES];
     struct fr_memory_mapping mapping;
     if (offer->status != FR_OK)
-        return;
+        return offer->status;
     enum fr_status status = pair_import(&offer->handle, 0, &mapping);
     refused += status != FR_OK;
     if (status != FR_OK)
-        return;
+        return status;
     if (cu.cuMemcpyDtoH_v2(host, mapping.address, BYTES) == CUDA_SUCCESS)
         CHECK(check_first_difference(host, BYTES, i) == BYTES, "%s memory",
               fr_device_kind_name(kinds[i]));
     fr_memory_unpin(&mapping);
+    return FR_OK;
 }
 
 static void import_all(void)
 {
     struct offer offers[KINDS];
+    enum fr_status first[KINDS];
     process_hear(0, offers, sizeof(offers));
     for (unsigned i = 0; i < KINDS; i++)
-        import_one(&offers[i], i);
-    for (unsigned i = 0; i < KINDS; i++) // from the cache
-        import_one(&offers[i], i);
+        first[i] = import_one(&offers[i], i);
+    for (unsigned i = 0; i < KINDS; i++) { // from the cache; a lack of memory is over, though
+        enum fr_status again = import_one(&offers[i], i);
+        CHECK(offers[i].status != FR_OK || first[i] != FR_ERR_NO_MEMORY || again == FR_OK,
+              "%s memory: %s", fr_device_kind_name(kinds[i]), fr_core_status_text(again));
+    }
 }
 
 static void run_all(void)
@@ -172,7 +177,8 @@ static unsigned count_calls(const struct process_case *all, int rank)
     return read ? (unsigned)atoi(text) : 0;
 }
 
-static void fail_each_call(const struct process_case *cases, int rank)
+// With the code that the setting gives, NULL for the simulated driver's own.
+static void fail_each_call(const struct process_case *cases, int rank, const char *code_setting)
 {
     unsigned reported = 0, left_behind = 0;
     unsigned last = count_calls(&cases[0], rank);
@@ -182,6 +188,7 @@ static void fail_each_call(const struct process_case *cases, int rank)
         char variable[32];
         snprintf(variable, sizeof(variable), "FRSIM_FAIL_NTH=%u", nth);
         failing.own[rank][0] = variable;
+        failing.own[rank][1] = code_setting;
         int code = process_run(&failing);
         CHECK(code == CHECK_PASS || code == REPORTED || code == LEFT_BEHIND,
               "call %u of process %d: %d", nth, rank, code);
@@ -205,6 +212,7 @@ int main(int count, char **arguments)
     if (count > 1)
         return process_main(cases, count, arguments);
     for (int rank = 0; rank < 2; rank++)
-        fail_each_call(cases, rank);
+        fail_each_call(cases, rank, NULL);
+    fail_each_call(cases, 1, "FRSIM_FAIL_CODE=2"); // out of memory
     return check_result();
 }
