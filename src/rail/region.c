@@ -175,20 +175,21 @@ static struct fr_rail_region *pin_known(struct fr_rails *rails, const struct fr_
     return region;
 }
 
+// Also of a rail that is out: it may be back while the memory is registered.
 static bool rail_takes(const struct fr_rail *rail, enum fr_rail_kind kind)
 {
 #ifndef FI_MR_DMABUF
     if (kind == FR_RAIL_DMABUF)
         return false;
 #endif
-    return !rail->out && (kind == FR_RAIL_HOST || rail->hmem);
+    return kind == FR_RAIL_HOST || rail->hmem;
 }
 
 bool fr_rail_takes(const struct fr_rails *rails, enum fr_rail_kind kind)
 {
     bool any = false;
     for (unsigned i = 0; i < rails->count; i++)
-        any = any || rail_takes(&rails->rails[i], kind);
+        any = any || (!rails->rails[i].out && rail_takes(&rails->rails[i], kind));
     return any;
 }
 

@@ -656,7 +656,8 @@ static void test_cancel_beside(void)
     close_pair();
 }
 
-// A process that was met while a rail was out is reached by that rail too once it is back.
+// A process that was met while a rail was out is reached by that rail too once it is back, and so
+// is memory that was registered then.
 static void test_met_while_out(void)
 {
     struct fr_rail_options options = usual_options();
@@ -670,12 +671,17 @@ static void test_met_while_out(void)
     CHECK(wait_for(start_read_of(FAR + 1, MEMORY)) == FR_OK);
     CHECK(counters_of(0).out);
     CHECK(wait_for(start_read_of(FAR + 2, 0)) == FR_OK);
+    struct fr_rail_region *met = register_with(near, near_memory, MEMORY, 77, FR_RAIL_HOST);
     memset(standin->error, 0, sizeof(standin->error));
     double until = seconds() + 1;
     while (seconds() < until)
         fr_rail_poll(near);
     CHECK(!counters_of(0).out && fr_rail_peer_retry(near, FAR + 2) == 4);
-    CHECK(wait_for(start_read_of(FAR + 2, MEMORY)) == FR_OK);
+    unsigned long long before = counters_of(0).read_bytes;
+    struct fr_rail_transfer *transfer = NULL;
+    CHECK(fr_rail_read(near, FAR + 2, key, key_bytes, 0, met, 0, MEMORY, &transfer) == FR_OK);
+    CHECK(wait_for(transfer) == FR_OK && counters_of(0).read_bytes > before);
+    fr_rail_release(near, met);
     CHECK(memcmp(near_memory, expected, MEMORY) == 0);
     close_pair();
 }
