@@ -177,6 +177,8 @@ static void reset_drained(struct fr_rail *rail)
     }
     if (!fr_list_is_empty(&rail->sent) || rail->flush_reading || rail->flush_writing)
         fr_rail_reset(rail);
+    else if (rail->out) // flushes that it was to do
+        fr_rail_flush_reset(rail);
     rail->draining = false;
 }
 

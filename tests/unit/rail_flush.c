@@ -204,6 +204,21 @@ static void test_silent_flush(void)
     close_pair();
 }
 
+// Nor does one that the NIC refuses leave anybody waiting.
+static void test_refused_flush(void)
+{
+    begin_device_case();
+    struct fr_rail_options options = flush_options(FR_RAIL_FLUSH_READ);
+    CHECK(open_pair(&options, FR_RAIL_CUDA));
+    standin->fail_call = "fi_readmsg";
+    standin->calls = 0;
+    standin->fail_nth = 2; // after the data's own
+    standin->fails_on = true;
+    standin->fail_code = -FI_EIO;
+    CHECK(wait_for(start_read(0, 0, 100)) == FR_ERR_RAIL);
+    close_pair();
+}
+
 // The owner of memory that was written flushes all its rails.
 static void test_for_written(void)
 {
@@ -254,6 +269,7 @@ int main(void)
     test_rails_used();
     test_write_read();
     test_silent_flush();
+    test_refused_flush();
     test_for_written();
     test_impossible();
     return check_result();
