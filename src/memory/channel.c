@@ -340,7 +340,8 @@ int fr_memory_channel_take(const struct fr_control_process *owner, uint64_t buff
 void fr_memory_channel_drop(const struct fr_control_process *owner, const uint64_t *buffer_id)
 {
     fr_core_lock(&lock);
-    if (listener >= 0) { // what nobody has taken in keeps its memory alive, too
+    // What nobody has taken in keeps its memory alive, too; of another buffer it is kept.
+    if (listener >= 0 && buffer_id != NULL) {
         receive_from_silent();
         while (receive_next())
             continue;
