@@ -164,7 +164,18 @@ void fr_report_out_remove(const char *name)
         unlink(name);
 }
 
-// What is special gets the text where it stands, at the end of what /dev/stdout leads to.
+// Nobody waits for the reader of a pipe to come; one that is there is waited for. What /dev/stdout
+// leads to is written on at its end.
+static int open_special(const char *name)
+{
+    bool in_dev = strncmp(name, "/dev/", 5) == 0 || strncmp(name, "/proc/", 6) == 0;
+    int flags = O_WRONLY | O_CREAT | O_CLOEXEC | (in_dev ? O_APPEND : O_TRUNC);
+    int fd = open(name, flags | O_NONBLOCK, 0666);
+    if (fd >= 0)
+        (void)fcntl(fd, F_SETFL, flags & O_APPEND);
+    return fd;
+}
+
 bool fr_report_out_open(struct fr_report_out *out, const char *name, char *buffer, size_t room)
 {
     char part[PATH_MAX];
@@ -172,10 +183,8 @@ bool fr_report_out_open(struct fr_report_out *out, const char *name, char *buffe
         .fd = -1, .buffer = buffer, .room = room, .in_place = is_special(name)};
     if (!part_name(name, part))
         return false;
-    bool in_dev = strncmp(name, "/dev/", 5) == 0 || strncmp(name, "/proc/", 6) == 0;
-    out->fd = out->in_place
-                  ? open(name, O_WRONLY | (in_dev ? O_APPEND : O_TRUNC) | O_CREAT | O_CLOEXEC, 0666)
-                  : open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    out->fd = out->in_place ? open_special(name)
+                            : open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     return out->fd >= 0;
 }
 

@@ -8,6 +8,7 @@
 
 #include "check.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -183,6 +184,8 @@ static void test_special(void)
     fr_report_out_remove(fifo);
     CHECK(access(fifo, F_OK) != 0, "a file of an earlier job");
     CHECK(mkfifo(fifo, 0600) == 0);
+    alarm(10);
+    CHECK(!fr_report_out_open(&out, fifo, buffer, sizeof(buffer)) && errno == ENXIO, "no reader");
     int fd = open(fifo, O_RDONLY | O_NONBLOCK);
     fr_report_out_remove(fifo);
     CHECK(fr_report_out_open(&out, fifo, buffer, sizeof(buffer)));
@@ -190,6 +193,7 @@ static void test_special(void)
     CHECK(fr_report_out_close(&out, fifo));
     CHECK(lstat(fifo, &found) == 0 && S_ISFIFO(found.st_mode));
     CHECK(read(fd, text, sizeof(text) - 1) == 4 && strcmp(text, "text") == 0, "%s", text);
+    alarm(0);
     close(fd);
     unlink(fifo);
 }
