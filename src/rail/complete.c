@@ -67,7 +67,8 @@ static void arrived(struct fr_rail *rail, void *context)
     note_arrived(stripe);
     fr_rail_stripe_end(stripe, true);
     (void)fr_rail_transfer_conclude(transfer);
-    if (FR_UNLIKELY(peer->lost & ~(1u << rail->index)))
+    peer->lost &= (uint16_t) ~(1u << rail->index);
+    if (FR_UNLIKELY(peer->lost != 0))
         fr_rail_blame(rail->rails, peer);
 }
 

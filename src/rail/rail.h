@@ -17,10 +17,10 @@
 // read once more over other rails, and the transfer is none the worse. A rail that lost its links
 // to two processes, of which others still read, without a success between is out for all; but a
 // process whose links have all gone, or were lost before and are tried again, says nothing of the
-// rail. What was lost is
-// tried again after a while. When the last link to a process is gone, or nothing has moved for the
-// time-out, the transfer ends with FR_ERR_RAIL. Either way nothing of an ended transfer touches
-// local memory any more, unless libfabric cannot close an endpoint: then an error names the memory.
+// rail. What was lost is tried again after a while. When the last link to a process is gone, or
+// nothing has moved for the time-out, the transfer ends with FR_ERR_RAIL. Either way nothing of an
+// ended transfer touches local memory any more, unless libfabric cannot close an endpoint: then an
+// error names the memory.
 // A *write* over a lost link is not sent again, since what is on its way might land after the
 // second copy: the transfer ends with FR_ERR_RAIL, and the owner of the memory, who may read to
 // other memory instead, uses it for nothing else while the rails are open. To forget it
