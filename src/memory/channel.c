@@ -340,7 +340,7 @@ int fr_memory_channel_take(const struct fr_control_process *owner, uint64_t buff
 void fr_memory_channel_drop(const struct fr_control_process *owner, const uint64_t *buffer_id)
 {
     fr_core_lock(&lock);
-    // What nobody has taken in keeps its memory alive, too; of another buffer it is kept.
+    // What nobody has taken in holds its memory, too; that of other buffers waits on.
     if (listener >= 0 && buffer_id != NULL) {
         receive_from_silent();
         while (receive_next())
