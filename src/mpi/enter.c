@@ -400,7 +400,9 @@ enter(enum fr_fn fn, const fr_word *registers, const fr_word *stack)
     uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
     uintptr_t outer = frame < handler_frame ? handler_frame : 0;
     bool inside = outer && fr_real_is_internal(caller_of(registers, stack));
-    if (FR_LIKELY(entry->real && (inside || !needs_look(entry, registers, stack))))
+    bool freed = entry->real && !inside && fr_request_any_freed();
+    bool look = !entry->real || (!inside && needs_look(entry, registers, stack));
+    if (FR_LIKELY(!look && !freed))
         return verdict;
     fr_word args[FR_MAX_ARGS];
     int result = 0;
@@ -413,11 +415,13 @@ enter(enum fr_fn fn, const fr_word *registers, const fr_word *stack)
     fr_request_call++;
     fr_device_begin_call();
     fr_report_call_begin(fn);
-    bool handled = entry->handle(fn, args, &result);
-    if (!handled && entry->nests) {
+    bool handled = look && entry->handle(fn, args, &result);
+    if (!handled && (entry->nests || freed)) {
         result = fr_real_call(fn, args);
         handled = true;
     }
+    if (freed)
+        fr_request_poll_freed(false);
     fr_report_call_end();
     handler_frame = outer;
     if (handled) {
@@ -451,7 +455,8 @@ static inline bool is_plain(enum plain plain, const fr_word *registers)
 struct fr_mpi_verdict fr_mpi_enter(unsigned slot, const fr_word *registers, const fr_word *stack)
 {
     const struct entry *entry = &entries[slot / 2];
-    if (FR_LIKELY(handler_frame == 0 && is_plain(entry->plain, registers)))
+    if (FR_LIKELY(handler_frame == 0 && is_plain(entry->plain, registers) &&
+                  !fr_request_any_freed()))
         return (struct fr_mpi_verdict){.jump = entry->real};
     return enter(slot / 2, registers, stack);
 }

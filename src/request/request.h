@@ -218,7 +218,13 @@ int fr_request_sync_end(const struct fr_request_sync *sync);
 // Takes the operation of a file, which one thread may end; NULL if there is none.
 struct fr_request_op *fr_request_take(fr_word file);
 
-// Finishes operations whose request the application has freed, waiting for them if `wait`.
+// Finishes operations whose request the application has freed, waiting for them if `wait`: no call
+// of the application's will, so that any does.
 void fr_request_poll_freed(bool wait);
+extern _Atomic size_t fr_request_freed_count;
+static inline bool fr_request_any_freed(void)
+{
+    return atomic_load_explicit(&fr_request_freed_count, memory_order_relaxed) != 0;
+}
 
 #endif

@@ -8,7 +8,8 @@
 
 static struct fr_lock freed_lock = FR_LOCK_INIT;
 static struct fr_request_op *freed FR_GUARDED_BY(freed_lock);
-static _Atomic size_t freed_count;
+static struct fr_request_op **freed_end FR_GUARDED_BY(freed_lock) = &freed;
+_Atomic size_t fr_request_freed_count;
 
 // Finishes an operation of which MPI says that it is complete, and frees it.
 static int finish_now(struct fr_request_op *op, void *status)
@@ -69,11 +70,27 @@ int fr_request_track(struct fr_request_op *op, void *request)
 static void adopt(struct fr_request_op *op, fr_word request)
 {
     op->key = request;
+    op->next = NULL;
     fr_core_lock(&freed_lock);
-    op->next = freed;
-    freed = op;
+    *freed_end = op;
+    freed_end = &op->next;
     fr_core_unlock(&freed_lock);
-    atomic_fetch_add(&freed_count, 1);
+    atomic_fetch_add(&fr_request_freed_count, 1);
+}
+
+// Takes the one that has waited longest, NULL if there is none.
+static struct fr_request_op *take_freed(void)
+{
+    fr_core_lock(&freed_lock);
+    struct fr_request_op *op = freed;
+    if (op)
+        freed = op->next;
+    if (!freed)
+        freed_end = &freed;
+    fr_core_unlock(&freed_lock);
+    if (op)
+        atomic_fetch_sub(&fr_request_freed_count, 1);
+    return op;
 }
 
 static bool freed_is_complete(struct fr_request_op *op, bool wait, void *status)
@@ -95,19 +112,14 @@ static bool freed_is_complete(struct fr_request_op *op, bool wait, void *status)
     return flag;
 }
 
+// One after the other: an error handler that does not return leaves the others where they are.
 void fr_request_poll_freed(bool wait)
 {
-    if (!atomic_load(&freed_count))
-        return;
-    fr_core_lock(&freed_lock);
-    struct fr_request_op *list = freed;
-    freed = NULL;
-    fr_core_unlock(&freed_lock);
-    while (list) {
+    for (size_t left = atomic_load(&fr_request_freed_count); left > 0; left--) {
         _Alignas(16) char status[FR_STATUS_BYTES] = {0};
-        struct fr_request_op *op = list;
-        list = op->next;
-        atomic_fetch_sub(&freed_count, 1);
+        struct fr_request_op *op = take_freed();
+        if (!op)
+            return;
         if (freed_is_complete(op, wait, status))
             finish_now(op, status);
         else
@@ -118,7 +130,7 @@ void fr_request_poll_freed(bool wait)
 size_t fr_request_find_freed(struct fr_rndv_incoming *incoming, size_t max)
 {
     size_t count = 0;
-    if (!atomic_load(&freed_count))
+    if (!fr_request_any_freed())
         return 0;
     fr_core_lock(&freed_lock);
     for (struct fr_request_op *op = freed; op && count < max; op = op->next) {

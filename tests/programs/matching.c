@@ -4,8 +4,9 @@
 #include "harness.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-enum { TAG = 11, ACK = 12 };
+enum { TAG = 11, ACK = 12, PATIENCE_S = 60 };
 
 static struct buffer *to_zero(struct run *run, size_t bytes)
 {
@@ -235,6 +236,38 @@ static void step_request_free(struct run *run, size_t bytes)
     buffer_finish(send);
 }
 
+static bool has_come(const struct buffer *buffer, unsigned char *now)
+{
+    memory_read(&buffer->memory, GUARD_BYTES, now, buffer->bytes);
+    return memcmp(now, buffer->want, buffer->bytes) == 0;
+}
+
+// So does what was to be received by a request that was given up, as soon as MPI is given time: in
+// calls that have nothing to do with it.
+static void step_free_receive(struct run *run, size_t bytes)
+{
+    int left = (run->rank + run->size - 1) % run->size, right = (run->rank + 1) % run->size;
+    struct buffer *send = buffer_filled(run, "send", bytes, run_seed(run, run->rank, right));
+    struct buffer *recv = buffer_new(run, "recv", bytes);
+    unsigned char *now = table_new(bytes + 1, 1);
+    MPI_Request request;
+    MPI_Irecv(recv->data, (int)bytes, MPI_BYTE, left, TAG, run->comm, &request);
+    MPI_Request_free(&request);
+    run_check(run, request == MPI_REQUEST_NULL, "Request_free left the request behind");
+    buffer_expect(recv, 0, bytes, run_seed(run, left, run->rank));
+    MPI_Send(send->data, (int)bytes, MPI_BYTE, right, TAG, run->comm);
+    double until = MPI_Wtime() + PATIENCE_S;
+    for (int missing = 1, late = 0; missing && !late;) {
+        int own[2] = {!has_come(recv, now), MPI_Wtime() > until}, all[2];
+        MPI_Allreduce(own, all, 2, MPI_INT, MPI_MAX, run->comm);
+        missing = all[0];
+        late = all[1];
+    }
+    free(now);
+    buffer_finish(recv);
+    buffer_finish(send);
+}
+
 // The data are there once the question is answered with yes, before the request is completed.
 static void step_get_status(struct run *run, size_t bytes)
 {
@@ -373,6 +406,7 @@ static const struct step steps[] = {
     {"truncation", step_truncation, LIMIT_MIDDLE, 2},
     {"Cancel", step_cancel, LIMIT_MIDDLE, 1},
     {"Request_free", step_request_free, LIMIT_MIDDLE, 2},
+    {"Request_free of a receive", step_free_receive, LIMIT_MIDDLE, 2},
     {"Request_get_status", step_get_status, LIMIT_MIDDLE, 1},
 #ifdef HAVE_GET_STATUSES
     {"Request_get_status_all", step_get_statuses, LIMIT_MIDDLE, 1},
