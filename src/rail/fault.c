@@ -288,15 +288,25 @@ static void retry(struct fr_rail *rail)
         rail->out = false;
 }
 
+// A rail may have no room for a flush, or be slow in it; but not for ever.
+static void check_flush(struct fr_rail *rail)
+{
+    if (fr_list_is_empty(&rail->rails->flushing))
+        return; // nothing is posted then
+    uint64_t finish = fr_rail_load_finish_ns(&rail->load, 0);
+    uint64_t limit = most_of(rail->rails->options.stall_ns, STALL_FINISHES * finish);
+    if (!rail->out && !rail->draining && fr_rail_is_flushing(rail) &&
+        rail->rails->now_ns - rail->flush_moved_ns >= limit)
+        fr_rail_take_out(rail, "it does not flush device memory");
+}
+
 static void check_rail(struct fr_rail *rail)
 {
     struct fr_list *at = rail->sent.next;
     for (; at != &rail->sent; at = at->next)
         check_link(rail, FR_LIST_ENTRY(at, struct fr_rail_stripe, entry));
     check_planned(rail);
-    if (rail->flush_reading &&
-        rail->rails->now_ns - rail->flush_sent_ns >= rail->rails->options.stall_ns)
-        fr_rail_take_out(rail, "it does not read this process's own memory");
+    check_flush(rail);
     if (rail->draining)
         reset_drained(rail);
     else if (rail->out && !rail->wedged)

@@ -85,10 +85,18 @@ void fr_rail_flush_close(struct fr_rail *rail)
     rail->flush_buffer = NULL;
 }
 
+bool fr_rail_is_flushing(const struct fr_rail *rail)
+{
+    return rail->flush_reading || rail->flush_needs_read || rail->flush_sent != rail->flush_wanted;
+}
+
 static enum fr_status begin_reads(struct fr_rail_transfer *transfer)
 {
+    bool first = fr_list_is_empty(&transfer->rails->flushing);
     for (unsigned i = 0; i < transfer->rails->count; i++) {
         struct fr_rail *rail = &transfer->rails->rails[i];
+        if (first || !fr_rail_is_flushing(rail))
+            rail->flush_moved_ns = rail->rails->now_ns;
         if (!(transfer->used >> i & 1))
             continue;
         if (!can_read(rail)) {
@@ -158,6 +166,7 @@ static bool post_write(struct fr_rail *rail)
         return false;
     rail->flush_writing = true;
     rail->flush_needs_read = true;
+    rail->flush_moved_ns = rail->rails->now_ns;
     return true;
 }
 
@@ -169,7 +178,7 @@ static bool post_read(struct fr_rail *rail)
     rail->flush_needs_read = false;
     rail->flush_reading = true;
     rail->flush_sent++;
-    rail->flush_sent_ns = rail->rails->now_ns;
+    rail->flush_moved_ns = rail->rails->now_ns;
     return true;
 }
 
@@ -221,6 +230,8 @@ void fr_rail_flush_reset(struct fr_rail *rail)
 {
     rail->flush_done = rail->flush_reading ? rail->flush_sent - 1 : rail->flush_done;
     rail->flush_reading = rail->flush_writing = rail->flush_needs_read = false;
+    rail->flush_moved_ns = rail->rails->now_ns;
+    rail->flush_wanted = rail->flush_sent;
     if (rail->out) {
         conclude_on_rail(rail, false);
         return;
@@ -248,6 +259,7 @@ bool fr_rail_flush_completed(struct fr_rail *rail, const void *context, bool goo
         rail->flush_writing = false;
     if (!pending)
         return true; // once more
+    rail->flush_moved_ns = rail->rails->now_ns;
     if (!good) {
         fr_rail_take_out(rail, "it cannot flush device memory");
         fr_rail_flush_reset(rail);

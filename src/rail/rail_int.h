@@ -107,7 +107,7 @@ struct fr_rail {
     bool flush_reading, flush_writing; // on their way
     bool flush_needs_read;             // after the write
     unsigned flush_sent, flush_done, flush_wanted;
-    uint64_t flush_sent_ns;
+    uint64_t flush_moved_ns; // when it was first wanted, or its last step was taken
 };
 
 struct fr_rail_link {

@@ -94,6 +94,8 @@ void fr_rail_flush_close(struct fr_rail *rail);
 enum fr_status fr_rail_flush_begin(struct fr_rail_transfer *transfer);
 // Sends what is to be sent for flushes. Returns whether something was.
 bool fr_rail_flush_post(struct fr_rails *rails);
+// Whether a rail has a flush to end.
+bool fr_rail_is_flushing(const struct fr_rail *rail);
 // Whether a completion was one of a flush.
 bool fr_rail_flush_completed(struct fr_rail *rail, const void *context, bool good);
 // The initiator is another one, or the rail is out.

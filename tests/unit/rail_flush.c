@@ -219,6 +219,31 @@ static void test_refused_flush(void)
     close_pair();
 }
 
+// Nor one that the NIC never has room for, nor the completion of a write that is never told.
+static void test_stuck_flush(void)
+{
+    begin_device_case();
+    struct fr_rail_options options = flush_options(FR_RAIL_FLUSH_READ);
+    CHECK(open_pair(&options, FR_RAIL_CUDA));
+    standin->fail_call = "fi_readmsg";
+    standin->calls = 0;
+    standin->fail_nth = 2; // after the data's own
+    standin->fails_on = true;
+    standin->fail_code = -FI_EAGAIN;
+    CHECK(wait_for(start_read(0, 0, 100)) == FR_ERR_RAIL);
+    CHECK(counters_of(0).out);
+    close_pair();
+    begin_device_case();
+    options.flush = FR_RAIL_FLUSH_WRITE_READ;
+    CHECK(open_pair(&options, FR_RAIL_CUDA));
+    standin->holds_writes = true;
+    read_device();
+    CHECK(wait_for(start_read(0, 0, MEMORY)) == FR_ERR_RAIL);
+    CHECK(counters_of(0).out);
+    standin->holds_writes = false;
+    close_pair();
+}
+
 // The owner of memory that was written flushes all its rails.
 static void test_for_written(void)
 {
@@ -270,6 +295,7 @@ int main(void)
     test_write_read();
     test_silent_flush();
     test_refused_flush();
+    test_stuck_flush();
     test_for_written();
     test_impossible();
     return check_result();
