@@ -3,7 +3,8 @@
 // done.
 //
 // A driver that does not take the image (too old for it, or of a GPU that nvcc did not know) is
-// warned of once and remembered context by context; copy engines serve instead.
+// warned of once and remembered context by context; copy engines serve instead. A GPU that is full
+// may have room later, and is asked again.
 #include "config.h"
 
 #include "device/device_int.h"
@@ -11,6 +12,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #ifdef FR_HAVE_NVCC
 extern const unsigned char fr_device_kernels_fatbin[]; // image.S
@@ -24,6 +26,33 @@ const void *fr_device_reduce_image;
 
 static struct fr_lock kernels_lock = FR_LOCK_INIT;
 static struct fr_device_kernels *kernels_list FR_GUARDED_BY(kernels_lock);
+
+// When a GPU was last found to be full; 0: never.
+static _Atomic int64_t full_ns;
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+// Loading takes too long to be tried in every call.
+static bool was_full_lately(void)
+{
+    enum { AGAIN_NS = 200000000 };
+    int64_t found_ns = atomic_load_explicit(&full_ns, memory_order_relaxed);
+    return found_ns != 0 && now_ns() - found_ns < AGAIN_NS;
+}
+
+// Whether a result of loading says no more than that there is no room now. Notes it then.
+static bool is_full(CUresult result)
+{
+    if (result != CUDA_ERROR_OUT_OF_MEMORY)
+        return false;
+    atomic_store_explicit(&full_ns, now_ns(), memory_order_relaxed);
+    return true;
+}
 
 static bool driver_has_functions(void)
 {
@@ -104,8 +133,9 @@ static unsigned count_multiprocessors(void)
     return count > 1 ? (unsigned)count : 1;
 }
 
-// Fills in what the driver gives. Without it the entry says that the context has no kernels.
-static void load(struct fr_device_kernels *kernels)
+// Fills in what the driver gives. Without it the entry says that the context has no kernels. False
+// when there is nothing to say yet.
+static bool load(struct fr_device_kernels *kernels)
 {
     const size_t bytes = sizeof(uint64_t) * FR_PUSH_MAX_BLOCKS * FR_ARRAY_LENGTH(kernels->values);
     void *words = NULL;
@@ -122,14 +152,17 @@ static void load(struct fr_device_kernels *kernels)
         memset(words, 0, bytes); // and no value is ever 0
         kernels->multiprocessors = count_multiprocessors();
         kernels->words = words;
-        return;
+        return true;
     }
     unload(kernels);
+    if (is_full(result))
+        return false;
     if (!fr_device_result_is_down(result))
         fr_warn_once(
             "the CUDA driver did not take the library's kernels (%s), so copy engines move "
             "all sizes between GPUs",
             fr_device_result_name(result));
+    return true;
 }
 
 // Returns the entry that is in the list now: this one, or that of a thread which was faster.
@@ -163,12 +196,15 @@ struct fr_device_kernels *fr_device_kernels_get(CUcontext context)
     struct fr_device_kernels *kernels = find(context, context_id, &stale);
     free(stale);
     if (kernels == NULL) {
-        kernels = calloc(1, sizeof(*kernels));
+        kernels = was_full_lately() ? NULL : calloc(1, sizeof(*kernels));
         if (kernels == NULL)
             return NULL;
         kernels->context = context;
         kernels->context_id = context_id;
-        load(kernels);
+        if (!load(kernels)) {
+            free(kernels);
+            return NULL;
+        }
         kernels = publish(kernels);
     }
     return kernels->module != NULL ? kernels : NULL;
@@ -186,9 +222,10 @@ static void load_reduce(struct fr_device_kernels *kernels)
         result = fr_cu.cuModuleGetFunction(&function, module, FR_REDUCE_NAME);
     if (result == CUDA_SUCCESS)
         result = fr_cu.cuModuleGetFunction(&met, module, FR_MET_REDUCE_NAME);
-    bool loaded = result == CUDA_SUCCESS;
+    bool loaded = result == CUDA_SUCCESS, later = is_full(result);
     fr_core_lock(&kernels_lock);
-    bool first = atomic_load_explicit(&kernels->reduces, memory_order_relaxed) == FR_KERNEL_UNKNOWN;
+    bool first = !later &&
+                 atomic_load_explicit(&kernels->reduces, memory_order_relaxed) == FR_KERNEL_UNKNOWN;
     if (first && loaded) {
         kernels->reduce_module = module;
         kernels->reduce = function;
@@ -210,7 +247,8 @@ bool fr_device_kernels_can_reduce(struct fr_device_kernels *kernels)
 {
     if (fr_device_reduce_image == NULL)
         return false;
-    if (atomic_load_explicit(&kernels->reduces, memory_order_acquire) == FR_KERNEL_UNKNOWN)
+    if (atomic_load_explicit(&kernels->reduces, memory_order_acquire) == FR_KERNEL_UNKNOWN &&
+        !was_full_lately())
         load_reduce(kernels);
     return atomic_load_explicit(&kernels->reduces, memory_order_acquire) == FR_KERNEL_LOADED;
 }

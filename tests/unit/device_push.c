@@ -426,6 +426,28 @@ static void test_failures(enum fr_device_engine engine)
     CHECK(reported >= 8 / check_step(), "%u", reported);
 }
 
+static unsigned asked;
+
+static CUresult CUDAAPI find_full(CUmodule *module, const void *image)
+{
+    (void)module;
+    (void)image;
+    asked++;
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+// A GPU that has no room for the kernels is not asked all the time, but again.
+static void test_full(void)
+{
+    __typeof__(fr_cu.cuModuleLoadData) load = fr_cu.cuModuleLoadData;
+    fr_cu.cuModuleLoadData = find_full;
+    CHECK(!fr_device_push_has_kernels(&range) && !fr_device_push_has_kernels(&range));
+    CHECK(asked == 1 || fr_device_kernels_image == NULL, "asked %u times", asked);
+    fr_cu.cuModuleLoadData = load;
+    for (int i = 0; i < 100 && !fr_device_push_has_kernels(&range); i++)
+        usleep(50000);
+}
+
 int main(void)
 {
     static const enum fr_device_kind kinds[] = {FR_KIND_MALLOC, FR_KIND_MANAGED, FR_KIND_POOL,
@@ -441,6 +463,7 @@ int main(void)
     if (side_create(&source, FR_KIND_MALLOC, 0)) {
         CHECK(fr_device_present());
         CHECK(fr_device_query(source.memory.address, &range) == FR_OK);
+        test_full();
         kernels = fr_device_push_has_kernels(&range);
         side_destroy(&source);
     }
