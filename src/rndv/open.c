@@ -59,7 +59,7 @@ bool fr_rndv_drain(void)
             discard_here(rank);
     }
     fr_rndv_replica_visit(fr_rndv_pipeline_discard);
-    return fr_rndv_send_end_all();
+    return fr_rndv_left_end_all();
 }
 
 void fr_rndv_close(void)

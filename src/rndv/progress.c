@@ -88,5 +88,5 @@ void fr_rndv_progress(const struct fr_device_range *user)
     fr_rndv_refused_look_after();
     fr_rndv_rails_poll();
     fr_rndv_hmem_poll();
-    fr_rndv_send_look_after();
+    fr_rndv_left_look_after();
 }

@@ -9,8 +9,6 @@
 #include "config.h"
 
 #include "memory/memory.h"
-#include "memory/tuned.h"
-#include "rndv/hmem.h"
 #include "rndv/write.h"
 #include "world/world.h"
 
@@ -26,8 +24,6 @@ enum {
 };
 
 static struct fr_lock lock = FR_LOCK_INIT;
-static struct fr_list left FR_GUARDED_BY(lock) = FR_LIST_INIT(left);
-static _Atomic size_t left_count;
 static struct fr_list pool FR_GUARDED_BY(lock) = FR_LIST_INIT(pool);
 static size_t pool_count FR_GUARDED_BY(lock);
 
@@ -71,123 +67,6 @@ static void give_to_pool(struct fr_rndv_send *send)
     fr_core_unlock(&lock);
     if (!keeps)
         free(send);
-}
-
-// ---- the choice
-
-// Whether a receiver on another host is in reach of the GPU that the message is on.
-static bool is_in_clique(int to, int device)
-{
-    const struct fr_world_facts *own = fr_world_facts_of(fr_world_rank());
-    struct fr_device_clique clique;
-    if (fr_world_clique_count() == 0 || !fr_world_is_partner(to))
-        return false;
-    fr_device_clique_of(device, &clique);
-    return own != NULL && clique.valid && clique.clique == own->clique &&
-           memcmp(clique.cluster, own->cluster, sizeof(own->cluster)) == 0;
-}
-
-// What is this process's own is in its reach without any mapping.
-static bool is_mapped_by(int to, const struct fr_memory_handle *handle, bool at_once)
-{
-    return to == fr_world_rank() || fr_memory_is_mapped_by(to, handle, at_once);
-}
-
-static struct fr_policy_message describe(const struct fr_rndv_message *message)
-{
-    const struct fr_path_view *view = message->view;
-    const struct fr_settings *settings = fr_core_settings();
-    int to = message->address.to;
-    const struct fr_world_facts *receiver = fr_world_facts_of(to);
-    bool hears = receiver != NULL && receiver->takes_rts;
-    // A process that is alone on its host leaves its messages to itself to MPI.
-    bool meets = to != fr_world_rank() || fr_rndv_has_neighbours();
-    bool here = hears && meets && fr_control_is_here(to) && fr_rndv_ledger_is_shared_with(to);
-    bool answers = hears && !here && fr_control_is_answered_by(to); // else its receiver would wait
-    return (struct fr_policy_message){
-        .bytes = view->in_bytes,
-        .here = here,
-        .takes_turns = here && fr_rndv_ledger_takes_turns_with(to),
-        .in_clique = answers && is_in_clique(to, view->range.device),
-        .by_fragments = (here || answers) && to != fr_world_rank() && fr_control_has_remote(),
-        .one_piece = fr_path_view_is_in_one_piece(view),
-        .must_leave = message->must_leave,
-        .absolute = view->absolute,
-        .host_memory = !fr_device_kind_is_device(view->range.kind),
-        .workspace_full = fr_rndv_stage_is_full(FR_PATH_PEER, view->in_bytes),
-        .host_full = fr_rndv_stage_is_full(FR_PATH_HOST, view->in_bytes),
-        .clique_min_bytes = settings->clique_min_bytes,
-        .shared_min_bytes = settings->shared_gpu_min_bytes,
-        .pipeline_min_bytes = settings->pipeline_min_bytes,
-        .rail_use = settings->rail,
-        .rail_min_bytes = fr_memory_tuned(FR_SIZE_RAIL),
-    };
-}
-
-// What is worth opening rails for.
-static void look_at_rails(const struct fr_rndv_message *message, struct fr_policy_message *facts)
-{
-    if (!facts->by_fragments || !fr_policy_wants_rails(facts))
-        return;
-    facts->rails = fr_rndv_rails_to(message->address.to);
-    facts->rails_reach_device = fr_rndv_hmem_reaches(&message->view->range);
-}
-
-// Whether there has been a message of this memory before. Exporting takes as long as some messages,
-// and mapping a thousand times as long, which memory is not worth that is sent once. Two that share
-// a place only make this forget.
-static bool is_seen(const struct fr_device_range *range)
-{
-    static _Atomic uint64_t seen[256];
-    _Atomic uint64_t *place = &seen[range->buffer_id % FR_ARRAY_LENGTH(seen)];
-    return atomic_exchange_explicit(place, range->buffer_id, memory_order_relaxed) ==
-           range->buffer_id;
-}
-
-// Whether the receiver has mapped the buffer itself; asks it to.
-static void look_at_mapping(const struct fr_rndv_message *message, struct fr_policy_message *facts,
-                            struct fr_memory_handle *handle)
-{
-    const struct fr_path_view *view = message->view;
-    const void *low = (const void *)(view->base + (uintptr_t)view->first);
-    if (!facts->here || !facts->one_piece || facts->must_leave || !is_seen(&view->range))
-        return;
-    facts->exported = fr_memory_export(&view->range, low, view->span, handle) == FR_OK;
-    facts->mapped = facts->exported && is_mapped_by(message->address.to, handle, true);
-}
-
-size_t fr_rndv_rts_length(uint64_t bytes, size_t unit)
-{
-    enum { COMMON_UNIT = 16 }; // also of what was sent as bytes and is received as something else
-    size_t length = FR_RNDV_RTS_LONGEST;
-    if (unit == 0)
-        unit = 1;
-    else if (COMMON_UNIT % unit == 0)
-        unit = COMMON_UNIT;
-    if (unit <= FR_RNDV_RTS_LONGEST / FR_RNDV_RTS_PRIME)
-        length = FR_RNDV_RTS_PRIME * unit;
-    else if (bytes > length)
-        return 0;
-    if (bytes < FR_RNDV_RTS_BYTES || bytes >> FR_SLOT_SIZE_BITS != 0)
-        return 0;
-    return bytes < length ? bytes : length;
-}
-
-// Where MPI does not copy all bytes, an RTS may not arrive as it was sent.
-static size_t length_of(const struct fr_rndv_message *message)
-{
-    const struct fr_layout *layout = message->view->blocks[0].layout;
-    size_t unit = message->parts ? 0 : layout->unit_bytes;
-    return layout->exact ? fr_rndv_rts_length(message->view->in_bytes, unit) : 0;
-}
-
-bool fr_rndv_send_is_possible(const struct fr_rndv_message *message)
-{
-    struct fr_policy_message facts = describe(message);
-    facts.exported = facts.mapped = true;
-    facts.workspace_full = facts.host_full = false;
-    facts.rails = facts.by_fragments ? FR_RAILS_MAX : 0;
-    return length_of(message) > 0 && fr_policy_choose_scheme(&facts).scheme != FR_SCHEME_NONE;
 }
 
 // ---- start
@@ -247,7 +126,7 @@ static void fill(struct fr_rndv_send *send, const struct fr_rndv_message *messag
         .call = message->call,
         .address = message->address,
         .bytes = message->view->in_bytes,
-        .length = length_of(message),
+        .length = fr_rndv_message_length(message),
         .view = *message->view,
         .block = message->view->blocks[0],
     };
@@ -266,7 +145,7 @@ static void dismantle(struct fr_rndv_send *send)
     send->requests = NULL;
 }
 
-static void destroy(struct fr_rndv_send *send)
+void fr_rndv_send_destroy(struct fr_rndv_send *send)
 {
     dismantle(send);
     if (send->entered) {
@@ -302,7 +181,7 @@ static enum fr_status try(struct fr_rndv_send *send, enum fr_policy_scheme schem
 enum fr_status fr_rndv_send_start(const struct fr_rndv_message *message, struct fr_rndv_send **out,
                                   struct fr_policy_scheme_choice *choice)
 {
-    struct fr_policy_message facts = describe(message);
+    struct fr_policy_message facts = fr_rndv_message_facts(message);
     struct fr_memory_handle handle;
     *out = NULL;
     if (fr_rndv_ledger_is_closed_to(&message->address)) {
@@ -310,12 +189,11 @@ enum fr_status fr_rndv_send_start(const struct fr_rndv_message *message, struct 
             FR_SCHEME_NONE, "a plain message of an RTS's size has gone the same way"};
         return FR_OK;
     }
-    if (length_of(message) == 0) {
+    if (fr_rndv_message_length(message) == 0) {
         *choice = (struct fr_policy_scheme_choice){FR_SCHEME_NONE, "no RTS fits the datatype"};
         return FR_OK;
     }
-    look_at_mapping(message, &facts, &handle);
-    look_at_rails(message, &facts);
+    fr_rndv_message_look(message, &facts, &handle);
     *choice = fr_policy_choose_scheme(&facts);
     if (choice->scheme == FR_SCHEME_NONE)
         return FR_OK;
@@ -437,7 +315,7 @@ static enum fr_status leave_for_workspace(struct fr_rndv_send *send, struct fr_r
     fr_buffer_classify(send->staging.lease.address, 1, &range);
     status = fr_memory_export(&range, send->staging.lease.address, send->staging.lease.bytes,
                               &place->handle);
-    if (status == FR_OK && !is_mapped_by(send->address.to, &place->handle, true))
+    if (status == FR_OK && !fr_rndv_is_mapped_by(send->address.to, &place->handle, true))
         status = fr_memory_needs_descriptor(&place->handle)
                      ? fr_memory_send_descriptor(&place->handle,
                                                  fr_control_process_of(send->address.to), 1, false)
@@ -529,11 +407,10 @@ static void withdraw(struct fr_rndv_send *send)
     const struct fr_rndv_entry entry = {.number = send->number, .index = send->index};
     if (send->entered && send->remote)
         (void)fr_rndv_tell(send->address.to, FR_CONTROL_WITHDRAWN, &entry, false);
-    destroy(send);
+    fr_rndv_send_destroy(send);
 }
 
-// Whether nothing is under way any more.
-static bool is_done(struct fr_rndv_send *send)
+bool fr_rndv_send_is_done(struct fr_rndv_send *send)
 {
     enum fr_rndv_state state = fr_rndv_ledger_state(send->index);
     if (state == FR_RNDV_REFUSED)
@@ -545,14 +422,6 @@ static bool is_done(struct fr_rndv_send *send)
            !fr_rndv_write_is_asked(send->index);
 }
 
-static void leave_behind(struct fr_rndv_send *send)
-{
-    fr_core_lock(&lock);
-    fr_list_push_front(&left, &send->link);
-    fr_core_unlock(&lock);
-    atomic_fetch_add_explicit(&left_count, 1, memory_order_release);
-}
-
 void fr_rndv_send_free(struct fr_rndv_send *send, bool cancelled)
 {
     if (send == NULL)
@@ -562,75 +431,11 @@ void fr_rndv_send_free(struct fr_rndv_send *send, bool cancelled)
     bool in_buffer = send->scheme->id == FR_SCHEME_GET && !send->over;
     if (cancelled || !send->sent || in_buffer)
         withdraw(send);
-    else if (is_done(send))
-        destroy(send);
+    else if (fr_rndv_send_is_done(send))
+        fr_rndv_send_destroy(send);
     else
-        leave_behind(send);
+        fr_rndv_left_add(send);
     fr_rndv_send_release(index);
-}
-
-// Moves the whole list to one of the caller's own: others see to nothing meanwhile.
-static bool take_left(struct fr_list *taken)
-{
-    fr_list_init(taken);
-    fr_core_lock(&lock);
-    while (!fr_list_is_empty(&left)) {
-        struct fr_list *link = left.prev; // the oldest first
-        fr_list_remove(link);
-        fr_list_push_front(taken, link);
-    }
-    fr_core_unlock(&lock);
-    return !fr_list_is_empty(taken);
-}
-
-void fr_rndv_send_look_after(void)
-{
-    struct fr_list taken, others;
-    if (FR_LIKELY(atomic_load_explicit(&left_count, memory_order_acquire) == 0) ||
-        !take_left(&taken))
-        return;
-    fr_list_init(&others);
-    while (!fr_list_is_empty(&taken)) {
-        struct fr_rndv_send *send = send_of(taken.prev);
-        unsigned index = send->index;
-        fr_list_remove(&send->link);
-        fr_rndv_send_hold(index);
-        bool done = is_done(send);
-        if (done)
-            destroy(send);
-        else
-            fr_list_push_front(&others, &send->link);
-        fr_rndv_send_release(index);
-        atomic_fetch_sub_explicit(&left_count, done, memory_order_release);
-    }
-    fr_core_lock(&lock);
-    while (!fr_list_is_empty(&others)) {
-        struct fr_list *link = others.prev;
-        fr_list_remove(link);
-        fr_list_push_front(&left, link);
-    }
-    fr_core_unlock(&lock);
-}
-
-// Only the fragments need to be waited for: their receivers discard them.
-bool fr_rndv_send_end_all(void)
-{
-    struct fr_list taken;
-    (void)take_left(&taken);
-    while (!fr_list_is_empty(&taken)) {
-        struct fr_rndv_send *send = send_of(taken.prev);
-        fr_list_remove(&send->link);
-        (void)send->scheme->progress(send);
-        if (send->fragments_done < send->fragments) {
-            fr_core_lock(&lock);
-            fr_list_push_front(&left, &send->link);
-            fr_core_unlock(&lock);
-            continue;
-        }
-        destroy(send);
-        atomic_fetch_sub_explicit(&left_count, 1, memory_order_release);
-    }
-    return atomic_load_explicit(&left_count, memory_order_acquire) > 0;
 }
 
 void fr_rndv_send_handle(int from, enum fr_control_kind kind, const struct fr_rndv_entry *entry)

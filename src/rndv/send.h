@@ -24,12 +24,31 @@ void fr_rndv_refused_remove(unsigned index);
 // Whether other processes of this host take part.
 bool fr_rndv_has_neighbours(void);
 
-// Looks after sends that their operations have left. A load when there are none.
-void fr_rndv_send_look_after(void);
+// What is known of a message from the start; then whether the receiver has mapped its memory, whose
+// handle is written where that can be exported, and what rails there are. Both ask for it, too.
+struct fr_policy_message fr_rndv_message_facts(const struct fr_rndv_message *message);
+void fr_rndv_message_look(const struct fr_rndv_message *message, struct fr_policy_message *facts,
+                          struct fr_memory_handle *handle);
+
+// The bytes of its RTS; 0 where MPI does not copy all bytes, so that it may not arrive as it was
+// sent.
+size_t fr_rndv_message_length(const struct fr_rndv_message *message);
+
+// What is this process's own is in its reach without any mapping.
+bool fr_rndv_is_mapped_by(int to, const struct fr_memory_handle *handle, bool at_once);
+
+// Whether nothing of a send that is held is under way any more; and its end.
+bool fr_rndv_send_is_done(struct fr_rndv_send *send);
+void fr_rndv_send_destroy(struct fr_rndv_send *send);
+
+// Takes over a send that its operation leaves. Looks after all of those: a load when there are
+// none.
+void fr_rndv_left_add(struct fr_rndv_send *send);
+void fr_rndv_left_look_after(void);
 
 // Forgets what nobody has received, once all processes have received what they ever will. Returns
 // whether something is still on its way to those who discard it.
-bool fr_rndv_send_end_all(void);
+bool fr_rndv_left_end_all(void);
 
 // Opens the send's staging view on a path, with memory that is a bound's: FR_ERR_LIMIT beyond it.
 FR_MUST_CHECK enum fr_status fr_rndv_stage_open(struct fr_rndv_send *send,
