@@ -6,6 +6,7 @@
 
 #include "rail/steps_int.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -50,7 +51,23 @@ static int bind_to_target(const struct fr_rail *rail, struct fid_mr *mr)
     return code != 0 ? code : fi_mr_enable(mr);
 }
 
-int fr_rail_mr_open(struct fr_rail *rail, const struct fr_rail_memory *memory, struct fid_mr **mr)
+// Without hardware a registration is an entry of a table, which some providers (net before
+// libfabric 1.19) change while another thread, in a poll, looks into it. With hardware it can take
+// long.
+static void begin_alone(struct fr_rail *rail)
+{
+    while (rail->info->nic == NULL &&
+           atomic_flag_test_and_set_explicit(&rail->rails->polling, memory_order_acquire))
+        sched_yield();
+}
+
+static void end_alone(struct fr_rail *rail)
+{
+    if (rail->info->nic == NULL)
+        atomic_flag_clear_explicit(&rail->rails->polling, memory_order_release);
+}
+
+static int open_mr(struct fr_rail *rail, const struct fr_rail_memory *memory, struct fid_mr **mr)
 {
     struct iovec iov = {memory->address, memory->bytes};
     struct fid_mr *made = NULL;
@@ -71,12 +88,28 @@ int fr_rail_mr_open(struct fr_rail *rail, const struct fr_rail_memory *memory, s
     return code;
 }
 
+int fr_rail_mr_open(struct fr_rail *rail, const struct fr_rail_memory *memory, struct fid_mr **mr)
+{
+    begin_alone(rail);
+    int code = open_mr(rail, memory, mr);
+    end_alone(rail);
+    return code;
+}
+
+static int close_mr(struct fr_rail *rail, struct fid_mr *mr)
+{
+    begin_alone(rail);
+    int code = fi_close(&mr->fid);
+    end_alone(rail);
+    return code;
+}
+
 static void close_region(struct fr_rails *rails, struct fr_rail_region *region)
 {
     for (unsigned i = 0; i < rails->count; i++) {
         if (region->mrs[i] == NULL)
             continue;
-        int code = fi_close(&region->mrs[i]->fid);
+        int code = close_mr(&rails->rails[i], region->mrs[i]);
         if (code != 0)
             fr_rail_warn_call(&rails->rails[i], "fi_close of a registration", code);
         rails->rails[i].registered_bytes -= region->memory.bytes;

@@ -10,6 +10,7 @@
 #include <rdma/fi_eq.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 struct domain {
     struct fid_domain fid;
     unsigned nic;
-    bool mixes; // reads have lost where their bytes go
+    bool mixes;                       // reads have lost where their bytes go
+    _Atomic int reading, registering; // calls that are under way
 };
 
 struct av {
@@ -136,12 +138,30 @@ static void *make(size_t bytes, size_t class)
     return fid;
 }
 
+// Without hardware there is but a table of keys, which whoever reads a queue looks into.
+static void begin_registering(struct domain *domain)
+{
+    domain->registering++;
+    sched_yield();
+    if (domain->reading > 0 || domain->registering > 1)
+        complain("a registration came or went while a queue of its domain was read");
+}
+
+static void begin_reading(struct domain *domain)
+{
+    domain->reading++;
+    if (domain->registering > 0)
+        complain("a queue was read while a registration of its domain came or went");
+}
+
 // registrations
 
 static int mr_close(struct fid *fid)
 {
     struct registration *mr = (struct registration *)fid;
+    struct domain *domain = mr->domain;
     FAIL("fi_close_mr");
+    begin_registering(domain);
     pthread_mutex_lock(&lock);
     if (mr->endpoint != NULL)
         mr->endpoint->bound--;
@@ -151,6 +171,7 @@ static int mr_close(struct fid *fid)
     self.registered--;
     self.open--;
     pthread_mutex_unlock(&lock);
+    domain->registering--;
     free(mr);
     return 0;
 }
@@ -192,6 +213,7 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t f
     static uint64_t next_key = 1000;
     (void)flags;
     FAIL("fi_mr_regattr");
+    begin_registering(domain);
     pthread_mutex_lock(&lock);
     struct registration *mr = make(sizeof(*mr), FI_CLASS_MR);
     mr->fid.fid.ops = &mr_ops;
@@ -212,6 +234,7 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t f
     registrations[at] = mr;
     self.registered++;
     pthread_mutex_unlock(&lock);
+    domain->registering--;
     *made = &mr->fid;
     return 0;
 }
@@ -380,7 +403,10 @@ static ssize_t complete(struct cq *cq, struct fi_cq_entry *entries, size_t count
 static ssize_t cq_read(struct fid_cq *fid, void *buffer, size_t count)
 {
     struct cq *cq = (struct cq *)fid;
+    struct domain *domain = cq->endpoint != NULL ? cq->endpoint->domain : NULL;
     FAIL("fi_cq_read");
+    if (domain != NULL)
+        begin_reading(domain);
     pthread_mutex_lock(&lock);
     ssize_t got = cq->has_error ? 0 : complete(cq, buffer, count);
     bool noted =
@@ -389,6 +415,8 @@ static ssize_t cq_read(struct fid_cq *fid, void *buffer, size_t count)
         note(STANDIN_CQ_READ, cq->endpoint->domain->nic, false, 0, NULL);
     bool bad = cq->has_error;
     pthread_mutex_unlock(&lock);
+    if (domain != NULL)
+        domain->reading--;
     if (got > 0)
         return got;
     return bad ? -FI_EAVAIL : -FI_EAGAIN;

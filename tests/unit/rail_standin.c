@@ -240,6 +240,7 @@ static void *read_in_thread(void *argument)
 {
     size_t number = (size_t)(uintptr_t)argument;
     size_t own = MEMORY / THREADS * number;
+    unsigned char passing[64];
     for (int i = 0; i < READS; i++) {
         size_t bytes = 1 + (size_t)i * 40000 % (MEMORY / THREADS);
         enum fr_status status = FR_OK;
@@ -247,6 +248,7 @@ static void *read_in_thread(void *argument)
         struct fr_rail_transfer *transfer = NULL;
         CHECK(fr_rail_read(near, FAR, key, key_bytes, own, region, own, bytes, &transfer) == FR_OK);
         fr_rail_release(near, region); // the transfer has its own pin
+        fr_rail_release(near, register_with(near, passing, sizeof(passing), 0, FR_RAIL_HOST));
         while (!fr_rail_test(transfer, &status))
             fr_rail_poll(near);
         CHECK(status == FR_OK && memcmp(near_memory + own, expected + own, bytes) == 0);
