@@ -95,11 +95,19 @@ static MPI_Comm subset(uint64_t *state, const struct circle *parent)
     return comm;
 }
 
-static MPI_Comm duplicate(const struct circle *parent, enum making making)
+// Threads of MPICH 4.0 that make communicators at once may wait for each other for ever when one of
+// them does so by Comm_idup.
+#if defined MPICH_NUMVERSION && MPICH_NUMVERSION < 40100000
+#define IDUP_BESIDE_THREADS false
+#else
+#define IDUP_BESIDE_THREADS true
+#endif
+
+static MPI_Comm duplicate(const struct walk *walk, const struct circle *parent, enum making making)
 {
     MPI_Comm comm;
     MPI_Request request;
-    if (making == MADE_DUP) {
+    if (making == MADE_DUP || (walk->mixture->threads > 1 && !IDUP_BESIDE_THREADS)) {
         MPI_Comm_dup(parent->comm, &comm);
         return comm;
     }
@@ -201,7 +209,7 @@ static struct circle *derive(struct walk *walk, uint64_t *state, enum making mak
     case MADE_BETWEEN:
         return between(walk, state, parent);
     default:
-        return circle_new(walk, making, duplicate(parent, making));
+        return circle_new(walk, making, duplicate(walk, parent, making));
     }
 }
 
