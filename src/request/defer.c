@@ -23,12 +23,13 @@ static void look_at_all(struct fr_request_set *set)
     }
 }
 
-// Nothing is complete, for now. Looks after what others wait for.
-static void go_on(void)
+// Nothing is complete, for now. Looks after what others wait for: MPI makes no progress when all
+// requests of a list are hidden from it.
+static void go_on(bool waits)
 {
     fr_world_progress();
     fr_rndv_progress(NULL);
-    fr_request_receive_early(false);
+    fr_request_receive_early(waits);
 }
 
 static void hide(struct fr_request_set *set)
@@ -65,7 +66,7 @@ static int answer_no(struct fr_request_set *set)
 {
     *(int *)set->args[fr_real_arg(set->fn, 'F', 0)] = 0;
     fr_request_set_unclaim(set);
-    go_on();
+    go_on(false);
     return fr_real_mpi.SUCCESS;
 }
 
@@ -147,8 +148,7 @@ static int wait_some(struct fr_request_set *set)
         look_at_all(set);
         if (looks % LOOKS_A_YIELD)
             continue;
-        fr_rndv_progress(NULL);
-        fr_request_receive_early(true);
+        go_on(true);
         sched_yield();
     }
 }
@@ -164,7 +164,7 @@ static int test_some(struct fr_request_set *set)
     if (flag >= 0)
         return answer_no(set);
     *number = 0;
-    go_on();
+    go_on(false);
     return rc;
 }
 
