@@ -233,9 +233,9 @@ static void list_done(struct fr_request_set *set, int rc)
         if (told || !set->statuses)
             add_all(set, rc);
         break;
-    case FR_CLASS_TESTALL:
+    case FR_CLASS_TESTALL: // another error than that of a request is one of the call
     case FR_CLASS_GET_STATUS_ALL:
-        if (!ok || flag_is_set(set))
+        if (rc == fr_real_mpi.ERR_IN_STATUS || (ok && flag_is_set(set)))
             add_all(set, rc);
         break;
     case FR_CLASS_WAITANY:
@@ -432,9 +432,44 @@ static bool refuse_list(struct fr_request_set *set, int *result)
     return true;
 }
 
+// Where a call says which request is complete, of any. An MPI that refuses the call writes nothing
+// there, and what the application has there then says nothing.
+struct answer {
+    int *index, *flag;
+    int index_before, flag_before;
+};
+
+static void begin_answer(const struct fr_request_set *set, struct answer *answer)
+{
+    *answer = (struct answer){.index = NULL};
+    if (set->class != FR_CLASS_WAITANY && set->class != FR_CLASS_TESTANY &&
+        set->class != FR_CLASS_GET_STATUS_ANY)
+        return;
+    int flag_arg = fr_real_arg(set->fn, 'F', 0);
+    answer->index = (int *)set->args[fr_real_arg(set->fn, 'i', 0)];
+    answer->index_before = *answer->index;
+    *answer->index = fr_real_mpi.UNDEFINED;
+    if (flag_arg < 0)
+        return;
+    answer->flag = (int *)set->args[flag_arg];
+    answer->flag_before = *answer->flag;
+    *answer->flag = 0;
+}
+
+// Puts back what was there, if nothing was written.
+static void end_answer(const struct answer *answer)
+{
+    if (!answer->index || *answer->index != fr_real_mpi.UNDEFINED)
+        return;
+    *answer->index = answer->index_before;
+    if (answer->flag && !*answer->flag)
+        *answer->flag = answer->flag_before;
+}
+
 bool fr_request_complete(enum fr_fn fn, fr_word *args, int *result)
 {
     struct fr_request_set set;
+    struct answer answer;
     set.fn = fn;
     set.class = fr_real_rows[fn].class;
     set.args = args;
@@ -453,12 +488,15 @@ bool fr_request_complete(enum fr_fn fn, fr_word *args, int *result)
         return false;
     }
     set_statuses(&set);
+    begin_answer(&set, &answer);
     if (!set.tracked && (set.class == FR_CLASS_WAITALL || set.class == FR_CLASS_WAIT))
         *result = wait_for_posted(&set);
     else if (find_deferred(&set))
         *result = fr_request_set_defer(&set);
     else
         *result = fr_request_set_finish(&set, fr_real_call(fn, args));
+    if (*result != fr_real_mpi.SUCCESS)
+        end_answer(&answer);
     fr_request_set_unclaim(&set);
     free(set.heap);
     return true;
