@@ -16,11 +16,6 @@ struct collective {
     bool is_leaf; // takes part at the other end
 };
 
-static bool is_in_place(const struct fr_request_op *op, int arg)
-{
-    return arg >= 0 && op->args[arg] == fr_real_mpi.IN_PLACE;
-}
-
 static enum fr_status describe(struct fr_request_op *op, struct collective *call)
 {
     fr_word comm = fr_real_handle(op->args[fr_real_arg(op->fn, 'c', 0)]);
@@ -29,7 +24,7 @@ static enum fr_status describe(struct fr_request_op *op, struct collective *call
     call->op = op;
     call->send = fr_real_arg(op->fn, 's', 0);
     call->receive = fr_real_arg(op->fn, 'r', 0);
-    call->in_place = is_in_place(op, call->send) || is_in_place(op, call->receive);
+    call->in_place = fr_mpi_is_in_place(op);
     enum fr_status status = fr_mpi_shape_of(comm, &call->shape);
     if (status != FR_OK)
         return status;
@@ -56,7 +51,7 @@ static struct fr_mpi_use gathered(const struct collective *call)
 static enum fr_status gather(const struct collective *call, bool sends, bool receives)
 {
     enum fr_status status = FR_OK;
-    if (sends && !is_in_place(call->op, call->send))
+    if (sends && !call->in_place)
         status = fr_mpi_view_simple(call->op, call->send, 1, FR_USE_IN);
     if (status == FR_OK && receives)
         status = fr_mpi_view_any(call->op, call->receive, call->shape.peers, gathered(call));
@@ -68,7 +63,7 @@ static enum fr_status scatter(const struct collective *call)
     enum fr_status status = FR_OK;
     if (call->is_root)
         status = fr_mpi_view_any(call->op, call->send, call->shape.peers, FR_USE_IN);
-    if (status == FR_OK && call->is_leaf && !is_in_place(call->op, call->receive))
+    if (status == FR_OK && call->is_leaf && !call->in_place)
         status = fr_mpi_view_simple(call->op, call->receive, 1, FR_USE_OUT);
     return status;
 }

@@ -100,6 +100,10 @@ bool fr_mpi_has_fabric(const struct fr_request_op *op, int device);
 bool fr_mpi_has_fabric_memory(int device);
 const char *fr_mpi_fabric_memory_text(void);
 
+// Whether a collective is in place on this rank: what stands for that says so of what a rank sends,
+// or what the root of a scatter receives. Elsewhere it is a buffer that does not matter.
+bool fr_mpi_is_in_place(const struct fr_request_op *op);
+
 // Point to point by rendezvous. `takes_rts` is set from the end of MPI_Init to MPI_Finalize where
 // other processes may send this one an RTS.
 struct fr_world_facts;

@@ -280,9 +280,7 @@ static void set_sides(struct exchange *exchange)
                             : (int)op->views[v].arg == fr_real_arg(op->fn, 'r', 0);
         *(receives ? &exchange->receive.view : &exchange->send.view) = op->views[v];
     }
-    int send = fr_real_arg(op->fn, 's', 0), receive = fr_real_arg(op->fn, 'r', 0);
-    exchange->in_place = (send >= 0 && op->args[send] == fr_real_mpi.IN_PLACE) ||
-                         (receive >= 0 && op->args[receive] == fr_real_mpi.IN_PLACE);
+    exchange->in_place = fr_mpi_is_in_place(op);
     if (exchange->in_place && exchange->class == FR_CLASS_ALLTOALL)
         exchange->send.view = exchange->receive.view;
 }

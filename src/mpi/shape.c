@@ -40,3 +40,10 @@ enum fr_status fr_mpi_neighbours_of(fr_word comm, int *in_degree, int *out_degre
     }
     return failed ? FR_ERR_INVALID : FR_OK;
 }
+
+bool fr_mpi_is_in_place(const struct fr_request_op *op)
+{
+    bool scatters = fr_real_rows[op->fn].class == FR_CLASS_SCATTER;
+    int arg = fr_real_arg(op->fn, scatters ? 'r' : 's', 0);
+    return arg >= 0 && op->args[arg] == fr_real_mpi.IN_PLACE;
+}

@@ -65,6 +65,12 @@ static void expect_plan(struct buffer *buffer, const struct plan *plan)
                       run_seed(buffer->run, rank, -1));
 }
 
+// A buffer of a rank that has none, which may be whatever the root has there.
+static void *nothing(bool in_place)
+{
+    return in_place ? MPI_IN_PLACE : NULL;
+}
+
 static void gather(struct run *run, size_t bytes, int root, enum form form, bool in_place)
 {
     bool here = run->rank == root;
@@ -77,7 +83,7 @@ static void gather(struct run *run, size_t bytes, int root, enum form form, bool
         buffer_expect(recv, (size_t)root * bytes, bytes, run_seed(run, root, -1));
         buffer_upload(recv);
     }
-    void *to = here ? recv->data : NULL;
+    void *to = here ? recv->data : nothing(in_place);
     if (form == BLOCKING) {
         MPI_Gather(from, n, MPI_BYTE, to, n, MPI_BYTE, root, run->comm);
     } else {
@@ -112,7 +118,7 @@ static void gatherv(struct run *run, size_t bytes, enum form form, bool in_place
         buffer_expect(recv, (size_t)plan.displacements[root], own, run_seed(run, root, -1));
         buffer_upload(recv);
     }
-    void *to = here ? recv->data : NULL;
+    void *to = here ? recv->data : nothing(in_place);
     if (form == BLOCKING) {
         MPI_Gatherv(from, (int)own, MPI_BYTE, to, plan.counts, plan.displacements, MPI_BYTE, root,
                     run->comm);
@@ -146,7 +152,7 @@ static void scatter(struct run *run, size_t bytes, int root, enum form form, boo
         expect_all(send, bytes, -1);
         buffer_upload(send);
     }
-    const void *from = here ? send->data : NULL;
+    const void *from = here ? send->data : nothing(in_place);
     void *to = here && in_place ? MPI_IN_PLACE : recv->data;
     if (form == BLOCKING) {
         MPI_Scatter(from, n, MPI_BYTE, to, n, MPI_BYTE, root, run->comm);
@@ -180,7 +186,7 @@ static void scatterv(struct run *run, size_t bytes, enum form form, bool in_plac
     struct buffer *send =
         here ? buffer_filled(run, "send", whole, run_seed(run, root, root)) : NULL;
     struct buffer *recv = buffer_new(run, "recv", own);
-    const void *from = here ? send->data : NULL;
+    const void *from = here ? send->data : nothing(in_place);
     void *to = here && in_place ? MPI_IN_PLACE : recv->data;
     if (form == BLOCKING) {
         MPI_Scatterv(from, plan.counts, plan.displacements, MPI_BYTE, to, (int)own, MPI_BYTE, root,

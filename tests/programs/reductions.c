@@ -128,7 +128,9 @@ static void reduce(struct run *run, size_t bytes, enum operation operation, enum
     struct buffer *send = values_new(run, "send", &type, count);
     struct buffer *recv = here ? buffer_new(run, "recv", send->bytes) : NULL;
     const void *from = here && in_place ? MPI_IN_PLACE : send->data;
-    void *to = !here ? NULL : in_place ? send->data : recv->data;
+    void *to = here ? recv->data : NULL;
+    if (in_place) // which says nothing of a rank that receives nothing
+        to = here ? send->data : MPI_IN_PLACE;
     MPI_Op op = mpi_operation(operation);
     if (form == NONBLOCKING) {
         MPI_Request request;
