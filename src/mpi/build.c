@@ -61,6 +61,19 @@ static enum fr_status replace(struct fr_request_op *op)
     return use.in || use.out ? fr_mpi_view_simple(op, 0, 1, use) : FR_OK;
 }
 
+// Whether MPI looks at no argument of an origin, which may be anything then. It is given nothing in
+// their place.
+static bool ignores_origin(struct fr_request_op *op, int arg)
+{
+    int operation = fr_real_arg(op->fn, 'o', 0);
+    if (fr_real_rows[op->fn].signature[arg] != 's' || operation < 0 ||
+        fr_real_handle(op->args[operation]) != fr_real_mpi.NO_OP)
+        return false;
+    op->args[arg] = op->args[arg + 1] = 0;
+    op->args[arg + 2] = fr_real_mpi.BYTE;
+    return true;
+}
+
 // Buffers are followed by count and datatype, except where there is one element of a datatype that
 // all buffers of the call share.
 static enum fr_status one_sided(struct fr_request_op *op)
@@ -76,7 +89,8 @@ static enum fr_status one_sided(struct fr_request_op *op)
             continue;
         struct fr_mpi_use use = signature[arg] == 's' ? FR_USE_IN : FR_USE_OUT;
         if (signature[arg + 1] == 'n') {
-            status = fr_mpi_view_simple(op, arg, 1, use);
+            if (!ignores_origin(op, arg))
+                status = fr_mpi_view_simple(op, arg, 1, use);
             continue;
         }
         status = fr_mpi_view_begin(op, arg);

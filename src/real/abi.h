@@ -107,6 +107,7 @@ typedef struct {
 #define MPI_LXOR                      ((MPI_Op)0x00000032)
 #define MPI_MINLOC                    ((MPI_Op)0x00000038)
 #define MPI_MAXLOC                    ((MPI_Op)0x00000039)
+#define MPI_NO_OP                     ((MPI_Op)0x0000003d)
 #define MPI_BOTTOM                    ((void *)0)
 #define MPI_IN_PLACE                  ((void *)1)
 #define MPI_STATUS_IGNORE             ((MPI_Status *)0)

@@ -6,6 +6,8 @@
 #include "request/schedule.h"
 #include "world/world.h"
 
+#include <sched.h>
+
 enum { AT_ONCE = 32 }; // messages that are received in one go
 
 static bool is_staged(const struct fr_path_view *view)
@@ -66,11 +68,21 @@ static size_t limit_of(const struct fr_request_op *op, const void *status, int c
     return was_cancelled(op, status) ? 0 : status_bytes(status);
 }
 
+bool fr_request_begin_copy(_Atomic unsigned char *state)
+{
+    unsigned char expected = FR_COPY_AWAITED;
+    if (atomic_compare_exchange_strong(state, &expected, FR_COPY_BEGUN))
+        return true;
+    while (atomic_load_explicit(state, memory_order_acquire) == FR_COPY_BEGUN)
+        sched_yield();
+    return false;
+}
+
 static void deliver_parts(struct fr_request_op *op, struct fr_device_batch *batch)
 {
     const struct fr_path_view *view = &op->views[0];
     for (size_t p = 0; p < op->partitions; p++) {
-        if (atomic_exchange(&op->arrived[p], FR_PARTITION_COPIED) == FR_PARTITION_AWAITED)
+        if (fr_request_begin_copy(&op->arrived[p]))
             fr_path_ops(view->path)
                 ->copy_part(view, p * op->partition_count, op->partition_count, FR_FROM_STAGE,
                             batch);
@@ -171,12 +183,35 @@ static bool has_rts(struct fr_request_op *op, const void *status, int code,
     return fr_request_has_come(code) && fr_request_has_rts(op, truncated ? NULL : status, incoming);
 }
 
-// Which of the copies of a batch has failed, is not known.
+// Which of the copies of a batch has failed, is not known. What another thread waits for may be
+// gone as soon as it is told.
 static void end_copies(struct fr_request_op *op, enum fr_status copied)
 {
-    if (op->copies && copied != FR_OK)
-        op->failure = copied;
+    bool copies = op->copies;
     op->copies = false;
+    if (copies && copied != FR_OK)
+        op->failure = copied;
+    for (size_t p = 0; copies && p < op->partitions; p++)
+        atomic_store_explicit(&op->arrived[p], FR_COPY_DONE, memory_order_release);
+    if (op->of_window)
+        atomic_store_explicit(&op->fetched, FR_COPY_DONE, memory_order_release);
+}
+
+// Another thread's synchronisation of the window may have copied it back, or be about to.
+static bool is_fetched(struct fr_request_op *op)
+{
+    return op->of_window && !fr_request_begin_copy(&op->fetched);
+}
+
+enum fr_status fr_request_fetch(struct fr_request_op *op)
+{
+    struct fr_device_batch batch;
+    fr_device_batch_begin(&batch);
+    deliver_one(op, SIZE_MAX, &batch);
+    enum fr_status status = fr_device_batch_finish(&batch);
+    op->delivered = true;
+    end_copies(op, status); // from now on it is another's
+    return status;
 }
 
 enum fr_status fr_request_deliver(struct fr_request_op *const *ops, void *const *statuses,
@@ -188,7 +223,7 @@ enum fr_status fr_request_deliver(struct fr_request_op *const *ops, void *const 
     arrived.count = 0;
     fr_device_batch_begin(&batch);
     for (size_t i = 0; i < count; i++) {
-        if (is_over(ops[i])) {
+        if (is_fetched(ops[i]) || is_over(ops[i])) {
             if (first == FR_OK && !is_idle(ops[i]))
                 first = ops[i]->failure;
             continue;

@@ -7,7 +7,7 @@
 // No operation is taken while the real MPI is called, since an error handler may never return.
 #include "config.h"
 
-#include "request/request.h"
+#include "request/table.h"
 
 #include <sched.h>
 
@@ -35,10 +35,29 @@ void fr_request_pend(struct fr_request_op *op, fr_word object)
     atomic_fetch_add_explicit(&fr_request_pending_count, 1, memory_order_release);
 }
 
+void fr_request_follow_window(struct fr_request_op *op)
+{
+    bool fetches = false;
+    for (unsigned v = 0; v < op->view_count; v++)
+        fetches = fetches || (op->views[v].lease.address && op->views[v].out_bytes);
+    if (!fetches)
+        return;
+    op->of_window = true;
+    fr_core_lock(&pending_lock);
+    op->begun = begun++;
+    fr_core_unlock(&pending_lock);
+    atomic_fetch_add_explicit(&fr_request_pending_count, 1, memory_order_release);
+}
+
+bool fr_request_sync_has(const struct fr_request_sync *sync, const struct fr_request_op *op,
+                         fr_word window)
+{
+    return window == sync->window && op->begun < sync->end && (sync->all || op->peer == sync->peer);
+}
+
 static bool is_of(const struct fr_request_sync *sync, const struct fr_request_op *op)
 {
-    return op->key == sync->window && op->begun < sync->end &&
-           (sync->all || op->peer == sync->peer);
+    return fr_request_sync_has(sync, op, op->key);
 }
 
 static bool any_of(const struct fr_request_sync *sync, const struct fr_request_op *list)
@@ -62,7 +81,7 @@ bool fr_request_sync_begin(struct fr_request_sync *sync)
     sync->end = begun;
     bool any = any_of(sync, pending) || any_in_delivery(sync);
     fr_core_unlock(&pending_lock);
-    return any;
+    return any || fr_request_table_awaits(sync);
 }
 
 // Returns them with the earliest first.
@@ -141,6 +160,21 @@ static struct fr_request_op *free_all(struct fr_request_op *list)
     return failed;
 }
 
+// What has a request, too, and waits for what other threads copy, as that takes no longer than a
+// copy. Returns the first failure, which the calls that complete the requests are told as well.
+static enum fr_status fetch(const struct fr_request_sync *sync)
+{
+    enum fr_status first = FR_OK;
+    while (fr_request_table_awaits(sync)) {
+        struct fr_request_op *op = fr_request_table_begin_fetch(sync);
+        enum fr_status status = op ? fr_request_fetch(op) : FR_OK;
+        first = first == FR_OK ? status : first;
+        if (!op)
+            sched_yield();
+    }
+    return first;
+}
+
 int fr_request_sync_end(const struct fr_request_sync *sync)
 {
     struct delivery delivery;
@@ -149,6 +183,9 @@ int fr_request_sync_end(const struct fr_request_sync *sync)
     delivery_end(&delivery);
     struct fr_request_op *failed = free_all(delivery.ops);
     await_others(sync);
+    enum fr_status fetched = fetch(sync);
+    if (!failed && fetched != FR_OK)
+        return fr_request_raise('w', sync->window, fr_request_error_code(fetched));
     if (!failed)
         return fr_real_mpi.SUCCESS;
     int rc = fr_request_fail(failed, failed->failure);

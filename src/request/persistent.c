@@ -16,7 +16,7 @@ static void activate(struct fr_request_op *op)
     op->failure = FR_OK;
     op->active = true;
     for (size_t p = 0; p < op->partitions; p++)
-        atomic_store_explicit(&op->arrived[p], FR_PARTITION_AWAITED, memory_order_relaxed);
+        atomic_store_explicit(&op->arrived[p], FR_COPY_AWAITED, memory_order_relaxed);
 }
 
 // Copies in the inputs of all operations that a start call names. A partitioned send copies each
@@ -161,8 +161,8 @@ bool fr_request_pready(enum fr_fn fn, fr_word *args, int *result)
 {
     enum fr_class class = fr_real_rows[fn].class;
     fr_word request = fr_real_handle(args[fr_real_arg(fn, 'h', 0)]);
-    const struct fr_request_op *op = fr_request_table_find(request);
-    if (!op || !op->partitions)
+    const struct fr_request_op *op = fr_request_table_find_partitioned(request);
+    if (!op)
         return false;
     struct fr_device_batch batch;
     fr_device_batch_begin(&batch);
@@ -179,35 +179,22 @@ bool fr_request_pready(enum fr_fn fn, fr_word *args, int *result)
     return true;
 }
 
-// True for the one thread that shall copy a partition back. Another one that asks meanwhile waits,
-// since it is about to be told that the data are there.
-static bool claim_partition(struct fr_request_op *op, size_t partition)
-{
-    unsigned char state = FR_PARTITION_AWAITED;
-    if (atomic_compare_exchange_strong(&op->arrived[partition], &state, FR_PARTITION_COPYING))
-        return true;
-    while (atomic_load_explicit(&op->arrived[partition], memory_order_acquire) ==
-           FR_PARTITION_COPYING)
-        sched_yield();
-    return false;
-}
-
 bool fr_request_parrived(fr_word *args, int *result)
 {
-    struct fr_request_op *op = fr_request_table_find(fr_real_handle(args[0]));
-    if (!op || !op->partitions)
+    struct fr_request_op *op = fr_request_table_find_partitioned(fr_real_handle(args[0]));
+    if (!op)
         return false;
     *result = FR_MPI(Parrived, args[0], args[1], args[2]);
     size_t partition = (size_t)(int)args[1];
     if (*result != fr_real_mpi.SUCCESS || !*(const int *)args[2] || !op->active ||
-        partition >= op->partitions || !claim_partition(op, partition))
+        partition >= op->partitions || !fr_request_begin_copy(&op->arrived[partition]))
         return true;
     struct fr_device_batch batch;
     fr_device_batch_begin(&batch);
     enum fr_status copied = copy_partition(op, partition, FR_FROM_STAGE, &batch);
     enum fr_status finished = fr_device_batch_finish(&batch);
     copied = copied == FR_OK ? finished : copied;
-    atomic_store_explicit(&op->arrived[partition], FR_PARTITION_COPIED, memory_order_release);
+    atomic_store_explicit(&op->arrived[partition], FR_COPY_DONE, memory_order_release);
     if (copied != FR_OK)
         *result = fr_request_fail(op, copied);
     return true;

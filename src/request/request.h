@@ -11,8 +11,9 @@
 
 enum { FR_MAX_VIEWS = 3, FR_STATUS_BYTES = 64 }; // the largest status of all families is 32 bytes
 
-// How far a partition of a partitioned receive is on its way back to the application.
-enum { FR_PARTITION_AWAITED, FR_PARTITION_COPYING, FR_PARTITION_COPIED };
+// How far what several threads may copy back to the application is on its way: a partition of a
+// partitioned receive, or what a one-sided operation with a request has fetched.
+enum { FR_COPY_AWAITED, FR_COPY_BEGUN, FR_COPY_DONE };
 
 // One MPI call with at least one staged buffer. Pooled: the arrays keep their capacity, so a warm
 // operation allocates nothing. Owned by the thread in the call, then by the side table.
@@ -38,7 +39,7 @@ struct fr_request_op {
     _Atomic bool delivered; // copied back before the request was completed
     size_t partitions; // of a partitioned operation, else 0; each of `partition_count` elements
     size_t partition_count;
-    _Atomic unsigned char *arrived; // FR_PARTITION_* of each
+    _Atomic unsigned char *arrived; // FR_COPY_* of each
 
     struct fr_rndv_send *send; // of a send by rendezvous that is not over, else NULL
     bool replaces;             // it sends what it also receives into
@@ -58,13 +59,15 @@ struct fr_request_op {
     uint64_t received_bytes; // the size of the message
     size_t received_room;    // and of the buffer
 
-    fr_word key;                // request, window or file that the operation is tied to
-    uint64_t begun;             // number of one without a request, in the order of calls
-    bool claimed;               // a completion call of some thread holds it
-    const void *claimed_by;     // which thread that is
-    uint64_t claimed_in;        // and which of its calls
-    bool early;                 // to receive early, which does not take long
-    struct fr_request_op *next; // same key, or a list
+    fr_word key;                   // request, window or file that the operation is tied to
+    uint64_t begun;                // number of one that a window completes, in the order of calls
+    bool of_window;                // its request may, too, and it fetches something
+    _Atomic unsigned char fetched; // FR_COPY_*
+    bool claimed;                  // a completion call of some thread holds it
+    const void *claimed_by;        // which thread that is
+    uint64_t claimed_in;           // and which of its calls
+    bool early;                    // to receive early, which does not take long
+    struct fr_request_op *next;    // same key, or a list
     UT_hash_handle hh;
 };
 
@@ -102,6 +105,14 @@ FR_MUST_CHECK enum fr_status fr_request_copy_in(struct fr_request_op *const *ops
 // than the buffer. Returns the first failure; each operation's own stays with it.
 FR_MUST_CHECK enum fr_status fr_request_deliver(struct fr_request_op *const *ops,
                                                 void *const *statuses, int *errors, size_t count);
+
+// Copies back what a one-sided operation has fetched, whose copy the caller has begun and whose
+// request another thread may be completing: when this returns it may be gone.
+FR_MUST_CHECK enum fr_status fr_request_fetch(struct fr_request_op *op);
+
+// True for the one thread that shall copy something back. Another one waits until that is done,
+// since it is about to say that the data are there.
+bool fr_request_begin_copy(_Atomic unsigned char *state);
 
 // The same for one, with errors raised. `rc` is what MPI has returned; returns what the
 // application's call returns.
@@ -206,6 +217,14 @@ struct fr_request_sync {
     int peer;
     uint64_t end; // of the numbers of what was begun before the call
 };
+
+// Whether a window's synchronisation completes the operation, which is of room request's own lists.
+bool fr_request_sync_has(const struct fr_request_sync *sync, const struct fr_request_op *op,
+                         fr_word window);
+
+// Says that an operation with a request fetches something, which is there when its window has been
+// synchronised, too. To be called before it is in the side table.
+void fr_request_follow_window(struct fr_request_op *op);
 
 // Goes before the real call. Sets `end`, and returns whether there are such operations, which may
 // be another thread's to copy back.

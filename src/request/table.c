@@ -95,6 +95,8 @@ void fr_request_table_remove(struct fr_request_op *op)
     }
     fr_core_unlock(&table_lock);
     atomic_fetch_sub_explicit(&fr_request_tracked_count, 1, memory_order_release);
+    if (op->of_window)
+        atomic_fetch_sub_explicit(&fr_request_pending_count, 1, memory_order_release);
 }
 
 static void claim(struct fr_request_op *op) FR_REQUIRES(table_lock)
@@ -125,10 +127,15 @@ static struct fr_request_op *find_unclaimed(fr_word request) FR_REQUIRES(table_l
     return NULL;
 }
 
-struct fr_request_op *fr_request_table_find(fr_word request)
+struct fr_request_op *fr_request_table_find_partitioned(fr_word request)
 {
+    struct fr_request_op *op = NULL;
     fr_core_lock(&table_lock);
-    struct fr_request_op *op = find_unclaimed(request);
+    HASH_FIND(hh, table, &request, sizeof(request), op);
+    while (op && !op->partitions)
+        op = op->next;
+    for (struct fr_request_op *other = op ? NULL : overflow; other && !op; other = other->next)
+        op = other->key == request && other->partitions ? other : NULL;
     fr_core_unlock(&table_lock);
     return op;
 }
@@ -218,6 +225,33 @@ size_t fr_request_table_find_incoming(struct fr_rndv_incoming *incoming, size_t 
     }
     fr_core_unlock(&table_lock);
     return count;
+}
+
+bool fr_request_table_awaits(const struct fr_request_sync *sync)
+{
+    bool any = false;
+    fr_core_lock(&table_lock);
+    struct walk walk;
+    for (struct fr_request_op *op = walk_first(&walk); op && !any; op = walk_next(&walk))
+        any = op->of_window && op->fetched != FR_COPY_DONE &&
+              fr_request_sync_has(sync, op, op->object);
+    fr_core_unlock(&table_lock);
+    return any;
+}
+
+struct fr_request_op *fr_request_table_begin_fetch(const struct fr_request_sync *sync)
+{
+    struct fr_request_op *found = NULL;
+    fr_core_lock(&table_lock);
+    struct walk walk;
+    for (struct fr_request_op *op = walk_first(&walk); op && !found; op = walk_next(&walk)) {
+        unsigned char state = FR_COPY_AWAITED;
+        if (op->of_window && fr_request_sync_has(sync, op, op->object) &&
+            atomic_compare_exchange_strong(&op->fetched, &state, FR_COPY_BEGUN))
+            found = op;
+    }
+    fr_core_unlock(&table_lock);
+    return found;
 }
 
 bool fr_request_needs_comm(fr_word comm)

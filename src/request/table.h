@@ -13,12 +13,18 @@
 void fr_request_table_add(struct fr_request_op *op, fr_word request);
 void fr_request_table_remove(struct fr_request_op *op);
 
-// The operation of a request that no other thread is completing, NULL if there is none.
-struct fr_request_op *fr_request_table_find(fr_word request);
+// The partitioned operation of a request, NULL if there is none: its partitions are made ready and
+// asked for by any thread, while one is completing it, too.
+struct fr_request_op *fr_request_table_find_partitioned(fr_word request);
 
 // Fills ops[i] with the claimed operation of request i of an array in the family's handle width, or
 // NULL. Returns how many there are.
 size_t fr_request_table_claim(const void *requests, size_t count, struct fr_request_op **ops);
+
+// Whether operations with requests have fetched something that a window's synchronisation completes
+// and that is not copied back; and begins the copy of one of them, NULL if there is none to begin.
+bool fr_request_table_awaits(const struct fr_request_sync *sync);
+struct fr_request_op *fr_request_table_begin_fetch(const struct fr_request_sync *sync);
 
 // Claims up to `max` started receives that may bring an RTS and that nobody has claimed,
 // but for the first `skip` of them. Who wants to claim one meanwhile waits.

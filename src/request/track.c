@@ -60,6 +60,8 @@ int fr_request_track(struct fr_request_op *op, void *request)
         if (complete && !op->send && !fr_request_has_rts(op, status, &incoming))
             return finish_now(op, status);
         op->active = true;
+        if (fr_real_rows[op->fn].class == FR_CLASS_RMA)
+            fr_request_follow_window(op);
         if (complete && fr_real_rows[op->fn].class == FR_CLASS_SEND)
             replace(op, request);
     }

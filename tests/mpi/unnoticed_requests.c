@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Many requests at once, and error handlers that do not return.
+// Many requests at once, lists that MPI refuses, threads, and error handlers that do not return.
 #include "unnoticed.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 // MPIs give MPI_STATUSES_IGNORE a small address, which gcc takes for an array that is too short.
 #pragma GCC diagnostic ignored "-Wstringop-overflow"
@@ -156,9 +158,98 @@ static void data_at_init(int number)
 #endif
 }
 
+// A list that MPI refuses for one of its requests has completed nothing of the others.
+static void refused_list(int number)
+{
+#if defined OPEN_MPI
+    MPI_Request wrong = NULL;
+#else
+    MPI_Request wrong = (MPI_Request)0x12345678;
+#endif
+    struct memory from = memory_new(MEMORY_DEVICE, BYTES), into = memory_new(MEMORY_DEVICE, BYTES);
+    (void)number;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    fill(&from, BYTES, 3 + (unsigned)rank);
+    for (int way = 0; way < 4; way++) {
+        MPI_Request list[] = {MPI_REQUEST_NULL, wrong};
+        MPI_Status statuses[2];
+        int flag = 77, index = 0x7ffffff0, code; // an index that nobody has written may be anything
+        fill(&into, BYTES, 99);
+        MPI_Irecv(into.address, BYTES, MPI_BYTE, 1 - rank, TAG, MPI_COMM_WORLD, &list[0]);
+        if (way == 0)
+            code = MPI_Testall(2, list, &flag, statuses);
+        else if (way == 1)
+            code = MPI_Waitany(2, list, &index, statuses);
+        else if (way == 2)
+            code = MPI_Testany(2, list, &index, &flag, statuses);
+        else
+            code = MPI_Testsome(2, list, &index, &flag, statuses);
+        must(code != MPI_SUCCESS, "a request that is none, way %d", way);
+        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Send(from.address, BYTES, MPI_BYTE, 1 - rank, TAG, MPI_COMM_WORLD);
+        must(MPI_Wait(&list[0], MPI_STATUS_IGNORE) == MPI_SUCCESS, "the wait, way %d", way);
+        must(is_filled(&into, BYTES, 3 + (unsigned)(1 - rank)), "wrong bytes, way %d", way);
+    }
+    memory_free(&into);
+    memory_free(&from);
+}
+
+#if MPI_VERSION >= 4 && !defined OPEN_MPI
+enum { PARTS = 4 };
+
+struct parts {
+    struct memory memory;
+    MPI_Request request;
+};
+
+static void *make_ready(void *argument)
+{
+    struct parts *parts = argument;
+    usleep(100000); // until the other thread waits
+    memory_thread_attach();
+    fill(&parts->memory, PARTS * BYTES, 6);
+    for (int i = 0; i < PARTS; i++)
+        MPI_Pready(i, parts->request);
+    return NULL;
+}
+
+// One thread waits, or asks, for a send whose partitions another one makes ready.
+static void ready_beside(int number)
+{
+    struct parts parts = {.memory = memory_new(MEMORY_DEVICE, PARTS * BYTES)};
+    pthread_t thread;
+    int flag = 0;
+    fill(&parts.memory, PARTS * BYTES, 1);
+    if (rank == 0)
+        MPI_Psend_init(parts.memory.address, PARTS, BYTES, MPI_BYTE, 1, TAG, MPI_COMM_WORLD,
+                       MPI_INFO_NULL, &parts.request);
+    else
+        MPI_Precv_init(parts.memory.address, PARTS, BYTES, MPI_BYTE, 0, TAG, MPI_COMM_WORLD,
+                       MPI_INFO_NULL, &parts.request);
+    MPI_Start(&parts.request);
+    MPI_Request same = parts.request;
+    if (rank == 0)
+        must(pthread_create(&thread, NULL, make_ready, &parts) == 0, "no thread");
+    while (number > 0 && !flag)
+        MPI_Test(&same, &flag, MPI_STATUS_IGNORE);
+    if (number == 0)
+        MPI_Wait(&same, MPI_STATUS_IGNORE);
+    if (rank == 0)
+        pthread_join(thread, NULL);
+    must(is_filled(&parts.memory, PARTS * BYTES, 6), "wrong bytes");
+    MPI_Request_free(&same);
+    memory_free(&parts.memory);
+}
+#else
+static void ready_beside(int number)
+{
+    (void)number;
+}
+#endif
+
 const struct unnoticed unnoticed_requests[] = {
-    {"many-requests", many, false},
-    {"jumps", jumps, false},
-    {"data-at-init", data_at_init, false},
-    {NULL, NULL, false},
+    {"refused-list", refused_list, false}, {"ready-beside", ready_beside, true},
+    {"many-requests", many, false},        {"jumps", jumps, false},
+    {"data-at-init", data_at_init, false}, {NULL, NULL, false},
 };

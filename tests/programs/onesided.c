@@ -297,6 +297,45 @@ static void step_requests(struct run *run, size_t bytes)
     buffer_finish(origin);
 }
 
+// What was fetched with a request is there when the window has been synchronised, too: the request
+// then changes nothing any more. Where nothing is done with an origin, there need be none.
+static void step_flush_requests(struct run *run, size_t bytes)
+{
+    size_t count = bytes / sizeof(int), size = count * sizeof(int);
+    int n = (int)count;
+    struct window w = window_new(run, size);
+    struct buffer *result = buffer_new(run, "result", size);
+    struct buffer *old = buffer_new(run, "old", size);
+    fill_counters(run, &w, count);
+    MPI_Win_lock_all(0, w.win);
+    for (int way = 0; way < 3; way++) {
+        MPI_Request request;
+        MPI_Rget(result->data, n, MPI_INT, w.right, 0, n, MPI_INT, w.win, &request);
+        MPI_Get_accumulate(NULL, 0, MPI_DATATYPE_NULL, old->data, n, MPI_INT, w.right, 0, n,
+                           MPI_INT, MPI_NO_OP, w.win);
+        if (way == 0)
+            MPI_Win_flush(w.right, w.win);
+        else if (way == 1)
+            MPI_Win_flush_local_all(w.win);
+        else
+            MPI_Win_unlock_all(w.win);
+        for (size_t i = 0; i < count; i++) {
+            put_int(result, i, 1000 * w.right + (int)i);
+            put_int(old, i, 1000 * w.right + (int)i);
+        }
+        buffer_check(result);
+        buffer_check(old);
+        buffer_expect(result, 0, size, run_seed(run, run->rank, way));
+        buffer_upload(result);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        buffer_check(result);
+    }
+    MPI_Barrier(run->comm);
+    window_finish(&w);
+    buffer_finish(old);
+    buffer_finish(result);
+}
+
 // flush_local: the origin buffer may be written again though the target need not have the data yet.
 static void step_flush_local(struct run *run, size_t bytes)
 {
@@ -393,6 +432,7 @@ static const struct step steps[] = {
     {"sizes", step_sizes, LIMIT_SMALL, 1},
     {"Compare_and_swap", step_swap, STEP_ONCE, 1},
     {"requests", step_requests, LIMIT_WINDOW, 1},
+    {"requests and synchronisation", step_flush_requests, LIMIT_WINDOW, 1},
     {"flush_local", step_flush_local, LIMIT_WINDOW, 1},
     {"types", step_types, LIMIT_WINDOW, 1},
     {"refusal", step_refusals, STEP_ONCE, 1},
