@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include "mpi/mpi_int.h"
+#include "request/table.h"
 
 #include "check.h"
 
@@ -70,6 +71,41 @@ int fr_request_fail(const struct fr_request_op *op, enum fr_status status)
     (void)status;
     raised++;
     return NO_MEM;
+}
+
+static struct fr_request_op *tracked; // all that has a request
+
+bool fr_request_table_awaits(const struct fr_request_sync *sync)
+{
+    return tracked && tracked->fetched != FR_COPY_DONE &&
+           fr_request_sync_has(sync, tracked, tracked->object);
+}
+
+struct fr_request_op *fr_request_table_begin_fetch(const struct fr_request_sync *sync)
+{
+    unsigned char state = FR_COPY_AWAITED;
+    bool begun = fr_request_table_awaits(sync) &&
+                 atomic_compare_exchange_strong(&tracked->fetched, &state, FR_COPY_BEGUN);
+    return begun ? tracked : NULL;
+}
+
+enum fr_status fr_request_fetch(struct fr_request_op *op)
+{
+    delivered++;
+    op->fetched = FR_COPY_DONE;
+    return outcome;
+}
+
+int fr_request_error_code(enum fr_status status)
+{
+    return status == FR_ERR_NO_MEMORY ? NO_MEM : FAILS;
+}
+
+int fr_request_raise(char object_kind, fr_word object, int code)
+{
+    CHECK(object_kind == 'w' && object == WINDOW);
+    raised++;
+    return code;
 }
 
 void fr_request_op_free(struct fr_request_op *op)
@@ -201,6 +237,38 @@ static void check_failed_copies(void)
     reset();
 }
 
+static struct fr_request_op request_of(int peer)
+{
+    struct fr_request_op op = {.fn = FR_FN_MPI_Rget, .peer = peer, .object = WINDOW};
+    static char staging;
+    op.view_count = 1;
+    op.views[0].lease.address = &staging;
+    op.views[0].out_bytes = 1;
+    return op;
+}
+
+// What has a request is copied back by the call that synchronises its window, once; but not freed.
+static void check_requests(void)
+{
+    struct fr_request_op get = request_of(1), put = request_of(1);
+    put.views[0].out_bytes = 0;
+    fr_request_follow_window(&put);
+    CHECK(!put.of_window && atomic_load(&fr_request_pending_count) == 0);
+    fr_request_follow_window(&get);
+    tracked = &get;
+    CHECK(get.of_window && atomic_load(&fr_request_pending_count) == 1);
+    CHECK(flush(2) == 0 && delivered == 0);
+    CHECK(flush(1) == 0 && delivered == 1 && freed == 0);
+    CHECK(flush(1) == 0 && delivered == 1);
+    get.fetched = FR_COPY_AWAITED;
+    outcome = FR_ERR_NO_MEMORY;
+    CHECK(flush_all() == NO_MEM && raised == 1 && delivered == 2);
+    outcome = FR_OK;
+    tracked = NULL;
+    fr_request_pending_count = 0; // as when it leaves the table
+    reset();
+}
+
 static void check_file(void)
 {
     struct fr_request_op read = {.fn = FR_FN_MPI_File_read_all_begin, .args = {FILE_HANDLE, 99}};
@@ -221,6 +289,7 @@ int main(void)
     check_later();
     check_failed_call();
     check_failed_copies();
+    check_requests();
     check_file();
     return check_result();
 }
