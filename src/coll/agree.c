@@ -51,7 +51,8 @@ void fr_coll_decline(struct fr_coll_group *group, const char *call)
     static const struct fr_coll_advert nothing;
     uint64_t round = 0;
     size_t head = group->segment ? 0 : offsetof(struct fr_coll_advert, handles); // all zeros
-    if (!group->broken && fr_coll_group_post(group, call, false, &nothing, head, &round) == FR_OK)
+    if (!group->broken && !group->quit &&
+        fr_coll_group_post(group, call, false, &nothing, head, &round) == FR_OK)
         fr_coll_group_done(group, round);
 }
 

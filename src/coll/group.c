@@ -35,6 +35,7 @@ struct state {
     bool one_host;
     bool in_clique;              // several hosts that NVLink connects
     bool is_group;               // from now on
+    bool quit;                   // by this rank
     struct fr_coll_group *group; // prepared, once there may be one
 };
 
@@ -199,7 +200,7 @@ static void give_number(struct fr_coll_group *group, uint32_t number)
 static bool is_group_here(fr_word comm, struct state *state)
 {
     uint32_t number = 0;
-    if (!state->group && !fr_device_in_use())
+    if (!state->group && (state->quit || !fr_device_in_use()))
         return false;
     if (!state->group) {
         struct fr_coll_group *group = prepare(comm);
@@ -220,9 +221,24 @@ static bool is_group_here(fr_word comm, struct state *state)
     return true;
 }
 
-static struct fr_coll_meeting meeting_of(const struct fr_coll_group *group, uint64_t call)
+struct fr_coll_meeting fr_coll_group_meeting(const struct fr_coll_group *group, uint64_t call,
+                                             uint64_t number)
 {
-    return (struct fr_coll_meeting){group->name, call, group->rank, group->size, group->world};
+    return (struct fr_coll_meeting){group->name, call,        number,
+                                    group->rank, group->size, group->world};
+}
+
+bool fr_coll_group_was_quit(struct fr_coll_group *group)
+{
+    if (group->quit)
+        return true;
+    const struct fr_coll_meeting quit = fr_coll_group_meeting(group, FR_COLL_MEET_QUIT, 0);
+    group->quit = group->place                   ? fr_coll_place_was_quit(group->place)
+                  : fr_coll_meet_was_told(&quit) ? FR_COLL_QUIT
+                                                 : FR_COLL_STAYS;
+    if (group->quit && group->segment)
+        fr_coll_segment_done(group->segment, UINT64_MAX);
+    return group->quit;
 }
 
 // What ranks of several hosts tell each other: that they use a GPU, or would have host memory go
@@ -272,8 +288,15 @@ static bool is_group_across(fr_word comm, struct state *state)
         fr_error("out of memory for a group, which the others wait for");
         return false;
     }
-    const struct fr_coll_meeting meeting = meeting_of(group, state->meetings);
-    if (!fr_coll_meet(&meeting, own_word(), judge_words, NULL, &answer) || answer == 0)
+    if (group->quit)
+        return false;
+    const struct fr_coll_meeting meeting =
+        fr_coll_group_meeting(group, state->meetings, state->meetings);
+    if (!fr_coll_meet(&meeting, own_word(), judge_words, NULL, &answer)) {
+        (void)fr_coll_group_was_quit(group);
+        return false;
+    }
+    if (answer == 0)
         return false;
     group->for_rails = !(answer & ANSWER_GPU);
     group->rail_min_bytes = (size_t)(answer >> ANSWER_SHIFT) * 1024;
@@ -304,11 +327,37 @@ struct fr_coll_group *fr_coll_group_enter(fr_word comm, bool waits)
         (void)is_group_across(comm, state);
     if (!state->is_group)
         return NULL;
-    if (waits && state->one_host && !state->group->opened)
-        open_segment(state->group);
-    if (waits && state->in_clique && !state->group->opened && is_meeting(state))
-        open_slab(state->group, state->meetings);
-    return state->group;
+    struct fr_coll_group *group = state->group;
+    if (waits && state->one_host && !fr_coll_group_was_quit(group) && !group->opened)
+        open_segment(group);
+    if (waits && state->in_clique && !group->opened && !group->quit && is_meeting(state))
+        open_slab(group, state->meetings);
+    return group;
+}
+
+void fr_coll_group_quit(fr_word comm)
+{
+    struct state *state = fr_world_comm_name(comm) != 0 ? state_of(comm) : NULL;
+    if (!state || !state->judged || state->hopeless || state->quit)
+        return;
+    state->quit = true;
+    fr_debug("a collective call has failed, so that the ranks of its communicator agree on none "
+             "any more");
+    if (!state->group && !state->one_host)
+        state->group = prepare(comm);
+    struct fr_coll_group *group = state->group;
+    if (!group)
+        return;
+    const struct fr_coll_meeting quit =
+        fr_coll_group_meeting(group, FR_COLL_MEET_QUIT, state->meetings);
+    bool untried = group->place && !group->opened;
+    group->quit = untried ? FR_COLL_QUIT_UNTRIED : FR_COLL_QUIT;
+    if (group->place)
+        fr_coll_place_quit(group->place, group->quit);
+    else
+        fr_coll_meet_tell(&quit);
+    if (group->segment)
+        fr_coll_segment_done(group->segment, UINT64_MAX);
 }
 
 struct fr_coll_group *fr_coll_group_find(fr_word comm)
@@ -327,13 +376,15 @@ int fr_coll_group_next_tag(struct fr_coll_group *group)
 }
 
 // Waits until the ranks of one host have said something of the segment, which they all do in this
-// call. False when FABRAIL_TIMEOUT has passed.
-static bool wait_for(const struct fr_coll_group *group, int (*look)(const struct fr_coll_place *),
+// call. False when FABRAIL_TIMEOUT has passed, or a rank has quit before that.
+static bool wait_for(struct fr_coll_group *group, int (*look)(const struct fr_coll_place *),
                      int *found)
 {
     struct fr_coll_wait wait = {0};
     while ((*found = look(group->place)) == 0) {
         sched_yield();
+        if (fr_coll_group_was_quit(group) && group->quit == FR_COLL_QUIT_UNTRIED)
+            return false;
         if (!fr_coll_wait_on(&wait, "a rank of the communicator"))
             return false;
     }
@@ -374,9 +425,11 @@ static void open_segment(struct fr_coll_group *group)
     fr_coll_place_tried(group->place, status == FR_OK);
     if (!wait_for(group, fr_coll_place_all_tried, &all) || all < 0) {
         bool others = status == FR_OK || status == FR_ERR_UNSUPPORTED;
-        fr_warn_once("no shared memory for the ranks of a communicator, so that exchanges between "
-                     "them are slower: %s",
-                     others ? "another rank has none" : fr_core_status_text(status));
+        if (group->quit != FR_COLL_QUIT_UNTRIED)
+            fr_warn_once(
+                "no shared memory for the ranks of a communicator, so that exchanges between "
+                "them are slower: %s",
+                others ? "another rank has none" : fr_core_status_text(status));
         fr_coll_segment_close(group->segment);
         group->segment = NULL;
         return;
@@ -444,8 +497,8 @@ static void open_slab(struct fr_coll_group *group, uint64_t meeting)
 {
     struct made own;
     struct made *all = calloc((size_t)group->size, sizeof(*all));
-    const struct fr_coll_meeting making = meeting_of(group, OPENING + meeting);
-    const struct fr_coll_meeting ending = meeting_of(group, OPENED + meeting);
+    const struct fr_coll_meeting making = fr_coll_group_meeting(group, OPENING + meeting, meeting);
+    const struct fr_coll_meeting ending = fr_coll_group_meeting(group, OPENED + meeting, meeting);
     uint64_t answer = WORD_NEVER;
     make_slab(group, &own);
     enum fr_status status = FR_ERR_MPI;
@@ -460,7 +513,7 @@ static void open_slab(struct fr_coll_group *group, uint64_t meeting)
         fr_debug("%d ranks of several hosts agree in device memory", group->size);
         return;
     }
-    if (answer & WORD_NEVER)
+    if (answer & WORD_NEVER && !fr_coll_group_was_quit(group))
         fr_warn_once("the ranks of a communicator do not reach each other's device memory, so that "
                      "collectives between them are slower");
     fr_coll_slab_close(group->slab);

@@ -10,6 +10,7 @@
 #ifndef FR_COLL_GROUP_H
 #define FR_COLL_GROUP_H
 
+#include "coll/meet.h"
 #include "coll/place.h"
 #include "coll/segment.h"
 #include "coll/slab.h"
@@ -33,6 +34,7 @@ struct fr_coll_group {
     int persistent; // exchanges that were made, by all ranks in the same order
     uint64_t round; // the last that this rank has posted
     bool broken;    // a rank is gone, or was given up
+    enum fr_coll_quit quit; // whether a rank takes part in no agreement any more
     bool moved;     // what was agreed on is done but for the end, for which `round` is posted
     bool copied;    // of the last operation, the copy after its end has been made
     bool for_rails; // no rank was known to use a GPU yet: it is there for host memory over rails,
@@ -45,10 +47,26 @@ struct fr_coll_group {
 // there is none (yet), the same on all ranks. It belongs to the communicator and dies with it.
 struct fr_coll_group *fr_coll_group_enter(fr_word comm, bool waits);
 
+// To be called after a call for which fr_coll_group_enter was called, and which MPI has ended with
+// an error. Whether the others have come to it, and whether it is made again, is between this
+// program and its MPI: this rank takes part in no agreement of the communicator any more, and the
+// others do not wait for it.
+void fr_coll_group_quit(fr_word comm);
+
+// Whether a rank is known to have quit.
+bool fr_coll_group_was_quit(struct fr_coll_group *group);
+
 // Whether the ranks can agree, in rounds.
 static inline bool fr_coll_group_agrees(const struct fr_coll_group *group)
 {
     return group->segment || group->slab;
+}
+
+// Whether the ranks could agree, had none quit. What all find alike without an agreement stays.
+static inline bool fr_coll_group_is_over(const struct fr_coll_group *group)
+{
+    return group->quit == FR_COLL_QUIT_UNTRIED ||
+           (group->quit == FR_COLL_QUIT && fr_coll_group_agrees(group) && !group->broken);
 }
 
 // How memory must be shared for all ranks to reach it, as FR_SHARE_* bits of which one does.
@@ -72,7 +90,7 @@ FR_MUST_CHECK enum fr_status fr_coll_group_post(struct fr_coll_group *group, con
 
 // Waits until all have posted for `round`, keeping MPI going. FR_ERR_MPI when a rank is gone or
 // FABRAIL_TIMEOUT has passed, which is logged with the name of the MPI call; the group is then
-// broken.
+// broken. FR_ERR_UNSUPPORTED when a rank has quit.
 FR_MUST_CHECK enum fr_status fr_coll_group_wait(struct fr_coll_group *group, const char *call,
                                                 uint64_t round);
 
@@ -91,6 +109,10 @@ bool fr_coll_group_is_alike(const struct fr_coll_group *group, uint64_t round);
 bool fr_coll_group_is_marked(const struct fr_coll_group *group, int rank, uint64_t round);
 const void *fr_coll_group_read(const struct fr_coll_group *group, int rank, uint64_t round);
 void fr_coll_group_done(const struct fr_coll_group *group, uint64_t round);
+
+// A meeting of the ranks, in a call that they tell apart so, and of this number.
+struct fr_coll_meeting fr_coll_group_meeting(const struct fr_coll_group *group, uint64_t call,
+                                             uint64_t number);
 
 // The most bytes that one post of a group of this size holds.
 size_t fr_coll_group_post_bytes(int size);

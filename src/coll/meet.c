@@ -15,6 +15,7 @@
 struct message {
     uint64_t name;
     uint64_t call;
+    uint64_t number;
     unsigned char data[];
 };
 
@@ -38,6 +39,7 @@ static bool send(const struct fr_coll_meeting *meeting, int to, const void *data
     }
     message->name = meeting->name;
     message->call = meeting->call;
+    message->number = meeting->number;
     memcpy(message->data, data, bytes);
     int rc = FR_MPI(Send, FR_PTR(message), whole, fr_real_mpi.BYTE, (fr_word)meeting->world[to],
                     FR_COLL_MEET_TAG, fr_world_comm());
@@ -67,7 +69,23 @@ static struct arrived *take_arrived(const struct fr_coll_meeting *meeting, int f
     return found;
 }
 
-// Receives one message from anybody into the list. False when MPI fails or there is no memory.
+// Whether a rank has quit before this meeting: it is not to come.
+static bool is_quit(const struct fr_coll_meeting *meeting)
+{
+    bool quit = false;
+    struct fr_coll_meeting last = *meeting;
+    last.call = FR_COLL_MEET_QUIT;
+    fr_core_lock(&lock);
+    for (struct arrived *arrived = all_arrived; arrived && !quit; arrived = arrived->next) {
+        for (int i = 0; i < meeting->size && !quit; i++)
+            quit = is_for(arrived, &last, i) && arrived->message.number < meeting->number;
+    }
+    fr_core_unlock(&lock);
+    return quit;
+}
+
+// Receives one message from anybody into the list, if one has come. False when MPI fails or there
+// is no memory.
 static bool receive_one(void)
 {
     _Alignas(16) char status[64];
@@ -119,7 +137,8 @@ static bool receive(const struct fr_coll_meeting *meeting, int from, void *data,
     struct fr_coll_wait wait = {0};
     struct arrived *arrived;
     while ((arrived = take_arrived(meeting, from)) == NULL) {
-        if (!receive_any() || !fr_coll_wait_on(&wait, "a rank of a communicator of several hosts"))
+        if (is_quit(meeting) || !receive_any() ||
+            !fr_coll_wait_on(&wait, "a rank of a communicator of several hosts"))
             return false;
     }
     bool fits = arrived->bytes == bytes;
@@ -169,15 +188,14 @@ bool fr_coll_meet_gather(const struct fr_coll_meeting *meeting, const void *own,
 }
 
 // What is sent stays allocated, as nobody waits for it, and so few of these are sent.
-void fr_coll_meet_give_up(const struct fr_coll_meeting *meeting)
+void fr_coll_meet_tell(const struct fr_coll_meeting *meeting)
 {
     for (int i = 0; i < meeting->size; i++) {
         _Alignas(8) char request[8];
         struct message *message = i != meeting->rank ? malloc(sizeof(*message)) : NULL;
         if (!message)
             continue;
-        message->name = meeting->name;
-        message->call = meeting->call;
+        *message = (struct message){meeting->name, meeting->call, meeting->number};
         if (FR_MPI(Isend, FR_PTR(message), sizeof(*message), fr_real_mpi.BYTE,
                    (fr_word)meeting->world[i], FR_COLL_MEET_TAG, fr_world_comm(),
                    FR_PTR(request)) == fr_real_mpi.SUCCESS)
@@ -185,7 +203,7 @@ void fr_coll_meet_give_up(const struct fr_coll_meeting *meeting)
     }
 }
 
-bool fr_coll_meet_was_given_up(const struct fr_coll_meeting *meeting)
+bool fr_coll_meet_was_told(const struct fr_coll_meeting *meeting)
 {
     (void)receive_any();
     for (int i = 0; i < meeting->size; i++) {
@@ -195,4 +213,19 @@ bool fr_coll_meet_was_given_up(const struct fr_coll_meeting *meeting)
             return true;
     }
     return false;
+}
+
+void fr_coll_meet_release(void)
+{
+    struct arrived *arrived;
+    if (fr_world_comm() == fr_real_mpi.COMM_NULL)
+        return;
+    do {
+        (void)receive_one();
+        fr_core_lock(&lock);
+        arrived = all_arrived;
+        all_arrived = arrived ? arrived->next : NULL;
+        fr_core_unlock(&lock);
+        free(arrived);
+    } while (arrived);
 }

@@ -13,6 +13,7 @@ enum { FR_COLL_MEET_TAG = FR_WORLD_UNUSED_TAG + 1 };
 struct fr_coll_meeting {
     uint64_t name;
     uint64_t call;
+    uint64_t number; // of those in which all ranks meet, this call's
     int rank;
     int size;
     const int *world; // the ranks' ranks in the world
@@ -20,7 +21,7 @@ struct fr_coll_meeting {
 
 // Puts together the words of ranks [1, size), by `or`, with that of rank 0, and writes to *answer
 // what rank 0 makes of them by `judge`, the same on all ranks. False when MPI fails, or a rank has
-// not come within FABRAIL_TIMEOUT.
+// not come within FABRAIL_TIMEOUT, or one has quit before.
 bool fr_coll_meet(const struct fr_coll_meeting *meeting, uint64_t word,
                   uint64_t (*judge)(uint64_t words, void *cookie), void *cookie, uint64_t *answer);
 
@@ -29,11 +30,15 @@ bool fr_coll_meet(const struct fr_coll_meeting *meeting, uint64_t word,
 bool fr_coll_meet_gather(const struct fr_coll_meeting *meeting, const void *own, size_t bytes,
                          void *all);
 
-// Tells the other ranks that this one has given up what the name stands for, and does not wait; and
-// says whether another one has, which costs a probe. The call of such a meeting is
-// FR_COLL_MEET_END.
-#define FR_COLL_MEET_END UINT64_MAX
-void fr_coll_meet_give_up(const struct fr_coll_meeting *meeting);
-bool fr_coll_meet_was_given_up(const struct fr_coll_meeting *meeting);
+// Tells the other ranks that this one has given up what the name stands for, or that it has quit
+// and comes to no meeting after this number; does not wait. And says whether another one has told
+// so, which costs a probe. That is the call of such a meeting.
+#define FR_COLL_MEET_END  UINT64_MAX
+#define FR_COLL_MEET_QUIT (UINT64_MAX - 1)
+void fr_coll_meet_tell(const struct fr_coll_meeting *meeting);
+bool fr_coll_meet_was_told(const struct fr_coll_meeting *meeting);
+
+// Takes what nobody has asked for; in MPI_Finalize, when nothing of the kind is sent any more.
+void fr_coll_meet_release(void);
 
 #endif

@@ -15,6 +15,7 @@ enum {
     MOST_LOOKS = 100000, // looks at a lock that is held for some hundred nanoseconds
 };
 #define NAME_LEFT UINT64_MAX // of a slot that may be used again
+#define NEVER     UINT64_MAX // in place of a group's first call
 
 struct fr_coll_place {
     uint64_t name; // 0: never used. Changed under the lock
@@ -27,7 +28,8 @@ struct fr_coll_place {
     _Atomic int32_t made;
     _Atomic uint32_t could;
     _Atomic uint32_t could_not;
-    char rest[24];
+    _Atomic uint32_t quit; // by the first rank that has
+    char rest[20];
 };
 _Static_assert(sizeof(struct fr_coll_place) == FR_CONTROL_LINE_BYTES, "a line each");
 
@@ -177,7 +179,21 @@ bool fr_coll_place_enter(struct fr_coll_place *place, uint64_t call, uint32_t nu
         }
     }
     *given = (uint32_t)seen;
-    return call >= seen >> 32;
+    return seen != NEVER && call >= seen >> 32;
+}
+
+void fr_coll_place_quit(struct fr_coll_place *place, enum fr_coll_quit quit)
+{
+    uint64_t seen = atomic_load_explicit(&place->progress, memory_order_acquire);
+    while (seen <= UINT32_MAX && !atomic_compare_exchange_weak(&place->progress, &seen, NEVER))
+        ;
+    uint32_t stays = FR_COLL_STAYS;
+    (void)atomic_compare_exchange_strong(&place->quit, &stays, (uint32_t)quit);
+}
+
+enum fr_coll_quit fr_coll_place_was_quit(const struct fr_coll_place *place)
+{
+    return (enum fr_coll_quit)atomic_load_explicit(&place->quit, memory_order_acquire);
 }
 
 void fr_coll_place_made(struct fr_coll_place *place, bool made)

@@ -33,6 +33,13 @@ int fr_coll_place_is_made(const struct fr_coll_place *place);
 void fr_coll_place_tried(struct fr_coll_place *place, bool could);
 int fr_coll_place_all_tried(const struct fr_coll_place *place);
 
+// A rank says that it takes part in no agreement any more, before or after it has said whether it
+// could use what rank 0 has made, and the others ask. There will be no group then, unless there is
+// one already.
+enum fr_coll_quit { FR_COLL_STAYS, FR_COLL_QUIT_UNTRIED, FR_COLL_QUIT };
+void fr_coll_place_quit(struct fr_coll_place *place, enum fr_coll_quit quit);
+enum fr_coll_quit fr_coll_place_was_quit(const struct fr_coll_place *place);
+
 // Unmaps the table; after MPI_Finalize, which ends the last communicators.
 void fr_coll_place_release(void);
 

@@ -62,8 +62,7 @@ static int find_late(const struct fr_coll_group *group, uint64_t round, bool *go
 
 static struct fr_coll_meeting end_of(const struct fr_coll_group *group)
 {
-    return (struct fr_coll_meeting){group->name, FR_COLL_MEET_END, group->rank, group->size,
-                                    group->world};
+    return fr_coll_group_meeting(group, FR_COLL_MEET_END, 0);
 }
 
 // Whether a rank has told the others that the group is broken. Ranks of one host see for themselves
@@ -71,11 +70,19 @@ static struct fr_coll_meeting end_of(const struct fr_coll_group *group)
 static bool is_given_up(struct fr_coll_group *group, const char *call)
 {
     const struct fr_coll_meeting end = end_of(group);
-    if (!group->slab || !fr_coll_meet_was_given_up(&end))
+    if (!group->slab || !fr_coll_meet_was_told(&end))
         return false;
     fr_error("%s: another rank of the communicator has given up", call);
     group->broken = true; // which all others know
     return true;
+}
+
+// Whether the round is not to be completed, since a rank has quit that has not posted for it, or
+// that has declined in it, so that others need not.
+static bool is_quit(struct fr_coll_group *group, uint64_t round)
+{
+    bool gone = false;
+    return fr_coll_group_was_quit(group) && find_late(group, round, &gone) >= 0;
 }
 
 static bool go_on(void *cookie)
@@ -84,6 +91,8 @@ static bool go_on(void *cookie)
     struct wait *wait = cookie;
     fr_coll_wait_progress();
     if (is_given_up(wait->group, wait->call))
+        return false;
+    if (is_quit(wait->group, wait->round))
         return false;
     time_t now = seconds_now();
     if (!wait->began)
@@ -117,9 +126,11 @@ static enum fr_status judge(struct fr_coll_group *group, enum fr_status status)
 {
     if (status == FR_OK)
         return FR_OK;
+    if (group->quit)
+        return FR_ERR_UNSUPPORTED;
     const struct fr_coll_meeting end = end_of(group);
     if (group->slab && !group->broken)
-        fr_coll_meet_give_up(&end);
+        fr_coll_meet_tell(&end);
     group->broken = true;
     return FR_ERR_MPI;
 }

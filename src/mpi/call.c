@@ -404,25 +404,37 @@ bool fr_mpi_call_buffers(enum fr_fn fn, fr_word *args, int *result)
     return fr_mpi_serve(fn, args, NULL, fn, result);
 }
 
-// All ranks come here, also those with host buffers, which the others have to know.
-bool fr_mpi_call_exchange(enum fr_fn fn, fr_word *args, int *result)
+// Once a rank has quit, all are as if one had declined.
+static bool exchange(enum fr_fn fn, fr_word *args, struct fr_coll_group *group, int *result)
 {
-    fr_word comm = fr_real_handle(args[fr_real_arg(fn, 'c', 0)]);
     bool on_host = fr_mpi_are_host_buffers(fn, args);
-    struct fr_coll_group *group = NULL;
-    if (fr_mpi_peer_is_enabled() && comm != fr_real_mpi.COMM_NULL)
-        group = fr_coll_group_enter(comm, true);
     bool agrees = group && fr_coll_group_agrees(group);
-    bool declines = agrees && on_host && fr_mpi_peer_is_alike(fn);
+    bool is_over = group && fr_coll_group_is_over(group);
+    bool declines = is_over || (agrees && on_host && fr_mpi_peer_is_alike(fn));
     if (declines)
         fr_coll_decline(group, fr_real_rows[fn].name);
-    if (group && (!agrees || (declines && group->slab))) {
+    if (group && (declines ? group->slab != NULL : !agrees)) {
         if (fr_mpi_peer_schedules(fn) && fr_mpi_run_schedule(fn, args, group, result))
             return true;
         group = NULL;
     }
-    if (declines)
+    if (is_over)
+        group = NULL;
+    if (declines && on_host)
         return false;
     // A rank without data has to say so, whatever its pointers are.
     return on_host && !group ? false : fr_mpi_serve(fn, args, group, fn, result);
+}
+
+// All ranks come here, also those with host buffers, which the others have to know.
+bool fr_mpi_call_exchange(enum fr_fn fn, fr_word *args, int *result)
+{
+    fr_word comm = fr_real_handle(args[fr_real_arg(fn, 'c', 0)]);
+    bool enters = fr_mpi_peer_is_enabled() && comm != fr_real_mpi.COMM_NULL;
+    struct fr_coll_group *group = enters ? fr_coll_group_enter(comm, true) : NULL;
+    if (!exchange(fn, args, group, result))
+        *result = fr_real_call(fn, args);
+    if (FR_UNLIKELY(enters && *result != fr_real_mpi.SUCCESS))
+        fr_coll_group_quit(comm);
+    return true;
 }

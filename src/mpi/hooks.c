@@ -2,6 +2,7 @@
 // Init, Finalize and the questions about GPU support.
 #include "config.h"
 
+#include "coll/meet.h"
 #include "coll/place.h"
 #include "coll/posts.h"
 #include "memory/memory.h"
@@ -61,6 +62,7 @@ bool fr_mpi_call_finalize(enum fr_fn fn, fr_word *args, int *result)
     fr_core_log_set_rank(fr_world_rank());
     fr_request_poll_freed(true);
     fr_mpi_messages_end();
+    fr_coll_meet_release();
     fr_report_write(&(struct fr_report_job){
         .mpi_gpu_aware = fr_mpi_is_gpu_aware(),
         .hosts = fr_world_host_count(),

@@ -550,12 +550,16 @@ bool fr_mpi_run_schedule(enum fr_fn fn, const fr_word *args, const struct fr_col
 bool fr_mpi_call_schedule(enum fr_fn fn, fr_word *args, int *result)
 {
     fr_word comm = fr_real_handle(args[fr_real_arg(fn, 'c', 0)]);
-    struct fr_coll_group *group = NULL;
     bool persistent = fr_real_rows[fn].flags & FR_ROW_PERSISTENT;
-    if (fr_mpi_peer_is_enabled() && comm != fr_real_mpi.COMM_NULL)
-        group = fr_coll_group_enter(comm, persistent);
-    if (!group || !is_worthwhile(fn, args, group))
-        return fr_mpi_are_host_buffers(fn, args) ? false : fr_mpi_call_buffers(fn, args, result);
+    bool enters = fr_mpi_peer_is_enabled() && comm != fr_real_mpi.COMM_NULL;
+    struct fr_coll_group *group = enters ? fr_coll_group_enter(comm, persistent) : NULL;
+    if (!group || !is_worthwhile(fn, args, group)) {
+        if (fr_mpi_are_host_buffers(fn, args) || !fr_mpi_call_buffers(fn, args, result))
+            *result = fr_real_call(fn, args);
+        if (FR_UNLIKELY(enters && *result != fr_real_mpi.SUCCESS))
+            fr_coll_group_quit(comm);
+        return true;
+    }
     int tag = persistent ? fr_coll_group_next_tag(group) : group->first_tag;
     struct fr_request_op *op = make(fn, args, comm);
     enum fr_status status = op ? prepare(op, group, tag) : FR_ERR_NO_MEMORY;

@@ -128,12 +128,78 @@ static void late_gpu(int number)
     free(host);
 }
 
+// Communicators that are begun together and completed together.
+static void together(int number)
+{
+    enum { COMMS = 10 };
+    MPI_Comm comms[COMMS];
+    MPI_Request requests[COMMS];
+    MPI_Status statuses[COMMS];
+    struct memory memory = memory_new(MEMORY_DEVICE, 2 * (size_t)size);
+    (void)number;
+    for (int c = 0; c < COMMS; c++)
+        MPI_Comm_idup(MPI_COMM_WORLD, &comms[c], &requests[c]);
+    MPI_Waitall(COMMS, requests, statuses);
+    for (int c = 0; c < COMMS; c++) {
+        MPI_Alltoall(memory.address, 1, MPI_BYTE, memory.address + size, 1, MPI_BYTE, comms[c]);
+        MPI_Comm_free(&comms[c]);
+    }
+    memory_free(&memory);
+}
+
+// The number of this rank in `from`, and the sum of all in `to`.
+static void sum(const struct memory *from, const struct memory *to, int round)
+{
+    int all = 0, each = round + rank;
+    memory_write(from, 0, &each, sizeof(each));
+    MPI_Allreduce(from->address, to->address, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    memory_read(to, 0, &all, sizeof(all));
+    must(all == size * round + size * (size - 1) / 2, "round %d: %d", round, all);
+}
+
+// What MPI refuses on one rank alone, which makes the call again and right, or does without: the
+// others know nothing of it. `number` calls before are well.
+static void refused(int number)
+{
+    enum { ROUNDS = 3 };
+    MPI_Request request;
+    struct memory device[2] = {memory_new(MEMORY_DEVICE, sizeof(int)),
+                               memory_new(MEMORY_DEVICE, sizeof(int))};
+    struct memory host[2] = {memory_new(MEMORY_HOST, sizeof(int)),
+                             memory_new(MEMORY_HOST, sizeof(int))};
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    for (int call = 0; call < number; call++)
+        sum(&device[0], &device[1], call);
+    for (int round = 0; round < ROUNDS; round++) {
+        const struct memory *from = round % 2 ? &device[0] : &host[0];
+        const struct memory *to = round % 2 ? &device[1] : &host[1];
+        if (rank == round % size) {
+            must(MPI_Iallreduce(from->address, to->address, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD,
+                                &request) != MPI_SUCCESS,
+                 "round %d: begun", round);
+            must(MPI_Allreduce(from->address, to->address, 1, MPI_INT, MPI_OP_NULL,
+                               MPI_COMM_WORLD) != MPI_SUCCESS,
+                 "round %d: done", round);
+        }
+        sum(from, to, round);
+        sum(&host[0], &host[1], round);
+        sum(&device[0], &device[1], round);
+        sum(&host[0], &device[1], round);
+    }
+    for (int i = 0; i < 2; i++) {
+        memory_free(&device[i]);
+        memory_free(&host[i]);
+    }
+}
+
 const struct unnoticed unnoticed_comms[] = {
     {"many-comms", many, false},
     {"persistent-comm-free", persistent_device, false},
     {"persistent-comm-free-host", persistent_host, false},
     {"crossed", crossed, false},
     {"late-gpu", late_gpu, false},
+    {"together", together, false},
+    {"refused", refused, false},
     {"unmatched", unmatched, false},
     {NULL, NULL, false},
 };
