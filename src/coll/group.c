@@ -11,7 +11,6 @@
 #include "coll/posts.h"
 #include "coll/wait.h"
 #include "memory/tuned.h"
-#include "world/attribute.h"
 #include "world/world.h"
 
 #include <sched.h>
@@ -26,7 +25,7 @@ enum {
     GROUP_TAGS = EXCHANGES_APART * FR_COLL_GROUP_TAGS,
 };
 
-// The attribute of a communicator.
+// What is kept with a communicator.
 struct state {
     uint64_t calls;    // that can use a group
     uint64_t meetings; // of them, those that can wait for others
@@ -64,25 +63,18 @@ static void destroy_state(void *value)
     free(state);
 }
 
-static struct fr_world_attribute attribute = {.destroy = destroy_state, .once = PTHREAD_ONCE_INIT};
-
-static void start_attribute(void)
-{
-    fr_world_attribute_start(&attribute);
-}
-
+// NULL without a name: what has none may be no communicator, of which only the call itself shall
+// tell.
 static struct state *state_of(fr_word comm)
 {
-    pthread_once(&attribute.once, start_attribute);
-    struct state *state = fr_world_attribute_get(&attribute, comm);
-    if (state)
+    struct state *state = fr_world_comm_value(comm);
+    if (FR_LIKELY(state != NULL))
         return state;
     state = calloc(1, sizeof(*state));
-    if (state && !fr_world_attribute_set(&attribute, comm, state)) {
-        free(state);
-        return NULL;
-    }
-    return state;
+    if (state && fr_world_comm_keep(comm, state, destroy_state))
+        return state;
+    free(state);
+    return NULL;
 }
 
 // How many groups have tags of their own.
@@ -310,8 +302,7 @@ static void open_slab(struct fr_coll_group *group, uint64_t meeting);
 
 struct fr_coll_group *fr_coll_group_enter(fr_word comm, bool waits)
 {
-    // What has no name may be no communicator, of which only the call itself shall tell.
-    struct state *state = fr_world_comm_name(comm) != 0 ? state_of(comm) : NULL;
+    struct state *state = state_of(comm);
     if (!state)
         return NULL;
     state->calls++;
@@ -337,7 +328,7 @@ struct fr_coll_group *fr_coll_group_enter(fr_word comm, bool waits)
 
 void fr_coll_group_quit(fr_word comm)
 {
-    struct state *state = fr_world_comm_name(comm) != 0 ? state_of(comm) : NULL;
+    struct state *state = fr_world_comm_value(comm);
     if (!state || !state->judged || state->hopeless || state->quit)
         return;
     state->quit = true;
@@ -362,8 +353,7 @@ void fr_coll_group_quit(fr_word comm)
 
 struct fr_coll_group *fr_coll_group_find(fr_word comm)
 {
-    pthread_once(&attribute.once, start_attribute);
-    const struct state *state = fr_world_attribute_get(&attribute, comm);
+    const struct state *state = fr_world_comm_value(comm);
     return state && state->is_group ? state->group : NULL;
 }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is remembered with a communicator: its name, and who its ranks are in MPI_COMM_WORLD, which
-// is found out when somebody first asks.
+// What is remembered with a communicator: its name, who its ranks are in MPI_COMM_WORLD, which is
+// found out when somebody first asks, and what another room keeps there. It is the value of an
+// attribute that no copy inherits, and dies with its communicator, so that a handle that comes back
+// for another one brings nothing old along, and no call that frees communicators has to be watched.
 #include "config.h"
 
-#include "world/attribute.h"
 #include "world/world_int.h"
 
 #include <stdlib.h>
@@ -18,6 +19,13 @@ struct ranks {
 static struct fr_lock known_lock = FR_LOCK_INIT;
 static struct fr_world_remembered *known FR_GUARDED_BY(known_lock);
 
+// What this thread has asked for last, while no communicator has gone since.
+static _Atomic uint64_t gone;
+static _Thread_local struct {
+    struct fr_world_remembered *remembered;
+    uint64_t gone;
+} last;
+
 static bool enter(struct fr_world_remembered *remembered)
 {
     fr_core_lock(&known_lock);
@@ -31,24 +39,45 @@ static void leave(struct fr_world_remembered *remembered)
     fr_core_lock(&known_lock);
     HASH_DEL(known, remembered);
     fr_core_unlock(&known_lock);
+    atomic_fetch_add(&gone, 1);
 }
 
-static void destroy(void *value)
+// MPI calls these two with the family's own handles, of which they read nothing.
+static int copy_nothing(fr_word comm, int keyval, void *extra, void *value, void *copied, int *flag)
+{
+    (void)comm;
+    (void)keyval;
+    (void)extra;
+    (void)value;
+    (void)copied;
+    *flag = 0;
+    return fr_real_mpi.SUCCESS;
+}
+
+static int forget(fr_word comm, int keyval, void *value, void *extra)
 {
     struct fr_world_remembered *remembered = value;
+    (void)comm;
+    (void)keyval;
+    (void)extra;
     leave(remembered);
+    if (remembered->value)
+        remembered->destroy(remembered->value);
     free(atomic_load_explicit(&remembered->ranks, memory_order_acquire));
     free(remembered);
+    return fr_real_mpi.SUCCESS;
 }
 
-static struct fr_world_attribute attribute = {.destroy = destroy, .once = PTHREAD_ONCE_INIT};
+static int keyval;
+static bool has_keyval;
 
-static void start(void)
+static void make_keyval(void)
 {
-    fr_world_attribute_start(&attribute);
+    has_keyval = FR_MPI(Comm_create_keyval, FR_PTR(copy_nothing), FR_PTR(forget), FR_PTR(&keyval),
+                        0) == fr_real_mpi.SUCCESS;
 }
 
-struct fr_world_remembered *fr_world_recall(fr_word comm)
+static struct fr_world_remembered *find(fr_word comm)
 {
     struct fr_world_remembered *remembered = NULL;
     fr_core_lock(&known_lock);
@@ -57,10 +86,21 @@ struct fr_world_remembered *fr_world_recall(fr_word comm)
     return remembered;
 }
 
+struct fr_world_remembered *fr_world_recall(fr_word comm)
+{
+    uint64_t now = atomic_load_explicit(&gone, memory_order_acquire);
+    if (FR_LIKELY(last.remembered && last.gone == now && last.remembered->comm == comm))
+        return last.remembered;
+    last.remembered = find(comm);
+    last.gone = now;
+    return last.remembered;
+}
+
 struct fr_world_remembered *fr_world_remember(fr_word comm, uint64_t name)
 {
-    pthread_once(&attribute.once, start);
-    struct fr_world_remembered *remembered = calloc(1, sizeof(*remembered));
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_keyval);
+    struct fr_world_remembered *remembered = has_keyval ? calloc(1, sizeof(*remembered)) : NULL;
     if (!remembered)
         return NULL;
     remembered->name = name;
@@ -69,11 +109,27 @@ struct fr_world_remembered *fr_world_remember(fr_word comm, uint64_t name)
         free(remembered);
         return NULL;
     }
-    if (fr_world_attribute_set(&attribute, comm, remembered))
+    if (FR_MPI(Comm_set_attr, comm, (fr_word)keyval, FR_PTR(remembered)) == fr_real_mpi.SUCCESS)
         return remembered;
     leave(remembered);
     free(remembered);
     return NULL;
+}
+
+void *fr_world_comm_value(fr_word comm)
+{
+    const struct fr_world_remembered *remembered = fr_world_recall(comm);
+    return remembered ? remembered->value : NULL;
+}
+
+bool fr_world_comm_keep(fr_word comm, void *value, void (*destroy)(void *value))
+{
+    struct fr_world_remembered *remembered = fr_world_recall(comm);
+    if (!remembered || !remembered->name)
+        return false;
+    remembered->value = value;
+    remembered->destroy = destroy;
+    return true;
 }
 
 bool fr_world_translate(fr_word group, int first, int count, int *in_world)

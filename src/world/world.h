@@ -82,6 +82,11 @@ int fr_world_rank_in(fr_word comm, int rank, uint64_t *id);
 // function that is not of class COMM_MAKE, or of such a communicator. A lookup.
 uint64_t fr_world_comm_name(fr_word comm);
 
+// What was kept with a communicator, NULL if nothing was. And keeps it, once, until the
+// communicator goes, when `destroy` is called: for those that have a name; false for others.
+void *fr_world_comm_value(fr_word comm);
+bool fr_world_comm_keep(fr_word comm, void *value, void (*destroy)(void *value));
+
 // The name of what a function of class COMM_MAKE has made; to be asked for once after each such
 // call that MPI says has succeeded, whatever it made for this process. Of a nonblocking one, when
 // it has begun.

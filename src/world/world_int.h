@@ -36,6 +36,8 @@ struct fr_world_remembered {
     uint64_t name;               // 0: unknown
     _Atomic uint64_t children;   // communicators that were made of it by all its processes
     struct ranks *_Atomic ranks; // NULL until somebody asks
+    void *value;                 // of another room, and how it goes
+    void (*destroy)(void *value);
 };
 
 // What is remembered with `comm`, NULL if nothing is: MPI is not asked, to which the handle may be
