@@ -34,6 +34,7 @@ struct state {
     bool one_host;
     bool in_clique;              // several hosts that NVLink connects
     bool is_group;               // from now on
+    bool inside;                 // of a call
     bool quit;                   // by this rank
     struct fr_coll_group *group; // prepared, once there may be one
 };
@@ -300,11 +301,38 @@ static bool is_group_across(fr_word comm, struct state *state)
 static void open_segment(struct fr_coll_group *group);
 static void open_slab(struct fr_coll_group *group, uint64_t meeting);
 
+static void quit(fr_word comm, struct state *state)
+{
+    if (!state->judged || state->hopeless || state->quit)
+        return;
+    state->quit = true;
+    fr_debug("a collective call has failed, so that the ranks of its communicator agree on none "
+             "any more");
+    if (!state->group && !state->one_host)
+        state->group = prepare(comm);
+    struct fr_coll_group *group = state->group;
+    if (!group)
+        return;
+    const struct fr_coll_meeting last =
+        fr_coll_group_meeting(group, FR_COLL_MEET_QUIT, state->meetings);
+    bool untried = group->place && !group->opened;
+    group->quit = untried ? FR_COLL_QUIT_UNTRIED : FR_COLL_QUIT;
+    if (group->place)
+        fr_coll_place_quit(group->place, group->quit);
+    else
+        fr_coll_meet_tell(&last);
+    if (group->segment)
+        fr_coll_segment_done(group->segment, UINT64_MAX);
+}
+
 struct fr_coll_group *fr_coll_group_enter(fr_word comm, bool waits)
 {
     struct state *state = state_of(comm);
     if (!state)
         return NULL;
+    if (FR_UNLIKELY(state->inside))
+        quit(comm, state);
+    state->inside = true;
     state->calls++;
     state->meetings += waits;
     if (FR_UNLIKELY(!state->judged))
@@ -326,29 +354,14 @@ struct fr_coll_group *fr_coll_group_enter(fr_word comm, bool waits)
     return group;
 }
 
-void fr_coll_group_quit(fr_word comm)
+void fr_coll_group_exit(fr_word comm, bool failed)
 {
     struct state *state = fr_world_comm_value(comm);
-    if (!state || !state->judged || state->hopeless || state->quit)
+    if (!state)
         return;
-    state->quit = true;
-    fr_debug("a collective call has failed, so that the ranks of its communicator agree on none "
-             "any more");
-    if (!state->group && !state->one_host)
-        state->group = prepare(comm);
-    struct fr_coll_group *group = state->group;
-    if (!group)
-        return;
-    const struct fr_coll_meeting quit =
-        fr_coll_group_meeting(group, FR_COLL_MEET_QUIT, state->meetings);
-    bool untried = group->place && !group->opened;
-    group->quit = untried ? FR_COLL_QUIT_UNTRIED : FR_COLL_QUIT;
-    if (group->place)
-        fr_coll_place_quit(group->place, group->quit);
-    else
-        fr_coll_meet_tell(&quit);
-    if (group->segment)
-        fr_coll_segment_done(group->segment, UINT64_MAX);
+    state->inside = false;
+    if (FR_UNLIKELY(failed))
+        quit(comm, state);
 }
 
 struct fr_coll_group *fr_coll_group_find(fr_word comm)

@@ -47,11 +47,12 @@ struct fr_coll_group {
 // there is none (yet), the same on all ranks. It belongs to the communicator and dies with it.
 struct fr_coll_group *fr_coll_group_enter(fr_word comm, bool waits);
 
-// To be called after a call for which fr_coll_group_enter was called, and which MPI has ended with
-// an error. Whether the others have come to it, and whether it is made again, is between this
-// program and its MPI: this rank takes part in no agreement of the communicator any more, and the
-// others do not wait for it.
-void fr_coll_group_quit(fr_word comm);
+// To be called after each call for which fr_coll_group_enter was called, with whether it has
+// failed; where an error handler does not return, that is found in the next call. Whether the
+// others have come to a call that has failed, and whether it is made again, is between this program
+// and its MPI: this rank takes part in no agreement of the communicator any more, and the others do
+// not wait for it.
+void fr_coll_group_exit(fr_word comm, bool failed);
 
 // Whether a rank is known to have quit.
 bool fr_coll_group_was_quit(struct fr_coll_group *group);

@@ -434,7 +434,7 @@ bool fr_mpi_call_exchange(enum fr_fn fn, fr_word *args, int *result)
     struct fr_coll_group *group = enters ? fr_coll_group_enter(comm, true) : NULL;
     if (!exchange(fn, args, group, result))
         *result = fr_real_call(fn, args);
-    if (FR_UNLIKELY(enters && *result != fr_real_mpi.SUCCESS))
-        fr_coll_group_quit(comm);
+    if (enters)
+        fr_coll_group_exit(comm, *result != fr_real_mpi.SUCCESS);
     return true;
 }

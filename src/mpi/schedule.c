@@ -547,28 +547,32 @@ bool fr_mpi_run_schedule(enum fr_fn fn, const fr_word *args, const struct fr_col
     return true;
 }
 
-bool fr_mpi_call_schedule(enum fr_fn fn, fr_word *args, int *result)
+static int begin(enum fr_fn fn, fr_word *args, fr_word comm, struct fr_coll_group *group)
 {
-    fr_word comm = fr_real_handle(args[fr_real_arg(fn, 'c', 0)]);
-    bool persistent = fr_real_rows[fn].flags & FR_ROW_PERSISTENT;
-    bool enters = fr_mpi_peer_is_enabled() && comm != fr_real_mpi.COMM_NULL;
-    struct fr_coll_group *group = enters ? fr_coll_group_enter(comm, persistent) : NULL;
+    int result = fr_real_mpi.SUCCESS;
     if (!group || !is_worthwhile(fn, args, group)) {
-        if (fr_mpi_are_host_buffers(fn, args) || !fr_mpi_call_buffers(fn, args, result))
-            *result = fr_real_call(fn, args);
-        if (FR_UNLIKELY(enters && *result != fr_real_mpi.SUCCESS))
-            fr_coll_group_quit(comm);
-        return true;
+        bool served = !fr_mpi_are_host_buffers(fn, args) && fr_mpi_call_buffers(fn, args, &result);
+        return served ? result : fr_real_call(fn, args);
     }
+    bool persistent = fr_real_rows[fn].flags & FR_ROW_PERSISTENT;
     int tag = persistent ? fr_coll_group_next_tag(group) : group->first_tag;
     struct fr_request_op *op = make(fn, args, comm);
     enum fr_status status = op ? prepare(op, group, tag) : FR_ERR_NO_MEMORY;
-    if (status != FR_OK) {
-        *result = refuse(op, comm, status);
-        return true;
-    }
-    *result = fr_request_schedule_open(op, (void *)args[fr_real_arg(fn, 'q', 0)]);
-    if (*result != fr_real_mpi.SUCCESS)
-        *result = fr_request_raise('c', comm, *result);
+    if (status != FR_OK)
+        return refuse(op, comm, status);
+    result = fr_request_schedule_open(op, (void *)args[fr_real_arg(fn, 'q', 0)]);
+    return result == fr_real_mpi.SUCCESS ? result : fr_request_raise('c', comm, result);
+}
+
+bool fr_mpi_call_schedule(enum fr_fn fn, fr_word *args, int *result)
+{
+    fr_word comm = fr_real_handle(args[fr_real_arg(fn, 'c', 0)]);
+    bool enters = fr_mpi_peer_is_enabled() && comm != fr_real_mpi.COMM_NULL;
+    struct fr_coll_group *group = NULL;
+    if (enters)
+        group = fr_coll_group_enter(comm, fr_real_rows[fn].flags & FR_ROW_PERSISTENT);
+    *result = begin(fn, args, comm, group);
+    if (enters)
+        fr_coll_group_exit(comm, *result != fr_real_mpi.SUCCESS);
     return true;
 }

@@ -2,6 +2,7 @@
 // Communicators of the application's on which nothing but its own traffic may go.
 #include "unnoticed.h"
 
+#include <setjmp.h>
 #include <stdlib.h>
 
 // Erroneous, and passed by MPI libraries: one rank alone starts a collective operation on
@@ -157,30 +158,56 @@ static void sum(const struct memory *from, const struct memory *to, int round)
     must(all == size * round + size * (size - 1) / 2, "round %d: %d", round, all);
 }
 
+static jmp_buf refusal;
+
+static void leave(MPI_Comm *comm, int *code, ...)
+{
+    (void)comm;
+    (void)code;
+    longjmp(refusal, 1);
+}
+
+// Makes two calls without an operation, both of which are refused, with an error handler that
+// returns or one that does not.
+static void be_refused(const struct memory *from, const struct memory *to)
+{
+    MPI_Request request;
+    volatile int refusals = 0;
+    if (!setjmp(refusal))
+        refusals = refusals + (MPI_Iallreduce(from->address, to->address, 1, MPI_INT, MPI_OP_NULL,
+                                              MPI_COMM_WORLD, &request) != MPI_SUCCESS);
+    else
+        refusals = refusals + 1;
+    must(refusals == 1, "begun");
+    if (!setjmp(refusal))
+        refusals = refusals + (MPI_Allreduce(from->address, to->address, 1, MPI_INT, MPI_OP_NULL,
+                                             MPI_COMM_WORLD) != MPI_SUCCESS);
+    else
+        refusals = refusals + 1;
+    must(refusals == 2, "done");
+}
+
 // What MPI refuses on one rank alone, which makes the call again and right, or does without: the
-// others know nothing of it. `number` calls before are well.
+// others know nothing of it. `number` calls before are well; of an odd number the handler does not
+// return.
 static void refused(int number)
 {
     enum { ROUNDS = 3 };
-    MPI_Request request;
+    MPI_Errhandler handler = MPI_ERRORS_RETURN;
     struct memory device[2] = {memory_new(MEMORY_DEVICE, sizeof(int)),
                                memory_new(MEMORY_DEVICE, sizeof(int))};
     struct memory host[2] = {memory_new(MEMORY_HOST, sizeof(int)),
                              memory_new(MEMORY_HOST, sizeof(int))};
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    if (number % 2)
+        MPI_Comm_create_errhandler(leave, &handler);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);
     for (int call = 0; call < number; call++)
         sum(&device[0], &device[1], call);
     for (int round = 0; round < ROUNDS; round++) {
         const struct memory *from = round % 2 ? &device[0] : &host[0];
         const struct memory *to = round % 2 ? &device[1] : &host[1];
-        if (rank == round % size) {
-            must(MPI_Iallreduce(from->address, to->address, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD,
-                                &request) != MPI_SUCCESS,
-                 "round %d: begun", round);
-            must(MPI_Allreduce(from->address, to->address, 1, MPI_INT, MPI_OP_NULL,
-                               MPI_COMM_WORLD) != MPI_SUCCESS,
-                 "round %d: done", round);
-        }
+        if (rank == round % size)
+            be_refused(from, to);
         sum(from, to, round);
         sum(&host[0], &host[1], round);
         sum(&device[0], &device[1], round);
