@@ -480,11 +480,12 @@ enum fr_status fr_coll_check(struct fr_coll_group *group, const char *call, enum
     if (group->broken)
         return FR_ERR_MPI;
     enum fr_status met = FR_OK;
+    group->ending = true;
     if (group->moved) // and posted that it is well
         met = fr_coll_group_wait(group, call, round = group->round);
     else
         met = fr_coll_group_exchange(group, call, own, &own, sizeof(own), NULL, &round);
-    group->moved = false;
+    group->moved = group->ending = false;
     if (met != FR_OK)
         return met;
     for (int rank = 0; rank < group->size; rank++) {

@@ -29,12 +29,14 @@ enum {
 struct state {
     uint64_t calls;    // that can use a group
     uint64_t meetings; // of them, those that can wait for others
+    uint64_t met;      // of these, the last in which this rank has met all others
     bool judged;
     bool hopeless; // there will never be a group
     bool one_host;
     bool in_clique;              // several hosts that NVLink connects
     bool is_group;               // from now on
     bool inside;                 // of a call
+    enum fr_coll_waits waits;    // which waits so
     bool quit;                   // by this rank
     struct fr_coll_group *group; // prepared, once there may be one
 };
@@ -52,6 +54,8 @@ static void destroy(struct fr_coll_group *group)
     fr_coll_segment_close(group->segment);
     fr_coll_slab_close(group->slab);
     fr_coll_place_leave(group->place);
+    if (!group->place)
+        fr_coll_meet_forget(group->name);
     free(group->processes);
     free(group->world);
     free(group);
@@ -268,12 +272,11 @@ static bool is_meeting(const struct state *state)
 }
 
 // The same of several hosts, in the first, second, fourth ... call that can wait for others, since
-// a program may begin to use its GPUs late: also once there is a group for rails.
-static bool is_group_across(fr_word comm, struct state *state)
+// a program may begin to use its GPUs late: also once there is a group for rails. False when a rank
+// has not come within FABRAIL_TIMEOUT.
+static bool meet_across(fr_word comm, struct state *state)
 {
     uint64_t answer = 0;
-    if (!is_meeting(state))
-        return false;
     if (!state->group)
         state->group = prepare(comm);
     struct fr_coll_group *group = state->group;
@@ -282,28 +285,48 @@ static bool is_group_across(fr_word comm, struct state *state)
         return false;
     }
     if (group->quit)
-        return false;
+        return true;
     const struct fr_coll_meeting meeting =
         fr_coll_group_meeting(group, state->meetings, state->meetings);
-    if (!fr_coll_meet(&meeting, own_word(), judge_words, NULL, &answer)) {
-        (void)fr_coll_group_was_quit(group);
-        return false;
-    }
+    if (!fr_coll_meet(&meeting, own_word(), judge_words, NULL, &answer))
+        return fr_coll_group_was_quit(group);
+    state->met = state->meetings;
     if (answer == 0)
-        return false;
+        return true;
     group->for_rails = !(answer & ANSWER_GPU);
     group->rail_min_bytes = (size_t)(answer >> ANSWER_SHIFT) * 1024;
     if (!state->is_group) // else what is under way has its tags
         give_number(group, (uint32_t)answer - 1);
+    state->is_group = true;
     return true;
 }
 
-static void open_segment(struct fr_coll_group *group);
+static bool open_segment(struct fr_coll_group *group);
 static void open_slab(struct fr_coll_group *group, uint64_t meeting);
+
+// What a call that waits for the others does for those after it. False when a rank has not come
+// within FABRAIL_TIMEOUT.
+static bool settle(fr_word comm, struct state *state)
+{
+    bool in_time = true;
+    if (!state->one_host && is_meeting(state) && (!state->is_group || state->group->for_rails))
+        in_time = meet_across(comm, state);
+    if (!in_time || !state->is_group)
+        return in_time;
+    struct fr_coll_group *group = state->group;
+    if (state->one_host && !fr_coll_group_was_quit(group) && !group->opened)
+        in_time = open_segment(group);
+    if (state->in_clique && !group->opened && !group->quit && is_meeting(state)) {
+        open_slab(group, state->meetings);
+        state->met = state->meetings;
+    }
+    return in_time;
+}
 
 static void quit(fr_word comm, struct state *state)
 {
-    if (!state->judged || state->hopeless || state->quit)
+    bool is_broken = state->group && state->group->broken; // which the others find out
+    if (!state->judged || state->hopeless || state->quit || is_broken)
         return;
     state->quit = true;
     fr_debug("a collective call has failed, so that the ranks of its communicator agree on none "
@@ -313,55 +336,62 @@ static void quit(fr_word comm, struct state *state)
     struct fr_coll_group *group = state->group;
     if (!group)
         return;
-    const struct fr_coll_meeting last =
-        fr_coll_group_meeting(group, FR_COLL_MEET_QUIT, state->meetings);
-    bool untried = group->place && !group->opened;
-    group->quit = untried ? FR_COLL_QUIT_UNTRIED : FR_COLL_QUIT;
+    const struct fr_coll_meeting last = fr_coll_group_meeting(group, FR_COLL_MEET_QUIT, state->met);
     if (group->place)
-        fr_coll_place_quit(group->place, group->quit);
+        fr_coll_place_quit(group->place, group->opened ? FR_COLL_QUIT : FR_COLL_QUIT_UNTRIED);
     else
         fr_coll_meet_tell(&last);
+    group->quit = group->place ? fr_coll_place_was_quit(group->place) : FR_COLL_QUIT;
     if (group->segment)
         fr_coll_segment_done(group->segment, UINT64_MAX);
 }
 
-struct fr_coll_group *fr_coll_group_enter(fr_word comm, bool waits)
+struct fr_coll_group *fr_coll_group_enter(fr_word comm, enum fr_coll_waits waits)
 {
     struct state *state = state_of(comm);
     if (!state)
         return NULL;
-    if (FR_UNLIKELY(state->inside))
+    if (FR_UNLIKELY(state->inside)) {
+        state->calls--;
         quit(comm, state);
+    }
     state->inside = true;
+    state->waits = waits;
     state->calls++;
-    state->meetings += waits;
+    state->meetings += waits != FR_COLL_WAITS_NEVER;
     if (FR_UNLIKELY(!state->judged))
         judge_facts(comm, state);
     if (state->hopeless)
         return NULL;
-    if (!state->is_group)
-        state->is_group =
-            state->one_host ? is_group_here(comm, state) : waits && is_group_across(comm, state);
-    else if (FR_UNLIKELY(state->group->for_rails) && waits)
-        (void)is_group_across(comm, state);
-    if (!state->is_group)
-        return NULL;
-    struct fr_coll_group *group = state->group;
-    if (waits && state->one_host && !fr_coll_group_was_quit(group) && !group->opened)
-        open_segment(group);
-    if (waits && state->in_clique && !group->opened && !group->quit && is_meeting(state))
-        open_slab(group, state->meetings);
-    return group;
+    if (state->one_host && !state->is_group)
+        state->is_group = is_group_here(comm, state);
+    if (waits == FR_COLL_WAITS_FIRST)
+        (void)settle(comm, state);
+    if (state->is_group && state->group->place)
+        (void)fr_coll_group_was_quit(state->group);
+    return state->is_group ? state->group : NULL;
 }
 
-void fr_coll_group_exit(fr_word comm, bool failed)
+// Calls that MPI refuses are none for others. Where the error came later, they all are in it.
+static bool is_refusal(int result)
+{
+    int class = result;
+    FR_MPI(Error_class, (fr_word)result, FR_PTR(&class));
+    return class != fr_real_mpi.ERR_TRUNCATE && class != fr_real_mpi.ERR_OTHER;
+}
+
+bool fr_coll_group_exit(fr_word comm, int result)
 {
     struct state *state = fr_world_comm_value(comm);
     if (!state)
-        return;
+        return true;
     state->inside = false;
-    if (FR_UNLIKELY(failed))
+    if (FR_UNLIKELY(result != fr_real_mpi.SUCCESS)) {
+        state->calls -= is_refusal(result);
         quit(comm, state);
+        return true;
+    }
+    return state->hopeless || state->waits != FR_COLL_WAITS_LAST || settle(comm, state);
 }
 
 struct fr_coll_group *fr_coll_group_find(fr_word comm)
@@ -413,8 +443,9 @@ static enum fr_status open_part(struct fr_coll_group *group)
                                       fr_coll_group_post_bytes(group->size), &group->segment);
 }
 
-// Leaves the group without a segment where any rank cannot have it, on all ranks alike.
-static void open_segment(struct fr_coll_group *group)
+// Leaves the group without a segment where any rank cannot have it, on all ranks alike. False when
+// a rank has not come within FABRAIL_TIMEOUT.
+static bool open_segment(struct fr_coll_group *group)
 {
     enum fr_status status = FR_ERR_UNSUPPORTED;
     int made = 1, all = -1;
@@ -426,19 +457,21 @@ static void open_segment(struct fr_coll_group *group)
         status = open_part(group);
     }
     fr_coll_place_tried(group->place, status == FR_OK);
-    if (!wait_for(group, fr_coll_place_all_tried, &all) || all < 0) {
+    bool in_time = wait_for(group, fr_coll_place_all_tried, &all);
+    if (!in_time || all < 0) {
         bool others = status == FR_OK || status == FR_ERR_UNSUPPORTED;
-        if (group->quit != FR_COLL_QUIT_UNTRIED)
+        if (in_time)
             fr_warn_once(
                 "no shared memory for the ranks of a communicator, so that exchanges between "
                 "them are slower: %s",
                 others ? "another rank has none" : fr_core_status_text(status));
         fr_coll_segment_close(group->segment);
         group->segment = NULL;
-        return;
+        return in_time || group->quit == FR_COLL_QUIT_UNTRIED;
     }
     if (fr_coll_segment_seal(group->segment, NULL) != FR_OK) // all have opened it: does not wait
         group->broken = true;
+    return true;
 }
 
 // What a rank says of its slab.

@@ -37,22 +37,27 @@ struct fr_coll_group {
     enum fr_coll_quit quit; // whether a rank takes part in no agreement any more
     bool moved;     // what was agreed on is done but for the end, for which `round` is posted
     bool copied;    // of the last operation, the copy after its end has been made
+    bool ending;    // in the last round of an operation, which all come to that have agreed on it
     bool for_rails; // no rank was known to use a GPU yet: it is there for host memory over rails,
     size_t rail_min_bytes;         // from so many bytes on, as rank 0 has it
     struct fr_coll_memory *memory; // mapping sets and what goes with them (mapset.h), or NULL
 };
 
-// To be called once in each collective call that can use the group, by all ranks of `comm` in the
-// same order; `waits` says whether the call may wait for the others. Returns the group, NULL if
-// there is none (yet), the same on all ranks. It belongs to the communicator and dies with it.
-struct fr_coll_group *fr_coll_group_enter(fr_word comm, bool waits);
+// Whether a call may wait for all others, and when: before it does anything, or, so that a call
+// that MPI refuses waits for nobody, after all.
+enum fr_coll_waits { FR_COLL_WAITS_NEVER, FR_COLL_WAITS_FIRST, FR_COLL_WAITS_LAST };
 
-// To be called after each call for which fr_coll_group_enter was called, with whether it has
-// failed; where an error handler does not return, that is found in the next call. Whether the
-// others have come to a call that has failed, and whether it is made again, is between this program
-// and its MPI: this rank takes part in no agreement of the communicator any more, and the others do
-// not wait for it.
-void fr_coll_group_exit(fr_word comm, bool failed);
+// To be called once in each collective call that can use the group, by all ranks of `comm` in the
+// same order. Returns the group, NULL if there is none (yet), the same on all ranks. It belongs to
+// the communicator and dies with it.
+struct fr_coll_group *fr_coll_group_enter(fr_word comm, enum fr_coll_waits waits);
+
+// To be called after each of these calls, with what MPI has said; where an error handler does not
+// return, that is found in the next call. Whether the others have come to a call that has failed,
+// and whether it is made again, is between this program and its MPI: this rank takes part in no
+// agreement of the communicator any more, and the others do not wait for it. False when a rank has
+// not come within FABRAIL_TIMEOUT, which is logged.
+bool fr_coll_group_exit(fr_word comm, int result);
 
 // Whether a rank is known to have quit.
 bool fr_coll_group_was_quit(struct fr_coll_group *group);
@@ -66,8 +71,7 @@ static inline bool fr_coll_group_agrees(const struct fr_coll_group *group)
 // Whether the ranks could agree, had none quit. What all find alike without an agreement stays.
 static inline bool fr_coll_group_is_over(const struct fr_coll_group *group)
 {
-    return group->quit == FR_COLL_QUIT_UNTRIED ||
-           (group->quit == FR_COLL_QUIT && fr_coll_group_agrees(group) && !group->broken);
+    return group->quit != FR_COLL_STAYS && fr_coll_group_agrees(group) && !group->broken;
 }
 
 // How memory must be shared for all ranks to reach it, as FR_SHARE_* bits of which one does.

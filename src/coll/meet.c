@@ -215,6 +215,21 @@ bool fr_coll_meet_was_told(const struct fr_coll_meeting *meeting)
     return false;
 }
 
+void fr_coll_meet_forget(uint64_t name)
+{
+    fr_core_lock(&lock);
+    for (struct arrived **link = &all_arrived; *link;) {
+        struct arrived *arrived = *link;
+        if (arrived->message.name != name) {
+            link = &arrived->next;
+            continue;
+        }
+        *link = arrived->next;
+        free(arrived);
+    }
+    fr_core_unlock(&lock);
+}
+
 void fr_coll_meet_release(void)
 {
     struct arrived *arrived;

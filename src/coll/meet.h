@@ -38,7 +38,9 @@ bool fr_coll_meet_gather(const struct fr_coll_meeting *meeting, const void *own,
 void fr_coll_meet_tell(const struct fr_coll_meeting *meeting);
 bool fr_coll_meet_was_told(const struct fr_coll_meeting *meeting);
 
-// Takes what nobody has asked for; in MPI_Finalize, when nothing of the kind is sent any more.
+// Drops what has come for a name that nobody asks for any more. And takes what is left; in
+// MPI_Finalize, when nothing of the kind is sent any more.
+void fr_coll_meet_forget(uint64_t name);
 void fr_coll_meet_release(void);
 
 #endif

@@ -82,7 +82,7 @@ static bool is_given_up(struct fr_coll_group *group, const char *call)
 static bool is_quit(struct fr_coll_group *group, uint64_t round)
 {
     bool gone = false;
-    return fr_coll_group_was_quit(group) && find_late(group, round, &gone) >= 0;
+    return !group->ending && fr_coll_group_was_quit(group) && find_late(group, round, &gone) >= 0;
 }
 
 static bool go_on(void *cookie)
@@ -126,7 +126,7 @@ static enum fr_status judge(struct fr_coll_group *group, enum fr_status status)
 {
     if (status == FR_OK)
         return FR_OK;
-    if (group->quit)
+    if (group->quit && !group->ending)
         return FR_ERR_UNSUPPORTED;
     const struct fr_coll_meeting end = end_of(group);
     if (group->slab && !group->broken)

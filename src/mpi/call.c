@@ -431,10 +431,10 @@ bool fr_mpi_call_exchange(enum fr_fn fn, fr_word *args, int *result)
 {
     fr_word comm = fr_real_handle(args[fr_real_arg(fn, 'c', 0)]);
     bool enters = fr_mpi_peer_is_enabled() && comm != fr_real_mpi.COMM_NULL;
-    struct fr_coll_group *group = enters ? fr_coll_group_enter(comm, true) : NULL;
+    struct fr_coll_group *group = enters ? fr_coll_group_enter(comm, FR_COLL_WAITS_LAST) : NULL;
     if (!exchange(fn, args, group, result))
         *result = fr_real_call(fn, args);
-    if (enters)
-        fr_coll_group_exit(comm, *result != fr_real_mpi.SUCCESS);
+    if (enters && !fr_coll_group_exit(comm, *result))
+        *result = fr_request_raise('c', comm, fr_request_error_code(FR_ERR_MPI));
     return true;
 }

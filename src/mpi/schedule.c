@@ -471,22 +471,52 @@ static int64_t slice_bytes(enum fr_fn fn, const fr_word *args, char letter)
     return count > 0 && measure_bytes(fr_real_handle(args[arg + 2]), count, &bytes) ? bytes : 0;
 }
 
-// Whether MPI refuses a count or a datatype of a collective whose arguments matter on all ranks.
-static bool is_wrong(const struct fr_request_op *op)
+// Whether MPI refuses a count or a datatype of a side: of one slice, or of many.
+static bool is_wrong_side(const struct fr_request_op *op, char letter, int slices)
 {
-    const char *signature = fr_real_rows[op->fn].signature;
-    enum fr_class class = fr_real_rows[op->fn].class;
-    if (class != FR_CLASS_ALLTOALL && class != FR_CLASS_ALLGATHER && class != FR_CLASS_BCAST)
+    int arg = fr_real_arg(op->fn, letter, 0);
+    if (arg < 0 || op->args[arg] == fr_real_mpi.IN_PLACE)
         return false;
-    for (int arg = 0; signature[arg]; arg++) {
-        if (!strchr("srb", signature[arg]) || signature[arg + 1] != 'n' ||
-            op->args[arg] == fr_real_mpi.IN_PLACE)
-            continue;
-        int64_t count = fr_mpi_count_arg(op, arg + 1);
-        if (count < 0 || (count > 0 && fr_real_type_bytes(fr_real_handle(op->args[arg + 2])) == -1))
+    const char *letters = fr_real_rows[op->fn].signature + arg;
+    bool simple = letters[1] == 'n';
+    for (int i = 0; i < (simple && slices > 0 ? 1 : slices); i++) {
+        int64_t count = simple ? fr_mpi_count_arg(op, arg + 1) : fr_mpi_count_at(op, arg + 1, i);
+        fr_word type = simple              ? op->args[arg + 2]
+                       : letters[3] == 'T' ? fr_real_handle_load((const void *)op->args[arg + 3], i)
+                                           : op->args[arg + 3];
+        if (count < 0 || (count > 0 && fr_real_type_bytes(fr_real_handle(type)) == -1))
             return true;
     }
     return false;
+}
+
+static bool is_wrong_for_neighbours(const struct fr_request_op *op, fr_word comm)
+{
+    struct fr_mpi_neighbours list;
+    if (fr_mpi_neighbours_find(comm, &list) != FR_OK)
+        return false;
+    bool wrong = is_wrong_side(op, 's', list.out_degree) || is_wrong_side(op, 'r', list.in_degree);
+    fr_mpi_neighbours_free(&list);
+    return wrong;
+}
+
+// The same of a collective: nothing of it may be begun, as MPI begins nothing.
+static bool is_wrong(const struct fr_request_op *op, const struct fr_coll_group *group, int root)
+{
+    bool is_root = root == group->rank;
+    switch (fr_real_rows[op->fn].class) {
+    case FR_CLASS_BCAST:
+        return is_wrong_side(op, 'b', 1);
+    case FR_CLASS_GATHER:
+        return is_wrong_side(op, 's', 1) || (is_root && is_wrong_side(op, 'r', group->size));
+    case FR_CLASS_SCATTER:
+        return (is_root && is_wrong_side(op, 's', group->size)) || is_wrong_side(op, 'r', 1);
+    case FR_CLASS_NEIGHBOR_ALLTOALL:
+    case FR_CLASS_NEIGHBOR_ALLGATHER:
+        return is_wrong_for_neighbours(op, fr_real_handle(op->args[fr_real_arg(op->fn, 'c', 0)]));
+    default:
+        return is_wrong_side(op, 's', group->size) || is_wrong_side(op, 'r', group->size);
+    }
 }
 
 // Such collectives begin to pay where MPI's own, which stage everything, take longer than a handful
@@ -503,7 +533,7 @@ static bool is_worthwhile(enum fr_fn fn, const fr_word *args, const struct fr_co
     memcpy(op.args, args, strlen(fr_real_rows[fn].signature) * sizeof(fr_word));
     int root = root_of(&op);
     bool is_root = root == group->rank, waits = fr_real_arg(fn, 'q', 0) < 0;
-    if ((root != EACH && (root < 0 || root >= group->size)) || is_wrong(&op))
+    if ((root != EACH && (root < 0 || root >= group->size)) || is_wrong(&op, group, root))
         return false; // which MPI knows what to do with
     switch (class) {
     case FR_CLASS_NEIGHBOR_ALLTOALL:
@@ -568,11 +598,12 @@ bool fr_mpi_call_schedule(enum fr_fn fn, fr_word *args, int *result)
 {
     fr_word comm = fr_real_handle(args[fr_real_arg(fn, 'c', 0)]);
     bool enters = fr_mpi_peer_is_enabled() && comm != fr_real_mpi.COMM_NULL;
+    bool persistent = fr_real_rows[fn].flags & FR_ROW_PERSISTENT;
     struct fr_coll_group *group = NULL;
     if (enters)
-        group = fr_coll_group_enter(comm, fr_real_rows[fn].flags & FR_ROW_PERSISTENT);
+        group = fr_coll_group_enter(comm, persistent ? FR_COLL_WAITS_FIRST : FR_COLL_WAITS_NEVER);
     *result = begin(fn, args, comm, group);
     if (enters)
-        fr_coll_group_exit(comm, *result != fr_real_mpi.SUCCESS);
+        (void)fr_coll_group_exit(comm, *result); // which waits for nobody
     return true;
 }

@@ -208,6 +208,7 @@ static void refused(int number)
         const struct memory *to = round % 2 ? &device[1] : &host[1];
         if (rank == round % size)
             be_refused(from, to);
+        MPI_Barrier(MPI_COMM_WORLD); // where nobody waits for what was refused
         sum(from, to, round);
         sum(&host[0], &host[1], round);
         sum(&device[0], &device[1], round);
@@ -219,6 +220,136 @@ static void refused(int number)
     }
 }
 
+// Slices of 4 KiB of a rank for each of the others, of one call.
+enum { SLICE = 4096 };
+
+static void fill_slices(const struct memory *from, int call)
+{
+    for (int peer = 0; peer < size; peer++) {
+        struct memory slice = *from;
+        slice.address += (size_t)peer * SLICE;
+        fill(&slice, SLICE, (unsigned)((call * size + rank) * size + peer));
+    }
+}
+
+static void check_slices(const struct memory *to, int call)
+{
+    for (int peer = 0; peer < size; peer++) {
+        struct memory slice = *to;
+        slice.address += (size_t)peer * SLICE;
+        must(is_filled(&slice, SLICE, (unsigned)((call * size + peer) * size + rank)),
+             "call %d: wrong bytes from %d", call, peer);
+    }
+}
+
+// On one communicator after the other one rank has a call refused right after one in which all have
+// met: the others may not have seen the end of that when they hear of it.
+static void refused_soon(int number)
+{
+    enum { CALLS = 6 };
+    struct memory from = memory_new(MEMORY_DEVICE, (size_t)size * SLICE);
+    struct memory to = memory_new(MEMORY_DEVICE, (size_t)size * SLICE);
+    for (int i = 0; i < number; i++) {
+        MPI_Comm comm;
+        MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+        MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+        for (int call = 0; call < CALLS; call++) {
+            fill_slices(&from, call);
+            if (call == CALLS - 2 && rank == 0)
+                must(MPI_Alltoall(from.address, -1, MPI_BYTE, to.address, SLICE, MPI_BYTE, comm) !=
+                         MPI_SUCCESS,
+                     "done");
+            MPI_Alltoall(from.address, SLICE, MPI_BYTE, to.address, SLICE, MPI_BYTE, comm);
+            check_slices(&to, call);
+        }
+        MPI_Comm_free(&comm);
+    }
+    memory_free(&from);
+    memory_free(&to);
+}
+
+static void pass_token(int from, int to)
+{
+    if (rank == from)
+        MPI_Send(NULL, 0, MPI_BYTE, to, 0, MPI_COMM_WORLD);
+    if (rank == to)
+        MPI_Recv(NULL, 0, MPI_BYTE, from, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+// Rank 0 is ahead of rank 1 by many nonblocking calls when rank 1 has one refused, and by then has
+// begun what the ranks do together from some call on: from the same.
+static void refused_behind(int number)
+{
+    enum { CALLS = 12, AHEAD = 8 };
+    struct memory from[CALLS], to[CALLS];
+    MPI_Request requests[CALLS], refused;
+    int begun = 0;
+    (void)number;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    for (int call = 0; call < CALLS; call++) {
+        from[call] = memory_new(MEMORY_DEVICE, (size_t)size * SLICE);
+        to[call] = memory_new(MEMORY_DEVICE, (size_t)size * SLICE);
+        fill_slices(&from[call], call);
+    }
+    for (int step = 0; step < 3; step++) {
+        int last = rank > 0 ? (step < 2 ? 1 : CALLS) : step == 0 ? AHEAD : CALLS;
+        if (rank > 0)
+            pass_token(0, 1);
+        if (rank > 0 && step == 2)
+            must(MPI_Ialltoall(from[0].address, -1, MPI_BYTE, to[0].address, SLICE, MPI_BYTE,
+                               MPI_COMM_WORLD, &refused) != MPI_SUCCESS,
+                 "begun");
+        for (; begun < last; begun++)
+            MPI_Ialltoall(from[begun].address, SLICE, MPI_BYTE, to[begun].address, SLICE, MPI_BYTE,
+                          MPI_COMM_WORLD, &requests[begun]);
+        if (rank == 0)
+            pass_token(0, 1);
+        if (step == 0)
+            pass_token(1, 0);
+    }
+    for (int call = 0; call < CALLS; call++) {
+        MPI_Wait(&requests[call], MPI_STATUS_IGNORE);
+        check_slices(&to[call], call);
+        memory_free(&from[call]);
+        memory_free(&to[call]);
+    }
+}
+
+// One of many counts is wrong, after `number` calls that are well: nothing of the call has begun.
+static void refused_count(int number)
+{
+    enum { CALLS = 3 };
+    struct memory from = memory_new(MEMORY_DEVICE, (size_t)size * SLICE);
+    struct memory to = memory_new(MEMORY_DEVICE, (size_t)size * SLICE);
+    int counts[3], wrong[3], offsets[3];
+    MPI_Request request;
+    must(size <= 3, "too many ranks");
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    for (int peer = 0; peer < size; peer++) {
+        counts[peer] = wrong[peer] = SLICE;
+        offsets[peer] = peer * SLICE;
+    }
+    wrong[1] = -1;
+    for (int call = 0; call < number + CALLS; call++) {
+        if (call == number && rank == 0) {
+            must(MPI_Ialltoallv(from.address, wrong, offsets, MPI_BYTE, to.address, counts, offsets,
+                                MPI_BYTE, MPI_COMM_WORLD, &request) != MPI_SUCCESS,
+                 "begun");
+            must(MPI_Alltoallv(from.address, wrong, offsets, MPI_BYTE, to.address, counts, offsets,
+                               MPI_BYTE, MPI_COMM_WORLD) != MPI_SUCCESS,
+                 "done");
+        }
+        if (call == number)
+            MPI_Barrier(MPI_COMM_WORLD);
+        fill_slices(&from, call);
+        MPI_Alltoallv(from.address, counts, offsets, MPI_BYTE, to.address, counts, offsets,
+                      MPI_BYTE, MPI_COMM_WORLD);
+        check_slices(&to, call);
+    }
+    memory_free(&from);
+    memory_free(&to);
+}
+
 const struct unnoticed unnoticed_comms[] = {
     {"many-comms", many, false},
     {"persistent-comm-free", persistent_device, false},
@@ -227,6 +358,9 @@ const struct unnoticed unnoticed_comms[] = {
     {"late-gpu", late_gpu, false},
     {"together", together, false},
     {"refused", refused, false},
+    {"refused-soon", refused_soon, false},
+    {"refused-behind", refused_behind, false},
+    {"refused-count", refused_count, false},
     {"unmatched", unmatched, false},
     {NULL, NULL, false},
 };
