@@ -216,8 +216,8 @@ static void both_topologies(struct run *run, size_t bytes,
 
 static void all_allgathers(struct run *run, size_t bytes, const struct neighbours *n)
 {
-    for (int form = 0; form < 4; form++)
-        allgather(run, bytes, n, form % 2 != 0, form / 2 == 0);
+    for (int form = 0; form < 6; form++) // blocking, nonblocking, blocking
+        allgather(run, bytes, n, form % 2 != 0, form / 2 != 1);
 }
 
 static void all_alltoalls(struct run *run, size_t bytes, const struct neighbours *n)
