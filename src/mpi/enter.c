@@ -411,8 +411,12 @@ enter(enum fr_fn fn, const fr_word *registers, const fr_word *stack)
         args[i] = stack[i - REGISTER_ARGS];
         __asm__(""); // or compilers make one instruction of the loop, which is slow for so few
     }
-    handler_frame = frame;
     fr_request_call++;
+    if (!outer)
+        fr_request_outermost = fr_request_call;
+    if (FR_UNLIKELY(handler_frame != 0))
+        fr_request_any_left = true;
+    handler_frame = frame;
     fr_device_begin_call();
     fr_report_call_begin(fn);
     bool handled = look && entry->handle(fn, args, &result);

@@ -297,6 +297,16 @@ static bool has_own_error(const struct fr_request_op *op, int code)
            (op->schedule && op->schedule->error != fr_real_mpi.SUCCESS);
 }
 
+void fr_request_set_raise(struct fr_request_set *set, char kind, fr_word object, int code)
+{
+    if (set->raises)
+        return;
+    set->raises = true;
+    set->error_kind = kind;
+    set->error_object = object;
+    set->error = code;
+}
+
 static int report_own_errors(struct fr_request_set *set, int rc)
 {
     const struct fr_request_op *first = NULL;
@@ -314,10 +324,11 @@ static int report_own_errors(struct fr_request_set *set, int rc)
         *status_error(set->done_statuses[i]) = set->done_errors[i];
     if (tells && rc == fr_real_mpi.SUCCESS)
         clear_errors(set);
-    return fr_request_is_enquiry(set->class) && !has_failed(first)
-               ? rc
-               : fr_request_raise(first->object_kind, first->object,
-                                  array ? fr_real_mpi.ERR_IN_STATUS : code);
+    if (fr_request_is_enquiry(set->class) && !has_failed(first))
+        return rc;
+    code = array ? fr_real_mpi.ERR_IN_STATUS : code;
+    fr_request_set_raise(set, first->object_kind, first->object, code);
+    return code;
 }
 
 int fr_request_set_finish(struct fr_request_set *set, int rc)
@@ -327,8 +338,10 @@ int fr_request_set_finish(struct fr_request_set *set, int rc)
         memset(set->ops, 0, set->count * sizeof(struct fr_request_op *));
     set->looked_up = true;
     list_done(set, rc);
-    if (FR_UNLIKELY(set->out_of_memory))
-        rc = fr_request_raise(0, 0, fr_real_mpi.ERR_NO_MEM);
+    if (FR_UNLIKELY(set->out_of_memory)) {
+        rc = fr_real_mpi.ERR_NO_MEM;
+        fr_request_set_raise(set, 0, 0, rc);
+    }
     if (!set->done_count)
         return rc;
     enum fr_status delivered =
@@ -476,6 +489,7 @@ bool fr_request_complete(enum fr_fn fn, fr_word *args, int *result)
     set.tracked = 0;
     set.forgotten = 0;
     set.out_of_memory = false;
+    set.raises = false;
     set.done_count = 0;
     set.heap = NULL;
     set_requests(&set);
@@ -499,5 +513,7 @@ bool fr_request_complete(enum fr_fn fn, fr_word *args, int *result)
         end_answer(&answer);
     fr_request_set_unclaim(&set);
     free(set.heap);
+    if (FR_UNLIKELY(set.raises))
+        (void)fr_request_raise(set.error_kind, set.error_object, set.error);
     return true;
 }

@@ -76,6 +76,19 @@ static int wait_one(struct fr_request_set *set)
     return fr_request_set_finish(set, fr_real_call(set->fn, set->args));
 }
 
+// What a deferred operation has come to where MPI says `rc`, whose handler knows nothing of the
+// rest: an exchange has received something besides, or the send itself has failed.
+static int own_error(struct fr_request_set *set, struct fr_request_op *op, size_t index, int rc)
+{
+    void *status = fr_request_set_status(set, index);
+    if (op->schedule && op->schedule->error != fr_real_mpi.SUCCESS)
+        rc = op->schedule->error;
+    if (!op->takes_rts && op->failure == FR_OK)
+        return rc;
+    enum fr_status delivered = fr_request_deliver(&op, &status, &rc, 1);
+    return delivered == FR_OK ? rc : fr_request_error_code(delivered);
+}
+
 // Completes one deferred request of a list.
 static int wait_deferred(struct fr_request_set *set, size_t index)
 {
@@ -83,12 +96,10 @@ static int wait_deferred(struct fr_request_set *set, size_t index)
     char *request = (char *)set->requests + index * fr_real_mpi.handle_bytes;
     fr_request_wait_over(op);
     int rc = FR_MPI(Wait, FR_PTR(request), FR_PTR(fr_request_set_status(set, index)));
-    if (op->schedule &&
-        op->schedule->error != fr_real_mpi.SUCCESS) // of which MPI's handler knows nothing
-        rc = fr_request_raise(op->object_kind, op->object, op->schedule->error);
-    // An exchange has received something besides, or the send itself has failed.
-    if (op->takes_rts || op->failure != FR_OK)
-        rc = fr_request_deliver_one(op, fr_request_set_status(set, index), rc);
+    int own = own_error(set, op, index, rc);
+    if (own != rc)
+        fr_request_set_raise(set, op->object_kind, op->object, fr_real_mpi.ERR_IN_STATUS);
+    rc = own;
     fr_request_table_end(op);
     if (op->persistent) {
         fr_request_table_unclaim(&op, 1);

@@ -297,10 +297,24 @@ int fr_request_raise(char object_kind, fr_word object, int code)
     return code;
 }
 
-int fr_request_fail(const struct fr_request_op *op, enum fr_status status)
+static void tell_failure(const struct fr_request_op *op, enum fr_status status)
 {
     fr_error("%s failed with its device buffers: %s", fr_real_rows[op->fn].name,
              fr_core_status_text(status));
+}
+
+int fr_request_fail_and_free(struct fr_request_op *op, enum fr_status status)
+{
+    char kind = op->object_kind;
+    fr_word object = op->object;
+    tell_failure(op, status);
+    fr_request_op_free(op);
+    return fr_request_raise(kind, object, fr_request_error_code(status));
+}
+
+int fr_request_fail(const struct fr_request_op *op, enum fr_status status)
+{
+    tell_failure(op, status);
     return fr_request_raise(op->object_kind, op->object, fr_request_error_code(status));
 }
 

@@ -188,9 +188,7 @@ int fr_request_sync_end(const struct fr_request_sync *sync)
         return fr_request_raise('w', sync->window, fr_request_error_code(fetched));
     if (!failed)
         return fr_real_mpi.SUCCESS;
-    int rc = fr_request_fail(failed, failed->failure);
-    fr_request_op_free(failed);
-    return rc;
+    return fr_request_fail_and_free(failed, failed->failure);
 }
 
 struct fr_request_op *fr_request_take(fr_word file)

@@ -183,6 +183,7 @@ static inline void fill(struct fr_request_posted *receive, enum fr_fn fn, const 
 
 int fr_request_posted_add(enum fr_fn fn, const fr_word *args, fr_word request)
 {
+    fr_request_table_make_way(request);
     struct fr_request_posted *place = FR_LIKELY(has_word(request)) ? find_place(request) : NULL;
     if (FR_UNLIKELY(!place)) {
         struct fr_request_posted receive;

@@ -76,7 +76,7 @@ bool fr_request_holds_rts(struct fr_request_op *op, struct fr_rndv_incoming *inc
 {
     unsigned char data[FR_RNDV_RTS_BYTES];
     const struct fr_path_view *view = fr_request_receive_view(op);
-    if (!op->takes_rts || !has_room(view) || !may_look(op, view))
+    if (!op->takes_rts || op->left || !has_room(view) || !may_look(op, view))
         return false;
     if (fr_path_is_packed(view))
         read_racy(data, fr_path_given_address(view));

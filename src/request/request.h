@@ -67,6 +67,7 @@ struct fr_request_op {
     const void *claimed_by;        // which thread that is
     uint64_t claimed_in;           // and which of its calls
     bool early;                    // to receive early, which does not take long
+    bool left;                     // its request is over, and another one may have its value
     struct fr_request_op *next;    // same key, or a list
     UT_hash_handle hh;
 };
@@ -174,9 +175,19 @@ int fr_request_raise(char object_kind, fr_word object, int code);
 // Tells which call's copies have failed, and raises the error on what the operation belongs to.
 int fr_request_fail(const struct fr_request_op *op, enum fr_status status);
 
+// The same of an operation that is over: frees it first, since an error handler may not return.
+int fr_request_fail_and_free(struct fr_request_op *op, enum fr_status status);
+
 // The number of the application's call that this thread is in. What an earlier one has claimed and
 // not given back was left by an error handler that did not return (longjmp, an exception).
 extern FR_TLS uint64_t fr_request_call;
+
+// The number of the outermost call that this thread may be in: what it calls from an error handler
+// has higher numbers. What those before it have claimed was left for certain.
+extern FR_TLS uint64_t fr_request_outermost;
+
+// Whether calls of this thread may have been left.
+extern FR_TLS bool fr_request_any_left;
 
 // Says that threads call MPI one at a time at most, which is known when MPI has started; or that
 // they may all call, as before that. The latter stays.

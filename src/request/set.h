@@ -30,6 +30,11 @@ struct fr_request_set {
     void **done_statuses;
     int *done_errors;
     size_t *done_requests; // which of the requests each belongs to
+    // What the call has to tell an error handler, which may not return: the first such error.
+    bool raises;
+    char error_kind;
+    fr_word error_object;
+    int error;
 
     struct fr_request_op *inline_ops[FR_SET_INLINE];
     struct fr_request_posted *inline_posted[FR_SET_INLINE];
@@ -49,6 +54,10 @@ bool fr_request_is_enquiry(enum fr_class class);
 // Takes the call from what the real MPI returned to what the application gets: copies back and
 // receives, and forgets the operations that are complete.
 int fr_request_set_finish(struct fr_request_set *set, int rc);
+
+// Has the call end with an error that the real MPI has told no error handler of, on a communicator,
+// window or file. The handler is called once the call has nothing in hand.
+void fr_request_set_raise(struct fr_request_set *set, char kind, fr_word object, int code);
 
 // Gives back what it has claimed and not completed.
 void fr_request_set_unclaim(struct fr_request_set *set);

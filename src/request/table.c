@@ -9,6 +9,8 @@
 
 _Atomic size_t fr_request_tracked_count;
 FR_TLS uint64_t fr_request_call;
+FR_TLS uint64_t fr_request_outermost;
+FR_TLS bool fr_request_any_left;
 
 static struct fr_lock table_lock = FR_LOCK_INIT;
 static struct fr_request_op *table FR_GUARDED_BY(table_lock);
@@ -67,14 +69,23 @@ static struct fr_request_op *walk_next(struct walk *walk) FR_REQUIRES(table_lock
     return walk->op;
 }
 
-void fr_request_table_add(struct fr_request_op *op, fr_word request)
+static void claim(struct fr_request_op *op) FR_REQUIRES(table_lock)
 {
-    op->key = request;
-    fr_core_lock(&table_lock);
-    insert(op);
-    early_count += op->early;
-    fr_core_unlock(&table_lock);
-    atomic_fetch_add_explicit(&fr_request_tracked_count, 1, memory_order_release);
+    op->claimed = true;
+    op->claimed_by = &fr_request_call;
+    op->claimed_in = fr_request_call;
+}
+
+static void end_early(struct fr_request_op *op) FR_REQUIRES(table_lock)
+{
+    early_count -= op->early;
+    op->early = false;
+}
+
+static bool is_claimed(const struct fr_request_op *op) FR_REQUIRES(table_lock)
+{
+    return op->claimed &&
+           !(op->claimed_by == &fr_request_call && op->claimed_in != fr_request_call);
 }
 
 void fr_request_table_remove(struct fr_request_op *op)
@@ -99,29 +110,86 @@ void fr_request_table_remove(struct fr_request_op *op)
         atomic_fetch_sub_explicit(&fr_request_pending_count, 1, memory_order_release);
 }
 
-static void claim(struct fr_request_op *op) FR_REQUIRES(table_lock)
+// Whether a call of this thread that is not the present one has claimed an operation whose request
+// does not outlive its completion.
+static bool may_be_left(const struct fr_request_op *op) FR_REQUIRES(table_lock)
 {
-    op->claimed = true;
-    op->claimed_by = &fr_request_call;
-    op->claimed_in = fr_request_call;
+    return !op->persistent && (op->left || (op->claimed && !is_claimed(op)));
 }
 
-static bool is_claimed(const struct fr_request_op *op) FR_REQUIRES(table_lock)
+// Else the call that has claimed it may be going on, in whose error handler this thread is.
+static bool is_left(const struct fr_request_op *op) FR_REQUIRES(table_lock)
 {
-    return op->claimed &&
-           !(op->claimed_by == &fr_request_call && op->claimed_in != fr_request_call);
+    return op->claimed_by == &fr_request_call &&
+           (!op->claimed || op->claimed_in < fr_request_outermost);
+}
+
+// Marks those under a request that may be left, of a list. Returns one that is, NULL if there is
+// none.
+static struct fr_request_op *mark_left(struct fr_request_op *list, fr_word request)
+    FR_REQUIRES(table_lock)
+{
+    for (struct fr_request_op *op = list; op; op = op->next) {
+        if (op->key != request || !may_be_left(op))
+            continue;
+        op->left = true;
+        if (is_left(op))
+            return op;
+    }
+    return NULL;
+}
+
+static struct fr_request_op *find_left(fr_word request)
+{
+    struct fr_request_op *first = NULL;
+    fr_core_lock(&table_lock);
+    HASH_FIND(hh, table, &request, sizeof(request), first);
+    struct fr_request_op *op = mark_left(first, request);
+    op = op ? op : mark_left(overflow, request);
+    if (op)
+        end_early(op);
+    fr_core_unlock(&table_lock);
+    return op;
+}
+
+// No other thread takes what this one has claimed.
+void fr_request_table_drop_left(fr_word request)
+{
+    struct fr_request_op *op;
+    while ((op = find_left(request))) {
+        fr_request_table_remove(op);
+        fr_request_op_free(op);
+    }
+}
+
+void fr_request_table_add(struct fr_request_op *op, fr_word request)
+{
+    fr_request_table_make_way(request);
+    op->key = request;
+    fr_core_lock(&table_lock);
+    insert(op);
+    if (op->claimed)
+        claim(op);
+    early_count += op->early;
+    fr_core_unlock(&table_lock);
+    atomic_fetch_add_explicit(&fr_request_tracked_count, 1, memory_order_release);
+}
+
+static bool is_free(const struct fr_request_op *op) FR_REQUIRES(table_lock)
+{
+    return !op->left && !is_claimed(op);
 }
 
 static struct fr_request_op *find_unclaimed(fr_word request) FR_REQUIRES(table_lock)
 {
     struct fr_request_op *op = NULL;
     HASH_FIND(hh, table, &request, sizeof(request), op);
-    while (op && is_claimed(op))
+    while (op && !is_free(op))
         op = op->next;
     if (op)
         return op;
     for (op = overflow; op; op = op->next) {
-        if (op->key == request && !is_claimed(op))
+        if (op->key == request && is_free(op))
             return op;
     }
     return NULL;
@@ -145,11 +213,11 @@ static bool is_early(fr_word request) FR_REQUIRES(table_lock)
     struct fr_request_op *op = NULL;
     HASH_FIND(hh, table, &request, sizeof(request), op);
     for (; op; op = op->next) {
-        if (op->early)
+        if (op->early && is_claimed(op))
             return true;
     }
     for (op = overflow; op; op = op->next) {
-        if (op->key == request && op->early)
+        if (op->key == request && op->early && is_claimed(op))
             return true;
     }
     return false;
@@ -175,6 +243,7 @@ size_t fr_request_table_claim(const void *requests, size_t count, struct fr_requ
         ops[i] = request == fr_real_mpi.REQUEST_NULL ? NULL : find_idle(request);
         if (ops[i]) {
             claim(ops[i]);
+            end_early(ops[i]); // of a look that was left
             found++;
         }
     }
@@ -186,7 +255,8 @@ size_t fr_request_table_claim(const void *requests, size_t count, struct fr_requ
 // status.
 static bool may_claim_early(const struct fr_request_op *op) FR_REQUIRES(table_lock)
 {
-    return op->takes_rts && !op->persistent && !op->claimed && !op->delivered && op->active;
+    return op->takes_rts && !op->persistent && !op->claimed && !op->delivered && op->active &&
+           !op->left;
 }
 
 size_t fr_request_table_claim_receives(struct fr_request_op **ops, size_t max, size_t skip)
@@ -271,8 +341,7 @@ void fr_request_table_unclaim(struct fr_request_op *const *ops, size_t count)
     for (size_t i = 0; i < count; i++) {
         if (!ops[i])
             continue;
-        early_count -= ops[i]->early;
-        ops[i]->early = false;
+        end_early(ops[i]);
         ops[i]->claimed = false;
     }
     fr_core_unlock(&table_lock);

@@ -13,6 +13,16 @@
 void fr_request_table_add(struct fr_request_op *op, fr_word request);
 void fr_request_table_remove(struct fr_request_op *op);
 
+// MPI has just given out this request: operations that are still under its value, since an error
+// handler has left the call that was completing them, are over. To be called before anything else
+// is under that value.
+void fr_request_table_drop_left(fr_word request);
+static inline void fr_request_table_make_way(fr_word request)
+{
+    if (FR_UNLIKELY(fr_request_any_left))
+        fr_request_table_drop_left(request);
+}
+
 // The partitioned operation of a request, NULL if there is none: its partitions are made ready and
 // asked for by any thread, while one is completing it, too.
 struct fr_request_op *fr_request_table_find_partitioned(fr_word request);

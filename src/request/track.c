@@ -15,12 +15,11 @@ _Atomic size_t fr_request_freed_count;
 static int finish_now(struct fr_request_op *op, void *status)
 {
     int no_error = fr_real_mpi.SUCCESS;
-    int code = no_error;
     enum fr_status delivered = fr_request_deliver(&op, &status, &no_error, 1);
     if (delivered != FR_OK)
-        code = fr_request_fail(op, delivered);
+        return fr_request_fail_and_free(op, delivered);
     fr_request_op_free(op);
-    return code;
+    return fr_real_mpi.SUCCESS;
 }
 
 // MPICH 5 frees the request of a finished file operation when asked for its status, and fails when
@@ -53,6 +52,7 @@ int fr_request_track(struct fr_request_op *op, void *request)
     _Alignas(16) char status[FR_STATUS_BYTES] = {0};
     fr_word handle = fr_real_handle_load(request, 0);
     int complete = 0;
+    fr_request_table_make_way(handle);
     if (!op->persistent) {
         // Short sends mostly are complete here, some MPIs then return a request that many
         // operations share: finishing now frees the staging memory and needs no entry.

@@ -130,6 +130,107 @@ static void jumps(int number)
     memory_free(&other);
 }
 
+// A receive that is too short for a message of device memory and is left by an error handler, then
+// others, to whose requests MPI gives the same value.
+static void jump_and_reuse(struct memory *first, int room, const struct memory into[2])
+{
+    enum { SENT = 8192, FEW = 100, ROUNDS = 6 };
+    struct memory out = memory_new(MEMORY_DEVICE, SENT), few = memory_new(MEMORY_HOST, FEW);
+    MPI_Request request;
+    MPI_Status status;
+    if (rank == 0)
+        MPI_Send(out.address, SENT, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
+    else {
+        MPI_Irecv(first->address, room, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, &request);
+        if (setjmp(away) == 0) {
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+            must(false, "no error of a message that is too long");
+        }
+    }
+    for (int i = 0; i < ROUNDS; i++) {
+        const struct memory *to = &into[i / 2 % 2];
+        int count, sent = i % 2 ? SENT : FEW;
+        fill(&out, SENT, (unsigned)i);
+        fill(&few, FEW, (unsigned)i);
+        if (rank == 0) {
+            MPI_Send(i % 2 ? out.address : few.address, sent, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
+            continue;
+        }
+        fill(to, SENT, 99);
+        MPI_Irecv(to->address, SENT, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, &request);
+        MPI_Wait(&request, &status);
+        MPI_Get_count(&status, MPI_BYTE, &count);
+        must(count == sent, "%d bytes came, %d were sent: room for %d, then %d", count, sent, room,
+             i);
+        must(is_filled(to, (size_t)sent, (unsigned)i), "wrong bytes: room for %d, then %d", room,
+             i);
+    }
+    memory_free(&out);
+    memory_free(&few);
+}
+
+static const struct memory *inside; // what the handler receives into
+static int calls_inside;
+
+// Receives a message before the call goes on, by a request that may have the value of the one that
+// has failed.
+static void receive_inside(MPI_Comm *comm, int *code, ...)
+{
+    MPI_Request request;
+    (void)code;
+    calls_inside++;
+    MPI_Irecv(inside->address, BYTES, MPI_BYTE, 0, TAG + 1, *comm, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+static void receive_in_handler(struct memory *first, int room, const struct memory *second)
+{
+    struct memory out = memory_new(MEMORY_DEVICE, BYTES);
+    MPI_Request request;
+    fill(&out, BYTES, 7);
+    if (rank == 0) {
+        MPI_Send(out.address, BYTES, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
+        fill(&out, BYTES, 8);
+        MPI_Send(out.address, BYTES, MPI_BYTE, 1, TAG + 1, MPI_COMM_WORLD);
+    } else {
+        inside = second;
+        calls_inside = 0;
+        MPI_Irecv(first->address, room, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, &request);
+        must(MPI_Wait(&request, MPI_STATUS_IGNORE) != MPI_SUCCESS, "no error, room for %d", room);
+        must(calls_inside == 1, "%d calls of the handler", calls_inside);
+        must(is_filled(second, BYTES, 8), "wrong bytes in the handler, room for %d", room);
+    }
+    memory_free(&out);
+}
+
+static void jumps_reused(int number)
+{
+    static const int rooms[] = {500, 6000};
+    struct memory memory[2] = {memory_new(MEMORY_HOST, BYTES), memory_new(MEMORY_DEVICE, BYTES)};
+    MPI_Errhandler handler;
+    (void)number;
+    MPI_Comm_create_errhandler(leave, &handler);
+    for (int i = 0; i < DEPTH; i++) { // until its memory is mapped
+        if (rank == 0)
+            MPI_Send(memory[1].address, BYTES, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
+        else
+            MPI_Recv(memory[1].address, BYTES, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);
+    for (int i = 0; i < 4; i++)
+        jump_and_reuse(&memory[i / 2], rooms[i % 2], memory);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+    MPI_Errhandler_free(&handler);
+    MPI_Comm_create_errhandler(receive_inside, &handler);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);
+    for (int i = 0; i < 4; i++)
+        receive_in_handler(&memory[i / 2], rooms[i % 2], &memory[1 - i / 2]);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+    MPI_Errhandler_free(&handler);
+    memory_free(&memory[0]);
+    memory_free(&memory[1]);
+}
+
 // A collective that is started later with what its buffer held when it was made: MPICH takes some
 // of the data there and then, also of host memory.
 static void data_at_init(int number)
@@ -249,7 +350,11 @@ static void ready_beside(int number)
 #endif
 
 const struct unnoticed unnoticed_requests[] = {
-    {"refused-list", refused_list, false}, {"ready-beside", ready_beside, true},
-    {"many-requests", many, false},        {"jumps", jumps, false},
-    {"data-at-init", data_at_init, false}, {NULL, NULL, false},
+    {"refused-list", refused_list, false},
+    {"ready-beside", ready_beside, true},
+    {"many-requests", many, false},
+    {"jumps", jumps, false},
+    {"jumps-reused", jumps_reused, false},
+    {"data-at-init", data_at_init, false},
+    {NULL, NULL, false},
 };

@@ -81,6 +81,7 @@ int fr_request_raise(char object_kind, fr_word object, int code)
 {
     (void)object_kind;
     (void)object;
+    CHECK(claimed == 0, "an error handler that leaves leaves %u", claimed);
     raised++;
     return code;
 }

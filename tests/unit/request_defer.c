@@ -52,18 +52,27 @@ void fr_request_wait_over(struct fr_request_op *op)
     waited++;
 }
 
-int fr_request_raise(char object_kind, fr_word object, int code)
+void fr_request_set_raise(struct fr_request_set *set, char kind, fr_word object, int code)
 {
-    (void)object_kind;
+    (void)set;
+    (void)kind;
     (void)object;
+    CHECK(code == IN_STATUS, "%d", code);
     raised++;
-    return code;
 }
 
-int fr_request_deliver_one(struct fr_request_op *op, void *status, int rc)
+enum fr_status fr_request_deliver(struct fr_request_op *const *ops, void *const *statuses,
+                                  int *errors, size_t count)
 {
-    (void)status;
-    return op->failure == FR_OK ? rc : fr_request_raise('c', 0, NO_MEM);
+    (void)statuses;
+    (void)errors;
+    CHECK(count == 1, "%zu", count);
+    return ops[0]->failure;
+}
+
+int fr_request_error_code(enum fr_status status)
+{
+    return status == FR_OK ? 0 : status == FR_ERR_NO_MEMORY ? NO_MEM : OTHER;
 }
 
 int fr_request_set_finish(struct fr_request_set *set, int rc)

@@ -71,6 +71,11 @@ enum fr_status fr_request_receive(struct fr_request_op *const *ops,
     return fails ? FR_ERR_DEVICE : FR_OK;
 }
 
+void fr_request_op_free(struct fr_request_op *op)
+{
+    CHECK(false, "%d", op->peer);
+}
+
 void fr_report_touch(enum fr_policy_path path)
 {
     (void)path;

@@ -73,6 +73,12 @@ int fr_request_fail(const struct fr_request_op *op, enum fr_status status)
     return NO_MEM;
 }
 
+int fr_request_fail_and_free(struct fr_request_op *op, enum fr_status status)
+{
+    fr_request_op_free(op);
+    return fr_request_fail(op, status);
+}
+
 static struct fr_request_op *tracked; // all that has a request
 
 bool fr_request_table_awaits(const struct fr_request_sync *sync)

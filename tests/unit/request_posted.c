@@ -26,6 +26,12 @@ enum {
 
 struct fr_real_personality fr_real_mpi;
 _Atomic size_t fr_request_tracked_count;
+FR_TLS bool fr_request_any_left;
+
+void fr_request_table_drop_left(fr_word request)
+{
+    CHECK(false, "%lx", (long)request);
+}
 
 static _Atomic size_t ops;            // in the side table
 static _Atomic size_t unclaims;       // of them
