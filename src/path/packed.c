@@ -39,6 +39,33 @@ void fr_path_copy_on_host(const struct fr_path_view *view, void *packed, size_t 
     (void)never_fails;
 }
 
+__attribute__((no_sanitize("thread"))) static enum fr_status
+peek_rows(void *context, const struct fr_layout_copy *piece)
+{
+    const struct host_copy *copy = context;
+    for (size_t plane = 0; plane < piece->n[1]; plane++) {
+        for (size_t row = 0; row < piece->n[0]; row++) {
+            ptrdiff_t at = piece->user_offset + (ptrdiff_t)row * piece->user_stride[0] +
+                           (ptrdiff_t)plane * piece->user_stride[1];
+            ptrdiff_t to = piece->stage_offset + (ptrdiff_t)row * piece->stage_stride[0] +
+                           (ptrdiff_t)plane * piece->stage_stride[1];
+            const volatile unsigned char *bytes =
+                (const unsigned char *)(copy->shaped + (uintptr_t)at);
+            for (size_t i = 0; i < piece->bytes; i++)
+                copy->packed[(size_t)to + i] = bytes[i];
+        }
+    }
+    return FR_OK;
+}
+
+void fr_path_peek_on_host(const struct fr_path_view *view, void *packed, size_t bytes)
+{
+    struct host_copy copy = {.packed = packed, .shaped = fr_path_given_address(view)};
+    enum fr_status never_fails = fr_layout_visit(view->blocks[0].layout, view->blocks[0].count,
+                                                 true, bytes, peek_rows, &copy);
+    (void)never_fails;
+}
+
 void fr_path_view_at(const struct fr_path_view *view, struct fr_workspace_lease lease,
                      struct fr_path_view *into, struct fr_path_block *block)
 {

@@ -30,6 +30,9 @@ static inline uintptr_t fr_path_given_address(const struct fr_path_view *view)
 // them from, on the host as well: to packed memory (`gather`) or from there.
 void fr_path_copy_on_host(const struct fr_path_view *view, void *packed, size_t bytes, bool gather);
 
+// As a gather of that, from memory that another thread may be writing. What it reads may be torn.
+void fr_path_peek_on_host(const struct fr_path_view *view, void *packed, size_t bytes);
+
 // Makes `into` a copy of a view that stages in packed memory, which is somebody else's: `block` is
 // its storage.
 void fr_path_view_at(const struct fr_path_view *view, struct fr_workspace_lease lease,

@@ -148,20 +148,23 @@ void fr_request_receive_early(bool waits)
     }
 }
 
-// Many of one kind are looked at in several goes, freed ones in one.
+// Waits for what is to be known of RTS that are left. What has come to be known is marked when they
+// are looked for again, since they may be others then. Returns whether they are to be.
+static bool await_news(const struct fr_rndv_incoming *incoming, size_t count)
+{
+    bool all = true;
+    for (size_t i = 0; i < count; i++)
+        all = fr_rndv_incoming_take(&incoming[i]) && all;
+    return all && count == MOST_EARLY;
+}
+
 void fr_request_mark_received(void)
 {
     struct fr_rndv_incoming incoming[MOST_EARLY];
-    size_t count, skip = 0;
     fr_request_poll_freed(false);
     fr_request_posted_look(true);
-    do {
-        count = fr_request_table_find_incoming(incoming, MOST_EARLY, skip);
-        for (size_t i = 0; i < count; i++)
-            fr_rndv_incoming_take(&incoming[i]);
-        skip += count;
-    } while (count == MOST_EARLY);
-    count = fr_request_find_freed(incoming, MOST_EARLY);
-    for (size_t i = 0; i < count; i++)
-        fr_rndv_incoming_take(&incoming[i]);
+    while (await_news(incoming, fr_request_table_take_incoming(incoming, MOST_EARLY)))
+        ;
+    while (await_news(incoming, fr_request_take_freed(incoming, MOST_EARLY)))
+        ;
 }

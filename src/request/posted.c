@@ -309,14 +309,17 @@ static bool has_come(const struct fr_request_posted *receive, fr_word request)
 static void look_at(struct fr_request_posted *receive, bool all)
 {
     _Atomic uint64_t *word = word_at(receive);
-    uint64_t seen = atomic_load_explicit(word, memory_order_relaxed);
-    while (all && seen == word_of(request_of(seen), LOOKED)) { // by another thread
+    fr_word request;
+    for (;;) {
+        uint64_t seen = atomic_load_explicit(word, memory_order_relaxed);
+        request = request_of(seen);
+        if (seen == word_of(request, READY) && change(word, seen, word_of(request, LOOKED)))
+            break;
+        bool by_other = seen == word_of(request, LOOKED) || seen == word_of(request, READY);
+        if (!all || !by_other)
+            return;
         sched_yield();
-        seen = atomic_load_explicit(word, memory_order_relaxed);
     }
-    fr_word request = request_of(seen);
-    if (seen != word_of(request, READY) || !change(word, seen, word_of(request, LOOKED)))
-        return;
     struct fr_request_op *op =
         has_come(receive, request) ? fr_request_posted_promote(receive, true) : NULL;
     if (op)

@@ -66,10 +66,11 @@ __attribute__((no_sanitize("thread"))) static void read_racy(unsigned char data[
         data[i] = bytes[i];
 }
 
-// The application's memory may be gone once its request is complete, or before it is started.
+// The application's memory may be gone once its request is complete, or before it is started. What
+// has been delivered early may still hold its RTS.
 static bool may_look(const struct fr_request_op *op, const struct fr_path_view *view)
 {
-    return fr_path_is_staged(view) || (op->active && !op->delivered);
+    return fr_path_is_staged(view) || op->active;
 }
 
 bool fr_request_holds_rts(struct fr_request_op *op, struct fr_rndv_incoming *incoming)
@@ -80,10 +81,8 @@ bool fr_request_holds_rts(struct fr_request_op *op, struct fr_rndv_incoming *inc
         return false;
     if (fr_path_is_packed(view))
         read_racy(data, fr_path_given_address(view));
-    else if (!op->claimed)
-        fr_path_copy_on_host(view, data, sizeof(data), true);
     else
-        return false;
+        fr_path_peek_on_host(view, data, sizeof(data));
     return fr_rndv_incoming_read(data, incoming);
 }
 

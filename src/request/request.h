@@ -137,8 +137,8 @@ bool fr_request_has_rts(struct fr_request_op *op, const void *status,
 // memory of the application's that may be gone.
 bool fr_request_holds_rts(struct fr_request_op *op, struct fr_rndv_incoming *incoming);
 
-// The same of receives whose requests were freed.
-size_t fr_request_find_freed(struct fr_rndv_incoming *incoming, size_t max);
+// Marks the RTS of receives whose requests were freed, as fr_request_table_take_incoming does.
+size_t fr_request_take_freed(struct fr_rndv_incoming *incoming, size_t max);
 
 // Whether MPI's code for a receive says that it has brought something: also of a message, or its
 // RTS, that is longer than the buffer.

@@ -284,14 +284,14 @@ void fr_request_table_end(struct fr_request_op *op)
 }
 
 // Operations leave the table, or end, before the application's buffers may go.
-size_t fr_request_table_find_incoming(struct fr_rndv_incoming *incoming, size_t max, size_t skip)
+size_t fr_request_table_take_incoming(struct fr_rndv_incoming *incoming, size_t max)
 {
     size_t count = 0;
     fr_core_lock(&table_lock);
     struct walk walk;
     for (struct fr_request_op *op = walk_first(&walk); op && count < max; op = walk_next(&walk)) {
-        if (fr_request_holds_rts(op, &incoming[count]) && !(skip > 0 && skip--))
-            count++;
+        count += fr_request_holds_rts(op, &incoming[count]) &&
+                 !fr_rndv_incoming_take_known(&incoming[count]);
     }
     fr_core_unlock(&table_lock);
     return count;

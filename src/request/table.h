@@ -44,8 +44,9 @@ void fr_request_table_unclaim(struct fr_request_op *const *ops, size_t count);
 // Says that an operation is over: nobody looks into the application's memory for it from then on.
 void fr_request_table_end(struct fr_request_op *op);
 
-// The RTS that stand in the memory of receives that are not over, whoever has claimed them: up to
-// `max`, but for the first `skip`.
-size_t fr_request_table_find_incoming(struct fr_rndv_incoming *incoming, size_t max, size_t skip);
+// Marks the RTS that stand in the memory of receives that are not over, whoever has claimed them,
+// as received. Returns how many it could not mark, of which nothing is known yet, up to `max` of
+// them.
+size_t fr_request_table_take_incoming(struct fr_rndv_incoming *incoming, size_t max);
 
 #endif

@@ -83,7 +83,7 @@ static void adopt(struct fr_request_op *op, fr_word request)
 }
 
 // Takes the one that has waited longest, NULL if there is none.
-static struct fr_request_op *take_freed(void)
+static struct fr_request_op *next_freed(void)
 {
     fr_core_lock(&freed_lock);
     struct fr_request_op *op = freed;
@@ -121,7 +121,7 @@ void fr_request_poll_freed(bool wait)
 {
     for (size_t left = atomic_load(&fr_request_freed_count); left > 0; left--) {
         _Alignas(16) char status[FR_STATUS_BYTES] = {0};
-        struct fr_request_op *op = take_freed();
+        struct fr_request_op *op = next_freed();
         if (!op)
             return;
         if (freed_is_complete(op, wait, status))
@@ -131,7 +131,7 @@ void fr_request_poll_freed(bool wait)
     }
 }
 
-size_t fr_request_find_freed(struct fr_rndv_incoming *incoming, size_t max)
+size_t fr_request_take_freed(struct fr_rndv_incoming *incoming, size_t max)
 {
     size_t count = 0;
     if (!fr_request_any_freed())
@@ -140,7 +140,8 @@ size_t fr_request_find_freed(struct fr_rndv_incoming *incoming, size_t max)
     for (struct fr_request_op *op = freed; op && count < max; op = op->next) {
         const struct fr_path_view *view = fr_request_receive_view(op);
         if (view && view->lease.address) // else it is memory that the application may have freed
-            count += fr_request_holds_rts(op, &incoming[count]);
+            count += fr_request_holds_rts(op, &incoming[count]) &&
+                     !fr_rndv_incoming_take_known(&incoming[count]);
     }
     fr_core_unlock(&freed_lock);
     return count;

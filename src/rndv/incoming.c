@@ -203,6 +203,8 @@ static enum fr_status begin_remote(struct fr_rndv_incoming *incoming, unsigned o
     for (;;) {
         fr_rndv_progress(NULL);
         enum fr_status status = fr_rndv_replica_find(incoming, other_than);
+        if (status == FR_OK) // before its bytes take the place of the RTS
+            (void)fr_rndv_replica_take(incoming->from, incoming->number, false);
         if (status != FR_ERR_NOT_FOUND)
             return status;
         int64_t seconds = wait_on(&wait);
@@ -305,17 +307,23 @@ static bool mark_taken(struct fr_rndv_slot *slot, uint64_t number)
     return false;
 }
 
-void fr_rndv_incoming_take(const struct fr_rndv_incoming *incoming)
+bool fr_rndv_incoming_take_known(const struct fr_rndv_incoming *incoming)
+{
+    if (incoming->slot == NULL)
+        return fr_rndv_replica_take(incoming->from, incoming->number, false);
+    (void)mark_taken(incoming->slot, incoming->number);
+    return true;
+}
+
+bool fr_rndv_incoming_take(const struct fr_rndv_incoming *incoming)
 {
     struct wait wait = {.looks = SPINS};
-    if (incoming->slot != NULL) {
-        (void)mark_taken(incoming->slot, incoming->number);
-        return;
-    }
-    do {
+    while (!fr_rndv_incoming_take_known(incoming)) {
+        if (wait_on(&wait) >= TELL_AFTER_S)
+            return false;
         fr_rndv_progress(NULL);
-    } while (!fr_rndv_replica_take(incoming->from, incoming->number, false) &&
-             wait_on(&wait) < TELL_AFTER_S);
+    }
+    return true;
 }
 
 static bool is_from(const struct look *look, const struct fr_rndv_address *from, size_t length)

@@ -176,7 +176,10 @@ bool fr_rndv_incoming_any(void);
 bool fr_rndv_incoming_any_here(void); // from processes of this host
 
 // Says for the sake of probes that the RTS has been received, though nobody has followed it yet.
-void fr_rndv_incoming_take(const struct fr_rndv_incoming *incoming);
+// The first form returns false, with no MPI called and nothing waited for, when what its sender has
+// told of it is still to come; the second one waits for that, and returns false if it does not.
+bool fr_rndv_incoming_take_known(const struct fr_rndv_incoming *incoming);
+bool fr_rndv_incoming_take(const struct fr_rndv_incoming *incoming);
 
 // The size of the first message from a process with this tag and communicator, and an RTS of this
 // length, that is still to be received. To be called when a message of such a size waits that marks

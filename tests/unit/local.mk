@@ -205,6 +205,12 @@ tests_unit_request_complete_SOURCES = tests/unit/request_complete.c tests/unit/c
 tests_unit_request_complete_CFLAGS = $(AM_CFLAGS)
 tests_unit_request_complete_LDFLAGS = -Wl,--wrap=malloc
 
+check_PROGRAMS += tests/unit/request_table
+tests_unit_request_table_SOURCES = tests/unit/request_table.c tests/unit/check.h
+tests_unit_request_table_LDADD = librooms.la
+tests_unit_request_table_LDFLAGS = -Wl,--wrap=fr_rndv_incoming_any,--wrap=fr_rndv_incoming_read \
+    -Wl,--wrap=fr_rndv_incoming_take,--wrap=fr_rndv_incoming_take_known
+
 check_PROGRAMS += tests/unit/request_pending
 tests_unit_request_pending_SOURCES = tests/unit/request_pending.c tests/unit/check.h \
     src/request/pending.c src/mpi/sync.c src/real/rows.c

@@ -305,14 +305,24 @@ static void run_sender(void)
     fr_rndv_ledger_free(message.index, false);
 }
 
-static void begin_next(struct fr_rndv_incoming *incoming, uint64_t seed)
+static void hear_next(struct fr_rndv_incoming *incoming, uint64_t seed)
 {
     struct host_message message;
     process_hear(0, &message, sizeof(message));
     CHECK(fr_rndv_incoming_read(message.rts, incoming) && incoming->slot == NULL);
     CHECK(incoming->bytes == host_bytes(seed) && incoming->from == 0);
+}
+
+static void begin(struct fr_rndv_incoming *incoming, uint64_t seed)
+{
     CHECK(fr_rndv_incoming_begin(incoming) == FR_OK);
     host_check_incoming(incoming, 0, seed);
+}
+
+static void begin_next(struct fr_rndv_incoming *incoming, uint64_t seed)
+{
+    hear_next(incoming, seed);
+    begin(incoming, seed);
 }
 
 static void run_receiver(void)
@@ -326,7 +336,7 @@ static void run_receiver(void)
     CHECK(fr_rndv_tell(0, FR_CONTROL_ATS, &beyond, true)); // of no message
     CHECK(fr_rndv_tell(0, FR_CONTROL_ATS, &other, true));
     CHECK(fr_rndv_tell(0, FR_CONTROL_BEGUN, &begun, true));
-    CHECK(is_first(0, 5, 1, false, 10));
+    CHECK(answer(0, 5, 1) == FR_RNDV_UNKNOWN, "being received");
     process_meet();
     while (incoming.ready != host_bytes(10)) {
         fr_rndv_progress(NULL);
@@ -334,16 +344,17 @@ static void run_receiver(void)
     }
     CHECK(fr_rndv_incoming_refuse(&incoming) == FR_OK);
     CHECK(incoming.scheme == FR_SCHEME_PIPELINE && incoming.address == 11);
-    fr_rndv_incoming_take(&incoming);
-    CHECK(answer(0, 5, 1) == FR_RNDV_UNKNOWN, "taken");
+    CHECK(answer(0, 5, 1) == FR_RNDV_UNKNOWN, "being received another way");
     fr_rndv_incoming_end(&incoming, true);
 
-    begin_next(&incoming, 20);
-    CHECK(is_first(0, 5, 1, true, 20));
+    hear_next(&incoming, 20);
+    fr_rndv_incoming_take(&incoming);
+    CHECK(answer(0, 5, 1) == FR_RNDV_UNKNOWN, "taken");
+    begin(&incoming, 20);
     fr_rndv_incoming_end(&incoming, false);
     begin_next(&incoming, 30);
     process_meet();
-    while (answer(0, 5, 1) == FR_RNDV_FOUND) { // until it is withdrawn
+    while (fr_rndv_replica_find(&incoming, FR_SCHEME_NONE) == FR_OK) { // until it is withdrawn
         fr_rndv_progress(NULL);
         sched_yield();
     }

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Receives that have brought an RTS, as another thread sees them that probes: all are marked as
+// received, whoever has claimed them, of whatever shape they are, and though the table changes.
+// Messages are numbers, and there is no MPI. The linker has the library's calls come here.
+#include "config.h"
+
+#include "request/table.h"
+
+#include "check.h"
+
+enum { MANY = 100, AT_ONCE = 32, RTS = 'R', ROOM = 2 * FR_RNDV_RTS_BYTES };
+
+struct receive {
+    struct fr_request_op op;
+    struct fr_path_block block;
+    unsigned char memory[ROOM];
+    unsigned taken;
+};
+
+static struct receive receives[MANY];
+static size_t taken;       // in all
+static bool removes_first; // when some have been taken
+
+static struct fr_rndv_slot *const slot = (struct fr_rndv_slot *)(void *)receives; // any
+
+static struct fr_layout_group halves = {.bytes = FR_RNDV_RTS_BYTES / 2,
+                                        .n = {2, 1},
+                                        .stride = {FR_RNDV_RTS_BYTES, 0},
+                                        .packed_stride = {FR_RNDV_RTS_BYTES / 2, 0}};
+static const struct fr_layout plain = {
+    .size_bytes = 1, .extent = 1, .true_extent = 1, .contiguous = true};
+static const struct fr_layout shaped = {.size_bytes = (size_t)FR_RNDV_RTS_BYTES / 2 * 2,
+                                        .extent = ROOM,
+                                        .true_extent = ROOM,
+                                        .group_count = 1,
+                                        .groups = &halves};
+
+bool __wrap_fr_rndv_incoming_any(void);
+bool __wrap_fr_rndv_incoming_read(const unsigned char *data, struct fr_rndv_incoming *incoming);
+bool __wrap_fr_rndv_incoming_take(const struct fr_rndv_incoming *incoming);
+bool __wrap_fr_rndv_incoming_take_known(const struct fr_rndv_incoming *incoming);
+
+bool __wrap_fr_rndv_incoming_any(void)
+{
+    return true;
+}
+
+bool __wrap_fr_rndv_incoming_read(const unsigned char *data, struct fr_rndv_incoming *incoming)
+{
+    if (data[0] != RTS || data[FR_RNDV_RTS_BYTES / 2] != RTS)
+        return false;
+    *incoming = (struct fr_rndv_incoming){.slot = slot, .number = data[1]};
+    return true;
+}
+
+static bool take(const struct fr_rndv_incoming *incoming)
+{
+    receives[incoming->number].taken++;
+    taken++;
+    return true;
+}
+
+// Outside of any lock: another thread's call may end here.
+bool __wrap_fr_rndv_incoming_take(const struct fr_rndv_incoming *incoming)
+{
+    take(incoming);
+    if (removes_first && taken == AT_ONCE)
+        fr_request_table_remove(&receives[0].op);
+    return true;
+}
+
+bool __wrap_fr_rndv_incoming_take_known(const struct fr_rndv_incoming *incoming)
+{
+    return take(incoming);
+}
+
+static struct fr_request_op *add(size_t number, const struct fr_layout *layout)
+{
+    struct receive *receive = &receives[number];
+    *receive =
+        (struct receive){.block = {.count = layout->contiguous ? ROOM : 1, .layout = layout}};
+    struct fr_request_op *op = &receive->op;
+    op->takes_rts = op->active = true;
+    op->view_count = 1;
+    op->views[0] = (struct fr_path_view){.base = (uintptr_t)receive->memory,
+                                         .blocks = &receive->block,
+                                         .block_count = 1,
+                                         .out_bytes = FR_RNDV_RTS_BYTES};
+    size_t second = layout->contiguous ? FR_RNDV_RTS_BYTES / 2 : FR_RNDV_RTS_BYTES;
+    receive->memory[0] = receive->memory[second] = RTS;
+    receive->memory[1] = (unsigned char)number;
+    fr_request_table_add(op, (fr_word)number + 1000);
+    return op;
+}
+
+static unsigned marked(size_t number)
+{
+    receives[number].taken = 0;
+    fr_request_mark_received();
+    return receives[number].taken;
+}
+
+// From its start to its end, whatever is done with it in between.
+static void test_claimed(void)
+{
+    for (size_t i = 0; i < 2; i++) {
+        const fr_word request = (fr_word)i + 1000;
+        _Alignas(8) char list[8];
+        struct fr_request_op *claimed, *op = add(i, i == 0 ? &plain : &shaped);
+        fr_real_handle_store(list, 0, request);
+        CHECK(marked(i) == 1, "%zu: under way", i);
+        CHECK(fr_request_table_claim(list, 1, &claimed) == 1 && claimed == op, "%zu", i);
+        CHECK(marked(i) == 1, "%zu: claimed", i);
+        op->delivered = true;
+        CHECK(marked(i) == 1, "%zu: about to be received", i);
+        fr_request_table_end(op);
+        CHECK(marked(i) == 0, "%zu: over", i);
+        fr_request_table_remove(op);
+        CHECK(marked(i) == 0, "%zu: gone", i);
+    }
+}
+
+static void test_many(void)
+{
+    for (size_t i = 0; i < MANY; i++)
+        add(i, &plain);
+    taken = 0;
+    removes_first = true;
+    fr_request_mark_received();
+    removes_first = false;
+    for (size_t i = 0; i < MANY; i++)
+        CHECK(receives[i].taken > 0, "%zu", i);
+}
+
+int main(void)
+{
+    fr_real_mpi.handle_bytes = 8;
+    test_claimed();
+    test_many();
+    return check_result();
+}
