@@ -64,19 +64,31 @@ static bool is_lost(const struct fr_request_op *op, int64_t since_s)
     return false;
 }
 
+// Whether an RTS that has come whole is all that the request of a receive is complete with. MPICH
+// calls the error handler as often as it is asked for a truncated one: so of others it is not
+// asked.
+static bool has_come(struct fr_request_op *op, void *status, struct fr_rndv_incoming *incoming)
+{
+    int complete = 0;
+    if (!fr_request_holds_rts(op, incoming) ||
+        !fr_rndv_incoming_fits(incoming, fr_request_receive_view(op)->out_bytes))
+        return false;
+    return FR_MPI(Request_get_status, op->key, FR_PTR(&complete), FR_PTR(status)) ==
+               fr_real_mpi.SUCCESS &&
+           complete && fr_request_has_rts(op, status, incoming);
+}
+
 // The receiving half of an operation that sends as well: its sender may be waiting just so.
 static void look_at_own(struct fr_request_op *op)
 {
     _Alignas(16) char own_status[FR_STATUS_BYTES];
     struct fr_rndv_incoming incoming;
     void *status = own_status;
-    int complete = 0, error = fr_real_mpi.SUCCESS;
+    int error = fr_real_mpi.SUCCESS;
     if (!op->takes_rts || op->delivered || !op->key || !fr_rndv_incoming_any())
         return;
     // Only what is complete but for the send can have been received.
-    if (FR_MPI(Request_get_status, op->key, FR_PTR(&complete), FR_PTR(status)) ==
-            fr_real_mpi.SUCCESS &&
-        complete && fr_request_has_rts(op, status, &incoming))
+    if (has_come(op, status, &incoming))
         (void)!fr_request_deliver(&op, &status, &error, 1); // a failure stays with it
 }
 
@@ -117,12 +129,8 @@ static bool find_early(struct early *early, size_t skip, bool waits)
     for (size_t i = 0; i < early->claimed_count; i++) {
         struct fr_request_op *op = early->claimed[i];
         struct fr_rndv_incoming *incoming = &early->incoming[early->count];
-        int complete = 0;
         void *status = early->statuses[early->count];
-        if (FR_MPI(Request_get_status, op->key, FR_PTR(&complete), FR_PTR(status)) ==
-                fr_real_mpi.SUCCESS &&
-            complete && fr_request_has_rts(op, status, incoming) &&
-            (waits || fr_rndv_incoming_is_short(incoming)))
+        if (has_come(op, status, incoming) && (waits || fr_rndv_incoming_is_short(incoming)))
             early->ops[early->count++] = op;
     }
     return early->claimed_count > 0;

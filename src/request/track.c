@@ -6,6 +6,8 @@
 #include "request/schedule.h"
 #include "request/table.h"
 
+#include <string.h>
+
 static struct fr_lock freed_lock = FR_LOCK_INIT;
 static struct fr_request_op *freed FR_GUARDED_BY(freed_lock);
 static struct fr_request_op **freed_end FR_GUARDED_BY(freed_lock) = &freed;
@@ -24,10 +26,13 @@ static int finish_now(struct fr_request_op *op, void *status)
 
 // MPICH 5 frees the request of a finished file operation when asked for its status, and fails when
 // the application completes it. Open MPI 4.1 never completes a communicator that is begun after
-// another one has moved on, and to ask moves it.
+// another one has moved on, and to ask moves it. And MPICH calls the error handler when it is asked
+// for a truncated receive.
 static bool may_ask(const struct fr_request_op *op)
 {
     enum fr_class class = fr_real_rows[op->fn].class;
+    if ((class == FR_CLASS_RECV || op->takes_rts) && strcmp(fr_real_mpi.family, "Open MPI") != 0)
+        return false;
     return class != FR_CLASS_FILE_READ && class != FR_CLASS_FILE_WRITE &&
            class != FR_CLASS_COMM_MAKE;
 }

@@ -168,6 +168,12 @@ static inline bool fr_rndv_begins_rts(const void *data)
 bool fr_rndv_incoming_read(const unsigned char data[FR_RNDV_RTS_BYTES],
                            struct fr_rndv_incoming *incoming);
 
+// Whether its RTS surely fits a receive with room for so many bytes.
+static inline bool fr_rndv_incoming_fits(const struct fr_rndv_incoming *incoming, uint64_t room)
+{
+    return room >= incoming->bytes || room >= FR_RNDV_RTS_LONGEST;
+}
+
 // Whether receiving it takes no longer than this host's own links do.
 bool fr_rndv_incoming_is_short(const struct fr_rndv_incoming *incoming);
 

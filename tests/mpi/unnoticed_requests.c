@@ -130,6 +130,18 @@ static void jumps(int number)
     memory_free(&other);
 }
 
+// Rank 0 sends as often as it takes rank 1 to map the memory.
+static void warm(const struct memory *memory)
+{
+    for (int i = 0; i < DEPTH; i++) {
+        if (rank == 0)
+            MPI_Send(memory->address, BYTES, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
+        else
+            MPI_Recv(memory->address, BYTES, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+}
+
 // A receive that is too short for a message of device memory and is left by an error handler, then
 // others, to whose requests MPI gives the same value.
 static void jump_and_reuse(struct memory *first, int room, const struct memory into[2])
@@ -210,12 +222,7 @@ static void jumps_reused(int number)
     MPI_Errhandler handler;
     (void)number;
     MPI_Comm_create_errhandler(leave, &handler);
-    for (int i = 0; i < DEPTH; i++) { // until its memory is mapped
-        if (rank == 0)
-            MPI_Send(memory[1].address, BYTES, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
-        else
-            MPI_Recv(memory[1].address, BYTES, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    }
+    warm(&memory[1]);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);
     for (int i = 0; i < 4; i++)
         jump_and_reuse(&memory[i / 2], rooms[i % 2], memory);
@@ -229,6 +236,57 @@ static void jumps_reused(int number)
     MPI_Errhandler_free(&handler);
     memory_free(&memory[0]);
     memory_free(&memory[1]);
+}
+
+static int calls; // of the error handler
+
+static void count_call(MPI_Comm *comm, int *code, ...)
+{
+    (void)comm;
+    (void)code;
+    calls++;
+}
+
+// A message of host memory that is too long for its receive is told of when that is completed,
+// though another one, of device memory, is under way and this process waits for a third.
+static void told_once(int number)
+{
+    enum { SENT = 8192, ROOM = 1000, WAIT_US = 200000, ROUNDS = 2 };
+    struct memory out = memory_new(MEMORY_DEVICE, BYTES), host = memory_new(MEMORY_HOST, SENT);
+    struct memory into = memory_new(number ? MEMORY_DEVICE : MEMORY_HOST, SENT);
+    MPI_Errhandler handler;
+    MPI_Request request;
+    MPI_Message message;
+    MPI_Status status;
+    warm(&out);
+    MPI_Comm_create_errhandler(count_call, &handler);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);
+    for (int round = 0; round < ROUNDS; round++) {
+        if (rank == 0) {
+            MPI_Send(host.address, SENT, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
+            MPI_Isend(out.address, BYTES, MPI_BYTE, 1, TAG + 1, MPI_COMM_WORLD, &request);
+            usleep(WAIT_US);
+            MPI_Send(host.address, 1, MPI_BYTE, 1, TAG + 2, MPI_COMM_WORLD);
+            MPI_Wait(&request, &status);
+            continue;
+        }
+        calls = 0;
+        if (round > 0) // it is there already
+            usleep(WAIT_US / 2);
+        MPI_Irecv(into.address, ROOM, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, &request);
+        must(calls == 0, "%d calls of the error handler before a wait", calls);
+        MPI_Mprobe(0, TAG + 2, MPI_COMM_WORLD, &message, &status);
+        MPI_Mrecv(host.address, 1, MPI_BYTE, &message, &status);
+        must(calls == 0, "%d calls of the error handler while this process waits", calls);
+        must(MPI_Wait(&request, &status) != MPI_SUCCESS, "no error");
+        must(calls == 1, "%d calls of the error handler", calls);
+        MPI_Recv(out.address, BYTES, MPI_BYTE, 0, TAG + 1, MPI_COMM_WORLD, &status);
+    }
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+    MPI_Errhandler_free(&handler);
+    memory_free(&out);
+    memory_free(&into);
+    memory_free(&host);
 }
 
 // A collective that is started later with what its buffer held when it was made: MPICH takes some
@@ -350,11 +408,8 @@ static void ready_beside(int number)
 #endif
 
 const struct unnoticed unnoticed_requests[] = {
-    {"refused-list", refused_list, false},
-    {"ready-beside", ready_beside, true},
-    {"many-requests", many, false},
-    {"jumps", jumps, false},
-    {"jumps-reused", jumps_reused, false},
-    {"data-at-init", data_at_init, false},
-    {NULL, NULL, false},
+    {"refused-list", refused_list, false}, {"ready-beside", ready_beside, true},
+    {"many-requests", many, false},        {"jumps", jumps, false},
+    {"jumps-reused", jumps_reused, false}, {"told-once", told_once, false},
+    {"data-at-init", data_at_init, false}, {NULL, NULL, false},
 };
