@@ -152,23 +152,6 @@ static bool may_leave(const struct fr_rndv_send *send, enum fr_rndv_state state,
     return send->fragments_done == send->fragments || (waited && state != FR_RNDV_PULLING);
 }
 
-// From the application's buffer, or from where they have gone since.
-static enum fr_status copy_to_host(struct fr_rndv_send *send)
-{
-    struct fr_device_batch batch;
-    bool staged = send->staging.lease.address != NULL;
-    if (staged && send->staging.path == FR_PATH_HOST)
-        return FR_OK;
-    if (staged)
-        return fr_rndv_stage_move(send);
-    enum fr_status status = fr_rndv_stage_open(send, FR_PATH_HOST);
-    if (status != FR_OK)
-        return status;
-    fr_device_batch_begin(&batch);
-    fr_path_ops(FR_PATH_HOST)->copy_in(&send->staging, &batch);
-    return fr_device_batch_finish(&batch);
-}
-
 bool fr_rndv_pipeline_take_over(struct fr_rndv_send *send)
 {
     struct fr_rndv_slot *slot = fr_rndv_ledger_slot(send->index);
@@ -179,7 +162,7 @@ bool fr_rndv_pipeline_take_over(struct fr_rndv_send *send)
         return false;
     if (send->scheme == &fr_rndv_rail)
         send->scheme->cancel(send);
-    if (copy_to_host(send) != FR_OK) {
+    if (fr_rndv_stage_to_host(send) != FR_OK) {
         free(send->requests);
         send->requests = NULL;
         send->fragments = 0;

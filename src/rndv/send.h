@@ -59,6 +59,10 @@ void fr_rndv_stage_close(struct fr_rndv_send *send);
 // buffer and datatype may be gone by then, so only the bytes are looked at. On failure they stay
 // where they are.
 FR_MUST_CHECK enum fr_status fr_rndv_stage_move(struct fr_rndv_send *send);
+
+// Has the bytes stand in host memory of the workspace, from the application's buffer or where they
+// have gone since. On failure they stay where they are.
+FR_MUST_CHECK enum fr_status fr_rndv_stage_to_host(struct fr_rndv_send *send);
 bool fr_rndv_stage_is_full(enum fr_policy_path path, size_t bytes);
 
 // Begins to copy the application's bytes to the staging memory: a step at first, then each `growth`

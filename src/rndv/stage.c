@@ -92,6 +92,25 @@ enum fr_status fr_rndv_stage_move(struct fr_rndv_send *send)
     return FR_OK;
 }
 
+enum fr_status fr_rndv_stage_to_host(struct fr_rndv_send *send)
+{
+    struct fr_device_batch batch;
+    bool staged = send->staging.lease.address != NULL;
+    if (staged && send->staging.path == FR_PATH_HOST)
+        return FR_OK;
+    if (staged)
+        return fr_rndv_stage_move(send);
+    enum fr_status status = fr_rndv_stage_open(send, FR_PATH_HOST);
+    if (status != FR_OK)
+        return status;
+    fr_device_batch_begin(&batch);
+    fr_path_ops(FR_PATH_HOST)->copy_in(&send->staging, &batch);
+    status = fr_device_batch_finish(&batch);
+    if (status != FR_OK)
+        fr_rndv_stage_close(send); // the bytes are in the application's buffer alone, as before
+    return status;
+}
+
 // Copies of host memory are done as soon as they have begun: so one at a time, each of which the
 // receiver is told of.
 static unsigned most_under_way(const struct fr_rndv_send *send)

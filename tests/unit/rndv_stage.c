@@ -51,6 +51,30 @@ static void check_move(size_t bytes, bool remote)
     free(data);
 }
 
+static size_t lent(void)
+{
+    return fr_workspace_get_usage().lent_bytes;
+}
+
+// What the driver cannot copy to host memory holds none of it.
+static void check_failed_copy(void)
+{
+    static struct fr_rndv_send send;
+    struct driver_memory memory;
+    if (!driver_allocate(FR_KIND_MALLOC, 0, ONE_STEP, &memory))
+        exit(CHECK_FAIL);
+    send = (struct fr_rndv_send){.bytes = ONE_STEP};
+    send.block = (struct fr_path_block){.count = ONE_STEP, .layout = &bytes_layout, .in = true};
+    send.view = (struct fr_path_view){
+        .base = (uintptr_t)memory.address, .blocks = &send.block, .block_count = 1};
+    fr_path_view_measure(&send.view);
+    CU(cuMemFree_v2(driver_pointer(memory.address)));
+    for (int try = 0; try < 2; try++) {
+        CHECK(fr_rndv_stage_to_host(&send) != FR_OK, "the memory is gone");
+        CHECK(lent() == 0 && send.staging.lease.address == NULL, "%zu bytes are lent", lent());
+    }
+}
+
 int main(void)
 {
     CUcontext context;
@@ -61,6 +85,7 @@ int main(void)
     check_move(ONE_STEP, true);
     check_move(STEPS, false);
     check_move(STEPS, true);
+    check_failed_copy();
     fr_workspace_release();
     fr_device_release();
     return check_result();
