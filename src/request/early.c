@@ -166,10 +166,25 @@ static bool await_news(const struct fr_rndv_incoming *incoming, size_t count)
     return all && count == MOST_EARLY;
 }
 
+// What another thread has in hand is looked at when that has let go of it: this takes no longer
+// than to receive a message, unless an error handler has left that call.
+static void look_at_freed(void)
+{
+    if (FR_LIKELY(!fr_request_any_freed()))
+        return;
+    uint64_t since = fr_request_freed_looks();
+    int64_t since_s = now_s();
+    fr_request_poll_freed(false);
+    while (fr_request_look_at_unseen(since) && now_s() - since_s < TELL_AFTER_S) {
+        fr_rndv_progress(NULL);
+        sched_yield();
+    }
+}
+
 void fr_request_mark_received(void)
 {
     struct fr_rndv_incoming incoming[MOST_EARLY];
-    fr_request_poll_freed(false);
+    look_at_freed();
     fr_request_posted_look(true);
     while (await_news(incoming, fr_request_table_take_incoming(incoming, MOST_EARLY)))
         ;

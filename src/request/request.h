@@ -66,6 +66,7 @@ struct fr_request_op {
     bool claimed;                  // a completion call of some thread holds it
     const void *claimed_by;        // which thread that is
     uint64_t claimed_in;           // and which of its calls
+    uint64_t looked;               // number of the last look, of one whose request was freed
     bool early;                    // to receive early, which does not take long
     bool left;                     // its request is over, and another one may have its value
     struct fr_request_op *next;    // same key, or a list
@@ -251,6 +252,11 @@ struct fr_request_op *fr_request_take(fr_word file);
 // Finishes operations whose request the application has freed, waiting for them if `wait`: no call
 // of the application's will, so that any does.
 void fr_request_poll_freed(bool wait);
+
+// How often threads have looked at such operations; and looks at one that nobody has begun to look
+// at since then, unless another thread has it in hand. The latter returns false when there is none.
+uint64_t fr_request_freed_looks(void);
+bool fr_request_look_at_unseen(uint64_t since);
 extern _Atomic size_t fr_request_freed_count;
 static inline bool fr_request_any_freed(void)
 {

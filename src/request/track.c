@@ -13,15 +13,83 @@ static struct fr_request_op *freed FR_GUARDED_BY(freed_lock);
 static struct fr_request_op **freed_end FR_GUARDED_BY(freed_lock) = &freed;
 _Atomic size_t fr_request_freed_count;
 
-// Finishes an operation of which MPI says that it is complete, and frees it.
-static int finish_now(struct fr_request_op *op, void *status)
+static uint64_t freed_looks FR_GUARDED_BY(freed_lock); // ever
+
+static void append(struct fr_request_op *op) FR_REQUIRES(freed_lock)
 {
-    int no_error = fr_real_mpi.SUCCESS;
-    enum fr_status delivered = fr_request_deliver(&op, &status, &no_error, 1);
-    if (delivered != FR_OK)
-        return fr_request_fail_and_free(op, delivered);
-    fr_request_op_free(op);
-    return fr_real_mpi.SUCCESS;
+    op->next = NULL;
+    op->claimed = false;
+    *freed_end = op;
+    freed_end = &op->next;
+}
+
+static void unlink_freed(struct fr_request_op *op) FR_REQUIRES(freed_lock)
+{
+    struct fr_request_op **link = &freed;
+    while (*link != op)
+        link = &(*link)->next;
+    *link = op->next;
+    if (!op->next)
+        freed_end = link;
+}
+
+static void adopt(struct fr_request_op *op, fr_word request)
+{
+    op->key = request;
+    fr_core_lock(&freed_lock);
+    op->looked = 0;
+    append(op);
+    fr_core_unlock(&freed_lock);
+    atomic_fetch_add(&fr_request_freed_count, 1);
+}
+
+static void forget_freed(struct fr_request_op *op)
+{
+    fr_core_lock(&freed_lock);
+    unlink_freed(op);
+    fr_core_unlock(&freed_lock);
+    atomic_fetch_sub(&fr_request_freed_count, 1);
+}
+
+// For the next look.
+static void put_back(struct fr_request_op *op)
+{
+    fr_core_lock(&freed_lock);
+    unlink_freed(op);
+    append(op);
+    fr_core_unlock(&freed_lock);
+}
+
+// An error handler has left the call that had it in hand: whether MPI still writes its memory is
+// not known, which is never given back.
+static bool is_left(const struct fr_request_op *op)
+{
+    return op->claimed && op->claimed_by == &fr_request_call &&
+           op->claimed_in < fr_request_outermost;
+}
+
+static void take(struct fr_request_op *op) FR_REQUIRES(freed_lock)
+{
+    op->claimed = true;
+    op->claimed_by = &fr_request_call;
+    op->claimed_in = fr_request_call;
+    op->looked = ++freed_looks;
+}
+
+// Takes the one in hand that has waited longest, NULL if there is none. It stays where those that
+// probe look for what it brings.
+static struct fr_request_op *take_in_hand(void)
+{
+    fr_core_lock(&freed_lock);
+    struct fr_request_op *op = freed, *left = NULL;
+    for (; op && op->claimed; op = op->next)
+        left = is_left(op) ? op : left;
+    if (op)
+        take(op);
+    fr_core_unlock(&freed_lock);
+    if (FR_UNLIKELY(left != NULL))
+        forget_freed(left);
+    return op;
 }
 
 // MPICH 5 frees the request of a finished file operation when asked for its status, and fails when
@@ -52,6 +120,19 @@ static void replace(struct fr_request_op *op, void *request)
     fr_request_wait_over(op);
 }
 
+// Finishes an operation of which MPI says that it is complete, and frees it.
+static int finish_now(struct fr_request_op *op, void *status, bool is_freed)
+{
+    int no_error = fr_real_mpi.SUCCESS;
+    enum fr_status delivered = fr_request_deliver(&op, &status, &no_error, 1);
+    if (is_freed)
+        forget_freed(op);
+    if (delivered != FR_OK)
+        return fr_request_fail_and_free(op, delivered);
+    fr_request_op_free(op);
+    return fr_real_mpi.SUCCESS;
+}
+
 int fr_request_track(struct fr_request_op *op, void *request)
 {
     _Alignas(16) char status[FR_STATUS_BYTES] = {0};
@@ -65,7 +146,7 @@ int fr_request_track(struct fr_request_op *op, void *request)
             FR_MPI(Request_get_status, handle, FR_PTR(&complete), FR_PTR(status));
         struct fr_rndv_incoming incoming;
         if (complete && !op->send && !fr_request_has_rts(op, status, &incoming))
-            return finish_now(op, status);
+            return finish_now(op, status, false);
         op->active = true;
         if (fr_real_rows[op->fn].class == FR_CLASS_RMA)
             fr_request_follow_window(op);
@@ -74,32 +155,6 @@ int fr_request_track(struct fr_request_op *op, void *request)
     }
     fr_request_table_add(op, fr_real_handle_load(request, 0));
     return fr_real_mpi.SUCCESS;
-}
-
-static void adopt(struct fr_request_op *op, fr_word request)
-{
-    op->key = request;
-    op->next = NULL;
-    fr_core_lock(&freed_lock);
-    *freed_end = op;
-    freed_end = &op->next;
-    fr_core_unlock(&freed_lock);
-    atomic_fetch_add(&fr_request_freed_count, 1);
-}
-
-// Takes the one that has waited longest, NULL if there is none.
-static struct fr_request_op *next_freed(void)
-{
-    fr_core_lock(&freed_lock);
-    struct fr_request_op *op = freed;
-    if (op)
-        freed = op->next;
-    if (!freed)
-        freed_end = &freed;
-    fr_core_unlock(&freed_lock);
-    if (op)
-        atomic_fetch_sub(&fr_request_freed_count, 1);
-    return op;
 }
 
 static bool freed_is_complete(struct fr_request_op *op, bool wait, void *status)
@@ -121,19 +176,53 @@ static bool freed_is_complete(struct fr_request_op *op, bool wait, void *status)
     return flag;
 }
 
-// One after the other: an error handler that does not return leaves the others where they are.
+static void look_at_freed(struct fr_request_op *op, bool wait)
+{
+    _Alignas(16) char status[FR_STATUS_BYTES] = {0};
+    if (freed_is_complete(op, wait, status))
+        finish_now(op, status, true);
+    else
+        put_back(op);
+}
+
+// One after the other: an error handler that does not return leaves one in hand.
 void fr_request_poll_freed(bool wait)
 {
     for (size_t left = atomic_load(&fr_request_freed_count); left > 0; left--) {
-        _Alignas(16) char status[FR_STATUS_BYTES] = {0};
-        struct fr_request_op *op = next_freed();
+        struct fr_request_op *op = take_in_hand();
         if (!op)
             return;
-        if (freed_is_complete(op, wait, status))
-            finish_now(op, status);
-        else
-            adopt(op, op->key);
+        look_at_freed(op, wait);
     }
+}
+
+uint64_t fr_request_freed_looks(void)
+{
+    fr_core_lock(&freed_lock);
+    uint64_t looks = freed_looks;
+    fr_core_unlock(&freed_lock);
+    return looks;
+}
+
+bool fr_request_look_at_unseen(uint64_t since)
+{
+    bool in_other_hand = false;
+    fr_core_lock(&freed_lock);
+    struct fr_request_op *op = freed;
+    for (; op; op = op->next) {
+        bool is_own = op->claimed && op->claimed_by == &fr_request_call;
+        if (op->looked > since || is_own)
+            continue;
+        if (!op->claimed)
+            break;
+        in_other_hand = true;
+    }
+    if (op)
+        take(op);
+    fr_core_unlock(&freed_lock);
+    if (op)
+        look_at_freed(op, false);
+    return op || in_other_hand;
 }
 
 size_t fr_request_take_freed(struct fr_rndv_incoming *incoming, size_t max)

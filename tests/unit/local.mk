@@ -209,7 +209,8 @@ check_PROGRAMS += tests/unit/request_table
 tests_unit_request_table_SOURCES = tests/unit/request_table.c tests/unit/check.h
 tests_unit_request_table_LDADD = librooms.la
 tests_unit_request_table_LDFLAGS = -Wl,--wrap=fr_rndv_incoming_any,--wrap=fr_rndv_incoming_read \
-    -Wl,--wrap=fr_rndv_incoming_take,--wrap=fr_rndv_incoming_take_known
+    -Wl,--wrap=fr_rndv_incoming_take,--wrap=fr_rndv_incoming_take_known \
+    -Wl,--wrap=fr_real_call
 
 check_PROGRAMS += tests/unit/request_pending
 tests_unit_request_pending_SOURCES = tests/unit/request_pending.c tests/unit/check.h \

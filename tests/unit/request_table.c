@@ -8,7 +8,11 @@
 
 #include "check.h"
 
-enum { MANY = 100, AT_ONCE = 32, RTS = 'R', ROOM = 2 * FR_RNDV_RTS_BYTES };
+#include <pthread.h>
+#include <sched.h>
+#include <unistd.h>
+
+enum { MANY = 100, AT_ONCE = 32, RTS = 'R', ROOM = 2 * FR_RNDV_RTS_BYTES, WHILE_US = 50000 };
 
 struct receive {
     struct fr_request_op op;
@@ -132,10 +136,78 @@ static void test_many(void)
         CHECK(receives[i].taken > 0, "%zu", i);
 }
 
+int __wrap_fr_real_call(enum fr_fn fn, const fr_word *args);
+
+static unsigned tests; // of requests that were freed
+static bool is_staged;
+static atomic_bool in_hand, let_go;
+static FR_TLS bool is_other;
+
+// Another thread probes meanwhile. Memory of the application's may be gone by then.
+int __wrap_fr_real_call(enum fr_fn fn, const fr_word *args)
+{
+    CHECK(fn == FR_FN_MPI_Test, "%s", fr_real_rows[fn].name);
+    *(int *)args[1] = 0;
+    tests++;
+    if (is_staged)
+        CHECK(marked(0) > 0, "in hand, test %u", tests);
+    if (is_other) {
+        atomic_store(&in_hand, true);
+        usleep(WHILE_US);
+        atomic_store(&let_go, true);
+    }
+    return 0;
+}
+
+static void *poll_freed(void *unused)
+{
+    is_other = true;
+    fr_request_poll_freed(false);
+    return unused;
+}
+
+static void free_request(size_t number, bool staged)
+{
+    fr_word request = (fr_word)number + 1000, args[] = {FR_PTR(&request)};
+    int result = 1;
+    struct fr_request_op *op = add(number, &plain);
+    is_staged = staged;
+    if (staged) {
+        op->views[0].lease.address = receives[number].memory;
+        op->views[0].stage_base = (uintptr_t)receives[number].memory;
+    }
+    CHECK(fr_request_free(args, &result) && result == 0 && request == 0);
+}
+
+static void test_freed(void)
+{
+    free_request(0, true);
+    tests = 0;
+    fr_request_poll_freed(false);
+    CHECK(tests > 0, "it is looked at");
+}
+
+// What it brings is followed by the thread that has it in hand, for which one that probes waits.
+static void test_in_hand(void)
+{
+    pthread_t other;
+    free_request(1, false);
+    tests = 0;
+    pthread_create(&other, NULL, poll_freed, NULL);
+    while (!atomic_load(&in_hand))
+        sched_yield();
+    fr_request_mark_received();
+    CHECK(atomic_load(&let_go), "it is in another thread's hand");
+    pthread_join(other, NULL);
+    CHECK(tests == 2, "looked at again: %u", tests);
+}
+
 int main(void)
 {
     fr_real_mpi.handle_bytes = 8;
     test_claimed();
+    test_in_hand();
+    test_freed();
     test_many();
     return check_result();
 }
