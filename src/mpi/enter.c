@@ -406,10 +406,14 @@ enter(enum fr_fn fn, const fr_word *registers, const fr_word *stack)
         return verdict;
     fr_word args[FR_MAX_ARGS];
     int result = 0;
-    memcpy(args, registers, REGISTER_ARGS * sizeof(*args)); // whether there are so many or not
+    // One by one, or compilers make one instruction of each loop, which is slow for so few.
+    for (unsigned i = 0; i < REGISTER_ARGS; i++) { // whether there are so many or not
+        args[i] = registers[i];
+        __asm__("");
+    }
     for (unsigned i = REGISTER_ARGS; i < entry->arg_count; i++) {
         args[i] = stack[i - REGISTER_ARGS];
-        __asm__(""); // or compilers make one instruction of the loop, which is slow for so few
+        __asm__("");
     }
     fr_request_call++;
     if (!outer)
