@@ -25,7 +25,7 @@ enum {
     GROUP_TAGS = EXCHANGES_APART * FR_COLL_GROUP_TAGS,
 };
 
-// What is kept with a communicator.
+// What a communicator carries.
 struct state {
     uint64_t calls;    // that can use a group
     uint64_t meetings; // of them, those that can wait for others
@@ -306,7 +306,7 @@ static void open_slab(struct fr_coll_group *group, uint64_t meeting);
 
 // What a call that waits for the others does for those after it. False when a rank has not come
 // within FABRAIL_TIMEOUT.
-static bool settle(fr_word comm, struct state *state)
+static bool meet_all(fr_word comm, struct state *state)
 {
     bool in_time = true;
     if (!state->one_host && is_meeting(state) && (!state->is_group || state->group->for_rails))
@@ -366,7 +366,7 @@ struct fr_coll_group *fr_coll_group_enter(fr_word comm, enum fr_coll_waits waits
     if (state->one_host && !state->is_group)
         state->is_group = is_group_here(comm, state);
     if (waits == FR_COLL_WAITS_FIRST)
-        (void)settle(comm, state);
+        (void)meet_all(comm, state);
     if (state->is_group && state->group->place)
         (void)fr_coll_group_was_quit(state->group);
     return state->is_group ? state->group : NULL;
@@ -391,7 +391,7 @@ bool fr_coll_group_exit(fr_word comm, int result)
         quit(comm, state);
         return true;
     }
-    return state->hopeless || state->waits != FR_COLL_WAITS_LAST || settle(comm, state);
+    return state->hopeless || state->waits != FR_COLL_WAITS_LAST || meet_all(comm, state);
 }
 
 struct fr_coll_group *fr_coll_group_find(fr_word comm)

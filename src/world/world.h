@@ -82,8 +82,8 @@ int fr_world_rank_in(fr_word comm, int rank, uint64_t *id);
 // function that is not of class COMM_MAKE, or of such a communicator. A lookup.
 uint64_t fr_world_comm_name(fr_word comm);
 
-// What was kept with a communicator, NULL if nothing was. And keeps it, once, until the
-// communicator goes, when `destroy` is called: for those that have a name; false for others.
+// What another room has a communicator carry, NULL for nothing. And has it carry that, once, until
+// it goes, when `destroy` is called: communicators that have a name; false for others.
 void *fr_world_comm_value(fr_word comm);
 bool fr_world_comm_keep(fr_word comm, void *value, void (*destroy)(void *value));
 
