@@ -65,8 +65,8 @@ static const struct {
          "The MPI library is not GPU-aware, and these did not go over NVLink. Blocking ones do "
          "where all ranks give device memory and their GPUs reach each other, nonblocking ones "
          "that move data on one host alone, reductions by predefined operations on predefined "
-         "datatypes; FABRAIL_PATHS has to allow peer on all ranks. The first on a communicator is "
-         "staged in any case: keep communicators, and make none anew for each step."},
+         "datatypes; FABRAIL_PATHS has to allow peer on all ranks. The first two on a communicator "
+         "may be staged in any case: keep communicators, and make none anew for each step."},
     [NONBLOCKING] = {"Nonblocking and persistent reductions staged",
                      "The MPI library is not GPU-aware, and over NVLink Fabrail moves reductions "
                      "in their blocking forms alone: call these where nothing is done meanwhile."},
