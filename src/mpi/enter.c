@@ -95,6 +95,15 @@ static bool handle_session_init(enum fr_fn fn, fr_word *args, int *result)
     return false;
 }
 
+static bool handle_handler_make(enum fr_fn fn, fr_word *args, int *result)
+{
+    (void)fn;
+    (void)args;
+    (void)result;
+    fr_request_handler_made();
+    return false;
+}
+
 static bool handle_abort(enum fr_fn fn, fr_word *args, int *result)
 {
     (void)fn;
@@ -158,6 +167,9 @@ static void set_handler(struct entry *entry, enum fr_class class)
         return;
     case FR_CLASS_SESSION_INIT:
         entry->handle = handle_session_init;
+        return;
+    case FR_CLASS_HANDLER_MAKE:
+        entry->handle = handle_handler_make;
         return;
     case FR_CLASS_INIT:
         entry->handle = fr_mpi_call_init;

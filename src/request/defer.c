@@ -129,8 +129,24 @@ static int add_outcome(struct fr_request_set *set, size_t index, int all, int on
     return all;
 }
 
+// An error handler may leave the call only while MPI works on the application's own list: so
+// nothing may be deferred by then. Receives go on meanwhile.
+static int wait_all_first(struct fr_request_set *set)
+{
+    for (unsigned looks = 1; fr_request_set_find_deferred(set); looks++) {
+        fr_request_set_unclaim(set);
+        go_on(true);
+        if (looks % LOOKS_A_YIELD == 0)
+            sched_yield();
+        (void)!fr_request_set_claim(set);
+    }
+    return fr_request_set_finish(set, fr_real_call(set->fn, set->args));
+}
+
 static int wait_all(struct fr_request_set *set)
 {
+    if (fr_request_may_be_left())
+        return wait_all_first(set);
     for (size_t i = 0; i < set->count; i++) {
         if (set->deferred[i])
             set->ops[i] = NULL;

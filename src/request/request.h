@@ -190,6 +190,16 @@ extern FR_TLS uint64_t fr_request_outermost;
 // Whether calls of this thread may have been left.
 extern FR_TLS bool fr_request_any_left;
 
+// Says that the application has made an error handler of its own, by which it may leave a call.
+void fr_request_handler_made(void);
+
+// Whether it may: then what another thread has claimed may be in no call any more.
+extern _Atomic bool fr_request_has_handler;
+static inline bool fr_request_may_be_left(void)
+{
+    return atomic_load_explicit(&fr_request_has_handler, memory_order_relaxed);
+}
+
 // Says that threads call MPI one at a time at most, which is known when MPI has started; or that
 // they may all call, as before that. The latter stays.
 void fr_request_set_serial(bool is_serial);

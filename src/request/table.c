@@ -11,6 +11,7 @@ _Atomic size_t fr_request_tracked_count;
 FR_TLS uint64_t fr_request_call;
 FR_TLS uint64_t fr_request_outermost;
 FR_TLS bool fr_request_any_left;
+_Atomic bool fr_request_has_handler;
 
 static struct fr_lock table_lock = FR_LOCK_INIT;
 static struct fr_request_op *table FR_GUARDED_BY(table_lock);
@@ -283,14 +284,21 @@ void fr_request_table_end(struct fr_request_op *op)
     fr_core_unlock(&table_lock);
 }
 
-// Operations leave the table, or end, before the application's buffers may go.
+void fr_request_handler_made(void)
+{
+    atomic_store_explicit(&fr_request_has_handler, true, memory_order_relaxed);
+}
+
+// Operations leave the table, or end, before the application's buffers may go. A call of this
+// thread that was left has not ended them.
 size_t fr_request_table_take_incoming(struct fr_rndv_incoming *incoming, size_t max)
 {
     size_t count = 0;
     fr_core_lock(&table_lock);
     struct walk walk;
     for (struct fr_request_op *op = walk_first(&walk); op && count < max; op = walk_next(&walk)) {
-        count += fr_request_holds_rts(op, &incoming[count]) &&
+        bool is_left = op->claimed && !is_claimed(op);
+        count += !is_left && fr_request_holds_rts(op, &incoming[count]) &&
                  !fr_rndv_incoming_take_known(&incoming[count]);
     }
     fr_core_unlock(&table_lock);

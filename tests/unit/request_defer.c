@@ -28,13 +28,20 @@ struct fr_real_personality fr_real_mpi = {
     .ERR_OTHER = OTHER,
 };
 
+_Atomic bool fr_request_has_handler;
+
 static unsigned waited, removed, raised, looked;
+static unsigned rounds;       // that something is deferred for yet
+static unsigned held;         // how often what is claimed was given back and claimed again
+static bool in_hand = true;   // what is claimed
+static const void *last_list; // that MPI was given
 
 int fr_real_call(enum fr_fn fn, const fr_word *args)
 {
     size_t count = fn == FR_FN_MPI_Waitall ? (size_t)args[0] : 1;
     void *requests = (void *)args[fn == FR_FN_MPI_Waitall];
     CHECK(fn == FR_FN_MPI_Waitall || fn == FR_FN_MPI_Wait, "%s", fr_real_rows[fn].name);
+    last_list = requests;
     for (size_t i = 0; i < count; i++)
         fr_real_handle_store(requests, i, NULL_REQUEST);
     return 0;
@@ -84,6 +91,23 @@ int fr_request_set_finish(struct fr_request_set *set, int rc)
 void fr_request_set_unclaim(struct fr_request_set *set)
 {
     (void)set;
+    in_hand = false;
+}
+
+bool fr_request_set_claim(struct fr_request_set *set)
+{
+    (void)set;
+    CHECK(!in_hand, "twice");
+    in_hand = true;
+    held++;
+    return true;
+}
+
+bool fr_request_set_find_deferred(struct fr_request_set *set)
+{
+    (void)set;
+    CHECK(in_hand, "nothing is claimed");
+    return rounds > 0 && rounds-- > 0;
 }
 
 void *fr_request_set_status(const struct fr_request_set *set, size_t index)
@@ -122,6 +146,7 @@ bool fr_request_schedule_poll(struct fr_request_op *op)
 void fr_request_receive_early(bool waits)
 {
     (void)waits;
+    CHECK(!in_hand || !fr_request_may_be_left(), "receives of the list go on, too");
 }
 
 void fr_world_progress(void)
@@ -185,10 +210,32 @@ static int wait_all(enum fr_status failure, int *statuses)
     return rc;
 }
 
+// An error handler may leave the call while MPI has the application's own list, in which nothing is
+// deferred.
+static void test_handler(void)
+{
+    static struct fr_request_set set;
+    fr_word requests[REQUESTS] = {5, 6, 7};
+    fr_word args[FR_MAX_ARGS] = {REQUESTS, FR_PTR(requests), 0};
+    set.fn = FR_FN_MPI_Waitall;
+    set.class = fr_real_rows[set.fn].class;
+    set.args = args;
+    set.count = REQUESTS;
+    set.requests = requests;
+    in_hand = true;
+    rounds = 3;
+    waited = removed = held = looked = 0;
+    atomic_store(&fr_request_has_handler, true);
+    CHECK(fr_request_set_defer(&set) == 0 && last_list == requests, "the list itself");
+    CHECK(held == 3 && looked == 3 && waited == 0 && removed == 0, "%u, %u", held, looked);
+    atomic_store(&fr_request_has_handler, false);
+}
+
 int main(void)
 {
     int statuses[REQUESTS];
     test_one();
+    test_handler();
     CHECK(wait_all(FR_OK, statuses) == 0 && raised == 0, "nothing is wrong");
     for (int i = 0; i < REQUESTS; i++)
         CHECK(statuses[i] == LEFT_ALONE, "%d: %d", i, statuses[i]);
