@@ -7,6 +7,7 @@
 #include "coll/alltoall.h"
 #include "mpi/rts.h"
 #include "report/report.h"
+#include "request/posted.h"
 #include "world/world.h"
 
 void fr_mpi_find_object(struct fr_request_op *op)
@@ -298,10 +299,15 @@ static int run_blocking(struct fr_request_op *op)
             op->args[status_arg] = status ? FR_PTR(status) : op->args[status_arg];
         }
     }
+    bool shown = op->takes_rts && fr_request_posted_notes_at_once();
+    if (shown)
+        fr_request_show(op);
     int rc = fr_mpi_call_real(op);
     if (packs && rc == fr_real_mpi.SUCCESS)
         limit_pack(op, before, position_of(op));
     rc = fr_request_deliver_one(op, status, rc);
+    if (shown)
+        fr_request_hide(op);
     fr_request_wait_over(op);
     fr_request_op_free(op);
     return rc;
@@ -316,14 +322,18 @@ static int run(struct fr_request_op *op)
                  class == FR_CLASS_FILE_WRITE_BEGIN;
     if (request < 0 && !pends)
         return run_blocking(op);
+    bool matches = op->takes_rts && fr_request_posted_notes_at_once();
+    if (matches)
+        fr_mpi_match_begin();
     int rc = fr_mpi_call_real(op);
-    if (rc != fr_real_mpi.SUCCESS) {
+    if (rc != fr_real_mpi.SUCCESS)
         fr_request_op_free(op);
-        return rc;
-    }
-    if (request >= 0)
-        return fr_request_track(op, (void *)op->args[request]);
-    fr_request_pend(op, op->object);
+    else if (request >= 0)
+        rc = fr_request_track(op, (void *)op->args[request]);
+    else
+        fr_request_pend(op, op->object);
+    if (matches)
+        fr_mpi_match_end();
     return rc;
 }
 

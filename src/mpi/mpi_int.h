@@ -115,6 +115,11 @@ void fr_mpi_messages_start(void);                          // both on all proces
 void fr_mpi_messages_end(void);
 void fr_mpi_messages_release(void);
 
+// A thread is alone with what it takes by matching, or begins to receive, until that can be seen:
+// it waits for nobody meanwhile.
+void fr_mpi_match_begin(void);
+void fr_mpi_match_end(void);
+
 // FABRAIL_RAIL_HOST: whether the user would have host memory go over rails; whether there are hosts
 // to send it to, which is set as long as takes_rts; whether a message of so many elements may be
 // one to look at for that; and whether the view of an operation is.

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "mpi/mpi_int.h"
+#include "request/posted.h"
 #include "world/world.h"
 
 #include <sched.h>
@@ -39,7 +40,7 @@ static void correct(enum fr_fn fn, const fr_word *args, void *status)
 static _Atomic(const void *) matching; // the thread, by its fr_request_call, or NULL
 static uint64_t matching_in;           // which of its calls
 
-static void match_begin(void)
+void fr_mpi_match_begin(void)
 {
     const void *thread = NULL;
     while (!atomic_compare_exchange_strong_explicit(&matching, &thread, &fr_request_call,
@@ -51,7 +52,7 @@ static void match_begin(void)
     matching_in = fr_request_call;
 }
 
-static void match_end(void)
+void fr_mpi_match_end(void)
 {
     const void *thread = &fr_request_call;
     atomic_compare_exchange_strong_explicit(&matching, &thread, NULL, memory_order_release,
@@ -65,13 +66,14 @@ static int match(enum fr_fn fn, const fr_word *args, void *status, bool waits)
     int *flag = waits ? &own_flag : (int *)args[fr_real_arg(fn, 'F', 0)];
     const fr_word given[] = {args[0],       args[1], args[2], FR_PTR(flag), args[waits ? 3 : 4],
                              FR_PTR(status)};
+    fr_request_posted_note_at_once();
     for (;;) {
-        match_begin();
+        fr_mpi_match_begin();
         int rc = fr_real_call(FR_FN_MPI_Improbe, given);
         bool found = rc == fr_real_mpi.SUCCESS && *flag;
         if (found && at(status, fr_real_mpi.status_source_offset) != fr_real_mpi.PROC_NULL)
             correct(fn, args, status);
-        match_end();
+        fr_mpi_match_end();
         if (found || rc != fr_real_mpi.SUCCESS || !waits)
             return rc;
         fr_rndv_progress(NULL);

@@ -90,15 +90,37 @@ static int receive_now(enum fr_fn fn, const fr_word *args)
     return hear(fn, args, status, rc);
 }
 
+// The same while other threads take messages by matching them, and have to see what comes here.
+static int receive_noted(enum fr_fn fn, fr_word *args, enum fr_fn counted_as)
+{
+    const fr_word *buffer = args + receiving_buffer(fn);
+    int rc = fr_real_mpi.SUCCESS;
+    if (fr_real_rows[fn].signature[3] == 'm') // which this thread has taken so
+        return receive_now(fn, args);
+    bool simple = fr_mpi_is_simple(fr_real_handle(buffer[2]));
+    struct fr_request_posted *noted = simple ? fr_request_posted_begin(fn, buffer) : NULL;
+    if (!noted && fr_mpi_serve(fn, args, NULL, counted_as, &rc))
+        return rc;
+    rc = receive_now(fn, args);
+    if (noted)
+        fr_request_posted_finish(noted);
+    return rc;
+}
+
 // Begins to receive into host memory. Returns false where nothing can come.
 static bool receive_later(enum fr_fn fn, const fr_word *args, int *result)
 {
     if (is_from_nobody(fn, args, 3))
         return false;
+    bool matches = fr_request_posted_notes_at_once();
+    if (FR_UNLIKELY(matches))
+        fr_mpi_match_begin();
     *result = fr_real_call(fn, args);
     if (*result == fr_real_mpi.SUCCESS)
         *result = fr_request_posted_add(
             fn, args, fr_real_handle_load((const void *)args[outcome_arg(fn)], 0));
+    if (FR_UNLIKELY(matches))
+        fr_mpi_match_end();
     return true;
 }
 
@@ -152,7 +174,8 @@ static bool receive(enum fr_fn fn, fr_word *args, enum fr_fn counted_as, int *re
     if (fr_mpi_may_go_over_rails(count, type)) // whose sender may be waiting to know how
         fr_rndv_progress(NULL);
     if (fr_real_rows[fn].signature[outcome_arg(fn)] == 'u') {
-        *result = receive_now(fn, args);
+        *result = fr_request_posted_notes_at_once() ? receive_noted(fn, args, counted_as)
+                                                    : receive_now(fn, args);
         return true;
     }
     bool of_another = counted_as != fn && fr_mpi_rails_take_host; // which the report shall name
@@ -177,6 +200,8 @@ bool fr_mpi_call_plain_receive(enum fr_fn fn, fr_word *args, int *result)
         return receive(fn, args, fn, result);
     if (fn == FR_FN_MPI_Irecv)
         return receive_later(fn, args, result);
+    if (FR_UNLIKELY(fr_request_posted_notes_at_once()))
+        return receive(fn, args, fn, result);
     *result = receive_now(fn, args);
     return true;
 }

@@ -143,7 +143,7 @@ void fr_request_receive_early(bool waits)
     int errors[MOST_EARLY];
     if (waits ? !fr_rndv_incoming_any() : !fr_rndv_incoming_any_here())
         return;
-    fr_request_posted_look(false);
+    fr_request_posted_look();
     for (size_t skip = 0; find_early(&early, skip, waits);
          skip += early.claimed_count - early.count) {
         for (size_t i = 0; i < early.count; i++) {
@@ -185,7 +185,8 @@ void fr_request_mark_received(void)
 {
     struct fr_rndv_incoming incoming[MOST_EARLY];
     look_at_freed();
-    fr_request_posted_look(true);
+    while (await_news(incoming, fr_request_posted_take_incoming(incoming, MOST_EARLY)))
+        ;
     while (await_news(incoming, fr_request_table_take_incoming(incoming, MOST_EARLY)))
         ;
     while (await_news(incoming, fr_request_take_freed(incoming, MOST_EARLY)))

@@ -2,8 +2,8 @@
 // The table of posted receives: sets of a few places each, of which the request chooses one.
 //
 // A place's word tells which request it holds and who may have it; its other members belong to the
-// thread that has claimed it. Requests are held shifted by two bits: in every family they are
-// addresses or sign-extended integers, so that their highest bits say the same three times.
+// thread that has claimed it. Requests are held shifted by three bits: in every family they are
+// addresses or sign-extended integers, so that their highest bits say the same four times.
 #include "config.h"
 
 #include "request/posted.h"
@@ -13,13 +13,15 @@
 #include <sched.h>
 #include <string.h>
 
-enum { SET_BITS = 9, SETS = 1 << SET_BITS, WAYS = 4, STATE_BITS = 2 };
+enum { SET_BITS = 9, SETS = 1 << SET_BITS, WAYS = 4, STATE_BITS = 3 };
 
 // What a thread may do with a place.
 enum {
     READY = 1,   // claim it
-    CLAIMED = 2, // nothing: another one completes the receive, or is about to add it
+    CLAIMED = 2, // peek: another one completes the receive
     LOOKED = 3,  // wait: another one looks whether an RTS has come
+    PEEKED = 4,  // wait, also who has claimed it: another one reads what stands in its memory
+    ADDED = 5,   // nothing: another one is about to add a receive
 };
 #define FREE ((uint64_t)0)
 
@@ -113,22 +115,22 @@ static uint64_t word_of_way(size_t first, unsigned way)
 static struct fr_request_posted *find_place(fr_word request)
 {
     const size_t first = set_of(request);
-    const uint64_t stale = word_of(request, READY), claimed = word_of(request, CLAIMED);
+    const uint64_t stale = word_of(request, READY), added = word_of(request, ADDED);
     _Static_assert(WAYS == 4, "all of them are loaded here");
     const uint64_t words[WAYS] = {word_of_way(first, 0), word_of_way(first, 1),
                                   word_of_way(first, 2), word_of_way(first, 3)};
     bool is_stale =
         words[0] == stale || words[1] == stale || words[2] == stale || words[3] == stale;
-    if (FR_LIKELY(!is_stale && words[0] == FREE && change(&place_words[first], FREE, claimed)))
+    if (FR_LIKELY(!is_stale && words[0] == FREE && change(&place_words[first], FREE, added)))
         return &places[first];
     for (size_t i = first; is_stale && i < first + WAYS; i++) {
-        if (change(&place_words[i], stale, claimed)) {
+        if (change(&place_words[i], stale, added)) {
             fr_request_posted_discount(1);
             return &places[i];
         }
     }
     for (size_t i = first; i < first + WAYS; i++) {
-        if (word_of_way(i, 0) == FREE && change(&place_words[i], FREE, claimed))
+        if (word_of_way(i, 0) == FREE && change(&place_words[i], FREE, added))
             return &places[i];
     }
     return NULL;
@@ -196,6 +198,39 @@ int fr_request_posted_add(enum fr_fn fn, const fr_word *args, fr_word request)
     return fr_real_mpi.SUCCESS;
 }
 
+// What a thread receives at once has no request: an address of the thread's own is its value.
+static FR_TLS char at_once;
+static _Atomic bool notes_at_once;
+
+bool fr_request_posted_notes_at_once(void)
+{
+    return FR_UNLIKELY(atomic_load_explicit(&notes_at_once, memory_order_relaxed)) && !is_serial &&
+           !fr_request_may_be_left();
+}
+
+void fr_request_posted_note_at_once(void)
+{
+    atomic_store_explicit(&notes_at_once, true, memory_order_relaxed);
+}
+
+struct fr_request_posted *fr_request_posted_begin(enum fr_fn fn, const fr_word *args)
+{
+    const fr_word request = FR_PTR(&at_once);
+    struct fr_request_posted *place = has_word(request) ? find_place(request) : NULL;
+    if (place) {
+        fill(place, fn, args);
+        add_to_count(1);
+        atomic_store_explicit(word_at(place), word_of(request, CLAIMED), memory_order_release);
+    }
+    return place;
+}
+
+void fr_request_posted_finish(struct fr_request_posted *receive)
+{
+    fr_request_posted_forget(receive);
+    fr_request_posted_discount(1);
+}
+
 // NULL when there is none, or another thread has claimed it: then it is another receive whose
 // request had the same value. Or it has become an operation, which the caller then finds.
 static struct fr_request_posted *claim(fr_word request)
@@ -236,10 +271,33 @@ size_t fr_request_posted_claim(const void *requests, size_t count,
     return found;
 }
 
+static unsigned state_of(uint64_t word)
+{
+    return word % (1u << STATE_BITS);
+}
+
+// Ends what this thread has claimed or looked at, once nobody reads its memory.
+static void let_go(_Atomic uint64_t *word, uint64_t to)
+{
+    if (FR_LIKELY(is_serial)) {
+        atomic_store_explicit(word, to, memory_order_release);
+        return;
+    }
+    for (uint64_t held = atomic_load_explicit(word, memory_order_relaxed);;) {
+        if (FR_UNLIKELY(state_of(held) == PEEKED)) {
+            sched_yield();
+            held = atomic_load_explicit(word, memory_order_relaxed);
+        } else if (atomic_compare_exchange_weak_explicit(word, &held, to, memory_order_acq_rel,
+                                                         memory_order_relaxed)) {
+            return;
+        }
+    }
+}
+
 static void make_ready(_Atomic uint64_t *word)
 {
     uint64_t held = atomic_load_explicit(word, memory_order_relaxed);
-    atomic_store_explicit(word, word_of(request_of(held), READY), memory_order_release);
+    let_go(word, word_of(request_of(held), READY));
 }
 
 void fr_request_posted_unclaim(struct fr_request_posted *const *posted, size_t count)
@@ -261,7 +319,7 @@ bool fr_request_posted_has_rts(const struct fr_request_posted *receive, const vo
 
 void fr_request_posted_forget(struct fr_request_posted *receive)
 {
-    atomic_store_explicit(word_at(receive), FREE, memory_order_release);
+    let_go(word_at(receive), FREE);
 }
 
 bool fr_request_posted_end(struct fr_request_posted *const *posted, size_t count,
@@ -297,15 +355,18 @@ struct fr_request_op *fr_request_posted_promote(struct fr_request_posted *receiv
     return op;
 }
 
-static bool holds_rts(const struct fr_request_posted *receive)
+static bool holds_rts(const struct fr_request_posted *receive, struct fr_rndv_incoming *incoming)
+{
+    return FR_UNLIKELY(fr_rndv_begins_rts(receive->buffer)) &&
+           fr_rndv_incoming_read(receive->buffer, incoming);
+}
+
+static bool fits(const struct fr_request_posted *receive, const struct fr_rndv_incoming *incoming)
 {
     const struct fr_layout *layout = NULL;
-    struct fr_rndv_incoming incoming;
-    if (FR_LIKELY(!fr_rndv_begins_rts(receive->buffer)) ||
-        !fr_rndv_incoming_read(receive->buffer, &incoming) ||
-        fr_layout_acquire(receive->type, &layout) != FR_OK)
+    if (fr_layout_acquire(receive->type, &layout) != FR_OK)
         return false;
-    bool fits = fr_rndv_incoming_fits(&incoming, (uint64_t)receive->count * layout->size_bytes);
+    bool fits = fr_rndv_incoming_fits(incoming, (uint64_t)receive->count * layout->size_bytes);
     fr_layout_release(layout);
     return fits;
 }
@@ -315,43 +376,78 @@ static bool holds_rts(const struct fr_request_posted *receive)
 static bool has_come(const struct fr_request_posted *receive, fr_word request)
 {
     _Alignas(16) char status[FR_STATUS_BYTES];
+    struct fr_rndv_incoming incoming;
     int complete = 0;
-    return holds_rts(receive) &&
+    return holds_rts(receive, &incoming) && fits(receive, &incoming) &&
            FR_MPI(Request_get_status, request, FR_PTR(&complete), FR_PTR(status)) ==
                fr_real_mpi.SUCCESS &&
            complete && fr_request_posted_has_rts(receive, status);
 }
 
-static void look_at(struct fr_request_posted *receive, bool all)
+static void look_at(struct fr_request_posted *receive, fr_word request)
 {
-    _Atomic uint64_t *word = word_at(receive);
-    fr_word request;
-    for (;;) {
-        uint64_t seen = atomic_load_explicit(word, memory_order_relaxed);
-        request = request_of(seen);
-        if (seen == word_of(request, READY) && change(word, seen, word_of(request, LOOKED)))
-            break;
-        bool by_other = seen == word_of(request, LOOKED) || seen == word_of(request, READY);
-        if (!all || !by_other)
-            return;
-        sched_yield();
-    }
     struct fr_request_op *op =
         has_come(receive, request) ? fr_request_posted_promote(receive, true) : NULL;
     if (op)
         fr_request_table_unclaim(&op, 1);
     else
-        make_ready(word);
+        make_ready(word_at(receive));
 }
 
-void fr_request_posted_look(bool all)
+// Marks what stands in the memory of a receive that another thread is completing. Returns whether
+// it could not.
+static bool peek_at(struct fr_request_posted *receive, fr_word request,
+                    struct fr_rndv_incoming *incoming)
 {
-    for (size_t s = 0; s < SETS; s++) {
-        if (!atomic_load_explicit(&fr_request_posted_count, memory_order_acquire))
+    unsigned char data[FR_RNDV_RTS_BYTES];
+    fr_request_read_racy(data, receive->buffer);
+    bool unknown = fr_rndv_begins_rts(data) && fr_rndv_incoming_read(data, incoming) &&
+                   !fr_rndv_incoming_take_known(incoming);
+    atomic_store_explicit(word_at(receive), word_of(request, CLAIMED), memory_order_release);
+    return unknown;
+}
+
+void fr_request_posted_look(void)
+{
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(places); i++) {
+        if (i % WAYS == 0 &&
+            atomic_load_explicit(&fr_request_posted_count, memory_order_acquire) == 0)
             return;
-        for (unsigned i = 0; i < WAYS; i++) {
-            if (atomic_load_explicit(&place_words[s * WAYS + i], memory_order_relaxed) != FREE)
-                look_at(&places[s * WAYS + i], all);
+        uint64_t word = atomic_load_explicit(&place_words[i], memory_order_relaxed);
+        fr_word request = request_of(word);
+        if (state_of(word) == READY && change(&place_words[i], word, word_of(request, LOOKED)))
+            look_at(&places[i], request);
+    }
+}
+
+// Looks at a receive, which others may have in hand.
+static bool take_from(struct fr_request_posted *receive, struct fr_rndv_incoming *incoming)
+{
+    _Atomic uint64_t *word = word_at(receive);
+    for (;; sched_yield()) {
+        uint64_t seen = atomic_load_explicit(word, memory_order_relaxed);
+        fr_word request = request_of(seen);
+        if (seen == FREE || state_of(seen) == ADDED ||
+            (state_of(seen) == CLAIMED && fr_request_may_be_left()))
+            return false;
+        if (state_of(seen) == CLAIMED && change(word, seen, word_of(request, PEEKED)))
+            return peek_at(receive, request, incoming);
+        if (state_of(seen) == READY && change(word, seen, word_of(request, LOOKED))) {
+            look_at(receive, request);
+            return false;
         }
     }
+}
+
+size_t fr_request_posted_take_incoming(struct fr_rndv_incoming *incoming, size_t max)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(places) && count < max; i++) {
+        if (i % WAYS == 0 &&
+            atomic_load_explicit(&fr_request_posted_count, memory_order_acquire) == 0)
+            break;
+        if (atomic_load_explicit(&place_words[i], memory_order_relaxed) != FREE)
+            count += take_from(&places[i], &incoming[count]);
+    }
+    return count;
 }

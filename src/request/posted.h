@@ -45,9 +45,25 @@ bool fr_request_posted_end(struct fr_request_posted *const *posted, size_t count
 // no more.
 struct fr_request_op *fr_request_posted_promote(struct fr_request_posted *receive, bool early);
 
-// Makes operations of those that have brought an RTS and that nobody is completing, for the
-// functions of request.h that look at operations early. With `all`, also of those that another
-// thread is just looking at, for which it waits.
-void fr_request_posted_look(bool all);
+// Makes operations of those that have brought an RTS and that nobody has claimed, for the functions
+// of request.h that look at operations early.
+void fr_request_posted_look(void);
+
+// The same also of those that another thread is just looking at, for which it waits; and marks the
+// RTS that stand in the memory of those that another thread is completing as received. Returns how
+// many it could not mark, of which nothing is known yet, up to `max` of them.
+size_t fr_request_posted_take_incoming(struct fr_rndv_incoming *incoming, size_t max);
+
+// Says that threads take messages by matching them, while others may receive at once. From then on
+// such receives are to be noted as well, unless calls come one at a time, or an error handler may
+// leave one.
+void fr_request_posted_note_at_once(void);
+bool fr_request_posted_notes_at_once(void);
+
+// Notes what this thread is about to receive at once, of elements of a predefined datatype without
+// gaps, as claimed: `args` begin with the arguments that MPI_Recv has first. NULL where there is no
+// place for it. It ends before the call does.
+struct fr_request_posted *fr_request_posted_begin(enum fr_fn fn, const fr_word *args);
+void fr_request_posted_finish(struct fr_request_posted *receive);
 
 #endif

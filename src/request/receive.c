@@ -57,11 +57,10 @@ bool fr_request_has_rts(struct fr_request_op *op, const void *status,
     return fr_rndv_incoming_read(data, incoming) && !is_cancelled(status);
 }
 
-// Reads memory that another thread may be writing. What is torn is no RTS.
-__attribute__((no_sanitize("thread"))) static void read_racy(unsigned char data[FR_RNDV_RTS_BYTES],
-                                                             uintptr_t from)
+__attribute__((no_sanitize("thread"))) void
+fr_request_read_racy(unsigned char data[FR_RNDV_RTS_BYTES], const void *from)
 {
-    const volatile unsigned char *bytes = (const unsigned char *)from;
+    const volatile unsigned char *bytes = from;
     for (size_t i = 0; i < FR_RNDV_RTS_BYTES; i++)
         data[i] = bytes[i];
 }
@@ -80,7 +79,7 @@ bool fr_request_holds_rts(struct fr_request_op *op, struct fr_rndv_incoming *inc
     if (!op->takes_rts || op->left || !has_room(view) || !may_look(op, view))
         return false;
     if (fr_path_is_packed(view))
-        read_racy(data, fr_path_given_address(view));
+        fr_request_read_racy(data, (const void *)fr_path_given_address(view));
     else
         fr_path_peek_on_host(view, data, sizeof(data));
     return fr_rndv_incoming_read(data, incoming);

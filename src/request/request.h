@@ -138,6 +138,9 @@ bool fr_request_has_rts(struct fr_request_op *op, const void *status,
 // memory of the application's that may be gone.
 bool fr_request_holds_rts(struct fr_request_op *op, struct fr_rndv_incoming *incoming);
 
+// Reads the beginning of memory that another thread may be writing. What is torn is no RTS.
+void fr_request_read_racy(unsigned char data[FR_RNDV_RTS_BYTES], const void *from);
+
 // Marks the RTS of receives whose requests were freed, as fr_request_table_take_incoming does.
 size_t fr_request_take_freed(struct fr_rndv_incoming *incoming, size_t max);
 
@@ -214,6 +217,11 @@ static inline bool fr_request_any_tracked(void)
     return atomic_load_explicit(&fr_request_posted_count, memory_order_acquire) != 0 ||
            atomic_load_explicit(&fr_request_tracked_count, memory_order_acquire) != 0;
 }
+
+// Shows an operation that has no request to those who look for messages, as claimed by this call;
+// and hides it from them again.
+void fr_request_show(struct fr_request_op *op);
+void fr_request_hide(struct fr_request_op *op);
 
 // Ties a started operation to its request, or finishes it at once when it is complete already. Owns
 // `op` from here on. Returns what the application's call returns.

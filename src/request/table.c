@@ -176,6 +176,20 @@ void fr_request_table_add(struct fr_request_op *op, fr_word request)
     atomic_fetch_add_explicit(&fr_request_tracked_count, 1, memory_order_release);
 }
 
+void fr_request_show(struct fr_request_op *op)
+{
+    op->active = true;
+    op->claimed = true;
+    fr_request_table_add(op, FR_PTR(op));
+}
+
+void fr_request_hide(struct fr_request_op *op)
+{
+    fr_request_table_remove(op);
+    op->key = 0;
+    op->claimed = false;
+}
+
 static bool is_free(const struct fr_request_op *op) FR_REQUIRES(table_lock)
 {
     return !op->left && !is_claimed(op);

@@ -23,6 +23,7 @@ extern const struct unnoticed unnoticed_requests[];
 extern const struct unnoticed unnoticed_messages[];
 extern const struct unnoticed unnoticed_spawn[];
 extern const struct unnoticed unnoticed_attach[];
+extern const struct unnoticed unnoticed_threads[];
 
 // Says on stdout what this rank found. The lines of a case are the same in each run, apart from the
 // order of ranks.

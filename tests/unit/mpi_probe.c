@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "mpi/mpi_int.h"
+#include "request/posted.h"
 #include "world/world.h"
 
 #include "check.h"
@@ -41,6 +42,13 @@ bool fr_mpi_address_of(fr_word comm, int rank, int tag, struct fr_rndv_address *
 int fr_world_tag_limit(void)
 {
     return TAG_LIMIT;
+}
+
+static bool noted;
+
+void fr_request_posted_note_at_once(void)
+{
+    noted = true;
 }
 
 // Nothing is ever found.
@@ -102,14 +110,14 @@ int main(void)
     alarm(PATIENCE_S);
     CHECK(!improbe(RANKS, 1, COMM, message) && !improbe(0, TAG_LIMIT + 1, COMM, message));
     CHECK(!improbe(0, 1, COMM + 1, message) && !improbe(0, 1, COMM, NULL));
-    CHECK(real_calls == 0, "%u", real_calls);
+    CHECK(real_calls == 0 && !noted, "%u", real_calls);
     leaves = true;
     if (setjmp(away) == 0)
         improbe(0, 1, COMM, message);
     leaves = false;
     for (int i = 0; i < 2; i++)
         CHECK(improbe(-2, -1, COMM, message), "%d", i);
-    CHECK(real_calls == 3 && progresses == 0, "%u", real_calls);
+    CHECK(real_calls == 3 && progresses == 0 && noted, "%u", real_calls);
     CHECK(mprobe(message) && progresses == 2, "%u", progresses);
     return check_result();
 }

@@ -27,6 +27,7 @@ enum {
 struct fr_real_personality fr_real_mpi;
 _Atomic size_t fr_request_tracked_count;
 FR_TLS bool fr_request_any_left;
+_Atomic bool fr_request_has_handler;
 
 void fr_request_table_drop_left(fr_word request)
 {
@@ -73,6 +74,22 @@ bool fr_rndv_incoming_read(const unsigned char data[FR_RNDV_RTS_BYTES],
     *incoming = (struct fr_rndv_incoming){.bytes = message_bytes};
     read_at = data;
     return data[BEGIN_BYTES] == 'A';
+}
+
+void fr_request_read_racy(unsigned char data[FR_RNDV_RTS_BYTES], const void *from)
+{
+    memcpy(data, from, FR_RNDV_RTS_BYTES);
+}
+
+static bool is_known = true;
+static size_t taken;
+static bool is_serial;
+
+bool fr_rndv_incoming_take_known(const struct fr_rndv_incoming *incoming)
+{
+    CHECK(incoming->bytes == message_bytes, "%d", (int)incoming->bytes);
+    taken++;
+    return is_known;
 }
 
 struct fr_request_op *fr_request_op_new(enum fr_fn fn, const fr_word *args)
@@ -307,23 +324,23 @@ static void test_look(void)
     add(102, rts);
     add(103, rts);
     struct fr_request_posted *held = claim(103);
-    fr_request_posted_look(false);
+    fr_request_posted_look();
     CHECK(atomic_load(&ops) == 0, "none is complete");
     complete = 101;
-    fr_request_posted_look(false);
+    fr_request_posted_look();
     CHECK(atomic_load(&ops) == 0, "what has come is no RTS");
     size_t before = atomic_load(&asked);
     forget(claim(100));
     message_bytes = MESSAGE_BYTES + 1;
-    fr_request_posted_look(false);
+    fr_request_posted_look();
     message_bytes = MESSAGE_BYTES;
     CHECK(atomic_load(&asked) == before, "an RTS that may be truncated, or none at all");
     add(100, rts);
     complete = 103;
-    fr_request_posted_look(false);
+    fr_request_posted_look();
     CHECK(atomic_load(&ops) == 0, "another thread is completing it");
     complete = 102;
-    fr_request_posted_look(false);
+    fr_request_posted_look();
     CHECK(atomic_load(&ops) == 1 && last_key == 102 && last_buffer == rts, "has become one");
     CHECK(atomic_load(&unclaims) == 1 && !claim(102), "the side table has it");
     struct fr_request_op *op = fr_request_posted_promote(held, false);
@@ -331,6 +348,40 @@ static void test_look(void)
     free(op);
     forget(claim(100));
     forget(claim(101));
+}
+
+// What a thread has claimed is looked at by another, unless the thread may have left it.
+static void test_take(void)
+{
+    static const unsigned char plain[MESSAGE_BYTES] = NOTHING "B", rts[MESSAGE_BYTES] = NOTHING "A";
+    const fr_word args[] = {FR_PTR(rts), MESSAGE_BYTES, 0, 1, 2, 3, 0};
+    struct fr_rndv_incoming incoming[2];
+    start();
+    taken = 0;
+    CHECK(fr_request_posted_take_incoming(incoming, 2) == 0 && taken == 0, "there is none");
+    add(100, rts);
+    add(101, plain);
+    struct fr_request_posted *one = claim(100), *other = claim(101);
+    CHECK(fr_request_posted_take_incoming(incoming, 2) == 0 && taken == 1, "%zu", taken);
+    fr_request_posted_note_at_once();
+    CHECK(fr_request_posted_notes_at_once() == !is_serial, "from now on");
+    struct fr_request_posted *at_once = fr_request_posted_begin(FR_FN_MPI_Recv, args);
+    is_known = false;
+    message_bytes = MESSAGE_BYTES + 1; // which is truncated, but has come
+    CHECK(fr_request_posted_take_incoming(incoming, 2) == 2 && taken == 3, "%zu", taken);
+    CHECK(fr_request_posted_take_incoming(incoming, 1) == 1 && taken == 4, "%zu", taken);
+    atomic_store(&fr_request_has_handler, true);
+    CHECK(fr_request_posted_take_incoming(incoming, 2) == 0 && taken == 4, "%zu", taken);
+    CHECK(!fr_request_posted_notes_at_once(), "a thread may have left it");
+    atomic_store(&fr_request_has_handler, false);
+    is_known = true;
+    message_bytes = MESSAGE_BYTES;
+    fr_request_posted_finish(at_once);
+    forget(other);
+    fr_request_posted_unclaim(&one, 1);
+    complete = 100;
+    CHECK(fr_request_posted_take_incoming(incoming, 2) == 0 && taken == 4, "%zu", taken);
+    CHECK(atomic_load(&ops) == 1 && last_key == 100, "nobody has claimed it");
 }
 
 // Gives out the requests of an MPI of twelve.
@@ -375,9 +426,11 @@ static _Atomic bool looking;
 
 static void *look_often(void *argument)
 {
+    struct fr_rndv_incoming incoming;
     (void)argument;
     while (atomic_load(&looking)) {
-        fr_request_posted_look(false);
+        fr_request_posted_look();
+        CHECK(fr_request_posted_take_incoming(&incoming, 1) == 0, "there is no RTS");
         sched_yield();
     }
     return NULL;
@@ -456,6 +509,7 @@ static void test_alone(void)
     test_overflow();
     test_reuse();
     test_look();
+    test_take();
 }
 
 int main(void)
@@ -464,6 +518,7 @@ int main(void)
     test_threads();
     test_moves();
     fr_request_set_serial(true);
+    is_serial = true;
     test_alone();
     fr_request_set_serial(false);
     fr_request_set_serial(true);
