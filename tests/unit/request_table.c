@@ -84,7 +84,8 @@ static struct fr_request_op *add(size_t number, const struct fr_layout *layout)
     *receive =
         (struct receive){.block = {.count = layout->contiguous ? ROOM : 1, .layout = layout}};
     struct fr_request_op *op = &receive->op;
-    op->takes_rts = op->active = true;
+    op->active = true;
+    op->takes_rts = true;
     op->view_count = 1;
     op->views[0] = (struct fr_path_view){.base = (uintptr_t)receive->memory,
                                          .blocks = &receive->block,
