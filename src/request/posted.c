@@ -200,17 +200,16 @@ int fr_request_posted_add(enum fr_fn fn, const fr_word *args, fr_word request)
 
 // What a thread receives at once has no request: an address of the thread's own is its value.
 static FR_TLS char at_once;
-static _Atomic bool notes_at_once;
+_Atomic bool fr_request_posted_matches;
 
-bool fr_request_posted_notes_at_once(void)
+bool fr_request_posted_may_note(void)
 {
-    return FR_UNLIKELY(atomic_load_explicit(&notes_at_once, memory_order_relaxed)) && !is_serial &&
-           !fr_request_may_be_left();
+    return !is_serial && !fr_request_may_be_left();
 }
 
 void fr_request_posted_note_at_once(void)
 {
-    atomic_store_explicit(&notes_at_once, true, memory_order_relaxed);
+    atomic_store_explicit(&fr_request_posted_matches, true, memory_order_relaxed);
 }
 
 struct fr_request_posted *fr_request_posted_begin(enum fr_fn fn, const fr_word *args)

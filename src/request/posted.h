@@ -58,7 +58,13 @@ size_t fr_request_posted_take_incoming(struct fr_rndv_incoming *incoming, size_t
 // such receives are to be noted as well, unless calls come one at a time, or an error handler may
 // leave one.
 void fr_request_posted_note_at_once(void);
-bool fr_request_posted_notes_at_once(void);
+bool fr_request_posted_may_note(void); // but for the first of these conditions
+extern _Atomic bool fr_request_posted_matches;
+static inline bool fr_request_posted_notes_at_once(void)
+{
+    return FR_UNLIKELY(atomic_load_explicit(&fr_request_posted_matches, memory_order_relaxed)) &&
+           fr_request_posted_may_note();
+}
 
 // Notes what this thread is about to receive at once, of elements of a predefined datatype without
 // gaps, as claimed: `args` begin with the arguments that MPI_Recv has first. NULL where there is no
