@@ -154,6 +154,7 @@ static bool jump_from_list(const struct memory *memory)
     if (rank == 0) {
         MPI_Irecv(few, FEW, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, &requests[0]);
         MPI_Isend(memory->address, BYTES, MPI_BYTE, 1, TAG + 1, MPI_COMM_WORLD, &requests[1]);
+        MPI_Barrier(MPI_COMM_WORLD);
         if (setjmp(away) == 0) {
             MPI_Waitall(2, requests, statuses);
             must(false, "no error of a list");
@@ -162,7 +163,8 @@ static bool jump_from_list(const struct memory *memory)
         if (setjmp(away) == 0) // what is left of it
             MPI_Waitall(2, requests, statuses);
     } else {
-        usleep(50000); // until the other rank waits
+        MPI_Barrier(MPI_COMM_WORLD);
+        usleep(50000); // most often the other rank waits by then
         MPI_Send(few, 2 * FEW, MPI_BYTE, 0, TAG, MPI_COMM_WORLD);
         usleep(50000);
         MPI_Recv(memory->address, BYTES, MPI_BYTE, 0, TAG + 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
