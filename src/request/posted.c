@@ -112,7 +112,7 @@ static uint64_t word_of_way(size_t first, unsigned way)
 
 // A place for a request that MPI has just given out. One that is ready under the same value was
 // completed in a way that nobody could see, and is taken first.
-static struct fr_request_posted *find_place(fr_word request)
+static inline __attribute__((always_inline)) struct fr_request_posted *find_place(fr_word request)
 {
     const size_t first = set_of(request);
     const uint64_t stale = word_of(request, READY), added = word_of(request, ADDED);
@@ -212,7 +212,8 @@ void fr_request_posted_note_at_once(void)
     atomic_store_explicit(&fr_request_posted_matches, true, memory_order_relaxed);
 }
 
-struct fr_request_posted *fr_request_posted_begin(enum fr_fn fn, const fr_word *args)
+__attribute__((cold)) struct fr_request_posted *fr_request_posted_begin(enum fr_fn fn,
+                                                                        const fr_word *args)
 {
     const fr_word request = FR_PTR(&at_once);
     struct fr_request_posted *place = has_word(request) ? find_place(request) : NULL;
@@ -275,13 +276,8 @@ static unsigned state_of(uint64_t word)
     return word % (1u << STATE_BITS);
 }
 
-// Ends what this thread has claimed or looked at, once nobody reads its memory.
-static void let_go(_Atomic uint64_t *word, uint64_t to)
+static __attribute__((noinline)) void let_go_unpeeked(_Atomic uint64_t *word, uint64_t to)
 {
-    if (FR_LIKELY(is_serial)) {
-        atomic_store_explicit(word, to, memory_order_release);
-        return;
-    }
     for (uint64_t held = atomic_load_explicit(word, memory_order_relaxed);;) {
         if (FR_UNLIKELY(state_of(held) == PEEKED)) {
             sched_yield();
@@ -291,6 +287,15 @@ static void let_go(_Atomic uint64_t *word, uint64_t to)
             return;
         }
     }
+}
+
+// Ends what this thread has claimed or looked at, once nobody reads its memory.
+static inline void let_go(_Atomic uint64_t *word, uint64_t to)
+{
+    if (FR_LIKELY(is_serial))
+        atomic_store_explicit(word, to, memory_order_release);
+    else
+        let_go_unpeeked(word, to);
 }
 
 static void make_ready(_Atomic uint64_t *word)
