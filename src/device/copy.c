@@ -145,6 +145,22 @@ static enum fr_status start_box(const struct fr_device_stream *stream,
     return result == CUDA_SUCCESS ? FR_OK : fr_device_fail("cuMemcpy3DAsync", result);
 }
 
+// What the application has done to one row of a mixed copy is of the row's own device.
+static enum fr_status sync_row(const void *address, size_t bytes)
+{
+    struct fr_device_range range;
+    struct fr_device_scope scope;
+    enum fr_status status = fr_device_query(address, &range);
+    if (status != FR_OK || !fr_device_kind_is_device(range.kind))
+        return status;
+    status = fr_device_scope_enter(&range, &scope);
+    if (status != FR_OK)
+        return status;
+    status = fr_device_sync(&range, (uintptr_t)address, (uintptr_t)address + bytes);
+    fr_device_scope_leave(&scope);
+    return status;
+}
+
 // One plane: a pitched copy, or a run each row where the strides allow nothing better or the driver
 // is to find out itself whose memory the row is.
 static enum fr_status start_plane(const struct fr_device_stream *stream,
@@ -156,7 +172,10 @@ static enum fr_status start_plane(const struct fr_device_stream *stream,
     const char *src = copy->src;
     enum fr_status status = FR_OK;
     for (size_t i = 0; i < copy->n[0] && status == FR_OK; i++) {
-        status = start_run(stream, dst, src, copy->bytes);
+        if (copy->mixed)
+            status = sync_row(stream->direction == FR_TO_STAGE ? src : dst, copy->bytes);
+        if (status == FR_OK)
+            status = start_run(stream, dst, src, copy->bytes);
         dst += copy->dst_stride[0];
         src += copy->src_stride[0];
     }
@@ -291,7 +310,8 @@ static void add_copy(struct fr_device_batch *batch, const struct fr_device_range
     }
     uintptr_t low, high;
     device_span(&simple, direction, &low, &high);
-    keep_first(batch, fr_device_sync(range, low, high));
+    if (!simple.mixed)
+        keep_first(batch, fr_device_sync(range, low, high));
     if (batch->status == FR_OK) {
         struct fr_device_stream *stream = find_lane(batch, scope.context, direction);
         if (stream != NULL && batch->status == FR_OK)

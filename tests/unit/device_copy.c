@@ -315,6 +315,41 @@ static void test_unfinished_calls(void)
     free(host);
 }
 
+// Of a mixed copy, each row's own device has what the application did to it.
+static void test_unfinished_mixed_calls(CUcontext context)
+{
+    enum { HALF = 4096 };
+    unsigned char host[2 * HALF] = {0};
+    struct driver_memory memory, other;
+    struct fr_device_range range;
+    struct fr_device_batch batch;
+    CUcontext second = NULL;
+    int count = 0;
+    CU(cuDeviceGetCount(&count));
+    if (count < 2 || !driver_allocate(FR_KIND_MALLOC, 0, HALF, &memory))
+        return;
+    CU(cuMemsetD8_v2(driver_pointer(memory.address), 1, HALF));
+    CU(cuDevicePrimaryCtxRetain(&second, 1));
+    CU(cuCtxSetCurrent(second));
+    if (driver_allocate(FR_KIND_MALLOC, 1, HALF, &other)) {
+        CU(cuMemsetD8_v2(driver_pointer(other.address), 1, HALF));
+        CU(cuCtxSetCurrent(context));
+        CHECK(fr_device_query(memory.address, &range) == FR_OK);
+        struct fr_device_copy copy = {
+            .dst = host, .src = memory.address, .bytes = HALF, .n = {2, 1}, .mixed = true};
+        copy.dst_stride[0] = HALF;
+        copy.src_stride[0] = (ptrdiff_t)((uintptr_t)other.address - (uintptr_t)memory.address);
+        fr_device_batch_begin(&batch);
+        fr_device_batch_copy(&batch, &range, FR_TO_STAGE, &copy);
+        CHECK(fr_device_batch_finish(&batch) == FR_OK);
+        CHECK(host[0] == 1 && memcmp(host, host + 1, sizeof(host) - 1) == 0);
+        driver_free(&other);
+    }
+    CU(cuCtxSetCurrent(context));
+    driver_free(&memory);
+    CU(cuDevicePrimaryCtxRelease_v2(1));
+}
+
 // Copies one shape out of `memory` into staging memory of the device, and the same bytes back from
 // there to where the shape's destination lies in `memory`.
 static void run_on_device(const struct driver_memory *memory, const struct driver_memory *stage,
@@ -427,6 +462,7 @@ int main(void)
     }
     test_runs_on_device();
     test_unfinished_calls();
+    test_unfinished_mixed_calls(context);
     fr_device_release();
     return check_result();
 }
