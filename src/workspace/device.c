@@ -269,8 +269,9 @@ bool fr_workspace_may_lend(int device, size_t bytes)
     if (device < 0 || device >= MAX_DEVICES)
         return false;
     fr_core_lock(&pools_lock);
-    size_t lent = usage.lent_bytes;
-    size_t idle = usage.bytes - lent;
+    const struct fr_workspace_pool *pool = pool_of(device);
+    size_t lent = pool->lent_bytes;
+    size_t idle = pool->bytes - lent;
     fr_core_unlock(&pools_lock);
     if (bytes > fr_core_settings()->workspace_max_bytes ||
         lent > fr_core_settings()->workspace_max_bytes - bytes)
