@@ -18,7 +18,18 @@ static CUcontext held_primary(int device)
     return context;
 }
 
-// Retains the device's primary context once for the process.
+// Returns whether the device's primary context is in use by anyone.
+static bool primary_is_active(int device)
+{
+    CUdevice handle;
+    unsigned flags = 0;
+    int active = 0;
+    return fr_cu.cuDeviceGet(&handle, device) == CUDA_SUCCESS &&
+           fr_cu.cuDevicePrimaryCtxGetState(handle, &flags, &active) == CUDA_SUCCESS && active;
+}
+
+// Retains the device's primary context once for the process, and again where a reset of the device
+// has ended it, which keeps the references: only that brings it back to life.
 static enum fr_status get_primary(int device, CUcontext *context)
 {
     if (device < 0 || device >= MAX_DEVICES) {
@@ -26,7 +37,7 @@ static enum fr_status get_primary(int device, CUcontext *context)
         return FR_ERR_LIMIT;
     }
     *context = held_primary(device);
-    if (*context != NULL)
+    if (*context != NULL && primary_is_active(device))
         return FR_OK;
 
     CUdevice handle;
@@ -41,7 +52,7 @@ static enum fr_status get_primary(int device, CUcontext *context)
     bool raced = primaries[device] != NULL;
     primaries[device] = *context;
     fr_core_unlock(&primaries_lock);
-    if (raced) // another thread's reference stays
+    if (raced) // another thread's reference stays, or the one from before a reset
         (void)fr_cu.cuDevicePrimaryCtxRelease_v2(handle);
     return FR_OK;
 }
@@ -60,16 +71,6 @@ void fr_device_contexts_release(void)
         if (result != CUDA_SUCCESS)
             fr_device_fail("cuDevicePrimaryCtxRelease", result);
     }
-}
-
-// Returns whether the device's primary context is in use by anyone.
-static bool primary_is_active(int device)
-{
-    CUdevice handle;
-    unsigned flags = 0;
-    int active = 0;
-    return fr_cu.cuDeviceGet(&handle, device) == CUDA_SUCCESS &&
-           fr_cu.cuDevicePrimaryCtxGetState(handle, &flags, &active) == CUDA_SUCCESS && active;
 }
 
 bool fr_device_in_use(void)

@@ -272,6 +272,29 @@ static void test_failures(void)
     CHECK(skipped * check_step() >= CALLS || reported >= 8 / check_step(), "%u", reported);
 }
 
+// Memory that is no context's outlives a reset of its device, after which nobody but Fabrail may
+// want the primary context.
+static void test_reset(CUcontext *primary)
+{
+    struct driver_memory memory;
+    unsigned flags = 0;
+    int active = 1;
+    if (!driver_is_simulated() || !driver_allocate(FR_KIND_VMM_FD, 0, BYTES, &memory))
+        return; // other drivers may not stand it
+    CU(cuCtxSetCurrent(NULL));
+    CHECK(round_trip(&memory, 3) == FR_OK);
+    CU(cuDevicePrimaryCtxReset_v2(0));
+    CHECK(round_trip(&memory, 4) == FR_OK);
+    CHECK(round_trip(&memory, 5) == FR_OK);
+    CU(cuDevicePrimaryCtxRelease_v2(0)); // the test's own
+    fr_device_release();
+    CU(cuDevicePrimaryCtxGetState(0, &flags, &active));
+    CHECK(!active, "each reference is given back");
+    CU(cuDevicePrimaryCtxRetain(primary, 0));
+    CU(cuCtxSetCurrent(*primary));
+    driver_free(&memory);
+}
+
 int main(void)
 {
     CUcontext primary = NULL;
@@ -282,5 +305,6 @@ int main(void)
     test_destroyed(primary);
     test_threads(primary);
     test_devices(primary);
+    test_reset(&primary);
     return check_result();
 }
