@@ -29,30 +29,63 @@ struct classify_context {
     bool started; // a run has been asked for
 };
 
-static enum fr_status classify_run(void *data, const struct fr_layout_copy *piece)
+static void take_in(struct classify_context *context, const struct fr_device_range *run)
 {
-    struct classify_context *context = data;
     struct fr_path_view *view = context->view;
     enum fr_device_kind known = view->range.kind;
     bool known_kind = fr_device_kind_is_device(known) && known != FR_KIND_VMM_FABRIC;
-    if (known_kind && view->mixed)
-        return FR_OK;
-    ptrdiff_t low = piece->user_offset;
-    ptrdiff_t high = piece->user_offset + (ptrdiff_t)piece->bytes;
-    for (int i = 0; i < 2; i++) {
-        ptrdiff_t reach = (ptrdiff_t)(piece->n[i] - 1) * piece->user_stride[i];
-        if (reach < 0)
-            low += reach;
-        else
-            high += reach;
-    }
-    struct fr_device_range run;
-    fr_buffer_classify((const void *)(context->base + (uintptr_t)low), (size_t)(high - low), &run);
-    if (context->started && run.device != view->range.device) // -1 on the host
+    if (context->started && run->device != view->range.device) // -1 on the host
         view->mixed = true;
     context->started = true;
-    if (!known_kind && (known != FR_KIND_VMM_FABRIC || fr_device_kind_is_device(run.kind)))
-        view->range = run;
+    if (!known_kind && (known != FR_KIND_VMM_FABRIC || fr_device_kind_is_device(run->kind)))
+        view->range = *run;
+}
+
+static bool is_inside(const struct fr_device_range *range, uintptr_t low, size_t bytes)
+{
+    uintptr_t offset = low - range->base;
+    return fr_device_kind_is_device(range->kind) && offset <= range->bytes &&
+           bytes <= range->bytes - offset;
+}
+
+// Rows up to so many can be separate memory that stands equally far apart; more are an array's.
+enum { MOST_APART = 64 };
+
+// Classifies what the first `levels` levels of a piece have from `first` on, by its ends, or row by
+// row where those need not be of one allocation.
+static void classify_rows(struct classify_context *context, const struct fr_layout_copy *piece,
+                          uintptr_t first, int levels)
+{
+    uintptr_t low = first, high = first + piece->bytes;
+    while (levels > 0 && piece->n[levels - 1] == 1)
+        levels--;
+    for (int i = 0; i < levels; i++) {
+        ptrdiff_t reach = (ptrdiff_t)(piece->n[i] - 1) * piece->user_stride[i];
+        if (reach < 0)
+            low += (uintptr_t)reach;
+        else
+            high += (uintptr_t)reach;
+    }
+    struct fr_device_range run;
+    fr_buffer_classify((const void *)low, high - low, &run);
+    if (levels == 0 || piece->n[levels - 1] > MOST_APART || is_inside(&run, low, high - low)) {
+        take_in(context, &run);
+        return;
+    }
+    for (size_t i = 0; i < piece->n[levels - 1]; i++) {
+        classify_rows(context, piece, first, levels - 1);
+        first += (uintptr_t)piece->user_stride[levels - 1];
+    }
+}
+
+static enum fr_status classify_run(void *data, const struct fr_layout_copy *piece)
+{
+    struct classify_context *context = data;
+    const struct fr_path_view *view = context->view;
+    bool is_known =
+        fr_device_kind_is_device(view->range.kind) && view->range.kind != FR_KIND_VMM_FABRIC;
+    if (!is_known || !view->mixed)
+        classify_rows(context, piece, context->base + (uintptr_t)piece->user_offset, 2);
     return FR_OK;
 }
 

@@ -57,6 +57,10 @@ check_PROGRAMS += tests/unit/buffer_classify
 tests_unit_buffer_classify_SOURCES = tests/unit/buffer_classify.c $(unit_driver_headers)
 tests_unit_buffer_classify_LDADD = librooms.la
 
+check_PROGRAMS += tests/unit/path_view
+tests_unit_path_view_SOURCES = tests/unit/path_view.c $(unit_driver_headers)
+tests_unit_path_view_LDADD = librooms.la
+
 check_PROGRAMS += tests/unit/workspace_leases
 tests_unit_workspace_leases_SOURCES = tests/unit/workspace_leases.c $(unit_driver_headers)
 tests_unit_workspace_leases_LDADD = librooms.la
