@@ -96,6 +96,16 @@ static void exchange_capture_mode(CUstreamCaptureMode *mode)
         (void)fr_cu.cuThreadExchangeStreamCaptureMode(mode);
 }
 
+// The thread's current context outside of all scopes that it is in, NULL where it has none or is in
+// it.
+static FR_TLS CUcontext outer_context;
+static FR_TLS unsigned scope_depth;
+
+CUcontext fr_device_scope_outer(void)
+{
+    return outer_context;
+}
+
 // `current` is the thread's current context.
 static enum fr_status enter(CUcontext context, CUcontext current, struct fr_device_scope *scope)
 {
@@ -106,6 +116,8 @@ static enum fr_status enter(CUcontext context, CUcontext current, struct fr_devi
     }
     scope->context = context;
     scope->pushed = context != current;
+    if (scope_depth++ == 0)
+        outer_context = scope->pushed ? current : NULL;
     scope->capture_mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     exchange_capture_mode(&scope->capture_mode);
     return FR_OK;
@@ -163,6 +175,8 @@ enum fr_status fr_device_scope_enter_lasting(int device, struct fr_device_scope 
 void fr_device_scope_leave(struct fr_device_scope *scope)
 {
     exchange_capture_mode(&scope->capture_mode);
+    if (--scope_depth == 0)
+        outer_context = NULL;
     if (!scope->pushed)
         return;
     CUcontext popped = NULL;

@@ -121,6 +121,10 @@ FR_MUST_CHECK enum fr_status fr_device_scope_enter_lasting(int device,
                                                            struct fr_device_scope *scope);
 void fr_device_scope_leave(struct fr_device_scope *scope);
 
+// Inside of a scope, the context that was current outside of it and of those around it, if that is
+// another one than there; else NULL.
+CUcontext fr_device_scope_outer(void);
+
 // Gives back the primary contexts that scopes retained.
 void fr_device_contexts_release(void);
 

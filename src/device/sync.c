@@ -62,39 +62,82 @@ static void remember(uint64_t buffer_id)
         free(entry);
 }
 
-static enum fr_status wait_for_default_streams(void)
+static CUresult wait_for_streams(void)
 {
     CUresult result = fr_cu.cuStreamSynchronize(CU_STREAM_LEGACY);
-    if (result == CUDA_SUCCESS)
-        result = fr_cu.cuStreamSynchronize(CU_STREAM_PER_THREAD);
-    return result == CUDA_SUCCESS ? FR_OK : fr_device_fail("cuStreamSynchronize", result);
+    return result == CUDA_SUCCESS ? fr_cu.cuStreamSynchronize(CU_STREAM_PER_THREAD) : result;
 }
 
 // The call of MPI that this thread is in, 0 outside of any, and where it has waited.
 static FR_TLS uint64_t current_call;
 static FR_TLS uint64_t waited_call;
-static FR_TLS CUcontext waited_context;
+static FR_TLS CUcontext waited_contexts[4];
+static FR_TLS unsigned waited_count;
 
 void fr_device_begin_call(void)
 {
     current_call++;
 }
 
+static bool has_waited(CUcontext context)
+{
+    bool found = false;
+    if (waited_call != current_call)
+        waited_count = 0;
+    for (unsigned i = 0; i < waited_count && !found; i++)
+        found = waited_contexts[i] == context;
+    return found;
+}
+
 // The thread cannot have started anything since it waited, and what other threads do is not ordered
 // with this call.
-static enum fr_status wait_once_a_call(void)
+static void note_waited(CUcontext context)
+{
+    if (current_call == 0 || has_waited(context) ||
+        waited_count == FR_ARRAY_LENGTH(waited_contexts))
+        return;
+    waited_call = current_call;
+    waited_contexts[waited_count++] = context;
+}
+
+static enum fr_status wait_inside(bool anew)
 {
     CUcontext context = NULL;
-    if (current_call == 0 || fr_cu.cuCtxGetCurrent(&context) != CUDA_SUCCESS)
-        return wait_for_default_streams();
-    if (waited_call == current_call && waited_context == context)
+    bool known = fr_cu.cuCtxGetCurrent(&context) == CUDA_SUCCESS;
+    if (known && !anew && has_waited(context))
         return FR_OK;
-    enum fr_status status = wait_for_default_streams();
-    if (status == FR_OK) {
-        waited_call = current_call;
-        waited_context = context;
-    }
-    return status;
+    CUresult result = wait_for_streams();
+    if (result != CUDA_SUCCESS)
+        return fr_device_fail("cuStreamSynchronize", result);
+    if (known)
+        note_waited(context);
+    return FR_OK;
+}
+
+// The context that was current when the application made its calls, where that is not the memory's.
+// One that is gone has nothing left to do.
+static enum fr_status wait_outside(bool anew)
+{
+    CUcontext outer = fr_device_scope_outer();
+    struct fr_device_scope scope;
+    if (FR_LIKELY(outer == NULL) || (!anew && has_waited(outer)))
+        return FR_OK;
+    enum fr_status status = fr_device_scope_enter_context(outer, &scope);
+    if (status != FR_OK)
+        return status;
+    CUresult result = wait_for_streams();
+    fr_device_scope_leave(&scope);
+    if (result == CUDA_SUCCESS)
+        note_waited(outer);
+    bool gone = result == CUDA_ERROR_CONTEXT_IS_DESTROYED || result == CUDA_ERROR_INVALID_CONTEXT;
+    return result == CUDA_SUCCESS || gone ? FR_OK : fr_device_fail("cuStreamSynchronize", result);
+}
+
+// Once a call of MPI and context, unless it is to be `anew`.
+static enum fr_status wait_for_default_streams(bool anew)
+{
+    enum fr_status status = wait_inside(anew);
+    return status == FR_OK ? wait_outside(anew) : status;
 }
 
 enum fr_status fr_device_sync(const struct fr_device_range *range, uintptr_t low, uintptr_t high)
@@ -109,10 +152,8 @@ enum fr_status fr_device_sync(const struct fr_device_range *range, uintptr_t low
     unsigned on = 1;
     bool lasting = inside && fr_cu.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
                                                          range->base) == CUDA_SUCCESS;
-    if (!lasting)
-        return wait_once_a_call();
-    enum fr_status status = wait_for_default_streams();
-    if (status == FR_OK)
+    enum fr_status status = wait_for_default_streams(lasting);
+    if (status == FR_OK && lasting)
         remember(range->buffer_id);
     return status;
 }

@@ -350,6 +350,37 @@ static void test_unfinished_mixed_calls(CUcontext context)
     CU(cuDevicePrimaryCtxRelease_v2(1));
 }
 
+// What the application did to memory of one device while another one was current.
+static void test_unfinished_calls_from_elsewhere(CUcontext context)
+{
+    unsigned char host[SPACE / 16];
+    struct driver_memory memory;
+    struct fr_device_range range;
+    struct fr_device_batch batch;
+    CUcontext second = NULL;
+    int count = 0;
+    CU(cuDeviceGetCount(&count));
+    if (count < 2 || !driver_is_simulated())
+        return; // others may want peer access
+    CU(cuDevicePrimaryCtxRetain(&second, 1));
+    CU(cuCtxSetCurrent(second));
+    bool made = driver_allocate(FR_KIND_MALLOC, 1, sizeof(host), &memory);
+    CU(cuCtxSetCurrent(context));
+    if (made) {
+        CU(cuMemsetD8_v2(driver_pointer(memory.address), 2, sizeof(host)));
+        CHECK(fr_device_query(memory.address, &range) == FR_OK);
+        const struct fr_device_copy copy = {
+            .dst = host, .src = memory.address, .bytes = sizeof(host), .n = {1, 1}};
+        memset(host, 0, sizeof(host));
+        fr_device_batch_begin(&batch);
+        fr_device_batch_copy(&batch, &range, FR_TO_STAGE, &copy);
+        CHECK(fr_device_batch_finish(&batch) == FR_OK);
+        CHECK(host[0] == 2 && memcmp(host, host + 1, sizeof(host) - 1) == 0);
+        driver_free(&memory);
+    }
+    CU(cuDevicePrimaryCtxRelease_v2(1));
+}
+
 // Copies one shape out of `memory` into staging memory of the device, and the same bytes back from
 // there to where the shape's destination lies in `memory`.
 static void run_on_device(const struct driver_memory *memory, const struct driver_memory *stage,
@@ -463,6 +494,7 @@ int main(void)
     test_runs_on_device();
     test_unfinished_calls();
     test_unfinished_mixed_calls(context);
+    test_unfinished_calls_from_elsewhere(context);
     fr_device_release();
     return check_result();
 }
