@@ -110,6 +110,14 @@ static enum fr_status export_anew(const struct fr_device_range *range, const voi
     return status;
 }
 
+// Whether what is known is of the allocation that holds this address: of bytes in two it is of
+// either.
+static bool is_of(const struct fr_device_range *range, const void *address)
+{
+    struct fr_device_range here;
+    return fr_device_query_id(address, &here) == FR_OK && here.buffer_id == range->buffer_id;
+}
+
 enum fr_status fr_memory_export(const struct fr_device_range *range, const void *address,
                                 size_t bytes, struct fr_memory_handle *handle)
 {
@@ -120,7 +128,7 @@ enum fr_status fr_memory_export(const struct fr_device_range *range, const void 
     struct fr_memory_handle made;
     enum fr_status status = FR_OK;
     if (!look_up(range->buffer_id, &made, &status))
-        status = export_anew(range, address, &made);
+        status = is_of(range, address) ? export_anew(range, address, &made) : FR_ERR_UNSUPPORTED;
     if (status != FR_OK)
         return status;
     uint64_t offset = (uintptr_t)address - made.base;

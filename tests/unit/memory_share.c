@@ -3,6 +3,7 @@
 // on two, with devices numbered differently; what cannot be exported or mapped is refused.
 #include "config.h"
 
+#include "buffer/buffer.h"
 #include "memory/memory.h"
 
 #include "memory_pair.h"
@@ -146,6 +147,32 @@ static void run_hidden_identity(void)
     check_identity(0, false);
 }
 
+// What is asked of bytes in memory of two sorts is no news of either.
+static void check_two_sorts(void)
+{
+    enum { GRAIN = 2 << 20 };
+    CUdeviceptr base = 0;
+    CUmemGenericAllocationHandle low, high;
+    struct fr_device_range range;
+    struct fr_memory_handle handle;
+    CU(cuMemAddressReserve(&base, 2 * (size_t)GRAIN, 0, 0, 0));
+    if (driver_map(0, 8, base, GRAIN, &low) != CUDA_SUCCESS ||
+        driver_map(0, 1, base + GRAIN, GRAIN, &high) != CUDA_SUCCESS) {
+        CHECK(!driver_is_simulated(), "no fabric memory");
+        return;
+    }
+    const char *border = (const char *)(uintptr_t)(base + GRAIN);
+    fr_buffer_classify(border - 50, 100, &range);
+    CHECK(fr_memory_export(&range, border - 50, 100, &handle) == FR_ERR_UNSUPPORTED);
+    CHECK(pair_export(border, 100, &handle) == FR_OK && handle.base == base + GRAIN);
+    CHECK(pair_export(border - 100, 100, &handle) == FR_OK && handle.base == base);
+    CHECK(fr_memory_export(&range, border - 50, 100, &handle) == FR_ERR_UNSUPPORTED);
+    CU(cuMemUnmap(base, 2 * (size_t)GRAIN));
+    CU(cuMemRelease(low));
+    CU(cuMemRelease(high));
+    CU(cuMemAddressFree(base, 2 * (size_t)GRAIN));
+}
+
 static void run_own(void)
 {
     pair_begin(0);
@@ -173,6 +200,7 @@ static void run_own(void)
         CHECK(pair_export(memory.address + 7, memory.bytes - 6, &handle) == FR_ERR_UNSUPPORTED);
         driver_free(&memory);
     }
+    check_two_sorts();
     fr_memory_unpin(NULL);
     pair_end();
 }
