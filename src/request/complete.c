@@ -33,7 +33,7 @@ static bool has_status_array(enum fr_class class)
 static bool set_storage(struct fr_request_set *set)
 {
     set->ops = set->inline_ops;
-    set->posted_room = set->inline_posted;
+    set->posted = set->inline_posted;
     set->deferred = set->inline_deferred;
     set->done = set->inline_done;
     set->done_statuses = set->inline_done_statuses;
@@ -52,8 +52,8 @@ static bool set_storage(struct fr_request_set *set)
     set->deferred = set->ops + set->count;
     set->done = set->deferred + set->count;
     set->done_statuses = (void **)(set->done + set->count);
-    set->posted_room = (struct fr_request_posted **)(set->done_statuses + set->count);
-    set->done_requests = (size_t *)(set->posted_room + set->count);
+    set->posted = (struct fr_request_posted **)(set->done_statuses + set->count);
+    set->done_requests = (size_t *)(set->posted + set->count);
     set->hidden = (char *)(set->done_requests + set->count);
     set->done_errors = (int *)(set->hidden + set->count * sizeof(fr_word));
     set->statuses = (char *)(set->done_errors + set->count);
@@ -361,14 +361,22 @@ int fr_request_set_finish(struct fr_request_set *set, int rc)
 }
 
 // Posted receives first, since they may become operations.
-bool fr_request_set_claim(struct fr_request_set *set)
+static bool claim(struct fr_request_set *set)
 {
-    bool any = fr_request_posted_claim(set->requests, set->count, set->posted_room) > 0;
-    set->posted = any ? set->posted_room : NULL;
+    if (!fr_request_posted_claim(set->requests, set->count, set->posted))
+        set->posted = NULL;
     set->looked_up = atomic_load_explicit(&fr_request_tracked_count, memory_order_acquire) != 0;
     if (set->looked_up)
         set->tracked = fr_request_table_claim(set->requests, set->count, set->ops);
     return set->tracked || set->posted;
+}
+
+bool fr_request_set_claim(struct fr_request_set *set)
+{
+    set->posted = set->inline_posted;
+    if (set->heap) // where it was at first
+        set->posted = (struct fr_request_posted **)(set->done_statuses + set->count);
+    return claim(set);
 }
 
 void fr_request_set_unclaim(struct fr_request_set *set)
@@ -425,8 +433,8 @@ static bool is_any_ours(struct fr_request_set *set)
     for (size_t first = 0; first < count && !any; first += FR_SET_INLINE) {
         set->requests = requests + first * fr_real_mpi.handle_bytes;
         set->count = count - first < FR_SET_INLINE ? count - first : FR_SET_INLINE;
-        set->posted_room = set->inline_posted;
-        any = fr_request_set_claim(set);
+        set->posted = set->inline_posted;
+        any = claim(set);
         fr_request_set_unclaim(set);
     }
     return any;
@@ -495,7 +503,7 @@ bool fr_request_complete(enum fr_fn fn, fr_word *args, int *result)
         return false;
     if (!set_storage(&set))
         return refuse_list(&set, result);
-    if (!fr_request_set_claim(&set)) {
+    if (!claim(&set)) {
         free(set.heap);
         return false;
     }
