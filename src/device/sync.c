@@ -115,22 +115,21 @@ static enum fr_status wait_inside(bool anew)
 }
 
 // The context that was current when the application made its calls, where that is not the memory's.
-// One that is gone has nothing left to do.
+// One that is gone, which cannot be entered either, has nothing left to do.
 static enum fr_status wait_outside(bool anew)
 {
-    CUcontext outer = fr_device_scope_outer();
-    struct fr_device_scope scope;
-    if (FR_LIKELY(outer == NULL) || (!anew && has_waited(outer)))
+    CUcontext outer = fr_device_scope_outer(), popped = NULL;
+    if (FR_LIKELY(outer == NULL) || (!anew && has_waited(outer)) ||
+        fr_cu.cuCtxPushCurrent_v2(outer) != CUDA_SUCCESS)
         return FR_OK;
-    enum fr_status status = fr_device_scope_enter_context(outer, &scope);
-    if (status != FR_OK)
-        return status;
     CUresult result = wait_for_streams();
-    fr_device_scope_leave(&scope);
-    if (result == CUDA_SUCCESS)
-        note_waited(outer);
-    bool gone = result == CUDA_ERROR_CONTEXT_IS_DESTROYED || result == CUDA_ERROR_INVALID_CONTEXT;
-    return result == CUDA_SUCCESS || gone ? FR_OK : fr_device_fail("cuStreamSynchronize", result);
+    (void)fr_cu.cuCtxPopCurrent_v2(&popped);
+    if (result == CUDA_ERROR_CONTEXT_IS_DESTROYED || result == CUDA_ERROR_INVALID_CONTEXT)
+        return FR_OK;
+    if (result != CUDA_SUCCESS)
+        return fr_device_fail("cuStreamSynchronize", result);
+    note_waited(outer);
+    return FR_OK;
 }
 
 // Once a call of MPI and context, unless it is to be `anew`.
