@@ -4,10 +4,14 @@
 
 #include "command.h"
 
+#include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 enum { MOST_OPTIONS = 40, HELP_COLUMN = 26 };
 
@@ -123,4 +127,31 @@ void fr_tool_print_help(const struct fr_tool_command *command)
 void fr_tool_print_version(void)
 {
     printf("%s " PACKAGE_VERSION "\n", current_name);
+}
+
+// Devices, pipes and links: they are written to, and no file takes their place.
+static bool is_special(const char *name)
+{
+    struct stat found;
+    return lstat(name, &found) == 0 && !S_ISREG(found.st_mode);
+}
+
+bool fr_tool_write_file(const char *name, fr_tool_write_fn write, const void *what)
+{
+    char part[PATH_MAX];
+    bool special = is_special(name);
+    if (snprintf(part, sizeof(part), "%s%s", name, special ? "" : ".part") >= (int)sizeof(part))
+        return fr_tool_complain("%s cannot be written: %s", name, strerror(ENAMETOOLONG));
+    FILE *out = fopen(part, "w");
+    if (!out)
+        return fr_tool_complain("%s cannot be written: %s", name, strerror(errno));
+    write(out, what);
+    bool failed = ferror(out);
+    failed = fclose(out) != 0 || failed;
+    if (!failed && (special || rename(part, name) == 0))
+        return true;
+    int saved = errno;
+    if (!special)
+        unlink(part);
+    return fr_tool_complain("%s cannot be written: %s", name, strerror(saved));
 }

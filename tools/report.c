@@ -4,11 +4,9 @@
 
 #include "report.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 const struct fr_tool_option fabrail_report_options[] = {
     {"output", 'o', "FILE", FR_TOOL_FILES,
@@ -17,27 +15,19 @@ const struct fr_tool_option fabrail_report_options[] = {
     {NULL, 0, NULL, NULL, NULL},
 };
 
-// Writes through a file of another name, so that nobody finds half a page.
-static bool write_page(const struct fr_job *job, const char *output)
+static void write_page(FILE *out, const void *job)
+{
+    fr_page_write(out, job);
+}
+
+static bool put_page(const struct fr_job *job, const char *output)
 {
     if (strcmp(output, "-") == 0) {
         fr_page_write(stdout, job);
         return true; // fabrail.c looks at standard output
     }
-    char part[4096];
-    if (snprintf(part, sizeof(part), "%s.part", output) >= (int)sizeof(part))
-        return fr_tool_complain("the name of the page is too long");
-    FILE *out = fopen(part, "w");
-    if (!out)
-        return fr_tool_complain("%s cannot be written: %s", output, strerror(errno));
-    fr_page_write(out, job);
-    bool failed = ferror(out);
-    failed = fclose(out) != 0 || failed;
-    if (failed || rename(part, output) != 0) {
-        int saved = errno;
-        unlink(part);
-        return fr_tool_complain("%s cannot be written: %s", output, strerror(saved));
-    }
+    if (!fr_tool_write_file(output, write_page, job))
+        return false;
     printf("%s: %zu of %d ranks\n", output, job->rank_count, job->size);
     return true;
 }
@@ -48,7 +38,7 @@ static bool make_page(char *const *names, size_t count, const char *output)
     bool done = true;
     for (size_t i = 0; i < count && done; i++)
         done = fr_job_read(&job, names[i]);
-    done = done && fr_job_finish(&job) && write_page(&job, output);
+    done = done && fr_job_finish(&job) && put_page(&job, output);
     fr_job_free(&job);
     return done;
 }

@@ -6,11 +6,9 @@
 #include "report.h"
 #include "report_file.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 struct trace {
     const char *name;
@@ -68,8 +66,15 @@ static void write_event(FILE *out, json_object *event, double later_us, bool fir
             json_object_to_json_string_ext(event, JSON_C_TO_STRING_PLAIN));
 }
 
-static void write_traces(FILE *out, const struct trace *traces, size_t count)
+struct traces {
+    const struct trace *all;
+    size_t count;
+};
+
+static void write_traces(FILE *out, const void *what)
 {
+    const struct trace *traces = ((const struct traces *)what)->all;
+    size_t count = ((const struct traces *)what)->count;
     uint64_t start = UINT64_MAX, lost = 0;
     bool first = true;
     struct fr_file file = {.name = ""};
@@ -92,17 +97,8 @@ static void write_traces(FILE *out, const struct trace *traces, size_t count)
 
 static bool write_file(const struct trace *traces, size_t count, const char *output)
 {
-    FILE *out = fopen(output, "w");
-    if (!out)
-        return fr_tool_complain("%s cannot be written: %s", output, strerror(errno));
-    write_traces(out, traces, count);
-    bool failed = ferror(out);
-    failed = fclose(out) != 0 || failed;
-    if (failed) {
-        int saved = errno;
-        unlink(output);
-        return fr_tool_complain("%s was not written completely: %s", output, strerror(saved));
-    }
+    if (!fr_tool_write_file(output, write_traces, &(struct traces){.all = traces, .count = count}))
+        return false;
     printf("%s: %zu rank%s\n", output, count, count == 1 ? "" : "s");
     return true;
 }
