@@ -406,7 +406,7 @@ static bool write_results(struct bench *bench)
         fr_figures_write_csv(&bench->figures, bench->out);
     if (bench->format == 'j')
         fr_figures_write_json(&bench->figures, &bench->source, bench->out);
-    bool written = fflush(bench->out) == 0;
+    bool written = fflush(bench->out) == 0 && !ferror(bench->out); // or in an earlier flush
     if (bench->out != stdout)
         written = fclose(bench->out) == 0 && written;
     if (!written)

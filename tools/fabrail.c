@@ -95,7 +95,7 @@ static int run(const struct fr_tool_command *command, int argc, char **argv, cha
     argv[0] = name;
     fr_tool_begin(command, name);
     int status = command->run(argc, argv);
-    if (fflush(stdout) != 0 && status == EXIT_SUCCESS) {
+    if ((fflush(stdout) != 0 || ferror(stdout)) && status == EXIT_SUCCESS) {
         fr_tool_complain("standard output cannot be written to");
         status = EXIT_FAILURE;
     }
@@ -120,7 +120,7 @@ static int run_none(const char *argument, int argc, char **argv)
         fr_tool_write_completion(stdout, commands);
     else
         return fr_tool_misuse("\"%s\" is no command", argument);
-    return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return fflush(stdout) == 0 && !ferror(stdout) ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
 int main(int argc, char **argv)
