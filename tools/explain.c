@@ -107,6 +107,13 @@ static bool take_aware(struct options *options, const char *text)
     return options->gpu_aware == FR_YES || strcmp(text, "no") == 0;
 }
 
+static bool take_rails(struct options *options, const char *text)
+{
+    size_t digits = strspn(text, "0123456789");
+    options->rails = (unsigned)strtoul(text, NULL, 10);
+    return digits > 0 && digits <= 2 && text[digits] == '\0' && options->rails <= FR_RAILS_MAX;
+}
+
 // Returns whether the option's argument is one that it takes; `what` then says what it takes.
 static bool take(struct options *options, int code, const char **what)
 {
@@ -139,8 +146,11 @@ static bool take(struct options *options, int code, const char **what)
         return true;
     case CODE_RAILS:
         *what = "a number of NICs up to 16";
-        return sscanf(optarg, "%2u", &options->rails) == 1 && options->rails <= FR_RAILS_MAX;
+        return take_rails(options, optarg);
     case 'r':
+        *what = "one file, and further ones without it";
+        if (options->report != NULL)
+            return false;
         options->report = optarg;
         return true;
     default:
