@@ -84,6 +84,20 @@ static bool add_assignment(struct options *options, char *text)
     return add_setting(options, name, text + length + 1);
 }
 
+static bool complain_of_name(const char *path)
+{
+    return fr_tool_complain("LD_PRELOAD takes no blank and no colon in the name %s", path);
+}
+
+// What is not here may be on the hosts of the ranks.
+static bool add_preload(struct options *options, const char *name)
+{
+    char resolved[PATH_MAX];
+    const char *path = realpath(name, resolved) != NULL ? resolved : name;
+    fr_words_add(&options->preloads, "%s", path); // ranks may start in other folders
+    return strpbrk(path, " :") == NULL || complain_of_name(path);
+}
+
 static bool take_option(struct options *options, int code)
 {
     switch (code) {
@@ -99,8 +113,7 @@ static bool take_option(struct options *options, int code)
         options->dry_run = true;
         return true;
     case CODE_PRELOAD:
-        fr_words_add(&options->preloads, "%s", optarg);
-        return true;
+        return add_preload(options, optarg);
     case CODE_LIBRARY:
         snprintf(options->library, sizeof(options->library), "%s", optarg);
         return true;
@@ -122,7 +135,7 @@ static bool check_library(const char *path)
     if (!library.is_elf || !library.is_library)
         return fr_tool_complain("%s is no shared library", path);
     if (strpbrk(path, " :") != NULL)
-        return fr_tool_complain("LD_PRELOAD takes no blank and no colon in the name %s", path);
+        return complain_of_name(path);
     if (!fr_elf_read("/proc/self/exe", &own) || fr_elf_matches(&library, &own))
         return true;
     return fr_tool_complain("the library %s is for %s, and this machine is %s", path,
