@@ -57,7 +57,7 @@ enum { FR_BYTES_TEXT = 24 };
 const char *fr_core_bytes_text(size_t bytes, char text[FR_BYTES_TEXT]);
 
 // Reads a size as users write it ("4096", "8M", "1.5GiB"). Returns false and leaves *bytes alone if
-// the text is anything else.
+// the text is anything else, such as a part of a byte, or of a second.
 bool fr_core_bytes_parse(const char *text, size_t *bytes);
 
 // Of a size that a user may leave to the library.

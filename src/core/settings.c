@@ -331,7 +331,7 @@ bool fr_core_bytes_parse(const char *text, size_t *bytes)
         }
     }
     int shift = suffix_shift(text);
-    if (shift < 0 || whole > SIZE_MAX >> shift)
+    if (shift < 0 || whole > SIZE_MAX >> shift || (shift == 0 && fraction > 0))
         return false;
     size_t rest = (fraction << shift) / scale; // below 2^20 * 2^40, since the suffix ends at T
     return !__builtin_add_overflow(whole << shift, rest, bytes);
