@@ -3,15 +3,14 @@
 // MPI_Finalize: so it takes no message, and nobody waits for a rank that writes none.
 #include "config.h"
 
+#include "core/files.h"
 #include "report/report_int.h"
 #include "world/world.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -31,34 +30,15 @@ struct summary {
     struct fr_report_out out;
 };
 
-// Reads a whole file as text; NULL where there is none. The caller frees it.
-static char *read_file(const char *name)
-{
-    struct stat status;
-    char *text = NULL;
-    int fd = open(name, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return NULL;
-    if (fstat(fd, &status) == 0)
-        text = malloc((size_t)status.st_size + 1);
-    ssize_t used = 0, part = 1;
-    while (text && part > 0 && used < status.st_size) {
-        part = read(fd, text + used, (size_t)(status.st_size - used));
-        used += part > 0 ? part : 0;
-    }
-    close(fd);
-    if (text)
-        text[used] = '\0';
-    return text;
-}
-
+// The text of a file of this job, NULL for none. The caller frees it.
 static char *await_file(struct summary *summary, int rank)
 {
     const struct timespec nap = {.tv_nsec = 5000000};
-    char name[PATH_MAX], *text;
+    char name[PATH_MAX], *text = NULL;
+    size_t bytes;
     if (!fr_report_expand(summary->target, rank, name, sizeof(name)))
         return NULL;
-    while (!(text = read_file(name)) && summary->looks-- > 0)
+    while (fr_core_file_read(name, SIZE_MAX - 1, &text, &bytes) != FR_OK && summary->looks-- > 0)
         nanosleep(&nap, NULL);
     return text;
 }
