@@ -20,7 +20,7 @@ static void flush(struct fr_report_out *out)
     while (done < out->used && !out->failed) {
         ssize_t written = write(out->fd, out->buffer + done, out->used - done);
         if (written < 0 && errno != EINTR)
-            out->failed = true;
+            out->failed = errno;
         done += written > 0 ? (size_t)written : 0;
     }
     out->used = 0;
@@ -192,18 +192,16 @@ bool fr_report_out_close(struct fr_report_out *out, const char *name)
 {
     char part[PATH_MAX];
     flush(out);
-    if (close(out->fd))
-        out->failed = true;
-    if (out->in_place)
-        return !out->failed;
-    if (!part_name(name, part))
-        return false;
-    if (!out->failed && rename(part, name) == 0)
-        return true;
-    int saved = errno;
-    unlink(part);
-    errno = saved;
-    return false;
+    if (close(out->fd) && !out->failed)
+        out->failed = errno;
+    if (!out->in_place && part_name(name, part)) {
+        if (!out->failed && rename(part, name))
+            out->failed = errno;
+        if (out->failed)
+            unlink(part);
+    }
+    errno = out->failed;
+    return !out->failed;
 }
 
 bool fr_report_expand(const char *pattern, int rank, char *name, size_t room)

@@ -98,7 +98,7 @@ void fr_report_nvtx_pop(void);
 // Text to a file by plain system calls: in a signal handler too.
 struct fr_report_out {
     int fd;
-    bool failed;
+    int failed;    // errno of the first write that did
     bool in_place; // the file has its name already
     size_t used;
     char *buffer;
@@ -109,7 +109,7 @@ struct fr_report_out {
 void fr_report_out_remove(const char *name);
 
 // Opens `name` with ".part" behind it; close gives it its name. Where that is a device or the like,
-// it is written to as it is. False with errno set.
+// it is written to as it is. False with errno set, by close to that of the first error.
 bool fr_report_out_open(struct fr_report_out *out, const char *name, char *buffer, size_t room);
 bool fr_report_out_close(struct fr_report_out *out, const char *name);
 

@@ -198,6 +198,19 @@ static void test_special(void)
     unlink(fifo);
 }
 
+// Whatever else fails between the error and the end.
+static void test_first_error(void)
+{
+    char small[4];
+    struct fr_report_out out;
+    if (access("/dev/full", W_OK) != 0 ||
+        !fr_report_out_open(&out, "/dev/full", small, sizeof(small)))
+        return;
+    fr_report_put(&out, "more than fits");
+    errno = ENOENT;
+    CHECK(!fr_report_out_close(&out, "/dev/full") && errno == ENOSPC, "errno %d", errno);
+}
+
 static void test_names(void)
 {
     char name[64], small[8];
@@ -225,6 +238,7 @@ int main(void)
     test_full();
     test_text();
     test_special();
+    test_first_error();
     test_names();
     return check_result();
 }
