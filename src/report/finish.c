@@ -149,17 +149,23 @@ void fr_report_before_init(void)
     }
 }
 
+static void remove_of(const char *target, int rank)
+{
+    char name[PATH_MAX];
+    if (target && target[0] && fr_report_expand(target, rank, name, sizeof(name)))
+        fr_report_out_remove(name);
+}
+
 // What an earlier job has left under the names of this one would be taken for its own.
 static void remove_old(void)
 {
-    char name[PATH_MAX];
-    const char *target = fr_core_settings()->report;
-    if (!target || !target[0] || strcmp(target, "text") == 0)
+    const char *report = fr_core_settings()->report;
+    remove_of(fr_core_settings()->trace, fr_world_rank());
+    if (!report || strcmp(report, "text") == 0)
         return;
-    if (fr_report_expand(target, fr_world_rank(), name, sizeof(name)))
-        fr_report_out_remove(name);
-    if (fr_world_rank() == 0 && fr_report_expand(target, FR_REPORT_JOB, name, sizeof(name)))
-        fr_report_out_remove(name);
+    remove_of(report, fr_world_rank());
+    if (fr_world_rank() == 0)
+        remove_of(report, FR_REPORT_JOB);
 }
 
 void fr_report_after_init(const struct fr_report_job *facts)
