@@ -128,7 +128,9 @@ static void print_mpi(const struct fr_info *info, const struct fr_info_mpi *mpi)
     if (mpi->started)
         printf("  library    %s\n  GPU-aware  %s\n  Fabrail    %s\n", mpi->library,
                answer_name(mpi->gpu_aware),
-               mpi->served == FR_INFO_YES ? "works with it" : "does NOT serve it");
+               mpi->served != FR_INFO_YES     ? "does NOT serve it"
+               : !fr_core_settings()->disable ? "works with it"
+                                              : "works with it, but FABRAIL_DISABLE is set");
     else
         printf("  GPU-aware  unknown, %s%s; taken for no\n",
                *mpi->problem ? "a rank did not start: " : "not asked", mpi->problem);

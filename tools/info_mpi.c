@@ -79,7 +79,8 @@ static bool compose(const struct fr_launcher *launcher, const char *library, con
                     struct fr_words *command)
 {
     char own[FR_FILE_NAME_BYTES], preload[FR_FILE_NAME_BYTES + 16], report_to[FR_FILE_NAME_BYTES];
-    char quiet[] = "FABRAIL_LOG=error";
+    char quiet[] = "FABRAIL_LOG=error", on[] = "FABRAIL_DISABLE=no";
+    char traceless[] = "FABRAIL_TRACE="; // what a job has left under that name stays
     struct fr_words words = {.list = NULL};
     ssize_t length = readlink("/proc/self/exe", own, sizeof(own) - 1);
     if (length <= 0)
@@ -87,7 +88,7 @@ static bool compose(const struct fr_launcher *launcher, const char *library, con
     own[length] = '\0';
     snprintf(preload, sizeof(preload), "LD_PRELOAD=%s", library);
     snprintf(report_to, sizeof(report_to), "FABRAIL_REPORT=%s", report);
-    char *const assignments[] = {preload, report_to, quiet, NULL};
+    char *const assignments[] = {preload, report_to, quiet, on, traceless, NULL};
     fr_words_add(&words, "%s", launcher->path);
     fr_words_add(&words, "-n");
     fr_words_add(&words, "1");
