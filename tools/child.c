@@ -66,6 +66,8 @@ static void __attribute__((noreturn))
 become(char *const *argv, char *const *assignments, int output)
 {
     int nothing = open("/dev/null", O_RDONLY);
+    // Where standard streams were closed the pipe may be one of them, and would end with exec.
+    output = fcntl(output, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     setpgid(0, 0);
     dup2(nothing, STDIN_FILENO);
     dup2(output, STDOUT_FILENO);
