@@ -47,8 +47,8 @@ static void write_report(const struct fr_report_end *end)
 {
     static char buffer[OUT_BYTES], name[PATH_MAX];
     struct fr_report_out out;
-    const char *target = fr_core_settings()->report;
-    if (!target || !target[0])
+    const char *target = fr_report_target;
+    if (!target[0])
         return;
     if (strcmp(target, "text") == 0) {
         fr_report_write_text(&job);
@@ -152,20 +152,19 @@ void fr_report_before_init(void)
 static void remove_of(const char *target, int rank)
 {
     char name[PATH_MAX];
-    if (target && target[0] && fr_report_expand(target, rank, name, sizeof(name)))
+    if (target[0] && fr_report_expand(target, rank, name, sizeof(name)))
         fr_report_out_remove(name);
 }
 
 // What an earlier job has left under the names of this one would be taken for its own.
 static void remove_old(void)
 {
-    const char *report = fr_core_settings()->report;
-    remove_of(fr_core_settings()->trace, fr_world_rank());
-    if (!report || strcmp(report, "text") == 0)
+    remove_of(fr_report_trace_target, fr_world_rank());
+    if (strcmp(fr_report_target, "text") == 0)
         return;
-    remove_of(report, fr_world_rank());
+    remove_of(fr_report_target, fr_world_rank());
     if (fr_world_rank() == 0)
-        remove_of(report, FR_REPORT_JOB);
+        remove_of(fr_report_target, FR_REPORT_JOB);
 }
 
 void fr_report_after_init(const struct fr_report_job *facts)

@@ -11,6 +11,7 @@
 
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum { SKIP_MEAN = 32, LONG_NS = 4000, WARM_CALLS = 64 };
 
@@ -43,10 +44,29 @@ static void leave_slab(void *slab)
     atomic_store_explicit(&((struct fr_slab *)slab)->used, false, memory_order_release);
 }
 
+const char *fr_report_target;
+const char *fr_report_trace_target;
+
+// The application may change its folder later, each process to one of its own.
+static const char *place(const char *target, char name[PATH_MAX])
+{
+    if (!target[0] || target[0] == '/' || strcmp(target, "text") == 0 || !getcwd(name, PATH_MAX))
+        return target;
+    size_t folder = strlen(name), length = strlen(target);
+    if (folder + 1 + length >= PATH_MAX)
+        return target;
+    name[folder] = '/';
+    memcpy(name + folder + 1, target, length + 1);
+    return name;
+}
+
 void fr_report_start(void)
 {
+    static char report[PATH_MAX], trace[PATH_MAX];
     const struct fr_settings *settings = fr_core_settings();
-    bool reports = settings->report && settings->report[0];
+    fr_report_target = place(settings->report, report);
+    fr_report_trace_target = place(settings->trace, trace);
+    bool reports = fr_report_target[0];
     traced = fr_report_trace_start();
     with_nvtx = fr_report_nvtx_start();
     if (settings->disable || !(reports || traced || with_nvtx) ||

@@ -64,6 +64,11 @@ struct fr_slab {
     uint16_t drawn[FR_FN_STUB_COUNT];      // what that was after the last that was
 };
 
+// FABRAIL_REPORT and FABRAIL_TRACE, with the folder in which MPI was started before names without
+// one. Set by fr_report_start.
+extern const char *fr_report_target;
+extern const char *fr_report_trace_target;
+
 // The slab of the calling thread, NULL without memory; and all that there are, newest first.
 struct fr_slab *fr_report_slab(void);
 struct fr_slab *fr_report_slabs(void);

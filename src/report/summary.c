@@ -151,9 +151,9 @@ static void write_summary(struct summary *summary)
 void fr_report_summarise(void)
 {
     static char buffer[OUT_BYTES], name[PATH_MAX];
-    struct summary summary = {.target = fr_core_settings()->report, .looks = LOOKS};
+    struct summary summary = {.target = fr_report_target, .looks = LOOKS};
     summary.size = fr_world_size();
-    if (!fr_report_on || fr_world_rank() != 0 || !summary.target || !summary.target[0] ||
+    if (!fr_report_on || fr_world_rank() != 0 || !summary.target[0] ||
         strcmp(summary.target, "text") == 0)
         return;
     summary.merges = !strstr(summary.target, "%r");

@@ -69,8 +69,7 @@ static void add_span(enum fr_meter_kind kind, uint64_t begin, uint64_t end)
 
 bool fr_report_trace_start(void)
 {
-    const char *target = fr_core_settings()->trace;
-    tracing = target && target[0];
+    tracing = fr_report_trace_target[0];
     if (tracing)
         fr_core_meter_hook = add_span;
     return tracing;
@@ -134,7 +133,7 @@ void fr_report_trace_write(void)
     struct fr_report_out out;
     if (!tracing)
         return;
-    if (!fr_report_expand(fr_core_settings()->trace, fr_world_rank(), name, sizeof(name)) ||
+    if (!fr_report_expand(fr_report_trace_target, fr_world_rank(), name, sizeof(name)) ||
         !fr_report_out_open(&out, name, buffer, sizeof(buffer))) {
         fr_report_complain("FABRAIL_TRACE", name, "cannot be written");
         return;

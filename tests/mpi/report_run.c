@@ -133,6 +133,8 @@ int main(int argc, char **argv)
     pass_messages(from.address, to.address);
     if (strcmp(how, "messages") == 0)
         exchange(from.address, to.address);
+    if (strcmp(detail, "elsewhere") == 0 && chdir("/") != 0)
+        return 1;
     if (strcmp(how, "fork") == 0)
         fork_children();
     else if (rank == 1)
