@@ -87,7 +87,7 @@ static bool add_rank(struct fr_job *job, struct fr_file *file, json_object *tota
         return false;
     if (twin && twin->detailed)
         return fr_tool_complain("%s and %s are both of rank %d", twin->file, file->name, number);
-    if (number >= job->size)
+    if (number < 0 || number >= job->size)
         return fr_tool_complain("%s is of rank %d in a job of %d ranks", file->name, number,
                                 job->size);
     struct fr_job_rank *rank = twin; // known from a summary
@@ -157,8 +157,8 @@ static bool add_size(struct fr_job *job, struct fr_file *file, json_object *row)
 
 static bool make_matrix(struct fr_job *job)
 {
-    job->group = (job->size + FR_JOB_MOST_SIDE - 1) / FR_JOB_MOST_SIDE;
-    job->side = (job->size + job->group - 1) / job->group;
+    job->group = (job->size - 1) / FR_JOB_MOST_SIDE + 1;
+    job->side = (job->size - 1) / job->group + 1;
     job->matrix = calloc((size_t)job->side * (size_t)job->side, sizeof(*job->matrix));
     return job->matrix || fr_tool_complain("out of memory");
 }
