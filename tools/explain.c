@@ -67,7 +67,8 @@ static bool take_size(struct options *options, const char *part)
 {
     if (options->size_count == MOST_SIZES)
         return false;
-    return fr_core_bytes_parse(part, &options->sizes[options->size_count++]);
+    size_t *bytes = &options->sizes[options->size_count++];
+    return fr_core_bytes_parse(part, bytes) && *bytes <= INT64_MAX;
 }
 
 static bool take_kind(struct options *options, const char *part)
