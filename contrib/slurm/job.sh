@@ -18,7 +18,8 @@ fabrail run --report="report-%r.json" -- srun "$program"
 
 # 2. By hand. ALL hands on the environment, in which settings may stand that hold commas.
 export FABRAIL_PATHS=pass,host,fabric,peer
-srun --export=ALL,LD_PRELOAD="$(pkg-config --variable=preload fabrail)" "$program"
+library=$(pkg-config --variable=preload fabrail) # without it the script ends here
+srun --export=ALL,LD_PRELOAD="$library" "$program"
 
 # 3. With the module, or the task prolog of the site (task-prolog.sh), nothing but srun.
 #      module load fabrail-preload
