@@ -4,19 +4,25 @@
 
 #include "json_write.h"
 
+#include "core/core.h"
+
 #include <math.h>
 
 static void put_text(FILE *file, const char *text)
 {
     fputc('"', file);
-    for (; *text != '\0'; text++) {
+    while (*text != '\0') {
         unsigned char c = (unsigned char)*text;
+        unsigned length = fr_core_utf8_length(text);
         if (c == '"' || c == '\\')
             fprintf(file, "\\%c", c);
         else if (c < 0x20)
             fprintf(file, "\\u%04x", c);
+        else if (length == 0) // names of files may be in any encoding
+            fputc('?', file);
         else
-            fputc(c, file);
+            fwrite(text, 1, length, file);
+        text += length > 0 ? length : 1;
     }
     fputc('"', file);
 }

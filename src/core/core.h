@@ -60,6 +60,9 @@ const char *fr_core_bytes_text(size_t bytes, char text[FR_BYTES_TEXT]);
 // the text is anything else, such as a part of a byte, or of a second.
 bool fr_core_bytes_parse(const char *text, size_t *bytes);
 
+// Bytes of the UTF-8 character at `at`, 0 where there is none: JSON takes nothing else.
+unsigned fr_core_utf8_length(const char *at);
+
 // Of a size that a user may leave to the library.
 #define FR_BYTES_AUTO SIZE_MAX
 

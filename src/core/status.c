@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Texts of the status type, sizes as people write them, and the lock.
+// Texts of the status type, sizes as people write them, characters, and the lock.
 #include "config.h"
 
 #include "core/core.h"
@@ -36,6 +36,24 @@ const char *fr_core_bytes_text(size_t bytes, char text[FR_BYTES_TEXT])
     }
     snprintf(text, FR_BYTES_TEXT, "%zu%.1s", bytes, power > 0 ? &suffixes[power - 1] : "");
     return text;
+}
+
+unsigned fr_core_utf8_length(const char *at)
+{
+    const unsigned char *text = (const unsigned char *)at;
+    unsigned length = text[0] < 0x80                      ? 1
+                      : text[0] >= 0xc2 && text[0] < 0xe0 ? 2
+                      : (text[0] & 0xf0u) == 0xe0         ? 3
+                      : text[0] >= 0xf0 && text[0] < 0xf5 ? 4
+                                                          : 0;
+    for (unsigned i = 1; i < length; i++) {
+        if ((text[i] & 0xc0u) != 0x80)
+            return 0;
+    }
+    bool surrogate = text[0] == 0xed && text[1] >= 0xa0;
+    bool overlong = (text[0] == 0xe0 && text[1] < 0xa0) || (text[0] == 0xf0 && text[1] < 0x90);
+    bool beyond = text[0] == 0xf4 && text[1] >= 0x90;
+    return surrogate || overlong || beyond ? 0 : length;
 }
 
 // The two functions below are the capability that the analysis reasons about, so they are exempt.

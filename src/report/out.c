@@ -52,29 +52,11 @@ static void put_number(struct fr_report_out *out, uint64_t number, unsigned digi
     put_text(out, text + at);
 }
 
-// Bytes of the UTF-8 character at `text`, 0 where there is none: JSON takes nothing else.
-static unsigned utf8_length(const unsigned char *text)
-{
-    unsigned length = text[0] < 0x80                      ? 1
-                      : text[0] >= 0xc2 && text[0] < 0xe0 ? 2
-                      : (text[0] & 0xf0u) == 0xe0         ? 3
-                      : text[0] >= 0xf0 && text[0] < 0xf5 ? 4
-                                                          : 0;
-    for (unsigned i = 1; i < length; i++) {
-        if ((text[i] & 0xc0u) != 0x80)
-            return 0;
-    }
-    bool surrogate = text[0] == 0xed && text[1] >= 0xa0;
-    bool overlong = (text[0] == 0xe0 && text[1] < 0xa0) || (text[0] == 0xf0 && text[1] < 0x90);
-    bool beyond = text[0] == 0xf4 && text[1] >= 0x90;
-    return surrogate || overlong || beyond ? 0 : length;
-}
-
 static void put_quoted(struct fr_report_out *out, const char *text)
 {
     put_char(out, '"');
     for (const unsigned char *at = (const unsigned char *)text; *at;) {
-        unsigned length = utf8_length(at);
+        unsigned length = fr_core_utf8_length((const char *)at);
         if (*at == '"' || *at == '\\')
             put_char(out, '\\');
         if (*at < 0x20 || length == 0)

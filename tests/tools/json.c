@@ -99,6 +99,7 @@ static void check_round_trip(void)
     struct fr_json_out out = {.file = file};
     fr_json_open(&out, NULL, '{');
     fr_json_text(&out, "t\"\n\001", "\\ \"x\" \t");
+    fr_json_text(&out, "bytes", "\351 \303\251");
     fr_json_text(&out, "none", NULL);
     fr_json_open(&out, "empty", '[');
     fr_json_close(&out, ']');
@@ -113,6 +114,7 @@ static void check_round_trip(void)
     struct fr_json *tree = fr_json_read(text, bytes, &fault);
     CHECK(tree != NULL);
     CHECK(strcmp(fr_json_get_text(tree, "t\"\n\001", ""), "\\ \"x\" \t") == 0);
+    CHECK(strcmp(fr_json_get_text(tree, "bytes", ""), "? \303\251") == 0);
     CHECK(fr_json_get(tree, "none")->kind == FR_JSON_NULL);
     CHECK(fr_json_get(tree, "empty")->first == NULL);
     const struct fr_json *one = fr_json_get(tree, "list")->first;

@@ -11,4 +11,4 @@ endif
 check_PROGRAMS += tests/tools/json
 tests_tools_json_SOURCES = tests/tools/json.c tests/unit/check.h tools/json_read.c tools/json_read.h \
     tools/json_write.c tools/json_write.h
-tests_tools_json_LDADD = -lm
+tests_tools_json_LDADD = librooms.la -lm
