@@ -44,8 +44,8 @@ static void leave_slab(void *slab)
     atomic_store_explicit(&((struct fr_slab *)slab)->used, false, memory_order_release);
 }
 
-const char *fr_report_target;
-const char *fr_report_trace_target;
+const char *fr_report_target = "";
+const char *fr_report_trace_target = "";
 
 // The application may change its folder later, each process to one of its own.
 static const char *place(const char *target, char name[PATH_MAX])
