@@ -20,8 +20,8 @@ struct fr_request_set {
     fr_word by_value;                  // storage for a request that was passed by value
     struct fr_request_op **ops;        // by request, once looked up
     struct fr_request_posted **posted; // by request, those without an operation; NULL for none
-    size_t forgotten;                // of them
-    bool out_of_memory;              // for what one of them has brought
+    size_t forgotten;                  // of them
+    bool out_of_memory;                // for what one of them has brought
     struct fr_request_op **deferred; // by request, those that the application must not see complete
     char *hidden;                    // a copy of the requests, for calls that must not see all
     char *statuses; // by request, or by position among the completed (some); NULL: ignored
@@ -59,8 +59,8 @@ int fr_request_set_finish(struct fr_request_set *set, int rc);
 // window or file. The handler is called once the call has nothing in hand.
 void fr_request_set_raise(struct fr_request_set *set, char kind, fr_word object, int code);
 
-// Gives back what it has claimed and not completed; and claims it again, false when there is nothing
-// any more.
+// Gives back what it has claimed and not completed; and claims it again, false when there is
+// nothing any more.
 void fr_request_set_unclaim(struct fr_request_set *set);
 bool fr_request_set_claim(struct fr_request_set *set);
 
