@@ -64,6 +64,7 @@
     X(cuPointerSetAttribute, true)                                                                 \
     X(cuStreamCreate, true)                                                                        \
     X(cuStreamDestroy_v2, true)                                                                    \
+    X(cuStreamIsCapturing, false) /* CUDA 10.0 */                                                  \
     X(cuStreamQuery, false)                                                                        \
     X(cuStreamSynchronize, true)                                                                   \
     X(cuThreadExchangeStreamCaptureMode, false) /* CUDA 10.1 */

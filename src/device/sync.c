@@ -62,10 +62,32 @@ static void remember(uint64_t buffer_id)
         free(entry);
 }
 
+// While the application captures a stream, a wait for it would end the capture, and so would one
+// for the legacy stream, which waits for all that are not of the non-blocking kind: in whichever
+// mode either thread is.
+static bool is_captured(CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (fr_cu.cuStreamIsCapturing == NULL)
+        return false;
+    return fr_cu.cuStreamIsCapturing(stream, &status) == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT ||
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+// CUDA_ERROR_STREAM_CAPTURE_IMPLICIT where one is left out: what was begun there before the capture
+// cannot be waited for, and nothing can have been begun since.
 static CUresult wait_for_streams(void)
 {
-    CUresult result = fr_cu.cuStreamSynchronize(CU_STREAM_LEGACY);
-    return result == CUDA_SUCCESS ? fr_cu.cuStreamSynchronize(CU_STREAM_PER_THREAD) : result;
+    const CUstream streams[] = {CU_STREAM_LEGACY, CU_STREAM_PER_THREAD};
+    bool all = true;
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(streams); i++) {
+        bool captured = is_captured(streams[i]);
+        CUresult result = captured ? CUDA_SUCCESS : fr_cu.cuStreamSynchronize(streams[i]);
+        if (result != CUDA_SUCCESS)
+            return result;
+        all = all && !captured;
+    }
+    return all ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 }
 
 // The call of MPI that this thread is in, 0 outside of any, and where it has waited.
@@ -100,43 +122,49 @@ static void note_waited(CUcontext context)
     waited_contexts[waited_count++] = context;
 }
 
-static enum fr_status wait_inside(bool anew)
+static CUresult wait_inside(bool anew)
 {
     CUcontext context = NULL;
     bool known = fr_cu.cuCtxGetCurrent(&context) == CUDA_SUCCESS;
     if (known && !anew && has_waited(context))
-        return FR_OK;
+        return CUDA_SUCCESS;
     CUresult result = wait_for_streams();
-    if (result != CUDA_SUCCESS)
-        return fr_device_fail("cuStreamSynchronize", result);
-    if (known)
+    if (known && result == CUDA_SUCCESS)
         note_waited(context);
-    return FR_OK;
+    return result;
 }
 
 // The context that was current when the application made its calls, where that is not the memory's.
 // One that is gone, which cannot be entered either, has nothing left to do.
-static enum fr_status wait_outside(bool anew)
+static CUresult wait_outside(bool anew)
 {
     CUcontext outer = fr_device_scope_outer(), popped = NULL;
     if (FR_LIKELY(outer == NULL) || (!anew && has_waited(outer)) ||
         fr_cu.cuCtxPushCurrent_v2(outer) != CUDA_SUCCESS)
-        return FR_OK;
+        return CUDA_SUCCESS;
     CUresult result = wait_for_streams();
     (void)fr_cu.cuCtxPopCurrent_v2(&popped);
     if (result == CUDA_ERROR_CONTEXT_IS_DESTROYED || result == CUDA_ERROR_INVALID_CONTEXT)
-        return FR_OK;
-    if (result != CUDA_SUCCESS)
-        return fr_device_fail("cuStreamSynchronize", result);
-    note_waited(outer);
-    return FR_OK;
+        return CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS)
+        note_waited(outer);
+    return result;
 }
 
-// Once a call of MPI and context, unless it is to be `anew`.
-static enum fr_status wait_for_default_streams(bool anew)
+// Once a call of MPI and context, unless it is to be `anew`. Sets whether all was waited for.
+static enum fr_status wait_for_default_streams(bool anew, bool *all)
 {
-    enum fr_status status = wait_inside(anew);
-    return status == FR_OK ? wait_outside(anew) : status;
+    CUresult results[] = {wait_inside(anew), CUDA_SUCCESS};
+    *all = true;
+    if (results[0] == CUDA_SUCCESS || results[0] == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
+        results[1] = wait_outside(anew);
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(results); i++) {
+        bool captured = results[i] == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+        *all = *all && !captured;
+        if (results[i] != CUDA_SUCCESS && !captured)
+            return fr_device_fail("cuStreamSynchronize", results[i]);
+    }
+    return FR_OK;
 }
 
 enum fr_status fr_device_sync(const struct fr_device_range *range, uintptr_t low, uintptr_t high)
@@ -151,8 +179,9 @@ enum fr_status fr_device_sync(const struct fr_device_range *range, uintptr_t low
     unsigned on = 1;
     bool lasting = inside && fr_cu.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
                                                          range->base) == CUDA_SUCCESS;
-    enum fr_status status = wait_for_default_streams(lasting);
-    if (status == FR_OK && lasting)
+    bool all;
+    enum fr_status status = wait_for_default_streams(lasting, &all);
+    if (status == FR_OK && all && lasting)
         remember(range->buffer_id);
     return status;
 }

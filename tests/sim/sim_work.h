@@ -91,7 +91,8 @@ struct CUstream_st {
     bool legacy;     // the null stream
     uint64_t thread; // owner, for a per-thread default stream, else 0
     bool busy, dead; // in a callback; destroyed meanwhile
-    unsigned pins;   // runs in progress
+    CUstreamCaptureStatus capture;
+    unsigned pins; // runs in progress
     struct sim_op *head, *tail;
 };
 

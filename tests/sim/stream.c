@@ -3,6 +3,7 @@
 // that the application's own synchronisation allows: whoever forgot to synchronise reads old bytes.
 //
 // The null stream and the blocking streams of a context wait for each other as the driver's do.
+// Captures are of nothing: what they forbid is forbidden, and ends them.
 #include "config.h"
 
 #include "sim.h"
@@ -199,8 +200,29 @@ void sim_run_everything(void)
         sim_context_run(ctx);
 }
 
+// Whether a stream has to do with a capture, which `ends` when it is used or waited for: its own,
+// or of the null stream those of all blocking ones.
+static CUresult capture_forbids(CUstream stream, bool ends)
+{
+    CUresult result = CUDA_SUCCESS;
+    if (stream->capture != CU_STREAM_CAPTURE_STATUS_NONE) {
+        stream->capture = ends ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : stream->capture;
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    for (CUstream at = stream->ctx->streams; at && stream->legacy; at = at->next) {
+        if (at->capture == CU_STREAM_CAPTURE_STATUS_NONE || (at->flags & CU_STREAM_NON_BLOCKING))
+            continue;
+        at->capture = ends ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : at->capture;
+        result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    }
+    return result;
+}
+
 CUresult sim_submit(CUstream stream, const struct sim_op *op, bool wait)
 {
+    CUresult forbidden = capture_forbids(stream, true);
+    if (forbidden != CUDA_SUCCESS)
+        return forbidden;
     struct sim_op *copy = malloc(sizeof(*copy));
     if (!copy)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -277,6 +299,9 @@ CUresult sim_stream_synchronize(CUstream handle)
     CUstream stream = sim_stream_get(handle);
     if (!stream)
         return bad_stream(handle);
+    CUresult forbidden = capture_forbids(stream, true);
+    if (forbidden != CUDA_SUCCESS)
+        return forbidden;
     CUcontext ctx = stream->ctx;
     // Waiting for the null stream waits for the blocking ones too, even with nothing queued there.
     for (CUstream at; (at = implicit_dependency(stream, UINT64_MAX)) && stream->legacy;)
@@ -357,12 +382,44 @@ CUresult sim_stream_device(CUstream handle, CUdevice *device)
 
 CUresult sim_stream_capturing(CUstream handle, CUstreamCaptureStatus *status)
 {
+    CUstream stream = sim_stream_get(handle);
     if (!status)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!sim_stream_get(handle))
+    if (!stream)
         return bad_stream(handle);
-    *status = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (capture_forbids(stream, false) == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
+        return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    *status = stream->capture;
     return CUDA_SUCCESS;
+}
+
+CUresult sim_stream_begin_capture(CUstream handle, CUstreamCaptureMode mode)
+{
+    CUstream stream = sim_stream_get(handle);
+    if (mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!stream)
+        return bad_stream(handle);
+    if (stream->legacy || stream->capture != CU_STREAM_CAPTURE_STATUS_NONE)
+        return stream->legacy ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_ERROR_ILLEGAL_STATE;
+    stream->capture = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    return CUDA_SUCCESS;
+}
+
+// There are no graphs: none is given.
+CUresult sim_stream_end_capture(CUstream handle, CUgraph *graph)
+{
+    CUstream stream = sim_stream_get(handle);
+    if (!graph)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!stream)
+        return bad_stream(handle);
+    CUstreamCaptureStatus status = stream->capture;
+    stream->capture = CU_STREAM_CAPTURE_STATUS_NONE;
+    *graph = NULL;
+    return status == CU_STREAM_CAPTURE_STATUS_ACTIVE        ? CUDA_SUCCESS
+           : status == CU_STREAM_CAPTURE_STATUS_INVALIDATED ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+                                                            : CUDA_ERROR_ILLEGAL_STATE;
 }
 
 CUresult sim_stream_add_callback(CUstream handle, CUstreamCallback callback, void *argument,

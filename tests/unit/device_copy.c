@@ -406,6 +406,55 @@ static void run_on_device(const struct driver_memory *memory, const struct drive
           shape->bytes, shape->n[0], shape->n[1]);
 }
 
+// While the application captures a stream that waits for the legacy one, or its own default stream,
+// in whichever mode, copies of memory old and new leave the capture alone, and it is looked after
+// again afterwards.
+static void test_captures(CUstream stream, CUstreamCaptureMode mode, enum fr_device_kind kind)
+{
+    const size_t bytes = 1 << 16;
+    struct driver_memory memory;
+    struct fr_device_range range;
+    struct fr_device_batch batch;
+    CUgraph graph = NULL;
+    unsigned char *host = calloc(1, bytes);
+    if (driver_allocate(kind, 0, bytes, &memory)) {
+        CU(cuMemsetD8_v2(driver_pointer(memory.address), 3, bytes));
+        CU(cuCtxSynchronize());
+        CHECK(fr_device_query(memory.address, &range) == FR_OK);
+        struct fr_device_copy copy = {
+            .dst = host, .src = memory.address, .bytes = bytes, .n = {1, 1}};
+        CU(cuStreamBeginCapture_v2(stream, mode));
+        for (int i = 0; i < 2; i++) {
+            fr_device_batch_begin(&batch);
+            fr_device_batch_copy(&batch, &range, FR_TO_STAGE, &copy);
+            CHECK(fr_device_batch_finish(&batch) == FR_OK, "mode %d", (int)mode);
+        }
+        CU(cuStreamEndCapture(stream, &graph));
+        CHECK(host[0] == 3 && memcmp(host, host + 1, bytes - 1) == 0, "mode %d", (int)mode);
+        CU(cuMemsetD8_v2(driver_pointer(memory.address), 4, bytes));
+        fr_device_batch_begin(&batch);
+        fr_device_batch_copy(&batch, &range, FR_TO_STAGE, &copy);
+        CHECK(fr_device_batch_finish(&batch) == FR_OK);
+        CHECK(host[0] == 4 && memcmp(host, host + 1, bytes - 1) == 0, "mode %d", (int)mode);
+        driver_free(&memory);
+    }
+    free(host);
+}
+
+static void test_all_captures(void)
+{
+    CUstream streams[] = {NULL, CU_STREAM_PER_THREAD};
+    CU(cuStreamCreate(&streams[0], CU_STREAM_DEFAULT));
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(streams); i++) {
+        for (int mode = CU_STREAM_CAPTURE_MODE_GLOBAL; mode <= CU_STREAM_CAPTURE_MODE_RELAXED;
+             mode++) {
+            test_captures(streams[i], (CUstreamCaptureMode)mode, FR_KIND_MALLOC);
+            test_captures(streams[i], (CUstreamCaptureMode)mode, FR_KIND_VMM);
+        }
+    }
+    CU(cuStreamDestroy_v2(streams[0]));
+}
+
 static void test_on_device(const struct driver_memory *memory, unsigned count)
 {
     uint64_t state = 4711;
@@ -495,6 +544,7 @@ int main(void)
     test_unfinished_calls();
     test_unfinished_mixed_calls(context);
     test_unfinished_calls_from_elsewhere(context);
+    test_all_captures();
     fr_device_release();
     return check_result();
 }

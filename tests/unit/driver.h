@@ -50,6 +50,10 @@ extern CUresult CUDAAPI cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdev
     X(cuMemcpyHtoD_v2)                                                                             \
     X(cuMemsetD8_v2)                                                                               \
     X(cuPointerGetAttribute)                                                                       \
+    X(cuStreamBeginCapture_v2)                                                                     \
+    X(cuStreamCreate)                                                                              \
+    X(cuStreamDestroy_v2)                                                                          \
+    X(cuStreamEndCapture)                                                                          \
     X(cuStreamSynchronize)
 
 static struct {
