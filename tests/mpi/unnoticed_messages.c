@@ -292,6 +292,54 @@ static void reset(int number)
     memory_free(&in);
 }
 
+static void pass_all(const struct memory *in, const struct memory *out, int bytes)
+{
+    MPI_Request requests[2];
+    MPI_Irecv(out->address, bytes, MPI_BYTE, 1 - rank, TAG, MPI_COMM_WORLD, &requests[0]);
+    MPI_Isend(in->address, bytes, MPI_BYTE, 1 - rank, TAG, MPI_COMM_WORLD, &requests[1]);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    MPI_Sendrecv(in->address, bytes, MPI_BYTE, 1 - rank, TAG, out->address, bytes, MPI_BYTE,
+                 1 - rank, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Alltoall(in->address, bytes / 2, MPI_BYTE, out->address, bytes / 2, MPI_BYTE,
+                 MPI_COMM_WORLD);
+    MPI_Allreduce(in->address, out->address, bytes / 4, MPI_INT, MPI_BXOR, MPI_COMM_WORLD);
+    MPI_Bcast(out->address, bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
+}
+
+// Calls with device memory, some of it new to all, in a thread that captures a stream in the mode
+// of this number, which wants to know nothing of them.
+static void captures(int number)
+{
+    static const enum memory_kind kinds[] = {MEMORY_DEVICE, MEMORY_POOL, MEMORY_VMM};
+    CUresult (*create)(CUstream *, unsigned) =
+        (CUresult(*)(CUstream *, unsigned))driver_call("cuStreamCreate");
+    CUresult (*begin)(CUstream, CUstreamCaptureMode) =
+        (CUresult(*)(CUstream, CUstreamCaptureMode))driver_call("cuStreamBeginCapture_v2");
+    CUresult (*end)(CUstream, CUgraph *) =
+        (CUresult(*)(CUstream, CUgraph *))driver_call("cuStreamEndCapture");
+    CUstream stream;
+    CUgraph graph;
+    must(create(&stream, CU_STREAM_DEFAULT) == CUDA_SUCCESS, "no stream");
+    for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
+        if (memory_missing(kinds[k]) != NULL)
+            continue;
+        for (int bytes = 64; bytes <= 1 << 20; bytes *= 16) {
+            struct memory in = memory_new(kinds[k], (size_t)bytes);
+            struct memory out = memory_new(kinds[k], (size_t)bytes);
+            fill(&in, (size_t)bytes, (unsigned)rank + 1);
+            for (int i = 0; i < 4; i++) {
+                must(begin(stream, (CUstreamCaptureMode)number) == CUDA_SUCCESS, "no capture");
+                pass_all(&in, &out, bytes);
+                CUresult ended = end(stream, &graph);
+                must(ended == CUDA_SUCCESS, "the capture beside %d bytes of %s ends with %d", bytes,
+                     memory_kind_name(kinds[k]), (int)ended);
+            }
+            memory_free(&in);
+            memory_free(&out);
+        }
+    }
+}
+
 const struct unnoticed unnoticed_messages[] = {
     {"full-gpu-message", full_gpu_message, false},
     {"full-gpu-barrier", full_gpu_barrier, false},
@@ -301,5 +349,6 @@ const struct unnoticed unnoticed_messages[] = {
     {"probe-after-persistent", probe_after_persistent, false},
     {"huge-receive", huge_receive, false},
     {"reset", reset, false},
+    {"captures", captures, false},
     {NULL, NULL, false},
 };
