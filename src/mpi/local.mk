@@ -11,6 +11,7 @@ librooms_la_SOURCES += \
 	src/mpi/fabric.c \
 	src/mpi/facts.c \
 	src/mpi/hooks.c \
+	src/mpi/lookup.c \
 	src/mpi/message.c \
 	src/mpi/mpi_int.h \
 	src/mpi/neighbours.c \

@@ -20,8 +20,13 @@ struct fr_mpi_verdict {
 // Called by the stubs alone. fr_mpi_present returns `stub` if the MPI library of the process
 // defines `name`, else NULL, which the dynamic loader takes for an absent symbol.
 void *fr_mpi_present(const char *name, void *stub);
+bool fr_mpi_is_defined_beside(const void *address, const char *name); // in the same loaded object
 void fr_mpi_resolve(void);
 int fr_mpi_missing(unsigned slot);
+// By dlsym alone (real/lookup.S): what it is to return, NULL where the next dlsym shall tell; and
+// the address of that one.
+void *fr_mpi_lookup(void *handle, const char *name, uintptr_t caller);
+void *fr_mpi_lookup_next(void);
 struct fr_mpi_verdict fr_mpi_enter(unsigned slot, const fr_word *registers, const fr_word *stack);
 
 // Handlers of classes. Each returns false when the real function is to be called unchanged.

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// What loaded objects define, read from their tables of symbols.
+//
 // Makes newer functions look absent where the MPI library lacks them. Programs such as mpi4py refer
 // to them weakly and choose another way when they are not there, so their symbols are indirect: the
 // dynamic loader asks here what they stand for.
 //
-// This runs inside the loader, while it binds a program or a library: it may only read loaded
+// That runs inside the loader, while it binds a program or a library: it may only read loaded
 // objects, and it may run before this library itself has been relocated.
 #include "config.h"
 
@@ -110,6 +112,30 @@ FR_UNSANITIZED static int look_into(struct dl_phdr_info *object, size_t size, vo
         return 0;
     search->found = defines(&symbols, search->name);
     return search->found;
+}
+
+struct question {
+    uintptr_t address;
+    const char *name;
+    bool yes;
+};
+
+static int look_into_holder(struct dl_phdr_info *object, size_t size, void *data)
+{
+    struct question *question = data;
+    struct symbols symbols;
+    (void)size;
+    if (!contains(object, question->address))
+        return 0;
+    question->yes = find_symbols(object, &symbols) && defines(&symbols, question->name);
+    return 1;
+}
+
+bool fr_mpi_is_defined_beside(const void *address, const char *name)
+{
+    struct question question = {.address = (uintptr_t)address, .name = name};
+    dl_iterate_phdr(look_into_holder, &question);
+    return question.yes;
 }
 
 // Its initial value is an address that only relocation makes right.

@@ -115,6 +115,28 @@ static void check_results(void)
     result(answer == 0 || answer == 1, "a question that the library answers itself");
 }
 
+// As bindings of other languages take functions: where the library is asked for them, or what comes
+// after the program.
+static void check_handle(void)
+{
+    void *handle = dlopen("libmpi_abi_fake.so", RTLD_LAZY | RTLD_NOLOAD);
+    int wrong = 0;
+    for (int i = 0; handle && i < FAKE_STUBS; i++) {
+        if (strncmp(rows[i].class, "QUERY", 5) == 0) // which this library does not have
+            continue;
+        void *stub = dlsym(RTLD_DEFAULT, rows[i].name);
+        wrong +=
+            !stub || dlsym(handle, rows[i].name) != stub || dlsym(RTLD_NEXT, rows[i].name) != stub;
+    }
+    result(handle && !wrong, "functions by a handle of the library");
+    void *absent = dlsym(handle, "MPI_No_such_function");
+    const char *error = dlerror();
+    result(!absent && error && strstr(error, "MPI_No_such_function"),
+           "a function that is not there");
+    result(dlsym(handle, "fake_last") && dlsym(RTLD_DEFAULT, "printf") == (void *)printf,
+           "names that are not MPI's");
+}
+
 int main(int argc, char **argv)
 {
     const char *first = argc > 1 ? argv[1] : "";
@@ -132,6 +154,7 @@ int main(int argc, char **argv)
     check_pcontrol(MPI_Pcontrol, "arguments of a variadic function");
     check_pcontrol(PMPI_Pcontrol, "arguments of a variadic PMPI_ function");
     check_results();
+    check_handle();
     printf("1..%d\n", number);
     return failures != 0;
 }

@@ -8,6 +8,18 @@
 #include <stdio.h>
 #include <string.h>
 
+#ifdef EXCHANGE_BOUND
+#include "bound.h"
+#define MPI_Init      bound.Init_
+#define MPI_Comm_rank bound.Comm_rank_
+#define MPI_Send      bound.Send_
+#define MPI_Recv      bound.Recv_
+#define MPI_Isend     bound.Isend_
+#define MPI_Wait      bound.Wait_
+#define MPI_Alltoall  bound.Alltoall_
+#define MPI_Finalize  bound.Finalize_
+#endif
+
 enum { RANKS = 2, BYTES = 70001, GUARD = 64, ALL = RANKS * BYTES + 2 * GUARD, UNTOUCHED = 0xa5 };
 
 static struct memory given, got;

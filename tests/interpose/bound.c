@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A program that takes the addresses of MPI's functions from a handle of the library, as bindings
+// of other languages do: without arguments it makes the exchange by them, which crashes where one
+// is the real function; otherwise it prints for each argument what object a function of that name
+// is in. Built with LAYERED it defines MPI_Send itself, as a layer between an application and MPI
+// would.
+#define _GNU_SOURCE
+#include "bound.h"
+#include "exchange.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct bound bound;
+
+#ifdef LAYERED
+__attribute__((visibility("default"))) int
+MPI_Send(const void *buffer, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm)
+{
+    return PMPI_Send(buffer, count, type, to, tag, comm);
+}
+#endif
+
+// No function of Fabrail's, so that it leads to the library itself.
+static const char only_real[] = "MPI_Get_library_version";
+
+static const char *object_of(void *address)
+{
+    Dl_info info;
+    return address && dladdr(address, &info) ? info.dli_fname : "none";
+}
+
+static int find(struct dl_phdr_info *object, size_t size, void *data)
+{
+    char **name = data;
+    (void)size;
+    void *handle = object->dlpi_name[0] ? dlopen(object->dlpi_name, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+    if (handle && strcmp(object_of(dlsym(handle, only_real)), object->dlpi_name) == 0)
+        *name = strdup(object->dlpi_name);
+    return *name != NULL;
+}
+
+static void print_objects(void *handle, char **names)
+{
+    for (; *names; names++) {
+        const char *object = object_of(dlsym(handle, *names));
+        const char *slash = strrchr(object, '/');
+        printf("%s %.6s\n", *names, slash ? slash + 1 : object);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    char *name = NULL;
+    dl_iterate_phdr(find, &name);
+    void *handle = name ? dlopen(name, RTLD_LAZY) : NULL;
+    free(name);
+    if (!handle) {
+        fprintf(stderr, "bound: there is no MPI library\n");
+        return 2;
+    }
+    if (argc > 1) {
+        print_objects(handle, argv + 1);
+        return 0;
+    }
+#define BOUND_TAKE(name) bound.name##_ = (__typeof__(MPI_##name) *)dlsym(handle, "MPI_" #name);
+    BOUND_FUNCTIONS(BOUND_TAKE)
+    return exchange_run();
+}
