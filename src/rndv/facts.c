@@ -98,13 +98,17 @@ void fr_rndv_message_look(const struct fr_rndv_message *message, struct fr_polic
     look_at_rails(message, facts);
 }
 
-size_t fr_rndv_rts_length(uint64_t bytes, size_t unit)
+size_t fr_rndv_rts_length(uint64_t bytes, size_t unit, unsigned turn)
 {
-    enum { COMMON_UNIT = 16 }; // also of what was sent as bytes and is received as something else
+    enum {
+        COMMON_UNIT = 16, // also of what was sent as bytes and is received as something else
+        TURNS = 8,
+    };
     size_t length = FR_RNDV_RTS_LONGEST;
-    if (unit == 0)
-        unit = 1;
-    else if (COMMON_UNIT % unit == 0)
+    if (unit == 0) {
+        uint64_t most = bytes / FR_RNDV_RTS_PRIME;
+        unit = 1 + turn % (most < 1 ? 1 : most < TURNS ? most : TURNS);
+    } else if (COMMON_UNIT % unit == 0)
         unit = COMMON_UNIT;
     if (unit <= FR_RNDV_RTS_LONGEST / FR_RNDV_RTS_PRIME)
         length = FR_RNDV_RTS_PRIME * unit;
@@ -117,9 +121,13 @@ size_t fr_rndv_rts_length(uint64_t bytes, size_t unit)
 
 size_t fr_rndv_message_length(const struct fr_rndv_message *message)
 {
+    static _Atomic unsigned turn;
     const struct fr_layout *layout = message->view->blocks[0].layout;
     size_t unit = message->parts ? 0 : layout->unit_bytes;
-    return layout->exact ? fr_rndv_rts_length(message->view->in_bytes, unit) : 0;
+    if (!layout->exact)
+        return 0;
+    return fr_rndv_rts_length(message->view->in_bytes, unit,
+                              atomic_fetch_add_explicit(&turn, 1, memory_order_relaxed));
 }
 
 bool fr_rndv_send_is_possible(const struct fr_rndv_message *message)

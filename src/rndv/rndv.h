@@ -20,6 +20,8 @@
 // MPI takes an RTS for what it says to be: the first bytes of a message. It is as long as that
 // where the message is short; else so long that it ends no predefined datatype in two, whatever
 // datatype receives it. MPICH judges what does, where it has to unpack it, as truncated, or stops.
+// Open MPI does not, and lets threads match the next message while it still copies one that it has
+// matched: there lengths take turns, so that a probe is not told of one that nobody can see yet.
 //
 // All functions may be called by several threads at once.
 #ifndef FR_RNDV_RNDV_H
@@ -36,9 +38,9 @@ enum { FR_RNDV_RTS_BYTES = 40, FR_RNDV_RTS_PRIME = 43 };
 #define FR_RNDV_RTS_LONGEST (FR_RNDV_RTS_PRIME * 96)
 
 // How long the RTS of a message is, in which each multiple of `unit` ends a predefined datatype, or
-// any byte if it is 0; 0 if it cannot have one. Where it is shorter than the message it is a
-// multiple of a prime, which few plain messages are.
-size_t fr_rndv_rts_length(uint64_t bytes, size_t unit);
+// any byte if it is 0: then that of a few in turn. 0 if it cannot have one. Where it is shorter than
+// the message it is a multiple of a prime, which few plain messages are.
+size_t fr_rndv_rts_length(uint64_t bytes, size_t unit, unsigned turn);
 
 // Whether an RTS may have so many bytes, and whether a message of so many needs a second look to
 // tell its size.

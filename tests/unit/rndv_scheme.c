@@ -323,11 +323,11 @@ static void check_lengths(void)
     static const size_t units[] = {1,  2,  3,  4,  6,  7,  8,  9,  12,
                                    16, 20, 24, 28, 52, 95, 96, 97, 8004};
     for (size_t u = 0; u < sizeof(units) / sizeof(units[0]); u++) {
-        size_t unit = units[u], longest = fr_rndv_rts_length((size_t)1 << 40, unit);
+        size_t unit = units[u], longest = fr_rndv_rts_length((size_t)1 << 40, unit, 5);
         CHECK(longest % unit == 0 && (longest == 0) == (unit > 96), "unit %zu", unit);
         CHECK(longest == 0 || fr_rndv_marks_rts((int64_t)longest), "unit %zu", unit);
         for (size_t bytes = unit; bytes < 10000; bytes += unit) {
-            size_t length = fr_rndv_rts_length(bytes, unit);
+            size_t length = fr_rndv_rts_length(bytes, unit, (unsigned)bytes);
             size_t most = longest > 0 ? longest : FR_RNDV_RTS_LONGEST;
             if (bytes < RTS_BYTES || (longest == 0 && bytes > most))
                 CHECK(length == 0, "%zu of %zu", bytes, unit);
@@ -336,9 +336,12 @@ static void check_lengths(void)
             CHECK(length == 0 || fr_rndv_is_rts_length((int64_t)length), "%zu", length);
         }
     }
-    CHECK(fr_rndv_rts_length((uint64_t)1 << 48, 1) == 0, "too long for a slot");
-    CHECK(fr_rndv_rts_length(1000, 0) == FR_RNDV_RTS_PRIME, "it may end anywhere");
-    CHECK(fr_rndv_rts_length(41, 0) == 41, "with the message");
+    CHECK(fr_rndv_rts_length((uint64_t)1 << 48, 1, 0) == 0, "too long for a slot");
+    CHECK(fr_rndv_rts_length(1000, 0, 0) == FR_RNDV_RTS_PRIME, "it may end anywhere");
+    CHECK(fr_rndv_rts_length(1000, 0, 7) == (size_t)8 * FR_RNDV_RTS_PRIME, "the last in turn");
+    CHECK(fr_rndv_rts_length(1000, 0, 8) == FR_RNDV_RTS_PRIME, "then the first one again");
+    CHECK(fr_rndv_rts_length(100, 0, 3) == (size_t)2 * FR_RNDV_RTS_PRIME, "as many as have room");
+    CHECK(fr_rndv_rts_length(41, 0, 1) == 41, "with the message");
 }
 
 // What the scheme, or a rule, does not allow.

@@ -187,7 +187,7 @@ static void take_letter(struct traffic *traffic, const struct letter *letter)
     struct receiving *receiving = &traffic->receivings[traffic->waiting];
     uint64_t bytes = 0;
     bool is_rts = letter->kind == LETTER_RTS, probes = dice(traffic, 2) == 0;
-    size_t length = is_rts ? fr_rndv_rts_length(letter->bytes, 1) : 16 * FR_RNDV_RTS_PRIME;
+    size_t length = is_rts ? fr_rndv_rts_length(letter->bytes, 1, 0) : 16 * FR_RNDV_RTS_PRIME;
     CHECK(!fr_rndv_incoming_read(traffic->stale[dice(traffic, STALE)], &receiving->incoming),
           "an RTS of the past");
     if (letter->kind == LETTER_LAST) {
