@@ -34,7 +34,10 @@ const char *fr_core_bytes_text(size_t bytes, char text[FR_BYTES_TEXT])
         bytes /= 1024;
         power++;
     }
-    snprintf(text, FR_BYTES_TEXT, "%zu%.1s", bytes, power > 0 ? &suffixes[power - 1] : "");
+    if (power > 0)
+        snprintf(text, FR_BYTES_TEXT, "%zu%c", bytes, suffixes[power - 1]);
+    else
+        snprintf(text, FR_BYTES_TEXT, "%zu", bytes);
     return text;
 }
 
