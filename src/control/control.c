@@ -72,7 +72,8 @@ static bool open_host(const struct fr_control_job *job)
     enum fr_status status = FR_ERR_NO_MEMORY;
     int count = list_members(job, &members);
     if (count > 0)
-        status = fr_control_host_open(&name, members, index_of[job->rank], count, job->area_bytes);
+        status = fr_control_host_open(&name, members, index_of[job->rank], count, job->area_bytes,
+                                      job->common_bytes);
     if (status != FR_OK)
         fr_warn_once("no shared memory for the processes of this host, so messages do not go over "
                      "NVLink: %s",
@@ -107,6 +108,11 @@ bool fr_control_open(const struct fr_control_job *job)
     own_rank = job->rank;
     atomic_store_explicit(&is_open, true, memory_order_release);
     return here || remote;
+}
+
+const void *fr_control_share(const void *own)
+{
+    return atomic_load_explicit(&is_open, memory_order_acquire) ? fr_control_host_share(own) : NULL;
 }
 
 // Ranks may outnumber cores, so who has waited for a while sleeps.

@@ -54,13 +54,20 @@ struct fr_control_job {
     const struct fr_control_process *processes; // by rank, copied as needed; who takes no part has
                                                 // no cookie
     size_t area_bytes;                          // of each process, in the shared memory of its host
-    bool remote; // messages are wanted by MPI, between processes of different hosts
+    bool remote;         // messages are wanted by MPI, between processes of different hosts
+    size_t common_bytes; // of what all know alike, which those of a host are to have once; else 0
 };
 
 // Begins: by all processes of MPI_COMM_WORLD where `remote`, else by all of a host, or by none.
 // Returns whether any other process can be reached, now or once it has come as well. A warning says
 // why not. Idempotent until closed.
 bool fr_control_open(const struct fr_control_job *job);
+
+// Has the processes of a host keep once what all know alike, `own` and as long as the job says: to
+// be called once, when open. Returns read-only memory with the same bytes, which the caller unmaps
+// whenever it likes, or NULL where there is none, so that it keeps its own. Waits for a moment
+// while another process writes them.
+const void *fr_control_share(const void *own);
 
 // Ends: goes on until everything that this process has sent has been taken, and until all processes
 // have come here (of the world where there are remote ones, else of the host; what has died is not

@@ -33,11 +33,14 @@ struct fr_control_secret fr_control_host_name(const struct fr_control_job *job);
 // of them is ever ready.
 FR_MUST_CHECK enum fr_status fr_control_host_open(const struct fr_control_secret *name,
                                                   const struct fr_control_process *members,
-                                                  int index, int count, size_t area_bytes);
+                                                  int index, int count, size_t area_bytes,
+                                                  size_t common_bytes);
 void fr_control_host_close(void); // idempotent
 
 // Whether all have attached. A load or two.
 bool fr_control_host_is_ready(void);
+
+const void *fr_control_host_share(const void *own);
 
 // By index on the host.
 const struct fr_control_process *fr_control_host_member(int index);

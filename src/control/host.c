@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The memory that the processes of a host share: a header with an entry for each, then a queue and
-// an area of each, on pages of their own.
+// an area of each, on pages of their own, and what all know alike.
 //
 // Nobody waits to get in: whoever comes first makes the file, whose bytes are zero, and all do the
 // same to it. Its name goes with the last one to attach. The file has holes: room for a queue or an
@@ -22,7 +22,15 @@
 #include <sys/mman.h>
 #include <time.h>
 
-enum { MAX_PROCESSES = 1 << 16, PAGE_BYTES = 4096, RETRY_S = 1 };
+enum {
+    MAX_PROCESSES = 1 << 16,
+    PAGE_BYTES = 4096,
+    LARGEST_PAGE_BYTES = 65536, // of any machine's
+    RETRY_S = 1,
+};
+
+// Of what all know alike.
+enum { COMMON_NONE, COMMON_WRITING, COMMON_THERE, COMMON_REFUSED };
 
 #define HOST_MAGIC 0x4652686f7374636fu
 
@@ -30,6 +38,7 @@ struct header {
     _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t magic;
     _Atomic uint64_t bytes;
     _Atomic uint32_t attached;
+    _Atomic uint32_t common;
 };
 _Static_assert(sizeof(struct header) == FR_CONTROL_LINE_BYTES, "the entries are aligned");
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "atomics work between processes");
@@ -40,7 +49,7 @@ static struct {
     struct fr_control_secret name;
     struct fr_control_process *members;
     struct fr_control_shm shm;
-    size_t head_bytes, queue_bytes, area_bytes;
+    size_t head_bytes, queue_bytes, area_bytes, common_bytes;
     int index;
     int count;
 } host;
@@ -91,6 +100,20 @@ static enum fr_status enter(struct header *header)
     return FR_OK;
 }
 
+static size_t queue_offset(int index)
+{
+    return host.head_bytes + (size_t)index * (host.queue_bytes + host.area_bytes);
+}
+
+// Mapped by itself, at an end of all queues and areas.
+static size_t common_offset(void)
+{
+    size_t end = queue_offset(host.count);
+    return host.common_bytes == 0
+               ? end
+               : (end + LARGEST_PAGE_BYTES - 1) / LARGEST_PAGE_BYTES * LARGEST_PAGE_BYTES;
+}
+
 static enum fr_status open_memory(const struct fr_control_process *members)
 {
     size_t list_bytes = (size_t)host.count * sizeof(*members);
@@ -98,7 +121,7 @@ static enum fr_status open_memory(const struct fr_control_process *members)
     if (host.members == NULL)
         return FR_ERR_NO_MEMORY;
     memcpy(host.members, members, list_bytes);
-    size_t bytes = host.head_bytes + (size_t)host.count * (host.queue_bytes + host.area_bytes);
+    size_t bytes = common_offset() + host.common_bytes;
     // What a process shares with nobody needs no name.
     enum fr_status status =
         fr_control_shm_open(host.count > 1 ? &host.name : NULL, bytes, host.head_bytes, &host.shm);
@@ -120,7 +143,7 @@ free_members:
 
 enum fr_status fr_control_host_open(const struct fr_control_secret *name,
                                     const struct fr_control_process *members, int index, int count,
-                                    size_t area_bytes)
+                                    size_t area_bytes, size_t common_bytes)
 {
     if (count < 1 || count > MAX_PROCESSES || index < 0 || index >= count || get_memory() != NULL)
         return FR_ERR_INVALID;
@@ -131,6 +154,7 @@ enum fr_status fr_control_host_open(const struct fr_control_secret *name,
         to_pages(sizeof(struct header) + (size_t)count * sizeof(struct fr_control_entry));
     host.queue_bytes = to_pages(FR_CONTROL_PLACES * sizeof(struct fr_control_place));
     host.area_bytes = to_pages(area_bytes);
+    host.common_bytes = common_bytes;
     return open_memory(members);
 }
 
@@ -207,11 +231,6 @@ static bool claim(_Atomic uint32_t *has, size_t offset, size_t bytes)
 static bool is_there(_Atomic uint32_t *has)
 {
     return atomic_load_explicit(has, memory_order_acquire) != 0;
-}
-
-static size_t queue_offset(int index)
-{
-    return host.head_bytes + (size_t)index * (host.queue_bytes + host.area_bytes);
 }
 
 void *fr_control_host_area(int index, bool may_claim)
@@ -338,4 +357,50 @@ bool fr_control_host_have_finished(bool look)
               (look && !fr_control_host_is_alive(i));
     }
     return all;
+}
+
+static void write_common(struct header *header, const void *own)
+{
+    bool has_room = fr_control_shm_claim(&host.shm, common_offset(), host.common_bytes);
+    if (has_room)
+        memcpy((char *)header + common_offset(), own, host.common_bytes);
+    atomic_store_explicit(&header->common, has_room ? COMMON_THERE : COMMON_REFUSED,
+                          memory_order_release);
+}
+
+// Who writes may have lost its core, or have died.
+static bool is_common_there(struct header *header)
+{
+    enum { NAPS = 200 };
+    const struct timespec nap = {.tv_nsec = 500000};
+    for (int naps = 0; naps < NAPS; naps++) {
+        uint32_t state = atomic_load_explicit(&header->common, memory_order_acquire);
+        if (state != COMMON_WRITING)
+            return state == COMMON_THERE;
+        nanosleep(&nap, NULL);
+    }
+    return false;
+}
+
+// Nobody else can change what is mapped for reading, but who wrote it may have known something
+// else.
+const void *fr_control_host_share(const void *own)
+{
+    struct header *header = get_memory();
+    uint32_t state = COMMON_NONE;
+    if (header == NULL || host.count < 2 || host.common_bytes == 0)
+        return NULL;
+    if (atomic_compare_exchange_strong_explicit(&header->common, &state, COMMON_WRITING,
+                                                memory_order_acq_rel, memory_order_acquire))
+        write_common(header, own);
+    if (!is_common_there(header))
+        return NULL;
+    void *common =
+        mmap(NULL, host.common_bytes, PROT_READ, MAP_SHARED, host.shm.file, (off_t)common_offset());
+    if (common == MAP_FAILED)
+        return NULL;
+    if (memcmp(common, own, host.common_bytes) == 0)
+        return common;
+    munmap(common, host.common_bytes);
+    return NULL;
 }

@@ -95,13 +95,31 @@ static struct fr_control_process process_of(const struct fr_world_facts *facts)
                                        .pid_namespace = facts->pid_namespace};
 }
 
+// Each process of a large job would have as much of them as all of its host need. A page is not
+// worth it.
+static size_t bytes_to_share(void)
+{
+    enum { LEAST_BYTES = 4096 };
+    size_t bytes = fr_world_facts_bytes();
+    return bytes >= LEAST_BYTES ? bytes : 0;
+}
+
+static void share_facts(void)
+{
+    const struct fr_world_facts *shared =
+        bytes_to_share() > 0 ? fr_control_share(fr_world_facts_of(0)) : NULL;
+    if (shared)
+        fr_world_facts_give(shared);
+}
+
 // The secret of the job is that of the first process that takes part.
 static bool open_control(bool remote)
 {
     struct fr_control_job job = {.rank = fr_world_rank(),
                                  .size = fr_world_size(),
                                  .area_bytes = fr_rndv_area_bytes(),
-                                 .remote = remote};
+                                 .remote = remote,
+                                 .common_bytes = bytes_to_share()};
     struct fr_control_process *processes = calloc((size_t)job.size, sizeof(*processes));
     bool has_secret = false;
     for (int rank = 0; rank < job.size && processes; rank++) {
@@ -115,6 +133,7 @@ static bool open_control(bool remote)
     }
     job.processes = processes;
     bool opened = processes && fr_control_open(&job);
+    share_facts();
     free(processes);
     return opened;
 }
@@ -124,11 +143,12 @@ void fr_mpi_messages_start(void)
     const struct fr_world_facts *own = fr_world_facts_of(fr_world_rank());
     if (!own)
         return;
+    bool takes_rts = own->takes_rts; // where they are changes
     struct takers takers = find_takers();
     fr_mpi_meeting = takers.share_host || takers.send_remotely;
     if (fr_mpi_meeting)
         fr_mpi_takes_rts =
-            open_control(takers.send_remotely) && own->takes_rts && fr_rndv_open() == FR_OK;
+            open_control(takers.send_remotely) && takes_rts && fr_rndv_open() == FR_OK;
     fr_mpi_rails_take_host = fr_mpi_takes_rts && takers.span_hosts && fr_mpi_wants_host_rails();
 }
 

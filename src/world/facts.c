@@ -7,13 +7,15 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 _Static_assert(sizeof(struct fr_world_facts) == 88, "all processes must agree on the layout");
 
 // Written by the thread that is in MPI_Init or MPI_Finalize, while no other calls MPI.
 static struct {
-    struct fr_world_facts *facts; // by rank, NULL while unknown
+    struct fr_world_facts *own;         // memory of this process's own that they are in, or NULL
+    const struct fr_world_facts *facts; // by rank, NULL while unknown
     int size;
     int host_count;
     int clique_count;
@@ -146,8 +148,8 @@ static enum outcome exchange(const struct fr_world_facts *own)
     if (comm == fr_real_mpi.COMM_NULL)
         comm = fr_real_mpi.COMM_WORLD;
     const fr_word bytes = sizeof(*own);
-    int result = FR_MPI(Iallgather, FR_PTR(own), bytes, fr_real_mpi.BYTE, FR_PTR(known.facts),
-                        bytes, fr_real_mpi.BYTE, comm, FR_PTR(&request));
+    int result = FR_MPI(Iallgather, FR_PTR(own), bytes, fr_real_mpi.BYTE, FR_PTR(known.own), bytes,
+                        fr_real_mpi.BYTE, comm, FR_PTR(&request));
     if (result == fr_real_mpi.SUCCESS && !fr_world_complete(&request, NULL, look_at_start, &result))
         return GAVE_UP;
     if (result == fr_real_mpi.SUCCESS)
@@ -170,7 +172,9 @@ bool fr_world_meet(void (*progress)(void))
 static void forget(void)
 {
     fr_world_clique_release();
-    free(known.facts);
+    if (known.facts && !known.own)
+        munmap((void *)(uintptr_t)known.facts, fr_world_facts_bytes());
+    free(known.own);
     free(known.partners);
     memset(&known, 0, sizeof(known));
 }
@@ -182,15 +186,15 @@ bool fr_world_gather(const struct fr_world_facts *own)
     if (size < 1)
         return true;
     known.size = size;
-    known.facts = calloc((size_t)size, sizeof(*known.facts));
-    if (!known.facts) {
+    known.facts = known.own = calloc((size_t)size, sizeof(*known.own));
+    if (!known.own) {
         fr_error("no memory for the facts of %d ranks, for which the others wait", size);
         known.size = 0;
         return true;
     }
     enum outcome outcome = exchange(own);
     if (outcome == GAVE_UP)
-        known.facts = NULL; // MPI may still write there
+        known.facts = known.own = NULL; // MPI may still write there
     if (outcome != EXCHANGED || !fr_world_comm_make() || !count_hosts() || !count_cliques(rank)) {
         forget();
         return outcome != GAVE_UP;
@@ -205,12 +209,24 @@ bool fr_world_gather(const struct fr_world_facts *own)
 bool fr_world_replay(const struct fr_world_facts *facts, int size, int rank)
 {
     forget();
-    known.facts = malloc((size_t)size * sizeof(*known.facts));
-    if (!known.facts)
+    known.facts = known.own = malloc((size_t)size * sizeof(*known.own));
+    if (!known.own)
         return false;
-    memcpy(known.facts, facts, (size_t)size * sizeof(*known.facts));
+    memcpy(known.own, facts, (size_t)size * sizeof(*known.facts));
     known.size = size;
     return count_hosts() && count_cliques(rank);
+}
+
+size_t fr_world_facts_bytes(void)
+{
+    return (size_t)known.size * sizeof(*known.facts);
+}
+
+void fr_world_facts_give(const struct fr_world_facts *shared)
+{
+    free(known.own);
+    known.own = NULL;
+    known.facts = shared;
 }
 
 int fr_world_partners(const int **ranks)

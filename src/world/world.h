@@ -102,6 +102,11 @@ void fr_world_name_give(fr_word comm, uint64_t name);
 bool fr_world_comm_has_fabric(fr_word comm);
 bool fr_world_win_has_fabric(fr_word win);
 
+// All facts are in memory of this process's own until they are given other memory with the same
+// ones, read-only and mapped, which is unmapped when they are forgotten. To be called in MPI_Init.
+void fr_world_facts_give(const struct fr_world_facts *shared);
+size_t fr_world_facts_bytes(void);
+
 // The facts of one process by its rank in MPI_COMM_WORLD, NULL when unknown.
 const struct fr_world_facts *fr_world_facts_of(int rank);
 

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -304,6 +305,92 @@ static void run_turn(void)
     job_close_all();
 }
 
+// The file that is mapped at an address: its inode; 0 for none that can be written to.
+static unsigned long mapped_at(const void *address)
+{
+    char line[512];
+    unsigned long found = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps != NULL && fgets(line, sizeof(line), maps) != NULL) {
+        unsigned long low, high, inode;
+        char rights[8];
+        if (sscanf(line, "%lx-%lx %7s %*s %*s %lu", &low, &high, rights, &inode) == 4 &&
+            (uintptr_t)address >= low && (uintptr_t)address < high && rights[1] == '-')
+            found = inode;
+    }
+    if (maps != NULL)
+        fclose(maps);
+    return found;
+}
+
+enum { COMMON_BYTES = 300007 };
+
+static const void *share(unsigned char own[COMMON_BYTES])
+{
+    job_introduce();
+    struct fr_control_job job = job_as(process_rank, process_count);
+    job.common_bytes = COMMON_BYTES;
+    CHECK(fr_control_open(&job));
+    process_meet();
+    check_fill(own, COMMON_BYTES, 7);
+    return fr_control_share(own);
+}
+
+// What all know is there once, and stays when all else is closed.
+static void run_common(void)
+{
+    static unsigned char own[COMMON_BYTES];
+    unsigned long first = 0;
+    const void *common = share(own);
+    unsigned long inode = common != NULL ? mapped_at(common) : 0;
+    CHECK(common != NULL && inode != 0 && memcmp(common, own, sizeof(own)) == 0);
+    if (process_rank == 0)
+        for (int rank = 1; rank < process_count; rank++)
+            process_say(rank, &inode, sizeof(inode));
+    else
+        process_hear(0, &first, sizeof(first));
+    CHECK(process_rank == 0 || inode == first, "another file");
+    unsigned char *area = fr_control_area(process_rank);
+    CHECK(area != NULL && area[JOB_AREA_BYTES - 1] == 0, "not in an area");
+    job_close_all();
+    CHECK(common == NULL || memcmp(common, own, sizeof(own)) == 0);
+    CHECK(common == NULL || munmap((void *)(uintptr_t)common, sizeof(own)) == 0);
+}
+
+// Who knows something else keeps that.
+static void run_common_other(void)
+{
+    static unsigned char own[COMMON_BYTES];
+    job_introduce();
+    struct fr_control_job job = job_as(process_rank, process_count);
+    job.common_bytes = sizeof(own);
+    CHECK(fr_control_open(&job));
+    check_fill(own, sizeof(own), 7);
+    own[sizeof(own) - 1] ^= process_rank == 1;
+    const void *common = process_rank == 1 ? NULL : fr_control_share(own);
+    process_meet();
+    common = process_rank == 1 ? fr_control_share(own) : common;
+    CHECK((common == NULL) == (process_rank == 1));
+    job_close_all();
+}
+
+// Where no room can be had for it, each keeps its own.
+static void run_common_refused(void)
+{
+    static unsigned char own[COMMON_BYTES];
+    job_introduce();
+    struct fr_control_job job = job_as(process_rank, process_count);
+    job.common_bytes = sizeof(own);
+    CHECK(fr_control_open(&job));
+    process_meet();
+    for (int file = 3; file < 256; file++) {
+        if (file != process_socket(1 - process_rank))
+            close(file);
+    }
+    CHECK(fr_control_share(own) == NULL);
+    job_close_all();
+}
+
 // Each writes into the areas of all, which nobody had touched.
 static void run_areas(void)
 {
@@ -484,6 +571,9 @@ int main(int count, char **arguments)
         {.name = "hostile", .count = 1, .run = run_hostile},
         {.name = "nobody", .count = 1, .run = run_nobody},
         {.name = "turn", .count = 1, .run = run_turn},
+        {.name = "common", .count = 3, .run = run_common},
+        {.name = "common-other", .count = 3, .run = run_common_other},
+        {.name = "common-refused", .count = 2, .run = run_common_refused},
         {.name = "areas", .count = 3, .run = run_areas},
         {.name = "room", .count = 3, .run = run_room},
         {.name = "closed", .count = 2, .run = run_closed},

@@ -9,6 +9,7 @@
 
 #include <malloc.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <time.h>
 
 enum { RANKS_A_HOST = 8, HOSTS_A_CLIQUE = 9 };
@@ -79,6 +80,20 @@ static int count_cliques(int size)
     return cliques;
 }
 
+// The same facts in memory of others: what remains of its own is small.
+static void check_given(const struct fr_world_facts *facts, int size, size_t bytes)
+{
+    size_t all = fr_world_facts_bytes(), before = allocated();
+    void *shared = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(all == (size_t)size * sizeof(*facts) && shared != MAP_FAILED);
+    memcpy(shared, facts, all);
+    fr_world_facts_give(shared);
+    size_t left = bytes - (before - allocated());
+    CHECK(left <= (size_t)size * 4 + 65536, "%zu bytes are left for %d ranks", left, size);
+    CHECK(fr_world_facts_of(size - 1) == (const struct fr_world_facts *)shared + size - 1);
+    CHECK(fr_world_host_count() == ceiling(size, RANKS_A_HOST) && fr_world_facts_of(size) == NULL);
+}
+
 static void check_size(int size)
 {
     struct fr_world_facts *facts = malloc((size_t)size * sizeof(*facts));
@@ -95,6 +110,7 @@ static void check_size(int size)
     CHECK(fr_world_host_count() == ceiling(size, RANKS_A_HOST), "%d hosts", fr_world_host_count());
     CHECK(fr_world_clique_count() == count_cliques(size), "%d cliques", fr_world_clique_count());
     check_partners(size, 0);
+    check_given(facts, size, bytes);
     fr_world_release();
     free(facts);
 }
