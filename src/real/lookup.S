@@ -6,6 +6,23 @@
 
 #if defined(__x86_64__)
 
+.macro keep_args
+    pushq %rdi
+    .cfi_adjust_cfa_offset 8
+    pushq %rsi
+    .cfi_adjust_cfa_offset 8
+    subq $8, %rsp
+    .cfi_adjust_cfa_offset 8
+.endm
+.macro restore_args
+    addq $8, %rsp
+    .cfi_adjust_cfa_offset -8
+    popq %rsi
+    .cfi_adjust_cfa_offset -8
+    popq %rdi
+    .cfi_adjust_cfa_offset -8
+.endm
+
     .text
     .globl dlsym
     .type dlsym, @function
@@ -23,42 +40,36 @@ dlsym:
     testq %r11, %r11
     jz 3f
     jmp *%r11
-1:  pushq %rdi
-    .cfi_adjust_cfa_offset 8
-    pushq %rsi
-    .cfi_adjust_cfa_offset 8
-    subq $8, %rsp
-    .cfi_adjust_cfa_offset 8
+1:  keep_args
     movq 24(%rsp), %rdx
     call fr_mpi_lookup
-    addq $8, %rsp
-    .cfi_adjust_cfa_offset -8
-    popq %rsi
-    .cfi_adjust_cfa_offset -8
-    popq %rdi
-    .cfi_adjust_cfa_offset -8
+    restore_args
     testq %rax, %rax
     jz 2b
     ret
-3:  pushq %rdi
-    .cfi_adjust_cfa_offset 8
-    pushq %rsi
-    .cfi_adjust_cfa_offset 8
-    subq $8, %rsp
-    .cfi_adjust_cfa_offset 8
+3:  keep_args
     call fr_mpi_lookup_next
-    addq $8, %rsp
-    .cfi_adjust_cfa_offset -8
-    popq %rsi
-    .cfi_adjust_cfa_offset -8
-    popq %rdi
-    .cfi_adjust_cfa_offset -8
+    restore_args
     movq %rax, fr_lookup_next(%rip)
     jmp *%rax
     .cfi_endproc
     .size dlsym, . - dlsym
 
 #elif defined(__aarch64__)
+
+.macro keep_args
+    stp x29, x30, [sp, #-32]!
+    .cfi_def_cfa_offset 32
+    .cfi_offset 29, -32
+    .cfi_offset 30, -24
+    mov x29, sp
+    stp x0, x1, [sp, #16]
+.endm
+.macro restore_args
+    ldp x0, x1, [sp, #16]
+    ldp x29, x30, [sp], #32
+    .cfi_def_cfa_offset 0
+.endm
 
     .text
     .globl dlsym
@@ -77,32 +88,18 @@ dlsym:
     ldr x16, [x16, :lo12:fr_lookup_next]
     cbz x16, 3f
     br x16
-1:  stp x29, x30, [sp, #-32]!
-    .cfi_def_cfa_offset 32
-    .cfi_offset 29, -32
-    .cfi_offset 30, -24
-    mov x29, sp
-    stp x0, x1, [sp, #16]
+1:  keep_args
     mov x2, x30
     bl fr_mpi_lookup
     mov x16, x0
-    ldp x0, x1, [sp, #16]
-    ldp x29, x30, [sp], #32
-    .cfi_def_cfa_offset 0
+    restore_args
     cbz x16, 2b
     mov x0, x16
     ret
-3:  stp x29, x30, [sp, #-32]!
-    .cfi_def_cfa_offset 32
-    .cfi_offset 29, -32
-    .cfi_offset 30, -24
-    mov x29, sp
-    stp x0, x1, [sp, #16]
+3:  keep_args
     bl fr_mpi_lookup_next
     mov x16, x0
-    ldp x0, x1, [sp, #16]
-    ldp x29, x30, [sp], #32
-    .cfi_def_cfa_offset 0
+    restore_args
     adrp x17, fr_lookup_next
     str x16, [x17, :lo12:fr_lookup_next]
     br x16

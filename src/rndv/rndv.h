@@ -38,8 +38,8 @@ enum { FR_RNDV_RTS_BYTES = 40, FR_RNDV_RTS_PRIME = 43 };
 #define FR_RNDV_RTS_LONGEST (FR_RNDV_RTS_PRIME * 96)
 
 // How long the RTS of a message is, in which each multiple of `unit` ends a predefined datatype, or
-// any byte if it is 0: then that of a few in turn. 0 if it cannot have one. Where it is shorter than
-// the message it is a multiple of a prime, which few plain messages are.
+// any byte if it is 0: then that of a few in turn. 0 if it cannot have one. Where it is shorter
+// than the message it is a multiple of a prime, which few plain messages are.
 size_t fr_rndv_rts_length(uint64_t bytes, size_t unit, unsigned turn);
 
 // Whether an RTS may have so many bytes, and whether a message of so many needs a second look to
