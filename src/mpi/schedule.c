@@ -358,25 +358,27 @@ static enum fr_status open_copy(struct fr_request_op *op)
     return fr_path_ops(FR_PATH_HOST)->open(view);
 }
 
-// The datatype of a buffer that this rank's call does not look at may be anything.
-static void drop_type(struct fr_request_op *op, char letter)
+// Arrays and the datatype of a buffer that this rank's call does not look at may be anything.
+static void drop_side(struct fr_request_op *op, char letter)
 {
     int arg = fr_real_arg(op->fn, letter, 0);
     const char *letters = fr_real_rows[op->fn].signature + arg;
     fr_word *type = &op->args[arg + (letters[1] == 'n' ? 2 : 3)];
-    *type = letters[3] == 'T' ? 0 : fr_real_mpi.DATATYPE_NULL;
+    *type = letters[1] == 'v' && letters[3] == 'T' ? 0 : fr_real_mpi.DATATYPE_NULL;
+    if (letters[1] == 'v')
+        op->args[arg + 1] = op->args[arg + 2] = 0;
 }
 
-static void drop_types(struct fr_request_op *op, const struct fr_coll_group *group)
+static void drop_sides(struct fr_request_op *op, const struct fr_coll_group *group)
 {
     enum fr_class class = fr_real_rows[op->fn].class;
     bool is_root = root_of(op) == group->rank;
     if (class == FR_CLASS_BCAST)
         return;
     if (is_in_place(op, 's') || (class == FR_CLASS_SCATTER && !is_root))
-        drop_type(op, 's');
+        drop_side(op, 's');
     if (is_in_place(op, 'r') || (class == FR_CLASS_GATHER && !is_root))
-        drop_type(op, 'r');
+        drop_side(op, 'r');
 }
 
 // Understands the call. Everything that can be wrong with it alone is an error of the call, since
@@ -400,8 +402,8 @@ static enum fr_status prepare(struct fr_request_op *op, const struct fr_coll_gro
     if (status == FR_OK)
         op->schedule->tag = tag;
     if (status == FR_OK && op->persistent) {
-        drop_types(op, group);
-        status = fr_request_schedule_keep_types(op, (size_t)out_degree, (size_t)in_degree);
+        drop_sides(op, group);
+        status = fr_request_schedule_keep_args(op, (size_t)out_degree, (size_t)in_degree);
     }
     return status;
 }
@@ -452,7 +454,7 @@ bool fr_mpi_call_persistent_send(struct fr_request_op *op, int *result)
     if (!view || !fr_mpi_may_send_rts(op, view) ||
         fr_request_schedule_make(op, 1, start_message) != FR_OK)
         return false;
-    if (fr_request_schedule_keep_types(op, 1, 1) != FR_OK) {
+    if (fr_request_schedule_keep_args(op, 1, 1) != FR_OK) {
         *result = refuse(op, op->object, FR_ERR_MPI);
         return true;
     }

@@ -65,22 +65,41 @@ static enum fr_status keep_types(struct fr_request_op *op, int arg, const void *
     return status;
 }
 
-enum fr_status fr_request_schedule_keep_types(struct fr_request_op *op, size_t sends,
-                                              size_t receives)
+// Copies an array of counts or displacements, unless the call ignores it.
+static enum fr_status keep_array(struct fr_request_op *op, int arg, size_t n)
 {
+    bool wide =
+        fr_real_rows[op->fn].flags & FR_ROW_LARGE || fr_real_rows[op->fn].signature[arg] == 'A';
+    size_t bytes = n * (wide ? sizeof(int64_t) : sizeof(int));
+    if (!op->args[arg])
+        return FR_OK;
+    void *own = fr_request_op_carve(op, bytes);
+    if (!own)
+        return FR_ERR_NO_MEMORY;
+    memcpy(own, (const void *)op->args[arg], bytes);
+    op->args[arg] = FR_PTR(own);
+    return FR_OK;
+}
+
+enum fr_status fr_request_schedule_keep_args(struct fr_request_op *op, size_t sends,
+                                             size_t receives)
+{
+    enum { ARRAYS_A_SIDE = 3, ALIGNMENTS = 2 * ARRAYS_A_SIDE * 16 };
     const char *signature = fr_real_rows[op->fn].signature;
-    enum fr_status status =
-        fr_request_op_reserve(op, (sends + receives) * fr_real_mpi.handle_bytes + 32);
+    size_t bytes = (sends + receives) * ARRAYS_A_SIDE * sizeof(int64_t) + ALIGNMENTS;
+    enum fr_status status = fr_request_op_reserve(op, op->arrays_used + bytes);
+    size_t n = sends;
     for (int arg = 0; signature[arg] && status == FR_OK; arg++) {
-        if (signature[arg] == 't') {
+        char letter = signature[arg];
+        n = letter == 'r' ? receives : n;
+        if (letter == 't') {
             op->args[arg] = fr_real_handle(op->args[arg]);
             status = keep_type(op->schedule, &op->args[arg]);
-        } else if (signature[arg] == 'T') {
-            bool receives_them = signature[arg - 3] == 'r';
-            if (!op->args[arg] || !op->args[arg - 2])
-                continue; // in place
-            status = keep_types(op, arg, (const void *)op->args[arg - 2],
-                                receives_them ? receives : sends);
+        } else if (letter == 'T') {
+            if (op->args[arg] && op->args[arg - 2]) // else in place
+                status = keep_types(op, arg, (const void *)op->args[arg - 2], n);
+        } else if (letter == 'v' || letter == 'd' || letter == 'D' || letter == 'A') {
+            status = keep_array(op, arg, n);
         }
     }
     return status;

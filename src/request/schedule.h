@@ -24,11 +24,11 @@ struct fr_request_schedule {
 FR_MUST_CHECK enum fr_status fr_request_schedule_make(struct fr_request_op *op, size_t capacity,
                                                       int (*start)(struct fr_request_op *op));
 
-// Keeps the datatypes of a persistent operation, which the application may free before it starts
-// it: puts duplicates of its own into the arguments, which are as many in an array. FR_ERR_MPI when
-// MPI fails.
-FR_MUST_CHECK enum fr_status fr_request_schedule_keep_types(struct fr_request_op *op, size_t sends,
-                                                            size_t receives);
+// Keeps what the arguments of a persistent operation stand for, which the application may free
+// before it starts it: puts duplicates of its datatypes and copies of its arrays, which have so
+// many elements, in their place. FR_ERR_MPI when MPI fails.
+FR_MUST_CHECK enum fr_status fr_request_schedule_keep_args(struct fr_request_op *op, size_t sends,
+                                                           size_t receives);
 
 // Where the request of the next part goes, which counts from here on.
 void *fr_request_schedule_add(struct fr_request_schedule *schedule);
