@@ -129,6 +129,22 @@ static void progress(unsigned *waits)
         nanosleep(&nap, NULL);
 }
 
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+void fr_control_await_host(int64_t most_ns)
+{
+    unsigned waits = 0;
+    if (fr_control_host_member(0) == NULL)
+        return;
+    for (int64_t until = now_ns() + most_ns; !fr_control_host_is_ready() && now_ns() < until;)
+        progress(&waits);
+}
+
 // Nobody wants what comes now.
 static void drop_all(unsigned *waits)
 {

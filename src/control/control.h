@@ -69,6 +69,10 @@ bool fr_control_open(const struct fr_control_job *job);
 // while another process writes them.
 const void *fr_control_share(const void *own);
 
+// Waits until all processes of this host have come, so that no name of shared memory is left,
+// however they end. Those that cannot come are waited for that long.
+void fr_control_await_host(int64_t most_ns);
+
 // Ends: goes on until everything that this process has sent has been taken, and until all processes
 // have come here (of the world where there are remote ones, else of the host; what has died is not
 // waited for). Calls `busy` all the time, which takes messages, acts on them, and says whether it

@@ -138,6 +138,10 @@ static bool open_control(bool remote)
     return opened;
 }
 
+// Who has left MPI_Init may end the job, which kills the others wherever they are: by then the
+// shared memory has no name any more that would stay behind.
+enum { START_WAIT_NS = 1000000000 };
+
 void fr_mpi_messages_start(void)
 {
     const struct fr_world_facts *own = fr_world_facts_of(fr_world_rank());
@@ -146,9 +150,11 @@ void fr_mpi_messages_start(void)
     bool takes_rts = own->takes_rts; // where they are changes
     struct takers takers = find_takers();
     fr_mpi_meeting = takers.share_host || takers.send_remotely;
-    if (fr_mpi_meeting)
+    if (fr_mpi_meeting) {
         fr_mpi_takes_rts =
             open_control(takers.send_remotely) && takes_rts && fr_rndv_open() == FR_OK;
+        fr_control_await_host(START_WAIT_NS);
+    }
     fr_mpi_rails_take_host = fr_mpi_takes_rts && takers.span_hosts && fr_mpi_wants_host_rails();
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A library for LD_PRELOAD that has Fabrail's files of /dev/shm, and nobody else's, in the folder
-// FR_TEST_SHM, where there is as little room as a test wants.
+// FR_TEST_SHM, where there is as little room as a test wants; with FR_TEST_SHM_LATE=yes all ranks
+// but the first come to them late.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -23,10 +24,20 @@ static const char *place_of(const char *path, char *place, size_t room)
     return place;
 }
 
+static void come_late(const char *path)
+{
+    const char *late = getenv("FR_TEST_SHM_LATE"), *rank = getenv("OMPI_COMM_WORLD_RANK");
+    if (!rank)
+        rank = getenv("PMI_RANK");
+    if (late && rank && strcmp(rank, "0") != 0 && strncmp(path, fabrail, sizeof fabrail - 1) == 0)
+        usleep(300000);
+}
+
 static int open_there(const char *name, const char *path, int flags, mode_t mode)
 {
     char place[512];
     int (*next)(const char *, int, ...) = dlsym(RTLD_NEXT, name);
+    come_late(path);
     return next(place_of(path, place, sizeof place), flags, mode);
 }
 
