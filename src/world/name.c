@@ -5,7 +5,8 @@
 // them; so it has the name of its parent, its number among the parent's children, and, where one
 // call makes several, what tells them apart. What only some processes make, or two groups, has the
 // names of the processes, the tag, and how often the same was made before; concurrent calls of that
-// sort must differ in their tags.
+// sort must differ in their tags. What a session makes has no name: it may be used beyond
+// MPI_Finalize, which ends what rests on names.
 #include "config.h"
 
 #include "world/world_int.h"
@@ -151,14 +152,6 @@ static uint64_t first_of(fr_word comm)
     return (uint64_t)first;
 }
 
-static uint64_t hash_text(const char *text)
-{
-    uint64_t hash = 0;
-    for (; text && *text; text++)
-        hash = mix(hash, (unsigned char)*text);
-    return hash;
-}
-
 // Counts a child, named or not; the number is the same on all processes of the parent.
 static uint64_t child_of(fr_word parent, uint64_t apart)
 {
@@ -175,8 +168,9 @@ static uint64_t part_of(fr_word parent, fr_word made, uint64_t tag)
     return name && members ? name_counted(KIND_GROUP, mix(name, members), tag) : 0;
 }
 
-static uint64_t of_groups(uint64_t members, uint64_t tag)
+static uint64_t of_groups(fr_word parent, fr_word made, uint64_t tag)
 {
+    uint64_t members = fr_world_comm_name(parent) ? members_of_both(made) : 0;
     return members ? name_counted(KIND_GROUPS, members, tag) : 0;
 }
 
@@ -198,13 +192,7 @@ uint64_t fr_world_name_next(enum fr_fn fn, const fr_word *args)
     case FR_FN_MPI_Comm_create_group:
         return none ? 0 : part_of(parent, made, (uint64_t)(int)args[2]);
     case FR_FN_MPI_Intercomm_create:
-        return none ? 0 : of_groups(members_of_both(made), (uint64_t)(int)args[4]);
-    case FR_FN_MPI_Comm_create_from_group:
-        return none ? 0
-                    : of_groups(members_of(FR_FN_MPI_Comm_group, made),
-                                hash_text((const char *)args[1]));
-    case FR_FN_MPI_Intercomm_create_from_groups:
-        return none ? 0 : of_groups(members_of_both(made), hash_text((const char *)args[4]));
+        return none ? 0 : of_groups(parent, made, (uint64_t)(int)args[4]);
     default: // one child of all processes
         return child_of(parent, 0);
     }

@@ -79,7 +79,8 @@ int fr_world_rank_in(fr_word comm, int rank, uint64_t *id);
 // The name of a communicator: the same on all its processes, inter-communicators included, and of
 // no other communicator of the job; never used again. 0 where it is unknown, which it then is on
 // all its processes: where some are outside the world (spawned, connected), or it was made by a
-// function that is not of class COMM_MAKE, or of such a communicator. A lookup.
+// function that is not of class COMM_MAKE (as sessions do, whose communicators may outlive
+// MPI_Finalize), or of such a communicator. A lookup.
 uint64_t fr_world_comm_name(fr_word comm);
 
 // What another room has a communicator carry, NULL for nothing. And has it carry that, once, until

@@ -289,29 +289,28 @@ static void unseen(MPI_Comm parent)
     MPI_Comm_free(&made);
 }
 
-#if MPI_VERSION >= 4 && defined MPICH_NUMVERSION
-static int of_session(int call)
+// What may be used beyond MPI_Finalize.
+static void of_session(void)
 {
+#if MPI_VERSION >= 4 && defined MPICH_NUMVERSION
     MPI_Session session;
     MPI_Group group;
-    MPI_Comm made;
+    MPI_Comm made, child, both;
     MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &session);
     MPI_Group_from_session_pset(session, "mpi://WORLD", &group);
-    for (int i = 0; i < 3; i++) {
-        MPI_Comm_create_from_group(group, i ? "two" : "one", MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL,
-                                   &made);
-        look_and_free(made, call++);
-    }
+    MPI_Comm_create_from_group(group, "one", MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &made);
+    CHECK(fr_world_comm_name(WORD(made)) == 0, "a name for what a session made");
+    MPI_Comm_split(made, rank % 2, 0, &child);
+    CHECK(fr_world_comm_name(WORD(child)) == 0, "a name for its child");
+    MPI_Intercomm_create(child, 0, made, 1 - rank % 2, 7, &both);
+    CHECK(fr_world_comm_name(WORD(both)) == 0, "a name for two of them");
+    MPI_Comm_free(&both);
+    MPI_Comm_free(&child);
+    MPI_Comm_free(&made);
     MPI_Group_free(&group);
     MPI_Session_finalize(&session);
-    return call;
-}
-#else
-static int of_session(int call)
-{
-    return call;
-}
 #endif
+}
 
 static void run_all(void)
 {
@@ -332,7 +331,7 @@ static void run_all(void)
             call = after_errors(parent, call);
         }
     }
-    call = of_session(call);
+    of_session();
     MPI_Comm_free(&second);
 }
 

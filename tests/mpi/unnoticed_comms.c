@@ -391,6 +391,57 @@ static void forgotten(int number)
 #endif
 }
 
+#if MPI_VERSION >= 4 && defined MPICH_NUMVERSION
+// Messages and exchanges of a session, a few times, as what other communicators do in turn takes
+// effect after the first.
+static void use(MPI_Comm comm, const struct memory *out, const struct memory *in, int bytes)
+{
+    enum { TIMES = 6 };
+    for (int i = 0; i < TIMES; i++) {
+        MPI_Alltoall(out->address, bytes / size, MPI_BYTE, in->address, bytes / size, MPI_BYTE,
+                     comm);
+        MPI_Sendrecv(out->address, bytes, MPI_BYTE, 1 - rank, 1, in->address, bytes, MPI_BYTE,
+                     1 - rank, 1, comm, MPI_STATUS_IGNORE);
+        must(is_filled(in, (size_t)bytes, (unsigned)(1 - rank)), "wrong bytes");
+    }
+}
+
+// What a session has begun, and what it has made, is not over with MPI_Finalize.
+static void session(int number)
+{
+    enum { BYTES = 1 << 18 };
+    struct memory out = memory_new(MEMORY_DEVICE, BYTES), in = memory_new(MEMORY_DEVICE, BYTES);
+    MPI_Session session;
+    MPI_Group group;
+    MPI_Comm comm;
+    MPI_Request requests[2], exchange;
+    (void)number;
+    MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &session);
+    MPI_Group_from_session_pset(session, "mpi://WORLD", &group);
+    MPI_Comm_create_from_group(group, "session", MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &comm);
+    MPI_Group_free(&group);
+    fill(&out, BYTES, (unsigned)rank);
+    use(comm, &out, &in, BYTES);
+    MPI_Alltoall_init(out.address, BYTES / size, MPI_BYTE, in.address, BYTES / size, MPI_BYTE, comm,
+                      MPI_INFO_NULL, &exchange);
+    MPI_Isend(out.address, BYTES, MPI_BYTE, 1 - rank, 2, comm, &requests[0]);
+    MPI_Finalize();
+    fill(&in, BYTES, 9);
+    MPI_Irecv(in.address, BYTES, MPI_BYTE, 1 - rank, 2, comm, &requests[1]);
+    MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+    MPI_Wait(&requests[1], MPI_STATUS_IGNORE);
+    must(is_filled(&in, BYTES, (unsigned)(1 - rank)), "wrong bytes of what was begun before");
+    MPI_Start(&exchange);
+    MPI_Wait(&exchange, MPI_STATUS_IGNORE);
+    MPI_Request_free(&exchange);
+    use(comm, &out, &in, BYTES);
+    MPI_Comm_free(&comm);
+    MPI_Session_finalize(&session);
+    memory_free(&out);
+    memory_free(&in);
+}
+#endif
+
 const struct unnoticed unnoticed_comms[] = {
     {"many-comms", many, false},
     {"persistent-comm-free", persistent_device, false},
@@ -404,5 +455,8 @@ const struct unnoticed unnoticed_comms[] = {
     {"refused-count", refused_count, false},
     {"unmatched", unmatched, false},
     {"arrays-forgotten", forgotten, false},
+#if MPI_VERSION >= 4 && defined MPICH_NUMVERSION
+    {"session", session, false},
+#endif
     {NULL, NULL, false},
 };
