@@ -18,11 +18,10 @@
 #include <string.h>
 
 // Tags of messages on the communicator of Fabrail's own: above those of other uses, so many for
-// each group, and for each persistent exchange of it.
+// each group.
 enum {
     FIRST_TAG = FR_COLL_MEET_TAG + 1,
-    EXCHANGES_APART = 64, // of a group
-    GROUP_TAGS = EXCHANGES_APART * FR_COLL_GROUP_TAGS,
+    GROUP_TAGS = 64 * FR_COLL_GROUP_TAGS,
 };
 
 // What a communicator carries.
@@ -400,12 +399,15 @@ struct fr_coll_group *fr_coll_group_find(fr_word comm)
     return state && state->is_group ? state->group : NULL;
 }
 
-// Round again after so many that none of the first is likely to be left. The group's own come
-// first, which nonblocking and blocking exchanges have.
-int fr_coll_group_next_tag(struct fr_coll_group *group)
+// The group's own come first, which nonblocking and blocking exchanges have. Those of an exchange
+// that this rank has freed another rank may still have in use.
+int fr_coll_group_take_tags(struct fr_coll_group *group, int count)
 {
-    int number = group->persistent++ % (EXCHANGES_APART - 1) + 1;
-    return group->first_tag + number * FR_COLL_GROUP_TAGS;
+    if (group->taken_tags > GROUP_TAGS - FR_COLL_GROUP_TAGS - count)
+        return -1;
+    int tag = group->first_tag + FR_COLL_GROUP_TAGS + group->taken_tags;
+    group->taken_tags += count;
+    return tag;
 }
 
 // Waits until the ranks of one host have said something of the segment, which they all do in this

@@ -31,7 +31,7 @@ struct fr_coll_group {
     struct fr_coll_slab *slab;       // NULL until then, on one host, and where there is no clique
     bool opened;                     // one of these, or it could not be had
     int first_tag;  // of those that are this group's alone, FR_COLL_GROUP_TAGS for an exchange
-    int persistent; // exchanges that were made, by all ranks in the same order
+    int taken_tags; // beyond these by persistent exchanges, by all ranks in the same order
     uint64_t round; // the last that this rank has posted
     bool broken;    // a rank is gone, or was given up
     enum fr_coll_quit quit; // whether a rank takes part in no agreement any more
@@ -83,9 +83,10 @@ static inline unsigned fr_coll_group_ways(const struct fr_coll_group *group)
 // The group of a communicator that has one already, for what was begun with it.
 struct fr_coll_group *fr_coll_group_find(fr_word comm);
 
-// The first of FR_COLL_GROUP_TAGS for a further persistent exchange: those of one communicator are
-// made in the same order everywhere, but may be started in any. To be called in each such call.
-int fr_coll_group_next_tag(struct fr_coll_group *group);
+// The first of so many tags for a further persistent exchange alone: those of one communicator are
+// made in the same order everywhere, but may be started in any, however late. -1 when all have been
+// taken. To be called in each such call.
+int fr_coll_group_take_tags(struct fr_coll_group *group, int count);
 
 // Posts for the group's next round, with a mark (slab.h) or with 0, and returns it in *round; waits
 // for room if it must.

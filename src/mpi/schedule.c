@@ -621,15 +621,36 @@ bool fr_mpi_run_schedule(enum fr_fn fn, const fr_word *args, const struct fr_col
     return true;
 }
 
+// Messages of a grid have tags of their own for each neighbour (tag_of).
+static int count_tags(enum fr_fn fn, fr_word comm)
+{
+    enum fr_class class = fr_real_rows[fn].class;
+    bool neighbours = class == FR_CLASS_NEIGHBOR_ALLTOALL || class == FR_CLASS_NEIGHBOR_ALLGATHER;
+    int topology = 0, dimensions = 0;
+    if (!neighbours || FR_MPI(Topo_test, comm, FR_PTR(&topology)) != fr_real_mpi.SUCCESS ||
+        topology != fr_real_mpi.CART)
+        return 1;
+    FR_MPI(Cartdim_get, comm, FR_PTR(&dimensions));
+    return 2 * dimensions < FR_COLL_GROUP_TAGS ? 2 * dimensions : FR_COLL_GROUP_TAGS;
+}
+
+// The first tag of an exchange that is done by messages, -1 for any other.
+static int choose_tag(enum fr_fn fn, const fr_word *args, fr_word comm, struct fr_coll_group *group)
+{
+    if (!group || !is_worthwhile(fn, args, group))
+        return -1;
+    bool persistent = fr_real_rows[fn].flags & FR_ROW_PERSISTENT;
+    return persistent ? fr_coll_group_take_tags(group, count_tags(fn, comm)) : group->first_tag;
+}
+
 static int begin(enum fr_fn fn, fr_word *args, fr_word comm, struct fr_coll_group *group)
 {
     int result = fr_real_mpi.SUCCESS;
-    if (!group || !is_worthwhile(fn, args, group)) {
+    int tag = choose_tag(fn, args, comm, group);
+    if (tag < 0) {
         bool served = !fr_mpi_are_host_buffers(fn, args) && fr_mpi_call_buffers(fn, args, &result);
         return served ? result : fr_real_call(fn, args);
     }
-    bool persistent = fr_real_rows[fn].flags & FR_ROW_PERSISTENT;
-    int tag = persistent ? fr_coll_group_next_tag(group) : group->first_tag;
     struct fr_request_op *op = make(fn, args, comm);
     enum fr_status status = op ? prepare(op, group, tag) : FR_ERR_NO_MEMORY;
     if (status != FR_OK)

@@ -110,6 +110,41 @@ static void crossed(int number)
     }
 }
 
+// So many persistent exchanges of one communicator, started in another order on each rank.
+static void crossed_persistent(int number)
+{
+#if MPI_VERSION >= 4
+    enum { SLICE = 64 };
+    size_t bytes = SLICE * (size_t)size, all = bytes * (size_t)number;
+    struct memory out = memory_new(MEMORY_DEVICE, all), in = memory_new(MEMORY_DEVICE, all);
+    MPI_Request *requests = malloc((size_t)number * sizeof(MPI_Request));
+    unsigned char *values = malloc(all);
+    must(requests && values, "no memory");
+    for (size_t i = 0; i < all; i++)
+        values[i] = (unsigned char)(i / bytes % 251);
+    memory_write(&out, 0, values, all);
+    for (int i = 0; i < 4; i++) // until there is a way for them
+        MPI_Alltoall(out.address, SLICE, MPI_BYTE, in.address, SLICE, MPI_BYTE, MPI_COMM_WORLD);
+    for (int i = 0; i < number; i++)
+        MPI_Alltoall_init(out.address + (size_t)i * bytes, SLICE, MPI_BYTE,
+                          in.address + (size_t)i * bytes, SLICE, MPI_BYTE, MPI_COMM_WORLD,
+                          MPI_INFO_NULL, &requests[i]);
+    for (int i = 0; i < number; i++)
+        MPI_Start(&requests[rank % 2 ? number - 1 - i : i]);
+    for (int i = 0; i < number; i++)
+        MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
+    must(is_same(&out, &in, 0, all), "bytes of another exchange");
+    for (int i = 0; i < number; i++)
+        MPI_Request_free(&requests[i]);
+    memory_free(&out);
+    memory_free(&in);
+    free(requests);
+    free(values);
+#else
+    (void)number;
+#endif
+}
+
 // One rank begins to use its GPU long before the others do.
 static void late_gpu(int number)
 {
@@ -447,6 +482,7 @@ const struct unnoticed unnoticed_comms[] = {
     {"persistent-comm-free", persistent_device, false},
     {"persistent-comm-free-host", persistent_host, false},
     {"crossed", crossed, false},
+    {"crossed-persistent", crossed_persistent, false},
     {"late-gpu", late_gpu, false},
     {"together", together, false},
     {"refused", refused, false},
