@@ -49,6 +49,7 @@ static void destroy(struct fr_coll_group *group)
 {
     if (!group)
         return;
+    fr_coll_number_drop(&group->number);
     fr_coll_mapset_destroy(group);
     fr_coll_segment_close(group->segment);
     fr_coll_slab_close(group->slab);
@@ -86,15 +87,6 @@ static uint32_t count_of_numbers(void)
 {
     int64_t tags = (int64_t)fr_world_tag_limit() + 1 - FIRST_TAG;
     return tags < GROUP_TAGS ? 0 : (uint32_t)(tags / GROUP_TAGS);
-}
-
-// Different from those of all other processes, and from the last ones of this process.
-static uint32_t draw_number(void)
-{
-    static _Atomic uint64_t drawn;
-    uint64_t number = atomic_fetch_add_explicit(&drawn, 1, memory_order_relaxed);
-    return (uint32_t)((number * (uint64_t)fr_world_size() + (uint64_t)fr_world_rank()) %
-                      count_of_numbers());
 }
 
 static bool are_in_clique(const struct fr_world_facts *a, const struct fr_world_facts *b)
@@ -151,6 +143,7 @@ static struct fr_coll_group *prepare(fr_word comm)
                                                           .pid = facts->pid,
                                                           .pid_namespace = facts->pid_namespace};
     }
+    fr_coll_number_draw(&group->number, count_of_numbers(), fr_world_rank(), fr_world_size());
     return group;
 }
 
@@ -188,6 +181,7 @@ static int count_sharers(int end)
 
 static void give_number(struct fr_coll_group *group, uint32_t number)
 {
+    fr_coll_number_change(&group->number, number);
     group->first_tag = FIRST_TAG + (int)number * GROUP_TAGS;
 }
 
@@ -211,7 +205,8 @@ static bool is_group_here(fr_word comm, struct state *state)
             state->group = group;
         return false;
     }
-    if (!fr_coll_place_enter(state->group->place, state->calls, draw_number(), &number))
+    if (!fr_coll_place_enter(state->group->place, state->calls, state->group->number.value,
+                             &number))
         return false;
     give_number(state->group, number);
     return true;
@@ -247,9 +242,9 @@ enum { ANSWER_SHIFT = 33 };
 // be the same for all ranks; or 0 for none.
 static uint64_t judge_words(uint64_t words, void *cookie)
 {
-    (void)cookie;
+    const struct fr_coll_group *group = cookie;
     const uint64_t most = UINT64_MAX >> ANSWER_SHIFT;
-    uint64_t number = (uint64_t)draw_number() + 1;
+    uint64_t number = (uint64_t)group->number.value + 1;
     if (!words)
         return 0;
     size_t least_bytes = fr_memory_tuned(FR_SIZE_RAIL);
@@ -287,7 +282,7 @@ static bool meet_across(fr_word comm, struct state *state)
         return true;
     const struct fr_coll_meeting meeting =
         fr_coll_group_meeting(group, state->meetings, state->meetings);
-    if (!fr_coll_meet(&meeting, own_word(), judge_words, NULL, &answer))
+    if (!fr_coll_meet(&meeting, own_word(), judge_words, group, &answer))
         return fr_coll_group_was_quit(group);
     state->met = state->meetings;
     if (answer == 0)

@@ -11,6 +11,7 @@
 #define FR_COLL_GROUP_H
 
 #include "coll/meet.h"
+#include "coll/number.h"
 #include "coll/place.h"
 #include "coll/segment.h"
 #include "coll/slab.h"
@@ -30,6 +31,7 @@ struct fr_coll_group {
     struct fr_coll_segment *segment; // NULL until the first call that waits, and on several hosts
     struct fr_coll_slab *slab;       // NULL until then, on one host, and where there is no clique
     bool opened;                     // one of these, or it could not be had
+    struct fr_coll_number number;
     int first_tag;  // of those that are this group's alone, FR_COLL_GROUP_TAGS for an exchange
     int taken_tags; // beyond these by persistent exchanges, by all ranks in the same order
     uint64_t round; // the last that this rank has posted

@@ -123,6 +123,10 @@ tests_unit_coll_segment_SOURCES = tests/unit/coll_segment.c tests/unit/check.h \
     tests/unit/processes.h
 tests_unit_coll_segment_LDADD = librooms.la
 
+check_PROGRAMS += tests/unit/coll_number
+tests_unit_coll_number_SOURCES = tests/unit/coll_number.c tests/unit/check.h
+tests_unit_coll_number_LDADD = librooms.la
+
 check_PROGRAMS += tests/unit/coll_scale
 tests_unit_coll_scale_SOURCES = tests/unit/coll_scale.c tests/unit/check.h
 tests_unit_coll_scale_LDADD = librooms.la
