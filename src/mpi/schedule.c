@@ -28,6 +28,7 @@ struct part {
     int peer;
     int tag;
     bool is_packed_type; // one of room layout's
+    bool is_made;        // the type, for this part
 };
 
 static bool is_large(const struct fr_request_op *op)
@@ -42,6 +43,18 @@ static enum fr_fn wide(const struct fr_request_op *op, enum fr_fn fn)
 _Static_assert(FR_FN_MPI_Isend_c == FR_FN_MPI_Isend + 1, "a _c form follows");
 _Static_assert(FR_FN_MPI_Irecv_c == FR_FN_MPI_Irecv + 1, "a _c form follows");
 
+// A packed type is freed with the one that it belongs to, unseen.
+static void end_part(const struct part *part)
+{
+    _Alignas(8) char handle[8];
+    if (part->is_packed_type || part->is_made)
+        fr_layout_forget(part->type);
+    if (!part->is_made)
+        return;
+    fr_real_handle_store(handle, 0, part->type);
+    FR_MPI(Type_free, FR_PTR(handle));
+}
+
 static int send_part(struct fr_request_op *op, fr_word comm, const struct part *part)
 {
     enum fr_fn fn = wide(op, FR_FN_MPI_Isend);
@@ -50,8 +63,7 @@ static int send_part(struct fr_request_op *op, fr_word comm, const struct part *
                                  (fr_word)part->peer, (fr_word)part->tag,   comm,
                                  FR_PTR(request)};
     int rc = fr_mpi_call_part(fn, args, op->fn);
-    if (part->is_packed_type) // which is freed with the type that it belongs to, unseen
-        fr_layout_forget(part->type);
+    end_part(part);
     return rc;
 }
 
@@ -62,7 +74,9 @@ static int receive_part(struct fr_request_op *op, fr_word comm, const struct par
     fr_word args[FR_MAX_ARGS] = {part->address,       (fr_word)part->count, part->type,
                                  (fr_word)part->peer, (fr_word)part->tag,   comm,
                                  FR_PTR(request)};
-    return fr_mpi_call_part(fn, args, op->fn);
+    int rc = fr_mpi_call_part(fn, args, op->fn);
+    end_part(part);
+    return rc;
 }
 
 enum { EACH = -1 };
@@ -122,6 +136,32 @@ static void move_to_copy(const struct side *side, int index, struct part *part, 
     }
 }
 
+// Where a datatype has addresses, what is added to MPI_BOTTOM is none, and looks like host memory:
+// the datatype gets that as well.
+static bool move_to_type(const struct fr_request_op *op, struct part *part)
+{
+    struct fr_device_range range;
+    _Alignas(8) char handle[8];
+    int rc, length = (int)part->count;
+    ptrdiff_t place = (ptrdiff_t)(part->address - fr_real_mpi.BOTTOM);
+    fr_buffer_classify((const void *)part->address, 1, &range);
+    if (place == 0 || !part->bytes || fr_device_kind_is_device(range.kind))
+        return true;
+    if (is_large(op))
+        rc = FR_MPI(Type_create_hindexed_c, 1, FR_PTR(&part->count), FR_PTR(&place), part->type,
+                    FR_PTR(handle));
+    else
+        rc = FR_MPI(Type_create_hindexed, 1, FR_PTR(&length), FR_PTR(&place), part->type,
+                    FR_PTR(handle));
+    if (rc != fr_real_mpi.SUCCESS)
+        return false;
+    part->address = fr_real_mpi.BOTTOM;
+    part->count = 1;
+    part->type = fr_real_handle_load(handle, 0);
+    part->is_made = true;
+    return FR_MPI(Type_commit, FR_PTR(handle)) == fr_real_mpi.SUCCESS;
+}
+
 static bool find_part(const struct side *side, int peer, struct part *part)
 {
     const struct fr_request_op *op = side->op;
@@ -144,6 +184,8 @@ static bool find_part(const struct side *side, int peer, struct part *part)
     part->address = op->args[side->arg] + (fr_word)offset;
     if (side->copy && part->count)
         move_to_copy(side, index, part, extent);
+    else if (op->args[side->arg] == fr_real_mpi.BOTTOM)
+        return move_to_type(op, part);
     return true;
 }
 

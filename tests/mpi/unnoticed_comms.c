@@ -110,6 +110,52 @@ static void crossed(int number)
     }
 }
 
+// A slice in each of two memories: the next one, of so many bytes, is behind it in both.
+static MPI_Datatype slice_of_both(const struct memory both[2], int bytes)
+{
+    int lengths[2] = {bytes, bytes};
+    MPI_Aint places[2];
+    MPI_Datatype both_types, type;
+    for (int i = 0; i < 2; i++)
+        MPI_Get_address(both[i].address, &places[i]);
+    MPI_Type_create_hindexed(2, lengths, places, MPI_BYTE, &both_types);
+    MPI_Type_create_resized(both_types, 0, bytes, &type);
+    MPI_Type_commit(&type);
+    MPI_Type_free(&both_types);
+    return type;
+}
+
+// Exchanges whose datatypes have the addresses, of device and of host memory.
+static void from_bottom(int number)
+{
+    size_t bytes = (size_t)number * (size_t)size;
+    struct memory out[2] = {memory_new(MEMORY_DEVICE, bytes), memory_new(MEMORY_HOST, bytes)};
+    struct memory in[2] = {memory_new(MEMORY_DEVICE, bytes), memory_new(MEMORY_HOST, bytes)};
+    MPI_Datatype sent = slice_of_both(out, number), received = slice_of_both(in, number);
+    for (int i = 0; i < 2; i++)
+        fill(&out[i], bytes, (unsigned)i); // all send the same
+    for (int round = 0; round < 4; round++) {
+        MPI_Request request;
+        for (int i = 0; i < 2; i++)
+            fill(&in[i], bytes, 9);
+        MPI_Ialltoall(MPI_BOTTOM, 1, sent, MPI_BOTTOM, 1, received, MPI_COMM_WORLD, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        for (int i = 0; i < 2; i++) {
+            struct memory own = out[i];
+            own.address += (size_t)number * (size_t)rank;
+            for (int peer = 0; peer < size; peer++)
+                must(is_same(&own, &in[i], (size_t)peer * (size_t)number, (size_t)number),
+                     "round %d, memory %d, from %d", round, i, peer);
+        }
+    }
+    MPI_Type_free(&sent);
+    MPI_Type_free(&received);
+    for (int i = 0; i < 2; i++) {
+        memory_free(&out[i]);
+        memory_free(&in[i]);
+    }
+}
+
 // So many persistent exchanges of one communicator, started in another order on each rank.
 static void crossed_persistent(int number)
 {
@@ -482,6 +528,7 @@ const struct unnoticed unnoticed_comms[] = {
     {"persistent-comm-free", persistent_device, false},
     {"persistent-comm-free-host", persistent_host, false},
     {"crossed", crossed, false},
+    {"from-bottom", from_bottom, false},
     {"crossed-persistent", crossed_persistent, false},
     {"late-gpu", late_gpu, false},
     {"together", together, false},
