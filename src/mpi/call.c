@@ -349,7 +349,7 @@ static int fail(struct fr_request_op *op, enum fr_status status)
 bool fr_mpi_serve(enum fr_fn fn, fr_word *args, struct fr_coll_group *group, enum fr_fn counted_as,
                   int *result)
 {
-    fr_request_poll_freed(false);
+    fr_request_poll_freed();
     fr_workspace_trim();
     if (!group && needs_no_views(fn))
         return false;

@@ -441,7 +441,7 @@ enter(enum fr_fn fn, const fr_word *registers, const fr_word *stack)
         handled = true;
     }
     if (freed)
-        fr_request_poll_freed(false);
+        fr_request_poll_freed();
     fr_report_call_end();
     handler_frame = outer;
     if (handled) {

@@ -60,7 +60,8 @@ bool fr_mpi_call_finalize(enum fr_fn fn, fr_word *args, int *result)
     if (fr_world_rank() < 0)
         fr_world_note(); // MPI was started by a way that no stub saw
     fr_core_log_set_rank(fr_world_rank());
-    fr_request_poll_freed(true);
+    fr_mpi_messages_meet();
+    fr_request_end_freed();
     fr_mpi_messages_end();
     fr_coll_meet_release();
     fr_report_write(&(struct fr_report_job){

@@ -163,6 +163,14 @@ static void help_others(void)
 {
     if (fr_mpi_takes_rts)
         fr_rndv_progress(NULL);
+    fr_request_poll_freed();
+}
+
+// From then on all have received what they ever will.
+void fr_mpi_messages_meet(void)
+{
+    if (fr_mpi_meeting)
+        fr_world_meet(help_others);
 }
 
 static void report_rails(void)
@@ -187,7 +195,6 @@ void fr_mpi_messages_end(void)
 {
     if (!fr_mpi_meeting)
         return;
-    fr_world_meet(help_others); // now all have received what they ever will
     fr_control_close(fr_rndv_drain);
     report_rails();
 }

@@ -117,6 +117,7 @@ extern bool fr_mpi_meeting; // all processes of the world come together at the e
 void fr_mpi_messages_describe(struct fr_world_facts *own); // this process, for all others
 bool fr_mpi_messages_span_hosts(void);                     // before their cliques are known
 void fr_mpi_messages_start(void);                          // both on all processes of the world
+void fr_mpi_messages_meet(void); // all come to the end, where they meet there
 void fr_mpi_messages_end(void);
 void fr_mpi_messages_release(void);
 

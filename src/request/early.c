@@ -174,7 +174,7 @@ static void look_at_freed(void)
         return;
     uint64_t since = fr_request_freed_looks();
     int64_t since_s = now_s();
-    fr_request_poll_freed(false);
+    fr_request_poll_freed();
     while (fr_request_look_at_unseen(since) && now_s() - since_s < TELL_AFTER_S) {
         fr_rndv_progress(NULL);
         sched_yield();

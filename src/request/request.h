@@ -267,9 +267,11 @@ int fr_request_sync_end(const struct fr_request_sync *sync);
 // Takes the operation of a file, which one thread may end; NULL if there is none.
 struct fr_request_op *fr_request_take(fr_word file);
 
-// Finishes operations whose request the application has freed, waiting for them if `wait`: no call
-// of the application's will, so that any does.
-void fr_request_poll_freed(bool wait);
+// Finishes operations whose request the application has freed and that are complete: no call of the
+// application's will, so that any does. And the same at the end, when they are all complete in a
+// program that has no message without a receive: waits for them a little, and forgets the others.
+void fr_request_poll_freed(void);
+void fr_request_end_freed(void);
 
 // How often threads have looked at such operations; and looks at one that nobody has begun to look
 // at since then, unless another thread has it in hand. The latter returns false when there is none.

@@ -6,7 +6,9 @@
 #include "request/schedule.h"
 #include "request/table.h"
 
+#include <sched.h>
 #include <string.h>
+#include <time.h>
 
 static struct fr_lock freed_lock = FR_LOCK_INIT;
 static struct fr_request_op *freed FR_GUARDED_BY(freed_lock);
@@ -157,43 +159,61 @@ int fr_request_track(struct fr_request_op *op, void *request)
     return fr_real_mpi.SUCCESS;
 }
 
-static bool freed_is_complete(struct fr_request_op *op, bool wait, void *status)
+static bool freed_is_complete(struct fr_request_op *op, void *status)
 {
     _Alignas(8) char request[8];
     int flag = 1;
     fr_real_handle_store(request, 0, op->key);
-    if (wait)
-        FR_MPI(Wait, FR_PTR(request), FR_PTR(status));
-    else
-        FR_MPI(Test, FR_PTR(request), FR_PTR(&flag), FR_PTR(status));
-    if (op->schedule) {
-        if (wait)
-            fr_request_wait_over(op);
+    FR_MPI(Test, FR_PTR(request), FR_PTR(&flag), FR_PTR(status));
+    if (op->schedule)
         flag = flag && fr_request_is_over(op);
-    }
     if (flag && op->persistent)
         FR_MPI(Request_free, FR_PTR(request));
     return flag;
 }
 
-static void look_at_freed(struct fr_request_op *op, bool wait)
+static void look_at_freed(struct fr_request_op *op)
 {
     _Alignas(16) char status[FR_STATUS_BYTES] = {0};
-    if (freed_is_complete(op, wait, status))
+    if (freed_is_complete(op, status))
         finish_now(op, status, true);
     else
         put_back(op);
 }
 
 // One after the other: an error handler that does not return leaves one in hand.
-void fr_request_poll_freed(bool wait)
+void fr_request_poll_freed(void)
 {
     for (size_t left = atomic_load(&fr_request_freed_count); left > 0; left--) {
         struct fr_request_op *op = take_in_hand();
         if (!op)
             return;
-        look_at_freed(op, wait);
+        look_at_freed(op);
     }
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+// What is left is forgotten, and stays: MPI may still write its memory.
+void fr_request_end_freed(void)
+{
+    enum { LIMIT_MS = 3000 };
+    const int64_t begin_ms = now_ms();
+    while (fr_request_any_freed() && now_ms() - begin_ms < LIMIT_MS) {
+        fr_request_poll_freed();
+        fr_rndv_progress(NULL);
+        sched_yield();
+    }
+    fr_core_lock(&freed_lock);
+    freed = NULL;
+    freed_end = &freed;
+    fr_core_unlock(&freed_lock);
+    atomic_store(&fr_request_freed_count, 0);
 }
 
 uint64_t fr_request_freed_looks(void)
@@ -221,7 +241,7 @@ bool fr_request_look_at_unseen(uint64_t since)
         take(op);
     fr_core_unlock(&freed_lock);
     if (op)
-        look_at_freed(op, false);
+        look_at_freed(op);
     return op || in_other_hand;
 }
 

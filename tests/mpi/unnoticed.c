@@ -115,7 +115,7 @@ int main(int argc, char **argv)
     memory_start(rank);
     one->run(argc > 2 ? atoi(argv[2]) : 0);
     say("to the end");
-    MPI_Finalized(&ended); // a session goes on
+    MPI_Finalized(&ended); // by some cases
     if (!ended)
         MPI_Finalize();
     return 0;

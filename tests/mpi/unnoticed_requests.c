@@ -402,8 +402,41 @@ static void refused_list(int number)
     memory_free(&from);
 }
 
+// Erroneous, and passed by MPI libraries: requests that are freed and have no other side. One to
+// which a message comes late has it all the same.
+static void freed_unmatched(int number)
+{
+    struct memory host = memory_new(MEMORY_HOST, BYTES), device = memory_new(MEMORY_DEVICE, BYTES);
+    struct memory late = memory_new(MEMORY_DEVICE, BYTES);
+    MPI_Request requests[4];
+    (void)number;
+    fill(&late, BYTES, (unsigned)rank);
+    if (rank == 0) {
+        MPI_Isend(device.address, BYTES, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, &requests[0]);
+        MPI_Issend(device.address, 20, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, &requests[1]);
+        usleep(200000);
+        MPI_Send(late.address, BYTES, MPI_BYTE, 1, TAG + 1, MPI_COMM_WORLD);
+    } else {
+        MPI_Irecv(host.address, BYTES, MPI_BYTE, 0, TAG + 2, MPI_COMM_WORLD, &requests[0]);
+        MPI_Irecv(device.address, BYTES, MPI_BYTE, 0, TAG + 3, MPI_COMM_WORLD, &requests[1]);
+        MPI_Irecv(late.address, BYTES, MPI_BYTE, 0, TAG + 1, MPI_COMM_WORLD, &requests[2]);
+        MPI_Recv_init(host.address, BYTES, MPI_BYTE, 0, TAG + 4, MPI_COMM_WORLD, &requests[3]);
+        MPI_Start(&requests[3]);
+        MPI_Request_free(&requests[2]);
+        MPI_Request_free(&requests[3]);
+    }
+    MPI_Request_free(&requests[0]);
+    MPI_Request_free(&requests[1]);
+    MPI_Finalize();
+    if (!is_filled(&late, BYTES, 0)) { // it is too late for MPI_Abort
+        fprintf(stderr, "rank %d: wrong bytes\n", rank);
+        exit(1);
+    }
+}
+
 const struct unnoticed unnoticed_requests[] = {
     {"refused-list", refused_list, false},
+    {"freed-unmatched", freed_unmatched, false},
     {"many-requests", many, false},
     {"jumps", jumps, false},
     {"jumps-reused", jumps_reused, false},

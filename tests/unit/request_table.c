@@ -163,7 +163,7 @@ int __wrap_fr_real_call(enum fr_fn fn, const fr_word *args)
 static void *poll_freed(void *unused)
 {
     is_other = true;
-    fr_request_poll_freed(false);
+    fr_request_poll_freed();
     return unused;
 }
 
@@ -184,7 +184,7 @@ static void test_freed(void)
 {
     free_request(0, true);
     tests = 0;
-    fr_request_poll_freed(false);
+    fr_request_poll_freed();
     CHECK(tests > 0, "it is looked at");
 }
 
