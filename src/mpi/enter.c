@@ -85,14 +85,16 @@ static bool handle_parrived(enum fr_fn fn, fr_word *args, int *result)
     return fr_request_parrived(args, result);
 }
 
-// A session may have threads that MPI_Query_thread says nothing of.
+// A session may have threads that MPI_Query_thread says nothing of. And the first one starts MPI,
+// which makes records known once: MPI_Init may follow.
 static bool handle_session_init(enum fr_fn fn, fr_word *args, int *result)
 {
-    (void)fn;
-    (void)args;
-    (void)result;
     fr_request_set_serial(false);
-    return false;
+    bool starts = fr_world_census_begin();
+    *result = fr_real_call(fn, args);
+    if (starts)
+        fr_world_census_note();
+    return true;
 }
 
 static bool handle_handler_make(enum fr_fn fn, fr_word *args, int *result)

@@ -36,9 +36,10 @@ static bool introduce(void)
 bool fr_mpi_call_init(enum fr_fn fn, fr_word *args, int *result)
 {
     fr_report_before_init();
-    fr_world_census_begin();
+    bool starts = fr_world_census_begin();
     *result = fr_real_call(fn, args);
-    fr_world_census_note();
+    if (starts)
+        fr_world_census_note();
     if (*result == fr_real_mpi.SUCCESS) {
         bool introduced = introduce();
         fr_report_after_init(&(struct fr_report_job){

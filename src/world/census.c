@@ -29,6 +29,7 @@ static char own_record[FR_WORLD_RECORD_BYTES];
 static const struct fr_world_registry *used; // NULL where the launcher has none
 static enum fr_world_record left;
 static bool is_taken;
+static atomic_bool has_begun;
 
 size_t fr_world_record_common(const char *record)
 {
@@ -42,9 +43,11 @@ static bool is_alike(const char *record)
     return fr_world_record_common(record) == common && memcmp(record, own_record, common) == 0;
 }
 
-void fr_world_census_begin(void)
+bool fr_world_census_begin(void)
 {
     char alike[FR_ALIKE_BYTES], host[FR_WORLD_HOST_BYTES] = "";
+    if (atomic_exchange(&has_begun, true))
+        return false;
     (void)gethostname(host, sizeof(host) - 1);
     for (char *at = host; *at; at++)
         *at = *at == ';' || *at == ' ' ? '_' : *at;
@@ -52,6 +55,7 @@ void fr_world_census_begin(void)
              fr_core_settings_alike(fr_core_settings(), alike), host);
     for (size_t i = 0; i < FR_ARRAY_LENGTH(registries); i++)
         registries[i]->put(own_record);
+    return true;
 }
 
 // The MPI library's own waiting may spin, and keep those from a core that it waits for.

@@ -49,13 +49,14 @@ void fr_world_progress(void);
 uint64_t fr_world_host(void);
 
 // Finds out whether all processes of MPI_COMM_WORLD run Fabrail with the same settings, without
-// waiting for those that do not: the first is called before the real MPI_Init, the second when that
-// has returned, with whatever result, and the third after success and fr_world_note. Returns, alike
+// waiting for those that do not: the first is called before the real MPI_Init or MPI_Session_init,
+// and true in the first of them, which starts MPI; the second when that one has returned, with
+// whatever result, and the third in MPI_Init, after success and fr_world_note. Returns, alike
 // on all of them, whether they shall exchange facts: all run Fabrail alike, and one of them needs
 // it. If they do not, one warning of the job names ranks and hosts. Where the launcher tells
 // nothing, nobody knows what others need: then each goes by whether it may, which is to be alike
 // where the settings are.
-void fr_world_census_begin(void);
+bool fr_world_census_begin(void);
 void fr_world_census_note(void);
 bool fr_world_census_end(bool may, bool needs);
 

@@ -109,6 +109,7 @@ int main(int argc, char **argv)
         return 2;
     }
     int level = one->threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, provided, ended;
+    begin_early(one);
     MPI_Init_thread(&argc, &argv, level, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);

@@ -25,6 +25,9 @@ extern const struct unnoticed unnoticed_spawn[];
 extern const struct unnoticed unnoticed_attach[];
 extern const struct unnoticed unnoticed_threads[];
 
+// What a case does before MPI_Init.
+void begin_early(const struct unnoticed *one);
+
 // Says on stdout what this rank found. The lines of a case are the same in each run, apart from the
 // order of ranks.
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -487,6 +487,22 @@ static void use(MPI_Comm comm, const struct memory *out, const struct memory *in
     }
 }
 
+// A session that is there before MPI_Init, which is not the first to start MPI then.
+static MPI_Session first;
+
+static void session_first(int number)
+{
+    enum { BYTES = 1 << 18 };
+    struct memory out = memory_new(MEMORY_DEVICE, BYTES), in = memory_new(MEMORY_DEVICE, BYTES);
+    (void)number;
+    fill(&out, BYTES, (unsigned)rank);
+    use(MPI_COMM_WORLD, &out, &in, BYTES);
+    memory_free(&out);
+    memory_free(&in);
+    MPI_Finalize();
+    MPI_Session_finalize(&first);
+}
+
 // What a session has begun, and what it has made, is not over with MPI_Finalize.
 static void session(int number)
 {
@@ -540,6 +556,17 @@ const struct unnoticed unnoticed_comms[] = {
     {"arrays-forgotten", forgotten, false},
 #if MPI_VERSION >= 4 && defined MPICH_NUMVERSION
     {"session", session, false},
+    {"session-first", session_first, false},
 #endif
     {NULL, NULL, false},
 };
+
+void begin_early(const struct unnoticed *one)
+{
+#if MPI_VERSION >= 4 && defined MPICH_NUMVERSION
+    if (one->run == session_first)
+        MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &first);
+#else
+    (void)one;
+#endif
+}
