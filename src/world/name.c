@@ -24,14 +24,14 @@ enum kind {
     KIND_MEMBERS
 };
 
-// How often something has been made.
-struct tally {
+// How often something has been made: of a communicator, whose own it is, or of two groups.
+struct fr_world_tally {
     uint64_t key;
     uint64_t count;
     UT_hash_handle hh;
 };
 static struct fr_lock tally_lock = FR_LOCK_INIT;
-static struct tally *tallies FR_GUARDED_BY(tally_lock);
+static struct fr_world_tally *of_two_groups FR_GUARDED_BY(tally_lock);
 
 static uint64_t mix(uint64_t hash, uint64_t word)
 {
@@ -49,17 +49,17 @@ static uint64_t name_of(enum kind kind, uint64_t first, uint64_t second, uint64_
 }
 
 // 0 without memory.
-static uint64_t count_up(uint64_t key)
+static uint64_t count_up(struct fr_world_tally **tallies, uint64_t key)
 {
-    struct tally *tally = NULL;
+    struct fr_world_tally *tally = NULL;
     uint64_t count = 0;
     fr_core_lock(&tally_lock);
-    HASH_FIND(hh, tallies, &key, sizeof(key), tally);
+    HASH_FIND(hh, *tallies, &key, sizeof(key), tally);
     if (!tally) {
         tally = calloc(1, sizeof(*tally));
         if (tally) {
             tally->key = key;
-            HASH_ADD(hh, tallies, key, sizeof(tally->key), tally);
+            HASH_ADD(hh, *tallies, key, sizeof(tally->key), tally);
             if (!FR_HASH_HAS(tally)) {
                 free(tally);
                 tally = NULL;
@@ -72,20 +72,21 @@ static uint64_t count_up(uint64_t key)
     return count;
 }
 
-static uint64_t name_counted(enum kind kind, uint64_t first, uint64_t second)
+static uint64_t name_counted(struct fr_world_tally **tallies, enum kind kind, uint64_t first,
+                             uint64_t second)
 {
     uint64_t key = name_of(kind, first, second, 0);
-    uint64_t count = count_up(key);
+    uint64_t count = count_up(tallies, key);
     return count ? name_of(kind, first, second, count) : 0;
 }
 
-static void forget_tallies(void)
+void fr_world_tallies_free(struct fr_world_tally **tallies)
 {
-    struct tally *tally, *next;
+    struct fr_world_tally *tally, *next;
     fr_core_lock(&tally_lock);
-    HASH_ITER(hh, tallies, tally, next)
+    HASH_ITER(hh, *tallies, tally, next)
     {
-        HASH_DEL(tallies, tally);
+        HASH_DEL(*tallies, tally);
         free(tally);
     }
     fr_core_unlock(&tally_lock);
@@ -164,14 +165,17 @@ static uint64_t child_of(fr_word parent, uint64_t apart)
 
 static uint64_t part_of(fr_word parent, fr_word made, uint64_t tag)
 {
-    uint64_t name = fr_world_comm_name(parent), members = members_of(FR_FN_MPI_Comm_group, made);
-    return name && members ? name_counted(KIND_GROUP, mix(name, members), tag) : 0;
+    struct fr_world_remembered *remembered = fr_world_recall(parent);
+    uint64_t members = members_of(FR_FN_MPI_Comm_group, made);
+    if (!remembered || !remembered->name || !members)
+        return 0;
+    return name_counted(&remembered->tallies, KIND_GROUP, mix(remembered->name, members), tag);
 }
 
 static uint64_t of_groups(fr_word parent, fr_word made, uint64_t tag)
 {
     uint64_t members = fr_world_comm_name(parent) ? members_of_both(made) : 0;
-    return members ? name_counted(KIND_GROUPS, members, tag) : 0;
+    return members ? name_counted(&of_two_groups, KIND_GROUPS, members, tag) : 0;
 }
 
 uint64_t fr_world_name_next(enum fr_fn fn, const fr_word *args)
@@ -225,5 +229,5 @@ void fr_world_name_start(fr_word own)
 
 void fr_world_name_end(void)
 {
-    forget_tallies();
+    fr_world_tallies_free(&of_two_groups);
 }

@@ -63,6 +63,7 @@ static int forget(fr_word comm, int keyval, void *value, void *extra)
     leave(remembered);
     if (remembered->value)
         remembered->destroy(remembered->value);
+    fr_world_tallies_free(&remembered->tallies);
     free(atomic_load_explicit(&remembered->ranks, memory_order_acquire));
     free(remembered);
     return fr_real_mpi.SUCCESS;

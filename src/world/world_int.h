@@ -30,13 +30,15 @@ bool fr_world_complete(void *request, void (*progress)(void), bool (*look)(int s
 
 // What is remembered with a communicator; it dies with it.
 struct ranks;
+struct fr_world_tally;
 struct fr_world_remembered {
     fr_word comm;
     UT_hash_handle hh;
-    uint64_t name;               // 0: unknown
-    _Atomic uint64_t children;   // communicators that were made of it by all its processes
-    struct ranks *_Atomic ranks; // NULL until somebody asks
-    void *value;                 // of another room, and how it goes
+    uint64_t name;                  // 0: unknown
+    _Atomic uint64_t children;      // communicators that were made of it by all its processes
+    struct fr_world_tally *tallies; // of communicators that some of its processes made of it
+    struct ranks *_Atomic ranks;    // NULL until somebody asks
+    void *value;                    // of another room, and how it goes
     void (*destroy)(void *value);
 };
 
@@ -48,6 +50,9 @@ struct fr_world_remembered *fr_world_remember(fr_word comm, uint64_t name);
 // The ranks in MPI_COMM_WORLD of ranks [first, first + count) of a group, -1 for processes outside.
 // False when MPI fails.
 bool fr_world_translate(fr_word group, int first, int count, int *in_world);
+
+// Frees how often what has been made, when nothing is made of the same any more.
+void fr_world_tallies_free(struct fr_world_tally **tallies);
 
 // Names the communicators that MPI has from the start, and Fabrail's own; forgets what names were
 // made of.

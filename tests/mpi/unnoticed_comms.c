@@ -3,8 +3,10 @@
 #include "unnoticed.h"
 
 #include <setjmp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 // Erroneous, and passed by MPI libraries: one rank alone starts a collective operation on
 // MPI_COMM_WORLD, and never completes it.
@@ -154,6 +156,35 @@ static void from_bottom(int number)
         memory_free(&out[i]);
         memory_free(&in[i]);
     }
+}
+
+static long resident_bytes(void)
+{
+    long pages = 0;
+    FILE *statm = fopen("/proc/self/statm", "r");
+    must(statm && fscanf(statm, "%*d %ld", &pages) == 1, "no statm");
+    fclose(statm);
+    return pages * sysconf(_SC_PAGESIZE);
+}
+
+// Communicators that some processes make of others, which go, take no memory in the end.
+static void made_of_freed(int number)
+{
+    enum { MOST_EACH = 40 };
+    long half = 0;
+    MPI_Group group;
+    MPI_Comm_group(MPI_COMM_WORLD, &group);
+    for (int i = 0; i < number; i++) {
+        MPI_Comm parent, made;
+        half = i == number / 2 ? resident_bytes() : half;
+        MPI_Comm_dup(MPI_COMM_WORLD, &parent);
+        MPI_Comm_create_group(parent, group, 1, &made);
+        MPI_Comm_free(&made);
+        MPI_Comm_free(&parent);
+    }
+    long more = resident_bytes() - half;
+    must(more < (long)number / 2 * MOST_EACH, "%ld bytes more", more);
+    MPI_Group_free(&group);
 }
 
 // So many persistent exchanges of one communicator, started in another order on each rank.
@@ -544,6 +575,7 @@ const struct unnoticed unnoticed_comms[] = {
     {"persistent-comm-free", persistent_device, false},
     {"persistent-comm-free-host", persistent_host, false},
     {"crossed", crossed, false},
+    {"made-of-freed", made_of_freed, false},
     {"from-bottom", from_bottom, false},
     {"crossed-persistent", crossed_persistent, false},
     {"late-gpu", late_gpu, false},
