@@ -55,8 +55,8 @@ static bool set_storage(struct fr_request_set *set)
     set->posted = (struct fr_request_posted **)(set->done_statuses + set->count);
     set->done_requests = (size_t *)(set->posted + set->count);
     set->hidden = (char *)(set->done_requests + set->count);
-    set->done_errors = (int *)(set->hidden + set->count * sizeof(fr_word));
-    set->statuses = (char *)(set->done_errors + set->count);
+    set->statuses = set->hidden + set->count * sizeof(fr_word); // aligned as the words before it
+    set->done_errors = (int *)(set->statuses + set->count * FR_STATUS_BYTES);
     return true;
 }
 
