@@ -13,8 +13,8 @@ struct fr_coll_number {
 };
 
 // Draws, of so many numbers as there are, one that no other group of this process has, and that no
-// other process draws; kept until dropped. Where there are fewer numbers than processes, or this
-// one has as many groups as are its own to draw, another group may have it.
+// other process draws; it stays until dropped. Where there are fewer numbers than processes, or
+// this one has as many groups as are its own to draw, another group may have it.
 void fr_coll_number_draw(struct fr_coll_number *number, uint32_t count, int rank, int size);
 
 // What was drawn gives way to what another rank has drawn.
