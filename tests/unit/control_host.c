@@ -325,13 +325,19 @@ static unsigned long mapped_at(const void *address)
 
 enum { COMMON_BYTES = 300007 };
 
-static const void *share(unsigned char own[COMMON_BYTES])
+// All are open on return.
+static void open_with_common(void)
 {
     job_introduce();
     struct fr_control_job job = job_as(process_rank, process_count);
     job.common_bytes = COMMON_BYTES;
     CHECK(fr_control_open(&job));
     process_meet();
+}
+
+static const void *share(unsigned char own[COMMON_BYTES])
+{
+    open_with_common();
     check_fill(own, COMMON_BYTES, 7);
     return fr_control_share(own);
 }
@@ -361,10 +367,7 @@ static void run_common(void)
 static void run_common_other(void)
 {
     static unsigned char own[COMMON_BYTES];
-    job_introduce();
-    struct fr_control_job job = job_as(process_rank, process_count);
-    job.common_bytes = sizeof(own);
-    CHECK(fr_control_open(&job));
+    open_with_common();
     check_fill(own, sizeof(own), 7);
     own[sizeof(own) - 1] ^= process_rank == 1;
     const void *common = process_rank == 1 ? NULL : fr_control_share(own);
@@ -378,11 +381,7 @@ static void run_common_other(void)
 static void run_common_refused(void)
 {
     static unsigned char own[COMMON_BYTES];
-    job_introduce();
-    struct fr_control_job job = job_as(process_rank, process_count);
-    job.common_bytes = sizeof(own);
-    CHECK(fr_control_open(&job));
-    process_meet();
+    open_with_common();
     for (int file = 3; file < 256; file++) {
         if (file != process_socket(1 - process_rank))
             close(file);
