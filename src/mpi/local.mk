@@ -28,4 +28,5 @@ librooms_la_SOURCES += \
 	src/mpi/side.h \
 	src/mpi/sync.c \
 	src/mpi/views.c \
-	src/mpi/views.h
+	src/mpi/views.h \
+	src/mpi/wrong.c

@@ -173,6 +173,12 @@ bool fr_mpi_peer_is_alike(enum fr_fn fn); // a rank without data is in it only i
 bool fr_mpi_peer_is_enabled(void);
 
 struct fr_coll_group;
+
+// Whether MPI refuses a collective as this rank calls it, so that nothing of it may be begun, as
+// MPI begins nothing. `root` is that of a gather or a scatter.
+bool fr_mpi_is_wrong_collective(const struct fr_request_op *op, const struct fr_coll_group *group,
+                                int root);
+
 // A call with buffers. `group` is that of an exchange which its ranks may agree to do among
 // themselves, else NULL. Returns as the handlers of classes do.
 bool fr_mpi_serve(enum fr_fn fn, fr_word *args, struct fr_coll_group *group, enum fr_fn counted_as,
