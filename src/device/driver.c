@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Finding the CUDA driver. The application loads it, or something the application uses; Fabrail
 // only looks for it among the loaded objects, takes the functions' addresses and never initialises
-// it. A process that never loads the driver pays for a look at the loader's counter, nothing else.
+// it. A process that never loads the driver pays for a look whether it loads anything, nothing
+// else.
 #include "config.h"
 
 #include "device/device_int.h"
@@ -109,12 +110,15 @@ bool fr_device_present(void)
 {
     if (FR_LIKELY(atomic_load_explicit(&driver_found, memory_order_acquire)))
         return true;
+    unsigned long long searched = atomic_load_explicit(&searched_at, memory_order_acquire);
+    if (FR_LIKELY(searched != 0 && !fr_device_loads_any()))
+        return false;
     // Read before the search, so that an object loaded meanwhile brings about another one.
     unsigned long long load_count = 0;
     dl_iterate_phdr(read_load_count, &load_count);
-    if (load_count != 0 && load_count == atomic_load_explicit(&searched_at, memory_order_acquire))
-        return false;
-    return search(load_count);
+    bool found = (load_count == 0 || load_count != searched) && search(load_count);
+    fr_device_loads_looked(); // other threads may have the driver's memory already
+    return found;
 }
 
 bool fr_device_result_is_down(CUresult result)
