@@ -27,6 +27,16 @@ FR_UNSANITIZED void *fr_mpi_lookup_next(void)
     return next ? next : (void *)in_libc;
 }
 
+// The first byte of this library, and the one behind its last, by the linker.
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+extern const char _end[] __attribute__((visibility("hidden")));
+
+// Fabrail itself looks up some hundred names.
+FR_UNSANITIZED static bool is_own(uintptr_t caller)
+{
+    return caller >= (uintptr_t)__ehdr_start && caller < (uintptr_t)_end;
+}
+
 FR_UNSANITIZED static bool is_of_mpi(const char *name)
 {
     name += name[0] == 'P';
@@ -77,12 +87,11 @@ static bool is_the_real_one(void *handle, const char *name)
 // other objects.
 FR_UNSANITIZED void *fr_mpi_lookup(void *handle, const char *name, uintptr_t caller)
 {
-    if (!is_of_mpi(name) || handle == RTLD_DEFAULT || handle == RTLD_NEXT)
+    if (!is_of_mpi(name) || handle == RTLD_DEFAULT || handle == RTLD_NEXT || is_own(caller))
         return NULL;
     enum fr_fn fn = fn_of(name);
-    bool own = base_of((void *)caller) == base_of((void *)fr_mpi_slots);
-    if (fn == FR_FN_STUB_COUNT || own || fr_core_settings()->disable ||
-        !is_the_real_one(handle, name) || fr_real_profiler(fn) || fr_real_is_internal(caller) ||
+    if (fn == FR_FN_STUB_COUNT || fr_core_settings()->disable || !is_the_real_one(handle, name) ||
+        fr_real_profiler(fn) || fr_real_is_internal(caller) ||
         fr_mpi_is_defined_beside((void *)caller, name))
         return NULL;
     return stub_of(name);
