@@ -463,7 +463,7 @@ static void test_two_peers(void)
 static void test_back_again(void)
 {
     struct fr_rail_options options = usual_options();
-    options.retry_ns = 200000000;
+    options.retry_ns = 1000000000;
     for (int silent = 0; silent <= 1; silent++) {
         begin_case();
         CHECK(open_pair(&options, FR_RAIL_HOST));
@@ -472,17 +472,16 @@ static void test_back_again(void)
         standin->fail_call = "fi_endpoint";
         standin->fail_nth = 1;
         standin->fail_code = -FI_ENOMEM;
+        double start = seconds();
         read_and_check(0, 0, MEMORY);
-        CHECK(counters_of(1).out == silent);
+        CHECK(counters_of(1).out == silent || seconds() > start + 1);
         standin->stalled[1] = false;
         uint64_t before = counters_of(1).stripes;
         read_and_check(0, 0, 1000 * 4);
-        CHECK(counters_of(1).stripes == before, "it was used at once");
-        double until = seconds() + 1;
-        while (seconds() < until)
-            fr_rail_poll(near);
-        for (size_t i = 0; i < 4; i++)
-            read_and_check(i, i, 1000); // small ones, which take turns
+        CHECK(counters_of(1).stripes == before || seconds() > start + 1, "it was used at once");
+        before = counters_of(1).stripes;
+        while (seconds() < start + 30 && counters_of(1).stripes == before)
+            read_and_check(0, 0, 1000); // a small one, which take turns
         CHECK(counters_of(1).stripes > before && !counters_of(1).out, "it was not tried again");
         close_pair();
     }
@@ -493,7 +492,7 @@ static void test_back_again(void)
 static void test_back_after_rest(void)
 {
     struct fr_rail_options options = usual_options();
-    options.retry_ns = 200000000;
+    options.retry_ns = 500000000;
     for (int trial = 0; trial <= 1; trial++) {
         begin_case();
         CHECK(open_pair(&options, FR_RAIL_HOST));
@@ -509,7 +508,7 @@ static void test_back_after_rest(void)
               "%u warnings, %u errors", logged[FR_LOG_WARN], logged[FR_LOG_ERROR]);
         CHECK(fr_rail_peer_retry(near, FAR) == 0 && fr_rail_peer_rails(near, FAR) == 0);
         memset(standin->error, 0, sizeof(standin->error));
-        usleep(300000);
+        usleep(600000);
         CHECK(fr_rail_peer_retry(near, FAR) == 0, "by the last poll");
         fr_rail_poll(near);
         CHECK(fr_rail_peer_rails(near, FAR) == 0);
