@@ -52,12 +52,6 @@ static enum fr_fn fn_of(const char *name)
     return fn;
 }
 
-static void *base_of(const void *address)
-{
-    Dl_info info;
-    return address && dladdr(address, &info) ? info.dli_fbase : NULL;
-}
-
 // The stub of that name.
 static void *stub_of(const char *name)
 {
@@ -68,7 +62,7 @@ static void *stub_of(const char *name)
     void *stub = library ? dlsym(library, name) : NULL;
     if (library)
         dlclose(library);
-    return base_of(stub) == self.dli_fbase ? stub : NULL;
+    return is_own((uintptr_t)stub) ? stub : NULL;
 }
 
 // Whether what a handle has under a name is in an MPI library, and that is the one of the process.
@@ -79,7 +73,7 @@ static bool is_the_real_one(void *handle, const char *name)
     if (!found || !fr_mpi_is_defined_beside(found, "PMPI_Get_library_version"))
         return false;
     fr_mpi_resolve();
-    return base_of(found) == base_of(fr_real_address(FR_FN_MPI_Init));
+    return fr_real_object_of(found) == fr_real_object_of(fr_real_address(FR_FN_MPI_Init));
 }
 
 // Not where the object that asks defines the name itself, as a translation of one MPI into another

@@ -6,12 +6,12 @@
 
 #include "real/real.h"
 
-#include <dlfcn.h>
+#include <link.h>
 #include <string.h>
 
-// Answers by return address, which are few, in one word each: code addresses leave the highest bit
-// free.
-enum { PLACES = 256 };
+// Answers by return address, in one word each: code addresses leave the highest bit free. An
+// address is in one of a few places, or takes the last of them from another.
+enum { PLACE_BITS = 11, WAYS = 4, PLACES = 1 << PLACE_BITS };
 #define INTERNAL ((uintptr_t)1 << 63)
 static _Atomic uintptr_t answers[PLACES];
 
@@ -21,26 +21,75 @@ static bool starts_with(const char *path, const char *name)
     return strncmp(slash ? slash + 1 : path, name, strlen(name)) == 0;
 }
 
-// The object that the real functions are in, and Open MPI's components, which are loaded from files
-// of their own. Not the Fortran bindings: those call for the application.
+struct question {
+    uintptr_t address;
+    const void *object; // its program headers, which no two have in common
+    bool is_component;  // of Open MPI, which are loaded from files of their own
+};
+
+static bool contains(const struct dl_phdr_info *object, uintptr_t address)
+{
+    for (int i = 0; i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &object->dlpi_phdr[i];
+        if (segment->p_type == PT_LOAD &&
+            address - (object->dlpi_addr + segment->p_vaddr) < segment->p_memsz)
+            return true;
+    }
+    return false;
+}
+
+static int look_into(struct dl_phdr_info *object, size_t size, void *data)
+{
+    struct question *question = data;
+    (void)size;
+    if (!contains(object, question->address))
+        return 0;
+    question->object = object->dlpi_phdr;
+    question->is_component = starts_with(object->dlpi_name, "mca_");
+    return 1;
+}
+
+const void *fr_real_object_of(const void *address)
+{
+    struct question question = {.address = (uintptr_t)address};
+    dl_iterate_phdr(look_into, &question);
+    return question.object;
+}
+
+// The object that the real functions are in, and components. Not the Fortran bindings: those call
+// for the application. dladdr would also look for a symbol, among all that the object has.
 static bool is_in_library(uintptr_t address)
 {
-    Dl_info caller, library;
-    if (!dladdr((void *)address, &caller) || !caller.dli_fname)
-        return false;
-    if (starts_with(caller.dli_fname, "mca_"))
-        return true;
+    struct question caller = {.address = address};
     void *real = fr_real_address(FR_FN_MPI_Initialized);
-    return real && dladdr(real, &library) && caller.dli_fbase == library.dli_fbase;
+    dl_iterate_phdr(look_into, &caller);
+    return caller.is_component ||
+           (real && caller.object && caller.object == fr_real_object_of(real));
+}
+
+// The first of the places of an address.
+static _Atomic uintptr_t *set_of(uintptr_t address)
+{
+    const uint64_t odd = 0x9e3779b97f4a7c15u;
+    uint64_t hash = (uint64_t)address * odd;
+    hash = (hash ^ hash >> 32) * odd;
+    return &answers[(hash >> (64 - PLACE_BITS)) & ~(WAYS - 1u)];
 }
 
 bool fr_real_is_internal(uintptr_t return_address)
 {
-    _Atomic uintptr_t *place = &answers[return_address / 4 % PLACES];
-    uintptr_t answer = atomic_load_explicit(place, memory_order_relaxed);
-    if (FR_LIKELY((answer & ~INTERNAL) == return_address))
-        return answer & INTERNAL;
+    _Atomic uintptr_t *set = set_of(return_address);
+    unsigned way = 0;
+    for (; way < WAYS; way++) {
+        uintptr_t answer = atomic_load_explicit(&set[way], memory_order_relaxed);
+        if (FR_LIKELY((answer & ~INTERNAL) == return_address))
+            return answer & INTERNAL;
+        if (!answer)
+            break;
+    }
     bool internal = is_in_library(return_address);
-    atomic_store_explicit(place, return_address | (internal ? INTERNAL : 0), memory_order_relaxed);
+    way = way < WAYS ? way : WAYS - 1;
+    atomic_store_explicit(&set[way], return_address | (internal ? INTERNAL : 0),
+                          memory_order_relaxed);
     return internal;
 }

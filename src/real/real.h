@@ -130,6 +130,9 @@ bool fr_real_has(enum fr_fn fn);
 // Address of the real function, NULL when this MPI lacks it.
 void *fr_real_address(enum fr_fn fn);
 
+// What tells the loaded object that an address is in from all others, NULL for none.
+const void *fr_real_object_of(const void *address);
+
 // Whether the MPI library itself has made the call that returns to this address.
 bool fr_real_is_internal(uintptr_t return_address);
 
