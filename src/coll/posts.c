@@ -153,9 +153,9 @@ static void take_from_last(struct slot *slot) FR_REQUIRES(lock)
 
 enum fr_status fr_coll_posts_reserve(struct fr_coll_segment *segment, uint64_t round, int *own)
 {
-    enum fr_status status = FR_ERR_LIMIT;
     fr_core_lock(&lock);
     int index = *own;
+    enum fr_status status = index < 0 ? FR_ERR_NO_MEMORY : FR_ERR_LIMIT;
     if (index < 0)
         index = find_vacant();
     else if (slots[index].round != round && !is_over(&slots[index]))

@@ -135,11 +135,15 @@ static enum fr_status judge(struct fr_coll_group *group, enum fr_status status)
     return FR_ERR_MPI;
 }
 
+// Without a slot the rank declines. Threads that each have one for their communicator, and wait for
+// ranks which have none left for that, would wait for each other.
 static enum fr_status post_in_segment(struct fr_coll_segment *segment, uint64_t round,
                                       unsigned mark, const void *data, size_t bytes,
                                       const struct fr_coll_progress *progress)
 {
     enum fr_status status = fr_coll_segment_wait_room(segment, round, bytes, progress);
+    if (status == FR_ERR_NO_MEMORY)
+        return fr_coll_segment_post(segment, round, NULL, 0);
     if (status == FR_OK && mark)
         fr_coll_segment_mark(segment, round);
     return status == FR_OK ? fr_coll_segment_post(segment, round, data, bytes) : status;

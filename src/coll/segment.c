@@ -251,12 +251,13 @@ bool fr_coll_segment_is_over(const struct fr_coll_segment *segment, uint64_t rou
 }
 
 // A slot that is had for a round stays until that is over.
-static bool has_room(struct fr_coll_segment *segment, uint64_t round, size_t bytes)
+static enum fr_status reserve_room(struct fr_coll_segment *segment, uint64_t round, size_t bytes)
 {
     if (round > segment->released + FR_COLL_SEGMENT_DEPTH)
         segment->released = least_done(segment);
-    return round <= segment->released + FR_COLL_SEGMENT_DEPTH &&
-           (!is_long(bytes) || fr_coll_posts_reserve(segment, round, &segment->slot) == FR_OK);
+    if (round > segment->released + FR_COLL_SEGMENT_DEPTH)
+        return FR_ERR_LIMIT;
+    return is_long(bytes) ? fr_coll_posts_reserve(segment, round, &segment->slot) : FR_OK;
 }
 
 static void write_post(struct fr_coll_segment *segment, uint64_t round, const void *data,
@@ -280,7 +281,7 @@ enum fr_status fr_coll_segment_post(struct fr_coll_segment *segment, uint64_t ro
     if (round != atomic_load_explicit(posted, memory_order_relaxed) + 1 ||
         bytes > segment->header->post_bytes)
         return FR_ERR_INVALID;
-    if (!has_room(segment, round, bytes))
+    if (reserve_room(segment, round, bytes) != FR_OK)
         return FR_ERR_LIMIT;
     write_post(segment, round, data, bytes);
     atomic_store_explicit(posted, round, memory_order_release);
@@ -301,11 +302,14 @@ enum fr_status fr_coll_segment_wait_room(struct fr_coll_segment *segment, uint64
                                          size_t bytes, const struct fr_coll_progress *progress)
 {
     struct waiter waiter = {.progress = progress, .spins_left = segment->spins};
-    while (!has_room(segment, round, bytes)) {
+    for (;;) {
+        enum fr_status status = reserve_room(segment, round, bytes);
+        bool has_waited = waiter.yields >= YIELDS_A_CALL - 1;
+        if (status == FR_OK || (status == FR_ERR_NO_MEMORY && has_waited))
+            return status;
         if (!keep_waiting(&waiter))
             return FR_ERR_LIMIT;
     }
-    return FR_OK;
 }
 
 bool fr_coll_segment_has(struct fr_coll_segment *segment, int rank, uint64_t round)

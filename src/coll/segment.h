@@ -62,7 +62,9 @@ void fr_coll_segment_mark(struct fr_coll_segment *segment, uint64_t round);
 bool fr_coll_segment_is_marked(const struct fr_coll_segment *segment, int rank, uint64_t round);
 
 // Waits until a post of so many bytes for `round`, which is to follow, will not be refused for lack
-// of room: until the others have read what is in the way.
+// of room: until the others have read what is in the way. FR_ERR_NO_MEMORY when all slots are in
+// use by other segments, whose ranks may be waiting just so: then there is room for a short post
+// alone.
 FR_MUST_CHECK enum fr_status fr_coll_segment_wait_room(struct fr_coll_segment *segment,
                                                        uint64_t round, size_t bytes,
                                                        const struct fr_coll_progress *progress);

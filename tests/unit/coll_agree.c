@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Adverts that no rank would write: two ranks of this process, the second of which posts what the
-// test makes up before the first one comes to the agreement.
+// Adverts that no rank would write, and one that there is no room for: two ranks of this process,
+// the second of which posts what the test makes up before the first one comes to the agreement.
 #include "config.h"
 
 #include "coll/agree.h"
@@ -58,9 +58,23 @@ static struct fr_coll_advert *post(struct fr_coll_group *other, uint32_t freed_c
     return (struct fr_coll_advert *)(uintptr_t)posted;
 }
 
-// Returns what becomes of an agreement where the other rank tells of so much freed memory.
-static enum fr_status agree(uint32_t freed_count, bool grows)
+// Another group, of which the second rank does not read what the first one has posted in a slot.
+static void take_slot(struct fr_coll_group *group)
 {
+    struct fr_control_secret secret;
+    unsigned char advert[sizeof(struct fr_coll_advert)] = {0};
+    uint64_t round = 0;
+    CHECK(fr_control_secret_draw(&secret) == FR_OK);
+    *group = open_as(&secret, 0);
+    CHECK(fr_coll_group_post(group, "test", 0, advert, sizeof(advert), &round) == FR_OK);
+    fr_coll_segment_done(group->segment, UINT64_MAX);
+}
+
+// Returns what becomes of an agreement where the other rank tells of so much freed memory, and the
+// process has used so many further slots.
+static enum fr_status agree(uint32_t freed_count, bool grows, size_t used_slots)
+{
+    struct fr_coll_group users[FR_COLL_POSTS_SLOTS];
     const struct fr_coll_slot slot = {0};
     const struct fr_coll_part part = {.call = "test",
                                       .what = WHAT,
@@ -74,7 +88,11 @@ static enum fr_status agree(uint32_t freed_count, bool grows)
     forgotten = 0;
     struct fr_coll_advert *advert = post(&other, freed_count);
     growing = grows ? advert : NULL;
+    for (size_t i = 0; i < used_slots; i++)
+        take_slot(&users[i]);
     enum fr_status status = fr_coll_agree(&own, &part);
+    for (size_t i = 0; i < used_slots; i++)
+        fr_coll_segment_close(users[i].segment);
     fr_coll_segment_done(other.segment, UINT64_MAX);
     fr_coll_segment_done(own.segment, UINT64_MAX);
     fr_coll_mapset_destroy(&own);
@@ -88,11 +106,12 @@ int main(void)
     struct fr_control_secret job;
     CHECK(fr_control_secret_draw(&job) == FR_OK);
     CHECK(fr_coll_posts_open(&job, 0, 1, fr_coll_group_post_bytes(RANKS)) == FR_OK);
-    CHECK(agree(0, false) == FR_OK && forgotten == 0);
-    CHECK(agree(FREED, false) == FR_OK && forgotten == FREED, "%u", forgotten);
-    CHECK(agree(FREED - 1, true) == FR_OK && forgotten == FREED - 1, "%u", forgotten);
-    CHECK(agree(FREED + 1, false) == FR_ERR_UNSUPPORTED && forgotten == 0, "%u", forgotten);
-    CHECK(agree(UINT32_MAX, false) == FR_ERR_UNSUPPORTED && forgotten == 0, "%u", forgotten);
+    CHECK(agree(0, false, 0) == FR_OK && forgotten == 0);
+    CHECK(agree(FREED, false, 0) == FR_OK && forgotten == FREED, "%u", forgotten);
+    CHECK(agree(FREED - 1, true, 0) == FR_OK && forgotten == FREED - 1, "%u", forgotten);
+    CHECK(agree(FREED + 1, false, 0) == FR_ERR_UNSUPPORTED && forgotten == 0, "%u", forgotten);
+    CHECK(agree(UINT32_MAX, false, 0) == FR_ERR_UNSUPPORTED && forgotten == 0, "%u", forgotten);
+    CHECK(agree(1, false, FR_COLL_POSTS_SLOTS - 1) == FR_ERR_UNSUPPORTED);
     fr_coll_posts_release();
     return check_result();
 }

@@ -252,6 +252,8 @@ static void run_long(void)
 static void run_slots(void)
 {
     enum { SEGMENTS = FR_COLL_POSTS_SLOTS };
+    unsigned asked = 0;
+    const struct fr_coll_progress none = {.go_on = never, .cookie = &asked};
     struct fr_control_secret secret;
     struct fr_coll_segment *segments[SEGMENTS], *last = open_sealed(POST_BYTES);
     unsigned char post[POST_BYTES] = {0};
@@ -266,6 +268,7 @@ static void run_slots(void)
         }
     }
     CHECK(fr_coll_segment_post(last, 1, post, sizeof(post)) == FR_ERR_LIMIT);
+    CHECK(fr_coll_segment_wait_room(last, 1, POST_BYTES, &none) == FR_ERR_NO_MEMORY && asked == 0);
     process_meet();
     for (int i = 0; i < SEGMENTS && process_rank == 1; i++) {
         CHECK(is_long(segments[i], 0, 1), "segment %d", i);
