@@ -227,10 +227,28 @@ static void shrink(struct fr_layout_list *list)
     }
 }
 
-static enum fr_status make(fr_word type, struct fr_layout_private **made)
+static enum fr_status decode(struct fr_layout_private *entry)
 {
     struct fr_layout_scratch scratch = {0};
     struct fr_layout_decoded decoded;
+    enum fr_status status = fr_layout_decode(entry->type, &scratch, &decoded);
+    if (status == FR_OK) {
+        shrink(&decoded.list);
+        status = fill(entry, &decoded);
+        fr_layout_decoded_free(&decoded);
+    }
+    fr_layout_scratch_free(&scratch);
+    if ((status != FR_ERR_UNSUPPORTED && status != FR_ERR_LIMIT) ||
+        fr_layout_decode_packed(entry->type, &decoded) != FR_OK)
+        return status;
+    shrink(&decoded.list);
+    status = fill(entry, &decoded);
+    fr_layout_decoded_free(&decoded);
+    return status;
+}
+
+static enum fr_status make(fr_word type, struct fr_layout_private **made)
+{
     if (fr_real_type_bytes(type) == -1)
         return FR_ERR_INVALID;
     struct fr_layout_private *entry = calloc(1, sizeof(*entry));
@@ -240,13 +258,7 @@ static enum fr_status make(fr_word type, struct fr_layout_private **made)
     entry->epoch = atomic_load(&current_epoch);
     entry->layout.private = entry;
     atomic_init(&entry->references, 1);
-    enum fr_status status = fr_layout_decode(type, &scratch, &decoded);
-    if (status == FR_OK) {
-        shrink(&decoded.list);
-        status = fill(entry, &decoded);
-        fr_layout_decoded_free(&decoded);
-    }
-    fr_layout_scratch_free(&scratch);
+    enum fr_status status = decode(entry);
     if (status != FR_OK) {
         free(entry);
         return status;

@@ -43,9 +43,10 @@ struct fr_layout {
 };
 
 // Finds or makes the layout of `type`. The caller owns one reference, given back with
-// fr_layout_release. Returns FR_ERR_INVALID for the null handle, FR_ERR_UNSUPPORTED for a datatype
-// whose construction this MPI does not tell, FR_ERR_LIMIT when it is nested too deep or its size
-// overflows, FR_ERR_MPI when a call fails, FR_ERR_NO_MEMORY. Leaves *layout alone on failure.
+// fr_layout_release. Returns FR_ERR_INVALID for the null handle; FR_ERR_UNSUPPORTED for a datatype
+// whose construction this MPI does not tell, and FR_ERR_LIMIT when it is nested too deep, where it
+// is too large to be told by packing it, and when its size overflows; FR_ERR_MPI when a call fails,
+// FR_ERR_NO_MEMORY. Leaves *layout alone on failure.
 FR_MUST_CHECK enum fr_status fr_layout_acquire(fr_word type, const struct fr_layout **layout);
 
 // Accepts NULL. Frees the packed type with the last reference, so not from inside a lock.

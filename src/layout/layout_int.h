@@ -145,6 +145,11 @@ void fr_layout_decoded_free(struct fr_layout_decoded *decoded);
 FR_MUST_CHECK enum fr_status fr_layout_decode(fr_word type, struct fr_layout_scratch *scratch,
                                               struct fr_layout_decoded *decoded);
 
+// The same by having MPI pack an element: FR_ERR_LIMIT where that is too large, and
+// FR_ERR_UNSUPPORTED where it does not tell either.
+FR_MUST_CHECK enum fr_status fr_layout_decode_packed(fr_word type,
+                                                     struct fr_layout_decoded *decoded);
+
 // The array constructors, applied to their element: `elements` becomes how many the array holds.
 FR_MUST_CHECK enum fr_status fr_layout_array_subarray(const struct fr_layout_contents *contents,
                                                       ptrdiff_t extent, struct fr_layout_list *list,

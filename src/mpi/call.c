@@ -383,6 +383,10 @@ bool fr_mpi_serve(enum fr_fn fn, fr_word *args, struct fr_coll_group *group, enu
     // What MPI can be given as it is, need not be understood.
     if (status == FR_ERR_INVALID ||
         (status != FR_OK && (passes_any_memory(fn, false) || !any_device_pointer(op)))) {
+        if (op->takes_rts && status != FR_ERR_INVALID)
+            fr_warn_once("%s: a datatype is not understood, so that what it receives from a GPU is "
+                         "lost: %s",
+                         fr_real_rows[fn].name, fr_core_status_text(status));
         fr_request_op_free(op);
         return false;
     }
