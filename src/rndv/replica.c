@@ -15,7 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_PLAIN = 64 }; // addresses with plain messages that are told apart, for each receiver
+enum {
+    MOST_PLAIN = 64, // addresses with plain messages that are told apart, for each receiver
+    MOST_EARLY = 64,
+};
 
 // A message from a process. Its bytes wait where the entry says.
 struct expected {
@@ -34,6 +37,12 @@ struct plain {
     UT_hash_handle hh;
 };
 
+// A message that was received before its sender told of it, or after it was over.
+struct early {
+    uint64_t number;
+    int from;
+};
+
 // What this process has to do with another one, by rank.
 struct peer {
     uint64_t latest; // message that it has told of
@@ -46,8 +55,10 @@ static struct expected *expected FR_GUARDED_BY(lock);
 static struct plain *plain_from FR_GUARDED_BY(lock);
 static struct plain *plain_to FR_GUARDED_BY(lock);
 static struct peer *peers FR_GUARDED_BY(lock); // NULL while closed
-static atomic_bool any_told;                   // of plain messages
-static atomic_bool any_lost;                   // there was no memory for something
+static struct early all_early[MOST_EARLY] FR_GUARDED_BY(lock);
+static unsigned early_turn FR_GUARDED_BY(lock); // of those to be replaced
+static atomic_bool any_told;                    // of plain messages
+static atomic_bool any_lost;                    // there was no memory for something
 
 bool fr_rndv_replica_open(void)
 {
@@ -82,6 +93,7 @@ void fr_rndv_replica_close(void)
     forget_plain(&plain_to);
     free(peers);
     peers = NULL;
+    memset(all_early, 0, sizeof(all_early));
     fr_core_unlock(&lock);
 }
 
@@ -144,15 +156,32 @@ static struct expected *add(int from, uint64_t number) FR_REQUIRES(lock)
     return NULL;
 }
 
-// A further one of the same number says that the message has another scheme now.
+static void note_early(int from, uint64_t number) FR_REQUIRES(lock)
+{
+    all_early[early_turn++ % MOST_EARLY] = (struct early){number, from};
+}
+
+static bool was_early(int from, uint64_t number) FR_REQUIRES(lock)
+{
+    bool was = false;
+    for (size_t i = 0; i < MOST_EARLY && !was; i++)
+        was = all_early[i].number == number && all_early[i].from == from;
+    return was;
+}
+
+// A further one of the same number says that the message has another scheme now. Threads of a
+// sender may tell of their messages in another order than that of the numbers.
 static void expect(int from, const struct fr_rndv_entry *entry) FR_REQUIRES(lock)
 {
     struct expected *known = find(from, entry->number);
     bool again = entry->number <= peers[from].latest;
     if (!again)
         peers[from].latest = entry->number;
-    if (known == NULL)
+    if (known == NULL) {
         known = add(from, entry->number);
+        if (known != NULL && again)
+            known->taken = was_early(from, entry->number);
+    }
     if (known == NULL)
         atomic_store_explicit(&any_lost, true, memory_order_relaxed);
     else
@@ -212,7 +241,8 @@ enum fr_status fr_rndv_replica_find(struct fr_rndv_incoming *incoming, unsigned 
     return status;
 }
 
-// What has been told of and is not known any more is over already.
+// What has been told of and is not known any more is over already; if a later one alone has been
+// told of, it will be known as received.
 bool fr_rndv_replica_take(int from, uint64_t number, bool over)
 {
     fr_core_lock(&lock);
@@ -222,6 +252,8 @@ bool fr_rndv_replica_take(int from, uint64_t number, bool over)
         drop(entry);
     else if (entry != NULL)
         entry->taken = true;
+    else if (known && !over)
+        note_early(from, number);
     fr_core_unlock(&lock);
     return known;
 }

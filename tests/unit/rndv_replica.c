@@ -165,6 +165,16 @@ static void check_order(void)
     CHECK(answer(1, 7, 1) == FR_RNDV_UNKNOWN && answer(1, 7, 3) == FR_RNDV_UNKNOWN);
     CHECK(is_first(2, 7, 1, true, 100) && is_first(1, 8, 1, true, 101));
     CHECK(is_first(1, 7, 2, true, 102) && answer(3, 7, 1) == FR_RNDV_UNKNOWN);
+
+    // Of 20 a thread of the sender's tells later than another one of 21.
+    tell(1, FR_CONTROL_RTS, entry_of(21, 8, 1, 121));
+    CHECK(fr_rndv_replica_take(1, 20 * FR_SLOT_ONE, false));
+    tell(2, FR_CONTROL_RTS, entry_of(20, 7, 1, 220));
+    tell(1, FR_CONTROL_RTS, entry_of(20, 7, 1, 120));
+    CHECK(is_known(1, 20, 120) && answer(1, 7, 1) == FR_RNDV_UNKNOWN, "received before that");
+    tell(1, FR_CONTROL_RTS, entry_of(22, 7, 1, 122));
+    CHECK(is_first(1, 7, 1, true, 122) && is_first(1, 8, 1, true, 121));
+    CHECK(is_first(2, 7, 1, true, 220), "another process, which counts for itself");
 }
 
 static unsigned visited;
