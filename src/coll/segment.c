@@ -15,7 +15,6 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 enum {
     LINE_BYTES = FR_CONTROL_LINE_BYTES,
@@ -61,7 +60,7 @@ _Static_assert(sizeof(struct lines) == 2 * LINE_BYTES, "no padding");
 struct fr_coll_segment {
     struct header *header;
     struct lines *lines;
-    size_t bytes;
+    struct fr_control_shm shm;
     int rank;
     int size;
     int slot; // for long posts, -1: none
@@ -159,13 +158,12 @@ enum fr_status fr_coll_segment_open(const struct fr_control_secret *secret, int 
     segment->rank = rank;
     segment->size = size;
     segment->slot = -1;
-    segment->bytes = sizeof(struct header) + (size_t)size * sizeof(struct lines);
-    void *memory;
-    enum fr_status status = fr_control_shm_map(secret, rank == 0, segment->bytes, &memory);
+    size_t bytes = sizeof(struct header) + (size_t)size * sizeof(struct lines);
+    enum fr_status status = fr_control_shm_map(secret, rank == 0, bytes, &segment->shm);
     if (status != FR_OK)
         goto free_segment;
     segment->named = rank == 0;
-    segment->header = memory;
+    segment->header = segment->shm.memory;
     segment->lines = (struct lines *)(void *)(segment->header + 1);
     status = enter(segment, post_bytes);
     if (status != FR_OK)
@@ -173,7 +171,7 @@ enum fr_status fr_coll_segment_open(const struct fr_control_secret *secret, int 
     *out = segment;
     return FR_OK;
 unmap:
-    munmap(segment->header, segment->bytes);
+    fr_control_shm_close(&segment->shm);
 free_segment:
     free(segment);
     return status;
@@ -184,6 +182,7 @@ static void remove_name(struct fr_coll_segment *segment)
     if (segment->named)
         fr_control_shm_remove(&segment->secret);
     segment->named = false;
+    fr_control_shm_close_file(&segment->shm);
 }
 
 enum fr_status fr_coll_segment_seal(struct fr_coll_segment *segment,
@@ -202,7 +201,7 @@ enum fr_status fr_coll_segment_seal(struct fr_coll_segment *segment,
 
 void fr_coll_segment_free(struct fr_coll_segment *segment)
 {
-    munmap(segment->header, segment->bytes);
+    fr_control_shm_close(&segment->shm);
     free(segment);
 }
 

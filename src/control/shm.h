@@ -8,28 +8,33 @@
 
 enum { FR_CONTROL_LINE_BYTES = 64 }; // apart, so that processes do not wait for each other's stores
 
-// Maps the shared memory of a secret, created (zeroed, all of its room claimed) or found there,
-// which must have this size and owner. Returns FR_ERR_NOT_FOUND when it does not exist here,
-// FR_ERR_NO_MEMORY when there is no room, FR_ERR_INVALID when it is another's; a warning says so.
-// What failed leaves no name behind. Unmapped with munmap.
-FR_MUST_CHECK enum fr_status fr_control_shm_map(const struct fr_control_secret *secret, bool create,
-                                                size_t bytes, void **memory);
-
-// Memory of a file with holes, of which room is claimed as it is needed.
+// Memory of a file.
 struct fr_control_shm {
     void *memory;
     size_t bytes;
-    int file; // -1: of this process alone
+    int file; // -1: none is open
     uint64_t device, inode;
 };
 
+// Maps the shared memory of a secret, created (zeroed, all of its room claimed) or found there,
+// which must have this size and owner. Who has created it keeps the file open while others may
+// still come, so that no other job takes the name for one that was left behind. Returns
+// FR_ERR_NOT_FOUND when it does not exist here, FR_ERR_NO_MEMORY when there is no room,
+// FR_ERR_INVALID when it is another's; a warning says so. What failed leaves no name behind.
+FR_MUST_CHECK enum fr_status fr_control_shm_map(const struct fr_control_secret *secret, bool create,
+                                                size_t bytes, struct fr_control_shm *shm);
+
 // Maps the shared memory of a secret as above, but makes it where it is not there yet: whoever is
-// first. Of its bytes the first `claimed` may be touched. Without a secret it is this process's
-// alone, and all may be touched.
+// first, who takes away what killed jobs of this user have left behind. The file, which stays open,
+// has holes: of its bytes the first `claimed` may be touched. Without a secret it is this
+// process's alone, without a file, and all may be touched.
 FR_MUST_CHECK enum fr_status fr_control_shm_open(const struct fr_control_secret *secret,
                                                  size_t bytes, size_t claimed,
                                                  struct fr_control_shm *shm);
 void fr_control_shm_close(struct fr_control_shm *shm); // the name stays
+
+// The memory stays mapped.
+void fr_control_shm_close_file(struct fr_control_shm *shm);
 
 // Makes sure that bytes can be touched. False, with a warning once, when there is no room for them.
 bool fr_control_shm_claim(const struct fr_control_shm *shm, size_t offset, size_t bytes);

@@ -20,7 +20,7 @@ static size_t bytes_of(const struct fr_control_secret *secret)
 {
     struct stat status;
     char name[64];
-    int used = snprintf(name, sizeof(name), "/dev/shm/fabrail-");
+    int used = snprintf(name, sizeof(name), "/dev/shm/fabrail-shared-");
     for (size_t i = 0; i < sizeof(secret->bytes); i++)
         used += snprintf(name + used, sizeof(name) - (size_t)used, "%02x", secret->bytes[i]);
     CHECK(stat(name, &status) == 0, "%s", name);

@@ -14,7 +14,7 @@ enum { POST_BYTES = 200 };
 
 static void name_of(const struct fr_control_secret *secret, char name[64])
 {
-    int used = snprintf(name, 64, "/dev/shm/fabrail-");
+    int used = snprintf(name, 64, "/dev/shm/fabrail-shared-");
     for (size_t i = 0; i < sizeof(secret->bytes); i++)
         used += snprintf(name + used, 64 - (size_t)used, "%02x", secret->bytes[i]);
 }

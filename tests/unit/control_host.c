@@ -103,9 +103,7 @@ static void run_foreign(void)
     CHECK(fr_control_secret_draw(&job_secret) == FR_OK);
     struct fr_control_job job = job_as(0, 2);
     struct fr_control_secret name = fr_control_host_name(&job);
-    int used = snprintf(text, sizeof(text), "/dev/shm/fabrail-");
-    for (size_t i = 0; i < sizeof(name.bytes); i++)
-        used += snprintf(text + used, sizeof(text) - (size_t)used, "%02x", name.bytes[i]);
+    job_name_text(&name, text);
     CHECK(symlink("/dev/shm/fabrail-test-elsewhere", text) == 0);
     CHECK(!job_open_as(0, 2), "a link");
     fr_control_close(job_idle);
@@ -415,6 +413,46 @@ static void run_areas(void)
     job_close_all();
 }
 
+static bool open_shm(struct fr_control_secret *secret, char text[64], struct fr_control_shm *shm)
+{
+    bool opened = fr_control_secret_draw(secret) == FR_OK &&
+                  fr_control_shm_open(secret, 8192, 4096, shm) == FR_OK;
+    job_name_text(secret, text);
+    return opened && access(text, F_OK) == 0;
+}
+
+// What a process that was killed has left is taken away by the next that makes a name, and what
+// another one has is not.
+static void run_abandoned(void)
+{
+    struct fr_control_secret others, own, late;
+    char others_text[64], own_text[64], late_text[64];
+    struct fr_control_shm shm, own_shm, late_shm;
+    int ends[2];
+    CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        bool opened = open_shm(&others, others_text, &shm);
+        (void)!write(ends[1], others_text, opened ? sizeof(others_text) : 1);
+        for (;;)
+            pause();
+    }
+    CHECK(read(ends[0], others_text, sizeof(others_text)) == (ssize_t)sizeof(others_text));
+    CHECK(open_shm(&own, own_text, &own_shm));
+    CHECK(access(others_text, F_OK) == 0, "of a process that lives");
+    CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+    CHECK(access(others_text, F_OK) == 0);
+    CHECK(open_shm(&late, late_text, &late_shm));
+    CHECK(access(others_text, F_OK) != 0, "of a process that was killed");
+    CHECK(access(own_text, F_OK) == 0);
+    fr_control_shm_remove(&own);
+    fr_control_shm_remove(&late);
+    fr_control_shm_close(&own_shm);
+    fr_control_shm_close(&late_shm);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 // Blocks of the file that all have mapped, of 512 bytes; from /proc, since its name is gone.
 static long blocks(void)
 {
@@ -564,6 +602,7 @@ int main(int count, char **arguments)
         {.name = "absent", .count = 4, .run = run_absent},
         {.name = "attach", .count = 4, .run = run_attach},
         {.name = "foreign", .count = 1, .run = run_foreign},
+        {.name = "abandoned", .count = 1, .run = run_abandoned},
         {.name = "messages", .count = 3, .run = run_messages},
         {.name = "takers", .count = 1, .run = run_takers},
         {.name = "full", .count = 1, .run = run_full},

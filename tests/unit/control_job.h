@@ -32,14 +32,19 @@ static inline struct fr_control_job job_as(int rank, int count)
                                    .area_bytes = JOB_AREA_BYTES};
 }
 
+static inline void job_name_text(const struct fr_control_secret *name, char text[64])
+{
+    int used = snprintf(text, 64, "/dev/shm/fabrail-shared-");
+    for (size_t i = 0; i < sizeof(name->bytes); i++)
+        used += snprintf(text + used, 64 - (size_t)used, "%02x", name->bytes[i]);
+}
+
 static inline bool job_has_name(void)
 {
     struct fr_control_job job = job_as(0, 1);
     struct fr_control_secret name = fr_control_host_name(&job);
     char text[64];
-    int used = snprintf(text, sizeof(text), "/dev/shm/fabrail-");
-    for (size_t i = 0; i < sizeof(name.bytes); i++)
-        used += snprintf(text + used, sizeof(text) - (size_t)used, "%02x", name.bytes[i]);
+    job_name_text(&name, text);
     return access(text, F_OK) == 0;
 }
 
