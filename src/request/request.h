@@ -268,13 +268,15 @@ int fr_request_sync_end(const struct fr_request_sync *sync);
 struct fr_request_op *fr_request_take(fr_word file);
 
 // Finishes operations whose request the application has freed and that are complete: no call of the
-// application's will, so that any does. And the same at the end, when they are all complete in a
+// application's will, so that any does. Of many, a few calls in turn may have to, since a few that
+// are not are all that one looks at. And the same at the end, when they are all complete in a
 // program that has no message without a receive: waits for them a little, and forgets the others.
 void fr_request_poll_freed(void);
 void fr_request_end_freed(void);
 
-// How often threads have looked at such operations; and looks at one that nobody has begun to look
-// at since then, unless another thread has it in hand. The latter returns false when there is none.
+// How often threads have looked at such operations; and looks at one that may bring a message and
+// nobody has begun to look at since then, unless another thread has it in hand. The latter returns
+// false when there is none.
 uint64_t fr_request_freed_looks(void);
 bool fr_request_look_at_unseen(uint64_t since);
 extern _Atomic size_t fr_request_freed_count;

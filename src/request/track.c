@@ -172,24 +172,36 @@ static bool freed_is_complete(struct fr_request_op *op, void *status)
     return flag;
 }
 
-static void look_at_freed(struct fr_request_op *op)
+// Returns whether it is over.
+static bool look_at_freed(struct fr_request_op *op)
 {
     _Alignas(16) char status[FR_STATUS_BYTES] = {0};
-    if (freed_is_complete(op, status))
+    bool is_over = freed_is_complete(op, status);
+    if (is_over)
         finish_now(op, status, true);
     else
         put_back(op);
+    return is_over;
 }
 
-// One after the other: an error handler that does not return leaves one in hand.
-void fr_request_poll_freed(void)
+// One after the other: an error handler that does not return leaves one in hand. Those that have
+// waited longest come first, until so many have been found to be under way.
+static void poll_freed(size_t most_under_way)
 {
-    for (size_t left = atomic_load(&fr_request_freed_count); left > 0; left--) {
+    for (size_t left = atomic_load(&fr_request_freed_count); left > 0 && most_under_way > 0;
+         left--) {
         struct fr_request_op *op = take_in_hand();
         if (!op)
             return;
-        look_at_freed(op);
+        most_under_way -= !look_at_freed(op);
     }
+}
+
+// A program that frees many and calls MPI for each must not have all looked at in each call.
+void fr_request_poll_freed(void)
+{
+    enum { MOST_UNDER_WAY = 8 };
+    poll_freed(MOST_UNDER_WAY);
 }
 
 static int64_t now_ms(void)
@@ -205,7 +217,7 @@ void fr_request_end_freed(void)
     enum { LIMIT_MS = 3000 };
     const int64_t begin_ms = now_ms();
     while (fr_request_any_freed() && now_ms() - begin_ms < LIMIT_MS) {
-        fr_request_poll_freed();
+        poll_freed(SIZE_MAX);
         fr_rndv_progress(NULL);
         sched_yield();
     }
@@ -231,7 +243,7 @@ bool fr_request_look_at_unseen(uint64_t since)
     struct fr_request_op *op = freed;
     for (; op; op = op->next) {
         bool is_own = op->claimed && op->claimed_by == &fr_request_call;
-        if (op->looked > since || is_own)
+        if (op->looked > since || is_own || fr_real_rows[op->fn].class == FR_CLASS_SEND)
             continue;
         if (!op->claimed)
             break;
@@ -241,7 +253,7 @@ bool fr_request_look_at_unseen(uint64_t since)
         take(op);
     fr_core_unlock(&freed_lock);
     if (op)
-        look_at_freed(op);
+        (void)look_at_freed(op);
     return op || in_other_hand;
 }
 

@@ -21,7 +21,7 @@ struct receive {
     unsigned taken;
 };
 
-static struct receive receives[MANY];
+static struct receive receives[2 * MANY];
 static size_t taken;       // in all
 static bool removes_first; // when some have been taken
 
@@ -84,6 +84,7 @@ static struct fr_request_op *add(size_t number, const struct fr_layout *layout)
     *receive =
         (struct receive){.block = {.count = layout->contiguous ? ROOM : 1, .layout = layout}};
     struct fr_request_op *op = &receive->op;
+    op->fn = FR_FN_MPI_Irecv;
     op->active = true;
     op->takes_rts = true;
     op->view_count = 1;
@@ -203,12 +204,37 @@ static void test_in_hand(void)
     CHECK(tests == 2, "looked at again: %u", tests);
 }
 
+// Of many that are not over a call looks at a few, and all have their turn: those that were not
+// over do not keep others from it. Who probes asks for no send.
+static void test_many_freed(void)
+{
+    enum { CALLS = 2 * MANY };
+    size_t looked_at = 0;
+    for (size_t i = MANY; i < 2 * (size_t)MANY; i++) {
+        free_request(i, false);
+        receives[i].op.fn = FR_FN_MPI_Isend;
+    }
+    tests = 0;
+    for (size_t call = 0; call < CALLS; call++) {
+        unsigned before = tests;
+        fr_request_poll_freed();
+        CHECK(tests - before <= MANY / 10, "%u in a call", tests - before);
+    }
+    for (size_t i = MANY; i < 2 * (size_t)MANY; i++)
+        looked_at += receives[i].op.looked != 0;
+    CHECK(looked_at == MANY, "%zu", looked_at);
+    tests = 0;
+    fr_request_mark_received();
+    CHECK(tests <= MANY / 10, "%u by who probes", tests);
+}
+
 int main(void)
 {
     fr_real_mpi.handle_bytes = 8;
     test_claimed();
     test_in_hand();
     test_freed();
+    test_many_freed();
     test_many();
     return check_result();
 }
