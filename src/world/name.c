@@ -24,14 +24,7 @@ enum kind {
     KIND_MEMBERS
 };
 
-// How often something has been made: of a communicator, whose own it is, or of two groups.
-struct fr_world_tally {
-    uint64_t key;
-    uint64_t count;
-    UT_hash_handle hh;
-};
-static struct fr_lock tally_lock = FR_LOCK_INIT;
-static struct fr_world_tally *of_two_groups FR_GUARDED_BY(tally_lock);
+static struct fr_world_tally *of_two_groups; // how often something has been made of them
 
 static uint64_t mix(uint64_t hash, uint64_t word)
 {
@@ -49,47 +42,10 @@ static uint64_t name_of(enum kind kind, uint64_t first, uint64_t second, uint64_
 }
 
 // 0 without memory.
-static uint64_t count_up(struct fr_world_tally **tallies, uint64_t key)
+static uint64_t name_counted(struct fr_world_tally **tallies, enum kind kind, uint64_t of, int tag)
 {
-    struct fr_world_tally *tally = NULL;
-    uint64_t count = 0;
-    fr_core_lock(&tally_lock);
-    HASH_FIND(hh, *tallies, &key, sizeof(key), tally);
-    if (!tally) {
-        tally = calloc(1, sizeof(*tally));
-        if (tally) {
-            tally->key = key;
-            HASH_ADD(hh, *tallies, key, sizeof(tally->key), tally);
-            if (!FR_HASH_HAS(tally)) {
-                free(tally);
-                tally = NULL;
-            }
-        }
-    }
-    if (tally)
-        count = ++tally->count;
-    fr_core_unlock(&tally_lock);
-    return count;
-}
-
-static uint64_t name_counted(struct fr_world_tally **tallies, enum kind kind, uint64_t first,
-                             uint64_t second)
-{
-    uint64_t key = name_of(kind, first, second, 0);
-    uint64_t count = count_up(tallies, key);
-    return count ? name_of(kind, first, second, count) : 0;
-}
-
-void fr_world_tallies_free(struct fr_world_tally **tallies)
-{
-    struct fr_world_tally *tally, *next;
-    fr_core_lock(&tally_lock);
-    HASH_ITER(hh, *tallies, tally, next)
-    {
-        HASH_DEL(*tallies, tally);
-        free(tally);
-    }
-    fr_core_unlock(&tally_lock);
+    uint64_t count = fr_world_tally_count(tallies, of, tag);
+    return count ? name_of(kind, of, (uint64_t)tag, count) : 0;
 }
 
 // Gets a group of a communicator into `storage`, to be freed.
@@ -163,7 +119,7 @@ static uint64_t child_of(fr_word parent, uint64_t apart)
     return remembered->name ? name_of(KIND_CHILD, remembered->name, number, apart) : 0;
 }
 
-static uint64_t part_of(fr_word parent, fr_word made, uint64_t tag)
+static uint64_t part_of(fr_word parent, fr_word made, int tag)
 {
     struct fr_world_remembered *remembered = fr_world_recall(parent);
     uint64_t members = members_of(FR_FN_MPI_Comm_group, made);
@@ -172,7 +128,7 @@ static uint64_t part_of(fr_word parent, fr_word made, uint64_t tag)
     return name_counted(&remembered->tallies, KIND_GROUP, mix(remembered->name, members), tag);
 }
 
-static uint64_t of_groups(fr_word parent, fr_word made, uint64_t tag)
+static uint64_t of_groups(fr_word parent, fr_word made, int tag)
 {
     uint64_t members = fr_world_comm_name(parent) ? members_of_both(made) : 0;
     return members ? name_counted(&of_two_groups, KIND_GROUPS, members, tag) : 0;
@@ -194,9 +150,9 @@ uint64_t fr_world_name_next(enum fr_fn fn, const fr_word *args)
     case FR_FN_MPI_Cart_sub:
         return child_of(parent, none ? 0 : first_of(made));
     case FR_FN_MPI_Comm_create_group:
-        return none ? 0 : part_of(parent, made, (uint64_t)(int)args[2]);
+        return none ? 0 : part_of(parent, made, (int)args[2]);
     case FR_FN_MPI_Intercomm_create:
-        return none ? 0 : of_groups(parent, made, (uint64_t)(int)args[4]);
+        return none ? 0 : of_groups(parent, made, (int)args[4]);
     default: // one child of all processes
         return child_of(parent, 0);
     }

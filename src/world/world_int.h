@@ -51,7 +51,9 @@ struct fr_world_remembered *fr_world_remember(fr_word comm, uint64_t name);
 // False when MPI fails.
 bool fr_world_translate(fr_word group, int first, int count, int *in_world);
 
-// Frees how often what has been made, when nothing is made of the same any more.
+// Counts what is made with a tag of what `key` stands for, from 1; 0 without memory. And frees all
+// counts, when nothing is made of the same any more.
+uint64_t fr_world_tally_count(struct fr_world_tally **tallies, uint64_t key, int tag);
 void fr_world_tallies_free(struct fr_world_tally **tallies);
 
 // Names the communicators that MPI has from the start, and Fabrail's own; forgets what names were

@@ -148,6 +148,10 @@ check_PROGRAMS += tests/unit/world_slurm
 tests_unit_world_slurm_SOURCES = tests/unit/world_slurm.c tests/unit/check.h
 tests_unit_world_slurm_LDADD = librooms.la
 
+check_PROGRAMS += tests/unit/world_tally
+tests_unit_world_tally_SOURCES = tests/unit/world_tally.c tests/unit/check.h
+tests_unit_world_tally_LDADD = librooms.la
+
 check_PROGRAMS += tests/unit/world_scale
 tests_unit_world_scale_SOURCES = tests/unit/world_scale.c tests/unit/check.h
 tests_unit_world_scale_LDADD = librooms.la
