@@ -78,6 +78,8 @@ static void free_schedule(struct fr_request_schedule *schedule)
         return;
     for (size_t i = 0; i < schedule->type_count; i++)
         free_type(schedule->types[i]);
+    if (fr_real_handle_load(schedule->receive, 0) != fr_real_mpi.REQUEST_NULL)
+        FR_MPI(Request_free, FR_PTR(schedule->receive));
     free(schedule->types);
     free(schedule);
 }

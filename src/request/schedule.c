@@ -10,6 +10,7 @@
 #include "request/schedule.h"
 
 #include "request/table.h"
+#include "world/world.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -25,6 +26,7 @@ enum fr_status fr_request_schedule_make(struct fr_request_op *op, size_t capacit
         return FR_ERR_NO_MEMORY;
     }
     schedule->start = start;
+    fr_real_handle_store(schedule->receive, 0, fr_real_mpi.REQUEST_NULL);
     op->schedule = schedule;
     return FR_OK;
 }
@@ -112,22 +114,13 @@ void *fr_request_schedule_add(struct fr_request_schedule *schedule)
     return schedule->parts + at * fr_real_mpi.handle_bytes;
 }
 
-// A communicator of this process alone, which it never gives back: MPI does at its end.
-static fr_word own;
-
-static void make_own(void)
+static int start_receive(struct fr_request_schedule *schedule)
 {
-    _Alignas(8) char handle[8];
-    own = fr_real_mpi.COMM_NULL;
-    if (FR_MPI(Comm_split, fr_real_mpi.COMM_SELF, 0, 0, FR_PTR(handle)) == fr_real_mpi.SUCCESS)
-        own = fr_real_handle_load(handle, 0);
-}
-
-static fr_word own_comm(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, make_own);
-    return own;
+    void *part = fr_request_schedule_add(schedule);
+    int rc = FR_MPI(Start, FR_PTR(schedule->receive));
+    if (rc == fr_real_mpi.SUCCESS)
+        fr_real_handle_store(part, 0, fr_real_handle_load(schedule->receive, 0));
+    return rc;
 }
 
 int fr_request_schedule_start(struct fr_request_op *op)
@@ -138,8 +131,7 @@ int fr_request_schedule_start(struct fr_request_op *op)
     schedule->error = fr_real_mpi.SUCCESS;
     int rc = fr_real_mpi.SUCCESS;
     if (op->persistent)
-        rc = FR_MPI(Irecv, 0, 0, fr_real_mpi.BYTE, 0, 0, own_comm(),
-                    FR_PTR(fr_request_schedule_add(schedule)));
+        rc = start_receive(schedule);
     if (rc == fr_real_mpi.SUCCESS)
         rc = schedule->start(op);
     if (rc == fr_real_mpi.SUCCESS)
@@ -246,12 +238,20 @@ bool fr_request_make_complete(void *request)
     return true;
 }
 
+// A persistent one has a message from this process to itself, of which both sides are persistent:
+// an application that has a session may start it when the communicator has gone.
 static int make_request(const struct fr_request_op *op, void *request)
 {
-    if (op->persistent)
-        return FR_MPI(Send_init, 0, 0, fr_real_mpi.BYTE, 0, 0, own_comm(), FR_PTR(request));
-    return FR_MPI(Grequest_start, FR_PTR(query), FR_PTR(free_extra), FR_PTR(cancel), 0,
-                  FR_PTR(request));
+    const fr_word args[] = {
+        0, 0, fr_real_mpi.BYTE, (fr_word)fr_world_rank(), FR_WORLD_SELF_TAG, fr_world_comm()};
+    if (!op->persistent)
+        return FR_MPI(Grequest_start, FR_PTR(query), FR_PTR(free_extra), FR_PTR(cancel), 0,
+                      FR_PTR(request));
+    int rc = FR_MPI(Recv_init, args[0], args[1], args[2], args[3], args[4], args[5],
+                    FR_PTR(op->schedule->receive));
+    if (rc != fr_real_mpi.SUCCESS)
+        return rc;
+    return FR_MPI(Send_init, args[0], args[1], args[2], args[3], args[4], args[5], FR_PTR(request));
 }
 
 int fr_request_schedule_open(struct fr_request_op *op, void *request)

@@ -12,6 +12,7 @@ struct fr_request_schedule {
     int (*start)(struct fr_request_op *op);
     int tag;          // the first of those that its messages have
     bool generalized; // the application's request is a generalized one, else a persistent one
+    _Alignas(8) char receive[8]; // persistent too: of what such a request sends; null without one
     bool complete;
     int error;      // MPI code of the first part that failed
     fr_word *types; // datatypes of the application's, which may free its own

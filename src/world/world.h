@@ -34,8 +34,12 @@ struct fr_world_facts {
 // returned. It is there from the first exchange of facts to fr_world_release; MPI_COMM_NULL at
 // other times and where processes have none. Nothing is ever sent on it with the tag
 // FR_WORLD_UNUSED_TAG, which probes for progress name; tags above it are the exchanges' of room
-// coll, each of whose communicators has some of its own.
-enum { FR_WORLD_UNUSED_TAG = 32767 }; // the highest that every MPI has
+// coll, each of whose communicators has some of its own. With FR_WORLD_SELF_TAG processes send to
+// themselves alone.
+enum {
+    FR_WORLD_SELF_TAG = 32765,
+    FR_WORLD_UNUSED_TAG = 32767, // the highest that every MPI has
+};
 fr_word fr_world_comm(void);
 
 // The highest tag that MPI has; valid while that communicator is there.

@@ -167,6 +167,39 @@ static long resident_bytes(void)
     return pages * sysconf(_SC_PAGESIZE);
 }
 
+static int count_free_ids(void)
+{
+    enum { MOST = 4096 };
+    static MPI_Comm comms[MOST];
+    int count = 0;
+    while (count < MOST && MPI_Comm_dup(MPI_COMM_SELF, &comms[count]) == MPI_SUCCESS)
+        count++;
+    for (int i = 0; i < count; i++)
+        MPI_Comm_free(&comms[i]);
+    return count;
+}
+
+// As many communicators can be made as before a persistent message.
+static void ids(int number)
+{
+    enum { BYTES = 1 << 16 };
+    struct memory memory = memory_new(MEMORY_DEVICE, BYTES);
+    MPI_Request request;
+    (void)number;
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    int before = count_free_ids();
+    if (rank == 0)
+        MPI_Send_init(memory.address, BYTES, MPI_BYTE, 1, 1, MPI_COMM_WORLD, &request);
+    else
+        MPI_Recv_init(memory.address, BYTES, MPI_BYTE, 0, 1, MPI_COMM_WORLD, &request);
+    MPI_Start(&request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    int after = count_free_ids();
+    must(after == before, "%d communicators before, %d after", before, after);
+    MPI_Request_free(&request);
+    memory_free(&memory);
+}
+
 // Communicators that some processes make of others, which go, take no memory in the end.
 static void made_of_freed(int number)
 {
@@ -574,6 +607,7 @@ const struct unnoticed unnoticed_comms[] = {
     {"many-comms", many, false},
     {"persistent-comm-free", persistent_device, false},
     {"persistent-comm-free-host", persistent_host, false},
+    {"ids", ids, false},
     {"crossed", crossed, false},
     {"made-of-freed", made_of_freed, false},
     {"from-bottom", from_bottom, false},
