@@ -282,6 +282,7 @@ static void resolve_once(void)
 void fr_mpi_resolve(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)!fr_real_start(); // it may wait for the loader, so others must not wait for it
     pthread_once(&once, resolve_once);
 }
 

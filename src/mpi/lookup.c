@@ -66,13 +66,14 @@ static void *stub_of(const char *name)
 }
 
 // Whether what a handle has under a name is in an MPI library, and that is the one of the process.
-// Looked for when there is one: what is looked for before is never found.
+// Looked for when there is one: what is looked for before is never found. Nobody is waited for
+// here, since this thread may have the loader's lock.
 static bool is_the_real_one(void *handle, const char *name)
 {
     const void *found = dlsym(handle, name);
     if (!found || !fr_mpi_is_defined_beside(found, "PMPI_Get_library_version"))
         return false;
-    fr_mpi_resolve();
+    (void)!fr_real_start();
     return fr_real_object_of(found) == fr_real_object_of(fr_real_address(FR_FN_MPI_Init));
 }
 

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Finds the MPI library of the process, tells its family, and keeps the addresses of its functions.
+//
+// The loader has a lock, which a thread has that runs the constructors of an object, and
+// constructors may call MPI and look its functions up. So no thread waits for another one that is
+// in here: each looks for itself, and what the first has found counts for all.
 #include "config.h"
 
 #include "real/personality.h"
@@ -12,17 +16,30 @@
 
 struct fr_real_personality fr_real_mpi;
 
-static void *real_address[FR_FN_COUNT];
-static void *profiler_address[FR_FN_COUNT];
-static void *mpi_handle;
+struct fr_real_handles fr_real_named_types[2];
+
 struct bounds {
     uintptr_t first; // byte that an object occupies
     uintptr_t last;
 };
-static struct bounds mpi_bounds;
-static struct bounds executable_bounds; // which may have copies of the MPI library's data
 
-struct fr_real_handles fr_real_named_types[2];
+// What is found, by one thread for all.
+struct found {
+    enum fr_status status;
+    void *library;
+    void *probe; // an address in it
+    struct bounds mpi;
+    struct bounds executable; // which may have copies of the MPI library's data
+    void *real[FR_FN_COUNT];
+    void *profiler[FR_FN_COUNT];
+    struct fr_real_handles named_types[FR_ARRAY_LENGTH(fr_real_named_types)];
+    struct fr_real_personality personality;
+};
+
+// Constant once it is started.
+static struct found known;
+static atomic_bool is_started;
+static struct fr_lock start_lock = FR_LOCK_INIT;
 
 // Every MPI library has this function, and it may be called before MPI_Init.
 static const char probe_symbol[] = "PMPI_Get_library_version";
@@ -101,23 +118,18 @@ void *fr_real_find_loaded(const char *symbol)
     return address;
 }
 
-static void *find_symbol(const char *symbol)
-{
-    return dlsym(mpi_handle, symbol);
-}
-
 // Data of the MPI library. An executable that refers to it has a copy of its own, which everybody
 // uses in place of the library's (a copy relocation), so the global scope comes first.
-static void *find_data(const char *symbol)
+static void *find_data(void *library, const char *symbol)
 {
     void *address = dlsym(RTLD_DEFAULT, symbol);
-    return address ? address : find_symbol(symbol);
+    return address ? address : dlsym(library, symbol);
 }
 
-static const char *object_base_name(void)
+static const char *object_base_name(void *library)
 {
     struct link_map *map = NULL;
-    if (dlinfo(mpi_handle, RTLD_DI_LINKMAP, &map) || !map || !map->l_name)
+    if (dlinfo(library, RTLD_DI_LINKMAP, &map) || !map || !map->l_name)
         return "";
     const char *slash = strrchr(map->l_name, '/');
     return slash ? slash + 1 : map->l_name;
@@ -131,6 +143,7 @@ static bool is_within(struct bounds bounds, uintptr_t address)
 // The executable comes first.
 static int note_bounds(struct dl_phdr_info *info, size_t size, void *data)
 {
+    struct found *found = data;
     struct bounds bounds = {.first = UINTPTR_MAX};
     (void)size;
     for (int i = 0; i < info->dlpi_phnum; i++) {
@@ -142,102 +155,127 @@ static int note_bounds(struct dl_phdr_info *info, size_t size, void *data)
         bounds.first = start < bounds.first ? start : bounds.first;
         bounds.last = last > bounds.last ? last : bounds.last;
     }
-    if (!executable_bounds.last)
-        executable_bounds = bounds;
-    if (!is_within(bounds, (uintptr_t)data))
+    if (!found->executable.last)
+        found->executable = bounds;
+    if (!is_within(bounds, (uintptr_t)found->probe))
         return 0;
-    mpi_bounds = bounds;
+    found->mpi = bounds;
     return 1;
 }
 
+#ifdef FR_HAVE_OPENMPI
+// What is made at run time lies elsewhere.
+static bool fill_openmpi(struct found *found)
+{
+    const struct bounds *objects[] = {&found->mpi, &found->executable};
+    for (int i = 0; i < 2; i++)
+        found->named_types[i] =
+            (struct fr_real_handles){objects[i]->first, objects[i]->last - objects[i]->first + 1};
+    return fr_real_personality_openmpi(find_data, found->library, &found->personality);
+}
+#endif
+
 // The standard ABI goes by the library's name, since one MPI release ships it beside its own ABI.
-static enum fr_status choose_personality(void)
+static bool choose_personality(struct found *found)
 {
     char version[8192] = ""; // MPI_MAX_LIBRARY_VERSION_STRING is at most this in all families
     int length = 0;
-    int (*get_version)(char *, int *) = (int (*)(char *, int *))find_symbol(probe_symbol);
+    int (*get_version)(char *, int *) = (int (*)(char *, int *))found->probe;
     get_version(version, &length);
-    const char *object = object_base_name();
+    const char *object = object_base_name(found->library);
     if (strstr(object, "mpi_abi")) {
         // Predefined handles have the first page.
-        fr_real_named_types[0] = (struct fr_real_handles){0, 4096};
-        return fr_real_personality_abi(find_data, &fr_real_mpi) ? FR_OK : FR_ERR_UNSUPPORTED;
+        found->named_types[0] = (struct fr_real_handles){0, 4096};
+        return fr_real_personality_abi(find_data, found->library, &found->personality);
     }
 #ifdef FR_HAVE_OPENMPI
-    if (strstr(version, "Open MPI") || find_symbol("ompi_mpi_comm_world")) {
-        // What is made at run time lies elsewhere.
-        const struct bounds *objects[] = {&mpi_bounds, &executable_bounds};
-        for (int i = 0; i < 2; i++)
-            fr_real_named_types[i] = (struct fr_real_handles){
-                objects[i]->first, objects[i]->last - objects[i]->first + 1};
-        return fr_real_personality_openmpi(find_data, &fr_real_mpi) ? FR_OK : FR_ERR_UNSUPPORTED;
-    }
+    if (strstr(version, "Open MPI") || dlsym(found->library, "ompi_mpi_comm_world"))
+        return fill_openmpi(found);
 #endif
 #ifdef FR_HAVE_MPICH
     static const char *const family[] = {"MPICH", "MVAPICH", "Intel(R) MPI", "CRAY", "ParaStation"};
     for (size_t i = 0; i < FR_ARRAY_LENGTH(family); i++) {
         if (strstr(version, family[i])) {
             // The two top bits of a handle are its kind, 1 is built in.
-            fr_real_named_types[0] = (struct fr_real_handles){0x40000000, 0x40000000};
-            return fr_real_personality_mpich(find_data, &fr_real_mpi) ? FR_OK : FR_ERR_UNSUPPORTED;
+            found->named_types[0] = (struct fr_real_handles){0x40000000, 0x40000000};
+            return fr_real_personality_mpich(find_data, found->library, &found->personality);
         }
     }
 #endif
-    fr_warn("%s is of no MPI family that this build knows, device buffers are not handled: %.60s",
-            object, version);
-    return FR_ERR_UNSUPPORTED;
+    fr_warn_once("%s is of no MPI family that this build knows, device buffers are not handled: "
+                 "%.60s",
+                 object, version);
+    return false;
 }
 
-static void find_functions(void)
+static void find_functions(struct found *found)
 {
     for (unsigned fn = 0; fn < FR_FN_COUNT; fn++) {
         char name[96] = "P";
         strncat(name, fr_real_rows[fn].name, sizeof(name) - 2);
-        void *plain = find_symbol(name + 1);
-        void *profiled = find_symbol(name);
-        real_address[fn] = profiled ? profiled : plain;
+        void *plain = dlsym(found->library, name + 1);
+        void *profiled = dlsym(found->library, name);
+        found->real[fn] = profiled ? profiled : plain;
         // What the search order finds after this library, if it is not the MPI library's own.
         void *next = dlsym(RTLD_NEXT, name + 1);
-        bool inside = is_within(mpi_bounds, (uintptr_t)next);
-        profiler_address[fn] = next && next != plain && !inside ? next : NULL;
+        bool inside = is_within(found->mpi, (uintptr_t)next);
+        found->profiler[fn] = next && next != plain && !inside ? next : NULL;
     }
 }
 
-static enum fr_status start_status;
-
-static void start_once(void)
+static void find_all(struct found *found)
 {
-    (void)fr_core_settings();
-    mpi_handle = open_definer(probe_symbol);
-    if (!mpi_handle) {
-        start_status = FR_ERR_NOT_FOUND;
+    found->library = open_definer(probe_symbol);
+    if (!found->library) {
+        found->status = FR_ERR_NOT_FOUND;
         return;
     }
-    dl_iterate_phdr(note_bounds, find_symbol(probe_symbol));
-    find_functions();
-    start_status = choose_personality();
-    if (start_status == FR_OK)
-        fr_debug("real MPI %s of family %s", object_base_name(), fr_real_mpi.family);
+    found->probe = dlsym(found->library, probe_symbol);
+    dl_iterate_phdr(note_bounds, found);
+    find_functions(found);
+    found->status = choose_personality(found) ? FR_OK : FR_ERR_UNSUPPORTED;
+}
+
+// Returns false when another thread was faster.
+static bool take_over(const struct found *found)
+{
+    fr_core_lock(&start_lock);
+    bool first = !atomic_load_explicit(&is_started, memory_order_relaxed);
+    if (first) {
+        known = *found;
+        fr_real_mpi = found->personality;
+        memcpy(fr_real_named_types, found->named_types, sizeof(fr_real_named_types));
+        atomic_store_explicit(&is_started, true, memory_order_release);
+    }
+    fr_core_unlock(&start_lock);
+    return first;
 }
 
 enum fr_status fr_real_start(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, start_once);
-    return start_status;
+    if (atomic_load_explicit(&is_started, memory_order_acquire))
+        return known.status;
+    struct found found = {.status = FR_OK};
+    (void)fr_core_settings();
+    find_all(&found);
+    if (!take_over(&found) && found.library)
+        dlclose(found.library);
+    else if (found.status == FR_OK)
+        fr_debug("real MPI %s of family %s", object_base_name(found.library), fr_real_mpi.family);
+    return known.status;
 }
 
 void *fr_real_address(enum fr_fn fn)
 {
-    return real_address[fn];
+    return known.real[fn];
 }
 
 void *fr_real_profiler(enum fr_fn fn)
 {
-    return profiler_address[fn];
+    return known.profiler[fn];
 }
 
 bool fr_real_has(enum fr_fn fn)
 {
-    return real_address[fn] != NULL;
+    return known.real[fn] != NULL;
 }

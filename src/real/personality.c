@@ -20,7 +20,7 @@
 // Open MPI's predefined handles are addresses in its library; the header takes them at link time.
 // From here on they are looked up in the library that the process really has.
 #undef OMPI_PREDEFINED_GLOBAL
-#define OMPI_PREDEFINED_GLOBAL(type, global) ((type)find_global(find, #global, &complete))
+#define OMPI_PREDEFINED_GLOBAL(type, global) ((type)find_global(find, library, #global, &complete))
 #elif defined(FR_PERSONALITY_MPICH)
 #define FR_FAMILY              "MPICH"
 #define FR_PERSONALITY_FILL    fr_real_personality_mpich
@@ -43,19 +43,20 @@
 #endif
 
 #if defined(FR_PERSONALITY_OPENMPI)
-static void *find_global(fr_real_finder *find, const char *symbol, bool *complete)
+static void *find_global(fr_real_finder *find, void *library, const char *symbol, bool *complete)
 {
-    void *address = find(symbol);
+    void *address = find(library, symbol);
     if (!address)
         *complete = false;
     return address;
 }
 #endif
 
-bool FR_PERSONALITY_FILL(fr_real_finder *find, struct fr_real_personality *mpi)
+bool FR_PERSONALITY_FILL(fr_real_finder *find, void *library, struct fr_real_personality *mpi)
 {
     bool complete = true;
     (void)find;
+    (void)library;
     mpi->family = FR_FAMILY;
     mpi->handle_bytes = sizeof(MPI_Comm);
     mpi->status_bytes = sizeof(MPI_Status);

@@ -116,7 +116,8 @@ struct fr_real_personality {
 extern struct fr_real_personality fr_real_mpi; // valid once fr_real_start returned FR_OK
 
 // Finds the MPI library in the process, tells its family and fills the tables; also a library that
-// came by dlopen(RTLD_LOCAL). Called on the first MPI call of the process; thread-safe, idempotent.
+// came by dlopen(RTLD_LOCAL). Called on the first MPI call of the process; thread-safe, idempotent,
+// and waits for no other thread, but for the loader.
 // Returns FR_ERR_NOT_FOUND when no MPI is loaded, FR_ERR_UNSUPPORTED when its family is unknown or
 // was not built in: then the addresses are known but fr_real_mpi is not.
 FR_MUST_CHECK enum fr_status fr_real_start(void);

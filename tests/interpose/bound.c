@@ -2,17 +2,22 @@
 // A program that takes the addresses of MPI's functions from a handle of the library, as bindings
 // of other languages do: without arguments it makes the exchange by them, which crashes where one
 // is the real function; otherwise it prints for each argument what object a function of that name
-// is in. Built with LAYERED it defines MPI_Send itself, as a layer between an application and MPI
-// would.
+// is in. With --constructed and a library it does so in a constructor of that, while another thread
+// makes the first MPI call. Built with LAYERED it defines MPI_Send itself, as a layer between an
+// application and MPI would.
 #define _GNU_SOURCE
 #include "bound.h"
 #include "exchange.h"
 
 #include <dlfcn.h>
 #include <link.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct bound bound;
 
@@ -52,6 +57,41 @@ static void print_objects(void *handle, char **names)
     }
 }
 
+static void *mpi_library;
+static char **names_wanted;
+static atomic_bool is_constructing;
+
+static void *call_first(void *unused)
+{
+    while (!atomic_load(&is_constructing))
+        usleep(1000);
+    MPI_Init(NULL, NULL);
+    MPI_Finalize();
+    return unused;
+}
+
+// Called by the constructor, for which the loader's lock is taken: that holds up the other thread
+// in its call.
+__attribute__((visibility("default"))) void bound_construct(void)
+{
+    enum { UNTIL_THE_OTHER_WAITS_US = 200000 };
+    atomic_store(&is_constructing, true);
+    usleep(UNTIL_THE_OTHER_WAITS_US);
+    print_objects(mpi_library, names_wanted);
+}
+
+static int load_beside_first_call(const char *library)
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, call_first, NULL) != 0)
+        return 2;
+    void *loaded = dlopen(library, RTLD_NOW);
+    if (!loaded)
+        fprintf(stderr, "bound: %s\n", dlerror());
+    pthread_join(thread, NULL);
+    return loaded ? 0 : 2;
+}
+
 int main(int argc, char **argv)
 {
     char *name = NULL;
@@ -61,6 +101,11 @@ int main(int argc, char **argv)
     if (!handle) {
         fprintf(stderr, "bound: there is no MPI library\n");
         return 2;
+    }
+    if (argc > 2 && strcmp(argv[1], "--constructed") == 0) {
+        mpi_library = handle;
+        names_wanted = argv + 3;
+        return load_beside_first_call(argv[2]);
     }
     if (argc > 1) {
         print_objects(handle, argv + 1);

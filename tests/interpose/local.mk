@@ -5,7 +5,8 @@ fr_interpose_tests = tests/interpose/coverage.test tests/interpose/refusal.test 
     tests/interpose/aware.test
 fr_interpose_sources = tests/interpose/refusal.c tests/interpose/exchange.c \
     tests/interpose/profiler.c tests/interpose/profiled.c tests/interpose/opener.c \
-    tests/interpose/aware.c tests/interpose/bound.c tests/interpose/loads.c
+    tests/interpose/aware.c tests/interpose/bound.c tests/interpose/constructed.c \
+    tests/interpose/loads.c
 fr_interpose_headers = tests/interpose/exchange.h tests/programs/memory.h
 EXTRA_DIST += $(fr_interpose_tests) $(fr_interpose_sources) tests/interpose/tap.sh \
     tests/interpose/exchange.h tests/interpose/bound.h tests/interpose/fakempi.c tests/interpose/fakempi.h \
@@ -23,7 +24,8 @@ fr_interpose_loads = $(MPI_FLAVOURS:%=tests/interpose/loads-%)
 fr_interpose_plugin = $(MPI_FLAVOURS:%=tests/interpose/plugin-%.so)
 fr_interpose_built = $(fr_interpose_refusal) $(fr_interpose_aware) $(fr_interpose_object) \
     $(fr_interpose_library) $(fr_interpose_profiler) $(fr_interpose_plugin) \
-    $(fr_interpose_bound) $(fr_interpose_layered) $(fr_interpose_loads) tests/interpose/opener
+    $(fr_interpose_bound) $(fr_interpose_layered) $(fr_interpose_loads) \
+    tests/interpose/opener tests/interpose/libconstructed.so
 fr_interpose_flags = $(DEFAULT_INCLUDES) $(CPPFLAGS) $(CUDA_CPPFLAGS) -std=gnu11 -Wall -Wextra \
     $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS)
 fr_interpose_cc = $(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_interpose_flags) -o $@
@@ -57,11 +59,13 @@ $(fr_interpose_plugin): tests/interpose/plugin-%.so: \
 fr_interpose_bound_from = tests/interpose/bound.c tests/interpose/exchange.c tests/programs/memory.c \
     tests/interpose/bound.h $(fr_interpose_headers)
 $(fr_interpose_bound): tests/interpose/bound-%: $(fr_interpose_bound_from)
-	$(fr_interpose_cc) -DEXCHANGE_BOUND $(filter %.c,$^) -ldl
+	$(fr_interpose_cc) -DEXCHANGE_BOUND -rdynamic $(filter %.c,$^) -ldl -lpthread
 $(fr_interpose_layered): tests/interpose/layered-%: $(fr_interpose_bound_from)
-	$(fr_interpose_cc) -DEXCHANGE_BOUND -DLAYERED -rdynamic $(filter %.c,$^) -ldl
+	$(fr_interpose_cc) -DEXCHANGE_BOUND -DLAYERED -rdynamic $(filter %.c,$^) -ldl -lpthread
 $(fr_interpose_loads): tests/interpose/loads-%: tests/interpose/loads.c $(fr_interpose_headers)
 	$(fr_interpose_cc) -rdynamic -pthread $(filter %.c,$^) -ldl
+tests/interpose/libconstructed.so: tests/interpose/constructed.c
+	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(CC) $(fr_interpose_flags) -o $@ -fPIC -shared $(filter %.c,$^)
 tests/interpose/opener: tests/interpose/opener.c tests/interpose/exchange.h
 	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(CC) $(fr_interpose_flags) -o $@ $(filter %.c,$^) -ldl
 endif
