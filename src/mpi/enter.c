@@ -164,6 +164,10 @@ static void set_handler(struct entry *entry, enum fr_class class)
         entry->check = CHECK_COMM_MAKE;
         entry->handle = fr_mpi_call_comm_make;
         return;
+    case FR_CLASS_KEYVAL_MAKE:
+        entry->check = CHECK_COMM_MAKE;
+        entry->handle = fr_mpi_call_keyval_make;
+        return;
     case FR_CLASS_TYPE_FREE:
         entry->handle = handle_type_free;
         return;

@@ -37,6 +37,7 @@ bool fr_mpi_call_exchange(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_schedule(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_comm_make(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_comm_free(enum fr_fn fn, fr_word *args, int *result);
+bool fr_mpi_call_keyval_make(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_refusable(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_buffer_attach(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_buffer_return(enum fr_fn fn, fr_word *args, int *result);

@@ -78,6 +78,11 @@ static void make_keyval(void)
                         0) == fr_real_mpi.SUCCESS;
 }
 
+bool fr_world_is_keyval(int asked)
+{
+    return has_keyval && asked == keyval;
+}
+
 static struct fr_world_remembered *find(fr_word comm)
 {
     struct fr_world_remembered *remembered = NULL;

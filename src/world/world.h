@@ -93,6 +93,9 @@ uint64_t fr_world_comm_name(fr_word comm);
 void *fr_world_comm_value(fr_word comm);
 bool fr_world_comm_keep(fr_word comm, void *value, void (*destroy)(void *value));
 
+// Whether a keyval is the one of the attribute that this is kept in.
+bool fr_world_is_keyval(int keyval);
+
 // The name of what a function of class COMM_MAKE has made; to be asked for once after each such
 // call that MPI says has succeeded, whatever it made for this process. Of a nonblocking one, when
 // it has begun.

@@ -63,6 +63,77 @@ static void persistent(int number, enum memory_kind kind)
     memory_free(&memory);
 }
 
+// Attributes go when a communicator is freed, though a persistent message still needs it, and one
+// may object: then nothing is freed.
+static int objections, deleted[2];
+
+static int delete_counted(MPI_Comm comm, int keyval, void *value, void *extra)
+{
+    (void)comm;
+    (void)keyval;
+    (void)extra;
+    ++*(int *)value;
+    return MPI_SUCCESS;
+}
+
+static int delete_objecting(MPI_Comm comm, int keyval, void *value, void *extra)
+{
+    (void)delete_counted(comm, keyval, value, extra);
+    return objections-- > 0 ? MPI_ERR_OTHER : MPI_SUCCESS;
+}
+
+static void free_with_attributes(MPI_Comm comm, int kept, int freed)
+{
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    MPI_Comm_set_attr(comm, kept, &deleted[0]);
+    MPI_Comm_set_attr(comm, freed, &deleted[1]);
+    MPI_Comm_free_keyval(&freed); // its attribute stays
+    objections = 1;
+    deleted[0] = deleted[1] = 0;
+    int code = MPI_Comm_free(&comm);
+    must(code != MPI_SUCCESS && comm != MPI_COMM_NULL, "freed, though a callback objects");
+    must(deleted[0] == 1, "asked %d times", deleted[0]);
+    code = MPI_Comm_free(&comm);
+    must(code == MPI_SUCCESS && comm == MPI_COMM_NULL, "not freed");
+    must(deleted[0] == 2 && deleted[1] == 1, "called %d and %d times", deleted[0], deleted[1]);
+}
+
+static void attributes(enum memory_kind kind)
+{
+    enum { BYTES = 1 << 16 };
+    struct memory memory = memory_new(kind, BYTES);
+    MPI_Request request;
+    MPI_Comm comm;
+    int kept, freed;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, delete_counted, &freed, NULL);
+    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, delete_objecting, &kept, NULL);
+    if (rank == 0)
+        MPI_Send_init(memory.address, BYTES, MPI_BYTE, 1, 1, comm, &request);
+    else
+        MPI_Recv_init(memory.address, BYTES, MPI_BYTE, 0, 1, comm, &request);
+    free_with_attributes(comm, kept, freed);
+    MPI_Start(&request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MPI_Request_free(&request);
+    MPI_Barrier(MPI_COMM_WORLD); // its communicator has gone
+    must(deleted[0] == 2 && deleted[1] == 1, "called again: %d and %d", deleted[0], deleted[1]);
+    MPI_Comm_free_keyval(&kept);
+    memory_free(&memory);
+}
+
+static void attributes_device(int number)
+{
+    (void)number;
+    attributes(MEMORY_DEVICE);
+}
+
+static void attributes_host(int number)
+{
+    (void)number;
+    attributes(MEMORY_HOST);
+}
+
 static void persistent_device(int number)
 {
     persistent(number, MEMORY_DEVICE);
@@ -607,6 +678,8 @@ const struct unnoticed unnoticed_comms[] = {
     {"many-comms", many, false},
     {"persistent-comm-free", persistent_device, false},
     {"persistent-comm-free-host", persistent_host, false},
+    {"attributes", attributes_device, false},
+    {"attributes-host", attributes_host, false},
     {"ids", ids, false},
     {"crossed", crossed, false},
     {"made-of-freed", made_of_freed, false},
