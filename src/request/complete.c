@@ -140,8 +140,20 @@ static void end_posted(struct fr_request_set *set, size_t request, const void *s
     set->forgotten++;
 }
 
+// Claims what belongs to a request that MPI has completed, by the value that it had.
+static void look_up(struct fr_request_set *set, size_t request)
+{
+    const void *value = set->hidden + request * fr_real_mpi.handle_bytes;
+    set->posted[request] = NULL;
+    set->ops[request] = NULL;
+    if (!fr_request_posted_claim(value, 1, &set->posted[request]))
+        set->tracked += fr_request_table_claim(value, 1, &set->ops[request]);
+}
+
 static void add_done(struct fr_request_set *set, size_t request, void *status, int error)
 {
+    if (set->late)
+        look_up(set, request);
     if (set->posted && set->posted[request])
         end_posted(set, request, status, error);
     if (!set->ops[request])
@@ -334,7 +346,7 @@ static int report_own_errors(struct fr_request_set *set, int rc)
 int fr_request_set_finish(struct fr_request_set *set, int rc)
 {
     set->done_count = 0;
-    if (!set->looked_up)
+    if (!set->looked_up && !set->late)
         memset(set->ops, 0, set->count * sizeof(struct fr_request_op *));
     set->looked_up = true;
     list_done(set, rc);
@@ -409,6 +421,34 @@ static int wait_for_posted(struct fr_request_set *set)
                     !fr_request_posted_end(set->posted, set->count, set->statuses)))
         return fr_request_set_finish(set, rc);
     set->posted = NULL;
+    return rc;
+}
+
+// Whether what is completed can be looked up afterwards, alone: of a long list that is waited for
+// again and again, one by one, the rest is then not looked at each time. Nothing of it is hidden
+// from MPI or wants a status, nobody else looks at it meanwhile, and nobody leaves the call.
+static bool may_look_up_late(const struct fr_request_set *set)
+{
+    switch (set->class) {
+    case FR_CLASS_TESTALL:
+    case FR_CLASS_WAITANY:
+    case FR_CLASS_TESTANY:
+    case FR_CLASS_WAITSOME:
+    case FR_CLASS_TESTSOME:
+        return fr_request_is_serial() && !fr_request_may_be_left() &&
+               atomic_load_explicit(&fr_request_special_count, memory_order_acquire) == 0;
+    default:
+        return false;
+    }
+}
+
+// All that is looked up is complete then, and gone in the end.
+static int look_up_late(struct fr_request_set *set)
+{
+    memcpy(set->hidden, set->requests, set->count * fr_real_mpi.handle_bytes);
+    int rc = fr_request_set_finish(set, fr_real_call(set->fn, set->args));
+    set->posted = NULL;
+    set->tracked = 0;
     return rc;
 }
 
@@ -494,6 +534,7 @@ bool fr_request_complete(enum fr_fn fn, fr_word *args, int *result)
     set.args = args;
     set.tracked = 0;
     set.forgotten = 0;
+    set.looked_up = false;
     set.out_of_memory = false;
     set.raises = false;
     set.done_count = 0;
@@ -503,13 +544,16 @@ bool fr_request_complete(enum fr_fn fn, fr_word *args, int *result)
         return false;
     if (!set_storage(&set))
         return refuse_list(&set, result);
-    if (!claim(&set)) {
+    set.late = may_look_up_late(&set);
+    if (!set.late && !claim(&set)) {
         free(set.heap);
         return false;
     }
     set_statuses(&set);
     begin_answer(&set, &answer);
-    if (!set.tracked && (set.class == FR_CLASS_WAITALL || set.class == FR_CLASS_WAIT))
+    if (set.late)
+        *result = look_up_late(&set);
+    else if (!set.tracked && (set.class == FR_CLASS_WAITALL || set.class == FR_CLASS_WAIT))
         *result = wait_for_posted(&set);
     else if (fr_request_set_find_deferred(&set))
         *result = fr_request_set_defer(&set);

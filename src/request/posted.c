@@ -76,6 +76,11 @@ void fr_request_set_serial(bool yes)
     is_serial = !never;
 }
 
+bool fr_request_is_serial(void)
+{
+    return is_serial;
+}
+
 static bool change(_Atomic uint64_t *word, uint64_t from, uint64_t to)
 {
     if (FR_LIKELY(is_serial)) {

@@ -68,6 +68,7 @@ struct fr_request_op {
     uint64_t claimed_in;           // and which of its calls
     uint64_t looked;               // number of the last look, of one whose request was freed
     bool early;                    // to receive early, which does not take long
+    bool plain;                    // it receives into memory that MPI was given, once
     bool left;                     // its request is over, and another one may have its value
     struct fr_request_op *next;    // same key, or a list
     UT_hash_handle hh;
@@ -206,6 +207,10 @@ static inline bool fr_request_may_be_left(void)
 // Says that threads call MPI one at a time at most, which is known when MPI has started; or that
 // they may all call, as before that. The latter stays.
 void fr_request_set_serial(bool is_serial);
+bool fr_request_is_serial(void);
+
+// Operations in the side table that are not plain.
+extern _Atomic size_t fr_request_special_count;
 
 // Number of operations in the side table, and of receives that have none (posted.h): zero means
 // that no completion call needs a look.

@@ -16,6 +16,7 @@ struct fr_request_set {
     size_t count;   // requests in the call
     size_t tracked; // of them, with an operation of ours
     bool looked_up; // those operations; else there are none, and `ops` is undefined
+    bool late;      // they are looked up when MPI has completed them, by `hidden`
     const void *requests;
     fr_word by_value;                  // storage for a request that was passed by value
     struct fr_request_op **ops;        // by request, once looked up

@@ -8,6 +8,7 @@
 #include <sched.h>
 
 _Atomic size_t fr_request_tracked_count;
+_Atomic size_t fr_request_special_count;
 FR_TLS uint64_t fr_request_call;
 FR_TLS uint64_t fr_request_outermost;
 FR_TLS bool fr_request_any_left;
@@ -107,6 +108,8 @@ void fr_request_table_remove(struct fr_request_op *op)
     }
     fr_core_unlock(&table_lock);
     atomic_fetch_sub_explicit(&fr_request_tracked_count, 1, memory_order_release);
+    if (!op->plain)
+        atomic_fetch_sub_explicit(&fr_request_special_count, 1, memory_order_release);
     if (op->of_window)
         atomic_fetch_sub_explicit(&fr_request_pending_count, 1, memory_order_release);
 }
@@ -163,16 +166,25 @@ void fr_request_table_drop_left(fr_word request)
     }
 }
 
+static bool is_plain(const struct fr_request_op *op)
+{
+    return op->takes_rts && !op->persistent && !op->schedule && !op->send && !op->partitions &&
+           !fr_request_op_is_staged(op);
+}
+
 void fr_request_table_add(struct fr_request_op *op, fr_word request)
 {
     fr_request_table_make_way(request);
     op->key = request;
+    op->plain = is_plain(op);
     fr_core_lock(&table_lock);
     insert(op);
     if (op->claimed)
         claim(op);
     early_count += op->early;
     fr_core_unlock(&table_lock);
+    if (!op->plain)
+        atomic_fetch_add_explicit(&fr_request_special_count, 1, memory_order_release);
     atomic_fetch_add_explicit(&fr_request_tracked_count, 1, memory_order_release);
 }
 

@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 // MPIs give MPI_STATUSES_IGNORE a small address, which gcc takes for an array that is too short.
@@ -32,6 +33,32 @@ static void many(int number)
     if (rank == 0)
         fprintf(stderr, "MPI_Waitall of %d requests: %.3f s\n", number, MPI_Wtime() - begin);
     memory_free(&memory);
+    free(requests);
+}
+
+// Receives into host memory of a process that uses a GPU, which are waited for one by one.
+static void one_by_one(int number)
+{
+    enum { SMALL = 100 };
+    MPI_Request *requests = malloc((size_t)number * sizeof(MPI_Request));
+    char *bytes = calloc((size_t)number, SMALL), data[SMALL];
+    struct memory memory = memory_new(MEMORY_DEVICE, BYTES);
+    MPI_Status status;
+    int index;
+    must(requests != NULL && bytes != NULL, "no memory");
+    for (int i = 0; i < number; i++)
+        MPI_Irecv(bytes + (size_t)i * SMALL, SMALL, MPI_BYTE, 1 - rank, TAG, MPI_COMM_WORLD,
+                  &requests[i]);
+    for (int i = 0; i < number; i++) {
+        memset(data, i % 100, SMALL);
+        MPI_Sendrecv(data, SMALL, MPI_BYTE, 1 - rank, TAG, NULL, 0, MPI_BYTE, MPI_PROC_NULL, TAG,
+                     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Waitany(number - i, requests + i, &index, &status);
+        must(index == 0 && status.MPI_SOURCE == 1 - rank, "another request is complete: %d", index);
+        must(bytes[(size_t)i * SMALL] == i % 100, "wrong bytes of receive %d", i);
+    }
+    memory_free(&memory);
+    free(bytes);
     free(requests);
 }
 
@@ -438,6 +465,7 @@ const struct unnoticed unnoticed_requests[] = {
     {"refused-list", refused_list, false},
     {"freed-unmatched", freed_unmatched, false},
     {"many-requests", many, false},
+    {"one-by-one", one_by_one, false},
     {"jumps", jumps, false},
     {"jumps-reused", jumps_reused, false},
     {"jumps-listed", jumps_listed, false},
