@@ -23,13 +23,15 @@ static void correct(enum fr_fn fn, const fr_word *args, void *status)
     FR_MPI(Get_count, FR_PTR(status), fr_real_mpi.BYTE, FR_PTR(&count));
     if (!fr_rndv_marks_rts(count)) // then it is the size of the message
         return;
-    // What has been received already must not be taken for what waits.
-    fr_request_mark_received();
     fr_word comm = fr_real_handle(args[fr_real_arg(fn, 'c', 0)]);
     int source = at(status, fr_real_mpi.status_source_offset);
     int tag = at(status, fr_real_mpi.status_tag_offset);
-    if (fr_mpi_address_of(comm, source, tag, &from) &&
-        fr_rndv_incoming_peek(&from, (size_t)count, takes, &bytes))
+    if (!fr_mpi_address_of(comm, source, tag, &from) ||
+        !fr_rndv_incoming_may_wait(&from, (size_t)count))
+        return;
+    // What has been received already must not be taken for what waits. It may be any receive's.
+    fr_request_mark_received();
+    if (fr_rndv_incoming_peek(&from, (size_t)count, takes, &bytes))
         fr_request_set_size(status, bytes);
 }
 

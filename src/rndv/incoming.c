@@ -367,6 +367,24 @@ static bool peek_here(struct fr_rndv_ledger *ledger, const struct fr_rndv_addres
     return true;
 }
 
+bool fr_rndv_incoming_may_wait(const struct fr_rndv_address *from, size_t length)
+{
+    struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(from->to);
+    uint64_t bytes = 0;
+    if (!fr_rndv_incoming_any())
+        return false;
+    if (ledger != NULL && peek_here(ledger, from, length, false, &bytes))
+        return true;
+    if (!fr_control_reaches(from->to))
+        return false;
+    enum fr_rndv_answer answer = fr_rndv_replica_peek(from, length, false, &bytes);
+    if (answer == FR_RNDV_UNKNOWN) { // nothing has an RTS that follows a plain message
+        fr_rndv_progress(NULL);
+        answer = fr_rndv_replica_peek(from, length, false, &bytes);
+    }
+    return answer == FR_RNDV_FOUND || (answer == FR_RNDV_UNKNOWN && !fr_control_is_here(from->to));
+}
+
 bool fr_rndv_incoming_peek(const struct fr_rndv_address *from, size_t length, bool take,
                            uint64_t *bytes)
 {

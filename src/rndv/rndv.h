@@ -197,6 +197,10 @@ bool fr_rndv_incoming_take(const struct fr_rndv_incoming *incoming);
 bool fr_rndv_incoming_peek(const struct fr_rndv_address *from, size_t length, bool take,
                            uint64_t *bytes);
 
+// False when that finds nothing whatever has been received, as of most messages that only are as
+// long as an RTS. Waits for nobody.
+bool fr_rndv_incoming_may_wait(const struct fr_rndv_address *from, size_t length);
+
 // A receive that has brought an RTS, from the incoming to its outcome.
 struct fr_rndv_recv {
     struct fr_path_view *view;         // where the bytes go; staging memory of the view may be used

@@ -62,6 +62,36 @@ static void one_by_one(int number)
     free(requests);
 }
 
+// Probes of a message that is as long as an RTS, while many such receives wait.
+static void probes_beside(int number)
+{
+    enum { SMALL = 344, PROBES = 100000 };
+    MPI_Request *requests = malloc((size_t)number * sizeof(MPI_Request));
+    char *bytes = calloc((size_t)number, SMALL), data[SMALL] = {0};
+    struct memory memory = memory_new(MEMORY_DEVICE, BYTES);
+    MPI_Status status;
+    int flag = 0, count = 0;
+    must(requests != NULL && bytes != NULL, "no memory");
+    for (int i = 0; i < number; i++)
+        MPI_Irecv(bytes + (size_t)i * SMALL, SMALL, MPI_BYTE, 1 - rank, TAG, MPI_COMM_WORLD,
+                  &requests[i]);
+    MPI_Sendrecv(NULL, 0, MPI_BYTE, 1 - rank, TAG + 1, NULL, 0, MPI_BYTE, 1 - rank, TAG + 1,
+                 MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Send(data, SMALL, MPI_BYTE, 1 - rank, TAG + 2, MPI_COMM_WORLD);
+    MPI_Probe(1 - rank, TAG + 2, MPI_COMM_WORLD, &status);
+    for (int i = 0; i < PROBES; i++)
+        MPI_Iprobe(1 - rank, TAG + 2, MPI_COMM_WORLD, &flag, &status);
+    MPI_Get_count(&status, MPI_BYTE, &count);
+    must(flag && count == SMALL, "a message of %d bytes", count);
+    MPI_Recv(data, SMALL, MPI_BYTE, 1 - rank, TAG + 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    for (int i = 0; i < number; i++)
+        MPI_Send(data, SMALL, MPI_BYTE, 1 - rank, TAG, MPI_COMM_WORLD);
+    MPI_Waitall(number, requests, MPI_STATUSES_IGNORE);
+    memory_free(&memory);
+    free(bytes);
+    free(requests);
+}
+
 static jmp_buf away;
 
 static void leave(MPI_Comm *comm, int *code, ...)
@@ -466,6 +496,7 @@ const struct unnoticed unnoticed_requests[] = {
     {"freed-unmatched", freed_unmatched, false},
     {"many-requests", many, false},
     {"one-by-one", one_by_one, false},
+    {"probes-beside", probes_beside, false},
     {"jumps", jumps, false},
     {"jumps-reused", jumps_reused, false},
     {"jumps-listed", jumps_listed, false},

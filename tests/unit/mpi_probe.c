@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Matched probes, with an MPI of its own: those that an error handler leaves are in nobody's way,
-// and those that wait answer receivers.
+// and those that wait answer receivers. A probe of what has no RTS looks at no receive.
 #include "config.h"
 
 #include "mpi/mpi_int.h"
@@ -22,8 +22,22 @@ static jmp_buf away;
 static bool leaves;
 static unsigned real_calls, progresses;
 
+// A message as long as an RTS may be.
+static bool finds;
+
+static int find(enum fr_fn fn, const fr_word *args)
+{
+    if (fn == FR_FN_MPI_Get_count)
+        *(int *)args[2] = FR_RNDV_RTS_PRIME;
+    else
+        *(int *)args[3] = *(int *)args[4] = 1; // the flag, and the source in the status
+    return 0;
+}
+
 int fr_real_call(enum fr_fn fn, const fr_word *args)
 {
+    if (finds)
+        return find(fn, args);
     real_calls++;
     CHECK(fn == FR_FN_MPI_Improbe, "%s", fr_real_rows[fn].name);
     if (leaves)
@@ -62,6 +76,16 @@ bool fr_rndv_incoming_peek(const struct fr_rndv_address *from, size_t length, bo
     return false;
 }
 
+static bool may_wait;
+static unsigned marks;
+
+bool fr_rndv_incoming_may_wait(const struct fr_rndv_address *from, size_t length)
+{
+    (void)from;
+    CHECK(length == FR_RNDV_RTS_PRIME, "%zu", length);
+    return may_wait;
+}
+
 // What receivers ask for of this process, who then go on to what is waited for.
 void fr_rndv_progress(const struct fr_device_range *user)
 {
@@ -71,6 +95,7 @@ void fr_rndv_progress(const struct fr_device_range *user)
 
 void fr_request_mark_received(void)
 {
+    marks++;
 }
 
 void fr_request_receive_early(bool waits)
@@ -104,9 +129,24 @@ static bool mprobe(void *message)
     return fr_mpi_call_probe(FR_FN_MPI_Mprobe, args, &result) && result == 0;
 }
 
+static void check_unlike_rts(void)
+{
+    static char status[FR_STATUS_BYTES];
+    int flag = 0, result = -1;
+    fr_word args[FR_MAX_ARGS] = {0, 1, COMM, FR_PTR(&flag), FR_PTR(status)};
+    finds = true;
+    for (unsigned i = 0; i < 2; i++) {
+        may_wait = i == 1;
+        CHECK(fr_mpi_call_probe(FR_FN_MPI_Iprobe, args, &result) && result == 0 && flag);
+        CHECK(marks == i, "receives are looked at %u times", marks);
+    }
+    finds = false;
+}
+
 int main(void)
 {
     char message[8];
+    check_unlike_rts();
     alarm(PATIENCE_S);
     CHECK(!improbe(RANKS, 1, COMM, message) && !improbe(0, TAG_LIMIT + 1, COMM, message));
     CHECK(!improbe(0, 1, COMM + 1, message) && !improbe(0, 1, COMM, NULL));

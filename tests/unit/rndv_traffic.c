@@ -194,6 +194,7 @@ static void take_letter(struct traffic *traffic, const struct letter *letter)
         traffic->lasts++;
         return;
     }
+    CHECK(!is_rts || fr_rndv_incoming_may_wait(&from, length), "a probe would miss an RTS");
     if (probes || !is_rts)
         CHECK(fr_rndv_incoming_peek(&from, length, false, &bytes) == is_rts &&
                   bytes == (is_rts ? letter->bytes : 0),
