@@ -24,8 +24,8 @@ void fr_coll_posts_release(void);
 bool fr_coll_posts_hold(size_t bytes);
 
 // Has a slot of this process for one post of a segment, which has none or the one of its last long
-// post, in *slot (-1: none; written under a lock of this file's). FR_ERR_LIMIT: others may read that
-// one; FR_ERR_NO_MEMORY: it has none, and they may read all. Either may be tried again.
+// post, in *slot (-1: none; written under a lock of this file's). FR_ERR_LIMIT: others may read
+// that one; FR_ERR_NO_MEMORY: it has none, and they may read all. Either may be tried again.
 FR_MUST_CHECK enum fr_status fr_coll_posts_reserve(struct fr_coll_segment *segment, uint64_t round,
                                                    int *slot);
 

@@ -153,20 +153,17 @@ static void set_handler(struct entry *entry, enum fr_class class)
     default:
         break;
     }
-    if (class == FR_CLASS_BUFFER_RETURN) {
+    entry->check = CHECK_NONE;
+    switch (class) {
+    case FR_CLASS_BUFFER_RETURN:
         entry->check = CHECK_NO_ATTACHED;
         entry->handle = fr_mpi_call_buffer_return;
         return;
-    }
-    entry->check = CHECK_NONE;
-    switch (class) {
     case FR_CLASS_COMM_MAKE:
-        entry->check = CHECK_COMM_MAKE;
-        entry->handle = fr_mpi_call_comm_make;
-        return;
     case FR_CLASS_KEYVAL_MAKE:
         entry->check = CHECK_COMM_MAKE;
-        entry->handle = fr_mpi_call_keyval_make;
+        entry->handle =
+            class == FR_CLASS_COMM_MAKE ? fr_mpi_call_comm_make : fr_mpi_call_keyval_make;
         return;
     case FR_CLASS_TYPE_FREE:
         entry->handle = handle_type_free;

@@ -10,9 +10,9 @@
 #include "config.h"
 
 #include "mpi/mpi_int.h"
+#include "real/object.h"
 
 #include <elf.h>
-#include <link.h>
 #include <string.h>
 
 // Sanitizers are not set up yet when the loader asks.
@@ -93,13 +93,8 @@ struct search {
 
 FR_UNSANITIZED static bool contains(const struct dl_phdr_info *object, uintptr_t address)
 {
-    for (int i = 0; i < object->dlpi_phnum; i++) {
-        uintptr_t start = object->dlpi_addr + object->dlpi_phdr[i].p_vaddr;
-        if (object->dlpi_phdr[i].p_type == PT_LOAD && address >= start &&
-            address - start < object->dlpi_phdr[i].p_memsz)
-            return true;
-    }
-    return false;
+    return fr_real_object_contains(object->dlpi_addr, object->dlpi_phdr, object->dlpi_phnum,
+                                   address);
 }
 
 FR_UNSANITIZED static int look_into(struct dl_phdr_info *object, size_t size, void *data)

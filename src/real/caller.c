@@ -4,9 +4,9 @@
 // also from inside of MPI_Wait).
 #include "config.h"
 
+#include "real/object.h"
 #include "real/real.h"
 
-#include <link.h>
 #include <string.h>
 
 // Answers by return address, in one word each: code addresses leave the highest bit free. An
@@ -27,22 +27,12 @@ struct question {
     bool is_component;  // of Open MPI, which are loaded from files of their own
 };
 
-static bool contains(const struct dl_phdr_info *object, uintptr_t address)
-{
-    for (int i = 0; i < object->dlpi_phnum; i++) {
-        const ElfW(Phdr) *segment = &object->dlpi_phdr[i];
-        if (segment->p_type == PT_LOAD &&
-            address - (object->dlpi_addr + segment->p_vaddr) < segment->p_memsz)
-            return true;
-    }
-    return false;
-}
-
 static int look_into(struct dl_phdr_info *object, size_t size, void *data)
 {
     struct question *question = data;
     (void)size;
-    if (!contains(object, question->address))
+    if (!fr_real_object_contains(object->dlpi_addr, object->dlpi_phdr, object->dlpi_phnum,
+                                 question->address))
         return 0;
     question->object = object->dlpi_phdr;
     question->is_component = starts_with(object->dlpi_name, "mca_");
