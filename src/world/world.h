@@ -93,7 +93,7 @@ uint64_t fr_world_comm_name(fr_word comm);
 void *fr_world_comm_value(fr_word comm);
 bool fr_world_comm_keep(fr_word comm, void *value, void (*destroy)(void *value));
 
-// Whether a keyval is the one of the attribute that this is kept in.
+// Whether a keyval is the one of the attribute that holds this.
 bool fr_world_is_keyval(int keyval);
 
 // The name of what a function of class COMM_MAKE has made; to be asked for once after each such
