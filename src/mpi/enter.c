@@ -9,12 +9,6 @@
 
 #include <string.h>
 
-#if defined(__x86_64__)
-enum { REGISTER_ARGS = 6 };
-#else
-enum { REGISTER_ARGS = 8 };
-#endif
-
 // What decides that a call needs no look.
 enum check {
     CHECK_RECEIVE,      // all buffers are host memory, and no RTS is so short
@@ -32,17 +26,26 @@ enum check {
 };
 typedef bool handler(enum fr_fn fn, fr_word *args, int *result);
 
-// Functions of which most calls are told to need no look by even less.
+// Functions of which most calls are told to need no look, or little more, by even less.
 enum plain {
     PLAIN_NEVER,
     PLAIN_SEND,     // (buffer, int count, datatype, ...)
     PLAIN_RECEIVE,  // the same
     PLAIN_REQUESTS, // as CHECK_NO_REQUESTS
+    PLAIN_LATER,    // its quick handler finds out
+};
+
+// What is found of a call from what is in registers alone.
+enum glance {
+    GLANCE_NOTHING,
+    GLANCE_PLAIN, // it goes to the real function
+    GLANCE_QUICK, // it may be one that the entry's quick handler takes
 };
 
 struct entry {
     void *real;
     handler *handle;
+    fr_mpi_quick *quick; // of some of those that are not plain; NULL for none
     enum check check;
     enum plain plain;
     bool nests;            // the MPI library may call from there what the path peer serves
@@ -55,11 +58,10 @@ struct entry {
 };
 static struct entry entries[FR_FN_STUB_COUNT];
 
-// Address of the stack frame from which this thread entered a handler: what the MPI library calls
-// itself from there, further down the stack, goes straight through. An application's error handler
-// may leave by longjmp or an exception, and the mark then stays: so what the application calls is
-// never taken for the library's, wherever on the stack it is.
-static FR_TLS uintptr_t handler_frame;
+// What the MPI library calls itself from a handler, further down the stack, goes straight through.
+// An application's error handler may leave by longjmp or an exception, and the mark then stays: so
+// what the application calls is never taken for the library's, wherever on the stack it is.
+FR_TLS uintptr_t fr_mpi_handler_frame;
 
 static bool handle_type_free(enum fr_fn fn, fr_word *args, int *result)
 {
@@ -215,6 +217,8 @@ static enum plain plain_of(enum fr_fn fn)
         return PLAIN_REQUESTS;
     if (entry->check == CHECK_SEND && strncmp(signature, "snt", 3) == 0)
         return PLAIN_SEND;
+    if (entry->check == CHECK_RECEIVE && fn == FR_FN_MPI_Sendrecv)
+        return PLAIN_LATER;
     bool receives = entry->check == CHECK_RECEIVE && !entry->sends;
     return receives && strncmp(signature, "rnt", 3) == 0 ? PLAIN_RECEIVE : PLAIN_NEVER;
 }
@@ -240,12 +244,14 @@ static void set_entry(enum fr_fn fn)
         entry->check = both && fr_mpi_wants_host_rails() ? CHECK_RAIL_RECEIVE : CHECK_RECEIVE;
         entry->sends = fr_real_rows[fn].class != FR_CLASS_RECV;
         entry->receive = (unsigned char)(signature[0] == 's' ? fr_real_arg(fn, 'r', 0) : 0);
-        bool often_plain = fn == FR_FN_MPI_Recv || fn == FR_FN_MPI_Irecv;
-        entry->handle = often_plain ? fr_mpi_call_plain_receive : fr_mpi_call_receive;
+        entry->handle = fr_mpi_call_receive;
     } else if (fr_real_rows[fn].class == FR_CLASS_SEND) {
         entry->check = fr_mpi_wants_host_rails() ? CHECK_RAIL_SEND : CHECK_SEND;
     }
     entry->plain = plain_of(fn);
+    // A report counts all that is looked at, and senders over rails may wait for a word.
+    bool never = entry->plain == PLAIN_NEVER || fr_report_on || fr_mpi_wants_host_rails();
+    entry->quick = never ? NULL : fr_mpi_quick_of(fn);
 }
 
 static bool is_query(enum fr_fn fn)
@@ -307,11 +313,6 @@ static uintptr_t caller_of(const fr_word *registers, const fr_word *stack)
 #endif
 }
 
-static fr_word arg_at(const fr_word *registers, const fr_word *stack, unsigned arg)
-{
-    return arg < REGISTER_ARGS ? registers[arg] : stack[arg - REGISTER_ARGS];
-}
-
 // MPI_BOTTOM says nothing of where the data are: the datatype's addresses do.
 static bool is_host_buffer(fr_word word)
 {
@@ -333,14 +334,14 @@ bool fr_mpi_are_host_buffers(enum fr_fn fn, const fr_word *args)
 static int64_t count_at(const struct entry *entry, const fr_word *registers, const fr_word *stack,
                         unsigned arg)
 {
-    fr_word word = arg_at(registers, stack, arg);
+    fr_word word = fr_mpi_arg(registers, stack, arg);
     return entry->large ? (int64_t)word : (int)word;
 }
 
 static bool sends_as_rts(const struct entry *entry, const fr_word *registers, const fr_word *stack)
 {
     return fr_mpi_may_be_as_rts(count_at(entry, registers, stack, 1),
-                                fr_real_handle(arg_at(registers, stack, 2)));
+                                fr_real_handle(fr_mpi_arg(registers, stack, 2)));
 }
 
 // Whether a function that receives by matching may be brought an RTS, or sends what is as
@@ -348,7 +349,7 @@ static bool sends_as_rts(const struct entry *entry, const fr_word *registers, co
 static bool needs_hearing(const struct entry *entry, const fr_word *registers, const fr_word *stack)
 {
     return fr_mpi_may_bring(count_at(entry, registers, stack, entry->receive + 1u),
-                            fr_real_handle(arg_at(registers, stack, entry->receive + 2u))) ||
+                            fr_real_handle(fr_mpi_arg(registers, stack, entry->receive + 2u))) ||
            (entry->sends && sends_as_rts(entry, registers, stack));
 }
 
@@ -357,7 +358,7 @@ static bool is_for_rails(const struct entry *entry, unsigned buffer, const fr_wo
                          const fr_word *stack)
 {
     return fr_mpi_may_go_over_rails(count_at(entry, registers, stack, buffer + 1u),
-                                    fr_real_handle(arg_at(registers, stack, buffer + 2u)));
+                                    fr_real_handle(fr_mpi_arg(registers, stack, buffer + 2u)));
 }
 
 static bool needs_look(const struct entry *entry, const fr_word *registers, const fr_word *stack)
@@ -393,7 +394,7 @@ static bool needs_look(const struct entry *entry, const fr_word *registers, cons
         if (entry->nests && fr_mpi_peer_is_enabled())
             return true;
         for (unsigned i = 0; i < entry->buffer_count; i++) {
-            if (!is_host_buffer(arg_at(registers, stack, entry->buffers[i])))
+            if (!is_host_buffer(fr_mpi_arg(registers, stack, entry->buffers[i])))
                 return true;
         }
         return false;
@@ -408,13 +409,14 @@ static bool needs_look(const struct entry *entry, const fr_word *registers, cons
     }
 }
 
-static __attribute__((noinline)) struct fr_mpi_verdict
-enter(enum fr_fn fn, const fr_word *registers, const fr_word *stack)
+struct fr_mpi_verdict fr_mpi_enter_fully(unsigned slot, const fr_word *registers,
+                                         const fr_word *stack)
 {
+    const enum fr_fn fn = slot / 2;
     const struct entry *entry = &entries[fn];
     struct fr_mpi_verdict verdict = {.jump = entry->real};
     uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
-    uintptr_t outer = frame < handler_frame ? handler_frame : 0;
+    uintptr_t outer = frame < fr_mpi_handler_frame ? fr_mpi_handler_frame : 0;
     bool inside = outer && fr_real_is_internal(caller_of(registers, stack));
     bool freed = entry->real && !inside && fr_request_any_freed();
     bool look = !entry->real || (!inside && needs_look(entry, registers, stack));
@@ -423,20 +425,20 @@ enter(enum fr_fn fn, const fr_word *registers, const fr_word *stack)
     fr_word args[FR_MAX_ARGS];
     int result = 0;
     // One by one, or compilers make one instruction of each loop, which is slow for so few.
-    for (unsigned i = 0; i < REGISTER_ARGS; i++) { // whether there are so many or not
+    for (unsigned i = 0; i < FR_REGISTER_ARGS; i++) { // whether there are so many or not
         args[i] = registers[i];
         __asm__("");
     }
-    for (unsigned i = REGISTER_ARGS; i < entry->arg_count; i++) {
-        args[i] = stack[i - REGISTER_ARGS];
+    for (unsigned i = FR_REGISTER_ARGS; i < entry->arg_count; i++) {
+        args[i] = stack[i - FR_REGISTER_ARGS];
         __asm__("");
     }
     fr_request_call++;
     if (!outer)
         fr_request_outermost = fr_request_call;
-    if (FR_UNLIKELY(handler_frame != 0))
+    if (FR_UNLIKELY(fr_mpi_handler_frame != 0))
         fr_request_any_left = true;
-    handler_frame = frame;
+    fr_mpi_handler_frame = frame;
     fr_device_begin_call();
     fr_report_call_begin(fn);
     bool handled = look && entry->handle(fn, args, &result);
@@ -447,7 +449,7 @@ enter(enum fr_fn fn, const fr_word *registers, const fr_word *stack)
     if (freed)
         fr_request_poll_freed();
     fr_report_call_end();
-    handler_frame = outer;
+    fr_mpi_handler_frame = outer;
     if (handled) {
         verdict.jump = NULL;
         verdict.result = (fr_word)result;
@@ -455,32 +457,46 @@ enter(enum fr_fn fn, const fr_word *registers, const fr_word *stack)
     return verdict;
 }
 
-// What `enter` finds of most calls, from what is in registers alone. False says nothing.
-static inline bool is_plain(enum plain plain, const fr_word *registers)
+// What is found of most calls.
+static inline enum glance glance_at(enum plain plain, const fr_word *registers)
 {
     if (plain == PLAIN_REQUESTS)
-        return !fr_request_any_tracked();
+        return fr_request_any_tracked() ? GLANCE_QUICK : GLANCE_PLAIN;
+    if (plain == PLAIN_LATER)
+        return GLANCE_QUICK;
     if (FR_UNLIKELY(plain == PLAIN_NEVER || !fr_buffer_is_ordinary((const void *)registers[0])))
-        return false;
+        return GLANCE_NOTHING;
     if (!fr_mpi_takes_rts)
-        return true;
+        return GLANCE_PLAIN;
     int64_t count = (int)registers[1];
     fr_word type = fr_real_handle(registers[2]);
-    if (FR_UNLIKELY(!fr_real_type_is_named(type)))
-        return false;
     if (plain == PLAIN_SEND)
-        return !fr_mpi_may_mark(count);
-    int64_t most = (FR_RNDV_RTS_BYTES - 1) / FR_NAMED_LARGEST; // of elements of any size
-    unsigned known = count > most ? fr_mpi_named_known(type) % FR_NAMED_PAIR : 0;
-    return count <= most ||
-           (known && count < FR_RNDV_RTS_BYTES && count * known < FR_RNDV_RTS_BYTES);
+        return fr_mpi_is_unmarked(count, type) ? GLANCE_PLAIN : GLANCE_NOTHING;
+    enum fr_mpi_room room = fr_mpi_room_of(count, type);
+    return room == FR_MPI_ROOM_NONE     ? GLANCE_PLAIN
+           : room == FR_MPI_ROOM_ENOUGH ? GLANCE_QUICK
+                                        : GLANCE_NOTHING;
+}
+
+int fr_mpi_enter_late(const fr_word *registers, fr_mpi_rest *rest, void *context)
+{
+    fr_request_outermost = ++fr_request_call;
+    fr_mpi_handler_frame = (uintptr_t)registers;
+    fr_device_begin_call();
+    int rc = rest(context);
+    fr_mpi_handler_frame = 0;
+    return rc;
 }
 
 struct fr_mpi_verdict fr_mpi_enter(unsigned slot, const fr_word *registers, const fr_word *stack)
 {
     const struct entry *entry = &entries[slot / 2];
-    if (FR_LIKELY(handler_frame == 0 && is_plain(entry->plain, registers) &&
-                  !fr_request_any_freed()))
+    if (FR_UNLIKELY(fr_mpi_handler_frame != 0 || fr_request_any_freed()))
+        return fr_mpi_enter_fully(slot, registers, stack);
+    enum glance glance = glance_at(entry->plain, registers);
+    if (glance == GLANCE_PLAIN)
         return (struct fr_mpi_verdict){.jump = entry->real};
-    return enter(slot / 2, registers, stack);
+    if (glance == GLANCE_QUICK && entry->quick)
+        return entry->quick(slot, entry->real, registers, stack);
+    return fr_mpi_enter_fully(slot, registers, stack);
 }

@@ -18,6 +18,8 @@ librooms_la_SOURCES += \
 	src/mpi/peer.c \
 	src/mpi/present.c \
 	src/mpi/probe.c \
+	src/mpi/quick.c \
+	src/mpi/quick_complete.c \
 	src/mpi/receive.c \
 	src/mpi/reduce.c \
 	src/mpi/replace.c \

@@ -73,21 +73,34 @@ static inline bool is_from_nobody(enum fr_fn fn, const fr_word *args, int source
     return (int)args[source] == fr_real_mpi.PROC_NULL;
 }
 
+// Asks for the size of a predefined datatype that MPI has taken, so that the next call is quick.
+static void learn(fr_word type, int rc)
+{
+    if (rc == fr_real_mpi.SUCCESS && fr_real_type_is_named(type))
+        (void)fr_mpi_named_bytes(type);
+}
+
+int fr_mpi_received(enum fr_fn fn, const fr_word *args, int rc)
+{
+    const fr_word *buffer = args + receiving_buffer(fn);
+    int outcome = outcome_arg(fn);
+    fr_word type = fr_real_handle(buffer[2]);
+    void *status = args[outcome] == fr_real_mpi.STATUS_IGNORE ? NULL : (void *)args[outcome];
+    learn(type, rc);
+    if (FR_LIKELY(!may_have_brought(buffer, fr_mpi_is_simple(type), status, rc)))
+        return rc;
+    return hear(fn, args, status, rc);
+}
+
 // Receives into host memory at once, by the application's own arguments, which MPI names where it
 // fails: it gets no status where the application gives none.
 static int receive_now(enum fr_fn fn, const fr_word *args)
 {
-    const fr_word *buffer = args + receiving_buffer(fn);
     int outcome = outcome_arg(fn);
     bool ignored = args[outcome] == fr_real_mpi.STATUS_IGNORE;
-    bool simple = fr_mpi_is_simple(fr_real_handle(buffer[2]));
-    void *status = ignored ? NULL : (void *)args[outcome];
-    if (ignored && is_from_nobody(fn, args, outcome - 3))
-        return fr_real_call(fn, args);
+    bool nothing = ignored && is_from_nobody(fn, args, outcome - 3);
     int rc = fr_real_call(fn, args);
-    if (FR_LIKELY(!may_have_brought(buffer, simple, status, rc)))
-        return rc;
-    return hear(fn, args, status, rc);
+    return nothing ? rc : fr_mpi_received(fn, args, rc);
 }
 
 // The same while other threads take messages by matching them, and have to see what comes here.
@@ -116,6 +129,7 @@ static bool receive_later(enum fr_fn fn, const fr_word *args, int *result)
     if (FR_UNLIKELY(matches))
         fr_mpi_match_begin();
     *result = fr_real_call(fn, args);
+    learn(fr_real_handle(args[2]), *result);
     if (*result == fr_real_mpi.SUCCESS)
         *result = fr_request_posted_add(
             fn, args, fr_real_handle_load((const void *)args[outcome_arg(fn)], 0));
@@ -187,23 +201,6 @@ static bool receive(enum fr_fn fn, fr_word *args, enum fr_fn counted_as, int *re
 bool fr_mpi_call_receive(enum fr_fn fn, fr_word *args, int *result)
 {
     return receive(fn, args, fn, result);
-}
-
-// MPI_Recv and MPI_Irecv: what most of their calls are comes ahead of all other questions.
-bool fr_mpi_call_plain_receive(enum fr_fn fn, fr_word *args, int *result)
-{
-    fr_word type = fr_real_handle(args[2]);
-    bool is_plain = fr_buffer_is_ordinary((const void *)args[0]) && fr_mpi_takes_rts &&
-                    !fr_mpi_rails_take_host && fr_mpi_is_simple(type) &&
-                    fr_mpi_may_bring((int)args[1], type);
-    if (FR_UNLIKELY(!is_plain))
-        return receive(fn, args, fn, result);
-    if (fn == FR_FN_MPI_Irecv)
-        return receive_later(fn, args, result);
-    if (FR_UNLIKELY(fr_request_posted_notes_at_once()))
-        return receive(fn, args, fn, result);
-    *result = receive_now(fn, args);
-    return true;
 }
 
 int fr_mpi_call_part(enum fr_fn fn, fr_word *args, enum fr_fn counted_as)

@@ -25,8 +25,8 @@ static inline _Atomic uint64_t *fr_mpi_named_place(fr_word type)
 static inline unsigned fr_mpi_named_known(fr_word type)
 {
     uint64_t word = atomic_load_explicit(fr_mpi_named_place(type), memory_order_relaxed);
-    bool is_it = word >> FR_NAMED_BITS == (uint64_t)type << FR_NAMED_BITS >> FR_NAMED_BITS;
-    return is_it ? (unsigned)word & ((1u << FR_NAMED_BITS) - 1) : 0;
+    uint64_t known = word ^ (uint64_t)type << FR_NAMED_BITS;
+    return known < 1u << FR_NAMED_BITS ? (unsigned)known : 0;
 }
 
 // The same of any predefined datatype, by asking; 0 if MPI does not tell.
@@ -64,6 +64,23 @@ static inline bool fr_mpi_may_mark(int64_t count)
 {
     return count >= FR_RNDV_RTS_PRIME && count <= FR_RNDV_RTS_LONGEST &&
            FR_UNLIKELY((uint32_t)count % FR_RNDV_RTS_PRIME == 0);
+}
+
+// Whether a message is too short to mark RTS, or of another size, at a glance.
+static inline bool fr_mpi_is_unmarked(int64_t count, fr_word type)
+{
+    return FR_LIKELY(fr_real_type_is_named(type)) && !fr_mpi_may_mark(count);
+}
+
+// Whether so many elements of a predefined datatype without gaps have room for an RTS, at a glance.
+enum fr_mpi_room { FR_MPI_ROOM_UNKNOWN, FR_MPI_ROOM_NONE, FR_MPI_ROOM_ENOUGH };
+static inline enum fr_mpi_room fr_mpi_room_of(int64_t count, fr_word type)
+{
+    const int64_t most = (FR_RNDV_RTS_BYTES - 1) / FR_NAMED_LARGEST; // elements of any size
+    unsigned known = fr_mpi_named_known(type);
+    if (FR_LIKELY(known && known < FR_NAMED_PAIR))
+        return count * known < FR_RNDV_RTS_BYTES ? FR_MPI_ROOM_NONE : FR_MPI_ROOM_ENOUGH;
+    return count <= most && fr_real_type_is_named(type) ? FR_MPI_ROOM_NONE : FR_MPI_ROOM_UNKNOWN;
 }
 
 // Whether so many elements are of a size that marks RTS.

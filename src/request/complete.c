@@ -41,7 +41,7 @@ static bool set_storage(struct fr_request_set *set)
     set->done_requests = set->inline_done_requests;
     set->hidden = set->inline_hidden;
     set->statuses = set->inline_statuses;
-    if (set->count <= FR_SET_INLINE)
+    if (set->count <= FR_REQUEST_SHORT_LIST)
         return true;
     size_t each =
         5 * sizeof(void *) + sizeof(size_t) + sizeof(fr_word) + sizeof(int) + FR_STATUS_BYTES;
@@ -435,7 +435,7 @@ static bool may_look_up_late(const struct fr_request_set *set)
     case FR_CLASS_TESTANY:
     case FR_CLASS_WAITSOME:
     case FR_CLASS_TESTSOME:
-        return fr_request_is_serial() && !fr_request_may_be_left() &&
+        return fr_request_alone &&
                atomic_load_explicit(&fr_request_special_count, memory_order_acquire) == 0;
     default:
         return false;
@@ -470,9 +470,9 @@ static bool is_any_ours(struct fr_request_set *set)
     const size_t count = set->count;
     const char *requests = set->requests;
     bool any = false;
-    for (size_t first = 0; first < count && !any; first += FR_SET_INLINE) {
+    for (size_t first = 0; first < count && !any; first += FR_REQUEST_SHORT_LIST) {
         set->requests = requests + first * fr_real_mpi.handle_bytes;
-        set->count = count - first < FR_SET_INLINE ? count - first : FR_SET_INLINE;
+        set->count = count - first < FR_REQUEST_SHORT_LIST ? count - first : FR_REQUEST_SHORT_LIST;
         set->posted = set->inline_posted;
         any = claim(set);
         fr_request_set_unclaim(set);
@@ -525,21 +525,50 @@ static void end_answer(const struct answer *answer)
         *answer->flag = answer->flag_before;
 }
 
+static void begin_set(struct fr_request_set *set, enum fr_fn fn, fr_word *args)
+{
+    set->fn = fn;
+    set->class = fr_real_rows[fn].class;
+    set->args = args;
+    set->tracked = 0;
+    set->forgotten = 0;
+    set->looked_up = false;
+    set->late = false;
+    set->out_of_memory = false;
+    set->raises = false;
+    set->done_count = 0;
+    set->heap = NULL;
+    set_requests(set);
+}
+
+static void end_set(struct fr_request_set *set)
+{
+    fr_request_set_unclaim(set);
+    free(set->heap);
+    if (FR_UNLIKELY(set->raises))
+        (void)fr_request_raise(set->error_kind, set->error_object, set->error);
+}
+
+int fr_request_completed(const struct fr_request_completed *call, int rc)
+{
+    struct fr_request_set set;
+    begin_set(&set, call->fn, call->args);
+    (void)set_storage(&set); // of a short list
+    set.statuses = call->statuses;
+    const void *requests = set.requests;
+    set.requests = call->requests;
+    (void)claim(&set);
+    set.requests = requests;
+    rc = fr_request_set_finish(&set, rc);
+    end_set(&set);
+    return rc;
+}
+
 bool fr_request_complete(enum fr_fn fn, fr_word *args, int *result)
 {
     struct fr_request_set set;
     struct answer answer;
-    set.fn = fn;
-    set.class = fr_real_rows[fn].class;
-    set.args = args;
-    set.tracked = 0;
-    set.forgotten = 0;
-    set.looked_up = false;
-    set.out_of_memory = false;
-    set.raises = false;
-    set.done_count = 0;
-    set.heap = NULL;
-    set_requests(&set);
+    begin_set(&set, fn, args);
     if (!set.requests || !set.count || lacks_outputs(&set))
         return false;
     if (!set_storage(&set))
@@ -561,9 +590,6 @@ bool fr_request_complete(enum fr_fn fn, fr_word *args, int *result)
         *result = fr_request_set_finish(&set, fr_real_call(fn, args));
     if (*result != fr_real_mpi.SUCCESS)
         end_answer(&answer);
-    fr_request_set_unclaim(&set);
-    free(set.heap);
-    if (FR_UNLIKELY(set.raises))
-        (void)fr_request_raise(set.error_kind, set.error_object, set.error);
+    end_set(&set);
     return true;
 }

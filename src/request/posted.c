@@ -68,12 +68,25 @@ static _Atomic uint64_t *word_at(const struct fr_request_posted *receive)
 
 // Where threads take turns by themselves, words are changed without locking the bus.
 static bool is_serial;
+bool fr_request_alone;
+
+static void set_alone(void)
+{
+    fr_request_alone = is_serial && !fr_request_may_be_left();
+}
 
 void fr_request_set_serial(bool yes)
 {
     static bool never;
     never = never || !yes;
     is_serial = !never;
+    set_alone();
+}
+
+void fr_request_handler_made(void)
+{
+    atomic_store_explicit(&fr_request_has_handler, true, memory_order_relaxed);
+    set_alone();
 }
 
 bool fr_request_is_serial(void)
@@ -200,6 +213,33 @@ int fr_request_posted_add(enum fr_fn fn, const fr_word *args, fr_word request)
     fill(place, fn, args);
     add_to_count(1);
     atomic_store_explicit(word_at(place), word_of(request, READY), memory_order_release);
+    return fr_real_mpi.SUCCESS;
+}
+
+// Whether a place of the set holds this word.
+static inline bool set_has(size_t first, uint64_t word)
+{
+    _Static_assert(WAYS == 4, "all of them are looked at here");
+    return word_of_way(first, 0) == word || word_of_way(first, 1) == word ||
+           word_of_way(first, 2) == word || word_of_way(first, 3) == word;
+}
+
+int fr_request_posted_add_alone(const fr_word *args, fr_word request)
+{
+    const size_t first = set_of(request);
+    const uint64_t ready = word_of(request, READY);
+    if (FR_UNLIKELY(fr_request_any_left || !has_word(request) || word_of_way(first, 0) != FREE ||
+                    set_has(first, ready)))
+        return fr_request_posted_add(FR_FN_MPI_Irecv, args, request);
+    places[first].buffer = (void *)args[0];
+    places[first].count = (int)args[1];
+    places[first].type = fr_real_handle(args[2]);
+    places[first].comm = fr_real_handle(args[5]);
+    places[first].fn = FR_FN_MPI_Irecv;
+    atomic_store_explicit(&fr_request_posted_count,
+                          atomic_load_explicit(&fr_request_posted_count, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+    atomic_store_explicit(&place_words[first], ready, memory_order_relaxed);
     return fr_real_mpi.SUCCESS;
 }
 
@@ -347,6 +387,45 @@ bool fr_request_posted_end(struct fr_request_posted *const *posted, size_t count
     }
     fr_request_posted_discount(ended);
     return true;
+}
+
+size_t fr_request_posted_find(const void *requests, size_t count, struct fr_request_found *found)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < count; i++) {
+        const fr_word request = fr_real_handle_load(requests, i);
+        const size_t first = set_of(request);
+        const uint64_t ready = word_of(request, READY);
+        if (!set_has(first, ready) || !has_word(request))
+            continue;
+        size_t place = first;
+        while (word_of_way(place, 0) != ready)
+            place++;
+        found[n++] = (struct fr_request_found){.place = (unsigned)place, .index = (unsigned)i};
+    }
+    return n;
+}
+
+fr_word fr_request_posted_value(const struct fr_request_found *found)
+{
+    return request_of(word_of_way(found->place, 0));
+}
+
+bool fr_request_posted_end_found(const struct fr_request_found *found, size_t count,
+                                 const char *statuses)
+{
+    size_t ended = 0;
+    for (size_t i = 0; i < count; i++) {
+        const char *status = statuses ? statuses + found[i].index * fr_real_mpi.status_bytes : NULL;
+        const struct fr_request_posted *receive = &places[found[i].place];
+        if (FR_UNLIKELY(fr_rndv_begins_rts(receive->buffer)) &&
+            fr_request_posted_has_rts(receive, status))
+            continue;
+        atomic_store_explicit(&place_words[found[i].place], FREE, memory_order_relaxed);
+        ended++;
+    }
+    fr_request_posted_discount(ended);
+    return ended == count;
 }
 
 // The operation is in the table before the place is free: who looks here first finds one of them.

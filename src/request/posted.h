@@ -40,6 +40,23 @@ void fr_request_posted_discount(size_t forgotten);
 bool fr_request_posted_end(struct fr_request_posted *const *posted, size_t count,
                            const char *statuses);
 
+// The same for a thread that is alone (fr_request_alone), of MPI_Irecv; and its receives among the
+// requests of a call, found before MPI is called, without a claim.
+int fr_request_posted_add_alone(const fr_word *args, fr_word request);
+struct fr_request_found {
+    unsigned place;
+    unsigned index; // of the request in the call
+};
+
+// Fills `found`, which has room for all requests. Returns how many there are.
+size_t fr_request_posted_find(const void *requests, size_t count, struct fr_request_found *found);
+fr_word fr_request_posted_value(const struct fr_request_found *found); // of its request
+
+// Forgets those that have brought no RTS, all of them having completed as for
+// fr_request_posted_end. False when one stays.
+bool fr_request_posted_end_found(const struct fr_request_found *found, size_t count,
+                                 const char *statuses);
+
 // Makes an operation of a claimed receive and puts it in the side table, claimed, by one who looks
 // `early` or who completes it. NULL when out of memory, else the receive is forgotten, and counted
 // no more.

@@ -209,6 +209,9 @@ static inline bool fr_request_may_be_left(void)
 void fr_request_set_serial(bool is_serial);
 bool fr_request_is_serial(void);
 
+// Whether calls come one at a time, and none is left by an error handler.
+extern bool fr_request_alone;
+
 // Operations in the side table that are not plain.
 extern _Atomic size_t fr_request_special_count;
 
@@ -239,6 +242,18 @@ bool fr_request_free(fr_word *args, int *result);
 bool fr_request_start(enum fr_fn fn, fr_word *args, int *result);
 bool fr_request_pready(enum fr_fn fn, fr_word *args, int *result);
 bool fr_request_parrived(fr_word *args, int *result);
+
+// A call on so many requests at most that the real MPI has returned from, and of which nothing was
+// claimed: `requests` are the values that they had, and `statuses` those that MPI has filled, NULL
+// for none. Returns what the application's call returns, where MPI has returned `rc`.
+enum { FR_REQUEST_SHORT_LIST = 32 };
+struct fr_request_completed {
+    enum fr_fn fn;
+    fr_word *args;
+    const void *requests;
+    char *statuses;
+};
+int fr_request_completed(const struct fr_request_completed *call, int rc);
 
 // Operations tied to a window or a file until a synchronising call. The count goes down when they
 // have been copied back: zero means that no such call needs a look.

@@ -6,8 +6,6 @@
 #include "request/posted.h"
 #include "request/table.h"
 
-enum { FR_SET_INLINE = 32 };
-
 // One completion call.
 struct fr_request_set {
     enum fr_fn fn;
@@ -37,15 +35,15 @@ struct fr_request_set {
     fr_word error_object;
     int error;
 
-    struct fr_request_op *inline_ops[FR_SET_INLINE];
-    struct fr_request_posted *inline_posted[FR_SET_INLINE];
-    struct fr_request_op *inline_deferred[FR_SET_INLINE];
-    struct fr_request_op *inline_done[FR_SET_INLINE];
-    void *inline_done_statuses[FR_SET_INLINE];
-    int inline_done_errors[FR_SET_INLINE];
-    size_t inline_done_requests[FR_SET_INLINE];
-    char inline_hidden[FR_SET_INLINE * sizeof(fr_word)];
-    char inline_statuses[FR_SET_INLINE * FR_STATUS_BYTES];
+    struct fr_request_op *inline_ops[FR_REQUEST_SHORT_LIST];
+    struct fr_request_posted *inline_posted[FR_REQUEST_SHORT_LIST];
+    struct fr_request_op *inline_deferred[FR_REQUEST_SHORT_LIST];
+    struct fr_request_op *inline_done[FR_REQUEST_SHORT_LIST];
+    void *inline_done_statuses[FR_REQUEST_SHORT_LIST];
+    int inline_done_errors[FR_REQUEST_SHORT_LIST];
+    size_t inline_done_requests[FR_REQUEST_SHORT_LIST];
+    char inline_hidden[FR_REQUEST_SHORT_LIST * sizeof(fr_word)];
+    char inline_statuses[FR_REQUEST_SHORT_LIST * FR_STATUS_BYTES];
     void *heap;
 };
 

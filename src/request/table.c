@@ -310,11 +310,6 @@ void fr_request_table_end(struct fr_request_op *op)
     fr_core_unlock(&table_lock);
 }
 
-void fr_request_handler_made(void)
-{
-    atomic_store_explicit(&fr_request_has_handler, true, memory_order_relaxed);
-}
-
 // Operations leave the table, or end, before the application's buffers may go. A call of this
 // thread that was left has not ended them.
 size_t fr_request_table_take_incoming(struct fr_rndv_incoming *incoming, size_t max)

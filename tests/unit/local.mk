@@ -238,6 +238,11 @@ tests_unit_mpi_probe_SOURCES = tests/unit/mpi_probe.c tests/unit/check.h src/mpi
     src/real/rows.c
 tests_unit_mpi_probe_CFLAGS = $(AM_CFLAGS)
 
+check_PROGRAMS += tests/unit/mpi_quick
+tests_unit_mpi_quick_SOURCES = tests/unit/mpi_quick.c tests/unit/check.h src/mpi/quick_complete.c \
+    src/real/rows.c
+tests_unit_mpi_quick_CFLAGS = $(AM_CFLAGS)
+
 check_PROGRAMS += tests/unit/report_counts
 tests_unit_report_counts_SOURCES = tests/unit/report_counts.c tests/unit/check.h
 tests_unit_report_counts_LDADD = librooms.la

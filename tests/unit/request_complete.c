@@ -33,7 +33,7 @@ struct fr_real_personality fr_real_mpi = {
     .UNDEFINED = UNDEFINED,
 };
 _Atomic size_t fr_request_tracked_count = 1, fr_request_special_count = 1;
-_Atomic bool fr_request_has_handler;
+bool fr_request_alone = true;
 
 static struct fr_request_op *op_of[MOST + 1]; // by request
 static unsigned real_calls, raised, claimed, over, looked_up;
@@ -102,11 +102,6 @@ size_t fr_request_table_claim(const void *requests, size_t count, struct fr_requ
     claimed += (unsigned)found;
     looked_up += (unsigned)count;
     return found;
-}
-
-bool fr_request_is_serial(void)
-{
-    return true;
 }
 
 void fr_request_table_unclaim(struct fr_request_op *const *ops, size_t count)

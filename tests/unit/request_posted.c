@@ -251,6 +251,69 @@ static void test_end(void)
     CHECK(atomic_load(&ops) == 0, "no operations");
 }
 
+static void add_alone(fr_word request, const void *buffer)
+{
+    const fr_word args[] = {FR_PTR(buffer), MESSAGE_BYTES, 0, 1, 2, 3, 0};
+    CHECK(fr_request_posted_add_alone(args, request) == 0, "%lx", (long)request);
+}
+
+// A thread that is alone finds its receives without a claim.
+static void test_found(void)
+{
+    static const unsigned char plain[MESSAGE_BYTES] = NOTHING "B", rts[MESSAGE_BYTES] = NOTHING "A";
+    const fr_word wide = (fr_word)1 << 62 | 16, list[5] = {16, NULL_REQUEST, 17, wide, 18};
+    struct fr_request_found found[5];
+    start();
+    add_alone(list[0], plain);
+    add_alone(list[2], rts);
+    add_alone(list[4], rts);
+    CHECK(atomic_load(&fr_request_posted_count) == 3 && atomic_load(&ops) == 0, "all have places");
+    CHECK(fr_request_posted_find(list, 5, found) == 3, "three");
+    CHECK(found[0].index == 0 && found[1].index == 2 && found[2].index == 4, "in their order");
+    for (size_t i = 0; i < 3; i++)
+        CHECK(fr_request_posted_value(&found[i]) == list[found[i].index], "%zu", i);
+    CHECK(!fr_request_posted_end_found(found, 3, "ssssl"), "one of two is an RTS");
+    CHECK(fr_request_posted_find(list, 5, found) == 1 && found[0].index == 2, "which stays");
+    CHECK(atomic_load(&fr_request_posted_count) == 1, "alone");
+    CHECK(!fr_request_posted_end_found(found, 1, NULL), "nor is it over without a status");
+    forget(claim(list[2]));
+    add_alone(wide, rts);
+    CHECK(atomic_load(&ops) == 1 && last_key == wide, "no room for the state");
+    CHECK(fr_request_posted_find(list, 5, found) == 0, "all are over");
+}
+
+// What is added finds the place of one that was completed in a way that nobody saw, and others
+// where its own is taken.
+static void test_found_reuse(void)
+{
+    static const unsigned char a[MESSAGE_BYTES], b[MESSAGE_BYTES];
+    static unsigned char buffers[MANY][MESSAGE_BYTES];
+    struct fr_request_found found;
+    size_t there = 0;
+    start();
+    fr_real_mpi.handle_bytes = 4;
+    add_alone(0x98000001, a);
+    add_alone(0x98000001, b);
+    CHECK(atomic_load(&fr_request_posted_count) == 1, "it counts no more");
+    struct fr_request_posted *receive = claim(0x98000001);
+    CHECK(receive && buffer_of(receive) == b, "the latest");
+    forget(receive);
+    CHECK(!claim(0x98000001), "and no other");
+    fr_real_mpi.handle_bytes = 8;
+    for (size_t i = 0; i < MANY; i++)
+        add_alone(0x5555000 + i * 0x60, buffers[i]);
+    size_t beyond = atomic_load(&ops);
+    CHECK(beyond > 0 && beyond < MANY / 2, "%zu of %d went beyond", beyond, MANY);
+    for (size_t i = 0; i < MANY; i++) {
+        const fr_word request = 0x5555000 + i * 0x60;
+        if (fr_request_posted_find(&request, 1, &found) == 0)
+            continue;
+        CHECK(fr_request_posted_value(&found) == request, "%zu", i);
+        there += fr_request_posted_end_found(&found, 1, "l");
+    }
+    CHECK(there + beyond == MANY && atomic_load(&fr_request_posted_count) == 0, "%zu", there);
+}
+
 static void test_values(void)
 {
     static const unsigned char buffer[MESSAGE_BYTES];
@@ -505,6 +568,8 @@ static void test_alone(void)
 {
     test_lists();
     test_end();
+    test_found();
+    test_found_reuse();
     test_values();
     test_overflow();
     test_reuse();
@@ -517,11 +582,14 @@ int main(void)
     test_alone();
     test_threads();
     test_moves();
+    CHECK(!fr_request_alone, "nobody has said so");
     fr_request_set_serial(true);
+    CHECK(fr_request_alone, "calls come one at a time");
     is_serial = true;
     test_alone();
     fr_request_set_serial(false);
     fr_request_set_serial(true);
+    CHECK(!fr_request_alone, "there may be threads that nothing was said of");
     test_threads();
     return check_result();
 }

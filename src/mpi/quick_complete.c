@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Calls that complete receives of quick.c, and perhaps other requests that nobody has to look at.
+// Of those that complete all or none the receives are found before the real call, of the others
+// when it says which they are. Nothing is claimed meanwhile, since calls come one at a time and
+// nobody leaves one.
+#include "config.h"
+
+#include "mpi/mpi_int.h"
+#include "request/posted.h"
+
+#include <string.h>
+
+typedef int call2(fr_word, fr_word);
+typedef int call3(fr_word, fr_word, fr_word);
+typedef int call4(fr_word, fr_word, fr_word, fr_word);
+typedef int call5(fr_word, fr_word, fr_word, fr_word, fr_word);
+
+struct completion {
+    enum fr_fn fn;
+    const fr_word *registers;
+    char *statuses; // NULL where MPI was given none
+    int rc;
+    size_t found_count;
+    struct fr_request_found found[FR_REQUEST_SHORT_LIST];
+    fr_word requests[FR_REQUEST_SHORT_LIST]; // as they were, in the family's handle width
+};
+
+// Whether receives without an operation are all that there is, and this thread is alone with them.
+static inline bool are_alone(void)
+{
+    return fr_request_alone &&
+           atomic_load_explicit(&fr_request_tracked_count, memory_order_acquire) == 0;
+}
+
+static inline bool is_short(fr_word count)
+{
+    return (unsigned)count <= FR_REQUEST_SHORT_LIST;
+}
+
+static inline struct fr_mpi_verdict return_code(int rc)
+{
+    return (struct fr_mpi_verdict){.result = (fr_word)rc};
+}
+
+static int take_completed(void *context)
+{
+    const struct completion *completion = context;
+    fr_word args[FR_MAX_ARGS];
+    memcpy(args, completion->registers, FR_REGISTER_ARGS * sizeof(fr_word));
+    const struct fr_request_completed call = {.fn = completion->fn,
+                                              .args = args,
+                                              .requests = completion->requests,
+                                              .statuses = completion->statuses};
+    return fr_request_completed(&call, completion->rc);
+}
+
+// Has the call end as one that has failed, or brought an RTS.
+static __attribute__((noinline, cold)) struct fr_mpi_verdict
+end_fully(struct completion *completion, enum fr_fn fn, const fr_word *registers, fr_word statuses,
+          int rc)
+{
+    completion->fn = fn;
+    completion->registers = registers;
+    completion->statuses = (char *)statuses;
+    completion->rc = rc;
+    return return_code(fr_mpi_enter_late(registers, take_completed, completion));
+}
+
+// The requests of what was found, all others being null: those are not ours.
+static __attribute__((noinline, cold)) void keep_found(struct completion *completion)
+{
+    for (size_t i = 0; i < FR_REQUEST_SHORT_LIST; i++)
+        fr_real_handle_store(completion->requests, i, fr_real_mpi.REQUEST_NULL);
+    for (size_t i = 0; i < completion->found_count; i++)
+        fr_real_handle_store(completion->requests, completion->found[i].index,
+                             fr_request_posted_value(&completion->found[i]));
+}
+
+// The end of a call that has completed all that was found, or failed. `ignore` stands for no
+// statuses.
+static inline struct fr_mpi_verdict end(struct completion *completion, enum fr_fn fn,
+                                        const fr_word *registers, fr_word statuses, fr_word ignore,
+                                        int rc)
+{
+    fr_word given = statuses == ignore ? 0 : statuses;
+    if (FR_LIKELY(rc == fr_real_mpi.SUCCESS) &&
+        FR_LIKELY(fr_request_posted_end_found(completion->found, completion->found_count,
+                                              (const char *)given)))
+        return return_code(rc);
+    keep_found(completion);
+    return end_fully(completion, fn, registers, given, rc);
+}
+
+// Finds the receives of a list of so many requests. False when there are none.
+static inline bool find(struct completion *completion, const fr_word *registers, fr_word requests,
+                        fr_word count)
+{
+    completion->found_count =
+        fr_request_posted_find((const void *)requests, (unsigned)count, completion->found);
+    if (completion->found_count)
+        fr_mpi_handler_frame = (uintptr_t)registers;
+    return completion->found_count != 0;
+}
+
+static struct fr_mpi_verdict quick_wait(unsigned slot, void *real, const fr_word *registers,
+                                        const fr_word *stack)
+{
+    struct completion completion;
+    if (FR_UNLIKELY(!registers[0] || !are_alone()))
+        return fr_mpi_enter_fully(slot, registers, stack);
+    if (!find(&completion, registers, registers[0], 1))
+        return (struct fr_mpi_verdict){.jump = real};
+    int rc = ((call2 *)real)(registers[0], registers[1]);
+    fr_mpi_handler_frame = 0;
+    return end(&completion, FR_FN_MPI_Wait, registers, registers[1], fr_real_mpi.STATUS_IGNORE, rc);
+}
+
+static struct fr_mpi_verdict quick_test(unsigned slot, void *real, const fr_word *registers,
+                                        const fr_word *stack)
+{
+    struct completion completion;
+    if (FR_UNLIKELY(!registers[0] || !registers[1] || !are_alone()))
+        return fr_mpi_enter_fully(slot, registers, stack);
+    if (!find(&completion, registers, registers[0], 1))
+        return (struct fr_mpi_verdict){.jump = real};
+    int rc = ((call3 *)real)(registers[0], registers[1], registers[2]);
+    fr_mpi_handler_frame = 0;
+    if (rc == fr_real_mpi.SUCCESS && !*(const int *)registers[1])
+        return return_code(rc);
+    return end(&completion, FR_FN_MPI_Test, registers, registers[2], fr_real_mpi.STATUS_IGNORE, rc);
+}
+
+static struct fr_mpi_verdict quick_waitall(unsigned slot, void *real, const fr_word *registers,
+                                           const fr_word *stack)
+{
+    struct completion completion;
+    if (FR_UNLIKELY(!is_short(registers[0]) || !registers[1] || !are_alone()))
+        return fr_mpi_enter_fully(slot, registers, stack);
+    if (!find(&completion, registers, registers[1], registers[0]))
+        return (struct fr_mpi_verdict){.jump = real};
+    int rc = ((call3 *)real)(registers[0], registers[1], registers[2]);
+    fr_mpi_handler_frame = 0;
+    return end(&completion, FR_FN_MPI_Waitall, registers, registers[2], fr_real_mpi.STATUSES_IGNORE,
+               rc);
+}
+
+// Statuses of our own where the application wants none and more than one request may fail: MPI
+// tells of which ones by them alone.
+static inline fr_word statuses_of(fr_word given, char *own, fr_word count)
+{
+    if (given != fr_real_mpi.STATUSES_IGNORE)
+        return given;
+    memset(own, 0, (unsigned)count * fr_real_mpi.status_bytes);
+    return FR_PTR(own);
+}
+
+static struct fr_mpi_verdict quick_testall(unsigned slot, void *real, const fr_word *registers,
+                                           const fr_word *stack)
+{
+    struct completion completion;
+    _Alignas(16) char own[FR_REQUEST_SHORT_LIST * FR_STATUS_BYTES];
+    if (FR_UNLIKELY(!is_short(registers[0]) || !registers[1] || !registers[2] || !are_alone()))
+        return fr_mpi_enter_fully(slot, registers, stack);
+    if (!find(&completion, registers, registers[1], registers[0]))
+        return (struct fr_mpi_verdict){.jump = real};
+    fr_word statuses = statuses_of(registers[3], own, registers[0]);
+    int rc = ((call4 *)real)(registers[0], registers[1], registers[2], statuses);
+    fr_mpi_handler_frame = 0;
+    if (rc == fr_real_mpi.SUCCESS && !*(const int *)registers[2])
+        return return_code(rc);
+    return end(&completion, FR_FN_MPI_Testall, registers, statuses, 0, rc);
+}
+
+static inline void keep(struct completion *completion, const fr_word *registers)
+{
+    for (unsigned i = 0; i < (unsigned)registers[0]; i++)
+        fr_real_handle_store(completion->requests, i,
+                             fr_real_handle_load((const void *)registers[1], i));
+    fr_mpi_handler_frame = (uintptr_t)registers;
+}
+
+// Whether one of the requests that were kept is over; false where it has brought an RTS.
+static inline bool end_one(struct completion *completion, unsigned index, const char *status)
+{
+    const char *request = (const char *)completion->requests + index * fr_real_mpi.handle_bytes;
+    return !fr_request_posted_find(request, 1, completion->found) ||
+           FR_LIKELY(fr_request_posted_end_found(completion->found, 1, status));
+}
+
+// Where a call says which request of any is complete. An MPI that refuses the call writes nothing
+// there, so that what the application has there says nothing, and stays.
+struct answer {
+    int *index, *flag; // the latter of MPI_Testany alone
+    int index_before, flag_before;
+};
+
+static inline bool begin_answer(struct answer *answer, int *index, int *flag)
+{
+    if (FR_UNLIKELY(!index))
+        return false;
+    answer->index = index;
+    answer->flag = flag;
+    answer->index_before = *index;
+    *index = fr_real_mpi.UNDEFINED;
+    if (flag) {
+        answer->flag_before = *flag;
+        *flag = 0;
+    }
+    return true;
+}
+
+static void put_back(const struct answer *answer)
+{
+    if (*answer->index != fr_real_mpi.UNDEFINED)
+        return;
+    *answer->index = answer->index_before;
+    if (answer->flag && !*answer->flag)
+        *answer->flag = answer->flag_before;
+}
+
+static inline struct fr_mpi_verdict end_any(struct completion *completion,
+                                            const struct answer *answer, enum fr_fn fn,
+                                            const fr_word *registers, fr_word status, int rc)
+{
+    fr_word given = status == fr_real_mpi.STATUS_IGNORE ? 0 : status;
+    int index = *answer->index;
+    bool none = index == fr_real_mpi.UNDEFINED || (answer->flag && !*answer->flag);
+    fr_mpi_handler_frame = 0;
+    if (FR_LIKELY(rc == fr_real_mpi.SUCCESS) &&
+        (none || end_one(completion, (unsigned)index, (const char *)given)))
+        return return_code(rc);
+    struct fr_mpi_verdict verdict = end_fully(completion, fn, registers, given, rc);
+    if ((int)verdict.result != fr_real_mpi.SUCCESS)
+        put_back(answer);
+    return verdict;
+}
+
+static struct fr_mpi_verdict quick_waitany(unsigned slot, void *real, const fr_word *registers,
+                                           const fr_word *stack)
+{
+    struct completion completion;
+    struct answer answer;
+    if (FR_UNLIKELY(!is_short(registers[0]) || !registers[1] || !are_alone()) ||
+        !begin_answer(&answer, (int *)registers[2], NULL))
+        return fr_mpi_enter_fully(slot, registers, stack);
+    keep(&completion, registers);
+    int rc = ((call4 *)real)(registers[0], registers[1], registers[2], registers[3]);
+    return end_any(&completion, &answer, FR_FN_MPI_Waitany, registers, registers[3], rc);
+}
+
+static struct fr_mpi_verdict quick_testany(unsigned slot, void *real, const fr_word *registers,
+                                           const fr_word *stack)
+{
+    struct completion completion;
+    struct answer answer;
+    if (FR_UNLIKELY(!is_short(registers[0]) || !registers[1] || !registers[3] || !are_alone()) ||
+        !begin_answer(&answer, (int *)registers[2], (int *)registers[3]))
+        return fr_mpi_enter_fully(slot, registers, stack);
+    keep(&completion, registers);
+    int rc = ((call5 *)real)(registers[0], registers[1], registers[2], registers[3], registers[4]);
+    return end_any(&completion, &answer, FR_FN_MPI_Testany, registers, registers[4], rc);
+}
+
+// MPI_Waitsome and MPI_Testsome.
+static inline struct fr_mpi_verdict some(enum fr_fn fn, unsigned slot, void *real,
+                                         const fr_word *registers, const fr_word *stack)
+{
+    struct completion completion;
+    _Alignas(16) char own[FR_REQUEST_SHORT_LIST * FR_STATUS_BYTES];
+    const int *count = (const int *)registers[2], *indices = (const int *)registers[3];
+    if (FR_UNLIKELY(!is_short(registers[0]) || !registers[1] || !count || !indices || !are_alone()))
+        return fr_mpi_enter_fully(slot, registers, stack);
+    keep(&completion, registers);
+    fr_word statuses = statuses_of(registers[4], own, registers[0]);
+    int rc = ((call5 *)real)(registers[0], registers[1], registers[2], registers[3], statuses);
+    bool over = FR_LIKELY(rc == fr_real_mpi.SUCCESS);
+    fr_mpi_handler_frame = 0;
+    for (int i = 0; over && *count != fr_real_mpi.UNDEFINED && i < *count; i++)
+        over = end_one(&completion, (unsigned)indices[i],
+                       (const char *)statuses + (size_t)i * fr_real_mpi.status_bytes);
+    return over ? return_code(rc) : end_fully(&completion, fn, registers, statuses, rc);
+}
+
+static struct fr_mpi_verdict quick_waitsome(unsigned slot, void *real, const fr_word *registers,
+                                            const fr_word *stack)
+{
+    return some(FR_FN_MPI_Waitsome, slot, real, registers, stack);
+}
+
+static struct fr_mpi_verdict quick_testsome(unsigned slot, void *real, const fr_word *registers,
+                                            const fr_word *stack)
+{
+    return some(FR_FN_MPI_Testsome, slot, real, registers, stack);
+}
+
+fr_mpi_quick *fr_mpi_quick_completion(enum fr_fn fn)
+{
+    switch (fn) {
+    case FR_FN_MPI_Wait:
+        return quick_wait;
+    case FR_FN_MPI_Test:
+        return quick_test;
+    case FR_FN_MPI_Waitall:
+        return quick_waitall;
+    case FR_FN_MPI_Testall:
+        return quick_testall;
+    case FR_FN_MPI_Waitany:
+        return quick_waitany;
+    case FR_FN_MPI_Testany:
+        return quick_testany;
+    case FR_FN_MPI_Waitsome:
+        return quick_waitsome;
+    case FR_FN_MPI_Testsome:
+        return quick_testsome;
+    default:
+        return NULL;
+    }
+}
