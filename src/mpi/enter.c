@@ -108,6 +108,17 @@ static bool handle_handler_make(enum fr_fn fn, fr_word *args, int *result)
     return false;
 }
 
+// Fortran bindings may make an error handler by functions of their own.
+static bool handle_handler_set(enum fr_fn fn, fr_word *args, int *result)
+{
+    (void)fn;
+    (void)result;
+    fr_word set = fr_real_handle(args[1]);
+    if (set != fr_real_mpi.ERRORS_ARE_FATAL && set != fr_real_mpi.ERRORS_RETURN)
+        fr_request_handler_made();
+    return false;
+}
+
 static bool handle_abort(enum fr_fn fn, fr_word *args, int *result)
 {
     (void)fn;
@@ -175,6 +186,9 @@ static void set_handler(struct entry *entry, enum fr_class class)
         return;
     case FR_CLASS_HANDLER_MAKE:
         entry->handle = handle_handler_make;
+        return;
+    case FR_CLASS_HANDLER_SET:
+        entry->handle = handle_handler_set;
         return;
     case FR_CLASS_INIT:
         entry->handle = fr_mpi_call_init;
@@ -415,7 +429,7 @@ struct fr_mpi_verdict fr_mpi_enter_fully(unsigned slot, const fr_word *registers
     const enum fr_fn fn = slot / 2;
     const struct entry *entry = &entries[fn];
     struct fr_mpi_verdict verdict = {.jump = entry->real};
-    uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
+    uintptr_t frame = (uintptr_t)registers; // as in quick calls
     uintptr_t outer = frame < fr_mpi_handler_frame ? fr_mpi_handler_frame : 0;
     bool inside = outer && fr_real_is_internal(caller_of(registers, stack));
     bool freed = entry->real && !inside && fr_request_any_freed();
@@ -488,7 +502,8 @@ int fr_mpi_enter_late(const fr_word *registers, fr_mpi_rest *rest, void *context
     return rc;
 }
 
-struct fr_mpi_verdict fr_mpi_enter(unsigned slot, const fr_word *registers, const fr_word *stack)
+FR_HOT struct fr_mpi_verdict fr_mpi_enter(unsigned slot, const fr_word *registers,
+                                          const fr_word *stack)
 {
     const struct entry *entry = &entries[slot / 2];
     if (FR_UNLIKELY(fr_mpi_handler_frame != 0 || fr_request_any_freed()))

@@ -47,8 +47,8 @@ static inline int call_receive(void *real, const fr_word *a, fr_word last)
     return rc;
 }
 
-static struct fr_mpi_verdict quick_recv(unsigned slot, void *real, const fr_word *registers,
-                                        const fr_word *stack)
+static FR_HOT struct fr_mpi_verdict quick_recv(unsigned slot, void *real, const fr_word *registers,
+                                               const fr_word *stack)
 {
     if (FR_UNLIKELY(fr_request_posted_notes_at_once()))
         return fr_mpi_enter_fully(slot, registers, stack);
@@ -60,8 +60,8 @@ static struct fr_mpi_verdict quick_recv(unsigned slot, void *real, const fr_word
     return (struct fr_mpi_verdict){.result = (fr_word)rc};
 }
 
-static struct fr_mpi_verdict quick_irecv(unsigned slot, void *real, const fr_word *registers,
-                                         const fr_word *stack)
+static FR_HOT struct fr_mpi_verdict quick_irecv(unsigned slot, void *real, const fr_word *registers,
+                                                const fr_word *stack)
 {
     if (FR_UNLIKELY(!fr_request_alone))
         return fr_mpi_enter_fully(slot, registers, stack);
@@ -88,8 +88,8 @@ static int call_sendrecv(void *real, const fr_word *registers, const fr_word *st
 }
 
 // Finds out by itself whether it is plain.
-static struct fr_mpi_verdict quick_sendrecv(unsigned slot, void *real, const fr_word *registers,
-                                            const fr_word *stack)
+static FR_HOT struct fr_mpi_verdict quick_sendrecv(unsigned slot, void *real,
+                                                   const fr_word *registers, const fr_word *stack)
 {
     const fr_word sent = registers[0], buffer = registers[5];
     if (FR_UNLIKELY(!fr_buffer_is_ordinary((const void *)sent) ||

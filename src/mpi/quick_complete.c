@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Calls that complete receives of quick.c, and perhaps other requests that nobody has to look at.
-// Of those that complete all or none the receives are found before the real call, of the others
-// when it says which they are. Nothing is claimed meanwhile, since calls come one at a time and
-// nobody leaves one.
+// The receives are found before the real call, in which MPI may call functions of the application's
+// that receive anew under the values of requests that are over already.
 #include "config.h"
 
 #include "mpi/mpi_int.h"
@@ -22,7 +21,6 @@ struct completion {
     int rc;
     size_t found_count;
     struct fr_request_found found[FR_REQUEST_SHORT_LIST];
-    fr_word requests[FR_REQUEST_SHORT_LIST]; // as they were, in the family's handle width
 };
 
 // Whether receives without an operation are all that there is, and this thread is alone with them.
@@ -49,8 +47,9 @@ static int take_completed(void *context)
     memcpy(args, completion->registers, FR_REGISTER_ARGS * sizeof(fr_word));
     const struct fr_request_completed call = {.fn = completion->fn,
                                               .args = args,
-                                              .requests = completion->requests,
-                                              .statuses = completion->statuses};
+                                              .statuses = completion->statuses,
+                                              .found = completion->found,
+                                              .found_count = completion->found_count};
     return fr_request_completed(&call, completion->rc);
 }
 
@@ -66,16 +65,6 @@ end_fully(struct completion *completion, enum fr_fn fn, const fr_word *registers
     return return_code(fr_mpi_enter_late(registers, take_completed, completion));
 }
 
-// The requests of what was found, all others being null: those are not ours.
-static __attribute__((noinline, cold)) void keep_found(struct completion *completion)
-{
-    for (size_t i = 0; i < FR_REQUEST_SHORT_LIST; i++)
-        fr_real_handle_store(completion->requests, i, fr_real_mpi.REQUEST_NULL);
-    for (size_t i = 0; i < completion->found_count; i++)
-        fr_real_handle_store(completion->requests, completion->found[i].index,
-                             fr_request_posted_value(&completion->found[i]));
-}
-
 // The end of a call that has completed all that was found, or failed. `ignore` stands for no
 // statuses.
 static inline struct fr_mpi_verdict end(struct completion *completion, enum fr_fn fn,
@@ -83,60 +72,78 @@ static inline struct fr_mpi_verdict end(struct completion *completion, enum fr_f
                                         int rc)
 {
     fr_word given = statuses == ignore ? 0 : statuses;
-    if (FR_LIKELY(rc == fr_real_mpi.SUCCESS) &&
-        FR_LIKELY(fr_request_posted_end_found(completion->found, completion->found_count,
-                                              (const char *)given)))
-        return return_code(rc);
-    keep_found(completion);
-    return end_fully(completion, fn, registers, given, rc);
+    bool over = FR_LIKELY(rc == fr_real_mpi.SUCCESS);
+    for (size_t i = 0; i < completion->found_count && rc == fr_real_mpi.SUCCESS; i++) {
+        struct fr_request_found *found = &completion->found[i];
+        fr_word status = given ? given + found->index * fr_real_mpi.status_bytes : 0;
+        over &= fr_request_posted_end_found(found, (const char *)status);
+    }
+    return FR_LIKELY(over) ? return_code(rc) : end_fully(completion, fn, registers, given, rc);
 }
 
-// Finds the receives of a list of so many requests. False when there are none.
-static inline bool find(struct completion *completion, const fr_word *registers, fr_word requests,
-                        fr_word count)
+// Of those that were found some, or all, are not complete.
+static inline struct fr_mpi_verdict put_back_rest(const struct completion *completion)
 {
-    completion->found_count =
-        fr_request_posted_find((const void *)requests, (unsigned)count, completion->found);
+    if (completion->found_count != 1 || completion->found[0].place != FR_REQUEST_FOUND_OVER)
+        fr_request_posted_put_back(completion->found, completion->found_count);
+    return return_code(fr_real_mpi.SUCCESS);
+}
+
+// Finds the receives of a call. False when there are none; else it is to be told apart from what
+// MPI calls meanwhile.
+static inline bool find(struct completion *completion, const fr_word *registers)
+{
+    completion->found_count = fr_request_posted_find((const void *)registers[1],
+                                                     (unsigned)registers[0], completion->found);
     if (completion->found_count)
         fr_mpi_handler_frame = (uintptr_t)registers;
     return completion->found_count != 0;
 }
 
-static struct fr_mpi_verdict quick_wait(unsigned slot, void *real, const fr_word *registers,
-                                        const fr_word *stack)
+static inline bool find_one(struct completion *completion, const fr_word *registers)
+{
+    completion->found_count =
+        fr_request_posted_find_one((const void *)registers[0], completion->found);
+    if (completion->found_count)
+        fr_mpi_handler_frame = (uintptr_t)registers;
+    return completion->found_count != 0;
+}
+
+static FR_HOT struct fr_mpi_verdict quick_wait(unsigned slot, void *real, const fr_word *registers,
+                                               const fr_word *stack)
 {
     struct completion completion;
     if (FR_UNLIKELY(!registers[0] || !are_alone()))
         return fr_mpi_enter_fully(slot, registers, stack);
-    if (!find(&completion, registers, registers[0], 1))
+    if (!find_one(&completion, registers))
         return (struct fr_mpi_verdict){.jump = real};
     int rc = ((call2 *)real)(registers[0], registers[1]);
     fr_mpi_handler_frame = 0;
     return end(&completion, FR_FN_MPI_Wait, registers, registers[1], fr_real_mpi.STATUS_IGNORE, rc);
 }
 
-static struct fr_mpi_verdict quick_test(unsigned slot, void *real, const fr_word *registers,
-                                        const fr_word *stack)
+static FR_HOT struct fr_mpi_verdict quick_test(unsigned slot, void *real, const fr_word *registers,
+                                               const fr_word *stack)
 {
     struct completion completion;
     if (FR_UNLIKELY(!registers[0] || !registers[1] || !are_alone()))
         return fr_mpi_enter_fully(slot, registers, stack);
-    if (!find(&completion, registers, registers[0], 1))
+    if (!find_one(&completion, registers))
         return (struct fr_mpi_verdict){.jump = real};
     int rc = ((call3 *)real)(registers[0], registers[1], registers[2]);
     fr_mpi_handler_frame = 0;
     if (rc == fr_real_mpi.SUCCESS && !*(const int *)registers[1])
-        return return_code(rc);
+        return put_back_rest(&completion);
     return end(&completion, FR_FN_MPI_Test, registers, registers[2], fr_real_mpi.STATUS_IGNORE, rc);
 }
 
-static struct fr_mpi_verdict quick_waitall(unsigned slot, void *real, const fr_word *registers,
-                                           const fr_word *stack)
+static FR_HOT struct fr_mpi_verdict quick_waitall(unsigned slot, void *real,
+                                                  const fr_word *registers, const fr_word *stack)
 {
     struct completion completion;
     if (FR_UNLIKELY(!is_short(registers[0]) || !registers[1] || !are_alone()))
         return fr_mpi_enter_fully(slot, registers, stack);
-    if (!find(&completion, registers, registers[1], registers[0]))
+    if (!find(&completion, registers))
         return (struct fr_mpi_verdict){.jump = real};
     int rc = ((call3 *)real)(registers[0], registers[1], registers[2]);
     fr_mpi_handler_frame = 0;
@@ -154,37 +161,34 @@ static inline fr_word statuses_of(fr_word given, char *own, fr_word count)
     return FR_PTR(own);
 }
 
-static struct fr_mpi_verdict quick_testall(unsigned slot, void *real, const fr_word *registers,
-                                           const fr_word *stack)
+static FR_HOT struct fr_mpi_verdict quick_testall(unsigned slot, void *real,
+                                                  const fr_word *registers, const fr_word *stack)
 {
     struct completion completion;
     _Alignas(16) char own[FR_REQUEST_SHORT_LIST * FR_STATUS_BYTES];
     if (FR_UNLIKELY(!is_short(registers[0]) || !registers[1] || !registers[2] || !are_alone()))
         return fr_mpi_enter_fully(slot, registers, stack);
-    if (!find(&completion, registers, registers[1], registers[0]))
+    if (!find(&completion, registers))
         return (struct fr_mpi_verdict){.jump = real};
     fr_word statuses = statuses_of(registers[3], own, registers[0]);
     int rc = ((call4 *)real)(registers[0], registers[1], registers[2], statuses);
     fr_mpi_handler_frame = 0;
     if (rc == fr_real_mpi.SUCCESS && !*(const int *)registers[2])
-        return return_code(rc);
+        return put_back_rest(&completion);
     return end(&completion, FR_FN_MPI_Testall, registers, statuses, 0, rc);
 }
 
-static inline void keep(struct completion *completion, const fr_word *registers)
-{
-    for (unsigned i = 0; i < (unsigned)registers[0]; i++)
-        fr_real_handle_store(completion->requests, i,
-                             fr_real_handle_load((const void *)registers[1], i));
-    fr_mpi_handler_frame = (uintptr_t)registers;
-}
-
-// Whether one of the requests that were kept is over; false where it has brought an RTS.
+// Ends one request, unless it is not among those that were found. False where it has brought an
+// RTS.
 static inline bool end_one(struct completion *completion, unsigned index, const char *status)
 {
-    const char *request = (const char *)completion->requests + index * fr_real_mpi.handle_bytes;
-    return !fr_request_posted_find(request, 1, completion->found) ||
-           FR_LIKELY(fr_request_posted_end_found(completion->found, 1, status));
+    bool over = true;
+    for (size_t i = 0; i < completion->found_count; i++) {
+        struct fr_request_found *found = &completion->found[i];
+        if (found->index == index && found->place != FR_REQUEST_FOUND_OVER)
+            over = fr_request_posted_end_found(found, status);
+    }
+    return over;
 }
 
 // Where a call says which request of any is complete. An MPI that refuses the call writes nothing
@@ -194,10 +198,8 @@ struct answer {
     int index_before, flag_before;
 };
 
-static inline bool begin_answer(struct answer *answer, int *index, int *flag)
+static inline void begin_answer(struct answer *answer, int *index, int *flag)
 {
-    if (FR_UNLIKELY(!index))
-        return false;
     answer->index = index;
     answer->flag = flag;
     answer->index_before = *index;
@@ -206,10 +208,9 @@ static inline bool begin_answer(struct answer *answer, int *index, int *flag)
         answer->flag_before = *flag;
         *flag = 0;
     }
-    return true;
 }
 
-static void put_back(const struct answer *answer)
+static void restore(const struct answer *answer)
 {
     if (*answer->index != fr_real_mpi.UNDEFINED)
         return;
@@ -228,35 +229,38 @@ static inline struct fr_mpi_verdict end_any(struct completion *completion,
     fr_mpi_handler_frame = 0;
     if (FR_LIKELY(rc == fr_real_mpi.SUCCESS) &&
         (none || end_one(completion, (unsigned)index, (const char *)given)))
-        return return_code(rc);
+        return put_back_rest(completion);
     struct fr_mpi_verdict verdict = end_fully(completion, fn, registers, given, rc);
     if ((int)verdict.result != fr_real_mpi.SUCCESS)
-        put_back(answer);
+        restore(answer);
     return verdict;
 }
 
-static struct fr_mpi_verdict quick_waitany(unsigned slot, void *real, const fr_word *registers,
-                                           const fr_word *stack)
+static FR_HOT struct fr_mpi_verdict quick_waitany(unsigned slot, void *real,
+                                                  const fr_word *registers, const fr_word *stack)
 {
     struct completion completion;
     struct answer answer;
-    if (FR_UNLIKELY(!is_short(registers[0]) || !registers[1] || !are_alone()) ||
-        !begin_answer(&answer, (int *)registers[2], NULL))
+    if (FR_UNLIKELY(!is_short(registers[0]) || !registers[1] || !registers[2] || !are_alone()))
         return fr_mpi_enter_fully(slot, registers, stack);
-    keep(&completion, registers);
+    if (!find(&completion, registers))
+        return (struct fr_mpi_verdict){.jump = real};
+    begin_answer(&answer, (int *)registers[2], NULL);
     int rc = ((call4 *)real)(registers[0], registers[1], registers[2], registers[3]);
     return end_any(&completion, &answer, FR_FN_MPI_Waitany, registers, registers[3], rc);
 }
 
-static struct fr_mpi_verdict quick_testany(unsigned slot, void *real, const fr_word *registers,
-                                           const fr_word *stack)
+static FR_HOT struct fr_mpi_verdict quick_testany(unsigned slot, void *real,
+                                                  const fr_word *registers, const fr_word *stack)
 {
     struct completion completion;
     struct answer answer;
-    if (FR_UNLIKELY(!is_short(registers[0]) || !registers[1] || !registers[3] || !are_alone()) ||
-        !begin_answer(&answer, (int *)registers[2], (int *)registers[3]))
+    if (FR_UNLIKELY(!is_short(registers[0]) || !registers[1] || !registers[2] || !registers[3] ||
+                    !are_alone()))
         return fr_mpi_enter_fully(slot, registers, stack);
-    keep(&completion, registers);
+    if (!find(&completion, registers))
+        return (struct fr_mpi_verdict){.jump = real};
+    begin_answer(&answer, (int *)registers[2], (int *)registers[3]);
     int rc = ((call5 *)real)(registers[0], registers[1], registers[2], registers[3], registers[4]);
     return end_any(&completion, &answer, FR_FN_MPI_Testany, registers, registers[4], rc);
 }
@@ -270,25 +274,27 @@ static inline struct fr_mpi_verdict some(enum fr_fn fn, unsigned slot, void *rea
     const int *count = (const int *)registers[2], *indices = (const int *)registers[3];
     if (FR_UNLIKELY(!is_short(registers[0]) || !registers[1] || !count || !indices || !are_alone()))
         return fr_mpi_enter_fully(slot, registers, stack);
-    keep(&completion, registers);
+    if (!find(&completion, registers))
+        return (struct fr_mpi_verdict){.jump = real};
     fr_word statuses = statuses_of(registers[4], own, registers[0]);
     int rc = ((call5 *)real)(registers[0], registers[1], registers[2], registers[3], statuses);
     bool over = FR_LIKELY(rc == fr_real_mpi.SUCCESS);
+    int complete = over && *count != fr_real_mpi.UNDEFINED ? *count : 0;
     fr_mpi_handler_frame = 0;
-    for (int i = 0; over && *count != fr_real_mpi.UNDEFINED && i < *count; i++)
-        over = end_one(&completion, (unsigned)indices[i],
-                       (const char *)statuses + (size_t)i * fr_real_mpi.status_bytes);
-    return over ? return_code(rc) : end_fully(&completion, fn, registers, statuses, rc);
+    for (int i = 0; i < complete; i++)
+        over &= end_one(&completion, (unsigned)indices[i],
+                        (const char *)statuses + (size_t)i * fr_real_mpi.status_bytes);
+    return over ? put_back_rest(&completion) : end_fully(&completion, fn, registers, statuses, rc);
 }
 
-static struct fr_mpi_verdict quick_waitsome(unsigned slot, void *real, const fr_word *registers,
-                                            const fr_word *stack)
+static FR_HOT struct fr_mpi_verdict quick_waitsome(unsigned slot, void *real,
+                                                   const fr_word *registers, const fr_word *stack)
 {
     return some(FR_FN_MPI_Waitsome, slot, real, registers, stack);
 }
 
-static struct fr_mpi_verdict quick_testsome(unsigned slot, void *real, const fr_word *registers,
-                                            const fr_word *stack)
+static FR_HOT struct fr_mpi_verdict quick_testsome(unsigned slot, void *real,
+                                                   const fr_word *registers, const fr_word *stack)
 {
     return some(FR_FN_MPI_Testsome, slot, real, registers, stack);
 }

@@ -34,6 +34,7 @@ typedef struct {
 #define MPI_DATATYPE_NULL             ((MPI_Datatype)0x00000200)
 #define MPI_INFO_NULL                 ((MPI_Info)0x00000130)
 #define MPI_WIN_NULL                  ((MPI_Win)0x00000110)
+#define MPI_ERRORS_ARE_FATAL          ((MPI_Errhandler)0x00000141)
 #define MPI_ERRORS_RETURN             ((MPI_Errhandler)0x00000143)
 #define MPI_FILE_NULL                 ((MPI_File)0x00000118)
 #define MPI_BYTE                      ((MPI_Datatype)0x00000247)

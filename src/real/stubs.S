@@ -177,6 +177,7 @@ fr_stub_unresolved:
 // Shows the arguments to fr_mpi_enter, which returns an address to jump to in rax, or 0 and the
 // call's result in rdx.
     .type fr_stub_enter, @function
+    .p2align 6
 fr_stub_enter:
     .cfi_startproc
     pushq %rbp
@@ -263,6 +264,7 @@ fr_stub_unresolved:
     .size fr_stub_unresolved, . - fr_stub_unresolved
 
     .type fr_stub_enter, %function
+    .p2align 6
 fr_stub_enter:
     .cfi_startproc
     stp x29, x30, [sp, #-80]!

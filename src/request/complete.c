@@ -144,9 +144,9 @@ static void end_posted(struct fr_request_set *set, size_t request, const void *s
 static void look_up(struct fr_request_set *set, size_t request)
 {
     const void *value = set->hidden + request * fr_real_mpi.handle_bytes;
-    set->posted[request] = NULL;
     set->ops[request] = NULL;
-    if (!fr_request_posted_claim(value, 1, &set->posted[request]))
+    set->posted[request] = fr_request_posted_claim_late(fr_real_handle_load(value, 0));
+    if (!set->posted[request])
         set->tracked += fr_request_table_claim(value, 1, &set->ops[request]);
 }
 
@@ -424,10 +424,11 @@ static int wait_for_posted(struct fr_request_set *set)
     return rc;
 }
 
-// Whether what is completed can be looked up afterwards, alone: of a long list that is waited for
-// again and again, one by one, the rest is then not looked at each time. Nothing of it is hidden
-// from MPI or wants a status, nobody else looks at it meanwhile, and nobody leaves the call.
-static bool may_look_up_late(const struct fr_request_set *set)
+// Whether what is completed is looked up afterwards, alone, which this begins: of a long list that
+// is waited for again and again, one by one, the rest is then not looked at each time. Nothing of
+// it is hidden from MPI or wants a status, nobody else looks at it meanwhile, and nobody leaves the
+// call.
+static bool begin_late(const struct fr_request_set *set)
 {
     switch (set->class) {
     case FR_CLASS_TESTALL:
@@ -435,8 +436,8 @@ static bool may_look_up_late(const struct fr_request_set *set)
     case FR_CLASS_TESTANY:
     case FR_CLASS_WAITSOME:
     case FR_CLASS_TESTSOME:
-        return fr_request_alone &&
-               atomic_load_explicit(&fr_request_special_count, memory_order_acquire) == 0;
+        return atomic_load_explicit(&fr_request_special_count, memory_order_acquire) == 0 &&
+               fr_request_posted_begin_late();
     default:
         return false;
     }
@@ -446,7 +447,9 @@ static bool may_look_up_late(const struct fr_request_set *set)
 static int look_up_late(struct fr_request_set *set)
 {
     memcpy(set->hidden, set->requests, set->count * fr_real_mpi.handle_bytes);
-    int rc = fr_request_set_finish(set, fr_real_call(set->fn, set->args));
+    int rc = fr_real_call(set->fn, set->args);
+    fr_request_posted_end_late();
+    rc = fr_request_set_finish(set, rc);
     set->posted = NULL;
     set->tracked = 0;
     return rc;
@@ -555,10 +558,9 @@ int fr_request_completed(const struct fr_request_completed *call, int rc)
     begin_set(&set, call->fn, call->args);
     (void)set_storage(&set); // of a short list
     set.statuses = call->statuses;
-    const void *requests = set.requests;
-    set.requests = call->requests;
-    (void)claim(&set);
-    set.requests = requests;
+    memset(set.posted, 0, set.count * sizeof(struct fr_request_posted *));
+    for (size_t i = 0; i < call->found_count; i++)
+        set.posted[call->found[i].index] = fr_request_posted_found(&call->found[i]);
     rc = fr_request_set_finish(&set, rc);
     end_set(&set);
     return rc;
@@ -573,7 +575,7 @@ bool fr_request_complete(enum fr_fn fn, fr_word *args, int *result)
         return false;
     if (!set_storage(&set))
         return refuse_list(&set, result);
-    set.late = may_look_up_late(&set);
+    set.late = begin_late(&set);
     if (!set.late && !claim(&set)) {
         free(set.heap);
         return false;

@@ -22,14 +22,14 @@ enum {
     LOOKED = 3,  // wait: another one looks whether an RTS has come
     PEEKED = 4,  // wait, also who has claimed it: another one reads what stands in its memory
     ADDED = 5,   // nothing: another one is about to add a receive
+    KEPT = 6,    // nothing: a call that looks it up late has it, whose request has a new owner
 };
 #define FREE ((uint64_t)0)
 
 struct fr_request_posted {
     _Alignas(64) void *buffer;
     int64_t count;
-    fr_word type;
-    fr_word comm; // of functions that have one
+    fr_word type, comm; // as they were given; the latter of functions that have one
     enum fr_fn fn;
 };
 
@@ -123,9 +123,30 @@ void fr_request_posted_discount(size_t forgotten)
         add_to_count(0 - forgotten);
 }
 
+static unsigned state_of(uint64_t word)
+{
+    return word % (1u << STATE_BITS);
+}
+
 static uint64_t word_of_way(size_t first, unsigned way)
 {
     return atomic_load_explicit(&place_words[first + way], memory_order_relaxed);
+}
+
+// A call of a thread that is alone looks its receives up when MPI has completed them. From within
+// it MPI may call the application, which may receive under the value of a request that is over.
+static bool is_late;
+static bool any_kept;
+
+static bool keep_stale(size_t first, uint64_t stale)
+{
+    for (size_t i = first; i < first + WAYS; i++) {
+        if (atomic_load_explicit(&place_words[i], memory_order_relaxed) == stale)
+            atomic_store_explicit(&place_words[i], word_of(request_of(stale), KEPT),
+                                  memory_order_relaxed);
+    }
+    any_kept = true;
+    return false;
 }
 
 // A place for a request that MPI has just given out. One that is ready under the same value was
@@ -139,6 +160,8 @@ static inline __attribute__((always_inline)) struct fr_request_posted *find_plac
                                   word_of_way(first, 2), word_of_way(first, 3)};
     bool is_stale =
         words[0] == stale || words[1] == stale || words[2] == stale || words[3] == stale;
+    if (FR_UNLIKELY(is_stale && is_late))
+        is_stale = keep_stale(first, stale);
     if (FR_LIKELY(!is_stale && words[0] == FREE && change(&place_words[first], FREE, added)))
         return &places[first];
     for (size_t i = first; is_stale && i < first + WAYS; i++) {
@@ -158,19 +181,20 @@ static inline __attribute__((always_inline)) struct fr_request_posted *find_plac
 static struct fr_request_op *make_op(const struct fr_request_posted *receive)
 {
     const struct fr_layout *layout = NULL;
-    fr_word args[FR_MAX_ARGS] = {FR_PTR(receive->buffer), (fr_word)receive->count, receive->type};
+    const fr_word type = fr_real_handle(receive->type);
+    fr_word args[FR_MAX_ARGS] = {FR_PTR(receive->buffer), (fr_word)receive->count, type};
     struct fr_request_op *op = fr_request_op_new(receive->fn, args);
     if (!op)
         return NULL;
     if (fr_real_arg(receive->fn, 'c', 0) >= 0) {
         op->object_kind = 'c';
-        op->object = receive->comm;
+        op->object = fr_real_handle(receive->comm);
     }
     op->prefix_out = true;
     op->takes_rts = true;
     op->active = true;
     struct fr_path_view *view = fr_request_op_add_view(op, 0);
-    enum fr_status status = fr_layout_acquire(receive->type, &layout);
+    enum fr_status status = fr_layout_acquire(type, &layout);
     struct fr_path_block block = {.count = (size_t)receive->count, .layout = layout, .out = true};
     if (status == FR_OK)
         status = fr_request_op_add_block(op, block);
@@ -196,8 +220,8 @@ static inline void fill(struct fr_request_posted *receive, enum fr_fn fn, const 
     const struct fr_real_row *row = &fr_real_rows[fn];
     receive->buffer = (void *)args[0];
     receive->count = row->flags & FR_ROW_LARGE ? (int64_t)args[1] : (int)args[1];
-    receive->type = fr_real_handle(args[2]);
-    receive->comm = row->signature[3] == 'm' ? 0 : fr_real_handle(args[5]);
+    receive->type = args[2];
+    receive->comm = row->signature[3] == 'm' ? 0 : args[5];
     receive->fn = fn;
 }
 
@@ -216,29 +240,35 @@ int fr_request_posted_add(enum fr_fn fn, const fr_word *args, fr_word request)
     return fr_real_mpi.SUCCESS;
 }
 
-// Whether a place of the set holds this word.
+// What a thread that is alone takes no turns for.
+static inline void count_alone(size_t more)
+{
+    _Atomic size_t *counter = &fr_request_posted_count;
+    size_t count = atomic_load_explicit(counter, memory_order_relaxed);
+    atomic_store_explicit(counter, count + more, memory_order_relaxed);
+}
+
+// Whether a place of the set holds a word.
 static inline bool set_has(size_t first, uint64_t word)
 {
-    _Static_assert(WAYS == 4, "all of them are looked at here");
+    _Static_assert(WAYS == 4, "all of them are looked at, here and in find_one");
     return word_of_way(first, 0) == word || word_of_way(first, 1) == word ||
            word_of_way(first, 2) == word || word_of_way(first, 3) == word;
 }
 
-int fr_request_posted_add_alone(const fr_word *args, fr_word request)
+FR_HOT int fr_request_posted_add_alone(const fr_word *args, fr_word request)
 {
     const size_t first = set_of(request);
     const uint64_t ready = word_of(request, READY);
-    if (FR_UNLIKELY(fr_request_any_left || !has_word(request) || word_of_way(first, 0) != FREE ||
-                    set_has(first, ready)))
+    if (FR_UNLIKELY(fr_request_any_left || !has_word(request) || set_has(first, ready) ||
+                    word_of_way(first, 0) != FREE))
         return fr_request_posted_add(FR_FN_MPI_Irecv, args, request);
     places[first].buffer = (void *)args[0];
     places[first].count = (int)args[1];
-    places[first].type = fr_real_handle(args[2]);
-    places[first].comm = fr_real_handle(args[5]);
+    places[first].type = args[2];
+    places[first].comm = args[5];
     places[first].fn = FR_FN_MPI_Irecv;
-    atomic_store_explicit(&fr_request_posted_count,
-                          atomic_load_explicit(&fr_request_posted_count, memory_order_relaxed) + 1,
-                          memory_order_relaxed);
+    count_alone(1);
     atomic_store_explicit(&place_words[first], ready, memory_order_relaxed);
     return fr_real_mpi.SUCCESS;
 }
@@ -316,9 +346,43 @@ size_t fr_request_posted_claim(const void *requests, size_t count,
     return found;
 }
 
-static unsigned state_of(uint64_t word)
+// What was kept and not asked for was completed in a way that nobody saw.
+static void drop_kept(void)
 {
-    return word % (1u << STATE_BITS);
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(places); i++) {
+        uint64_t word = atomic_load_explicit(&place_words[i], memory_order_relaxed);
+        if (state_of(word) != KEPT)
+            continue;
+        atomic_store_explicit(&place_words[i], FREE, memory_order_relaxed);
+        fr_request_posted_discount(1);
+    }
+    any_kept = false;
+}
+
+bool fr_request_posted_begin_late(void)
+{
+    if (!fr_request_alone || is_late)
+        return false;
+    if (FR_UNLIKELY(any_kept))
+        drop_kept();
+    is_late = true;
+    return true;
+}
+
+void fr_request_posted_end_late(void)
+{
+    is_late = false;
+}
+
+struct fr_request_posted *fr_request_posted_claim_late(fr_word request)
+{
+    const size_t first = set_of(request);
+    const uint64_t kept = word_of(request, KEPT);
+    for (size_t i = first; any_kept && i < first + WAYS; i++) {
+        if (change(&place_words[i], kept, word_of(request, CLAIMED)))
+            return &places[i];
+    }
+    return has_word(request) ? claim(request) : NULL;
 }
 
 static __attribute__((noinline)) void let_go_unpeeked(_Atomic uint64_t *word, uint64_t to)
@@ -389,43 +453,65 @@ bool fr_request_posted_end(struct fr_request_posted *const *posted, size_t count
     return true;
 }
 
-size_t fr_request_posted_find(const void *requests, size_t count, struct fr_request_found *found)
+static inline size_t find_one(const void *requests, size_t index, struct fr_request_found *found)
+{
+    const fr_word request = fr_real_handle_load(requests, index);
+    const size_t first = set_of(request);
+    const uint64_t ready = word_of(request, READY);
+    unsigned way = word_of_way(first, 0) == ready   ? 0
+                   : word_of_way(first, 1) == ready ? 1
+                   : word_of_way(first, 2) == ready ? 2
+                   : word_of_way(first, 3) == ready ? 3
+                                                    : WAYS;
+    if (way == WAYS || FR_UNLIKELY(!has_word(request)))
+        return 0;
+    atomic_store_explicit(&place_words[first + way], word_of(request, CLAIMED),
+                          memory_order_relaxed);
+    found->place = (unsigned)first + way;
+    found->index = (unsigned)index;
+    return 1;
+}
+
+FR_HOT size_t fr_request_posted_find_one(const void *request, struct fr_request_found *found)
+{
+    return find_one(request, 0, found);
+}
+
+FR_HOT size_t fr_request_posted_find(const void *requests, size_t count,
+                                     struct fr_request_found *found)
 {
     size_t n = 0;
-    for (size_t i = 0; i < count; i++) {
-        const fr_word request = fr_real_handle_load(requests, i);
-        const size_t first = set_of(request);
-        const uint64_t ready = word_of(request, READY);
-        if (!set_has(first, ready) || !has_word(request))
-            continue;
-        size_t place = first;
-        while (word_of_way(place, 0) != ready)
-            place++;
-        found[n++] = (struct fr_request_found){.place = (unsigned)place, .index = (unsigned)i};
-    }
+    for (size_t i = 0; i < count; i++)
+        n += find_one(requests, i, &found[n]);
     return n;
 }
 
-fr_word fr_request_posted_value(const struct fr_request_found *found)
+struct fr_request_posted *fr_request_posted_found(const struct fr_request_found *found)
 {
-    return request_of(word_of_way(found->place, 0));
+    return found->place == FR_REQUEST_FOUND_OVER ? NULL : &places[found->place];
 }
 
-bool fr_request_posted_end_found(const struct fr_request_found *found, size_t count,
-                                 const char *statuses)
+FR_HOT bool fr_request_posted_end_found(struct fr_request_found *found, const char *status)
 {
-    size_t ended = 0;
+    const unsigned place = found->place;
+    if (FR_UNLIKELY(fr_rndv_begins_rts(places[place].buffer)) &&
+        fr_request_posted_has_rts(&places[place], status))
+        return false;
+    atomic_store_explicit(&place_words[place], FREE, memory_order_relaxed);
+    count_alone((size_t)-1);
+    found->place = FR_REQUEST_FOUND_OVER;
+    return true;
+}
+
+FR_HOT void fr_request_posted_put_back(const struct fr_request_found *found, size_t count)
+{
     for (size_t i = 0; i < count; i++) {
-        const char *status = statuses ? statuses + found[i].index * fr_real_mpi.status_bytes : NULL;
-        const struct fr_request_posted *receive = &places[found[i].place];
-        if (FR_UNLIKELY(fr_rndv_begins_rts(receive->buffer)) &&
-            fr_request_posted_has_rts(receive, status))
+        if (found[i].place == FR_REQUEST_FOUND_OVER)
             continue;
-        atomic_store_explicit(&place_words[found[i].place], FREE, memory_order_relaxed);
-        ended++;
+        fr_word request = request_of(word_of_way(found[i].place, 0));
+        atomic_store_explicit(&place_words[found[i].place], word_of(request, READY),
+                              memory_order_relaxed);
     }
-    fr_request_posted_discount(ended);
-    return ended == count;
 }
 
 // The operation is in the table before the place is free: who looks here first finds one of them.
@@ -452,7 +538,7 @@ static bool holds_rts(const struct fr_request_posted *receive, struct fr_rndv_in
 static bool fits(const struct fr_request_posted *receive, const struct fr_rndv_incoming *incoming)
 {
     const struct fr_layout *layout = NULL;
-    if (fr_layout_acquire(receive->type, &layout) != FR_OK)
+    if (fr_layout_acquire(fr_real_handle(receive->type), &layout) != FR_OK)
         return false;
     bool fits = fr_rndv_incoming_fits(incoming, (uint64_t)receive->count * layout->size_bytes);
     fr_layout_release(layout);
@@ -497,6 +583,8 @@ static bool peek_at(struct fr_request_posted *receive, fr_word request,
 
 void fr_request_posted_look(void)
 {
+    if (is_late) // whose requests may be over
+        return;
     for (size_t i = 0; i < FR_ARRAY_LENGTH(places); i++) {
         if (i % WAYS == 0 &&
             atomic_load_explicit(&fr_request_posted_count, memory_order_acquire) == 0)
@@ -515,7 +603,7 @@ static bool take_from(struct fr_request_posted *receive, struct fr_rndv_incoming
     for (;; sched_yield()) {
         uint64_t seen = atomic_load_explicit(word, memory_order_relaxed);
         fr_word request = request_of(seen);
-        if (seen == FREE || state_of(seen) == ADDED ||
+        if (seen == FREE || state_of(seen) == ADDED || is_late || state_of(seen) == KEPT ||
             (state_of(seen) == CLAIMED && fr_request_may_be_left()))
             return false;
         if (state_of(seen) == CLAIMED && change(word, seen, word_of(request, PEEKED)))

@@ -243,15 +243,17 @@ bool fr_request_start(enum fr_fn fn, fr_word *args, int *result);
 bool fr_request_pready(enum fr_fn fn, fr_word *args, int *result);
 bool fr_request_parrived(fr_word *args, int *result);
 
-// A call on so many requests at most that the real MPI has returned from, and of which nothing was
-// claimed: `requests` are the values that they had, and `statuses` those that MPI has filled, NULL
-// for none. Returns what the application's call returns, where MPI has returned `rc`.
+// A call on so many requests at most that the real MPI has returned from: what was found among them
+// (posted.h), and the statuses that MPI has filled, NULL for none. Returns what the application's
+// call returns, where MPI has returned `rc`.
 enum { FR_REQUEST_SHORT_LIST = 32 };
+struct fr_request_found;
 struct fr_request_completed {
     enum fr_fn fn;
     fr_word *args;
-    const void *requests;
     char *statuses;
+    const struct fr_request_found *found;
+    size_t found_count;
 };
 int fr_request_completed(const struct fr_request_completed *call, int rc);
 

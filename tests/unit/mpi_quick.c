@@ -18,7 +18,6 @@ enum {
     FAILURE = 7,  // of the real function
     HANDED = 99,  // what the rest of a call returns
     KEPT = -1234, // what the application has where MPI answers
-    LIST_BYTES = COUNT * sizeof(fr_word),
 };
 
 struct fr_real_personality fr_real_mpi = {
@@ -33,10 +32,10 @@ FR_TLS uintptr_t fr_mpi_handler_frame;
 bool fr_request_alone = true;
 _Atomic size_t fr_request_tracked_count;
 
-// The receives that are posted, and those of the last call that are over.
+// What was done with the receives of the last call.
 static fr_word ended[COUNT];
-static size_t ended_count;
-static const char *ended_statuses;
+static size_t ended_count, put_back_count;
+static const char *ended_status;
 
 size_t fr_request_posted_find(const void *requests, size_t count, struct fr_request_found *found)
 {
@@ -50,34 +49,37 @@ size_t fr_request_posted_find(const void *requests, size_t count, struct fr_requ
     return n;
 }
 
-fr_word fr_request_posted_value(const struct fr_request_found *found)
+size_t fr_request_posted_find_one(const void *request, struct fr_request_found *found)
 {
-    return found->place;
+    return fr_request_posted_find(request, 1, found);
 }
 
-bool fr_request_posted_end_found(const struct fr_request_found *found, size_t count,
-                                 const char *statuses)
+bool fr_request_posted_end_found(struct fr_request_found *found, const char *status)
 {
-    bool all = true;
-    for (size_t i = 0; i < count; i++) {
-        all = all && found[i].place < BRINGS;
-        if (found[i].place < BRINGS)
-            ended[ended_count++] = found[i].place;
-    }
-    ended_statuses = statuses;
-    return all;
+    ended_status = status;
+    if (found->place >= BRINGS)
+        return false;
+    ended[ended_count++] = found->place;
+    found->place = FR_REQUEST_FOUND_OVER;
+    return true;
+}
+
+void fr_request_posted_put_back(const struct fr_request_found *found, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        put_back_count += found[i].place != FR_REQUEST_FOUND_OVER;
 }
 
 // What was handed on.
 static struct fr_request_completed rest;
-static char rest_requests[LIST_BYTES];
+static struct fr_request_found rest_found[COUNT];
 static int rest_rc;
 static unsigned late, full;
 
 int fr_request_completed(const struct fr_request_completed *call, int rc)
 {
     rest = *call;
-    memcpy(rest_requests, call->requests, LIST_BYTES);
+    memcpy(rest_found, call->found, call->found_count * sizeof(rest_found[0]));
     rest_rc = rc;
     CHECK(fr_mpi_handler_frame != 0, "not as one of a handler");
     return HANDED;
@@ -173,10 +175,11 @@ static bool is_any(void)
     return shape->index >= 0;
 }
 
-// Makes the arguments anew, of a list of which the second request is the one in question.
-static void prepare(fr_word request)
+// Makes the arguments anew, of a list of which the second request is the one in question, and the
+// third one is never complete where some are not.
+static void prepare_two(fr_word request, fr_word third)
 {
-    const fr_word list[COUNT] = {OTHER, request, NONE};
+    const fr_word list[COUNT] = {OTHER, request, third};
     memcpy(requests, list, sizeof(requests));
     if (shape->count < 0)
         requests[0] = request;
@@ -197,8 +200,20 @@ static void prepare(fr_word request)
     answer_index = shape->count < 0 ? 0 : 1;
     refuses = false;
     ended_count = 0;
-    ended_statuses = NULL;
+    put_back_count = 0;
+    ended_status = NULL;
     real_calls = late = full = 0;
+}
+
+static void prepare(fr_word request)
+{
+    prepare_two(request, NONE);
+}
+
+// Which status goes with the request in question.
+static int status_index(void)
+{
+    return shape->lists && shape->outcount < 0 ? 1 : 0;
 }
 
 static struct fr_mpi_verdict run(void)
@@ -216,7 +231,8 @@ static void test_data(void)
     struct fr_mpi_verdict verdict = run();
     CHECK(!verdict.jump && verdict.result == 0 && real_calls == 1 && !late && !full, "%s", NAME);
     CHECK(ended_count == 1 && ended[0] == OURS, "%s: %zu are over", NAME, ended_count);
-    CHECK(ended_statuses == (const char *)statuses, "%s", NAME);
+    CHECK(ended_status == (const char *)&statuses[status_index()], "%s", NAME);
+    CHECK(put_back_count == 0, "%s", NAME);
     CHECK(given[shape->status] == FR_PTR(statuses), "%s: other statuses", NAME);
 }
 
@@ -228,7 +244,7 @@ static void test_ignored(void)
     args[shape->status] = shape->lists ? fr_real_mpi.STATUSES_IGNORE : fr_real_mpi.STATUS_IGNORE;
     CHECK(run().result == 0 && ended_count == 1 && !late && !full, "%s", NAME);
     CHECK((given[shape->status] == args[shape->status]) == !own, "%s", NAME);
-    CHECK((ended_statuses != NULL) == own, "%s", NAME);
+    CHECK((ended_status != NULL) == own, "%s", NAME);
 }
 
 static void test_rts(void)
@@ -238,9 +254,9 @@ static void test_rts(void)
     CHECK(ended_count == 0 && rest_rc == 0 && rest.fn == shape->fn, "%s", NAME);
     CHECK(rest.statuses == (char *)statuses, "%s", NAME);
     CHECK(rest.args[shape->requests] == FR_PTR(requests), "%s", NAME);
-    size_t at = shape->count < 0 ? 0 : 1;
-    CHECK(fr_real_handle_load(rest_requests, at) == BRINGS, "%s: lost", NAME);
-    CHECK(shape->count < 0 || fr_real_handle_load(rest_requests, 2) == NONE, "%s", NAME);
+    unsigned at = shape->count < 0 ? 0 : 1;
+    CHECK(rest.found_count == 1 && rest_found[0].place == BRINGS && rest_found[0].index == at,
+          "%s: lost", NAME);
     prepare(BRINGS);
     args[shape->status] = shape->lists ? fr_real_mpi.STATUSES_IGNORE : fr_real_mpi.STATUS_IGNORE;
     CHECK(run().result == HANDED && late == 1, "%s", NAME);
@@ -268,17 +284,33 @@ static void test_pending(void)
     bool pends = shape->flag >= 0 || is_any();
     CHECK(run().result == 0 && real_calls == 1 && !late && !full, "%s", NAME);
     CHECK(ended_count == (pends ? 0 : 1), "%s: %zu are over", NAME, ended_count);
+    CHECK(put_back_count == (pends ? 1 : 0), "%s: %zu are put back", NAME, put_back_count);
 }
 
-// Nothing of ours: the real function is jumped to where that is known before.
+// Of two receives one is complete, where the function can say so.
+static void test_one_of_two(void)
+{
+    bool one = is_any();
+    if (shape->count < 0)
+        return;
+    prepare_two(OURS, OURS + 1);
+    CHECK(run().result == 0 && !late && !full, "%s", NAME);
+    CHECK(ended_count == (one ? 1 : 2) && ended[0] == OURS, "%s: %zu are over", NAME, ended_count);
+    CHECK(put_back_count == (one ? 1 : 0), "%s: %zu are put back", NAME, put_back_count);
+    prepare_two(OURS, BRINGS);
+    answer_index = 2;
+    CHECK(run().result == HANDED && late == 1 && rest.found_count == 2, "%s", NAME);
+    CHECK(rest_found[0].place == (one ? OURS : FR_REQUEST_FOUND_OVER), "%s", NAME);
+    CHECK(rest_found[1].place == BRINGS && rest_found[1].index == 2, "%s", NAME);
+}
+
+// Nothing of ours: the real function is jumped to.
 static void test_others(void)
 {
     prepare(OTHER);
     struct fr_mpi_verdict verdict = run();
-    bool jumps = shape->outcount < 0 && !is_any();
-    CHECK(!late && !full && ended_count == 0, "%s", NAME);
-    CHECK(jumps ? verdict.jump == real() && !real_calls : !verdict.jump && real_calls == 1, "%s",
-          NAME);
+    CHECK(!late && !full && ended_count == 0 && real_calls == 0, "%s", NAME);
+    CHECK(verdict.jump == real() && indices[0] == KEPT && flag == KEPT, "%s", NAME);
 }
 
 static void test_not_quick(void)
@@ -311,6 +343,7 @@ int main(void)
         test_rts();
         test_failure();
         test_pending();
+        test_one_of_two();
         test_others();
         test_not_quick();
     }

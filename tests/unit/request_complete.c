@@ -33,7 +33,6 @@ struct fr_real_personality fr_real_mpi = {
     .UNDEFINED = UNDEFINED,
 };
 _Atomic size_t fr_request_tracked_count = 1, fr_request_special_count = 1;
-bool fr_request_alone = true;
 
 static struct fr_request_op *op_of[MOST + 1]; // by request
 static unsigned real_calls, raised, claimed, over, looked_up;
@@ -155,6 +154,33 @@ size_t fr_request_posted_claim(const void *requests, size_t count,
     (void)count;
     (void)posted;
     return 0;
+}
+
+struct fr_request_posted *fr_request_posted_claim_late(fr_word request)
+{
+    (void)request;
+    return NULL;
+}
+
+struct fr_request_posted *fr_request_posted_found(const struct fr_request_found *found)
+{
+    (void)found;
+    return NULL;
+}
+
+static bool is_late;
+
+bool fr_request_posted_begin_late(void)
+{
+    CHECK(!is_late, "twice");
+    is_late = true;
+    return true;
+}
+
+void fr_request_posted_end_late(void)
+{
+    CHECK(is_late && over == 0, "once it has come to anything");
+    is_late = false;
 }
 
 void fr_request_posted_unclaim(struct fr_request_posted *const *posted, size_t count)
