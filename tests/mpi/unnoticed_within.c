@@ -33,13 +33,6 @@ static int deleted(MPI_Comm comm, int keyval, void *value, void *state)
     return MPI_SUCCESS;
 }
 
-static void handled(MPI_Fint *comm, MPI_Fint *code, ...)
-{
-    (void)comm;
-    (void)code;
-    receive_within();
-}
-
 // Completes a list, of which MPI may refuse a part.
 static void complete_list(int way, int count, MPI_Request *requests)
 {
@@ -130,17 +123,25 @@ static void within_attribute(int number)
     memory_free(&device);
 }
 
-typedef void create_fn(void (*function)(MPI_Fint *, MPI_Fint *, ...), MPI_Fint *, MPI_Fint *);
-typedef void set_fn(MPI_Fint *, MPI_Fint *, MPI_Fint *);
-
 // The bindings of a distribution's MPI library, which a C program is not linked with.
 #if defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION == 4
 static const char *const bindings[] = {"libmpi_mpifh.so.40"};
 #elif defined(MPICH_NUMVERSION) && MPICH_NUMVERSION < 50000000
 static const char *const bindings[] = {"libmpichfort.so.12", "libmpifort.so.12"};
 #else
-static const char *const bindings[] = {"none of this MPI"};
+#define NO_BINDINGS
 #endif
+
+#ifndef NO_BINDINGS
+typedef void create_fn(void (*function)(MPI_Fint *, MPI_Fint *, ...), MPI_Fint *, MPI_Fint *);
+typedef void set_fn(MPI_Fint *, MPI_Fint *, MPI_Fint *);
+
+static void handled(MPI_Fint *comm, MPI_Fint *code, ...)
+{
+    (void)comm;
+    (void)code;
+    receive_within();
+}
 
 static void *fortran(const char *symbol)
 {
@@ -152,26 +153,37 @@ static void *fortran(const char *symbol)
     return found;
 }
 
-// An error handler that a Fortran program makes: bindings need not call the function of C for that.
-static void within_handler(int number)
+static bool set_handler(void)
 {
     create_fn *create = (create_fn *)fortran("mpi_comm_create_errhandler_");
     set_fn *set = (set_fn *)fortran("mpi_comm_set_errhandler_");
+    MPI_Fint handler, code, world = MPI_Comm_c2f(MPI_COMM_WORLD);
+    if (!create || !set)
+        return false;
+    create(handled, &handler, &code);
+    set(&world, &handler, &code);
+    return true;
+}
+#else
+static bool set_handler(void)
+{
+    return false;
+}
+#endif
+
+// An error handler that a Fortran program makes: bindings need not call the function of C for that.
+static void within_handler(int number)
+{
     struct memory device = memory_new(MEMORY_DEVICE, BYTES), host = memory_new(MEMORY_HOST, BYTES);
     struct memory other = memory_new(MEMORY_HOST, BYTES);
-    MPI_Fint handler, code, world = MPI_Comm_c2f(MPI_COMM_WORLD);
     MPI_Request requests[2];
     (void)number;
     inner = memory_new(MEMORY_HOST, BYTES);
     within = MPI_REQUEST_NULL;
     fill(&device, BYTES, 7);
     fill(&host, BYTES, rank == 0 ? 7 : 1);
-    if (create && set) { // else no Fortran here
-        create(handled, &handler, &code);
-        set(&world, &handler, &code);
-    } else {
+    if (!set_handler()) // no Fortran here
         MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    }
     if (rank == 0) {
         MPI_Barrier(MPI_COMM_WORLD);
         MPI_Send(host.address, BYTES, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
