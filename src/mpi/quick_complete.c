@@ -71,13 +71,15 @@ static inline struct fr_mpi_verdict end(struct completion *completion, enum fr_f
                                         const fr_word *registers, fr_word statuses, fr_word ignore,
                                         int rc)
 {
+    struct fr_request_found *found = completion->found, *end = found + completion->found_count;
     fr_word given = statuses == ignore ? 0 : statuses;
-    bool over = FR_LIKELY(rc == fr_real_mpi.SUCCESS);
-    for (size_t i = 0; i < completion->found_count && rc == fr_real_mpi.SUCCESS; i++) {
-        struct fr_request_found *found = &completion->found[i];
+    bool over = rc == fr_real_mpi.SUCCESS;
+    if (FR_UNLIKELY(!over))
+        return end_fully(completion, fn, registers, given, rc);
+    do { // there is one
         fr_word status = given ? given + found->index * fr_real_mpi.status_bytes : 0;
         over &= fr_request_posted_end_found(found, (const char *)status);
-    }
+    } while (++found < end);
     return FR_LIKELY(over) ? return_code(rc) : end_fully(completion, fn, registers, given, rc);
 }
 

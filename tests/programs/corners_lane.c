@@ -15,21 +15,15 @@ enum { LARGE_BYTES = 100000 }; // what takes longer to make and compare than to 
 static const size_t sizes[CORNER_TAGS / (2 * LANE_TAGS)] = {0,   39,   40,    43,
                                                             688, 1000, 65536, (1 << 20) + 7};
 
-// Four rounds see all four combinations of places, which the slots of a round take in turn; in the
-// next four all slots have the same.
-static int combination(const struct lane *lane, int slot)
-{
-    return lane->round / 4 % 2 == 0 ? lane->round + slot : lane->round;
-}
-
+// Four rounds see all four combinations of places.
 static enum place give_place(const struct lane *lane, int slot)
 {
-    return (enum place)(combination(lane, slot) % 2);
+    return (enum place)((lane->round + slot) % 2);
 }
 
 enum place lane_take_place(const struct lane *lane, int slot)
 {
-    return (enum place)(combination(lane, slot) / 2 % 2);
+    return (enum place)((lane->round + slot) / 2 % 2);
 }
 
 static size_t slot_offset(const struct lane *lane, int slot)

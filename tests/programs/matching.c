@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What a program can ask about messages and requests: wildcards, probes, cancelling, truncation,
 // null processes and null requests, and point to point between two groups.
-#include "harness.h"
+#include "completion.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { TAG = 11, ACK = 12, PATIENCE_S = 60 };
+enum { TAG = 11, ACK = 12, PATIENCE_S = 60, LIST = 4, LISTED = 20 };
 
 static struct buffer *to_zero(struct run *run, size_t bytes)
 {
@@ -127,10 +127,10 @@ static void step_no_process(struct run *run, size_t bytes)
 
 // A receive that is too short, by each way to complete it. The bytes it may write are MPI's to
 // choose; those behind are not.
-enum completion { BY_RECV, BY_WAIT, BY_WAITALL, COMPLETIONS };
+enum truncated { BY_RECV, BY_WAIT, BY_WAITALL, TRUNCATED };
 
 static int receive_truncated(MPI_Comm comm, struct buffer *recv, int count, int source,
-                             enum completion how)
+                             enum truncated how)
 {
     MPI_Status status;
     MPI_Request request;
@@ -180,14 +180,14 @@ static void step_truncation(struct run *run, size_t bytes)
     set_error_handlers(comm, MPI_ERRORS_RETURN);
     int left = (run->rank + run->size - 1) % run->size, right = (run->rank + 1) % run->size;
     int count = (int)(bytes / 2);
-    for (int how = BY_RECV; how < COMPLETIONS; how++) {
+    for (int how = BY_RECV; how < TRUNCATED; how++) {
         struct buffer *send = buffer_filled(run, "send", bytes, run_seed(run, run->rank, right));
         struct buffer *recv = buffer_new(run, "recv", bytes);
         MPI_Request request;
         int class = MPI_SUCCESS;
         tolerate_truncation(
             comm, MPI_Isend(send->data, (int)bytes, MPI_BYTE, right, TAG, comm, &request));
-        int code = receive_truncated(comm, recv, count, left, (enum completion)how);
+        int code = receive_truncated(comm, recv, count, left, (enum truncated)how);
         tolerate_truncation(comm, code);
         MPI_Error_class(code, &class);
         run_check(run, class == MPI_ERR_TRUNCATE, "truncation gives error class %d, expected %d",
@@ -399,9 +399,51 @@ static void step_between_groups(struct run *run, size_t bytes)
     MPI_Comm_free(&half);
 }
 
+static void list_done(void *context, int i, const MPI_Status *status)
+{
+    struct buffer *recv = context;
+    struct run *run = recv->run;
+    size_t bytes = recv->bytes / LIST;
+    status_check(run, status, run->rank - run->size / 2, LISTED + i, MPI_BYTE, (int)bytes);
+    buffer_expect(recv, i * bytes, bytes, run_seed(run, run->rank - run->size / 2, i));
+    run_check(run, memcmp(recv->data + i * bytes, recv->want + i * bytes, bytes) == 0,
+              "message %d is not there yet, though MPI says so", i);
+}
+
+// What the second half of the ranks receives into host memory, with nothing else under way, in all
+// ways to complete a list of it. The messages come from the run's memory of the first half.
+static void step_to_host(struct run *run, size_t bytes)
+{
+    MPI_Request requests[LIST];
+    const int half = run->size / 2;
+    const bool sends = run->rank < half;
+    if (run->rank >= 2 * half)
+        return;
+    for (int how = 0; how < COMPLETIONS; how++) {
+        struct buffer *buffer =
+            buffer_new_in(run, "list", LIST * bytes, sends ? run->kind : MEMORY_HOST);
+        for (int i = 0; sends && i < LIST; i++)
+            buffer_expect(buffer, i * bytes, bytes, run_seed(run, run->rank, i));
+        if (sends)
+            buffer_upload(buffer);
+        for (int i = 0; i < LIST; i++) {
+            unsigned char *data = buffer->data + i * bytes;
+            if (sends)
+                MPI_Isend(data, (int)bytes, MPI_BYTE, run->rank + half, LISTED + i, run->comm,
+                          &requests[i]);
+            else
+                MPI_Irecv(data, (int)bytes, MPI_BYTE, run->rank - run->size / 2, LISTED + i,
+                          run->comm, &requests[i]);
+        }
+        complete((enum completion)how, LIST, requests, sends ? NULL : list_done, buffer);
+        buffer_finish(buffer);
+    }
+}
+
 static const struct step steps[] = {
     {"wildcards", step_any, LIMIT_MIDDLE, 1},
     {"probe", step_probe, LIMIT_MIDDLE, 1},
+    {"to host", step_to_host, LIMIT_MIDDLE, 1},
     {"no process", step_no_process, LIMIT_SMALL, 1},
     {"truncation", step_truncation, LIMIT_MIDDLE, 2},
     {"Cancel", step_cancel, LIMIT_MIDDLE, 1},

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Messages around a ring, in every mode that MPI has for sending and receiving one.
-#include "completion.h"
+#include "harness.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-enum { TAG = 7, TOKEN = 8, BACK = 9, LIST = 4 };
+enum { TAG = 7, TOKEN = 8, BACK = 9 };
 
 struct ring {
     int left, right;
@@ -279,46 +278,6 @@ static void step_bottom(struct run *run, size_t bytes)
     scattered_finish(&send, mine);
 }
 
-static void list_done(void *context, int i, const MPI_Status *status)
-{
-    struct buffer *recv = context;
-    struct run *run = recv->run;
-    size_t bytes = recv->bytes / LIST;
-    status_check(run, status, run->rank - 1, TAG + i, MPI_BYTE, (int)bytes);
-    buffer_expect(recv, i * bytes, bytes, run_seed(run, run->rank - 1, i));
-    run_check(run, memcmp(recv->data + i * bytes, recv->want + i * bytes, bytes) == 0,
-              "message %d is not there yet, though MPI says so", i);
-}
-
-// What an odd rank receives into host memory, with nothing else under way, in all ways to complete
-// a list of it. The messages come from the run's memory.
-static void step_to_host(struct run *run, size_t bytes)
-{
-    MPI_Request requests[LIST];
-    const bool sends = run->rank % 2 == 0;
-    if (sends && run->rank + 1 == run->size)
-        return;
-    for (int how = 0; how < COMPLETIONS; how++) {
-        struct buffer *buffer =
-            buffer_new_in(run, "list", LIST * bytes, sends ? run->kind : MEMORY_HOST);
-        for (int i = 0; sends && i < LIST; i++)
-            buffer_expect(buffer, i * bytes, bytes, run_seed(run, run->rank, i));
-        if (sends)
-            buffer_upload(buffer);
-        for (int i = 0; i < LIST; i++) {
-            unsigned char *data = buffer->data + i * bytes;
-            if (sends)
-                MPI_Isend(data, (int)bytes, MPI_BYTE, run->rank + 1, TAG + i, run->comm,
-                          &requests[i]);
-            else
-                MPI_Irecv(data, (int)bytes, MPI_BYTE, run->rank - 1, TAG + i, run->comm,
-                          &requests[i]);
-        }
-        complete((enum completion)how, LIST, requests, sends ? NULL : list_done, buffer);
-        buffer_finish(buffer);
-    }
-}
-
 static const struct step steps[] = {
     {"modes", step_modes, LIMIT_LARGE, 1},
     {"Bsend reuse", step_bsend_reuse, LIMIT_MIDDLE, 1},
@@ -333,7 +292,6 @@ static const struct step steps[] = {
     {"self", step_self, LIMIT_MIDDLE, 1},
     {"short", step_short, LIMIT_MIDDLE, 1},
     {"BOTTOM", step_bottom, LIMIT_MIDDLE, 1},
-    {"to host", step_to_host, LIMIT_MIDDLE, 1},
 };
 
 int main(int argc, char **argv)

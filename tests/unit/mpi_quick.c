@@ -72,6 +72,7 @@ void fr_request_posted_put_back(const struct fr_request_found *found, size_t cou
 
 // What was handed on.
 static struct fr_request_completed rest;
+static fr_word rest_args[FR_REGISTER_ARGS];
 static struct fr_request_found rest_found[COUNT];
 static int rest_rc;
 static unsigned late, full;
@@ -79,6 +80,7 @@ static unsigned late, full;
 int fr_request_completed(const struct fr_request_completed *call, int rc)
 {
     rest = *call;
+    memcpy(rest_args, call->args, sizeof(rest_args));
     memcpy(rest_found, call->found, call->found_count * sizeof(rest_found[0]));
     rest_rc = rc;
     CHECK(fr_mpi_handler_frame != 0, "not as one of a handler");
@@ -253,7 +255,7 @@ static void test_rts(void)
     CHECK(run().result == HANDED && real_calls == 1 && late == 1 && !full, "%s", NAME);
     CHECK(ended_count == 0 && rest_rc == 0 && rest.fn == shape->fn, "%s", NAME);
     CHECK(rest.statuses == (char *)statuses, "%s", NAME);
-    CHECK(rest.args[shape->requests] == FR_PTR(requests), "%s", NAME);
+    CHECK(rest_args[shape->requests] == FR_PTR(requests), "%s", NAME);
     unsigned at = shape->count < 0 ? 0 : 1;
     CHECK(rest.found_count == 1 && rest_found[0].place == BRINGS && rest_found[0].index == at,
           "%s: lost", NAME);
