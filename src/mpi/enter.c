@@ -128,6 +128,51 @@ static bool handle_abort(enum fr_fn fn, fr_word *args, int *result)
     return false;
 }
 
+// Classes of which nearly all calls are looked at, which are rare.
+static bool set_rare_handler(struct entry *entry, enum fr_class class)
+{
+    entry->check = CHECK_NONE;
+    switch (class) {
+    case FR_CLASS_BUFFER_RETURN:
+        entry->check = CHECK_NO_ATTACHED;
+        entry->handle = fr_mpi_call_buffer_return;
+        return true;
+    case FR_CLASS_COMM_MAKE:
+    case FR_CLASS_KEYVAL_MAKE:
+        entry->check = CHECK_COMM_MAKE;
+        entry->handle =
+            class == FR_CLASS_COMM_MAKE ? fr_mpi_call_comm_make : fr_mpi_call_keyval_make;
+        return true;
+    case FR_CLASS_TYPE_FREE:
+        entry->handle = handle_type_free;
+        return true;
+    case FR_CLASS_SESSION_INIT:
+        entry->handle = handle_session_init;
+        return true;
+    case FR_CLASS_HANDLER_MAKE:
+        entry->handle = handle_handler_make;
+        return true;
+    case FR_CLASS_HANDLER_SET:
+        entry->handle = handle_handler_set;
+        return true;
+    case FR_CLASS_INIT:
+        entry->handle = fr_mpi_call_init;
+        return true;
+    case FR_CLASS_FINALIZE:
+        entry->handle = fr_mpi_call_finalize;
+        return true;
+    case FR_CLASS_ABORT:
+        entry->handle = handle_abort;
+        return true;
+    case FR_CLASS_QUERY_CUDA:
+    case FR_CLASS_QUERY_GPU:
+        entry->handle = fr_mpi_call_query;
+        return true;
+    default:
+        return false;
+    }
+}
+
 static void set_handler(struct entry *entry, enum fr_class class)
 {
     entry->check = CHECK_NO_REQUESTS;
@@ -166,46 +211,8 @@ static void set_handler(struct entry *entry, enum fr_class class)
     default:
         break;
     }
-    entry->check = CHECK_NONE;
-    switch (class) {
-    case FR_CLASS_BUFFER_RETURN:
-        entry->check = CHECK_NO_ATTACHED;
-        entry->handle = fr_mpi_call_buffer_return;
+    if (set_rare_handler(entry, class))
         return;
-    case FR_CLASS_COMM_MAKE:
-    case FR_CLASS_KEYVAL_MAKE:
-        entry->check = CHECK_COMM_MAKE;
-        entry->handle =
-            class == FR_CLASS_COMM_MAKE ? fr_mpi_call_comm_make : fr_mpi_call_keyval_make;
-        return;
-    case FR_CLASS_TYPE_FREE:
-        entry->handle = handle_type_free;
-        return;
-    case FR_CLASS_SESSION_INIT:
-        entry->handle = handle_session_init;
-        return;
-    case FR_CLASS_HANDLER_MAKE:
-        entry->handle = handle_handler_make;
-        return;
-    case FR_CLASS_HANDLER_SET:
-        entry->handle = handle_handler_set;
-        return;
-    case FR_CLASS_INIT:
-        entry->handle = fr_mpi_call_init;
-        return;
-    case FR_CLASS_FINALIZE:
-        entry->handle = fr_mpi_call_finalize;
-        return;
-    case FR_CLASS_ABORT:
-        entry->handle = handle_abort;
-        return;
-    case FR_CLASS_QUERY_CUDA:
-    case FR_CLASS_QUERY_GPU:
-        entry->handle = fr_mpi_call_query;
-        return;
-    default:
-        break;
-    }
     entry->check = class == FR_CLASS_PROBE ? CHECK_PROBE : CHECK_HOST_BUFFERS;
     entry->handle = class == FR_CLASS_PROBE           ? fr_mpi_call_probe
                     : class == FR_CLASS_REFUSE        ? fr_mpi_call_refusable
@@ -360,7 +367,7 @@ static bool sends_as_rts(const struct entry *entry, const fr_word *registers, co
 
 // Whether a function that receives by matching may be brought an RTS, or sends what is as
 // long as one.
-static bool needs_hearing(const struct entry *entry, const fr_word *registers, const fr_word *stack)
+static bool may_bring_rts(const struct entry *entry, const fr_word *registers, const fr_word *stack)
 {
     return fr_mpi_may_bring(count_at(entry, registers, stack, entry->receive + 1u),
                             fr_real_handle(fr_mpi_arg(registers, stack, entry->receive + 2u))) ||
@@ -388,7 +395,7 @@ static bool needs_look(const struct entry *entry, const fr_word *registers, cons
             return true;
         __attribute__((fallthrough));
     case CHECK_RECEIVE:
-        if (fr_mpi_takes_rts && needs_hearing(entry, registers, stack))
+        if (fr_mpi_takes_rts && may_bring_rts(entry, registers, stack))
             return true;
         goto host_buffers;
     case CHECK_RAIL_SEND:

@@ -13,7 +13,7 @@ static int receiving_buffer(enum fr_fn fn)
 
 // Looks at what a blocking receive into host memory has brought. Of an exchange this is the second
 // half: what it has sent may be of a datatype that is not understood.
-static int hear(enum fr_fn fn, const fr_word *args, void *status, int rc)
+static int follow_rts(enum fr_fn fn, const fr_word *args, void *status, int rc)
 {
     bool large = fr_real_rows[fn].flags & FR_ROW_LARGE;
     int half = receiving_buffer(fn);
@@ -89,7 +89,7 @@ int fr_mpi_received(enum fr_fn fn, const fr_word *args, int rc)
     learn(type, rc);
     if (FR_LIKELY(!may_have_brought(buffer, fr_mpi_is_simple(type), status, rc)))
         return rc;
-    return hear(fn, args, status, rc);
+    return follow_rts(fn, args, status, rc);
 }
 
 // Receives into host memory at once, by the application's own arguments, which MPI names where it

@@ -17,12 +17,12 @@ enum { SET_BITS = 9, SETS = 1 << SET_BITS, WAYS = 4, STATE_BITS = 3 };
 
 // What a thread may do with a place.
 enum {
-    READY = 1,   // claim it
-    CLAIMED = 2, // peek: another one completes the receive
-    LOOKED = 3,  // wait: another one looks whether an RTS has come
-    PEEKED = 4,  // wait, also who has claimed it: another one reads what stands in its memory
-    ADDED = 5,   // nothing: another one is about to add a receive
-    KEPT = 6,    // nothing: a call that looks it up late has it, whose request has a new owner
+    READY = 1,      // claim it
+    CLAIMED = 2,    // peek: another one completes the receive
+    LOOKED = 3,     // wait: another one looks whether an RTS has come
+    PEEKED = 4,     // wait, also who has claimed it: another one reads what stands in its memory
+    ADDED = 5,      // nothing: another one is about to add a receive
+    SUPERSEDED = 6, // nothing: a call that looks it up late has it, whose request has a new owner
 };
 #define FREE ((uint64_t)0)
 
@@ -136,16 +136,16 @@ static uint64_t word_of_way(size_t first, unsigned way)
 // A call of a thread that is alone looks its receives up when MPI has completed them. From within
 // it MPI may call the application, which may receive under the value of a request that is over.
 static bool is_late;
-static bool any_kept;
+static bool any_superseded;
 
-static bool keep_stale(size_t first, uint64_t stale)
+static bool supersede(size_t first, uint64_t stale)
 {
     for (size_t i = first; i < first + WAYS; i++) {
         if (atomic_load_explicit(&place_words[i], memory_order_relaxed) == stale)
-            atomic_store_explicit(&place_words[i], word_of(request_of(stale), KEPT),
+            atomic_store_explicit(&place_words[i], word_of(request_of(stale), SUPERSEDED),
                                   memory_order_relaxed);
     }
-    any_kept = true;
+    any_superseded = true;
     return false;
 }
 
@@ -161,7 +161,7 @@ static inline __attribute__((always_inline)) struct fr_request_posted *find_plac
     bool is_stale =
         words[0] == stale || words[1] == stale || words[2] == stale || words[3] == stale;
     if (FR_UNLIKELY(is_stale && is_late))
-        is_stale = keep_stale(first, stale);
+        is_stale = supersede(first, stale);
     if (FR_LIKELY(!is_stale && words[0] == FREE && change(&place_words[first], FREE, added)))
         return &places[first];
     for (size_t i = first; is_stale && i < first + WAYS; i++) {
@@ -346,25 +346,25 @@ size_t fr_request_posted_claim(const void *requests, size_t count,
     return found;
 }
 
-// What was kept and not asked for was completed in a way that nobody saw.
-static void drop_kept(void)
+// What was superseded and not asked for was completed in a way that nobody saw.
+static void drop_superseded(void)
 {
     for (size_t i = 0; i < FR_ARRAY_LENGTH(places); i++) {
         uint64_t word = atomic_load_explicit(&place_words[i], memory_order_relaxed);
-        if (state_of(word) != KEPT)
+        if (state_of(word) != SUPERSEDED)
             continue;
         atomic_store_explicit(&place_words[i], FREE, memory_order_relaxed);
         fr_request_posted_discount(1);
     }
-    any_kept = false;
+    any_superseded = false;
 }
 
 bool fr_request_posted_begin_late(void)
 {
     if (!fr_request_alone || is_late)
         return false;
-    if (FR_UNLIKELY(any_kept))
-        drop_kept();
+    if (FR_UNLIKELY(any_superseded))
+        drop_superseded();
     is_late = true;
     return true;
 }
@@ -377,9 +377,9 @@ void fr_request_posted_end_late(void)
 struct fr_request_posted *fr_request_posted_claim_late(fr_word request)
 {
     const size_t first = set_of(request);
-    const uint64_t kept = word_of(request, KEPT);
-    for (size_t i = first; any_kept && i < first + WAYS; i++) {
-        if (change(&place_words[i], kept, word_of(request, CLAIMED)))
+    const uint64_t superseded = word_of(request, SUPERSEDED);
+    for (size_t i = first; any_superseded && i < first + WAYS; i++) {
+        if (change(&place_words[i], superseded, word_of(request, CLAIMED)))
             return &places[i];
     }
     return has_word(request) ? claim(request) : NULL;
@@ -603,7 +603,7 @@ static bool take_from(struct fr_request_posted *receive, struct fr_rndv_incoming
     for (;; sched_yield()) {
         uint64_t seen = atomic_load_explicit(word, memory_order_relaxed);
         fr_word request = request_of(seen);
-        if (seen == FREE || state_of(seen) == ADDED || is_late || state_of(seen) == KEPT ||
+        if (seen == FREE || state_of(seen) == ADDED || is_late || state_of(seen) == SUPERSEDED ||
             (state_of(seen) == CLAIMED && fr_request_may_be_left()))
             return false;
         if (state_of(seen) == CLAIMED && change(word, seen, word_of(request, PEEKED)))
