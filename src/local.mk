@@ -1,7 +1,7 @@
 # The library to preload: the stubs of all MPI functions and every room behind them. No MPI and no CUDA
 # is linked.
 lib_LTLIBRARIES += libfabrail.la
-libfabrail_la_SOURCES = src/real/stubs.S src/real/lookup.S src/device/opener.S
+libfabrail_la_SOURCES = src/real/stubs.S src/real/lookup.S
 libfabrail_la_LIBADD = librooms.la
 libfabrail_la_LDFLAGS = -module -avoid-version -shared -no-undefined -Wl,--no-undefined \
     -Wl,-z,nodelete -Wl,--version-script=$(srcdir)/src/libfabrail.map

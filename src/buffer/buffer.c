@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "buffer/buffer.h"
+#include "core/object.h"
 
 #include <dlfcn.h>
 #include <elf.h>
@@ -49,9 +50,9 @@ static int note_executable(struct dl_phdr_info *info, size_t bytes, void *cookie
 
 __attribute__((constructor)) static void note_layout(void)
 {
-    dl_iterate_phdr(note_executable, &fr_buffer_static_data);
+    fr_core_iterate_objects(note_executable, &fr_buffer_static_data);
     uintptr_t start = (uintptr_t)sbrk(0); // glibc's own, this early, which makes it look
-    void *const *at = dlsym(RTLD_DEFAULT, "__curbrk");
+    void *const *at = fr_core_dlsym(RTLD_DEFAULT, "__curbrk");
     if (at != NULL && (uintptr_t)*at == start)
         fr_buffer_heap = (struct fr_buffer_heap){start, at};
 }

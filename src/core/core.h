@@ -207,6 +207,10 @@ struct fr_settings {
 // FABRAIL_ names and bad values. Never fails; the pointer stays valid until exit.
 const struct fr_settings *fr_core_settings(void);
 
+// Whether this thread is in the first call of fr_core_settings, and so must not call it again: an
+// allocator that another preloaded library wraps may look its own functions up meanwhile.
+bool fr_core_settings_are_read_here(void);
+
 // Called once for each thing wrong in an environment; `text` dies with the call.
 typedef void (*fr_core_complain_fn)(void *cookie, const char *text);
 

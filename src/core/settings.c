@@ -595,8 +595,11 @@ static void keep_text(const struct row *row)
     *member = copy != NULL ? copy : "";
 }
 
+static FR_TLS bool is_reading;
+
 static void read_process_settings(void)
 {
+    is_reading = true;
     (void)fr_core_settings_parse(environ, &process_settings, complain_to_log, &process_settings);
     fr_core_log_level = process_settings.log;
     // The application may change its environment later, so strings are copied.
@@ -605,6 +608,12 @@ static void read_process_settings(void)
             keep_text(&rows[r]);
     }
     atomic_store_explicit(&process_ready, &process_settings, memory_order_release);
+    is_reading = false;
+}
+
+bool fr_core_settings_are_read_here(void)
+{
+    return is_reading;
 }
 
 const struct fr_settings *fr_core_settings(void)

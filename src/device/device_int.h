@@ -87,14 +87,6 @@ struct fr_device_driver {
 // Valid from the first time that fr_device_present returned true, and constant from then on.
 extern struct fr_device_driver fr_cu;
 
-// Called by the exported dlopen (0) and dlmopen (1). Returns the next function of the name.
-void *fr_device_loads_begin(unsigned function, int flags);
-
-// Whether objects may have come into the process since fr_device_loads_looked was last called, by
-// the threads that loaded them.
-bool fr_device_loads_any(void);
-void fr_device_loads_looked(void);
-
 // Translates the result of the driver call `call` and logs it. A driver that is shutting down at
 // exit, or that was never initialised, is no news and stays unlogged.
 enum fr_status fr_device_fail(const char *call, CUresult result);

@@ -5,6 +5,7 @@
 // else.
 #include "config.h"
 
+#include "core/object.h"
 #include "device/device_int.h"
 
 #include <dlfcn.h>
@@ -19,8 +20,29 @@ struct fr_device_driver fr_cu;
 
 static atomic_bool driver_found;
 
-// The loader's count of objects ever loaded at the last search in vain; 0 before the first.
+// The loader's count of objects ever loaded at the last search in vain; 0 before the first. To ask
+// for it takes the loader's lock and costs more than all else that a call of host memory pays, so
+// it is asked for where somebody has called dlsym since: what brings the driver takes its functions
+// by that, or is asked for functions itself.
 static _Atomic unsigned long long searched_at;
+static _Atomic unsigned lookups_seen;
+
+// The dlsym of real/lookup.S: in the library to preload, but not where the rooms are linked into a
+// program.
+extern char fr_core_own_dlsym[] __attribute__((weak, visibility("hidden")));
+
+// Whether the process binds that one. Another preloaded library may come first.
+static bool are_lookups_seen(void)
+{
+    static _Atomic int known; // 1 yes, -1 no
+    int seen = atomic_load_explicit(&known, memory_order_relaxed);
+    if (FR_UNLIKELY(seen == 0)) {
+        bool own = fr_core_own_dlsym && fr_core_dlsym(RTLD_DEFAULT, "dlsym") == fr_core_own_dlsym;
+        seen = own ? 1 : -1;
+        atomic_store_explicit(&known, seen, memory_order_relaxed);
+    }
+    return seen > 0;
+}
 
 static struct fr_lock publish_lock = FR_LOCK_INIT;
 
@@ -51,9 +73,9 @@ static int match_driver(struct dl_phdr_info *info, size_t bytes, void *cookie)
 static void *open_loaded_driver(void)
 {
     char path[PATH_MAX];
-    if (dl_iterate_phdr(match_driver, path) == 0)
+    if (fr_core_iterate_objects(match_driver, path) == 0)
         return NULL;
-    return dlopen(path, RTLD_NOLOAD | RTLD_LAZY);
+    return fr_core_dlopen(path, RTLD_NOLOAD | RTLD_LAZY);
 }
 
 static bool bind_functions(void *handle, struct fr_device_driver *driver)
@@ -68,7 +90,7 @@ static bool bind_functions(void *handle, struct fr_device_driver *driver)
 #undef FR_CU_ENTRY
     };
     for (size_t i = 0; i < FR_ARRAY_LENGTH(functions); i++) {
-        void *function = dlsym(handle, functions[i].name);
+        void *function = fr_core_dlsym(handle, functions[i].name);
         if (function == NULL && functions[i].needed) {
             fr_warn_once("the loaded CUDA driver lacks %s, so device memory is not recognised",
                          functions[i].name);
@@ -111,13 +133,15 @@ bool fr_device_present(void)
     if (FR_LIKELY(atomic_load_explicit(&driver_found, memory_order_acquire)))
         return true;
     unsigned long long searched = atomic_load_explicit(&searched_at, memory_order_acquire);
-    if (FR_LIKELY(searched != 0 && !fr_device_loads_any()))
+    unsigned lookups = atomic_load_explicit(&fr_core_lookups, memory_order_acquire);
+    bool anew = lookups != atomic_load_explicit(&lookups_seen, memory_order_acquire);
+    if (FR_LIKELY(searched != 0 && !anew && are_lookups_seen()))
         return false;
     // Read before the search, so that an object loaded meanwhile brings about another one.
     unsigned long long load_count = 0;
-    dl_iterate_phdr(read_load_count, &load_count);
+    fr_core_iterate_objects(read_load_count, &load_count);
     bool found = (load_count == 0 || load_count != searched) && search(load_count);
-    fr_device_loads_looked(); // other threads may have the driver's memory already
+    atomic_store_explicit(&lookups_seen, lookups, memory_order_release);
     return found;
 }
 

@@ -2,6 +2,7 @@
 // Whether this host has a CUDA driver, found out without loading it.
 #include "config.h"
 
+#include "core/object.h"
 #include "device/device.h"
 
 #include <dlfcn.h>
@@ -15,7 +16,7 @@
 static bool is_in_search_path(void)
 {
     Dl_serinfo size;
-    void *program = dlopen(NULL, RTLD_LAZY);
+    void *program = fr_core_dlopen(NULL, RTLD_LAZY);
     if (program == NULL || dlinfo(program, RTLD_DI_SERINFOSIZE, &size) != 0)
         return false;
     Dl_serinfo *folders = calloc(1, size.dls_size);

@@ -6,6 +6,7 @@
 // has no such fabric, which is no error.
 #include "config.h"
 
+#include "core/object.h"
 #include "device/device_int.h"
 
 #include <dlfcn.h>
@@ -79,7 +80,7 @@ static const char *bind_functions(void *handle, struct nvml *functions)
 #undef NVML_ENTRY
     };
     for (size_t i = 0; i < FR_ARRAY_LENGTH(table); i++) {
-        void *function = dlsym(handle, table[i].name);
+        void *function = fr_core_dlsym(handle, table[i].name);
         if (function == NULL && table[i].needed)
             return table[i].name;
         memcpy((char *)functions + table[i].offset, &function, sizeof(function));
@@ -91,7 +92,7 @@ static const char *bind_functions(void *handle, struct nvml *functions)
 // own use and two threads that come here at once do no harm.
 static bool load(struct nvml *functions)
 {
-    void *handle = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    void *handle = fr_core_dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
     if (handle == NULL) {
         fr_debug("no NVML, so no multi-node NVLink: %s", dlerror());
         return false;

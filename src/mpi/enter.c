@@ -3,6 +3,7 @@
 // after a few compares, and the others to the handler of their class.
 #include "config.h"
 
+#include "core/object.h"
 #include "mpi/rts.h"
 #include "report/report.h"
 #include "world/world.h"
@@ -294,9 +295,11 @@ static void *target_of(enum fr_fn fn, bool serving)
 static void resolve_once(void)
 {
     enum fr_status found = fr_real_start();
-    bool serving = found == FR_OK && !fr_core_settings()->disable;
+    bool serving = found == FR_OK && !fr_core_settings()->disable && !fr_core_is_second_copy();
     if (serving)
         fr_report_start();
+    if (serving)
+        (void)fr_mpi_redirect();
     for (enum fr_fn fn = 0; fn < FR_FN_STUB_COUNT; fn++)
         set_entry(fn);
     for (enum fr_fn fn = 0; fn < FR_FN_STUB_COUNT; fn++) {
@@ -441,6 +444,8 @@ struct fr_mpi_verdict fr_mpi_enter_fully(unsigned slot, const fr_word *registers
     bool inside = outer && fr_real_is_internal(caller_of(registers, stack));
     bool freed = entry->real && !inside && fr_request_any_freed();
     bool look = !entry->real || (!inside && needs_look(entry, registers, stack));
+    if (outer)
+        fr_mpi_prove();
     if (FR_LIKELY(!look && !freed))
         return verdict;
     fr_word args[FR_MAX_ARGS];

@@ -18,10 +18,12 @@ librooms_la_SOURCES += \
 	src/mpi/peer.c \
 	src/mpi/present.c \
 	src/mpi/probe.c \
+	src/mpi/proof.c \
 	src/mpi/quick.c \
 	src/mpi/quick_complete.c \
 	src/mpi/receive.c \
 	src/mpi/reduce.c \
+	src/mpi/redirect.c \
 	src/mpi/replace.c \
 	src/mpi/rts.c \
 	src/mpi/rts.h \

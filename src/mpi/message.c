@@ -36,8 +36,8 @@ void fr_mpi_messages_describe(struct fr_world_facts *own)
     own->pid_namespace = self->pid_namespace;
     // An MPI that takes device memory has ways of its own, and sees to it that they fit together.
     own->takes_rts = (fr_core_settings()->paths & needed) == needed && !fr_mpi_is_gpu_aware() &&
-                     (fr_mpi_wants_host_rails() || fr_device_is_installed()) &&
-                     fr_control_secret_draw(&secret) == FR_OK;
+                     (fr_mpi_wants_host_rails() || fr_device_is_installed()) && fr_mpi_redirect() &&
+                     fr_mpi_receives_come_back() && fr_control_secret_draw(&secret) == FR_OK;
     own->pipelines = own->takes_rts && fr_core_settings()->pipeline_min_bytes > 0;
     own->rails = own->takes_rts && fr_core_settings()->rail != FR_RAIL_OFF;
     if (own->takes_rts)

@@ -20,13 +20,34 @@ struct fr_mpi_verdict {
 // Called by the stubs alone. fr_mpi_present returns `stub` if the MPI library of the process
 // defines `name`, else NULL, which the dynamic loader takes for an absent symbol.
 void *fr_mpi_present(const char *name, void *stub);
-bool fr_mpi_is_defined_beside(const void *address, const char *name); // in the same loaded object
 void fr_mpi_resolve(void);
 int fr_mpi_missing(unsigned slot);
-// By dlsym alone (real/lookup.S): what it is to return, NULL where the next dlsym shall tell; and
-// the address of that one.
-void *fr_mpi_lookup(void *handle, const char *name, uintptr_t caller);
-void *fr_mpi_lookup_next(void);
+
+// Called by the exported dlsym alone (real/lookup.S). Returns the function to go on to, and the
+// handle to give it.
+struct fr_mpi_lookup {
+    void *handle;
+    uintptr_t next;
+};
+struct fr_mpi_lookup fr_mpi_lookup(void *handle, const char *name);
+
+// Makes all who look for functions of the MPI library find Fabrail's stubs (redirect.c). Called once
+// fr_real_start has found the library; thread-safe and idempotent. Returns false where the loader's
+// tables cannot be written.
+bool fr_mpi_redirect(void);
+
+// Points what objects have bound that were loaded since the last call at the stubs. Returns true
+// where the MPI library has come with them.
+bool fr_mpi_look_at_new_objects(void);
+
+// The stubs of PMPI_x: a row's lies so many bytes after the first one.
+extern const char fr_mpi_stubs_begin[] __attribute__((visibility("hidden")));
+extern const uint32_t fr_mpi_stub_offsets[] __attribute__((visibility("hidden")));
+
+// Whether what this process receives, and what completes that, comes to Fabrail, in the way that
+// its functions are bound: proved by calls of those that another library wraps.
+bool fr_mpi_receives_come_back(void);
+void fr_mpi_prove(void); // a call has come
 struct fr_mpi_verdict fr_mpi_enter(unsigned slot, const fr_word *registers, const fr_word *stack);
 
 #if defined(__x86_64__)

@@ -3,6 +3,7 @@
 // version for each size: the one that belongs to the header this was compiled with is taken.
 #include "config.h"
 
+#include "core/object.h"
 #include "rail/rail_int.h"
 
 #include <dlfcn.h>
@@ -34,7 +35,7 @@ static void *find_versioned(void *handle, const char *name)
     void *symbol = NULL;
     for (size_t i = 0; symbol == NULL && i < FR_ARRAY_LENGTH(versions); i++)
         symbol = dlvsym(handle, name, versions[i]);
-    return symbol != NULL ? symbol : dlsym(handle, name);
+    return symbol != NULL ? symbol : fr_core_dlsym(handle, name);
 }
 
 static uint32_t least_of(uint32_t a, uint32_t b)
@@ -44,12 +45,12 @@ static uint32_t least_of(uint32_t a, uint32_t b)
 
 static bool bind_functions(void *handle, struct fr_rail_library *library)
 {
-    uint32_t (*version)(void) = (uint32_t(*)(void))dlsym(handle, "fi_version");
+    uint32_t (*version)(void) = (uint32_t(*)(void))fr_core_dlsym(handle, "fi_version");
     library->getinfo = (__typeof__(fi_getinfo) *)find_versioned(handle, "fi_getinfo");
     library->freeinfo = (__typeof__(fi_freeinfo) *)find_versioned(handle, "fi_freeinfo");
     library->dupinfo = (__typeof__(fi_dupinfo) *)find_versioned(handle, "fi_dupinfo");
-    library->fabric = (__typeof__(fi_fabric) *)dlsym(handle, "fi_fabric");
-    library->strerror = (__typeof__(fi_strerror) *)dlsym(handle, "fi_strerror");
+    library->fabric = (__typeof__(fi_fabric) *)fr_core_dlsym(handle, "fi_fabric");
+    library->strerror = (__typeof__(fi_strerror) *)fr_core_dlsym(handle, "fi_strerror");
     if (version == NULL || library->getinfo == NULL || library->freeinfo == NULL ||
         library->dupinfo == NULL || library->fabric == NULL || library->strerror == NULL) {
         fr_info("libfabric.so.1 lacks functions that rails need: no rails");
@@ -69,7 +70,7 @@ static bool bind_functions(void *handle, struct fr_rail_library *library)
 
 static void open_library(void)
 {
-    void *handle = dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
+    void *handle = fr_core_dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
     if (handle == NULL)
         fr_info("no rails: %s", dlerror());
     else

@@ -3,6 +3,7 @@
 // closed again: a job without rails never loads it.
 #include "config.h"
 
+#include "core/object.h"
 #include "rail/choose.h"
 
 #ifdef FR_HAVE_RAILS
@@ -25,7 +26,7 @@ struct hwloc {
 
 static bool find_symbol(void *handle, const char *name, void **symbol)
 {
-    *symbol = dlsym(handle, name);
+    *symbol = fr_core_dlsym(handle, name);
     return *symbol != NULL;
 }
 
@@ -34,7 +35,7 @@ static bool find_symbol(void *handle, const char *name, void **symbol)
 // The soname of hwloc 2, whose ABI the header promises.
 static bool open_hwloc(struct hwloc *lib)
 {
-    lib->handle = dlopen("libhwloc.so.15", RTLD_NOW | RTLD_LOCAL);
+    lib->handle = fr_core_dlopen("libhwloc.so.15", RTLD_NOW | RTLD_LOCAL);
     if (lib->handle == NULL)
         return false;
     if (FIND(init, "topology_init") && FIND(destroy, "topology_destroy") &&

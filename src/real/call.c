@@ -31,7 +31,7 @@ static int refuse_missing(enum fr_fn fn)
     return fr_real_mpi.ERR_UNSUPPORTED_OPERATION;
 }
 
-static int call(enum fr_fn fn, void *address, const fr_word *a)
+int fr_real_call_at(enum fr_fn fn, void *address, const fr_word *a)
 {
     switch (fr_real_rows[fn].arg_count) {
     case 0:
@@ -77,7 +77,7 @@ int fr_real_call(enum fr_fn fn, const fr_word *args)
     if (!address)
         return refuse_missing(fn);
     uint64_t begin = fr_core_meter_begin();
-    int result = call(fn, address, args);
+    int result = fr_real_call_at(fn, address, args);
     fr_core_meter_end(FR_METER_MPI, begin);
     return result;
 }

@@ -4,7 +4,7 @@
 // also from inside of MPI_Wait).
 #include "config.h"
 
-#include "real/object.h"
+#include "core/object.h"
 #include "real/real.h"
 
 #include <string.h>
@@ -31,8 +31,7 @@ static int look_into(struct dl_phdr_info *object, size_t size, void *data)
 {
     struct question *question = data;
     (void)size;
-    if (!fr_real_object_contains(object->dlpi_addr, object->dlpi_phdr, object->dlpi_phnum,
-                                 question->address))
+    if (!fr_core_object_contains(object, question->address))
         return 0;
     question->object = object->dlpi_phdr;
     question->is_component = starts_with(object->dlpi_name, "mca_");
@@ -42,7 +41,7 @@ static int look_into(struct dl_phdr_info *object, size_t size, void *data)
 const void *fr_real_object_of(const void *address)
 {
     struct question question = {.address = (uintptr_t)address};
-    dl_iterate_phdr(look_into, &question);
+    fr_core_iterate_objects(look_into, &question);
     return question.object;
 }
 
@@ -52,7 +51,7 @@ static bool is_in_library(uintptr_t address)
 {
     struct question caller = {.address = address};
     void *real = fr_real_address(FR_FN_MPI_Initialized);
-    dl_iterate_phdr(look_into, &caller);
+    fr_core_iterate_objects(look_into, &caller);
     return caller.is_component ||
            (real && caller.object && caller.object == fr_real_object_of(real));
 }

@@ -6,12 +6,12 @@
 // in here: each looks for itself, and what the first has found counts for all.
 #include "config.h"
 
+#include "core/object.h"
 #include "real/personality.h"
 #include "real/real.h"
 
 #include <dlfcn.h>
-#include <link.h>
-#include <stdlib.h>
+#include <limits.h>
 #include <string.h>
 
 struct fr_real_personality fr_real_mpi;
@@ -27,7 +27,8 @@ struct bounds {
 struct found {
     enum fr_status status;
     void *library;
-    void *probe; // an address in it
+    struct fr_core_object object; // its tables
+    void *probe;                  // an address in it
     struct bounds mpi;
     struct bounds executable; // which may have copies of the MPI library's data
     void *real[FR_FN_COUNT];
@@ -44,75 +45,40 @@ static struct fr_lock start_lock = FR_LOCK_INIT;
 // Every MPI library has this function, and it may be called before MPI_Init.
 static const char probe_symbol[] = "PMPI_Get_library_version";
 
-struct object_list {
-    char **names;
-    size_t count;
-    size_t capacity;
+struct search {
+    const char *symbol;
+    char path[PATH_MAX]; // of the object that defines it
 };
 
-static int collect_object(struct dl_phdr_info *info, size_t size, void *data)
+// A library that merely depends on MPI finds MPI's symbols too, in another object.
+static int look_into(struct dl_phdr_info *info, size_t size, void *data)
 {
-    struct object_list *list = data;
+    struct search *search = data;
+    struct fr_core_object object;
     (void)size;
-    if (!info->dlpi_name || !info->dlpi_name[0])
+    if (!info->dlpi_name || !info->dlpi_name[0] || strlen(info->dlpi_name) >= PATH_MAX ||
+        !fr_core_object_of(info, &object) || fr_core_object_is_fabrail(&object) ||
+        !fr_core_object_symbol(&object, search->symbol))
         return 0;
-    if (list->count == list->capacity) {
-        size_t capacity = list->capacity ? 2 * list->capacity : 64;
-        char **names = realloc(list->names, capacity * sizeof(*names));
-        if (!names)
-            return 1;
-        list->names = names;
-        list->capacity = capacity;
-    }
-    list->names[list->count] = strdup(info->dlpi_name);
-    if (!list->names[list->count])
-        return 1;
-    list->count++;
-    return 0;
-}
-
-static bool owns_symbol(const char *object, void *address)
-{
-    Dl_info info;
-    return address && dladdr(address, &info) && info.dli_fname &&
-           strcmp(info.dli_fname, object) == 0;
-}
-
-// Returns a handle of the loaded object if it defines the symbol itself, NULL if it does not. A
-// library that merely depends on MPI finds MPI's symbols too, in another object.
-static void *open_if_defines(const char *object, const char *symbol)
-{
-    void *handle = dlopen(object, RTLD_LAZY | RTLD_NOLOAD);
-    if (!handle)
-        return NULL;
-    if (owns_symbol(object, dlsym(handle, symbol)))
-        return handle;
-    dlclose(handle);
-    return NULL;
+    strcpy(search->path, info->dlpi_name);
+    return 1;
 }
 
 // Walks the loaded objects, since a library that came by dlopen(RTLD_LOCAL) is in no search scope.
-// The walk only copies names: dlopen inside it could deadlock with a thread that loads a library.
+// Returns a handle of the first one that defines the symbol, NULL if none does. The walk only
+// copies a name: dlopen inside of it could deadlock with a thread that loads a library.
 static void *open_definer(const char *symbol)
 {
-    struct object_list list = {0};
-    Dl_info self;
-    const char *own_name = dladdr((void *)&fr_real_mpi, &self) ? self.dli_fname : "";
-    void *handle = NULL;
-    dl_iterate_phdr(collect_object, &list);
-    for (size_t i = 0; i < list.count; i++) {
-        if (!handle && strcmp(list.names[i], own_name) != 0)
-            handle = open_if_defines(list.names[i], symbol);
-        free(list.names[i]);
-    }
-    free(list.names);
-    return handle;
+    struct search search = {.symbol = symbol};
+    return fr_core_iterate_objects(look_into, &search)
+               ? fr_core_dlopen(search.path, RTLD_LAZY | RTLD_NOLOAD)
+               : NULL;
 }
 
 void *fr_real_find_loaded(const char *symbol)
 {
     void *handle = open_definer(symbol);
-    void *address = handle ? dlsym(handle, symbol) : NULL;
+    void *address = handle ? fr_core_dlsym(handle, symbol) : NULL;
     if (handle)
         dlclose(handle); // whoever loaded it keeps it
     return address;
@@ -122,8 +88,9 @@ void *fr_real_find_loaded(const char *symbol)
 // uses in place of the library's (a copy relocation), so the global scope comes first.
 static void *find_data(void *library, const char *symbol)
 {
-    void *address = dlsym(RTLD_DEFAULT, symbol);
-    return address ? address : dlsym(library, symbol);
+    void *own = fr_core_dlsym(library, symbol);
+    void *address = own ? fr_core_dlsym(RTLD_DEFAULT, symbol) : NULL;
+    return address ? address : own;
 }
 
 static const char *object_base_name(void *library)
@@ -160,6 +127,7 @@ static int note_bounds(struct dl_phdr_info *info, size_t size, void *data)
     if (!is_within(bounds, (uintptr_t)found->probe))
         return 0;
     found->mpi = bounds;
+    (void)fr_core_object_of(info, &found->object); // which the probe was found in
     return 1;
 }
 
@@ -189,7 +157,7 @@ static bool choose_personality(struct found *found)
         return fr_real_personality_abi(find_data, found->library, &found->personality);
     }
 #ifdef FR_HAVE_OPENMPI
-    if (strstr(version, "Open MPI") || dlsym(found->library, "ompi_mpi_comm_world"))
+    if (strstr(version, "Open MPI") || fr_core_object_symbol(&found->object, "ompi_mpi_comm_world"))
         return fill_openmpi(found);
 #endif
 #ifdef FR_HAVE_MPICH
@@ -208,18 +176,48 @@ static bool choose_personality(struct found *found)
     return false;
 }
 
+// Libraries between this one and the MPI library that define functions of MPI.
+struct wrappers {
+    struct found *found;
+    bool is_behind; // this library
+};
+
+static int note_wrapper(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct wrappers *wrappers = data;
+    struct found *found = wrappers->found;
+    struct fr_core_object object;
+    (void)size;
+    if (fr_core_object_contains(info, (uintptr_t)found->probe))
+        return 1;
+    bool is_own = fr_core_object_contains(info, (uintptr_t)probe_symbol);
+    wrappers->is_behind = wrappers->is_behind || is_own;
+    if (!wrappers->is_behind || is_own || !fr_core_object_of(info, &object) ||
+        fr_core_object_is_fabrail(&object))
+        return 0;
+    for (unsigned fn = 0; fn < FR_FN_COUNT; fn++) {
+        if (!found->profiler[fn])
+            found->profiler[fn] = fr_core_object_address(&object, fr_real_rows[fn].name);
+    }
+    return 0;
+}
+
+// The tables are read, since a failed dlsym allocates memory and leaves an error behind.
 static void find_functions(struct found *found)
 {
     for (unsigned fn = 0; fn < FR_FN_COUNT; fn++) {
         char name[96] = "P";
         strncat(name, fr_real_rows[fn].name, sizeof(name) - 2);
-        void *plain = dlsym(found->library, name + 1);
-        void *profiled = dlsym(found->library, name);
+        void *plain = fr_core_object_address(&found->object, name + 1);
+        void *profiled = fr_core_object_address(&found->object, name);
         found->real[fn] = profiled ? profiled : plain;
-        // What the search order finds after this library, if it is not the MPI library's own.
-        void *next = dlsym(RTLD_NEXT, name + 1);
-        bool inside = is_within(found->mpi, (uintptr_t)next);
-        found->profiler[fn] = next && next != plain && !inside ? next : NULL;
+    }
+    fr_core_iterate_objects(note_wrapper, &(struct wrappers){.found = found});
+    // What was opened into a scope of its own is no profiler.
+    for (unsigned fn = 0; fn < FR_FN_COUNT; fn++) {
+        void *wrapper = found->profiler[fn];
+        if (wrapper && fr_core_dlsym(RTLD_NEXT, fr_real_rows[fn].name) != wrapper)
+            found->profiler[fn] = NULL;
     }
 }
 
@@ -230,8 +228,8 @@ static void find_all(struct found *found)
         found->status = FR_ERR_NOT_FOUND;
         return;
     }
-    found->probe = dlsym(found->library, probe_symbol);
-    dl_iterate_phdr(note_bounds, found);
+    found->probe = fr_core_dlsym(found->library, probe_symbol);
+    fr_core_iterate_objects(note_bounds, found);
     find_functions(found);
     found->status = choose_personality(found) ? FR_OK : FR_ERR_UNSUPPORTED;
 }

@@ -6,7 +6,6 @@ librooms_la_SOURCES += \
 	src/real/constants.def \
 	src/real/functions.def \
 	src/real/load.c \
-	src/real/object.h \
 	src/real/passes.def \
 	src/real/personality.h \
 	src/real/real.h \

@@ -128,6 +128,9 @@ FR_MUST_CHECK enum fr_status fr_real_start(void);
 int fr_real_call(enum fr_fn fn, const fr_word *args);
 bool fr_real_has(enum fr_fn fn);
 
+// Calls the function of another library that stands for this row, at its address.
+int fr_real_call_at(enum fr_fn fn, void *address, const fr_word *args);
+
 // Address of the real function, NULL when this MPI lacks it.
 void *fr_real_address(enum fr_fn fn);
 

@@ -11,6 +11,7 @@
     .type \name, @function
     .p2align 4
 \name:
+.Lstub_\name:
     .cfi_startproc
     endbr64
     movl $fr_slot, %r11d
@@ -54,6 +55,7 @@
     .type \name, %function
     .p2align 4
 \name:
+.Lstub_\name:
     .cfi_startproc
     hint #34 // bti c
     adrp x16, fr_mpi_slots + 8 * fr_slot
@@ -99,9 +101,21 @@
 #endif
 
     .text
+    .hidden fr_mpi_stubs_begin
+    .globl fr_mpi_stubs_begin
+fr_mpi_stubs_begin:
     .set fr_slot, 0
 #define FR_ROW(name, class, signature, flags) fr_stub name; fr_stub P##name;
 #define FR_LATER(name, class, signature, flags) fr_later name; fr_stub P##name;
+#include "real/functions.def"
+#undef FR_ROW
+
+    .section .rodata
+    .p2align 2
+    .hidden fr_mpi_stub_offsets
+    .globl fr_mpi_stub_offsets
+fr_mpi_stub_offsets:
+#define FR_ROW(name, class, signature, flags) .long .Lstub_P##name - fr_mpi_stubs_begin;
 #include "real/functions.def"
 #undef FR_ROW
 

@@ -117,17 +117,20 @@ static void check_results(void)
 }
 
 // As bindings of other languages take functions: where the library is asked for them, or what comes
-// after the program.
+// after the program. Behind the library there is no profiler, so its handle has the stub of PMPI_x
+// under both names.
 static void check_handle(void)
 {
     void *handle = dlopen("libmpi_abi_fake.so", RTLD_LAZY | RTLD_NOLOAD);
     int wrong = 0;
     for (int i = 0; handle && i < FAKE_STUBS; i++) {
+        char name[96] = "P";
         if (strncmp(rows[i].class, "QUERY", 5) == 0) // which this library does not have
             continue;
-        void *stub = dlsym(RTLD_DEFAULT, rows[i].name);
-        wrong +=
-            !stub || dlsym(handle, rows[i].name) != stub || dlsym(RTLD_NEXT, rows[i].name) != stub;
+        strncat(name, rows[i].name, sizeof(name) - 2);
+        void *stub = dlsym(RTLD_DEFAULT, name + 1), *below = dlsym(RTLD_DEFAULT, name);
+        wrong += !stub || !below || dlsym(RTLD_NEXT, name + 1) != stub ||
+                 dlsym(handle, name + 1) != below || dlsym(handle, name) != below;
     }
     result(handle && !wrong, "functions by a handle of the library");
     void *absent = dlsym(handle, "MPI_No_such_function");

@@ -2,11 +2,12 @@
 # Tests of the interposition itself: the table, the stubs, and how they live beside other libraries.
 fr_interpose_tests = tests/interpose/coverage.test tests/interpose/refusal.test \
     tests/interpose/profiler.test tests/interpose/local.test tests/interpose/stubs.test \
-    tests/interpose/aware.test
+    tests/interpose/aware.test tests/interpose/preloads.test
 fr_interpose_sources = tests/interpose/refusal.c tests/interpose/exchange.c \
     tests/interpose/profiler.c tests/interpose/profiled.c tests/interpose/opener.c \
     tests/interpose/aware.c tests/interpose/bound.c tests/interpose/constructed.c \
-    tests/interpose/loads.c
+    tests/interpose/loads.c tests/interpose/hostrecv.c tests/interpose/tool.c \
+    tests/interpose/wrapping.c
 fr_interpose_headers = tests/interpose/exchange.h tests/programs/memory.h
 EXTRA_DIST += $(fr_interpose_tests) $(fr_interpose_sources) tests/interpose/tap.sh \
     tests/interpose/exchange.h tests/interpose/bound.h tests/interpose/fakempi.c tests/interpose/fakempi.h \
@@ -21,10 +22,14 @@ fr_interpose_profiler = $(MPI_FLAVOURS:%=tests/interpose/libprofiler-%.so)
 fr_interpose_bound = $(MPI_FLAVOURS:%=tests/interpose/bound-%)
 fr_interpose_layered = $(MPI_FLAVOURS:%=tests/interpose/layered-%)
 fr_interpose_loads = $(MPI_FLAVOURS:%=tests/interpose/loads-%)
+fr_interpose_hostrecv = $(MPI_FLAVOURS:%=tests/interpose/hostrecv-%)
+fr_interpose_tool = $(MPI_FLAVOURS:%=tests/interpose/libtool-%.so)
+fr_interpose_wrapping = $(patsubst %,tests/interpose/libwrap_%.so,dlsym libc dlopen malloc)
 fr_interpose_plugin = $(MPI_FLAVOURS:%=tests/interpose/plugin-%.so)
 fr_interpose_built = $(fr_interpose_refusal) $(fr_interpose_aware) $(fr_interpose_object) \
     $(fr_interpose_library) $(fr_interpose_profiler) $(fr_interpose_plugin) \
     $(fr_interpose_bound) $(fr_interpose_layered) $(fr_interpose_loads) \
+    $(fr_interpose_hostrecv) $(fr_interpose_tool) $(fr_interpose_wrapping) \
     tests/interpose/opener tests/interpose/libconstructed.so
 fr_interpose_flags = $(DEFAULT_INCLUDES) $(CPPFLAGS) $(CUDA_CPPFLAGS) -std=gnu11 -Wall -Wextra \
     $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS)
@@ -64,6 +69,19 @@ $(fr_interpose_layered): tests/interpose/layered-%: $(fr_interpose_bound_from)
 	$(fr_interpose_cc) -DEXCHANGE_BOUND -DLAYERED -rdynamic $(filter %.c,$^) -ldl -lpthread
 $(fr_interpose_loads): tests/interpose/loads-%: tests/interpose/loads.c $(fr_interpose_headers)
 	$(fr_interpose_cc) -rdynamic -pthread $(filter %.c,$^) -ldl
+# The plugin, which prefers its own libraries' symbols, has MPI's data where they are in the library.
+$(fr_interpose_hostrecv): tests/interpose/hostrecv-%: \
+    tests/interpose/hostrecv.c tests/programs/memory.c $(fr_interpose_headers)
+	$(fr_interpose_cc) -fPIC -Wl,-z,nocopyreloc $(filter %.c,$^) -ldl
+$(fr_interpose_tool): tests/interpose/libtool-%.so: tests/interpose/tool.c
+	$(fr_interpose_cc) -fPIC -shared $< -ldl
+fr_interpose_wraps_dlsym = -DWRAP_DLSYM
+fr_interpose_wraps_libc = -DWRAP_DLSYM_OF_LIBC
+fr_interpose_wraps_dlopen = -DWRAP_DLOPEN
+fr_interpose_wraps_malloc = -DWRAP_MALLOC
+$(fr_interpose_wrapping): tests/interpose/libwrap_%.so: tests/interpose/wrapping.c
+	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(CC) $(fr_interpose_flags) $(fr_interpose_wraps_$*) -o $@ -fPIC -shared \
+	    -fno-builtin $< -ldl
 tests/interpose/libconstructed.so: tests/interpose/constructed.c
 	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(CC) $(fr_interpose_flags) -o $@ -fPIC -shared $(filter %.c,$^)
 tests/interpose/opener: tests/interpose/opener.c tests/interpose/exchange.h

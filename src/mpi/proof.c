@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Proves at the end of MPI_Init that what the application receives comes to Fabrail. A library that
+// wraps a function may go on to the real one in a way that no table shows, by an address that it
+// took before Fabrail was there. So each such wrapper is called once, with a message from nobody:
+// the call has to come back here on its way down. What does not would be given an RTS for data.
+#include "config.h"
+
+#include "core/object.h"
+#include "mpi/mpi_int.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+// Written by the thread that is in MPI_Init.
+static bool has_come;
+
+void fr_mpi_prove(void)
+{
+    has_come = true;
+}
+
+static bool is_of_receives(enum fr_fn fn)
+{
+    enum fr_class class = fr_real_rows[fn].class;
+    bool completes = class >= FR_CLASS_WAIT && class <= FR_CLASS_TESTSOME;
+    return fr_real_has(fn) && (fr_mpi_receives(fn) || completes || class == FR_CLASS_PROBE);
+}
+
+// What a call of a function comes to first if that is another library's, else NULL.
+static void *wrapper_of(enum fr_fn fn)
+{
+    void *first = fr_core_dlsym(RTLD_DEFAULT, fr_real_rows[fn].name);
+    return first && !fr_core_is_in_fabrail(first) ? first : fr_real_profiler(fn);
+}
+
+// What the arguments of a call point to.
+struct places {
+    _Alignas(64) char buffer[64];
+    _Alignas(64) char status[256];
+    fr_word request, message;
+    int number[4];
+};
+
+static fr_word argument(char letter, struct places *places)
+{
+    switch (letter) {
+    case 's':
+    case 'r':
+    case 'b':
+        return FR_PTR(places->buffer);
+    case 't':
+        return fr_real_mpi.BYTE;
+    case 'P':
+        return (fr_word)fr_real_mpi.PROC_NULL;
+    case 'c':
+        return fr_real_mpi.COMM_WORLD;
+    case 'm':
+        return FR_PTR(&places->message);
+    case 'q':
+    case 'Q':
+        return FR_PTR(&places->request);
+    case 'k':
+        return 1;
+    case 'u':
+    case 'U':
+        return FR_PTR(places->status);
+    case 'F':
+    case 'i':
+    case 'I':
+        return FR_PTR(places->number);
+    default: // the tag, and no elements
+        return 0;
+    }
+}
+
+// A request that the wrapper knows is completed by what the application would call.
+static void finish(enum fr_fn fn, struct places *places)
+{
+    enum fr_fn by =
+        fr_real_rows[fn].flags & FR_ROW_PERSISTENT ? FR_FN_MPI_Request_free : FR_FN_MPI_Wait;
+    void *wrapper = wrapper_of(by);
+    const fr_word args[] = {FR_PTR(&places->request), FR_PTR(places->status)};
+    if (fr_real_handle_load(&places->request, 0) == fr_real_mpi.REQUEST_NULL)
+        return;
+    if (wrapper)
+        fr_real_call_at(by, wrapper, args);
+    else
+        fr_real_call(by, args);
+}
+
+static bool comes_back(enum fr_fn fn, void *wrapper)
+{
+    struct places places = {.number = {0}};
+    fr_word args[FR_MAX_ARGS];
+    for (unsigned i = 0; i < fr_real_rows[fn].arg_count; i++)
+        args[i] = argument(fr_real_rows[fn].signature[i], &places);
+    fr_real_handle_store(&places.request, 0, fr_real_mpi.REQUEST_NULL);
+    fr_real_handle_store(&places.message, 0, fr_real_mpi.MESSAGE_NO_PROC);
+    has_come = false;
+    fr_real_call_at(fn, wrapper, args);
+    bool came = has_come;
+    finish(fn, &places);
+    if (!came) {
+        Dl_info info;
+        fr_warn(
+            "%s calls the MPI library's %s past Fabrail, so this process receives no GPU memory "
+            "by NVLink or rails",
+            dladdr(wrapper, &info) && info.dli_fname ? info.dli_fname : "another library",
+            fr_real_rows[fn].name);
+    }
+    return came;
+}
+
+bool fr_mpi_receives_come_back(void)
+{
+    bool all = true;
+    for (enum fr_fn fn = 0; fn < FR_FN_STUB_COUNT && all; fn++) {
+        void *wrapper = is_of_receives(fn) ? wrapper_of(fn) : NULL;
+        all = !wrapper || comes_back(fn, wrapper);
+    }
+    return all;
+}
