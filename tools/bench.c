@@ -467,7 +467,7 @@ int fabrail_bench(int argc, char **argv)
             return fr_tool_status(code);
         const char *what = take(&bench, code);
         if (what != NULL)
-            return fr_tool_misuse("\"%s\" is none of what this option takes: %s", optarg, what);
+            return fr_tool_refuse_value(code, what);
         bench.measures =
             bench.measures || !(code == CODE_FROM || code == 'f' || code == 'o' || code == 'p');
     }

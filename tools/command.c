@@ -73,12 +73,39 @@ static void fill(struct option *longs, char *letters)
     strcpy(letters, "hV");
 }
 
+static const struct fr_tool_option *option_of(int code)
+{
+    const struct fr_tool_option *o = current->options;
+    while (o->name != NULL && o->code != code)
+        o++;
+    return o;
+}
+
+int fr_tool_refuse_value(int code, const char *what)
+{
+    return fr_tool_misuse("--%s takes %s, not \"%s\"", option_of(code)->name, what, optarg);
+}
+
+// getopt takes any word that follows for the value of an option that has lost its own.
+static bool lacks_value(char *const *argv, int code)
+{
+    return code > 0 && optarg != NULL && optarg == argv[optind - 1] &&
+           strncmp(optarg, "--", 2) == 0 && option_of(code)->name != NULL;
+}
+
 int fr_tool_next(int argc, char **argv)
 {
     struct option longs[MOST_OPTIONS + 3];
     char letters[2 * MOST_OPTIONS + 4];
     fill(longs, letters);
     int code = getopt_long(argc, argv, letters, longs, NULL);
+    if (lacks_value(argv, code)) {
+        const struct fr_tool_option *option = option_of(code);
+        fr_tool_misuse("--%s lacks its %s before \"%s\"; a value that begins so is written "
+                       "--%s=VALUE",
+                       option->name, option->argument, optarg, option->name);
+        return FR_TOOL_BAD;
+    }
     switch (code) {
     case 'h':
         fr_tool_print_help(current);
@@ -134,6 +161,24 @@ static bool is_special(const char *name)
 {
     struct stat found;
     return lstat(name, &found) == 0 && !S_ISREG(found.st_mode);
+}
+
+bool fr_tool_check_folder(const char *what, const char *file)
+{
+    char folder[PATH_MAX];
+    struct stat facts;
+    const char *slash = strrchr(file, '/');
+    int length = slash == NULL ? 1 : slash == file ? 1 : (int)(slash - file);
+    snprintf(folder, sizeof(folder), "%.*s", length, slash == NULL ? "." : file);
+    bool is_there = stat(file, &facts) == 0;
+    if (is_there && S_ISDIR(facts.st_mode))
+        return fr_tool_complain("%s: %s is a folder", what, file);
+    if (is_there && access(file, W_OK) == 0)
+        return true;
+    if (stat(folder, &facts) != 0 || !S_ISDIR(facts.st_mode))
+        return fr_tool_complain("%s: there is no folder %s", what, folder);
+    return access(folder, W_OK | X_OK) == 0 ||
+           fr_tool_complain("%s: %s may not be written to", what, folder);
 }
 
 bool fr_tool_write_file(const char *name, fr_tool_write_fn write, const void *what)

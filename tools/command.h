@@ -55,10 +55,17 @@ bool fr_tool_complain(const char *format, ...) FR_PRINTF(1, 2);
 // The same, and where to read on. Returns EXIT_USAGE.
 int fr_tool_misuse(const char *format, ...) FR_PRINTF(1, 2);
 
+// Says that the option just read takes `what` ("a size"), and not its argument. Returns EXIT_USAGE.
+int fr_tool_refuse_value(int code, const char *what);
+
 // Writes a file by `write`, under another name first, so that nobody finds half of it; what is no
 // plain file is written to as it is. Complains and returns false when that fails.
 typedef void (*fr_tool_write_fn)(FILE *out, const void *what);
 bool fr_tool_write_file(const char *name, fr_tool_write_fn write, const void *what);
+
+// Looks, before work is done for it, whether a file can be made where its name says. `what` begins
+// the complaint. Returns false after one.
+bool fr_tool_check_folder(const char *what, const char *file);
 
 // Makes a row the one whose options fr_tool_next reads, and `name` what complaints begin with.
 void fr_tool_begin(const struct fr_tool_command *command, const char *name);

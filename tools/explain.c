@@ -276,7 +276,7 @@ int fabrail_explain(int argc, char **argv)
         if (code == FR_TOOL_HELP || code == FR_TOOL_BAD)
             return fr_tool_status(code);
         if (!take(&options, code, &what))
-            return fr_tool_misuse("\"%s\" is none of what this option takes: %s", optarg, what);
+            return fr_tool_refuse_value(code, what);
     }
     if (options.report != NULL && options.json)
         return fr_tool_misuse("reports are JSON already");

@@ -102,6 +102,19 @@ static int run(const struct fr_tool_command *command, int argc, char **argv, cha
     return status;
 }
 
+// The same as COMMAND --help.
+static int help_on(const char *name)
+{
+    const struct fr_tool_command *command = find(name);
+    char full[64];
+    if (command == NULL)
+        return fr_tool_misuse("\"%s\" is no command", name);
+    snprintf(full, sizeof(full), "fabrail %s", command->name);
+    fr_tool_begin(command, full);
+    fr_tool_print_help(command);
+    return EXIT_SUCCESS;
+}
+
 // What the command does by itself. The probes are for its own use.
 static int run_none(const char *argument, int argc, char **argv)
 {
@@ -109,8 +122,11 @@ static int run_none(const char *argument, int argc, char **argv)
         return fr_info_probe_mpi(argc, argv);
     if (strcmp(argument, "--probe-fabric") == 0)
         return fr_info_probe_fabric(argc, argv);
-    if (strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0 ||
-        strcmp(argument, "help") == 0)
+    int status = EXIT_SUCCESS;
+    if (strcmp(argument, "help") == 0 && argc > 0)
+        status = help_on(argv[0]);
+    else if (strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0 ||
+             strcmp(argument, "help") == 0)
         print_commands();
     else if (strcmp(argument, "--version") == 0 || strcmp(argument, "-V") == 0)
         fr_tool_print_version();
@@ -120,7 +136,7 @@ static int run_none(const char *argument, int argc, char **argv)
         fr_tool_write_completion(stdout, commands);
     else
         return fr_tool_misuse("\"%s\" is no command", argument);
-    return fflush(stdout) == 0 && !ferror(stdout) ? EXIT_SUCCESS : EXIT_FAILURE;
+    return fflush(stdout) == 0 && !ferror(stdout) ? status : EXIT_FAILURE;
 }
 
 int main(int argc, char **argv)

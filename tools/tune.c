@@ -73,21 +73,18 @@ static int take(struct options *options, int code)
         options->rails = true;
         return -1;
     case 'l':
-        return take_size(options, optarg)
-                   ? -1
-                   : fr_tool_misuse("--largest takes a size from 256 to 16G, not \"%s\"", optarg);
+        return take_size(options, optarg) ? -1
+                                          : fr_tool_refuse_value(code, "a size from 256 to 16G");
     case CODE_PROGRAMS:
         options->programs = optarg;
         return -1;
     case CODE_TIMEOUT:
-        return take_seconds(options, optarg)
-                   ? -1
-                   : fr_tool_misuse("--timeout takes seconds, not \"%s\"", optarg);
+        return take_seconds(options, optarg) ? -1 : fr_tool_refuse_value(code, "seconds");
     default:
         options->family = fr_launch_family_named(optarg);
         return options->family == FR_LAUNCH_OPENMPI || options->family == FR_LAUNCH_MPICH
                    ? -1
-                   : fr_tool_misuse("--family takes openmpi or mpich, not \"%s\"", optarg);
+                   : fr_tool_refuse_value(code, "openmpi or mpich");
     }
 }
 
@@ -118,8 +115,10 @@ static bool choose_output(const struct options *options, char path[FR_FILE_NAME_
 {
     const char *named = fr_core_settings()->tuning;
     if (options->output == NULL && (*named == '\0' || strcmp(named, "auto") == 0)) {
+        path[0] = '\0';
         if (!fr_core_file_of_user("tuning", path))
-            return fr_tool_complain("there is no home to keep the file in; name one by --output");
+            return options->dry_run || fr_tool_complain("HOME is not set, and so there is no "
+                                                        "tuning file; name one by --output");
         return options->dry_run || fr_tune_file_make_folders(path);
     }
     if (options->output != NULL)
@@ -127,14 +126,15 @@ static bool choose_output(const struct options *options, char path[FR_FILE_NAME_
     if (*named == '\0' || strlen(named) >= FR_FILE_NAME_BYTES)
         return fr_tool_complain("the name of the file is empty or too long");
     strcpy(path, named);
-    return true;
+    return options->dry_run ||
+           fr_tool_check_folder(options->output != NULL ? "--output" : "FABRAIL_TUNING", path);
 }
 
 static bool keep(const struct options *options, const char *path,
                  const struct fr_tune_section *section)
 {
     if (options->dry_run) {
-        printf("not written to %s:\n", path);
+        printf(*path != '\0' ? "not written to %s:\n" : "not written%s:\n", path);
         return fr_tune_file_show(path, section);
     }
     return fr_tune_file_write(path, section);
