@@ -21,7 +21,7 @@ static const struct dialect openmpi = {
             "display-topo do-not-launch continuous get-stack-traces report-state-on-timeout "
             "enable-recovery disable-recovery index-argv-by-rank bind-to-core bind-to-none "
             "noprefix novm no-ready-msg xml d debug-daemons preload-binary s forward-signals ",
-    .one = " n np c H host hostfile machinefile default-hostfile x wdir wd path bind-to map-by "
+    .one = " n np c app H host hostfile machinefile default-hostfile x wdir wd path bind-to map-by "
            "rank-by npernode npersocket N pernode report-uri am rankfile rf cpu-set cpu-list "
            "output-filename output tune timeout stdin prefix personality output-proctable "
            "preload-files launch-agent max-restarts display runtime-options set-cwd-to-session-dir "
@@ -33,7 +33,8 @@ static const struct dialect hydra = {
     .none = " genvall genvnone envall envnone l prepend-rank v verbose print-rank-map "
             "print-all-exitcodes disable-auto-cleanup disable-hostname-propagation localroot "
             "skip-launch-node order-nodes-ascending nolocal gtool-verbose ",
-    .one = " n np f hosts host hostfile machinefile ppn perhost grr genvlist envlist wdir path "
+    .one = " n np f configfile hosts host hostfile machinefile ppn perhost grr genvlist envlist "
+           "wdir path "
            "umask bind-to map-by membind launcher bootstrap launcher-exec bootstrap-exec rmk iface "
            "prepend-pattern outfile-pattern errfile-pattern demux topolib usize arch port "
            "exitinfo cleanup pmi-port hydra-dir silent-abort gpus-per-proc gpu-subdevs-per-proc "
@@ -52,6 +53,8 @@ static const char srun_none[] =
     "wait-for-children whole x11 ";
 static const char srun_letters[] = "ABcCdDeFGiJLmMnNopqrStTwWxb"; // with an argument
 static const char srun_open_letters[] = "IKk"; // whose argument has no blank before
+
+static const char env_list[] = "mca_base_env_list";
 
 static bool holds(const char *names, const char *name)
 {
@@ -101,12 +104,34 @@ int fr_launch_find_program(enum fr_launch_family family, int count, char *const 
     return at < count ? at : count;
 }
 
+// Words of the user's own list of variables, by the parameter that names it; 0 for other words.
+static int words_of_list(int left, char *const *words)
+{
+    return words[0][0] == '-' && left > 2 && strcmp(words[1], env_list) == 0 ? 3 : 0;
+}
+
+// Whether the ranks get variables by Open MPI's parameter for a list of them, and what stands in it
+// already: a file of programs (-app) takes no -x, and a list none beside it.
+static bool takes_list(int end, char *const *words, const char **list)
+{
+    bool takes = false;
+    *list = getenv("OMPI_MCA_mca_base_env_list");
+    for (int i = 1; i < end; i++) {
+        takes = takes || (words[i][0] == '-' && strcmp(undash(words[i]), "app") == 0);
+        if (words_of_list(end - i, words + i) > 0)
+            *list = words[i + 2];
+    }
+    return takes || *list != NULL;
+}
+
 // Whether the launcher's own options set LD_PRELOAD for the ranks, which would undo ours.
 static bool sets_preload(enum fr_launch_family family, int count, char *const *words)
 {
     static const char name[] = "LD_PRELOAD";
-    int end = fr_launch_find_program(family, count, words);
-    for (int i = 1; i + 1 < (end < 0 ? count : end); i++) {
+    const char *list = NULL;
+    int program = fr_launch_find_program(family, count, words);
+    int end = program < 0 ? count : program;
+    for (int i = 1; i + 1 < end; i++) {
         const char *option = undash(words[i]);
         bool sets = family == FR_LAUNCH_OPENMPI
                         ? strcmp(option, "x") == 0
@@ -114,7 +139,8 @@ static bool sets_preload(enum fr_launch_family family, int count, char *const *w
         if (words[i][0] == '-' && sets && strncmp(words[i + 1], name, strlen(name)) == 0)
             return true;
     }
-    return false;
+    return family == FR_LAUNCH_OPENMPI && takes_list(end, words, &list) && list != NULL &&
+           strstr(list, name) != NULL;
 }
 
 static void add_rest(int count, char *const *words, struct fr_words *command)
@@ -131,16 +157,44 @@ static void add_exports(char *const *assignments, struct fr_words *command)
     }
 }
 
+static bool add_list(char *const *assignments, const char *list, struct fr_words *command)
+{
+    char text[4 * FR_FILE_NAME_BYTES];
+    size_t used = (size_t)snprintf(text, sizeof(text), "%s", list != NULL ? list : "");
+    for (; *assignments != NULL && used < sizeof(text); assignments++) {
+        if (strchr(*assignments, ';') != NULL)
+            return fr_tool_complain("beside -app and %s no value can have a semicolon: %s",
+                                    env_list, *assignments);
+        used += (size_t)snprintf(text + used, sizeof(text) - used, used > 0 ? ";%s" : "%s",
+                                 *assignments);
+    }
+    fr_words_add(command, "--mca");
+    fr_words_add(command, "%s", env_list);
+    fr_words_add(command, "%s", text);
+    return used < sizeof(text) || fr_tool_complain("the list of %s is too long", env_list);
+}
+
 // The programs of a job are separated by colons, and -x is for one of them.
-static void compose_openmpi(int count, char *const *words, char *const *assignments,
+static bool compose_openmpi(int count, char *const *words, char *const *assignments,
                             struct fr_words *command)
 {
-    add_exports(assignments, command);
+    const char *list;
+    int program = fr_launch_find_program(FR_LAUNCH_OPENMPI, count, words);
+    int end = program < 0 ? count : program;
+    bool by_list = takes_list(end, words, &list);
+    if (by_list && !add_list(assignments, list, command))
+        return false;
+    if (!by_list)
+        add_exports(assignments, command);
     for (int i = 1; i < count; i++) {
-        fr_words_add(command, "%s", words[i]);
-        if (strcmp(words[i], ":") == 0)
+        if (i < end)
+            i += words_of_list(end - i, words + i);
+        if (i < count)
+            fr_words_add(command, "%s", words[i]);
+        if (!by_list && i < count && strcmp(words[i], ":") == 0)
             add_exports(assignments, command);
     }
+    return true;
 }
 
 static void compose_mpich(int count, char *const *words, char *const *assignments,
@@ -237,7 +291,7 @@ bool fr_launch_compose(enum fr_launch_family family, int count, char *const *wor
     fr_words_add(command, "%s", words[0]);
     switch (family) {
     case FR_LAUNCH_OPENMPI:
-        compose_openmpi(count, words, assignments, command);
+        good = compose_openmpi(count, words, assignments, command);
         break;
     case FR_LAUNCH_MPICH:
         compose_mpich(count, words, assignments, command);

@@ -1,7 +1,7 @@
 # The command that is installed, with its subcommands; fabrail-tune is the older name of one.
 bin_PROGRAMS += tools/fabrail
 tools_fabrail_SOURCES = tools/fabrail.c tools/command.c tools/command.h tools/manual.c \
-    tools/child.c tools/child.h tools/elf_file.c tools/elf_file.h tools/launch.c tools/launch.h \
+    tools/child.c tools/child.h tools/elf_file.c tools/elf_file.h tools/launch.c tools/launch.h tools/preload.c tools/preload.h \
     tools/compose.c tools/run.c tools/json_write.c tools/json_write.h tools/info.c tools/info.h \
     tools/bench.c tools/figures.c tools/figures.h tools/figures_read.c tools/plot.c \
     tools/explain.c tools/explain.h tools/explain_policy.c tools/explain_report.c \

@@ -7,6 +7,7 @@
 #include "command.h"
 #include "elf_file.h"
 #include "launch.h"
+#include "preload.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -15,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -31,7 +33,8 @@ const struct fr_tool_option fabrail_run_options[] = {
     {"dry-run", 'n', NULL, NULL, "print the command, and do not run it"},
     {"launcher", CODE_LAUNCHER, "KIND", "openmpi mpich slurm env",
      "do not ask the launcher what it is; env: it hands on its environment"},
-    {"preload", CODE_PRELOAD, "FILE", FR_TOOL_FILES, "preload this one behind Fabrail; any number"},
+    {"preload", CODE_PRELOAD, "FILE", FR_TOOL_FILES,
+     "preload this one behind Fabrail, a sanitizer before it; any number"},
     {"library", CODE_LIBRARY, "FILE", FR_TOOL_FILES, "preload this build of Fabrail"},
     {NULL, 0, NULL, NULL, NULL},
 };
@@ -47,22 +50,25 @@ struct options {
 static void complain_of_setting(void *cookie, const char *text)
 {
     const char *end = strstr(text, "; using the default"); // which this command does not
-    (void)cookie;
-    (void)fr_tool_misuse("%.*s", end != NULL ? (int)(end - text) : (int)strlen(text), text);
+    const char *option = cookie;
+    (void)fr_tool_misuse("--%s: %.*s", option, end != NULL ? (int)(end - text) : (int)strlen(text),
+                         text);
 }
 
-// Adds a setting that the library would take.
-static bool add_setting(struct options *options, const char *name, const char *value)
+// Adds a setting, given by an option, that the library would take.
+static bool add_setting(struct options *options, const char *option, const char *name,
+                        const char *value)
 {
     char text[FR_FILE_NAME_BYTES + 64];
     struct fr_settings parsed;
     int length = snprintf(text, sizeof(text), "FABRAIL_%s=%s", name, value);
     if (length >= (int)sizeof(text))
-        return fr_tool_complain("the value of FABRAIL_%.32s is too long", name);
+        return fr_tool_complain("--%s: the value of FABRAIL_%.32s is too long", option, name);
     for (char *c = text; *c != '='; c++)
         *c = (char)toupper((unsigned char)*c);
     char *const environment[] = {text, NULL};
-    if (fr_core_settings_parse(environment, &parsed, complain_of_setting, NULL) != 0)
+    if (fr_core_settings_parse(environment, &parsed, complain_of_setting,
+                               (void *)(uintptr_t)option) != 0)
         return false;
     fr_words_add(&options->settings, "%s", text);
     return true;
@@ -77,25 +83,11 @@ static bool add_assignment(struct options *options, char *text)
     if (strncasecmp(text, prefix, sizeof(prefix) - 1) == 0)
         begin += sizeof(prefix) - 1;
     if (text[length] == '\0' || length >= sizeof(name) || begin >= text + length) {
-        (void)fr_tool_misuse("--set takes NAME=VALUE, not \"%s\"", text);
+        (void)fr_tool_refuse_value('s', "NAME=VALUE");
         return false;
     }
     snprintf(name, sizeof(name), "%.*s", (int)(text + length - begin), begin);
-    return add_setting(options, name, text + length + 1);
-}
-
-static bool complain_of_name(const char *path)
-{
-    return fr_tool_complain("LD_PRELOAD takes no blank and no colon in the name %s", path);
-}
-
-// What is not here may be on the hosts of the ranks.
-static bool add_preload(struct options *options, const char *name)
-{
-    char resolved[PATH_MAX];
-    const char *path = realpath(name, resolved) != NULL ? resolved : name;
-    fr_words_add(&options->preloads, "%s", path); // ranks may start in other folders
-    return strpbrk(path, " :") == NULL || complain_of_name(path);
+    return add_setting(options, "set", name, text + length + 1);
 }
 
 static bool take_option(struct options *options, int code)
@@ -104,55 +96,71 @@ static bool take_option(struct options *options, int code)
     case 's':
         return add_assignment(options, optarg);
     case 'r':
-        return add_setting(options, "REPORT", optarg);
+        return add_setting(options, "report", "REPORT", optarg);
     case 'l':
-        return add_setting(options, "LOG", optarg);
+        return add_setting(options, "log", "LOG", optarg);
     case 'p':
-        return add_setting(options, "PATHS", optarg);
+        return add_setting(options, "paths", "PATHS", optarg);
     case 'n':
         options->dry_run = true;
         return true;
     case CODE_PRELOAD:
-        return add_preload(options, optarg);
+        fr_words_add(&options->preloads, "%s", optarg);
+        return true;
     case CODE_LIBRARY:
         snprintf(options->library, sizeof(options->library), "%s", optarg);
         return true;
     default:
         options->family = fr_launch_family_named(optarg);
         if (options->family == FR_LAUNCH_UNKNOWN)
-            (void)fr_tool_misuse("--launcher takes openmpi, mpich, slurm or env, not \"%s\"",
-                                 optarg);
+            (void)fr_tool_refuse_value(code, "openmpi, mpich, slurm or env");
         return options->family != FR_LAUNCH_UNKNOWN;
     }
-}
-
-// The library has to be one for the machine that this command runs on.
-static bool check_library(const char *path)
-{
-    struct fr_elf library, own;
-    if (!fr_elf_read(path, &library))
-        return fr_tool_complain("the library %s cannot be read: %s", path, strerror(errno));
-    if (!library.is_elf || !library.is_library)
-        return fr_tool_complain("%s is no shared library", path);
-    if (strpbrk(path, " :") != NULL)
-        return complain_of_name(path);
-    if (!fr_elf_read("/proc/self/exe", &own) || fr_elf_matches(&library, &own))
-        return true;
-    return fr_tool_complain("the library %s is for %s, and this machine is %s", path,
-                            fr_elf_machine_name(&library), fr_elf_machine_name(&own));
 }
 
 static bool choose_library(struct options *options)
 {
     char resolved[PATH_MAX];
-    if (options->library[0] == '\0') {
+    bool is_named = options->library[0] != '\0';
+    if (!is_named) {
         if (!fr_launch_find_library(options->library))
             return fr_tool_complain("%s is not there; name the library by --library",
                                     options->library);
     } else if (realpath(options->library, resolved) != NULL) { // ranks may start in other folders
         snprintf(options->library, sizeof(options->library), "%s", resolved);
     }
-    return check_library(options->library);
+    return fr_preload_check(is_named ? "--library=" : "the library ", options->library);
+}
+
+static bool choose_preloads(struct options *options)
+{
+    char resolved[PATH_MAX];
+    for (size_t i = 0; i < options->preloads.count; i++) {
+        char **name = &options->preloads.list[i];
+        if (!fr_preload_check_name("--preload=", *name))
+            return false;
+        char *path = realpath(*name, resolved) != NULL ? strdup(resolved) : NULL;
+        if (path == NULL)
+            continue;
+        free(*name);
+        *name = path; // ranks may start in other folders
+    }
+    return !options->preloads.failed || fr_tool_complain("no memory");
+}
+
+// Why a file cannot be run that fr_launch_find_file has not found.
+static bool complain_of_file(const char *what, const char *name)
+{
+    struct stat facts;
+    bool is_here = stat(name, &facts) == 0, is_path = strchr(name, '/') != NULL;
+    if (is_here && S_ISDIR(facts.st_mode) && is_path)
+        return fr_tool_complain("the %s %s is a folder", what, name);
+    if (is_here && is_path)
+        return fr_tool_complain("the %s %s may not be run: chmod +x allows it", what, name);
+    if (is_here && S_ISREG(facts.st_mode))
+        return fr_tool_complain("there is no %s %s on the path; the one in this folder is ./%s",
+                                what, name, name);
+    return fr_tool_complain("there is no %s %s", what, name);
 }
 
 // Names another launcher that is on the path.
@@ -187,14 +195,14 @@ static bool choose_family(struct options *options, const char *name)
         return false;
     if (options->family != FR_LAUNCH_UNKNOWN) {
         char path[FR_FILE_NAME_BYTES];
-        return fr_launch_find_file(name, path) || fr_tool_complain("%s was not found", name);
+        return fr_launch_find_file(name, path) || complain_of_file("command", name);
     }
     enum fr_status status = fr_launch_identify(name, &launcher);
     options->family = launcher.family;
     if (status == FR_ERR_NOT_FOUND && strchr(name, '/') == NULL)
         return complain_of_none(name);
     if (status == FR_ERR_NOT_FOUND)
-        return fr_tool_complain("there is no MPI launcher %s", name);
+        return complain_of_file("MPI launcher", name);
     return status == FR_OK ||
            fr_tool_complain(
                "%s is no launcher of Open MPI, the MPICH family or Slurm; --launcher=env "
@@ -242,8 +250,7 @@ static bool check_program(const struct options *options, int count, char *const 
     if (at >= count)
         return fr_tool_complain("%s is given no program to run", words[0]);
     if (!fr_launch_find_file(words[at], path))
-        return is_elsewhere(options->family, at, words) ||
-               fr_tool_complain("there is no program %s", words[at]);
+        return is_elsewhere(options->family, at, words) || complain_of_file("program", words[at]);
     return check_kind(path, options->library);
 }
 
@@ -251,22 +258,8 @@ static bool check_program(const struct options *options, int count, char *const 
 static bool collect(const struct options *options, struct fr_words *assignments)
 {
     char preload[2 * FR_FILE_NAME_BYTES];
-    const char *inherited = getenv("LD_PRELOAD");
-    int used = snprintf(preload, sizeof(preload), "%s", options->library);
-    for (size_t i = 0; i < options->preloads.count && used < (int)sizeof(preload); i++)
-        used += snprintf(preload + used, sizeof(preload) - (size_t)used, ":%s",
-                         options->preloads.list[i]);
-    for (const char *one = inherited; one != NULL && *one != '\0' && used < (int)sizeof(preload);) {
-        size_t length = strcspn(one, ": ");
-        bool again =
-            length == strlen(options->library) && strncmp(one, options->library, length) == 0;
-        if (length > 0 && !again)
-            used +=
-                snprintf(preload + used, sizeof(preload) - (size_t)used, ":%.*s", (int)length, one);
-        one += length + (one[length] != '\0');
-    }
-    if (used >= (int)sizeof(preload))
-        return fr_tool_complain("the list of libraries to preload is too long");
+    if (!fr_preload_compose(options->library, &options->preloads, preload, sizeof(preload)))
+        return false;
     fr_words_add(assignments, "LD_PRELOAD=%s", preload);
     for (char **entry = environ; *entry != NULL; entry++) {
         bool again = strncmp(*entry, "FABRAIL_", 8) != 0;
@@ -278,6 +271,33 @@ static bool collect(const struct options *options, struct fr_words *assignments)
     for (size_t i = 0; i < options->settings.count; i++)
         fr_words_add(assignments, "%s", options->settings.list[i]);
     return !assignments->failed || fr_tool_complain("no memory");
+}
+
+// The folder may be one of each rank's own.
+static bool check_file(const char *setting, const char *file)
+{
+    const char *rank = strstr(file, "%r"), *slash = strrchr(file, '/');
+    return (rank != NULL && slash != NULL && rank < slash) || fr_tool_check_folder(setting, file);
+}
+
+// What a rank writes at its end goes to a folder that is there, where that can be told.
+static bool check_files(const struct options *options, int count, char *const *words,
+                        const struct fr_words *assignments)
+{
+    static const char *const names[] = {"FABRAIL_REPORT=", "FABRAIL_TRACE="};
+    int end = fr_launch_find_program(options->family, count, words);
+    if (options->family == FR_LAUNCH_ENV ||
+        is_elsewhere(options->family, end < 0 ? count : end, words))
+        return true;
+    for (size_t i = 0; i < assignments->count * FR_ARRAY_LENGTH(names); i++) {
+        const char *name = names[i % FR_ARRAY_LENGTH(names)];
+        const char *setting = assignments->list[i / FR_ARRAY_LENGTH(names)];
+        const char *file = setting + strlen(name);
+        if (strncmp(setting, name, strlen(name)) == 0 && *file != '\0' &&
+            strcmp(file, "text") != 0 && !check_file(setting, file))
+            return false;
+    }
+    return true;
 }
 
 // As a shell would take it.
@@ -317,8 +337,9 @@ static void print_command(const struct options *options, const struct fr_words *
 static int launch(struct options *options, int count, char **words)
 {
     struct fr_words assignments = {.list = NULL}, command = {.list = NULL};
-    if (!choose_library(options) || !choose_family(options, words[0]) ||
-        !check_program(options, count, words) || !collect(options, &assignments) ||
+    if (!choose_library(options) || !choose_preloads(options) ||
+        !choose_family(options, words[0]) || !check_program(options, count, words) ||
+        !collect(options, &assignments) || !check_files(options, count, words, &assignments) ||
         !fr_launch_compose(options->family, count, words, assignments.list, &command))
         return EXIT_FAILURE;
     if (options->dry_run) {
