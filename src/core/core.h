@@ -220,6 +220,10 @@ typedef void (*fr_core_complain_fn)(void *cookie, const char *text);
 unsigned fr_core_settings_parse(char *const *environment, struct fr_settings *settings,
                                 fr_core_complain_fn complain, void *cookie);
 
+// Whether a name without the prefix is one by which sites and their module files say where a
+// package lies (ROOT, INSTALL_DIR, VERSION): no setting, and no mistake either.
+bool fr_core_settings_of_site(const char *name, size_t length);
+
 // Writes the settings that all ranks of a job must have alike, as they are set in an environment,
 // with semicolons between them. Equal for equal settings, however they were spelt.
 enum { FR_ALIKE_BYTES = 256 };

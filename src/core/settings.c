@@ -491,6 +491,22 @@ static void complain_name(struct complaints *complaints, const char *name, size_
         complaints->complain(complaints->cookie, text);
 }
 
+bool fr_core_settings_of_site(const char *name, size_t length)
+{
+    static const char *const words[] = {"ROOT", "DIR",     "HOME", "PREFIX",  "BASE", "VERSION",
+                                        "LIB",  "LIBRARY", "INC",  "INCLUDE", "BIN",  "MAN",
+                                        "DOC",  "SRC",     "PKG",  "MODULE",  "ARCH"};
+    const char *last = name + length;
+    while (last > name && last[-1] != '_')
+        last--;
+    size_t left = length - (size_t)(last - name);
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(words); i++) {
+        if (strlen(words[i]) == left && memcmp(words[i], last, left) == 0)
+            return true;
+    }
+    return false;
+}
+
 // Returns the row that the variable `entry` ("NAME=value", prefix cut off) sets, NULL for none.
 static const struct row *find_row(const char *entry, size_t name_length)
 {
@@ -554,7 +570,8 @@ unsigned fr_core_settings_parse(char *const *environment, struct fr_settings *se
     for (; *environment != NULL; environment++) {
         size_t length = 0;
         const char *name = own_name(*environment, &length);
-        if (name != NULL && find_row(name, length) == NULL)
+        if (name != NULL && find_row(name, length) == NULL &&
+            !fr_core_settings_of_site(name, length))
             complain_name(&complaints, name, length);
     }
     return complaints.count;

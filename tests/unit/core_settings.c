@@ -45,6 +45,25 @@ static void test_defaults(void)
     CHECK(settings.staging_max_bytes == (size_t)4 << 30);
 }
 
+// What module files set beside the settings of a package.
+static void test_names_of_sites(void)
+{
+    static const char *const of_sites[] = {"ROOT",    "HOME", "DIR",     "INSTALL_DIR",
+                                           "VERSION", "LIB",  "INCLUDE", "ROOT_DIR",
+                                           "PREFIX",  "BASE", "BIN"};
+    static const char *const wrong[] = {"LGO", "PATH",  "ROOTS",    "",
+                                        "_",   "HOME_", "ROOT_MAX", "root"};
+    char variable[64];
+    for (size_t i = 0; i < sizeof(of_sites) / sizeof(of_sites[0]); i++) {
+        snprintf(variable, sizeof(variable), "FABRAIL_%s=/opt/fabrail", of_sites[i]);
+        (void)parse(variable, NULL, 0);
+    }
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        snprintf(variable, sizeof(variable), "FABRAIL_%s=/opt/fabrail", wrong[i]);
+        (void)parse(variable, NULL, 1);
+    }
+}
+
 static void test_bytes(void)
 {
     static const struct {
@@ -259,6 +278,7 @@ static void test_process(void)
 int main(void)
 {
     test_defaults();
+    test_names_of_sites();
     test_bytes();
     test_choices();
     test_complaints();
