@@ -2,7 +2,8 @@
 # for Slurm. contrib/README.md says what is what.
 fr_contrib_edit = $(SED) -e 's|[@]VERSION@|$(PACKAGE_VERSION)|g' -e 's|[@]PREFIX@|$(prefix)|g' \
     -e 's|[@]EXEC_PREFIX@|$(exec_prefix)|g' -e 's|[@]BINDIR@|$(bindir)|g' \
-    -e 's|[@]LIBDIR@|$(libdir)|g' -e 's|[@]LIBEXECDIR@|$(libexecdir)|g' -e 's|[@]MANDIR@|$(mandir)|g'
+    -e 's|[@]LIBDIR@|$(libdir)|g' -e 's|[@]LIBEXECDIR@|$(libexecdir)|g' -e 's|[@]MANDIR@|$(mandir)|g' \
+    -e 's|[@]PKGDATADIR@|$(pkgdatadir)|g'
 
 pkgconfigdir = $(libdir)/pkgconfig
 nodist_pkgconfig_DATA = contrib/pkgconfig/fabrail.pc
@@ -26,9 +27,12 @@ install-data-local: $(fr_lmod_files) $(fr_tcl_files)
 	done
 
 slurmdir = $(pkgdatadir)/slurm
-dist_slurm_SCRIPTS = contrib/slurm/job.sh contrib/slurm/task-prolog.sh
+nodist_slurm_SCRIPTS = contrib/slurm/job.sh contrib/slurm/task-prolog.sh
+$(nodist_slurm_SCRIPTS): contrib/slurm/%: contrib/slurm/%.in Makefile
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && $(fr_contrib_edit) $(srcdir)/$@.in >$@.tmp && chmod +x $@.tmp && \
+	    mv -f $@.tmp $@
 EXTRA_DIST += contrib/README.md contrib/deb contrib/pkgconfig/fabrail.pc.in \
-    $(fr_lmod_files:%=%.in) $(fr_tcl_files:%=%.in) contrib/spack/repo.yaml \
+    $(nodist_slurm_SCRIPTS:%=%.in) $(fr_lmod_files:%=%.in) $(fr_tcl_files:%=%.in) contrib/spack/repo.yaml \
     contrib/spack/packages/fabrail/package.py debian/changelog debian/control debian/copyright \
     debian/fabrail.install debian/fabrail-programs.install debian/rules debian/source/format
-CLEANFILES += contrib/pkgconfig/fabrail.pc $(fr_lmod_files) $(fr_tcl_files)
+CLEANFILES += $(nodist_slurm_SCRIPTS) contrib/pkgconfig/fabrail.pc $(fr_lmod_files) $(fr_tcl_files)
