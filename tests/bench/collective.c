@@ -202,8 +202,11 @@ static void run_row(const struct row *row, size_t largest)
         if (bench.rank == 0) {
             char table[48];
             snprintf(table, sizeof(table), "MPI_%s", row->name);
-            printf("%10zu %9.1f %9.1f %8.1f %7.2f\n", bytes, other, own, (double)bytes * 1e-3 / own,
-                   has_other ? own / other : 0);
+            printf("%10zu", bytes);
+            rows_print(9, 1, other);
+            printf(" %9.1f %8.1f", own, (double)bytes * 1e-3 / own);
+            rows_print(7, 2, other > 0 ? own / other : 0);
+            putchar('\n');
             rows_put(table, bytes, "NCCL", "us", other);
             rows_put(table, bytes, "Fabrail", "us", own);
         }

@@ -154,9 +154,12 @@ static void run_sizes(size_t largest)
         double leaving = (double)bytes * (bench.size - 1) * 1e-3; // GB/s times us
         double limit = sm < ce ? sm : ce;
         if (bench.rank == 0) {
-            printf("%10zu %10.1f %9.1f %9.1f %9.1f %9.1f %9.1f %8.1f %7.2f %7.2f\n", bytes, hand,
-                   other, sm, ce, turns, own, leaving / own, own / limit,
-                   bench.nccl ? own / other : 0);
+            printf("%10zu %10.1f", bytes, hand);
+            rows_print(9, 1, other);
+            printf(" %9.1f %9.1f %9.1f %9.1f %8.1f %7.2f", sm, ce, turns, own, leaving / own,
+                   own / limit);
+            rows_print(7, 2, other > 0 ? own / other : 0);
+            putchar('\n');
             rows_put("MPI_Alltoall", bytes, "by hand", "us", hand);
             rows_put("MPI_Alltoall", bytes, "NCCL", "us", other);
             rows_put("MPI_Alltoall", bytes, "kernels", "us", sm);

@@ -46,7 +46,7 @@ $(MPI_FLAVOURS:%=tests/bench/exchange-%): tests/bench/exchange-%: tests/bench/ex
 	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_bench_compile_peers) -o $@ \
 	    $(filter %.c,$^) .libs/librooms.a -ldl -lpthread
 $(MPI_FLAVOURS:%=tests/bench/collective-%): tests/bench/collective-%: tests/bench/collective.c \
-    $(fr_bench_peers) tests/bench/peers.h
+    $(fr_bench_peers) tests/bench/peers.h tests/bench/rows.h
 	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_bench_compile_peers) -o $@ \
 	    $(filter %.c,$^) .libs/librooms.a -ldl -lpthread
 $(MPI_FLAVOURS:%=tests/bench/between-%): tests/bench/between-%: tests/bench/between.c \

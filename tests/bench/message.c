@@ -131,14 +131,6 @@ static double time_of(way *one, const char *title, size_t bytes, size_t count, u
     return peers_median(us, repeats);
 }
 
-static void print_figure(double figure, int decimals)
-{
-    if (figure > 0)
-        printf(" %9.*f", decimals, figure);
-    else
-        printf(" %9s", "-");
-}
-
 // The best raw figure: the least time, or the most bandwidth.
 static double best_raw(const double *figures, unsigned test)
 {
@@ -155,9 +147,9 @@ static void print_row(size_t bytes, size_t count, const double *figures, unsigne
     if (test == STREAM)
         printf(" %7zu", count);
     for (int i = 0; i < WAYS; i++)
-        print_figure(figures[i], test == STREAM ? 3 : 1);
-    print_figure(raw > 0 ? mpi / raw : 0, 2);
-    print_figure(nccl > 0 ? mpi / nccl : 0, 2);
+        rows_print(9, test == STREAM ? 3 : 1, figures[i]);
+    rows_print(9, 2, raw > 0 ? mpi / raw : 0);
+    rows_print(9, 2, nccl > 0 ? mpi / nccl : 0);
     printf("\n");
     for (int i = 0; i < WAYS; i++)
         rows_put(test == STREAM ? "bandwidth of messages in flight" : "one-way time of a message",

@@ -28,4 +28,13 @@ static inline void rows_put(const char *table, size_t bytes, const char *column,
     rows_put_named(table, label, column, unit, value);
 }
 
+// A cell of the table for a person, behind a blank: a figure of 0 or less was not measured.
+static inline void rows_print(int width, int decimals, double value)
+{
+    if (value > 0)
+        printf(" %*.*f", width, decimals, value);
+    else
+        printf(" %*s", width, "-");
+}
+
 #endif
