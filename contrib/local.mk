@@ -34,5 +34,6 @@ $(nodist_slurm_SCRIPTS): contrib/slurm/%: contrib/slurm/%.in Makefile
 EXTRA_DIST += contrib/README.md contrib/deb contrib/pkgconfig/fabrail.pc.in \
     $(nodist_slurm_SCRIPTS:%=%.in) $(fr_lmod_files:%=%.in) $(fr_tcl_files:%=%.in) contrib/spack/repo.yaml \
     contrib/spack/packages/fabrail/package.py debian/changelog debian/control debian/copyright \
-    debian/fabrail.install debian/fabrail-programs.install debian/rules debian/source/format
+    debian/fabrail.install debian/fabrail-programs-mpich.install debian/fabrail-programs-openmpi.install \
+    debian/rules debian/source/format
 CLEANFILES += $(nodist_slurm_SCRIPTS) contrib/pkgconfig/fabrail.pc $(fr_lmod_files) $(fr_tcl_files)
