@@ -162,6 +162,9 @@ static bool set_rare_handler(struct entry *entry, enum fr_class class)
     case FR_CLASS_FINALIZE:
         entry->handle = fr_mpi_call_finalize;
         return true;
+    case FR_CLASS_SPAWN:
+        entry->handle = fr_mpi_call_spawn;
+        return true;
     case FR_CLASS_ABORT:
         entry->handle = handle_abort;
         return true;

@@ -30,6 +30,7 @@ librooms_la_SOURCES += \
 	src/mpi/shape.c \
 	src/mpi/side.c \
 	src/mpi/side.h \
+	src/mpi/spawn.c \
 	src/mpi/sync.c \
 	src/mpi/views.c \
 	src/mpi/views.h \

@@ -94,6 +94,7 @@ bool fr_mpi_call_win_sync(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_file_end(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_init(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_finalize(enum fr_fn fn, fr_word *args, int *result);
+bool fr_mpi_call_spawn(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_query(enum fr_fn fn, fr_word *args, int *result);
 
 bool fr_mpi_call_probe(enum fr_fn fn, fr_word *args, int *result);

@@ -119,6 +119,7 @@ typedef struct {
 #define MPI_ROOT                      -4
 #define MPI_UNDEFINED                 -32766
 #define MPI_THREAD_MULTIPLE           4096
+#define MPI_MAX_INFO_VAL              1024
 #define MPI_SUCCESS                   0
 #define MPI_ERR_BUFFER                1
 #define MPI_ERR_COUNT                 2

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static const size_t lengths[] = {1, 43, 44, 4097, 1 << 20};
@@ -46,17 +47,17 @@ static void exchange(MPI_Comm between, const struct memory *memory, bool is_chil
     MPI_Comm_free(&all);
 }
 
-// Not all launchers give children the environment of their parents.
+// What is not Fabrail's own not all launchers give children from the environment of their parents.
 static char *inherit(const char *name)
 {
-    static char texts[2][8192];
-    static int used;
+    static char text[8192];
     const char *value = getenv(name);
-    snprintf(texts[used], sizeof(texts[used]), "%s=%s", name, value ? value : "");
-    return texts[used++];
+    snprintf(text, sizeof(text), "%s=%s", name, value ? value : "");
+    return text;
 }
 
-// The children have Fabrail where a number is given, and with it device memory.
+// The children have Fabrail where a number is given, which nothing here hands on, and with it
+// device memory and the settings.
 static void spawn(int number)
 {
     char self[4096] = "", name[] = "spawn", one[] = "1", zero[] = "0", none[] = "LD_PRELOAD=";
@@ -66,9 +67,8 @@ static void spawn(int number)
     if (is_child) {
         between = parent;
     } else {
-        char *preload = number ? inherit("LD_PRELOAD") : none;
-        char *arguments[] = {preload, inherit("LD_LIBRARY_PATH"), self,
-                             name,    number ? one : zero,        NULL};
+        char *arguments[] = {inherit("LD_LIBRARY_PATH"), number ? self : none, number ? name : self,
+                             number ? one : name,        number ? NULL : zero, NULL};
         must(readlink("/proc/self/exe", self, sizeof(self) - 1) > 0, "no name of its own");
         MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
         if (MPI_Comm_spawn("env", arguments, size, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &between,
@@ -78,6 +78,10 @@ static void spawn(int number)
         }
         MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
     }
+    const char *preload = getenv("LD_PRELOAD"), *setting = getenv("FABRAIL_TIMEOUT");
+    must(!number || (preload != NULL && strstr(preload, "libfabrail.so") != NULL),
+         "the children's preload is %s", preload != NULL ? preload : "nothing");
+    must(!number || setting != NULL, "the children lack a setting of their parents");
     struct memory memory = memory_new(is_child && !number ? MEMORY_HOST : MEMORY_DEVICE, LONGEST);
     talk(between, &memory, is_child);
     exchange(between, &memory, is_child);
