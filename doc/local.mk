@@ -34,9 +34,9 @@ fr_figures = doc/figures/allreduce-2.json doc/figures/allreduce-4.json doc/figur
 
 # That of the command, with the part on its subcommands put in by the command itself.
 EXTRA_DIST += doc/fabrail.1.in
-CLEANFILES += doc/fabrail.1 doc/fabrail-tune.1 doc/commands.roff
+CLEANFILES += doc/fabrail.1 doc/commands.roff
 if !CROSS_COMPILING
-man1_MANS += doc/fabrail.1 doc/fabrail-tune.1
+man1_MANS += doc/fabrail.1
 doc/commands.roff: tools/fabrail$(EXEEXT)
 	$(AM_V_GEN)$(MKDIR_P) doc && tools/fabrail$(EXEEXT) --manual >$@.tmp && mv -f $@.tmp $@
 
@@ -44,8 +44,4 @@ doc/fabrail.1: doc/fabrail.1.in doc/commands.roff Makefile
 	$(AM_V_GEN)$(SED) -e '/^@COMMANDS@$$/r doc/commands.roff' -e '/^@COMMANDS@$$/d' \
 	    -e 's/[@]VERSION@/$(PACKAGE_VERSION)/' -e 's|[@]SYSCONFDIR@|$(sysconfdir)|' \
 	    -e 's|[@]LIBEXECDIR@|$(libexecdir)|' $(srcdir)/doc/fabrail.1.in >$@.tmp && mv -f $@.tmp $@
-
-# The older name of one subcommand.
-doc/fabrail-tune.1: Makefile
-	$(AM_V_GEN)$(MKDIR_P) doc && echo '.so man1/fabrail.1' >$@
 endif

@@ -142,11 +142,6 @@ static int run_none(const char *argument, int argc, char **argv)
 int main(int argc, char **argv)
 {
     char name[64];
-    // Under the name that it had before there was `fabrail`.
-    const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL;
-    const char *base = slash != NULL ? slash + 1 : argc > 0 ? argv[0] : "";
-    if (strcmp(base, "fabrail-tune") == 0)
-        return run(find("tune"), argc, argv, strcpy(name, base));
     if (argc < 2)
         return fr_tool_misuse("which command?");
     const struct fr_tool_command *command = find(argv[1]);

@@ -1,4 +1,4 @@
-# The command that is installed, with its subcommands; fabrail-tune is the older name of one.
+# The command that is installed, with its subcommands.
 bin_PROGRAMS += tools/fabrail
 tools_fabrail_SOURCES = tools/fabrail.c tools/command.c tools/command.h tools/manual.c \
     tools/child.c tools/child.h tools/elf_file.c tools/elf_file.h tools/launch.c tools/launch.h tools/preload.c tools/preload.h \
@@ -37,11 +37,8 @@ tools/report_assets.h: tools/report.css tools/report.js Makefile
 	    echo '    ;' && echo 'static const char fr_report_js[] =' && \
 	    $(fr_as_string) $(srcdir)/tools/report.js && echo '    ;'; } >$@.tmp && mv -f $@.tmp $@
 
-install-exec-hook:
-	cd '$(DESTDIR)$(bindir)' && rm -f fabrail-tune && $(LN_S) fabrail fabrail-tune
 # What was installed by rules of this tree's own.
 uninstall-hook:
-	rm -f '$(DESTDIR)$(bindir)/fabrail-tune'
 	rm -rf '$(DESTDIR)$(pkglibexecdir)' '$(DESTDIR)$(pkgdatadir)/modulefiles'
 
 # Completion for bash, which loads it by the command's name.
