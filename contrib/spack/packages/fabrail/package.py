@@ -82,7 +82,6 @@ class Fabrail(AutotoolsPackage):
         nvcc = spec["cuda"].prefix.bin.nvcc if spec.satisfies("+kernels") else "no"
         rails = spec.satisfies("+rails")
         return [
-            "--disable-werror",
             f"--with-cuda={spec['cuda'].prefix}",
             f"--with-nvcc={nvcc}",
             f"--with-json-c={spec['json-c'].prefix}",
