@@ -316,22 +316,6 @@ bool fr_coll_segment_has(struct fr_coll_segment *segment, int rank, uint64_t rou
     return round <= segment->complete || posted_by(segment, rank) >= round;
 }
 
-int fr_coll_segment_behind(struct fr_coll_segment *segment, uint64_t round)
-{
-    for (int rank = 0; rank < segment->size; rank++) {
-        if (!fr_coll_segment_has(segment, rank, round))
-            return rank;
-    }
-    if (round > segment->complete)
-        segment->complete = round;
-    return -1;
-}
-
-bool fr_coll_segment_has_all(struct fr_coll_segment *segment, uint64_t round)
-{
-    return fr_coll_segment_behind(segment, round) < 0;
-}
-
 static enum fr_status wait_for(struct fr_coll_segment *segment, int rank, uint64_t round,
                                struct waiter *waiter)
 {

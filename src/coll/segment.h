@@ -69,9 +69,8 @@ FR_MUST_CHECK enum fr_status fr_coll_segment_wait_room(struct fr_coll_segment *s
                                                        uint64_t round, size_t bytes,
                                                        const struct fr_coll_progress *progress);
 
-// Whether a rank has posted for `round`; the same of all ranks. Never waits.
+// Whether a rank has posted for `round`. Never waits.
 bool fr_coll_segment_has(struct fr_coll_segment *segment, int rank, uint64_t round);
-bool fr_coll_segment_has_all(struct fr_coll_segment *segment, uint64_t round);
 
 // Waits until a rank, or all ranks, have posted for `round`: spinning, then yielding the core, from
 // the start where the ranks outnumber the cores that they may use.
@@ -96,10 +95,6 @@ bool fr_coll_segment_is_over(const struct fr_coll_segment *segment, uint64_t rou
 // For posts.h: the slot is another segment's now; a segment that was closed ends.
 void fr_coll_segment_lose_slot(struct fr_coll_segment *segment);
 void fr_coll_segment_free(struct fr_coll_segment *segment);
-
-// Returns a rank that has not posted for `round`, -1 if there is none: for the message that says
-// whom a job waits for.
-int fr_coll_segment_behind(struct fr_coll_segment *segment, uint64_t round);
 
 // Returns false when the process of a rank is known to be gone; true also when that cannot be
 // known.

@@ -89,11 +89,6 @@ void fr_request_handler_made(void)
     set_alone();
 }
 
-bool fr_request_is_serial(void)
-{
-    return is_serial;
-}
-
 static bool change(_Atomic uint64_t *word, uint64_t from, uint64_t to)
 {
     if (FR_LIKELY(is_serial)) {
