@@ -110,25 +110,33 @@ static int words_of_list(int left, char *const *words)
     return words[0][0] == '-' && left > 2 && strcmp(words[1], env_list) == 0 ? 3 : 0;
 }
 
-// Whether the ranks get variables by Open MPI's parameter for a list of them, and what stands in it
-// already: a file of programs (-app) takes no -x, and a list none beside it.
-static bool takes_list(int end, char *const *words, const char **list)
+// What stands in Open MPI's parameter for a list of variables already, NULL for nothing. Open MPI 4
+// takes no -x beside such a list.
+static const char *asked_list(int end, char *const *words)
 {
-    bool takes = false;
-    *list = getenv("OMPI_MCA_mca_base_env_list");
+    const char *list = getenv("OMPI_MCA_mca_base_env_list");
     for (int i = 1; i < end; i++) {
-        takes = takes || (words[i][0] == '-' && strcmp(undash(words[i]), "app") == 0);
         if (words_of_list(end - i, words + i) > 0)
-            *list = words[i + 2];
+            list = words[i + 2];
     }
-    return takes || *list != NULL;
+    return list;
+}
+
+// Whether the programs stand in a file, for which Open MPI 4 takes no -x of the command line, and
+// PRRTE nothing else.
+static bool has_file(int end, char *const *words)
+{
+    for (int i = 1; i < end; i++) {
+        if (words[i][0] == '-' && strcmp(undash(words[i]), "app") == 0)
+            return true;
+    }
+    return false;
 }
 
 // Whether the launcher's own options set LD_PRELOAD for the ranks, which would undo ours.
 static bool sets_preload(enum fr_launch_family family, int count, char *const *words)
 {
     static const char name[] = "LD_PRELOAD";
-    const char *list = NULL;
     int program = fr_launch_find_program(family, count, words);
     int end = program < 0 ? count : program;
     for (int i = 1; i + 1 < end; i++) {
@@ -139,8 +147,8 @@ static bool sets_preload(enum fr_launch_family family, int count, char *const *w
         if (words[i][0] == '-' && sets && strncmp(words[i + 1], name, strlen(name)) == 0)
             return true;
     }
-    return family == FR_LAUNCH_OPENMPI && takes_list(end, words, &list) && list != NULL &&
-           strstr(list, name) != NULL;
+    const char *list = family == FR_LAUNCH_OPENMPI ? asked_list(end, words) : NULL;
+    return list != NULL && strstr(list, name) != NULL;
 }
 
 static void add_rest(int count, char *const *words, struct fr_words *command)
@@ -178,20 +186,19 @@ static bool add_list(char *const *assignments, const char *list, struct fr_words
 static bool compose_openmpi(int count, char *const *words, char *const *assignments,
                             struct fr_words *command)
 {
-    const char *list;
     int program = fr_launch_find_program(FR_LAUNCH_OPENMPI, count, words);
     int end = program < 0 ? count : program;
-    bool by_list = takes_list(end, words, &list);
-    if (by_list && !add_list(assignments, list, command))
+    const char *list = asked_list(end, words);
+    if ((list != NULL || has_file(end, words)) && !add_list(assignments, list, command))
         return false;
-    if (!by_list)
+    if (list == NULL)
         add_exports(assignments, command);
     for (int i = 1; i < count; i++) {
         if (i < end)
             i += words_of_list(end - i, words + i);
         if (i < count)
             fr_words_add(command, "%s", words[i]);
-        if (!by_list && i < count && strcmp(words[i], ":") == 0)
+        if (list == NULL && i < count && strcmp(words[i], ":") == 0)
             add_exports(assignments, command);
     }
     return true;
