@@ -80,6 +80,7 @@ static bool compose(const struct fr_launcher *launcher, const char *library, con
 {
     char own[FR_FILE_NAME_BYTES], preload[FR_FILE_NAME_BYTES + 16], report_to[FR_FILE_NAME_BYTES];
     char quiet[] = "FABRAIL_LOG=error", on[] = "FABRAIL_DISABLE=no";
+    char passive[] = "FABRAIL_PATHS=pass"; // else Fabrail answers that it takes device pointers
     char traceless[] = "FABRAIL_TRACE="; // what a job has left under that name stays
     struct fr_words words = {.list = NULL};
     ssize_t length = readlink("/proc/self/exe", own, sizeof(own) - 1);
@@ -88,7 +89,7 @@ static bool compose(const struct fr_launcher *launcher, const char *library, con
     own[length] = '\0';
     snprintf(preload, sizeof(preload), "LD_PRELOAD=%s", library);
     snprintf(report_to, sizeof(report_to), "FABRAIL_REPORT=%s", report);
-    char *const assignments[] = {preload, report_to, quiet, on, traceless, NULL};
+    char *const assignments[] = {preload, report_to, quiet, on, passive, traceless, NULL};
     fr_words_add(&words, "%s", launcher->path);
     fr_words_add(&words, "-n");
     fr_words_add(&words, "1");
@@ -188,8 +189,9 @@ void fr_info_mpis_find(struct fr_info_mpis *mpis, bool start, const char *librar
     }
 }
 
-// In the rank. The functions come from the process, so that the preloaded library's are called;
-// what only the MPI library has, from there.
+// In the rank. MPI_Init and MPI_Finalize come from the process, so that the preloaded library's are
+// called. A look-up by the MPI library's handle may give Fabrail's functions too, which pass the
+// question on while Fabrail moves nothing itself.
 int fr_info_probe_mpi(int count, char **libraries)
 {
     void *mpi = NULL;
