@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What an ELF file says of itself: for which machine it is, and whether anything can be preloaded.
+// What an ELF file says of itself: for which machine it is, whether anything can be preloaded, and
+// which libraries it needs.
 #ifndef FR_TOOLS_ELF_H
 #define FR_TOOLS_ELF_H
 
-#include "core/core.h"
+#include "child.h"
 
 struct fr_elf {
     bool is_elf;   // false: a script, or anything else
@@ -16,6 +17,10 @@ struct fr_elf {
 
 // Returns false with errno set where the file cannot be read.
 FR_MUST_CHECK bool fr_elf_read(const char *path, struct fr_elf *elf);
+
+// Adds the names of the libraries that a file needs. Nothing is added for what is no ELF file of
+// this machine's width and byte order, or not a whole one.
+void fr_elf_list_needed(const char *path, struct fr_words *names);
 
 // Whether two files are for the same kind of machine.
 bool fr_elf_matches(const struct fr_elf *a, const struct fr_elf *b);

@@ -2,7 +2,7 @@
 bin_PROGRAMS += tools/fabrail
 tools_fabrail_SOURCES = tools/fabrail.c tools/command.c tools/command.h tools/manual.c \
     tools/child.c tools/child.h tools/elf_file.c tools/elf_file.h tools/launch.c tools/launch.h tools/preload.c tools/preload.h \
-    tools/compose.c tools/run.c tools/json_write.c tools/json_write.h tools/info.c tools/info.h \
+    tools/compose.c tools/pairing.c tools/pairing.h tools/run.c tools/json_write.c tools/json_write.h tools/info.c tools/info.h \
     tools/bench.c tools/figures.c tools/figures.h tools/figures_read.c tools/plot.c \
     tools/explain.c tools/explain.h tools/explain_policy.c tools/explain_report.c \
     tools/json_read.c tools/json_read.h tools/info_gpu.c tools/info_mpi.c tools/info_paths.c tools/info_rails.c \

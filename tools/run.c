@@ -7,6 +7,7 @@
 #include "command.h"
 #include "elf_file.h"
 #include "launch.h"
+#include "pairing.h"
 #include "preload.h"
 
 #include <ctype.h>
@@ -42,8 +43,9 @@ const struct fr_tool_option fabrail_run_options[] = {
 struct options {
     char library[FR_FILE_NAME_BYTES];
     enum fr_launch_family family;
-    struct fr_words preloads; // further ones
-    struct fr_words settings; // FABRAIL_NAME=VALUE
+    struct fr_launcher launcher; // as it says of itself, where it was asked
+    struct fr_words preloads;    // further ones
+    struct fr_words settings;    // FABRAIL_NAME=VALUE
     bool dry_run;
 };
 
@@ -202,6 +204,7 @@ static bool choose_family(struct options *options, const char *name)
     }
     enum fr_status status = fr_launch_identify(name, &launcher);
     options->family = launcher.family;
+    options->launcher = launcher;
     if (status == FR_ERR_NOT_FOUND && strchr(name, '/') == NULL)
         return complain_of_none(name);
     if (status == FR_ERR_NOT_FOUND)
@@ -244,17 +247,30 @@ static bool is_elsewhere(enum fr_launch_family family, int count, char *const *w
            names(count, words, "hosts", "f") || names(count, words, "hostfile", "machinefile");
 }
 
+// What is known here is what this command's own library serves.
+static bool check_mpi(const struct options *options, const char *name, const char *program)
+{
+    char own[FR_FILE_NAME_BYTES];
+    bool is_own = fr_launch_find_library(own) && strcmp(own, options->library) == 0;
+    bool was_asked = options->launcher.family != FR_LAUNCH_UNKNOWN;
+    return !is_own || !was_asked || fr_pairing_check(&options->launcher, name, program);
+}
+
 static bool check_program(const struct options *options, int count, char *const *words)
 {
     char path[FR_FILE_NAME_BYTES];
     int at = fr_launch_find_program(options->family, count, words);
-    if (options->family == FR_LAUNCH_ENV || at < 0 || names(count, words, "configfile", "app"))
+    if (options->family == FR_LAUNCH_ENV)
         return true;
+    if (at < 0 || names(count, words, "configfile", "app"))
+        return check_mpi(options, words[0], NULL);
     if (at >= count)
         return fr_tool_complain("%s is given no program to run", words[0]);
-    if (!fr_launch_find_file(words[at], path))
-        return is_elsewhere(options->family, at, words) || complain_of_file("program", words[at]);
-    return check_kind(path, options->library);
+    if (fr_launch_find_file(words[at], path))
+        return check_kind(path, options->library) && check_mpi(options, words[0], path);
+    if (!is_elsewhere(options->family, at, words))
+        return complain_of_file("program", words[at]);
+    return check_mpi(options, words[0], NULL);
 }
 
 // LD_PRELOAD comes first, then the environment's own settings, then those of the command line.

@@ -19,6 +19,7 @@ static bool introduce(void)
         fr_request_set_serial(true);
     fr_world_note();
     fr_core_log_set_rank(fr_world_rank());
+    fr_world_warn_alone();
     if (!fr_mpi_gather_facts())
         return false;
     fr_mpi_peer_start();

@@ -13,6 +13,10 @@ void fr_world_note(void);
 int fr_world_rank(void);
 int fr_world_size(void);
 
+// Warns on one process of a job whose launcher has started several, each of which MPI takes for a
+// job of one: as it does where it does not understand the launcher. In MPI_Init, after that.
+void fr_world_warn_alone(void);
+
 // What each process tells all others about itself, once.
 struct fr_world_facts {
     uint64_t host;             // hash of the host's name

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Programs and launchers of other MPIs: what a soname tells, what is refused by builds that lack a
+// family, and that broken ELF files tell nothing.
+#include "config.h"
+
+#include "../../tools/command.h"
+#include "../../tools/elf_file.h"
+#include "../../tools/pairing.h"
+#include "../unit/check.h"
+
+#include <stdarg.h>
+#include <unistd.h>
+
+static const struct fr_launcher openmpi = {.family = FR_LAUNCH_OPENMPI,
+                                           .version = "Open MPI 4.1.4"};
+static const struct fr_launcher hydra = {.family = FR_LAUNCH_MPICH, .version = "MPICH 4.0.2"};
+static const struct fr_launcher prrte = {.family = FR_LAUNCH_OPENMPI, .version = "PRRTE 3.0.1"};
+static const struct fr_launcher slurm = {.family = FR_LAUNCH_SLURM, .version = "Slurm 22.05.8"};
+static const unsigned all = FR_SERVES_OPENMPI | FR_SERVES_MPICH | FR_SERVES_ABI;
+
+static char said[1024]; // by the command's own way to complain
+
+bool fr_tool_complain(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(said, sizeof(said), format, arguments);
+    va_end(arguments);
+    return false;
+}
+
+static void check_sonames(void)
+{
+    static const struct {
+        const char *soname;
+        unsigned family;
+    } known[] = {
+        {"libmpi.so.40", FR_SERVES_OPENMPI},
+        {"libmpi.so.20", FR_SERVES_OPENMPI},
+        {"libmpi_mpifh.so.40", FR_SERVES_OPENMPI},
+        {"libmpi_usempif08.so.40", FR_SERVES_OPENMPI},
+        {"libmpi_ibm.so.3", FR_SERVES_OPENMPI},
+        {"libmpi.so.12", FR_SERVES_MPICH},
+        {"libmpich.so.12", FR_SERVES_MPICH},
+        {"libmpichfort.so.12", FR_SERVES_MPICH},
+        {"libmpifort.so.12", FR_SERVES_MPICH},
+        {"libmpi_cray.so.12", FR_SERVES_MPICH},
+        {"libmpi_gnu_123.so.12", FR_SERVES_MPICH},
+        {"libmpi_abi.so.0", FR_SERVES_ABI},
+        {"libmpi_abi.so.1", FR_SERVES_ABI},
+        {"libmpi.so", 0},
+        {"libc.so.6", 0},
+        {"libmpir.so.1", 0},
+        {"libgmpi.so.40", 0},
+        {"", 0},
+    };
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(known); i++)
+        CHECK(fr_pairing_family_of(known[i].soname) == known[i].family, "%s", known[i].soname);
+}
+
+static enum fr_pairing judge(const struct fr_launcher *launcher, const char *soname,
+                             unsigned served)
+{
+    return fr_pairing_judge(launcher, "mpirun", "./program", soname, served, said, sizeof(said));
+}
+
+static void check_pairs(void)
+{
+    CHECK(judge(&openmpi, "libmpi.so.40", all) == FR_PAIRING_GOOD && said[0] == '\0');
+    CHECK(judge(&hydra, "libmpi.so.12", all) == FR_PAIRING_GOOD);
+    CHECK(judge(&openmpi, NULL, all) == FR_PAIRING_GOOD);
+    CHECK(judge(&openmpi, "libmpi_abi.so.0", all) == FR_PAIRING_GOOD);
+    CHECK(judge(&slurm, "libmpi.so.40", all) == FR_PAIRING_GOOD);
+    CHECK(judge(&prrte, "libmpi.so.12", all) == FR_PAIRING_GOOD);
+    CHECK(judge(&openmpi, "libmpich.so.12", all) == FR_PAIRING_STRANGE);
+    CHECK(strstr(said,
+                 "mpirun is of Open MPI 4.1.4, but ./program needs libmpich.so.12, of the MPICH"));
+    CHECK(judge(&hydra, "libmpi.so.40", all) == FR_PAIRING_STRANGE);
+    CHECK(strstr(said, "MPICH 4.0.2") && strstr(said, "libmpi.so.40, of Open MPI"), "%s", said);
+}
+
+static void check_unserved(void)
+{
+    CHECK(judge(&openmpi, NULL, all & ~FR_SERVES_OPENMPI) == FR_PAIRING_UNSERVED);
+    CHECK(strstr(said, "mpirun is of Open MPI 4.1.4, which this build"), "%s", said);
+    CHECK(strchr(said, '\n') == NULL);
+    CHECK(judge(&hydra, NULL, all & ~FR_SERVES_MPICH) == FR_PAIRING_UNSERVED);
+    CHECK(judge(&hydra, "libmpi.so.12", all & ~FR_SERVES_MPICH) == FR_PAIRING_UNSERVED);
+    CHECK(judge(&slurm, "libmpi.so.12", all & ~FR_SERVES_MPICH) == FR_PAIRING_UNSERVED);
+    CHECK(strstr(said, "./program needs libmpi.so.12, of the MPICH family, which"), "%s", said);
+    CHECK(judge(&slurm, NULL, FR_SERVES_ABI) == FR_PAIRING_GOOD);
+    CHECK(judge(&openmpi, "libmpi_abi.so.0", FR_SERVES_ABI) == FR_PAIRING_GOOD);
+    CHECK(judge(&hydra, NULL, all & ~FR_SERVES_OPENMPI) == FR_PAIRING_GOOD);
+}
+
+// A file that is cut, and one with each byte of its head and program headers spoilt: anything may
+// be said of it, as long as it is read within its bounds.
+static void check_broken(void)
+{
+    char name[] = "/tmp/fabrail-pairing.XXXXXX";
+    struct fr_words words = {.list = NULL};
+    char *bytes = NULL;
+    size_t size;
+    int file = mkstemp(name);
+    CHECK(file >= 0 && fr_core_file_read("/proc/self/exe", SIZE_MAX - 1, &bytes, &size) == FR_OK);
+    if (file < 0 || !bytes)
+        return;
+    fr_elf_list_needed("/proc/self/exe", &words);
+    bool found = false;
+    for (size_t i = 0; i < words.count; i++)
+        found = found || strncmp(words.list[i], "libc.so", 7) == 0;
+    CHECK(found);
+    fr_words_free(&words);
+    CHECK(write(file, bytes, size) == (ssize_t)size);
+    for (off_t i = 0; i < 1024 && (size_t)i < size; i++) {
+        char spoilt = (char)~bytes[i];
+        CHECK(pwrite(file, &spoilt, 1, i) == 1);
+        fr_elf_list_needed(name, &words);
+        fr_words_free(&words);
+        CHECK(pwrite(file, &bytes[i], 1, i) == 1);
+    }
+    for (size_t length = size; length > 0; length /= 2) {
+        CHECK(ftruncate(file, (off_t)length) == 0);
+        fr_elf_list_needed(name, &words);
+        fr_words_free(&words);
+    }
+    fr_elf_list_needed("/dev/null", &words);
+    fr_elf_list_needed("/tmp", &words);
+    CHECK(words.count == 0);
+    free(bytes);
+    close(file);
+    unlink(name);
+}
+
+int main(void)
+{
+    check_sonames();
+    check_pairs();
+    check_unserved();
+    check_broken();
+    return check_result();
+}
