@@ -146,21 +146,14 @@ static struct fr_policy_choice choose_path(const struct fr_request_op *op,
 
 enum outcome { UNCHANGED, STAGED, FAILED };
 
-static void count_view(const struct fr_request_op *op, const struct fr_path_view *view,
+static void count_view(struct fr_request_op *op, const struct fr_path_view *view,
                        struct fr_policy_choice choice, const char *scheme)
 {
-    fr_report_buffer(&(struct fr_report_buffer){
-        .fn = op->counted_as,
-        .path = choice.path,
-        .scheme = scheme,
-        .kind = view->range.kind,
-        .in_bytes = view->in_bytes,
-        .out_bytes = view->out_bytes,
-        .reason = choice.reason,
-        .call = op->fn,
-        .args = op->args,
-        .arg = view->arg,
-    });
+    bool staged = choice.path == FR_PATH_HOST || choice.path == FR_PATH_FABRIC;
+    if (staged && view->out_bytes && fr_mpi_receives(op->fn))
+        fr_mpi_count_later(op, view, choice, scheme);
+    else
+        fr_mpi_count_view(op, view, choice, scheme);
 }
 
 // Host memory is sent over rails, or as it is.

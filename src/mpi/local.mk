@@ -5,6 +5,7 @@ librooms_la_SOURCES += \
 	src/mpi/build.c \
 	src/mpi/schedule.c \
 	src/mpi/call.c \
+	src/mpi/counting.c \
 	src/mpi/collective.c \
 	src/mpi/comms.c \
 	src/mpi/enter.c \

@@ -189,6 +189,14 @@ extern bool fr_mpi_rails_take_host;
 bool fr_mpi_may_go_over_rails(int64_t count, fr_word type);
 bool fr_mpi_sends_host(const struct fr_request_op *op, const struct fr_path_view *view);
 
+// Tells the report of a call's buffer, while the arguments are the application's. `later`: what it
+// receives is counted when that is complete, since only then is known how much has come and by
+// which path. A receive buffer alone may be copied in as well, which is no sending.
+void fr_mpi_count_view(const struct fr_request_op *op, const struct fr_path_view *view,
+                       struct fr_policy_choice choice, const char *scheme);
+void fr_mpi_count_later(struct fr_request_op *op, const struct fr_path_view *view,
+                        struct fr_policy_choice choice, const char *scheme);
+
 // Whether the function receives by matching, so that what it receives can be an RTS.
 bool fr_mpi_receives(enum fr_fn fn);
 

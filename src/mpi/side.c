@@ -3,7 +3,6 @@
 #include "config.h"
 
 #include "mpi/side.h"
-#include "report/report.h"
 
 bool fr_mpi_side_measure(struct fr_request_op *op)
 {
@@ -146,7 +145,6 @@ void fr_mpi_side_count(const struct fr_request_op *op, const char *reason)
     for (unsigned v = 0; v < op->view_count; v++) {
         const struct fr_path_view *view = &op->views[v];
         if (fr_device_kind_is_device(view->range.kind))
-            fr_report_count(op->fn, FR_PATH_PEER, view->range.kind,
-                            view->in_bytes + view->out_bytes, reason);
+            fr_mpi_count_view(op, view, (struct fr_policy_choice){FR_PATH_PEER, reason}, NULL);
     }
 }

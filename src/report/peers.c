@@ -106,7 +106,7 @@ static int64_t element(const void *counts, bool large, int index)
 static void add_counts(const struct target *target, const struct fr_report_buffer *buffer)
 {
     bool large = fr_real_rows[buffer->call].flags & FR_ROW_LARGE;
-    const void *counts = (const void *)buffer->args[1];
+    const void *counts = (const void *)buffer->args[buffer->arg + 1];
     int64_t all = 0;
     for (int rank = 0; counts && rank < target->size; rank++)
         all += element(counts, large, rank);
@@ -117,7 +117,7 @@ static void add_counts(const struct target *target, const struct fr_report_buffe
 
 static void add_collective(struct target *target, const struct fr_report_buffer *buffer)
 {
-    const char *signature = fr_real_rows[buffer->call].signature;
+    char counts = fr_real_rows[buffer->call].signature[buffer->arg + 1];
     int root = places[buffer->call].rank;
     find_size(target);
     if (target->size <= 0)
@@ -125,11 +125,9 @@ static void add_collective(struct target *target, const struct fr_report_buffer 
     switch (fr_real_rows[buffer->call].class) {
     case FR_CLASS_ALLTOALL:
     case FR_CLASS_SCATTER:
-        if (buffer->arg != 0) // in place: the counts stand with the other buffer
-            return;
-        if (signature[1] == 'v' && fr_real_arg(buffer->call, 'T', 0) < 0)
+        if (counts == 'v' && fr_real_arg(buffer->call, 'T', 0) < 0)
             add_counts(target, buffer);
-        else if (signature[1] == 'n')
+        else if (counts == 'n')
             add_all(target, buffer->in_bytes / (uint64_t)target->size);
         return;
     case FR_CLASS_BCAST:

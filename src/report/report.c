@@ -144,27 +144,23 @@ static inline struct fr_row *row_of(struct fr_slab *slab, uint32_t key, const ch
     return *last = find_row(slab, key, scheme);
 }
 
-static void add(struct fr_cell *cell, uint64_t buffers, uint64_t bytes)
+static void add(struct fr_cell *cell, uint64_t bytes)
 {
-    fr_count_add(&cell->buffers, buffers);
+    fr_count_add(&cell->buffers, 1);
     fr_count_add(&cell->bytes, bytes);
 }
 
-// `buffers` is 1, or its complement to take away what another row, perhaps of another thread, has:
-// sums are right whichever thread holds what.
-__attribute__((always_inline)) static inline struct fr_row *
-count(struct fr_slab *slab, const struct fr_report_buffer *b, uint64_t buffers)
+__attribute__((always_inline)) static inline struct fr_row *count(struct fr_slab *slab,
+                                                                  const struct fr_report_buffer *b)
 {
     uint64_t bytes = b->in_bytes + b->out_bytes;
-    uint64_t signed_bytes = buffers * bytes;
     unsigned size_class = bytes ? 63u - (unsigned)__builtin_clzll(bytes) : 0;
     struct fr_row *row = row_of(slab, FR_ROW_KEY(b->fn, b->path, b->kind), b->scheme);
     if (row) {
-        add(&row->data, buffers, signed_bytes);
-        if (buffers == 1)
-            atomic_store_explicit(&row->reason, b->reason, memory_order_relaxed);
+        add(&row->data, bytes);
+        atomic_store_explicit(&row->reason, b->reason, memory_order_relaxed);
     }
-    add(&slab->sizes[b->path][size_class], buffers, signed_bytes);
+    add(&slab->sizes[b->path][size_class], bytes);
     return row;
 }
 
@@ -181,42 +177,15 @@ void fr_report_count_buffer(const struct fr_report_buffer *buffer)
     struct fr_slab *slab = fr_report_slab();
     if (!slab)
         return;
-    note(buffer, count(slab, buffer, 1));
+    note(buffer, count(slab, buffer));
     if (buffer->args && buffer->in_bytes)
         current.peer = fr_report_count_peers(slab, buffer);
-}
-
-void fr_report_move(enum fr_policy_path from, const struct fr_report_buffer *to)
-{
-    struct fr_slab *slab = fr_report_on ? fr_report_slab() : NULL;
-    if (!slab)
-        return;
-    struct fr_report_buffer before = *to;
-    before.path = from;
-    before.scheme = NULL;
-    count(slab, &before, UINT64_MAX);
-    note(to, count(slab, to, 1));
 }
 
 void fr_report_touch(enum fr_policy_path path)
 {
     if (fr_report_on && current.path == FR_NO_PATH)
         current.path = path;
-}
-
-void fr_report_count(enum fr_fn fn, enum fr_policy_path path, enum fr_device_kind kind,
-                     size_t bytes, const char *reason)
-{
-    fr_report_buffer(&(struct fr_report_buffer){
-        .fn = fn, .path = path, .kind = kind, .out_bytes = bytes, .reason = reason});
-}
-
-void fr_report_recount(enum fr_fn fn, enum fr_policy_path from, enum fr_policy_path to,
-                       enum fr_device_kind kind, size_t bytes, const char *reason)
-{
-    fr_report_move(from,
-                   &(struct fr_report_buffer){
-                       .fn = fn, .path = to, .kind = kind, .out_bytes = bytes, .reason = reason});
 }
 
 // Xorshift (Marsaglia, 2003): how many calls to leave out, at random lest a pattern of the

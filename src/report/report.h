@@ -56,9 +56,6 @@ static inline void fr_report_buffer(const struct fr_report_buffer *buffer)
         fr_report_count_buffer(buffer);
 }
 
-// Counts a buffer that was counted under `from` and no scheme when its call began as `to` says.
-void fr_report_move(enum fr_policy_path from, const struct fr_report_buffer *to);
-
 // Says that the call has to do with a buffer of this path, which an earlier call counted.
 void fr_report_touch(enum fr_policy_path path);
 
@@ -94,11 +91,5 @@ void fr_report_write_abort(void);
 // Makes one file of what the ranks have written, on rank 0; after the real MPI_Finalize, which all
 // of them have come to. Waits two seconds at most.
 void fr_report_summarise(void);
-
-// The counting of callers that know neither scheme nor ranks.
-void fr_report_count(enum fr_fn fn, enum fr_policy_path path, enum fr_device_kind kind,
-                     size_t bytes, const char *reason);
-void fr_report_recount(enum fr_fn fn, enum fr_policy_path from, enum fr_policy_path to,
-                       enum fr_device_kind kind, size_t bytes, const char *reason);
 
 #endif

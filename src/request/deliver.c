@@ -96,6 +96,21 @@ static void deliver_comm(const struct fr_request_op *op)
     fr_world_name_give(fr_real_handle_load(made, 0), op->comm_name);
 }
 
+// By which path a message comes is known now, and how long it is.
+static void count_received(const struct fr_request_op *op, const struct fr_path_view *view,
+                           size_t limit)
+{
+    fr_report_touch(view->path);
+    if (op->staged_because && limit)
+        fr_report_buffer(&(struct fr_report_buffer){
+            .fn = op->counted_as,
+            .path = view->path,
+            .kind = view->range.kind,
+            .out_bytes = limit < view->out_bytes ? limit : view->out_bytes,
+            .reason = op->staged_because,
+        });
+}
+
 // Sets whether it copies anything.
 static void deliver_one(struct fr_request_op *op, size_t limit, struct fr_device_batch *batch)
 {
@@ -115,7 +130,7 @@ static void deliver_one(struct fr_request_op *op, size_t limit, struct fr_device
         const struct fr_path_view *view = &op->views[v];
         if (is_staged(view) && view->out_bytes) {
             op->copies = limit > 0;
-            fr_report_touch(view->path);
+            count_received(op, view, limit);
             fr_path_ops(view->path)->copy_out(view, limit, batch);
         }
     }

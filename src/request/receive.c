@@ -99,24 +99,21 @@ static void wipe_rts(struct fr_request_op *op)
 }
 
 // Receives into host memory are counted only if they could have gone over rails, and did.
-static void count_received(struct fr_request_op *op, const struct fr_rndv_recv *recv)
+static void count_received(const struct fr_request_op *op, const struct fr_rndv_recv *recv)
 {
     const struct fr_path_view *view = recv->view;
+    uint64_t bytes = recv->incoming->bytes;
     const struct fr_report_buffer buffer = {
         .fn = op->counted_as,
         .path = fr_policy_scheme_path((enum fr_policy_scheme)recv->incoming->scheme),
         .scheme = recv->scheme,
         .kind = view->range.kind,
-        .out_bytes = view->out_bytes,
+        .out_bytes = bytes < view->out_bytes ? bytes : view->out_bytes,
         .reason = recv->reason,
     };
-    if (fr_device_kind_is_device(view->range.kind)) {
-        if (!op->recounted)
-            fr_report_move(FR_PATH_HOST, &buffer);
-        op->recounted = true;
-    } else if (fr_core_settings()->rail_host && buffer.path == FR_PATH_RAIL) {
+    bool is_host = !fr_device_kind_is_device(view->range.kind);
+    if (!is_host || (fr_core_settings()->rail_host && buffer.path == FR_PATH_RAIL))
         fr_report_buffer(&buffer);
-    }
 }
 
 // What the operation's status and report have to say of it.

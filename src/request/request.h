@@ -46,6 +46,7 @@ struct fr_request_op {
 
     struct fr_request_schedule *schedule; // what does it, if not one call of MPI
     enum fr_fn counted_as;                // the function that the report names
+    const char *staged_because;           // of a receive that is counted when it is complete
 
     uint64_t comm_name;   // of the communicator that is being made, of class COMM_MAKE
     fr_word element_type; // a datatype that was made for the call, 0 for none
@@ -53,7 +54,6 @@ struct fr_request_op {
     // told its size.
     bool takes_rts;
     bool received;
-    bool recounted;          // the report knows
     bool copies;             // in the delivery that is going on, back to the application
     enum fr_status failure;  // of these copies or of the receive, for the call that completes it
     uint64_t received_bytes; // the size of the message

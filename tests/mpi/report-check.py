@@ -4,6 +4,7 @@
 
   report-check.py schema SCHEMA FILE...      each file is as the schema says
   report-check.py counts RANKS FOLDER        N.json are what `report_run messages` has done
+  report-check.py peer RANKS FOLDER          N.json are of the same over NVLink
   report-check.py job RANKS FILE [details]   a summary adds up, and has the details or not
   report-check.py ended HOW SIGNAL FILE      how the rank ended, and that its messages are counted
   report-check.py trace RANKS FOLDER         N.json are traces of `report_run messages`
@@ -14,6 +15,7 @@ import os
 import sys
 
 MESSAGES, STEP, EXCHANGES, PAIR, OTHER_PAIR, CAST = 10, 1000, 3, 64, 32, 100
+POSTED, LENGTH = 8, 600
 WORDS = {"$schema", "$id", "$defs", "$ref", "title", "description", "type", "const", "enum", "minimum", "required",
          "properties", "additionalProperties", "items", "oneOf"}
 TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
@@ -81,7 +83,7 @@ def function(report, name):
 def sent_to(rank, size):
     """Bytes that the rank sends to each, by what report_run does."""
     sent = [EXCHANGES * PAIR + OTHER_PAIR for _ in range(size)]
-    sent[(rank + 1) % size] += MESSAGES * STEP * (rank + 1)
+    sent[(rank + 1) % size] += MESSAGES * STEP * (rank + 1) + POSTED * LENGTH
     for other in range(size):
         sent[other] += CAST if rank == 1 else 0
         sent[size - 1 - other] += other if rank == 0 else 0
@@ -89,7 +91,7 @@ def sent_to(rank, size):
 
 
 def check_messages(report, rank, size, wrong):
-    own, left = STEP * (rank + 1), STEP * size
+    own, left = STEP * (rank + 1), STEP * ((rank + size - 1) % size + 1)
     expect(wrong, "Isend", function(report, "MPI_Isend"), {"buffers": MESSAGES, "bytes": MESSAGES * own})
     expect(wrong, "Recv", function(report, "MPI_Recv"), {"buffers": MESSAGES, "bytes": MESSAGES * left})
     calls = {row["name"]: row for row in report["functions"] if row["path"] == "host"}
@@ -112,19 +114,54 @@ def check_sums(report, wrong):
             wrong.append(f"size class {row}")
 
 
+def check_all_sent(report, rank, size, wrong, over_nvlink=False):
+    expect(wrong, "Irecv", function(report, "MPI_Irecv"), {"buffers": POSTED, "bytes": POSTED * LENGTH})
+    sent = [sum(row["bytes"] for row in report["everyone"])] * size
+    for row in report["peers"]:
+        sent[row["rank"]] += row["bytes"]
+    wanted = sent_to(rank, size)
+    if over_nvlink:  # an exchange as messages has none to oneself
+        sent[rank] = wanted[rank]
+    expect(wrong, f"sent by {rank}", sent, wanted)
+
+
+def load_ranks(size, folder):
+    return [load(os.path.join(folder, f"{rank}.json")) for rank in range(size)]
+
+
 def check_counts(ranks, folder):
     size, wrong = int(ranks), []
-    for rank in range(size):
-        report = load(os.path.join(folder, f"{rank}.json"))
+    for rank, report in enumerate(load_ranks(size, folder)):
         expect(wrong, "rank", (report["rank"], report["size"], report["ended"]), (rank, size, "finalize"))
         check_messages(report, rank, size, wrong)
         check_sums(report, wrong)
         both = 2 * size * (EXCHANGES * PAIR + OTHER_PAIR)
         expect(wrong, "Alltoall", function(report, "MPI_Alltoall"), {"buffers": 2 * EXCHANGES + 2, "bytes": both})
-        sent = [sum(row["bytes"] for row in report["everyone"])] * size
-        for row in report["peers"]:
-            sent[row["rank"]] += row["bytes"]
-        expect(wrong, f"sent by {rank}", sent, sent_to(rank, size))
+        check_all_sent(report, rank, size, wrong)
+    return wrong
+
+
+def by_path(reports, name):
+    """What a function has moved by each path, on all ranks; messages that no RTS announced are one path."""
+    moved = {}
+    for row in (row for report in reports for row in report["functions"] if row["name"] == name):
+        moved[row["path"]] = moved.get(row["path"], 0) + row["bytes"]
+    return {path: count for path, count in moved.items() if count}
+
+
+def check_peer(ranks, folder):
+    size, wrong = int(ranks), []
+    reports = load_ranks(size, folder)
+    for rank, report in enumerate(reports):
+        check_sums(report, wrong)
+        check_all_sent(report, rank, size, wrong, over_nvlink=True)
+        for path in ("host", "peer"):
+            calls = sum(row["calls"] for part in ("functions", "calls") for row in report[part]
+                        if row["name"] == "MPI_Irecv" and row["path"] == path)
+            expect(wrong, f"calls of Irecv by {path}, before it is known by what", calls, 0)
+    expect(wrong, "posted receives", by_path(reports, "MPI_Irecv"), by_path(reports, "MPI_Issend"))
+    if "peer" not in by_path(reports, "MPI_Issend") or "peer" not in by_path(reports, "MPI_Alltoall"):
+        wrong.append("nothing went over NVLink")
     return wrong
 
 
@@ -166,7 +203,7 @@ def check_trace(ranks, folder):
     return wrong
 
 
-CHECKS = {"schema": check_schema, "counts": check_counts, "job": check_job, "ended": check_ended,
+CHECKS = {"schema": check_schema, "counts": check_counts, "peer": check_peer, "job": check_job, "ended": check_ended,
           "trace": check_trace}
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Counters of threads that come and go: what they add up to, what is moved from one path to another
-// by another thread, which calls are timed, and what happens when there are more rows than room.
-// And the text that files are made of.
+// Counters of threads that come and go: what they add up to, which calls are timed, and what
+// happens when there are more rows than room. And the text that files are made of.
 #include "config.h"
 
 #include "report/report_int.h"
@@ -46,9 +45,7 @@ static void *receive(void *scheme)
                                   pulled = buffer_of(FR_PATH_PEER, scheme);
     for (int i = 0; i < CALLS; i++) {
         fr_report_call_begin(FR_FN_MPI_Recv);
-        fr_report_buffer(&staged);
-        if (i % 2)
-            fr_report_move(FR_PATH_HOST, &pulled);
+        fr_report_buffer(i % 2 ? &pulled : &staged);
         fr_report_call_end();
     }
     return NULL;
@@ -83,28 +80,6 @@ static void test_threads(void)
     CHECK(host.timed_calls > 0 && host.timed_calls < half, "%ju", (uintmax_t)host.timed_calls);
     CHECK(peer.reason && strcmp(peer.reason, "a reason") == 0);
     CHECK(count_slabs() <= THREADS, "%u slabs", count_slabs());
-}
-
-static void *take_away(void *unused)
-{
-    const struct fr_report_buffer pulled = buffer_of(FR_PATH_PEER, "staged get");
-    for (int i = 0; i < CALLS; i++)
-        fr_report_move(FR_PATH_FABRIC, &pulled);
-    return unused;
-}
-
-// What one thread has counted another one moves.
-static void test_move_elsewhere(void)
-{
-    pthread_t thread;
-    const struct fr_report_buffer staged = buffer_of(FR_PATH_FABRIC, NULL);
-    for (int i = 0; i < CALLS; i++)
-        fr_report_buffer(&staged);
-    pthread_create(&thread, NULL, take_away, NULL);
-    pthread_join(thread, NULL);
-    struct fr_report_sum fabric = find(FR_FN_MPI_Recv, FR_PATH_FABRIC, NULL);
-    CHECK(fabric.buffers == 0 && fabric.bytes == 0);
-    CHECK(find(FR_FN_MPI_Recv, FR_PATH_PEER, "staged get").buffers == CALLS);
 }
 
 // Of calls that are short and many only some are timed. How long they took is nothing to assert.
@@ -232,7 +207,6 @@ int main(void)
     fr_report_start();
     CHECK(fr_report_on);
     test_threads();
-    test_move_elsewhere();
     test_sampled_time();
     test_left_span();
     test_full();

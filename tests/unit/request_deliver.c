@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Deliveries of many receives of which some have failed before: each RTS is followed once, in goes
 // of a fixed size. With a receive of its own that only counts. Copies that fail are failures of
-// those that have any. And a new communicator gets its name once, when it is complete.
+// those that have any. What has come is counted once. And a new communicator gets its name once,
+// when it is complete.
 #include "config.h"
 
 #include "report/report.h"
@@ -74,6 +75,16 @@ enum fr_status fr_request_receive(struct fr_request_op *const *ops,
 void fr_request_op_free(struct fr_request_op *op)
 {
     CHECK(false, "%d", op->peer);
+}
+
+bool fr_report_on = true;
+static unsigned counted;
+
+void fr_report_count_buffer(const struct fr_report_buffer *buffer)
+{
+    CHECK(buffer->out_bytes == MESSAGE_BYTES && buffer->in_bytes == 0);
+    CHECK(buffer->fn == FR_FN_MPI_Irecv && buffer->reason && buffer->scheme == NULL);
+    counted++;
 }
 
 void fr_report_touch(enum fr_policy_path path)
@@ -179,14 +190,17 @@ static void check_batch(enum fr_status outcome)
         all[i] = (struct fr_request_op){.fn = FR_FN_MPI_Irecv, .view_count = 1, .active = true};
         all[i].views[0].lease.address = &all[i];
         all[i].views[0].out_bytes = i == SEND ? 0 : MESSAGE_BYTES;
+        all[i].counted_as = FR_FN_MPI_Irecv;
+        all[i].staged_because = i == SEND ? NULL : "a reason";
         has_rts[all[i].peer] = false;
         ops[i] = &all[i];
     }
     batch_outcome = outcome;
-    copies = 0;
+    copies = counted = 0;
     for (int pass = 0; pass < 2; pass++) // it stays so
         CHECK(fr_request_deliver(ops, statuses, errors, OPS) == outcome, "pass %d", pass);
     CHECK(copies == OPS - 2, "%u", copies);
+    CHECK(counted == OPS - 2, "%u", counted);
     for (int i = 0; i < OPS; i++) {
         enum fr_status own = i == SEND || i == REFUSED ? FR_OK : outcome;
         CHECK(all[i].failure == own, "%d: %d", i, (int)all[i].failure);

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the report is told of a call's buffers.
+#include "config.h"
+
+#include "mpi/mpi_int.h"
+#include "report/report.h"
+
+static struct fr_report_buffer describe(const struct fr_request_op *op,
+                                        const struct fr_path_view *view,
+                                        struct fr_policy_choice choice, const char *scheme)
+{
+    return (struct fr_report_buffer){
+        .fn = op->counted_as,
+        .path = choice.path,
+        .scheme = scheme,
+        .kind = view->range.kind,
+        .in_bytes = view->in_bytes,
+        .out_bytes = view->out_bytes,
+        .reason = choice.reason,
+        .call = op->fn,
+        .args = op->args,
+        .arg = view->arg,
+    };
+}
+
+void fr_mpi_count_view(const struct fr_request_op *op, const struct fr_path_view *view,
+                       struct fr_policy_choice choice, const char *scheme)
+{
+    const struct fr_report_buffer buffer = describe(op, view, choice, scheme);
+    fr_report_buffer(&buffer);
+}
+
+void fr_mpi_count_later(struct fr_request_op *op, const struct fr_path_view *view,
+                        struct fr_policy_choice choice, const char *scheme)
+{
+    struct fr_report_buffer buffer = describe(op, view, choice, scheme);
+    op->staged_because = choice.reason;
+    buffer.out_bytes = 0;
+    if (fr_real_rows[op->fn].signature[view->arg] != 'r')
+        fr_report_buffer(&buffer);
+}
