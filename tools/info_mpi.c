@@ -81,7 +81,7 @@ static bool compose(const struct fr_launcher *launcher, const char *library, con
     char own[FR_FILE_NAME_BYTES], preload[FR_FILE_NAME_BYTES + 16], report_to[FR_FILE_NAME_BYTES];
     char quiet[] = "FABRAIL_LOG=error", on[] = "FABRAIL_DISABLE=no";
     char passive[] = "FABRAIL_PATHS=pass"; // else Fabrail answers that it takes device pointers
-    char traceless[] = "FABRAIL_TRACE="; // what a job has left under that name stays
+    char traceless[] = "FABRAIL_TRACE=";   // what a job has left under that name stays
     struct fr_words words = {.list = NULL};
     ssize_t length = readlink("/proc/self/exe", own, sizeof(own) - 1);
     if (length <= 0)

@@ -17,7 +17,8 @@ static const struct {
     [FR_JOB_PEER] = {"peer", "moved by Fabrail over NVLink"},
     [FR_JOB_RAIL] = {"rail", "moved by Fabrail over all NICs"},
     [FR_JOB_REFUSE] = {"refuse", "refused with an MPI error"},
-    [FR_JOB_NONE] = {"none", "calls without a device buffer of their own, or that have posted a receive"},
+    [FR_JOB_NONE] = {"none",
+                     "calls without a device buffer of their own, or that have posted a receive"},
 };
 
 const char *fr_job_path_name(unsigned path)

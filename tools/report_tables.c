@@ -144,23 +144,32 @@ void fr_page_ranks(FILE *out, const struct fr_job *job)
     fputs(many ? "</details></section>\n" : "</section>\n", out);
 }
 
+// By the rank that has read or written them: the other one's NIC does not tell.
+static uint64_t moved_by(const struct fr_job_rail *rail)
+{
+    return rail->sent_bytes + rail->received_bytes;
+}
+
 void fr_page_rails(FILE *out, const struct fr_job *job)
 {
     uint64_t all = 0;
     if (!job->rail_count)
         return;
     for (size_t i = 0; i < job->rail_count; i++)
-        all += job->rails[i].sent_bytes;
-    fputs("<section id=\"rails\"><h2>Rails</h2>\n<p class=\"about\">What each NIC carried, over "
-          "all ranks that have one of that name.</p>\n<div class=\"scroll\" tabindex=\"0\" "
-          "role=\"region\" aria-label=\"Table of rails\"><table><thead><tr><th scope=\"col\">Rail"
-          "</th><th scope=\"col\">Share of what was sent</th><th scope=\"col\">Received</th>"
-          "<th scope=\"col\">Straight into GPUs</th><th scope=\"col\">Stripes</th><th "
-          "scope=\"col\">Ranks</th></tr></thead><tbody>\n",
-          out);
+        all += moved_by(&job->rails[i]);
+    fputs(
+        "<section id=\"rails\"><h2>Rails</h2>\n<p class=\"about\">What each NIC read from other "
+        "ranks and wrote to them, over all ranks that have one of that name. Each byte is counted "
+        "by the rank that read or wrote it alone.</p>\n<div class=\"scroll\" tabindex=\"0\" "
+        "role=\"region\" aria-label=\"Table of rails\"><table><thead><tr><th scope=\"col\">Rail"
+        "</th><th scope=\"col\">Share of what was moved</th><th scope=\"col\">Read</th><th "
+        "scope=\"col\">Written</th>"
+        "<th scope=\"col\">Straight into GPUs</th><th scope=\"col\">Stripes</th><th "
+        "scope=\"col\">Ranks</th></tr></thead><tbody>\n",
+        out);
     for (size_t i = 0; i < job->rail_count; i++) {
         const struct fr_job_rail *rail = &job->rails[i];
-        unsigned permille = fr_permille(rail->sent_bytes, all);
+        unsigned permille = fr_permille(moved_by(rail), all);
         fprintf(out, "<tr%s><th scope=\"row\">", rail->lost ? " class=\"bad\"" : "");
         fr_html_text(out, rail->name);
         if (rail->lost)
@@ -169,9 +178,11 @@ void fr_page_rails(FILE *out, const struct fr_job *job)
                 "</th><td class=\"plot\"><div class=\"row\" aria-hidden=\"true\"><span "
                 "class=\"seg p-rail\" style=\"width:%u.%u%%\"></span></div>",
                 permille / 10, permille % 10);
-        fr_html_number(out, FR_UNIT_BYTES, rail->sent_bytes, "rails.%zu.sent", i);
+        fr_html_number(out, FR_UNIT_BYTES, moved_by(rail), "rails.%zu.moved", i);
         fprintf(out, "<small>%u.%u%%</small></td><td>", permille / 10, permille % 10);
-        fr_html_number(out, FR_UNIT_BYTES, rail->received_bytes, "rails.%zu.received", i);
+        fr_html_number(out, FR_UNIT_BYTES, rail->received_bytes, "rails.%zu.read", i);
+        fputs("</td><td>", out);
+        fr_html_number(out, FR_UNIT_BYTES, rail->sent_bytes, "rails.%zu.written", i);
         fputs("</td><td>", out);
         fr_html_number(out, FR_UNIT_BYTES, rail->device_bytes, "rails.%zu.device", i);
         fputs("</td><td>", out);

@@ -72,12 +72,13 @@ static inline void fr_report_call_end(void)
         fr_report_end();
 }
 
-// One NIC of this process, for the report; the array lives until MPI_Finalize.
+// One NIC of this process, for the report; the array lives until MPI_Finalize. Bytes are counted by
+// the process that moves them: it reads them from another one, or writes them there.
 struct fr_report_rail {
     const char *name;
-    _Atomic uint64_t sent_bytes;
-    _Atomic uint64_t received_bytes;
-    _Atomic uint64_t device_bytes; // of those, straight into device memory
+    _Atomic uint64_t sent_bytes;     // written
+    _Atomic uint64_t received_bytes; // read
+    _Atomic uint64_t device_bytes;   // of those read, straight into device memory
     _Atomic uint64_t stripes;
     _Atomic bool lost;
 };
