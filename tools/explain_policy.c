@@ -207,6 +207,19 @@ static bool has_buffer(enum fr_fn fn)
            fr_real_arg(fn, 'b', 0) >= 0;
 }
 
+// What the library would say, were all ranks to make this call in one place.
+static const char *staged_because(const struct fr_explain_facts *facts, enum fr_fn fn,
+                                  const char *reason)
+{
+    bool nonblocking_reduction = is_reduction(fn) && is_nonblocking(fn);
+    if (!is_of_messages(fn, facts->place) && !fr_mpi_peer_serves(fn) && !nonblocking_reduction)
+        return reason;
+    if (!(fr_core_settings()->paths & FR_PATH_BIT_PEER))
+        return "FABRAIL_PATHS excludes peer";
+    return nonblocking_reduction ? "reductions go over NVLink in blocking calls alone"
+                                 : "no NVLink joins the GPUs of all ranks";
+}
+
 struct fr_explain_answer fr_explain(const struct fr_explain_facts *given, enum fr_fn fn,
                                     enum fr_device_kind kind, size_t bytes)
 {
@@ -228,5 +241,7 @@ struct fr_explain_answer fr_explain(const struct fr_explain_facts *given, enum f
     if (is_left && is_of_messages(fn, facts->place) && !facts->gpu_aware &&
         (paths & needed) == needed)
         return explain_message(facts, fn, kind, bytes);
+    if (local.path == FR_PATH_HOST && !facts->gpu_aware)
+        return answer(fr_policy_path_name(local.path), "", staged_because(facts, fn, local.reason));
     return answer(fr_policy_path_name(local.path), "", local.reason);
 }

@@ -136,9 +136,7 @@ static int topic_of(const struct fr_job_function *function)
         return NO_WORKSPACE;
     if (kind == MESSAGE)
         return UNAWARE_MESSAGES;
-    // Collectives that are made of messages have the reasons of these.
-    if (!says(function, "not GPU-aware") && !says(function, "has not mapped") &&
-        !says(function, "is shorter than"))
+    if (!function->reason)
         return UNEXPLAINED;
     if (kind == REDUCTION && is_deferred(function->name))
         return NONBLOCKING;

@@ -374,6 +374,25 @@ static bool is_refusal(int result)
     return class != fr_real_mpi.ERR_TRUNCATE && class != fr_real_mpi.ERR_OTHER;
 }
 
+const char *fr_coll_group_obstacle(fr_word comm, bool must_agree)
+{
+    const struct state *state = fr_world_comm_value(comm);
+    if (!state)
+        return "Fabrail knows nothing of the communicator";
+    if (state->hopeless)
+        return "not all ranks of the communicator take part in exchanges over NVLink";
+    if (state->quit || (state->group && state->group->quit))
+        return "a collective call of some rank has failed on the communicator";
+    if (!state->is_group)
+        return "the communicator's ranks have yet to find out whether all of them use GPUs";
+    if (!must_agree || fr_coll_group_agrees(state->group))
+        return NULL;
+    if (!state->one_host && !state->in_clique)
+        return "no NVLink joins all hosts of the communicator";
+    return state->group->opened ? "the communicator's ranks have no memory to agree in"
+                                : "the communicator's ranks have yet to meet";
+}
+
 bool fr_coll_group_exit(fr_word comm, int result)
 {
     struct state *state = fr_world_comm_value(comm);

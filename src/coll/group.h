@@ -64,6 +64,10 @@ bool fr_coll_group_exit(fr_word comm, int result);
 // Whether a rank is known to have quit.
 bool fr_coll_group_was_quit(struct fr_coll_group *group);
 
+// What keeps the ranks of a communicator from having a group, so far; with `must_agree` from
+// agreeing in it. Static text, for the report; NULL for nothing.
+const char *fr_coll_group_obstacle(fr_word comm, bool must_agree);
+
 // Whether the ranks can agree, in rounds.
 static inline bool fr_coll_group_agrees(const struct fr_coll_group *group)
 {

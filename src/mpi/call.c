@@ -186,6 +186,8 @@ static enum outcome choose_paths(struct fr_request_op *op, int *result)
             continue;
         }
         const char *scheme = NULL;
+        if (choice.path == FR_PATH_HOST && fr_report_on)
+            choice.reason = fr_mpi_staged_because(op, view, choice.reason);
         if (choice.path == FR_PATH_HOST && fr_mpi_send_start(op, view, &choice, &scheme))
             outcome = STAGED;
         count_view(op, view, choice, scheme);

@@ -22,6 +22,7 @@ librooms_la_SOURCES += \
 	src/mpi/proof.c \
 	src/mpi/quick.c \
 	src/mpi/quick_complete.c \
+	src/mpi/reasons.c \
 	src/mpi/receive.c \
 	src/mpi/reduce.c \
 	src/mpi/redirect.c \

@@ -237,13 +237,32 @@ static bool is_eligible(const struct fr_path_view *view)
     return fr_mpi_rails_take_host && view->in_bytes >= fr_memory_tuned(FR_SIZE_RAIL);
 }
 
+static bool is_send(const struct fr_request_op *op, const struct fr_path_view *view)
+{
+    enum fr_class class = fr_real_rows[op->fn].class;
+    return class == FR_CLASS_SEND || (class == FR_CLASS_SENDRECV && view->arg == 0);
+}
+
+const char *fr_mpi_message_obstacle(const struct fr_request_op *op, const struct fr_path_view *view)
+{
+    if (op->partitions)
+        return "partitioned messages are the MPI library's alone";
+    if (!fr_mpi_takes_rts)
+        return fr_core_settings()->paths & FR_PATH_BIT_PEER
+                   ? "no other rank exchanges messages with Fabrail"
+                   : "FABRAIL_PATHS excludes peer";
+    if (!is_send(op, view) && view->out_bytes)
+        return "the sender has left the message to the MPI library";
+    if (view->in_bytes < FR_RNDV_RTS_BYTES)
+        return "the message is too short for an RTS";
+    return "Fabrail knows nothing of the communicator";
+}
+
 // What rendezvous has to know of a send whose buffer this view is. False for what cannot go that
 // way at all.
 static bool describe(const struct fr_request_op *op, const struct fr_path_view *view,
                      struct fr_rndv_message *message)
 {
-    enum fr_class class = fr_real_rows[op->fn].class;
-    bool sends = class == FR_CLASS_SEND || (class == FR_CLASS_SENDRECV && view->arg == 0);
     int peer = fr_real_arg(op->fn, 'P', 0);
     *message = (struct fr_rndv_message){
         .call = fr_real_rows[op->fn].name,
@@ -251,7 +270,7 @@ static bool describe(const struct fr_request_op *op, const struct fr_path_view *
         .must_leave = op->replaces || is_buffered(op->fn),
         .parts = fr_mpi_takes_parts(),
     };
-    return fr_mpi_takes_rts && sends && !op->partitions && is_eligible(view) &&
+    return fr_mpi_takes_rts && is_send(op, view) && !op->partitions && is_eligible(view) &&
            view->in_bytes >= FR_RNDV_RTS_BYTES &&
            fr_mpi_address_of(op->object, (int)op->args[peer], (int)op->args[peer + 1],
                              &message->address) &&

@@ -189,6 +189,14 @@ extern bool fr_mpi_rails_take_host;
 bool fr_mpi_may_go_over_rails(int64_t count, fr_word type);
 bool fr_mpi_sends_host(const struct fr_request_op *op, const struct fr_path_view *view);
 
+// Why a buffer of an operation is staged, for the report: what keeps Fabrail from moving it
+// otherwise, or `reason` where there is no other way. Of a message, one for which nobody has chosen
+// a scheme.
+const char *fr_mpi_staged_because(const struct fr_request_op *op, const struct fr_path_view *view,
+                                  const char *reason);
+const char *fr_mpi_message_obstacle(const struct fr_request_op *op,
+                                    const struct fr_path_view *view);
+
 // Tells the report of a call's buffer, while the arguments are the application's. `later`: what it
 // receives is counted when that is complete, since only then is known how much has come and by
 // which path. A receive buffer alone may be copied in as well, which is no sending.

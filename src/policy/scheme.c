@@ -37,11 +37,15 @@ static bool can_stage(const struct fr_policy_message *message)
 }
 
 // A single rail has nothing to give that MPI has not.
+static bool can_have_rails(const struct fr_policy_message *message)
+{
+    return message->rails >= (message->rail_use == FR_RAIL_FORCE ? 1 : 2);
+}
+
 static bool can_rail(const struct fr_policy_message *message)
 {
-    unsigned least = message->rail_use == FR_RAIL_FORCE ? 1 : 2;
     bool full = message->host_full && !fr_policy_rails_read_device(message);
-    return fr_policy_wants_rails(message) && message->rails >= least && !full &&
+    return fr_policy_wants_rails(message) && can_have_rails(message) && !full &&
            !has_failed(message, FR_SCHEME_RAIL);
 }
 
@@ -71,24 +75,75 @@ static const char *reason_to_pass(const struct fr_policy_message *message)
     return "host memory, and too few rails lead to the receiver so far";
 }
 
+// What keeps a message in device memory from NVLink and from rails.
+enum obstacle {
+    ABSOLUTE,
+    TURNS,
+    UNMAPPED,
+    NO_WORKSPACE,
+    CLIQUE_MIN,
+    UNSHARED,
+    NO_RAIL,
+    RAIL_MIN,
+    RAIL_FAILED,
+    HOST_FULL,
+    FEW_RAILS
+};
+
+static enum obstacle obstacle_of(const struct fr_policy_message *message)
+{
+    if (message->absolute)
+        return ABSOLUTE;
+    if (avoids_turns(message))
+        return TURNS;
+    if (message->staged_unmapped)
+        return UNMAPPED;
+    if ((message->here || message->in_clique) && message->workspace_full)
+        return NO_WORKSPACE;
+    if (message->in_clique && message->bytes < message->clique_min_bytes)
+        return CLIQUE_MIN;
+    if (message->here || message->in_clique)
+        return UNSHARED;
+    if (message->rail_use == FR_RAIL_OFF)
+        return NO_RAIL;
+    if (message->bytes < message->rail_min_bytes)
+        return RAIL_MIN;
+    if (has_failed(message, FR_SCHEME_RAIL))
+        return RAIL_FAILED;
+    return can_have_rails(message) ? HOST_FULL : FEW_RAILS;
+}
+
+// A message goes in fragments for the same reasons for which a shorter one is left to MPI.
+static const char *text_of(enum obstacle obstacle, bool in_fragments)
+{
+#define TEXT(reason)                                                                               \
+    {                                                                                              \
+        reason, "in fragments, since " reason                                                      \
+    }
+    static const char *const texts[][2] = {
+        [ABSOLUTE] = TEXT("the addresses of MPI_BOTTOM need not lie together"),
+        [TURNS] = TEXT("the ranks take turns on one GPU, and the message is shorter than "
+                       "FABRAIL_SHARED_GPU_MIN"),
+        [UNMAPPED] = TEXT("the receiver has not mapped the workspace yet"),
+        [NO_WORKSPACE] = TEXT("no device workspace is left for the message"),
+        [CLIQUE_MIN] = TEXT("the message is shorter than FABRAIL_CLIQUE_MIN"),
+        [UNSHARED] = TEXT("the receiver could not be given access to the memory"),
+        [NO_RAIL] = TEXT("no NVLink leads to the receiver, and FABRAIL_RAIL=off"),
+        [RAIL_MIN] = TEXT("no NVLink leads to the receiver, and the message is shorter than "
+                          "FABRAIL_RAIL_MIN"),
+        [RAIL_FAILED] =
+            TEXT("no NVLink leads to the receiver, and it could not be sent over rails"),
+        [HOST_FULL] = TEXT("no NVLink leads to the receiver, and too much host memory waits for "
+                           "receivers"),
+        [FEW_RAILS] = TEXT("no NVLink leads to the receiver, and too few rails so far"),
+    };
+#undef TEXT
+    return texts[obstacle][in_fragments];
+}
+
 static const char *reason_for_none(const struct fr_policy_message *message)
 {
-    if (message->host_memory)
-        return reason_to_pass(message);
-    if (!message->here && !message->in_clique && !message->by_fragments)
-        return "the MPI library is not GPU-aware";
-    if (message->absolute)
-        return "the addresses of MPI_BOTTOM need not lie together";
-    if (avoids_turns(message))
-        return "the ranks take turns on one GPU, and the message is shorter than "
-               "FABRAIL_SHARED_GPU_MIN";
-    if (message->staged_unmapped)
-        return "the receiver has not mapped the workspace yet";
-    if (message->here && message->workspace_full)
-        return "no device workspace is left for the message";
-    if (message->in_clique && message->bytes < message->clique_min_bytes)
-        return "the message is shorter than FABRAIL_CLIQUE_MIN";
-    return "the MPI library is not GPU-aware";
+    return message->host_memory ? reason_to_pass(message) : text_of(obstacle_of(message), false);
 }
 
 struct fr_policy_scheme_choice fr_policy_choose_scheme(const struct fr_policy_message *message)
@@ -103,7 +158,7 @@ struct fr_policy_scheme_choice fr_policy_choose_scheme(const struct fr_policy_me
     if (can_rail(message))
         return choice(FR_SCHEME_RAIL, "over all NICs that both ends have in common");
     if (can_pipeline(message))
-        return choice(FR_SCHEME_PIPELINE, "in fragments, copies overlapping the wire");
+        return choice(FR_SCHEME_PIPELINE, text_of(obstacle_of(message), true));
     return choice(FR_SCHEME_NONE, reason_for_none(message));
 }
 
@@ -158,6 +213,6 @@ const char *fr_policy_scheme_received(enum fr_policy_scheme scheme, enum fr_poli
     if (scheme == FR_SCHEME_RAIL)
         return on_device ? "over all NICs that both ends have in common, into device memory"
                          : "over all NICs that both ends have in common";
-    return scheme == FR_SCHEME_PIPELINE ? "in fragments, copies overlapping the wire"
+    return scheme == FR_SCHEME_PIPELINE ? "in fragments, as the sender has chosen"
                                         : "the sender offered its memory";
 }

@@ -138,6 +138,8 @@ def check_counts(ranks, folder):
         both = 2 * size * (EXCHANGES * PAIR + OTHER_PAIR)
         expect(wrong, "Alltoall", function(report, "MPI_Alltoall"), {"buffers": 2 * EXCHANGES + 2, "bytes": both})
         check_all_sent(report, rank, size, wrong)
+        for row in report["functions"]:
+            expect(wrong, f"why {row['name']} was staged", row["reason"], "FABRAIL_PATHS excludes peer")
     return wrong
 
 
@@ -155,10 +157,17 @@ def check_peer(ranks, folder):
     for rank, report in enumerate(reports):
         check_sums(report, wrong)
         check_all_sent(report, rank, size, wrong, over_nvlink=True)
+        # It is true in all calls of this job alike, and so the reason of none.
+        wrong += [f"{row['name']} by {row['path']}: {row['reason']}" for row in report["functions"]
+                  if "GPU-aware" in row["reason"]]
         for path in ("host", "peer"):
             calls = sum(row["calls"] for part in ("functions", "calls") for row in report[part]
                         if row["name"] == "MPI_Irecv" and row["path"] == path)
             expect(wrong, f"calls of Irecv by {path}, before it is known by what", calls, 0)
+    early = {row["reason"] for report in reports for row in report["functions"]
+             if row["name"] == "MPI_Alltoall" and row["path"] == "host" and not row["scheme"]}
+    if not early or not all(" yet to " in reason for reason in early):
+        wrong.append(f"why the first exchanges were staged: {early}")
     expect(wrong, "posted receives", by_path(reports, "MPI_Irecv"), by_path(reports, "MPI_Issend"))
     if "peer" not in by_path(reports, "MPI_Issend") or "peer" not in by_path(reports, "MPI_Alltoall"):
         wrong.append("nothing went over NVLink")

@@ -139,11 +139,11 @@ static void check_reason(struct fr_policy_message message, enum fr_policy_scheme
 
 static void check_reasons(void)
 {
-    static const char *const unaware = "the MPI library is not GPU-aware";
+    static const char *const few = "no NVLink leads to the receiver, and too few rails so far";
     struct fr_policy_message m = {.bytes = 100, .one_piece = true, .exported = true};
-    check_reason(m, FR_SCHEME_NONE, unaware);
+    check_reason(m, FR_SCHEME_NONE, few);
     m.absolute = true;
-    check_reason(m, FR_SCHEME_NONE, unaware);
+    check_reason(m, FR_SCHEME_NONE, "the addresses of MPI_BOTTOM need not lie together");
     m.here = true;
     check_reason(m, FR_SCHEME_NONE, "the addresses of MPI_BOTTOM need not lie together");
     m.absolute = false;
@@ -165,14 +165,47 @@ static void check_reasons(void)
     check_reason(m, FR_SCHEME_NONE, "no device workspace is left for the message");
     m.by_fragments = true;
     m.pipeline_min_bytes = 100;
-    check_reason(m, FR_SCHEME_PIPELINE, "in fragments, copies overlapping the wire");
+    check_reason(m, FR_SCHEME_PIPELINE,
+                 "in fragments, since no device workspace is left for the message");
+    m.workspace_full = false;
+    check_reason(m, FR_SCHEME_PIPELINE,
+                 "in fragments, since the receiver could not be given access to the memory");
     m = (struct fr_policy_message){.bytes = 99, .in_clique = true, .clique_min_bytes = 100};
     check_reason(m, FR_SCHEME_NONE, "the message is shorter than FABRAIL_CLIQUE_MIN");
     m.bytes = 100;
     m.workspace_full = true;
-    check_reason(m, FR_SCHEME_NONE, unaware);
+    check_reason(m, FR_SCHEME_NONE, "no device workspace is left for the message");
     m = (struct fr_policy_message){.bytes = 100, .by_fragments = true};
-    check_reason(m, FR_SCHEME_NONE, unaware);
+    check_reason(m, FR_SCHEME_NONE, few);
+}
+
+// Why a message between hosts that no NVLink joins goes neither over rails nor, if long, by MPI
+// alone.
+static void check_reasons_between_hosts(void)
+{
+    struct fr_policy_message m = {
+        .bytes = 99, .by_fragments = true, .rails = 1, .rail_min_bytes = 100};
+    for (int i = 0; i < 2; i++) {
+        bool in_fragments = i == 1;
+        enum fr_policy_scheme scheme = in_fragments ? FR_SCHEME_PIPELINE : FR_SCHEME_NONE;
+#define CHECK_REASON(reason)                                                                       \
+    check_reason(m, scheme, in_fragments ? "in fragments, since " reason : reason)
+        m.pipeline_min_bytes = in_fragments ? 1 : 0;
+        m.bytes = 99;
+        m.rail_use = FR_RAIL_AUTO;
+        CHECK_REASON("no NVLink leads to the receiver, and the message is shorter than "
+                     "FABRAIL_RAIL_MIN");
+        m.bytes = 100;
+        m.rails = 1;
+        m.failed = 0;
+        CHECK_REASON("no NVLink leads to the receiver, and too few rails so far");
+        m.rails = 2;
+        m.failed = 1u << FR_SCHEME_RAIL;
+        CHECK_REASON("no NVLink leads to the receiver, and it could not be sent over rails");
+        m.rail_use = FR_RAIL_OFF;
+        CHECK_REASON("no NVLink leads to the receiver, and FABRAIL_RAIL=off");
+#undef CHECK_REASON
+    }
 }
 
 // Host memory is MPI's but for rails, and each thing that keeps it from them has its reason.
@@ -222,7 +255,8 @@ static void check_reasons_of_rails(void)
     m.host_full = true;
     check_reason(m, FR_SCHEME_RAIL, from);
     m.workspace_full = true;
-    check_reason(m, FR_SCHEME_NONE, "the MPI library is not GPU-aware");
+    check_reason(m, FR_SCHEME_NONE,
+                 "no NVLink leads to the receiver, and too much host memory waits for receivers");
     m.host_full = false;
     check_reason(m, FR_SCHEME_RAIL, by_host);
     static const char *const received[2][2] = {
@@ -279,6 +313,7 @@ int main(void)
     check_all();
     check_limits();
     check_reasons();
+    check_reasons_between_hosts();
     check_reasons_of_host();
     check_reasons_of_rails();
     check_verbs();
