@@ -34,11 +34,13 @@ struct fr_meter {
 };
 extern FR_TLS struct fr_meter fr_core_meter;
 
-// Called with each span while it is not NULL; written once, before the first span.
+// Called with each span that is to be told while it is not NULL; written once, before the first
+// span.
 typedef void (*fr_meter_hook_fn)(enum fr_meter_kind kind, uint64_t begin, uint64_t end);
 extern fr_meter_hook_fn fr_core_meter_hook;
 
-void fr_core_meter_add(enum fr_meter_kind kind, uint64_t begin);
+// What polls, and so comes again and again, is counted and not told.
+void fr_core_meter_add(enum fr_meter_kind kind, uint64_t begin, bool polls);
 
 // Begins a span; what it returns goes to end, on the same thread. One load where the meter is off.
 static inline uint64_t fr_core_meter_begin(void)
@@ -51,7 +53,7 @@ static inline uint64_t fr_core_meter_begin(void)
 static inline void fr_core_meter_end(enum fr_meter_kind kind, uint64_t begin)
 {
     if (FR_UNLIKELY(begin))
-        fr_core_meter_add(kind, begin);
+        fr_core_meter_add(kind, begin, false);
 }
 
 #endif

@@ -250,7 +250,8 @@ static enum fr_status push(const struct fr_device_range *range,
         status = kernels != NULL ? push_by_kernel(kernels, pieces, count, max_sms)
                                  : push_by_engines(scope.context, pieces, count);
     }
-    fr_core_meter_end(FR_METER_COPY, begin);
+    if (FR_UNLIKELY(begin)) // memory of Fabrail's own is words that ranks wait for
+        fr_core_meter_add(FR_METER_COPY, begin, !syncs);
     fr_device_scope_leave(&scope);
     return status;
 }

@@ -78,7 +78,8 @@ int fr_real_call(enum fr_fn fn, const fr_word *args)
         return refuse_missing(fn);
     uint64_t begin = fr_core_meter_begin();
     int result = fr_real_call_at(fn, address, args);
-    fr_core_meter_end(FR_METER_MPI, begin);
+    if (FR_UNLIKELY(begin))
+        fr_core_meter_add(FR_METER_MPI, begin, fr_real_is_poll(fn));
     return result;
 }
 

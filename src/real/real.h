@@ -35,6 +35,9 @@ enum fr_fn {
 
 enum { FR_MAX_ARGS = 16 };
 
+// Whether the function only asks whether something has come, as programs do again and again.
+bool fr_real_is_poll(enum fr_fn fn);
+
 // Flags of a row.
 enum {
     FR_ROW_LARGE = 1u << 0,      // a _c form: counts are MPI_Count, displacements MPI_Aint

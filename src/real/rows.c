@@ -20,3 +20,23 @@ int fr_real_arg(enum fr_fn fn, char letter, int from)
     const char *found = strchr(signature + from, letter);
     return found ? (int)(found - signature) : -1;
 }
+
+bool fr_real_is_poll(enum fr_fn fn)
+{
+    switch (fr_real_rows[fn].class) {
+    case FR_CLASS_TEST:
+    case FR_CLASS_TESTALL:
+    case FR_CLASS_TESTANY:
+    case FR_CLASS_TESTSOME:
+    case FR_CLASS_GET_STATUS:
+    case FR_CLASS_GET_STATUS_ALL:
+    case FR_CLASS_GET_STATUS_ANY:
+    case FR_CLASS_GET_STATUS_SOME:
+    case FR_CLASS_PARRIVED:
+        return true;
+    case FR_CLASS_PROBE:
+        return fr_real_arg(fn, 'F', 0) >= 0;
+    default:
+        return false;
+    }
+}

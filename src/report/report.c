@@ -263,6 +263,7 @@ static void tell(uint64_t end)
         .end = end,
         .bytes = current.bytes,
         .peer = current.peer,
+        .polls = current.path == FR_NO_PATH && fr_real_is_poll(current.fn),
     };
     fr_report_trace_add(&event);
 }

@@ -88,6 +88,7 @@ struct fr_report_event {
     uint64_t end;
     uint64_t bytes;
     int peer;
+    unsigned polls; // calls in one event that have only asked, 0 for any other event
 };
 
 // The trace: starts it if FABRAIL_TRACE asks for it, adds an event, writes the file.

@@ -10,7 +10,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { SHORT_NS = 1000, RING_EVENTS = 1 << 15, OUT_BYTES = 1 << 16 }; // 2 MiB a thread
+enum {
+    SHORT_NS = 1000,
+    GAP_NS = 100000,
+    RING_EVENTS = 1 << 15,
+    OUT_BYTES = 1 << 16
+}; // 2 MiB a thread
 
 struct ring {
     struct ring *next;
@@ -37,24 +42,43 @@ static struct ring *make_ring(void)
     return ring;
 }
 
+static uint64_t ticks_of(uint64_t ns)
+{
+    return ns * (uint64_t)1000000 / (fr_report_ns(1000000) + 1);
+}
+
+// Whether two events are of one loop that polls, and does nothing else for long. The loop is one
+// event, and may have several functions.
+static bool is_continued(const struct fr_report_event *last, const struct fr_report_event *next)
+{
+    return next->polls && last->polls && next->begin < last->end + ticks_of(GAP_NS);
+}
+
 void fr_report_trace_add(const struct fr_report_event *event)
 {
     struct ring *ring = own ? own : make_ring();
     if (!ring)
         return;
     uint64_t used = atomic_load_explicit(&ring->used, memory_order_relaxed);
+    struct fr_report_event *last = &ring->events[(used - 1) % RING_EVENTS];
+    if (used && is_continued(last, event)) {
+        last->name = last->name == event->name ? last->name : "polling";
+        last->end = event->end;
+        last->polls++;
+        return;
+    }
     ring->events[used % RING_EVENTS] = *event;
     atomic_store_explicit(&ring->used, used + 1, memory_order_release);
 }
 
-// Spans of the meter: they lie within the operation that follows them. Calls by which MPI is polled
-// would push everything else out of the ring.
+// Spans of the meter: they lie within the operation that follows them. Short ones would push
+// everything else out of the ring.
 static void add_span(enum fr_meter_kind kind, uint64_t begin, uint64_t end)
 {
     static fr_count short_ticks;
     uint64_t least = fr_count_get(&short_ticks);
     if (FR_UNLIKELY(!least)) {
-        least = SHORT_NS * (uint64_t)1000000 / (fr_report_ns(1000000) + 1);
+        least = ticks_of(SHORT_NS);
         atomic_store_explicit(&short_ticks, least, memory_order_relaxed);
     }
     if (end < begin + least)
@@ -94,6 +118,8 @@ static void write_event(struct fr_report_out *out, const struct ring *ring,
             fr_report_put(out, ", \"peer\": %i", event->peer);
         fr_report_put(out, "}");
     }
+    if (event->polls > 1)
+        fr_report_put(out, ", \"args\": {\"calls\": %u}", (uint64_t)event->polls);
     fr_report_put(out, "}");
 }
 

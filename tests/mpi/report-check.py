@@ -8,6 +8,7 @@
   report-check.py job RANKS FILE [details]   a summary adds up, and has the details or not
   report-check.py ended HOW SIGNAL FILE      how the rank ended, and that its messages are counted
   report-check.py trace RANKS FOLDER         N.json are traces of `report_run messages`
+  report-check.py waits RANKS FOLDER         N.json are traces of `report_run waits`
 
 The checker of schemas knows the words that doc/report.schema.json uses, and refuses others."""
 import json
@@ -15,7 +16,7 @@ import os
 import sys
 
 MESSAGES, STEP, EXCHANGES, PAIR, OTHER_PAIR, CAST = 10, 1000, 3, 64, 32, 100
-POSTED, LENGTH = 8, 600
+POSTED, LENGTH, LATE, TESTS, MOST_PARTS = 8, 600, 40, 20000, 25
 WORDS = {"$schema", "$id", "$defs", "$ref", "title", "description", "type", "const", "enum", "minimum", "required",
          "properties", "additionalProperties", "items", "oneOf"}
 TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
@@ -212,8 +213,24 @@ def check_trace(ranks, folder):
     return wrong
 
 
+def check_waits(ranks, folder):
+    wrong = []
+    for rank, trace in enumerate(load_ranks(int(ranks), folder)):
+        events = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+        expect(wrong, f"exchanges of {rank}", sum(event["name"] == "MPI_Alltoall" for event in events), LATE)
+        parts = sum(event["cat"] == "part" and event["name"] in ("copy", "MPI library") for event in events)
+        if parts > MOST_PARTS * LATE:
+            wrong.append(f"{parts} parts of operations of {rank}")
+        expect(wrong, f"events that {rank} has lost", trace["otherData"]["lost_events"], 0)
+        polls = [event for event in events if event["name"] in ("MPI_Test", "MPI_Iprobe", "polling")]
+        calls = sum(event.get("args", {}).get("calls", 1) for event in polls)
+        if rank == 0 and (calls < 2 * TESTS or len(polls) > TESTS / 2):
+            wrong.append(f"{calls} calls that poll, in {len(polls)} events")
+    return wrong
+
+
 CHECKS = {"schema": check_schema, "counts": check_counts, "peer": check_peer, "job": check_job, "ended": check_ended,
-          "trace": check_trace}
+          "trace": check_trace, "waits": check_waits}
 
 if __name__ == "__main__":
     try:

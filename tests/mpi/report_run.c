@@ -2,11 +2,12 @@
 // What a report is to tell of: messages and collectives from device memory whose counts are known
 // (report-check.py has them), and the ways in which a rank can end.
 //
-//   report_run messages | finalize | abort | raise SIGNAL | fault | overflow | exit | fork |
+//   report_run messages | waits | finalize | abort | raise SIGNAL | fault | overflow | exit | fork
+//   |
 //              handler before|after | error
 //
-// All but the first end rank 1 in that way while the others wait for it, or end alike where it is a
-// good end.
+// All but the first two end rank 1 in that way while the others wait for it, or end alike where it
+// is a good end.
 #include "../programs/memory.h"
 
 #include <mpi.h>
@@ -15,10 +16,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { MESSAGES = 10, STEP = 1000, EXCHANGES = 3, PAIR = 64, OTHER_PAIR = 32, CAST = 100 };
-enum { POSTED = 8, LENGTH = 600, ROOM = 4096 };
+enum { POSTED = 8, LENGTH = 600, ROOM = 4096, LATE = 40, TESTS = 20000 };
 enum { STATUS_OF_HANDLER = 42 };
 
 static int rank, size;
@@ -64,6 +66,32 @@ static void exchange(unsigned char *from, unsigned char *to)
                  other); // the root is rank 0 of the world
     MPI_Bcast(from, CAST, MPI_BYTE, 1, MPI_COMM_WORLD);
     MPI_Comm_free(&other);
+}
+
+// Long waits, in exchanges and in a loop of tests, which are not to fill a trace.
+static void wait_long(unsigned char *from, unsigned char *to)
+{
+    const struct timespec late = {.tv_nsec = 20000000};
+    for (int i = 0; i < LATE; i++) {
+        if (rank == 1)
+            nanosleep(&late, NULL);
+        MPI_Alltoall(from, PAIR, MPI_BYTE, to, PAIR, MPI_BYTE, MPI_COMM_WORLD);
+    }
+    int word = 0, done = 0;
+    MPI_Request request;
+    if (rank == 1) {
+        MPI_Recv(&word, 1, MPI_INT, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Send(from, LENGTH, MPI_BYTE, 0, 0, MPI_COMM_WORLD);
+    }
+    if (rank != 0)
+        return;
+    MPI_Irecv(to, ROOM, MPI_BYTE, 1, 0, MPI_COMM_WORLD, &request);
+    for (int i = 0; i < TESTS; i++) {
+        MPI_Iprobe(1, 1, MPI_COMM_WORLD, &done, MPI_STATUS_IGNORE);
+        MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    }
+    MPI_Send(&word, 1, MPI_INT, 1, 0, MPI_COMM_WORLD);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
 static void handle(int number)
@@ -149,13 +177,16 @@ int main(int argc, char **argv)
         post_receives(from.address, to.address);
         exchange(from.address, to.address);
     }
+    if (strcmp(how, "waits") == 0)
+        wait_long(from.address, to.address);
     if (strcmp(detail, "elsewhere") == 0 && chdir("/") != 0)
         return 1;
     if (strcmp(how, "fork") == 0)
         fork_children();
     else if (rank == 1)
         end(how, detail, from.address);
-    else if (strcmp(how, "messages") != 0 && strcmp(how, "finalize") != 0)
+    else if (strcmp(how, "messages") != 0 && strcmp(how, "waits") != 0 &&
+             strcmp(how, "finalize") != 0)
         MPI_Recv(to.address, 1, MPI_BYTE, 1, 99, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     memory_free(&from);
     memory_free(&to);
