@@ -18,8 +18,7 @@ static CUcontext held_primary(int device)
     return context;
 }
 
-// Returns whether the device's primary context is in use by anyone.
-static bool primary_is_active(int device)
+bool fr_device_primary_is_active(int device)
 {
     CUdevice handle;
     unsigned flags = 0;
@@ -37,7 +36,7 @@ static enum fr_status get_primary(int device, CUcontext *context)
         return FR_ERR_LIMIT;
     }
     *context = held_primary(device);
-    if (*context != NULL && primary_is_active(device))
+    if (*context != NULL && fr_device_primary_is_active(device))
         return FR_OK;
 
     CUdevice handle;
@@ -83,7 +82,7 @@ bool fr_device_in_use(void)
     for (int device = 0; device < MAX_DEVICES && !in_use; device++) {
         if (fr_cu.cuDeviceGet(&handle, device) != CUDA_SUCCESS)
             break;
-        in_use = primary_is_active(device);
+        in_use = fr_device_primary_is_active(device);
     }
     return in_use;
 }
@@ -164,7 +163,7 @@ enum fr_status fr_device_scope_enter_lasting(int device, struct fr_device_scope 
     CUcontext context = NULL;
     enum fr_status status = get_current(&current);
     if (status == FR_OK) {
-        if (current != NULL && !primary_is_active(device))
+        if (current != NULL && !fr_device_primary_is_active(device))
             context = current;
         else
             status = get_primary(device, &context);

@@ -126,6 +126,14 @@ void fr_device_scope_leave(struct fr_device_scope *scope);
 // another one than there; else NULL.
 CUcontext fr_device_scope_outer(void);
 
+// Whether the device's primary context is in use by anyone in this process.
+bool fr_device_primary_is_active(int device);
+
+// Returns the device that is to move memory without a context that lies on `home`: that of the
+// thread's current context if the memory is open to it; else one whose primary context is active,
+// `home` before others; else `home`, unless it is open to other devices only.
+int fr_device_choose_mover(int home, uintptr_t address);
+
 // Gives back the primary contexts that scopes retained.
 void fr_device_contexts_release(void);
 

@@ -1,6 +1,6 @@
 # Room device: the CUDA driver, found at run time.
 librooms_la_SOURCES += src/device/device.h src/device/device_int.h src/device/context.c \
-	src/device/copy.c src/device/driver.c src/device/installed.c src/device/stream.c src/device/nvml.c \
+	src/device/copy.c src/device/driver.c src/device/installed.c src/device/stream.c src/device/mover.c src/device/nvml.c \
 	src/device/query.c src/device/rdma.c src/device/register.c src/device/sync.c src/device/vmm.c
 
 # Pushes between devices, and their kernels as an image inside of the library.

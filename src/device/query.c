@@ -62,6 +62,7 @@ static void set_host(struct fr_device_range *range)
     memset(range, 0, sizeof(*range));
     range->kind = FR_KIND_HOST;
     range->device = -1;
+    range->home = -1;
 }
 
 static enum fr_device_kind vmm_kind(unsigned handle_types)
@@ -95,7 +96,8 @@ static unsigned askable_count(void)
     return fr_cu.version >= 11030 ? ASK_COUNT : fr_cu.version >= 10020 ? ASK_POOL : ASK_BASE;
 }
 
-static void fill_range(const uint64_t answers[ASK_COUNT], struct fr_device_range *range)
+static void fill_range(uintptr_t address, const uint64_t answers[ASK_COUNT],
+                       struct fr_device_range *range)
 {
     set_host(range);
     range->kind = kind_of(answers);
@@ -105,7 +107,9 @@ static void fill_range(const uint64_t answers[ASK_COUNT], struct fr_device_range
     range->buffer_id = answers[ASK_ID];
     if (range->kind == FR_KIND_PINNED)
         return;
-    range->device = (int32_t)answers[ASK_DEVICE];
+    range->home = (int32_t)answers[ASK_DEVICE];
+    range->device =
+        range->context != NULL ? range->home : fr_device_choose_mover(range->home, address);
     range->handle_types = (unsigned)answers[ASK_HANDLE_TYPES];
     range->base = (uintptr_t)answers[ASK_BASE];
     range->bytes = (size_t)answers[ASK_BYTES];
@@ -148,7 +152,7 @@ static enum fr_status guess(const void *address, CUresult result, struct fr_devi
     if (status == FR_OK || is_readable(address))
         return status;
     range->kind = FR_KIND_VMM;
-    range->device = fr_device_last_used();
+    range->device = range->home = fr_device_last_used();
     return FR_OK;
 }
 
@@ -166,7 +170,7 @@ enum fr_status fr_device_query(const void *address, struct fr_device_range *rang
                                                    (CUdeviceptr)(uintptr_t)address);
     if (FR_UNLIKELY(result != CUDA_SUCCESS))
         return guess(address, result, range);
-    fill_range(answers, range);
+    fill_range((uintptr_t)address, answers, range);
     return FR_OK;
 }
 

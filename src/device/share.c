@@ -120,15 +120,6 @@ bool fr_device_reaches(int device, const unsigned char uuid[FR_DEVICE_UUID_BYTES
     return can != 0;
 }
 
-bool fr_device_vmm_is_open_to(int device, uintptr_t address)
-{
-    const CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
-    unsigned long long flags = 0;
-    return fr_device_present() && fr_cu.cuMemGetAccess != NULL &&
-           fr_cu.cuMemGetAccess(&flags, &location, address) == CUDA_SUCCESS &&
-           flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-}
-
 enum fr_status fr_device_context_of(const struct fr_device_range *range, void **context)
 {
     if (!fr_device_present())
@@ -201,7 +192,7 @@ static enum fr_status export_inside(const struct fr_device_range *range, const v
     if (result != CUDA_SUCCESS)
         return refuse("cuMemGetAddressRange", result);
     export->base = (uintptr_t)base;
-    fr_device_uuid(range->device, export->uuid);
+    fr_device_uuid(range->home, export->uuid);
     return range->kind == FR_KIND_MALLOC ? export_legacy(export)
                                          : export_vmm(range->handle_types, export);
 }

@@ -61,7 +61,7 @@ enum fr_status fr_memory_map(const struct fr_memory_handle *handle,
     return status;
 }
 
-// Copies from it run on its own device.
+// Copies from it run on the device that moves it.
 void fr_memory_map_own(const struct fr_memory_handle *handle, const struct fr_device_range *user,
                        struct fr_memory_mapping *mapping)
 {
@@ -69,8 +69,8 @@ void fr_memory_map_own(const struct fr_memory_handle *handle, const struct fr_de
     *mapping = (struct fr_memory_mapping){
         .address = (uintptr_t)handle->base,
         .direct = fr_device_kind_is_device(user->kind) &&
-                  (fr_memory_handle_is_on(handle, user->device) ||
-                   (vmm && fr_device_vmm_is_open_to(user->device, (uintptr_t)handle->base))),
+                  (vmm ? fr_device_vmm_is_open_to(user->device, (uintptr_t)handle->base)
+                       : fr_memory_handle_is_on(handle, user->device)),
     };
     fr_buffer_classify((const void *)(uintptr_t)handle->base, 1, &mapping->user);
 }

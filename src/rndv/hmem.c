@@ -5,7 +5,8 @@
 // An allocation is known by its BUFFER_ID, which is never given twice, so that memory at the
 // address of earlier memory is never taken for that. Whether it has been freed is asked of the
 // driver, some allocations at a time. Only what can be exported is registered, of which the whole
-// allocation is known; other memory of the application's is reached by way of the workspace.
+// allocation is known, and what lies on the device that the rails were chosen for; other memory of
+// the application's is reached by way of the workspace.
 #include "config.h"
 
 #include "rndv/hmem.h"
@@ -115,6 +116,8 @@ enum fr_status fr_rndv_hmem_register(const struct fr_device_range *range, uintpt
                                      size_t bytes, struct fr_rail_region **region, size_t *offset)
 {
     struct fr_memory_handle handle;
+    if (range->home != range->device)
+        return FR_ERR_UNSUPPORTED;
     enum fr_status status = fr_memory_export(range, (const void *)address, bytes, &handle);
     if (status != FR_OK)
         return status;

@@ -53,6 +53,10 @@ check_PROGRAMS += tests/unit/device_context
 tests_unit_device_context_SOURCES = tests/unit/device_context.c $(unit_driver_headers)
 tests_unit_device_context_LDADD = librooms.la
 
+check_PROGRAMS += tests/unit/device_mover
+tests_unit_device_mover_SOURCES = tests/unit/device_mover.c $(unit_driver_headers)
+tests_unit_device_mover_LDADD = librooms.la
+
 check_PROGRAMS += tests/unit/device_memory
 tests_unit_device_memory_SOURCES = tests/unit/device_memory.c $(unit_driver_headers)
 tests_unit_device_memory_LDADD = librooms.la
