@@ -159,6 +159,9 @@ static void call_step(struct run *run, const char *name,
     run->round++;
     call(run, bytes);
     run_check(run, memory_context_unchanged(), "the current context is not the program's any more");
+    int foreign = memory_foreign_context();
+    run_check(run, foreign < 0, "a context was made on GPU %d, which the rank does not use",
+              foreign);
 }
 
 // Every size with the first kind of memory; a third of them, another third each time, with the

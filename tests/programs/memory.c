@@ -17,6 +17,8 @@
     X(cuDeviceGetCount)                                                                            \
     X(cuDeviceGet)                                                                                 \
     X(cuDeviceGetAttribute)                                                                        \
+    X(cuDeviceCanAccessPeer)                                                                       \
+    X(cuDevicePrimaryCtxGetState)                                                                  \
     X(cuDevicePrimaryCtxRetain)                                                                    \
     X(cuDevicePrimaryCtxRelease)                                                                   \
     X(cuCtxSetCurrent)                                                                             \
@@ -37,6 +39,9 @@
     X(cuMemRelease)                                                                                \
     X(cuMemMap)                                                                                    \
     X(cuMemUnmap)                                                                                  \
+    X(cuIpcGetMemHandle)                                                                           \
+    X(cuIpcOpenMemHandle)                                                                          \
+    X(cuIpcCloseMemHandle)                                                                         \
     X(cuMemSetAccess)                                                                              \
     X(cuMemcpyHtoD)                                                                                \
     X(cuMemcpyDtoH)
@@ -55,6 +60,7 @@ static struct {
 
 static struct {
     CUdevice device;
+    CUdevice next;     // the GPU after it, itself where there is no other
     CUcontext context; // NULL: no device memory here, missing says why
     char missing[256];
 } chosen = {.missing = "memory_start was not called"};
@@ -64,6 +70,7 @@ static const char *const kind_names[MEMORY_KINDS] = {
     [MEMORY_PINNED] = "pinned", [MEMORY_MANAGED] = "managed",
     [MEMORY_POOL] = "pool",     [MEMORY_VMM] = "vmm",
     [MEMORY_VMM_FD] = "vmm-fd", [MEMORY_VMM_FABRIC] = "vmm-fabric",
+    [MEMORY_FAR] = "far",       [MEMORY_FAR_OPEN] = "far-open",
     [MEMORY_MIXED] = "mixed",
 };
 
@@ -139,6 +146,7 @@ void memory_start(int local_rank)
         return;
     }
     DRIVER(cuDeviceGet, &chosen.device, local_rank % devices);
+    DRIVER(cuDeviceGet, &chosen.next, (local_rank + 1) % devices);
     DRIVER(cuDevicePrimaryCtxRetain, &chosen.context, chosen.device);
     memory_thread_attach();
 }
@@ -179,8 +187,9 @@ static CUmemAllocationProp vmm_properties(enum memory_kind kind)
     memset(&properties, 0, sizeof properties);
     properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    properties.location.id = chosen.device;
-    if (kind == MEMORY_VMM_FD)
+    properties.location.id =
+        kind == MEMORY_FAR || kind == MEMORY_FAR_OPEN ? chosen.next : chosen.device;
+    if (kind == MEMORY_VMM_FD || kind == MEMORY_FAR)
         properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     if (kind == MEMORY_VMM_FABRIC)
         properties.requestedHandleTypes = (CUmemAllocationHandleType)0x8;
@@ -210,6 +219,20 @@ static const char *fabric_missing(void)
     return reason;
 }
 
+static const char *far_missing(void)
+{
+    int reaches = 0;
+    if (chosen.next == chosen.device)
+        return "there is one GPU only";
+    DRIVER(cuDeviceCanAccessPeer, &reaches, chosen.device, chosen.next);
+    return reaches ? NULL : "the GPU does not reach the next one";
+}
+
+static bool is_vmm(enum memory_kind kind)
+{
+    return kind >= MEMORY_VMM && kind <= MEMORY_FAR_OPEN;
+}
+
 const char *memory_missing(enum memory_kind kind)
 {
     if (kind == MEMORY_HOST)
@@ -220,10 +243,12 @@ const char *memory_missing(enum memory_kind kind)
         return "the device has no managed memory";
     if (kind == MEMORY_POOL && !device_has(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED))
         return "the device has no memory pools";
-    if (kind < MEMORY_VMM || kind > MEMORY_VMM_FABRIC)
+    if (!is_vmm(kind))
         return NULL;
     if (!device_has(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED))
         return "the device has no virtual memory management";
+    if (kind == MEMORY_FAR || kind == MEMORY_FAR_OPEN)
+        return far_missing();
     return kind == MEMORY_VMM_FABRIC ? fabric_missing() : NULL;
 }
 
@@ -235,16 +260,18 @@ static CUdeviceptr device_pointer(const struct memory *memory)
 static CUdeviceptr vmm_new(struct memory *memory)
 {
     CUmemAllocationProp properties = vmm_properties(memory->kind);
-    CUmemAccessDesc access;
+    CUmemAccessDesc access[2];
     CUdeviceptr address = 0;
-    memset(&access, 0, sizeof access);
-    access.location = properties.location;
-    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    memset(access, 0, sizeof access);
+    access[0].location = access[1].location = properties.location;
+    access[0].location.id = chosen.device;
+    access[0].flags = access[1].flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     memory->mapped_bytes = vmm_rounded(&properties, memory->bytes);
     DRIVER(cuMemCreate, &memory->handle, memory->mapped_bytes, &properties, 0);
     DRIVER(cuMemAddressReserve, &address, memory->mapped_bytes, 0, 0, 0);
     DRIVER(cuMemMap, address, memory->mapped_bytes, 0, memory->handle, 0);
-    DRIVER(cuMemSetAccess, address, memory->mapped_bytes, &access, 1);
+    DRIVER(cuMemSetAccess, address, memory->mapped_bytes, access,
+           memory->kind == MEMORY_FAR_OPEN ? 2 : 1);
     return address;
 }
 
@@ -288,6 +315,8 @@ struct memory memory_new(enum memory_kind kind, size_t bytes)
     case MEMORY_VMM:
     case MEMORY_VMM_FD:
     case MEMORY_VMM_FABRIC:
+    case MEMORY_FAR:
+    case MEMORY_FAR_OPEN:
         address = vmm_new(&memory);
         break;
     default:
@@ -313,6 +342,8 @@ void memory_free(struct memory *memory)
     case MEMORY_VMM:
     case MEMORY_VMM_FD:
     case MEMORY_VMM_FABRIC:
+    case MEMORY_FAR:
+    case MEMORY_FAR_OPEN:
         vmm_free(memory);
         break;
     default:
@@ -331,6 +362,24 @@ bool memory_cpu_reaches(const struct memory *memory)
     close(ends[0]);
     close(ends[1]);
     return reaches;
+}
+
+int memory_foreign_context(void)
+{
+    int devices = 0;
+    if (chosen.context == NULL)
+        return -1;
+    DRIVER(cuDeviceGetCount, &devices);
+    for (int i = 0; i < devices; i++) {
+        CUdevice device = 0;
+        unsigned flags = 0;
+        int active = 0;
+        DRIVER(cuDeviceGet, &device, i);
+        DRIVER(cuDevicePrimaryCtxGetState, device, &flags, &active);
+        if (active && device != chosen.device)
+            return i;
+    }
+    return -1;
 }
 
 static bool host_accessible(const struct memory *memory)
@@ -356,4 +405,28 @@ void memory_read(const struct memory *memory, size_t offset, void *to, size_t by
         memcpy(to, memory->address + offset, bytes);
     else
         DRIVER(cuMemcpyDtoH, to, device_pointer(memory) + offset, bytes);
+}
+
+_Static_assert(sizeof(CUipcMemHandle) == sizeof(struct memory_token), "a token is a handle");
+
+void memory_offer(const struct memory *memory, struct memory_token *token)
+{
+    CUipcMemHandle handle;
+    DRIVER(cuIpcGetMemHandle, &handle, device_pointer(memory));
+    memcpy(token, &handle, sizeof handle);
+}
+
+struct memory memory_open(const struct memory_token *token, size_t bytes)
+{
+    CUipcMemHandle handle;
+    CUdeviceptr address = 0;
+    memcpy(&handle, token, sizeof handle);
+    DRIVER(cuIpcOpenMemHandle, &address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    return (struct memory){
+        .address = (unsigned char *)(uintptr_t)address, .bytes = bytes, .kind = MEMORY_DEVICE};
+}
+
+void memory_close(const struct memory *memory)
+{
+    DRIVER(cuIpcCloseMemHandle, device_pointer(memory));
 }

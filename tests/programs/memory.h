@@ -16,7 +16,9 @@ enum memory_kind {
     MEMORY_VMM,        // cuMemCreate without a handle type
     MEMORY_VMM_FD,     // cuMemCreate, exportable as a file descriptor
     MEMORY_VMM_FABRIC, // cuMemCreate, exportable as a fabric handle
-    MEMORY_MIXED,      // device on even ranks, host on odd ones
+    MEMORY_FAR,      // vmm-fd on the next GPU that only this rank's may access, as what is imported
+    MEMORY_FAR_OPEN, // vmm on the next GPU that both may access
+    MEMORY_MIXED,    // device on even ranks, host on odd ones
     MEMORY_KINDS
 };
 
@@ -52,6 +54,10 @@ void memory_thread_attach(void);
 // True while the context of memory_start is the calling thread's current one (or there is none).
 bool memory_context_unchanged(void);
 
+// Returns a GPU other than that of memory_start on which this process has a context, -1 for none. A
+// context takes hundreds of megabytes of a GPU that may be another rank's.
+int memory_foreign_context(void);
+
 // All three end the job with a message when the driver refuses: a program has no use for less.
 struct memory memory_new(enum memory_kind kind, size_t bytes);
 void memory_free(struct memory *memory);
@@ -59,5 +65,14 @@ void memory_write(const struct memory *memory, size_t offset, const void *from, 
 // Whether the CPU, and with it an MPI that knows nothing of GPUs, could load and store there.
 bool memory_cpu_reaches(const struct memory *memory);
 void memory_read(const struct memory *memory, size_t offset, void *to, size_t bytes);
+
+// Memory of kind device of another process, by CUDA IPC: what its owner tells of it, and where it
+// is here. The owner must not free it before it is closed.
+struct memory_token {
+    unsigned char bytes[64];
+};
+void memory_offer(const struct memory *memory, struct memory_token *token);
+struct memory memory_open(const struct memory_token *token, size_t bytes);
+void memory_close(const struct memory *memory);
 
 #endif
