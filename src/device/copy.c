@@ -145,37 +145,17 @@ static enum fr_status start_box(const struct fr_device_stream *stream,
     return result == CUDA_SUCCESS ? FR_OK : fr_device_fail("cuMemcpy3DAsync", result);
 }
 
-// What the application has done to one row of a mixed copy is of the row's own device.
-static enum fr_status sync_row(const void *address, size_t bytes)
-{
-    struct fr_device_range range;
-    struct fr_device_scope scope;
-    enum fr_status status = fr_device_query(address, &range);
-    if (status != FR_OK || !fr_device_kind_is_device(range.kind))
-        return status;
-    status = fr_device_scope_enter(&range, &scope);
-    if (status != FR_OK)
-        return status;
-    status = fr_device_sync(&range, (uintptr_t)address, (uintptr_t)address + bytes);
-    fr_device_scope_leave(&scope);
-    return status;
-}
-
-// One plane: a pitched copy, or a run each row where the strides allow nothing better or the driver
-// is to find out itself whose memory the row is.
+// One plane: a pitched copy, or a run each row where the strides allow nothing better.
 static enum fr_status start_plane(const struct fr_device_stream *stream,
                                   const struct fr_device_copy *copy)
 {
-    if (!copy->mixed && copy->n[0] > 1 && is_pitched(copy, stream->max_pitch_bytes))
+    if (copy->n[0] > 1 && is_pitched(copy, stream->max_pitch_bytes))
         return start_rows(stream, copy);
     char *dst = copy->dst;
     const char *src = copy->src;
     enum fr_status status = FR_OK;
     for (size_t i = 0; i < copy->n[0] && status == FR_OK; i++) {
-        if (copy->mixed)
-            status = sync_row(stream->direction == FR_TO_STAGE ? src : dst, copy->bytes);
-        if (status == FR_OK)
-            status = start_run(stream, dst, src, copy->bytes);
+        status = start_run(stream, dst, src, copy->bytes);
         dst += copy->dst_stride[0];
         src += copy->src_stride[0];
     }
@@ -185,8 +165,7 @@ static enum fr_status start_plane(const struct fr_device_stream *stream,
 static enum fr_status start(const struct fr_device_stream *stream,
                             const struct fr_device_copy *copy)
 {
-    if (!copy->mixed && copy->n[1] > 1 && is_pitched(copy, stream->max_pitch_bytes) &&
-        is_boxed(copy))
+    if (copy->n[1] > 1 && is_pitched(copy, stream->max_pitch_bytes) && is_boxed(copy))
         return start_box(stream, copy);
     struct fr_device_copy plane = *copy;
     enum fr_status status = FR_OK;
@@ -289,6 +268,59 @@ static bool keep_for_kernel(struct fr_device_batch *batch, const struct fr_devic
     return true;
 }
 
+// Waits for what the application has done to the bytes, and starts the copy; either in the context
+// of `range`.
+static void start_here(struct fr_device_batch *batch, const struct fr_device_range *range,
+                       enum fr_device_direction direction, const struct fr_device_copy *copy)
+{
+    struct fr_device_scope scope;
+    enum fr_status status = fr_device_scope_enter(range, &scope);
+    if (status != FR_OK) {
+        keep_first(batch, status);
+        return;
+    }
+    uintptr_t low, high;
+    device_span(copy, direction, &low, &high);
+    keep_first(batch, fr_device_sync(range, low, high));
+    if (batch->status == FR_OK) {
+        struct fr_device_stream *stream = find_lane(batch, scope.context, direction);
+        if (stream != NULL && batch->status == FR_OK)
+            keep_first(batch, start(stream, copy));
+    }
+    fr_device_scope_leave(&scope);
+}
+
+// One row of a mixed copy. Host memory goes by the device of `range`, as does all that is copied to
+// or from the workspace of that; other rows by their own.
+static void start_row_apart(struct fr_device_batch *batch, const struct fr_device_range *range,
+                            enum fr_device_direction direction, const struct fr_device_copy *row)
+{
+    struct fr_device_range own;
+    const void *address = direction == FR_TO_STAGE ? row->src : row->dst;
+    keep_first(batch, fr_device_query(address, &own));
+    bool on_host = !fr_device_kind_is_device(own.kind);
+    if (!on_host && row->on_device)
+        keep_first(batch, fr_device_quiesce(&own, (uintptr_t)address, row->bytes));
+    if (batch->status == FR_OK)
+        start_here(batch, on_host || row->on_device ? range : &own, direction, row);
+}
+
+static void start_rows_apart(struct fr_device_batch *batch, const struct fr_device_range *range,
+                             enum fr_device_direction direction, const struct fr_device_copy *copy)
+{
+    for (size_t j = 0; j < copy->n[1]; j++) {
+        struct fr_device_copy row = *copy;
+        row.n[0] = row.n[1] = 1;
+        row.dst = (char *)copy->dst + (ptrdiff_t)j * copy->dst_stride[1];
+        row.src = (const char *)copy->src + (ptrdiff_t)j * copy->src_stride[1];
+        for (size_t i = 0; i < copy->n[0] && batch->status == FR_OK; i++) {
+            start_row_apart(batch, range, direction, &row);
+            row.dst = (char *)row.dst + copy->dst_stride[0];
+            row.src = (const char *)row.src + copy->src_stride[0];
+        }
+    }
+}
+
 static void add_copy(struct fr_device_batch *batch, const struct fr_device_range *range,
                      enum fr_device_direction direction, const struct fr_device_copy *copy)
 {
@@ -300,24 +332,10 @@ static void add_copy(struct fr_device_batch *batch, const struct fr_device_range
         copy_on_host(&simple);
         return;
     }
-    if (keep_for_kernel(batch, range, &simple))
-        return;
-    struct fr_device_scope scope;
-    enum fr_status status = fr_device_scope_enter(range, &scope);
-    if (status != FR_OK) {
-        keep_first(batch, status);
-        return;
-    }
-    uintptr_t low, high;
-    device_span(&simple, direction, &low, &high);
-    if (!simple.mixed)
-        keep_first(batch, fr_device_sync(range, low, high));
-    if (batch->status == FR_OK) {
-        struct fr_device_stream *stream = find_lane(batch, scope.context, direction);
-        if (stream != NULL && batch->status == FR_OK)
-            keep_first(batch, start(stream, &simple));
-    }
-    fr_device_scope_leave(&scope);
+    if (simple.mixed)
+        start_rows_apart(batch, range, direction, &simple);
+    else if (!keep_for_kernel(batch, range, &simple))
+        start_here(batch, range, direction, &simple);
 }
 
 void fr_device_batch_copy(struct fr_device_batch *batch, const struct fr_device_range *range,

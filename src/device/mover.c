@@ -47,11 +47,11 @@ int fr_device_choose_mover(int home, uintptr_t address)
     enum access access = access_of(current, address);
     if (access == ACCESS_FULL)
         return current;
-    access = access_of(home, address);
+    access = home < 0 ? ACCESS_NONE : access_of(home, address); // one that the process does not see
     if (access == ACCESS_UNKNOWN || (access == ACCESS_FULL && fr_device_primary_is_active(home)))
         return home;
     int open = find_open(address, true);
     if (open < 0 && access == ACCESS_NONE)
         open = find_open(address, false);
-    return open >= 0 ? open : home;
+    return open >= 0 ? open : home >= 0 ? home : current;
 }

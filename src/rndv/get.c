@@ -225,11 +225,12 @@ static bool can_go_on(struct fr_rndv_recv *recv)
     return recv->status == FR_OK && limit_of(recv) > pull_of(recv)->done;
 }
 
-// Whether one call can pull both: into the same allocation of the application.
+// Whether one call can pull both: by one device into the same allocation of the application.
 static bool go_together(const struct fr_rndv_recv *a, const struct fr_rndv_recv *b)
 {
     const struct pull *pull = pull_of(a), *other = pull_of(b);
     return pull->native && other->native && pull->direct && other->direct &&
+           a->view->range.device == b->view->range.device &&
            a->view->range.buffer_id == b->view->range.buffer_id &&
            a->view->range.base == b->view->range.base;
 }

@@ -315,8 +315,9 @@ static void test_unfinished_calls(void)
     free(host);
 }
 
-// Of a mixed copy, each row's own device has what the application did to it.
-static void test_unfinished_mixed_calls(CUcontext context)
+// Each row of a mixed copy is moved by its own device, which alone may access VMM memory here and
+// has what the application did to it.
+static void test_unfinished_mixed_calls(CUcontext context, enum fr_device_kind kind)
 {
     enum { HALF = 4096 };
     unsigned char host[2 * HALF] = {0};
@@ -326,12 +327,12 @@ static void test_unfinished_mixed_calls(CUcontext context)
     CUcontext second = NULL;
     int count = 0;
     CU(cuDeviceGetCount(&count));
-    if (count < 2 || !driver_allocate(FR_KIND_MALLOC, 0, HALF, &memory))
+    if (count < 2 || !driver_allocate(kind, 0, HALF, &memory))
         return;
     CU(cuMemsetD8_v2(driver_pointer(memory.address), 1, HALF));
     CU(cuDevicePrimaryCtxRetain(&second, 1));
     CU(cuCtxSetCurrent(second));
-    if (driver_allocate(FR_KIND_MALLOC, 1, HALF, &other)) {
+    if (driver_allocate(kind, 1, HALF, &other)) {
         CU(cuMemsetD8_v2(driver_pointer(other.address), 1, HALF));
         CU(cuCtxSetCurrent(context));
         CHECK(fr_device_query(memory.address, &range) == FR_OK);
@@ -542,7 +543,8 @@ int main(void)
     }
     test_runs_on_device();
     test_unfinished_calls();
-    test_unfinished_mixed_calls(context);
+    test_unfinished_mixed_calls(context, FR_KIND_MALLOC);
+    test_unfinished_mixed_calls(context, FR_KIND_VMM);
     test_unfinished_calls_from_elsewhere(context);
     test_all_captures();
     fr_device_release();
