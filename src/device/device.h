@@ -35,7 +35,8 @@ struct fr_device_range {
     enum fr_device_kind kind;
     int device;            // ordinal of the device that moves it, for which streams, contexts and
                            // workspace are: one that it is open to; -1 for host memory
-    int home;              // ordinal of the device that it lies on, -1 for host memory
+    int home;              // ordinal of the device that it lies on, -1 for host memory; of memory
+                           // opened by CUDA IPC, which the driver does not say, the same as device
     unsigned handle_types; // CU_MEM_HANDLE_TYPE_* bits that the allocation can be exported as
     uint64_t buffer_id;    // changes when an address is reused; of the mapping for VMM memory
     uintptr_t base;        // first byte of the allocation, 0 for host memory; for VMM memory of the

@@ -129,10 +129,11 @@ CUcontext fr_device_scope_outer(void);
 // Whether the device's primary context is in use by anyone in this process.
 bool fr_device_primary_is_active(int device);
 
-// Returns the device that is to move memory without a context that lies on `home`: that of the
-// thread's current context if the memory is open to it; else one whose primary context is active,
-// `home` before others; else `home`, unless it is open to other devices only.
-int fr_device_choose_mover(int home, uintptr_t address);
+// Returns the device that is to move memory whose kind, context and home are known. Memory of a
+// context is moved there; other memory by the device of the thread's current context if it is open
+// to that. Else VMM memory is moved by a device whose primary context is active, its home before
+// others, and by its home where there is none, unless it is open to other devices only.
+int fr_device_choose_mover(const struct fr_device_range *range, uintptr_t address);
 
 // Gives back the primary contexts that scopes retained.
 void fr_device_contexts_release(void);

@@ -9,21 +9,13 @@
 
 #include "device/device_int.h"
 
-enum access { ACCESS_UNKNOWN, ACCESS_NONE, ACCESS_FULL };
-
-static enum access access_of(int device, uintptr_t address)
+bool fr_device_vmm_is_open_to(int device, uintptr_t address)
 {
     const CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
     unsigned long long flags = 0;
-    if (fr_cu.cuMemGetAccess == NULL || device < 0 ||
-        fr_cu.cuMemGetAccess(&flags, &location, address) != CUDA_SUCCESS)
-        return ACCESS_UNKNOWN;
-    return flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? ACCESS_FULL : ACCESS_NONE;
-}
-
-bool fr_device_vmm_is_open_to(int device, uintptr_t address)
-{
-    return fr_device_present() && access_of(device, address) == ACCESS_FULL;
+    return device >= 0 && fr_device_present() && fr_cu.cuMemGetAccess != NULL &&
+           fr_cu.cuMemGetAccess(&flags, &location, address) == CUDA_SUCCESS &&
+           flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 }
 
 // Returns a device that the memory is open to, among those with an active primary context or all;
@@ -33,25 +25,45 @@ static int find_open(uintptr_t address, bool must_be_active)
     CUdevice handle;
     for (int device = 0; fr_cu.cuDeviceGet(&handle, device) == CUDA_SUCCESS; device++) {
         if ((!must_be_active || fr_device_primary_is_active(device)) &&
-            access_of(device, address) == ACCESS_FULL)
+            fr_device_vmm_is_open_to(device, address))
             return device;
     }
     return -1;
 }
 
-int fr_device_choose_mover(int home, uintptr_t address)
+static int choose_for_vmm(int home, int current, uintptr_t address)
+{
+    if (fr_device_vmm_is_open_to(current, address))
+        return current;
+    bool open = fr_device_vmm_is_open_to(home, address);
+    if (open && fr_device_primary_is_active(home))
+        return home;
+    int other = find_open(address, true);
+    if (other < 0 && !open)
+        other = find_open(address, false);
+    return other >= 0 ? other : home;
+}
+
+// Of pool memory the driver tells where the current device finds it, if it does.
+static int choose_for_pool(int home, int current, uintptr_t address)
+{
+    CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_DEVICE_POINTER;
+    uint64_t place = 0;
+    void *slot = &place;
+    bool open =
+        current >= 0 && current != home &&
+        fr_cu.cuPointerGetAttributes(1, &attribute, &slot, (CUdeviceptr)address) == CUDA_SUCCESS &&
+        place == address;
+    return open ? current : home;
+}
+
+int fr_device_choose_mover(const struct fr_device_range *range, uintptr_t address)
 {
     CUdevice current = -1; // a device's handle is its ordinal
+    if (range->context != NULL || range->kind < FR_KIND_POOL)
+        return range->home;
     if (fr_cu.cuCtxGetDevice(&current) != CUDA_SUCCESS)
         current = -1;
-    enum access access = access_of(current, address);
-    if (access == ACCESS_FULL)
-        return current;
-    access = home < 0 ? ACCESS_NONE : access_of(home, address); // one that the process does not see
-    if (access == ACCESS_UNKNOWN || (access == ACCESS_FULL && fr_device_primary_is_active(home)))
-        return home;
-    int open = find_open(address, true);
-    if (open < 0 && access == ACCESS_NONE)
-        open = find_open(address, false);
-    return open >= 0 ? open : home >= 0 ? home : current;
+    return range->kind == FR_KIND_POOL ? choose_for_pool(range->home, current, address)
+                                       : choose_for_vmm(range->home, current, address);
 }

@@ -108,8 +108,7 @@ static void fill_range(uintptr_t address, const uint64_t answers[ASK_COUNT],
     if (range->kind == FR_KIND_PINNED)
         return;
     range->home = (int32_t)answers[ASK_DEVICE];
-    range->device =
-        range->context != NULL ? range->home : fr_device_choose_mover(range->home, address);
+    range->device = fr_device_choose_mover(range, address);
     range->handle_types = (unsigned)answers[ASK_HANDLE_TYPES];
     range->base = (uintptr_t)answers[ASK_BASE];
     range->bytes = (size_t)answers[ASK_BYTES];

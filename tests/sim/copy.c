@@ -13,10 +13,31 @@
 
 static bool range_admits(const struct sim_range *range, int device, bool write)
 {
-    if (range->kind != SIM_KIND_VMM)
-        return !range->freed;
     unsigned need = write ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_READ;
-    return (range->access[device] & need) == need;
+    switch (range->kind) {
+    case SIM_KIND_VMM:
+        return (range->access[device] & need) == need;
+    case SIM_KIND_POOL:
+        return !range->freed && (range->pool->access[device] & need) == need;
+    default:
+        return !range->freed;
+    }
+}
+
+bool sim_range_is_open(const struct sim_range *range, CUcontext ctx)
+{
+    switch (range->kind) {
+    case SIM_KIND_MALLOC:
+        return range->device == ctx->device || (ctx->peers & 1ull << range->device);
+    case SIM_KIND_POOL:
+        return range->pool->access[ctx->device] != CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    case SIM_KIND_VMM:
+        return range->access[ctx->device] != CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    case SIM_KIND_IPC:
+        return range->ctx == ctx;
+    default:
+        return true;
+    }
 }
 
 CUresult sim_check(uintptr_t address, size_t bytes, int device, enum sim_side side, bool write)
@@ -190,6 +211,9 @@ CUresult sim_submit_set(CUstream handle, struct sim_op *op, bool async)
     op->type = SIM_OP_SET;
     op->device = stream->ctx->device;
     if (op->dst % op->pattern_bytes || op->shape.dst_pitch % op->pattern_bytes)
+        return CUDA_ERROR_INVALID_VALUE;
+    const struct sim_range *range = sim_range_find(op->dst);
+    if (range && !sim_range_is_open(range, stream->ctx)) // copies may go further
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = check_rows(op->dst, &op->shape, true, op->device, SIM_SIDE_DEVICE);
     if (result != CUDA_SUCCESS || !op->shape.width || !op->shape.height)

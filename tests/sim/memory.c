@@ -125,7 +125,7 @@ CUresult sim_mem_free(CUdeviceptr address)
 CUresult sim_mem_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
 {
     struct sim_range *range = sim_range_live(address);
-    if (!range)
+    if (!range || !sim_range_is_open(range, sim_context_here()))
         return CUDA_ERROR_NOT_FOUND;
     if (base)
         *base = range->base;

@@ -136,19 +136,7 @@ bool sim_kernel_may(CUcontext ctx, uintptr_t address, uint64_t bytes, bool write
     if (sim_check(address, bytes, ctx->device, SIM_SIDE_DEVICE, write) != CUDA_SUCCESS)
         return false;
     const struct sim_range *range = sim_range_find(address);
-    if (!range)
-        return false;
-    bool own = range->device == ctx->device;
-    switch (range->kind) {
-    case SIM_KIND_MALLOC:
-        return own || (ctx->peers & 1ull << range->device);
-    case SIM_KIND_POOL:
-        return own || range->pool->access[ctx->device];
-    case SIM_KIND_IPC:
-        return range->ctx == ctx;
-    default:
-        return true;
-    }
+    return range && sim_range_is_open(range, ctx);
 }
 
 static CUresult run_share(CUcontext ctx, const struct fr_push_piece *piece, uint32_t share,

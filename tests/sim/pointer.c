@@ -57,13 +57,19 @@ static unsigned access_of(const struct sim_range *range)
     return ctx ? range->access[ctx->device] : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE;
 }
 
+static bool is_open_here(const struct sim_range *range)
+{
+    CUcontext ctx = sim_context_current();
+    return sim_range_is_host(range) || (ctx && sim_range_is_open(range, ctx));
+}
+
 static uint32_t narrow_value(const struct sim_range *range, CUpointer_attribute attribute)
 {
     switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         return sim_range_is_host(range) ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-        return range->sync_memops;
+        return range->sync_memops || range->kind == SIM_KIND_MANAGED;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
         return range->kind == SIM_KIND_MANAGED;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
@@ -110,7 +116,7 @@ static uint64_t wide_value(const struct sim_range *range, CUpointer_attribute at
     case CU_POINTER_ATTRIBUTE_CONTEXT:
         return (uintptr_t)range->ctx;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-        return access_of(range) ? address : 0;
+        return is_open_here(range) ? address : 0;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
         return sim_range_is_host(range) || range->kind == SIM_KIND_MANAGED ? address : 0;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
@@ -178,6 +184,8 @@ CUresult sim_pointer_attribute(void *data, CUpointer_attribute attribute, CUdevi
     if (!data || !range || !width_of(attribute))
         return CUDA_ERROR_INVALID_VALUE;
     answer(range, attribute, address, data);
+    if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER && !sim_context_current())
+        return CUDA_ERROR_INVALID_CONTEXT;
     // Memory without such an address: a null pointer, and asked for alone it is an error, too.
     bool pointer = attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER ||
                    attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER;

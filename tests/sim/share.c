@@ -251,6 +251,7 @@ static struct sim_range *opened;
 static void match_opened(struct sim_range *range)
 {
     if (range->kind == SIM_KIND_IPC && range->origin == wanted->buffer_id &&
+        range->device == sim_context_here()->device &&
         range->import->backing.trailer->unique == wanted->unique)
         opened = range;
 }
@@ -271,13 +272,12 @@ static struct sim_range *open_block(struct sim_import *import, const struct tick
              (off_t)(ticket->offset - lead)) == MAP_FAILED)
         goto unreserve;
     CUcontext ctx = sim_context_here();
-    int ordinal = sim_ordinal_of((int)import->backing.trailer->physical);
     struct sim_range content = {
         .base = (uintptr_t)place + lead,
         .bytes = ticket->bytes,
         .alias = import->backing.alias + ticket->offset,
         .kind = SIM_KIND_IPC,
-        .device = ordinal >= 0 ? ordinal : ctx->device,
+        .device = ctx->device, // wherever it lies
         .ctx = ctx,
         .import = import,
         .origin = ticket->buffer_id,
@@ -304,7 +304,7 @@ CUresult sim_ipc_open(CUdeviceptr *address, CUipcMemHandle handle, unsigned flag
     opened = NULL;
     sim_range_walk(match_opened);
     if (opened && opened->ctx != sim_context_current())
-        return CUDA_ERROR_INVALID_HANDLE; // one context a process
+        return CUDA_ERROR_INVALID_HANDLE; // one context a device
     if (opened) {
         opened->opens++;
         *address = opened->base;

@@ -90,6 +90,8 @@ struct sim_range *sim_range_live(uintptr_t address);
 // Returns any range that shares a byte with [address, address + bytes), or NULL.
 struct sim_range *sim_range_overlap(uintptr_t address, size_t bytes);
 void sim_range_walk(void (*visit)(struct sim_range *range));
+// Whether kernels and fills of the context may use the memory. Copies may go further.
+bool sim_range_is_open(const struct sim_range *range, CUcontext ctx);
 static inline bool sim_range_is_host(const struct sim_range *range)
 {
     return range->kind >= SIM_KIND_PINNED;

@@ -34,7 +34,7 @@ extern _Atomic unsigned test_failures;
     F(cuDevicePrimaryCtxRetain) F(cuDevicePrimaryCtxRelease) F(cuDevicePrimaryCtxReset) \
     F(cuDevicePrimaryCtxGetState) F(cuCtxCreate) F(cuCtxDestroy) F(cuCtxPushCurrent) \
     F(cuCtxPopCurrent) F(cuCtxSetCurrent) F(cuCtxGetCurrent) F(cuCtxGetDevice) F(cuCtxGetId) \
-    F(cuCtxSynchronize) F(cuCtxEnablePeerAccess) F(cuGetErrorName) F(cuGetProcAddress) \
+    F(cuCtxSynchronize) F(cuCtxEnablePeerAccess) F(cuMemPoolSetAccess) F(cuGetErrorName) F(cuGetProcAddress) \
     F(cuMemGetInfo) F(cuMemAlloc) F(cuMemAllocPitch) F(cuMemAllocManaged) F(cuMemFree) \
     F(cuMemGetAddressRange) F(cuMemHostAlloc) F(cuMemFreeHost) F(cuMemHostRegister) \
     F(cuMemHostUnregister) F(cuMemHostGetDevicePointer) F(cuMemAllocAsync) F(cuMemFreeAsync) \

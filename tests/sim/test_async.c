@@ -335,8 +335,11 @@ static void run_threads(void)
     struct worker workers[THREADS];
     CUcontext other = NULL;
     CUdeviceptr shared;
-    test_begin(0);
+    CUcontext ctx = test_begin(0);
     OK(cu.cuDevicePrimaryCtxRetain(&other, 1));
+    OK(cu.cuCtxSetCurrent(other));
+    OK(cu.cuCtxEnablePeerAccess(ctx, 0));
+    OK(cu.cuCtxSetCurrent(ctx));
     OK(cu.cuMemAlloc(&shared, THREADS));
     for (unsigned i = 0; i < THREADS; i++) {
         workers[i] = (struct worker){.number = i, .shared = shared};

@@ -129,8 +129,9 @@ static void run_adjacent_mappings(void)
 // Another device may use VMM memory only when it was let in; a copy acts for its stream's device.
 static void run_vmm_access(void)
 {
-    CUcontext other = NULL;
+    CUcontext other = NULL, popped;
     struct test_mapping mapping;
+    CUdeviceptr base;
     unsigned flags = 99;
     test_begin(0);
     test_map(&mapping, GRANULE, 0);
@@ -139,6 +140,13 @@ static void run_vmm_access(void)
     EXPECT(CUDA_ERROR_INVALID_VALUE, cu.cuMemsetD8(mapping.address, 1, 16));
     OK(cu.cuPointerGetAttribute(&flags, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, mapping.address));
     CHECK(flags == CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE, "%u", flags);
+    EXPECT(CUDA_ERROR_INVALID_VALUE,
+           cu.cuPointerGetAttribute(&base, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, mapping.address));
+    EXPECT(CUDA_ERROR_NOT_FOUND, cu.cuMemGetAddressRange(&base, NULL, mapping.address));
+    OK(cu.cuCtxPopCurrent(&popped));
+    OK(cu.cuCtxPopCurrent(&popped));
+    EXPECT(CUDA_ERROR_INVALID_CONTEXT, cu.cuMemGetAddressRange(&base, NULL, mapping.address));
+    OK(cu.cuCtxSetCurrent(other));
     const CUmemAccessDesc access = {{.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1},
                                     CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     OK(cu.cuMemSetAccess(mapping.address, GRANULE, &access, 1));

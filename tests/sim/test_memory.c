@@ -363,6 +363,9 @@ static void run_pools(void)
     CUmemoryPool pool, seen, standard;
     CUdeviceptr address;
     uint64_t used = 99;
+    unsigned long long flags = 99;
+    const CUmemAccessDesc near = {{.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+                                  CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     const CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
                                   .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1},
                                   .maxSize = 1 << 20};
@@ -381,6 +384,11 @@ static void run_pools(void)
     int device = -1;
     OK(cu.cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address));
     CHECK(device == 1, "%d", device);
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cu.cuMemsetD8(address, 1, 16)); // closed to device 0
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cu.cuMemcpyHtoD(address, &used, sizeof(used)));
+    OK(cu.cuMemPoolSetAccess(pool, &near, 1));
+    OK(cu.cuMemGetAccess(&flags, &near.location, address));
+    CHECK(flags == 0, "says of VMM memory alone who may access it");
     OK(cu.cuMemPoolDestroy(pool));
     test_put(address, 1000, 3);
     CHECK(test_holds(address, 1000, 3), "a block outlives its pool");

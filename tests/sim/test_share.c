@@ -100,6 +100,26 @@ static void role_import(int socket)
         EXPECT(CUDA_ERROR_INVALID_VALUE, import_memory(&offer, -1, &handle)); // freed by now
 }
 
+// Each device may open it once, and it passes for memory of the device that has.
+static void open_elsewhere(const struct offer *offer, CUdeviceptr opened)
+{
+    CUcontext other, seen;
+    CUdeviceptr address = 0;
+    int ordinal = -1;
+    OK(cu.cuDevicePrimaryCtxRetain(&other, 1));
+    OK(cu.cuCtxSetCurrent(other));
+    OK(cu.cuIpcOpenMemHandle(&address, offer->ipc, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+    CHECK(address != opened, "one address for two devices");
+    OK(cu.cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address));
+    OK(cu.cuPointerGetAttribute(&seen, CU_POINTER_ATTRIBUTE_CONTEXT, address));
+    CHECK(ordinal == 1 && seen == other, "of device %d", ordinal);
+    CHECK(test_holds(address, 100, 1), "copied to by its own context");
+    CHECK(test_holds(opened, 100, 1), "copied to by another");
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cu.cuMemsetD8(opened, 1, 16));
+    OK(cu.cuIpcCloseMemHandle(address));
+    OK(cu.cuDevicePrimaryCtxRelease(1));
+}
+
 static void role_open(int socket)
 {
     struct offer offer;
@@ -115,6 +135,7 @@ static void role_open(int socket)
     EXPECT(CUDA_ERROR_INVALID_HANDLE,
            cu.cuIpcOpenMemHandle(&again, offer.ipc, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
     OK(cu.cuCtxDestroy(own));
+    open_elsewhere(&offer, address);
     OK(cu.cuCtxSetCurrent(ctx));
     OK(cu.cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, address + 5));
     CHECK(size == BYTES, "%zu", (size_t)size);

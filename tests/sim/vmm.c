@@ -325,11 +325,11 @@ CUresult sim_vmm_get_access(unsigned long long *flags, const CUmemLocation *loca
                             CUdeviceptr address)
 {
     struct sim_range *range = sim_range_find(address);
-    if (!flags || !location || !range || range->kind != SIM_KIND_VMM ||
+    if (!flags || !location || !range || sim_range_is_host(range) ||
         location->type != CU_MEM_LOCATION_TYPE_DEVICE || location->id < 0 ||
         location->id >= sim_knobs()->visible_count)
         return CUDA_ERROR_INVALID_VALUE;
-    *flags = range->access[location->id];
+    *flags = range->access[location->id]; // none for memory of other kinds, whoever may access it
     return CUDA_SUCCESS;
 }
 

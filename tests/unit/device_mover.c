@@ -107,6 +107,40 @@ static void check_place(const struct place *place, size_t number)
             CU(cuDevicePrimaryCtxRelease_v2(device));
 }
 
+// A pool of device 1, closed to device 0 at first.
+static void test_pool(CUcontext primary)
+{
+    const CUmemPoolProps props = {
+        .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1},
+    };
+    const CUmemAccessDesc access = {
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+    };
+    struct driver_memory memory = {.kind = FR_KIND_POOL, .bytes = BYTES, .device = 1};
+    struct fr_device_range range;
+    CUmemoryPool pool = NULL;
+    CUdeviceptr address = 0;
+    CU(cuCtxSetCurrent(primary));
+    CU(cuMemPoolCreate(&pool, &props));
+    CU(cuMemAllocFromPoolAsync(&address, BYTES, pool, NULL));
+    CU(cuStreamSynchronize(NULL));
+    memory.address = (char *)(uintptr_t)address;
+    fr_buffer_classify(memory.address, BYTES, &range);
+    CHECK(range.device == 1 && range.home == 1, "closed memory is moved by device %d",
+          range.device);
+    CHECK(!is_active(1), "a question makes no context");
+    CU(cuMemPoolSetAccess(pool, &access, 1));
+    fr_buffer_classify(memory.address, BYTES, &range);
+    CHECK(range.device == 0 && range.home == 1, "open memory is moved by device %d", range.device);
+    round_trip(&memory, &range);
+    CHECK(!is_active(1));
+    driver_free(&memory);
+    CU(cuMemPoolDestroy(pool));
+    fr_device_release();
+}
+
 // What others are told is where the memory lies.
 static void test_export(CUcontext primary)
 {
@@ -138,6 +172,7 @@ int main(void)
         return CHECK_SKIP;
     }
     test_export(primary);
+    test_pool(primary);
     CU(cuCtxSetCurrent(NULL));
     CU(cuDevicePrimaryCtxRelease_v2(0));
     for (size_t i = 0; i < FR_ARRAY_LENGTH(places); i++) {

@@ -32,6 +32,7 @@ extern CUresult CUDAAPI cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdev
     X(cuMemAddressFree)                                                                            \
     X(cuMemAddressReserve)                                                                         \
     X(cuMemAllocAsync)                                                                             \
+    X(cuMemAllocFromPoolAsync)                                                                     \
     X(cuMemAllocManaged)                                                                           \
     X(cuMemAlloc_v2)                                                                               \
     X(cuMemCreate)                                                                                 \
@@ -42,6 +43,9 @@ extern CUresult CUDAAPI cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdev
     X(cuMemGetInfo_v2)                                                                             \
     X(cuMemHostAlloc)                                                                              \
     X(cuMemMap)                                                                                    \
+    X(cuMemPoolCreate)                                                                             \
+    X(cuMemPoolDestroy)                                                                            \
+    X(cuMemPoolSetAccess)                                                                          \
     X(cuMemRelease)                                                                                \
     X(cuMemSetAccess)                                                                              \
     X(cuMemUnmap)                                                                                  \
