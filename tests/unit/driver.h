@@ -18,6 +18,8 @@ extern CUresult CUDAAPI cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdev
 #define DRIVER_FUNCTIONS(X)                                                                        \
     X(cuCtxCreate_v2)                                                                              \
     X(cuCtxDestroy_v2)                                                                             \
+    X(cuCtxDisablePeerAccess)                                                                      \
+    X(cuCtxEnablePeerAccess)                                                                       \
     X(cuCtxGetCurrent)                                                                             \
     X(cuCtxSetCurrent)                                                                             \
     X(cuCtxSynchronize)                                                                            \
