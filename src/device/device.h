@@ -65,7 +65,8 @@ bool fr_device_takes_turns(int device);
 // thread of this process asked about, 0 before.
 int fr_device_current(void);
 
-// Asks the driver what `address` is: all of `range` in one driver call. Host memory, and any
+// Asks the driver what `address` is: all of `range` in one driver call, but who may access memory
+// without a context, which takes another one or two. Host memory, and any
 // address that the driver does not know, gives FR_KIND_HOST and FR_OK. Should the driver fail,
 // memory that the CPU cannot read is taken for device memory, of which nothing else is known.
 FR_MUST_CHECK enum fr_status fr_device_query(const void *address, struct fr_device_range *range);

@@ -23,6 +23,7 @@ extern CUresult CUDAAPI cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdev
     X(cuCtxGetCurrent)                                                                             \
     X(cuCtxSetCurrent)                                                                             \
     X(cuCtxSynchronize)                                                                            \
+    X(cuDeviceCanAccessPeer)                                                                       \
     X(cuDeviceGet)                                                                                 \
     X(cuDeviceGetCount)                                                                            \
     X(cuDeviceGetName)                                                                             \
