@@ -112,9 +112,11 @@ static bool handle_handler_make(enum fr_fn fn, fr_word *args, int *result)
 // Fortran bindings may make an error handler by functions of their own.
 static bool handle_handler_set(enum fr_fn fn, fr_word *args, int *result)
 {
-    (void)fn;
     (void)result;
     fr_word set = fr_real_handle(args[1]);
+    bool of_window = fr_real_rows[fn].signature[0] == 'w', of_file = fr_real_arg(fn, 'f', 0) >= 0;
+    if (set != fr_real_mpi.ERRORS_ARE_FATAL && !of_window && !of_file)
+        fr_request_errors_return = true;
     if (set != fr_real_mpi.ERRORS_ARE_FATAL && set != fr_real_mpi.ERRORS_RETURN)
         fr_request_handler_made();
     return false;
@@ -371,11 +373,12 @@ static bool sends_as_rts(const struct entry *entry, const fr_word *registers, co
                                 fr_real_handle(fr_mpi_arg(registers, stack, 2)));
 }
 
-// Whether a function that receives by matching may be brought an RTS, or sends what is as
-// long as one.
+// Whether a function that receives by matching may be brought an RTS, or a part of one that the
+// application learns of by an error; or sends what is as long as one.
 static bool may_bring_rts(const struct entry *entry, const fr_word *registers, const fr_word *stack)
 {
-    return fr_mpi_may_bring(count_at(entry, registers, stack, entry->receive + 1u),
+    return fr_request_errors_return ||
+           fr_mpi_may_bring(count_at(entry, registers, stack, entry->receive + 1u),
                             fr_real_handle(fr_mpi_arg(registers, stack, entry->receive + 2u))) ||
            (entry->sends && sends_as_rts(entry, registers, stack));
 }
@@ -502,7 +505,7 @@ static inline enum glance glance_at(enum plain plain, const fr_word *registers)
     if (plain == PLAIN_SEND)
         return fr_mpi_is_unmarked(count, type) ? GLANCE_PLAIN : GLANCE_NOTHING;
     enum fr_mpi_room room = fr_mpi_room_of(count, type);
-    return room == FR_MPI_ROOM_NONE     ? GLANCE_PLAIN
+    return room == FR_MPI_ROOM_NONE     ? fr_request_errors_return ? GLANCE_NOTHING : GLANCE_PLAIN
            : room == FR_MPI_ROOM_ENOUGH ? GLANCE_QUICK
                                         : GLANCE_NOTHING;
 }

@@ -104,7 +104,8 @@ static FR_HOT struct fr_mpi_verdict quick_sendrecv(unsigned slot, void *real,
                     room == FR_MPI_ROOM_UNKNOWN || fr_request_posted_notes_at_once()))
         return fr_mpi_enter_fully(slot, registers, stack);
     if (room == FR_MPI_ROOM_NONE || source == fr_real_mpi.PROC_NULL)
-        return (struct fr_mpi_verdict){.jump = real};
+        return fr_request_errors_return ? fr_mpi_enter_fully(slot, registers, stack)
+                                        : (struct fr_mpi_verdict){.jump = real};
     int rc = call_sendrecv(real, registers, stack);
     if (!has_brought_data(buffer, rc))
         rc = received(FR_FN_MPI_Sendrecv, registers, stack, rc);

@@ -6,6 +6,11 @@
 #include "mpi/rts.h"
 #include "request/posted.h"
 
+static int64_t count_at(enum fr_fn fn, const fr_word *args, int arg)
+{
+    return fr_real_rows[fn].flags & FR_ROW_LARGE ? (int64_t)args[arg] : (int)args[arg];
+}
+
 static int receiving_buffer(enum fr_fn fn)
 {
     return fr_real_rows[fn].class == FR_CLASS_SENDRECV ? 5 : 0;
@@ -56,11 +61,11 @@ static int outcome_arg(enum fr_fn fn)
 // which have just come.
 static bool may_have_brought(const fr_word *buffer, bool simple, const void *status, int rc)
 {
-    bool complete = rc == fr_real_mpi.SUCCESS;
-    if (complete && status && !fr_rndv_is_rts_length(fr_real_status_size(status)))
+    if (rc != fr_real_mpi.SUCCESS)
+        return fr_request_has_come(rc) && fr_rndv_incoming_any();
+    if (status && !fr_rndv_is_rts_length(fr_real_status_size(status)))
         return false;
-    return (complete || fr_request_has_come(rc)) &&
-           (!simple || fr_rndv_begins_rts((const void *)buffer[0])) && fr_rndv_incoming_any();
+    return (!simple || fr_rndv_begins_rts((const void *)buffer[0])) && fr_rndv_incoming_any();
 }
 
 // Whether nothing can come, so that the buffer need not be one. `source` is the argument that says
@@ -87,6 +92,8 @@ int fr_mpi_received(enum fr_fn fn, const fr_word *args, int rc)
     fr_word type = fr_real_handle(buffer[2]);
     void *status = args[outcome] == fr_real_mpi.STATUS_IGNORE ? NULL : (void *)args[outcome];
     learn(type, rc);
+    if (rc == fr_real_mpi.SUCCESS && !fr_mpi_may_bring(count_at(fn, buffer, 1), type))
+        return rc;
     if (FR_LIKELY(!may_have_brought(buffer, fr_mpi_is_simple(type), status, rc)))
         return rc;
     return follow_rts(fn, args, status, rc);
@@ -138,11 +145,6 @@ static bool receive_later(enum fr_fn fn, const fr_word *args, int *result)
     return true;
 }
 
-static int64_t count_at(enum fr_fn fn, const fr_word *args, int arg)
-{
-    return fr_real_rows[fn].flags & FR_ROW_LARGE ? (int64_t)args[arg] : (int)args[arg];
-}
-
 // Whether all buffers are host memory, as far as can be told without decoding datatypes.
 static bool are_on_host(enum fr_fn fn, const fr_word *args)
 {
@@ -172,7 +174,8 @@ static bool needs_look_for_sending(enum fr_fn fn, const fr_word *args)
 static bool receive(enum fr_fn fn, fr_word *args, enum fr_fn counted_as, int *result)
 {
     bool receives = fr_real_rows[fn].class == FR_CLASS_RECV;
-    if (receives && !args[0] && fr_mpi_is_simple(fr_real_handle(args[2])))
+    if (receives && !args[0] && !fr_request_errors_return &&
+        fr_mpi_is_simple(fr_real_handle(args[2])))
         return false; // nothing, or what MPI refuses
     bool on_host = !(fr_real_rows[fn].flags & FR_ROW_PERSISTENT) && are_on_host(fn, args);
     bool sends_more = !receives && needs_look_for_sending(fn, args);
@@ -183,7 +186,8 @@ static bool receive(enum fr_fn fn, fr_word *args, enum fr_fn counted_as, int *re
         return false;
     int64_t count = count_at(fn, args, in + 1);
     fr_word type = fr_real_handle(args[in + 2]);
-    if (!fr_mpi_takes_rts || !fr_mpi_may_bring(count, type))
+    bool is_short = !fr_mpi_may_bring(count, type);
+    if (!fr_mpi_takes_rts || (is_short && !fr_request_errors_return))
         return false;
     if (fr_mpi_may_go_over_rails(count, type)) // whose sender may be waiting to know how
         fr_rndv_progress(NULL);

@@ -122,9 +122,7 @@ static int *status_error(void *status)
 static void end_posted(struct fr_request_set *set, size_t request, const void *status, int error)
 {
     struct fr_request_posted *receive = set->posted[request];
-    bool truncated = error != fr_real_mpi.SUCCESS;
-    if (FR_UNLIKELY(fr_request_posted_has_rts(receive, truncated ? NULL : status)) &&
-        fr_request_has_come(error)) {
+    if (FR_UNLIKELY(fr_request_posted_may_have_rts(receive, status, error))) {
         set->ops[request] = fr_request_posted_promote(receive, false);
         if (set->ops[request]) {
             set->posted[request] = NULL;
@@ -305,7 +303,8 @@ static void clear_errors(struct fr_request_set *set)
 // failed.
 static bool has_own_error(const struct fr_request_op *op, int code)
 {
-    return has_failed(op) || (op->received && code == fr_real_mpi.ERR_TRUNCATE) ||
+    bool is_told = op->cut != FR_CUT_NOT; // by MPI
+    return has_failed(op) || (op->received && !is_told && code == fr_real_mpi.ERR_TRUNCATE) ||
            (op->schedule && op->schedule->error != fr_real_mpi.SUCCESS);
 }
 

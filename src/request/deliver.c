@@ -229,12 +229,34 @@ enum fr_status fr_request_fetch(struct fr_request_op *op)
     return status;
 }
 
+// Receives what was cut off, once all is received that came before it: for each the first message
+// is taken that is left, where its bytes do not tell which it is.
+static enum fr_status receive_cut(struct fr_request_op *const *ops, void *const *statuses,
+                                  const int *errors, size_t count, struct fr_device_batch *batch)
+{
+    enum fr_status first = FR_OK;
+    for (size_t i = 0; i < count; i++) {
+        struct fr_rndv_incoming incoming;
+        enum fr_status received = FR_OK;
+        if (ops[i]->cut != FR_CUT_SOUGHT)
+            continue;
+        ops[i]->cut = FR_CUT_OVER;
+        if (fr_request_find_cut(ops[i], statuses[i], &incoming))
+            received = fr_request_receive(&ops[i], &incoming, 1);
+        else
+            deliver_one(ops[i], limit_of(ops[i], statuses[i], errors[i]), batch);
+        first = first == FR_OK ? received : first;
+    }
+    return first;
+}
+
 enum fr_status fr_request_deliver(struct fr_request_op *const *ops, void *const *statuses,
                                   int *errors, size_t count)
 {
     struct fr_device_batch batch;
     struct arrived arrived;
     enum fr_status first = FR_OK;
+    bool any_cut = false;
     arrived.count = 0;
     fr_device_batch_begin(&batch);
     for (size_t i = 0; i < count; i++) {
@@ -244,14 +266,23 @@ enum fr_status fr_request_deliver(struct fr_request_op *const *ops, void *const 
             continue;
         }
         ops[i]->delivered = true;
-        if (has_rts(ops[i], statuses[i], errors[i], &arrived.incoming[arrived.count])) {
+        bool has_come = has_rts(ops[i], statuses[i], errors[i], &arrived.incoming[arrived.count]);
+        bool may_be_cut = fr_request_may_be_cut(ops[i], errors[i]);
+        ops[i]->cut = !may_be_cut ? FR_CUT_NOT : has_come ? FR_CUT_OVER : FR_CUT_SOUGHT;
+        if (has_come) {
             enum fr_status received = add_arrived(&arrived, ops[i]);
             first = first == FR_OK ? received : first;
             continue;
         }
-        deliver_one(ops[i], limit_of(ops[i], statuses[i], errors[i]), &batch);
+        any_cut = any_cut || may_be_cut;
+        if (!may_be_cut)
+            deliver_one(ops[i], limit_of(ops[i], statuses[i], errors[i]), &batch);
     }
     enum fr_status received = receive_arrived(&arrived);
+    if (FR_UNLIKELY(any_cut)) {
+        enum fr_status rest = receive_cut(ops, statuses, errors, count, &batch);
+        received = received == FR_OK ? rest : received;
+    }
     enum fr_status copied = fr_device_batch_finish(&batch);
     for (size_t i = 0; i < count; i++) {
         if (!is_idle(ops[i]))

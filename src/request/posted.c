@@ -27,8 +27,10 @@ enum {
 #define FREE ((uint64_t)0)
 
 struct fr_request_posted {
-    _Alignas(64) void *buffer;
+    _Alignas(64) const void *buffer; // where an RTS would stand, zeros if there is no room for one
+    void *memory;                    // as it was given
     int64_t count;
+    int source, tag;    // of functions that have them
     fr_word type, comm; // as they were given; the latter of functions that have one
     enum fr_fn fn;
 };
@@ -177,7 +179,8 @@ static struct fr_request_op *make_op(const struct fr_request_posted *receive)
 {
     const struct fr_layout *layout = NULL;
     const fr_word type = fr_real_handle(receive->type);
-    fr_word args[FR_MAX_ARGS] = {FR_PTR(receive->buffer), (fr_word)receive->count, type};
+    fr_word args[FR_MAX_ARGS] = {FR_PTR(receive->memory), (fr_word)receive->count, type,
+                                 (fr_word)receive->source, (fr_word)receive->tag};
     struct fr_request_op *op = fr_request_op_new(receive->fn, args);
     if (!op)
         return NULL;
@@ -210,14 +213,26 @@ static int add_op(const struct fr_request_posted *receive, fr_word request)
     return fr_real_mpi.SUCCESS;
 }
 
+// Whether there is no room for an RTS, of which MPI then leaves a part at most.
+static bool is_short(const struct fr_request_posted *receive)
+{
+    return FR_UNLIKELY(fr_request_errors_return) && receive->count < FR_RNDV_RTS_BYTES &&
+           receive->count * fr_real_type_bytes(fr_real_handle(receive->type)) < FR_RNDV_RTS_BYTES;
+}
+
 static inline void fill(struct fr_request_posted *receive, enum fr_fn fn, const fr_word *args)
 {
+    static const unsigned char nothing[FR_RNDV_RTS_BYTES];
     const struct fr_real_row *row = &fr_real_rows[fn];
-    receive->buffer = (void *)args[0];
+    bool matched = row->signature[3] == 'm';
+    receive->memory = (void *)args[0];
     receive->count = row->flags & FR_ROW_LARGE ? (int64_t)args[1] : (int)args[1];
     receive->type = args[2];
-    receive->comm = row->signature[3] == 'm' ? 0 : args[5];
+    receive->source = matched ? 0 : (int)args[3];
+    receive->tag = matched ? 0 : (int)args[4];
+    receive->comm = matched ? 0 : args[5];
     receive->fn = fn;
+    receive->buffer = is_short(receive) ? nothing : receive->memory;
 }
 
 int fr_request_posted_add(enum fr_fn fn, const fr_word *args, fr_word request)
@@ -258,9 +273,11 @@ FR_HOT int fr_request_posted_add_alone(const fr_word *args, fr_word request)
     if (FR_UNLIKELY(fr_request_any_left || !has_word(request) || set_has(first, ready) ||
                     word_of_way(first, 0) != FREE))
         return fr_request_posted_add(FR_FN_MPI_Irecv, args, request);
-    places[first].buffer = (void *)args[0];
+    places[first].buffer = places[first].memory = (void *)args[0];
     places[first].count = (int)args[1];
     places[first].type = args[2];
+    places[first].source = (int)args[3];
+    places[first].tag = (int)args[4];
     places[first].comm = args[5];
     places[first].fn = FR_FN_MPI_Irecv;
     count_alone(1);
@@ -423,6 +440,24 @@ bool fr_request_posted_has_rts(const struct fr_request_posted *receive, const vo
     return (!status || fr_rndv_is_rts_length(fr_real_status_size(status))) &&
            FR_UNLIKELY(fr_rndv_begins_rts(receive->buffer)) &&
            fr_rndv_incoming_read(receive->buffer, &incoming);
+}
+
+// Of what is too short for an RTS, an error may not be told, but its beginning stands there.
+static bool may_be_cut(const struct fr_request_posted *receive, int error)
+{
+    if (error != fr_real_mpi.SUCCESS)
+        return fr_request_has_come(error) && fr_rndv_incoming_any();
+    return receive->buffer != receive->memory &&
+           (size_t)receive->count * (size_t)fr_real_type_bytes(fr_real_handle(receive->type)) >=
+               sizeof(fr_rndv_rts_begin) &&
+           fr_rndv_begins_rts(receive->memory);
+}
+
+bool fr_request_posted_may_have_rts(const struct fr_request_posted *receive, const void *status,
+                                    int error)
+{
+    return (error == fr_real_mpi.SUCCESS && fr_request_posted_has_rts(receive, status)) ||
+           may_be_cut(receive, error);
 }
 
 void fr_request_posted_forget(struct fr_request_posted *receive)

@@ -29,6 +29,10 @@ void fr_request_posted_unclaim(struct fr_request_posted *const *posted, size_t c
 // brought an RTS.
 bool fr_request_posted_has_rts(const struct fr_request_posted *receive, const void *status);
 
+// The same of one that may have failed; also where MPI has cut off what may have been an RTS.
+bool fr_request_posted_may_have_rts(const struct fr_request_posted *receive, const void *status,
+                                    int error);
+
 // Forgets a claimed receive that is complete. The count is for the caller to lower, once for all
 // that it forgets.
 void fr_request_posted_forget(struct fr_request_posted *receive);

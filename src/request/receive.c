@@ -9,6 +9,7 @@
 #include "path/packed.h"
 #include "report/report.h"
 #include "request/request.h"
+#include "world/world.h"
 
 #include <string.h>
 
@@ -85,6 +86,86 @@ bool fr_request_holds_rts(struct fr_request_op *op, struct fr_rndv_incoming *inc
     return fr_rndv_incoming_read(data, incoming);
 }
 
+bool fr_request_errors_return;
+
+// How much of an RTS there is room for.
+static size_t beginning_of(const struct fr_path_view *view)
+{
+    return view->out_bytes < FR_RNDV_RTS_BYTES ? view->out_bytes : FR_RNDV_RTS_BYTES;
+}
+
+// Returns how many bytes there are of what an RTS begins with.
+static size_t read_beginning(const struct fr_path_view *view, unsigned char *data)
+{
+    size_t bytes = view ? beginning_of(view) : 0;
+    if (bytes == 0)
+        return 0;
+    if (fr_path_is_packed(view))
+        memcpy(data, (const void *)fr_path_given_address(view), bytes);
+    else
+        fr_path_copy_on_host(view, data, bytes, true);
+    return bytes;
+}
+
+bool fr_request_may_be_cut(struct fr_request_op *op, int code)
+{
+    unsigned char data[FR_RNDV_RTS_BYTES];
+    if (!op->takes_rts || !fr_rndv_incoming_any())
+        return false;
+    if (code != fr_real_mpi.SUCCESS)
+        return fr_request_has_come(code);
+    // The error of one request of many may not be told.
+    const struct fr_path_view *view = fr_request_receive_view(op);
+    bool is_short = fr_request_errors_return && view && view->out_bytes < FR_RNDV_RTS_BYTES;
+    return is_short && read_beginning(view, data) >= sizeof(fr_rndv_rts_begin) &&
+           fr_rndv_begins_rts(data);
+}
+
+static int status_at(const void *status, unsigned offset)
+{
+    return *(const int *)((const char *)status + offset);
+}
+
+// Whose message it was. What the status says must be what was asked for.
+static struct fr_rndv_address sender_of(const struct fr_request_op *op, const void *status)
+{
+    const struct fr_rndv_address unknown = {.to = -1};
+    bool both = fr_real_arg(op->fn, 'P', 1) >= 0;
+    int peer = fr_real_arg(op->fn, 'P', both ? 1 : 0);
+    if (op->object_kind != 'c' || peer < 0)
+        return unknown;
+    int source = (int)op->args[peer], tag = (int)op->args[peer + 1];
+    bool any_source = source == fr_real_mpi.ANY_SOURCE, any_tag = tag == fr_real_mpi.ANY_TAG;
+    int told_source = status ? status_at(status, fr_real_mpi.status_source_offset) : source;
+    int told_tag = status ? status_at(status, fr_real_mpi.status_tag_offset) : tag;
+    if ((!any_source && told_source != source) || (!any_tag && told_tag != tag) ||
+        told_source < 0 || told_tag < 0)
+        return unknown;
+    uint64_t id;
+    return (struct fr_rndv_address){.to = fr_world_rank_in(op->object, told_source, &id),
+                                    .tag = told_tag,
+                                    .comm = fr_world_comm_name(op->object)};
+}
+
+bool fr_request_find_cut(struct fr_request_op *op, const void *status,
+                         struct fr_rndv_incoming *incoming)
+{
+    unsigned char data[FR_RNDV_RTS_BYTES];
+    const struct fr_path_view *view = fr_request_receive_view(op);
+    // MPICH counts what there was room for, or leaves there what an earlier message had.
+    bool tells = status && strcmp(fr_real_mpi.family, "Open MPI") == 0;
+    struct fr_rndv_cut cut = {.data = data,
+                              .data_bytes = read_beginning(view, data),
+                              .room = view ? view->out_bytes : 0,
+                              .length = tells ? fr_real_status_size(status) : -1,
+                              .from = sender_of(op, status),
+                              .in_order = fr_request_alone,
+                              .at_once = fr_real_arg(op->fn, 'q', 0) < 0};
+    if (cut.in_order)
+        fr_request_mark_received();
+    return fr_rndv_incoming_find_cut(&cut, incoming);
+}
+
 // So that no later receive finds it in memory that is used again.
 static void wipe_rts(struct fr_request_op *op)
 {
@@ -93,9 +174,9 @@ static void wipe_rts(struct fr_request_op *op)
     if (!view || !fr_path_is_staged(view))
         return;
     if (fr_path_is_packed(view))
-        memset((void *)fr_path_given_address(view), 0, sizeof(zeros));
+        memset((void *)fr_path_given_address(view), 0, beginning_of(view));
     else
-        fr_path_copy_on_host(view, zeros, sizeof(zeros), false);
+        fr_path_copy_on_host(view, zeros, beginning_of(view), false);
 }
 
 // Receives into host memory are counted only if they could have gone over rails, and did.
@@ -129,14 +210,28 @@ static enum fr_status conclude(struct fr_request_op *op, const struct fr_rndv_re
     return op->failure;
 }
 
+// A receive of nothing may have brought a message.
+static struct fr_path_view *view_of(struct fr_request_op *op, struct fr_path_view *nowhere)
+{
+    static const struct fr_layout nothing = {.contiguous = true};
+    static struct fr_path_block block = {.layout = &nothing, .out = true};
+    struct fr_path_view *view = fr_request_receive_view(op);
+    *nowhere = (struct fr_path_view){.blocks = &block,
+                                     .block_count = 1,
+                                     .path = FR_PATH_PASS,
+                                     .range = {.kind = FR_KIND_HOST, .device = -1}};
+    return view ? view : nowhere;
+}
+
 static enum fr_status receive(struct fr_request_op *const *ops, struct fr_rndv_incoming *incoming,
                               size_t count)
 {
     struct fr_rndv_recv recvs[AT_ONCE];
+    struct fr_path_view nowhere;
     enum fr_status first = FR_OK;
     for (size_t i = 0; i < count; i++)
-        recvs[i] = (struct fr_rndv_recv){.view = fr_request_receive_view(ops[i]),
-                                         .incoming = &incoming[i]};
+        recvs[i] =
+            (struct fr_rndv_recv){.view = view_of(ops[i], &nowhere), .incoming = &incoming[i]};
     fr_rndv_receive(recvs, count);
     for (size_t i = 0; i < count; i++) {
         enum fr_status status = conclude(ops[i], &recvs[i]);

@@ -54,6 +54,8 @@ struct fr_request_op {
     // told its size.
     bool takes_rts;
     bool received;
+    // MPI says that it was too short for what came: an RTS perhaps, whose message is to be found.
+    enum { FR_CUT_NOT, FR_CUT_SOUGHT, FR_CUT_OVER } cut;
     bool copies;             // in the delivery that is going on, back to the application
     enum fr_status failure;  // of these copies or of the receive, for the call that completes it
     uint64_t received_bytes; // the size of the message
@@ -133,6 +135,17 @@ struct fr_path_view *fr_request_receive_view(struct fr_request_op *op);
 // RTS.
 bool fr_request_has_rts(struct fr_request_op *op, const void *status,
                         struct fr_rndv_incoming *incoming);
+
+// Whether what a receive has completed with `code` may be an RTS that it was too short for, and
+// which message that is: to be asked when all others of the call have been received. False where
+// that is not certain. `status` is NULL if there is none.
+bool fr_request_may_be_cut(struct fr_request_op *op, int code);
+bool fr_request_find_cut(struct fr_request_op *op, const void *status,
+                         struct fr_rndv_incoming *incoming);
+
+// Whether the application may go on after an error: then receives are looked at that are too short
+// for an RTS. Set by the first call that sets such an error handler.
+extern bool fr_request_errors_return;
 
 // Whether an RTS that has not been followed yet stands in the memory of a receive, which may be
 // another thread's: then MPI has matched it, whether its request is complete or not. False for

@@ -197,6 +197,29 @@ bool fr_rndv_ledger_is_closed_to(const struct fr_rndv_address *address)
     return has_plain(address) || has_plain(&anybody) || fr_rndv_replica_has_plain(address);
 }
 
+static bool goes_to(const struct fr_rndv_slot *slot, const struct fr_rndv_address *address)
+{
+    return atomic_load_explicit(&slot->comm, memory_order_relaxed) == address->comm &&
+           atomic_load_explicit(&slot->to, memory_order_relaxed) == address->to &&
+           atomic_load_explicit(&slot->tag, memory_order_relaxed) == address->tag;
+}
+
+bool fr_rndv_ledger_is_doubted(const struct fr_rndv_address *address)
+{
+    const struct fr_rndv_ledger *ledger = atomic_load_explicit(&own, memory_order_acquire);
+    if (FR_LIKELY(ledger == NULL ||
+                  atomic_load_explicit(&ledger->doubted, memory_order_relaxed) == 0))
+        return false;
+    for (size_t i = 0; i < FR_RNDV_SLOTS; i++) {
+        const struct fr_rndv_slot *slot = &ledger->slots[i];
+        uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
+        if (fr_rndv_word_is_waiting(word) && (word & FR_SLOT_DOUBTED) != 0 &&
+            goes_to(slot, address))
+            return true;
+    }
+    return false;
+}
+
 // Returns NULL when memory has run out. A flow that has been idle the longest is forgotten for it.
 static struct flow *make_flow(const struct flow_key *key) FR_REQUIRES(&ledger_lock)
 {
@@ -335,7 +358,7 @@ bool fr_rndv_slot_change(struct fr_rndv_slot *slot, uint64_t number, enum fr_rnd
                          enum fr_rndv_state to)
 {
     uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
-    while ((word & ~FR_SLOT_TAKEN) == (number | FR_SLOT_IN(from))) {
+    while ((word & ~(FR_SLOT_TAKEN | FR_SLOT_DOUBTED)) == (number | FR_SLOT_IN(from))) {
         uint64_t changed = (word & ~FR_SLOT_STATE) | FR_SLOT_IN(to);
         changed |= to == FR_RNDV_PULLING ? FR_SLOT_TAKEN : 0;
         if (atomic_compare_exchange_weak_explicit(&slot->word, &word, changed, memory_order_acq_rel,

@@ -223,6 +223,8 @@ enum fr_status fr_rndv_replica_find(struct fr_rndv_incoming *incoming, unsigned 
     const struct expected *known = find(incoming->from, incoming->number);
     if (known != NULL &&
         (other_than == FR_SCHEME_NONE || known->entry.place.scheme != other_than)) {
+        incoming->bytes = fr_rndv_sizes_bytes(known->entry.sizes);
+        incoming->place = known->entry.index;
         incoming->scheme = known->entry.place.scheme;
         incoming->shift = known->entry.place.shift;
         incoming->address = known->entry.place.address;
@@ -258,23 +260,43 @@ bool fr_rndv_replica_take(int from, uint64_t number, bool over)
     return known;
 }
 
-static bool is_from(const struct expected *entry, const struct fr_rndv_address *from, size_t length)
+static bool is_from(const struct expected *entry, const struct fr_rndv_address *from,
+                    size_t shortest, size_t longest)
 {
-    return fr_rndv_sizes_length(entry->entry.sizes) == length && entry->key.from == from->to &&
+    size_t length = fr_rndv_sizes_length(entry->entry.sizes);
+    return length >= shortest && length <= longest && entry->key.from == from->to &&
            !entry->taken && entry->entry.tag == from->tag && entry->entry.comm == from->comm;
+}
+
+static struct expected *find_first(const struct fr_rndv_address *from, size_t shortest,
+                                   size_t longest) FR_REQUIRES(lock)
+{
+    struct expected *first = NULL;
+    for (struct expected *entry = expected; entry != NULL; entry = entry->hh.next) {
+        if (is_from(entry, from, shortest, longest) &&
+            (first == NULL || entry->key.number < first->key.number))
+            first = entry;
+    }
+    return first;
+}
+
+bool fr_rndv_replica_find_first(const struct fr_rndv_address *from, size_t shortest, size_t longest,
+                                struct fr_rndv_incoming *incoming)
+{
+    fr_core_lock(&lock);
+    const struct expected *first = find_first(from, shortest, longest);
+    *incoming = (struct fr_rndv_incoming){.from = from->to};
+    incoming->number = first != NULL ? first->key.number : 0;
+    fr_core_unlock(&lock);
+    return first != NULL && fr_rndv_replica_find(incoming, FR_SCHEME_NONE) == FR_OK;
 }
 
 enum fr_rndv_answer fr_rndv_replica_peek(const struct fr_rndv_address *from, size_t length,
                                          bool take, uint64_t *bytes)
 {
-    struct expected *first = NULL;
     enum fr_rndv_answer answer = FR_RNDV_UNKNOWN;
     fr_core_lock(&lock);
-    for (struct expected *entry = expected; entry != NULL; entry = entry->hh.next) {
-        if (is_from(entry, from, length) &&
-            (first == NULL || entry->key.number < first->key.number))
-            first = entry;
-    }
+    struct expected *first = find_first(from, length, length);
     if (first != NULL) {
         *bytes = fr_rndv_sizes_bytes(first->entry.sizes);
         first->taken = take;

@@ -170,6 +170,22 @@ static inline bool fr_rndv_begins_rts(const void *data)
 bool fr_rndv_incoming_read(const unsigned char data[FR_RNDV_RTS_BYTES],
                            struct fr_rndv_incoming *incoming);
 
+// What is known of a message that a receive was too short for: MPI may have put the first bytes of
+// its RTS there, or none, and may tell how long that is, or not.
+struct fr_rndv_cut {
+    const unsigned char *data;   // what stands in the receive's memory
+    size_t data_bytes;           // of that, at most FR_RNDV_RTS_BYTES
+    uint64_t room;               // of the receive
+    int64_t length;              // of what was cut off; -1 if MPI does not tell
+    struct fr_rndv_address from; // `to` is the sender, -1 if it is not known
+    bool in_order; // no RTS that was received before waits for a look without being marked as taken
+    bool at_once;  // MPI has received it within the call that asks
+};
+
+// Finds the message. Returns false where it is not certain which one that is, or that there is any:
+// then none is sent the same way as long as the first one that it may be is not received.
+bool fr_rndv_incoming_find_cut(const struct fr_rndv_cut *cut, struct fr_rndv_incoming *incoming);
+
 // Whether its RTS surely fits a receive with room for so many bytes.
 static inline bool fr_rndv_incoming_fits(const struct fr_rndv_incoming *incoming, uint64_t room)
 {

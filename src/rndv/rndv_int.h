@@ -22,14 +22,15 @@ enum fr_rndv_state {
 };
 
 // A slot's word: its number, whether the RTS has been received by another function than the one
-// that follows it, and its state, one more than fr_rndv_state, 0 for none. It changes by
-// compare-and-swap, so that nobody with the number of an earlier message can do anything to this
-// one.
+// that follows it, whether its receiver cannot tell if it was cut off, and its state, one more than
+// fr_rndv_state, 0 for none. It changes by compare-and-swap, so that nobody with the number of an
+// earlier message can do anything to this one.
 #define FR_SLOT_STATE   ((uint64_t)7)
 #define FR_SLOT_TAKEN   ((uint64_t)8)
 #define FR_SLOT_SPARE   ((uint64_t)0)
 #define FR_SLOT_IN(at)  ((uint64_t)(at) + 1)
-#define FR_SLOT_ONE     ((uint64_t)16) // the first number
+#define FR_SLOT_DOUBTED ((uint64_t)16)
+#define FR_SLOT_ONE     ((uint64_t)32) // the first number
 #define FR_SLOT_NUMBERS (~(FR_SLOT_ONE - 1))
 
 #define FR_RNDV_NEVER UINT64_MAX // `ready` of bytes that will never be there
@@ -76,6 +77,7 @@ struct fr_rndv_ledger {
     _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t expected; // messages for it, not yet pulled
     // Messages of its own, as often as a receiver has refused one: looked at all the time.
     _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t refused;
+    _Atomic uint64_t doubted; // and as often as one cannot tell which of them was cut off
     // Of the device that it has used last, if processes take turns there; 0 for others.
     _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t device;
     _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t in_use[FR_RNDV_SLOTS / 64]; // by it alone
@@ -123,6 +125,8 @@ struct fr_rndv_slot *fr_rndv_ledger_slot(unsigned index); // NULL while nothing 
 
 // Whether plain messages of a size that marks RTS have gone to an address, so that no RTS can.
 bool fr_rndv_ledger_is_closed_to(const struct fr_rndv_address *address);
+// Whether a receiver cannot tell which of the messages to an address was cut off.
+bool fr_rndv_ledger_is_doubted(const struct fr_rndv_address *address);
 enum fr_rndv_state fr_rndv_ledger_state(unsigned index);
 // How often messages of this process have been refused; a receiver of another host cannot count.
 uint64_t fr_rndv_ledger_refused(void);
@@ -169,12 +173,16 @@ bool fr_rndv_replica_open(void);
 void fr_rndv_replica_close(void);
 void fr_rndv_replica_handle(int from, enum fr_control_kind kind, const struct fr_rndv_entry *entry);
 
-// Fills in where the bytes wait. FR_ERR_NOT_FOUND while it is not known, or not beyond `scheme`
-// (FR_SCHEME_NONE: any) or `ready` bytes; FR_ERR_NO_MEMORY when it may have been lost, and beyond a
-// scheme FR_ERR_CANCELLED when it has been withdrawn.
+// Fills in how many bytes there are and where they wait. FR_ERR_NOT_FOUND while it is not known, or
+// not beyond `scheme` (FR_SCHEME_NONE: any) or `ready` bytes; FR_ERR_NO_MEMORY when it may have
+// been lost, and beyond a scheme FR_ERR_CANCELLED when it has been withdrawn.
 enum fr_status fr_rndv_replica_find(struct fr_rndv_incoming *incoming, unsigned other_than);
 // Forgets a message, or marks it as received. False when it is not known yet.
 bool fr_rndv_replica_take(int from, uint64_t number, bool over);
+
+// The first message that is still to be received from there, and has an RTS of these lengths.
+bool fr_rndv_replica_find_first(const struct fr_rndv_address *from, size_t shortest, size_t longest,
+                                struct fr_rndv_incoming *incoming);
 
 enum fr_rndv_answer { FR_RNDV_UNKNOWN, FR_RNDV_PLAIN, FR_RNDV_FOUND };
 enum fr_rndv_answer fr_rndv_replica_peek(const struct fr_rndv_address *from, size_t length,

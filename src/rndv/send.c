@@ -189,6 +189,16 @@ enum fr_status fr_rndv_send_start(const struct fr_rndv_message *message, struct 
             FR_SCHEME_NONE, "a plain message of an RTS's size has gone the same way"};
         return FR_OK;
     }
+    if (fr_rndv_ledger_is_doubted(&message->address)) {
+        fr_warn_once(
+            "%s: rank %d has received a message with tag %d into too little memory, and its "
+            "MPI library does not tell which: what that message holds stays taken, and "
+            "others that go the same way are given to MPI",
+            message->call, message->address.to, message->address.tag);
+        *choice = (struct fr_policy_scheme_choice){
+            FR_SCHEME_NONE, "a message that went the same way was cut off, and may wait still"};
+        return FR_OK;
+    }
     if (fr_rndv_message_length(message) == 0) {
         *choice = (struct fr_policy_scheme_choice){FR_SCHEME_NONE, "no RTS fits the datatype"};
         return FR_OK;

@@ -35,7 +35,8 @@ fr_unnoticed_sources = tests/mpi/unnoticed.c tests/mpi/unnoticed_progress.c \
     tests/mpi/unnoticed_spawn.c \
     tests/mpi/unnoticed_attach.c \
     tests/mpi/unnoticed_threads.c \
-    tests/mpi/unnoticed_within.c
+    tests/mpi/unnoticed_within.c \
+    tests/mpi/unnoticed_held.c
 fr_unnoticed_programs = $(MPI_FLAVOURS:%=tests/mpi/unnoticed-%)
 EXTRA_DIST += $(fr_unnoticed_sources) tests/mpi/unnoticed.h
 # A program whose output is the same with and without the preload.

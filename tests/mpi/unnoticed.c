@@ -89,8 +89,9 @@ bool is_same(const struct memory *one, const struct memory *other, size_t offset
 static const struct unnoticed *find_case(const char *name)
 {
     static const struct unnoticed *const lists[] = {
-        unnoticed_progress, unnoticed_comms,  unnoticed_requests, unnoticed_messages,
-        unnoticed_spawn,    unnoticed_attach, unnoticed_threads,  unnoticed_within,
+        unnoticed_progress, unnoticed_comms,  unnoticed_requests,
+        unnoticed_messages, unnoticed_spawn,  unnoticed_attach,
+        unnoticed_threads,  unnoticed_within, unnoticed_held,
     };
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
         for (const struct unnoticed *one = lists[i]; one->name; one++) {

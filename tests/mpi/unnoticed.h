@@ -25,6 +25,7 @@ extern const struct unnoticed unnoticed_spawn[];
 extern const struct unnoticed unnoticed_attach[];
 extern const struct unnoticed unnoticed_threads[];
 extern const struct unnoticed unnoticed_within[];
+extern const struct unnoticed unnoticed_held[];
 
 // What a case does before MPI_Init.
 void begin_early(const struct unnoticed *one);

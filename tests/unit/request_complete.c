@@ -189,10 +189,12 @@ void fr_request_posted_unclaim(struct fr_request_posted *const *posted, size_t c
     (void)count;
 }
 
-bool fr_request_posted_has_rts(const struct fr_request_posted *receive, const void *status)
+bool fr_request_posted_may_have_rts(const struct fr_request_posted *receive, const void *status,
+                                    int error)
 {
     (void)receive;
     (void)status;
+    (void)error;
     return false;
 }
 

@@ -29,6 +29,27 @@ _Atomic size_t fr_request_tracked_count;
 FR_TLS bool fr_request_any_left;
 _Atomic bool fr_request_has_handler;
 
+bool fr_request_errors_return;
+
+int fr_real_type_bytes(fr_word type)
+{
+    (void)type;
+    return 1;
+}
+
+// MPI's code for a message that was cut off; all others are other errors.
+enum { TRUNCATED = 15 };
+
+bool fr_request_has_come(int code)
+{
+    return code == 0 || code == TRUNCATED;
+}
+
+bool fr_rndv_incoming_any(void)
+{
+    return true;
+}
+
 void fr_request_table_drop_left(fr_word request)
 {
     CHECK(false, "%lx", (long)request);
@@ -249,6 +270,30 @@ static void test_end(void)
     CHECK(atomic_load(&fr_request_posted_count) == 0, "all are forgotten");
     CHECK(fr_request_posted_claim(list, 4, posted) == 0, "none is found");
     CHECK(atomic_load(&ops) == 0, "no operations");
+}
+
+// What has less room than an RTS needs is read where MPI says that it was cut off, or where its
+// memory begins as one; and else not at all.
+static void test_short(void)
+{
+    static const unsigned char rts[MESSAGE_BYTES] = NOTHING "A";
+    struct fr_request_posted *posted = NULL;
+    start();
+    fr_request_errors_return = true;
+    for (int bytes = 0; bytes <= FR_RNDV_RTS_BYTES; bytes++) {
+        const fr_word args[] = {FR_PTR(rts), (fr_word)bytes, 0, 1, 2, 3, 0};
+        bool is_short = bytes < FR_RNDV_RTS_BYTES;
+        CHECK(fr_request_posted_add(FR_FN_MPI_Irecv, args, 16) == 0 && (posted = claim(16)), "%d",
+              bytes);
+        CHECK(fr_request_posted_has_rts(posted, "s") == !is_short, "%d", bytes);
+        CHECK((buffer_of(posted) == rts) == !is_short, "%d", bytes);
+        CHECK(fr_request_posted_may_have_rts(posted, NULL, TRUNCATED), "%d", bytes);
+        CHECK(!fr_request_posted_may_have_rts(posted, NULL, TRUNCATED + 1), "%d", bytes);
+        CHECK(fr_request_posted_may_have_rts(posted, NULL, 0) == (bytes >= BEGIN_BYTES), "%d",
+              bytes);
+        forget(posted);
+    }
+    fr_request_errors_return = false;
 }
 
 static void add_alone(fr_word request, const void *buffer)
@@ -619,6 +664,7 @@ static void test_alone(void)
 {
     test_lists();
     test_end();
+    test_short();
     test_found();
     test_found_reuse();
     test_late();

@@ -257,6 +257,91 @@ static void run_begun(void)
     host_close_all();
 }
 
+// What is known of a receive of `room` bytes that was too short for a message with tag 30, of which
+// the first `bytes` have come.
+static struct fr_rndv_cut cut_of(const struct host_message *message, size_t bytes, uint64_t room)
+{
+    return (struct fr_rndv_cut){.data = message->rts,
+                                .data_bytes = bytes,
+                                .room = room,
+                                .length = -1,
+                                .from = {0, 30, 1},
+                                .in_order = true};
+}
+
+static bool finds(const struct fr_rndv_cut *cut, const struct host_message *message, uint64_t seed)
+{
+    struct fr_rndv_incoming incoming = {.number = 0};
+    return fr_rndv_incoming_find_cut(cut, &incoming) && incoming.number == message->number &&
+           incoming.from == 0 && incoming.place == message->index && is_seed(incoming.bytes, seed);
+}
+
+static bool is_in_doubt(void)
+{
+    return fr_rndv_ledger_is_doubted(&(struct fr_rndv_address){0, 30, 1});
+}
+
+// What tells which message was cut off: the bytes that name it, or that it is an RTS at all, by the
+// order of messages.
+static void check_cut_found(const struct host_message *first, const struct host_message *second)
+{
+    enum { NAMED_BYTES = offsetof(struct fr_rndv_rts, bytes), BEGIN_BYTES = 8 };
+    struct fr_rndv_cut cut;
+    unsigned char changed[RTS_BYTES];
+    for (size_t bytes = BEGIN_BYTES; bytes < RTS_BYTES; bytes++) {
+        cut = cut_of(second, bytes, bytes);
+        bool named = bytes >= NAMED_BYTES;
+        CHECK(finds(&cut, named ? second : first, named ? 2 : 1), "%zu bytes", bytes);
+        cut.in_order = false;
+        cut.from.to = -1;
+        CHECK(finds(&cut, second, 2) == named, "%zu bytes of nobody", bytes);
+    }
+    memcpy(changed, second->rts, sizeof(changed));
+    changed[offsetof(struct fr_rndv_rts, number)] ^= FR_SLOT_ONE;
+    cut = cut_of(second, NAMED_BYTES, NAMED_BYTES);
+    cut.data = changed;
+    CHECK(!finds(&cut, second, 2) && !finds(&cut, first, 1), "another number");
+    cut = cut_of(first, 4, 4);
+    cut.at_once = true;
+    cut.length = HOST_LENGTH;
+    CHECK(finds(&cut, first, 1), "as long as an RTS is");
+    cut.length = FR_RNDV_RTS_PRIME;
+    CHECK(!finds(&cut, first, 1) && !is_in_doubt(), "which is of another length");
+    cut = cut_of(first, BEGIN_BYTES, HOST_LENGTH);
+    CHECK(!finds(&cut, first, 1) && !is_in_doubt(), "there was room for it");
+}
+
+// Where nothing tells, nothing else goes there until what waits has been received.
+static void run_cut(void)
+{
+    static const unsigned char other[RTS_BYTES] = {1};
+    struct fr_rndv_incoming incoming;
+    job_open_all();
+    struct host_message first = host_advertise(0, 30, 1, 1), second = host_advertise(0, 30, 1, 2);
+    struct host_message beside = host_advertise(0, 31, 1, 3);
+    check_cut_found(&first, &second);
+    struct fr_rndv_cut cut = cut_of(&first, RTS_BYTES, 100);
+    cut.data = other;
+    cut.length = 101;
+    CHECK(!finds(&cut, &first, 1) && !is_in_doubt(),
+          "an MPI that tells leaves the beginning there");
+    cut.length = -1;
+    CHECK(!finds(&cut, &first, 1) && is_in_doubt());
+    CHECK(!fr_rndv_ledger_is_doubted(&(struct fr_rndv_address){0, 31, 1}), "nor with another tag");
+    CHECK(fr_rndv_incoming_read(first.rts, &incoming) &&
+          fr_rndv_incoming_begin(&incoming) == FR_OK && !is_in_doubt());
+    fr_rndv_incoming_end(&incoming, true);
+    CHECK(fr_rndv_ledger_state(first.index) == FR_RNDV_PULLED, "all the same");
+    host_free(&first);
+    cut = cut_of(&second, 16, 16);
+    cut.in_order = false;
+    CHECK(!finds(&cut, &second, 2) && is_in_doubt(), "one of those that threads receive");
+    host_free(&second);
+    CHECK(!is_in_doubt(), "withdrawn");
+    host_free(&beside);
+    host_close();
+}
+
 // A plain message of an RTS's size closes the address that it goes to, for good.
 static void check_plain(void)
 {
@@ -475,6 +560,7 @@ int main(int count, char **arguments)
         {.name = "any", .count = 1, .run = run_any},
         {.name = "peek", .count = 1, .run = run_peek},
         {.name = "begun", .count = 1, .run = run_begun},
+        {.name = "cut", .count = 1, .run = run_cut},
         {.name = "rules", .count = 2, .run = run_rules},
         {.name = "addressee", .count = 3, .run = run_addressee},
         {.name = "refused", .count = 2, .run = run_refused},

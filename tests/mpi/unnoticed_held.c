@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What is held for messages goes back: after receives that were too short for them, and while a
+// program goes on with host memory alone. And a host message of just some size changes nothing for
+// those after it.
+#include "unnoticed.h"
+
+#include <cuda.h>
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+// MPIs give MPI_STATUSES_IGNORE a small address, which gcc takes for an array that is too short.
+#pragma GCC diagnostic ignored "-Wstringop-overflow"
+
+enum { TAG = 5, BYTES = 100000 };
+
+static size_t memory_left(void)
+{
+    CUresult (*get)(size_t *, size_t *);
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+    size_t left = 0, total = 0;
+    *(void **)&get = driver ? dlsym(driver, "cuMemGetInfo_v2") : NULL;
+    must(get != NULL && get(&left, &total) == CUDA_SUCCESS, "the driver has no cuMemGetInfo");
+    return left;
+}
+
+// ---- receives that are too short
+
+enum way { BY_RECV, BY_ANY, BY_WAIT, BY_WAITALL, BY_SENDRECV, BY_PERSISTENT, TO_DEVICE, WAYS };
+
+// Receives a message into too little memory. Returns MPI's code.
+static int receive_short(enum way way, struct memory *host, struct memory *device, int room)
+{
+    void *data = (way == TO_DEVICE ? device : host)->address;
+    MPI_Request request;
+    MPI_Status status;
+    MPI_Comm world = MPI_COMM_WORLD;
+    int tag = TAG + (int)way, code = MPI_SUCCESS;
+    switch (way) {
+    case BY_ANY:
+        return MPI_Recv(data, room, MPI_BYTE, MPI_ANY_SOURCE, tag, world, &status);
+    case BY_WAIT:
+        MPI_Irecv(data, room, MPI_BYTE, 0, tag, world, &request);
+        return MPI_Wait(&request, MPI_STATUS_IGNORE);
+    case BY_WAITALL:
+        MPI_Irecv(data, room, MPI_BYTE, 0, tag, world, &request);
+        code = MPI_Waitall(1, &request, &status);
+        return code == MPI_SUCCESS ? code : status.MPI_ERROR;
+    case BY_SENDRECV:
+        return MPI_Sendrecv(NULL, 0, MPI_BYTE, MPI_PROC_NULL, 0, data, room, MPI_BYTE, 0, tag,
+                            world, &status);
+    case BY_PERSISTENT:
+        MPI_Recv_init(data, room, MPI_BYTE, 0, tag, world, &request);
+        MPI_Start(&request);
+        code = MPI_Wait(&request, &status);
+        MPI_Request_free(&request);
+        return code;
+    default:
+        return MPI_Recv(data, room, MPI_BYTE, 0, tag, world, MPI_STATUS_IGNORE);
+    }
+}
+
+// The barrier is so that the receiver has time to map the memory.
+static void pass(const struct memory *memory, int tag, unsigned seed, bool synchronously)
+{
+    fill(memory, BYTES, seed + (unsigned)rank);
+    if (rank == 0 && synchronously)
+        MPI_Ssend(memory->address, BYTES, MPI_BYTE, 1, tag, MPI_COMM_WORLD);
+    else if (rank == 0)
+        MPI_Send(memory->address, BYTES, MPI_BYTE, 1, tag, MPI_COMM_WORLD);
+    else
+        MPI_Recv(memory->address, BYTES, MPI_BYTE, 0, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    must(is_filled(memory, BYTES, seed), "message %u came otherwise", seed);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+// More messages than can be under way at once are received with room for `number` bytes, in each
+// way; then others must have all the memory that there was at first.
+static void cut_off(int number)
+{
+    enum { MESSAGES = 80, OTHERS = 40, REST_BYTES = 8 << 20 };
+    struct memory device = memory_new(MEMORY_DEVICE, BYTES), host = memory_new(MEMORY_HOST, BYTES);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    for (unsigned i = 0; i < OTHERS; i++)
+        pass(&device, TAG + WAYS, i, false);
+    size_t before = memory_left();
+    for (int i = 0; i < WAYS * MESSAGES; i++) {
+        enum way way = (enum way)(i % WAYS);
+        int code = MPI_SUCCESS, class = MPI_ERR_TRUNCATE;
+        if (rank == 0)
+            code = MPI_Send(device.address, BYTES, MPI_BYTE, 1, TAG + (int)way, MPI_COMM_WORLD);
+        else
+            MPI_Error_class(receive_short(way, &host, &device, number), &class);
+        must(code == MPI_SUCCESS && class == MPI_ERR_TRUNCATE, "%d by way %d: class %d", i, way,
+             class);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    for (unsigned i = 0; i < OTHERS; i++)
+        pass(&device, TAG + WAYS, i, true);
+    size_t after = memory_left();
+    must(after + REST_BYTES > before, "%zu bytes are held", before - after);
+}
+
+const struct unnoticed unnoticed_held[] = {
+    {"cut-off", cut_off, false},
+    {NULL, NULL, false},
+};
