@@ -98,20 +98,23 @@ void fr_rndv_message_look(const struct fr_rndv_message *message, struct fr_polic
     look_at_rails(message, facts);
 }
 
+// One of the multiples of a length that are no longer than the message, in turn.
+static size_t multiple_of(size_t length, uint64_t bytes, unsigned turn)
+{
+    uint64_t most = (bytes < FR_RNDV_RTS_LONGEST ? bytes : FR_RNDV_RTS_LONGEST) / length;
+    return length * (1 + turn % (most < 1 ? 1 : (unsigned)most));
+}
+
 size_t fr_rndv_rts_length(uint64_t bytes, size_t unit, unsigned turn)
 {
-    enum {
-        COMMON_UNIT = 16, // also of what was sent as bytes and is received as something else
-        TURNS = 8,
-    };
+    enum { COMMON_UNIT = 16 }; // also of what was sent as bytes and is received as something else
     size_t length = FR_RNDV_RTS_LONGEST;
-    if (unit == 0) {
-        uint64_t most = bytes / FR_RNDV_RTS_PRIME;
-        unit = 1 + turn % (most < 1 ? 1 : most < TURNS ? most : TURNS);
-    } else if (COMMON_UNIT % unit == 0)
+    if (unit == 0)
+        unit = 1;
+    else if (COMMON_UNIT % unit == 0)
         unit = COMMON_UNIT;
     if (unit <= FR_RNDV_RTS_LONGEST / FR_RNDV_RTS_PRIME)
-        length = FR_RNDV_RTS_PRIME * unit;
+        length = multiple_of(FR_RNDV_RTS_PRIME * unit, bytes, turn);
     else if (bytes > length)
         return 0;
     if (bytes < FR_RNDV_RTS_BYTES || bytes >> FR_SLOT_SIZE_BITS != 0)
@@ -119,15 +122,27 @@ size_t fr_rndv_rts_length(uint64_t bytes, size_t unit, unsigned turn)
     return bytes < length ? bytes : length;
 }
 
-size_t fr_rndv_message_length(const struct fr_rndv_message *message)
+static size_t length_in_turn(const struct fr_rndv_message *message, unsigned turn)
 {
-    static _Atomic unsigned turn;
     const struct fr_layout *layout = message->view->blocks[0].layout;
     size_t unit = message->parts ? 0 : layout->unit_bytes;
-    if (!layout->exact)
-        return 0;
-    return fr_rndv_rts_length(message->view->in_bytes, unit,
-                              atomic_fetch_add_explicit(&turn, 1, memory_order_relaxed));
+    return layout->exact ? fr_rndv_rts_length(message->view->in_bytes, unit, turn) : 0;
+}
+
+// Where any byte may be the last, the shortest lengths take turns; else the first one is as good.
+size_t fr_rndv_message_length(const struct fr_rndv_message *message, const char **reason)
+{
+    enum { TURNS = 8, MULTIPLES = FR_RNDV_RTS_LONGEST / FR_RNDV_RTS_PRIME };
+    static _Atomic unsigned turns;
+    unsigned turn = message->parts ? atomic_fetch_add_explicit(&turns, 1, memory_order_relaxed) : 0;
+    for (unsigned i = 0; i < MULTIPLES; i++) {
+        size_t length = length_in_turn(message, turn % TURNS + i);
+        *reason = length > 0 ? "plain messages of an RTS's size may be under way the same way"
+                             : "no RTS fits the datatype";
+        if (length == 0 || !fr_rndv_ledger_is_closed_to(&message->address, length))
+            return length;
+    }
+    return 0;
 }
 
 bool fr_rndv_send_is_possible(const struct fr_rndv_message *message)
@@ -136,6 +151,6 @@ bool fr_rndv_send_is_possible(const struct fr_rndv_message *message)
     facts.exported = facts.mapped = true;
     facts.workspace_full = facts.host_full = false;
     facts.rails = facts.by_fragments ? FR_RAILS_MAX : 0;
-    return fr_rndv_message_length(message) > 0 &&
+    return length_in_turn(message, 0) > 0 &&
            fr_policy_choose_scheme(&facts).scheme != FR_SCHEME_NONE;
 }

@@ -10,7 +10,6 @@
 #include "world/world.h"
 
 #include <sched.h>
-#include <stddef.h>
 #include <string.h>
 #include <time.h>
 
@@ -412,17 +411,7 @@ bool fr_rndv_incoming_peek(const struct fr_rndv_address *from, size_t length, bo
     return false;
 }
 
-// ---- receives that are too short for an RTS
-
-enum { NAMED_BYTES = offsetof(struct fr_rndv_rts, bytes) }; // those that tell which message it is
-
-static bool begins_rts(const struct fr_rndv_cut *cut)
-{
-    const struct fr_control_secret *secret = fr_control_job_secret();
-    size_t bytes = cut->data_bytes < sizeof(*secret) ? cut->data_bytes : sizeof(*secret);
-    return secret != NULL && bytes >= sizeof(fr_rndv_rts_begin) &&
-           memcmp(cut->data, secret, bytes) == 0;
-}
+// ---- for receives that are too short for an RTS (cut.c)
 
 static struct fr_rndv_incoming incoming_of(struct fr_rndv_slot *slot, const struct look *look,
                                            int from, size_t place)
@@ -434,10 +423,18 @@ static struct fr_rndv_incoming incoming_of(struct fr_rndv_slot *slot, const stru
                                      .place = (unsigned)place};
 }
 
-// What its sender tells of it may still be on its way.
-static bool find_remote(const struct fr_rndv_rts *rts, struct fr_rndv_incoming *incoming)
+bool fr_rndv_incoming_find(const struct fr_rndv_rts *rts, struct fr_rndv_incoming *incoming)
 {
+    struct fr_rndv_ledger *ledger = fr_rndv_ledger_of((int)rts->from);
     struct wait wait = {.looks = SPINS};
+    struct look look;
+    if (!rts->remote) {
+        if (ledger == NULL || !look_at(&ledger->slots[rts->place], &look) ||
+            look.to != fr_world_rank() || (look.word & FR_SLOT_NUMBERS) != rts->number)
+            return false;
+        *incoming = incoming_of(&ledger->slots[rts->place], &look, (int)rts->from, rts->place);
+        return true;
+    }
     *incoming = (struct fr_rndv_incoming){.number = rts->number, .from = (int)rts->from};
     enum fr_status status = fr_rndv_replica_find(incoming, FR_SCHEME_NONE);
     while (status == FR_ERR_NOT_FOUND && wait_on(&wait) < TELL_AFTER_S) {
@@ -447,69 +444,31 @@ static bool find_remote(const struct fr_rndv_rts *rts, struct fr_rndv_incoming *
     return status == FR_OK;
 }
 
-// By the number that its bytes tell.
-static bool find_named(const struct fr_rndv_cut *cut, struct fr_rndv_incoming *incoming)
+bool fr_rndv_incoming_find_first(const struct fr_rndv_address *from, size_t shortest,
+                                 size_t longest, struct fr_rndv_incoming *incoming)
 {
-    struct fr_rndv_rts rts = {.bytes = 0};
-    struct look look;
-    memcpy(&rts, cut->data, NAMED_BYTES);
-    if (rts.from >= (uint32_t)fr_world_size() || rts.place >= FR_RNDV_SLOTS || rts.number == 0)
-        return false;
-    if (rts.remote)
-        return (int)rts.from != fr_world_rank() && find_remote(&rts, incoming);
-    struct fr_rndv_ledger *ledger = fr_rndv_ledger_of((int)rts.from);
-    if (ledger == NULL || !look_at(&ledger->slots[rts.place], &look) ||
-        look.to != fr_world_rank() || (look.word & FR_SLOT_NUMBERS) != rts.number)
-        return false;
-    *incoming = incoming_of(&ledger->slots[rts.place], &look, (int)rts.from, rts.place);
-    return true;
-}
-
-// MPI receives what was sent the same way in order: what is not marked as taken and was received
-// all the same, was cut off.
-static bool find_first_cut(const struct fr_rndv_cut *cut, size_t shortest, size_t longest,
-                           struct fr_rndv_incoming *incoming)
-{
-    struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(cut->from.to);
+    struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(from->to);
     struct look first = {.word = 0};
     struct fr_rndv_slot *slot =
-        ledger != NULL ? find_first(ledger, &cut->from, shortest, longest, &first) : NULL;
+        ledger != NULL ? find_first(ledger, from, shortest, longest, &first) : NULL;
     if (slot == NULL)
-        return fr_rndv_replica_find_first(&cut->from, shortest, longest, incoming);
-    *incoming = incoming_of(slot, &first, cut->from.to, (size_t)(slot - ledger->slots));
+        return fr_rndv_replica_find_first(from, shortest, longest, incoming);
+    *incoming = incoming_of(slot, &first, from->to, (size_t)(slot - ledger->slots));
     return true;
 }
 
-// What was cut off may be the first message that waits, or one that MPI has carried itself.
-static void doubt(const struct fr_rndv_cut *cut, size_t shortest, size_t longest)
+void fr_rndv_incoming_doubt(const struct fr_rndv_incoming *incoming)
 {
-    struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(cut->from.to);
-    struct look first = {.word = 0};
-    struct fr_rndv_slot *slot =
-        ledger != NULL ? find_first(ledger, &cut->from, shortest, longest, &first) : NULL;
-    if (slot == NULL ||
-        !atomic_compare_exchange_strong(&slot->word, &first.word, first.word | FR_SLOT_DOUBTED))
+    struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(incoming->from);
+    if (incoming->slot == NULL || ledger == NULL)
         return;
-    atomic_fetch_add_explicit(&ledger->doubted, 1, memory_order_release);
-    fr_debug(
-        "a message of rank %d with tag %d was cut off by a receive of %lu bytes, which one is not "
-        "known",
-        cut->from.to, cut->from.tag, (unsigned long)cut->room);
-}
-
-bool fr_rndv_incoming_find_cut(const struct fr_rndv_cut *cut, struct fr_rndv_incoming *incoming)
-{
-    bool begins = begins_rts(cut), tells = cut->length > (int64_t)cut->room;
-    size_t shortest = tells ? (size_t)cut->length : (size_t)cut->room + 1;
-    size_t longest = tells ? (size_t)cut->length : FR_RNDV_RTS_LONGEST;
-    if (begins && cut->data_bytes >= NAMED_BYTES)
-        return find_named(cut, incoming);
-    // An MPI that tells the length has put there what there was room for.
-    if (cut->from.to < 0 || (!begins && tells && cut->data_bytes >= sizeof(fr_rndv_rts_begin)))
-        return false;
-    bool surely = begins || (tells && cut->at_once && fr_rndv_marks_rts(cut->length));
-    if (surely && cut->in_order)
-        return find_first_cut(cut, shortest, longest, incoming);
-    doubt(cut, shortest, longest);
-    return false;
+    uint64_t word = word_of(incoming->slot);
+    while ((word & FR_SLOT_NUMBERS) == incoming->number && fr_rndv_word_is_waiting(word)) {
+        if (!atomic_compare_exchange_weak_explicit(&incoming->slot->word, &word,
+                                                   word | FR_SLOT_DOUBTED, memory_order_acq_rel,
+                                                   memory_order_acquire))
+            continue;
+        atomic_fetch_add_explicit(&ledger->doubted, 1, memory_order_release);
+        return;
+    }
 }

@@ -48,11 +48,6 @@ static _Atomic(struct fr_rndv_ledger *) own;     // made when it is needed first
 static _Atomic(struct fr_rndv_ledger *) private; // where no memory is shared
 static _Atomic int used_device = -1;             // that others are told of
 
-// Addresses that plain messages have gone to of sizes that mark RTS, by their hash. Two that share
-// a bit share the fate, which costs speed alone.
-enum { PLAIN_BITS = 1 << 16 };
-static _Atomic uint64_t plain[PLAIN_BITS / 64];
-
 static FR_TLS char own_mark; // its address tells threads apart
 
 bool fr_rndv_ledger_open(void)
@@ -75,8 +70,7 @@ void fr_rndv_ledger_close(void)
     memset(places, 0, sizeof(places));
     memset(flows, 0, sizeof(flows));
     fr_core_unlock(&ledger_lock);
-    for (size_t i = 0; i < FR_ARRAY_LENGTH(plain); i++)
-        atomic_store_explicit(&plain[i], 0, memory_order_relaxed);
+    fr_rndv_plain_forget_all();
     free(atomic_exchange(&private, NULL));
     atomic_store(&own, NULL);
     atomic_store(&used_device, -1);
@@ -170,31 +164,22 @@ bool fr_rndv_ledger_takes_turns_with(int rank)
            atomic_load_explicit(&other->device, memory_order_relaxed) == name;
 }
 
-static unsigned plain_bit(const struct fr_rndv_address *address)
+// Messages of this thread alone have numbers in the order in which they are sent.
+void fr_rndv_mark_plain(const struct fr_rndv_address *address, size_t length, bool once)
 {
-    const struct flow_key key = {.comm = address->comm, .to = address->to, .tag = address->tag};
-    return fr_core_hash(&key, sizeof(key)) % PLAIN_BITS;
+    fr_core_lock(&ledger_lock);
+    uint64_t after = once ? last_number : UINT64_MAX;
+    fr_core_unlock(&ledger_lock);
+    enum fr_rndv_plain_news news = fr_rndv_plain_add(FR_PLAIN_TO, address, length, after);
+    if (news != FR_PLAIN_KNOWN && !fr_control_is_here(address->to) &&
+        fr_control_reaches(address->to))
+        fr_rndv_replica_tell_plain(address, length, after, news == FR_PLAIN_BEYOND);
 }
 
-static bool has_plain(const struct fr_rndv_address *address)
+bool fr_rndv_ledger_is_closed_to(const struct fr_rndv_address *address, size_t length)
 {
-    unsigned bit = plain_bit(address);
-    return (atomic_load_explicit(&plain[bit / 64], memory_order_relaxed) >> bit % 64 & 1) != 0;
-}
-
-void fr_rndv_mark_plain(const struct fr_rndv_address *address)
-{
-    unsigned bit = plain_bit(address);
-    if (!has_plain(address))
-        atomic_fetch_or_explicit(&plain[bit / 64], (uint64_t)1 << bit % 64, memory_order_relaxed);
-    if (address->to >= 0 && !fr_control_is_here(address->to) && fr_control_reaches(address->to))
-        fr_rndv_replica_mark_plain(address);
-}
-
-bool fr_rndv_ledger_is_closed_to(const struct fr_rndv_address *address)
-{
-    const struct fr_rndv_address anybody = {-1, address->tag, address->comm};
-    return has_plain(address) || has_plain(&anybody) || fr_rndv_replica_has_plain(address);
+    return fr_rndv_plain_has(FR_PLAIN_TO, address, length) ||
+           fr_rndv_replica_has_told_all(address->to);
 }
 
 static bool goes_to(const struct fr_rndv_slot *slot, const struct fr_rndv_address *address)
@@ -313,7 +298,7 @@ enum fr_status fr_rndv_ledger_advertise(const struct fr_rndv_address *address, b
 {
     struct fr_rndv_ledger *ledger = own_ledger();
     size_t entered = 0;
-    if (ledger == NULL || fr_rndv_ledger_is_closed_to(address))
+    if (ledger == NULL || fr_rndv_ledger_is_closed_to(address, fr_rndv_sizes_length(sizes)))
         return FR_ERR_UNSUPPORTED;
     fr_core_lock(&ledger_lock);
     enum fr_status status = enter(ledger, address, &entered, number);
@@ -384,6 +369,15 @@ void fr_rndv_ledger_fail(unsigned index, uint64_t number, bool shared)
         count_down(slot, shared);
 }
 
+static void tell_received(const struct fr_rndv_slot *slot, uint64_t number)
+{
+    const struct fr_rndv_address address = {
+        .to = atomic_load_explicit(&slot->to, memory_order_relaxed),
+        .tag = atomic_load_explicit(&slot->tag, memory_order_relaxed),
+        .comm = atomic_load_explicit(&slot->comm, memory_order_relaxed)};
+    fr_rndv_plain_received(FR_PLAIN_TO, &address, number);
+}
+
 // A receiver that died while it was pulling does not keep its sender from this.
 void fr_rndv_ledger_free(unsigned index, bool shared)
 {
@@ -392,6 +386,8 @@ void fr_rndv_ledger_free(unsigned index, bool shared)
     uint64_t word =
         atomic_exchange_explicit(&slot->word, number | FR_SLOT_SPARE, memory_order_acq_rel);
     uint64_t state = word & FR_SLOT_STATE;
+    if (state == FR_SLOT_IN(FR_RNDV_PULLED))
+        tell_received(slot, number);
     if (state != FR_SLOT_IN(FR_RNDV_PULLED) && state != FR_SLOT_IN(FR_RNDV_FAILED) &&
         state != FR_SLOT_SPARE)
         count_down(slot, shared);

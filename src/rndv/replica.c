@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What processes of other hosts have told of their ledgers: messages that are expected, and plain
-// messages of a size that marks RTS.
+// messages of a length that marks RTS.
 //
-// A message of that size that a probe finds is either an RTS, whose entry was sent before it, or a
-// plain message, the first of which to an address is told of as well: so a receiver that knows of
-// neither knows that one is still to come.
+// A message of that length that a probe finds is either an RTS, whose entry was sent before it, or
+// a plain message, which is told of as well unless one like it may still be under way: so a
+// receiver that knows of neither knows that one is still to come. A receiver forgets plain messages
+// before it tells their sender that it has received what was sent after them.
 #include "config.h"
 
 #include "core/hash.h"
@@ -15,10 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    MOST_PLAIN = 64, // addresses with plain messages that are told apart, for each receiver
-    MOST_EARLY = 64,
-};
+enum { MOST_EARLY = 64 };
 
 // A message from a process. Its bytes wait where the entry says.
 struct expected {
@@ -31,12 +29,6 @@ struct expected {
     UT_hash_handle hh;
 };
 
-// An address that plain messages go to, or come from.
-struct plain {
-    struct fr_rndv_address address;
-    UT_hash_handle hh;
-};
-
 // A message that was received before its sender told of it, or after it was over.
 struct early {
     uint64_t number;
@@ -46,19 +38,17 @@ struct early {
 // What this process has to do with another one, by rank.
 struct peer {
     uint64_t latest; // message that it has told of
-    unsigned told;   // addresses with plain messages to it; MOST_PLAIN + 1: all
+    bool told_all;   // that any message to it may be plain
     bool all_plain;  // from it
 };
 
 static struct fr_lock lock = FR_LOCK_INIT;
 static struct expected *expected FR_GUARDED_BY(lock);
-static struct plain *plain_from FR_GUARDED_BY(lock);
-static struct plain *plain_to FR_GUARDED_BY(lock);
 static struct peer *peers FR_GUARDED_BY(lock); // NULL while closed
 static struct early all_early[MOST_EARLY] FR_GUARDED_BY(lock);
 static unsigned early_turn FR_GUARDED_BY(lock); // of those to be replaced
-static atomic_bool any_told;                    // of plain messages
-static atomic_bool any_lost;                    // there was no memory for something
+static atomic_bool any_told_all;
+static atomic_bool any_lost; // there was no memory for something
 
 bool fr_rndv_replica_open(void)
 {
@@ -70,16 +60,6 @@ bool fr_rndv_replica_open(void)
     return made != NULL;
 }
 
-static void forget_plain(struct plain **table)
-{
-    struct plain *entry, *next;
-    HASH_ITER(hh, *table, entry, next)
-    {
-        HASH_DELETE(hh, *table, entry);
-        free(entry);
-    }
-}
-
 void fr_rndv_replica_close(void)
 {
     struct expected *entry, *next;
@@ -89,11 +69,10 @@ void fr_rndv_replica_close(void)
         HASH_DELETE(hh, expected, entry);
         free(entry);
     }
-    forget_plain(&plain_from);
-    forget_plain(&plain_to);
     free(peers);
     peers = NULL;
     memset(all_early, 0, sizeof(all_early));
+    atomic_store_explicit(&any_told_all, false, memory_order_relaxed);
     fr_core_unlock(&lock);
 }
 
@@ -109,37 +88,6 @@ static void drop(struct expected *entry) FR_REQUIRES(lock)
 {
     HASH_DELETE(hh, expected, entry);
     free(entry);
-}
-
-static struct fr_rndv_address key_of(const struct fr_rndv_address *address)
-{
-    struct fr_rndv_address key;
-    memset(&key, 0, sizeof(key));
-    key.to = address->to;
-    key.tag = address->tag;
-    key.comm = address->comm;
-    return key;
-}
-
-static bool has_plain(struct plain *table, const struct fr_rndv_address *address)
-{
-    const struct fr_rndv_address key = key_of(address);
-    struct plain *found = NULL;
-    HASH_FIND(hh, table, &key, sizeof(key), found);
-    return found != NULL;
-}
-
-static bool add_plain(struct plain **table, const struct fr_rndv_address *address)
-{
-    struct plain *entry = calloc(1, sizeof(*entry));
-    if (entry == NULL)
-        return false;
-    entry->address = key_of(address);
-    HASH_ADD(hh, *table, address, sizeof(entry->address), entry);
-    if (FR_HASH_HAS(entry))
-        return true;
-    free(entry);
-    return false;
 }
 
 static struct expected *add(int from, uint64_t number) FR_REQUIRES(lock)
@@ -211,8 +159,8 @@ void fr_rndv_replica_handle(int from, enum fr_control_kind kind, const struct fr
         known->entry.ready = entry->ready;
     else if (kind == FR_CONTROL_PLAIN && entry->ready != 0)
         peers[from].all_plain = true;
-    else if (kind == FR_CONTROL_PLAIN && !has_plain(plain_from, &address))
-        (void)add_plain(&plain_from, &address);
+    else if (kind == FR_CONTROL_PLAIN && entry->sizes <= FR_RNDV_RTS_LONGEST)
+        (void)fr_rndv_plain_add(FR_PLAIN_FROM, &address, entry->sizes, entry->number);
     fr_core_unlock(&lock);
 }
 
@@ -243,6 +191,12 @@ enum fr_status fr_rndv_replica_find(struct fr_rndv_incoming *incoming, unsigned 
     return status;
 }
 
+static void tell_received(const struct expected *known)
+{
+    const struct fr_rndv_address from = {(int)known->key.from, known->entry.tag, known->entry.comm};
+    fr_rndv_plain_received(FR_PLAIN_FROM, &from, known->key.number);
+}
+
 // What has been told of and is not known any more is over already; if a later one alone has been
 // told of, it will be known as received.
 bool fr_rndv_replica_take(int from, uint64_t number, bool over)
@@ -250,6 +204,8 @@ bool fr_rndv_replica_take(int from, uint64_t number, bool over)
     fr_core_lock(&lock);
     struct expected *entry = find(from, number);
     bool known = entry != NULL || (peers != NULL && peers[from].latest >= number);
+    if (entry != NULL)
+        tell_received(entry);
     if (entry != NULL && over)
         drop(entry);
     else if (entry != NULL)
@@ -301,44 +257,36 @@ enum fr_rndv_answer fr_rndv_replica_peek(const struct fr_rndv_address *from, siz
         *bytes = fr_rndv_sizes_bytes(first->entry.sizes);
         first->taken = take;
         answer = FR_RNDV_FOUND;
-    } else if (peers == NULL || peers[from->to].all_plain || has_plain(plain_from, from)) {
+    } else if (peers == NULL || peers[from->to].all_plain ||
+               fr_rndv_plain_has(FR_PLAIN_FROM, from, length)) {
         answer = FR_RNDV_PLAIN;
     }
     fr_core_unlock(&lock);
     return answer;
 }
 
-// Whether the plain message needs to be told of, which it does once.
-static bool is_new(const struct fr_rndv_address *address, bool *all) FR_REQUIRES(lock)
+void fr_rndv_replica_tell_plain(const struct fr_rndv_address *address, size_t length,
+                                uint64_t after, bool all)
 {
-    if (peers == NULL || peers[address->to].told > MOST_PLAIN || has_plain(plain_to, address))
-        return false;
-    struct peer *peer = &peers[address->to];
-    *all = peer->told == MOST_PLAIN || !add_plain(&plain_to, address);
-    peer->told = *all ? MOST_PLAIN + 1 : peer->told + 1;
-    atomic_store_explicit(&any_told, true, memory_order_relaxed);
-    return true;
-}
-
-void fr_rndv_replica_mark_plain(const struct fr_rndv_address *address)
-{
-    bool all = false;
-    fr_core_lock(&lock);
-    bool tells = is_new(address, &all);
-    fr_core_unlock(&lock);
     const struct fr_rndv_entry entry = {
-        .tag = address->tag, .comm = address->comm, .ready = all ? 1 : 0};
+        .number = after, .sizes = length, .tag = address->tag, .comm = address->comm, .ready = all};
+    fr_core_lock(&lock);
+    bool tells = peers != NULL && !peers[address->to].told_all;
+    if (tells && all) {
+        peers[address->to].told_all = true;
+        atomic_store_explicit(&any_told_all, true, memory_order_relaxed);
+    }
+    fr_core_unlock(&lock);
     if (tells && !fr_rndv_tell(address->to, FR_CONTROL_PLAIN, &entry, false))
         fr_warn_once("no memory to tell of a message, so that probes may wait for it");
 }
 
-bool fr_rndv_replica_has_plain(const struct fr_rndv_address *address)
+bool fr_rndv_replica_has_told_all(int to)
 {
-    if (FR_LIKELY(!atomic_load_explicit(&any_told, memory_order_relaxed)))
+    if (FR_LIKELY(!atomic_load_explicit(&any_told_all, memory_order_relaxed)))
         return false;
     fr_core_lock(&lock);
-    bool has =
-        peers != NULL && (peers[address->to].told > MOST_PLAIN || has_plain(plain_to, address));
+    bool has = peers != NULL && to >= 0 && to < fr_world_size() && peers[to].told_all;
     fr_core_unlock(&lock);
     return has;
 }

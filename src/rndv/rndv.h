@@ -14,8 +14,8 @@
 // So that a receiver can tell the size of a message before it receives it (MPI_Probe), two rules
 // hold. Messages of one communicator that are under way to one process with one tag are sent by one
 // thread at a time, and those of other communicators are not under way beside them unless all
-// processes know these apart. And what has a plain message of a size on its way that marks RTS,
-// gets no RTS ever after.
+// processes know these apart. And while a plain message may be under way of a size that marks RTS,
+// no RTS of that size is sent the same way: until a message that was sent later is received.
 //
 // MPI takes an RTS for what it says to be: the first bytes of a message. It is as long as that
 // where the message is short; else so long that it ends no predefined datatype in two, whatever
@@ -38,7 +38,7 @@ enum { FR_RNDV_RTS_BYTES = 40, FR_RNDV_RTS_PRIME = 43 };
 #define FR_RNDV_RTS_LONGEST (FR_RNDV_RTS_PRIME * 96)
 
 // How long the RTS of a message is, in which each multiple of `unit` ends a predefined datatype, or
-// any byte if it is 0: then that of a few in turn. 0 if it cannot have one. Where it is shorter
+// any byte if it is 0: one of several lengths in turn. 0 if it cannot have one. Where it is shorter
 // than the message it is a multiple of a prime, which few plain messages are.
 size_t fr_rndv_rts_length(uint64_t bytes, size_t unit, unsigned turn);
 
@@ -124,8 +124,9 @@ bool fr_rndv_send_is_lost(const struct fr_rndv_send *send);
 // `cancelled` says that the RTS will never be received. NULL is accepted.
 void fr_rndv_send_free(struct fr_rndv_send *send, bool cancelled);
 
-// Notes that a plain message of a size that marks RTS is about to be sent. `to` -1: to any process.
-void fr_rndv_mark_plain(const struct fr_rndv_address *address);
+// Notes that a plain message of a length that marks RTS is about to be sent. `once` says that it is
+// sent before anything that is sent there later, by this thread or another one, and not again.
+void fr_rndv_mark_plain(const struct fr_rndv_address *address, size_t length, bool once);
 
 // ---- receiving
 

@@ -123,8 +123,8 @@ void fr_rndv_ledger_fail(unsigned index, uint64_t number, bool shared); // what 
 void fr_rndv_ledger_free(unsigned index, bool shared);    // in any state that nobody is pulling in
 struct fr_rndv_slot *fr_rndv_ledger_slot(unsigned index); // NULL while nothing was ever entered
 
-// Whether plain messages of a size that marks RTS have gone to an address, so that no RTS can.
-bool fr_rndv_ledger_is_closed_to(const struct fr_rndv_address *address);
+// Whether a plain message may be under way to an address, so that no RTS of this length can be.
+bool fr_rndv_ledger_is_closed_to(const struct fr_rndv_address *address, size_t length);
 // Whether a receiver cannot tell which of the messages to an address was cut off.
 bool fr_rndv_ledger_is_doubted(const struct fr_rndv_address *address);
 enum fr_rndv_state fr_rndv_ledger_state(unsigned index);
@@ -133,6 +133,28 @@ uint64_t fr_rndv_ledger_refused(void);
 void fr_rndv_ledger_count_refused(void);
 bool fr_rndv_ledger_open(void);
 void fr_rndv_ledger_close(void);
+
+// ---- plain messages of a length that marks RTS (plain.c)
+
+// To whom this process has sent them; and from whom, as far as other hosts have told.
+enum fr_rndv_plain_way { FR_PLAIN_TO, FR_PLAIN_FROM, FR_PLAIN_WAYS };
+
+// Notes one that is sent after the message of number `after`; UINT64_MAX where that is not known.
+// Says whether its receiver has to be told, of this one, or where it is beyond what is told apart,
+// of all.
+enum fr_rndv_plain_news { FR_PLAIN_KNOWN, FR_PLAIN_NEW, FR_PLAIN_BEYOND };
+enum fr_rndv_plain_news fr_rndv_plain_add(enum fr_rndv_plain_way way,
+                                          const struct fr_rndv_address *address, size_t length,
+                                          uint64_t after);
+
+// Whether one of this length may be under way. Some loads where there is none at all.
+bool fr_rndv_plain_has(enum fr_rndv_plain_way way, const struct fr_rndv_address *address,
+                       size_t length);
+
+// The message of this number has been received: what was sent before it is under way no more.
+void fr_rndv_plain_received(enum fr_rndv_plain_way way, const struct fr_rndv_address *address,
+                            uint64_t number);
+void fr_rndv_plain_forget_all(void);
 
 // ---- what travels
 
@@ -188,9 +210,11 @@ enum fr_rndv_answer { FR_RNDV_UNKNOWN, FR_RNDV_PLAIN, FR_RNDV_FOUND };
 enum fr_rndv_answer fr_rndv_replica_peek(const struct fr_rndv_address *from, size_t length,
                                          bool take, uint64_t *bytes);
 
-// Tells another host of a plain message, once for each address; and whether there was one.
-void fr_rndv_replica_mark_plain(const struct fr_rndv_address *address);
-bool fr_rndv_replica_has_plain(const struct fr_rndv_address *address);
+// Tells another host of a plain message that may be under way after that number, or, where `all`
+// says so, that any may be one; and whether that was said of an address's process.
+void fr_rndv_replica_tell_plain(const struct fr_rndv_address *address, size_t length,
+                                uint64_t after, bool all);
+bool fr_rndv_replica_has_told_all(int to);
 
 // The fragments of messages in pipelines that nobody has received.
 void fr_rndv_replica_visit(void (*visit)(int from, unsigned index));
@@ -207,6 +231,15 @@ void fr_rndv_incoming_end(const struct fr_rndv_incoming *incoming, bool pulled);
 // The receiver can do nothing with what the sender goes on sending: a failure, and its place stays
 // taken as long as that is not discarded.
 void fr_rndv_incoming_abandon(const struct fr_rndv_incoming *incoming);
+
+// Finds the message that an RTS names, waiting for what its sender tells of it; and the first one
+// from a sender that is not marked as taken, and has an RTS of these lengths.
+bool fr_rndv_incoming_find(const struct fr_rndv_rts *rts, struct fr_rndv_incoming *incoming);
+bool fr_rndv_incoming_find_first(const struct fr_rndv_address *from, size_t shortest,
+                                 size_t longest, struct fr_rndv_incoming *incoming);
+
+// Lets its sender know that it may have been cut off.
+void fr_rndv_incoming_doubt(const struct fr_rndv_incoming *incoming);
 
 // ---- schemes
 

@@ -126,7 +126,6 @@ static void fill(struct fr_rndv_send *send, const struct fr_rndv_message *messag
         .call = message->call,
         .address = message->address,
         .bytes = message->view->in_bytes,
-        .length = fr_rndv_message_length(message),
         .view = *message->view,
         .block = message->view->blocks[0],
     };
@@ -184,11 +183,6 @@ enum fr_status fr_rndv_send_start(const struct fr_rndv_message *message, struct 
     struct fr_policy_message facts = fr_rndv_message_facts(message);
     struct fr_memory_handle handle;
     *out = NULL;
-    if (fr_rndv_ledger_is_closed_to(&message->address)) {
-        *choice = (struct fr_policy_scheme_choice){
-            FR_SCHEME_NONE, "a plain message of an RTS's size has gone the same way"};
-        return FR_OK;
-    }
     if (fr_rndv_ledger_is_doubted(&message->address)) {
         fr_warn_once(
             "%s: rank %d has received a message with tag %d into too little memory, and its "
@@ -199,10 +193,10 @@ enum fr_status fr_rndv_send_start(const struct fr_rndv_message *message, struct 
             FR_SCHEME_NONE, "a message that went the same way was cut off, and may wait still"};
         return FR_OK;
     }
-    if (fr_rndv_message_length(message) == 0) {
-        *choice = (struct fr_policy_scheme_choice){FR_SCHEME_NONE, "no RTS fits the datatype"};
+    size_t length = fr_rndv_message_length(message, &choice->reason);
+    choice->scheme = FR_SCHEME_NONE;
+    if (length == 0)
         return FR_OK;
-    }
     fr_rndv_message_look(message, &facts, &handle);
     *choice = fr_policy_choose_scheme(&facts);
     if (choice->scheme == FR_SCHEME_NONE)
@@ -211,6 +205,7 @@ enum fr_status fr_rndv_send_start(const struct fr_rndv_message *message, struct 
     if (send == NULL)
         return FR_ERR_NO_MEMORY;
     fill(send, message);
+    send->length = length;
     send->remote = !facts.here;
     if (facts.exported)
         send->handle = handle;

@@ -30,9 +30,9 @@ struct fr_policy_message fr_rndv_message_facts(const struct fr_rndv_message *mes
 void fr_rndv_message_look(const struct fr_rndv_message *message, struct fr_policy_message *facts,
                           struct fr_memory_handle *handle);
 
-// The bytes of its RTS; 0 where MPI does not copy all bytes, so that it may not arrive as it was
-// sent.
-size_t fr_rndv_message_length(const struct fr_rndv_message *message);
+// The bytes of its RTS. 0, with the reason, where MPI does not copy all bytes, so that it may not
+// arrive as it was sent, or plain messages of all such lengths may be under way.
+size_t fr_rndv_message_length(const struct fr_rndv_message *message, const char **reason);
 
 // What is this process's own is in its reach without any mapping.
 bool fr_rndv_is_mapped_by(int to, const struct fr_memory_handle *handle, bool at_once);

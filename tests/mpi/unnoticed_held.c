@@ -102,7 +102,51 @@ static void cut_off(int number)
     must(after + REST_BYTES > before, "%zu bytes are held", before - after);
 }
 
+// ---- host messages as long as an RTS
+
+// The receiver asks for the size of each message before it receives it, or not.
+static void receive_sized(void *data, int bytes, bool probes)
+{
+    MPI_Status status;
+    int found = bytes;
+    if (probes) {
+        MPI_Probe(0, TAG, MPI_COMM_WORLD, &status);
+        MPI_Get_count(&status, MPI_BYTE, &found);
+    }
+    must(found == bytes, "a message of %d bytes shows %d", bytes, found);
+    MPI_Recv(data, bytes, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, &status);
+    MPI_Get_count(&status, MPI_BYTE, &found);
+    must(found == bytes, "a message of %d bytes has %d", bytes, found);
+}
+
+// Each is followed by a message of device memory that goes the same way, or `number` of them.
+static void as_rts(int number)
+{
+    enum { ROUNDS = 60, LONGEST = 4128, SHORTEST = 688 };
+    struct memory device = memory_new(MEMORY_DEVICE, BYTES);
+    char host[LONGEST] = {0};
+    for (unsigned i = 0; i < ROUNDS; i++)
+        pass(&device, TAG, i, false);
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        int bytes = SHORTEST * (1 + (int)i % (LONGEST / SHORTEST));
+        fill(&device, BYTES, i + (unsigned)rank);
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (rank == 0)
+            MPI_Send(host, bytes, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
+        else
+            receive_sized(host, bytes, i % 3 != 0);
+        for (int k = 0; k < number; k++) {
+            if (rank == 0)
+                MPI_Ssend(device.address, BYTES, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
+            else
+                receive_sized(device.address, BYTES, i % 2 == 0);
+        }
+        must(is_filled(&device, BYTES, i), "message %u came otherwise", i);
+    }
+}
+
 const struct unnoticed unnoticed_held[] = {
     {"cut-off", cut_off, false},
+    {"as-rts", as_rts, false},
     {NULL, NULL, false},
 };

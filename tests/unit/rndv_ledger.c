@@ -32,7 +32,7 @@ static void run_closed(void)
     CHECK(!fr_rndv_ledger_is_shared_with(1) && !fr_rndv_ledger_is_shared_with(-1));
     CHECK(!fr_rndv_incoming_read(data, &incoming), "of no number");
     CHECK(!host_peek(1, 1, 1, false, &bytes) && !host_peek(-1, 1, 1, false, &bytes));
-    fr_rndv_mark_plain(&(struct fr_rndv_address){0, 1, 1});
+    fr_rndv_mark_plain(&(struct fr_rndv_address){0, 1, 1}, HOST_LENGTH, true);
     CHECK(host_could(0, 1, 1) == FR_ERR_UNSUPPORTED);
     struct host_message last = host_advertise(0, 2, 1, 1);
     host_free(&last);
@@ -342,17 +342,96 @@ static void run_cut(void)
     host_close();
 }
 
-// A plain message of an RTS's size closes the address that it goes to, for good.
+// Whether an RTS of this length could go to an address just now.
+static enum fr_status could_be(const struct fr_rndv_address *address, size_t length)
+{
+    const struct fr_rndv_place place = host_place(1);
+    bool shared = fr_rndv_ledger_is_shared_with(address->to);
+    unsigned index;
+    uint64_t number;
+    enum fr_status status = fr_rndv_ledger_advertise(
+        address, shared, FR_SLOT_SIZES(host_bytes(1), length), 1, &place, &index, &number);
+    if (status == FR_OK)
+        fr_rndv_ledger_free(index, shared);
+    return status;
+}
+
+static void receive(const struct host_message *message)
+{
+    struct fr_rndv_incoming incoming;
+    CHECK(fr_rndv_incoming_read(message->rts, &incoming) &&
+          fr_rndv_incoming_begin(&incoming) == FR_OK);
+    fr_rndv_incoming_end(&incoming, true);
+    host_free(message);
+}
+
+// A plain message of an RTS's length closes the address that it goes to for RTS of that length,
+// until something is received that was sent there later.
 static void check_plain(void)
 {
+    enum { OTHER_LENGTH = 2 * HOST_LENGTH };
+    const struct fr_rndv_address address = {0, 20, 1};
+    struct host_message before = host_advertise(0, 20, 1, 1), beside = host_advertise(0, 21, 1, 1);
     CHECK(host_could(0, 20, 1) == FR_OK);
-    fr_rndv_mark_plain(&(struct fr_rndv_address){0, 20, 1});
-    fr_rndv_mark_plain(&(struct fr_rndv_address){0, 20, 1});
+    fr_rndv_mark_plain(&address, OTHER_LENGTH, true);
+    struct host_message after = host_advertise(0, 20, 1, 1), last = host_advertise(0, 20, 1, 1);
+    fr_rndv_mark_plain(&address, HOST_LENGTH, true);
+    fr_rndv_mark_plain(&address, HOST_LENGTH, true);
     CHECK(host_could(0, 20, 1) == FR_ERR_UNSUPPORTED && host_could(1, 20, 1) == FR_OK);
     CHECK(host_could(0, 20, 2) == FR_OK && host_could(0, 21, 1) == FR_OK);
-    fr_rndv_mark_plain(&(struct fr_rndv_address){-1, 21, 1});
-    CHECK(host_could(0, 21, 1) == FR_ERR_UNSUPPORTED && host_could(1, 21, 1) == FR_ERR_UNSUPPORTED);
-    CHECK(host_could(1, 21, 2) == FR_OK && host_could(0, 22, 1) == FR_OK);
+    CHECK(could_be(&address, OTHER_LENGTH) == FR_ERR_UNSUPPORTED);
+    CHECK(could_be(&address, 3 * HOST_LENGTH) == FR_OK);
+    CHECK(could_be(&address, HOST_LENGTH + 1) == FR_OK, "which is as long as its message");
+    struct host_message beside_later = host_advertise(0, 21, 1, 1);
+    receive(&before);
+    receive(&after);
+    receive(&beside);
+    receive(&beside_later);
+    host_free(&last);
+    CHECK(host_could(0, 20, 1) == FR_ERR_UNSUPPORTED, "it was sent before, or elsewhere");
+    CHECK(could_be(&address, OTHER_LENGTH) == FR_OK, "but after one of the other length");
+}
+
+static void receive_other(const struct fr_rndv_address *address, size_t length, bool receives)
+{
+    const struct fr_rndv_place place = host_place(1);
+    struct host_message message;
+    CHECK(fr_rndv_ledger_advertise(address, true, FR_SLOT_SIZES(host_bytes(1), length), 1, &place,
+                                   &message.index, &message.number) == FR_OK);
+    host_write_rts(&message, host_bytes(1), false);
+    if (receives)
+        receive(&message);
+    else
+        host_free(&message);
+}
+
+static void check_reopened(void)
+{
+    const struct fr_rndv_address address = {0, 20, 1}, again = {0, 23, 1};
+    receive_other(&address, 3 * HOST_LENGTH, false);
+    CHECK(host_could(0, 20, 1) == FR_ERR_UNSUPPORTED, "withdrawn");
+    receive_other(&address, 3 * HOST_LENGTH, true);
+    CHECK(host_could(0, 20, 1) == FR_OK);
+    fr_rndv_mark_plain(&again, HOST_LENGTH, false);
+    receive_other(&again, 3 * HOST_LENGTH, true);
+    CHECK(host_could(0, 23, 1) == FR_ERR_UNSUPPORTED, "it may be sent again");
+}
+
+// More addresses than are told apart: some are closed to all, for good.
+static void check_many_plain(void)
+{
+    enum { MANY = 1500, APART = 1024 };
+    int closed = 0, known = 0;
+    for (int i = 0; i < MANY; i++) {
+        fr_rndv_mark_plain(&(struct fr_rndv_address){0, 100000 + i, 1}, HOST_LENGTH, true);
+        closed += host_could(0, 100000 + i, 1) == FR_ERR_UNSUPPORTED;
+    }
+    for (int i = 0; i < MANY; i++) {
+        const struct fr_rndv_address address = {0, 100000 + i, 1};
+        known += could_be(&address, 3 * HOST_LENGTH) == FR_OK;
+    }
+    CHECK(closed == MANY, "%d", closed);
+    CHECK(known > APART / 2 && known <= APART, "%d", known);
 }
 
 // All places, all of different flows, more than once.
@@ -385,6 +464,8 @@ static void run_rules(void)
     if (process_rank == 0) {
         check_limit();
         check_plain();
+        check_reopened();
+        check_many_plain();
     }
     host_close_all();
 }

@@ -9,7 +9,7 @@
 #include <sched.h>
 #include <stddef.h>
 
-enum { WORLD = 4, TOLD_APART = 64 };
+enum { WORLD = 4, TOLD = 64 };
 
 // Allocations that succeed before all fail. The linker has the library's calls come here.
 static atomic_int allocations_left = INT32_MAX;
@@ -101,7 +101,7 @@ static void check_closed(void)
     tell(1, FR_CONTROL_PLAIN, entry_of(0, 1, 1, 1));
     CHECK(find(1, 1, FR_SCHEME_NONE, &incoming) == FR_ERR_NOT_FOUND);
     CHECK(!fr_rndv_replica_take(1, FR_SLOT_ONE, false));
-    CHECK(!fr_rndv_replica_has_plain(&(struct fr_rndv_address){1, 1, 1}));
+    CHECK(!fr_rndv_replica_has_told_all(1));
 }
 
 static void check_life(void)
@@ -194,14 +194,36 @@ static void check_visit(void)
     CHECK(visited == 2030, "%u", visited);
 }
 
+// A plain message that was sent after that of a number.
+static struct fr_rndv_entry plain_of(uint64_t number, int tag)
+{
+    return (struct fr_rndv_entry){
+        .number = number * FR_SLOT_ONE, .sizes = HOST_LENGTH, .tag = tag, .comm = 3};
+}
+
 static void check_plain(void)
 {
-    tell(2, FR_CONTROL_PLAIN, (struct fr_rndv_entry){.tag = 40, .comm = 3});
-    tell(2, FR_CONTROL_PLAIN, (struct fr_rndv_entry){.tag = 40, .comm = 3});
+    const struct fr_rndv_address address = {.to = 2, .tag = 40, .comm = 3};
+    uint64_t bytes;
+    tell(2, FR_CONTROL_PLAIN, plain_of(39, 40));
+    tell(2, FR_CONTROL_PLAIN, plain_of(39, 40));
     CHECK(answer(2, 40, 3) == FR_RNDV_PLAIN && answer(2, 41, 3) == FR_RNDV_UNKNOWN);
     CHECK(answer(2, 40, 4) == FR_RNDV_UNKNOWN && answer(1, 40, 3) == FR_RNDV_UNKNOWN);
-    tell(2, FR_CONTROL_RTS, entry_of(40, 40, 3, 1)); // told of first
+    CHECK(fr_rndv_replica_peek(&address, 2 * HOST_LENGTH, false, &bytes) == FR_RNDV_UNKNOWN,
+          "of another length");
+    tell(2, FR_CONTROL_RTS, entry_of(38, 40, 3, 1)); // told of first
     CHECK(is_first(2, 40, 3, true, 1) && answer(2, 40, 3) == FR_RNDV_PLAIN);
+    CHECK(fr_rndv_replica_take(2, 38 * FR_SLOT_ONE, true) && answer(2, 40, 3) == FR_RNDV_PLAIN);
+    tell(2, FR_CONTROL_RTS, entry_of(40, 41, 3, 1));
+    CHECK(fr_rndv_replica_take(2, 40 * FR_SLOT_ONE, true));
+    CHECK(answer(2, 40, 3) == FR_RNDV_PLAIN, "received with another tag");
+    tell(2, FR_CONTROL_RTS, entry_of(41, 40, 3, 1));
+    tell(2, FR_CONTROL_PLAIN, plain_of(41, 40));
+    CHECK(fr_rndv_replica_take(2, 41 * FR_SLOT_ONE, true) && answer(2, 40, 3) == FR_RNDV_PLAIN);
+    tell(2, FR_CONTROL_RTS, entry_of(42, 40, 3, 1));
+    CHECK(fr_rndv_replica_take(2, 42 * FR_SLOT_ONE, false) && answer(2, 40, 3) == FR_RNDV_UNKNOWN,
+          "what was sent after it is received");
+    CHECK(fr_rndv_replica_take(2, 42 * FR_SLOT_ONE, true));
     tell(2, FR_CONTROL_PLAIN, (struct fr_rndv_entry){.tag = 50, .comm = 3, .ready = 1});
     CHECK(answer(2, 41, 3) == FR_RNDV_PLAIN && answer(2, 1, 9) == FR_RNDV_PLAIN, "all");
     CHECK(answer(1, 41, 3) == FR_RNDV_UNKNOWN, "of one process");
@@ -232,7 +254,7 @@ static void run_memory(void)
     tell(1, FR_CONTROL_RTS, entry_of(1, 1, 1, 1));
     allocations_left = 0;
     tell(1, FR_CONTROL_RTS, entry_of(2, 1, 1, 2));
-    tell(1, FR_CONTROL_PLAIN, (struct fr_rndv_entry){.tag = 9});
+    tell(1, FR_CONTROL_PLAIN, (struct fr_rndv_entry){.sizes = HOST_LENGTH, .tag = 9});
     allocations_left = INT32_MAX;
     CHECK(is_known(1, 1, 1) && is_first(1, 1, 1, true, 1));
     CHECK(find(1, 2, FR_SCHEME_NONE, &incoming) == FR_ERR_NO_MEMORY);
@@ -384,14 +406,31 @@ static void run_messages(void)
 
 // ---- plain messages
 
-static void mark(int tag)
+static struct fr_rndv_address address_of(int tag)
 {
-    fr_rndv_replica_mark_plain(&(struct fr_rndv_address){.to = 1, .tag = tag, .comm = 2});
+    return (struct fr_rndv_address){.to = 1, .tag = tag, .comm = 2};
 }
 
-static bool is_marked(int to, int tag)
+// A plain message that goes to another host after one of rendezvous, or `again` after the same one.
+static void mark(int tag, bool again)
 {
-    return fr_rndv_replica_has_plain(&(struct fr_rndv_address){.to = to, .tag = tag, .comm = 2});
+    static uint64_t last;
+    const struct fr_rndv_address address = address_of(tag);
+    struct host_message message;
+    CHECK(host_try(1, TOLD, 2, 1, &message) == FR_OK);
+    host_free(&message);
+    enum fr_rndv_plain_news news =
+        fr_rndv_plain_add(FR_PLAIN_TO, &address, HOST_LENGTH, again ? last : message.number);
+    last = again ? last : message.number;
+    CHECK((news == FR_PLAIN_KNOWN) == again);
+    if (news != FR_PLAIN_KNOWN)
+        fr_rndv_replica_tell_plain(&address, HOST_LENGTH, last, news == FR_PLAIN_BEYOND);
+}
+
+static bool is_marked(int tag)
+{
+    const struct fr_rndv_address address = address_of(tag);
+    return fr_rndv_ledger_is_closed_to(&address, HOST_LENGTH);
 }
 
 // The next control message, of which there is one.
@@ -408,39 +447,36 @@ static struct fr_rndv_entry take_plain(void)
 
 static void mark_many(void)
 {
-    for (int tag = 0; tag < TOLD_APART; tag++) {
-        CHECK(!is_marked(1, tag) && host_could(1, tag, 2) == FR_OK);
-        mark(tag);
-        mark(tag);
-        CHECK(is_marked(1, tag) && host_could(1, tag, 2) == FR_ERR_UNSUPPORTED);
+    for (int tag = 0; tag < TOLD; tag++) {
+        CHECK(!is_marked(tag) && host_could(1, tag, 2) == FR_OK);
+        mark(tag, false);
+        mark(tag, true);
+        CHECK(is_marked(tag) && host_could(1, tag, 2) == FR_ERR_UNSUPPORTED);
     }
-    CHECK(!is_marked(1, TOLD_APART) && host_could(1, TOLD_APART, 2) == FR_OK);
+    CHECK(!is_marked(TOLD) && !fr_rndv_replica_has_told_all(1));
     process_meet();
     process_meet();
-    mark(TOLD_APART); // one too many: all are closed from now on
-    mark(TOLD_APART);
-    mark(TOLD_APART + 1);
-    CHECK(is_marked(1, TOLD_APART) && is_marked(1, 999999) && !is_marked(0, 0));
-    CHECK(host_could(1, 999999, 7) == FR_ERR_UNSUPPORTED && host_could(0, 0, 2) == FR_OK);
+    mark(0, false);
     process_meet();
 }
 
 static void hear_of_many(void)
 {
     struct fr_control_message message;
+    uint64_t last = 0;
     process_meet();
-    for (int tag = 0; tag < TOLD_APART; tag++) {
+    for (int tag = 0; tag < TOLD; tag++) {
         CHECK(answer(0, tag, 2) == FR_RNDV_UNKNOWN);
         struct fr_rndv_entry entry = take_plain();
         CHECK(entry.tag == tag && entry.comm == 2 && entry.ready == 0, "%d", entry.tag);
+        CHECK(entry.sizes == HOST_LENGTH && entry.number > last);
+        last = entry.number;
         CHECK(answer(0, tag, 2) == FR_RNDV_PLAIN && answer(0, tag, 1) == FR_RNDV_UNKNOWN);
     }
     CHECK(!fr_control_take(&message), "each is told of once");
-    CHECK(answer(0, TOLD_APART, 2) == FR_RNDV_UNKNOWN);
     process_meet();
     process_meet();
-    CHECK(take_plain().ready != 0 && answer(0, 999999, 7) == FR_RNDV_PLAIN);
-    CHECK(!fr_control_take(&message), "and all of them once");
+    CHECK(take_plain().number > last && !fr_control_take(&message), "and once more");
 }
 
 static void run_plain(void)
@@ -459,9 +495,10 @@ static void run_plain_memory(void)
     job_open_all();
     if (process_rank == 0) {
         allocations_left = 0;
-        mark(1);
+        mark(1, false);
         allocations_left = INT32_MAX;
-        CHECK(is_marked(1, 2));
+        CHECK(is_marked(1) && is_marked(2) && fr_rndv_replica_has_told_all(1));
+        CHECK(!fr_rndv_replica_has_told_all(0));
         process_meet();
     } else {
         process_meet();

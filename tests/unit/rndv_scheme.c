@@ -323,23 +323,28 @@ static void check_lengths(void)
     static const size_t units[] = {1,  2,  3,  4,  6,  7,  8,  9,  12,
                                    16, 20, 24, 28, 52, 95, 96, 97, 8004};
     for (size_t u = 0; u < sizeof(units) / sizeof(units[0]); u++) {
-        size_t unit = units[u], longest = fr_rndv_rts_length((size_t)1 << 40, unit, 5);
-        CHECK(longest % unit == 0 && (longest == 0) == (unit > 96), "unit %zu", unit);
-        CHECK(longest == 0 || fr_rndv_marks_rts((int64_t)longest), "unit %zu", unit);
+        size_t unit = units[u], first = fr_rndv_rts_length((size_t)1 << 40, unit, 0);
+        CHECK(first % unit == 0 && (first == 0) == (unit > 96), "unit %zu", unit);
         for (size_t bytes = unit; bytes < 10000; bytes += unit) {
             size_t length = fr_rndv_rts_length(bytes, unit, (unsigned)bytes);
-            size_t most = longest > 0 ? longest : FR_RNDV_RTS_LONGEST;
-            if (bytes < RTS_BYTES || (longest == 0 && bytes > most))
+            size_t most = first > 0 ? first : FR_RNDV_RTS_LONGEST;
+            if (bytes < RTS_BYTES || (first == 0 && bytes > most))
                 CHECK(length == 0, "%zu of %zu", bytes, unit);
+            else if (bytes < most || first == 0)
+                CHECK(length == bytes, "%zu of %zu", bytes, unit);
             else
-                CHECK(length == (bytes < most ? bytes : most), "%zu of %zu", bytes, unit);
+                CHECK(length % first == 0 && length <= bytes && fr_rndv_marks_rts((int64_t)length),
+                      "%zu of %zu", bytes, unit);
             CHECK(length == 0 || fr_rndv_is_rts_length((int64_t)length), "%zu", length);
         }
     }
     CHECK(fr_rndv_rts_length((uint64_t)1 << 48, 1, 0) == 0, "too long for a slot");
+    for (unsigned turn = 0; turn < 12; turn++)
+        CHECK(fr_rndv_rts_length(100000, 16, turn) == (size_t)688 * (1 + turn % 6), "%u", turn);
+    CHECK(fr_rndv_rts_length(1400, 4, 2) == 688, "as many as the message has room for");
     CHECK(fr_rndv_rts_length(1000, 0, 0) == FR_RNDV_RTS_PRIME, "it may end anywhere");
-    CHECK(fr_rndv_rts_length(1000, 0, 7) == (size_t)8 * FR_RNDV_RTS_PRIME, "the last in turn");
-    CHECK(fr_rndv_rts_length(1000, 0, 8) == FR_RNDV_RTS_PRIME, "then the first one again");
+    CHECK(fr_rndv_rts_length(1000, 0, 22) == (size_t)23 * FR_RNDV_RTS_PRIME, "the last in turn");
+    CHECK(fr_rndv_rts_length(1000, 0, 23) == FR_RNDV_RTS_PRIME, "then the first one again");
     CHECK(fr_rndv_rts_length(100, 0, 3) == (size_t)2 * FR_RNDV_RTS_PRIME, "as many as have room");
     CHECK(fr_rndv_rts_length(41, 0, 1) == 41, "with the message");
 }
@@ -352,8 +357,10 @@ static void start_in_vain(void)
     unsigned before = starts;
     CHECK(start(13, ROOM + 1, 1, &choice) == NULL && choice.scheme == FR_SCHEME_NONE);
     CHECK(choice.reason != NULL && starts == before + 1);
-    fr_rndv_mark_plain(&(struct fr_rndv_address){.to = 1, .tag = 14, .comm = 1});
-    CHECK(start(14, ROOM, 1, &choice) == NULL && choice.scheme == FR_SCHEME_NONE);
+    for (size_t length = FR_RNDV_RTS_PRIME; length <= FR_RNDV_RTS_LONGEST;
+         length += FR_RNDV_RTS_PRIME)
+        fr_rndv_mark_plain(&(struct fr_rndv_address){.to = 1, .tag = 14, .comm = 1}, length, true);
+    CHECK(start(14, FR_RNDV_RTS_PRIME, 1, &choice) == NULL && choice.scheme == FR_SCHEME_NONE);
     CHECK(starts == before + 1 && cancels == starts, "not even begun");
     make_buffer(&buffer, RTS_BYTES - 1);
     struct fr_rndv_message message = message_of(&buffer, 1);
