@@ -179,6 +179,7 @@ static enum outcome choose_paths(struct fr_request_op *op, int *result)
         bool is_device = fr_device_kind_is_device(view->range.kind);
         if (fr_mpi_takes_rts && is_device)
             fr_rndv_progress(&view->range);
+        view->expects_rts = is_device && op->takes_rts && view->out_bytes && !view->in_bytes;
         view->as_bytes = is_device && op->takes_rts && view->out_bytes && !fr_mpi_takes_parts();
         struct fr_policy_choice choice = choose_path(op, view);
         if (!is_device) {

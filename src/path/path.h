@@ -35,6 +35,7 @@ struct fr_path_view {
     bool same_shape_only; // a reduction: MPI, or a user's function, must see the true datatype
     bool absolute;        // MPI_BOTTOM: the blocks' addresses need not lie together
     bool as_bytes;        // MPI sees packed bytes, of which any number can come
+    bool expects_rts;     // what comes is hardly ever more than that: address space will do
 
     ptrdiff_t first; // offset of the first byte used
     size_t span;     // bytes from the first to the last byte used; 0 when there is no data

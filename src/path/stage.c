@@ -7,7 +7,15 @@
 
 #include <string.h>
 
-enum { STAGE_ALIGNMENT = 64 }; // a staging copy keeps the user address modulo this
+enum {
+    STAGE_ALIGNMENT = 64,           // a staging copy keeps the user address modulo this
+    LEAST_RESERVED_BYTES = 1 << 18, // what is shorter is page-locked: it takes little
+    PINNED_A_SURPRISE = 16,
+};
+
+// How many more views that expect an RTS get page-locked memory, since data have come to one that
+// had none.
+static _Atomic unsigned surprises;
 
 static size_t data_bytes(const struct fr_path_view *view)
 {
@@ -32,10 +40,22 @@ static enum fr_path_shape choose_shape(const struct fr_path_view *view, size_t t
     return dense || view->same_shape_only ? FR_SHAPE_SAME : FR_SHAPE_PACKED;
 }
 
+static bool take_surprise(void)
+{
+    unsigned left = atomic_load_explicit(&surprises, memory_order_relaxed);
+    if (FR_LIKELY(left == 0))
+        return false;
+    atomic_store_explicit(&surprises, left - 1, memory_order_relaxed);
+    return true;
+}
+
 static enum fr_status borrow(struct fr_path_view *view, size_t bytes)
 {
     if (view->path != FR_PATH_HOST)
         return fr_workspace_borrow_device(view->range.device, bytes, &view->lease);
+    if (view->expects_rts && bytes >= LEAST_RESERVED_BYTES && !take_surprise() &&
+        fr_workspace_reserve(bytes, &view->lease) == FR_OK)
+        return FR_OK;
     return fr_workspace_borrow(bytes, &view->lease);
 }
 
@@ -170,6 +190,8 @@ static void stage_copy_out(const struct fr_path_view *view, size_t limit_bytes,
                            struct fr_device_batch *batch)
 {
     struct copy_context context = {.view = view, .batch = batch, .direction = FR_FROM_STAGE};
+    if (view->lease.reservation != NULL && limit_bytes >= LEAST_RESERVED_BYTES)
+        atomic_store_explicit(&surprises, PINNED_A_SURPRISE, memory_order_relaxed);
     copy_blocks(&context, limit_bytes);
 }
 

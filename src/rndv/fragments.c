@@ -41,6 +41,8 @@ static enum fr_status choose_place(struct fr_rndv_fragments *in)
     in->into = *view;
     if (!fr_path_is_packed(view) || in->bytes > view->out_bytes)
         return fr_rndv_fragments_bounce(in);
+    if (view->lease.reservation != NULL && fr_rndv_fragments_bounce(in) == FR_OK)
+        return FR_OK; // page-locked, if there is room
     in->place = (unsigned char *)fr_path_given_address(view);
     in->overlaps = in->to_device && can_overlap(in);
     return FR_OK;

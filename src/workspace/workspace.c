@@ -148,6 +148,7 @@ static void release_regions(void)
     trim_idle(0, &victims);
     fr_core_unlock(&workspace_lock);
     destroy_all(&victims);
+    fr_workspace_reservations_release();
 }
 
 static struct fr_workspace_region *create_or_trim(unsigned class_index, bool pin)
@@ -288,6 +289,8 @@ void fr_workspace_return(struct fr_workspace_lease *lease)
         return_block(returned.block);
     else if (returned.extent != NULL)
         fr_workspace_device_return(returned.extent, fr_workspace_now_ns());
+    else if (returned.reservation != NULL)
+        fr_workspace_reservation_return(returned.reservation);
 }
 
 struct fr_workspace_usage fr_workspace_get_usage(void)
@@ -295,6 +298,7 @@ struct fr_workspace_usage fr_workspace_get_usage(void)
     fr_core_lock(&workspace_lock);
     struct fr_workspace_usage now = usage;
     fr_core_unlock(&workspace_lock);
+    now.reserved_bytes = fr_workspace_reserved_bytes();
     return now;
 }
 

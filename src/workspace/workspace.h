@@ -7,10 +7,11 @@
 
 // Memory lent to one operation. Copyable; whoever gets it returns it once with fr_workspace_return.
 struct fr_workspace_lease {
-    void *address;                      // aligned to 256 bytes
-    size_t bytes;                       // at least what was asked for
-    struct fr_workspace_block *block;   // of host memory, else NULL
-    struct fr_workspace_extent *extent; // of device memory, else NULL
+    void *address;                                // aligned to 256 bytes
+    size_t bytes;                                 // at least what was asked for
+    struct fr_workspace_block *block;             // of host memory, else NULL
+    struct fr_workspace_extent *extent;           // of device memory, else NULL
+    struct fr_workspace_reservation *reservation; // of address space, else NULL
 };
 
 // Lends `bytes` (> 0) of host memory, pinned when possible: the most recently returned block of a
@@ -18,6 +19,11 @@ struct fr_workspace_lease {
 // pageable and one warning names the setting. Returns FR_ERR_NO_MEMORY only when the system has
 // none.
 FR_MUST_CHECK enum fr_status fr_workspace_borrow(size_t bytes, struct fr_workspace_lease *lease);
+
+// Lends `bytes` (> 0) of host address space, for memory that is hardly ever used: pageable, and it
+// takes no memory before it is touched. Its first two pages may hold what an earlier borrower has
+// written. Returns FR_ERR_NO_MEMORY where the system bounds what processes reserve.
+FR_MUST_CHECK enum fr_status fr_workspace_reserve(size_t bytes, struct fr_workspace_lease *lease);
 
 // Lends `bytes` (> 0) of memory on `device`, inside one allocation as fr_device_memory_create makes
 // it: the newest with room, else a new one, which grows with what there is and takes the place of
@@ -47,11 +53,13 @@ void fr_workspace_return(struct fr_workspace_lease *lease);
 // device buffers, also those that need no workspace any more.
 void fr_workspace_trim(void);
 
-// Bytes pinned and bytes pageable, lent or not, and bytes of blocks lent just now.
+// Bytes pinned and bytes pageable, lent or not, and bytes of blocks lent just now. Beside them,
+// bytes of address space that are reserved, lent or not.
 struct fr_workspace_usage {
     size_t pinned_bytes;
     size_t pageable_bytes;
     size_t lent_bytes;
+    size_t reserved_bytes;
 };
 struct fr_workspace_usage fr_workspace_get_usage(void);
 

@@ -126,6 +126,12 @@ void fr_workspace_tell_watcher(uint64_t id);
 // Gives back the device memory that is not lent.
 void fr_workspace_device_release(void);
 
+// Takes address space back, and what was touched of it; bytes of all of it; and gives back what is
+// not lent.
+void fr_workspace_reservation_return(struct fr_workspace_reservation *reservation);
+size_t fr_workspace_reserved_bytes(void);
+void fr_workspace_reservations_release(void);
+
 // A clock that is cheap to read and exact enough for what lies idle for seconds.
 uint64_t fr_workspace_now_ns(void);
 
