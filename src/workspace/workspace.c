@@ -15,12 +15,15 @@ static struct fr_lock workspace_lock = FR_LOCK_INIT;
 // Free blocks of each class. Zeroed heads stand for empty lists until first use.
 static struct fr_list free_blocks[FR_WORKSPACE_CLASSES] FR_GUARDED_BY(workspace_lock);
 
+// A pinned region of which nothing was lent for so long has been forgotten by its users.
+#define FORGOTTEN_NS ((uint64_t)30 * 1000 * 1000 * 1000)
+
 // Regions of which nothing is lent, latest used first.
-static struct fr_list idle_regions FR_GUARDED_BY(workspace_lock) = FR_LIST_INIT(idle_regions);
+static struct fr_list idle_pinned FR_GUARDED_BY(workspace_lock) = FR_LIST_INIT(idle_pinned);
+static struct fr_list idle_pageable FR_GUARDED_BY(workspace_lock) = FR_LIST_INIT(idle_pageable);
 
 static struct fr_workspace_usage usage FR_GUARDED_BY(workspace_lock);
-static size_t idle_bytes FR_GUARDED_BY(workspace_lock);        // of idle regions
-static size_t idle_pinned_bytes FR_GUARDED_BY(workspace_lock); // the pinned ones among them
+static size_t idle_bytes FR_GUARDED_BY(workspace_lock); // of idle regions
 
 // Set when pinning has failed: then what is pageable is not tried again.
 static atomic_bool pinning_failed;
@@ -35,16 +38,15 @@ static struct fr_list *free_list(unsigned class_index) FR_REQUIRES(&workspace_lo
 
 static void enter_idle(struct fr_workspace_region *region) FR_REQUIRES(&workspace_lock)
 {
-    fr_list_push_front(&idle_regions, &region->idle_link);
+    fr_list_push_front(region->pinned ? &idle_pinned : &idle_pageable, &region->idle_link);
+    region->idle_since_ns = fr_workspace_now_ns();
     idle_bytes += region->bytes;
-    idle_pinned_bytes += region->pinned ? region->bytes : 0;
 }
 
 static void leave_idle(struct fr_workspace_region *region) FR_REQUIRES(&workspace_lock)
 {
     fr_list_remove(&region->idle_link);
     idle_bytes -= region->bytes;
-    idle_pinned_bytes -= region->pinned ? region->bytes : 0;
 }
 
 static void lend_block(struct fr_workspace_block *block) FR_REQUIRES(&workspace_lock)
@@ -56,10 +58,21 @@ static void lend_block(struct fr_workspace_block *block) FR_REQUIRES(&workspace_
     usage.lent_bytes += fr_workspace_class_bytes(region->class_index);
 }
 
-// Returns a free block of the class or of the two above it, NULL for none.
+// Whether a new region for such blocks would be within the bound.
+static bool has_room(unsigned class_index) FR_REQUIRES(&workspace_lock)
+{
+    size_t max = fr_core_settings()->staging_max_bytes;
+    size_t bytes = fr_workspace_region_bytes(class_index);
+    size_t used = usage.pinned_bytes + usage.pageable_bytes;
+    return bytes <= max && used <= max - bytes;
+}
+
+// Returns a free block of the class or of the two above it, NULL for none. Larger ones are for
+// others, unless there is no room for more.
 static struct fr_workspace_block *take_free(unsigned class_index) FR_REQUIRES(&workspace_lock)
 {
-    for (unsigned c = class_index; c <= class_index + 2 && c < FR_WORKSPACE_CLASSES; c++) {
+    unsigned last = has_room(class_index) ? class_index + 2 : FR_WORKSPACE_CLASSES;
+    for (unsigned c = class_index; c <= last && c < FR_WORKSPACE_CLASSES; c++) {
         struct fr_list *list = free_list(c);
         if (fr_list_is_empty(list))
             continue;
@@ -95,29 +108,64 @@ static void destroy_all(struct fr_list *victims)
     }
 }
 
-// Condemns idle regions, least recently used first, until no more than `keep_bytes` are idle.
+static struct fr_workspace_region *oldest(const struct fr_list *list)
+{
+    return FR_LIST_ENTRY(list->prev, struct fr_workspace_region, idle_link);
+}
+
+// Condemns idle regions, least recently used first, until no more than `keep_bytes` are idle. To
+// pin is what costs: so those that are not pinned go first.
 static void trim_idle(size_t keep_bytes, struct fr_list *victims) FR_REQUIRES(&workspace_lock)
 {
     while (idle_bytes > keep_bytes)
-        condemn(FR_LIST_ENTRY(idle_regions.prev, struct fr_workspace_region, idle_link), victims);
+        condemn(oldest(fr_list_is_empty(&idle_pageable) ? &idle_pinned : &idle_pageable), victims);
 }
 
-// Enters `bytes` into the books as pinned if the bound allows it, once idle pinned regions have
-// made room. False leaves everything alone: to unpin in vain would only cost.
-static bool reserve_pinned(size_t bytes, struct fr_list *victims) FR_REQUIRES(&workspace_lock)
+// Condemns idle regions that are not pinned as long as `bytes` more would be beyond the bound.
+static void trim_pageable(size_t bytes, struct fr_list *victims) FR_REQUIRES(&workspace_lock)
 {
     size_t max = fr_core_settings()->staging_max_bytes;
-    size_t in_use = usage.pinned_bytes - idle_pinned_bytes;
-    if (bytes > max || in_use > max - bytes)
+    while (!fr_list_is_empty(&idle_pageable) &&
+           usage.pinned_bytes + usage.pageable_bytes + bytes > max)
+        condemn(oldest(&idle_pageable), victims);
+}
+
+// Whether an idle region may be unpinned for one of `bytes`. Were it not smaller, programs that
+// use both in turn would have memory pinned all the time.
+static bool may_unpin(const struct fr_workspace_region *region, size_t bytes, uint64_t now_ns)
+{
+    return region->bytes < bytes || now_ns - region->idle_since_ns >= FORGOTTEN_NS;
+}
+
+// Condemns idle pinned regions, least recently used first, until `bytes` more may be pinned. False
+// leaves everything alone: to unpin in vain would only cost.
+static bool make_room(size_t bytes, struct fr_list *victims) FR_REQUIRES(&workspace_lock)
+{
+    const uint64_t now_ns = fr_workspace_now_ns();
+    size_t most = fr_core_settings()->staging_max_bytes - bytes, found = 0;
+    for (struct fr_list *link = idle_pinned.next; link != &idle_pinned; link = link->next) {
+        const struct fr_workspace_region *region =
+            FR_LIST_ENTRY(link, struct fr_workspace_region, idle_link);
+        found += may_unpin(region, bytes, now_ns) ? region->bytes : 0;
+    }
+    if (usage.pinned_bytes - found > most)
         return false;
-    struct fr_list *link = idle_regions.prev;
-    while (usage.pinned_bytes > max - bytes) {
+    for (struct fr_list *link = idle_pinned.prev; usage.pinned_bytes > most;) {
         struct fr_workspace_region *region =
             FR_LIST_ENTRY(link, struct fr_workspace_region, idle_link);
         link = link->prev;
-        if (region->pinned)
+        if (may_unpin(region, bytes, now_ns))
             condemn(region, victims);
     }
+    return true;
+}
+
+// Enters `bytes` into the books as pinned if the bound allows it.
+static bool reserve_pinned(size_t bytes, struct fr_list *victims) FR_REQUIRES(&workspace_lock)
+{
+    size_t max = fr_core_settings()->staging_max_bytes;
+    if (bytes > max || (usage.pinned_bytes > max - bytes && !make_room(bytes, victims)))
+        return false;
     usage.pinned_bytes += bytes;
     return true;
 }
@@ -168,6 +216,7 @@ static struct fr_workspace_block *grow(unsigned class_index)
     struct fr_list victims = FR_LIST_INIT(victims);
     fr_core_lock(&workspace_lock);
     bool reserved = reserve_pinned(bytes, &victims);
+    trim_pageable(reserved ? 0 : bytes, &victims);
     if (!reserved)
         usage.pageable_bytes += bytes;
     fr_core_unlock(&workspace_lock);
@@ -254,13 +303,18 @@ static void return_block(struct fr_workspace_block *block)
 
     fr_core_lock(&workspace_lock);
     usage.lent_bytes -= fr_workspace_class_bytes(region->class_index);
-    fr_list_push_front(free_list(region->class_index), &block->free_link);
+    struct fr_list *list = free_list(region->class_index);
+    if (region->pinned)
+        fr_list_push_front(list, &block->free_link);
+    else // others first
+        fr_list_push_back(list, &block->free_link);
     if (--region->lent_count == 0) {
         enter_idle(region);
         if (region->bytes > keep) // rather than all that is older
             condemn(region, &victims);
         else
             trim_idle(keep, &victims);
+        trim_pageable(0, &victims);
     }
     fr_core_unlock(&workspace_lock);
     destroy_all(&victims);

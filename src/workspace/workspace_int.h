@@ -25,7 +25,8 @@ struct fr_workspace_block {
 // What is mapped and pinned as a whole: one large block, or many small ones, since to register
 // memory costs tens of microseconds whatever its size.
 struct fr_workspace_region {
-    struct fr_list idle_link; // in the list of regions of which nothing is lent
+    struct fr_list idle_link; // in a list of regions of which nothing is lent
+    uint64_t idle_since_ns;
     void *address;
     size_t bytes;
     uint64_t id;

@@ -8,6 +8,7 @@
 
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
+#define GIB ((size_t)1 << 30)
 
 static struct fr_workspace_lease borrow(size_t bytes)
 {
@@ -109,29 +110,95 @@ static void test_bounds(void)
     fr_workspace_return(&a);
     CHECK_USAGE(8 * MIB, MIB, 4 * MIB + 4 * KIB); // 4 MiB idle are just kept
     fr_workspace_return(&c);
-    CHECK_USAGE(4 * MIB, MIB, 4 * MIB); // 1 MiB more are not: the older went
-    a = borrow(2 * MIB);
-    CHECK(is_pinned(&a));
-    CHECK_USAGE(6 * MIB, MIB, 6 * MIB);
-    c = borrow(4 * KIB); // what had to stay pageable is pinned now that there is room
-    CHECK(is_pinned(&c));
-    CHECK_USAGE(7 * MIB, 0, 6 * MIB + 4 * KIB);
-    fr_workspace_return(&c);
-    fr_workspace_return(&a);
-    CHECK_USAGE(7 * MIB, 0, 4 * MIB);
-    a = borrow(4 * MIB); // needs the room of both idle ones, least recently used first
-    CHECK(is_pinned(&a));
-    CHECK_USAGE(8 * MIB, 0, 8 * MIB);
-    c = borrow(16 * MIB); // can never be pinned, and nothing is given up for it
-    CHECK(!is_pinned(&c));
+    CHECK_USAGE(8 * MIB, 0, 4 * MIB); // 1 MiB more are not, and what is pinned stays
+    c = borrow(4 * KIB);              // where there is no room for more, a larger one serves
+    CHECK(is_pinned(&c) && c.bytes == 4 * MIB);
+    a = borrow(16 * MIB); // can never be pinned, and nothing is given up for it
+    CHECK(!is_pinned(&a));
     CHECK_USAGE(8 * MIB, 16 * MIB, 24 * MIB);
-    fr_workspace_return(&a);
-    fr_workspace_return(&c); // more than is ever kept: it goes, the rest stays
-    CHECK_USAGE(8 * MIB, 0, 4 * MIB);
+    fr_workspace_return(&a); // more than is ever kept: it goes
+    CHECK_USAGE(8 * MIB, 0, 8 * MIB);
+    a = borrow(1);
+    CHECK(!is_pinned(&a));
+    fr_workspace_return(&c);
     fr_workspace_return(&b);
-    CHECK_USAGE(4 * MIB, 0, 0);
+    CHECK_USAGE(4 * MIB, MIB, 4 * KIB);
+    b = borrow(4 * MIB);
+    fr_workspace_return(&a);
+    CHECK_USAGE(4 * MIB, MIB, 4 * MIB);
+    a = borrow(1); // what had to stay pageable is pinned now that there is room
+    CHECK(is_pinned(&a));
+    CHECK_USAGE(5 * MIB, 0, 4 * MIB + 4 * KIB);
+    fr_workspace_return(&a);
+    fr_workspace_return(&b);
     fr_workspace_release();
     CHECK_USAGE(0, 0, 0);
+}
+
+// What is unpinned for others.
+static void test_room(void)
+{
+    struct fr_workspace_lease a = borrow(4 * MIB), b = borrow(2 * MIB), c = borrow(MIB);
+    CHECK_USAGE(7 * MIB, 0, 7 * MIB);
+    fr_workspace_return(&b);
+    fr_workspace_return(&c);
+    b = borrow(4 * MIB); // needs the room of both idle ones, which are smaller
+    CHECK(is_pinned(&b));
+    CHECK_USAGE(8 * MIB, 0, 8 * MIB);
+    c = borrow(2 * MIB);
+    struct fr_workspace_lease d = borrow(2 * MIB);
+    fr_workspace_return(&a);
+    fr_workspace_return(&c);
+    CHECK_USAGE(8 * MIB, 2 * MIB, 6 * MIB); // beyond the bound nothing pageable stays idle
+    c = borrow(4 * MIB);
+    struct fr_workspace_lease e = borrow(4 * MIB); // all of it is lent, and no smaller one is idle
+    CHECK(is_pinned(&c) && !is_pinned(&e));
+    CHECK_USAGE(8 * MIB, 6 * MIB, 14 * MIB);
+    fr_workspace_return(&b);
+    fr_workspace_return(&c);
+    fr_workspace_return(&d);
+    fr_workspace_return(&e);
+    CHECK_USAGE(4 * MIB, 0, 0);
+    fr_workspace_release();
+}
+
+static bool is_zero(const unsigned char *bytes, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (bytes[i] != 0)
+            return false;
+    }
+    return true;
+}
+
+// Of address space nothing stays but what an RTS touches.
+static void test_reservations(void)
+{
+    enum { HEAD_BYTES = 8192 };
+    struct fr_workspace_lease a, b;
+    struct fr_workspace_usage usage;
+    CHECK(fr_workspace_reserve(0, &a) == FR_ERR_INVALID);
+    CHECK(fr_workspace_reserve(SIZE_MAX, &a) == FR_ERR_NO_MEMORY);
+    CHECK(fr_workspace_reserve((size_t)1 << 47, &a) == FR_ERR_NO_MEMORY);
+    CHECK(fr_workspace_reserve(GIB, &a) == FR_OK && a.bytes == GIB);
+    fr_workspace_return(&a);
+    CHECK(fr_workspace_reserve(3 * MIB, &a) == FR_OK && a.bytes == 4 * MIB);
+    unsigned char *first = a.address;
+    memset(first, 1, a.bytes);
+    CHECK_USAGE(0, 0, 0);
+    fr_workspace_return(&a);
+    CHECK(fr_workspace_reserve(MIB, &a) == FR_OK && a.address == first); // of the latest
+    CHECK(is_zero(first + HEAD_BYTES, a.bytes - HEAD_BYTES));
+    CHECK(fr_workspace_reserve(MIB, &b) == FR_OK && b.address != first);
+    usage = fr_workspace_get_usage();
+    CHECK(usage.reserved_bytes == (GIB) + 5 * MIB, "%zu", usage.reserved_bytes);
+    fr_workspace_release();
+    usage = fr_workspace_get_usage();
+    CHECK(usage.reserved_bytes == 5 * MIB, "%zu", usage.reserved_bytes);
+    fr_workspace_return(&a);
+    fr_workspace_return(&b);
+    fr_workspace_release();
+    CHECK(fr_workspace_get_usage().reserved_bytes == 0);
 }
 
 // Without a driver memory is lent all the same.
@@ -160,6 +227,8 @@ int main(void)
         driver_free(&memory);
     test_reuse();
     test_bounds();
+    test_room();
+    test_reservations();
     fr_device_release();
     return check_result();
 }
