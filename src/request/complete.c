@@ -402,11 +402,14 @@ void fr_request_set_unclaim(struct fr_request_set *set)
     set->tracked = 0;
 }
 
+// A copy takes long enough that the application, which may only ask, is to wait for one at most.
 bool fr_request_set_find_deferred(struct fr_request_set *set)
 {
     bool any = false;
+    unsigned copies = 1;
     for (size_t i = 0; set->tracked && i < set->count; i++) {
-        set->deferred[i] = set->ops[i] && !fr_request_is_over(set->ops[i]) ? set->ops[i] : NULL;
+        set->deferred[i] =
+            set->ops[i] && !fr_request_poll(set->ops[i], &copies) ? set->ops[i] : NULL;
         any |= set->deferred[i] != NULL;
     }
     return any;

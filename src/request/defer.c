@@ -17,8 +17,9 @@ enum { LOOKS_A_YIELD = 64 };
 // Looks at what is deferred; what is over is no more.
 static void look_at_all(struct fr_request_set *set)
 {
+    unsigned copies = 1;
     for (size_t i = 0; i < set->count; i++) {
-        if (set->deferred[i] && fr_request_is_over(set->deferred[i]))
+        if (set->deferred[i] && fr_request_poll(set->deferred[i], &copies))
             set->deferred[i] = NULL;
     }
 }

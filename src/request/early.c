@@ -25,15 +25,21 @@ static int64_t now_s(void)
     return (int64_t)now.tv_sec;
 }
 
-bool fr_request_is_over(struct fr_request_op *op)
+bool fr_request_poll(struct fr_request_op *op, unsigned *copies)
 {
     if (op->schedule)
         return fr_request_schedule_poll(op);
-    if (!op->send || !fr_rndv_send_is_over(op->send))
+    if (!op->send || !fr_rndv_send_poll(op->send, copies))
         return !op->send;
     fr_rndv_send_free(op->send, false);
     op->send = NULL;
     return true;
+}
+
+bool fr_request_is_over(struct fr_request_op *op)
+{
+    unsigned copies = 1;
+    return fr_request_poll(op, &copies);
 }
 
 bool fr_request_leave_buffer(struct fr_request_op *op)

@@ -174,8 +174,9 @@ void fr_request_mark_received(void);
 void fr_request_receive_early(bool waits);
 
 // Whether an operation is over but for MPI's own part: what it sends by rendezvous has left the
-// application's buffer. Makes progress; the second form waits.
+// application's buffer. Makes progress; the second form as fr_rndv_send_poll. The third one waits.
 bool fr_request_is_over(struct fr_request_op *op);
+bool fr_request_poll(struct fr_request_op *op, unsigned *copies);
 void fr_request_wait_over(struct fr_request_op *op);
 
 // Makes what the operation sends leave the application's buffer at once. False when there is no

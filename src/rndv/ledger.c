@@ -133,6 +133,13 @@ bool fr_rndv_ledger_is_shared_with(int rank)
     return own_ledger() != NULL && atomic_load(&private) == NULL && fr_control_area(rank) != NULL;
 }
 
+void fr_rndv_ledger_await(int rank)
+{
+    struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(rank);
+    if (ledger != NULL && atomic_load_explicit(&ledger->awaited, memory_order_relaxed) == 0)
+        atomic_store_explicit(&ledger->awaited, 1, memory_order_relaxed);
+}
+
 // What tells devices apart; never 0.
 static uint64_t name_of(int device)
 {

@@ -8,8 +8,11 @@
 // control message. A receive that completes with an RTS moves the bytes by the scheme of the entry,
 // straight to where the application wants them, and acknowledges (ATS).
 //
-// No send depends on its receiver: a sender that has waited for about as long as a copy takes makes
-// that copy, to memory of Fabrail's on the device or, where that is full, on the host.
+// A sender that has waited for about as long as a copy takes makes that copy, to memory of
+// Fabrail's on the device or, where that is full, on the host. Where both are full the bytes stay,
+// and the receiver is told that it is waited for: from then on it receives wherever it waits. One
+// that takes nothing for a second may be where it cannot. So that no send depends on its receiver
+// for ever, its bytes then leave beyond the bound.
 //
 // So that a receiver can tell the size of a message before it receives it (MPI_Probe), two rules
 // hold. Messages of one communicator that are under way to one process with one tag are sent by one
@@ -110,8 +113,11 @@ void fr_rndv_send_sent(struct fr_rndv_send *send, bool sent);
 FR_MUST_CHECK enum fr_status fr_rndv_send_push(struct fr_rndv_send *send);
 
 // Whether the application may have its buffer back: the receiver has the bytes, or they have left.
-// Makes them leave once somebody has asked for about as long as a copy takes.
+// Makes them leave once somebody has asked for about as long as a copy takes, if there is room for
+// them within the bounds on memory. The second form counts `copies` down for that, and makes none
+// where it is 0.
 bool fr_rndv_send_is_over(struct fr_rndv_send *send);
+bool fr_rndv_send_poll(struct fr_rndv_send *send, unsigned *copies);
 
 // Makes the bytes leave the application's buffer now. False when there is no memory for them, or
 // the receiver is just fetching them.

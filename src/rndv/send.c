@@ -4,8 +4,8 @@
 // The receiver pulls the bytes when the application completes its receive, which can be long after
 // the sender wants its buffer back. MPI's own sends would then depend on progress in the receiver,
 // which nothing provides for these. So a sender waits about as long as a copy of the bytes takes,
-// and then makes that copy: at most twice the time of the better choice, and never dependent on the
-// receiver.
+// and then makes that copy: at most twice the time of the better choice. Only where there is no
+// room for copies it waits on.
 #include "config.h"
 
 #include "memory/memory.h"
@@ -19,6 +19,8 @@
 
 enum {
     LONGEST_WAIT_NS = 1000000000, // whatever the receiver does meanwhile
+    LEAST_PATIENCE_NS = 1000000000,
+    MOST_PATIENCE_DOUBLED = 4,
     LOOKS_A_YIELD = 64,
     POOL_LIMIT = 64,
 };
@@ -30,6 +32,9 @@ static size_t pool_count FR_GUARDED_BY(lock);
 // When each receiver was last seen to pull something: one that does will come to the rest, too. Two
 // that share a place only make senders wait longer.
 static _Atomic int64_t pulled_ns[256];
+
+// How often a message to each receiver had to leave beyond the bound since that has last pulled.
+static _Atomic unsigned char exceeded[256];
 
 static int64_t now_ns(void)
 {
@@ -277,8 +282,10 @@ static bool has_waited(struct fr_rndv_send *send, enum fr_rndv_state state)
 {
     int64_t now = now_ns();
     _Atomic int64_t *last = last_pull(send);
-    if (state != FR_RNDV_ADVERTISED)
+    if (state != FR_RNDV_ADVERTISED) {
         atomic_store_explicit(last, now, memory_order_relaxed);
+        atomic_store_explicit(&exceeded[last - pulled_ns], 0, memory_order_relaxed);
+    }
     if (send->since_ns == 0)
         send->since_ns = now;
     int64_t since = atomic_load_explicit(last, memory_order_relaxed);
@@ -336,6 +343,36 @@ static enum fr_status leave_for_workspace(struct fr_rndv_send *send, struct fr_r
     return status;
 }
 
+// Where copies of the bytes would be within the bounds.
+static bool has_room(const struct fr_rndv_send *send)
+{
+    return fr_workspace_may_lend(send->view.range.device, send->bytes) ||
+           fr_workspace_has_room(send->bytes);
+}
+
+// Whether a send without room for its bytes is to stay in the application's buffer. A receiver that
+// pulls will come to it; another one may be where it pulls nothing while it waits for this process.
+// Each time that this has been so, it is left more time: it may be in no call at all.
+static bool stays(struct fr_rndv_send *send)
+{
+    unsigned place = (unsigned)send->address.to % FR_ARRAY_LENGTH(exceeded);
+    int64_t now = now_ns();
+    if (send->stays_since_ns == 0)
+        send->stays_since_ns = now;
+    fr_rndv_ledger_await(send->address.to);
+    int64_t since = atomic_load_explicit(last_pull(send), memory_order_relaxed);
+    since = since > send->stays_since_ns ? since : send->stays_since_ns;
+    unsigned times = atomic_load_explicit(&exceeded[place], memory_order_relaxed);
+    if (now - since < (int64_t)LEAST_PATIENCE_NS << times)
+        return true;
+    if (times < MOST_PATIENCE_DOUBLED)
+        atomic_store_explicit(&exceeded[place], (unsigned char)(times + 1), memory_order_relaxed);
+    fr_warn_once("%s: a message has left its buffer beyond FABRAIL_STAGING_MAX, since rank %d has "
+                 "received nothing for a while",
+                 send->call, send->address.to);
+    return false;
+}
+
 static bool leave(struct fr_rndv_send *send)
 {
     struct fr_rndv_slot *slot = fr_rndv_ledger_slot(send->index);
@@ -346,6 +383,8 @@ static bool leave(struct fr_rndv_send *send)
         send->over = push(send) == FR_OK || send->pushed;
         return true;
     }
+    if (!has_room(send) && stays(send))
+        return false;
     if (!fr_rndv_slot_change(slot, send->number, FR_RNDV_ADVERTISED, FR_RNDV_MOVING))
         return false; // just being pulled
     if (leave_for_workspace(send, &place) == FR_OK) {
@@ -361,7 +400,7 @@ static bool leave(struct fr_rndv_send *send)
     return send->over;
 }
 
-static bool is_over(struct fr_rndv_send *send)
+static bool is_over(struct fr_rndv_send *send, unsigned *copies)
 {
     enum fr_rndv_state state = fr_rndv_ledger_state(send->index);
     if (send->over)
@@ -379,18 +418,28 @@ static bool is_over(struct fr_rndv_send *send)
     send->over = is_ended(state) || (gone && send->scheme->may_leave(send, state, waited));
     if (send->over || gone || !waited || state != FR_RNDV_ADVERTISED)
         return send->over;
-    if (leave(send))
+    if (*copies == 0)
+        return false;
+    if (leave(send)) {
+        --*copies;
         return true;
+    }
     send->since_ns = 0; // for the next try
     return false;
 }
 
-bool fr_rndv_send_is_over(struct fr_rndv_send *send)
+bool fr_rndv_send_poll(struct fr_rndv_send *send, unsigned *copies)
 {
     fr_rndv_send_hold(send->index);
-    bool over = is_over(send);
+    bool over = is_over(send, copies);
     fr_rndv_send_release(send->index);
     return over;
+}
+
+bool fr_rndv_send_is_over(struct fr_rndv_send *send)
+{
+    unsigned copies = 1;
+    return fr_rndv_send_poll(send, &copies);
 }
 
 bool fr_rndv_send_leave(struct fr_rndv_send *send)

@@ -295,6 +295,15 @@ enum fr_status fr_workspace_borrow(size_t bytes, struct fr_workspace_lease *leas
     return FR_OK;
 }
 
+bool fr_workspace_has_room(size_t bytes)
+{
+    size_t max = fr_core_settings()->staging_max_bytes;
+    fr_core_lock(&workspace_lock);
+    size_t lent = usage.lent_bytes;
+    fr_core_unlock(&workspace_lock);
+    return bytes <= max && lent <= max - bytes;
+}
+
 static void return_block(struct fr_workspace_block *block)
 {
     struct fr_workspace_region *region = block->region;

@@ -20,6 +20,10 @@ struct fr_workspace_lease {
 // none.
 FR_MUST_CHECK enum fr_status fr_workspace_borrow(size_t bytes, struct fr_workspace_lease *lease);
 
+// Whether so many bytes more of host memory can be lent within FABRAIL_STAGING_MAX, pinned or not:
+// for those who can do without.
+bool fr_workspace_has_room(size_t bytes);
+
 // Lends `bytes` (> 0) of host address space, for memory that is hardly ever used: pageable, and it
 // takes no memory before it is touched. Its first two pages may hold what an earlier borrower has
 // written. Returns FR_ERR_NO_MEMORY where the system bounds what processes reserve.
