@@ -346,6 +346,7 @@ bool fr_mpi_serve(enum fr_fn fn, fr_word *args, struct fr_coll_group *group, enu
                   int *result)
 {
     fr_request_poll_freed();
+    fr_request_notice_awaited();
     fr_workspace_trim();
     if (!group && needs_no_views(fn))
         return false;

@@ -23,6 +23,7 @@ enum check {
     CHECK_NO_REQUESTS,  // no request is tracked
     CHECK_NO_PENDING,   // no operation waits for a window or file
     CHECK_NO_ATTACHED,  // no memory is attached in place of the application's
+    CHECK_NOTHING,      // no call does
     CHECK_NONE,
 };
 typedef bool handler(enum fr_fn fn, fr_word *args, int *result);
@@ -50,6 +51,7 @@ struct entry {
     enum check check;
     enum plain plain;
     bool nests;            // the MPI library may call from there what the path peer serves
+    bool meets;            // it waits for other processes in a way that cannot be another one
     bool large;            // counts are MPI_Count
     bool sends;            // besides receiving, from the first argument on
     unsigned char receive; // the buffer that is received into, of functions that do so by matching
@@ -149,6 +151,9 @@ static bool set_rare_handler(struct entry *entry, enum fr_class class)
     case FR_CLASS_TYPE_FREE:
         entry->handle = handle_type_free;
         return true;
+    case FR_CLASS_MEET:
+        entry->check = CHECK_NOTHING;
+        return true;
     case FR_CLASS_SESSION_INIT:
         entry->handle = handle_session_init;
         return true;
@@ -234,6 +239,17 @@ static bool is_file_access(enum fr_class class)
            class == FR_CLASS_FILE_READ_BEGIN || class == FR_CLASS_FILE_WRITE_BEGIN;
 }
 
+// Collectives that block, whatever they are for.
+static bool meets(enum fr_fn fn)
+{
+    enum fr_class class = fr_real_rows[fn].class;
+    bool collective = (class >= FR_CLASS_BCAST && class <= FR_CLASS_NEIGHBOR_ALLTOALL) ||
+                      class == FR_CLASS_COMM_MAKE || class == FR_CLASS_MEET ||
+                      class == FR_CLASS_WIN_SYNC || class == FR_CLASS_WIN_SYNC_RANK ||
+                      is_file_access(class);
+    return collective && fr_real_arg(fn, 'q', 0) < 0;
+}
+
 static enum plain plain_of(enum fr_fn fn)
 {
     const struct entry *entry = &entries[fn];
@@ -258,6 +274,7 @@ static void set_entry(enum fr_fn fn)
     entry->arg_count = fr_real_rows[fn].arg_count;
     set_handler(entry, fr_real_rows[fn].class);
     entry->nests = is_file_access(fr_real_rows[fn].class);
+    entry->meets = meets(fn);
     entry->large = fr_real_rows[fn].flags & FR_ROW_LARGE;
     for (unsigned arg = 0; arg < entry->arg_count && entry->check == CHECK_HOST_BUFFERS; arg++) {
         if (strchr("srb", signature[arg]))
@@ -434,9 +451,22 @@ static bool needs_look(const struct entry *entry, const fr_word *registers, cons
         return atomic_load_explicit(&fr_request_pending_count, memory_order_acquire) != 0;
     case CHECK_NO_ATTACHED:
         return fr_mpi_any_attached();
+    case CHECK_NOTHING:
+        return false;
     default:
         return true;
     }
+}
+
+// What has come is received before nothing can be.
+static void begin_blocked(void)
+{
+    fr_request_notice_awaited();
+    if (fr_request_is_awaited()) {
+        fr_rndv_progress(NULL);
+        fr_request_receive_early(true);
+    }
+    fr_rndv_block();
 }
 
 struct fr_mpi_verdict fr_mpi_enter_fully(unsigned slot, const fr_word *registers,
@@ -452,7 +482,9 @@ struct fr_mpi_verdict fr_mpi_enter_fully(unsigned slot, const fr_word *registers
     bool look = !entry->real || (!inside && needs_look(entry, registers, stack));
     if (outer)
         fr_mpi_prove();
-    if (FR_LIKELY(!look && !freed))
+    bool awaited = entry->real && !inside && fr_request_is_awaited();
+    bool blocks = entry->meets && !inside && fr_mpi_takes_rts && fr_request_any_tracked();
+    if (FR_LIKELY(!look && !freed && !awaited && !blocks))
         return verdict;
     fr_word args[FR_MAX_ARGS];
     int result = 0;
@@ -473,11 +505,15 @@ struct fr_mpi_verdict fr_mpi_enter_fully(unsigned slot, const fr_word *registers
     fr_mpi_handler_frame = frame;
     fr_device_begin_call();
     fr_report_call_begin(fn);
+    if (blocks)
+        begin_blocked();
     bool handled = look && entry->handle(fn, args, &result);
-    if (!handled && (entry->nests || freed)) {
-        result = fr_real_call(fn, args);
+    if (!handled && (entry->nests || freed || awaited || blocks)) {
+        result = fr_request_call_real(fn, args);
         handled = true;
     }
+    if (blocks)
+        fr_rndv_unblock();
     if (freed)
         fr_request_poll_freed();
     fr_report_call_end();
@@ -524,7 +560,7 @@ FR_HOT struct fr_mpi_verdict fr_mpi_enter(unsigned slot, const fr_word *register
                                           const fr_word *stack)
 {
     const struct entry *entry = &entries[slot / 2];
-    if (FR_UNLIKELY(fr_mpi_handler_frame != 0 || fr_request_any_freed()))
+    if (FR_UNLIKELY(fr_mpi_handler_frame != 0 || fr_request_looks_at_all()))
         return fr_mpi_enter_fully(slot, registers, stack);
     enum glance glance = glance_at(entry->plain, registers);
     if (glance == GLANCE_PLAIN)

@@ -391,7 +391,7 @@ static int send_and_receive(struct fr_request_op *op)
 int fr_mpi_call_real(struct fr_request_op *op)
 {
     if (FR_LIKELY(!op->send))
-        return fr_real_call(op->fn, op->args);
+        return fr_request_call_real(op->fn, op->args);
     bool pushes = fr_rndv_send_needs_push(op->send);
     if (pushes && (op->fn == FR_FN_MPI_Ssend || op->fn == FR_FN_MPI_Ssend_c))
         return send_synchronously(op);

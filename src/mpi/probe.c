@@ -126,7 +126,7 @@ bool fr_mpi_call_probe(enum fr_fn fn, fr_word *args, int *result)
         *result = match(fn, args, (void *)args[status_arg], waits);
         return true;
     }
-    *result = fr_real_call(fn, args);
+    *result = fr_request_call_real(fn, args);
     bool found = flag_arg < 0 || *(const int *)args[flag_arg];
     if (*result == fr_real_mpi.SUCCESS && found &&
         at((void *)args[status_arg], fr_real_mpi.status_source_offset) != fr_real_mpi.PROC_NULL)

@@ -106,7 +106,7 @@ static int receive_now(enum fr_fn fn, const fr_word *args)
     int outcome = outcome_arg(fn);
     bool ignored = args[outcome] == fr_real_mpi.STATUS_IGNORE;
     bool nothing = ignored && is_from_nobody(fn, args, outcome - 3);
-    int rc = fr_real_call(fn, args);
+    int rc = fr_request_call_real(fn, args);
     return nothing ? rc : fr_mpi_received(fn, args, rc);
 }
 

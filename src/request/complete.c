@@ -438,7 +438,8 @@ static bool begin_late(const struct fr_request_set *set)
     case FR_CLASS_TESTANY:
     case FR_CLASS_WAITSOME:
     case FR_CLASS_TESTSOME:
-        return atomic_load_explicit(&fr_request_special_count, memory_order_acquire) == 0 &&
+        return !fr_request_is_awaited() &&
+               atomic_load_explicit(&fr_request_special_count, memory_order_acquire) == 0 &&
                fr_request_posted_begin_late();
     default:
         return false;
@@ -572,6 +573,7 @@ bool fr_request_complete(enum fr_fn fn, fr_word *args, int *result)
 {
     struct fr_request_set set;
     struct answer answer;
+    fr_request_notice_awaited();
     begin_set(&set, fn, args);
     if (!set.requests || !set.count || lacks_outputs(&set))
         return false;
@@ -586,12 +588,13 @@ bool fr_request_complete(enum fr_fn fn, fr_word *args, int *result)
     begin_answer(&set, &answer);
     if (set.late)
         *result = look_up_late(&set);
-    else if (!set.tracked && (set.class == FR_CLASS_WAITALL || set.class == FR_CLASS_WAIT))
+    else if (!set.tracked && !fr_request_is_awaited() &&
+             (set.class == FR_CLASS_WAITALL || set.class == FR_CLASS_WAIT))
         *result = wait_for_posted(&set);
     else if (fr_request_set_find_deferred(&set))
         *result = fr_request_set_defer(&set);
     else
-        *result = fr_request_set_finish(&set, fr_real_call(fn, args));
+        *result = fr_request_set_finish(&set, fr_request_set_call(&set));
     if (*result != fr_real_mpi.SUCCESS)
         end_answer(&answer);
     end_set(&set);

@@ -131,7 +131,7 @@ static int add_outcome(struct fr_request_set *set, size_t index, int all, int on
 }
 
 // An error handler may leave the call only while MPI works on the application's own list: so
-// nothing may be deferred by then. Receives go on meanwhile.
+// nothing may be deferred by then. Receives go on meanwhile, as they have to where senders wait.
 static int wait_all_first(struct fr_request_set *set)
 {
     for (unsigned looks = 1; fr_request_set_find_deferred(set); looks++) {
@@ -141,12 +141,12 @@ static int wait_all_first(struct fr_request_set *set)
             sched_yield();
         (void)!fr_request_set_claim(set);
     }
-    return fr_request_set_finish(set, fr_real_call(set->fn, set->args));
+    return fr_request_set_finish(set, fr_request_set_call(set));
 }
 
 static int wait_all(struct fr_request_set *set)
 {
-    if (fr_request_may_be_left())
+    if (fr_request_may_be_left() || fr_request_is_awaited())
         return wait_all_first(set);
     for (size_t i = 0; i < set->count; i++) {
         if (set->deferred[i])

@@ -1,4 +1,5 @@
 librooms_la_SOURCES += \
+	src/request/await.c \
 	src/request/schedule.c \
 	src/request/schedule.h \
 	src/request/complete.c \

@@ -320,4 +320,29 @@ static inline bool fr_request_any_freed(void)
     return atomic_load_explicit(&fr_request_freed_count, memory_order_relaxed) != 0;
 }
 
+// Notices that senders have had to wait for this process: for calls with device buffers, and others
+// that wait.
+void fr_request_notice_awaited(void);
+
+// Whether that was noticed, and receives are pending: then a call that waits is to receive what has
+// come.
+extern _Atomic bool fr_request_awaited;
+static inline bool fr_request_is_awaited(void)
+{
+    return atomic_load_explicit(&fr_request_awaited, memory_order_relaxed) &&
+           fr_request_any_tracked();
+}
+
+// Calls the real function. One that waits, of one message or of requests that are not tracked, does
+// so as a row of tests where senders have had to wait for this process.
+int fr_request_call_real(enum fr_fn fn, const fr_word *args);
+
+// How many reasons there are to look at each call: operations whose request was freed, and senders
+// that have had to wait.
+extern _Atomic size_t fr_request_reasons;
+static inline bool fr_request_looks_at_all(void)
+{
+    return atomic_load_explicit(&fr_request_reasons, memory_order_relaxed) != 0;
+}
+
 #endif

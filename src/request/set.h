@@ -58,6 +58,10 @@ int fr_request_set_finish(struct fr_request_set *set, int rc);
 // window or file. The handler is called once the call has nothing in hand.
 void fr_request_set_raise(struct fr_request_set *set, char kind, fr_word object, int code);
 
+// Calls the real function for what is claimed. Where senders have had to wait for this process, a
+// call that waits does so as a row of tests, and its claims are given up in between.
+int fr_request_set_call(struct fr_request_set *set);
+
 // Gives back what it has claimed and not completed; and claims it again, false when there is
 // nothing any more.
 void fr_request_set_unclaim(struct fr_request_set *set);

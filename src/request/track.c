@@ -43,6 +43,7 @@ static void adopt(struct fr_request_op *op, fr_word request)
     append(op);
     fr_core_unlock(&freed_lock);
     atomic_fetch_add(&fr_request_freed_count, 1);
+    atomic_fetch_add(&fr_request_reasons, 1);
 }
 
 static void forget_freed(struct fr_request_op *op)
@@ -51,6 +52,7 @@ static void forget_freed(struct fr_request_op *op)
     unlink_freed(op);
     fr_core_unlock(&freed_lock);
     atomic_fetch_sub(&fr_request_freed_count, 1);
+    atomic_fetch_sub(&fr_request_reasons, 1);
 }
 
 // For the next look.
@@ -225,7 +227,7 @@ void fr_request_end_freed(void)
     freed = NULL;
     freed_end = &freed;
     fr_core_unlock(&freed_lock);
-    atomic_store(&fr_request_freed_count, 0);
+    atomic_fetch_sub(&fr_request_reasons, atomic_exchange(&fr_request_freed_count, 0));
 }
 
 uint64_t fr_request_freed_looks(void)

@@ -133,11 +133,34 @@ bool fr_rndv_ledger_is_shared_with(int rank)
     return own_ledger() != NULL && atomic_load(&private) == NULL && fr_control_area(rank) != NULL;
 }
 
-void fr_rndv_ledger_await(int rank)
+bool fr_rndv_ledger_await(int rank)
 {
     struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(rank);
-    if (ledger != NULL && atomic_load_explicit(&ledger->awaited, memory_order_relaxed) == 0)
+    if (ledger == NULL)
+        return false;
+    if (atomic_load_explicit(&ledger->awaited, memory_order_relaxed) == 0)
         atomic_store_explicit(&ledger->awaited, 1, memory_order_relaxed);
+    return atomic_load_explicit(&ledger->blocked, memory_order_relaxed) > 0;
+}
+
+bool fr_rndv_is_awaited(void)
+{
+    struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(fr_world_rank());
+    return ledger != NULL && atomic_load_explicit(&ledger->awaited, memory_order_relaxed) != 0;
+}
+
+void fr_rndv_block(void)
+{
+    struct fr_rndv_ledger *ledger = own_ledger();
+    if (ledger != NULL)
+        atomic_fetch_add_explicit(&ledger->blocked, 1, memory_order_relaxed);
+}
+
+void fr_rndv_unblock(void)
+{
+    struct fr_rndv_ledger *ledger = atomic_load_explicit(&own, memory_order_acquire);
+    if (ledger != NULL)
+        atomic_fetch_sub_explicit(&ledger->blocked, 1, memory_order_relaxed);
 }
 
 // What tells devices apart; never 0.

@@ -244,6 +244,16 @@ void fr_rndv_receive(struct fr_rndv_recv *recvs, size_t count);
 // The rails that are open, for the report; NULL for none.
 struct fr_rails *fr_rndv_rails(void);
 
+// ---- blocked receivers
+
+// Whether a sender has ever had to wait for this process, since there was no room for its bytes.
+bool fr_rndv_is_awaited(void);
+
+// Says that a thread of this process goes where it receives nothing while it waits, and that it is
+// back: senders without room do not wait for it.
+void fr_rndv_block(void);
+void fr_rndv_unblock(void);
+
 // ---- progress
 
 // Reads control messages, acts on them, and looks after sends that their operations have left. In

@@ -19,6 +19,7 @@
 
 enum {
     LONGEST_WAIT_NS = 1000000000, // whatever the receiver does meanwhile
+    BLOCKED_PATIENCE_NS = 10000000,
     LEAST_PATIENCE_NS = 1000000000,
     MOST_PATIENCE_DOUBLED = 4,
     LOOKS_A_YIELD = 64,
@@ -351,21 +352,22 @@ static bool has_room(const struct fr_rndv_send *send)
 }
 
 // Whether a send without room for its bytes is to stay in the application's buffer. A receiver that
-// pulls will come to it; another one may be where it pulls nothing while it waits for this process.
-// Each time that this has been so, it is left more time: it may be in no call at all.
+// pulls will come to it; another one may be where it pulls nothing while it waits for this process,
+// and not all such calls can be told of. Each time that this has seemed so, it is left more time:
+// it may be in no call at all.
 static bool stays(struct fr_rndv_send *send)
 {
     unsigned place = (unsigned)send->address.to % FR_ARRAY_LENGTH(exceeded);
     int64_t now = now_ns();
     if (send->stays_since_ns == 0)
         send->stays_since_ns = now;
-    fr_rndv_ledger_await(send->address.to);
+    bool blocked = fr_rndv_ledger_await(send->address.to);
     int64_t since = atomic_load_explicit(last_pull(send), memory_order_relaxed);
     since = since > send->stays_since_ns ? since : send->stays_since_ns;
     unsigned times = atomic_load_explicit(&exceeded[place], memory_order_relaxed);
-    if (now - since < (int64_t)LEAST_PATIENCE_NS << times)
+    if (now - since < (blocked ? BLOCKED_PATIENCE_NS : (int64_t)LEAST_PATIENCE_NS << times))
         return true;
-    if (times < MOST_PATIENCE_DOUBLED)
+    if (!blocked && times < MOST_PATIENCE_DOUBLED)
         atomic_store_explicit(&exceeded[place], (unsigned char)(times + 1), memory_order_relaxed);
     fr_warn_once("%s: a message has left its buffer beyond FABRAIL_STAGING_MAX, since rank %d has "
                  "received nothing for a while",

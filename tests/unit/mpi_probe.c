@@ -34,6 +34,11 @@ static int find(enum fr_fn fn, const fr_word *args)
     return 0;
 }
 
+int fr_request_call_real(enum fr_fn fn, const fr_word *args)
+{
+    return fr_real_call(fn, args);
+}
+
 int fr_real_call(enum fr_fn fn, const fr_word *args)
 {
     if (finds)

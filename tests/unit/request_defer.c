@@ -29,6 +29,8 @@ struct fr_real_personality fr_real_mpi = {
 };
 
 _Atomic bool fr_request_has_handler;
+_Atomic bool fr_request_awaited;
+_Atomic size_t fr_request_posted_count, fr_request_tracked_count = 1;
 
 static unsigned waited, removed, raised, looked;
 static unsigned rounds;       // that something is deferred for yet
@@ -47,10 +49,16 @@ int fr_real_call(enum fr_fn fn, const fr_word *args)
     return 0;
 }
 
-bool fr_request_is_over(struct fr_request_op *op)
+bool fr_request_poll(struct fr_request_op *op, unsigned *copies)
 {
     (void)op;
+    (void)copies;
     return false;
+}
+
+int fr_request_set_call(struct fr_request_set *set)
+{
+    return fr_real_call(set->fn, set->args);
 }
 
 void fr_request_wait_over(struct fr_request_op *op)

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Calls that wait, in a process that senders have had to wait for: their bytes have found no room
+// to leave to, so that they depend on this process to fetch them. What can wait as a row of tests
+// does, and fetches between them whatever has come.
+//
+// Collectives cannot: one that does not block matches none that does, and the other ranks need not
+// know. Senders are told that this process is in one.
+#include "config.h"
+
+#include "request/set.h"
+
+#include <sched.h>
+
+enum { TESTS_A_LOOK = 16 };
+
+_Atomic bool fr_request_awaited;
+_Atomic size_t fr_request_reasons;
+
+void fr_request_notice_awaited(void)
+{
+    if (FR_LIKELY(!fr_rndv_is_awaited()) ||
+        atomic_exchange_explicit(&fr_request_awaited, true, memory_order_relaxed))
+        return;
+    atomic_fetch_add(&fr_request_reasons, 1);
+}
+
+static void look_after_others(unsigned tests)
+{
+    if (tests % TESTS_A_LOOK != 0)
+        return;
+    fr_rndv_progress(NULL);
+    fr_request_receive_early(true);
+    sched_yield();
+}
+
+// The function that begins what a blocking one does, itself for others.
+static enum fr_fn begun_by(enum fr_fn fn)
+{
+    switch (fn) {
+    case FR_FN_MPI_Send:
+        return FR_FN_MPI_Isend;
+    case FR_FN_MPI_Send_c:
+        return FR_FN_MPI_Isend_c;
+    case FR_FN_MPI_Ssend:
+        return FR_FN_MPI_Issend;
+    case FR_FN_MPI_Ssend_c:
+        return FR_FN_MPI_Issend_c;
+    case FR_FN_MPI_Recv:
+        return FR_FN_MPI_Irecv;
+    case FR_FN_MPI_Recv_c:
+        return FR_FN_MPI_Irecv_c;
+    case FR_FN_MPI_Sendrecv:
+        return FR_FN_MPI_Isendrecv;
+    case FR_FN_MPI_Sendrecv_c:
+        return FR_FN_MPI_Isendrecv_c;
+    default:
+        return fn;
+    }
+}
+
+// MPICH 4.0 gets the status of a request for a receive from nobody wrong.
+static bool is_from_nobody(enum fr_fn fn, const fr_word *args)
+{
+    int source = fr_real_rows[fn].class == FR_CLASS_SENDRECV ? 8 : 3;
+    return fr_real_arg(fn, 'u', 0) >= 0 && (int)args[source] == fr_real_mpi.PROC_NULL;
+}
+
+// A blocking function as the one that begins the same, and tests. The request takes the place of
+// the status, or comes last.
+static int begin_and_test(enum fr_fn fn, const fr_word *args)
+{
+    _Alignas(8) char request[8];
+    fr_word given[FR_MAX_ARGS], status = fr_real_mpi.STATUS_IGNORE;
+    unsigned count = fr_real_rows[fn].arg_count;
+    int flag = 0;
+    for (unsigned i = 0; i < count; i++)
+        given[i] = args[i];
+    if (fr_real_arg(fn, 'u', 0) >= 0)
+        status = args[--count];
+    given[count] = FR_PTR(request);
+    int rc = fr_real_call(begun_by(fn), given);
+    for (unsigned tests = 1; rc == fr_real_mpi.SUCCESS; tests++) {
+        rc = FR_MPI(Test, FR_PTR(request), FR_PTR(&flag), status);
+        if (flag)
+            break;
+        look_after_others(tests);
+    }
+    return rc;
+}
+
+static int probe(const fr_word *args)
+{
+    int flag = 0;
+    for (unsigned tests = 1;; tests++) {
+        int rc = FR_MPI(Iprobe, args[0], args[1], args[2], FR_PTR(&flag), args[3]);
+        if (flag || rc != fr_real_mpi.SUCCESS)
+            return rc;
+        look_after_others(tests);
+    }
+}
+
+// Calls the test of what a completion function waits for. Returns its code, and whether the wait is
+// over.
+static int test(enum fr_fn fn, const fr_word *args, bool *over)
+{
+    int flag = 0, rc;
+    switch (fn) {
+    case FR_FN_MPI_Wait:
+        rc = FR_MPI(Test, args[0], FR_PTR(&flag), args[1]);
+        break;
+    case FR_FN_MPI_Waitall:
+        rc = FR_MPI(Testall, args[0], args[1], FR_PTR(&flag), args[2]);
+        break;
+    case FR_FN_MPI_Waitany:
+        rc = FR_MPI(Testany, args[0], args[1], args[2], FR_PTR(&flag), args[3]);
+        break;
+    default:
+        rc = FR_MPI(Testsome, args[0], args[1], args[2], args[3], args[4]);
+        flag = rc == fr_real_mpi.SUCCESS && *(const int *)args[2] != 0;
+        break;
+    }
+    *over = flag || rc != fr_real_mpi.SUCCESS;
+    return rc;
+}
+
+static bool completes(enum fr_fn fn)
+{
+    return fn == FR_FN_MPI_Wait || fn == FR_FN_MPI_Waitall || fn == FR_FN_MPI_Waitany ||
+           fn == FR_FN_MPI_Waitsome;
+}
+
+// What is claimed cannot be received early.
+int fr_request_set_call(struct fr_request_set *set)
+{
+    if (FR_LIKELY(!fr_request_is_awaited()) || !completes(set->fn))
+        return fr_real_call(set->fn, set->args);
+    bool over = false;
+    int rc = test(set->fn, set->args, &over);
+    for (unsigned tests = 1; !over; tests++) {
+        if (tests % TESTS_A_LOOK == 0) {
+            fr_request_set_unclaim(set);
+            look_after_others(tests);
+            (void)!fr_request_set_claim(set);
+        }
+        rc = test(set->fn, set->args, &over);
+    }
+    return rc;
+}
+
+int fr_request_call_real(enum fr_fn fn, const fr_word *args)
+{
+    if (FR_LIKELY(!fr_request_is_awaited()))
+        return fr_real_call(fn, args);
+    if (fn == FR_FN_MPI_Probe && args[3])
+        return probe(args);
+    if (begun_by(fn) != fn && fr_real_has(begun_by(fn)) && !is_from_nobody(fn, args))
+        return begin_and_test(fn, args);
+    bool over = false;
+    int rc = fr_real_mpi.SUCCESS;
+    if (!completes(fn))
+        return fr_real_call(fn, args);
+    for (unsigned tests = 1; !over; tests++) {
+        rc = test(fn, args, &over);
+        look_after_others(tests);
+    }
+    return rc;
+}
