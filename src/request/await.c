@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Calls that wait, in a process that senders have had to wait for: their bytes have found no room
-// to leave to, so that they depend on this process to fetch them. What can wait as a row of tests
-// does, and fetches between them whatever has come.
+// Calls that wait while senders may depend on this process to fetch their bytes, which have found
+// no room to leave to. What can wait as a row of tests does, and fetches between them what has
+// come.
 //
 // Collectives cannot: one that does not block matches none that does, and the other ranks need not
 // know. Senders are told that this process is in one.
@@ -11,10 +11,22 @@
 
 #include <sched.h>
 
-enum { TESTS_A_LOOK = 16 };
+enum {
+    TESTS_AT_FIRST = 256, // some tens of microseconds, in which most waits end
+    TESTS_A_LOOK = 16,
+};
 
+_Atomic size_t fr_request_expected;
 _Atomic bool fr_request_awaited;
 _Atomic size_t fr_request_reasons;
+
+void fr_request_expect(int count)
+{
+    if (count == 0)
+        return;
+    atomic_fetch_add_explicit(&fr_request_expected, (size_t)count, memory_order_relaxed);
+    atomic_fetch_add_explicit(&fr_request_reasons, (size_t)count, memory_order_relaxed);
+}
 
 void fr_request_notice_awaited(void)
 {
@@ -24,9 +36,14 @@ void fr_request_notice_awaited(void)
     atomic_fetch_add(&fr_request_reasons, 1);
 }
 
+static bool is_time_to_look(unsigned tests)
+{
+    return tests % TESTS_A_LOOK == 0 && tests >= TESTS_AT_FIRST;
+}
+
 static void look_after_others(unsigned tests)
 {
-    if (tests % TESTS_A_LOOK != 0)
+    if (!is_time_to_look(tests))
         return;
     fr_rndv_progress(NULL);
     fr_request_receive_early(true);
@@ -49,10 +66,6 @@ static enum fr_fn begun_by(enum fr_fn fn)
         return FR_FN_MPI_Irecv;
     case FR_FN_MPI_Recv_c:
         return FR_FN_MPI_Irecv_c;
-    case FR_FN_MPI_Sendrecv:
-        return FR_FN_MPI_Isendrecv;
-    case FR_FN_MPI_Sendrecv_c:
-        return FR_FN_MPI_Isendrecv_c;
     default:
         return fn;
     }
@@ -65,20 +78,9 @@ static bool is_from_nobody(enum fr_fn fn, const fr_word *args)
     return fr_real_arg(fn, 'u', 0) >= 0 && (int)args[source] == fr_real_mpi.PROC_NULL;
 }
 
-// A blocking function as the one that begins the same, and tests. The request takes the place of
-// the status, or comes last.
-static int begin_and_test(enum fr_fn fn, const fr_word *args)
+static int test_until_over(void *request, fr_word status)
 {
-    _Alignas(8) char request[8];
-    fr_word given[FR_MAX_ARGS], status = fr_real_mpi.STATUS_IGNORE;
-    unsigned count = fr_real_rows[fn].arg_count;
-    int flag = 0;
-    for (unsigned i = 0; i < count; i++)
-        given[i] = args[i];
-    if (fr_real_arg(fn, 'u', 0) >= 0)
-        status = args[--count];
-    given[count] = FR_PTR(request);
-    int rc = fr_real_call(begun_by(fn), given);
+    int flag = 0, rc = fr_real_mpi.SUCCESS;
     for (unsigned tests = 1; rc == fr_real_mpi.SUCCESS; tests++) {
         rc = FR_MPI(Test, FR_PTR(request), FR_PTR(&flag), status);
         if (flag)
@@ -86,6 +88,42 @@ static int begin_and_test(enum fr_fn fn, const fr_word *args)
         look_after_others(tests);
     }
     return rc;
+}
+
+// A blocking function as the one that begins the same, and tests. The request takes the place of
+// the status, or comes last.
+static int begin_and_test(enum fr_fn fn, const fr_word *args)
+{
+    _Alignas(8) char request[8];
+    fr_word given[FR_MAX_ARGS], status = fr_real_mpi.STATUS_IGNORE;
+    unsigned count = fr_real_rows[fn].arg_count;
+    for (unsigned i = 0; i < count; i++)
+        given[i] = args[i];
+    if (fr_real_arg(fn, 'u', 0) >= 0)
+        status = args[--count];
+    given[count] = FR_PTR(request);
+    int rc = fr_real_call(begun_by(fn), given);
+    return rc == fr_real_mpi.SUCCESS ? test_until_over(request, status) : rc;
+}
+
+static int exchange(enum fr_fn fn, const fr_word *args)
+{
+    _Alignas(8) char sending[8], receiving[8];
+    bool large = fr_real_rows[fn].flags & FR_ROW_LARGE;
+    const fr_word in[] = {args[5], args[6], args[7], args[8], args[9], args[10], FR_PTR(receiving)};
+    const fr_word out[] = {args[0], args[1], args[2], args[3], args[4], args[10], FR_PTR(sending)};
+    int rc = fr_real_call(large ? FR_FN_MPI_Irecv_c : FR_FN_MPI_Irecv, in);
+    if (rc != fr_real_mpi.SUCCESS)
+        return rc;
+    rc = fr_real_call(large ? FR_FN_MPI_Isend_c : FR_FN_MPI_Isend, out);
+    if (rc != fr_real_mpi.SUCCESS) {
+        FR_MPI(Cancel, FR_PTR(receiving));
+        FR_MPI(Wait, FR_PTR(receiving), fr_real_mpi.STATUS_IGNORE);
+        return rc;
+    }
+    rc = test_until_over(receiving, args[11]);
+    int sent = test_until_over(sending, fr_real_mpi.STATUS_IGNORE);
+    return rc == fr_real_mpi.SUCCESS ? sent : rc;
 }
 
 static int probe(const fr_word *args)
@@ -137,7 +175,7 @@ int fr_request_set_call(struct fr_request_set *set)
     bool over = false;
     int rc = test(set->fn, set->args, &over);
     for (unsigned tests = 1; !over; tests++) {
-        if (tests % TESTS_A_LOOK == 0) {
+        if (is_time_to_look(tests)) {
             fr_request_set_unclaim(set);
             look_after_others(tests);
             (void)!fr_request_set_claim(set);
@@ -151,10 +189,13 @@ int fr_request_call_real(enum fr_fn fn, const fr_word *args)
 {
     if (FR_LIKELY(!fr_request_is_awaited()))
         return fr_real_call(fn, args);
-    if (fn == FR_FN_MPI_Probe && args[3])
+    if (fn == FR_FN_MPI_Probe && (args[3] || fr_real_mpi.STATUS_IGNORE == 0))
         return probe(args);
-    if (begun_by(fn) != fn && fr_real_has(begun_by(fn)) && !is_from_nobody(fn, args))
+    bool waits = fr_real_arg(fn, 'P', 0) >= 0 && !is_from_nobody(fn, args);
+    if (waits && begun_by(fn) != fn)
         return begin_and_test(fn, args);
+    if (waits && (fn == FR_FN_MPI_Sendrecv || fn == FR_FN_MPI_Sendrecv_c))
+        return exchange(fn, args);
     bool over = false;
     int rc = fr_real_mpi.SUCCESS;
     if (!completes(fn))

@@ -71,6 +71,7 @@ struct fr_request_op {
     uint64_t looked;               // number of the last look, of one whose request was freed
     bool early;                    // to receive early, which does not take long
     bool plain;                    // it receives into memory that MPI was given, once
+    bool expects;                  // it receives into device memory, once
     bool left;                     // its request is over, and another one may have its value
     struct fr_request_op *next;    // same key, or a list
     UT_hash_handle hh;
@@ -320,25 +321,31 @@ static inline bool fr_request_any_freed(void)
     return atomic_load_explicit(&fr_request_freed_count, memory_order_relaxed) != 0;
 }
 
+// Adds to the number of receives into device memory that are pending.
+void fr_request_expect(int count);
+
 // Notices that senders have had to wait for this process: for calls with device buffers, and others
 // that wait.
 void fr_request_notice_awaited(void);
 
-// Whether that was noticed, and receives are pending: then a call that waits is to receive what has
-// come.
+// Whether senders may depend on this process while it waits for something else: receives into
+// device memory are pending, or any are and senders have had to wait. A call that waits then
+// receives what has come.
+extern _Atomic size_t fr_request_expected;
 extern _Atomic bool fr_request_awaited;
 static inline bool fr_request_is_awaited(void)
 {
-    return atomic_load_explicit(&fr_request_awaited, memory_order_relaxed) &&
-           fr_request_any_tracked();
+    return atomic_load_explicit(&fr_request_expected, memory_order_relaxed) != 0 ||
+           (atomic_load_explicit(&fr_request_awaited, memory_order_relaxed) &&
+            fr_request_any_tracked());
 }
 
 // Calls the real function. One that waits, of one message or of requests that are not tracked, does
-// so as a row of tests where senders have had to wait for this process.
+// so as a row of tests where senders may depend on this process.
 int fr_request_call_real(enum fr_fn fn, const fr_word *args);
 
-// How many reasons there are to look at each call: operations whose request was freed, and senders
-// that have had to wait.
+// How many reasons there are to look at each call: operations whose request was freed, receives
+// into device memory, and senders that have had to wait.
 extern _Atomic size_t fr_request_reasons;
 static inline bool fr_request_looks_at_all(void)
 {

@@ -110,6 +110,7 @@ void fr_request_table_remove(struct fr_request_op *op)
     atomic_fetch_sub_explicit(&fr_request_tracked_count, 1, memory_order_release);
     if (!op->plain)
         atomic_fetch_sub_explicit(&fr_request_special_count, 1, memory_order_release);
+    fr_request_expect(-op->expects);
     if (op->of_window)
         atomic_fetch_sub_explicit(&fr_request_pending_count, 1, memory_order_release);
 }
@@ -166,6 +167,13 @@ void fr_request_table_drop_left(fr_word request)
     }
 }
 
+// Whether senders may depend on this process to fetch a message for it, which is done whenever it
+// waits for anything.
+static bool expects(const struct fr_request_op *op)
+{
+    return op->takes_rts && !op->persistent && !op->schedule && fr_request_op_is_staged(op);
+}
+
 static bool is_plain(const struct fr_request_op *op)
 {
     return op->takes_rts && !op->persistent && !op->schedule && !op->send && !op->partitions &&
@@ -177,6 +185,7 @@ void fr_request_table_add(struct fr_request_op *op, fr_word request)
     fr_request_table_make_way(request);
     op->key = request;
     op->plain = is_plain(op);
+    op->expects = expects(op);
     fr_core_lock(&table_lock);
     insert(op);
     if (op->claimed)
@@ -185,6 +194,7 @@ void fr_request_table_add(struct fr_request_op *op, fr_word request)
     fr_core_unlock(&table_lock);
     if (!op->plain)
         atomic_fetch_add_explicit(&fr_request_special_count, 1, memory_order_release);
+    fr_request_expect(op->expects);
     atomic_fetch_add_explicit(&fr_request_tracked_count, 1, memory_order_release);
 }
 

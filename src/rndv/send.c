@@ -21,7 +21,7 @@ enum {
     LONGEST_WAIT_NS = 1000000000, // whatever the receiver does meanwhile
     BLOCKED_PATIENCE_NS = 10000000,
     LEAST_PATIENCE_NS = 1000000000,
-    MOST_PATIENCE_DOUBLED = 4,
+    MOST_PATIENCE_DOUBLED = 2,
     LOOKS_A_YIELD = 64,
     POOL_LIMIT = 64,
 };

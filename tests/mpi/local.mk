@@ -5,7 +5,7 @@ fr_mpi_tests = tests/mpi/programs-openmpi.test tests/mpi/programs-mpich.test \
     tests/mpi/fabric.test tests/mpi/pipeline.test tests/mpi/clique.test tests/mpi/kept.test \
     tests/mpi/unnoticed.test tests/mpi/mixed.test tests/mpi/alike.test tests/mpi/control.test \
     tests/mpi/report.test tests/mpi/across.test tests/mpi/rail.test tests/mpi/hmem.test tests/mpi/slurm.test \
-    tests/mpi/shm.test tests/mpi/far.test
+    tests/mpi/shm.test tests/mpi/far.test tests/mpi/bounds.test
 EXTRA_DIST += $(fr_mpi_tests) tests/mpi/programs tests/mpi/run-program \
     tests/mpi/check-report.py tests/mpi/check-sanitizer.py tests/mpi/check-fabric.py \
     tests/mpi/report-check.py tests/mpi/report_run.c \
@@ -53,6 +53,10 @@ fr_across_programs = $(MPI_FLAVOURS:%=tests/mpi/across-%)
 EXTRA_DIST += tests/mpi/across.c tests/mpi/count.c
 CLEANFILES += $(fr_across_programs) tests/mpi/libfrcount.so \
     tests/mpi/libfrshm.so $(MPI_FLAVOURS:%=tests/bench/job-%)
+# A program that measures what waiting messages take.
+fr_bounds_programs = $(MPI_FLAVOURS:%=tests/mpi/bounds-%)
+EXTRA_DIST += tests/mpi/bounds.c
+CLEANFILES += $(fr_bounds_programs)
 fr_report_programs = $(MPI_FLAVOURS:%=tests/mpi/report_run-%)
 CLEANFILES += $(fr_report_programs)
 # What run-program preloads into the ranks of an MPICH.
@@ -74,7 +78,7 @@ if !CROSS_COMPILING
 TESTS += $(fr_mpi_tests)
 check_DATA += $(fr_layout_tests) $(fr_world_tests) $(fr_control_tests) $(fr_fabric_programs) \
     $(fr_unnoticed_programs) $(fr_alike_programs) $(fr_names_tests) $(fr_report_programs) \
-    tests/mpi/libfryield.so $(fr_across_programs) tests/mpi/libfrcount.so \
+    tests/mpi/libfryield.so $(fr_bounds_programs) $(fr_across_programs) tests/mpi/libfrcount.so \
     tests/mpi/libfrshm.so $(MPI_FLAVOURS:%=tests/bench/job-%)
 fr_compile_with_rooms = $(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(DEFS) $(DEFAULT_INCLUDES) \
     $(AM_CPPFLAGS) $(CPPFLAGS) -std=gnu11 -Wall -Wextra $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS) \
@@ -107,6 +111,10 @@ $(fr_alike_programs): tests/mpi/alike-%: $(fr_alike_sources) tests/programs/memo
 	    -std=gnu11 -Wall -Wextra $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) -ldl
 $(fr_across_programs): tests/mpi/across-%: tests/mpi/across.c tests/programs/memory.c \
     tests/programs/memory.h
+	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(DEFAULT_INCLUDES) $(CPPFLAGS) $(CUDA_CPPFLAGS) \
+	    -std=gnu11 -Wall -Wextra $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) -ldl
+$(fr_bounds_programs): tests/mpi/bounds-%: tests/mpi/bounds.c tests/programs/memory.c \
+    tests/programs/memory.h tests/sim/pins.h
 	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(DEFAULT_INCLUDES) $(CPPFLAGS) $(CUDA_CPPFLAGS) \
 	    -std=gnu11 -Wall -Wextra $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) -ldl
 $(fr_report_programs): tests/mpi/report_run-%: tests/mpi/report_run.c tests/programs/memory.c \

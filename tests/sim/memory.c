@@ -2,6 +2,7 @@
 // Memory of the plain kinds: cuMemAlloc, managed, and page-locked host memory.
 #include "config.h"
 
+#include "pins.h"
 #include "sim.h"
 
 #include <stdlib.h>
@@ -155,6 +156,26 @@ CUresult sim_mem_prefetch(CUdeviceptr address, size_t bytes, CUmemLocation locat
 }
 
 // Host memory of this simulator's own: anonymous pages, gone from the process once freed.
+static struct frsim_pins pins;
+
+static void count_pinned(size_t bytes)
+{
+    pins.calls++;
+    pins.bytes += bytes;
+    pins.most_bytes = pins.bytes > pins.most_bytes ? pins.bytes : pins.most_bytes;
+}
+
+static void count_unpinned(size_t bytes)
+{
+    pins.calls++;
+    pins.bytes -= bytes;
+}
+
+struct frsim_pins frsim_pins(void)
+{
+    return pins;
+}
+
 CUresult sim_host_alloc(void **address, size_t bytes, unsigned flags)
 {
     const unsigned known =
@@ -180,6 +201,7 @@ CUresult sim_host_alloc(void **address, size_t bytes, unsigned flags)
         munmap(base, bytes);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    count_pinned(bytes);
     *address = base;
     return CUDA_SUCCESS;
 }
@@ -198,6 +220,7 @@ CUresult sim_host_free(void *address)
     if (!range || range->base != (uintptr_t)address || range->kind != SIM_KIND_PINNED)
         return CUDA_ERROR_INVALID_VALUE;
     size_t bytes = range->bytes;
+    count_unpinned(bytes);
     sim_range_remove(range);
     munmap(address, bytes);
     return CUDA_SUCCESS;
@@ -240,7 +263,10 @@ CUresult sim_host_register(void *address, size_t bytes, unsigned flags)
         .ctx = ctx,
         .flags = flags,
     };
-    return sim_range_add(&content) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    if (!sim_range_add(&content))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    count_pinned(bytes);
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_host_unregister(void *address)
@@ -251,6 +277,7 @@ CUresult sim_host_unregister(void *address)
         return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
     if (range->base != (uintptr_t)address)
         return CUDA_ERROR_INVALID_VALUE;
+    count_unpinned(range->bytes);
     sim_range_remove(range);
     return CUDA_SUCCESS;
 }

@@ -33,6 +33,7 @@ struct fr_real_personality fr_real_mpi = {
     .UNDEFINED = UNDEFINED,
 };
 _Atomic bool fr_request_awaited;
+_Atomic size_t fr_request_expected;
 _Atomic size_t fr_request_posted_count;
 _Atomic size_t fr_request_tracked_count = 1, fr_request_special_count = 1;
 

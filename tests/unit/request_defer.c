@@ -30,6 +30,7 @@ struct fr_real_personality fr_real_mpi = {
 
 _Atomic bool fr_request_has_handler;
 _Atomic bool fr_request_awaited;
+_Atomic size_t fr_request_expected;
 _Atomic size_t fr_request_posted_count, fr_request_tracked_count = 1;
 
 static unsigned waited, removed, raised, looked;

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What Fabrail takes for messages that wait: each case measures what the process grows by, and how
+// often host memory is page-locked. The bounds on both are FABRAIL_STAGING_MAX and
+// FABRAIL_WORKSPACE_MAX, which the launch sets.
+#include "../programs/memory.h"
+#include "../sim/pins.h"
+
+#include <dlfcn.h>
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+// MPIs give MPI_STATUSES_IGNORE a small address, which gcc takes for an array that is too short.
+#pragma GCC diagnostic ignored "-Wstringop-overflow"
+
+enum { TAG = 5, TOKEN_TAG = 6, WARM = 12 };
+
+static int rank, size;
+static int count, bytes, allowed_mib; // of messages, of each, and what a rank may grow by
+
+static void must(bool right, const char *text, long long found, long long wanted)
+{
+    if (right)
+        return;
+    fprintf(stderr, "rank %d: %s: %lld, wanted %lld\n", rank, text, found, wanted);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+static long long resident_kib(void)
+{
+    char line[256];
+    long long kib = 0;
+    FILE *file = fopen("/proc/self/status", "r");
+    while (file && fgets(line, sizeof(line), file)) {
+        if (sscanf(line, "VmRSS: %lld", &kib) == 1)
+            break;
+    }
+    if (file)
+        fclose(file);
+    return kib;
+}
+
+static struct frsim_pins pins(void)
+{
+    static frsim_pins_fn *ask;
+    void *driver = ask ? NULL : dlopen("libcuda.so.1", RTLD_NOW);
+    if (driver)
+        *(void **)&ask = dlsym(driver, "frsim_pins");
+    must(ask != NULL, "the simulated driver tells of pins", 0, 1);
+    return ask();
+}
+
+static long long before_kib;
+
+static void measure(void)
+{
+    long long grown_mib = (resident_kib() - before_kib) / 1024;
+    must(grown_mib <= allowed_mib, "MiB more than before", grown_mib, allowed_mib);
+}
+
+static void write_pattern(const struct memory *memory, int seed)
+{
+    unsigned char *host = malloc((size_t)bytes);
+    memset(host, seed * 7 + 1, (size_t)bytes);
+    memory_write(memory, 0, host, (size_t)bytes);
+    free(host);
+}
+
+static void check_pattern(const struct memory *memory, int seed)
+{
+    unsigned char *host = malloc((size_t)bytes);
+    int wrong = 0;
+    memory_read(memory, 0, host, (size_t)bytes);
+    for (int i = 0; i < bytes; i++)
+        wrong += host[i] != (unsigned char)(seed * 7 + 1);
+    must(wrong == 0, "wrong bytes", wrong, 0);
+    free(host);
+}
+
+// Rank 0 sends as often as it takes rank 1 to map the memory.
+static struct memory make_mapped(void)
+{
+    struct memory memory = memory_new(MEMORY_DEVICE, (size_t)bytes);
+    for (int i = 0; i < WARM; i++) {
+        if (rank == 0)
+            MPI_Send(memory.address, bytes, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
+        else if (rank == 1)
+            MPI_Recv(memory.address, bytes, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    before_kib = resident_kib();
+    return memory;
+}
+
+// Windows of receives into device memory, as bandwidth tests have them: in a steady state nothing
+// is page-locked.
+static void run_windows(void)
+{
+    enum { WINDOWS = 30, STEADY = 15 };
+    struct memory memory = make_mapped(), answer = memory_new(MEMORY_DEVICE, 64);
+    MPI_Request *requests = malloc((size_t)count * sizeof(*requests));
+    unsigned long calls = 0;
+    for (int window = 0; window < WINDOWS; window++) {
+        if (window == STEADY)
+            calls = pins().calls;
+        if (rank == 0)
+            write_pattern(&memory, window);
+        for (int i = 0; i < count; i++) {
+            if (rank == 0)
+                MPI_Isend(memory.address, bytes, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, &requests[i]);
+            else
+                MPI_Irecv(memory.address, bytes, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, &requests[i]);
+        }
+        MPI_Waitall(count, requests, MPI_STATUSES_IGNORE);
+        if (rank == 1) {
+            check_pattern(&memory, window);
+            MPI_Send(answer.address, 4, MPI_BYTE, 0, TOKEN_TAG, MPI_COMM_WORLD);
+        } else
+            MPI_Recv(answer.address, 4, MPI_BYTE, 1, TOKEN_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+    must(pins().calls == calls, "calls that page-lock memory", (long long)(pins().calls - calls),
+         0);
+    measure();
+    free(requests);
+}
+
+// A receiver that is in no call while many messages wait.
+static void run_sleeps(void)
+{
+    struct memory memory = make_mapped();
+    MPI_Request *requests = malloc((size_t)count * sizeof(*requests));
+    write_pattern(&memory, 1);
+    for (int i = 0; rank == 0 && i < count; i++)
+        MPI_Isend(memory.address, bytes, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, &requests[i]);
+    if (rank == 0) {
+        for (int done = 0; !done;) {
+            MPI_Testall(count, requests, &done, MPI_STATUSES_IGNORE);
+            measure();
+        }
+    } else {
+        sleep(2);
+        for (int i = 0; i < count; i++) {
+            MPI_Recv(memory.address, bytes, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        }
+        check_pattern(&memory, 1);
+        measure();
+    }
+    free(requests);
+}
+
+// How rank 1 waits for rank 2, which waits for rank 0, whose sends rank 1 has yet to fetch.
+enum {
+    BY_RECV,
+    BY_PROBE,
+    BY_WAIT,
+    BY_WAITALL,
+    BY_WAITANY,
+    BY_WAITSOME,
+    BY_SENDRECV,
+    BY_SSEND,
+    BY_BCAST,
+    BY_BARRIER,
+    WAYS
+};
+
+static void wait_for_token(int way, int *token, MPI_Request *requests)
+{
+    MPI_Request *last = &requests[count];
+    int index, out[1];
+    switch (way) {
+    case BY_PROBE:
+        MPI_Probe(2, TOKEN_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE); // fall through
+    case BY_RECV:
+        MPI_Recv(token, 1, MPI_INT, 2, TOKEN_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        return;
+    case BY_SENDRECV:
+        MPI_Sendrecv(&index, 0, MPI_INT, 2, TOKEN_TAG, token, 1, MPI_INT, 2, TOKEN_TAG,
+                     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        return;
+    case BY_SSEND:
+        MPI_Ssend(token, 1, MPI_INT, 2, TOKEN_TAG, MPI_COMM_WORLD);
+        *token = 1;
+        return;
+    case BY_BCAST:
+        MPI_Bcast(token, 1, MPI_INT, 2, MPI_COMM_WORLD);
+        return;
+    case BY_BARRIER:
+        MPI_Barrier(MPI_COMM_WORLD);
+        *token = 1;
+        return;
+    default:
+        break;
+    }
+    MPI_Irecv(token, 1, MPI_INT, 2, TOKEN_TAG, MPI_COMM_WORLD, last);
+    if (way == BY_WAIT)
+        MPI_Wait(last, MPI_STATUS_IGNORE);
+    else if (way == BY_WAITALL)
+        MPI_Waitall(count + 1, requests, MPI_STATUSES_IGNORE);
+    else if (way == BY_WAITANY)
+        MPI_Waitany(1, last, &index, MPI_STATUS_IGNORE);
+    else
+        MPI_Waitsome(1, last, &index, out, MPI_STATUSES_IGNORE);
+}
+
+static void give_token(int way)
+{
+    int token = 1;
+    MPI_Recv(&token, 1, MPI_INT, 0, TOKEN_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (way == BY_BCAST)
+        MPI_Bcast(&token, 1, MPI_INT, 2, MPI_COMM_WORLD);
+    else if (way == BY_BARRIER)
+        MPI_Barrier(MPI_COMM_WORLD);
+    else if (way == BY_SSEND)
+        MPI_Recv(&token, 1, MPI_INT, 1, TOKEN_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    else if (way == BY_SENDRECV)
+        MPI_Sendrecv(&token, 1, MPI_INT, 1, TOKEN_TAG, NULL, 0, MPI_INT, 1, TOKEN_TAG,
+                     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    else
+        MPI_Send(&token, 1, MPI_INT, 1, TOKEN_TAG, MPI_COMM_WORLD);
+}
+
+static void run_one_way(int way, const struct memory *memory, MPI_Request *requests)
+{
+    int token = 0;
+    for (int i = 0; rank == 1 && i < count; i++)
+        MPI_Irecv(memory->address, bytes, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, &requests[i]);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) {
+        write_pattern(memory, way);
+        for (int i = 0; i < count; i++) {
+            MPI_Send(memory->address, bytes, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
+            if (way < BY_BCAST)
+                measure();
+        }
+        token = 1;
+        MPI_Send(&token, 1, MPI_INT, 2, TOKEN_TAG, MPI_COMM_WORLD);
+        if (way == BY_BCAST)
+            MPI_Bcast(&token, 1, MPI_INT, 2, MPI_COMM_WORLD);
+        else if (way == BY_BARRIER)
+            MPI_Barrier(MPI_COMM_WORLD);
+    } else if (rank == 2) {
+        give_token(way);
+    } else {
+        wait_for_token(way, &token, requests);
+        must(token == 1, "the token", token, 1);
+        MPI_Waitall(count, requests, MPI_STATUSES_IGNORE);
+        check_pattern(memory, way);
+    }
+}
+
+static void run_blocked(void)
+{
+    struct memory memory = make_mapped();
+    MPI_Request *requests = malloc((size_t)(count + 1) * sizeof(*requests));
+    for (int way = 0; way < WAYS; way++) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        run_one_way(way, &memory, requests);
+    }
+    free(requests);
+}
+
+// Data themselves come into receives that expect an RTS.
+static void run_data(void)
+{
+    enum { ROUNDS = 3 };
+    struct memory memory = make_mapped();
+    unsigned char *host = malloc((size_t)bytes);
+    MPI_Request *requests = malloc((size_t)count * sizeof(*requests));
+    struct memory *into = malloc((size_t)count * sizeof(*into));
+    memset(host, 1, (size_t)bytes);
+    for (int i = 0; i < count; i++)
+        into[i] = memory_new(MEMORY_DEVICE, (size_t)bytes);
+    for (int i = 0; i < count; i++) // the simulated device's memory is the process's
+        write_pattern(&into[i], 0);
+    before_kib = resident_kib();
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < count; i++) {
+            if (rank == 0) {
+                memset(host, i * 7 + 1, (size_t)bytes);
+                MPI_Send(host, bytes, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
+            } else
+                MPI_Irecv(into[i].address, bytes, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, &requests[i]);
+        }
+        if (rank == 1)
+            MPI_Waitall(count, requests, MPI_STATUSES_IGNORE);
+        for (int i = 0; rank == 1 && i < count; i++)
+            check_pattern(&into[i], i);
+    }
+    measure();
+    for (int i = 0; i < count; i++)
+        memory_free(&into[i]);
+    memory_free(&memory);
+    free(into);
+    free(requests);
+    free(host);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } cases[] = {{"windows", run_windows},
+                 {"sleeps", run_sleeps},
+                 {"blocked", run_blocked},
+                 {"data", run_data}};
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    must(argc == 5, "arguments of CASE COUNT BYTES MIB", argc - 1, 4);
+    count = atoi(argv[2]);
+    bytes = atoi(argv[3]);
+    allowed_mib = atoi(argv[4]);
+    memory_start(rank);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        if (strcmp(cases[i].name, argv[1]) == 0)
+            cases[i].run();
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    printf("rank %d: to the end\n", rank);
+    MPI_Finalize();
+    return 0;
+}
