@@ -72,8 +72,7 @@ static bool open_host(const struct fr_control_job *job)
     enum fr_status status = FR_ERR_NO_MEMORY;
     int count = list_members(job, &members);
     if (count > 0)
-        status = fr_control_host_open(&name, members, index_of[job->rank], count, job->area_bytes,
-                                      job->common_bytes);
+        status = fr_control_host_open(&name, members, index_of[job->rank], count, job);
     if (status != FR_OK)
         fr_warn_once("no shared memory for the processes of this host, so messages do not go over "
                      "NVLink: %s",
@@ -262,6 +261,11 @@ void *fr_control_area_in_use(int rank)
 {
     int index = index_at(rank);
     return index >= 0 ? fr_control_host_area(index, false) : NULL;
+}
+
+bool fr_control_area_extend(size_t bytes)
+{
+    return fr_control_host_extend(bytes);
 }
 
 bool fr_control_send(int to, enum fr_control_kind kind, const void *data, size_t bytes)

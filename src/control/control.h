@@ -54,6 +54,7 @@ struct fr_control_job {
     const struct fr_control_process *processes; // by rank, copied as needed; who takes no part has
                                                 // no cookie
     size_t area_bytes;                          // of each process, in the shared memory of its host
+    size_t area_begin_bytes;                    // of these, what is there at first; 0 for all
     bool remote;         // messages are wanted by MPI, between processes of different hosts
     size_t common_bytes; // of what all know alike, which those of a host are to have once; else 0
 };
@@ -104,6 +105,10 @@ const struct fr_control_secret *fr_control_job_secret(void);
 // anybody asks for just that area. The second one claims nothing: NULL while nobody has used it.
 void *fr_control_area(int rank);
 void *fr_control_area_in_use(int rank);
+
+// Claims room for the first `bytes` of this process's own area, which is in use. Returns false when
+// the host has none.
+bool fr_control_area_extend(size_t bytes);
 
 enum { FR_CONTROL_BYTES = 232 };
 

@@ -28,13 +28,13 @@ struct fr_control_entry {
 struct fr_control_secret fr_control_host_name(const struct fr_control_job *job);
 
 // Attaches to the shared memory of the processes members[0..count), of which this is the one at
-// `index`, or makes it: whoever comes first. `name` is what it is found by. Returns
-// FR_ERR_NO_MEMORY when there is no room, FR_ERR_INVALID when what is there is another's: then none
-// of them is ever ready.
+// `index`, or makes it: whoever comes first. The job says how much there is for each. `name` is
+// what it is found by. Returns FR_ERR_NO_MEMORY when there is no room, FR_ERR_INVALID when what is
+// there is another's: then none of them is ever ready.
 FR_MUST_CHECK enum fr_status fr_control_host_open(const struct fr_control_secret *name,
                                                   const struct fr_control_process *members,
-                                                  int index, int count, size_t area_bytes,
-                                                  size_t common_bytes);
+                                                  int index, int count,
+                                                  const struct fr_control_job *job);
 void fr_control_host_close(void); // idempotent
 
 // Whether all have attached. A load or two.
@@ -46,6 +46,7 @@ const void *fr_control_host_share(const void *own);
 const struct fr_control_process *fr_control_host_member(int index);
 bool fr_control_host_is_alive(int index);
 void *fr_control_host_area(int index, bool claim);
+bool fr_control_host_extend(size_t bytes);                 // its own
 struct fr_control_entry *fr_control_host_entry(int index); // NULL while not ready
 bool fr_control_host_has_queue(int index);                 // claims room for it
 bool fr_control_host_send(int to, const struct fr_control_message *message);

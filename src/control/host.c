@@ -49,7 +49,7 @@ static struct {
     struct fr_control_secret name;
     struct fr_control_process *members;
     struct fr_control_shm shm;
-    size_t head_bytes, queue_bytes, area_bytes, common_bytes;
+    size_t head_bytes, queue_bytes, area_bytes, area_begin_bytes, common_bytes;
     int index;
     int count;
 } host;
@@ -143,7 +143,7 @@ free_members:
 
 enum fr_status fr_control_host_open(const struct fr_control_secret *name,
                                     const struct fr_control_process *members, int index, int count,
-                                    size_t area_bytes, size_t common_bytes)
+                                    const struct fr_control_job *job)
 {
     if (count < 1 || count > MAX_PROCESSES || index < 0 || index >= count || get_memory() != NULL)
         return FR_ERR_INVALID;
@@ -153,8 +153,10 @@ enum fr_status fr_control_host_open(const struct fr_control_secret *name,
     host.head_bytes =
         to_pages(sizeof(struct header) + (size_t)count * sizeof(struct fr_control_entry));
     host.queue_bytes = to_pages(FR_CONTROL_PLACES * sizeof(struct fr_control_place));
-    host.area_bytes = to_pages(area_bytes);
-    host.common_bytes = common_bytes;
+    host.area_bytes = to_pages(job->area_bytes);
+    host.area_begin_bytes =
+        job->area_begin_bytes > 0 ? to_pages(job->area_begin_bytes) : host.area_bytes;
+    host.common_bytes = job->common_bytes;
     return open_memory(members);
 }
 
@@ -213,8 +215,8 @@ static int64_t now_s(void)
     return (int64_t)now.tv_sec + 1;
 }
 
-// Claims the room of a part, unless that has been tried in vain just now.
-static bool claim(_Atomic uint32_t *has, size_t offset, size_t bytes)
+// Claims room, unless that has been tried in vain just now.
+static bool claim_room(size_t offset, size_t bytes)
 {
     int64_t now = now_s();
     int64_t last = atomic_load_explicit(&refused_s, memory_order_relaxed);
@@ -224,6 +226,13 @@ static bool claim(_Atomic uint32_t *has, size_t offset, size_t bytes)
         atomic_store_explicit(&refused_s, now, memory_order_relaxed);
         return false;
     }
+    return true;
+}
+
+static bool claim(_Atomic uint32_t *has, size_t offset, size_t bytes)
+{
+    if (!claim_room(offset, bytes))
+        return false;
     atomic_store_explicit(has, 1, memory_order_release);
     return true;
 }
@@ -240,9 +249,15 @@ void *fr_control_host_area(int index, bool may_claim)
         return NULL;
     size_t offset = queue_offset(index) + host.queue_bytes;
     if (FR_UNLIKELY(!is_there(&entry->has_area)) &&
-        !(may_claim && claim(&entry->has_area, offset, host.area_bytes)))
+        !(may_claim && claim(&entry->has_area, offset, host.area_begin_bytes)))
         return NULL;
     return (char *)get_memory() + offset;
+}
+
+bool fr_control_host_extend(size_t bytes)
+{
+    return fr_control_host_is_ready() && bytes <= host.area_bytes &&
+           claim_room(queue_offset(host.index) + host.queue_bytes, to_pages(bytes));
 }
 
 static struct fr_control_place *place_of(int index, uint64_t number)

@@ -117,7 +117,8 @@ static bool open_control(bool remote)
 {
     struct fr_control_job job = {.rank = fr_world_rank(),
                                  .size = fr_world_size(),
-                                 .area_bytes = fr_rndv_area_bytes(),
+                                 .area_bytes = fr_rndv_area_bytes(false),
+                                 .area_begin_bytes = fr_rndv_area_bytes(true),
                                  .remote = remote,
                                  .common_bytes = bytes_to_share()};
     struct fr_control_process *processes = calloc((size_t)job.size, sizeof(*processes));

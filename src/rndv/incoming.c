@@ -77,6 +77,8 @@ bool fr_rndv_incoming_read(const unsigned char data[FR_RNDV_RTS_BYTES],
     if (FR_LIKELY(!is_rts(data, &rts)))
         return false;
     struct fr_rndv_ledger *ledger = rts.remote ? NULL : fr_rndv_ledger_of((int)rts.from);
+    if (ledger != NULL && rts.place >= fr_rndv_ledger_slots_of(ledger))
+        return false;
     struct fr_rndv_slot *slot = ledger != NULL ? &ledger->slots[rts.place] : NULL;
     // None goes to its own sender but by the ledger: such bytes have been sent back, by a program
     // that had them from a receive too short for a whole RTS.

@@ -35,13 +35,15 @@ struct place {
     bool announcing;
 };
 
-// As many flows as slots: where there is a slot for a message, a flow is idle.
+// As many flows as slots: where there is a slot for a message, a flow is idle. What is beyond the
+// slots that there are is not touched.
 static struct fr_lock ledger_lock = FR_LOCK_INIT;
 static struct place places[FR_RNDV_SLOTS] FR_GUARDED_BY(ledger_lock);
 static struct flow flows[FR_RNDV_SLOTS] FR_GUARDED_BY(ledger_lock);
 static struct flow *known FR_GUARDED_BY(ledger_lock);        // the table
 static struct fr_list idle_flows FR_GUARDED_BY(ledger_lock); // the latest first
 static uint64_t last_number FR_GUARDED_BY(ledger_lock);
+static _Atomic unsigned slot_count;
 
 static bool is_open;                             // written in MPI_Init and MPI_Finalize
 static _Atomic(struct fr_rndv_ledger *) own;     // made when it is needed first
@@ -50,12 +52,24 @@ static _Atomic int used_device = -1;             // that others are told of
 
 static FR_TLS char own_mark; // its address tells threads apart
 
+static void add_slots(unsigned count) FR_REQUIRES(&ledger_lock)
+{
+    for (unsigned i = slot_count; i < count; i++)
+        fr_list_push_front(&idle_flows, &flows[i].idle);
+    slot_count = count;
+}
+
+unsigned fr_rndv_ledger_count(void)
+{
+    return atomic_load_explicit(&slot_count, memory_order_relaxed);
+}
+
 bool fr_rndv_ledger_open(void)
 {
     fr_core_lock(&ledger_lock);
     fr_list_init(&idle_flows);
-    for (size_t i = 0; i < FR_ARRAY_LENGTH(flows); i++)
-        fr_list_push_front(&idle_flows, &flows[i].idle);
+    slot_count = 0;
+    add_slots(FR_RNDV_FIRST_SLOTS);
     fr_core_unlock(&ledger_lock);
     is_open = true;
     return true;
@@ -67,8 +81,8 @@ void fr_rndv_ledger_close(void)
     is_open = false;
     fr_core_lock(&ledger_lock);
     HASH_CLEAR(hh, known);
-    memset(places, 0, sizeof(places));
-    memset(flows, 0, sizeof(flows));
+    memset(places, 0, slot_count * sizeof(places[0]));
+    memset(flows, 0, slot_count * sizeof(flows[0]));
     fr_core_unlock(&ledger_lock);
     fr_rndv_plain_forget_all();
     free(atomic_exchange(&private, NULL));
@@ -76,14 +90,16 @@ void fr_rndv_ledger_close(void)
     atomic_store(&used_device, -1);
 }
 
-// The first that any thread has made stays.
+// The first that any thread has made stays. It gets no more slots: nothing stays in the
+// application's buffers that leaves this host.
 static struct fr_rndv_ledger *make_private(void)
 {
-    struct fr_rndv_ledger *made = aligned_alloc(FR_CONTROL_LINE_BYTES, sizeof(*made));
+    const size_t bytes = fr_rndv_ledger_bytes(FR_RNDV_FIRST_SLOTS);
+    struct fr_rndv_ledger *made = aligned_alloc(FR_CONTROL_LINE_BYTES, bytes);
     struct fr_rndv_ledger *none = NULL;
     if (made == NULL)
         return NULL;
-    memset(made, 0, sizeof(*made));
+    memset(made, 0, bytes);
     if (atomic_compare_exchange_strong(&private, &none, made))
         return made;
     free(made);
@@ -260,7 +276,7 @@ static struct flow *get_flow(const struct fr_rndv_address *address) FR_REQUIRES(
 // Returns a slot that is not in use, FR_RNDV_SLOTS if there is none.
 static size_t find_slot(const struct fr_rndv_ledger *ledger)
 {
-    for (size_t i = 0; i < FR_ARRAY_LENGTH(ledger->in_use); i++) {
+    for (size_t i = 0; i < slot_count / 64; i++) {
         uint64_t used = atomic_load_explicit(&ledger->in_use[i], memory_order_relaxed);
         if (~used != 0)
             return i * 64 + (size_t)__builtin_ctzll(~used);
@@ -312,13 +328,30 @@ static enum fr_status enter(struct fr_rndv_ledger *ledger, const struct fr_rndv_
         return FR_ERR_LIMIT;
     struct flow *flow = get_flow(address);
     if (flow == NULL)
-        return FR_ERR_LIMIT;
+        return FR_ERR_NO_MEMORY;
     if (flow->announcing > 0 && flow->announcer != &own_mark)
         return FR_ERR_UNSUPPORTED;
     enter_flow(flow, *index);
     mark_in_use(ledger, *index, true);
     *number = last_number += FR_SLOT_ONE;
     return FR_OK;
+}
+
+// Makes room for twice as many messages. Returns false where there cannot be any more.
+static bool extend(struct fr_rndv_ledger *ledger)
+{
+    unsigned count = fr_rndv_ledger_count();
+    if (count >= FR_RNDV_SLOTS || ledger == atomic_load(&private) ||
+        !fr_control_area_extend(fr_rndv_ledger_bytes(2 * (size_t)count)))
+        return false;
+    fr_core_lock(&ledger_lock);
+    if (count == slot_count) {
+        add_slots(2 * count);
+        atomic_store_explicit(&ledger->more, slot_count - FR_RNDV_FIRST_SLOTS,
+                              memory_order_release);
+    }
+    fr_core_unlock(&ledger_lock);
+    return true;
 }
 
 enum fr_status fr_rndv_ledger_advertise(const struct fr_rndv_address *address, bool shared,
@@ -330,9 +363,12 @@ enum fr_status fr_rndv_ledger_advertise(const struct fr_rndv_address *address, b
     size_t entered = 0;
     if (ledger == NULL || fr_rndv_ledger_is_closed_to(address, fr_rndv_sizes_length(sizes)))
         return FR_ERR_UNSUPPORTED;
-    fr_core_lock(&ledger_lock);
-    enum fr_status status = enter(ledger, address, &entered, number);
-    fr_core_unlock(&ledger_lock);
+    enum fr_status status;
+    do {
+        fr_core_lock(&ledger_lock);
+        status = enter(ledger, address, &entered, number);
+        fr_core_unlock(&ledger_lock);
+    } while (status == FR_ERR_LIMIT && extend(ledger));
     if (status != FR_OK)
         return status;
     struct fr_rndv_ledger *receiver = shared ? fr_rndv_ledger_of(address->to) : NULL;

@@ -9,9 +9,9 @@
 #include <sched.h>
 #include <string.h>
 
-size_t fr_rndv_area_bytes(void)
+size_t fr_rndv_area_bytes(bool first)
 {
-    return sizeof(struct fr_rndv_ledger);
+    return fr_rndv_ledger_bytes(first ? FR_RNDV_FIRST_SLOTS : FR_RNDV_SLOTS);
 }
 
 static bool has_neighbours; // written in MPI_Init
@@ -40,7 +40,8 @@ enum fr_status fr_rndv_open(void)
 static void discard_here(int from)
 {
     const struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(from);
-    for (unsigned i = 0; ledger != NULL && i < FR_RNDV_SLOTS; i++) {
+    unsigned count = ledger != NULL ? fr_rndv_ledger_slots_of(ledger) : 0;
+    for (unsigned i = 0; i < count; i++) {
         const struct fr_rndv_slot *slot = &ledger->slots[i];
         uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
         if ((word & FR_SLOT_STATE) != FR_SLOT_SPARE &&

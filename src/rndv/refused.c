@@ -62,7 +62,7 @@ void fr_rndv_refused_look_after(void)
     if (FR_LIKELY(refused == atomic_load_explicit(&seen, memory_order_relaxed) &&
                   !fr_rndv_write_any()))
         return;
-    for (unsigned index = 0; index < FR_RNDV_SLOTS; index++)
+    for (unsigned index = 0; index < fr_rndv_ledger_count(); index++)
         all = follow(index) && all;
     if (all)
         atomic_store_explicit(&seen, refused, memory_order_relaxed);

@@ -57,8 +57,8 @@ static inline bool fr_rndv_marks_rts(int64_t bytes)
 }
 
 // Begins on this process, on which messages may arrive from now on, once room control is open with
-// areas of this size.
-size_t fr_rndv_area_bytes(void);
+// areas of this size, of which the first ones are there at first.
+size_t fr_rndv_area_bytes(bool first);
 FR_MUST_CHECK enum fr_status fr_rndv_open(void);
 
 // Forgets what nobody has received, once all processes are known to have received what they ever

@@ -8,9 +8,12 @@
 #include "memory/memory.h"
 #include "rndv/rndv.h"
 
+#include <stddef.h>
+
 // ---- the ledger of a sender: in memory that it shares with its host, if there is any
 
-enum { FR_RNDV_SLOTS = 512 }; // messages of one process, under way at once
+// Messages of one process, under way at once; and those that there is room for from the start.
+enum { FR_RNDV_SLOTS = 16384, FR_RNDV_FIRST_SLOTS = 512 };
 
 enum fr_rndv_state {
     FR_RNDV_ADVERTISED,
@@ -82,10 +85,23 @@ struct fr_rndv_ledger {
     _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t device;
     _Atomic uint64_t awaited; // 1: a sender has had to wait for this process to receive
     _Atomic uint64_t blocked; // threads that receive nothing while they wait
+    _Atomic uint64_t more;    // slots that are there beyond the first ones
     _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t in_use[FR_RNDV_SLOTS / 64]; // by it alone
     struct fr_rndv_slot slots[FR_RNDV_SLOTS];
 };
-_Static_assert(FR_RNDV_SLOTS % 64 == 0, "a bit a slot");
+_Static_assert(FR_RNDV_SLOTS % 64 == 0 && FR_RNDV_FIRST_SLOTS % 64 == 0, "a bit a slot");
+
+// Bytes of one with so many slots, and how many it has now. Memory beyond these may be missing.
+static inline size_t fr_rndv_ledger_bytes(size_t slots)
+{
+    return offsetof(struct fr_rndv_ledger, slots) + slots * sizeof(struct fr_rndv_slot);
+}
+static inline unsigned fr_rndv_ledger_slots_of(const struct fr_rndv_ledger *ledger)
+{
+    uint64_t more = atomic_load_explicit(&ledger->more, memory_order_acquire);
+    return more <= FR_RNDV_SLOTS - FR_RNDV_FIRST_SLOTS ? FR_RNDV_FIRST_SLOTS + (unsigned)more
+                                                       : FR_RNDV_FIRST_SLOTS;
+}
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "atomics work between processes");
 
 // The ledger of a process of this host that has used it, NULL for others.
@@ -128,6 +144,7 @@ void fr_rndv_ledger_sent(unsigned index); // another thread may go on with the s
 void fr_rndv_ledger_fail(unsigned index, uint64_t number, bool shared); // what was refused
 void fr_rndv_ledger_free(unsigned index, bool shared);    // in any state that nobody is pulling in
 struct fr_rndv_slot *fr_rndv_ledger_slot(unsigned index); // NULL while nothing was ever entered
+unsigned fr_rndv_ledger_count(void);                      // slots that there are, in use or not
 
 // Whether a plain message may be under way to an address, so that no RTS of this length can be.
 bool fr_rndv_ledger_is_closed_to(const struct fr_rndv_address *address, size_t length);
@@ -296,7 +313,7 @@ struct fr_rndv_send {
     bool serves;                   // its receiver may be reading there
     bool writes;                   // its receiver is likely to ask for writes
 
-    unsigned char rts[]; // FR_RNDV_RTS_LONGEST
+    unsigned char rts[]; // as long as `length`
 };
 
 // A scheme is one file and one row.

@@ -24,6 +24,7 @@ enum {
     MOST_PATIENCE_DOUBLED = 2,
     LOOKS_A_YIELD = 64,
     POOL_LIMIT = 64,
+    USUAL_RTS_BYTES = FR_RNDV_RTS_PRIME * 16, // for which those of the pool have room
 };
 
 static struct fr_lock lock = FR_LOCK_INIT;
@@ -49,9 +50,11 @@ static struct fr_rndv_send *send_of(struct fr_list *link)
     return FR_LIST_ENTRY(link, struct fr_rndv_send, link);
 }
 
-static struct fr_rndv_send *take_from_pool(void)
+static struct fr_rndv_send *take_from_pool(size_t length)
 {
     struct fr_rndv_send *send = NULL;
+    if (length > USUAL_RTS_BYTES)
+        return malloc(sizeof(*send) + length);
     fr_core_lock(&lock);
     if (!fr_list_is_empty(&pool)) {
         send = send_of(pool.next);
@@ -59,13 +62,13 @@ static struct fr_rndv_send *take_from_pool(void)
         pool_count--;
     }
     fr_core_unlock(&lock);
-    return send != NULL ? send : malloc(sizeof(*send) + FR_RNDV_RTS_LONGEST);
+    return send != NULL ? send : malloc(sizeof(*send) + USUAL_RTS_BYTES);
 }
 
 static void give_to_pool(struct fr_rndv_send *send)
 {
     fr_core_lock(&lock);
-    bool keeps = pool_count < POOL_LIMIT;
+    bool keeps = pool_count < POOL_LIMIT && send->length <= USUAL_RTS_BYTES;
     if (keeps) {
         fr_list_push_front(&pool, &send->link);
         pool_count++;
@@ -126,12 +129,13 @@ static enum fr_status enter(struct fr_rndv_send *send, const struct fr_rndv_plac
     return FR_ERR_NO_MEMORY;
 }
 
-static void fill(struct fr_rndv_send *send, const struct fr_rndv_message *message)
+static void fill(struct fr_rndv_send *send, const struct fr_rndv_message *message, size_t length)
 {
     *send = (struct fr_rndv_send){
         .call = message->call,
         .address = message->address,
         .bytes = message->view->in_bytes,
+        .length = length,
         .view = *message->view,
         .block = message->view->blocks[0],
     };
@@ -199,7 +203,7 @@ enum fr_status fr_rndv_send_start(const struct fr_rndv_message *message, struct 
             FR_SCHEME_NONE, "a message that went the same way was cut off, and may wait still"};
         return FR_OK;
     }
-    size_t length = fr_rndv_message_length(message, &choice->reason);
+    const size_t length = fr_rndv_message_length(message, &choice->reason);
     choice->scheme = FR_SCHEME_NONE;
     if (length == 0)
         return FR_OK;
@@ -207,11 +211,10 @@ enum fr_status fr_rndv_send_start(const struct fr_rndv_message *message, struct 
     *choice = fr_policy_choose_scheme(&facts);
     if (choice->scheme == FR_SCHEME_NONE)
         return FR_OK;
-    struct fr_rndv_send *send = take_from_pool();
+    struct fr_rndv_send *send = take_from_pool(length);
     if (send == NULL)
         return FR_ERR_NO_MEMORY;
-    fill(send, message);
-    send->length = length;
+    fill(send, message, length);
     send->remote = !facts.here;
     if (facts.exported)
         send->handle = handle;
@@ -496,7 +499,7 @@ void fr_rndv_send_free(struct fr_rndv_send *send, bool cancelled)
 
 void fr_rndv_send_handle(int from, enum fr_control_kind kind, const struct fr_rndv_entry *entry)
 {
-    if (entry->index >= FR_RNDV_SLOTS)
+    if (entry->index >= fr_rndv_ledger_count())
         return;
     struct fr_rndv_slot *slot = fr_rndv_ledger_slot(entry->index);
     if (slot == NULL || atomic_load_explicit(&slot->to, memory_order_relaxed) != from)

@@ -88,7 +88,7 @@ static struct writing *make(int from, const struct fr_rndv_entry *entry)
 void fr_rndv_write_handle(int from, const struct fr_rndv_entry *entry)
 {
     struct writing *none = NULL;
-    if (entry->index >= FR_RNDV_SLOTS)
+    if (entry->index >= fr_rndv_ledger_count())
         return;
     if (entry->place.key.bytes == 0) {
         atomic_store_explicit(&taken_back[entry->index], entry->number, memory_order_release);
@@ -202,7 +202,7 @@ void fr_rndv_write_stop(const struct fr_rndv_send *send)
 
 void fr_rndv_write_close(void)
 {
-    for (unsigned index = 0; index < FR_RNDV_SLOTS; index++)
+    for (unsigned index = 0; index < fr_rndv_ledger_count(); index++)
         free(atomic_exchange(&writings[index], NULL));
     atomic_store(&writing_count, 0);
 }

@@ -39,7 +39,8 @@ const struct fr_world_facts *fr_world_facts_of(int rank)
 static inline bool rndv_host_open(const struct fr_control_job *job)
 {
     struct fr_control_job with_areas = *job;
-    with_areas.area_bytes = fr_rndv_area_bytes();
+    with_areas.area_bytes = fr_rndv_area_bytes(false);
+    with_areas.area_begin_bytes = fr_rndv_area_bytes(true);
     host_rank = job->rank;
     host_size = job->size;
     bool opened = fr_control_open(&with_areas);

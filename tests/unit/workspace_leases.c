@@ -191,7 +191,7 @@ static void test_reservations(void)
     CHECK(is_zero(first + HEAD_BYTES, a.bytes - HEAD_BYTES));
     CHECK(fr_workspace_reserve(MIB, &b) == FR_OK && b.address != first);
     usage = fr_workspace_get_usage();
-    CHECK(usage.reserved_bytes == (GIB) + 5 * MIB, "%zu", usage.reserved_bytes);
+    CHECK(usage.reserved_bytes == GIB + 5 * MIB, "%zu", usage.reserved_bytes);
     fr_workspace_release();
     usage = fr_workspace_get_usage();
     CHECK(usage.reserved_bytes == 5 * MIB, "%zu", usage.reserved_bytes);
