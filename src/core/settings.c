@@ -129,8 +129,9 @@ static const struct row rows[] = {
      .help = "Whether the MPI library takes pointers to device memory.\n"
              "With auto, the library itself is asked."},
     {"STAGING_MAX", ROW_BYTES, AT(staging_max_bytes), .default_text = "4G", RANGE(MIB, 16 * TIB),
-     .help = "Bound on page-locked host memory for staging, for each process.\n"
-             "Beyond it ordinary memory is used, through which copies are slower."},
+     .help = "Bound on host memory for staging, for each process. Messages that wait for their\n"
+             "receivers stay in their buffers beyond it. What has to be staged all the same is in\n"
+             "ordinary memory then, which is not page-locked, so that its copies are slower."},
     {"STAGING_KEEP", ROW_BYTES, AT(staging_keep_bytes), .default_text = "4G", RANGE(0, 16 * TIB),
      .help = "Staging memory that stays cached while no message uses it."},
     {"FABRIC", ROW_CHOICE, AT(fabric), .default_text = "auto", .choices = fabric_choices,
