@@ -94,17 +94,18 @@ static struct memory make_mapped(void)
     return memory;
 }
 
-// Windows of receives into device memory, as bandwidth tests have them: in a steady state nothing
-// is page-locked.
+// Windows of receives into device memory, as bandwidth tests have them: what has been page-locked
+// stays, so that nothing is in a steady state. That comes late on a busy machine: a region or two
+// of small blocks may give way to large ones even then.
 static void run_windows(void)
 {
-    enum { WINDOWS = 30, STEADY = 15 };
+    enum { WINDOWS = 30, STEADY = 15, MOST_UNPINS = 2 };
     struct memory memory = make_mapped(), answer = memory_new(MEMORY_DEVICE, 64);
     MPI_Request *requests = malloc((size_t)count * sizeof(*requests));
-    unsigned long calls = 0;
+    unsigned long unpins = 0;
     for (int window = 0; window < WINDOWS; window++) {
         if (window == STEADY)
-            calls = pins().calls;
+            unpins = pins().unpins;
         if (rank == 0)
             write_pattern(&memory, window);
         for (int i = 0; i < count; i++) {
@@ -120,8 +121,9 @@ static void run_windows(void)
         } else
             MPI_Recv(answer.address, 4, MPI_BYTE, 1, TOKEN_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     }
-    must(pins().calls == calls, "calls that page-lock memory", (long long)(pins().calls - calls),
-         0);
+    unpins = pins().unpins - unpins;
+    must(unpins <= MOST_UNPINS, "calls that give up what is page-locked", (long long)unpins,
+         MOST_UNPINS);
     measure();
     free(requests);
 }

@@ -160,14 +160,14 @@ static struct frsim_pins pins;
 
 static void count_pinned(size_t bytes)
 {
-    pins.calls++;
+    pins.pins++;
     pins.bytes += bytes;
     pins.most_bytes = pins.bytes > pins.most_bytes ? pins.bytes : pins.most_bytes;
 }
 
 static void count_unpinned(size_t bytes)
 {
-    pins.calls++;
+    pins.unpins++;
     pins.bytes -= bytes;
 }
 

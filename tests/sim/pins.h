@@ -8,9 +8,10 @@
 #include <stddef.h>
 
 struct frsim_pins {
-    unsigned long calls; // that have page-locked memory, or given it up
-    size_t bytes;        // page-locked just now
-    size_t most_bytes;   // and the most that there ever were
+    unsigned long pins;   // calls that have page-locked memory
+    unsigned long unpins; // and those that have given it up
+    size_t bytes;         // page-locked just now
+    size_t most_bytes;    // and the most that there ever were
 };
 
 typedef struct frsim_pins frsim_pins_fn(void);
