@@ -20,19 +20,11 @@ static bool avoids_turns(const struct fr_policy_message *message)
     return message->takes_turns && message->bytes < message->shared_min_bytes;
 }
 
-// A receiver that has not mapped the memory can do so when it receives, which takes as long as many
-// messages. That is for those that would have nowhere to wait.
-static bool can_map(const struct fr_policy_message *message)
-{
-    return message->mapped ||
-           (message->workspace_full && message->host_full && message->by_fragments);
-}
-
 // Only what the receiver can take back on its own host may stay in the application's buffer.
 static bool can_get(const struct fr_policy_message *message)
 {
     return message->here && !avoids_turns(message) && message->one_piece && !message->must_leave &&
-           message->exported && can_map(message) && !message->host_memory &&
+           message->exported && message->mapped && !message->host_memory &&
            !has_failed(message, FR_SCHEME_GET);
 }
 

@@ -59,11 +59,6 @@ static bool has_room_for_rails(const struct fr_policy_message *m)
     return !m->host_full || (m->rails_reach_device && !m->workspace_full && !m->host_memory);
 }
 
-static bool has_nowhere_to_wait(const struct fr_policy_message *m)
-{
-    return m->workspace_full && m->host_full && m->by_fragments;
-}
-
 // What must be true of a message that goes by a scheme, and is enough for it.
 static bool is_allowed(const struct fr_policy_message *m, enum fr_policy_scheme scheme)
 {
@@ -74,8 +69,7 @@ static bool is_allowed(const struct fr_policy_message *m, enum fr_policy_scheme 
     bool within_gpu = !m->takes_turns || m->bytes + 1 > MIN_SHARED;
     switch (scheme) {
     case FR_SCHEME_GET: // out of a buffer that stays, and that its receiver can read
-        return within_gpu && m->here && (m->mapped || has_nowhere_to_wait(m)) && m->exported &&
-               m->one_piece && !m->must_leave;
+        return within_gpu && m->here && m->mapped && m->exported && m->one_piece && !m->must_leave;
     case FR_SCHEME_STAGED_GET:
         return within_gpu && !m->workspace_full && !m->absolute &&
                (m->here || (m->in_clique && m->bytes + 1 > MIN_CLIQUE));
@@ -176,13 +170,6 @@ static void check_reasons(void)
     m.workspace_full = false;
     check_reason(m, FR_SCHEME_PIPELINE,
                  "in fragments, since the receiver could not be given access to the memory");
-    m.workspace_full = true;
-    m.failed = 0;
-    m.mapped = false;
-    check_reason(m, FR_SCHEME_PIPELINE,
-                 "in fragments, since no device workspace is left for the message");
-    m.host_full = true; // nothing but its own buffer is left to it
-    check_reason(m, FR_SCHEME_GET, "the receiver maps this memory");
     m = (struct fr_policy_message){.bytes = 99, .in_clique = true, .clique_min_bytes = 100};
     check_reason(m, FR_SCHEME_NONE, "the message is shorter than FABRAIL_CLIQUE_MIN");
     m.bytes = 100;
