@@ -14,10 +14,12 @@ static bool has_failed(const struct fr_policy_message *message, enum fr_policy_s
     return message->failed >> scheme & 1;
 }
 
-// Copies within a GPU wait for the turn of their process, those to host memory and back mostly not.
+// Copies within a GPU wait for the turn of their process, those to host memory and back mostly not,
+// if there is any left to copy to.
 static bool avoids_turns(const struct fr_policy_message *message)
 {
-    return message->takes_turns && message->bytes < message->shared_min_bytes;
+    return message->takes_turns && message->bytes < message->shared_min_bytes &&
+           !message->host_full;
 }
 
 // Only what the receiver can take back on its own host may stay in the application's buffer.

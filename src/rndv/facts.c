@@ -50,7 +50,8 @@ struct fr_policy_message fr_rndv_message_facts(const struct fr_rndv_message *mes
         .absolute = view->absolute,
         .host_memory = !fr_device_kind_is_device(view->range.kind),
         .workspace_full = fr_rndv_stage_is_full(FR_PATH_PEER, view->in_bytes),
-        .host_full = fr_rndv_stage_is_full(FR_PATH_HOST, view->in_bytes),
+        .host_full = fr_rndv_stage_is_full(FR_PATH_HOST, view->in_bytes) ||
+                     !fr_workspace_has_room(view->in_bytes),
         .clique_min_bytes = settings->clique_min_bytes,
         .shared_min_bytes = settings->shared_gpu_min_bytes,
         .pipeline_min_bytes = settings->pipeline_min_bytes,

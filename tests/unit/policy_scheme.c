@@ -66,7 +66,7 @@ static bool is_allowed(const struct fr_policy_message *m, enum fr_policy_scheme 
         return true;
     if (m->failed & 1u << scheme || (m->host_memory && scheme != FR_SCHEME_RAIL))
         return false;
-    bool within_gpu = !m->takes_turns || m->bytes + 1 > MIN_SHARED;
+    bool within_gpu = !m->takes_turns || m->bytes + 1 > MIN_SHARED || m->host_full;
     switch (scheme) {
     case FR_SCHEME_GET: // out of a buffer that stays, and that its receiver can read
         return within_gpu && m->here && m->mapped && m->exported && m->one_piece && !m->must_leave;
@@ -155,6 +155,9 @@ static void check_reasons(void)
     check_reason(m, FR_SCHEME_NONE,
                  "the ranks take turns on one GPU, and the message is shorter than "
                  "FABRAIL_SHARED_GPU_MIN");
+    m.host_full = true;
+    check_reason(m, FR_SCHEME_GET, "the receiver maps this memory");
+    m.host_full = false;
     m.shared_min_bytes = m.bytes;
     check_reason(m, FR_SCHEME_GET, "the receiver maps this memory");
     m.failed = 1u << FR_SCHEME_GET | 1u << FR_SCHEME_STAGED_GET;
