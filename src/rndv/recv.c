@@ -147,8 +147,25 @@ static void receive(struct fr_rndv_recv *recvs, size_t count)
     } while (!end_all(recvs, count));
 }
 
+// How many of the first are received in one go: of those that may need host memory for their bytes,
+// no more than there is room for.
+static size_t count_at_once(const struct fr_rndv_recv *recvs, size_t count)
+{
+    size_t bytes = 0, some = 0;
+    for (; some < count && some < AT_ONCE; some++) {
+        const struct fr_rndv_incoming *incoming = recvs[some].incoming;
+        bool by_host = incoming->scheme == FR_SCHEME_PIPELINE || incoming->scheme == FR_SCHEME_RAIL;
+        bytes += by_host ? (size_t)incoming->bytes : 0;
+        if (some > 0 && by_host && !fr_workspace_has_room(bytes))
+            break;
+    }
+    return some;
+}
+
 void fr_rndv_receive(struct fr_rndv_recv *recvs, size_t count)
 {
-    for (size_t i = 0; i < count; i += AT_ONCE)
-        receive(recvs + i, count - i < AT_ONCE ? count - i : AT_ONCE);
+    for (size_t i = 0, some; i < count; i += some) {
+        some = count_at_once(recvs + i, count - i);
+        receive(recvs + i, some);
+    }
 }
