@@ -246,6 +246,39 @@ static struct fr_workspace_extent *grow(int device, size_t bytes, enum fr_status
     return NULL;
 }
 
+// What the driver has left on a device, as it was a few milliseconds ago.
+static size_t memory_left(int device)
+{
+    enum { FRESH_NS = 5000000 };
+    static _Atomic uint64_t asked_ns[MAX_DEVICES];
+    static _Atomic size_t answers[MAX_DEVICES];
+    uint64_t now_ns = fr_workspace_now_ns();
+    uint64_t asked = atomic_load_explicit(&asked_ns[device], memory_order_acquire);
+    if (asked && now_ns - asked < FRESH_NS)
+        return atomic_load_explicit(&answers[device], memory_order_relaxed);
+    size_t left = 0, total = 0;
+    fr_device_memory_left(device, &left, &total);
+    atomic_store_explicit(&answers[device], left, memory_order_relaxed);
+    atomic_store_explicit(&asked_ns[device], now_ns, memory_order_release);
+    return left;
+}
+
+bool fr_workspace_may_lend(int device, size_t bytes)
+{
+    enum { REST_BYTES = 8 << 20 }; // that allocations are rounded up by
+    if (device < 0 || device >= MAX_DEVICES)
+        return false;
+    fr_core_lock(&pools_lock);
+    const struct fr_workspace_pool *pool = pool_of(device);
+    size_t lent = pool->lent_bytes;
+    size_t idle = pool->bytes - lent;
+    fr_core_unlock(&pools_lock);
+    if (bytes > fr_core_settings()->workspace_max_bytes ||
+        lent > fr_core_settings()->workspace_max_bytes - bytes)
+        return false;
+    return bytes <= idle / 2 || memory_left(device) > bytes + bytes / 8 + REST_BYTES;
+}
+
 enum fr_status fr_workspace_borrow_device(int device, size_t bytes,
                                           struct fr_workspace_lease *lease)
 {

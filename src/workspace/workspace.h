@@ -38,6 +38,10 @@ FR_MUST_CHECK enum fr_status fr_workspace_reserve(size_t bytes, struct fr_worksp
 FR_MUST_CHECK enum fr_status fr_workspace_borrow_device(int device, size_t bytes,
                                                         struct fr_workspace_lease *lease);
 
+// Whether so many bytes on `device` could be lent just now, as far as can be told: for those who
+// may need them later. What the driver says of that is asked for every few milliseconds.
+bool fr_workspace_may_lend(int device, size_t bytes);
+
 // What is registered elsewhere of host memory: `id` is never used for two allocations, nor is it a
 // BUFFER_ID. Of a lease without host memory it is 0.
 uint64_t fr_workspace_id(const struct fr_workspace_lease *lease);

@@ -181,6 +181,7 @@ static void test_bound(void)
     struct fr_workspace_lease a = borrow(32 * MIB);
     CHECK_USAGE(32 * MIB, 32 * MIB);
     CHECK(fr_workspace_borrow_device(0, 1, &lease) == FR_ERR_LIMIT);
+    CHECK(!fr_workspace_may_lend(0, 1) && fr_workspace_may_lend(1, 32 * MIB), "each has a bound");
     struct fr_workspace_lease other = borrow_on(1, 2 * MIB);
     CHECK_USAGE(34 * MIB, 34 * MIB);
     fr_workspace_return(&other);
