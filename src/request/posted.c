@@ -77,6 +77,11 @@ static void set_alone(void)
     fr_request_alone = is_serial && !fr_request_may_be_left();
 }
 
+bool fr_request_is_serial(void)
+{
+    return is_serial;
+}
+
 void fr_request_set_serial(bool yes)
 {
     static bool never;
