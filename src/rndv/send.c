@@ -15,13 +15,8 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum {
-    LONGEST_WAIT_NS = 1000000000, // whatever the receiver does meanwhile
-    BLOCKED_PATIENCE_NS = 10000000,
-    LEAST_PATIENCE_NS = 1000000000,
-    MOST_PATIENCE_DOUBLED = 2,
     LOOKS_A_YIELD = 64,
     POOL_LIMIT = 64,
     USUAL_RTS_BYTES = FR_RNDV_RTS_PRIME * 16, // for which those of the pool have room
@@ -30,20 +25,6 @@ enum {
 static struct fr_lock lock = FR_LOCK_INIT;
 static struct fr_list pool FR_GUARDED_BY(lock) = FR_LIST_INIT(pool);
 static size_t pool_count FR_GUARDED_BY(lock);
-
-// When each receiver was last seen to pull something: one that does will come to the rest, too. Two
-// that share a place only make senders wait longer.
-static _Atomic int64_t pulled_ns[256];
-
-// How often a message to each receiver had to leave beyond the bound since that has last pulled.
-static _Atomic unsigned char exceeded[256];
-
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 static struct fr_rndv_send *send_of(struct fr_list *link)
 {
@@ -276,28 +257,6 @@ static bool is_ended(enum fr_rndv_state state)
     return state == FR_RNDV_PULLED || state == FR_RNDV_FAILED;
 }
 
-static _Atomic int64_t *last_pull(const struct fr_rndv_send *send)
-{
-    return &pulled_ns[(unsigned)send->address.to % FR_ARRAY_LENGTH(pulled_ns)];
-}
-
-// Whether the receiver has had its time: since it was asked first, or has pulled something.
-static bool has_waited(struct fr_rndv_send *send, enum fr_rndv_state state)
-{
-    int64_t now = now_ns();
-    _Atomic int64_t *last = last_pull(send);
-    if (state != FR_RNDV_ADVERTISED) {
-        atomic_store_explicit(last, now, memory_order_relaxed);
-        atomic_store_explicit(&exceeded[last - pulled_ns], 0, memory_order_relaxed);
-    }
-    if (send->since_ns == 0)
-        send->since_ns = now;
-    int64_t since = atomic_load_explicit(last, memory_order_relaxed);
-    if (since < send->since_ns || now - send->since_ns > LONGEST_WAIT_NS)
-        since = send->since_ns;
-    return now - since >= send->scheme->wait_ns(send);
-}
-
 // Rails that have failed one message are not tried with the next.
 static void follow_failure(const struct fr_rndv_send *send)
 {
@@ -347,37 +306,6 @@ static enum fr_status leave_for_workspace(struct fr_rndv_send *send, struct fr_r
     return status;
 }
 
-// Where copies of the bytes would be within the bounds.
-static bool has_room(const struct fr_rndv_send *send)
-{
-    return fr_workspace_may_lend(send->view.range.device, send->bytes) ||
-           fr_workspace_has_room(send->bytes);
-}
-
-// Whether a send without room for its bytes is to stay in the application's buffer. A receiver that
-// pulls will come to it; another one may be where it pulls nothing while it waits for this process,
-// and not all such calls can be told of. Each time that this has seemed so, it is left more time:
-// it may be in no call at all.
-static bool stays(struct fr_rndv_send *send)
-{
-    unsigned place = (unsigned)send->address.to % FR_ARRAY_LENGTH(exceeded);
-    int64_t now = now_ns();
-    if (send->stays_since_ns == 0)
-        send->stays_since_ns = now;
-    bool blocked = fr_rndv_ledger_await(send->address.to);
-    int64_t since = atomic_load_explicit(last_pull(send), memory_order_relaxed);
-    since = since > send->stays_since_ns ? since : send->stays_since_ns;
-    unsigned times = atomic_load_explicit(&exceeded[place], memory_order_relaxed);
-    if (now - since < (blocked ? BLOCKED_PATIENCE_NS : (int64_t)LEAST_PATIENCE_NS << times))
-        return true;
-    if (!blocked && times < MOST_PATIENCE_DOUBLED)
-        atomic_store_explicit(&exceeded[place], (unsigned char)(times + 1), memory_order_relaxed);
-    fr_warn_once("%s: a message has left its buffer beyond FABRAIL_STAGING_MAX, since rank %d has "
-                 "received nothing for a while",
-                 send->call, send->address.to);
-    return false;
-}
-
 static bool leave(struct fr_rndv_send *send)
 {
     struct fr_rndv_slot *slot = fr_rndv_ledger_slot(send->index);
@@ -388,7 +316,8 @@ static bool leave(struct fr_rndv_send *send)
         send->over = push(send) == FR_OK || send->pushed;
         return true;
     }
-    if (!has_room(send) && stays(send))
+    bool on_device = fr_workspace_may_lend(send->view.range.device, send->bytes);
+    if (fr_rndv_send_stays(send, on_device))
         return false;
     if (!fr_rndv_slot_change(slot, send->number, FR_RNDV_ADVERTISED, FR_RNDV_MOVING))
         return false; // just being pulled
@@ -397,7 +326,8 @@ static bool leave(struct fr_rndv_send *send)
         send->scheme = &fr_rndv_staged_get;
         send->pushed = send->over = true;
         (void)fr_rndv_slot_change(slot, send->number, FR_RNDV_MOVING, FR_RNDV_ADVERTISED);
-    } else if (fr_rndv_pipeline_take_over(send)) {
+    } else if (!(on_device && fr_rndv_send_stays(send, false)) &&
+               fr_rndv_pipeline_take_over(send)) {
         send->over = true;
     } else {
         (void)fr_rndv_slot_change(slot, send->number, FR_RNDV_MOVING, FR_RNDV_ADVERTISED);
@@ -419,7 +349,7 @@ static bool is_over(struct fr_rndv_send *send, unsigned *copies)
         follow_failure(send);
         fr_warn_once("%s: the receiver could not fetch a message", send->call);
     }
-    bool waited = has_waited(send, state);
+    bool waited = fr_rndv_send_has_waited(send, state);
     send->over = is_ended(state) || (gone && send->scheme->may_leave(send, state, waited));
     if (send->over || gone || !waited || state != FR_RNDV_ADVERTISED)
         return send->over;

@@ -41,6 +41,13 @@ bool fr_rndv_is_mapped_by(int to, const struct fr_memory_handle *handle, bool at
 bool fr_rndv_send_is_done(struct fr_rndv_send *send);
 void fr_rndv_send_destroy(struct fr_rndv_send *send);
 
+// Whether the receiver has had its time: since it was asked first, or has pulled something.
+bool fr_rndv_send_has_waited(struct fr_rndv_send *send, enum fr_rndv_state state);
+
+// Whether a send is to stay in the application's buffer, since there is no room for its bytes, on
+// the device as the caller says or on the host, and its receiver may still come to it.
+bool fr_rndv_send_stays(struct fr_rndv_send *send, bool on_device);
+
 // Takes over a send that its operation leaves. Looks after all of those: a load when there are
 // none.
 void fr_rndv_left_add(struct fr_rndv_send *send);

@@ -142,7 +142,7 @@ static void run_sleeps(void)
             measure();
         }
     } else {
-        sleep(2);
+        sleep(count < 1000 ? 6 : 2);
         for (int i = 0; i < count; i++) {
             MPI_Recv(memory.address, bytes, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         }

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How long senders wait for receivers to pull, and for how long where there is no room for copies
+// of their bytes.
+#include "config.h"
+
+#include "rndv/send.h"
+
+#include <time.h>
+
+enum {
+    LONGEST_WAIT_NS = 1000000000, // whatever the receiver does meanwhile
+    BLOCKED_PATIENCE_NS = 10000000,
+    LEAST_PATIENCE_NS = 1000000000,
+    MOST_PATIENCE_DOUBLED = 2,
+};
+
+// What is known of each receiver. Two that share a place only make senders wait longer.
+static struct {
+    _Atomic int64_t
+        pulled_ns; // when it was last seen to pull: one that does comes to the rest, too
+    _Atomic int64_t exceeded_ns; // when a message to it last had to leave beyond the bound,
+    _Atomic unsigned times;      // and how often that was so since it has last pulled
+} receivers[256];
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static unsigned place_of(const struct fr_rndv_send *send)
+{
+    return (unsigned)send->address.to % FR_ARRAY_LENGTH(receivers);
+}
+
+static int64_t later(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+bool fr_rndv_send_has_waited(struct fr_rndv_send *send, enum fr_rndv_state state)
+{
+    int64_t now = now_ns();
+    unsigned place = place_of(send);
+    if (state != FR_RNDV_ADVERTISED) {
+        atomic_store_explicit(&receivers[place].pulled_ns, now, memory_order_relaxed);
+        atomic_store_explicit(&receivers[place].times, 0, memory_order_relaxed);
+    }
+    if (send->since_ns == 0)
+        send->since_ns = now;
+    int64_t since = atomic_load_explicit(&receivers[place].pulled_ns, memory_order_relaxed);
+    if (since < send->since_ns || now - send->since_ns > LONGEST_WAIT_NS)
+        since = send->since_ns;
+    return now - since >= send->scheme->wait_ns(send);
+}
+
+// A receiver that pulls will come to it. Another one may be where it pulls nothing while it waits
+// for this process, and not all such calls can be told of. Each time that this has seemed so, it is
+// left more time: it may be in no call at all.
+bool fr_rndv_send_stays(struct fr_rndv_send *send, bool on_device)
+{
+    if (on_device || fr_workspace_has_room(send->bytes))
+        return false;
+    unsigned place = place_of(send);
+    int64_t now = now_ns();
+    if (send->stays_since_ns == 0)
+        send->stays_since_ns = now;
+    bool blocked = fr_rndv_ledger_await(send->address.to);
+    unsigned times = atomic_load_explicit(&receivers[place].times, memory_order_relaxed);
+    int64_t since =
+        later(send->stays_since_ns,
+              later(atomic_load_explicit(&receivers[place].pulled_ns, memory_order_relaxed),
+                    atomic_load_explicit(&receivers[place].exceeded_ns, memory_order_relaxed)));
+    if (now - since < (blocked ? BLOCKED_PATIENCE_NS : (int64_t)LEAST_PATIENCE_NS << times))
+        return true;
+    if (!blocked && times < MOST_PATIENCE_DOUBLED)
+        atomic_store_explicit(&receivers[place].times, times + 1, memory_order_relaxed);
+    atomic_store_explicit(&receivers[place].exceeded_ns, now, memory_order_relaxed);
+    fr_warn_once("%s: a message has left its buffer beyond FABRAIL_STAGING_MAX, since rank %d has "
+                 "received nothing for a while",
+                 send->call, send->address.to);
+    return false;
+}
