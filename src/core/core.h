@@ -232,6 +232,19 @@ const char *fr_core_settings_alike(const struct fr_settings *settings, char text
 // Writes the table of settings as manual page source (roff) to the open stdio stream `stream`.
 void fr_core_settings_write_manual(void *stream);
 
+// How many things there are that some call of MPI is to look after now and then, also in a phase of
+// host memory: what is held for others, or was had from them. Each says so as long as it lasts.
+extern _Atomic size_t fr_core_errand_count;
+static inline bool fr_core_has_errands(void)
+{
+    return atomic_load_explicit(&fr_core_errand_count, memory_order_relaxed) != 0;
+}
+static inline void fr_core_errands_change(bool was, bool is)
+{
+    if (was != is)
+        atomic_fetch_add_explicit(&fr_core_errand_count, is ? 1 : (size_t)-1, memory_order_relaxed);
+}
+
 // A mutex that clang's analysis understands. Static storage starts unlocked with FR_LOCK_INIT.
 struct FR_CAPABILITY("mutex") fr_lock {
     pthread_mutex_t mutex;

@@ -6,6 +6,8 @@
 
 #include <stdio.h>
 
+_Atomic size_t fr_core_errand_count;
+
 const char *fr_core_status_text(enum fr_status status)
 {
     static const char *const texts[] = {

@@ -93,6 +93,7 @@ static struct shared *add(const struct fr_memory_handle *handle) FR_REQUIRES(loc
     }
     fr_list_push_back(&turn, &shared->link);
     atomic_fetch_add_explicit(&shared_count, 1, memory_order_relaxed);
+    fr_core_errands_change(false, true);
     return shared;
 }
 
@@ -212,6 +213,7 @@ static void tell_gone(void)
         bool told = tell(shared);
         if (told)
             destroy(shared);
+        fr_core_errands_change(told, false);
         fr_core_lock(&lock);
         if (told)
             atomic_fetch_sub_explicit(&gone_count, 1, memory_order_relaxed);
@@ -349,11 +351,13 @@ void fr_memory_importers_release(void)
         struct shared *shared = shared_of(turn.next);
         fr_list_remove(&shared->link);
         destroy(shared);
+        fr_core_errands_change(true, false);
     }
     while (!fr_list_is_empty(&gone)) {
         struct shared *shared = shared_of(gone.next);
         fr_list_remove(&shared->link);
         destroy(shared);
+        fr_core_errands_change(true, false);
     }
     atomic_store_explicit(&shared_count, 0, memory_order_relaxed);
     atomic_store_explicit(&gone_count, 0, memory_order_relaxed);

@@ -45,6 +45,13 @@ static struct fr_list recent FR_GUARDED_BY(lock) = FR_LIST_INIT(recent); // late
 static struct fr_list spare FR_GUARDED_BY(lock) = FR_LIST_INIT(spare);
 static size_t mapped_bytes FR_GUARDED_BY(lock); // listed or not, and what is being mapped
 
+static void count_mapped(size_t more, size_t less) FR_REQUIRES(lock)
+{
+    size_t before = mapped_bytes;
+    mapped_bytes += more - less;
+    fr_core_errands_change(before > 0, mapped_bytes > 0);
+}
+
 static struct fr_memory_entry *entry_of(struct fr_list *link)
 {
     return FR_LIST_ENTRY(link, struct fr_memory_entry, link);
@@ -83,7 +90,7 @@ static void destroy_all(struct fr_list *gone)
             fr_memory_say_unmapped(entry->rank, entry->key.owner, entry->key.buffer_id);
         fr_core_lock(&lock);
         if (entry->status == FR_OK)
-            mapped_bytes -= entry->bytes;
+            count_mapped(0, entry->bytes);
         put_away(entry);
         fr_core_unlock(&lock);
     }
@@ -250,7 +257,7 @@ static bool reserve(size_t bytes, bool must)
     bool fits = bytes <= most && (used <= most - bytes || used - bytes_of_idle() <= most - bytes);
     if (fits || must)
         trim(used, bytes <= most ? most - bytes : 0, &gone);
-    mapped_bytes += fits || must ? bytes : 0;
+    count_mapped(fits || must ? bytes : 0, 0);
     fr_core_unlock(&lock);
     destroy_all(&gone);
     if (!fits && !must)
@@ -262,7 +269,7 @@ static bool reserve(size_t bytes, bool must)
 static void unreserve(size_t bytes)
 {
     fr_core_lock(&lock);
-    mapped_bytes -= bytes;
+    count_mapped(0, bytes);
     fr_core_unlock(&lock);
 }
 

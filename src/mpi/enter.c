@@ -9,6 +9,7 @@
 #include "world/world.h"
 
 #include <string.h>
+#include <time.h>
 
 // What decides that a call needs no look.
 enum check {
@@ -556,10 +557,43 @@ int fr_mpi_enter_late(const fr_word *registers, fr_mpi_rest *rest, void *context
     return rc;
 }
 
+// What is held for others goes back also in a phase of calls that need no look.
+static int run_errands(void *context)
+{
+    (void)context;
+    if (fr_mpi_takes_rts)
+        fr_rndv_progress(NULL);
+    fr_workspace_trim();
+    return 0;
+}
+
+static __attribute__((noinline, cold)) void look_for_errands(const fr_word *registers)
+{
+    enum { LOOK_NS = 100000000 };
+    static _Atomic uint64_t looked_ns;
+    struct timespec time = {0};
+    (void)clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
+    uint64_t now = (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+    uint64_t last = atomic_load_explicit(&looked_ns, memory_order_relaxed);
+    if (fr_mpi_handler_frame == 0 && now - last >= LOOK_NS &&
+        atomic_compare_exchange_strong(&looked_ns, &last, now))
+        (void)fr_mpi_enter_late(registers, run_errands, NULL);
+}
+
+// One call in so many reads the clock.
+static inline bool may_run_errands(void)
+{
+    enum { CALLS_A_LOOK = 64 };
+    static FR_TLS unsigned calls;
+    return FR_UNLIKELY(fr_core_has_errands()) && FR_UNLIKELY(++calls % CALLS_A_LOOK == 0);
+}
+
 FR_HOT struct fr_mpi_verdict fr_mpi_enter(unsigned slot, const fr_word *registers,
                                           const fr_word *stack)
 {
     const struct entry *entry = &entries[slot / 2];
+    if (may_run_errands())
+        look_for_errands(registers);
     if (FR_UNLIKELY(fr_mpi_handler_frame != 0 || fr_request_looks_at_all()))
         return fr_mpi_enter_fully(slot, registers, stack);
     enum glance glance = glance_at(entry->plain, registers);

@@ -15,6 +15,7 @@ void fr_rndv_left_add(struct fr_rndv_send *send)
     fr_list_push_front(&left, &send->link);
     fr_core_unlock(&lock);
     atomic_fetch_add_explicit(&left_count, 1, memory_order_release);
+    fr_core_errands_change(false, true);
 }
 
 // Moves the whole list to one of the caller's own: others see to nothing meanwhile.
@@ -50,6 +51,7 @@ void fr_rndv_left_look_after(void)
             fr_list_push_front(&others, &send->link);
         fr_rndv_send_release(index);
         atomic_fetch_sub_explicit(&left_count, done, memory_order_release);
+        fr_core_errands_change(done, false);
     }
     fr_core_lock(&lock);
     while (!fr_list_is_empty(&others)) {
@@ -77,6 +79,7 @@ bool fr_rndv_left_end_all(void)
         }
         fr_rndv_send_destroy(send);
         atomic_fetch_sub_explicit(&left_count, 1, memory_order_release);
+        fr_core_errands_change(true, false);
     }
     return atomic_load_explicit(&left_count, memory_order_acquire) > 0;
 }

@@ -33,6 +33,12 @@ static struct fr_workspace_device_usage usage FR_GUARDED_BY(pools_lock);
 // When a look for what has been idle too long is due next; 0 while nothing is idle.
 static _Atomic uint64_t look_at_ns;
 
+static void set_look(uint64_t at_ns) FR_REQUIRES(&pools_lock)
+{
+    uint64_t before = atomic_exchange_explicit(&look_at_ns, at_ns, memory_order_relaxed);
+    fr_core_errands_change(before != 0, at_ns != 0);
+}
+
 static struct fr_workspace_pool *pool_of(int device) FR_REQUIRES(&pools_lock)
 {
     struct fr_workspace_pool *pool = &pools[device];
@@ -325,7 +331,7 @@ void fr_workspace_device_return(struct fr_workspace_extent *extent, uint64_t now
     condemn(pool, now_ns, FR_WORKSPACE_IDLE_NS, &victims);
     size_t idle_bytes = pool->idle_bytes;
     if (idle_bytes > 0)
-        atomic_store_explicit(&look_at_ns, now_ns + FR_WORKSPACE_IDLE_NS, memory_order_relaxed);
+        set_look(now_ns + FR_WORKSPACE_IDLE_NS);
     fr_core_unlock(&pools_lock);
     destroy_all(&victims);
     if (ask && is_short(device, idle_bytes))
@@ -349,8 +355,7 @@ void fr_workspace_device_trim(uint64_t now_ns)
         condemn(pool, now_ns, FR_WORKSPACE_IDLE_NS, &victims);
         idle_bytes += pool->idle_bytes;
     }
-    atomic_store_explicit(&look_at_ns, idle_bytes > 0 ? now_ns + FR_WORKSPACE_IDLE_NS : 0,
-                          memory_order_relaxed);
+    set_look(idle_bytes > 0 ? now_ns + FR_WORKSPACE_IDLE_NS : 0);
     fr_core_unlock(&pools_lock);
     destroy_all(&victims);
 }

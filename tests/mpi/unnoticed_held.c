@@ -145,8 +145,56 @@ static void as_rts(int number)
     }
 }
 
+// ---- phases of host memory
+
+// Sends that leave before their receiver comes, as often as it takes that it has mapped the memory.
+static void leave_many(const struct memory *memory, size_t bytes)
+{
+    enum { TIMES = 4, MESSAGES = 16, LATE_US = 300000 };
+    MPI_Request requests[MESSAGES];
+    for (int i = 0; i < TIMES; i++) {
+        if (rank == 1 && i > 0)
+            usleep(LATE_US);
+        for (int k = 0; k < MESSAGES; k++) {
+            if (rank == 0)
+                MPI_Isend(memory->address, (int)bytes, MPI_BYTE, 1, k, MPI_COMM_WORLD,
+                          &requests[k]);
+            else
+                MPI_Irecv(memory->address, (int)bytes, MPI_BYTE, 0, k, MPI_COMM_WORLD,
+                          &requests[k]);
+        }
+        if (rank == 1 && i > 0)
+            usleep(LATE_US / 3);
+        MPI_Waitall(MESSAGES, requests, MPI_STATUSES_IGNORE);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+}
+
+// After a phase of device memory comes one of host memory alone, in which all that was taken for
+// the former is to go back.
+static void host_phase(int number)
+{
+    enum { BYTES_EACH = 4 << 20, REST_BYTES = 8 << 20, LIMIT = 15000, PAUSE_US = 2000 };
+    struct memory device = memory_new(MEMORY_DEVICE, BYTES_EACH);
+    char out[2000] = {0}, in[2000];
+    size_t before = memory_left();
+    int held = 1;
+    (void)number;
+    leave_many(&device, BYTES_EACH);
+    must(rank != 0 || memory_left() + 2 * REST_BYTES < before, "nothing was held");
+    for (int i = 0; i < LIMIT && held; i++) {
+        MPI_Sendrecv(out, sizeof(out), MPI_BYTE, 1 - rank, TAG, in, sizeof(in), MPI_BYTE, 1 - rank,
+                     TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        held = memory_left() + REST_BYTES < before;
+        MPI_Allreduce(MPI_IN_PLACE, &held, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+        usleep(PAUSE_US);
+    }
+    must(!held, "%zu bytes are held", before - memory_left());
+}
+
 const struct unnoticed unnoticed_held[] = {
     {"cut-off", cut_off, false},
     {"as-rts", as_rts, false},
+    {"host-phase", host_phase, false},
     {NULL, NULL, false},
 };
