@@ -47,6 +47,21 @@ static void exchange(MPI_Comm between, const struct memory *memory, bool is_chil
     MPI_Comm_free(&all);
 }
 
+// Collectives between the two groups: each gets the sum of the other one's ones, and what rank 0 of
+// the parents sends to all children.
+static void between_groups(MPI_Comm between, const struct memory *memory, bool is_child)
+{
+    int one = 1, sum = 0, others = 0, root = rank == 0 ? MPI_ROOT : MPI_PROC_NULL;
+    MPI_Comm_remote_size(between, &others);
+    memory_write(memory, 0, &one, sizeof(one));
+    MPI_Allreduce(memory->address, memory->address + sizeof(one), 1, MPI_INT, MPI_SUM, between);
+    memory_read(memory, sizeof(one), &sum, sizeof(sum));
+    must(sum == others, "a sum of %d over a group of %d", sum, others);
+    fill(memory, LONGEST, is_child ? 1 : 77);
+    MPI_Bcast(memory->address, LONGEST, MPI_BYTE, is_child ? 0 : root, between);
+    must(is_filled(memory, LONGEST, 77), "wrong bytes of a broadcast to children");
+}
+
 // What is not Fabrail's own not all launchers give children from the environment of their parents.
 static char *inherit(const char *name)
 {
@@ -83,8 +98,11 @@ static void spawn(int number)
          "the children's preload is %s", preload != NULL ? preload : "nothing");
     must(!number || setting != NULL, "the children lack a setting of their parents");
     struct memory memory = memory_new(is_child && !number ? MEMORY_HOST : MEMORY_DEVICE, LONGEST);
-    talk(between, &memory, is_child);
-    exchange(between, &memory, is_child);
+    for (int round = 0; round < 3; round++) {
+        talk(between, &memory, is_child);
+        exchange(between, &memory, is_child);
+        between_groups(between, &memory, is_child);
+    }
     memory_free(&memory);
     MPI_Comm_disconnect(&between);
 }
