@@ -30,10 +30,6 @@ static inline bool fr_control_is_same(const struct fr_control_process *a,
     return a->cookie == b->cookie;
 }
 
-// Fills bytes that others' differ from. Returns whether they are the kernel's, which nobody can
-// guess.
-bool fr_control_draw(void *bytes, size_t count);
-
 // Known to those that it was given to alone. Drawn from the kernel: FR_ERR_UNSUPPORTED when it has
 // no random bytes.
 struct fr_control_secret {

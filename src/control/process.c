@@ -16,7 +16,9 @@ static struct fr_control_process self; // constant once `known` is set
 static atomic_bool known;
 static struct fr_lock self_lock = FR_LOCK_INIT;
 
-bool fr_control_draw(void *bytes, size_t count)
+// Fills bytes that others' differ from. Returns whether they are the kernel's, which nobody can
+// guess.
+static bool draw(void *bytes, size_t count)
 {
     unsigned char *at = bytes;
     while (count > 0) {
@@ -78,7 +80,7 @@ static void identify(void)
     struct fr_control_process drawn = {
         .host = identify_host(), .pid = (int32_t)getpid(), .pid_namespace = identify_namespace()};
     while (drawn.cookie == 0) // zeroed bytes are nobody
-        (void)fr_control_draw(&drawn.cookie, sizeof(drawn.cookie));
+        (void)draw(&drawn.cookie, sizeof(drawn.cookie));
     fr_core_lock(&self_lock);
     if (!atomic_load_explicit(&known, memory_order_relaxed)) {
         self = drawn;
@@ -96,6 +98,6 @@ const struct fr_control_process *fr_control_self(void)
 
 enum fr_status fr_control_secret_draw(struct fr_control_secret *secret)
 {
-    bool drawn = fr_control_draw(secret->bytes, sizeof(secret->bytes));
+    bool drawn = draw(secret->bytes, sizeof(secret->bytes));
     return drawn ? FR_OK : FR_ERR_UNSUPPORTED;
 }

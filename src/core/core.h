@@ -79,7 +79,6 @@ void fr_core_log_write(enum fr_log_level level, const char *format, ...) FR_PRIN
 
 // Rank shown in log lines from now on; -1 shows none.
 void fr_core_log_set_rank(int rank);
-int fr_core_log_rank(void);
 
 // The first warnings and errors that were written, for the report: the text of number `index`, in
 // their order, NULL where there is none. The strings live until exit.

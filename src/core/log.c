@@ -23,16 +23,11 @@ void fr_core_log_set_rank(int rank)
     atomic_store_explicit(&log_rank, rank, memory_order_relaxed);
 }
 
-int fr_core_log_rank(void)
-{
-    return atomic_load_explicit(&log_rank, memory_order_relaxed);
-}
-
 static size_t compose_prefix(enum fr_log_level level, char *line)
 {
     static const char *const names[] = {"error", "warn", "info", "debug", "trace"};
     const char *name = (size_t)level < FR_ARRAY_LENGTH(names) ? names[level] : "log";
-    int rank = fr_core_log_rank();
+    int rank = atomic_load_explicit(&log_rank, memory_order_relaxed);
     int used = rank < 0 ? snprintf(line, LINE_BYTES, "fabrail: %s: ", name)
                         : snprintf(line, LINE_BYTES, "fabrail[%d]: %s: ", rank, name);
     return (size_t)used;

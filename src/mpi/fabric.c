@@ -59,7 +59,7 @@ bool fr_mpi_gather_facts(void)
     return fr_world_gather(&own);
 }
 
-bool fr_mpi_is_in_clique(int device)
+static bool is_in_clique(int device)
 {
     const struct fr_world_facts *own = fr_world_facts_of(fr_world_rank());
     struct fr_device_clique clique;
@@ -75,7 +75,7 @@ bool fr_mpi_has_fabric(const struct fr_request_op *op, int device)
     bool has_partner = op->object_kind == 'w'   ? fr_world_win_has_fabric(op->object)
                        : op->object_kind == 'c' ? fr_world_comm_has_fabric(op->object)
                                                 : fr_world_comm_has_fabric(fr_real_mpi.COMM_WORLD);
-    return has_partner && fr_mpi_is_in_clique(device);
+    return has_partner && is_in_clique(device);
 }
 
 bool fr_mpi_has_fabric_memory(int device)

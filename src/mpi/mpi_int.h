@@ -153,7 +153,6 @@ bool fr_mpi_gather_facts(void);
 // Whether `device` is in the clique that the host has told the others of, and has a multi-node
 // NVLink partner in the communicator of the operation, or in the group of its window; the world
 // stands for functions that have neither.
-bool fr_mpi_is_in_clique(int device);
 bool fr_mpi_has_fabric(const struct fr_request_op *op, int device);
 
 // Whether memory that can be had on `device` is fabric-allocated, and what is known of that.

@@ -117,7 +117,8 @@ static bool ask(const char *question, char answer[FR_WORLD_PMI_BYTES])
            read_answer(answer);
 }
 
-bool fr_world_pmi_find_value(const char *answer, const char *name, char *value, size_t room)
+// The value of a word of an answer, "name=value" between separators.
+static bool find_value(const char *answer, const char *name, char *value, size_t room)
 {
     const char *separators = version == 2 ? ";" : " ";
     size_t length = strlen(name);
@@ -139,7 +140,7 @@ bool fr_world_pmi_find_value(const char *answer, const char *name, char *value, 
 static bool has_done(const char *answer)
 {
     char code[16];
-    return fr_world_pmi_find_value(answer, "rc", code, sizeof(code)) && strcmp(code, "0") == 0;
+    return find_value(answer, "rc", code, sizeof(code)) && strcmp(code, "0") == 0;
 }
 
 // An equals sign would end the name of a word, and in version 2 a semicolon its value.
@@ -166,14 +167,13 @@ static bool enter(const char *greeted)
 {
     char number[16], answer[FR_WORLD_PMI_BYTES];
     version = 0; // a greeting is a line of words between blanks
-    if (!has_done(greeted) ||
-        !fr_world_pmi_find_value(greeted, "pmi_version", number, sizeof(number)))
+    if (!has_done(greeted) || !find_value(greeted, "pmi_version", number, sizeof(number)))
         return false;
     version = atoi(number);
     if (version == 2)
         return true;
     return version == 1 && ask("cmd=get_my_kvsname", answer) &&
-           fr_world_pmi_find_value(answer, "kvsname", space, sizeof(space));
+           find_value(answer, "kvsname", space, sizeof(space));
 }
 
 bool fr_world_pmi_put(int file, const char *greeted, const char *record)
@@ -205,8 +205,7 @@ static bool get_value(const char *key, char *value, size_t room)
         snprintf(question, sizeof(question), "cmd=get kvsname=%s key=%s", space, key);
     else
         snprintf(question, sizeof(question), "cmd=kvs-get;jobid=;srcid=-1;key=%s;", key);
-    return ask(question, answer) && has_done(answer) &&
-           fr_world_pmi_find_value(answer, "value", value, room);
+    return ask(question, answer) && has_done(answer) && find_value(answer, "value", value, room);
 }
 
 bool fr_world_pmi_get(int rank, char record[FR_WORLD_RECORD_BYTES])

@@ -17,9 +17,6 @@ int fr_world_pmi_find(const char *program);
 bool fr_world_pmi_read_line(int file, char line[FR_WORLD_PMI_BYTES]);
 bool fr_world_pmi_write(int file, const char *text, size_t length);
 
-// The value of a word of an answer, "name=value" between separators.
-bool fr_world_pmi_find_value(const char *answer, const char *name, char *value, size_t room);
-
 // Leaves the record of this process, and keeps socket and version for those that follow. The
 // version is the one of the answer to the greeting, false where that is a refusal. The second says
 // under which other descriptor the socket is to be had from now on.
