@@ -164,8 +164,11 @@ __attribute__((always_inline)) static inline struct fr_row *count(struct fr_slab
     return row;
 }
 
+// What an earlier call has posted says nothing of one that has buffers of its own.
 static void note(const struct fr_report_buffer *buffer, struct fr_row *row)
 {
+    if (buffer->posted && (current.row || buffer->fn == current.fn))
+        return;
     current.path = buffer->path;
     current.scheme = buffer->scheme;
     current.row = buffer->fn == current.fn ? row : NULL;

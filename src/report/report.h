@@ -21,6 +21,7 @@ struct fr_report_buffer {
     uint64_t in_bytes; // data that the call reads and writes
     uint64_t out_bytes;
     const char *reason; // the policy's, static text
+    bool posted;        // by an earlier call, which this one may have nothing to do with
 
     // Where the bytes go: the call that names the ranks, its arguments as the application gave
     // them, and which of them the buffer is. NULL where that is not known.

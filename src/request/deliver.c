@@ -100,14 +100,16 @@ static void deliver_comm(const struct fr_request_op *op)
 static void count_received(const struct fr_request_op *op, const struct fr_path_view *view,
                            size_t limit)
 {
-    fr_report_touch(view->path);
-    if (op->staged_because && limit)
+    if (!op->staged_because)
+        fr_report_touch(view->path);
+    else if (limit)
         fr_report_buffer(&(struct fr_report_buffer){
             .fn = op->counted_as,
             .path = view->path,
             .kind = view->range.kind,
             .out_bytes = limit < view->out_bytes ? limit : view->out_bytes,
             .reason = op->staged_because,
+            .posted = fr_real_arg(op->counted_as, 'q', 0) >= 0,
         });
 }
 

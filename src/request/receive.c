@@ -191,6 +191,7 @@ static void count_received(const struct fr_request_op *op, const struct fr_rndv_
         .kind = view->range.kind,
         .out_bytes = bytes < view->out_bytes ? bytes : view->out_bytes,
         .reason = recv->reason,
+        .posted = fr_real_arg(op->counted_as, 'q', 0) >= 0,
     };
     bool is_host = !fr_device_kind_is_device(view->range.kind);
     if (!is_host || (fr_core_settings()->rail_host && buffer.path == FR_PATH_RAIL))

@@ -82,6 +82,30 @@ static void test_threads(void)
     CHECK(count_slabs() <= THREADS, "%u slabs", count_slabs());
 }
 
+// What an earlier call has posted is counted, and the call that completes it goes the same way; one
+// that has nothing to do with it does not.
+static void test_posted(void)
+{
+    struct fr_report_buffer posted = buffer_of(FR_PATH_PEER, "get"),
+                            own = buffer_of(FR_PATH_HOST, NULL);
+    posted.posted = true;
+    posted.fn = FR_FN_MPI_Irecv;
+    own.fn = FR_FN_MPI_Isend;
+    static const enum fr_fn fns[] = {FR_FN_MPI_Irecv, FR_FN_MPI_Isend, FR_FN_MPI_Wait};
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(fns); i++) {
+        fr_report_call_begin(fns[i]);
+        if (fns[i] == own.fn)
+            fr_report_buffer(&own);
+        fr_report_buffer(&posted);
+        fr_report_call_end();
+    }
+    struct fr_report_sum receives = find(FR_FN_MPI_Irecv, FR_PATH_PEER, "get");
+    CHECK(receives.buffers == 3 && receives.calls == 0, "%ju", (uintmax_t)receives.calls);
+    CHECK(find(FR_FN_MPI_Irecv, FR_NO_PATH, NULL).calls == 1);
+    CHECK(find(FR_FN_MPI_Isend, FR_PATH_HOST, NULL).calls == 1);
+    CHECK(find(FR_FN_MPI_Wait, FR_PATH_PEER, "get").calls == 1);
+}
+
 // Of calls that are short and many only some are timed. How long they took is nothing to assert.
 static void test_sampled_time(void)
 {
@@ -207,6 +231,7 @@ int main(void)
     fr_report_start();
     CHECK(fr_report_on);
     test_threads();
+    test_posted();
     test_sampled_time();
     test_left_span();
     test_full();
