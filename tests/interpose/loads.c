@@ -3,13 +3,11 @@
 // the plugin, which opens the driver, in another thread, which then makes no MPI call (HOW is
 // thread), or preferring its own libraries' symbols (deep). Exits 1 when the device memory that it
 // then sends to itself does not arrive, 77 when there is none. Before that it prints how many
-// addresses were looked for among the symbols of the process, a tenth of a millisecond each, and
-// how often the objects of the process were gone through for each of many calls.
+// addresses were looked for among the symbols of the process, a tenth of a millisecond each.
 #define _GNU_SOURCE
 #include "../programs/memory.h"
 
 #include <dlfcn.h>
-#include <link.h>
 #include <mpi.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -19,9 +17,7 @@
 
 enum { CALLS = 1000, BYTES = 1000 };
 
-typedef int walk(int (*)(struct dl_phdr_info *, size_t, void *), void *);
-
-static _Atomic unsigned walks, searches;
+static _Atomic unsigned searches;
 static const char *plugin_path;
 
 static struct {
@@ -34,14 +30,6 @@ static struct {
 } plugin;
 static struct memory sent, received;
 static const char *missing;
-
-int dl_iterate_phdr(int (*callback)(struct dl_phdr_info *, size_t, void *), void *data)
-{
-    static walk *next;
-    next = next ? next : (walk *)dlsym(RTLD_NEXT, "dl_iterate_phdr");
-    walks++;
-    return next(callback, data);
-}
 
 int dladdr(const void *address, Dl_info *info)
 {
@@ -119,9 +107,6 @@ int main(int argc, char **argv)
     printf("%u searches at the start\n", searches);
     char *host = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     send_host(host);
-    walks = 0;
-    send_host(host);
-    printf("%.1f walks a call\n", (double)walks / CALLS);
     if (strcmp(argv[2], "thread") == 0) {
         pthread_create(&thread, NULL, get_and_stay, &done);
         while (!done)
