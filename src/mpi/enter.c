@@ -459,17 +459,6 @@ static bool needs_look(const struct entry *entry, const fr_word *registers, cons
     }
 }
 
-// What has come is received before nothing can be.
-static void begin_blocked(void)
-{
-    fr_request_notice_awaited();
-    if (fr_request_is_awaited()) {
-        fr_rndv_progress(NULL);
-        fr_request_receive_early(true);
-    }
-    fr_rndv_block();
-}
-
 struct fr_mpi_verdict fr_mpi_enter_fully(unsigned slot, const fr_word *registers,
                                          const fr_word *stack)
 {
@@ -506,8 +495,10 @@ struct fr_mpi_verdict fr_mpi_enter_fully(unsigned slot, const fr_word *registers
     fr_mpi_handler_frame = frame;
     fr_device_begin_call();
     fr_report_call_begin(fn);
-    if (blocks)
-        begin_blocked();
+    if (blocks) {
+        fr_request_receive_coming();
+        fr_rndv_block();
+    }
     bool handled = look && entry->handle(fn, args, &result);
     if (!handled && (entry->nests || freed || awaited || blocks)) {
         result = fr_request_call_real(fn, args);

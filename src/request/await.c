@@ -4,16 +4,19 @@
 // come.
 //
 // Collectives cannot: one that does not block matches none that does, and the other ranks need not
-// know. Senders are told that this process is in one.
+// know. Senders are told that this process is in one, and it goes there when no more messages come.
 #include "config.h"
 
 #include "request/set.h"
+#include "world/world.h"
 
 #include <sched.h>
+#include <time.h>
 
 enum {
     TESTS_AT_FIRST = 256, // some tens of microseconds, in which most waits end
     TESTS_A_LOOK = 16,
+    QUIET_NS = 2000000, // several times what a sender waits before it looks for room
 };
 
 _Atomic size_t fr_request_expected;
@@ -34,6 +37,30 @@ void fr_request_notice_awaited(void)
         atomic_exchange_explicit(&fr_request_awaited, true, memory_order_relaxed))
         return;
     atomic_fetch_add(&fr_request_reasons, 1);
+}
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+// One message after the other may be waiting to be sent.
+void fr_request_receive_coming(void)
+{
+    if (!fr_rndv_is_awaited())
+        return;
+    fr_request_notice_awaited();
+    for (int64_t since = now_ns(); now_ns() - since < QUIET_NS;) {
+        uint64_t pulled = fr_rndv_incoming_pulled();
+        fr_world_progress();
+        fr_rndv_progress(NULL);
+        fr_request_receive_early(true);
+        if (fr_rndv_incoming_pulled() != pulled)
+            since = now_ns();
+        sched_yield();
+    }
 }
 
 static bool is_time_to_look(unsigned tests)
