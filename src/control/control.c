@@ -156,12 +156,12 @@ static void drop_all(unsigned *waits)
 static void meet_remote(bool (*busy)(void))
 {
     unsigned waits = 0;
-    if (!fr_control_remote_meet())
+    if (!fr_world_meeting_begin())
         return;
     do {
         (void)busy();
         drop_all(&waits);
-    } while (!fr_control_remote_have_met());
+    } while (!fr_world_meeting_is_over());
 }
 
 static void meet_here(bool (*busy)(void))
@@ -177,8 +177,10 @@ static void meet_here(bool (*busy)(void))
 
 void fr_control_close(bool (*busy)(void))
 {
-    unsigned waits = 0;
-    for (;;) {
+    enum { LOOKS_AT_FAILURES = 64 };
+    unsigned waits = 0, looks = 0;
+    // Nothing is known of what a process that has failed has taken.
+    while (looks++ % LOOKS_AT_FAILURES != 0 || !fr_world_has_failed()) {
         if (busy()) {
             waits = 0; // bytes may be moving
             progress(&waits);

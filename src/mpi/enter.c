@@ -558,7 +558,9 @@ static int run_errands(void *context)
     return 0;
 }
 
-static __attribute__((noinline, cold)) void look_for_errands(const fr_word *registers)
+// Not from within the MPI library, which may be in the middle of something.
+static __attribute__((noinline, cold)) void look_for_errands(const fr_word *registers,
+                                                             const fr_word *stack)
 {
     enum { LOOK_NS = 100000000 };
     static _Atomic uint64_t looked_ns;
@@ -567,6 +569,7 @@ static __attribute__((noinline, cold)) void look_for_errands(const fr_word *regi
     uint64_t now = (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
     uint64_t last = atomic_load_explicit(&looked_ns, memory_order_relaxed);
     if (fr_mpi_handler_frame == 0 && now - last >= LOOK_NS &&
+        !fr_real_is_internal(caller_of(registers, stack)) &&
         atomic_compare_exchange_strong(&looked_ns, &last, now))
         (void)fr_mpi_enter_late(registers, run_errands, NULL);
 }
@@ -584,7 +587,7 @@ FR_HOT struct fr_mpi_verdict fr_mpi_enter(unsigned slot, const fr_word *register
 {
     const struct entry *entry = &entries[slot / 2];
     if (may_run_errands())
-        look_for_errands(registers);
+        look_for_errands(registers, stack);
     if (FR_UNLIKELY(fr_mpi_handler_frame != 0 || fr_request_looks_at_all()))
         return fr_mpi_enter_fully(slot, registers, stack);
     enum glance glance = glance_at(entry->plain, registers);

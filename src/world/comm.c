@@ -59,6 +59,18 @@ bool fr_world_complete(void *request, void (*progress)(void), bool (*look)(int s
     }
 }
 
+void fr_world_meet(void (*progress)(void))
+{
+    int64_t start_ns = now_ns();
+    if (!fr_world_meeting_begin())
+        return;
+    for (unsigned polls = 0; !fr_world_meeting_is_over(); polls++) {
+        if (progress)
+            progress();
+        pause_after(polls, now_ns() - start_ns, progress != NULL);
+    }
+}
+
 static void read_tag_limit(void)
 {
     const int *limit = NULL;
