@@ -20,6 +20,7 @@ enum check {
     CHECK_PROBE,        // there can be no RTS
     CHECK_EXCHANGE,     // all buffers are host memory, and other ranks need not know
     CHECK_HOST_BUFFERS, // all buffers are host memory
+    CHECK_COMM_FREE,    // no request is tracked, and no message waits to be received
     CHECK_COMM_MAKE,    // communicators have no names, or the MPI library makes one for itself
     CHECK_NO_REQUESTS,  // no request is tracked
     CHECK_NO_PENDING,   // no operation waits for a window or file
@@ -196,6 +197,7 @@ static void set_handler(struct entry *entry, enum fr_class class)
         entry->handle = handle_request_free;
         return;
     case FR_CLASS_COMM_FREE:
+        entry->check = CHECK_COMM_FREE;
         entry->handle = fr_mpi_call_comm_free;
         return;
     case FR_CLASS_START:
@@ -446,6 +448,8 @@ static bool needs_look(const struct entry *entry, const fr_word *registers, cons
                 return true;
         }
         return false;
+    case CHECK_COMM_FREE:
+        return fr_request_any_tracked() || (fr_mpi_takes_rts && fr_rndv_incoming_any_here());
     case CHECK_NO_REQUESTS:
         return fr_request_any_tracked();
     case CHECK_NO_PENDING:

@@ -199,6 +199,10 @@ static inline bool fr_rndv_incoming_fits(const struct fr_rndv_incoming *incoming
     return room >= incoming->bytes || room >= FR_RNDV_RTS_LONGEST;
 }
 
+// Ends what has been sent to this process on a communicator that it has freed, and was not
+// received, when nothing that it has begun can receive it any more. Some loads where nothing waits.
+void fr_rndv_incoming_drop(uint64_t comm);
+
 // Whether receiving it takes no longer than this host's own links do.
 bool fr_rndv_incoming_is_short(const struct fr_rndv_incoming *incoming);
 
