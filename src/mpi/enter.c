@@ -475,7 +475,7 @@ struct fr_mpi_verdict fr_mpi_enter_fully(unsigned slot, const fr_word *registers
     bool freed = entry->real && !inside && fr_request_any_freed();
     bool look = !entry->real || (!inside && needs_look(entry, registers, stack));
     if (outer)
-        fr_mpi_prove();
+        fr_mpi_prove(fn);
     bool awaited = entry->real && !inside && fr_request_is_awaited();
     bool blocks = entry->meets && !inside && fr_mpi_takes_rts && fr_request_any_tracked();
     if (FR_LIKELY(!look && !freed && !awaited && !blocks))
