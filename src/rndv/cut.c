@@ -31,10 +31,13 @@ static bool find_named(const struct fr_rndv_cut *cut, struct fr_rndv_incoming *i
 }
 
 // Lets its sender know that it may have been cut off.
-static void doubt(const struct fr_rndv_incoming *incoming)
+static void doubt(const struct fr_rndv_cut *cut, size_t shortest, size_t longest)
 {
-    struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(incoming->from);
-    if (incoming->slot == NULL || ledger == NULL)
+    struct fr_rndv_incoming found, *incoming = &found;
+    struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(cut->from.to);
+    if (ledger == NULL ||
+        !fr_rndv_incoming_find_first(&cut->from, shortest, longest, false, &found) ||
+        found.slot == NULL)
         return;
     uint64_t word = atomic_load_explicit(&incoming->slot->word, memory_order_acquire);
     while ((word & FR_SLOT_NUMBERS) == incoming->number && fr_rndv_word_is_waiting(word)) {
@@ -59,14 +62,39 @@ bool fr_rndv_incoming_find_cut(const struct fr_rndv_cut *cut, struct fr_rndv_inc
     // An MPI that tells the length has put there what there was room for.
     if (cut->from.to < 0 || (!begins && tells && cut->data_bytes >= sizeof(fr_rndv_rts_begin)))
         return false;
-    if (!fr_rndv_incoming_find_first(&cut->from, shortest, longest, incoming))
+    if (!fr_rndv_incoming_find_first(&cut->from, shortest, longest, true, incoming))
         return false;
     bool surely = begins || (tells && cut->at_once && fr_rndv_marks_rts(cut->length));
     if (surely && cut->in_order)
         return true;
-    doubt(incoming);
+    doubt(cut, shortest, longest);
     fr_debug("a message of rank %d with tag %d was cut off by a receive of %lu bytes, which one is "
              "not known",
              cut->from.to, cut->from.tag, (unsigned long)cut->room);
     return false;
+}
+
+bool fr_rndv_incoming_is_after_doubt(const struct fr_rndv_incoming *incoming,
+                                     struct fr_rndv_address *from)
+{
+    const struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(incoming->from);
+    if (incoming->slot == NULL || ledger == NULL ||
+        FR_LIKELY(atomic_load_explicit(&ledger->doubted, memory_order_relaxed) == 0))
+        return false;
+    *from = (struct fr_rndv_address){
+        .to = incoming->from,
+        .tag = atomic_load_explicit(&incoming->slot->tag, memory_order_acquire),
+        .comm = atomic_load_explicit(&incoming->slot->comm, memory_order_acquire)};
+    return true;
+}
+
+void fr_rndv_incoming_end_doubted(const struct fr_rndv_address *from, uint64_t number)
+{
+    struct fr_rndv_incoming incoming;
+    while (fr_rndv_incoming_find_first(from, 0, FR_RNDV_RTS_LONGEST, true, &incoming) &&
+           incoming.slot != NULL && incoming.number < number &&
+           (atomic_load_explicit(&incoming.slot->word, memory_order_acquire) & FR_SLOT_DOUBTED) !=
+               0 &&
+           fr_rndv_incoming_drop_one(&incoming))
+        continue;
 }

@@ -338,15 +338,14 @@ bool fr_rndv_incoming_take(const struct fr_rndv_incoming *incoming)
 
 static bool is_from(const struct look *look, const struct fr_rndv_address *from)
 {
-    return look->to == fr_world_rank() && look->tag == from->tag && look->comm == from->comm &&
-           (look->word & FR_SLOT_TAKEN) == 0;
+    return look->to == fr_world_rank() && look->tag == from->tag && look->comm == from->comm;
 }
 
-// The message with the lowest number that is still to be received here, and has an RTS of these
-// lengths; NULL if there is none.
+// The message with the lowest number that is still to be received here, has none of these bits in
+// its word, and an RTS of these lengths; NULL if there is none.
 static struct fr_rndv_slot *find_first(struct fr_rndv_ledger *ledger,
                                        const struct fr_rndv_address *from, size_t shortest,
-                                       size_t longest, struct look *first)
+                                       size_t longest, uint64_t bits, struct look *first)
 {
     struct fr_rndv_slot *found = NULL;
     for (size_t i = 0; i < FR_ARRAY_LENGTH(ledger->in_use); i++) {
@@ -354,8 +353,9 @@ static struct fr_rndv_slot *find_first(struct fr_rndv_ledger *ledger,
         for (; left != 0; left &= left - 1) {
             struct fr_rndv_slot *slot = &ledger->slots[i * 64 + (size_t)__builtin_ctzll(left)];
             struct look look;
-            if (!look_at(slot, &look) || !is_from(&look, from) || look.length < shortest ||
-                look.length > longest || (found != NULL && look.word >= first->word))
+            if (!look_at(slot, &look) || !is_from(&look, from) || (look.word & bits) != 0 ||
+                look.length < shortest || look.length > longest ||
+                (found != NULL && look.word >= first->word))
                 continue;
             found = slot;
             *first = look;
@@ -370,7 +370,7 @@ static bool peek_here(struct fr_rndv_ledger *ledger, const struct fr_rndv_addres
     struct fr_rndv_slot *slot;
     struct look first = {.word = 0};
     do {
-        slot = find_first(ledger, from, length, length, &first);
+        slot = find_first(ledger, from, length, length, FR_SLOT_TAKEN, &first);
         if (slot == NULL)
             return false;
     } while (take && !mark_taken(slot, first.word & FR_SLOT_NUMBERS)); // gone meanwhile
@@ -455,12 +455,13 @@ bool fr_rndv_incoming_find(const struct fr_rndv_rts *rts, struct fr_rndv_incomin
 }
 
 bool fr_rndv_incoming_find_first(const struct fr_rndv_address *from, size_t shortest,
-                                 size_t longest, struct fr_rndv_incoming *incoming)
+                                 size_t longest, bool doubted, struct fr_rndv_incoming *incoming)
 {
+    uint64_t bits = FR_SLOT_TAKEN | (doubted ? 0 : FR_SLOT_DOUBTED);
     struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(from->to);
     struct look first = {.word = 0};
     struct fr_rndv_slot *slot =
-        ledger != NULL ? find_first(ledger, from, shortest, longest, &first) : NULL;
+        ledger != NULL ? find_first(ledger, from, shortest, longest, bits, &first) : NULL;
     if (slot == NULL)
         return fr_rndv_replica_find_first(from, shortest, longest, incoming);
     *incoming = incoming_of(slot, &first, from->to, (size_t)(slot - ledger->slots));
@@ -468,7 +469,18 @@ bool fr_rndv_incoming_find_first(const struct fr_rndv_address *from, size_t shor
 }
 
 // Fragments that are on their way are discarded in the end.
-static void drop_one(struct fr_rndv_ledger *ledger, int from, size_t place, uint64_t comm)
+bool fr_rndv_incoming_drop_one(struct fr_rndv_incoming *incoming)
+{
+    if (fr_rndv_incoming_begin(incoming) != FR_OK)
+        return false;
+    if (incoming->scheme == FR_SCHEME_PIPELINE)
+        fr_rndv_incoming_abandon(incoming);
+    else
+        fr_rndv_incoming_end(incoming, true);
+    return true;
+}
+
+static void drop_of(struct fr_rndv_ledger *ledger, int from, size_t place, uint64_t comm)
 {
     struct fr_rndv_slot *slot = &ledger->slots[place];
     struct look look;
@@ -476,12 +488,7 @@ static void drop_one(struct fr_rndv_ledger *ledger, int from, size_t place, uint
         (look.word & FR_SLOT_TAKEN) != 0)
         return;
     struct fr_rndv_incoming incoming = incoming_of(slot, &look, from, place);
-    if (fr_rndv_incoming_begin(&incoming) != FR_OK)
-        return;
-    if (incoming.scheme == FR_SCHEME_PIPELINE)
-        fr_rndv_incoming_abandon(&incoming);
-    else
-        fr_rndv_incoming_end(&incoming, true);
+    (void)fr_rndv_incoming_drop_one(&incoming);
 }
 
 void fr_rndv_incoming_drop(uint64_t comm)
@@ -491,7 +498,7 @@ void fr_rndv_incoming_drop(uint64_t comm)
         for (size_t i = 0; ledger != NULL && i < FR_ARRAY_LENGTH(ledger->in_use); i++) {
             uint64_t left = atomic_load_explicit(&ledger->in_use[i], memory_order_acquire);
             for (; left != 0; left &= left - 1)
-                drop_one(ledger, from, i * 64 + (size_t)__builtin_ctzll(left), comm);
+                drop_of(ledger, from, i * 64 + (size_t)__builtin_ctzll(left), comm);
         }
     }
 }

@@ -241,14 +241,15 @@ bool fr_rndv_ledger_is_doubted(const struct fr_rndv_address *address)
     if (FR_LIKELY(ledger == NULL ||
                   atomic_load_explicit(&ledger->doubted, memory_order_relaxed) == 0))
         return false;
-    for (size_t i = 0; i < FR_RNDV_SLOTS; i++) {
+    enum { MOST = 4 };
+    unsigned count = 0;
+    for (size_t i = 0; i < FR_RNDV_SLOTS && count < MOST; i++) {
         const struct fr_rndv_slot *slot = &ledger->slots[i];
         uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
-        if (fr_rndv_word_is_waiting(word) && (word & FR_SLOT_DOUBTED) != 0 &&
-            goes_to(slot, address))
-            return true;
+        count += fr_rndv_word_is_waiting(word) && (word & FR_SLOT_DOUBTED) != 0 &&
+                 goes_to(slot, address);
     }
-    return false;
+    return count == MOST;
 }
 
 // Returns NULL when memory has run out. A flow that has been idle the longest is forgotten for it.

@@ -148,7 +148,8 @@ unsigned fr_rndv_ledger_count(void);                      // slots that there ar
 
 // Whether a plain message may be under way to an address, so that no RTS of this length can be.
 bool fr_rndv_ledger_is_closed_to(const struct fr_rndv_address *address, size_t length);
-// Whether a receiver cannot tell which of the messages to an address was cut off.
+// Whether a receiver cannot tell which of the messages to an address were cut off, and it is to be
+// no more of them.
 bool fr_rndv_ledger_is_doubted(const struct fr_rndv_address *address);
 enum fr_rndv_state fr_rndv_ledger_state(unsigned index);
 // How often messages of this process have been refused; a receiver of another host cannot count.
@@ -256,10 +257,14 @@ void fr_rndv_incoming_end(const struct fr_rndv_incoming *incoming, bool pulled);
 void fr_rndv_incoming_abandon(const struct fr_rndv_incoming *incoming);
 
 // Finds the message that an RTS names, waiting for what its sender tells of it; and the first one
-// from a sender that is not marked as taken, and has an RTS of these lengths.
+// from a sender that is not marked as taken, and has an RTS of these lengths. `doubted` says
+// whether one may be in doubt already.
 bool fr_rndv_incoming_find(const struct fr_rndv_rts *rts, struct fr_rndv_incoming *incoming);
 bool fr_rndv_incoming_find_first(const struct fr_rndv_address *from, size_t shortest,
-                                 size_t longest, struct fr_rndv_incoming *incoming);
+                                 size_t longest, bool doubted, struct fr_rndv_incoming *incoming);
+
+// Ends a message that nobody else receives. False when it is not there any more.
+bool fr_rndv_incoming_drop_one(struct fr_rndv_incoming *incoming);
 
 // ---- schemes
 
