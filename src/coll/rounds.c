@@ -8,6 +8,7 @@
 #include "coll/wait.h"
 
 #include "control/shm.h"
+#include "core/time.h"
 #include "world/world.h"
 
 #include <time.h>
@@ -21,13 +22,6 @@ struct wait {
     time_t told;
     time_t looked; // after the others, once a second
 };
-
-static time_t seconds_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec;
-}
 
 static bool has_posted(const struct fr_coll_group *group, int rank, uint64_t round)
 {
@@ -94,7 +88,7 @@ static bool go_on(void *cookie)
         return false;
     if (is_quit(wait->group, wait->round))
         return false;
-    time_t now = seconds_now();
+    time_t now = (time_t)(fr_time_ns() / FR_SECOND_NS);
     if (!wait->began)
         wait->began = wait->told = wait->looked = now;
     if (now == wait->looked)

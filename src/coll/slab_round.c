@@ -4,9 +4,10 @@
 
 #include "coll/slab_int.h"
 
+#include "core/time.h"
+
 #include <sched.h>
 #include <string.h>
-#include <time.h>
 
 enum { DEPTH = FR_COLL_SLAB_DEPTH };
 
@@ -94,13 +95,12 @@ static bool all_have_given(struct fr_coll_slab *slab, uint64_t round)
 // Between two looks. False when the caller has had enough.
 static bool keep_waiting(unsigned looks, const struct fr_coll_progress *progress)
 {
-    const struct timespec nap = {.tv_nsec = NAP_NS};
     if (progress && progress->go_on && !progress->go_on(progress->cookie))
         return false;
     if (looks < EAGER_LOOKS)
         sched_yield();
     else
-        nanosleep(&nap, NULL);
+        fr_time_sleep(NAP_NS);
     return true;
 }
 

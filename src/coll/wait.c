@@ -4,15 +4,9 @@
 
 #include "coll/wait.h"
 
+#include "core/time.h"
 #include "rndv/rndv.h"
 #include "world/world.h"
-
-static time_t seconds_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec;
-}
 
 void fr_coll_wait_progress(void)
 {
@@ -24,7 +18,7 @@ bool fr_coll_wait_on(struct fr_coll_wait *wait, const char *waited_for)
 {
     enum { TELL_EVERY = 10 };
     size_t limit = fr_core_settings()->timeout_s;
-    time_t now = seconds_now();
+    time_t now = fr_time_ns() / FR_SECOND_NS;
     fr_coll_wait_progress();
     if (wait->began == 0)
         wait->began = wait->told = now;

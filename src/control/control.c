@@ -3,12 +3,12 @@
 #include "config.h"
 
 #include "control/control_int.h"
+#include "core/time.h"
 #include "world/world.h"
 
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { ELSEWHERE = -1, ABSENT = -2 };
 
@@ -117,22 +117,14 @@ const void *fr_control_share(const void *own)
 // Ranks may outnumber cores, so who has waited for a while sleeps.
 static void progress(unsigned *waits)
 {
-    enum { YIELDS = 1000 };
-    const struct timespec nap = {.tv_nsec = 200000};
+    enum { YIELDS = 1000, NAP_NS = 200000 };
     fr_control_poll();
     if (fr_world_rank() >= 0)
         fr_world_progress();
     if (++*waits < YIELDS)
         sched_yield();
     else
-        nanosleep(&nap, NULL);
-}
-
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+        fr_time_sleep(NAP_NS);
 }
 
 void fr_control_await_host(int64_t most_ns)
@@ -140,7 +132,8 @@ void fr_control_await_host(int64_t most_ns)
     unsigned waits = 0;
     if (fr_control_host_member(0) == NULL)
         return;
-    for (int64_t until = now_ns() + most_ns; !fr_control_host_is_ready() && now_ns() < until;)
+    for (int64_t until = fr_time_ns() + most_ns;
+         !fr_control_host_is_ready() && fr_time_ns() < until;)
         progress(&waits);
 }
 

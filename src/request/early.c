@@ -3,13 +3,13 @@
 // though nobody is completing them.
 #include "config.h"
 
+#include "core/time.h"
 #include "request/posted.h"
 #include "request/schedule.h"
 #include "request/table.h"
 #include "world/world.h"
 
 #include <sched.h>
-#include <time.h>
 
 enum {
     SPINS = 200,           // looks at a send before the core is yielded
@@ -17,13 +17,6 @@ enum {
     TELL_AFTER_S = 10,
     MOST_EARLY = 32, // receives that are looked at in one go
 };
-
-static int64_t now_s(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec;
-}
 
 bool fr_request_poll(struct fr_request_op *op, unsigned *copies)
 {
@@ -54,9 +47,9 @@ bool fr_request_leave_buffer(struct fr_request_op *op)
 }
 
 // A receiver that has died in the middle is beyond help.
-static bool is_lost(const struct fr_request_op *op, int64_t since_s)
+static bool is_lost(const struct fr_request_op *op, int64_t since_ns)
 {
-    int64_t seconds = now_s() - since_s;
+    int64_t seconds = (fr_time_ns() - since_ns) / FR_SECOND_NS;
     if (seconds < 1)
         return false;
     if (fr_rndv_send_is_lost(op->send)) {
@@ -100,7 +93,7 @@ static void look_at_own(struct fr_request_op *op)
 
 void fr_request_wait_over(struct fr_request_op *op)
 {
-    int64_t since_s = 0;
+    int64_t since_ns = 0;
     for (unsigned looks = 1; !fr_request_is_over(op); looks++) {
         if (looks % SPINS_A_PROGRESS == 0) {
             fr_world_progress();
@@ -111,8 +104,8 @@ void fr_request_wait_over(struct fr_request_op *op)
         if (looks < SPINS)
             continue;
         sched_yield();
-        since_s = since_s ? since_s : now_s();
-        if (op->send && is_lost(op, since_s))
+        since_ns = since_ns ? since_ns : fr_time_ns();
+        if (op->send && is_lost(op, since_ns))
             return;
     }
 }
@@ -179,9 +172,10 @@ static void look_at_freed(void)
     if (FR_LIKELY(!fr_request_any_freed()))
         return;
     uint64_t since = fr_request_freed_looks();
-    int64_t since_s = now_s();
+    int64_t since_ns = fr_time_ns();
     fr_request_poll_freed();
-    while (fr_request_look_at_unseen(since) && now_s() - since_s < TELL_AFTER_S) {
+    while (fr_request_look_at_unseen(since) &&
+           fr_time_ns() - since_ns < TELL_AFTER_S * FR_SECOND_NS) {
         fr_rndv_progress(NULL);
         sched_yield();
     }

@@ -2,13 +2,13 @@
 // From a started operation to its place in the side table; operations that outlive their request.
 #include "config.h"
 
+#include "core/time.h"
 #include "request/posted.h"
 #include "request/schedule.h"
 #include "request/table.h"
 
 #include <sched.h>
 #include <string.h>
-#include <time.h>
 
 static struct fr_lock freed_lock = FR_LOCK_INIT;
 static struct fr_request_op *freed FR_GUARDED_BY(freed_lock);
@@ -206,19 +206,12 @@ void fr_request_poll_freed(void)
     poll_freed(MOST_UNDER_WAY);
 }
 
-static int64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 // What is left is forgotten, and stays: MPI may still write its memory.
 void fr_request_end_freed(void)
 {
-    enum { LIMIT_MS = 3000 };
-    const int64_t begin_ms = now_ms();
-    while (fr_request_any_freed() && now_ms() - begin_ms < LIMIT_MS) {
+    enum { LIMIT_S = 3 };
+    const int64_t began_ns = fr_time_ns();
+    while (fr_request_any_freed() && fr_time_ns() - began_ns < LIMIT_S * FR_SECOND_NS) {
         poll_freed(SIZE_MAX);
         fr_rndv_progress(NULL);
         sched_yield();

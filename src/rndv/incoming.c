@@ -6,12 +6,12 @@
 // number tells: numbers of one sender never come back.
 #include "config.h"
 
+#include "core/time.h"
 #include "rndv/rndv_int.h"
 #include "world/world.h"
 
 #include <sched.h>
 #include <string.h>
-#include <time.h>
 
 enum {
     SPINS = 1000,       // tens of microseconds, then the core is yielded
@@ -117,16 +117,9 @@ bool fr_rndv_incoming_is_short(const struct fr_rndv_incoming *incoming)
 
 struct wait {
     unsigned looks;
-    int64_t since_s;
+    int64_t since_ns;
     bool told;
 };
-
-static int64_t now_s(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec;
-}
 
 // Makes progress for others, and says how long this has lasted already, in seconds.
 static int64_t wait_on(struct wait *wait)
@@ -139,8 +132,8 @@ static int64_t wait_on(struct wait *wait)
     if (wait->looks % YIELDS_A_LOOK == 0)
         fr_world_progress();
     sched_yield();
-    wait->since_s = wait->since_s != 0 ? wait->since_s : now_s();
-    return now_s() - wait->since_s;
+    wait->since_ns = wait->since_ns != 0 ? wait->since_ns : fr_time_ns();
+    return (fr_time_ns() - wait->since_ns) / FR_SECOND_NS;
 }
 
 // The sender holds the slot only while it copies.
@@ -170,7 +163,7 @@ static void read_place(struct fr_rndv_incoming *incoming)
 static bool waits_too_long(const struct fr_rndv_incoming *incoming, struct wait *wait)
 {
     int64_t limit_s = (int64_t)fr_core_settings()->timeout_s;
-    int64_t seconds = wait->since_s != 0 ? now_s() - wait->since_s : 0;
+    int64_t seconds = wait->since_ns != 0 ? (fr_time_ns() - wait->since_ns) / FR_SECOND_NS : 0;
     limit_s = limit_s > 0 ? limit_s : REFUSED_LIMIT_S;
     if (seconds >= TELL_AFTER_S && !wait->told)
         fr_warn("rank %d was asked %d s ago to send a message another way, and does not answer: it "

@@ -4,20 +4,14 @@
 
 #include "world/world_int.h"
 
+#include "core/time.h"
+
 #include <sched.h>
-#include <time.h>
 
 // Written in MPI_Init and MPI_Finalize, while no other thread calls MPI.
 static fr_word own;
 static bool has_own;
 static int tag_limit;
-
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 // Ranks may outnumber cores, and start seconds apart then: so who waits keeps off the cores, for a
 // part of the time that it has waited, and not for long where others may need its progress.
@@ -36,13 +30,13 @@ static void pause_after(unsigned polls, int64_t waited_ns, bool helps)
         return;
     }
     nap_ns = nap_ns < SHORTEST_NS ? SHORTEST_NS : nap_ns > longest_ns ? longest_ns : nap_ns;
-    nanosleep(&(struct timespec){.tv_nsec = (long)nap_ns}, NULL);
+    fr_time_sleep(nap_ns);
 }
 
 bool fr_world_complete(void *request, void (*progress)(void), bool (*look)(int seconds),
                        int *result)
 {
-    int64_t start_ns = now_ns();
+    int64_t start_ns = fr_time_ns();
     int seen_seconds = 0;
     for (unsigned polls = 0;; polls++) {
         int done = 0;
@@ -51,8 +45,8 @@ bool fr_world_complete(void *request, void (*progress)(void), bool (*look)(int s
             return true;
         if (progress)
             progress();
-        pause_after(polls, now_ns() - start_ns, progress != NULL);
-        int seconds = (int)((now_ns() - start_ns) / 1000000000);
+        pause_after(polls, fr_time_ns() - start_ns, progress != NULL);
+        int seconds = (int)((fr_time_ns() - start_ns) / FR_SECOND_NS);
         if (look && seconds > seen_seconds && !look(seconds))
             return false;
         seen_seconds = seconds;
