@@ -2,12 +2,11 @@
 // From a started operation to its place in the side table; operations that outlive their request.
 #include "config.h"
 
-#include "core/time.h"
+#include "core/wait.h"
 #include "request/posted.h"
 #include "request/schedule.h"
 #include "request/table.h"
 
-#include <sched.h>
 #include <string.h>
 
 static struct fr_lock freed_lock = FR_LOCK_INIT;
@@ -210,11 +209,11 @@ void fr_request_poll_freed(void)
 void fr_request_end_freed(void)
 {
     enum { LIMIT_S = 3 };
-    const int64_t began_ns = fr_time_ns();
-    while (fr_request_any_freed() && fr_time_ns() - began_ns < LIMIT_S * FR_SECOND_NS) {
+    struct fr_wait wait = {0};
+    while (fr_request_any_freed() && fr_wait_judge(&wait, LIMIT_S) != FR_WAIT_OVER) {
         poll_freed(SIZE_MAX);
         fr_rndv_progress(NULL);
-        sched_yield();
+        (void)fr_wait_step(&wait);
     }
     fr_core_lock(&freed_lock);
     freed = NULL;

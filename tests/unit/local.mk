@@ -220,7 +220,7 @@ tests_unit_request_deliver_CFLAGS = $(AM_CFLAGS)
 
 check_PROGRAMS += tests/unit/request_defer
 tests_unit_request_defer_SOURCES = tests/unit/request_defer.c tests/unit/check.h \
-    src/request/defer.c src/real/rows.c
+    src/request/defer.c src/core/wait.c src/real/rows.c
 tests_unit_request_defer_CFLAGS = $(AM_CFLAGS)
 
 check_PROGRAMS += tests/unit/request_complete
