@@ -19,7 +19,7 @@ static int64_t choose_nap_ns(struct fr_wait *wait)
 static void give_way(struct fr_wait *wait)
 {
     if (wait->nap_ns == 0 || wait->yields < wait->eager_yields)
-        (void)sched_yield();
+        fr_wait_yield();
     else
         fr_time_sleep(choose_nap_ns(wait));
     wait->yields++;
