@@ -3,7 +3,7 @@
 // whether it leads anywhere.
 #include "config.h"
 
-#include "core/time.h"
+#include "core/wait.h"
 #include "rndv/meet.h"
 #include "world/world.h"
 
@@ -196,8 +196,10 @@ void fr_rndv_probe_cancel(struct fr_rndv_probe *probe)
 void fr_rndv_probe_end(struct fr_rndv_probe *probe)
 {
     enum fr_status worst;
-    int64_t since_ns = fr_time_ns();
-    while (probe->count > 0 && fr_time_ns() - since_ns < PROBE_LIMIT_S * FR_SECOND_NS &&
-           !have_ended(probe, true, &worst))
+    struct fr_wait wait = {.steps_a_yield = FR_WAIT_POLLS};
+    while (probe->count > 0 && fr_wait_judge(&wait, PROBE_LIMIT_S) != FR_WAIT_OVER &&
+           !have_ended(probe, true, &worst)) {
         (void)fr_rail_poll(rails);
+        (void)fr_wait_step(&wait);
+    }
 }
