@@ -334,7 +334,8 @@ static void run_test(struct bench *bench, const struct test *test, struct fr_inf
     char program[2 * FR_FILE_NAME_BYTES];
     const char *name = mpi != NULL ? mpi->launcher.version : "";
     if (!find_program(bench, test, mpi, program, sizeof(program))) {
-        fprintf(stderr, "fabrail bench: no program %s for %s\n", test->name, name);
+        fr_tool_complain("no program %s%s%s in %s", test->name, mpi != NULL ? " for " : "", name,
+                         bench->programs);
         return;
     }
     if (!suits(bench, test, mpi))
@@ -378,15 +379,8 @@ static bool find_mpis(const struct bench *bench, struct fr_info_mpis *mpis)
 {
     memset(mpis, 0, sizeof(*mpis));
     if (bench->launcher != NULL) {
-        enum fr_status status = fr_launch_identify(bench->launcher, &mpis->mpis[0].launcher);
         mpis->count = 1;
-        if (status == FR_OK && mpis->mpis[0].launcher.family == FR_LAUNCH_SLURM &&
-            bench->family == FR_LAUNCH_UNKNOWN)
-            return fr_tool_complain("%s starts programs of any MPI; name the family by --family",
-                                    bench->launcher);
-        return status == FR_OK ||
-               fr_tool_complain("%s is no launcher of Open MPI, the MPICH family or Slurm",
-                                bench->launcher);
+        return fr_launch_identify_for(bench->launcher, bench->family, &mpis->mpis[0].launcher);
     }
     fr_info_mpis_find(mpis, false, bench->library);
     int kept = 0;
@@ -422,10 +416,10 @@ static bool write_results(struct bench *bench)
 static bool open_output(struct bench *bench)
 {
     if (bench->plots != NULL && mkdir(bench->plots, 0777) != 0 && errno != EEXIST)
-        return fr_tool_complain("%s cannot be made: %s", bench->plots, strerror(errno));
+        return fr_tool_complain("--plots=%s cannot be made: %s", bench->plots, strerror(errno));
     bench->out = bench->output != NULL ? fopen(bench->output, "w") : stdout;
     return bench->out != NULL ||
-           fr_tool_complain("%s cannot be made: %s", bench->output, strerror(errno));
+           fr_tool_complain("--output=%s cannot be made: %s", bench->output, strerror(errno));
 }
 
 static bool show_former(struct bench *bench)

@@ -279,7 +279,7 @@ int fabrail_explain(int argc, char **argv)
             return fr_tool_refuse_value(code, what);
     }
     if (options.report != NULL && options.json)
-        return fr_tool_misuse("reports are JSON already");
+        return fr_tool_misuse("--json is for answers: the files of --report are JSON already");
     if (options.report != NULL)
         return explain_reports(&options, argc, argv);
     if (optind < argc)

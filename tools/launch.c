@@ -5,6 +5,8 @@
 
 #include "launch.h"
 
+#include "command.h"
+
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,6 +62,20 @@ bool fr_launch_find_file(const char *name, char path[FR_FILE_NAME_BYTES])
     }
 }
 
+bool fr_launch_complain(const char *what, const char *name)
+{
+    struct stat facts;
+    bool is_here = stat(name, &facts) == 0, is_path = strchr(name, '/') != NULL;
+    if (is_here && S_ISDIR(facts.st_mode) && is_path)
+        return fr_tool_complain("the %s %s is a folder", what, name);
+    if (is_here && is_path)
+        return fr_tool_complain("the %s %s may not be run: chmod +x allows it", what, name);
+    if (is_here && S_ISREG(facts.st_mode))
+        return fr_tool_complain("there is no %s %s on the path; the one in this folder is ./%s",
+                                what, name, name);
+    return fr_tool_complain("there is no %s %s", what, name);
+}
+
 // What --version says that only one family does, and what the family is called.
 static const struct {
     const char *text;
@@ -113,6 +129,18 @@ enum fr_status fr_launch_identify(const char *name, struct fr_launcher *launcher
     }
     free(result.output);
     return launcher->family != FR_LAUNCH_UNKNOWN ? FR_OK : FR_ERR_UNSUPPORTED;
+}
+
+bool fr_launch_identify_for(const char *name, enum fr_launch_family programs,
+                            struct fr_launcher *launcher)
+{
+    enum fr_status status = fr_launch_identify(name, launcher);
+    if (status == FR_ERR_NOT_FOUND)
+        return fr_launch_complain("MPI launcher", name);
+    if (status != FR_OK)
+        return fr_tool_complain("%s is no launcher of Open MPI, the MPICH family or Slurm", name);
+    return launcher->family != FR_LAUNCH_SLURM || programs != FR_LAUNCH_UNKNOWN ||
+           fr_tool_complain("%s starts programs of any MPI; name the family by --family", name);
 }
 
 // The folder of the running program, without what links are on the way.

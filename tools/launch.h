@@ -30,9 +30,18 @@ struct fr_launcher {
 // Looks for an executable file as execvp does. Returns false when there is none.
 bool fr_launch_find_file(const char *name, char path[FR_FILE_NAME_BYTES]);
 
+// Says why there is no such file to run ("program", "./a"), which was looked for in vain. Returns
+// false.
+bool fr_launch_complain(const char *what, const char *name);
+
 // Finds the launcher and asks it for its version to tell the family. Returns FR_ERR_NOT_FOUND when
 // there is no such command, FR_ERR_UNSUPPORTED when it is none that is known here.
 FR_MUST_CHECK enum fr_status fr_launch_identify(const char *name, struct fr_launcher *launcher);
+
+// The same for installed programs, of the family `programs` where the launcher does not tell.
+// Returns false after a complaint.
+bool fr_launch_identify_for(const char *name, enum fr_launch_family programs,
+                            struct fr_launcher *launcher);
 
 // Where the library is that belongs to this command: beside it in a build folder, in the library
 // folder beside its own, or where it was configured to be installed. Returns false when it is in

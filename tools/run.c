@@ -17,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -153,21 +152,6 @@ static bool choose_preloads(struct options *options)
     return !options->preloads.failed || fr_tool_complain("no memory");
 }
 
-// Why a file cannot be run that fr_launch_find_file has not found.
-static bool complain_of_file(const char *what, const char *name)
-{
-    struct stat facts;
-    bool is_here = stat(name, &facts) == 0, is_path = strchr(name, '/') != NULL;
-    if (is_here && S_ISDIR(facts.st_mode) && is_path)
-        return fr_tool_complain("the %s %s is a folder", what, name);
-    if (is_here && is_path)
-        return fr_tool_complain("the %s %s may not be run: chmod +x allows it", what, name);
-    if (is_here && S_ISREG(facts.st_mode))
-        return fr_tool_complain("there is no %s %s on the path; the one in this folder is ./%s",
-                                what, name, name);
-    return fr_tool_complain("there is no %s %s", what, name);
-}
-
 // Names another launcher that is on the path.
 static bool complain_of_none(const char *name)
 {
@@ -200,7 +184,7 @@ static bool choose_family(struct options *options, const char *name)
         return false;
     if (options->family != FR_LAUNCH_UNKNOWN) {
         char path[FR_FILE_NAME_BYTES];
-        return fr_launch_find_file(name, path) || complain_of_file("command", name);
+        return fr_launch_find_file(name, path) || fr_launch_complain("command", name);
     }
     enum fr_status status = fr_launch_identify(name, &launcher);
     options->family = launcher.family;
@@ -208,7 +192,7 @@ static bool choose_family(struct options *options, const char *name)
     if (status == FR_ERR_NOT_FOUND && strchr(name, '/') == NULL)
         return complain_of_none(name);
     if (status == FR_ERR_NOT_FOUND)
-        return complain_of_file("MPI launcher", name);
+        return fr_launch_complain("MPI launcher", name);
     return status == FR_OK ||
            fr_tool_complain(
                "%s is no launcher of Open MPI, the MPICH family or Slurm; --launcher=env "
@@ -256,20 +240,32 @@ static bool check_mpi(const struct options *options, const char *name, const cha
     return !is_own || !was_asked || fr_pairing_check(&options->launcher, name, program);
 }
 
+// Open MPI looks in the folder of the ranks, too, for a name without a slash.
+static bool find_program(enum fr_launch_family family, const char *name,
+                         char path[FR_FILE_NAME_BYTES])
+{
+    char here[FR_FILE_NAME_BYTES];
+    if (fr_launch_find_file(name, path))
+        return true;
+    return family == FR_LAUNCH_OPENMPI &&
+           snprintf(here, sizeof(here), "./%s", name) < (int)sizeof(here) &&
+           fr_launch_find_file(here, path);
+}
+
 static bool check_program(const struct options *options, int count, char *const *words)
 {
     char path[FR_FILE_NAME_BYTES];
     int at = fr_launch_find_program(options->family, count, words);
     if (options->family == FR_LAUNCH_ENV)
         return true;
-    if (at < 0 || names(count, words, "configfile", "app"))
+    if (at < 0 || names(at, words, "configfile", "app"))
         return check_mpi(options, words[0], NULL);
     if (at >= count)
         return fr_tool_complain("%s is given no program to run", words[0]);
-    if (fr_launch_find_file(words[at], path))
+    if (find_program(options->family, words[at], path))
         return check_kind(path, options->library) && check_mpi(options, words[0], path);
     if (!is_elsewhere(options->family, at, words))
-        return complain_of_file("program", words[at]);
+        return fr_launch_complain("program", words[at]);
     return check_mpi(options, words[0], NULL);
 }
 

@@ -36,14 +36,8 @@ struct table {
 
 static bool prepare(const struct fr_tune_rails *rails, struct job *job)
 {
-    const char *name = job->words[0];
-    enum fr_status status = fr_launch_identify(name, &job->launcher);
-    if (status == FR_ERR_NOT_FOUND)
-        return fr_tool_complain("there is no MPI launcher %s", name);
-    if (status != FR_OK)
-        return fr_tool_complain("%s is no launcher of Open MPI, the MPICH family or Slurm", name);
-    if (job->launcher.family == FR_LAUNCH_SLURM && rails->family == FR_LAUNCH_UNKNOWN)
-        return fr_tool_complain("%s starts programs of any MPI; name the family by --family", name);
+    if (!fr_launch_identify_for(job->words[0], rails->family, &job->launcher))
+        return false;
     if (!fr_launch_find_library(job->library))
         return fr_tool_complain("%s is not there", job->library);
     char folder[FR_FILE_NAME_BYTES];

@@ -148,12 +148,12 @@ static void drop_all(struct fr_wait *wait)
 static void meet_remote(bool (*busy)(void))
 {
     struct fr_wait wait = begin_wait();
-    if (!fr_control_remote_meet())
+    if (!fr_world_meeting_begin())
         return;
     do {
         (void)busy();
         drop_all(&wait);
-    } while (!fr_control_remote_have_met());
+    } while (!fr_world_meeting_is_over());
 }
 
 static void meet_here(bool (*busy)(void))
@@ -169,8 +169,10 @@ static void meet_here(bool (*busy)(void))
 
 void fr_control_close(bool (*busy)(void))
 {
+    enum { STEPS_A_LOOK = 64 }; // at failures
     struct fr_wait wait = begin_wait();
-    for (;;) {
+    // Nothing is known of what a process that has failed has taken.
+    while (wait.steps % STEPS_A_LOOK != 0 || !fr_world_has_failed()) {
         if (busy()) {
             wait.yields = 0; // bytes may be moving
             progress(&wait);

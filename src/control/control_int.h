@@ -63,10 +63,6 @@ bool fr_control_remote_send(int to, const struct fr_control_message *message);
 bool fr_control_remote_take(struct fr_control_message *message);
 void fr_control_remote_poll(void);
 bool fr_control_remote_is_idle(void); // everything sent has been taken
-
-// Begins to meet all others, and says whether they have come.
-bool fr_control_remote_meet(void);
-bool fr_control_remote_have_met(void);
 void fr_control_remote_close(void);
 
 #endif

@@ -21,8 +21,6 @@ struct sent {
 
 static fr_word comm; // written in MPI_Init and MPI_Finalize
 static atomic_bool is_open;
-static _Alignas(8) char barrier[8];
-static bool is_meeting;
 
 static struct fr_lock lock = FR_LOCK_INIT;
 static struct sent *all_sent FR_GUARDED_BY(lock); // the oldest first
@@ -43,7 +41,6 @@ bool fr_control_has_remote(void)
 bool fr_control_remote_open(void)
 {
     comm = fr_world_comm();
-    is_meeting = false;
     atomic_store_explicit(&is_open, comm != fr_real_mpi.COMM_NULL, memory_order_release);
     return comm != fr_real_mpi.COMM_NULL;
 }
@@ -146,22 +143,6 @@ bool fr_control_remote_take(struct fr_control_message *message)
     bool taken = receive(message);
     atomic_flag_clear_explicit(&taking, memory_order_release);
     return taken;
-}
-
-bool fr_control_remote_meet(void)
-{
-    is_meeting = FR_MPI(Ibarrier, comm, FR_PTR(barrier)) == fr_real_mpi.SUCCESS;
-    return is_meeting;
-}
-
-bool fr_control_remote_have_met(void)
-{
-    int met = 0;
-    if (is_meeting)
-        is_meeting = FR_MPI(Test, FR_PTR(barrier), FR_PTR(&met), fr_real_mpi.STATUS_IGNORE) ==
-                         fr_real_mpi.SUCCESS &&
-                     !met;
-    return !is_meeting;
 }
 
 void fr_control_remote_close(void)

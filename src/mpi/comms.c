@@ -124,12 +124,26 @@ static _Atomic size_t freed_count;
 // Persistent operations keep their communicator alive, and those that are done by messages need its
 // handle each time they are started. So it stays until the last of them goes, but for its
 // attributes.
+// What nobody has received on it, nobody will, unless something is under way.
+static bool free_with_messages(fr_word *args, int *result)
+{
+    uint64_t name = fr_world_comm_name(fr_real_handle_load((const void *)args[0], 0));
+    if (!name || !fr_rndv_incoming_any_here() || fr_request_any_tracked() || fr_request_any_freed())
+        return false;
+    *result = FR_MPI(Comm_free, args[0]);
+    if (*result == fr_real_mpi.SUCCESS)
+        fr_rndv_incoming_drop(name);
+    return true;
+}
+
 bool fr_mpi_call_comm_free(enum fr_fn fn, fr_word *args, int *result)
 {
     void *handle = (void *)args[0];
     (void)fn;
-    if (!handle || !fr_request_needs_comm(fr_real_handle_load(handle, 0)))
+    if (!handle)
         return false;
+    if (!fr_request_needs_comm(fr_real_handle_load(handle, 0)))
+        return free_with_messages(args, result);
     *result = delete_attributes(fr_real_handle_load(handle, 0));
     if (*result != fr_real_mpi.SUCCESS)
         return true; // it is not freed

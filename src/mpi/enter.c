@@ -20,6 +20,7 @@ enum check {
     CHECK_PROBE,        // there can be no RTS
     CHECK_EXCHANGE,     // all buffers are host memory, and other ranks need not know
     CHECK_HOST_BUFFERS, // all buffers are host memory
+    CHECK_COMM_FREE,    // no request is tracked, and no message waits to be received
     CHECK_COMM_MAKE,    // communicators have no names, or the MPI library makes one for itself
     CHECK_NO_REQUESTS,  // no request is tracked
     CHECK_NO_PENDING,   // no operation waits for a window or file
@@ -196,6 +197,7 @@ static void set_handler(struct entry *entry, enum fr_class class)
         entry->handle = handle_request_free;
         return;
     case FR_CLASS_COMM_FREE:
+        entry->check = CHECK_COMM_FREE;
         entry->handle = fr_mpi_call_comm_free;
         return;
     case FR_CLASS_START:
@@ -446,6 +448,8 @@ static bool needs_look(const struct entry *entry, const fr_word *registers, cons
                 return true;
         }
         return false;
+    case CHECK_COMM_FREE:
+        return fr_request_any_tracked() || (fr_mpi_takes_rts && fr_rndv_incoming_any_here());
     case CHECK_NO_REQUESTS:
         return fr_request_any_tracked();
     case CHECK_NO_PENDING:
@@ -457,17 +461,6 @@ static bool needs_look(const struct entry *entry, const fr_word *registers, cons
     default:
         return true;
     }
-}
-
-// What has come is received before nothing can be.
-static void begin_blocked(void)
-{
-    fr_request_notice_awaited();
-    if (fr_request_is_awaited()) {
-        fr_rndv_progress(NULL);
-        fr_request_receive_early(true);
-    }
-    fr_rndv_block();
 }
 
 struct fr_mpi_verdict fr_mpi_enter_fully(unsigned slot, const fr_word *registers,
@@ -506,8 +499,10 @@ struct fr_mpi_verdict fr_mpi_enter_fully(unsigned slot, const fr_word *registers
     fr_mpi_handler_frame = frame;
     fr_device_begin_call();
     fr_report_call_begin(fn);
-    if (blocks)
-        begin_blocked();
+    if (blocks) {
+        fr_request_receive_coming();
+        fr_rndv_block();
+    }
     bool handled = look && entry->handle(fn, args, &result);
     if (!handled && (entry->nests || freed || awaited || blocks)) {
         result = fr_request_call_real(fn, args);
@@ -567,13 +562,16 @@ static int run_errands(void *context)
     return 0;
 }
 
-static __attribute__((noinline, cold)) void look_for_errands(const fr_word *registers)
+// Not from within the MPI library, which may be in the middle of something.
+static __attribute__((noinline, cold)) void look_for_errands(const fr_word *registers,
+                                                             const fr_word *stack)
 {
     enum { LOOK_NS = 100000000 };
     static _Atomic int64_t looked_ns;
     int64_t now = fr_time_coarse_ns();
     int64_t last = atomic_load_explicit(&looked_ns, memory_order_relaxed);
     if (fr_mpi_handler_frame == 0 && now - last >= LOOK_NS &&
+        !fr_real_is_internal(caller_of(registers, stack)) &&
         atomic_compare_exchange_strong(&looked_ns, &last, now))
         (void)fr_mpi_enter_late(registers, run_errands, NULL);
 }
@@ -591,7 +589,7 @@ FR_HOT struct fr_mpi_verdict fr_mpi_enter(unsigned slot, const fr_word *register
 {
     const struct entry *entry = &entries[slot / 2];
     if (may_run_errands())
-        look_for_errands(registers);
+        look_for_errands(registers, stack);
     if (FR_UNLIKELY(fr_mpi_handler_frame != 0 || fr_request_looks_at_all()))
         return fr_mpi_enter_fully(slot, registers, stack);
     enum glance glance = glance_at(entry->plain, registers);

@@ -174,8 +174,9 @@ static bool needs_look_for_sending(enum fr_fn fn, const fr_word *args)
 static bool receive(enum fr_fn fn, fr_word *args, enum fr_fn counted_as, int *result)
 {
     bool receives = fr_real_rows[fn].class == FR_CLASS_RECV;
-    if (receives && !args[0] && !fr_request_errors_return &&
-        fr_mpi_is_simple(fr_real_handle(args[2])))
+    fr_word first_type = fr_real_handle(args[2]);
+    if (receives && !args[0] && fr_mpi_is_simple(first_type) &&
+        (!fr_request_errors_return || fr_mpi_may_bring(count_at(fn, args, 1), first_type)))
         return false; // nothing, or what MPI refuses
     bool on_host = !(fr_real_rows[fn].flags & FR_ROW_PERSISTENT) && are_on_host(fn, args);
     bool sends_more = !receives && needs_look_for_sending(fn, args);

@@ -4,12 +4,15 @@
 // come.
 //
 // Collectives cannot: one that does not block matches none that does, and the other ranks need not
-// know. Senders are told that this process is in one.
+// know. Senders are told that this process is in one, and it goes there when no more messages come.
 #include "config.h"
 
 #include "request/set.h"
+#include "world/world.h"
 
 #include "core/wait.h"
+
+enum { QUIET_NS = 2000000 }; // several times what a sender waits before it looks for room
 
 _Atomic size_t fr_request_expected;
 _Atomic bool fr_request_awaited;
@@ -29,6 +32,24 @@ void fr_request_notice_awaited(void)
         atomic_exchange_explicit(&fr_request_awaited, true, memory_order_relaxed))
         return;
     atomic_fetch_add(&fr_request_reasons, 1);
+}
+
+// One message after the other may be waiting to be sent.
+void fr_request_receive_coming(void)
+{
+    if (!fr_rndv_is_awaited())
+        return;
+    fr_request_notice_awaited();
+    struct fr_wait wait = {0};
+    while (fr_wait_ns(&wait) < QUIET_NS) {
+        uint64_t pulled = fr_rndv_incoming_pulled();
+        fr_world_progress();
+        fr_rndv_progress(NULL);
+        fr_request_receive_early(true);
+        if (fr_rndv_incoming_pulled() != pulled)
+            wait = (struct fr_wait){0};
+        (void)fr_wait_step(&wait);
+    }
 }
 
 // Some tens of microseconds, in which most waits end, go without a look at others. A test moves the

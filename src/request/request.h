@@ -345,6 +345,10 @@ static inline bool fr_request_is_awaited(void)
 // so as a row of tests where senders may depend on this process.
 int fr_request_call_real(enum fr_fn fn, const fr_word *args);
 
+// Goes before a collective, in which nothing is received: receives what comes of senders that have
+// had to wait, until nothing has come for a moment.
+void fr_request_receive_coming(void);
+
 // How many reasons there are to look at each call: operations whose request was freed, receives
 // into device memory, and senders that have had to wait.
 extern _Atomic size_t fr_request_reasons;

@@ -30,6 +30,23 @@ static bool find_named(const struct fr_rndv_cut *cut, struct fr_rndv_incoming *i
     return !is_own && fr_rndv_incoming_find(&rts, incoming);
 }
 
+// Lets its sender know that it may have been cut off.
+static void doubt(const struct fr_rndv_incoming *incoming)
+{
+    struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(incoming->from);
+    if (incoming->slot == NULL || ledger == NULL)
+        return;
+    uint64_t word = atomic_load_explicit(&incoming->slot->word, memory_order_acquire);
+    while ((word & FR_SLOT_NUMBERS) == incoming->number && fr_rndv_word_is_waiting(word)) {
+        if (!atomic_compare_exchange_weak_explicit(&incoming->slot->word, &word,
+                                                   word | FR_SLOT_DOUBTED, memory_order_acq_rel,
+                                                   memory_order_acquire))
+            continue;
+        atomic_fetch_add_explicit(&ledger->doubted, 1, memory_order_release);
+        return;
+    }
+}
+
 // MPI receives in order what was sent the same way: what is not marked as taken, and is received
 // all the same, was cut off.
 bool fr_rndv_incoming_find_cut(const struct fr_rndv_cut *cut, struct fr_rndv_incoming *incoming)
@@ -47,7 +64,7 @@ bool fr_rndv_incoming_find_cut(const struct fr_rndv_cut *cut, struct fr_rndv_inc
     bool surely = begins || (tells && cut->at_once && fr_rndv_marks_rts(cut->length));
     if (surely && cut->in_order)
         return true;
-    fr_rndv_incoming_doubt(incoming);
+    doubt(incoming);
     fr_debug("a message of rank %d with tag %d was cut off by a receive of %lu bytes, which one is "
              "not known",
              cut->from.to, cut->from.tag, (unsigned long)cut->room);

@@ -266,8 +266,16 @@ static void end_here(const struct fr_rndv_incoming *incoming, enum fr_rndv_state
         count_down();
 }
 
+static _Atomic uint64_t pulled_count;
+
+uint64_t fr_rndv_incoming_pulled(void)
+{
+    return atomic_load_explicit(&pulled_count, memory_order_relaxed);
+}
+
 void fr_rndv_incoming_end(const struct fr_rndv_incoming *incoming, bool pulled)
 {
+    atomic_fetch_add_explicit(&pulled_count, pulled, memory_order_relaxed);
     enum fr_rndv_state state = pulled ? FR_RNDV_PULLED : FR_RNDV_FAILED;
     if (incoming->slot != NULL) {
         end_here(incoming, state);
@@ -404,7 +412,7 @@ bool fr_rndv_incoming_peek(const struct fr_rndv_address *from, size_t length, bo
     return false;
 }
 
-// ---- for receives that are too short for an RTS (cut.c)
+// ---- receives that are too short for an RTS (cut.c), and messages without any
 
 static struct fr_rndv_incoming incoming_of(struct fr_rndv_slot *slot, const struct look *look,
                                            int from, size_t place)
@@ -450,18 +458,31 @@ bool fr_rndv_incoming_find_first(const struct fr_rndv_address *from, size_t shor
     return true;
 }
 
-void fr_rndv_incoming_doubt(const struct fr_rndv_incoming *incoming)
+// Fragments that are on their way are discarded in the end.
+static void drop_one(struct fr_rndv_ledger *ledger, int from, size_t place, uint64_t comm)
 {
-    struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(incoming->from);
-    if (incoming->slot == NULL || ledger == NULL)
+    struct fr_rndv_slot *slot = &ledger->slots[place];
+    struct look look;
+    if (!look_at(slot, &look) || look.to != fr_world_rank() || look.comm != comm ||
+        (look.word & FR_SLOT_TAKEN) != 0)
         return;
-    uint64_t word = word_of(incoming->slot);
-    while ((word & FR_SLOT_NUMBERS) == incoming->number && fr_rndv_word_is_waiting(word)) {
-        if (!atomic_compare_exchange_weak_explicit(&incoming->slot->word, &word,
-                                                   word | FR_SLOT_DOUBTED, memory_order_acq_rel,
-                                                   memory_order_acquire))
-            continue;
-        atomic_fetch_add_explicit(&ledger->doubted, 1, memory_order_release);
+    struct fr_rndv_incoming incoming = incoming_of(slot, &look, from, place);
+    if (fr_rndv_incoming_begin(&incoming) != FR_OK)
         return;
+    if (incoming.scheme == FR_SCHEME_PIPELINE)
+        fr_rndv_incoming_abandon(&incoming);
+    else
+        fr_rndv_incoming_end(&incoming, true);
+}
+
+void fr_rndv_incoming_drop(uint64_t comm)
+{
+    for (int from = 0; from < fr_world_size() && fr_rndv_incoming_any_here(); from++) {
+        struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(from);
+        for (size_t i = 0; ledger != NULL && i < FR_ARRAY_LENGTH(ledger->in_use); i++) {
+            uint64_t left = atomic_load_explicit(&ledger->in_use[i], memory_order_acquire);
+            for (; left != 0; left &= left - 1)
+                drop_one(ledger, from, i * 64 + (size_t)__builtin_ctzll(left), comm);
+        }
     }
 }

@@ -199,8 +199,15 @@ static inline bool fr_rndv_incoming_fits(const struct fr_rndv_incoming *incoming
     return room >= incoming->bytes || room >= FR_RNDV_RTS_LONGEST;
 }
 
+// Ends what has been sent to this process on a communicator that it has freed, and was not
+// received, when nothing that it has begun can receive it any more. Some loads where nothing waits.
+void fr_rndv_incoming_drop(uint64_t comm);
+
 // Whether receiving it takes no longer than this host's own links do.
 bool fr_rndv_incoming_is_short(const struct fr_rndv_incoming *incoming);
+
+// How many messages this process has pulled.
+uint64_t fr_rndv_incoming_pulled(void);
 
 // Whether an RTS may be under way to this process, or has come and not been followed. Some loads.
 bool fr_rndv_incoming_any(void);

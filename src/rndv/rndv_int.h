@@ -261,9 +261,6 @@ bool fr_rndv_incoming_find(const struct fr_rndv_rts *rts, struct fr_rndv_incomin
 bool fr_rndv_incoming_find_first(const struct fr_rndv_address *from, size_t shortest,
                                  size_t longest, struct fr_rndv_incoming *incoming);
 
-// Lets its sender know that it may have been cut off.
-void fr_rndv_incoming_doubt(const struct fr_rndv_incoming *incoming);
-
 // ---- schemes
 
 struct fr_rndv_send {

@@ -11,11 +11,16 @@ static int tag_limit;
 
 // Ranks may outnumber cores, and start seconds apart then: so a wait keeps off the cores, for a
 // part of the time that it has lasted, and not for long where others may need its progress.
+static struct fr_wait begin_wait(bool helps)
+{
+    return (struct fr_wait){
+        .eager_yields = 100, .nap_ns = 50000, .longest_nap_ns = helps ? 500000 : 10000000};
+}
+
 bool fr_world_complete(void *request, void (*progress)(void), bool (*look)(struct fr_wait *wait),
                        int *result)
 {
-    struct fr_wait wait = {
-        .eager_yields = 100, .nap_ns = 50000, .longest_nap_ns = progress ? 500000 : 10000000};
+    struct fr_wait wait = begin_wait(progress != NULL);
     for (;;) {
         int done = 0;
         *result = FR_MPI(Test, FR_PTR(request), FR_PTR(&done), fr_real_mpi.STATUS_IGNORE);
@@ -26,6 +31,18 @@ bool fr_world_complete(void *request, void (*progress)(void), bool (*look)(struc
         (void)fr_wait_step(&wait);
         if (look && !look(&wait))
             return false;
+    }
+}
+
+void fr_world_meet(void (*progress)(void))
+{
+    struct fr_wait wait = begin_wait(progress != NULL);
+    if (!fr_world_meeting_begin())
+        return;
+    while (!fr_world_meeting_is_over()) {
+        if (progress)
+            progress();
+        (void)fr_wait_step(&wait);
     }
 }
 

@@ -161,17 +161,6 @@ static enum outcome exchange(const struct fr_world_facts *own)
     return FAILED;
 }
 
-bool fr_world_meet(void (*progress)(void))
-{
-    fr_word request = 0;
-    if (fr_world_comm() == fr_real_mpi.COMM_NULL)
-        return false;
-    int result = FR_MPI(Ibarrier, fr_world_comm(), FR_PTR(&request));
-    if (result == fr_real_mpi.SUCCESS)
-        (void)fr_world_complete(&request, progress, NULL, &result);
-    return result == fr_real_mpi.SUCCESS;
-}
-
 static void forget(void)
 {
     fr_world_clique_release();

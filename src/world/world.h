@@ -39,8 +39,9 @@ struct fr_world_facts {
 // other times and where processes have none. Nothing is ever sent on it with the tag
 // FR_WORLD_UNUSED_TAG, which probes for progress name; tags above it are the exchanges' of room
 // coll, each of whose communicators has some of its own. With FR_WORLD_SELF_TAG processes send to
-// themselves alone.
+// themselves alone, with FR_WORLD_MEET_TAG when they meet.
 enum {
+    FR_WORLD_MEET_TAG = 32764,
     FR_WORLD_SELF_TAG = 32765,
     FR_WORLD_UNUSED_TAG = 32767, // the highest that every MPI has
 };
@@ -77,8 +78,15 @@ bool fr_world_gather(const struct fr_world_facts *own);
 
 // Waits until all processes of MPI_COMM_WORLD have come here; to be called
 // by all of them or by none, after fr_world_gather. Calls `progress` all the time, for those who
-// need something of this process before they can come. False when MPI fails.
-bool fr_world_meet(void (*progress)(void));
+// need something of this process before they can come. It ends, too, when MPI fails, or one of them
+// has. The same in steps, of one meeting at a time: it is begun, which may be in vain, and asked
+// for until it is over.
+void fr_world_meet(void (*progress)(void));
+bool fr_world_meeting_begin(void);
+bool fr_world_meeting_is_over(void);
+
+// Whether an MPI that goes on without processes which have failed knows of any.
+bool fr_world_has_failed(void);
 
 // The rank in MPI_COMM_WORLD of a rank of `comm` (of its remote group on an inter-communicator); -1
 // for a process outside the world, or when MPI fails. Writes what tells the communicator from

@@ -48,10 +48,15 @@ static int find(struct dl_phdr_info *object, size_t size, void *data)
     return *name != NULL;
 }
 
+// A function that the library lacks has no object, and an error text that names it.
 static void print_objects(void *handle, char **names)
 {
     for (; *names; names++) {
-        const char *object = object_of(dlsym(handle, *names));
+        void *found = dlsym(handle, *names);
+        const char *error = dlerror();
+        const char *object = object_of(found);
+        if (!found && (!error || !strstr(error, *names)))
+            object = "silent";
         const char *slash = strrchr(object, '/');
         printf("%s %.6s\n", *names, slash ? slash + 1 : object);
     }

@@ -4,7 +4,7 @@
 // thread), or preferring its own libraries' symbols (deep). Exits 1 when the device memory that it
 // then sends to itself does not arrive, 77 when there is none. Before that it prints how many
 // addresses were looked for among the symbols of the process, a tenth of a millisecond each, and
-// how often the objects of the process were gone through for each of many calls.
+// whether such calls wait for the loader after a thread that loaded something has ended.
 #define _GNU_SOURCE
 #include "../programs/memory.h"
 
@@ -16,12 +16,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum { CALLS = 1000, BYTES = 1000 };
 
-typedef int walk(int (*)(struct dl_phdr_info *, size_t, void *), void *);
-
-static _Atomic unsigned walks, searches;
+static _Atomic unsigned searches;
 static const char *plugin_path;
 
 static struct {
@@ -34,14 +33,6 @@ static struct {
 } plugin;
 static struct memory sent, received;
 static const char *missing;
-
-int dl_iterate_phdr(int (*callback)(struct dl_phdr_info *, size_t, void *), void *data)
-{
-    static walk *next;
-    next = next ? next : (walk *)dlsym(RTLD_NEXT, "dl_iterate_phdr");
-    walks++;
-    return next(callback, data);
-}
 
 int dladdr(const void *address, Dl_info *info)
 {
@@ -87,10 +78,52 @@ static void *get_and_stay(void *done)
     return NULL;
 }
 
+static atomic_bool is_held, have_called, have_waited;
+
+static void *load_and_end(void *unused)
+{
+    return dlopen("libm.so.6", RTLD_NOW) ? unused : NULL;
+}
+
+static int hold_loader(struct dl_phdr_info *info, size_t size, void *unused)
+{
+    enum { LONG_MS = 3000 };
+    (void)info;
+    (void)size;
+    (void)unused;
+    atomic_store(&is_held, true);
+    for (int ms = 0; ms < LONG_MS && !atomic_load(&have_called); ms++)
+        usleep(1000);
+    atomic_store(&have_waited, !atomic_load(&have_called));
+    return 1;
+}
+
+static void *hold(void *unused)
+{
+    dl_iterate_phdr(hold_loader, NULL);
+    return unused;
+}
+
 static void send_host(char *host)
 {
     for (int i = 0; i < CALLS; i++)
         MPI_Send(host, 1, MPI_BYTE, MPI_PROC_NULL, 0, MPI_COMM_WORLD);
+}
+
+// The calls come to an end while another thread holds the lock of the loader's list.
+static void send_beside_loader(char *host)
+{
+    pthread_t thread;
+    pthread_create(&thread, NULL, load_and_end, NULL);
+    pthread_join(thread, NULL);
+    send_host(host);
+    pthread_create(&thread, NULL, hold, NULL);
+    while (!atomic_load(&is_held))
+        usleep(1000);
+    send_host(host);
+    atomic_store(&have_called, true);
+    pthread_join(thread, NULL);
+    printf("host calls %s for the loader\n", atomic_load(&have_waited) ? "wait" : "do not wait");
 }
 
 static int send_device(void)
@@ -118,10 +151,7 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     printf("%u searches at the start\n", searches);
     char *host = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    send_host(host);
-    walks = 0;
-    send_host(host);
-    printf("%.1f walks a call\n", (double)walks / CALLS);
+    send_beside_loader(host);
     if (strcmp(argv[2], "thread") == 0) {
         pthread_create(&thread, NULL, get_and_stay, &done);
         while (!done)

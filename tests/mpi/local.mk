@@ -2,7 +2,7 @@
 fr_mpi_tests = tests/mpi/programs-openmpi.test tests/mpi/programs-mpich.test \
     tests/mpi/programs-openmpi5.test tests/mpi/programs-mpich5.test tests/mpi/programs-mpiabi.test \
     tests/mpi/layout.test tests/mpi/world.test tests/mpi/random.test tests/mpi/faults.test \
-    tests/mpi/fabric.test tests/mpi/pipeline.test tests/mpi/clique.test tests/mpi/kept.test \
+    tests/mpi/fabric.test tests/mpi/pipeline.test tests/mpi/clique.test tests/mpi/kept.test tests/mpi/failed.test \
     tests/mpi/unnoticed.test tests/mpi/mixed.test tests/mpi/alike.test tests/mpi/control.test \
     tests/mpi/report.test tests/mpi/across.test tests/mpi/rail.test tests/mpi/hmem.test tests/mpi/slurm.test \
     tests/mpi/shm.test tests/mpi/far.test tests/mpi/bounds.test

@@ -6,6 +6,7 @@
 
 #include <cuda.h>
 #include <dlfcn.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -102,6 +103,34 @@ static void cut_off(int number)
     must(after + REST_BYTES > before, "%zu bytes are held", before - after);
 }
 
+// ---- messages without a receive
+
+// Their communicator is freed with them, more often than there is room for as many messages: the
+// memory that they had is there for the next ones.
+static void freed_comm(int number)
+{
+    enum { MESSAGES = 300, OTHERS = 40, ROUNDS = 2, REST_BYTES = 8 << 20 };
+    struct memory device = memory_new(MEMORY_DEVICE, BYTES);
+    MPI_Comm comm;
+    (void)number;
+    for (unsigned i = 0; i < OTHERS; i++)
+        pass(&device, TAG, i, false);
+    size_t before = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+        for (int i = 0; i < MESSAGES && rank == 0; i++)
+            MPI_Send(device.address, BYTES, MPI_BYTE, 1, i, comm);
+        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Comm_free(&comm);
+        MPI_Barrier(MPI_COMM_WORLD);
+        before = round == 0 ? memory_left() : before;
+    }
+    for (unsigned i = 0; i < OTHERS; i++)
+        pass(&device, TAG, i, true);
+    size_t after = memory_left();
+    must(after + REST_BYTES > before, "%zu bytes are held", before - after);
+}
+
 // ---- host messages as long as an RTS
 
 // The receiver asks for the size of each message before it receives it, or not.
@@ -192,9 +221,46 @@ static void host_phase(int number)
     must(!held, "%zu bytes are held", before - memory_left());
 }
 
+// ---- ranks that fail
+
+static int (*recovery_call(const char *name))(MPI_Comm, void *)
+{
+    int (*call)(MPI_Comm, void *);
+    *(void **)&call = dlsym(RTLD_DEFAULT, name);
+    must(call != NULL, "the MPI library has no %s", name);
+    return call;
+}
+
+// Rank 1 fails, and the others go on without it, as the fault tolerance of Open MPI 5 has it.
+static void failed_rank(int number)
+{
+    enum { ROUNDS = 6, FAILS_IN = 3 };
+    int (*revoke)(MPI_Comm, void *) = recovery_call("MPIX_Comm_revoke");
+    int (*agree)(MPI_Comm, void *) = recovery_call("MPIX_Comm_agree");
+    int (*shrink)(MPI_Comm, void *) = recovery_call("MPIX_Comm_shrink");
+    MPI_Comm comm, smaller;
+    (void)number;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    for (int i = 0; i < ROUNDS; i++) {
+        int one = 1, all = 0;
+        if (i == FAILS_IN && rank == 1)
+            raise(SIGKILL);
+        int goes_on = MPI_Allreduce(&one, &all, 1, MPI_INT, MPI_SUM, comm) == MPI_SUCCESS;
+        if (!goes_on)
+            revoke(comm, NULL);
+        agree(comm, &goes_on);
+        if (goes_on)
+            continue;
+        must(shrink(comm, &smaller) == MPI_SUCCESS, "no communicator without the failed rank");
+        comm = smaller;
+        MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    }
+}
+
 const struct unnoticed unnoticed_held[] = {
-    {"cut-off", cut_off, false},
-    {"as-rts", as_rts, false},
-    {"host-phase", host_phase, false},
-    {NULL, NULL, false},
+    {"cut-off", cut_off, false},         {"freed-comm", freed_comm, false},
+    {"as-rts", as_rts, false},           {"host-phase", host_phase, false},
+    {"failed-rank", failed_rank, false}, {NULL, NULL, false},
 };
