@@ -276,6 +276,11 @@ static bool finds(const struct fr_rndv_cut *cut, const struct host_message *mess
            incoming.from == 0 && incoming.place == message->index && is_seed(incoming.bytes, seed);
 }
 
+static uint64_t doubts(void)
+{
+    return fr_rndv_ledger_of(0)->doubted;
+}
+
 static bool is_in_doubt(void)
 {
     return fr_rndv_ledger_is_doubted(&(struct fr_rndv_address){0, 30, 1});
