@@ -56,6 +56,7 @@ struct entry {
     bool meets;            // it waits for other processes in a way that cannot be another one
     bool large;            // counts are MPI_Count
     bool sends;            // besides receiving, from the first argument on
+    bool polls;            // a program may wait by calling nothing else
     unsigned char receive; // the buffer that is received into, of functions that do so by matching
     unsigned char arg_count;
     unsigned char buffer_count;
@@ -295,6 +296,7 @@ static void set_entry(enum fr_fn fn)
     } else if (fr_real_rows[fn].class == FR_CLASS_SEND) {
         entry->check = fr_mpi_wants_host_rails() ? CHECK_RAIL_SEND : CHECK_SEND;
     }
+    entry->polls = entry->check <= CHECK_PROBE || entry->check == CHECK_NO_REQUESTS;
     entry->plain = plain_of(fn);
     // A report counts all that is looked at, and senders over rails may wait for a word.
     bool never = entry->plain == PLAIN_NEVER || fr_report_on || fr_mpi_wants_host_rails();
@@ -463,6 +465,15 @@ static bool needs_look(const struct entry *entry, const fr_word *registers, cons
     }
 }
 
+// A program may wait by calls that do not, while a sender waits for what it has to fetch. One such
+// call in so many looks.
+static bool is_time_to_receive(const struct entry *entry)
+{
+    enum { CALLS_A_LOOK = 16 };
+    static FR_TLS unsigned calls;
+    return entry->polls && fr_rndv_is_awaited() && ++calls % CALLS_A_LOOK == 0;
+}
+
 struct fr_mpi_verdict fr_mpi_enter_fully(unsigned slot, const fr_word *registers,
                                          const fr_word *stack)
 {
@@ -476,6 +487,8 @@ struct fr_mpi_verdict fr_mpi_enter_fully(unsigned slot, const fr_word *registers
     bool look = !entry->real || (!inside && needs_look(entry, registers, stack));
     if (outer)
         fr_mpi_prove(fn);
+    if (FR_UNLIKELY(fr_request_looks_at_all()) && !inside)
+        fr_request_notice_awaited();
     bool awaited = entry->real && !inside && fr_request_is_awaited();
     bool blocks = entry->meets && !inside && fr_mpi_takes_rts && fr_request_any_tracked();
     if (FR_LIKELY(!look && !freed && !awaited && !blocks))
@@ -499,6 +512,8 @@ struct fr_mpi_verdict fr_mpi_enter_fully(unsigned slot, const fr_word *registers
     fr_mpi_handler_frame = frame;
     fr_device_begin_call();
     fr_report_call_begin(fn);
+    if (FR_UNLIKELY(awaited) && is_time_to_receive(entry))
+        fr_request_receive_early(false);
     if (blocks) {
         fr_request_receive_coming();
         fr_rndv_block();

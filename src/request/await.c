@@ -28,14 +28,15 @@ void fr_request_expect(int count)
 
 void fr_request_notice_awaited(void)
 {
-    if (FR_LIKELY(!fr_rndv_is_awaited()) ||
-        atomic_exchange_explicit(&fr_request_awaited, true, memory_order_relaxed))
+    bool awaited = fr_rndv_is_awaited();
+    if (FR_LIKELY(awaited == atomic_load_explicit(&fr_request_awaited, memory_order_relaxed)) ||
+        awaited == atomic_exchange(&fr_request_awaited, awaited))
         return;
-    atomic_fetch_add(&fr_request_reasons, 1);
+    atomic_fetch_add(&fr_request_reasons, awaited ? 1 : (size_t)-1);
 }
 
 // One message after the other may be waiting to be sent.
-void fr_request_receive_coming(void)
+void fr_request_receive_coming
 {
     if (!fr_rndv_is_awaited())
         return;

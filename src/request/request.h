@@ -329,12 +329,12 @@ static inline bool fr_request_any_freed(void)
 // Adds to the number of receives into device memory that are pending.
 void fr_request_expect(int count);
 
-// Notices that senders have had to wait for this process: for calls with device buffers, and others
-// that wait.
+// Notices whether senders have had to wait for this process lately: for calls with device buffers,
+// those that wait, and all that are looked at since such a sender was noticed.
 void fr_request_notice_awaited(void);
 
 // Whether senders may depend on this process while it waits for something else: receives into
-// device memory are pending, or any are and senders have had to wait. A call that waits then
+// device memory are pending, or any are and senders have had to wait lately. A call that waits then
 // receives what has come.
 extern _Atomic size_t fr_request_expected;
 extern _Atomic bool fr_request_awaited;

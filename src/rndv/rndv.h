@@ -261,7 +261,8 @@ struct fr_rails *fr_rndv_rails(void);
 
 // ---- blocked receivers
 
-// Whether a sender has ever had to wait for this process, since there was no room for its bytes.
+// Whether a sender has had to wait for this process lately, since there was no room for its bytes.
+// Reads a clock only when that is so, or has just ceased to be.
 bool fr_rndv_is_awaited(void);
 
 // Says that a thread of this process goes where it receives nothing while it waits, and that it is
