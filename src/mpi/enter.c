@@ -513,7 +513,7 @@ struct fr_mpi_verdict fr_mpi_enter_fully(unsigned slot, const fr_word *registers
     fr_device_begin_call();
     fr_report_call_begin(fn);
     if (FR_UNLIKELY(awaited) && is_time_to_receive(entry))
-        fr_request_receive_early(false);
+        (void)fr_request_receive_early(false);
     if (blocks) {
         fr_request_receive_coming();
         fr_rndv_block();

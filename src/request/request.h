@@ -171,8 +171,8 @@ void fr_request_mark_received(void);
 
 // Receives what has come for receives that nobody is completing just now: called while this process
 // waits, since the senders may do so as well. Cheap when there is nothing. In a call that `waits`
-// anyway, also what takes as long as the network.
-void fr_request_receive_early(bool waits);
+// anyway, also what takes as long as the network. Returns how many messages it has received.
+size_t fr_request_receive_early(bool waits);
 
 // Whether an operation is over but for MPI's own part: what it sends by rendezvous has left the
 // application's buffer. Makes progress; the second form as fr_rndv_send_poll. The third one waits.
