@@ -487,6 +487,8 @@ struct fr_mpi_verdict fr_mpi_enter_fully(unsigned slot, const fr_word *registers
     bool look = !entry->real || (!inside && needs_look(entry, registers, stack));
     if (outer)
         fr_mpi_prove(fn);
+    if (FR_UNLIKELY(fr_mpi_handler_frame != 0) && !inside) // a collective may have been left
+        fr_rndv_unblock();
     if (FR_UNLIKELY(fr_request_looks_at_all()) && !inside)
         fr_request_notice_awaited();
     bool awaited = entry->real && !inside && fr_request_is_awaited();

@@ -179,18 +179,23 @@ bool fr_rndv_is_awaited(void)
     return false;
 }
 
+static FR_TLS bool is_blocked; // this thread is, and its ledger says so
+
 void fr_rndv_block(void)
 {
     struct fr_rndv_ledger *ledger = own_ledger();
-    if (ledger != NULL)
-        atomic_fetch_add_explicit(&ledger->blocked, 1, memory_order_relaxed);
+    if (ledger == NULL || is_blocked)
+        return;
+    atomic_fetch_add_explicit(&ledger->blocked, 1, memory_order_relaxed);
+    is_blocked = true;
 }
 
 void fr_rndv_unblock(void)
 {
     struct fr_rndv_ledger *ledger = atomic_load_explicit(&own, memory_order_acquire);
-    if (ledger != NULL)
+    if (ledger != NULL && is_blocked)
         atomic_fetch_sub_explicit(&ledger->blocked, 1, memory_order_relaxed);
+    is_blocked = false;
 }
 
 // What tells devices apart; never 0.

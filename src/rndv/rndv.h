@@ -266,7 +266,8 @@ struct fr_rails *fr_rndv_rails(void);
 bool fr_rndv_is_awaited(void);
 
 // Says that a thread of this process goes where it receives nothing while it waits, and that it is
-// back: senders without room do not wait for it.
+// back: senders without room do not wait for it. The second form does nothing where the first has
+// not been called, by the same thread.
 void fr_rndv_block(void);
 void fr_rndv_unblock(void);
 
