@@ -57,6 +57,7 @@ struct entry {
     bool large;            // counts are MPI_Count
     bool sends;            // besides receiving, from the first argument on
     bool polls;            // a program may wait by calling nothing else
+    bool errands;          // the thread may call MPI: not so in MPI_T, which has a level of its own
     unsigned char receive; // the buffer that is received into, of functions that do so by matching
     unsigned char arg_count;
     unsigned char buffer_count;
@@ -278,6 +279,7 @@ static void set_entry(enum fr_fn fn)
     entry->arg_count = fr_real_rows[fn].arg_count;
     set_handler(entry, fr_real_rows[fn].class);
     entry->nests = is_file_access(fr_real_rows[fn].class);
+    entry->errands = fr_real_rows[fn].class != FR_CLASS_REFUSE;
     entry->meets = meets(fn);
     entry->large = fr_real_rows[fn].flags & FR_ROW_LARGE;
     for (unsigned arg = 0; arg < entry->arg_count && entry->check == CHECK_HOST_BUFFERS; arg++) {
@@ -483,15 +485,16 @@ struct fr_mpi_verdict fr_mpi_enter_fully(unsigned slot, const fr_word *registers
     uintptr_t frame = (uintptr_t)registers; // as in quick calls
     uintptr_t outer = frame < fr_mpi_handler_frame ? fr_mpi_handler_frame : 0;
     bool inside = outer && fr_real_is_internal(caller_of(registers, stack));
-    bool freed = entry->real && !inside && fr_request_any_freed();
+    bool works = entry->real && !inside && entry->errands;
+    bool freed = works && fr_request_any_freed();
     bool look = !entry->real || (!inside && needs_look(entry, registers, stack));
     if (outer)
         fr_mpi_prove(fn);
     if (FR_UNLIKELY(fr_mpi_handler_frame != 0) && !inside) // a collective may have been left
         fr_rndv_unblock();
-    if (FR_UNLIKELY(fr_request_looks_at_all()) && !inside)
+    if (works && FR_UNLIKELY(fr_request_looks_at_all()))
         fr_request_notice_awaited();
-    bool awaited = entry->real && !inside && fr_request_is_awaited();
+    bool awaited = works && fr_request_is_awaited();
     bool blocks = entry->meets && !inside && fr_mpi_takes_rts && fr_request_any_tracked();
     if (FR_LIKELY(!look && !freed && !awaited && !blocks))
         return verdict;
@@ -594,18 +597,19 @@ static __attribute__((noinline, cold)) void look_for_errands(const fr_word *regi
 }
 
 // One call in so many reads the clock.
-static inline bool may_run_errands(void)
+static inline bool may_run_errands(const struct entry *entry)
 {
     enum { CALLS_A_LOOK = 64 };
     static FR_TLS unsigned calls;
-    return FR_UNLIKELY(fr_core_has_errands()) && FR_UNLIKELY(++calls % CALLS_A_LOOK == 0);
+    return FR_UNLIKELY(fr_core_has_errands()) && entry->errands &&
+           FR_UNLIKELY(++calls % CALLS_A_LOOK == 0);
 }
 
 FR_HOT struct fr_mpi_verdict fr_mpi_enter(unsigned slot, const fr_word *registers,
                                           const fr_word *stack)
 {
     const struct entry *entry = &entries[slot / 2];
-    if (may_run_errands())
+    if (may_run_errands(entry))
         look_for_errands(registers, stack);
     if (FR_UNLIKELY(fr_mpi_handler_frame != 0 || fr_request_looks_at_all()))
         return fr_mpi_enter_fully(slot, registers, stack);
