@@ -162,10 +162,15 @@ enum {
     BY_WAITSOME,
     BY_SENDRECV,
     BY_SSEND,
+    BY_DEVICE_SSEND,
+    BY_DEVICE_SENDRECV,
     BY_BCAST,
     BY_BARRIER,
     WAYS
 };
+
+enum { LETTER_BYTES = 65536 };
+static struct memory letter; // on the device, by rendezvous
 
 static void wait_for_token(int way, int *token, MPI_Request *requests)
 {
@@ -184,6 +189,14 @@ static void wait_for_token(int way, int *token, MPI_Request *requests)
     case BY_SSEND:
         MPI_Ssend(token, 1, MPI_INT, 2, TOKEN_TAG, MPI_COMM_WORLD);
         *token = 1;
+        return;
+    case BY_DEVICE_SSEND:
+        MPI_Ssend(letter.address, LETTER_BYTES, MPI_BYTE, 2, TOKEN_TAG, MPI_COMM_WORLD);
+        *token = 1;
+        return;
+    case BY_DEVICE_SENDRECV:
+        MPI_Sendrecv(letter.address, LETTER_BYTES, MPI_BYTE, 2, TOKEN_TAG, token, 1, MPI_INT, 2,
+                     TOKEN_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         return;
     case BY_BCAST:
         MPI_Bcast(token, 1, MPI_INT, 2, MPI_COMM_WORLD);
@@ -216,6 +229,12 @@ static void give_token(int way)
         MPI_Barrier(MPI_COMM_WORLD);
     else if (way == BY_SSEND)
         MPI_Recv(&token, 1, MPI_INT, 1, TOKEN_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    else if (way == BY_DEVICE_SSEND)
+        MPI_Recv(letter.address, LETTER_BYTES, MPI_BYTE, 1, TOKEN_TAG, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+    else if (way == BY_DEVICE_SENDRECV)
+        MPI_Sendrecv(&token, 1, MPI_INT, 1, TOKEN_TAG, letter.address, LETTER_BYTES, MPI_BYTE, 1,
+                     TOKEN_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     else if (way == BY_SENDRECV)
         MPI_Sendrecv(&token, 1, MPI_INT, 1, TOKEN_TAG, NULL, 0, MPI_INT, 1, TOKEN_TAG,
                      MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -256,6 +275,7 @@ static void run_blocked(void)
 {
     struct memory memory = make_mapped();
     MPI_Request *requests = malloc((size_t)(count + 1) * sizeof(*requests));
+    letter = memory_new(MEMORY_DEVICE, LETTER_BYTES);
     for (int way = 0; way < WAYS; way++) {
         MPI_Barrier(MPI_COMM_WORLD);
         run_one_way(way, &memory, requests);
