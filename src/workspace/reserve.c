@@ -105,9 +105,9 @@ enum fr_status fr_workspace_reserve(size_t bytes, struct fr_workspace_lease *lea
     return FR_OK;
 }
 
-void fr_workspace_reservation_return(struct fr_workspace_reservation *reservation)
+void fr_workspace_reservation_return(struct fr_workspace_reservation *reservation, bool is_clean)
 {
-    if (reservation->bytes > HEAD_BYTES)
+    if (!is_clean && reservation->bytes > HEAD_BYTES)
         (void)madvise((char *)reservation->address + HEAD_BYTES, reservation->bytes - HEAD_BYTES,
                       MADV_DONTNEED);
     fr_core_lock(&lock);

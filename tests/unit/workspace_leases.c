@@ -189,6 +189,11 @@ static void test_reservations(void)
     fr_workspace_return(&a);
     CHECK(fr_workspace_reserve(MIB, &a) == FR_OK && a.address == first); // of the latest
     CHECK(is_zero(first + HEAD_BYTES, a.bytes - HEAD_BYTES));
+    first[HEAD_BYTES] = 1;
+    a.is_clean = true; // as its borrower says
+    fr_workspace_return(&a);
+    CHECK(fr_workspace_reserve(MIB, &a) == FR_OK && a.address == first && !a.is_clean);
+    CHECK(first[HEAD_BYTES] == 1, "no system call");
     CHECK(fr_workspace_reserve(MIB, &b) == FR_OK && b.address != first);
     usage = fr_workspace_get_usage();
     CHECK(usage.reserved_bytes == GIB + 5 * MIB, "%zu", usage.reserved_bytes);
