@@ -370,6 +370,7 @@ static void run_cut(void)
     CHECK(fr_rndv_ledger_state(first.index) == FR_RNDV_PULLED, "all the same");
     host_free(&first);
     check_doubts_end(&second, &third, &fourth);
+    CHECK(doubts() == 0, "none is left in doubt");
     host_free(&beside);
     host_close();
 }
