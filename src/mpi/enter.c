@@ -317,7 +317,7 @@ static void *target_of(enum fr_fn fn, bool serving)
     if (is_query(fn))
         return (void *)fr_stub_enter;
     if (!real)
-        return (void *)fr_stub_missing;
+        return (void *)fr_stub_unresolved;
     return serving ? (void *)fr_stub_enter : real;
 }
 
@@ -337,21 +337,6 @@ static void resolve_once(void)
         __atomic_store_n(&fr_mpi_slots[2 * fn], profiler ? profiler : target, __ATOMIC_RELEASE);
         __atomic_store_n(&fr_mpi_slots[2 * fn + 1], target, __ATOMIC_RELEASE);
     }
-}
-
-void fr_mpi_resolve(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    (void)!fr_real_start(); // it may wait for the loader, so others must not wait for it
-    pthread_once(&once, resolve_once);
-}
-
-int fr_mpi_missing(unsigned slot)
-{
-    bool known = fr_real_mpi.family != NULL;
-    fr_error("%s was called, but %s", fr_real_rows[slot / 2].name,
-             known ? "this MPI library does not have it" : "no MPI library is in this process");
-    return known ? fr_real_mpi.ERR_UNSUPPORTED_OPERATION : 1;
 }
 
 // Where the call returns to; see real/stubs.S.
@@ -619,4 +604,26 @@ FR_HOT struct fr_mpi_verdict fr_mpi_enter(unsigned slot, const fr_word *register
     if (glance == GLANCE_QUICK && entry->quick)
         return entry->quick(slot, entry->real, registers, stack);
     return fr_mpi_enter_fully(slot, registers, stack);
+}
+
+static int report_missing(enum fr_fn fn)
+{
+    bool known = fr_real_mpi.family != NULL;
+    fr_error("%s was called, but %s", fr_real_rows[fn].name,
+             known ? "this MPI library does not have it" : "no MPI library is in this process");
+    return known ? fr_real_mpi.ERR_UNSUPPORTED_OPERATION : 1;
+}
+
+struct fr_mpi_verdict fr_mpi_enter_unresolved(unsigned slot, const fr_word *registers,
+                                              const fr_word *stack)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)!fr_real_start(); // it may wait for the loader, so others must not wait for it
+    pthread_once(&once, resolve_once);
+    void *target = fr_mpi_slots[slot];
+    if (target == (void *)fr_stub_enter)
+        return fr_mpi_enter(slot, registers, stack);
+    if (target != (void *)fr_stub_unresolved)
+        return (struct fr_mpi_verdict){.jump = target};
+    return (struct fr_mpi_verdict){.result = (fr_word)report_missing(slot / 2)};
 }

@@ -6,10 +6,11 @@
 #include "mpi/aware.h"
 #include "request/request.h"
 
-// Where the stubs jump to; see real/stubs.S. Written once, when the MPI library is found.
+// Where the stubs jump to; see real/stubs.S. Written once, when the MPI library is found. At first
+// all are fr_stub_unresolved, and those of functions that this MPI library lacks remain so.
 extern void *fr_mpi_slots[2 * FR_FN_STUB_COUNT];
 void fr_stub_enter(void);
-void fr_stub_missing(void);
+void fr_stub_unresolved(void);
 
 // What an entry tells the stub: an address to jump to with the caller's arguments, or a result.
 struct fr_mpi_verdict {
@@ -20,8 +21,6 @@ struct fr_mpi_verdict {
 // Called by the stubs alone. fr_mpi_present returns `stub` if the MPI library of the process
 // defines `name`, else NULL, which the dynamic loader takes for an absent symbol.
 void *fr_mpi_present(const char *name, void *stub);
-void fr_mpi_resolve(void);
-int fr_mpi_missing(unsigned slot);
 
 // Called by the exported dlsym alone (real/lookup.S). Returns the function to go on to, and the
 // handle to give it.
@@ -49,6 +48,11 @@ extern const uint32_t fr_mpi_stub_offsets[] __attribute__((visibility("hidden"))
 bool fr_mpi_receives_come_back(void);
 void fr_mpi_prove(enum fr_fn fn); // a call of it has come
 struct fr_mpi_verdict fr_mpi_enter(unsigned slot, const fr_word *registers, const fr_word *stack);
+
+// The first call of the process, and each call of a function that this MPI library lacks. Fills the
+// slots once: other threads that come here meanwhile wait for that.
+struct fr_mpi_verdict fr_mpi_enter_unresolved(unsigned slot, const fr_word *registers,
+                                              const fr_word *stack);
 
 #if defined(__x86_64__)
 enum { FR_REGISTER_ARGS = 6 };

@@ -2,10 +2,11 @@
 // Calls every function that has a stub in a process where the library of fakempi.c is the MPI, and
 // verifies every argument and result. Speaks TAP.
 //
-//   caller init|buffers   what the first MPI call of the process is
+//   caller init|buffers|threads   what the first MPI call of the process is, or several at once
 #include "fakempi.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,6 +82,37 @@ static int call_wrong(int index, const char *prefix, int buffers_are_mapped)
     return wrong;
 }
 
+static pthread_barrier_t start;
+
+// Arguments are not compared, since all threads write the one record.
+static void *call_at_once(void *index)
+{
+    int i = *(int *)index;
+    function *call = (function *)dlsym(RTLD_DEFAULT, rows[i].name);
+    word a[FAKE_ARGS];
+    for (int position = 0; position < FAKE_ARGS; position++)
+        a[position] = argument(&rows[i], position, 1);
+    pthread_barrier_wait(&start);
+    int rc = call(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12],
+                  a[13]);
+    return rc == FAKE_RESULT + i ? index : NULL;
+}
+
+static int call_in_threads(void)
+{
+    enum { THREADS = 4 };
+    pthread_t threads[THREADS];
+    int functions[THREADS] = {FAKE_MPI_Isendrecv_c, FAKE_MPI_Send, FAKE_MPI_Bcast, FAKE_MPI_Reduce};
+    int right = pthread_barrier_init(&start, NULL, THREADS) == 0;
+    for (int i = 0; i < THREADS; i++)
+        right &= pthread_create(&threads[i], NULL, call_at_once, &functions[i]) == 0;
+    for (int i = 0; i < THREADS; i++) {
+        void *done = NULL;
+        right &= pthread_join(threads[i], &done) == 0 && done == &functions[i];
+    }
+    return right;
+}
+
 static void check_all(const char *prefix, int buffers_are_mapped, const char *text)
 {
     int wrong = 0, called = 0;
@@ -149,6 +181,8 @@ int main(int argc, char **argv)
         return 1;
     if (strcmp(first, "buffers") == 0)
         result(!call_wrong(FAKE_MPI_Isendrecv_c, "", 1), "stack arguments of the first call");
+    else if (strcmp(first, "threads") == 0)
+        result(call_in_threads(), "several first calls at once");
     else
         result(!call_wrong(FAKE_MPI_Init, "", 0), "MPI_Init as the first call");
     check_all("", 0, "arguments of MPI_ functions");
