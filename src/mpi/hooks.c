@@ -34,6 +34,23 @@ static bool introduce(void)
     return true;
 }
 
+// A fatal error of the job. MPICH ends but its own process where a fatal error handler is called,
+// and Slurm then leaves the others, which wait for it.
+static int fail_start(void)
+{
+    _Alignas(8) char handler[8];
+    fr_word world = fr_real_mpi.COMM_WORLD;
+    bool known = FR_MPI(Comm_get_errhandler, world, FR_PTR(handler)) == fr_real_mpi.SUCCESS;
+    if (known && fr_real_handle_load(handler, 0) == fr_real_mpi.ERRORS_ARE_FATAL) {
+        fr_report_write_abort();
+        FR_MPI(Abort, world, (fr_word)fr_real_mpi.ERR_OTHER);
+    }
+    if (known)
+        FR_MPI(Errhandler_free, FR_PTR(handler));
+    FR_MPI(Comm_call_errhandler, world, (fr_word)fr_real_mpi.ERR_OTHER);
+    return fr_real_mpi.ERR_OTHER;
+}
+
 bool fr_mpi_call_init(enum fr_fn fn, fr_word *args, int *result)
 {
     fr_report_before_init();
@@ -49,10 +66,8 @@ bool fr_mpi_call_init(enum fr_fn fn, fr_word *args, int *result)
             .cliques = fr_world_clique_count(),
             .fabric_memory = "unknown",
         });
-        if (!introduced) {
-            *result = fr_real_mpi.ERR_OTHER;
-            FR_MPI(Comm_call_errhandler, fr_real_mpi.COMM_WORLD, (fr_word)*result);
-        }
+        if (!introduced)
+            *result = fail_start();
     }
     return true;
 }
