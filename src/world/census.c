@@ -21,8 +21,7 @@ enum { CHILDREN = 4 };
 // What goes through the tree.
 enum { MIXED = 1u << 0, NEEDED = 1u << 1, BLIND = 1u << 2 };
 
-static const struct fr_world_registry *const registries[] = {&fr_world_hydra, &fr_world_slurm,
-                                                             &fr_world_pmix};
+static const struct fr_world_registry *const registries[] = {&fr_world_hydra, &fr_world_pmix};
 static char own_record[FR_WORLD_RECORD_BYTES];
 
 // Written in MPI_Init.

@@ -34,7 +34,6 @@ struct fr_world_registry {
 };
 extern const struct fr_world_registry fr_world_hydra;
 extern const struct fr_world_registry fr_world_pmix;
-extern const struct fr_world_registry fr_world_slurm;
 
 // Whether all processes of the job are known to run Fabrail.
 bool fr_world_census_is_taken(void);

@@ -152,10 +152,6 @@ check_PROGRAMS += tests/unit/world_hydra
 tests_unit_world_hydra_SOURCES = tests/unit/world_hydra.c tests/unit/check.h
 tests_unit_world_hydra_LDADD = librooms.la
 
-check_PROGRAMS += tests/unit/world_slurm
-tests_unit_world_slurm_SOURCES = tests/unit/world_slurm.c tests/unit/check.h
-tests_unit_world_slurm_LDADD = librooms.la
-
 check_PROGRAMS += tests/unit/world_tally
 tests_unit_world_tally_SOURCES = tests/unit/world_tally.c tests/unit/check.h
 tests_unit_world_tally_LDADD = librooms.la
