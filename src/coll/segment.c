@@ -325,13 +325,6 @@ static enum fr_status wait_for(struct fr_coll_segment *segment, int rank, uint64
     return FR_OK;
 }
 
-enum fr_status fr_coll_segment_wait(struct fr_coll_segment *segment, int rank, uint64_t round,
-                                    const struct fr_coll_progress *progress)
-{
-    struct waiter waiter = begin_wait(segment, progress);
-    return wait_for(segment, rank, round, &waiter);
-}
-
 enum fr_status fr_coll_segment_wait_all(struct fr_coll_segment *segment, uint64_t round,
                                         const struct fr_coll_progress *progress)
 {

@@ -72,11 +72,8 @@ FR_MUST_CHECK enum fr_status fr_coll_segment_wait_room(struct fr_coll_segment *s
 // Whether a rank has posted for `round`. Never waits.
 bool fr_coll_segment_has(struct fr_coll_segment *segment, int rank, uint64_t round);
 
-// Waits until a rank, or all ranks, have posted for `round`: spinning, then yielding the core, from
-// the start where the ranks outnumber the cores that they may use.
-FR_MUST_CHECK enum fr_status fr_coll_segment_wait(struct fr_coll_segment *segment, int rank,
-                                                  uint64_t round,
-                                                  const struct fr_coll_progress *progress);
+// Waits until all ranks have posted for `round`: spinning, then yielding the core, from the start
+// where the ranks outnumber the cores that they may use.
 FR_MUST_CHECK enum fr_status fr_coll_segment_wait_all(struct fr_coll_segment *segment,
                                                       uint64_t round,
                                                       const struct fr_coll_progress *progress);

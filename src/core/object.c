@@ -15,8 +15,8 @@ FR_UNSANITIZED static const void *address_at(uintptr_t base, const ElfW(Dyn) * e
     return (const void *)fr_core_object_absolute(base, entry->d_un.d_ptr);
 }
 
-FR_UNSANITIZED bool fr_core_object_read(uintptr_t base, const ElfW(Dyn) * dynamic,
-                                        struct fr_core_object *object)
+FR_UNSANITIZED static bool read_tables(uintptr_t base, const ElfW(Dyn) * dynamic,
+                                       struct fr_core_object *object)
 {
     const ElfW(Dyn) *soname = NULL;
     *object = (struct fr_core_object){.base = base, .dynamic = dynamic};
@@ -43,8 +43,8 @@ FR_UNSANITIZED bool fr_core_object_of(const struct dl_phdr_info *info,
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
         if (segment->p_type == PT_DYNAMIC)
-            return fr_core_object_read(
-                info->dlpi_addr, (const ElfW(Dyn) *)(info->dlpi_addr + segment->p_vaddr), object);
+            return read_tables(info->dlpi_addr,
+                               (const ElfW(Dyn) *)(info->dlpi_addr + segment->p_vaddr), object);
     }
     return false;
 }
@@ -134,7 +134,7 @@ FR_UNSANITIZED static void *find_function(enum function function)
     const struct link_map *map = _r_debug.r_map;
     for (; map && !__atomic_load_n(&functions[function], __ATOMIC_RELAXED); map = map->l_next) {
         struct fr_core_object object;
-        if (fr_core_object_read(map->l_addr, map->l_ld, &object) && object.soname &&
+        if (read_tables(map->l_addr, map->l_ld, &object) && object.soname &&
             (is_same(object.soname, "libc.so.6") || is_same(object.soname, "libdl.so.2")))
             note_functions(&object);
     }

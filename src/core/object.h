@@ -22,10 +22,8 @@ struct fr_core_object {
     const char *soname; // NULL if it has none
 };
 
-// Reads the tables of an object. Returns false if it has no GNU hash table: nothing is found in it.
-bool fr_core_object_read(uintptr_t base, const ElfW(Dyn) * dynamic, struct fr_core_object *object);
-
-// Reads the tables of an object that dl_iterate_phdr shows.
+// Reads the tables of an object that dl_iterate_phdr shows. Returns false if it has no GNU hash
+// table: nothing is found in it.
 bool fr_core_object_of(const struct dl_phdr_info *info, struct fr_core_object *object);
 
 // Returns the symbol that the object itself defines under a name, NULL if it defines none.

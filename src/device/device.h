@@ -300,10 +300,6 @@ void fr_device_uuid(int device, unsigned char uuid[FR_DEVICE_UUID_BYTES]);
 enum { FR_DEVICE_BUS_ID = 32 };
 bool fr_device_bus_id(int device, char text[FR_DEVICE_BUS_ID]);
 
-// Whether `device` can access memory of the GPU with this UUID. A GPU that this process does not
-// see counts as in reach: only mapping its memory tells.
-bool fr_device_reaches(int device, const unsigned char uuid[FR_DEVICE_UUID_BYTES]);
-
 // Whether kernels of `device` may use VMM memory of this process at `address`.
 bool fr_device_vmm_is_open_to(int device, uintptr_t address);
 

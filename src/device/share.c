@@ -104,7 +104,9 @@ static int find_device(const unsigned char uuid[FR_DEVICE_UUID_BYTES])
     return -1;
 }
 
-bool fr_device_reaches(int device, const unsigned char uuid[FR_DEVICE_UUID_BYTES])
+// Whether `device` can access memory of the GPU with this UUID. A GPU that this process does not
+// see counts as in reach: only mapping its memory tells.
+static bool reaches(int device, const unsigned char uuid[FR_DEVICE_UUID_BYTES])
 {
     if (!fr_device_present())
         return false;
@@ -358,7 +360,7 @@ enum fr_status fr_device_import(const struct fr_device_range *user, unsigned way
 {
     bool legacy = way == FR_SHARE_LEGACY;
     if (!fr_device_present() || (export->ways & way) == 0 || !(legacy ? has_legacy() : has_vmm()) ||
-        !fr_device_reaches(user->device, export->uuid))
+        !reaches(user->device, export->uuid))
         return FR_ERR_UNSUPPORTED;
     struct fr_device_scope scope;
     enum fr_status status = fr_device_scope_enter(user, &scope);

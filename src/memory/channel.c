@@ -337,11 +337,11 @@ int fr_memory_channel_take(const struct fr_control_process *owner, uint64_t buff
     return descriptor;
 }
 
-void fr_memory_channel_drop(const struct fr_control_process *owner, const uint64_t *buffer_id)
+void fr_memory_channel_drop(const struct fr_control_process *owner, uint64_t buffer_id)
 {
     fr_core_lock(&lock);
     // What nobody has taken in holds its memory, too; that of other buffers waits on.
-    if (listener >= 0 && buffer_id != NULL) {
+    if (listener >= 0) {
         receive_from_silent();
         while (receive_next())
             continue;
@@ -349,7 +349,7 @@ void fr_memory_channel_drop(const struct fr_control_process *owner, const uint64
     for (struct fr_list *at = waiting.next, *next; at != &waiting; at = next) {
         struct waiting *entry = FR_LIST_ENTRY(at, struct waiting, link);
         next = at->next;
-        if (entry->from == owner->cookie && (buffer_id == NULL || entry->buffer_id == *buffer_id))
+        if (entry->from == owner->cookie && entry->buffer_id == buffer_id)
             close(take_out(entry));
     }
     fr_core_unlock(&lock);

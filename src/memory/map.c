@@ -53,7 +53,7 @@ enum fr_status fr_memory_map(const struct fr_memory_handle *handle,
     if (handle->ways & FR_SHARE_FABRIC)
         status = map_by_token(FR_SHARE_FABRIC, user, &export, memory);
     if (status == FR_OK && here && (handle->ways & FR_SHARE_FD)) // nobody will take that
-        fr_memory_channel_drop(&handle->owner, &handle->buffer_id);
+        fr_memory_channel_drop(&handle->owner, handle->buffer_id);
     if (status != FR_OK && here && (handle->ways & FR_SHARE_FD))
         status = map_by_descriptor(handle, user, &export, memory);
     if (status != FR_OK && here && (handle->ways & FR_SHARE_LEGACY))

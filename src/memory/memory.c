@@ -29,15 +29,9 @@ struct fr_memory_usage fr_memory_get_usage(void)
     return usage;
 }
 
-void fr_memory_forget(const struct fr_control_process *owner)
-{
-    fr_memory_channel_drop(owner, NULL);
-    (void)fr_memory_mappings_forget(owner, NULL);
-}
-
 void fr_memory_forget_buffer(const struct fr_control_process *owner, uint64_t buffer_id)
 {
-    fr_memory_channel_drop(owner, &buffer_id);
+    fr_memory_channel_drop(owner, buffer_id);
     (void)fr_memory_mappings_forget(owner, &buffer_id);
 }
 

@@ -147,9 +147,7 @@ static inline uintptr_t fr_memory_mapping_at(const struct fr_memory_mapping *map
     return mapping->address + (uintptr_t)(address - handle->base);
 }
 
-// Forgets what a process exported, all of it or one buffer: unmapped at once or by the last who has
-// it pinned.
-void fr_memory_forget(const struct fr_control_process *owner);
+// Forgets a buffer that a process exported: unmapped at once or by the last who has it pinned.
 void fr_memory_forget_buffer(const struct fr_control_process *owner, uint64_t buffer_id);
 
 // Counts of what is remembered just now.

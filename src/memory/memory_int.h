@@ -35,8 +35,8 @@ struct fr_memory_fd_message {
 };
 socklen_t fr_memory_channel_name(uint64_t cookie, struct sockaddr_un *address);
 
-// Drops descriptors that came from `owner`: of one buffer, or of all with NULL.
-void fr_memory_channel_drop(const struct fr_control_process *owner, const uint64_t *buffer_id);
+// Drops descriptors of a buffer that came from `owner`.
+void fr_memory_channel_drop(const struct fr_control_process *owner, uint64_t buffer_id);
 
 // Whether memory that was exported still is there: a question to the driver. And forgets what is
 // not, telling those who may have mapped it.

@@ -16,7 +16,7 @@
 #include <string.h>
 
 bool fr_mpi_takes_rts;
-bool fr_mpi_meeting;
+static bool meeting; // all processes of the world come together at the end
 bool fr_mpi_rails_take_host;
 
 // Whether the user would have host memory go over rails, which needs no GPU.
@@ -150,8 +150,8 @@ void fr_mpi_messages_start(void)
         return;
     bool takes_rts = own->takes_rts; // where they are changes
     struct takers takers = find_takers();
-    fr_mpi_meeting = takers.share_host || takers.send_remotely;
-    if (fr_mpi_meeting) {
+    meeting = takers.share_host || takers.send_remotely;
+    if (meeting) {
         fr_mpi_takes_rts =
             open_control(takers.send_remotely) && takes_rts && fr_rndv_open() == FR_OK;
         fr_control_await_host(START_WAIT_NS);
@@ -170,7 +170,7 @@ static void help_others(void)
 // From then on all have received what they ever will.
 void fr_mpi_messages_meet(void)
 {
-    if (fr_mpi_meeting)
+    if (meeting)
         fr_world_meet(help_others);
 }
 
@@ -194,7 +194,7 @@ static void report_rails(void)
 
 void fr_mpi_messages_end(void)
 {
-    if (!fr_mpi_meeting)
+    if (!meeting)
         return;
     fr_control_close(fr_rndv_drain);
     report_rails();

@@ -171,7 +171,6 @@ bool fr_mpi_is_in_place(const struct fr_request_op *op);
 // other processes may send this one an RTS.
 struct fr_world_facts;
 extern bool fr_mpi_takes_rts;
-extern bool fr_mpi_meeting; // all processes of the world come together at the end, since some may
 void fr_mpi_messages_describe(struct fr_world_facts *own); // this process, for all others
 bool fr_mpi_messages_span_hosts(void);                     // before their cliques are known
 void fr_mpi_messages_start(void);                          // both on all processes of the world

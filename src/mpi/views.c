@@ -92,7 +92,7 @@ static enum fr_status add_entry(struct fr_request_op *op, int arg, int index, st
     return fr_mpi_view_elements(op, displacement, count, op->args[arg + 3], use);
 }
 
-enum fr_status fr_mpi_view_array(struct fr_request_op *op, int arg, int copies,
+static enum fr_status view_array(struct fr_request_op *op, int arg, int copies,
                                  struct fr_mpi_use use)
 {
     enum fr_status status = fr_mpi_view_begin(op, arg);
@@ -107,6 +107,6 @@ enum fr_status fr_mpi_view_array(struct fr_request_op *op, int arg, int copies,
 enum fr_status fr_mpi_view_any(struct fr_request_op *op, int arg, int copies, struct fr_mpi_use use)
 {
     if (fr_real_rows[op->fn].signature[arg + 1] == 'v')
-        return fr_mpi_view_array(op, arg, copies, use);
+        return view_array(op, arg, copies, use);
     return fr_mpi_view_simple(op, arg, copies, use);
 }

@@ -27,13 +27,11 @@ FR_MUST_CHECK enum fr_status fr_mpi_view_elements(struct fr_request_op *op, int6
                                                   int64_t count, fr_word type,
                                                   struct fr_mpi_use use);
 
-// A whole view of a buffer at `arg` that is followed by count and datatype (simple, `copies` times
-// that many elements), by arrays of `copies` counts, displacements and perhaps datatypes (array),
-// or by either (any).
+// A whole view of a buffer at `arg` that is followed by count and datatype, `copies` times that
+// many elements (simple); or by those or arrays of `copies` counts, displacements and perhaps
+// datatypes (any).
 FR_MUST_CHECK enum fr_status fr_mpi_view_simple(struct fr_request_op *op, int arg, int copies,
                                                 struct fr_mpi_use use);
-FR_MUST_CHECK enum fr_status fr_mpi_view_array(struct fr_request_op *op, int arg, int copies,
-                                               struct fr_mpi_use use);
 FR_MUST_CHECK enum fr_status fr_mpi_view_any(struct fr_request_op *op, int arg, int copies,
                                              struct fr_mpi_use use);
 

@@ -75,7 +75,9 @@ static void wait_for_writer(void)
         fr_time_sleep(NAP_NS);
 }
 
-void fr_report_finish(const struct fr_report_end *end)
+// Writes report and trace, once, however the process ends: in a signal handler too. Does nothing in
+// a process that was forked off.
+static void finish(const struct fr_report_end *end)
 {
     int expected = UNWRITTEN;
     if (!fr_report_on || getpid() != owner)
@@ -102,7 +104,7 @@ static void on_signal(int number, siginfo_t *info, void *context)
     int saved_errno = errno;
     (void)context;
     in_signal = true;
-    fr_report_finish(&(struct fr_report_end){.how = "signal", .signal = number});
+    finish(&(struct fr_report_end){.how = "signal", .signal = number});
     for (size_t i = 0; i < FR_ARRAY_LENGTH(watched); i++) {
         if (watched[i] == number)
             sigaction(number, &dispositions[i].before, NULL);
@@ -201,17 +203,17 @@ void fr_report_write(const struct fr_report_job *facts)
     job = *facts;
     if (!owner) // MPI was started by a way that no stub saw
         owner = getpid();
-    fr_report_finish(&(struct fr_report_end){.how = "finalize"});
+    finish(&(struct fr_report_end){.how = "finalize"});
     unwatch();
 }
 
 void fr_report_write_abort(void)
 {
-    fr_report_finish(&(struct fr_report_end){.how = "abort"});
+    finish(&(struct fr_report_end){.how = "abort"});
 }
 
 __attribute__((destructor)) static void at_exit(void)
 {
     if (owner && state == UNWRITTEN)
-        fr_report_finish(&(struct fr_report_end){.how = "exit"});
+        finish(&(struct fr_report_end){.how = "exit"});
 }

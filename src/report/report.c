@@ -106,7 +106,8 @@ static struct fr_slab *make_slab(void)
     return slab;
 }
 
-struct fr_slab *fr_report_slab(void)
+// The slab of the calling thread, NULL without memory.
+static struct fr_slab *slab_of_thread(void)
 {
     return FR_LIKELY(own_slab) ? own_slab : make_slab();
 }
@@ -177,7 +178,7 @@ static void note(const struct fr_report_buffer *buffer, struct fr_row *row)
 
 void fr_report_count_buffer(const struct fr_report_buffer *buffer)
 {
-    struct fr_slab *slab = fr_report_slab();
+    struct fr_slab *slab = slab_of_thread();
     if (!slab)
         return;
     note(buffer, count(slab, buffer));
@@ -213,7 +214,7 @@ static bool is_timed(struct fr_slab *slab, enum fr_fn fn)
 
 void fr_report_begin(enum fr_fn fn)
 {
-    struct fr_slab *slab = fr_report_slab();
+    struct fr_slab *slab = slab_of_thread();
     if (!slab)
         return;
     bool timed = is_timed(slab, fn);

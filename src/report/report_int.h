@@ -69,8 +69,7 @@ struct fr_slab {
 extern const char *fr_report_target;
 extern const char *fr_report_trace_target;
 
-// The slab of the calling thread, NULL without memory; and all that there are, newest first.
-struct fr_slab *fr_report_slab(void);
+// The slabs of all threads, newest first.
 struct fr_slab *fr_report_slabs(void);
 
 // Prepares for the next: which arguments of a function say where its data go.
@@ -158,10 +157,6 @@ struct fr_report_sum {
     uint64_t buffers, bytes, calls, timed_calls, ns, copies_ns, mpi_ns;
 };
 const struct fr_report_sum *fr_report_sums(unsigned *count);
-
-// Writes report and trace, once, however the process ends: in a signal handler too. Does nothing in
-// a process that was forked off.
-void fr_report_finish(const struct fr_report_end *end);
 
 #define FR_REPORT_VERSION 1
 

@@ -15,7 +15,8 @@ static bool is_single(enum fr_class class)
     return class == FR_CLASS_WAIT || class == FR_CLASS_TEST || class == FR_CLASS_GET_STATUS;
 }
 
-bool fr_request_is_enquiry(enum fr_class class)
+// Enquiries complete nothing.
+static bool is_enquiry(enum fr_class class)
 {
     return class == FR_CLASS_GET_STATUS || class == FR_CLASS_GET_STATUS_ALL ||
            class == FR_CLASS_GET_STATUS_ANY || class == FR_CLASS_GET_STATUS_SOME;
@@ -131,7 +132,7 @@ static void end_posted(struct fr_request_set *set, size_t request, const void *s
         }
         set->out_of_memory = true;
     }
-    if (fr_request_is_enquiry(set->class))
+    if (is_enquiry(set->class))
         return;
     fr_request_posted_forget(receive);
     set->posted[request] = NULL;
@@ -335,7 +336,7 @@ static int report_own_errors(struct fr_request_set *set, int rc)
         *status_error(set->done_statuses[i]) = set->done_errors[i];
     if (tells && rc == fr_real_mpi.SUCCESS)
         clear_errors(set);
-    if (fr_request_is_enquiry(set->class) && !has_failed(first))
+    if (is_enquiry(set->class) && !has_failed(first))
         return rc;
     code = array ? fr_real_mpi.ERR_IN_STATUS : code;
     fr_request_set_raise(set, first->object_kind, first->object, code);
@@ -366,7 +367,7 @@ int fr_request_set_finish(struct fr_request_set *set, int rc)
     if (delivered != FR_OK)
         take_failures(set);
     rc = report_own_errors(set, rc);
-    for (size_t i = 0; i < set->done_count && !fr_request_is_enquiry(set->class); i++) {
+    for (size_t i = 0; i < set->done_count && !is_enquiry(set->class); i++) {
         fr_request_table_end(set->done[i]);
         if (set->done[i]->persistent && !is_null(set, set->done_requests[i]))
             continue;

@@ -47,9 +47,6 @@ struct fr_request_set {
     void *heap;
 };
 
-// Whether the class is one of the enquiries, which complete nothing.
-bool fr_request_is_enquiry(enum fr_class class);
-
 // Takes the call from what the real MPI returned to what the application gets: copies back and
 // receives, and forgets the operations that are complete.
 int fr_request_set_finish(struct fr_request_set *set, int rc);

@@ -114,9 +114,7 @@ FR_MUST_CHECK enum fr_status fr_rndv_send_push(struct fr_rndv_send *send);
 
 // Whether the application may have its buffer back: the receiver has the bytes, or they have left.
 // Makes them leave once somebody has asked for about as long as a copy takes, if there is room for
-// them within the bounds on memory. The second form counts `copies` down for that, and makes none
-// where it is 0.
-bool fr_rndv_send_is_over(struct fr_rndv_send *send);
+// them within the bounds on memory. Counts `copies` down for that, and makes none where it is 0.
 bool fr_rndv_send_poll(struct fr_rndv_send *send, unsigned *copies);
 
 // Makes the bytes leave the application's buffer now. False when there is no memory for them, or

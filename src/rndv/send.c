@@ -368,12 +368,6 @@ bool fr_rndv_send_poll(struct fr_rndv_send *send, unsigned *copies)
     return over;
 }
 
-bool fr_rndv_send_is_over(struct fr_rndv_send *send)
-{
-    unsigned copies = 1;
-    return fr_rndv_send_poll(send, &copies);
-}
-
 bool fr_rndv_send_leave(struct fr_rndv_send *send)
 {
     fr_rndv_send_hold(send->index);

@@ -87,7 +87,7 @@ static void reuse_user(void)
     }
     for (unsigned round = 0; round < 6; round++)
         fr_memory_unpin(&mappings[round]);
-    fr_memory_forget(&last.owner);
+    fr_memory_forget_buffer(&last.owner, last.buffer_id);
 }
 
 static void run_reuse(void)
@@ -236,7 +236,8 @@ static void bounds_user(void)
     fr_memory_unpin(&held[17]);
     CHECK(pair_import(&many[MANY - 1], 0, &mapping) == FR_OK, "one is free");
     fr_memory_unpin(&mapping);
-    fr_memory_forget(&many[0].owner);
+    for (unsigned i = 0; i < MANY; i++)
+        fr_memory_forget_buffer(&many[i].owner, many[i].buffer_id);
     CHECK(fr_memory_get_usage().mappings == 0);
     CHECK(fr_memory_get_usage().mapped_bytes == (FR_MEMORY_MAX_IMPORTS - 1) * (size_t)4096);
     for (unsigned i = 0; i < MANY; i++)
@@ -303,7 +304,7 @@ static void run_once(void)
         process_meet();
         check_import(&handle, 3, &mapping);
         fr_memory_unpin(&mapping);
-        fr_memory_forget(&other);
+        fr_memory_forget_buffer(&other, handle.buffer_id);
         CHECK(pair_import(&handle, 0, &mapping) == FR_ERR_NOT_FOUND);
         process_meet();
         process_meet();
@@ -349,7 +350,8 @@ static void run_letters(void)
             check_import(&handles[i], i, &mapping);
             fr_memory_unpin(&mapping);
         }
-        fr_memory_forget(&other);
+        for (unsigned i = 0; i < LETTERS; i++)
+            fr_memory_forget_buffer(&other, handles[i].buffer_id);
         CHECK(count_descriptors() == before, "%u descriptors, %u before", count_descriptors(),
               before);
         process_meet();

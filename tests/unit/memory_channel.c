@@ -124,7 +124,7 @@ static void run_gone(void)
     }
     process_meet();
     if (process_rank == 0)
-        fr_memory_channel_drop(&all[1], &buffer);
+        fr_memory_channel_drop(&all[1], buffer);
     process_meet();
     if (process_rank == 1)
         CHECK(read(ends[0], &none, 1) == 0, "it is still on its way");

@@ -84,7 +84,7 @@ static void share_kind(enum fr_device_kind kind, int device)
     if (mine.status == FR_OK)
         check_written(&memory);
     process_meet();
-    fr_memory_forget(&other);
+    fr_memory_forget_buffer(&other, theirs.handle.buffer_id);
     process_meet();
     driver_free(&memory);
 }

@@ -17,6 +17,12 @@ static inline bool rndv_host_open(const struct fr_control_job *job);
 
 enum { RTS_BYTES = FR_RNDV_RTS_BYTES };
 
+static inline bool host_send_is_over(struct fr_rndv_send *send)
+{
+    unsigned copies = 1;
+    return fr_rndv_send_poll(send, &copies);
+}
+
 // The world, as long as the job is open.
 static int host_rank = -1, host_size = -1;
 

@@ -184,7 +184,7 @@ static struct fr_rndv_send *start_well(int tag, size_t bytes, uint64_t seed)
 
 static void wait_over(struct fr_rndv_send *send)
 {
-    while (!fr_rndv_send_is_over(send)) {
+    while (!host_send_is_over(send)) {
         fr_rndv_progress(NULL);
         sched_yield();
     }
@@ -277,7 +277,7 @@ static void leave_behind(void)
     memcpy(rts, rts_of(send), sizeof(rts));
     fr_rndv_send_sent(send, true);
     CHECK(fr_rndv_send_push(send) == FR_OK && fr_rndv_send_leave(send));
-    CHECK(fr_rndv_send_is_over(send));
+    CHECK(host_send_is_over(send));
     unsigned before = cancels;
     fr_rndv_send_free(send, false);
     fr_rndv_progress(NULL);

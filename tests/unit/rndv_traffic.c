@@ -331,7 +331,7 @@ static bool poll_sendings(struct traffic *traffic)
     bool idle = true;
     for (unsigned i = 0; i < UNDER_WAY; i++) {
         struct sending *sending = &traffic->sendings[i];
-        if (sending->send != NULL && fr_rndv_send_is_over(sending->send))
+        if (sending->send != NULL && host_send_is_over(sending->send))
             end_sending(traffic, sending, false);
         idle = idle && sending->send == NULL;
     }
@@ -479,7 +479,7 @@ static void run_slow_sender(struct traffic *traffic)
     usleep(50000);
     CHECK(fr_rndv_ledger_state(send->index) == FR_RNDV_PULLING, "it waits for the bytes");
     CHECK(fr_rndv_send_push(send) == FR_OK);
-    while (!fr_rndv_send_is_over(send))
+    while (!host_send_is_over(send))
         sched_yield();
     fr_rndv_send_free(send, false);
 }

@@ -72,7 +72,7 @@ static void share_workspace(bool wants_fabric)
     use_workspace(&theirs, device);
     process_meet();
     pair_check(&view, 0, BYTES, 11 - (uint64_t)process_rank, "written by the other");
-    fr_memory_forget(&other);
+    fr_memory_forget_buffer(&other, theirs.handle.buffer_id);
     process_meet();
     fr_workspace_return(&lease);
     fr_workspace_return(&before);
