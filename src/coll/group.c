@@ -136,11 +136,7 @@ static struct fr_coll_group *prepare(fr_word comm)
     }
     for (int i = 0; i < group->size; i++) {
         group->world[i] = fr_world_rank_in(comm, i, &id);
-        const struct fr_world_facts *facts = fr_world_facts_of(group->world[i]);
-        group->processes[i] = (struct fr_control_process){.cookie = facts->cookie,
-                                                          .host = facts->kernel,
-                                                          .pid = facts->pid,
-                                                          .pid_namespace = facts->pid_namespace};
+        group->processes[i] = fr_control_process_from(fr_world_facts_of(group->world[i]));
     }
     fr_coll_number_draw(&group->number, count_of_numbers(), fr_world_rank(), fr_world_size());
     return group;

@@ -24,6 +24,10 @@ _Static_assert(sizeof(struct fr_control_process) == 24, "no padding");
 // Returns this process. The bytes stay valid until exit; a process keeps its cookie.
 const struct fr_control_process *fr_control_self(void);
 
+// The process that has told these facts about itself.
+struct fr_world_facts;
+struct fr_control_process fr_control_process_from(const struct fr_world_facts *facts);
+
 static inline bool fr_control_is_same(const struct fr_control_process *a,
                                       const struct fr_control_process *b)
 {

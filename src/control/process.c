@@ -5,6 +5,7 @@
 #include "control/control.h"
 
 #include "core/time.h"
+#include "world/world.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -99,4 +100,12 @@ enum fr_status fr_control_secret_draw(struct fr_control_secret *secret)
 {
     bool drawn = draw(secret->bytes, sizeof(secret->bytes));
     return drawn ? FR_OK : FR_ERR_UNSUPPORTED;
+}
+
+struct fr_control_process fr_control_process_from(const struct fr_world_facts *facts)
+{
+    return (struct fr_control_process){.cookie = facts->cookie,
+                                       .host = facts->kernel,
+                                       .pid = facts->pid,
+                                       .pid_namespace = facts->pid_namespace};
 }

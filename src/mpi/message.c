@@ -87,14 +87,6 @@ bool fr_mpi_messages_span_hosts(void)
     return find_takers().span_hosts;
 }
 
-static struct fr_control_process process_of(const struct fr_world_facts *facts)
-{
-    return (struct fr_control_process){.cookie = facts->cookie,
-                                       .host = facts->kernel,
-                                       .pid = facts->pid,
-                                       .pid_namespace = facts->pid_namespace};
-}
-
 // Each process of a large job would have as much of them as all of its host need. A page is not
 // worth it.
 static size_t bytes_to_share(void)
@@ -127,7 +119,7 @@ static bool open_control(bool remote)
         const struct fr_world_facts *facts = fr_world_facts_of(rank);
         if (!facts->takes_rts)
             continue;
-        processes[rank] = process_of(facts);
+        processes[rank] = fr_control_process_from(facts);
         if (!has_secret)
             memcpy(job.secret.bytes, facts->secret, sizeof(job.secret.bytes));
         has_secret = true;

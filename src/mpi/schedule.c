@@ -55,24 +55,13 @@ static void end_part(const struct part *part)
     FR_MPI(Type_free, FR_PTR(handle));
 }
 
-static int send_part(struct fr_request_op *op, fr_word comm, const struct part *part)
+// Sends a part, or receives it.
+static int start_part(struct fr_request_op *op, const struct part *part, bool sends)
 {
-    enum fr_fn fn = wide(op, FR_FN_MPI_Isend);
+    enum fr_fn fn = wide(op, sends ? FR_FN_MPI_Isend : FR_FN_MPI_Irecv);
     void *request = fr_request_schedule_add(op->schedule);
     fr_word args[FR_MAX_ARGS] = {part->address,       (fr_word)part->count, part->type,
-                                 (fr_word)part->peer, (fr_word)part->tag,   comm,
-                                 FR_PTR(request)};
-    int rc = fr_mpi_call_part(fn, args, op->fn);
-    end_part(part);
-    return rc;
-}
-
-static int receive_part(struct fr_request_op *op, fr_word comm, const struct part *part)
-{
-    enum fr_fn fn = wide(op, FR_FN_MPI_Irecv);
-    void *request = fr_request_schedule_add(op->schedule);
-    fr_word args[FR_MAX_ARGS] = {part->address,       (fr_word)part->count, part->type,
-                                 (fr_word)part->peer, (fr_word)part->tag,   comm,
+                                 (fr_word)part->peer, (fr_word)part->tag,   fr_world_comm(),
                                  FR_PTR(request)};
     int rc = fr_mpi_call_part(fn, args, op->fn);
     end_part(part);
@@ -226,8 +215,8 @@ static int start_own(struct fr_request_op *op, const struct fr_coll_group *group
     if ((!from.bytes && !to.bytes) || copy_own(&from, &to))
         return fr_real_mpi.SUCCESS;
     from.peer = to.peer = fr_world_rank();
-    int rc = receive_part(op, fr_world_comm(), &to);
-    return rc == fr_real_mpi.SUCCESS ? send_part(op, fr_world_comm(), &from) : rc;
+    int rc = start_part(op, &to, false);
+    return rc == fr_real_mpi.SUCCESS ? start_part(op, &from, true) : rc;
 }
 
 // Starts receives or sends with all other ranks, each rank in an order of its own: what is sent to
@@ -248,8 +237,7 @@ static int start_others(struct fr_request_op *op, const struct fr_coll_group *gr
         if (!part.bytes)
             continue;
         part.peer = group->world[part.peer];
-        rc = sends ? send_part(op, fr_world_comm(), &part)
-                   : receive_part(op, fr_world_comm(), &part);
+        rc = start_part(op, &part, sends);
     }
     return rc;
 }
@@ -376,8 +364,7 @@ static int start_neighbours(struct fr_request_op *op)
         if (!find_part(sends ? &send : &receive, index, &part))
             rc = fr_real_mpi.ERR_TYPE;
         else if (part.bytes)
-            rc = sends ? send_part(op, fr_world_comm(), &part)
-                       : receive_part(op, fr_world_comm(), &part);
+            rc = start_part(op, &part, sends);
     }
     fr_mpi_neighbours_free(&list);
     return rc;
