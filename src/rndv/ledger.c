@@ -8,12 +8,12 @@
 #include "config.h"
 
 #include "core/hash.h"
+#include "core/time.h"
 #include "rndv/rndv_int.h"
 #include "world/world.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { AWAITED_NS = 100000000 }; // for so long after a sender has last had to wait
 
@@ -169,11 +169,9 @@ bool fr_rndv_is_awaited(void)
     struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(fr_world_rank());
     int64_t told_ns =
         ledger != NULL ? atomic_load_explicit(&ledger->awaited_ns, memory_order_relaxed) : 0;
-    struct timespec now = {0};
     if (FR_LIKELY(told_ns == 0))
         return false;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    if ((int64_t)now.tv_sec * 1000000000 + now.tv_nsec - told_ns < AWAITED_NS)
+    if (fr_time_ns() - told_ns < AWAITED_NS)
         return true;
     (void)atomic_compare_exchange_strong(&ledger->awaited_ns, &told_ns, 0); // no clock from now on
     return false;
