@@ -30,9 +30,9 @@ struct fr_mpi_lookup {
 };
 struct fr_mpi_lookup fr_mpi_lookup(void *handle, const char *name);
 
-// Makes all who look for functions of the MPI library find Fabrail's stubs (redirect.c). Called once
-// fr_real_find has found the library; thread-safe and idempotent. Returns false where not all of the
-// loader's tables can be written.
+// Makes all who look for functions of the MPI library find Fabrail's stubs (redirect.c). Called
+// once fr_real_find has found the library; thread-safe and idempotent. Returns false where not all
+// of the loader's tables can be written.
 bool fr_mpi_redirect(void);
 
 // Points what objects have bound that were loaded since the last call at the stubs. Returns true

@@ -306,12 +306,8 @@ static void failed_rank(int number)
 }
 
 const struct unnoticed unnoticed_held[] = {
-    {"cut-off", cut_off, false},
-    {"cut-off-some", cut_off_some, false},
-    {"freed-comm", freed_comm, false},
-    {"matched", matched, false},
-    {"as-rts", as_rts, false},
-    {"host-phase", host_phase, false},
-    {"failed-rank", failed_rank, false},
-    {NULL, NULL, false},
+    {"cut-off", cut_off, false},         {"cut-off-some", cut_off_some, false},
+    {"freed-comm", freed_comm, false},   {"matched", matched, false},
+    {"as-rts", as_rts, false},           {"host-phase", host_phase, false},
+    {"failed-rank", failed_rank, false}, {NULL, NULL, false},
 };
