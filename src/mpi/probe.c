@@ -13,7 +13,8 @@ static int at(const void *status, unsigned offset)
     return *(const int *)((const char *)status + offset);
 }
 
-// Puts the size of what has an RTS into the status of a probe that has found something.
+// Puts the size of what has an RTS into the status of a probe that has found something. A message
+// that is taken, and may have an RTS that a status does not tell from its bytes, cannot be marked.
 static void correct(enum fr_fn fn, const fr_word *args, void *status)
 {
     int count = 0;
@@ -21,6 +22,9 @@ static void correct(enum fr_fn fn, const fr_word *args, void *status)
     uint64_t bytes = 0;
     bool takes = fr_real_arg(fn, 'm', 0) >= 0;
     FR_MPI(Get_count, FR_PTR(status), fr_real_mpi.BYTE, FR_PTR(&count));
+    if (takes && !fr_rndv_marks_rts(count) && fr_rndv_is_rts_length(count) &&
+        fr_rndv_incoming_any())
+        fr_request_any_unmarked = true;
     if (!fr_rndv_marks_rts(count)) // then it is the size of the message
         return;
     fr_word comm = fr_real_handle(args[fr_real_arg(fn, 'c', 0)]);

@@ -87,6 +87,7 @@ bool fr_request_holds_rts(struct fr_request_op *op, struct fr_rndv_incoming *inc
 }
 
 bool fr_request_errors_return;
+_Atomic bool fr_request_any_unmarked;
 
 // How much of an RTS there is room for.
 static size_t beginning_of(const struct fr_path_view *view)
@@ -159,7 +160,7 @@ bool fr_request_find_cut(struct fr_request_op *op, const void *status,
                               .room = view ? view->out_bytes : 0,
                               .length = tells ? fr_real_status_size(status) : -1,
                               .from = sender_of(op, status),
-                              .in_order = fr_request_alone,
+                              .in_order = fr_request_alone && !fr_request_any_unmarked,
                               .at_once = fr_real_arg(op->fn, 'q', 0) < 0};
     if (cut.in_order)
         fr_request_mark_received();

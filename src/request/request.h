@@ -227,6 +227,10 @@ bool fr_request_is_serial(void);
 // Whether calls come one at a time, and none is left by an error handler.
 extern bool fr_request_alone;
 
+// Whether a message has been matched, to be received later, that may have an RTS and could not be
+// marked as taken: what waits, as far as is known, may be that one.
+extern _Atomic bool fr_request_any_unmarked;
+
 // Operations in the side table that are not plain.
 extern _Atomic size_t fr_request_special_count;
 

@@ -131,6 +131,33 @@ static void freed_comm(int number)
     must(after + REST_BYTES > before, "%zu bytes are held", before - after);
 }
 
+// What was matched and is received later has its bytes, though its communicator has been freed
+// meanwhile, or the next message was cut off (`number` is 1). It has an RTS of its own length.
+static void matched(int number)
+{
+    enum { SHORT = 60, ROOM = 16, OTHERS = 40 };
+    struct memory device = memory_new(MEMORY_DEVICE, BYTES);
+    char room[ROOM];
+    MPI_Message message;
+    MPI_Comm comm;
+    for (unsigned i = 0; i < OTHERS; i++)
+        pass(&device, TAG, i, false);
+    fill(&device, SHORT, rank == 0 ? 5 : 6);
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    for (int i = 0; i <= number && rank == 0; i++)
+        MPI_Send(device.address, SHORT, MPI_BYTE, 1, TAG, comm);
+    if (rank == 1)
+        MPI_Mprobe(0, TAG, comm, &message, MPI_STATUS_IGNORE);
+    if (rank == 1 && number == 1)
+        must(MPI_Recv(room, ROOM, MPI_BYTE, 0, TAG, comm, MPI_STATUS_IGNORE) != MPI_SUCCESS,
+             "nothing was cut off");
+    MPI_Comm_free(&comm);
+    if (rank == 1)
+        MPI_Mrecv(device.address, SHORT, MPI_BYTE, &message, MPI_STATUS_IGNORE);
+    must(is_filled(&device, SHORT, 5), "the message came otherwise");
+}
+
 // ---- host messages as long as an RTS
 
 // The receiver asks for the size of each message before it receives it, or not.
@@ -260,7 +287,11 @@ static void failed_rank(int number)
 }
 
 const struct unnoticed unnoticed_held[] = {
-    {"cut-off", cut_off, false},         {"freed-comm", freed_comm, false},
-    {"as-rts", as_rts, false},           {"host-phase", host_phase, false},
-    {"failed-rank", failed_rank, false}, {NULL, NULL, false},
+    {"cut-off", cut_off, false},
+    {"freed-comm", freed_comm, false},
+    {"matched", matched, false},
+    {"as-rts", as_rts, false},
+    {"host-phase", host_phase, false},
+    {"failed-rank", failed_rank, false},
+    {NULL, NULL, false},
 };

@@ -84,6 +84,13 @@ bool fr_rndv_incoming_peek(const struct fr_rndv_address *from, size_t length, bo
 static bool may_wait;
 static unsigned marks;
 
+_Atomic bool fr_request_any_unmarked;
+
+bool fr_rndv_incoming_any(void)
+{
+    return false;
+}
+
 bool fr_rndv_incoming_may_wait(const struct fr_rndv_address *from, size_t length)
 {
     (void)from;
