@@ -37,7 +37,8 @@ static void doubt(const struct fr_rndv_incoming *incoming)
     if (incoming->slot == NULL || ledger == NULL)
         return;
     uint64_t word = atomic_load_explicit(&incoming->slot->word, memory_order_acquire);
-    while ((word & FR_SLOT_NUMBERS) == incoming->number && fr_rndv_word_is_waiting(word)) {
+    while ((word & FR_SLOT_NUMBERS) == incoming->number && fr_rndv_word_is_waiting(word) &&
+           (word & FR_SLOT_DOUBTED) == 0) {
         if (!atomic_compare_exchange_weak_explicit(&incoming->slot->word, &word,
                                                    word | FR_SLOT_DOUBTED, memory_order_acq_rel,
                                                    memory_order_acquire))

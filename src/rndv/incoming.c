@@ -439,8 +439,9 @@ bool fr_rndv_incoming_find(const struct fr_rndv_rts *rts, struct fr_rndv_incomin
     struct wait wait = {.looks = SPINS};
     struct look look;
     if (!rts->remote) {
-        if (ledger == NULL || !look_at(&ledger->slots[rts->place], &look) ||
-            look.to != fr_world_rank() || (look.word & FR_SLOT_NUMBERS) != rts->number)
+        if (ledger == NULL || rts->place >= fr_rndv_ledger_slots_of(ledger) ||
+            !look_at(&ledger->slots[rts->place], &look) || look.to != fr_world_rank() ||
+            (look.word & FR_SLOT_NUMBERS) != rts->number)
             return false;
         *incoming = incoming_of(&ledger->slots[rts->place], &look, (int)rts->from, rts->place);
         return true;

@@ -241,14 +241,18 @@ bool fr_rndv_ledger_is_doubted(const struct fr_rndv_address *address)
     if (FR_LIKELY(ledger == NULL ||
                   atomic_load_explicit(&ledger->doubted, memory_order_relaxed) == 0))
         return false;
-    for (size_t i = 0; i < FR_RNDV_SLOTS; i++) {
-        const struct fr_rndv_slot *slot = &ledger->slots[i];
-        uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
-        if (fr_rndv_word_is_waiting(word) && (word & FR_SLOT_DOUBTED) != 0 &&
-            goes_to(slot, address))
-            return true;
+    bool found = false; // memory beyond the slots that there are may be missing
+    for (size_t i = 0; i < fr_rndv_ledger_count() / 64 && !found; i++) {
+        uint64_t left = atomic_load_explicit(&ledger->in_use[i], memory_order_acquire);
+        for (; left != 0 && !found; left &= left - 1) {
+            const struct fr_rndv_slot *slot =
+                &ledger->slots[i * 64 + (size_t)__builtin_ctzll(left)];
+            uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
+            found = fr_rndv_word_is_waiting(word) && (word & FR_SLOT_DOUBTED) != 0 &&
+                    goes_to(slot, address);
+        }
     }
-    return false;
+    return found;
 }
 
 // Returns NULL when memory has run out. A flow that has been idle the longest is forgotten for it.
@@ -452,6 +456,8 @@ void fr_rndv_ledger_free(unsigned index, bool shared)
     uint64_t word =
         atomic_exchange_explicit(&slot->word, number | FR_SLOT_SPARE, memory_order_acq_rel);
     uint64_t state = word & FR_SLOT_STATE;
+    if ((word & FR_SLOT_DOUBTED) != 0)
+        atomic_fetch_sub_explicit(&own_ledger()->doubted, 1, memory_order_relaxed);
     if (state == FR_SLOT_IN(FR_RNDV_PULLED))
         tell_received(slot, number);
     if (state != FR_SLOT_IN(FR_RNDV_PULLED) && state != FR_SLOT_IN(FR_RNDV_FAILED) &&

@@ -80,7 +80,7 @@ struct fr_rndv_ledger {
     _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t expected; // messages for it, not yet pulled
     // Messages of its own, as often as a receiver has refused one: looked at all the time.
     _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t refused;
-    _Atomic uint64_t doubted; // and as often as one cannot tell which of them was cut off
+    _Atomic uint64_t doubted; // and of which one cannot tell whether they were cut off
     // Of the device that it has used last, if processes take turns there; 0 for others.
     _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t device;
     _Atomic uint64_t awaited; // 1: a sender has had to wait for this process to receive

@@ -276,6 +276,11 @@ static bool finds(const struct fr_rndv_cut *cut, const struct host_message *mess
            incoming.from == 0 && incoming.place == message->index && is_seed(incoming.bytes, seed);
 }
 
+static uint64_t doubts(void)
+{
+    return fr_rndv_ledger_of(0)->doubted;
+}
+
 static bool is_in_doubt(void)
 {
     return fr_rndv_ledger_is_doubted(&(struct fr_rndv_address){0, 30, 1});
@@ -327,6 +332,7 @@ static void run_cut(void)
           "an MPI that tells leaves the beginning there");
     cut.length = -1;
     CHECK(!finds(&cut, &first, 1) && is_in_doubt());
+    CHECK(!finds(&cut, &first, 1) && doubts() == 1, "one is in doubt, and stays so");
     CHECK(!fr_rndv_ledger_is_doubted(&(struct fr_rndv_address){0, 31, 1}), "nor with another tag");
     CHECK(fr_rndv_incoming_read(first.rts, &incoming) &&
           fr_rndv_incoming_begin(&incoming) == FR_OK && !is_in_doubt());
@@ -337,7 +343,7 @@ static void run_cut(void)
     cut.in_order = false;
     CHECK(!finds(&cut, &second, 2) && is_in_doubt(), "one of those that threads receive");
     host_free(&second);
-    CHECK(!is_in_doubt(), "withdrawn");
+    CHECK(!is_in_doubt() && doubts() == 0, "withdrawn");
     host_free(&beside);
     host_close();
 }
