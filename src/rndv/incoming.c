@@ -188,6 +188,7 @@ static enum fr_status begin_here(struct fr_rndv_incoming *incoming, bool refused
     struct wait wait = {0};
     while (!fr_rndv_slot_change(incoming->slot, incoming->number, FR_RNDV_ADVERTISED,
                                 FR_RNDV_PULLING)) {
+        fr_rndv_incoming_lift_doubt(incoming);
         if (!waits_for_sender(incoming, &wait))
             return FR_ERR_NOT_FOUND;
         if (refused && wait.looks % YIELDS_A_LOOK == 0 && waits_too_long(incoming, &wait))
@@ -304,24 +305,12 @@ void fr_rndv_incoming_abandon(const struct fr_rndv_incoming *incoming)
 
 // ---- probes
 
-// Returns false when the message is another one, is being received, or has been taken before.
-static bool mark_taken(struct fr_rndv_slot *slot, uint64_t number)
-{
-    uint64_t word = word_of(slot);
-    while ((word & FR_SLOT_NUMBERS) == number && fr_rndv_word_is_waiting(word) &&
-           (word & FR_SLOT_TAKEN) == 0) {
-        if (atomic_compare_exchange_weak_explicit(&slot->word, &word, word | FR_SLOT_TAKEN,
-                                                  memory_order_acq_rel, memory_order_acquire))
-            return true;
-    }
-    return false;
-}
-
 bool fr_rndv_incoming_take_known(const struct fr_rndv_incoming *incoming)
 {
     if (incoming->slot == NULL)
         return fr_rndv_replica_take(incoming->from, incoming->number, false);
-    (void)mark_taken(incoming->slot, incoming->number);
+    fr_rndv_incoming_lift_doubt(incoming);
+    (void)fr_rndv_slot_take(incoming->from, incoming->slot, incoming->number);
     return true;
 }
 
@@ -373,7 +362,8 @@ static bool peek_here(struct fr_rndv_ledger *ledger, const struct fr_rndv_addres
         slot = find_first(ledger, from, length, length, &first);
         if (slot == NULL)
             return false;
-    } while (take && !mark_taken(slot, first.word & FR_SLOT_NUMBERS)); // gone meanwhile
+    } while (take &&
+             !fr_rndv_slot_take(from->to, slot, first.word & FR_SLOT_NUMBERS)); // gone meanwhile
     *bytes = first.bytes;
     return true;
 }

@@ -25,6 +25,7 @@ struct expected {
         int64_t from;
     } key;
     bool taken;
+    bool doubted; // it is taken for one that was cut off
     struct fr_rndv_entry entry;
     UT_hash_handle hh;
 };
@@ -197,25 +198,6 @@ static void tell_received(const struct expected *known)
     fr_rndv_plain_received(FR_PLAIN_FROM, &from, known->key.number);
 }
 
-// What has been told of and is not known any more is over already; if a later one alone has been
-// told of, it will be known as received.
-bool fr_rndv_replica_take(int from, uint64_t number, bool over)
-{
-    fr_core_lock(&lock);
-    struct expected *entry = find(from, number);
-    bool known = entry != NULL || (peers != NULL && peers[from].latest >= number);
-    if (entry != NULL)
-        tell_received(entry);
-    if (entry != NULL && over)
-        drop(entry);
-    else if (entry != NULL)
-        entry->taken = true;
-    else if (known && !over)
-        note_early(from, number);
-    fr_core_unlock(&lock);
-    return known;
-}
-
 static bool is_from(const struct expected *entry, const struct fr_rndv_address *from,
                     size_t shortest, size_t longest)
 {
@@ -234,6 +216,48 @@ static struct expected *find_first(const struct fr_rndv_address *from, size_t sh
             first = entry;
     }
     return first;
+}
+
+// One that is in doubt is being received: then another one was cut off, and has been received.
+static void pass_doubt(struct expected *entry) FR_REQUIRES(lock)
+{
+    const struct fr_rndv_address from = {(int)entry->key.from, entry->entry.tag, entry->entry.comm};
+    struct expected *next = entry->doubted ? find_first(&from, 0, FR_RNDV_RTS_LONGEST) : NULL;
+    entry->doubted = false;
+    if (next != NULL)
+        next->taken = next->doubted = true;
+}
+
+bool fr_rndv_replica_doubt(int from, uint64_t number)
+{
+    fr_core_lock(&lock);
+    struct expected *entry = find(from, number);
+    bool doubted = entry != NULL && !entry->taken;
+    if (doubted)
+        entry->taken = entry->doubted = true;
+    fr_core_unlock(&lock);
+    return doubted;
+}
+
+// What has been told of and is not known any more is over already; if a later one alone has been
+// told of, it will be known as received.
+bool fr_rndv_replica_take(int from, uint64_t number, bool over)
+{
+    fr_core_lock(&lock);
+    struct expected *entry = find(from, number);
+    bool known = entry != NULL || (peers != NULL && peers[from].latest >= number);
+    if (entry != NULL) {
+        tell_received(entry);
+        pass_doubt(entry);
+    }
+    if (entry != NULL && over)
+        drop(entry);
+    else if (entry != NULL)
+        entry->taken = true;
+    else if (known && !over)
+        note_early(from, number);
+    fr_core_unlock(&lock);
+    return known;
 }
 
 bool fr_rndv_replica_find_first(const struct fr_rndv_address *from, size_t shortest, size_t longest,
