@@ -5,6 +5,8 @@
 
 #include "child.h"
 
+#include "core/time.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -14,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { LOOK_MS = 200 };
@@ -53,13 +54,6 @@ void fr_words_free(struct fr_words *words)
         free(words->list[i]);
     free(words->list);
     memset(words, 0, sizeof(*words));
-}
-
-static int64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 static void __attribute__((noreturn))
@@ -107,7 +101,7 @@ static bool has_ended(pid_t child)
 
 // Until the last writer has closed its end, or the program has ended and others, which it left
 // behind, are silent, or time is up.
-static void collect(int input, pid_t child, int64_t deadline_ms, struct fr_child_result *result)
+static void collect(int input, pid_t child, int64_t deadline_ns, struct fr_child_result *result)
 {
     for (;;) {
         struct pollfd wanted = {.fd = input, .events = POLLIN};
@@ -115,7 +109,7 @@ static void collect(int input, pid_t child, int64_t deadline_ms, struct fr_child
         int ready = poll(&wanted, 1, LOOK_MS);
         if (ready == 0 && ended)
             return;
-        if (now_ms() >= deadline_ms) {
+        if (fr_time_ns() >= deadline_ns) {
             result->timed_out = !ended;
             return;
         }
@@ -151,7 +145,7 @@ void fr_child_run(char *const *argv, char *const *assignments, int seconds,
     close(ends[1]);
     if (child > 0) {
         setpgid(child, child); // whoever of the two comes first
-        collect(ends[0], child, now_ms() + (int64_t)seconds * 1000, result);
+        collect(ends[0], child, fr_time_ns() + seconds * FR_SECOND_NS, result);
         reap(child, result);
         result->started = result->status != 127;
     }

@@ -8,6 +8,7 @@
 
 #include "command.h"
 #include "core/files.h"
+#include "core/time.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -76,7 +77,6 @@ bool fr_tune_file_make_folders(const char *path)
 static int create(const char *path)
 {
     for (int i = 0; i < WAITS; i++) {
-        struct timespec pause = {.tv_nsec = WAIT_NS};
         int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (file >= 0)
             return file;
@@ -84,7 +84,7 @@ static int create(const char *path)
             fr_tool_complain("%s cannot be made: %s", path, strerror(errno));
             return -1;
         }
-        nanosleep(&pause, NULL);
+        fr_time_sleep(WAIT_NS);
     }
     fr_tool_complain("%s is there: another fabrail tune is writing, or has been ended while it "
                      "was; in that case remove it",

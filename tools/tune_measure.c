@@ -3,12 +3,12 @@
 // turns round by round, so that what disturbs the machine disturbs both.
 #include "config.h"
 
+#include "core/time.h"
 #include "tune_plan.h"
 #include "tune_rig.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { WARM_UP = 5, EDGE_BYTES = 65536 };
 
@@ -16,9 +16,7 @@ enum { WARM_UP = 5, EDGE_BYTES = 65536 };
 
 static double now_us(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
+    return (double)fr_time_ns() * 1e-3;
 }
 
 static bool work_off(const struct fr_tune_plan *plan, int way, int step)

@@ -6,9 +6,9 @@
 #include "tune_rig.h"
 
 #include "command.h"
+#include "core/wait.h"
 #include "device/reduce.h"
 
-#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -17,8 +17,6 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-enum { LOOKS = 256 };
 
 bool fr_tune_fail(struct fr_tune_board *board, const char *format, ...)
 {
@@ -49,12 +47,11 @@ bool fr_tune_meet(struct fr_tune_board *board, struct fr_tune_meeting *meeting, 
         atomic_store(&meeting->arrived, 0);
         atomic_store(&meeting->round, round + 1);
     }
-    for (unsigned looks = 1; atomic_load_explicit(&meeting->round, memory_order_acquire) == round;
-         looks++) {
+    struct fr_wait wait = {.steps_a_yield = FR_WAIT_POLLS, .pauses = true};
+    while (atomic_load_explicit(&meeting->round, memory_order_acquire) == round) {
         if (atomic_load_explicit(&board->failed, memory_order_relaxed))
             return false;
-        if (looks % LOOKS == 0)
-            sched_yield();
+        (void)fr_wait_step(&wait);
     }
     return !atomic_load_explicit(&board->failed, memory_order_relaxed);
 }

@@ -100,7 +100,7 @@ static bool is_settled(enum fr_device_kind kind)
 
 void fr_buffer_classify(const void *address, size_t bytes, struct fr_device_range *range)
 {
-    *range = (struct fr_device_range){.kind = FR_KIND_HOST, .device = -1};
+    *range = (struct fr_device_range){.kind = FR_KIND_HOST, .device = -1, .home = -1};
     if (bytes == 0)
         return;
     uintptr_t first = (uintptr_t)address;

@@ -13,7 +13,6 @@
 #include "memory/tuned.h"
 #include "world/world.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -429,12 +428,11 @@ int fr_coll_group_take_tags(struct fr_coll_group *group, int count)
 static bool wait_for(struct fr_coll_group *group, int (*look)(const struct fr_coll_place *),
                      int *found)
 {
-    struct fr_coll_wait wait = {0};
+    struct fr_wait wait = {0};
     while ((*found = look(group->place)) == 0) {
-        sched_yield();
         if (fr_coll_group_was_quit(group) && group->quit == FR_COLL_QUIT_UNTRIED)
             return false;
-        if (!fr_coll_wait_on(&wait, "a rank of the communicator"))
+        if (!fr_coll_wait_on(&wait, NULL, "a rank of the communicator"))
             return false;
     }
     return true;

@@ -8,7 +8,6 @@
 
 #include "world/world.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,18 +126,17 @@ static bool receive_any(void)
         received = receive_one();
         atomic_flag_clear_explicit(&receiving, memory_order_release);
     }
-    sched_yield();
     return received;
 }
 
 // The rank is in the same call, or will come to it.
 static bool receive(const struct fr_coll_meeting *meeting, int from, void *data, size_t bytes)
 {
-    struct fr_coll_wait wait = {0};
+    struct fr_wait wait = {0};
     struct arrived *arrived;
     while ((arrived = take_arrived(meeting, from)) == NULL) {
         if (is_quit(meeting) || !receive_any() ||
-            !fr_coll_wait_on(&wait, "a rank of a communicator of several hosts"))
+            !fr_coll_wait_on(&wait, NULL, "a rank of a communicator of several hosts"))
             return false;
     }
     bool fits = arrived->bytes == bytes;

@@ -6,8 +6,8 @@
 #include "coll/place.h"
 
 #include "control/shm.h"
+#include "core/wait.h"
 
-#include <sched.h>
 #include <string.h>
 
 enum {
@@ -85,7 +85,7 @@ static bool lock_table(struct table *in)
         if (atomic_compare_exchange_weak_explicit(&in->locked, &unlocked, 1, memory_order_acquire,
                                                   memory_order_relaxed))
             return true;
-        sched_yield();
+        fr_wait_yield();
     }
     fr_warn_once("a process of this host has died and left a lock, so that exchanges of device "
                  "memory go through the host");

@@ -10,24 +10,16 @@
 #include "control/shm.h"
 #include "world/world.h"
 
-#include <time.h>
+#include <stdio.h>
 
 // A wait in progress.
 struct wait {
     struct fr_coll_group *group;
     const char *call;
     uint64_t round;
-    time_t began;
-    time_t told;
-    time_t looked; // after the others, once a second
+    struct fr_wait time;
+    int64_t looked_ns; // how long it had lasted when the others were looked after, once a second
 };
-
-static time_t seconds_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec;
-}
 
 static bool has_posted(const struct fr_coll_group *group, int rank, uint64_t round)
 {
@@ -85,21 +77,10 @@ static bool is_quit(struct fr_coll_group *group, uint64_t round)
     return !group->ending && fr_coll_group_was_quit(group) && find_late(group, round, &gone) >= 0;
 }
 
-static bool go_on(void *cookie)
+// Looks after the others, once a second. False when the wait is over.
+static bool look_after(struct wait *wait)
 {
-    enum { TELL_EVERY = 10 };
-    struct wait *wait = cookie;
-    fr_coll_wait_progress();
-    if (is_given_up(wait->group, wait->call))
-        return false;
-    if (is_quit(wait->group, wait->round))
-        return false;
-    time_t now = seconds_now();
-    if (!wait->began)
-        wait->began = wait->told = wait->looked = now;
-    if (now == wait->looked)
-        return true;
-    wait->looked = now;
+    char whom[64];
     bool gone = false;
     int behind = find_late(wait->group, wait->round, &gone);
     if (behind < 0) // all have come by now
@@ -108,18 +89,21 @@ static bool go_on(void *cookie)
         fr_error("%s: rank %d of the communicator is gone", wait->call, behind);
         return false;
     }
-    size_t limit = fr_core_settings()->timeout_s;
-    if (limit && (size_t)(now - wait->began) >= limit) {
-        fr_error("%s: rank %d of the communicator has not come within the %zu s of FABRAIL_TIMEOUT",
-                 wait->call, behind, limit);
+    snprintf(whom, sizeof(whom), "rank %d of the communicator", behind);
+    return fr_coll_wait_judge(&wait->time, wait->call, whom);
+}
+
+static bool go_on(void *cookie)
+{
+    struct wait *wait = cookie;
+    fr_coll_wait_progress();
+    if (is_given_up(wait->group, wait->call) || is_quit(wait->group, wait->round))
         return false;
-    }
-    if (now - wait->told >= TELL_EVERY) {
-        fr_warn("%s: waiting for rank %d of the communicator for %ld s", wait->call, behind,
-                (long)(now - wait->began));
-        wait->told = now;
-    }
-    return true;
+    int64_t waited_ns = fr_wait_ns(&wait->time);
+    if (waited_ns - wait->looked_ns < FR_SECOND_NS)
+        return true;
+    wait->looked_ns = waited_ns;
+    return look_after(wait);
 }
 
 static enum fr_status judge(struct fr_coll_group *group, enum fr_status status)

@@ -11,6 +11,7 @@
 
 #include "coll/posts.h"
 #include "control/shm.h"
+#include "core/wait.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -19,7 +20,6 @@
 enum {
     LINE_BYTES = FR_CONTROL_LINE_BYTES,
     MAX_SIZE = 1 << 16,
-    SPINS = 1000,       // tens of microseconds, then the core is yielded
     YIELDS_A_CALL = 64, // between calls of the caller's progress
 };
 
@@ -75,21 +75,20 @@ struct fr_coll_segment {
 // Keeps a wait going: spins, yields, asks the caller.
 struct waiter {
     const struct fr_coll_progress *progress;
-    unsigned spins_left;
-    unsigned yields;
+    struct fr_wait wait;
 };
+
+static struct waiter begin_wait(const struct fr_coll_segment *segment,
+                                const struct fr_coll_progress *progress)
+{
+    return (struct waiter){progress, {.spins = segment->spins, .pauses = true}};
+}
 
 // Returns false when the caller has had enough.
 static bool keep_waiting(struct waiter *waiter)
 {
-    if (waiter->spins_left > 0) {
-        waiter->spins_left--;
-        fr_control_shm_relax();
-        return true;
-    }
-    sched_yield();
-    if (++waiter->yields % YIELDS_A_CALL != 0 || waiter->progress == NULL ||
-        waiter->progress->go_on == NULL)
+    if (!fr_wait_step(&waiter->wait) || waiter->wait.yields % YIELDS_A_CALL != 0 ||
+        waiter->progress == NULL || waiter->progress->go_on == NULL)
         return true;
     return waiter->progress->go_on(waiter->progress->cookie);
 }
@@ -107,7 +106,7 @@ static unsigned choose_spins(const struct fr_coll_segment *segment)
     for (size_t i = 0; i < FR_ARRAY_LENGTH(segment->header->cores); i++)
         count += __builtin_popcountll(
             atomic_load_explicit(&segment->header->cores[i], memory_order_relaxed));
-    return count >= segment->size ? SPINS : 0;
+    return count >= segment->size ? FR_WAIT_SPINS : 0;
 }
 
 static void add_cores(const struct fr_coll_segment *segment)
@@ -188,7 +187,7 @@ static void remove_name(struct fr_coll_segment *segment)
 enum fr_status fr_coll_segment_seal(struct fr_coll_segment *segment,
                                     const struct fr_coll_progress *progress)
 {
-    struct waiter waiter = {.progress = progress, .spins_left = segment->spins};
+    struct waiter waiter = begin_wait(segment, progress);
     while (atomic_load_explicit(&segment->header->attached, memory_order_acquire) <
            (uint32_t)segment->size) {
         if (!keep_waiting(&waiter))
@@ -300,10 +299,10 @@ bool fr_coll_segment_is_marked(const struct fr_coll_segment *segment, int rank, 
 enum fr_status fr_coll_segment_wait_room(struct fr_coll_segment *segment, uint64_t round,
                                          size_t bytes, const struct fr_coll_progress *progress)
 {
-    struct waiter waiter = {.progress = progress, .spins_left = segment->spins};
+    struct waiter waiter = begin_wait(segment, progress);
     for (;;) {
         enum fr_status status = reserve_room(segment, round, bytes);
-        bool has_waited = waiter.yields >= YIELDS_A_CALL - 1;
+        bool has_waited = waiter.wait.yields >= YIELDS_A_CALL - 1;
         if (status == FR_OK || (status == FR_ERR_NO_MEMORY && has_waited))
             return status;
         if (!keep_waiting(&waiter))
@@ -329,14 +328,14 @@ static enum fr_status wait_for(struct fr_coll_segment *segment, int rank, uint64
 enum fr_status fr_coll_segment_wait(struct fr_coll_segment *segment, int rank, uint64_t round,
                                     const struct fr_coll_progress *progress)
 {
-    struct waiter waiter = {.progress = progress, .spins_left = segment->spins};
+    struct waiter waiter = begin_wait(segment, progress);
     return wait_for(segment, rank, round, &waiter);
 }
 
 enum fr_status fr_coll_segment_wait_all(struct fr_coll_segment *segment, uint64_t round,
                                         const struct fr_coll_progress *progress)
 {
-    struct waiter waiter = {.progress = progress, .spins_left = segment->spins};
+    struct waiter waiter = begin_wait(segment, progress);
     // From the next rank on, so that not all ranks look at the same line at once.
     for (int step = 1; step < segment->size; step++) {
         int rank = (segment->rank + step) % segment->size;

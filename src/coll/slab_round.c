@@ -4,18 +4,15 @@
 
 #include "coll/slab_int.h"
 
-#include <sched.h>
+#include "core/wait.h"
+
 #include <string.h>
-#include <time.h>
 
 enum { DEPTH = FR_COLL_SLAB_DEPTH };
 
 // How long a kernel looks for others, which keeps this rank from moving MPI, and others that share
 // the device from it: some times what it takes them to come in step.
 enum { SPIN_NS = 100000 };
-
-// Looks of the host, of some microseconds each, before it sleeps between them, and for how long.
-enum { EAGER_LOOKS = 100, NAP_NS = 50000 };
 
 static size_t word_offset(const struct fr_coll_slab *slab, uint64_t round, int rank)
 {
@@ -92,15 +89,11 @@ static bool all_have_given(struct fr_coll_slab *slab, uint64_t round)
 }
 
 // Between two looks. False when the caller has had enough.
-static bool keep_waiting(unsigned looks, const struct fr_coll_progress *progress)
+static bool keep_waiting(struct fr_wait *wait, const struct fr_coll_progress *progress)
 {
-    const struct timespec nap = {.tv_nsec = NAP_NS};
     if (progress && progress->go_on && !progress->go_on(progress->cookie))
         return false;
-    if (looks < EAGER_LOOKS)
-        sched_yield();
-    else
-        nanosleep(&nap, NULL);
+    (void)fr_wait_step(wait);
     return true;
 }
 
@@ -109,8 +102,10 @@ static enum fr_status wait_row(struct fr_coll_slab *slab, uint64_t round, size_t
                                bool (*are_there)(struct fr_coll_slab *slab, uint64_t round),
                                const struct fr_coll_progress *progress)
 {
-    for (unsigned looks = 0; !are_there(slab, round); looks++) {
-        if (looks > 0 && !keep_waiting(looks, progress))
+    // A look takes some microseconds, so a wait sleeps after half a millisecond or so.
+    struct fr_wait wait = {.eager_yields = 100, .nap_ns = 50000};
+    for (bool first = true; !are_there(slab, round); first = false) {
+        if (!first && !keep_waiting(&wait, progress))
             return FR_ERR_LIMIT;
         enum fr_status status = fr_coll_slab_copy_in(slab, offset + word_offset(slab, round, 0),
                                                      (size_t)slab->size * sizeof(uint64_t));

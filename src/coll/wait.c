@@ -7,34 +7,34 @@
 #include "rndv/rndv.h"
 #include "world/world.h"
 
-static time_t seconds_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec;
-}
-
 void fr_coll_wait_progress(void)
 {
     fr_world_progress();
     fr_rndv_progress(NULL);
 }
 
-bool fr_coll_wait_on(struct fr_coll_wait *wait, const char *waited_for)
+bool fr_coll_wait_judge(struct fr_wait *wait, const char *call, const char *whom)
 {
-    enum { TELL_EVERY = 10 };
-    size_t limit = fr_core_settings()->timeout_s;
-    time_t now = seconds_now();
-    fr_coll_wait_progress();
-    if (wait->began == 0)
-        wait->began = wait->told = now;
-    if (limit > 0 && (size_t)(now - wait->began) >= limit) {
-        fr_error("%s has not come within the %zu s of FABRAIL_TIMEOUT", waited_for, limit);
+    const size_t limit_s = fr_core_settings()->timeout_s;
+    const char *colon = call ? ": " : "";
+    call = call ? call : "";
+    switch (fr_wait_judge(wait, limit_s)) {
+    case FR_WAIT_ON:
+        return true;
+    case FR_WAIT_LONG:
+        fr_warn("%s%swaiting for %s for %ld s", call, colon, whom,
+                (long)(fr_wait_ns(wait) / FR_SECOND_NS));
+        return true;
+    default:
+        fr_error("%s%s%s has not come within the %zu s of FABRAIL_TIMEOUT", call, colon, whom,
+                 limit_s);
         return false;
     }
-    if (now - wait->told >= TELL_EVERY) {
-        fr_warn("waiting for %s for %ld s", waited_for, (long)(now - wait->began));
-        wait->told = now;
-    }
-    return true;
+}
+
+bool fr_coll_wait_on(struct fr_wait *wait, const char *call, const char *whom)
+{
+    (void)fr_wait_step(wait);
+    fr_coll_wait_progress();
+    return fr_coll_wait_judge(wait, call, whom);
 }

@@ -3,20 +3,17 @@
 #ifndef FR_COLL_WAIT_H
 #define FR_COLL_WAIT_H
 
-#include <stdbool.h>
-#include <time.h>
+#include "core/wait.h"
 
 // Moves on what others may wait for in this process: messages of the real MPI, and those by
 // rendezvous, of which a receiver may have refused one.
 void fr_coll_wait_progress(void);
 
-// A wait; begins as zeros.
-struct fr_coll_wait {
-    time_t began, told;
-};
+// Judges a wait in the MPI function `call`, NULL for none in particular, for `whom`: warns every
+// ten seconds that it goes on. Returns false, after an error, when FABRAIL_TIMEOUT has passed.
+bool fr_coll_wait_judge(struct fr_wait *wait, const char *call, const char *whom);
 
-// The same, in a wait for ranks that are `waited_for`, and says every ten seconds that it goes on.
-// False when FABRAIL_TIMEOUT has passed, which is said as well.
-bool fr_coll_wait_on(struct fr_coll_wait *wait, const char *waited_for);
+// Takes a step of a wait, makes progress and judges the wait, as fr_coll_wait_judge does.
+bool fr_coll_wait_on(struct fr_wait *wait, const char *call, const char *whom);
 
 #endif

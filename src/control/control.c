@@ -3,12 +3,11 @@
 #include "config.h"
 
 #include "control/control_int.h"
+#include "core/wait.h"
 #include "world/world.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { ELSEWHERE = -1, ABSENT = -2 };
 
@@ -114,80 +113,73 @@ const void *fr_control_share(const void *own)
     return atomic_load_explicit(&is_open, memory_order_acquire) ? fr_control_host_share(own) : NULL;
 }
 
-// Ranks may outnumber cores, so who has waited for a while sleeps.
-static void progress(unsigned *waits)
+// Ranks may outnumber cores, so a wait of a while sleeps.
+static struct fr_wait begin_wait(void)
 {
-    enum { YIELDS = 1000 };
-    const struct timespec nap = {.tv_nsec = 200000};
+    return (struct fr_wait){.eager_yields = 1000, .nap_ns = 200000};
+}
+
+static void progress(struct fr_wait *wait)
+{
     fr_control_poll();
     if (fr_world_rank() >= 0)
         fr_world_progress();
-    if (++*waits < YIELDS)
-        sched_yield();
-    else
-        nanosleep(&nap, NULL);
-}
-
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    (void)fr_wait_step(wait);
 }
 
 void fr_control_await_host(int64_t most_ns)
 {
-    unsigned waits = 0;
+    struct fr_wait wait = begin_wait();
     if (fr_control_host_member(0) == NULL)
         return;
-    for (int64_t until = now_ns() + most_ns; !fr_control_host_is_ready() && now_ns() < until;)
-        progress(&waits);
+    while (!fr_control_host_is_ready() && fr_wait_ns(&wait) < most_ns)
+        progress(&wait);
 }
 
 // Nobody wants what comes now.
-static void drop_all(unsigned *waits)
+static void drop_all(struct fr_wait *wait)
 {
     struct fr_control_message message;
     while (fr_control_take(&message))
-        *waits = 0;
-    progress(waits);
+        wait->yields = 0;
+    progress(wait);
 }
 
 static void meet_remote(bool (*busy)(void))
 {
-    unsigned waits = 0;
+    struct fr_wait wait = begin_wait();
     if (!fr_world_meeting_begin())
         return;
     do {
         (void)busy();
-        drop_all(&waits);
+        drop_all(&wait);
     } while (!fr_world_meeting_is_over());
 }
 
 static void meet_here(bool (*busy)(void))
 {
     enum { WAITS_A_LOOK = 64 };
-    unsigned waits = 0;
+    struct fr_wait wait = begin_wait();
     fr_control_host_finish();
-    while (!fr_control_host_have_finished(waits % WAITS_A_LOOK == WAITS_A_LOOK - 1)) {
+    while (!fr_control_host_have_finished(wait.yields % WAITS_A_LOOK == WAITS_A_LOOK - 1)) {
         (void)busy();
-        drop_all(&waits);
+        drop_all(&wait);
     }
 }
 
 void fr_control_close(bool (*busy)(void))
 {
-    enum { LOOKS_AT_FAILURES = 64 };
-    unsigned waits = 0, looks = 0;
+    enum { STEPS_A_LOOK = 64 }; // at failures
+    struct fr_wait wait = begin_wait();
     // Nothing is known of what a process that has failed has taken.
-    while (looks++ % LOOKS_AT_FAILURES != 0 || !fr_world_has_failed()) {
+    while (wait.steps % STEPS_A_LOOK != 0 || !fr_world_has_failed()) {
         if (busy()) {
-            waits = 0; // bytes may be moving
-            progress(&waits);
+            wait.yields = 0; // bytes may be moving
+            progress(&wait);
         } else if (fr_control_remote_is_idle()) {
             break;
         } else {
-            drop_all(&waits); // others may be waiting for that just so
+            drop_all(&wait); // others may be waiting for that just so
         }
     }
     if (fr_control_has_remote())

@@ -15,12 +15,13 @@
 
 #include "control/control_int.h"
 
+#include "core/time.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 enum {
     MAX_PROCESSES = 1 << 16,
@@ -54,8 +55,8 @@ static struct {
     int count;
 } host;
 static struct header *_Atomic memory;
-static atomic_bool ready;         // all are known to have attached
-static _Atomic int64_t refused_s; // when room was refused last, 0 never
+static atomic_bool ready;          // all are known to have attached
+static _Atomic int64_t refused_ns; // when room was refused last, 0 never
 
 static struct fr_lock take_lock = FR_LOCK_INIT;
 static _Atomic uint64_t taken; // messages, written under take_lock
@@ -131,7 +132,7 @@ static enum fr_status open_memory(const struct fr_control_process *members)
     if (status != FR_OK)
         goto close_shm;
     atomic_store_explicit(&taken, 0, memory_order_relaxed);
-    atomic_store_explicit(&refused_s, 0, memory_order_relaxed);
+    atomic_store_explicit(&refused_ns, 0, memory_order_relaxed);
     atomic_store_explicit(&memory, host.shm.memory, memory_order_release);
     return FR_OK;
 close_shm:
@@ -208,22 +209,15 @@ struct fr_control_entry *fr_control_host_entry(int index)
     return &entries_of(get_memory())[index];
 }
 
-static int64_t now_s(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    return (int64_t)now.tv_sec + 1;
-}
-
 // Claims room, unless that has been tried in vain just now.
 static bool claim_room(size_t offset, size_t bytes)
 {
-    int64_t now = now_s();
-    int64_t last = atomic_load_explicit(&refused_s, memory_order_relaxed);
-    if (last != 0 && now - last < RETRY_S)
+    int64_t now = fr_time_coarse_ns();
+    int64_t last = atomic_load_explicit(&refused_ns, memory_order_relaxed);
+    if (last != 0 && now - last < RETRY_S * FR_SECOND_NS)
         return false;
     if (!fr_control_shm_claim(&host.shm, offset, bytes)) {
-        atomic_store_explicit(&refused_s, now, memory_order_relaxed);
+        atomic_store_explicit(&refused_ns, now, memory_order_relaxed);
         return false;
     }
     return true;
@@ -386,13 +380,12 @@ static void write_common(struct header *header, const void *own)
 // Who writes may have lost its core, or have died.
 static bool is_common_there(struct header *header)
 {
-    enum { NAPS = 200 };
-    const struct timespec nap = {.tv_nsec = 500000};
+    enum { NAPS = 200, NAP_NS = 500000 };
     for (int naps = 0; naps < NAPS; naps++) {
         uint32_t state = atomic_load_explicit(&header->common, memory_order_acquire);
         if (state != COMMON_WRITING)
             return state == COMMON_THERE;
-        nanosleep(&nap, NULL);
+        fr_time_sleep(NAP_NS);
     }
     return false;
 }

@@ -4,12 +4,13 @@
 
 #include "control/control.h"
 
+#include "core/time.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 static struct fr_control_process self; // constant once `known` is set
@@ -33,9 +34,7 @@ static bool draw(void *bytes, size_t count)
     if (count == 0)
         return true;
     for (; count > 0; count--) {
-        struct timespec now;
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        uint64_t mixed = ((uint64_t)now.tv_nsec ^ ((uint64_t)getpid() << 20) ^ (uintptr_t)&now) *
+        uint64_t mixed = ((uint64_t)fr_time_ns() ^ ((uint64_t)getpid() << 20) ^ (uintptr_t)&count) *
                          0x9e3779b97f4a7c15u;
         *at++ = (unsigned char)(mixed >> 56);
     }

@@ -9,10 +9,11 @@
 
 #include "control/shm.h"
 
+#include "core/wait.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -90,7 +91,7 @@ static int open_locked(const char *name, int flags)
         errno = is_fit ? EAGAIN : EINVAL;
         if (!is_fit)
             return -1;
-        sched_yield();
+        fr_wait_yield();
     }
     return -1;
 }

@@ -53,14 +53,4 @@ struct fr_control_shm_user fr_control_shm_self(void);
 // `own`, cannot know it.
 bool fr_control_shm_is_alive(const struct fr_control_shm_user *user, uint64_t own);
 
-// Spares the core between two looks at memory that another process will write.
-static inline void fr_control_shm_relax(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("isb" ::: "memory"); // yield is too short there to spare anything
-#endif
-}
-
 #endif

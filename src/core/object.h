@@ -55,8 +55,8 @@ bool fr_core_is_in_fabrail(const void *address);
 // then does nothing. Constant.
 bool fr_core_is_second_copy(void);
 
-// The C library's own functions. The caller of fr_core_dlsym(RTLD_NEXT, ...) is this library, and the
-// application's dlerror hears nothing of what it does not find.
+// The C library's own functions. The caller of fr_core_dlsym(RTLD_NEXT, ...) is this library, and
+// the application's dlerror hears nothing of what it does not find.
 void *fr_core_dlsym(void *handle, const char *name);
 void *fr_core_dlopen(const char *path, int flags);
 uintptr_t fr_core_dlsym_address(void); // 0 in another C library than GNU's

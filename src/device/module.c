@@ -7,12 +7,12 @@
 // may have room later, and is asked again.
 #include "config.h"
 
+#include "core/time.h"
 #include "device/device_int.h"
 #include "device/round.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #ifdef FR_HAVE_NVCC
 extern const unsigned char fr_device_kernels_fatbin[]; // image.S
@@ -30,19 +30,12 @@ static struct fr_device_kernels *kernels_list FR_GUARDED_BY(kernels_lock);
 // When a GPU was last found to be full; 0: never.
 static _Atomic int64_t full_ns;
 
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 // Loading takes too long to be tried in every call.
 static bool was_full_lately(void)
 {
     enum { AGAIN_NS = 200000000 };
     int64_t found_ns = atomic_load_explicit(&full_ns, memory_order_relaxed);
-    return found_ns != 0 && now_ns() - found_ns < AGAIN_NS;
+    return found_ns != 0 && fr_time_ns() - found_ns < AGAIN_NS;
 }
 
 // Whether a result of loading says no more than that there is no room now. Notes it then.
@@ -50,7 +43,7 @@ static bool is_full(CUresult result)
 {
     if (result != CUDA_ERROR_OUT_OF_MEMORY)
         return false;
-    atomic_store_explicit(&full_ns, now_ns(), memory_order_relaxed);
+    atomic_store_explicit(&full_ns, fr_time_ns(), memory_order_relaxed);
     return true;
 }
 

@@ -7,10 +7,9 @@
 #include "config.h"
 
 #include "core/meter.h"
+#include "core/wait.h"
 #include "device/device_int.h"
 #include "device/kernels.h"
-
-#include <sched.h>
 
 // Found by trying on 4 x H200, where none of them matters much: what a share moves at least before
 // a second one pays for itself, what it moves before it leaves room for its neighbours, and the
@@ -25,34 +24,22 @@ enum {
 // Streams that copies are spread over; a machine has fewer copy engines.
 enum { MAX_STREAMS = 16 };
 
-// Looks at the words between two questions to the driver, about 10 us.
-enum { LOOKS = 256 };
-
-static void relax(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
 CUresult fr_device_words_wait(const uint64_t *words, unsigned blocks, uint64_t value,
                               CUstream stream)
 {
+    // The driver is asked, and the core yielded, about every 10 us.
+    struct fr_wait wait = {.steps_a_yield = 256, .pauses = true};
     unsigned done = 0;
     for (;;) {
-        for (int i = 0; i < LOOKS; i++) {
-            while (done < blocks && __atomic_load_n(&words[done], __ATOMIC_ACQUIRE) == value)
-                done++;
-            if (done == blocks)
-                return CUDA_SUCCESS;
-            relax();
-        }
+        while (done < blocks && __atomic_load_n(&words[done], __ATOMIC_ACQUIRE) == value)
+            done++;
+        if (done == blocks)
+            return CUDA_SUCCESS;
+        if (!fr_wait_step(&wait))
+            continue;
         CUresult result = fr_cu.cuStreamQuery(stream);
         if (result != CUDA_ERROR_NOT_READY)
             return result;
-        sched_yield();
     }
 }
 

@@ -8,11 +8,11 @@
 
 #include "core/hash.h"
 #include "core/list.h"
+#include "core/time.h"
 #include "memory/memory_int.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum {
     LOOK_AT = 16,           // buffers at a time
@@ -225,13 +225,6 @@ static void tell_gone(void)
     }
 }
 
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 // Workspace that was given back is known to be gone; what else is has to be looked for.
 static void look_where_due(void)
 {
@@ -241,7 +234,7 @@ static void look_where_due(void)
         look_at_all();
         return;
     }
-    int64_t now = now_ns();
+    int64_t now = fr_time_ns();
     int64_t last = atomic_load_explicit(&looked_ns, memory_order_relaxed);
     if (now - last < LOOK_EVERY_NS ||
         !atomic_compare_exchange_strong_explicit(&looked_ns, &last, now, memory_order_relaxed,

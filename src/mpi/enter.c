@@ -4,12 +4,12 @@
 #include "config.h"
 
 #include "core/object.h"
+#include "core/time.h"
 #include "mpi/rts.h"
 #include "report/report.h"
 #include "world/world.h"
 
 #include <string.h>
-#include <time.h>
 
 // What decides that a call needs no look.
 enum check {
@@ -475,7 +475,7 @@ struct fr_mpi_verdict fr_mpi_enter_fully(unsigned slot, const fr_word *registers
     bool freed = entry->real && !inside && fr_request_any_freed();
     bool look = !entry->real || (!inside && needs_look(entry, registers, stack));
     if (outer)
-        fr_mpi_prove();
+        fr_mpi_prove(fn);
     bool awaited = entry->real && !inside && fr_request_is_awaited();
     bool blocks = entry->meets && !inside && fr_mpi_takes_rts && fr_request_any_tracked();
     if (FR_LIKELY(!look && !freed && !awaited && !blocks))
@@ -567,11 +567,9 @@ static __attribute__((noinline, cold)) void look_for_errands(const fr_word *regi
                                                              const fr_word *stack)
 {
     enum { LOOK_NS = 100000000 };
-    static _Atomic uint64_t looked_ns;
-    struct timespec time = {0};
-    (void)clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
-    uint64_t now = (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-    uint64_t last = atomic_load_explicit(&looked_ns, memory_order_relaxed);
+    static _Atomic int64_t looked_ns;
+    int64_t now = fr_time_coarse_ns();
+    int64_t last = atomic_load_explicit(&looked_ns, memory_order_relaxed);
     if (fr_mpi_handler_frame == 0 && now - last >= LOOK_NS &&
         !fr_real_is_internal(caller_of(registers, stack)) &&
         atomic_compare_exchange_strong(&looked_ns, &last, now))

@@ -65,7 +65,9 @@ FR_UNSANITIZED struct fr_mpi_lookup fr_mpi_lookup(void *handle, const char *name
     atomic_fetch_add_explicit(&fr_core_lookups, 1, memory_order_release);
     if (fr_core_is_second_copy() || fr_core_settings_are_read_here())
         return lookup;
-    if (fr_mpi_look_at_new_objects() && fr_real_start() == FR_OK && !fr_core_settings()->disable)
+    // The library's family is left to its first call: to ask it would be a call of MPI from a
+    // constructor, perhaps of that library.
+    if (fr_mpi_look_at_new_objects() && !fr_core_settings()->disable && fr_real_find())
         (void)fr_mpi_redirect();
     if (name && is_of_mpi(name) && is_absent(handle, name))
         lookup.handle = nowhere();

@@ -32,12 +32,12 @@ struct fr_mpi_lookup {
 struct fr_mpi_lookup fr_mpi_lookup(void *handle, const char *name);
 
 // Makes all who look for functions of the MPI library find Fabrail's stubs (redirect.c). Called once
-// fr_real_start has found the library; thread-safe and idempotent. Returns false where the loader's
-// tables cannot be written.
+// fr_real_find has found the library; thread-safe and idempotent. Returns false where not all of the
+// loader's tables can be written.
 bool fr_mpi_redirect(void);
 
 // Points what objects have bound that were loaded since the last call at the stubs. Returns true
-// where the MPI library has come with them.
+// where an MPI library is loaded and fr_mpi_redirect is still to be called.
 bool fr_mpi_look_at_new_objects(void);
 
 // The stubs of PMPI_x: a row's lies so many bytes after the first one.
@@ -47,7 +47,7 @@ extern const uint32_t fr_mpi_stub_offsets[] __attribute__((visibility("hidden"))
 // Whether what this process receives, and what completes that, comes to Fabrail, in the way that
 // its functions are bound: proved by calls of those that another library wraps.
 bool fr_mpi_receives_come_back(void);
-void fr_mpi_prove(void); // a call has come
+void fr_mpi_prove(enum fr_fn fn); // a call of it has come
 struct fr_mpi_verdict fr_mpi_enter(unsigned slot, const fr_word *registers, const fr_word *stack);
 
 #if defined(__x86_64__)

@@ -2,11 +2,10 @@
 // Probes: a message that has an RTS shows its own size, not that of the RTS.
 #include "config.h"
 
+#include "core/wait.h"
 #include "mpi/mpi_int.h"
 #include "request/posted.h"
 #include "world/world.h"
-
-#include <sched.h>
 
 static int at(const void *status, unsigned offset)
 {
@@ -53,7 +52,7 @@ void fr_mpi_match_begin(void)
                                                     memory_order_acquire, memory_order_relaxed) &&
            !(thread == &fr_request_call && matching_in != fr_request_call)) {
         thread = NULL;
-        sched_yield();
+        fr_wait_yield();
     }
     matching_in = fr_request_call;
 }
@@ -84,7 +83,7 @@ static int match(enum fr_fn fn, const fr_word *args, void *status, bool waits)
             return rc;
         fr_rndv_progress(NULL);
         fr_request_receive_early(false);
-        sched_yield();
+        fr_wait_yield();
     }
 }
 

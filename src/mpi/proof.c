@@ -11,19 +11,28 @@
 #include <dlfcn.h>
 #include <string.h>
 
-// Written by the thread that is in MPI_Init.
-static bool has_come;
+// A wrapper may ask for a message by a probe before it receives it, or wait for what it has begun
+// to receive; but then some function that receives has to come.
+enum kind { KIND_NONE, KIND_RECEIVE, KIND_COMPLETION, KIND_PROBE };
 
-void fr_mpi_prove(void)
-{
-    has_come = true;
-}
-
-static bool is_of_receives(enum fr_fn fn)
+static enum kind kind_of(enum fr_fn fn)
 {
     enum fr_class class = fr_real_rows[fn].class;
-    bool completes = class >= FR_CLASS_WAIT && class <= FR_CLASS_TESTSOME;
-    return fr_real_has(fn) && (fr_mpi_receives(fn) || completes || class == FR_CLASS_PROBE);
+    if (class >= FR_CLASS_WAIT && class <= FR_CLASS_TESTSOME)
+        return KIND_COMPLETION;
+    if (fr_mpi_receives(fn))
+        return KIND_RECEIVE;
+    return class == FR_CLASS_PROBE ? KIND_PROBE : KIND_NONE;
+}
+
+// Written by the thread that is in MPI_Init.
+static enum kind wanted;
+static bool has_come;
+
+void fr_mpi_prove(enum fr_fn fn)
+{
+    if (FR_UNLIKELY(wanted != KIND_NONE) && kind_of(fn) == wanted)
+        has_come = true;
 }
 
 // What a call of a function comes to first if that is another library's, else NULL.
@@ -31,6 +40,18 @@ static void *wrapper_of(enum fr_fn fn)
 {
     void *first = fr_core_dlsym(RTLD_DEFAULT, fr_real_rows[fn].name);
     return first && !fr_core_is_in_fabrail(first) ? first : fr_real_profiler(fn);
+}
+
+static bool is_ready(void *wrapper)
+{
+    static const enum fr_fn inits[] = {FR_FN_MPI_Init, FR_FN_MPI_Init_thread};
+    const void *object = fr_real_object_of(wrapper);
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(inits); i++) {
+        void *init = wrapper_of(inits[i]);
+        if (init && fr_real_object_of(init) == object)
+            return false;
+    }
+    return true;
 }
 
 // What the arguments of a call point to.
@@ -97,8 +118,10 @@ static bool comes_back(enum fr_fn fn, void *wrapper)
     fr_real_handle_store(&places.request, 0, fr_real_mpi.REQUEST_NULL);
     fr_real_handle_store(&places.message, 0, fr_real_mpi.MESSAGE_NO_PROC);
     has_come = false;
+    wanted = kind_of(fn);
     fr_real_call_at(fn, wrapper, args);
     bool came = has_come;
+    wanted = KIND_NONE;
     finish(fn, &places);
     if (!came) {
         Dl_info info;
@@ -115,8 +138,8 @@ bool fr_mpi_receives_come_back(void)
 {
     bool all = true;
     for (enum fr_fn fn = 0; fn < FR_FN_STUB_COUNT && all; fn++) {
-        void *wrapper = is_of_receives(fn) ? wrapper_of(fn) : NULL;
-        all = !wrapper || comes_back(fn, wrapper);
+        void *wrapper = fr_real_has(fn) && kind_of(fn) != KIND_NONE ? wrapper_of(fn) : NULL;
+        all = !wrapper || !is_ready(wrapper) || comes_back(fn, wrapper);
     }
     return all;
 }

@@ -2,9 +2,9 @@
 // Makes everybody who looks for a function of MPI find Fabrail's stub, however he looks: by a
 // handle of the MPI library, by RTLD_NEXT from a library that stands behind this one, or by the
 // scope of an object that was opened with RTLD_DEEPBIND. The loader finds all of these in the MPI
-// library's table of symbols, so the table is made to hold the addresses of the stubs. What was
-// bound before that is pointed at the stubs as well. The MPI library itself keeps what it has
-// bound.
+// library's table of symbols, so the table is made to hold the addresses of the stubs. Slots that
+// were bound before are pointed at the stubs as well, and so are addresses that tools keep in their
+// data. The MPI library itself keeps what it has bound.
 //
 // A stub of PMPI_x stands for both names: below the MPI library's own function there is no profiler
 // either.
@@ -16,6 +16,7 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -32,22 +33,26 @@ struct bounds {
 
 // One thread at a time writes it: the loader holds its lock around each walk of its objects.
 static struct {
-    unsigned long long adds; // the loader's count of objects at the last walk
+    unsigned long long adds, subs; // what the loader has counted up to the last walk
+    const void *last;              // the program headers of the last object then
     struct bounds mpi;
-    bool is_rewritten; // the MPI library's table
+    bool is_rewritten;  // the MPI library's table
+    bool is_incomplete; // a slot could not be written
 } state;
 static atomic_bool is_done;
+static atomic_bool is_mpi_here; // as far as has been looked
 
 // The dlsym that objects bind which are opened in the usual way, 0 where that is the C library's.
 static struct {
     uintptr_t usual, own;
 } lookups;
 
-// A walk of the objects that have been loaded since the last one.
+// A walk of the objects that have been loaded since the last one, or of all.
 struct look {
-    unsigned long long index, first; // of this object, and of the first new one
-    bool from_the_first;
-    bool found_mpi; // while no MPI library is known
+    bool of_all;
+    bool has_begun;
+    bool is_behind;     // the marker
+    const void *marker; // the last object of the last walk
 };
 
 FR_UNSANITIZED static struct bounds bounds_of(const struct dl_phdr_info *info)
@@ -70,40 +75,47 @@ FR_UNSANITIZED static bool is_within(struct bounds bounds, uintptr_t address)
     return address >= bounds.first && address <= bounds.last;
 }
 
-// How the loader has protected an address of an object.
-static int protection_of(const struct dl_phdr_info *info, uintptr_t address)
+static uintptr_t page_bytes(void)
 {
-    int protection = PROT_READ;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
-        if (address - (info->dlpi_addr + segment->p_vaddr) >= segment->p_memsz)
-            continue;
-        if (segment->p_type == PT_GNU_RELRO)
-            return PROT_READ;
-        if (segment->p_type == PT_LOAD)
-            protection = (segment->p_flags & PF_R ? PROT_READ : 0) |
-                         (segment->p_flags & PF_W ? PROT_WRITE : 0) |
-                         (segment->p_flags & PF_X ? PROT_EXEC : 0);
-    }
-    return protection;
+    return (uintptr_t)sysconf(_SC_PAGESIZE);
 }
 
-static bool protect(uintptr_t first, uintptr_t last, int protection)
+// Whether the loader lets an address of an object be written when it has relocated the object. It
+// protects whole pages of what is read-only after that.
+static bool is_writable(const struct dl_phdr_info *info, uintptr_t address)
 {
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    first &= ~(page - 1);
-    return mprotect((void *)first, last + 1 - first, protection) == 0;
+    bool writable = false;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        uintptr_t first = info->dlpi_addr + segment->p_vaddr, end = first + segment->p_memsz;
+        if (segment->p_type == PT_GNU_RELRO && address >= (first & -page_bytes()) &&
+            address < (end & -page_bytes()))
+            return false;
+        if (segment->p_type == PT_LOAD && address >= first && address < end)
+            writable = segment->p_flags & PF_W;
+    }
+    return writable;
+}
+
+// The kernel writes to pages of this process whatever their protection is. To change that and back
+// would disturb a thread that is relocating the object.
+static bool write_protected(uintptr_t *slot, uintptr_t address)
+{
+    int memory = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
+    if (memory < 0)
+        return false;
+    bool written = pwrite(memory, &address, sizeof(address), (off_t)(uintptr_t)slot) ==
+                   (ssize_t)sizeof(address);
+    close(memory);
+    return written;
 }
 
 static void store_slot(const struct dl_phdr_info *info, uintptr_t *slot, uintptr_t address)
 {
-    uintptr_t first = (uintptr_t)slot, last = first + sizeof(*slot) - 1;
-    int protection = protection_of(info, first);
-    bool opened = !(protection & PROT_WRITE) && protect(first, last, protection | PROT_WRITE);
-    if (opened || protection & PROT_WRITE)
+    if (is_writable(info, (uintptr_t)slot))
         __atomic_store_n(slot, address, __ATOMIC_RELAXED);
-    if (opened)
-        protect(first, last, protection);
+    else if (!write_protected(slot, address))
+        state.is_incomplete = true;
 }
 
 static uintptr_t stub_of(enum fr_fn fn)
@@ -146,6 +158,26 @@ static void rewrite(ElfW(Sym) * symbol, uintptr_t stub, const struct fr_core_obj
     __atomic_store_n(&symbol->st_value, stub - object->base, __ATOMIC_RELAXED);
 }
 
+// The loader leaves the pages of a table of symbols as their segment says.
+static int protection_of(const struct dl_phdr_info *info, uintptr_t address)
+{
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        if (segment->p_type == PT_LOAD &&
+            address - (info->dlpi_addr + segment->p_vaddr) < segment->p_memsz)
+            return (segment->p_flags & PF_R ? PROT_READ : 0) |
+                   (segment->p_flags & PF_W ? PROT_WRITE : 0) |
+                   (segment->p_flags & PF_X ? PROT_EXEC : 0);
+    }
+    return PROT_READ;
+}
+
+static bool protect(struct bounds bounds, int protection)
+{
+    uintptr_t first = bounds.first & -page_bytes();
+    return mprotect((void *)first, bounds.last + 1 - first, protection) == 0;
+}
+
 static bool rewrite_table(const struct dl_phdr_info *info, const struct fr_core_object *object)
 {
     struct bounds bounds = {UINTPTR_MAX, 0};
@@ -153,11 +185,10 @@ static bool rewrite_table(const struct dl_phdr_info *info, const struct fr_core_
     if (bounds.last == 0)
         return true;
     int protection = protection_of(info, bounds.first);
-    if (!(protection & PROT_WRITE) && !protect(bounds.first, bounds.last, protection | PROT_WRITE))
+    if (!protect(bounds, protection | PROT_WRITE))
         return false;
     for_each_symbol(object, rewrite, &bounds);
-    if (!(protection & PROT_WRITE))
-        protect(bounds.first, bounds.last, protection);
+    (void)protect(bounds, protection);
     return true;
 }
 
@@ -234,41 +265,103 @@ static void point_object(const struct dl_phdr_info *info, const struct fr_core_o
     }
 }
 
+// Tools that wrap functions of MPI may keep the real ones' addresses in their data, which they took
+// before the table was rewritten.
+static bool wraps_receives(const struct fr_core_object *object)
+{
+    static const char *const names[] = {"MPI_Recv",     "MPI_Irecv",    "MPI_Recv_init",
+                                        "MPI_Sendrecv", "MPI_Wait",     "MPI_Waitall",
+                                        "MPI_Waitany",  "MPI_Waitsome", "MPI_Test"};
+    bool wraps = false;
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(names) && !wraps; i++)
+        wraps = fr_core_object_symbol(object, names[i]) != NULL;
+    return wraps;
+}
+
+static void point_words(uintptr_t *words, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        uintptr_t word = __atomic_load_n(&words[i], __ATOMIC_RELAXED);
+        if (FR_LIKELY(!is_within(state.mpi, word)))
+            continue;
+        for (enum fr_fn fn = 0; fn < FR_FN_STUB_COUNT; fn++) {
+            if (word == (uintptr_t)fr_real_address(fn))
+                __atomic_store_n(&words[i], stub_of(fn), __ATOMIC_RELAXED);
+        }
+    }
+}
+
+static void point_data(const struct dl_phdr_info *info)
+{
+    enum { MOST_BYTES = 16 << 20 }; // more is hardly a tool's
+    const uintptr_t step = sizeof(uintptr_t);
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        uintptr_t first = (info->dlpi_addr + segment->p_vaddr + step - 1) & -step;
+        size_t bytes = segment->p_memsz < MOST_BYTES ? segment->p_memsz : MOST_BYTES;
+        if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_W) || bytes < 2 * step)
+            continue;
+        uintptr_t end = (first + bytes - step) & -step;
+        while (first < end && !is_writable(info, first)) // the loader's part comes first
+            first += step;
+        point_words((uintptr_t *)first, (end - first) / step);
+    }
+}
+
 static bool is_component(const struct dl_phdr_info *info)
 {
     const char *slash = strrchr(info->dlpi_name, '/');
     return strncmp(slash ? slash + 1 : info->dlpi_name, "mca_", 4) == 0;
 }
 
-// The loader tells of the same counts with each object.
+// New objects come last in the list. After something has been unloaded, they may have taken any
+// address. The loader tells of the same counts with each object; they are of all its namespaces.
 FR_UNSANITIZED static bool begin_look(struct look *look, const struct dl_phdr_info *info)
 {
-    unsigned long long present = info->dlpi_adds - info->dlpi_subs;
-    unsigned long long added = info->dlpi_adds - state.adds;
-    if (!look->from_the_first && added == 0)
+    if (!look->of_all && info->dlpi_adds == state.adds)
         return false;
-    look->first = look->from_the_first || added > present ? 0 : present - added;
+    look->has_begun = true;
+    look->marker = state.last;
+    look->is_behind = look->of_all || !state.last || info->dlpi_subs != state.subs;
     state.adds = info->dlpi_adds;
+    state.subs = info->dlpi_subs;
     return true;
+}
+
+FR_UNSANITIZED static void look_into(const struct dl_phdr_info *info)
+{
+    struct fr_core_object object;
+    if (!fr_core_object_of(info, &object) || fr_core_object_is_fabrail(&object))
+        return;
+    if (!state.is_rewritten) {
+        if (fr_core_object_symbol(&object, "PMPI_Get_library_version"))
+            atomic_store_explicit(&is_mpi_here, true, memory_order_release);
+        return;
+    }
+    if (is_within(state.mpi, info->dlpi_addr) || is_component(info))
+        return;
+    point_object(info, &object);
+    if (info->dlpi_name[0] && wraps_receives(&object))
+        point_data(info);
 }
 
 FR_UNSANITIZED static int look_at(struct dl_phdr_info *info, size_t size, void *data)
 {
     struct look *look = data;
-    struct fr_core_object object;
     (void)size;
-    if (look->index == 0 && !begin_look(look, info))
+    if (!look->has_begun && !begin_look(look, info))
         return 1;
-    if (look->index++ < look->first || !fr_core_object_of(info, &object) ||
-        fr_core_object_is_fabrail(&object))
-        return 0;
-    if (!state.is_rewritten) {
-        look->found_mpi |= fr_core_object_symbol(&object, "PMPI_Get_library_version") != NULL;
-        return 0;
-    }
-    if (!is_within(state.mpi, info->dlpi_addr) && !is_component(info))
-        point_object(info, &object);
+    if (look->is_behind)
+        look_into(info);
+    look->is_behind = look->is_behind || info->dlpi_phdr == look->marker;
+    state.last = info->dlpi_phdr;
     return 0;
+}
+
+FR_UNSANITIZED static void look_at_objects(bool of_all)
+{
+    struct look look = {.of_all = of_all};
+    fr_core_iterate_objects(look_at, &look);
 }
 
 struct start {
@@ -296,25 +389,25 @@ static int rewrite_mpi(struct dl_phdr_info *info, size_t size, void *data)
 bool fr_mpi_redirect(void)
 {
     struct start start = {.in_mpi = (uintptr_t)fr_real_address(FR_FN_MPI_Initialized)};
-    uintptr_t lookup = (uintptr_t)fr_core_dlsym(RTLD_DEFAULT, "dlsym");
     if (atomic_load_explicit(&is_done, memory_order_acquire))
-        return state.is_rewritten;
+        return state.is_rewritten && !state.is_incomplete;
+    uintptr_t lookup = (uintptr_t)fr_core_dlsym(RTLD_DEFAULT, "dlsym");
     lookups.own = fr_core_dlsym_address();
     lookups.usual = lookup == lookups.own ? 0 : lookup;
     fr_core_iterate_objects(rewrite_mpi, &start);
     if (state.is_rewritten)
-        fr_core_iterate_objects(look_at, &(struct look){.from_the_first = true});
-    else
+        look_at_objects(true);
+    if (!state.is_rewritten || state.is_incomplete)
         fr_warn_once("the symbols of the MPI library cannot be pointed at Fabrail (%s), so no GPU "
                      "memory is received by NVLink or rails",
-                     strerror(start.error));
+                     strerror(start.error ? start.error : EACCES));
     atomic_store_explicit(&is_done, true, memory_order_release);
-    return state.is_rewritten;
+    return state.is_rewritten && !state.is_incomplete;
 }
 
 FR_UNSANITIZED bool fr_mpi_look_at_new_objects(void)
 {
-    struct look look = {0};
-    fr_core_iterate_objects(look_at, &look);
-    return look.found_mpi;
+    look_at_objects(false);
+    return atomic_load_explicit(&is_mpi_here, memory_order_acquire) &&
+           !atomic_load_explicit(&is_done, memory_order_acquire);
 }

@@ -5,7 +5,8 @@
 
 #include "rail/steps_int.h"
 
-#include <sched.h>
+#include "core/wait.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -122,7 +123,7 @@ static unsigned count_alive(struct fr_rails *rails, unsigned peer, bool retry)
     struct fr_rail_peer *known = fr_rail_peer_find(rails, peer);
     fr_core_unlock(&rails->lock);
     while (atomic_flag_test_and_set_explicit(&rails->polling, memory_order_acquire))
-        sched_yield(); // links belong to who polls
+        fr_wait_yield(); // links belong to who polls
     if (known != NULL && retry)
         fr_rail_retry_links(rails, known);
     for (unsigned i = 0; known != NULL && i < rails->count; i++)

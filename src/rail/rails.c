@@ -25,6 +25,7 @@ struct fr_rail_options fr_rail_options(void)
 
 #ifdef FR_HAVE_RAILS
 
+#include "core/time.h"
 #include "rail/steps_int.h"
 
 #include <dirent.h>
@@ -202,9 +203,7 @@ size_t fr_rail_address(const struct fr_rails *rails, unsigned char address[FR_RA
 // Sets the clock: what passes between two polls counts up to a bound, since nobody waited then.
 static void tick(struct fr_rails *rails)
 {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    uint64_t real = (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+    uint64_t real = fr_time_ns();
     uint64_t passed = rails->real_ns == 0 ? 0 : real - rails->real_ns;
     rails->real_ns = real;
     rails->now_ns += passed < PAUSE_NS ? passed : PAUSE_NS;
@@ -292,8 +291,7 @@ bool fr_rail_rest(struct fr_rails *rails)
     atomic_flag_clear_explicit(&rails->polling, memory_order_release);
     if (ns < LEAST_NS)
         return false;
-    struct timespec nap = {.tv_nsec = (long)ns};
-    (void)nanosleep(&nap, NULL);
+    fr_time_sleep((int64_t)ns);
     return true;
 }
 

@@ -6,7 +6,8 @@
 
 #include "rail/steps_int.h"
 
-#include <sched.h>
+#include "core/wait.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -58,7 +59,7 @@ static void begin_alone(struct fr_rail *rail)
 {
     while (rail->info->nic == NULL &&
            atomic_flag_test_and_set_explicit(&rail->rails->polling, memory_order_acquire))
-        sched_yield();
+        fr_wait_yield();
 }
 
 static void end_alone(struct fr_rail *rail)

@@ -37,9 +37,9 @@ struct found {
     struct fr_real_personality personality;
 };
 
-// Constant once it is started.
+// The addresses are constant once they are found, the family once it is started.
 static struct found known;
-static atomic_bool is_started;
+static atomic_bool is_found, is_started;
 static struct fr_lock start_lock = FR_LOCK_INIT;
 
 // Every MPI library has this function, and it may be called before MPI_Init.
@@ -224,14 +224,30 @@ static void find_functions(struct found *found)
 static void find_all(struct found *found)
 {
     found->library = open_definer(probe_symbol);
-    if (!found->library) {
-        found->status = FR_ERR_NOT_FOUND;
+    if (!found->library)
         return;
-    }
     found->probe = fr_core_dlsym(found->library, probe_symbol);
     fr_core_iterate_objects(note_bounds, found);
     find_functions(found);
-    found->status = choose_personality(found) ? FR_OK : FR_ERR_UNSUPPORTED;
+}
+
+bool fr_real_find(void)
+{
+    if (atomic_load_explicit(&is_found, memory_order_acquire))
+        return known.library != NULL;
+    struct found found = {.status = FR_OK};
+    (void)fr_core_settings();
+    find_all(&found);
+    fr_core_lock(&start_lock);
+    bool first = !atomic_load_explicit(&is_found, memory_order_relaxed);
+    if (first) {
+        known = found;
+        atomic_store_explicit(&is_found, true, memory_order_release);
+    }
+    fr_core_unlock(&start_lock);
+    if (!first && found.library)
+        dlclose(found.library); // another thread was faster
+    return known.library != NULL;
 }
 
 // Returns false when another thread was faster.
@@ -240,7 +256,7 @@ static bool take_over(const struct found *found)
     fr_core_lock(&start_lock);
     bool first = !atomic_load_explicit(&is_started, memory_order_relaxed);
     if (first) {
-        known = *found;
+        known.status = found->status;
         fr_real_mpi = found->personality;
         memcpy(fr_real_named_types, found->named_types, sizeof(fr_real_named_types));
         atomic_store_explicit(&is_started, true, memory_order_release);
@@ -253,12 +269,12 @@ enum fr_status fr_real_start(void)
 {
     if (atomic_load_explicit(&is_started, memory_order_acquire))
         return known.status;
-    struct found found = {.status = FR_OK};
-    (void)fr_core_settings();
-    find_all(&found);
-    if (!take_over(&found) && found.library)
-        dlclose(found.library);
-    else if (found.status == FR_OK)
+    bool is_there = fr_real_find();
+    struct found found = known;
+    found.status = !is_there                    ? FR_ERR_NOT_FOUND
+                   : choose_personality(&found) ? FR_OK
+                                                : FR_ERR_UNSUPPORTED;
+    if (take_over(&found) && found.status == FR_OK)
         fr_debug("real MPI %s of family %s", object_base_name(found.library), fr_real_mpi.family);
     return known.status;
 }

@@ -125,6 +125,11 @@ extern struct fr_real_personality fr_real_mpi; // valid once fr_real_start retur
 // was not built in: then the addresses are known but fr_real_mpi is not.
 FR_MUST_CHECK enum fr_status fr_real_start(void);
 
+// Finds the addresses of the real functions, and calls none of them. Called by whoever needs no more
+// than these; thread-safe, idempotent, and waits for no other thread, but for the loader. Returns
+// false when no MPI is loaded, which stays so.
+bool fr_real_find(void);
+
 // Calls the real function: never a stub, a wrapper or a profiler. `args` holds one word for each
 // letter of the row's signature. Returns MPI's return value; a function that this MPI lacks logs an
 // error and returns MPI_ERR_UNSUPPORTED_OPERATION.

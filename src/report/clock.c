@@ -4,7 +4,8 @@
 
 #include "report/report_int.h"
 
-#include <time.h>
+#include "core/time.h"
+
 #include <unistd.h>
 
 static uint64_t start_ticks;
@@ -13,17 +14,10 @@ static uint64_t started_unix_ns;
 static char host[256];
 static char job[FR_JOB_BYTES];
 
-static uint64_t now_ns(clockid_t id)
-{
-    struct timespec now;
-    clock_gettime(id, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static void start(void)
 {
-    started_unix_ns = now_ns(CLOCK_REALTIME);
-    start_ns = now_ns(CLOCK_MONOTONIC);
+    started_unix_ns = fr_time_read_ns(CLOCK_REALTIME);
+    start_ns = fr_time_ns();
     start_ticks = fr_core_ticks();
     if (gethostname(host, sizeof(host) - 1))
         host[0] = '\0';
@@ -58,7 +52,7 @@ uint64_t fr_report_ns(uint64_t ticks)
     enum { ENOUGH_NS = 1000000 };
     uint64_t ns, passed;
     do {
-        ns = now_ns(CLOCK_MONOTONIC) - start_ns;
+        ns = fr_time_ns() - start_ns;
         passed = fr_core_ticks() - start_ticks;
     } while (ns < ENOUGH_NS || passed == 0);
     return (uint64_t)((double)ticks * ((double)ns / (double)passed));

@@ -6,6 +6,7 @@
 // ours.
 #include "config.h"
 
+#include "core/time.h"
 #include "report/report_int.h"
 #include "world/world.h"
 
@@ -14,7 +15,6 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { OUT_BYTES = 1 << 16, SIGNAL_STACK_BYTES = 1 << 16 };
@@ -70,10 +70,9 @@ static void write_report(const struct fr_report_end *end)
 // no longer than a file takes.
 static void wait_for_writer(void)
 {
-    enum { LOOKS = 200 };
-    const struct timespec nap = {.tv_nsec = 5000000};
+    enum { LOOKS = 200, NAP_NS = 5000000 };
     for (int i = 0; i < LOOKS && state == WRITING && !writing_here; i++)
-        nanosleep(&nap, NULL);
+        fr_time_sleep(NAP_NS);
 }
 
 void fr_report_finish(const struct fr_report_end *end)

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "core/files.h"
+#include "core/time.h"
 #include "report/report_int.h"
 #include "world/world.h"
 
@@ -11,10 +12,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { OUT_BYTES = 1 << 16, LOOKS = 400 }; // of 5 ms each, for all files together
+enum { OUT_BYTES = 1 << 16, LOOKS = 400, NAP_NS = 5000000 }; // looks for all files together
 
 struct totals {
     uint64_t calls, buffers, bytes, fabrail_ns, copies_ns, mpi_ns;
@@ -33,13 +33,12 @@ struct summary {
 // The text of a file of this job, NULL for none. The caller frees it.
 static char *await_file(struct summary *summary, int rank)
 {
-    const struct timespec nap = {.tv_nsec = 5000000};
     char name[PATH_MAX], *text = NULL;
     size_t bytes;
     if (!fr_report_expand(summary->target, rank, name, sizeof(name)))
         return NULL;
     while (fr_core_file_read(name, SIZE_MAX - 1, &text, &bytes) != FR_OK && summary->looks-- > 0)
-        nanosleep(&nap, NULL);
+        fr_time_sleep(NAP_NS);
     return text;
 }
 

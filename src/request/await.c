@@ -10,14 +10,9 @@
 #include "request/set.h"
 #include "world/world.h"
 
-#include <sched.h>
-#include <time.h>
+#include "core/wait.h"
 
-enum {
-    TESTS_AT_FIRST = 256, // some tens of microseconds, in which most waits end
-    TESTS_A_LOOK = 16,
-    QUIET_NS = 2000000, // several times what a sender waits before it looks for room
-};
+enum { QUIET_NS = 2000000 }; // several times what a sender waits before it looks for room
 
 _Atomic size_t fr_request_expected;
 _Atomic bool fr_request_awaited;
@@ -39,42 +34,35 @@ void fr_request_notice_awaited(void)
     atomic_fetch_add(&fr_request_reasons, 1);
 }
 
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 // One message after the other may be waiting to be sent.
 void fr_request_receive_coming(void)
 {
     if (!fr_rndv_is_awaited())
         return;
     fr_request_notice_awaited();
-    for (int64_t since = now_ns(); now_ns() - since < QUIET_NS;) {
+    struct fr_wait wait = {0};
+    while (fr_wait_ns(&wait) < QUIET_NS) {
         uint64_t pulled = fr_rndv_incoming_pulled();
         fr_world_progress();
         fr_rndv_progress(NULL);
         fr_request_receive_early(true);
         if (fr_rndv_incoming_pulled() != pulled)
-            since = now_ns();
-        sched_yield();
+            wait = (struct fr_wait){0};
+        (void)fr_wait_step(&wait);
     }
 }
 
-static bool is_time_to_look(unsigned tests)
+// Some tens of microseconds, in which most waits end, go without a look at others. A test moves the
+// MPI library, so fewer of them than of other polls come between two such looks.
+static struct fr_wait begin_wait(void)
 {
-    return tests % TESTS_A_LOOK == 0 && tests >= TESTS_AT_FIRST;
+    return (struct fr_wait){.spins = 240, .steps_a_yield = 16};
 }
 
-static void look_after_others(unsigned tests)
+static void look_after_others(void)
 {
-    if (!is_time_to_look(tests))
-        return;
     fr_rndv_progress(NULL);
     fr_request_receive_early(true);
-    sched_yield();
 }
 
 // The function that begins what a blocking one does, itself for others.
@@ -107,12 +95,14 @@ static bool is_from_nobody(enum fr_fn fn, const fr_word *args)
 
 static int test_until_over(void *request, fr_word status)
 {
+    struct fr_wait wait = begin_wait();
     int flag = 0, rc = fr_real_mpi.SUCCESS;
-    for (unsigned tests = 1; rc == fr_real_mpi.SUCCESS; tests++) {
+    while (rc == fr_real_mpi.SUCCESS) {
         rc = FR_MPI(Test, FR_PTR(request), FR_PTR(&flag), status);
         if (flag)
             break;
-        look_after_others(tests);
+        if (fr_wait_step(&wait))
+            look_after_others();
     }
     return rc;
 }
@@ -155,12 +145,14 @@ static int exchange(enum fr_fn fn, const fr_word *args)
 
 static int probe(const fr_word *args)
 {
+    struct fr_wait wait = begin_wait();
     int flag = 0;
-    for (unsigned tests = 1;; tests++) {
+    for (;;) {
         int rc = FR_MPI(Iprobe, args[0], args[1], args[2], FR_PTR(&flag), args[3]);
         if (flag || rc != fr_real_mpi.SUCCESS)
             return rc;
-        look_after_others(tests);
+        if (fr_wait_step(&wait))
+            look_after_others();
     }
 }
 
@@ -201,10 +193,11 @@ int fr_request_set_call(struct fr_request_set *set)
         return fr_real_call(set->fn, set->args);
     bool over = false;
     int rc = test(set->fn, set->args, &over);
-    for (unsigned tests = 1; !over; tests++) {
-        if (is_time_to_look(tests)) {
+    struct fr_wait wait = begin_wait();
+    while (!over) {
+        if (fr_wait_step(&wait)) {
             fr_request_set_unclaim(set);
-            look_after_others(tests);
+            look_after_others();
             (void)!fr_request_set_claim(set);
         }
         rc = test(set->fn, set->args, &over);
@@ -227,9 +220,11 @@ int fr_request_call_real(enum fr_fn fn, const fr_word *args)
     int rc = fr_real_mpi.SUCCESS;
     if (!completes(fn))
         return fr_real_call(fn, args);
-    for (unsigned tests = 1; !over; tests++) {
+    struct fr_wait wait = begin_wait();
+    while (!over) {
         rc = test(fn, args, &over);
-        look_after_others(tests);
+        if (fr_wait_step(&wait))
+            look_after_others();
     }
     return rc;
 }

@@ -342,6 +342,12 @@ static int report_own_errors(struct fr_request_set *set, int rc)
     return code;
 }
 
+// Open MPI 4 frees a persistent request that has failed.
+static bool is_null(const struct fr_request_set *set, size_t request)
+{
+    return fr_real_handle_load(set->requests, request) == fr_real_mpi.REQUEST_NULL;
+}
+
 int fr_request_set_finish(struct fr_request_set *set, int rc)
 {
     set->done_count = 0;
@@ -362,7 +368,7 @@ int fr_request_set_finish(struct fr_request_set *set, int rc)
     rc = report_own_errors(set, rc);
     for (size_t i = 0; i < set->done_count && !fr_request_is_enquiry(set->class); i++) {
         fr_request_table_end(set->done[i]);
-        if (set->done[i]->persistent)
+        if (set->done[i]->persistent && !is_null(set, set->done_requests[i]))
             continue;
         fr_request_table_remove(set->done[i]);
         set->ops[set->done_requests[i]] = NULL;

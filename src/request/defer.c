@@ -5,14 +5,12 @@
 // Receives go first: whoever sent what they wait for may be waiting for them as well.
 #include "config.h"
 
+#include "core/wait.h"
 #include "request/schedule.h"
 #include "request/set.h"
 #include "world/world.h"
 
-#include <sched.h>
 #include <string.h>
-
-enum { LOOKS_A_YIELD = 64 };
 
 // Looks at what is deferred; what is over is no more.
 static void look_at_all(struct fr_request_set *set)
@@ -134,11 +132,11 @@ static int add_outcome(struct fr_request_set *set, size_t index, int all, int on
 // nothing may be deferred by then. Receives go on meanwhile, as they have to where senders wait.
 static int wait_all_first(struct fr_request_set *set)
 {
-    for (unsigned looks = 1; fr_request_set_find_deferred(set); looks++) {
+    struct fr_wait wait = {.steps_a_yield = FR_WAIT_POLLS};
+    while (fr_request_set_find_deferred(set)) {
         fr_request_set_unclaim(set);
         go_on(true);
-        if (looks % LOOKS_A_YIELD == 0)
-            sched_yield();
+        (void)fr_wait_step(&wait);
         (void)!fr_request_set_claim(set);
     }
     return fr_request_set_finish(set, fr_request_set_call(set));
@@ -168,16 +166,15 @@ static int wait_some(struct fr_request_set *set)
     int *number = (int *)set->args[2]; // the index, or how many there are
     fr_word args[] = {set->args[0], set->args[1], set->args[2], any ? FR_PTR(&flag) : set->args[3],
                       set->args[any ? 3 : 4]};
-    for (unsigned looks = 1;; looks++) {
+    struct fr_wait wait = {.steps_a_yield = FR_WAIT_POLLS};
+    for (;;) {
         int rc = call_hidden(set, any ? FR_FN_MPI_Testany : FR_FN_MPI_Testsome, args);
         bool found = *number != fr_real_mpi.UNDEFINED && (any ? flag != 0 : *number > 0);
         if (found || rc != fr_real_mpi.SUCCESS)
             return fr_request_set_finish(set, rc);
         look_at_all(set);
-        if (looks % LOOKS_A_YIELD)
-            continue;
-        go_on(true);
-        sched_yield();
+        if (fr_wait_step(&wait))
+            go_on(true);
     }
 }
 

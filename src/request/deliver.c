@@ -2,11 +2,10 @@
 // Copies of operations before and after the real call, and errors.
 #include "config.h"
 
+#include "core/wait.h"
 #include "report/report.h"
 #include "request/schedule.h"
 #include "world/world.h"
-
-#include <sched.h>
 
 enum { AT_ONCE = 32 }; // messages that are received in one go
 
@@ -74,7 +73,7 @@ bool fr_request_begin_copy(_Atomic unsigned char *state)
     if (atomic_compare_exchange_strong(state, &expected, FR_COPY_BEGUN))
         return true;
     while (atomic_load_explicit(state, memory_order_acquire) == FR_COPY_BEGUN)
-        sched_yield();
+        fr_wait_yield();
     return false;
 }
 

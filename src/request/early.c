@@ -3,27 +3,16 @@
 // though nobody is completing them.
 #include "config.h"
 
+#include "core/wait.h"
 #include "request/posted.h"
 #include "request/schedule.h"
 #include "request/table.h"
 #include "world/world.h"
 
-#include <sched.h>
-#include <time.h>
-
 enum {
-    SPINS = 200,           // looks at a send before the core is yielded
-    SPINS_A_PROGRESS = 64, // between two looks for what others wait for
-    TELL_AFTER_S = 10,
+    FREED_LIMIT_S = 10,
     MOST_EARLY = 32, // receives that are looked at in one go
 };
-
-static int64_t now_s(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec;
-}
 
 bool fr_request_poll(struct fr_request_op *op, unsigned *copies)
 {
@@ -54,19 +43,18 @@ bool fr_request_leave_buffer(struct fr_request_op *op)
 }
 
 // A receiver that has died in the middle is beyond help.
-static bool is_lost(const struct fr_request_op *op, int64_t since_s)
+static bool is_lost(const struct fr_request_op *op, struct fr_wait *wait)
 {
-    int64_t seconds = now_s() - since_s;
-    if (seconds < 1)
+    if (fr_wait_ns(wait) < FR_SECOND_NS)
         return false;
     if (fr_rndv_send_is_lost(op->send)) {
         fr_error("%s: the receiving process is gone", fr_real_rows[op->fn].name);
         return true;
     }
-    if (seconds >= TELL_AFTER_S)
+    if (fr_wait_judge(wait, 0) == FR_WAIT_LONG)
         fr_warn_once("%s: a message has waited for %ld s to be received, and there is no memory to "
                      "copy it to",
-                     fr_real_rows[op->fn].name, (long)seconds);
+                     fr_real_rows[op->fn].name, (long)(fr_wait_ns(wait) / FR_SECOND_NS));
     return false;
 }
 
@@ -100,19 +88,15 @@ static void look_at_own(struct fr_request_op *op)
 
 void fr_request_wait_over(struct fr_request_op *op)
 {
-    int64_t since_s = 0;
-    for (unsigned looks = 1; !fr_request_is_over(op); looks++) {
-        if (looks % SPINS_A_PROGRESS == 0) {
-            fr_world_progress();
-            fr_rndv_progress(NULL);
-            fr_request_receive_early(true);
-            look_at_own(op);
-        }
-        if (looks < SPINS)
+    struct fr_wait wait = {.steps_a_yield = FR_WAIT_POLLS};
+    while (!fr_request_is_over(op)) {
+        if (!fr_wait_step(&wait))
             continue;
-        sched_yield();
-        since_s = since_s ? since_s : now_s();
-        if (op->send && is_lost(op, since_s))
+        fr_world_progress();
+        fr_rndv_progress(NULL);
+        fr_request_receive_early(true);
+        look_at_own(op);
+        if (op->send && is_lost(op, &wait))
             return;
     }
 }
@@ -179,11 +163,12 @@ static void look_at_freed(void)
     if (FR_LIKELY(!fr_request_any_freed()))
         return;
     uint64_t since = fr_request_freed_looks();
-    int64_t since_s = now_s();
+    struct fr_wait wait = {0};
     fr_request_poll_freed();
-    while (fr_request_look_at_unseen(since) && now_s() - since_s < TELL_AFTER_S) {
+    while (fr_request_look_at_unseen(since) &&
+           fr_wait_judge(&wait, FREED_LIMIT_S) != FR_WAIT_OVER) {
         fr_rndv_progress(NULL);
-        sched_yield();
+        (void)fr_wait_step(&wait);
     }
 }
 

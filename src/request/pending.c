@@ -9,7 +9,7 @@
 
 #include "request/table.h"
 
-#include <sched.h>
+#include "core/wait.h"
 
 _Atomic size_t fr_request_pending_count;
 
@@ -136,7 +136,7 @@ static void await_others(const struct fr_request_sync *sync)
     fr_core_lock(&pending_lock);
     while (any_in_delivery(sync)) {
         fr_core_unlock(&pending_lock);
-        sched_yield();
+        fr_wait_yield();
         fr_core_lock(&pending_lock);
     }
     fr_core_unlock(&pending_lock);
@@ -170,7 +170,7 @@ static enum fr_status fetch(const struct fr_request_sync *sync)
         enum fr_status status = op ? fr_request_fetch(op) : FR_OK;
         first = first == FR_OK ? status : first;
         if (!op)
-            sched_yield();
+            fr_wait_yield();
     }
     return first;
 }

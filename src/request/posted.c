@@ -8,9 +8,9 @@
 
 #include "request/posted.h"
 
+#include "core/wait.h"
 #include "request/table.h"
 
-#include <sched.h>
 #include <string.h>
 
 enum { SET_BITS = 9, SETS = 1 << SET_BITS, WAYS = 4, STATE_BITS = 3 };
@@ -337,7 +337,7 @@ static struct fr_request_posted *claim(fr_word request)
             if (change(&place_words[i], ready, word_of(request, CLAIMED)))
                 return &places[i];
         } else if (FR_UNLIKELY(word == word_of(request, LOOKED))) {
-            sched_yield();
+            fr_wait_yield();
         } else {
             i++;
         }
@@ -406,7 +406,7 @@ static __attribute__((noinline)) void let_go_unpeeked(_Atomic uint64_t *word, ui
 {
     for (uint64_t held = atomic_load_explicit(word, memory_order_relaxed);;) {
         if (FR_UNLIKELY(state_of(held) == PEEKED)) {
-            sched_yield();
+            fr_wait_yield();
             held = atomic_load_explicit(word, memory_order_relaxed);
         } else if (atomic_compare_exchange_weak_explicit(word, &held, to, memory_order_acq_rel,
                                                          memory_order_relaxed)) {
@@ -635,7 +635,7 @@ void fr_request_posted_look(void)
 static bool take_from(struct fr_request_posted *receive, struct fr_rndv_incoming *incoming)
 {
     _Atomic uint64_t *word = word_at(receive);
-    for (;; sched_yield()) {
+    for (;; fr_wait_yield()) {
         uint64_t seen = atomic_load_explicit(word, memory_order_relaxed);
         fr_word request = request_of(seen);
         if (seen == FREE || state_of(seen) == ADDED || is_late || state_of(seen) == SUPERSEDED ||

@@ -225,16 +225,43 @@ static struct fr_path_view *view_of(struct fr_request_op *op, struct fr_path_vie
     return view ? view : nowhere;
 }
 
+// What was sent before a message that has been received.
+struct doubt {
+    struct fr_rndv_address from;
+    uint64_t number;
+};
+
+// Where no other receive is under way, which may have been cut off without anybody having looked.
+static bool may_end_doubts(void)
+{
+    return fr_request_alone && !fr_request_any_unmarked && !fr_request_any_tracked() &&
+           !fr_request_any_freed();
+}
+
+static void end_doubts(const struct doubt *doubts, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        fr_rndv_incoming_end_doubted(&doubts[i].from, doubts[i].number);
+}
+
 static enum fr_status receive(struct fr_request_op *const *ops, struct fr_rndv_incoming *incoming,
                               size_t count)
 {
     struct fr_rndv_recv recvs[AT_ONCE];
     struct fr_path_view nowhere;
+    struct doubt doubts[AT_ONCE];
+    size_t doubt_count = 0;
     enum fr_status first = FR_OK;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         recvs[i] =
             (struct fr_rndv_recv){.view = view_of(ops[i], &nowhere), .incoming = &incoming[i]};
+        doubts[doubt_count].number = incoming[i].number;
+        doubt_count += may_end_doubts() &&
+                       fr_rndv_incoming_is_after_doubt(&incoming[i], &doubts[doubt_count].from);
+    }
     fr_rndv_receive(recvs, count);
+    if (FR_UNLIKELY(doubt_count > 0))
+        end_doubts(doubts, doubt_count);
     for (size_t i = 0; i < count; i++) {
         enum fr_status status = conclude(ops[i], &recvs[i]);
         first = first == FR_OK ? status : first;

@@ -9,10 +9,10 @@
 
 #include "request/schedule.h"
 
+#include "core/wait.h"
 #include "request/table.h"
 #include "world/world.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -195,14 +195,13 @@ bool fr_request_schedule_poll(struct fr_request_op *op)
 
 int fr_request_schedule_run(struct fr_request_op *op)
 {
-    enum { POLLS_A_YIELD = 64 };
+    struct fr_wait wait = {.steps_a_yield = FR_WAIT_POLLS};
     (void)fr_request_schedule_start(op);
-    for (unsigned polls = 1; !fr_request_schedule_poll(op); polls++) {
-        if (polls % POLLS_A_YIELD)
+    while (!fr_request_schedule_poll(op)) {
+        if (!fr_wait_step(&wait))
             continue;
         fr_rndv_progress(NULL);
         fr_request_receive_early(true);
-        sched_yield();
     }
     return op->schedule->error;
 }

@@ -5,7 +5,7 @@
 
 #include "request/table.h"
 
-#include <sched.h>
+#include "core/wait.h"
 
 _Atomic size_t fr_request_tracked_count;
 _Atomic size_t fr_request_special_count;
@@ -265,7 +265,7 @@ static struct fr_request_op *find_idle(fr_word request) FR_REQUIRES(table_lock)
 {
     while (FR_UNLIKELY(early_count > 0) && is_early(request)) {
         fr_core_unlock(&table_lock);
-        sched_yield();
+        fr_wait_yield();
         fr_core_lock(&table_lock);
     }
     return find_unclaimed(request);

@@ -2,13 +2,12 @@
 // From a started operation to its place in the side table; operations that outlive their request.
 #include "config.h"
 
+#include "core/wait.h"
 #include "request/posted.h"
 #include "request/schedule.h"
 #include "request/table.h"
 
-#include <sched.h>
 #include <string.h>
-#include <time.h>
 
 static struct fr_lock freed_lock = FR_LOCK_INIT;
 static struct fr_request_op *freed FR_GUARDED_BY(freed_lock);
@@ -206,22 +205,15 @@ void fr_request_poll_freed(void)
     poll_freed(MOST_UNDER_WAY);
 }
 
-static int64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 // What is left is forgotten, and stays: MPI may still write its memory.
 void fr_request_end_freed(void)
 {
-    enum { LIMIT_MS = 3000 };
-    const int64_t begin_ms = now_ms();
-    while (fr_request_any_freed() && now_ms() - begin_ms < LIMIT_MS) {
+    enum { LIMIT_S = 3 };
+    struct fr_wait wait = {0};
+    while (fr_request_any_freed() && fr_wait_judge(&wait, LIMIT_S) != FR_WAIT_OVER) {
         poll_freed(SIZE_MAX);
         fr_rndv_progress(NULL);
-        sched_yield();
+        (void)fr_wait_step(&wait);
     }
     fr_core_lock(&freed_lock);
     freed = NULL;

@@ -5,7 +5,7 @@
 
 #include "rndv/meet.h"
 
-#include <time.h>
+#include "core/time.h"
 
 enum { DOUBLINGS = 6 }; // of the time until something is tried again
 
@@ -14,13 +14,6 @@ static struct fr_list busy FR_GUARDED_BY(lock) = FR_LIST_INIT(busy);
 static struct fr_list waiting FR_GUARDED_BY(lock) = FR_LIST_INIT(waiting); // and not busy
 static _Atomic unsigned busy_count;
 static _Atomic int64_t next_ns = INT64_MAX; // no time that is waited for comes before
-
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 static void make_busy(struct fr_rndv_turn *turn) FR_REQUIRES(lock)
 {
@@ -51,7 +44,7 @@ void fr_rndv_agenda_add(struct fr_rndv_turn *turn)
 // What has gone well for as long as the longest time starts with the shortest one again.
 void fr_rndv_agenda_wait(struct fr_rndv_turn *turn)
 {
-    int64_t first_ns = (int64_t)fr_rail_options().retry_ns, now = now_ns();
+    int64_t first_ns = (int64_t)fr_rail_options().retry_ns, now = fr_time_ns();
     fr_core_lock(&lock);
     if (!turn->waits) {
         if (now - turn->due_ns >= first_ns << DOUBLINGS)
@@ -94,7 +87,7 @@ bool fr_rndv_agenda_is_due(void)
 {
     int64_t next = atomic_load_explicit(&next_ns, memory_order_relaxed);
     if (FR_UNLIKELY(next != INT64_MAX)) {
-        int64_t now = now_ns();
+        int64_t now = fr_time_ns();
         if (now >= next)
             wake(now);
     }
@@ -114,7 +107,7 @@ bool fr_rndv_agenda_take(struct fr_rndv_turn *turn)
 {
     fr_core_lock(&lock);
     turn->news = false;
-    bool due = turn->waits && now_ns() >= turn->due_ns;
+    bool due = turn->waits && fr_time_ns() >= turn->due_ns;
     turn->waits = turn->waits && !due;
     fr_core_unlock(&lock);
     return due;

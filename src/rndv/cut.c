@@ -84,7 +84,7 @@ static bool doubt(const struct fr_rndv_incoming *incoming, bool received)
     if (incoming->slot != NULL)
         return fr_rndv_slot_doubt(incoming->from, incoming->slot, incoming->number,
                                   FR_SLOT_DOUBTED | (received ? FR_SLOT_TAKEN : 0));
-    if (received && !fr_rndv_replica_doubt(incoming->from, incoming->number))
+    if (!fr_rndv_replica_doubt(incoming->from, incoming->number, received))
         return false;
     (void)fr_rndv_tell(incoming->from, FR_CONTROL_DOUBTED, &entry, false);
     return true;
@@ -102,7 +102,8 @@ void fr_rndv_incoming_lift_doubt(const struct fr_rndv_incoming *incoming)
         .comm = atomic_load_explicit(&slot->comm, memory_order_acquire)};
     if (!fr_rndv_slot_lift_doubt(incoming->from, slot, incoming->number))
         return;
-    while (fr_rndv_incoming_find_first(&from, 0, FR_RNDV_RTS_LONGEST, &next) && !doubt(&next, true))
+    while (fr_rndv_incoming_find_first(&from, 0, FR_RNDV_RTS_LONGEST, true, &next) &&
+           !doubt(&next, true))
         continue;
 }
 
@@ -120,7 +121,7 @@ bool fr_rndv_incoming_find_cut(const struct fr_rndv_cut *cut, struct fr_rndv_inc
         return false;
     bool surely = begins || (tells && cut->at_once && fr_rndv_marks_rts(cut->length)), found;
     do {
-        found = fr_rndv_incoming_find_first(&cut->from, shortest, longest, incoming);
+        found = fr_rndv_incoming_find_first(&cut->from, shortest, longest, surely, incoming);
         if (!found || (surely && cut->in_order))
             return found;
     } while (!doubt(incoming, surely)); // gone meanwhile
@@ -128,4 +129,29 @@ bool fr_rndv_incoming_find_cut(const struct fr_rndv_cut *cut, struct fr_rndv_inc
              "not known",
              cut->from.to, cut->from.tag, (unsigned long)cut->room);
     return false;
+}
+
+bool fr_rndv_incoming_is_after_doubt(const struct fr_rndv_incoming *incoming,
+                                     struct fr_rndv_address *from)
+{
+    const struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(incoming->from);
+    if (incoming->slot == NULL || ledger == NULL ||
+        FR_LIKELY(atomic_load_explicit(&ledger->doubted, memory_order_relaxed) == 0))
+        return false;
+    *from = (struct fr_rndv_address){
+        .to = incoming->from,
+        .tag = atomic_load_explicit(&incoming->slot->tag, memory_order_acquire),
+        .comm = atomic_load_explicit(&incoming->slot->comm, memory_order_acquire)};
+    return true;
+}
+
+void fr_rndv_incoming_end_doubted(const struct fr_rndv_address *from, uint64_t number)
+{
+    struct fr_rndv_incoming incoming;
+    while (fr_rndv_incoming_find_first(from, 0, FR_RNDV_RTS_LONGEST, true, &incoming) &&
+           incoming.slot != NULL && incoming.number < number &&
+           (atomic_load_explicit(&incoming.slot->word, memory_order_acquire) & FR_SLOT_DOUBTED) !=
+               0 &&
+           fr_rndv_incoming_drop_one(&incoming))
+        continue;
 }

@@ -11,7 +11,7 @@
 
 #include "rndv/hmem.h"
 
-#include <time.h>
+#include "core/time.h"
 
 enum {
     REFUSED = 256,           // allocations remembered that a NIC did not take; two share a place
@@ -151,16 +151,9 @@ enum fr_status fr_rndv_hmem_register_lease(const struct fr_workspace_lease *leas
 
 // ---- what was freed
 
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 static bool is_due(void)
 {
-    int64_t last = atomic_load_explicit(&looked_ns, memory_order_relaxed), now = now_ns();
+    int64_t last = atomic_load_explicit(&looked_ns, memory_order_relaxed), now = fr_time_ns();
     return now - last >= LOOK_EVERY_NS && atomic_compare_exchange_strong(&looked_ns, &last, now);
 }
 

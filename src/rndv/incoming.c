@@ -6,17 +6,15 @@
 // number tells: numbers of one sender never come back.
 #include "config.h"
 
+#include "core/wait.h"
 #include "rndv/rndv_int.h"
 #include "world/world.h"
 
-#include <sched.h>
 #include <string.h>
-#include <time.h>
 
 enum {
-    SPINS = 1000,       // tens of microseconds, then the core is yielded
-    YIELDS_A_LOOK = 64, // between looks at whether the sender is alive
-    TELL_AFTER_S = 10,
+    STEPS_A_LOOK = 64,     // between looks at whether the sender is alive
+    NOTICE_LIMIT_S = 10,   // of a wait for notice of a message that has come
     REFUSED_LIMIT_S = 600, // of a wait for a sender to come to a refusal, where none is set
 };
 
@@ -115,41 +113,35 @@ bool fr_rndv_incoming_is_short(const struct fr_rndv_incoming *incoming)
 
 // ---- waiting for a sender
 
-struct wait {
-    unsigned looks;
-    int64_t since_s;
-    bool told;
-};
-
-static int64_t now_s(void)
+// Takes a step, and makes progress for others.
+static void wait_on(struct fr_wait *wait)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec;
+    if (!fr_wait_step(wait))
+        return;
+    fr_rndv_progress(NULL);
+    if (wait->steps % STEPS_A_LOOK == 0)
+        fr_world_progress();
 }
 
-// Makes progress for others, and says how long this has lasted already, in seconds.
-static int64_t wait_on(struct wait *wait)
+static bool is_time_to_look(const struct fr_wait *wait)
 {
-    if (++wait->looks <= SPINS) {
-        fr_control_shm_relax();
-        return 0;
-    }
-    fr_rndv_progress(NULL);
-    if (wait->looks % YIELDS_A_LOOK == 0)
-        fr_world_progress();
-    sched_yield();
-    wait->since_s = wait->since_s != 0 ? wait->since_s : now_s();
-    return now_s() - wait->since_s;
+    return wait->steps % STEPS_A_LOOK == 0;
+}
+
+// Waits for notice of a message that has come. False when it has not come for long.
+static bool wait_for_notice(struct fr_wait *wait)
+{
+    wait_on(wait);
+    return fr_wait_judge(wait, NOTICE_LIMIT_S) != FR_WAIT_OVER;
 }
 
 // The sender holds the slot only while it copies.
-static bool waits_for_sender(const struct fr_rndv_incoming *incoming, struct wait *wait)
+static bool waits_for_sender(const struct fr_rndv_incoming *incoming, struct fr_wait *wait)
 {
     if (!is_waiting(incoming->slot, incoming->number))
         return false;
-    (void)wait_on(wait);
-    return wait->looks % YIELDS_A_LOOK != 0 || fr_control_is_alive(incoming->from);
+    wait_on(wait);
+    return !is_time_to_look(wait) || fr_control_is_alive(incoming->from);
 }
 
 static void read_place(struct fr_rndv_incoming *incoming)
@@ -167,31 +159,30 @@ static void read_place(struct fr_rndv_incoming *incoming)
 // A sender that was asked for another scheme may be in a call of MPI's own, or outside of MPI, and
 // come to it late, or never if it waits for what this process does after this message:
 // then this is the message's failure.
-static bool waits_too_long(const struct fr_rndv_incoming *incoming, struct wait *wait)
+static bool waits_too_long(const struct fr_rndv_incoming *incoming, struct fr_wait *wait)
 {
-    int64_t limit_s = (int64_t)fr_core_settings()->timeout_s;
-    int64_t seconds = wait->since_s != 0 ? now_s() - wait->since_s : 0;
+    size_t limit_s = fr_core_settings()->timeout_s;
     limit_s = limit_s > 0 ? limit_s : REFUSED_LIMIT_S;
-    if (seconds >= TELL_AFTER_S && !wait->told)
-        fr_warn("rank %d was asked %d s ago to send a message another way, and does not answer: it "
-                "is outside of MPI, or in a call of host buffers",
-                incoming->from, TELL_AFTER_S);
-    wait->told = wait->told || seconds >= TELL_AFTER_S;
-    if (seconds >= limit_s)
-        fr_error("rank %d has not sent a message another way within %ld s", incoming->from,
-                 (long)limit_s);
-    return seconds >= limit_s;
+    enum fr_wait_verdict verdict = fr_wait_judge(wait, limit_s);
+    if (verdict == FR_WAIT_LONG)
+        fr_warn("rank %d was asked %ld s ago to send a message another way, and does not answer: "
+                "it is outside of MPI, or in a call of host buffers",
+                incoming->from, (long)(fr_wait_ns(wait) / FR_SECOND_NS));
+    if (verdict == FR_WAIT_OVER)
+        fr_error("rank %d has not sent a message another way within %zu s", incoming->from,
+                 limit_s);
+    return verdict == FR_WAIT_OVER;
 }
 
 static enum fr_status begin_here(struct fr_rndv_incoming *incoming, bool refused)
 {
-    struct wait wait = {0};
+    struct fr_wait wait = {.spins = FR_WAIT_SPINS, .pauses = true};
     while (!fr_rndv_slot_change(incoming->slot, incoming->number, FR_RNDV_ADVERTISED,
                                 FR_RNDV_PULLING)) {
         fr_rndv_incoming_lift_doubt(incoming);
         if (!waits_for_sender(incoming, &wait))
             return FR_ERR_NOT_FOUND;
-        if (refused && wait.looks % YIELDS_A_LOOK == 0 && waits_too_long(incoming, &wait))
+        if (refused && is_time_to_look(&wait) && waits_too_long(incoming, &wait))
             return FR_ERR_CANCELLED;
     }
     read_place(incoming);
@@ -202,7 +193,7 @@ static enum fr_status begin_here(struct fr_rndv_incoming *incoming, bool refused
 // while.
 static enum fr_status begin_remote(struct fr_rndv_incoming *incoming, unsigned other_than)
 {
-    struct wait wait = {.looks = SPINS};
+    struct fr_wait wait = {0};
     for (;;) {
         fr_rndv_progress(NULL);
         enum fr_status status = fr_rndv_replica_find(incoming, other_than);
@@ -210,15 +201,15 @@ static enum fr_status begin_remote(struct fr_rndv_incoming *incoming, unsigned o
             (void)fr_rndv_replica_take(incoming->from, incoming->number, false);
         if (status != FR_ERR_NOT_FOUND)
             return status;
-        int64_t seconds = wait_on(&wait);
-        if (wait.looks % YIELDS_A_LOOK == 0 && !fr_control_is_alive(incoming->from))
+        wait_on(&wait);
+        if (is_time_to_look(&wait) && !fr_control_is_alive(incoming->from))
             return FR_ERR_NOT_FOUND;
         if (other_than != FR_SCHEME_NONE) {
             if (waits_too_long(incoming, &wait))
                 return FR_ERR_CANCELLED;
-        } else if (seconds >= TELL_AFTER_S) {
-            fr_warn_once("waiting for %d s for rank %d to say where a message is", TELL_AFTER_S,
-                         incoming->from);
+        } else if (fr_wait_judge(&wait, 0) == FR_WAIT_LONG) {
+            fr_warn_once("waiting for %ld s for rank %d to say where a message is",
+                         (long)(fr_wait_ns(&wait) / FR_SECOND_NS), incoming->from);
         }
     }
 }
@@ -316,9 +307,9 @@ bool fr_rndv_incoming_take_known(const struct fr_rndv_incoming *incoming)
 
 bool fr_rndv_incoming_take(const struct fr_rndv_incoming *incoming)
 {
-    struct wait wait = {.looks = SPINS};
+    struct fr_wait wait = {0};
     while (!fr_rndv_incoming_take_known(incoming)) {
-        if (wait_on(&wait) >= TELL_AFTER_S)
+        if (!wait_for_notice(&wait))
             return false;
         fr_rndv_progress(NULL);
     }
@@ -327,15 +318,14 @@ bool fr_rndv_incoming_take(const struct fr_rndv_incoming *incoming)
 
 static bool is_from(const struct look *look, const struct fr_rndv_address *from)
 {
-    return look->to == fr_world_rank() && look->tag == from->tag && look->comm == from->comm &&
-           (look->word & FR_SLOT_TAKEN) == 0;
+    return look->to == fr_world_rank() && look->tag == from->tag && look->comm == from->comm;
 }
 
-// The message with the lowest number that is still to be received here, and has an RTS of these
-// lengths; NULL if there is none.
+// The message with the lowest number that is still to be received here, has none of these bits in
+// its word, and an RTS of these lengths; NULL if there is none.
 static struct fr_rndv_slot *find_first(struct fr_rndv_ledger *ledger,
                                        const struct fr_rndv_address *from, size_t shortest,
-                                       size_t longest, struct look *first)
+                                       size_t longest, uint64_t bits, struct look *first)
 {
     struct fr_rndv_slot *found = NULL;
     for (size_t i = 0; i < FR_ARRAY_LENGTH(ledger->in_use); i++) {
@@ -343,8 +333,9 @@ static struct fr_rndv_slot *find_first(struct fr_rndv_ledger *ledger,
         for (; left != 0; left &= left - 1) {
             struct fr_rndv_slot *slot = &ledger->slots[i * 64 + (size_t)__builtin_ctzll(left)];
             struct look look;
-            if (!look_at(slot, &look) || !is_from(&look, from) || look.length < shortest ||
-                look.length > longest || (found != NULL && look.word >= first->word))
+            if (!look_at(slot, &look) || !is_from(&look, from) || (look.word & bits) != 0 ||
+                look.length < shortest || look.length > longest ||
+                (found != NULL && look.word >= first->word))
                 continue;
             found = slot;
             *first = look;
@@ -359,7 +350,7 @@ static bool peek_here(struct fr_rndv_ledger *ledger, const struct fr_rndv_addres
     struct fr_rndv_slot *slot;
     struct look first = {.word = 0};
     do {
-        slot = find_first(ledger, from, length, length, &first);
+        slot = find_first(ledger, from, length, length, FR_SLOT_TAKEN, &first);
         if (slot == NULL)
             return false;
     } while (take &&
@@ -390,7 +381,7 @@ bool fr_rndv_incoming_peek(const struct fr_rndv_address *from, size_t length, bo
                            uint64_t *bytes)
 {
     struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(from->to);
-    struct wait wait = {.looks = SPINS};
+    struct fr_wait wait = {0};
     if (ledger != NULL && peek_here(ledger, from, length, take, bytes))
         return true;
     if (!fr_control_reaches(from->to))
@@ -404,7 +395,7 @@ bool fr_rndv_incoming_peek(const struct fr_rndv_address *from, size_t length, bo
         enum fr_rndv_answer answer = fr_rndv_replica_peek(from, length, take, bytes);
         if (answer != FR_RNDV_UNKNOWN)
             return answer == FR_RNDV_FOUND;
-    } while (wait_on(&wait) < TELL_AFTER_S);
+    } while (wait_for_notice(&wait));
     fr_warn_once("a message of rank %d with tag %d came without notice, so that its size may not "
                  "be what a probe says",
                  from->to, from->tag);
@@ -426,7 +417,7 @@ static struct fr_rndv_incoming incoming_of(struct fr_rndv_slot *slot, const stru
 bool fr_rndv_incoming_find(const struct fr_rndv_rts *rts, struct fr_rndv_incoming *incoming)
 {
     struct fr_rndv_ledger *ledger = fr_rndv_ledger_of((int)rts->from);
-    struct wait wait = {.looks = SPINS};
+    struct fr_wait wait = {0};
     struct look look;
     if (!rts->remote) {
         if (ledger == NULL || rts->place >= fr_rndv_ledger_slots_of(ledger) ||
@@ -438,7 +429,7 @@ bool fr_rndv_incoming_find(const struct fr_rndv_rts *rts, struct fr_rndv_incomin
     }
     *incoming = (struct fr_rndv_incoming){.number = rts->number, .from = (int)rts->from};
     enum fr_status status = fr_rndv_replica_find(incoming, FR_SCHEME_NONE);
-    while (status == FR_ERR_NOT_FOUND && wait_on(&wait) < TELL_AFTER_S) {
+    while (status == FR_ERR_NOT_FOUND && wait_for_notice(&wait)) {
         fr_rndv_progress(NULL);
         status = fr_rndv_replica_find(incoming, FR_SCHEME_NONE);
     }
@@ -446,20 +437,32 @@ bool fr_rndv_incoming_find(const struct fr_rndv_rts *rts, struct fr_rndv_incomin
 }
 
 bool fr_rndv_incoming_find_first(const struct fr_rndv_address *from, size_t shortest,
-                                 size_t longest, struct fr_rndv_incoming *incoming)
+                                 size_t longest, bool doubted, struct fr_rndv_incoming *incoming)
 {
+    uint64_t bits = FR_SLOT_TAKEN | (doubted ? 0 : FR_SLOT_DOUBTED);
     struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(from->to);
     struct look first = {.word = 0};
     struct fr_rndv_slot *slot =
-        ledger != NULL ? find_first(ledger, from, shortest, longest, &first) : NULL;
+        ledger != NULL ? find_first(ledger, from, shortest, longest, bits, &first) : NULL;
     if (slot == NULL)
-        return fr_rndv_replica_find_first(from, shortest, longest, incoming);
+        return fr_rndv_replica_find_first(from, shortest, longest, doubted, incoming);
     *incoming = incoming_of(slot, &first, from->to, (size_t)(slot - ledger->slots));
     return true;
 }
 
 // Fragments that are on their way are discarded in the end.
-static void drop_one(struct fr_rndv_ledger *ledger, int from, size_t place, uint64_t comm)
+bool fr_rndv_incoming_drop_one(struct fr_rndv_incoming *incoming)
+{
+    if (fr_rndv_incoming_begin(incoming) != FR_OK)
+        return false;
+    if (incoming->scheme == FR_SCHEME_PIPELINE)
+        fr_rndv_incoming_abandon(incoming);
+    else
+        fr_rndv_incoming_end(incoming, true);
+    return true;
+}
+
+static void drop_of(struct fr_rndv_ledger *ledger, int from, size_t place, uint64_t comm)
 {
     struct fr_rndv_slot *slot = &ledger->slots[place];
     struct look look;
@@ -467,12 +470,7 @@ static void drop_one(struct fr_rndv_ledger *ledger, int from, size_t place, uint
         (look.word & FR_SLOT_TAKEN) != 0)
         return;
     struct fr_rndv_incoming incoming = incoming_of(slot, &look, from, place);
-    if (fr_rndv_incoming_begin(&incoming) != FR_OK)
-        return;
-    if (incoming.scheme == FR_SCHEME_PIPELINE)
-        fr_rndv_incoming_abandon(&incoming);
-    else
-        fr_rndv_incoming_end(&incoming, true);
+    (void)fr_rndv_incoming_drop_one(&incoming);
 }
 
 void fr_rndv_incoming_drop(uint64_t comm)
@@ -482,7 +480,7 @@ void fr_rndv_incoming_drop(uint64_t comm)
         for (size_t i = 0; ledger != NULL && i < FR_ARRAY_LENGTH(ledger->in_use); i++) {
             uint64_t left = atomic_load_explicit(&ledger->in_use[i], memory_order_acquire);
             for (; left != 0; left &= left - 1)
-                drop_one(ledger, from, i * 64 + (size_t)__builtin_ctzll(left), comm);
+                drop_of(ledger, from, i * 64 + (size_t)__builtin_ctzll(left), comm);
         }
     }
 }

@@ -248,18 +248,19 @@ bool fr_rndv_ledger_is_doubted(const struct fr_rndv_address *address)
     if (FR_LIKELY(ledger == NULL ||
                   atomic_load_explicit(&ledger->doubted, memory_order_relaxed) == 0))
         return false;
-    bool found = false; // memory beyond the slots that there are may be missing
-    for (size_t i = 0; i < fr_rndv_ledger_count() / 64 && !found; i++) {
+    enum { MOST = 4 };
+    unsigned count = 0; // memory beyond the slots that there are may be missing
+    for (size_t i = 0; i < fr_rndv_ledger_count() / 64 && count < MOST; i++) {
         uint64_t left = atomic_load_explicit(&ledger->in_use[i], memory_order_acquire);
-        for (; left != 0 && !found; left &= left - 1) {
+        for (; left != 0; left &= left - 1) {
             const struct fr_rndv_slot *slot =
                 &ledger->slots[i * 64 + (size_t)__builtin_ctzll(left)];
             uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
-            found = fr_rndv_word_is_waiting(word) && (word & FR_SLOT_DOUBTED) != 0 &&
-                    goes_to(slot, address);
+            count += fr_rndv_word_is_waiting(word) && (word & FR_SLOT_DOUBTED) != 0 &&
+                     goes_to(slot, address);
         }
     }
-    return found;
+    return count >= MOST;
 }
 
 // Returns NULL when memory has run out. A flow that has been idle the longest is forgotten for it.

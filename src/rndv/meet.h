@@ -56,8 +56,8 @@ bool fr_rndv_told_send(int to, size_t *sent_bytes);
 struct fr_rndv_probe {
     struct fr_rail_transfer *transfers[FR_RAILS_MAX];
     unsigned count; // of them
-    int64_t began_s;
-    int64_t since_s; // when a rail was first waited for; 0: none is
+    int64_t began_ns;
+    int64_t since_ns; // when a rail was first waited for; 0: none is
 };
 
 // probe.c. Registers the memory that others read from to see whether they can, and that this

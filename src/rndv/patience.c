@@ -5,7 +5,7 @@
 
 #include "rndv/send.h"
 
-#include <time.h>
+#include "core/time.h"
 
 enum {
     LONGEST_WAIT_NS = 1000000000, // whatever the receiver does meanwhile
@@ -22,13 +22,6 @@ static struct {
     _Atomic unsigned times;      // and how often that was so since it has last pulled
 } receivers[256];
 
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 static unsigned place_of(const struct fr_rndv_send *send)
 {
     return (unsigned)send->address.to % FR_ARRAY_LENGTH(receivers);
@@ -41,7 +34,7 @@ static int64_t later(int64_t a, int64_t b)
 
 bool fr_rndv_send_has_waited(struct fr_rndv_send *send, enum fr_rndv_state state)
 {
-    int64_t now = now_ns();
+    int64_t now = fr_time_ns();
     unsigned place = place_of(send);
     if (state != FR_RNDV_ADVERTISED) {
         atomic_store_explicit(&receivers[place].pulled_ns, now, memory_order_relaxed);
@@ -63,7 +56,7 @@ bool fr_rndv_send_stays(struct fr_rndv_send *send, bool on_device)
     if (on_device || fr_workspace_has_room(send->bytes))
         return false;
     unsigned place = place_of(send);
-    int64_t now = now_ns();
+    int64_t now = fr_time_ns();
     if (send->stays_since_ns == 0)
         send->stays_since_ns = now;
     bool blocked = fr_rndv_ledger_await(send->address.to);

@@ -3,12 +3,12 @@
 // whether it leads anywhere.
 #include "config.h"
 
+#include "core/wait.h"
 #include "rndv/meet.h"
 #include "world/world.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum {
     PROBE_BYTES = 64,
@@ -25,13 +25,6 @@ static unsigned char *memory;                    // what this process reads
 static unsigned char own_told[FR_RNDV_TOLD_MAX]; // to all others
 static size_t own_told_bytes;
 static uint64_t groups; // in use; belongs to the thread that moves things on
-
-static int64_t now_s(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec;
-}
 
 // What is read from a process tells that it was this one.
 static unsigned char mark_of(int rank)
@@ -148,9 +141,9 @@ bool fr_rndv_probe_has_connected(struct fr_rndv_probe *probe)
 // one of them asks the other first.
 static bool waits_for_rail(struct fr_rndv_probe *probe)
 {
-    if (probe->since_s == 0)
-        probe->since_s = now_s();
-    return now_s() - probe->since_s < GRACE_S;
+    if (probe->since_ns == 0)
+        probe->since_ns = fr_time_ns();
+    return fr_time_ns() - probe->since_ns < GRACE_S * FR_SECOND_NS;
 }
 
 // Small reads take the rails in turn.
@@ -164,8 +157,8 @@ bool fr_rndv_probe_begin(int rank, const struct fr_rndv_told *told, bool again,
         return false;
     groups |= group_of(rank);
     memset(memory + target_of(rank, 0), 0, FR_RAILS_MAX * PROBE_BYTES);
-    probe->began_s = now_s();
-    probe->since_s = 0;
+    probe->began_ns = fr_time_ns();
+    probe->since_ns = 0;
     probe->count = 0;
     while (probe->count < count && read_from(rank, told, PROBE_BYTES, probe))
         if (again)
@@ -186,7 +179,7 @@ bool fr_rndv_probe_is_over(int rank, struct fr_rndv_probe *probe, unsigned *reac
 {
     enum fr_status worst;
     unsigned count = probe->count;
-    if (!have_ended(probe, now_s() - probe->began_s >= PROBE_LIMIT_S, &worst))
+    if (!have_ended(probe, fr_time_ns() - probe->began_ns >= PROBE_LIMIT_S * FR_SECOND_NS, &worst))
         return false;
     groups &= ~group_of(rank);
     *reached =
@@ -203,8 +196,10 @@ void fr_rndv_probe_cancel(struct fr_rndv_probe *probe)
 void fr_rndv_probe_end(struct fr_rndv_probe *probe)
 {
     enum fr_status worst;
-    int64_t since_s = now_s();
-    while (probe->count > 0 && now_s() - since_s < PROBE_LIMIT_S &&
-           !have_ended(probe, true, &worst))
+    struct fr_wait wait = {.steps_a_yield = FR_WAIT_POLLS};
+    while (probe->count > 0 && fr_wait_judge(&wait, PROBE_LIMIT_S) != FR_WAIT_OVER &&
+           !have_ended(probe, true, &worst)) {
         (void)fr_rail_poll(rails);
+        (void)fr_wait_step(&wait);
+    }
 }

@@ -2,13 +2,13 @@
 // Control messages on their way to whom they concern.
 #include "config.h"
 
+#include "core/wait.h"
 #include "memory/memory.h"
 #include "rndv/hmem.h"
 #include "rndv/rails.h"
 #include "rndv/rndv_int.h"
 #include "rndv/write.h"
 
-#include <sched.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -21,7 +21,7 @@ bool fr_rndv_tell(int to, enum fr_control_kind kind, const struct fr_rndv_entry 
             return false;
         fr_warn_once("rank %d cannot be told of a message for want of room, and waits", to);
         fr_control_poll();
-        sched_yield();
+        fr_wait_yield();
     }
     return true;
 }

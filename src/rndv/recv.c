@@ -2,12 +2,11 @@
 // Receives that have brought an RTS, from there to the bytes.
 #include "config.h"
 
+#include "core/wait.h"
 #include "rndv/rndv_int.h"
 #include "world/world.h"
 
-#include <sched.h>
-
-enum { AT_ONCE = 32, LOOKS_A_PROGRESS = 64 };
+enum { AT_ONCE = 32 };
 
 // Fragments are under way, and nobody takes them: their tag must not be used again.
 static void give_up(struct fr_rndv_recv *recv, const struct fr_rndv_scheme *scheme)
@@ -135,14 +134,12 @@ static void receive(struct fr_rndv_recv *recvs, size_t count)
     for (size_t i = 0; i < count; i++)
         begin(&recvs[i]);
     do {
-        for (unsigned looks = 1; !pull_all(recvs, count); looks++) {
-            bool rested = rest(recvs, count);
-            if (!rested && looks % LOOKS_A_PROGRESS != 0)
+        struct fr_wait wait = {.steps_a_yield = FR_WAIT_POLLS};
+        while (!pull_all(recvs, count)) {
+            if (!rest(recvs, count) && !fr_wait_step(&wait))
                 continue;
             fr_rndv_progress(NULL);
             fr_world_progress();
-            if (!rested)
-                sched_yield();
         }
     } while (!end_all(recvs, count));
 }

@@ -9,7 +9,7 @@
 
 #include "rndv/write.h"
 
-#include <sched.h>
+#include "core/wait.h"
 
 // By place in the ledger.
 static struct {
@@ -32,7 +32,7 @@ void fr_rndv_refused_remove(unsigned index)
 void fr_rndv_send_hold(unsigned index)
 {
     while (atomic_flag_test_and_set_explicit(&places[index].held, memory_order_acquire))
-        sched_yield();
+        fr_wait_yield();
 }
 
 void fr_rndv_send_release(unsigned index)

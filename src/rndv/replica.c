@@ -25,7 +25,7 @@ struct expected {
         int64_t from;
     } key;
     bool taken;
-    bool doubted; // it is taken for one that was cut off
+    bool doubted; // whether it was cut off; where it is taken as well, it or a later one was
     struct fr_rndv_entry entry;
     UT_hash_handle hh;
 };
@@ -207,11 +207,11 @@ static bool is_from(const struct expected *entry, const struct fr_rndv_address *
 }
 
 static struct expected *find_first(const struct fr_rndv_address *from, size_t shortest,
-                                   size_t longest) FR_REQUIRES(lock)
+                                   size_t longest, bool doubted) FR_REQUIRES(lock)
 {
     struct expected *first = NULL;
     for (struct expected *entry = expected; entry != NULL; entry = entry->hh.next) {
-        if (is_from(entry, from, shortest, longest) &&
+        if (is_from(entry, from, shortest, longest) && (doubted || !entry->doubted) &&
             (first == NULL || entry->key.number < first->key.number))
             first = entry;
     }
@@ -222,21 +222,24 @@ static struct expected *find_first(const struct fr_rndv_address *from, size_t sh
 static void pass_doubt(struct expected *entry) FR_REQUIRES(lock)
 {
     const struct fr_rndv_address from = {(int)entry->key.from, entry->entry.tag, entry->entry.comm};
-    struct expected *next = entry->doubted ? find_first(&from, 0, FR_RNDV_RTS_LONGEST) : NULL;
+    struct expected *next =
+        entry->doubted && entry->taken ? find_first(&from, 0, FR_RNDV_RTS_LONGEST, true) : NULL;
     entry->doubted = false;
     if (next != NULL)
         next->taken = next->doubted = true;
 }
 
-bool fr_rndv_replica_doubt(int from, uint64_t number)
+bool fr_rndv_replica_doubt(int from, uint64_t number, bool received)
 {
     fr_core_lock(&lock);
     struct expected *entry = find(from, number);
-    bool doubted = entry != NULL && !entry->taken;
-    if (doubted)
-        entry->taken = entry->doubted = true;
+    bool waits = entry != NULL && !entry->taken;
+    if (waits) {
+        entry->doubted = true;
+        entry->taken = received;
+    }
     fr_core_unlock(&lock);
-    return doubted;
+    return waits;
 }
 
 // What has been told of and is not known any more is over already; if a later one alone has been
@@ -261,10 +264,10 @@ bool fr_rndv_replica_take(int from, uint64_t number, bool over)
 }
 
 bool fr_rndv_replica_find_first(const struct fr_rndv_address *from, size_t shortest, size_t longest,
-                                struct fr_rndv_incoming *incoming)
+                                bool doubted, struct fr_rndv_incoming *incoming)
 {
     fr_core_lock(&lock);
-    const struct expected *first = find_first(from, shortest, longest);
+    const struct expected *first = find_first(from, shortest, longest, doubted);
     *incoming = (struct fr_rndv_incoming){.from = from->to};
     incoming->number = first != NULL ? first->key.number : 0;
     fr_core_unlock(&lock);
@@ -276,10 +279,11 @@ enum fr_rndv_answer fr_rndv_replica_peek(const struct fr_rndv_address *from, siz
 {
     enum fr_rndv_answer answer = FR_RNDV_UNKNOWN;
     fr_core_lock(&lock);
-    struct expected *first = find_first(from, length, length);
+    struct expected *first = find_first(from, length, length, true);
     if (first != NULL) {
         *bytes = fr_rndv_sizes_bytes(first->entry.sizes);
         first->taken = take;
+        first->doubted = first->doubted && !take;
         answer = FR_RNDV_FOUND;
     } else if (peers == NULL || peers[from->to].all_plain ||
                fr_rndv_plain_has(FR_PLAIN_FROM, from, length)) {

@@ -190,8 +190,16 @@ struct fr_rndv_cut {
 };
 
 // Finds the message. Returns false where it is not certain which one that is, or that there is any:
-// then none is sent the same way as long as the first one that it may be is not received.
+// then the first one that it may be is in doubt until it is received, and where several are, no
+// other is sent the same way.
 bool fr_rndv_incoming_find_cut(const struct fr_rndv_cut *cut, struct fr_rndv_incoming *incoming);
+
+// Whether a message may have been sent the same way before this one and is in doubt, and which way
+// that is. Once this one has been received those were as well: where no receive is under way nobody
+// else receives them, and they are ended, but for what is marked as taken.
+bool fr_rndv_incoming_is_after_doubt(const struct fr_rndv_incoming *incoming,
+                                     struct fr_rndv_address *from);
+void fr_rndv_incoming_end_doubted(const struct fr_rndv_address *from, uint64_t number);
 
 // Whether its RTS surely fits a receive with room for so many bytes.
 static inline bool fr_rndv_incoming_fits(const struct fr_rndv_incoming *incoming, uint64_t room)

@@ -157,7 +157,8 @@ unsigned fr_rndv_ledger_count(void);                      // slots that there ar
 
 // Whether a plain message may be under way to an address, so that no RTS of this length can be.
 bool fr_rndv_ledger_is_closed_to(const struct fr_rndv_address *address, size_t length);
-// Whether a receiver cannot tell which of the messages to an address was cut off.
+// Whether a receiver cannot tell which of the messages to an address were cut off, and it is to be
+// no more of them.
 bool fr_rndv_ledger_is_doubted(const struct fr_rndv_address *address);
 _Atomic uint64_t *fr_rndv_ledger_doubts(int rank); // NULL for one without a ledger here
 enum fr_rndv_state fr_rndv_ledger_state(unsigned index);
@@ -235,13 +236,13 @@ enum fr_status fr_rndv_replica_find(struct fr_rndv_incoming *incoming, unsigned 
 // Forgets a message, or marks it as received. False when it is not known yet.
 bool fr_rndv_replica_take(int from, uint64_t number, bool over);
 
-// Marks one as taken that MPI has received, or one after it, which was cut off. The next one is
-// marked once that is received. False when it is not known.
-bool fr_rndv_replica_doubt(int from, uint64_t number);
+// Marks one as in doubt, and where MPI has `received` it, or one after it, which was cut off, as
+// taken: the next one is marked once that is received. False when it does not wait.
+bool fr_rndv_replica_doubt(int from, uint64_t number, bool received);
 
 // The first message that is still to be received from there, and has an RTS of these lengths.
 bool fr_rndv_replica_find_first(const struct fr_rndv_address *from, size_t shortest, size_t longest,
-                                struct fr_rndv_incoming *incoming);
+                                bool doubted, struct fr_rndv_incoming *incoming);
 
 enum fr_rndv_answer { FR_RNDV_UNKNOWN, FR_RNDV_PLAIN, FR_RNDV_FOUND };
 enum fr_rndv_answer fr_rndv_replica_peek(const struct fr_rndv_address *from, size_t length,
@@ -273,10 +274,14 @@ void fr_rndv_incoming_abandon(const struct fr_rndv_incoming *incoming);
 void fr_rndv_incoming_lift_doubt(const struct fr_rndv_incoming *incoming);
 
 // Finds the message that an RTS names, waiting for what its sender tells of it; and the first one
-// from a sender that is not marked as taken, and has an RTS of these lengths.
+// from a sender that is not marked as taken, and has an RTS of these lengths. `doubted` says
+// whether one may be in doubt already.
 bool fr_rndv_incoming_find(const struct fr_rndv_rts *rts, struct fr_rndv_incoming *incoming);
 bool fr_rndv_incoming_find_first(const struct fr_rndv_address *from, size_t shortest,
-                                 size_t longest, struct fr_rndv_incoming *incoming);
+                                 size_t longest, bool doubted, struct fr_rndv_incoming *incoming);
+
+// Ends a message that nobody else receives. False when it is not there any more.
+bool fr_rndv_incoming_drop_one(struct fr_rndv_incoming *incoming);
 
 // ---- schemes
 

@@ -8,16 +8,15 @@
 // room for copies it waits on.
 #include "config.h"
 
+#include "core/wait.h"
 #include "memory/memory.h"
 #include "rndv/write.h"
 #include "world/world.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    LOOKS_A_YIELD = 64,
     POOL_LIMIT = 64,
     USUAL_RTS_BYTES = FR_RNDV_RTS_PRIME * 16, // for which those of the pool have room
 };
@@ -231,12 +230,10 @@ static enum fr_status push(struct fr_rndv_send *send)
 {
     if (!send->sent || send->pushed || !fr_rndv_send_needs_push(send))
         return FR_OK;
-    for (unsigned looks = 1; !send->scheme->progress(send); looks++) {
-        if (looks % LOOKS_A_YIELD != 0)
-            continue;
-        if (send->writes) // as is asked for, beside the copies
+    struct fr_wait wait = {.steps_a_yield = FR_WAIT_POLLS};
+    while (!send->scheme->progress(send)) {
+        if (fr_wait_step(&wait) && send->writes) // as is asked for, beside the copies
             fr_rndv_progress(NULL);
-        sched_yield();
     }
     send->pushed = true;
     return send->failure;

@@ -7,10 +7,10 @@
 // hears that nothing of it lands any more.
 #include "config.h"
 
+#include "core/wait.h"
 #include "rndv/fragments.h"
 #include "rndv/write.h"
 
-#include <sched.h>
 #include <stdlib.h>
 
 enum { WINDOW = 32 }; // writes of a message under way at once
@@ -196,7 +196,7 @@ void fr_rndv_write_stop(const struct fr_rndv_send *send)
         writing->status = FR_ERR_CANCELLED;
     while (fr_rndv_write_is_asked(send->index)) {
         fr_rndv_write_step(send->index, send);
-        sched_yield();
+        fr_wait_yield();
     }
 }
 

@@ -10,9 +10,10 @@
 
 #include "rndv/write.h"
 
+#include "core/time.h"
+
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum {
     ANSWER_NS = 10000000, // for a sender that waits in MPI, on a core that it shares
@@ -34,13 +35,6 @@ struct fr_rndv_asked {
 
 static struct fr_lock lock = FR_LOCK_INIT; // guards the list and what is in it
 static struct fr_list all FR_GUARDED_BY(lock) = FR_LIST_INIT(all);
-
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 static void forget(struct fr_rndv_asked *asked)
 {
@@ -67,7 +61,7 @@ struct fr_rndv_asked *fr_rndv_written_ask(const struct fr_rndv_incoming *incomin
     asked->from = incoming->from;
     asked->place = incoming->place;
     asked->number = incoming->number;
-    asked->heard_ns = now_ns();
+    asked->heard_ns = fr_time_ns();
     fr_core_lock(&lock);
     fr_list_push_back(&all, &asked->entry);
     fr_core_unlock(&lock);
@@ -92,7 +86,7 @@ bool fr_rndv_written_owes(int from)
 
 struct fr_rndv_written fr_rndv_written_look(const struct fr_rndv_asked *asked)
 {
-    int64_t now = now_ns();
+    int64_t now = fr_time_ns();
     fr_core_lock(&lock);
     const struct fr_rndv_written written = {
         .bytes = (size_t)asked->bytes,
@@ -149,7 +143,7 @@ void fr_rndv_written_handle(int from, enum fr_control_kind kind, const struct fr
     if (asked != NULL) {
         asked->bytes = entry->ready > asked->bytes ? entry->ready : asked->bytes;
         asked->answered = true;
-        asked->heard_ns = now_ns();
+        asked->heard_ns = fr_time_ns();
         asked->over = kind == FR_CONTROL_WRITTEN_ALL;
         asked->lost = asked->over && entry->tag != 0;
     }

@@ -10,6 +10,8 @@
 
 #include "workspace/workspace_int.h"
 
+#include "core/time.h"
+
 #include <stdlib.h>
 
 enum { MAX_DEVICES = 64 };
@@ -258,7 +260,7 @@ static size_t memory_left(int device)
     enum { FRESH_NS = 5000000 };
     static _Atomic uint64_t asked_ns[MAX_DEVICES];
     static _Atomic size_t answers[MAX_DEVICES];
-    uint64_t now_ns = fr_workspace_now_ns();
+    uint64_t now_ns = fr_time_coarse_ns();
     uint64_t asked = atomic_load_explicit(&asked_ns[device], memory_order_acquire);
     if (asked && now_ns - asked < FRESH_NS)
         return atomic_load_explicit(&answers[device], memory_order_relaxed);

@@ -8,7 +8,7 @@
 
 #include "workspace/workspace_int.h"
 
-#include <time.h>
+#include "core/time.h"
 
 static struct fr_lock workspace_lock = FR_LOCK_INIT;
 
@@ -39,7 +39,7 @@ static struct fr_list *free_list(unsigned class_index) FR_REQUIRES(&workspace_lo
 static void enter_idle(struct fr_workspace_region *region) FR_REQUIRES(&workspace_lock)
 {
     fr_list_push_front(region->pinned ? &idle_pinned : &idle_pageable, &region->idle_link);
-    region->idle_since_ns = fr_workspace_now_ns();
+    region->idle_since_ns = fr_time_coarse_ns();
     idle_bytes += region->bytes;
 }
 
@@ -141,7 +141,7 @@ static bool may_unpin(const struct fr_workspace_region *region, size_t bytes, ui
 // leaves everything alone: to unpin in vain would only cost.
 static bool make_room(size_t bytes, struct fr_list *victims) FR_REQUIRES(&workspace_lock)
 {
-    const uint64_t now_ns = fr_workspace_now_ns();
+    const uint64_t now_ns = fr_time_coarse_ns();
     size_t most = fr_core_settings()->staging_max_bytes - bytes, found = 0;
     for (struct fr_list *link = idle_pinned.next; link != &idle_pinned; link = link->next) {
         const struct fr_workspace_region *region =
@@ -329,17 +329,10 @@ static void return_block(struct fr_workspace_block *block)
     destroy_all(&victims);
 }
 
-uint64_t fr_workspace_now_ns(void)
-{
-    struct timespec now = {0};
-    (void)clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 void fr_workspace_trim(void)
 {
     if (FR_UNLIKELY(fr_workspace_device_has_idle()))
-        fr_workspace_device_trim(fr_workspace_now_ns());
+        fr_workspace_device_trim(fr_time_coarse_ns());
 }
 
 void fr_workspace_return(struct fr_workspace_lease *lease)
@@ -351,7 +344,7 @@ void fr_workspace_return(struct fr_workspace_lease *lease)
     if (returned.block != NULL)
         return_block(returned.block);
     else if (returned.extent != NULL)
-        fr_workspace_device_return(returned.extent, fr_workspace_now_ns());
+        fr_workspace_device_return(returned.extent, fr_time_coarse_ns());
     else if (returned.reservation != NULL)
         fr_workspace_reservation_return(returned.reservation);
 }

@@ -133,7 +133,4 @@ void fr_workspace_reservation_return(struct fr_workspace_reservation *reservatio
 size_t fr_workspace_reserved_bytes(void);
 void fr_workspace_reservations_release(void);
 
-// A clock that is cheap to read and exact enough for what lies idle for seconds.
-uint64_t fr_workspace_now_ns(void);
-
 #endif

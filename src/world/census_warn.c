@@ -5,9 +5,10 @@
 
 #include "world/census.h"
 
+#include "core/time.h"
+
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 enum { KINDS = 4, WHAT_BYTES = 192, LIST_BYTES = 96, LOOK_SECONDS = 3 };
 
@@ -110,20 +111,14 @@ static void look_at(const struct fr_world_registry *registry, int rank, const ch
         add(find_kind(kinds, what), rank, record + fr_world_record_common(record) + 1);
 }
 
-static int64_t now_s(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec;
-}
-
 void fr_world_census_warn(const struct fr_world_registry *registry, const char *own)
 {
     struct kind kinds[KINDS] = {{.count = 0}};
     char text[800] = "";
     size_t used = 0;
-    int64_t start_s = now_s();
-    for (int rank = 0; rank < fr_world_size() && now_s() - start_s <= LOOK_SECONDS; rank++)
+    int64_t start_ns = fr_time_ns();
+    for (int rank = 0;
+         rank < fr_world_size() && fr_time_ns() - start_ns <= LOOK_SECONDS * FR_SECOND_NS; rank++)
         look_at(registry, rank, own, kinds);
     for (int i = 0; i < KINDS && used < sizeof(text); i++) {
         if (kinds[i].count == 0)

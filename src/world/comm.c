@@ -4,70 +4,45 @@
 
 #include "world/world_int.h"
 
-#include <sched.h>
-#include <time.h>
-
 // Written in MPI_Init and MPI_Finalize, while no other thread calls MPI.
 static fr_word own;
 static bool has_own;
 static int tag_limit;
 
-static int64_t now_ns(void)
+// Ranks may outnumber cores, and start seconds apart then: so a wait keeps off the cores, for a
+// part of the time that it has lasted, and not for long where others may need its progress.
+static struct fr_wait begin_wait(bool helps)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    return (struct fr_wait){
+        .eager_yields = 100, .nap_ns = 50000, .longest_nap_ns = helps ? 500000 : 10000000};
 }
 
-// Ranks may outnumber cores, and start seconds apart then: so who waits keeps off the cores, for a
-// part of the time that it has waited, and not for long where others may need its progress.
-static void pause_after(unsigned polls, int64_t waited_ns, bool helps)
-{
-    enum {
-        YIELDS = 100,
-        PART = 16,
-        SHORTEST_NS = 50000,
-        LONGEST_NS = 10000000,
-        HELPING_NS = 500000
-    };
-    int64_t longest_ns = helps ? HELPING_NS : LONGEST_NS, nap_ns = waited_ns / PART;
-    if (polls < YIELDS) {
-        sched_yield();
-        return;
-    }
-    nap_ns = nap_ns < SHORTEST_NS ? SHORTEST_NS : nap_ns > longest_ns ? longest_ns : nap_ns;
-    nanosleep(&(struct timespec){.tv_nsec = (long)nap_ns}, NULL);
-}
-
-bool fr_world_complete(void *request, void (*progress)(void), bool (*look)(int seconds),
+bool fr_world_complete(void *request, void (*progress)(void), bool (*look)(struct fr_wait *wait),
                        int *result)
 {
-    int64_t start_ns = now_ns();
-    int seen_seconds = 0;
-    for (unsigned polls = 0;; polls++) {
+    struct fr_wait wait = begin_wait(progress != NULL);
+    for (;;) {
         int done = 0;
         *result = FR_MPI(Test, FR_PTR(request), FR_PTR(&done), fr_real_mpi.STATUS_IGNORE);
         if (*result != fr_real_mpi.SUCCESS || done)
             return true;
         if (progress)
             progress();
-        pause_after(polls, now_ns() - start_ns, progress != NULL);
-        int seconds = (int)((now_ns() - start_ns) / 1000000000);
-        if (look && seconds > seen_seconds && !look(seconds))
+        (void)fr_wait_step(&wait);
+        if (look && !look(&wait))
             return false;
-        seen_seconds = seconds;
     }
 }
 
 void fr_world_meet(void (*progress)(void))
 {
-    int64_t start_ns = now_ns();
+    struct fr_wait wait = begin_wait(progress != NULL);
     if (!fr_world_meeting_begin())
         return;
-    for (unsigned polls = 0; !fr_world_meeting_is_over(); polls++) {
+    while (!fr_world_meeting_is_over()) {
         if (progress)
             progress();
-        pause_after(polls, now_ns() - start_ns, progress != NULL);
+        (void)fr_wait_step(&wait);
     }
 }
 

@@ -120,22 +120,25 @@ static bool count_cliques(int rank)
 }
 
 // Where the launcher has told that all processes take part, they come.
-static bool look_at_start(int seconds)
+static bool look_at_start(struct fr_wait *wait)
 {
-    enum { WARN_SECONDS = 10, LIMIT_SECONDS = 60 };
-    size_t limit = fr_core_settings()->timeout_s ? fr_core_settings()->timeout_s : LIMIT_SECONDS;
-    bool ends = !fr_world_census_is_taken() && (size_t)seconds >= limit;
-    if (seconds % WARN_SECONDS == 0 && !ends)
+    enum { LIMIT_S = 60 };
+    size_t limit_s = fr_core_settings()->timeout_s ? fr_core_settings()->timeout_s : LIMIT_S;
+    enum fr_wait_verdict verdict = fr_wait_judge(wait, fr_world_census_is_taken() ? 0 : limit_s);
+    if (verdict == FR_WAIT_ON)
+        return true;
+    int seconds = (int)(fr_wait_ns(wait) / FR_SECOND_NS);
+    if (verdict == FR_WAIT_LONG)
         fr_warn("waiting for %d s: some ranks of MPI_COMM_WORLD did not start Fabrail; preload it "
                 "in all ranks with the same FABRAIL_ settings, or set FABRAIL_PATHS=pass,host in "
                 "those that have it",
                 seconds);
-    if (ends)
+    else
         fr_error("some ranks of MPI_COMM_WORLD did not start Fabrail within %d s, so that MPI_Init "
                  "fails; preload it in all ranks with the same FABRAIL_ settings, or set "
                  "FABRAIL_PATHS=pass,host in those that have it",
                  seconds);
-    return !ends;
+    return verdict != FR_WAIT_OVER;
 }
 
 enum outcome { EXCHANGED, FAILED, GAVE_UP };

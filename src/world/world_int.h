@@ -4,6 +4,7 @@
 #define FR_WORLD_WORLD_INT_H
 
 #include "core/hash.h"
+#include "core/wait.h"
 #include "world/world.h"
 
 // The ranks in MPI_COMM_WORLD of all processes on other hosts that are in this process's clique.
@@ -23,9 +24,9 @@ bool fr_world_comm_make(void);
 void fr_world_comm_free(void);
 
 // Completes a request of something that other processes take part in, which can take as long as the
-// last one takes to come. `progress`, or NULL, is called all the time; `look`, or NULL, about every
-// second: returns false when that no longer wants to wait, else true and MPI's result.
-bool fr_world_complete(void *request, void (*progress)(void), bool (*look)(int seconds),
+// last one takes to come. `progress` and `look`, each of which may be NULL, are called all the
+// time. Returns false when `look` no longer wants to wait, else true and MPI's result.
+bool fr_world_complete(void *request, void (*progress)(void), bool (*look)(struct fr_wait *wait),
                        int *result);
 
 // What is remembered with a communicator; it dies with it.

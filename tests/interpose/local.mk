@@ -24,12 +24,13 @@ fr_interpose_layered = $(MPI_FLAVOURS:%=tests/interpose/layered-%)
 fr_interpose_loads = $(MPI_FLAVOURS:%=tests/interpose/loads-%)
 fr_interpose_hostrecv = $(MPI_FLAVOURS:%=tests/interpose/hostrecv-%)
 fr_interpose_tool = $(MPI_FLAVOURS:%=tests/interpose/libtool-%.so)
+fr_interpose_receives = $(MPI_FLAVOURS:%=tests/interpose/libreceives-%.so)
 fr_interpose_wrapping = $(patsubst %,tests/interpose/libwrap_%.so,dlsym libc dlopen malloc)
 fr_interpose_plugin = $(MPI_FLAVOURS:%=tests/interpose/plugin-%.so)
 fr_interpose_built = $(fr_interpose_refusal) $(fr_interpose_aware) $(fr_interpose_object) \
     $(fr_interpose_library) $(fr_interpose_profiler) $(fr_interpose_plugin) \
     $(fr_interpose_bound) $(fr_interpose_layered) $(fr_interpose_loads) \
-    $(fr_interpose_hostrecv) $(fr_interpose_tool) $(fr_interpose_wrapping) \
+    $(fr_interpose_hostrecv) $(fr_interpose_tool) $(fr_interpose_receives) $(fr_interpose_wrapping) \
     tests/interpose/opener tests/interpose/libconstructed.so
 fr_interpose_flags = $(DEFAULT_INCLUDES) $(CPPFLAGS) $(CUDA_CPPFLAGS) -std=gnu11 -Wall -Wextra \
     $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS)
@@ -75,6 +76,8 @@ $(fr_interpose_hostrecv): tests/interpose/hostrecv-%: \
 	$(fr_interpose_cc) -fPIC -Wl,-z,nocopyreloc $(filter %.c,$^) -ldl
 $(fr_interpose_tool): tests/interpose/libtool-%.so: tests/interpose/tool.c
 	$(fr_interpose_cc) -fPIC -shared $< -ldl
+$(fr_interpose_receives): tests/interpose/libreceives-%.so: tests/interpose/tool.c
+	$(fr_interpose_cc) -fPIC -shared -DTOOL_OF_RECEIVES $< -ldl
 fr_interpose_wraps_dlsym = -DWRAP_DLSYM
 fr_interpose_wraps_libc = -DWRAP_DLSYM_OF_LIBC
 fr_interpose_wraps_dlopen = -DWRAP_DLOPEN

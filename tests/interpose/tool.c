@@ -2,8 +2,9 @@
 // A tool to preload that wraps functions of MPI, and goes on to the next one in the way that
 // TOOL_WAY names: "pmpi" by names that the loader binds (mpiP, Score-P), "next" by RTLD_NEXT (many
 // small tools), "below" by RTLD_NEXT of the PMPI name (Darshan), "early" by addresses that its
-// constructor took by dlvsym, which passes Fabrail by. At the end it says on stderr how many calls
-// it saw.
+// constructor took by dlvsym, which passes Fabrail by; "hidden" the same, kept in
+// another form. Built with TOOL_OF_RECEIVES it wraps nothing else. At the end it says on stderr how
+// many calls it saw.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>
@@ -58,10 +59,16 @@ static int is_receive(const char *name)
     return strstr(name, "recv") || strstr(name, "Recv");
 }
 
+// Under TOOL_WAY=hidden no word of the tool's data is an address of a function.
+static void *hide(void *address)
+{
+    return is_way("hidden") ? (void *)~(uintptr_t)address : address;
+}
+
 static void *go_on(const char *name, void *bound, void *taken)
 {
     calls++;
-    return taken             ? taken
+    return taken             ? hide(taken)
            : is_way("next")  ? dlsym(RTLD_NEXT, name + 1)
            : is_way("below") ? dlsym(RTLD_NEXT, name)
                              : bound;
@@ -71,8 +78,8 @@ static void *go_on(const char *name, void *bound, void *taken)
     static __typeof__(MPI_##name) *taken_##name;                                                   \
     __attribute__((constructor)) static void take_##name(void)                                     \
     {                                                                                              \
-        if (is_way("early") && is_receive(#name))                                                  \
-            taken_##name = (__typeof__(MPI_##name) *)take("PMPI_" #name);                          \
+        if ((is_way("early") || is_way("hidden")) && is_receive(#name))                            \
+            taken_##name = (__typeof__(MPI_##name) *)hide(take("PMPI_" #name));                    \
     }                                                                                              \
     int MPI_##name parameters                                                                      \
     {                                                                                              \
@@ -80,12 +87,14 @@ static void *go_on(const char *name, void *bound, void *taken)
                                                 (void *)taken_##name))arguments;                   \
     }
 
+#ifndef TOOL_OF_RECEIVES
 WRAP(Init, (int *c, char ***v), (c, v))
 WRAP(Init_thread, (int *c, char ***v, int r, int *p), (c, v, r, p))
 WRAP(Finalize, (void), ())
 WRAP(Send, (const void *b, int n, MPI_Datatype t, int d, int g, MPI_Comm c), (b, n, t, d, g, c))
 WRAP(Isend, (const void *b, int n, MPI_Datatype t, int d, int g, MPI_Comm c, MPI_Request *q),
      (b, n, t, d, g, c, q))
+#endif
 WRAP(Recv, (void *b, int n, MPI_Datatype t, int s, int g, MPI_Comm c, MPI_Status *u),
      (b, n, t, s, g, c, u))
 WRAP(Irecv, (void *b, int n, MPI_Datatype t, int s, int g, MPI_Comm c, MPI_Request *q),
@@ -96,6 +105,7 @@ WRAP(Sendrecv,
      (const void *a, int m, MPI_Datatype x, int d, int h, void *b, int n, MPI_Datatype t, int s,
       int g, MPI_Comm c, MPI_Status *u),
      (a, m, x, d, h, b, n, t, s, g, c, u))
+#ifndef TOOL_OF_RECEIVES
 WRAP(Probe, (int s, int g, MPI_Comm c, MPI_Status *u), (s, g, c, u))
 WRAP(Start, (MPI_Request * q), (q))
 WRAP(Wait, (MPI_Request * q, MPI_Status *u), (q, u))
@@ -116,12 +126,14 @@ WRAP(File_write_at_all,
      (f, o, b, n, t, u))
 WRAP(File_read_at, (MPI_File f, MPI_Offset o, void *b, int n, MPI_Datatype t, MPI_Status *u),
      (f, o, b, n, t, u))
+#endif
 
 __attribute__((destructor)) static void tell(void)
 {
     Dl_info info;
     if (getenv("TOOL_TELLS"))
         fprintf(stderr, "tool: %u calls\n", calls);
-    if (taken_Recv && dladdr((void *)taken_Recv, &info) && !strstr(info.dli_fname, "libfabrail"))
+    if (taken_Recv && dladdr(hide((void *)taken_Recv), &info) &&
+        !strstr(info.dli_fname, "libfabrail"))
         fprintf(stderr, "tool: past Fabrail\n");
 }

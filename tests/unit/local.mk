@@ -13,6 +13,10 @@ check_PROGRAMS += tests/unit/core_hash
 tests_unit_core_hash_SOURCES = tests/unit/core_hash.c tests/unit/check.h
 tests_unit_core_hash_LDADD = librooms.la
 
+check_PROGRAMS += tests/unit/core_wait
+tests_unit_core_wait_SOURCES = tests/unit/core_wait.c tests/unit/check.h
+tests_unit_core_wait_LDADD = librooms.la
+
 check_PROGRAMS += tests/unit/real_caller
 tests_unit_real_caller_SOURCES = tests/unit/real_caller.c tests/unit/check.h
 tests_unit_real_caller_LDADD = librooms.la
@@ -216,7 +220,7 @@ tests_unit_request_deliver_CFLAGS = $(AM_CFLAGS)
 
 check_PROGRAMS += tests/unit/request_defer
 tests_unit_request_defer_SOURCES = tests/unit/request_defer.c tests/unit/check.h \
-    src/request/defer.c src/real/rows.c
+    src/request/defer.c src/core/wait.c src/real/rows.c
 tests_unit_request_defer_CFLAGS = $(AM_CFLAGS)
 
 check_PROGRAMS += tests/unit/request_complete

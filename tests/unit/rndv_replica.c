@@ -182,8 +182,8 @@ static void check_doubt(void)
 {
     for (uint64_t number = 31; number < 34; number++)
         tell(1, FR_CONTROL_RTS, entry_of(number, 9, 1, number));
-    CHECK(fr_rndv_replica_doubt(1, 31 * FR_SLOT_ONE) && is_first(1, 9, 1, false, 32));
-    CHECK(!fr_rndv_replica_doubt(1, 31 * FR_SLOT_ONE) && !fr_rndv_replica_doubt(2, 31));
+    CHECK(fr_rndv_replica_doubt(1, 31 * FR_SLOT_ONE, true) && is_first(1, 9, 1, false, 32));
+    CHECK(!fr_rndv_replica_doubt(1, 31 * FR_SLOT_ONE, true) && !fr_rndv_replica_doubt(2, 31, true));
     CHECK(fr_rndv_replica_take(1, 31 * FR_SLOT_ONE, false) && is_first(1, 9, 1, false, 33));
     CHECK(fr_rndv_replica_take(1, 31 * FR_SLOT_ONE, true) && is_first(1, 9, 1, true, 33));
     CHECK(answer(1, 9, 1) == FR_RNDV_UNKNOWN);
@@ -344,7 +344,7 @@ static void run_sender(void)
     await_state(&message, FR_RNDV_FAILED);
     fr_rndv_ledger_free(message.index, false);
     message = copy_to_other(30, &entry);
-    while (!fr_rndv_ledger_is_doubted(&(struct fr_rndv_address){1, 5, 1}))
+    while (atomic_load(fr_rndv_ledger_doubts(0)) == 0)
         fr_rndv_progress(NULL);
     process_meet();
     CHECK(fr_rndv_tell(1, FR_CONTROL_WITHDRAWN, &entry, true));
@@ -376,7 +376,7 @@ static void begin_next(struct fr_rndv_incoming *incoming, uint64_t seed)
 static void doubt_first(const struct fr_rndv_incoming *incoming)
 {
     const struct fr_rndv_entry entry = {.number = incoming->number, .index = incoming->place};
-    while (!fr_rndv_replica_doubt(0, incoming->number))
+    while (!fr_rndv_replica_doubt(0, incoming->number, true))
         fr_rndv_progress(NULL);
     CHECK(fr_rndv_tell(0, FR_CONTROL_DOUBTED, &entry, true));
     CHECK(answer(0, 5, 1) == FR_RNDV_UNKNOWN, "probes look behind it");

@@ -376,13 +376,13 @@ static void start_in_vain(void)
 static void send_refused(void)
 {
     static const unsigned most_ms = 10000;
-    struct fr_coll_wait wait = {0};
+    struct fr_wait wait = {0};
     struct fr_rndv_send *send = start_well(16, 90, 1);
     process_say(1, rts_of(send), RTS_BYTES);
     fr_rndv_send_sent(send, true);
     CHECK(fr_rndv_send_push(send) == FR_OK);
     for (unsigned i = 0; i < most_ms && fr_rndv_ledger_state(send->index) != FR_RNDV_FAILED; i++) {
-        CHECK(fr_coll_wait_on(&wait, "the receiver"));
+        CHECK(fr_coll_wait_on(&wait, NULL, "the receiver"));
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     CHECK(fr_rndv_ledger_state(send->index) == FR_RNDV_FAILED);

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Waits: when to yield, when to sleep, and when to say that it takes long.
+#include "config.h"
+
+#include "core/wait.h"
+
+enum { TELL_EVERY_S = 10, PART = 16 };
+
+static int64_t choose_nap_ns(struct fr_wait *wait)
+{
+    if (wait->longest_nap_ns <= wait->nap_ns)
+        return wait->nap_ns;
+    int64_t part_ns = fr_wait_ns(wait) / PART;
+    if (part_ns < wait->nap_ns)
+        return wait->nap_ns;
+    return part_ns < wait->longest_nap_ns ? part_ns : wait->longest_nap_ns;
+}
+
+static void give_way(struct fr_wait *wait)
+{
+    if (wait->nap_ns == 0 || wait->yields < wait->eager_yields)
+        fr_wait_yield();
+    else
+        fr_time_sleep(choose_nap_ns(wait));
+    wait->yields++;
+}
+
+bool fr_wait_step(struct fr_wait *wait)
+{
+    unsigned steps = ++wait->steps;
+    if (steps > wait->spins &&
+        (wait->steps_a_yield <= 1 || (steps - wait->spins) % wait->steps_a_yield == 0)) {
+        give_way(wait);
+        return true;
+    }
+    if (wait->pauses)
+        fr_wait_pause();
+    return false;
+}
+
+int64_t fr_wait_ns(struct fr_wait *wait)
+{
+    int64_t now = fr_time_ns();
+    if (wait->began_ns == 0)
+        wait->began_ns = wait->told_ns = now;
+    return now - wait->began_ns;
+}
+
+enum fr_wait_verdict fr_wait_judge(struct fr_wait *wait, uint64_t limit_s)
+{
+    int64_t waited_ns = fr_wait_ns(wait);
+    if (limit_s > 0 && (uint64_t)(waited_ns / FR_SECOND_NS) >= limit_s)
+        return FR_WAIT_OVER;
+    if (wait->began_ns + waited_ns - wait->told_ns < TELL_EVERY_S * FR_SECOND_NS)
+        return FR_WAIT_ON;
+    wait->told_ns = wait->began_ns + waited_ns;
+    return FR_WAIT_LONG;
+}
