@@ -526,6 +526,8 @@ static void run_plain_memory(void)
         allocations_left = INT32_MAX;
         CHECK(is_marked(1) && is_marked(2) && fr_rndv_replica_has_told_all(1));
         CHECK(!fr_rndv_replica_has_told_all(0));
+        const struct fr_rndv_address address = address_of(2);
+        CHECK(!fr_rndv_ledger_is_closed_to(&address, FR_RNDV_RTS_BYTES), "which marks nothing");
         process_meet();
     } else {
         process_meet();
