@@ -56,6 +56,8 @@ struct entry {
     bool meets;            // it waits for other processes in a way that cannot be another one
     bool large;            // counts are MPI_Count
     bool sends;            // besides receiving, from the first argument on
+    bool polls;            // a program may wait by calling nothing else
+    bool errands;          // the thread may call MPI: not so in MPI_T, which has a level of its own
     unsigned char receive; // the buffer that is received into, of functions that do so by matching
     unsigned char arg_count;
     unsigned char buffer_count;
@@ -277,6 +279,7 @@ static void set_entry(enum fr_fn fn)
     entry->arg_count = fr_real_rows[fn].arg_count;
     set_handler(entry, fr_real_rows[fn].class);
     entry->nests = is_file_access(fr_real_rows[fn].class);
+    entry->errands = fr_real_rows[fn].class != FR_CLASS_REFUSE;
     entry->meets = meets(fn);
     entry->large = fr_real_rows[fn].flags & FR_ROW_LARGE;
     for (unsigned arg = 0; arg < entry->arg_count && entry->check == CHECK_HOST_BUFFERS; arg++) {
@@ -295,6 +298,7 @@ static void set_entry(enum fr_fn fn)
     } else if (fr_real_rows[fn].class == FR_CLASS_SEND) {
         entry->check = fr_mpi_wants_host_rails() ? CHECK_RAIL_SEND : CHECK_SEND;
     }
+    entry->polls = entry->check <= CHECK_PROBE || entry->check == CHECK_NO_REQUESTS;
     entry->plain = plain_of(fn);
     // A report counts all that is looked at, and senders over rails may wait for a word.
     bool never = entry->plain == PLAIN_NEVER || fr_report_on || fr_mpi_wants_host_rails();
@@ -463,6 +467,15 @@ static bool needs_look(const struct entry *entry, const fr_word *registers, cons
     }
 }
 
+// A program may wait by calls that do not, while a sender waits for what it has to fetch. One such
+// call in so many looks.
+static bool is_time_to_receive(const struct entry *entry)
+{
+    enum { CALLS_A_LOOK = 16 };
+    static FR_TLS unsigned calls;
+    return entry->polls && fr_rndv_is_awaited() && ++calls % CALLS_A_LOOK == 0;
+}
+
 struct fr_mpi_verdict fr_mpi_enter_fully(unsigned slot, const fr_word *registers,
                                          const fr_word *stack)
 {
@@ -472,11 +485,16 @@ struct fr_mpi_verdict fr_mpi_enter_fully(unsigned slot, const fr_word *registers
     uintptr_t frame = (uintptr_t)registers; // as in quick calls
     uintptr_t outer = frame < fr_mpi_handler_frame ? fr_mpi_handler_frame : 0;
     bool inside = outer && fr_real_is_internal(caller_of(registers, stack));
-    bool freed = entry->real && !inside && fr_request_any_freed();
+    bool works = entry->real && !inside && entry->errands;
+    bool freed = works && fr_request_any_freed();
     bool look = !entry->real || (!inside && needs_look(entry, registers, stack));
     if (outer)
         fr_mpi_prove(fn);
-    bool awaited = entry->real && !inside && fr_request_is_awaited();
+    if (FR_UNLIKELY(fr_mpi_handler_frame != 0) && !inside) // a collective may have been left
+        fr_rndv_unblock();
+    if (works && FR_UNLIKELY(fr_request_looks_at_all()))
+        fr_request_notice_awaited();
+    bool awaited = works && fr_request_is_awaited();
     bool blocks = entry->meets && !inside && fr_mpi_takes_rts && fr_request_any_tracked();
     if (FR_LIKELY(!look && !freed && !awaited && !blocks))
         return verdict;
@@ -499,6 +517,8 @@ struct fr_mpi_verdict fr_mpi_enter_fully(unsigned slot, const fr_word *registers
     fr_mpi_handler_frame = frame;
     fr_device_begin_call();
     fr_report_call_begin(fn);
+    if (FR_UNLIKELY(awaited) && is_time_to_receive(entry))
+        (void)fr_request_receive_early(false);
     if (blocks) {
         fr_request_receive_coming();
         fr_rndv_block();
@@ -577,18 +597,19 @@ static __attribute__((noinline, cold)) void look_for_errands(const fr_word *regi
 }
 
 // One call in so many reads the clock.
-static inline bool may_run_errands(void)
+static inline bool may_run_errands(const struct entry *entry)
 {
     enum { CALLS_A_LOOK = 64 };
     static FR_TLS unsigned calls;
-    return FR_UNLIKELY(fr_core_has_errands()) && FR_UNLIKELY(++calls % CALLS_A_LOOK == 0);
+    return FR_UNLIKELY(fr_core_has_errands()) && entry->errands &&
+           FR_UNLIKELY(++calls % CALLS_A_LOOK == 0);
 }
 
 FR_HOT struct fr_mpi_verdict fr_mpi_enter(unsigned slot, const fr_word *registers,
                                           const fr_word *stack)
 {
     const struct entry *entry = &entries[slot / 2];
-    if (may_run_errands())
+    if (may_run_errands(entry))
         look_for_errands(registers, stack);
     if (FR_UNLIKELY(fr_mpi_handler_frame != 0 || fr_request_looks_at_all()))
         return fr_mpi_enter_fully(slot, registers, stack);

@@ -345,6 +345,12 @@ static void follow_rts(struct fr_request_op *op, int rc)
         (void)fr_request_is_over(op);
 }
 
+// What has come is received meanwhile: its senders may have no room to leave to.
+static int wait_for(void *request, fr_word status)
+{
+    return fr_request_call_real(FR_FN_MPI_Wait, (const fr_word[]){FR_PTR(request), status});
+}
+
 // A synchronous send is complete when the RTS has been received.
 static int send_synchronously(struct fr_request_op *op)
 {
@@ -352,8 +358,7 @@ static int send_synchronously(struct fr_request_op *op)
     const fr_word *args = op->args;
     int rc = FR_MPI(Issend, args[0], args[1], args[2], args[3], args[4], args[5], FR_PTR(request));
     follow_rts(op, rc);
-    return rc == fr_real_mpi.SUCCESS ? FR_MPI(Wait, FR_PTR(request), fr_real_mpi.STATUS_IGNORE)
-                                     : rc;
+    return rc == fr_real_mpi.SUCCESS ? wait_for(request, fr_real_mpi.STATUS_IGNORE) : rc;
 }
 
 // The receiving half, begun early so that its message can come meanwhile. From nobody it comes at
@@ -370,7 +375,7 @@ static int receive_meanwhile(struct fr_request_op *op, int sent)
     int rc = fr_real_call(fn, (const fr_word[]){args[0], args[1], args[2], args[3], args[4],
                                                 args[5], nobody ? args[6] : FR_PTR(request)});
     follow_rts(op, sent);
-    return rc == fr_real_mpi.SUCCESS && !nobody ? FR_MPI(Wait, FR_PTR(request), args[6]) : rc;
+    return rc == fr_real_mpi.SUCCESS && !nobody ? wait_for(request, args[6]) : rc;
 }
 
 static int send_and_receive(struct fr_request_op *op)
@@ -383,7 +388,7 @@ static int send_and_receive(struct fr_request_op *op)
         return rc;
     }
     int received = receive_meanwhile(op, rc);
-    int sent = FR_MPI(Wait, FR_PTR(request), fr_real_mpi.STATUS_IGNORE);
+    int sent = wait_for(request, fr_real_mpi.STATUS_IGNORE);
     return received == fr_real_mpi.SUCCESS ? sent : received;
 }
 
@@ -398,7 +403,7 @@ int fr_mpi_call_real(struct fr_request_op *op)
         return send_synchronously(op);
     if (pushes && (op->fn == FR_FN_MPI_Sendrecv || op->fn == FR_FN_MPI_Sendrecv_c))
         return send_and_receive(op);
-    int rc = fr_real_call(op->fn, op->args);
+    int rc = fr_request_call_real(op->fn, op->args);
     follow_rts(op, rc);
     return rc;
 }

@@ -26,6 +26,13 @@ static inline uintptr_t fr_path_given_address(const struct fr_path_view *view)
     return view->base + (uintptr_t)view->blocks[0].user_offset;
 }
 
+// The same, to be filled with more than an RTS.
+static inline uintptr_t fr_path_given_room(struct fr_path_view *view)
+{
+    view->lease.is_clean = false;
+    return fr_path_given_address(view);
+}
+
 // Copies `bytes` between packed memory of the host and where MPI has put the view's data, or takes
 // them from, on the host as well: to packed memory (`gather`) or from there.
 void fr_path_copy_on_host(const struct fr_path_view *view, void *packed, size_t bytes, bool gather);

@@ -12,7 +12,10 @@
 
 #include "core/wait.h"
 
-enum { QUIET_NS = 2000000 }; // several times what a sender waits before it looks for room
+enum {
+    QUIET_NS = 2000000,    // several times what a sender waits before it looks for room
+    LONGEST_NS = 50000000, // however much comes
+};
 
 _Atomic size_t fr_request_expected;
 _Atomic bool fr_request_awaited;
@@ -28,27 +31,27 @@ void fr_request_expect(int count)
 
 void fr_request_notice_awaited(void)
 {
-    if (FR_LIKELY(!fr_rndv_is_awaited()) ||
-        atomic_exchange_explicit(&fr_request_awaited, true, memory_order_relaxed))
+    bool awaited = fr_rndv_is_awaited();
+    if (FR_LIKELY(awaited == atomic_load_explicit(&fr_request_awaited, memory_order_relaxed)) ||
+        awaited == atomic_exchange(&fr_request_awaited, awaited))
         return;
-    atomic_fetch_add(&fr_request_reasons, 1);
+    atomic_fetch_add(&fr_request_reasons, awaited ? 1 : (size_t)-1);
 }
 
-// One message after the other may be waiting to be sent.
+// One message after the other may be waiting to be sent. What other threads receive does not keep
+// this one from going on.
 void fr_request_receive_coming(void)
 {
-    if (!fr_rndv_is_awaited())
-        return;
     fr_request_notice_awaited();
-    struct fr_wait wait = {0};
-    while (fr_wait_ns(&wait) < QUIET_NS) {
-        uint64_t pulled = fr_rndv_incoming_pulled();
+    if (!atomic_load_explicit(&fr_request_awaited, memory_order_relaxed))
+        return;
+    struct fr_wait whole = {0}, quiet = {0};
+    while (fr_wait_ns(&quiet) < QUIET_NS && fr_wait_ns(&whole) < LONGEST_NS) {
         fr_world_progress();
         fr_rndv_progress(NULL);
-        fr_request_receive_early(true);
-        if (fr_rndv_incoming_pulled() != pulled)
-            wait = (struct fr_wait){0};
-        (void)fr_wait_step(&wait);
+        if (fr_request_receive_early(true) > 0)
+            quiet = (struct fr_wait){0};
+        (void)fr_wait_step(&quiet);
     }
 }
 

@@ -72,7 +72,7 @@ static int answer_no(struct fr_request_set *set)
 static int wait_one(struct fr_request_set *set)
 {
     fr_request_wait_over(set->deferred[0]);
-    return fr_request_set_finish(set, fr_real_call(set->fn, set->args));
+    return fr_request_set_finish(set, fr_request_set_call(set));
 }
 
 // What a deferred operation has come to where MPI says `rc`, whose handler knows nothing of the

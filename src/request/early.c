@@ -126,13 +126,14 @@ static bool find_early(struct early *early, size_t skip, bool waits)
     return early->claimed_count > 0;
 }
 
-void fr_request_receive_early(bool waits)
+size_t fr_request_receive_early(bool waits)
 {
     struct early early;
     void *statuses[MOST_EARLY];
     int errors[MOST_EARLY];
+    size_t received = 0;
     if (waits ? !fr_rndv_incoming_any() : !fr_rndv_incoming_any_here())
-        return;
+        return 0;
     fr_request_posted_look();
     for (size_t skip = 0; find_early(&early, skip, waits);
          skip += early.claimed_count - early.count) {
@@ -143,7 +144,9 @@ void fr_request_receive_early(bool waits)
         // A failure stays with its operation, for the call that completes it.
         (void)!fr_request_deliver(early.ops, statuses, errors, early.count);
         fr_request_table_unclaim(early.claimed, early.claimed_count);
+        received += early.count;
     }
+    return received;
 }
 
 // Waits for what is to be known of RTS that are left. What has come to be known is marked when they

@@ -253,8 +253,10 @@ static enum fr_status receive(struct fr_request_op *const *ops, struct fr_rndv_i
     size_t doubt_count = 0;
     enum fr_status first = FR_OK;
     for (size_t i = 0; i < count; i++) {
-        recvs[i] =
-            (struct fr_rndv_recv){.view = view_of(ops[i], &nowhere), .incoming = &incoming[i]};
+        struct fr_path_view *view = view_of(ops[i], &nowhere);
+        // An earlier message may have been written to that of a persistent one.
+        view->lease.is_clean = !ops[i]->persistent && fr_path_is_packed(view);
+        recvs[i] = (struct fr_rndv_recv){.view = view, .incoming = &incoming[i]};
         doubts[doubt_count].number = incoming[i].number;
         doubt_count += may_end_doubts() &&
                        fr_rndv_incoming_is_after_doubt(&incoming[i], &doubts[doubt_count].from);

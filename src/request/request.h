@@ -171,8 +171,8 @@ void fr_request_mark_received(void);
 
 // Receives what has come for receives that nobody is completing just now: called while this process
 // waits, since the senders may do so as well. Cheap when there is nothing. In a call that `waits`
-// anyway, also what takes as long as the network.
-void fr_request_receive_early(bool waits);
+// anyway, also what takes as long as the network. Returns how many messages it has received.
+size_t fr_request_receive_early(bool waits);
 
 // Whether an operation is over but for MPI's own part: what it sends by rendezvous has left the
 // application's buffer. Makes progress; the second form as fr_rndv_send_poll. The third one waits.
@@ -329,12 +329,12 @@ static inline bool fr_request_any_freed(void)
 // Adds to the number of receives into device memory that are pending.
 void fr_request_expect(int count);
 
-// Notices that senders have had to wait for this process: for calls with device buffers, and others
-// that wait.
+// Notices whether senders have had to wait for this process lately: for calls with device buffers,
+// those that wait, and all that are looked at since such a sender was noticed.
 void fr_request_notice_awaited(void);
 
 // Whether senders may depend on this process while it waits for something else: receives into
-// device memory are pending, or any are and senders have had to wait. A call that waits then
+// device memory are pending, or any are and senders have had to wait lately. A call that waits then
 // receives what has come.
 extern _Atomic size_t fr_request_expected;
 extern _Atomic bool fr_request_awaited;

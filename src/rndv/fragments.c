@@ -36,14 +36,14 @@ enum fr_status fr_rndv_fragments_bounce(struct fr_rndv_fragments *in)
 // Fragments go straight to where MPI's own data would, if all of them have room there in one piece.
 static enum fr_status choose_place(struct fr_rndv_fragments *in)
 {
-    const struct fr_path_view *view = in->recv->view;
+    struct fr_path_view *view = in->recv->view;
     in->to_device = fr_path_is_staged(view);
     in->into = *view;
     if (!fr_path_is_packed(view) || in->bytes > view->out_bytes)
         return fr_rndv_fragments_bounce(in);
     if (view->lease.reservation != NULL && fr_rndv_fragments_bounce(in) == FR_OK)
         return FR_OK; // page-locked, if there is room
-    in->place = (unsigned char *)fr_path_given_address(view);
+    in->place = (unsigned char *)fr_path_given_room(view);
     in->overlaps = in->to_device && can_overlap(in);
     return FR_OK;
 }

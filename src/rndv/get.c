@@ -86,7 +86,7 @@ static bool borrow_packed(struct pull *pull, const struct fr_path_view *view)
 }
 
 // Where the bytes go at first: the application's memory, packed device memory, or host memory.
-static enum fr_status choose_target(struct pull *pull, const struct fr_path_view *view)
+static enum fr_status choose_target(struct pull *pull, struct fr_path_view *view)
 {
     if (is_on_device(view) && fr_path_view_is_in_one_piece(view)) {
         pull->direct = true;
@@ -99,7 +99,7 @@ static enum fr_status choose_target(struct pull *pull, const struct fr_path_view
     }
     if (fr_path_is_packed(view)) {
         pull->direct = !fr_path_is_staged(view);
-        pull->target = fr_path_given_address(view);
+        pull->target = fr_path_given_room(view);
         return FR_OK;
     }
     enum fr_status status = fr_workspace_borrow(pull->bytes, &pull->bounce);
@@ -128,7 +128,7 @@ static void release(struct pull *pull)
 
 enum fr_status fr_rndv_get_begin(struct fr_rndv_recv *recv)
 {
-    const struct fr_path_view *view = recv->view;
+    struct fr_path_view *view = recv->view;
     struct pull *pull = calloc(1, sizeof(*pull));
     if (pull == NULL)
         return FR_ERR_NO_MEMORY;

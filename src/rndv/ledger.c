@@ -13,6 +13,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+enum { AWAITED_NS = 100000000 }; // for so long after a sender has last had to wait
 
 struct flow_key {
     uint64_t comm;
@@ -156,34 +159,50 @@ bool fr_rndv_ledger_is_shared_with(int rank)
     return own_ledger() != NULL && atomic_load(&private) == NULL && fr_control_area(rank) != NULL;
 }
 
-bool fr_rndv_ledger_await(int rank)
+// A sender that waits says so time and again. Its process need not count down when it ends.
+bool fr_rndv_ledger_await(int rank, int64_t now_ns)
 {
     struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(rank);
     if (ledger == NULL)
         return false;
-    if (atomic_load_explicit(&ledger->awaited, memory_order_relaxed) == 0)
-        atomic_store_explicit(&ledger->awaited, 1, memory_order_relaxed);
+    int64_t told_ns = atomic_load_explicit(&ledger->awaited_ns, memory_order_relaxed);
+    if (now_ns - told_ns >= AWAITED_NS / 16 || told_ns > now_ns)
+        atomic_store_explicit(&ledger->awaited_ns, now_ns, memory_order_relaxed);
     return atomic_load_explicit(&ledger->blocked, memory_order_relaxed) > 0;
 }
 
 bool fr_rndv_is_awaited(void)
 {
     struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(fr_world_rank());
-    return ledger != NULL && atomic_load_explicit(&ledger->awaited, memory_order_relaxed) != 0;
+    int64_t told_ns =
+        ledger != NULL ? atomic_load_explicit(&ledger->awaited_ns, memory_order_relaxed) : 0;
+    struct timespec now = {0};
+    if (FR_LIKELY(told_ns == 0))
+        return false;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if ((int64_t)now.tv_sec * 1000000000 + now.tv_nsec - told_ns < AWAITED_NS)
+        return true;
+    (void)atomic_compare_exchange_strong(&ledger->awaited_ns, &told_ns, 0); // no clock from now on
+    return false;
 }
+
+static FR_TLS bool is_blocked; // this thread is, and its ledger says so
 
 void fr_rndv_block(void)
 {
     struct fr_rndv_ledger *ledger = own_ledger();
-    if (ledger != NULL)
-        atomic_fetch_add_explicit(&ledger->blocked, 1, memory_order_relaxed);
+    if (ledger == NULL || is_blocked)
+        return;
+    atomic_fetch_add_explicit(&ledger->blocked, 1, memory_order_relaxed);
+    is_blocked = true;
 }
 
 void fr_rndv_unblock(void)
 {
     struct fr_rndv_ledger *ledger = atomic_load_explicit(&own, memory_order_acquire);
-    if (ledger != NULL)
+    if (ledger != NULL && is_blocked)
         atomic_fetch_sub_explicit(&ledger->blocked, 1, memory_order_relaxed);
+    is_blocked = false;
 }
 
 // What tells devices apart; never 0.

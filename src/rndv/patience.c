@@ -8,7 +8,7 @@
 #include "core/time.h"
 
 enum {
-    LONGEST_WAIT_NS = 1000000000, // whatever the receiver does meanwhile
+    LONGEST_WAIT_NS = 1000000000, // whatever else the receiver pulls meanwhile
     BLOCKED_PATIENCE_NS = 10000000,
     LEAST_PATIENCE_NS = 1000000000,
     MOST_PATIENCE_DOUBLED = 2,
@@ -48,9 +48,9 @@ bool fr_rndv_send_has_waited(struct fr_rndv_send *send, enum fr_rndv_state state
     return now - since >= send->scheme->wait_ns(send);
 }
 
-// A receiver that pulls will come to it. Another one may be where it pulls nothing while it waits
-// for this process, and not all such calls can be told of. Each time that this has seemed so, it is
-// left more time: it may be in no call at all.
+// A receiver that pulls will come to it, unless it pulls other messages for long. Another one may
+// be where it pulls nothing while it waits for this process, and not all such calls can be told of.
+// Each time that this has seemed so, it is left more time: it may be in no call at all.
 bool fr_rndv_send_stays(struct fr_rndv_send *send, bool on_device)
 {
     if (on_device || fr_workspace_has_room(send->bytes))
@@ -59,12 +59,13 @@ bool fr_rndv_send_stays(struct fr_rndv_send *send, bool on_device)
     int64_t now = fr_time_ns();
     if (send->stays_since_ns == 0)
         send->stays_since_ns = now;
-    bool blocked = fr_rndv_ledger_await(send->address.to);
+    bool blocked = fr_rndv_ledger_await(send->address.to, now);
     unsigned times = atomic_load_explicit(&receivers[place].times, memory_order_relaxed);
-    int64_t since =
-        later(send->stays_since_ns,
-              later(atomic_load_explicit(&receivers[place].pulled_ns, memory_order_relaxed),
-                    atomic_load_explicit(&receivers[place].exceeded_ns, memory_order_relaxed)));
+    int64_t since = later(send->stays_since_ns, atomic_load_explicit(&receivers[place].exceeded_ns,
+                                                                     memory_order_relaxed));
+    if (now - send->stays_since_ns <= LONGEST_WAIT_NS)
+        since =
+            later(since, atomic_load_explicit(&receivers[place].pulled_ns, memory_order_relaxed));
     if (now - since < (blocked ? BLOCKED_PATIENCE_NS : (int64_t)LEAST_PATIENCE_NS << times))
         return true;
     if (!blocked && times < MOST_PATIENCE_DOUBLED)

@@ -261,11 +261,13 @@ struct fr_rails *fr_rndv_rails(void);
 
 // ---- blocked receivers
 
-// Whether a sender has ever had to wait for this process, since there was no room for its bytes.
+// Whether a sender has had to wait for this process lately, since there was no room for its bytes.
+// Reads a clock only when that is so, or has just ceased to be.
 bool fr_rndv_is_awaited(void);
 
 // Says that a thread of this process goes where it receives nothing while it waits, and that it is
-// back: senders without room do not wait for it.
+// back: senders without room do not wait for it. The second form does nothing where the first has
+// not been called, by the same thread.
 void fr_rndv_block(void);
 void fr_rndv_unblock(void);
 

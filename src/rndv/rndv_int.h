@@ -83,9 +83,9 @@ struct fr_rndv_ledger {
     _Atomic uint64_t doubted; // and of which one cannot tell whether they were cut off
     // Of the device that it has used last, if processes take turns there; 0 for others.
     _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t device;
-    _Atomic uint64_t awaited; // 1: a sender has had to wait for this process to receive
-    _Atomic uint64_t blocked; // threads that receive nothing while they wait
-    _Atomic uint64_t more;    // slots that are there beyond the first ones
+    _Atomic int64_t awaited_ns; // when a sender last had to wait for this process to receive
+    _Atomic uint64_t blocked;   // threads that receive nothing while they wait
+    _Atomic uint64_t more;      // slots that are there beyond the first ones
     _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t in_use[FR_RNDV_SLOTS / 64]; // by it alone
     struct fr_rndv_slot slots[FR_RNDV_SLOTS];
 };
@@ -113,9 +113,9 @@ static inline struct fr_rndv_ledger *fr_rndv_ledger_of(int rank)
 // Whether a process of this host looks up what this one enters for it: claims room for that.
 bool fr_rndv_ledger_is_shared_with(int rank);
 
-// Says that a sender has to wait for a process of this host to receive. Returns whether that is
+// Says that a sender has to wait now for a process of this host to receive. Returns whether that is
 // where it receives nothing.
-bool fr_rndv_ledger_await(int rank);
+bool fr_rndv_ledger_await(int rank, int64_t now_ns);
 
 // Says which device this process uses: a load and a compare while that stays.
 void fr_rndv_ledger_use_device(int device);

@@ -5,13 +5,16 @@
 
 #include "workspace/workspace_int.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 enum {
     HEAD_BYTES = 8192, // which an RTS touches: not worth a system call
     MOST_IDLE = 512,   // that are kept
 };
+#define MOST_IDLE_BYTES ((size_t)1 << 30) // and of all of them
 
 struct fr_workspace_reservation {
     struct fr_list link; // in the list of its class, while it is not lent
@@ -25,6 +28,7 @@ static struct fr_lock lock = FR_LOCK_INIT;
 // Those that are not lent, by class, latest returned first. Zeroed heads stand for empty lists.
 static struct fr_list idle[FR_WORKSPACE_CLASSES] FR_GUARDED_BY(lock);
 static size_t idle_count FR_GUARDED_BY(lock);
+static size_t idle_bytes FR_GUARDED_BY(lock);
 static _Atomic size_t reserved_bytes;
 
 static struct fr_list *idle_list(unsigned class_index) FR_REQUIRES(&lock)
@@ -41,6 +45,7 @@ static struct fr_workspace_reservation *take_first(struct fr_list *list) FR_REQU
         FR_LIST_ENTRY(list->next, struct fr_workspace_reservation, link);
     fr_list_remove(&first->link);
     idle_count--;
+    idle_bytes -= first->bytes;
     return first;
 }
 
@@ -56,6 +61,24 @@ static struct fr_workspace_reservation *take_idle(unsigned class_index)
     }
     fr_core_unlock(&lock);
     return taken;
+}
+
+// Whether address space is bounded, or counts as memory. Told once.
+static bool is_scarce(void)
+{
+    static _Atomic int known; // 0: not yet, 1: no, 2: yes
+    int told = atomic_load_explicit(&known, memory_order_relaxed);
+    struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
+    if (FR_LIKELY(told != 0))
+        return told == 2;
+    FILE *file = fopen("/proc/sys/vm/overcommit_memory", "re");
+    int mode = file != NULL ? fgetc(file) : '0';
+    if (file != NULL)
+        (void)fclose(file);
+    (void)getrlimit(RLIMIT_AS, &limit);
+    bool is_so = mode == '2' || limit.rlim_cur != RLIM_INFINITY;
+    atomic_store_explicit(&known, is_so ? 2 : 1, memory_order_relaxed);
+    return is_so;
 }
 
 // Without huge pages, of which an RTS would touch a whole one.
@@ -105,16 +128,19 @@ enum fr_status fr_workspace_reserve(size_t bytes, struct fr_workspace_lease *lea
     return FR_OK;
 }
 
-void fr_workspace_reservation_return(struct fr_workspace_reservation *reservation)
+void fr_workspace_reservation_return(struct fr_workspace_reservation *reservation, bool is_clean)
 {
-    if (reservation->bytes > HEAD_BYTES)
+    if (!is_clean && reservation->bytes > HEAD_BYTES)
         (void)madvise((char *)reservation->address + HEAD_BYTES, reservation->bytes - HEAD_BYTES,
                       MADV_DONTNEED);
+    bool scarce = is_scarce();
     fr_core_lock(&lock);
-    bool keeps = idle_count < MOST_IDLE;
+    bool keeps =
+        !scarce && idle_count < MOST_IDLE && idle_bytes + reservation->bytes <= MOST_IDLE_BYTES;
     if (keeps) {
         fr_list_push_front(idle_list(reservation->class_index), &reservation->link);
         idle_count++;
+        idle_bytes += reservation->bytes;
     }
     fr_core_unlock(&lock);
     if (!keeps)

@@ -346,7 +346,7 @@ void fr_workspace_return(struct fr_workspace_lease *lease)
     else if (returned.extent != NULL)
         fr_workspace_device_return(returned.extent, fr_time_coarse_ns());
     else if (returned.reservation != NULL)
-        fr_workspace_reservation_return(returned.reservation);
+        fr_workspace_reservation_return(returned.reservation, returned.is_clean);
 }
 
 struct fr_workspace_usage fr_workspace_get_usage(void)

@@ -12,6 +12,7 @@ struct fr_workspace_lease {
     struct fr_workspace_block *block;             // of host memory, else NULL
     struct fr_workspace_extent *extent;           // of device memory, else NULL
     struct fr_workspace_reservation *reservation; // of address space, else NULL
+    bool is_clean; // of address space: its borrower has written only to the first two pages
 };
 
 // Lends `bytes` (> 0) of host memory, pinned when possible: the most recently returned block of a
@@ -26,7 +27,8 @@ bool fr_workspace_has_room(size_t bytes);
 
 // Lends `bytes` (> 0) of host address space, for memory that is hardly ever used: pageable, and it
 // takes no memory before it is touched. Its first two pages may hold what an earlier borrower has
-// written. Returns FR_ERR_NO_MEMORY where the system bounds what processes reserve.
+// written; the others go back to the system when it is returned, unless it is said to be clean.
+// Returns FR_ERR_NO_MEMORY where the system bounds what processes reserve.
 FR_MUST_CHECK enum fr_status fr_workspace_reserve(size_t bytes, struct fr_workspace_lease *lease);
 
 // Lends `bytes` (> 0) of memory on `device`, inside one allocation as fr_device_memory_create makes

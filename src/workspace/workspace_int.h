@@ -129,7 +129,7 @@ void fr_workspace_device_release(void);
 
 // Takes address space back, and what was touched of it; bytes of all of it; and gives back what is
 // not lent.
-void fr_workspace_reservation_return(struct fr_workspace_reservation *reservation);
+void fr_workspace_reservation_return(struct fr_workspace_reservation *reservation, bool is_clean);
 size_t fr_workspace_reserved_bytes(void);
 void fr_workspace_reservations_release(void);
 

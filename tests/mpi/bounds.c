@@ -162,10 +162,15 @@ enum {
     BY_WAITSOME,
     BY_SENDRECV,
     BY_SSEND,
+    BY_DEVICE_SSEND,
+    BY_DEVICE_SENDRECV,
     BY_BCAST,
     BY_BARRIER,
     WAYS
 };
+
+enum { LETTER_BYTES = 65536 };
+static struct memory letter; // on the device, by rendezvous
 
 static void wait_for_token(int way, int *token, MPI_Request *requests)
 {
@@ -184,6 +189,14 @@ static void wait_for_token(int way, int *token, MPI_Request *requests)
     case BY_SSEND:
         MPI_Ssend(token, 1, MPI_INT, 2, TOKEN_TAG, MPI_COMM_WORLD);
         *token = 1;
+        return;
+    case BY_DEVICE_SSEND:
+        MPI_Ssend(letter.address, LETTER_BYTES, MPI_BYTE, 2, TOKEN_TAG, MPI_COMM_WORLD);
+        *token = 1;
+        return;
+    case BY_DEVICE_SENDRECV:
+        MPI_Sendrecv(letter.address, LETTER_BYTES, MPI_BYTE, 2, TOKEN_TAG, token, 1, MPI_INT, 2,
+                     TOKEN_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         return;
     case BY_BCAST:
         MPI_Bcast(token, 1, MPI_INT, 2, MPI_COMM_WORLD);
@@ -216,6 +229,12 @@ static void give_token(int way)
         MPI_Barrier(MPI_COMM_WORLD);
     else if (way == BY_SSEND)
         MPI_Recv(&token, 1, MPI_INT, 1, TOKEN_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    else if (way == BY_DEVICE_SSEND)
+        MPI_Recv(letter.address, LETTER_BYTES, MPI_BYTE, 1, TOKEN_TAG, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+    else if (way == BY_DEVICE_SENDRECV)
+        MPI_Sendrecv(&token, 1, MPI_INT, 1, TOKEN_TAG, letter.address, LETTER_BYTES, MPI_BYTE, 1,
+                     TOKEN_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     else if (way == BY_SENDRECV)
         MPI_Sendrecv(&token, 1, MPI_INT, 1, TOKEN_TAG, NULL, 0, MPI_INT, 1, TOKEN_TAG,
                      MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -256,11 +275,55 @@ static void run_blocked(void)
 {
     struct memory memory = make_mapped();
     MPI_Request *requests = malloc((size_t)(count + 1) * sizeof(*requests));
+    letter = memory_new(MEMORY_DEVICE, LETTER_BYTES);
     for (int way = 0; way < WAYS; way++) {
         MPI_Barrier(MPI_COMM_WORLD);
         run_one_way(way, &memory, requests);
     }
     free(requests);
+}
+
+// A receiver that only tests while sends to it have no room to leave to, and takes other messages
+// meanwhile. Nothing but that may fetch them. Without a receive for them they leave after a second.
+static void run_polls(bool posted)
+{
+    enum { SMALL_BYTES = 65536 };
+    struct memory memory = make_mapped(), small = memory_new(MEMORY_DEVICE, SMALL_BYTES);
+    MPI_Request *requests = malloc((size_t)count * sizeof(*requests)), other;
+    unsigned char done = 0;
+    for (int i = 0; rank == 1 && posted && i < count; i++)
+        MPI_Irecv(memory.address, bytes, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, &requests[i]);
+    for (int i = 0; rank == 0 && i < count; i++)
+        MPI_Isend(memory.address, bytes, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, &requests[i]);
+    while (!done) {
+        int flag = 0;
+        if (rank == 0) {
+            MPI_Testall(count, requests, &flag, MPI_STATUSES_IGNORE);
+            done = flag != 0;
+            memory_write(&small, 0, &done, 1);
+            MPI_Send(small.address, SMALL_BYTES, MPI_BYTE, 1, TOKEN_TAG, MPI_COMM_WORLD);
+            continue;
+        }
+        MPI_Irecv(small.address, SMALL_BYTES, MPI_BYTE, 0, TOKEN_TAG, MPI_COMM_WORLD, &other);
+        while (!flag)
+            MPI_Test(&other, &flag, MPI_STATUS_IGNORE);
+        memory_read(&small, 0, &done, 1);
+    }
+    for (int i = 0; rank == 1 && !posted && i < count; i++)
+        MPI_Irecv(memory.address, bytes, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, &requests[i]);
+    MPI_Waitall(count, requests, MPI_STATUSES_IGNORE);
+    free(requests);
+}
+
+static void run_tests(void)
+{
+    run_polls(true);
+    measure();
+}
+
+static void run_late(void)
+{
+    run_polls(false);
 }
 
 // Data themselves come into receives that expect an RTS.
@@ -304,10 +367,8 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } cases[] = {{"windows", run_windows},
-                 {"sleeps", run_sleeps},
-                 {"blocked", run_blocked},
-                 {"data", run_data}};
+    } cases[] = {{"windows", run_windows}, {"sleeps", run_sleeps}, {"blocked", run_blocked},
+                 {"tests", run_tests},     {"late", run_late},     {"data", run_data}};
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);

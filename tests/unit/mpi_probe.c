@@ -110,9 +110,10 @@ void fr_request_mark_received(void)
     marks++;
 }
 
-void fr_request_receive_early(bool waits)
+size_t fr_request_receive_early(bool waits)
 {
     (void)waits;
+    return 0;
 }
 
 void fr_request_set_size(void *status, uint64_t bytes)

@@ -152,10 +152,11 @@ bool fr_request_schedule_poll(struct fr_request_op *op)
     return false;
 }
 
-void fr_request_receive_early(bool waits)
+size_t fr_request_receive_early(bool waits)
 {
     (void)waits;
     CHECK(!in_hand || !fr_request_may_be_left(), "receives of the list go on, too");
+    return 0;
 }
 
 void fr_world_progress(void)

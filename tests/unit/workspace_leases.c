@@ -175,13 +175,15 @@ static bool is_zero(const unsigned char *bytes, size_t count)
 static void test_reservations(void)
 {
     enum { HEAD_BYTES = 8192 };
-    struct fr_workspace_lease a, b;
+    struct fr_workspace_lease a, b, c;
     struct fr_workspace_usage usage;
     CHECK(fr_workspace_reserve(0, &a) == FR_ERR_INVALID);
     CHECK(fr_workspace_reserve(SIZE_MAX, &a) == FR_ERR_NO_MEMORY);
     CHECK(fr_workspace_reserve((size_t)1 << 47, &a) == FR_ERR_NO_MEMORY);
-    CHECK(fr_workspace_reserve(GIB, &a) == FR_OK && a.bytes == GIB);
+    CHECK(fr_workspace_reserve(GIB / 2, &a) == FR_OK && a.bytes == GIB / 2);
     fr_workspace_return(&a);
+    usage = fr_workspace_get_usage();
+    CHECK(usage.reserved_bytes == GIB / 2, "%zu", usage.reserved_bytes); // kept
     CHECK(fr_workspace_reserve(3 * MIB, &a) == FR_OK && a.bytes == 4 * MIB);
     unsigned char *first = a.address;
     memset(first, 1, a.bytes);
@@ -189,9 +191,16 @@ static void test_reservations(void)
     fr_workspace_return(&a);
     CHECK(fr_workspace_reserve(MIB, &a) == FR_OK && a.address == first); // of the latest
     CHECK(is_zero(first + HEAD_BYTES, a.bytes - HEAD_BYTES));
+    first[HEAD_BYTES] = 1;
+    a.is_clean = true; // as its borrower says
+    fr_workspace_return(&a);
+    CHECK(fr_workspace_reserve(MIB, &a) == FR_OK && a.address == first && !a.is_clean);
+    CHECK(first[HEAD_BYTES] == 1, "no system call");
     CHECK(fr_workspace_reserve(MIB, &b) == FR_OK && b.address != first);
+    CHECK(fr_workspace_reserve(GIB, &c) == FR_OK);
+    fr_workspace_return(&c); // not kept: it is too large
     usage = fr_workspace_get_usage();
-    CHECK(usage.reserved_bytes == GIB + 5 * MIB, "%zu", usage.reserved_bytes);
+    CHECK(usage.reserved_bytes == GIB / 2 + 5 * MIB, "%zu", usage.reserved_bytes);
     fr_workspace_release();
     usage = fr_workspace_get_usage();
     CHECK(usage.reserved_bytes == 5 * MIB, "%zu", usage.reserved_bytes);
