@@ -134,6 +134,7 @@ enum fr_control_kind {
     FR_CONTROL_WRITE,       // the receiver would like it written, or with no key, not any more
     FR_CONTROL_WRITTEN,     // so far
     FR_CONTROL_WRITTEN_ALL, // or no more will be
+    FR_CONTROL_DOUBTED,     // the receiver cannot tell whether it was cut off
 };
 
 struct fr_control_message {

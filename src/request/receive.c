@@ -234,7 +234,8 @@ struct doubt {
 // Where no other receive is under way, which may have been cut off without anybody having looked.
 static bool may_end_doubts(void)
 {
-    return fr_request_alone && !fr_request_any_tracked() && !fr_request_any_freed();
+    return fr_request_alone && !fr_request_any_unmarked && !fr_request_any_tracked() &&
+           !fr_request_any_freed();
 }
 
 static void end_doubts(const struct doubt *doubts, size_t count)

@@ -30,25 +30,81 @@ static bool find_named(const struct fr_rndv_cut *cut, struct fr_rndv_incoming *i
     return !is_own && fr_rndv_incoming_find(&rts, incoming);
 }
 
-// Lets its sender know that it may have been cut off.
-static void doubt(const struct fr_rndv_cut *cut, size_t shortest, size_t longest)
+bool fr_rndv_slot_doubt(int from, struct fr_rndv_slot *slot, uint64_t number, uint64_t marks)
 {
-    struct fr_rndv_incoming found, *incoming = &found;
-    struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(cut->from.to);
-    if (ledger == NULL ||
-        !fr_rndv_incoming_find_first(&cut->from, shortest, longest, false, &found) ||
-        found.slot == NULL)
-        return;
-    uint64_t word = atomic_load_explicit(&incoming->slot->word, memory_order_acquire);
-    while ((word & FR_SLOT_NUMBERS) == incoming->number && fr_rndv_word_is_waiting(word) &&
-           (word & FR_SLOT_DOUBTED) == 0) {
-        if (!atomic_compare_exchange_weak_explicit(&incoming->slot->word, &word,
-                                                   word | FR_SLOT_DOUBTED, memory_order_acq_rel,
+    _Atomic uint64_t *doubts = fr_rndv_ledger_doubts(from);
+    uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
+    while ((word & FR_SLOT_NUMBERS) == number && fr_rndv_word_is_waiting(word) && doubts != NULL) {
+        if (!atomic_compare_exchange_weak_explicit(&slot->word, &word, word | marks,
+                                                   memory_order_acq_rel, memory_order_acquire))
+            continue;
+        if ((word & FR_SLOT_DOUBTED) == 0)
+            atomic_fetch_add_explicit(doubts, 1, memory_order_release);
+        return true;
+    }
+    return false;
+}
+
+bool fr_rndv_slot_lift_doubt(int from, struct fr_rndv_slot *slot, uint64_t number)
+{
+    _Atomic uint64_t *doubts = fr_rndv_ledger_doubts(from);
+    uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
+    while ((word & FR_SLOT_NUMBERS) == number && fr_rndv_word_is_waiting(word) &&
+           (word & FR_SLOT_DOUBTED) != 0 && doubts != NULL) {
+        if (!atomic_compare_exchange_weak_explicit(&slot->word, &word, word & ~FR_SLOT_DOUBTED,
+                                                   memory_order_acq_rel, memory_order_acquire))
+            continue;
+        atomic_fetch_sub_explicit(doubts, 1, memory_order_relaxed);
+        return (word & FR_SLOT_TAKEN) != 0;
+    }
+    return false;
+}
+
+bool fr_rndv_slot_take(int from, struct fr_rndv_slot *slot, uint64_t number)
+{
+    uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
+    while ((word & FR_SLOT_NUMBERS) == number && fr_rndv_word_is_waiting(word) &&
+           (word & FR_SLOT_TAKEN) == 0) {
+        uint64_t taken = (word | FR_SLOT_TAKEN) & ~FR_SLOT_DOUBTED;
+        if (!atomic_compare_exchange_weak_explicit(&slot->word, &word, taken, memory_order_acq_rel,
                                                    memory_order_acquire))
             continue;
-        atomic_fetch_add_explicit(&ledger->doubted, 1, memory_order_release);
-        return;
+        if ((word & FR_SLOT_DOUBTED) != 0 && fr_rndv_ledger_doubts(from) != NULL)
+            atomic_fetch_sub_explicit(fr_rndv_ledger_doubts(from), 1, memory_order_relaxed);
+        return true;
     }
+    return false;
+}
+
+// Lets its sender know that it may have been cut off. Where MPI has `received` it, which was cut
+// off or has one after it that was, it is marked as taken as well. False when it is over.
+static bool doubt(const struct fr_rndv_incoming *incoming, bool received)
+{
+    const struct fr_rndv_entry entry = {.number = incoming->number, .index = incoming->place};
+    if (incoming->slot != NULL)
+        return fr_rndv_slot_doubt(incoming->from, incoming->slot, incoming->number,
+                                  FR_SLOT_DOUBTED | (received ? FR_SLOT_TAKEN : 0));
+    if (!fr_rndv_replica_doubt(incoming->from, incoming->number, received))
+        return false;
+    (void)fr_rndv_tell(incoming->from, FR_CONTROL_DOUBTED, &entry, false);
+    return true;
+}
+
+// As many messages are marked as taken as MPI has received. So where one turns out to be in another
+// receive's hands that was marked for one that was cut off, the next one takes its place.
+void fr_rndv_incoming_lift_doubt(const struct fr_rndv_incoming *incoming)
+{
+    struct fr_rndv_slot *slot = incoming->slot;
+    struct fr_rndv_incoming next;
+    const struct fr_rndv_address from = {
+        .to = incoming->from,
+        .tag = atomic_load_explicit(&slot->tag, memory_order_acquire),
+        .comm = atomic_load_explicit(&slot->comm, memory_order_acquire)};
+    if (!fr_rndv_slot_lift_doubt(incoming->from, slot, incoming->number))
+        return;
+    while (fr_rndv_incoming_find_first(&from, 0, FR_RNDV_RTS_LONGEST, true, &next) &&
+           !doubt(&next, true))
+        continue;
 }
 
 // MPI receives in order what was sent the same way: what is not marked as taken, and is received
@@ -63,12 +119,12 @@ bool fr_rndv_incoming_find_cut(const struct fr_rndv_cut *cut, struct fr_rndv_inc
     // An MPI that tells the length has put there what there was room for.
     if (cut->from.to < 0 || (!begins && tells && cut->data_bytes >= sizeof(fr_rndv_rts_begin)))
         return false;
-    if (!fr_rndv_incoming_find_first(&cut->from, shortest, longest, true, incoming))
-        return false;
-    bool surely = begins || (tells && cut->at_once && fr_rndv_marks_rts(cut->length));
-    if (surely && cut->in_order)
-        return true;
-    doubt(cut, shortest, longest);
+    bool surely = begins || (tells && cut->at_once && fr_rndv_marks_rts(cut->length)), found;
+    do {
+        found = fr_rndv_incoming_find_first(&cut->from, shortest, longest, surely, incoming);
+        if (!found || (surely && cut->in_order))
+            return found;
+    } while (!doubt(incoming, surely)); // gone meanwhile
     fr_debug("a message of rank %d with tag %d was cut off by a receive of %lu bytes, which one is "
              "not known",
              cut->from.to, cut->from.tag, (unsigned long)cut->room);

@@ -179,6 +179,7 @@ static enum fr_status begin_here(struct fr_rndv_incoming *incoming, bool refused
     struct fr_wait wait = {.spins = FR_WAIT_SPINS, .pauses = true};
     while (!fr_rndv_slot_change(incoming->slot, incoming->number, FR_RNDV_ADVERTISED,
                                 FR_RNDV_PULLING)) {
+        fr_rndv_incoming_lift_doubt(incoming);
         if (!waits_for_sender(incoming, &wait))
             return FR_ERR_NOT_FOUND;
         if (refused && is_time_to_look(&wait) && waits_too_long(incoming, &wait))
@@ -295,24 +296,12 @@ void fr_rndv_incoming_abandon(const struct fr_rndv_incoming *incoming)
 
 // ---- probes
 
-// Returns false when the message is another one, is being received, or has been taken before.
-static bool mark_taken(struct fr_rndv_slot *slot, uint64_t number)
-{
-    uint64_t word = word_of(slot);
-    while ((word & FR_SLOT_NUMBERS) == number && fr_rndv_word_is_waiting(word) &&
-           (word & FR_SLOT_TAKEN) == 0) {
-        if (atomic_compare_exchange_weak_explicit(&slot->word, &word, word | FR_SLOT_TAKEN,
-                                                  memory_order_acq_rel, memory_order_acquire))
-            return true;
-    }
-    return false;
-}
-
 bool fr_rndv_incoming_take_known(const struct fr_rndv_incoming *incoming)
 {
     if (incoming->slot == NULL)
         return fr_rndv_replica_take(incoming->from, incoming->number, false);
-    (void)mark_taken(incoming->slot, incoming->number);
+    fr_rndv_incoming_lift_doubt(incoming);
+    (void)fr_rndv_slot_take(incoming->from, incoming->slot, incoming->number);
     return true;
 }
 
@@ -364,7 +353,8 @@ static bool peek_here(struct fr_rndv_ledger *ledger, const struct fr_rndv_addres
         slot = find_first(ledger, from, length, length, FR_SLOT_TAKEN, &first);
         if (slot == NULL)
             return false;
-    } while (take && !mark_taken(slot, first.word & FR_SLOT_NUMBERS)); // gone meanwhile
+    } while (take &&
+             !fr_rndv_slot_take(from->to, slot, first.word & FR_SLOT_NUMBERS)); // gone meanwhile
     *bytes = first.bytes;
     return true;
 }
@@ -455,7 +445,7 @@ bool fr_rndv_incoming_find_first(const struct fr_rndv_address *from, size_t shor
     struct fr_rndv_slot *slot =
         ledger != NULL ? find_first(ledger, from, shortest, longest, bits, &first) : NULL;
     if (slot == NULL)
-        return fr_rndv_replica_find_first(from, shortest, longest, incoming);
+        return fr_rndv_replica_find_first(from, shortest, longest, doubted, incoming);
     *incoming = incoming_of(slot, &first, from->to, (size_t)(slot - ledger->slots));
     return true;
 }

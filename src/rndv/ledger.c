@@ -147,6 +147,13 @@ void fr_rndv_ledger_count_refused(void)
         atomic_fetch_add_explicit(&ledger->refused, 1, memory_order_release);
 }
 
+_Atomic uint64_t *fr_rndv_ledger_doubts(int rank)
+{
+    bool is_own = rank == fr_world_rank();
+    struct fr_rndv_ledger *ledger = is_own ? own_ledger() : fr_rndv_ledger_of(rank);
+    return ledger != NULL ? &ledger->doubted : NULL;
+}
+
 bool fr_rndv_ledger_is_shared_with(int rank)
 {
     return own_ledger() != NULL && atomic_load(&private) == NULL && fr_control_area(rank) != NULL;
@@ -242,7 +249,7 @@ void fr_rndv_mark_plain(const struct fr_rndv_address *address, size_t length, bo
 bool fr_rndv_ledger_is_closed_to(const struct fr_rndv_address *address, size_t length)
 {
     return fr_rndv_plain_has(FR_PLAIN_TO, address, length) ||
-           fr_rndv_replica_has_told_all(address->to);
+           (fr_rndv_marks_rts((int64_t)length) && fr_rndv_replica_has_told_all(address->to));
 }
 
 static bool goes_to(const struct fr_rndv_slot *slot, const struct fr_rndv_address *address)
@@ -432,6 +439,8 @@ bool fr_rndv_slot_change(struct fr_rndv_slot *slot, uint64_t number, enum fr_rnd
 {
     uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
     while ((word & ~(FR_SLOT_TAKEN | FR_SLOT_DOUBTED)) == (number | FR_SLOT_IN(from))) {
+        if (to == FR_RNDV_PULLING && (word & FR_SLOT_DOUBTED) != 0)
+            return false; // before that is lifted
         uint64_t changed = (word & ~FR_SLOT_STATE) | FR_SLOT_IN(to);
         changed |= to == FR_RNDV_PULLING ? FR_SLOT_TAKEN : 0;
         if (atomic_compare_exchange_weak_explicit(&slot->word, &word, changed, memory_order_acq_rel,

@@ -52,6 +52,7 @@ static void handle(const struct fr_control_message *message, const struct fr_dev
     case FR_CONTROL_ATS:
     case FR_CONTROL_RETRY:
     case FR_CONTROL_BEGUN:
+    case FR_CONTROL_DOUBTED:
         fr_rndv_send_handle(message->from, (enum fr_control_kind)message->kind, &entry);
         return;
     case FR_CONTROL_WRITE:

@@ -25,6 +25,7 @@ struct expected {
         int64_t from;
     } key;
     bool taken;
+    bool doubted; // whether it was cut off; where it is taken as well, it or a later one was
     struct fr_rndv_entry entry;
     UT_hash_handle hh;
 };
@@ -197,6 +198,50 @@ static void tell_received(const struct expected *known)
     fr_rndv_plain_received(FR_PLAIN_FROM, &from, known->key.number);
 }
 
+static bool is_from(const struct expected *entry, const struct fr_rndv_address *from,
+                    size_t shortest, size_t longest)
+{
+    size_t length = fr_rndv_sizes_length(entry->entry.sizes);
+    return length >= shortest && length <= longest && entry->key.from == from->to &&
+           !entry->taken && entry->entry.tag == from->tag && entry->entry.comm == from->comm;
+}
+
+static struct expected *find_first(const struct fr_rndv_address *from, size_t shortest,
+                                   size_t longest, bool doubted) FR_REQUIRES(lock)
+{
+    struct expected *first = NULL;
+    for (struct expected *entry = expected; entry != NULL; entry = entry->hh.next) {
+        if (is_from(entry, from, shortest, longest) && (doubted || !entry->doubted) &&
+            (first == NULL || entry->key.number < first->key.number))
+            first = entry;
+    }
+    return first;
+}
+
+// One that is in doubt is being received: then another one was cut off, and has been received.
+static void pass_doubt(struct expected *entry) FR_REQUIRES(lock)
+{
+    const struct fr_rndv_address from = {(int)entry->key.from, entry->entry.tag, entry->entry.comm};
+    struct expected *next =
+        entry->doubted && entry->taken ? find_first(&from, 0, FR_RNDV_RTS_LONGEST, true) : NULL;
+    entry->doubted = false;
+    if (next != NULL)
+        next->taken = next->doubted = true;
+}
+
+bool fr_rndv_replica_doubt(int from, uint64_t number, bool received)
+{
+    fr_core_lock(&lock);
+    struct expected *entry = find(from, number);
+    bool waits = entry != NULL && !entry->taken;
+    if (waits) {
+        entry->doubted = true;
+        entry->taken = received;
+    }
+    fr_core_unlock(&lock);
+    return waits;
+}
+
 // What has been told of and is not known any more is over already; if a later one alone has been
 // told of, it will be known as received.
 bool fr_rndv_replica_take(int from, uint64_t number, bool over)
@@ -204,8 +249,10 @@ bool fr_rndv_replica_take(int from, uint64_t number, bool over)
     fr_core_lock(&lock);
     struct expected *entry = find(from, number);
     bool known = entry != NULL || (peers != NULL && peers[from].latest >= number);
-    if (entry != NULL)
+    if (entry != NULL) {
         tell_received(entry);
+        pass_doubt(entry);
+    }
     if (entry != NULL && over)
         drop(entry);
     else if (entry != NULL)
@@ -216,31 +263,11 @@ bool fr_rndv_replica_take(int from, uint64_t number, bool over)
     return known;
 }
 
-static bool is_from(const struct expected *entry, const struct fr_rndv_address *from,
-                    size_t shortest, size_t longest)
-{
-    size_t length = fr_rndv_sizes_length(entry->entry.sizes);
-    return length >= shortest && length <= longest && entry->key.from == from->to &&
-           !entry->taken && entry->entry.tag == from->tag && entry->entry.comm == from->comm;
-}
-
-static struct expected *find_first(const struct fr_rndv_address *from, size_t shortest,
-                                   size_t longest) FR_REQUIRES(lock)
-{
-    struct expected *first = NULL;
-    for (struct expected *entry = expected; entry != NULL; entry = entry->hh.next) {
-        if (is_from(entry, from, shortest, longest) &&
-            (first == NULL || entry->key.number < first->key.number))
-            first = entry;
-    }
-    return first;
-}
-
 bool fr_rndv_replica_find_first(const struct fr_rndv_address *from, size_t shortest, size_t longest,
-                                struct fr_rndv_incoming *incoming)
+                                bool doubted, struct fr_rndv_incoming *incoming)
 {
     fr_core_lock(&lock);
-    const struct expected *first = find_first(from, shortest, longest);
+    const struct expected *first = find_first(from, shortest, longest, doubted);
     *incoming = (struct fr_rndv_incoming){.from = from->to};
     incoming->number = first != NULL ? first->key.number : 0;
     fr_core_unlock(&lock);
@@ -252,10 +279,11 @@ enum fr_rndv_answer fr_rndv_replica_peek(const struct fr_rndv_address *from, siz
 {
     enum fr_rndv_answer answer = FR_RNDV_UNKNOWN;
     fr_core_lock(&lock);
-    struct expected *first = find_first(from, length, length);
+    struct expected *first = find_first(from, length, length, true);
     if (first != NULL) {
         *bytes = fr_rndv_sizes_bytes(first->entry.sizes);
         first->taken = take;
+        first->doubted = first->doubted && !take;
         answer = FR_RNDV_FOUND;
     } else if (peers == NULL || peers[from->to].all_plain ||
                fr_rndv_plain_has(FR_PLAIN_FROM, from, length)) {

@@ -134,6 +134,15 @@ static inline bool fr_rndv_word_is_waiting(uint64_t word)
 bool fr_rndv_slot_change(struct fr_rndv_slot *slot, uint64_t number, enum fr_rndv_state from,
                          enum fr_rndv_state to);
 
+// Marks a message that waits as one that may have been cut off; false when it is over. And lifts
+// that, since it is being received: returns whether it was marked as taken for it. The rank is that
+// of its sender. Nobody begins to pull one that is in doubt.
+bool fr_rndv_slot_doubt(int from, struct fr_rndv_slot *slot, uint64_t number, uint64_t marks);
+bool fr_rndv_slot_lift_doubt(int from, struct fr_rndv_slot *slot, uint64_t number);
+
+// Marks it as taken; false when it is another one, is being received, or has been taken before.
+bool fr_rndv_slot_take(int from, struct fr_rndv_slot *slot, uint64_t number);
+
 // The sender's side. Offering fails with FR_ERR_LIMIT when all slots are in use, and with
 // FR_ERR_UNSUPPORTED when a rule of rndv.h forbids it.
 FR_MUST_CHECK enum fr_status fr_rndv_ledger_advertise(const struct fr_rndv_address *address,
@@ -151,6 +160,7 @@ bool fr_rndv_ledger_is_closed_to(const struct fr_rndv_address *address, size_t l
 // Whether a receiver cannot tell which of the messages to an address were cut off, and it is to be
 // no more of them.
 bool fr_rndv_ledger_is_doubted(const struct fr_rndv_address *address);
+_Atomic uint64_t *fr_rndv_ledger_doubts(int rank); // NULL for one without a ledger here
 enum fr_rndv_state fr_rndv_ledger_state(unsigned index);
 // How often messages of this process have been refused; a receiver of another host cannot count.
 uint64_t fr_rndv_ledger_refused(void);
@@ -226,9 +236,13 @@ enum fr_status fr_rndv_replica_find(struct fr_rndv_incoming *incoming, unsigned 
 // Forgets a message, or marks it as received. False when it is not known yet.
 bool fr_rndv_replica_take(int from, uint64_t number, bool over);
 
+// Marks one as in doubt, and where MPI has `received` it, or one after it, which was cut off, as
+// taken: the next one is marked once that is received. False when it does not wait.
+bool fr_rndv_replica_doubt(int from, uint64_t number, bool received);
+
 // The first message that is still to be received from there, and has an RTS of these lengths.
 bool fr_rndv_replica_find_first(const struct fr_rndv_address *from, size_t shortest, size_t longest,
-                                struct fr_rndv_incoming *incoming);
+                                bool doubted, struct fr_rndv_incoming *incoming);
 
 enum fr_rndv_answer { FR_RNDV_UNKNOWN, FR_RNDV_PLAIN, FR_RNDV_FOUND };
 enum fr_rndv_answer fr_rndv_replica_peek(const struct fr_rndv_address *from, size_t length,
@@ -255,6 +269,9 @@ void fr_rndv_incoming_end(const struct fr_rndv_incoming *incoming, bool pulled);
 // The receiver can do nothing with what the sender goes on sending: a failure, and its place stays
 // taken as long as that is not discarded.
 void fr_rndv_incoming_abandon(const struct fr_rndv_incoming *incoming);
+
+// A message in a ledger of this host is being received: it is not in doubt any more.
+void fr_rndv_incoming_lift_doubt(const struct fr_rndv_incoming *incoming);
 
 // Finds the message that an RTS names, waiting for what its sender tells of it; and the first one
 // from a sender that is not marked as taken, and has an RTS of these lengths. `doubted` says

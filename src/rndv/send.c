@@ -426,6 +426,11 @@ void fr_rndv_send_handle(int from, enum fr_control_kind kind, const struct fr_rn
     if (slot == NULL || atomic_load_explicit(&slot->to, memory_order_relaxed) != from)
         return;
     enum fr_rndv_state state = FR_RNDV_PULLING;
+    if (kind == FR_CONTROL_DOUBTED) {
+        (void)fr_rndv_slot_doubt(fr_world_rank(), slot, entry->number, FR_SLOT_DOUBTED);
+        return;
+    }
+    (void)fr_rndv_slot_lift_doubt(fr_world_rank(), slot, entry->number);
     if (kind == FR_CONTROL_RETRY)
         state = FR_RNDV_REFUSED;
     else if (kind == FR_CONTROL_ATS)

@@ -177,6 +177,18 @@ static void check_order(void)
     CHECK(is_first(2, 7, 1, true, 220), "another process, which counts for itself");
 }
 
+// One that is taken for one of several that was cut off; then it is received itself.
+static void check_doubt(void)
+{
+    for (uint64_t number = 31; number < 34; number++)
+        tell(1, FR_CONTROL_RTS, entry_of(number, 9, 1, number));
+    CHECK(fr_rndv_replica_doubt(1, 31 * FR_SLOT_ONE, true) && is_first(1, 9, 1, false, 32));
+    CHECK(!fr_rndv_replica_doubt(1, 31 * FR_SLOT_ONE, true) && !fr_rndv_replica_doubt(2, 31, true));
+    CHECK(fr_rndv_replica_take(1, 31 * FR_SLOT_ONE, false) && is_first(1, 9, 1, false, 33));
+    CHECK(fr_rndv_replica_take(1, 31 * FR_SLOT_ONE, true) && is_first(1, 9, 1, true, 33));
+    CHECK(answer(1, 9, 1) == FR_RNDV_UNKNOWN);
+}
+
 static unsigned visited;
 
 static void visit(int from, unsigned index)
@@ -236,6 +248,7 @@ static void run_known(void)
     open_alone();
     check_life();
     check_order();
+    check_doubt();
     check_visit();
     check_plain();
     fr_rndv_replica_close();
@@ -331,6 +344,8 @@ static void run_sender(void)
     await_state(&message, FR_RNDV_FAILED);
     fr_rndv_ledger_free(message.index, false);
     message = copy_to_other(30, &entry);
+    while (atomic_load(fr_rndv_ledger_doubts(0)) == 0)
+        fr_rndv_progress(NULL);
     process_meet();
     CHECK(fr_rndv_tell(1, FR_CONTROL_WITHDRAWN, &entry, true));
     process_meet();
@@ -355,6 +370,16 @@ static void begin_next(struct fr_rndv_incoming *incoming, uint64_t seed)
 {
     hear_next(incoming, seed);
     begin(incoming, seed);
+}
+
+// A receive has been too short for a message, perhaps for this one.
+static void doubt_first(const struct fr_rndv_incoming *incoming)
+{
+    const struct fr_rndv_entry entry = {.number = incoming->number, .index = incoming->place};
+    while (!fr_rndv_replica_doubt(0, incoming->number, true))
+        fr_rndv_progress(NULL);
+    CHECK(fr_rndv_tell(0, FR_CONTROL_DOUBTED, &entry, true));
+    CHECK(answer(0, 5, 1) == FR_RNDV_UNKNOWN, "probes look behind it");
 }
 
 static void run_receiver(void)
@@ -384,7 +409,9 @@ static void run_receiver(void)
     CHECK(answer(0, 5, 1) == FR_RNDV_UNKNOWN, "taken");
     begin(&incoming, 20);
     fr_rndv_incoming_end(&incoming, false);
-    begin_next(&incoming, 30);
+    hear_next(&incoming, 30);
+    doubt_first(&incoming);
+    begin(&incoming, 30);
     process_meet();
     while (fr_rndv_replica_find(&incoming, FR_SCHEME_NONE) == FR_OK) { // until it is withdrawn
         fr_rndv_progress(NULL);
@@ -499,6 +526,8 @@ static void run_plain_memory(void)
         allocations_left = INT32_MAX;
         CHECK(is_marked(1) && is_marked(2) && fr_rndv_replica_has_told_all(1));
         CHECK(!fr_rndv_replica_has_told_all(0));
+        const struct fr_rndv_address address = address_of(2);
+        CHECK(!fr_rndv_ledger_is_closed_to(&address, FR_RNDV_RTS_BYTES), "which marks nothing");
         process_meet();
     } else {
         process_meet();
