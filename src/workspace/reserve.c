@@ -14,7 +14,7 @@ enum {
     HEAD_BYTES = 8192, // which an RTS touches: not worth a system call
     MOST_IDLE = 512,   // that are kept
 };
-#define MOST_IDLE_BYTES ((size_t)1 << 30) // and of all of them
+#define MOST_IDLE_BYTES ((size_t)16 << 30) // of address space, of which little is touched
 
 struct fr_workspace_reservation {
     struct fr_list link; // in the list of its class, while it is not lent
