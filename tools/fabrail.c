@@ -102,7 +102,7 @@ static int run(const struct fr_tool_command *command, int argc, char **argv, cha
     return status;
 }
 
-// The same as COMMAND --help.
+// Prints the help of a command, as COMMAND --help does.
 static int help_on(const char *name)
 {
     const struct fr_tool_command *command = find(name);

@@ -38,8 +38,8 @@ bool fr_launch_complain(const char *what, const char *name);
 // there is no such command, FR_ERR_UNSUPPORTED when it is none that is known here.
 FR_MUST_CHECK enum fr_status fr_launch_identify(const char *name, struct fr_launcher *launcher);
 
-// The same for installed programs, of the family `programs` where the launcher does not tell.
-// Returns false after a complaint.
+// Finds out about a launcher of installed programs, which are of the family `programs` where the
+// launcher does not tell. Returns false after a complaint.
 bool fr_launch_identify_for(const char *name, enum fr_launch_family programs,
                             struct fr_launcher *launcher);
 

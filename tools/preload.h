@@ -11,7 +11,7 @@
 // complaint ("--library="). Returns false after one.
 bool fr_preload_check(const char *what, const char *path);
 
-// The same for a library that the loader may look for itself, as it does for a name without slash.
+// Checks a library that the loader may look for itself, as it does for a name without a slash.
 bool fr_preload_check_name(const char *what, const char *name);
 
 // Writes LD_PRELOAD's value: the runtimes of sanitizers, which end a process where they do not come

@@ -217,7 +217,10 @@ static bool names(int count, char *const *words, const char *one, const char *ot
 {
     for (int i = 1; i < count; i++) {
         const char *word = words[i] + strspn(words[i], "-");
-        if (words[i][0] == '-' && (strcmp(word, one) == 0 || strcmp(word, other) == 0))
+        size_t length = strcspn(word, "=");
+        bool is_one = strlen(one) == length && strncmp(word, one, length) == 0;
+        bool is_other = strlen(other) == length && strncmp(word, other, length) == 0;
+        if (words[i][0] == '-' && (is_one || is_other))
             return true;
     }
     return false;
@@ -231,7 +234,7 @@ static bool is_elsewhere(enum fr_launch_family family, int count, char *const *w
            names(count, words, "hosts", "f") || names(count, words, "hostfile", "machinefile");
 }
 
-// What is known here is what this command's own library serves.
+// This command knows the MPIs that its own library serves.
 static bool check_mpi(const struct options *options, const char *name, const char *program)
 {
     char own[FR_FILE_NAME_BYTES];
@@ -340,7 +343,9 @@ static void print_command(const struct options *options, const struct fr_words *
     size_t first = options->family == FR_LAUNCH_ENV ? 0 : 1;
     bool by_environment = options->family == FR_LAUNCH_ENV || options->family == FR_LAUNCH_SLURM;
     for (size_t i = first; by_environment && i < assignments->count; i++) {
-        print_word(assignments->list[i]);
+        const char *value = strchr(assignments->list[i], '=') + 1; // a quoted name assigns nothing
+        printf("%.*s", (int)(value - assignments->list[i]), assignments->list[i]);
+        print_word(value);
         putchar(' ');
     }
     for (size_t i = 0; i < command->count; i++) {

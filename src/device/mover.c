@@ -44,7 +44,7 @@ static int choose_for_vmm(int home, int current, uintptr_t address)
     return other >= 0 ? other : home;
 }
 
-// Of pool memory the driver tells where the current device finds it, if it does.
+// The driver tells where the current device finds pool memory, if it does.
 static int choose_for_pool(int home, int current, uintptr_t address)
 {
     CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_DEVICE_POINTER;

@@ -557,7 +557,7 @@ int fr_mpi_enter_late(const fr_word *registers, fr_mpi_rest *rest, void *context
     return rc;
 }
 
-// What is held for others goes back also in a phase of calls that need no look.
+// Memory that is held for others goes back also in a phase of calls that need no look.
 static int run_errands(void *context)
 {
     (void)context;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the exported dlsym does before the C library's: it looks at what has been loaded meanwhile,
+// The exported dlsym's part before the C library's. It looks at what has been loaded meanwhile,
 // and makes functions look absent that the MPI library lacks. See real/lookup.S and redirect.c.
 #include "config.h"
 
@@ -7,7 +7,6 @@
 #include "mpi/mpi_int.h"
 
 #include <dlfcn.h>
-#include <string.h>
 
 // The dlsym that stands behind this library: another preloaded library's, or the C library's. The
 // same for whoever comes first.
@@ -30,20 +29,11 @@ FR_UNSANITIZED static bool is_of_mpi(const char *name)
     return name[0] == 'M' && name[1] == 'P' && name[2] == 'I' && (name[3] == '_' || name[3] == 'X');
 }
 
-static enum fr_fn fn_of(const char *name)
-{
-    enum fr_fn fn = 0;
-    name += name[0] == 'P';
-    while (fn < FR_FN_STUB_COUNT && strcmp(fr_real_rows[fn].name, name) != 0)
-        fn++;
-    return fn;
-}
-
 // Whether a name leads nowhere but to a stub of a function that the MPI library lacks. Fabrail
 // answers one question in every MPI.
 static bool is_absent(void *handle, const char *name)
 {
-    enum fr_fn fn = fn_of(name);
+    enum fr_fn fn = fr_real_named(name);
     bool answers = fn == FR_FN_MPIX_Query_cuda_support && fr_real_has(FR_FN_MPI_Init);
     if (fn == FR_FN_STUB_COUNT || fr_real_has(fn) || answers)
         return false;

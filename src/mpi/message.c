@@ -337,7 +337,7 @@ static void follow_rts(struct fr_request_op *op, int rc)
         (void)fr_request_is_over(op);
 }
 
-// What has come is received meanwhile: its senders may have no room to leave to.
+// Messages that have come are received meanwhile: their senders may have no room to leave to.
 static int wait_for(void *request, fr_word status)
 {
     return fr_request_call_real(FR_FN_MPI_Wait, (const fr_word[]){FR_PTR(request), status});

@@ -42,7 +42,7 @@ static struct {
 static atomic_bool is_done;
 static atomic_bool is_mpi_here; // as far as has been looked
 
-// The dlsym that objects bind which are opened in the usual way, 0 where that is the C library's.
+// The dlsym that objects opened without RTLD_DEEPBIND bind; 0 where it is the C library's own.
 static struct {
     uintptr_t usual, own;
 } lookups;
@@ -192,21 +192,12 @@ static bool rewrite_table(const struct dl_phdr_info *info, const struct fr_core_
     return true;
 }
 
-static enum fr_fn fn_of(const char *name)
-{
-    enum fr_fn fn = 0;
-    name += name[0] == 'P';
-    while (fn < FR_FN_STUB_COUNT && strcmp(fr_real_rows[fn].name, name) != 0)
-        fn++;
-    return fn;
-}
-
 // What a slot has to hold instead; 0 if it is right. A dlsym that is called for the first time
 // later would be bound like one that has been bound already.
 static uintptr_t better_target(const char *name, uintptr_t target, struct bounds own)
 {
     if (is_within(state.mpi, target)) {
-        enum fr_fn fn = fn_of(name);
+        enum fr_fn fn = fr_real_named(name);
         return fn < FR_FN_STUB_COUNT ? stub_of(fn) : 0;
     }
     bool looks_up = target == lookups.own || is_within(own, target);

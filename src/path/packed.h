@@ -26,7 +26,7 @@ static inline uintptr_t fr_path_given_address(const struct fr_path_view *view)
     return view->base + (uintptr_t)view->blocks[0].user_offset;
 }
 
-// The same, to be filled with more than an RTS.
+// Returns the address as fr_path_given does, of memory to be filled with more than an RTS.
 static inline uintptr_t fr_path_given_room(struct fr_path_view *view)
 {
     view->lease.is_clean = false;

@@ -213,7 +213,7 @@ static void find_functions(struct found *found)
         found->real[fn] = profiled ? profiled : plain;
     }
     fr_core_iterate_objects(note_wrapper, &(struct wrappers){.found = found});
-    // What was opened into a scope of its own is no profiler.
+    // A library that was opened into a scope of its own is no profiler.
     for (unsigned fn = 0; fn < FR_FN_COUNT; fn++) {
         void *wrapper = found->profiler[fn];
         if (wrapper && fr_core_dlsym(RTLD_NEXT, fr_real_rows[fn].name) != wrapper)

@@ -55,6 +55,9 @@ struct fr_real_row {
 };
 extern const struct fr_real_row fr_real_rows[FR_FN_COUNT];
 
+// The function with stubs that is called MPI_x or PMPI_x; FR_FN_STUB_COUNT if there is none.
+enum fr_fn fr_real_named(const char *name);
+
 // Position of the first argument with this letter from position `from` on, -1 if there is none.
 int fr_real_arg(enum fr_fn fn, char letter, int from);
 

@@ -21,6 +21,15 @@ int fr_real_arg(enum fr_fn fn, char letter, int from)
     return found ? (int)(found - signature) : -1;
 }
 
+enum fr_fn fr_real_named(const char *name)
+{
+    enum fr_fn fn = 0;
+    name += name[0] == 'P';
+    while (fn < FR_FN_STUB_COUNT && strcmp(fr_real_rows[fn].name, name) != 0)
+        fn++;
+    return fn;
+}
+
 bool fr_real_is_poll(enum fr_fn fn)
 {
     switch (fr_real_rows[fn].class) {

@@ -189,7 +189,7 @@ static bool completes(enum fr_fn fn)
            fn == FR_FN_MPI_Waitsome;
 }
 
-// What is claimed cannot be received early.
+// Operations that are claimed cannot be received early, so the claim is given up for that.
 int fr_request_set_call(struct fr_request_set *set)
 {
     if (FR_LIKELY(!fr_request_is_awaited()) || !completes(set->fn))

@@ -447,7 +447,7 @@ bool fr_request_posted_has_rts(const struct fr_request_posted *receive, const vo
            fr_rndv_incoming_read(receive->buffer, &incoming);
 }
 
-// Of what is too short for an RTS, an error may not be told, but its beginning stands there.
+// MPI may tell no error of a receive that is too short for an RTS. But the RTS begins there.
 static bool may_be_cut(const struct fr_request_posted *receive, int error)
 {
     if (error != fr_real_mpi.SUCCESS)

@@ -29,7 +29,7 @@ void fr_request_posted_unclaim(struct fr_request_posted *const *posted, size_t c
 // brought an RTS.
 bool fr_request_posted_has_rts(const struct fr_request_posted *receive, const void *status);
 
-// The same of one that may have failed; also where MPI has cut off what may have been an RTS.
+// Whether a receive that may have failed may have an RTS, or the beginning of one that MPI cut off.
 bool fr_request_posted_may_have_rts(const struct fr_request_posted *receive, const void *status,
                                     int error);
 

@@ -225,7 +225,7 @@ static struct fr_path_view *view_of(struct fr_request_op *op, struct fr_path_vie
     return view ? view : nowhere;
 }
 
-// What was sent before a message that has been received.
+// Messages that were sent before one that has been received.
 struct doubt {
     struct fr_rndv_address from;
     uint64_t number;

@@ -14,7 +14,7 @@ enum {
     MOST_PATIENCE_DOUBLED = 2,
 };
 
-// What is known of each receiver. Two that share a place only make senders wait longer.
+// Facts about each receiver. Two that share a place only make senders wait longer.
 static struct {
     _Atomic int64_t
         pulled_ns; // when it was last seen to pull: one that does comes to the rest, too

@@ -2,8 +2,8 @@
 // Plain messages of a length that marks RTS, by the address that they go to, or come from: as long
 // as one may be under way, a probe takes a message of that length from there for it.
 //
-// What is sent to an address is received in order. So once a message has been received that was
-// sent later, none of them is under way any more.
+// Messages to one address are received in the order of their sends. Once a later one has been
+// received, none of these is under way any more.
 #include "config.h"
 
 #include "core/hash.h"

@@ -175,8 +175,8 @@ static inline bool fr_rndv_begins_rts(const void *data)
 bool fr_rndv_incoming_read(const unsigned char data[FR_RNDV_RTS_BYTES],
                            struct fr_rndv_incoming *incoming);
 
-// What is known of a message that a receive was too short for: MPI may have put the first bytes of
-// its RTS there, or none, and may tell how long that is, or not.
+// Facts about a message that a receive was too short for. MPI may have put the first bytes of its
+// RTS there, or none, and may tell how long the RTS is, or not.
 struct fr_rndv_cut {
     const unsigned char *data;   // what stands in the receive's memory
     size_t data_bytes;           // of that, at most FR_RNDV_RTS_BYTES

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is held for messages goes back: after receives that were too short for them, and while a
-// program goes on with host memory alone. And a host message of just some size changes nothing for
+// Memory that is held for messages goes back: after receives that were too short for them, and
+// while a program goes on with host memory alone. A host message of any size changes nothing for
 // those after it.
 #include "unnoticed.h"
 
@@ -150,8 +150,8 @@ static void freed_comm(int number)
     must(after + REST_BYTES > before, "%zu bytes are held", before - after);
 }
 
-// What was matched and is received later has its bytes, though its communicator has been freed
-// meanwhile, or the next message was cut off (`number` is 1). It has an RTS of its own length.
+// A message that was matched and is received later has its bytes, though its communicator has been
+// freed meanwhile, or the next message was cut off (`number` is 1). Its RTS is as long as itself.
 static void matched(int number)
 {
     enum { SHORT = 60, ROOM = 16, OTHERS = 40 };

@@ -62,7 +62,7 @@ static void between_groups(MPI_Comm between, const struct memory *memory, bool i
     must(is_filled(memory, LONGEST, 77), "wrong bytes of a broadcast to children");
 }
 
-// What is not Fabrail's own not all launchers give children from the environment of their parents.
+// Not all launchers hand variables that are not Fabrail's on to the children.
 static char *inherit(const char *name)
 {
     static char text[8192];

@@ -179,8 +179,8 @@ static void deliver(size_t failed, size_t plain, enum fr_status expected)
     }
 }
 
-// What was cut off is looked for once all others are received, each once; the rest of it, which is
-// no RTS, is copied back.
+// Messages that were cut off are looked for once all others are received, each once. Bytes that are
+// no RTS are copied back.
 static void check_cut(void)
 {
     static struct fr_request_op all[MANY];

@@ -272,8 +272,8 @@ static void test_end(void)
     CHECK(atomic_load(&ops) == 0, "no operations");
 }
 
-// What has less room than an RTS needs is read where MPI says that it was cut off, or where its
-// memory begins as one; and else not at all.
+// A receive with less room than an RTS needs is read where MPI says that it was cut off, or where
+// its memory begins as an RTS does, and else not at all.
 static void test_short(void)
 {
     static const unsigned char rts[MESSAGE_BYTES] = NOTHING "A";

@@ -257,8 +257,8 @@ static void run_begun(void)
     host_close_all();
 }
 
-// What is known of a receive of `room` bytes that was too short for a message with tag 30, of which
-// the first `bytes` have come.
+// Facts about a receive of `room` bytes that was too short for a message with tag 30, whose first
+// `bytes` have come.
 static struct fr_rndv_cut cut_of(const struct host_message *message, size_t bytes, uint64_t room)
 {
     return (struct fr_rndv_cut){.data = message->rts,
@@ -342,7 +342,7 @@ static void run_doubt(void)
     host_close();
 }
 
-// What was sent before a message that is received, and was in doubt, is over; but for what another
+// Messages in doubt that were sent before one that is received are over, but for those that another
 // receive has.
 static void check_doubts_end(const struct host_message *second, const struct host_message *third,
                              const struct host_message *fourth)

@@ -135,7 +135,7 @@ static void test_bounds(void)
     CHECK_USAGE(0, 0, 0);
 }
 
-// What is unpinned for others.
+// Regions that are unpinned to make room for others.
 static void test_room(void)
 {
     struct fr_workspace_lease a = borrow(4 * MIB), b = borrow(2 * MIB), c = borrow(MIB);
@@ -171,7 +171,7 @@ static bool is_zero(const unsigned char *bytes, size_t count)
     return true;
 }
 
-// Of address space nothing stays but what an RTS touches.
+// Nothing stays in memory of a reservation but the pages that an RTS touches.
 static void test_reservations(void)
 {
     enum { HEAD_BYTES = 8192 };
