@@ -49,11 +49,19 @@ static void *nowhere(void)
     return fr_core_dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
 }
 
+// Whether an answer may be a function of MPI, or lead to one: a plugin's function that calls MPI.
+// Allocators and sanitizers look for what comes next, while they are not ready to be called.
+FR_UNSANITIZED static bool may_lead_to_mpi(void *handle, const char *name)
+{
+    return (handle != RTLD_NEXT && handle != RTLD_DEFAULT) || (name && is_of_mpi(name));
+}
+
 FR_UNSANITIZED struct fr_mpi_lookup fr_mpi_lookup(void *handle, const char *name)
 {
     struct fr_mpi_lookup lookup = {.handle = handle, .next = next_lookup()};
     atomic_fetch_add_explicit(&fr_core_lookups, 1, memory_order_release);
-    if (fr_core_is_second_copy() || fr_core_settings_are_read_here())
+    if (!may_lead_to_mpi(handle, name) || fr_core_is_second_copy() ||
+        fr_core_settings_are_read_here())
         return lookup;
     // The library's family is left to its first call: to ask it would be a call of MPI from a
     // constructor, perhaps of that library.
