@@ -151,7 +151,7 @@ static enum fr_status guess(const void *address, CUresult result, struct fr_devi
     if (status == FR_OK || is_readable(address))
         return status;
     range->kind = FR_KIND_VMM;
-    range->device = range->home = fr_device_last_used();
+    range->device = range->home = fr_device_current();
     return FR_OK;
 }
 
