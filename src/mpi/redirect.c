@@ -269,7 +269,7 @@ static bool wraps_receives(const struct fr_core_object *object)
     return wraps;
 }
 
-static void point_words(uintptr_t *words, size_t count)
+FR_UNSANITIZED static void point_words(uintptr_t *words, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         uintptr_t word = __atomic_load_n(&words[i], __ATOMIC_RELAXED);
