@@ -134,9 +134,12 @@ static int wait_all_first(struct fr_request_set *set)
 {
     struct fr_wait wait = {.steps_a_yield = FR_WAIT_POLLS};
     while (fr_request_set_find_deferred(set)) {
+        if (!fr_wait_step(&wait)) {
+            look_at_all(set);
+            continue;
+        }
         fr_request_set_unclaim(set);
         go_on(true);
-        (void)fr_wait_step(&wait);
         (void)!fr_request_set_claim(set);
     }
     return fr_request_set_finish(set, fr_request_set_call(set));

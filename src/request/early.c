@@ -11,7 +11,7 @@
 
 enum {
     FREED_LIMIT_S = 10,
-    MOST_EARLY = 32, // receives that are looked at in one go
+    MOST_EARLY = 128, // receives that are looked at in one go
 };
 
 bool fr_request_poll(struct fr_request_op *op, unsigned *copies)
