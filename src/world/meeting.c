@@ -77,7 +77,8 @@ bool fr_world_meeting_is_over(void)
     if (distance == 0 || distance >= fr_world_size())
         return true;
     bool failed = !is_under_way && !begin_step();
-    bool both = is_complete(received, &failed) & is_complete(sent, &failed);
+    bool has_come = is_complete(received, &failed), has_gone = is_complete(sent, &failed);
+    bool both = has_come && has_gone;
     if (failed || (!both && ++polls % POLLS_A_LOOK == 0 && fr_world_has_failed())) {
         give_up(received);
         give_up(sent);
