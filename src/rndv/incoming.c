@@ -267,16 +267,8 @@ static void end_here(const struct fr_rndv_incoming *incoming, enum fr_rndv_state
         count_down();
 }
 
-static _Atomic uint64_t pulled_count;
-
-uint64_t fr_rndv_incoming_pulled(void)
-{
-    return atomic_load_explicit(&pulled_count, memory_order_relaxed);
-}
-
 void fr_rndv_incoming_end(const struct fr_rndv_incoming *incoming, bool pulled)
 {
-    atomic_fetch_add_explicit(&pulled_count, pulled, memory_order_relaxed);
     enum fr_rndv_state state = pulled ? FR_RNDV_PULLED : FR_RNDV_FAILED;
     if (incoming->slot != NULL) {
         end_here(incoming, state);

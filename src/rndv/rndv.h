@@ -212,9 +212,6 @@ void fr_rndv_incoming_drop(uint64_t comm);
 // Whether receiving it takes no longer than this host's own links do.
 bool fr_rndv_incoming_is_short(const struct fr_rndv_incoming *incoming);
 
-// How many messages this process has pulled.
-uint64_t fr_rndv_incoming_pulled(void);
-
 // Whether an RTS may be under way to this process, or has come and not been followed. Some loads.
 bool fr_rndv_incoming_any(void);
 bool fr_rndv_incoming_any_here(void); // from processes of this host
