@@ -7,6 +7,7 @@
 #include "request/set.h"
 
 #include "check.h"
+#include "core/wait.h"
 #include "request/schedule.h"
 #include "world/world.h"
 
@@ -232,8 +233,9 @@ static void test_handler(void)
     set.args = args;
     set.count = REQUESTS;
     set.requests = requests;
+    set.deferred = set.inline_deferred;
     in_hand = true;
-    rounds = 3;
+    rounds = 3 * FR_WAIT_POLLS;
     waited = removed = held = looked = 0;
     atomic_store(&fr_request_has_handler, true);
     CHECK(fr_request_set_defer(&set) == 0 && last_list == requests, "the list itself");
