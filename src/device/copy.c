@@ -3,7 +3,7 @@
 #include "config.h"
 
 #include "core/meter.h"
-#include "device/device_int.h"
+#include "device/cuda/cuda_int.h"
 
 #include <string.h>
 

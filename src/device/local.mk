@@ -1,30 +1,29 @@
-# Room device: the CUDA driver, found at run time.
-librooms_la_SOURCES += src/device/device.h src/device/device_int.h src/device/context.c \
-	src/device/copy.c src/device/driver.c src/device/installed.c src/device/stream.c src/device/mover.c src/device/nvml.c \
-	src/device/query.c src/device/rdma.c src/device/register.c src/device/sync.c src/device/vmm.c
+# Room device: what is common to all vendors' devices.
+librooms_la_SOURCES += src/device/copy.c src/device/device.h src/device/elements.h \
+	src/device/kernels.h src/device/machine.c src/device/met.c src/device/met.h \
+	src/device/push.c src/device/reduce.c src/device/reduce.def src/device/reduce.h \
+	src/device/round.h
 
-# Pushes between devices, and their kernels as an image inside of the library.
-librooms_la_SOURCES += src/device/kernels.h src/device/elements.h src/device/met.c \
-	src/device/met.h src/device/module.c src/device/push.c src/device/reduce.c \
-	src/device/reduce.def src/device/reduce.h src/device/round.h
-EXTRA_DIST += src/device/kernels.cu src/device/reduce.cu src/device/round.cuh
-CLEANFILES += src/device/kernels.fatbin src/device/reduce.fatbin
+# CUDA: the driver and NVML, found at run time.
+librooms_la_SOURCES += src/device/cuda/context.c src/device/cuda/cuda_int.h \
+	src/device/cuda/driver.c src/device/cuda/installed.c src/device/cuda/module.c \
+	src/device/cuda/mover.c src/device/cuda/nvml.c src/device/cuda/query.c \
+	src/device/cuda/rdma.c src/device/cuda/register.c src/device/cuda/share.c \
+	src/device/cuda/stream.c src/device/cuda/sync.c src/device/cuda/vmm.c
+
+# CUDA's kernels, as an image inside of the library.
+EXTRA_DIST += src/device/cuda/kernels.cu src/device/cuda/reduce.cu src/device/cuda/round.cuh
+CLEANFILES += src/device/cuda/kernels.fatbin src/device/cuda/reduce.fatbin
 if HAVE_NVCC
-librooms_la_SOURCES += src/device/image.S
+librooms_la_SOURCES += src/device/cuda/image.S
 endif
 kernel_headers = src/device/kernels.h src/device/elements.h src/device/reduce.def \
-    src/device/round.h src/device/round.cuh
-src/device/kernels.fatbin: src/device/kernels.cu $(kernel_headers)
-	$(AM_V_GEN)$(MKDIR_P) src/device && $(NVCC) -fatbin -O3 -I$(srcdir)/src $(NVCC_CODE) \
-	    $(NVCCFLAGS) -o $@ $(srcdir)/src/device/kernels.cu
+    src/device/round.h src/device/cuda/round.cuh
+src/device/cuda/kernels.fatbin: src/device/cuda/kernels.cu $(kernel_headers)
+	$(AM_V_GEN)$(MKDIR_P) src/device/cuda && $(NVCC) -fatbin -O3 -I$(srcdir)/src $(NVCC_CODE) \
+	    $(NVCCFLAGS) -o $@ $(srcdir)/src/device/cuda/kernels.cu
 # Products are not fused with sums, so that results are those of the CPU.
-src/device/reduce.fatbin: src/device/reduce.cu $(kernel_headers)
-	$(AM_V_GEN)$(MKDIR_P) src/device && $(NVCC) -fatbin -O3 -fmad=false -I$(srcdir)/src \
-	    $(NVCC_CODE) $(NVCCFLAGS) -o $@ $(srcdir)/src/device/reduce.cu
-src/device/image.lo: src/device/kernels.fatbin src/device/reduce.fatbin
-
-# What machine this is.
-librooms_la_SOURCES += src/device/machine.c
-
-# Memory shared between processes.
-librooms_la_SOURCES += src/device/share.c
+src/device/cuda/reduce.fatbin: src/device/cuda/reduce.cu $(kernel_headers)
+	$(AM_V_GEN)$(MKDIR_P) src/device/cuda && $(NVCC) -fatbin -O3 -fmad=false -I$(srcdir)/src \
+	    $(NVCC_CODE) $(NVCCFLAGS) -o $@ $(srcdir)/src/device/cuda/reduce.cu
+src/device/cuda/image.lo: src/device/cuda/kernels.fatbin src/device/cuda/reduce.fatbin

@@ -2,7 +2,7 @@
 // A name for machines that are alike: their GPUs, how many, and the driver.
 #include "config.h"
 
-#include "device/device_int.h"
+#include "device/cuda/cuda_int.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include "device/met.h"
 
 #include "core/meter.h"
-#include "device/device_int.h"
+#include "device/cuda/cuda_int.h"
 
 #include <string.h>
 

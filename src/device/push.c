@@ -8,7 +8,7 @@
 
 #include "core/meter.h"
 #include "core/wait.h"
-#include "device/device_int.h"
+#include "device/cuda/cuda_int.h"
 #include "device/kernels.h"
 
 // Found by trying on 4 x H200, where none of them matters much: what a share moves at least before

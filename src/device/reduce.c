@@ -5,7 +5,7 @@
 
 #include "device/reduce.h"
 
-#include "device/device_int.h"
+#include "device/cuda/cuda_int.h"
 
 // Blocks beyond the first pay for themselves at so many units; 32 of them by default.
 enum { BLOCK_THREADS = FR_REDUCE_MAX_THREADS, DEFAULT_BLOCKS = 32 };

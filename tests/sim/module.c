@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Modules and kernels. Device code cannot run here: of an image nothing but the first bytes is
 // looked at, and the kernels known by name, Fabrail's own, are done by the CPU, block by block, as
-// src/device/kernels.cu does them. Any other is refused.
+// src/device/cuda/kernels.cu does them. Any other is refused.
 #include "config.h"
 
 #include "sim.h"

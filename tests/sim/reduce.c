@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The kernel of src/device/reduce.cu, done by the CPU: the same items for the same threads, the
+// The kernel of src/device/cuda/reduce.cu, done by the CPU: the same items for the same threads, the
 // same order of sources, the same bytes left alone, and a fault where the GPU would have one.
 #include "config.h"
 

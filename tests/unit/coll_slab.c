@@ -5,7 +5,7 @@
 #include "config.h"
 
 #include "coll/slab.h"
-#include "device/device_int.h"
+#include "device/cuda/cuda_int.h"
 
 #include "memory_pair.h"
 

@@ -4,7 +4,7 @@
 // piece counts as well.
 #include "config.h"
 
-#include "device/device_int.h"
+#include "device/cuda/cuda_int.h"
 #include "device/kernels.h"
 #include "driver.h"
 

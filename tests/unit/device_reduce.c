@@ -6,7 +6,7 @@
 // well.
 #include "config.h"
 
-#include "device/device_int.h"
+#include "device/cuda/cuda_int.h"
 #include "device/reduce.h"
 #include "driver.h"
 

@@ -7,7 +7,7 @@
 #include "config.h"
 
 #include "core/object.h"
-#include "device/device_int.h"
+#include "device/cuda/cuda_int.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

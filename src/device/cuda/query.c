@@ -2,7 +2,7 @@
 // Asking the driver what a pointer is. One call answers all of it.
 #include "config.h"
 
-#include "device/device_int.h"
+#include "device/cuda/cuda_int.h"
 
 #include <errno.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 // Contexts: which one a call needs, made current for as long as the call lasts.
 #include "config.h"
 
-#include "device/device_int.h"
+#include "device/cuda/cuda_int.h"
 
 enum { MAX_DEVICES = 64 };
 

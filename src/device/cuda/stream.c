@@ -5,7 +5,7 @@
 // that the application has running there. What that loses is made up for by sync.c.
 #include "config.h"
 
-#include "device/device_int.h"
+#include "device/cuda/cuda_int.h"
 
 #include <stdlib.h>
 

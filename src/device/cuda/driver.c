@@ -6,7 +6,7 @@
 #include "config.h"
 
 #include "core/object.h"
-#include "device/device_int.h"
+#include "device/cuda/cuda_int.h"
 
 #include <dlfcn.h>
 #include <limits.h>

@@ -13,7 +13,7 @@
 #include "config.h"
 
 #include "core/hash.h"
-#include "device/device_int.h"
+#include "device/cuda/cuda_int.h"
 
 #include <stdlib.h>
 

@@ -5,7 +5,7 @@
 // A refusal is no error: the bytes take another path, and one warning says why it is slower.
 #include "config.h"
 
-#include "device/device_int.h"
+#include "device/cuda/cuda_int.h"
 
 #include <string.h>
 

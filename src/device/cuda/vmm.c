@@ -8,7 +8,7 @@
 // back when no context is left.
 #include "config.h"
 
-#include "device/device_int.h"
+#include "device/cuda/cuda_int.h"
 
 #include <errno.h>
 #include <fcntl.h>

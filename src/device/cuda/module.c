@@ -8,7 +8,7 @@
 #include "config.h"
 
 #include "core/time.h"
-#include "device/device_int.h"
+#include "device/cuda/cuda_int.h"
 #include "device/round.h"
 
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 // flush of it, and a context for threads whose libraries use the device.
 #include "config.h"
 
-#include "device/device_int.h"
+#include "device/cuda/cuda_int.h"
 
 // 0 for what the driver does not say.
 static int ask(int device, CUdevice_attribute attribute)

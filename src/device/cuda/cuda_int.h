@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Inside of room device: the driver's functions, the context scope, and leased streams.
-#ifndef FR_DEVICE_DEVICE_INT_H
-#define FR_DEVICE_DEVICE_INT_H
+// Inside of the row of CUDA: the driver's functions, the context scope, and leased streams.
+#ifndef FR_DEVICE_CUDA_CUDA_INT_H
+#define FR_DEVICE_CUDA_CUDA_INT_H
 
 #include "device/device.h"
 

@@ -9,7 +9,7 @@
 //
 // The loads and stores are the same for all types, so only what is computed of two units is there
 // once for each row of reduce.def. An element that comes singly is the first one of a unit.
-#include "device/round.cuh"
+#include "device/cuda/round.cuh"
 
 // Units that a thread has in hand of each source, and sources that it loads at once besides the
 // sum.

@@ -8,7 +8,7 @@
 // of its own gets the registration into one of those.
 #include "config.h"
 
-#include "device/device_int.h"
+#include "device/cuda/cuda_int.h"
 
 enum fr_status fr_device_host_register(void *address, size_t bytes)
 {

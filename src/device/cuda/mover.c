@@ -7,7 +7,7 @@
 // a device that the program does not use, as long as another one can do the work.
 #include "config.h"
 
-#include "device/device_int.h"
+#include "device/cuda/cuda_int.h"
 
 bool fr_device_vmm_is_open_to(int device, uintptr_t address)
 {
