@@ -1,5 +1,6 @@
 # Room device: what is common to all vendors' devices.
-librooms_la_SOURCES += src/device/copy.c src/device/device.h src/device/elements.h \
+librooms_la_SOURCES += src/device/classify.c src/device/classify.h src/device/copy.c \
+	src/device/device.h src/device/elements.h \
 	src/device/kernels.h src/device/machine.c src/device/met.c src/device/met.h \
 	src/device/push.c src/device/reduce.c src/device/reduce.def src/device/reduce.h \
 	src/device/round.h

@@ -2,7 +2,7 @@
 // How memory is mapped that no cache has, and for which device.
 #include "config.h"
 
-#include "buffer/buffer.h"
+#include "device/classify.h"
 #include "memory/memory_int.h"
 
 #include <unistd.h>
@@ -72,7 +72,7 @@ void fr_memory_map_own(const struct fr_memory_handle *handle, const struct fr_de
                   (vmm ? fr_device_vmm_is_open_to(user->device, (uintptr_t)handle->base)
                        : fr_memory_handle_is_on(handle, user->device)),
     };
-    fr_buffer_classify((const void *)(uintptr_t)handle->base, 1, &mapping->user);
+    fr_device_classify((const void *)(uintptr_t)handle->base, 1, &mapping->user);
 }
 
 // What copies run on where the memory that they are for is on no device.

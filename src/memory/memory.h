@@ -43,7 +43,7 @@ _Static_assert(sizeof(struct fr_memory_handle) == 136, "no padding");
 // it, so that neither's kernel may wait for the other's.
 bool fr_memory_handle_is_on(const struct fr_memory_handle *handle, int device);
 
-// Exports the allocation that holds the `bytes` bytes from `address`; `range` is what fr_buffer
+// Exports the allocation that holds the `bytes` bytes from `address`; `range` is what fr_device
 // says of them. A repeated question is a lookup, a refusal as well. Returns FR_ERR_UNSUPPORTED for
 // memory that cannot be exported (managed, pool, VMM without a handle type) and for bytes in more
 // than one allocation: staging in a workspace then helps.

@@ -88,7 +88,7 @@ bool fr_mpi_call_refusable(enum fr_fn fn, fr_word *args, int *result)
         struct fr_request_op op = {.fn = fn};
         if (signature[arg] != 's' && signature[arg] != 'r' && signature[arg] != 'b')
             continue;
-        fr_buffer_classify((const void *)args[arg], 1, &range);
+        fr_device_classify((const void *)args[arg], 1, &range);
         struct fr_policy_facts facts = facts_of(&op, false, &range);
         struct fr_policy_choice choice = fr_policy_choose(&facts);
         if (choice.path != FR_PATH_REFUSE)
@@ -110,7 +110,7 @@ static bool any_device_pointer(const struct fr_request_op *op)
         struct fr_device_range range;
         if (signature[arg] != 's' && signature[arg] != 'r' && signature[arg] != 'b')
             continue;
-        fr_buffer_classify((const void *)op->args[arg], 1, &range);
+        fr_device_classify((const void *)op->args[arg], 1, &range);
         if (fr_device_kind_is_device(range.kind))
             return true;
     }

@@ -356,7 +356,7 @@ static bool is_host_buffer(fr_word word)
 {
     if (word == fr_real_mpi.BOTTOM)
         return !fr_device_present();
-    return word == fr_real_mpi.IN_PLACE || fr_buffer_is_surely_host((const void *)word);
+    return word == fr_real_mpi.IN_PLACE || fr_device_is_surely_host((const void *)word);
 }
 
 bool fr_mpi_are_host_buffers(enum fr_fn fn, const fr_word *args)
@@ -533,7 +533,7 @@ static inline enum glance glance_at(enum plain plain, const fr_word *registers)
         return fr_request_any_tracked() ? GLANCE_QUICK : GLANCE_PLAIN;
     if (plain == PLAIN_LATER)
         return GLANCE_QUICK;
-    if (FR_UNLIKELY(plain == PLAIN_NEVER || !fr_buffer_is_ordinary((const void *)registers[0])))
+    if (FR_UNLIKELY(plain == PLAIN_NEVER || !fr_device_is_ordinary((const void *)registers[0])))
         return GLANCE_NOTHING;
     if (!fr_mpi_takes_rts)
         return GLANCE_PLAIN;

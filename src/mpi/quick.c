@@ -92,8 +92,8 @@ static FR_HOT struct fr_mpi_verdict quick_sendrecv(unsigned slot, void *real,
                                                    const fr_word *registers, const fr_word *stack)
 {
     const fr_word sent = registers[0], buffer = registers[5];
-    if (FR_UNLIKELY(!fr_buffer_is_ordinary((const void *)sent) ||
-                    !fr_buffer_is_ordinary((const void *)buffer)))
+    if (FR_UNLIKELY(!fr_device_is_ordinary((const void *)sent) ||
+                    !fr_device_is_ordinary((const void *)buffer)))
         return fr_mpi_enter_fully(slot, registers, stack);
     if (!fr_mpi_takes_rts)
         return (struct fr_mpi_verdict){.jump = real};

@@ -25,12 +25,12 @@ unsigned fr_mpi_named_ask(fr_word type)
 bool fr_mpi_is_host_memory(fr_word buffer, int64_t count, fr_word type)
 {
     struct fr_device_range range;
-    if (count <= 0 || fr_buffer_is_surely_host((const void *)buffer))
+    if (count <= 0 || fr_device_is_surely_host((const void *)buffer))
         return buffer != fr_real_mpi.BOTTOM || count <= 0;
     if (buffer == fr_real_mpi.BOTTOM || type == fr_real_mpi.DATATYPE_NULL ||
         !fr_real_type_is_named(type))
         return false;
-    fr_buffer_classify((const void *)buffer, (size_t)count * (size_t)fr_mpi_named_bytes(type),
+    fr_device_classify((const void *)buffer, (size_t)count * (size_t)fr_mpi_named_bytes(type),
                        &range);
     return !fr_device_kind_is_device(range.kind);
 }

@@ -133,7 +133,7 @@ static bool move_to_type(const struct fr_request_op *op, struct part *part)
     _Alignas(8) char handle[8];
     int rc, length = (int)part->count;
     ptrdiff_t place = (ptrdiff_t)(part->address - fr_real_mpi.BOTTOM);
-    fr_buffer_classify((const void *)part->address, 1, &range);
+    fr_device_classify((const void *)part->address, 1, &range);
     if (place == 0 || !part->bytes || fr_device_kind_is_device(range.kind))
         return true;
     if (is_large(op))
@@ -195,8 +195,8 @@ static bool copy_own(const struct part *from, const struct part *to)
     size_t bytes = (size_t)from->bytes;
     if (from->bytes != to->bytes || !is_plain(from) || !is_plain(to))
         return false;
-    fr_buffer_classify((const void *)from->address, bytes, &source);
-    fr_buffer_classify((const void *)to->address, bytes, &target);
+    fr_device_classify((const void *)from->address, bytes, &source);
+    fr_device_classify((const void *)to->address, bytes, &target);
     if (!fr_device_kind_is_device(source.kind) || !fr_device_kind_is_device(target.kind) ||
         source.device != target.device)
         return false;

@@ -48,7 +48,7 @@ enum fr_status fr_mpi_side_open(struct fr_mpi_side *side, bool must_stage, unsig
         return FR_OK;
     enum fr_status status = fr_path_ops(FR_PATH_PEER)->open(view);
     if (status == FR_OK)
-        fr_buffer_classify(view->lease.address, 1, &side->range);
+        fr_device_classify(view->lease.address, 1, &side->range);
     return status;
 }
 

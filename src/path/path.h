@@ -4,7 +4,7 @@
 #ifndef FR_PATH_PATH_H
 #define FR_PATH_PATH_H
 
-#include "buffer/buffer.h"
+#include "device/classify.h"
 #include "layout/layout.h"
 #include "policy/policy.h"
 #include "workspace/workspace.h"

@@ -67,7 +67,7 @@ static void classify_rows(struct classify_context *context, const struct fr_layo
             high += (uintptr_t)reach;
     }
     struct fr_device_range run;
-    fr_buffer_classify((const void *)low, high - low, &run);
+    fr_device_classify((const void *)low, high - low, &run);
     if (levels == 0 || piece->n[levels - 1] > MOST_APART || is_inside(&run, low, high - low)) {
         take_in(context, &run);
         return;
@@ -123,7 +123,7 @@ void fr_path_view_measure(struct fr_path_view *view)
     if (view->absolute)
         classify_absolute(view);
     else
-        fr_buffer_classify((const void *)(view->base + (uintptr_t)view->first), view->span,
+        fr_device_classify((const void *)(view->base + (uintptr_t)view->first), view->span,
                            &view->range);
 }
 

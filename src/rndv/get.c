@@ -113,7 +113,7 @@ static enum fr_status map(struct pull *pull, const struct fr_path_view *view,
 {
     struct fr_device_range user = view->range;
     if (fr_control_is_same(&handle->owner, fr_control_self()))
-        fr_buffer_classify((const void *)(uintptr_t)handle->base, 1, &user);
+        fr_device_classify((const void *)(uintptr_t)handle->base, 1, &user);
     return fr_memory_pin_beyond(handle, &user, &pull->mapping);
 }
 
@@ -154,7 +154,7 @@ static bool is_target_in_reach(const struct pull *pull)
 {
     struct fr_device_range target;
     int device = pull->mapping.user.device;
-    fr_buffer_classify((const void *)pull->target, 1, &target);
+    fr_device_classify((const void *)pull->target, 1, &target);
     bool vmm = target.kind == FR_KIND_VMM || target.kind == FR_KIND_VMM_FD ||
                target.kind == FR_KIND_VMM_FABRIC;
     return !vmm || target.device == device || fr_device_vmm_is_open_to(device, pull->target);

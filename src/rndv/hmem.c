@@ -138,7 +138,7 @@ enum fr_status fr_rndv_hmem_register_lease(const struct fr_workspace_lease *leas
                                            struct fr_rail_region **region, size_t *offset)
 {
     struct fr_device_range range;
-    fr_buffer_classify(lease->address, 1, &range);
+    fr_device_classify(lease->address, 1, &range);
     const struct fr_rail_memory allocation = {
         .address = (void *)range.base,
         .bytes = range.bytes,

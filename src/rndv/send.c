@@ -284,7 +284,7 @@ static enum fr_status leave_for_workspace(struct fr_rndv_send *send, struct fr_r
     enum fr_status status = fr_rndv_stage_open(send, FR_PATH_PEER);
     if (status != FR_OK)
         return status;
-    fr_buffer_classify(send->staging.lease.address, 1, &range);
+    fr_device_classify(send->staging.lease.address, 1, &range);
     status = fr_memory_export(&range, send->staging.lease.address, send->staging.lease.bytes,
                               &place->handle);
     if (status == FR_OK && !fr_rndv_is_mapped_by(send->address.to, &place->handle, true))

@@ -78,7 +78,7 @@ enum fr_status fr_rndv_stage_move(struct fr_rndv_send *send)
         return status;
     const struct fr_device_push_piece piece = {
         .dst = (uintptr_t)lease.address, .src = fr_path_given_address(&from), .bytes = send->bytes};
-    fr_buffer_classify(from.lease.address, 1, &range);
+    fr_device_classify(from.lease.address, 1, &range);
     status = fr_device_push(&range, &piece, 1, FR_ENGINE_CE, 0);
     if (status != FR_OK) {
         fr_workspace_return(&lease);

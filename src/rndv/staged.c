@@ -19,7 +19,7 @@ static enum fr_status find_workspace(struct fr_rndv_send *send)
     enum fr_status status = fr_rndv_stage_open(send, FR_PATH_PEER);
     if (status != FR_OK)
         return status;
-    fr_buffer_classify(send->staging.lease.address, 1, &range);
+    fr_device_classify(send->staging.lease.address, 1, &range);
     status = fr_memory_export(&range, send->staging.lease.address, send->staging.lease.bytes,
                               &send->handle);
     if (status == FR_OK && to != fr_world_rank() &&

@@ -11,7 +11,7 @@
 #include "peers.h"
 #include "rows.h"
 
-#include "buffer/buffer.h"
+#include "device/classify.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -193,7 +193,7 @@ int main(int argc, char **argv)
     bench.host_send = memory_new(MEMORY_PINNED, all);
     bench.host_receive = memory_new(MEMORY_PINNED, all);
     peers_start("exchange", MPI_COMM_WORLD);
-    fr_buffer_classify(bench.send.address, 1, &bench.range);
+    fr_device_classify(bench.send.address, 1, &bench.range);
     const char *refused = peers_map(&bench.receive, &bench.range, bench.peers);
     demand(refused == NULL, refused);
     bench.nccl = nccl_start();

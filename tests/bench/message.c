@@ -20,7 +20,7 @@
 #include "rows.h"
 #include "ways.h"
 
-#include "buffer/buffer.h"
+#include "device/classify.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -205,7 +205,7 @@ static void allocate(const struct options *options)
     own.receive = memory_new(kind, receive);
     own.host_send = memory_new(MEMORY_PINNED, send);
     own.host_receive = memory_new(MEMORY_PINNED, receive);
-    fr_buffer_classify(own.receive.address, receive, &own.range);
+    fr_device_classify(own.receive.address, receive, &own.range);
 }
 
 static void release(void)
@@ -251,7 +251,7 @@ static void describe_devices(const struct options *options)
     unsigned char uuids[2][FR_DEVICE_UUID_BYTES];
     struct memory probe = memory_new(MEMORY_DEVICE, 1);
     struct fr_device_range range;
-    fr_buffer_classify(probe.address, 1, &range);
+    fr_device_classify(probe.address, 1, &range);
     memory_free(&probe);
     simulated = peers_device_is_simulated(range.device);
     fr_device_uuid(range.device, uuids[own.rank]);

@@ -4,8 +4,8 @@
 
 #include "peers.h"
 
-#include "buffer/buffer.h"
 #include "coll/segment.h"
+#include "device/classify.h"
 #include "memory/memory.h"
 
 #include <dlfcn.h>
@@ -143,7 +143,7 @@ static enum refusal export(const struct memory *memory, struct fr_memory_handle 
     struct fr_control_process self = *fr_memory_self(), processes[PEERS_MOST];
     struct fr_device_range range;
     MPI_Allgather(&self, sizeof(self), MPI_BYTE, processes, sizeof(self), MPI_BYTE, group.comm);
-    fr_buffer_classify(memory->address, memory->bytes, &range);
+    fr_device_classify(memory->address, memory->bytes, &range);
     if (fr_memory_export(&range, memory->address, memory->bytes, handle) !=
         FR_OK) return NOT_EXPORTED;
     if (fr_memory_needs_descriptor(handle) &&

@@ -5,7 +5,7 @@
 
 #include "driver.h"
 
-#include "buffer/buffer.h"
+#include "device/classify.h"
 
 enum { BYTES = 100000, MOST_DEVICES = 3, NOBODY = -1 };
 
@@ -89,7 +89,7 @@ static void check_place(const struct place *place, size_t number)
             CU(cuDevicePrimaryCtxRetain(&contexts[device], device));
     CU(cuCtxSetCurrent(place->current == NOBODY ? NULL : contexts[place->current]));
     if (make(place->home, place->open_to, &memory)) {
-        fr_buffer_classify(memory.address, BYTES, &range);
+        fr_device_classify(memory.address, BYTES, &range);
         CHECK(range.device == place->mover && range.home == place->home,
               "place %zu: memory of device %d is moved by %d, not %d", number, range.home,
               range.device, place->mover);
@@ -130,11 +130,11 @@ static void test_pool(CUcontext primary)
     CU(cuStreamSynchronize(NULL));
     memory.address = (char *)(uintptr_t)address;
     bool before = is_active(1); // by the driver's own doing
-    fr_buffer_classify(memory.address, BYTES, &range);
+    fr_device_classify(memory.address, BYTES, &range);
     CHECK(range.device == 1 && range.home == 1, "closed memory is moved by device %d",
           range.device);
     CU(cuMemPoolSetAccess(pool, &access, 1));
-    fr_buffer_classify(memory.address, BYTES, &range);
+    fr_device_classify(memory.address, BYTES, &range);
     CHECK(range.device == 0 && range.home == 1, "open memory is moved by device %d", range.device);
     round_trip(&memory, &range);
     CHECK(is_active(1) == before);
@@ -153,7 +153,7 @@ static void test_export(CUcontext primary)
     CU(cuCtxSetCurrent(primary));
     if (!make(1, 1, &memory))
         return;
-    fr_buffer_classify(memory.address, BYTES, &range);
+    fr_device_classify(memory.address, BYTES, &range);
     CHECK(fr_device_export(&range, memory.address, &export) == FR_OK);
     fr_device_uuid(1, uuid);
     CHECK(memcmp(export.uuid, uuid, sizeof(uuid)) == 0);

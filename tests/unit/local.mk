@@ -65,9 +65,9 @@ check_PROGRAMS += tests/unit/device_memory
 tests_unit_device_memory_SOURCES = tests/unit/device_memory.c $(unit_driver_headers)
 tests_unit_device_memory_LDADD = librooms.la
 
-check_PROGRAMS += tests/unit/buffer_classify
-tests_unit_buffer_classify_SOURCES = tests/unit/buffer_classify.c $(unit_driver_headers)
-tests_unit_buffer_classify_LDADD = librooms.la
+check_PROGRAMS += tests/unit/device_classify
+tests_unit_device_classify_SOURCES = tests/unit/device_classify.c $(unit_driver_headers)
+tests_unit_device_classify_LDADD = librooms.la
 
 check_PROGRAMS += tests/unit/path_view
 tests_unit_path_view_SOURCES = tests/unit/path_view.c $(unit_driver_headers)

@@ -3,7 +3,7 @@
 // on two, with devices numbered differently; what cannot be exported or mapped is refused.
 #include "config.h"
 
-#include "buffer/buffer.h"
+#include "device/classify.h"
 #include "memory/memory.h"
 
 #include "memory_pair.h"
@@ -162,7 +162,7 @@ static void check_two_sorts(void)
         return;
     }
     const char *border = (const char *)(uintptr_t)(base + GRAIN);
-    fr_buffer_classify(border - 50, 100, &range);
+    fr_device_classify(border - 50, 100, &range);
     CHECK(fr_memory_export(&range, border - 50, 100, &handle) == FR_ERR_UNSUPPORTED);
     CHECK(pair_export(border, 100, &handle) == FR_OK && handle.base == base + GRAIN);
     CHECK(pair_export(border - 100, 100, &handle) == FR_OK && handle.base == base);

@@ -76,7 +76,7 @@ static enum fr_status pin(const char *address, size_t bytes, struct fr_rail_regi
 {
     struct fr_device_range range;
     *region = NULL;
-    fr_buffer_classify(address, bytes, &range);
+    fr_device_classify(address, bytes, &range);
     CHECK(fr_rndv_hmem_reaches(&range) == fr_device_kind_is_device(range.kind));
     return fr_rndv_hmem_register(&range, (uintptr_t)address, bytes, region, offset);
 }
@@ -259,7 +259,7 @@ static void test_without(bool hmem)
         exit(CHECK_SKIP);
     struct driver_memory memory = allocate(FR_KIND_MALLOC, BYTES);
     struct fr_device_range range;
-    fr_buffer_classify(memory.address, BYTES, &range);
+    fr_device_classify(memory.address, BYTES, &range);
     CHECK(!fr_rndv_hmem_reaches(&range));
     fr_rndv_hmem_poll();
     finish();

@@ -2,8 +2,8 @@
 // What is this memory? First a few compares that answer for most host memory, then the driver.
 #include "config.h"
 
-#include "buffer/buffer.h"
 #include "core/object.h"
+#include "device/classify.h"
 
 #include <dlfcn.h>
 #include <elf.h>
@@ -12,17 +12,17 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-FR_TLS struct fr_buffer_span fr_buffer_stack;
+FR_TLS struct fr_device_host_span fr_device_host_stack;
 
 // Noted once when Fabrail is loaded, constant since.
-struct fr_buffer_span fr_buffer_static_data;
+struct fr_device_host_span fr_device_host_data;
 
 // Its end is where glibc keeps the program break, or a word that says that there is no heap. It is
 // not asked for by sbrk(0) later on: that need not be glibc's then. UCX, in many MPI libraries,
 // puts one of its own in its place, which sets the break to what it was, and so takes away what
 // another thread's malloc has just got.
 static void *no_break;
-struct fr_buffer_heap fr_buffer_heap = {0, &no_break};
+struct fr_device_host_heap fr_device_host_heap = {0, &no_break};
 
 // The main thread's stack is taken to be this large at most. Its formal bounds may be as wide as
 // the address space (ulimit -s unlimited), and then everything lies between them.
@@ -33,7 +33,7 @@ struct fr_buffer_heap fr_buffer_heap = {0, &no_break};
 
 static int note_executable(struct dl_phdr_info *info, size_t bytes, void *cookie)
 {
-    struct fr_buffer_span *span = cookie;
+    struct fr_device_host_span *span = cookie;
     (void)bytes;
     for (unsigned i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
@@ -50,11 +50,11 @@ static int note_executable(struct dl_phdr_info *info, size_t bytes, void *cookie
 
 __attribute__((constructor)) static void note_layout(void)
 {
-    fr_core_iterate_objects(note_executable, &fr_buffer_static_data);
+    fr_core_iterate_objects(note_executable, &fr_device_host_data);
     uintptr_t start = (uintptr_t)sbrk(0); // glibc's own, this early, which makes it look
     void *const *at = fr_core_dlsym(RTLD_DEFAULT, "__curbrk");
     if (at != NULL && (uintptr_t)*at == start)
-        fr_buffer_heap = (struct fr_buffer_heap){start, at};
+        fr_device_host_heap = (struct fr_device_host_heap){start, at};
 }
 
 // Finds the bounds of this thread's stack, or an empty span on high addresses if they cannot be
@@ -64,7 +64,7 @@ static void find_stack(void)
     pthread_attr_t attributes;
     void *low = NULL;
     size_t bytes = 0;
-    struct fr_buffer_span *stack = &fr_buffer_stack;
+    struct fr_device_host_span *stack = &fr_device_host_stack;
     stack->low = stack->high = UINTPTR_MAX;
     if (pthread_getattr_np(pthread_self(), &attributes) != 0)
         return;
@@ -77,11 +77,11 @@ static void find_stack(void)
     pthread_attr_destroy(&attributes);
 }
 
-bool fr_buffer_is_surely_host(const void *address)
+bool fr_device_is_surely_host(const void *address)
 {
-    if (FR_UNLIKELY(fr_buffer_stack.high == 0))
+    if (FR_UNLIKELY(fr_device_host_stack.high == 0))
         find_stack();
-    return fr_buffer_is_ordinary(address) || (uintptr_t)address < FIRST_ADDRESS ||
+    return fr_device_is_ordinary(address) || (uintptr_t)address < FIRST_ADDRESS ||
            !fr_device_present();
 }
 
@@ -98,18 +98,18 @@ static bool is_settled(enum fr_device_kind kind)
     return fr_device_kind_is_device(kind) && kind != FR_KIND_VMM_FABRIC;
 }
 
-void fr_buffer_classify(const void *address, size_t bytes, struct fr_device_range *range)
+void fr_device_classify(const void *address, size_t bytes, struct fr_device_range *range)
 {
     *range = (struct fr_device_range){.kind = FR_KIND_HOST, .device = -1, .home = -1};
     if (bytes == 0)
         return;
     uintptr_t first = (uintptr_t)address;
     uintptr_t last = first + (bytes - 1);
-    bool failed = !fr_buffer_is_surely_host(address) && fr_device_query(address, range) != FR_OK;
+    bool failed = !fr_device_is_surely_host(address) && fr_device_query(address, range) != FR_OK;
     if (failed || is_settled(range->kind) || shares_page(first, last))
         return;
     struct fr_device_range end;
-    if (fr_buffer_is_surely_host((const void *)last) ||
+    if (fr_device_is_surely_host((const void *)last) ||
         fr_device_query((const void *)last, &end) != FR_OK || !fr_device_kind_is_device(end.kind))
         return;
     bool both_fabric = range->kind == FR_KIND_VMM_FABRIC && end.kind == FR_KIND_VMM_FABRIC;

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Room buffer: what is the memory that an application handed to MPI? Nearly free for host memory.
-#ifndef FR_BUFFER_BUFFER_H
-#define FR_BUFFER_BUFFER_H
+// What is the memory that an application handed to MPI? Nearly free for host memory.
+#ifndef FR_DEVICE_CLASSIFY_H
+#define FR_DEVICE_CLASSIFY_H
 
 #include "device/device.h"
 
 // Where ordinary memory is, addresses [low, high): this thread's stack (high is 0 until it is
 // known), the executable's writable segments with what lies between them, and the heap below the
 // program break, whose end is read each time.
-struct fr_buffer_span {
+struct fr_device_host_span {
     uintptr_t low;
     uintptr_t high;
 };
-struct fr_buffer_heap {
+struct fr_device_host_heap {
     uintptr_t low;
     void *const *high;
 };
-extern FR_TLS struct fr_buffer_span fr_buffer_stack;
-extern struct fr_buffer_span fr_buffer_static_data;
-extern struct fr_buffer_heap fr_buffer_heap;
+extern FR_TLS struct fr_device_host_span fr_device_host_stack;
+extern struct fr_device_host_span fr_device_host_data;
+extern struct fr_device_host_heap fr_device_host_heap;
 
-static inline bool fr_buffer_is_within(struct fr_buffer_span span, const void *address)
+static inline bool fr_device_host_span_has(struct fr_device_host_span span, const void *address)
 {
     return (uintptr_t)address - span.low < span.high - span.low;
 }
@@ -31,18 +31,19 @@ static inline bool fr_buffer_is_within(struct fr_buffer_span span, const void *a
 // device memory there, and the driver places its ranges only where nothing is mapped. A page of
 // them may be pinned, but not be device memory. The break is read each time, since the heap also
 // shrinks and what is above may then be anything.
-static inline bool fr_buffer_is_ordinary(const void *address)
+static inline bool fr_device_is_ordinary(const void *address)
 {
-    return fr_buffer_is_within(fr_buffer_stack, address) ||
-           fr_buffer_is_within(fr_buffer_static_data, address) ||
-           ((uintptr_t)address >= fr_buffer_heap.low &&
-            (uintptr_t)address < (uintptr_t)__atomic_load_n(fr_buffer_heap.high, __ATOMIC_RELAXED));
+    return fr_device_host_span_has(fr_device_host_stack, address) ||
+           fr_device_host_span_has(fr_device_host_data, address) ||
+           ((uintptr_t)address >= fr_device_host_heap.low &&
+            (uintptr_t)address <
+                (uintptr_t)__atomic_load_n(fr_device_host_heap.high, __ATOMIC_RELAXED));
 }
 
 // Returns true when `address` is certainly host memory, at the cost of a few compares: ordinary
 // memory, or any address at all while the CUDA driver is not loaded. False means: ask
-// fr_buffer_classify.
-bool fr_buffer_is_surely_host(const void *address);
+// fr_device_classify.
+bool fr_device_is_surely_host(const void *address);
 
 // Tells what the `bytes` bytes from `address` are, looking at both ends (one range can span several
 // allocations): device memory at either end makes the whole range device memory, and what is not
@@ -54,6 +55,6 @@ bool fr_buffer_is_surely_host(const void *address);
 // to the driver too, which then saves nothing: on an H200 with driver 580 all nine attributes take
 // 67 ns, the four that tell a stale entry 46 ns, and a lock with a lookup costs more than the
 // difference.
-void fr_buffer_classify(const void *address, size_t bytes, struct fr_device_range *range);
+void fr_device_classify(const void *address, size_t bytes, struct fr_device_range *range);
 
 #endif

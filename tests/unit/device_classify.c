@@ -3,7 +3,7 @@
 // begin and end in different memory, and addresses that change owner.
 #include "config.h"
 
-#include "buffer/buffer.h"
+#include "device/classify.h"
 
 #include "driver.h"
 
@@ -19,7 +19,7 @@ static struct fr_device_range classify(const void *address, size_t bytes)
 {
     struct fr_device_range range;
     memset(&range, 0xa5, sizeof(range));
-    fr_buffer_classify(address, bytes, &range);
+    fr_device_classify(address, bytes, &range);
     return range;
 }
 
@@ -31,8 +31,8 @@ static enum fr_device_kind kind_of(const void *address, size_t bytes)
 static void check_surely_host(const char *memory, size_t bytes, const char *what)
 {
     for (size_t offset = 0; offset<bytes; offset += bytes> 4096 ? bytes / 64 : 1)
-        CHECK(fr_buffer_is_surely_host(memory + offset), "%s at %zu of %zu", what, offset, bytes);
-    CHECK(fr_buffer_is_surely_host(memory + bytes - 1), "%s at its end", what);
+        CHECK(fr_device_is_surely_host(memory + offset), "%s at %zu of %zu", what, offset, bytes);
+    CHECK(fr_device_is_surely_host(memory + bytes - 1), "%s at its end", what);
     CHECK(kind_of(memory, bytes) == FR_KIND_HOST, "%s", what);
 }
 
@@ -53,7 +53,7 @@ static void check_plain_memory(bool present)
     check_surely_host(local, sizeof(local), "stack");
     check_surely_host(initialised_data, sizeof(initialised_data), "initialised data");
     check_surely_host(zeroed_data, sizeof(zeroed_data), "zeroed data");
-    CHECK(fr_buffer_is_surely_host(NULL) && kind_of(NULL, 1) == FR_KIND_HOST, "null");
+    CHECK(fr_device_is_surely_host(NULL) && kind_of(NULL, 1) == FR_KIND_HOST, "null");
     char *small = malloc(1000);
     if ((char *)sbrk(0) - small < ((ptrdiff_t)1 << 30) && small < (char *)sbrk(0))
         check_surely_host(small, 1000, "heap");
@@ -61,10 +61,10 @@ static void check_plain_memory(bool present)
     free(small);
 
     char *mapped = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    CHECK(fr_buffer_is_surely_host(mapped) == !present, "mapped memory");
+    CHECK(fr_device_is_surely_host(mapped) == !present, "mapped memory");
     CHECK(kind_of(mapped, 1 << 20) == FR_KIND_HOST);
     munmap(mapped, 1 << 20);
-    CHECK(!fr_buffer_is_surely_host(sbrk(0)) == present, "the break itself");
+    CHECK(!fr_device_is_surely_host(sbrk(0)) == present, "the break itself");
     CHECK(kind_of((void *)UINTPTR_MAX, 1) == FR_KIND_HOST);
     CHECK(kind_of((void *)UINTPTR_MAX, 0) == FR_KIND_HOST);
 
@@ -84,9 +84,9 @@ static void test_shrinking_break(void)
     char *top = sbrk(1 << 20);
     if (top == (void *)-1)
         return;
-    CHECK(fr_buffer_is_surely_host(top + 4096));
+    CHECK(fr_device_is_surely_host(top + 4096));
     if (sbrk(-(1 << 20)) != (void *)-1)
-        CHECK(!fr_buffer_is_surely_host(top + 4096));
+        CHECK(!fr_device_is_surely_host(top + 4096));
 }
 
 // A handler on a stack of its own, like a coroutine: its locals are host memory all the same.
@@ -126,7 +126,7 @@ static void test_kinds(void)
             if (fr_device_kind_is_device(memory.kind))
                 CHECK(range.base == (uintptr_t)memory.address, "%s", name);
         }
-        CHECK(!fr_buffer_is_surely_host(memory.address), "%s", name);
+        CHECK(!fr_device_is_surely_host(memory.address), "%s", name);
         CHECK(kind_of(memory.address, 0) == FR_KIND_HOST, "no byte of %s", name);
         driver_free(&memory);
         if (kind != FR_KIND_POOL)
