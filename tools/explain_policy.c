@@ -85,9 +85,9 @@ static bool must_leave(enum fr_fn fn)
 }
 
 // Whether other processes can map the application's own memory.
-static bool is_exportable(enum fr_device_kind kind)
+static bool kind_can(enum fr_device_kind kind, unsigned caps)
 {
-    return kind == FR_KIND_MALLOC || kind == FR_KIND_VMM_FD || kind == FR_KIND_VMM_FABRIC;
+    return (fr_device_kind_caps(kind) & caps) != 0;
 }
 
 static struct fr_explain_answer answer(const char *path, const char *how, const char *reason)
@@ -114,8 +114,8 @@ static struct fr_explain_answer explain_message(const struct fr_explain_facts *f
         .by_fragments = true,
         .one_piece = true,
         .must_leave = must_leave(fn),
-        .host_memory = !fr_device_kind_is_device(kind),
-        .exported = is_exportable(kind),
+        .host_memory = !kind_can(kind, FR_MEMORY_OWNED),
+        .exported = kind_can(kind, FR_SHARE_ANY),
         .mapped = !facts->first,
         .clique_min_bytes = settings->clique_min_bytes,
         .shared_min_bytes = settings->shared_gpu_min_bytes,
@@ -183,13 +183,13 @@ static struct fr_policy_choice choose_alone(const struct fr_explain_facts *facts
 {
     const struct fr_settings *settings = fr_core_settings();
     const struct fr_policy_facts local = {
-        .device_memory = fr_device_kind_is_device(kind),
+        .device_memory = kind_can(kind, FR_MEMORY_OWNED),
         .stageable = fr_real_rows[fn].class != FR_CLASS_REFUSE,
         .mpi_gpu_aware = facts->gpu_aware,
         .function_gpu_safe = fr_mpi_family_is_gpu_safe(facts->family, fn),
         .paths = settings->paths,
         .fabric_use = settings->fabric,
-        .fabric_allocated = kind == FR_KIND_VMM_FABRIC,
+        .fabric_allocated = kind_can(kind, FR_SHARE_FABRIC),
         .multi_node_nvlink = facts->place == FR_PLACE_CLIQUE,
         .fabric_workspace = facts->fabric_memory,
     };
@@ -232,7 +232,7 @@ struct fr_explain_answer fr_explain(const struct fr_explain_facts *given, enum f
     if (!has_buffer(fn))
         return answer("pass", "", "the function has no buffer");
     struct fr_policy_choice local = choose_alone(facts, fn, kind);
-    bool on_device = fr_device_kind_is_device(kind);
+    bool on_device = kind_can(kind, FR_MEMORY_OWNED);
     if (on_device && is_served(facts, fn))
         return explain_collective(facts, fn, bytes);
     // Host memory on one host is the MPI library's, whatever the setting says.

@@ -76,8 +76,7 @@ static bool prepare_buffer(struct fr_coll_group *group, const struct fr_coll_buf
 static uint64_t user_of(const struct fr_coll_part *part)
 {
     void *context = NULL;
-    if (!fr_device_kind_is_device(part->mover.kind) ||
-        fr_device_context_of(&part->mover, &context) != FR_OK)
+    if (!fr_device_owns(&part->mover) || fr_device_context_of(&part->mover, &context) != FR_OK)
         return 0;
     return (uint64_t)(uintptr_t)context ^ (uint64_t)(unsigned)(part->mover.device + 1) << 56;
 }

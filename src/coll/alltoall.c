@@ -53,7 +53,7 @@ static enum fr_device_engine choose_engine(const struct fr_coll_group *group,
 static enum fr_status move(const struct fr_coll_group *group,
                            const struct fr_coll_alltoall *exchange)
 {
-    if (!fr_device_kind_is_device(exchange->send_range.kind))
+    if (!fr_device_owns(&exchange->send_range))
         return FR_OK; // nothing to send
     if (!plan(group, exchange)) {
         fr_error("%s: a rank has less room for this rank's data than it is sent", exchange->call);
@@ -80,7 +80,7 @@ static bool plan_move(struct fr_coll_group *group, void *cookie, struct fr_devic
 {
     const struct fr_coll_alltoall *exchange = cookie;
     *move = (struct fr_device_move){.range = NULL};
-    if (!fr_device_kind_is_device(exchange->send_range.kind))
+    if (!fr_device_owns(&exchange->send_range))
         return true; // nothing to send
     *move = (struct fr_device_move){
         .range = &exchange->send_range,

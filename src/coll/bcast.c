@@ -100,7 +100,7 @@ enum fr_status fr_coll_bcast(struct fr_coll_group *group, const struct fr_coll_b
         .slot_count = 1,
         .first_read = 0,
         .read_count = 1,
-        .mover = {.kind = FR_KIND_HOST, .device = -1},
+        .mover = FR_DEVICE_HOST,
         .before = bcast->before,
         .after = bcast->after,
         .plan = plan_move,

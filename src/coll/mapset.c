@@ -125,7 +125,7 @@ enum fr_status fr_coll_mapset_add(struct fr_coll_group *group, unsigned index, i
     known->version = advert->version;
     memcpy(known->handles, advert->handles, sizeof(known->handles));
     for (int side = 0; side < FR_COLL_SIDES; side++) {
-        if (!known->handles[side].bytes || !fr_device_kind_is_device(mover->kind))
+        if (!known->handles[side].bytes || !fr_device_owns(mover))
             continue;
         struct fr_memory_mapping *mapping = &set->mappings[side * group->size + rank];
         enum fr_status status = fr_memory_pin(&known->handles[side], mover, mapping);

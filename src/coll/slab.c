@@ -70,7 +70,7 @@ static bool allocate(struct fr_coll_slab *slab)
 static enum fr_status export(struct fr_coll_slab *slab, struct fr_memory_handle *handle) {
     const void *address = (const void *)slab->own.address;
     fr_device_classify(address, slab->bytes, &slab->range);
-    if (slab->range.kind != FR_KIND_VMM_FABRIC) return FR_ERR_UNSUPPORTED;
+    if (!(slab->range.caps & FR_SHARE_FABRIC)) return FR_ERR_UNSUPPORTED;
     enum fr_status status = fr_memory_export(&slab->range, address, slab->bytes, handle);
     return status == FR_OK && !(handle->ways & FR_SHARE_FABRIC) ? FR_ERR_UNSUPPORTED : status;
 }

@@ -31,6 +31,30 @@ struct fr_device_host_heap fr_device_host_heap = {0, &no_break};
 // Nothing is ever mapped below, so null pointers and small integers cost nothing.
 #define FIRST_ADDRESS ((uintptr_t)4096)
 
+static const struct {
+    const char *name;
+    unsigned caps;
+} kinds[FR_KIND_COUNT] = {
+    [FR_KIND_HOST] = {"host", FR_MEMORY_READABLE},
+    [FR_KIND_PINNED] = {"pinned", FR_MEMORY_READABLE},
+    [FR_KIND_MANAGED] = {"managed", FR_MEMORY_OWNED | FR_MEMORY_READABLE},
+    [FR_KIND_MALLOC] = {"malloc", FR_MEMORY_OWNED | FR_SHARE_LEGACY},
+    [FR_KIND_POOL] = {"pool", FR_MEMORY_OWNED},
+    [FR_KIND_VMM] = {"vmm", FR_MEMORY_OWNED | FR_MEMORY_LISTED},
+    [FR_KIND_VMM_FD] = {"vmm-fd", FR_MEMORY_OWNED | FR_MEMORY_LISTED | FR_SHARE_FD},
+    [FR_KIND_VMM_FABRIC] = {"vmm-fabric", FR_MEMORY_OWNED | FR_MEMORY_LISTED | FR_SHARE_FABRIC},
+};
+
+const char *fr_device_kind_name(enum fr_device_kind kind)
+{
+    return (unsigned)kind < FR_KIND_COUNT ? kinds[kind].name : "unknown";
+}
+
+unsigned fr_device_kind_caps(enum fr_device_kind kind)
+{
+    return kinds[kind].caps;
+}
+
 static int note_executable(struct dl_phdr_info *info, size_t bytes, void *cookie)
 {
     struct fr_device_host_span *span = cookie;
@@ -92,27 +116,20 @@ static bool shares_page(uintptr_t a, uintptr_t b)
     return a / 4096 == b / 4096;
 }
 
-// Fabric memory at one end alone does not make all of the range exportable.
-static bool is_settled(enum fr_device_kind kind)
-{
-    return fr_device_kind_is_device(kind) && kind != FR_KIND_VMM_FABRIC;
-}
-
 void fr_device_classify(const void *address, size_t bytes, struct fr_device_range *range)
 {
-    *range = (struct fr_device_range){.kind = FR_KIND_HOST, .device = -1, .home = -1};
+    *range = (struct fr_device_range)FR_DEVICE_HOST;
     if (bytes == 0)
         return;
     uintptr_t first = (uintptr_t)address;
     uintptr_t last = first + (bytes - 1);
     bool failed = !fr_device_is_surely_host(address) && fr_device_query(address, range) != FR_OK;
-    if (failed || is_settled(range->kind) || shares_page(first, last))
+    if (failed || fr_device_is_settled(range) || shares_page(first, last))
         return;
     struct fr_device_range end;
     if (fr_device_is_surely_host((const void *)last) ||
-        fr_device_query((const void *)last, &end) != FR_OK || !fr_device_kind_is_device(end.kind))
+        fr_device_query((const void *)last, &end) != FR_OK || !fr_device_owns(&end))
         return;
-    bool both_fabric = range->kind == FR_KIND_VMM_FABRIC && end.kind == FR_KIND_VMM_FABRIC;
-    if (!both_fabric)
+    if (!(range->caps & end.caps & FR_SHARE_FABRIC))
         *range = end;
 }

@@ -57,4 +57,11 @@ bool fr_device_is_surely_host(const void *address);
 // difference.
 void fr_device_classify(const void *address, size_t bytes, struct fr_device_range *range);
 
+// Whether more bytes cannot change what a range says: one that may go to other hosts needs all of
+// its bytes to.
+static inline bool fr_device_is_settled(const struct fr_device_range *range)
+{
+    return (range->caps & (FR_MEMORY_OWNED | FR_SHARE_FABRIC)) == FR_MEMORY_OWNED;
+}
+
 #endif

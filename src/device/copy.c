@@ -298,7 +298,7 @@ static void start_row_apart(struct fr_device_batch *batch, const struct fr_devic
     struct fr_device_range own;
     const void *address = direction == FR_TO_STAGE ? row->src : row->dst;
     keep_first(batch, fr_device_query(address, &own));
-    bool on_host = !fr_device_kind_is_device(own.kind);
+    bool on_host = !fr_device_owns(&own);
     if (!on_host && row->on_device)
         keep_first(batch, fr_device_quiesce(&own, (uintptr_t)address, row->bytes));
     if (batch->status == FR_OK)
@@ -328,7 +328,7 @@ static void add_copy(struct fr_device_batch *batch, const struct fr_device_range
         return;
     struct fr_device_copy simple = *copy;
     simplify(&simple);
-    if (!fr_device_kind_is_device(range->kind)) {
+    if (!fr_device_owns(range)) {
         copy_on_host(&simple);
         return;
     }

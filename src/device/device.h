@@ -8,7 +8,7 @@
 
 #include "core/core.h"
 
-// What the memory behind a pointer is.
+// What the memory behind a pointer is, in reports. The `caps` of a range say what can be done with it.
 enum fr_device_kind {
     FR_KIND_HOST,       // plain host memory, or unknown to the driver
     FR_KIND_PINNED,     // host memory that the driver has page-locked
@@ -24,26 +24,46 @@ enum fr_device_kind {
 // Returns a short name such as "vmm-fd".
 const char *fr_device_kind_name(enum fr_device_kind kind);
 
-// True for the kinds that an MPI without GPU support must not be given.
-static inline bool fr_device_kind_is_device(enum fr_device_kind kind)
-{
-    return kind >= FR_KIND_MANAGED;
-}
+// What can be done with memory, as bits. The first three are ways to hand it to another process.
+enum {
+    FR_SHARE_LEGACY = 1u << 0, // by a token, as CUDA IPC does for cuMemAlloc memory
+    FR_SHARE_FD = 1u << 1,     // by a file descriptor, which has to be passed on
+    FR_SHARE_FABRIC = 1u << 2, // by a token that other hosts of the clique take as well
+    FR_SHARE_ANY = FR_SHARE_LEGACY | FR_SHARE_FD | FR_SHARE_FABRIC,
+    FR_MEMORY_OWNED = 1u << 3,    // a device moves it: no MPI without GPU support may be given it
+    FR_MEMORY_READABLE = 1u << 4, // the CPU can read and write it
+    FR_MEMORY_LISTED = 1u << 5, // only devices use it that it was opened to (fr_device_is_open_to)
+};
+
+// Returns the bits that all memory of a kind has, for those who have no memory to ask about.
+unsigned fr_device_kind_caps(enum fr_device_kind kind);
 
 // One allocation as the driver describes it.
 struct fr_device_range {
     enum fr_device_kind kind;
-    int device;            // ordinal of the device that moves it, for which streams, contexts and
-                           // workspace are: one that it is open to; -1 for host memory
-    int home;              // ordinal of the device that it lies on, -1 for host memory; of memory
-                           // opened by CUDA IPC, which the driver does not say, the same as device
-    unsigned handle_types; // CU_MEM_HANDLE_TYPE_* bits that the allocation can be exported as
-    uint64_t buffer_id;    // changes when an address is reused; of the mapping for VMM memory
-    uintptr_t base;        // first byte of the allocation, 0 for host memory; for VMM memory of the
-                           // reserved address range, in which other mappings can lie as well
-    size_t bytes;          // of the same, 0 for host memory
-    void *context;         // CUcontext, NULL for VMM and pool memory
+    unsigned caps;      // FR_SHARE_* and FR_MEMORY_* bits
+    int device;         // ordinal of the device that moves it, for which streams, contexts and
+                        // workspace are: one that it is open to; -1 for host memory
+    int home;           // ordinal of the device that it lies on, -1 for host memory; of memory
+                        // opened by CUDA IPC, which the driver does not say, the same as device
+    uint64_t buffer_id; // changes when an address is reused; of the mapping for VMM memory
+    uintptr_t base;     // first byte of the allocation, 0 for host memory; for VMM memory of the
+                        // reserved address range, in which other mappings can lie as well
+    size_t bytes;       // of the same, 0 for host memory
+    void *context;      // that it belongs to, NULL for VMM and pool memory
 };
+
+// The range of host memory, as an initialiser.
+#define FR_DEVICE_HOST                                                                             \
+    {                                                                                              \
+        .caps = FR_MEMORY_READABLE, .device = -1, .home = -1                                       \
+    }
+
+// Whether a device moves this memory, so that an MPI without GPU support must not be given it.
+static inline bool fr_device_owns(const struct fr_device_range *range)
+{
+    return (range->caps & FR_MEMORY_OWNED) != 0;
+}
 
 // Returns whether the CUDA driver is loaded in this process, so that device pointers can exist.
 // Cheap enough for every MPI call: a flag once true, a counter of the dynamic loader before. Never
@@ -86,8 +106,8 @@ struct fr_device_memory {
     uintptr_t address;
     size_t bytes; // rounded up to what the driver allocates in
     int device;
-    unsigned handle_types; // CU_MEM_HANDLE_TYPE_* bits that it can be exported as
-    uint64_t handle;       // CUmemGenericAllocationHandle
+    unsigned ways;   // FR_SHARE_* bits
+    uint64_t handle; // the driver's
 };
 
 // Allocates at least `bytes` on `device`: exportable as a fabric handle and a file descriptor where
@@ -231,12 +251,6 @@ FR_MUST_CHECK enum fr_status fr_device_push_own(const struct fr_device_range *ra
 
 // Memory shared between processes.
 
-// Ways to hand an allocation to another process, as bits.
-enum {
-    FR_SHARE_LEGACY = 1u << 0, // CUDA IPC, of cuMemAlloc memory
-    FR_SHARE_FD = 1u << 1,     // VMM memory by a file descriptor, which has to be passed on
-    FR_SHARE_FABRIC = 1u << 2, // VMM memory by a fabric handle, also to other hosts of the clique
-};
 enum { FR_DEVICE_UUID_BYTES = 16, FR_SHARE_TOKEN_BYTES = 64 };
 
 // What the importing process must know. Plain bytes.
@@ -249,9 +263,8 @@ struct fr_device_export {
 };
 
 // Exports the allocation in which `address` lies; `range` is what the driver said of that address.
-// Returns FR_ERR_UNSUPPORTED for managed memory, pool memory and VMM memory without a handle type,
-// which cannot be exported, and where the driver refuses. Keeps nothing; the export dies with the
-// allocation.
+// Returns FR_ERR_UNSUPPORTED for memory without a FR_SHARE_* bit and where the driver refuses.
+// Keeps nothing; the export dies with the allocation.
 FR_MUST_CHECK enum fr_status fr_device_export(const struct fr_device_range *range,
                                               const void *address, struct fr_device_export *export);
 
@@ -300,8 +313,8 @@ void fr_device_uuid(int device, unsigned char uuid[FR_DEVICE_UUID_BYTES]);
 enum { FR_DEVICE_BUS_ID = 32 };
 bool fr_device_bus_id(int device, char text[FR_DEVICE_BUS_ID]);
 
-// Whether kernels of `device` may use VMM memory of this process at `address`.
-bool fr_device_vmm_is_open_to(int device, uintptr_t address);
+// Whether kernels of `device` may use FR_MEMORY_LISTED memory of this process at `address`.
+bool fr_device_is_open_to(int device, uintptr_t address);
 
 // Writes what tells kinds of machine apart where measurements are stored: "NVIDIA H200, 4 GPUs,
 // driver 580.65.06", of all GPUs of the host as NVML sees them, or else those that the driver shows

@@ -208,7 +208,7 @@ bool fr_device_push_has_kernels(const struct fr_device_range *range)
 enum fr_status fr_device_quiesce(const struct fr_device_range *range, uintptr_t low, size_t bytes)
 {
     struct fr_device_scope scope;
-    if (bytes == 0 || !fr_device_kind_is_device(range->kind))
+    if (bytes == 0 || !fr_device_owns(range))
         return FR_OK;
     enum fr_status status = fr_device_scope_enter(range, &scope);
     if (status != FR_OK)

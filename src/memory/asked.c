@@ -130,7 +130,7 @@ static bool add(const struct asked *asked)
 
 static void note_asked(const struct fr_control_message *message, const struct fr_device_range *user)
 {
-    struct asked asked = {.from = message->from, .user = {.kind = FR_KIND_HOST}};
+    struct asked asked = {.from = message->from, .user = FR_DEVICE_HOST};
     if (message->bytes != sizeof(asked.handle))
         return;
     memcpy(&asked.handle, message->data, sizeof(asked.handle));

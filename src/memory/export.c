@@ -121,9 +121,7 @@ static bool is_of(const struct fr_device_range *range, const void *address)
 enum fr_status fr_memory_export(const struct fr_device_range *range, const void *address,
                                 size_t bytes, struct fr_memory_handle *handle)
 {
-    bool exportable = range->kind == FR_KIND_MALLOC || range->kind == FR_KIND_VMM_FD ||
-                      range->kind == FR_KIND_VMM_FABRIC;
-    if (!exportable)
+    if (!(range->caps & FR_SHARE_ANY))
         return FR_ERR_UNSUPPORTED;
     struct fr_memory_handle made;
     enum fr_status status = FR_OK;

@@ -68,8 +68,8 @@ void fr_memory_map_own(const struct fr_memory_handle *handle, const struct fr_de
     bool vmm = !(handle->ways & FR_SHARE_LEGACY);
     *mapping = (struct fr_memory_mapping){
         .address = (uintptr_t)handle->base,
-        .direct = fr_device_kind_is_device(user->kind) &&
-                  (vmm ? fr_device_vmm_is_open_to(user->device, (uintptr_t)handle->base)
+        .direct = fr_device_owns(user) &&
+                  (vmm ? fr_device_is_open_to(user->device, (uintptr_t)handle->base)
                        : fr_memory_handle_is_on(handle, user->device)),
     };
     fr_device_classify((const void *)(uintptr_t)handle->base, 1, &mapping->user);
@@ -79,13 +79,13 @@ void fr_memory_map_own(const struct fr_memory_handle *handle, const struct fr_de
 bool fr_memory_choose_user(const struct fr_device_range *wanted, struct fr_device_range *user)
 {
     fr_core_lock(&lock);
-    if (wanted != NULL && fr_device_kind_is_device(wanted->kind)) {
+    if (wanted != NULL && fr_device_owns(wanted)) {
         last_user = *wanted;
         atomic_store_explicit(&user_known, true, memory_order_relaxed);
     }
     *user = last_user;
     fr_core_unlock(&lock);
-    return fr_device_kind_is_device(user->kind);
+    return fr_device_owns(user);
 }
 
 bool fr_memory_has_user(const struct fr_device_range *wanted)
@@ -104,6 +104,6 @@ void fr_memory_forget_user(void)
 {
     atomic_store_explicit(&user_known, false, memory_order_relaxed);
     fr_core_lock(&lock);
-    last_user = (struct fr_device_range){.kind = FR_KIND_HOST};
+    last_user = (struct fr_device_range)FR_DEVICE_HOST;
     fr_core_unlock(&lock);
 }

@@ -69,7 +69,7 @@ bool fr_mpi_call_buffer_attach(enum fr_fn fn, fr_word *args, int *result)
     bool large = fr_real_rows[fn].flags & FR_ROW_LARGE;
     int64_t bytes = large ? (int64_t)args[buffer + 1] : (int)args[buffer + 1];
     fr_device_classify((const void *)args[buffer], 1, &range);
-    if (!fr_device_kind_is_device(range.kind) || bytes < 0)
+    if (!fr_device_owns(&range) || bytes < 0)
         return false;
     if (!(fr_core_settings()->paths & FR_PATH_BIT_HOST))
         return fr_mpi_call_refusable(fn, args, result);

@@ -27,11 +27,11 @@ static struct fr_policy_facts facts_of(const struct fr_request_op *op, bool stag
                                        const struct fr_device_range *range)
 {
     struct fr_policy_facts facts = {
-        .device_memory = fr_device_kind_is_device(range->kind),
+        .device_memory = fr_device_owns(range),
         .stageable = stageable,
         .paths = fr_core_settings()->paths,
         .fabric_use = fr_core_settings()->fabric,
-        .fabric_allocated = range->kind == FR_KIND_VMM_FABRIC,
+        .fabric_allocated = (range->caps & FR_SHARE_FABRIC) != 0,
     };
     if (!facts.device_memory)
         return facts;
@@ -111,7 +111,7 @@ static bool any_device_pointer(const struct fr_request_op *op)
         if (signature[arg] != 's' && signature[arg] != 'r' && signature[arg] != 'b')
             continue;
         fr_device_classify((const void *)op->args[arg], 1, &range);
-        if (fr_device_kind_is_device(range.kind))
+        if (fr_device_owns(&range))
             return true;
     }
     return false;
@@ -176,7 +176,7 @@ static enum outcome choose_paths(struct fr_request_op *op, int *result)
     for (unsigned v = 0; v < op->view_count; v++) {
         struct fr_path_view *view = &op->views[v];
         fr_path_view_measure(view);
-        bool is_device = fr_device_kind_is_device(view->range.kind);
+        bool is_device = fr_device_owns(&view->range);
         if (fr_mpi_takes_rts && is_device)
             fr_rndv_progress(&view->range);
         view->expects_rts = is_device && op->takes_rts && view->out_bytes && !view->in_bytes;

@@ -225,7 +225,7 @@ static bool is_buffered(enum fr_fn fn)
 // Whether a buffer may go by rendezvous because of the memory that it is.
 static bool is_eligible(const struct fr_path_view *view)
 {
-    if (fr_device_kind_is_device(view->range.kind))
+    if (fr_device_owns(&view->range))
         return true;
     return fr_mpi_rails_take_host && view->in_bytes >= fr_memory_tuned(FR_SIZE_RAIL);
 }
@@ -279,8 +279,8 @@ bool fr_mpi_may_send_rts(const struct fr_request_op *op, const struct fr_path_vi
 bool fr_mpi_sends_host(const struct fr_request_op *op, const struct fr_path_view *view)
 {
     struct fr_rndv_message message;
-    return fr_mpi_rails_take_host && !op->persistent &&
-           !fr_device_kind_is_device(view->range.kind) && describe(op, view, &message);
+    return fr_mpi_rails_take_host && !op->persistent && !fr_device_owns(&view->range) &&
+           describe(op, view, &message);
 }
 
 bool fr_mpi_send_start(struct fr_request_op *op, struct fr_path_view *view,

@@ -272,7 +272,7 @@ static bool is_shaped(const struct exchange *exchange)
 static void set_sides(struct exchange *exchange)
 {
     struct fr_request_op *op = exchange->op;
-    static const struct fr_path_view nothing = {.range = {.kind = FR_KIND_HOST, .device = -1}};
+    static const struct fr_path_view nothing = {.range = FR_DEVICE_HOST};
     exchange->send.view = exchange->receive.view = nothing;
     for (unsigned v = 0; v < op->view_count; v++) {
         bool receives = exchange->class == FR_CLASS_BCAST

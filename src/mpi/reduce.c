@@ -144,7 +144,7 @@ static void count_elements(struct reduction *reduction)
 static void set_sides(struct reduction *reduction)
 {
     struct fr_request_op *op = reduction->op;
-    static const struct fr_path_view nothing = {.range = {.kind = FR_KIND_HOST, .device = -1}};
+    static const struct fr_path_view nothing = {.range = FR_DEVICE_HOST};
     int send = fr_real_arg(op->fn, 's', 0), receive = fr_real_arg(op->fn, 'r', 0);
     reduction->send.view = reduction->receive.view = nothing;
     for (unsigned v = 0; v < op->view_count; v++)
@@ -286,8 +286,7 @@ static bool is_local(const struct fr_request_op *op, struct fr_device_reduction 
     work->source[0] = in->base;
     work->source[1] = work->target[0] = inout->base;
     return work->row != FR_REDUCE_ROWS && in->span > 0 && in->range.device == inout->range.device &&
-           fr_device_kind_is_device(in->range.kind) &&
-           fr_device_kind_is_device(inout->range.kind) &&
+           fr_device_owns(&in->range) && fr_device_owns(&inout->range) &&
            in->range.context == inout->range.context && !in->absolute && !inout->absolute &&
            fr_path_view_is_in_range(in) && fr_path_view_is_in_range(inout) &&
            fr_device_reduce_is_aligned(work->row, in->base) &&

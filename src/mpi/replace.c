@@ -38,7 +38,7 @@ static bool is_worthwhile(struct fr_request_op *op)
     if (!view || !sends || view->absolute)
         return false;
     fr_path_view_measure(view);
-    return fr_device_kind_is_device(view->range.kind) && view->in_bytes >= FR_RNDV_RTS_BYTES;
+    return fr_device_owns(&view->range) && view->in_bytes >= FR_RNDV_RTS_BYTES;
 }
 
 enum fr_status fr_mpi_split_replace(struct fr_request_op *op)

@@ -32,7 +32,7 @@ bool fr_mpi_is_host_memory(fr_word buffer, int64_t count, fr_word type)
         return false;
     fr_device_classify((const void *)buffer, (size_t)count * (size_t)fr_mpi_named_bytes(type),
                        &range);
-    return !fr_device_kind_is_device(range.kind);
+    return !fr_device_owns(&range);
 }
 
 bool fr_mpi_may_be_as_rts(int64_t count, fr_word type)

@@ -134,7 +134,7 @@ static bool move_to_type(const struct fr_request_op *op, struct part *part)
     int rc, length = (int)part->count;
     ptrdiff_t place = (ptrdiff_t)(part->address - fr_real_mpi.BOTTOM);
     fr_device_classify((const void *)part->address, 1, &range);
-    if (place == 0 || !part->bytes || fr_device_kind_is_device(range.kind))
+    if (place == 0 || !part->bytes || fr_device_owns(&range))
         return true;
     if (is_large(op))
         rc = FR_MPI(Type_create_hindexed_c, 1, FR_PTR(&part->count), FR_PTR(&place), part->type,
@@ -197,8 +197,7 @@ static bool copy_own(const struct part *from, const struct part *to)
         return false;
     fr_device_classify((const void *)from->address, bytes, &source);
     fr_device_classify((const void *)to->address, bytes, &target);
-    if (!fr_device_kind_is_device(source.kind) || !fr_device_kind_is_device(target.kind) ||
-        source.device != target.device)
+    if (!fr_device_owns(&source) || !fr_device_owns(&target) || source.device != target.device)
         return false;
     const struct fr_device_push_piece piece = {.dst = to->address, .src = from->address, bytes};
     return fr_device_quiesce(&source, from->address, bytes) == FR_OK &&
@@ -379,7 +378,7 @@ static enum fr_status open_copy(struct fr_request_op *op)
     fr_path_view_measure(view);
     if (!view->span)
         return FR_OK;
-    view->path = fr_device_kind_is_device(view->range.kind) ? FR_PATH_PEER : FR_PATH_HOST;
+    view->path = fr_device_owns(&view->range) ? FR_PATH_PEER : FR_PATH_HOST;
     enum fr_status status = fr_path_ops(view->path)->open(view);
     if (status == FR_OK || view->path == FR_PATH_HOST)
         return status;

@@ -9,7 +9,7 @@ bool fr_mpi_side_measure(struct fr_request_op *op)
     bool any = false, empty = true;
     for (unsigned v = 0; v < op->view_count; v++) {
         fr_path_view_measure(&op->views[v]);
-        any = any || fr_device_kind_is_device(op->views[v].range.kind);
+        any = any || fr_device_owns(&op->views[v].range);
         empty = empty && !op->views[v].span;
     }
     return any || empty;
@@ -40,8 +40,7 @@ enum fr_status fr_mpi_side_open(struct fr_mpi_side *side, bool must_stage, unsig
     side->range = view->range;
     if (!view->span)
         return FR_OK;
-    if (!fr_device_kind_is_device(view->range.kind) || view->absolute ||
-        !fr_path_view_is_in_range(view))
+    if (!fr_device_owns(&view->range) || view->absolute || !fr_path_view_is_in_range(view))
         return FR_ERR_UNSUPPORTED;
     side->staged = must_stage || !is_contiguous(view) || (ways && !export(side, ways));
     if (!side->staged)
@@ -83,7 +82,7 @@ static bool is_plain(const struct fr_mpi_side *side, const struct fr_coll_group 
 {
     const struct fr_path_view *view = &side->view;
     return group->slab && side->staged && view->block_count == 1 && !view->mixed &&
-           view->blocks[0].layout->contiguous && fr_device_kind_is_device(view->range.kind);
+           view->blocks[0].layout->contiguous && fr_device_owns(&view->range);
 }
 
 static struct fr_coll_copy describe_copy(const struct fr_mpi_side *side, bool out)
@@ -144,7 +143,7 @@ void fr_mpi_side_count(const struct fr_request_op *op, const char *reason)
 {
     for (unsigned v = 0; v < op->view_count; v++) {
         const struct fr_path_view *view = &op->views[v];
-        if (fr_device_kind_is_device(view->range.kind))
+        if (fr_device_owns(&view->range))
             fr_mpi_count_view(op, view, (struct fr_policy_choice){FR_PATH_PEER, reason}, NULL);
     }
 }

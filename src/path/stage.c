@@ -122,7 +122,7 @@ static enum fr_status copy_piece(void *data, const struct fr_layout_copy *piece)
         .on_device = context->view->path != FR_PATH_HOST,
         .mixed = context->view->mixed,
     };
-    if (!fr_device_kind_is_device(context->view->range.kind)) {
+    if (!fr_device_owns(&context->view->range)) {
         copy_on_host(&copy);
         return FR_OK;
     }

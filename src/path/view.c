@@ -32,20 +32,18 @@ struct classify_context {
 static void take_in(struct classify_context *context, const struct fr_device_range *run)
 {
     struct fr_path_view *view = context->view;
-    enum fr_device_kind known = view->range.kind;
-    bool known_kind = fr_device_kind_is_device(known) && known != FR_KIND_VMM_FABRIC;
     if (context->started && run->device != view->range.device) // -1 on the host
         view->mixed = true;
     context->started = true;
-    if (!known_kind && (known != FR_KIND_VMM_FABRIC || fr_device_kind_is_device(run->kind)))
+    if (!fr_device_is_settled(&view->range) &&
+        (!fr_device_owns(&view->range) || fr_device_owns(run)))
         view->range = *run;
 }
 
 static bool is_inside(const struct fr_device_range *range, uintptr_t low, size_t bytes)
 {
     uintptr_t offset = low - range->base;
-    return fr_device_kind_is_device(range->kind) && offset <= range->bytes &&
-           bytes <= range->bytes - offset;
+    return fr_device_owns(range) && offset <= range->bytes && bytes <= range->bytes - offset;
 }
 
 // Rows up to so many can be separate memory that stands equally far apart; more are an array's.
@@ -82,9 +80,7 @@ static enum fr_status classify_run(void *data, const struct fr_layout_copy *piec
 {
     struct classify_context *context = data;
     const struct fr_path_view *view = context->view;
-    bool is_known =
-        fr_device_kind_is_device(view->range.kind) && view->range.kind != FR_KIND_VMM_FABRIC;
-    if (!is_known || !view->mixed)
+    if (!fr_device_is_settled(&view->range) || !view->mixed)
         classify_rows(context, piece, context->base + (uintptr_t)piece->user_offset, 2);
     return FR_OK;
 }
@@ -114,7 +110,7 @@ void fr_path_view_measure(struct fr_path_view *view)
         view->in_bytes += block->in ? block_bytes(block) : 0;
         view->out_bytes += block->out ? block_bytes(block) : 0;
     }
-    view->range = (struct fr_device_range){.kind = FR_KIND_HOST, .device = -1};
+    view->range = (struct fr_device_range)FR_DEVICE_HOST;
     view->mixed = false;
     view->first = last > first ? first : 0;
     view->span = last > first ? (size_t)(last - first) : 0;

@@ -194,7 +194,7 @@ static void count_received(const struct fr_request_op *op, const struct fr_rndv_
         .reason = recv->reason,
         .posted = fr_real_arg(op->counted_as, 'q', 0) >= 0,
     };
-    bool is_host = !fr_device_kind_is_device(view->range.kind);
+    bool is_host = !fr_device_owns(&view->range);
     if (!is_host || (fr_core_settings()->rail_host && buffer.path == FR_PATH_RAIL))
         fr_report_buffer(&buffer);
 }
@@ -218,10 +218,8 @@ static struct fr_path_view *view_of(struct fr_request_op *op, struct fr_path_vie
     static const struct fr_layout nothing = {.contiguous = true};
     static struct fr_path_block block = {.layout = &nothing, .out = true};
     struct fr_path_view *view = fr_request_receive_view(op);
-    *nowhere = (struct fr_path_view){.blocks = &block,
-                                     .block_count = 1,
-                                     .path = FR_PATH_PASS,
-                                     .range = {.kind = FR_KIND_HOST, .device = -1}};
+    *nowhere = (struct fr_path_view){
+        .blocks = &block, .block_count = 1, .path = FR_PATH_PASS, .range = FR_DEVICE_HOST};
     return view ? view : nowhere;
 }
 

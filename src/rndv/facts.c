@@ -48,7 +48,7 @@ struct fr_policy_message fr_rndv_message_facts(const struct fr_rndv_message *mes
         .one_piece = fr_path_view_is_in_one_piece(view),
         .must_leave = message->must_leave,
         .absolute = view->absolute,
-        .host_memory = !fr_device_kind_is_device(view->range.kind),
+        .host_memory = !fr_device_owns(&view->range),
         .workspace_full = fr_rndv_stage_is_full(FR_PATH_PEER, view->in_bytes),
         .host_full = fr_rndv_stage_is_full(FR_PATH_HOST, view->in_bytes) ||
                      !fr_workspace_has_room(view->in_bytes),

@@ -68,7 +68,7 @@ static struct pull *pull_of(const struct fr_rndv_recv *recv)
 
 static bool is_on_device(const struct fr_path_view *view)
 {
-    return fr_device_kind_is_device(view->range.kind) && !view->absolute;
+    return fr_device_owns(&view->range) && !view->absolute;
 }
 
 static bool borrow_packed(struct pull *pull, const struct fr_path_view *view)
@@ -141,23 +141,21 @@ enum fr_status fr_rndv_get_begin(struct fr_rndv_recv *recv)
         release(pull);
         return status;
     }
-    pull->native = pull->mapping.direct && pull->mapping.user.device == view->range.device &&
-                   (pull->direct ? fr_device_kind_is_device(view->range.kind)
-                                 : pull->packed.lease.address != NULL);
+    pull->native =
+        pull->mapping.direct && pull->mapping.user.device == view->range.device &&
+        (pull->direct ? fr_device_owns(&view->range) : pull->packed.lease.address != NULL);
     recv->state = pull;
     return FR_OK;
 }
 
-// Whether the device that pulls can write the target. VMM memory is in reach of others only where
-// they have been given access.
+// Whether the device that pulls can write the target.
 static bool is_target_in_reach(const struct pull *pull)
 {
     struct fr_device_range target;
     int device = pull->mapping.user.device;
     fr_device_classify((const void *)pull->target, 1, &target);
-    bool vmm = target.kind == FR_KIND_VMM || target.kind == FR_KIND_VMM_FD ||
-               target.kind == FR_KIND_VMM_FABRIC;
-    return !vmm || target.device == device || fr_device_vmm_is_open_to(device, pull->target);
+    return !(target.caps & FR_MEMORY_LISTED) || target.device == device ||
+           fr_device_is_open_to(device, pull->target);
 }
 
 static enum fr_status pull_over_host(const struct fr_rndv_recv *recv,

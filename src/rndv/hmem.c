@@ -82,7 +82,7 @@ void fr_rndv_hmem_close(void)
 
 bool fr_rndv_hmem_reaches(const struct fr_device_range *range)
 {
-    return fr_device_kind_is_device(range->kind) && range->device >= 0 &&
+    return fr_device_owns(range) && range->device >= 0 &&
            range->device == atomic_load_explicit(&reached, memory_order_acquire);
 }
 

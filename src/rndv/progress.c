@@ -28,7 +28,7 @@ bool fr_rndv_tell(int to, enum fr_control_kind kind, const struct fr_rndv_entry 
 
 static void handle(const struct fr_control_message *message, const struct fr_device_range *user)
 {
-    static const struct fr_device_range nowhere = {.kind = FR_KIND_HOST, .device = -1};
+    static const struct fr_device_range nowhere = FR_DEVICE_HOST;
     struct fr_rndv_entry entry = {.number = 0};
     switch ((enum fr_control_kind)message->kind) {
     case FR_CONTROL_MAP:

@@ -115,7 +115,7 @@ enum fr_status fr_rndv_stage_to_host(struct fr_rndv_send *send)
 // receiver is told of.
 static unsigned most_under_way(const struct fr_rndv_send *send)
 {
-    return fr_device_kind_is_device(send->view.range.kind) ? FR_DEVICE_MARKS : 1;
+    return fr_device_owns(&send->view.range) ? FR_DEVICE_MARKS : 1;
 }
 
 // Begins further copies, as long as there are marks to set behind them.

@@ -168,9 +168,9 @@ static enum fr_status make_chunk(int device, size_t bytes, struct addition *made
         discard(made);
         return status;
     }
-    fr_debug("device %d workspace takes %zu bytes at 0x%zx, handle types 0x%x", device,
+    fr_debug("device %d workspace takes %zu bytes at 0x%zx, shared in ways 0x%x", device,
              made->chunk->memory.bytes, (size_t)made->chunk->memory.address,
-             made->chunk->memory.handle_types);
+             made->chunk->memory.ways);
     return FR_OK;
 }
 

@@ -81,7 +81,7 @@ static enum fr_status agree(uint32_t freed_count, bool grows, size_t used_slots)
                                       .slots = &slot,
                                       .slot_count = 1,
                                       .read_count = 1,
-                                      .mover = {.kind = FR_KIND_HOST, .device = -1}};
+                                      .mover = FR_DEVICE_HOST};
     struct fr_control_secret secret;
     CHECK(fr_control_secret_draw(&secret) == FR_OK);
     struct fr_coll_group own = open_as(&secret, 0), other = open_as(&secret, 1);

@@ -265,7 +265,7 @@ static void test_marks(const struct driver_memory *memory)
 
     fr_device_batch_begin(&batch);
     const struct fr_device_copy wrong = {.dst = host, .src = NULL, .bytes = PIECE, .n = {1, 1}};
-    if (fr_device_kind_is_device(memory->kind)) {
+    if (driver_owns(memory)) {
         fr_device_batch_copy(&batch, &range, FR_TO_STAGE, &wrong);
         fr_device_batch_mark(&batch, 0);
         CHECK(fr_device_batch_has_reached(&batch, 0));
@@ -463,8 +463,7 @@ static void test_on_device(const struct driver_memory *memory, unsigned count)
     uint64_t state = 4711;
     struct driver_memory stage;
     struct fr_device_range range;
-    if (!fr_device_kind_is_device(memory->kind) ||
-        !driver_allocate(FR_KIND_MALLOC, 0, SPACE, &stage))
+    if (!driver_owns(memory) || !driver_allocate(FR_KIND_MALLOC, 0, SPACE, &stage))
         return;
     CHECK(fr_device_query(memory->address, &range) == FR_OK);
     for (size_t i = 0; i < SPACE; i++)

@@ -66,7 +66,7 @@ static void check_use(const struct fr_device_memory *memory, enum fr_device_kind
         CHECK(fr_device_query(base + i * (memory->bytes - 1), &range) == FR_OK);
         CHECK(range.kind == kind, "%s", fr_device_kind_name(range.kind));
         CHECK(range.device == memory->device && range.base == memory->address &&
-              range.bytes == memory->bytes && range.handle_types == memory->handle_types);
+              range.bytes == memory->bytes && (range.caps & FR_SHARE_ANY) == memory->ways);
         CUdeviceptr end = memory->address + i * (memory->bytes - END_BYTES);
         check_fill(host, END_BYTES, memory->bytes + i);
         CU(cuMemcpyHtoD_v2(end, host, END_BYTES));
@@ -81,15 +81,15 @@ static void check_exports(const struct fr_device_memory *memory)
     CUmemFabricHandle fabric;
     CUresult result = cu.cuMemExportToShareableHandle(&fabric, memory->handle,
                                                       (CUmemAllocationHandleType)FABRIC, 0);
-    CHECK((result == CUDA_SUCCESS) == ((memory->handle_types & FABRIC) != 0), "%d", (int)result);
+    CHECK((result == CUDA_SUCCESS) == ((memory->ways & FR_SHARE_FABRIC) != 0), "%d", (int)result);
     int fd = -1;
     result = cu.cuMemExportToShareableHandle(&fd, memory->handle, (CUmemAllocationHandleType)FD, 0);
-    CHECK((result == CUDA_SUCCESS) == ((memory->handle_types & FD) != 0), "%d", (int)result);
+    CHECK((result == CUDA_SUCCESS) == ((memory->ways & FR_SHARE_FD) != 0), "%d", (int)result);
     if (result == CUDA_SUCCESS)
         close(fd);
 }
 
-static void test_sizes(enum fr_device_kind kind, unsigned types)
+static void test_sizes(enum fr_device_kind kind, unsigned ways)
 {
     static const struct {
         size_t asked, got;
@@ -105,7 +105,7 @@ static void test_sizes(enum fr_device_kind kind, unsigned types)
         if (status != FR_OK)
             continue;
         CHECK(memory.bytes == sizes[i].got, "%zu for %zu", memory.bytes, sizes[i].asked);
-        CHECK(memory.handle_types == types, "0x%x", memory.handle_types);
+        CHECK(memory.ways == ways, "0x%x", memory.ways);
         CHECK(memory.address % (2 * MIB) == 0 && memory.device == 0);
         CHECK(!driver_is_simulated() || before - left_on(0) == memory.bytes);
         check_use(&memory, kind);
@@ -209,14 +209,14 @@ static bool start_simulated(CUcontext *context)
     return driver_load() && driver_start(context) && driver_is_simulated();
 }
 
-static int all_of_a_kind(enum fr_device_kind kind, unsigned types, enum fr_device_support support)
+static int all_of_a_kind(enum fr_device_kind kind, unsigned ways, enum fr_device_support support)
 {
     CUcontext context = NULL;
     if (!start_simulated(&context))
         return CHECK_SKIP;
     CHECK(fr_device_fabric_support(1) == support);
     CHECK(fr_device_fabric_support(0) == support);
-    test_sizes(kind, types);
+    test_sizes(kind, ways);
     test_contexts(context);
     CHECK(fr_device_fabric_support(0) == support);
     return check_result();
@@ -224,17 +224,17 @@ static int all_of_a_kind(enum fr_device_kind kind, unsigned types, enum fr_devic
 
 static int with_fabric(void)
 {
-    return all_of_a_kind(FR_KIND_VMM_FABRIC, FD | FABRIC, FR_SUPPORT_YES);
+    return all_of_a_kind(FR_KIND_VMM_FABRIC, FR_SHARE_FD | FR_SHARE_FABRIC, FR_SUPPORT_YES);
 }
 
 static int without_channel(void)
 {
-    return all_of_a_kind(FR_KIND_VMM_FD, FD, FR_SUPPORT_NOT_PERMITTED);
+    return all_of_a_kind(FR_KIND_VMM_FD, FR_SHARE_FD, FR_SUPPORT_NOT_PERMITTED);
 }
 
 static int without_fabric(void)
 {
-    return all_of_a_kind(FR_KIND_VMM_FD, FD, FR_SUPPORT_NOT_SUPPORTED);
+    return all_of_a_kind(FR_KIND_VMM_FD, FR_SHARE_FD, FR_SUPPORT_NOT_SUPPORTED);
 }
 
 static void test_support(void)
@@ -415,9 +415,9 @@ int main(void)
     printf("fabric memory %s\n", fr_device_fabric_text(support));
     CHECK(support == FR_SUPPORT_YES || !driver_is_simulated());
     if (support == FR_SUPPORT_YES)
-        test_sizes(FR_KIND_VMM_FABRIC, FD | FABRIC);
+        test_sizes(FR_KIND_VMM_FABRIC, FR_SHARE_FD | FR_SHARE_FABRIC);
     else
-        test_sizes(FR_KIND_VMM_FD, FD);
+        test_sizes(FR_KIND_VMM_FD, FR_SHARE_FD);
     test_contexts(context);
     struct fr_device_memory memory;
     CHECK(fr_device_memory_create(63, 1, &memory) ==

@@ -46,17 +46,13 @@ static void check_host(const void *address)
     memset(&range, 0xa5, sizeof(range));
     CHECK(fr_device_query(address, &range) == FR_OK);
     CHECK(range.kind == FR_KIND_HOST && range.device == -1 && range.base == 0 && range.bytes == 0 &&
-              range.context == NULL && range.handle_types == 0,
+              range.context == NULL && range.caps == FR_MEMORY_READABLE,
           "%p is %s", address, fr_device_kind_name(range.kind));
     CHECK(fr_device_query_id(address, &range) == FR_ERR_NOT_FOUND);
 }
 
 static void check_device_memory(const struct driver_memory *memory, CUcontext context)
 {
-    static const unsigned wanted_types[FR_KIND_COUNT] = {
-        [FR_KIND_VMM_FD] = 1,
-        [FR_KIND_VMM_FABRIC] = 8,
-    };
     const char *name = fr_device_kind_name(memory->kind);
     const size_t offsets[] = {0, 1, memory->bytes / 2, memory->bytes - 1};
     for (size_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
@@ -66,8 +62,7 @@ static void check_device_memory(const struct driver_memory *memory, CUcontext co
         CHECK(range.kind == memory->kind, "%s is taken for %s", name,
               fr_device_kind_name(range.kind));
         CHECK(range.device == memory->device, "%s on device %d", name, range.device);
-        CHECK(range.handle_types == wanted_types[memory->kind], "%s 0x%x", name,
-              range.handle_types);
+        CHECK(range.caps == fr_device_kind_caps(memory->kind), "%s 0x%x", name, range.caps);
         CHECK(range.base == (uintptr_t)memory->address && range.bytes >= memory->bytes,
               "%s from %zx of %zu", name, (size_t)range.base, range.bytes);
         bool owned = memory->kind == FR_KIND_MALLOC || memory->kind == FR_KIND_MANAGED;
@@ -90,7 +85,7 @@ static void test_kinds(CUcontext context)
             printf("%s memory cannot be had here\n", fr_device_kind_name(kind));
             continue;
         }
-        if (!fr_device_kind_is_device((enum fr_device_kind)kind))
+        if (!driver_owns(&memories[kind]))
             continue;
         check_device_memory(&memories[kind], context);
         struct fr_device_range range;
@@ -107,7 +102,7 @@ static void test_kinds(CUcontext context)
         if (!made[kind])
             continue;
         driver_free(&memories[kind]);
-        if (fr_device_kind_is_device((enum fr_device_kind)kind) && kind != FR_KIND_POOL)
+        if (driver_owns(&memories[kind]) && kind != FR_KIND_POOL)
             check_host(memories[kind].address); // a pool keeps what is freed
     }
 }

@@ -135,6 +135,11 @@ struct driver_memory {
     CUmemGenericAllocationHandle handle;
 };
 
+static inline bool driver_owns(const struct driver_memory *memory)
+{
+    return (fr_device_kind_caps(memory->kind) & FR_MEMORY_OWNED) != 0;
+}
+
 static inline CUdeviceptr driver_pointer(const void *address)
 {
     return (CUdeviceptr)(uintptr_t)address;
@@ -233,7 +238,7 @@ static inline void driver_free(struct driver_memory *memory)
 // Reads and writes memory of any kind the way the application would.
 static inline void driver_read(void *to, const struct driver_memory *from, size_t bytes)
 {
-    if (fr_device_kind_is_device(from->kind))
+    if (driver_owns(from))
         CU(cuMemcpyDtoH_v2(to, driver_pointer(from->address), bytes));
     else
         memcpy(to, from->address, bytes);
@@ -241,7 +246,7 @@ static inline void driver_read(void *to, const struct driver_memory *from, size_
 
 static inline void driver_write(const struct driver_memory *to, const void *from, size_t bytes)
 {
-    if (fr_device_kind_is_device(to->kind))
+    if (driver_owns(to))
         CU(cuMemcpyHtoD_v2(driver_pointer(to->address), from, bytes));
     else
         memcpy(to->address, from, bytes);

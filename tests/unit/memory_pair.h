@@ -61,7 +61,7 @@ static inline enum fr_status pair_export(const char *address, size_t bytes,
 static inline enum fr_status pair_import(const struct fr_memory_handle *handle, int device,
                                          struct fr_memory_mapping *mapping)
 {
-    const struct fr_device_range user = {.kind = FR_KIND_VMM, .device = device};
+    const struct fr_device_range user = {.caps = FR_MEMORY_OWNED, .device = device};
     return fr_memory_pin(handle, &user, mapping);
 }
 

@@ -32,7 +32,7 @@ static void check_view(const struct driver_memory *a, const struct driver_memory
 {
     ptrdiff_t stride = (ptrdiff_t)((uintptr_t)b->address - (uintptr_t)a->address);
     struct fr_path_view view = look_at((uintptr_t)a->address, 2, stride);
-    CHECK(view.mixed == is_mixed && fr_device_kind_is_device(view.range.kind),
+    CHECK(view.mixed == is_mixed && fr_device_owns(&view.range),
           "%s on device %d and %s on device %d: %s", fr_device_kind_name(a->kind), a->device,
           fr_device_kind_name(b->kind), b->device, fr_device_kind_name(view.range.kind));
 }

@@ -77,7 +77,7 @@ static enum fr_status pin(const char *address, size_t bytes, struct fr_rail_regi
     struct fr_device_range range;
     *region = NULL;
     fr_device_classify(address, bytes, &range);
-    CHECK(fr_rndv_hmem_reaches(&range) == fr_device_kind_is_device(range.kind));
+    CHECK(fr_rndv_hmem_reaches(&range) == fr_device_owns(&range));
     return fr_rndv_hmem_register(&range, (uintptr_t)address, bytes, region, offset);
 }
 
@@ -117,7 +117,7 @@ static void test_kinds(void)
     static const enum fr_device_kind taken[] = {FR_KIND_MALLOC, FR_KIND_VMM_FD, FR_KIND_VMM_FABRIC};
     static const enum fr_device_kind refused[] = {FR_KIND_MANAGED, FR_KIND_POOL, FR_KIND_VMM};
     struct fr_rail_region *region;
-    struct fr_device_range other = {.kind = FR_KIND_MALLOC, .device = 1};
+    struct fr_device_range other = {.caps = FR_MEMORY_OWNED, .device = 1};
     size_t offset;
     if (!start(true))
         exit(CHECK_SKIP);
@@ -278,8 +278,8 @@ static void test_setting(void)
 // Of a process that has handed MPI no buffer yet: the device that its thread uses.
 static void test_current(void)
 {
-    const struct fr_device_range first = {.kind = FR_KIND_MALLOC, .device = 0};
-    const struct fr_device_range second = {.kind = FR_KIND_MALLOC, .device = 1};
+    const struct fr_device_range first = {.caps = FR_MEMORY_OWNED, .device = 0};
+    const struct fr_device_range second = {.caps = FR_MEMORY_OWNED, .device = 1};
     CUcontext context;
     if (!driver_load() || !driver_start(&context))
         exit(CHECK_SKIP);

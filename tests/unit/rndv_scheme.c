@@ -149,7 +149,7 @@ static void make_buffer(struct buffer *buffer, size_t bytes)
                                          .span = bytes,
                                          .in_bytes = bytes,
                                          .out_bytes = bytes,
-                                         .range = {.kind = FR_KIND_MALLOC, .device = -1}};
+                                         .range = {.caps = FR_MEMORY_OWNED, .device = -1}};
 }
 
 static struct fr_rndv_message message_of(const struct buffer *buffer, int tag)

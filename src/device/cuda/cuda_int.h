@@ -77,6 +77,10 @@ extern CUresult CUDAAPI cuCtxGetId(CUcontext context, unsigned long long *id);
 extern CUresult CUDAAPI cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device);
 #endif
 
+// Handle types. Headers before CUDA 12.3 lack the second.
+#define FR_CUDA_FD     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+#define FR_CUDA_FABRIC ((CUmemAllocationHandleType)0x8)
+
 struct fr_device_driver {
 #define FR_CU_MEMBER(name, needed) __typeof__(name) *name;
     FR_CU_FUNCTIONS(FR_CU_MEMBER)

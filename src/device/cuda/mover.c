@@ -9,7 +9,7 @@
 
 #include "device/cuda/cuda_int.h"
 
-bool fr_device_vmm_is_open_to(int device, uintptr_t address)
+bool fr_device_is_open_to(int device, uintptr_t address)
 {
     const CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
     unsigned long long flags = 0;
@@ -25,7 +25,7 @@ static int find_open(uintptr_t address, bool must_be_active)
     CUdevice handle;
     for (int device = 0; fr_cu.cuDeviceGet(&handle, device) == CUDA_SUCCESS; device++) {
         if ((!must_be_active || fr_device_primary_is_active(device)) &&
-            fr_device_vmm_is_open_to(device, address))
+            fr_device_is_open_to(device, address))
             return device;
     }
     return -1;
@@ -33,9 +33,9 @@ static int find_open(uintptr_t address, bool must_be_active)
 
 static int choose_for_vmm(int home, int current, uintptr_t address)
 {
-    if (fr_device_vmm_is_open_to(current, address))
+    if (fr_device_is_open_to(current, address))
         return current;
-    bool open = fr_device_vmm_is_open_to(home, address);
+    bool open = fr_device_is_open_to(home, address);
     if (open && fr_device_primary_is_active(home))
         return home;
     int other = find_open(address, true);

@@ -9,9 +9,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// The bit of CU_MEM_HANDLE_TYPE_FABRIC, which headers before CUDA 12.3 lack.
-#define FABRIC_HANDLE_BIT 0x8u
-
 // What is asked, oldest attribute first: an old driver refuses a list with one that it does not
 // know, so it is asked only for the head of the list.
 enum {
@@ -41,35 +38,16 @@ static CUpointer_attribute asked[ASK_COUNT] = {
 
 static _Atomic int last_used_device;
 
-const char *fr_device_kind_name(enum fr_device_kind kind)
-{
-    static const char *const names[FR_KIND_COUNT] = {
-        [FR_KIND_HOST] = "host",       [FR_KIND_PINNED] = "pinned",
-        [FR_KIND_MANAGED] = "managed", [FR_KIND_MALLOC] = "malloc",
-        [FR_KIND_POOL] = "pool",       [FR_KIND_VMM] = "vmm",
-        [FR_KIND_VMM_FD] = "vmm-fd",   [FR_KIND_VMM_FABRIC] = "vmm-fabric",
-    };
-    return (unsigned)kind < FR_KIND_COUNT ? names[kind] : "unknown";
-}
-
 int fr_device_last_used(void)
 {
     return atomic_load_explicit(&last_used_device, memory_order_relaxed);
 }
 
-static void set_host(struct fr_device_range *range)
-{
-    memset(range, 0, sizeof(*range));
-    range->kind = FR_KIND_HOST;
-    range->device = -1;
-    range->home = -1;
-}
-
 static enum fr_device_kind vmm_kind(unsigned handle_types)
 {
-    if (handle_types & FABRIC_HANDLE_BIT)
+    if (handle_types & FR_CUDA_FABRIC)
         return FR_KIND_VMM_FABRIC;
-    if (handle_types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+    if (handle_types & FR_CUDA_FD)
         return FR_KIND_VMM_FD;
     return FR_KIND_VMM;
 }
@@ -99,17 +77,19 @@ static unsigned askable_count(void)
 static void fill_range(uintptr_t address, const uint64_t answers[ASK_COUNT],
                        struct fr_device_range *range)
 {
-    set_host(range);
+    *range = (struct fr_device_range)FR_DEVICE_HOST;
     range->kind = kind_of(answers);
     if (range->kind == FR_KIND_HOST)
         return;
+    range->caps = fr_device_kind_caps(range->kind);
+    if ((range->caps & FR_SHARE_FABRIC) && (answers[ASK_HANDLE_TYPES] & FR_CUDA_FD))
+        range->caps |= FR_SHARE_FD;
     range->context = (void *)(uintptr_t)answers[ASK_CONTEXT];
     range->buffer_id = answers[ASK_ID];
     if (range->kind == FR_KIND_PINNED)
         return;
     range->home = (int32_t)answers[ASK_DEVICE];
     range->device = fr_device_choose_mover(range, address);
-    range->handle_types = (unsigned)answers[ASK_HANDLE_TYPES];
     range->base = (uintptr_t)answers[ASK_BASE];
     range->bytes = (size_t)answers[ASK_BYTES];
     if (fr_device_last_used() != range->device) // written seldom, read by all threads
@@ -146,11 +126,12 @@ static enum fr_status judge_failure(CUresult result)
 // succeed or fail in their own right; VMM is the kind of which least is assumed.
 static enum fr_status guess(const void *address, CUresult result, struct fr_device_range *range)
 {
-    set_host(range);
+    *range = (struct fr_device_range)FR_DEVICE_HOST;
     enum fr_status status = judge_failure(result);
     if (status == FR_OK || is_readable(address))
         return status;
     range->kind = FR_KIND_VMM;
+    range->caps = fr_device_kind_caps(FR_KIND_VMM);
     range->device = range->home = fr_device_current();
     return FR_OK;
 }
@@ -158,7 +139,7 @@ static enum fr_status guess(const void *address, CUresult result, struct fr_devi
 enum fr_status fr_device_query(const void *address, struct fr_device_range *range)
 {
     if (!fr_device_present()) {
-        set_host(range);
+        *range = (struct fr_device_range)FR_DEVICE_HOST;
         return FR_OK;
     }
     uint64_t answers[ASK_COUNT] = {0};

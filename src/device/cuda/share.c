@@ -9,10 +9,6 @@
 
 #include <string.h>
 
-// The value of CU_MEM_HANDLE_TYPE_FABRIC, which headers before CUDA 12.3 lack.
-#define FABRIC_HANDLE ((CUmemAllocationHandleType)0x8)
-#define FD_HANDLE     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
-
 _Static_assert(sizeof(CUipcMemHandle) == FR_SHARE_TOKEN_BYTES, "a legacy handle is a token");
 _Static_assert(sizeof(CUuuid) == FR_DEVICE_UUID_BYTES, "a UUID is a UUID");
 
@@ -168,12 +164,12 @@ static enum fr_status export_mapping(uintptr_t base, CUmemAllocationHandleType t
     return result == CUDA_SUCCESS ? FR_OK : refuse("cuMemExportToShareableHandle", result);
 }
 
-static enum fr_status export_vmm(unsigned handle_types, struct fr_device_export *export)
+static enum fr_status export_vmm(unsigned caps, struct fr_device_export *export)
 {
     enum fr_status status = FR_ERR_UNSUPPORTED;
-    unsigned ways = handle_types & FD_HANDLE ? FR_SHARE_FD : 0;
-    if (handle_types & FABRIC_HANDLE) {
-        status = export_mapping(export->base, FABRIC_HANDLE, export->token);
+    unsigned ways = caps & FR_SHARE_FD;
+    if (caps & FR_SHARE_FABRIC) {
+        status = export_mapping(export->base, FR_CUDA_FABRIC, export->token);
         if (status == FR_OK)
             ways |= FR_SHARE_FABRIC;
         else
@@ -195,16 +191,15 @@ static enum fr_status export_inside(const struct fr_device_range *range, const v
         return refuse("cuMemGetAddressRange", result);
     export->base = (uintptr_t)base;
     fr_device_uuid(range->home, export->uuid);
-    return range->kind == FR_KIND_MALLOC ? export_legacy(export)
-                                         : export_vmm(range->handle_types, export);
+    return range->caps & FR_SHARE_LEGACY ? export_legacy(export) : export_vmm(range->caps, export);
 }
 
 enum fr_status fr_device_export(const struct fr_device_range *range, const void *address,
                                 struct fr_device_export *export)
 {
-    bool vmm = range->kind == FR_KIND_VMM_FD || range->kind == FR_KIND_VMM_FABRIC;
-    if (!fr_device_present() || (range->kind != FR_KIND_MALLOC && !vmm) ||
-        !(vmm ? has_vmm() : has_legacy()))
+    bool legacy = (range->caps & FR_SHARE_LEGACY) != 0;
+    if (!fr_device_present() || !(range->caps & FR_SHARE_ANY) ||
+        !(legacy ? has_legacy() : has_vmm()))
         return FR_ERR_UNSUPPORTED;
     struct fr_device_export made = {0};
     struct fr_device_scope scope;
@@ -223,7 +218,7 @@ enum fr_status fr_device_export_descriptor(uintptr_t base, int *descriptor)
     if (!fr_device_present() || !has_vmm())
         return FR_ERR_UNSUPPORTED;
     int made = -1;
-    enum fr_status status = export_mapping(base, FD_HANDLE, &made);
+    enum fr_status status = export_mapping(base, FR_CUDA_FD, &made);
     if (status == FR_OK)
         *descriptor = made;
     return status;
@@ -329,8 +324,9 @@ static enum fr_status map_vmm(const struct fr_device_export *export, unsigned wa
     CUmemGenericAllocationHandle handle;
     memcpy(token, export->token, sizeof(token)); // the driver's parameter is not const
     bool by_fd = way == FR_SHARE_FD;
-    CUresult result = fr_cu.cuMemImportFromShareableHandle(
-        &handle, by_fd ? (void *)(uintptr_t)descriptor : token, by_fd ? FD_HANDLE : FABRIC_HANDLE);
+    CUresult result =
+        fr_cu.cuMemImportFromShareableHandle(&handle, by_fd ? (void *)(uintptr_t)descriptor : token,
+                                             by_fd ? FR_CUDA_FD : FR_CUDA_FABRIC);
     if (result != CUDA_SUCCESS)
         return refuse_object(result);
     atomic_store_explicit(&object_offers.ever_opened, true, memory_order_relaxed);

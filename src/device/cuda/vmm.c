@@ -19,9 +19,6 @@
 // What a process must be able to open before the driver makes fabric memory for it.
 #define IMEX_CHANNEL "/dev/nvidia-caps-imex-channels/channel0"
 
-#define FD_BIT     ((unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
-#define FABRIC_BIT ((unsigned)CU_MEM_HANDLE_TYPE_FABRIC)
-
 enum { MAX_DEVICES = 64 };
 
 // What was learned of fabric memory on each device, an enum fr_device_support. Threads that find
@@ -129,7 +126,8 @@ static CUresult create(const CUmemAllocationProp *property, size_t bytes,
         return result;
     memory->bytes = rounded_bytes;
     memory->handle = handle;
-    memory->handle_types = (unsigned)property->requestedHandleTypes;
+    memory->ways = (property->requestedHandleTypes & FR_CUDA_FD ? FR_SHARE_FD : 0) |
+                   (property->requestedHandleTypes & FR_CUDA_FABRIC ? FR_SHARE_FABRIC : 0);
     return CUDA_SUCCESS;
 }
 
@@ -230,7 +228,7 @@ static enum fr_status allocate(size_t bytes, struct fr_device_memory *memory)
         give_up_fabric(memory->device, NULL, CUDA_ERROR_NOT_SUPPORTED);
         return FR_ERR_UNSUPPORTED;
     }
-    unsigned types = able[ABLE_FD] ? FD_BIT : 0;
+    unsigned types = able[ABLE_FD] ? FR_CUDA_FD : 0;
     const char *call;
     CUmemAllocationProp property = {
         .type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -239,7 +237,7 @@ static enum fr_status allocate(size_t bytes, struct fr_device_memory *memory)
     };
     if (may_have_fabric(memory->device, able[ABLE_FABRIC])) {
         bool refused = false;
-        property.requestedHandleTypes = (CUmemAllocationHandleType)(types | FABRIC_BIT);
+        property.requestedHandleTypes = (CUmemAllocationHandleType)(types | FR_CUDA_FABRIC);
         CUresult result = create_fabric(&property, bytes, memory, &call, &refused);
         if (result == CUDA_SUCCESS)
             return FR_OK;
