@@ -164,6 +164,16 @@ struct fr_policy_scheme_choice fr_policy_choose_scheme(const struct fr_policy_me
     return choice(FR_SCHEME_NONE, reason_for_none(message));
 }
 
+void fr_policy_note_failed_scheme(struct fr_policy_message *message, enum fr_policy_scheme scheme,
+                                  enum fr_status status)
+{
+    if (scheme == FR_SCHEME_RAIL && message->rails_reach_device)
+        message->rails_reach_device = false; // by way of the host, then
+    else
+        message->failed |= 1u << scheme;
+    message->staged_unmapped = message->staged_unmapped || status == FR_ERR_NOT_FOUND;
+}
+
 enum fr_policy_path fr_policy_scheme_path(enum fr_policy_scheme scheme)
 {
     if (scheme == FR_SCHEME_RAIL)

@@ -47,6 +47,10 @@ struct fr_policy_scheme_choice {
 
 struct fr_policy_scheme_choice fr_policy_choose_scheme(const struct fr_policy_message *message);
 
+// Makes a fact of it that a scheme could not be begun, for the next choice.
+void fr_policy_note_failed_scheme(struct fr_policy_message *message, enum fr_policy_scheme scheme,
+                                  enum fr_status status);
+
 // Whether a message of this size could go over rails, had it any: whoever would like to know first
 // has to open them.
 static inline bool fr_policy_wants_rails(const struct fr_policy_message *message)

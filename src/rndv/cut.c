@@ -80,7 +80,7 @@ bool fr_rndv_slot_take(int from, struct fr_rndv_slot *slot, uint64_t number)
 // off or has one after it that was, it is marked as taken as well. False when it is over.
 static bool doubt(const struct fr_rndv_incoming *incoming, bool received)
 {
-    const struct fr_rndv_entry entry = {.number = incoming->number, .index = incoming->place};
+    const struct fr_rndv_entry entry = {.number = incoming->number, .index = incoming->index};
     if (incoming->slot != NULL)
         return fr_rndv_slot_doubt(incoming->from, incoming->slot, incoming->number,
                                   FR_SLOT_DOUBTED | (received ? FR_SLOT_TAKEN : 0));

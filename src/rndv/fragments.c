@@ -54,8 +54,8 @@ static void begin(struct fr_rndv_fragments *in, struct fr_rndv_recv *recv)
     *in = (struct fr_rndv_fragments){
         .recv = recv,
         .bytes = bytes,
-        .shift = recv->incoming->shift,
-        .count = fr_rndv_fragments_count(bytes, recv->incoming->shift),
+        .shift = recv->incoming->place.shift,
+        .count = fr_rndv_fragments_count(bytes, recv->incoming->place.shift),
     };
     fr_device_batch_begin(&in->batch);
 }

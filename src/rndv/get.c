@@ -15,11 +15,12 @@ enum { AT_ONCE = 32 }; // pieces of one pull
 
 // ---- the sender
 
-static enum fr_status start(struct fr_rndv_send *send, struct fr_rndv_place *place, uint64_t *ready)
+static enum fr_status start(struct fr_rndv_send *send, const struct fr_policy_message *facts,
+                            struct fr_rndv_place *place, uint64_t *ready)
 {
     const struct fr_path_view *view = &send->view;
     uintptr_t low = view->base + (uintptr_t)view->first;
-    place->handle = send->handle;
+    (void)facts;
     place->address = view->base + (uintptr_t)send->block.user_offset;
     *ready = send->bytes;
     return fr_device_quiesce(&view->range, low, view->span);
@@ -35,14 +36,6 @@ static int64_t wait_ns(const struct fr_rndv_send *send)
 {
     enum { COPY_BYTES_PER_NS = 1000 }; // of device memory
     return FR_RNDV_LEAST_WAIT_NS + (int64_t)(send->bytes / COPY_BYTES_PER_NS);
-}
-
-static bool may_leave(const struct fr_rndv_send *send, enum fr_rndv_state state, bool waited)
-{
-    (void)send;
-    (void)state;
-    (void)waited;
-    return false;
 }
 
 // ---- the receiver
@@ -134,7 +127,7 @@ enum fr_status fr_rndv_get_begin(struct fr_rndv_recv *recv)
         return FR_ERR_NO_MEMORY;
     size_t room = view->out_bytes;
     pull->bytes = recv->incoming->bytes < room ? (size_t)recv->incoming->bytes : room;
-    enum fr_status status = map(pull, view, &recv->incoming->handle);
+    enum fr_status status = map(pull, view, &recv->incoming->place.handle);
     if (status == FR_OK)
         status = choose_target(pull, view);
     if (status != FR_OK) {
@@ -240,7 +233,8 @@ static struct fr_device_push_piece piece_of(const struct fr_rndv_recv *recv)
     return (struct fr_device_push_piece){
         .dst = pull->target + pull->done,
         .src =
-            fr_memory_mapping_at(&pull->mapping, &incoming->handle, incoming->address) + pull->done,
+            fr_memory_mapping_at(&pull->mapping, &incoming->place.handle, incoming->place.address) +
+            pull->done,
         .bytes = limit_of(recv) - pull->done,
     };
 }
@@ -318,10 +312,10 @@ void fr_rndv_get_end(struct fr_rndv_recv *recv)
 
 const struct fr_rndv_scheme fr_rndv_get = {
     .id = FR_SCHEME_GET,
+    .flags = FR_RNDV_REFUSABLE,
     .start = start,
     .progress = progress,
     .wait_ns = wait_ns,
-    .may_leave = may_leave,
     .begin = fr_rndv_get_begin,
     .pull = fr_rndv_get_pull,
     .end = fr_rndv_get_end,

@@ -90,8 +90,8 @@ bool fr_rndv_incoming_read(const unsigned char data[FR_RNDV_RTS_BYTES],
                                           .number = rts.number,
                                           .from = (int)rts.from,
                                           .bytes = rts.bytes,
-                                          .place = rts.place,
-                                          .scheme = rts.scheme};
+                                          .index = rts.place,
+                                          .place.scheme = rts.scheme};
     return true;
 }
 
@@ -108,7 +108,7 @@ bool fr_rndv_incoming_any(void)
 
 bool fr_rndv_incoming_is_short(const struct fr_rndv_incoming *incoming)
 {
-    return incoming->scheme != FR_SCHEME_PIPELINE && incoming->scheme != FR_SCHEME_RAIL;
+    return !fr_rndv_scheme_has(incoming->place.scheme, FR_RNDV_BY_NETWORK);
 }
 
 // ---- waiting for a sender
@@ -144,18 +144,6 @@ static bool waits_for_sender(const struct fr_rndv_incoming *incoming, struct fr_
     return !is_time_to_look(wait) || fr_control_is_alive(incoming->from);
 }
 
-static void read_place(struct fr_rndv_incoming *incoming)
-{
-    incoming->scheme = incoming->slot->place.scheme;
-    incoming->shift = incoming->slot->place.shift;
-    incoming->address = incoming->slot->place.address;
-    if (incoming->scheme == FR_SCHEME_RAIL)
-        incoming->key = incoming->slot->place.key;
-    else
-        incoming->handle = incoming->slot->place.handle;
-    fr_rndv_incoming_refresh(incoming);
-}
-
 // A sender that was asked for another scheme may be in a call of MPI's own, or outside of MPI, and
 // come to it late, or never if it waits for what this process does after this message:
 // then this is the message's failure.
@@ -185,7 +173,8 @@ static enum fr_status begin_here(struct fr_rndv_incoming *incoming, bool refused
         if (refused && is_time_to_look(&wait) && waits_too_long(incoming, &wait))
             return FR_ERR_CANCELLED;
     }
-    read_place(incoming);
+    incoming->place = incoming->slot->place;
+    fr_rndv_incoming_refresh(incoming);
     return FR_OK;
 }
 
@@ -232,14 +221,14 @@ static void tell_sender(const struct fr_rndv_incoming *incoming, enum fr_control
                         enum fr_rndv_state state)
 {
     const struct fr_rndv_entry entry = {
-        .number = incoming->number, .ready = state, .index = incoming->place};
+        .number = incoming->number, .ready = state, .index = incoming->index};
     (void)fr_rndv_tell(incoming->from, kind, &entry, true);
 }
 
 // The sender may be anywhere, but comes to this wherever it makes progress.
 enum fr_status fr_rndv_incoming_refuse(struct fr_rndv_incoming *incoming)
 {
-    unsigned refused = incoming->scheme;
+    unsigned refused = incoming->place.scheme;
     if (incoming->slot == NULL) {
         tell_sender(incoming, FR_CONTROL_RETRY, FR_RNDV_REFUSED);
         return begin_remote(incoming, refused);
@@ -397,13 +386,13 @@ bool fr_rndv_incoming_peek(const struct fr_rndv_address *from, size_t length, bo
 // ---- receives that are too short for an RTS (cut.c), and messages without any
 
 static struct fr_rndv_incoming incoming_of(struct fr_rndv_slot *slot, const struct look *look,
-                                           int from, size_t place)
+                                           int from, size_t index)
 {
     return (struct fr_rndv_incoming){.slot = slot,
                                      .number = look->word & FR_SLOT_NUMBERS,
                                      .from = from,
                                      .bytes = look->bytes,
-                                     .place = (unsigned)place};
+                                     .index = (unsigned)index};
 }
 
 bool fr_rndv_incoming_find(const struct fr_rndv_rts *rts, struct fr_rndv_incoming *incoming)
@@ -447,7 +436,7 @@ bool fr_rndv_incoming_drop_one(struct fr_rndv_incoming *incoming)
 {
     if (fr_rndv_incoming_begin(incoming) != FR_OK)
         return false;
-    if (incoming->scheme == FR_SCHEME_PIPELINE)
+    if (fr_rndv_scheme_has(incoming->place.scheme, FR_RNDV_FRAGMENTED))
         fr_rndv_incoming_abandon(incoming);
     else
         fr_rndv_incoming_end(incoming, true);

@@ -71,7 +71,7 @@ bool fr_rndv_left_end_all(void)
         struct fr_rndv_send *send = FR_LIST_ENTRY(taken.prev, struct fr_rndv_send, link);
         fr_list_remove(&send->link);
         (void)send->scheme->progress(send);
-        if (send->fragments_done < send->fragments) {
+        if ((send->scheme->flags & FR_RNDV_FRAGMENTED) && !send->scheme->is_quiet(send)) {
             fr_core_lock(&lock);
             fr_list_push_front(&left, &send->link);
             fr_core_unlock(&lock);

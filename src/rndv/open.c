@@ -46,7 +46,7 @@ static void discard_here(int from)
         uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
         if ((word & FR_SLOT_STATE) != FR_SLOT_SPARE &&
             atomic_load_explicit(&slot->to, memory_order_relaxed) == fr_world_rank() &&
-            slot->place.scheme == FR_SCHEME_PIPELINE)
+            fr_rndv_scheme_has(slot->place.scheme, FR_RNDV_FRAGMENTED))
             fr_rndv_pipeline_discard(from, i);
     }
 }

@@ -45,7 +45,9 @@ bool fr_rndv_send_has_waited(struct fr_rndv_send *send, enum fr_rndv_state state
     int64_t since = atomic_load_explicit(&receivers[place].pulled_ns, memory_order_relaxed);
     if (since < send->since_ns || now - send->since_ns > LONGEST_WAIT_NS)
         since = send->since_ns;
-    return now - since >= send->scheme->wait_ns(send);
+    int64_t wait_ns =
+        send->scheme->wait_ns != NULL ? send->scheme->wait_ns(send) : FR_RNDV_LEAST_WAIT_NS;
+    return now - since >= wait_ns;
 }
 
 // A receiver that pulls will come to it, unless it pulls other messages for long. Another one may

@@ -48,49 +48,56 @@ static unsigned shift_of(size_t bytes)
 
 // ---- the sender
 
-static enum fr_status make_fragments(struct fr_rndv_send *send, struct fr_rndv_place *place)
+// A message on its way out.
+struct sending {
+    unsigned shift;
+    size_t count; // of fragments
+    size_t sent;  // to MPI
+    size_t done;
+    alignas(fr_word) char requests[]; // in the family's width
+};
+
+static struct sending *make_sending(size_t bytes)
 {
-    place->scheme = FR_SCHEME_PIPELINE;
-    place->shift = shift_of(send->bytes);
-    if (place->shift > MOST_SHIFT)
-        return FR_ERR_UNSUPPORTED;
-    size_t count = fr_rndv_fragments_count(send->bytes, place->shift);
-    send->requests = calloc(count, fr_real_mpi.handle_bytes);
-    if (send->requests == NULL)
-        return FR_ERR_NO_MEMORY;
-    send->fragments = count;
-    send->fragments_sent = send->fragments_done = 0;
-    return FR_OK;
+    unsigned shift = shift_of(bytes);
+    if (shift > MOST_SHIFT)
+        return NULL;
+    size_t count = fr_rndv_fragments_count(bytes, shift);
+    struct sending *made = calloc(1, sizeof(*made) + count * fr_real_mpi.handle_bytes);
+    if (made != NULL) {
+        made->shift = shift;
+        made->count = count;
+    }
+    return made;
 }
 
-static enum fr_status start(struct fr_rndv_send *send, struct fr_rndv_place *place, uint64_t *ready)
+static enum fr_status start(struct fr_rndv_send *send, const struct fr_policy_message *facts,
+                            struct fr_rndv_place *place, uint64_t *ready)
 {
-    enum fr_status status = make_fragments(send, place);
-    if (status == FR_OK)
-        status = fr_rndv_stage_open(send, FR_PATH_HOST);
-    if (status != FR_OK) {
-        send->fragments = 0;
+    (void)facts;
+    struct sending *sending = make_sending(send->bytes);
+    send->state = sending;
+    if (sending == NULL)
+        return FR_ERR_NO_MEMORY;
+    enum fr_status status = fr_rndv_stage_open(send, FR_PATH_HOST);
+    if (status != FR_OK)
         return status;
-    }
+    place->shift = sending->shift;
     fr_rndv_stage_begin(send, (size_t)1 << place->shift, 1);
     *ready = 0;
     return FR_OK;
 }
 
-static void cancel(struct fr_rndv_send *send)
-{
-    send->fragments = send->fragments_sent = send->fragments_done = 0;
-}
-
 // Gives the next fragment to MPI; after a failure an empty one.
 static void send_fragment(struct fr_rndv_send *send)
 {
-    unsigned shift = fr_rndv_ledger_slot(send->index)->place.shift;
-    size_t index = send->fragments_sent++;
-    uintptr_t from = fr_path_given_address(&send->staging) + (index << shift);
-    size_t bytes = send->failure != FR_OK ? 0 : fr_rndv_fragment_bytes(send->bytes, shift, index);
-    char *request = send->requests + index * fr_real_mpi.handle_bytes;
-    enum fr_fn fn = send->fragments_sent == send->fragments ? FR_FN_MPI_Issend : FR_FN_MPI_Isend;
+    struct sending *sending = send->state;
+    size_t index = sending->sent++;
+    uintptr_t from = fr_path_given_address(&send->stage.view) + (index << sending->shift);
+    size_t bytes =
+        send->failure != FR_OK ? 0 : fr_rndv_fragment_bytes(send->bytes, sending->shift, index);
+    char *request = sending->requests + index * fr_real_mpi.handle_bytes;
+    enum fr_fn fn = sending->sent == sending->count ? FR_FN_MPI_Issend : FR_FN_MPI_Isend;
     const fr_word args[] = {from,
                             (fr_word)bytes,
                             fr_real_mpi.BYTE,
@@ -104,34 +111,31 @@ static void send_fragment(struct fr_rndv_send *send)
     fr_real_handle_store(request, 0, fr_real_mpi.REQUEST_NULL);
 }
 
-static void test_fragments(struct fr_rndv_send *send)
+static void test_fragments(struct sending *sending)
 {
     int flag = 1;
-    while (send->fragments_done < send->fragments_sent && flag) {
-        char *request = send->requests + send->fragments_done * fr_real_mpi.handle_bytes;
+    while (sending->done < sending->sent && flag) {
+        char *request = sending->requests + sending->done * fr_real_mpi.handle_bytes;
         if (FR_MPI(Test, FR_PTR(request), FR_PTR(&flag), fr_real_mpi.STATUS_IGNORE) !=
             fr_real_mpi.SUCCESS)
             flag = 1; // nothing more can be done for it
-        send->fragments_done += flag != 0;
+        sending->done += flag != 0;
     }
 }
 
 // Fragments follow the RTS, as their copies are done.
 static bool progress(struct fr_rndv_send *send)
 {
+    struct sending *sending = send->state;
     size_t ready = send->bytes;
-    bool copied = !send->copying || fr_rndv_stage_poll(send, &ready);
+    bool copied = !send->stage.copying || fr_rndv_stage_poll(send, &ready);
     if (!send->sent)
         return false;
-    while (send->fragments_sent < send->fragments) {
-        unsigned shift = fr_rndv_ledger_slot(send->index)->place.shift;
-        bool whole = copied || (send->fragments_sent + 1) << shift <= ready;
-        if (!whole)
-            break;
+    while (sending->sent < sending->count &&
+           (copied || (sending->sent + 1) << sending->shift <= ready))
         send_fragment(send);
-    }
-    test_fragments(send);
-    return copied && send->fragments_sent == send->fragments;
+    test_fragments(sending);
+    return copied && sending->sent == sending->count;
 }
 
 static int64_t wait_ns(const struct fr_rndv_send *send)
@@ -146,10 +150,16 @@ static int64_t wait_ns(const struct fr_rndv_send *send)
     return FR_RNDV_LEAST_WAIT_NS + extra + (int64_t)(bytes / WIRE_BYTES_PER_NS);
 }
 
+static bool is_quiet(const struct fr_rndv_send *send)
+{
+    const struct sending *sending = send->state;
+    return sending->done == sending->count;
+}
+
 // A receiver that has begun goes on until it has all, and may need this process in MPI for that.
 static bool may_leave(const struct fr_rndv_send *send, enum fr_rndv_state state, bool waited)
 {
-    return send->fragments_done == send->fragments || (waited && state != FR_RNDV_PULLING);
+    return is_quiet(send) || (waited && state != FR_RNDV_PULLING);
 }
 
 bool fr_rndv_pipeline_take_over(struct fr_rndv_send *send)
@@ -158,16 +168,20 @@ bool fr_rndv_pipeline_take_over(struct fr_rndv_send *send)
     struct fr_rndv_place place = {.scheme = FR_SCHEME_PIPELINE};
     enum fr_rndv_state from = fr_rndv_ledger_state(send->index);
     if (send->scheme == &fr_rndv_pipeline || fr_control_comm() == fr_real_mpi.COMM_NULL ||
-        send->address.to == fr_world_rank() || make_fragments(send, &place) != FR_OK)
+        send->address.to == fr_world_rank())
         return false;
-    if (send->scheme == &fr_rndv_rail)
+    struct sending *sending = make_sending(send->bytes);
+    if (sending == NULL)
+        return false;
+    if (send->scheme->cancel != NULL)
         send->scheme->cancel(send);
     if (fr_rndv_stage_to_host(send) != FR_OK) {
-        free(send->requests);
-        send->requests = NULL;
-        send->fragments = 0;
+        free(sending);
         return false;
     }
+    free(send->state);
+    send->state = sending;
+    place.shift = sending->shift;
     slot->place = place;
     send->scheme = &fr_rndv_pipeline;
     const struct fr_rndv_entry entry = {
@@ -203,7 +217,7 @@ static void post(struct receiving *receiving)
         fr_real_handle_store(request, 0, fr_real_mpi.REQUEST_NULL);
         if (FR_MPI(Irecv, FR_PTR(in->place + (i << in->shift)),
                    (fr_word)fr_rndv_fragment_bytes(in->bytes, in->shift, i), fr_real_mpi.BYTE,
-                   (fr_word)incoming->from, (fr_word)incoming->place, comm,
+                   (fr_word)incoming->from, (fr_word)incoming->index, comm,
                    FR_PTR(request)) != fr_real_mpi.SUCCESS)
             in->recv->status = FR_ERR_MPI;
     }
@@ -212,7 +226,7 @@ static void post(struct receiving *receiving)
 // A sender on another host does not see it in its ledger.
 static void tell_begun(const struct fr_rndv_incoming *incoming)
 {
-    const struct fr_rndv_entry entry = {.number = incoming->number, .index = incoming->place};
+    const struct fr_rndv_entry entry = {.number = incoming->number, .index = incoming->index};
     if (incoming->slot == NULL)
         (void)fr_rndv_tell(incoming->from, FR_CONTROL_BEGUN, &entry, false);
 }
@@ -220,9 +234,9 @@ static void tell_begun(const struct fr_rndv_incoming *incoming)
 static enum fr_status begin(struct fr_rndv_recv *recv)
 {
     const struct fr_rndv_incoming *incoming = recv->incoming;
-    if (fr_control_comm() == fr_real_mpi.COMM_NULL || incoming->shift > MOST_SHIFT)
+    if (fr_control_comm() == fr_real_mpi.COMM_NULL || incoming->place.shift > MOST_SHIFT)
         return FR_ERR_UNSUPPORTED;
-    size_t count = fr_rndv_fragments_count((size_t)incoming->bytes, incoming->shift);
+    size_t count = fr_rndv_fragments_count((size_t)incoming->bytes, incoming->place.shift);
     struct receiving *receiving = calloc(1, sizeof(*receiving) + count * fr_real_mpi.handle_bytes);
     if (receiving == NULL)
         return FR_ERR_NO_MEMORY;
@@ -300,11 +314,12 @@ void fr_rndv_pipeline_discard(int from, unsigned index)
 
 const struct fr_rndv_scheme fr_rndv_pipeline = {
     .id = FR_SCHEME_PIPELINE,
+    .flags = FR_RNDV_NEEDS_PUSH | FR_RNDV_FRAGMENTED | FR_RNDV_BY_NETWORK,
     .start = start,
     .progress = progress,
     .wait_ns = wait_ns,
     .may_leave = may_leave,
-    .cancel = cancel,
+    .is_quiet = is_quiet,
     .begin = begin,
     .pull = pull,
     .end = end,

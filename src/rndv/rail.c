@@ -52,10 +52,11 @@ static enum fr_status register_lease(const struct fr_workspace_lease *lease,
     return fr_rail_register(fr_rndv_rails(), &memory, region);
 }
 
-static enum fr_status describe(struct fr_rndv_send *send, struct fr_rndv_key *key)
+static enum fr_status describe(const struct fr_rndv_send *send, struct fr_rndv_key *key)
 {
+    const struct fr_rndv_rail_send *rail = send->state;
     unsigned char data[FR_RAIL_KEY_MAX];
-    size_t bytes = fr_rail_describe(send->region, send->region_offset, send->bytes, data);
+    size_t bytes = fr_rail_describe(rail->region, rail->offset, send->bytes, data);
     if (bytes > sizeof(key->data))
         return FR_ERR_UNSUPPORTED;
     memcpy(key->data, data, bytes);
@@ -64,36 +65,40 @@ static enum fr_status describe(struct fr_rndv_send *send, struct fr_rndv_key *ke
     return FR_OK;
 }
 
-static enum fr_status stage(struct fr_rndv_send *send)
+static enum fr_status stage(struct fr_rndv_send *send, bool on_device)
 {
-    enum fr_policy_path path = send->rail_on_device ? FR_PATH_PEER : FR_PATH_HOST;
-    enum fr_status status = fr_rndv_stage_open(send, path);
-    send->region_offset = 0;
-    if (status == FR_OK && send->rail_on_device)
-        status =
-            fr_rndv_hmem_register_lease(&send->staging.lease, &send->region, &send->region_offset);
+    struct fr_rndv_rail_send *rail = send->state;
+    const struct fr_path_view *staged = &send->stage.view;
+    enum fr_status status = fr_rndv_stage_open(send, on_device ? FR_PATH_PEER : FR_PATH_HOST);
+    if (status == FR_OK && on_device)
+        status = fr_rndv_hmem_register_lease(&staged->lease, &rail->region, &rail->offset);
     else if (status == FR_OK)
-        status = register_lease(&send->staging.lease, &send->region);
+        status = register_lease(&staged->lease, &rail->region);
     if (status == FR_OK)
-        send->region_offset +=
-            fr_path_given_address(&send->staging) - (uintptr_t)send->staging.lease.address;
+        rail->offset += fr_path_given_address(staged) - (uintptr_t)staged->lease.address;
     return status;
 }
 
-static enum fr_status start(struct fr_rndv_send *send, struct fr_rndv_place *place, uint64_t *ready)
+static enum fr_status start(struct fr_rndv_send *send, const struct fr_policy_message *facts,
+                            struct fr_rndv_place *place, uint64_t *ready)
 {
+    bool on_device = fr_policy_rails_read_device(facts);
     if (fr_rndv_rails() == NULL)
         return FR_ERR_UNSUPPORTED;
-    enum fr_status status = stage(send);
+    struct fr_rndv_rail_send *rail = calloc(1, sizeof(*rail));
+    send->state = rail;
+    if (rail == NULL)
+        return FR_ERR_NO_MEMORY;
+    enum fr_status status = stage(send, on_device);
     if (status == FR_OK)
         status = describe(send, &place->key);
     if (status != FR_OK)
         return status;
     place->shift = shift_of(send->bytes);
     fr_rndv_rails_serve(1);
-    send->serves = true;
-    send->writes = fr_rndv_write_is_likely();
-    if (send->rail_on_device)
+    rail->serves = true;
+    rail->writes = fr_rndv_write_is_likely();
+    if (on_device)
         return fr_rndv_stage_begin_on_device(send, ready);
     fr_rndv_stage_begin(send, (size_t)1 << place->shift, 1);
     *ready = 0;
@@ -111,25 +116,41 @@ static bool progress(struct fr_rndv_send *send)
 // than it is asked to: what it has not written is read, or its receiver is gone.
 static int64_t wait_ns(const struct fr_rndv_send *send)
 {
-    return send->writes ? fr_rndv_pipeline.wait_ns(send) : fr_rndv_stage_wait_ns(send);
+    const struct fr_rndv_rail_send *rail = send->state;
+    return rail->writes ? fr_rndv_pipeline.wait_ns(send) : FR_RNDV_LEAST_WAIT_NS;
 }
 
 static bool may_leave(const struct fr_rndv_send *send, enum fr_rndv_state state, bool waited)
 {
+    const struct fr_rndv_rail_send *rail = send->state;
     bool is_asked = state == FR_RNDV_PULLING && fr_rndv_write_is_asked(send->index);
-    return !send->writes || (waited && !is_asked);
+    return !rail->writes || (waited && !is_asked);
+}
+
+static bool is_quiet(const struct fr_rndv_send *send)
+{
+    return !fr_rndv_write_is_asked(send->index);
 }
 
 static void cancel(struct fr_rndv_send *send)
 {
+    struct fr_rndv_rail_send *rail = send->state;
+    if (rail == NULL)
+        return;
     if (send->entered)
         fr_rndv_write_stop(send);
-    if (send->serves)
+    if (rail->serves)
         fr_rndv_rails_serve(-1);
-    send->serves = false;
-    if (send->region != NULL)
-        fr_rail_release(fr_rndv_rails(), send->region);
-    send->region = NULL;
+    rail->serves = false;
+    if (rail->region != NULL)
+        fr_rail_release(fr_rndv_rails(), rail->region);
+    rail->region = NULL;
+}
+
+// Rails that have failed one message are not tried with the next.
+static void note_failure(const struct fr_rndv_send *send)
+{
+    fr_rndv_rails_give_up(send->address.to);
 }
 
 // ---- the receiver
@@ -252,8 +273,8 @@ static enum fr_policy_verb choose_verb(const struct fr_rndv_incoming *incoming)
     const struct fr_policy_rails facts = {
         .use = fr_core_settings()->rail_verb,
         .emulates_reads = fr_rail_emulates_reads(fr_rndv_rails()),
-        .sender_writes = incoming->key.verbs & FR_RNDV_WRITES,
-        .sender_emulates = incoming->key.verbs & FR_RNDV_EMULATES_WRITES,
+        .sender_writes = incoming->place.key.verbs & FR_RNDV_WRITES,
+        .sender_emulates = incoming->place.key.verbs & FR_RNDV_EMULATES_WRITES,
         .sender_owes = fr_rndv_written_owes(incoming->from),
     };
     struct fr_policy_verb_choice choice = fr_policy_choose_verb(&facts);
@@ -275,8 +296,9 @@ static bool open_to_writes(struct reading *reading, struct fr_rndv_recv *recv)
 static enum fr_status begin(struct fr_rndv_recv *recv)
 {
     const struct fr_rndv_incoming *incoming = recv->incoming;
-    if (!fr_rndv_rails_reach(incoming->from) || incoming->key.bytes > sizeof(incoming->key.data) ||
-        incoming->shift < LEAST_SHIFT || incoming->shift > MOST_SHIFT)
+    if (!fr_rndv_rails_reach(incoming->from) ||
+        incoming->place.key.bytes > sizeof(incoming->place.key.data) ||
+        incoming->place.shift < LEAST_SHIFT || incoming->place.shift > MOST_SHIFT)
         return FR_ERR_UNSUPPORTED;
     struct reading *reading = calloc(1, sizeof(*reading));
     if (reading == NULL)
@@ -313,8 +335,8 @@ static void read_on(struct reading *reading)
            reading->begun - in->done < WINDOW && is_ready(reading)) {
         size_t first = reading->begun << in->shift;
         enum fr_status status =
-            fr_rail_read(fr_rndv_rails(), (unsigned)incoming->from, incoming->key.data,
-                         incoming->key.bytes, first, reading->region, reading->offset + first,
+            fr_rail_read(fr_rndv_rails(), (unsigned)incoming->from, incoming->place.key.data,
+                         incoming->place.key.bytes, first, reading->region, reading->offset + first,
                          fr_rndv_fragment_bytes(in->bytes, in->shift, reading->begun),
                          &reading->transfers[reading->begun % WINDOW]);
         if (status != FR_OK)
@@ -471,11 +493,14 @@ static bool rest(void)
 
 const struct fr_rndv_scheme fr_rndv_rail = {
     .id = FR_SCHEME_RAIL,
+    .flags = FR_RNDV_NEEDS_PUSH | FR_RNDV_REFUSABLE | FR_RNDV_BY_NETWORK | FR_RNDV_ASKED,
     .start = start,
     .progress = progress,
     .wait_ns = wait_ns,
     .may_leave = may_leave,
+    .is_quiet = is_quiet,
     .cancel = cancel,
+    .note_failure = note_failure,
     .begin = begin,
     .pull = pull,
     .end = end,

@@ -9,9 +9,9 @@
 enum { AT_ONCE = 32 };
 
 // Fragments are under way, and nobody takes them: their tag must not be used again.
-static void give_up(struct fr_rndv_recv *recv, const struct fr_rndv_scheme *scheme)
+static void give_up(struct fr_rndv_recv *recv)
 {
-    if (scheme == &fr_rndv_pipeline)
+    if (fr_rndv_scheme_has(recv->incoming->place.scheme, FR_RNDV_FRAGMENTED))
         fr_rndv_incoming_abandon(recv->incoming);
     else
         fr_rndv_incoming_end(recv->incoming, false);
@@ -19,7 +19,7 @@ static void give_up(struct fr_rndv_recv *recv, const struct fr_rndv_scheme *sche
 
 static void name_scheme(struct fr_rndv_recv *recv)
 {
-    enum fr_policy_scheme scheme = (enum fr_policy_scheme)recv->incoming->scheme;
+    enum fr_policy_scheme scheme = (enum fr_policy_scheme)recv->incoming->place.scheme;
     recv->scheme = fr_policy_scheme_name(scheme);
     recv->reason = fr_policy_scheme_received(scheme, recv->verb, recv->on_device);
 }
@@ -29,19 +29,19 @@ static void begin_by(struct fr_rndv_recv *recv)
 {
     const struct fr_rndv_scheme *scheme = NULL;
     for (unsigned tried = FR_SCHEME_COUNT; recv->status == FR_OK;) {
-        scheme = fr_rndv_scheme_of(recv->incoming->scheme);
+        scheme = fr_rndv_scheme_of(recv->incoming->place.scheme);
         recv->status = scheme != NULL ? scheme->begin(recv) : FR_ERR_UNSUPPORTED;
         if (recv->status == FR_OK)
             break;
-        bool again = recv->incoming->scheme != FR_SCHEME_PIPELINE && scheme != NULL &&
-                     recv->incoming->scheme != tried;
+        bool again = fr_rndv_scheme_has(recv->incoming->place.scheme, FR_RNDV_REFUSABLE) &&
+                     recv->incoming->place.scheme != tried;
         if (!again) {
-            give_up(recv, scheme);
+            give_up(recv);
             return;
         }
         fr_debug("rank %d is asked for another scheme than %s: %s", recv->incoming->from,
                  fr_policy_scheme_name(scheme->id), fr_core_status_text(recv->status));
-        tried = recv->incoming->scheme;
+        tried = recv->incoming->place.scheme;
         recv->status = fr_rndv_incoming_refuse(recv->incoming);
         if (recv->status != FR_OK)
             fr_rndv_incoming_end(recv->incoming, false);
@@ -60,7 +60,7 @@ static void begin(struct fr_rndv_recv *recv)
 // Of what has failed before the first byte nobody has seen anything: it may go another way.
 static void begin_again(struct fr_rndv_recv *recv)
 {
-    const struct fr_rndv_scheme *scheme = fr_rndv_scheme_of(recv->incoming->scheme);
+    const struct fr_rndv_scheme *scheme = fr_rndv_scheme_of(recv->incoming->place.scheme);
     fr_debug("rank %d is asked for another scheme than %s: %s", recv->incoming->from,
              fr_policy_scheme_name(scheme->id), fr_core_status_text(recv->status));
     scheme->end(recv);
@@ -77,7 +77,7 @@ static size_t select(struct fr_rndv_recv *recvs, size_t count, unsigned scheme,
 {
     size_t used = 0;
     for (size_t i = 0; i < count; i++) {
-        if (recvs[i].state != NULL && recvs[i].incoming->scheme == scheme)
+        if (recvs[i].state != NULL && recvs[i].incoming->place.scheme == scheme)
             selected[used++] = &recvs[i];
     }
     return used;
@@ -106,7 +106,7 @@ static bool end_all(struct fr_rndv_recv *recvs, size_t count)
             begin_again(&recvs[i]);
         } else {
             name_scheme(&recvs[i]); // which may have turned from writes to reads
-            fr_rndv_scheme_of(recvs[i].incoming->scheme)->end(&recvs[i]);
+            fr_rndv_scheme_of(recvs[i].incoming->place.scheme)->end(&recvs[i]);
         }
         all = all && recvs[i].state == NULL;
     }
@@ -120,7 +120,7 @@ static bool rest(const struct fr_rndv_recv *recvs, size_t count)
     for (size_t i = 0; i < count; i++) {
         if (recvs[i].state == NULL)
             continue;
-        const struct fr_rndv_scheme *scheme = fr_rndv_scheme_of(recvs[i].incoming->scheme);
+        const struct fr_rndv_scheme *scheme = fr_rndv_scheme_of(recvs[i].incoming->place.scheme);
         if (scheme->rest == NULL || (only != NULL && only != scheme))
             return false;
         only = scheme;
@@ -151,9 +151,9 @@ static size_t count_at_once(const struct fr_rndv_recv *recvs, size_t count)
     size_t bytes = 0, some = 0;
     for (; some < count && some < AT_ONCE; some++) {
         const struct fr_rndv_incoming *incoming = recvs[some].incoming;
-        bool by_host = incoming->scheme == FR_SCHEME_PIPELINE || incoming->scheme == FR_SCHEME_RAIL;
-        bytes += by_host ? (size_t)incoming->bytes : 0;
-        if (some > 0 && by_host && !fr_workspace_has_room(bytes))
+        bool by_network = fr_rndv_scheme_has(incoming->place.scheme, FR_RNDV_BY_NETWORK);
+        bytes += by_network ? (size_t)incoming->bytes : 0;
+        if (some > 0 && by_network && !fr_workspace_has_room(bytes))
             break;
     }
     return some;

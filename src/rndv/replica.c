@@ -173,14 +173,8 @@ enum fr_status fr_rndv_replica_find(struct fr_rndv_incoming *incoming, unsigned 
     if (known != NULL &&
         (other_than == FR_SCHEME_NONE || known->entry.place.scheme != other_than)) {
         incoming->bytes = fr_rndv_sizes_bytes(known->entry.sizes);
-        incoming->place = known->entry.index;
-        incoming->scheme = known->entry.place.scheme;
-        incoming->shift = known->entry.place.shift;
-        incoming->address = known->entry.place.address;
-        if (incoming->scheme == FR_SCHEME_RAIL)
-            incoming->key = known->entry.place.key;
-        else
-            incoming->handle = known->entry.place.handle;
+        incoming->index = known->entry.index;
+        incoming->place = known->entry.place;
         incoming->ready = known->entry.ready;
         status = FR_OK;
     } else if (known == NULL && other_than != FR_SCHEME_NONE) {
@@ -322,7 +316,7 @@ bool fr_rndv_replica_has_told_all(int to)
 void fr_rndv_replica_visit(void (*visit)(int from, unsigned index)) FR_UNANALYSED
 {
     for (struct expected *entry = expected; entry != NULL; entry = entry->hh.next) {
-        if (entry->entry.place.scheme == FR_SCHEME_PIPELINE)
+        if (fr_rndv_scheme_has(entry->entry.place.scheme, FR_RNDV_FRAGMENTED))
             visit((int)entry->key.from, entry->entry.index);
     }
 }

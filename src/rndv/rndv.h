@@ -144,21 +144,26 @@ struct fr_rndv_key {
     unsigned char data[172];
 };
 
+// Where the bytes wait. Plain bytes.
+struct fr_rndv_place {
+    uint64_t address; // in the sender's address space
+    uint32_t scheme;
+    uint32_t shift; // fragments but the last have two to the power of that bytes
+    union {         // as the scheme has it
+        struct fr_memory_handle handle;
+        struct fr_rndv_key key; // of memory that rails reach
+    };
+};
+
 // A message as its receiver sees it.
 struct fr_rndv_incoming {
     struct fr_rndv_slot *slot; // the entry itself, in memory of this host; else NULL
     uint64_t number;           // tells the message from all others of the sender
     int from;                  // rank in the world
     uint64_t bytes;
-    unsigned place;  // in the sender's ledger
-    unsigned scheme; // as the RTS says, then as the ledger does
-
-    // Known once the receiver has begun.
-    unsigned shift;   // of fragments
-    uint64_t address; // of the bytes, in the sender's address space
-    struct fr_memory_handle handle;
-    struct fr_rndv_key key; // of rails, in place of the handle
-    uint64_t ready;         // how many of them are there
+    unsigned index;             // in the sender's ledger
+    struct fr_rndv_place place; // the scheme as the RTS says; all of it once the receiver has begun
+    uint64_t ready;             // so many bytes are there, known then as well
 };
 
 // Whether data begin as every RTS of the job does: cheap, and hardly ever true of others.

@@ -38,17 +38,6 @@ enum fr_rndv_state {
 
 #define FR_RNDV_NEVER UINT64_MAX // `ready` of bytes that will never be there
 
-// Where the bytes wait. Plain bytes.
-struct fr_rndv_place {
-    uint64_t address; // in the sender's address space
-    uint32_t scheme;
-    uint32_t shift; // fragments but the last have two to the power of that bytes
-    union {
-        struct fr_memory_handle handle;
-        struct fr_rndv_key key; // of scheme rail
-    };
-};
-
 // What anybody may look at while it changes is atomic, and valid when the slot has the same number
 // and is waiting before and after. The place is the sender's while it writes or holds the slot, and
 // the receiver's while it pulls. The word is the first to be changed and the last to be written.
@@ -285,6 +274,22 @@ bool fr_rndv_incoming_drop_one(struct fr_rndv_incoming *incoming);
 
 // ---- schemes
 
+// The bytes of a send in memory of Fabrail's, and copies on their way there (stage.c).
+struct fr_rndv_stage {
+    struct fr_path_view view; // of the application's buffer, staged; lease, if there is any
+    struct fr_path_block block;
+    size_t counted_bytes; // against the bound
+    struct fr_device_batch batch;
+    bool copying;
+    size_t step;                  // bytes that are copied next, between two marks
+    size_t growth;                // of the steps
+    size_t begun;                 // bytes whose copies have begun
+    size_t copied_bytes;          // of them, those that are there
+    size_t ends[FR_DEVICE_MARKS]; // of bytes at each mark
+    unsigned set;                 // marks that were set
+    unsigned reached;             // and reached
+};
+
 struct fr_rndv_send {
     struct fr_list link; // in the list of those that their operations have left
     const char *call;
@@ -305,49 +310,41 @@ struct fr_rndv_send {
 
     struct fr_path_view view; // of the application's buffer
     struct fr_path_block block;
-    struct fr_path_view staging; // the same, staged in memory of Fabrail's; lease, if there is any
-    struct fr_path_block staging_block;
-    struct fr_memory_handle handle; // of the memory that holds the bytes
-    size_t counted_bytes;           // against the bound of its scheme
-
-    // Copies under way to the staging memory, in steps.
-    struct fr_device_batch batch;
-    bool copying;
-    size_t step;                  // bytes that are copied next, between two marks
-    size_t growth;                // of the steps
-    size_t begun;                 // bytes whose copies have begun
-    size_t copied_bytes;          // of them, those that are there
-    size_t ends[FR_DEVICE_MARKS]; // of bytes at each mark
-    unsigned set;                 // marks that were set
-    unsigned reached;             // and reached
-
-    char *requests; // of fragments, in the family's width
-    size_t fragments;
-    size_t fragments_sent;
-    size_t fragments_done;
-
-    bool rail_on_device;           // rails are to read device memory
-    struct fr_rail_region *region; // the staging memory, registered with the rails
-    size_t region_offset;          // of the bytes in it
-    bool serves;                   // its receiver may be reading there
-    bool writes;                   // its receiver is likely to ask for writes
+    struct fr_rndv_stage stage;
+    void *state; // the scheme's own, made with malloc: freed with the send, after cancel
 
     unsigned char rts[]; // as long as `length`
+};
+
+enum fr_rndv_scheme_flag {
+    FR_RNDV_NEEDS_PUSH = 1, // the sender copies the bytes out of the application's buffer
+    FR_RNDV_FRAGMENTED = 2, // MPI carries them, and somebody has to receive what was sent
+    FR_RNDV_REFUSABLE = 4,  // a receiver may ask for another scheme
+    FR_RNDV_BY_NETWORK = 8, // slower than links of this host, and by way of host memory
+    FR_RNDV_ASKED = 16,     // a receiver may ask something of a sender that is still copying
 };
 
 // A scheme is one file and one row.
 struct fr_rndv_scheme {
     enum fr_policy_scheme id;
-    // The sender: prepares what the slot will say, and (sent) what comes after the RTS. Progress
-    // returns whether the bytes have left the application's buffer. Cancel undoes start.
-    enum fr_status (*start)(struct fr_rndv_send *send, struct fr_rndv_place *place,
-                            uint64_t *ready);
+    unsigned flags; // of fr_rndv_scheme_flag
+    // The sender. Start prepares what the slot will say: the place has the scheme already, and the
+    // handle of the application's memory where policy knows that as exported. Progress does what
+    // comes after the RTS (sent), and returns whether the bytes have left the application's buffer.
+    enum fr_status (*start)(struct fr_rndv_send *send, const struct fr_policy_message *facts,
+                            struct fr_rndv_place *place, uint64_t *ready);
     bool (*progress)(struct fr_rndv_send *send);
-    // How long the sender waits for its receiver before its bytes leave the buffer; and whether
-    // then, or as the message stands, the application may have it back once they have.
+    // How long the sender waits for its receiver before its bytes leave the buffer (NULL:
+    // FR_RNDV_LEAST_WAIT_NS); and whether then, or as the message stands, the application may have
+    // it back once they have (NULL: it may).
     int64_t (*wait_ns)(const struct fr_rndv_send *send);
     bool (*may_leave)(const struct fr_rndv_send *send, enum fr_rndv_state state, bool waited);
+    // Whether nothing of it is under way beside its copies. NULL: nothing ever is.
+    bool (*is_quiet)(const struct fr_rndv_send *send);
+    // Ends what start has begun but the copies. NULL: nothing.
     void (*cancel)(struct fr_rndv_send *send);
+    // The receiver could not have the bytes by it. NULL: that says nothing of other messages.
+    void (*note_failure)(const struct fr_rndv_send *send);
     // The receiver: begin one, make progress with all that go by this scheme (returns whether all
     // are over), end one.
     enum fr_status (*begin)(struct fr_rndv_recv *recv);
@@ -365,5 +362,11 @@ enum fr_status fr_rndv_get_begin(struct fr_rndv_recv *recv);
 bool fr_rndv_get_pull(struct fr_rndv_recv **recvs, size_t count);
 void fr_rndv_get_end(struct fr_rndv_recv *recv);
 const struct fr_rndv_scheme *fr_rndv_scheme_of(unsigned id); // NULL for none
+
+static inline bool fr_rndv_scheme_has(unsigned id, enum fr_rndv_scheme_flag flag)
+{
+    const struct fr_rndv_scheme *scheme = fr_rndv_scheme_of(id);
+    return scheme != NULL && (scheme->flags & flag) != 0;
+}
 
 #endif

@@ -130,8 +130,8 @@ static void dismantle(struct fr_rndv_send *send)
     if (send->scheme != NULL && send->scheme->cancel != NULL)
         send->scheme->cancel(send);
     fr_rndv_stage_close(send);
-    free(send->requests);
-    send->requests = NULL;
+    free(send->state);
+    send->state = NULL;
 }
 
 void fr_rndv_send_destroy(struct fr_rndv_send *send)
@@ -144,26 +144,22 @@ void fr_rndv_send_destroy(struct fr_rndv_send *send)
     give_to_pool(send);
 }
 
-// Begins by one scheme. What it lacks is a fact for the next choice.
+// Begins by one scheme.
 static enum fr_status try(struct fr_rndv_send *send, enum fr_policy_scheme scheme,
-                          struct fr_policy_message *facts)
+                          const struct fr_policy_message *facts,
+                          const struct fr_memory_handle *handle)
 {
     struct fr_rndv_place place = {.scheme = scheme};
     uint64_t ready = 0;
+    if (facts->exported)
+        place.handle = *handle;
     send->scheme = fr_rndv_scheme_of(scheme);
     send->failure = FR_OK; // of an earlier one
-    send->rail_on_device = fr_policy_rails_read_device(facts);
-    enum fr_status status = send->scheme->start(send, &place, &ready);
+    enum fr_status status = send->scheme->start(send, facts, &place, &ready);
     if (status == FR_OK)
         status = enter(send, &place, ready);
-    if (status == FR_OK)
-        return FR_OK;
-    dismantle(send);
-    if (scheme == FR_SCHEME_RAIL && facts->rails_reach_device)
-        facts->rails_reach_device = false; // by way of the host, then
-    else
-        facts->failed |= 1u << scheme;
-    facts->staged_unmapped = facts->staged_unmapped || status == FR_ERR_NOT_FOUND;
+    if (status != FR_OK)
+        dismantle(send);
     return status;
 }
 
@@ -196,13 +192,13 @@ enum fr_status fr_rndv_send_start(const struct fr_rndv_message *message, struct 
         return FR_ERR_NO_MEMORY;
     fill(send, message, length);
     send->remote = !facts.here;
-    if (facts.exported)
-        send->handle = handle;
     while (choice->scheme != FR_SCHEME_NONE) {
-        if (try(send, choice->scheme, &facts) == FR_OK) {
+        enum fr_status status = try(send, choice->scheme, &facts, &handle);
+        if (status == FR_OK) {
             *out = send;
             return FR_OK;
         }
+        fr_policy_note_failed_scheme(&facts, choice->scheme, status);
         *choice = fr_policy_choose_scheme(&facts);
     }
     give_to_pool(send);
@@ -217,7 +213,7 @@ const unsigned char *fr_rndv_send_rts(const struct fr_rndv_send *send, size_t *l
 
 bool fr_rndv_send_needs_push(const struct fr_rndv_send *send)
 {
-    return send->scheme->id != FR_SCHEME_GET;
+    return send->scheme->flags & FR_RNDV_NEEDS_PUSH;
 }
 
 void fr_rndv_send_sent(struct fr_rndv_send *send, bool sent)
@@ -232,7 +228,7 @@ static enum fr_status push(struct fr_rndv_send *send)
         return FR_OK;
     struct fr_wait wait = {.steps_a_yield = FR_WAIT_POLLS};
     while (!send->scheme->progress(send)) {
-        if (fr_wait_step(&wait) && send->writes) // as is asked for, beside the copies
+        if (fr_wait_step(&wait) && (send->scheme->flags & FR_RNDV_ASKED))
             fr_rndv_progress(NULL);
     }
     send->pushed = true;
@@ -254,17 +250,16 @@ static bool is_ended(enum fr_rndv_state state)
     return state == FR_RNDV_PULLED || state == FR_RNDV_FAILED;
 }
 
-// Rails that have failed one message are not tried with the next.
-static void follow_failure(const struct fr_rndv_send *send)
+static void note_failure(const struct fr_rndv_send *send)
 {
-    if (send->scheme->id == FR_SCHEME_RAIL)
-        fr_rndv_rails_give_up(send->address.to);
+    if (send->scheme->note_failure != NULL)
+        send->scheme->note_failure(send);
 }
 
 void fr_rndv_send_follow_refusal(struct fr_rndv_send *send)
 {
     const struct fr_rndv_entry entry = {.number = send->number, .index = send->index};
-    follow_failure(send);
+    note_failure(send);
     if (fr_rndv_pipeline_take_over(send))
         return;
     fr_warn_once("%s: the receiver cannot map the memory of a message, and there is no other way "
@@ -276,40 +271,12 @@ void fr_rndv_send_follow_refusal(struct fr_rndv_send *send)
         (void)fr_rndv_tell(send->address.to, FR_CONTROL_WITHDRAWN, &entry, true);
 }
 
-// Copies the bytes of the application's buffer to device memory of Fabrail's, and advertises that.
-static enum fr_status leave_for_workspace(struct fr_rndv_send *send, struct fr_rndv_place *place)
-{
-    struct fr_device_batch batch;
-    struct fr_device_range range;
-    enum fr_status status = fr_rndv_stage_open(send, FR_PATH_PEER);
-    if (status != FR_OK)
-        return status;
-    fr_device_classify(send->staging.lease.address, 1, &range);
-    status = fr_memory_export(&range, send->staging.lease.address, send->staging.lease.bytes,
-                              &place->handle);
-    if (status == FR_OK && !fr_rndv_is_mapped_by(send->address.to, &place->handle, true))
-        status = fr_memory_needs_descriptor(&place->handle)
-                     ? fr_memory_send_descriptor(&place->handle,
-                                                 fr_control_process_of(send->address.to), 1, false)
-                     : FR_OK;
-    if (status == FR_OK) {
-        fr_device_batch_begin(&batch);
-        fr_path_ops(FR_PATH_PEER)->copy_in(&send->staging, &batch);
-        status = fr_device_batch_finish(&batch);
-    }
-    if (status != FR_OK)
-        fr_rndv_stage_close(send);
-    place->address = send->staging.stage_base;
-    return status;
-}
-
 static bool leave(struct fr_rndv_send *send)
 {
     struct fr_rndv_slot *slot = fr_rndv_ledger_slot(send->index);
-    struct fr_rndv_place place = {.scheme = FR_SCHEME_STAGED_GET};
     if (send->over)
         return true;
-    if (send->scheme->id != FR_SCHEME_GET) {
+    if (fr_rndv_send_needs_push(send)) {
         send->over = push(send) == FR_OK || send->pushed;
         return true;
     }
@@ -318,9 +285,7 @@ static bool leave(struct fr_rndv_send *send)
         return false;
     if (!fr_rndv_slot_change(slot, send->number, FR_RNDV_ADVERTISED, FR_RNDV_MOVING))
         return false; // just being pulled
-    if (leave_for_workspace(send, &place) == FR_OK) {
-        slot->place = place;
-        send->scheme = &fr_rndv_staged_get;
+    if (fr_rndv_staged_take_over(send) == FR_OK) {
         send->pushed = send->over = true;
         (void)fr_rndv_slot_change(slot, send->number, FR_RNDV_MOVING, FR_RNDV_ADVERTISED);
     } else if (!(on_device && fr_rndv_send_stays(send, false)) &&
@@ -330,6 +295,11 @@ static bool leave(struct fr_rndv_send *send)
         (void)fr_rndv_slot_change(slot, send->number, FR_RNDV_MOVING, FR_RNDV_ADVERTISED);
     }
     return send->over;
+}
+
+static bool may_leave(const struct fr_rndv_send *send, enum fr_rndv_state state, bool waited)
+{
+    return send->scheme->may_leave == NULL || send->scheme->may_leave(send, state, waited);
 }
 
 static bool is_over(struct fr_rndv_send *send, unsigned *copies)
@@ -343,11 +313,11 @@ static bool is_over(struct fr_rndv_send *send, unsigned *copies)
     }
     bool gone = send->scheme->progress(send);
     if (state == FR_RNDV_FAILED && send->failure == FR_OK) {
-        follow_failure(send);
+        note_failure(send);
         fr_warn_once("%s: the receiver could not fetch a message", send->call);
     }
     bool waited = fr_rndv_send_has_waited(send, state);
-    send->over = is_ended(state) || (gone && send->scheme->may_leave(send, state, waited));
+    send->over = is_ended(state) || (gone && may_leave(send, state, waited));
     if (send->over || gone || !waited || state != FR_RNDV_ADVERTISED)
         return send->over;
     if (*copies == 0)
@@ -396,10 +366,10 @@ bool fr_rndv_send_is_done(struct fr_rndv_send *send)
     if (state == FR_RNDV_REFUSED)
         fr_rndv_send_follow_refusal(send);
     if (state == FR_RNDV_FAILED && send->failure == FR_OK)
-        follow_failure(send);
+        note_failure(send);
     (void)send->scheme->progress(send);
-    return is_ended(state) && !send->copying && send->fragments_done == send->fragments &&
-           !fr_rndv_write_is_asked(send->index);
+    return is_ended(state) && !send->stage.copying &&
+           (send->scheme->is_quiet == NULL || send->scheme->is_quiet(send));
 }
 
 void fr_rndv_send_free(struct fr_rndv_send *send, bool cancelled)
@@ -408,7 +378,7 @@ void fr_rndv_send_free(struct fr_rndv_send *send, bool cancelled)
         return;
     unsigned index = send->index;
     fr_rndv_send_hold(index);
-    bool in_buffer = send->scheme->id == FR_SCHEME_GET && !send->over;
+    bool in_buffer = !fr_rndv_send_needs_push(send) && !send->over;
     if (cancelled || !send->sent || in_buffer)
         withdraw(send);
     else if (fr_rndv_send_is_done(send))

@@ -84,11 +84,9 @@ FR_MUST_CHECK enum fr_status fr_rndv_stage_begin_on_device(struct fr_rndv_send *
 // The same, and tells the receiver of what is there.
 bool fr_rndv_stage_push(struct fr_rndv_send *send);
 
-// Of schemes whose receivers need the application in this process no more: they may be left alone
-// with the bytes at once.
-int64_t fr_rndv_stage_wait_ns(const struct fr_rndv_send *send);
-bool fr_rndv_stage_may_leave(const struct fr_rndv_send *send, enum fr_rndv_state state,
-                             bool waited);
+// Copies the bytes of the application's buffer to device memory of Fabrail's, and advertises that.
+// The slot is held. On failure nothing has changed.
+FR_MUST_CHECK enum fr_status fr_rndv_staged_take_over(struct fr_rndv_send *send);
 
 // Moves the bytes to host memory, from wherever they are, and has them go in fragments from now on.
 // The slot is held or refused. False when there is no memory for them, or no way to send them.

@@ -33,39 +33,39 @@ bool fr_rndv_stage_is_full(enum fr_policy_path path, size_t bytes)
 
 enum fr_status fr_rndv_stage_open(struct fr_rndv_send *send, enum fr_policy_path path)
 {
-    send->staging = send->view;
-    send->staging_block = send->block;
-    send->staging.blocks = &send->staging_block;
-    send->staging.path = path;
-    send->staging.nudge = 0;
-    send->staging.as_bytes = true; // for the shape alone
-    enum fr_status status = fr_path_ops(path)->open(&send->staging);
-    send->staging.as_bytes = false;
+    send->stage.view = send->view;
+    send->stage.block = send->block;
+    send->stage.view.blocks = &send->stage.block;
+    send->stage.view.path = path;
+    send->stage.view.nudge = 0;
+    send->stage.view.as_bytes = true; // for the shape alone
+    enum fr_status status = fr_path_ops(path)->open(&send->stage.view);
+    send->stage.view.as_bytes = false;
     if (status != FR_OK) {
-        send->staging.lease = (struct fr_workspace_lease){.address = NULL};
+        send->stage.view.lease = (struct fr_workspace_lease){.address = NULL};
         return status;
     }
-    send->counted_bytes = send->bytes;
+    send->stage.counted_bytes = send->bytes;
     atomic_fetch_add_explicit(count_of(path), send->bytes, memory_order_relaxed);
     return FR_OK;
 }
 
 void fr_rndv_stage_close(struct fr_rndv_send *send)
 {
-    if (send->staging.lease.address == NULL)
+    if (send->stage.view.lease.address == NULL)
         return;
-    if (send->copying)
-        (void)!fr_device_batch_finish(&send->batch);
-    send->copying = false;
-    atomic_fetch_sub_explicit(count_of(send->staging.path), send->counted_bytes,
+    if (send->stage.copying)
+        (void)!fr_device_batch_finish(&send->stage.batch);
+    send->stage.copying = false;
+    atomic_fetch_sub_explicit(count_of(send->stage.view.path), send->stage.counted_bytes,
                               memory_order_relaxed);
-    fr_workspace_return(&send->staging.lease);
-    send->staging.lease = (struct fr_workspace_lease){.address = NULL};
+    fr_workspace_return(&send->stage.view.lease);
+    send->stage.view.lease = (struct fr_workspace_lease){.address = NULL};
 }
 
 enum fr_status fr_rndv_stage_move(struct fr_rndv_send *send)
 {
-    const struct fr_path_view from = send->staging;
+    const struct fr_path_view from = send->stage.view;
     struct fr_workspace_lease lease = {.address = NULL};
     struct fr_device_range range;
     size_t ready = 0;
@@ -85,9 +85,9 @@ enum fr_status fr_rndv_stage_move(struct fr_rndv_send *send)
         return status;
     }
     fr_rndv_stage_close(send);
-    fr_path_view_at(&from, lease, &send->staging, &send->staging_block);
-    send->staging.path = FR_PATH_HOST;
-    send->counted_bytes = send->bytes;
+    fr_path_view_at(&from, lease, &send->stage.view, &send->stage.block);
+    send->stage.view.path = FR_PATH_HOST;
+    send->stage.counted_bytes = send->bytes;
     atomic_fetch_add_explicit(&host_bytes, send->bytes, memory_order_relaxed);
     return FR_OK;
 }
@@ -95,8 +95,8 @@ enum fr_status fr_rndv_stage_move(struct fr_rndv_send *send)
 enum fr_status fr_rndv_stage_to_host(struct fr_rndv_send *send)
 {
     struct fr_device_batch batch;
-    bool staged = send->staging.lease.address != NULL;
-    if (staged && send->staging.path == FR_PATH_HOST)
+    bool staged = send->stage.view.lease.address != NULL;
+    if (staged && send->stage.view.path == FR_PATH_HOST)
         return FR_OK;
     if (staged)
         return fr_rndv_stage_move(send);
@@ -104,7 +104,7 @@ enum fr_status fr_rndv_stage_to_host(struct fr_rndv_send *send)
     if (status != FR_OK)
         return status;
     fr_device_batch_begin(&batch);
-    fr_path_ops(FR_PATH_HOST)->copy_in(&send->staging, &batch);
+    fr_path_ops(FR_PATH_HOST)->copy_in(&send->stage.view, &batch);
     status = fr_device_batch_finish(&batch);
     if (status != FR_OK)
         fr_rndv_stage_close(send); // the bytes are in the application's buffer alone, as before
@@ -122,28 +122,30 @@ static unsigned most_under_way(const struct fr_rndv_send *send)
 static void copy_on(struct fr_rndv_send *send)
 {
     const struct fr_layout *layout = send->block.layout;
-    while (send->begun < send->bytes && send->set - send->reached < most_under_way(send)) {
-        size_t left = send->bytes - send->begun, step = send->step;
+    while (send->stage.begun < send->bytes &&
+           send->stage.set - send->stage.reached < most_under_way(send)) {
+        size_t left = send->bytes - send->stage.begun, step = send->stage.step;
         if (!layout->contiguous) // a step's worth of elements, or one of several steps
             step =
                 step > layout->size_bytes ? step - step % layout->size_bytes : layout->size_bytes;
-        send->step *= send->growth;
-        size_t last = send->begun + (step < left ? step : left);
-        fr_path_copy_slice(&send->staging, FR_TO_STAGE, send->begun, last, &send->batch);
-        fr_device_batch_mark(&send->batch, send->set % FR_DEVICE_MARKS);
-        send->ends[send->set++ % FR_DEVICE_MARKS] = last;
-        send->begun = last;
+        send->stage.step *= send->stage.growth;
+        size_t last = send->stage.begun + (step < left ? step : left);
+        fr_path_copy_slice(&send->stage.view, FR_TO_STAGE, send->stage.begun, last,
+                           &send->stage.batch);
+        fr_device_batch_mark(&send->stage.batch, send->stage.set % FR_DEVICE_MARKS);
+        send->stage.ends[send->stage.set++ % FR_DEVICE_MARKS] = last;
+        send->stage.begun = last;
     }
 }
 
 void fr_rndv_stage_begin(struct fr_rndv_send *send, size_t step, size_t growth)
 {
-    send->step = step;
-    send->growth = growth;
-    send->begun = send->copied_bytes = 0;
-    send->set = send->reached = 0;
-    send->copying = true;
-    fr_device_batch_begin(&send->batch);
+    send->stage.step = step;
+    send->stage.growth = growth;
+    send->stage.begun = send->stage.copied_bytes = 0;
+    send->stage.set = send->stage.reached = 0;
+    send->stage.copying = true;
+    fr_device_batch_begin(&send->stage.batch);
     copy_on(send);
 }
 
@@ -172,21 +174,21 @@ enum fr_status fr_rndv_stage_begin_on_device(struct fr_rndv_send *send, uint64_t
 
 bool fr_rndv_stage_poll(struct fr_rndv_send *send, size_t *ready)
 {
-    unsigned last = send->set; // what begins now is left to the next poll
-    while (send->copying && send->reached < last &&
-           fr_device_batch_has_reached(&send->batch, send->reached % FR_DEVICE_MARKS)) {
-        if (send->batch.status != FR_OK)
+    unsigned last = send->stage.set; // what begins now is left to the next poll
+    while (send->stage.copying && send->stage.reached < last &&
+           fr_device_batch_has_reached(&send->stage.batch, send->stage.reached % FR_DEVICE_MARKS)) {
+        if (send->stage.batch.status != FR_OK)
             break;
-        send->copied_bytes = send->ends[send->reached++ % FR_DEVICE_MARKS];
+        send->stage.copied_bytes = send->stage.ends[send->stage.reached++ % FR_DEVICE_MARKS];
         copy_on(send);
     }
-    *ready = send->copied_bytes;
-    if (!send->copying)
+    *ready = send->stage.copied_bytes;
+    if (!send->stage.copying)
         return true;
-    if (send->copied_bytes < send->bytes && send->batch.status == FR_OK)
+    if (send->stage.copied_bytes < send->bytes && send->stage.batch.status == FR_OK)
         return false;
-    send->failure = fr_device_batch_finish(&send->batch);
-    send->copying = false;
+    send->failure = fr_device_batch_finish(&send->stage.batch);
+    send->stage.copying = false;
     return true;
 }
 
@@ -205,24 +207,10 @@ static void tell_ready(struct fr_rndv_send *send, uint64_t ready)
 bool fr_rndv_stage_push(struct fr_rndv_send *send)
 {
     size_t ready = 0;
-    if (!send->copying)
+    if (!send->stage.copying)
         return true;
     bool done = fr_rndv_stage_poll(send, &ready);
     if (ready > 0 || done)
         tell_ready(send, send->failure == FR_OK ? ready : FR_RNDV_NEVER);
     return done;
-}
-
-int64_t fr_rndv_stage_wait_ns(const struct fr_rndv_send *send)
-{
-    (void)send;
-    return FR_RNDV_LEAST_WAIT_NS;
-}
-
-bool fr_rndv_stage_may_leave(const struct fr_rndv_send *send, enum fr_rndv_state state, bool waited)
-{
-    (void)send;
-    (void)state;
-    (void)waited;
-    return true;
 }

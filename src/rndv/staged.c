@@ -11,39 +11,65 @@
 #include "rndv/send.h"
 #include "world/world.h"
 
-// FR_ERR_NOT_FOUND when the receiver has not mapped the workspace.
-static enum fr_status find_workspace(struct fr_rndv_send *send)
+// Gets memory of the workspace and fills in its place. FR_ERR_NOT_FOUND when the receiver has not
+// mapped it.
+static enum fr_status find_workspace(struct fr_rndv_send *send, struct fr_rndv_place *place)
 {
     struct fr_device_range range;
-    int to = send->address.to;
     enum fr_status status = fr_rndv_stage_open(send, FR_PATH_PEER);
     if (status != FR_OK)
         return status;
-    fr_device_classify(send->staging.lease.address, 1, &range);
-    status = fr_memory_export(&range, send->staging.lease.address, send->staging.lease.bytes,
-                              &send->handle);
-    if (status == FR_OK && to != fr_world_rank() &&
-        !fr_memory_is_mapped_by(to, &send->handle, true))
-        status = FR_ERR_NOT_FOUND;
+    const struct fr_path_view *staged = &send->stage.view;
+    place->address = staged->stage_base;
+    fr_device_classify(staged->lease.address, 1, &range);
+    status = fr_memory_export(&range, staged->lease.address, staged->lease.bytes, &place->handle);
+    if (status == FR_OK && !fr_rndv_is_mapped_by(send->address.to, &place->handle, true))
+        return FR_ERR_NOT_FOUND;
     return status;
 }
 
-static enum fr_status start(struct fr_rndv_send *send, struct fr_rndv_place *place, uint64_t *ready)
+static enum fr_status start(struct fr_rndv_send *send, const struct fr_policy_message *facts,
+                            struct fr_rndv_place *place, uint64_t *ready)
 {
-    enum fr_status status = find_workspace(send);
-    if (status != FR_OK)
+    (void)facts;
+    enum fr_status status = find_workspace(send, place);
+    return status == FR_OK ? fr_rndv_stage_begin_on_device(send, ready) : status;
+}
+
+static enum fr_status copy(struct fr_rndv_send *send)
+{
+    struct fr_device_batch batch;
+    fr_device_batch_begin(&batch);
+    fr_path_ops(FR_PATH_PEER)->copy_in(&send->stage.view, &batch);
+    return fr_device_batch_finish(&batch);
+}
+
+// A receiver that has not mapped the workspace does so when it begins.
+enum fr_status fr_rndv_staged_take_over(struct fr_rndv_send *send)
+{
+    struct fr_rndv_place place = {.scheme = FR_SCHEME_STAGED_GET};
+    enum fr_status status = find_workspace(send, &place);
+    if (status == FR_ERR_NOT_FOUND)
+        status = fr_memory_needs_descriptor(&place.handle)
+                     ? fr_memory_send_descriptor(&place.handle,
+                                                 fr_control_process_of(send->address.to), 1, false)
+                     : FR_OK;
+    if (status == FR_OK)
+        status = copy(send);
+    if (status != FR_OK) {
+        fr_rndv_stage_close(send);
         return status;
-    place->address = send->staging.stage_base;
-    place->handle = send->handle;
-    return fr_rndv_stage_begin_on_device(send, ready);
+    }
+    fr_rndv_ledger_slot(send->index)->place = place;
+    send->scheme = &fr_rndv_staged_get;
+    return FR_OK;
 }
 
 const struct fr_rndv_scheme fr_rndv_staged_get = {
     .id = FR_SCHEME_STAGED_GET,
+    .flags = FR_RNDV_NEEDS_PUSH | FR_RNDV_REFUSABLE,
     .start = start,
     .progress = fr_rndv_stage_push,
-    .wait_ns = fr_rndv_stage_wait_ns,
-    .may_leave = fr_rndv_stage_may_leave,
     .begin = fr_rndv_get_begin,
     .pull = fr_rndv_get_pull,
     .end = fr_rndv_get_end,

@@ -115,12 +115,12 @@ static bool write_next(struct writing *writing, const struct fr_rndv_send *send,
 {
     size_t first = writing->begun << shift;
     size_t bytes = fr_rndv_fragment_bytes(send->bytes, shift, writing->begun);
-    if (first + bytes > send->copied_bytes)
+    if (first + bytes > send->stage.copied_bytes)
         return false;
-    writing->status =
-        fr_rail_write(fr_rndv_rails(), (unsigned)writing->to, writing->key.data, writing->key.bytes,
-                      first, send->region, send->region_offset + first, bytes,
-                      &writing->transfers[writing->begun % WINDOW]);
+    const struct fr_rndv_rail_send *rail = send->state;
+    writing->status = fr_rail_write(fr_rndv_rails(), (unsigned)writing->to, writing->key.data,
+                                    writing->key.bytes, first, rail->region, rail->offset + first,
+                                    bytes, &writing->transfers[writing->begun % WINDOW]);
     writing->begun += writing->status == FR_OK;
     return writing->status == FR_OK;
 }
@@ -162,13 +162,19 @@ static void tell_written(struct writing *writing, const struct fr_rndv_send *sen
         writing->told = writing->arrived;
 }
 
+static bool goes_by_rails(const struct fr_rndv_send *send)
+{
+    const struct fr_rndv_rail_send *rail = send->scheme == &fr_rndv_rail ? send->state : NULL;
+    return rail != NULL && rail->region != NULL;
+}
+
 void fr_rndv_write_step(unsigned index, const struct fr_rndv_send *send)
 {
     struct writing *writing = atomic_load_explicit(&writings[index], memory_order_acquire);
     if (writing == NULL)
         return;
     if (send == NULL || send->number != writing->number || send->address.to != writing->to ||
-        send->region == NULL) {
+        !goes_by_rails(send)) {
         end(index, 0);
         return;
     }

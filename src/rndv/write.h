@@ -11,6 +11,14 @@
 
 // ---- the sender (write.c)
 
+// What a send by rails has beside the others.
+struct fr_rndv_rail_send {
+    struct fr_rail_region *region; // its staging memory, registered; NULL for none
+    size_t offset;                 // of the bytes in it
+    bool serves;                   // its receiver may be reading there
+    bool writes;                   // or is likely to ask for writes
+};
+
 // What this process can do as a sender, of FR_RNDV_WRITES and so on; and whether receivers that
 // have its settings and NICs ask it to write.
 unsigned fr_rndv_write_verbs(void);

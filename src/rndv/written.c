@@ -49,7 +49,7 @@ struct fr_rndv_asked *fr_rndv_written_ask(const struct fr_rndv_incoming *incomin
                                           const struct fr_rail_region *region, size_t offset)
 {
     unsigned char key[FR_RAIL_KEY_MAX];
-    struct fr_rndv_entry entry = {.number = incoming->number, .index = incoming->place};
+    struct fr_rndv_entry entry = {.number = incoming->number, .index = incoming->index};
     size_t bytes = fr_rail_describe(region, offset, (size_t)incoming->bytes, key);
     struct fr_rndv_asked *asked = calloc(1, sizeof(*asked));
     if (asked == NULL || bytes > sizeof(entry.place.key.data)) {
@@ -59,7 +59,7 @@ struct fr_rndv_asked *fr_rndv_written_ask(const struct fr_rndv_incoming *incomin
     memcpy(entry.place.key.data, key, bytes);
     entry.place.key.bytes = (uint16_t)bytes;
     asked->from = incoming->from;
-    asked->place = incoming->place;
+    asked->place = incoming->index;
     asked->number = incoming->number;
     asked->heard_ns = fr_time_ns();
     fr_core_lock(&lock);

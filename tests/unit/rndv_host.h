@@ -181,9 +181,10 @@ static inline void host_check_incoming(const struct fr_rndv_incoming *incoming, 
                                        uint64_t seed)
 {
     struct fr_memory_handle expected = host_handle(seed);
-    CHECK(incoming->from == from && incoming->address == seed, "from %d", incoming->from);
-    CHECK(incoming->scheme == FR_SCHEME_GET && incoming->shift == 20, "%u", incoming->scheme);
-    CHECK(memcmp(&incoming->handle, &expected, sizeof(expected)) == 0, "handle of %ju",
+    CHECK(incoming->from == from && incoming->place.address == seed, "from %d", incoming->from);
+    CHECK(incoming->place.scheme == FR_SCHEME_GET && incoming->place.shift == 20, "%u",
+          incoming->place.scheme);
+    CHECK(memcmp(&incoming->place.handle, &expected, sizeof(expected)) == 0, "handle of %ju",
           (uintmax_t)seed);
 }
 

@@ -100,7 +100,7 @@ static void check_first_life(struct host_message *message, struct fr_rndv_incomi
     check_bytes(message->rts);
     check_secret(message);
     CHECK(fr_rndv_incoming_read(message->rts, &incoming) && is_seed(incoming.bytes, 10));
-    CHECK(incoming.from == 0 && incoming.place == message->index &&
+    CHECK(incoming.from == 0 && incoming.index == message->index &&
           incoming.number == message->number && fr_rndv_incoming_is_short(&incoming));
     *late = incoming;
     CHECK(host_hold(message) && !host_hold(message));
@@ -273,7 +273,7 @@ static bool finds(const struct fr_rndv_cut *cut, const struct host_message *mess
 {
     struct fr_rndv_incoming incoming = {.number = 0};
     return fr_rndv_incoming_find_cut(cut, &incoming) && incoming.number == message->number &&
-           incoming.from == 0 && incoming.place == message->index && is_seed(incoming.bytes, seed);
+           incoming.from == 0 && incoming.index == message->index && is_seed(incoming.bytes, seed);
 }
 
 static uint64_t doubts(void)

@@ -131,7 +131,8 @@ static void check_life(void)
     CHECK(find(1, 1, FR_SCHEME_GET, &incoming) == FR_ERR_NOT_FOUND);
     tell(1, FR_CONTROL_RTS, again);
     CHECK(find(1, 1, FR_SCHEME_GET, &incoming) == FR_OK);
-    CHECK(incoming.scheme == FR_SCHEME_PIPELINE && incoming.address == 12 && incoming.ready == 13);
+    CHECK(incoming.place.scheme == FR_SCHEME_PIPELINE && incoming.place.address == 12 &&
+          incoming.ready == 13);
     CHECK(!fr_rndv_incoming_is_short(&incoming));
     CHECK(find(1, 1, FR_SCHEME_PIPELINE, &incoming) == FR_ERR_NOT_FOUND);
 
@@ -375,7 +376,7 @@ static void begin_next(struct fr_rndv_incoming *incoming, uint64_t seed)
 // A receive has been too short for a message, perhaps for this one.
 static void doubt_first(const struct fr_rndv_incoming *incoming)
 {
-    const struct fr_rndv_entry entry = {.number = incoming->number, .index = incoming->place};
+    const struct fr_rndv_entry entry = {.number = incoming->number, .index = incoming->index};
     while (!fr_rndv_replica_doubt(0, incoming->number, true))
         fr_rndv_progress(NULL);
     CHECK(fr_rndv_tell(0, FR_CONTROL_DOUBTED, &entry, true));
@@ -386,10 +387,10 @@ static void run_receiver(void)
 {
     struct fr_rndv_incoming incoming;
     begin_next(&incoming, 10);
-    const struct fr_rndv_entry begun = {.number = incoming.number, .index = incoming.place};
+    const struct fr_rndv_entry begun = {.number = incoming.number, .index = incoming.index};
     const struct fr_rndv_entry beyond = {.number = incoming.number, .index = FR_RNDV_SLOTS};
     const struct fr_rndv_entry other = {.number = incoming.number + FR_SLOT_ONE,
-                                        .index = incoming.place};
+                                        .index = incoming.index};
     CHECK(fr_rndv_tell(0, FR_CONTROL_ATS, &beyond, true)); // of no message
     CHECK(fr_rndv_tell(0, FR_CONTROL_ATS, &other, true));
     CHECK(fr_rndv_tell(0, FR_CONTROL_BEGUN, &begun, true));
@@ -400,7 +401,7 @@ static void run_receiver(void)
         fr_rndv_incoming_refresh(&incoming);
     }
     CHECK(fr_rndv_incoming_refuse(&incoming) == FR_OK);
-    CHECK(incoming.scheme == FR_SCHEME_PIPELINE && incoming.address == 11);
+    CHECK(incoming.place.scheme == FR_SCHEME_PIPELINE && incoming.place.address == 11);
     CHECK(answer(0, 5, 1) == FR_RNDV_UNKNOWN, "being received another way");
     fr_rndv_incoming_end(&incoming, true);
 

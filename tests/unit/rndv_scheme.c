@@ -19,9 +19,10 @@ static bool refuses;                           // what it receives
 
 // ---- the scheme
 
-static enum fr_status inline_start(struct fr_rndv_send *send, struct fr_rndv_place *place,
-                                   uint64_t *ready)
+static enum fr_status inline_start(struct fr_rndv_send *send, const struct fr_policy_message *facts,
+                                   struct fr_rndv_place *place, uint64_t *ready)
 {
+    (void)facts;
     starts++;
     if (send->bytes > ROOM)
         return FR_ERR_LIMIT;
@@ -39,12 +40,6 @@ static bool inline_progress(struct fr_rndv_send *send)
     if (ready < send->bytes)
         atomic_store(&slot->ready, ready + PIECE < send->bytes ? ready + PIECE : send->bytes);
     return ready == send->bytes;
-}
-
-static int64_t inline_wait_ns(const struct fr_rndv_send *send)
-{
-    (void)send;
-    return FR_RNDV_LEAST_WAIT_NS;
 }
 
 static bool inline_may_leave(const struct fr_rndv_send *send, enum fr_rndv_state state, bool waited)
@@ -84,7 +79,7 @@ static bool inline_pull(struct fr_rndv_recv **recvs, size_t count)
         fr_rndv_incoming_refresh(incoming);
         size_t ready = incoming->ready < bytes ? (size_t)incoming->ready : bytes;
         memcpy((char *)recvs[i]->view->base + pull->done,
-               (const char *)&incoming->handle + pull->done, ready - pull->done);
+               (const char *)&incoming->place.handle + pull->done, ready - pull->done);
         pull->done = ready;
         over = over && pull->done == bytes;
     }
@@ -101,9 +96,9 @@ static void inline_end(struct fr_rndv_recv *recv)
 
 static const struct fr_rndv_scheme inline_scheme = {
     .id = FR_SCHEME_STAGED_GET,
+    .flags = FR_RNDV_NEEDS_PUSH | FR_RNDV_REFUSABLE,
     .start = inline_start,
     .progress = inline_progress,
-    .wait_ns = inline_wait_ns,
     .may_leave = inline_may_leave,
     .cancel = inline_cancel,
     .begin = inline_begin,

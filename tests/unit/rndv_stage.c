@@ -43,8 +43,8 @@ static void check_move(size_t bytes, bool remote)
     // What is told of as there is all of it or nothing yet.
     CHECK(ready == (remote && bytes == ONE_STEP ? bytes : 0), "%ju are there", (uintmax_t)ready);
     CHECK(fr_rndv_stage_move(&send) == FR_OK);
-    CHECK(send.staging.path == FR_PATH_HOST && !send.copying && send.failure == FR_OK);
-    const unsigned char *moved = (const unsigned char *)fr_path_given_address(&send.staging);
+    CHECK(send.stage.view.path == FR_PATH_HOST && !send.stage.copying && send.failure == FR_OK);
+    const unsigned char *moved = (const unsigned char *)fr_path_given_address(&send.stage.view);
     CHECK(memcmp(moved, data, bytes) == 0, "%zu bytes", bytes);
     fr_rndv_stage_close(&send);
     CU(cuMemFree_v2(driver_pointer(memory.address)));
@@ -71,7 +71,7 @@ static void check_failed_copy(void)
     CU(cuMemFree_v2(driver_pointer(memory.address)));
     for (int try = 0; try < 2; try++) {
         CHECK(fr_rndv_stage_to_host(&send) != FR_OK, "the memory is gone");
-        CHECK(lent() == 0 && send.staging.lease.address == NULL, "%zu bytes are lent", lent());
+        CHECK(lent() == 0 && send.stage.view.lease.address == NULL, "%zu bytes are lent", lent());
     }
 }
 

@@ -140,11 +140,13 @@ static void finish(void)
 // ---- the sender
 
 static struct fr_rndv_send send;
+static struct fr_rndv_rail_send rail;
 
 // A message of which so many bytes have been copied.
 static void make_send(size_t copied)
 {
     const struct fr_rndv_place place = {.scheme = FR_SCHEME_RAIL, .shift = SHIFT};
+    rail = (struct fr_rndv_rail_send){.region = near_region, .offset = FROM};
     send = (struct fr_rndv_send){
         .address = {.to = OTHER},
         .scheme = &fr_rndv_rail,
@@ -152,9 +154,8 @@ static void make_send(size_t copied)
         .entered = true,
         .remote = true,
         .sent = true,
-        .copied_bytes = copied,
-        .region = near_region,
-        .region_offset = FROM,
+        .stage.copied_bytes = copied,
+        .state = &rail,
     };
     CHECK(fr_rndv_ledger_advertise(&send.address, false, FR_SLOT_SIZES(BYTES, 43), 0, &place,
                                    &send.index, &send.number) == FR_OK);
@@ -233,16 +234,16 @@ static void test_sender(void)
     struct fr_rndv_entry entry;
     start();
     make_send(0);
-    send.writes = true;
+    rail.writes = true;
     ask();
     CHECK(!may_leave(), "it is still to write");
     step(1);
     CHECK(hear(FR_CONTROL_WRITTEN, &entry) && entry.ready == 0, "it has come to it");
-    send.copied_bytes = 2 * FRAGMENT - 1; // of which the second is not whole
+    send.stage.copied_bytes = 2 * FRAGMENT - 1; // of which the second is not whole
     step(1000);
     CHECK(hear(FR_CONTROL_WRITTEN, &entry) && entry.ready == FRAGMENT && is_quiet());
     check_written(FRAGMENT, FRAGMENT);
-    send.copied_bytes = BYTES;
+    send.stage.copied_bytes = BYTES;
     check_ends(BYTES, false);
     check_written(BYTES, BYTES);
     CHECK(may_leave() && !fr_rndv_rail.may_leave(&send, FR_RNDV_ADVERTISED, false));
@@ -272,7 +273,7 @@ static void test_taken_back(void)
                                       FR_RNDV_ADVERTISED, FR_RNDV_PULLED));
         else
             fr_rndv_write_stop(&send);
-        send.copied_bytes = BYTES;
+        send.stage.copied_bytes = BYTES;
         check_ends(3 * FRAGMENT, false);
         check_written(3 * FRAGMENT, 3 * FRAGMENT);
         fr_rndv_ledger_free(send.index, false);
@@ -398,7 +399,7 @@ static void test_verbs(void)
 // ---- the receiver
 
 static const struct fr_rndv_incoming incoming = {
-    .number = 16 * FR_SLOT_ONE, .from = OTHER, .bytes = BYTES, .place = 9, .shift = SHIFT};
+    .number = 16 * FR_SLOT_ONE, .from = OTHER, .bytes = BYTES, .index = 9, .place.shift = SHIFT};
 
 struct place {
     struct fr_workspace_lease lease;
