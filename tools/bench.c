@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // fabrail bench: runs the benchmarks that were installed with the library, under each MPI on the
-// path, and shows what they print, or makes CSV, JSON and plots of it.
+// path, and shows what they print, or makes CSV, JSON, Markdown and plots of it.
 #include "config.h"
 
 #include "command.h"
@@ -32,7 +32,7 @@ const struct fr_tool_option fabrail_bench_options[] = {
      "take the programs of this family, for srun"},
     {"ranks", 'n', "NUMBER", NULL, "ranks of the tests that take any number (4)"},
     {"largest", 'l', "SIZE", NULL, "messages up to SIZE (256M; 1M on a simulated device)"},
-    {"format", 'f', "FORMAT", "table csv json", "table, csv or json (table)"},
+    {"format", 'f', "FORMAT", "table csv json markdown", "table, csv, json or markdown (table)"},
     {"output", 'o', "FILE", FR_TOOL_FILES, "write to FILE in place of standard output"},
     {"plots", 'p', "FOLDER", FR_TOOL_FOLDERS, "draw plots (SVG) into FOLDER, which is made"},
     {"from", CODE_FROM, "FILE", FR_TOOL_FILES,
@@ -100,7 +100,7 @@ struct bench {
     enum fr_launch_family family; // of the programs, where the launcher does not tell
     int ranks, timeout_s;
     size_t largest_bytes; // 0: by the device
-    char format;          // of table, csv, json
+    char format;          // of table, csv, json, markdown
     const char *output, *plots, *from;
     bool measures; // an option says what to measure
     char programs[FR_FILE_NAME_BYTES], library[FR_FILE_NAME_BYTES];
@@ -140,7 +140,8 @@ static bool take_number(const char *text, int least, int most, int *number)
 static bool take_format(struct bench *bench, const char *text)
 {
     bench->format = text[0];
-    return strcmp(text, "table") == 0 || strcmp(text, "csv") == 0 || strcmp(text, "json") == 0;
+    return strcmp(text, "table") == 0 || strcmp(text, "csv") == 0 || strcmp(text, "json") == 0 ||
+           strcmp(text, "markdown") == 0;
 }
 
 // Returns NULL, or what the option takes.
@@ -166,7 +167,7 @@ static const char *take(struct bench *bench, int code)
                    ? NULL
                    : "a size from 4K to 1G";
     case 'f':
-        return take_format(bench, optarg) ? NULL : "table, csv or json";
+        return take_format(bench, optarg) ? NULL : "table, csv, json or markdown";
     case 'o':
         bench->output = optarg;
         return NULL;
@@ -400,6 +401,8 @@ static bool write_results(struct bench *bench)
         fr_figures_write_csv(&bench->figures, bench->out);
     if (bench->format == 'j')
         fr_figures_write_json(&bench->figures, &bench->source, bench->out);
+    if (bench->format == 'm')
+        fr_figures_write_markdown(&bench->figures, bench->out);
     bool written = fflush(bench->out) == 0 && !ferror(bench->out); // or in an earlier flush
     if (bench->out != stdout)
         written = fclose(bench->out) == 0 && written;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Figures: a line of a program's output in; tables, CSV and JSON out.
+// Figures: a line of a program's output in; tables, CSV, JSON and Markdown out.
 #include "config.h"
 
 #include "figures.h"
@@ -244,6 +244,66 @@ void fr_figures_write_csv(const struct fr_figures *figures, FILE *out)
         put_field(out, one->column, ",");
         put_field(out, one->unit, ",");
         fprintf(out, "%.6g\n", one->value);
+    }
+}
+
+// Returns 0 where the table has no such column.
+static double value_of(const struct fr_figures *figures, const struct fr_figures_table *table,
+                       int label, const char *column)
+{
+    for (int i = 0; i < table->column_count; i++) {
+        if (strcmp(table->columns[i], column) == 0)
+            return fr_figures_value(figures, table, label, i);
+    }
+    return 0;
+}
+
+// The better one of two ways, of which either may be missing: less of a time, more of a rate.
+static double limit_of(const struct fr_figures *figures, const struct fr_figures_table *table,
+                       int label)
+{
+    bool is_rate = strstr(table->first->unit, "/s") != NULL;
+    double kernels = value_of(figures, table, label, "kernels");
+    double engines = value_of(figures, table, label, "copy engines");
+    if (kernels == 0 || engines == 0)
+        return kernels + engines;
+    return (kernels < engines) != is_rate ? kernels : engines;
+}
+
+static void put_cell(double value, FILE *out)
+{
+    if (value > 0)
+        fprintf(out, " %.6g |", value);
+    else
+        fputs(" |", out);
+}
+
+static void write_markdown_row(const struct fr_figures *figures,
+                               const struct fr_figures_table *table, int label, FILE *out)
+{
+    const struct fr_figure *first = table->first;
+    char *end = NULL, text[FR_BYTES_TEXT];
+    size_t bytes = strtoull(table->labels[label], &end, 10);
+    fprintf(out, "| %s, %d ranks, %s | %s |", first->table, first->ranks, first->unit,
+            *end == '\0' ? fr_core_bytes_text(bytes, text) : table->labels[label]);
+    put_cell(value_of(figures, table, label, "Fabrail"), out);
+    put_cell(value_of(figures, table, label, "by hand"), out);
+    put_cell(value_of(figures, table, label, "NCCL"), out);
+    put_cell(limit_of(figures, table, label), out);
+    fputc('\n', out);
+}
+
+void fr_figures_write_markdown(const struct fr_figures *figures, FILE *out)
+{
+    struct fr_figures_table table;
+    fputs("| workload | size | Fabrail | by hand | NCCL | limit |\n"
+          "| --- | --- | --- | --- | --- | --- |\n",
+          out);
+    for (size_t at = 0; fr_figures_next_table(figures, &at, &table);) {
+        for (int label = 0; label < table.label_count; label++) {
+            if (value_of(figures, &table, label, "Fabrail") > 0)
+                write_markdown_row(figures, &table, label, out);
+        }
     }
 }
 

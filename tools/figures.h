@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Figures of benchmarks: collected from what the programs print, or read from JSON that was written
-// before; written as tables, CSV, JSON and plots.
+// before; written as tables, CSV, JSON, Markdown and plots.
 #ifndef FR_TOOLS_FIGURES_H
 #define FR_TOOLS_FIGURES_H
 
@@ -67,6 +67,10 @@ void fr_figures_write_pairs(const struct fr_figures *figures, const char *test, 
 void fr_figures_write_csv(const struct fr_figures *figures, FILE *out);
 void fr_figures_write_json(const struct fr_figures *figures, const struct fr_figures_source *source,
                            FILE *out);
+
+// Writes one table in Markdown, as in doc/performance.md: a row for each label of each table that
+// has a column "Fabrail". The limit is the better one of the columns "kernels" and "copy engines".
+void fr_figures_write_markdown(const struct fr_figures *figures, FILE *out);
 
 // Reads what fr_figures_write_json has written. Returns false after a complaint.
 bool fr_figures_read(const char *name, struct fr_figures *figures,
