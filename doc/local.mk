@@ -22,7 +22,11 @@ endif
 # As they lie here, so that their links hold.
 nobase_dist_doc_DATA = README.md NEWS COPYING contrib/README.md doc/design.md doc/guide.md \
     doc/performance.md doc/report.schema.json doc/security.md \
-    doc/troubleshooting.md $(fr_figures)
+    doc/troubleshooting.md $(fr_benchmarks) $(fr_figures)
+
+# What was measured, by day.
+fr_benchmarks = doc/benchmarks/2026-11-21.md doc/benchmarks/2026-11-22.md \
+    doc/benchmarks/2026-11-23.md doc/benchmarks/2026-11-24.md
 
 # What fabrail bench has measured, as JSON, and the plots that it makes of it.
 fr_figures = doc/figures/allreduce-2.json doc/figures/allreduce-4.json doc/figures/exchange.json \
