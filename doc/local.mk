@@ -1,6 +1,6 @@
 # The manual page: fabrail.7.in with the table of settings put in. A cross build cannot run the
 # program that writes the table and goes without the page.
-EXTRA_DIST += doc/fabrail.7.in doc/check-settings.sh
+EXTRA_DIST += doc/fabrail.7.in doc/check-names.sh doc/check-settings.sh
 CLEANFILES += doc/fabrail.7 doc/settings.roff
 
 if !CROSS_COMPILING
@@ -18,6 +18,7 @@ doc/fabrail.7: doc/fabrail.7.in doc/settings.roff
 
 TESTS += doc/check-settings.sh
 endif
+TESTS += doc/check-names.sh
 
 # As they lie here, so that their links hold.
 nobase_dist_doc_DATA = README.md NEWS COPYING contrib/README.md doc/design.md doc/guide.md \
