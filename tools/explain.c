@@ -271,6 +271,7 @@ int fabrail_explain(int argc, char **argv)
         .function = "MPI_Send", .place = FR_PLACE_COUNT, .gpu_aware = FR_AUTO};
     struct fr_explain_facts facts;
     const char *source;
+    fr_real_rows_fill();
     for (int code = 0; (code = fr_tool_next(argc, argv)) != FR_TOOL_END;) {
         const char *what = "";
         if (code == FR_TOOL_HELP || code == FR_TOOL_BAD)

@@ -57,7 +57,7 @@ static bool is_reduction(enum fr_fn fn)
 
 static bool is_nonblocking(enum fr_fn fn)
 {
-    return fr_real_arg(fn, 'q', 0) >= 0;
+    return fr_real_rows[fn].request >= 0;
 }
 
 // Messages, and collectives that are made of them: nonblocking ones where that is no detour, and
@@ -203,8 +203,7 @@ static bool is_between_hosts(const struct fr_explain_facts *facts)
 
 static bool has_buffer(enum fr_fn fn)
 {
-    return fr_real_arg(fn, 's', 0) >= 0 || fr_real_arg(fn, 'r', 0) >= 0 ||
-           fr_real_arg(fn, 'b', 0) >= 0;
+    return fr_real_rows[fn].buffer_count > 0;
 }
 
 // What the library would say, were all ranks to make this call in one place.

@@ -14,15 +14,10 @@ static bool is_packed(const struct fr_path_view *view)
     return view->lease.address && view->shape == FR_SHAPE_PACKED;
 }
 
-static bool has_arrays(const struct fr_request_op *op, const struct fr_path_view *view)
+static const struct fr_real_side *side_of(const struct fr_request_op *op,
+                                          const struct fr_path_view *view)
 {
-    return fr_real_rows[op->fn].signature[view->arg + 1] == 'v';
-}
-
-static bool wide_displacements(const struct fr_request_op *op, const struct fr_path_view *view)
-{
-    return (fr_real_rows[op->fn].flags & FR_ROW_LARGE) ||
-           fr_real_rows[op->fn].signature[view->arg + 2] == 'A';
+    return fr_real_side_of(op->fn, (int)view->arg);
 }
 
 static enum fr_status store_displacement(void *array, size_t index, bool wide, size_t value)
@@ -40,15 +35,15 @@ static enum fr_status store_displacement(void *array, size_t index, bool wide, s
 // New displacements for blocks that stand close together, in bytes where each block has a datatype
 // of its own, else in elements.
 static enum fr_status pack_displacements(struct fr_request_op *op, const struct fr_path_view *view,
-                                         bool in_bytes)
+                                         const struct fr_real_side *side)
 {
-    bool wide = wide_displacements(op, view);
+    bool wide = (fr_real_rows[op->fn].flags & FR_ROW_LARGE) || side->wide_displacements;
     void *array = fr_request_op_carve(op, view->block_count * (wide ? 8 : 4));
     if (!array)
         return FR_ERR_NO_MEMORY;
     for (size_t i = 0; i < view->block_count; i++) {
         const struct fr_path_block *block = &view->blocks[i];
-        size_t unit = in_bytes ? 1 : block->layout->size_bytes;
+        size_t unit = side->has_types ? 1 : block->layout->size_bytes;
         enum fr_status status =
             store_displacement(array, i, wide, unit ? block->stage_offset / unit : 0);
         if (status != FR_OK) {
@@ -58,13 +53,14 @@ static enum fr_status pack_displacements(struct fr_request_op *op, const struct 
             return status;
         }
     }
-    op->args[view->arg + 2] = FR_PTR(array);
+    op->args[side->displacements] = FR_PTR(array);
     return FR_OK;
 }
 
-static enum fr_status pack_types(struct fr_request_op *op, const struct fr_path_view *view)
+static enum fr_status pack_types(struct fr_request_op *op, const struct fr_path_view *view,
+                                 const struct fr_real_side *side)
 {
-    const void *given = (const void *)op->args[view->arg + 3];
+    const void *given = (const void *)op->args[side->type];
     void *types = fr_request_op_carve(op, view->block_count * fr_real_mpi.handle_bytes);
     if (!types)
         return FR_ERR_NO_MEMORY;
@@ -73,51 +69,46 @@ static enum fr_status pack_types(struct fr_request_op *op, const struct fr_path_
         fr_real_handle_store(
             types, i, block->count ? block->layout->packed_type : fr_real_handle_load(given, i));
     }
-    op->args[view->arg + 3] = FR_PTR(types);
+    op->args[side->type] = FR_PTR(types);
     return FR_OK;
 }
 
 // In memory of Fabrail's any number of bytes may come, which MPICH would take for an error where it
 // has to unpack them. Where a count of bytes does not fit, MPI gets elements of bytes.
-static enum fr_status rewrite_as_bytes(struct fr_request_op *op, const struct fr_path_view *view)
+static enum fr_status rewrite_as_bytes(struct fr_request_op *op, const struct fr_path_view *view,
+                                       const struct fr_real_side *side)
 {
     const struct fr_path_block *block = &view->blocks[0];
     size_t bytes = block->count * block->layout->size_bytes;
     if (bytes <= INT_MAX || (fr_real_rows[op->fn].flags & FR_ROW_LARGE)) {
-        op->args[view->arg + 1] = bytes;
-        op->args[view->arg + 2] = fr_real_mpi.BYTE;
+        op->args[side->count] = bytes;
+        op->args[side->type] = fr_real_mpi.BYTE;
         return FR_OK;
     }
     enum fr_status status = fr_layout_bytes_type(block->layout->size_bytes, &op->element_type);
     if (status == FR_OK)
-        op->args[view->arg + 2] = op->element_type;
+        op->args[side->type] = op->element_type;
     return status;
 }
 
 static enum fr_status rewrite_packed(struct fr_request_op *op, const struct fr_path_view *view)
 {
-    const char *letters = fr_real_rows[op->fn].signature + view->arg;
+    const struct fr_real_side *side = side_of(op, view);
     if (view->as_bytes)
-        return rewrite_as_bytes(op, view);
-    if (!has_arrays(op, view)) {
-        int type = fr_real_arg(op->fn, 't', (int)view->arg);
-        op->args[type] = view->blocks[0].layout->packed_type;
-        return FR_OK;
-    }
-    enum fr_status status = pack_displacements(op, view, letters[3] == 'T');
-    if (status != FR_OK)
-        return status;
-    if (letters[3] == 'T')
-        return pack_types(op, view);
-    op->args[view->arg + 3] = view->blocks[0].layout->packed_type;
-    return FR_OK;
+        return rewrite_as_bytes(op, view, side);
+    enum fr_status status = side->has_counts ? pack_displacements(op, view, side) : FR_OK;
+    if (status == FR_OK && side->has_types)
+        return pack_types(op, view, side);
+    if (status == FR_OK)
+        op->args[side->type] = view->blocks[0].layout->packed_type;
+    return status;
 }
 
 enum fr_status fr_mpi_args_rewrite(struct fr_request_op *op)
 {
     size_t bytes = 0;
     for (unsigned v = 0; v < op->view_count; v++) {
-        if (is_packed(&op->views[v]) && has_arrays(op, &op->views[v]))
+        if (is_packed(&op->views[v]) && side_of(op, &op->views[v])->has_counts)
             bytes += 2 * (op->views[v].block_count * 8 + ARRAY_SLACK);
     }
     enum fr_status status = fr_request_op_reserve(op, bytes);

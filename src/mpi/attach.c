@@ -65,7 +65,7 @@ static int attach(enum fr_fn fn, const fr_word *args, int buffer, struct attache
 bool fr_mpi_call_buffer_attach(enum fr_fn fn, fr_word *args, int *result)
 {
     struct fr_device_range range;
-    int buffer = fr_real_arg(fn, 'b', 0), comm = fr_real_arg(fn, 'c', 0);
+    int buffer = fr_real_rows[fn].send.buffer, comm = fr_real_rows[fn].comm;
     bool large = fr_real_rows[fn].flags & FR_ROW_LARGE;
     int64_t bytes = large ? (int64_t)args[buffer + 1] : (int)args[buffer + 1];
     fr_device_classify((const void *)args[buffer], 1, &range);
@@ -100,7 +100,7 @@ static struct attached *take(const void *host)
 
 bool fr_mpi_call_buffer_return(enum fr_fn fn, fr_word *args, int *result)
 {
-    void **pointer = (void **)args[fr_real_arg(fn, 'a', 0)];
+    void **pointer = (void **)args[fr_real_rows[fn].address];
     *result = fr_real_call(fn, args);
     struct attached *attached = *result == fr_real_mpi.SUCCESS && pointer ? take(*pointer) : NULL;
     if (attached) {

@@ -11,66 +11,64 @@ static bool to_nobody(const struct fr_request_op *op, int arg)
 
 static enum fr_status send(struct fr_request_op *op)
 {
-    if (to_nobody(op, fr_real_arg(op->fn, 'P', 0)))
+    if (to_nobody(op, fr_real_rows[op->fn].peer))
         return FR_OK;
-    return fr_mpi_view_simple(op, 0, 1, FR_USE_IN);
+    return fr_mpi_view_side(op, &fr_real_rows[op->fn].send, 1, FR_USE_IN);
 }
 
 static enum fr_status receive(struct fr_request_op *op)
 {
-    int message = fr_real_arg(op->fn, 'm', 0);
+    const struct fr_real_row *row = &fr_real_rows[op->fn];
+    int message = row->message;
     op->prefix_out = true;
-    if (message < 0 && to_nobody(op, fr_real_arg(op->fn, 'P', 0)))
+    if (message < 0 && to_nobody(op, row->peer))
         return FR_OK;
     if (message >= 0 &&
         (!op->args[message] ||
          fr_real_handle_load((const void *)op->args[message], 0) == fr_real_mpi.MESSAGE_NO_PROC))
         return FR_OK;
-    return fr_mpi_view_simple(op, 0, 1, FR_USE_OUT);
+    return fr_mpi_view_side(op, &row->receive, 1, FR_USE_OUT);
 }
 
 // The status of a nonblocking exchange tells what arrived in no MPICH up to 5.0: everything is
 // copied back then, over what was copied in before.
 static bool status_counts(const struct fr_request_op *op)
 {
-    return fr_real_arg(op->fn, 'q', 0) < 0;
+    return fr_real_rows[op->fn].request < 0;
 }
 
 static enum fr_status send_receive(struct fr_request_op *op)
 {
-    int receive_arg = fr_real_arg(op->fn, 'r', 0);
-    int dest = fr_real_arg(op->fn, 'P', 0);
-    int source = fr_real_arg(op->fn, 'P', dest + 1);
+    const struct fr_real_row *row = &fr_real_rows[op->fn];
     enum fr_status status = FR_OK;
     op->prefix_out = status_counts(op);
-    if (!to_nobody(op, dest))
-        status = fr_mpi_view_simple(op, 0, 1, FR_USE_IN);
-    if (status == FR_OK && !to_nobody(op, source))
+    if (!to_nobody(op, row->peer))
+        status = fr_mpi_view_side(op, &row->send, 1, FR_USE_IN);
+    if (status == FR_OK && !to_nobody(op, row->sender))
         status =
-            fr_mpi_view_simple(op, receive_arg, 1, op->prefix_out ? FR_USE_OUT : FR_USE_IN_OUT);
+            fr_mpi_view_side(op, &row->receive, 1, op->prefix_out ? FR_USE_OUT : FR_USE_IN_OUT);
     return status;
 }
 
 static enum fr_status replace(struct fr_request_op *op)
 {
-    int dest = fr_real_arg(op->fn, 'P', 0);
-    int source = fr_real_arg(op->fn, 'P', dest + 1);
-    struct fr_mpi_use use = {.out = !to_nobody(op, source), .own = -1};
+    const struct fr_real_row *row = &fr_real_rows[op->fn];
+    struct fr_mpi_use use = {.out = !to_nobody(op, row->sender), .own = -1};
     op->prefix_out = status_counts(op);
-    use.in = !to_nobody(op, dest) || (use.out && !op->prefix_out);
-    return use.in || use.out ? fr_mpi_view_simple(op, 0, 1, use) : FR_OK;
+    use.in = !to_nobody(op, row->peer) || (use.out && !op->prefix_out);
+    return use.in || use.out ? fr_mpi_view_side(op, &row->send, 1, use) : FR_OK;
 }
 
 // Whether MPI looks at no argument of an origin, which may be anything then. It is given nothing in
 // their place.
-static bool ignores_origin(struct fr_request_op *op, int arg)
+static bool ignores_origin(struct fr_request_op *op, const struct fr_real_side *side)
 {
-    int operation = fr_real_arg(op->fn, 'o', 0);
-    if (fr_real_rows[op->fn].signature[arg] != 's' || operation < 0 ||
-        fr_real_handle(op->args[operation]) != fr_real_mpi.NO_OP)
+    const struct fr_real_row *row = &fr_real_rows[op->fn];
+    if (side != &row->send || row->operation < 0 ||
+        fr_real_handle(op->args[row->operation]) != fr_real_mpi.NO_OP)
         return false;
-    op->args[arg] = op->args[arg + 1] = 0;
-    op->args[arg + 2] = fr_real_mpi.BYTE;
+    op->args[side->buffer] = op->args[side->count] = 0;
+    op->args[side->type] = fr_real_mpi.BYTE;
     return true;
 }
 
@@ -78,33 +76,32 @@ static bool ignores_origin(struct fr_request_op *op, int arg)
 // all buffers of the call share.
 static enum fr_status one_sided(struct fr_request_op *op)
 {
-    const char *signature = fr_real_rows[op->fn].signature;
-    int peer = fr_real_arg(op->fn, 'P', 0);
+    const struct fr_real_row *row = &fr_real_rows[op->fn];
     enum fr_status status = FR_OK;
-    op->peer = (int)op->args[peer];
-    if (to_nobody(op, peer))
+    op->peer = (int)op->args[row->peer];
+    if (to_nobody(op, row->peer))
         return FR_OK;
-    for (int arg = 0; arg < peer && status == FR_OK; arg++) {
-        if (signature[arg] != 's' && signature[arg] != 'r')
-            continue;
-        struct fr_mpi_use use = signature[arg] == 's' ? FR_USE_IN : FR_USE_OUT;
-        if (signature[arg + 1] == 'n') {
-            if (!ignores_origin(op, arg))
-                status = fr_mpi_view_simple(op, arg, 1, use);
+    for (unsigned i = 0; i < row->buffer_count && status == FR_OK; i++) {
+        const struct fr_real_side *side = fr_real_side_of(op->fn, row->buffers[i]);
+        struct fr_mpi_use use = side == &row->send ? FR_USE_IN : FR_USE_OUT;
+        if (side->count >= 0) {
+            if (!ignores_origin(op, side))
+                status = fr_mpi_view_side(op, side, 1, use);
             continue;
         }
-        status = fr_mpi_view_begin(op, arg);
+        status = fr_mpi_view_begin(op, row->buffers[i]);
         if (status == FR_OK)
-            status = fr_mpi_view_elements(op, 0, 1, op->args[fr_real_arg(op->fn, 't', 0)], use);
+            status = fr_mpi_view_elements(op, 0, 1, op->args[side->type], use);
     }
     return status;
 }
 
 static enum fr_status file(struct fr_request_op *op, bool reads)
 {
+    const struct fr_real_row *row = &fr_real_rows[op->fn];
     op->prefix_out = reads;
-    return fr_mpi_view_simple(op, fr_real_arg(op->fn, reads ? 'r' : 's', 0), 1,
-                              reads ? FR_USE_OUT : FR_USE_IN);
+    return reads ? fr_mpi_view_side(op, &row->receive, 1, FR_USE_OUT)
+                 : fr_mpi_view_side(op, &row->send, 1, FR_USE_IN);
 }
 
 // Size and position of a packed buffer are int, MPI_Count or MPI_Aint.
@@ -114,10 +111,10 @@ static bool wide_position(const struct fr_request_op *op)
 }
 
 // The part of a packed buffer from the position on: all that the call may touch.
-static enum fr_status packed_rest(struct fr_request_op *op, int arg, struct fr_mpi_use use)
+static enum fr_status packed_rest(struct fr_request_op *op, int buffer, struct fr_mpi_use use)
 {
-    fr_word size_word = op->args[fr_real_arg(op->fn, 'z', 0)];
-    const void *position_address = (const void *)op->args[fr_real_arg(op->fn, 'y', 0)];
+    fr_word size_word = op->args[fr_real_rows[op->fn].size];
+    const void *position_address = (const void *)op->args[fr_real_rows[op->fn].position];
     if (!position_address)
         return FR_ERR_INVALID;
     bool wide = wide_position(op);
@@ -125,7 +122,7 @@ static enum fr_status packed_rest(struct fr_request_op *op, int arg, struct fr_m
     int64_t position = wide ? *(const int64_t *)position_address : *(const int *)position_address;
     if (position < 0 || position > size)
         return FR_ERR_INVALID;
-    enum fr_status status = fr_mpi_view_begin(op, arg);
+    enum fr_status status = fr_mpi_view_begin(op, buffer);
     if (status != FR_OK)
         return status;
     op->views[op->view_count - 1].same_shape_only = true;
@@ -134,27 +131,28 @@ static enum fr_status packed_rest(struct fr_request_op *op, int arg, struct fr_m
 
 static enum fr_status pack(struct fr_request_op *op)
 {
-    enum fr_status status = fr_mpi_view_simple(op, fr_real_arg(op->fn, 's', 0), 1, FR_USE_IN);
-    return status == FR_OK ? packed_rest(op, fr_real_arg(op->fn, 'b', 0), FR_USE_OUT) : status;
+    const struct fr_real_row *row = &fr_real_rows[op->fn];
+    enum fr_status status = fr_mpi_view_side(op, &row->send, 1, FR_USE_IN);
+    return status == FR_OK ? packed_rest(op, row->receive.buffer, FR_USE_OUT) : status;
 }
 
 static enum fr_status unpack(struct fr_request_op *op)
 {
-    enum fr_status status = packed_rest(op, fr_real_arg(op->fn, 's', 0), FR_USE_IN);
-    if (status != FR_OK)
-        return status;
-    return fr_mpi_view_simple(op, fr_real_arg(op->fn, 'r', 0), 1, FR_USE_OUT);
+    const struct fr_real_row *row = &fr_real_rows[op->fn];
+    enum fr_status status = packed_rest(op, row->send.buffer, FR_USE_IN);
+    return status == FR_OK ? fr_mpi_view_side(op, &row->receive, 1, FR_USE_OUT) : status;
 }
 
 static enum fr_status reduce_local(struct fr_request_op *op)
 {
+    const struct fr_real_side *side = &fr_real_rows[op->fn].send;
     enum fr_status status = FR_OK;
     for (int arg = 0; arg < 2 && status == FR_OK; arg++) {
         status = fr_mpi_view_begin(op, arg);
         if (status != FR_OK)
             break;
         op->views[op->view_count - 1].same_shape_only = true;
-        status = fr_mpi_view_elements(op, 0, fr_mpi_count_arg(op, 2), op->args[3],
+        status = fr_mpi_view_elements(op, 0, fr_mpi_count_at(op, side, 0), op->args[side->type],
                                       arg ? FR_USE_IN_OUT : FR_USE_IN);
     }
     return status;
@@ -162,18 +160,20 @@ static enum fr_status reduce_local(struct fr_request_op *op)
 
 static enum fr_status partitioned(struct fr_request_op *op, bool receives)
 {
-    int partitions = (int)op->args[1];
-    int64_t count = fr_mpi_count_arg(op, 2);
+    const struct fr_real_row *row = &fr_real_rows[op->fn];
+    const struct fr_real_side *side = receives ? &row->receive : &row->send;
+    int partitions = (int)op->args[side->buffer + 1];
+    int64_t count = fr_mpi_count_at(op, side, 0);
     if (partitions < 0 || count < 0)
         return FR_ERR_INVALID;
-    if (to_nobody(op, fr_real_arg(op->fn, 'P', 0)))
+    if (to_nobody(op, row->peer))
         return FR_OK;
     op->partitions = (size_t)partitions;
     op->partition_count = (size_t)count;
-    enum fr_status status = fr_mpi_view_begin(op, 0);
+    enum fr_status status = fr_mpi_view_begin(op, side->buffer);
     if (status != FR_OK)
         return status;
-    return fr_mpi_view_elements(op, 0, partitions * count, op->args[3],
+    return fr_mpi_view_elements(op, 0, partitions * count, op->args[side->type],
                                 receives ? FR_USE_OUT : FR_USE_IN);
 }
 

@@ -10,16 +10,20 @@
 #include "request/posted.h"
 #include "world/world.h"
 
+#include <string.h>
+
 void fr_mpi_find_object(struct fr_request_op *op)
 {
-    static const char kinds[] = {'w', 'f', 'c'};
-    for (size_t i = 0; i < sizeof(kinds); i++) {
-        int arg = fr_real_arg(op->fn, kinds[i], 0);
-        if (arg < 0)
-            continue;
-        op->object_kind = kinds[i];
-        op->object = kinds[i] == 'f' ? op->args[arg] : fr_real_handle(op->args[arg]);
-        return;
+    const struct fr_real_row *row = &fr_real_rows[op->fn];
+    if (row->window >= 0) {
+        op->object_kind = 'w';
+        op->object = fr_real_handle(op->args[row->window]);
+    } else if (row->file >= 0) {
+        op->object_kind = 'f';
+        op->object = op->args[row->file];
+    } else if (row->comm >= 0) {
+        op->object_kind = 'c';
+        op->object = fr_real_handle(op->args[row->comm]);
     }
 }
 
@@ -82,19 +86,16 @@ static int refuse(const struct fr_request_op *op, enum fr_device_kind kind, cons
 
 bool fr_mpi_call_refusable(enum fr_fn fn, fr_word *args, int *result)
 {
-    const char *signature = fr_real_rows[fn].signature;
-    for (int arg = 0; signature[arg]; arg++) {
+    const struct fr_real_row *row = &fr_real_rows[fn];
+    for (unsigned i = 0; i < row->buffer_count; i++) {
         struct fr_device_range range;
         struct fr_request_op op = {.fn = fn};
-        if (signature[arg] != 's' && signature[arg] != 'r' && signature[arg] != 'b')
-            continue;
-        fr_device_classify((const void *)args[arg], 1, &range);
+        fr_device_classify((const void *)args[row->buffers[i]], 1, &range);
         struct fr_policy_facts facts = facts_of(&op, false, &range);
         struct fr_policy_choice choice = fr_policy_choose(&facts);
         if (choice.path != FR_PATH_REFUSE)
             continue;
-        for (int i = 0; signature[i]; i++)
-            op.args[i] = args[i];
+        memcpy(op.args, args, row->arg_count * sizeof(*args));
         fr_mpi_find_object(&op);
         *result = refuse(&op, range.kind, choice.reason);
         return true;
@@ -105,12 +106,10 @@ bool fr_mpi_call_refusable(enum fr_fn fn, fr_word *args, int *result)
 // A datatype that cannot be decoded matters only if a buffer is device memory.
 static bool any_device_pointer(const struct fr_request_op *op)
 {
-    const char *signature = fr_real_rows[op->fn].signature;
-    for (int arg = 0; signature[arg]; arg++) {
+    const struct fr_real_row *row = &fr_real_rows[op->fn];
+    for (unsigned i = 0; i < row->buffer_count; i++) {
         struct fr_device_range range;
-        if (signature[arg] != 's' && signature[arg] != 'r' && signature[arg] != 'b')
-            continue;
-        fr_device_classify((const void *)op->args[arg], 1, &range);
+        fr_device_classify((const void *)op->args[row->buffers[i]], 1, &range);
         if (fr_device_owns(&range))
             return true;
     }
@@ -248,7 +247,7 @@ static enum fr_status stage(struct fr_request_op *op)
     // and of others whose datatype it packs. It then gets what is there, as it would of host
     // memory.
     bool starts = fr_real_rows[op->fn].flags & FR_ROW_PERSISTENT;
-    bool is_message = fr_real_arg(op->fn, 'P', 0) >= 0;
+    bool is_message = fr_real_rows[op->fn].peer >= 0;
     bool later = op->partitions || (starts && is_message);
     return status == FR_OK && !later ? fr_request_copy_in(&op, 1) : status;
 }
@@ -275,7 +274,7 @@ static void limit_pack(struct fr_request_op *op, int64_t position_before, int64_
 
 static int64_t position_of(const struct fr_request_op *op)
 {
-    const void *position = (const void *)op->args[fr_real_arg(op->fn, 'y', 0)];
+    const void *position = (const void *)op->args[fr_real_rows[op->fn].position];
     if (fr_real_rows[op->fn].flags & (FR_ROW_LARGE | FR_ROW_EXTERNAL))
         return *(const int64_t *)position;
     return *(const int *)position;
@@ -285,7 +284,7 @@ static int run_blocking(struct fr_request_op *op)
 {
     _Alignas(16) char own_status[FR_STATUS_BYTES] = {0};
     bool packs = fr_real_rows[op->fn].class == FR_CLASS_PACK;
-    int status_arg = fr_real_arg(op->fn, 'u', 0);
+    int status_arg = fr_real_rows[op->fn].status;
     void *status = NULL;
     int64_t before = packs ? position_of(op) : 0;
     if (status_arg >= 0) {
@@ -313,7 +312,7 @@ static int run_blocking(struct fr_request_op *op)
 static int run(struct fr_request_op *op)
 {
     enum fr_class class = fr_real_rows[op->fn].class;
-    int request = fr_real_arg(op->fn, 'q', 0);
+    int request = fr_real_rows[op->fn].request;
     bool pends = class == FR_CLASS_RMA || class == FR_CLASS_FILE_READ_BEGIN ||
                  class == FR_CLASS_FILE_WRITE_BEGIN;
     if (request < 0 && !pends)
@@ -440,7 +439,7 @@ static bool exchange(enum fr_fn fn, fr_word *args, struct fr_coll_group *group, 
 // All ranks come here, also those with host buffers, which the others have to know.
 bool fr_mpi_call_exchange(enum fr_fn fn, fr_word *args, int *result)
 {
-    fr_word comm = fr_real_handle(args[fr_real_arg(fn, 'c', 0)]);
+    fr_word comm = fr_real_comm(fn, args);
     bool enters = fr_mpi_peer_is_enabled() && comm != fr_real_mpi.COMM_NULL;
     struct fr_coll_group *group = enters ? fr_coll_group_enter(comm, FR_COLL_WAITS_LAST) : NULL;
     if (!exchange(fn, args, group, result))

@@ -9,8 +9,7 @@
 struct collective {
     struct fr_request_op *op;
     struct fr_mpi_shape shape;
-    int send; // positions of the buffers, -1 if there is none
-    int receive;
+    const struct fr_real_side *send, *receive;
     bool in_place;
     bool is_root; // of a rooted collective
     bool is_leaf; // takes part at the other end
@@ -18,12 +17,12 @@ struct collective {
 
 static enum fr_status describe(struct fr_request_op *op, struct collective *call)
 {
-    fr_word comm = fr_real_handle(op->args[fr_real_arg(op->fn, 'c', 0)]);
-    int root_arg = fr_real_arg(op->fn, 'R', 0);
+    fr_word comm = fr_real_comm(op->fn, op->args);
+    int root_arg = fr_real_rows[op->fn].root;
     int root = root_arg >= 0 ? (int)op->args[root_arg] : 0;
     call->op = op;
-    call->send = fr_real_arg(op->fn, 's', 0);
-    call->receive = fr_real_arg(op->fn, 'r', 0);
+    call->send = &fr_real_rows[op->fn].send;
+    call->receive = &fr_real_rows[op->fn].receive;
     call->in_place = fr_mpi_is_in_place(op);
     enum fr_status status = fr_mpi_shape_of(comm, &call->shape);
     if (status != FR_OK)
@@ -36,8 +35,8 @@ static enum fr_status describe(struct fr_request_op *op, struct collective *call
 static enum fr_status bcast(const struct collective *call)
 {
     if (call->is_root)
-        return fr_mpi_view_simple(call->op, 0, 1, FR_USE_IN);
-    return call->is_leaf ? fr_mpi_view_simple(call->op, 0, 1, FR_USE_OUT) : FR_OK;
+        return fr_mpi_view_side(call->op, call->send, 1, FR_USE_IN);
+    return call->is_leaf ? fr_mpi_view_side(call->op, call->receive, 1, FR_USE_OUT) : FR_OK;
 }
 
 // What a rank finds of its own in the receive buffer of an in-place call.
@@ -52,9 +51,9 @@ static enum fr_status gather(const struct collective *call, bool sends, bool rec
 {
     enum fr_status status = FR_OK;
     if (sends && !call->in_place)
-        status = fr_mpi_view_simple(call->op, call->send, 1, FR_USE_IN);
+        status = fr_mpi_view_side(call->op, call->send, 1, FR_USE_IN);
     if (status == FR_OK && receives)
-        status = fr_mpi_view_any(call->op, call->receive, call->shape.peers, gathered(call));
+        status = fr_mpi_view_side(call->op, call->receive, call->shape.peers, gathered(call));
     return status;
 }
 
@@ -62,9 +61,9 @@ static enum fr_status scatter(const struct collective *call)
 {
     enum fr_status status = FR_OK;
     if (call->is_root)
-        status = fr_mpi_view_any(call->op, call->send, call->shape.peers, FR_USE_IN);
+        status = fr_mpi_view_side(call->op, call->send, call->shape.peers, FR_USE_IN);
     if (status == FR_OK && call->is_leaf && !call->in_place)
-        status = fr_mpi_view_simple(call->op, call->receive, 1, FR_USE_OUT);
+        status = fr_mpi_view_side(call->op, call->receive, 1, FR_USE_OUT);
     return status;
 }
 
@@ -72,28 +71,27 @@ static enum fr_status alltoall(const struct collective *call, int sends, int rec
 {
     enum fr_status status = FR_OK;
     if (!call->in_place)
-        status = fr_mpi_view_any(call->op, call->send, sends, FR_USE_IN);
+        status = fr_mpi_view_side(call->op, call->send, sends, FR_USE_IN);
     if (status != FR_OK)
         return status;
-    return fr_mpi_view_any(call->op, call->receive, receives,
-                           call->in_place ? FR_USE_IN_OUT : FR_USE_OUT);
+    return fr_mpi_view_side(call->op, call->receive, receives,
+                            call->in_place ? FR_USE_IN_OUT : FR_USE_OUT);
 }
 
-// A view of `count` elements whose datatype stands further back in the arguments; a reduction works
-// on the true datatype.
-static enum fr_status reduced(struct fr_request_op *op, int arg, int64_t count,
-                              struct fr_mpi_use use)
+// A view of `count` elements; a reduction works on the true datatype.
+static enum fr_status reduced(struct fr_request_op *op, const struct fr_real_side *side,
+                              int64_t count, struct fr_mpi_use use)
 {
-    enum fr_status status = fr_mpi_view_begin(op, arg);
+    enum fr_status status = fr_mpi_view_begin(op, side->buffer);
     if (status != FR_OK)
         return status;
     op->views[op->view_count - 1].same_shape_only = true;
-    return fr_mpi_view_elements(op, 0, count, op->args[fr_real_arg(op->fn, 't', 0)], use);
+    return fr_mpi_view_elements(op, 0, count, op->args[side->type], use);
 }
 
 static enum fr_status reduce(const struct collective *call, bool sends, bool receives)
 {
-    int64_t count = fr_mpi_count_arg(call->op, fr_real_arg(call->op->fn, 'n', 0));
+    int64_t count = fr_mpi_count_at(call->op, call->receive, 0);
     enum fr_status status = FR_OK;
     struct fr_mpi_use use = {.in = call->in_place, .out = receives, .own = -1};
     if (sends && !call->in_place)
@@ -115,17 +113,15 @@ static enum fr_status reduce_scatter(const struct collective *call, int64_t own,
     enum fr_status status = reduced(op, call->receive, own, FR_USE_IN_OUT);
     if (status != FR_OK)
         return status;
-    return fr_mpi_view_elements(op, own, total - own, op->args[fr_real_arg(op->fn, 't', 0)],
-                                FR_USE_IN);
+    return fr_mpi_view_elements(op, own, total - own, op->args[call->receive->type], FR_USE_IN);
 }
 
 static enum fr_status reduce_scatter_counts(const struct collective *call)
 {
-    int arg = fr_real_arg(call->op->fn, 'v', 0);
     int64_t total = 0;
     for (int i = 0; i < call->shape.size; i++)
-        total += fr_mpi_count_at(call->op, arg, i);
-    return reduce_scatter(call, fr_mpi_count_at(call->op, arg, call->shape.rank), total);
+        total += fr_mpi_count_at(call->op, call->receive, i);
+    return reduce_scatter(call, fr_mpi_count_at(call->op, call->receive, call->shape.rank), total);
 }
 
 // Beyond the border of a grid that is not periodic there is nobody, and what would come from there
@@ -148,15 +144,15 @@ static enum fr_status leave_absent(struct fr_request_op *op, fr_word comm)
 static enum fr_status neighbours(const struct collective *call, bool same_to_all)
 {
     int in_degree = 0, out_degree = 0;
-    fr_word comm = fr_real_handle(call->op->args[fr_real_arg(call->op->fn, 'c', 0)]);
+    fr_word comm = fr_real_comm(call->op->fn, call->op->args);
     enum fr_status status = fr_mpi_neighbours_of(comm, &in_degree, &out_degree);
     if (status != FR_OK)
         return status;
     struct fr_mpi_use into = FR_USE_OUT;
     into.apart = true;
-    status = fr_mpi_view_any(call->op, call->send, same_to_all ? 1 : out_degree, FR_USE_IN);
+    status = fr_mpi_view_side(call->op, call->send, same_to_all ? 1 : out_degree, FR_USE_IN);
     if (status == FR_OK)
-        status = fr_mpi_view_any(call->op, call->receive, in_degree, into);
+        status = fr_mpi_view_side(call->op, call->receive, in_degree, into);
     return status == FR_OK ? leave_absent(call->op, comm) : status;
 }
 
@@ -186,7 +182,7 @@ enum fr_status fr_mpi_views_collective(struct fr_request_op *op)
     case FR_CLASS_REDUCE_SCATTER:
         return reduce_scatter_counts(&call);
     case FR_CLASS_REDUCE_SCATTER_BLOCK: {
-        int64_t own = fr_mpi_count_arg(op, fr_real_arg(op->fn, 'n', 0));
+        int64_t own = fr_mpi_count_at(op, call.receive, 0);
         return reduce_scatter(&call, own, own * call.shape.size);
     }
     case FR_CLASS_NEIGHBOR_ALLGATHER:

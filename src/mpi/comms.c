@@ -18,19 +18,19 @@ static int name_later(enum fr_fn fn, const fr_word *args, uint64_t name)
     op->object_kind = 'c';
     op->object = fr_real_handle(args[0]);
     op->comm_name = name;
-    return fr_request_track(op, (void *)args[fr_real_arg(fn, 'q', 0)]);
+    return fr_request_track(op, (void *)args[fr_real_rows[fn].request]);
 }
 
 bool fr_mpi_call_comm_make(enum fr_fn fn, fr_word *args, int *result)
 {
     *result = fr_real_call(fn, args);
-    if (*result != fr_real_mpi.SUCCESS || !args[fr_real_arg(fn, 'C', 0)])
+    if (*result != fr_real_mpi.SUCCESS || !args[fr_real_rows[fn].comm_made])
         return true;
     uint64_t name = fr_world_name_next(fn, args);
-    if (fr_real_arg(fn, 'q', 0) >= 0)
+    if (fr_real_rows[fn].request >= 0)
         *result = name_later(fn, args, name);
     else
-        fr_world_name_give(fr_real_handle_load((const void *)args[fr_real_arg(fn, 'C', 0)], 0),
+        fr_world_name_give(fr_real_handle_load((const void *)args[fr_real_rows[fn].comm_made], 0),
                            name);
     return true;
 }

@@ -36,6 +36,6 @@ void fr_mpi_count_later(struct fr_request_op *op, const struct fr_path_view *vie
     struct fr_report_buffer buffer = describe(op, view, choice, scheme);
     op->staged_because = choice.reason;
     buffer.out_bytes = 0;
-    if (fr_real_rows[op->fn].signature[view->arg] != 'r')
+    if ((int)view->arg == fr_real_rows[op->fn].send.buffer)
         fr_report_buffer(&buffer);
 }

@@ -61,7 +61,7 @@ struct entry {
     unsigned char receive; // the buffer that is received into, of functions that do so by matching
     unsigned char arg_count;
     unsigned char buffer_count;
-    unsigned char buffers[FR_MAX_VIEWS];
+    unsigned char buffers[FR_MAX_BUFFERS];
 };
 static struct entry entries[FR_FN_STUB_COUNT];
 
@@ -120,7 +120,7 @@ static bool handle_handler_set(enum fr_fn fn, fr_word *args, int *result)
 {
     (void)result;
     fr_word set = fr_real_handle(args[1]);
-    bool of_window = fr_real_rows[fn].signature[0] == 'w', of_file = fr_real_arg(fn, 'f', 0) >= 0;
+    bool of_window = fr_real_rows[fn].window >= 0, of_file = fr_real_rows[fn].file >= 0;
     if (set != fr_real_mpi.ERRORS_ARE_FATAL && !of_window && !of_file)
         fr_request_errors_return = true;
     if (set != fr_real_mpi.ERRORS_ARE_FATAL && set != fr_real_mpi.ERRORS_RETURN)
@@ -252,50 +252,54 @@ static bool meets(enum fr_fn fn)
                       class == FR_CLASS_COMM_MAKE || class == FR_CLASS_MEET ||
                       class == FR_CLASS_WIN_SYNC || class == FR_CLASS_WIN_SYNC_RANK ||
                       is_file_access(class);
-    return collective && fr_real_arg(fn, 'q', 0) < 0;
+    return collective && fr_real_rows[fn].request < 0;
+}
+
+// Whether buffer, count and datatype come first.
+static bool begins_with(const struct fr_real_side *side)
+{
+    return side->buffer == 0 && side->count == 1 && !side->has_counts && side->type == 2;
 }
 
 static enum plain plain_of(enum fr_fn fn)
 {
     const struct entry *entry = &entries[fn];
-    const char *signature = fr_real_rows[fn].signature;
+    const struct fr_real_row *row = &fr_real_rows[fn];
     if (entry->real == NULL || entry->large)
         return PLAIN_NEVER;
     if (entry->check == CHECK_NO_REQUESTS)
         return PLAIN_REQUESTS;
-    if (entry->check == CHECK_SEND && strncmp(signature, "snt", 3) == 0)
+    if (entry->check == CHECK_SEND && begins_with(&row->send))
         return PLAIN_SEND;
     if (entry->check == CHECK_RECEIVE && fn == FR_FN_MPI_Sendrecv)
         return PLAIN_LATER;
     bool receives = entry->check == CHECK_RECEIVE && !entry->sends;
-    return receives && strncmp(signature, "rnt", 3) == 0 ? PLAIN_RECEIVE : PLAIN_NEVER;
+    return receives && begins_with(&row->receive) ? PLAIN_RECEIVE : PLAIN_NEVER;
 }
 
 static void set_entry(enum fr_fn fn)
 {
     struct entry *entry = &entries[fn];
-    const char *signature = fr_real_rows[fn].signature;
+    const struct fr_real_row *row = &fr_real_rows[fn];
     entry->real = fr_real_address(fn);
-    entry->arg_count = fr_real_rows[fn].arg_count;
-    set_handler(entry, fr_real_rows[fn].class);
-    entry->nests = is_file_access(fr_real_rows[fn].class);
-    entry->errands = fr_real_rows[fn].class != FR_CLASS_REFUSE;
+    entry->arg_count = row->arg_count;
+    set_handler(entry, row->class);
+    entry->nests = is_file_access(row->class);
+    entry->errands = row->class != FR_CLASS_REFUSE;
     entry->meets = meets(fn);
-    entry->large = fr_real_rows[fn].flags & FR_ROW_LARGE;
-    for (unsigned arg = 0; arg < entry->arg_count && entry->check == CHECK_HOST_BUFFERS; arg++) {
-        if (strchr("srb", signature[arg]))
-            entry->buffers[entry->buffer_count++] = (unsigned char)arg;
-    }
+    entry->large = row->flags & FR_ROW_LARGE;
+    entry->buffer_count = entry->check == CHECK_HOST_BUFFERS ? row->buffer_count : 0;
+    memcpy(entry->buffers, row->buffers, sizeof(entry->buffers));
     if (fr_mpi_peer_serves(fn)) {
         entry->check = CHECK_EXCHANGE;
-        entry->handle = fr_real_arg(fn, 'q', 0) < 0 ? fr_mpi_call_exchange : fr_mpi_call_schedule;
+        entry->handle = row->request < 0 ? fr_mpi_call_exchange : fr_mpi_call_schedule;
     } else if (fr_mpi_receives(fn)) {
-        bool both = fr_real_rows[fn].class == FR_CLASS_SENDRECV;
+        bool both = row->class == FR_CLASS_SENDRECV;
         entry->check = both && fr_mpi_wants_host_rails() ? CHECK_RAIL_RECEIVE : CHECK_RECEIVE;
-        entry->sends = fr_real_rows[fn].class != FR_CLASS_RECV;
-        entry->receive = (unsigned char)(signature[0] == 's' ? fr_real_arg(fn, 'r', 0) : 0);
+        entry->sends = row->class != FR_CLASS_RECV;
+        entry->receive = (unsigned char)row->receive.buffer;
         entry->handle = fr_mpi_call_receive;
-    } else if (fr_real_rows[fn].class == FR_CLASS_SEND) {
+    } else if (row->class == FR_CLASS_SEND) {
         entry->check = fr_mpi_wants_host_rails() ? CHECK_RAIL_SEND : CHECK_SEND;
     }
     entry->polls = entry->check <= CHECK_PROBE || entry->check == CHECK_NO_REQUESTS;

@@ -39,7 +39,7 @@ bool fr_mpi_is_gpu_aware(void)
 // accumulating one-sided operations, Reduce_local, packing and files.
 static bool open_mpi_lists(enum fr_fn fn)
 {
-    bool has_request = fr_real_arg(fn, 'q', 0) >= 0;
+    bool has_request = fr_real_rows[fn].request >= 0;
     switch (fr_real_rows[fn].class) {
     case FR_CLASS_SEND:
     case FR_CLASS_RECV:
@@ -47,7 +47,7 @@ static bool open_mpi_lists(enum fr_fn fn)
     case FR_CLASS_REPLACE:
         return true;
     case FR_CLASS_RMA:
-        return !has_request && fr_real_arg(fn, 'o', 0) < 0 && fn != FR_FN_MPI_Compare_and_swap;
+        return !has_request && fr_real_rows[fn].operation < 0 && fn != FR_FN_MPI_Compare_and_swap;
     case FR_CLASS_BCAST:
     case FR_CLASS_GATHER:
     case FR_CLASS_SCATTER:

@@ -256,7 +256,7 @@ const char *fr_mpi_message_obstacle(const struct fr_request_op *op, const struct
 static bool describe(const struct fr_request_op *op, const struct fr_path_view *view,
                      struct fr_rndv_message *message)
 {
-    int peer = fr_real_arg(op->fn, 'P', 0);
+    int peer = fr_real_rows[op->fn].peer;
     *message = (struct fr_rndv_message){
         .call = fr_real_rows[op->fn].name,
         .view = view,
@@ -403,7 +403,7 @@ int fr_mpi_call_real(struct fr_request_op *op)
 void fr_mpi_mark_plain(const struct fr_request_op *op)
 {
     struct fr_rndv_address address;
-    int peer = fr_real_arg(op->fn, 'P', 0);
+    int peer = fr_real_rows[op->fn].peer;
     if (fr_mpi_takes_rts && peer >= 0 && op->view_count && !op->send &&
         fr_rndv_marks_rts((int64_t)op->views[0].in_bytes) &&
         fr_mpi_address_of(op->object, (int)op->args[peer], (int)op->args[peer + 1], &address))

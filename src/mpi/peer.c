@@ -54,7 +54,7 @@ bool fr_mpi_peer_serves(enum fr_fn fn)
     case FR_CLASS_EXSCAN:
     case FR_CLASS_REDUCE_SCATTER:
     case FR_CLASS_REDUCE_SCATTER_BLOCK:
-        return fr_real_arg(fn, 'q', 0) < 0; // it is no schedule of messages
+        return fr_real_rows[fn].request < 0; // it is no schedule of messages
     default:
         return false;
     }
@@ -268,7 +268,7 @@ static bool is_shaped(const struct exchange *exchange)
     }
 }
 
-// Which view is which: `r` of the signature tells the receive buffer, but for a broadcast's one.
+// Which view is which. A broadcast has one buffer on both sides.
 static void set_sides(struct exchange *exchange)
 {
     struct fr_request_op *op = exchange->op;
@@ -277,7 +277,7 @@ static void set_sides(struct exchange *exchange)
     for (unsigned v = 0; v < op->view_count; v++) {
         bool receives = exchange->class == FR_CLASS_BCAST
                             ? exchange->group->rank != exchange->root
-                            : (int)op->views[v].arg == fr_real_arg(op->fn, 'r', 0);
+                            : (int)op->views[v].arg == fr_real_rows[op->fn].receive.buffer;
         *(receives ? &exchange->receive.view : &exchange->send.view) = op->views[v];
     }
     exchange->in_place = fr_mpi_is_in_place(op);
@@ -292,7 +292,7 @@ static bool is_rank(const struct exchange *exchange, int root_arg)
 
 static bool exchange_slices(struct fr_request_op *op, struct fr_coll_group *group, int *result)
 {
-    int root_arg = fr_real_arg(op->fn, 'R', 0);
+    int root_arg = fr_real_rows[op->fn].root;
     struct exchange exchange = {
         .op = op,
         .group = group,
@@ -330,9 +330,10 @@ static bool is_reduction(enum fr_fn fn)
 
 bool fr_mpi_peer_is_alike(enum fr_fn fn)
 {
-    enum fr_class class = fr_real_rows[fn].class;
-    bool neighbours = class == FR_CLASS_NEIGHBOR_ALLTOALL || class == FR_CLASS_NEIGHBOR_ALLGATHER;
-    return is_reduction(fn) || (!neighbours && fr_real_arg(fn, 'v', 0) < 0);
+    const struct fr_real_row *row = &fr_real_rows[fn];
+    bool neighbours =
+        row->class == FR_CLASS_NEIGHBOR_ALLTOALL || row->class == FR_CLASS_NEIGHBOR_ALLGATHER;
+    return is_reduction(fn) || (!neighbours && !row->send.has_counts && !row->receive.has_counts);
 }
 
 bool fr_mpi_peer_exchange(struct fr_request_op *op, struct fr_coll_group *group, int *result)

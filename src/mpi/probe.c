@@ -19,14 +19,14 @@ static void correct(enum fr_fn fn, const fr_word *args, void *status)
     int count = 0;
     struct fr_rndv_address from;
     uint64_t bytes = 0;
-    bool takes = fr_real_arg(fn, 'm', 0) >= 0;
+    bool takes = fr_real_rows[fn].message >= 0;
     FR_MPI(Get_count, FR_PTR(status), fr_real_mpi.BYTE, FR_PTR(&count));
     if (takes && !fr_rndv_marks_rts(count) && fr_rndv_is_rts_length(count) &&
         fr_rndv_incoming_any())
         fr_request_any_unmarked = true;
     if (!fr_rndv_marks_rts(count)) // then it is the size of the message
         return;
-    fr_word comm = fr_real_handle(args[fr_real_arg(fn, 'c', 0)]);
+    fr_word comm = fr_real_comm(fn, args);
     int source = at(status, fr_real_mpi.status_source_offset);
     int tag = at(status, fr_real_mpi.status_tag_offset);
     if (!fr_mpi_address_of(comm, source, tag, &from) ||
@@ -68,7 +68,7 @@ void fr_mpi_match_end(void)
 static int match(enum fr_fn fn, const fr_word *args, void *status, bool waits)
 {
     int own_flag = 0;
-    int *flag = waits ? &own_flag : (int *)args[fr_real_arg(fn, 'F', 0)];
+    int *flag = waits ? &own_flag : (int *)args[fr_real_rows[fn].flag];
     const fr_word given[] = {args[0],       args[1], args[2], FR_PTR(flag), args[waits ? 3 : 4],
                              FR_PTR(status)};
     fr_request_posted_note_at_once();
@@ -94,7 +94,7 @@ static bool may_take_rts(enum fr_fn fn, const fr_word *args)
 {
     struct fr_rndv_address address;
     int source = (int)args[0], tag = (int)args[1];
-    fr_word comm = fr_real_handle(args[fr_real_arg(fn, 'c', 0)]);
+    fr_word comm = fr_real_comm(fn, args);
     bool any_source = source == fr_real_mpi.ANY_SOURCE, any_tag = tag == fr_real_mpi.ANY_TAG;
     return (any_tag || (tag >= 0 && tag <= fr_world_tag_limit())) &&
            fr_mpi_address_of(comm, any_source ? 0 : source, tag, &address);
@@ -103,22 +103,18 @@ static bool may_take_rts(enum fr_fn fn, const fr_word *args)
 // Whether there is nowhere to say what has been found, of which MPI shall tell.
 static bool lacks_outputs(enum fr_fn fn, const fr_word *args)
 {
-    static const char outputs[] = {'F', 'm', 'u'};
-    for (size_t i = 0; i < sizeof(outputs); i++) {
-        int arg = fr_real_arg(fn, outputs[i], 0);
-        bool may_be_null = outputs[i] == 'u' && fr_real_mpi.STATUS_IGNORE == 0;
-        if (arg >= 0 && !args[arg] && !may_be_null)
-            return true;
-    }
-    return false;
+    const struct fr_real_row *row = &fr_real_rows[fn];
+    bool may_be_null = fr_real_mpi.STATUS_IGNORE == 0;
+    return (row->flag >= 0 && !args[row->flag]) || (row->message >= 0 && !args[row->message]) ||
+           (!may_be_null && !args[row->status]);
 }
 
 bool fr_mpi_call_probe(enum fr_fn fn, fr_word *args, int *result)
 {
     _Alignas(16) char own_status[FR_STATUS_BYTES] = {0};
-    int status_arg = fr_real_arg(fn, 'u', 0);
-    int flag_arg = fr_real_arg(fn, 'F', 0);
-    bool takes = fr_real_arg(fn, 'm', 0) >= 0, waits = flag_arg < 0;
+    int status_arg = fr_real_rows[fn].status;
+    int flag_arg = fr_real_rows[fn].flag;
+    bool takes = fr_real_rows[fn].message >= 0, waits = flag_arg < 0;
     bool ignored = args[status_arg] == fr_real_mpi.STATUS_IGNORE;
     if (!fr_mpi_takes_rts || lacks_outputs(fn, args) || (ignored && !takes) ||
         (takes && !may_take_rts(fn, args)))

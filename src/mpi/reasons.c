@@ -7,12 +7,12 @@
 
 static const char *collective_obstacle(const struct fr_request_op *op)
 {
-    bool waits = fr_real_arg(op->fn, 'q', 0) < 0;
+    bool waits = fr_real_rows[op->fn].request < 0;
     if (!fr_mpi_peer_is_enabled())
         return fr_core_settings()->paths & FR_PATH_BIT_PEER
                    ? "not all ranks of the job take part in exchanges over NVLink"
                    : "FABRAIL_PATHS excludes peer";
-    fr_word comm = fr_real_handle(op->args[fr_real_arg(op->fn, 'c', 0)]);
+    fr_word comm = fr_real_comm(op->fn, op->args);
     const char *obstacle = fr_coll_group_obstacle(comm, waits);
     if (obstacle)
         return obstacle;

@@ -13,7 +13,7 @@ static int64_t count_at(enum fr_fn fn, const fr_word *args, int arg)
 
 static int receiving_buffer(enum fr_fn fn)
 {
-    return fr_real_rows[fn].class == FR_CLASS_SENDRECV ? 5 : 0;
+    return fr_real_rows[fn].receive.buffer;
 }
 
 // Looks at what a blocking receive into host memory has brought. Of an exchange this is the second
@@ -43,17 +43,10 @@ static int follow_rts(enum fr_fn fn, const fr_word *args, void *status, int rc)
     return rc;
 }
 
-// Of functions that receive by matching: the status of those that do so at once, else the request.
+// The status of functions that receive at once, else the request. Both come last.
 static int outcome_arg(enum fr_fn fn)
 {
-    switch (fr_real_rows[fn].class) {
-    case FR_CLASS_SENDRECV:
-        return 11;
-    case FR_CLASS_REPLACE:
-        return 8;
-    default:
-        return fr_real_rows[fn].signature[3] == 'm' ? 4 : 6;
-    }
+    return fr_real_rows[fn].arg_count - 1;
 }
 
 // Whether a receive may have brought an RTS, and `status`, if it is not NULL, does not speak
@@ -72,7 +65,7 @@ static bool may_have_brought(const fr_word *buffer, bool simple, const void *sta
 // so, of functions that have it.
 static inline bool is_from_nobody(enum fr_fn fn, const fr_word *args, int source)
 {
-    if (fr_real_rows[fn].signature[3] == 'm')
+    if (fr_real_rows[fn].message >= 0)
         return !args[3] ||
                fr_real_handle_load((const void *)args[3], 0) == fr_real_mpi.MESSAGE_NO_PROC;
     return (int)args[source] == fr_real_mpi.PROC_NULL;
@@ -115,7 +108,7 @@ static int receive_noted(enum fr_fn fn, fr_word *args, enum fr_fn counted_as)
 {
     const fr_word *buffer = args + receiving_buffer(fn);
     int rc = fr_real_mpi.SUCCESS;
-    if (fr_real_rows[fn].signature[3] == 'm') // which this thread has taken so
+    if (fr_real_rows[fn].message >= 0) // which this thread has taken so
         return receive_now(fn, args);
     bool simple = fr_mpi_is_simple(fr_real_handle(buffer[2]));
     struct fr_request_posted *noted = simple ? fr_request_posted_begin(fn, buffer) : NULL;
@@ -148,12 +141,12 @@ static bool receive_later(enum fr_fn fn, const fr_word *args, int *result)
 // Whether all buffers are host memory, as far as can be told without decoding datatypes.
 static bool are_on_host(enum fr_fn fn, const fr_word *args)
 {
-    const char *signature = fr_real_rows[fn].signature;
+    const struct fr_real_row *row = &fr_real_rows[fn];
     if (fr_mpi_are_host_buffers(fn, args))
         return true;
-    for (int arg = 0; signature[arg]; arg++) {
-        if ((signature[arg] == 's' || signature[arg] == 'r' || signature[arg] == 'b') &&
-            !fr_mpi_is_host_memory(args[arg], count_at(fn, args, arg + 1),
+    for (unsigned i = 0; i < row->buffer_count; i++) {
+        int arg = row->buffers[i];
+        if (!fr_mpi_is_host_memory(args[arg], count_at(fn, args, arg + 1),
                                    fr_real_handle(args[arg + 2])))
             return false;
     }
@@ -192,7 +185,7 @@ static bool receive(enum fr_fn fn, fr_word *args, enum fr_fn counted_as, int *re
         return false;
     if (fr_mpi_may_go_over_rails(count, type)) // whose sender may be waiting to know how
         fr_rndv_progress(NULL);
-    if (fr_real_rows[fn].signature[outcome_arg(fn)] == 'u') {
+    if (fr_real_rows[fn].status >= 0) {
         *result = fr_request_posted_notes_at_once() ? receive_noted(fn, args, counted_as)
                                                     : receive_now(fn, args);
         return true;

@@ -97,9 +97,9 @@ static enum fr_reduce_row row_of(const struct fr_layout *layout, fr_word type, f
 
 static enum fr_reduce_row row_of_call(const struct fr_request_op *op)
 {
-    return row_of(op->views[0].blocks[0].layout,
-                  fr_real_handle(op->args[fr_real_arg(op->fn, 't', 0)]),
-                  fr_real_handle(op->args[fr_real_arg(op->fn, 'o', 0)]));
+    const struct fr_real_row *row = &fr_real_rows[op->fn];
+    return row_of(op->views[0].blocks[0].layout, fr_real_handle(op->args[row->send.type]),
+                  fr_real_handle(op->args[row->operation]));
 }
 
 static enum fr_coll_form form_of(enum fr_fn fn)
@@ -122,9 +122,9 @@ static void count_elements(struct reduction *reduction)
 {
     const struct fr_request_op *op = reduction->op;
     struct fr_coll_reduce *part = &reduction->part;
-    int counts = fr_real_arg(op->fn, 'v', 0);
-    if (counts < 0) {
-        size_t count = (size_t)fr_mpi_count_arg(op, fr_real_arg(op->fn, 'n', 0));
+    const struct fr_real_side *side = &fr_real_rows[op->fn].receive;
+    if (!side->has_counts) {
+        size_t count = (size_t)fr_mpi_count_at(op, side, 0);
         bool scatters = part->form == FR_COLL_SCATTERED;
         part->elements = scatters ? count * (size_t)reduction->group->size : count;
         part->own_elements = count;
@@ -132,7 +132,7 @@ static void count_elements(struct reduction *reduction)
         return;
     }
     for (int rank = 0; rank < reduction->group->size; rank++) {
-        size_t count = (size_t)fr_mpi_count_at(op, counts, rank);
+        size_t count = (size_t)fr_mpi_count_at(op, side, rank);
         if (rank == reduction->group->rank) {
             part->own_first = part->elements;
             part->own_elements = count;
@@ -145,12 +145,12 @@ static void set_sides(struct reduction *reduction)
 {
     struct fr_request_op *op = reduction->op;
     static const struct fr_path_view nothing = {.range = FR_DEVICE_HOST};
-    int send = fr_real_arg(op->fn, 's', 0), receive = fr_real_arg(op->fn, 'r', 0);
+    int receive = fr_real_rows[op->fn].receive.buffer;
     reduction->send.view = reduction->receive.view = nothing;
     for (unsigned v = 0; v < op->view_count; v++)
         *((int)op->views[v].arg == receive ? &reduction->receive.view : &reduction->send.view) =
             op->views[v];
-    reduction->in_place = op->args[send] == fr_real_mpi.IN_PLACE;
+    reduction->in_place = fr_mpi_is_in_place(op);
     reduction->sends_apart = reduction->in_place && reduction->part.form == FR_COLL_SCATTERED;
     if (reduction->sends_apart)
         reduction->send.view = reduction->receive.view;
@@ -249,7 +249,7 @@ static enum fr_status run(struct fr_coll_group *group, struct reduction *reducti
 
 bool fr_mpi_peer_reduce(struct fr_request_op *op, struct fr_coll_group *group, int *result)
 {
-    int root_arg = fr_real_arg(op->fn, 'R', 0);
+    int root_arg = fr_real_rows[op->fn].root;
     struct reduction reduction = {
         .op = op,
         .group = group,
@@ -280,7 +280,7 @@ static bool is_local(const struct fr_request_op *op, struct fr_device_reduction 
     const struct fr_path_view *in = &op->views[0], *inout = &op->views[1];
     work->row = row_of_call(op);
     work->mode = FR_REDUCE_ALL;
-    work->elements = (size_t)fr_mpi_count_arg(op, fr_real_arg(op->fn, 'n', 0));
+    work->elements = (size_t)fr_mpi_count_at(op, &fr_real_rows[op->fn].send, 0);
     work->sources = 2;
     work->targets = 1;
     work->source[0] = in->base;

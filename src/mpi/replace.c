@@ -34,7 +34,7 @@ static void rearrange(struct fr_request_op *op)
 static bool is_worthwhile(struct fr_request_op *op)
 {
     struct fr_path_view *view = op->view_count == 1 ? &op->views[0] : NULL;
-    bool sends = (int)op->args[fr_real_arg(op->fn, 'P', 0)] != fr_real_mpi.PROC_NULL;
+    bool sends = (int)op->args[fr_real_rows[op->fn].peer] != fr_real_mpi.PROC_NULL;
     if (!view || !sends || view->absolute)
         return false;
     fr_path_view_measure(view);

@@ -73,7 +73,7 @@ enum { EACH = -1 };
 // One side of a collective: what goes to other ranks, or comes from them.
 struct side {
     const struct fr_request_op *op;
-    int arg;                         // position of the buffer
+    const struct fr_real_side *at;   // where its arguments stand
     bool others;                     // there is something for others
     int peer;                        // for this one of them alone, or EACH
     int slice;                       // the one that all get, or EACH its own
@@ -154,26 +154,20 @@ static bool move_to_type(const struct fr_request_op *op, struct part *part)
 static bool find_part(const struct side *side, int peer, struct part *part)
 {
     const struct fr_request_op *op = side->op;
+    const struct fr_real_side *at = side->at;
     int index = side->slice == EACH ? peer : side->slice;
-    const char *letters = fr_real_rows[op->fn].signature + side->arg;
     ptrdiff_t extent = 0;
-    bool simple = letters[1] == 'n';
-    part->count =
-        simple ? fr_mpi_count_arg(op, side->arg + 1) : fr_mpi_count_at(op, side->arg + 1, index);
-    part->type = simple ? op->args[side->arg + 2]
-                 : letters[3] == 'T'
-                     ? fr_real_handle_load((const void *)op->args[side->arg + 3], (size_t)index)
-                     : op->args[side->arg + 3];
-    part->type = fr_real_handle(part->type);
+    part->count = fr_mpi_count_at(op, at, index);
+    part->type = fr_mpi_type_at(op, at, index);
     if (!measure(part, &extent))
         return false;
-    int64_t offset = simple ? index * part->count * extent
-                            : fr_mpi_displacement_at(op, side->arg + 2, index) *
-                                  (letters[3] == 'T' ? 1 : extent);
-    part->address = op->args[side->arg] + (fr_word)offset;
+    int64_t offset = at->has_counts
+                         ? fr_mpi_displacement_at(op, at, index) * (at->has_types ? 1 : extent)
+                         : index * part->count * extent;
+    part->address = op->args[at->buffer] + (fr_word)offset;
     if (side->copy && part->count)
         move_to_copy(side, index, part, extent);
-    else if (op->args[side->arg] == fr_real_mpi.BOTTOM)
+    else if (op->args[at->buffer] == fr_real_mpi.BOTTOM)
         return move_to_type(op, part);
     return true;
 }
@@ -241,23 +235,22 @@ static int start_others(struct fr_request_op *op, const struct fr_coll_group *gr
     return rc;
 }
 
-static bool is_in_place(const struct fr_request_op *op, char letter)
+static bool is_in_place(const struct fr_request_op *op, const struct fr_real_side *side)
 {
-    int arg = fr_real_arg(op->fn, letter, 0);
-    return arg >= 0 && op->args[arg] == fr_real_mpi.IN_PLACE;
+    return op->args[side->buffer] == fr_real_mpi.IN_PLACE;
 }
 
 static int root_of(const struct fr_request_op *op)
 {
-    int arg = fr_real_arg(op->fn, 'R', 0);
+    int arg = fr_real_rows[op->fn].root;
     return arg < 0 ? EACH : (int)op->args[arg];
 }
 
-static struct side side_of(const struct fr_request_op *op, char letter)
+static struct side side_of(const struct fr_request_op *op, const struct fr_real_side *at)
 {
     return (struct side){
         .op = op,
-        .arg = fr_real_arg(op->fn, letter, 0),
+        .at = at,
         .others = true,
         .peer = EACH,
         .slice = EACH,
@@ -268,14 +261,14 @@ static struct side side_of(const struct fr_request_op *op, char letter)
 static bool find_sides(const struct fr_request_op *op, const struct fr_coll_group *group,
                        struct side *send, struct side *receive)
 {
+    const struct fr_real_row *row = &fr_real_rows[op->fn];
     const struct fr_path_view *view = &op->views[0];
     int root = root_of(op);
     bool is_root = root == group->rank;
-    *send = side_of(op, 's');
-    *receive = side_of(op, 'r');
-    switch (fr_real_rows[op->fn].class) {
+    *send = side_of(op, &row->send);
+    *receive = side_of(op, &row->receive);
+    switch (row->class) {
     case FR_CLASS_BCAST:
-        *send = *receive = side_of(op, 'b');
         send->slice = receive->slice = 0;
         send->others = is_root;
         receive->others = !is_root;
@@ -286,24 +279,24 @@ static bool find_sides(const struct fr_request_op *op, const struct fr_coll_grou
         send->others = !is_root;
         send->peer = root;
         receive->others = is_root;
-        return is_root && !is_in_place(op, 's');
+        return is_root && !is_in_place(op, &row->send);
     case FR_CLASS_SCATTER:
         receive->slice = 0;
         receive->others = !is_root;
         receive->peer = root;
         send->others = is_root;
-        return is_root && !is_in_place(op, 'r');
+        return is_root && !is_in_place(op, &row->receive);
     case FR_CLASS_ALLGATHER:
-        send->arg = is_in_place(op, 's') ? receive->arg : send->arg;
-        send->slice = is_in_place(op, 's') ? group->rank : 0;
-        return !is_in_place(op, 's');
+        send->at = is_in_place(op, &row->send) ? receive->at : send->at;
+        send->slice = is_in_place(op, &row->send) ? group->rank : 0;
+        return !is_in_place(op, &row->send);
     case FR_CLASS_NEIGHBOR_ALLGATHER:
         send->slice = 0;
         return false;
     default:
-        if (!is_in_place(op, 's'))
+        if (!is_in_place(op, &row->send))
             return true;
-        send->arg = receive->arg;
+        send->at = receive->at;
         send->copy = view->lease.address ? view : NULL;
         return false;
     }
@@ -387,26 +380,24 @@ static enum fr_status open_copy(struct fr_request_op *op)
 }
 
 // Arrays and the datatype of a buffer that this rank's call does not look at may be anything.
-static void drop_side(struct fr_request_op *op, char letter)
+static void drop_side(struct fr_request_op *op, const struct fr_real_side *side)
 {
-    int arg = fr_real_arg(op->fn, letter, 0);
-    const char *letters = fr_real_rows[op->fn].signature + arg;
-    fr_word *type = &op->args[arg + (letters[1] == 'n' ? 2 : 3)];
-    *type = letters[1] == 'v' && letters[3] == 'T' ? 0 : fr_real_mpi.DATATYPE_NULL;
-    if (letters[1] == 'v')
-        op->args[arg + 1] = op->args[arg + 2] = 0;
+    op->args[side->type] = side->has_types ? 0 : fr_real_mpi.DATATYPE_NULL;
+    if (side->has_counts)
+        op->args[side->count] = op->args[side->displacements] = 0;
 }
 
 static void drop_sides(struct fr_request_op *op, const struct fr_coll_group *group)
 {
-    enum fr_class class = fr_real_rows[op->fn].class;
+    const struct fr_real_row *row = &fr_real_rows[op->fn];
+    enum fr_class class = row->class;
     bool is_root = root_of(op) == group->rank;
     if (class == FR_CLASS_BCAST)
         return;
-    if (is_in_place(op, 's') || (class == FR_CLASS_SCATTER && !is_root))
-        drop_side(op, 's');
-    if (is_in_place(op, 'r') || (class == FR_CLASS_GATHER && !is_root))
-        drop_side(op, 'r');
+    if (is_in_place(op, &row->send) || (class == FR_CLASS_SCATTER && !is_root))
+        drop_side(op, &row->send);
+    if (is_in_place(op, &row->receive) || (class == FR_CLASS_GATHER && !is_root))
+        drop_side(op, &row->receive);
 }
 
 // Understands the call. Everything that can be wrong with it alone is an error of the call, since
@@ -416,7 +407,7 @@ static enum fr_status prepare(struct fr_request_op *op, const struct fr_coll_gro
     enum fr_class class = fr_real_rows[op->fn].class;
     bool neighbours = class == FR_CLASS_NEIGHBOR_ALLTOALL || class == FR_CLASS_NEIGHBOR_ALLGATHER;
     enum fr_status status = FR_OK;
-    if (class == FR_CLASS_ALLTOALL && is_in_place(op, 's')) {
+    if (class == FR_CLASS_ALLTOALL && fr_mpi_is_in_place(op)) {
         status = fr_mpi_views_build(op);
         if (status == FR_OK)
             status = open_copy(op);
@@ -460,7 +451,7 @@ static int start_message(struct fr_request_op *op)
     fn = wide(op, fn);
     fr_word args[FR_MAX_ARGS];
     memcpy(args, op->args, sizeof(args));
-    args[fr_real_arg(fn, 'q', 0)] = FR_PTR(fr_request_schedule_add(op->schedule));
+    args[fr_real_rows[fn].request] = FR_PTR(fr_request_schedule_add(op->schedule));
     return fr_mpi_call_part(fn, args, op->fn);
 }
 
@@ -486,19 +477,15 @@ bool fr_mpi_call_persistent_send(struct fr_request_op *op, int *result)
         *result = refuse(op, op->object, FR_ERR_MPI);
         return true;
     }
-    *result = fr_request_schedule_open(op, (void *)op->args[fr_real_arg(op->fn, 'q', 0)]);
+    *result = fr_request_schedule_open(op, (void *)op->args[fr_real_rows[op->fn].request]);
     return true;
 }
 
-// Bytes of a slice, by the buffer of this letter.
-static int64_t slice_bytes(enum fr_fn fn, const fr_word *args, char letter)
+// Bytes of a slice of this side.
+static int64_t slice_bytes(const struct fr_request_op *op, const struct fr_real_side *side)
 {
-    struct fr_request_op op = {.fn = fn};
-    int arg = fr_real_arg(fn, letter, 0);
-    int64_t bytes = 0;
-    memcpy(op.args, args, strlen(fr_real_rows[fn].signature) * sizeof(fr_word));
-    int64_t count = fr_mpi_count_arg(&op, arg + 1);
-    return count > 0 && measure_bytes(fr_real_handle(args[arg + 2]), count, &bytes) ? bytes : 0;
+    int64_t bytes = 0, count = fr_mpi_count_at(op, side, 0);
+    return count > 0 && measure_bytes(fr_mpi_type_at(op, side, 0), count, &bytes) ? bytes : 0;
 }
 
 // Such collectives begin to pay where MPI's own, which stage everything, take longer than a handful
@@ -511,10 +498,11 @@ static bool is_worthwhile(enum fr_fn fn, const fr_word *args, const struct fr_co
     enum { LEAST_BYTES = 2048, MOST_RECEIVERS = 16 };
     size_t least_bytes = group->for_rails ? group->rail_min_bytes : LEAST_BYTES;
     struct fr_request_op op = {.fn = fn};
-    enum fr_class class = fr_real_rows[fn].class;
-    memcpy(op.args, args, strlen(fr_real_rows[fn].signature) * sizeof(fr_word));
+    const struct fr_real_row *row = &fr_real_rows[fn];
+    enum fr_class class = row->class;
+    memcpy(op.args, args, row->arg_count * sizeof(fr_word));
     int root = root_of(&op);
-    bool is_root = root == group->rank, waits = fr_real_arg(fn, 'q', 0) < 0;
+    bool is_root = root == group->rank, waits = fr_real_rows[fn].request < 0;
     if ((root != EACH && (root < 0 || root >= group->size)) ||
         fr_mpi_is_wrong_collective(&op, group, root))
         return false; // which MPI knows what to do with
@@ -524,7 +512,7 @@ static bool is_worthwhile(enum fr_fn fn, const fr_word *args, const struct fr_co
         return true;
     case FR_CLASS_BCAST:
         return group->place != NULL && group->size <= MOST_RECEIVERS &&
-               slice_bytes(fn, args, 'b') >= LEAST_BYTES;
+               slice_bytes(&op, &row->send) >= LEAST_BYTES;
     case FR_CLASS_ALLGATHER:
         if (group->place == NULL)
             return false;
@@ -536,16 +524,16 @@ static bool is_worthwhile(enum fr_fn fn, const fr_word *args, const struct fr_co
     default:
         break;
     }
-    if (fr_real_arg(fn, 'v', 0) >= 0)
+    if (row->send.has_counts || row->receive.has_counts)
         return true;
     bool by_send = class == FR_CLASS_GATHER ? !is_root : class == FR_CLASS_SCATTER && is_root;
-    return slice_bytes(fn, args, by_send ? 's' : 'r') >= (int64_t)least_bytes;
+    return slice_bytes(&op, by_send ? &row->send : &row->receive) >= (int64_t)least_bytes;
 }
 
 bool fr_mpi_run_schedule(enum fr_fn fn, const fr_word *args, const struct fr_coll_group *group,
                          int *result)
 {
-    fr_word comm = fr_real_handle(args[fr_real_arg(fn, 'c', 0)]);
+    fr_word comm = fr_real_comm(fn, args);
     if (!is_worthwhile(fn, args, group))
         return false;
     struct fr_request_op *op = make(fn, args, comm);
@@ -594,13 +582,13 @@ static int begin(enum fr_fn fn, fr_word *args, fr_word comm, struct fr_coll_grou
     enum fr_status status = op ? prepare(op, group, tag) : FR_ERR_NO_MEMORY;
     if (status != FR_OK)
         return refuse(op, comm, status);
-    result = fr_request_schedule_open(op, (void *)args[fr_real_arg(fn, 'q', 0)]);
+    result = fr_request_schedule_open(op, (void *)args[fr_real_rows[fn].request]);
     return result == fr_real_mpi.SUCCESS ? result : fr_request_raise('c', comm, result);
 }
 
 bool fr_mpi_call_schedule(enum fr_fn fn, fr_word *args, int *result)
 {
-    fr_word comm = fr_real_handle(args[fr_real_arg(fn, 'c', 0)]);
+    fr_word comm = fr_real_comm(fn, args);
     bool enters = fr_mpi_peer_is_enabled() && comm != fr_real_mpi.COMM_NULL;
     bool persistent = fr_real_rows[fn].flags & FR_ROW_PERSISTENT;
     struct fr_coll_group *group = NULL;

@@ -43,7 +43,7 @@ enum fr_status fr_mpi_neighbours_of(fr_word comm, int *in_degree, int *out_degre
 
 bool fr_mpi_is_in_place(const struct fr_request_op *op)
 {
-    bool scatters = fr_real_rows[op->fn].class == FR_CLASS_SCATTER;
-    int arg = fr_real_arg(op->fn, scatters ? 'r' : 's', 0);
-    return arg >= 0 && op->args[arg] == fr_real_mpi.IN_PLACE;
+    const struct fr_real_row *row = &fr_real_rows[op->fn];
+    bool scatters = row->class == FR_CLASS_SCATTER;
+    return op->args[scatters ? row->receive.buffer : row->send.buffer] == fr_real_mpi.IN_PLACE;
 }

@@ -7,13 +7,13 @@
 
 bool fr_mpi_call_win_sync(enum fr_fn fn, fr_word *args, int *result)
 {
-    int by_pointer = fr_real_arg(fn, 'W', 0);
-    int peer_arg = fr_real_arg(fn, 'P', 0);
+    int by_pointer = fr_real_rows[fn].window_freed;
+    int peer_arg = fr_real_rows[fn].peer;
     if (by_pointer >= 0 && !args[by_pointer])
         return false;
     struct fr_request_sync sync = {
         .window = by_pointer >= 0 ? fr_real_handle_load((const void *)args[by_pointer], 0)
-                                  : fr_real_handle(args[fr_real_arg(fn, 'w', 0)]),
+                                  : fr_real_handle(args[fr_real_rows[fn].window]),
         .all = peer_arg < 0,
         .peer = peer_arg < 0 ? 0 : (int)args[peer_arg],
     };

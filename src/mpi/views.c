@@ -9,28 +9,33 @@ static bool is_large(const struct fr_request_op *op)
     return fr_real_rows[op->fn].flags & FR_ROW_LARGE;
 }
 
-int64_t fr_mpi_count_arg(const struct fr_request_op *op, int arg)
+int64_t fr_mpi_count_at(const struct fr_request_op *op, const struct fr_real_side *side, int index)
 {
-    bool wide = is_large(op) || fr_real_rows[op->fn].signature[arg] == 'N';
-    return wide ? (int64_t)op->args[arg] : (int)op->args[arg];
-}
-
-int64_t fr_mpi_count_at(const struct fr_request_op *op, int arg, int index)
-{
-    const void *array = (const void *)op->args[arg];
+    fr_word given = op->args[side->count];
+    if (!side->has_counts)
+        return is_large(op) || side->wide_count ? (int64_t)given : (int)given;
+    const void *array = (const void *)given;
     return is_large(op) ? ((const int64_t *)array)[index] : ((const int *)array)[index];
 }
 
-int64_t fr_mpi_displacement_at(const struct fr_request_op *op, int arg, int index)
+int64_t fr_mpi_displacement_at(const struct fr_request_op *op, const struct fr_real_side *side,
+                               int index)
 {
-    const void *array = (const void *)op->args[arg];
-    bool wide = is_large(op) || fr_real_rows[op->fn].signature[arg] == 'A';
+    const void *array = (const void *)op->args[side->displacements];
+    bool wide = is_large(op) || side->wide_displacements;
     return wide ? ((const int64_t *)array)[index] : ((const int *)array)[index];
 }
 
-enum fr_status fr_mpi_view_begin(struct fr_request_op *op, int arg)
+fr_word fr_mpi_type_at(const struct fr_request_op *op, const struct fr_real_side *side, int index)
 {
-    return fr_request_op_add_view(op, (unsigned)arg) ? FR_OK : FR_ERR_LIMIT;
+    fr_word given = op->args[side->type];
+    return side->has_types ? fr_real_handle_load((const void *)given, (size_t)index)
+                           : fr_real_handle(given);
+}
+
+enum fr_status fr_mpi_view_begin(struct fr_request_op *op, int buffer)
+{
+    return fr_request_op_add_view(op, (unsigned)buffer) ? FR_OK : FR_ERR_LIMIT;
 }
 
 enum fr_status fr_mpi_view_elements(struct fr_request_op *op, int64_t first, int64_t count,
@@ -63,50 +68,51 @@ static enum fr_status add_bytes(struct fr_request_op *op, ptrdiff_t offset, int6
     return status;
 }
 
-enum fr_status fr_mpi_view_simple(struct fr_request_op *op, int arg, int copies,
-                                  struct fr_mpi_use use)
+// Entries of one count and datatype, which follow one another.
+static enum fr_status view_simple(struct fr_request_op *op, const struct fr_real_side *side,
+                                  int copies, struct fr_mpi_use use)
 {
-    int64_t count = fr_mpi_count_arg(op, arg + 1);
-    enum fr_status status = fr_mpi_view_begin(op, arg);
-    if (status != FR_OK || (use.own < 0 && !use.apart))
-        return status != FR_OK
-                   ? status
-                   : fr_mpi_view_elements(op, 0, count * copies, op->args[arg + 2], use);
+    int64_t count = fr_mpi_count_at(op, side, 0);
+    fr_word type = op->args[side->type];
+    enum fr_status status = FR_OK;
+    if (use.own < 0 && !use.apart)
+        return fr_mpi_view_elements(op, 0, count * copies, type, use);
     for (int i = 0; i < copies && status == FR_OK; i++) {
         struct fr_mpi_use each = use;
         each.in = use.own < 0 ? use.in : i == use.own;
-        status = fr_mpi_view_elements(op, i * count, count, op->args[arg + 2], each);
+        status = fr_mpi_view_elements(op, i * count, count, type, each);
     }
     return status;
 }
 
-static enum fr_status add_entry(struct fr_request_op *op, int arg, int index, struct fr_mpi_use use)
+static enum fr_status add_entry(struct fr_request_op *op, const struct fr_real_side *side,
+                                int index, struct fr_mpi_use use)
 {
-    const char *letters = fr_real_rows[op->fn].signature + arg;
-    int64_t count = fr_mpi_count_at(op, arg + 1, index);
-    int64_t displacement = fr_mpi_displacement_at(op, arg + 2, index);
-    if (letters[3] == 'T') {
-        fr_word type = fr_real_handle_load((const void *)op->args[arg + 3], (size_t)index);
-        return add_bytes(op, (ptrdiff_t)displacement, count, type, use);
-    }
-    return fr_mpi_view_elements(op, displacement, count, op->args[arg + 3], use);
+    int64_t count = fr_mpi_count_at(op, side, index);
+    int64_t displacement = fr_mpi_displacement_at(op, side, index);
+    fr_word type = fr_mpi_type_at(op, side, index);
+    return side->has_types ? add_bytes(op, (ptrdiff_t)displacement, count, type, use)
+                           : fr_mpi_view_elements(op, displacement, count, type, use);
 }
 
-static enum fr_status view_array(struct fr_request_op *op, int arg, int copies,
-                                 struct fr_mpi_use use)
+static enum fr_status view_array(struct fr_request_op *op, const struct fr_real_side *side,
+                                 int copies, struct fr_mpi_use use)
 {
-    enum fr_status status = fr_mpi_view_begin(op, arg);
+    enum fr_status status = FR_OK;
     bool all_in = use.in;
     for (int i = 0; i < copies && status == FR_OK; i++) {
         use.in = use.own < 0 ? all_in : i == use.own;
-        status = add_entry(op, arg, i, use);
+        status = add_entry(op, side, i, use);
     }
     return status;
 }
 
-enum fr_status fr_mpi_view_any(struct fr_request_op *op, int arg, int copies, struct fr_mpi_use use)
+enum fr_status fr_mpi_view_side(struct fr_request_op *op, const struct fr_real_side *side,
+                                int copies, struct fr_mpi_use use)
 {
-    if (fr_real_rows[op->fn].signature[arg + 1] == 'v')
-        return view_array(op, arg, copies, use);
-    return fr_mpi_view_simple(op, arg, copies, use);
+    enum fr_status status = fr_mpi_view_begin(op, side->buffer);
+    if (status != FR_OK)
+        return status;
+    return side->has_counts ? view_array(op, side, copies, use)
+                            : view_simple(op, side, copies, use);
 }

@@ -16,24 +16,25 @@ struct fr_mpi_use {
 #define FR_USE_OUT    ((struct fr_mpi_use){.out = true, .own = -1})
 #define FR_USE_IN_OUT ((struct fr_mpi_use){.in = true, .out = true, .own = -1})
 
-// Counts in the width of the function's form.
-int64_t fr_mpi_count_arg(const struct fr_request_op *op, int arg);
-int64_t fr_mpi_count_at(const struct fr_request_op *op, int arg, int index);
-int64_t fr_mpi_displacement_at(const struct fr_request_op *op, int arg, int index);
+// Counts, displacements and datatypes of a side, in the width of the function's form. Where the
+// side has one of them for all, `index` does not matter.
+int64_t fr_mpi_count_at(const struct fr_request_op *op, const struct fr_real_side *side, int index);
+int64_t fr_mpi_displacement_at(const struct fr_request_op *op, const struct fr_real_side *side,
+                               int index);
+fr_word fr_mpi_type_at(const struct fr_request_op *op, const struct fr_real_side *side, int index);
 
-// Begins the view of the buffer at position `arg`; then adds elements [first, first + count) to it.
-FR_MUST_CHECK enum fr_status fr_mpi_view_begin(struct fr_request_op *op, int arg);
+// Begins the view of the buffer at position `buffer`; then adds elements [first, first + count) to
+// it.
+FR_MUST_CHECK enum fr_status fr_mpi_view_begin(struct fr_request_op *op, int buffer);
 FR_MUST_CHECK enum fr_status fr_mpi_view_elements(struct fr_request_op *op, int64_t first,
                                                   int64_t count, fr_word type,
                                                   struct fr_mpi_use use);
 
-// A whole view of a buffer at `arg` that is followed by count and datatype, `copies` times that
-// many elements (simple); or by those or arrays of `copies` counts, displacements and perhaps
-// datatypes (any).
-FR_MUST_CHECK enum fr_status fr_mpi_view_simple(struct fr_request_op *op, int arg, int copies,
-                                                struct fr_mpi_use use);
-FR_MUST_CHECK enum fr_status fr_mpi_view_any(struct fr_request_op *op, int arg, int copies,
-                                             struct fr_mpi_use use);
+// Views the whole buffer of a side: `copies` times its count, or as many elements as its `copies`
+// counts say, at their displacements.
+FR_MUST_CHECK enum fr_status fr_mpi_view_side(struct fr_request_op *op,
+                                              const struct fr_real_side *side, int copies,
+                                              struct fr_mpi_use use);
 
 // Views of the collective classes.
 FR_MUST_CHECK enum fr_status fr_mpi_views_collective(struct fr_request_op *op);

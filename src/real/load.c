@@ -242,6 +242,7 @@ bool fr_real_find(void)
     bool first = !atomic_load_explicit(&is_found, memory_order_relaxed);
     if (first) {
         known = found;
+        fr_real_rows_fill();
         atomic_store_explicit(&is_found, true, memory_order_release);
     }
     fr_core_unlock(&start_lock);

@@ -45,21 +45,67 @@ enum {
     FR_ROW_EXTERNAL = 1u << 2,   // Pack_external: sizes and position are MPI_Aint
 };
 
-// One row of the table. `signature` has a letter for each argument, explained in functions.def.
+// Where the arguments of one side of a call stand: of what it sends, or of what it receives; -1 for
+// those that the function lacks. Both sides name an argument that they share.
+struct fr_real_side {
+    signed char buffer;
+    signed char count;         // of elements, or the array of counts
+    signed char displacements; // an array
+    signed char type;          // or the array of datatypes
+    bool has_counts;           // an array of them, by rank or by neighbour
+    bool has_types;            // the same: displacements are then in bytes
+    bool wide_count;           // MPI_Count in every form
+    bool wide_displacements;   // MPI_Aint in every form
+};
+
+enum { FR_MAX_BUFFERS = 3 };
+
+// One row of the table: what functions.def says, and where the arguments stand by that, -1 for
+// those that the function lacks. `signature` has a letter for each argument, explained there.
 struct fr_real_row {
     const char *name; // "MPI_Send"
     const char *signature;
     enum fr_class class;
     unsigned char flags;
     unsigned char arg_count;
+    unsigned char buffer_count;
+    unsigned char buffers[FR_MAX_BUFFERS]; // all choice buffers
+    struct fr_real_side send, receive;     // one that is read and written is on both sides
+    signed char peer;                      // rank; of an exchange, the receiver's
+    signed char sender;                    // rank; of an exchange alone
+    signed char root;                      // rank
+    signed char comm;
+    signed char window;
+    signed char window_freed; // pointer to it
+    signed char file;
+    signed char comm_made;   // pointer to it
+    signed char operation;   // of a reduction
+    signed char message;     // pointer to it
+    signed char request;     // pointer to the one that the call makes
+    signed char requests;    // pointer to those that it is given
+    signed char one_request; // given by value
+    signed char flag;        // pointer to it
+    signed char index;       // pointer to it, or to a number
+    signed char status;      // pointer to one
+    signed char size;        // bytes of a raw buffer
+    signed char position;    // pointer to the position in a raw buffer
+    signed char address;     // that MPI keeps
 };
-extern const struct fr_real_row fr_real_rows[FR_FN_COUNT];
+extern struct fr_real_row fr_real_rows[FR_FN_COUNT]; // written by fr_real_rows_fill alone
+
+// Finds where the arguments of all functions stand. fr_real_find and fr_real_start do so; any other
+// user of the rows calls it first. Not thread-safe; idempotent.
+void fr_real_rows_fill(void);
+
+// The side of a call that a buffer is on, by the position of that.
+static inline const struct fr_real_side *fr_real_side_of(enum fr_fn fn, int buffer)
+{
+    const struct fr_real_row *row = &fr_real_rows[fn];
+    return row->receive.buffer == buffer ? &row->receive : &row->send;
+}
 
 // The function with stubs that is called MPI_x or PMPI_x; FR_FN_STUB_COUNT if there is none.
 enum fr_fn fr_real_named(const char *name);
-
-// Position of the first argument with this letter from position `from` on, -1 if there is none.
-int fr_real_arg(enum fr_fn fn, char letter, int from);
 
 // Kinds of predefined datatypes, by what MPI lets be done to them; Fortran's integers and those of
 // addresses and sizes are INTEGER.
@@ -180,6 +226,12 @@ static inline void fr_real_handle_store(void *array, size_t index, fr_word handl
         ((uint32_t *)array)[index] = (uint32_t)handle;
     else
         ((fr_word *)array)[index] = handle;
+}
+
+// The communicator of a call that has one.
+static inline fr_word fr_real_comm(enum fr_fn fn, const fr_word *args)
+{
+    return fr_real_handle(args[fr_real_rows[fn].comm]);
 }
 
 // The size of a datatype in bytes, as MPI_Type_size has it, -1 for what is none: no error handler

@@ -4,21 +4,124 @@
 
 #include "real/real.h"
 
+#include <stddef.h>
 #include <string.h>
 
-const struct fr_real_row fr_real_rows[FR_FN_COUNT] = {
-#define FR_ROW(name, class, signature, flags)                                                      \
-    {#name, signature, FR_CLASS_##class, flags, sizeof(signature) - 1},
+struct fr_real_row fr_real_rows[FR_FN_COUNT] = {
+#define FR_ROW(fn_name, fn_class, letters, fn_flags)                                               \
+    {.name = #fn_name,                                                                             \
+     .signature = letters,                                                                         \
+     .class = FR_CLASS_##fn_class,                                                                 \
+     .flags = fn_flags,                                                                            \
+     .arg_count = sizeof(letters) - 1},
 #include "real/functions.def"
 #include "real/passes.def"
 #undef FR_ROW
 };
 
-int fr_real_arg(enum fr_fn fn, char letter, int from)
+static bool is_one_of(char letter, const char *letters)
 {
-    const char *signature = fr_real_rows[fn].signature;
-    const char *found = strchr(signature + from, letter);
-    return found ? (int)(found - signature) : -1;
+    return letter && strchr(letters, letter);
+}
+
+// What follows a buffer, or the buffers that share it: count, displacements and datatype.
+static struct fr_real_side side_at(const char *signature, int buffer)
+{
+    struct fr_real_side side = {(signed char)buffer, -1, -1, -1, .has_counts = false};
+    int arg = buffer;
+    while (is_one_of(signature[arg], "srbg"))
+        arg++;
+    if (is_one_of(signature[arg], "nNv")) {
+        side.has_counts = signature[arg] == 'v';
+        side.wide_count = signature[arg] == 'N';
+        side.count = (signed char)arg++;
+    }
+    if (is_one_of(signature[arg], "dDA")) {
+        side.wide_displacements = signature[arg] == 'A';
+        side.displacements = (signed char)arg++;
+    }
+    if (is_one_of(signature[arg], "tT")) {
+        side.has_types = signature[arg] == 'T';
+        side.type = (signed char)arg;
+    }
+    return side;
+}
+
+static void fill_sides(struct fr_real_row *row)
+{
+    static const struct fr_real_side none = {-1, -1, -1, -1, .has_counts = false};
+    row->send = row->receive = none;
+    row->buffer_count = 0;
+    for (int arg = 0; arg < row->arg_count; arg++) {
+        char letter = row->signature[arg];
+        if (!is_one_of(letter, "srb"))
+            continue;
+        row->buffers[row->buffer_count++] = (unsigned char)arg;
+        if (letter != 'r' && row->send.buffer < 0)
+            row->send = side_at(row->signature, arg);
+        if (letter != 's' && row->receive.buffer < 0)
+            row->receive = side_at(row->signature, arg);
+    }
+}
+
+// Where the first argument of a letter is entered; NULL for those that no field is for.
+static signed char *field_of(struct fr_real_row *row, char letter)
+{
+    switch (letter) {
+    case 'P':
+        return row->peer < 0 ? &row->peer : &row->sender;
+    case 'R':
+        return &row->root;
+    case 'c':
+        return &row->comm;
+    case 'w':
+        return &row->window;
+    case 'W':
+        return &row->window_freed;
+    case 'f':
+        return &row->file;
+    case 'C':
+        return &row->comm_made;
+    case 'o':
+        return &row->operation;
+    case 'm':
+        return &row->message;
+    case 'q':
+        return &row->request;
+    case 'Q':
+        return &row->requests;
+    case 'h':
+        return &row->one_request;
+    case 'F':
+        return &row->flag;
+    case 'i':
+        return &row->index;
+    case 'u':
+        return &row->status;
+    case 'z':
+        return &row->size;
+    case 'y':
+        return &row->position;
+    case 'a':
+        return &row->address;
+    default:
+        return NULL;
+    }
+}
+
+void fr_real_rows_fill(void)
+{
+    for (enum fr_fn fn = 0; fn < FR_FN_COUNT; fn++) {
+        struct fr_real_row *row = &fr_real_rows[fn];
+        memset((char *)row + offsetof(struct fr_real_row, peer), -1,
+               sizeof(*row) - offsetof(struct fr_real_row, peer));
+        fill_sides(row);
+        for (int arg = 0; arg < row->arg_count; arg++) {
+            signed char *field = field_of(row, row->signature[arg]);
+            if (field && *field < 0)
+                *field = (signed char)arg;
+        }
+    }
 }
 
 enum fr_fn fr_real_named(const char *name)
@@ -44,7 +147,7 @@ bool fr_real_is_poll(enum fr_fn fn)
     case FR_CLASS_PARRIVED:
         return true;
     case FR_CLASS_PROBE:
-        return fr_real_arg(fn, 'F', 0) >= 0;
+        return fr_real_rows[fn].flag >= 0;
     default:
         return false;
     }

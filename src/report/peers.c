@@ -44,8 +44,8 @@ void fr_report_peers_start(void)
         enum fr_class class = fr_real_rows[fn].class;
         places[fn].collective = class != FR_CLASS_SEND && class != FR_CLASS_PSEND &&
                                 class != FR_CLASS_SENDRECV && class != FR_CLASS_REPLACE;
-        places[fn].comm = (signed char)fr_real_arg(fn, 'c', 0);
-        places[fn].rank = (signed char)fr_real_arg(fn, places[fn].collective ? 'R' : 'P', 0);
+        places[fn].comm = fr_real_rows[fn].comm;
+        places[fn].rank = places[fn].collective ? fr_real_rows[fn].root : fr_real_rows[fn].peer;
     }
 }
 
@@ -103,10 +103,11 @@ static int64_t element(const void *counts, bool large, int index)
 }
 
 // Counts of one datatype; of several, what a rank gets cannot be told from the counts.
-static void add_counts(const struct target *target, const struct fr_report_buffer *buffer)
+static void add_counts(const struct target *target, const struct fr_report_buffer *buffer,
+                       const struct fr_real_side *side)
 {
     bool large = fr_real_rows[buffer->call].flags & FR_ROW_LARGE;
-    const void *counts = (const void *)buffer->args[buffer->arg + 1];
+    const void *counts = (const void *)buffer->args[side->count];
     int64_t all = 0;
     for (int rank = 0; counts && rank < target->size; rank++)
         all += element(counts, large, rank);
@@ -117,7 +118,7 @@ static void add_counts(const struct target *target, const struct fr_report_buffe
 
 static void add_collective(struct target *target, const struct fr_report_buffer *buffer)
 {
-    char counts = fr_real_rows[buffer->call].signature[buffer->arg + 1];
+    const struct fr_real_side *side = fr_real_side_of(buffer->call, (int)buffer->arg);
     int root = places[buffer->call].rank;
     find_size(target);
     if (target->size <= 0)
@@ -125,9 +126,9 @@ static void add_collective(struct target *target, const struct fr_report_buffer 
     switch (fr_real_rows[buffer->call].class) {
     case FR_CLASS_ALLTOALL:
     case FR_CLASS_SCATTER:
-        if (counts == 'v' && fr_real_arg(buffer->call, 'T', 0) < 0)
-            add_counts(target, buffer);
-        else if (counts == 'n')
+        if (side->has_counts && !side->has_types)
+            add_counts(target, buffer, side);
+        else if (!side->has_counts)
             add_all(target, buffer->in_bytes / (uint64_t)target->size);
         return;
     case FR_CLASS_BCAST:

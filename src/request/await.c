@@ -93,7 +93,7 @@ static enum fr_fn begun_by(enum fr_fn fn)
 static bool is_from_nobody(enum fr_fn fn, const fr_word *args)
 {
     int source = fr_real_rows[fn].class == FR_CLASS_SENDRECV ? 8 : 3;
-    return fr_real_arg(fn, 'u', 0) >= 0 && (int)args[source] == fr_real_mpi.PROC_NULL;
+    return fr_real_rows[fn].status >= 0 && (int)args[source] == fr_real_mpi.PROC_NULL;
 }
 
 static int test_until_over(void *request, fr_word status)
@@ -119,7 +119,7 @@ static int begin_and_test(enum fr_fn fn, const fr_word *args)
     unsigned count = fr_real_rows[fn].arg_count;
     for (unsigned i = 0; i < count; i++)
         given[i] = args[i];
-    if (fr_real_arg(fn, 'u', 0) >= 0)
+    if (fr_real_rows[fn].status >= 0)
         status = args[--count];
     given[count] = FR_PTR(request);
     int rc = fr_real_call(begun_by(fn), given);
@@ -214,7 +214,7 @@ int fr_request_call_real(enum fr_fn fn, const fr_word *args)
         return fr_real_call(fn, args);
     if (fn == FR_FN_MPI_Probe && (args[3] || fr_real_mpi.STATUS_IGNORE == 0))
         return probe(args);
-    bool waits = fr_real_arg(fn, 'P', 0) >= 0 && !is_from_nobody(fn, args);
+    bool waits = fr_real_rows[fn].peer >= 0 && !is_from_nobody(fn, args);
     if (waits && begun_by(fn) != fn)
         return begin_and_test(fn, args);
     if (waits && (fn == FR_FN_MPI_Sendrecv || fn == FR_FN_MPI_Sendrecv_c))

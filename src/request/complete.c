@@ -214,8 +214,8 @@ static void add_some(struct fr_request_set *set, int rc)
 
 static void add_any(struct fr_request_set *set, int rc)
 {
-    int flag_arg = fr_real_arg(set->fn, 'F', 0);
-    int index = *(const int *)set->args[fr_real_arg(set->fn, 'i', 0)];
+    int flag_arg = fr_real_rows[set->fn].flag;
+    int index = *(const int *)set->args[fr_real_rows[set->fn].index];
     bool flag = flag_arg < 0 || *(const int *)set->args[flag_arg];
     if (flag && index != fr_real_mpi.UNDEFINED)
         add_done(set, (size_t)index, fr_request_set_status(set, 0), rc);
@@ -223,7 +223,7 @@ static void add_any(struct fr_request_set *set, int rc)
 
 static bool flag_is_set(const struct fr_request_set *set)
 {
-    return *(const int *)set->args[fr_real_arg(set->fn, 'F', 0)];
+    return *(const int *)set->args[fr_real_rows[set->fn].flag];
 }
 
 // Lists the operations that the real call has completed.
@@ -517,8 +517,8 @@ static void begin_answer(const struct fr_request_set *set, struct answer *answer
     if (set->class != FR_CLASS_WAITANY && set->class != FR_CLASS_TESTANY &&
         set->class != FR_CLASS_GET_STATUS_ANY)
         return;
-    int flag_arg = fr_real_arg(set->fn, 'F', 0);
-    answer->index = (int *)set->args[fr_real_arg(set->fn, 'i', 0)];
+    int flag_arg = fr_real_rows[set->fn].flag;
+    answer->index = (int *)set->args[fr_real_rows[set->fn].index];
     answer->index_before = *answer->index;
     *answer->index = fr_real_mpi.UNDEFINED;
     if (flag_arg < 0)

@@ -50,7 +50,7 @@ static void unhide(struct fr_request_set *set)
 // Calls the real function with a list in which deferred requests do not appear.
 static int call_hidden(struct fr_request_set *set, enum fr_fn fn, fr_word *args)
 {
-    int list = fr_real_arg(fn, 'Q', 0);
+    int list = fr_real_rows[fn].requests;
     fr_word shown = args[list];
     hide(set);
     args[list] = FR_PTR(set->hidden);
@@ -63,7 +63,7 @@ static int call_hidden(struct fr_request_set *set, enum fr_fn fn, fr_word *args)
 // The application asks again later. Its receives go on meanwhile.
 static int answer_no(struct fr_request_set *set)
 {
-    *(int *)set->args[fr_real_arg(set->fn, 'F', 0)] = 0;
+    *(int *)set->args[fr_real_rows[set->fn].flag] = 0;
     fr_request_set_unclaim(set);
     go_on(false);
     return fr_real_mpi.SUCCESS;
@@ -183,8 +183,8 @@ static int wait_some(struct fr_request_set *set)
 
 static int test_some(struct fr_request_set *set)
 {
-    int flag = fr_real_arg(set->fn, 'F', 0);
-    int *number = (int *)set->args[fr_real_arg(set->fn, 'i', 0)];
+    int flag = fr_real_rows[set->fn].flag;
+    int *number = (int *)set->args[fr_real_rows[set->fn].index];
     int rc = call_hidden(set, set->fn, set->args);
     if (rc != fr_real_mpi.SUCCESS || *number != fr_real_mpi.UNDEFINED)
         return fr_request_set_finish(set, rc);

@@ -91,7 +91,7 @@ static void deliver_parts(struct fr_request_op *op, struct fr_device_batch *batc
 // A communicator may be used from now on.
 static void deliver_comm(const struct fr_request_op *op)
 {
-    const void *made = (const void *)op->args[fr_real_arg(op->fn, 'C', 0)];
+    const void *made = (const void *)op->args[fr_real_rows[op->fn].comm_made];
     fr_world_name_give(fr_real_handle_load(made, 0), op->comm_name);
 }
 
@@ -108,7 +108,7 @@ static void count_received(const struct fr_request_op *op, const struct fr_path_
             .kind = view->range.kind,
             .out_bytes = limit < view->out_bytes ? limit : view->out_bytes,
             .reason = op->staged_because,
-            .posted = fr_real_arg(op->counted_as, 'q', 0) >= 0,
+            .posted = fr_real_rows[op->counted_as].request >= 0,
         });
 }
 

@@ -55,7 +55,7 @@ struct fr_request_op *fr_request_op_new(enum fr_fn fn, const fr_word *args)
         }
     }
     *op = fresh;
-    memcpy(op->args, args, strlen(fr_real_rows[fn].signature) * sizeof(fr_word));
+    memcpy(op->args, args, fr_real_rows[fn].arg_count * sizeof(fr_word));
     return op;
 }
 

@@ -160,7 +160,7 @@ static int ready_count(enum fr_class class, const fr_word *args)
 bool fr_request_pready(enum fr_fn fn, fr_word *args, int *result)
 {
     enum fr_class class = fr_real_rows[fn].class;
-    fr_word request = fr_real_handle(args[fr_real_arg(fn, 'h', 0)]);
+    fr_word request = fr_real_handle(args[fr_real_rows[fn].one_request]);
     const struct fr_request_op *op = fr_request_table_find_partitioned(request);
     if (!op)
         return false;

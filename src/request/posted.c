@@ -189,7 +189,7 @@ static struct fr_request_op *make_op(const struct fr_request_posted *receive)
     struct fr_request_op *op = fr_request_op_new(receive->fn, args);
     if (!op)
         return NULL;
-    if (fr_real_arg(receive->fn, 'c', 0) >= 0) {
+    if (fr_real_rows[receive->fn].comm >= 0) {
         op->object_kind = 'c';
         op->object = fr_real_handle(receive->comm);
     }
@@ -229,7 +229,7 @@ static inline void fill(struct fr_request_posted *receive, enum fr_fn fn, const 
 {
     static const unsigned char nothing[FR_RNDV_RTS_BYTES];
     const struct fr_real_row *row = &fr_real_rows[fn];
-    bool matched = row->signature[3] == 'm';
+    bool matched = row->message >= 0;
     receive->memory = (void *)args[0];
     receive->count = row->flags & FR_ROW_LARGE ? (int64_t)args[1] : (int)args[1];
     receive->type = args[2];

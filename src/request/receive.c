@@ -131,8 +131,8 @@ static int status_at(const void *status, unsigned offset)
 static struct fr_rndv_address sender_of(const struct fr_request_op *op, const void *status)
 {
     const struct fr_rndv_address unknown = {.to = -1};
-    bool both = fr_real_arg(op->fn, 'P', 1) >= 0;
-    int peer = fr_real_arg(op->fn, 'P', both ? 1 : 0);
+    const struct fr_real_row *row = &fr_real_rows[op->fn];
+    int peer = row->sender >= 0 ? row->sender : row->peer;
     if (op->object_kind != 'c' || peer < 0)
         return unknown;
     int source = (int)op->args[peer], tag = (int)op->args[peer + 1];
@@ -161,7 +161,7 @@ bool fr_request_find_cut(struct fr_request_op *op, const void *status,
                               .length = tells ? fr_real_status_size(status) : -1,
                               .from = sender_of(op, status),
                               .in_order = fr_request_alone && !fr_request_any_unmarked,
-                              .at_once = fr_real_arg(op->fn, 'q', 0) < 0};
+                              .at_once = fr_real_rows[op->fn].request < 0};
     if (cut.in_order)
         fr_request_mark_received();
     return fr_rndv_incoming_find_cut(&cut, incoming);
@@ -192,7 +192,7 @@ static void count_received(const struct fr_request_op *op, const struct fr_rndv_
         .kind = view->range.kind,
         .out_bytes = bytes < view->out_bytes ? bytes : view->out_bytes,
         .reason = recv->reason,
-        .posted = fr_real_arg(op->counted_as, 'q', 0) >= 0,
+        .posted = fr_real_rows[op->counted_as].request >= 0,
     };
     bool is_host = !fr_device_owns(&view->range);
     if (!is_host || (fr_core_settings()->rail_host && buffer.path == FR_PATH_RAIL))

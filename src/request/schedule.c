@@ -68,10 +68,8 @@ static enum fr_status keep_types(struct fr_request_op *op, int arg, const void *
 }
 
 // Copies an array of counts or displacements, unless the call ignores it.
-static enum fr_status keep_array(struct fr_request_op *op, int arg, size_t n)
+static enum fr_status keep_array(struct fr_request_op *op, int arg, size_t n, bool wide)
 {
-    bool wide =
-        fr_real_rows[op->fn].flags & FR_ROW_LARGE || fr_real_rows[op->fn].signature[arg] == 'A';
     size_t bytes = n * (wide ? sizeof(int64_t) : sizeof(int));
     if (!op->args[arg])
         return FR_OK;
@@ -83,27 +81,36 @@ static enum fr_status keep_array(struct fr_request_op *op, int arg, size_t n)
     return FR_OK;
 }
 
+static enum fr_status keep_side(struct fr_request_op *op, const struct fr_real_side *side, size_t n)
+{
+    bool large = fr_real_rows[op->fn].flags & FR_ROW_LARGE;
+    fr_word *type = &op->args[side->type];
+    const void *counts = (const void *)op->args[side->count];
+    enum fr_status status = FR_OK;
+    if (side->has_counts) {
+        status = keep_array(op, side->count, n, large);
+        if (status == FR_OK)
+            status = keep_array(op, side->displacements, n, large || side->wide_displacements);
+    }
+    if (status != FR_OK)
+        return status;
+    if (side->has_types) // none in place
+        return *type && counts ? keep_types(op, side->type, counts, n) : FR_OK;
+    *type = fr_real_handle(*type);
+    return keep_type(op->schedule, type);
+}
+
 enum fr_status fr_request_schedule_keep_args(struct fr_request_op *op, size_t sends,
                                              size_t receives)
 {
     enum { ARRAYS_A_SIDE = 3, ALIGNMENTS = 2 * ARRAYS_A_SIDE * 16 };
-    const char *signature = fr_real_rows[op->fn].signature;
+    const struct fr_real_row *row = &fr_real_rows[op->fn];
     size_t bytes = (sends + receives) * ARRAYS_A_SIDE * sizeof(int64_t) + ALIGNMENTS;
     enum fr_status status = fr_request_op_reserve(op, op->arrays_used + bytes);
-    size_t n = sends;
-    for (int arg = 0; signature[arg] && status == FR_OK; arg++) {
-        char letter = signature[arg];
-        n = letter == 'r' ? receives : n;
-        if (letter == 't') {
-            op->args[arg] = fr_real_handle(op->args[arg]);
-            status = keep_type(op->schedule, &op->args[arg]);
-        } else if (letter == 'T') {
-            if (op->args[arg] && op->args[arg - 2]) // else in place
-                status = keep_types(op, arg, (const void *)op->args[arg - 2], n);
-        } else if (letter == 'v' || letter == 'd' || letter == 'D' || letter == 'A') {
-            status = keep_array(op, arg, n);
-        }
-    }
+    if (status == FR_OK && row->send.buffer >= 0)
+        status = keep_side(op, &row->send, sends);
+    if (status == FR_OK && row->receive.buffer >= 0 && row->receive.buffer != row->send.buffer)
+        status = keep_side(op, &row->receive, receives);
     return status;
 }
 

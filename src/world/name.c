@@ -136,10 +136,10 @@ static uint64_t of_groups(fr_word parent, fr_word made, int tag)
 
 uint64_t fr_world_name_next(enum fr_fn fn, const fr_word *args)
 {
-    int result = fr_real_arg(fn, 'C', 0);
+    int result = fr_real_rows[fn].comm_made;
     fr_word parent = fr_real_handle(args[0]);
     fr_word made = fr_real_mpi.COMM_NULL;
-    if (fr_real_arg(fn, 'q', 0) < 0)
+    if (fr_real_rows[fn].request < 0)
         made = fr_real_handle_load((const void *)args[result], 0);
     bool none = made == fr_real_mpi.COMM_NULL;
     switch (fn) {

@@ -21,6 +21,10 @@ check_PROGRAMS += tests/unit/real_caller
 tests_unit_real_caller_SOURCES = tests/unit/real_caller.c tests/unit/check.h
 tests_unit_real_caller_LDADD = librooms.la
 
+check_PROGRAMS += tests/unit/real_rows
+tests_unit_real_rows_SOURCES = tests/unit/real_rows.c tests/unit/check.h
+tests_unit_real_rows_LDADD = librooms.la
+
 check_PROGRAMS += tests/unit/policy_choose
 tests_unit_policy_choose_SOURCES = tests/unit/policy_choose.c tests/unit/check.h
 tests_unit_policy_choose_LDADD = librooms.la

@@ -159,6 +159,7 @@ static void check_unlike_rts(void)
 int main(void)
 {
     char message[8];
+    fr_real_rows_fill();
     check_unlike_rts();
     alarm(PATIENCE_S);
     CHECK(!improbe(RANKS, 1, COMM, message) && !improbe(0, TAG_LIMIT + 1, COMM, message));

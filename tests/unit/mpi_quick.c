@@ -338,6 +338,7 @@ static void test_not_quick(void)
 
 int main(void)
 {
+    fr_real_rows_fill();
     for (size_t i = 0; i < FR_ARRAY_LENGTH(shapes); i++) {
         shape = &shapes[i];
         test_data();

@@ -359,6 +359,7 @@ static void check_late(void)
 
 int main(void)
 {
+    fr_real_rows_fill();
     check_late();
     check_long_list();
     check_failures_of_copies();

@@ -245,6 +245,7 @@ static void test_handler(void)
 
 int main(void)
 {
+    fr_real_rows_fill();
     int statuses[REQUESTS];
     test_one();
     test_handler();

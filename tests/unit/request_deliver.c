@@ -257,6 +257,7 @@ static void check_batch(enum fr_status outcome)
 
 int main(void)
 {
+    fr_real_rows_fill();
     check_comm();
     check_batch(FR_OK);
     check_batch(FR_ERR_DEVICE);

@@ -290,6 +290,7 @@ static void check_file(void)
 
 int main(void)
 {
+    fr_real_rows_fill();
     check_two_threads();
     check_nobody();
     check_later();

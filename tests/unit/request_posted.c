@@ -677,6 +677,7 @@ static void test_alone(void)
 
 int main(void)
 {
+    fr_real_rows_fill();
     test_alone();
     test_threads();
     test_moves();

@@ -230,6 +230,7 @@ static void test_many_freed(void)
 
 int main(void)
 {
+    fr_real_rows_fill();
     fr_real_mpi.handle_bytes = 8;
     test_claimed();
     test_in_hand();
