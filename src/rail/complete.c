@@ -15,15 +15,29 @@ static void note_awake(struct fr_rails *rails, struct fr_rail_peer *peer)
     peer->done_ns = rails->now_ns;
 }
 
+// Whether nothing that was sent before a stripe, over the same link, is still on its way.
+static bool is_oldest(const struct fr_rail_stripe *stripe)
+{
+    const struct fr_rail_link *link = fr_rail_stripe_link(stripe);
+    const struct fr_list *at = stripe->rail->sent.next;
+    while (fr_rail_stripe_link(FR_LIST_ENTRY(at, const struct fr_rail_stripe, entry)) != link)
+        at = at->next;
+    return at == &stripe->entry;
+}
+
 static void note_arrived(struct fr_rail_stripe *stripe)
 {
     struct fr_rail *rail = stripe->rail;
     struct fr_rail_transfer *transfer = stripe->transfer;
     struct fr_rail_link *link = fr_rail_stripe_link(stripe);
-    link->done_ns = link->moved_ns = transfer->moved_ns = rail->rails->now_ns;
+    link->done_ns = transfer->moved_ns = rail->rails->now_ns;
     note_awake(rail->rails, transfer->peer);
-    link->parked = false;
-    link->probed = 0;
+    // A link that answers may have lost what was sent before.
+    if (is_oldest(stripe)) {
+        link->moved_ns = rail->rails->now_ns;
+        link->parked = false;
+        link->probed = 0;
+    }
     link->losses = 0;
     rail->losses = 0;
     if (stripe->probe)

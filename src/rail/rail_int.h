@@ -112,7 +112,7 @@ struct fr_rail {
 
 struct fr_rail_link {
     fi_addr_t addr;
-    uint64_t moved_ns; // when something last arrived, or was planned into silence
+    uint64_t moved_ns; // when the oldest on its way last arrived, or was planned into silence
     uint64_t done_ns;  // when something last arrived
     uint64_t retry_ns; // when a lost link is tried again, in real time
     unsigned sent;     // stripes

@@ -710,6 +710,22 @@ static void test_silent_while_out(void)
     close_pair();
 }
 
+// Links on which something was lost answer to each other's probes, which does not make up for it.
+static void test_losses_everywhere(void)
+{
+    struct fr_rail_options options = usual_options();
+    options.timeout_ns = 500000000;
+    options.max = 2;
+    begin_case();
+    CHECK(open_pair(&options, FR_RAIL_HOST));
+    standin->swallows = true;
+    struct fr_rail_transfer *transfer = start_read(0, 0, 1 << 20);
+    fr_rail_poll(near);
+    standin->swallows = false;
+    CHECK(wait_for(transfer) == FR_ERR_RAIL);
+    close_pair();
+}
+
 int main(void)
 {
     load_standin();
@@ -742,5 +758,6 @@ int main(void)
     test_two_out_of_reach();
     test_met_while_out();
     test_silent_while_out();
+    test_losses_everywhere();
     return check_result();
 }
