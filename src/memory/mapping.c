@@ -514,11 +514,3 @@ unsigned fr_memory_mappings_forget(const struct fr_control_process *owner,
     destroy_all(&gone);
     return pinned;
 }
-
-void fr_memory_mappings_count(size_t *count, size_t *bytes)
-{
-    fr_core_lock(&lock);
-    *count = HASH_COUNT(table);
-    *bytes = mapped_bytes;
-    fr_core_unlock(&lock);
-}

@@ -22,13 +22,6 @@ bool fr_memory_handle_is_on(const struct fr_memory_handle *handle, int device)
            memcmp(uuid, handle->device, sizeof(uuid)) == 0;
 }
 
-struct fr_memory_usage fr_memory_get_usage(void)
-{
-    struct fr_memory_usage usage = {.exports = fr_memory_exports_count()};
-    fr_memory_mappings_count(&usage.mappings, &usage.mapped_bytes);
-    return usage;
-}
-
 void fr_memory_forget_buffer(const struct fr_control_process *owner, uint64_t buffer_id)
 {
     fr_memory_channel_drop(owner, buffer_id);

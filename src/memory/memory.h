@@ -150,14 +150,6 @@ static inline uintptr_t fr_memory_mapping_at(const struct fr_memory_mapping *map
 // Forgets a buffer that a process exported: unmapped at once or by the last who has it pinned.
 void fr_memory_forget_buffer(const struct fr_control_process *owner, uint64_t buffer_id);
 
-// Counts of what is remembered just now.
-struct fr_memory_usage {
-    size_t exports;
-    size_t mappings;     // refusals included
-    size_t mapped_bytes; // of other processes' memory
-};
-struct fr_memory_usage fr_memory_get_usage(void);
-
 // Forgets all exports and mappings and closes the fd channel; called before fr_device_release.
 void fr_memory_release(void);
 

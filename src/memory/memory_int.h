@@ -82,7 +82,6 @@ bool fr_memory_drop_idle(void);
 
 size_t fr_memory_exports_count(void);
 void fr_memory_exports_release(void);
-void fr_memory_mappings_count(size_t *mappings, size_t *mapped_bytes);
 
 // Takes out of the cache what `owner` exported (everybody's with NULL): one buffer, or all with
 // NULL. Returns how many are still pinned.

@@ -22,7 +22,11 @@ static struct fr_list free_blocks[FR_WORKSPACE_CLASSES] FR_GUARDED_BY(workspace_
 static struct fr_list idle_pinned FR_GUARDED_BY(workspace_lock) = FR_LIST_INIT(idle_pinned);
 static struct fr_list idle_pageable FR_GUARDED_BY(workspace_lock) = FR_LIST_INIT(idle_pageable);
 
-static struct fr_workspace_usage usage FR_GUARDED_BY(workspace_lock);
+static struct {
+    size_t pinned_bytes;   // lent or not
+    size_t pageable_bytes; // lent or not
+    size_t lent_bytes;     // of blocks
+} usage FR_GUARDED_BY(workspace_lock);
 static size_t idle_bytes FR_GUARDED_BY(workspace_lock); // of idle regions
 
 // Set when pinning has failed: then what is pageable is not tried again.
@@ -347,15 +351,6 @@ void fr_workspace_return(struct fr_workspace_lease *lease)
         fr_workspace_device_return(returned.extent, fr_time_coarse_ns());
     else if (returned.reservation != NULL)
         fr_workspace_reservation_return(returned.reservation, returned.is_clean);
-}
-
-struct fr_workspace_usage fr_workspace_get_usage(void)
-{
-    fr_core_lock(&workspace_lock);
-    struct fr_workspace_usage now = usage;
-    fr_core_unlock(&workspace_lock);
-    now.reserved_bytes = fr_workspace_reserved_bytes();
-    return now;
 }
 
 void fr_workspace_release(void)

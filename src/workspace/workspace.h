@@ -63,18 +63,7 @@ void fr_workspace_return(struct fr_workspace_lease *lease);
 // device buffers, also those that need no workspace any more.
 void fr_workspace_trim(void);
 
-// Bytes pinned and bytes pageable, lent or not, and bytes of blocks lent just now. Beside them,
-// bytes of address space that are reserved, lent or not.
-struct fr_workspace_usage {
-    size_t pinned_bytes;
-    size_t pageable_bytes;
-    size_t lent_bytes;
-    size_t reserved_bytes;
-};
-struct fr_workspace_usage fr_workspace_get_usage(void);
-
-// The same of device memory, of all devices together: allocated, lent, and the most of each that
-// there ever was.
+// Device memory of all devices together: allocated, lent, and the most of each that there ever was.
 struct fr_workspace_device_usage {
     size_t bytes;
     size_t lent_bytes;

@@ -198,17 +198,6 @@ bool fr_world_gather(const struct fr_world_facts *own)
     return true;
 }
 
-bool fr_world_replay(const struct fr_world_facts *facts, int size, int rank)
-{
-    forget();
-    known.facts = known.own = malloc((size_t)size * sizeof(*known.own));
-    if (!known.own)
-        return false;
-    memcpy(known.own, facts, (size_t)size * sizeof(*known.facts));
-    known.size = size;
-    return count_hosts() && count_cliques(rank);
-}
-
 size_t fr_world_facts_bytes(void)
 {
     return (size_t)known.size * sizeof(*known.facts);

@@ -11,10 +11,6 @@
 // Written at MPI_Init and MPI_Finalize alone; returns their number, 0 while facts are unknown.
 int fr_world_partners(const int **ranks);
 
-// Takes facts that were recorded, of processes that are none, for those of the job; this process is
-// then `rank`. False without memory.
-bool fr_world_replay(const struct fr_world_facts *facts, int size, int rank);
-
 // Makes and gives back the keyvals under which answers are remembered.
 void fr_world_clique_start(void);
 void fr_world_clique_release(void);

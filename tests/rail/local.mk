@@ -79,7 +79,8 @@ tests_unit_rndv_meet_LDFLAGS = -Wl,--wrap=clock_gettime,--wrap=fr_core_log_write
 tests_unit_rndv_meet_DEPENDENCIES = $(rail_standin_dependencies)
 
 check_PROGRAMS += tests/unit/rndv_write
-tests_unit_rndv_write_SOURCES = tests/unit/rndv_write.c tests/unit/apart.h $(rail_standin_headers)
+tests_unit_rndv_write_SOURCES = tests/unit/rndv_write.c tests/unit/apart.h $(rail_standin_headers) \
+    tests/unit/inside/workspace_usage.c tests/unit/inside/workspace_usage.h
 tests_unit_rndv_write_CPPFLAGS = $(rail_standin_cppflags)
 tests_unit_rndv_write_LDADD = librooms.la
 tests_unit_rndv_write_LDFLAGS = -Wl,--wrap=clock_gettime,--wrap=fr_core_log_write \

@@ -77,12 +77,15 @@ check_PROGRAMS += tests/unit/path_view
 tests_unit_path_view_SOURCES = tests/unit/path_view.c $(unit_driver_headers)
 tests_unit_path_view_LDADD = librooms.la
 
+unit_workspace_sources = $(unit_driver_headers) tests/unit/inside/workspace_usage.c \
+    tests/unit/inside/workspace_usage.h
+
 check_PROGRAMS += tests/unit/workspace_leases
-tests_unit_workspace_leases_SOURCES = tests/unit/workspace_leases.c $(unit_driver_headers)
+tests_unit_workspace_leases_SOURCES = tests/unit/workspace_leases.c $(unit_workspace_sources)
 tests_unit_workspace_leases_LDADD = librooms.la
 
 check_PROGRAMS += tests/unit/workspace_soak
-tests_unit_workspace_soak_SOURCES = tests/unit/workspace_soak.c $(unit_driver_headers)
+tests_unit_workspace_soak_SOURCES = tests/unit/workspace_soak.c $(unit_workspace_sources)
 tests_unit_workspace_soak_LDADD = librooms.la
 
 check_PROGRAMS += tests/unit/workspace_pool
@@ -90,7 +93,7 @@ tests_unit_workspace_pool_SOURCES = tests/unit/workspace_pool.c tests/unit/check
 tests_unit_workspace_pool_LDADD = librooms.la
 
 check_PROGRAMS += tests/unit/workspace_device
-tests_unit_workspace_device_SOURCES = tests/unit/workspace_device.c $(unit_driver_headers)
+tests_unit_workspace_device_SOURCES = tests/unit/workspace_device.c $(unit_workspace_sources)
 tests_unit_workspace_device_LDADD = librooms.la
 
 check_PROGRAMS += tests/unit/workspace_device_soak
@@ -106,23 +109,24 @@ tests_unit_device_push_SOURCES = tests/unit/device_push.c $(unit_driver_headers)
 tests_unit_device_push_LDADD = librooms.la
 
 # Tests of several processes, which start themselves.
-unit_peer_headers = $(unit_driver_headers) tests/unit/memory_pair.h tests/unit/processes.h
+unit_peer_sources = $(unit_driver_headers) tests/unit/memory_pair.h tests/unit/processes.h \
+    tests/unit/inside/memory_usage.c tests/unit/inside/memory_usage.h
 
 check_PROGRAMS += tests/unit/workspace_share
-tests_unit_workspace_share_SOURCES = tests/unit/workspace_share.c $(unit_peer_headers)
+tests_unit_workspace_share_SOURCES = tests/unit/workspace_share.c $(unit_peer_sources)
 tests_unit_workspace_share_LDADD = librooms.la
 
 check_PROGRAMS += tests/unit/memory_share
-tests_unit_memory_share_SOURCES = tests/unit/memory_share.c $(unit_peer_headers)
+tests_unit_memory_share_SOURCES = tests/unit/memory_share.c $(unit_peer_sources)
 tests_unit_memory_share_LDADD = librooms.la
 
 check_PROGRAMS += tests/unit/memory_cache
-tests_unit_memory_cache_SOURCES = tests/unit/memory_cache.c $(unit_peer_headers)
+tests_unit_memory_cache_SOURCES = tests/unit/memory_cache.c $(unit_peer_sources)
 tests_unit_memory_cache_LDADD = librooms.la
 
 check_PROGRAMS += tests/unit/memory_importers
 tests_unit_memory_importers_SOURCES = tests/unit/memory_importers.c tests/unit/control_job.h \
-    $(unit_peer_headers)
+    $(unit_peer_sources)
 tests_unit_memory_importers_LDADD = librooms.la
 
 check_PROGRAMS += tests/unit/memory_channel
@@ -131,7 +135,7 @@ tests_unit_memory_channel_SOURCES = tests/unit/memory_channel.c tests/unit/check
 tests_unit_memory_channel_LDADD = librooms.la
 
 check_PROGRAMS += tests/unit/memory_failures
-tests_unit_memory_failures_SOURCES = tests/unit/memory_failures.c $(unit_peer_headers)
+tests_unit_memory_failures_SOURCES = tests/unit/memory_failures.c $(unit_peer_sources)
 tests_unit_memory_failures_LDADD = librooms.la
 
 check_PROGRAMS += tests/unit/coll_segment
@@ -165,7 +169,7 @@ tests_unit_world_scale_SOURCES = tests/unit/world_scale.c tests/unit/check.h
 tests_unit_world_scale_LDADD = librooms.la
 
 check_PROGRAMS += tests/unit/coll_slab
-tests_unit_coll_slab_SOURCES = tests/unit/coll_slab.c $(unit_peer_headers)
+tests_unit_coll_slab_SOURCES = tests/unit/coll_slab.c $(unit_peer_sources)
 tests_unit_coll_slab_LDADD = librooms.la
 
 check_PROGRAMS += tests/unit/control_secret
@@ -199,12 +203,13 @@ tests_unit_rndv_scheme_SOURCES = tests/unit/rndv_scheme.c $(unit_rndv_headers)
 tests_unit_rndv_scheme_LDADD = librooms.la
 
 check_PROGRAMS += tests/unit/rndv_stage
-tests_unit_rndv_stage_SOURCES = tests/unit/rndv_stage.c tests/unit/driver.h tests/unit/check.h
+tests_unit_rndv_stage_SOURCES = tests/unit/rndv_stage.c $(unit_workspace_sources)
 tests_unit_rndv_stage_LDADD = librooms.la
 
 check_PROGRAMS += tests/unit/rndv_traffic
 tests_unit_rndv_traffic_SOURCES = tests/unit/rndv_traffic.c $(unit_rndv_headers) \
-    tests/unit/driver.h tests/unit/memory_pair.h
+    tests/unit/driver.h tests/unit/memory_pair.h tests/unit/inside/memory_usage.c \
+    tests/unit/inside/memory_usage.h
 tests_unit_rndv_traffic_LDADD = librooms.la
 
 # With an MPI of its own, hence without the rooms.

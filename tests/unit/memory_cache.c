@@ -66,7 +66,7 @@ static void reuse_user(void)
         check_import(&handle, round, &again); // from the cache
         CHECK(again.address == mappings[round].address);
         fr_memory_unpin(&again);
-        struct fr_memory_usage usage = fr_memory_get_usage();
+        struct memory_usage usage = memory_usage();
         bool same = round > 0 && handle.base == last.base;
         CHECK(!same || handle.buffer_id != last.buffer_id);
         CHECK(!same || usage.mappings == 1, "%zu imports", usage.mappings);
@@ -113,24 +113,24 @@ static void check_rest(const struct fr_memory_handle *handle, uint64_t seed)
     check_import(handle, seed, &mappings[0]);
     check_import(handle, seed, &mappings[2]);
     uintptr_t address = mappings[0].address;
-    size_t mapped = fr_memory_get_usage().mapped_bytes;
+    size_t mapped = memory_usage().mapped_bytes;
     fr_memory_mappings_rest(mappings, 3);
     fr_memory_mappings_rest(mappings, 3);
-    CHECK(fr_memory_get_usage().mapped_bytes == mapped);
+    CHECK(memory_usage().mapped_bytes == mapped);
     CHECK(fr_memory_mappings_wake(mappings, 3) && mappings[0].address == address);
     fr_memory_forget_buffer(&handle->owner, handle->buffer_id);
-    CHECK(fr_memory_get_usage().mapped_bytes == mapped, "in use");
+    CHECK(memory_usage().mapped_bytes == mapped, "in use");
     fr_memory_mappings_rest(mappings, 2);
-    CHECK(fr_memory_get_usage().mapped_bytes == mapped, "in use by one");
+    CHECK(memory_usage().mapped_bytes == mapped, "in use by one");
     CHECK(!fr_memory_mappings_wake(mappings, 2));
     fr_memory_mappings_rest(mappings, 3);
-    CHECK(fr_memory_get_usage().mapped_bytes == mapped - handle->bytes, "at rest is no use");
+    CHECK(memory_usage().mapped_bytes == mapped - handle->bytes, "at rest is no use");
     CHECK(!fr_memory_mappings_wake(mappings, 3));
     check_import(handle, seed, &again);
     CHECK(!fr_memory_mappings_wake(mappings, 3), "another mapping is not this one");
     for (unsigned i = 0; i < 3; i++)
         fr_memory_unpin(&mappings[i]);
-    CHECK(fr_memory_get_usage().mapped_bytes == mapped);
+    CHECK(memory_usage().mapped_bytes == mapped);
     fr_memory_unpin(&again);
 }
 
@@ -164,7 +164,7 @@ static void run_freed(void)
         CHECK(fr_memory_freed(&mark, ids + 2, BUFFERS) == 0);
         CHECK(fr_memory_freed(&other_mark, ids + 2, BUFFERS) == 2 && ids[3] == ids[1],
               "each has its own mark");
-        CHECK(fr_memory_get_usage().exports == BUFFERS - 2);
+        CHECK(memory_usage().exports == BUFFERS - 2);
         process_say(1, ids, 2 * sizeof(ids[0]));
         process_meet();
     } else {
@@ -175,11 +175,11 @@ static void run_freed(void)
         }
         process_meet();
         process_hear(0, ids, 2 * sizeof(ids[0]));
-        size_t mapped = fr_memory_get_usage().mapped_bytes;
+        size_t mapped = memory_usage().mapped_bytes;
         fr_memory_forget_buffer(&other, ids[0]);
         fr_memory_forget_buffer(&other, ids[1]);
-        CHECK(fr_memory_get_usage().mappings == BUFFERS - 2);
-        CHECK(fr_memory_get_usage().mapped_bytes == mapped - 2 * BYTES);
+        CHECK(memory_usage().mappings == BUFFERS - 2);
+        CHECK(memory_usage().mapped_bytes == mapped - 2 * BYTES);
         check_import(&handles[2], 2, &mapping);
         fr_memory_unpin(&mapping);
         check_rest(&handles[2], 2);
@@ -201,7 +201,7 @@ static void bounds_owner(void)
             exit(CHECK_FAIL);
         CHECK(pair_export(memories[i].address, 4096, &many[i]) == FR_OK);
         process_say(1, &many[i], sizeof(many[i]));
-        CHECK(fr_memory_get_usage().exports ==
+        CHECK(memory_usage().exports ==
               (i < FR_MEMORY_MAX_EXPORTS ? i + 1 : FR_MEMORY_MAX_EXPORTS));
     }
     // The first has been forgotten and is exported once more; it is the same.
@@ -226,23 +226,23 @@ static void bounds_user(void)
             fr_memory_unpin(&mapping);
         }
         size_t expected = i < FR_MEMORY_MAX_IMPORTS ? i + 1 : FR_MEMORY_MAX_IMPORTS;
-        CHECK(fr_memory_get_usage().mappings == expected);
-        CHECK(fr_memory_get_usage().mapped_bytes == expected * 4096);
+        CHECK(memory_usage().mappings == expected);
+        CHECK(memory_usage().mapped_bytes == expected * 4096);
     }
     for (unsigned i = 0; i < FR_MEMORY_MAX_IMPORTS; i++)
         CHECK(pair_import(&many[i], 0, &held[i]) == FR_OK, "%u", i);
     CHECK(pair_import(&many[MANY - 1], 0, &mapping) == FR_ERR_LIMIT, "all are in use");
-    CHECK(fr_memory_get_usage().mapped_bytes == FR_MEMORY_MAX_IMPORTS * (size_t)4096);
+    CHECK(memory_usage().mapped_bytes == FR_MEMORY_MAX_IMPORTS * (size_t)4096);
     fr_memory_unpin(&held[17]);
     CHECK(pair_import(&many[MANY - 1], 0, &mapping) == FR_OK, "one is free");
     fr_memory_unpin(&mapping);
     for (unsigned i = 0; i < MANY; i++)
         fr_memory_forget_buffer(&many[i].owner, many[i].buffer_id);
-    CHECK(fr_memory_get_usage().mappings == 0);
-    CHECK(fr_memory_get_usage().mapped_bytes == (FR_MEMORY_MAX_IMPORTS - 1) * (size_t)4096);
+    CHECK(memory_usage().mappings == 0);
+    CHECK(memory_usage().mapped_bytes == (FR_MEMORY_MAX_IMPORTS - 1) * (size_t)4096);
     for (unsigned i = 0; i < MANY; i++)
         fr_memory_unpin(&held[i]);
-    CHECK(fr_memory_get_usage().mapped_bytes == 0);
+    CHECK(memory_usage().mapped_bytes == 0);
     process_meet();
 }
 
@@ -397,7 +397,7 @@ static void run_crowd(void)
         check_import(&handles[rank], 100 + (uint64_t)rank, &mapping);
         fr_memory_unpin(&mapping);
     }
-    CHECK(fr_memory_get_usage().mappings == (size_t)process_count - 1);
+    CHECK(memory_usage().mappings == (size_t)process_count - 1);
     process_meet();
     fr_memory_release();
     process_meet();

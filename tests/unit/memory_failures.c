@@ -139,7 +139,7 @@ static void run_all(void)
         import_all();
     process_meet();
     fr_memory_release();
-    struct fr_memory_usage usage = fr_memory_get_usage();
+    struct memory_usage usage = memory_usage();
     CHECK(usage.exports == 0 && usage.mappings == 0 && usage.mapped_bytes == 0);
     process_meet();
     if (process_rank == 0)

@@ -73,7 +73,7 @@ static void check_pinned(const struct fr_memory_handle *handle, uint64_t seed)
 
 static size_t mapped(void)
 {
-    return fr_memory_get_usage().mapped_bytes;
+    return memory_usage().mapped_bytes;
 }
 
 // One question and its answer, in step.
@@ -115,7 +115,7 @@ static void check_kind(enum fr_device_kind kind)
         driver_free(&memory);
         usleep(2000);
         act(NULL);
-        CHECK(fr_memory_get_usage().exports == 0);
+        CHECK(memory_usage().exports == 0);
     }
     process_meet();
     if (process_rank == USER) {
@@ -302,7 +302,7 @@ static void run_overtaken(void)
     if (process_rank == USER) {
         act(&user_range);
         CHECK(kinds_taken[FR_CONTROL_MAP] == 1 && kinds_taken[FR_CONTROL_FREED] == 1);
-        CHECK(fr_memory_get_usage().mappings == 0, "not even a refusal");
+        CHECK(memory_usage().mappings == 0, "not even a refusal");
     }
     process_meet();
     CHECK(process_rank != OWNER || !fr_control_take(&(struct fr_control_message){0}));
@@ -565,8 +565,8 @@ static void run_threads(void)
     for (unsigned i = 0; process_rank != OWNER && i < THREADS; i++)
         pthread_join(threads[i], NULL);
     act(&user_range);
-    CHECK(mapped() == 0 && fr_memory_get_usage().exports == 0, "%zu bytes, %zu exports", mapped(),
-          fr_memory_get_usage().exports);
+    CHECK(mapped() == 0 && memory_usage().exports == 0, "%zu bytes, %zu exports", mapped(),
+          memory_usage().exports);
     CHECK(process_rank == OWNER || kinds_taken[FR_CONTROL_MAP] > 0);
     process_meet();
     end();

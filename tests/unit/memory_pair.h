@@ -7,6 +7,7 @@
 #include "memory/memory.h"
 
 #include "driver.h"
+#include "inside/memory_usage.h"
 #include "processes.h"
 
 static inline void pair_skip(const char *reason)
@@ -35,7 +36,7 @@ static inline bool pair_has_devices(int wanted)
 static inline void pair_end(void)
 {
     fr_memory_release();
-    struct fr_memory_usage usage = fr_memory_get_usage();
+    struct memory_usage usage = memory_usage();
     CHECK(usage.exports == 0 && usage.mappings == 0 && usage.mapped_bytes == 0,
           "%zu exports, %zu imports, %zu bytes are left", usage.exports, usage.mappings,
           usage.mapped_bytes);

@@ -94,7 +94,7 @@ static void run_kinds(int device)
     pair_begin(device);
     for (enum fr_device_kind kind = FR_KIND_PINNED; kind < FR_KIND_COUNT; kind++)
         share_kind(kind, device);
-    struct fr_memory_usage usage = fr_memory_get_usage();
+    struct memory_usage usage = memory_usage();
     CHECK(usage.mappings == 0 && usage.mapped_bytes == 0);
     pair_end();
 }
@@ -194,7 +194,7 @@ static void run_own(void)
             CHECK(mapping.address == (uintptr_t)memory.address && !mapping.direct);
             fr_memory_unpin(&mapping);
         }
-        CHECK(fr_memory_get_usage().mappings == 0);
+        CHECK(memory_usage().mappings == 0);
         // Bytes that go on beyond the allocation.
         CHECK(pair_export(memory.address + 7, memory.bytes - 7, &handle) == FR_OK);
         CHECK(pair_export(memory.address + 7, memory.bytes - 6, &handle) == FR_ERR_UNSUPPORTED);
@@ -281,7 +281,7 @@ static void run_both_devices(void)
         CHECK(mappings[0].address == mappings[2].address);
         CHECK(mappings[1].address == mappings[3].address);
         CHECK(mappings[0].address != mappings[1].address);
-        CHECK(fr_memory_get_usage().mappings == 2);
+        CHECK(memory_usage().mappings == 2);
         for (int i = 0; i < 4; i++)
             fr_memory_unpin(&mappings[i]);
     }
@@ -319,10 +319,10 @@ static void run_no_channel(void)
     } else {
         process_hear(0, handles, sizeof(handles));
         CHECK(pair_import(&handles[0], 0, &mapping) == FR_ERR_UNSUPPORTED);
-        CHECK(fr_memory_get_usage().mappings == 1, "a refusal is remembered");
+        CHECK(memory_usage().mappings == 1, "a refusal is remembered");
         CHECK(pair_import(&handles[0], 0, &mapping) == FR_ERR_UNSUPPORTED);
         CHECK(pair_import(&handles[1], 0, &mapping) == FR_ERR_NOT_FOUND);
-        CHECK(fr_memory_get_usage().mappings == 1, "what may come is not");
+        CHECK(memory_usage().mappings == 1, "what may come is not");
         process_meet();
         process_meet();
         CHECK(pair_import(&handles[1], 0, &mapping) == FR_OK);

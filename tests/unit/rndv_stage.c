@@ -7,6 +7,7 @@
 #include "rndv/send.h"
 
 #include "driver.h"
+#include "inside/workspace_usage.h"
 
 #include "path/packed.h"
 
@@ -53,7 +54,7 @@ static void check_move(size_t bytes, bool remote)
 
 static size_t lent(void)
 {
-    return fr_workspace_get_usage().lent_bytes;
+    return workspace_usage().lent_bytes;
 }
 
 // What the driver cannot copy to host memory holds none of it.

@@ -10,6 +10,7 @@
 #include "logged.h"
 #include "rail_standin.h"
 #include "rndv_two_ranks.h"
+#include "inside/workspace_usage.h"
 
 #include "rndv/fragments.h"
 #include "rndv/write.h"
@@ -408,7 +409,7 @@ struct place {
 
 static size_t lent(void)
 {
-    return fr_workspace_get_usage().lent_bytes;
+    return workspace_usage().lent_bytes;
 }
 
 static struct fr_rndv_asked *ask_other(struct place *place)

@@ -6,6 +6,7 @@
 #include "workspace/workspace_int.h"
 
 #include "driver.h"
+#include "inside/workspace_usage.h"
 
 #include <pthread.h>
 #include <sys/wait.h>
@@ -117,7 +118,7 @@ static void test_host(void)
     CHECK_USAGE(2 * MIB, MIB);
     fr_workspace_return(&host);
     CHECK_USAGE(2 * MIB, MIB);
-    CHECK(fr_workspace_get_usage().lent_bytes == 0);
+    CHECK(workspace_usage().lent_bytes == 0);
     fr_workspace_return(&device);
     fr_workspace_return(NULL);
     fr_workspace_release();

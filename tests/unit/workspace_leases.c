@@ -5,6 +5,7 @@
 #include "workspace/workspace_int.h"
 
 #include "driver.h"
+#include "inside/workspace_usage.h"
 
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
@@ -30,7 +31,7 @@ static bool is_pinned(const struct fr_workspace_lease *lease)
 
 static void check_usage(size_t pinned, size_t pageable, size_t lent, int line)
 {
-    struct fr_workspace_usage usage = fr_workspace_get_usage();
+    struct workspace_usage usage = workspace_usage();
     CHECK(usage.pinned_bytes == pinned && usage.pageable_bytes == pageable &&
               usage.lent_bytes == lent,
           "line %d: pinned %zu pageable %zu lent %zu, wanted %zu %zu %zu", line, usage.pinned_bytes,
@@ -176,13 +177,13 @@ static void test_reservations(void)
 {
     enum { HEAD_BYTES = 8192 };
     struct fr_workspace_lease a, b, c;
-    struct fr_workspace_usage usage;
+    struct workspace_usage usage;
     CHECK(fr_workspace_reserve(0, &a) == FR_ERR_INVALID);
     CHECK(fr_workspace_reserve(SIZE_MAX, &a) == FR_ERR_NO_MEMORY);
     CHECK(fr_workspace_reserve((size_t)1 << 47, &a) == FR_ERR_NO_MEMORY);
     CHECK(fr_workspace_reserve(GIB / 2, &a) == FR_OK && a.bytes == GIB / 2);
     fr_workspace_return(&a);
-    usage = fr_workspace_get_usage();
+    usage = workspace_usage();
     CHECK(usage.reserved_bytes == GIB / 2, "%zu", usage.reserved_bytes); // kept
     CHECK(fr_workspace_reserve(3 * MIB, &a) == FR_OK && a.bytes == 4 * MIB);
     unsigned char *first = a.address;
@@ -199,15 +200,15 @@ static void test_reservations(void)
     CHECK(fr_workspace_reserve(MIB, &b) == FR_OK && b.address != first);
     CHECK(fr_workspace_reserve(16 * GIB, &c) == FR_OK);
     fr_workspace_return(&c); // not kept: it is too large
-    usage = fr_workspace_get_usage();
+    usage = workspace_usage();
     CHECK(usage.reserved_bytes == GIB / 2 + 5 * MIB, "%zu", usage.reserved_bytes);
     fr_workspace_release();
-    usage = fr_workspace_get_usage();
+    usage = workspace_usage();
     CHECK(usage.reserved_bytes == 5 * MIB, "%zu", usage.reserved_bytes);
     fr_workspace_return(&a);
     fr_workspace_return(&b);
     fr_workspace_release();
-    CHECK(fr_workspace_get_usage().reserved_bytes == 0);
+    CHECK(workspace_usage().reserved_bytes == 0);
 }
 
 // Without a driver memory is lent all the same.

@@ -6,6 +6,7 @@
 #include "workspace/workspace_int.h"
 
 #include "driver.h"
+#include "inside/workspace_usage.h"
 
 #include <pthread.h>
 #include <unistd.h>
@@ -56,7 +57,7 @@ static void *work(void *cookie)
         if (round % 500 == 250)
             fr_workspace_release();
         if (round % 64 == 0)
-            CHECK(fr_workspace_get_usage().pinned_bytes <= STAGING_MAX);
+            CHECK(workspace_usage().pinned_bytes <= STAGING_MAX);
     }
     for (size_t slot = 0; slot < HELD; slot++) {
         CHECK(held[slot].block == NULL || is_marked(&held[slot], marks[slot]));
@@ -99,12 +100,12 @@ int main(void)
     fr_workspace_release();
     size_t before = resident_pages();
     run_threads();
-    struct fr_workspace_usage kept = fr_workspace_get_usage();
+    struct workspace_usage kept = workspace_usage();
     CHECK(kept.lent_bytes == 0);
     CHECK(kept.pinned_bytes + kept.pageable_bytes <= (size_t)6 << 20, "%zu and %zu kept",
           kept.pinned_bytes, kept.pageable_bytes);
     fr_workspace_release();
-    struct fr_workspace_usage usage = fr_workspace_get_usage();
+    struct workspace_usage usage = workspace_usage();
     CHECK(usage.pinned_bytes == 0 && usage.pageable_bytes == 0 && usage.lent_bytes == 0,
           "pinned %zu pageable %zu lent %zu", usage.pinned_bytes, usage.pageable_bytes,
           usage.lent_bytes);

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What a process makes of the facts of very many: hosts, cliques and partners come out right, in
 // memory that grows no faster than the job. The time it takes is printed.
-#include "config.h"
-
-#include "world/world_int.h"
+#include "world/facts.c" // of which this program has no other copy
 
 #include "check.h"
 
@@ -72,7 +70,7 @@ static void check_partners(int size, int own)
           wrong);
 }
 
-static int count_cliques(int size)
+static int expected_cliques(int size)
 {
     int cliques = 0;
     for (int first = 0; first < size; first += RANKS_A_HOST * HOSTS_A_CLIQUE)
@@ -94,6 +92,18 @@ static void check_given(const struct fr_world_facts *facts, int size, size_t byt
     CHECK(fr_world_host_count() == ceiling(size, RANKS_A_HOST) && fr_world_facts_of(size) == NULL);
 }
 
+// Takes facts of processes that are none for those of the job, of which this is rank 0.
+static bool replay(const struct fr_world_facts *facts, int size)
+{
+    forget();
+    known.facts = known.own = malloc((size_t)size * sizeof(*known.own));
+    if (!known.own)
+        return false;
+    memcpy(known.own, facts, (size_t)size * sizeof(*known.facts));
+    known.size = size;
+    return count_hosts() && count_cliques(0);
+}
+
 static void check_size(int size)
 {
     struct fr_world_facts *facts = malloc((size_t)size * sizeof(*facts));
@@ -102,13 +112,13 @@ static void check_size(int size)
         facts[i] = facts_of(shuffled(i, size));
     size_t before = allocated();
     double start = milliseconds();
-    CHECK(fr_world_replay(facts, size, 0));
+    CHECK(replay(facts, size));
     double end = milliseconds();
     size_t bytes = allocated() - before;
     printf("%d ranks: %.1f ms, %zu bytes\n", size, end - start, bytes);
     CHECK(bytes <= (size_t)size * 96 + 65536, "%zu bytes for %d ranks", bytes, size);
     CHECK(fr_world_host_count() == ceiling(size, RANKS_A_HOST), "%d hosts", fr_world_host_count());
-    CHECK(fr_world_clique_count() == count_cliques(size), "%d cliques", fr_world_clique_count());
+    CHECK(fr_world_clique_count() == expected_cliques(size), "%d cliques", fr_world_clique_count());
     check_partners(size, 0);
     check_given(facts, size, bytes);
     fr_world_release();

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the workspace has and has lent, for tests: the library itself need not tell.
+#ifndef FR_TESTS_UNIT_INSIDE_WORKSPACE_USAGE_H
+#define FR_TESTS_UNIT_INSIDE_WORKSPACE_USAGE_H
+
+#include <stddef.h>
+
+struct workspace_usage {
+    size_t pinned_bytes;   // lent or not
+    size_t pageable_bytes; // lent or not
+    size_t lent_bytes;     // of blocks
+    size_t reserved_bytes; // of address space, lent or not
+};
+struct workspace_usage workspace_usage(void);
+
+#endif
