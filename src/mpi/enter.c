@@ -479,8 +479,10 @@ struct fr_mpi_verdict fr_mpi_enter_fully(unsigned slot, const fr_word *registers
     bool look = !entry->real || (!inside && needs_look(entry, registers, stack));
     if (outer)
         fr_mpi_prove(fn);
-    if (FR_UNLIKELY(fr_mpi_handler_frame != 0) && !inside) // a collective may have been left
-        fr_rndv_unblock();
+    if (FR_UNLIKELY(fr_mpi_handler_frame != 0) && !inside) {
+        fr_rndv_unblock(); // a collective may have been left
+        fr_request_settle();
+    }
     if (works && FR_UNLIKELY(fr_request_looks_at_all()))
         fr_request_notice_awaited();
     bool awaited = works && fr_request_is_awaited();
@@ -551,24 +553,26 @@ static inline enum glance glance_at(enum plain plain, const fr_word *registers)
                                         : GLANCE_NOTHING;
 }
 
-int fr_mpi_enter_late(const fr_word *registers, fr_mpi_rest *rest, void *context)
+void fr_mpi_enter_late(const fr_word *registers)
 {
     fr_request_outermost = ++fr_request_call;
     fr_mpi_handler_frame = (uintptr_t)registers;
     fr_device_begin_call();
-    int rc = rest(context);
+}
+
+void fr_mpi_exit_late(void)
+{
     fr_mpi_handler_frame = 0;
-    return rc;
 }
 
 // Memory that is held for others goes back also in a phase of calls that need no look.
-static int run_errands(void *context)
+static void run_errands(const fr_word *registers)
 {
-    (void)context;
+    fr_mpi_enter_late(registers);
     if (fr_mpi_takes_rts)
         fr_rndv_progress(NULL);
     fr_workspace_trim();
-    return 0;
+    fr_mpi_exit_late();
 }
 
 // Not from within the MPI library, which may be in the middle of something.
@@ -582,7 +586,7 @@ static __attribute__((noinline, cold)) void look_for_errands(const fr_word *regi
     if (fr_mpi_handler_frame == 0 && now - last >= LOOK_NS &&
         !fr_real_is_internal(caller_of(registers, stack)) &&
         atomic_compare_exchange_strong(&looked_ns, &last, now))
-        (void)fr_mpi_enter_late(registers, run_errands, NULL);
+        run_errands(registers);
 }
 
 // One call in so many reads the clock.

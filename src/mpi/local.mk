@@ -21,7 +21,6 @@ librooms_la_SOURCES += \
 	src/mpi/probe.c \
 	src/mpi/proof.c \
 	src/mpi/quick.c \
-	src/mpi/quick_complete.c \
 	src/mpi/reasons.c \
 	src/mpi/receive.c \
 	src/mpi/reduce.c \

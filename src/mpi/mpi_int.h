@@ -69,19 +69,19 @@ static inline fr_word fr_mpi_arg(const fr_word *registers, const fr_word *stack,
 // Address of the stack frame from which this thread entered a handler, 0 outside of any.
 extern FR_TLS uintptr_t fr_mpi_handler_frame;
 
-// Quick handlers (quick.c): what most calls are that have to be looked at, and nothing else. What
-// may be more than that they leave to fr_mpi_enter_fully. `real` is the function itself.
+// Quick handlers (quick.c, receive.c): what most calls are that have to be looked at, and nothing
+// else. What may be more than that they leave to fr_mpi_enter_fully. `real` is the function itself.
 typedef struct fr_mpi_verdict fr_mpi_quick(unsigned slot, void *real, const fr_word *registers,
                                            const fr_word *stack);
 fr_mpi_quick *fr_mpi_quick_of(enum fr_fn fn); // NULL where there is none
-fr_mpi_quick *fr_mpi_quick_completion(enum fr_fn fn);
+fr_mpi_quick fr_mpi_quick_recv, fr_mpi_quick_irecv, fr_mpi_quick_sendrecv;
 struct fr_mpi_verdict fr_mpi_enter_fully(unsigned slot, const fr_word *registers,
                                          const fr_word *stack);
 
-// The rest of a call that a quick handler finds to be more, after all, when the real function has
-// returned. Returns what `rest` does.
-typedef int fr_mpi_rest(void *context);
-int fr_mpi_enter_late(const fr_word *registers, fr_mpi_rest *rest, void *context);
+// Around the rest of a call that a quick handler finds to be more, after all, when the real
+// function has returned.
+void fr_mpi_enter_late(const fr_word *registers);
+void fr_mpi_exit_late(void);
 
 // Handlers of classes. Each returns false when the real function is to be called unchanged.
 bool fr_mpi_call_buffers(enum fr_fn fn, fr_word *args, int *result);
@@ -102,10 +102,6 @@ bool fr_mpi_call_spawn(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_query(enum fr_fn fn, fr_word *args, int *result);
 
 bool fr_mpi_call_probe(enum fr_fn fn, fr_word *args, int *result);
-
-// Looks at what a blocking receive into host memory has brought, of which MPI has returned `rc`.
-// Returns what the application's call returns.
-int fr_mpi_received(enum fr_fn fn, const fr_word *args, int rc);
 
 // Whether no buffer argument can be device memory, by a few compares.
 bool fr_mpi_are_host_buffers(enum fr_fn fn, const fr_word *args);

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Functions that receive by matching, into host memory for the most part: what may have brought an
-// RTS is looked at when it has come, and nothing else costs more than a few compares.
+// RTS is looked at when it has come, and nothing else costs more than a few compares. Most receives
+// are quick calls; the others, and those that have brought more than data, are looked at in full.
 #include "config.h"
 
 #include "mpi/rts.h"
 #include "request/posted.h"
+
+typedef int call7(fr_word, fr_word, fr_word, fr_word, fr_word, fr_word, fr_word);
+typedef int call12(fr_word, fr_word, fr_word, fr_word, fr_word, fr_word, fr_word, fr_word, fr_word,
+                   fr_word, fr_word, fr_word);
 
 static int64_t count_at(enum fr_fn fn, const fr_word *args, int arg)
 {
@@ -78,7 +83,9 @@ static void learn(fr_word type, int rc)
         (void)fr_mpi_named_bytes(type);
 }
 
-int fr_mpi_received(enum fr_fn fn, const fr_word *args, int rc)
+// Looks at what a blocking receive into host memory has brought, of which MPI has returned `rc`.
+// Returns what the application's call returns.
+static int look_at_received(enum fr_fn fn, const fr_word *args, int rc)
 {
     const fr_word *buffer = args + receiving_buffer(fn);
     int outcome = outcome_arg(fn);
@@ -100,7 +107,7 @@ static int receive_now(enum fr_fn fn, const fr_word *args)
     bool ignored = args[outcome] == fr_real_mpi.STATUS_IGNORE;
     bool nothing = ignored && is_from_nobody(fn, args, outcome - 3);
     int rc = fr_request_call_real(fn, args);
-    return nothing ? rc : fr_mpi_received(fn, args, rc);
+    return nothing ? rc : look_at_received(fn, args, rc);
 }
 
 // The same while other threads take messages by matching them, and have to see what comes here.
@@ -211,4 +218,96 @@ int fr_mpi_call_part(enum fr_fn fn, fr_word *args, enum fr_fn counted_as)
     bool done = !plain && (receives ? receive(fn, args, counted_as, &rc)
                                     : fr_mpi_serve(fn, args, NULL, counted_as, &rc));
     return done ? rc : fr_real_call(fn, args);
+}
+
+// The rest of a blocking receive that has failed, or perhaps brought an RTS.
+static __attribute__((noinline, cold)) int received(enum fr_fn fn, const fr_word *registers,
+                                                    const fr_word *stack, int rc)
+{
+    fr_word args[FR_MAX_ARGS];
+    for (unsigned arg = 0; arg < fr_real_rows[fn].arg_count; arg++)
+        args[arg] = fr_mpi_arg(registers, stack, arg);
+    fr_mpi_enter_late(registers);
+    rc = look_at_received(fn, args, rc);
+    fr_mpi_exit_late();
+    return rc;
+}
+
+static inline bool has_brought_data(fr_word buffer, int rc)
+{
+    return FR_LIKELY(rc == fr_real_mpi.SUCCESS) &&
+           FR_LIKELY(!fr_rndv_begins_rts((const void *)buffer));
+}
+
+static inline int call_receive(void *real, const fr_word *a, fr_word last)
+{
+    fr_mpi_handler_frame = (uintptr_t)a;
+    int rc = ((call7 *)real)(a[0], a[1], a[2], a[3], a[4], a[5], last);
+    fr_mpi_handler_frame = 0;
+    return rc;
+}
+
+FR_HOT struct fr_mpi_verdict fr_mpi_quick_recv(unsigned slot, void *real, const fr_word *registers,
+                                               const fr_word *stack)
+{
+    if (FR_UNLIKELY(fr_request_posted_notes_at_once()))
+        return fr_mpi_enter_fully(slot, registers, stack);
+    if (FR_UNLIKELY((int)registers[3] == fr_real_mpi.PROC_NULL))
+        return (struct fr_mpi_verdict){.jump = real};
+    int rc = call_receive(real, registers, fr_mpi_arg(registers, stack, 6));
+    if (!has_brought_data(registers[0], rc))
+        rc = received(FR_FN_MPI_Recv, registers, stack, rc);
+    return (struct fr_mpi_verdict){.result = (fr_word)rc};
+}
+
+FR_HOT struct fr_mpi_verdict fr_mpi_quick_irecv(unsigned slot, void *real, const fr_word *registers,
+                                                const fr_word *stack)
+{
+    if (FR_UNLIKELY(!fr_request_alone))
+        return fr_mpi_enter_fully(slot, registers, stack);
+    if (FR_UNLIKELY((int)registers[3] == fr_real_mpi.PROC_NULL))
+        return (struct fr_mpi_verdict){.jump = real};
+    fr_word request = fr_mpi_arg(registers, stack, 6);
+    int rc = call_receive(real, registers, request);
+    if (FR_LIKELY(rc == fr_real_mpi.SUCCESS))
+        rc = fr_request_posted_add_alone(registers, fr_real_handle_load((const void *)request, 0));
+    return (struct fr_mpi_verdict){.result = (fr_word)rc};
+}
+
+// The arguments that the stub has not put on its stack, since the caller has.
+static int call_sendrecv(void *real, const fr_word *registers, const fr_word *stack)
+{
+    const fr_word *a = registers;
+    fr_mpi_handler_frame = (uintptr_t)registers;
+    int rc =
+        ((call12 *)real)(a[0], a[1], a[2], a[3], a[4], a[5], fr_mpi_arg(a, stack, 6),
+                         fr_mpi_arg(a, stack, 7), fr_mpi_arg(a, stack, 8), fr_mpi_arg(a, stack, 9),
+                         fr_mpi_arg(a, stack, 10), fr_mpi_arg(a, stack, 11));
+    fr_mpi_handler_frame = 0;
+    return rc;
+}
+
+// Finds out by itself whether it is plain.
+FR_HOT struct fr_mpi_verdict fr_mpi_quick_sendrecv(unsigned slot, void *real,
+                                                   const fr_word *registers, const fr_word *stack)
+{
+    const fr_word sent = registers[0], buffer = registers[5];
+    if (FR_UNLIKELY(!fr_device_is_ordinary((const void *)sent) ||
+                    !fr_device_is_ordinary((const void *)buffer)))
+        return fr_mpi_enter_fully(slot, registers, stack);
+    if (!fr_mpi_takes_rts)
+        return (struct fr_mpi_verdict){.jump = real};
+    enum fr_mpi_room room = fr_mpi_room_of((int)fr_mpi_arg(registers, stack, 6),
+                                           fr_real_handle(fr_mpi_arg(registers, stack, 7)));
+    int source = (int)fr_mpi_arg(registers, stack, 8);
+    if (FR_UNLIKELY(!fr_mpi_is_unmarked((int)registers[1], fr_real_handle(registers[2])) ||
+                    room == FR_MPI_ROOM_UNKNOWN || fr_request_posted_notes_at_once()))
+        return fr_mpi_enter_fully(slot, registers, stack);
+    if (room == FR_MPI_ROOM_NONE || source == fr_real_mpi.PROC_NULL)
+        return fr_request_errors_return ? fr_mpi_enter_fully(slot, registers, stack)
+                                        : (struct fr_mpi_verdict){.jump = real};
+    int rc = call_sendrecv(real, registers, stack);
+    if (!has_brought_data(buffer, rc))
+        rc = received(FR_FN_MPI_Sendrecv, registers, stack, rc);
+    return (struct fr_mpi_verdict){.result = (fr_word)rc};
 }

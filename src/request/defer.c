@@ -63,7 +63,7 @@ static int call_hidden(struct fr_request_set *set, enum fr_fn fn, fr_word *args)
 // The application asks again later. Its receives go on meanwhile.
 static int answer_no(struct fr_request_set *set)
 {
-    *(int *)set->args[fr_real_rows[set->fn].flag] = 0;
+    *(int *)set->args[fr_request_flag_arg(set->form)] = 0;
     fr_request_set_unclaim(set);
     go_on(false);
     return fr_real_mpi.SUCCESS;
@@ -111,8 +111,7 @@ static int wait_deferred(struct fr_request_set *set, size_t index)
 
 static void set_error(const struct fr_request_set *set, size_t index, int code)
 {
-    char *status = fr_request_set_status(set, index);
-    *(int *)(status + fr_real_mpi.status_error_offset) = code;
+    *fr_request_status_error(fr_request_set_status(set, index)) = code;
 }
 
 // Adds the outcome of one request to that of a list.
@@ -133,7 +132,7 @@ static int add_outcome(struct fr_request_set *set, size_t index, int all, int on
 static int wait_all_first(struct fr_request_set *set)
 {
     struct fr_wait wait = {.steps_a_yield = FR_WAIT_POLLS};
-    while (fr_request_set_find_deferred(set)) {
+    while (set->tracked && fr_request_set_find_deferred(set)) {
         if (!fr_wait_step(&wait)) {
             look_at_all(set);
             continue;
@@ -164,9 +163,9 @@ static int wait_all(struct fr_request_set *set)
 // A wait for some, as a row of tests.
 static int wait_some(struct fr_request_set *set)
 {
-    bool any = set->class == FR_CLASS_WAITANY;
+    bool any = set->form.of == FR_OF_ANY;
     int flag = 0;
-    int *number = (int *)set->args[2]; // the index, or how many there are
+    int *number = (int *)set->args[FR_SET_NUMBER]; // the index, or how many there are
     fr_word args[] = {set->args[0], set->args[1], set->args[2], any ? FR_PTR(&flag) : set->args[3],
                       set->args[any ? 3 : 4]};
     struct fr_wait wait = {.steps_a_yield = FR_WAIT_POLLS};
@@ -183,13 +182,12 @@ static int wait_some(struct fr_request_set *set)
 
 static int test_some(struct fr_request_set *set)
 {
-    int flag = fr_real_rows[set->fn].flag;
-    int *number = (int *)set->args[fr_real_rows[set->fn].index];
+    int *number = (int *)set->args[FR_SET_NUMBER];
     int rc = call_hidden(set, set->fn, set->args);
     if (rc != fr_real_mpi.SUCCESS || *number != fr_real_mpi.UNDEFINED)
         return fr_request_set_finish(set, rc);
     // There is nothing in the list but what is hidden, so that it is not empty.
-    if (flag >= 0)
+    if (fr_request_has_flag(set->form))
         return answer_no(set);
     *number = 0;
     go_on(false);
@@ -198,20 +196,10 @@ static int test_some(struct fr_request_set *set)
 
 int fr_request_set_defer(struct fr_request_set *set)
 {
-    switch (set->class) {
-    case FR_CLASS_WAIT:
-        return wait_one(set);
-    case FR_CLASS_WAITALL:
-        return wait_all(set);
-    case FR_CLASS_WAITANY:
-    case FR_CLASS_WAITSOME:
-        return wait_some(set);
-    case FR_CLASS_TEST:
-    case FR_CLASS_TESTALL:
-    case FR_CLASS_GET_STATUS:
-    case FR_CLASS_GET_STATUS_ALL:
+    bool some = set->form.of == FR_OF_ANY || set->form.of == FR_OF_SOME;
+    if (some)
+        return set->form.waits ? wait_some(set) : test_some(set);
+    if (!set->form.waits)
         return answer_no(set);
-    default:
-        return test_some(set);
-    }
+    return set->form.of == FR_OF_ONE ? wait_one(set) : wait_all(set);
 }

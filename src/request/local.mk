@@ -9,10 +9,12 @@ librooms_la_SOURCES += \
 	src/request/posted.c \
 	src/request/posted.h \
 	src/request/op.c \
+	src/request/outcome.c \
 	src/request/pending.c \
 	src/request/persistent.c \
 	src/request/receive.c \
 	src/request/request.h \
+	src/request/set.c \
 	src/request/set.h \
 	src/request/table.c \
 	src/request/table.h \

@@ -17,12 +17,11 @@ enum { SET_BITS = 9, SETS = 1 << SET_BITS, WAYS = 4, STATE_BITS = 3 };
 
 // What a thread may do with a place.
 enum {
-    READY = 1,      // claim it
-    CLAIMED = 2,    // peek: another one completes the receive
-    LOOKED = 3,     // wait: another one looks whether an RTS has come
-    PEEKED = 4,     // wait, also who has claimed it: another one reads what stands in its memory
-    ADDED = 5,      // nothing: another one is about to add a receive
-    SUPERSEDED = 6, // nothing: a call that looks it up late has it, whose request has a new owner
+    READY = 1,   // claim it
+    CLAIMED = 2, // peek: another one completes the receive
+    LOOKED = 3,  // wait: another one looks whether an RTS has come
+    PEEKED = 4,  // wait, also who has claimed it: another one reads what stands in its memory
+    ADDED = 5,   // nothing: another one is about to add a receive
 };
 #define FREE ((uint64_t)0)
 
@@ -135,22 +134,6 @@ static uint64_t word_of_way(size_t first, unsigned way)
     return atomic_load_explicit(&place_words[first + way], memory_order_relaxed);
 }
 
-// A call of a thread that is alone looks its receives up when MPI has completed them. From within
-// it MPI may call the application, which may receive under the value of a request that is over.
-static bool is_late;
-static bool any_superseded;
-
-static bool supersede(size_t first, uint64_t stale)
-{
-    for (size_t i = first; i < first + WAYS; i++) {
-        if (atomic_load_explicit(&place_words[i], memory_order_relaxed) == stale)
-            atomic_store_explicit(&place_words[i], word_of(request_of(stale), SUPERSEDED),
-                                  memory_order_relaxed);
-    }
-    any_superseded = true;
-    return false;
-}
-
 // A place for a request that MPI has just given out. One that is ready under the same value was
 // completed in a way that nobody could see, and is taken first.
 static inline __attribute__((always_inline)) struct fr_request_posted *find_place(fr_word request)
@@ -162,8 +145,6 @@ static inline __attribute__((always_inline)) struct fr_request_posted *find_plac
                                   word_of_way(first, 2), word_of_way(first, 3)};
     bool is_stale =
         words[0] == stale || words[1] == stale || words[2] == stale || words[3] == stale;
-    if (FR_UNLIKELY(is_stale && is_late))
-        is_stale = supersede(first, stale);
     if (FR_LIKELY(!is_stale && words[0] == FREE && change(&place_words[first], FREE, added)))
         return &places[first];
     for (size_t i = first; is_stale && i < first + WAYS; i++) {
@@ -263,19 +244,22 @@ static inline void count_alone(size_t more)
     atomic_store_explicit(counter, count + more, memory_order_relaxed);
 }
 
-// Whether a place of the set holds a word.
-static inline bool set_has(size_t first, uint64_t word)
+// Which place of the set holds a word, WAYS for none.
+static inline size_t way_of(size_t first, uint64_t word)
 {
-    _Static_assert(WAYS == 4, "all of them are looked at, here and in find_one");
-    return word_of_way(first, 0) == word || word_of_way(first, 1) == word ||
-           word_of_way(first, 2) == word || word_of_way(first, 3) == word;
+    _Static_assert(WAYS == 4, "all of them are looked at");
+    return word_of_way(first, 0) == word   ? 0
+           : word_of_way(first, 1) == word ? 1
+           : word_of_way(first, 2) == word ? 2
+           : word_of_way(first, 3) == word ? 3
+                                           : WAYS;
 }
 
 FR_HOT int fr_request_posted_add_alone(const fr_word *args, fr_word request)
 {
     const size_t first = set_of(request);
     const uint64_t ready = word_of(request, READY);
-    if (FR_UNLIKELY(fr_request_any_left || !has_word(request) || set_has(first, ready) ||
+    if (FR_UNLIKELY(fr_request_any_left || !has_word(request) || way_of(first, ready) != WAYS ||
                     word_of_way(first, 0) != FREE))
         return fr_request_posted_add(FR_FN_MPI_Irecv, args, request);
     places[first].buffer = places[first].memory = (void *)args[0];
@@ -363,45 +347,6 @@ size_t fr_request_posted_claim(const void *requests, size_t count,
     return found;
 }
 
-// What was superseded and not asked for was completed in a way that nobody saw.
-static void drop_superseded(void)
-{
-    for (size_t i = 0; i < FR_ARRAY_LENGTH(places); i++) {
-        uint64_t word = atomic_load_explicit(&place_words[i], memory_order_relaxed);
-        if (state_of(word) != SUPERSEDED)
-            continue;
-        atomic_store_explicit(&place_words[i], FREE, memory_order_relaxed);
-        fr_request_posted_discount(1);
-    }
-    any_superseded = false;
-}
-
-bool fr_request_posted_begin_late(void)
-{
-    if (!fr_request_alone || is_late)
-        return false;
-    if (FR_UNLIKELY(any_superseded))
-        drop_superseded();
-    is_late = true;
-    return true;
-}
-
-void fr_request_posted_end_late(void)
-{
-    is_late = false;
-}
-
-struct fr_request_posted *fr_request_posted_claim_late(fr_word request)
-{
-    const size_t first = set_of(request);
-    const uint64_t superseded = word_of(request, SUPERSEDED);
-    for (size_t i = first; any_superseded && i < first + WAYS; i++) {
-        if (change(&place_words[i], superseded, word_of(request, CLAIMED)))
-            return &places[i];
-    }
-    return has_word(request) ? claim(request) : NULL;
-}
-
 static __attribute__((noinline)) void let_go_unpeeked(_Atomic uint64_t *word, uint64_t to)
 {
     for (uint64_t held = atomic_load_explicit(word, memory_order_relaxed);;) {
@@ -470,83 +415,60 @@ void fr_request_posted_forget(struct fr_request_posted *receive)
     let_go(word_at(receive), FREE);
 }
 
-bool fr_request_posted_end(struct fr_request_posted *const *posted, size_t count,
-                           const char *statuses)
+bool fr_request_posted_end(struct fr_request_posted **posted, size_t count, const char *statuses)
 {
-    size_t ended = 0;
-    for (size_t i = 0; i < count; i++) {
-        const char *status = statuses ? statuses + i * fr_real_mpi.status_bytes : NULL;
-        if (posted[i] && FR_UNLIKELY(fr_request_posted_has_rts(posted[i], status)))
-            return false;
-    }
-    for (size_t i = 0; i < count; i++) {
-        if (posted[i])
-            fr_request_posted_forget(posted[i]);
-        ended += posted[i] != NULL;
+    const size_t step = statuses ? fr_real_mpi.status_bytes : 0;
+    size_t ended = 0, i = 0;
+    for (; i < count; i++, statuses += step) {
+        if (!posted[i])
+            continue;
+        if (FR_UNLIKELY(fr_rndv_begins_rts(posted[i]->buffer)) &&
+            fr_request_posted_has_rts(posted[i], statuses))
+            break;
+        let_go(word_at(posted[i]), FREE);
+        posted[i] = NULL;
+        ended++;
     }
     fr_request_posted_discount(ended);
-    return true;
+    return i == count;
 }
 
-static inline size_t find_one(const void *requests, size_t index, struct fr_request_found *found)
+// Forgets the receive of a request, if there is one; or says that it has brought an RTS, for which
+// `status` is looked at.
+enum ended { ENDED_NOTHING, ENDED_RECEIVE, ENDED_NOT };
+static inline __attribute__((always_inline)) enum ended end_late(fr_word request,
+                                                                 const char *status)
 {
-    const fr_word request = fr_real_handle_load(requests, index);
-    const size_t first = set_of(request);
-    const uint64_t ready = word_of(request, READY);
-    unsigned way = word_of_way(first, 0) == ready   ? 0
-                   : word_of_way(first, 1) == ready ? 1
-                   : word_of_way(first, 2) == ready ? 2
-                   : word_of_way(first, 3) == ready ? 3
-                                                    : WAYS;
+    const size_t first = set_of(request), way = way_of(first, word_of(request, READY));
+    const size_t place = first + way;
     if (way == WAYS || FR_UNLIKELY(!has_word(request)))
-        return 0;
-    atomic_store_explicit(&place_words[first + way], word_of(request, CLAIMED),
-                          memory_order_relaxed);
-    found->place = (unsigned)first + way;
-    found->index = (unsigned)index;
-    return 1;
-}
-
-FR_HOT size_t fr_request_posted_find_one(const void *request, struct fr_request_found *found)
-{
-    return find_one(request, 0, found);
-}
-
-FR_HOT size_t fr_request_posted_find(const void *requests, size_t count,
-                                     struct fr_request_found *found)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < count; i++)
-        n += find_one(requests, i, &found[n]);
-    return n;
-}
-
-struct fr_request_posted *fr_request_posted_found(const struct fr_request_found *found)
-{
-    return found->place == FR_REQUEST_FOUND_OVER ? NULL : &places[found->place];
-}
-
-FR_HOT bool fr_request_posted_end_found(struct fr_request_found *found, const char *status)
-{
-    const unsigned place = found->place;
+        return ENDED_NOTHING;
     if (FR_UNLIKELY(fr_rndv_begins_rts(places[place].buffer)) &&
         fr_request_posted_has_rts(&places[place], status))
-        return false;
+        return ENDED_NOT;
     atomic_store_explicit(&place_words[place], FREE, memory_order_relaxed);
-    count_alone((size_t)-1);
-    found->place = FR_REQUEST_FOUND_OVER;
-    return true;
+    return ENDED_RECEIVE;
 }
 
-FR_HOT void fr_request_posted_put_back(const struct fr_request_found *found, size_t count)
+FR_HOT bool fr_request_posted_end_one_late(fr_word request, const char *status)
 {
-    for (size_t i = 0; i < count; i++) {
-        if (found[i].place == FR_REQUEST_FOUND_OVER)
-            continue;
-        fr_word request = request_of(word_of_way(found[i].place, 0));
-        atomic_store_explicit(&place_words[found[i].place], word_of(request, READY),
-                              memory_order_relaxed);
+    enum ended ended = end_late(request, status);
+    if (ended == ENDED_RECEIVE)
+        count_alone((size_t)-1);
+    return ended != ENDED_NOT;
+}
+
+FR_HOT bool fr_request_posted_end_late(const void *requests, size_t count, const char *statuses)
+{
+    size_t left = atomic_load_explicit(&fr_request_posted_count, memory_order_relaxed);
+    const size_t step = statuses ? fr_real_mpi.status_bytes : 0;
+    enum ended ended = ENDED_NOTHING;
+    for (size_t i = 0; i < count && left > 0 && ended != ENDED_NOT; i++, statuses += step) {
+        ended = end_late(fr_real_handle_load(requests, i), statuses);
+        left -= ended == ENDED_RECEIVE;
     }
+    atomic_store_explicit(&fr_request_posted_count, left, memory_order_relaxed);
+    return ended != ENDED_NOT;
 }
 
 // The operation is in the table before the place is free: who looks here first finds one of them.
@@ -618,8 +540,6 @@ static bool peek_at(struct fr_request_posted *receive, fr_word request,
 
 void fr_request_posted_look(void)
 {
-    if (is_late) // whose requests may be over
-        return;
     for (size_t i = 0; i < FR_ARRAY_LENGTH(places); i++) {
         if (i % WAYS == 0 &&
             atomic_load_explicit(&fr_request_posted_count, memory_order_acquire) == 0)
@@ -638,7 +558,7 @@ static bool take_from(struct fr_request_posted *receive, struct fr_rndv_incoming
     for (;; fr_wait_yield()) {
         uint64_t seen = atomic_load_explicit(word, memory_order_relaxed);
         fr_word request = request_of(seen);
-        if (seen == FREE || state_of(seen) == ADDED || is_late || state_of(seen) == SUPERSEDED ||
+        if (seen == FREE || state_of(seen) == ADDED ||
             (state_of(seen) == CLAIMED && fr_request_may_be_left()))
             return false;
         if (state_of(seen) == CLAIMED && change(word, seen, word_of(request, PEEKED)))

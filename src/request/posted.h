@@ -38,36 +38,19 @@ bool fr_request_posted_may_have_rts(const struct fr_request_posted *receive, con
 void fr_request_posted_forget(struct fr_request_posted *receive);
 void fr_request_posted_discount(size_t forgotten);
 
-// Forgets all of those that are not NULL, which have completed with these statuses, NULL if MPI was
-// given none, and without an error; false, and nothing forgotten, when one of them has brought an
-// RTS.
-bool fr_request_posted_end(struct fr_request_posted *const *posted, size_t count,
-                           const char *statuses);
+// Forgets claimed receives that are not NULL, which have completed with these statuses, NULL if MPI
+// was given none, and without an error, and makes them NULL. Stops and returns false at one that
+// has brought an RTS.
+bool fr_request_posted_end(struct fr_request_posted **posted, size_t count, const char *statuses);
 
-// The same for a thread that is alone (fr_request_alone): of MPI_Irecv, and its receives among the
-// requests of a call.
+// Adds a receive of MPI_Irecv, in a thread that is alone (fr_request_alone).
 int fr_request_posted_add_alone(const fr_word *args, fr_word request);
-enum { FR_REQUEST_FOUND_OVER = 0xffffffff };
-struct fr_request_found {
-    unsigned place; // FR_REQUEST_FOUND_OVER once it is over
-    unsigned index; // of the request in the call
-};
 
-// Claims them. `found` has room for all requests. Returns how many there are: of one, or of a list.
-size_t fr_request_posted_find_one(const void *request, struct fr_request_found *found);
-size_t fr_request_posted_find(const void *requests, size_t count, struct fr_request_found *found);
-struct fr_request_posted *fr_request_posted_found(const struct fr_request_found *found);
-
-// Forgets one that has completed as for fr_request_posted_has_rts; false, and nothing done, when it
-// has brought an RTS. And gives back those that are not over.
-bool fr_request_posted_end_found(struct fr_request_found *found, const char *status);
-void fr_request_posted_put_back(const struct fr_request_found *found, size_t count);
-
-// Around a real call that completes receives which are looked up afterwards, by the values that
-// their requests had. False where the thread is not alone, or within such a call.
-bool fr_request_posted_begin_late(void);
-void fr_request_posted_end_late(void);
-struct fr_request_posted *fr_request_posted_claim_late(fr_word request); // NULL: there is none
+// Forgets the receives of a thread that is alone which MPI has completed without an error, by the
+// values that their requests had, with these statuses, NULL if MPI was given none. Stops and
+// returns false at one that has brought an RTS.
+bool fr_request_posted_end_one_late(fr_word request, const char *status);
+bool fr_request_posted_end_late(const void *requests, size_t count, const char *statuses);
 
 // Makes an operation of a claimed receive and puts it in the side table, claimed, by one who looks
 // `early` or who completes it. NULL when out of memory, else the receive is forgotten, and counted

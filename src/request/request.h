@@ -262,19 +262,11 @@ bool fr_request_start(enum fr_fn fn, fr_word *args, int *result);
 bool fr_request_pready(enum fr_fn fn, fr_word *args, int *result);
 bool fr_request_parrived(fr_word *args, int *result);
 
-// A call on so many requests at most that the real MPI has returned from: what was found among them
-// (posted.h), and the statuses that MPI has filled, NULL for none. Returns what the application's
-// call returns, where MPI has returned `rc`.
-enum { FR_REQUEST_SHORT_LIST = 32 };
-struct fr_request_found;
-struct fr_request_completed {
-    enum fr_fn fn;
-    fr_word *args;
-    char *statuses;
-    const struct fr_request_found *found;
-    size_t found_count;
-};
-int fr_request_completed(const struct fr_request_completed *call, int rc);
+// Goes before anything that the application does in a function of its own which MPI calls while it
+// completes requests: these are claimed now, before others have their values.
+void fr_request_settle(void);
+
+enum { FR_REQUEST_SHORT_LIST = 32 }; // so many requests of a call take no memory
 
 // Operations tied to a window or a file until a synchronising call. The count goes down when they
 // have been copied back: zero means that no such call needs a look.

@@ -230,7 +230,7 @@ tests_unit_request_defer_CFLAGS = $(AM_CFLAGS)
 
 check_PROGRAMS += tests/unit/request_complete
 tests_unit_request_complete_SOURCES = tests/unit/request_complete.c tests/unit/check.h \
-    src/request/complete.c src/real/rows.c
+    src/request/complete.c src/request/outcome.c src/request/set.c src/real/rows.c
 tests_unit_request_complete_CFLAGS = $(AM_CFLAGS)
 tests_unit_request_complete_LDFLAGS = -Wl,--wrap=malloc
 
@@ -252,7 +252,7 @@ tests_unit_mpi_probe_SOURCES = tests/unit/mpi_probe.c tests/unit/check.h src/mpi
 tests_unit_mpi_probe_CFLAGS = $(AM_CFLAGS)
 
 check_PROGRAMS += tests/unit/mpi_quick
-tests_unit_mpi_quick_SOURCES = tests/unit/mpi_quick.c tests/unit/check.h src/mpi/quick_complete.c \
+tests_unit_mpi_quick_SOURCES = tests/unit/mpi_quick.c tests/unit/check.h src/mpi/quick.c \
     src/real/rows.c
 tests_unit_mpi_quick_CFLAGS = $(AM_CFLAGS)
 

@@ -36,10 +36,12 @@ _Atomic bool fr_request_awaited;
 _Atomic size_t fr_request_expected;
 _Atomic size_t fr_request_posted_count;
 _Atomic size_t fr_request_tracked_count = 1, fr_request_special_count = 1;
+bool fr_request_alone = true;
 
 static struct fr_request_op *op_of[MOST + 1]; // by request
 static unsigned real_calls, raised, claimed, over, looked_up;
 static const int *real_errors; // by position, of a call that fails
+static bool settles, refuses;  // what the real call does first
 
 static bool lacks_memory;
 void *__real_malloc(size_t bytes);
@@ -53,6 +55,10 @@ void *__wrap_malloc(size_t bytes)
 int fr_real_call(enum fr_fn fn, const fr_word *args)
 {
     real_calls++;
+    if (settles)
+        fr_request_settle();
+    if (refuses)
+        return OTHER;
     if (fn == FR_FN_MPI_Testall)
         *(int *)args[2] = 1;
     if (fn == FR_FN_MPI_Waitany) {
@@ -169,31 +175,20 @@ size_t fr_request_posted_claim(const void *requests, size_t count,
     return 0;
 }
 
-struct fr_request_posted *fr_request_posted_claim_late(fr_word request)
+bool fr_request_posted_end_one_late(fr_word request, const char *status)
 {
-    (void)request;
-    return NULL;
+    (void)status;
+    return op_of[request] == NULL;
 }
 
-struct fr_request_posted *fr_request_posted_found(const struct fr_request_found *found)
+bool fr_request_posted_end_late(const void *requests, size_t count, const char *statuses)
 {
-    (void)found;
-    return NULL;
-}
-
-static bool is_late;
-
-bool fr_request_posted_begin_late(void)
-{
-    CHECK(!is_late, "twice");
-    is_late = true;
+    (void)statuses;
+    for (size_t i = 0; i < count; i++) {
+        if (op_of[fr_real_handle_load(requests, i)])
+            return false;
+    }
     return true;
-}
-
-void fr_request_posted_end_late(void)
-{
-    CHECK(is_late && over == 0, "once it has come to anything");
-    is_late = false;
 }
 
 void fr_request_posted_unclaim(struct fr_request_posted *const *posted, size_t count)
@@ -221,8 +216,7 @@ void fr_request_posted_discount(size_t forgotten)
     (void)forgotten;
 }
 
-bool fr_request_posted_end(struct fr_request_posted *const *posted, size_t count,
-                           const char *statuses)
+bool fr_request_posted_end(struct fr_request_posted **posted, size_t count, const char *statuses)
 {
     (void)posted;
     (void)count;
@@ -338,7 +332,8 @@ static void check_long_list(void)
     op_of[MOST] = NULL;
 }
 
-// Of a list of receives into host memory those that are complete are looked up, by what they were.
+// Of a list of receives into host memory those that are complete are looked up, by what they were:
+// all of them where something is received from within the call.
 static void check_late(void)
 {
     struct fr_request_op op = {.fn = FR_FN_MPI_Irecv, .active = true, .plain = true};
@@ -346,21 +341,50 @@ static void check_late(void)
     int index = -1, status = LEFT_ALONE, result = -1;
     fr_word args[FR_MAX_ARGS] = {LIST, FR_PTR(requests), FR_PTR(&index), FR_PTR(&status)};
     op_of[3] = &op;
-    for (int special = 0; special < 2; special++) {
+    for (int way = 0; way < 3; way++) {
         requests[COMPLETE] = 3;
         real_calls = claimed = over = looked_up = 0;
-        atomic_store(&fr_request_special_count, (size_t)special);
+        settles = way == 1;
+        atomic_store(&fr_request_special_count, way == 2 ? 1 : 0);
         CHECK(fr_request_complete(FR_FN_MPI_Waitany, args, &result) && result == 0);
         CHECK(real_calls == 1 && claimed == 0 && over == 1, "%u and %u", claimed, over);
-        CHECK(looked_up == (special ? LIST : 1), "%u are looked up", looked_up);
+        CHECK(looked_up == (way > 0 ? LIST : 1), "%u are looked up", looked_up);
     }
+    settles = false;
     op_of[3] = NULL;
+}
+
+// A call that MPI refuses leaves what the application has there: of a list, and of a quick call.
+static void check_refused(void)
+{
+    fr_word requests[LIST] = {1, 2, 3, 4}, status;
+    int index = LEFT_ALONE, flag = LEFT_ALONE, result = -1;
+    fr_word args[FR_MAX_ARGS] = {LIST, FR_PTR(requests), FR_PTR(&index), FR_PTR(&flag),
+                                 FR_PTR(&result)};
+    const struct fr_request_form form = fr_request_form_of(FR_CLASS_TESTANY);
+    struct fr_request_set set;
+    refuses = true;
+    atomic_store(&fr_request_special_count, 0);
+    CHECK(fr_request_complete(FR_FN_MPI_Testany, args, &result) && result == OTHER);
+    CHECK(index == LEFT_ALONE && flag == LEFT_ALONE, "%d and %d", index, flag);
+    CHECK(!fr_request_begin_quick(&set, form, args, &status), "there are operations");
+    atomic_store(&fr_request_tracked_count, 0);
+    CHECK(fr_request_begin_quick(&set, form, args, &status) && status == args[4], "begun");
+    CHECK(index == UNDEFINED && flag == 0, "%d and %d", index, flag);
+    int rc = fr_real_call(FR_FN_MPI_Testany, args);
+    CHECK(!fr_request_end_quick(&set, form, args, rc) && !fr_request_late_set, "it has failed");
+    CHECK(fr_request_finish_quick(&set, FR_FN_MPI_Testany, args, rc) == OTHER, "%d", rc);
+    CHECK(index == LEFT_ALONE && flag == LEFT_ALONE, "%d and %d", index, flag);
+    atomic_store(&fr_request_tracked_count, 1);
+    atomic_store(&fr_request_special_count, 1);
+    refuses = false;
 }
 
 int main(void)
 {
     fr_real_rows_fill();
     check_late();
+    check_refused();
     check_long_list();
     check_failures_of_copies();
     check_both_fail();

@@ -179,7 +179,7 @@ static void test_one(void)
     struct fr_request_op send = {.fn = FR_FN_MPI_Isend, .active = true};
     fr_word args[FR_MAX_ARGS] = {FR_PTR(&request), FR_PTR(&flag), 0};
     set.fn = FR_FN_MPI_Test;
-    set.class = fr_real_rows[set.fn].class;
+    set.form = fr_request_form_of(fr_real_rows[set.fn].class);
     set.args = args;
     set.count = 1;
     set.requests = &request;
@@ -202,7 +202,7 @@ static int wait_all(enum fr_status failure, int *statuses)
     sends[0].failure = failure;
     sends[0].delivered = failure != FR_OK;
     set.fn = FR_FN_MPI_Waitall;
-    set.class = fr_real_rows[set.fn].class;
+    set.form = fr_request_form_of(fr_real_rows[set.fn].class);
     set.args = args;
     set.count = REQUESTS;
     set.requests = requests;
@@ -229,10 +229,11 @@ static void test_handler(void)
     fr_word requests[REQUESTS] = {5, 6, 7};
     fr_word args[FR_MAX_ARGS] = {REQUESTS, FR_PTR(requests), 0};
     set.fn = FR_FN_MPI_Waitall;
-    set.class = fr_real_rows[set.fn].class;
+    set.form = fr_request_form_of(fr_real_rows[set.fn].class);
     set.args = args;
     set.count = REQUESTS;
     set.requests = requests;
+    set.tracked = REQUESTS;
     set.deferred = set.inline_deferred;
     in_hand = true;
     rounds = 3 * FR_WAIT_POLLS;

@@ -265,7 +265,8 @@ static void test_end(void)
     add(list[3], plain);
     CHECK(fr_request_posted_claim(list, 4, posted) == 3, "three");
     CHECK(!fr_request_posted_end(posted, 4, "ssss"), "one is an RTS");
-    CHECK(atomic_load(&fr_request_posted_count) == 3 && !claim(16), "all are still claimed");
+    CHECK(atomic_load(&fr_request_posted_count) == 2 && !claim(17), "which is still claimed");
+    CHECK(!posted[0] && posted[2] && posted[3], "with those after it");
     CHECK(fr_request_posted_end(posted, 4, "ssls"), "it is longer than an RTS");
     CHECK(atomic_load(&fr_request_posted_count) == 0, "all are forgotten");
     CHECK(fr_request_posted_claim(list, 4, posted) == 0, "none is found");
@@ -302,114 +303,59 @@ static void add_alone(fr_word request, const void *buffer)
     CHECK(fr_request_posted_add_alone(args, request) == 0, "%lx", (long)request);
 }
 
-// A thread that is alone finds its receives without a claim.
-static void test_found(void)
+// A thread that is alone ends its receives without a claim.
+static void test_late(void)
 {
     static const unsigned char plain[MESSAGE_BYTES] = NOTHING "B", rts[MESSAGE_BYTES] = NOTHING "A";
     const fr_word wide = (fr_word)1 << 62 | 16, list[5] = {16, NULL_REQUEST, 17, wide, 18};
-    struct fr_request_found found[5];
     start();
     add_alone(list[0], plain);
     add_alone(list[2], rts);
     add_alone(list[4], rts);
     CHECK(atomic_load(&fr_request_posted_count) == 3 && atomic_load(&ops) == 0, "all have places");
-    CHECK(fr_request_posted_find(list, 5, found) == 3, "three");
-    CHECK(found[0].index == 0 && found[1].index == 2 && found[2].index == 4, "in their order");
-    CHECK(fr_request_posted_find(list, 5, &found[3]) == 0 && !claim(list[0]), "claimed");
-    CHECK(fr_request_posted_end_found(&found[0], "s"), "data");
-    CHECK(!fr_request_posted_end_found(&found[1], "s"), "an RTS");
-    CHECK(fr_request_posted_end_found(&found[2], "l"), "it is longer than an RTS");
-    CHECK(!fr_request_posted_found(&found[0]) &&
-              buffer_of(fr_request_posted_found(&found[1])) == rts,
-          "one is left");
-    fr_request_posted_put_back(found, 3);
-    CHECK(fr_request_posted_find(list, 5, found) == 1 && found[0].index == 2,
-          "which is there again");
-    CHECK(atomic_load(&fr_request_posted_count) == 1, "alone");
-    CHECK(!fr_request_posted_end_found(found, NULL), "nor is it over without a status");
-    fr_request_posted_put_back(found, 1);
-    forget(claim(list[2]));
+    CHECK(!fr_request_posted_end_late(list, 5, "sssss"), "an RTS");
+    CHECK(atomic_load(&fr_request_posted_count) == 2 && !claim(list[0]), "data before it");
+    CHECK(!fr_request_posted_end_one_late(list[2], NULL), "nor is it over without a status");
+    CHECK(fr_request_posted_end_one_late(list[4], "l"), "it is longer than an RTS");
+    CHECK(atomic_load(&fr_request_posted_count) == 1 && !claim(list[4]), "over");
+    CHECK(fr_request_posted_end_one_late(wide, NULL), "not there");
+    CHECK(fr_request_posted_end_late(list, 5, "lllll"), "it is longer, too");
+    CHECK(atomic_load(&fr_request_posted_count) == 0 && !claim(list[2]), "all are over");
     add_alone(wide, rts);
     CHECK(atomic_load(&ops) == 1 && last_key == wide, "no room for the state");
-    CHECK(fr_request_posted_find(list, 5, found) == 0, "all are over");
+    CHECK(fr_request_posted_end_late(list, 5, NULL), "which is none of these");
 }
 
 // What is added finds the place of one that was completed in a way that nobody saw, and others
 // where its own is taken, or claimed by a call that is not over.
-static void test_found_reuse(void)
+static void test_late_reuse(void)
 {
     static const unsigned char a[MESSAGE_BYTES], b[MESSAGE_BYTES];
     static unsigned char buffers[MANY][MESSAGE_BYTES];
     const fr_word again = 0x98000001;
-    struct fr_request_found found, nested;
-    size_t there = 0;
+    const uint32_t list[2] = {(uint32_t)again};
     start();
     fr_real_mpi.handle_bytes = 4;
     add_alone(again, a);
     add_alone(again, b);
     CHECK(atomic_load(&fr_request_posted_count) == 1, "it counts no more");
-    CHECK(fr_request_posted_find(&(uint32_t){(uint32_t)again}, 1, &found) == 1, "there");
+    struct fr_request_posted *outer = claim(fr_real_handle_load(list, 0));
+    CHECK(outer && buffer_of(outer) == b, "the latest");
     add_alone(again, a); // from within the call
-    CHECK(fr_request_posted_find_one(&(uint32_t){(uint32_t)again}, &nested) == 1, "another one");
-    CHECK(buffer_of(fr_request_posted_found(&found)) == b, "the first");
-    CHECK(buffer_of(fr_request_posted_found(&nested)) == a, "the second");
-    CHECK(fr_request_posted_end_found(&found, "l"), "over");
-    CHECK(fr_request_posted_end_found(&nested, "l"), "over, too");
-    CHECK(!claim(again) && atomic_load(&fr_request_posted_count) == 0, "and no other");
+    CHECK(atomic_load(&fr_request_posted_count) == 2, "another one");
+    CHECK(fr_request_posted_end_late(list, 1, "l"), "over");
+    CHECK(buffer_of(outer) == b && !claim(again), "what is claimed stays");
+    forget(outer);
+    CHECK(atomic_load(&fr_request_posted_count) == 0, "and no other");
     fr_real_mpi.handle_bytes = 8;
     for (size_t i = 0; i < MANY; i++)
         add_alone(0x5555000 + i * 0x60, buffers[i]);
     size_t beyond = atomic_load(&ops);
     CHECK(beyond > 0 && beyond < MANY / 2, "%zu of %d went beyond", beyond, MANY);
-    for (size_t i = 0; i < MANY; i++) {
-        const fr_word request = 0x5555000 + i * 0x60;
-        if (fr_request_posted_find_one(&request, &found) == 0)
-            continue;
-        CHECK(buffer_of(fr_request_posted_found(&found)) == buffers[i], "%zu", i);
-        there += fr_request_posted_end_found(&found, "l");
-    }
-    CHECK(there + beyond == MANY && atomic_load(&fr_request_posted_count) == 0, "%zu", there);
+    for (size_t i = 0; i < MANY; i++)
+        CHECK(fr_request_posted_end_one_late(0x5555000 + i * 0x60, "l"), "%zu", i);
+    CHECK(atomic_load(&fr_request_posted_count) == 0, "all are over");
 }
-
-// What is received from within a call that looks its own up afterwards, by their values.
-static void test_late(void)
-{
-    static const unsigned char a[MESSAGE_BYTES], b[MESSAGE_BYTES], rts[MESSAGE_BYTES] = NOTHING "A";
-    struct fr_rndv_incoming incoming;
-    start();
-    CHECK(fr_request_posted_begin_late() == is_serial, "where threads take turns");
-    if (!is_serial)
-        return;
-    CHECK(!fr_request_posted_begin_late(), "not twice");
-    fr_request_posted_end_late();
-    add(72, a);
-    add(73, a);
-    add(74, rts);
-    CHECK(fr_request_posted_begin_late(), "once more");
-    add(72, b);
-    add(73, b);
-    complete = 74;
-    fr_request_posted_look();
-    CHECK(fr_request_posted_take_incoming(&incoming, 1) == 0 && atomic_load(&ops) == 0,
-          "nobody looks at what may be over");
-    struct fr_request_posted *inner = claim(72);
-    CHECK(inner && buffer_of(inner) == b, "the inner one");
-    fr_request_posted_end_late();
-    struct fr_request_posted *outer = fr_request_posted_claim_late(72);
-    CHECK(outer && outer != inner && buffer_of(outer) == a, "the outer one");
-    forget(inner);
-    forget(outer);
-    CHECK(!fr_request_posted_claim_late(72), "no other");
-    CHECK(atomic_load(&fr_request_posted_count) == 3, "%zu", atomic_load(&fr_request_posted_count));
-    CHECK(fr_request_posted_begin_late(), "again");
-    CHECK(atomic_load(&fr_request_posted_count) == 2, "what nobody asked for is gone");
-    fr_request_posted_end_late();
-    outer = fr_request_posted_claim_late(73);
-    CHECK(outer && buffer_of(outer) == b, "the only one left");
-    forget(outer);
-    forget(claim(74));
-}
-
 static void test_values(void)
 {
     static const unsigned char buffer[MESSAGE_BYTES];
@@ -665,9 +611,8 @@ static void test_alone(void)
     test_lists();
     test_end();
     test_short();
-    test_found();
-    test_found_reuse();
     test_late();
+    test_late_reuse();
     test_values();
     test_overflow();
     test_reuse();

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The requests of a completion call: its arrays, what of them is Fabrail's, and what is over.
+#include "config.h"
+
+#include "request/set.h"
+
+#include <stdlib.h>
+
+struct fr_request_set *fr_request_late_set;
+
+static void use_inline_arrays(struct fr_request_set *set)
+{
+    set->ops = set->inline_ops;
+    set->posted = set->inline_posted;
+    set->deferred = set->inline_deferred;
+    set->done = set->inline_done;
+    set->done_statuses = set->inline_done_statuses;
+    set->done_errors = set->inline_done_errors;
+    set->done_requests = set->inline_done_requests;
+}
+
+bool fr_request_set_make_arrays(struct fr_request_set *set)
+{
+    set->hidden = set->inline_hidden;
+    set->statuses = set->inline_statuses;
+    set->heap = NULL;
+    if (set->count <= FR_REQUEST_SHORT_LIST) {
+        use_inline_arrays(set);
+        return true;
+    }
+    size_t each =
+        5 * sizeof(void *) + sizeof(size_t) + sizeof(fr_word) + sizeof(int) + FR_STATUS_BYTES;
+    set->heap = malloc(set->count * each);
+    if (!set->heap)
+        return false;
+    set->ops = set->heap;
+    set->deferred = set->ops + set->count;
+    set->done = set->deferred + set->count;
+    set->done_statuses = (void **)(set->done + set->count);
+    set->posted = (struct fr_request_posted **)(set->done_statuses + set->count);
+    set->done_requests = (size_t *)(set->posted + set->count);
+    set->hidden = (char *)(set->done_requests + set->count);
+    set->statuses = set->hidden + set->count * sizeof(fr_word); // aligned as the words before it
+    set->done_errors = (int *)(set->statuses + set->count * FR_STATUS_BYTES);
+    return true;
+}
+
+// Posted receives first, since they may become operations.
+static bool claim(struct fr_request_set *set, const void *requests)
+{
+    if (!fr_request_posted_claim(requests, set->count, set->posted))
+        set->posted = NULL;
+    set->looked_up = atomic_load_explicit(&fr_request_tracked_count, memory_order_acquire) != 0;
+    set->tracked = set->looked_up ? fr_request_table_claim(requests, set->count, set->ops) : 0;
+    return set->tracked || set->posted;
+}
+
+bool fr_request_set_claim(struct fr_request_set *set)
+{
+    set->posted = set->inline_posted;
+    if (set->heap) // where it was at first
+        set->posted = (struct fr_request_posted **)(set->done_statuses + set->count);
+    return claim(set, set->requests);
+}
+
+void fr_request_set_unclaim(struct fr_request_set *set)
+{
+    fr_request_posted_discount(set->forgotten);
+    if (set->posted)
+        fr_request_posted_unclaim(set->posted, set->count);
+    if (set->tracked)
+        fr_request_table_unclaim(set->ops, set->count);
+    set->forgotten = 0;
+    set->posted = NULL;
+    set->tracked = 0;
+}
+
+bool fr_request_set_is_any_ours(struct fr_request_set *set)
+{
+    const size_t count = set->count;
+    const char *requests = set->requests;
+    bool any = false;
+    for (size_t first = 0; first < count && !any; first += FR_REQUEST_SHORT_LIST) {
+        set->requests = requests + first * fr_real_mpi.handle_bytes;
+        set->count = count - first < FR_REQUEST_SHORT_LIST ? count - first : FR_REQUEST_SHORT_LIST;
+        use_inline_arrays(set);
+        any = claim(set, set->requests);
+        fr_request_set_unclaim(set);
+    }
+    return any;
+}
+
+void fr_request_set_claim_late(struct fr_request_set *set)
+{
+    if (set->count <= FR_REQUEST_SHORT_LIST)
+        use_inline_arrays(set);
+    set->late = false;
+    (void)!claim(set, set->hidden);
+}
+
+void fr_request_settle(void)
+{
+    struct fr_request_set *set = fr_request_late_set;
+    fr_request_late_set = NULL;
+    if (set)
+        fr_request_set_claim_late(set);
+}
+
+void fr_request_set_look_up(struct fr_request_set *set, size_t request)
+{
+    const void *value = set->hidden + request * fr_real_mpi.handle_bytes;
+    set->ops[request] = NULL;
+    if (!fr_request_posted_claim(value, 1, &set->posted[request]))
+        set->posted[request] = NULL;
+    if (!set->posted[request])
+        set->tracked += fr_request_table_claim(value, 1, &set->ops[request]);
+}
+
+// A copy takes long enough that the application, which may only ask, is to wait for one at most.
+bool fr_request_set_find_deferred(struct fr_request_set *set)
+{
+    bool any = false;
+    unsigned copies = 1;
+    for (size_t i = 0; i < set->count; i++) {
+        set->deferred[i] =
+            set->ops[i] && !fr_request_poll(set->ops[i], &copies) ? set->ops[i] : NULL;
+        any |= set->deferred[i] != NULL;
+    }
+    return any;
+}
+
+void *fr_request_set_status(const struct fr_request_set *set, size_t index)
+{
+    return set->statuses ? set->statuses + index * fr_real_mpi.status_bytes : NULL;
+}
