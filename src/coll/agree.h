@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Agreement of the ranks of a group on one collective operation: who is there, what memory each
-// advertises, whether the others have mapped it, and at the end that all bytes are where they
-// belong. What is moved, and how, is the operation's own business (alltoall.h, reduce.h).
+// advertises, and whether the others have mapped it. What is moved, and how, is the operation's own
+// business (alltoall.h, reduce.h).
 //
-// Three rounds of posts: what each rank advertises, whether all could map that, and the end. Before
-// the second one is over nothing has been written, so that all ranks fall back alike. Memory that
-// all have mapped before, which is what programs mostly use, needs no second round; and where even
-// the slots are those of the operation before (across hosts, of one of the last few), a mark says
-// so, and nothing else is read.
+// The ranks post what they advertise, and then whether they could map that. Before the second round
+// is over nothing has been written, so that all ranks fall back alike. Memory that all have mapped
+// before, which is what programs mostly use, needs no second round; and where even the slots are
+// those of the operation before (across hosts, of one of the last few), a mark says so, and nothing
+// else is read.
 #ifndef FR_COLL_AGREE_H
 #define FR_COLL_AGREE_H
 
+#include "coll/copies.h"
 #include "coll/group.h"
 
 // Bytes at an address of the rank that posts them.
@@ -47,70 +48,24 @@ struct fr_coll_buffer {
     struct fr_memory_handle handle; // zeros where it is not exported yet
 };
 
-// A copy between the application's memory, which is `range`, and workspace on the same device.
-struct fr_coll_copy {
-    struct fr_device_range range;
-    struct fr_device_push_piece piece; // 0 bytes: there is none
-};
+struct fr_coll_task;
 
-// Whether the device that moves bytes could spare a copy and use the application's memory.
-static inline bool fr_coll_can_spare(const struct fr_coll_copy *copy,
-                                     const struct fr_device_range *mover)
-{
-    const struct fr_device_range *range = &copy->range;
-    return copy->piece.bytes > 0 && range->device == mover->device &&
-           (range->context == mover->context || !range->context || !mover->context);
-}
+// Makes up what this rank advertises for a task whose turn it is, and what a kernel may move as
+// soon as all are there. Waits for work of the application's own that its calls only pretend to
+// have finished, and copies what is to be copied before others reach the memory.
+void fr_coll_agree_prepare(struct fr_coll_task *task);
 
-// Where the application has what is at an address of workspace that is copied to or from.
-static inline uintptr_t fr_coll_source(const struct fr_coll_copy *in, uintptr_t address)
-{
-    return address - in->piece.dst + in->piece.src;
-}
-static inline uintptr_t fr_coll_target(const struct fr_coll_copy *out, uintptr_t address)
-{
-    return address - out->piece.src + out->piece.dst;
-}
+// Judges the adverts of all, which are there. FR_OK: all ranks have mapped each other's memory, and
+// the group's memory says where. FR_ERR_NOT_FOUND: this rank has mapped what it had not, or tried
+// to, and task->word says how that went, which all are to post. FR_ERR_UNSUPPORTED: some rank
+// cannot take part. All ranks find the same.
+FR_MUST_CHECK enum fr_status fr_coll_agree_decide(struct fr_coll_task *task);
 
-// One rank's part in an operation.
-struct fr_coll_part {
-    const char *call; // for messages
-    uint64_t what;    // tells apart operations of which all ranks must be in the same
-    struct fr_coll_buffer buffers[FR_COLL_SIDES];
-    const struct fr_coll_slot *slots; // of this rank, for the others
-    int slot_count;                   // at most the ranks, or 2
-    int first_read;                   // slots of each other rank's that this one needs
-    int read_count;                   // at most 2
-    struct fr_device_range mover;     // whose device moves bytes for this rank, if any does
-    struct fr_coll_copy before;       // to be made before others reach the memory
-    struct fr_coll_copy after;        // and once all has been moved
-    struct fr_coll_slot own_before;   // in the workspace of these, what this rank alone reads and
-    struct fr_coll_slot own_after;    // writes: it does so in the application's memory instead
+// Judges these words of all, which are there. Returns FR_OK or FR_ERR_UNSUPPORTED as above.
+FR_MUST_CHECK enum fr_status fr_coll_agree_compare(struct fr_coll_task *task);
 
-    // Says what is to be moved if all is as it was in the operation before, with the places and the
-    // memory of that, so that a kernel can do it as soon as all ranks are there; false where it is
-    // nothing that a kernel does. NULL: it never is.
-    bool (*plan)(struct fr_coll_group *group, void *cookie, struct fr_device_move *move);
-    void *cookie;
-};
-
-// Agrees; all ranks of the group call it or decline. FR_ERR_UNSUPPORTED: some rank cannot, no byte
-// has moved, and all ranks return the same. FR_OK is to be followed by fr_coll_conclude. Any other
-// failure comes because a rank is gone.
-FR_MUST_CHECK enum fr_status fr_coll_agree(struct fr_coll_group *group,
-                                           const struct fr_coll_part *part);
-
-// Where this rank cannot even say what its part is, it calls this instead, which does not wait.
-void fr_coll_decline(struct fr_coll_group *group, const char *call);
-
-// Whether what was agreed on has been moved by then, as planned.
-static inline bool fr_coll_has_moved(const struct fr_coll_group *group)
-{
-    return group->moved;
-}
-
-// What was agreed on, until the end: slot `first_read` + `index` of a rank, and where the mover's
-// device finds an address of the memory that the rank has on that side.
+// What was agreed on, until the task is over: slot `first_read` + `index` of a rank, and where the
+// mover's device finds an address of the memory that the rank has on that side.
 static inline const struct fr_coll_slot *fr_coll_slot_of(const struct fr_coll_slot *places,
                                                          int rank, int index)
 {
@@ -122,16 +77,5 @@ uintptr_t fr_coll_reach(const struct fr_coll_group *group, int rank, enum fr_col
 
 // Room for a piece a rank.
 struct fr_device_push_piece *fr_coll_pieces(const struct fr_coll_group *group);
-
-// Between two steps of an operation: tells the others how this rank's own work went so far, and
-// hears of theirs. What is not FR_OK is so on all ranks, and is to be given to fr_coll_conclude.
-FR_MUST_CHECK enum fr_status fr_coll_check(struct fr_coll_group *group, const char *call,
-                                           enum fr_status status);
-
-// Tells the others how this rank's own work ended, and hears of theirs, and copies what is left to
-// be: FR_OK when all is well everywhere. A failure means that the operation is lost.
-FR_MUST_CHECK enum fr_status fr_coll_conclude(struct fr_coll_group *group,
-                                              const struct fr_coll_part *part,
-                                              enum fr_status status);
 
 #endif

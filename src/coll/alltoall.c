@@ -50,9 +50,10 @@ static enum fr_device_engine choose_engine(const struct fr_coll_group *group,
     return fr_memory_engine(fr_policy_traffic(pieces, from_others), largest);
 }
 
-static enum fr_status move(const struct fr_coll_group *group,
-                           const struct fr_coll_alltoall *exchange)
+static enum fr_status move(struct fr_coll_group *group, void *operation, int step)
 {
+    const struct fr_coll_alltoall *exchange = operation;
+    (void)step;
     if (!fr_device_owns(&exchange->send_range))
         return FR_OK; // nothing to send
     if (!plan(group, exchange)) {
@@ -76,9 +77,9 @@ static bool moves_at_once(const struct fr_coll_group *group,
 }
 
 // What a kernel moves as soon as all are there.
-static bool plan_move(struct fr_coll_group *group, void *cookie, struct fr_device_move *move)
+static bool plan_move(struct fr_coll_group *group, void *operation, struct fr_device_move *move)
 {
-    const struct fr_coll_alltoall *exchange = cookie;
+    const struct fr_coll_alltoall *exchange = operation;
     *move = (struct fr_device_move){.range = NULL};
     if (!fr_device_owns(&exchange->send_range))
         return true; // nothing to send
@@ -91,12 +92,13 @@ static bool plan_move(struct fr_coll_group *group, void *cookie, struct fr_devic
     return moves_at_once(group, exchange) && plan(group, exchange);
 }
 
-enum fr_status fr_coll_alltoall(struct fr_coll_group *group,
-                                const struct fr_coll_alltoall *exchange)
+void fr_coll_alltoall_begin(struct fr_coll_task *task, struct fr_coll_group *group,
+                            const struct fr_coll_alltoall *exchange)
 {
-    struct fr_coll_part part = {
+    task->part = (struct fr_coll_part){
         .call = exchange->call,
         .what = exchange->what,
+        .buffers = {[FR_COLL_WRITTEN] = exchange->receive},
         .slots = exchange->receives,
         .slot_count = group->size,
         .first_read = group->rank,
@@ -105,14 +107,11 @@ enum fr_status fr_coll_alltoall(struct fr_coll_group *group,
         .before = exchange->before,
         .after = exchange->after,
         .plan = plan_move,
-        .cookie = (void *)(uintptr_t)exchange,
+        .move = move,
+        .steps = 1,
+        .operation = (void *)(uintptr_t)exchange,
     };
     if (spares_own(exchange))
-        part.own_after = exchange->receives[group->rank];
-    part.buffers[FR_COLL_WRITTEN] = exchange->receive;
-    enum fr_status status = fr_coll_agree(group, &part);
-    if (status != FR_OK)
-        return status;
-    status = fr_coll_has_moved(group) ? FR_OK : move(group, exchange);
-    return fr_coll_conclude(group, &part, status);
+        task->part.own_after = exchange->receives[group->rank];
+    fr_coll_task_begin(task, group);
 }

@@ -5,7 +5,7 @@
 #ifndef FR_COLL_ALLTOALL_H
 #define FR_COLL_ALLTOALL_H
 
-#include "coll/agree.h"
+#include "coll/task.h"
 
 // One rank's part. Slots stand by rank of the group; those without bytes need no address.
 struct fr_coll_alltoall {
@@ -15,13 +15,12 @@ struct fr_coll_alltoall {
     const struct fr_coll_slot *receives;
     struct fr_device_range send_range; // the memory of all sends, if they have bytes
     struct fr_coll_buffer receive;     // the bytes that hold all receives
-    struct fr_coll_copy before, after; // of workspace that is sent from and received into (agree.h)
+    struct fr_coll_copy before,
+        after; // of workspace that is sent from and received into (copies.h)
 };
 
-// Exchanges; all ranks of the group call it, or decline. FR_ERR_UNSUPPORTED: some rank cannot, no
-// byte has moved, and all ranks return the same. Any other failure comes after bytes have moved, or
-// because a rank is gone: the exchange is lost.
-FR_MUST_CHECK enum fr_status fr_coll_alltoall(struct fr_coll_group *group,
-                                              const struct fr_coll_alltoall *exchange);
+// Begins an exchange. Both are the caller's until the task is over.
+void fr_coll_alltoall_begin(struct fr_coll_task *task, struct fr_coll_group *group,
+                            const struct fr_coll_alltoall *exchange);
 
 #endif

@@ -4,7 +4,8 @@
 #ifndef FR_COLL_BCAST_H
 #define FR_COLL_BCAST_H
 
-#include "coll/agree.h"
+#include "coll/task.h"
+#include "policy/collective.h"
 
 // One rank's part.
 struct fr_coll_bcast {
@@ -12,11 +13,12 @@ struct fr_coll_bcast {
     int root;
     struct fr_coll_slot data;          // what the root sends and the others receive, of equal size
     struct fr_coll_buffer memory;      // that it is in
-    struct fr_coll_copy before, after; // of workspace that this is (agree.h)
+    struct fr_coll_copy before, after; // of workspace that this is (copies.h)
+    struct fr_policy_bcast plan;       // written by fr_coll_bcast_begin
 };
 
-// Broadcasts; all ranks of the group call it, or decline. Returns as fr_coll_alltoall does.
-FR_MUST_CHECK enum fr_status fr_coll_bcast(struct fr_coll_group *group,
-                                           const struct fr_coll_bcast *bcast);
+// Begins a broadcast. Both are the caller's until the task is over.
+void fr_coll_bcast_begin(struct fr_coll_task *task, struct fr_coll_group *group,
+                         struct fr_coll_bcast *bcast);
 
 #endif

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Groups: found out together, remembered with the communicator, and waited in.
+// Groups: found out together, and remembered with the communicator.
 #include "config.h"
 
 #include "coll/group.h"
 
-#include "core/hash.h"
-
 #include "coll/mapset.h"
-#include "coll/meet.h"
-#include "coll/posts.h"
-#include "coll/wait.h"
+#include "coll/open.h"
 #include "memory/tuned.h"
 #include "world/world.h"
 
@@ -142,38 +138,6 @@ static struct fr_coll_group *prepare(fr_word comm)
     return group;
 }
 
-// The secret of one use that the ranks make of shared memory: that of the first process of the job
-// which has one.
-static struct fr_control_secret secret_of(const char *use, uint64_t name)
-{
-    struct {
-        char use[16];
-        uint64_t name;
-    } what = {.name = name};
-    struct fr_control_secret secret = {.bytes = {0}};
-    for (int rank = 0; rank < fr_world_size(); rank++) {
-        const struct fr_world_facts *facts = fr_world_facts_of(rank);
-        if (!facts->exchanges)
-            continue;
-        memcpy(secret.bytes, facts->secret, sizeof(secret.bytes));
-        break;
-    }
-    memcpy(what.use, use, strlen(use));
-    return fr_control_secret_derive(&secret, &what, sizeof(what));
-}
-
-// Of the ranks before `end` of the world, those that may share memory on this host.
-static int count_sharers(int end)
-{
-    uint64_t kernel = fr_memory_self()->host;
-    int sharers = 0;
-    for (int rank = 0; rank < end; rank++) {
-        const struct fr_world_facts *facts = fr_world_facts_of(rank);
-        sharers += facts->exchanges && facts->kernel == kernel;
-    }
-    return sharers;
-}
-
 static void give_number(struct fr_coll_group *group, uint32_t number)
 {
     fr_coll_number_change(&group->number, number);
@@ -189,10 +153,10 @@ static bool is_group_here(fr_word comm, struct state *state)
         return false;
     if (!state->group) {
         struct fr_coll_group *group = prepare(comm);
-        struct fr_control_secret secret = secret_of("places", 0);
+        struct fr_control_secret secret = fr_coll_secret_of("places", 0);
         if (group)
-            group->place = fr_coll_place_join(&secret, count_sharers(fr_world_size()), group->name,
-                                              group->size, state->calls);
+            group->place = fr_coll_place_join(&secret, fr_coll_count_sharers(fr_world_size()),
+                                              group->name, group->size, state->calls);
         state->hopeless = !group || !group->place;
         if (state->hopeless)
             destroy(group);
@@ -290,9 +254,6 @@ static bool meet_across(fr_word comm, struct state *state)
     return true;
 }
 
-static bool open_segment(struct fr_coll_group *group);
-static void open_slab(struct fr_coll_group *group, uint64_t meeting);
-
 // What a call that waits for the others does for those after it. False when a rank has not come
 // within FABRAIL_TIMEOUT.
 static bool meet_all(fr_word comm, struct state *state)
@@ -304,9 +265,9 @@ static bool meet_all(fr_word comm, struct state *state)
         return in_time;
     struct fr_coll_group *group = state->group;
     if (state->one_host && !fr_coll_group_was_quit(group) && !group->opened)
-        in_time = open_segment(group);
+        in_time = fr_coll_open_segment(group);
     if (state->in_clique && !group->opened && !group->quit && is_meeting(state)) {
-        open_slab(group, state->meetings);
+        fr_coll_open_slab(group, state->meetings);
         state->met = state->meetings;
     }
     return in_time;
@@ -417,151 +378,4 @@ int fr_coll_group_take_tags(struct fr_coll_group *group, int count)
     int tag = group->first_tag + FR_COLL_GROUP_TAGS + group->taken_tags;
     group->taken_tags += count;
     return tag;
-}
-
-// Waits until the ranks of one host have said something of the segment, which they all do in this
-// call. False when FABRAIL_TIMEOUT has passed, or a rank has quit before that.
-static bool wait_for(struct fr_coll_group *group, int (*look)(const struct fr_coll_place *),
-                     int *found)
-{
-    struct fr_wait wait = {0};
-    while ((*found = look(group->place)) == 0) {
-        if (fr_coll_group_was_quit(group) && group->quit == FR_COLL_QUIT_UNTRIED)
-            return false;
-        if (!fr_coll_wait_on(&wait, NULL, "a rank of the communicator"))
-            return false;
-    }
-    return true;
-}
-
-// Room for the posts of all groups of this host.
-static enum fr_status open_posts(void)
-{
-    struct fr_control_secret secret = secret_of("posts", 0);
-    int sharers = count_sharers(fr_world_size());
-    return fr_coll_posts_open(&secret, count_sharers(fr_world_rank()), sharers,
-                              fr_coll_group_post_bytes(sharers));
-}
-
-static enum fr_status open_part(struct fr_coll_group *group)
-{
-    struct fr_control_secret secret = secret_of("segment", group->name);
-    enum fr_status status = open_posts();
-    return status != FR_OK
-               ? status
-               : fr_coll_segment_open(&secret, group->rank, group->size,
-                                      fr_coll_group_post_bytes(group->size), &group->segment);
-}
-
-// Leaves the group without a segment where any rank cannot have it, on all ranks alike. False when
-// a rank has not come within FABRAIL_TIMEOUT.
-static bool open_segment(struct fr_coll_group *group)
-{
-    enum fr_status status = FR_ERR_UNSUPPORTED;
-    int made = 1, all = -1;
-    group->opened = true;
-    if (group->rank == 0) {
-        status = open_part(group);
-        fr_coll_place_made(group->place, status == FR_OK);
-    } else if (wait_for(group, fr_coll_place_is_made, &made) && made > 0) {
-        status = open_part(group);
-    }
-    fr_coll_place_tried(group->place, status == FR_OK);
-    bool in_time = wait_for(group, fr_coll_place_all_tried, &all);
-    if (!in_time || all < 0) {
-        bool others = status == FR_OK || status == FR_ERR_UNSUPPORTED;
-        if (in_time)
-            fr_warn_once(
-                "no shared memory for the ranks of a communicator, so that exchanges between "
-                "them are slower: %s",
-                others ? "another rank has none" : fr_core_status_text(status));
-        fr_coll_segment_close(group->segment);
-        group->segment = NULL;
-        return in_time || group->quit == FR_COLL_QUIT_UNTRIED;
-    }
-    if (fr_coll_segment_seal(group->segment, NULL) != FR_OK) // all have opened it: does not wait
-        group->broken = true;
-    return true;
-}
-
-// What a rank says of its slab.
-struct made {
-    struct fr_memory_handle handle;
-    int64_t could;
-};
-enum { MADE, NO_GPU_YET, FAILED };
-
-// Meetings of other numbers than those in which the group is found.
-#define OPENING (UINT64_C(1) << 62)
-#define OPENED  (UINT64_C(1) << 63)
-
-static void make_slab(struct fr_coll_group *group, struct made *own)
-{
-    memset(own, 0, sizeof(*own));
-    if (!fr_device_in_use()) {
-        own->could = NO_GPU_YET;
-        return;
-    }
-    enum fr_status status =
-        fr_coll_slab_make(fr_device_current(), group->rank, group->size,
-                          fr_coll_group_post_bytes(group->size), &group->slab, &own->handle);
-    own->could = status == FR_OK ? MADE : FAILED;
-}
-
-// Maps the slabs of all ranks if all have one. Returns FR_ERR_NOT_FOUND when some rank may have one
-// later.
-static enum fr_status map_slabs(struct fr_coll_group *group, const struct made *all)
-{
-    enum fr_status status = FR_OK;
-    struct fr_memory_handle *handles = calloc((size_t)group->size, sizeof(*handles));
-    if (!handles)
-        status = FR_ERR_NO_MEMORY;
-    for (int rank = 0; rank < group->size && status == FR_OK; rank++) {
-        handles[rank] = all[rank].handle;
-        if (all[rank].could == NO_GPU_YET)
-            status = FR_ERR_NOT_FOUND;
-        else if (all[rank].could != MADE)
-            status = FR_ERR_UNSUPPORTED;
-    }
-    if (status == FR_OK)
-        status = fr_coll_slab_map(group->slab, handles);
-    free(handles);
-    return status;
-}
-
-enum { WORD_LATER = 1, WORD_NEVER = 2 }; // what ranks tell each other of the slabs
-
-static uint64_t pass_words(uint64_t words, void *cookie)
-{
-    (void)cookie;
-    return words;
-}
-
-// Leaves the group without a slab where any rank cannot have it, on all ranks alike: until a later
-// call where a rank has not used its GPU yet.
-static void open_slab(struct fr_coll_group *group, uint64_t meeting)
-{
-    struct made own;
-    struct made *all = calloc((size_t)group->size, sizeof(*all));
-    const struct fr_coll_meeting making = fr_coll_group_meeting(group, OPENING + meeting, meeting);
-    const struct fr_coll_meeting ending = fr_coll_group_meeting(group, OPENED + meeting, meeting);
-    uint64_t answer = WORD_NEVER;
-    make_slab(group, &own);
-    enum fr_status status = FR_ERR_MPI;
-    if (all && fr_coll_meet_gather(&making, &own, sizeof(own), all))
-        status = map_slabs(group, all);
-    free(all);
-    uint64_t word = status == FR_OK ? 0 : status == FR_ERR_NOT_FOUND ? WORD_LATER : WORD_NEVER;
-    if (!fr_coll_meet(&ending, word, pass_words, NULL, &answer))
-        answer = WORD_NEVER;
-    group->opened = answer != WORD_LATER; // with both, never
-    if (answer == 0) {
-        fr_debug("%d ranks of several hosts agree in device memory", group->size);
-        return;
-    }
-    if (answer & WORD_NEVER && !fr_coll_group_was_quit(group))
-        fr_warn_once("the ranks of a communicator do not reach each other's device memory, so that "
-                     "collectives between them are slower");
-    fr_coll_slab_close(group->slab);
-    group->slab = NULL;
 }

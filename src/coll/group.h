@@ -37,9 +37,7 @@ struct fr_coll_group {
     uint64_t round; // the last that this rank has posted
     bool broken;    // a rank is gone, or was given up
     enum fr_coll_quit quit; // whether a rank takes part in no agreement any more
-    bool moved;     // what was agreed on is done but for the end, for which `round` is posted
-    bool copied;    // of the last operation, the copy after its end has been made
-    bool ending;    // in the last round of an operation, which all come to that have agreed on it
+    uint64_t begun, ended;  // operations, which take turns (task.h)
     bool for_rails; // no rank was known to use a GPU yet: it is there for host memory over rails,
     size_t rail_min_bytes;         // from so many bytes on, as rank 0 has it
     struct fr_coll_memory *memory; // mapping sets and what goes with them (mapset.h), or NULL
@@ -93,34 +91,6 @@ struct fr_coll_group *fr_coll_group_find(fr_word comm);
 // made in the same order everywhere, but may be started in any, however late. -1 when all have been
 // taken. To be called in each such call.
 int fr_coll_group_take_tags(struct fr_coll_group *group, int count);
-
-// Posts for the group's next round, with a mark (slab.h) or with 0, and returns it in *round; waits
-// for room if it must.
-FR_MUST_CHECK enum fr_status fr_coll_group_post(struct fr_coll_group *group, const char *call,
-                                                unsigned mark, const void *data, size_t bytes,
-                                                uint64_t *round);
-
-// Waits until all have posted for `round`, keeping MPI going. FR_ERR_MPI when a rank is gone or
-// FABRAIL_TIMEOUT has passed, which is logged with the name of the MPI call; the group is then
-// broken. FR_ERR_UNSUPPORTED when a rank has quit.
-FR_MUST_CHECK enum fr_status fr_coll_group_wait(struct fr_coll_group *group, const char *call,
-                                                uint64_t round);
-
-// Posts and waits. With a move, NULL for none, all ranks may be found to have marked their posts
-// alike, and it be made at once: that is in group->moved, and the next round is then posted,
-// marked.
-FR_MUST_CHECK enum fr_status fr_coll_group_exchange(struct fr_coll_group *group, const char *call,
-                                                    unsigned mark, const void *data, size_t bytes,
-                                                    const struct fr_device_move *move,
-                                                    uint64_t *round);
-
-// Of a round that was waited for, until fr_coll_group_done: whether a rank has marked its post, and
-// the post, which is there unless all are marked; and whether they are alike, which those of one
-// host are not known to be.
-bool fr_coll_group_is_alike(const struct fr_coll_group *group, uint64_t round);
-bool fr_coll_group_is_marked(const struct fr_coll_group *group, int rank, uint64_t round);
-const void *fr_coll_group_read(const struct fr_coll_group *group, int rank, uint64_t round);
-void fr_coll_group_done(const struct fr_coll_group *group, uint64_t round);
 
 // A meeting of the ranks, in a call that they tell apart so, and of this number.
 struct fr_coll_meeting fr_coll_group_meeting(const struct fr_coll_group *group, uint64_t call,

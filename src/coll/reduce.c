@@ -19,9 +19,9 @@ bool fr_coll_reduce_serves(const struct fr_coll_group *group)
 static bool is_shared(const struct fr_coll_group *group, const struct fr_coll_reduce *reduce)
 {
     return reduce->form == FR_COLL_SCATTERED ||
-           fr_policy_reduction_is_shared(
-               reduce->elements * fr_device_reduce_element_bytes(reduce->row), group->size,
-               reduce->form == FR_COLL_TO_ROOT, fr_memory_tuned(FR_SIZE_REDUCE_SHARE));
+           fr_policy_reduction_is_shared(reduce->elements * reduce->element_bytes, group->size,
+                                         reduce->form == FR_COLL_TO_ROOT,
+                                         fr_memory_tuned(FR_SIZE_REDUCE_SHARE));
 }
 
 // All ranks must be in the same reduction; what differs is for the MPI library to complain of.
@@ -42,8 +42,8 @@ static struct fr_policy_slice slice_of(const struct fr_coll_group *group,
         return (struct fr_policy_slice){reduce->own_first, reduce->own_elements};
     // What is not shared, the root does, which nothing has to be pushed to.
     int index = (group->rank - reduce->root + group->size) % group->size;
-    return fr_policy_slice(reduce->elements, fr_device_reduce_element_bytes(reduce->row),
-                           group->size, index, is_shared(group, reduce));
+    return fr_policy_slice(reduce->elements, reduce->element_bytes, group->size, index,
+                           is_shared(group, reduce));
 }
 
 // This rank's own slice is read and written where it belongs, whatever the workspace is, if units
@@ -57,7 +57,7 @@ static bool writes_own(const struct fr_coll_reduce *reduce)
 static bool is_written_over(const struct fr_coll_reduce *reduce)
 {
     uintptr_t from = fr_coll_source(&reduce->before, reduce->send.address) +
-                     reduce->own_first * fr_device_reduce_element_bytes(reduce->row);
+                     reduce->own_first * reduce->element_bytes;
     uintptr_t to = reduce->receive.address;
     if (writes_own(reduce))
         to = fr_coll_target(&reduce->after, to);
@@ -94,23 +94,22 @@ static struct fr_coll_slot own_source(const struct fr_coll_group *group,
                                       const struct fr_coll_reduce *reduce)
 {
     struct fr_policy_slice slice = slice_of(group, reduce);
-    size_t bytes = fr_device_reduce_element_bytes(reduce->row);
     if (!reads_own(reduce))
         slice.count = 0;
-    return (struct fr_coll_slot){reduce->send.address + slice.first * bytes, slice.count * bytes};
+    return (struct fr_coll_slot){reduce->send.address + slice.first * reduce->element_bytes,
+                                 slice.count * reduce->element_bytes};
 }
 
 static struct fr_coll_slot own_target(const struct fr_coll_group *group,
                                       const struct fr_coll_reduce *reduce)
 {
     struct fr_policy_slice slice = slice_of(group, reduce);
-    size_t bytes = fr_device_reduce_element_bytes(reduce->row);
     if (!writes_own(reduce) || reduce->receive.bytes == 0)
         slice.count = 0;
     if (reduce->form == FR_COLL_SCATTERED)
         slice.first = 0;
-    return (struct fr_coll_slot){reduce->receive.address + slice.first * bytes,
-                                 slice.count * bytes};
+    return (struct fr_coll_slot){reduce->receive.address + slice.first * reduce->element_bytes,
+                                 slice.count * reduce->element_bytes};
 }
 
 // Each rank begins with another target, so that they do not all push to the same one at once.
@@ -141,7 +140,7 @@ static struct fr_device_reduction describe(const struct fr_coll_group *group,
                                            const struct fr_coll_reduce *reduce)
 {
     struct fr_policy_slice slice = slice_of(group, reduce);
-    size_t offset = slice.first * fr_device_reduce_element_bytes(reduce->row);
+    size_t offset = slice.first * reduce->element_bytes;
     struct fr_device_reduction work = {
         .row = reduce->row,
         .mode = reduce->form == FR_COLL_SCAN             ? FR_REDUCE_SCAN
@@ -158,39 +157,37 @@ static struct fr_device_reduction describe(const struct fr_coll_group *group,
     return work;
 }
 
-static enum fr_status run(const struct fr_coll_group *group, const struct fr_coll_reduce *reduce)
+static enum fr_status move(struct fr_coll_group *group, void *operation, int step)
 {
-    const struct fr_device_reduction work = describe(group, reduce);
-    return fr_device_reduce(&reduce->mover, &work, (unsigned)fr_core_settings()->peer_sms);
+    struct fr_coll_reduce *reduce = operation;
+    (void)step;
+    reduce->work = describe(group, reduce);
+    return fr_device_reduce(&reduce->mover, &reduce->work, (unsigned)fr_core_settings()->peer_sms);
 }
 
-// A reduction, and what it works out to as soon as all are there.
-struct planned {
-    const struct fr_coll_reduce *reduce;
-    struct fr_device_reduction work;
-};
-
-static bool plan_move(struct fr_coll_group *group, void *cookie, struct fr_device_move *move)
+static bool plan_move(struct fr_coll_group *group, void *operation, struct fr_device_move *move)
 {
-    struct planned *planned = cookie;
-    planned->work = describe(group, planned->reduce);
+    struct fr_coll_reduce *reduce = operation;
+    reduce->work = describe(group, reduce);
     *move = (struct fr_device_move){
-        .range = &planned->reduce->mover,
-        .reduction = planned->work.elements > 0 ? &planned->work : NULL, // only meets, with none
+        .range = &reduce->mover,
+        .reduction = reduce->work.elements > 0 ? &reduce->work : NULL, // only meets, with none
         .max_sms = (unsigned)fr_core_settings()->peer_sms,
     };
     return true;
 }
 
-enum fr_status fr_coll_reduce(struct fr_coll_group *group, const struct fr_coll_reduce *reduce)
+void fr_coll_reduce_begin(struct fr_coll_task *task, struct fr_coll_group *group,
+                          struct fr_coll_reduce *reduce)
 {
-    struct planned planned = {.reduce = reduce};
-    const struct fr_coll_slot slots[SLOTS] = {[SEND] = reduce->send, [RECEIVE] = reduce->receive};
-    const struct fr_coll_part part = {
+    reduce->element_bytes = fr_device_reduce_element_bytes(reduce->row);
+    reduce->slots[SEND] = reduce->send;
+    reduce->slots[RECEIVE] = reduce->receive;
+    task->part = (struct fr_coll_part){
         .call = reduce->call,
         .what = what_of(group, reduce),
         .buffers = {[FR_COLL_READ] = reduce->read, [FR_COLL_WRITTEN] = reduce->written},
-        .slots = slots,
+        .slots = reduce->slots,
         .slot_count = SLOTS,
         .first_read = 0,
         .read_count = SLOTS,
@@ -200,11 +197,9 @@ enum fr_status fr_coll_reduce(struct fr_coll_group *group, const struct fr_coll_
         .own_before = own_source(group, reduce),
         .own_after = own_target(group, reduce),
         .plan = plan_move,
-        .cookie = &planned,
+        .move = move,
+        .steps = 1,
+        .operation = reduce,
     };
-    enum fr_status status = fr_coll_agree(group, &part);
-    if (status != FR_OK)
-        return status;
-    status = fr_coll_has_moved(group) ? FR_OK : run(group, reduce);
-    return fr_coll_conclude(group, &part, status);
+    fr_coll_task_begin(task, group);
 }

@@ -5,7 +5,7 @@
 #ifndef FR_COLL_REDUCE_H
 #define FR_COLL_REDUCE_H
 
-#include "coll/agree.h"
+#include "coll/task.h"
 #include "device/reduce.h"
 
 enum fr_coll_form {
@@ -30,15 +30,19 @@ struct fr_coll_reduce {
     struct fr_coll_buffer read;        // memory of the vector
     struct fr_coll_buffer written;     // memory of the result
     struct fr_device_range mover;      // the device that this rank works with
-    struct fr_coll_copy before, after; // of workspace that vector and result are in (agree.h)
+    struct fr_coll_copy before, after; // of workspace that vector and result are in (copies.h)
+    // Written by fr_coll_reduce_begin.
+    size_t element_bytes;
+    struct fr_coll_slot slots[FR_COLL_SIDES];
+    struct fr_device_reduction work; // of this rank, as soon as all are there
 };
 
 // Whether a group is small enough for it.
 bool fr_coll_reduce_serves(const struct fr_coll_group *group);
 
-// Reduces; all ranks of the group call it, or decline. A result may be in the vector's memory only
-// where it is of the same elements. Returns as fr_coll_alltoall does.
-FR_MUST_CHECK enum fr_status fr_coll_reduce(struct fr_coll_group *group,
-                                            const struct fr_coll_reduce *reduce);
+// Begins a reduction. A result may be in the vector's memory only where it is of the same elements.
+// Both are the caller's until the task is over.
+void fr_coll_reduce_begin(struct fr_coll_task *task, struct fr_coll_group *group,
+                          struct fr_coll_reduce *reduce);
 
 #endif

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The rounds of a group: in shared memory, or in device memory where its ranks are on several
-// hosts.
+// Rounds, and what becomes of those in which a rank does not come.
 #include "config.h"
 
-#include "coll/group.h"
+#include "coll/rounds.h"
+
 #include "coll/meet.h"
 #include "coll/wait.h"
 
@@ -12,13 +12,10 @@
 
 #include <stdio.h>
 
-// A wait in progress.
-struct wait {
-    struct fr_coll_group *group;
-    const char *call;
-    uint64_t round;
-    struct fr_wait time;
-    int64_t looked_ns; // how long it had lasted when the others were looked after, once a second
+enum {
+    LOOKS_A_JUDGEMENT = 64, // at shared memory, where a look takes some nanoseconds
+    LOOKS_FOR_A_SLOT = 1000,
+    YIELDS_A_PROGRESS = 64,
 };
 
 static bool has_posted(const struct fr_coll_group *group, int rank, uint64_t round)
@@ -74,43 +71,42 @@ static bool is_given_up(struct fr_coll_group *group, const char *call)
 static bool is_quit(struct fr_coll_group *group, uint64_t round)
 {
     bool gone = false;
-    return !group->ending && fr_coll_group_was_quit(group) && find_late(group, round, &gone) >= 0;
+    return fr_coll_group_was_quit(group) && find_late(group, round, &gone) >= 0;
 }
 
-// Looks after the others, once a second. False when the wait is over.
-static bool look_after(struct wait *wait)
+// Looks after the others. False when the wait is over.
+static bool look_after(struct fr_coll_group *group, struct fr_coll_round *round, uint64_t number)
 {
     char whom[64];
     bool gone = false;
-    int behind = find_late(wait->group, wait->round, &gone);
+    int behind = find_late(group, number, &gone);
     if (behind < 0) // all have come by now
         return true;
     if (gone) {
-        fr_error("%s: rank %d of the communicator is gone", wait->call, behind);
+        fr_error("%s: rank %d of the communicator is gone", round->call, behind);
         return false;
     }
     snprintf(whom, sizeof(whom), "rank %d of the communicator", behind);
-    return fr_coll_wait_judge(&wait->time, wait->call, whom);
+    return fr_coll_wait_judge(&round->time, round->call, whom);
 }
 
-static bool go_on(void *cookie)
+// Whether to look again after a look that has found nothing. The late are looked for once a second.
+static bool goes_on(struct fr_coll_group *group, struct fr_coll_round *round, uint64_t number)
 {
-    struct wait *wait = cookie;
-    fr_coll_wait_progress();
-    if (is_given_up(wait->group, wait->call) || is_quit(wait->group, wait->round))
-        return false;
-    int64_t waited_ns = fr_wait_ns(&wait->time);
-    if (waited_ns - wait->looked_ns < FR_SECOND_NS)
+    if (++round->looks % LOOKS_A_JUDGEMENT != 0 && group->segment)
         return true;
-    wait->looked_ns = waited_ns;
-    return look_after(wait);
+    if (is_given_up(group, round->call) || (!round->ends && is_quit(group, number)))
+        return false;
+    int64_t waited_ns = fr_wait_ns(&round->time);
+    if (waited_ns - round->looked_ns < FR_SECOND_NS)
+        return true;
+    round->looked_ns = waited_ns;
+    return look_after(group, round, number);
 }
 
-static enum fr_status judge(struct fr_coll_group *group, enum fr_status status)
+static enum fr_status fail(struct fr_coll_group *group, const struct fr_coll_round *round)
 {
-    if (status == FR_OK)
-        return FR_OK;
-    if (group->quit && !group->ending)
+    if (group->quit && !round->ends)
         return FR_ERR_UNSUPPORTED;
     const struct fr_coll_meeting end = end_of(group);
     if (group->slab && !group->broken)
@@ -119,96 +115,97 @@ static enum fr_status judge(struct fr_coll_group *group, enum fr_status status)
     return FR_ERR_MPI;
 }
 
-// Without a slot the rank declines. Threads that each have one for their communicator, and wait for
-// ranks which have none left for that, would wait for each other.
-static enum fr_status post_in_segment(struct fr_coll_segment *segment, uint64_t round,
-                                      unsigned mark, const void *data, size_t bytes,
-                                      const struct fr_coll_progress *progress)
+// Without a slot the rank declines, after a while. Threads that each have one for their
+// communicator, and wait for ranks which have none left for that, would wait for each other.
+static enum fr_status post_in_segment(struct fr_coll_segment *segment, uint64_t number,
+                                      const struct fr_coll_post *post, unsigned looks, bool *posted)
 {
-    enum fr_status status = fr_coll_segment_wait_room(segment, round, bytes, progress);
-    if (status == FR_ERR_NO_MEMORY)
-        return fr_coll_segment_post(segment, round, NULL, 0);
-    if (status == FR_OK && mark)
-        fr_coll_segment_mark(segment, round);
-    return status == FR_OK ? fr_coll_segment_post(segment, round, data, bytes) : status;
+    if (post->mark)
+        fr_coll_segment_mark(segment, number);
+    enum fr_status status = fr_coll_segment_post(segment, number, post->data, post->bytes);
+    if (status == FR_ERR_NO_MEMORY && looks >= LOOKS_FOR_A_SLOT) {
+        fr_coll_segment_mark(segment, 0);
+        status = fr_coll_segment_post(segment, number, NULL, 0);
+    }
+    *posted = status == FR_OK;
+    return status == FR_ERR_LIMIT || status == FR_ERR_NO_MEMORY ? FR_OK : status;
 }
 
-static enum fr_status post_in_slab(struct fr_coll_slab *slab, uint64_t round, unsigned mark,
-                                   const void *data, size_t bytes,
-                                   const struct fr_coll_progress *progress)
+static enum fr_status post_in_slab(struct fr_coll_slab *slab, uint64_t number,
+                                   const struct fr_coll_post *post, enum fr_coll_slab_done *done,
+                                   bool *posted)
 {
-    enum fr_status status = fr_coll_slab_wait_room(slab, round, progress);
-    return status == FR_OK ? fr_coll_slab_post(slab, round, mark, data, bytes) : status;
+    enum fr_status status = fr_coll_slab_look_for_room(slab, number, posted);
+    return status == FR_OK && *posted ? fr_coll_slab_post(slab, number, post, done) : status;
 }
 
-enum fr_status fr_coll_group_post(struct fr_coll_group *group, const char *call, unsigned mark,
-                                  const void *data, size_t bytes, uint64_t *round)
+enum fr_status fr_coll_round_post(struct fr_coll_group *group, struct fr_coll_round *round,
+                                  const struct fr_coll_post *post)
 {
     uint64_t next = group->round + 1;
-    struct wait wait = {.group = group, .call = call, .round = next};
-    struct fr_coll_progress progress = {go_on, &wait};
-    enum fr_status status =
-        group->segment ? post_in_segment(group->segment, next, mark, data, bytes, &progress)
-                       : post_in_slab(group->slab, next, mark, data, bytes, &progress);
-    if (status == FR_OK) {
-        group->round = next;
-        *round = next;
-    }
-    return judge(group, status);
+    bool posted = false;
+    enum fr_status status = group->segment
+                                ? post_in_segment(group->segment, next, post, round->looks, &posted)
+                                : post_in_slab(group->slab, next, post, &round->done, &posted);
+    if (status != FR_OK)
+        return fail(group, round);
+    if (!posted)
+        return goes_on(group, round, next) ? FR_OK : fail(group, round);
+    round->number = next;
+    round->looks = 0;
+    round->time.began_ns = round->looked_ns = 0;
+    group->round = next + (round->done >= FR_COLL_SLAB_MOVED);
+    return FR_OK;
 }
 
-enum fr_status fr_coll_group_wait(struct fr_coll_group *group, const char *call, uint64_t round)
+enum fr_status fr_coll_round_meet(struct fr_coll_group *group, struct fr_coll_round *round,
+                                  const struct fr_coll_post *post, bool *met)
 {
-    struct wait wait = {.group = group, .call = call, .round = round};
-    struct fr_coll_progress progress = {go_on, &wait};
-    return judge(group, group->segment ? fr_coll_segment_wait_all(group->segment, round, &progress)
-                                       : fr_coll_slab_wait(group->slab, round, &progress));
+    enum fr_status status = FR_OK;
+    *met = false;
+    if (!round->number)
+        status = fr_coll_round_post(group, round, post);
+    if (!round->number)
+        return status;
+    if (group->segment)
+        *met = fr_coll_segment_has_all(group->segment, round->number);
+    else
+        status = fr_coll_slab_look(group->slab, round->number, met);
+    bool stays = status == FR_OK && (*met || goes_on(group, round, round->number));
+    return stays ? FR_OK : fail(group, round);
 }
 
-enum fr_status fr_coll_group_exchange(struct fr_coll_group *group, const char *call, unsigned mark,
-                                      const void *data, size_t bytes,
-                                      const struct fr_device_move *move, uint64_t *round)
+bool fr_coll_round_is_marked(const struct fr_coll_group *group, int rank, uint64_t number)
 {
-    uint64_t next = group->round + 1;
-    if (group->segment) {
-        enum fr_status status = fr_coll_group_post(group, call, mark, data, bytes, round);
-        return status == FR_OK ? fr_coll_group_wait(group, call, next) : status;
-    }
-    struct wait wait = {.group = group, .call = call, .round = next};
-    struct fr_coll_progress progress = {go_on, &wait};
-    enum fr_coll_slab_done done = FR_COLL_SLAB_MET;
-    enum fr_status status = fr_coll_slab_wait_room(group->slab, next, &progress);
-    if (status == FR_OK)
-        status =
-            fr_coll_slab_exchange(group->slab, next, mark, data, bytes, move, &progress, &done);
-    group->moved = done >= FR_COLL_SLAB_MOVED;
-    group->copied = group->copied || done == FR_COLL_SLAB_COPIED;
-    if (status == FR_OK) {
-        *round = next;
-        group->round = next + group->moved;
-    }
-    return judge(group, status);
+    return group->segment ? fr_coll_segment_is_marked(group->segment, rank, number)
+                          : fr_coll_slab_is_marked(group->slab, rank, number);
 }
 
-bool fr_coll_group_is_marked(const struct fr_coll_group *group, int rank, uint64_t round)
+bool fr_coll_round_is_alike(const struct fr_coll_group *group, uint64_t number)
 {
-    return group->segment ? fr_coll_segment_is_marked(group->segment, rank, round)
-                          : fr_coll_slab_is_marked(group->slab, rank, round);
+    return group->slab && fr_coll_slab_is_alike(group->slab, number);
 }
 
-bool fr_coll_group_is_alike(const struct fr_coll_group *group, uint64_t round)
+const void *fr_coll_round_read(const struct fr_coll_group *group, int rank, uint64_t number)
 {
-    return group->slab && fr_coll_slab_is_alike(group->slab, round);
+    return group->segment ? fr_coll_segment_read(group->segment, rank, number)
+                          : fr_coll_slab_read(group->slab, rank, number);
 }
 
-const void *fr_coll_group_read(const struct fr_coll_group *group, int rank, uint64_t round)
-{
-    return group->segment ? fr_coll_segment_read(group->segment, rank, round)
-                          : fr_coll_slab_read(group->slab, rank, round);
-}
-
-void fr_coll_group_done(const struct fr_coll_group *group, uint64_t round)
+void fr_coll_round_done(const struct fr_coll_group *group, uint64_t number)
 {
     if (group->segment)
-        fr_coll_segment_done(group->segment, round);
+        fr_coll_segment_done(group->segment, number);
+}
+
+struct fr_wait fr_coll_round_pace(const struct fr_coll_group *group)
+{
+    return group->segment ? fr_coll_segment_pace(group->segment)
+                          : (struct fr_wait)FR_COLL_SLAB_PACE;
+}
+
+void fr_coll_round_pause(const struct fr_coll_group *group, struct fr_wait *pace)
+{
+    if (fr_wait_step(pace) && (!group->segment || pace->yields % YIELDS_A_PROGRESS == 0))
+        fr_coll_wait_progress();
 }

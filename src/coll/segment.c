@@ -11,7 +11,6 @@
 
 #include "coll/posts.h"
 #include "control/shm.h"
-#include "core/wait.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -20,7 +19,6 @@
 enum {
     LINE_BYTES = FR_CONTROL_LINE_BYTES,
     MAX_SIZE = 1 << 16,
-    YIELDS_A_CALL = 64, // between calls of the caller's progress
 };
 
 #define SEGMENT_MAGIC 0x46527365676d6e74u
@@ -67,31 +65,12 @@ struct fr_coll_segment {
     unsigned spins;
     bool named;        // the name may still exist
     uint64_t complete; // all ranks are known to have posted up to here
+    uint64_t looked;   // the round of the last look at all ranks, which saw
+    int seen;          // that so many have posted, from the next rank on
     uint64_t released; // all ranks are known to be done up to here
     uint64_t pid_namespace;
     struct fr_control_secret secret;
 };
-
-// Keeps a wait going: spins, yields, asks the caller.
-struct waiter {
-    const struct fr_coll_progress *progress;
-    struct fr_wait wait;
-};
-
-static struct waiter begin_wait(const struct fr_coll_segment *segment,
-                                const struct fr_coll_progress *progress)
-{
-    return (struct waiter){progress, {.spins = segment->spins, .pauses = true}};
-}
-
-// Returns false when the caller has had enough.
-static bool keep_waiting(struct waiter *waiter)
-{
-    if (!fr_wait_step(&waiter->wait) || waiter->wait.yields % YIELDS_A_CALL != 0 ||
-        waiter->progress == NULL || waiter->progress->go_on == NULL)
-        return true;
-    return waiter->progress->go_on(waiter->progress->cookie);
-}
 
 static bool is_long(size_t bytes)
 {
@@ -184,18 +163,14 @@ static void remove_name(struct fr_coll_segment *segment)
     fr_control_shm_close_file(&segment->shm);
 }
 
-enum fr_status fr_coll_segment_seal(struct fr_coll_segment *segment,
-                                    const struct fr_coll_progress *progress)
+bool fr_coll_segment_seal(struct fr_coll_segment *segment)
 {
-    struct waiter waiter = begin_wait(segment, progress);
-    while (atomic_load_explicit(&segment->header->attached, memory_order_acquire) <
-           (uint32_t)segment->size) {
-        if (!keep_waiting(&waiter))
-            return FR_ERR_LIMIT;
-    }
+    if (atomic_load_explicit(&segment->header->attached, memory_order_acquire) <
+        (uint32_t)segment->size)
+        return false;
     remove_name(segment);
     segment->spins = choose_spins(segment);
-    return FR_OK;
+    return true;
 }
 
 void fr_coll_segment_free(struct fr_coll_segment *segment)
@@ -279,8 +254,9 @@ enum fr_status fr_coll_segment_post(struct fr_coll_segment *segment, uint64_t ro
     if (round != atomic_load_explicit(posted, memory_order_relaxed) + 1 ||
         bytes > segment->header->post_bytes)
         return FR_ERR_INVALID;
-    if (reserve_room(segment, round, bytes) != FR_OK)
-        return FR_ERR_LIMIT;
+    enum fr_status status = reserve_room(segment, round, bytes);
+    if (status != FR_OK)
+        return status;
     write_post(segment, round, data, bytes);
     atomic_store_explicit(posted, round, memory_order_release);
     return FR_OK;
@@ -296,50 +272,30 @@ bool fr_coll_segment_is_marked(const struct fr_coll_segment *segment, int rank, 
     return atomic_load_explicit(&segment->lines[rank].marked, memory_order_relaxed) == round;
 }
 
-enum fr_status fr_coll_segment_wait_room(struct fr_coll_segment *segment, uint64_t round,
-                                         size_t bytes, const struct fr_coll_progress *progress)
-{
-    struct waiter waiter = begin_wait(segment, progress);
-    for (;;) {
-        enum fr_status status = reserve_room(segment, round, bytes);
-        bool has_waited = waiter.wait.yields >= YIELDS_A_CALL - 1;
-        if (status == FR_OK || (status == FR_ERR_NO_MEMORY && has_waited))
-            return status;
-        if (!keep_waiting(&waiter))
-            return FR_ERR_LIMIT;
-    }
-}
-
 bool fr_coll_segment_has(struct fr_coll_segment *segment, int rank, uint64_t round)
 {
     return round <= segment->complete || posted_by(segment, rank) >= round;
 }
 
-static enum fr_status wait_for(struct fr_coll_segment *segment, int rank, uint64_t round,
-                               struct waiter *waiter)
+bool fr_coll_segment_has_all(struct fr_coll_segment *segment, uint64_t round)
 {
-    while (!fr_coll_segment_has(segment, rank, round)) {
-        if (!keep_waiting(waiter))
-            return FR_ERR_LIMIT;
+    if (round <= segment->complete)
+        return true;
+    if (segment->looked != round)
+        segment->seen = 0;
+    segment->looked = round;
+    // From the next rank on, so that not all ranks look at the same line at once.
+    for (; segment->seen < segment->size; segment->seen++) {
+        if (posted_by(segment, (segment->rank + 1 + segment->seen) % segment->size) < round)
+            return false;
     }
-    return FR_OK;
+    segment->complete = round;
+    return true;
 }
 
-enum fr_status fr_coll_segment_wait_all(struct fr_coll_segment *segment, uint64_t round,
-                                        const struct fr_coll_progress *progress)
+struct fr_wait fr_coll_segment_pace(const struct fr_coll_segment *segment)
 {
-    struct waiter waiter = begin_wait(segment, progress);
-    // From the next rank on, so that not all ranks look at the same line at once.
-    for (int step = 1; step < segment->size; step++) {
-        int rank = (segment->rank + step) % segment->size;
-        enum fr_status status = wait_for(segment, rank, round, &waiter);
-        if (status != FR_OK)
-            return status;
-    }
-    enum fr_status status = wait_for(segment, segment->rank, round, &waiter);
-    if (status == FR_OK && round > segment->complete)
-        segment->complete = round;
-    return status;
+    return (struct fr_wait){.spins = segment->spins, .pauses = true};
 }
 
 // What another process wrote is looked at before it is believed.

@@ -14,6 +14,7 @@
 #define FR_COLL_SEGMENT_H
 
 #include "control/control.h"
+#include "core/wait.h"
 
 struct fr_coll_segment;
 
@@ -33,25 +34,18 @@ FR_MUST_CHECK enum fr_status fr_coll_segment_open(const struct fr_control_secret
                                                   int size, size_t post_bytes,
                                                   struct fr_coll_segment **segment);
 
-// Called every so often by functions that wait, NULL or a function NULL where there is nothing else
-// to do; returning false ends the wait with FR_ERR_LIMIT. It may make progress elsewhere, and
-// sleep.
-struct fr_coll_progress {
-    bool (*go_on)(void *cookie);
-    void *cookie;
-};
-
-// Waits until all ranks have opened the segment; rank 0 then takes its name away, so that nothing
-// is left behind however the processes end.
-FR_MUST_CHECK enum fr_status fr_coll_segment_seal(struct fr_coll_segment *segment,
-                                                  const struct fr_coll_progress *progress);
+// Once all ranks have opened the segment, rank 0 takes its name away, so that nothing is left
+// behind however the processes end. False before that: to be called again.
+bool fr_coll_segment_seal(struct fr_coll_segment *segment);
 
 // Unmaps, for this rank alone; NULL is accepted. Takes the name away if that has not happened.
 void fr_coll_segment_close(struct fr_coll_segment *segment);
 
-// Posts `bytes` (0 to post_bytes) for `round`, which must follow the last. Returns FR_ERR_LIMIT,
-// and posts nothing, while some rank is not done with round - FR_COLL_SEGMENT_DEPTH, or a post that
-// is not short has no slot yet; FR_ERR_INVALID for any other round or too many bytes.
+// Posts `bytes` (0 to post_bytes) for `round`, which must follow the last. Never waits. Posts
+// nothing and returns FR_ERR_LIMIT while some rank is not done with round - FR_COLL_SEGMENT_DEPTH,
+// or with what this rank's slot holds; FR_ERR_NO_MEMORY while other segments use all slots, whose
+// ranks may be waiting just so, and there is room for a short post alone; FR_ERR_INVALID for any
+// other round or too many bytes.
 FR_MUST_CHECK enum fr_status fr_coll_segment_post(struct fr_coll_segment *segment, uint64_t round,
                                                   const void *data, size_t bytes);
 
@@ -61,22 +55,15 @@ FR_MUST_CHECK enum fr_status fr_coll_segment_post(struct fr_coll_segment *segmen
 void fr_coll_segment_mark(struct fr_coll_segment *segment, uint64_t round);
 bool fr_coll_segment_is_marked(const struct fr_coll_segment *segment, int rank, uint64_t round);
 
-// Waits until a post of so many bytes for `round`, which is to follow, will not be refused for lack
-// of room: until the others have read what is in the way. FR_ERR_NO_MEMORY when all slots are in
-// use by other segments, whose ranks may be waiting just so: then there is room for a short post
-// alone.
-FR_MUST_CHECK enum fr_status fr_coll_segment_wait_room(struct fr_coll_segment *segment,
-                                                       uint64_t round, size_t bytes,
-                                                       const struct fr_coll_progress *progress);
-
 // Whether a rank has posted for `round`. Never waits.
 bool fr_coll_segment_has(struct fr_coll_segment *segment, int rank, uint64_t round);
 
-// Waits until all ranks have posted for `round`: spinning, then yielding the core, from the start
-// where the ranks outnumber the cores that they may use.
-FR_MUST_CHECK enum fr_status fr_coll_segment_wait_all(struct fr_coll_segment *segment,
-                                                      uint64_t round,
-                                                      const struct fr_coll_progress *progress);
+// Whether all ranks have. Remembers which of them have from one look at a round to the next.
+bool fr_coll_segment_has_all(struct fr_coll_segment *segment, uint64_t round);
+
+// How to wait between two looks: spinning, then yielding the core, from the start where the ranks
+// outnumber the cores that they may use.
+struct fr_wait fr_coll_segment_pace(const struct fr_coll_segment *segment);
 
 // Returns what a rank has posted for `round`, which must have been waited for or found there. Valid
 // until fr_coll_segment_done for that round. Aligned to 64 bytes unless it is short; of no bytes,

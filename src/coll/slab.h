@@ -4,8 +4,8 @@
 //
 // It works in rounds as a segment does (segment.h). A rank's post is stored to the slabs of all,
 // and after it a word that says so. A kernel does that, and looks for the words of the others in
-// the own slab for some microseconds; whoever comes later the host waits for, by copies of these
-// words, and keeps MPI going meanwhile. No MPI message is sent. A rank's post for a round says that
+// the own slab for some microseconds; for whoever comes later the host looks, by copies of these
+// words. No MPI message is sent. A rank's post for a round says that
 // it has no need of those of two rounds before and earlier, so that nobody has to be told.
 //
 // Where all ranks are found to have marked their posts alike, the kernel may go on: it moves bytes,
@@ -15,7 +15,6 @@
 #ifndef FR_COLL_SLAB_H
 #define FR_COLL_SLAB_H
 
-#include "coll/segment.h"
 #include "device/met.h"
 #include "memory/memory.h"
 
@@ -37,34 +36,43 @@ FR_MUST_CHECK enum fr_status fr_coll_slab_map(struct fr_coll_slab *slab,
 // For this rank alone; NULL is accepted. Others may still post: what they have mapped stays theirs.
 void fr_coll_slab_close(struct fr_coll_slab *slab);
 
-// Waits until there is room to post for `round`: until all ranks have posted for a round not far
+// What a rank posts for a round.
+struct fr_coll_post {
+    const void *data;
+    size_t bytes;
+    unsigned mark; // below FR_ROUND_MARKS; not 0: where all have the same, others need not read it
+    bool meets;    // the kernel that posts looks for the others at once
+    const struct fr_device_move *move; // which it makes if it finds all marked alike; NULL: none
+};
+
+// Whether there is room to post for `round`: whether all ranks have posted for a round not far
 // before.
-FR_MUST_CHECK enum fr_status fr_coll_slab_wait_room(struct fr_coll_slab *slab, uint64_t round,
-                                                    const struct fr_coll_progress *progress);
+FR_MUST_CHECK enum fr_status fr_coll_slab_look_for_room(struct fr_coll_slab *slab, uint64_t round,
+                                                        bool *has_room);
 
-// Posts `bytes` (0 to post_bytes) for `round`, which must follow the last and have room; a marked
-// post, with a number below FR_ROUND_MARKS, is one that the others can do without where all have
-// marked theirs alike. Returns when it is with all.
+// Posts for `round`, which must follow the last and have room. *done says whether the move was
+// made; then the next round has been posted, marked. The copy before the move has been made in any
+// case; that after it not until the next round is over as well.
+enum fr_coll_slab_done { FR_COLL_SLAB_POSTED, FR_COLL_SLAB_MOVED, FR_COLL_SLAB_COPIED };
 FR_MUST_CHECK enum fr_status fr_coll_slab_post(struct fr_coll_slab *slab, uint64_t round,
-                                               unsigned mark, const void *data, size_t bytes);
+                                               const struct fr_coll_post *post,
+                                               enum fr_coll_slab_done *done);
 
-// Waits until all ranks have posted for `round`, the last that this one has posted.
-FR_MUST_CHECK enum fr_status fr_coll_slab_wait(struct fr_coll_slab *slab, uint64_t round,
-                                               const struct fr_coll_progress *progress);
+// Looks whether all ranks have posted for `round`, the last that this one has posted, and gets
+// their posts where they are not alike. A look takes a copy of some words, unless all is known.
+FR_MUST_CHECK enum fr_status fr_coll_slab_look(struct fr_coll_slab *slab, uint64_t round,
+                                               bool *met);
 
-// Both. With a move, which is NULL for none, *done says whether all ranks had marked their posts
-// alike and it was made; then the next round has been posted, marked, and is to be waited for. The
-// copy before the move has been made in any case; that after it not until the next round is over as
-// well.
-enum fr_coll_slab_done { FR_COLL_SLAB_MET, FR_COLL_SLAB_MOVED, FR_COLL_SLAB_COPIED };
-FR_MUST_CHECK enum fr_status fr_coll_slab_exchange(struct fr_coll_slab *slab, uint64_t round,
-                                                   unsigned mark, const void *data, size_t bytes,
-                                                   const struct fr_device_move *move,
-                                                   const struct fr_coll_progress *progress,
-                                                   enum fr_coll_slab_done *done);
+// How to wait between two looks: a look takes some microseconds, so a wait sleeps after half a
+// millisecond or so.
+#define FR_COLL_SLAB_PACE                                                                          \
+    {                                                                                              \
+        .eager_yields = 100, .nap_ns = 50000                                                       \
+    }
 
-// Of a round that was waited for, and until two rounds later: whether a rank has marked its post,
-// whether all have, alike, and the post, aligned to 64 bytes, which is there unless they have.
+// Of a round that all have been seen to have posted for, and until two rounds later: whether a rank
+// has marked its post, whether all have, alike, and the post, aligned to 64 bytes, which is there
+// unless they have.
 bool fr_coll_slab_is_alike(const struct fr_coll_slab *slab, uint64_t round);
 bool fr_coll_slab_is_marked(const struct fr_coll_slab *slab, int rank, uint64_t round);
 const void *fr_coll_slab_read(const struct fr_coll_slab *slab, int rank, uint64_t round);

@@ -4,8 +4,6 @@
 
 #include "coll/slab_int.h"
 
-#include "core/wait.h"
-
 #include <string.h>
 
 enum { DEPTH = FR_COLL_SLAB_DEPTH };
@@ -88,51 +86,34 @@ static bool all_have_given(struct fr_coll_slab *slab, uint64_t round)
     return true;
 }
 
-// Between two looks. False when the caller has had enough.
-static bool keep_waiting(struct fr_wait *wait, const struct fr_coll_progress *progress)
+// Looks at a row of words of one round.
+static enum fr_status look_at_row(struct fr_coll_slab *slab, uint64_t round, size_t offset,
+                                  bool (*are_there)(struct fr_coll_slab *slab, uint64_t round),
+                                  bool *there)
 {
-    if (progress && progress->go_on && !progress->go_on(progress->cookie))
-        return false;
-    (void)fr_wait_step(wait);
-    return true;
+    *there = are_there(slab, round);
+    if (*there)
+        return FR_OK;
+    enum fr_status status = fr_coll_slab_copy_in(slab, offset + word_offset(slab, round, 0),
+                                                 (size_t)slab->size * sizeof(uint64_t));
+    *there = status == FR_OK && are_there(slab, round);
+    return status;
 }
 
-// Looks at a row of words of one round until all are there.
-static enum fr_status wait_row(struct fr_coll_slab *slab, uint64_t round, size_t offset,
-                               bool (*are_there)(struct fr_coll_slab *slab, uint64_t round),
-                               const struct fr_coll_progress *progress)
+enum fr_status fr_coll_slab_look_for_room(struct fr_coll_slab *slab, uint64_t round, bool *has_room)
 {
-    // A look takes some microseconds, so a wait sleeps after half a millisecond or so.
-    struct fr_wait wait = {.eager_yields = 100, .nap_ns = 50000};
-    for (bool first = true; !are_there(slab, round); first = false) {
-        if (!first && !keep_waiting(&wait, progress))
-            return FR_ERR_LIMIT;
-        enum fr_status status = fr_coll_slab_copy_in(slab, offset + word_offset(slab, round, 0),
-                                                     (size_t)slab->size * sizeof(uint64_t));
-        if (status != FR_OK)
-            return status;
-    }
-    return FR_OK;
-}
-
-static enum fr_status wait_words(struct fr_coll_slab *slab, uint64_t round,
-                                 const struct fr_coll_progress *progress)
-{
-    return wait_row(slab, round, 0, all_have_posted, progress);
-}
-
-enum fr_status fr_coll_slab_wait_room(struct fr_coll_slab *slab, uint64_t round,
-                                      const struct fr_coll_progress *progress)
-{
-    return round < DEPTH ? FR_OK : wait_words(slab, round - (DEPTH - 1), progress);
+    *has_room = true;
+    return round < DEPTH ? FR_OK
+                         : look_at_row(slab, round - (DEPTH - 1), 0, all_have_posted, has_room);
 }
 
 // What a kernel is to do in a round.
-static struct fr_round describe(const struct fr_coll_slab *slab, uint64_t round, size_t bytes)
+static struct fr_round describe(const struct fr_coll_slab *slab, uint64_t round,
+                                const struct fr_coll_post *post)
 {
     return (struct fr_round){
         .post = (uintptr_t)posting_of(slab, round),
-        .post_bytes = (bytes + 15) / 16 * 16,
+        .post_bytes = (post->bytes + 15) / 16 * 16,
         .post_offset = post_offset(slab, round, slab->rank),
         .word = *posting_word_of(slab, round),
         .words_offset = word_offset(slab, round, 0),
@@ -147,19 +128,19 @@ static struct fr_round describe(const struct fr_coll_slab *slab, uint64_t round,
         .spin_ns = slab->shares ? 0 : SPIN_NS,
         .rank = (uint32_t)slab->rank,
         .size = (uint32_t)slab->size,
+        .waits = post->meets,
     };
 }
 
 // Writes what is to be posted where the device finds it.
-static bool prepare(struct fr_coll_slab *slab, uint64_t round, unsigned mark, const void *data,
-                    size_t bytes)
+static bool prepare(struct fr_coll_slab *slab, uint64_t round, const struct fr_coll_post *post)
 {
     bool has_room = round < DEPTH || slab->complete >= round - (DEPTH - 1);
-    if (round != slab->posted + 1 || bytes > slab->slot_bytes || !has_room)
+    if (round != slab->posted + 1 || post->bytes > slab->slot_bytes || !has_room)
         return false;
-    if (bytes > 0)
-        memcpy(posting_of(slab, round), data, bytes);
-    *posting_word_of(slab, round) = make_word(round, mark);
+    if (post->bytes > 0)
+        memcpy(posting_of(slab, round), post->data, post->bytes);
+    *posting_word_of(slab, round) = make_word(round, post->mark);
     return true;
 }
 
@@ -199,7 +180,7 @@ static enum fr_status run_kernel(struct fr_coll_slab *slab, const struct fr_roun
     return fr_device_met_run(&slab->range, round, slab->addresses, move, how);
 }
 
-// Only posts, or posts and waits.
+// A round without a move.
 static enum fr_status run_round(struct fr_coll_slab *slab, const struct fr_round *round,
                                 unsigned *how)
 {
@@ -215,23 +196,6 @@ static void record_post(struct fr_coll_slab *slab, uint64_t round, size_t bytes)
     slab->posted_bytes = bytes;
 }
 
-enum fr_status fr_coll_slab_post(struct fr_coll_slab *slab, uint64_t round, unsigned mark,
-                                 const void *data, size_t bytes)
-{
-    unsigned how = 0;
-    if (!prepare(slab, round, mark, data, bytes))
-        return FR_ERR_INVALID;
-    const struct fr_round post = describe(slab, round, bytes);
-    enum fr_status status = run_round(slab, &post, &how);
-    if (status == FR_OK)
-        slab->given = round;
-    else
-        status = post_by_copies(slab, round, bytes);
-    if (status == FR_OK)
-        record_post(slab, round, bytes);
-    return status;
-}
-
 // All ranks have marked their posts of a round alike.
 static void record_marks(struct fr_coll_slab *slab, uint64_t round, unsigned mark)
 {
@@ -243,10 +207,10 @@ static void record_marks(struct fr_coll_slab *slab, uint64_t round, unsigned mar
 }
 
 // Only a device that the slabs are mapped for can move bytes in the same kernel.
-static bool can_move(const struct fr_coll_slab *slab, unsigned mark,
-                     const struct fr_device_move *move)
+static bool can_move(const struct fr_coll_slab *slab, const struct fr_coll_post *post)
 {
-    return move && mark && (!move->range || move->range->device == slab->range.device);
+    const struct fr_device_move *move = post->move;
+    return move && post->mark && (!move->range || move->range->device == slab->range.device);
 }
 
 static enum fr_status copy_before(const struct fr_device_move *move)
@@ -257,21 +221,22 @@ static enum fr_status copy_before(const struct fr_device_move *move)
 }
 
 // Has a kernel do as much of a round as it does. What no kernel posts, copies do.
-static enum fr_status run_exchange(struct fr_coll_slab *slab, uint64_t round, unsigned mark,
-                                   size_t bytes, const struct fr_device_move *move, unsigned *how)
+static enum fr_status run_post(struct fr_coll_slab *slab, uint64_t round,
+                               const struct fr_coll_post *post, unsigned *how)
 {
-    struct fr_round post = describe(slab, round, bytes);
+    struct fr_round work = describe(slab, round, post);
     enum fr_status status = FR_ERR_UNSUPPORTED;
-    post.waits = 1;
-    if (can_move(slab, mark, move))
-        status = run_kernel(slab, &post, move, how);
+    if (can_move(slab, post))
+        status = run_kernel(slab, &work, post->move, how);
     if (status == FR_OK)
         return FR_OK;
-    status = copy_before(move);
+    status = copy_before(post->move);
     if (status != FR_OK)
         return status;
-    status = run_round(slab, &post, how);
-    return status == FR_OK ? FR_OK : post_by_copies(slab, round, bytes);
+    status = run_round(slab, &work, how);
+    if (status == FR_OK && !post->meets)
+        *how |= FR_ROUND_GIVEN;
+    return status == FR_OK ? FR_OK : post_by_copies(slab, round, post->bytes);
 }
 
 // What a kernel has said of a round.
@@ -295,52 +260,49 @@ static void record(struct fr_coll_slab *slab, uint64_t round, unsigned mark, siz
         slab->complete = round;
 }
 
-// All ranks have posted for a round. Gets their posts, if they are wanted: then every rank wants
-// them, since all see the same words.
-static enum fr_status take_posts(struct fr_coll_slab *slab, uint64_t round,
-                                 const struct fr_coll_progress *progress)
-{
-    enum fr_status status = FR_OK;
-    if (round <= slab->taken || fr_coll_slab_is_alike(slab, round))
-        return FR_OK;
-    slab->wanted = round;
-    if (slab->given < round)
-        status = give(slab, round, slab->posted_bytes);
-    if (status == FR_OK)
-        status = wait_row(slab, round, slab->given_offset, all_have_given, progress);
-    if (status == FR_OK)
-        status = fr_coll_slab_copy_in(slab, post_offset(slab, round, 0),
-                                      (size_t)slab->size * slab->slot_bytes);
-    if (status == FR_OK)
-        slab->taken = round;
-    return status;
-}
-
-enum fr_status fr_coll_slab_exchange(struct fr_coll_slab *slab, uint64_t round, unsigned mark,
-                                     const void *data, size_t bytes,
-                                     const struct fr_device_move *move,
-                                     const struct fr_coll_progress *progress,
-                                     enum fr_coll_slab_done *done)
+enum fr_status fr_coll_slab_post(struct fr_coll_slab *slab, uint64_t round,
+                                 const struct fr_coll_post *post, enum fr_coll_slab_done *done)
 {
     unsigned how = 0;
-    *done = FR_COLL_SLAB_MET;
-    if (!prepare(slab, round, mark, data, bytes))
+    *done = FR_COLL_SLAB_POSTED;
+    if (!prepare(slab, round, post))
         return FR_ERR_INVALID;
-    enum fr_status status = run_exchange(slab, round, mark, bytes, move, &how);
+    enum fr_status status = run_post(slab, round, post, &how);
     if (status != FR_OK)
         return status;
     if (how & FR_ROUND_MOVED)
         *done = how & FR_ROUND_COPIED ? FR_COLL_SLAB_COPIED : FR_COLL_SLAB_MOVED;
-    record(slab, round, mark, bytes, how);
-    return how & FR_ROUND_MET ? take_posts(slab, round, progress)
-                              : fr_coll_slab_wait(slab, round, progress);
+    record(slab, round, post->mark, post->bytes, how);
+    return FR_OK;
 }
 
-enum fr_status fr_coll_slab_wait(struct fr_coll_slab *slab, uint64_t round,
-                                 const struct fr_coll_progress *progress)
+// All ranks have posted for a round, and their posts are wanted: then every rank wants them, since
+// all see the same words.
+static enum fr_status take_posts(struct fr_coll_slab *slab, uint64_t round, bool *taken)
 {
-    enum fr_status status = wait_words(slab, round, progress);
-    return status == FR_OK ? take_posts(slab, round, progress) : status;
+    enum fr_status status = FR_OK;
+    slab->wanted = round;
+    *taken = false;
+    if (slab->given < round)
+        status = give(slab, round, slab->posted_bytes);
+    if (status == FR_OK)
+        status = look_at_row(slab, round, slab->given_offset, all_have_given, taken);
+    if (status != FR_OK || !*taken)
+        return status;
+    status = fr_coll_slab_copy_in(slab, post_offset(slab, round, 0),
+                                  (size_t)slab->size * slab->slot_bytes);
+    *taken = status == FR_OK;
+    if (*taken)
+        slab->taken = round;
+    return status;
+}
+
+enum fr_status fr_coll_slab_look(struct fr_coll_slab *slab, uint64_t round, bool *met)
+{
+    enum fr_status status = look_at_row(slab, round, 0, all_have_posted, met);
+    if (!*met || round <= slab->taken || fr_coll_slab_is_alike(slab, round))
+        return status;
+    return take_posts(slab, round, met);
 }
 
 bool fr_coll_slab_is_marked(const struct fr_coll_slab *slab, int rank, uint64_t round)

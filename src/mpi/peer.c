@@ -215,7 +215,9 @@ static enum fr_status broadcast(struct fr_coll_group *group, const struct exchan
         .after = exchange->after,
     };
     fr_mpi_side_describe(side, &part.memory);
-    return fr_coll_bcast(group, &part);
+    struct fr_coll_task task;
+    fr_coll_bcast_begin(&task, group, &part);
+    return fr_coll_task_run(&task);
 }
 
 static enum fr_status exchange_all(struct fr_coll_group *group, const struct exchange *exchange)
@@ -231,7 +233,9 @@ static enum fr_status exchange_all(struct fr_coll_group *group, const struct exc
         .after = exchange->after,
     };
     fr_mpi_side_describe(&exchange->receive, &part.receive);
-    return fr_coll_alltoall(group, &part);
+    struct fr_coll_task task;
+    fr_coll_alltoall_begin(&task, group, &part);
+    return fr_coll_task_run(&task);
 }
 
 static enum fr_status run(struct fr_coll_group *group, struct exchange *exchange)

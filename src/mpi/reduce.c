@@ -242,7 +242,9 @@ static enum fr_status run(struct fr_coll_group *group, struct reduction *reducti
         fr_coll_decline(group, reduction->part.call);
         return FR_ERR_UNSUPPORTED;
     }
-    enum fr_status status = fr_coll_reduce(group, &reduction->part);
+    struct fr_coll_task task;
+    fr_coll_reduce_begin(&task, group, &reduction->part);
+    enum fr_status status = fr_coll_task_run(&task);
     bool copies = status == FR_OK && is_receiving(reduction) && !reduction->part.after.piece.bytes;
     return copies ? fr_mpi_side_copy_out(&reduction->receive) : status;
 }

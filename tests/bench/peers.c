@@ -72,7 +72,8 @@ static void open_segment(void)
     if (group.rank != 0)
         demand(fr_coll_segment_open(&secret, group.rank, group.size, 0, &group.segment) == FR_OK,
                "no shared memory");
-    demand(fr_coll_segment_seal(group.segment, NULL) == FR_OK, "no shared memory");
+    while (!fr_coll_segment_seal(group.segment))
+        sched_yield();
 }
 
 void peers_start(const char *program, MPI_Comm comm)
@@ -95,13 +96,14 @@ void peers_stop(void)
 void peers_round_begin(void)
 {
     group.round++;
-    demand(fr_coll_segment_wait_room(group.segment, group.round, 0, NULL) == FR_OK,
-           "no room for a round");
 }
 
 void peers_round_post(void)
 {
-    demand(fr_coll_segment_post(group.segment, group.round, NULL, 0) == FR_OK, "a post failed");
+    enum fr_status status;
+    while ((status = fr_coll_segment_post(group.segment, group.round, NULL, 0)) == FR_ERR_LIMIT)
+        sched_yield();
+    demand(status == FR_OK, "a post failed");
 }
 
 void peers_round_await(int rank)
@@ -119,8 +121,9 @@ void peers_barrier(void)
 {
     peers_round_begin();
     peers_round_post();
-    demand(fr_coll_segment_wait_all(group.segment, group.round, NULL) == FR_OK,
-           "the barrier failed");
+    struct fr_wait pace = fr_coll_segment_pace(group.segment);
+    while (!fr_coll_segment_has_all(group.segment, group.round))
+        (void)fr_wait_step(&pace);
     peers_round_end();
 }
 

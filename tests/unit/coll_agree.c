@@ -3,9 +3,9 @@
 // the second of which posts what the test makes up before the first one comes to the agreement.
 #include "config.h"
 
-#include "coll/agree.h"
 #include "coll/mapset.h"
 #include "coll/posts.h"
+#include "coll/task.h"
 
 #include "check.h"
 
@@ -41,20 +41,28 @@ static struct fr_coll_group open_as(const struct fr_control_secret *secret, int 
     return group;
 }
 
-// Both rounds of the other rank: its advert, which is returned, and that it has mapped all.
+static void post_for(struct fr_coll_group *group, const void *data, size_t bytes)
+{
+    struct fr_coll_round round = {.call = "test"};
+    const struct fr_coll_post post = {.data = data, .bytes = bytes};
+    CHECK(fr_coll_round_post(group, &round, &post) == FR_OK && round.number == group->round);
+}
+
+// All rounds of the other rank: its advert, which is returned, that it has mapped all, and that it
+// has moved all.
 static struct fr_coll_advert *post(struct fr_coll_group *other, uint32_t freed_count)
 {
     struct {
         struct fr_coll_advert advert;
         struct fr_coll_slot slot;
     } advert = {.advert = {.eligible = 1, .what = WHAT, .version = 1, .freed_count = freed_count}};
-    const uint32_t mapped = 1;
-    uint64_t round = 0;
+    const uint32_t yes = 1;
     for (unsigned i = 0; i < FREED; i++)
         advert.advert.freed[i] = 100 + i;
-    CHECK(fr_coll_group_post(other, "test", 0, &advert, sizeof(advert), &round) == FR_OK);
-    const void *posted = fr_coll_group_read(other, other->rank, round);
-    CHECK(fr_coll_group_post(other, "test", 0, &mapped, sizeof(mapped), &round) == FR_OK);
+    post_for(other, &advert, sizeof(advert));
+    const void *posted = fr_coll_round_read(other, other->rank, other->round);
+    post_for(other, &yes, sizeof(yes));
+    post_for(other, &yes, sizeof(yes));
     return (struct fr_coll_advert *)(uintptr_t)posted;
 }
 
@@ -63,11 +71,18 @@ static void take_slot(struct fr_coll_group *group)
 {
     struct fr_control_secret secret;
     unsigned char advert[sizeof(struct fr_coll_advert)] = {0};
-    uint64_t round = 0;
     CHECK(fr_control_secret_draw(&secret) == FR_OK);
     *group = open_as(&secret, 0);
-    CHECK(fr_coll_group_post(group, "test", 0, advert, sizeof(advert), &round) == FR_OK);
+    post_for(group, advert, sizeof(advert));
     fr_coll_segment_done(group->segment, UINT64_MAX);
+}
+
+static enum fr_status move_nothing(struct fr_coll_group *group, void *operation, int step)
+{
+    (void)group;
+    (void)operation;
+    (void)step;
+    return FR_OK;
 }
 
 // Returns what becomes of an agreement where the other rank tells of so much freed memory, and the
@@ -76,12 +91,14 @@ static enum fr_status agree(uint32_t freed_count, bool grows, size_t used_slots)
 {
     struct fr_coll_group users[FR_COLL_POSTS_SLOTS];
     const struct fr_coll_slot slot = {0};
-    const struct fr_coll_part part = {.call = "test",
-                                      .what = WHAT,
-                                      .slots = &slot,
-                                      .slot_count = 1,
-                                      .read_count = 1,
-                                      .mover = FR_DEVICE_HOST};
+    struct fr_coll_task task = {.part = {.call = "test",
+                                         .what = WHAT,
+                                         .slots = &slot,
+                                         .slot_count = 1,
+                                         .read_count = 1,
+                                         .mover = FR_DEVICE_HOST,
+                                         .move = move_nothing,
+                                         .steps = 1}};
     struct fr_control_secret secret;
     CHECK(fr_control_secret_draw(&secret) == FR_OK);
     struct fr_coll_group own = open_as(&secret, 0), other = open_as(&secret, 1);
@@ -90,7 +107,8 @@ static enum fr_status agree(uint32_t freed_count, bool grows, size_t used_slots)
     growing = grows ? advert : NULL;
     for (size_t i = 0; i < used_slots; i++)
         take_slot(&users[i]);
-    enum fr_status status = fr_coll_agree(&own, &part);
+    fr_coll_task_begin(&task, &own);
+    enum fr_status status = fr_coll_task_run(&task);
     for (size_t i = 0; i < used_slots; i++)
         fr_coll_segment_close(users[i].segment);
     fr_coll_segment_done(other.segment, UINT64_MAX);

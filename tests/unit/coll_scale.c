@@ -43,7 +43,6 @@ static struct fr_coll_segment *exchange(const struct fr_control_secret *secret)
 {
     static const unsigned char advert[1 << 16];
     struct fr_coll_segment *own = open_as(secret, 0);
-    CHECK(fr_coll_segment_wait_room(own, 1, fr_coll_group_post_bytes(RANKS), NULL) == FR_OK);
     CHECK(fr_coll_segment_post(own, 1, advert, fr_coll_group_post_bytes(RANKS)) == FR_OK);
     fr_coll_segment_done(own, 1);
     for (int rank = 1; rank < RANKS; rank++) {

@@ -46,12 +46,35 @@ static struct fr_coll_segment *open_all(size_t post_bytes, struct fr_control_sec
     return segment;
 }
 
+static void seal(struct fr_coll_segment *segment)
+{
+    while (!fr_coll_segment_seal(segment))
+        sched_yield();
+}
+
+static void wait_all(struct fr_coll_segment *segment, uint64_t round)
+{
+    while (!fr_coll_segment_has_all(segment, round))
+        sched_yield();
+}
+
+// Posts once there is room.
+static void post_for(struct fr_coll_segment *segment, uint64_t round, const void *data,
+                     size_t bytes)
+{
+    enum fr_status status;
+    while ((status = fr_coll_segment_post(segment, round, data, bytes)) == FR_ERR_LIMIT ||
+           status == FR_ERR_NO_MEMORY)
+        sched_yield();
+    CHECK(status == FR_OK, "%s", fr_core_status_text(status));
+}
+
 static struct fr_coll_segment *open_sealed(size_t post_bytes)
 {
     struct fr_control_secret secret;
     char name[64];
     struct fr_coll_segment *segment = open_all(post_bytes, &secret);
-    CHECK(fr_coll_segment_seal(segment, NULL) == FR_OK);
+    seal(segment);
     process_meet();
     name_of(&secret, name);
     CHECK(access(name, F_OK) != 0, "%s is still there", name);
@@ -115,17 +138,16 @@ static void run_rounds(void)
     struct fr_coll_segment *segment = open_sealed(POST_BYTES);
     for (uint64_t round = 1; round <= ROUNDS && check_failures == 0; round++) {
         pause_sometimes(&state);
-        CHECK(fr_coll_segment_wait_room(segment, round, POST_BYTES, NULL) == FR_OK);
         size_t bytes = make_post(round, process_rank, post);
         if (is_to_mark(round, process_rank))
             fr_coll_segment_mark(segment, round);
-        CHECK(fr_coll_segment_post(segment, round, post, bytes) == FR_OK);
+        post_for(segment, round, post, bytes);
         pause_sometimes(&state);
         if (round % 5 == 0) // one after the other
             for (int rank = 0; rank < process_count; rank++)
                 wait_for(segment, rank, round);
         else
-            CHECK(fr_coll_segment_wait_all(segment, round, NULL) == FR_OK);
+            wait_all(segment, round);
         for (int rank = 0; rank < process_count; rank++)
             CHECK(fr_coll_segment_has(segment, rank, round));
         pause_sometimes(&state);
@@ -135,12 +157,6 @@ static void run_rounds(void)
     }
     process_meet();
     fr_coll_segment_close(segment);
-}
-
-static bool never(void *cookie)
-{
-    ++*(unsigned *)cookie;
-    return false;
 }
 
 static uint32_t short_of(uint64_t round, int rank)
@@ -165,8 +181,6 @@ static void check_short(const struct fr_coll_segment *segment, uint64_t round)
 // Rank 0 runs ahead of rank 1, up to the depth and no further.
 static void run_ahead(void)
 {
-    unsigned asked = 0;
-    const struct fr_coll_progress none = {.go_on = never, .cookie = &asked};
     uint64_t round = 1;
     struct fr_coll_segment *segment = open_sealed(POST_BYTES);
     if (process_rank == 0) {
@@ -174,9 +188,8 @@ static void run_ahead(void)
             post_short(segment, round);
         fr_coll_segment_done(segment, FR_COLL_SEGMENT_DEPTH); // its own part is not what lacks
         CHECK(fr_coll_segment_post(segment, round, "", 1) == FR_ERR_LIMIT);
-        CHECK(fr_coll_segment_wait_room(segment, round, 1, &none) == FR_ERR_LIMIT && asked == 1);
         CHECK(!fr_coll_segment_has(segment, 1, 1) && fr_coll_segment_has(segment, 0, 1));
-        CHECK(fr_coll_segment_wait_all(segment, 1, &none) == FR_ERR_LIMIT && asked == 2);
+        CHECK(!fr_coll_segment_has_all(segment, 1));
         process_meet();
         process_meet(); // rank 1 has posted and read the first three
         for (; round <= FR_COLL_SEGMENT_DEPTH + 3; round++)
@@ -206,7 +219,7 @@ static void post_long(struct fr_coll_segment *segment, uint64_t round)
 {
     unsigned char post[POST_BYTES];
     memset(post, (int)round + process_rank, sizeof(post));
-    CHECK(fr_coll_segment_post(segment, round, post, sizeof(post)) == FR_OK);
+    post_for(segment, round, post, sizeof(post));
 }
 
 static bool is_long(const struct fr_coll_segment *segment, int rank, uint64_t round)
@@ -222,17 +235,14 @@ static bool is_long(const struct fr_coll_segment *segment, int rank, uint64_t ro
 // A rank has one long post at a time in a segment; an empty one stands for zeros.
 static void run_long(void)
 {
-    unsigned asked = 0;
-    const struct fr_coll_progress none = {.go_on = never, .cookie = &asked};
     static const char zeros[64];
     struct fr_coll_segment *segment = open_sealed(POST_BYTES);
     post_long(segment, 1);
-    CHECK(fr_coll_segment_wait_all(segment, 1, NULL) == FR_OK);
+    wait_all(segment, 1);
     if (process_rank == 0) {
         CHECK(is_long(segment, 1, 1));
         fr_coll_segment_done(segment, 1);
         CHECK(fr_coll_segment_post(segment, 2, zeros, POST_BYTES / 4) == FR_ERR_LIMIT);
-        CHECK(fr_coll_segment_wait_room(segment, 2, POST_BYTES / 4, &none) == FR_ERR_LIMIT);
         CHECK(fr_coll_segment_post(segment, 2, NULL, 0) == FR_OK);
     }
     process_meet();
@@ -241,12 +251,11 @@ static void run_long(void)
         fr_coll_segment_done(segment, 1);
         CHECK(fr_coll_segment_post(segment, 2, NULL, 0) == FR_OK);
     }
-    CHECK(fr_coll_segment_wait_all(segment, 2, NULL) == FR_OK);
+    wait_all(segment, 2);
     CHECK(memcmp(fr_coll_segment_read(segment, 1 - process_rank, 2), zeros, 64) == 0);
     fr_coll_segment_done(segment, 2);
-    CHECK(fr_coll_segment_wait_room(segment, 3, POST_BYTES, NULL) == FR_OK);
     post_long(segment, 3);
-    CHECK(fr_coll_segment_wait_all(segment, 3, NULL) == FR_OK);
+    wait_all(segment, 3);
     CHECK(is_long(segment, 1 - process_rank, 3));
     fr_coll_segment_done(segment, 3);
     process_meet();
@@ -258,32 +267,28 @@ static void run_long(void)
 static void run_slots(void)
 {
     enum { SEGMENTS = FR_COLL_POSTS_SLOTS };
-    unsigned asked = 0;
-    const struct fr_coll_progress none = {.go_on = never, .cookie = &asked};
     struct fr_control_secret secret;
     struct fr_coll_segment *segments[SEGMENTS], *last = open_sealed(POST_BYTES);
     unsigned char post[POST_BYTES] = {0};
     for (int i = 0; i < SEGMENTS; i++) {
         segments[i] = open_all(POST_BYTES, &secret);
-        CHECK(fr_coll_segment_seal(segments[i], NULL) == FR_OK);
+        seal(segments[i]);
         post_long(segments[i], 1);
-        CHECK(fr_coll_segment_wait_all(segments[i], 1, NULL) == FR_OK);
+        wait_all(segments[i], 1);
         if (process_rank == 0) {
             fr_coll_segment_done(segments[i], 1);
             fr_coll_segment_close(segments[i]);
         }
     }
-    CHECK(fr_coll_segment_post(last, 1, post, sizeof(post)) == FR_ERR_LIMIT);
-    CHECK(fr_coll_segment_wait_room(last, 1, POST_BYTES, &none) == FR_ERR_NO_MEMORY && asked == 0);
+    CHECK(fr_coll_segment_post(last, 1, post, sizeof(post)) == FR_ERR_NO_MEMORY);
     process_meet();
     for (int i = 0; i < SEGMENTS && process_rank == 1; i++) {
         CHECK(is_long(segments[i], 0, 1), "segment %d", i);
         fr_coll_segment_done(segments[i], 1);
     }
     process_meet();
-    CHECK(fr_coll_segment_wait_room(last, 1, POST_BYTES, NULL) == FR_OK);
     post_long(last, 1);
-    CHECK(fr_coll_segment_wait_all(last, 1, NULL) == FR_OK);
+    wait_all(last, 1);
     CHECK(is_long(last, 1 - process_rank, 1));
     process_meet();
     for (int i = 0; i < SEGMENTS && process_rank == 1; i++)
@@ -301,62 +306,43 @@ static void tell_last(void)
     process_say(process_rank == 0 ? process_count - 1 : 0, &word, 1);
 }
 
-static bool count_calls(void *cookie)
-{
-    if (++*(unsigned *)cookie == 1)
-        tell_last();
-    usleep(1000); // a caller may sleep in here
-    return true;
-}
-
-// One rank attaches late, and posts late: when the others wait, and their caller has heard of it.
+// One rank attaches late, and posts late: when the others have looked in vain.
 static void run_late(void)
 {
     char word;
-    unsigned calls = 0;
-    const struct fr_coll_progress progress = {.go_on = count_calls, .cookie = &calls};
+    bool is_late = process_rank == process_count - 1;
     struct fr_control_secret secret;
     struct fr_coll_segment *segment;
-    if (process_rank == process_count - 1) {
+    if (is_late) {
         process_hear(0, &secret, sizeof(secret));
         process_hear(0, &word, 1);
         CHECK(fr_coll_segment_open(&secret, process_rank, process_count, 0, &segment) == FR_OK);
     } else {
         segment = open_all(0, &secret);
+        CHECK(!fr_coll_segment_seal(segment));
+        tell_last();
     }
-    CHECK(fr_coll_segment_seal(segment, &progress) == FR_OK);
-    CHECK(process_rank == process_count - 1 || calls > 0, "seal asked nobody");
-    calls = 0;
-    if (process_rank == process_count - 1)
+    seal(segment);
+    if (is_late)
         process_hear(0, &word, 1);
     CHECK(fr_coll_segment_post(segment, 1, NULL, 0) == FR_OK);
-    CHECK(fr_coll_segment_wait_all(segment, 1, &progress) == FR_OK);
-    CHECK(process_rank == process_count - 1 || calls > 0, "the wait asked nobody");
+    if (!is_late) {
+        CHECK(!fr_coll_segment_has_all(segment, 1));
+        tell_last();
+    }
+    wait_all(segment, 1);
     process_meet();
     fr_coll_segment_close(segment);
 }
 
-struct watch {
-    struct fr_coll_segment *segment;
-    time_t until;
-};
-
-static bool while_alive(void *cookie)
-{
-    const struct watch *watch = cookie;
-    usleep(1000);
-    return fr_coll_segment_is_alive(watch->segment, 1) && time(NULL) < watch->until;
-}
-
-// Rank 1 dies between two rounds: the others find out whom they wait for, and stop.
+// Rank 1 dies between two rounds: the others find out whom they wait for.
 static void run_death(void)
 {
     struct fr_coll_segment *segment = open_sealed(POST_BYTES);
-    struct watch watch = {.segment = segment, .until = time(NULL) + 60};
-    const struct fr_coll_progress progress = {.go_on = while_alive, .cookie = &watch};
+    time_t until = time(NULL) + 60;
     for (uint64_t round = 1; round <= 3; round++) {
         CHECK(fr_coll_segment_post(segment, round, "", 1) == FR_OK);
-        CHECK(fr_coll_segment_wait_all(segment, round, NULL) == FR_OK);
+        wait_all(segment, round);
         fr_coll_segment_done(segment, round);
     }
     if (process_rank == 1)
@@ -364,9 +350,10 @@ static void run_death(void)
     for (int rank = 0; rank < process_count; rank++)
         CHECK(rank == 1 || fr_coll_segment_is_alive(segment, rank), "rank %d", rank);
     CHECK(fr_coll_segment_post(segment, 4, "", 1) == FR_OK);
-    CHECK(fr_coll_segment_wait_all(segment, 4, &progress) == FR_ERR_LIMIT);
-    CHECK(time(NULL) < watch.until, "the death went unnoticed");
-    CHECK(!fr_coll_segment_has(segment, 1, 4));
+    while (fr_coll_segment_is_alive(segment, 1) && time(NULL) < until)
+        usleep(1000);
+    CHECK(time(NULL) < until, "the death went unnoticed");
+    CHECK(!fr_coll_segment_has(segment, 1, 4) && !fr_coll_segment_has_all(segment, 4));
     for (int rank = 2; rank < process_count; rank++)
         wait_for(segment, rank, 4);
     fr_coll_segment_close(segment);
@@ -375,8 +362,6 @@ static void run_death(void)
 // Alone, so that both ends are in one process.
 static void run_refusals(void)
 {
-    unsigned asked = 0;
-    const struct fr_coll_progress none = {.go_on = never, .cookie = &asked};
     struct fr_control_secret secret, other;
     struct fr_coll_segment *segment = NULL, *second = NULL;
     unsigned char post[POST_BYTES] = {0};
@@ -403,11 +388,11 @@ static void run_refusals(void)
     CHECK(fr_coll_segment_open(&secret, 1, 2, 2 * POST_BYTES, &second) == FR_ERR_INVALID);
     CHECK(fr_coll_segment_open(&secret, 1, 2, POST_BYTES - 1, &second) == FR_ERR_INVALID);
     CHECK(fr_coll_segment_open(&other, 1, 2, POST_BYTES, &second) == FR_ERR_NOT_FOUND);
-    CHECK(fr_coll_segment_seal(segment, &none) == FR_ERR_LIMIT && asked == 1);
+    CHECK(!fr_coll_segment_seal(segment));
     CHECK(fr_coll_segment_open(&secret, 1, 2, POST_BYTES, &second) == FR_OK);
-    CHECK(fr_coll_segment_seal(second, &none) == FR_OK);
+    CHECK(fr_coll_segment_seal(second));
     CHECK(access(name, F_OK) == 0, "rank 0 takes the name away");
-    CHECK(fr_coll_segment_seal(segment, &none) == FR_OK && asked == 1);
+    CHECK(fr_coll_segment_seal(segment));
     CHECK(access(name, F_OK) != 0);
 
     CHECK(fr_coll_segment_post(segment, 0, post, 1) == FR_ERR_INVALID);
@@ -426,9 +411,9 @@ static void run_refusals(void)
     fr_coll_segment_close(segment);
     CHECK(access(name, F_OK) != 0, "closed before it was sealed");
     CHECK(fr_coll_segment_open(&secret, 0, 1, 8, &segment) == FR_OK);
-    CHECK(fr_coll_segment_seal(segment, NULL) == FR_OK);
+    CHECK(fr_coll_segment_seal(segment));
     CHECK(fr_coll_segment_post(segment, 1, post, 8) == FR_OK);
-    CHECK(fr_coll_segment_wait_all(segment, 1, NULL) == FR_OK);
+    wait_all(segment, 1);
     fr_coll_segment_close(segment);
 }
 

@@ -98,6 +98,21 @@ static bool are_all_alike(uint64_t round)
     return alike;
 }
 
+// Posts once there is room, and waits for all others if it meets them.
+static enum fr_coll_slab_done post_for(struct fr_coll_slab *slab, uint64_t round,
+                                       const struct fr_coll_post *post)
+{
+    enum fr_coll_slab_done done = FR_COLL_SLAB_POSTED;
+    bool there = false;
+    do
+        CHECK(fr_coll_slab_look_for_room(slab, round, &there) == FR_OK);
+    while (!there && check_failures == 0);
+    CHECK(fr_coll_slab_post(slab, round, post, &done) == FR_OK);
+    for (there = !post->meets; !there && check_failures == 0;)
+        CHECK(fr_coll_slab_look(slab, round, &there) == FR_OK);
+    return done;
+}
+
 static void check_round(const struct fr_coll_slab *slab, uint64_t round)
 {
     unsigned char expected[POST_BYTES];
@@ -121,20 +136,18 @@ static void run_rounds(void)
     enum { ROUNDS = 1500 };
     unsigned char post[POST_BYTES];
     uint64_t state = 7 + (uint64_t)process_rank;
-    enum fr_coll_slab_done done = FR_COLL_SLAB_MOVED;
     struct fr_coll_slab *slab = open_all();
     for (uint64_t round = 1; round <= ROUNDS && check_failures == 0; round++) {
-        size_t bytes = make_post(round, process_rank, post);
-        unsigned mark = mark_of(round, process_rank);
+        const struct fr_coll_post own = {
+            .data = post,
+            .bytes = make_post(round, process_rank, post),
+            .mark = mark_of(round, process_rank),
+            .meets = round % 7 != 0,
+        };
         pause_sometimes(&state);
-        CHECK(fr_coll_slab_wait_room(slab, round, NULL) == FR_OK);
-        if (round % 7 == 0) {
-            CHECK(fr_coll_slab_post(slab, round, mark, post, bytes) == FR_OK);
-            continue;
-        }
-        CHECK(fr_coll_slab_exchange(slab, round, mark, post, bytes, NULL, NULL, &done) == FR_OK);
-        CHECK(done == FR_COLL_SLAB_MET);
-        check_round(slab, round);
+        CHECK(post_for(slab, round, &own) == FR_COLL_SLAB_POSTED);
+        if (own.meets)
+            check_round(slab, round);
     }
     close_all(slab);
 }
@@ -208,21 +221,25 @@ static bool move_all(struct fr_coll_slab *slab, struct moving *moving, uint64_t 
         .after = {copy_between(&moving->result, &moving->to, (size_t)process_count * MOVE_BYTES)},
     };
     unsigned char post[POST_BYTES];
-    size_t bytes = make_post(round, process_rank, post);
-    enum fr_coll_slab_done done;
-    CHECK(fr_coll_slab_wait_room(slab, round, NULL) == FR_OK);
-    CHECK(fr_coll_slab_exchange(slab, round, mark_of(round, process_rank), post, bytes, &move, NULL,
-                                &done) == FR_OK);
+    const struct fr_coll_post own = {
+        .data = post,
+        .bytes = make_post(round, process_rank, post),
+        .mark = mark_of(round, process_rank),
+        .meets = true,
+        .move = &move,
+    };
+    const struct fr_coll_post end = {.mark = 1, .meets = true};
+    enum fr_coll_slab_done done = post_for(slab, round, &own);
     check_round(slab, round);
-    CHECK(done == FR_COLL_SLAB_MET || are_all_alike(round));
-    bool moved = done != FR_COLL_SLAB_MET;
+    CHECK(done == FR_COLL_SLAB_POSTED || are_all_alike(round));
+    bool moved = done != FR_COLL_SLAB_POSTED;
     bool copied = done == FR_COLL_SLAB_COPIED;
-    if (moved) {
-        CHECK(fr_coll_slab_wait(slab, round + 1, NULL) == FR_OK);
-    } else {
+    for (bool met = !moved; !met && check_failures == 0;)
+        CHECK(fr_coll_slab_look(slab, round + 1, &met) == FR_OK);
+    if (!moved) {
         CHECK(fr_device_push(&moving->range, moving->pieces, (size_t)process_count, FR_ENGINE_SM,
                              0) == FR_OK);
-        CHECK(fr_coll_slab_exchange(slab, round + 1, true, post, 0, NULL, NULL, &done) == FR_OK);
+        CHECK(post_for(slab, round + 1, &end) == FR_COLL_SLAB_POSTED);
     }
     CHECK(copied || fr_device_push(&moving->range, move.after, 1, FR_ENGINE_SM, 0) == FR_OK);
     return moved;
@@ -259,12 +276,6 @@ static void run_moves(void)
     close_all(slab);
 }
 
-static bool never(void *cookie)
-{
-    ++*(unsigned *)cookie;
-    return false;
-}
-
 // Tells the last rank, by way of rank 0, once all others have come here.
 static void tell_last(void)
 {
@@ -274,48 +285,46 @@ static void tell_last(void)
     process_say(process_rank == 0 ? process_count - 1 : 0, &word, 1);
 }
 
-static bool count_calls(void *cookie)
-{
-    if (++*(unsigned *)cookie == 1)
-        tell_last();
-    return true;
-}
-
-// One rank posts late: when the others wait, and their caller has had its turns.
+// One rank posts late: when the others have looked in vain.
 static void run_late(void)
 {
-    unsigned calls = 0;
-    const struct fr_coll_progress progress = {.go_on = count_calls, .cookie = &calls};
+    const struct fr_coll_post post = {.mark = 1, .meets = true};
     enum fr_coll_slab_done done;
-    bool is_late = process_rank == process_count - 1;
+    bool is_late = process_rank == process_count - 1, met = false;
     struct fr_coll_slab *slab = open_all();
     char word;
     if (is_late)
         process_hear(0, &word, 1);
-    CHECK(fr_coll_slab_exchange(slab, 1, true, NULL, 0, NULL, &progress, &done) == FR_OK);
-    CHECK(is_late || calls > 0, "the wait asked nobody");
+    CHECK(fr_coll_slab_post(slab, 1, &post, &done) == FR_OK);
+    if (!is_late) {
+        CHECK(fr_coll_slab_look(slab, 1, &met) == FR_OK && !met);
+        tell_last();
+    }
+    while (!met && check_failures == 0)
+        CHECK(fr_coll_slab_look(slab, 1, &met) == FR_OK);
     close_all(slab);
 }
 
-// The last rank never comes: the others end when their caller says so, and so do those who run
-// ahead of it, up to the depth and no further.
+// The last rank never comes: the others find that out, and run ahead of it up to the depth and no
+// further.
 static void run_never(void)
 {
-    unsigned asked = 0;
-    const struct fr_coll_progress none = {.go_on = never, .cookie = &asked};
+    const struct fr_coll_post first = {.mark = 1, .meets = true}, next = {.mark = 0};
     enum fr_coll_slab_done done;
+    bool there = true;
     uint64_t round = 1;
     struct fr_coll_slab *slab = open_all();
     if (process_rank < process_count - 1) {
-        CHECK(fr_coll_slab_exchange(slab, round, true, NULL, 0, NULL, &none, &done) ==
-                  FR_ERR_LIMIT &&
-              asked == 1);
-        CHECK(!fr_coll_slab_has(slab, process_count - 1, 1) && fr_coll_slab_has(slab, 0, 1));
+        CHECK(fr_coll_slab_post(slab, round, &first, &done) == FR_OK);
+        while (!fr_coll_slab_has(slab, 0, 1) && check_failures == 0)
+            CHECK(fr_coll_slab_look(slab, 1, &there) == FR_OK && !there);
+        CHECK(fr_coll_slab_look(slab, 1, &there) == FR_OK && !there);
+        CHECK(!fr_coll_slab_has(slab, process_count - 1, 1));
         for (round = 2; round < FR_COLL_SLAB_DEPTH; round++)
-            CHECK(fr_coll_slab_post(slab, round, false, NULL, 0) == FR_OK);
-        CHECK(fr_coll_slab_post(slab, round + 1, false, NULL, 0) == FR_ERR_INVALID);
-        CHECK(fr_coll_slab_post(slab, round, false, NULL, 0) == FR_ERR_INVALID);
-        CHECK(fr_coll_slab_wait_room(slab, round, &none) == FR_ERR_LIMIT && asked == 2);
+            CHECK(fr_coll_slab_post(slab, round, &next, &done) == FR_OK);
+        CHECK(fr_coll_slab_post(slab, round + 1, &next, &done) == FR_ERR_INVALID);
+        CHECK(fr_coll_slab_post(slab, round, &next, &done) == FR_ERR_INVALID);
+        CHECK(fr_coll_slab_look_for_room(slab, round, &there) == FR_OK && !there);
     }
     close_all(slab);
 }

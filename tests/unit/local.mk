@@ -172,6 +172,11 @@ check_PROGRAMS += tests/unit/coll_slab
 tests_unit_coll_slab_SOURCES = tests/unit/coll_slab.c $(unit_peer_sources)
 tests_unit_coll_slab_LDADD = librooms.la
 
+check_PROGRAMS += tests/unit/coll_task
+tests_unit_coll_task_SOURCES = tests/unit/coll_task.c $(unit_peer_sources)
+tests_unit_coll_task_LDADD = librooms.la
+tests_unit_coll_task_LDFLAGS = -Wl,--wrap=fr_coll_meet_tell,--wrap=fr_coll_meet_was_told
+
 check_PROGRAMS += tests/unit/control_secret
 tests_unit_control_secret_SOURCES = tests/unit/control_secret.c tests/unit/check.h
 tests_unit_control_secret_LDADD = librooms.la

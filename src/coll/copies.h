@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Copies between the application's memory and workspace, where that is what peers reach.
+#ifndef FR_COLL_COPIES_H
+#define FR_COLL_COPIES_H
+
+#include "device/met.h"
+
+struct fr_coll_part;
+
+// A copy between the application's memory, which is `range`, and workspace on the same device.
+struct fr_coll_copy {
+    struct fr_device_range range;
+    struct fr_device_push_piece piece; // 0 bytes: there is none
+};
+
+// Whether the device that moves bytes could spare a copy and use the application's memory.
+static inline bool fr_coll_can_spare(const struct fr_coll_copy *copy,
+                                     const struct fr_device_range *mover)
+{
+    const struct fr_device_range *range = &copy->range;
+    return copy->piece.bytes > 0 && range->device == mover->device &&
+           (range->context == mover->context || !range->context || !mover->context);
+}
+
+// Where the application has what is at an address of workspace that is copied to or from.
+static inline uintptr_t fr_coll_source(const struct fr_coll_copy *in, uintptr_t address)
+{
+    return address - in->piece.dst + in->piece.src;
+}
+static inline uintptr_t fr_coll_target(const struct fr_coll_copy *out, uintptr_t address)
+{
+    return address - out->piece.src + out->piece.dst;
+}
+
+// Makes the copies of an operation before others reach the memory, and those after all has been
+// moved, but for what this rank reads and writes in the application's memory.
+FR_MUST_CHECK enum fr_status fr_coll_copies_before(const struct fr_coll_part *part);
+FR_MUST_CHECK enum fr_status fr_coll_copies_after(const struct fr_coll_part *part);
+
+// Has the kernel that moves the bytes make both as well. False where it cannot.
+bool fr_coll_copies_plan(const struct fr_coll_part *part, struct fr_device_move *move);
+
+#endif

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The stages of a task. Each returns whether it is over; else there is nothing to do for now.
+#include "config.h"
+
+#include "coll/task.h"
+
+#include "coll/mapset.h"
+
+static bool enter(struct fr_coll_task *task, enum fr_coll_stage stage)
+{
+    task->stage = stage;
+    return true;
+}
+
+// Enters a stage that has a round.
+static bool enter_round(struct fr_coll_task *task, enum fr_coll_stage stage)
+{
+    task->round = (struct fr_coll_round){
+        .call = task->round.call,
+        .ends = stage == FR_COLL_STAGE_RESULTS,
+    };
+    return enter(task, stage);
+}
+
+static bool end(struct fr_coll_task *task, enum fr_status status)
+{
+    task->status = status;
+    if (task->group->memory)
+        fr_coll_mapset_rest(task->group);
+    task->group->ended++;
+    return enter(task, FR_COLL_STAGE_OVER);
+}
+
+static bool take_turn(struct fr_coll_task *task)
+{
+    struct fr_coll_group *group = task->group;
+    if (group->ended != task->turn)
+        return false;
+    if (group->broken)
+        return end(task, FR_ERR_MPI);
+    if (task->declines)
+        return group->quit ? end(task, FR_ERR_UNSUPPORTED) : enter(task, FR_COLL_STAGE_DECLINE);
+    if (!group->memory && !fr_coll_mapset_make(group))
+        return enter(task, FR_COLL_STAGE_DECLINE);
+    fr_coll_agree_prepare(task);
+    return enter(task, FR_COLL_STAGE_ADVERTS);
+}
+
+static bool decline(struct fr_coll_task *task)
+{
+    static const struct fr_coll_advert nothing;
+    struct fr_coll_group *group = task->group;
+    const struct fr_coll_post post = {
+        .data = &nothing,
+        .bytes = group->segment ? 0 : offsetof(struct fr_coll_advert, handles), // all zeros
+    };
+    enum fr_status status = fr_coll_round_post(group, &task->round, &post);
+    if (status != FR_OK)
+        return end(task, status);
+    if (!task->round.number)
+        return false;
+    fr_coll_round_done(group, task->round.number);
+    return end(task, FR_ERR_UNSUPPORTED);
+}
+
+// What was agreed on may have been moved by then, as planned.
+static bool end_agreement(struct fr_coll_task *task, enum fr_status status)
+{
+    struct fr_coll_group *group = task->group;
+    fr_coll_round_done(group, group->round);
+    if (status != FR_OK)
+        return end(task, status);
+    if (task->done == FR_COLL_SLAB_POSTED)
+        return enter(task, FR_COLL_STAGE_MOVE);
+    (void)enter_round(task, FR_COLL_STAGE_RESULTS);
+    task->round.number = group->round;
+    return true;
+}
+
+static bool meet_adverts(struct fr_coll_task *task)
+{
+    struct fr_coll_group *group = task->group;
+    const struct fr_coll_post post = {
+        .data = group->memory->next,
+        .bytes = sizeof(*group->memory->next) + task->slot_bytes,
+        .mark = task->mark,
+        .meets = true,
+        .move = task->moves ? &task->move : NULL,
+    };
+    bool met = false;
+    enum fr_status status = fr_coll_round_meet(group, &task->round, &post, &met);
+    if (status != FR_OK)
+        return end(task, status);
+    if (!met)
+        return false;
+    task->done = task->round.done;
+    status = fr_coll_agree_decide(task);
+    if (status == FR_ERR_NOT_FOUND)
+        return enter_round(task, FR_COLL_STAGE_MAPPED);
+    return end_agreement(task, status);
+}
+
+// Posts the task's word, and looks for those of all.
+static enum fr_status meet_words(struct fr_coll_task *task, unsigned mark, bool *met)
+{
+    const struct fr_coll_post post = {
+        .data = &task->word, .bytes = sizeof(task->word), .mark = mark, .meets = true};
+    return fr_coll_round_meet(task->group, &task->round, &post, met);
+}
+
+static bool meet_mapped(struct fr_coll_task *task)
+{
+    bool met = false;
+    enum fr_status status = meet_words(task, 0, &met);
+    if (status == FR_OK && !met)
+        return false;
+    return end_agreement(task, status == FR_OK ? fr_coll_agree_compare(task) : status);
+}
+
+static bool move(struct fr_coll_task *task)
+{
+    const struct fr_coll_part *part = &task->part;
+    task->status = part->move(task->group, part->operation, task->step++);
+    task->word = task->status == FR_OK;
+    return enter_round(task, FR_COLL_STAGE_RESULTS);
+}
+
+static void hear_results(struct fr_coll_task *task)
+{
+    const struct fr_coll_group *group = task->group;
+    for (int rank = 0; rank < group->size; rank++) {
+        if (fr_coll_round_is_marked(group, rank, task->round.number))
+            continue; // it is well
+        const uint32_t *moved = fr_coll_round_read(group, rank, task->round.number);
+        if (!*moved && task->status == FR_OK) {
+            fr_error("%s: rank %d of the communicator could not move its data", task->part.call,
+                     rank);
+            task->status = FR_ERR_DEVICE;
+        }
+    }
+    fr_coll_round_done(group, task->round.number);
+}
+
+static bool meet_results(struct fr_coll_task *task)
+{
+    bool met = false;
+    enum fr_status status = meet_words(task, task->word, &met);
+    if (status != FR_OK)
+        return end(task, status);
+    if (!met)
+        return false;
+    hear_results(task);
+    if (task->status != FR_OK) // and so for all
+        return end(task, task->status);
+    bool is_last = task->done != FR_COLL_SLAB_POSTED || task->step == task->part.steps;
+    return enter(task, is_last ? FR_COLL_STAGE_COPY : FR_COLL_STAGE_MOVE);
+}
+
+static bool copy(struct fr_coll_task *task)
+{
+    return end(task, task->done == FR_COLL_SLAB_COPIED ? FR_OK : fr_coll_copies_after(&task->part));
+}
+
+enum fr_status fr_coll_task_progress(struct fr_coll_task *task, bool *over)
+{
+    static bool (*const stages[])(struct fr_coll_task * task) = {
+        [FR_COLL_STAGE_TURN] = take_turn,
+        [FR_COLL_STAGE_DECLINE] = decline,
+        [FR_COLL_STAGE_ADVERTS] = meet_adverts,
+        [FR_COLL_STAGE_MAPPED] = meet_mapped,
+        [FR_COLL_STAGE_MOVE] = move,
+        [FR_COLL_STAGE_RESULTS] = meet_results,
+        [FR_COLL_STAGE_COPY] = copy,
+    };
+    while (task->stage != FR_COLL_STAGE_OVER && stages[task->stage](task))
+        ;
+    *over = task->stage == FR_COLL_STAGE_OVER;
+    return *over ? task->status : FR_OK;
+}
+
+static void begin(struct fr_coll_task *task, struct fr_coll_group *group, const char *call)
+{
+    task->group = group;
+    task->stage = FR_COLL_STAGE_TURN;
+    task->status = FR_OK;
+    task->turn = group->begun++;
+    task->step = 0;
+    task->done = FR_COLL_SLAB_POSTED;
+    task->word = 1;
+    task->round = (struct fr_coll_round){.call = call};
+}
+
+void fr_coll_task_begin(struct fr_coll_task *task, struct fr_coll_group *group)
+{
+    begin(task, group, task->part.call);
+    task->declines = false;
+}
+
+void fr_coll_task_begin_declined(struct fr_coll_task *task, struct fr_coll_group *group,
+                                 const char *call)
+{
+    begin(task, group, call);
+    task->declines = true;
+}
+
+enum fr_status fr_coll_task_run(struct fr_coll_task *task)
+{
+    struct fr_wait pace = {0};
+    uint64_t number = UINT64_MAX;
+    bool over = false;
+    for (;;) {
+        enum fr_status status = fr_coll_task_progress(task, &over);
+        if (over)
+            return status;
+        if (task->round.number != number)
+            pace = fr_coll_round_pace(task->group);
+        number = task->round.number;
+        fr_coll_round_pause(task->group, &pace);
+    }
+}
+
+void fr_coll_decline(struct fr_coll_group *group, const char *call)
+{
+    struct fr_coll_task task;
+    fr_coll_task_begin_declined(&task, group, call);
+    (void)!fr_coll_task_run(&task);
+}

@@ -1,0 +1,439 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Collectives as tasks: one thread plays both ranks of several groups, in shared and in device
+// memory, and goes on with the tasks of all of them in turn, in many orders. So nothing may wait
+// for another rank. Tasks that end badly leave their group as it was, and those of other groups
+// alone.
+#include "config.h"
+
+#include "coll/alltoall.h"
+#include "coll/bcast.h"
+#include "coll/mapset.h"
+#include "coll/posts.h"
+#include "coll/reduce.h"
+
+#include "memory_pair.h"
+
+#include <time.h>
+
+enum { RANKS = 2, BYTES = 6000, PART = BYTES / RANKS };
+
+// The MPI messages of groups in device memory. The linker has the library's calls come here.
+static unsigned given_up;
+
+extern bool __wrap_fr_coll_meet_was_told(const struct fr_coll_meeting *meeting);
+extern void __wrap_fr_coll_meet_tell(const struct fr_coll_meeting *meeting);
+bool __wrap_fr_coll_meet_was_told(const struct fr_coll_meeting *meeting)
+{
+    (void)meeting;
+    return false;
+}
+void __wrap_fr_coll_meet_tell(const struct fr_coll_meeting *meeting)
+{
+    given_up += meeting->call == FR_COLL_MEET_END;
+}
+
+// Two ranks, with memory to send from and to receive into.
+struct pair {
+    struct fr_coll_group groups[RANKS];
+    struct fr_control_process processes[RANKS];
+    struct driver_memory from[RANKS], to[RANKS];
+};
+
+static bool in_slabs;
+
+static void open_segments(struct pair *pair)
+{
+    struct fr_control_secret secret;
+    CHECK(fr_control_secret_draw(&secret) == FR_OK);
+    for (int rank = 0; rank < RANKS; rank++)
+        CHECK(fr_coll_segment_open(&secret, rank, RANKS, fr_coll_group_post_bytes(RANKS),
+                                   &pair->groups[rank].segment) == FR_OK);
+    for (int rank = 0; rank < RANKS; rank++)
+        CHECK(fr_coll_segment_seal(pair->groups[rank].segment));
+}
+
+static void open_slabs(struct pair *pair)
+{
+    struct fr_memory_handle handles[RANKS];
+    for (int rank = 0; rank < RANKS; rank++) {
+        enum fr_status status = fr_coll_slab_make(0, rank, RANKS, fr_coll_group_post_bytes(RANKS),
+                                                  &pair->groups[rank].slab, &handles[rank]);
+        if (status == FR_ERR_UNSUPPORTED)
+            pair_skip("no fabric memory");
+        CHECK(status == FR_OK, "%s", fr_core_status_text(status));
+    }
+    for (int rank = 0; rank < RANKS; rank++)
+        CHECK(fr_coll_slab_map(pair->groups[rank].slab, handles) == FR_OK);
+}
+
+static void open_pair(struct pair *pair)
+{
+    memset(pair, 0, sizeof(*pair));
+    for (int rank = 0; rank < RANKS; rank++) {
+        pair->processes[rank] = *fr_memory_self();
+        pair->groups[rank] =
+            (struct fr_coll_group){.rank = rank, .size = RANKS, .processes = pair->processes};
+        CHECK(driver_allocate(FR_KIND_VMM_FABRIC, 0, BYTES, &pair->from[rank]));
+        CHECK(driver_allocate(FR_KIND_VMM_FABRIC, 0, BYTES, &pair->to[rank]));
+    }
+    if (in_slabs)
+        open_slabs(pair);
+    else
+        open_segments(pair);
+    if (check_failures > 0)
+        exit(CHECK_FAIL);
+}
+
+static void close_pair(struct pair *pair)
+{
+    for (int rank = 0; rank < RANKS; rank++)
+        fr_coll_mapset_destroy(&pair->groups[rank]);
+    for (int rank = 0; rank < RANKS; rank++) {
+        if (pair->groups[rank].segment)
+            fr_coll_segment_done(pair->groups[rank].segment, UINT64_MAX);
+        fr_coll_segment_close(pair->groups[rank].segment);
+        fr_coll_slab_close(pair->groups[rank].slab);
+        driver_free(&pair->from[rank]);
+        driver_free(&pair->to[rank]);
+    }
+}
+
+static struct fr_coll_buffer buffer_of(const struct driver_memory *memory)
+{
+    struct fr_coll_buffer buffer = {.low = (uintptr_t)memory->address, .bytes = BYTES};
+    CHECK(fr_device_query(memory->address, &buffer.range) == FR_OK);
+    return buffer;
+}
+
+// One operation on both ranks.
+enum kind { ALLTOALL, REDUCE, BCAST, KINDS };
+struct operation {
+    enum kind kind;
+    struct pair *pair;
+    uint64_t seed;
+    struct fr_coll_task tasks[RANKS];
+    struct fr_coll_slot sends[RANKS][RANKS], receives[RANKS][RANKS];
+    struct fr_coll_alltoall alltoalls[RANKS];
+    struct fr_coll_reduce reduces[RANKS];
+    struct fr_coll_bcast bcasts[RANKS];
+};
+
+static void begin_alltoall(struct operation *op, int rank)
+{
+    struct pair *pair = op->pair;
+    for (int other = 0; other < RANKS; other++) {
+        uintptr_t at = (uintptr_t)other * PART;
+        op->sends[rank][other] =
+            (struct fr_coll_slot){(uintptr_t)pair->from[rank].address + at, PART};
+        op->receives[rank][other] =
+            (struct fr_coll_slot){(uintptr_t)pair->to[rank].address + at, PART};
+    }
+    op->alltoalls[rank] = (struct fr_coll_alltoall){
+        .call = "alltoall",
+        .what = 2,
+        .sends = op->sends[rank],
+        .receives = op->receives[rank],
+        .send_range = buffer_of(&pair->from[rank]).range,
+        .receive = buffer_of(&pair->to[rank]),
+    };
+    fr_coll_alltoall_begin(&op->tasks[rank], &pair->groups[rank], &op->alltoalls[rank]);
+}
+
+static void begin_reduce(struct operation *op, int rank)
+{
+    struct pair *pair = op->pair;
+    op->reduces[rank] = (struct fr_coll_reduce){
+        .call = "reduce",
+        .form = FR_COLL_TO_ALL,
+        .row = fr_device_reduce_row(FR_TYPE_U8, FR_OP_BXOR),
+        .elements = BYTES,
+        .own_elements = BYTES,
+        .send = {(uintptr_t)pair->from[rank].address, BYTES},
+        .receive = {(uintptr_t)pair->to[rank].address, BYTES},
+        .read = buffer_of(&pair->from[rank]),
+        .written = buffer_of(&pair->to[rank]),
+        .mover = buffer_of(&pair->from[rank]).range,
+    };
+    fr_coll_reduce_begin(&op->tasks[rank], &pair->groups[rank], &op->reduces[rank]);
+}
+
+static void begin_bcast(struct operation *op, int rank)
+{
+    struct pair *pair = op->pair;
+    const struct driver_memory *memory = rank == 0 ? &pair->from[0] : &pair->to[rank];
+    op->bcasts[rank] = (struct fr_coll_bcast){
+        .call = "bcast",
+        .data = {(uintptr_t)memory->address, BYTES},
+        .memory = buffer_of(memory),
+    };
+    fr_coll_bcast_begin(&op->tasks[rank], &pair->groups[rank], &op->bcasts[rank]);
+}
+
+static void begin(struct operation *op, int rank)
+{
+    static void (*const begins[])(struct operation * op, int rank) = {
+        [ALLTOALL] = begin_alltoall, [REDUCE] = begin_reduce, [BCAST] = begin_bcast};
+    begins[op->kind](op, rank);
+}
+
+static void fill(struct pair *pair, uint64_t seed)
+{
+    for (int rank = 0; rank < RANKS; rank++) {
+        for (int other = 0; other < RANKS; other++)
+            pair_fill(&pair->from[rank], (size_t)other * PART, PART,
+                      seed + (uint64_t)(rank * RANKS + other));
+        pair_fill(&pair->to[rank], 0, BYTES, 1);
+    }
+}
+
+static void expect(const struct operation *op, int rank, unsigned char *expected)
+{
+    unsigned char other[BYTES];
+    for (int from = 0; from < RANKS; from++) {
+        int first = op->kind == ALLTOALL ? from : 0, slice = op->kind == ALLTOALL ? rank : from;
+        check_fill(expected + from * PART, PART, op->seed + (uint64_t)(first * RANKS + slice));
+        check_fill(other + from * PART, PART, op->seed + (uint64_t)(RANKS + from));
+    }
+    for (size_t i = 0; i < BYTES && op->kind == REDUCE; i++)
+        expected[i] ^= other[i];
+}
+
+static void check(const struct operation *op)
+{
+    unsigned char expected[BYTES], found[BYTES];
+    for (int rank = op->kind == BCAST; rank < RANKS; rank++) {
+        expect(op, rank, expected);
+        struct driver_memory part = op->pair->to[rank];
+        driver_read(found, &part, BYTES);
+        CHECK(memcmp(found, expected, BYTES) == 0, "operation %d, rank %d", (int)op->kind, rank);
+    }
+}
+
+// Goes on with all tasks, in an order that is drawn anew for each turn. Each has so many turns
+// in a row; in the end all are over, with this status.
+static void run_all(struct fr_coll_task *const *tasks, size_t count, unsigned in_a_row,
+                    uint64_t *random, enum fr_status expected)
+{
+    time_t until = time(NULL) + 60;
+    size_t left = count;
+    bool over[16] = {false};
+    while (left > 0 && time(NULL) < until && check_failures == 0) {
+        size_t index = check_random(random) % count;
+        for (unsigned i = 0; i < in_a_row && !over[index]; i++) {
+            enum fr_status status = fr_coll_task_progress(tasks[index], &over[index]);
+            CHECK(status == (over[index] ? expected : FR_OK), "task %zu: %s", index,
+                  fr_core_status_text(status));
+            left -= over[index];
+        }
+    }
+    CHECK(left == 0, "%zu of %zu tasks do not end", left, count);
+}
+
+// Two groups, with an operation in each.
+static void interleave(struct pair pairs[2], enum kind first, enum kind second, unsigned in_a_row,
+                       uint64_t *random)
+{
+    struct operation ops[2] = {{.kind = first, .pair = &pairs[0]},
+                               {.kind = second, .pair = &pairs[1]}};
+    struct fr_coll_task *tasks[2 * RANKS];
+    size_t count = 0;
+    for (int i = 0; i < 2; i++) {
+        ops[i].seed = check_random(random);
+        fill(&pairs[i], ops[i].seed);
+        for (int rank = 0; rank < RANKS; rank++) {
+            begin(&ops[i], rank);
+            tasks[count++] = &ops[i].tasks[rank];
+        }
+    }
+    run_all(tasks, count, in_a_row, random, FR_OK);
+    check(&ops[0]);
+    check(&ops[1]);
+}
+
+static void test_orders(struct pair pairs[2])
+{
+    uint64_t random = 3;
+    for (unsigned in_a_row = 1; in_a_row <= 4; in_a_row++)
+        for (int first = 0; first < KINDS; first++)
+            for (int second = 0; second < KINDS; second++)
+                interleave(pairs, (enum kind)first, (enum kind)second, in_a_row, &random);
+}
+
+// Three operations of one group at once take turns, whichever is gone on with first.
+static void test_turns(struct pair *pair)
+{
+    struct operation ops[KINDS] = {{.kind = 0}};
+    struct fr_coll_task *tasks[KINDS * RANKS];
+    uint64_t random = 5;
+    fill(pair, 7);
+    for (int i = 0; i < KINDS; i++) {
+        ops[i] = (struct operation){.kind = (enum kind)i, .pair = pair, .seed = 7};
+        for (int rank = 0; rank < RANKS; rank++) {
+            begin(&ops[i], rank);
+            tasks[i * RANKS + rank] = &ops[i].tasks[rank];
+        }
+    }
+    bool over = true;
+    CHECK(fr_coll_task_progress(tasks[2], &over) == FR_OK && !over);
+    CHECK(pair->groups[0].round == pair->groups[1].round, "a task goes before its turn");
+    run_all(tasks, FR_ARRAY_LENGTH(tasks), 1, &random, FR_OK);
+    check(&ops[BCAST]); // what was written last
+}
+
+static bool plan_nothing(struct fr_coll_group *group, void *operation, struct fr_device_move *move)
+{
+    (void)group;
+    (void)operation;
+    (void)move;
+    return false;
+}
+
+static enum fr_status move_badly(struct fr_coll_group *group, void *operation, int step)
+{
+    (void)operation;
+    (void)step;
+    return group->rank == 1 ? FR_ERR_DEVICE : FR_OK;
+}
+
+// The same operation as that of `tasks`, on another group.
+static void begin_like(struct fr_coll_task bad[RANKS], const struct operation *op,
+                       struct pair *pair)
+{
+    for (int rank = 0; rank < RANKS; rank++) {
+        bad[rank].part = op->tasks[rank].part;
+        bad[rank].part.plan = plan_nothing;
+        bad[rank].part.move = move_badly;
+        bad[rank].part.what = 1000;
+        fr_coll_task_begin(&bad[rank], &pair->groups[rank]);
+    }
+}
+
+// A rank that fails to move, declines, or is in another operation, while a task of another group is
+// under way: all ranks of the group find that out, and it is as good as before.
+static void test_failures(struct pair pairs[2])
+{
+    struct operation other = {.kind = ALLTOALL, .pair = &pairs[1], .seed = 77};
+    struct fr_coll_task bad[RANKS];
+    struct fr_coll_task *const both[] = {&bad[0], &bad[1]};
+    uint64_t random = 9;
+    bool over = false;
+    fill(&pairs[1], other.seed);
+    for (int rank = 0; rank < RANKS; rank++)
+        begin(&other, rank);
+    CHECK(fr_coll_task_progress(&other.tasks[0], &over) == FR_OK && !over);
+    begin_like(bad, &other, &pairs[0]);
+    run_all(both, RANKS, 1, &random, FR_ERR_DEVICE);
+    begin_like(bad, &other, &pairs[0]);
+    bad[1].part.what++;
+    run_all(both, RANKS, 1, &random, FR_ERR_UNSUPPORTED);
+    begin_like(bad, &other, &pairs[0]);
+    bad[1].declines = true;
+    run_all(both, RANKS, 1, &random, FR_ERR_UNSUPPORTED);
+    run_all((struct fr_coll_task *[]){&other.tasks[0], &other.tasks[1]}, 2, 1, &random, FR_OK);
+    check(&other);
+    interleave(pairs, REDUCE, BCAST, 1, &random);
+}
+
+static void run_tasks(void)
+{
+    struct pair pairs[2];
+    open_pair(&pairs[0]);
+    open_pair(&pairs[1]);
+    test_orders(pairs);
+    test_turns(&pairs[0]);
+    test_failures(pairs);
+    close_pair(&pairs[0]);
+    close_pair(&pairs[1]);
+}
+
+// A rank that does not come within FABRAIL_TIMEOUT, and one that has quit: the others' tasks end,
+// and that of another group goes on meanwhile.
+static void run_missing(void)
+{
+    struct pair pairs[2];
+    bool over = false;
+    enum fr_status status = FR_OK;
+    uint64_t random = 11;
+    open_pair(&pairs[0]);
+    open_pair(&pairs[1]);
+    struct operation late = {.kind = ALLTOALL, .pair = &pairs[0]};
+    begin(&late, 0);
+    CHECK(fr_coll_task_progress(&late.tasks[0], &over) == FR_OK && !over);
+    struct operation other = {.kind = REDUCE, .pair = &pairs[1], .seed = 13};
+    fill(&pairs[1], other.seed);
+    for (int rank = 0; rank < RANKS; rank++)
+        begin(&other, rank);
+    run_all((struct fr_coll_task *[]){&other.tasks[0], &other.tasks[1]}, 2, 1, &random, FR_OK);
+    check(&other);
+    time_t began = time(NULL);
+    while (!over && time(NULL) < began + 60)
+        status = fr_coll_task_progress(&late.tasks[0], &over);
+    CHECK(status == FR_ERR_MPI && pairs[0].groups[0].broken, "%s", fr_core_status_text(status));
+    CHECK(given_up == in_slabs, "the others are told %u times", given_up);
+    begin(&late, 0);
+    CHECK(fr_coll_task_run(&late.tasks[0]) == FR_ERR_MPI);
+    begin(&other, 0);
+    CHECK(fr_coll_task_progress(&other.tasks[0], &over) == FR_OK && !over);
+    pairs[1].groups[0].quit = FR_COLL_QUIT;
+    CHECK(fr_coll_task_run(&other.tasks[0]) == FR_ERR_UNSUPPORTED && !pairs[1].groups[0].broken);
+    close_pair(&pairs[0]);
+    close_pair(&pairs[1]);
+}
+
+static void start(void)
+{
+    struct fr_control_secret job;
+    pair_begin(0);
+    CHECK(fr_control_secret_draw(&job) == FR_OK);
+    CHECK(fr_coll_posts_open(&job, 0, 1, fr_coll_group_post_bytes(RANKS)) == FR_OK);
+}
+
+static void finish(void)
+{
+    fr_coll_posts_release();
+    pair_end();
+}
+
+static void run_in_segments(void)
+{
+    start();
+    run_tasks();
+    finish();
+}
+
+static void run_in_slabs(void)
+{
+    in_slabs = true;
+    run_in_segments();
+}
+
+static void run_missing_in_segments(void)
+{
+    start();
+    run_missing();
+    finish();
+}
+
+static void run_missing_in_slabs(void)
+{
+    in_slabs = true;
+    run_missing_in_segments();
+}
+
+#define SHORT                                                                                      \
+    {                                                                                              \
+        "FABRAIL_TIMEOUT=1"                                                                        \
+    }
+
+static const struct process_case cases[] = {
+    {.name = "segments", .count = 1, .run = run_in_segments},
+    {.name = "slabs", .count = 1, .run = run_in_slabs},
+    {.name = "missing", .count = 1, .run = run_missing_in_segments, .common = SHORT},
+    {.name = "missing-in-slabs", .count = 1, .run = run_missing_in_slabs, .common = SHORT},
+    {.name = NULL},
+};
+
+int main(int count, char **arguments)
+{
+    return process_main(cases, count, arguments);
+}
