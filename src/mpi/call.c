@@ -27,24 +27,27 @@ void fr_mpi_find_object(struct fr_request_op *op)
     }
 }
 
-static struct fr_policy_facts facts_of(const struct fr_request_op *op, bool stageable,
-                                       const struct fr_device_range *range)
+// What holds for any device memory in a function.
+static struct fr_policy_facts facts_of_function(enum fr_fn fn)
 {
-    struct fr_policy_facts facts = {
-        .device_memory = fr_device_owns(range),
-        .stageable = stageable,
+    return (struct fr_policy_facts){
+        .device_memory = true,
+        .stageable = true,
+        .mpi_gpu_aware = fr_mpi_is_gpu_aware(),
+        .function_gpu_safe = fr_mpi_is_gpu_safe(fn),
         .paths = fr_core_settings()->paths,
         .fabric_use = fr_core_settings()->fabric,
-        .fabric_allocated = (range->caps & FR_SHARE_FABRIC) != 0,
+        .fabric_workspace = true, // until it is needed and cannot be had
     };
-    if (!facts.device_memory)
-        return facts;
-    facts.mpi_gpu_aware = fr_mpi_is_gpu_aware();
-    facts.function_gpu_safe = fr_mpi_is_gpu_safe(op->fn);
-    if (facts.mpi_gpu_aware && facts.function_gpu_safe && stageable) {
+}
+
+static struct fr_policy_facts facts_of(const struct fr_request_op *op,
+                                       const struct fr_device_range *range)
+{
+    struct fr_policy_facts facts = facts_of_function(op->fn);
+    facts.fabric_allocated = (range->caps & FR_SHARE_FABRIC) != 0;
+    if (facts.mpi_gpu_aware && facts.function_gpu_safe)
         facts.multi_node_nvlink = fr_mpi_has_fabric(op, range->device);
-        facts.fabric_workspace = true; // until it is needed and cannot be had
-    }
     return facts;
 }
 
@@ -52,17 +55,9 @@ static struct fr_policy_facts facts_of(const struct fr_request_op *op, bool stag
 // workspace is to be had.
 static bool passes_any_memory(enum fr_fn fn, bool fabric)
 {
-    const struct fr_settings *settings = fr_core_settings();
-    const struct fr_policy_facts facts = {
-        .device_memory = true,
-        .stageable = true,
-        .mpi_gpu_aware = fr_mpi_is_gpu_aware(),
-        .function_gpu_safe = fr_mpi_is_gpu_safe(fn),
-        .paths = settings->paths,
-        .fabric_use = settings->fabric,
-        .multi_node_nvlink = fr_world_clique_count() > 0,
-        .fabric_workspace = fabric,
-    };
+    struct fr_policy_facts facts = facts_of_function(fn);
+    facts.multi_node_nvlink = fr_world_clique_count() > 0;
+    facts.fabric_workspace = fabric;
     return fr_policy_choose(&facts).path == FR_PATH_PASS;
 }
 
@@ -91,10 +86,13 @@ bool fr_mpi_call_refusable(enum fr_fn fn, fr_word *args, int *result)
         struct fr_device_range range;
         struct fr_request_op op = {.fn = fn};
         fr_device_classify((const void *)args[row->buffers[i]], 1, &range);
-        struct fr_policy_facts facts = facts_of(&op, false, &range);
+        if (!fr_device_owns(&range))
+            continue;
+        struct fr_policy_facts facts = facts_of_function(fn);
+        facts.stageable = facts.fabric_workspace = false;
         struct fr_policy_choice choice = fr_policy_choose(&facts);
         if (choice.path != FR_PATH_REFUSE)
-            continue;
+            return false;
         memcpy(op.args, args, row->arg_count * sizeof(*args));
         fr_mpi_find_object(&op);
         *result = refuse(&op, range.kind, choice.reason);
@@ -132,7 +130,7 @@ static bool open_fabric(struct fr_path_view *view)
 static struct fr_policy_choice choose_path(const struct fr_request_op *op,
                                            struct fr_path_view *view)
 {
-    struct fr_policy_facts facts = facts_of(op, true, &view->range);
+    struct fr_policy_facts facts = facts_of(op, &view->range);
     struct fr_policy_choice choice = fr_policy_choose(&facts);
     view->path = choice.path;
     if (choice.path == FR_PATH_FABRIC && !open_fabric(view)) {
@@ -180,11 +178,12 @@ static enum outcome choose_paths(struct fr_request_op *op, int *result)
             fr_rndv_progress(&view->range);
         view->expects_rts = is_device && op->takes_rts && view->out_bytes && !view->in_bytes;
         view->as_bytes = is_device && op->takes_rts && view->out_bytes && !fr_mpi_takes_parts();
-        struct fr_policy_choice choice = choose_path(op, view);
         if (!is_device) {
+            view->path = FR_PATH_PASS;
             outcome = choose_for_host(op, view) == STAGED ? STAGED : outcome;
             continue;
         }
+        struct fr_policy_choice choice = choose_path(op, view);
         const char *scheme = NULL;
         if (choice.path == FR_PATH_HOST && fr_report_on)
             choice.reason = fr_mpi_staged_because(op, view, choice.reason);
@@ -341,77 +340,123 @@ static int fail(struct fr_request_op *op, enum fr_status status)
     return rc;
 }
 
-bool fr_mpi_serve(enum fr_fn fn, fr_word *args, struct fr_coll_group *group, enum fr_fn counted_as,
-                  int *result)
+// Chooses paths for the buffers of a call, and makes it unless MPI gets what the application gave.
+// Owns the operation.
+static bool stage_and_run(struct fr_request_op *op, int *result)
 {
-    fr_request_poll_freed();
-    fr_request_notice_awaited();
-    fr_workspace_trim();
-    if (!group && needs_no_views(fn))
-        return false;
-    struct fr_request_op *op = fr_request_op_new(fn, args);
-    if (!op) {
-        if (group)
-            fr_coll_decline(group, fr_real_rows[fn].name);
-        *result = fr_request_raise(0, 0, fr_real_mpi.ERR_NO_MEM);
-        return true;
-    }
-    fr_mpi_find_object(op);
-    op->persistent = fr_real_rows[fn].flags & FR_ROW_PERSISTENT;
-    op->takes_rts = fr_mpi_takes_rts && fr_mpi_receives(fn);
-    op->counted_as = counted_as;
-    enum fr_status status = fr_mpi_views_build(op);
-    if (group && status != FR_OK)
-        fr_coll_decline(group, fr_real_rows[fn].name);
-    if (group && status == FR_OK && fr_mpi_peer_exchange(op, group, result)) {
+    enum outcome outcome = choose_paths(op, result);
+    if (outcome == FAILED) {
         fr_request_op_free(op);
         return true;
     }
-    if (group && group->slab && fr_mpi_peer_schedules(fn)) { // as all its ranks do
-        fr_request_op_free(op);
-        return fr_mpi_run_schedule(fn, args, group, result) ||
-               fr_mpi_call_buffers(fn, args, result);
-    }
-    if (status == FR_OK && fr_mpi_reduce_local(op, result)) {
-        fr_request_op_free(op);
-        return true;
-    }
-    // What MPI can be given as it is, need not be understood.
-    if (status == FR_ERR_INVALID ||
-        (status != FR_OK && (passes_any_memory(fn, false) || !any_device_pointer(op)))) {
-        if (op->takes_rts && status != FR_ERR_INVALID)
-            fr_warn_once("%s: a datatype is not understood, so that what it receives from a GPU is "
-                         "lost: %s",
-                         fr_real_rows[fn].name, fr_core_status_text(status));
+    fr_mpi_mark_plain(op);
+    bool is_looked_at = op->takes_rts && op->view_count; // though it is the application's memory
+    if (outcome == UNCHANGED && !is_looked_at) {
         fr_request_op_free(op);
         return false;
     }
-    if (status == FR_OK && fr_mpi_call_persistent_send(op, result))
-        return true;
-    if (status == FR_OK)
-        status = fr_mpi_split_replace(op);
-    enum outcome outcome = FAILED;
-    if (status == FR_OK)
-        outcome = choose_paths(op, result);
-    if (outcome != FAILED)
-        fr_mpi_mark_plain(op);
-    if (outcome == UNCHANGED && op->takes_rts && op->view_count)
-        outcome = STAGED; // MPI works on the application's own memory, and is looked at
-    if (outcome == UNCHANGED || (outcome == FAILED && status == FR_OK)) {
-        fr_request_op_free(op);
-        return outcome == FAILED;
-    }
-    if (status == FR_OK)
-        status = stage(op);
+    enum fr_status status = stage(op);
     if (status == FR_OK)
         status = prepare_partitions(op);
     *result = status == FR_OK ? run(op) : fail(op, status);
     return true;
 }
 
+// A call whose buffers are not understood. What MPI can be given as it is need not be.
+static bool leave_or_fail(struct fr_request_op *op, enum fr_status status, int *result)
+{
+    if (status != FR_ERR_INVALID && !passes_any_memory(op->fn, false) && any_device_pointer(op)) {
+        *result = fail(op, status);
+        return true;
+    }
+    if (op->takes_rts && status != FR_ERR_INVALID)
+        fr_warn_once("%s: a datatype is not understood, so that what it receives from a GPU is "
+                     "lost: %s",
+                     fr_real_rows[op->fn].name, fr_core_status_text(status));
+    fr_request_op_free(op);
+    return false;
+}
+
+// Serves a call whose views have been built with this status. Owns the operation.
+static bool serve(struct fr_request_op *op, enum fr_status status, int *result)
+{
+    if (status != FR_OK)
+        return leave_or_fail(op, status, result);
+    switch (fr_real_rows[op->fn].class) {
+    case FR_CLASS_REDUCE_LOCAL:
+        if (!fr_mpi_reduce_local(op, result))
+            break;
+        fr_request_op_free(op);
+        return true;
+    case FR_CLASS_SEND:
+        if (op->persistent && fr_mpi_call_persistent_send(op, result))
+            return true;
+        break;
+    case FR_CLASS_REPLACE:
+        status = fr_mpi_split_replace(op);
+        break;
+    default:
+        break;
+    }
+    return status == FR_OK ? stage_and_run(op, result) : leave_or_fail(op, status, result);
+}
+
+static void look_after_others(void)
+{
+    fr_request_poll_freed();
+    fr_request_notice_awaited();
+    fr_workspace_trim();
+}
+
+static struct fr_request_op *make_op(enum fr_fn fn, const fr_word *args, enum fr_fn counted_as)
+{
+    struct fr_request_op *op = fr_request_op_new(fn, args);
+    if (!op)
+        return NULL;
+    fr_mpi_find_object(op);
+    op->persistent = fr_real_rows[fn].flags & FR_ROW_PERSISTENT;
+    op->takes_rts = fr_mpi_takes_rts && fr_mpi_receives(fn);
+    op->counted_as = counted_as;
+    return op;
+}
+
+bool fr_mpi_serve(enum fr_fn fn, fr_word *args, enum fr_fn counted_as, int *result)
+{
+    look_after_others();
+    if (needs_no_views(fn))
+        return false;
+    struct fr_request_op *op = make_op(fn, args, counted_as);
+    if (op)
+        return serve(op, fr_mpi_views_build(op), result);
+    *result = fr_request_raise(0, 0, fr_real_mpi.ERR_NO_MEM);
+    return true;
+}
+
 bool fr_mpi_call_buffers(enum fr_fn fn, fr_word *args, int *result)
 {
-    return fr_mpi_serve(fn, args, NULL, fn, result);
+    return fr_mpi_serve(fn, args, fn, result);
+}
+
+// An exchange which the ranks of the group may agree to do among themselves.
+static bool serve_group(enum fr_fn fn, fr_word *args, struct fr_coll_group *group, int *result)
+{
+    look_after_others();
+    struct fr_request_op *op = make_op(fn, args, fn);
+    enum fr_status status = op ? fr_mpi_views_build(op) : FR_ERR_NO_MEMORY;
+    if (status != FR_OK)
+        fr_coll_decline(group, fr_real_rows[fn].name);
+    if (!op) {
+        *result = fr_request_raise(0, 0, fr_real_mpi.ERR_NO_MEM);
+        return true;
+    }
+    if (status == FR_OK && fr_mpi_peer_exchange(op, group, result)) {
+        fr_request_op_free(op);
+        return true;
+    }
+    if (!group->slab || !fr_mpi_peer_schedules(fn)) // as all its ranks do
+        return serve(op, status, result);
+    fr_request_op_free(op);
+    return fr_mpi_run_schedule(fn, args, group, result) || fr_mpi_call_buffers(fn, args, result);
 }
 
 // Once a rank has quit, all are as if one had declined.
@@ -432,8 +477,9 @@ static bool exchange(enum fr_fn fn, fr_word *args, struct fr_coll_group *group, 
         group = NULL;
     if (declines && on_host)
         return false;
-    // A rank without data has to say so, whatever its pointers are.
-    return on_host && !group ? false : fr_mpi_serve(fn, args, group, fn, result);
+    if (group) // a rank without data has to say so, whatever its pointers are
+        return serve_group(fn, args, group, result);
+    return !on_host && fr_mpi_call_buffers(fn, args, result);
 }
 
 // All ranks come here, also those with host buffers, which the others have to know.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Init, Finalize and the questions about GPU support.
+// Init, Finalize and the questions about GPU support; and calls that Fabrail only takes note of.
 #include "config.h"
 
 #include "coll/meet.h"
@@ -120,4 +120,65 @@ bool fr_mpi_call_query(enum fr_fn fn, fr_word *args, int *result)
     if (served && args[1] && (int)args[0] == MPICH_GPU_SUPPORT_CUDA)
         *(int *)args[1] = 1;
     return true;
+}
+
+bool fr_mpi_call_type_free(enum fr_fn fn, fr_word *args, int *result)
+{
+    (void)fn;
+    (void)result;
+    if (args[0])
+        fr_layout_forget(fr_real_handle_load((const void *)args[0], 0));
+    return false;
+}
+
+bool fr_mpi_call_request_free(enum fr_fn fn, fr_word *args, int *result)
+{
+    (void)fn;
+    bool handled = fr_request_free(args, result);
+    if (handled)
+        fr_mpi_comms_free_later();
+    return handled;
+}
+
+// A session may have threads that MPI_Query_thread says nothing of. And the first one starts MPI,
+// which makes records known once: MPI_Init may follow.
+bool fr_mpi_call_session_init(enum fr_fn fn, fr_word *args, int *result)
+{
+    fr_request_set_serial(false);
+    bool starts = fr_world_census_begin();
+    *result = fr_real_call(fn, args);
+    if (starts)
+        fr_world_census_note();
+    return true;
+}
+
+bool fr_mpi_call_handler_make(enum fr_fn fn, fr_word *args, int *result)
+{
+    (void)fn;
+    (void)args;
+    (void)result;
+    fr_request_handler_made();
+    return false;
+}
+
+// Fortran bindings may make an error handler by functions of their own.
+bool fr_mpi_call_handler_set(enum fr_fn fn, fr_word *args, int *result)
+{
+    (void)result;
+    fr_word set = fr_real_handle(args[1]);
+    bool of_window = fr_real_rows[fn].window >= 0, of_file = fr_real_rows[fn].file >= 0;
+    if (set != fr_real_mpi.ERRORS_ARE_FATAL && !of_window && !of_file)
+        fr_request_errors_return = true;
+    if (set != fr_real_mpi.ERRORS_ARE_FATAL && set != fr_real_mpi.ERRORS_RETURN)
+        fr_request_handler_made();
+    return false;
+}
+
+bool fr_mpi_call_abort(enum fr_fn fn, fr_word *args, int *result)
+{
+    (void)fn;
+    (void)args;
+    (void)result;
+    fr_report_write_abort();
+    return false;
 }

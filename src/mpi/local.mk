@@ -9,6 +9,8 @@ librooms_la_SOURCES += \
 	src/mpi/collective.c \
 	src/mpi/comms.c \
 	src/mpi/enter.c \
+	src/mpi/entry.c \
+	src/mpi/entry.h \
 	src/mpi/fabric.c \
 	src/mpi/facts.c \
 	src/mpi/hooks.c \

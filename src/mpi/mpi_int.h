@@ -100,8 +100,13 @@ bool fr_mpi_call_init(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_finalize(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_spawn(enum fr_fn fn, fr_word *args, int *result);
 bool fr_mpi_call_query(enum fr_fn fn, fr_word *args, int *result);
-
 bool fr_mpi_call_probe(enum fr_fn fn, fr_word *args, int *result);
+bool fr_mpi_call_type_free(enum fr_fn fn, fr_word *args, int *result);
+bool fr_mpi_call_request_free(enum fr_fn fn, fr_word *args, int *result);
+bool fr_mpi_call_session_init(enum fr_fn fn, fr_word *args, int *result);
+bool fr_mpi_call_handler_make(enum fr_fn fn, fr_word *args, int *result);
+bool fr_mpi_call_handler_set(enum fr_fn fn, fr_word *args, int *result);
+bool fr_mpi_call_abort(enum fr_fn fn, fr_word *args, int *result);
 
 // Whether no buffer argument can be device memory, by a few compares.
 bool fr_mpi_are_host_buffers(enum fr_fn fn, const fr_word *args);
@@ -248,10 +253,9 @@ struct fr_coll_group;
 bool fr_mpi_is_wrong_collective(const struct fr_request_op *op, const struct fr_coll_group *group,
                                 int root);
 
-// A call with buffers. `group` is that of an exchange which its ranks may agree to do among
-// themselves, else NULL. Returns as the handlers of classes do.
-bool fr_mpi_serve(enum fr_fn fn, fr_word *args, struct fr_coll_group *group, enum fr_fn counted_as,
-                  int *result);
+// Serves a call with buffers, which the report counts as one of `counted_as`. Returns as the
+// handlers of classes do.
+bool fr_mpi_serve(enum fr_fn fn, fr_word *args, enum fr_fn counted_as, int *result);
 
 // Finds where the error handler of a call hangs.
 void fr_mpi_find_object(struct fr_request_op *op);

@@ -119,7 +119,7 @@ static int receive_noted(enum fr_fn fn, fr_word *args, enum fr_fn counted_as)
         return receive_now(fn, args);
     bool simple = fr_mpi_is_simple(fr_real_handle(buffer[2]));
     struct fr_request_posted *noted = simple ? fr_request_posted_begin(fn, buffer) : NULL;
-    if (!noted && fr_mpi_serve(fn, args, NULL, counted_as, &rc))
+    if (!noted && fr_mpi_serve(fn, args, counted_as, &rc))
         return rc;
     rc = receive_now(fn, args);
     if (noted)
@@ -181,7 +181,7 @@ static bool receive(enum fr_fn fn, fr_word *args, enum fr_fn counted_as, int *re
     bool on_host = !(fr_real_rows[fn].flags & FR_ROW_PERSISTENT) && are_on_host(fn, args);
     bool sends_more = !receives && needs_look_for_sending(fn, args);
     int in = receiving_buffer(fn);
-    if ((!on_host || sends_more) && fr_mpi_serve(fn, args, NULL, counted_as, result))
+    if ((!on_host || sends_more) && fr_mpi_serve(fn, args, counted_as, result))
         return true;
     if (!on_host)
         return false;
@@ -199,7 +199,7 @@ static bool receive(enum fr_fn fn, fr_word *args, enum fr_fn counted_as, int *re
     }
     bool of_another = counted_as != fn && fr_mpi_rails_take_host; // which the report shall name
     if (!receives || of_another || !fr_mpi_is_simple(type))
-        return fr_mpi_serve(fn, args, NULL, counted_as, result);
+        return fr_mpi_serve(fn, args, counted_as, result);
     return receive_later(fn, args, result);
 }
 
@@ -216,7 +216,7 @@ int fr_mpi_call_part(enum fr_fn fn, fr_word *args, enum fr_fn counted_as)
         !receives && fr_mpi_may_go_over_rails(count_at(fn, args, 1), fr_real_handle(args[2]));
     bool plain = fr_mpi_are_host_buffers(fn, args) && !(receives && fr_mpi_takes_rts) && !for_rails;
     bool done = !plain && (receives ? receive(fn, args, counted_as, &rc)
-                                    : fr_mpi_serve(fn, args, NULL, counted_as, &rc));
+                                    : fr_mpi_serve(fn, args, counted_as, &rc));
     return done ? rc : fr_real_call(fn, args);
 }
 

@@ -299,8 +299,7 @@ static bool is_local(const struct fr_request_op *op, struct fr_device_reduction 
 bool fr_mpi_reduce_local(struct fr_request_op *op, int *result)
 {
     struct fr_device_reduction work = {.row = FR_REDUCE_ROWS};
-    if (fr_real_rows[op->fn].class != FR_CLASS_REDUCE_LOCAL || op->view_count != 2 ||
-        !(fr_core_settings()->paths & FR_PATH_BIT_PEER))
+    if (op->view_count != 2 || !(fr_core_settings()->paths & FR_PATH_BIT_PEER))
         return false;
     fr_mpi_side_measure(op);
     if (!is_local(op, &work))

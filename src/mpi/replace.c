@@ -43,8 +43,7 @@ static bool is_worthwhile(struct fr_request_op *op)
 
 enum fr_status fr_mpi_split_replace(struct fr_request_op *op)
 {
-    if (fr_real_rows[op->fn].class != FR_CLASS_REPLACE || !fr_mpi_takes_rts ||
-        !fr_real_has(apart(op->fn)) || !is_worthwhile(op))
+    if (!fr_mpi_takes_rts || !fr_real_has(apart(op->fn)) || !is_worthwhile(op))
         return FR_OK;
     op->fn = apart(op->fn);
     rearrange(op);

@@ -465,7 +465,7 @@ static int refuse(struct fr_request_op *op, fr_word comm, enum fr_status status)
 
 bool fr_mpi_call_persistent_send(struct fr_request_op *op, int *result)
 {
-    if (!fr_mpi_takes_rts || !op->persistent || fr_real_rows[op->fn].class != FR_CLASS_SEND)
+    if (!fr_mpi_takes_rts)
         return false;
     struct fr_path_view *view = op->view_count ? &op->views[0] : NULL;
     if (view)

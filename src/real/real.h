@@ -17,7 +17,7 @@ typedef uintptr_t fr_word;
 // What a function does with its buffers: which of them matter on which rank, and how long.
 enum fr_class {
     FR_CLASS_PASS, // no buffer and no request of interest: the stub jumps to the real function
-#define FR_CLASS(name) FR_CLASS_##name,
+#define FR_CLASS(name, check, handler) FR_CLASS_##name,
 #include "real/classes.def"
 #undef FR_CLASS
 };
@@ -93,8 +93,8 @@ struct fr_real_row {
 };
 extern struct fr_real_row fr_real_rows[FR_FN_COUNT]; // written by fr_real_rows_fill alone
 
-// Finds where the arguments of all functions stand. fr_real_find and fr_real_start do so; any other
-// user of the rows calls it first. Not thread-safe; idempotent.
+// Finds where the arguments of all functions with stubs stand. fr_real_find and fr_real_start do
+// so; any other user of the rows calls it first. Not thread-safe; idempotent.
 void fr_real_rows_fill(void);
 
 // The side of a call that a buffer is on, by the position of that.

@@ -19,28 +19,30 @@ struct fr_real_row fr_real_rows[FR_FN_COUNT] = {
 #undef FR_ROW
 };
 
-static bool is_one_of(char letter, const char *letters)
+static bool is_buffer(char letter)
 {
-    return letter && strchr(letters, letter);
+    return letter == 's' || letter == 'r' || letter == 'b';
 }
 
 // What follows a buffer, or the buffers that share it: count, displacements and datatype.
 static struct fr_real_side side_at(const char *signature, int buffer)
 {
     struct fr_real_side side = {(signed char)buffer, -1, -1, -1, .has_counts = false};
-    int arg = buffer;
-    while (is_one_of(signature[arg], "srbg"))
+    int arg = buffer + 1;
+    while (is_buffer(signature[arg]) || signature[arg] == 'g')
         arg++;
-    if (is_one_of(signature[arg], "nNv")) {
-        side.has_counts = signature[arg] == 'v';
-        side.wide_count = signature[arg] == 'N';
+    char count = signature[arg];
+    if (count == 'n' || count == 'N' || count == 'v') {
+        side.has_counts = count == 'v';
+        side.wide_count = count == 'N';
         side.count = (signed char)arg++;
     }
-    if (is_one_of(signature[arg], "dDA")) {
-        side.wide_displacements = signature[arg] == 'A';
+    char displacements = signature[arg];
+    if (displacements == 'd' || displacements == 'D' || displacements == 'A') {
+        side.wide_displacements = displacements == 'A';
         side.displacements = (signed char)arg++;
     }
-    if (is_one_of(signature[arg], "tT")) {
+    if (signature[arg] == 't' || signature[arg] == 'T') {
         side.has_types = signature[arg] == 'T';
         side.type = (signed char)arg;
     }
@@ -54,7 +56,7 @@ static void fill_sides(struct fr_real_row *row)
     row->buffer_count = 0;
     for (int arg = 0; arg < row->arg_count; arg++) {
         char letter = row->signature[arg];
-        if (!is_one_of(letter, "srb"))
+        if (!is_buffer(letter))
             continue;
         row->buffers[row->buffer_count++] = (unsigned char)arg;
         if (letter != 'r' && row->send.buffer < 0)
@@ -111,7 +113,7 @@ static signed char *field_of(struct fr_real_row *row, char letter)
 
 void fr_real_rows_fill(void)
 {
-    for (enum fr_fn fn = 0; fn < FR_FN_COUNT; fn++) {
+    for (enum fr_fn fn = 0; fn < FR_FN_STUB_COUNT; fn++) {
         struct fr_real_row *row = &fr_real_rows[fn];
         memset((char *)row + offsetof(struct fr_real_row, peer), -1,
                sizeof(*row) - offsetof(struct fr_real_row, peer));

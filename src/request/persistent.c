@@ -179,12 +179,12 @@ bool fr_request_pready(enum fr_fn fn, fr_word *args, int *result)
     return true;
 }
 
-bool fr_request_parrived(fr_word *args, int *result)
+bool fr_request_parrived(enum fr_fn fn, fr_word *args, int *result)
 {
     struct fr_request_op *op = fr_request_table_find_partitioned(fr_real_handle(args[0]));
     if (!op)
         return false;
-    *result = FR_MPI(Parrived, args[0], args[1], args[2]);
+    *result = fr_real_call(fn, args);
     size_t partition = (size_t)(int)args[1];
     if (*result != fr_real_mpi.SUCCESS || !*(const int *)args[2] || !op->active ||
         partition >= op->partitions || !fr_request_begin_copy(&op->arrived[partition]))

@@ -260,7 +260,7 @@ bool fr_request_complete(enum fr_fn fn, fr_word *args, int *result);
 bool fr_request_free(fr_word *args, int *result);
 bool fr_request_start(enum fr_fn fn, fr_word *args, int *result);
 bool fr_request_pready(enum fr_fn fn, fr_word *args, int *result);
-bool fr_request_parrived(fr_word *args, int *result);
+bool fr_request_parrived(enum fr_fn fn, fr_word *args, int *result);
 
 // Goes before anything that the application does in a function of its own which MPI calls while it
 // completes requests: these are claimed now, before others have their values.
