@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Batches of copies. A strided copy becomes the fewest driver calls that can express it.
+// Batches of copies.
 #include "config.h"
 
 #include "core/meter.h"
-#include "device/cuda/cuda_int.h"
+#include "device/device_int.h"
 
 #include <string.h>
 
@@ -53,130 +53,6 @@ static void simplify(struct fr_device_copy *copy)
     }
 }
 
-// Returns whether both sides' rows lie apart in order, as pitched copies want them.
-static bool is_pitched(const struct fr_device_copy *copy, size_t max_pitch_bytes)
-{
-    const ptrdiff_t strides[] = {copy->dst_stride[0], copy->src_stride[0]};
-    for (size_t side = 0; side < FR_ARRAY_LENGTH(strides); side++) {
-        if (strides[side] < (ptrdiff_t)copy->bytes || (size_t)strides[side] > max_pitch_bytes)
-            return false;
-    }
-    return true;
-}
-
-// Returns whether both sides' planes are a whole number of rows apart and do not overlap.
-static bool is_boxed(const struct fr_device_copy *copy)
-{
-    const ptrdiff_t outer[] = {copy->dst_stride[1], copy->src_stride[1]};
-    const ptrdiff_t inner[] = {copy->dst_stride[0], copy->src_stride[0]};
-    for (size_t side = 0; side < FR_ARRAY_LENGTH(outer); side++) {
-        if (outer[side] < 0 || outer[side] % inner[side] != 0 ||
-            (size_t)(outer[side] / inner[side]) < copy->n[0])
-            return false;
-    }
-    return true;
-}
-
-static CUdeviceptr as_device(const void *address)
-{
-    return (CUdeviceptr)(uintptr_t)address;
-}
-
-static enum fr_status start_run(const struct fr_device_stream *stream, void *dst, const void *src,
-                                size_t bytes)
-{
-    CUresult result = fr_cu.cuMemcpyAsync(as_device(dst), as_device(src), bytes, stream->handle);
-    return result == CUDA_SUCCESS ? FR_OK : fr_device_fail("cuMemcpyAsync", result);
-}
-
-static CUmemorytype dst_type(const struct fr_device_stream *stream,
-                             const struct fr_device_copy *copy)
-{
-    bool is_host = stream->direction == FR_TO_STAGE && !copy->on_device;
-    return is_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
-}
-
-static CUmemorytype src_type(const struct fr_device_stream *stream,
-                             const struct fr_device_copy *copy)
-{
-    bool is_host = stream->direction == FR_FROM_STAGE && !copy->on_device;
-    return is_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
-}
-
-// Of the two addresses of a side, the driver reads the one that its memory type names.
-static enum fr_status start_rows(const struct fr_device_stream *stream,
-                                 const struct fr_device_copy *copy)
-{
-    CUDA_MEMCPY2D call = {
-        .dstMemoryType = dst_type(stream, copy),
-        .dstHost = copy->dst,
-        .dstDevice = as_device(copy->dst),
-        .dstPitch = (size_t)copy->dst_stride[0],
-        .srcMemoryType = src_type(stream, copy),
-        .srcHost = copy->src,
-        .srcDevice = as_device(copy->src),
-        .srcPitch = (size_t)copy->src_stride[0],
-        .WidthInBytes = copy->bytes,
-        .Height = copy->n[0],
-    };
-    CUresult result = fr_cu.cuMemcpy2DAsync_v2(&call, stream->handle);
-    return result == CUDA_SUCCESS ? FR_OK : fr_device_fail("cuMemcpy2DAsync", result);
-}
-
-static enum fr_status start_box(const struct fr_device_stream *stream,
-                                const struct fr_device_copy *copy)
-{
-    CUDA_MEMCPY3D call = {
-        .dstMemoryType = dst_type(stream, copy),
-        .dstHost = copy->dst,
-        .dstDevice = as_device(copy->dst),
-        .dstPitch = (size_t)copy->dst_stride[0],
-        .dstHeight = (size_t)(copy->dst_stride[1] / copy->dst_stride[0]),
-        .srcMemoryType = src_type(stream, copy),
-        .srcHost = copy->src,
-        .srcDevice = as_device(copy->src),
-        .srcPitch = (size_t)copy->src_stride[0],
-        .srcHeight = (size_t)(copy->src_stride[1] / copy->src_stride[0]),
-        .WidthInBytes = copy->bytes,
-        .Height = copy->n[0],
-        .Depth = copy->n[1],
-    };
-    CUresult result = fr_cu.cuMemcpy3DAsync_v2(&call, stream->handle);
-    return result == CUDA_SUCCESS ? FR_OK : fr_device_fail("cuMemcpy3DAsync", result);
-}
-
-// One plane: a pitched copy, or a run each row where the strides allow nothing better.
-static enum fr_status start_plane(const struct fr_device_stream *stream,
-                                  const struct fr_device_copy *copy)
-{
-    if (copy->n[0] > 1 && is_pitched(copy, stream->max_pitch_bytes))
-        return start_rows(stream, copy);
-    char *dst = copy->dst;
-    const char *src = copy->src;
-    enum fr_status status = FR_OK;
-    for (size_t i = 0; i < copy->n[0] && status == FR_OK; i++) {
-        status = start_run(stream, dst, src, copy->bytes);
-        dst += copy->dst_stride[0];
-        src += copy->src_stride[0];
-    }
-    return status;
-}
-
-static enum fr_status start(const struct fr_device_stream *stream,
-                            const struct fr_device_copy *copy)
-{
-    if (copy->n[1] > 1 && is_pitched(copy, stream->max_pitch_bytes) && is_boxed(copy))
-        return start_box(stream, copy);
-    struct fr_device_copy plane = *copy;
-    enum fr_status status = FR_OK;
-    for (size_t i = 0; i < copy->n[1] && status == FR_OK; i++) {
-        status = start_plane(stream, &plane);
-        plane.dst = (char *)plane.dst + copy->dst_stride[1];
-        plane.src = (const char *)plane.src + copy->src_stride[1];
-    }
-    return status;
-}
-
 // Both sides in host memory, so that callers need not care.
 static void copy_on_host(const struct fr_device_copy *copy)
 {
@@ -223,19 +99,21 @@ static void keep_first(struct fr_device_batch *batch, enum fr_status status)
 
 // Returns the batch's stream of the current context and this direction, NULL after a failure, which
 // the batch then holds.
-static struct fr_device_stream *find_lane(struct fr_device_batch *batch, CUcontext context,
+static struct fr_device_stream *find_lane(struct fr_device_batch *batch,
+                                          const struct fr_device_scope *scope,
                                           enum fr_device_direction direction)
 {
     for (unsigned i = 0; i < batch->stream_count; i++) {
-        if (batch->streams[i]->context == context && batch->streams[i]->direction == direction)
+        if (batch->streams[i]->context == scope->context &&
+            batch->streams[i]->direction == direction)
             return batch->streams[i];
     }
     if (batch->stream_count == FR_ARRAY_LENGTH(batch->streams)) { // more devices than streams
-        keep_first(batch, fr_device_stream_return(batch->streams[0]));
+        keep_first(batch, batch->streams[0]->ops->stream_return(batch->streams[0]));
         batch->streams[0] = batch->streams[--batch->stream_count];
     }
     struct fr_device_stream *stream = NULL;
-    keep_first(batch, fr_device_stream_borrow(context, direction, &stream));
+    keep_first(batch, scope->ops->stream_borrow(scope->context, direction, &stream));
     if (stream != NULL)
         batch->streams[batch->stream_count++] = stream;
     return stream;
@@ -281,11 +159,11 @@ static void start_here(struct fr_device_batch *batch, const struct fr_device_ran
     }
     uintptr_t low, high;
     device_span(copy, direction, &low, &high);
-    keep_first(batch, fr_device_sync(range, low, high));
+    keep_first(batch, scope.ops->settle(range, low, high));
     if (batch->status == FR_OK) {
-        struct fr_device_stream *stream = find_lane(batch, scope.context, direction);
+        struct fr_device_stream *stream = find_lane(batch, &scope, direction);
         if (stream != NULL && batch->status == FR_OK)
-            keep_first(batch, start(stream, copy));
+            keep_first(batch, stream->ops->stream_copy(stream, copy));
     }
     fr_device_scope_leave(&scope);
 }
@@ -359,14 +237,14 @@ void fr_device_batch_mark(struct fr_device_batch *batch, unsigned mark)
 {
     push_pieces(batch);
     for (unsigned i = 0; i < batch->stream_count && batch->status == FR_OK; i++)
-        keep_first(batch, fr_device_stream_mark(batch->streams[i], mark));
+        keep_first(batch, batch->streams[i]->ops->stream_mark(batch->streams[i], mark));
 }
 
 bool fr_device_batch_has_reached(struct fr_device_batch *batch, unsigned mark)
 {
     bool all = true;
     for (unsigned i = 0; i < batch->stream_count && batch->status == FR_OK && all; i++)
-        keep_first(batch, fr_device_stream_ask(batch->streams[i], mark, &all));
+        keep_first(batch, batch->streams[i]->ops->stream_ask(batch->streams[i], mark, &all));
     return all || batch->status != FR_OK;
 }
 
@@ -376,7 +254,7 @@ enum fr_status fr_device_batch_finish(struct fr_device_batch *batch)
     push_pieces(batch);
     // A failed copy does not stop the others, so every stream is waited for.
     for (unsigned i = 0; i < batch->stream_count; i++)
-        keep_first(batch, fr_device_stream_return(batch->streams[i]));
+        keep_first(batch, batch->streams[i]->ops->stream_return(batch->streams[i]));
     batch->stream_count = 0;
     fr_core_meter_end(FR_METER_COPY, begin);
     return batch->status;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Room device: the CUDA driver, found at run time in the process and never linked. Pointer
-// attributes, contexts, streams and batches of copies. No other room names a cu function.
+// Room device: memory of devices, and what devices do for other rooms. Their drivers are found
+// at run time in the process and never linked. Which driver serves is no concern of callers: a
+// range and a number of a device name their vendor's row (device_int.h).
 //
 // Every function leaves the calling thread's current context as it found it.
 #ifndef FR_DEVICE_DEVICE_H
@@ -8,7 +9,8 @@
 
 #include "core/core.h"
 
-// What the memory behind a pointer is, in reports. The `caps` of a range say what can be done with it.
+// What the memory behind a pointer is, in reports. The `caps` of a range say what can be done with
+// it.
 enum fr_device_kind {
     FR_KIND_HOST,       // plain host memory, or unknown to the driver
     FR_KIND_PINNED,     // host memory that the driver has page-locked
@@ -42,9 +44,9 @@ unsigned fr_device_kind_caps(enum fr_device_kind kind);
 struct fr_device_range {
     enum fr_device_kind kind;
     unsigned caps;      // FR_SHARE_* and FR_MEMORY_* bits
-    int device;         // ordinal of the device that moves it, for which streams, contexts and
+    int device;         // number of the device that moves it, for which streams, contexts and
                         // workspace are: one that it is open to; -1 for host memory
-    int home;           // ordinal of the device that it lies on, -1 for host memory; of memory
+    int home;           // number of the device that it lies on, -1 for host memory; of memory
                         // opened by CUDA IPC, which the driver does not say, the same as device
     uint64_t buffer_id; // changes when an address is reused; of the mapping for VMM memory
     uintptr_t base;     // first byte of the allocation, 0 for host memory; for VMM memory of the
@@ -65,12 +67,12 @@ static inline bool fr_device_owns(const struct fr_device_range *range)
     return (range->caps & FR_MEMORY_OWNED) != 0;
 }
 
-// Returns whether the CUDA driver is loaded in this process, so that device pointers can exist.
+// Returns whether a driver of devices is loaded in this process, so that device pointers can exist.
 // Cheap enough for every MPI call: a flag once true, a counter of the dynamic loader before. Never
 // loads the driver.
 bool fr_device_present(void);
 
-// Whether this host seems to have a CUDA driver. Looks for files, and does not load it.
+// Whether this host seems to have a driver of devices. Looks for files, and does not load it.
 bool fr_device_is_installed(void);
 
 // Whether the process uses a GPU: the calling thread has a current context, or some device's
@@ -211,7 +213,11 @@ bool fr_device_batch_has_reached(struct fr_device_batch *batch, unsigned mark);
 
 // Says that the calling thread has begun another call of MPI. What its own work on the default
 // streams could spoil is waited for once a call and context.
-void fr_device_begin_call(void);
+extern FR_TLS uint64_t fr_device_call;
+static inline void fr_device_begin_call(void)
+{
+    fr_device_call++;
+}
 
 // Pushes: bytes moved by the device itself between memory of its own and what peers have mapped
 // here, to or from several peers at once.
@@ -276,6 +282,7 @@ FR_MUST_CHECK enum fr_status fr_device_export_descriptor(uintptr_t base, int *de
 struct fr_device_import {
     uintptr_t address; // where the base of the export is
     size_t bytes;
+    int device;                    // that it is mapped for
     bool legacy;                   // opened by CUDA IPC in `context`, else mapped as VMM memory
     void *context;                 // current while it was mapped
     unsigned long long context_id; // tells it from a later one at its address; 0 if unknown

@@ -1,16 +1,17 @@
 # Room device: what is common to all vendors' devices.
 librooms_la_SOURCES += src/device/classify.c src/device/classify.h src/device/copy.c \
-	src/device/device.h src/device/elements.h \
-	src/device/kernels.h src/device/machine.c src/device/met.c src/device/met.h \
+	src/device/device.h src/device/device_int.h src/device/elements.h src/device/kernels.h \
+	src/device/machine.c src/device/met.c src/device/met.h src/device/present.c \
 	src/device/push.c src/device/reduce.c src/device/reduce.def src/device/reduce.h \
-	src/device/round.h
+	src/device/round.h src/device/rows.c src/device/words.c
 
 # CUDA: the driver and NVML, found at run time.
 librooms_la_SOURCES += src/device/cuda/context.c src/device/cuda/cuda_int.h \
 	src/device/cuda/driver.c src/device/cuda/installed.c src/device/cuda/module.c \
 	src/device/cuda/mover.c src/device/cuda/nvml.c src/device/cuda/query.c \
 	src/device/cuda/rdma.c src/device/cuda/register.c src/device/cuda/share.c \
-	src/device/cuda/stream.c src/device/cuda/sync.c src/device/cuda/vmm.c
+	src/device/cuda/stream.c src/device/cuda/strided.c src/device/cuda/sync.c \
+	src/device/cuda/vmm.c
 
 # CUDA's kernels, as an image inside of the library.
 EXTRA_DIST += src/device/cuda/kernels.cu src/device/cuda/reduce.cu src/device/cuda/round.cuh

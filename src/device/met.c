@@ -5,14 +5,14 @@
 #include "device/met.h"
 
 #include "core/meter.h"
-#include "device/cuda/cuda_int.h"
+#include "device/device_int.h"
 
 #include <string.h>
 
-// At least as many as ranks that a kernel meets.
-enum { BLOCK_THREADS = 512, DEFAULT_BLOCKS = 32 };
-_Static_assert((int)BLOCK_THREADS >= (int)FR_MET_MANY, "a thread a rank");
-_Static_assert((int)BLOCK_THREADS <= (int)FR_REDUCE_MAX_THREADS, "what reductions take");
+enum { DEFAULT_BLOCKS = 32 };
+_Static_assert((int)FR_KERNEL_THREADS >= (int)FR_MET_MANY, "a thread a rank");
+
+#define TITLE "a meeting of devices"
 
 // The parameters of one launch.
 union params {
@@ -24,7 +24,7 @@ _Static_assert(sizeof(union params) <= 4096, "what every driver takes");
 
 struct launch {
     struct fr_device_kernels *kernels;
-    CUfunction function;
+    enum fr_device_kernel kernel;
     union params params;
     struct fr_round *round; // in the parameters
     unsigned blocks;
@@ -99,7 +99,7 @@ static bool plan_push(struct launch *launch, const struct fr_round *round, const
         params->round = *round;
         memcpy(params->slabs, slabs, table);
         launch->round = &params->round;
-        launch->function = launch->kernels->met_few;
+        launch->kernel = FR_KERNEL_MET_FEW;
         return plan_pieces(launch, move, &params->head, params->pieces, FR_MET_FEW);
     }
     struct fr_met_many *params = &launch->params.many;
@@ -108,7 +108,7 @@ static bool plan_push(struct launch *launch, const struct fr_round *round, const
     params->round = *round;
     memcpy(params->slabs, slabs, table);
     launch->round = &params->round;
-    launch->function = launch->kernels->met_many;
+    launch->kernel = FR_KERNEL_MET_MANY;
     return plan_pieces(launch, move, &params->head, params->pieces, FR_MET_MANY);
 }
 
@@ -116,13 +116,13 @@ static bool plan_reduction(struct launch *launch, const struct fr_round *round,
                            const uint64_t *slabs, const struct fr_device_move *move)
 {
     struct fr_met_reduce *params = &launch->params.reduce;
-    if (round->size > FR_REDUCE_SOURCES || !fr_device_kernels_can_reduce(launch->kernels))
+    if (round->size > FR_REDUCE_SOURCES)
         return false;
     params->round = *round;
     memcpy(params->slabs, slabs, (size_t)round->size * sizeof(*slabs));
     fr_device_reduce_fill(&params->reduce, move->reduction);
     launch->round = &params->round;
-    launch->function = launch->kernels->met_reduce;
+    launch->kernel = FR_KERNEL_MET_REDUCE;
     launch->blocks = fr_device_reduce_blocks(&params->reduce, most_blocks(launch, move));
     if (launch->blocks <= ALONE_BLOCKS)
         launch->blocks = 1;
@@ -141,62 +141,60 @@ static bool read_answer(const struct launch *launch, const uint64_t *words, unsi
 }
 
 // Whether or not the driver can say how the kernel fares, what it has said itself counts.
-static CUresult wait_answer(const struct launch *launch, const uint64_t *words, CUstream stream,
-                            unsigned *how)
+static enum fr_status wait_answer(const struct launch *launch, const uint64_t *words,
+                                  struct fr_device_stream *stream, unsigned *how)
 {
-    CUresult result = fr_device_words_wait(words, 1, launch->round->value, stream);
-    if (result != CUDA_SUCCESS && fr_cu.cuStreamSynchronize(stream) != CUDA_SUCCESS)
-        return result;
-    bool over = false;
-    while (!read_answer(launch, words, how)) {
-        if (over)
-            return result == CUDA_SUCCESS ? CUDA_ERROR_UNKNOWN : result;
-        over = fr_cu.cuStreamQuery(stream) != CUDA_ERROR_NOT_READY;
-    }
-    return CUDA_SUCCESS;
+    const struct fr_device_ops *ops = stream->ops;
+    int answer = fr_device_words_wait(words, 1, launch->round->value, stream);
+    bool over = answer != 0 && ops->stream_wait(stream) != 0;
+    while (!over && !read_answer(launch, words, how))
+        over = ops->stream_query(stream) != FR_DEVICE_BUSY && !read_answer(launch, words, how);
+    if (!over)
+        return FR_OK;
+    if (answer != 0)
+        return ops->fail(TITLE, answer);
+    fr_error("%s ended without an answer", TITLE);
+    return FR_ERR_DEVICE;
 }
 
-static CUresult launch_and_wait(struct launch *launch, CUstream stream, unsigned *how)
+static enum fr_status launch_and_wait(struct launch *launch, struct fr_device_stream *stream,
+                                      unsigned *how)
 {
-    void *arguments[] = {&launch->params};
     uint64_t value = 0;
     int slot = fr_device_words_borrow(launch->kernels, &value);
     if (slot < 0)
-        return CUDA_ERROR_NOT_READY;
+        return FR_ERR_UNSUPPORTED; // so many threads do the same
     const uint64_t *words = fr_device_words_of(launch->kernels, slot);
     launch->round->answer = (uintptr_t)words;
     launch->round->value = value;
-    CUresult result = fr_cu.cuLaunchKernel(launch->function, launch->blocks, 1, 1, BLOCK_THREADS, 1,
-                                           1, 0, stream, arguments, NULL);
-    if (result == CUDA_SUCCESS)
-        result = wait_answer(launch, words, stream, how);
+    int answer = stream->ops->launch(launch->kernels, launch->kernel, launch->blocks,
+                                     &launch->params, stream);
+    enum fr_status status =
+        answer == 0 ? wait_answer(launch, words, stream, how) : stream->ops->fail(TITLE, answer);
     fr_device_words_return(launch->kernels, slot);
-    return result;
+    return status;
 }
 
 static enum fr_status run(struct launch *launch, unsigned *how)
 {
+    const struct fr_device_ops *ops = launch->kernels->ops;
     struct fr_device_stream *stream = NULL;
-    enum fr_status status = fr_device_stream_borrow(launch->kernels->context, FR_TO_STAGE, &stream);
+    enum fr_status status = ops->stream_borrow(launch->kernels->context, FR_TO_STAGE, &stream);
     if (status != FR_OK)
         return status;
-    CUresult result = launch_and_wait(launch, stream->handle, how);
-    if (result == CUDA_ERROR_NOT_READY)
-        status = FR_ERR_UNSUPPORTED; // so many threads do the same
-    else if (result != CUDA_SUCCESS)
-        status = fr_device_fail("a meeting of devices", result);
-    fr_device_stream_give(stream, status != FR_OK);
+    status = launch_and_wait(launch, stream, how);
+    ops->stream_give(stream, status != FR_OK);
     return status;
 }
 
 static enum fr_status plan_and_run(const struct fr_round *round, const uint64_t *slabs,
-                                   const struct fr_device_move *move, CUcontext context,
-                                   unsigned *how)
+                                   const struct fr_device_move *move,
+                                   const struct fr_device_scope *scope, unsigned *how)
 {
-    struct launch launch = {.kernels = fr_device_kernels_get(context), .blocks = 1};
+    bool reduces = move && move->reduction;
+    struct launch launch = {.kernels = fr_device_kernels_get(scope, reduces), .blocks = 1};
     if (!launch.kernels)
         return FR_ERR_UNSUPPORTED;
-    bool reduces = move && move->reduction;
     bool fits = reduces ? plan_reduction(&launch, round, slabs, move)
                         : plan_push(&launch, round, slabs, move);
     if (!fits)
@@ -224,7 +222,7 @@ enum fr_status fr_device_met_run(const struct fr_device_range *range, const stru
     if (status != FR_OK)
         return status;
     uint64_t begin = fr_core_meter_begin();
-    status = plan_and_run(round, slabs, move, scope.context, how);
+    status = plan_and_run(round, slabs, move, &scope, how);
     fr_core_meter_end(FR_METER_COPY, begin);
     fr_device_scope_leave(&scope);
     return status;

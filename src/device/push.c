@@ -1,47 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Pushes: many pieces at once, by one kernel or by a copy engine's stream each.
-//
-// The host waits for a kernel by polling words that its blocks write to page-locked memory, which
-// on an H200 is a microsecond faster than waiting for the stream. The stream is asked now and then
-// all the same: after a fault on the device no word would ever come.
 #include "config.h"
 
 #include "core/meter.h"
-#include "core/wait.h"
-#include "device/cuda/cuda_int.h"
+#include "device/device_int.h"
 #include "device/kernels.h"
 
 // Found by trying on 4 x H200, where none of them matters much: what a share moves at least before
 // a second one pays for itself, what it moves before it leaves room for its neighbours, and the
-// threads and number of blocks.
+// number of blocks.
 enum {
     SHARE_UNITS = 8192 / FR_PUSH_UNIT_BYTES,
     CHUNK_UNITS = 32768 / FR_PUSH_UNIT_BYTES,
-    BLOCK_THREADS = 512,
     DEFAULT_BLOCKS = 32,
 };
 
 // Streams that copies are spread over; a machine has fewer copy engines.
 enum { MAX_STREAMS = 16 };
-
-CUresult fr_device_words_wait(const uint64_t *words, unsigned blocks, uint64_t value,
-                              CUstream stream)
-{
-    // The driver is asked, and the core yielded, about every 10 us.
-    struct fr_wait wait = {.steps_a_yield = 256, .pauses = true};
-    unsigned done = 0;
-    for (;;) {
-        while (done < blocks && __atomic_load_n(&words[done], __ATOMIC_ACQUIRE) == value)
-            done++;
-        if (done == blocks)
-            return CUDA_SUCCESS;
-        if (!fr_wait_step(&wait))
-            continue;
-        CUresult result = fr_cu.cuStreamQuery(stream);
-        if (result != CUDA_ERROR_NOT_READY)
-            return result;
-    }
-}
 
 static size_t skip_empty(const struct fr_device_push_piece *pieces, size_t count, size_t at)
 {
@@ -89,21 +64,11 @@ unsigned fr_device_push_plan(struct fr_push_head *head, struct fr_push_piece *in
     return shares < max_blocks ? shares : max_blocks;
 }
 
-static CUresult launch(const struct fr_device_kernels *kernels, struct fr_push_many *params,
-                       unsigned blocks, CUstream stream)
-{
-    CUfunction function =
-        params->head.count <= FR_PUSH_FEW ? kernels->push_few : kernels->push_many;
-    void *arguments[] = {params};
-    return fr_cu.cuLaunchKernel(function, blocks, 1, 1, BLOCK_THREADS, 1, 1, 0, stream, arguments,
-                                NULL);
-}
-
 // Launches all and waits, on one stream. Only the last launch tells the host, as it runs after the
 // others. `slot` is -1 where no words are to be had.
-static CUresult run_kernels(struct fr_device_kernels *kernels, int slot, uint64_t value,
-                            CUstream stream, const struct fr_device_push_piece *pieces,
-                            size_t count, unsigned max_blocks)
+static int run_kernels(struct fr_device_kernels *kernels, int slot, uint64_t value,
+                       struct fr_device_stream *stream, const struct fr_device_push_piece *pieces,
+                       size_t count, unsigned max_blocks)
 {
     struct fr_push_many params;
     const uint64_t *words = slot >= 0 ? fr_device_words_of(kernels, slot) : NULL;
@@ -116,21 +81,24 @@ static CUresult run_kernels(struct fr_device_kernels *kernels, int slot, uint64_
             params.head.words = (uintptr_t)words;
             params.head.value = value;
         }
-        CUresult result = launch(kernels, &params, blocks, stream);
-        if (result != CUDA_SUCCESS)
-            return result;
+        bool few = params.head.count <= FR_PUSH_FEW;
+        int answer = kernels->ops->launch(kernels, few ? FR_KERNEL_PUSH_FEW : FR_KERNEL_PUSH_MANY,
+                                          blocks, &params, stream);
+        if (answer != 0)
+            return answer;
         if (is_last && words != NULL)
             return fr_device_words_wait(words, blocks, value, stream);
     }
-    return fr_cu.cuStreamSynchronize(stream);
+    return stream->ops->stream_wait(stream);
 }
 
 static enum fr_status push_by_kernel(struct fr_device_kernels *kernels,
                                      const struct fr_device_push_piece *pieces, size_t count,
                                      unsigned max_sms)
 {
+    const struct fr_device_ops *ops = kernels->ops;
     struct fr_device_stream *stream = NULL;
-    enum fr_status status = fr_device_stream_borrow(kernels->context, FR_TO_STAGE, &stream);
+    enum fr_status status = ops->stream_borrow(kernels->context, FR_TO_STAGE, &stream);
     if (status != FR_OK)
         return status;
     unsigned max_blocks = max_sms > 0 ? max_sms : DEFAULT_BLOCKS;
@@ -138,19 +106,19 @@ static enum fr_status push_by_kernel(struct fr_device_kernels *kernels,
         max_blocks = FR_PUSH_MAX_BLOCKS;
     uint64_t value = 0;
     int slot = fr_device_words_borrow(kernels, &value);
-    CUresult result = run_kernels(kernels, slot, value, stream->handle, pieces, count, max_blocks);
-    if (result != CUDA_SUCCESS) {
-        status = fr_device_fail("a push between devices", result);
-        (void)fr_cu.cuStreamSynchronize(stream->handle); // for launches before the failed one
+    int answer = run_kernels(kernels, slot, value, stream, pieces, count, max_blocks);
+    if (answer != 0) {
+        status = ops->fail("a push between devices", answer);
+        (void)ops->stream_wait(stream); // for launches before the failed one
     }
-    fr_device_stream_give(stream, status != FR_OK);
+    ops->stream_give(stream, status != FR_OK);
     if (slot >= 0)
         fr_device_words_return(kernels, slot);
     return status;
 }
 
-static enum fr_status push_by_engines(CUcontext context, const struct fr_device_push_piece *pieces,
-                                      size_t count)
+static enum fr_status push_by_engines(const struct fr_device_scope *scope,
+                                      const struct fr_device_push_piece *pieces, size_t count)
 {
     struct fr_device_stream *streams[MAX_STREAMS];
     unsigned stream_count = 0, used = 0;
@@ -159,18 +127,19 @@ static enum fr_status push_by_engines(CUcontext context, const struct fr_device_
     for (; at < count && status == FR_OK; at = skip_empty(pieces, count, at + 1)) {
         unsigned index = used++ % MAX_STREAMS;
         if (index == stream_count) {
-            status = fr_device_stream_borrow(context, FR_TO_STAGE, &streams[index]);
+            status = scope->ops->stream_borrow(scope->context, FR_TO_STAGE, &streams[index]);
             if (status != FR_OK)
                 break;
             stream_count++;
         }
-        CUresult result = fr_cu.cuMemcpyAsync(pieces[at].dst, pieces[at].src, pieces[at].bytes,
-                                              streams[index]->handle);
-        if (result != CUDA_SUCCESS)
-            status = fr_device_fail("cuMemcpyAsync", result);
+        const struct fr_device_copy copy = {.dst = (void *)pieces[at].dst,
+                                            .src = (const void *)pieces[at].src,
+                                            .bytes = pieces[at].bytes,
+                                            .n = {1, 1}};
+        status = scope->ops->stream_copy(streams[index], &copy);
     }
     for (unsigned i = 0; i < stream_count; i++) {
-        enum fr_status of_lane = fr_device_stream_return(streams[i]);
+        enum fr_status of_lane = scope->ops->stream_return(streams[i]);
         if (status == FR_OK)
             status = of_lane;
     }
@@ -192,7 +161,7 @@ enum fr_status fr_device_push_sync(const struct fr_device_range *range,
         low = side < low ? side : low;
         high = side + pieces[i].bytes > high ? side + pieces[i].bytes : high;
     }
-    return low < high ? fr_device_sync(range, low, high) : FR_OK;
+    return low < high ? fr_device_row(range->device)->settle(range, low, high) : FR_OK;
 }
 
 bool fr_device_push_has_kernels(const struct fr_device_range *range)
@@ -200,22 +169,9 @@ bool fr_device_push_has_kernels(const struct fr_device_range *range)
     struct fr_device_scope scope;
     if (!fr_device_present() || fr_device_scope_enter(range, &scope) != FR_OK)
         return false;
-    bool has = fr_device_kernels_get(scope.context) != NULL;
+    bool has = fr_device_kernels_get(&scope, false) != NULL;
     fr_device_scope_leave(&scope);
     return has;
-}
-
-enum fr_status fr_device_quiesce(const struct fr_device_range *range, uintptr_t low, size_t bytes)
-{
-    struct fr_device_scope scope;
-    if (bytes == 0 || !fr_device_owns(range))
-        return FR_OK;
-    enum fr_status status = fr_device_scope_enter(range, &scope);
-    if (status != FR_OK)
-        return status;
-    status = fr_device_sync(range, low, low + bytes);
-    fr_device_scope_leave(&scope);
-    return status;
 }
 
 static enum fr_status push(const struct fr_device_range *range,
@@ -233,9 +189,9 @@ static enum fr_status push(const struct fr_device_range *range,
         status = fr_device_push_sync(range, pieces, count);
     if (status == FR_OK) {
         struct fr_device_kernels *kernels =
-            engine == FR_ENGINE_SM ? fr_device_kernels_get(scope.context) : NULL;
+            engine == FR_ENGINE_SM ? fr_device_kernels_get(&scope, false) : NULL;
         status = kernels != NULL ? push_by_kernel(kernels, pieces, count, max_sms)
-                                 : push_by_engines(scope.context, pieces, count);
+                                 : push_by_engines(&scope, pieces, count);
     }
     if (FR_UNLIKELY(begin)) // memory of Fabrail's own is words that ranks wait for
         fr_core_meter_add(FR_METER_COPY, begin, !syncs);

@@ -5,10 +5,11 @@
 
 #include "device/reduce.h"
 
-#include "device/cuda/cuda_int.h"
+#include "device/device_int.h"
 
 // Blocks beyond the first pay for themselves at so many units; 32 of them by default.
-enum { BLOCK_THREADS = FR_REDUCE_MAX_THREADS, DEFAULT_BLOCKS = 32 };
+enum { DEFAULT_BLOCKS = 32 };
+_Static_assert((int)FR_KERNEL_THREADS == (int)FR_REDUCE_MAX_THREADS, "what the kernel takes");
 
 // By type and operation, one more than the row; 0 for none.
 static const uint16_t row_of[FR_TYPE_COUNT][FR_OP_COUNT] = {
@@ -96,7 +97,7 @@ unsigned fr_device_reduce_blocks(const struct fr_reduce *params, unsigned max_sm
 {
     unsigned most = max_sms > 0 ? max_sms : DEFAULT_BLOCKS;
     uint64_t items = params->units + params->head + params->tail;
-    uint64_t blocks = (items + BLOCK_THREADS - 1) / BLOCK_THREADS;
+    uint64_t blocks = (items + FR_KERNEL_THREADS - 1) / FR_KERNEL_THREADS;
     if (most > FR_PUSH_MAX_BLOCKS)
         most = FR_PUSH_MAX_BLOCKS;
     return blocks < most ? (unsigned)blocks : most;
@@ -119,39 +120,37 @@ void fr_device_reduce_fill(struct fr_reduce *params, const struct fr_device_redu
     part(params, reduction->elements);
 }
 
-static CUresult launch(struct fr_device_kernels *kernels, struct fr_reduce *params, unsigned blocks,
-                       CUstream stream)
+static int launch(struct fr_device_kernels *kernels, struct fr_reduce *params, unsigned blocks,
+                  struct fr_device_stream *stream)
 {
     uint64_t value = 0;
     int slot = fr_device_words_borrow(kernels, &value);
     const uint64_t *words = slot >= 0 ? fr_device_words_of(kernels, slot) : NULL;
-    void *arguments[] = {params};
     params->words = (uintptr_t)words;
     params->value = value;
-    CUresult result = fr_cu.cuLaunchKernel(kernels->reduce, blocks, 1, 1, BLOCK_THREADS, 1, 1, 0,
-                                           stream, arguments, NULL);
-    if (result == CUDA_SUCCESS)
-        result = words != NULL ? fr_device_words_wait(words, blocks, value, stream)
-                               : fr_cu.cuStreamSynchronize(stream);
+    int answer = kernels->ops->launch(kernels, FR_KERNEL_REDUCE, blocks, params, stream);
+    if (answer == 0)
+        answer = words != NULL ? fr_device_words_wait(words, blocks, value, stream)
+                               : stream->ops->stream_wait(stream);
     if (slot >= 0)
         fr_device_words_return(kernels, slot);
-    return result;
+    return answer;
 }
 
 static enum fr_status run(struct fr_device_kernels *kernels,
                           const struct fr_device_reduction *reduction, unsigned max_sms)
 {
+    const struct fr_device_ops *ops = kernels->ops;
     struct fr_reduce params;
     struct fr_device_stream *stream = NULL;
-    enum fr_status status = fr_device_stream_borrow(kernels->context, FR_TO_STAGE, &stream);
+    enum fr_status status = ops->stream_borrow(kernels->context, FR_TO_STAGE, &stream);
     if (status != FR_OK)
         return status;
     fr_device_reduce_fill(&params, reduction);
-    CUresult result =
-        launch(kernels, &params, fr_device_reduce_blocks(&params, max_sms), stream->handle);
-    if (result != CUDA_SUCCESS)
-        status = fr_device_fail("a reduction", result);
-    fr_device_stream_give(stream, status != FR_OK);
+    int answer = launch(kernels, &params, fr_device_reduce_blocks(&params, max_sms), stream);
+    if (answer != 0)
+        status = ops->fail("a reduction", answer);
+    ops->stream_give(stream, status != FR_OK);
     return status;
 }
 
@@ -160,8 +159,7 @@ bool fr_device_reduce_is_possible(const struct fr_device_range *range)
     struct fr_device_scope scope;
     if (!fr_device_present() || fr_device_scope_enter(range, &scope) != FR_OK)
         return false;
-    struct fr_device_kernels *kernels = fr_device_kernels_get(scope.context);
-    bool possible = kernels != NULL && fr_device_kernels_can_reduce(kernels);
+    bool possible = fr_device_kernels_get(&scope, true) != NULL;
     fr_device_scope_leave(&scope);
     return possible;
 }
@@ -175,10 +173,8 @@ enum fr_status fr_device_reduce(const struct fr_device_range *range,
     enum fr_status status = fr_device_scope_enter(range, &scope);
     if (status != FR_OK)
         return status;
-    struct fr_device_kernels *kernels = fr_device_kernels_get(scope.context);
-    status = kernels != NULL && fr_device_kernels_can_reduce(kernels)
-                 ? run(kernels, reduction, max_sms)
-                 : FR_ERR_UNSUPPORTED;
+    struct fr_device_kernels *kernels = fr_device_kernels_get(&scope, true);
+    status = kernels != NULL ? run(kernels, reduction, max_sms) : FR_ERR_UNSUPPORTED;
     fr_device_scope_leave(&scope);
     return status;
 }

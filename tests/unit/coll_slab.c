@@ -155,7 +155,7 @@ static void run_rounds(void)
 // Without kernels, copy engines do it.
 static void run_copies(void)
 {
-    fr_device_kernels_image = NULL;
+    fr_cuda_kernels_image = NULL;
     run_rounds();
 }
 
@@ -268,7 +268,7 @@ static void run_moves(void)
     // or for the device do not meet.
     int devices = 0;
     CU(cuDeviceGetCount(&devices));
-    bool can_meet = fr_device_kernels_image != NULL && process_count <= devices &&
+    bool can_meet = fr_cuda_kernels_image != NULL && process_count <= devices &&
                     process_count <= sysconf(_SC_NPROCESSORS_ONLN);
     printf("kernels have moved %u of %d\n", by_kernel, ROUNDS / 2);
     CHECK(by_kernel > 0 || !can_meet, "no kernel has moved anything");

@@ -29,9 +29,9 @@ static const uint32_t stand_in[16] = {0xba55ed50};
 
 static void use_stand_in(void)
 {
-    if (fr_device_kernels_image == NULL && driver_is_simulated()) {
+    if (fr_cuda_kernels_image == NULL && driver_is_simulated()) {
         printf("no nvcc in this build: the simulated kernels stand in\n");
-        fr_device_kernels_image = stand_in;
+        fr_cuda_kernels_image = stand_in;
     }
 }
 
@@ -442,7 +442,7 @@ static void test_full(void)
     __typeof__(fr_cu.cuModuleLoadData) load = fr_cu.cuModuleLoadData;
     fr_cu.cuModuleLoadData = find_full;
     CHECK(!fr_device_push_has_kernels(&range) && !fr_device_push_has_kernels(&range));
-    CHECK(asked == 1 || fr_device_kernels_image == NULL, "asked %u times", asked);
+    CHECK(asked == 1 || fr_cuda_kernels_image == NULL, "asked %u times", asked);
     fr_cu.cuModuleLoadData = load;
     for (int i = 0; i < 100 && !fr_device_push_has_kernels(&range); i++)
         usleep(50000);
@@ -467,7 +467,7 @@ int main(void)
         kernels = fr_device_push_has_kernels(&range);
         side_destroy(&source);
     }
-    CHECK(kernels == (fr_device_kernels_image != NULL), "the driver did not take the kernels");
+    CHECK(kernels == (fr_cuda_kernels_image != NULL), "the driver did not take the kernels");
     for (int engine = FR_ENGINE_SM; engine <= FR_ENGINE_CE; engine++) {
         for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
             test_kind(kinds[i], (enum fr_device_engine)engine);

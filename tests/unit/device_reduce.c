@@ -418,7 +418,7 @@ static int fail_one_call(unsigned nth)
     if (cu.cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS ||
         cu.cuCtxSetCurrent(context) != CUDA_SUCCESS || cu.cuMemAlloc_v2(&at, 4096) != CUDA_SUCCESS)
         return CHECK_SKIP;
-    fr_device_kernels_image = fr_device_reduce_image = stand_in;
+    fr_cuda_kernels_image = fr_cuda_reduce_image = stand_in;
     for (int round = 0; round < 4; round++) {
         int values[3] = {40 + round, 2, -1};
         struct fr_device_range of;
@@ -469,8 +469,8 @@ int main(void)
     if (!driver_load() || !driver_start(&context))
         return CHECK_SKIP;
     if (driver_is_simulated())
-        fr_device_kernels_image = fr_device_reduce_image = stand_in;
-    if (fr_device_reduce_image == NULL) {
+        fr_cuda_kernels_image = fr_cuda_reduce_image = stand_in;
+    if (fr_cuda_reduce_image == NULL) {
         printf("skipped: a build without nvcc has no kernels\n");
         return CHECK_SKIP;
     }

@@ -4,7 +4,7 @@
 
 #include "device/cuda/cuda_int.h"
 
-enum { MAX_DEVICES = 64 };
+enum { MAX_DEVICES = FR_DEVICE_ROW_DEVICES };
 
 // Primary contexts that Fabrail holds a reference to, by ordinal; NULL where it holds none.
 static struct fr_lock primaries_lock = FR_LOCK_INIT;
@@ -18,7 +18,7 @@ static CUcontext held_primary(int device)
     return context;
 }
 
-bool fr_device_primary_is_active(int device)
+bool fr_cuda_primary_is_active(int device)
 {
     CUdevice handle;
     unsigned flags = 0;
@@ -36,16 +36,16 @@ static enum fr_status get_primary(int device, CUcontext *context)
         return FR_ERR_LIMIT;
     }
     *context = held_primary(device);
-    if (*context != NULL && fr_device_primary_is_active(device))
+    if (*context != NULL && fr_cuda_primary_is_active(device))
         return FR_OK;
 
     CUdevice handle;
     CUresult result = fr_cu.cuDeviceGet(&handle, device);
     if (result != CUDA_SUCCESS)
-        return fr_device_fail("cuDeviceGet", result);
+        return fr_cuda_fail("cuDeviceGet", result);
     result = fr_cu.cuDevicePrimaryCtxRetain(context, handle); // slow, so not under the lock
     if (result != CUDA_SUCCESS)
-        return fr_device_fail("cuDevicePrimaryCtxRetain", result);
+        return fr_cuda_fail("cuDevicePrimaryCtxRetain", result);
 
     fr_core_lock(&primaries_lock);
     bool raced = primaries[device] != NULL;
@@ -56,7 +56,7 @@ static enum fr_status get_primary(int device, CUcontext *context)
     return FR_OK;
 }
 
-void fr_device_contexts_release(void)
+void fr_cuda_contexts_release(void)
 {
     for (int device = 0; device < MAX_DEVICES; device++) {
         fr_core_lock(&primaries_lock);
@@ -68,31 +68,31 @@ void fr_device_contexts_release(void)
             continue;
         CUresult result = fr_cu.cuDevicePrimaryCtxRelease_v2(handle);
         if (result != CUDA_SUCCESS)
-            fr_device_fail("cuDevicePrimaryCtxRelease", result);
+            fr_cuda_fail("cuDevicePrimaryCtxRelease", result);
     }
 }
 
-bool fr_device_in_use(void)
+bool fr_cuda_in_use(void)
 {
     CUcontext current = NULL;
     CUdevice handle;
-    if (!fr_device_present() || fr_cu.cuCtxGetCurrent(&current) != CUDA_SUCCESS)
+    if (fr_cu.cuCtxGetCurrent(&current) != CUDA_SUCCESS)
         return false;
     bool in_use = current != NULL;
     for (int device = 0; device < MAX_DEVICES && !in_use; device++) {
         if (fr_cu.cuDeviceGet(&handle, device) != CUDA_SUCCESS)
             break;
-        in_use = fr_device_primary_is_active(device);
+        in_use = fr_cuda_primary_is_active(device);
     }
     return in_use;
 }
 
-// While some thread captures a graph, the driver refuses calls such as cuStreamCreate and spoils
-// the capture, unless the calling thread declares its calls unrelated.
-static void exchange_capture_mode(CUstreamCaptureMode *mode)
+void fr_cuda_exchange_capture_mode(int *mode)
 {
+    CUstreamCaptureMode before = (CUstreamCaptureMode)*mode;
     if (fr_cu.cuThreadExchangeStreamCaptureMode != NULL)
-        (void)fr_cu.cuThreadExchangeStreamCaptureMode(mode);
+        (void)fr_cu.cuThreadExchangeStreamCaptureMode(&before);
+    *mode = (int)before;
 }
 
 // The thread's current context outside of all scopes that it is in, NULL where it has none or is in
@@ -100,7 +100,7 @@ static void exchange_capture_mode(CUstreamCaptureMode *mode)
 static FR_TLS CUcontext outer_context;
 static FR_TLS unsigned scope_depth;
 
-CUcontext fr_device_scope_outer(void)
+CUcontext fr_cuda_scope_outer(void)
 {
     return outer_context;
 }
@@ -111,21 +111,22 @@ static enum fr_status enter(CUcontext context, CUcontext current, struct fr_devi
     if (context != current) {
         CUresult result = fr_cu.cuCtxPushCurrent_v2(context);
         if (result != CUDA_SUCCESS)
-            return fr_device_fail("cuCtxPushCurrent", result);
+            return fr_cuda_fail("cuCtxPushCurrent", result);
     }
+    scope->ops = &fr_cuda_ops;
     scope->context = context;
     scope->pushed = context != current;
     if (scope_depth++ == 0)
         outer_context = scope->pushed ? current : NULL;
     scope->capture_mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    exchange_capture_mode(&scope->capture_mode);
+    fr_cuda_exchange_capture_mode(&scope->capture_mode);
     return FR_OK;
 }
 
 static enum fr_status get_current(CUcontext *current)
 {
     CUresult result = fr_cu.cuCtxGetCurrent(current);
-    return result == CUDA_SUCCESS ? FR_OK : fr_device_fail("cuCtxGetCurrent", result);
+    return result == CUDA_SUCCESS ? FR_OK : fr_cuda_fail("cuCtxGetCurrent", result);
 }
 
 static bool current_is_on(int device)
@@ -135,8 +136,8 @@ static bool current_is_on(int device)
            fr_cu.cuDeviceGet(&wanted, device) == CUDA_SUCCESS && handle == wanted;
 }
 
-enum fr_status fr_device_scope_enter(const struct fr_device_range *range,
-                                     struct fr_device_scope *scope)
+enum fr_status fr_cuda_scope_enter(const struct fr_device_range *range,
+                                   struct fr_device_scope *scope)
 {
     CUcontext current = NULL;
     CUcontext context = range->context;
@@ -150,20 +151,20 @@ enum fr_status fr_device_scope_enter(const struct fr_device_range *range,
     return status == FR_OK ? enter(context, current, scope) : status;
 }
 
-enum fr_status fr_device_scope_enter_context(CUcontext context, struct fr_device_scope *scope)
+enum fr_status fr_cuda_scope_enter_context(CUcontext context, struct fr_device_scope *scope)
 {
     CUcontext current = NULL;
     enum fr_status status = get_current(&current);
     return status == FR_OK ? enter(context, current, scope) : status;
 }
 
-enum fr_status fr_device_scope_enter_lasting(int device, struct fr_device_scope *scope)
+enum fr_status fr_cuda_scope_enter_lasting(int device, struct fr_device_scope *scope)
 {
     CUcontext current = NULL;
     CUcontext context = NULL;
     enum fr_status status = get_current(&current);
     if (status == FR_OK) {
-        if (current != NULL && !fr_device_primary_is_active(device))
+        if (current != NULL && !fr_cuda_primary_is_active(device))
             context = current;
         else
             status = get_primary(device, &context);
@@ -171,9 +172,9 @@ enum fr_status fr_device_scope_enter_lasting(int device, struct fr_device_scope 
     return status == FR_OK ? enter(context, current, scope) : status;
 }
 
-void fr_device_scope_leave(struct fr_device_scope *scope)
+void fr_cuda_scope_leave(struct fr_device_scope *scope)
 {
-    exchange_capture_mode(&scope->capture_mode);
+    fr_cuda_exchange_capture_mode(&scope->capture_mode);
     if (--scope_depth == 0)
         outer_context = NULL;
     if (!scope->pushed)
@@ -181,15 +182,15 @@ void fr_device_scope_leave(struct fr_device_scope *scope)
     CUcontext popped = NULL;
     CUresult result = fr_cu.cuCtxPopCurrent_v2(&popped);
     if (result != CUDA_SUCCESS)
-        fr_device_fail("cuCtxPopCurrent", result);
+        fr_cuda_fail("cuCtxPopCurrent", result);
 }
 
-int fr_device_current(void)
+int fr_cuda_current(void)
 {
     CUcontext current = NULL;
     CUdevice device = 0;
-    if (fr_device_present() && get_current(&current) == FR_OK && current != NULL &&
+    if (get_current(&current) == FR_OK && current != NULL &&
         fr_cu.cuCtxGetDevice(&device) == CUDA_SUCCESS)
         return (int)device; // which is its ordinal
-    return fr_device_last_used();
+    return -1;
 }

@@ -11,7 +11,7 @@
     .endm
 
     .section .rodata
-    image fr_device_kernels_fatbin, src/device/cuda/kernels.fatbin
-    image fr_device_reduce_fatbin, src/device/cuda/reduce.fatbin
+    image fr_cuda_kernels_fatbin, src/device/cuda/kernels.fatbin
+    image fr_cuda_reduce_fatbin, src/device/cuda/reduce.fatbin
 
     .section .note.GNU-stack, "", %progbits

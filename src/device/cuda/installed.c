@@ -3,7 +3,7 @@
 #include "config.h"
 
 #include "core/object.h"
-#include "device/device.h"
+#include "device/cuda/cuda_int.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -35,8 +35,8 @@ static bool is_in_search_path(void)
     return found;
 }
 
-bool fr_device_is_installed(void)
+bool fr_cuda_is_installed(void)
 {
-    return fr_device_present() || access("/dev/nvidiactl", F_OK) == 0 ||
-           access("/dev/dxg", F_OK) == 0 || is_in_search_path();
+    return access("/dev/nvidiactl", F_OK) == 0 || access("/dev/dxg", F_OK) == 0 ||
+           is_in_search_path();
 }

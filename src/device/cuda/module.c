@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Loading of the kernels, once a context, and the words by which they tell the host that they are
-// done.
+// Loading of the kernels, once a context, and their launches.
 //
 // A driver that does not take the image (too old for it, or of a GPU that nvcc did not know) is
 // warned of once and remembered context by context; copy engines serve instead. A GPU that is full
@@ -15,17 +14,34 @@
 #include <string.h>
 
 #ifdef FR_HAVE_NVCC
-extern const unsigned char fr_device_kernels_fatbin[]; // image.S
-extern const unsigned char fr_device_reduce_fatbin[];
-const void *fr_device_kernels_image = fr_device_kernels_fatbin;
-const void *fr_device_reduce_image = fr_device_reduce_fatbin;
+extern const unsigned char fr_cuda_kernels_fatbin[]; // image.S
+extern const unsigned char fr_cuda_reduce_fatbin[];
+const void *fr_cuda_kernels_image = fr_cuda_kernels_fatbin;
+const void *fr_cuda_reduce_image = fr_cuda_reduce_fatbin;
 #else
-const void *fr_device_kernels_image;
-const void *fr_device_reduce_image;
+const void *fr_cuda_kernels_image;
+const void *fr_cuda_reduce_image;
 #endif
 
+struct fr_cuda_kernels {
+    struct fr_device_kernels base;
+    struct fr_cuda_kernels *next;
+    unsigned long long context_id;
+    CUmodule module;        // NULL: the driver did not take it
+    CUmodule reduce_module; // NULL until a reduction asks for it
+    CUfunction functions[FR_KERNEL_COUNT];
+    _Atomic int reduces; // the functions for reductions are constant once it is not UNKNOWN
+};
+enum { UNKNOWN, LOADED, REFUSED };
+
+static const char *const names[FR_KERNEL_COUNT] = {
+    [FR_KERNEL_PUSH_FEW] = FR_PUSH_FEW_NAME, [FR_KERNEL_PUSH_MANY] = FR_PUSH_MANY_NAME,
+    [FR_KERNEL_MET_FEW] = FR_MET_FEW_NAME,   [FR_KERNEL_MET_MANY] = FR_MET_MANY_NAME,
+    [FR_KERNEL_REDUCE] = FR_REDUCE_NAME,     [FR_KERNEL_MET_REDUCE] = FR_MET_REDUCE_NAME,
+};
+
 static struct fr_lock kernels_lock = FR_LOCK_INIT;
-static struct fr_device_kernels *kernels_list FR_GUARDED_BY(kernels_lock);
+static struct fr_cuda_kernels *kernels_list FR_GUARDED_BY(kernels_lock);
 
 // When a GPU was last found to be full; 0: never.
 static _Atomic int64_t full_ns;
@@ -57,15 +73,15 @@ static bool driver_has_functions(void)
 
 // Returns the entry of the context. An entry of an earlier context at the same address is taken out
 // and left in *stale; what it names died with that context.
-static struct fr_device_kernels *find(CUcontext context, unsigned long long context_id,
-                                      struct fr_device_kernels **stale)
+static struct fr_cuda_kernels *find(CUcontext context, unsigned long long context_id,
+                                    struct fr_cuda_kernels **stale)
 {
-    struct fr_device_kernels *found = NULL;
+    struct fr_cuda_kernels *found = NULL;
     *stale = NULL;
     fr_core_lock(&kernels_lock);
-    for (struct fr_device_kernels **link = &kernels_list; *link != NULL; link = &(*link)->next) {
-        struct fr_device_kernels *entry = *link;
-        if (entry->context != context)
+    for (struct fr_cuda_kernels **link = &kernels_list; *link != NULL; link = &(*link)->next) {
+        struct fr_cuda_kernels *entry = *link;
+        if (entry->base.context != context)
             continue;
         if (entry->context_id == context_id) {
             found = entry;
@@ -85,32 +101,28 @@ static void unload_module(CUmodule *module)
         return;
     CUresult result = fr_cu.cuModuleUnload(*module);
     if (result != CUDA_SUCCESS)
-        fr_device_fail("cuModuleUnload", result);
+        fr_cuda_fail("cuModuleUnload", result);
     *module = NULL;
 }
 
 // Gives the driver's share back. The context must be current.
-static void unload(struct fr_device_kernels *kernels)
+static void unload(struct fr_cuda_kernels *kernels)
 {
     CUresult result = CUDA_SUCCESS;
-    if (kernels->words != NULL)
-        result = fr_cu.cuMemFreeHost(kernels->words);
+    if (kernels->base.words != NULL)
+        result = fr_cu.cuMemFreeHost(kernels->base.words);
     if (result != CUDA_SUCCESS)
-        fr_device_fail("cuMemFreeHost", result);
+        fr_cuda_fail("cuMemFreeHost", result);
     unload_module(&kernels->reduce_module);
     unload_module(&kernels->module);
 }
 
-static CUresult load_functions(struct fr_device_kernels *kernels)
+static CUresult load_functions(CUmodule module, enum fr_device_kernel first,
+                               enum fr_device_kernel last, CUfunction functions[FR_KERNEL_COUNT])
 {
-    CUresult result =
-        fr_cu.cuModuleGetFunction(&kernels->push_few, kernels->module, FR_PUSH_FEW_NAME);
-    if (result == CUDA_SUCCESS)
-        result = fr_cu.cuModuleGetFunction(&kernels->push_many, kernels->module, FR_PUSH_MANY_NAME);
-    if (result == CUDA_SUCCESS)
-        result = fr_cu.cuModuleGetFunction(&kernels->met_few, kernels->module, FR_MET_FEW_NAME);
-    if (result == CUDA_SUCCESS)
-        result = fr_cu.cuModuleGetFunction(&kernels->met_many, kernels->module, FR_MET_MANY_NAME);
+    CUresult result = CUDA_SUCCESS;
+    for (unsigned i = first; i <= last && result == CUDA_SUCCESS; i++)
+        result = fr_cu.cuModuleGetFunction(&functions[i], module, names[i]);
     return result;
 }
 
@@ -128,43 +140,46 @@ static unsigned count_multiprocessors(void)
 
 // Fills in what the driver gives. Without it the entry says that the context has no kernels. False
 // when there is nothing to say yet.
-static bool load(struct fr_device_kernels *kernels)
+static bool load(struct fr_cuda_kernels *kernels)
 {
-    const size_t bytes = sizeof(uint64_t) * FR_PUSH_MAX_BLOCKS * FR_ARRAY_LENGTH(kernels->values);
+    const size_t bytes =
+        sizeof(uint64_t) * FR_PUSH_MAX_BLOCKS * FR_ARRAY_LENGTH(kernels->base.values);
     void *words = NULL;
-    CUresult result = fr_cu.cuModuleLoadData(&kernels->module, fr_device_kernels_image);
+    CUresult result = fr_cu.cuModuleLoadData(&kernels->module, fr_cuda_kernels_image);
     if (result != CUDA_SUCCESS)
         kernels->module = NULL;
     else
-        result = load_functions(kernels);
+        result = load_functions(kernels->module, FR_KERNEL_PUSH_FEW, FR_KERNEL_MET_MANY,
+                                kernels->functions);
     if (result == CUDA_SUCCESS) {
         result = fr_cu.cuMemHostAlloc(&words, bytes,
                                       CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
     }
     if (result == CUDA_SUCCESS) {
         memset(words, 0, bytes); // and no value is ever 0
-        kernels->multiprocessors = count_multiprocessors();
-        kernels->words = words;
+        kernels->base.multiprocessors = count_multiprocessors();
+        kernels->base.words = words;
         return true;
     }
     unload(kernels);
     if (is_full(result))
         return false;
-    if (!fr_device_result_is_down(result))
+    if (!fr_cuda_result_is_down(result))
         fr_warn_once(
             "the CUDA driver did not take the library's kernels (%s), so copy engines move "
             "all sizes between GPUs",
-            fr_device_result_name(result));
+            fr_cuda_result_name(result));
     return true;
 }
 
 // Returns the entry that is in the list now: this one, or that of a thread which was faster.
-static struct fr_device_kernels *publish(struct fr_device_kernels *kernels)
+static struct fr_cuda_kernels *publish(struct fr_cuda_kernels *kernels)
 {
-    struct fr_device_kernels *first = NULL;
+    struct fr_cuda_kernels *first = NULL;
     fr_core_lock(&kernels_lock);
     for (first = kernels_list; first != NULL; first = first->next) {
-        if (first->context == kernels->context && first->context_id == kernels->context_id)
+        if (first->base.context == kernels->base.context &&
+            first->context_id == kernels->context_id)
             break;
     }
     if (first == NULL) {
@@ -179,20 +194,21 @@ static struct fr_device_kernels *publish(struct fr_device_kernels *kernels)
     return first;
 }
 
-struct fr_device_kernels *fr_device_kernels_get(CUcontext context)
+static struct fr_cuda_kernels *get(CUcontext context)
 {
     unsigned long long context_id = 0;
-    if (fr_device_kernels_image == NULL || !driver_has_functions() ||
+    if (fr_cuda_kernels_image == NULL || !driver_has_functions() ||
         fr_cu.cuCtxGetId(context, &context_id) != CUDA_SUCCESS)
         return NULL;
-    struct fr_device_kernels *stale = NULL;
-    struct fr_device_kernels *kernels = find(context, context_id, &stale);
+    struct fr_cuda_kernels *stale = NULL;
+    struct fr_cuda_kernels *kernels = find(context, context_id, &stale);
     free(stale);
     if (kernels == NULL) {
         kernels = was_full_lately() ? NULL : calloc(1, sizeof(*kernels));
         if (kernels == NULL)
             return NULL;
-        kernels->context = context;
+        kernels->base.ops = &fr_cuda_ops;
+        kernels->base.context = context;
         kernels->context_id = context_id;
         if (!load(kernels)) {
             free(kernels);
@@ -204,88 +220,75 @@ struct fr_device_kernels *fr_device_kernels_get(CUcontext context)
 }
 
 // Another thread may do the same: what it was first with counts.
-static void load_reduce(struct fr_device_kernels *kernels)
+static void load_reduce(struct fr_cuda_kernels *kernels)
 {
     CUmodule module = NULL;
-    CUfunction function = NULL, met = NULL;
-    CUresult result = fr_cu.cuModuleLoadData(&module, fr_device_reduce_image);
+    CUfunction functions[FR_KERNEL_COUNT];
+    CUresult result = fr_cu.cuModuleLoadData(&module, fr_cuda_reduce_image);
     if (result != CUDA_SUCCESS)
         module = NULL;
     else
-        result = fr_cu.cuModuleGetFunction(&function, module, FR_REDUCE_NAME);
-    if (result == CUDA_SUCCESS)
-        result = fr_cu.cuModuleGetFunction(&met, module, FR_MET_REDUCE_NAME);
+        result = load_functions(module, FR_KERNEL_REDUCE, FR_KERNEL_MET_REDUCE, functions);
     bool loaded = result == CUDA_SUCCESS, later = is_full(result);
     fr_core_lock(&kernels_lock);
-    bool first = !later &&
-                 atomic_load_explicit(&kernels->reduces, memory_order_relaxed) == FR_KERNEL_UNKNOWN;
+    bool first = !later && atomic_load_explicit(&kernels->reduces, memory_order_relaxed) == UNKNOWN;
     if (first && loaded) {
         kernels->reduce_module = module;
-        kernels->reduce = function;
-        kernels->met_reduce = met;
+        kernels->functions[FR_KERNEL_REDUCE] = functions[FR_KERNEL_REDUCE];
+        kernels->functions[FR_KERNEL_MET_REDUCE] = functions[FR_KERNEL_MET_REDUCE];
         module = NULL;
     }
     if (first)
-        atomic_store_explicit(&kernels->reduces, loaded ? FR_KERNEL_LOADED : FR_KERNEL_REFUSED,
-                              memory_order_release);
+        atomic_store_explicit(&kernels->reduces, loaded ? LOADED : REFUSED, memory_order_release);
     fr_core_unlock(&kernels_lock);
     unload_module(&module);
-    if (first && !loaded && !fr_device_result_is_down(result))
+    if (first && !loaded && !fr_cuda_result_is_down(result))
         fr_warn_once("the CUDA driver did not take the library's kernels for reductions (%s), so "
                      "they go through the host",
-                     fr_device_result_name(result));
+                     fr_cuda_result_name(result));
 }
 
-bool fr_device_kernels_can_reduce(struct fr_device_kernels *kernels)
+static bool can_reduce(struct fr_cuda_kernels *kernels)
 {
-    if (fr_device_reduce_image == NULL)
+    if (fr_cuda_reduce_image == NULL)
         return false;
-    if (atomic_load_explicit(&kernels->reduces, memory_order_acquire) == FR_KERNEL_UNKNOWN &&
+    if (atomic_load_explicit(&kernels->reduces, memory_order_acquire) == UNKNOWN &&
         !was_full_lately())
         load_reduce(kernels);
-    return atomic_load_explicit(&kernels->reduces, memory_order_acquire) == FR_KERNEL_LOADED;
+    return atomic_load_explicit(&kernels->reduces, memory_order_acquire) == LOADED;
 }
 
-uint64_t *fr_device_words_of(const struct fr_device_kernels *kernels, int slot)
+struct fr_device_kernels *fr_cuda_kernels_get(void *context, bool reduces)
 {
-    return kernels->words + (size_t)slot * FR_PUSH_MAX_BLOCKS;
+    struct fr_cuda_kernels *kernels = get(context);
+    return kernels != NULL && (!reduces || can_reduce(kernels)) ? &kernels->base : NULL;
 }
 
-int fr_device_words_borrow(struct fr_device_kernels *kernels, uint64_t *value)
+int fr_cuda_launch(struct fr_device_kernels *kernels, enum fr_device_kernel kernel, unsigned blocks,
+                   void *parameters, struct fr_device_stream *stream)
 {
-    int slot = -1;
-    fr_core_lock(&kernels_lock);
-    if (kernels->slots_taken != UINT32_MAX) {
-        slot = __builtin_ctz(~kernels->slots_taken);
-        kernels->slots_taken |= UINT32_C(1) << slot;
-        *value = ++kernels->values[slot];
-    }
-    fr_core_unlock(&kernels_lock);
-    return slot;
+    void *arguments[] = {parameters};
+    CUfunction function = ((struct fr_cuda_kernels *)(void *)kernels)->functions[kernel];
+    return (int)fr_cu.cuLaunchKernel(function, blocks, 1, 1, FR_KERNEL_THREADS, 1, 1, 0,
+                                     fr_cuda_stream_of(stream)->handle, arguments, NULL);
 }
 
-void fr_device_words_return(struct fr_device_kernels *kernels, int slot)
+void fr_cuda_kernels_release(void)
 {
     fr_core_lock(&kernels_lock);
-    kernels->slots_taken &= ~(UINT32_C(1) << slot);
-    fr_core_unlock(&kernels_lock);
-}
-
-void fr_device_kernels_release(void)
-{
-    fr_core_lock(&kernels_lock);
-    struct fr_device_kernels *kernels = kernels_list;
+    struct fr_cuda_kernels *kernels = kernels_list;
     kernels_list = NULL;
     fr_core_unlock(&kernels_lock);
     while (kernels != NULL) {
-        struct fr_device_kernels *next = kernels->next;
+        struct fr_cuda_kernels *next = kernels->next;
         unsigned long long id = 0;
         struct fr_device_scope scope;
         // A destroyed context took everything along.
-        if (fr_cu.cuCtxGetId(kernels->context, &id) == CUDA_SUCCESS && id == kernels->context_id &&
-            fr_device_scope_enter_context(kernels->context, &scope) == FR_OK) {
+        if (fr_cu.cuCtxGetId(kernels->base.context, &id) == CUDA_SUCCESS &&
+            id == kernels->context_id &&
+            fr_cuda_scope_enter_context(kernels->base.context, &scope) == FR_OK) {
             unload(kernels);
-            fr_device_scope_leave(&scope);
+            fr_cuda_scope_leave(&scope);
         }
         free(kernels);
         kernels = next;

@@ -9,11 +9,11 @@
 
 #include "device/cuda/cuda_int.h"
 
-bool fr_device_is_open_to(int device, uintptr_t address)
+bool fr_cuda_is_open_to(int device, uintptr_t address)
 {
     const CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
     unsigned long long flags = 0;
-    return device >= 0 && fr_device_present() && fr_cu.cuMemGetAccess != NULL &&
+    return device >= 0 && fr_cuda_present() && fr_cu.cuMemGetAccess != NULL &&
            fr_cu.cuMemGetAccess(&flags, &location, address) == CUDA_SUCCESS &&
            flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 }
@@ -24,8 +24,8 @@ static int find_open(uintptr_t address, bool must_be_active)
 {
     CUdevice handle;
     for (int device = 0; fr_cu.cuDeviceGet(&handle, device) == CUDA_SUCCESS; device++) {
-        if ((!must_be_active || fr_device_primary_is_active(device)) &&
-            fr_device_is_open_to(device, address))
+        if ((!must_be_active || fr_cuda_primary_is_active(device)) &&
+            fr_cuda_is_open_to(device, address))
             return device;
     }
     return -1;
@@ -33,10 +33,10 @@ static int find_open(uintptr_t address, bool must_be_active)
 
 static int choose_for_vmm(int home, int current, uintptr_t address)
 {
-    if (fr_device_is_open_to(current, address))
+    if (fr_cuda_is_open_to(current, address))
         return current;
-    bool open = fr_device_is_open_to(home, address);
-    if (open && fr_device_primary_is_active(home))
+    bool open = fr_cuda_is_open_to(home, address);
+    if (open && fr_cuda_primary_is_active(home))
         return home;
     int other = find_open(address, true);
     if (other < 0 && !open)
@@ -57,7 +57,7 @@ static int choose_for_pool(int home, int current, uintptr_t address)
     return open ? current : home;
 }
 
-int fr_device_choose_mover(const struct fr_device_range *range, uintptr_t address)
+int fr_cuda_choose_mover(const struct fr_device_range *range, uintptr_t address)
 {
     CUdevice current = -1; // a device's handle is its ordinal
     if (range->context != NULL || range->kind < FR_KIND_POOL)

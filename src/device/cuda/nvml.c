@@ -209,7 +209,7 @@ static void find_host_clique(struct fr_device_clique *clique)
     }
 }
 
-void fr_device_clique_of_host(struct fr_device_clique *clique)
+void fr_cuda_clique_of_host(struct fr_device_clique *clique)
 {
     if (recall(&host_answer, clique))
         return;
@@ -236,7 +236,7 @@ static bool find_device_clique(int device, struct fr_device_clique *clique)
     nvml_gpu gpu = NULL;
     char text[48];
     memset(clique, 0, sizeof(*clique));
-    if (!fr_device_present())
+    if (!fr_cuda_present())
         return false;
     if (device < 0 || fr_cu.cuDeviceGetUuid_v2 == NULL || !is_ready())
         return true;
@@ -245,8 +245,8 @@ static bool find_device_clique(int device, struct fr_device_clique *clique)
         result = fr_cu.cuDeviceGetUuid_v2(&uuid, handle);
     if (result != CUDA_SUCCESS) {
         if (result != CUDA_ERROR_INVALID_DEVICE)
-            (void)fr_device_fail("cuDeviceGetUuid", result);
-        return !fr_device_result_is_down(result);
+            (void)fr_cuda_fail("cuDeviceGetUuid", result);
+        return !fr_cuda_result_is_down(result);
     }
     format_uuid(&uuid, text);
     if (nvml.nvmlDeviceGetHandleByUUID(text, &gpu) == NVML_OK)
@@ -256,7 +256,7 @@ static bool find_device_clique(int device, struct fr_device_clique *clique)
     return true;
 }
 
-void fr_device_clique_of(int device, struct fr_device_clique *clique)
+void fr_cuda_clique_of(int device, struct fr_device_clique *clique)
 {
     bool has_room = device >= 0 && device < MAX_REMEMBERED;
     if (has_room && recall(&device_answers[device], clique))
@@ -278,11 +278,32 @@ static bool read_name(unsigned count, char *name, unsigned room)
     return false;
 }
 
-bool fr_device_nvml_machine(struct fr_device_machine *machine)
+// Where NVML is missing, as in containers that are given nothing but CUDA.
+static bool ask_driver(struct fr_device_machine *machine)
+{
+    CUdevice first;
+    int count = 0;
+    if (!fr_cuda_present() || fr_cu.cuDeviceGetCount == NULL || fr_cu.cuDeviceGetName == NULL ||
+        fr_cu.cuDeviceGetCount(&count) != CUDA_SUCCESS || count <= 0 ||
+        fr_cu.cuDeviceGet(&first, 0) != CUDA_SUCCESS ||
+        fr_cu.cuDeviceGetName(machine->name, (int)sizeof(machine->name), first) != CUDA_SUCCESS)
+        return false;
+    machine->gpus = (unsigned)count;
+    snprintf(machine->driver, sizeof(machine->driver), "of CUDA %d.%d", fr_cu.version / 1000,
+             fr_cu.version % 1000 / 10);
+    return true;
+}
+
+static bool ask_nvml(struct fr_device_machine *machine)
 {
     return is_ready() && nvml.nvmlDeviceGetName != NULL &&
            nvml.nvmlSystemGetDriverVersion != NULL &&
            nvml.nvmlDeviceGetCount_v2(&machine->gpus) == NVML_OK &&
            nvml.nvmlSystemGetDriverVersion(machine->driver, sizeof(machine->driver)) == NVML_OK &&
            read_name(machine->gpus, machine->name, sizeof(machine->name));
+}
+
+bool fr_cuda_machine(struct fr_device_machine *machine)
+{
+    return ask_nvml(machine) || ask_driver(machine);
 }

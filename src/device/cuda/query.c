@@ -36,13 +36,6 @@ static CUpointer_attribute asked[ASK_COUNT] = {
     [ASK_POOL] = CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
 };
 
-static _Atomic int last_used_device;
-
-int fr_device_last_used(void)
-{
-    return atomic_load_explicit(&last_used_device, memory_order_relaxed);
-}
-
 static enum fr_device_kind vmm_kind(unsigned handle_types)
 {
     if (handle_types & FR_CUDA_FABRIC)
@@ -77,7 +70,6 @@ static unsigned askable_count(void)
 static void fill_range(uintptr_t address, const uint64_t answers[ASK_COUNT],
                        struct fr_device_range *range)
 {
-    *range = (struct fr_device_range)FR_DEVICE_HOST;
     range->kind = kind_of(answers);
     if (range->kind == FR_KIND_HOST)
         return;
@@ -89,11 +81,9 @@ static void fill_range(uintptr_t address, const uint64_t answers[ASK_COUNT],
     if (range->kind == FR_KIND_PINNED)
         return;
     range->home = (int32_t)answers[ASK_DEVICE];
-    range->device = fr_device_choose_mover(range, address);
+    range->device = fr_cuda_choose_mover(range, address);
     range->base = (uintptr_t)answers[ASK_BASE];
     range->bytes = (size_t)answers[ASK_BYTES];
-    if (fr_device_last_used() != range->device) // written seldom, read by all threads
-        atomic_store_explicit(&last_used_device, range->device, memory_order_relaxed);
 }
 
 // Asks the kernel, which reads the signal set before it looks at the senseless first argument, so
@@ -114,11 +104,11 @@ static bool is_readable(const void *address)
 static enum fr_status judge_failure(CUresult result)
 {
     if (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_CONTEXT ||
-        fr_device_result_is_down(result))
+        fr_cuda_result_is_down(result))
         return FR_OK;
     fr_warn_once("cuPointerGetAttributes failed with %s; memory that the CPU can read is taken for "
                  "host memory, other memory for device memory",
-                 fr_device_result_name(result));
+                 fr_cuda_result_name(result));
     return FR_ERR_DEVICE;
 }
 
@@ -126,7 +116,6 @@ static enum fr_status judge_failure(CUresult result)
 // succeed or fail in their own right; VMM is the kind of which least is assumed.
 static enum fr_status guess(const void *address, CUresult result, struct fr_device_range *range)
 {
-    *range = (struct fr_device_range)FR_DEVICE_HOST;
     enum fr_status status = judge_failure(result);
     if (status == FR_OK || is_readable(address))
         return status;
@@ -136,12 +125,8 @@ static enum fr_status guess(const void *address, CUresult result, struct fr_devi
     return FR_OK;
 }
 
-enum fr_status fr_device_query(const void *address, struct fr_device_range *range)
+enum fr_status fr_cuda_query(const void *address, struct fr_device_range *range)
 {
-    if (!fr_device_present()) {
-        *range = (struct fr_device_range)FR_DEVICE_HOST;
-        return FR_OK;
-    }
     uint64_t answers[ASK_COUNT] = {0};
     void *slots[ASK_COUNT];
     for (unsigned i = 0; i < ASK_COUNT; i++)
@@ -154,10 +139,8 @@ enum fr_status fr_device_query(const void *address, struct fr_device_range *rang
     return FR_OK;
 }
 
-enum fr_status fr_device_query_id(const void *address, struct fr_device_range *range)
+enum fr_status fr_cuda_query_id(const void *address, struct fr_device_range *range)
 {
-    if (!fr_device_present())
-        return FR_ERR_NOT_FOUND;
     static CUpointer_attribute attributes[] = {
         CU_POINTER_ATTRIBUTE_BUFFER_ID,
         CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,

@@ -10,37 +10,37 @@
 
 #include "device/cuda/cuda_int.h"
 
-enum fr_status fr_device_host_register(void *address, size_t bytes)
+enum fr_status fr_cuda_host_register(int device, void *address, size_t bytes)
 {
-    if (!fr_device_present())
+    if (!fr_cuda_present())
         return FR_ERR_NOT_FOUND;
     struct fr_device_scope scope;
-    enum fr_status status = fr_device_scope_enter_lasting(fr_device_last_used(), &scope);
+    enum fr_status status = fr_cuda_scope_enter_lasting(device, &scope);
     if (status != FR_OK)
         return status;
     CUresult result = fr_cu.cuMemHostRegister_v2(address, bytes, CU_MEMHOSTREGISTER_PORTABLE);
-    fr_device_scope_leave(&scope);
+    fr_cuda_scope_leave(&scope);
     if (result == CUDA_SUCCESS)
         return FR_OK;
     // Slower, not wrong: the caller goes on with pageable memory, so this is no error.
-    if (!fr_device_result_is_down(result))
+    if (!fr_cuda_result_is_down(result))
         fr_warn_once("cuMemHostRegister of %zu bytes failed with %s, so staging memory stays "
                      "pageable and copies are slower",
-                     bytes, fr_device_result_name(result));
+                     bytes, fr_cuda_result_name(result));
     return result == CUDA_ERROR_OUT_OF_MEMORY ? FR_ERR_NO_MEMORY : FR_ERR_DEVICE;
 }
 
-void fr_device_host_unregister(void *address)
+void fr_cuda_host_unregister(int device, void *address)
 {
-    if (address == NULL || !fr_device_present())
+    if (address == NULL || !fr_cuda_present())
         return;
     struct fr_device_scope scope;
-    if (fr_device_scope_enter_lasting(fr_device_last_used(), &scope) != FR_OK)
+    if (fr_cuda_scope_enter_lasting(device, &scope) != FR_OK)
         return;
     CUresult result = fr_cu.cuMemHostUnregister(address);
-    fr_device_scope_leave(&scope);
+    fr_cuda_scope_leave(&scope);
     // The context of the registration may be gone, and the registration with it.
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED &&
         result != CUDA_ERROR_CONTEXT_IS_DESTROYED)
-        fr_device_fail("cuMemHostUnregister", result);
+        fr_cuda_fail("cuMemHostUnregister", result);
 }

@@ -18,11 +18,11 @@ static enum fr_status refuse(const char *call, CUresult result)
         return FR_ERR_NO_MEMORY;
     if (result == CUDA_ERROR_ALREADY_MAPPED)
         return FR_ERR_LIMIT;
-    if (fr_device_result_is_down(result))
+    if (fr_cuda_result_is_down(result))
         return FR_ERR_DEVICE;
     fr_warn_once("%s failed with %s, so device memory is not shared with that process and its "
                  "messages take a slower path",
-                 call, fr_device_result_name(result));
+                 call, fr_cuda_result_name(result));
     switch (result) {
     case CUDA_ERROR_INVALID_VALUE:
     case CUDA_ERROR_INVALID_HANDLE: // opened by another context of this process
@@ -52,33 +52,33 @@ static bool has_vmm(void)
            fr_cu.cuMemSetAccess != NULL && fr_cu.cuMemGetAddressRange_v2 != NULL;
 }
 
-void fr_device_uuid(int device, unsigned char uuid[FR_DEVICE_UUID_BYTES])
+void fr_cuda_uuid(int device, unsigned char uuid[FR_DEVICE_UUID_BYTES])
 {
     CUdevice handle;
     CUuuid own;
     memset(uuid, 0, FR_DEVICE_UUID_BYTES);
-    if (fr_device_present() && fr_cu.cuDeviceGetUuid_v2 != NULL &&
+    if (fr_cuda_present() && fr_cu.cuDeviceGetUuid_v2 != NULL &&
         fr_cu.cuDeviceGet(&handle, device) == CUDA_SUCCESS &&
         fr_cu.cuDeviceGetUuid_v2(&own, handle) == CUDA_SUCCESS)
         memcpy(uuid, &own, FR_DEVICE_UUID_BYTES);
 }
 
-bool fr_device_takes_turns(int device)
+bool fr_cuda_takes_turns(int device)
 {
     enum { MPS_ENABLED = 133 }; // CU_DEVICE_ATTRIBUTE_MPS_ENABLED, which older headers lack
     CUdevice handle;
     int has_mps = 0;
-    return !fr_device_present() || fr_cu.cuDeviceGetAttribute == NULL ||
+    return !fr_cuda_present() || fr_cu.cuDeviceGetAttribute == NULL ||
            fr_cu.cuDeviceGet(&handle, device) != CUDA_SUCCESS ||
            fr_cu.cuDeviceGetAttribute(&has_mps, (CUdevice_attribute)MPS_ENABLED, handle) !=
                CUDA_SUCCESS ||
            !has_mps;
 }
 
-bool fr_device_bus_id(int device, char text[FR_DEVICE_BUS_ID])
+bool fr_cuda_bus_id(int device, char text[FR_DEVICE_BUS_ID])
 {
     CUdevice handle;
-    return device >= 0 && fr_device_present() && fr_cu.cuDeviceGetPCIBusId != NULL &&
+    return device >= 0 && fr_cuda_present() && fr_cu.cuDeviceGetPCIBusId != NULL &&
            fr_cu.cuDeviceGet(&handle, device) == CUDA_SUCCESS &&
            fr_cu.cuDeviceGetPCIBusId(text, FR_DEVICE_BUS_ID, handle) == CUDA_SUCCESS;
 }
@@ -93,7 +93,7 @@ static int find_device(const unsigned char uuid[FR_DEVICE_UUID_BYTES])
         return -1;
     for (int device = 0; device < count; device++) {
         unsigned char other[FR_DEVICE_UUID_BYTES];
-        fr_device_uuid(device, other);
+        fr_cuda_uuid(device, other);
         if (memcmp(uuid, other, FR_DEVICE_UUID_BYTES) == 0)
             return device;
     }
@@ -104,7 +104,7 @@ static int find_device(const unsigned char uuid[FR_DEVICE_UUID_BYTES])
 // see counts as in reach: only mapping its memory tells.
 static bool reaches(int device, const unsigned char uuid[FR_DEVICE_UUID_BYTES])
 {
-    if (!fr_device_present())
+    if (!fr_cuda_present())
         return false;
     CUdevice from, to;
     int can = 0;
@@ -116,23 +116,6 @@ static bool reaches(int device, const unsigned char uuid[FR_DEVICE_UUID_BYTES])
         fr_cu.cuDeviceCanAccessPeer(&can, from, to) != CUDA_SUCCESS)
         return true;
     return can != 0;
-}
-
-enum fr_status fr_device_context_of(const struct fr_device_range *range, void **context)
-{
-    if (!fr_device_present())
-        return FR_ERR_NOT_FOUND;
-    if (range->context != NULL) {
-        *context = range->context;
-        return FR_OK;
-    }
-    struct fr_device_scope scope;
-    enum fr_status status = fr_device_scope_enter(range, &scope);
-    if (status != FR_OK)
-        return status;
-    *context = scope.context;
-    fr_device_scope_leave(&scope);
-    return FR_OK;
 }
 
 static enum fr_status export_legacy(struct fr_device_export *export)
@@ -149,7 +132,7 @@ static void release_handle(CUmemGenericAllocationHandle handle)
 {
     CUresult result = fr_cu.cuMemRelease(handle);
     if (result != CUDA_SUCCESS)
-        fr_device_fail("cuMemRelease", result);
+        fr_cuda_fail("cuMemRelease", result);
 }
 
 // The handle of the memory behind a mapping, made into what another process can import.
@@ -190,32 +173,28 @@ static enum fr_status export_inside(const struct fr_device_range *range, const v
     if (result != CUDA_SUCCESS)
         return refuse("cuMemGetAddressRange", result);
     export->base = (uintptr_t)base;
-    fr_device_uuid(range->home, export->uuid);
+    fr_cuda_uuid(range->home, export->uuid);
     return range->caps & FR_SHARE_LEGACY ? export_legacy(export) : export_vmm(range->caps, export);
 }
 
-enum fr_status fr_device_export(const struct fr_device_range *range, const void *address,
-                                struct fr_device_export *export)
+enum fr_status fr_cuda_export(const struct fr_device_range *range, const void *address,
+                              struct fr_device_export *export)
 {
     bool legacy = (range->caps & FR_SHARE_LEGACY) != 0;
-    if (!fr_device_present() || !(range->caps & FR_SHARE_ANY) ||
-        !(legacy ? has_legacy() : has_vmm()))
+    if (!fr_cuda_present() || !(legacy ? has_legacy() : has_vmm()))
         return FR_ERR_UNSUPPORTED;
-    struct fr_device_export made = {0};
     struct fr_device_scope scope;
-    enum fr_status status = fr_device_scope_enter(range, &scope);
+    enum fr_status status = fr_cuda_scope_enter(range, &scope);
     if (status != FR_OK)
         return status;
-    status = export_inside(range, address, &made);
-    fr_device_scope_leave(&scope);
-    if (status == FR_OK)
-        *export = made;
+    status = export_inside(range, address, export);
+    fr_cuda_scope_leave(&scope);
     return status;
 }
 
-enum fr_status fr_device_export_descriptor(uintptr_t base, int *descriptor)
+enum fr_status fr_cuda_export_descriptor(uintptr_t base, int *descriptor)
 {
-    if (!fr_device_present() || !has_vmm())
+    if (!fr_cuda_present() || !has_vmm())
         return FR_ERR_UNSUPPORTED;
     int made = -1;
     enum fr_status status = export_mapping(base, FR_CUDA_FD, &made);
@@ -269,7 +248,7 @@ static void unreserve(CUdeviceptr address, size_t bytes)
 {
     CUresult result = fr_cu.cuMemAddressFree(address, bytes);
     if (result != CUDA_SUCCESS)
-        fr_device_fail("cuMemAddressFree", result);
+        fr_cuda_fail("cuMemAddressFree", result);
 }
 
 // Addresses of which something stays mapped cannot be freed.
@@ -279,7 +258,7 @@ static void unmap(CUdeviceptr address, size_t bytes)
     if (result == CUDA_SUCCESS)
         unreserve(address, bytes);
     else
-        fr_device_fail("cuMemUnmap", result);
+        fr_cuda_fail("cuMemUnmap", result);
 }
 
 // Maps the memory object at addresses of its own. The mapping keeps it alive without its handle.
@@ -346,42 +325,38 @@ static unsigned long long id_of_context(CUcontext context)
 static uint64_t id_of_mapping(uintptr_t address)
 {
     struct fr_device_range range;
-    bool known = fr_device_query_id((const void *)address, &range) == FR_OK;
+    bool known = fr_cuda_query_id((const void *)address, &range) == FR_OK;
     return known ? range.buffer_id : 0;
 }
 
-enum fr_status fr_device_import(const struct fr_device_range *user, unsigned way,
-                                const struct fr_device_export *export, int descriptor,
-                                struct fr_device_import *import)
+enum fr_status fr_cuda_import(const struct fr_device_range *user, unsigned way,
+                              const struct fr_device_export *export, int descriptor,
+                              struct fr_device_import *import)
 {
     bool legacy = way == FR_SHARE_LEGACY;
-    if (!fr_device_present() || (export->ways & way) == 0 || !(legacy ? has_legacy() : has_vmm()) ||
+    if (!fr_cuda_present() || !(legacy ? has_legacy() : has_vmm()) ||
         !reaches(user->device, export->uuid))
         return FR_ERR_UNSUPPORTED;
     struct fr_device_scope scope;
-    enum fr_status status = fr_device_scope_enter(user, &scope);
+    enum fr_status status = fr_cuda_scope_enter(user, &scope);
     if (status != FR_OK)
         return status;
     uintptr_t address = 0;
     status = legacy ? open_legacy(export, &address)
                     : map_vmm(export, way, descriptor, user->device, &address);
-    fr_device_scope_leave(&scope);
+    fr_cuda_scope_leave(&scope);
     if (status != FR_OK)
         return status;
     *import = (struct fr_device_import){
         .address = address,
         .bytes = export->bytes,
+        .device = user->device,
         .legacy = legacy,
         .context = scope.context,
         .context_id = id_of_context(scope.context),
         .buffer_id = id_of_mapping(address),
     };
     return FR_OK;
-}
-
-bool fr_device_import_is_alive(const struct fr_device_import *import)
-{
-    return id_of_mapping(import->address) == import->buffer_id;
 }
 
 static void close_inside(const struct fr_device_import *import)
@@ -392,7 +367,7 @@ static void close_inside(const struct fr_device_import *import)
     }
     CUresult result = fr_cu.cuIpcCloseMemHandle(import->address);
     if (result != CUDA_SUCCESS)
-        fr_device_fail("cuIpcCloseMemHandle", result);
+        fr_cuda_fail("cuIpcCloseMemHandle", result);
 }
 
 // Whether the context of the import is still there. One that is gone took its legacy mappings
@@ -404,16 +379,16 @@ static bool context_exists(const struct fr_device_import *import)
     return import->legacy && import->buffer_id != 0 && fr_device_import_is_alive(import);
 }
 
-void fr_device_import_close(struct fr_device_import *import)
+void fr_cuda_import_close(struct fr_device_import *import)
 {
-    if (import == NULL || !fr_device_present())
+    if (!fr_cuda_present())
         return;
     // VMM mappings belong to no context; one is entered only for what a scope does about graphs
     // that are being captured.
     struct fr_device_scope scope;
-    if (context_exists(import) && fr_device_scope_enter_context(import->context, &scope) == FR_OK) {
+    if (context_exists(import) && fr_cuda_scope_enter_context(import->context, &scope) == FR_OK) {
         close_inside(import);
-        fr_device_scope_leave(&scope);
+        fr_cuda_scope_leave(&scope);
     } else if (!import->legacy) {
         close_inside(import);
     }

@@ -13,18 +13,18 @@
 enum { MAX_IDLE = 32 };
 
 static struct fr_lock idle_lock = FR_LOCK_INIT;
-static struct fr_device_stream *idle_streams FR_GUARDED_BY(idle_lock); // latest returned first
+static struct fr_cuda_stream *idle_streams FR_GUARDED_BY(idle_lock); // latest returned first
 static unsigned idle_count FR_GUARDED_BY(idle_lock);
 
-static struct fr_device_stream *take_idle(CUcontext context, unsigned long long context_id,
-                                          enum fr_device_direction direction)
+static struct fr_cuda_stream *take_idle(CUcontext context, unsigned long long context_id,
+                                        enum fr_device_direction direction)
 {
-    struct fr_device_stream *found = NULL;
+    struct fr_cuda_stream *found = NULL;
     fr_core_lock(&idle_lock);
-    for (struct fr_device_stream **link = &idle_streams; *link != NULL; link = &(*link)->next) {
-        struct fr_device_stream *stream = *link;
-        if (stream->context == context && stream->context_id == context_id &&
-            stream->direction == direction) {
+    for (struct fr_cuda_stream **link = &idle_streams; *link != NULL; link = &(*link)->next) {
+        struct fr_cuda_stream *stream = *link;
+        if (stream->base.context == context && stream->context_id == context_id &&
+            stream->base.direction == direction) {
             *link = stream->next;
             idle_count--;
             found = stream;
@@ -36,14 +36,14 @@ static struct fr_device_stream *take_idle(CUcontext context, unsigned long long 
 }
 
 // Returns the stream that had to make place, NULL for none.
-static struct fr_device_stream *put_idle(struct fr_device_stream *stream)
+static struct fr_cuda_stream *put_idle(struct fr_cuda_stream *stream)
 {
-    struct fr_device_stream *evicted = NULL;
+    struct fr_cuda_stream *evicted = NULL;
     fr_core_lock(&idle_lock);
     stream->next = idle_streams;
     idle_streams = stream;
     if (++idle_count > MAX_IDLE) {
-        struct fr_device_stream **link = &idle_streams;
+        struct fr_cuda_stream **link = &idle_streams;
         while ((*link)->next != NULL)
             link = &(*link)->next;
         evicted = *link;
@@ -55,13 +55,13 @@ static struct fr_device_stream *put_idle(struct fr_device_stream *stream)
 }
 
 // A destroyed context took its streams along, and its address may belong to another one now.
-static bool is_alive(const struct fr_device_stream *stream)
+static bool is_alive(const struct fr_cuda_stream *stream)
 {
     unsigned long long id = 0;
-    return fr_cu.cuCtxGetId(stream->context, &id) == CUDA_SUCCESS && id == stream->context_id;
+    return fr_cu.cuCtxGetId(stream->base.context, &id) == CUDA_SUCCESS && id == stream->context_id;
 }
 
-static void destroy_marks(struct fr_device_stream *stream)
+static void destroy_marks(struct fr_cuda_stream *stream)
 {
     for (size_t i = 0; i < FR_ARRAY_LENGTH(stream->marks); i++) {
         if (stream->marks[i] != NULL)
@@ -69,20 +69,20 @@ static void destroy_marks(struct fr_device_stream *stream)
     }
 }
 
-static void destroy(struct fr_device_stream *stream)
+static void destroy(struct fr_cuda_stream *stream)
 {
     struct fr_device_scope scope;
     if (!stream->cacheable)
         destroy_marks(stream);
     if (stream->cacheable && is_alive(stream) &&
-        fr_device_scope_enter_context(stream->context, &scope) == FR_OK) {
+        fr_cuda_scope_enter_context(stream->base.context, &scope) == FR_OK) {
         destroy_marks(stream);
         (void)fr_cu.cuStreamSynchronize(
             stream->handle); // a stream may be given back a moment early
         CUresult result = fr_cu.cuStreamDestroy_v2(stream->handle);
-        fr_device_scope_leave(&scope);
+        fr_cuda_scope_leave(&scope);
         if (result != CUDA_SUCCESS)
-            fr_device_fail("cuStreamDestroy", result);
+            fr_cuda_fail("cuStreamDestroy", result);
     }
     free(stream);
 }
@@ -100,14 +100,13 @@ static size_t max_pitch(void)
 static enum fr_status create(CUcontext context, unsigned long long context_id, bool cacheable,
                              enum fr_device_direction direction, struct fr_device_stream **out)
 {
-    struct fr_device_stream *stream = calloc(1, sizeof(*stream));
+    struct fr_cuda_stream *stream = calloc(1, sizeof(*stream));
     if (stream == NULL) {
         fr_error("no memory for a copy stream");
         return FR_ERR_NO_MEMORY;
     }
-    stream->context = context;
+    stream->base = (struct fr_device_stream){&fr_cuda_ops, context, direction};
     stream->context_id = context_id;
-    stream->direction = direction;
     stream->cacheable = cacheable;
     stream->max_pitch_bytes = max_pitch();
     stream->handle = CU_STREAM_PER_THREAD;
@@ -115,15 +114,15 @@ static enum fr_status create(CUcontext context, unsigned long long context_id, b
         CUresult result = fr_cu.cuStreamCreate(&stream->handle, CU_STREAM_NON_BLOCKING);
         if (result != CUDA_SUCCESS) {
             free(stream);
-            return fr_device_fail("cuStreamCreate", result);
+            return fr_cuda_fail("cuStreamCreate", result);
         }
     }
-    *out = stream;
+    *out = &stream->base;
     return FR_OK;
 }
 
-enum fr_status fr_device_stream_borrow(CUcontext context, enum fr_device_direction direction,
-                                       struct fr_device_stream **stream)
+enum fr_status fr_cuda_stream_borrow(void *context, enum fr_device_direction direction,
+                                     struct fr_device_stream **stream)
 {
     // Before CUDA 12 a context cannot be told from an earlier one at its address, so no stream can
     // be found: the thread's own default stream serves, which exists in every context.
@@ -131,83 +130,97 @@ enum fr_status fr_device_stream_borrow(CUcontext context, enum fr_device_directi
     bool cacheable =
         fr_cu.cuCtxGetId != NULL && fr_cu.cuCtxGetId(context, &context_id) == CUDA_SUCCESS;
     if (cacheable) {
-        struct fr_device_stream *idle = take_idle(context, context_id, direction);
+        struct fr_cuda_stream *idle = take_idle(context, context_id, direction);
         if (idle != NULL) {
-            *stream = idle;
+            *stream = &idle->base;
             return FR_OK;
         }
     }
     return create(context, context_id, cacheable, direction, stream);
 }
 
-void fr_device_stream_give(struct fr_device_stream *stream, bool failed)
+void fr_cuda_stream_give(struct fr_device_stream *given, bool failed)
 {
-    struct fr_device_stream *gone = stream;
+    struct fr_cuda_stream *stream = fr_cuda_stream_of(given);
+    struct fr_cuda_stream *gone = stream;
     if (!failed && stream->cacheable)
         gone = put_idle(stream);
     if (gone != NULL)
         destroy(gone);
 }
 
-enum fr_status fr_device_stream_return(struct fr_device_stream *stream)
+enum fr_status fr_cuda_stream_return(struct fr_device_stream *returned)
 {
     struct fr_device_scope scope;
-    enum fr_status status = fr_device_scope_enter_context(stream->context, &scope);
+    struct fr_cuda_stream *stream = fr_cuda_stream_of(returned);
+    enum fr_status status = fr_cuda_scope_enter_context(returned->context, &scope);
     bool entered = status == FR_OK;
     // Also outside of the scope, since the memory of copies under way is used again after this: a
     // stream knows its context. Only that of a destroyed context is nothing to wait for any more.
     if (entered || !stream->cacheable || is_alive(stream)) {
         CUresult result = fr_cu.cuStreamSynchronize(stream->handle);
         if (result != CUDA_SUCCESS)
-            status = fr_device_fail("cuStreamSynchronize", result);
+            status = fr_cuda_fail("cuStreamSynchronize", result);
     }
     if (entered)
-        fr_device_scope_leave(&scope);
-    fr_device_stream_give(stream, status != FR_OK);
+        fr_cuda_scope_leave(&scope);
+    fr_cuda_stream_give(returned, status != FR_OK);
     return status;
 }
 
-enum fr_status fr_device_stream_mark(struct fr_device_stream *stream, unsigned mark)
+int fr_cuda_stream_wait(struct fr_device_stream *stream)
+{
+    return (int)fr_cu.cuStreamSynchronize(fr_cuda_stream_of(stream)->handle);
+}
+
+int fr_cuda_stream_query(struct fr_device_stream *stream)
+{
+    CUresult result = fr_cu.cuStreamQuery(fr_cuda_stream_of(stream)->handle);
+    return result == CUDA_ERROR_NOT_READY ? FR_DEVICE_BUSY : (int)result;
+}
+
+enum fr_status fr_cuda_stream_mark(struct fr_device_stream *stream, unsigned mark)
 {
     struct fr_device_scope scope;
-    CUevent *event = &stream->marks[mark];
-    enum fr_status status = fr_device_scope_enter_context(stream->context, &scope);
+    CUevent *event = &fr_cuda_stream_of(stream)->marks[mark];
+    enum fr_status status = fr_cuda_scope_enter_context(stream->context, &scope);
     if (status != FR_OK)
         return status;
     CUresult result = CUDA_SUCCESS;
     if (*event == NULL)
         result = fr_cu.cuEventCreate(event, CU_EVENT_DISABLE_TIMING);
     if (result == CUDA_SUCCESS)
-        result = fr_cu.cuEventRecord(*event, stream->handle);
-    fr_device_scope_leave(&scope);
-    return result == CUDA_SUCCESS ? FR_OK : fr_device_fail("cuEventRecord", result);
+        result = fr_cu.cuEventRecord(*event, fr_cuda_stream_of(stream)->handle);
+    fr_cuda_scope_leave(&scope);
+    return result == CUDA_SUCCESS ? FR_OK : fr_cuda_fail("cuEventRecord", result);
 }
 
 // In the scope, since a thread that captures a stream may not ask otherwise.
-enum fr_status fr_device_stream_ask(struct fr_device_stream *stream, unsigned mark, bool *reached)
+enum fr_status fr_cuda_stream_ask(struct fr_device_stream *stream, unsigned mark, bool *reached)
 {
     struct fr_device_scope scope;
+    CUevent event = fr_cuda_stream_of(stream)->marks[mark];
     *reached = true;
-    if (stream->marks[mark] == NULL)
+    if (event == NULL)
         return FR_OK;
-    enum fr_status status = fr_device_scope_enter_context(stream->context, &scope);
+    enum fr_status status = fr_cuda_scope_enter_context(stream->context, &scope);
     if (status != FR_OK)
         return status;
-    CUresult result = fr_cu.cuEventQuery(stream->marks[mark]);
-    fr_device_scope_leave(&scope);
+    CUresult result = fr_cu.cuEventQuery(event);
+    fr_cuda_scope_leave(&scope);
     *reached = result != CUDA_ERROR_NOT_READY;
-    return result == CUDA_SUCCESS || !*reached ? FR_OK : fr_device_fail("cuEventQuery", result);
+    return result == CUDA_SUCCESS || !*reached ? FR_OK : fr_cuda_fail("cuEventQuery", result);
 }
 
-void fr_device_streams_release(void)
+void fr_cuda_streams_release(void)
 {
     fr_core_lock(&idle_lock);
-    struct fr_device_stream *stream = idle_streams;
+    struct fr_cuda_stream *stream = idle_streams;
     idle_streams = NULL;
     idle_count = 0;
     fr_core_unlock(&idle_lock);
     while (stream != NULL) {
-        struct fr_device_stream *next = stream->next;
+        struct fr_cuda_stream *next = stream->next;
         destroy(stream);
         stream = next;
     }

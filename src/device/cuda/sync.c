@@ -90,21 +90,15 @@ static CUresult wait_for_streams(void)
     return all ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 }
 
-// The call of MPI that this thread is in, 0 outside of any, and where it has waited.
-static FR_TLS uint64_t current_call;
+// The call of MPI that this thread has waited in, and where.
 static FR_TLS uint64_t waited_call;
 static FR_TLS CUcontext waited_contexts[4];
 static FR_TLS unsigned waited_count;
 
-void fr_device_begin_call(void)
-{
-    current_call++;
-}
-
 static bool has_waited(CUcontext context)
 {
     bool found = false;
-    if (waited_call != current_call)
+    if (waited_call != fr_device_call)
         waited_count = 0;
     for (unsigned i = 0; i < waited_count && !found; i++)
         found = waited_contexts[i] == context;
@@ -115,10 +109,10 @@ static bool has_waited(CUcontext context)
 // with this call.
 static void note_waited(CUcontext context)
 {
-    if (current_call == 0 || has_waited(context) ||
+    if (fr_device_call == 0 || has_waited(context) ||
         waited_count == FR_ARRAY_LENGTH(waited_contexts))
         return;
-    waited_call = current_call;
+    waited_call = fr_device_call;
     waited_contexts[waited_count++] = context;
 }
 
@@ -138,7 +132,7 @@ static CUresult wait_inside(bool anew)
 // One that is gone, which cannot be entered either, has nothing left to do.
 static CUresult wait_outside(bool anew)
 {
-    CUcontext outer = fr_device_scope_outer(), popped = NULL;
+    CUcontext outer = fr_cuda_scope_outer(), popped = NULL;
     if (FR_LIKELY(outer == NULL) || (!anew && has_waited(outer)) ||
         fr_cu.cuCtxPushCurrent_v2(outer) != CUDA_SUCCESS)
         return CUDA_SUCCESS;
@@ -162,12 +156,12 @@ static enum fr_status wait_for_default_streams(bool anew, bool *all)
         bool captured = results[i] == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
         *all = *all && !captured;
         if (results[i] != CUDA_SUCCESS && !captured)
-            return fr_device_fail("cuStreamSynchronize", results[i]);
+            return fr_cuda_fail("cuStreamSynchronize", results[i]);
     }
     return FR_OK;
 }
 
-enum fr_status fr_device_sync(const struct fr_device_range *range, uintptr_t low, uintptr_t high)
+enum fr_status fr_cuda_settle(const struct fr_device_range *range, uintptr_t low, uintptr_t high)
 {
     // Bytes beyond the range belong to other allocations, of which nothing is known. The range of
     // VMM memory may hold several.
@@ -186,7 +180,7 @@ enum fr_status fr_device_sync(const struct fr_device_range *range, uintptr_t low
     return status;
 }
 
-void fr_device_synced_release(void)
+void fr_cuda_settled_release(void)
 {
     fr_core_lock(&synced_lock);
     struct synced *table = synced_table;

@@ -19,28 +19,14 @@
 // What a process must be able to open before the driver makes fabric memory for it.
 #define IMEX_CHANNEL "/dev/nvidia-caps-imex-channels/channel0"
 
-enum { MAX_DEVICES = 64 };
+enum { MAX_DEVICES = FR_DEVICE_ROW_DEVICES };
 
 // What was learned of fabric memory on each device, an enum fr_device_support. Threads that find
 // out at the same time find the same.
 static _Atomic int fabric_states[MAX_DEVICES];
 
-static _Atomic uint64_t destroyed; // allocations
-
 // What a device can do, in the order of the attributes that are asked for.
 enum { ABLE_VMM, ABLE_FD, ABLE_FABRIC, ABLE_RDMA, ABLE_COUNT };
-
-const char *fr_device_fabric_text(enum fr_device_support support)
-{
-    static const char *const texts[] = {
-        [FR_SUPPORT_UNKNOWN] = "not asked yet",
-        [FR_SUPPORT_YES] = "supported",
-        [FR_SUPPORT_NOT_PERMITTED] = "not permitted",
-        [FR_SUPPORT_NOT_SUPPORTED] = "not supported",
-        [FR_SUPPORT_FAILED] = "not known, for the device could not be asked",
-    };
-    return (size_t)support < FR_ARRAY_LENGTH(texts) ? texts[support] : "unknown";
-}
 
 static enum fr_device_support get_state(int device)
 {
@@ -63,24 +49,16 @@ static bool driver_has_vmm(void)
            fr_cu.cuMemRelease != NULL && fr_cu.cuMemSetAccess != NULL && fr_cu.cuMemUnmap != NULL;
 }
 
-// While some thread captures a graph, the driver may refuse to allocate unless the calling thread
-// declares its calls unrelated.
-static void exchange_capture_mode(CUstreamCaptureMode *mode)
-{
-    if (fr_cu.cuThreadExchangeStreamCaptureMode != NULL)
-        (void)fr_cu.cuThreadExchangeStreamCaptureMode(mode);
-}
-
 // Memory that is used up is no news here: what to do without is the caller's to say.
 static enum fr_status fail(const char *call, CUresult result)
 {
-    return result == CUDA_ERROR_OUT_OF_MEMORY ? FR_ERR_NO_MEMORY : fr_device_fail(call, result);
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? FR_ERR_NO_MEMORY : fr_cuda_fail(call, result);
 }
 
 static void note_undone(const char *call, CUresult result)
 {
     if (result != CUDA_SUCCESS)
-        fr_device_fail(call, result);
+        fr_cuda_fail(call, result);
 }
 
 static enum fr_status ask_abilities(int device, bool able[ABLE_COUNT])
@@ -149,7 +127,7 @@ static CUresult create_fabric(const CUmemAllocationProp *property, size_t bytes,
         set_state(memory->device, FR_SUPPORT_YES);
         return CUDA_SUCCESS;
     }
-    *refused = !fr_device_result_is_down(result) && result != CUDA_ERROR_OUT_OF_MEMORY;
+    *refused = !fr_cuda_result_is_down(result) && result != CUDA_ERROR_OUT_OF_MEMORY;
     note_undone("cuMemRelease", fr_cu.cuMemRelease(memory->handle));
     return result;
 }
@@ -203,13 +181,13 @@ static void tell_refusal(int device, enum fr_device_support state)
         fr_warn_once("device %d makes no fabric memory: %s failed with %s and %s %s; until an "
                      "administrator provides that IMEX channel to this process, GPUs of other "
                      "hosts do not reach Fabrail's memory",
-                     device, call, fr_device_result_name((CUresult)refusals[device]), IMEX_CHANNEL,
+                     device, call, fr_cuda_result_name((CUresult)refusals[device]), IMEX_CHANNEL,
                      channel);
     } else if (call != NULL) {
         fr_warn_once("device %d makes no fabric memory: %s failed with %s; it takes a GPU, a "
                      "driver and an NVLink fabric that support it, and without it GPUs of other "
                      "hosts do not reach Fabrail's memory",
-                     device, call, fr_device_result_name((CUresult)refusals[device]));
+                     device, call, fr_cuda_result_name((CUresult)refusals[device]));
     } else {
         fr_warn_once("device %d makes no fabric memory: its GPU or driver does not support it, so "
                      "GPUs of other hosts do not reach Fabrail's memory",
@@ -281,58 +259,49 @@ release_handle:
     return fail(call, result);
 }
 
-enum fr_status fr_device_memory_create(int device, size_t bytes, struct fr_device_memory *memory)
+enum fr_status fr_cuda_memory_create(int device, size_t bytes, struct fr_device_memory *memory)
 {
     if (bytes == 0 || device < 0 || device >= MAX_DEVICES)
         return FR_ERR_INVALID;
-    if (!fr_device_present())
+    if (!fr_cuda_present())
         return FR_ERR_NOT_FOUND;
     if (!driver_has_vmm()) {
         set_state(device, FR_SUPPORT_NOT_SUPPORTED);
         return FR_ERR_UNSUPPORTED;
     }
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    exchange_capture_mode(&mode);
+    int mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    fr_cuda_exchange_capture_mode(&mode);
     struct fr_device_memory made = {.device = device};
     enum fr_status status = allocate(bytes, &made);
     if (status == FR_OK)
         status = map(&made);
-    exchange_capture_mode(&mode);
+    fr_cuda_exchange_capture_mode(&mode);
     if (status == FR_OK)
         *memory = made;
     return status;
 }
 
-uint64_t fr_device_memory_destroyed(void)
+void fr_cuda_memory_destroy(struct fr_device_memory *memory)
 {
-    return atomic_load_explicit(&destroyed, memory_order_acquire);
-}
-
-void fr_device_memory_destroy(struct fr_device_memory *memory)
-{
-    if (memory == NULL || memory->address == 0)
-        return;
     CUdeviceptr address = memory->address;
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    exchange_capture_mode(&mode);
+    int mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    fr_cuda_exchange_capture_mode(&mode);
     CUresult result = fr_cu.cuMemUnmap(address, memory->bytes);
     note_undone("cuMemUnmap", result);
     if (result == CUDA_SUCCESS) // else the range is not free to be given back
         note_undone("cuMemAddressFree", fr_cu.cuMemAddressFree(address, memory->bytes));
     note_undone("cuMemRelease", fr_cu.cuMemRelease(memory->handle));
-    exchange_capture_mode(&mode);
-    memset(memory, 0, sizeof(*memory));
-    atomic_fetch_add_explicit(&destroyed, 1, memory_order_release);
+    fr_cuda_exchange_capture_mode(&mode);
 }
 
-enum fr_device_support fr_device_fabric_support(int device)
+enum fr_device_support fr_cuda_fabric_support(int device)
 {
     if (device < 0 || device >= MAX_DEVICES)
         return FR_SUPPORT_FAILED;
     struct fr_device_memory memory;
     if (get_state(device) == FR_SUPPORT_UNKNOWN &&
-        fr_device_memory_create(device, 1, &memory) == FR_OK)
-        fr_device_memory_destroy(&memory);
+        fr_cuda_memory_create(device, 1, &memory) == FR_OK)
+        fr_cuda_memory_destroy(&memory);
     enum fr_device_support state = get_state(device);
     if (FR_UNLIKELY(state == FR_SUPPORT_NOT_PERMITTED || state == FR_SUPPORT_NOT_SUPPORTED)) {
         static _Atomic bool told;
@@ -343,23 +312,21 @@ enum fr_device_support fr_device_fabric_support(int device)
     return state != FR_SUPPORT_UNKNOWN ? state : FR_SUPPORT_FAILED;
 }
 
-void fr_device_memory_left(int device, size_t *free_bytes, size_t *total_bytes)
+void fr_cuda_memory_left(int device, size_t *free_bytes, size_t *total_bytes)
 {
     size_t left = 0, total = 0;
     const struct fr_device_range range = {.device = device}; // this one call needs a context
     struct fr_device_scope scope;
-    *free_bytes = 0;
-    *total_bytes = 0;
-    if (!fr_device_present() || fr_cu.cuMemGetInfo_v2 == NULL ||
-        fr_device_scope_enter(&range, &scope) != FR_OK)
+    if (!fr_cuda_present() || fr_cu.cuMemGetInfo_v2 == NULL ||
+        fr_cuda_scope_enter(&range, &scope) != FR_OK)
         return;
     CUresult result = fr_cu.cuMemGetInfo_v2(&left, &total);
-    fr_device_scope_leave(&scope);
+    fr_cuda_scope_leave(&scope);
     if (result != CUDA_SUCCESS) {
-        if (!fr_device_result_is_down(result))
+        if (!fr_cuda_result_is_down(result))
             fr_warn_once("cuMemGetInfo failed with %s, so Fabrail does not see when device memory "
                          "runs short",
-                         fr_device_result_name(result));
+                         fr_cuda_result_name(result));
         return;
     }
     *free_bytes = left;
