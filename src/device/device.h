@@ -40,6 +40,13 @@ enum {
 // Returns the bits that all memory of a kind has, for those who have no memory to ask about.
 unsigned fr_device_kind_caps(enum fr_device_kind kind);
 
+// Vendors that there can be, devices of one that are handled, and of all: numbers are below it.
+enum {
+    FR_DEVICE_MAX_ROWS = 2,
+    FR_DEVICE_ROW_DEVICES = 64,
+    FR_DEVICE_MAX = FR_DEVICE_MAX_ROWS * FR_DEVICE_ROW_DEVICES,
+};
+
 // One allocation as the driver describes it.
 struct fr_device_range {
     enum fr_device_kind kind;

@@ -148,7 +148,6 @@ struct fr_device_ops {
 
 // The rows, with NULL behind the last; tests add one of their own. A device is a number: row i has
 // those from i * FR_DEVICE_ROW_DEVICES on.
-enum { FR_DEVICE_MAX_ROWS = 3, FR_DEVICE_ROW_DEVICES = 64 };
 extern const struct fr_device_ops *fr_device_rows[FR_DEVICE_MAX_ROWS + 1];
 extern const struct fr_device_ops fr_cuda_ops;
 

@@ -14,8 +14,6 @@
 
 #include <stdlib.h>
 
-enum { MAX_DEVICES = 64 };
-
 // A device with less than this part of its memory left is short of it. What is idle is worth giving
 // back if it is more than that part of what is left.
 enum { SHORT_PART = 32, WORTH_PART = 8 };
@@ -28,8 +26,8 @@ enum { SHORT_PART = 32, WORTH_PART = 8 };
 static struct fr_lock pools_lock = FR_LOCK_INIT;
 static pthread_cond_t growth_ended = PTHREAD_COND_INITIALIZER;
 
-// By ordinal, initialised on first use.
-static struct fr_workspace_pool pools[MAX_DEVICES] FR_GUARDED_BY(pools_lock);
+// By number of the device, initialised on first use.
+static struct fr_workspace_pool pools[FR_DEVICE_MAX] FR_GUARDED_BY(pools_lock);
 static struct fr_workspace_device_usage usage FR_GUARDED_BY(pools_lock);
 
 // When a look for what has been idle too long is due next; 0 while nothing is idle.
@@ -258,8 +256,8 @@ static struct fr_workspace_extent *grow(int device, size_t bytes, enum fr_status
 static size_t memory_left(int device)
 {
     enum { FRESH_NS = 5000000 };
-    static _Atomic uint64_t asked_ns[MAX_DEVICES];
-    static _Atomic size_t answers[MAX_DEVICES];
+    static _Atomic uint64_t asked_ns[FR_DEVICE_MAX];
+    static _Atomic size_t answers[FR_DEVICE_MAX];
     uint64_t now_ns = fr_time_coarse_ns();
     uint64_t asked = atomic_load_explicit(&asked_ns[device], memory_order_acquire);
     if (asked && now_ns - asked < FRESH_NS)
@@ -274,7 +272,7 @@ static size_t memory_left(int device)
 bool fr_workspace_may_lend(int device, size_t bytes)
 {
     enum { REST_BYTES = 8 << 20 }; // that allocations are rounded up by
-    if (device < 0 || device >= MAX_DEVICES)
+    if (device < 0 || device >= FR_DEVICE_MAX)
         return false;
     fr_core_lock(&pools_lock);
     const struct fr_workspace_pool *pool = pool_of(device);
@@ -290,7 +288,7 @@ bool fr_workspace_may_lend(int device, size_t bytes)
 enum fr_status fr_workspace_borrow_device(int device, size_t bytes,
                                           struct fr_workspace_lease *lease)
 {
-    if (bytes == 0 || device < 0 || device >= MAX_DEVICES)
+    if (bytes == 0 || device < 0 || device >= FR_DEVICE_MAX)
         return FR_ERR_INVALID;
     bytes = fr_workspace_pool_round(bytes);
     enum fr_status status = FR_OK;
@@ -352,7 +350,7 @@ void fr_workspace_device_trim(uint64_t now_ns)
     struct fr_list victims = FR_LIST_INIT(victims);
     size_t idle_bytes = 0;
     fr_core_lock(&pools_lock);
-    for (int device = 0; device < MAX_DEVICES; device++) {
+    for (int device = 0; device < FR_DEVICE_MAX; device++) {
         struct fr_workspace_pool *pool = pool_of(device);
         condemn(pool, now_ns, FR_WORKSPACE_IDLE_NS, &victims);
         idle_bytes += pool->idle_bytes;
@@ -395,6 +393,6 @@ static void release_pool(int device)
 
 void fr_workspace_device_release(void)
 {
-    for (int device = 0; device < MAX_DEVICES; device++)
+    for (int device = 0; device < FR_DEVICE_MAX; device++)
         release_pool(device);
 }

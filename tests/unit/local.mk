@@ -49,6 +49,10 @@ check_PROGRAMS += tests/unit/device_query
 tests_unit_device_query_SOURCES = tests/unit/device_query.c $(unit_driver_headers)
 tests_unit_device_query_LDADD = librooms.la
 
+check_PROGRAMS += tests/unit/device_row
+tests_unit_device_row_SOURCES = tests/unit/device_row.c $(unit_driver_headers)
+tests_unit_device_row_LDADD = librooms.la
+
 check_PROGRAMS += tests/unit/device_copy
 tests_unit_device_copy_SOURCES = tests/unit/device_copy.c $(unit_driver_headers)
 tests_unit_device_copy_LDADD = librooms.la
