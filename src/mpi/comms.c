@@ -129,8 +129,8 @@ static _Atomic size_t freed_count;
 static bool free_with_messages(fr_word *args, int *result)
 {
     uint64_t name = fr_world_comm_name(fr_real_handle_load((const void *)args[0], 0));
-    if (!name || !fr_rndv_incoming_any_here() || !fr_request_is_serial() ||
-        fr_request_any_unmarked || fr_request_any_tracked() || fr_request_any_freed())
+    if (!name || !fr_rndv_incoming_any_here() || !fr_request_serial || fr_request_any_unmarked ||
+        fr_request_any_tracked() || fr_request_any_freed())
         return false;
     *result = FR_MPI(Comm_free, args[0]);
     if (*result == fr_real_mpi.SUCCESS)

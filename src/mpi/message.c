@@ -407,6 +407,5 @@ void fr_mpi_mark_plain(const struct fr_request_op *op)
     if (fr_mpi_takes_rts && peer >= 0 && op->view_count && !op->send &&
         fr_rndv_marks_rts((int64_t)op->views[0].in_bytes) &&
         fr_mpi_address_of(op->object, (int)op->args[peer], (int)op->args[peer + 1], &address))
-        fr_rndv_mark_plain(&address, op->views[0].in_bytes,
-                           fr_request_is_serial() && !op->persistent);
+        fr_rndv_mark_plain(&address, op->views[0].in_bytes, fr_request_serial && !op->persistent);
 }

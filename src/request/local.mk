@@ -7,7 +7,9 @@ librooms_la_SOURCES += \
 	src/request/early.c \
 	src/request/defer.c \
 	src/request/posted.c \
+	src/request/places.h \
 	src/request/posted.h \
+	src/request/posted_rts.c \
 	src/request/op.c \
 	src/request/outcome.c \
 	src/request/pending.c \

@@ -221,8 +221,8 @@ static inline bool fr_request_may_be_left(void)
 
 // Says that threads call MPI one at a time at most, which is known when MPI has started; or that
 // they may all call, as before that. The latter stays.
-void fr_request_set_serial(bool is_serial);
-bool fr_request_is_serial(void);
+void fr_request_set_serial(bool yes);
+extern bool fr_request_serial;
 
 // Whether calls come one at a time, and none is left by an error handler.
 extern bool fr_request_alone;

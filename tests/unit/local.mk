@@ -224,7 +224,7 @@ tests_unit_rndv_traffic_LDADD = librooms.la
 # With an MPI of its own, hence without the rooms.
 check_PROGRAMS += tests/unit/request_posted
 tests_unit_request_posted_SOURCES = tests/unit/request_posted.c tests/unit/check.h \
-    src/request/posted.c src/real/rows.c
+    src/request/posted.c src/request/posted_rts.c src/real/rows.c
 tests_unit_request_posted_CFLAGS = $(AM_CFLAGS)
 
 check_PROGRAMS += tests/unit/request_deliver

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What posted receives have brought: an RTS, of which the receive becomes an operation.
+#include "config.h"
+
+#include "request/places.h"
+
+#include "core/wait.h"
+#include "request/table.h"
+
+bool fr_request_posted_has_rts(const struct fr_request_posted *receive, const void *status)
+{
+    struct fr_rndv_incoming incoming;
+    // What costs least comes first: to read a few bytes that have just come.
+    return (!status || fr_rndv_is_rts_length(fr_real_status_size(status))) &&
+           FR_UNLIKELY(fr_rndv_begins_rts(receive->buffer)) &&
+           fr_rndv_incoming_read(receive->buffer, &incoming);
+}
+
+// MPI may tell no error of a receive that is too short for an RTS. But the RTS begins there.
+static bool may_be_cut(const struct fr_request_posted *receive, int error)
+{
+    if (error != fr_real_mpi.SUCCESS)
+        return fr_request_has_come(error) && fr_rndv_incoming_any();
+    return receive->buffer != receive->memory &&
+           (size_t)receive->count * (size_t)fr_real_type_bytes(fr_real_handle(receive->type)) >=
+               sizeof(fr_rndv_rts_begin) &&
+           fr_rndv_begins_rts(receive->memory);
+}
+
+bool fr_request_posted_may_have_rts(const struct fr_request_posted *receive, const void *status,
+                                    int error)
+{
+    return (error == fr_real_mpi.SUCCESS && fr_request_posted_has_rts(receive, status)) ||
+           may_be_cut(receive, error);
+}
+
+struct fr_request_op *fr_request_posted_make_op(const struct fr_request_posted *receive)
+{
+    const struct fr_layout *layout = NULL;
+    const fr_word type = fr_real_handle(receive->type);
+    fr_word args[FR_MAX_ARGS] = {FR_PTR(receive->memory), (fr_word)receive->count, type,
+                                 (fr_word)receive->source, (fr_word)receive->tag};
+    struct fr_request_op *op = fr_request_op_new(receive->fn, args);
+    if (!op)
+        return NULL;
+    if (fr_real_rows[receive->fn].comm >= 0) {
+        op->object_kind = 'c';
+        op->object = fr_real_handle(receive->comm);
+    }
+    op->prefix_out = true;
+    op->takes_rts = true;
+    op->active = true;
+    struct fr_path_view *view = fr_request_op_add_view(op, 0);
+    enum fr_status status = fr_layout_acquire(type, &layout);
+    struct fr_path_block block = {.count = (size_t)receive->count, .layout = layout, .out = true};
+    if (status == FR_OK)
+        status = fr_request_op_add_block(op, block);
+    if (status != FR_OK) {
+        fr_request_op_free(op);
+        return NULL;
+    }
+    fr_path_view_measure(view);
+    return op;
+}
+
+// The operation is in the table before the place is free: who looks here first finds one of them.
+struct fr_request_op *fr_request_posted_promote(struct fr_request_posted *receive, bool early)
+{
+    fr_word request =
+        fr_request_of_word(atomic_load_explicit(fr_request_word_at(receive), memory_order_relaxed));
+    struct fr_request_op *op = fr_request_posted_make_op(receive);
+    if (!op)
+        return NULL;
+    op->claimed = true;
+    op->early = early;
+    fr_request_table_add(op, request);
+    fr_request_posted_forget(receive);
+    fr_request_posted_discount(1);
+    return op;
+}
+
+static bool holds_rts(const struct fr_request_posted *receive, struct fr_rndv_incoming *incoming)
+{
+    return FR_UNLIKELY(fr_rndv_begins_rts(receive->buffer)) &&
+           fr_rndv_incoming_read(receive->buffer, incoming);
+}
+
+// What has brought an RTS goes on as an operation, which is asked whether it is complete.
+static void look_at(struct fr_request_posted *receive)
+{
+    struct fr_rndv_incoming incoming;
+    struct fr_request_op *op =
+        holds_rts(receive, &incoming) ? fr_request_posted_promote(receive, true) : NULL;
+    if (op)
+        fr_request_table_unclaim(&op, 1);
+    else
+        fr_request_posted_unclaim(&receive, 1);
+}
+
+// Marks what stands in the memory of a receive that another thread is completing. Returns whether
+// it could not.
+static bool peek_at(struct fr_request_posted *receive, fr_word request,
+                    struct fr_rndv_incoming *incoming)
+{
+    unsigned char data[FR_RNDV_RTS_BYTES];
+    fr_request_read_racy(data, receive->buffer);
+    bool unknown = fr_rndv_begins_rts(data) && fr_rndv_incoming_read(data, incoming) &&
+                   !fr_rndv_incoming_take_known(incoming);
+    atomic_store_explicit(fr_request_word_at(receive), fr_request_word_of(request, FR_CLAIMED),
+                          memory_order_release);
+    return unknown;
+}
+
+void fr_request_posted_look(void)
+{
+    for (size_t i = 0; i < FR_PLACES; i++) {
+        if (i % FR_WAYS == 0 &&
+            atomic_load_explicit(&fr_request_posted_count, memory_order_acquire) == 0)
+            return;
+        uint64_t word = atomic_load_explicit(&fr_request_place_words[i], memory_order_relaxed);
+        if (fr_request_state_of_word(word) == FR_READY &&
+            fr_request_word_change(&fr_request_place_words[i], word,
+                                   fr_request_word_of(fr_request_of_word(word), FR_LOOKED)))
+            look_at(&fr_request_places[i]);
+    }
+}
+
+// Looks at a receive, which others may have in hand.
+static bool take_from(struct fr_request_posted *receive, struct fr_rndv_incoming *incoming)
+{
+    _Atomic uint64_t *word = fr_request_word_at(receive);
+    for (;; fr_wait_yield()) {
+        uint64_t seen = atomic_load_explicit(word, memory_order_relaxed);
+        fr_word request = fr_request_of_word(seen);
+        if (seen == FR_FREE || fr_request_state_of_word(seen) == FR_ADDED ||
+            (fr_request_state_of_word(seen) == FR_CLAIMED && fr_request_may_be_left()))
+            return false;
+        if (fr_request_state_of_word(seen) == FR_CLAIMED &&
+            fr_request_word_change(word, seen, fr_request_word_of(request, FR_PEEKED)))
+            return peek_at(receive, request, incoming);
+        if (fr_request_state_of_word(seen) == FR_READY &&
+            fr_request_word_change(word, seen, fr_request_word_of(request, FR_LOOKED))) {
+            look_at(receive);
+            return false;
+        }
+    }
+}
+
+size_t fr_request_posted_take_incoming(struct fr_rndv_incoming *incoming, size_t max)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < FR_PLACES && count < max; i++) {
+        if (i % FR_WAYS == 0 &&
+            atomic_load_explicit(&fr_request_posted_count, memory_order_acquire) == 0)
+            break;
+        if (atomic_load_explicit(&fr_request_place_words[i], memory_order_relaxed) != FR_FREE)
+            count += take_from(&fr_request_places[i], &incoming[count]);
+    }
+    return count;
+}
