@@ -96,75 +96,14 @@ static bool is_from_nobody(enum fr_fn fn, const fr_word *args)
     return fr_real_rows[fn].status >= 0 && (int)args[source] == fr_real_mpi.PROC_NULL;
 }
 
-static int test_until_over(void *request, fr_word status)
-{
-    struct fr_wait wait = begin_wait();
-    int flag = 0, rc = fr_real_mpi.SUCCESS;
-    while (rc == fr_real_mpi.SUCCESS) {
-        rc = FR_MPI(Test, FR_PTR(request), FR_PTR(&flag), status);
-        if (flag)
-            break;
-        if (fr_wait_step(&wait))
-            look_after_others();
-    }
-    return rc;
-}
-
-// A blocking function as the one that begins the same, and tests. The request takes the place of
-// the status, or comes last.
-static int begin_and_test(enum fr_fn fn, const fr_word *args)
-{
-    _Alignas(8) char request[8];
-    fr_word given[FR_MAX_ARGS], status = fr_real_mpi.STATUS_IGNORE;
-    unsigned count = fr_real_rows[fn].arg_count;
-    for (unsigned i = 0; i < count; i++)
-        given[i] = args[i];
-    if (fr_real_rows[fn].status >= 0)
-        status = args[--count];
-    given[count] = FR_PTR(request);
-    int rc = fr_real_call(begun_by(fn), given);
-    return rc == fr_real_mpi.SUCCESS ? test_until_over(request, status) : rc;
-}
-
-static int exchange(enum fr_fn fn, const fr_word *args)
-{
-    _Alignas(8) char sending[8], receiving[8];
-    bool large = fr_real_rows[fn].flags & FR_ROW_LARGE;
-    const fr_word in[] = {args[5], args[6], args[7], args[8], args[9], args[10], FR_PTR(receiving)};
-    const fr_word out[] = {args[0], args[1], args[2], args[3], args[4], args[10], FR_PTR(sending)};
-    int rc = fr_real_call(large ? FR_FN_MPI_Irecv_c : FR_FN_MPI_Irecv, in);
-    if (rc != fr_real_mpi.SUCCESS)
-        return rc;
-    rc = fr_real_call(large ? FR_FN_MPI_Isend_c : FR_FN_MPI_Isend, out);
-    if (rc != fr_real_mpi.SUCCESS) {
-        FR_MPI(Cancel, FR_PTR(receiving));
-        FR_MPI(Wait, FR_PTR(receiving), fr_real_mpi.STATUS_IGNORE);
-        return rc;
-    }
-    rc = test_until_over(receiving, args[11]);
-    int sent = test_until_over(sending, fr_real_mpi.STATUS_IGNORE);
-    return rc == fr_real_mpi.SUCCESS ? sent : rc;
-}
-
-static int probe(const fr_word *args)
-{
-    struct fr_wait wait = begin_wait();
-    int flag = 0;
-    for (;;) {
-        int rc = FR_MPI(Iprobe, args[0], args[1], args[2], FR_PTR(&flag), args[3]);
-        if (flag || rc != fr_real_mpi.SUCCESS)
-            return rc;
-        if (fr_wait_step(&wait))
-            look_after_others();
-    }
-}
-
-// Calls the test of what a completion function waits for. Returns its code, and whether the wait is
-// over.
+// Calls the test of what a function waits for. Returns its code, and whether the wait is over.
 static int test(enum fr_fn fn, const fr_word *args, bool *over)
 {
     int flag = 0, rc;
     switch (fn) {
+    case FR_FN_MPI_Probe:
+        rc = FR_MPI(Iprobe, args[0], args[1], args[2], FR_PTR(&flag), args[3]);
+        break;
     case FR_FN_MPI_Wait:
         rc = FR_MPI(Test, args[0], FR_PTR(&flag), args[1]);
         break;
@@ -183,51 +122,89 @@ static int test(enum fr_fn fn, const fr_word *args, bool *over)
     return rc;
 }
 
+// Waits as a row of tests. What `set` has claimed, if it is not NULL, cannot be received early, so
+// that it is given up for that.
+static int test_until_over(enum fr_fn fn, const fr_word *args, struct fr_request_set *set)
+{
+    struct fr_wait wait = begin_wait();
+    bool over = false;
+    int rc = test(fn, args, &over);
+    while (!over) {
+        if (fr_wait_step(&wait)) {
+            if (set)
+                fr_request_set_unclaim(set);
+            look_after_others();
+            if (set)
+                (void)!fr_request_set_claim(set);
+        }
+        rc = test(fn, args, &over);
+    }
+    return rc;
+}
+
+static int wait_for(void *request, fr_word status)
+{
+    return test_until_over(FR_FN_MPI_Wait, (const fr_word[]){FR_PTR(request), status}, NULL);
+}
+
+// A blocking function as the one that begins the same, and tests. The request takes the place of
+// the status, or comes last.
+static int begin_and_test(enum fr_fn fn, const fr_word *args)
+{
+    _Alignas(8) char request[8];
+    fr_word given[FR_MAX_ARGS], status = fr_real_mpi.STATUS_IGNORE;
+    unsigned count = fr_real_rows[fn].arg_count;
+    for (unsigned i = 0; i < count; i++)
+        given[i] = args[i];
+    if (fr_real_rows[fn].status >= 0)
+        status = args[--count];
+    given[count] = FR_PTR(request);
+    int rc = fr_real_call(begun_by(fn), given);
+    return rc == fr_real_mpi.SUCCESS ? wait_for(request, status) : rc;
+}
+
+static int exchange(enum fr_fn fn, const fr_word *args)
+{
+    _Alignas(8) char sending[8], receiving[8];
+    bool large = fr_real_rows[fn].flags & FR_ROW_LARGE;
+    const fr_word in[] = {args[5], args[6], args[7], args[8], args[9], args[10], FR_PTR(receiving)};
+    const fr_word out[] = {args[0], args[1], args[2], args[3], args[4], args[10], FR_PTR(sending)};
+    int rc = fr_real_call(large ? FR_FN_MPI_Irecv_c : FR_FN_MPI_Irecv, in);
+    if (rc != fr_real_mpi.SUCCESS)
+        return rc;
+    rc = fr_real_call(large ? FR_FN_MPI_Isend_c : FR_FN_MPI_Isend, out);
+    if (rc != fr_real_mpi.SUCCESS) {
+        FR_MPI(Cancel, FR_PTR(receiving));
+        FR_MPI(Wait, FR_PTR(receiving), fr_real_mpi.STATUS_IGNORE);
+        return rc;
+    }
+    rc = wait_for(receiving, args[11]);
+    int sent = wait_for(sending, fr_real_mpi.STATUS_IGNORE);
+    return rc == fr_real_mpi.SUCCESS ? sent : rc;
+}
+
 static bool completes(enum fr_fn fn)
 {
     return fn == FR_FN_MPI_Wait || fn == FR_FN_MPI_Waitall || fn == FR_FN_MPI_Waitany ||
            fn == FR_FN_MPI_Waitsome;
 }
 
-// Operations that are claimed cannot be received early, so the claim is given up for that.
 int fr_request_set_call(struct fr_request_set *set)
 {
     if (FR_LIKELY(!fr_request_is_awaited()) || !completes(set->fn))
         return fr_real_call(set->fn, set->args);
-    bool over = false;
-    int rc = test(set->fn, set->args, &over);
-    struct fr_wait wait = begin_wait();
-    while (!over) {
-        if (fr_wait_step(&wait)) {
-            fr_request_set_unclaim(set);
-            look_after_others();
-            (void)!fr_request_set_claim(set);
-        }
-        rc = test(set->fn, set->args, &over);
-    }
-    return rc;
+    return test_until_over(set->fn, set->args, set);
 }
 
 int fr_request_call_real(enum fr_fn fn, const fr_word *args)
 {
     if (FR_LIKELY(!fr_request_is_awaited()))
         return fr_real_call(fn, args);
-    if (fn == FR_FN_MPI_Probe && (args[3] || fr_real_mpi.STATUS_IGNORE == 0))
-        return probe(args);
     bool waits = fr_real_rows[fn].peer >= 0 && !is_from_nobody(fn, args);
     if (waits && begun_by(fn) != fn)
         return begin_and_test(fn, args);
     if (waits && (fn == FR_FN_MPI_Sendrecv || fn == FR_FN_MPI_Sendrecv_c))
         return exchange(fn, args);
-    bool over = false;
-    int rc = fr_real_mpi.SUCCESS;
-    if (!completes(fn))
-        return fr_real_call(fn, args);
-    struct fr_wait wait = begin_wait();
-    while (!over) {
-        rc = test(fn, args, &over);
-        if (fr_wait_step(&wait))
-            look_after_others();
-    }
-    return rc;
+    bool probes = fn == FR_FN_MPI_Probe && (args[3] || fr_real_mpi.STATUS_IGNORE == 0);
+    return probes || completes(fn) ? test_until_over(fn, args, NULL) : fr_real_call(fn, args);
 }
