@@ -78,7 +78,7 @@ static enum fr_status one_sided(struct fr_request_op *op)
 {
     const struct fr_real_row *row = &fr_real_rows[op->fn];
     enum fr_status status = FR_OK;
-    op->peer = (int)op->args[row->peer];
+    op->rma.target = (int)op->args[row->peer];
     if (to_nobody(op, row->peer))
         return FR_OK;
     for (unsigned i = 0; i < row->buffer_count && status == FR_OK; i++) {
@@ -168,8 +168,8 @@ static enum fr_status partitioned(struct fr_request_op *op, bool receives)
         return FR_ERR_INVALID;
     if (to_nobody(op, row->peer))
         return FR_OK;
-    op->partitions = (size_t)partitions;
-    op->partition_count = (size_t)count;
+    op->parts.count = (size_t)partitions;
+    op->parts.elements = (size_t)count;
     enum fr_status status = fr_mpi_view_begin(op, side->buffer);
     if (status != FR_OK)
         return status;

@@ -176,8 +176,10 @@ static enum outcome choose_paths(struct fr_request_op *op, int *result)
         bool is_device = fr_device_owns(&view->range);
         if (fr_mpi_takes_rts && is_device)
             fr_rndv_progress(&view->range);
-        view->expects_rts = is_device && op->takes_rts && view->out_bytes && !view->in_bytes;
-        view->as_bytes = is_device && op->takes_rts && view->out_bytes && !fr_mpi_takes_parts();
+        view->expects_rts =
+            is_device && op->receive.takes_rts && view->out_bytes && !view->in_bytes;
+        view->as_bytes =
+            is_device && op->receive.takes_rts && view->out_bytes && !fr_mpi_takes_parts();
         if (!is_device) {
             view->path = FR_PATH_PASS;
             outcome = choose_for_host(op, view) == STAGED ? STAGED : outcome;
@@ -247,17 +249,17 @@ static enum fr_status stage(struct fr_request_op *op)
     // memory.
     bool starts = fr_real_rows[op->fn].flags & FR_ROW_PERSISTENT;
     bool is_message = fr_real_rows[op->fn].peer >= 0;
-    bool later = op->partitions || (starts && is_message);
+    bool later = op->parts.count || (starts && is_message);
     return status == FR_OK && !later ? fr_request_copy_in(&op, 1) : status;
 }
 
 static enum fr_status prepare_partitions(struct fr_request_op *op)
 {
-    if (!op->partitions)
+    if (!op->parts.count)
         return FR_OK;
-    enum fr_status status = fr_request_op_reserve(op, op->arrays_used + op->partitions + 16);
+    enum fr_status status = fr_request_op_reserve(op, op->arrays_used + op->parts.count + 16);
     if (status == FR_OK)
-        op->arrived = fr_request_op_carve(op, op->partitions);
+        op->parts.arrived = fr_request_op_carve(op, op->parts.count);
     return status;
 }
 
@@ -293,7 +295,7 @@ static int run_blocking(struct fr_request_op *op)
             op->args[status_arg] = status ? FR_PTR(status) : op->args[status_arg];
         }
     }
-    bool shown = op->takes_rts && fr_request_posted_notes_at_once();
+    bool shown = op->receive.takes_rts && fr_request_posted_notes_at_once();
     if (shown)
         fr_request_show(op);
     int rc = fr_mpi_call_real(op);
@@ -316,7 +318,7 @@ static int run(struct fr_request_op *op)
                  class == FR_CLASS_FILE_WRITE_BEGIN;
     if (request < 0 && !pends)
         return run_blocking(op);
-    bool matches = op->takes_rts && fr_request_posted_notes_at_once();
+    bool matches = op->receive.takes_rts && fr_request_posted_notes_at_once();
     if (matches)
         fr_mpi_match_begin();
     int rc = fr_mpi_call_real(op);
@@ -350,7 +352,8 @@ static bool stage_and_run(struct fr_request_op *op, int *result)
         return true;
     }
     fr_mpi_mark_plain(op);
-    bool is_looked_at = op->takes_rts && op->view_count; // though it is the application's memory
+    bool is_looked_at =
+        op->receive.takes_rts && op->view_count; // though it is the application's memory
     if (outcome == UNCHANGED && !is_looked_at) {
         fr_request_op_free(op);
         return false;
@@ -369,7 +372,7 @@ static bool leave_or_fail(struct fr_request_op *op, enum fr_status status, int *
         *result = fail(op, status);
         return true;
     }
-    if (op->takes_rts && status != FR_ERR_INVALID)
+    if (op->receive.takes_rts && status != FR_ERR_INVALID)
         fr_warn_once("%s: a datatype is not understood, so that what it receives from a GPU is "
                      "lost: %s",
                      fr_real_rows[op->fn].name, fr_core_status_text(status));
@@ -415,7 +418,7 @@ static struct fr_request_op *make_op(enum fr_fn fn, const fr_word *args, enum fr
         return NULL;
     fr_mpi_find_object(op);
     op->persistent = fr_real_rows[fn].flags & FR_ROW_PERSISTENT;
-    op->takes_rts = fr_mpi_takes_rts && fr_mpi_receives(fn);
+    op->receive.takes_rts = fr_mpi_takes_rts && fr_mpi_receives(fn);
     op->counted_as = counted_as;
     return op;
 }

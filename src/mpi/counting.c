@@ -34,7 +34,7 @@ void fr_mpi_count_later(struct fr_request_op *op, const struct fr_path_view *vie
                         struct fr_policy_choice choice, const char *scheme)
 {
     struct fr_report_buffer buffer = describe(op, view, choice, scheme);
-    op->staged_because = choice.reason;
+    op->receive.staged_because = choice.reason;
     buffer.out_bytes = 0;
     if ((int)view->arg == fr_real_rows[op->fn].send.buffer)
         fr_report_buffer(&buffer);

@@ -238,7 +238,7 @@ static bool is_send(const struct fr_request_op *op, const struct fr_path_view *v
 
 const char *fr_mpi_message_obstacle(const struct fr_request_op *op, const struct fr_path_view *view)
 {
-    if (op->partitions)
+    if (op->parts.count)
         return "partitioned messages are the MPI library's alone";
     if (!fr_mpi_takes_rts)
         return fr_core_settings()->paths & FR_PATH_BIT_PEER
@@ -263,7 +263,7 @@ static bool describe(const struct fr_request_op *op, const struct fr_path_view *
         .must_leave = op->replaces || is_buffered(op->fn),
         .parts = fr_mpi_takes_parts(),
     };
-    return fr_mpi_takes_rts && is_send(op, view) && !op->partitions && is_eligible(view) &&
+    return fr_mpi_takes_rts && is_send(op, view) && !op->parts.count && is_eligible(view) &&
            view->in_bytes >= FR_RNDV_RTS_BYTES &&
            fr_mpi_address_of(op->object, (int)op->args[peer], (int)op->args[peer + 1],
                              &message->address) &&

@@ -34,7 +34,7 @@ static int follow_rts(enum fr_fn fn, const fr_word *args, void *status, int rc)
     if (!op)
         return fr_request_raise(0, 0, fr_real_mpi.ERR_NO_MEM);
     fr_mpi_find_object(op);
-    op->takes_rts = true;
+    op->receive.takes_rts = true;
     op->counted_as = fn;
     enum fr_status built = fr_mpi_views_build(op);
     if (built == FR_ERR_INVALID) { // as MPI has found, though an error handler made a success of it

@@ -25,7 +25,7 @@ static bool any_needs_status(const struct fr_request_set *set)
 {
     for (size_t i = 0; set->tracked && i < set->count; i++) {
         const struct fr_request_op *op = set->ops[i];
-        if (op && (op->schedule || op->send || op->partitions || !op->takes_rts ||
+        if (op && (op->schedule || op->send || op->parts.count || !op->receive.takes_rts ||
                    fr_request_op_is_staged(op)))
             return true;
     }

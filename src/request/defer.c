@@ -82,7 +82,7 @@ static int own_error(struct fr_request_set *set, struct fr_request_op *op, size_
     void *status = fr_request_set_status(set, index);
     if (op->schedule && op->schedule->error != fr_real_mpi.SUCCESS)
         rc = op->schedule->error;
-    if (!op->takes_rts && op->failure == FR_OK)
+    if (!op->receive.takes_rts && op->failure == FR_OK)
         return rc;
     enum fr_status delivered = fr_request_deliver(&op, &status, &rc, 1);
     return delivered == FR_OK ? rc : fr_request_error_code(delivered);

@@ -80,11 +80,10 @@ bool fr_request_begin_copy(_Atomic unsigned char *state)
 static void deliver_parts(struct fr_request_op *op, struct fr_device_batch *batch)
 {
     const struct fr_path_view *view = &op->views[0];
-    for (size_t p = 0; p < op->partitions; p++) {
-        if (fr_request_begin_copy(&op->arrived[p]))
+    for (size_t p = 0; p < op->parts.count; p++) {
+        if (fr_request_begin_copy(&op->parts.arrived[p]))
             fr_path_ops(view->path)
-                ->copy_part(view, p * op->partition_count, op->partition_count, FR_FROM_STAGE,
-                            batch);
+                ->copy_part(view, p * op->parts.elements, op->parts.elements, FR_FROM_STAGE, batch);
     }
 }
 
@@ -99,7 +98,7 @@ static void deliver_comm(const struct fr_request_op *op)
 static void count_received(const struct fr_request_op *op, const struct fr_path_view *view,
                            size_t limit)
 {
-    if (!op->staged_because)
+    if (!op->receive.staged_because)
         fr_report_touch(view->path);
     else if (limit)
         fr_report_buffer(&(struct fr_report_buffer){
@@ -107,7 +106,7 @@ static void count_received(const struct fr_request_op *op, const struct fr_path_
             .path = view->path,
             .kind = view->range.kind,
             .out_bytes = limit < view->out_bytes ? limit : view->out_bytes,
-            .reason = op->staged_because,
+            .reason = op->receive.staged_because,
             .posted = fr_real_rows[op->counted_as].request >= 0,
         });
 }
@@ -121,7 +120,7 @@ static void deliver_one(struct fr_request_op *op, size_t limit, struct fr_device
             deliver_comm(op);
         return;
     }
-    if (op->partitions) {
+    if (op->parts.count) {
         op->copies = limit && op->views[0].out_bytes;
         if (op->copies)
             deliver_parts(op, batch);
@@ -150,11 +149,11 @@ static void tell_outcome(const struct fr_request_op *op, void *status, int *erro
 {
     if (op->schedule && op->schedule->error != fr_real_mpi.SUCCESS)
         *error = op->schedule->error;
-    if (!op->received)
+    if (!op->receive.has_message)
         return;
-    bool fits = op->received_bytes <= op->received_room;
+    bool fits = op->receive.bytes <= op->receive.room;
     if (status)
-        fr_request_set_size(status, fits ? op->received_bytes : op->received_room);
+        fr_request_set_size(status, fits ? op->receive.bytes : op->receive.room);
     if (!fits && *error == fr_real_mpi.SUCCESS) // else MPI has said so
         *error = fr_real_mpi.ERR_TRUNCATE;
 }
@@ -207,16 +206,16 @@ static void end_copies(struct fr_request_op *op, enum fr_status copied)
     op->copies = false;
     if (copies && copied != FR_OK)
         op->failure = copied;
-    for (size_t p = 0; copies && p < op->partitions; p++)
-        atomic_store_explicit(&op->arrived[p], FR_COPY_DONE, memory_order_release);
-    if (op->of_window)
-        atomic_store_explicit(&op->fetched, FR_COPY_DONE, memory_order_release);
+    for (size_t p = 0; copies && p < op->parts.count; p++)
+        atomic_store_explicit(&op->parts.arrived[p], FR_COPY_DONE, memory_order_release);
+    if (op->rma.fetches)
+        atomic_store_explicit(&op->rma.fetched, FR_COPY_DONE, memory_order_release);
 }
 
 // Another thread's synchronisation of the window may have copied it back, or be about to.
 static bool is_fetched(struct fr_request_op *op)
 {
-    return op->of_window && !fr_request_begin_copy(&op->fetched);
+    return op->rma.fetches && !fr_request_begin_copy(&op->rma.fetched);
 }
 
 enum fr_status fr_request_fetch(struct fr_request_op *op)
@@ -239,9 +238,9 @@ static enum fr_status receive_cut(struct fr_request_op *const *ops, void *const 
     for (size_t i = 0; i < count; i++) {
         struct fr_rndv_incoming incoming;
         enum fr_status received = FR_OK;
-        if (ops[i]->cut != FR_CUT_SOUGHT)
+        if (ops[i]->receive.cut != FR_CUT_SOUGHT)
             continue;
-        ops[i]->cut = FR_CUT_OVER;
+        ops[i]->receive.cut = FR_CUT_OVER;
         if (fr_request_find_cut(ops[i], statuses[i], &incoming))
             received = fr_request_receive(&ops[i], &incoming, 1);
         else
@@ -269,7 +268,7 @@ enum fr_status fr_request_deliver(struct fr_request_op *const *ops, void *const 
         ops[i]->delivered = true;
         bool has_come = has_rts(ops[i], statuses[i], errors[i], &arrived.incoming[arrived.count]);
         bool may_be_cut = fr_request_may_be_cut(ops[i], errors[i]);
-        ops[i]->cut = !may_be_cut ? FR_CUT_NOT : has_come ? FR_CUT_OVER : FR_CUT_SOUGHT;
+        ops[i]->receive.cut = !may_be_cut ? FR_CUT_NOT : has_come ? FR_CUT_OVER : FR_CUT_SOUGHT;
         if (has_come) {
             enum fr_status received = add_arrived(&arrived, ops[i]);
             first = first == FR_OK ? received : first;

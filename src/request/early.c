@@ -79,7 +79,7 @@ static void look_at_own(struct fr_request_op *op)
     struct fr_rndv_incoming incoming;
     void *status = own_status;
     int error = fr_real_mpi.SUCCESS;
-    if (!op->takes_rts || op->delivered || !op->key || !fr_rndv_incoming_any())
+    if (!op->receive.takes_rts || op->delivered || !op->key || !fr_rndv_incoming_any())
         return;
     // Only what is complete but for the send can have been received.
     if (has_come(op, status, &incoming))

@@ -48,8 +48,9 @@ static void clear_errors(struct fr_request_set *set)
 // failed.
 static bool has_own_error(const struct fr_request_op *op, int code)
 {
-    bool is_told = op->cut != FR_CUT_NOT; // by MPI
-    return has_failed(op) || (op->received && !is_told && code == fr_real_mpi.ERR_TRUNCATE) ||
+    bool is_told = op->receive.cut != FR_CUT_NOT; // by MPI
+    return has_failed(op) ||
+           (op->receive.has_message && !is_told && code == fr_real_mpi.ERR_TRUNCATE) ||
            (op->schedule && op->schedule->error != fr_real_mpi.SUCCESS);
 }
 

@@ -28,7 +28,7 @@ void fr_request_pend(struct fr_request_op *op, fr_word object)
 {
     op->key = object;
     fr_core_lock(&pending_lock);
-    op->begun = begun++;
+    op->rma.number = begun++;
     op->next = pending;
     pending = op;
     fr_core_unlock(&pending_lock);
@@ -42,9 +42,9 @@ void fr_request_follow_window(struct fr_request_op *op)
         fetches = fetches || (op->views[v].lease.address && op->views[v].out_bytes);
     if (!fetches)
         return;
-    op->of_window = true;
+    op->rma.fetches = true;
     fr_core_lock(&pending_lock);
-    op->begun = begun++;
+    op->rma.number = begun++;
     fr_core_unlock(&pending_lock);
     atomic_fetch_add_explicit(&fr_request_pending_count, 1, memory_order_release);
 }
@@ -52,7 +52,8 @@ void fr_request_follow_window(struct fr_request_op *op)
 bool fr_request_sync_has(const struct fr_request_sync *sync, const struct fr_request_op *op,
                          fr_word window)
 {
-    return window == sync->window && op->begun < sync->end && (sync->all || op->peer == sync->peer);
+    return window == sync->window && op->rma.number < sync->end &&
+           (sync->all || op->rma.target == sync->peer);
 }
 
 static bool is_of(const struct fr_request_sync *sync, const struct fr_request_op *op)

@@ -12,11 +12,11 @@
 static void activate(struct fr_request_op *op)
 {
     op->delivered = false;
-    op->received = false;
+    op->receive.has_message = false;
     op->failure = FR_OK;
     op->active = true;
-    for (size_t p = 0; p < op->partitions; p++)
-        atomic_store_explicit(&op->arrived[p], FR_COPY_AWAITED, memory_order_relaxed);
+    for (size_t p = 0; p < op->parts.count; p++)
+        atomic_store_explicit(&op->parts.arrived[p], FR_COPY_AWAITED, memory_order_relaxed);
 }
 
 // Copies in the inputs of all operations that a start call names. A partitioned send copies each
@@ -31,7 +31,7 @@ static enum fr_status start_copies(struct fr_request_op *const *ops, size_t coun
         if (!ops[i])
             continue;
         activate(ops[i]);
-        if (ops[i]->partitions || ops[i]->schedule)
+        if (ops[i]->parts.count || ops[i]->schedule)
             continue;
         whole[used++] = ops[i];
         if (used < AT_ONCE)
@@ -124,10 +124,10 @@ static enum fr_status copy_partition(const struct fr_request_op *op, size_t part
                                      enum fr_device_direction direction,
                                      struct fr_device_batch *batch)
 {
-    if (partition >= op->partitions)
+    if (partition >= op->parts.count)
         return FR_ERR_INVALID; // MPI itself reports the bad partition
     fr_path_ops(op->views[0].path)
-        ->copy_part(&op->views[0], partition * op->partition_count, op->partition_count, direction,
+        ->copy_part(&op->views[0], partition * op->parts.elements, op->parts.elements, direction,
                     batch);
     return FR_OK;
 }
@@ -187,14 +187,14 @@ bool fr_request_parrived(enum fr_fn fn, fr_word *args, int *result)
     *result = fr_real_call(fn, args);
     size_t partition = (size_t)(int)args[1];
     if (*result != fr_real_mpi.SUCCESS || !*(const int *)args[2] || !op->active ||
-        partition >= op->partitions || !fr_request_begin_copy(&op->arrived[partition]))
+        partition >= op->parts.count || !fr_request_begin_copy(&op->parts.arrived[partition]))
         return true;
     struct fr_device_batch batch;
     fr_device_batch_begin(&batch);
     enum fr_status copied = copy_partition(op, partition, FR_FROM_STAGE, &batch);
     enum fr_status finished = fr_device_batch_finish(&batch);
     copied = copied == FR_OK ? finished : copied;
-    atomic_store_explicit(&op->arrived[partition], FR_COPY_DONE, memory_order_release);
+    atomic_store_explicit(&op->parts.arrived[partition], FR_COPY_DONE, memory_order_release);
     if (copied != FR_OK)
         *result = fr_request_fail(op, copied);
     return true;

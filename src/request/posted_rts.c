@@ -48,7 +48,7 @@ struct fr_request_op *fr_request_posted_make_op(const struct fr_request_posted *
         op->object = fr_real_handle(receive->comm);
     }
     op->prefix_out = true;
-    op->takes_rts = true;
+    op->receive.takes_rts = true;
     op->active = true;
     struct fr_path_view *view = fr_request_op_add_view(op, 0);
     enum fr_status status = fr_layout_acquire(type, &layout);
@@ -71,8 +71,8 @@ struct fr_request_op *fr_request_posted_promote(struct fr_request_posted *receiv
     struct fr_request_op *op = fr_request_posted_make_op(receive);
     if (!op)
         return NULL;
-    op->claimed = true;
-    op->early = early;
+    op->claim.held = true;
+    op->claim.early = early;
     fr_request_table_add(op, request);
     fr_request_posted_forget(receive);
     fr_request_posted_discount(1);

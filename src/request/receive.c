@@ -47,7 +47,7 @@ bool fr_request_has_rts(struct fr_request_op *op, const void *status,
 {
     const struct fr_path_view *view = fr_request_receive_view(op);
     unsigned char data[FR_RNDV_RTS_BYTES];
-    if (!op->takes_rts || !has_room(view) || !fr_rndv_incoming_any())
+    if (!op->receive.takes_rts || !has_room(view) || !fr_rndv_incoming_any())
         return false;
     if (op->prefix_out && status && !fr_rndv_is_rts_length(fr_real_status_size(status)))
         return false;
@@ -77,7 +77,7 @@ bool fr_request_holds_rts(struct fr_request_op *op, struct fr_rndv_incoming *inc
 {
     unsigned char data[FR_RNDV_RTS_BYTES];
     const struct fr_path_view *view = fr_request_receive_view(op);
-    if (!op->takes_rts || op->left || !has_room(view) || !may_look(op, view))
+    if (!op->receive.takes_rts || op->claim.left || !has_room(view) || !may_look(op, view))
         return false;
     if (fr_path_is_packed(view))
         fr_request_read_racy(data, (const void *)fr_path_given_address(view));
@@ -111,7 +111,7 @@ static size_t read_beginning(const struct fr_path_view *view, unsigned char *dat
 bool fr_request_may_be_cut(struct fr_request_op *op, int code)
 {
     unsigned char data[FR_RNDV_RTS_BYTES];
-    if (!op->takes_rts || !fr_rndv_incoming_any())
+    if (!op->receive.takes_rts || !fr_rndv_incoming_any())
         return false;
     if (code != fr_real_mpi.SUCCESS)
         return fr_request_has_come(code);
@@ -202,11 +202,11 @@ static void count_received(const struct fr_request_op *op, const struct fr_rndv_
 // What the operation's status and report have to say of it.
 static enum fr_status conclude(struct fr_request_op *op, const struct fr_rndv_recv *recv)
 {
-    op->received = recv->status == FR_OK;
+    op->receive.has_message = recv->status == FR_OK;
     op->failure = recv->status;
-    op->received_bytes = recv->incoming->bytes;
-    op->received_room = recv->view->out_bytes;
-    if (op->received)
+    op->receive.bytes = recv->incoming->bytes;
+    op->receive.room = recv->view->out_bytes;
+    if (op->receive.has_message)
         count_received(op, recv);
     wipe_rts(op);
     return op->failure;

@@ -28,52 +28,57 @@ struct fr_request_op {
     unsigned char *arrays; // counts, displacements and datatypes that MPI reads until completion
     size_t arrays_used;
     size_t arrays_capacity;
-
     char object_kind; // 'c', 'w' or 'f': whose error handler hears of errors; 0 for none
     fr_word object;
-    int peer;        // target rank of a one-sided operation
-    bool prefix_out; // only what the status counts is copied back
+    enum fr_fn counted_as; // the function that the report names
+    fr_word element_type;  // a datatype that was made for the call, 0 for none
+    uint64_t comm_name;    // of the communicator that is being made, of class COMM_MAKE
+
     bool persistent;
+    bool replaces;   // it sends what it also receives into
+    bool prefix_out; // only what the status counts is copied back
+    bool copies;     // in the delivery that is going on, back to the application
     // Read by threads that look for messages, too.
     _Atomic bool active;    // started and not yet completed
     _Atomic bool delivered; // copied back before the request was completed
-    size_t partitions; // of a partitioned operation, else 0; each of `partition_count` elements
-    size_t partition_count;
-    _Atomic unsigned char *arrived; // FR_COPY_* of each
+    enum fr_status failure; // of copies or of the receive, for the call that completes it
 
-    struct fr_rndv_send *send; // of a send by rendezvous that is not over, else NULL
-    bool replaces;             // it sends what it also receives into
-
+    struct fr_rndv_send *send;            // by rendezvous, not over; else NULL
     struct fr_request_schedule *schedule; // what does it, if not one call of MPI
-    enum fr_fn counted_as;                // the function that the report names
-    const char *staged_because;           // of a receive that is counted when it is complete
+    struct {
+        bool takes_rts;   // it receives, and may be brought an RTS
+        bool has_message; // received in place of an RTS, which the status has to be told of
+        uint64_t bytes;   // the size of that message
+        size_t room;      // and of the buffer
+        // MPI says that it was too short for what came: an RTS perhaps, whose message is to be
+        // found.
+        enum { FR_CUT_NOT, FR_CUT_SOUGHT, FR_CUT_OVER } cut;
+        const char *staged_because; // of one that is counted when it is complete
+    } receive;
+    struct {
+        size_t count; // of partitions, 0 for an operation without
+        size_t elements;
+        _Atomic unsigned char *arrived; // FR_COPY_* of each
+    } parts;
+    struct {
+        int target;      // rank
+        uint64_t number; // of one that a window completes, in the order of calls
+        bool fetches;    // with a request, so that either that or the window completes it
+        _Atomic unsigned char fetched; // FR_COPY_*
+    } rma;
 
-    uint64_t comm_name;   // of the communicator that is being made, of class COMM_MAKE
-    fr_word element_type; // a datatype that was made for the call, 0 for none
-    // Of a receive: it may bring an RTS. Once the message has been received, the status has to be
-    // told its size.
-    bool takes_rts;
-    bool received;
-    // MPI says that it was too short for what came: an RTS perhaps, whose message is to be found.
-    enum { FR_CUT_NOT, FR_CUT_SOUGHT, FR_CUT_OVER } cut;
-    bool copies;             // in the delivery that is going on, back to the application
-    enum fr_status failure;  // of these copies or of the receive, for the call that completes it
-    uint64_t received_bytes; // the size of the message
-    size_t received_room;    // and of the buffer
-
-    fr_word key;                   // request, window or file that the operation is tied to
-    uint64_t begun;                // number of one that a window completes, in the order of calls
-    bool of_window;                // its request may, too, and it fetches something
-    _Atomic unsigned char fetched; // FR_COPY_*
-    bool claimed;                  // a completion call of some thread holds it
-    const void *claimed_by;        // which thread that is
-    uint64_t claimed_in;           // and which of its calls
-    uint64_t looked;               // number of the last look, of one whose request was freed
-    bool early;                    // to receive early, which does not take long
-    bool plain;                    // it receives into memory that MPI was given, once
-    bool expects;                  // it receives into device memory, once
-    bool left;                     // its request is over, and another one may have its value
-    struct fr_request_op *next;    // same key, or a list
+    fr_word key;  // request, window or file that the operation is tied to
+    bool plain;   // it receives into memory that MPI was given, once
+    bool expects; // it receives into device memory, once
+    struct {      // by a call that completes requests or looks for messages
+        bool held;
+        bool early; // to receive early, which does not take long
+        bool left;  // its request is over, and another one may have its value
+        const void *thread;
+        uint64_t call; // of that thread
+    } claim;
+    uint64_t looked;            // number of the last look, of one whose request was freed
+    struct fr_request_op *next; // same key, or a list
     UT_hash_handle hh;
 };
 

@@ -71,23 +71,16 @@ static struct fr_request_op *walk_next(struct walk *walk) FR_REQUIRES(table_lock
     return walk->op;
 }
 
-static void claim(struct fr_request_op *op) FR_REQUIRES(table_lock)
-{
-    op->claimed = true;
-    op->claimed_by = &fr_request_call;
-    op->claimed_in = fr_request_call;
-}
-
 static void end_early(struct fr_request_op *op) FR_REQUIRES(table_lock)
 {
-    early_count -= op->early;
-    op->early = false;
+    early_count -= op->claim.early;
+    op->claim.early = false;
 }
 
 static bool is_claimed(const struct fr_request_op *op) FR_REQUIRES(table_lock)
 {
-    return op->claimed &&
-           !(op->claimed_by == &fr_request_call && op->claimed_in != fr_request_call);
+    return op->claim.held &&
+           !(op->claim.thread == &fr_request_call && op->claim.call != fr_request_call);
 }
 
 void fr_request_table_remove(struct fr_request_op *op)
@@ -111,7 +104,7 @@ void fr_request_table_remove(struct fr_request_op *op)
     if (!op->plain)
         atomic_fetch_sub_explicit(&fr_request_special_count, 1, memory_order_release);
     fr_request_expect(-op->expects);
-    if (op->of_window)
+    if (op->rma.fetches)
         atomic_fetch_sub_explicit(&fr_request_pending_count, 1, memory_order_release);
 }
 
@@ -119,14 +112,14 @@ void fr_request_table_remove(struct fr_request_op *op)
 // does not outlive its completion.
 static bool may_be_left(const struct fr_request_op *op) FR_REQUIRES(table_lock)
 {
-    return !op->persistent && (op->left || (op->claimed && !is_claimed(op)));
+    return !op->persistent && (op->claim.left || (op->claim.held && !is_claimed(op)));
 }
 
 // Else the call that has claimed it may be going on, in whose error handler this thread is.
 static bool is_left(const struct fr_request_op *op) FR_REQUIRES(table_lock)
 {
-    return op->claimed_by == &fr_request_call &&
-           (!op->claimed || op->claimed_in < fr_request_outermost);
+    return op->claim.thread == &fr_request_call &&
+           (!op->claim.held || op->claim.call < fr_request_outermost);
 }
 
 // Marks those under a request that may be left, of a list. Returns one that is, NULL if there is
@@ -137,7 +130,7 @@ static struct fr_request_op *mark_left(struct fr_request_op *list, fr_word reque
     for (struct fr_request_op *op = list; op; op = op->next) {
         if (op->key != request || !may_be_left(op))
             continue;
-        op->left = true;
+        op->claim.left = true;
         if (is_left(op))
             return op;
     }
@@ -171,13 +164,13 @@ void fr_request_table_drop_left(fr_word request)
 // waits for anything.
 static bool expects(const struct fr_request_op *op)
 {
-    return op->takes_rts && !op->persistent && !op->schedule && fr_request_op_is_staged(op);
+    return op->receive.takes_rts && !op->persistent && !op->schedule && fr_request_op_is_staged(op);
 }
 
 static bool is_plain(const struct fr_request_op *op)
 {
-    return op->takes_rts && !op->persistent && !op->schedule && !op->send && !op->partitions &&
-           !fr_request_op_is_staged(op);
+    return op->receive.takes_rts && !op->persistent && !op->schedule && !op->send &&
+           !op->parts.count && !fr_request_op_is_staged(op);
 }
 
 void fr_request_table_add(struct fr_request_op *op, fr_word request)
@@ -188,9 +181,9 @@ void fr_request_table_add(struct fr_request_op *op, fr_word request)
     op->expects = expects(op);
     fr_core_lock(&table_lock);
     insert(op);
-    if (op->claimed)
-        claim(op);
-    early_count += op->early;
+    if (op->claim.held)
+        fr_request_claim(op);
+    early_count += op->claim.early;
     fr_core_unlock(&table_lock);
     if (!op->plain)
         atomic_fetch_add_explicit(&fr_request_special_count, 1, memory_order_release);
@@ -201,7 +194,7 @@ void fr_request_table_add(struct fr_request_op *op, fr_word request)
 void fr_request_show(struct fr_request_op *op)
 {
     op->active = true;
-    op->claimed = true;
+    op->claim.held = true;
     fr_request_table_add(op, FR_PTR(op));
 }
 
@@ -209,12 +202,12 @@ void fr_request_hide(struct fr_request_op *op)
 {
     fr_request_table_remove(op);
     op->key = 0;
-    op->claimed = false;
+    op->claim.held = false;
 }
 
 static bool is_free(const struct fr_request_op *op) FR_REQUIRES(table_lock)
 {
-    return !op->left && !is_claimed(op);
+    return !op->claim.left && !is_claimed(op);
 }
 
 static struct fr_request_op *find_unclaimed(fr_word request) FR_REQUIRES(table_lock)
@@ -237,10 +230,10 @@ struct fr_request_op *fr_request_table_find_partitioned(fr_word request)
     struct fr_request_op *op = NULL;
     fr_core_lock(&table_lock);
     HASH_FIND(hh, table, &request, sizeof(request), op);
-    while (op && !op->partitions)
+    while (op && !op->parts.count)
         op = op->next;
     for (struct fr_request_op *other = op ? NULL : overflow; other && !op; other = other->next)
-        op = other->key == request && other->partitions ? other : NULL;
+        op = other->key == request && other->parts.count ? other : NULL;
     fr_core_unlock(&table_lock);
     return op;
 }
@@ -250,11 +243,11 @@ static bool is_early(fr_word request) FR_REQUIRES(table_lock)
     struct fr_request_op *op = NULL;
     HASH_FIND(hh, table, &request, sizeof(request), op);
     for (; op; op = op->next) {
-        if (op->early && is_claimed(op))
+        if (op->claim.early && is_claimed(op))
             return true;
     }
     for (op = overflow; op; op = op->next) {
-        if (op->key == request && op->early && is_claimed(op))
+        if (op->key == request && op->claim.early && is_claimed(op))
             return true;
     }
     return false;
@@ -279,7 +272,7 @@ size_t fr_request_table_claim(const void *requests, size_t count, struct fr_requ
         fr_word request = fr_real_handle_load(requests, i);
         ops[i] = request == fr_real_mpi.REQUEST_NULL ? NULL : find_idle(request);
         if (ops[i]) {
-            claim(ops[i]);
+            fr_request_claim(ops[i]);
             end_early(ops[i]); // of a look that was left
             found++;
         }
@@ -292,8 +285,8 @@ size_t fr_request_table_claim(const void *requests, size_t count, struct fr_requ
 // status.
 static bool may_claim_early(const struct fr_request_op *op) FR_REQUIRES(table_lock)
 {
-    return op->takes_rts && !op->persistent && !op->claimed && !op->delivered && op->active &&
-           !op->left;
+    return op->receive.takes_rts && !op->persistent && !op->claim.held && !op->delivered &&
+           op->active && !op->claim.left;
 }
 
 size_t fr_request_table_claim_receives(struct fr_request_op **ops, size_t max, size_t skip)
@@ -304,8 +297,8 @@ size_t fr_request_table_claim_receives(struct fr_request_op **ops, size_t max, s
     for (struct fr_request_op *op = walk_first(&walk); op && count < max; op = walk_next(&walk)) {
         if (!may_claim_early(op) || (skip > 0 && skip--))
             continue;
-        claim(op);
-        op->early = true;
+        fr_request_claim(op);
+        op->claim.early = true;
         early_count++;
         ops[count++] = op;
     }
@@ -328,7 +321,7 @@ size_t fr_request_table_take_incoming(struct fr_rndv_incoming *incoming, size_t 
     fr_core_lock(&table_lock);
     struct walk walk;
     for (struct fr_request_op *op = walk_first(&walk); op && count < max; op = walk_next(&walk)) {
-        bool is_left = op->claimed && !is_claimed(op);
+        bool is_left = op->claim.held && !is_claimed(op);
         count += !is_left && fr_request_holds_rts(op, &incoming[count]) &&
                  !fr_rndv_incoming_take_known(&incoming[count]);
     }
@@ -342,7 +335,7 @@ bool fr_request_table_awaits(const struct fr_request_sync *sync)
     fr_core_lock(&table_lock);
     struct walk walk;
     for (struct fr_request_op *op = walk_first(&walk); op && !any; op = walk_next(&walk))
-        any = op->of_window && op->fetched != FR_COPY_DONE &&
+        any = op->rma.fetches && op->rma.fetched != FR_COPY_DONE &&
               fr_request_sync_has(sync, op, op->object);
     fr_core_unlock(&table_lock);
     return any;
@@ -355,8 +348,8 @@ struct fr_request_op *fr_request_table_begin_fetch(const struct fr_request_sync 
     struct walk walk;
     for (struct fr_request_op *op = walk_first(&walk); op && !found; op = walk_next(&walk)) {
         unsigned char state = FR_COPY_AWAITED;
-        if (op->of_window && fr_request_sync_has(sync, op, op->object) &&
-            atomic_compare_exchange_strong(&op->fetched, &state, FR_COPY_BEGUN))
+        if (op->rma.fetches && fr_request_sync_has(sync, op, op->object) &&
+            atomic_compare_exchange_strong(&op->rma.fetched, &state, FR_COPY_BEGUN))
             found = op;
     }
     fr_core_unlock(&table_lock);
@@ -381,7 +374,7 @@ void fr_request_table_unclaim(struct fr_request_op *const *ops, size_t count)
         if (!ops[i])
             continue;
         end_early(ops[i]);
-        ops[i]->claimed = false;
+        ops[i]->claim.held = false;
     }
     fr_core_unlock(&table_lock);
 }

@@ -10,6 +10,14 @@
 
 #include "request/request.h"
 
+// Claims an operation for this thread's call, under the lock of the list that it is in.
+static inline void fr_request_claim(struct fr_request_op *op)
+{
+    op->claim.held = true;
+    op->claim.thread = &fr_request_call;
+    op->claim.call = fr_request_call;
+}
+
 void fr_request_table_add(struct fr_request_op *op, fr_word request);
 void fr_request_table_remove(struct fr_request_op *op);
 

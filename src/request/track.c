@@ -19,7 +19,7 @@ static uint64_t freed_looks FR_GUARDED_BY(freed_lock); // ever
 static void append(struct fr_request_op *op) FR_REQUIRES(freed_lock)
 {
     op->next = NULL;
-    op->claimed = false;
+    op->claim.held = false;
     *freed_end = op;
     freed_end = &op->next;
 }
@@ -67,15 +67,13 @@ static void put_back(struct fr_request_op *op)
 // not known, which is never given back.
 static bool is_left(const struct fr_request_op *op)
 {
-    return op->claimed && op->claimed_by == &fr_request_call &&
-           op->claimed_in < fr_request_outermost;
+    return op->claim.held && op->claim.thread == &fr_request_call &&
+           op->claim.call < fr_request_outermost;
 }
 
 static void take(struct fr_request_op *op) FR_REQUIRES(freed_lock)
 {
-    op->claimed = true;
-    op->claimed_by = &fr_request_call;
-    op->claimed_in = fr_request_call;
+    fr_request_claim(op);
     op->looked = ++freed_looks;
 }
 
@@ -85,7 +83,7 @@ static struct fr_request_op *take_in_hand(void)
 {
     fr_core_lock(&freed_lock);
     struct fr_request_op *op = freed, *left = NULL;
-    for (; op && op->claimed; op = op->next)
+    for (; op && op->claim.held; op = op->next)
         left = is_left(op) ? op : left;
     if (op)
         take(op);
@@ -102,7 +100,8 @@ static struct fr_request_op *take_in_hand(void)
 static bool may_ask(const struct fr_request_op *op)
 {
     enum fr_class class = fr_real_rows[op->fn].class;
-    if ((class == FR_CLASS_RECV || op->takes_rts) && strcmp(fr_real_mpi.family, "Open MPI") != 0)
+    if ((class == FR_CLASS_RECV || op->receive.takes_rts) &&
+        strcmp(fr_real_mpi.family, "Open MPI") != 0)
         return false;
     return class != FR_CLASS_FILE_READ && class != FR_CLASS_FILE_WRITE &&
            class != FR_CLASS_COMM_MAKE;
@@ -236,10 +235,10 @@ bool fr_request_look_at_unseen(uint64_t since)
     fr_core_lock(&freed_lock);
     struct fr_request_op *op = freed;
     for (; op; op = op->next) {
-        bool is_own = op->claimed && op->claimed_by == &fr_request_call;
+        bool is_own = op->claim.held && op->claim.thread == &fr_request_call;
         if (op->looked > since || is_own || fr_real_rows[op->fn].class == FR_CLASS_SEND)
             continue;
-        if (!op->claimed)
+        if (!op->claim.held)
             break;
         in_other_hand = true;
     }

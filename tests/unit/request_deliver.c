@@ -50,9 +50,10 @@ bool fr_request_has_rts(struct fr_request_op *op, const void *status,
                         struct fr_rndv_incoming *incoming)
 {
     (void)status;
-    if (!has_rts[op->peer])
+    if (!has_rts[op->rma.target])
         return false;
-    *incoming = (struct fr_rndv_incoming){.number = (uint64_t)op->peer, .bytes = MESSAGE_BYTES};
+    *incoming =
+        (struct fr_rndv_incoming){.number = (uint64_t)op->rma.target, .bytes = MESSAGE_BYTES};
     return true;
 }
 
@@ -71,8 +72,9 @@ bool fr_request_find_cut(struct fr_request_op *op, const void *status,
     for (size_t i = 0; i < MANY; i++)
         received += has_rts[i] && followed[i] > 0;
     CHECK(received >= whole && status, "%zu of %zu", received, whole);
-    *incoming = (struct fr_rndv_incoming){.number = (uint64_t)op->peer, .bytes = MESSAGE_BYTES};
-    return op->peer % 2 == 0;
+    *incoming =
+        (struct fr_rndv_incoming){.number = (uint64_t)op->rma.target, .bytes = MESSAGE_BYTES};
+    return op->rma.target % 2 == 0;
 }
 
 enum fr_status fr_request_receive(struct fr_request_op *const *ops,
@@ -81,19 +83,19 @@ enum fr_status fr_request_receive(struct fr_request_op *const *ops,
     bool fails = count > 0 && goes++ == fails_in;
     CHECK(count <= AT_ONCE, "%zu", count);
     for (size_t i = 0; i < count && i < AT_ONCE; i++) {
-        CHECK(incoming[i].number == (uint64_t)ops[i]->peer, "%d", ops[i]->peer);
-        followed[ops[i]->peer]++;
-        ops[i]->received = !fails;
+        CHECK(incoming[i].number == (uint64_t)ops[i]->rma.target, "%d", ops[i]->rma.target);
+        followed[ops[i]->rma.target]++;
+        ops[i]->receive.has_message = !fails;
         ops[i]->failure = fails ? FR_ERR_DEVICE : FR_OK;
-        ops[i]->received_bytes = MESSAGE_BYTES;
-        ops[i]->received_room = MESSAGE_BYTES;
+        ops[i]->receive.bytes = MESSAGE_BYTES;
+        ops[i]->receive.room = MESSAGE_BYTES;
     }
     return fails ? FR_ERR_DEVICE : FR_OK;
 }
 
 void fr_request_op_free(struct fr_request_op *op)
 {
-    CHECK(false, "%d", op->peer);
+    CHECK(false, "%d", op->rma.target);
 }
 
 bool fr_report_on = true;
@@ -164,7 +166,8 @@ static void deliver(size_t failed, size_t plain, enum fr_status expected)
     goes = 0;
     for (size_t i = 0; i < MANY; i++) {
         bool before = i < failed;
-        all[i] = (struct fr_request_op){.fn = FR_FN_MPI_Irecv, .peer = (int)i, .active = true};
+        all[i] =
+            (struct fr_request_op){.fn = FR_FN_MPI_Irecv, .rma.target = (int)i, .active = true};
         all[i].delivered = before;
         all[i].failure = before ? FR_ERR_NO_MEMORY : FR_OK;
         has_rts[i] = i >= failed + plain;
@@ -192,7 +195,8 @@ static void check_cut(void)
     whole = 0;
     for (size_t i = 0; i < MANY; i++) {
         bool cut = i % 10 < 4; // and the first two of them are RTS as they stand
-        all[i] = (struct fr_request_op){.fn = FR_FN_MPI_Irecv, .peer = (int)i, .active = true};
+        all[i] =
+            (struct fr_request_op){.fn = FR_FN_MPI_Irecv, .rma.target = (int)i, .active = true};
         errors[i] = cut ? TRUNCATE : 0;
         has_rts[i] = i % 10 != 2 && i % 10 != 3;
         whole += has_rts[i];
@@ -203,7 +207,7 @@ static void check_cut(void)
         CHECK(fr_request_deliver(ops, status_of, errors, MANY) == FR_OK, "pass %d", pass);
     for (size_t i = 0; i < MANY; i++) {
         CHECK(followed[i] == (i % 10 != 3), "%zu: %u times", i, followed[i]);
-        CHECK(all[i].cut == (errors[i] ? FR_CUT_OVER : FR_CUT_NOT), "%zu", i);
+        CHECK(all[i].receive.cut == (errors[i] ? FR_CUT_OVER : FR_CUT_NOT), "%zu", i);
     }
     whole = 0;
 }
@@ -239,8 +243,8 @@ static void check_batch(enum fr_status outcome)
         all[i].views[0].lease.address = &all[i];
         all[i].views[0].out_bytes = i == SEND ? 0 : MESSAGE_BYTES;
         all[i].counted_as = FR_FN_MPI_Irecv;
-        all[i].staged_because = i == SEND ? NULL : "a reason";
-        has_rts[all[i].peer] = false;
+        all[i].receive.staged_because = i == SEND ? NULL : "a reason";
+        has_rts[all[i].rma.target] = false;
         ops[i] = &all[i];
     }
     batch_outcome = outcome;

@@ -83,7 +83,7 @@ static struct fr_request_op *tracked; // all that has a request
 
 bool fr_request_table_awaits(const struct fr_request_sync *sync)
 {
-    return tracked && tracked->fetched != FR_COPY_DONE &&
+    return tracked && tracked->rma.fetched != FR_COPY_DONE &&
            fr_request_sync_has(sync, tracked, tracked->object);
 }
 
@@ -91,14 +91,14 @@ struct fr_request_op *fr_request_table_begin_fetch(const struct fr_request_sync 
 {
     unsigned char state = FR_COPY_AWAITED;
     bool begun = fr_request_table_awaits(sync) &&
-                 atomic_compare_exchange_strong(&tracked->fetched, &state, FR_COPY_BEGUN);
+                 atomic_compare_exchange_strong(&tracked->rma.fetched, &state, FR_COPY_BEGUN);
     return begun ? tracked : NULL;
 }
 
 enum fr_status fr_request_fetch(struct fr_request_op *op)
 {
     delivered++;
-    op->fetched = FR_COPY_DONE;
+    op->rma.fetched = FR_COPY_DONE;
     return outcome;
 }
 
@@ -131,7 +131,7 @@ FR_UNANALYSED void fr_core_unlock(struct fr_lock *lock)
 
 static struct fr_request_op get_of(int peer)
 {
-    return (struct fr_request_op){.fn = FR_FN_MPI_Get, .peer = peer};
+    return (struct fr_request_op){.fn = FR_FN_MPI_Get, .rma.target = peer};
 }
 
 // As an application's call: most go on to MPI at once.
@@ -245,7 +245,7 @@ static void check_failed_copies(void)
 
 static struct fr_request_op request_of(int peer)
 {
-    struct fr_request_op op = {.fn = FR_FN_MPI_Rget, .peer = peer, .object = WINDOW};
+    struct fr_request_op op = {.fn = FR_FN_MPI_Rget, .rma.target = peer, .object = WINDOW};
     static char staging;
     op.view_count = 1;
     op.views[0].lease.address = &staging;
@@ -259,14 +259,14 @@ static void check_requests(void)
     struct fr_request_op get = request_of(1), put = request_of(1);
     put.views[0].out_bytes = 0;
     fr_request_follow_window(&put);
-    CHECK(!put.of_window && atomic_load(&fr_request_pending_count) == 0);
+    CHECK(!put.rma.fetches && atomic_load(&fr_request_pending_count) == 0);
     fr_request_follow_window(&get);
     tracked = &get;
-    CHECK(get.of_window && atomic_load(&fr_request_pending_count) == 1);
+    CHECK(get.rma.fetches && atomic_load(&fr_request_pending_count) == 1);
     CHECK(flush(2) == 0 && delivered == 0);
     CHECK(flush(1) == 0 && delivered == 1 && freed == 0);
     CHECK(flush(1) == 0 && delivered == 1);
-    get.fetched = FR_COPY_AWAITED;
+    get.rma.fetched = FR_COPY_AWAITED;
     outcome = FR_ERR_NO_MEMORY;
     CHECK(flush_all() == NO_MEM && raised == 1 && delivered == 2);
     outcome = FR_OK;

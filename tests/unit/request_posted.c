@@ -155,15 +155,15 @@ void fr_request_table_add(struct fr_request_op *op, fr_word request)
     atomic_fetch_add_explicit(&fr_request_tracked_count, 1, memory_order_release);
     last_key = request;
     last_buffer = (const void *)op->args[0];
-    CHECK(op->takes_rts && op->active && op->prefix_out && op->object_kind == 'c', "%d",
+    CHECK(op->receive.takes_rts && op->active && op->prefix_out && op->object_kind == 'c', "%d",
           (int)op->fn);
-    if (!op->claimed)
+    if (!op->claim.held)
         free(op);
 }
 
 void fr_request_table_unclaim(struct fr_request_op *const *list, size_t count)
 {
-    CHECK(count == 1 && list[0]->claimed, "%zu", count);
+    CHECK(count == 1 && list[0]->claim.held, "%zu", count);
     atomic_fetch_add(&unclaims, 1);
     free(list[0]);
 }
@@ -419,7 +419,7 @@ static void test_look(void)
     fr_request_posted_look();
     CHECK(atomic_load(&ops) == 2, "another thread is completing the one, the other is no RTS");
     struct fr_request_op *op = fr_request_posted_promote(held, false);
-    CHECK(op && op->claimed && last_key == 103, "stays claimed");
+    CHECK(op && op->claim.held && last_key == 103, "stays claimed");
     free(op);
     forget(claim(101));
 }

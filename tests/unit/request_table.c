@@ -86,7 +86,7 @@ static struct fr_request_op *add(size_t number, const struct fr_layout *layout)
     struct fr_request_op *op = &receive->op;
     op->fn = FR_FN_MPI_Irecv;
     op->active = true;
-    op->takes_rts = true;
+    op->receive.takes_rts = true;
     op->view_count = 1;
     op->views[0] = (struct fr_path_view){.base = (uintptr_t)receive->memory,
                                          .blocks = &receive->block,
