@@ -149,10 +149,14 @@ void fr_coll_agree_prepare(struct fr_coll_task *task)
     task->mark = advert->eligible && !advert->freed_count ? mark_of(task) : 0;
     task->previous = memory->past;
     task->moves = plan(task);
-    if (!task->moves && fr_coll_copies_before(part) != FR_OK) {
-        advert->eligible = 0;
-        task->mark = 0;
-    }
+    if (!task->moves)
+        fr_coll_copies_begin_before(part, &task->work);
+}
+
+void fr_coll_agree_refuse(struct fr_coll_task *task)
+{
+    task->group->memory->next->eligible = 0;
+    task->mark = 0;
 }
 
 // A marked advert is eligible, tells of nothing freed, and is from a rank that holds what was

@@ -52,8 +52,10 @@ struct fr_coll_task;
 
 // Makes up what this rank advertises for a task whose turn it is, and what a kernel may move as
 // soon as all are there. Waits for work of the application's own that its calls only pretend to
-// have finished, and copies what is to be copied before others reach the memory.
+// have finished. Unless the kernel makes them, begins what is to be copied before others reach the
+// memory; after a failure of that, this rank is not eligible.
 void fr_coll_agree_prepare(struct fr_coll_task *task);
+void fr_coll_agree_refuse(struct fr_coll_task *task);
 
 // Judges the adverts of all, which are there. FR_OK: all ranks have mapped each other's memory, and
 // the group's memory says where. FR_ERR_NOT_FOUND: this rank has mapped what it had not, or tried

@@ -50,18 +50,20 @@ static enum fr_device_engine choose_engine(const struct fr_coll_group *group,
     return fr_memory_engine(fr_policy_traffic(pieces, from_others), largest);
 }
 
-static enum fr_status move(struct fr_coll_group *group, void *operation, int step)
+static enum fr_status move(struct fr_coll_group *group, void *operation, int step,
+                           struct fr_device_work *work)
 {
     const struct fr_coll_alltoall *exchange = operation;
     (void)step;
-    if (!fr_device_owns(&exchange->send_range))
-        return FR_OK; // nothing to send
-    if (!plan(group, exchange)) {
+    bool sends = fr_device_owns(&exchange->send_range);
+    if (sends && !plan(group, exchange)) {
         fr_error("%s: a rank has less room for this rank's data than it is sent", exchange->call);
         return FR_ERR_TRUNCATE;
     }
-    return fr_device_push(&exchange->send_range, fr_coll_pieces(group), (size_t)group->size,
-                          choose_engine(group, exchange), (unsigned)fr_core_settings()->peer_sms);
+    fr_device_push_begin(&exchange->send_range, fr_coll_pieces(group),
+                         sends ? (size_t)group->size : 0, choose_engine(group, exchange),
+                         (unsigned)fr_core_settings()->peer_sms, work);
+    return FR_OK;
 }
 
 static bool moves_at_once(const struct fr_coll_group *group,

@@ -36,14 +36,16 @@ static size_t plan_step(const struct fr_coll_group *group, const struct fr_coll_
 }
 
 // In the second step, all but the root push at once.
-static enum fr_status push(struct fr_coll_group *group, void *operation, int step)
+static enum fr_status push(struct fr_coll_group *group, void *operation, int step,
+                           struct fr_device_work *work)
 {
     const struct fr_coll_bcast *bcast = operation;
     size_t largest = 0, count = plan_step(group, bcast, step, &largest);
     enum fr_policy_size traffic = fr_policy_traffic(count, step > 0 ? count : 0);
-    return fr_device_push(&bcast->memory.range, fr_coll_pieces(group), count,
-                          fr_memory_engine(traffic, largest),
-                          (unsigned)fr_core_settings()->peer_sms);
+    fr_device_push_begin(&bcast->memory.range, fr_coll_pieces(group), count,
+                         fr_memory_engine(traffic, largest), (unsigned)fr_core_settings()->peer_sms,
+                         work);
+    return FR_OK;
 }
 
 // What a kernel moves as soon as all are there. Of two steps the second has to wait for the first.

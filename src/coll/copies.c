@@ -44,24 +44,21 @@ static size_t bytes_of(const struct copies *copies)
     return copies->pieces[0].bytes + copies->pieces[1].bytes;
 }
 
-static enum fr_status make(const struct copies copies)
+static void begin(const struct copies copies, struct fr_device_work *work)
 {
-    size_t bytes = bytes_of(&copies);
-    if (bytes == 0)
-        return FR_OK;
-    return fr_device_push(&copies.whole->range, copies.pieces, FR_ROUND_COPIES,
-                          fr_memory_engine(FR_SIZE_COPY_CE, bytes),
-                          (unsigned)fr_core_settings()->peer_sms);
+    fr_device_push_begin(&copies.whole->range, copies.pieces, FR_ROUND_COPIES,
+                         fr_memory_engine(FR_SIZE_COPY_CE, bytes_of(&copies)),
+                         (unsigned)fr_core_settings()->peer_sms, work);
 }
 
-enum fr_status fr_coll_copies_before(const struct fr_coll_part *part)
+void fr_coll_copies_begin_before(const struct fr_coll_part *part, struct fr_device_work *work)
 {
-    return make(copies_before(part));
+    begin(copies_before(part), work);
 }
 
-enum fr_status fr_coll_copies_after(const struct fr_coll_part *part)
+void fr_coll_copies_begin_after(const struct fr_coll_part *part, struct fr_device_work *work)
 {
-    return make(copies_after(part));
+    begin(copies_after(part), work);
 }
 
 static bool plan(const struct copies copies, struct fr_device_move *move,

@@ -32,10 +32,10 @@ static inline uintptr_t fr_coll_target(const struct fr_coll_copy *out, uintptr_t
     return address - out->piece.src + out->piece.dst;
 }
 
-// Makes the copies of an operation before others reach the memory, and those after all has been
+// Begins the copies of an operation before others reach the memory, or those after all has been
 // moved, but for what this rank reads and writes in the application's memory.
-FR_MUST_CHECK enum fr_status fr_coll_copies_before(const struct fr_coll_part *part);
-FR_MUST_CHECK enum fr_status fr_coll_copies_after(const struct fr_coll_part *part);
+void fr_coll_copies_begin_before(const struct fr_coll_part *part, struct fr_device_work *work);
+void fr_coll_copies_begin_after(const struct fr_coll_part *part, struct fr_device_work *work);
 
 // Has the kernel that moves the bytes make both as well. False where it cannot.
 bool fr_coll_copies_plan(const struct fr_coll_part *part, struct fr_device_move *move);

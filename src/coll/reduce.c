@@ -157,12 +157,15 @@ static struct fr_device_reduction describe(const struct fr_coll_group *group,
     return work;
 }
 
-static enum fr_status move(struct fr_coll_group *group, void *operation, int step)
+static enum fr_status move(struct fr_coll_group *group, void *operation, int step,
+                           struct fr_device_work *work)
 {
     struct fr_coll_reduce *reduce = operation;
     (void)step;
     reduce->work = describe(group, reduce);
-    return fr_device_reduce(&reduce->mover, &reduce->work, (unsigned)fr_core_settings()->peer_sms);
+    fr_device_reduce_begin(&reduce->mover, &reduce->work, (unsigned)fr_core_settings()->peer_sms,
+                           work);
+    return FR_OK;
 }
 
 static bool plan_move(struct fr_coll_group *group, void *operation, struct fr_device_move *move)

@@ -43,6 +43,25 @@ static bool take_turn(struct fr_coll_task *task)
     if (!group->memory && !fr_coll_mapset_make(group))
         return enter(task, FR_COLL_STAGE_DECLINE);
     fr_coll_agree_prepare(task);
+    return enter(task, task->moves ? FR_COLL_STAGE_ADVERTS : FR_COLL_STAGE_COPY_IN);
+}
+
+// Whether the device has done the task's work; then *status says how that ended.
+static bool has_worked(struct fr_coll_task *task, enum fr_status *status)
+{
+    if (!task->waits && !fr_device_work_is_over(&task->work))
+        return false;
+    *status = fr_device_work_end(&task->work);
+    return true;
+}
+
+static bool copy_in(struct fr_coll_task *task)
+{
+    enum fr_status status;
+    if (!has_worked(task, &status))
+        return false;
+    if (status != FR_OK)
+        fr_coll_agree_refuse(task);
     return enter(task, FR_COLL_STAGE_ADVERTS);
 }
 
@@ -117,12 +136,24 @@ static bool meet_mapped(struct fr_coll_task *task)
     return end_agreement(task, status == FR_OK ? fr_coll_agree_compare(task) : status);
 }
 
+static bool tell_result(struct fr_coll_task *task, enum fr_status status)
+{
+    task->status = status;
+    task->word = status == FR_OK;
+    return enter_round(task, FR_COLL_STAGE_RESULTS);
+}
+
 static bool move(struct fr_coll_task *task)
 {
     const struct fr_coll_part *part = &task->part;
-    task->status = part->move(task->group, part->operation, task->step++);
-    task->word = task->status == FR_OK;
-    return enter_round(task, FR_COLL_STAGE_RESULTS);
+    enum fr_status status = part->move(task->group, part->operation, task->step++, &task->work);
+    return status == FR_OK ? enter(task, FR_COLL_STAGE_MOVED) : tell_result(task, status);
+}
+
+static bool look_at_move(struct fr_coll_task *task)
+{
+    enum fr_status status;
+    return has_worked(task, &status) && tell_result(task, status);
 }
 
 static void hear_results(struct fr_coll_task *task)
@@ -152,25 +183,28 @@ static bool meet_results(struct fr_coll_task *task)
     hear_results(task);
     if (task->status != FR_OK) // and so for all
         return end(task, task->status);
-    bool is_last = task->done != FR_COLL_SLAB_POSTED || task->step == task->part.steps;
-    return enter(task, is_last ? FR_COLL_STAGE_COPY : FR_COLL_STAGE_MOVE);
+    if (task->done == FR_COLL_SLAB_COPIED)
+        return end(task, FR_OK);
+    if (task->done == FR_COLL_SLAB_POSTED && task->step < task->part.steps)
+        return enter(task, FR_COLL_STAGE_MOVE);
+    fr_coll_copies_begin_after(&task->part, &task->work);
+    return enter(task, FR_COLL_STAGE_COPY_OUT);
 }
 
-static bool copy(struct fr_coll_task *task)
+static bool copy_out(struct fr_coll_task *task)
 {
-    return end(task, task->done == FR_COLL_SLAB_COPIED ? FR_OK : fr_coll_copies_after(&task->part));
+    enum fr_status status;
+    return has_worked(task, &status) && end(task, status);
 }
 
 enum fr_status fr_coll_task_progress(struct fr_coll_task *task, bool *over)
 {
     static bool (*const stages[])(struct fr_coll_task * task) = {
-        [FR_COLL_STAGE_TURN] = take_turn,
-        [FR_COLL_STAGE_DECLINE] = decline,
-        [FR_COLL_STAGE_ADVERTS] = meet_adverts,
-        [FR_COLL_STAGE_MAPPED] = meet_mapped,
-        [FR_COLL_STAGE_MOVE] = move,
-        [FR_COLL_STAGE_RESULTS] = meet_results,
-        [FR_COLL_STAGE_COPY] = copy,
+        [FR_COLL_STAGE_TURN] = take_turn,     [FR_COLL_STAGE_DECLINE] = decline,
+        [FR_COLL_STAGE_COPY_IN] = copy_in,    [FR_COLL_STAGE_ADVERTS] = meet_adverts,
+        [FR_COLL_STAGE_MAPPED] = meet_mapped, [FR_COLL_STAGE_MOVE] = move,
+        [FR_COLL_STAGE_MOVED] = look_at_move, [FR_COLL_STAGE_RESULTS] = meet_results,
+        [FR_COLL_STAGE_COPY_OUT] = copy_out,
     };
     while (task->stage != FR_COLL_STAGE_OVER && stages[task->stage](task))
         ;
@@ -183,6 +217,7 @@ static void begin(struct fr_coll_task *task, struct fr_coll_group *group, const 
     task->group = group;
     task->stage = FR_COLL_STAGE_TURN;
     task->status = FR_OK;
+    task->waits = false;
     task->turn = group->begun++;
     task->step = 0;
     task->done = FR_COLL_SLAB_POSTED;
@@ -208,6 +243,7 @@ enum fr_status fr_coll_task_run(struct fr_coll_task *task)
     struct fr_wait pace = {0};
     uint64_t number = UINT64_MAX;
     bool over = false;
+    task->waits = true;
     for (;;) {
         enum fr_status status = fr_coll_task_progress(task, &over);
         if (over)

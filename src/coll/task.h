@@ -40,9 +40,10 @@ struct fr_coll_part {
     // nothing that a kernel does.
     bool (*plan)(struct fr_coll_group *group, void *operation, struct fr_device_move *move);
 
-    // Moves this rank's bytes of one step. Between two steps all ranks hear that all is well so
-    // far.
-    enum fr_status (*move)(struct fr_coll_group *group, void *operation, int step);
+    // Begins to move this rank's bytes of one step, or returns why it has not. Between two steps
+    // all ranks hear that all is well so far.
+    enum fr_status (*move)(struct fr_coll_group *group, void *operation, int step,
+                           struct fr_device_work *work);
     int steps;
     void *operation;
 };
@@ -50,11 +51,13 @@ struct fr_coll_part {
 enum fr_coll_stage {
     FR_COLL_STAGE_TURN,    // operations before it on the group are not over
     FR_COLL_STAGE_DECLINE, // it says that it does not take part
+    FR_COLL_STAGE_COPY_IN, // what others read is copied to workspace
     FR_COLL_STAGE_ADVERTS, // it posts what it advertises, and looks for that of the others
     FR_COLL_STAGE_MAPPED,  // and whether they have mapped the memory
-    FR_COLL_STAGE_MOVE,
-    FR_COLL_STAGE_RESULTS, // and whether they have moved their bytes
-    FR_COLL_STAGE_COPY,    // out of workspace
+    FR_COLL_STAGE_MOVE,    // it begins to move its bytes,
+    FR_COLL_STAGE_MOVED,   // and looks whether the device has moved them
+    FR_COLL_STAGE_RESULTS, // it posts whether that went well, and looks for that of the others
+    FR_COLL_STAGE_COPY_OUT,
     FR_COLL_STAGE_OVER,
 };
 
@@ -65,6 +68,8 @@ struct fr_coll_task {
     enum fr_coll_stage stage;
     enum fr_status status;
     bool declines;
+    bool waits; // for the device, since the caller has nothing else to do
+    struct fr_device_work work;
     uint64_t turn; // operations of the group that were begun before
     int step;
     struct fr_coll_round round;
@@ -97,8 +102,9 @@ void fr_coll_task_begin_declined(struct fr_coll_task *task, struct fr_coll_group
 // part, no byte has moved, and all ranks find the same. Any other failure comes after bytes have
 // moved, or because a rank is gone: the operation is lost.
 //
-// It waits for the device, while that maps memory or copies and moves bytes, which no other rank
-// can hold up.
+// What it does wait for no other rank can hold up: the driver while it exports and maps memory, the
+// device while it copies words of slabs, and a kernel that looks for others (met.h) for 0.1 ms at
+// most.
 FR_MUST_CHECK enum fr_status fr_coll_task_progress(struct fr_coll_task *task, bool *over);
 
 // Goes on until the task is over, and makes progress for others meanwhile. Returns the result.

@@ -244,6 +244,31 @@ bool fr_device_push_has_kernels(const struct fr_device_range *range);
 FR_MUST_CHECK enum fr_status fr_device_quiesce(const struct fr_device_range *range, uintptr_t low,
                                                size_t bytes);
 
+// A push or a reduction that has been begun. The caller owns it; one thread uses it.
+enum { FR_DEVICE_WORK_STREAMS = 16 }; // that copies are spread over; machines have fewer engines
+struct fr_device_kernels;
+struct fr_device_work {
+    const char *what;                    // for errors
+    const struct fr_device_range *range; // the caller's, which stays where it is
+    struct fr_device_kernels *kernels;   // NULL: copy engines move the bytes
+    const uint64_t *words;               // in which the blocks of a kernel say that they are done,
+    uint64_t value;                      // by this value; NULL: they do not
+    int slot;
+    unsigned blocks, done;
+    unsigned looks;
+    unsigned stream_count;
+    struct fr_device_stream *streams[FR_DEVICE_WORK_STREAMS];
+    enum fr_status status;
+    uint64_t metered;
+    bool polls;
+};
+
+// Whether all has been done, or has failed. Never waits.
+bool fr_device_work_is_over(struct fr_device_work *work);
+
+// Waits until then, and gives back what the work has borrowed. To be called once, in any case.
+FR_MUST_CHECK enum fr_status fr_device_work_end(struct fr_device_work *work);
+
 // Moves all pieces and waits until they have landed, where peers and the host see them. `range` is
 // the application's memory at one end of the pieces, the source of a push or the destination of a
 // pull; its device moves the bytes, in its context or, for memory that has none, in the one that
@@ -256,7 +281,13 @@ FR_MUST_CHECK enum fr_status fr_device_push(const struct fr_device_range *range,
                                             const struct fr_device_push_piece *pieces, size_t count,
                                             enum fr_device_engine engine, unsigned max_sms);
 
-// The same for pieces of which no end is the application's memory: it does not wait for what the
+// Begins such a push, whose pieces are not needed any more after that.
+void fr_device_push_begin(const struct fr_device_range *range,
+                          const struct fr_device_push_piece *pieces, size_t count,
+                          enum fr_device_engine engine, unsigned max_sms,
+                          struct fr_device_work *work);
+
+// Pushes pieces of which no end is the application's memory: it does not wait for what the
 // application has running, which may be waiting for the call.
 FR_MUST_CHECK enum fr_status fr_device_push_own(const struct fr_device_range *range,
                                                 const struct fr_device_push_piece *pieces,

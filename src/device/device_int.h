@@ -193,6 +193,14 @@ uint64_t *fr_device_words_of(const struct fr_device_kernels *kernels, int slot);
 int fr_device_words_wait(const uint64_t *words, unsigned blocks, uint64_t value,
                          struct fr_device_stream *stream);
 
+// Begins work of which nothing is under way. Borrows a stream and words for one of kernels, in
+// their scope; false, with work->status, where that fails. And takes the driver's answer to its
+// launches.
+void fr_device_work_begin(struct fr_device_work *work, const struct fr_device_range *range,
+                          const char *what);
+bool fr_device_work_take(struct fr_device_work *work);
+void fr_device_work_judge(struct fr_device_work *work, int answer);
+
 // For the launches of pushes and reductions (kernels.h, elements.h). Puts as many pieces as fit
 // into one, from *next on, which is advanced, and returns the blocks to launch with; and makes sure
 // that what the application has done to its side of the pieces is done.

@@ -3,7 +3,7 @@ librooms_la_SOURCES += src/device/classify.c src/device/classify.h src/device/co
 	src/device/device.h src/device/device_int.h src/device/elements.h src/device/kernels.h \
 	src/device/machine.c src/device/met.c src/device/met.h src/device/present.c \
 	src/device/push.c src/device/reduce.c src/device/reduce.def src/device/reduce.h \
-	src/device/round.h src/device/rows.c src/device/words.c
+	src/device/round.h src/device/rows.c src/device/words.c src/device/work.c
 
 # CUDA: the driver and NVML, found at run time.
 librooms_la_SOURCES += src/device/cuda/context.c src/device/cuda/cuda_int.h \

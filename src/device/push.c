@@ -15,9 +15,6 @@ enum {
     DEFAULT_BLOCKS = 32,
 };
 
-// Streams that copies are spread over; a machine has fewer copy engines.
-enum { MAX_STREAMS = 16 };
-
 static size_t skip_empty(const struct fr_device_push_piece *pieces, size_t count, size_t at)
 {
     while (at < count && pieces[at].bytes == 0)
@@ -64,86 +61,58 @@ unsigned fr_device_push_plan(struct fr_push_head *head, struct fr_push_piece *in
     return shares < max_blocks ? shares : max_blocks;
 }
 
-// Launches all and waits, on one stream. Only the last launch tells the host, as it runs after the
-// others. `slot` is -1 where no words are to be had.
-static int run_kernels(struct fr_device_kernels *kernels, int slot, uint64_t value,
-                       struct fr_device_stream *stream, const struct fr_device_push_piece *pieces,
-                       size_t count, unsigned max_blocks)
+// Launches all on one stream. Only the last launch tells the host, as it runs after the others.
+static int launch(struct fr_device_work *work, const struct fr_device_push_piece *pieces,
+                  size_t count, unsigned max_blocks)
 {
     struct fr_push_many params;
-    const uint64_t *words = slot >= 0 ? fr_device_words_of(kernels, slot) : NULL;
     size_t next = skip_empty(pieces, count, 0);
-    while (next < count) {
-        unsigned blocks = fr_device_push_plan(&params.head, params.pieces, FR_PUSH_MANY, pieces,
-                                              count, max_blocks, &next);
-        bool is_last = next >= count;
-        if (is_last && words != NULL) {
-            params.head.words = (uintptr_t)words;
-            params.head.value = value;
+    int answer = 0;
+    while (next < count && answer == 0) {
+        work->blocks = fr_device_push_plan(&params.head, params.pieces, FR_PUSH_MANY, pieces, count,
+                                           max_blocks, &next);
+        if (next >= count) {
+            params.head.words = (uintptr_t)work->words;
+            params.head.value = work->value;
         }
         bool few = params.head.count <= FR_PUSH_FEW;
-        int answer = kernels->ops->launch(kernels, few ? FR_KERNEL_PUSH_FEW : FR_KERNEL_PUSH_MANY,
-                                          blocks, &params, stream);
-        if (answer != 0)
-            return answer;
-        if (is_last && words != NULL)
-            return fr_device_words_wait(words, blocks, value, stream);
+        answer = work->kernels->ops->launch(work->kernels,
+                                            few ? FR_KERNEL_PUSH_FEW : FR_KERNEL_PUSH_MANY,
+                                            work->blocks, &params, work->streams[0]);
     }
-    return stream->ops->stream_wait(stream);
+    return answer;
 }
 
-static enum fr_status push_by_kernel(struct fr_device_kernels *kernels,
-                                     const struct fr_device_push_piece *pieces, size_t count,
-                                     unsigned max_sms)
+static void push_by_kernel(struct fr_device_work *work, const struct fr_device_push_piece *pieces,
+                           size_t count, unsigned max_sms)
 {
-    const struct fr_device_ops *ops = kernels->ops;
-    struct fr_device_stream *stream = NULL;
-    enum fr_status status = ops->stream_borrow(kernels->context, FR_TO_STAGE, &stream);
-    if (status != FR_OK)
-        return status;
     unsigned max_blocks = max_sms > 0 ? max_sms : DEFAULT_BLOCKS;
     if (max_blocks > FR_PUSH_MAX_BLOCKS)
         max_blocks = FR_PUSH_MAX_BLOCKS;
-    uint64_t value = 0;
-    int slot = fr_device_words_borrow(kernels, &value);
-    int answer = run_kernels(kernels, slot, value, stream, pieces, count, max_blocks);
-    if (answer != 0) {
-        status = ops->fail("a push between devices", answer);
-        (void)ops->stream_wait(stream); // for launches before the failed one
-    }
-    ops->stream_give(stream, status != FR_OK);
-    if (slot >= 0)
-        fr_device_words_return(kernels, slot);
-    return status;
+    if (fr_device_work_take(work))
+        fr_device_work_judge(work, launch(work, pieces, count, max_blocks));
 }
 
-static enum fr_status push_by_engines(const struct fr_device_scope *scope,
-                                      const struct fr_device_push_piece *pieces, size_t count)
+static void push_by_engines(struct fr_device_work *work, const struct fr_device_scope *scope,
+                            const struct fr_device_push_piece *pieces, size_t count)
 {
-    struct fr_device_stream *streams[MAX_STREAMS];
-    unsigned stream_count = 0, used = 0;
-    enum fr_status status = FR_OK;
+    unsigned used = 0;
     size_t at = skip_empty(pieces, count, 0);
-    for (; at < count && status == FR_OK; at = skip_empty(pieces, count, at + 1)) {
-        unsigned index = used++ % MAX_STREAMS;
-        if (index == stream_count) {
-            status = scope->ops->stream_borrow(scope->context, FR_TO_STAGE, &streams[index]);
-            if (status != FR_OK)
+    for (; at < count && work->status == FR_OK; at = skip_empty(pieces, count, at + 1)) {
+        unsigned index = used++ % FR_DEVICE_WORK_STREAMS;
+        if (index == work->stream_count) {
+            work->status =
+                scope->ops->stream_borrow(scope->context, FR_TO_STAGE, &work->streams[index]);
+            if (work->status != FR_OK)
                 break;
-            stream_count++;
+            work->stream_count++;
         }
         const struct fr_device_copy copy = {.dst = (void *)pieces[at].dst,
                                             .src = (const void *)pieces[at].src,
                                             .bytes = pieces[at].bytes,
                                             .n = {1, 1}};
-        status = scope->ops->stream_copy(streams[index], &copy);
+        work->status = scope->ops->stream_copy(work->streams[index], &copy);
     }
-    for (unsigned i = 0; i < stream_count; i++) {
-        enum fr_status of_lane = scope->ops->stream_return(streams[i]);
-        if (status == FR_OK)
-            status = of_lane;
-    }
-    return status;
 }
 
 // Settles the side of the pieces that belongs to the application: the destination where that, and
@@ -174,41 +143,54 @@ bool fr_device_push_has_kernels(const struct fr_device_range *range)
     return has;
 }
 
-static enum fr_status push(const struct fr_device_range *range,
-                           const struct fr_device_push_piece *pieces, size_t count,
-                           enum fr_device_engine engine, unsigned max_sms, bool syncs)
+static void begin(const struct fr_device_range *range, const struct fr_device_push_piece *pieces,
+                  size_t count, enum fr_device_engine engine, unsigned max_sms, bool syncs,
+                  struct fr_device_work *work)
 {
     struct fr_device_scope scope;
+    fr_device_work_begin(work, range, "a push between devices");
     if (skip_empty(pieces, count, 0) >= count)
-        return FR_OK;
-    enum fr_status status = fr_device_scope_enter(range, &scope);
-    if (status != FR_OK)
-        return status;
-    uint64_t begin = fr_core_meter_begin();
+        return;
+    work->status = fr_device_scope_enter(range, &scope);
+    if (work->status != FR_OK)
+        return;
+    work->metered = fr_core_meter_begin();
+    work->polls = !syncs; // memory of Fabrail's own is words that ranks wait for
     if (syncs)
-        status = fr_device_push_sync(range, pieces, count);
-    if (status == FR_OK) {
-        struct fr_device_kernels *kernels =
-            engine == FR_ENGINE_SM ? fr_device_kernels_get(&scope, false) : NULL;
-        status = kernels != NULL ? push_by_kernel(kernels, pieces, count, max_sms)
-                                 : push_by_engines(&scope, pieces, count);
+        work->status = fr_device_push_sync(range, pieces, count);
+    if (work->status == FR_OK) {
+        if (engine == FR_ENGINE_SM)
+            work->kernels = fr_device_kernels_get(&scope, false);
+        if (work->kernels)
+            push_by_kernel(work, pieces, count, max_sms);
+        else
+            push_by_engines(work, &scope, pieces, count);
     }
-    if (FR_UNLIKELY(begin)) // memory of Fabrail's own is words that ranks wait for
-        fr_core_meter_add(FR_METER_COPY, begin, !syncs);
     fr_device_scope_leave(&scope);
-    return status;
+}
+
+void fr_device_push_begin(const struct fr_device_range *range,
+                          const struct fr_device_push_piece *pieces, size_t count,
+                          enum fr_device_engine engine, unsigned max_sms,
+                          struct fr_device_work *work)
+{
+    begin(range, pieces, count, engine, max_sms, true, work);
 }
 
 enum fr_status fr_device_push(const struct fr_device_range *range,
                               const struct fr_device_push_piece *pieces, size_t count,
                               enum fr_device_engine engine, unsigned max_sms)
 {
-    return push(range, pieces, count, engine, max_sms, true);
+    struct fr_device_work work;
+    begin(range, pieces, count, engine, max_sms, true, &work);
+    return fr_device_work_end(&work);
 }
 
 enum fr_status fr_device_push_own(const struct fr_device_range *range,
                                   const struct fr_device_push_piece *pieces, size_t count,
                                   enum fr_device_engine engine)
 {
-    return push(range, pieces, count, engine, 0, false);
+    struct fr_device_work work;
+    begin(range, pieces, count, engine, 0, false, &work);
+    return fr_device_work_end(&work);
 }

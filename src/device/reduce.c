@@ -120,38 +120,16 @@ void fr_device_reduce_fill(struct fr_reduce *params, const struct fr_device_redu
     part(params, reduction->elements);
 }
 
-static int launch(struct fr_device_kernels *kernels, struct fr_reduce *params, unsigned blocks,
-                  struct fr_device_stream *stream)
+static void launch(struct fr_device_work *work, const struct fr_device_reduction *reduction,
+                   unsigned max_sms)
 {
-    uint64_t value = 0;
-    int slot = fr_device_words_borrow(kernels, &value);
-    const uint64_t *words = slot >= 0 ? fr_device_words_of(kernels, slot) : NULL;
-    params->words = (uintptr_t)words;
-    params->value = value;
-    int answer = kernels->ops->launch(kernels, FR_KERNEL_REDUCE, blocks, params, stream);
-    if (answer == 0)
-        answer = words != NULL ? fr_device_words_wait(words, blocks, value, stream)
-                               : stream->ops->stream_wait(stream);
-    if (slot >= 0)
-        fr_device_words_return(kernels, slot);
-    return answer;
-}
-
-static enum fr_status run(struct fr_device_kernels *kernels,
-                          const struct fr_device_reduction *reduction, unsigned max_sms)
-{
-    const struct fr_device_ops *ops = kernels->ops;
     struct fr_reduce params;
-    struct fr_device_stream *stream = NULL;
-    enum fr_status status = ops->stream_borrow(kernels->context, FR_TO_STAGE, &stream);
-    if (status != FR_OK)
-        return status;
     fr_device_reduce_fill(&params, reduction);
-    int answer = launch(kernels, &params, fr_device_reduce_blocks(&params, max_sms), stream);
-    if (answer != 0)
-        status = ops->fail("a reduction", answer);
-    ops->stream_give(stream, status != FR_OK);
-    return status;
+    params.words = (uintptr_t)work->words;
+    params.value = work->value;
+    work->blocks = fr_device_reduce_blocks(&params, max_sms);
+    fr_device_work_judge(work, work->kernels->ops->launch(work->kernels, FR_KERNEL_REDUCE,
+                                                          work->blocks, &params, work->streams[0]));
 }
 
 bool fr_device_reduce_is_possible(const struct fr_device_range *range)
@@ -164,17 +142,29 @@ bool fr_device_reduce_is_possible(const struct fr_device_range *range)
     return possible;
 }
 
+void fr_device_reduce_begin(const struct fr_device_range *range,
+                            const struct fr_device_reduction *reduction, unsigned max_sms,
+                            struct fr_device_work *work)
+{
+    struct fr_device_scope scope;
+    fr_device_work_begin(work, range, "a reduction");
+    if (reduction->elements == 0)
+        return;
+    work->status = fr_device_scope_enter(range, &scope);
+    if (work->status != FR_OK)
+        return;
+    work->kernels = fr_device_kernels_get(&scope, true);
+    if (!work->kernels)
+        work->status = FR_ERR_UNSUPPORTED;
+    else if (fr_device_work_take(work))
+        launch(work, reduction, max_sms);
+    fr_device_scope_leave(&scope);
+}
+
 enum fr_status fr_device_reduce(const struct fr_device_range *range,
                                 const struct fr_device_reduction *reduction, unsigned max_sms)
 {
-    struct fr_device_scope scope;
-    if (reduction->elements == 0)
-        return FR_OK;
-    enum fr_status status = fr_device_scope_enter(range, &scope);
-    if (status != FR_OK)
-        return status;
-    struct fr_device_kernels *kernels = fr_device_kernels_get(&scope, true);
-    status = kernels != NULL ? run(kernels, reduction, max_sms) : FR_ERR_UNSUPPORTED;
-    fr_device_scope_leave(&scope);
-    return status;
+    struct fr_device_work work;
+    fr_device_reduce_begin(range, reduction, max_sms, &work);
+    return fr_device_work_end(&work);
 }

@@ -83,4 +83,9 @@ FR_MUST_CHECK enum fr_status fr_device_reduce(const struct fr_device_range *rang
                                               const struct fr_device_reduction *reduction,
                                               unsigned max_sms);
 
+// Begins that. The work is the caller's until fr_device_work_end.
+void fr_device_reduce_begin(const struct fr_device_range *range,
+                            const struct fr_device_reduction *reduction, unsigned max_sms,
+                            struct fr_device_work *work);
+
 #endif

@@ -77,11 +77,13 @@ static void take_slot(struct fr_coll_group *group)
     fr_coll_segment_done(group->segment, UINT64_MAX);
 }
 
-static enum fr_status move_nothing(struct fr_coll_group *group, void *operation, int step)
+static enum fr_status move_nothing(struct fr_coll_group *group, void *operation, int step,
+                                   struct fr_device_work *work)
 {
     (void)group;
     (void)operation;
     (void)step;
+    fr_device_push_begin(NULL, NULL, 0, FR_ENGINE_SM, 0, work);
     return FR_OK;
 }
 

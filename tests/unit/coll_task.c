@@ -288,10 +288,12 @@ static bool plan_nothing(struct fr_coll_group *group, void *operation, struct fr
     return false;
 }
 
-static enum fr_status move_badly(struct fr_coll_group *group, void *operation, int step)
+static enum fr_status move_badly(struct fr_coll_group *group, void *operation, int step,
+                                 struct fr_device_work *work)
 {
     (void)operation;
     (void)step;
+    fr_device_push_begin(NULL, NULL, 0, FR_ENGINE_SM, 0, work);
     return group->rank == 1 ? FR_ERR_DEVICE : FR_OK;
 }
 
