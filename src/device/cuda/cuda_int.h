@@ -105,53 +105,51 @@ bool fr_cuda_result_is_down(CUresult result);
 // Writes the driver's name of `result`; the text is constant.
 const char *fr_cuda_result_name(CUresult result);
 
-// The members of the row: what each does is said in device.h and device_int.h.
-bool fr_cuda_is_installed(void);
-bool fr_cuda_in_use(void);
-int fr_cuda_current(void);
-enum fr_status fr_cuda_query(const void *address, struct fr_device_range *range);
-enum fr_status fr_cuda_query_id(const void *address, struct fr_device_range *range);
-bool fr_cuda_is_open_to(int device, uintptr_t address);
-enum fr_status fr_cuda_scope_enter(const struct fr_device_range *range,
-                                   struct fr_device_scope *scope);
-void fr_cuda_scope_leave(struct fr_device_scope *scope);
-enum fr_status fr_cuda_adopt(int device);
-enum fr_status fr_cuda_settle(const struct fr_device_range *range, uintptr_t low, uintptr_t high);
-enum fr_status fr_cuda_stream_borrow(void *context, enum fr_device_direction direction,
-                                     struct fr_device_stream **stream);
-enum fr_status fr_cuda_stream_return(struct fr_device_stream *stream);
-void fr_cuda_stream_give(struct fr_device_stream *stream, bool failed);
-enum fr_status fr_cuda_stream_copy(struct fr_device_stream *stream,
-                                   const struct fr_device_copy *copy);
-enum fr_status fr_cuda_stream_mark(struct fr_device_stream *stream, unsigned mark);
-enum fr_status fr_cuda_stream_ask(struct fr_device_stream *stream, unsigned mark, bool *reached);
-int fr_cuda_stream_wait(struct fr_device_stream *stream);
-int fr_cuda_stream_query(struct fr_device_stream *stream);
-struct fr_device_kernels *fr_cuda_kernels_get(void *context, bool reduces);
-int fr_cuda_launch(struct fr_device_kernels *kernels, enum fr_device_kernel kernel, unsigned blocks,
-                   void *parameters, struct fr_device_stream *stream);
-enum fr_status fr_cuda_export(const struct fr_device_range *range, const void *address,
-                              struct fr_device_export *export);
-enum fr_status fr_cuda_export_descriptor(uintptr_t base, int *descriptor);
-enum fr_status fr_cuda_import(const struct fr_device_range *user, unsigned way,
-                              const struct fr_device_export *export, int descriptor,
-                              struct fr_device_import *import);
-void fr_cuda_import_close(struct fr_device_import *import);
-enum fr_status fr_cuda_memory_create(int device, size_t bytes, struct fr_device_memory *memory);
-void fr_cuda_memory_destroy(struct fr_device_memory *memory);
-void fr_cuda_memory_left(int device, size_t *free_bytes, size_t *total_bytes);
-enum fr_device_support fr_cuda_fabric_support(int device);
-enum fr_status fr_cuda_host_register(int device, void *address, size_t bytes);
-void fr_cuda_host_unregister(int device, void *address);
-bool fr_cuda_orders_rdma(int device);
-bool fr_cuda_can_flush_rdma(int device);
-enum fr_status fr_cuda_flush_rdma(int device);
-void fr_cuda_clique_of(int device, struct fr_device_clique *clique);
-void fr_cuda_clique_of_host(struct fr_device_clique *clique);
-void fr_cuda_uuid(int device, unsigned char uuid[FR_DEVICE_UUID_BYTES]);
-bool fr_cuda_bus_id(int device, char text[FR_DEVICE_BUS_ID]);
-bool fr_cuda_takes_turns(int device);
-bool fr_cuda_machine(struct fr_device_machine *machine);
+// The members of the row that are functions of other files; device.h and device_int.h say what each
+// does.
+#define FR_CUDA_MEMBERS(X)                                                                         \
+    X(is_installed)                                                                                \
+    X(in_use)                                                                                      \
+    X(current)                                                                                     \
+    X(query)                                                                                       \
+    X(query_id)                                                                                    \
+    X(is_open_to)                                                                                  \
+    X(scope_enter)                                                                                 \
+    X(scope_leave)                                                                                 \
+    X(adopt)                                                                                       \
+    X(settle)                                                                                      \
+    X(stream_borrow)                                                                               \
+    X(stream_return)                                                                               \
+    X(stream_give)                                                                                 \
+    X(stream_copy)                                                                                 \
+    X(stream_mark)                                                                                 \
+    X(stream_ask)                                                                                  \
+    X(stream_wait)                                                                                 \
+    X(stream_query)                                                                                \
+    X(kernels_get)                                                                                 \
+    X(launch)                                                                                      \
+    X(export)                                                                                      \
+    X(export_descriptor)                                                                           \
+    X(import)                                                                                      \
+    X(import_close)                                                                                \
+    X(memory_create)                                                                               \
+    X(memory_destroy)                                                                              \
+    X(memory_left)                                                                                 \
+    X(fabric_support)                                                                              \
+    X(host_register)                                                                               \
+    X(host_unregister)                                                                             \
+    X(orders_rdma)                                                                                 \
+    X(can_flush_rdma)                                                                              \
+    X(flush_rdma)                                                                                  \
+    X(clique_of)                                                                                   \
+    X(clique_of_host)                                                                              \
+    X(uuid)                                                                                        \
+    X(bus_id)                                                                                      \
+    X(takes_turns)                                                                                 \
+    X(machine)
+#define FR_CUDA_DECLARE(member) __typeof__(*((struct fr_device_ops *)0)->member) fr_cuda_##member;
+FR_CUDA_MEMBERS(FR_CUDA_DECLARE)
+#undef FR_CUDA_DECLARE
 
 // Makes one given context current.
 FR_MUST_CHECK enum fr_status fr_cuda_scope_enter_context(CUcontext context,
@@ -179,6 +177,15 @@ int fr_cuda_choose_mover(const struct fr_device_range *range, uintptr_t address)
 // driver refuses some and spoils the capture. Writes what was declared before; called again with
 // that, it undoes itself.
 void fr_cuda_exchange_capture_mode(int *mode);
+
+// Whether the driver has what it takes to make VMM memory.
+bool fr_cuda_has_vmm(void);
+
+// Maps memory at addresses of its own, readable and writable by one device. Writes the address, and
+// the call that the result is of.
+CUresult fr_cuda_map(CUmemGenericAllocationHandle handle, size_t bytes, int device,
+                     uintptr_t *address, const char **call);
+void fr_cuda_unmap(uintptr_t address, size_t bytes);
 
 struct fr_cuda_stream {
     struct fr_device_stream base;

@@ -45,11 +45,8 @@ static bool has_legacy(void)
 
 static bool has_vmm(void)
 {
-    return fr_cu.cuMemRetainAllocationHandle != NULL && fr_cu.cuMemRelease != NULL &&
-           fr_cu.cuMemExportToShareableHandle != NULL &&
-           fr_cu.cuMemImportFromShareableHandle != NULL && fr_cu.cuMemAddressReserve != NULL &&
-           fr_cu.cuMemAddressFree != NULL && fr_cu.cuMemMap != NULL && fr_cu.cuMemUnmap != NULL &&
-           fr_cu.cuMemSetAccess != NULL && fr_cu.cuMemGetAddressRange_v2 != NULL;
+    return fr_cuda_has_vmm() && fr_cu.cuMemRetainAllocationHandle != NULL &&
+           fr_cu.cuMemImportFromShareableHandle != NULL && fr_cu.cuMemGetAddressRange_v2 != NULL;
 }
 
 void fr_cuda_uuid(int device, unsigned char uuid[FR_DEVICE_UUID_BYTES])
@@ -244,49 +241,6 @@ static enum fr_status open_legacy(const struct fr_device_export *export, uintptr
     return FR_OK;
 }
 
-static void unreserve(CUdeviceptr address, size_t bytes)
-{
-    CUresult result = fr_cu.cuMemAddressFree(address, bytes);
-    if (result != CUDA_SUCCESS)
-        fr_cuda_fail("cuMemAddressFree", result);
-}
-
-// Addresses of which something stays mapped cannot be freed.
-static void unmap(CUdeviceptr address, size_t bytes)
-{
-    CUresult result = fr_cu.cuMemUnmap(address, bytes);
-    if (result == CUDA_SUCCESS)
-        unreserve(address, bytes);
-    else
-        fr_cuda_fail("cuMemUnmap", result);
-}
-
-// Maps the memory object at addresses of its own. The mapping keeps it alive without its handle.
-static enum fr_status map_object(CUmemGenericAllocationHandle handle, size_t bytes, int device,
-                                 uintptr_t *address)
-{
-    const CUmemAccessDesc access = {
-        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
-        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-    };
-    CUdeviceptr place = 0;
-    CUresult result = fr_cu.cuMemAddressReserve(&place, bytes, 0, 0, 0);
-    if (result != CUDA_SUCCESS)
-        return refuse("cuMemAddressReserve", result);
-    result = fr_cu.cuMemMap(place, bytes, 0, handle, 0);
-    if (result != CUDA_SUCCESS) {
-        unreserve(place, bytes);
-        return refuse("cuMemMap", result);
-    }
-    result = fr_cu.cuMemSetAccess(place, bytes, &access, 1);
-    if (result != CUDA_SUCCESS) {
-        unmap(place, bytes);
-        return refuse("cuMemSetAccess", result);
-    }
-    *address = (uintptr_t)place;
-    return FR_OK;
-}
-
 // Where others could be opened, driver 580 says NOT_SUPPORTED of some that are freed meanwhile.
 static enum fr_status refuse_object(CUresult result)
 {
@@ -309,9 +263,10 @@ static enum fr_status map_vmm(const struct fr_device_export *export, unsigned wa
     if (result != CUDA_SUCCESS)
         return refuse_object(result);
     atomic_store_explicit(&object_offers.ever_opened, true, memory_order_relaxed);
-    enum fr_status status = map_object(handle, export->bytes, device, address);
-    release_handle(handle);
-    return status;
+    const char *call;
+    result = fr_cuda_map(handle, export->bytes, device, address, &call);
+    release_handle(handle); // the mapping keeps the memory alive
+    return result == CUDA_SUCCESS ? FR_OK : refuse(call, result);
 }
 
 static unsigned long long id_of_context(CUcontext context)
@@ -362,7 +317,7 @@ enum fr_status fr_cuda_import(const struct fr_device_range *user, unsigned way,
 static void close_inside(const struct fr_device_import *import)
 {
     if (!import->legacy) {
-        unmap(import->address, import->bytes);
+        fr_cuda_unmap(import->address, import->bytes);
         return;
     }
     CUresult result = fr_cu.cuIpcCloseMemHandle(import->address);

@@ -41,7 +41,7 @@ static void set_state(int device, enum fr_device_support support)
         fr_debug("device %d fabric memory %s", device, fr_device_fabric_text(support));
 }
 
-static bool driver_has_vmm(void)
+bool fr_cuda_has_vmm(void)
 {
     return fr_cu.cuMemAddressFree != NULL && fr_cu.cuMemAddressReserve != NULL &&
            fr_cu.cuMemCreate != NULL && fr_cu.cuMemExportToShareableHandle != NULL &&
@@ -228,33 +228,49 @@ static enum fr_status allocate(size_t bytes, struct fr_device_memory *memory)
     return result == CUDA_SUCCESS ? FR_OK : fail(call, result);
 }
 
+void fr_cuda_unmap(uintptr_t address, size_t bytes)
+{
+    CUresult result = fr_cu.cuMemUnmap(address, bytes);
+    note_undone("cuMemUnmap", result);
+    if (result == CUDA_SUCCESS) // else the range is not free to be given back
+        note_undone("cuMemAddressFree", fr_cu.cuMemAddressFree(address, bytes));
+}
+
+CUresult fr_cuda_map(CUmemGenericAllocationHandle handle, size_t bytes, int device,
+                     uintptr_t *address, const char **call)
+{
+    const CUmemAccessDesc access = {
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
+        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+    };
+    CUdeviceptr place = 0;
+    *call = "cuMemAddressReserve";
+    CUresult result = fr_cu.cuMemAddressReserve(&place, bytes, 0, 0, 0);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *call = "cuMemMap";
+    result = fr_cu.cuMemMap(place, bytes, 0, handle, 0);
+    if (result != CUDA_SUCCESS) {
+        note_undone("cuMemAddressFree", fr_cu.cuMemAddressFree(place, bytes));
+        return result;
+    }
+    *call = "cuMemSetAccess";
+    result = fr_cu.cuMemSetAccess(place, bytes, &access, 1);
+    if (result == CUDA_SUCCESS)
+        *address = (uintptr_t)place;
+    else
+        fr_cuda_unmap(place, bytes);
+    return result;
+}
+
 // Gives the allocation addresses and its device access to them; releases it if that fails.
 static enum fr_status map(struct fr_device_memory *memory)
 {
-    const CUmemAccessDesc access = {
-        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = memory->device},
-        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-    };
-    CUdeviceptr address = 0;
-    const char *call = "cuMemAddressReserve";
-    CUresult result = fr_cu.cuMemAddressReserve(&address, memory->bytes, 0, 0, 0);
-    if (result != CUDA_SUCCESS)
-        goto release_handle;
-    call = "cuMemMap";
-    result = fr_cu.cuMemMap(address, memory->bytes, 0, memory->handle, 0);
-    if (result != CUDA_SUCCESS)
-        goto free_range;
-    call = "cuMemSetAccess";
-    result = fr_cu.cuMemSetAccess(address, memory->bytes, &access, 1);
-    if (result != CUDA_SUCCESS)
-        goto unmap;
-    memory->address = (uintptr_t)address;
-    return FR_OK;
-unmap:
-    note_undone("cuMemUnmap", fr_cu.cuMemUnmap(address, memory->bytes));
-free_range:
-    note_undone("cuMemAddressFree", fr_cu.cuMemAddressFree(address, memory->bytes));
-release_handle:
+    const char *call;
+    CUresult result =
+        fr_cuda_map(memory->handle, memory->bytes, memory->device, &memory->address, &call);
+    if (result == CUDA_SUCCESS)
+        return FR_OK;
     note_undone("cuMemRelease", fr_cu.cuMemRelease(memory->handle));
     return fail(call, result);
 }
@@ -265,7 +281,7 @@ enum fr_status fr_cuda_memory_create(int device, size_t bytes, struct fr_device_
         return FR_ERR_INVALID;
     if (!fr_cuda_present())
         return FR_ERR_NOT_FOUND;
-    if (!driver_has_vmm()) {
+    if (!fr_cuda_has_vmm()) {
         set_state(device, FR_SUPPORT_NOT_SUPPORTED);
         return FR_ERR_UNSUPPORTED;
     }
@@ -283,13 +299,9 @@ enum fr_status fr_cuda_memory_create(int device, size_t bytes, struct fr_device_
 
 void fr_cuda_memory_destroy(struct fr_device_memory *memory)
 {
-    CUdeviceptr address = memory->address;
     int mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     fr_cuda_exchange_capture_mode(&mode);
-    CUresult result = fr_cu.cuMemUnmap(address, memory->bytes);
-    note_undone("cuMemUnmap", result);
-    if (result == CUDA_SUCCESS) // else the range is not free to be given back
-        note_undone("cuMemAddressFree", fr_cu.cuMemAddressFree(address, memory->bytes));
+    fr_cuda_unmap(memory->address, memory->bytes);
     note_undone("cuMemRelease", fr_cu.cuMemRelease(memory->handle));
     fr_cuda_exchange_capture_mode(&mode);
 }
