@@ -43,16 +43,8 @@ enum fr_fn fr_explain_function(const char *name)
 
 static bool is_reduction(enum fr_fn fn)
 {
-    switch (fr_real_rows[fn].class) {
-    case FR_CLASS_REDUCE:
-    case FR_CLASS_ALLREDUCE:
-    case FR_CLASS_EXSCAN:
-    case FR_CLASS_REDUCE_SCATTER:
-    case FR_CLASS_REDUCE_SCATTER_BLOCK:
-        return true;
-    default:
-        return false;
-    }
+    const struct fr_real_shape *shape = fr_real_shape_of(fn);
+    return shape && shape->reduces;
 }
 
 static bool is_nonblocking(enum fr_fn fn)
@@ -148,15 +140,10 @@ static bool is_served(const struct fr_explain_facts *facts, enum fr_fn fn)
 // What each of many ranks does, or the root where one alone does something.
 static enum fr_policy_size traffic_of(enum fr_fn fn)
 {
-    switch (fr_real_rows[fn].class) {
-    case FR_CLASS_GATHER:
-        return FR_SIZE_GATHER_CE;
-    case FR_CLASS_BCAST:
-    case FR_CLASS_SCATTER:
-        return FR_SIZE_SPREAD_CE;
-    default:
-        return FR_SIZE_EXCHANGE_CE;
-    }
+    const struct fr_real_shape *shape = fr_real_shape_of(fn);
+    return shape->receiver == FR_WHO_ROOT ? FR_SIZE_GATHER_CE
+           : shape->sender == FR_WHO_ROOT ? FR_SIZE_SPREAD_CE
+                                          : FR_SIZE_EXCHANGE_CE;
 }
 
 // Across hosts a kernel meets the others in any case; as between two of them.

@@ -158,6 +158,7 @@ static enum outcome choose_for_host(struct fr_request_op *op, struct fr_path_vie
 {
     struct fr_policy_choice choice = {.path = FR_PATH_PASS};
     const char *scheme = NULL;
+    view->path = FR_PATH_PASS;
     if (!fr_mpi_sends_host(op, view))
         return UNCHANGED;
     fr_rndv_progress(NULL);
@@ -166,40 +167,42 @@ static enum outcome choose_for_host(struct fr_request_op *op, struct fr_path_vie
     return started ? STAGED : UNCHANGED;
 }
 
+// Device memory that MPI could only get through host memory may be sent by rendezvous instead.
+static enum outcome choose_for_device(struct fr_request_op *op, struct fr_path_view *view,
+                                      int *result)
+{
+    const char *scheme = NULL;
+    if (fr_mpi_takes_rts)
+        fr_rndv_progress(&view->range);
+    view->expects_rts = op->receive.takes_rts && view->out_bytes && !view->in_bytes;
+    view->as_bytes = op->receive.takes_rts && view->out_bytes && !fr_mpi_takes_parts();
+    struct fr_policy_choice choice = choose_path(op, view);
+    bool is_staged = choice.path == FR_PATH_HOST;
+    if (is_staged && fr_report_on)
+        choice.reason = fr_mpi_staged_because(op, view, choice.reason);
+    bool started = is_staged && fr_mpi_send_start(op, view, &choice, &scheme);
+    count_view(op, view, choice, scheme);
+    if (choice.path == FR_PATH_REFUSE) {
+        *result = refuse(op, view->range.kind, choice.reason);
+        return FAILED;
+    }
+    return started || choice.path != FR_PATH_PASS ? STAGED : UNCHANGED;
+}
+
 // Chooses the path of every view. FAILED leaves MPI's error code in *result.
 static enum outcome choose_paths(struct fr_request_op *op, int *result)
 {
-    enum outcome outcome = UNCHANGED;
+    enum outcome all = UNCHANGED;
     for (unsigned v = 0; v < op->view_count; v++) {
         struct fr_path_view *view = &op->views[v];
         fr_path_view_measure(view);
-        bool is_device = fr_device_owns(&view->range);
-        if (fr_mpi_takes_rts && is_device)
-            fr_rndv_progress(&view->range);
-        view->expects_rts =
-            is_device && op->receive.takes_rts && view->out_bytes && !view->in_bytes;
-        view->as_bytes =
-            is_device && op->receive.takes_rts && view->out_bytes && !fr_mpi_takes_parts();
-        if (!is_device) {
-            view->path = FR_PATH_PASS;
-            outcome = choose_for_host(op, view) == STAGED ? STAGED : outcome;
-            continue;
-        }
-        struct fr_policy_choice choice = choose_path(op, view);
-        const char *scheme = NULL;
-        if (choice.path == FR_PATH_HOST && fr_report_on)
-            choice.reason = fr_mpi_staged_because(op, view, choice.reason);
-        if (choice.path == FR_PATH_HOST && fr_mpi_send_start(op, view, &choice, &scheme))
-            outcome = STAGED;
-        count_view(op, view, choice, scheme);
-        if (choice.path == FR_PATH_REFUSE) {
-            *result = refuse(op, view->range.kind, choice.reason);
+        enum outcome one = fr_device_owns(&view->range) ? choose_for_device(op, view, result)
+                                                        : choose_for_host(op, view);
+        if (one == FAILED)
             return FAILED;
-        }
-        if (choice.path != FR_PATH_PASS)
-            outcome = STAGED;
+        all = one == STAGED ? STAGED : all;
     }
-    return outcome;
+    return all;
 }
 
 static uintptr_t given_base(const struct fr_path_view *view)
@@ -352,8 +355,8 @@ static bool stage_and_run(struct fr_request_op *op, int *result)
         return true;
     }
     fr_mpi_mark_plain(op);
-    bool is_looked_at =
-        op->receive.takes_rts && op->view_count; // though it is the application's memory
+    // Though it is the application's memory.
+    bool is_looked_at = op->receive.takes_rts && op->view_count;
     if (outcome == UNCHANGED && !is_looked_at) {
         fr_request_op_free(op);
         return false;

@@ -8,11 +8,12 @@
 // A collective call on this rank.
 struct collective {
     struct fr_request_op *op;
+    const struct fr_real_shape *moves;
     struct fr_mpi_shape shape;
     const struct fr_real_side *send, *receive;
     bool in_place;
     bool is_root; // of a rooted collective
-    bool is_leaf; // takes part at the other end
+    bool is_leaf; // of a rooted collective: takes part at the other end
 };
 
 static enum fr_status describe(struct fr_request_op *op, struct collective *call)
@@ -21,6 +22,7 @@ static enum fr_status describe(struct fr_request_op *op, struct collective *call
     int root_arg = fr_real_rows[op->fn].root;
     int root = root_arg >= 0 ? (int)op->args[root_arg] : 0;
     call->op = op;
+    call->moves = fr_real_shape_of(op->fn);
     call->send = &fr_real_rows[op->fn].send;
     call->receive = &fr_real_rows[op->fn].receive;
     call->in_place = fr_mpi_is_in_place(op);
@@ -32,50 +34,39 @@ static enum fr_status describe(struct fr_request_op *op, struct collective *call
     return FR_OK;
 }
 
-static enum fr_status bcast(const struct collective *call)
+static bool has_side(const struct collective *call, enum fr_real_who who, enum fr_real_who other)
 {
-    if (call->is_root)
-        return fr_mpi_view_side(call->op, call->send, 1, FR_USE_IN);
-    return call->is_leaf ? fr_mpi_view_side(call->op, call->receive, 1, FR_USE_OUT) : FR_OK;
+    return who == FR_WHO_ROOT ? call->is_root : other != FR_WHO_ROOT || call->is_leaf;
 }
 
-// What a rank finds of its own in the receive buffer of an in-place call.
-static struct fr_mpi_use gathered(const struct collective *call)
+// What is received over what the rank has itself: of a gather its own slice, else all.
+static struct fr_mpi_use received(const struct collective *call)
 {
     struct fr_mpi_use use = FR_USE_OUT;
-    use.own = call->in_place ? call->shape.rank : -1;
+    if (!call->in_place)
+        return use;
+    use.in = fr_real_shape_swaps(call->moves);
+    use.own = use.in ? -1 : call->shape.rank;
     return use;
 }
 
-static enum fr_status gather(const struct collective *call, bool sends, bool receives)
+static enum fr_status move(const struct collective *call)
 {
+    const struct fr_real_shape *moves = call->moves;
+    const enum fr_real_in_place in_place = call->in_place ? moves->in_place : FR_IN_PLACE_NEVER;
+    bool sends = has_side(call, moves->sender, moves->receiver) && in_place != FR_IN_PLACE_SEND;
+    bool receives =
+        has_side(call, moves->receiver, moves->sender) && in_place != FR_IN_PLACE_RECEIVE;
     enum fr_status status = FR_OK;
-    if (sends && !call->in_place)
-        status = fr_mpi_view_side(call->op, call->send, 1, FR_USE_IN);
-    if (status == FR_OK && receives)
-        status = fr_mpi_view_side(call->op, call->receive, call->shape.peers, gathered(call));
-    return status;
-}
-
-static enum fr_status scatter(const struct collective *call)
-{
-    enum fr_status status = FR_OK;
-    if (call->is_root)
-        status = fr_mpi_view_side(call->op, call->send, call->shape.peers, FR_USE_IN);
-    if (status == FR_OK && call->is_leaf && !call->in_place)
-        status = fr_mpi_view_side(call->op, call->receive, 1, FR_USE_OUT);
-    return status;
-}
-
-static enum fr_status alltoall(const struct collective *call, int sends, int receives)
-{
-    enum fr_status status = FR_OK;
-    if (!call->in_place)
-        status = fr_mpi_view_side(call->op, call->send, sends, FR_USE_IN);
-    if (status != FR_OK)
+    if (sends)
+        status = fr_mpi_view_side(call->op, call->send, moves->sends_each ? call->shape.peers : 1,
+                                  FR_USE_IN);
+    if (sends && call->send->buffer == call->receive->buffer)
         return status;
-    return fr_mpi_view_side(call->op, call->receive, receives,
-                            call->in_place ? FR_USE_IN_OUT : FR_USE_OUT);
+    if (status == FR_OK && receives)
+        status = fr_mpi_view_side(call->op, call->receive,
+                                  moves->receives_each ? call->shape.peers : 1, received(call));
+    return status;
 }
 
 // A view of `count` elements; a reduction works on the true datatype.
@@ -141,7 +132,7 @@ static enum fr_status leave_absent(struct fr_request_op *op, fr_word comm)
     return FR_OK;
 }
 
-static enum fr_status neighbours(const struct collective *call, bool same_to_all)
+static enum fr_status neighbours(const struct collective *call)
 {
     int in_degree = 0, out_degree = 0;
     fr_word comm = fr_real_comm(call->op->fn, call->op->args);
@@ -150,10 +141,29 @@ static enum fr_status neighbours(const struct collective *call, bool same_to_all
         return status;
     struct fr_mpi_use into = FR_USE_OUT;
     into.apart = true;
-    status = fr_mpi_view_side(call->op, call->send, same_to_all ? 1 : out_degree, FR_USE_IN);
+    status =
+        fr_mpi_view_side(call->op, call->send, call->moves->sends_each ? out_degree : 1, FR_USE_IN);
     if (status == FR_OK)
         status = fr_mpi_view_side(call->op, call->receive, in_degree, into);
     return status == FR_OK ? leave_absent(call->op, comm) : status;
+}
+
+static enum fr_status reduction(const struct collective *call)
+{
+    switch (fr_real_rows[call->op->fn].class) {
+    case FR_CLASS_REDUCE:
+        return reduce(call, call->is_leaf, call->is_root);
+    case FR_CLASS_EXSCAN: // nothing is before rank 0, so its receive buffer is left alone
+        return reduce(call, true, call->shape.rank > 0);
+    case FR_CLASS_REDUCE_SCATTER:
+        return reduce_scatter_counts(call);
+    case FR_CLASS_REDUCE_SCATTER_BLOCK: {
+        int64_t own = fr_mpi_count_at(call->op, call->receive, 0);
+        return reduce_scatter(call, own, own * call->shape.size);
+    }
+    default:
+        return reduce(call, true, true);
+    }
 }
 
 enum fr_status fr_mpi_views_collective(struct fr_request_op *op)
@@ -162,32 +172,7 @@ enum fr_status fr_mpi_views_collective(struct fr_request_op *op)
     enum fr_status status = describe(op, &call);
     if (status != FR_OK)
         return status;
-    switch (fr_real_rows[op->fn].class) {
-    case FR_CLASS_BCAST:
-        return bcast(&call);
-    case FR_CLASS_GATHER:
-        return gather(&call, call.is_leaf, call.is_root);
-    case FR_CLASS_SCATTER:
-        return scatter(&call);
-    case FR_CLASS_ALLGATHER:
-        return gather(&call, true, true);
-    case FR_CLASS_ALLTOALL:
-        return alltoall(&call, call.shape.peers, call.shape.peers);
-    case FR_CLASS_REDUCE:
-        return reduce(&call, call.is_leaf, call.is_root);
-    case FR_CLASS_ALLREDUCE:
-        return reduce(&call, true, true);
-    case FR_CLASS_EXSCAN: // nothing is before rank 0, so its receive buffer is left alone
-        return reduce(&call, true, call.shape.rank > 0);
-    case FR_CLASS_REDUCE_SCATTER:
-        return reduce_scatter_counts(&call);
-    case FR_CLASS_REDUCE_SCATTER_BLOCK: {
-        int64_t own = fr_mpi_count_at(op, call.receive, 0);
-        return reduce_scatter(&call, own, own * call.shape.size);
-    }
-    case FR_CLASS_NEIGHBOR_ALLGATHER:
-        return neighbours(&call, true);
-    default:
-        return neighbours(&call, false);
-    }
+    return call.moves->reduces          ? reduction(&call)
+           : call.moves->is_neighbourly ? neighbours(&call)
+                                        : move(&call);
 }

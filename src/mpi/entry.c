@@ -23,10 +23,9 @@ static const struct {
 static bool meets(enum fr_fn fn)
 {
     enum fr_class class = fr_real_rows[fn].class;
-    bool collective = (class >= FR_CLASS_BCAST && class <= FR_CLASS_NEIGHBOR_ALLTOALL) ||
-                      class == FR_CLASS_COMM_MAKE || class == FR_CLASS_MEET ||
-                      class == FR_CLASS_WIN_SYNC || class == FR_CLASS_WIN_SYNC_RANK ||
-                      classes[class].check == FR_CHECK_FILE;
+    bool collective = fr_real_shape_of(fn) || class == FR_CLASS_COMM_MAKE ||
+                      class == FR_CLASS_MEET || class == FR_CLASS_WIN_SYNC ||
+                      class == FR_CLASS_WIN_SYNC_RANK || classes[class].check == FR_CHECK_FILE;
     return collective && fr_real_rows[fn].request < 0;
 }
 

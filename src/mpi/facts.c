@@ -48,19 +48,10 @@ static bool open_mpi_lists(enum fr_fn fn)
         return true;
     case FR_CLASS_RMA:
         return !has_request && fr_real_rows[fn].operation < 0 && fn != FR_FN_MPI_Compare_and_swap;
-    case FR_CLASS_BCAST:
-    case FR_CLASS_GATHER:
-    case FR_CLASS_SCATTER:
-    case FR_CLASS_ALLGATHER:
-    case FR_CLASS_ALLTOALL:
-    case FR_CLASS_REDUCE:
-    case FR_CLASS_ALLREDUCE:
-    case FR_CLASS_EXSCAN:
-    case FR_CLASS_REDUCE_SCATTER:
-    case FR_CLASS_REDUCE_SCATTER_BLOCK:
-        return !has_request;
-    default:
-        return false;
+    default: {
+        const struct fr_real_shape *shape = fr_real_shape_of(fn);
+        return shape && !shape->is_neighbourly && !has_request;
+    }
     }
 }
 

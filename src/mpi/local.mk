@@ -3,6 +3,7 @@ librooms_la_SOURCES += \
 	src/mpi/attach.c \
 	src/mpi/aware.h \
 	src/mpi/build.c \
+	src/mpi/by_messages.c \
 	src/mpi/schedule.c \
 	src/mpi/call.c \
 	src/mpi/counting.c \
@@ -36,5 +37,4 @@ librooms_la_SOURCES += \
 	src/mpi/spawn.c \
 	src/mpi/sync.c \
 	src/mpi/views.c \
-	src/mpi/views.h \
-	src/mpi/wrong.c
+	src/mpi/views.h

@@ -248,10 +248,9 @@ bool fr_mpi_peer_is_enabled(void);
 
 struct fr_coll_group;
 
-// Whether MPI refuses a collective as this rank calls it, so that nothing of it may be begun, as
-// MPI begins nothing. `root` is that of a gather or a scatter.
-bool fr_mpi_is_wrong_collective(const struct fr_request_op *op, const struct fr_coll_group *group,
-                                int root);
+// Whether a collective is done by messages. All ranks of the group find the same, but for a call
+// that MPI refuses on one of them.
+bool fr_mpi_goes_by_messages(enum fr_fn fn, const fr_word *args, const struct fr_coll_group *group);
 
 // Serves a call with buffers, which the report counts as one of `counted_as`. Returns as the
 // handlers of classes do.

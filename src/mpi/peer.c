@@ -25,51 +25,36 @@ bool fr_mpi_peer_is_enabled(void)
     return enabled;
 }
 
+// What all get alike is to cross to another host once.
 bool fr_mpi_peer_schedules(enum fr_fn fn)
 {
-    switch (fr_real_rows[fn].class) {
-    case FR_CLASS_ALLTOALL:
-    case FR_CLASS_NEIGHBOR_ALLTOALL:
-    case FR_CLASS_GATHER:
-    case FR_CLASS_SCATTER:
-        return true;
-    default: // what all get alike is to cross to another host once
-        return false;
-    }
+    const struct fr_real_shape *shape = fr_real_shape_of(fn);
+    return shape && !shape->reduces && !fr_real_shape_spreads(shape);
 }
 
+// A reduction is no schedule of messages.
 bool fr_mpi_peer_serves(enum fr_fn fn)
 {
-    switch (fr_real_rows[fn].class) {
-    case FR_CLASS_ALLTOALL:
-    case FR_CLASS_NEIGHBOR_ALLTOALL:
-    case FR_CLASS_BCAST:
-    case FR_CLASS_GATHER:
-    case FR_CLASS_SCATTER:
-    case FR_CLASS_ALLGATHER:
-    case FR_CLASS_NEIGHBOR_ALLGATHER:
-        return true;
-    case FR_CLASS_REDUCE:
-    case FR_CLASS_ALLREDUCE:
-    case FR_CLASS_EXSCAN:
-    case FR_CLASS_REDUCE_SCATTER:
-    case FR_CLASS_REDUCE_SCATTER_BLOCK:
-        return fr_real_rows[fn].request < 0; // it is no schedule of messages
-    default:
-        return false;
-    }
+    const struct fr_real_shape *shape = fr_real_shape_of(fn);
+    return shape && (!shape->reduces || fr_real_rows[fn].request < 0);
 }
 
 // An exchange on this rank.
 struct exchange {
     struct fr_request_op *op;
     const struct fr_coll_group *group;
-    enum fr_class class;
+    const struct fr_real_shape *shape;
     int root; // -1 without
     struct fr_mpi_side send, receive;
     bool in_place;                     // what it sends is in the receive buffer
     struct fr_coll_copy before, after; // of staged sides, where the ranks make them
 };
+
+static bool is_of_one_buffer(const struct exchange *exchange)
+{
+    const struct fr_real_row *row = &fr_real_rows[exchange->op->fn];
+    return row->send.buffer == row->receive.buffer;
+}
 
 // What a view says of one of `count` slices: a block is one, or the only block is all of them, one
 // after the other.
@@ -108,7 +93,7 @@ static bool fill_neighbours(struct fr_mpi_side *side, size_t count, const int *r
 static enum fr_status fill_neighbourhood(struct exchange *exchange)
 {
     struct fr_mpi_neighbours list;
-    bool shares = exchange->class == FR_CLASS_NEIGHBOR_ALLGATHER;
+    bool shares = !exchange->shape->sends_each;
     enum fr_status status = fr_mpi_neighbours_find(exchange->op->object, &list);
     if (status != FR_OK)
         return status;
@@ -119,62 +104,55 @@ static enum fr_status fill_neighbourhood(struct exchange *exchange)
     return distinct ? FR_OK : FR_ERR_UNSUPPORTED;
 }
 
-// The slots of a gather, scatter or allgather. Where a rank has its own slice already it
-// sends none to itself.
-static void fill_rooted(struct exchange *exchange)
-{
-    const struct fr_coll_group *group = exchange->group;
-    size_t size = (size_t)group->size;
-    bool is_root = group->rank == exchange->root, sends = exchange->send.view.span > 0;
-    struct fr_coll_slot *to = exchange->send.slots, *from = exchange->receive.slots;
-    switch (exchange->class) {
-    case FR_CLASS_GATHER:
-        if (is_root)
-            fill_ranks(&exchange->receive, size);
-        if (sends && !exchange->in_place)
-            to[exchange->root] = slice_of(&exchange->send, 1, 0);
-        break;
-    case FR_CLASS_SCATTER:
-        if (is_root)
-            fill_ranks(&exchange->send, size);
-        if (exchange->receive.view.span > 0 && !exchange->in_place)
-            from[exchange->root] = slice_of(&exchange->receive, 1, 0);
-        break;
-    case FR_CLASS_ALLGATHER:
-        fill_ranks(&exchange->receive, size);
-        for (size_t i = 0; i < size; i++)
-            to[i] = exchange->in_place ? from[group->rank] : slice_of(&exchange->send, 1, 0);
-        break;
-    default: // a broadcast has none
-        return;
-    }
-    if (is_root && exchange->in_place)
-        to[group->rank].bytes = 0;
-    if (exchange->class == FR_CLASS_ALLGATHER && exchange->in_place)
-        to[group->rank].bytes = 0;
-}
-
-static enum fr_status fill(struct exchange *exchange)
+// A slice for each rank, or one, which is for the root or for all.
+static void fill_side(const struct exchange *exchange, struct fr_mpi_side *side, bool each,
+                      bool is_for_root)
 {
     size_t size = (size_t)exchange->group->size;
-    memset(exchange->send.slots, 0, size * sizeof(*exchange->send.slots));
-    memset(exchange->receive.slots, 0, size * sizeof(*exchange->receive.slots));
-    if (exchange->class == FR_CLASS_NEIGHBOR_ALLTOALL ||
-        exchange->class == FR_CLASS_NEIGHBOR_ALLGATHER)
-        return fill_neighbourhood(exchange);
-    if (exchange->class != FR_CLASS_ALLTOALL) {
-        fill_rooted(exchange);
-        return FR_OK;
-    }
-    fill_ranks(&exchange->send, size);
-    fill_ranks(&exchange->receive, size);
-    return FR_OK;
+    if (each)
+        fill_ranks(side, size);
+    else if (!is_for_root)
+        for (size_t i = 0; i < size; i++)
+            side->slots[i] = slice_of(side, 1, 0);
+    else if (side->view.span > 0)
+        side->slots[exchange->root] = slice_of(side, 1, 0);
 }
 
 // Whether this rank's own slice is in the receive buffer and goes from there to all others.
 static bool shares_receive(const struct exchange *exchange)
 {
-    return exchange->in_place && exchange->class == FR_CLASS_ALLGATHER;
+    return exchange->in_place && fr_real_shape_spreads(exchange->shape);
+}
+
+// Whether what this rank sends must not be overwritten by what it receives in its place.
+static bool swaps_in_place(const struct exchange *exchange)
+{
+    return exchange->in_place && fr_real_shape_swaps(exchange->shape);
+}
+
+static enum fr_status fill(struct exchange *exchange)
+{
+    const struct fr_real_shape *shape = exchange->shape;
+    size_t size = (size_t)exchange->group->size;
+    int own = exchange->group->rank;
+    bool is_root = own == exchange->root;
+    memset(exchange->send.slots, 0, size * sizeof(*exchange->send.slots));
+    memset(exchange->receive.slots, 0, size * sizeof(*exchange->receive.slots));
+    if (shape->is_neighbourly)
+        return fill_neighbourhood(exchange);
+    if (is_of_one_buffer(exchange)) // which has no slots
+        return FR_OK;
+    enum fr_real_in_place in_place =
+        exchange->in_place && !swaps_in_place(exchange) ? shape->in_place : FR_IN_PLACE_NEVER;
+    if ((is_root || shape->receiver == FR_WHO_ALL) && in_place != FR_IN_PLACE_RECEIVE)
+        fill_side(exchange, &exchange->receive, shape->receives_each, shape->sender == FR_WHO_ROOT);
+    if ((is_root || shape->sender == FR_WHO_ALL) && in_place != FR_IN_PLACE_SEND)
+        fill_side(exchange, &exchange->send, shape->sends_each, shape->receiver == FR_WHO_ROOT);
+    for (size_t i = 0; shares_receive(exchange) && i < size; i++)
+        exchange->send.slots[i] = exchange->receive.slots[own];
+    if (in_place != FR_IN_PLACE_NEVER) // its own slice is there already
+        exchange->send.slots[own].bytes = 0;
+    return FR_OK;
 }
 
 // At once, unless the ranks do it.
@@ -190,12 +168,12 @@ static enum fr_status copy_in(struct exchange *exchange, const struct fr_mpi_sid
 static enum fr_status prepare(struct exchange *exchange)
 {
     struct fr_mpi_side *send = &exchange->send, *receive = &exchange->receive;
-    bool is_alltoall = exchange->class == FR_CLASS_ALLTOALL;
+    bool swaps = swaps_in_place(exchange);
     enum fr_status status = fr_mpi_side_open(receive, false, fr_coll_group_ways(exchange->group));
-    if (status == FR_OK && exchange->in_place && !is_alltoall)
+    if (status == FR_OK && exchange->in_place && !swaps)
         status = copy_in(exchange, receive);
     if (status == FR_OK)
-        status = fr_mpi_side_open(send, exchange->in_place && is_alltoall, 0);
+        status = fr_mpi_side_open(send, swaps, 0);
     if (status == FR_OK)
         status = copy_in(exchange, send);
     if (status == FR_OK)
@@ -225,7 +203,9 @@ static enum fr_status exchange_all(struct fr_coll_group *group, const struct exc
     struct fr_coll_alltoall part = {
         .call = fr_real_rows[exchange->op->fn].name,
         // Even, as that of no broadcast is, whose slots mean something else.
-        .what = (exchange->class + ((uint64_t)(unsigned)(exchange->root + 1) << 8)) * 2,
+        .what = (fr_real_rows[exchange->op->fn].class +
+                 ((uint64_t)(unsigned)(exchange->root + 1) << 8)) *
+                2,
         .sends = exchange->send.slots,
         .receives = exchange->receive.slots,
         .send_range = shares_receive(exchange) ? exchange->receive.range : exchange->send.range,
@@ -244,8 +224,8 @@ static enum fr_status run(struct fr_coll_group *group, struct exchange *exchange
         fr_coll_decline(group, fr_real_rows[exchange->op->fn].name);
         return FR_ERR_UNSUPPORTED;
     }
-    enum fr_status status = exchange->class == FR_CLASS_BCAST ? broadcast(group, exchange)
-                                                              : exchange_all(group, exchange);
+    enum fr_status status =
+        is_of_one_buffer(exchange) ? broadcast(group, exchange) : exchange_all(group, exchange);
     bool copies = status == FR_OK && !exchange->after.piece.bytes;
     return copies ? fr_mpi_side_copy_out(&exchange->receive) : status;
 }
@@ -255,21 +235,16 @@ static bool is_shaped(const struct exchange *exchange)
 {
     const struct fr_request_op *op = exchange->op;
     size_t size = (size_t)exchange->group->size;
-    switch (exchange->class) {
-    case FR_CLASS_ALLTOALL:
-    case FR_CLASS_ALLGATHER:
-        for (unsigned v = 0; v < op->view_count; v++) {
-            size_t blocks = op->views[v].block_count;
-            if (blocks != 1 && blocks != size)
-                return false;
-        }
-        return op->view_count > 0;
-    case FR_CLASS_NEIGHBOR_ALLTOALL:
-    case FR_CLASS_NEIGHBOR_ALLGATHER:
+    if (exchange->shape->is_neighbourly)
         return op->view_count == 2;
-    default:
+    if (exchange->root >= 0)
         return true;
+    for (unsigned v = 0; v < op->view_count; v++) {
+        size_t blocks = op->views[v].block_count;
+        if (blocks != 1 && blocks != size)
+            return false;
     }
+    return op->view_count > 0;
 }
 
 // Which view is which. A broadcast has one buffer on both sides.
@@ -279,13 +254,13 @@ static void set_sides(struct exchange *exchange)
     static const struct fr_path_view nothing = {.range = FR_DEVICE_HOST};
     exchange->send.view = exchange->receive.view = nothing;
     for (unsigned v = 0; v < op->view_count; v++) {
-        bool receives = exchange->class == FR_CLASS_BCAST
+        bool receives = is_of_one_buffer(exchange)
                             ? exchange->group->rank != exchange->root
                             : (int)op->views[v].arg == fr_real_rows[op->fn].receive.buffer;
         *(receives ? &exchange->receive.view : &exchange->send.view) = op->views[v];
     }
     exchange->in_place = fr_mpi_is_in_place(op);
-    if (exchange->in_place && exchange->class == FR_CLASS_ALLTOALL)
+    if (swaps_in_place(exchange))
         exchange->send.view = exchange->receive.view;
 }
 
@@ -300,7 +275,7 @@ static bool exchange_slices(struct fr_request_op *op, struct fr_coll_group *grou
     struct exchange exchange = {
         .op = op,
         .group = group,
-        .class = fr_real_rows[op->fn].class,
+        .shape = fr_real_shape_of(op->fn),
         .root = root_arg >= 0 ? (int)op->args[root_arg] : -1,
     };
     size_t size = (size_t)group->size;
@@ -325,23 +300,16 @@ static bool exchange_slices(struct fr_request_op *op, struct fr_coll_group *grou
     return true;
 }
 
-static bool is_reduction(enum fr_fn fn)
-{
-    enum fr_class class = fr_real_rows[fn].class;
-    return class == FR_CLASS_REDUCE || class == FR_CLASS_ALLREDUCE || class == FR_CLASS_EXSCAN ||
-           class == FR_CLASS_REDUCE_SCATTER || class == FR_CLASS_REDUCE_SCATTER_BLOCK;
-}
-
 bool fr_mpi_peer_is_alike(enum fr_fn fn)
 {
     const struct fr_real_row *row = &fr_real_rows[fn];
-    bool neighbours =
-        row->class == FR_CLASS_NEIGHBOR_ALLTOALL || row->class == FR_CLASS_NEIGHBOR_ALLGATHER;
-    return is_reduction(fn) || (!neighbours && !row->send.has_counts && !row->receive.has_counts);
+    const struct fr_real_shape *shape = fr_real_shape_of(fn);
+    return shape->reduces ||
+           (!shape->is_neighbourly && !row->send.has_counts && !row->receive.has_counts);
 }
 
 bool fr_mpi_peer_exchange(struct fr_request_op *op, struct fr_coll_group *group, int *result)
 {
-    return is_reduction(op->fn) ? fr_mpi_peer_reduce(op, group, result)
-                                : exchange_slices(op, group, result);
+    return fr_real_shape_of(op->fn)->reduces ? fr_mpi_peer_reduce(op, group, result)
+                                             : exchange_slices(op, group, result);
 }

@@ -33,14 +33,10 @@ const char *fr_mpi_staged_because(const struct fr_request_op *op, const struct f
     case FR_CLASS_SENDRECV:
     case FR_CLASS_REPLACE:
         return fr_mpi_message_obstacle(op, view);
-    case FR_CLASS_REDUCE:
-    case FR_CLASS_ALLREDUCE:
-    case FR_CLASS_EXSCAN:
-    case FR_CLASS_REDUCE_SCATTER:
-    case FR_CLASS_REDUCE_SCATTER_BLOCK:
-        return fr_mpi_peer_serves(op->fn) ? collective_obstacle(op)
-                                          : "reductions go over NVLink in blocking calls alone";
     default:
-        return fr_mpi_peer_serves(op->fn) ? collective_obstacle(op) : reason;
+        if (fr_mpi_peer_serves(op->fn))
+            return collective_obstacle(op);
+        return fr_real_shape_of(op->fn) ? "reductions go over NVLink in blocking calls alone"
+                                        : reason;
     }
 }

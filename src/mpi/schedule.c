@@ -80,18 +80,6 @@ struct side {
     const struct fr_path_view *copy; // where the data of an in-place call have been put, or NULL
 };
 
-// Bytes of that many elements of a type, which may be more than an int holds; false when MPI fails.
-static bool measure_bytes(fr_word type, int64_t count, int64_t *bytes)
-{
-    int64_t size = 0; // MPI_Count
-    enum fr_fn fn =
-        fr_real_has(FR_FN_MPI_Type_size_x) ? FR_FN_MPI_Type_size_x : FR_FN_MPI_Type_size_c;
-    if (fr_real_call(fn, (const fr_word[]){type, FR_PTR(&size)}) != fr_real_mpi.SUCCESS)
-        return false;
-    *bytes = count * size;
-    return true;
-}
-
 static bool measure(struct part *part, ptrdiff_t *extent)
 {
     ptrdiff_t true_lower = 0;
@@ -101,7 +89,7 @@ static bool measure(struct part *part, ptrdiff_t *extent)
     if (!part->count)
         return true; // whose datatype nobody looks at
     return fr_layout_bounds(part->type, extent, &true_lower, &true_extent) &&
-           measure_bytes(part->type, part->count, &part->bytes);
+           fr_mpi_measure_bytes(part->type, part->count, &part->bytes);
 }
 
 // The data of an in-place call, where they cannot be overwritten.
@@ -235,26 +223,10 @@ static int start_others(struct fr_request_op *op, const struct fr_coll_group *gr
     return rc;
 }
 
-static bool is_in_place(const struct fr_request_op *op, const struct fr_real_side *side)
-{
-    return op->args[side->buffer] == fr_real_mpi.IN_PLACE;
-}
-
 static int root_of(const struct fr_request_op *op)
 {
     int arg = fr_real_rows[op->fn].root;
     return arg < 0 ? EACH : (int)op->args[arg];
-}
-
-static struct side side_of(const struct fr_request_op *op, const struct fr_real_side *at)
-{
-    return (struct side){
-        .op = op,
-        .at = at,
-        .others = true,
-        .peer = EACH,
-        .slice = EACH,
-    };
 }
 
 // Both sides of a collective on this rank. Returns whether it has a slice for itself.
@@ -262,44 +234,32 @@ static bool find_sides(const struct fr_request_op *op, const struct fr_coll_grou
                        struct side *send, struct side *receive)
 {
     const struct fr_real_row *row = &fr_real_rows[op->fn];
+    const struct fr_real_shape *shape = fr_real_shape_of(op->fn);
     const struct fr_path_view *view = &op->views[0];
     int root = root_of(op);
-    bool is_root = root == group->rank;
-    *send = side_of(op, &row->send);
-    *receive = side_of(op, &row->receive);
-    switch (row->class) {
-    case FR_CLASS_BCAST:
-        send->slice = receive->slice = 0;
-        send->others = is_root;
-        receive->others = !is_root;
-        receive->peer = root;
-        return false;
-    case FR_CLASS_GATHER:
-        send->slice = 0;
-        send->others = !is_root;
-        send->peer = root;
-        receive->others = is_root;
-        return is_root && !is_in_place(op, &row->send);
-    case FR_CLASS_SCATTER:
-        receive->slice = 0;
-        receive->others = !is_root;
-        receive->peer = root;
-        send->others = is_root;
-        return is_root && !is_in_place(op, &row->receive);
-    case FR_CLASS_ALLGATHER:
-        send->at = is_in_place(op, &row->send) ? receive->at : send->at;
-        send->slice = is_in_place(op, &row->send) ? group->rank : 0;
-        return !is_in_place(op, &row->send);
-    case FR_CLASS_NEIGHBOR_ALLGATHER:
-        send->slice = 0;
-        return false;
-    default:
-        if (!is_in_place(op, &row->send))
-            return true;
+    bool is_rooted = row->root >= 0, is_root = root == group->rank;
+    bool in_place = fr_mpi_is_in_place(op);
+    bool is_other = !is_rooted || !is_root;
+    *send = (struct side){
+        .op = op,
+        .at = &row->send,
+        .others = shape->sender == FR_WHO_ROOT ? is_root : is_other,
+        .peer = shape->receiver == FR_WHO_ROOT ? root : EACH,
+        .slice = shape->sends_each ? EACH : 0,
+    };
+    *receive = (struct side){
+        .op = op,
+        .at = &row->receive,
+        .others = shape->receiver == FR_WHO_ROOT ? is_root : is_other,
+        .peer = shape->sender == FR_WHO_ROOT ? root : EACH,
+        .slice = shape->receives_each ? EACH : 0,
+    };
+    if (in_place && shape->in_place == FR_IN_PLACE_SEND) {
         send->at = receive->at;
-        send->copy = view->lease.address ? view : NULL;
-        return false;
+        send->slice = shape->sends_each ? EACH : group->rank;
+        send->copy = shape->sends_each && view->lease.address ? view : NULL;
     }
+    return (!is_rooted || is_root) && !in_place && row->send.buffer != row->receive.buffer;
 }
 
 // Saves what an in-place call sends from what it receives.
@@ -390,13 +350,15 @@ static void drop_side(struct fr_request_op *op, const struct fr_real_side *side)
 static void drop_sides(struct fr_request_op *op, const struct fr_coll_group *group)
 {
     const struct fr_real_row *row = &fr_real_rows[op->fn];
-    enum fr_class class = row->class;
-    bool is_root = root_of(op) == group->rank;
-    if (class == FR_CLASS_BCAST)
+    const struct fr_real_shape *shape = fr_real_shape_of(op->fn);
+    bool is_root = root_of(op) == group->rank, in_place = fr_mpi_is_in_place(op);
+    if (row->send.buffer == row->receive.buffer)
         return;
-    if (is_in_place(op, &row->send) || (class == FR_CLASS_SCATTER && !is_root))
+    if ((in_place && shape->in_place == FR_IN_PLACE_SEND) ||
+        (shape->sender == FR_WHO_ROOT && !is_root))
         drop_side(op, &row->send);
-    if (is_in_place(op, &row->receive) || (class == FR_CLASS_GATHER && !is_root))
+    if ((in_place && shape->in_place == FR_IN_PLACE_RECEIVE) ||
+        (shape->receiver == FR_WHO_ROOT && !is_root))
         drop_side(op, &row->receive);
 }
 
@@ -404,10 +366,10 @@ static void drop_sides(struct fr_request_op *op, const struct fr_coll_group *gro
 // the other ranks go this way.
 static enum fr_status prepare(struct fr_request_op *op, const struct fr_coll_group *group, int tag)
 {
-    enum fr_class class = fr_real_rows[op->fn].class;
-    bool neighbours = class == FR_CLASS_NEIGHBOR_ALLTOALL || class == FR_CLASS_NEIGHBOR_ALLGATHER;
+    const struct fr_real_shape *shape = fr_real_shape_of(op->fn);
+    bool neighbours = shape->is_neighbourly;
     enum fr_status status = FR_OK;
-    if (class == FR_CLASS_ALLTOALL && fr_mpi_is_in_place(op)) {
+    if (fr_real_shape_swaps(shape) && fr_mpi_is_in_place(op)) {
         status = fr_mpi_views_build(op);
         if (status == FR_OK)
             status = open_copy(op);
@@ -481,60 +443,11 @@ bool fr_mpi_call_persistent_send(struct fr_request_op *op, int *result)
     return true;
 }
 
-// Bytes of a slice of this side.
-static int64_t slice_bytes(const struct fr_request_op *op, const struct fr_real_side *side)
-{
-    int64_t bytes = 0, count = fr_mpi_count_at(op, side, 0);
-    return count > 0 && measure_bytes(fr_mpi_type_at(op, side, 0), count, &bytes) ? bytes : 0;
-}
-
-// Such collectives begin to pay where MPI's own, which stage everything, take longer than a handful
-// of messages; a broadcast, which MPI has ranks hand on, while they are few. What all get alike is
-// to cross to another host once, as MPI sees to, not once a rank. Host memory gains nothing but
-// rails. All ranks find the same: sizes are looked at where they are the same for all, so not in
-// the forms with many, nor of neighbours.
-static bool is_worthwhile(enum fr_fn fn, const fr_word *args, const struct fr_coll_group *group)
-{
-    enum { LEAST_BYTES = 2048, MOST_RECEIVERS = 16 };
-    size_t least_bytes = group->for_rails ? group->rail_min_bytes : LEAST_BYTES;
-    struct fr_request_op op = {.fn = fn};
-    const struct fr_real_row *row = &fr_real_rows[fn];
-    enum fr_class class = row->class;
-    memcpy(op.args, args, row->arg_count * sizeof(fr_word));
-    int root = root_of(&op);
-    bool is_root = root == group->rank, waits = fr_real_rows[fn].request < 0;
-    if ((root != EACH && (root < 0 || root >= group->size)) ||
-        fr_mpi_is_wrong_collective(&op, group, root))
-        return false; // which MPI knows what to do with
-    switch (class) {
-    case FR_CLASS_NEIGHBOR_ALLTOALL:
-    case FR_CLASS_NEIGHBOR_ALLGATHER:
-        return true;
-    case FR_CLASS_BCAST:
-        return group->place != NULL && group->size <= MOST_RECEIVERS &&
-               slice_bytes(&op, &row->send) >= LEAST_BYTES;
-    case FR_CLASS_ALLGATHER:
-        if (group->place == NULL)
-            return false;
-        break;
-    case FR_CLASS_ALLTOALL:
-        if (!waits && !group->for_rails)
-            return true;
-        break;
-    default:
-        break;
-    }
-    if (row->send.has_counts || row->receive.has_counts)
-        return true;
-    bool by_send = class == FR_CLASS_GATHER ? !is_root : class == FR_CLASS_SCATTER && is_root;
-    return slice_bytes(&op, by_send ? &row->send : &row->receive) >= (int64_t)least_bytes;
-}
-
 bool fr_mpi_run_schedule(enum fr_fn fn, const fr_word *args, const struct fr_coll_group *group,
                          int *result)
 {
     fr_word comm = fr_real_comm(fn, args);
-    if (!is_worthwhile(fn, args, group))
+    if (!fr_mpi_goes_by_messages(fn, args, group))
         return false;
     struct fr_request_op *op = make(fn, args, comm);
     enum fr_status status = op ? prepare(op, group, group->first_tag) : FR_ERR_NO_MEMORY;
@@ -551,10 +464,9 @@ bool fr_mpi_run_schedule(enum fr_fn fn, const fr_word *args, const struct fr_col
 // Messages of a grid have tags of their own for each neighbour (tag_of).
 static int count_tags(enum fr_fn fn, fr_word comm)
 {
-    enum fr_class class = fr_real_rows[fn].class;
-    bool neighbours = class == FR_CLASS_NEIGHBOR_ALLTOALL || class == FR_CLASS_NEIGHBOR_ALLGATHER;
     int topology = 0, dimensions = 0;
-    if (!neighbours || FR_MPI(Topo_test, comm, FR_PTR(&topology)) != fr_real_mpi.SUCCESS ||
+    if (!fr_real_shape_of(fn)->is_neighbourly ||
+        FR_MPI(Topo_test, comm, FR_PTR(&topology)) != fr_real_mpi.SUCCESS ||
         topology != fr_real_mpi.CART)
         return 1;
     FR_MPI(Cartdim_get, comm, FR_PTR(&dimensions));
@@ -564,7 +476,7 @@ static int count_tags(enum fr_fn fn, fr_word comm)
 // The first tag of an exchange that is done by messages, -1 for any other.
 static int choose_tag(enum fr_fn fn, const fr_word *args, fr_word comm, struct fr_coll_group *group)
 {
-    if (!group || !is_worthwhile(fn, args, group))
+    if (!group || !fr_mpi_goes_by_messages(fn, args, group))
         return -1;
     bool persistent = fr_real_rows[fn].flags & FR_ROW_PERSISTENT;
     return persistent ? fr_coll_group_take_tags(group, count_tags(fn, comm)) : group->first_tag;

@@ -44,6 +44,7 @@ enum fr_status fr_mpi_neighbours_of(fr_word comm, int *in_degree, int *out_degre
 bool fr_mpi_is_in_place(const struct fr_request_op *op)
 {
     const struct fr_real_row *row = &fr_real_rows[op->fn];
-    bool scatters = row->class == FR_CLASS_SCATTER;
-    return op->args[scatters ? row->receive.buffer : row->send.buffer] == fr_real_mpi.IN_PLACE;
+    enum fr_real_in_place in_place = fr_real_shape_of(op->fn)->in_place;
+    const struct fr_real_side *side = in_place == FR_IN_PLACE_RECEIVE ? &row->receive : &row->send;
+    return in_place != FR_IN_PLACE_NEVER && op->args[side->buffer] == fr_real_mpi.IN_PLACE;
 }

@@ -33,6 +33,17 @@ fr_word fr_mpi_type_at(const struct fr_request_op *op, const struct fr_real_side
                            : fr_real_handle(given);
 }
 
+bool fr_mpi_measure_bytes(fr_word type, int64_t count, int64_t *bytes)
+{
+    int64_t size = 0; // MPI_Count
+    enum fr_fn fn =
+        fr_real_has(FR_FN_MPI_Type_size_x) ? FR_FN_MPI_Type_size_x : FR_FN_MPI_Type_size_c;
+    if (fr_real_call(fn, (const fr_word[]){type, FR_PTR(&size)}) != fr_real_mpi.SUCCESS)
+        return false;
+    *bytes = count * size;
+    return true;
+}
+
 enum fr_status fr_mpi_view_begin(struct fr_request_op *op, int buffer)
 {
     return fr_request_op_add_view(op, (unsigned)buffer) ? FR_OK : FR_ERR_LIMIT;

@@ -23,6 +23,9 @@ int64_t fr_mpi_displacement_at(const struct fr_request_op *op, const struct fr_r
                                int index);
 fr_word fr_mpi_type_at(const struct fr_request_op *op, const struct fr_real_side *side, int index);
 
+// Bytes of that many elements of a type, which may be more than an int holds. False when MPI fails.
+bool fr_mpi_measure_bytes(fr_word type, int64_t count, int64_t *bytes);
+
 // Begins the view of the buffer at position `buffer`; then adds elements [first, first + count) to
 // it.
 FR_MUST_CHECK enum fr_status fr_mpi_view_begin(struct fr_request_op *op, int buffer);

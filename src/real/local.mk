@@ -10,5 +10,6 @@ librooms_la_SOURCES += \
 	src/real/personality.h \
 	src/real/real.h \
 	src/real/rows.c \
+	src/real/shapes.def \
 	src/real/types.c \
 	src/real/types.def

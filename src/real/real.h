@@ -97,6 +97,43 @@ extern struct fr_real_row fr_real_rows[FR_FN_COUNT]; // written by fr_real_rows_
 // so; any other user of the rows calls it first. Not thread-safe; idempotent.
 void fr_real_rows_fill(void);
 
+// Who sends what to whom in a collective (shapes.def), which all that treat collectives read.
+// Inside of one communicator, that is; between two, the root is in the one and all others are in
+// the other.
+enum fr_real_who {
+    FR_WHO_ALL,
+    FR_WHO_ROOT,
+};
+enum fr_real_in_place {
+    FR_IN_PLACE_NEVER,
+    FR_IN_PLACE_SEND,    // stands for what a receiver sends, which is where it receives
+    FR_IN_PLACE_RECEIVE, // stands for what a sender receives, which is where it sends from
+};
+struct fr_real_shape {
+    enum fr_real_who sender;
+    enum fr_real_who receiver;
+    bool sends_each;    // a slice for each receiver; else one, which all receivers get alike
+    bool receives_each; // a slice from each sender; else one
+    enum fr_real_in_place in_place;
+    bool is_neighbourly; // between neighbours
+    bool reduces;        // what is received is computed from what is sent
+};
+
+// The shape of a collective that moves or reduces data, NULL for any other function.
+const struct fr_real_shape *fr_real_shape_of(enum fr_fn fn);
+
+// Whether all receivers get the same, which is better sent on than sent by one to all.
+static inline bool fr_real_shape_spreads(const struct fr_real_shape *shape)
+{
+    return !shape->reduces && !shape->sends_each && shape->receiver == FR_WHO_ALL;
+}
+
+// Whether each sends something else to each: in place, what it sends is then overwritten.
+static inline bool fr_real_shape_swaps(const struct fr_real_shape *shape)
+{
+    return shape->sends_each && shape->receives_each;
+}
+
 // The side of a call that a buffer is on, by the position of that.
 static inline const struct fr_real_side *fr_real_side_of(enum fr_fn fn, int buffer)
 {

@@ -19,6 +19,27 @@ struct fr_real_row fr_real_rows[FR_FN_COUNT] = {
 #undef FR_ROW
 };
 
+const struct fr_real_shape *fr_real_shape_of(enum fr_fn fn)
+{
+    enum { SLICES_ONE, SLICES_EACH };
+    enum { DOES_MOVES, DOES_NEIGHBOURS, DOES_REDUCES };
+    static const struct fr_real_shape shapes[] = {
+#define FR_SHAPE(class, sender, receiver, sent, received, in_place, does)                          \
+    [FR_CLASS_##class] = {FR_WHO_##sender,                                                         \
+                          FR_WHO_##receiver,                                                       \
+                          SLICES_##sent == SLICES_EACH,                                            \
+                          SLICES_##received == SLICES_EACH,                                        \
+                          FR_IN_PLACE_##in_place,                                                  \
+                          DOES_##does == DOES_NEIGHBOURS,                                          \
+                          DOES_##does == DOES_REDUCES},
+#include "real/shapes.def"
+#undef FR_SHAPE
+    };
+    enum fr_class class = fr_real_rows[fn].class;
+    bool is_collective = class >= FR_CLASS_BCAST && class <= FR_CLASS_NEIGHBOR_ALLTOALL;
+    return is_collective ? &shapes[class] : NULL;
+}
+
 static bool is_buffer(char letter)
 {
     return letter == 's' || letter == 'r' || letter == 'b';

@@ -31,24 +31,6 @@ static struct fr_cell (*peers_of(struct fr_slab *slab))[FR_PATH_COUNT]
     return memory;
 }
 
-// Of a function: its communicator and the rank that it names, -1 where there is none.
-static struct {
-    signed char comm;
-    signed char rank;
-    bool collective;
-} places[FR_FN_STUB_COUNT];
-
-void fr_report_peers_start(void)
-{
-    for (enum fr_fn fn = 0; fn < FR_FN_STUB_COUNT; fn++) {
-        enum fr_class class = fr_real_rows[fn].class;
-        places[fn].collective = class != FR_CLASS_SEND && class != FR_CLASS_PSEND &&
-                                class != FR_CLASS_SENDRECV && class != FR_CLASS_REPLACE;
-        places[fn].comm = fr_real_rows[fn].comm;
-        places[fn].rank = places[fn].collective ? fr_real_rows[fn].root : fr_real_rows[fn].peer;
-    }
-}
-
 // `comm` is 0 for MPI_COMM_WORLD. Returns the rank in that.
 static inline int add_rank(struct fr_slab *slab, enum fr_policy_path path, fr_word comm, int rank,
                            uint64_t bytes)
@@ -103,9 +85,9 @@ static int64_t element(const void *counts, bool large, int index)
 }
 
 // Counts of one datatype; of several, what a rank gets cannot be told from the counts.
-static void add_counts(const struct target *target, const struct fr_report_buffer *buffer,
-                       const struct fr_real_side *side)
+static void add_counts(const struct target *target, const struct fr_report_buffer *buffer)
 {
+    const struct fr_real_side *side = fr_real_side_of(buffer->call, (int)buffer->arg);
     bool large = fr_real_rows[buffer->call].flags & FR_ROW_LARGE;
     const void *counts = (const void *)buffer->args[side->count];
     int64_t all = 0;
@@ -116,47 +98,40 @@ static void add_counts(const struct target *target, const struct fr_report_buffe
                buffer->in_bytes / (uint64_t)all * (uint64_t)element(counts, large, rank));
 }
 
-static void add_collective(struct target *target, const struct fr_report_buffer *buffer)
+static void add_collective(struct target *target, const struct fr_report_buffer *buffer,
+                           const struct fr_real_shape *shape)
 {
-    const struct fr_real_side *side = fr_real_side_of(buffer->call, (int)buffer->arg);
-    int root = places[buffer->call].rank;
+    const struct fr_real_row *row = &fr_real_rows[buffer->call];
     find_size(target);
     if (target->size <= 0)
         return;
-    switch (fr_real_rows[buffer->call].class) {
-    case FR_CLASS_ALLTOALL:
-    case FR_CLASS_SCATTER:
-        if (side->has_counts && !side->has_types)
-            add_counts(target, buffer, side);
-        else if (!side->has_counts)
-            add_all(target, buffer->in_bytes / (uint64_t)target->size);
-        return;
-    case FR_CLASS_BCAST:
-    case FR_CLASS_ALLGATHER:
+    if (shape->receiver == FR_WHO_ROOT) {
+        if ((int)buffer->args[row->root] >= 0)
+            add_to(target, (int)buffer->args[row->root], buffer->in_bytes);
+    } else if (!shape->sends_each) {
         add_all(target, buffer->in_bytes);
-        return;
-    case FR_CLASS_GATHER:
-        if ((int)buffer->args[root] >= 0)
-            add_to(target, (int)buffer->args[root], buffer->in_bytes);
-        return;
-    default:
-        return;
+    } else if (!fr_real_side_of(buffer->call, (int)buffer->arg)->has_counts) {
+        add_all(target, buffer->in_bytes / (uint64_t)target->size);
+    } else if (!row->send.has_types) {
+        add_counts(target, buffer);
     }
 }
 
 int fr_report_count_peers(struct fr_slab *slab, const struct fr_report_buffer *buffer)
 {
-    int comm = places[buffer->call].comm;
-    if (comm < 0)
+    const struct fr_real_row *row = &fr_real_rows[buffer->call];
+    const struct fr_real_shape *shape = fr_real_shape_of(buffer->call);
+    if (row->comm < 0)
         return -1;
-    fr_word handle = fr_real_handle(buffer->args[comm]);
+    fr_word handle = fr_real_comm(buffer->call, buffer->args);
     bool is_world = handle == fr_real_mpi.COMM_WORLD;
-    if (!places[buffer->call].collective) {
-        int rank = (int)buffer->args[places[buffer->call].rank];
-        return add_rank(slab, buffer->path, is_world ? 0 : handle, rank, buffer->in_bytes);
-    }
-    add_collective(
-        &(struct target){.slab = slab, .path = buffer->path, .comm = handle, .is_world = is_world},
-        buffer);
+    if (row->peer >= 0 && row->send.buffer >= 0)
+        return add_rank(slab, buffer->path, is_world ? 0 : handle, (int)buffer->args[row->peer],
+                        buffer->in_bytes);
+    if (shape && !shape->reduces && !shape->is_neighbourly)
+        add_collective(
+            &(struct target){
+                .slab = slab, .path = buffer->path, .comm = handle, .is_world = is_world},
+            buffer, shape);
     return -1;
 }

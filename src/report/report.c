@@ -73,7 +73,6 @@ void fr_report_start(void)
         pthread_key_create(&slab_key, leave_slab))
         return;
     (void)fr_report_start_ticks();
-    fr_report_peers_start();
     fr_report_on = true;
 }
 

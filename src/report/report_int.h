@@ -72,9 +72,6 @@ extern const char *fr_report_trace_target;
 // The slabs of all threads, newest first.
 struct fr_slab *fr_report_slabs(void);
 
-// Prepares for the next: which arguments of a function say where its data go.
-void fr_report_peers_start(void);
-
 // Adds what a buffer sends to the ranks that it goes to. Returns that of a message, else -1.
 int fr_report_count_peers(struct fr_slab *slab, const struct fr_report_buffer *buffer);
 
