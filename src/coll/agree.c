@@ -120,8 +120,9 @@ static bool plan(struct fr_coll_task *task)
         return false;
     unsigned past = memory->past, last = memory->last;
     go_back(memory, task->mark);
-    bool planned =
-        part->plan(group, part->operation, &task->move) && fr_coll_copies_plan(part, &task->move);
+    bool planned = part->plan(group, part->operation, &task->move) &&
+                   fr_coll_copy_plan(&part->before, false, &task->move) &&
+                   fr_coll_copy_plan(&part->after, true, &task->move);
     memory->past = past; // all ranks go on from the same
     memory->last = last;
     return planned;
@@ -150,7 +151,7 @@ void fr_coll_agree_prepare(struct fr_coll_task *task)
     task->previous = memory->past;
     task->moves = plan(task);
     if (!task->moves)
-        fr_coll_copies_begin_before(part, &task->work);
+        fr_coll_copy_begin(&part->before, false, &task->work);
 }
 
 void fr_coll_agree_refuse(struct fr_coll_task *task)

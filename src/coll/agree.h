@@ -14,12 +14,6 @@
 #include "coll/copies.h"
 #include "coll/group.h"
 
-// Bytes at an address of the rank that posts them.
-struct fr_coll_slot {
-    uint64_t address;
-    uint64_t bytes;
-};
-
 // What others do with memory of a rank.
 enum fr_coll_side { FR_COLL_READ, FR_COLL_WRITTEN, FR_COLL_SIDES };
 

@@ -114,6 +114,6 @@ void fr_coll_alltoall_begin(struct fr_coll_task *task, struct fr_coll_group *gro
         .operation = (void *)(uintptr_t)exchange,
     };
     if (spares_own(exchange))
-        task->part.own_after = exchange->receives[group->rank];
+        task->part.after.own = exchange->receives[group->rank];
     fr_coll_task_begin(task, group);
 }

@@ -5,12 +5,18 @@
 
 #include "device/met.h"
 
-struct fr_coll_part;
+// Bytes at an address of a rank.
+struct fr_coll_slot {
+    uint64_t address;
+    uint64_t bytes;
+};
 
 // A copy between the application's memory, which is `range`, and workspace on the same device.
 struct fr_coll_copy {
     struct fr_device_range range;
     struct fr_device_push_piece piece; // 0 bytes: there is none
+    struct fr_coll_slot own; // of the workspace, what is left out: this rank alone reads or writes
+                             // it, and does so in the application's memory
 };
 
 // Whether the device that moves bytes could spare a copy and use the application's memory.
@@ -32,12 +38,10 @@ static inline uintptr_t fr_coll_target(const struct fr_coll_copy *out, uintptr_t
     return address - out->piece.src + out->piece.dst;
 }
 
-// Begins the copies of an operation before others reach the memory, or those after all has been
-// moved, but for what this rank reads and writes in the application's memory.
-void fr_coll_copies_begin_before(const struct fr_coll_part *part, struct fr_device_work *work);
-void fr_coll_copies_begin_after(const struct fr_coll_part *part, struct fr_device_work *work);
+// Begins a copy to workspace, or out of it.
+void fr_coll_copy_begin(const struct fr_coll_copy *copy, bool out, struct fr_device_work *work);
 
-// Has the kernel that moves the bytes make both as well. False where it cannot.
-bool fr_coll_copies_plan(const struct fr_coll_part *part, struct fr_device_move *move);
+// Has the kernel that makes a move make the copy as well. False where it cannot.
+bool fr_coll_copy_plan(const struct fr_coll_copy *copy, bool out, struct fr_device_move *move);
 
 #endif

@@ -197,12 +197,12 @@ void fr_coll_reduce_begin(struct fr_coll_task *task, struct fr_coll_group *group
         .mover = reduce->mover,
         .before = reduce->before,
         .after = reduce->after,
-        .own_before = own_source(group, reduce),
-        .own_after = own_target(group, reduce),
         .plan = plan_move,
         .move = move,
         .steps = 1,
         .operation = reduce,
     };
+    task->part.before.own = own_source(group, reduce);
+    task->part.after.own = own_target(group, reduce);
     fr_coll_task_begin(task, group);
 }

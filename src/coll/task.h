@@ -20,8 +20,7 @@
 #include "coll/agree.h"
 #include "coll/rounds.h"
 
-// One rank's part in an operation. A copy to or from workspace leaves out what is in `own_before`
-// or `own_after`, which this rank reads or writes in the application's memory instead.
+// One rank's part in an operation.
 struct fr_coll_part {
     const char *call; // for messages
     uint64_t what;    // tells apart operations of which all ranks must be in the same
@@ -33,7 +32,6 @@ struct fr_coll_part {
     struct fr_device_range mover;     // whose device moves bytes for this rank, if any does
     struct fr_coll_copy before;       // to be made before others reach the memory
     struct fr_coll_copy after;        // and once all has been moved
-    struct fr_coll_slot own_before, own_after;
 
     // Says what is to be moved if all is as it was in the operation before, with the places and the
     // memory of that, so that a kernel can do it as soon as all ranks are there; false where it is
