@@ -14,6 +14,7 @@ complain()
 for document in HACKING.md doc/design.md tests/README.md; do
     code=$(grep -o '`[^`]*`' "$document" | tr -d '`' | sort -u)
     for path in $(echo "$code" | grep -o -E '\b(src|tests|tools|doc|contrib)/[A-Za-z0-9_./*-]+' | sort -u); do
+        # shellcheck disable=SC2086 # it may be a pattern
         case $path in
         *[A-Z][A-Z]*) ;;
         *) ls -d ${path%.} >/dev/null 2>&1 || complain "$document names $path, which is not there" ;;
@@ -25,5 +26,11 @@ for document in HACKING.md doc/design.md tests/README.md; do
         *) grep -r -q -w --exclude='*.md' "$name" src tests || complain "$document names $name, which is not there" ;;
         esac
     done
+    # What is said to be in a file, as in `check_link` in `src/rail/fault.c`.
+    while read -r name _ path; do
+        [ -z "$name" ] || grep -q -w "$name" "$path" || complain "$document names $name, which is not in $path"
+    done <<END
+$(grep -o -E '`[a-z_]+` (in|of) `(src|tools)/[a-z_/]+\.[a-z]+`' "$document" | tr -d '`' | sort -u)
+END
 done
 exit $failed
