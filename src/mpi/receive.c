@@ -123,7 +123,7 @@ static int receive_noted(enum fr_fn fn, fr_word *args, enum fr_fn counted_as)
         return rc;
     rc = receive_now(fn, args);
     if (noted)
-        fr_request_posted_finish(noted);
+        fr_request_posted_forget(noted);
     return rc;
 }
 

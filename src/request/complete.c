@@ -72,7 +72,6 @@ static void end_posted(struct fr_request_set *set, size_t request, const void *s
         return;
     fr_request_posted_forget(receive);
     set->posted[request] = NULL;
-    set->forgotten++;
 }
 
 static void add_done(struct fr_request_set *set, size_t request, void *status, int error)
@@ -239,7 +238,6 @@ static void begin(struct fr_request_set *set, enum fr_fn fn, fr_word *args)
     set->fn = fn;
     set->form = fr_request_form_of(fr_real_rows[fn].class);
     set->args = args;
-    set->forgotten = 0;
     set->out_of_memory = false;
     set->raises = false;
     set_requests(set);

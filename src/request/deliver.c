@@ -3,16 +3,12 @@
 #include "config.h"
 
 #include "core/wait.h"
+#include "path/packed.h"
 #include "report/report.h"
 #include "request/schedule.h"
 #include "world/world.h"
 
 enum { AT_ONCE = 32 }; // messages that are received in one go
-
-static bool is_staged(const struct fr_path_view *view)
-{
-    return view->lease.address != NULL;
-}
 
 enum fr_status fr_request_copy_in(struct fr_request_op *const *ops, size_t count)
 {
@@ -21,7 +17,7 @@ enum fr_status fr_request_copy_in(struct fr_request_op *const *ops, size_t count
     for (size_t i = 0; i < count; i++) {
         for (unsigned v = 0; v < ops[i]->view_count; v++) {
             const struct fr_path_view *view = &ops[i]->views[v];
-            if (is_staged(view) && view->in_bytes)
+            if (fr_path_is_staged(view) && view->in_bytes)
                 fr_path_ops(view->path)->copy_in(view, &batch);
         }
     }
@@ -128,7 +124,7 @@ static void deliver_one(struct fr_request_op *op, size_t limit, struct fr_device
     }
     for (unsigned v = 0; v < op->view_count; v++) {
         const struct fr_path_view *view = &op->views[v];
-        if (is_staged(view) && view->out_bytes) {
+        if (fr_path_is_staged(view) && view->out_bytes) {
             op->copies = limit > 0;
             count_received(op, view, limit);
             fr_path_ops(view->path)->copy_out(view, limit, batch);

@@ -2,6 +2,7 @@
 // Operations and their pool.
 #include "config.h"
 
+#include "path/packed.h"
 #include "request/schedule.h"
 
 #include <stdlib.h>
@@ -59,11 +60,6 @@ struct fr_request_op *fr_request_op_new(enum fr_fn fn, const fr_word *args)
     return op;
 }
 
-static bool is_staged(const struct fr_path_view *view)
-{
-    return view->lease.address != NULL;
-}
-
 static void free_type(fr_word type)
 {
     _Alignas(8) char handle[8];
@@ -87,7 +83,7 @@ static void free_schedule(struct fr_request_schedule *schedule)
 bool fr_request_op_is_staged(const struct fr_request_op *op)
 {
     for (unsigned v = 0; v < op->view_count; v++) {
-        if (is_staged(&op->views[v]))
+        if (fr_path_is_staged(&op->views[v]))
             return true;
     }
     return false;
@@ -96,7 +92,7 @@ bool fr_request_op_is_staged(const struct fr_request_op *op)
 void fr_request_op_drop_views(struct fr_request_op *op)
 {
     for (unsigned i = 0; i < op->view_count; i++) {
-        if (is_staged(&op->views[i]))
+        if (fr_path_is_staged(&op->views[i]))
             fr_path_ops(op->views[i].path)->close(&op->views[i]);
     }
     for (size_t i = 0; i < op->block_count; i++)

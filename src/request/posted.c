@@ -57,13 +57,6 @@ static void add_to_count(size_t more)
         atomic_fetch_add_explicit(counter, more, memory_order_release);
 }
 
-// Who sees that a receive counts no more also sees the operation that it has become.
-void fr_request_posted_discount(size_t forgotten)
-{
-    if (forgotten)
-        add_to_count(0 - forgotten);
-}
-
 static uint64_t word_of_way(size_t first, unsigned way)
 {
     return atomic_load_explicit(&fr_request_place_words[first + way], memory_order_relaxed);
@@ -90,7 +83,7 @@ static inline __attribute__((always_inline)) struct fr_request_posted *find_plac
     const size_t way = way_of(first, stale);
     if (FR_UNLIKELY(way != FR_WAYS) &&
         fr_request_word_change(&fr_request_place_words[first + way], stale, added)) {
-        fr_request_posted_discount(1);
+        add_to_count((size_t)-1);
         return &fr_request_places[first + way];
     }
     for (size_t i = first; i < first + FR_WAYS; i++) {
@@ -203,12 +196,6 @@ __attribute__((cold)) struct fr_request_posted *fr_request_posted_begin(enum fr_
     return place;
 }
 
-void fr_request_posted_finish(struct fr_request_posted *receive)
-{
-    fr_request_posted_forget(receive);
-    fr_request_posted_discount(1);
-}
-
 // NULL when there is none, or another thread has claimed it: then it is another receive whose
 // request had the same value. Or it has become an operation, which the caller then finds.
 static struct fr_request_posted *claim(fr_word request)
@@ -283,9 +270,11 @@ void fr_request_posted_unclaim(struct fr_request_posted *const *posted, size_t c
     }
 }
 
+// Who sees that a receive counts no more also sees the operation that it has become.
 void fr_request_posted_forget(struct fr_request_posted *receive)
 {
     let_go(fr_request_word_at(receive), FR_FREE);
+    add_to_count((size_t)-1);
 }
 
 bool fr_request_posted_end(struct fr_request_posted **posted, size_t count, const char *statuses)
@@ -302,7 +291,8 @@ bool fr_request_posted_end(struct fr_request_posted **posted, size_t count, cons
         posted[i] = NULL;
         ended++;
     }
-    fr_request_posted_discount(ended);
+    if (ended)
+        add_to_count(0 - ended);
     return i == count;
 }
 

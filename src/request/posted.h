@@ -33,10 +33,8 @@ bool fr_request_posted_has_rts(const struct fr_request_posted *receive, const vo
 bool fr_request_posted_may_have_rts(const struct fr_request_posted *receive, const void *status,
                                     int error);
 
-// Forgets a claimed receive that is complete. The count is for the caller to lower, once for all
-// that it forgets.
+// Forgets a claimed receive that is complete.
 void fr_request_posted_forget(struct fr_request_posted *receive);
-void fr_request_posted_discount(size_t forgotten);
 
 // Forgets claimed receives that are not NULL, which have completed with these statuses, NULL if MPI
 // was given none, and without an error, and makes them NULL. Stops and returns false at one that
@@ -53,8 +51,7 @@ bool fr_request_posted_end_one_late(fr_word request, const char *status);
 bool fr_request_posted_end_late(const void *requests, size_t count, const char *statuses);
 
 // Makes an operation of a claimed receive and puts it in the side table, claimed, by one who looks
-// `early` or who completes it. NULL when out of memory, else the receive is forgotten, and counted
-// no more.
+// `early` or who completes it. NULL when out of memory, else the receive is forgotten.
 struct fr_request_op *fr_request_posted_promote(struct fr_request_posted *receive, bool early);
 
 // Makes operations of those that have brought an RTS and that nobody has claimed, for the functions
@@ -80,8 +77,7 @@ static inline bool fr_request_posted_notes_at_once(void)
 
 // Notes what this thread is about to receive at once, of elements of a predefined datatype without
 // gaps, as claimed: `args` begin with the arguments that MPI_Recv has first. NULL where there is no
-// place for it. It ends before the call does.
+// place for it. It is to be forgotten before the call ends.
 struct fr_request_posted *fr_request_posted_begin(enum fr_fn fn, const fr_word *args);
-void fr_request_posted_finish(struct fr_request_posted *receive);
 
 #endif

@@ -75,7 +75,6 @@ struct fr_request_op *fr_request_posted_promote(struct fr_request_posted *receiv
     op->claim.early = early;
     fr_request_table_add(op, request);
     fr_request_posted_forget(receive);
-    fr_request_posted_discount(1);
     return op;
 }
 

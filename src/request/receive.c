@@ -42,6 +42,25 @@ static bool has_room(const struct fr_path_view *view)
            view->base + (uintptr_t)view->first >= PAGE_BYTES;
 }
 
+// How much of an RTS there is room for.
+static size_t beginning_of(const struct fr_path_view *view)
+{
+    return view->out_bytes < FR_RNDV_RTS_BYTES ? view->out_bytes : FR_RNDV_RTS_BYTES;
+}
+
+// Returns how many bytes there are of what an RTS begins with.
+static size_t read_beginning(const struct fr_path_view *view, unsigned char *data)
+{
+    size_t bytes = view ? beginning_of(view) : 0;
+    if (bytes == 0)
+        return 0;
+    if (fr_path_is_packed(view))
+        memcpy(data, (const void *)fr_path_given_address(view), bytes);
+    else
+        fr_path_copy_on_host(view, data, bytes, true);
+    return bytes;
+}
+
 bool fr_request_has_rts(struct fr_request_op *op, const void *status,
                         struct fr_rndv_incoming *incoming)
 {
@@ -51,11 +70,8 @@ bool fr_request_has_rts(struct fr_request_op *op, const void *status,
         return false;
     if (op->prefix_out && status && !fr_rndv_is_rts_length(fr_real_status_size(status)))
         return false;
-    if (fr_path_is_packed(view))
-        memcpy(data, (const void *)fr_path_given_address(view), sizeof(data));
-    else
-        fr_path_copy_on_host(view, data, sizeof(data), true);
-    return fr_rndv_incoming_read(data, incoming) && !is_cancelled(status);
+    return read_beginning(view, data) == sizeof(data) && fr_rndv_incoming_read(data, incoming) &&
+           !is_cancelled(status);
 }
 
 __attribute__((no_sanitize("thread"))) void
@@ -88,25 +104,6 @@ bool fr_request_holds_rts(struct fr_request_op *op, struct fr_rndv_incoming *inc
 
 bool fr_request_errors_return;
 _Atomic bool fr_request_any_unmarked;
-
-// How much of an RTS there is room for.
-static size_t beginning_of(const struct fr_path_view *view)
-{
-    return view->out_bytes < FR_RNDV_RTS_BYTES ? view->out_bytes : FR_RNDV_RTS_BYTES;
-}
-
-// Returns how many bytes there are of what an RTS begins with.
-static size_t read_beginning(const struct fr_path_view *view, unsigned char *data)
-{
-    size_t bytes = view ? beginning_of(view) : 0;
-    if (bytes == 0)
-        return 0;
-    if (fr_path_is_packed(view))
-        memcpy(data, (const void *)fr_path_given_address(view), bytes);
-    else
-        fr_path_copy_on_host(view, data, bytes, true);
-    return bytes;
-}
 
 bool fr_request_may_be_cut(struct fr_request_op *op, int code)
 {

@@ -65,12 +65,10 @@ bool fr_request_set_claim(struct fr_request_set *set)
 
 void fr_request_set_unclaim(struct fr_request_set *set)
 {
-    fr_request_posted_discount(set->forgotten);
     if (set->posted)
         fr_request_posted_unclaim(set->posted, set->count);
     if (set->tracked)
         fr_request_table_unclaim(set->ops, set->count);
-    set->forgotten = 0;
     set->posted = NULL;
     set->tracked = 0;
 }

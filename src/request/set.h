@@ -106,7 +106,6 @@ struct fr_request_set {
     fr_word by_value;                  // storage for a request that was passed by value
     struct fr_request_op **ops;        // by request, once looked up
     struct fr_request_posted **posted; // by request, those without an operation; NULL for none
-    size_t forgotten;                  // of them
     bool out_of_memory;                // for what one of them has brought
     struct fr_request_op **deferred; // by request, those that the application must not see complete
     char *hidden;                    // a copy of the requests, for calls that must not see all

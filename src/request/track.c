@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "core/wait.h"
+#include "path/packed.h"
 #include "request/posted.h"
 #include "request/schedule.h"
 #include "request/table.h"
@@ -258,7 +259,8 @@ size_t fr_request_take_freed(struct fr_rndv_incoming *incoming, size_t max)
     fr_core_lock(&freed_lock);
     for (struct fr_request_op *op = freed; op && count < max; op = op->next) {
         const struct fr_path_view *view = fr_request_receive_view(op);
-        if (view && view->lease.address) // else it is memory that the application may have freed
+        if (view &&
+            fr_path_is_staged(view)) // else it is memory that the application may have freed
             count += fr_request_holds_rts(op, &incoming[count]) &&
                      !fr_rndv_incoming_take_known(&incoming[count]);
     }

@@ -211,11 +211,6 @@ void fr_request_posted_forget(struct fr_request_posted *receive)
     (void)receive;
 }
 
-void fr_request_posted_discount(size_t forgotten)
-{
-    (void)forgotten;
-}
-
 bool fr_request_posted_end(struct fr_request_posted **posted, size_t count, const char *statuses)
 {
     (void)posted;

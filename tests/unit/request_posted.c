@@ -182,12 +182,6 @@ static struct fr_request_posted *claim(fr_word request)
     return fr_request_posted_claim(list, 1, &receive) == 1 ? receive : NULL;
 }
 
-static void forget(struct fr_request_posted *receive)
-{
-    fr_request_posted_forget(receive);
-    atomic_fetch_sub(&fr_request_posted_count, 1);
-}
-
 static const void *buffer_of(const struct fr_request_posted *receive)
 {
     read_at = NULL;
@@ -231,8 +225,8 @@ static void test_lists(void)
     fr_rndv_rts_begin = 1;
     CHECK(!buffer_of(again[0]), "it begins otherwise");
     fr_rndv_rts_begin = 0;
-    forget(again[0]);
-    forget(again[3]);
+    fr_request_posted_forget(again[0]);
+    fr_request_posted_forget(again[3]);
     CHECK(fr_request_posted_claim(list, 4, posted) == 0, "forgotten");
     CHECK(atomic_load(&ops) == 0, "no operations");
 }
@@ -275,7 +269,7 @@ static void test_short(void)
         CHECK(!fr_request_posted_may_have_rts(posted, NULL, TRUNCATED + 1), "%d", bytes);
         CHECK(fr_request_posted_may_have_rts(posted, NULL, 0) == (bytes >= BEGIN_BYTES), "%d",
               bytes);
-        forget(posted);
+        fr_request_posted_forget(posted);
     }
     fr_request_errors_return = false;
 }
@@ -328,7 +322,7 @@ static void test_late_reuse(void)
     CHECK(atomic_load(&fr_request_posted_count) == 2, "another one");
     CHECK(fr_request_posted_end_late(list, 1, "l"), "over");
     CHECK(buffer_of(outer) == b && !claim(again), "what is claimed stays");
-    forget(outer);
+    fr_request_posted_forget(outer);
     CHECK(atomic_load(&fr_request_posted_count) == 0, "and no other");
     fr_real_mpi.handle_bytes = 8;
     for (size_t i = 0; i < MANY; i++)
@@ -348,18 +342,18 @@ static void test_values(void)
         add(wide[i], buffer);
         struct fr_request_posted *receive = claim(wide[i]);
         CHECK(receive, "%lx", (long)wide[i]);
-        forget(receive);
+        fr_request_posted_forget(receive);
     }
     add((fr_word)1 << 62 | 8, buffer);
     CHECK(atomic_load(&ops) == 1 && last_key == ((fr_word)1 << 62 | 8), "no room for the state");
     add(8, buffer);
     CHECK(!claim((fr_word)1 << 62 | 8), "not to be taken for another");
-    forget(claim(8));
+    fr_request_posted_forget(claim(8));
     fr_real_mpi.handle_bytes = 4;
     add(0x98000001, buffer);
     struct fr_request_posted *receive = claim(0x98000001);
     CHECK(receive, "an int");
-    forget(receive);
+    fr_request_posted_forget(receive);
 }
 
 static void test_overflow(void)
@@ -376,7 +370,7 @@ static void test_overflow(void)
         if (!receive)
             continue;
         CHECK(buffer_of(receive) == buffers[i], "%zu", i);
-        forget(receive);
+        fr_request_posted_forget(receive);
         found++;
     }
     CHECK(found + beyond == MANY, "%zu and %zu", found, beyond);
@@ -392,14 +386,14 @@ static void test_reuse(void)
     struct fr_request_posted *second = claim(72);
     CHECK(second && second != first, "another one");
     CHECK(buffer_of(first) == a && buffer_of(second) == b, "each its own");
-    forget(first);
+    fr_request_posted_forget(first);
     CHECK(!claim(72), "the second is still claimed");
     fr_request_posted_unclaim(&second, 1);
     add(72, c); // the second was completed in a way that nobody saw
     CHECK(atomic_load(&fr_request_posted_count) == 1, "it counts no more");
     second = claim(72);
     CHECK(second && buffer_of(second) == c, "the latest");
-    forget(second);
+    fr_request_posted_forget(second);
     CHECK(!claim(72), "and no other");
 }
 
@@ -421,7 +415,7 @@ static void test_look(void)
     struct fr_request_op *op = fr_request_posted_promote(held, false);
     CHECK(op && op->claim.held && last_key == 103, "stays claimed");
     free(op);
-    forget(claim(101));
+    fr_request_posted_forget(claim(101));
 }
 
 // What a thread has claimed is looked at by another, unless the thread may have left it.
@@ -448,8 +442,8 @@ static void test_take(void)
     CHECK(!fr_request_posted_notes_at_once(), "a thread may have left it");
     atomic_store(&fr_request_has_handler, false);
     is_known = true;
-    fr_request_posted_finish(at_once);
-    forget(other);
+    fr_request_posted_forget(at_once);
+    fr_request_posted_forget(other);
     fr_request_posted_unclaim(&one, 1);
     CHECK(fr_request_posted_take_incoming(incoming, 2) == 0 && taken == 4, "%zu", taken);
     CHECK(atomic_load(&ops) == 1 && last_key == 100, "nobody has claimed it");
@@ -488,7 +482,7 @@ static void *receive_often(void *argument)
         atomic_store(&live[number], 0); // from here on it may be another's
         if ((dice & 6) == 0)
             sched_yield();
-        forget(receive);
+        fr_request_posted_forget(receive);
     }
     return NULL;
 }
