@@ -3,11 +3,14 @@
 #include "config.h"
 
 #include "core/meter.h"
+#include "core/wait.h"
 #include "device/device_int.h"
 
 #include <string.h>
 
 #define MOST_BY_KERNEL ((size_t)1 << 20)
+
+enum { LOOKS = 1024 }; // at the words of a kernel, about 40 us, before the driver is asked to wait
 
 static bool strides_are(const struct fr_device_copy *copy, int dimension, size_t bytes)
 {
@@ -88,6 +91,8 @@ void fr_device_batch_begin(struct fr_device_batch *batch)
 {
     batch->stream_count = 0;
     batch->piece_count = 0;
+    batch->told.stream = NULL;
+    batch->held_count = 0;
     batch->status = FR_OK;
 }
 
@@ -97,19 +102,52 @@ static void keep_first(struct fr_device_batch *batch, enum fr_status status)
         batch->status = status;
 }
 
-// Returns the batch's stream of the current context and this direction, NULL after a failure, which
-// the batch then holds.
-static struct fr_device_stream *find_lane(struct fr_device_batch *batch,
-                                          const struct fr_device_scope *scope,
-                                          enum fr_device_direction direction)
+// Whether the kernel that tells is the last thing on the stream and tells soon that it went well.
+// The driver is not asked, which takes longer.
+static bool has_told(const struct fr_device_told *told)
+{
+    const uint64_t *words = fr_device_words_of(told->kernels, told->slot);
+    struct fr_wait wait = {.spins = LOOKS, .pauses = true};
+    unsigned done = 0;
+    while (told->is_last && wait.steps < LOOKS) {
+        while (done < told->blocks &&
+               __atomic_load_n(&words[done], __ATOMIC_ACQUIRE) == told->value)
+            done++;
+        if (done == told->blocks)
+            return true;
+        (void)fr_wait_step(&wait);
+    }
+    return false;
+}
+
+// Waits for a stream of the batch, and gives it back.
+static void end_lane(struct fr_device_batch *batch, struct fr_device_stream *stream)
+{
+    bool tells = batch->told.stream == stream;
+    if (tells && has_told(&batch->told))
+        stream->ops->stream_give(stream, false);
+    else
+        keep_first(batch, stream->ops->stream_return(stream));
+    if (tells) {
+        fr_device_words_return(batch->told.kernels, batch->told.slot);
+        batch->told.stream = NULL;
+    }
+}
+
+struct fr_device_stream *fr_device_batch_lane(struct fr_device_batch *batch,
+                                              const struct fr_device_scope *scope,
+                                              enum fr_device_direction direction)
 {
     for (unsigned i = 0; i < batch->stream_count; i++) {
-        if (batch->streams[i]->context == scope->context &&
-            batch->streams[i]->direction == direction)
-            return batch->streams[i];
+        if (batch->streams[i]->context != scope->context ||
+            batch->streams[i]->direction != direction)
+            continue;
+        if (batch->told.stream == batch->streams[i])
+            batch->told.is_last = false;
+        return batch->streams[i];
     }
     if (batch->stream_count == FR_ARRAY_LENGTH(batch->streams)) { // more devices than streams
-        keep_first(batch, batch->streams[0]->ops->stream_return(batch->streams[0]));
+        end_lane(batch, batch->streams[0]);
         batch->streams[0] = batch->streams[--batch->stream_count];
     }
     struct fr_device_stream *stream = NULL;
@@ -161,7 +199,7 @@ static void start_here(struct fr_device_batch *batch, const struct fr_device_ran
     device_span(copy, direction, &low, &high);
     keep_first(batch, scope.ops->settle(range, low, high));
     if (batch->status == FR_OK) {
-        struct fr_device_stream *stream = find_lane(batch, &scope, direction);
+        struct fr_device_stream *stream = fr_device_batch_lane(batch, &scope, direction);
         if (stream != NULL && batch->status == FR_OK)
             keep_first(batch, stream->ops->stream_copy(stream, copy));
     }
@@ -248,14 +286,34 @@ bool fr_device_batch_has_reached(struct fr_device_batch *batch, unsigned mark)
     return all || batch->status != FR_OK;
 }
 
+// A failed copy does not stop the others, so every stream is waited for.
+static void end_lanes(struct fr_device_batch *batch)
+{
+    for (unsigned i = 0; i < batch->stream_count; i++)
+        end_lane(batch, batch->streams[i]);
+    batch->stream_count = 0;
+    for (unsigned i = 0; i < batch->held_count; i++)
+        batch->held[i].release(batch->held[i].object);
+    batch->held_count = 0;
+}
+
+void fr_device_batch_hold(struct fr_device_batch *batch, void (*release)(void *object),
+                          void *object)
+{
+    if (batch->held_count == FR_ARRAY_LENGTH(batch->held)) {
+        end_lanes(batch);
+        release(object);
+        return;
+    }
+    batch->held[batch->held_count].release = release;
+    batch->held[batch->held_count++].object = object;
+}
+
 enum fr_status fr_device_batch_finish(struct fr_device_batch *batch)
 {
     uint64_t begin = fr_core_meter_begin();
     push_pieces(batch);
-    // A failed copy does not stop the others, so every stream is waited for.
-    for (unsigned i = 0; i < batch->stream_count; i++)
-        keep_first(batch, batch->streams[i]->ops->stream_return(batch->streams[i]));
-    batch->stream_count = 0;
+    end_lanes(batch);
     fr_core_meter_end(FR_METER_COPY, begin);
     return batch->status;
 }

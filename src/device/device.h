@@ -192,6 +192,21 @@ struct fr_device_batch {
     struct fr_device_push_piece pieces[8];
     unsigned piece_count;
     struct fr_device_range piece_range;
+    // A kernel that tells the host when it is done, if `stream` is not NULL.
+    struct fr_device_told {
+        struct fr_device_kernels *kernels;
+        struct fr_device_stream *stream;
+        bool is_last; // nothing has come behind it on its stream
+        int slot;     // of the words that it tells by
+        unsigned blocks;
+        uint64_t value;
+    } told;
+    // What copies under way use, given back when they are done.
+    struct {
+        void (*release)(void *object);
+        void *object;
+    } held[4];
+    unsigned held_count;
     enum fr_status status; // first failure, reported by fr_device_batch_finish
 };
 // From the application's memory to Fabrail's staging memory and back.
@@ -209,6 +224,11 @@ void fr_device_batch_copy(struct fr_device_batch *batch, const struct fr_device_
 // Waits for every copy of the batch and gives its streams back. Returns the first failure; then the
 // destination bytes are undefined but no copy is still running.
 FR_MUST_CHECK enum fr_status fr_device_batch_finish(struct fr_device_batch *batch);
+
+// Has `release` called with `object` once all copies that the batch has by now are done: at finish,
+// or at once, after a wait, if the batch holds too much already.
+void fr_device_batch_hold(struct fr_device_batch *batch, void (*release)(void *object),
+                          void *object);
 
 // Points in the work of a batch that can be asked about while later copies go on, for who uses the
 // first bytes before the last have come. A mark stands for all copies begun before it was set; set

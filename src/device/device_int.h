@@ -26,16 +26,21 @@ struct fr_device_stream {
     enum fr_device_direction direction;
 };
 
-// The kernels, whose parameters kernels.h, elements.h and round.h describe.
+// The kernels, whose parameters kernels.h, elements.h, round.h and shape.h describe.
 enum fr_device_kernel {
     FR_KERNEL_PUSH_FEW,
     FR_KERNEL_PUSH_MANY,
     FR_KERNEL_MET_FEW,
     FR_KERNEL_MET_MANY,
-    FR_KERNEL_REDUCE, // this and the next are loaded when a reduction first asks for them
+    FR_KERNEL_REDUCE,
     FR_KERNEL_MET_REDUCE,
+    FR_KERNEL_PACK,
+    FR_KERNEL_PACK_INLINE,
     FR_KERNEL_COUNT,
 };
+
+// Which of them are loaded together: the pushes first, the others when somebody asks for them.
+enum fr_device_image { FR_IMAGE_PUSH, FR_IMAGE_REDUCE, FR_IMAGE_PACK, FR_IMAGE_COUNT };
 enum { FR_KERNEL_THREADS = 512 }; // of each block
 
 // The kernels as loaded into one context, with words in page-locked memory that they write. A row's
@@ -109,9 +114,9 @@ struct fr_device_ops {
     int (*stream_wait)(struct fr_device_stream *stream);
     int (*stream_query)(struct fr_device_stream *stream);
 
-    // Returns the kernels of a context, which must be current, with those for reductions if they
-    // are asked for; NULL where there are none. The member is NULL for a vendor without kernels.
-    struct fr_device_kernels *(*kernels_get)(void *context, bool reduces);
+    // Returns the kernels of a context, which must be current, if those of `image` are among them;
+    // else NULL. The member is NULL for a vendor without kernels.
+    struct fr_device_kernels *(*kernels_get)(void *context, enum fr_device_image image);
     int (*launch)(struct fr_device_kernels *kernels, enum fr_device_kernel kernel, unsigned blocks,
                   void *parameters, struct fr_device_stream *stream);
 
@@ -177,12 +182,18 @@ static inline void fr_device_scope_leave(struct fr_device_scope *scope)
     scope->ops->scope_leave(scope);
 }
 
-// Returns the kernels of the scope's context, NULL where there are none.
+// Returns the kernels of the scope's context, NULL where there are none of that image.
 static inline struct fr_device_kernels *fr_device_kernels_get(const struct fr_device_scope *scope,
-                                                              bool reduces)
+                                                              enum fr_device_image image)
 {
-    return scope->ops->kernels_get ? scope->ops->kernels_get(scope->context, reduces) : NULL;
+    return scope->ops->kernels_get ? scope->ops->kernels_get(scope->context, image) : NULL;
 }
+
+// Returns the batch's stream of the scope's context in this direction, NULL after a failure, which
+// the batch then holds.
+struct fr_device_stream *fr_device_batch_lane(struct fr_device_batch *batch,
+                                              const struct fr_device_scope *scope,
+                                              enum fr_device_direction direction);
 
 // Lends the words of one slot with a value that none of them holds. Returns the slot, -1 for none.
 int fr_device_words_borrow(struct fr_device_kernels *kernels, uint64_t *value);

@@ -1,9 +1,10 @@
 # Room device: what is common to all vendors' devices.
 librooms_la_SOURCES += src/device/classify.c src/device/classify.h src/device/copy.c \
 	src/device/device.h src/device/device_int.h src/device/elements.h src/device/kernels.h \
-	src/device/machine.c src/device/met.c src/device/met.h src/device/present.c \
+	src/device/machine.c src/device/met.c src/device/met.h src/device/pack.c \
+	src/device/pack.h src/device/present.c \
 	src/device/push.c src/device/reduce.c src/device/reduce.def src/device/reduce.h \
-	src/device/round.h src/device/rows.c src/device/words.c src/device/work.c
+	src/device/round.h src/device/rows.c src/device/shape.h src/device/words.c src/device/work.c
 
 # CUDA: the driver and NVML, found at run time.
 librooms_la_SOURCES += src/device/cuda/context.c src/device/cuda/cuda_int.h \
@@ -14,8 +15,10 @@ librooms_la_SOURCES += src/device/cuda/context.c src/device/cuda/cuda_int.h \
 	src/device/cuda/vmm.c
 
 # CUDA's kernels, as an image inside of the library.
-EXTRA_DIST += src/device/cuda/kernels.cu src/device/cuda/reduce.cu src/device/cuda/round.cuh
-CLEANFILES += src/device/cuda/kernels.fatbin src/device/cuda/reduce.fatbin
+EXTRA_DIST += src/device/cuda/kernels.cu src/device/cuda/pack.cu src/device/cuda/reduce.cu \
+    src/device/cuda/round.cuh
+CLEANFILES += src/device/cuda/kernels.fatbin src/device/cuda/pack.fatbin \
+    src/device/cuda/reduce.fatbin
 if HAVE_NVCC
 librooms_la_SOURCES += src/device/cuda/image.S
 endif
@@ -28,4 +31,8 @@ src/device/cuda/kernels.fatbin: src/device/cuda/kernels.cu $(kernel_headers)
 src/device/cuda/reduce.fatbin: src/device/cuda/reduce.cu $(kernel_headers)
 	$(AM_V_GEN)$(MKDIR_P) src/device/cuda && $(NVCC) -fatbin -O3 -fmad=false -I$(srcdir)/src \
 	    $(NVCC_CODE) $(NVCCFLAGS) -o $@ $(srcdir)/src/device/cuda/reduce.cu
-src/device/cuda/image.lo: src/device/cuda/kernels.fatbin src/device/cuda/reduce.fatbin
+src/device/cuda/pack.fatbin: src/device/cuda/pack.cu src/device/shape.h src/device/kernels.h
+	$(AM_V_GEN)$(MKDIR_P) src/device/cuda && $(NVCC) -fatbin -O3 -I$(srcdir)/src $(NVCC_CODE) \
+	    $(NVCCFLAGS) -o $@ $(srcdir)/src/device/cuda/pack.cu
+src/device/cuda/image.lo: src/device/cuda/kernels.fatbin src/device/cuda/pack.fatbin \
+    src/device/cuda/reduce.fatbin

@@ -192,7 +192,9 @@ static enum fr_status plan_and_run(const struct fr_round *round, const uint64_t 
                                    const struct fr_device_scope *scope, unsigned *how)
 {
     bool reduces = move && move->reduction;
-    struct launch launch = {.kernels = fr_device_kernels_get(scope, reduces), .blocks = 1};
+    struct launch launch = {
+        .kernels = fr_device_kernels_get(scope, reduces ? FR_IMAGE_REDUCE : FR_IMAGE_PUSH),
+        .blocks = 1};
     if (!launch.kernels)
         return FR_ERR_UNSUPPORTED;
     bool fits = reduces ? plan_reduction(&launch, round, slabs, move)

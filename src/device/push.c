@@ -138,7 +138,7 @@ bool fr_device_push_has_kernels(const struct fr_device_range *range)
     struct fr_device_scope scope;
     if (!fr_device_present() || fr_device_scope_enter(range, &scope) != FR_OK)
         return false;
-    bool has = fr_device_kernels_get(&scope, false) != NULL;
+    bool has = fr_device_kernels_get(&scope, FR_IMAGE_PUSH) != NULL;
     fr_device_scope_leave(&scope);
     return has;
 }
@@ -160,7 +160,7 @@ static void begin(const struct fr_device_range *range, const struct fr_device_pu
         work->status = fr_device_push_sync(range, pieces, count);
     if (work->status == FR_OK) {
         if (engine == FR_ENGINE_SM)
-            work->kernels = fr_device_kernels_get(&scope, false);
+            work->kernels = fr_device_kernels_get(&scope, FR_IMAGE_PUSH);
         if (work->kernels)
             push_by_kernel(work, pieces, count, max_sms);
         else

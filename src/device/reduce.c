@@ -137,7 +137,7 @@ bool fr_device_reduce_is_possible(const struct fr_device_range *range)
     struct fr_device_scope scope;
     if (!fr_device_present() || fr_device_scope_enter(range, &scope) != FR_OK)
         return false;
-    bool possible = fr_device_kernels_get(&scope, true) != NULL;
+    bool possible = fr_device_kernels_get(&scope, FR_IMAGE_REDUCE) != NULL;
     fr_device_scope_leave(&scope);
     return possible;
 }
@@ -153,7 +153,7 @@ void fr_device_reduce_begin(const struct fr_device_range *range,
     work->status = fr_device_scope_enter(range, &scope);
     if (work->status != FR_OK)
         return;
-    work->kernels = fr_device_kernels_get(&scope, true);
+    work->kernels = fr_device_kernels_get(&scope, FR_IMAGE_REDUCE);
     if (!work->kernels)
         work->status = FR_ERR_UNSUPPORTED;
     else if (fr_device_work_take(work))

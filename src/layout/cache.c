@@ -14,6 +14,7 @@ struct fr_layout_private {
     fr_word type;
     atomic_size_t references; // the table's, and one for each acquire
     atomic_bool owns_packed;
+    _Atomic(struct fr_layout_compiled *) compiled; // NULL until somebody asks for it
     unsigned long epoch; // packed types of an earlier epoch are gone with their MPI_Finalize
     UT_hash_handle hh;
 };
@@ -48,9 +49,60 @@ static void free_packed(struct fr_layout_private *entry)
         fr_layout_type_free(entry->layout.packed_type);
 }
 
+// Stands for layouts that cannot be compiled.
+static struct fr_layout_compiled uncompiled;
+
+static void (*_Atomic watcher)(uint64_t id);
+
+void fr_layout_watch(void (*gone)(uint64_t id))
+{
+    atomic_store(&watcher, gone);
+}
+
+static void free_compiled(struct fr_layout_compiled *compiled)
+{
+    if (compiled == NULL || compiled == &uncompiled)
+        return;
+    void (*gone)(uint64_t id) = atomic_load(&watcher);
+    if (compiled->table != NULL && gone != NULL)
+        gone(compiled->id);
+    free(compiled->table);
+    free(compiled);
+}
+
+static struct fr_layout_compiled *compile(const struct fr_layout *layout)
+{
+    static atomic_uint_fast64_t last_id;
+    struct fr_layout_compiled *made = malloc(sizeof(*made));
+    if (made == NULL || !fr_layout_compile(layout, made)) {
+        free(made);
+        return &uncompiled;
+    }
+    made->id = atomic_fetch_add(&last_id, 1) + 1;
+    return made;
+}
+
+// Threads may do so at once: what the first one has made counts.
+const struct fr_layout_compiled *fr_layout_compiled_get(const struct fr_layout *layout)
+{
+    struct fr_layout_private *entry = layout->private;
+    if (entry == NULL)
+        return NULL;
+    struct fr_layout_compiled *found = atomic_load_explicit(&entry->compiled, memory_order_acquire);
+    if (found == NULL) {
+        struct fr_layout_compiled *made = compile(layout);
+        if (atomic_compare_exchange_strong(&entry->compiled, &found, made))
+            found = made;
+        else
+            free_compiled(made);
+    }
+    return found == &uncompiled ? NULL : found;
+}
+
 static void destroy(struct fr_layout_private *entry)
 {
     free_packed(entry);
+    free_compiled(atomic_load_explicit(&entry->compiled, memory_order_acquire));
     free(entry->layout.groups);
     free(entry);
 }

@@ -4,6 +4,7 @@
 #ifndef FR_LAYOUT_LAYOUT_H
 #define FR_LAYOUT_LAYOUT_H
 
+#include "device/shape.h"
 #include "real/real.h"
 
 // Regularly repeated runs of bytes: run (i, j) begins at offset + i * stride[0] + j * stride[1],
@@ -78,6 +79,20 @@ static inline void fr_layout_span(ptrdiff_t extent, ptrdiff_t true_lower, size_t
     *first = none ? 0 : true_lower + (reach < 0 ? reach : 0);
     *bytes = none ? 0 : true_extent + (size_t)(reach < 0 ? -reach : reach);
 }
+
+// What kernels take of a layout. Immutable; lives as long as the layout.
+struct fr_layout_compiled {
+    struct fr_pack_shape shape;
+    void *table; // in host memory; NULL: there is none
+    uint64_t id; // of no other one in this process, nor 0
+};
+
+// Returns a layout in the form that kernels take, made when first asked for. NULL where it has no
+// bytes, is too irregular, or there was no memory.
+const struct fr_layout_compiled *fr_layout_compiled_get(const struct fr_layout *layout);
+
+// Has `gone` called with the id of a table that is about to be freed, of any thread, under no lock.
+void fr_layout_watch(void (*gone)(uint64_t id));
 
 // A strided copy between an application's buffer and a staging area: n[1] planes of n[0] rows of
 // `bytes` contiguous bytes. Offsets and strides in bytes, each side its own.

@@ -150,6 +150,10 @@ FR_MUST_CHECK enum fr_status fr_layout_decode(fr_word type, struct fr_layout_scr
 FR_MUST_CHECK enum fr_status fr_layout_decode_packed(fr_word type,
                                                      struct fr_layout_decoded *decoded);
 
+// Writes what kernels take of a layout, but for the id. The table is the caller's. Returns false as
+// fr_layout_compiled_get returns NULL.
+bool fr_layout_compile(const struct fr_layout *layout, struct fr_layout_compiled *compiled);
+
 // The array constructors, applied to their element: `elements` becomes how many the array holds.
 FR_MUST_CHECK enum fr_status fr_layout_array_subarray(const struct fr_layout_contents *contents,
                                                       ptrdiff_t extent, struct fr_layout_list *list,

@@ -17,7 +17,7 @@ struct CUfunc_st {
     const struct sim_kernel *kernel;
 };
 
-enum { KERNELS = 6, MAX_PARAM_BYTES = 4096 };
+enum { KERNELS = 8, MAX_PARAM_BYTES = 4096 };
 
 // Handles outlive their context, as an application's copies of them do, and are then refused.
 struct CUmod_st {
@@ -47,9 +47,14 @@ static void module_free(CUmodule module)
 }
 
 static const struct sim_kernel push_few, push_many;
-static const struct sim_kernel *const kernels[KERNELS] = {
-    &push_few,           &push_many,           &sim_kernel_reduce,
-    &sim_kernel_met_few, &sim_kernel_met_many, &sim_kernel_met_reduce};
+static const struct sim_kernel *const kernels[KERNELS] = {&push_few,
+                                                          &push_many,
+                                                          &sim_kernel_reduce,
+                                                          &sim_kernel_met_few,
+                                                          &sim_kernel_met_many,
+                                                          &sim_kernel_met_reduce,
+                                                          &sim_kernel_pack,
+                                                          &sim_kernel_pack_inline};
 
 static bool module_register(CUmodule module)
 {

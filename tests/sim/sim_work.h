@@ -44,6 +44,7 @@ struct sim_kernel {
     CUresult (*run_block)(CUcontext ctx, const void *params, struct sim_launch_shape shape);
 };
 extern const struct sim_kernel sim_kernel_reduce;
+extern const struct sim_kernel sim_kernel_pack, sim_kernel_pack_inline;
 extern const struct sim_kernel sim_kernel_met_few, sim_kernel_met_many, sim_kernel_met_reduce;
 
 // Whether a kernel of the context may touch the bytes; and the word by which a block tells the host

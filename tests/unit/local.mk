@@ -108,6 +108,10 @@ check_PROGRAMS += tests/unit/device_reduce
 tests_unit_device_reduce_SOURCES = tests/unit/device_reduce.c $(unit_driver_headers)
 tests_unit_device_reduce_LDADD = librooms.la
 
+check_PROGRAMS += tests/unit/device_pack
+tests_unit_device_pack_SOURCES = tests/unit/device_pack.c $(unit_driver_headers)
+tests_unit_device_pack_LDADD = librooms.la
+
 check_PROGRAMS += tests/unit/device_push
 tests_unit_device_push_SOURCES = tests/unit/device_push.c $(unit_driver_headers)
 tests_unit_device_push_LDADD = librooms.la

@@ -206,6 +206,7 @@ static inline struct fr_cuda_stream *fr_cuda_stream_of(struct fr_device_stream *
 // simulated driver takes. That for reductions is loaded when first asked for.
 extern const void *fr_cuda_kernels_image;
 extern const void *fr_cuda_reduce_image;
+extern const void *fr_cuda_pack_image;
 
 // For the end of the process: each gives back what its file keeps.
 void fr_cuda_streams_release(void);

@@ -13,5 +13,6 @@
     .section .rodata
     image fr_cuda_kernels_fatbin, src/device/cuda/kernels.fatbin
     image fr_cuda_reduce_fatbin, src/device/cuda/reduce.fatbin
+    image fr_cuda_pack_fatbin, src/device/cuda/pack.fatbin
 
     .section .note.GNU-stack, "", %progbits

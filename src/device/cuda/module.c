@@ -9,6 +9,7 @@
 #include "core/time.h"
 #include "device/cuda/cuda_int.h"
 #include "device/round.h"
+#include "device/shape.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,21 +17,23 @@
 #ifdef FR_HAVE_NVCC
 extern const unsigned char fr_cuda_kernels_fatbin[]; // image.S
 extern const unsigned char fr_cuda_reduce_fatbin[];
+extern const unsigned char fr_cuda_pack_fatbin[];
 const void *fr_cuda_kernels_image = fr_cuda_kernels_fatbin;
 const void *fr_cuda_reduce_image = fr_cuda_reduce_fatbin;
+const void *fr_cuda_pack_image = fr_cuda_pack_fatbin;
 #else
 const void *fr_cuda_kernels_image;
 const void *fr_cuda_reduce_image;
+const void *fr_cuda_pack_image;
 #endif
 
 struct fr_cuda_kernels {
     struct fr_device_kernels base;
     struct fr_cuda_kernels *next;
     unsigned long long context_id;
-    CUmodule module;        // NULL: the driver did not take it
-    CUmodule reduce_module; // NULL until a reduction asks for it
+    CUmodule modules[FR_IMAGE_COUNT]; // NULL: not asked for yet, or the driver did not take it
     CUfunction functions[FR_KERNEL_COUNT];
-    _Atomic int reduces; // the functions for reductions are constant once it is not UNKNOWN
+    _Atomic int states[FR_IMAGE_COUNT]; // an image's functions are constant once it is not UNKNOWN
 };
 enum { UNKNOWN, LOADED, REFUSED };
 
@@ -38,6 +41,20 @@ static const char *const names[FR_KERNEL_COUNT] = {
     [FR_KERNEL_PUSH_FEW] = FR_PUSH_FEW_NAME, [FR_KERNEL_PUSH_MANY] = FR_PUSH_MANY_NAME,
     [FR_KERNEL_MET_FEW] = FR_MET_FEW_NAME,   [FR_KERNEL_MET_MANY] = FR_MET_MANY_NAME,
     [FR_KERNEL_REDUCE] = FR_REDUCE_NAME,     [FR_KERNEL_MET_REDUCE] = FR_MET_REDUCE_NAME,
+    [FR_KERNEL_PACK] = FR_PACK_NAME,         [FR_KERNEL_PACK_INLINE] = FR_PACK_INLINE_NAME,
+};
+
+static const struct {
+    const void **image;
+    enum fr_device_kernel first, last;
+    const char *what; // it is for, and what else does that
+} images[FR_IMAGE_COUNT] = {
+    [FR_IMAGE_PUSH] = {&fr_cuda_kernels_image, FR_KERNEL_PUSH_FEW, FR_KERNEL_MET_MANY,
+                       "copies, so copy engines move all sizes between GPUs"},
+    [FR_IMAGE_REDUCE] = {&fr_cuda_reduce_image, FR_KERNEL_REDUCE, FR_KERNEL_MET_REDUCE,
+                         "reductions, so they go through the host"},
+    [FR_IMAGE_PACK] = {&fr_cuda_pack_image, FR_KERNEL_PACK, FR_KERNEL_PACK_INLINE,
+                       "datatypes, so copy engines pack them"},
 };
 
 static struct fr_lock kernels_lock = FR_LOCK_INIT;
@@ -113,17 +130,27 @@ static void unload(struct fr_cuda_kernels *kernels)
         result = fr_cu.cuMemFreeHost(kernels->base.words);
     if (result != CUDA_SUCCESS)
         fr_cuda_fail("cuMemFreeHost", result);
-    unload_module(&kernels->reduce_module);
-    unload_module(&kernels->module);
+    for (unsigned i = 0; i < FR_IMAGE_COUNT; i++)
+        unload_module(&kernels->modules[i]);
 }
 
-static CUresult load_functions(CUmodule module, enum fr_device_kernel first,
-                               enum fr_device_kernel last, CUfunction functions[FR_KERNEL_COUNT])
+static CUresult load_image(enum fr_device_image image, CUmodule *module,
+                           CUfunction functions[FR_KERNEL_COUNT])
 {
-    CUresult result = CUDA_SUCCESS;
-    for (unsigned i = first; i <= last && result == CUDA_SUCCESS; i++)
-        result = fr_cu.cuModuleGetFunction(&functions[i], module, names[i]);
+    CUresult result = fr_cu.cuModuleLoadData(module, *images[image].image);
+    if (result != CUDA_SUCCESS)
+        *module = NULL;
+    for (unsigned i = images[image].first; i <= images[image].last && result == CUDA_SUCCESS; i++)
+        result = fr_cu.cuModuleGetFunction(&functions[i], *module, names[i]);
     return result;
+}
+
+static void warn_of(enum fr_device_image image, CUresult result)
+{
+    static _Atomic bool warned[FR_IMAGE_COUNT];
+    if (!fr_cuda_result_is_down(result) && !atomic_exchange(&warned[image], true))
+        fr_warn("the CUDA driver did not take the library's kernels (%s) for %s",
+                fr_cuda_result_name(result), images[image].what);
 }
 
 // Of the context's device, 1 where the driver does not say.
@@ -145,12 +172,8 @@ static bool load(struct fr_cuda_kernels *kernels)
     const size_t bytes =
         sizeof(uint64_t) * FR_PUSH_MAX_BLOCKS * FR_ARRAY_LENGTH(kernels->base.values);
     void *words = NULL;
-    CUresult result = fr_cu.cuModuleLoadData(&kernels->module, fr_cuda_kernels_image);
-    if (result != CUDA_SUCCESS)
-        kernels->module = NULL;
-    else
-        result = load_functions(kernels->module, FR_KERNEL_PUSH_FEW, FR_KERNEL_MET_MANY,
-                                kernels->functions);
+    CUresult result =
+        load_image(FR_IMAGE_PUSH, &kernels->modules[FR_IMAGE_PUSH], kernels->functions);
     if (result == CUDA_SUCCESS) {
         result = fr_cu.cuMemHostAlloc(&words, bytes,
                                       CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
@@ -164,11 +187,7 @@ static bool load(struct fr_cuda_kernels *kernels)
     unload(kernels);
     if (is_full(result))
         return false;
-    if (!fr_cuda_result_is_down(result))
-        fr_warn_once(
-            "the CUDA driver did not take the library's kernels (%s), so copy engines move "
-            "all sizes between GPUs",
-            fr_cuda_result_name(result));
+    warn_of(FR_IMAGE_PUSH, result);
     return true;
 }
 
@@ -216,52 +235,47 @@ static struct fr_cuda_kernels *get(CUcontext context)
         }
         kernels = publish(kernels);
     }
-    return kernels->module != NULL ? kernels : NULL;
+    return kernels->modules[FR_IMAGE_PUSH] != NULL ? kernels : NULL;
 }
 
 // Another thread may do the same: what it was first with counts.
-static void load_reduce(struct fr_cuda_kernels *kernels)
+static void load_later(struct fr_cuda_kernels *kernels, enum fr_device_image image)
 {
     CUmodule module = NULL;
     CUfunction functions[FR_KERNEL_COUNT];
-    CUresult result = fr_cu.cuModuleLoadData(&module, fr_cuda_reduce_image);
-    if (result != CUDA_SUCCESS)
-        module = NULL;
-    else
-        result = load_functions(module, FR_KERNEL_REDUCE, FR_KERNEL_MET_REDUCE, functions);
+    CUresult result = load_image(image, &module, functions);
     bool loaded = result == CUDA_SUCCESS, later = is_full(result);
     fr_core_lock(&kernels_lock);
-    bool first = !later && atomic_load_explicit(&kernels->reduces, memory_order_relaxed) == UNKNOWN;
+    _Atomic int *state = &kernels->states[image];
+    bool first = !later && atomic_load_explicit(state, memory_order_relaxed) == UNKNOWN;
     if (first && loaded) {
-        kernels->reduce_module = module;
-        kernels->functions[FR_KERNEL_REDUCE] = functions[FR_KERNEL_REDUCE];
-        kernels->functions[FR_KERNEL_MET_REDUCE] = functions[FR_KERNEL_MET_REDUCE];
+        kernels->modules[image] = module;
+        for (unsigned i = images[image].first; i <= images[image].last; i++)
+            kernels->functions[i] = functions[i];
         module = NULL;
     }
     if (first)
-        atomic_store_explicit(&kernels->reduces, loaded ? LOADED : REFUSED, memory_order_release);
+        atomic_store_explicit(state, loaded ? LOADED : REFUSED, memory_order_release);
     fr_core_unlock(&kernels_lock);
     unload_module(&module);
-    if (first && !loaded && !fr_cuda_result_is_down(result))
-        fr_warn_once("the CUDA driver did not take the library's kernels for reductions (%s), so "
-                     "they go through the host",
-                     fr_cuda_result_name(result));
+    if (first && !loaded)
+        warn_of(image, result);
 }
 
-static bool can_reduce(struct fr_cuda_kernels *kernels)
+static bool has_image(struct fr_cuda_kernels *kernels, enum fr_device_image image)
 {
-    if (fr_cuda_reduce_image == NULL)
-        return false;
-    if (atomic_load_explicit(&kernels->reduces, memory_order_acquire) == UNKNOWN &&
-        !was_full_lately())
-        load_reduce(kernels);
-    return atomic_load_explicit(&kernels->reduces, memory_order_acquire) == LOADED;
+    if (image == FR_IMAGE_PUSH || *images[image].image == NULL)
+        return image == FR_IMAGE_PUSH;
+    const _Atomic int *state = &kernels->states[image];
+    if (atomic_load_explicit(state, memory_order_acquire) == UNKNOWN && !was_full_lately())
+        load_later(kernels, image);
+    return atomic_load_explicit(state, memory_order_acquire) == LOADED;
 }
 
-struct fr_device_kernels *fr_cuda_kernels_get(void *context, bool reduces)
+struct fr_device_kernels *fr_cuda_kernels_get(void *context, enum fr_device_image image)
 {
     struct fr_cuda_kernels *kernels = get(context);
-    return kernels != NULL && (!reduces || can_reduce(kernels)) ? &kernels->base : NULL;
+    return kernels != NULL && has_image(kernels, image) ? &kernels->base : NULL;
 }
 
 int fr_cuda_launch(struct fr_device_kernels *kernels, enum fr_device_kernel kernel, unsigned blocks,

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Packing and unpacking by kernel: how a copy parts into chunks, and the launch.
+#include "config.h"
+
+#include "device/pack.h"
+
+#include "core/meter.h"
+#include "device/device_int.h"
+
+#include <string.h>
+
+// A thread with a few loads and stores of its own is about where another block pays for itself.
+enum {
+    BLOCK_LOADS = FR_KERNEL_THREADS,
+    DEFAULT_BLOCKS = 32,
+    CHUNK_MULTIPLE = 512,
+    MOST_CHUNK = 1 << 20
+};
+
+struct fr_pack_divisor fr_device_pack_divisor(uint64_t value)
+{
+    struct fr_pack_divisor divisor = {.value = value};
+    if (value == 0 || value > FR_PACK_SMALL)
+        return divisor;
+    while (((uint64_t)1 << divisor.shift) < value)
+        divisor.shift++;
+    uint64_t scaled = (uint64_t)1 << (31 + divisor.shift);
+    divisor.multiplier = (uint32_t)((scaled + value - 1) / value);
+    return divisor;
+}
+
+static uint16_t width_of(const struct fr_device_packing *packing)
+{
+    uint64_t all = packing->shape->align | packing->user | packing->packed | packing->first |
+                   packing->last | FR_PACK_MAX_WIDTH;
+    return (uint16_t)(all & (0 - all));
+}
+
+static void fill(const struct fr_device_packing *packing, enum fr_device_direction direction,
+                 struct fr_pack_inline *params)
+{
+    params->pack = (struct fr_pack){
+        .user = packing->user,
+        .packed = packing->packed,
+        .table = packing->table,
+        .first = packing->first,
+        .last = packing->last,
+        .width = width_of(packing),
+        .unpacks = direction == FR_FROM_STAGE,
+        .keeps_gaps = packing->keeps_gaps,
+        .is_inline = packing->small_table != NULL,
+        .shape = *packing->shape,
+    };
+    if (packing->small_table != NULL)
+        memcpy(params->table, packing->small_table, fr_pack_table_bytes(packing->shape));
+}
+
+// Parts the bytes. Returns the blocks to launch with.
+static unsigned part(struct fr_pack *pack, unsigned max_sms)
+{
+    uint64_t most = max_sms > 0 ? max_sms : DEFAULT_BLOCKS;
+    if (most > FR_PUSH_MAX_BLOCKS)
+        most = FR_PUSH_MAX_BLOCKS;
+    uint64_t bytes = pack->last - pack->first;
+    uint64_t block_bytes = (uint64_t)BLOCK_LOADS * pack->width;
+    uint64_t blocks = (bytes + block_bytes - 1) / block_bytes;
+    if (blocks > most)
+        blocks = most;
+    uint64_t chunk = (bytes + blocks - 1) / blocks;
+    chunk = (chunk + CHUNK_MULTIPLE - 1) / CHUNK_MULTIPLE * CHUNK_MULTIPLE;
+    pack->chunk_bytes = chunk < MOST_CHUNK ? chunk : MOST_CHUNK;
+    uint64_t chunks = (bytes + pack->chunk_bytes - 1) / pack->chunk_bytes;
+    return (unsigned)(chunks < blocks ? chunks : blocks);
+}
+
+// The first launch of a batch tells the host itself that it is done, unless something comes behind.
+static enum fr_status launch(struct fr_device_batch *batch, struct fr_device_kernels *kernels,
+                             struct fr_device_stream *stream, struct fr_pack_inline *params,
+                             unsigned max_sms)
+{
+    struct fr_device_told told = {.kernels = kernels, .stream = stream, .slot = -1};
+    told.blocks = part(&params->pack, max_sms);
+    if (batch->told.stream == NULL)
+        told.slot = fr_device_words_borrow(kernels, &told.value);
+    if (told.slot >= 0) {
+        params->pack.words = (uintptr_t)fr_device_words_of(kernels, told.slot);
+        params->pack.value = told.value;
+    }
+    enum fr_device_kernel kernel = params->pack.is_inline ? FR_KERNEL_PACK_INLINE : FR_KERNEL_PACK;
+    int answer = kernels->ops->launch(kernels, kernel, told.blocks, params, stream);
+    if (answer == 0 && told.slot >= 0) {
+        told.is_last = true;
+        batch->told = told;
+    } else if (told.slot >= 0) {
+        fr_device_words_return(kernels, told.slot);
+    }
+    return answer == 0 ? FR_OK : kernels->ops->fail("a packing kernel", answer);
+}
+
+static enum fr_status pack_here(struct fr_device_batch *batch, const struct fr_device_scope *scope,
+                                const struct fr_device_range *range,
+                                enum fr_device_direction direction,
+                                const struct fr_device_packing *packing, unsigned max_sms)
+{
+    struct fr_pack_inline params;
+    struct fr_device_kernels *kernels = fr_device_kernels_get(scope, FR_IMAGE_PACK);
+    if (kernels == NULL)
+        return FR_ERR_UNSUPPORTED;
+    enum fr_status status = scope->ops->settle(range, packing->low, packing->high);
+    struct fr_device_stream *stream =
+        status == FR_OK ? fr_device_batch_lane(batch, scope, direction) : NULL;
+    if (stream == NULL || batch->status != FR_OK)
+        return status;
+    fill(packing, direction, &params);
+    return launch(batch, kernels, stream, &params, max_sms);
+}
+
+bool fr_device_pack_is_possible(const struct fr_device_range *range)
+{
+    struct fr_device_scope scope;
+    if (!fr_device_present() || fr_device_scope_enter(range, &scope) != FR_OK)
+        return false;
+    bool possible = fr_device_kernels_get(&scope, FR_IMAGE_PACK) != NULL;
+    fr_device_scope_leave(&scope);
+    return possible;
+}
+
+void fr_device_batch_pack(struct fr_device_batch *batch, const struct fr_device_range *range,
+                          enum fr_device_direction direction,
+                          const struct fr_device_packing *packing, unsigned max_sms)
+{
+    struct fr_device_scope scope;
+    if (packing->first >= packing->last || batch->status != FR_OK)
+        return;
+    uint64_t begin = fr_core_meter_begin();
+    enum fr_status status = fr_device_scope_enter(range, &scope);
+    if (status == FR_OK) {
+        status = pack_here(batch, &scope, range, direction, packing, max_sms);
+        fr_device_scope_leave(&scope);
+    }
+    if (batch->status == FR_OK)
+        batch->status = status;
+    fr_core_meter_end(FR_METER_COPY, begin);
+}

@@ -1,0 +1,463 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Layouts as kernels take them, against the groups that they were made of, byte by byte: nests of
+// levels, tables of every form, several elements, slices that begin and end in mid-block, negative
+// strides, blocks that overlap. Then the kernels themselves, to and from device and page-locked
+// memory: all of the memory is compared, so a byte in a gap counts as well.
+#include "config.h"
+
+#include "device/cuda/cuda_int.h"
+#include "device/pack.h"
+#include "driver.h"
+#include "layout/layout_int.h"
+
+enum { SPACE = 1 << 20, MOST_PACKED = 1 << 16, ROUNDS = 3000, KERNEL_ROUNDS = 600 };
+
+static const uint32_t stand_in[16] = {0xba55ed50}; // what nvcc's images begin with
+
+static uint64_t state = 29;
+
+static size_t below(size_t limit)
+{
+    return (size_t)(check_random(&state) % limit);
+}
+
+// A layout of the test's own, with the offset of each packed byte of one element.
+struct sample {
+    struct fr_layout layout;
+    struct fr_layout_list list;
+    ptrdiff_t *places;
+    ptrdiff_t low, high;
+};
+
+static void expand(struct sample *sample)
+{
+    sample->places = malloc(sample->list.bytes * sizeof(*sample->places));
+    for (size_t g = 0; g < sample->list.count; g++) {
+        const struct fr_layout_group *group = &sample->list.items[g];
+        for (size_t run = 0; run < group->n[0] * group->n[1]; run++) {
+            size_t i = run % group->n[0], j = run / group->n[0];
+            for (size_t b = 0; b < group->bytes; b++)
+                sample->places[group->packed + i * group->packed_stride[0] +
+                               j * group->packed_stride[1] + b] =
+                    group->offset + (ptrdiff_t)i * group->stride[0] +
+                    (ptrdiff_t)j * group->stride[1] + (ptrdiff_t)b;
+        }
+    }
+    sample->low = PTRDIFF_MAX;
+    sample->high = PTRDIFF_MIN;
+    for (size_t i = 0; i < sample->list.bytes; i++) {
+        sample->low = sample->places[i] < sample->low ? sample->places[i] : sample->low;
+        sample->high = sample->places[i] > sample->high ? sample->places[i] : sample->high;
+    }
+}
+
+static void finish(struct sample *sample, ptrdiff_t extent)
+{
+    sample->layout = (struct fr_layout){
+        .size_bytes = sample->list.bytes,
+        .extent = extent,
+        .group_count = sample->list.count,
+        .groups = sample->list.items,
+    };
+    expand(sample);
+}
+
+static void sample_free(struct sample *sample)
+{
+    fr_layout_list_free(&sample->list);
+    free(sample->places);
+}
+
+// Some runs one behind the other, or anywhere, as long as each other or not, which do not overlap
+// unless they may.
+static void push_runs(struct fr_layout_list *list, size_t unit, bool overlaps)
+{
+    size_t count = 1 + below(below(4) == 0 ? 40 : 4), bytes = unit * (1 + below(4));
+    bool is_uniform = below(2), is_regular = below(3) == 0;
+    ptrdiff_t at = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t length = is_uniform ? bytes : unit * (1 + below(6));
+        CHECK(fr_layout_list_push_run(list, overlaps ? (ptrdiff_t)(unit * below(64)) : at,
+                                      length) == FR_OK);
+        at += (ptrdiff_t)(length + unit * (is_regular ? 1 : below(4)));
+    }
+    fr_layout_list_finish(list);
+}
+
+static ptrdiff_t span_of(const struct fr_layout_list *list)
+{
+    ptrdiff_t low = 0, high = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        const struct fr_layout_group *group = &list->items[i];
+        ptrdiff_t first = group->offset, last = group->offset + (ptrdiff_t)group->bytes;
+        for (int level = 0; level < 2; level++) {
+            ptrdiff_t reach = (ptrdiff_t)(group->n[level] - 1) * group->stride[level];
+            first += reach < 0 ? reach : 0;
+            last += reach > 0 ? reach : 0;
+        }
+        low = first < low ? first : low;
+        high = last > high ? last : high;
+    }
+    return high - low;
+}
+
+static bool make_random(struct sample *sample)
+{
+    size_t unit = (size_t)1 << below(5);
+    bool overlaps = below(8) == 0;
+    *sample = (struct sample){0};
+    push_runs(&sample->list, unit, overlaps);
+    for (size_t depth = below(4); depth > 0 && sample->list.bytes < 4096; depth--) {
+        ptrdiff_t stride = span_of(&sample->list) + (ptrdiff_t)(unit * below(3));
+        CHECK(fr_layout_list_repeat(&sample->list, 1 + below(5), below(4) ? stride : -stride) ==
+              FR_OK);
+    }
+    if (below(4) == 0) // as a structure of that and a member behind it
+        CHECK(fr_layout_list_push_run(&sample->list, span_of(&sample->list) + (ptrdiff_t)unit,
+                                      unit * (1 + below(3))) == FR_OK);
+    fr_layout_list_finish(&sample->list);
+    fr_layout_list_shift(&sample->list, (ptrdiff_t)(unit * below(5)) - (ptrdiff_t)unit);
+    ptrdiff_t extent = span_of(&sample->list) + (ptrdiff_t)(unit * below(3));
+    if (extent > SPACE / 16) {
+        fr_layout_list_free(&sample->list);
+        return false;
+    }
+    finish(sample, extent);
+    return true;
+}
+
+static ptrdiff_t place_of(const struct sample *sample, size_t packed)
+{
+    size_t element = packed / sample->layout.size_bytes;
+    return sample->places[packed % sample->layout.size_bytes] +
+           (ptrdiff_t)element * sample->layout.extent;
+}
+
+static void check_places(const struct sample *sample, const struct fr_layout_compiled *compiled,
+                         size_t count)
+{
+    size_t all = count * sample->layout.size_bytes;
+    for (size_t tries = 0; tries < 4; tries++) {
+        size_t first = tries == 0 ? 0 : below(all);
+        struct fr_pack_base base;
+        fr_pack_begin(&compiled->shape, first, &base);
+        for (size_t at = first; at < all; at++) {
+            int64_t place =
+                fr_pack_place(&compiled->shape, compiled->table, &base, (uint32_t)(at - first));
+            if (place == place_of(sample, at))
+                continue;
+            CHECK(false, "byte %zu from %zu: %lld, not %lld; %u blocks, %u levels", at, first,
+                  (long long)place, (long long)place_of(sample, at), compiled->shape.blocks,
+                  compiled->shape.levels);
+            return;
+        }
+    }
+}
+
+// Every run begins where a load of this width may.
+static void check_align(const struct sample *sample, const struct fr_layout_compiled *compiled)
+{
+    size_t align = compiled->shape.align;
+    bool right = align >= 1 && align <= FR_PACK_MAX_WIDTH &&
+                 (size_t)sample->layout.extent % align == 0 &&
+                 sample->layout.size_bytes % align == 0;
+    for (size_t i = 0; i < sample->layout.size_bytes && right; i += align)
+        for (size_t b = 0; b < align; b++)
+            right = right && sample->places[i] % (ptrdiff_t)align == 0 &&
+                    sample->places[i + b] == sample->places[i] + (ptrdiff_t)b;
+    CHECK(right, "loads of %zu bytes", align);
+}
+
+static void test_random_layouts(void)
+{
+    unsigned nests = 0, tables = 0, uniform = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        struct sample sample;
+        struct fr_layout_compiled compiled;
+        if (!make_random(&sample))
+            continue;
+        CHECK(fr_layout_compile(&sample.layout, &compiled));
+        check_places(&sample, &compiled, 1 + below(3));
+        check_align(&sample, &compiled);
+        nests += compiled.table == NULL;
+        tables += compiled.table != NULL;
+        uniform += compiled.table != NULL && compiled.shape.each.value > 0;
+        free(compiled.table);
+        sample_free(&sample);
+    }
+    CHECK(nests > 100 && tables > 100 && uniform > 50 && uniform < tables, "%u, %u, %u", nests,
+          tables, uniform);
+}
+
+// Nests of up to four levels, with that of the elements, have no table, and neither has what every
+// element of an array repeats.
+static void test_levels(void)
+{
+    struct sample sample = {0};
+    struct fr_layout_compiled compiled;
+    CHECK(fr_layout_list_push_run(&sample.list, 8, 8) == FR_OK);
+    fr_layout_list_finish(&sample.list);
+    const size_t counts[] = {5, 7, 3};
+    ptrdiff_t stride = 24;
+    for (int i = 0; i < 3; i++) {
+        CHECK(fr_layout_list_repeat(&sample.list, counts[i], stride) == FR_OK);
+        stride = stride * (ptrdiff_t)counts[i] + 16;
+    }
+    finish(&sample, stride);
+    CHECK(fr_layout_compile(&sample.layout, &compiled));
+    CHECK(compiled.table == NULL && compiled.shape.levels == 4 && compiled.shape.align == 8,
+          "%u levels", compiled.shape.levels);
+    check_places(&sample, &compiled, 3);
+    sample_free(&sample);
+    sample = (struct sample){0};
+    CHECK(fr_layout_list_push_run(&sample.list, 0, 8) == FR_OK);
+    CHECK(fr_layout_list_push_run(&sample.list, 12, 4) == FR_OK);
+    fr_layout_list_finish(&sample.list);
+    CHECK(fr_layout_list_repeat(&sample.list, 5000, 24) == FR_OK);
+    finish(&sample, 5000 * 24);
+    CHECK(fr_layout_compile(&sample.layout, &compiled));
+    CHECK(compiled.shape.blocks == 2 && compiled.shape.levels == 2, "%u blocks",
+          compiled.shape.blocks);
+    check_places(&sample, &compiled, 2);
+    free(compiled.table);
+    sample_free(&sample);
+}
+
+static void check_place(const struct fr_layout_compiled *compiled, uint64_t first, uint32_t delta,
+                        int64_t expected)
+{
+    struct fr_pack_base base;
+    fr_pack_begin(&compiled->shape, first, &base);
+    int64_t place = fr_pack_place(&compiled->shape, compiled->table, &base, delta);
+    CHECK(place == expected, "%llu + %u: %lld, not %lld", (unsigned long long)first, delta,
+          (long long)place, (long long)expected);
+}
+
+// More than 2^31 bytes in a block, of blocks, between blocks, and of elements.
+static void test_large(void)
+{
+    const size_t giga = (size_t)1 << 30;
+    struct fr_layout_group group = {.bytes = 3 * giga,
+                                    .n = {2, 1},
+                                    .stride = {(ptrdiff_t)(4 * giga)},
+                                    .packed_stride = {3 * giga}};
+    struct fr_layout layout = {.size_bytes = 6 * giga,
+                               .extent = (ptrdiff_t)(8 * giga),
+                               .group_count = 1,
+                               .groups = &group};
+    struct fr_layout_compiled compiled;
+    CHECK(fr_layout_compile(&layout, &compiled) && compiled.table == NULL);
+    check_place(&compiled, 3 * giga - 5, 4, (int64_t)(3 * giga - 1));
+    check_place(&compiled, 3 * giga - 5, 5, (int64_t)(4 * giga));
+    check_place(&compiled, 6 * giga - 5, 5, (int64_t)(8 * giga));
+    check_place(&compiled, 60 * giga + 7, 0, (int64_t)(80 * giga + 7));
+    group = (struct fr_layout_group){
+        .bytes = 1, .n = {3 * giga, 1}, .stride = {2}, .packed_stride = {1}};
+    layout = (struct fr_layout){.size_bytes = 3 * giga,
+                                .extent = (ptrdiff_t)(7 * giga),
+                                .group_count = 1,
+                                .groups = &group};
+    CHECK(fr_layout_compile(&layout, &compiled) && compiled.table == NULL);
+    check_place(&compiled, 3 * giga - 5, 4, (int64_t)(6 * giga - 2));
+    check_place(&compiled, 3 * giga - 5, 5, (int64_t)(7 * giga));
+    check_place(&compiled, 9 * giga + 1, 1000, (int64_t)(21 * giga + 2002));
+    struct fr_layout_group apart[] = {
+        {.bytes = 8, .n = {1, 1}},
+        {.offset = (ptrdiff_t)(64 * giga), .packed = 8, .bytes = 16, .n = {1, 1}},
+        {.offset = -(ptrdiff_t)(64 * giga), .packed = 24, .bytes = 8, .n = {1, 1}}};
+    layout = (struct fr_layout){
+        .size_bytes = 32, .extent = (ptrdiff_t)(70 * giga), .group_count = 3, .groups = apart};
+    CHECK(fr_layout_compile(&layout, &compiled) && compiled.shape.wide);
+    check_place(&compiled, 0, 9, (int64_t)(64 * giga + 1));
+    check_place(&compiled, 32, 25, (int64_t)(6 * giga + 1));
+    free(compiled.table);
+    apart[1].offset = (ptrdiff_t)(8 * giga); // in units of 8 bytes it fits
+    apart[2].offset = -(ptrdiff_t)(8 * giga);
+    CHECK(fr_layout_compile(&layout, &compiled) && !compiled.shape.wide);
+    check_place(&compiled, 0, 25, -(int64_t)(8 * giga) + 1);
+    free(compiled.table);
+    layout.size_bytes = 0;
+    CHECK(!fr_layout_compile(&layout, &compiled));
+}
+
+// The kernels.
+static struct driver_memory user, device_packed, host_packed, table_memory;
+static struct fr_device_range range;
+static unsigned char *user_want, *packed_want, *got;
+
+static void fill(const struct driver_memory *memory, unsigned char *bytes)
+{
+    for (size_t i = 0; i < memory->bytes && i < SPACE; i++)
+        bytes[i] = (unsigned char)check_random(&state);
+    driver_write(memory, bytes, SPACE);
+}
+
+static void check_memory(const struct driver_memory *memory, const unsigned char *want,
+                         const char *what, const struct fr_layout_compiled *compiled)
+{
+    driver_read(got, memory, SPACE);
+    size_t at = 0;
+    while (at < SPACE && got[at] == want[at])
+        at++;
+    CHECK(at == SPACE, "%s: byte %zu differs, %u blocks, %u levels", what, at,
+          compiled->shape.blocks, compiled->shape.levels);
+}
+
+struct part {
+    const struct sample *sample;
+    const struct fr_layout_compiled *compiled;
+    size_t first, last, user_at, packed_at;
+    bool keeps_gaps, is_inline;
+};
+
+static void run_part(const struct part *part, const struct driver_memory *packed,
+                     enum fr_device_direction direction)
+{
+    bool has_table = part->compiled->table != NULL;
+    uintptr_t base = (uintptr_t)user.address;
+    struct fr_device_packing packing = {
+        .shape = &part->compiled->shape,
+        .small_table = has_table && part->is_inline ? part->compiled->table : NULL,
+        .table = has_table && !part->is_inline ? (uintptr_t)table_memory.address : 0,
+        .user = base + part->user_at,
+        .packed = (uintptr_t)packed->address + part->packed_at,
+        .first = part->first,
+        .last = part->last,
+        .keeps_gaps = part->keeps_gaps,
+        .low = base,
+        .high = base + SPACE,
+    };
+    if (packing.table)
+        driver_write(&table_memory, part->compiled->table,
+                     fr_pack_table_bytes(&part->compiled->shape));
+    struct fr_device_batch batch;
+    fr_device_batch_begin(&batch);
+    fr_device_batch_pack(&batch, &range, direction, &packing, (unsigned)below(3));
+    if (below(4) == 0) // something behind it on its stream
+        fr_device_batch_pack(&batch, &range, direction, &packing, 0);
+    if (below(4) == 0)
+        fr_device_batch_mark(&batch, 0);
+    CHECK(fr_device_batch_finish(&batch) == FR_OK);
+    for (size_t i = part->first; i < part->last; i++) {
+        ptrdiff_t place = place_of(part->sample, i);
+        unsigned char *at_user = &user_want[(ptrdiff_t)part->user_at + place];
+        unsigned char *at_packed =
+            &packed_want[part->packed_at + (part->keeps_gaps ? (size_t)place : i - part->first)];
+        if (direction == FR_TO_STAGE)
+            *at_packed = *at_user;
+        else
+            *at_user = *at_packed;
+    }
+    check_memory(packed, packed_want, direction == FR_TO_STAGE ? "packed" : "source",
+                 part->compiled);
+    check_memory(&user, user_want, direction == FR_TO_STAGE ? "source" : "unpacked",
+                 part->compiled);
+}
+
+static bool overlaps(const struct sample *sample)
+{
+    unsigned char *seen = calloc(1, (size_t)(sample->high - sample->low) + 1);
+    bool twice = false;
+    for (size_t i = 0; i < sample->layout.size_bytes; i++)
+        twice = twice || seen[sample->places[i] - sample->low]++;
+    free(seen);
+    return twice;
+}
+
+static void run_kernels(const struct sample *sample, const struct fr_layout_compiled *compiled)
+{
+    size_t all = sample->layout.size_bytes * (1 + below(4));
+    size_t unit = below(2) ? compiled->shape.align : 1;
+    struct part part = {
+        .sample = sample,
+        .compiled = compiled,
+        .last = all,
+        .user_at = SPACE / 2 + unit * below(16),
+        .packed_at = SPACE / 2 + unit * below(16),
+        .keeps_gaps = below(4) == 0,
+        .is_inline = fr_pack_table_bytes(&compiled->shape) <= FR_PACK_INLINE_BYTES && below(2),
+    };
+    if (below(3) == 0) {
+        part.first = below(all);
+        part.last = part.first + 1 + below(all - part.first);
+    }
+    const struct driver_memory *packed = below(2) ? &device_packed : &host_packed;
+    fill(&user, user_want);
+    fill(packed, packed_want);
+    run_part(&part, packed, FR_TO_STAGE);
+    if (overlaps(sample) || sample->high - sample->low >= sample->layout.extent)
+        return;
+    fill(packed, packed_want);
+    run_part(&part, packed, FR_FROM_STAGE);
+}
+
+static void test_kernels(void)
+{
+    for (int round = 0; round < KERNEL_ROUNDS; round++) {
+        struct sample sample;
+        struct fr_layout_compiled compiled;
+        if (!make_random(&sample))
+            continue;
+        CHECK(fr_layout_compile(&sample.layout, &compiled));
+        run_kernels(&sample, &compiled);
+        free(compiled.table);
+        sample_free(&sample);
+    }
+}
+
+// What the kernel cannot reach is a fault that the batch tells of, once.
+static void test_fault(void)
+{
+    struct sample sample = {0};
+    struct fr_layout_compiled compiled;
+    CHECK(fr_layout_list_push_run(&sample.list, 0, 8) == FR_OK);
+    fr_layout_list_finish(&sample.list);
+    finish(&sample, 16);
+    CHECK(fr_layout_compile(&sample.layout, &compiled));
+    static char pageable[64];
+    struct fr_device_packing packing = {
+        .shape = &compiled.shape,
+        .user = (uintptr_t)user.address,
+        .packed = (uintptr_t)pageable,
+        .last = 64,
+        .low = (uintptr_t)user.address,
+        .high = (uintptr_t)user.address + 128,
+    };
+    struct fr_device_batch batch;
+    fr_device_batch_begin(&batch);
+    fr_device_batch_pack(&batch, &range, FR_TO_STAGE, &packing, 0);
+    CHECK(fr_device_batch_finish(&batch) != FR_OK);
+    sample_free(&sample);
+}
+
+int main(void)
+{
+    CUcontext context = NULL;
+    test_levels();
+    test_large();
+    test_random_layouts();
+    if (!driver_load() || !driver_start(&context))
+        return check_result();
+    if (driver_is_simulated())
+        fr_cuda_kernels_image = fr_cuda_pack_image = stand_in;
+    if (fr_cuda_pack_image == NULL)
+        return check_result();
+    user_want = malloc(SPACE);
+    packed_want = malloc(SPACE);
+    got = malloc(SPACE);
+    if (!driver_allocate(FR_KIND_MALLOC, 0, SPACE, &user) ||
+        !driver_allocate(FR_KIND_MALLOC, 0, SPACE, &device_packed) ||
+        !driver_allocate(FR_KIND_MALLOC, 0, SPACE, &table_memory) ||
+        !driver_allocate(FR_KIND_PINNED, 0, SPACE, &host_packed))
+        return CHECK_SKIP;
+    CHECK(fr_device_present() && fr_device_query(user.address, &range) == FR_OK);
+    CHECK(fr_device_pack_is_possible(&range));
+    test_kernels();
+    if (driver_is_simulated()) // a GPU is of no use afterwards
+        test_fault();
+    fr_device_release();
+    free(user_want);
+    free(packed_want);
+    free(got);
+    return check_result();
+}
