@@ -7,6 +7,7 @@
 #include "coll/posts.h"
 #include "memory/memory.h"
 #include "mpi/mpi_int.h"
+#include "path/pack.h"
 #include "report/report.h"
 #include "world/world.h"
 
@@ -96,6 +97,7 @@ bool fr_mpi_call_finalize(enum fr_fn fn, fr_word *args, int *result)
     fr_coll_place_release();
     fr_mpi_messages_release();
     fr_memory_release();
+    fr_path_pack_release();
     fr_workspace_release();
     fr_device_release();
     fr_report_summarise();

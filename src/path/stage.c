@@ -5,6 +5,8 @@
 
 #include "path/stage.h"
 
+#include "path/pack.h"
+
 #include <string.h>
 
 enum {
@@ -135,6 +137,18 @@ static void copy_elements(const struct copy_context *context, const struct fr_la
 {
     bool packed = context->view->shape == FR_SHAPE_PACKED;
     struct copy_context copied = *context;
+    size_t all_bytes = count * layout->size_bytes;
+    const struct fr_path_packing packing = {
+        .view = context->view,
+        .layout = layout,
+        .count = count,
+        .bytes = limit_bytes < all_bytes ? limit_bytes : all_bytes,
+        .user = context->user,
+        .stage = context->stage,
+        .direction = context->direction,
+    };
+    if (fr_path_pack(&packing, context->batch))
+        return;
     enum fr_status in_batch =
         fr_layout_visit(layout, count, packed, limit_bytes, copy_piece, &copied);
     (void)in_batch;

@@ -63,3 +63,11 @@ const char *fr_policy_path_name(enum fr_policy_path path)
     };
     return names[path];
 }
+
+bool fr_policy_packs_by_kernel(const struct fr_policy_pieces *pieces)
+{
+    enum { CALLS = 2, LONG_BYTES = 1024 };
+    if (pieces->calls > CALLS)
+        return true;
+    return pieces->blocks > CALLS && pieces->least_block_bytes < LONG_BYTES;
+}

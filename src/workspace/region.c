@@ -31,6 +31,11 @@ void fr_workspace_tell_watcher(uint64_t id)
         gone(id);
 }
 
+bool fr_workspace_is_pinned(const struct fr_workspace_lease *lease)
+{
+    return lease->block != NULL && lease->block->region->pinned;
+}
+
 uint64_t fr_workspace_id(const struct fr_workspace_lease *lease)
 {
     return lease->block != NULL ? lease->block->region->id : 0;

@@ -44,6 +44,9 @@ FR_MUST_CHECK enum fr_status fr_workspace_borrow_device(int device, size_t bytes
 // may need them later. What the driver says of that is asked for every few milliseconds.
 bool fr_workspace_may_lend(int device, size_t bytes);
 
+// Whether a lease is of host memory that is page-locked, which every device reaches.
+bool fr_workspace_is_pinned(const struct fr_workspace_lease *lease);
+
 // What is registered elsewhere of host memory: `id` is never used for two allocations, nor is it a
 // BUFFER_ID. Of a lease without host memory it is 0.
 uint64_t fr_workspace_id(const struct fr_workspace_lease *lease);
