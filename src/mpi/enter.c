@@ -127,17 +127,13 @@ static bool needs_look(const struct fr_mpi_entry *entry, const fr_word *register
     }
 }
 
-// A program may wait by calls that do not, while others wait for what it has to fetch or to give.
-// One such call in so many looks.
-static void look_at_others(const struct fr_mpi_entry *entry)
+// A program may wait by calls that do not, while a sender waits for what it has to fetch. One such
+// call in so many looks.
+static bool is_time_to_receive(const struct fr_mpi_entry *entry)
 {
     enum { CALLS_A_LOOK = 16 };
     static FR_TLS unsigned calls;
-    if (!entry->polls || ++calls % CALLS_A_LOOK != 0)
-        return;
-    fr_rndv_progress(NULL);
-    if (fr_rndv_is_awaited())
-        (void)fr_request_receive_early(false);
+    return entry->polls && fr_rndv_is_awaited() && ++calls % CALLS_A_LOOK == 0;
 }
 
 struct fr_mpi_verdict fr_mpi_enter_fully(unsigned slot, const fr_word *registers,
@@ -183,8 +179,8 @@ struct fr_mpi_verdict fr_mpi_enter_fully(unsigned slot, const fr_word *registers
     fr_mpi_handler_frame = frame;
     fr_device_begin_call();
     fr_report_call_begin(fn);
-    if (FR_UNLIKELY(awaited))
-        look_at_others(entry);
+    if (FR_UNLIKELY(awaited) && is_time_to_receive(entry))
+        (void)fr_request_receive_early(false);
     if (blocks) {
         fr_request_receive_coming();
         fr_rndv_block();

@@ -395,10 +395,7 @@ int fr_mpi_call_real(struct fr_request_op *op)
         return send_synchronously(op);
     if (pushes && (op->fn == FR_FN_MPI_Sendrecv || op->fn == FR_FN_MPI_Sendrecv_c))
         return send_and_receive(op);
-    bool undecided = fr_rndv_send_is_undecided(op->send); // what waits goes on then
-    fr_request_expect(undecided);
     int rc = fr_request_call_real(op->fn, op->args);
-    fr_request_expect(-(int)undecided);
     follow_rts(op, rc);
     return rc;
 }

@@ -60,16 +60,6 @@ static bool can_pipeline(const struct fr_policy_message *message)
            !has_failed(message, FR_SCHEME_PIPELINE);
 }
 
-enum { SHORT_BYTES = 4096 }; // a message about as long as the longest RTS, which MPI sends at once
-
-// The copy that it is spared is made when it is asked for.
-static bool can_wait(const struct fr_policy_message *message)
-{
-    return message->by_fragments && message->no_room && message->bytes >= SHORT_BYTES &&
-           !message->absolute && !message->must_leave && !message->host_memory &&
-           !has_failed(message, FR_SCHEME_LATER);
-}
-
 static const char *reason_to_pass(const struct fr_policy_message *message)
 {
     if (message->here)
@@ -160,8 +150,6 @@ static const char *reason_for_none(const struct fr_policy_message *message)
 
 struct fr_policy_scheme_choice fr_policy_choose_scheme(const struct fr_policy_message *message)
 {
-    if (message->crowded && message->bytes < SHORT_BYTES)
-        return choice(FR_SCHEME_NONE, "many messages wait, and this one is short");
     if (can_get(message))
         return choice(FR_SCHEME_GET, "the receiver maps this memory");
     if (can_stage(message))
@@ -173,9 +161,6 @@ struct fr_policy_scheme_choice fr_policy_choose_scheme(const struct fr_policy_me
         return choice(FR_SCHEME_RAIL, "over all NICs that both ends have in common");
     if (can_pipeline(message))
         return choice(FR_SCHEME_PIPELINE, text_of(obstacle_of(message), true));
-    if (can_wait(message))
-        return choice(FR_SCHEME_LATER,
-                      "no room is left for a copy before the receiver asks for it");
     return choice(FR_SCHEME_NONE, reason_for_none(message));
 }
 
@@ -193,8 +178,7 @@ enum fr_policy_path fr_policy_scheme_path(enum fr_policy_scheme scheme)
 {
     if (scheme == FR_SCHEME_RAIL)
         return FR_PATH_RAIL;
-    bool peer = scheme == FR_SCHEME_GET || scheme == FR_SCHEME_STAGED_GET;
-    return peer ? FR_PATH_PEER : FR_PATH_HOST;
+    return scheme == FR_SCHEME_PIPELINE || scheme == FR_SCHEME_NONE ? FR_PATH_HOST : FR_PATH_PEER;
 }
 
 const char *fr_policy_scheme_name(enum fr_policy_scheme scheme)
@@ -205,7 +189,6 @@ const char *fr_policy_scheme_name(enum fr_policy_scheme scheme)
         [FR_SCHEME_STAGED_GET] = "staged get",
         [FR_SCHEME_RAIL] = "rail",
         [FR_SCHEME_PIPELINE] = "pipeline",
-        [FR_SCHEME_LATER] = "later",
     };
     return scheme < FR_SCHEME_COUNT ? names[scheme] : "unknown";
 }

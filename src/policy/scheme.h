@@ -12,7 +12,6 @@ enum fr_policy_scheme {
     FR_SCHEME_STAGED_GET, // out of the sender's device workspace
     FR_SCHEME_RAIL,       // over all rails out of the sender's workspace, read or written
     FR_SCHEME_PIPELINE,   // fragments through page-locked memory over MPI
-    FR_SCHEME_LATER,      // another one, once the receiver asks for it or there is room
     FR_SCHEME_COUNT,
 };
 
@@ -30,8 +29,6 @@ struct fr_policy_message {
     bool mapped;               // and the receiver has
     bool workspace_full;       // no device workspace for so many bytes
     bool host_full;            // too much page-locked memory waits for receivers
-    bool no_room;              // nor may a copy of it be staged for MPI
-    bool crowded;              // so many messages wait that short ones are not to join them
     unsigned failed;           // a bit for each scheme that could not be begun
     bool staged_unmapped;      // of staged get: since the receiver has not mapped the workspace
     size_t clique_min_bytes;   // FABRAIL_CLIQUE_MIN

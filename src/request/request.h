@@ -69,7 +69,7 @@ struct fr_request_op {
 
     fr_word key;  // request, window or file that the operation is tied to
     bool plain;   // it receives into memory that MPI was given, once
-    bool expects; // it receives into device memory, once, or is to be asked for
+    bool expects; // it receives into device memory, once
     struct {      // by a call that completes requests or looks for messages
         bool held;
         bool early; // to receive early, which does not take long
@@ -330,9 +330,9 @@ void fr_request_expect(int count);
 // those that wait, and all that are looked at since such a sender was noticed.
 void fr_request_notice_awaited(void);
 
-// Whether others may depend on this process while it waits for something else: receives into device
-// memory are pending, or any are and senders have had to wait lately; or receivers are to ask for
-// what it sends. A call that waits then makes progress, and receives what has come.
+// Whether senders may depend on this process while it waits for something else: receives into
+// device memory are pending, or any are and senders have had to wait lately. A call that waits then
+// receives what has come.
 extern _Atomic size_t fr_request_expected;
 extern _Atomic bool fr_request_awaited;
 static inline bool fr_request_is_awaited(void)

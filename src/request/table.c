@@ -160,12 +160,10 @@ void fr_request_table_drop_left(fr_word request)
     }
 }
 
-// Whether others may depend on this process while it waits for anything: senders on what it
-// fetches, or the receiver of a message that has no room to leave to.
+// Whether senders may depend on this process to fetch a message for it, which is done whenever it
+// waits for anything.
 static bool expects(const struct fr_request_op *op)
 {
-    if (op->send && fr_rndv_send_is_undecided(op->send))
-        return true;
     return op->receive.takes_rts && !op->persistent && !op->schedule && fr_request_op_is_staged(op);
 }
 

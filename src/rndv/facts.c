@@ -38,7 +38,6 @@ struct fr_policy_message fr_rndv_message_facts(const struct fr_rndv_message *mes
     // A process that is alone on its host leaves its messages to itself to MPI.
     bool meets = to != fr_world_rank() || fr_rndv_has_neighbours();
     bool here = hears && meets && fr_control_is_here(to) && fr_rndv_ledger_is_shared_with(to);
-    bool no_room = !fr_workspace_has_room(view->in_bytes);
     bool answers = hears && !here && fr_control_is_answered_by(to); // else its receiver would wait
     return (struct fr_policy_message){
         .bytes = view->in_bytes,
@@ -51,9 +50,8 @@ struct fr_policy_message fr_rndv_message_facts(const struct fr_rndv_message *mes
         .absolute = view->absolute,
         .host_memory = !fr_device_owns(&view->range),
         .workspace_full = fr_rndv_stage_is_full(FR_PATH_PEER, view->in_bytes),
-        .host_full = no_room || fr_rndv_stage_is_full(FR_PATH_HOST, view->in_bytes),
-        .no_room = no_room,
-        .crowded = fr_rndv_ledger_is_crowded(),
+        .host_full = fr_rndv_stage_is_full(FR_PATH_HOST, view->in_bytes) ||
+                     !fr_workspace_has_room(view->in_bytes),
         .clique_min_bytes = settings->clique_min_bytes,
         .shared_min_bytes = settings->shared_gpu_min_bytes,
         .pipeline_min_bytes = settings->pipeline_min_bytes,
@@ -152,7 +150,7 @@ bool fr_rndv_send_is_possible(const struct fr_rndv_message *message)
 {
     struct fr_policy_message facts = fr_rndv_message_facts(message);
     facts.exported = facts.mapped = true;
-    facts.workspace_full = facts.host_full = facts.no_room = facts.crowded = false;
+    facts.workspace_full = facts.host_full = false;
     facts.rails = facts.by_fragments ? FR_RAILS_MAX : 0;
     return length_in_turn(message, 0) > 0 &&
            fr_policy_choose_scheme(&facts).scheme != FR_SCHEME_NONE;

@@ -147,12 +147,10 @@ static bool waits_for_sender(const struct fr_rndv_incoming *incoming, struct fr_
 // A sender that was asked for another scheme may be in a call of MPI's own, or outside of MPI, and
 // come to it late, or never if it waits for what this process does after this message:
 // then this is the message's failure.
-static bool waits_too_long(const struct fr_rndv_incoming *incoming, unsigned refused,
-                           struct fr_wait *wait)
+static bool waits_too_long(const struct fr_rndv_incoming *incoming, struct fr_wait *wait)
 {
     size_t limit_s = fr_core_settings()->timeout_s;
-    if (limit_s == 0 && !fr_rndv_scheme_has(refused, FR_RNDV_UNDECIDED))
-        limit_s = REFUSED_LIMIT_S;
+    limit_s = limit_s > 0 ? limit_s : REFUSED_LIMIT_S;
     enum fr_wait_verdict verdict = fr_wait_judge(wait, limit_s);
     if (verdict == FR_WAIT_LONG)
         fr_warn("rank %d was asked %ld s ago to send a message another way, and does not answer: "
@@ -164,7 +162,7 @@ static bool waits_too_long(const struct fr_rndv_incoming *incoming, unsigned ref
     return verdict == FR_WAIT_OVER;
 }
 
-static enum fr_status begin_here(struct fr_rndv_incoming *incoming, unsigned refused)
+static enum fr_status begin_here(struct fr_rndv_incoming *incoming, bool refused)
 {
     struct fr_wait wait = {.spins = FR_WAIT_SPINS, .pauses = true};
     while (!fr_rndv_slot_change(incoming->slot, incoming->number, FR_RNDV_ADVERTISED,
@@ -172,8 +170,7 @@ static enum fr_status begin_here(struct fr_rndv_incoming *incoming, unsigned ref
         fr_rndv_incoming_lift_doubt(incoming);
         if (!waits_for_sender(incoming, &wait))
             return FR_ERR_NOT_FOUND;
-        if (refused != FR_SCHEME_NONE && is_time_to_look(&wait) &&
-            waits_too_long(incoming, refused, &wait))
+        if (refused && is_time_to_look(&wait) && waits_too_long(incoming, &wait))
             return FR_ERR_CANCELLED;
     }
     incoming->place = incoming->slot->place;
@@ -197,7 +194,7 @@ static enum fr_status begin_remote(struct fr_rndv_incoming *incoming, unsigned o
         if (is_time_to_look(&wait) && !fr_control_is_alive(incoming->from))
             return FR_ERR_NOT_FOUND;
         if (other_than != FR_SCHEME_NONE) {
-            if (waits_too_long(incoming, other_than, &wait))
+            if (waits_too_long(incoming, &wait))
                 return FR_ERR_CANCELLED;
         } else if (fr_wait_judge(&wait, 0) == FR_WAIT_LONG) {
             fr_warn_once("waiting for %ld s for rank %d to say where a message is",
@@ -208,7 +205,7 @@ static enum fr_status begin_remote(struct fr_rndv_incoming *incoming, unsigned o
 
 enum fr_status fr_rndv_incoming_begin(struct fr_rndv_incoming *incoming)
 {
-    return incoming->slot != NULL ? begin_here(incoming, FR_SCHEME_NONE)
+    return incoming->slot != NULL ? begin_here(incoming, false)
                                   : begin_remote(incoming, FR_SCHEME_NONE);
 }
 
@@ -224,11 +221,7 @@ static void tell_sender(const struct fr_rndv_incoming *incoming, enum fr_control
                         enum fr_rndv_state state)
 {
     const struct fr_rndv_entry entry = {
-        .number = incoming->number,
-        .ready = state,
-        .tag = fr_rndv_scheme_has(incoming->place.scheme, FR_RNDV_UNDECIDED),
-        .index = incoming->index,
-    };
+        .number = incoming->number, .ready = state, .index = incoming->index};
     (void)fr_rndv_tell(incoming->from, kind, &entry, true);
 }
 
@@ -245,7 +238,7 @@ enum fr_status fr_rndv_incoming_refuse(struct fr_rndv_incoming *incoming)
     struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(incoming->from);
     if (ledger != NULL)
         atomic_fetch_add_explicit(&ledger->refused, 1, memory_order_release);
-    return begin_here(incoming, refused);
+    return begin_here(incoming, true);
 }
 
 static void count_down(void)
@@ -270,9 +263,7 @@ void fr_rndv_incoming_end(const struct fr_rndv_incoming *incoming, bool pulled)
         end_here(incoming, state);
         return;
     }
-    // What its sender may just be giving in fragments is discarded in the end.
-    bool over = !fr_rndv_scheme_has(incoming->place.scheme, FR_RNDV_UNDECIDED);
-    (void)fr_rndv_replica_take(incoming->from, incoming->number, over);
+    (void)fr_rndv_replica_take(incoming->from, incoming->number, true);
     tell_sender(incoming, FR_CONTROL_ATS, state);
 }
 

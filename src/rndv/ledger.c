@@ -9,12 +9,11 @@
 
 #include "core/hash.h"
 #include "core/time.h"
-#include "rndv/send.h"
+#include "rndv/rndv_int.h"
 #include "world/world.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 enum { AWAITED_NS = 100000000 }; // for so long after a sender has last had to wait
 
@@ -47,7 +46,7 @@ static struct flow flows[FR_RNDV_SLOTS] FR_GUARDED_BY(ledger_lock);
 static struct flow *known FR_GUARDED_BY(ledger_lock);        // the table
 static struct fr_list idle_flows FR_GUARDED_BY(ledger_lock); // the latest first
 static uint64_t last_number FR_GUARDED_BY(ledger_lock);
-static _Atomic unsigned slot_count, used_count;
+static _Atomic unsigned slot_count;
 
 static bool is_open;                             // written in MPI_Init and MPI_Finalize
 static _Atomic(struct fr_rndv_ledger *) own;     // made when it is needed first
@@ -68,11 +67,6 @@ unsigned fr_rndv_ledger_count(void)
     return atomic_load_explicit(&slot_count, memory_order_relaxed);
 }
 
-bool fr_rndv_ledger_is_crowded(void)
-{
-    return atomic_load_explicit(&used_count, memory_order_relaxed) >= FR_RNDV_FIRST_SLOTS;
-}
-
 bool fr_rndv_ledger_open(void)
 {
     fr_core_lock(&ledger_lock);
@@ -82,12 +76,6 @@ bool fr_rndv_ledger_open(void)
     fr_core_unlock(&ledger_lock);
     is_open = true;
     return true;
-}
-
-static void free_private(struct fr_rndv_ledger *ledger)
-{
-    if (ledger != NULL)
-        (void)munmap(ledger, fr_rndv_ledger_bytes(FR_RNDV_SLOTS));
 }
 
 // The number goes on, so that no RTS is ever the same as another.
@@ -100,22 +88,24 @@ void fr_rndv_ledger_close(void)
     memset(flows, 0, slot_count * sizeof(flows[0]));
     fr_core_unlock(&ledger_lock);
     fr_rndv_plain_forget_all();
-    free_private(atomic_exchange(&private, NULL));
+    free(atomic_exchange(&private, NULL));
     atomic_store(&own, NULL);
     atomic_store(&used_device, -1);
 }
 
-// The first that any thread has made stays. Slots take no memory before they are used.
+// The first that any thread has made stays. It gets no more slots: nothing stays in the
+// application's buffers that leaves this host.
 static struct fr_rndv_ledger *make_private(void)
 {
+    const size_t bytes = fr_rndv_ledger_bytes(FR_RNDV_FIRST_SLOTS);
+    struct fr_rndv_ledger *made = aligned_alloc(FR_CONTROL_LINE_BYTES, bytes);
     struct fr_rndv_ledger *none = NULL;
-    void *made = mmap(NULL, fr_rndv_ledger_bytes(FR_RNDV_SLOTS), PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (made == MAP_FAILED)
+    if (made == NULL)
         return NULL;
+    memset(made, 0, bytes);
     if (atomic_compare_exchange_strong(&private, &none, made))
         return made;
-    free_private(made);
+    free(made);
     return none;
 }
 
@@ -199,7 +189,6 @@ static FR_TLS bool is_blocked; // this thread is, and its ledger says so
 void fr_rndv_block(void)
 {
     struct fr_rndv_ledger *ledger = own_ledger();
-    fr_rndv_refused_decide_all();
     if (ledger == NULL || is_blocked)
         return;
     atomic_fetch_add_explicit(&ledger->blocked, 1, memory_order_relaxed);
@@ -331,7 +320,6 @@ static void mark_in_use(struct fr_rndv_ledger *ledger, size_t index, bool in_use
 {
     uint64_t used = atomic_load_explicit(&ledger->in_use[index / 64], memory_order_relaxed);
     uint64_t bit = (uint64_t)1 << index % 64;
-    atomic_store_explicit(&used_count, used_count + (in_use ? 1u : -1u), memory_order_relaxed);
     atomic_store_explicit(&ledger->in_use[index / 64], in_use ? used | bit : used & ~bit,
                           memory_order_release);
 }
@@ -382,9 +370,8 @@ static enum fr_status enter(struct fr_rndv_ledger *ledger, const struct fr_rndv_
 static bool extend(struct fr_rndv_ledger *ledger)
 {
     unsigned count = fr_rndv_ledger_count();
-    if (count >= FR_RNDV_SLOTS ||
-        (ledger != atomic_load(&private) &&
-         !fr_control_area_extend(fr_rndv_ledger_bytes(2 * (size_t)count))))
+    if (count >= FR_RNDV_SLOTS || ledger == atomic_load(&private) ||
+        !fr_control_area_extend(fr_rndv_ledger_bytes(2 * (size_t)count)))
         return false;
     fr_core_lock(&ledger_lock);
     if (count == slot_count) {

@@ -183,11 +183,9 @@ bool fr_rndv_pipeline_take_over(struct fr_rndv_send *send)
     send->state = sending;
     place.shift = sending->shift;
     slot->place = place;
-    atomic_store_explicit(&slot->ready, send->bytes, memory_order_release);
     send->scheme = &fr_rndv_pipeline;
     const struct fr_rndv_entry entry = {
         .number = send->number,
-        .ready = send->bytes,
         .sizes = FR_SLOT_SIZES(send->bytes, send->length),
         .comm = send->address.comm,
         .tag = send->address.tag,

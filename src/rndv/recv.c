@@ -151,9 +151,6 @@ static size_t count_at_once(const struct fr_rndv_recv *recvs, size_t count)
     size_t bytes = 0, some = 0;
     for (; some < count && some < AT_ONCE; some++) {
         const struct fr_rndv_incoming *incoming = recvs[some].incoming;
-        // Its sender may wait for what was received before it.
-        if (fr_rndv_scheme_has(incoming->place.scheme, FR_RNDV_UNDECIDED))
-            return some > 0 ? some : 1;
         bool by_network = fr_rndv_scheme_has(incoming->place.scheme, FR_RNDV_BY_NETWORK);
         bytes += by_network ? (size_t)incoming->bytes : 0;
         if (some > 0 && by_network && !fr_workspace_has_room(bytes))

@@ -10,8 +10,8 @@
 //
 // A sender that has waited for about as long as a copy takes makes that copy, to memory of
 // Fabrail's on the device or, where that is full, on the host. Where both are full the bytes stay,
-// and the receiver is told that it is waited for: from then on it receives wherever it waits, and
-// asks for what it cannot fetch. One that takes nothing for a second may be where it cannot. So that no send depends on its receiver
+// and the receiver is told that it is waited for: from then on it receives wherever it waits. One
+// that takes nothing for a second may be where it cannot. So that no send depends on its receiver
 // for ever, its bytes then leave beyond the bound.
 //
 // So that a receiver can tell the size of a message before it receives it (MPI_Probe), two rules
@@ -103,10 +103,6 @@ const unsigned char *fr_rndv_send_rts(const struct fr_rndv_send *send, size_t *l
 // Whether a blocking call of MPI that sends the RTS could keep this process from the rest of its
 // part (fr_rndv_send_push): it is then to be made of nonblocking ones.
 bool fr_rndv_send_needs_push(const struct fr_rndv_send *send);
-
-// Whether its receiver has to ask for the bytes, which then leave the application's buffer wherever
-// this process makes progress: it must wait nowhere else.
-bool fr_rndv_send_is_undecided(const struct fr_rndv_send *send);
 
 // The call of MPI that sends the RTS has returned. When it has failed nothing was sent, and the
 // send is to be freed.
@@ -269,9 +265,9 @@ struct fr_rails *fr_rndv_rails(void);
 // Reads a clock only when that is so, or has just ceased to be.
 bool fr_rndv_is_awaited(void);
 
-// Says that a thread of this process goes where it makes no progress while it waits, and that it is
-// back: senders without room do not wait for it, and what others might ask for leaves its buffer.
-// The second form does nothing where the first has not been called, by the same thread.
+// Says that a thread of this process goes where it receives nothing while it waits, and that it is
+// back: senders without room do not wait for it. The second form does nothing where the first has
+// not been called, by the same thread.
 void fr_rndv_block(void);
 void fr_rndv_unblock(void);
 

@@ -143,7 +143,6 @@ void fr_rndv_ledger_fail(unsigned index, uint64_t number, bool shared); // what 
 void fr_rndv_ledger_free(unsigned index, bool shared);    // in any state that nobody is pulling in
 struct fr_rndv_slot *fr_rndv_ledger_slot(unsigned index); // NULL while nothing was ever entered
 unsigned fr_rndv_ledger_count(void);                      // slots that there are, in use or not
-bool fr_rndv_ledger_is_crowded(void); // as many are in use as there are from the start
 
 // Whether a plain message may be under way to an address, so that no RTS of this length can be.
 bool fr_rndv_ledger_is_closed_to(const struct fr_rndv_address *address, size_t length);
@@ -203,8 +202,7 @@ struct fr_rndv_entry {
     uint64_t ready; // of kind ATS: the state that the message has reached
     uint64_t sizes;
     uint64_t comm;
-    int32_t tag; // of kind WRITTEN_ALL: whether something may still land; of kind RETRY: whether
-                 // the refused scheme is undecided
+    int32_t tag; // of kind WRITTEN_ALL: whether something may still land
     uint32_t index;
     struct fr_rndv_place place;
 };
@@ -281,7 +279,6 @@ struct fr_rndv_stage {
     struct fr_path_view view; // of the application's buffer, staged; lease, if there is any
     struct fr_path_block block;
     size_t counted_bytes; // against the bound
-    int64_t turn_ns;      // when it took the turn to go beyond that, 0: it has not
     struct fr_device_batch batch;
     bool copying;
     size_t step;                  // bytes that are copied next, between two marks
@@ -294,7 +291,7 @@ struct fr_rndv_stage {
 };
 
 struct fr_rndv_send {
-    struct fr_list link; // in the list of those that are looked after, or that are not in use
+    struct fr_list link; // in the list of those that their operations have left
     const char *call;
     struct fr_rndv_address address;
     const struct fr_rndv_scheme *scheme;
@@ -306,10 +303,7 @@ struct fr_rndv_send {
     bool remote;   // the receiver does not look there, but hears of it by control messages
     bool sent;     // the RTS
     bool pushed;
-    bool over;      // the application may have its buffer back
-    bool listed;    // it is looked after (left.c)
-    bool owned;     // by its operation, still
-    bool withdrawn; // nobody will receive it
+    bool over; // the application may have its buffer back
     enum fr_status failure;
     int64_t since_ns;       // when somebody first asked whether it is over
     int64_t stays_since_ns; // when there was first no room to leave to, 0 before
@@ -328,7 +322,6 @@ enum fr_rndv_scheme_flag {
     FR_RNDV_REFUSABLE = 4,  // a receiver may ask for another scheme
     FR_RNDV_BY_NETWORK = 8, // slower than links of this host, and by way of host memory
     FR_RNDV_ASKED = 16,     // a receiver may ask something of a sender that is still copying
-    FR_RNDV_UNDECIDED = 32, // a receiver has to ask for another one, which may be on its way
 };
 
 // A scheme is one file and one row.
@@ -350,9 +343,6 @@ struct fr_rndv_scheme {
     bool (*is_quiet)(const struct fr_rndv_send *send);
     // Ends what start has begun but the copies. NULL: nothing.
     void (*cancel)(struct fr_rndv_send *send);
-    // Has the bytes of a refused send, which is held, go by another scheme. FR_ERR_LIMIT when that
-    // has to be tried again. NULL: they go by fragments.
-    enum fr_status (*give)(struct fr_rndv_send *send);
     // The receiver could not have the bytes by it. NULL: that says nothing of other messages.
     void (*note_failure)(const struct fr_rndv_send *send);
     // The receiver: begin one, make progress with all that go by this scheme (returns whether all
@@ -364,8 +354,7 @@ struct fr_rndv_scheme {
     // never.
     bool (*rest)(void);
 };
-extern const struct fr_rndv_scheme fr_rndv_get, fr_rndv_staged_get, fr_rndv_rail, fr_rndv_pipeline,
-    fr_rndv_later;
+extern const struct fr_rndv_scheme fr_rndv_get, fr_rndv_staged_get, fr_rndv_rail, fr_rndv_pipeline;
 enum { FR_RNDV_LEAST_WAIT_NS = 100000 }; // a launch here and there
 
 // The receiving side of get and staged get.

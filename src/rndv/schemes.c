@@ -7,9 +7,10 @@
 const struct fr_rndv_scheme *fr_rndv_scheme_of(unsigned id)
 {
     static const struct fr_rndv_scheme *const rows[FR_SCHEME_COUNT] = {
-        [FR_SCHEME_GET] = &fr_rndv_get,     [FR_SCHEME_STAGED_GET] = &fr_rndv_staged_get,
-        [FR_SCHEME_RAIL] = &fr_rndv_rail,   [FR_SCHEME_PIPELINE] = &fr_rndv_pipeline,
-        [FR_SCHEME_LATER] = &fr_rndv_later,
+        [FR_SCHEME_GET] = &fr_rndv_get,
+        [FR_SCHEME_STAGED_GET] = &fr_rndv_staged_get,
+        [FR_SCHEME_RAIL] = &fr_rndv_rail,
+        [FR_SCHEME_PIPELINE] = &fr_rndv_pipeline,
     };
     return id < FR_SCHEME_COUNT ? rows[id] : NULL;
 }

@@ -216,11 +216,6 @@ bool fr_rndv_send_needs_push(const struct fr_rndv_send *send)
     return send->scheme->flags & FR_RNDV_NEEDS_PUSH;
 }
 
-bool fr_rndv_send_is_undecided(const struct fr_rndv_send *send)
-{
-    return send->scheme->flags & FR_RNDV_UNDECIDED;
-}
-
 void fr_rndv_send_sent(struct fr_rndv_send *send, bool sent)
 {
     fr_rndv_ledger_sent(send->index);
@@ -261,23 +256,12 @@ static void note_failure(const struct fr_rndv_send *send)
         send->scheme->note_failure(send);
 }
 
-static enum fr_status give_another_way(struct fr_rndv_send *send)
-{
-    if (send->scheme->give != NULL)
-        return send->scheme->give(send);
-    note_failure(send);
-    return fr_rndv_pipeline_take_over(send) ? FR_OK : FR_ERR_NO_MEMORY;
-}
-
-bool fr_rndv_send_follow_refusal(struct fr_rndv_send *send)
+void fr_rndv_send_follow_refusal(struct fr_rndv_send *send)
 {
     const struct fr_rndv_entry entry = {.number = send->number, .index = send->index};
-    bool undecided = fr_rndv_send_is_undecided(send);
-    enum fr_status status = give_another_way(send);
-    if (status == FR_OK && undecided)
-        fr_rndv_left_add(send, true);
-    if (status == FR_OK || status == FR_ERR_LIMIT)
-        return status == FR_OK;
+    note_failure(send);
+    if (fr_rndv_pipeline_take_over(send))
+        return;
     fr_warn_once("%s: the receiver cannot map the memory of a message, and there is no other way "
                  "for it",
                  send->call);
@@ -285,18 +269,6 @@ bool fr_rndv_send_follow_refusal(struct fr_rndv_send *send)
     fr_rndv_ledger_fail(send->index, send->number, !send->remote);
     if (send->remote) // where the receiver waits for another scheme
         (void)fr_rndv_tell(send->address.to, FR_CONTROL_WITHDRAWN, &entry, true);
-    return true;
-}
-
-bool fr_rndv_send_fits_device(const struct fr_rndv_send *send)
-{
-    return !send->remote && fr_workspace_may_lend(send->view.range.device, send->bytes);
-}
-
-bool fr_rndv_send_move_out(struct fr_rndv_send *send)
-{
-    return (fr_rndv_send_fits_device(send) && fr_rndv_staged_take_over(send) == FR_OK) ||
-           fr_rndv_pipeline_take_over(send);
 }
 
 static bool leave(struct fr_rndv_send *send)
@@ -308,38 +280,21 @@ static bool leave(struct fr_rndv_send *send)
         send->over = push(send) == FR_OK || send->pushed;
         return true;
     }
-    bool on_device = fr_rndv_send_fits_device(send);
+    bool on_device = fr_workspace_may_lend(send->view.range.device, send->bytes);
     if (fr_rndv_send_stays(send, on_device))
         return false;
     if (!fr_rndv_slot_change(slot, send->number, FR_RNDV_ADVERTISED, FR_RNDV_MOVING))
         return false; // just being pulled
-    send->over =
-        (!send->remote && fr_rndv_staged_take_over(send) == FR_OK) ||
-        (!(on_device && fr_rndv_send_stays(send, false)) && fr_rndv_pipeline_take_over(send));
-    if (!send->over)
+    if (fr_rndv_staged_take_over(send) == FR_OK) {
+        send->pushed = send->over = true;
         (void)fr_rndv_slot_change(slot, send->number, FR_RNDV_MOVING, FR_RNDV_ADVERTISED);
+    } else if (!(on_device && fr_rndv_send_stays(send, false)) &&
+               fr_rndv_pipeline_take_over(send)) {
+        send->over = true;
+    } else {
+        (void)fr_rndv_slot_change(slot, send->number, FR_RNDV_MOVING, FR_RNDV_ADVERTISED);
+    }
     return send->over;
-}
-
-bool fr_rndv_send_decide(struct fr_rndv_send *send)
-{
-    struct fr_rndv_slot *slot = fr_rndv_ledger_slot(send->index);
-    if (!fr_rndv_send_is_undecided(send) || !send->sent || send->over ||
-        is_ended(fr_rndv_ledger_state(send->index)))
-        return true;
-    if (!fr_rndv_slot_change(slot, send->number, FR_RNDV_ADVERTISED, FR_RNDV_MOVING) &&
-        fr_rndv_ledger_state(send->index) != FR_RNDV_REFUSED)
-        return false;
-    if (!fr_workspace_has_room(send->bytes))
-        fr_warn_once("%s: a message has left its buffer beyond FABRAIL_STAGING_MAX, since this "
-                     "process goes where it cannot wait for room",
-                     send->call);
-    send->over = fr_rndv_send_move_out(send);
-    if (send->over)
-        fr_rndv_left_add(send, true);
-    else
-        (void)fr_rndv_slot_change(slot, send->number, FR_RNDV_MOVING, FR_RNDV_ADVERTISED);
-    return true;
 }
 
 static bool may_leave(const struct fr_rndv_send *send, enum fr_rndv_state state, bool waited)
@@ -353,7 +308,7 @@ static bool is_over(struct fr_rndv_send *send, unsigned *copies)
     if (send->over)
         return true;
     if (state == FR_RNDV_REFUSED) {
-        (void)fr_rndv_send_follow_refusal(send);
+        fr_rndv_send_follow_refusal(send);
         return false;
     }
     bool gone = send->scheme->progress(send);
@@ -375,13 +330,8 @@ static bool is_over(struct fr_rndv_send *send, unsigned *copies)
     return false;
 }
 
-// Lists may be so long that receivers of the first ones wait for this process meanwhile.
 bool fr_rndv_send_poll(struct fr_rndv_send *send, unsigned *copies)
 {
-    enum { POLLS_A_LOOK = 256 };
-    static FR_TLS unsigned polls;
-    if (++polls % POLLS_A_LOOK == 0)
-        fr_rndv_progress(NULL);
     fr_rndv_send_hold(send->index);
     bool over = is_over(send, copies);
     fr_rndv_send_release(send->index);
@@ -407,20 +357,14 @@ static void withdraw(struct fr_rndv_send *send)
     const struct fr_rndv_entry entry = {.number = send->number, .index = send->index};
     if (send->entered && send->remote)
         (void)fr_rndv_tell(send->address.to, FR_CONTROL_WITHDRAWN, &entry, false);
-    send->withdrawn = true;
-    if (send->listed)
-        send->owned = false;
-    else
-        fr_rndv_send_destroy(send);
+    fr_rndv_send_destroy(send);
 }
 
 bool fr_rndv_send_is_done(struct fr_rndv_send *send)
 {
     enum fr_rndv_state state = fr_rndv_ledger_state(send->index);
-    if (send->withdrawn)
-        return true;
     if (state == FR_RNDV_REFUSED)
-        (void)fr_rndv_send_follow_refusal(send);
+        fr_rndv_send_follow_refusal(send);
     if (state == FR_RNDV_FAILED && send->failure == FR_OK)
         note_failure(send);
     (void)send->scheme->progress(send);
@@ -437,10 +381,10 @@ void fr_rndv_send_free(struct fr_rndv_send *send, bool cancelled)
     bool in_buffer = !fr_rndv_send_needs_push(send) && !send->over;
     if (cancelled || !send->sent || in_buffer)
         withdraw(send);
-    else if (!send->listed && fr_rndv_send_is_done(send))
+    else if (fr_rndv_send_is_done(send))
         fr_rndv_send_destroy(send);
     else
-        fr_rndv_left_add(send, false);
+        fr_rndv_left_add(send);
     fr_rndv_send_release(index);
 }
 
@@ -457,9 +401,6 @@ void fr_rndv_send_handle(int from, enum fr_control_kind kind, const struct fr_rn
         return;
     }
     (void)fr_rndv_slot_lift_doubt(fr_world_rank(), slot, entry->number);
-    if (kind == FR_CONTROL_RETRY && entry->tag != 0 &&
-        atomic_load_explicit(&slot->ready, memory_order_acquire) != 0)
-        return; // another scheme is on its way to the receiver
     if (kind == FR_CONTROL_RETRY)
         state = FR_RNDV_REFUSED;
     else if (kind == FR_CONTROL_ATS)

@@ -12,24 +12,8 @@ void fr_rndv_send_handle(int from, enum fr_control_kind kind, const struct fr_rn
 void fr_rndv_send_hold(unsigned index);
 void fr_rndv_send_release(unsigned index);
 
-// Has the bytes of a send that is held go another way, since its receiver has refused it. False
-// when that has to be tried again.
-bool fr_rndv_send_follow_refusal(struct fr_rndv_send *send);
-
-// Whether there is room for the bytes of a send in device memory that its receiver may map.
-bool fr_rndv_send_fits_device(const struct fr_rndv_send *send);
-
-// Copies the bytes of a send, whose slot is held or refused, out of the application's buffer: to
-// device memory if they fit there, else to host memory, with room or not. False when that failed.
-bool fr_rndv_send_move_out(struct fr_rndv_send *send);
-
-// Does so with a send that is held, if its receiver has to ask for the bytes and has not got them.
-// False while the receiver is just about to ask.
-bool fr_rndv_send_decide(struct fr_rndv_send *send);
-
-// Does so with all sends, before this process waits where it makes no progress. A load when there
-// are none.
-void fr_rndv_refused_decide_all(void);
+// Has the bytes of a send that is held go by fragments, since its receiver has refused it.
+void fr_rndv_send_follow_refusal(struct fr_rndv_send *send);
 
 // Looks for sends that were refused. A load or two when there are none. Those that are in the
 // ledger are added, and removed while they are held.
@@ -64,10 +48,9 @@ bool fr_rndv_send_has_waited(struct fr_rndv_send *send, enum fr_rndv_state state
 // the device as the caller says or on the host, and its receiver may still come to it.
 bool fr_rndv_send_stays(struct fr_rndv_send *send, bool on_device);
 
-// Looks after a send, which is held: it ends when nothing of it is under way any more, or if its
-// operation still owns it, what it has staged does. Looks after all of those: a load when there are
+// Takes over a send that its operation leaves. Looks after all of those: a load when there are
 // none.
-void fr_rndv_left_add(struct fr_rndv_send *send, bool owned);
+void fr_rndv_left_add(struct fr_rndv_send *send);
 void fr_rndv_left_look_after(void);
 
 // Forgets what nobody has received, once all processes have received what they ever will. Returns
@@ -87,9 +70,6 @@ FR_MUST_CHECK enum fr_status fr_rndv_stage_move(struct fr_rndv_send *send);
 // Has the bytes stand in host memory of the workspace, from the application's buffer or where they
 // have gone since. On failure they stay where they are.
 FR_MUST_CHECK enum fr_status fr_rndv_stage_to_host(struct fr_rndv_send *send);
-// Lets one message at a time go beyond the bound, for a second at most: false when another one
-// does. The turn ends with the staging memory of the send.
-bool fr_rndv_stage_take_turn(struct fr_rndv_send *send);
 bool fr_rndv_stage_is_full(enum fr_policy_path path, size_t bytes);
 
 // Begins to copy the application's bytes to the staging memory: a step at first, then each `growth`
@@ -105,7 +85,7 @@ FR_MUST_CHECK enum fr_status fr_rndv_stage_begin_on_device(struct fr_rndv_send *
 bool fr_rndv_stage_push(struct fr_rndv_send *send);
 
 // Copies the bytes of the application's buffer to device memory of Fabrail's, and advertises that.
-// The slot is held or refused. On failure nothing has changed.
+// The slot is held. On failure nothing has changed.
 FR_MUST_CHECK enum fr_status fr_rndv_staged_take_over(struct fr_rndv_send *send);
 
 // Moves the bytes to host memory, from wherever they are, and has them go in fragments from now on.

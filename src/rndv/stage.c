@@ -5,8 +5,6 @@
 #include "path/packed.h"
 #include "rndv/send.h"
 
-#include "core/time.h"
-
 enum {
     // A receiver takes some microseconds for a step on the device, and then several times as long
     // to
@@ -33,26 +31,6 @@ bool fr_rndv_stage_is_full(enum fr_policy_path path, size_t bytes)
     return atomic_load_explicit(count_of(path), memory_order_relaxed) + bytes > most / 2;
 }
 
-static _Atomic int64_t turn_ns; // when a message took the turn to go beyond, 0: none has
-
-bool fr_rndv_stage_take_turn(struct fr_rndv_send *send)
-{
-    int64_t now = fr_time_ns(), since = atomic_load_explicit(&turn_ns, memory_order_relaxed);
-    if ((since != 0 && now - since < FR_SECOND_NS) ||
-        !atomic_compare_exchange_strong(&turn_ns, &since, now))
-        return false;
-    send->stage.turn_ns = now;
-    return true;
-}
-
-static void end_turn(struct fr_rndv_send *send)
-{
-    int64_t own = send->stage.turn_ns;
-    send->stage.turn_ns = 0;
-    if (own != 0)
-        (void)atomic_compare_exchange_strong(&turn_ns, &own, 0);
-}
-
 enum fr_status fr_rndv_stage_open(struct fr_rndv_send *send, enum fr_policy_path path)
 {
     send->stage.view = send->view;
@@ -74,7 +52,6 @@ enum fr_status fr_rndv_stage_open(struct fr_rndv_send *send, enum fr_policy_path
 
 void fr_rndv_stage_close(struct fr_rndv_send *send)
 {
-    end_turn(send);
     if (send->stage.view.lease.address == NULL)
         return;
     if (send->stage.copying)

@@ -47,9 +47,7 @@ static enum fr_status copy(struct fr_rndv_send *send)
 // A receiver that has not mapped the workspace does so when it begins.
 enum fr_status fr_rndv_staged_take_over(struct fr_rndv_send *send)
 {
-    struct fr_rndv_slot *slot = fr_rndv_ledger_slot(send->index);
     struct fr_rndv_place place = {.scheme = FR_SCHEME_STAGED_GET};
-    enum fr_rndv_state from = fr_rndv_ledger_state(send->index);
     enum fr_status status = find_workspace(send, &place);
     if (status == FR_ERR_NOT_FOUND)
         status = fr_memory_needs_descriptor(&place.handle)
@@ -62,11 +60,8 @@ enum fr_status fr_rndv_staged_take_over(struct fr_rndv_send *send)
         fr_rndv_stage_close(send);
         return status;
     }
-    slot->place = place;
-    atomic_store_explicit(&slot->ready, send->bytes, memory_order_release);
+    fr_rndv_ledger_slot(send->index)->place = place;
     send->scheme = &fr_rndv_staged_get;
-    send->pushed = true;
-    (void)fr_rndv_slot_change(slot, send->number, from, FR_RNDV_ADVERTISED);
     return FR_OK;
 }
 

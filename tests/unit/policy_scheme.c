@@ -8,8 +8,8 @@
 #include "check.h"
 
 enum {
-    FACTS = 15,
-    SCHEMES = 5,
+    FACTS = 14,
+    SCHEMES = 4,
     SIZES = 13,
     RAILS = 9, // none, one or two, of each use
     MIN_SHARED = 3000,
@@ -41,8 +41,7 @@ static struct fr_policy_message message_of(unsigned bits, unsigned failed, unsig
         .exported = bits & 64,
         .mapped = bits & 128,
         .workspace_full = bits & 256,
-        .host_full = bits & (512 | 16384),
-        .no_room = bits & 16384,
+        .host_full = bits & 512,
         .staged_unmapped = bits & 1024,
         .host_memory = bits & 2048,
         .takes_turns = bits & 4096,
@@ -78,8 +77,6 @@ static bool is_allowed(const struct fr_policy_message *m, enum fr_policy_scheme 
         return !m->here && !m->absolute && has_room_for_rails(m) && m->bytes + 1 > MIN_RAIL &&
                m->rail_use != FR_RAIL_OFF &&
                (m->rails > 1 || (m->rails == 1 && m->rail_use == FR_RAIL_FORCE));
-    case FR_SCHEME_LATER: // for want of room, what is not sent at once
-        return m->no_room && m->by_fragments && m->bytes >= 4096 && !m->absolute && !m->must_leave;
     default:
         return m->by_fragments && m->bytes + 1 > MIN_PIPELINE && !m->host_full && !m->absolute &&
                !m->must_leave;
@@ -88,9 +85,8 @@ static bool is_allowed(const struct fr_policy_message *m, enum fr_policy_scheme 
 
 static void check_all(void)
 {
-    static const enum fr_policy_scheme best[] = {FR_SCHEME_GET,   FR_SCHEME_STAGED_GET,
-                                                 FR_SCHEME_RAIL,  FR_SCHEME_PIPELINE,
-                                                 FR_SCHEME_LATER, FR_SCHEME_NONE};
+    static const enum fr_policy_scheme best[] = {
+        FR_SCHEME_GET, FR_SCHEME_STAGED_GET, FR_SCHEME_RAIL, FR_SCHEME_PIPELINE, FR_SCHEME_NONE};
     unsigned seen[FR_SCHEME_COUNT] = {0};
     for (unsigned bits = 0; bits < 1u << FACTS; bits += check_step()) {
         for (unsigned rest = 0; rest < (1u << SCHEMES) * SIZES * RAILS; rest++) {
@@ -122,12 +118,6 @@ static void check_limits(void)
             CHECK((fr_policy_choose_scheme(&m).scheme == FR_SCHEME_PIPELINE) == (m.bytes >= least),
                   "%zu of %zu bytes", m.bytes, least);
     }
-    m = (struct fr_policy_message){.by_fragments = true, .no_room = true, .host_full = true};
-    for (m.bytes = 4095; m.bytes <= 4097; m.bytes++)
-        CHECK((fr_policy_choose_scheme(&m).scheme == FR_SCHEME_LATER) == (m.bytes >= 4096));
-    m = (struct fr_policy_message){.here = true, .crowded = true};
-    for (m.bytes = 4095; m.bytes <= 4097; m.bytes++)
-        CHECK((fr_policy_choose_scheme(&m).scheme == FR_SCHEME_STAGED_GET) == (m.bytes >= 4096));
     m = (struct fr_policy_message){.in_clique = true};
     CHECK(fr_policy_choose_scheme(&m).scheme == FR_SCHEME_STAGED_GET);
     for (m.clique_min_bytes = 1; m.clique_min_bytes < 100; m.clique_min_bytes++) {
@@ -310,8 +300,8 @@ static void check_verbs(void)
 
 static void check_names(void)
 {
-    static const char *const names[FR_SCHEME_COUNT] = {"none", "get",      "staged get",
-                                                       "rail", "pipeline", "later"};
+    static const char *const names[FR_SCHEME_COUNT] = {"none", "get", "staged get", "rail",
+                                                       "pipeline"};
     for (unsigned i = 0; i < FR_SCHEME_COUNT; i++) {
         CHECK(strcmp(fr_policy_scheme_name((enum fr_policy_scheme)i), names[i]) == 0, "%u", i);
         CHECK((strstr(fr_policy_scheme_received((enum fr_policy_scheme)i, FR_VERB_READ, false),
