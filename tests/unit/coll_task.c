@@ -367,6 +367,8 @@ static void run_missing(void)
         begin(&other, rank);
     run_all((struct fr_coll_task *[]){&other.tasks[0], &other.tasks[1]}, 2, 1, &random, FR_OK);
     check(&other);
+    if (check_failures > 0)
+        return; // a task that is not over would be waited for
     time_t began = time(NULL);
     while (!over && time(NULL) < began + 60)
         status = fr_coll_task_progress(&late.tasks[0], &over);
@@ -424,7 +426,7 @@ static void run_missing_in_slabs(void)
 
 #define SHORT                                                                                      \
     {                                                                                              \
-        "FABRAIL_TIMEOUT=1"                                                                        \
+        "FABRAIL_TIMEOUT=4"                                                                        \
     }
 
 static const struct process_case cases[] = {
