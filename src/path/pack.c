@@ -228,12 +228,9 @@ static size_t calls_of(const struct fr_layout_copy *piece)
 
 static enum fr_status count_piece(void *context, const struct fr_layout_copy *piece)
 {
-    struct fr_policy_pieces *pieces = context;
-    pieces->calls += calls_of(piece);
-    pieces->blocks += piece->n[0] * piece->n[1];
-    if (piece->bytes < pieces->least_block_bytes)
-        pieces->least_block_bytes = piece->bytes;
-    return pieces->calls > FR_POLICY_MOST_CALLS ? FR_ERR_LIMIT : FR_OK;
+    size_t *calls = context;
+    *calls += calls_of(piece);
+    return *calls > FR_POLICY_MOST_CALLS ? FR_ERR_LIMIT : FR_OK;
 }
 
 static bool is_packed(const struct fr_path_packing *packing)
@@ -401,13 +398,13 @@ static bool pack_by_cpu(const struct fr_path_packing *packing, struct fr_device_
 bool fr_path_pack(const struct fr_path_packing *packing, struct fr_device_batch *batch)
 {
     const struct fr_path_view *view = packing->view;
-    struct fr_policy_pieces pieces = {.least_block_bytes = SIZE_MAX};
+    size_t calls = 0;
     if (!fr_device_owns(&view->range) || view->mixed || packing->bytes == 0 ||
         !fr_path_view_is_in_range(view))
         return false;
     enum fr_status counted = fr_layout_visit(packing->layout, packing->count, is_packed(packing),
-                                             packing->bytes, count_piece, &pieces);
-    if (!fr_policy_packs_by_kernel(&pieces))
+                                             packing->bytes, count_piece, &calls);
+    if (!fr_policy_packs_by_kernel(calls))
         return false;
     return pack_by_kernel(packing, batch) ||
            (counted == FR_ERR_LIMIT && pack_by_cpu(packing, batch));

@@ -64,10 +64,8 @@ const char *fr_policy_path_name(enum fr_policy_path path)
     return names[path];
 }
 
-bool fr_policy_packs_by_kernel(const struct fr_policy_pieces *pieces)
+bool fr_policy_packs_by_kernel(size_t calls)
 {
-    enum { CALLS = 2, LONG_BYTES = 1024 };
-    if (pieces->calls > CALLS)
-        return true;
-    return pieces->blocks > CALLS && pieces->least_block_bytes < LONG_BYTES;
+    enum { MOST_CALLS = 64 };
+    return calls > MOST_CALLS;
 }

@@ -38,17 +38,10 @@ struct fr_policy_choice {
 struct fr_policy_choice fr_policy_choose(const struct fr_policy_facts *facts);
 const char *fr_policy_path_name(enum fr_policy_path path);
 
-// How the pieces of a datatype in device memory are copied: by driver calls, one for each regular
-// piece, or by one kernel.
-struct fr_policy_pieces {
-    size_t calls;             // of the driver, as far as they were counted: to FR_POLICY_MOST_CALLS
-    size_t blocks;            // contiguous runs
-    size_t least_block_bytes; // of the shortest
-};
+// Whether one kernel copies the pieces of a datatype in device memory, in place of `calls` calls of
+// the driver, one for each regular piece. These are counted up to FR_POLICY_MOST_CALLS, beyond
+// which nothing is copied by so many.
 enum { FR_POLICY_MOST_CALLS = 256 };
-
-// Whether a kernel is faster. A launch takes about as long as two calls; copy engines do rows of
-// 1 KiB and more at full speed, and shorter ones at 2 to 5 times the cost of a kernel.
-bool fr_policy_packs_by_kernel(const struct fr_policy_pieces *pieces);
+bool fr_policy_packs_by_kernel(size_t calls);
 
 #endif
