@@ -152,7 +152,7 @@ struct fr_mpi_verdict fr_mpi_enter_fully(unsigned slot, const fr_word *registers
         fr_mpi_prove(fn);
     if (FR_UNLIKELY(fr_mpi_handler_frame != 0) && !inside) {
         fr_rndv_unblock(); // a collective may have been left
-        fr_request_settle();
+        fr_request_settle(outer != 0);
     }
     if (works && FR_UNLIKELY(fr_request_looks_at_all()))
         fr_request_notice_awaited();

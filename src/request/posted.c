@@ -287,6 +287,10 @@ bool fr_request_posted_end(struct fr_request_posted **posted, size_t count, cons
         if (FR_UNLIKELY(fr_rndv_begins_rts(posted[i]->buffer)) &&
             fr_request_posted_has_rts(posted[i], (const void *)status))
             break;
+        // An error handler may have made a success of a message that was cut off.
+        if (FR_UNLIKELY(posted[i]->buffer != posted[i]->memory) &&
+            fr_request_posted_may_have_rts(posted[i], (const void *)status, fr_real_mpi.SUCCESS))
+            break;
         let_go(fr_request_word_at(posted[i]), FR_FREE);
         posted[i] = NULL;
         ended++;

@@ -268,8 +268,9 @@ bool fr_request_pready(enum fr_fn fn, fr_word *args, int *result);
 bool fr_request_parrived(enum fr_fn fn, fr_word *args, int *result);
 
 // Goes before anything that the application does in a function of its own which MPI calls while it
-// completes requests: these are claimed now, before others have their values.
-void fr_request_settle(void);
+// completes requests: these are claimed now, before others have their values. `within` says whether
+// the completion call is still on the stack; one that was left is forgotten.
+void fr_request_settle(bool within);
 
 enum { FR_REQUEST_SHORT_LIST = 32 }; // so many requests of a call take no memory
 

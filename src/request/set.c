@@ -96,11 +96,11 @@ void fr_request_set_claim_late(struct fr_request_set *set)
     (void)!claim(set, set->hidden);
 }
 
-void fr_request_settle(void)
+void fr_request_settle(bool within)
 {
     struct fr_request_set *set = fr_request_late_set;
     fr_request_late_set = NULL;
-    if (set)
+    if (set && within)
         fr_request_set_claim_late(set);
 }
 

@@ -56,7 +56,7 @@ int fr_real_call(enum fr_fn fn, const fr_word *args)
 {
     real_calls++;
     if (settles)
-        fr_request_settle();
+        fr_request_settle(true);
     if (refuses)
         return OTHER;
     if (fn == FR_FN_MPI_Testall)
