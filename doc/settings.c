@@ -2,7 +2,7 @@
 // Writes the settings part of the manual page, out of the table that the library itself reads.
 #include "config.h"
 
-#include "core/core.h"
+#include "fabrail/core.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 
 #include "child.h"
 
-#include "core/time.h"
+#include "fabrail/core/time.h"
 
 #include <errno.h>
 #include <fcntl.h>

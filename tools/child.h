@@ -3,7 +3,7 @@
 #ifndef FR_TOOLS_CHILD_H
 #define FR_TOOLS_CHILD_H
 
-#include "core/core.h"
+#include "fabrail/core.h"
 
 // A command line under construction. The words are the list's own; it ends with NULL.
 struct fr_words {

@@ -10,7 +10,7 @@
 #ifndef FR_TOOLS_COMMAND_H
 #define FR_TOOLS_COMMAND_H
 
-#include "core/core.h"
+#include "fabrail/core.h"
 
 #include <stdio.h>
 

@@ -168,7 +168,7 @@ static void set_defaults(struct options *options)
         options->size_count = (int)FR_ARRAY_LENGTH(sizes);
     }
     for (int kind = 0; kind < FR_KIND_COUNT && options->kinds == 0; kind++) {
-        if (!(fr_device_kind_caps((enum fr_device_kind)kind) & FR_MEMORY_OWNED))
+        if (!(fr_device_kind_caps((enum fr_device_kind)kind) & FR_IPC_OWNED))
             continue;
         for (int k = kind; k < FR_KIND_COUNT; k++)
             options->kinds |= 1u << k;
@@ -271,7 +271,7 @@ int fabrail_explain(int argc, char **argv)
         .function = "MPI_Send", .place = FR_PLACE_COUNT, .gpu_aware = FR_AUTO};
     struct fr_explain_facts facts;
     const char *source;
-    fr_real_rows_fill();
+    fr_abi_rows_fill();
     for (int code = 0; (code = fr_tool_next(argc, argv)) != FR_TOOL_END;) {
         const char *what = "";
         if (code == FR_TOOL_HELP || code == FR_TOOL_BAD)

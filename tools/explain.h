@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which path a buffer of a call takes and why, out of the functions of room policy that the library
-// itself goes by, and of facts: of this machine, of the command line, or of a report.
+// Which path a buffer of a call takes and why, out of the functions of module policy that the
+// library itself goes by, and of facts: of this machine, of the command line, or of a report.
 #ifndef FR_TOOLS_EXPLAIN_H
 #define FR_TOOLS_EXPLAIN_H
 
-#include "device/device.h"
-#include "real/real.h"
+#include "fabrail/abi.h"
+#include "fabrail/device.h"
 
 // Where the other end of a call is.
 enum fr_explain_place {

@@ -5,11 +5,11 @@
 
 #include "explain.h"
 
-#include "memory/engine.h"
-#include "mpi/aware.h"
-#include "policy/policy.h"
-#include "policy/scheme.h"
-#include "rndv/rndv.h"
+#include "fabrail/ipc/engine.h"
+#include "fabrail/policy.h"
+#include "fabrail/policy/scheme.h"
+#include "fabrail/rndv.h"
+#include "intercept/gpu_aware.h"
 
 #include <string.h>
 
@@ -36,44 +36,44 @@ const char *fr_explain_place_text(enum fr_explain_place place)
 enum fr_fn fr_explain_function(const char *name)
 {
     int fn = 0;
-    while (fn < FR_FN_COUNT && strcmp(fr_real_rows[fn].name, name) != 0)
+    while (fn < FR_FN_COUNT && strcmp(fr_abi_rows[fn].name, name) != 0)
         fn++;
     return (enum fr_fn)fn;
 }
 
 static bool is_reduction(enum fr_fn fn)
 {
-    const struct fr_real_shape *shape = fr_real_shape_of(fn);
+    const struct fr_abi_shape *shape = fr_abi_shape_of(fn);
     return shape && shape->reduces;
 }
 
 static bool is_nonblocking(enum fr_fn fn)
 {
-    return fr_real_rows[fn].request >= 0;
+    return fr_abi_rows[fn].request >= 0;
 }
 
 // Messages, and collectives that are made of them: nonblocking ones where that is no detour, and
 // others whose ranks are on several hosts.
 static bool is_of_messages(enum fr_fn fn, enum fr_explain_place place)
 {
-    switch (fr_real_rows[fn].class) {
+    switch (fr_abi_rows[fn].class) {
     case FR_CLASS_SEND:
     case FR_CLASS_RECV:
     case FR_CLASS_SENDRECV:
     case FR_CLASS_REPLACE:
         return true;
     default:
-        return fr_mpi_peer_serves(fn) && place != FR_PLACE_APART &&
-               (fr_mpi_peer_schedules(fn) ||
+        return fr_intercept_nvlink_serves(fn) && place != FR_PLACE_APART &&
+               (fr_intercept_nvlink_schedules(fn) ||
                 (is_nonblocking(fn) && (place == FR_PLACE_HOST || place == FR_PLACE_GPU)));
     }
 }
 
 static bool must_leave(enum fr_fn fn)
 {
-    return strstr(fr_real_rows[fn].name, "send") != NULL &&
-           (strstr(fr_real_rows[fn].name, "Bs") != NULL ||
-            strstr(fr_real_rows[fn].name, "Ibs") != NULL);
+    return strstr(fr_abi_rows[fn].name, "send") != NULL &&
+           (strstr(fr_abi_rows[fn].name, "Bs") != NULL ||
+            strstr(fr_abi_rows[fn].name, "Ibs") != NULL);
 }
 
 // Whether other processes can map the application's own memory.
@@ -106,7 +106,7 @@ static struct fr_explain_answer explain_message(const struct fr_explain_facts *f
         .by_fragments = true,
         .one_piece = true,
         .must_leave = must_leave(fn),
-        .host_memory = !kind_can(kind, FR_MEMORY_OWNED),
+        .host_memory = !kind_can(kind, FR_IPC_OWNED),
         .exported = kind_can(kind, FR_SHARE_ANY),
         .mapped = !facts->first,
         .clique_min_bytes = settings->clique_min_bytes,
@@ -115,7 +115,7 @@ static struct fr_explain_answer explain_message(const struct fr_explain_facts *f
         .rails = facts->first || facts->place == FR_PLACE_APART ? 0 : facts->rails,
         .rails_reach_device = facts->hmem && settings->rail_hmem,
         .rail_use = settings->rail,
-        .rail_min_bytes = fr_memory_tuned(FR_SIZE_RAIL),
+        .rail_min_bytes = fr_ipc_tuned(FR_SIZE_RAIL),
     };
     const char *without = message.host_memory ? "pass" : "host"; // a scheme
     if (bytes < FR_RNDV_RTS_BYTES)
@@ -133,14 +133,14 @@ static bool is_served(const struct fr_explain_facts *facts, enum fr_fn fn)
     bool in_reach =
         is_in_reach(facts) || (facts->place == FR_PLACE_CLIQUE && facts->fabric_memory &&
                                fr_core_settings()->fabric != FR_FABRIC_OFF);
-    return in_reach && fr_mpi_peer_serves(fn) && !is_nonblocking(fn) &&
+    return in_reach && fr_intercept_nvlink_serves(fn) && !is_nonblocking(fn) &&
            (fr_core_settings()->paths & FR_PATH_BIT_PEER);
 }
 
 // What each of many ranks does, or the root where one alone does something.
 static enum fr_policy_size traffic_of(enum fr_fn fn)
 {
-    const struct fr_real_shape *shape = fr_real_shape_of(fn);
+    const struct fr_abi_shape *shape = fr_abi_shape_of(fn);
     return shape->receiver == FR_WHO_ROOT ? FR_SIZE_GATHER_CE
            : shape->sender == FR_WHO_ROOT ? FR_SIZE_SPREAD_CE
                                           : FR_SIZE_EXCHANGE_CE;
@@ -152,8 +152,8 @@ static bool is_by_kernel(const struct fr_explain_facts *facts, enum fr_fn fn, si
     if (is_reduction(fn))
         return true;
     if (facts->place == FR_PLACE_CLIQUE)
-        return fr_memory_moves_at_once(bytes, bytes);
-    return fr_memory_engine(traffic_of(fn), bytes) == FR_ENGINE_SM;
+        return fr_ipc_moves_at_once(bytes, bytes);
+    return fr_ipc_engine(traffic_of(fn), bytes) == FR_ENGINE_SM;
 }
 
 static struct fr_explain_answer explain_collective(const struct fr_explain_facts *facts,
@@ -170,10 +170,10 @@ static struct fr_policy_choice choose_alone(const struct fr_explain_facts *facts
 {
     const struct fr_settings *settings = fr_core_settings();
     const struct fr_policy_facts local = {
-        .device_memory = kind_can(kind, FR_MEMORY_OWNED),
-        .stageable = fr_real_rows[fn].class != FR_CLASS_REFUSE,
+        .device_memory = kind_can(kind, FR_IPC_OWNED),
+        .stageable = fr_abi_rows[fn].class != FR_CLASS_REFUSE,
         .mpi_gpu_aware = facts->gpu_aware,
-        .function_gpu_safe = fr_mpi_family_is_gpu_safe(facts->family, fn),
+        .function_gpu_safe = fr_intercept_family_accepts_device_ptr(facts->family, fn),
         .paths = settings->paths,
         .fabric_use = settings->fabric,
         .fabric_allocated = kind_can(kind, FR_SHARE_FABRIC),
@@ -190,7 +190,7 @@ static bool is_between_hosts(const struct fr_explain_facts *facts)
 
 static bool has_buffer(enum fr_fn fn)
 {
-    return fr_real_rows[fn].buffer_count > 0;
+    return fr_abi_rows[fn].buffer_count > 0;
 }
 
 // What the library would say, were all ranks to make this call in one place.
@@ -198,7 +198,8 @@ static const char *staged_because(const struct fr_explain_facts *facts, enum fr_
                                   const char *reason)
 {
     bool nonblocking_reduction = is_reduction(fn) && is_nonblocking(fn);
-    if (!is_of_messages(fn, facts->place) && !fr_mpi_peer_serves(fn) && !nonblocking_reduction)
+    if (!is_of_messages(fn, facts->place) && !fr_intercept_nvlink_serves(fn) &&
+        !nonblocking_reduction)
         return reason;
     if (!(fr_core_settings()->paths & FR_PATH_BIT_PEER))
         return "FABRAIL_PATHS excludes peer";
@@ -218,7 +219,7 @@ struct fr_explain_answer fr_explain(const struct fr_explain_facts *given, enum f
     if (!has_buffer(fn))
         return answer("pass", "", "the function has no buffer");
     struct fr_policy_choice local = choose_alone(facts, fn, kind);
-    bool on_device = kind_can(kind, FR_MEMORY_OWNED);
+    bool on_device = kind_can(kind, FR_IPC_OWNED);
     if (on_device && is_served(facts, fn))
         return explain_collective(facts, fn, bytes);
     // Host memory on one host is the MPI library's, whatever the setting says.

@@ -10,14 +10,14 @@
 #include <inttypes.h>
 #include <string.h>
 
-static void print_function(const struct fr_job_function *function,
+static void print_function(const struct fr_tools_job_function *function,
                            const struct fr_explain_facts *facts)
 {
-    const struct fr_job_totals *totals = &function->totals;
+    const struct fr_tools_job_totals *totals = &function->totals;
     uint64_t average = totals->bytes / totals->buffers;
     enum fr_fn fn = fr_explain_function(function->name);
     printf("%s path %s%s%s: %" PRIu64 " buffers, %" PRIu64 " bytes, %" PRIu64 " each\n",
-           function->name, fr_job_path_name(function->path), function->scheme ? ", " : "",
+           function->name, fr_tools_job_path_name(function->path), function->scheme ? ", " : "",
            function->scheme ? function->scheme : "", totals->buffers, totals->bytes, average);
     if (function->reason)
         printf("    because %s\n", function->reason);
@@ -44,11 +44,11 @@ static bool print_functions(const struct fr_job *job, const struct fr_explain_fa
 static void print_advice(const struct fr_job *job)
 {
     for (size_t i = 0; i < job->function_count; i++) {
-        const char *title = NULL, *advice = fr_job_advice(&job->functions[i], &title);
+        const char *title = NULL, *advice = fr_tools_job_advice(&job->functions[i], &title);
         bool is_new = advice != NULL;
         for (size_t j = 0; j < i && is_new; j++) {
             const char *other = NULL;
-            is_new = fr_job_advice(&job->functions[j], &other) != advice;
+            is_new = fr_tools_job_advice(&job->functions[j], &other) != advice;
         }
         if (is_new)
             printf("\n%s\n    %s\n", title, advice);
@@ -85,10 +85,10 @@ bool fr_explain_reports(int count, char *const *names, enum fr_explain_place pla
     struct fr_job job = {.size = -1};
     bool done = true;
     for (int i = 0; i < count && done; i++)
-        done = fr_job_read(&job, names[i]);
-    done = done && is_detailed(&job, names[0]) && fr_job_finish(&job);
+        done = fr_tools_job_read(&job, names[i]);
+    done = done && is_detailed(&job, names[0]) && fr_tools_job_finish(&job);
     if (done)
         print_job(&job, place);
-    fr_job_free(&job);
+    fr_tools_job_free(&job);
     return done;
 }

@@ -4,7 +4,7 @@
 #ifndef FR_TOOLS_FIGURES_H
 #define FR_TOOLS_FIGURES_H
 
-#include "core/core.h"
+#include "fabrail/core.h"
 
 #include <stdio.h>
 

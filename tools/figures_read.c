@@ -6,7 +6,7 @@
 #include "figures.h"
 
 #include "command.h"
-#include "core/files.h"
+#include "fabrail/core/files.h"
 #include "json_read.h"
 
 #include <errno.h>

@@ -5,8 +5,8 @@
 #include "info.h"
 
 #include "command.h"
+#include "fabrail/ipc/tuned.h"
 #include "json_write.h"
-#include "memory/tuned.h"
 
 #include <getopt.h>
 #include <stdlib.h>
@@ -145,7 +145,7 @@ static void print_tuning(void)
     puts("\nSizes from or beyond which bytes move in another way");
     for (int i = 0; i < FR_SIZE_COUNT; i++) {
         char text[FR_BYTES_TEXT];
-        struct fr_policy_crossover one = fr_memory_tuned_because((enum fr_policy_size)i);
+        struct fr_policy_crossover one = fr_ipc_tuned_because((enum fr_policy_size)i);
         printf("  %-17s %s, %s\n", fr_policy_tuning_name((enum fr_policy_size)i),
                fr_core_bytes_text(one.bytes, text), one.reason);
     }
@@ -267,7 +267,7 @@ static void write_tuning(struct fr_json_out *out)
 {
     fr_json_open(out, "tuning", '[');
     for (int i = 0; i < FR_SIZE_COUNT; i++) {
-        struct fr_policy_crossover one = fr_memory_tuned_because((enum fr_policy_size)i);
+        struct fr_policy_crossover one = fr_ipc_tuned_because((enum fr_policy_size)i);
         fr_json_open(out, NULL, '{');
         fr_json_text(out, "name", fr_policy_tuning_name((enum fr_policy_size)i));
         fr_json_number(out, "bytes", (int64_t)one.bytes);

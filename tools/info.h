@@ -4,7 +4,7 @@
 #ifndef FR_TOOLS_INFO_H
 #define FR_TOOLS_INFO_H
 
-#include "device/device.h"
+#include "fabrail/device.h"
 #include "launch.h"
 
 #include <stdio.h>

@@ -3,8 +3,8 @@
 // others. What a single process decides is asked of the policy that the library itself goes by.
 #include "config.h"
 
+#include "fabrail/policy.h"
 #include "info.h"
-#include "policy/policy.h"
 
 #include <stdarg.h>
 #include <stdio.h>

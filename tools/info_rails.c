@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // fabrail info: the NICs of this machine and the GPU that each is nearest to, as the kernel has
 // them; libfabric's providers; and which rails the library would open for each GPU, where it was
-// built with room rail. Libfabric is asked in a process of its own, since providers may print, wait
-// and worse when they look around.
+// built with module rail. Libfabric is asked in a process of its own, since providers may print,
+// wait and worse when they look around.
 #include "config.h"
 
 #include "info.h"
@@ -24,8 +24,8 @@
 #endif
 
 #if defined __has_include
-#if __has_include("rail/rail.h")
-#include "rail/rail.h"
+#if __has_include("fabrail/rail.h")
+#include "fabrail/rail.h"
 #define HAS_RAILS 1
 #endif
 #endif

@@ -3,7 +3,7 @@
 #ifndef FR_TOOLS_JSON_READ_H
 #define FR_TOOLS_JSON_READ_H
 
-#include "core/core.h"
+#include "fabrail/core.h"
 
 enum fr_json_kind {
     FR_JSON_NULL,

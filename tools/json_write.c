@@ -4,7 +4,7 @@
 
 #include "json_write.h"
 
-#include "core/core.h"
+#include "fabrail/core.h"
 
 #include <math.h>
 

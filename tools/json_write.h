@@ -3,7 +3,7 @@
 #ifndef FR_TOOLS_JSON_WRITE_H
 #define FR_TOOLS_JSON_WRITE_H
 
-#include "core/core.h"
+#include "fabrail/core.h"
 
 #include <stdio.h>
 

@@ -5,7 +5,7 @@
 #define FR_TOOLS_LAUNCH_H
 
 #include "child.h"
-#include "core/files.h"
+#include "fabrail/core/files.h"
 
 // How a launcher hands variables to the ranks.
 enum fr_launch_family {

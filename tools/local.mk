@@ -14,7 +14,7 @@ tools_fabrail_CPPFLAGS = $(AM_CPPFLAGS) $(JSON_C_CPPFLAGS) -I$(top_builddir)/too
 # The folders of libraries and programs, as seen from the one of commands, in one prefix.
 fr_libdir_beside = $(patsubst $(exec_prefix)/%,../%,$(libdir))
 fr_libexecdir_beside = $(patsubst $(exec_prefix)/%,../%,$(libexecdir))
-tools_fabrail_LDADD = librooms.la $(JSON_C_LIBS) -lm
+tools_fabrail_LDADD = libmodules.la $(JSON_C_LIBS) -lm
 
 # fabrail report, its page's style and script as strings of C, and what reads JSON if there is json-c.
 tools_fabrail_SOURCES += tools/report.c tools/report.h tools/report_advice.c tools/report_charts.c \

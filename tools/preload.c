@@ -5,8 +5,8 @@
 #include "preload.h"
 
 #include "command.h"
-#include "core/files.h"
 #include "elf_file.h"
+#include "fabrail/core/files.h"
 
 #include <errno.h>
 #include <stdlib.h>

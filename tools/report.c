@@ -37,9 +37,9 @@ static bool make_page(char *const *names, size_t count, const char *output)
     struct fr_job job = {.size = -1};
     bool done = true;
     for (size_t i = 0; i < count && done; i++)
-        done = fr_job_read(&job, names[i]);
-    done = done && fr_job_finish(&job) && put_page(&job, output);
-    fr_job_free(&job);
+        done = fr_tools_job_read(&job, names[i]);
+    done = done && fr_tools_job_finish(&job) && put_page(&job, output);
+    fr_tools_job_free(&job);
     return done;
 }
 

@@ -7,73 +7,73 @@
 
 #include "command.h"
 
-// The paths, as reports name them; room policy's, and what later versions of the library have.
+// The paths, as reports name them; module policy's, and what later versions of the library have.
 enum fr_report_path {
-    FR_JOB_PASS,
-    FR_JOB_HOST,
-    FR_JOB_FABRIC,
-    FR_JOB_PEER,
-    FR_JOB_RAIL,
-    FR_JOB_REFUSE,
-    FR_JOB_NONE,
-    FR_JOB_PATHS,
+    FR_TOOLS_JOB_PASS,
+    FR_TOOLS_JOB_HOST,
+    FR_TOOLS_JOB_FABRIC,
+    FR_TOOLS_JOB_PEER,
+    FR_TOOLS_JOB_RAIL,
+    FR_TOOLS_JOB_REFUSE,
+    FR_TOOLS_JOB_NONE,
+    FR_TOOLS_JOB_PATHS,
 };
-const char *fr_job_path_name(unsigned path);
-const char *fr_job_path_about(unsigned path); // some words for people
-bool fr_job_path_named(const char *name, unsigned *path);
+const char *fr_tools_job_path_name(unsigned path);
+const char *fr_tools_job_path_about(unsigned path); // some words for people
+bool fr_tools_job_path_named(const char *name, unsigned *path);
 
-struct fr_job_totals {
+struct fr_tools_job_totals {
     uint64_t calls, buffers, bytes;
     uint64_t fabrail_ns, copies_ns, mpi_ns;
 };
-static inline uint64_t fr_job_ns(const struct fr_job_totals *totals)
+static inline uint64_t fr_tools_job_ns(const struct fr_tools_job_totals *totals)
 {
     return totals->fabrail_ns + totals->copies_ns + totals->mpi_ns;
 }
-void fr_job_add(struct fr_job_totals *to, const struct fr_job_totals *from);
+void fr_tools_job_add(struct fr_tools_job_totals *to, const struct fr_tools_job_totals *from);
 
-struct fr_job_rank {
+struct fr_tools_job_rank {
     int rank;
     char *host;
     char *ended;
     int signal; // 0 for none, or when only the summary is known
     uint64_t wall_ns;
-    struct fr_job_totals paths[FR_JOB_PATHS];
+    struct fr_tools_job_totals paths[FR_TOOLS_JOB_PATHS];
     char *file;    // that it comes from
     bool detailed; // which has more than the totals
 };
 
 // Of all ranks; texts are NULL for none.
-struct fr_job_function {
+struct fr_tools_job_function {
     char *name;
     unsigned path;
     char *scheme;
     char *reason;
-    struct fr_job_totals totals;
+    struct fr_tools_job_totals totals;
 };
 
 // What would spare these buffers the way that they took; NULL for nothing.
-const char *fr_job_advice(const struct fr_job_function *function, const char **title);
+const char *fr_tools_job_advice(const struct fr_tools_job_function *function, const char **title);
 
-struct fr_job_rail {
+struct fr_tools_job_rail {
     char *name;
     uint64_t sent_bytes, received_bytes, device_bytes, stripes;
     unsigned ranks; // that have it
     unsigned lost;  // and have lost it
 };
 
-struct fr_job_warning {
+struct fr_tools_job_warning {
     char *text;
     bool error;
     unsigned count;
     int rank; // the first that has it
 };
 
-struct fr_job_cell {
+struct fr_tools_job_cell {
     uint64_t bytes, messages;
 };
 
-enum { FR_JOB_CLASSES = 64, FR_JOB_MOST_SIDE = 512 };
+enum { FR_TOOLS_JOB_CLASSES = 64, FR_TOOLS_JOB_MOST_SIDE = 512 };
 
 struct fr_job {
     char *name, *fabrail, *mpi, *fabric_memory;
@@ -83,29 +83,31 @@ struct fr_job {
     int size;
     bool detailed; // more than the summary is known
 
-    struct fr_job_rank *ranks;
+    struct fr_tools_job_rank *ranks;
     size_t rank_count;
     size_t current; // of the ranks: the one that is being read
-    struct fr_job_function *functions;
+    struct fr_tools_job_function *functions;
     size_t function_count;
-    struct fr_job_rail *rails;
+    struct fr_tools_job_rail *rails;
     size_t rail_count;
-    struct fr_job_warning *warnings;
+    struct fr_tools_job_warning *warnings;
     size_t warning_count;
-    struct fr_job_cell sizes[FR_JOB_PATHS][FR_JOB_CLASSES]; // `messages` are buffers
+    struct fr_tools_job_cell sizes[FR_TOOLS_JOB_PATHS]
+                                  [FR_TOOLS_JOB_CLASSES]; // `messages` are buffers
 
     // Who sends to whom: `side` rows of as many cells, each of `group` ranks, by sender.
-    struct fr_job_cell *matrix;
+    struct fr_tools_job_cell *matrix;
     int side, group;
 };
 
 // Adds a file to the job; complains and returns false when it is no report, or none of this job.
-bool fr_job_read(struct fr_job *job, const char *name);
+bool fr_tools_job_read(struct fr_job *job, const char *name);
 
 // Sorts, and says whether the ranks fit together.
-bool fr_job_finish(struct fr_job *job);
-void fr_job_free(struct fr_job *job);
-void fr_job_sum(const struct fr_job *job, struct fr_job_totals paths[FR_JOB_PATHS]);
+bool fr_tools_job_finish(struct fr_job *job);
+void fr_tools_job_free(struct fr_job *job);
+void fr_tools_job_sum(const struct fr_job *job,
+                      struct fr_tools_job_totals paths[FR_TOOLS_JOB_PATHS]);
 
 // Merges traces into one file.
 bool fr_trace_merge(char *const *names, size_t count, const char *output);

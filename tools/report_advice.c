@@ -104,7 +104,7 @@ static const struct {
     [UNEXPLAINED] = {"Other staging", "The reasons stand in the table of functions."},
 };
 
-static bool says(const struct fr_job_function *function, const char *words)
+static bool says(const struct fr_tools_job_function *function, const char *words)
 {
     return function->reason && strstr(function->reason, words) != NULL;
 }
@@ -115,14 +115,14 @@ static bool is_deferred(const char *name)
     return strncmp(name, "MPI_I", 5) == 0 || (suffix && suffix[5] == '\0');
 }
 
-static int topic_of(const struct fr_job_function *function)
+static int topic_of(const struct fr_tools_job_function *function)
 {
     enum kind kind = kind_of(function->name);
-    if (function->path == FR_JOB_REFUSE)
+    if (function->path == FR_TOOLS_JOB_REFUSE)
         return REFUSED;
-    if (function->path == FR_JOB_PASS && says(function, "no fabric workspace"))
+    if (function->path == FR_TOOLS_JOB_PASS && says(function, "no fabric workspace"))
         return NO_WORKSPACE;
-    if (function->path != FR_JOB_HOST || !function->totals.buffers)
+    if (function->path != FR_TOOLS_JOB_HOST || !function->totals.buffers)
         return -1;
     if (function->scheme && strcmp(function->scheme, "pipeline") == 0)
         return IN_CHUNKS;
@@ -143,7 +143,7 @@ static int topic_of(const struct fr_job_function *function)
     return kind == OTHER ? UNAWARE_OTHERS : UNAWARE_COLLECTIVES;
 }
 
-const char *fr_job_advice(const struct fr_job_function *function, const char **title)
+const char *fr_tools_job_advice(const struct fr_tools_job_function *function, const char **title)
 {
     int topic = topic_of(function);
     if (topic < 0)
@@ -159,7 +159,7 @@ static void write_names(FILE *out, const struct fr_job *job, int topic)
     int written = 0;
     const char *last = "";
     for (size_t i = 0; i < job->function_count && written < MOST; i++) {
-        const struct fr_job_function *function = &job->functions[i];
+        const struct fr_tools_job_function *function = &job->functions[i];
         if (topic_of(function) != topic || strcmp(function->name, last) == 0)
             continue;
         fputs(written++ ? ", <code>" : "<code>", out);
@@ -169,13 +169,13 @@ static void write_names(FILE *out, const struct fr_job *job, int topic)
     }
 }
 
-static uint64_t cost_of(const struct fr_job_totals *totals)
+static uint64_t cost_of(const struct fr_tools_job_totals *totals)
 {
     return totals->copies_ns + totals->fabrail_ns;
 }
 
 static void write_topic(FILE *out, const struct fr_job *job, int topic,
-                        const struct fr_job_totals *totals)
+                        const struct fr_tools_job_totals *totals)
 {
     fprintf(out, "<li><h3>%s</h3><p class=\"cost\">", topics[topic].title);
     fr_html_number(out, FR_UNIT_BYTES, totals->bytes, "advice.%d.bytes", topic);
@@ -189,7 +189,8 @@ static void write_topic(FILE *out, const struct fr_job *job, int topic,
 }
 
 // What has cost most comes first.
-static void write_topics(FILE *out, const struct fr_job *job, const struct fr_job_totals *totals)
+static void write_topics(FILE *out, const struct fr_job *job,
+                         const struct fr_tools_job_totals *totals)
 {
     bool written[TOPICS] = {false};
     for (int place = 0; place < TOPICS; place++) {
@@ -208,23 +209,23 @@ static void write_topics(FILE *out, const struct fr_job *job, const struct fr_jo
 
 void fr_page_advice(FILE *out, const struct fr_job *job)
 {
-    struct fr_job_totals totals[TOPICS] = {{.calls = 0}}, paths[FR_JOB_PATHS];
+    struct fr_tools_job_totals totals[TOPICS] = {{.calls = 0}}, paths[FR_TOOLS_JOB_PATHS];
     bool any = false;
-    fr_job_sum(job, paths);
+    fr_tools_job_sum(job, paths);
     for (size_t i = 0; i < job->function_count; i++) {
         int topic = topic_of(&job->functions[i]);
         if (topic >= 0)
-            fr_job_add(&totals[topic], &job->functions[i].totals);
+            fr_tools_job_add(&totals[topic], &job->functions[i].totals);
         any = any || topic >= 0;
     }
-    const struct fr_job_totals *host = &paths[FR_JOB_HOST];
+    const struct fr_tools_job_totals *host = &paths[FR_TOOLS_JOB_HOST];
     fputs("<section id=\"advice\"><h2>What staging cost</h2>\n<p class=\"about\">", out);
     if (!host->calls && !host->buffers && !any) {
         fputs("Nothing was staged through host memory.</p></section>\n", out);
         return;
     }
     fputs("Calls on path host took ", out);
-    fr_html_number(out, FR_UNIT_NS, fr_job_ns(host), "staging.ns");
+    fr_html_number(out, FR_UNIT_NS, fr_tools_job_ns(host), "staging.ns");
     fputs(" of all ranks together, of which ", out);
     fr_html_number(out, FR_UNIT_NS, host->copies_ns, "staging.copies_ns");
     fputs(" in copies and ", out);

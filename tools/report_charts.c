@@ -8,34 +8,36 @@
 
 enum measure { BYTES, CALLS, TIME, MEASURES };
 
-static uint64_t measure_of(const struct fr_job_totals *totals, enum measure measure)
+static uint64_t measure_of(const struct fr_tools_job_totals *totals, enum measure measure)
 {
-    return measure == BYTES ? totals->bytes : measure == CALLS ? totals->calls : fr_job_ns(totals);
+    return measure == BYTES   ? totals->bytes
+           : measure == CALLS ? totals->calls
+                              : fr_tools_job_ns(totals);
 }
 
 static void write_segment(FILE *out, unsigned path, uint64_t part, uint64_t whole)
 {
     unsigned permille = fr_permille(part, whole);
-    fprintf(out, "<span class=\"seg p-%s\" style=\"flex-grow:%u\">", fr_job_path_name(path),
+    fprintf(out, "<span class=\"seg p-%s\" style=\"flex-grow:%u\">", fr_tools_job_path_name(path),
             permille ? permille : 1);
     if (permille >= 90)
-        fprintf(out, "<i>%s %u%%</i>", fr_job_path_name(path), (permille + 5) / 10);
+        fprintf(out, "<i>%s %u%%</i>", fr_tools_job_path_name(path), (permille + 5) / 10);
     fputs("</span>", out);
 }
 
 // A bar of all paths, which together are the whole.
-static void write_bar(FILE *out, const struct fr_job_totals paths[FR_JOB_PATHS],
+static void write_bar(FILE *out, const struct fr_tools_job_totals paths[FR_TOOLS_JOB_PATHS],
                       enum measure measure)
 {
     static const char *const titles[MEASURES] = {"Bytes", "Calls", "Time"};
     uint64_t whole = 0;
-    for (unsigned path = 0; path < FR_JOB_NONE; path++)
+    for (unsigned path = 0; path < FR_TOOLS_JOB_NONE; path++)
         whole += measure_of(&paths[path], measure);
     fprintf(out,
             "<div class=\"share\"><span class=\"what\">%s</span><div class=\"stack\" "
             "aria-hidden=\"true\">",
             titles[measure]);
-    for (unsigned path = 0; path < FR_JOB_NONE; path++) {
+    for (unsigned path = 0; path < FR_TOOLS_JOB_NONE; path++) {
         if (measure_of(&paths[path], measure))
             write_segment(out, path, measure_of(&paths[path], measure), whole);
     }
@@ -58,19 +60,20 @@ static void write_cell(FILE *out, enum fr_unit unit, uint64_t value, uint64_t wh
     fputs("</td>", out);
 }
 
-static void write_path_row(FILE *out, unsigned path, const struct fr_job_totals *totals,
-                           const struct fr_job_totals *all)
+static void write_path_row(FILE *out, unsigned path, const struct fr_tools_job_totals *totals,
+                           const struct fr_tools_job_totals *all)
 {
-    const char *name = fr_job_path_name(path);
-    bool counts = path != FR_JOB_NONE;
+    const char *name = fr_tools_job_path_name(path);
+    bool counts = path != FR_TOOLS_JOB_NONE;
     fprintf(out,
             "<tr%s><th scope=\"row\"><span class=\"swatch p-%s\"></span>%s<small>%s</small></th>",
             counts ? "" : " class=\"quiet\"", name, counts ? name : "no buffer",
-            fr_job_path_about(path));
+            fr_tools_job_path_about(path));
     write_cell(out, FR_UNIT_BYTES, totals->bytes, counts ? all->bytes : 0, name, "bytes");
     write_cell(out, FR_UNIT_COUNT, totals->buffers, 0, name, "buffers");
     write_cell(out, FR_UNIT_COUNT, totals->calls, counts ? all->calls : 0, name, "calls");
-    write_cell(out, FR_UNIT_NS, fr_job_ns(totals), counts ? fr_job_ns(all) : 0, name, "ns");
+    write_cell(out, FR_UNIT_NS, fr_tools_job_ns(totals), counts ? fr_tools_job_ns(all) : 0, name,
+               "ns");
     write_cell(out, FR_UNIT_NS, totals->fabrail_ns, 0, name, "fabrail_ns");
     write_cell(out, FR_UNIT_NS, totals->copies_ns, 0, name, "copies_ns");
     write_cell(out, FR_UNIT_NS, totals->mpi_ns, 0, name, "mpi_ns");
@@ -79,10 +82,10 @@ static void write_path_row(FILE *out, unsigned path, const struct fr_job_totals 
 
 void fr_page_paths(FILE *out, const struct fr_job *job)
 {
-    struct fr_job_totals paths[FR_JOB_PATHS], all = {.calls = 0};
-    fr_job_sum(job, paths);
-    for (unsigned path = 0; path < FR_JOB_NONE; path++)
-        fr_job_add(&all, &paths[path]);
+    struct fr_tools_job_totals paths[FR_TOOLS_JOB_PATHS], all = {.calls = 0};
+    fr_tools_job_sum(job, paths);
+    for (unsigned path = 0; path < FR_TOOLS_JOB_NONE; path++)
+        fr_tools_job_add(&all, &paths[path]);
     fputs("<section id=\"paths\"><h2>Paths</h2>\n<p class=\"about\">Which way the device buffers "
           "of all ranks went.</p>\n",
           out);
@@ -94,17 +97,17 @@ void fr_page_paths(FILE *out, const struct fr_job *job)
           "<th scope=\"col\">in Fabrail</th><th scope=\"col\">in copies</th>"
           "<th scope=\"col\">in MPI</th></tr></thead><tbody>\n",
           out);
-    for (unsigned path = 0; path < FR_JOB_PATHS; path++) {
+    for (unsigned path = 0; path < FR_TOOLS_JOB_PATHS; path++) {
         if (paths[path].calls || paths[path].buffers)
             write_path_row(out, path, &paths[path], &all);
     }
     fputs("</tbody></table></div></section>\n", out);
 }
 
-static struct fr_job_cell class_total(const struct fr_job *job, unsigned class)
+static struct fr_tools_job_cell class_total(const struct fr_job *job, unsigned class)
 {
-    struct fr_job_cell total = {.bytes = 0};
-    for (unsigned path = 0; path < FR_JOB_PATHS; path++) {
+    struct fr_tools_job_cell total = {.bytes = 0};
+    for (unsigned path = 0; path < FR_TOOLS_JOB_PATHS; path++) {
         total.bytes += job->sizes[path][class].bytes;
         total.messages += job->sizes[path][class].messages;
     }
@@ -116,12 +119,13 @@ static void write_class_bar(FILE *out, const struct fr_job *job, unsigned class,
                             uint64_t largest)
 {
     fputs("<div class=\"row\" aria-hidden=\"true\">", out);
-    for (unsigned path = 0; path < FR_JOB_PATHS; path++) {
-        const struct fr_job_cell *cell = &job->sizes[path][class];
+    for (unsigned path = 0; path < FR_TOOLS_JOB_PATHS; path++) {
+        const struct fr_tools_job_cell *cell = &job->sizes[path][class];
         uint64_t value = bytes ? cell->bytes : cell->messages;
         if (value)
             fprintf(out, "<span class=\"seg p-%s\" style=\"width:max(2px,%.2f%%)\"></span>",
-                    fr_job_path_name(path), (double)value * 100 / (double)(largest ? largest : 1));
+                    fr_tools_job_path_name(path),
+                    (double)value * 100 / (double)(largest ? largest : 1));
     }
     fputs("</div>", out);
 }
@@ -129,9 +133,9 @@ static void write_class_bar(FILE *out, const struct fr_job *job, unsigned class,
 static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
 
 static void write_class(FILE *out, const struct fr_job *job, unsigned class,
-                        const struct fr_job_cell *largest)
+                        const struct fr_tools_job_cell *largest)
 {
-    struct fr_job_cell total = class_total(job, class);
+    struct fr_tools_job_cell total = class_total(job, class);
     fputs("<tr><th scope=\"row\">", out);
     if (class == 0)
         fputs("0 or 1 B", out);
@@ -149,9 +153,9 @@ static void write_class(FILE *out, const struct fr_job *job, unsigned class,
 
 void fr_page_sizes(FILE *out, const struct fr_job *job)
 {
-    struct fr_job_cell largest = {.bytes = 0};
-    for (unsigned class = 0; class < FR_JOB_CLASSES; class ++) {
-        struct fr_job_cell total = class_total(job, class);
+    struct fr_tools_job_cell largest = {.bytes = 0};
+    for (unsigned class = 0; class < FR_TOOLS_JOB_CLASSES; class ++) {
+        struct fr_tools_job_cell total = class_total(job, class);
         largest.bytes = total.bytes > largest.bytes ? total.bytes : largest.bytes;
         largest.messages = total.messages > largest.messages ? total.messages : largest.messages;
     }
@@ -160,18 +164,18 @@ void fr_page_sizes(FILE *out, const struct fr_job *job)
     fputs("<section id=\"sizes\"><h2>Sizes</h2>\n<p class=\"about\">Device buffers by the data "
           "that one call reads and writes in them.</p>\n<p class=\"legend\">",
           out);
-    for (unsigned path = 0; path < FR_JOB_NONE; path++) {
+    for (unsigned path = 0; path < FR_TOOLS_JOB_NONE; path++) {
         bool used = false;
-        for (unsigned class = 0; class < FR_JOB_CLASSES; class ++)
+        for (unsigned class = 0; class < FR_TOOLS_JOB_CLASSES; class ++)
             used = used || job->sizes[path][class].messages;
         if (used)
             fprintf(out, "<span><span class=\"swatch p-%s\"></span>%s</span> ",
-                    fr_job_path_name(path), fr_job_path_name(path));
+                    fr_tools_job_path_name(path), fr_tools_job_path_name(path));
     }
     fputs("</p><table class=\"sizes\"><thead><tr><th scope=\"col\">Size</th><th scope=\"col\">"
           "Buffers</th><th scope=\"col\">Bytes</th></tr></thead><tbody>\n",
           out);
-    for (unsigned class = 0; class < FR_JOB_CLASSES; class ++) {
+    for (unsigned class = 0; class < FR_TOOLS_JOB_CLASSES; class ++) {
         if (class_total(job, class).messages)
             write_class(out, job, class, &largest);
     }

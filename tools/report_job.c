@@ -10,30 +10,30 @@
 static const struct {
     const char *name;
     const char *about;
-} paths[FR_JOB_PATHS] = {
-    [FR_JOB_PASS] = {"pass", "the MPI library got the pointer"},
-    [FR_JOB_HOST] = {"host", "staged through host memory"},
-    [FR_JOB_FABRIC] = {"fabric", "copied to fabric memory, which the MPI library got"},
-    [FR_JOB_PEER] = {"peer", "moved by Fabrail over NVLink"},
-    [FR_JOB_RAIL] = {"rail", "moved by Fabrail over all NICs"},
-    [FR_JOB_REFUSE] = {"refuse", "refused with an MPI error"},
-    [FR_JOB_NONE] = {"none",
-                     "calls without a device buffer of their own, or that have posted a receive"},
+} paths[FR_TOOLS_JOB_PATHS] = {
+    [FR_TOOLS_JOB_PASS] = {"pass", "the MPI library got the pointer"},
+    [FR_TOOLS_JOB_HOST] = {"host", "staged through host memory"},
+    [FR_TOOLS_JOB_FABRIC] = {"fabric", "copied to fabric memory, which the MPI library got"},
+    [FR_TOOLS_JOB_PEER] = {"peer", "moved by Fabrail over NVLink"},
+    [FR_TOOLS_JOB_RAIL] = {"rail", "moved by Fabrail over all NICs"},
+    [FR_TOOLS_JOB_REFUSE] = {"refuse", "refused with an MPI error"},
+    [FR_TOOLS_JOB_NONE] =
+        {"none", "calls without a device buffer of their own, or that have posted a receive"},
 };
 
-const char *fr_job_path_name(unsigned path)
+const char *fr_tools_job_path_name(unsigned path)
 {
     return paths[path].name;
 }
 
-const char *fr_job_path_about(unsigned path)
+const char *fr_tools_job_path_about(unsigned path)
 {
     return paths[path].about;
 }
 
-bool fr_job_path_named(const char *name, unsigned *path)
+bool fr_tools_job_path_named(const char *name, unsigned *path)
 {
-    for (unsigned i = 0; i < FR_JOB_PATHS; i++) {
+    for (unsigned i = 0; i < FR_TOOLS_JOB_PATHS; i++) {
         if (strcmp(paths[i].name, name) == 0) {
             *path = i;
             return true;
@@ -42,7 +42,7 @@ bool fr_job_path_named(const char *name, unsigned *path)
     return false;
 }
 
-void fr_job_add(struct fr_job_totals *to, const struct fr_job_totals *from)
+void fr_tools_job_add(struct fr_tools_job_totals *to, const struct fr_tools_job_totals *from)
 {
     to->calls += from->calls;
     to->buffers += from->buffers;
@@ -52,18 +52,18 @@ void fr_job_add(struct fr_job_totals *to, const struct fr_job_totals *from)
     to->mpi_ns += from->mpi_ns;
 }
 
-void fr_job_sum(const struct fr_job *job, struct fr_job_totals sums[FR_JOB_PATHS])
+void fr_tools_job_sum(const struct fr_job *job, struct fr_tools_job_totals sums[FR_TOOLS_JOB_PATHS])
 {
-    memset(sums, 0, FR_JOB_PATHS * sizeof(*sums));
+    memset(sums, 0, FR_TOOLS_JOB_PATHS * sizeof(*sums));
     for (size_t i = 0; i < job->rank_count; i++) {
-        for (unsigned path = 0; path < FR_JOB_PATHS; path++)
-            fr_job_add(&sums[path], &job->ranks[i].paths[path]);
+        for (unsigned path = 0; path < FR_TOOLS_JOB_PATHS; path++)
+            fr_tools_job_add(&sums[path], &job->ranks[i].paths[path]);
     }
 }
 
 static int by_number(const void *a, const void *b)
 {
-    const struct fr_job_rank *first = a, *second = b;
+    const struct fr_tools_job_rank *first = a, *second = b;
     return first->rank < second->rank ? -1 : first->rank > second->rank;
 }
 
@@ -75,16 +75,16 @@ static int compare(uint64_t a, uint64_t b)
 // The largest first; of those without bytes, what took longest.
 static int by_bytes(const void *a, const void *b)
 {
-    const struct fr_job_function *first = a, *second = b;
+    const struct fr_tools_job_function *first = a, *second = b;
     int order = compare(first->totals.bytes, second->totals.bytes);
     if (order == 0)
-        order = compare(fr_job_ns(&first->totals), fr_job_ns(&second->totals));
+        order = compare(fr_tools_job_ns(&first->totals), fr_tools_job_ns(&second->totals));
     return order ? order : strcmp(first->name, second->name);
 }
 
 static int by_rail_name(const void *a, const void *b)
 {
-    const struct fr_job_rail *first = a, *second = b;
+    const struct fr_tools_job_rail *first = a, *second = b;
     return strcmp(first->name, second->name);
 }
 
@@ -94,7 +94,7 @@ static void sort(void *array, size_t count, size_t bytes, int (*order)(const voi
         qsort(array, count, bytes, order);
 }
 
-bool fr_job_finish(struct fr_job *job)
+bool fr_tools_job_finish(struct fr_job *job)
 {
     if (job->rank_count == 0)
         return fr_tool_complain("there is no rank in what was given");
@@ -104,7 +104,7 @@ bool fr_job_finish(struct fr_job *job)
     return true;
 }
 
-void fr_job_free(struct fr_job *job)
+void fr_tools_job_free(struct fr_job *job)
 {
     for (size_t i = 0; i < job->rank_count; i++) {
         free(job->ranks[i].host);

@@ -12,14 +12,14 @@ enum { LARGEST = 10 };
 
 struct pair {
     int from, to;
-    struct fr_job_cell cell;
+    struct fr_tools_job_cell cell;
 };
 
 static int find_largest(const struct fr_job *job, struct pair pairs[LARGEST])
 {
     int used = 0;
     for (int i = 0; i < job->side * job->side; i++) {
-        const struct fr_job_cell *cell = &job->matrix[i];
+        const struct fr_tools_job_cell *cell = &job->matrix[i];
         if (!cell->bytes || (used == LARGEST && cell->bytes <= pairs[used - 1].cell.bytes))
             continue;
         int at = used < LARGEST ? used++ : used - 1;
@@ -67,7 +67,7 @@ static void write_rows(FILE *out, const struct fr_job *job, bool bytes)
     for (int i = 0; i < job->side; i++) {
         fputs(i ? ",\n[" : "[", out);
         for (int j = 0; j < job->side; j++) {
-            const struct fr_job_cell *cell = &job->matrix[i * job->side + j];
+            const struct fr_tools_job_cell *cell = &job->matrix[i * job->side + j];
             fprintf(out, "%s%" PRIu64, j ? "," : "", bytes ? cell->bytes : cell->messages);
         }
         fputs("]", out);

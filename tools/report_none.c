@@ -4,7 +4,7 @@
 
 #include "report.h"
 
-bool fr_job_read(struct fr_job *job, const char *name)
+bool fr_tools_job_read(struct fr_job *job, const char *name)
 {
     (void)job;
     return fr_tool_complain(
@@ -15,5 +15,5 @@ bool fr_trace_merge(char *const *names, size_t count, const char *output)
 {
     (void)count;
     (void)output;
-    return fr_job_read(NULL, names[0]);
+    return fr_tools_job_read(NULL, names[0]);
 }

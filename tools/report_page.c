@@ -57,9 +57,9 @@ static void write_notices(FILE *out, const struct fr_job *job)
 {
     char text[256];
     size_t early = 0;
-    const struct fr_job_rank *first = NULL;
+    const struct fr_tools_job_rank *first = NULL;
     for (size_t i = 0; i < job->rank_count; i++) {
-        const struct fr_job_rank *rank = &job->ranks[i];
+        const struct fr_tools_job_rank *rank = &job->ranks[i];
         if (strcmp(rank->ended, "finalize") == 0)
             continue;
         // Launchers end the other ranks so.
@@ -98,14 +98,14 @@ static void begin_tile(FILE *out, const char *title)
 
 static void write_tiles(FILE *out, const struct fr_job *job)
 {
-    struct fr_job_totals paths[FR_JOB_PATHS], all = {.calls = 0};
+    struct fr_tools_job_totals paths[FR_TOOLS_JOB_PATHS], all = {.calls = 0};
     uint64_t longest = 0;
-    fr_job_sum(job, paths);
-    for (unsigned path = 0; path < FR_JOB_NONE; path++)
-        fr_job_add(&all, &paths[path]);
+    fr_tools_job_sum(job, paths);
+    for (unsigned path = 0; path < FR_TOOLS_JOB_NONE; path++)
+        fr_tools_job_add(&all, &paths[path]);
     for (size_t i = 0; i < job->rank_count; i++)
         longest = job->ranks[i].wall_ns > longest ? job->ranks[i].wall_ns : longest;
-    unsigned staged = fr_permille(paths[FR_JOB_HOST].bytes, all.bytes);
+    unsigned staged = fr_permille(paths[FR_TOOLS_JOB_HOST].bytes, all.bytes);
     fputs("<dl class=\"tiles\">\n", out);
     begin_tile(out, "Device data given to MPI");
     fr_html_number(out, FR_UNIT_BYTES, all.bytes, "all.bytes");
@@ -114,10 +114,10 @@ static void write_tiles(FILE *out, const struct fr_job *job)
     fputs(" buffers</dd></div>\n", out);
     begin_tile(out, "Staged through host memory");
     fprintf(out, "%u.%u&thinsp;%%</dd><dd class=\"sub\">", staged / 10, staged % 10);
-    fr_html_number(out, FR_UNIT_BYTES, paths[FR_JOB_HOST].bytes, "staged.bytes");
+    fr_html_number(out, FR_UNIT_BYTES, paths[FR_TOOLS_JOB_HOST].bytes, "staged.bytes");
     fputs(" of it</dd></div>\n", out);
     begin_tile(out, "Time in these calls");
-    fr_html_number(out, FR_UNIT_NS, fr_job_ns(&all), "all.ns");
+    fr_html_number(out, FR_UNIT_NS, fr_tools_job_ns(&all), "all.ns");
     fputs("</dd><dd class=\"sub\">over all ranks, ", out);
     fr_html_number(out, FR_UNIT_COUNT, all.calls, "all.calls");
     fputs(" calls</dd></div>\n", out);
@@ -128,8 +128,9 @@ static void write_tiles(FILE *out, const struct fr_job *job)
 
 static void write_style_of_paths(FILE *out)
 {
-    for (unsigned path = 0; path < FR_JOB_PATHS; path++)
-        fprintf(out, ".p-%s{--c:var(--%s)}", fr_job_path_name(path), fr_job_path_name(path));
+    for (unsigned path = 0; path < FR_TOOLS_JOB_PATHS; path++)
+        fprintf(out, ".p-%s{--c:var(--%s)}", fr_tools_job_path_name(path),
+                fr_tools_job_path_name(path));
 }
 
 void fr_page_write(FILE *out, const struct fr_job *job)

@@ -34,9 +34,9 @@ static void *append(void *array_of_pointers, size_t *count, size_t bytes)
     return memset((char *)*array + (*count)++ * bytes, 0, bytes);
 }
 
-static struct fr_job_totals read_totals(struct fr_file *file, json_object *object)
+static struct fr_tools_job_totals read_totals(struct fr_file *file, json_object *object)
 {
-    return (struct fr_job_totals){
+    return (struct fr_tools_job_totals){
         .calls = fr_file_count(file, object, "calls"),
         .buffers = fr_file_count(file, object, "buffers"),
         .bytes = fr_file_count(file, object, "bytes"),
@@ -51,7 +51,7 @@ static unsigned read_path(struct fr_file *file, json_object *object)
 {
     unsigned path = 0;
     const char *name = fr_file_text(file, object, "path");
-    if (!file->wrong && !fr_job_path_named(name, &path)) {
+    if (!file->wrong && !fr_tools_job_path_named(name, &path)) {
         json_object *member = fr_file_member(file, object, "path", json_type_string);
         (void)fr_tool_complain("%s has a path %s, which this version does not know", file->name,
                                json_object_to_json_string(member)); // on one line, whatever it is
@@ -60,7 +60,7 @@ static unsigned read_path(struct fr_file *file, json_object *object)
     return path;
 }
 
-static struct fr_job_rank *find_rank(struct fr_job *job, int rank)
+static struct fr_tools_job_rank *find_rank(struct fr_job *job, int rank)
 {
     for (size_t i = 0; i < job->rank_count; i++) {
         if (job->ranks[i].rank == rank)
@@ -69,7 +69,7 @@ static struct fr_job_rank *find_rank(struct fr_job *job, int rank)
     return NULL;
 }
 
-static void free_rank(struct fr_job_rank *rank)
+static void free_rank(struct fr_tools_job_rank *rank)
 {
     free(rank->host);
     free(rank->ended);
@@ -82,7 +82,7 @@ static bool add_rank(struct fr_job *job, struct fr_file *file, json_object *tota
 {
     int number = fr_file_int(file, totals, "rank");
     json_object *paths = fr_file_member(file, totals, "paths", json_type_object);
-    struct fr_job_rank *twin = find_rank(job, number);
+    struct fr_tools_job_rank *twin = find_rank(job, number);
     if (file->wrong)
         return false;
     if (twin && twin->detailed)
@@ -90,7 +90,7 @@ static bool add_rank(struct fr_job *job, struct fr_file *file, json_object *tota
     if (number < 0 || number >= job->size)
         return fr_tool_complain("%s is of rank %d in a job of %d ranks", file->name, number,
                                 job->size);
-    struct fr_job_rank *rank = twin; // known from a summary
+    struct fr_tools_job_rank *rank = twin; // known from a summary
     if (!rank)
         rank = append(&job->ranks, &job->rank_count, sizeof(*rank));
     if (!rank)
@@ -108,7 +108,7 @@ static bool add_rank(struct fr_job *job, struct fr_file *file, json_object *tota
     json_object_object_foreach(paths, key, value)
     {
         unsigned path;
-        if (fr_job_path_named(key, &path))
+        if (fr_tools_job_path_named(key, &path))
             rank->paths[path] = read_totals(file, value);
     }
     return !file->wrong;
@@ -120,12 +120,12 @@ static bool add_function(struct fr_job *job, struct fr_file *file, json_object *
                *scheme = fr_file_text_or_null(file, row, "scheme"),
                *reason = fr_file_text_or_null(file, row, "reason");
     unsigned path = read_path(file, row);
-    struct fr_job_totals totals = read_totals(file, row);
-    struct fr_job_function *found = NULL;
+    struct fr_tools_job_totals totals = read_totals(file, row);
+    struct fr_tools_job_function *found = NULL;
     if (file->wrong || !name)
         return false;
     for (size_t i = 0; i < job->function_count && !found; i++) {
-        struct fr_job_function *one = &job->functions[i];
+        struct fr_tools_job_function *one = &job->functions[i];
         if (one->path == path && same(one->name, name) && same(one->scheme, scheme) &&
             same(one->reason, reason))
             found = one;
@@ -139,7 +139,7 @@ static bool add_function(struct fr_job *job, struct fr_file *file, json_object *
         found->scheme = copy(scheme);
         found->reason = copy(reason);
     }
-    fr_job_add(&found->totals, &totals);
+    fr_tools_job_add(&found->totals, &totals);
     return true;
 }
 
@@ -149,7 +149,7 @@ static bool add_size(struct fr_job *job, struct fr_file *file, json_object *row)
     uint64_t from = fr_file_count(file, row, "from_bytes");
     if (file->wrong)
         return false;
-    struct fr_job_cell *cell = &job->sizes[path][from ? 63 - __builtin_clzll(from) : 0];
+    struct fr_tools_job_cell *cell = &job->sizes[path][from ? 63 - __builtin_clzll(from) : 0];
     cell->messages += fr_file_count(file, row, "buffers");
     cell->bytes += fr_file_count(file, row, "bytes");
     return !file->wrong;
@@ -157,7 +157,7 @@ static bool add_size(struct fr_job *job, struct fr_file *file, json_object *row)
 
 static bool make_matrix(struct fr_job *job)
 {
-    job->group = (job->size - 1) / FR_JOB_MOST_SIDE + 1;
+    job->group = (job->size - 1) / FR_TOOLS_JOB_MOST_SIDE + 1;
     job->side = (job->size - 1) / job->group + 1;
     job->matrix = calloc((size_t)job->side * (size_t)job->side, sizeof(*job->matrix));
     return job->matrix || fr_tool_complain("out of memory");
@@ -165,7 +165,7 @@ static bool make_matrix(struct fr_job *job)
 
 static void add_cell(struct fr_job *job, int from, int to, uint64_t bytes, uint64_t messages)
 {
-    struct fr_job_cell *cell = &job->matrix[from / job->group * job->side + to / job->group];
+    struct fr_tools_job_cell *cell = &job->matrix[from / job->group * job->side + to / job->group];
     cell->bytes += bytes;
     cell->messages += messages;
 }
@@ -203,7 +203,7 @@ static bool add_rail(struct fr_job *job, struct fr_file *file, json_object *row)
 {
     const char *name = fr_file_text(file, row, "name");
     json_object *lost = fr_file_member(file, row, "lost", json_type_boolean);
-    struct fr_job_rail *rail = NULL;
+    struct fr_tools_job_rail *rail = NULL;
     for (size_t i = 0; i < job->rail_count && !rail; i++)
         rail = same(job->rails[i].name, name) ? &job->rails[i] : NULL;
     if (!rail) {
@@ -232,13 +232,14 @@ static bool add_warning(struct fr_job *job, struct fr_file *file, json_object *r
             return true;
         }
     }
-    struct fr_job_warning *warning = append(&job->warnings, &job->warning_count, sizeof(*warning));
+    struct fr_tools_job_warning *warning =
+        append(&job->warnings, &job->warning_count, sizeof(*warning));
     if (!warning)
         return false;
-    *warning = (struct fr_job_warning){.text = copy(text),
-                                       .error = strcmp(level, "error") == 0,
-                                       .count = 1,
-                                       .rank = job->ranks[job->current].rank};
+    *warning = (struct fr_tools_job_warning){.text = copy(text),
+                                             .error = strcmp(level, "error") == 0,
+                                             .count = 1,
+                                             .rank = job->ranks[job->current].rank};
     return true;
 }
 
@@ -329,7 +330,7 @@ static bool add_job(struct fr_job *job, struct fr_file *file, json_object *objec
     return done;
 }
 
-bool fr_job_read(struct fr_job *job, const char *name)
+bool fr_tools_job_read(struct fr_job *job, const char *name)
 {
     struct fr_file file = {.name = name};
     json_object *object = fr_file_read(name, "fabrail-report");

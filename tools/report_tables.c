@@ -10,7 +10,7 @@
 enum { MANY = 24 }; // rows beyond which a table is folded up
 
 // Where the time of calls went: Fabrail, copies, the MPI library.
-static void write_split(FILE *out, const struct fr_job_totals *totals, uint64_t longest)
+static void write_split(FILE *out, const struct fr_tools_job_totals *totals, uint64_t longest)
 {
     const struct {
         const char *class;
@@ -34,15 +34,16 @@ static void write_time_legend(FILE *out)
           out);
 }
 
-static void write_function(FILE *out, const struct fr_job_function *function, size_t index,
+static void write_function(FILE *out, const struct fr_tools_job_function *function, size_t index,
                            uint64_t longest)
 {
-    const struct fr_job_totals *totals = &function->totals;
+    const struct fr_tools_job_totals *totals = &function->totals;
     fputs("<tr><th scope=\"row\"><code>", out);
     fr_html_text(out, function->name);
     fprintf(out, "</code></th><td class=\"text\"><span class=\"swatch p-%s\"></span>%s",
-            fr_job_path_name(function->path),
-            function->path == FR_JOB_NONE ? "no buffer" : fr_job_path_name(function->path));
+            fr_tools_job_path_name(function->path),
+            function->path == FR_TOOLS_JOB_NONE ? "no buffer"
+                                                : fr_tools_job_path_name(function->path));
     if (function->scheme) {
         fputs("<small>", out);
         fr_html_text(out, function->scheme);
@@ -55,7 +56,7 @@ static void write_function(FILE *out, const struct fr_job_function *function, si
     fputs("</td><td class=\"plot\">", out);
     fputs("<div class=\"beside\">", out);
     write_split(out, totals, longest);
-    fr_html_number(out, FR_UNIT_NS, fr_job_ns(totals), "functions.%zu.ns", index);
+    fr_html_number(out, FR_UNIT_NS, fr_tools_job_ns(totals), "functions.%zu.ns", index);
     fputs("</div></td><td class=\"text why\">", out);
     fr_html_text(out, function->reason ? function->reason : "");
     fputs("</td></tr>\n", out);
@@ -67,7 +68,7 @@ void fr_page_functions(FILE *out, const struct fr_job *job)
     if (!job->function_count)
         return;
     for (size_t i = 0; i < job->function_count; i++) {
-        uint64_t ns = fr_job_ns(&job->functions[i].totals);
+        uint64_t ns = fr_tools_job_ns(&job->functions[i].totals);
         longest = ns > longest ? ns : longest;
     }
     fputs("<section id=\"functions\"><h2>Functions</h2>\n<p class=\"about\">Of all ranks, the most "
@@ -85,17 +86,17 @@ void fr_page_functions(FILE *out, const struct fr_job *job)
     fputs("</tbody></table></div></section>\n", out);
 }
 
-static struct fr_job_totals served(const struct fr_job_rank *rank)
+static struct fr_tools_job_totals served(const struct fr_tools_job_rank *rank)
 {
-    struct fr_job_totals all = {.calls = 0};
-    for (unsigned path = 0; path < FR_JOB_NONE; path++)
-        fr_job_add(&all, &rank->paths[path]);
+    struct fr_tools_job_totals all = {.calls = 0};
+    for (unsigned path = 0; path < FR_TOOLS_JOB_NONE; path++)
+        fr_tools_job_add(&all, &rank->paths[path]);
     return all;
 }
 
-static void write_rank(FILE *out, const struct fr_job_rank *rank, uint64_t longest)
+static void write_rank(FILE *out, const struct fr_tools_job_rank *rank, uint64_t longest)
 {
-    struct fr_job_totals all = served(rank);
+    struct fr_tools_job_totals all = served(rank);
     bool early = strcmp(rank->ended, "finalize") != 0;
     fprintf(out, "<tr%s><th scope=\"row\">%d</th><td class=\"text\">",
             early ? " class=\"bad\"" : "", rank->rank);
@@ -103,12 +104,12 @@ static void write_rank(FILE *out, const struct fr_job_rank *rank, uint64_t longe
     fputs("</td><td>", out);
     fr_html_number(out, FR_UNIT_BYTES, all.bytes, "ranks.%d.bytes", rank->rank);
     fputs("</td><td>", out);
-    fr_html_number(out, FR_UNIT_BYTES, rank->paths[FR_JOB_HOST].bytes, "ranks.%d.staged",
+    fr_html_number(out, FR_UNIT_BYTES, rank->paths[FR_TOOLS_JOB_HOST].bytes, "ranks.%d.staged",
                    rank->rank);
     fputs("</td><td class=\"plot\">", out);
     fputs("<div class=\"beside\">", out);
     write_split(out, &all, longest);
-    fr_html_number(out, FR_UNIT_NS, fr_job_ns(&all), "ranks.%d.ns", rank->rank);
+    fr_html_number(out, FR_UNIT_NS, fr_tools_job_ns(&all), "ranks.%d.ns", rank->rank);
     fputs("</div></td><td>", out);
     fr_html_number(out, FR_UNIT_NS, rank->wall_ns, "ranks.%d.wall_ns", rank->rank);
     fputs("</td><td class=\"text\">", out);
@@ -123,8 +124,8 @@ void fr_page_ranks(FILE *out, const struct fr_job *job)
     uint64_t longest = 0;
     bool many = job->rank_count > MANY;
     for (size_t i = 0; i < job->rank_count; i++) {
-        struct fr_job_totals all = served(&job->ranks[i]);
-        longest = fr_job_ns(&all) > longest ? fr_job_ns(&all) : longest;
+        struct fr_tools_job_totals all = served(&job->ranks[i]);
+        longest = fr_tools_job_ns(&all) > longest ? fr_tools_job_ns(&all) : longest;
     }
     fputs("<section id=\"ranks\"><h2>Ranks</h2>\n<p class=\"about\">Time in calls with device "
           "buffers, rank by rank.</p>\n",
@@ -145,7 +146,7 @@ void fr_page_ranks(FILE *out, const struct fr_job *job)
 }
 
 // By the rank that has read or written them: the other one's NIC does not tell.
-static uint64_t moved_by(const struct fr_job_rail *rail)
+static uint64_t moved_by(const struct fr_tools_job_rail *rail)
 {
     return rail->sent_bytes + rail->received_bytes;
 }
@@ -168,7 +169,7 @@ void fr_page_rails(FILE *out, const struct fr_job *job)
         "scope=\"col\">Ranks</th></tr></thead><tbody>\n",
         out);
     for (size_t i = 0; i < job->rail_count; i++) {
-        const struct fr_job_rail *rail = &job->rails[i];
+        const struct fr_tools_job_rail *rail = &job->rails[i];
         unsigned permille = fr_permille(moved_by(rail), all);
         fprintf(out, "<tr%s><th scope=\"row\">", rail->lost ? " class=\"bad\"" : "");
         fr_html_text(out, rail->name);
@@ -198,7 +199,7 @@ void fr_page_warnings(FILE *out, const struct fr_job *job)
         return;
     fputs("<section id=\"warnings\"><h2>Warnings</h2>\n<ul class=\"warnings\">\n", out);
     for (size_t i = 0; i < job->warning_count; i++) {
-        const struct fr_job_warning *warning = &job->warnings[i];
+        const struct fr_tools_job_warning *warning = &job->warnings[i];
         fprintf(out, "<li><b>%s</b> ", warning->error ? "error" : "warning");
         fr_html_text(out, warning->text);
         if (warning->count == 1)

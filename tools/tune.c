@@ -5,7 +5,7 @@
 #include "tune.h"
 
 #include "command.h"
-#include "core/files.h"
+#include "fabrail/core/files.h"
 
 #include <getopt.h>
 #include <stdio.h>

@@ -4,9 +4,9 @@
 #ifndef FR_TOOLS_TUNE_H
 #define FR_TOOLS_TUNE_H
 
-#include "device/device.h"
+#include "fabrail/device.h"
+#include "fabrail/policy/tuning.h"
 #include "launch.h"
-#include "policy/tuning.h"
 
 enum { FR_TUNE_MAX_GPUS = 32, FR_TUNE_MAX_ROUNDS = 201, FR_TUNE_WAYS = 2 };
 

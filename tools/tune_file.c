@@ -7,8 +7,8 @@
 #include "tune.h"
 
 #include "command.h"
-#include "core/files.h"
-#include "core/time.h"
+#include "fabrail/core/files.h"
+#include "fabrail/core/time.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
 // turns round by round, so that what disturbs the machine disturbs both.
 #include "config.h"
 
-#include "core/time.h"
+#include "fabrail/core/time.h"
 #include "tune_plan.h"
 #include "tune_rig.h"
 
@@ -82,8 +82,8 @@ static bool wipe(const struct fr_tune_plan *plan)
                         fr_tune_cu.cuMemsetD32_v2(piece, WIPED, looked_at(plan) / 4)))
             return false;
     }
-    return fr_device_quiesce(&rig->receive_range, receive, (size_t)rig->count * rig->piece_bytes) ==
-               FR_OK ||
+    return fr_device_sync_app_work(&rig->receive_range, receive,
+                                   (size_t)rig->count * rig->piece_bytes) == FR_OK ||
            fr_tune_fail(rig->board, "a GPU does not come to an end");
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What each GPU does in a measurement: the patterns of rooms coll and rndv, by the policy that they
-// go by. A collective's root is the first GPU, and its data the first piece.
+// What each GPU does in a measurement: the patterns of modules coll and rndv, by the policy that
+// they go by. A collective's root is the first GPU, and its data the first piece.
 #include "config.h"
 
 #include "tune_plan.h"
 
-#include "policy/collective.h"
+#include "fabrail/policy/coll_plan.h"
 #include "tune_rig.h"
 
 // The ways of a size of engines are these two.

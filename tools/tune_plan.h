@@ -3,7 +3,7 @@
 #ifndef FR_TOOLS_TUNE_PLAN_H
 #define FR_TOOLS_TUNE_PLAN_H
 
-#include "device/reduce.h"
+#include "fabrail/device/reduce.h"
 #include "tune.h"
 
 enum { FR_TUNE_STEPS = 2 };

@@ -6,8 +6,8 @@
 #include "tune_rig.h"
 
 #include "command.h"
-#include "core/wait.h"
-#include "device/reduce.h"
+#include "fabrail/core/wait.h"
+#include "fabrail/device/reduce.h"
 
 #include <signal.h>
 #include <stdarg.h>
@@ -85,7 +85,7 @@ static bool fill(const struct fr_tune_rig *rig)
                                                   rig->piece_bytes / 4)))
             return false;
     }
-    return fr_device_quiesce(&rig->send_range, send, (size_t)rig->count * rig->piece_bytes) ==
+    return fr_device_sync_app_work(&rig->send_range, send, (size_t)rig->count * rig->piece_bytes) ==
                FR_OK ||
            fr_tune_fail(rig->board, "a GPU does not come to an end");
 }

@@ -4,7 +4,7 @@
 
 #include "tune.h"
 
-#include "policy/collective.h"
+#include "fabrail/policy/coll_plan.h"
 
 #include <stdio.h>
 #include <unistd.h>

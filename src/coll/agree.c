@@ -3,10 +3,10 @@
 // rank declines, the others change none of what all ranks must have alike.
 #include "config.h"
 
-#include "coll/agree.h"
+#include "fabrail/coll/agree.h"
 
 #include "coll/mapset.h"
-#include "coll/task.h"
+#include "fabrail/coll/task.h"
 
 #include <string.h>
 
@@ -35,20 +35,20 @@ static const struct fr_coll_slot *slots_of(const struct fr_coll_advert *advert)
 _Static_assert(offsetof(struct fr_coll_advert, handles) == 64, "what an empty post stands for");
 
 // Exports a buffer and sees that the descriptor, if it takes one, is with the others.
-static bool prepare_buffer(struct fr_coll_group *group, const struct fr_coll_buffer *buffer,
-                           struct fr_memory_handle *handle)
+static bool prepare_buffer(struct fr_coll_team *group, const struct fr_coll_buffer *buffer,
+                           struct fr_ipc_handle *handle)
 {
     if (!buffer->bytes)
         return true;
     *handle = buffer->handle;
     if (!handle->bytes &&
-        fr_memory_export(&buffer->range, (const void *)buffer->low, buffer->bytes, handle) != FR_OK)
+        fr_ipc_export(&buffer->range, (const void *)buffer->low, buffer->bytes, handle) != FR_OK)
         return false;
     if (!fr_coll_mapset_has(group, handle) &&
-        fr_memory_send_descriptor(handle, group->processes, (size_t)group->size, false) != FR_OK)
+        fr_ipc_send_descriptor(handle, group->processes, (size_t)group->size, false) != FR_OK)
         return false;
     return buffer->is_workspace ||
-           fr_device_quiesce(&buffer->range, buffer->low, buffer->bytes) == FR_OK;
+           fr_device_sync_app_work(&buffer->range, buffer->low, buffer->bytes) == FR_OK;
 }
 
 static uint64_t user_of(const struct fr_coll_part *part)
@@ -66,14 +66,15 @@ static void tell_freed(struct fr_coll_memory *memory, bool changed)
     if (!changed && ++memory->unlooked < LOOK_EVERY)
         return;
     memory->unlooked = 0;
-    advert->freed_count = (uint32_t)fr_memory_freed(&memory->freed_mark, advert->freed,
-                                                    FR_ARRAY_LENGTH(advert->freed));
+    advert->freed_count =
+        (uint32_t)fr_ipc_freed(&memory->freed_mark, advert->freed, FR_ARRAY_LENGTH(advert->freed));
 }
 
 // The application's side of a copy must be quiet whoever makes it.
 static enum fr_status quiesce(const struct fr_coll_copy *copy, uintptr_t low)
 {
-    return copy->piece.bytes > 0 ? fr_device_quiesce(&copy->range, low, copy->piece.bytes) : FR_OK;
+    return copy->piece.bytes > 0 ? fr_device_sync_app_work(&copy->range, low, copy->piece.bytes)
+                                 : FR_OK;
 }
 
 // Whether this rank is in an operation of the past again: it has the same memory, which is still
@@ -113,7 +114,7 @@ static void go_back(struct fr_coll_memory *memory, unsigned mark)
 // planned is as in the past.
 static bool plan(struct fr_coll_task *task)
 {
-    struct fr_coll_group *group = task->group;
+    struct fr_coll_team *group = task->group;
     struct fr_coll_memory *memory = group->memory;
     const struct fr_coll_part *part = &task->part;
     if (!group->slab || !task->mark)
@@ -130,7 +131,7 @@ static bool plan(struct fr_coll_task *task)
 
 void fr_coll_agree_prepare(struct fr_coll_task *task)
 {
-    struct fr_coll_group *group = task->group;
+    struct fr_coll_team *group = task->group;
     const struct fr_coll_part *part = &task->part;
     struct fr_coll_memory *memory = group->memory;
     struct fr_coll_advert *advert = memory->next;
@@ -177,7 +178,7 @@ static bool forget_freed(const struct fr_coll_task *task, int rank)
     if (count > FR_ARRAY_LENGTH(advert->freed))
         return false;
     for (uint32_t i = 0; i < count && rank != task->group->rank; i++)
-        fr_memory_forget_buffer(&task->group->processes[rank], advert->freed[i]);
+        fr_ipc_forget_buffer(&task->group->processes[rank], advert->freed[i]);
     return true;
 }
 
@@ -244,7 +245,7 @@ static unsigned choose_replaced(const struct fr_coll_task *task)
 // Learns what memory all ranks advertise and maps it, whether or not this operation needs it all.
 static int map_all(struct fr_coll_task *task, unsigned index)
 {
-    struct fr_coll_group *group = task->group;
+    struct fr_coll_team *group = task->group;
     fr_coll_mapset_clear(group, index);
     task->group->memory->sets[index].user = task->user;
     for (int rank = 0; rank < group->size; rank++) {
@@ -287,13 +288,13 @@ static void remember(struct fr_coll_task *task, unsigned index)
 // Sends the descriptors once more to ranks that lack one, for the next time.
 static void send_again(const struct fr_coll_task *task)
 {
-    const struct fr_coll_group *group = task->group;
+    const struct fr_coll_team *group = task->group;
     for (int rank = 0; rank < group->size; rank++) {
         const uint32_t *outcome = fr_coll_round_read(group, rank, task->round.number);
         for (int side = 0; side < FR_COLL_SIDES && *outcome == LACKS_DESCRIPTOR; side++) {
-            const struct fr_memory_handle *handle = &task->group->memory->next->handles[side];
-            if (handle->bytes && fr_memory_needs_descriptor(handle))
-                (void)!fr_memory_send_descriptor(handle, &group->processes[rank], 1, true);
+            const struct fr_ipc_handle *handle = &task->group->memory->next->handles[side];
+            if (handle->bytes && fr_ipc_needs_descriptor(handle))
+                (void)!fr_ipc_send_descriptor(handle, &group->processes[rank], 1, true);
         }
     }
 }
@@ -310,7 +311,7 @@ static void agree_on(struct fr_coll_task *task, unsigned index)
 
 enum fr_status fr_coll_agree_decide(struct fr_coll_task *task)
 {
-    struct fr_coll_group *group = task->group;
+    struct fr_coll_team *group = task->group;
     task->adverts = task->round.number;
     task->alike = task->mark && fr_coll_round_is_alike(group, task->adverts);
     if (task->alike)
@@ -331,7 +332,7 @@ enum fr_status fr_coll_agree_decide(struct fr_coll_task *task)
 
 enum fr_status fr_coll_agree_compare(struct fr_coll_task *task)
 {
-    struct fr_coll_group *group = task->group;
+    struct fr_coll_team *group = task->group;
     struct fr_coll_mapset *set = &group->memory->sets[task->replaced];
     bool all = true;
     for (int rank = 0; rank < group->size; rank++) {
@@ -349,20 +350,20 @@ enum fr_status fr_coll_agree_compare(struct fr_coll_task *task)
     return FR_OK;
 }
 
-const struct fr_coll_slot *fr_coll_places(const struct fr_coll_group *group)
+const struct fr_coll_slot *fr_coll_discoverys(const struct fr_coll_team *group)
 {
     return group->memory->pasts[group->memory->past].places;
 }
 
-struct fr_device_push_piece *fr_coll_pieces(const struct fr_coll_group *group)
+struct fr_device_push_piece *fr_coll_pieces(const struct fr_coll_team *group)
 {
     return group->memory->pieces;
 }
 
-uintptr_t fr_coll_reach(const struct fr_coll_group *group, int rank, enum fr_coll_side side,
+uintptr_t fr_coll_reach(const struct fr_coll_team *group, int rank, enum fr_coll_side side,
                         uint64_t address)
 {
     const struct fr_coll_mapset *set = &group->memory->sets[group->memory->last];
-    return fr_memory_mapping_at(&set->mappings[(int)side * group->size + rank],
-                                &set->known[rank].handles[side], address);
+    return fr_ipc_mapping_at(&set->mappings[(int)side * group->size + rank],
+                             &set->known[rank].handles[side], address);
 }

@@ -3,8 +3,8 @@
 // receiver says that it goes.
 #include "config.h"
 
-#include "coll/alltoall.h"
-#include "memory/engine.h"
+#include "fabrail/coll/alltoall.h"
+#include "fabrail/ipc/engine.h"
 
 // Whether this rank's own slice goes where it belongs, and not to the workspace.
 static bool spares_own(const struct fr_coll_alltoall *exchange)
@@ -14,9 +14,9 @@ static bool spares_own(const struct fr_coll_alltoall *exchange)
 
 // Plans where the slices go. False if a rank has less room than there are bytes for it, which is an
 // error of the program.
-static bool plan(const struct fr_coll_group *group, const struct fr_coll_alltoall *exchange)
+static bool plan(const struct fr_coll_team *group, const struct fr_coll_alltoall *exchange)
 {
-    const struct fr_coll_slot *places = fr_coll_places(group);
+    const struct fr_coll_slot *places = fr_coll_discoverys(group);
     struct fr_device_push_piece *pieces = fr_coll_pieces(group);
     bool fits = true;
     for (int i = 0; i < group->size; i++) {
@@ -36,7 +36,7 @@ static bool plan(const struct fr_coll_group *group, const struct fr_coll_alltoal
 }
 
 // The engine that is faster where many pieces go one way, few or none the other.
-static enum fr_device_engine choose_engine(const struct fr_coll_group *group,
+static enum fr_device_engine choose_engine(const struct fr_coll_team *group,
                                            const struct fr_coll_alltoall *exchange)
 {
     uint64_t largest = 0;
@@ -47,10 +47,10 @@ static enum fr_device_engine choose_engine(const struct fr_coll_group *group,
         pieces += bytes > 0;
         from_others += rank != group->rank && exchange->receives[rank].bytes > 0;
     }
-    return fr_memory_engine(fr_policy_traffic(pieces, from_others), largest);
+    return fr_ipc_engine(fr_policy_traffic(pieces, from_others), largest);
 }
 
-static enum fr_status move(struct fr_coll_group *group, void *operation, int step,
+static enum fr_status move(struct fr_coll_team *group, void *operation, int step,
                            struct fr_device_work *work)
 {
     const struct fr_coll_alltoall *exchange = operation;
@@ -66,8 +66,7 @@ static enum fr_status move(struct fr_coll_group *group, void *operation, int ste
     return FR_OK;
 }
 
-static bool moves_at_once(const struct fr_coll_group *group,
-                          const struct fr_coll_alltoall *exchange)
+static bool moves_at_once(const struct fr_coll_team *group, const struct fr_coll_alltoall *exchange)
 {
     size_t largest = 0, leaving = 0;
     for (int rank = 0; rank < group->size; rank++) {
@@ -75,11 +74,11 @@ static bool moves_at_once(const struct fr_coll_group *group,
         largest = bytes > largest ? bytes : largest;
         leaving += rank == group->rank ? 0 : bytes;
     }
-    return fr_memory_moves_at_once(largest, leaving);
+    return fr_ipc_moves_at_once(largest, leaving);
 }
 
 // What a kernel moves as soon as all are there.
-static bool plan_move(struct fr_coll_group *group, void *operation, struct fr_device_move *move)
+static bool plan_move(struct fr_coll_team *group, void *operation, struct fr_device_move *move)
 {
     const struct fr_coll_alltoall *exchange = operation;
     *move = (struct fr_device_move){.range = NULL};
@@ -94,7 +93,7 @@ static bool plan_move(struct fr_coll_group *group, void *operation, struct fr_de
     return moves_at_once(group, exchange) && plan(group, exchange);
 }
 
-void fr_coll_alltoall_begin(struct fr_coll_task *task, struct fr_coll_group *group,
+void fr_coll_alltoall_begin(struct fr_coll_task *task, struct fr_coll_team *group,
                             const struct fr_coll_alltoall *exchange)
 {
     task->part = (struct fr_coll_part){

@@ -2,15 +2,15 @@
 // Broadcasts over NVLink, in one step or in two.
 #include "config.h"
 
-#include "coll/bcast.h"
-#include "memory/engine.h"
+#include "fabrail/coll/bcast.h"
+#include "fabrail/ipc/engine.h"
 
 // Bytes of the data, to the same place at another rank.
-static struct fr_device_push_piece piece_of(const struct fr_coll_group *group,
+static struct fr_device_push_piece piece_of(const struct fr_coll_team *group,
                                             const struct fr_coll_bcast *bcast,
                                             const struct fr_policy_send *send)
 {
-    const struct fr_coll_slot *place = fr_coll_slot_of(fr_coll_places(group), send->rank, 0);
+    const struct fr_coll_slot *place = fr_coll_slot_of(fr_coll_discoverys(group), send->rank, 0);
     return (struct fr_device_push_piece){
         .dst =
             fr_coll_reach(group, send->rank, FR_COLL_WRITTEN, place->address) + send->slice.first,
@@ -20,7 +20,7 @@ static struct fr_device_push_piece piece_of(const struct fr_coll_group *group,
 }
 
 // Returns how many pieces this rank pushes in a step, and the largest.
-static size_t plan_step(const struct fr_coll_group *group, const struct fr_coll_bcast *bcast,
+static size_t plan_step(const struct fr_coll_team *group, const struct fr_coll_bcast *bcast,
                         int step, size_t *most)
 {
     struct fr_policy_send send;
@@ -36,20 +36,20 @@ static size_t plan_step(const struct fr_coll_group *group, const struct fr_coll_
 }
 
 // In the second step, all but the root push at once.
-static enum fr_status push(struct fr_coll_group *group, void *operation, int step,
+static enum fr_status push(struct fr_coll_team *group, void *operation, int step,
                            struct fr_device_work *work)
 {
     const struct fr_coll_bcast *bcast = operation;
     size_t largest = 0, count = plan_step(group, bcast, step, &largest);
     enum fr_policy_size traffic = fr_policy_traffic(count, step > 0 ? count : 0);
     fr_device_push_begin(&bcast->memory.range, fr_coll_pieces(group), count,
-                         fr_memory_engine(traffic, largest), (unsigned)fr_core_settings()->peer_sms,
+                         fr_ipc_engine(traffic, largest), (unsigned)fr_core_settings()->peer_sms,
                          work);
     return FR_OK;
 }
 
 // What a kernel moves as soon as all are there. Of two steps the second has to wait for the first.
-static bool plan_move(struct fr_coll_group *group, void *operation, struct fr_device_move *move)
+static bool plan_move(struct fr_coll_team *group, void *operation, struct fr_device_move *move)
 {
     const struct fr_coll_bcast *bcast = operation;
     size_t largest = 0;
@@ -64,16 +64,15 @@ static bool plan_move(struct fr_coll_group *group, void *operation, struct fr_de
         .count = plan_step(group, bcast, 0, &largest),
         .max_sms = (unsigned)fr_core_settings()->peer_sms,
     };
-    return fr_memory_moves_at_once(largest, largest * move->count);
+    return fr_ipc_moves_at_once(largest, largest * move->count);
 }
 
-void fr_coll_bcast_begin(struct fr_coll_task *task, struct fr_coll_group *group,
+void fr_coll_bcast_begin(struct fr_coll_task *task, struct fr_coll_team *group,
                          struct fr_coll_bcast *bcast)
 {
     bool is_root = group->rank == bcast->root;
     size_t bytes = bcast->data.bytes;
-    bool is_split =
-        fr_policy_bcast_is_split(bytes, group->size, fr_memory_tuned(FR_SIZE_BCAST_SPLIT));
+    bool is_split = fr_policy_bcast_is_split(bytes, group->size, fr_ipc_tuned(FR_SIZE_BCAST_SPLIT));
     bcast->plan = (struct fr_policy_bcast){
         .bytes = bytes, .ranks = group->size, .root = bcast->root, .is_split = is_split};
     task->part = (struct fr_coll_part){

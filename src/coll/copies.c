@@ -2,9 +2,9 @@
 // Copies to and from workspace.
 #include "config.h"
 
-#include "coll/copies.h"
+#include "fabrail/coll/copies.h"
 
-#include "memory/engine.h"
+#include "fabrail/ipc/engine.h"
 
 // Parts a copy around what is left out of it. Returns its bytes.
 static size_t part(const struct fr_coll_copy *copy, bool out, struct fr_device_push_piece *pieces)
@@ -26,8 +26,7 @@ void fr_coll_copy_begin(const struct fr_coll_copy *copy, bool out, struct fr_dev
 {
     struct fr_device_push_piece pieces[FR_ROUND_COPIES];
     size_t bytes = part(copy, out, pieces);
-    enum fr_device_engine engine =
-        bytes > 0 ? fr_memory_engine(FR_SIZE_COPY_CE, bytes) : FR_ENGINE_SM;
+    enum fr_device_engine engine = bytes > 0 ? fr_ipc_engine(FR_SIZE_COPY_CE, bytes) : FR_ENGINE_SM;
     fr_device_push_begin(&copy->range, pieces, FR_ROUND_COPIES, engine,
                          (unsigned)fr_core_settings()->peer_sms, work);
 }
@@ -38,5 +37,5 @@ bool fr_coll_copy_plan(const struct fr_coll_copy *copy, bool out, struct fr_devi
         return true;
     if (!move->range)
         move->range = &copy->range;
-    return fr_device_met_copies(&copy->piece) && fr_coll_can_spare(copy, move->range);
+    return fr_device_barrier_kernel_copies(&copy->piece) && fr_coll_can_spare(copy, move->range);
 }

@@ -17,16 +17,16 @@ static bool is_complete(const struct fr_coll_memory *memory)
     return complete;
 }
 
-bool fr_coll_mapset_make(struct fr_coll_group *group)
+bool fr_coll_mapset_make(struct fr_coll_team *group)
 {
     size_t n = (size_t)group->size;
     struct fr_coll_memory *memory = calloc(1, sizeof(*memory));
     if (!memory)
         return false;
     group->memory = memory;
-    memory->next = calloc(1, fr_coll_group_post_bytes(group->size));
+    memory->next = calloc(1, fr_coll_team_post_bytes(group->size));
     for (unsigned i = 0; i < FR_COLL_PASTS; i++) {
-        memory->pasts[i].advert = calloc(1, fr_coll_group_post_bytes(group->size));
+        memory->pasts[i].advert = calloc(1, fr_coll_team_post_bytes(group->size));
         memory->pasts[i].places = calloc(n, FR_COLL_SIDES * sizeof(*memory->pasts[i].places));
     }
     memory->pieces = calloc(n, sizeof(*memory->pieces));
@@ -34,14 +34,14 @@ bool fr_coll_mapset_make(struct fr_coll_group *group)
         memory->sets[i].known = calloc(n, sizeof(*memory->sets[i].known));
         memory->sets[i].mappings = calloc(n, FR_COLL_SIDES * sizeof(*memory->sets[i].mappings));
     }
-    memory->freed_mark = fr_memory_freed_mark();
+    memory->freed_mark = fr_ipc_freed_mark();
     if (is_complete(memory))
         return true;
     fr_coll_mapset_destroy(group);
     return false;
 }
 
-void fr_coll_mapset_destroy(struct fr_coll_group *group)
+void fr_coll_mapset_destroy(struct fr_coll_team *group)
 {
     struct fr_coll_memory *memory = group->memory;
     if (!memory)
@@ -63,23 +63,23 @@ void fr_coll_mapset_destroy(struct fr_coll_group *group)
 }
 
 // The mappings of a set: those of sides that it has none of are left out.
-static struct fr_memory_mapping *mappings_of(const struct fr_coll_group *group,
-                                             const struct fr_coll_mapset *set, size_t *count)
+static struct fr_ipc_mapping *mappings_of(const struct fr_coll_team *group,
+                                          const struct fr_coll_mapset *set, size_t *count)
 {
     *count = (size_t)(FR_COLL_SIDES - set->first) * (size_t)group->size;
     return set->mappings + (size_t)set->first * (size_t)group->size;
 }
 
-void fr_coll_mapset_clear(struct fr_coll_group *group, unsigned index)
+void fr_coll_mapset_clear(struct fr_coll_team *group, unsigned index)
 {
     struct fr_coll_mapset *set = &group->memory->sets[index];
     for (int i = 0; i < FR_COLL_SIDES * group->size; i++)
-        fr_memory_unpin(&set->mappings[i]);
+        fr_ipc_unpin(&set->mappings[i]);
     set->used = false;
     set->first = FR_COLL_SIDES;
 }
 
-bool fr_coll_mapset_has(const struct fr_coll_group *group, const struct fr_memory_handle *handle)
+bool fr_coll_mapset_has(const struct fr_coll_team *group, const struct fr_ipc_handle *handle)
 {
     for (unsigned i = 0; i < FR_COLL_MAPSETS; i++) {
         const struct fr_coll_mapset *set = &group->memory->sets[i];
@@ -91,8 +91,7 @@ bool fr_coll_mapset_has(const struct fr_coll_group *group, const struct fr_memor
     return false;
 }
 
-bool fr_coll_mapset_number(struct fr_coll_group *group, uint64_t user,
-                           struct fr_coll_advert *advert)
+bool fr_coll_mapset_number(struct fr_coll_team *group, uint64_t user, struct fr_coll_advert *advert)
 {
     struct fr_coll_memory *memory = group->memory;
     bool known = false;
@@ -103,11 +102,11 @@ bool fr_coll_mapset_number(struct fr_coll_group *group, uint64_t user,
             memcmp(own->handles, advert->handles, sizeof(own->handles)) != 0)
             continue;
         size_t count;
-        struct fr_memory_mapping *mappings = mappings_of(group, set, &count);
+        struct fr_ipc_mapping *mappings = mappings_of(group, set, &count);
         known = true;
         advert->version = own->version;
         memory->awake |= 1u << i;
-        if (fr_memory_mappings_wake(mappings, count))
+        if (fr_ipc_mappings_wake(mappings, count))
             advert->holds |= (uint16_t)(1u << i);
     }
     if (!known)
@@ -115,7 +114,7 @@ bool fr_coll_mapset_number(struct fr_coll_group *group, uint64_t user,
     return known;
 }
 
-enum fr_status fr_coll_mapset_add(struct fr_coll_group *group, unsigned index, int rank,
+enum fr_status fr_coll_mapset_add(struct fr_coll_team *group, unsigned index, int rank,
                                   const struct fr_coll_advert *advert,
                                   const struct fr_device_range *mover)
 {
@@ -127,8 +126,8 @@ enum fr_status fr_coll_mapset_add(struct fr_coll_group *group, unsigned index, i
     for (int side = 0; side < FR_COLL_SIDES; side++) {
         if (!known->handles[side].bytes || !fr_device_owns(mover))
             continue;
-        struct fr_memory_mapping *mapping = &set->mappings[side * group->size + rank];
-        enum fr_status status = fr_memory_pin(&known->handles[side], mover, mapping);
+        struct fr_ipc_mapping *mapping = &set->mappings[side * group->size + rank];
+        enum fr_status status = fr_ipc_pin(&known->handles[side], mover, mapping);
         if (status != FR_OK)
             return status;
         set->first = side < set->first ? side : set->first;
@@ -138,13 +137,13 @@ enum fr_status fr_coll_mapset_add(struct fr_coll_group *group, unsigned index, i
     return FR_OK;
 }
 
-void fr_coll_mapset_rest(struct fr_coll_group *group)
+void fr_coll_mapset_rest(struct fr_coll_team *group)
 {
     struct fr_coll_memory *memory = group->memory;
     for (; memory->awake; memory->awake &= memory->awake - 1) {
         size_t count;
-        struct fr_memory_mapping *mappings =
+        struct fr_ipc_mapping *mappings =
             mappings_of(group, &memory->sets[__builtin_ctz(memory->awake)], &count);
-        fr_memory_mappings_rest(mappings, count);
+        fr_ipc_mappings_rest(mappings, count);
     }
 }

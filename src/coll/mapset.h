@@ -5,7 +5,7 @@
 #ifndef FR_COLL_MAPSET_H
 #define FR_COLL_MAPSET_H
 
-#include "coll/agree.h"
+#include "fabrail/coll/agree.h"
 
 // Programs that go back and forth have two, those that overlap with other work some more.
 enum { FR_COLL_MAPSETS = 8 };
@@ -16,16 +16,16 @@ enum { FR_COLL_PASTS = 8 };
 // What this rank knows of another one's memory.
 struct fr_coll_known {
     uint64_t version;
-    struct fr_memory_handle handles[FR_COLL_SIDES];
+    struct fr_ipc_handle handles[FR_COLL_SIDES];
 };
 
 struct fr_coll_mapset {
     bool used;
-    uint64_t user;                      // the context that has mapped
-    struct fr_coll_known *known;        // by rank
-    struct fr_memory_mapping *mappings; // by side and rank, resting between operations
-    int first;                          // side that has mappings
-    uint64_t filling;                   // tells what it has from what it had before
+    uint64_t user;                   // the context that has mapped
+    struct fr_coll_known *known;     // by rank
+    struct fr_ipc_mapping *mappings; // by side and rank, resting between operations
+    int first;                       // side that has mappings
+    uint64_t filling;                // tells what it has from what it had before
 };
 
 // An operation that was agreed on. Where marks tell which one all ranks are in again (slab.h), all
@@ -57,30 +57,30 @@ struct fr_coll_memory {
 };
 
 // Gives the group memory for this. False when there is none.
-bool fr_coll_mapset_make(struct fr_coll_group *group);
+bool fr_coll_mapset_make(struct fr_coll_team *group);
 
 // Gives back what the group has; it may be made again.
-void fr_coll_mapset_destroy(struct fr_coll_group *group);
+void fr_coll_mapset_destroy(struct fr_coll_team *group);
 
 // Empties a set, which all ranks of the group have to do alike.
-void fr_coll_mapset_clear(struct fr_coll_group *group, unsigned index);
+void fr_coll_mapset_clear(struct fr_coll_team *group, unsigned index);
 
 // Whether memory of this rank's is in a set, so that the others have mapped it before.
-bool fr_coll_mapset_has(const struct fr_coll_group *group, const struct fr_memory_handle *handle);
+bool fr_coll_mapset_has(const struct fr_coll_team *group, const struct fr_ipc_handle *handle);
 
 // Fills an advert's version and which sets this rank holds, by its memory and `user`, the context
 // that it maps in. Wakes the mappings of all sets that may be meant. Returns false for memory that
 // is in no set.
-bool fr_coll_mapset_number(struct fr_coll_group *group, uint64_t user,
+bool fr_coll_mapset_number(struct fr_coll_team *group, uint64_t user,
                            struct fr_coll_advert *advert);
 
 // Fills an emptied set with the memory of one rank, and maps it for the device of `mover` if that
 // is one. FR_ERR_NOT_FOUND: the descriptor has not come.
-FR_MUST_CHECK enum fr_status fr_coll_mapset_add(struct fr_coll_group *group, unsigned index,
+FR_MUST_CHECK enum fr_status fr_coll_mapset_add(struct fr_coll_team *group, unsigned index,
                                                 int rank, const struct fr_coll_advert *advert,
                                                 const struct fr_device_range *mover);
 
 // Lets the mappings that this operation has woken or made rest until the next one.
-void fr_coll_mapset_rest(struct fr_coll_group *group);
+void fr_coll_mapset_rest(struct fr_coll_team *group);
 
 #endif

@@ -3,7 +3,7 @@
 // again once all have been drawn.
 #include "config.h"
 
-#include "coll/number.h"
+#include "fabrail/coll/number.h"
 
 static struct fr_lock lock = FR_LOCK_INIT;
 static struct fr_coll_number *all FR_GUARDED_BY(lock);

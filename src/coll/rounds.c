@@ -2,13 +2,13 @@
 // Rounds, and what becomes of those in which a rank does not come.
 #include "config.h"
 
-#include "coll/rounds.h"
+#include "fabrail/coll/rounds.h"
 
-#include "coll/meet.h"
-#include "coll/wait.h"
+#include "coll/team_wait.h"
+#include "fabrail/coll/team_message.h"
 
-#include "control/shm.h"
-#include "world/world.h"
+#include "fabrail/job.h"
+#include "fabrail/job/shm.h"
 
 #include <stdio.h>
 
@@ -18,26 +18,26 @@ enum {
     YIELDS_A_PROGRESS = 64,
 };
 
-static bool has_posted(const struct fr_coll_group *group, int rank, uint64_t round)
+static bool has_posted(const struct fr_coll_team *group, int rank, uint64_t round)
 {
     return group->segment ? fr_coll_segment_has(group->segment, rank, round)
                           : fr_coll_slab_has(group->slab, rank, round);
 }
 
 // Of processes on other hosts nothing is known.
-static bool is_alive(const struct fr_coll_group *group, int rank)
+static bool is_alive(const struct fr_coll_team *group, int rank)
 {
-    const struct fr_control_process *process = &group->processes[rank];
-    const struct fr_control_shm_user user = {process->pid_namespace, process->pid};
+    const struct fr_job_process *process = &group->processes[rank];
+    const struct fr_job_shm_user user = {process->pid_namespace, process->pid};
     if (group->segment)
         return fr_coll_segment_is_alive(group->segment, rank);
-    return process->host != fr_memory_self()->host ||
-           fr_control_shm_is_alive(&user, fr_memory_self()->pid_namespace);
+    return process->host != fr_ipc_self()->host ||
+           fr_job_shm_is_alive(&user, fr_ipc_self()->pid_namespace);
 }
 
 // Returns a rank that is waited for, one that is known to be gone if there is any; -1 for none. A
 // rank that another one is not done for has not posted for the round either.
-static int find_late(const struct fr_coll_group *group, uint64_t round, bool *gone)
+static int find_late(const struct fr_coll_team *group, uint64_t round, bool *gone)
 {
     int late = -1;
     for (int rank = 0; rank < group->size && !*gone; rank++) {
@@ -49,17 +49,17 @@ static int find_late(const struct fr_coll_group *group, uint64_t round, bool *go
     return late;
 }
 
-static struct fr_coll_meeting end_of(const struct fr_coll_group *group)
+static struct fr_coll_meeting end_of(const struct fr_coll_team *group)
 {
-    return fr_coll_group_meeting(group, FR_COLL_MEET_END, 0);
+    return fr_coll_team_meeting(group, FR_COLL_MEET_END, 0);
 }
 
 // Whether a rank has told the others that the group is broken. Ranks of one host see for themselves
 // whether others live, and have nothing that can fail.
-static bool is_given_up(struct fr_coll_group *group, const char *call)
+static bool is_given_up(struct fr_coll_team *group, const char *call)
 {
     const struct fr_coll_meeting end = end_of(group);
-    if (!group->slab || !fr_coll_meet_was_told(&end))
+    if (!group->slab || !fr_coll_team_message_was_told(&end))
         return false;
     fr_error("%s: another rank of the communicator has given up", call);
     group->broken = true; // which all others know
@@ -68,14 +68,14 @@ static bool is_given_up(struct fr_coll_group *group, const char *call)
 
 // Whether the round is not to be completed, since a rank has quit that has not posted for it, or
 // that has declined in it, so that others need not.
-static bool is_quit(struct fr_coll_group *group, uint64_t round)
+static bool is_quit(struct fr_coll_team *group, uint64_t round)
 {
     bool gone = false;
-    return fr_coll_group_was_quit(group) && find_late(group, round, &gone) >= 0;
+    return fr_coll_team_was_quit(group) && find_late(group, round, &gone) >= 0;
 }
 
 // Looks after the others. False when the wait is over.
-static bool look_after(struct fr_coll_group *group, struct fr_coll_round *round, uint64_t number)
+static bool look_after(struct fr_coll_team *group, struct fr_coll_round *round, uint64_t number)
 {
     char whom[64];
     bool gone = false;
@@ -91,7 +91,7 @@ static bool look_after(struct fr_coll_group *group, struct fr_coll_round *round,
 }
 
 // Whether to look again after a look that has found nothing. The late are looked for once a second.
-static bool goes_on(struct fr_coll_group *group, struct fr_coll_round *round, uint64_t number)
+static bool goes_on(struct fr_coll_team *group, struct fr_coll_round *round, uint64_t number)
 {
     if (++round->looks % LOOKS_A_JUDGEMENT != 0 && group->segment)
         return true;
@@ -104,13 +104,13 @@ static bool goes_on(struct fr_coll_group *group, struct fr_coll_round *round, ui
     return look_after(group, round, number);
 }
 
-static enum fr_status fail(struct fr_coll_group *group, const struct fr_coll_round *round)
+static enum fr_status fail(struct fr_coll_team *group, const struct fr_coll_round *round)
 {
     if (group->quit && !round->ends)
         return FR_ERR_UNSUPPORTED;
     const struct fr_coll_meeting end = end_of(group);
     if (group->slab && !group->broken)
-        fr_coll_meet_tell(&end);
+        fr_coll_team_message_tell(&end);
     group->broken = true;
     return FR_ERR_MPI;
 }
@@ -139,7 +139,7 @@ static enum fr_status post_in_slab(struct fr_coll_slab *slab, uint64_t number,
     return status == FR_OK && *posted ? fr_coll_slab_post(slab, number, post, done) : status;
 }
 
-enum fr_status fr_coll_round_post(struct fr_coll_group *group, struct fr_coll_round *round,
+enum fr_status fr_coll_round_post(struct fr_coll_team *group, struct fr_coll_round *round,
                                   const struct fr_coll_post *post)
 {
     uint64_t next = group->round + 1;
@@ -158,7 +158,7 @@ enum fr_status fr_coll_round_post(struct fr_coll_group *group, struct fr_coll_ro
     return FR_OK;
 }
 
-enum fr_status fr_coll_round_meet(struct fr_coll_group *group, struct fr_coll_round *round,
+enum fr_status fr_coll_round_meet(struct fr_coll_team *group, struct fr_coll_round *round,
                                   const struct fr_coll_post *post, bool *met)
 {
     enum fr_status status = FR_OK;
@@ -175,36 +175,36 @@ enum fr_status fr_coll_round_meet(struct fr_coll_group *group, struct fr_coll_ro
     return stays ? FR_OK : fail(group, round);
 }
 
-bool fr_coll_round_is_marked(const struct fr_coll_group *group, int rank, uint64_t number)
+bool fr_coll_round_is_marked(const struct fr_coll_team *group, int rank, uint64_t number)
 {
     return group->segment ? fr_coll_segment_is_marked(group->segment, rank, number)
                           : fr_coll_slab_is_marked(group->slab, rank, number);
 }
 
-bool fr_coll_round_is_alike(const struct fr_coll_group *group, uint64_t number)
+bool fr_coll_round_is_alike(const struct fr_coll_team *group, uint64_t number)
 {
     return group->slab && fr_coll_slab_is_alike(group->slab, number);
 }
 
-const void *fr_coll_round_read(const struct fr_coll_group *group, int rank, uint64_t number)
+const void *fr_coll_round_read(const struct fr_coll_team *group, int rank, uint64_t number)
 {
     return group->segment ? fr_coll_segment_read(group->segment, rank, number)
                           : fr_coll_slab_read(group->slab, rank, number);
 }
 
-void fr_coll_round_done(const struct fr_coll_group *group, uint64_t number)
+void fr_coll_round_done(const struct fr_coll_team *group, uint64_t number)
 {
     if (group->segment)
         fr_coll_segment_done(group->segment, number);
 }
 
-struct fr_wait fr_coll_round_pace(const struct fr_coll_group *group)
+struct fr_wait fr_coll_round_pace(const struct fr_coll_team *group)
 {
     return group->segment ? fr_coll_segment_pace(group->segment)
                           : (struct fr_wait)FR_COLL_SLAB_PACE;
 }
 
-void fr_coll_round_pause(const struct fr_coll_group *group, struct fr_wait *pace)
+void fr_coll_round_pause(const struct fr_coll_team *group, struct fr_wait *pace)
 {
     if (fr_wait_step(pace) && (!group->segment || pace->yields % YIELDS_A_PROGRESS == 0))
         fr_coll_wait_progress();

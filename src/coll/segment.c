@@ -7,10 +7,10 @@
 // sees it an acquire, and so is the pair that says that a slot of a ring may be written again.
 #include "config.h"
 
-#include "coll/segment.h"
+#include "fabrail/coll/segment.h"
 
-#include "coll/posts.h"
-#include "control/shm.h"
+#include "fabrail/coll/shm_slots.h"
+#include "fabrail/job/shm.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -48,7 +48,7 @@ struct lines {
     _Atomic uint64_t marked; // the last post that was marked
     struct entry entries[FR_COLL_SEGMENT_DEPTH];
     _Atomic uint64_t done;
-    struct fr_control_shm_user user; // constant once attached
+    struct fr_job_shm_user user; // constant once attached
     char rest[LINE_BYTES - 24];
 };
 _Static_assert(sizeof(struct header) % LINE_BYTES == 0, "the lines are aligned");
@@ -58,7 +58,7 @@ _Static_assert(sizeof(struct lines) == 2 * LINE_BYTES, "no padding");
 struct fr_coll_segment {
     struct header *header;
     struct lines *lines;
-    struct fr_control_shm shm;
+    struct fr_job_shm shm;
     int rank;
     int size;
     int slot; // for long posts, -1: none
@@ -69,7 +69,7 @@ struct fr_coll_segment {
     int seen;          // that so many have posted, from the next rank on
     uint64_t released; // all ranks are known to be done up to here
     uint64_t pid_namespace;
-    struct fr_control_secret secret;
+    struct fr_job_secret secret;
 };
 
 static bool is_long(size_t bytes)
@@ -114,7 +114,7 @@ static enum fr_status enter(struct fr_coll_segment *segment, size_t post_bytes)
                header->size != (uint32_t)segment->size) {
         return FR_ERR_INVALID;
     }
-    struct fr_control_shm_user self = fr_control_shm_self();
+    struct fr_job_shm_user self = fr_job_shm_self();
     segment->pid_namespace = self.pid_namespace;
     segment->lines[segment->rank].user = self;
     add_cores(segment);
@@ -122,12 +122,12 @@ static enum fr_status enter(struct fr_coll_segment *segment, size_t post_bytes)
     return FR_OK;
 }
 
-enum fr_status fr_coll_segment_open(const struct fr_control_secret *secret, int rank, int size,
+enum fr_status fr_coll_segment_open(const struct fr_job_secret *secret, int rank, int size,
                                     size_t post_bytes, struct fr_coll_segment **out)
 {
     if (size < 1 || size > MAX_SIZE || rank < 0 || rank >= size ||
         post_bytes > FR_COLL_SEGMENT_MAX_POST ||
-        (is_long(post_bytes) && !fr_coll_posts_hold(post_bytes)))
+        (is_long(post_bytes) && !fr_coll_slots_hold(post_bytes)))
         return FR_ERR_INVALID;
     struct fr_coll_segment *segment = calloc(1, sizeof(*segment));
     if (segment == NULL)
@@ -137,7 +137,7 @@ enum fr_status fr_coll_segment_open(const struct fr_control_secret *secret, int 
     segment->size = size;
     segment->slot = -1;
     size_t bytes = sizeof(struct header) + (size_t)size * sizeof(struct lines);
-    enum fr_status status = fr_control_shm_map(secret, rank == 0, bytes, &segment->shm);
+    enum fr_status status = fr_job_shm_map(secret, rank == 0, bytes, &segment->shm);
     if (status != FR_OK)
         goto free_segment;
     segment->named = rank == 0;
@@ -149,7 +149,7 @@ enum fr_status fr_coll_segment_open(const struct fr_control_secret *secret, int 
     *out = segment;
     return FR_OK;
 unmap:
-    fr_control_shm_close(&segment->shm);
+    fr_job_shm_close(&segment->shm);
 free_segment:
     free(segment);
     return status;
@@ -158,9 +158,9 @@ free_segment:
 static void remove_name(struct fr_coll_segment *segment)
 {
     if (segment->named)
-        fr_control_shm_remove(&segment->secret);
+        fr_job_shm_remove(&segment->secret);
     segment->named = false;
-    fr_control_shm_close_file(&segment->shm);
+    fr_job_shm_close_file(&segment->shm);
 }
 
 bool fr_coll_segment_seal(struct fr_coll_segment *segment)
@@ -175,7 +175,7 @@ bool fr_coll_segment_seal(struct fr_coll_segment *segment)
 
 void fr_coll_segment_free(struct fr_coll_segment *segment)
 {
-    fr_control_shm_close(&segment->shm);
+    fr_job_shm_close(&segment->shm);
     free(segment);
 }
 
@@ -189,7 +189,7 @@ void fr_coll_segment_close(struct fr_coll_segment *segment)
     if (segment == NULL)
         return;
     remove_name(segment);
-    if (fr_coll_posts_leave(&segment->slot))
+    if (fr_coll_slots_leave(&segment->slot))
         fr_coll_segment_free(segment);
 }
 
@@ -230,7 +230,7 @@ static enum fr_status reserve_room(struct fr_coll_segment *segment, uint64_t rou
         segment->released = least_done(segment);
     if (round > segment->released + FR_COLL_SEGMENT_DEPTH)
         return FR_ERR_LIMIT;
-    return is_long(bytes) ? fr_coll_posts_reserve(segment, round, &segment->slot) : FR_OK;
+    return is_long(bytes) ? fr_coll_slots_reserve(segment, round, &segment->slot) : FR_OK;
 }
 
 static void write_post(struct fr_coll_segment *segment, uint64_t round, const void *data,
@@ -238,8 +238,8 @@ static void write_post(struct fr_coll_segment *segment, uint64_t round, const vo
 {
     struct entry *entry = entry_of(segment, segment->rank, round);
     if (is_long(bytes)) {
-        entry->slot = fr_coll_posts_name(segment->slot);
-        memcpy(fr_coll_posts_at(entry->slot), data, bytes);
+        entry->slot = fr_coll_slots_name(segment->slot);
+        memcpy(fr_coll_slots_at(entry->slot), data, bytes);
         return;
     }
     entry->slot = bytes > 0 ? IS_SHORT : IS_EMPTY;
@@ -305,7 +305,7 @@ const void *fr_coll_segment_read(const struct fr_coll_segment *segment, int rank
     const struct entry *entry = entry_of(segment, rank, round);
     if (entry->slot == IS_SHORT)
         return &entry->word;
-    const void *post = entry->slot == IS_EMPTY ? NULL : fr_coll_posts_at(entry->slot);
+    const void *post = entry->slot == IS_EMPTY ? NULL : fr_coll_slots_at(entry->slot);
     return post ? post : nothing;
 }
 
@@ -318,5 +318,5 @@ void fr_coll_segment_done(struct fr_coll_segment *segment, uint64_t round)
 
 bool fr_coll_segment_is_alive(const struct fr_coll_segment *segment, int rank)
 {
-    return fr_control_shm_is_alive(&segment->lines[rank].user, segment->pid_namespace);
+    return fr_job_shm_is_alive(&segment->lines[rank].user, segment->pid_namespace);
 }

@@ -4,7 +4,7 @@
 
 #include "coll/slab_int.h"
 
-#include "device/classify.h"
+#include "fabrail/device/classify.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -67,11 +67,11 @@ static bool allocate(struct fr_coll_slab *slab)
     return slab->mappings && slab->handles && slab->addresses && slab->pieces;
 }
 
-static enum fr_status export(struct fr_coll_slab *slab, struct fr_memory_handle *handle) {
+static enum fr_status export(struct fr_coll_slab *slab, struct fr_ipc_handle *handle) {
     const void *address = (const void *)slab->own.address;
     fr_device_classify(address, slab->bytes, &slab->range);
     if (!(slab->range.caps & FR_SHARE_FABRIC)) return FR_ERR_UNSUPPORTED;
-    enum fr_status status = fr_memory_export(&slab->range, address, slab->bytes, handle);
+    enum fr_status status = fr_ipc_export(&slab->range, address, slab->bytes, handle);
     return status == FR_OK && !(handle->ways & FR_SHARE_FABRIC) ? FR_ERR_UNSUPPORTED : status;
 }
 
@@ -87,7 +87,7 @@ static enum fr_status clear(struct fr_coll_slab *slab)
 }
 
 enum fr_status fr_coll_slab_make(int device, int rank, int size, size_t post_bytes,
-                                 struct fr_coll_slab **out, struct fr_memory_handle *handle)
+                                 struct fr_coll_slab **out, struct fr_ipc_handle *handle)
 {
     struct fr_coll_slab *slab = calloc(1, sizeof(*slab));
     if (!slab)
@@ -119,17 +119,17 @@ enum fr_status fr_coll_slab_make(int device, int rank, int size, size_t post_byt
     return FR_OK;
 }
 
-enum fr_status fr_coll_slab_map(struct fr_coll_slab *slab, const struct fr_memory_handle *handles)
+enum fr_status fr_coll_slab_map(struct fr_coll_slab *slab, const struct fr_ipc_handle *handles)
 {
     for (int rank = 0; rank < slab->size; rank++) {
         slab->handles[rank] = handles[rank];
-        enum fr_status status = fr_memory_pin(&handles[rank], &slab->range, &slab->mappings[rank]);
+        enum fr_status status = fr_ipc_pin(&handles[rank], &slab->range, &slab->mappings[rank]);
         if (status != FR_OK)
             return status;
         if (!slab->mappings[rank].direct)
             return FR_ERR_UNSUPPORTED;
         slab->addresses[rank] =
-            fr_memory_mapping_at(&slab->mappings[rank], &handles[rank], handles[rank].base);
+            fr_ipc_mapping_at(&slab->mappings[rank], &handles[rank], handles[rank].base);
         for (int other = 0; other < rank; other++)
             slab->shares = slab->shares || memcmp(handles[other].device, handles[rank].device,
                                                   sizeof(handles[rank].device)) == 0;
@@ -143,9 +143,9 @@ void fr_coll_slab_close(struct fr_coll_slab *slab)
         return;
     for (int rank = 0; rank < slab->size && slab->mappings && slab->handles; rank++) {
         bool mapped = slab->mappings[rank].pinned;
-        fr_memory_unpin(&slab->mappings[rank]);
+        fr_ipc_unpin(&slab->mappings[rank]);
         if (mapped) // nobody else wants it
-            fr_memory_forget_buffer(&slab->handles[rank].owner, slab->handles[rank].buffer_id);
+            fr_ipc_forget_buffer(&slab->handles[rank].owner, slab->handles[rank].buffer_id);
     }
     fr_device_memory_destroy(&slab->own);
     if (slab->page_locked)

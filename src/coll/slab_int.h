@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Slabs. In each: words, [round % depth][rank], the round that the rank has posted for last of
-// those and the mark of the post (device/round.h); the same again of those whose posts are there;
-// then posts, in the same order; and what the blocks of a kernel tell each other. Host memory that
-// is page-locked mirrors what was read of the own slab, and holds what this rank posts until the
-// device has it.
+// those and the mark of the post (fabrail/device/round.h); the same again of those whose posts are
+// there; then posts, in the same order; and what the blocks of a kernel tell each other. Host
+// memory that is page-locked mirrors what was read of the own slab, and holds what this rank posts
+// until the device has it.
 //
 // A rank overwrites what it posted FR_COLL_SLAB_DEPTH rounds before, so all must have read that:
 // whoever has posted for the round after it has.
 #ifndef FR_COLL_SLAB_INT_H
 #define FR_COLL_SLAB_INT_H
 
-#include "coll/slab.h"
+#include "fabrail/coll/slab.h"
 
 struct fr_coll_slab {
     int rank;
     int size;
-    size_t slot_bytes;                  // of one post
-    size_t given_offset;                // of the second words
-    size_t posts_offset;                // behind these
-    size_t control_offset;              // behind the posts
-    size_t bytes;                       // of a slab
-    struct fr_device_memory own;        // the slab that others post to
-    struct fr_device_range range;       // the same, as a driver describes it
-    struct fr_memory_mapping *mappings; // by rank
-    struct fr_memory_handle *handles;
+    size_t slot_bytes;               // of one post
+    size_t given_offset;             // of the second words
+    size_t posts_offset;             // behind these
+    size_t control_offset;           // behind the posts
+    size_t bytes;                    // of a slab
+    struct fr_device_memory own;     // the slab that others post to
+    struct fr_device_range range;    // the same, as a driver describes it
+    struct fr_ipc_mapping *mappings; // by rank
+    struct fr_ipc_handle *handles;
     uint64_t *addresses;                 // of the slabs, where this device sees them
     struct fr_device_push_piece *pieces; // scratch, one a rank
     unsigned char *mirror;               // as a slab

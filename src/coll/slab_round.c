@@ -177,7 +177,7 @@ static enum fr_status run_kernel(struct fr_coll_slab *slab, const struct fr_roun
     *how = 0;
     if (!slab->has_kernels)
         return FR_ERR_UNSUPPORTED;
-    return fr_device_met_run(&slab->range, round, slab->addresses, move, how);
+    return fr_device_barrier_kernel_run(&slab->range, round, slab->addresses, move, how);
 }
 
 // A round without a move.

@@ -2,7 +2,7 @@
 // The stages of a task. Each returns whether it is over; else there is nothing to do for now.
 #include "config.h"
 
-#include "coll/task.h"
+#include "fabrail/coll/task.h"
 
 #include "coll/mapset.h"
 
@@ -33,7 +33,7 @@ static bool end(struct fr_coll_task *task, enum fr_status status)
 
 static bool take_turn(struct fr_coll_task *task)
 {
-    struct fr_coll_group *group = task->group;
+    struct fr_coll_team *group = task->group;
     if (group->ended != task->turn)
         return false;
     if (group->broken)
@@ -68,7 +68,7 @@ static bool copy_in(struct fr_coll_task *task)
 static bool decline(struct fr_coll_task *task)
 {
     static const struct fr_coll_advert nothing;
-    struct fr_coll_group *group = task->group;
+    struct fr_coll_team *group = task->group;
     const struct fr_coll_post post = {
         .data = &nothing,
         .bytes = group->segment ? 0 : offsetof(struct fr_coll_advert, handles), // all zeros
@@ -85,7 +85,7 @@ static bool decline(struct fr_coll_task *task)
 // What was agreed on may have been moved by then, as planned.
 static bool end_agreement(struct fr_coll_task *task, enum fr_status status)
 {
-    struct fr_coll_group *group = task->group;
+    struct fr_coll_team *group = task->group;
     fr_coll_round_done(group, group->round);
     if (status != FR_OK)
         return end(task, status);
@@ -98,7 +98,7 @@ static bool end_agreement(struct fr_coll_task *task, enum fr_status status)
 
 static bool meet_adverts(struct fr_coll_task *task)
 {
-    struct fr_coll_group *group = task->group;
+    struct fr_coll_team *group = task->group;
     const struct fr_coll_post post = {
         .data = group->memory->next,
         .bytes = sizeof(*group->memory->next) + task->slot_bytes,
@@ -158,7 +158,7 @@ static bool look_at_move(struct fr_coll_task *task)
 
 static void hear_results(struct fr_coll_task *task)
 {
-    const struct fr_coll_group *group = task->group;
+    const struct fr_coll_team *group = task->group;
     for (int rank = 0; rank < group->size; rank++) {
         if (fr_coll_round_is_marked(group, rank, task->round.number))
             continue; // it is well
@@ -212,7 +212,7 @@ enum fr_status fr_coll_task_progress(struct fr_coll_task *task, bool *over)
     return *over ? task->status : FR_OK;
 }
 
-static void begin(struct fr_coll_task *task, struct fr_coll_group *group, const char *call)
+static void begin(struct fr_coll_task *task, struct fr_coll_team *group, const char *call)
 {
     task->group = group;
     task->stage = FR_COLL_STAGE_TURN;
@@ -225,13 +225,13 @@ static void begin(struct fr_coll_task *task, struct fr_coll_group *group, const 
     task->round = (struct fr_coll_round){.call = call};
 }
 
-void fr_coll_task_begin(struct fr_coll_task *task, struct fr_coll_group *group)
+void fr_coll_task_begin(struct fr_coll_task *task, struct fr_coll_team *group)
 {
     begin(task, group, task->part.call);
     task->declines = false;
 }
 
-void fr_coll_task_begin_declined(struct fr_coll_task *task, struct fr_coll_group *group,
+void fr_coll_task_begin_declined(struct fr_coll_task *task, struct fr_coll_team *group,
                                  const char *call)
 {
     begin(task, group, call);
@@ -255,7 +255,7 @@ enum fr_status fr_coll_task_run(struct fr_coll_task *task)
     }
 }
 
-void fr_coll_decline(struct fr_coll_group *group, const char *call)
+void fr_coll_decline(struct fr_coll_team *group, const char *call)
 {
     struct fr_coll_task task;
     fr_coll_task_begin_declined(&task, group, call);

@@ -3,7 +3,7 @@
 // nothing here waits for the other end of a pipe or reads without bound.
 #include "config.h"
 
-#include "core/files.h"
+#include "fabrail/core/files.h"
 
 #include <errno.h>
 #include <fcntl.h>

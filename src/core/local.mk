@@ -1,4 +1,4 @@
-# Room core: status, log, settings, lock.
-librooms_la_SOURCES += src/core/core.h src/core/files.c src/core/files.h src/core/hash.h src/core/job.c \
-	src/core/list.h src/core/log.c src/core/meter.c src/core/meter.h src/core/object.c src/core/object.h src/core/settings.c src/core/status.c src/core/time.h \
-	src/core/wait.c src/core/wait.h
+# Module core: status, log, settings, lock.
+libmodules_la_SOURCES += include/fabrail/core.h src/core/files.c include/fabrail/core/files.h include/fabrail/core/hash.h src/core/job_name.c \
+	include/fabrail/core/list.h src/core/log.c src/core/meter.c include/fabrail/core/meter.h src/core/object.c include/fabrail/core/object.h src/core/settings.c src/core/status.c include/fabrail/core/time.h \
+	src/core/wait.c include/fabrail/core/wait.h

@@ -4,7 +4,7 @@
 // called from: under a lock of malloc, in a signal handler's thread, before main.
 #include "config.h"
 
-#include "core/core.h"
+#include "fabrail/core.h"
 
 #include <errno.h>
 #include <stdarg.h>

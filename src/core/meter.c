@@ -2,7 +2,7 @@
 // The meter of a thread.
 #include "config.h"
 
-#include "core/meter.h"
+#include "fabrail/core/meter.h"
 
 FR_TLS struct fr_meter fr_core_meter;
 fr_meter_hook_fn fr_core_meter_hook;

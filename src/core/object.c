@@ -2,7 +2,7 @@
 // Loaded objects and their symbols; the C library's functions that deal with them.
 #include "config.h"
 
-#include "core/object.h"
+#include "fabrail/core/object.h"
 
 #include <dlfcn.h>
 #include <elf.h>

@@ -3,7 +3,7 @@
 // come. The environment is read here and nowhere else, and nothing in it ever stops the job.
 #include "config.h"
 
-#include "core/core.h"
+#include "fabrail/core.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 // Texts of the status type, sizes as people write them, characters, and the lock.
 #include "config.h"
 
-#include "core/core.h"
+#include "fabrail/core.h"
 
 #include <stdio.h>
 

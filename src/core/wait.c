@@ -2,7 +2,7 @@
 // Waits: when to yield, when to sleep, and when to say that it takes long.
 #include "config.h"
 
-#include "core/wait.h"
+#include "fabrail/core/wait.h"
 
 enum { TELL_EVERY_S = 10, PART = 16 };
 

@@ -2,8 +2,8 @@
 // What is this memory? First a few compares that answer for most host memory, then the driver.
 #include "config.h"
 
-#include "core/object.h"
-#include "device/classify.h"
+#include "fabrail/core/object.h"
+#include "fabrail/device/classify.h"
 
 #include <dlfcn.h>
 #include <elf.h>
@@ -35,14 +35,14 @@ static const struct {
     const char *name;
     unsigned caps;
 } kinds[FR_KIND_COUNT] = {
-    [FR_KIND_HOST] = {"host", FR_MEMORY_READABLE},
-    [FR_KIND_PINNED] = {"pinned", FR_MEMORY_READABLE},
-    [FR_KIND_MANAGED] = {"managed", FR_MEMORY_OWNED | FR_MEMORY_READABLE},
-    [FR_KIND_MALLOC] = {"malloc", FR_MEMORY_OWNED | FR_SHARE_LEGACY},
-    [FR_KIND_POOL] = {"pool", FR_MEMORY_OWNED},
-    [FR_KIND_VMM] = {"vmm", FR_MEMORY_OWNED | FR_MEMORY_LISTED},
-    [FR_KIND_VMM_FD] = {"vmm-fd", FR_MEMORY_OWNED | FR_MEMORY_LISTED | FR_SHARE_FD},
-    [FR_KIND_VMM_FABRIC] = {"vmm-fabric", FR_MEMORY_OWNED | FR_MEMORY_LISTED | FR_SHARE_FABRIC},
+    [FR_KIND_HOST] = {"host", FR_IPC_READABLE},
+    [FR_KIND_PINNED] = {"pinned", FR_IPC_READABLE},
+    [FR_KIND_MANAGED] = {"managed", FR_IPC_OWNED | FR_IPC_READABLE},
+    [FR_KIND_MALLOC] = {"malloc", FR_IPC_OWNED | FR_SHARE_LEGACY},
+    [FR_KIND_POOL] = {"pool", FR_IPC_OWNED},
+    [FR_KIND_VMM] = {"vmm", FR_IPC_OWNED | FR_IPC_LISTED},
+    [FR_KIND_VMM_FD] = {"vmm-fd", FR_IPC_OWNED | FR_IPC_LISTED | FR_SHARE_FD},
+    [FR_KIND_VMM_FABRIC] = {"vmm-fabric", FR_IPC_OWNED | FR_IPC_LISTED | FR_SHARE_FABRIC},
 };
 
 const char *fr_device_kind_name(enum fr_device_kind kind)

@@ -2,9 +2,9 @@
 // Batches of copies.
 #include "config.h"
 
-#include "core/meter.h"
-#include "core/wait.h"
 #include "device/device_int.h"
+#include "fabrail/core/meter.h"
+#include "fabrail/core/wait.h"
 
 #include <string.h>
 
@@ -216,7 +216,7 @@ static void start_row_apart(struct fr_device_batch *batch, const struct fr_devic
     keep_first(batch, fr_device_query(address, &own));
     bool on_host = !fr_device_owns(&own);
     if (!on_host && row->on_device)
-        keep_first(batch, fr_device_quiesce(&own, (uintptr_t)address, row->bytes));
+        keep_first(batch, fr_device_sync_app_work(&own, (uintptr_t)address, row->bytes));
     if (batch->status == FR_OK)
         start_here(batch, on_host || row->on_device ? range : &own, direction, row);
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Inside of room device: what a vendor's devices offer, a row of operations each, and what the rows
-// share.
+// Inside of module device: what a vendor's devices offer, a row of operations each, and what the
+// rows share.
 //
 // To add a vendor: a folder with its operations, a row in rows.c, a simulated driver in tests.
 #ifndef FR_DEVICE_DEVICE_INT_H
 #define FR_DEVICE_DEVICE_INT_H
 
-#include "device/device.h"
+#include "fabrail/device.h"
 
 struct fr_device_ops;
 

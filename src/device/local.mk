@@ -1,13 +1,13 @@
-# Room device: what is common to all vendors' devices.
-librooms_la_SOURCES += src/device/classify.c src/device/classify.h src/device/copy.c \
-	src/device/device.h src/device/device_int.h src/device/elements.h src/device/kernels.h \
-	src/device/machine.c src/device/met.c src/device/met.h src/device/pack.c \
-	src/device/pack.h src/device/present.c \
-	src/device/push.c src/device/reduce.c src/device/reduce.def src/device/reduce.h \
-	src/device/round.h src/device/rows.c src/device/shape.h src/device/words.c src/device/work.c
+# Module device: what is common to all vendors' devices.
+libmodules_la_SOURCES += src/device/classify.c include/fabrail/device/classify.h src/device/copy.c \
+	include/fabrail/device.h src/device/device_int.h include/fabrail/device/elements.h include/fabrail/device/kernels.h \
+	src/device/model.c src/device/barrier_kernel.c include/fabrail/device/barrier_kernel.h src/device/pack.c \
+	include/fabrail/device/pack.h src/device/find_drivers.c \
+	src/device/push.c src/device/reduce.c include/fabrail/device/reduce.def include/fabrail/device/reduce.h \
+	include/fabrail/device/round.h src/device/vendors.c include/fabrail/device/shape.h src/device/words.c src/device/work.c
 
 # CUDA: the driver and NVML, found at run time.
-librooms_la_SOURCES += src/device/cuda/context.c src/device/cuda/cuda_int.h \
+libmodules_la_SOURCES += src/device/cuda/context.c src/device/cuda/cuda_int.h \
 	src/device/cuda/driver.c src/device/cuda/installed.c src/device/cuda/module.c \
 	src/device/cuda/mover.c src/device/cuda/nvml.c src/device/cuda/query.c \
 	src/device/cuda/rdma.c src/device/cuda/register.c src/device/cuda/share.c \
@@ -16,23 +16,23 @@ librooms_la_SOURCES += src/device/cuda/context.c src/device/cuda/cuda_int.h \
 
 # CUDA's kernels, as an image inside of the library.
 EXTRA_DIST += src/device/cuda/kernels.cu src/device/cuda/pack.cu src/device/cuda/reduce.cu \
-    src/device/cuda/round.cuh
+    src/device/cuda/barrier.cuh
 CLEANFILES += src/device/cuda/kernels.fatbin src/device/cuda/pack.fatbin \
     src/device/cuda/reduce.fatbin
 if HAVE_NVCC
-librooms_la_SOURCES += src/device/cuda/image.S
+libmodules_la_SOURCES += src/device/cuda/image.S
 endif
-kernel_headers = src/device/kernels.h src/device/elements.h src/device/reduce.def \
-    src/device/round.h src/device/cuda/round.cuh
+kernel_headers = include/fabrail/device/kernels.h include/fabrail/device/elements.h include/fabrail/device/reduce.def \
+    include/fabrail/device/round.h src/device/cuda/barrier.cuh
 src/device/cuda/kernels.fatbin: src/device/cuda/kernels.cu $(kernel_headers)
-	$(AM_V_GEN)$(MKDIR_P) src/device/cuda && $(NVCC) -fatbin -O3 -I$(srcdir)/src $(NVCC_CODE) \
+	$(AM_V_GEN)$(MKDIR_P) src/device/cuda && $(NVCC) -fatbin -O3 -I$(srcdir)/src -I$(srcdir)/include $(NVCC_CODE) \
 	    $(NVCCFLAGS) -o $@ $(srcdir)/src/device/cuda/kernels.cu
 # Products are not fused with sums, so that results are those of the CPU.
 src/device/cuda/reduce.fatbin: src/device/cuda/reduce.cu $(kernel_headers)
-	$(AM_V_GEN)$(MKDIR_P) src/device/cuda && $(NVCC) -fatbin -O3 -fmad=false -I$(srcdir)/src \
+	$(AM_V_GEN)$(MKDIR_P) src/device/cuda && $(NVCC) -fatbin -O3 -fmad=false -I$(srcdir)/src -I$(srcdir)/include \
 	    $(NVCC_CODE) $(NVCCFLAGS) -o $@ $(srcdir)/src/device/cuda/reduce.cu
-src/device/cuda/pack.fatbin: src/device/cuda/pack.cu src/device/shape.h src/device/kernels.h
-	$(AM_V_GEN)$(MKDIR_P) src/device/cuda && $(NVCC) -fatbin -O3 -I$(srcdir)/src $(NVCC_CODE) \
+src/device/cuda/pack.fatbin: src/device/cuda/pack.cu include/fabrail/device/shape.h include/fabrail/device/kernels.h
+	$(AM_V_GEN)$(MKDIR_P) src/device/cuda && $(NVCC) -fatbin -O3 -I$(srcdir)/src -I$(srcdir)/include $(NVCC_CODE) \
 	    $(NVCCFLAGS) -o $@ $(srcdir)/src/device/cuda/pack.cu
 src/device/cuda/image.lo: src/device/cuda/kernels.fatbin src/device/cuda/pack.fatbin \
     src/device/cuda/reduce.fatbin

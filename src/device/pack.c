@@ -2,10 +2,10 @@
 // Packing and unpacking by kernel: how a copy parts into chunks, and the launch.
 #include "config.h"
 
-#include "device/pack.h"
+#include "fabrail/device/pack.h"
 
-#include "core/meter.h"
 #include "device/device_int.h"
+#include "fabrail/core/meter.h"
 
 #include <string.h>
 

@@ -2,9 +2,9 @@
 // Pushes: many pieces at once, by one kernel or by a copy engine's stream each.
 #include "config.h"
 
-#include "core/meter.h"
 #include "device/device_int.h"
-#include "device/kernels.h"
+#include "fabrail/core/meter.h"
+#include "fabrail/device/kernels.h"
 
 // Found by trying on 4 x H200, where none of them matters much: what a share moves at least before
 // a second one pays for itself, what it moves before it leaves room for its neighbours, and the

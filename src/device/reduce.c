@@ -3,7 +3,7 @@
 // aligned units and single ones, and the launch.
 #include "config.h"
 
-#include "device/reduce.h"
+#include "fabrail/device/reduce.h"
 
 #include "device/device_int.h"
 
@@ -15,14 +15,14 @@ _Static_assert((int)FR_KERNEL_THREADS == (int)FR_REDUCE_MAX_THREADS, "what the k
 static const uint16_t row_of[FR_TYPE_COUNT][FR_OP_COUNT] = {
 #define FR_REDUCE(type, operation, element, value)                                                 \
     [FR_TYPE_##type][FR_OP_##operation] = FR_REDUCE_##type##_##operation + 1,
-#include "device/reduce.def"
+#include "fabrail/device/reduce.def"
 #undef FR_REDUCE
 };
 
 static const uint8_t element_bytes[FR_REDUCE_ROWS] = {
 #define FR_REDUCE(type, operation, element, value)                                                 \
     [FR_REDUCE_##type##_##operation] = sizeof(element),
-#include "device/reduce.def"
+#include "fabrail/device/reduce.def"
 #undef FR_REDUCE
 };
 

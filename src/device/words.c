@@ -6,9 +6,9 @@
 // after a fault on the device no word would ever come.
 #include "config.h"
 
-#include "core/wait.h"
 #include "device/device_int.h"
-#include "device/kernels.h"
+#include "fabrail/core/wait.h"
+#include "fabrail/device/kernels.h"
 
 static struct fr_lock slots_lock = FR_LOCK_INIT;
 

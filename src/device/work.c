@@ -2,9 +2,9 @@
 // Pushes and reductions under way.
 #include "config.h"
 
-#include "core/meter.h"
-#include "core/wait.h"
 #include "device/device_int.h"
+#include "fabrail/core/meter.h"
+#include "fabrail/core/wait.h"
 
 enum { LOOKS_A_QUESTION = 256 }; // as the driver is asked about every 10 us
 

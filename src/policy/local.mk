@@ -1,3 +1,3 @@
-librooms_la_SOURCES += src/policy/collective.c src/policy/collective.h src/policy/policy.c \
-	src/policy/policy.h src/policy/scheme.c src/policy/scheme.h src/policy/tuning.c \
-	src/policy/tuning.h
+libmodules_la_SOURCES += src/policy/coll_plan.c include/fabrail/policy/coll_plan.h src/policy/policy.c \
+	include/fabrail/policy.h src/policy/scheme.c include/fabrail/policy/scheme.h src/policy/tuning.c \
+	include/fabrail/policy/tuning.h

@@ -2,7 +2,7 @@
 // Which path a buffer takes.
 #include "config.h"
 
-#include "policy/policy.h"
+#include "fabrail/policy.h"
 
 static struct fr_policy_choice choice(enum fr_policy_path path, const char *reason)
 {

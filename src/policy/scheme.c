@@ -2,7 +2,7 @@
 // Which scheme a message takes.
 #include "config.h"
 
-#include "policy/scheme.h"
+#include "fabrail/policy/scheme.h"
 
 static struct fr_policy_scheme_choice choice(enum fr_policy_scheme scheme, const char *reason)
 {

@@ -2,7 +2,7 @@
 // The tuning file's text, and which of the sizes that are known counts.
 #include "config.h"
 
-#include "policy/tuning.h"
+#include "fabrail/policy/tuning.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
 #ifndef FR_RAIL_CHOOSE_H
 #define FR_RAIL_CHOOSE_H
 
-#include "core/core.h"
+#include "fabrail/core.h"
 
 enum { FR_RAIL_BUS_ID = 24, FR_RAIL_NAME = 64 };
 

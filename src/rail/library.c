@@ -3,7 +3,7 @@
 // version for each size: the one that belongs to the header this was compiled with is taken.
 #include "config.h"
 
-#include "core/object.h"
+#include "fabrail/core/object.h"
 #include "rail/rail_int.h"
 
 #include <dlfcn.h>

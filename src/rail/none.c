@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Room rail where configure found no headers of libfabric and hwloc that are new enough. There are
-// no rails to open, so nothing else is ever called: all other functions are the same one.
+// Module rail where configure found no headers of libfabric and hwloc that are new enough. There
+// are no rails to open, so nothing else is ever called: all other functions are the same one.
 #include "config.h"
 
-#include "rail/rail.h"
+#include "fabrail/rail.h"
 
 enum fr_status fr_rail_open(const struct fr_rail_options *options, struct fr_rails **rails)
 {

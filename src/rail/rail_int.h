@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Inside of room rail: a rail, a peer and its links, a stripe, a transfer, a region.
+// Inside of module rail: a rail, a peer and its links, a stripe, a transfer, a region.
 //
 // Who may touch what: `lock` guards what several threads come to (submitted transfers, peers,
 // regions). Endpoints, completion queues, stripes, links and active transfers belong to the thread
@@ -7,11 +7,11 @@
 #ifndef FR_RAIL_RAIL_INT_H
 #define FR_RAIL_RAIL_INT_H
 
-#include "core/core.h"
-#include "core/hash.h"
-#include "core/list.h"
+#include "fabrail/core.h"
+#include "fabrail/core/hash.h"
+#include "fabrail/core/list.h"
+#include "fabrail/rail.h"
 #include "rail/choose.h"
-#include "rail/rail.h"
 #include "rail/sched.h"
 #include "rail/wire.h"
 

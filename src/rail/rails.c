@@ -2,7 +2,7 @@
 // The rails of a position: opened, polled, counted, closed.
 #include "config.h"
 
-#include "rail/rail.h"
+#include "fabrail/rail.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,7 @@ struct fr_rail_options fr_rail_options(void)
 
 #ifdef FR_HAVE_RAILS
 
-#include "core/time.h"
+#include "fabrail/core/time.h"
 #include "rail/steps_int.h"
 
 #include <dirent.h>

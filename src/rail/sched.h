@@ -4,7 +4,7 @@
 #ifndef FR_RAIL_SCHED_H
 #define FR_RAIL_SCHED_H
 
-#include "core/core.h"
+#include "fabrail/core.h"
 
 enum {
     FR_RAIL_ALIGN = 128,           // stripes begin at multiples of it, in the local memory

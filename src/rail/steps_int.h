@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Inside of room rail: what its files do for one another.
+// Inside of module rail: what its files do for one another.
 #ifndef FR_RAIL_STEPS_INT_H
 #define FR_RAIL_STEPS_INT_H
 

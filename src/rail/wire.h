@@ -11,7 +11,7 @@
 #ifndef FR_RAIL_WIRE_H
 #define FR_RAIL_WIRE_H
 
-#include "core/core.h"
+#include "fabrail/core.h"
 
 enum {
     FR_RAIL_WIRE_VERSION = 1,

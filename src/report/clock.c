@@ -4,7 +4,7 @@
 
 #include "report/report_int.h"
 
-#include "core/time.h"
+#include "fabrail/core/time.h"
 
 #include <unistd.h>
 
@@ -12,7 +12,7 @@ static uint64_t start_ticks;
 static uint64_t start_ns;
 static uint64_t started_unix_ns;
 static char host[256];
-static char job[FR_JOB_BYTES];
+static char job[FR_TOOLS_JOB_BYTES];
 
 static void start(void)
 {

@@ -6,9 +6,9 @@
 // ours.
 #include "config.h"
 
-#include "core/time.h"
+#include "fabrail/core/time.h"
+#include "fabrail/job.h"
 #include "report/report_int.h"
-#include "world/world.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -54,7 +54,7 @@ static void write_report(const struct fr_report_end *end)
         fr_report_write_text(&job);
         return;
     }
-    if (!fr_report_expand(target, fr_world_rank(), name, sizeof(name))) {
+    if (!fr_report_expand(target, fr_job_rank(), name, sizeof(name))) {
         errno = ENAMETOOLONG;
         fr_report_complain("FABRAIL_REPORT", "its file", "cannot be written");
     } else if (!fr_report_out_open(&out, name, buffer, sizeof(buffer))) {
@@ -160,11 +160,11 @@ static void remove_of(const char *target, int rank)
 // What an earlier job has left under the names of this one would be taken for its own.
 static void remove_old(void)
 {
-    remove_of(fr_report_trace_target, fr_world_rank());
+    remove_of(fr_report_trace_target, fr_job_rank());
     if (strcmp(fr_report_target, "text") == 0)
         return;
-    remove_of(fr_report_target, fr_world_rank());
-    if (fr_world_rank() == 0)
+    remove_of(fr_report_target, fr_job_rank());
+    if (fr_job_rank() == 0)
         remove_of(fr_report_target, FR_REPORT_JOB);
 }
 

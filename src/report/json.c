@@ -3,8 +3,8 @@
 // run in a signal handler, while other threads go on counting.
 #include "config.h"
 
+#include "fabrail/job.h"
 #include "report/report_int.h"
-#include "world/world.h"
 
 #include <string.h>
 
@@ -127,7 +127,7 @@ static void write_totals(struct fr_report_out *out, unsigned count, const struct
     struct fr_report_sum all = total_of(count, FR_NO_PATH + 1);
     fr_report_put(out,
                   "  \"totals\": {\"rank\": %i, \"host\": %q, \"ended\": %q, \"wall_ns\": %u, ",
-                  fr_world_rank(), fr_report_host(), end->how,
+                  fr_job_rank(), fr_report_host(), end->how,
                   fr_report_ns(fr_core_ticks() - fr_report_start_ticks()));
     write_times(out, &all);
     fr_report_put(out, ", \"paths\": {");
@@ -165,7 +165,7 @@ static void write_functions(struct fr_report_out *out, unsigned count, bool with
         fr_report_put(out,
                       "%s\n    {\"name\": %q, \"path\": %q, \"scheme\": %q, \"calls\": %u, "
                       "\"timed_calls\": %u, \"buffers\": %u, \"bytes\": %u, ",
-                      separator, fr_real_rows[sum->fn].name, path_name(sum->path), sum->scheme,
+                      separator, fr_abi_rows[sum->fn].name, path_name(sum->path), sum->scheme,
                       sum->calls, sum->timed_calls, sum->buffers, sum->bytes);
         write_times(out, sum);
         fr_report_put(out, ", \"reason\": %q}", sum->reason);
@@ -255,7 +255,7 @@ static void write_peers(struct fr_report_out *out)
 {
     const char *separator = "";
     fr_report_put(out, "  \"peers\": [");
-    for (int rank = 0; rank < fr_world_size(); rank++) {
+    for (int rank = 0; rank < fr_job_size(); rank++) {
         for (unsigned path = 0; path < FR_PATH_COUNT; path++) {
             uint64_t messages, bytes;
             add_peers(rank, path, &messages, &bytes);
@@ -313,10 +313,10 @@ static void write_head(struct fr_report_out *out, const struct fr_report_end *en
                   FR_REPORT_VERSION);
     fr_report_put(out, "  \"kind\": \"rank\",\n  \"fabrail\": %q,\n", PACKAGE_VERSION);
     fr_report_put(out, "  \"job\": %q,\n  \"rank\": %i,\n  \"size\": %i,\n  \"host\": %q,\n",
-                  fr_report_job_name(), fr_world_rank(), fr_world_size(), fr_report_host());
+                  fr_report_job_name(), fr_job_rank(), fr_job_size(), fr_report_host());
     fr_report_put(out, "  \"started_unix_ns\": %u,\n  \"ended\": %q,\n  \"signal\": %i,\n",
                   fr_report_started_unix_ns(), end->how, end->signal);
-    fr_report_put(out, "  \"mpi\": %q,\n  \"mpi_gpu_aware\": %b,\n", fr_real_mpi.family,
+    fr_report_put(out, "  \"mpi\": %q,\n  \"mpi_gpu_aware\": %b,\n", fr_abi_mpi.family,
                   (int)job->mpi_gpu_aware);
     fr_report_put(out, "  \"hosts\": %i,\n  \"nvlink_cliques\": %i,\n  \"fabric_memory\": %q,\n",
                   job->hosts, job->cliques, job->fabric_memory);
@@ -354,7 +354,7 @@ void fr_report_write_text(const struct fr_report_job *job)
         if (!row->buffers)
             continue;
         fr_core_log_write(FR_LOG_INFO, "report: %s path %s%s%s buffers %ju bytes %ju because %s",
-                          fr_real_rows[row->fn].name, path_name(row->path),
+                          fr_abi_rows[row->fn].name, path_name(row->path),
                           row->scheme ? " scheme " : "", row->scheme ? row->scheme : "",
                           (uintmax_t)row->buffers, (uintmax_t)row->bytes, row->reason);
     }

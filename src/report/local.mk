@@ -1,4 +1,4 @@
-# Room report: counters, the report and the trace.
-librooms_la_SOURCES += src/report/clock.c src/report/finish.c src/report/json.c src/report/nvtx.c \
-	src/report/out.c src/report/peers.c src/report/report.c src/report/report.h \
+# Module report: counters, the report and the trace.
+libmodules_la_SOURCES += src/report/clock.c src/report/finish.c src/report/json.c src/report/nvtx.c \
+	src/report/out.c src/report/peers.c src/report/report.c include/fabrail/report.h \
 	src/report/report_int.h src/report/summary.c src/report/trace.c

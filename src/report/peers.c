@@ -3,8 +3,8 @@
 // collectives that say so. Reductions, neighbourhoods and one-sided calls are not told apart.
 #include "config.h"
 
+#include "fabrail/job.h"
 #include "report/report_int.h"
-#include "world/world.h"
 
 #include <sys/mman.h>
 
@@ -19,7 +19,7 @@ static struct fr_cell (*peers_of(struct fr_slab *slab))[FR_PATH_COUNT]
 {
     if (FR_LIKELY(slab->peers))
         return slab->peers;
-    int size = fr_world_size();
+    int size = fr_job_size();
     if (size <= 0)
         return NULL;
     void *memory = mmap(NULL, (size_t)size * sizeof(*slab->peers), PROT_READ | PROT_WRITE,
@@ -37,7 +37,7 @@ static inline int add_rank(struct fr_slab *slab, enum fr_policy_path path, fr_wo
 {
     uint64_t id;
     struct fr_cell(*peers)[FR_PATH_COUNT] = peers_of(slab);
-    int in_world = !comm || rank < 0 ? rank : fr_world_rank_in(comm, rank, &id);
+    int in_world = !comm || rank < 0 ? rank : fr_job_rank_in(comm, rank, &id);
     if (peers && in_world >= 0 && in_world < slab->peer_count && bytes)
         add(&peers[in_world][path], bytes);
     return in_world;
@@ -68,7 +68,7 @@ static void find_size(struct target *target)
 {
     int inter = 0, size = 0;
     if (target->is_world) {
-        target->size = fr_world_size();
+        target->size = fr_job_size();
         return;
     }
     FR_MPI(Comm_test_inter, target->comm, FR_PTR(&inter));
@@ -87,8 +87,8 @@ static int64_t element(const void *counts, bool large, int index)
 // Counts of one datatype; of several, what a rank gets cannot be told from the counts.
 static void add_counts(const struct target *target, const struct fr_report_buffer *buffer)
 {
-    const struct fr_real_side *side = fr_real_side_of(buffer->call, (int)buffer->arg);
-    bool large = fr_real_rows[buffer->call].flags & FR_ROW_LARGE;
+    const struct fr_abi_side *side = fr_abi_side_of(buffer->call, (int)buffer->arg);
+    bool large = fr_abi_rows[buffer->call].flags & FR_ROW_LARGE;
     const void *counts = (const void *)buffer->args[side->count];
     int64_t all = 0;
     for (int rank = 0; counts && rank < target->size; rank++)
@@ -99,9 +99,9 @@ static void add_counts(const struct target *target, const struct fr_report_buffe
 }
 
 static void add_collective(struct target *target, const struct fr_report_buffer *buffer,
-                           const struct fr_real_shape *shape)
+                           const struct fr_abi_shape *shape)
 {
-    const struct fr_real_row *row = &fr_real_rows[buffer->call];
+    const struct fr_abi_row *row = &fr_abi_rows[buffer->call];
     find_size(target);
     if (target->size <= 0)
         return;
@@ -110,7 +110,7 @@ static void add_collective(struct target *target, const struct fr_report_buffer 
             add_to(target, (int)buffer->args[row->root], buffer->in_bytes);
     } else if (!shape->sends_each) {
         add_all(target, buffer->in_bytes);
-    } else if (!fr_real_side_of(buffer->call, (int)buffer->arg)->has_counts) {
+    } else if (!fr_abi_side_of(buffer->call, (int)buffer->arg)->has_counts) {
         add_all(target, buffer->in_bytes / (uint64_t)target->size);
     } else if (!row->send.has_types) {
         add_counts(target, buffer);
@@ -119,12 +119,12 @@ static void add_collective(struct target *target, const struct fr_report_buffer 
 
 int fr_report_count_peers(struct fr_slab *slab, const struct fr_report_buffer *buffer)
 {
-    const struct fr_real_row *row = &fr_real_rows[buffer->call];
-    const struct fr_real_shape *shape = fr_real_shape_of(buffer->call);
+    const struct fr_abi_row *row = &fr_abi_rows[buffer->call];
+    const struct fr_abi_shape *shape = fr_abi_shape_of(buffer->call);
     if (row->comm < 0)
         return -1;
-    fr_word handle = fr_real_comm(buffer->call, buffer->args);
-    bool is_world = handle == fr_real_mpi.COMM_WORLD;
+    fr_word handle = fr_abi_comm(buffer->call, buffer->args);
+    bool is_world = handle == fr_abi_mpi.COMM_WORLD;
     if (row->peer >= 0 && row->send.buffer >= 0)
         return add_rank(slab, buffer->path, is_world ? 0 : handle, (int)buffer->args[row->peer],
                         buffer->in_bytes);

@@ -6,8 +6,8 @@
 // next one of its function timed too, for then the clock does not matter.
 #include "config.h"
 
+#include "fabrail/job.h"
 #include "report/report_int.h"
-#include "world/world.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -221,7 +221,7 @@ void fr_report_begin(enum fr_fn fn)
         fr_report_nvtx_pop();
     current = (struct call){.open = true, .timed = timed, .fn = fn, .path = FR_NO_PATH, .peer = -1};
     if (FR_UNLIKELY(with_nvtx))
-        fr_report_nvtx_push(fr_real_rows[fn].name);
+        fr_report_nvtx_push(fr_abi_rows[fn].name);
     fr_core_meter.inside = false; // of a call that was left by longjmp
     fr_core_meter.on = timed;
     if (!timed)
@@ -259,14 +259,14 @@ static void tell(uint64_t end)
     if (!traced)
         return;
     const struct fr_report_event event = {
-        .name = fr_real_rows[current.fn].name,
+        .name = fr_abi_rows[current.fn].name,
         .path = current.path == FR_NO_PATH ? NULL : fr_policy_path_name(current.path),
         .scheme = current.scheme,
         .begin = current.begin,
         .end = end,
         .bytes = current.bytes,
         .peer = current.peer,
-        .polls = current.path == FR_NO_PATH && fr_real_is_poll(current.fn),
+        .polls = current.path == FR_NO_PATH && fr_abi_is_poll(current.fn),
     };
     fr_report_trace_add(&event);
 }

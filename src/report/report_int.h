@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Room report, inside: the counters of a thread, and how they come to paper.
+// Module report, inside: the counters of a thread, and how they come to paper.
 #ifndef FR_REPORT_REPORT_INT_H
 #define FR_REPORT_REPORT_INT_H
 
-#include "core/meter.h"
-#include "report/report.h"
+#include "fabrail/core/meter.h"
+#include "fabrail/report.h"
 
 #include <limits.h>
 

@@ -3,10 +3,10 @@
 // MPI_Finalize: so it takes no message, and nobody waits for a rank that writes none.
 #include "config.h"
 
-#include "core/files.h"
-#include "core/time.h"
+#include "fabrail/core/files.h"
+#include "fabrail/core/time.h"
+#include "fabrail/job.h"
 #include "report/report_int.h"
-#include "world/world.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -141,7 +141,7 @@ static void write_summary(struct summary *summary)
     fr_report_put(out, "  \"kind\": \"job\",\n  \"fabrail\": %q,\n  \"job\": %q,\n",
                   PACKAGE_VERSION, fr_report_job_name());
     fr_report_put(out, "  \"size\": %i,\n  \"started_unix_ns\": %u,\n  \"mpi\": %q,\n",
-                  summary->size, fr_report_started_unix_ns(), fr_real_mpi.family);
+                  summary->size, fr_report_started_unix_ns(), fr_abi_mpi.family);
     write_ranks(summary);
     write_paths(summary);
     write_details(summary);
@@ -151,8 +151,8 @@ void fr_report_summarise(void)
 {
     static char buffer[OUT_BYTES], name[PATH_MAX];
     struct summary summary = {.target = fr_report_target, .looks = LOOKS};
-    summary.size = fr_world_size();
-    if (!fr_report_on || fr_world_rank() != 0 || !summary.target[0] ||
+    summary.size = fr_job_size();
+    if (!fr_report_on || fr_job_rank() != 0 || !summary.target[0] ||
         strcmp(summary.target, "text") == 0)
         return;
     summary.merges = !strstr(summary.target, "%r");

@@ -3,8 +3,8 @@
 // the format of Chrome's trace viewer, which Perfetto reads too.
 #include "config.h"
 
+#include "fabrail/job.h"
 #include "report/report_int.h"
-#include "world/world.h"
 
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -108,7 +108,7 @@ static void write_event(struct fr_report_out *out, const struct ring *ring,
     fr_report_put(out,
                   ",\n{\"ph\": \"X\", \"name\": %q, \"cat\": %q, \"pid\": %i, \"tid\": %i, "
                   "\"ts\": %t, \"dur\": %t",
-                  event->name, event->path ? event->path : "part", fr_world_rank(), ring->thread,
+                  event->name, event->path ? event->path : "part", fr_job_rank(), ring->thread,
                   fr_report_ns(event->begin - start), fr_report_ns(event->end - event->begin));
     if (event->path) {
         fr_report_put(out, ", \"args\": {\"path\": %q, \"bytes\": %u", event->path, event->bytes);
@@ -130,7 +130,7 @@ static uint64_t write_ring(struct fr_report_out *out, const struct ring *ring)
     fr_report_put(out,
                   ",\n{\"ph\": \"M\", \"name\": \"thread_name\", \"pid\": %i, \"tid\": %i, "
                   "\"args\": {\"name\": \"thread %i\"}}",
-                  fr_world_rank(), ring->thread, ring->thread);
+                  fr_job_rank(), ring->thread, ring->thread);
     for (uint64_t i = first; i < used; i++)
         write_event(out, ring, &ring->events[i % RING_EVENTS]);
     return first;
@@ -142,15 +142,15 @@ static void write_trace(struct fr_report_out *out)
     fr_report_put(out,
                   "{\"traceEvents\": [\n{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": %i, "
                   "\"tid\": 0, \"args\": {\"name\": \"rank %i\"}}",
-                  fr_world_rank(), fr_world_rank());
+                  fr_job_rank(), fr_job_rank());
     for (const struct ring *ring = rings; ring; ring = ring->next)
         lost += write_ring(out, ring);
     fr_report_put(out,
                   "\n],\n\"displayTimeUnit\": \"ns\",\n\"otherData\": {\"format\": "
                   "\"fabrail-trace\", \"version\": %i, \"fabrail\": %q, \"job\": %q, \"rank\": %i, "
                   "\"size\": %i, \"host\": %q, \"started_unix_ns\": %u, \"lost_events\": %u}}\n",
-                  FR_REPORT_VERSION, PACKAGE_VERSION, fr_report_job_name(), fr_world_rank(),
-                  fr_world_size(), fr_report_host(), fr_report_started_unix_ns(), lost);
+                  FR_REPORT_VERSION, PACKAGE_VERSION, fr_report_job_name(), fr_job_rank(),
+                  fr_job_size(), fr_report_host(), fr_report_started_unix_ns(), lost);
 }
 
 void fr_report_trace_write(void)
@@ -159,7 +159,7 @@ void fr_report_trace_write(void)
     struct fr_report_out out;
     if (!tracing)
         return;
-    if (!fr_report_expand(fr_report_trace_target, fr_world_rank(), name, sizeof(name)) ||
+    if (!fr_report_expand(fr_report_trace_target, fr_job_rank(), name, sizeof(name)) ||
         !fr_report_out_open(&out, name, buffer, sizeof(buffer))) {
         fr_report_complain("FABRAIL_TRACE", name, "cannot be written");
         return;

@@ -7,10 +7,10 @@
 // know. Senders are told that this process is in one, and it goes there when no more messages come.
 #include "config.h"
 
-#include "request/set.h"
-#include "world/world.h"
+#include "fabrail/job.h"
+#include "fabrail/request/set.h"
 
-#include "core/wait.h"
+#include "fabrail/core/wait.h"
 
 enum {
     QUIET_NS = 2000000,    // several times what a sender waits before it looks for room
@@ -47,7 +47,7 @@ void fr_request_receive_coming(void)
         return;
     struct fr_wait whole = {0}, quiet = {0};
     while (fr_wait_ns(&quiet) < QUIET_NS && fr_wait_ns(&whole) < LONGEST_NS) {
-        fr_world_progress();
+        fr_job_progress();
         fr_rndv_progress(NULL);
         if (fr_request_receive_early(true) > 0)
             quiet = (struct fr_wait){0};
@@ -92,8 +92,8 @@ static enum fr_fn begun_by(enum fr_fn fn)
 // MPICH 4.0 gets the status of a request for a receive from nobody wrong.
 static bool is_from_nobody(enum fr_fn fn, const fr_word *args)
 {
-    int source = fr_real_rows[fn].class == FR_CLASS_SENDRECV ? 8 : 3;
-    return fr_real_rows[fn].status >= 0 && (int)args[source] == fr_real_mpi.PROC_NULL;
+    int source = fr_abi_rows[fn].class == FR_CLASS_SENDRECV ? 8 : 3;
+    return fr_abi_rows[fn].status >= 0 && (int)args[source] == fr_abi_mpi.PROC_NULL;
 }
 
 // Calls the test of what a function waits for. Returns its code, and whether the wait is over.
@@ -115,10 +115,10 @@ static int test(enum fr_fn fn, const fr_word *args, bool *over)
         break;
     default:
         rc = FR_MPI(Testsome, args[0], args[1], args[2], args[3], args[4]);
-        flag = rc == fr_real_mpi.SUCCESS && *(const int *)args[2] != 0;
+        flag = rc == fr_abi_mpi.SUCCESS && *(const int *)args[2] != 0;
         break;
     }
-    *over = flag || rc != fr_real_mpi.SUCCESS;
+    *over = flag || rc != fr_abi_mpi.SUCCESS;
     return rc;
 }
 
@@ -152,35 +152,35 @@ static int wait_for(void *request, fr_word status)
 static int begin_and_test(enum fr_fn fn, const fr_word *args)
 {
     _Alignas(8) char request[8];
-    fr_word given[FR_MAX_ARGS], status = fr_real_mpi.STATUS_IGNORE;
-    unsigned count = fr_real_rows[fn].arg_count;
+    fr_word given[FR_MAX_ARGS], status = fr_abi_mpi.STATUS_IGNORE;
+    unsigned count = fr_abi_rows[fn].arg_count;
     for (unsigned i = 0; i < count; i++)
         given[i] = args[i];
-    if (fr_real_rows[fn].status >= 0)
+    if (fr_abi_rows[fn].status >= 0)
         status = args[--count];
     given[count] = FR_PTR(request);
-    int rc = fr_real_call(begun_by(fn), given);
-    return rc == fr_real_mpi.SUCCESS ? wait_for(request, status) : rc;
+    int rc = fr_abi_call(begun_by(fn), given);
+    return rc == fr_abi_mpi.SUCCESS ? wait_for(request, status) : rc;
 }
 
 static int exchange(enum fr_fn fn, const fr_word *args)
 {
     _Alignas(8) char sending[8], receiving[8];
-    bool large = fr_real_rows[fn].flags & FR_ROW_LARGE;
+    bool large = fr_abi_rows[fn].flags & FR_ROW_LARGE;
     const fr_word in[] = {args[5], args[6], args[7], args[8], args[9], args[10], FR_PTR(receiving)};
     const fr_word out[] = {args[0], args[1], args[2], args[3], args[4], args[10], FR_PTR(sending)};
-    int rc = fr_real_call(large ? FR_FN_MPI_Irecv_c : FR_FN_MPI_Irecv, in);
-    if (rc != fr_real_mpi.SUCCESS)
+    int rc = fr_abi_call(large ? FR_FN_MPI_Irecv_c : FR_FN_MPI_Irecv, in);
+    if (rc != fr_abi_mpi.SUCCESS)
         return rc;
-    rc = fr_real_call(large ? FR_FN_MPI_Isend_c : FR_FN_MPI_Isend, out);
-    if (rc != fr_real_mpi.SUCCESS) {
+    rc = fr_abi_call(large ? FR_FN_MPI_Isend_c : FR_FN_MPI_Isend, out);
+    if (rc != fr_abi_mpi.SUCCESS) {
         FR_MPI(Cancel, FR_PTR(receiving));
-        FR_MPI(Wait, FR_PTR(receiving), fr_real_mpi.STATUS_IGNORE);
+        FR_MPI(Wait, FR_PTR(receiving), fr_abi_mpi.STATUS_IGNORE);
         return rc;
     }
     rc = wait_for(receiving, args[11]);
-    int sent = wait_for(sending, fr_real_mpi.STATUS_IGNORE);
-    return rc == fr_real_mpi.SUCCESS ? sent : rc;
+    int sent = wait_for(sending, fr_abi_mpi.STATUS_IGNORE);
+    return rc == fr_abi_mpi.SUCCESS ? sent : rc;
 }
 
 static bool completes(enum fr_fn fn)
@@ -192,19 +192,19 @@ static bool completes(enum fr_fn fn)
 int fr_request_set_call(struct fr_request_set *set)
 {
     if (FR_LIKELY(!fr_request_is_awaited()) || !completes(set->fn))
-        return fr_real_call(set->fn, set->args);
+        return fr_abi_call(set->fn, set->args);
     return test_until_over(set->fn, set->args, set);
 }
 
 int fr_request_call_real(enum fr_fn fn, const fr_word *args)
 {
     if (FR_LIKELY(!fr_request_is_awaited()))
-        return fr_real_call(fn, args);
-    bool waits = fr_real_rows[fn].peer >= 0 && !is_from_nobody(fn, args);
+        return fr_abi_call(fn, args);
+    bool waits = fr_abi_rows[fn].peer >= 0 && !is_from_nobody(fn, args);
     if (waits && begun_by(fn) != fn)
         return begin_and_test(fn, args);
     if (waits && (fn == FR_FN_MPI_Sendrecv || fn == FR_FN_MPI_Sendrecv_c))
         return exchange(fn, args);
-    bool probes = fn == FR_FN_MPI_Probe && (args[3] || fr_real_mpi.STATUS_IGNORE == 0);
-    return probes || completes(fn) ? test_until_over(fn, args, NULL) : fr_real_call(fn, args);
+    bool probes = fn == FR_FN_MPI_Probe && (args[3] || fr_abi_mpi.STATUS_IGNORE == 0);
+    return probes || completes(fn) ? test_until_over(fn, args, NULL) : fr_abi_call(fn, args);
 }

@@ -4,7 +4,7 @@
 // none.
 #include "config.h"
 
-#include "request/set.h"
+#include "fabrail/request/set.h"
 
 #include <stdlib.h>
 
@@ -15,7 +15,7 @@ static void set_requests(struct fr_request_set *set)
     set->requests = (const void *)set->args[one ? 0 : 1];
     if (one && set->form.asks) {
         set->requests = &set->by_value;
-        fr_real_handle_store(&set->by_value, 0, fr_real_handle(set->args[0]));
+        fr_abi_handle_store(&set->by_value, 0, fr_abi_handle(set->args[0]));
     }
 }
 
@@ -45,10 +45,10 @@ static bool end_claimed(struct fr_request_set *set, size_t first, size_t count, 
 static bool end_receives(struct fr_request_set *set)
 {
     if (set->late && atomic_load_explicit(&fr_request_tracked_count, memory_order_acquire) == 0)
-        return fr_request_each_done(set, set->form, set->args, fr_real_mpi.SUCCESS, true,
+        return fr_request_each_done(set, set->form, set->args, fr_abi_mpi.SUCCESS, true,
                                     fr_request_end_late);
     if (set->late || set->tracked || !set->posted || set->form.asks ||
-        !fr_request_each_done(set, set->form, set->args, fr_real_mpi.SUCCESS, true, end_claimed))
+        !fr_request_each_done(set, set->form, set->args, fr_abi_mpi.SUCCESS, true, end_claimed))
         return false;
     if (fr_request_waits_for_all(set->form)) // so that nothing is left
         set->posted = NULL;
@@ -95,8 +95,8 @@ static bool may_pend(const struct fr_request_set *set, size_t index)
 {
     _Alignas(16) char status[FR_STATUS_BYTES];
     int complete = 0;
-    fr_word request = fr_real_handle_load(set->requests, index);
-    if (request == fr_real_mpi.REQUEST_NULL)
+    fr_word request = fr_abi_handle_load(set->requests, index);
+    if (request == fr_abi_mpi.REQUEST_NULL)
         return false;
     if (!set->ops[index] || !set->ops[index]->persistent)
         return true;
@@ -108,19 +108,19 @@ static bool may_pend(const struct fr_request_set *set, size_t index)
 // failed.
 static int error_of(const struct fr_request_set *set, size_t request, void *status, int rc)
 {
-    if (rc == fr_real_mpi.SUCCESS || !fr_request_has_status_list(set->form))
+    if (rc == fr_abi_mpi.SUCCESS || !fr_request_has_status_list(set->form))
         return rc;
     if (!status)
-        return may_pend(set, request) ? fr_real_mpi.ERR_PENDING : fr_real_mpi.SUCCESS;
-    return rc == fr_real_mpi.ERR_IN_STATUS ? *fr_request_status_error(status) : fr_real_mpi.SUCCESS;
+        return may_pend(set, request) ? fr_abi_mpi.ERR_PENDING : fr_abi_mpi.SUCCESS;
+    return rc == fr_abi_mpi.ERR_IN_STATUS ? *fr_request_status_error(status) : fr_abi_mpi.SUCCESS;
 }
 
 static bool add_each(struct fr_request_set *set, size_t first, size_t count, char *statuses, int rc)
 {
     for (size_t i = 0; i < count; i++) {
-        void *status = statuses ? statuses + i * fr_real_mpi.status_bytes : NULL;
+        void *status = statuses ? statuses + i * fr_abi_mpi.status_bytes : NULL;
         int error = error_of(set, first + i, status, rc);
-        if (set->form.of != FR_OF_ALL || error != fr_real_mpi.ERR_PENDING)
+        if (set->form.of != FR_OF_ALL || error != fr_abi_mpi.ERR_PENDING)
             add_done(set, first + i, status, error);
     }
     return true;
@@ -132,8 +132,8 @@ static bool add_each(struct fr_request_set *set, size_t first, size_t count, cha
 static void list_done(struct fr_request_set *set, int rc)
 {
     const struct fr_request_form form = set->form;
-    bool is_told = rc == fr_real_mpi.SUCCESS;
-    bool in_status = is_told || rc == fr_real_mpi.ERR_IN_STATUS;
+    bool is_told = rc == fr_abi_mpi.SUCCESS;
+    bool in_status = is_told || rc == fr_abi_mpi.ERR_IN_STATUS;
     bool unsaid = form.of == FR_OF_ALL && form.waits && !set->statuses;
     if (in_status || unsaid || !fr_request_has_status_list(form))
         (void)fr_request_each_done(set, form, set->args, rc, is_told || form.of == FR_OF_ANY,
@@ -143,7 +143,7 @@ static void list_done(struct fr_request_set *set, int rc)
 // Open MPI 4 frees a persistent request that has failed.
 static bool is_null(const struct fr_request_set *set, size_t request)
 {
-    return fr_real_handle_load(set->requests, request) == fr_real_mpi.REQUEST_NULL;
+    return fr_abi_handle_load(set->requests, request) == fr_abi_mpi.REQUEST_NULL;
 }
 
 // Forgets operations that are over.
@@ -162,16 +162,16 @@ static void end_done(struct fr_request_set *set)
 int fr_request_set_finish(struct fr_request_set *set, int rc)
 {
     set->done_count = 0;
-    if (FR_LIKELY(rc == fr_real_mpi.SUCCESS) && end_receives(set))
+    if (FR_LIKELY(rc == fr_abi_mpi.SUCCESS) && end_receives(set))
         return rc;
-    if (set->late && rc != fr_real_mpi.SUCCESS) // of which any request may have ended
+    if (set->late && rc != fr_abi_mpi.SUCCESS) // of which any request may have ended
         fr_request_set_claim_late(set);
     if (!set->looked_up && !set->late)
         memset(set->ops, 0, set->count * sizeof(struct fr_request_op *));
     set->looked_up = true;
     list_done(set, rc);
     if (FR_UNLIKELY(set->out_of_memory)) {
-        rc = fr_real_mpi.ERR_NO_MEM;
+        rc = fr_abi_mpi.ERR_NO_MEM;
         fr_request_set_raise(set, 0, 0, rc);
     }
     if (!set->done_count)
@@ -196,9 +196,9 @@ static bool may_be_late(const struct fr_request_set *set)
 // All that is looked up is complete then, and gone in the end.
 static int call_late(struct fr_request_set *set)
 {
-    memcpy(set->hidden, set->requests, set->count * fr_real_mpi.handle_bytes);
+    memcpy(set->hidden, set->requests, set->count * fr_abi_mpi.handle_bytes);
     fr_request_late_set = set;
-    int rc = fr_real_call(set->fn, set->args);
+    int rc = fr_abi_call(set->fn, set->args);
     fr_request_late_set = NULL;
     rc = fr_request_set_finish(set, rc);
     if (set->late) {
@@ -215,7 +215,7 @@ static bool refuse_list(struct fr_request_set *set, int *result)
     if (!fr_request_set_is_any_ours(set))
         return false;
     fr_error("out of memory for a list of %d requests", (int)set->args[0]);
-    *result = fr_request_raise(0, 0, fr_real_mpi.ERR_NO_MEM);
+    *result = fr_request_raise(0, 0, fr_abi_mpi.ERR_NO_MEM);
     return true;
 }
 
@@ -226,7 +226,7 @@ static void end_answer(const struct fr_request_set *set)
         return;
     int *index = (int *)set->args[FR_SET_NUMBER];
     int *flag = (int *)set->args[fr_request_flag_arg(set->form)];
-    if (*index != fr_real_mpi.UNDEFINED)
+    if (*index != fr_abi_mpi.UNDEFINED)
         return;
     *index = set->index_before;
     if (!set->form.waits && !*flag)
@@ -236,7 +236,7 @@ static void end_answer(const struct fr_request_set *set)
 static void begin(struct fr_request_set *set, enum fr_fn fn, fr_word *args)
 {
     set->fn = fn;
-    set->form = fr_request_form_of(fr_real_rows[fn].class);
+    set->form = fr_request_form_of(fr_abi_rows[fn].class);
     set->args = args;
     set->out_of_memory = false;
     set->raises = false;
@@ -245,7 +245,7 @@ static void begin(struct fr_request_set *set, enum fr_fn fn, fr_word *args)
 
 static int end(struct fr_request_set *set, int rc)
 {
-    if (rc != fr_real_mpi.SUCCESS)
+    if (rc != fr_abi_mpi.SUCCESS)
         end_answer(set);
     fr_request_set_unclaim(set);
     free(set->heap);

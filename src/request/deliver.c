@@ -2,11 +2,11 @@
 // Copies of operations before and after the real call, and errors.
 #include "config.h"
 
-#include "core/wait.h"
-#include "path/packed.h"
-#include "report/report.h"
-#include "request/schedule.h"
-#include "world/world.h"
+#include "fabrail/core/wait.h"
+#include "fabrail/job.h"
+#include "fabrail/report.h"
+#include "fabrail/request/schedule.h"
+#include "fabrail/staging/packed.h"
 
 enum { AT_ONCE = 32 }; // messages that are received in one go
 
@@ -16,9 +16,9 @@ enum fr_status fr_request_copy_in(struct fr_request_op *const *ops, size_t count
     fr_device_batch_begin(&batch);
     for (size_t i = 0; i < count; i++) {
         for (unsigned v = 0; v < ops[i]->view_count; v++) {
-            const struct fr_path_view *view = &ops[i]->views[v];
-            if (fr_path_is_staged(view) && view->in_bytes)
-                fr_path_ops(view->path)->copy_in(view, &batch);
+            const struct fr_staging_view *view = &ops[i]->views[v];
+            if (fr_staging_is_staged(view) && view->in_bytes)
+                fr_staging_ops(view->path)->copy_in(view, &batch);
         }
     }
     return fr_device_batch_finish(&batch);
@@ -29,16 +29,16 @@ static size_t status_bytes(const void *status)
 {
     int64_t bytes = 0; // MPI_Count is 64 bits in every family
     enum fr_fn fn =
-        fr_real_has(FR_FN_MPI_Get_elements_x) ? FR_FN_MPI_Get_elements_x : FR_FN_MPI_Get_elements_c;
-    int rc = fr_real_call(fn, (const fr_word[]){FR_PTR(status), fr_real_mpi.BYTE, FR_PTR(&bytes)});
-    return rc == fr_real_mpi.SUCCESS && bytes > 0 ? (size_t)bytes : 0;
+        fr_abi_has(FR_FN_MPI_Get_elements_x) ? FR_FN_MPI_Get_elements_x : FR_FN_MPI_Get_elements_c;
+    int rc = fr_abi_call(fn, (const fr_word[]){FR_PTR(status), fr_abi_mpi.BYTE, FR_PTR(&bytes)});
+    return rc == fr_abi_mpi.SUCCESS && bytes > 0 ? (size_t)bytes : 0;
 }
 
 // Only receives are asked: Open MPI 4.1 leaves this field of a nonblocking read's status unset.
 static bool was_cancelled(const struct fr_request_op *op, const void *status)
 {
     int cancelled = 0;
-    if (fr_real_rows[op->fn].class != FR_CLASS_RECV)
+    if (fr_abi_rows[op->fn].class != FR_CLASS_RECV)
         return false;
     FR_MPI(Test_cancelled, FR_PTR(status), FR_PTR(&cancelled));
     return cancelled;
@@ -46,11 +46,11 @@ static bool was_cancelled(const struct fr_request_op *op, const void *status)
 
 bool fr_request_has_come(int code)
 {
-    int class = fr_real_mpi.SUCCESS;
-    if (code == fr_real_mpi.SUCCESS)
+    int class = fr_abi_mpi.SUCCESS;
+    if (code == fr_abi_mpi.SUCCESS)
         return true;
     FR_MPI(Error_class, (fr_word)code, FR_PTR(&class));
-    return class == fr_real_mpi.ERR_TRUNCATE;
+    return class == fr_abi_mpi.ERR_TRUNCATE;
 }
 
 // How much of the staged data goes back to the application.
@@ -75,10 +75,10 @@ bool fr_request_begin_copy(_Atomic unsigned char *state)
 
 static void deliver_parts(struct fr_request_op *op, struct fr_device_batch *batch)
 {
-    const struct fr_path_view *view = &op->views[0];
+    const struct fr_staging_view *view = &op->views[0];
     for (size_t p = 0; p < op->parts.count; p++) {
         if (fr_request_begin_copy(&op->parts.arrived[p]))
-            fr_path_ops(view->path)
+            fr_staging_ops(view->path)
                 ->copy_part(view, p * op->parts.elements, op->parts.elements, FR_FROM_STAGE, batch);
     }
 }
@@ -86,12 +86,12 @@ static void deliver_parts(struct fr_request_op *op, struct fr_device_batch *batc
 // A communicator may be used from now on.
 static void deliver_comm(const struct fr_request_op *op)
 {
-    const void *made = (const void *)op->args[fr_real_rows[op->fn].comm_made];
-    fr_world_name_give(fr_real_handle_load(made, 0), op->comm_name);
+    const void *made = (const void *)op->args[fr_abi_rows[op->fn].comm_made];
+    fr_job_name_give(fr_abi_handle_load(made, 0), op->comm_name);
 }
 
 // By which path a message comes is known now, and how long it is.
-static void count_received(const struct fr_request_op *op, const struct fr_path_view *view,
+static void count_received(const struct fr_request_op *op, const struct fr_staging_view *view,
                            size_t limit)
 {
     if (!op->receive.staged_because)
@@ -103,7 +103,7 @@ static void count_received(const struct fr_request_op *op, const struct fr_path_
             .kind = view->range.kind,
             .out_bytes = limit < view->out_bytes ? limit : view->out_bytes,
             .reason = op->receive.staged_because,
-            .posted = fr_real_rows[op->counted_as].request >= 0,
+            .posted = fr_abi_rows[op->counted_as].request >= 0,
         });
 }
 
@@ -111,7 +111,7 @@ static void count_received(const struct fr_request_op *op, const struct fr_path_
 static void deliver_one(struct fr_request_op *op, size_t limit, struct fr_device_batch *batch)
 {
     op->copies = false;
-    if (fr_real_rows[op->fn].class == FR_CLASS_COMM_MAKE) {
+    if (fr_abi_rows[op->fn].class == FR_CLASS_COMM_MAKE) {
         if (limit)
             deliver_comm(op);
         return;
@@ -123,35 +123,35 @@ static void deliver_one(struct fr_request_op *op, size_t limit, struct fr_device
         return;
     }
     for (unsigned v = 0; v < op->view_count; v++) {
-        const struct fr_path_view *view = &op->views[v];
-        if (fr_path_is_staged(view) && view->out_bytes) {
+        const struct fr_staging_view *view = &op->views[v];
+        if (fr_staging_is_staged(view) && view->out_bytes) {
             op->copies = limit > 0;
             count_received(op, view, limit);
-            fr_path_ops(view->path)->copy_out(view, limit, batch);
+            fr_staging_ops(view->path)->copy_out(view, limit, batch);
         }
     }
 }
 
 void fr_request_set_size(void *status, uint64_t bytes)
 {
-    enum fr_fn fn = fr_real_has(FR_FN_MPI_Status_set_elements_x) ? FR_FN_MPI_Status_set_elements_x
-                                                                 : FR_FN_MPI_Status_set_elements_c;
-    fr_real_call(fn, (const fr_word[]){FR_PTR(status), fr_real_mpi.BYTE, (fr_word)bytes});
+    enum fr_fn fn = fr_abi_has(FR_FN_MPI_Status_set_elements_x) ? FR_FN_MPI_Status_set_elements_x
+                                                                : FR_FN_MPI_Status_set_elements_c;
+    fr_abi_call(fn, (const fr_word[]){FR_PTR(status), fr_abi_mpi.BYTE, (fr_word)bytes});
 }
 
 // Tells a status the size of what was received in place of an RTS, and what went wrong in a
 // way that the real MPI knows nothing of.
 static void tell_outcome(const struct fr_request_op *op, void *status, int *error)
 {
-    if (op->schedule && op->schedule->error != fr_real_mpi.SUCCESS)
+    if (op->schedule && op->schedule->error != fr_abi_mpi.SUCCESS)
         *error = op->schedule->error;
     if (!op->receive.has_message)
         return;
     bool fits = op->receive.bytes <= op->receive.room;
     if (status)
         fr_request_set_size(status, fits ? op->receive.bytes : op->receive.room);
-    if (!fits && *error == fr_real_mpi.SUCCESS) // else MPI has said so
-        *error = fr_real_mpi.ERR_TRUNCATE;
+    if (!fits && *error == fr_abi_mpi.SUCCESS) // else MPI has said so
+        *error = fr_abi_mpi.ERR_TRUNCATE;
 }
 
 // Operations of a delivery that have brought an RTS.
@@ -190,7 +190,7 @@ static bool is_over(const struct fr_request_op *op)
 static bool has_rts(struct fr_request_op *op, const void *status, int code,
                     struct fr_rndv_incoming *incoming)
 {
-    bool truncated = code != fr_real_mpi.SUCCESS;
+    bool truncated = code != fr_abi_mpi.SUCCESS;
     return fr_request_has_come(code) && fr_request_has_rts(op, truncated ? NULL : status, incoming);
 }
 
@@ -293,19 +293,19 @@ int fr_request_error_code(enum fr_status status)
 {
     switch (status) {
     case FR_OK:
-        return fr_real_mpi.SUCCESS;
+        return fr_abi_mpi.SUCCESS;
     case FR_ERR_NO_MEMORY:
-        return fr_real_mpi.ERR_NO_MEM;
+        return fr_abi_mpi.ERR_NO_MEM;
     case FR_ERR_TRUNCATE:
-        return fr_real_mpi.ERR_TRUNCATE;
+        return fr_abi_mpi.ERR_TRUNCATE;
     case FR_ERR_LIMIT:
-        return fr_real_mpi.ERR_COUNT;
+        return fr_abi_mpi.ERR_COUNT;
     case FR_ERR_UNSUPPORTED:
-        return fr_real_mpi.ERR_TYPE;
+        return fr_abi_mpi.ERR_TYPE;
     case FR_ERR_INVALID:
-        return fr_real_mpi.ERR_ARG;
+        return fr_abi_mpi.ERR_ARG;
     default:
-        return fr_real_mpi.ERR_OTHER;
+        return fr_abi_mpi.ERR_OTHER;
     }
 }
 
@@ -317,7 +317,7 @@ static fr_word communicator_of_no_object(void)
     int version = 0, subversion = 0;
     FR_MPI(Get_version, FR_PTR(&version), FR_PTR(&subversion));
     bool on_self = version > 4 || (version == 4 && subversion > 0);
-    return on_self ? fr_real_mpi.COMM_SELF : fr_real_mpi.COMM_WORLD;
+    return on_self ? fr_abi_mpi.COMM_SELF : fr_abi_mpi.COMM_WORLD;
 }
 
 int fr_request_raise(char object_kind, fr_word object, int code)
@@ -341,7 +341,7 @@ int fr_request_raise(char object_kind, fr_word object, int code)
 
 static void tell_failure(const struct fr_request_op *op, enum fr_status status)
 {
-    fr_error("%s failed with its device buffers: %s", fr_real_rows[op->fn].name,
+    fr_error("%s failed with its device buffers: %s", fr_abi_rows[op->fn].name,
              fr_core_status_text(status));
 }
 

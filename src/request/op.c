@@ -2,8 +2,8 @@
 // Operations and their pool.
 #include "config.h"
 
-#include "path/packed.h"
-#include "request/schedule.h"
+#include "fabrail/request/schedule.h"
+#include "fabrail/staging/packed.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -56,15 +56,15 @@ struct fr_request_op *fr_request_op_new(enum fr_fn fn, const fr_word *args)
         }
     }
     *op = fresh;
-    memcpy(op->args, args, fr_real_rows[fn].arg_count * sizeof(fr_word));
+    memcpy(op->args, args, fr_abi_rows[fn].arg_count * sizeof(fr_word));
     return op;
 }
 
 static void free_type(fr_word type)
 {
     _Alignas(8) char handle[8];
-    fr_real_handle_store(handle, 0, type);
-    fr_layout_forget(type);
+    fr_abi_handle_store(handle, 0, type);
+    fr_datatype_forget(type);
     FR_MPI(Type_free, FR_PTR(handle));
 }
 
@@ -74,7 +74,7 @@ static void free_schedule(struct fr_request_schedule *schedule)
         return;
     for (size_t i = 0; i < schedule->type_count; i++)
         free_type(schedule->types[i]);
-    if (fr_real_handle_load(schedule->receive, 0) != fr_real_mpi.REQUEST_NULL)
+    if (fr_abi_handle_load(schedule->receive, 0) != fr_abi_mpi.REQUEST_NULL)
         FR_MPI(Request_free, FR_PTR(schedule->receive));
     free(schedule->types);
     free(schedule);
@@ -83,7 +83,7 @@ static void free_schedule(struct fr_request_schedule *schedule)
 bool fr_request_op_is_staged(const struct fr_request_op *op)
 {
     for (unsigned v = 0; v < op->view_count; v++) {
-        if (fr_path_is_staged(&op->views[v]))
+        if (fr_staging_is_staged(&op->views[v]))
             return true;
     }
     return false;
@@ -92,11 +92,11 @@ bool fr_request_op_is_staged(const struct fr_request_op *op)
 void fr_request_op_drop_views(struct fr_request_op *op)
 {
     for (unsigned i = 0; i < op->view_count; i++) {
-        if (fr_path_is_staged(&op->views[i]))
-            fr_path_ops(op->views[i].path)->close(&op->views[i]);
+        if (fr_staging_is_staged(&op->views[i]))
+            fr_staging_ops(op->views[i].path)->close(&op->views[i]);
     }
     for (size_t i = 0; i < op->block_count; i++)
-        fr_layout_release(op->blocks[i].layout);
+        fr_datatype_release(op->blocks[i].layout);
     op->view_count = 0;
     op->block_count = 0;
 }
@@ -117,13 +117,13 @@ void fr_request_op_free(struct fr_request_op *op)
     free(op);
 }
 
-struct fr_path_view *fr_request_op_add_view(struct fr_request_op *op, unsigned arg)
+struct fr_staging_view *fr_request_op_add_view(struct fr_request_op *op, unsigned arg)
 {
     if (op->view_count == FR_MAX_VIEWS)
         return NULL;
-    struct fr_path_view *view = &op->views[op->view_count++];
-    *view = (struct fr_path_view){.base = op->args[arg], .arg = arg};
-    view->absolute = view->base == fr_real_mpi.BOTTOM;
+    struct fr_staging_view *view = &op->views[op->view_count++];
+    *view = (struct fr_staging_view){.base = op->args[arg], .arg = arg};
+    view->absolute = view->base == fr_abi_mpi.BOTTOM;
     view->blocks = op->blocks ? op->blocks + op->block_count : NULL;
     return view;
 }
@@ -132,9 +132,9 @@ struct fr_path_view *fr_request_op_add_view(struct fr_request_op *op, unsigned a
 static enum fr_status grow_blocks(struct fr_request_op *op)
 {
     size_t capacity = op->block_capacity ? 2 * op->block_capacity : 8;
-    struct fr_path_block *blocks = realloc(op->blocks, capacity * sizeof(*blocks));
+    struct fr_staging_view_block *blocks = realloc(op->blocks, capacity * sizeof(*blocks));
     if (!blocks) {
-        fr_error("out of memory for %zu blocks of %s", capacity, fr_real_rows[op->fn].name);
+        fr_error("out of memory for %zu blocks of %s", capacity, fr_abi_rows[op->fn].name);
         return FR_ERR_NO_MEMORY;
     }
     op->blocks = blocks;
@@ -146,12 +146,12 @@ static enum fr_status grow_blocks(struct fr_request_op *op)
     return FR_OK;
 }
 
-enum fr_status fr_request_op_add_block(struct fr_request_op *op, struct fr_path_block block)
+enum fr_status fr_request_op_add_block(struct fr_request_op *op, struct fr_staging_view_block block)
 {
     if (op->block_count == op->block_capacity) {
         enum fr_status status = grow_blocks(op);
         if (status != FR_OK) {
-            fr_layout_release(block.layout);
+            fr_datatype_release(block.layout);
             return status;
         }
     }
@@ -171,8 +171,7 @@ enum fr_status fr_request_op_reserve(struct fr_request_op *op, size_t bytes)
         return FR_OK;
     unsigned char *arrays = realloc(op->arrays, bytes);
     if (!arrays) {
-        fr_error("out of memory for %zu bytes of arguments of %s", bytes,
-                 fr_real_rows[op->fn].name);
+        fr_error("out of memory for %zu bytes of arguments of %s", bytes, fr_abi_rows[op->fn].name);
         return FR_ERR_NO_MEMORY;
     }
     op->arrays = arrays;

@@ -3,8 +3,8 @@
 // longer than their buffer, of the parts of a schedule.
 #include "config.h"
 
-#include "request/schedule.h"
-#include "request/set.h"
+#include "fabrail/request/schedule.h"
+#include "fabrail/request/set.h"
 
 // Whether what had to be copied or received has failed. An inactive operation has told before.
 static bool has_failed(const struct fr_request_op *op)
@@ -27,7 +27,7 @@ static void take_failures(struct fr_request_set *set)
     }
     if (first)
         fr_error("copies of device buffers of %zu operations, the first of them %s, failed: %s",
-                 count, fr_real_rows[first->fn].name, fr_core_status_text(first->failure));
+                 count, fr_abi_rows[first->fn].name, fr_core_status_text(first->failure));
 }
 
 // The statuses of the call that belong to none of its operations of ours: no error came with them.
@@ -39,7 +39,7 @@ static void clear_errors(struct fr_request_set *set)
         if (d < set->done_count && set->done_statuses[d] == fr_request_set_status(set, i))
             d++;
         else
-            *fr_request_status_error(fr_request_set_status(set, i)) = fr_real_mpi.SUCCESS;
+            *fr_request_status_error(fr_request_set_status(set, i)) = fr_abi_mpi.SUCCESS;
     }
 }
 
@@ -50,8 +50,8 @@ static bool has_own_error(const struct fr_request_op *op, int code)
 {
     bool is_told = op->receive.cut != FR_CUT_NOT; // by MPI
     return has_failed(op) ||
-           (op->receive.has_message && !is_told && code == fr_real_mpi.ERR_TRUNCATE) ||
-           (op->schedule && op->schedule->error != fr_real_mpi.SUCCESS);
+           (op->receive.has_message && !is_told && code == fr_abi_mpi.ERR_TRUNCATE) ||
+           (op->schedule && op->schedule->error != fr_abi_mpi.SUCCESS);
 }
 
 void fr_request_set_raise(struct fr_request_set *set, char kind, fr_word object, int code)
@@ -67,7 +67,7 @@ void fr_request_set_raise(struct fr_request_set *set, char kind, fr_word object,
 int fr_request_set_report(struct fr_request_set *set, int rc)
 {
     const struct fr_request_op *first = NULL;
-    int code = fr_real_mpi.SUCCESS;
+    int code = fr_abi_mpi.SUCCESS;
     bool list = fr_request_has_status_list(set->form), tells = list && set->statuses;
     take_failures(set);
     for (size_t i = 0; i < set->done_count && !first; i++) {
@@ -80,11 +80,11 @@ int fr_request_set_report(struct fr_request_set *set, int rc)
         return rc;
     for (size_t i = 0; tells && i < set->done_count; i++)
         *fr_request_status_error(set->done_statuses[i]) = set->done_errors[i];
-    if (tells && rc == fr_real_mpi.SUCCESS)
+    if (tells && rc == fr_abi_mpi.SUCCESS)
         clear_errors(set);
     if (set->form.asks && !has_failed(first))
         return rc;
-    code = list ? fr_real_mpi.ERR_IN_STATUS : code;
+    code = list ? fr_abi_mpi.ERR_IN_STATUS : code;
     fr_request_set_raise(set, first->object_kind, first->object, code);
     return code;
 }

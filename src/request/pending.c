@@ -7,9 +7,9 @@
 // No operation is taken while the real MPI is called, since an error handler may never return.
 #include "config.h"
 
-#include "request/table.h"
+#include "fabrail/request/table.h"
 
-#include "core/wait.h"
+#include "fabrail/core/wait.h"
 
 _Atomic size_t fr_request_pending_count;
 
@@ -126,7 +126,7 @@ static void deliver(struct fr_request_op *list)
 {
     for (struct fr_request_op *op = list; op; op = op->next) {
         void *no_status = NULL;
-        int no_error = fr_real_mpi.SUCCESS;
+        int no_error = fr_abi_mpi.SUCCESS;
         op->failure = fr_request_deliver(&op, &no_status, &no_error, 1);
     }
 }
@@ -188,7 +188,7 @@ int fr_request_sync_end(const struct fr_request_sync *sync)
     if (!failed && fetched != FR_OK)
         return fr_request_raise('w', sync->window, fr_request_error_code(fetched));
     if (!failed)
-        return fr_real_mpi.SUCCESS;
+        return fr_abi_mpi.SUCCESS;
     return fr_request_fail_and_free(failed, failed->failure);
 }
 

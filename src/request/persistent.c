@@ -2,8 +2,8 @@
 // Starting persistent operations, and the partitions of partitioned ones.
 #include "config.h"
 
-#include "request/schedule.h"
-#include "request/table.h"
+#include "fabrail/request/schedule.h"
+#include "fabrail/request/table.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -62,12 +62,12 @@ static bool any_schedule(struct fr_request_op *const *ops, size_t count)
 // Starts one after the other, since messages of schedules must not overtake those before them.
 static int start_in_order(const void *requests, struct fr_request_op *const *ops, size_t count)
 {
-    int rc = fr_real_mpi.SUCCESS;
-    for (size_t i = 0; i < count && rc == fr_real_mpi.SUCCESS; i++) {
+    int rc = fr_abi_mpi.SUCCESS;
+    for (size_t i = 0; i < count && rc == fr_abi_mpi.SUCCESS; i++) {
         if (ops[i] && ops[i]->schedule)
             rc = fr_request_schedule_start(ops[i]);
-        if (rc == fr_real_mpi.SUCCESS)
-            rc = FR_MPI(Start, FR_PTR((const char *)requests + i * fr_real_mpi.handle_bytes));
+        if (rc == fr_abi_mpi.SUCCESS)
+            rc = FR_MPI(Start, FR_PTR((const char *)requests + i * fr_abi_mpi.handle_bytes));
     }
     return rc;
 }
@@ -77,7 +77,7 @@ static int start_in_order(const void *requests, struct fr_request_op *const *ops
 static void follow(struct fr_request_op *const *ops, size_t count, const void *requests)
 {
     for (size_t i = 0; i < count; i++) {
-        fr_word request = fr_real_handle_load(requests, i);
+        fr_word request = fr_abi_handle_load(requests, i);
         if (!ops[i] || request == ops[i]->key)
             continue;
         fr_request_table_remove(ops[i]);
@@ -89,7 +89,7 @@ bool fr_request_start(enum fr_fn fn, fr_word *args, int *result)
 {
     struct fr_request_op *inline_ops[32];
     struct fr_request_op **ops = inline_ops;
-    bool one = fr_real_rows[fn].class == FR_CLASS_START;
+    bool one = fr_abi_rows[fn].class == FR_CLASS_START;
     const void *requests = (const void *)args[one ? 0 : 1];
     size_t count = one ? 1 : (int)args[0] > 0 ? (size_t)(int)args[0] : 0;
     if (!requests || !count)
@@ -98,7 +98,7 @@ bool fr_request_start(enum fr_fn fn, fr_word *args, int *result)
         ops = calloc(count, sizeof(*ops));
     if (!ops) {
         fr_error("out of memory for a list of %zu requests", count);
-        *result = fr_request_raise(0, 0, fr_real_mpi.ERR_NO_MEM);
+        *result = fr_request_raise(0, 0, fr_abi_mpi.ERR_NO_MEM);
         return true;
     }
     size_t found = fr_request_table_claim(requests, count, ops);
@@ -107,10 +107,10 @@ bool fr_request_start(enum fr_fn fn, fr_word *args, int *result)
         if (copied == FR_OK && any_schedule(ops, count))
             *result = start_in_order(requests, ops, count);
         else if (copied == FR_OK)
-            *result = fr_real_call(fn, args);
+            *result = fr_abi_call(fn, args);
         else
             *result = fr_request_raise(0, 0, fr_request_error_code(copied));
-        if (*result != fr_real_mpi.SUCCESS)
+        if (*result != fr_abi_mpi.SUCCESS)
             deactivate(ops, count);
         follow(ops, count, requests);
         fr_request_table_unclaim(ops, count);
@@ -126,7 +126,7 @@ static enum fr_status copy_partition(const struct fr_request_op *op, size_t part
 {
     if (partition >= op->parts.count)
         return FR_ERR_INVALID; // MPI itself reports the bad partition
-    fr_path_ops(op->views[0].path)
+    fr_staging_ops(op->views[0].path)
         ->copy_part(&op->views[0], partition * op->parts.elements, op->parts.elements, direction,
                     batch);
     return FR_OK;
@@ -159,8 +159,8 @@ static int ready_count(enum fr_class class, const fr_word *args)
 
 bool fr_request_pready(enum fr_fn fn, fr_word *args, int *result)
 {
-    enum fr_class class = fr_real_rows[fn].class;
-    fr_word request = fr_real_handle(args[fr_real_rows[fn].one_request]);
+    enum fr_class class = fr_abi_rows[fn].class;
+    fr_word request = fr_abi_handle(args[fr_abi_rows[fn].one_request]);
     const struct fr_request_op *op = fr_request_table_find_partitioned(request);
     if (!op)
         return false;
@@ -173,7 +173,7 @@ bool fr_request_pready(enum fr_fn fn, fr_word *args, int *result)
     }
     enum fr_status copied = fr_device_batch_finish(&batch);
     if (copied == FR_OK)
-        *result = fr_real_call(fn, args);
+        *result = fr_abi_call(fn, args);
     else
         *result = fr_request_fail(op, copied);
     return true;
@@ -181,12 +181,12 @@ bool fr_request_pready(enum fr_fn fn, fr_word *args, int *result)
 
 bool fr_request_parrived(enum fr_fn fn, fr_word *args, int *result)
 {
-    struct fr_request_op *op = fr_request_table_find_partitioned(fr_real_handle(args[0]));
+    struct fr_request_op *op = fr_request_table_find_partitioned(fr_abi_handle(args[0]));
     if (!op)
         return false;
-    *result = fr_real_call(fn, args);
+    *result = fr_abi_call(fn, args);
     size_t partition = (size_t)(int)args[1];
-    if (*result != fr_real_mpi.SUCCESS || !*(const int *)args[2] || !op->active ||
+    if (*result != fr_abi_mpi.SUCCESS || !*(const int *)args[2] || !op->active ||
         partition >= op->parts.count || !fr_request_begin_copy(&op->parts.arrived[partition]))
         return true;
     struct fr_device_batch batch;

@@ -8,7 +8,7 @@
 #ifndef FR_REQUEST_PLACES_H
 #define FR_REQUEST_PLACES_H
 
-#include "request/posted.h"
+#include "fabrail/request/posted.h"
 
 enum {
     FR_SET_BITS = 9,

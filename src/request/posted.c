@@ -4,8 +4,8 @@
 
 #include "request/places.h"
 
-#include "core/wait.h"
-#include "request/table.h"
+#include "fabrail/core/wait.h"
+#include "fabrail/request/table.h"
 
 #include <string.h>
 
@@ -98,22 +98,22 @@ static int add_op(const struct fr_request_posted *receive, fr_word request)
 {
     struct fr_request_op *op = fr_request_posted_make_op(receive);
     if (!op)
-        return fr_request_raise(0, 0, fr_real_mpi.ERR_NO_MEM);
+        return fr_request_raise(0, 0, fr_abi_mpi.ERR_NO_MEM);
     fr_request_table_add(op, request);
-    return fr_real_mpi.SUCCESS;
+    return fr_abi_mpi.SUCCESS;
 }
 
 // Whether there is no room for an RTS, of which MPI then leaves a part at most.
 static bool is_short(const struct fr_request_posted *receive)
 {
     return FR_UNLIKELY(fr_request_errors_return) && receive->count < FR_RNDV_RTS_BYTES &&
-           receive->count * fr_real_type_bytes(fr_real_handle(receive->type)) < FR_RNDV_RTS_BYTES;
+           receive->count * fr_abi_type_bytes(fr_abi_handle(receive->type)) < FR_RNDV_RTS_BYTES;
 }
 
 static inline void fill(struct fr_request_posted *receive, enum fr_fn fn, const fr_word *args)
 {
     static const unsigned char nothing[FR_RNDV_RTS_BYTES];
-    const struct fr_real_row *row = &fr_real_rows[fn];
+    const struct fr_abi_row *row = &fr_abi_rows[fn];
     bool matched = row->message >= 0;
     receive->memory = (void *)args[0];
     receive->count = row->flags & FR_ROW_LARGE ? (int64_t)args[1] : (int)args[1];
@@ -138,7 +138,7 @@ int fr_request_posted_add(enum fr_fn fn, const fr_word *args, fr_word request)
     add_to_count(1);
     atomic_store_explicit(fr_request_word_at(place), fr_request_word_of(request, FR_READY),
                           memory_order_release);
-    return fr_real_mpi.SUCCESS;
+    return fr_abi_mpi.SUCCESS;
 }
 
 // What a thread that is alone takes no turns for.
@@ -165,7 +165,7 @@ FR_HOT int fr_request_posted_add_alone(const fr_word *args, fr_word request)
     fr_request_places[first].fn = FR_FN_MPI_Irecv;
     count_alone(1);
     atomic_store_explicit(&fr_request_place_words[first], ready, memory_order_relaxed);
-    return fr_real_mpi.SUCCESS;
+    return fr_abi_mpi.SUCCESS;
 }
 
 // What a thread receives at once has no request: an address of the thread's own is its value.
@@ -228,9 +228,8 @@ size_t fr_request_posted_claim(const void *requests, size_t count,
     if (!most)
         return 0;
     for (; i < count && found < most; i++) {
-        fr_word request = fr_real_handle_load(requests, i);
-        posted[i] =
-            request != fr_real_mpi.REQUEST_NULL && has_word(request) ? claim(request) : NULL;
+        fr_word request = fr_abi_handle_load(requests, i);
+        posted[i] = request != fr_abi_mpi.REQUEST_NULL && has_word(request) ? claim(request) : NULL;
         found += posted[i] != NULL;
     }
     memset(posted + i, 0, (count - i) * sizeof(struct fr_request_posted *));
@@ -279,7 +278,7 @@ void fr_request_posted_forget(struct fr_request_posted *receive)
 
 bool fr_request_posted_end(struct fr_request_posted **posted, size_t count, const char *statuses)
 {
-    const size_t step = statuses ? fr_real_mpi.status_bytes : 0;
+    const size_t step = statuses ? fr_abi_mpi.status_bytes : 0;
     size_t ended = 0, i = 0;
     for (uintptr_t status = (uintptr_t)statuses; i < count; i++, status += step) {
         if (!posted[i])
@@ -289,7 +288,7 @@ bool fr_request_posted_end(struct fr_request_posted **posted, size_t count, cons
             break;
         // An error handler may have made a success of a message that was cut off.
         if (FR_UNLIKELY(posted[i]->buffer != posted[i]->memory) &&
-            fr_request_posted_may_have_rts(posted[i], (const void *)status, fr_real_mpi.SUCCESS))
+            fr_request_posted_may_have_rts(posted[i], (const void *)status, fr_abi_mpi.SUCCESS))
             break;
         let_go(fr_request_word_at(posted[i]), FR_FREE);
         posted[i] = NULL;
@@ -328,11 +327,11 @@ FR_HOT bool fr_request_posted_end_one_late(fr_word request, const char *status)
 FR_HOT bool fr_request_posted_end_late(const void *requests, size_t count, const char *statuses)
 {
     size_t left = atomic_load_explicit(&fr_request_posted_count, memory_order_relaxed);
-    const size_t step = statuses ? fr_real_mpi.status_bytes : 0;
+    const size_t step = statuses ? fr_abi_mpi.status_bytes : 0;
     uintptr_t status = (uintptr_t)statuses;
     enum ended ended = ENDED_NOTHING;
     for (size_t i = 0; i < count && left > 0 && ended != ENDED_NOT; i++, status += step) {
-        ended = end_late(fr_real_handle_load(requests, i), (const void *)status);
+        ended = end_late(fr_abi_handle_load(requests, i), (const void *)status);
         left -= ended == ENDED_RECEIVE;
     }
     atomic_store_explicit(&fr_request_posted_count, left, memory_order_relaxed);

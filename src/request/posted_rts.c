@@ -4,14 +4,14 @@
 
 #include "request/places.h"
 
-#include "core/wait.h"
-#include "request/table.h"
+#include "fabrail/core/wait.h"
+#include "fabrail/request/table.h"
 
 bool fr_request_posted_has_rts(const struct fr_request_posted *receive, const void *status)
 {
     struct fr_rndv_incoming incoming;
     // What costs least comes first: to read a few bytes that have just come.
-    return (!status || fr_rndv_is_rts_length(fr_real_status_size(status))) &&
+    return (!status || fr_rndv_is_rts_length(fr_abi_status_size(status))) &&
            FR_UNLIKELY(fr_rndv_begins_rts(receive->buffer)) &&
            fr_rndv_incoming_read(receive->buffer, &incoming);
 }
@@ -19,10 +19,10 @@ bool fr_request_posted_has_rts(const struct fr_request_posted *receive, const vo
 // MPI may tell no error of a receive that is too short for an RTS. But the RTS begins there.
 static bool may_be_cut(const struct fr_request_posted *receive, int error)
 {
-    if (error != fr_real_mpi.SUCCESS)
+    if (error != fr_abi_mpi.SUCCESS)
         return fr_request_has_come(error) && fr_rndv_incoming_any();
     return receive->buffer != receive->memory &&
-           (size_t)receive->count * (size_t)fr_real_type_bytes(fr_real_handle(receive->type)) >=
+           (size_t)receive->count * (size_t)fr_abi_type_bytes(fr_abi_handle(receive->type)) >=
                sizeof(fr_rndv_rts_begin) &&
            fr_rndv_begins_rts(receive->memory);
 }
@@ -30,36 +30,37 @@ static bool may_be_cut(const struct fr_request_posted *receive, int error)
 bool fr_request_posted_may_have_rts(const struct fr_request_posted *receive, const void *status,
                                     int error)
 {
-    return (error == fr_real_mpi.SUCCESS && fr_request_posted_has_rts(receive, status)) ||
+    return (error == fr_abi_mpi.SUCCESS && fr_request_posted_has_rts(receive, status)) ||
            may_be_cut(receive, error);
 }
 
 struct fr_request_op *fr_request_posted_make_op(const struct fr_request_posted *receive)
 {
     const struct fr_layout *layout = NULL;
-    const fr_word type = fr_real_handle(receive->type);
+    const fr_word type = fr_abi_handle(receive->type);
     fr_word args[FR_MAX_ARGS] = {FR_PTR(receive->memory), (fr_word)receive->count, type,
                                  (fr_word)receive->source, (fr_word)receive->tag};
     struct fr_request_op *op = fr_request_op_new(receive->fn, args);
     if (!op)
         return NULL;
-    if (fr_real_rows[receive->fn].comm >= 0) {
+    if (fr_abi_rows[receive->fn].comm >= 0) {
         op->object_kind = 'c';
-        op->object = fr_real_handle(receive->comm);
+        op->object = fr_abi_handle(receive->comm);
     }
     op->prefix_out = true;
     op->receive.takes_rts = true;
     op->active = true;
-    struct fr_path_view *view = fr_request_op_add_view(op, 0);
-    enum fr_status status = fr_layout_acquire(type, &layout);
-    struct fr_path_block block = {.count = (size_t)receive->count, .layout = layout, .out = true};
+    struct fr_staging_view *view = fr_request_op_add_view(op, 0);
+    enum fr_status status = fr_datatype_acquire(type, &layout);
+    struct fr_staging_view_block block = {
+        .count = (size_t)receive->count, .layout = layout, .out = true};
     if (status == FR_OK)
         status = fr_request_op_add_block(op, block);
     if (status != FR_OK) {
         fr_request_op_free(op);
         return NULL;
     }
-    fr_path_view_measure(view);
+    fr_staging_view_measure(view);
     return op;
 }
 

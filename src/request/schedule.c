@@ -7,11 +7,11 @@
 // they do a send by rendezvous: it is hidden from MPI until its parts are complete.
 #include "config.h"
 
-#include "request/schedule.h"
+#include "fabrail/request/schedule.h"
 
-#include "core/wait.h"
-#include "request/table.h"
-#include "world/world.h"
+#include "fabrail/core/wait.h"
+#include "fabrail/job.h"
+#include "fabrail/request/table.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,13 +20,13 @@ enum fr_status fr_request_schedule_make(struct fr_request_op *op, size_t capacit
                                         int (*start)(struct fr_request_op *op))
 {
     struct fr_request_schedule *schedule =
-        calloc(1, sizeof(*schedule) + (capacity + 1) * fr_real_mpi.handle_bytes);
+        calloc(1, sizeof(*schedule) + (capacity + 1) * fr_abi_mpi.handle_bytes);
     if (!schedule) {
-        fr_error("out of memory for the %zu parts of %s", capacity, fr_real_rows[op->fn].name);
+        fr_error("out of memory for the %zu parts of %s", capacity, fr_abi_rows[op->fn].name);
         return FR_ERR_NO_MEMORY;
     }
     schedule->start = start;
-    fr_real_handle_store(schedule->receive, 0, fr_real_mpi.REQUEST_NULL);
+    fr_abi_handle_store(schedule->receive, 0, fr_abi_mpi.REQUEST_NULL);
     op->schedule = schedule;
     return FR_OK;
 }
@@ -35,15 +35,15 @@ enum fr_status fr_request_schedule_make(struct fr_request_op *op, size_t capacit
 static enum fr_status keep_type(struct fr_request_schedule *schedule, fr_word *type)
 {
     _Alignas(8) char handle[8];
-    if (fr_real_type_is_named(*type) || *type == fr_real_mpi.DATATYPE_NULL)
+    if (fr_abi_type_is_named(*type) || *type == fr_abi_mpi.DATATYPE_NULL)
         return FR_OK;
     fr_word *types = realloc(schedule->types, (schedule->type_count + 1) * sizeof(*types));
     if (!types)
         return FR_ERR_NO_MEMORY;
     schedule->types = types;
-    if (FR_MPI(Type_dup, *type, FR_PTR(handle)) != fr_real_mpi.SUCCESS)
+    if (FR_MPI(Type_dup, *type, FR_PTR(handle)) != fr_abi_mpi.SUCCESS)
         return FR_ERR_MPI;
-    *type = fr_real_handle_load(handle, 0);
+    *type = fr_abi_handle_load(handle, 0);
     schedule->types[schedule->type_count++] = *type;
     return FR_OK;
 }
@@ -51,16 +51,16 @@ static enum fr_status keep_type(struct fr_request_schedule *schedule, fr_word *t
 // An array of datatypes, of which `counts` says which ones matter, becomes one of the operation's.
 static enum fr_status keep_types(struct fr_request_op *op, int arg, const void *counts, size_t n)
 {
-    bool wide = fr_real_rows[op->fn].flags & FR_ROW_LARGE;
+    bool wide = fr_abi_rows[op->fn].flags & FR_ROW_LARGE;
     const void *given = (const void *)op->args[arg];
-    void *own = fr_request_op_carve(op, n * fr_real_mpi.handle_bytes);
+    void *own = fr_request_op_carve(op, n * fr_abi_mpi.handle_bytes);
     enum fr_status status = own ? FR_OK : FR_ERR_NO_MEMORY;
     for (size_t i = 0; i < n && status == FR_OK; i++) {
-        fr_word type = fr_real_handle_load(given, i);
+        fr_word type = fr_abi_handle_load(given, i);
         int64_t count = wide ? ((const int64_t *)counts)[i] : ((const int *)counts)[i];
         if (count)
             status = keep_type(op->schedule, &type);
-        fr_real_handle_store(own, i, type);
+        fr_abi_handle_store(own, i, type);
     }
     if (status == FR_OK)
         op->args[arg] = FR_PTR(own);
@@ -81,9 +81,9 @@ static enum fr_status keep_array(struct fr_request_op *op, int arg, size_t n, bo
     return FR_OK;
 }
 
-static enum fr_status keep_side(struct fr_request_op *op, const struct fr_real_side *side, size_t n)
+static enum fr_status keep_side(struct fr_request_op *op, const struct fr_abi_side *side, size_t n)
 {
-    bool large = fr_real_rows[op->fn].flags & FR_ROW_LARGE;
+    bool large = fr_abi_rows[op->fn].flags & FR_ROW_LARGE;
     fr_word *type = &op->args[side->type];
     const void *counts = (const void *)op->args[side->count];
     enum fr_status status = FR_OK;
@@ -96,7 +96,7 @@ static enum fr_status keep_side(struct fr_request_op *op, const struct fr_real_s
         return status;
     if (side->has_types) // none in place
         return *type && counts ? keep_types(op, side->type, counts, n) : FR_OK;
-    *type = fr_real_handle(*type);
+    *type = fr_abi_handle(*type);
     return keep_type(op->schedule, type);
 }
 
@@ -104,7 +104,7 @@ enum fr_status fr_request_schedule_keep_args(struct fr_request_op *op, size_t se
                                              size_t receives)
 {
     enum { ARRAYS_A_SIDE = 3, ALIGNMENTS = 2 * ARRAYS_A_SIDE * 16 };
-    const struct fr_real_row *row = &fr_real_rows[op->fn];
+    const struct fr_abi_row *row = &fr_abi_rows[op->fn];
     size_t bytes = (sends + receives) * ARRAYS_A_SIDE * sizeof(int64_t) + ALIGNMENTS;
     enum fr_status status = fr_request_op_reserve(op, op->arrays_used + bytes);
     if (status == FR_OK && row->send.buffer >= 0)
@@ -117,16 +117,16 @@ enum fr_status fr_request_schedule_keep_args(struct fr_request_op *op, size_t se
 void *fr_request_schedule_add(struct fr_request_schedule *schedule)
 {
     size_t at = schedule->count++;
-    fr_real_handle_store(schedule->parts, at, fr_real_mpi.REQUEST_NULL);
-    return schedule->parts + at * fr_real_mpi.handle_bytes;
+    fr_abi_handle_store(schedule->parts, at, fr_abi_mpi.REQUEST_NULL);
+    return schedule->parts + at * fr_abi_mpi.handle_bytes;
 }
 
 static int start_receive(struct fr_request_schedule *schedule)
 {
     void *part = fr_request_schedule_add(schedule);
     int rc = FR_MPI(Start, FR_PTR(schedule->receive));
-    if (rc == fr_real_mpi.SUCCESS)
-        fr_real_handle_store(part, 0, fr_real_handle_load(schedule->receive, 0));
+    if (rc == fr_abi_mpi.SUCCESS)
+        fr_abi_handle_store(part, 0, fr_abi_handle_load(schedule->receive, 0));
     return rc;
 }
 
@@ -135,34 +135,34 @@ int fr_request_schedule_start(struct fr_request_op *op)
     struct fr_request_schedule *schedule = op->schedule;
     schedule->count = 0;
     schedule->complete = false;
-    schedule->error = fr_real_mpi.SUCCESS;
-    int rc = fr_real_mpi.SUCCESS;
+    schedule->error = fr_abi_mpi.SUCCESS;
+    int rc = fr_abi_mpi.SUCCESS;
     if (op->persistent)
         rc = start_receive(schedule);
-    if (rc == fr_real_mpi.SUCCESS)
+    if (rc == fr_abi_mpi.SUCCESS)
         rc = schedule->start(op);
-    if (rc == fr_real_mpi.SUCCESS)
+    if (rc == fr_abi_mpi.SUCCESS)
         return rc;
     // Parts may be under way, so that it is told once more when they are over. Told now, since
     // others wait for what was not started and this process for them: a handler that ends the job
     // must not wait for that.
     schedule->error = rc;
     (void)fr_request_raise(op->object_kind, op->object, rc);
-    return fr_real_mpi.SUCCESS;
+    return fr_abi_mpi.SUCCESS;
 }
 
 // Tests one part as the application would.
 static bool test_part(struct fr_request_schedule *schedule, size_t index)
 {
     _Alignas(16) char status[FR_STATUS_BYTES];
-    int flag = 0, rc = fr_real_mpi.SUCCESS;
-    char *request = schedule->parts + index * fr_real_mpi.handle_bytes;
+    int flag = 0, rc = fr_abi_mpi.SUCCESS;
+    char *request = schedule->parts + index * fr_abi_mpi.handle_bytes;
     fr_word args[FR_MAX_ARGS] = {FR_PTR(request), FR_PTR(&flag), FR_PTR(status)};
     if (!fr_request_complete(FR_FN_MPI_Test, args, &rc))
-        rc = fr_real_call(FR_FN_MPI_Test, args);
-    if (rc == fr_real_mpi.SUCCESS)
+        rc = fr_abi_call(FR_FN_MPI_Test, args);
+    if (rc == fr_abi_mpi.SUCCESS)
         return flag;
-    if (schedule->error == fr_real_mpi.SUCCESS)
+    if (schedule->error == fr_abi_mpi.SUCCESS)
         schedule->error = rc;
     return true;
 }
@@ -170,20 +170,20 @@ static bool test_part(struct fr_request_schedule *schedule, size_t index)
 // Tests all parts together, so that what they receive is received together.
 static bool test_parts(struct fr_request_schedule *schedule)
 {
-    int flag = 0, rc = fr_real_mpi.SUCCESS;
+    int flag = 0, rc = fr_abi_mpi.SUCCESS;
     fr_word args[FR_MAX_ARGS] = {(fr_word)schedule->count, FR_PTR(schedule->parts), FR_PTR(&flag),
-                                 fr_real_mpi.STATUSES_IGNORE};
+                                 fr_abi_mpi.STATUSES_IGNORE};
     if (!fr_request_complete(FR_FN_MPI_Testall, args, &rc))
-        rc = fr_real_call(FR_FN_MPI_Testall, args);
-    if (rc == fr_real_mpi.SUCCESS)
+        rc = fr_abi_call(FR_FN_MPI_Testall, args);
+    if (rc == fr_abi_mpi.SUCCESS)
         return flag;
     bool all = true; // one has failed: each says for itself
     for (size_t i = 0; i < schedule->count; i++) {
-        bool is_null = fr_real_handle_load(schedule->parts, i) == fr_real_mpi.REQUEST_NULL;
+        bool is_null = fr_abi_handle_load(schedule->parts, i) == fr_abi_mpi.REQUEST_NULL;
         all = (is_null || test_part(schedule, i)) && all;
     }
-    if (schedule->error == fr_real_mpi.SUCCESS)
-        schedule->error = fr_real_mpi.ERR_OTHER;
+    if (schedule->error == fr_abi_mpi.SUCCESS)
+        schedule->error = fr_abi_mpi.ERR_OTHER;
     return all;
 }
 
@@ -219,28 +219,28 @@ static int query(void *extra, void *status)
     (void)extra;
     FR_MPI(Status_set_cancelled, FR_PTR(status), 0);
     fr_request_set_size(status, 0);
-    return fr_real_mpi.SUCCESS;
+    return fr_abi_mpi.SUCCESS;
 }
 
 static int free_extra(void *extra)
 {
     (void)extra;
-    return fr_real_mpi.SUCCESS;
+    return fr_abi_mpi.SUCCESS;
 }
 
 static int cancel(void *extra, int complete)
 {
     (void)extra;
     (void)complete;
-    return fr_real_mpi.SUCCESS; // nothing of this sort can be cancelled
+    return fr_abi_mpi.SUCCESS; // nothing of this sort can be cancelled
 }
 
 bool fr_request_make_complete(void *request)
 {
     if (FR_MPI(Grequest_start, FR_PTR(query), FR_PTR(free_extra), FR_PTR(cancel), 0,
-               FR_PTR(request)) != fr_real_mpi.SUCCESS)
+               FR_PTR(request)) != fr_abi_mpi.SUCCESS)
         return false;
-    FR_MPI(Grequest_complete, fr_real_handle_load(request, 0));
+    FR_MPI(Grequest_complete, fr_abi_handle_load(request, 0));
     return true;
 }
 
@@ -249,13 +249,13 @@ bool fr_request_make_complete(void *request)
 static int make_request(const struct fr_request_op *op, void *request)
 {
     const fr_word args[] = {
-        0, 0, fr_real_mpi.BYTE, (fr_word)fr_world_rank(), FR_WORLD_SELF_TAG, fr_world_comm()};
+        0, 0, fr_abi_mpi.BYTE, (fr_word)fr_job_rank(), FR_JOB_SELF_TAG, fr_job_comm()};
     if (!op->persistent)
         return FR_MPI(Grequest_start, FR_PTR(query), FR_PTR(free_extra), FR_PTR(cancel), 0,
                       FR_PTR(request));
     int rc = FR_MPI(Recv_init, args[0], args[1], args[2], args[3], args[4], args[5],
                     FR_PTR(op->schedule->receive));
-    if (rc != fr_real_mpi.SUCCESS)
+    if (rc != fr_abi_mpi.SUCCESS)
         return rc;
     return FR_MPI(Send_init, args[0], args[1], args[2], args[3], args[4], args[5], FR_PTR(request));
 }
@@ -263,7 +263,7 @@ static int make_request(const struct fr_request_op *op, void *request)
 int fr_request_schedule_open(struct fr_request_op *op, void *request)
 {
     int rc = make_request(op, request);
-    if (rc != fr_real_mpi.SUCCESS) {
+    if (rc != fr_abi_mpi.SUCCESS) {
         fr_request_op_free(op);
         return rc;
     }
@@ -272,6 +272,6 @@ int fr_request_schedule_open(struct fr_request_op *op, void *request)
         op->active = true;
         rc = fr_request_schedule_start(op);
     }
-    fr_request_table_add(op, fr_real_handle_load(request, 0));
+    fr_request_table_add(op, fr_abi_handle_load(request, 0));
     return rc;
 }

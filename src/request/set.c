@@ -2,7 +2,7 @@
 // The requests of a completion call: its arrays, what of them is Fabrail's, and what is over.
 #include "config.h"
 
-#include "request/set.h"
+#include "fabrail/request/set.h"
 
 #include <stdlib.h>
 
@@ -79,7 +79,7 @@ bool fr_request_set_is_any_ours(struct fr_request_set *set)
     const char *requests = set->requests;
     bool any = false;
     for (size_t first = 0; first < count && !any; first += FR_REQUEST_SHORT_LIST) {
-        set->requests = requests + first * fr_real_mpi.handle_bytes;
+        set->requests = requests + first * fr_abi_mpi.handle_bytes;
         set->count = count - first < FR_REQUEST_SHORT_LIST ? count - first : FR_REQUEST_SHORT_LIST;
         use_inline_arrays(set);
         any = claim(set, set->requests);
@@ -106,7 +106,7 @@ void fr_request_settle(bool within)
 
 void fr_request_set_look_up(struct fr_request_set *set, size_t request)
 {
-    const void *value = set->hidden + request * fr_real_mpi.handle_bytes;
+    const void *value = set->hidden + request * fr_abi_mpi.handle_bytes;
     set->ops[request] = NULL;
     if (!fr_request_posted_claim(value, 1, &set->posted[request]))
         set->posted[request] = NULL;
@@ -129,5 +129,5 @@ bool fr_request_set_find_deferred(struct fr_request_set *set)
 
 void *fr_request_set_status(const struct fr_request_set *set, size_t index)
 {
-    return set->statuses ? set->statuses + index * fr_real_mpi.status_bytes : NULL;
+    return set->statuses ? set->statuses + index * fr_abi_mpi.status_bytes : NULL;
 }

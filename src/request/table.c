@@ -3,9 +3,9 @@
 // same request value (one shared, already completed request), so a key can hold a list.
 #include "config.h"
 
-#include "request/table.h"
+#include "fabrail/request/table.h"
 
-#include "core/wait.h"
+#include "fabrail/core/wait.h"
 
 _Atomic size_t fr_request_tracked_count;
 _Atomic size_t fr_request_special_count;
@@ -269,8 +269,8 @@ size_t fr_request_table_claim(const void *requests, size_t count, struct fr_requ
     size_t found = 0;
     fr_core_lock(&table_lock);
     for (size_t i = 0; i < count; i++) {
-        fr_word request = fr_real_handle_load(requests, i);
-        ops[i] = request == fr_real_mpi.REQUEST_NULL ? NULL : find_idle(request);
+        fr_word request = fr_abi_handle_load(requests, i);
+        ops[i] = request == fr_abi_mpi.REQUEST_NULL ? NULL : find_idle(request);
         if (ops[i]) {
             fr_request_claim(ops[i]);
             end_early(ops[i]); // of a look that was left

@@ -2,11 +2,11 @@
 // From a started operation to its place in the side table; operations that outlive their request.
 #include "config.h"
 
-#include "core/wait.h"
-#include "path/packed.h"
-#include "request/posted.h"
-#include "request/schedule.h"
-#include "request/table.h"
+#include "fabrail/core/wait.h"
+#include "fabrail/request/posted.h"
+#include "fabrail/request/schedule.h"
+#include "fabrail/request/table.h"
+#include "fabrail/staging/packed.h"
 
 #include <string.h>
 
@@ -100,9 +100,9 @@ static struct fr_request_op *take_in_hand(void)
 // for a truncated receive.
 static bool may_ask(const struct fr_request_op *op)
 {
-    enum fr_class class = fr_real_rows[op->fn].class;
+    enum fr_class class = fr_abi_rows[op->fn].class;
     if ((class == FR_CLASS_RECV || op->receive.takes_rts) &&
-        strcmp(fr_real_mpi.family, "Open MPI") != 0)
+        strcmp(fr_abi_mpi.family, "Open MPI") != 0)
         return false;
     return class != FR_CLASS_FILE_READ && class != FR_CLASS_FILE_WRITE &&
            class != FR_CLASS_COMM_MAKE;
@@ -113,33 +113,33 @@ static bool may_ask(const struct fr_request_op *op)
 static void replace(struct fr_request_op *op, void *request)
 {
     _Alignas(8) char given[8];
-    fr_word handle = fr_real_handle_load(request, 0);
-    fr_real_handle_store(given, 0, handle);
+    fr_word handle = fr_abi_handle_load(request, 0);
+    fr_abi_handle_store(given, 0, handle);
     if (fr_request_make_complete(request)) {
-        FR_MPI(Wait, FR_PTR(given), fr_real_mpi.STATUS_IGNORE);
+        FR_MPI(Wait, FR_PTR(given), fr_abi_mpi.STATUS_IGNORE);
         return;
     }
-    fr_real_handle_store(request, 0, handle);
+    fr_abi_handle_store(request, 0, handle);
     fr_request_wait_over(op);
 }
 
 // Finishes an operation of which MPI says that it is complete, and frees it.
 static int finish_now(struct fr_request_op *op, void *status, bool is_freed)
 {
-    int no_error = fr_real_mpi.SUCCESS;
+    int no_error = fr_abi_mpi.SUCCESS;
     enum fr_status delivered = fr_request_deliver(&op, &status, &no_error, 1);
     if (is_freed)
         forget_freed(op);
     if (delivered != FR_OK)
         return fr_request_fail_and_free(op, delivered);
     fr_request_op_free(op);
-    return fr_real_mpi.SUCCESS;
+    return fr_abi_mpi.SUCCESS;
 }
 
 int fr_request_track(struct fr_request_op *op, void *request)
 {
     _Alignas(16) char status[FR_STATUS_BYTES] = {0};
-    fr_word handle = fr_real_handle_load(request, 0);
+    fr_word handle = fr_abi_handle_load(request, 0);
     int complete = 0;
     fr_request_table_make_way(handle);
     if (!op->persistent) {
@@ -151,20 +151,20 @@ int fr_request_track(struct fr_request_op *op, void *request)
         if (complete && !op->send && !fr_request_has_rts(op, status, &incoming))
             return finish_now(op, status, false);
         op->active = true;
-        if (fr_real_rows[op->fn].class == FR_CLASS_RMA)
+        if (fr_abi_rows[op->fn].class == FR_CLASS_RMA)
             fr_request_follow_window(op);
-        if (complete && fr_real_rows[op->fn].class == FR_CLASS_SEND)
+        if (complete && fr_abi_rows[op->fn].class == FR_CLASS_SEND)
             replace(op, request);
     }
-    fr_request_table_add(op, fr_real_handle_load(request, 0));
-    return fr_real_mpi.SUCCESS;
+    fr_request_table_add(op, fr_abi_handle_load(request, 0));
+    return fr_abi_mpi.SUCCESS;
 }
 
 static bool freed_is_complete(struct fr_request_op *op, void *status)
 {
     _Alignas(8) char request[8];
     int flag = 1;
-    fr_real_handle_store(request, 0, op->key);
+    fr_abi_handle_store(request, 0, op->key);
     FR_MPI(Test, FR_PTR(request), FR_PTR(&flag), FR_PTR(status));
     if (op->schedule)
         flag = flag && fr_request_is_over(op);
@@ -237,7 +237,7 @@ bool fr_request_look_at_unseen(uint64_t since)
     struct fr_request_op *op = freed;
     for (; op; op = op->next) {
         bool is_own = op->claim.held && op->claim.thread == &fr_request_call;
-        if (op->looked > since || is_own || fr_real_rows[op->fn].class == FR_CLASS_SEND)
+        if (op->looked > since || is_own || fr_abi_rows[op->fn].class == FR_CLASS_SEND)
             continue;
         if (!op->claim.held)
             break;
@@ -258,9 +258,9 @@ size_t fr_request_take_freed(struct fr_rndv_incoming *incoming, size_t max)
         return 0;
     fr_core_lock(&freed_lock);
     for (struct fr_request_op *op = freed; op && count < max; op = op->next) {
-        const struct fr_path_view *view = fr_request_receive_view(op);
+        const struct fr_staging_view *view = fr_request_receive_view(op);
         if (view &&
-            fr_path_is_staged(view)) // else it is memory that the application may have freed
+            fr_staging_is_staged(view)) // else it is memory that the application may have freed
             count += fr_request_holds_rts(op, &incoming[count]) &&
                      !fr_rndv_incoming_take_known(&incoming[count]);
     }
@@ -287,9 +287,9 @@ bool fr_request_free(fr_word *args, int *result)
     if (op->send && !fr_request_leave_buffer(op))
         fr_request_wait_over(op); // nothing would tell later that the buffer may not change
     if (op->active) {
-        adopt(op, fr_real_handle_load(request, 0));
-        fr_real_handle_store(request, 0, fr_real_mpi.REQUEST_NULL);
-        *result = fr_real_mpi.SUCCESS;
+        adopt(op, fr_abi_handle_load(request, 0));
+        fr_abi_handle_store(request, 0, fr_abi_mpi.REQUEST_NULL);
+        *result = fr_abi_mpi.SUCCESS;
     } else {
         *result = FR_MPI(Request_free, args[0]);
         fr_request_op_free(op);

@@ -2,8 +2,8 @@
 // Receives that were too short for an RTS, which MPI has cut off: which message that is.
 #include "config.h"
 
+#include "fabrail/job.h"
 #include "rndv/rndv_int.h"
-#include "world/world.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -12,7 +12,7 @@ enum { NAMED_BYTES = offsetof(struct fr_rndv_rts, bytes) }; // those that tell w
 
 static bool begins_rts(const struct fr_rndv_cut *cut)
 {
-    const struct fr_control_secret *secret = fr_control_job_secret();
+    const struct fr_job_secret *secret = fr_job_control_job_secret();
     size_t bytes = cut->data_bytes < sizeof(*secret) ? cut->data_bytes : sizeof(*secret);
     return secret != NULL && bytes >= sizeof(fr_rndv_rts_begin) &&
            memcmp(cut->data, secret, bytes) == 0;
@@ -23,10 +23,10 @@ static bool find_named(const struct fr_rndv_cut *cut, struct fr_rndv_incoming *i
 {
     struct fr_rndv_rts rts = {.bytes = 0};
     memcpy(&rts, cut->data, NAMED_BYTES);
-    if (rts.from >= (uint32_t)fr_world_size() || rts.place >= FR_RNDV_SLOTS || rts.number == 0 ||
+    if (rts.from >= (uint32_t)fr_job_size() || rts.place >= FR_RNDV_SLOTS || rts.number == 0 ||
         (rts.number & ~FR_SLOT_NUMBERS) != 0 || rts.remote > 1)
         return false;
-    bool is_own = rts.remote && (int)rts.from == fr_world_rank();
+    bool is_own = rts.remote && (int)rts.from == fr_job_rank();
     return !is_own && fr_rndv_incoming_find(&rts, incoming);
 }
 

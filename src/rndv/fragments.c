@@ -3,7 +3,7 @@
 // still to come.
 #include "config.h"
 
-#include "path/packed.h"
+#include "fabrail/staging/packed.h"
 #include "rndv/fragments.h"
 
 static size_t room_of(const struct fr_rndv_fragments *in)
@@ -15,18 +15,18 @@ static size_t room_of(const struct fr_rndv_fragments *in)
 // Whether what comes can be copied on before the rest is there.
 static bool can_overlap(const struct fr_rndv_fragments *in)
 {
-    const struct fr_path_view *view = in->recv->view;
+    const struct fr_staging_view *view = in->recv->view;
     const struct fr_layout *layout = view->blocks[0].layout;
     return !view->absolute && (layout->contiguous || room_of(in) % layout->size_bytes == 0);
 }
 
 enum fr_status fr_rndv_fragments_bounce(struct fr_rndv_fragments *in)
 {
-    enum fr_status status = fr_workspace_borrow(in->bytes, &in->bounce);
+    enum fr_status status = fr_staging_borrow(in->bytes, &in->bounce);
     if (status != FR_OK)
         return status;
     in->place = in->bounce.address;
-    fr_path_view_at(in->recv->view, in->bounce, &in->into, &in->block);
+    fr_staging_view_at(in->recv->view, in->bounce, &in->into, &in->block);
     if (!in->to_device)
         in->into.path = FR_PATH_HOST; // as which memory of the workspace is copied on
     in->overlaps = can_overlap(in);
@@ -36,14 +36,14 @@ enum fr_status fr_rndv_fragments_bounce(struct fr_rndv_fragments *in)
 // Fragments go straight to where MPI's own data would, if all of them have room there in one piece.
 static enum fr_status choose_place(struct fr_rndv_fragments *in)
 {
-    struct fr_path_view *view = in->recv->view;
-    in->to_device = fr_path_is_staged(view);
+    struct fr_staging_view *view = in->recv->view;
+    in->to_device = fr_staging_is_staged(view);
     in->into = *view;
-    if (!fr_path_is_packed(view) || in->bytes > view->out_bytes)
+    if (!fr_staging_is_packed(view) || in->bytes > view->out_bytes)
         return fr_rndv_fragments_bounce(in);
     if (view->lease.reservation != NULL && fr_rndv_fragments_bounce(in) == FR_OK)
         return FR_OK; // page-locked, if there is room
-    in->place = (unsigned char *)fr_path_given_room(view);
+    in->place = (unsigned char *)fr_staging_given_room(view);
     in->overlaps = in->to_device && can_overlap(in);
     return FR_OK;
 }
@@ -78,11 +78,11 @@ enum fr_status fr_rndv_fragments_open_beside(struct fr_rndv_fragments *in,
 {
     begin(in, recv);
     enum fr_status status =
-        fr_workspace_borrow_device(recv->view->range.device, in->bytes, &in->bounce);
+        fr_staging_borrow_device(recv->view->range.device, in->bytes, &in->bounce);
     if (status != FR_OK)
         return status;
     in->place = in->bounce.address;
-    fr_path_view_at(recv->view, in->bounce, &in->into, &in->block);
+    fr_staging_view_at(recv->view, in->bounce, &in->into, &in->block);
     in->into.path = FR_PATH_PEER;
     in->to_device = true;
     in->overlaps = can_overlap(in);
@@ -99,20 +99,20 @@ void fr_rndv_fragments_copy(struct fr_rndv_fragments *in)
         last -= last % layout->size_bytes;
     if (!in->overlaps || last <= in->copied)
         return;
-    fr_path_copy_slice(&in->into, FR_FROM_STAGE, in->copied, last, &in->batch);
+    fr_staging_copy_slice(&in->into, FR_FROM_STAGE, in->copied, last, &in->batch);
     in->copied = last;
 }
 
 void fr_rndv_fragments_close(struct fr_rndv_fragments *in)
 {
     struct fr_rndv_recv *recv = in->recv;
-    const struct fr_path_view *view = recv->view;
+    const struct fr_staging_view *view = recv->view;
     if (recv->status == FR_OK && in->to_device && !in->overlaps)
-        fr_path_ops(in->into.path)->copy_out(&in->into, room_of(in), &in->batch);
+        fr_staging_ops(in->into.path)->copy_out(&in->into, room_of(in), &in->batch);
     enum fr_status copied = fr_device_batch_finish(&in->batch);
     if (recv->status == FR_OK)
         recv->status = copied;
     if (recv->status == FR_OK && !in->to_device && in->bounce.address != NULL && !in->overlaps)
-        fr_path_copy_on_host(view, in->bounce.address, room_of(in), false);
-    fr_workspace_return(&in->bounce);
+        fr_staging_copy_on_host(view, in->bounce.address, room_of(in), false);
+    fr_staging_return(&in->bounce);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Inside of room rndv: a message on its way in that comes in fragments, and where they go.
+// Inside of module rndv: a message on its way in that comes in fragments, and where they go.
 #ifndef FR_RNDV_FRAGMENTS_H
 #define FR_RNDV_FRAGMENTS_H
 
@@ -10,12 +10,12 @@ struct fr_rndv_fragments {
     size_t bytes;
     unsigned shift; // fragments but the last have two to the power of that bytes
     size_t count;
-    size_t done;                      // of them, the first so many have come
-    unsigned char *place;             // where they go
-    struct fr_workspace_lease bounce; // where that is not what MPI was given
+    size_t done;                    // of them, the first so many have come
+    unsigned char *place;           // where they go
+    struct fr_staging_lease bounce; // where that is not what MPI was given
 
-    struct fr_path_view into; // the same memory as staging memory of the application's
-    struct fr_path_block block;
+    struct fr_staging_view into; // the same memory as staging memory of the application's
+    struct fr_staging_view_block block;
     struct fr_device_batch batch;
     size_t copied;  // bytes whose copies have been started
     bool to_device; // by such copies of the driver's

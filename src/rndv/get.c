@@ -4,8 +4,8 @@
 // receiving side serves staged get as well.
 #include "config.h"
 
-#include "memory/engine.h"
-#include "path/packed.h"
+#include "fabrail/ipc/engine.h"
+#include "fabrail/staging/packed.h"
 #include "rndv/rndv_int.h"
 
 #include <stdlib.h>
@@ -18,12 +18,12 @@ enum { AT_ONCE = 32 }; // pieces of one pull
 static enum fr_status start(struct fr_rndv_send *send, const struct fr_policy_message *facts,
                             struct fr_rndv_place *place, uint64_t *ready)
 {
-    const struct fr_path_view *view = &send->view;
+    const struct fr_staging_view *view = &send->view;
     uintptr_t low = view->base + (uintptr_t)view->first;
     (void)facts;
     place->address = view->base + (uintptr_t)send->block.user_offset;
     *ready = send->bytes;
-    return fr_device_quiesce(&view->range, low, view->span);
+    return fr_device_sync_app_work(&view->range, low, view->span);
 }
 
 static bool progress(struct fr_rndv_send *send)
@@ -44,14 +44,14 @@ static int64_t wait_ns(const struct fr_rndv_send *send)
 struct pull {
     size_t bytes; // what there is room for
     size_t done;
-    struct fr_memory_mapping mapping;
+    struct fr_ipc_mapping mapping;
     uintptr_t target;
-    bool native;                      // the pulling device is that of the target
-    bool direct;                      // the target is where the application wants the bytes
-    struct fr_path_view packed;       // a copy of the view with packed device memory of its own
-    struct fr_path_block block;       // its only one
-    struct fr_workspace_lease bounce; // packed host memory
-    bool told;                        // the sender, of the outcome
+    bool native;                        // the pulling device is that of the target
+    bool direct;                        // the target is where the application wants the bytes
+    struct fr_staging_view packed;      // a copy of the view with packed device memory of its own
+    struct fr_staging_view_block block; // its only one
+    struct fr_staging_lease bounce;     // packed host memory
+    bool told;                          // the sender, of the outcome
 };
 
 static struct pull *pull_of(const struct fr_rndv_recv *recv)
@@ -59,29 +59,29 @@ static struct pull *pull_of(const struct fr_rndv_recv *recv)
     return recv->state;
 }
 
-static bool is_on_device(const struct fr_path_view *view)
+static bool is_on_device(const struct fr_staging_view *view)
 {
     return fr_device_owns(&view->range) && !view->absolute;
 }
 
-static bool borrow_packed(struct pull *pull, const struct fr_path_view *view)
+static bool borrow_packed(struct pull *pull, const struct fr_staging_view *view)
 {
     pull->packed = *view;
     pull->packed.path = FR_PATH_PEER;
-    pull->packed.lease = (struct fr_workspace_lease){.address = NULL};
+    pull->packed.lease = (struct fr_staging_lease){.address = NULL};
     pull->packed.nudge = 0;
     pull->block = view->blocks[0];
     pull->packed.blocks = &pull->block;
-    if (fr_path_ops(FR_PATH_PEER)->open(&pull->packed) == FR_OK)
+    if (fr_staging_ops(FR_PATH_PEER)->open(&pull->packed) == FR_OK)
         return true;
-    pull->packed.lease = (struct fr_workspace_lease){.address = NULL};
+    pull->packed.lease = (struct fr_staging_lease){.address = NULL};
     return false;
 }
 
 // Where the bytes go at first: the application's memory, packed device memory, or host memory.
-static enum fr_status choose_target(struct pull *pull, struct fr_path_view *view)
+static enum fr_status choose_target(struct pull *pull, struct fr_staging_view *view)
 {
-    if (is_on_device(view) && fr_path_view_is_in_one_piece(view)) {
+    if (is_on_device(view) && fr_staging_view_is_in_one_piece(view)) {
         pull->direct = true;
         pull->target = view->base + (uintptr_t)view->blocks[0].user_offset;
         return FR_OK;
@@ -90,38 +90,38 @@ static enum fr_status choose_target(struct pull *pull, struct fr_path_view *view
         pull->target = pull->packed.stage_base;
         return FR_OK;
     }
-    if (fr_path_is_packed(view)) {
-        pull->direct = !fr_path_is_staged(view);
-        pull->target = fr_path_given_room(view);
+    if (fr_staging_is_packed(view)) {
+        pull->direct = !fr_staging_is_staged(view);
+        pull->target = fr_staging_given_room(view);
         return FR_OK;
     }
-    enum fr_status status = fr_workspace_borrow(pull->bytes, &pull->bounce);
+    enum fr_status status = fr_staging_borrow(pull->bytes, &pull->bounce);
     pull->target = (uintptr_t)pull->bounce.address;
     return status;
 }
 
 // This process's own memory is where it is, and copies run on its device.
-static enum fr_status map(struct pull *pull, const struct fr_path_view *view,
-                          const struct fr_memory_handle *handle)
+static enum fr_status map(struct pull *pull, const struct fr_staging_view *view,
+                          const struct fr_ipc_handle *handle)
 {
     struct fr_device_range user = view->range;
-    if (fr_control_is_same(&handle->owner, fr_control_self()))
+    if (fr_job_control_is_same(&handle->owner, fr_job_control_self()))
         fr_device_classify((const void *)(uintptr_t)handle->base, 1, &user);
-    return fr_memory_pin_beyond(handle, &user, &pull->mapping);
+    return fr_ipc_pin_beyond(handle, &user, &pull->mapping);
 }
 
 static void release(struct pull *pull)
 {
-    fr_memory_unpin(&pull->mapping);
+    fr_ipc_unpin(&pull->mapping);
     if (pull->packed.lease.address != NULL)
-        fr_path_ops(FR_PATH_PEER)->close(&pull->packed);
-    fr_workspace_return(&pull->bounce);
+        fr_staging_ops(FR_PATH_PEER)->close(&pull->packed);
+    fr_staging_return(&pull->bounce);
     free(pull);
 }
 
 enum fr_status fr_rndv_get_begin(struct fr_rndv_recv *recv)
 {
-    struct fr_path_view *view = recv->view;
+    struct fr_staging_view *view = recv->view;
     struct pull *pull = calloc(1, sizeof(*pull));
     if (pull == NULL)
         return FR_ERR_NO_MEMORY;
@@ -147,15 +147,15 @@ static bool is_target_in_reach(const struct pull *pull)
     struct fr_device_range target;
     int device = pull->mapping.user.device;
     fr_device_classify((const void *)pull->target, 1, &target);
-    return !(target.caps & FR_MEMORY_LISTED) || target.device == device ||
+    return !(target.caps & FR_IPC_LISTED) || target.device == device ||
            fr_device_is_open_to(device, pull->target);
 }
 
 static enum fr_status pull_over_host(const struct fr_rndv_recv *recv,
                                      const struct fr_device_push_piece *piece)
 {
-    struct fr_workspace_lease lease = {.address = NULL};
-    enum fr_status status = fr_workspace_borrow(piece->bytes, &lease);
+    struct fr_staging_lease lease = {.address = NULL};
+    enum fr_status status = fr_staging_borrow(piece->bytes, &lease);
     if (status != FR_OK)
         return status;
     uintptr_t host = (uintptr_t)lease.address;
@@ -164,7 +164,7 @@ static enum fr_status pull_over_host(const struct fr_rndv_recv *recv,
     status = fr_device_push(&pull_of(recv)->mapping.user, &up, 1, FR_ENGINE_CE, 0);
     if (status == FR_OK)
         status = fr_device_push(&recv->view->range, &on, 1, FR_ENGINE_CE, 0);
-    fr_workspace_return(&lease);
+    fr_staging_return(&lease);
     return status;
 }
 
@@ -173,7 +173,7 @@ static enum fr_status pull_afar(const struct fr_rndv_recv *recv,
                                 const struct fr_device_push_piece *piece)
 {
     const struct pull *pull = pull_of(recv);
-    enum fr_status status = fr_device_quiesce(&recv->view->range, pull->target, pull->bytes);
+    enum fr_status status = fr_device_sync_app_work(&recv->view->range, pull->target, pull->bytes);
     if (status != FR_OK)
         return status;
     if (!is_target_in_reach(pull))
@@ -232,9 +232,8 @@ static struct fr_device_push_piece piece_of(const struct fr_rndv_recv *recv)
     const struct pull *pull = pull_of(recv);
     return (struct fr_device_push_piece){
         .dst = pull->target + pull->done,
-        .src =
-            fr_memory_mapping_at(&pull->mapping, &incoming->place.handle, incoming->place.address) +
-            pull->done,
+        .src = fr_ipc_mapping_at(&pull->mapping, &incoming->place.handle, incoming->place.address) +
+               pull->done,
         .bytes = limit_of(recv) - pull->done,
     };
 }
@@ -262,7 +261,7 @@ static void pull_together(struct fr_rndv_recv **recvs, size_t count, size_t firs
         used++;
     }
     enum fr_device_engine engine =
-        fr_memory_engine(used == 1 ? FR_SIZE_MESSAGE_CE : FR_SIZE_EXCHANGE_CE, largest);
+        fr_ipc_engine(used == 1 ? FR_SIZE_MESSAGE_CE : FR_SIZE_EXCHANGE_CE, largest);
     enum fr_status status = pull_pieces(recvs[first], pieces, used, engine);
     for (size_t i = 0; i < used; i++) {
         with[i]->status = status;
@@ -288,16 +287,16 @@ static enum fr_status spread(struct fr_rndv_recv *recv)
 {
     struct fr_device_batch batch;
     struct pull *pull = pull_of(recv);
-    struct fr_path_view *view = recv->view;
+    struct fr_staging_view *view = recv->view;
     if (pull->direct)
         return FR_OK;
     if (pull->bounce.address != NULL)
-        fr_path_copy_on_host(view, pull->bounce.address, pull->bytes, false);
-    struct fr_path_view *from = pull->packed.lease.address != NULL ? &pull->packed : view;
-    if (!fr_path_is_staged(from))
+        fr_staging_copy_on_host(view, pull->bounce.address, pull->bytes, false);
+    struct fr_staging_view *from = pull->packed.lease.address != NULL ? &pull->packed : view;
+    if (!fr_staging_is_staged(from))
         return FR_OK;
     fr_device_batch_begin(&batch);
-    fr_path_ops(from->path)->copy_out(from, pull->bytes, &batch);
+    fr_staging_ops(from->path)->copy_out(from, pull->bytes, &batch);
     return fr_device_batch_finish(&batch);
 }
 

@@ -11,7 +11,7 @@
 
 #include "rndv/hmem.h"
 
-#include "core/time.h"
+#include "fabrail/core/time.h"
 
 enum {
     REFUSED = 256,           // allocations remembered that a NIC did not take; two share a place
@@ -115,10 +115,10 @@ static enum fr_status pin(const struct fr_rail_memory *allocation, uintptr_t add
 enum fr_status fr_rndv_hmem_register(const struct fr_device_range *range, uintptr_t address,
                                      size_t bytes, struct fr_rail_region **region, size_t *offset)
 {
-    struct fr_memory_handle handle;
+    struct fr_ipc_handle handle;
     if (range->home != range->device)
         return FR_ERR_UNSUPPORTED;
-    enum fr_status status = fr_memory_export(range, (const void *)address, bytes, &handle);
+    enum fr_status status = fr_ipc_export(range, (const void *)address, bytes, &handle);
     if (status != FR_OK)
         return status;
     const struct fr_rail_memory allocation = {
@@ -134,7 +134,7 @@ enum fr_status fr_rndv_hmem_register(const struct fr_device_range *range, uintpt
     return status;
 }
 
-enum fr_status fr_rndv_hmem_register_lease(const struct fr_workspace_lease *lease,
+enum fr_status fr_rndv_hmem_register_lease(const struct fr_staging_lease *lease,
                                            struct fr_rail_region **region, size_t *offset)
 {
     struct fr_device_range range;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Inside of room rndv: device memory that the rails' NICs reach themselves.
+// Inside of module rndv: device memory that the rails' NICs reach themselves.
 #ifndef FR_RNDV_HMEM_H
 #define FR_RNDV_HMEM_H
 
-#include "rail/rail.h"
+#include "fabrail/rail.h"
 #include "rndv/rndv_int.h"
 
 // What rails of a device are opened with, so that NICs may reach its memory; `close` undoes it, and
@@ -21,7 +21,7 @@ bool fr_rndv_hmem_reaches(const struct fr_device_range *range);
 FR_MUST_CHECK enum fr_status fr_rndv_hmem_register(const struct fr_device_range *range,
                                                    uintptr_t address, size_t bytes,
                                                    struct fr_rail_region **region, size_t *offset);
-FR_MUST_CHECK enum fr_status fr_rndv_hmem_register_lease(const struct fr_workspace_lease *lease,
+FR_MUST_CHECK enum fr_status fr_rndv_hmem_register_lease(const struct fr_staging_lease *lease,
                                                          struct fr_rail_region **region,
                                                          size_t *offset);
 

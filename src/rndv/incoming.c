@@ -6,9 +6,9 @@
 // number tells: numbers of one sender never come back.
 #include "config.h"
 
-#include "core/wait.h"
+#include "fabrail/core/wait.h"
+#include "fabrail/job.h"
 #include "rndv/rndv_int.h"
-#include "world/world.h"
 
 #include <string.h>
 
@@ -58,12 +58,12 @@ static bool look_at(struct fr_rndv_slot *slot, struct look *look)
 
 static bool is_rts(const unsigned char *data, struct fr_rndv_rts *rts)
 {
-    const struct fr_control_secret *secret = fr_control_job_secret();
+    const struct fr_job_secret *secret = fr_job_control_job_secret();
     if (secret == NULL || memcmp(data, secret, sizeof(*secret)) != 0)
         return false;
     memcpy(rts, data, sizeof(*rts));
-    return rts->from < (uint32_t)fr_world_size() && rts->place < FR_RNDV_SLOTS &&
-           rts->remote <= 1 && fr_rndv_scheme_of(rts->scheme) != NULL && rts->number != 0 &&
+    return rts->from < (uint32_t)fr_job_size() && rts->place < FR_RNDV_SLOTS && rts->remote <= 1 &&
+           fr_rndv_scheme_of(rts->scheme) != NULL && rts->number != 0 &&
            (rts->number & ~FR_SLOT_NUMBERS) == 0 && rts->bytes >= FR_RNDV_RTS_BYTES;
 }
 
@@ -80,10 +80,10 @@ bool fr_rndv_incoming_read(const unsigned char data[FR_RNDV_RTS_BYTES],
     struct fr_rndv_slot *slot = ledger != NULL ? &ledger->slots[rts.place] : NULL;
     // None goes to its own sender but by the ledger: such bytes have been sent back, by a program
     // that had them from a receive too short for a whole RTS.
-    bool is_own = rts.remote && (int)rts.from == fr_world_rank();
+    bool is_own = rts.remote && (int)rts.from == fr_job_rank();
     if (is_own || (slot == NULL && !rts.remote))
         return false;
-    if (slot != NULL && (!look_at(slot, &look) || look.to != fr_world_rank() ||
+    if (slot != NULL && (!look_at(slot, &look) || look.to != fr_job_rank() ||
                          look.bytes != rts.bytes || (look.word & FR_SLOT_NUMBERS) != rts.number))
         return false;
     *incoming = (struct fr_rndv_incoming){.slot = slot,
@@ -97,13 +97,13 @@ bool fr_rndv_incoming_read(const unsigned char data[FR_RNDV_RTS_BYTES],
 
 bool fr_rndv_incoming_any_here(void)
 {
-    struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(fr_world_rank());
+    struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(fr_job_rank());
     return ledger != NULL && atomic_load_explicit(&ledger->expected, memory_order_relaxed) > 0;
 }
 
 bool fr_rndv_incoming_any(void)
 {
-    return fr_rndv_incoming_any_here() || fr_control_has_remote();
+    return fr_rndv_incoming_any_here() || fr_job_control_has_remote();
 }
 
 bool fr_rndv_incoming_is_short(const struct fr_rndv_incoming *incoming)
@@ -120,7 +120,7 @@ static void wait_on(struct fr_wait *wait)
         return;
     fr_rndv_progress(NULL);
     if (wait->steps % STEPS_A_LOOK == 0)
-        fr_world_progress();
+        fr_job_progress();
 }
 
 static bool is_time_to_look(const struct fr_wait *wait)
@@ -141,7 +141,7 @@ static bool waits_for_sender(const struct fr_rndv_incoming *incoming, struct fr_
     if (!is_waiting(incoming->slot, incoming->number))
         return false;
     wait_on(wait);
-    return !is_time_to_look(wait) || fr_control_is_alive(incoming->from);
+    return !is_time_to_look(wait) || fr_job_control_is_alive(incoming->from);
 }
 
 // A sender that was asked for another scheme may be in a call of MPI's own, or outside of MPI, and
@@ -191,7 +191,7 @@ static enum fr_status begin_remote(struct fr_rndv_incoming *incoming, unsigned o
         if (status != FR_ERR_NOT_FOUND)
             return status;
         wait_on(&wait);
-        if (is_time_to_look(&wait) && !fr_control_is_alive(incoming->from))
+        if (is_time_to_look(&wait) && !fr_job_control_is_alive(incoming->from))
             return FR_ERR_NOT_FOUND;
         if (other_than != FR_SCHEME_NONE) {
             if (waits_too_long(incoming, &wait))
@@ -217,7 +217,7 @@ void fr_rndv_incoming_refresh(struct fr_rndv_incoming *incoming)
         (void)fr_rndv_replica_find(incoming, FR_SCHEME_NONE);
 }
 
-static void tell_sender(const struct fr_rndv_incoming *incoming, enum fr_control_kind kind,
+static void tell_sender(const struct fr_rndv_incoming *incoming, enum fr_job_control_kind kind,
                         enum fr_rndv_state state)
 {
     const struct fr_rndv_entry entry = {
@@ -243,7 +243,7 @@ enum fr_status fr_rndv_incoming_refuse(struct fr_rndv_incoming *incoming)
 
 static void count_down(void)
 {
-    struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(fr_world_rank());
+    struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(fr_job_rank());
     if (ledger != NULL)
         atomic_fetch_sub_explicit(&ledger->expected, 1, memory_order_relaxed);
 }
@@ -299,7 +299,7 @@ bool fr_rndv_incoming_take(const struct fr_rndv_incoming *incoming)
 
 static bool is_from(const struct look *look, const struct fr_rndv_address *from)
 {
-    return look->to == fr_world_rank() && look->tag == from->tag && look->comm == from->comm;
+    return look->to == fr_job_rank() && look->tag == from->tag && look->comm == from->comm;
 }
 
 // The message with the lowest number that is still to be received here, has none of these bits in
@@ -348,14 +348,15 @@ bool fr_rndv_incoming_may_wait(const struct fr_rndv_address *from, size_t length
         return false;
     if (ledger != NULL && peek_here(ledger, from, length, false, &bytes))
         return true;
-    if (!fr_control_reaches(from->to))
+    if (!fr_job_control_reaches(from->to))
         return false;
     enum fr_rndv_answer answer = fr_rndv_replica_peek(from, length, false, &bytes);
     if (answer == FR_RNDV_UNKNOWN) { // nothing has an RTS that follows a plain message
         fr_rndv_progress(NULL);
         answer = fr_rndv_replica_peek(from, length, false, &bytes);
     }
-    return answer == FR_RNDV_FOUND || (answer == FR_RNDV_UNKNOWN && !fr_control_is_here(from->to));
+    return answer == FR_RNDV_FOUND ||
+           (answer == FR_RNDV_UNKNOWN && !fr_job_control_is_here(from->to));
 }
 
 bool fr_rndv_incoming_peek(const struct fr_rndv_address *from, size_t length, bool take,
@@ -365,9 +366,9 @@ bool fr_rndv_incoming_peek(const struct fr_rndv_address *from, size_t length, bo
     struct fr_wait wait = {0};
     if (ledger != NULL && peek_here(ledger, from, length, take, bytes))
         return true;
-    if (!fr_control_reaches(from->to))
+    if (!fr_job_control_reaches(from->to))
         return false;
-    if (fr_control_is_here(from->to)) { // whose messages are here before their RTS
+    if (fr_job_control_is_here(from->to)) { // whose messages are here before their RTS
         fr_rndv_progress(NULL);
         return fr_rndv_replica_peek(from, length, take, bytes) == FR_RNDV_FOUND;
     }
@@ -402,7 +403,7 @@ bool fr_rndv_incoming_find(const struct fr_rndv_rts *rts, struct fr_rndv_incomin
     struct look look;
     if (!rts->remote) {
         if (ledger == NULL || rts->place >= fr_rndv_ledger_slots_of(ledger) ||
-            !look_at(&ledger->slots[rts->place], &look) || look.to != fr_world_rank() ||
+            !look_at(&ledger->slots[rts->place], &look) || look.to != fr_job_rank() ||
             (look.word & FR_SLOT_NUMBERS) != rts->number)
             return false;
         *incoming = incoming_of(&ledger->slots[rts->place], &look, (int)rts->from, rts->place);
@@ -447,7 +448,7 @@ static void drop_of(struct fr_rndv_ledger *ledger, int from, size_t place, uint6
 {
     struct fr_rndv_slot *slot = &ledger->slots[place];
     struct look look;
-    if (!look_at(slot, &look) || look.to != fr_world_rank() || look.comm != comm ||
+    if (!look_at(slot, &look) || look.to != fr_job_rank() || look.comm != comm ||
         (look.word & FR_SLOT_TAKEN) != 0)
         return;
     struct fr_rndv_incoming incoming = incoming_of(slot, &look, from, place);
@@ -456,7 +457,7 @@ static void drop_of(struct fr_rndv_ledger *ledger, int from, size_t place, uint6
 
 void fr_rndv_incoming_drop(uint64_t comm)
 {
-    for (int from = 0; from < fr_world_size() && fr_rndv_incoming_any_here(); from++) {
+    for (int from = 0; from < fr_job_size() && fr_rndv_incoming_any_here(); from++) {
         struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(from);
         for (size_t i = 0; ledger != NULL && i < FR_ARRAY_LENGTH(ledger->in_use); i++) {
             uint64_t left = atomic_load_explicit(&ledger->in_use[i], memory_order_acquire);

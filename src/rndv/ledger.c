@@ -4,13 +4,13 @@
 //
 // What is under way to one process with one tag on one communicator is a flow. Flows that nothing
 // is under way in stay known, so that the next message finds its own without allocating, until
-// another one needs the room.
+// another one needs the module.
 #include "config.h"
 
-#include "core/hash.h"
-#include "core/time.h"
+#include "fabrail/core/hash.h"
+#include "fabrail/core/time.h"
+#include "fabrail/job.h"
 #include "rndv/rndv_int.h"
-#include "world/world.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -112,8 +112,8 @@ static struct fr_rndv_ledger *make_private(void)
 // Whether this host's shared memory is there, but not all have attached to it yet.
 static bool is_too_early(void)
 {
-    int rank = fr_world_rank();
-    return fr_control_process_of(rank) != NULL && !fr_control_reaches(rank);
+    int rank = fr_job_rank();
+    return fr_job_process_of(rank) != NULL && !fr_job_control_reaches(rank);
 }
 
 // The ledger of this process; NULL when there is no memory for it, or none yet: what it was at
@@ -126,7 +126,7 @@ static struct fr_rndv_ledger *own_ledger(void)
         return ledger;
     if (is_too_early())
         return NULL;
-    ledger = fr_control_area(fr_world_rank());
+    ledger = fr_job_control_area(fr_job_rank());
     if (ledger == NULL)
         ledger = make_private();
     if (ledger == NULL || atomic_compare_exchange_strong(&own, &none, ledger))
@@ -149,14 +149,15 @@ void fr_rndv_ledger_count_refused(void)
 
 _Atomic uint64_t *fr_rndv_ledger_doubts(int rank)
 {
-    bool is_own = rank == fr_world_rank();
+    bool is_own = rank == fr_job_rank();
     struct fr_rndv_ledger *ledger = is_own ? own_ledger() : fr_rndv_ledger_of(rank);
     return ledger != NULL ? &ledger->doubted : NULL;
 }
 
 bool fr_rndv_ledger_is_shared_with(int rank)
 {
-    return own_ledger() != NULL && atomic_load(&private) == NULL && fr_control_area(rank) != NULL;
+    return own_ledger() != NULL && atomic_load(&private) == NULL &&
+           fr_job_control_area(rank) != NULL;
 }
 
 // A sender that waits says so time and again. Its process need not count down when it ends.
@@ -173,7 +174,7 @@ bool fr_rndv_ledger_await(int rank, int64_t now_ns)
 
 bool fr_rndv_is_awaited(void)
 {
-    struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(fr_world_rank());
+    struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(fr_job_rank());
     int64_t told_ns =
         ledger != NULL ? atomic_load_explicit(&ledger->awaited_ns, memory_order_relaxed) : 0;
     if (FR_LIKELY(told_ns == 0))
@@ -221,7 +222,7 @@ void fr_rndv_ledger_use_device(int device)
     struct fr_rndv_ledger *ledger = own_ledger();
     if (ledger == NULL || device < 0)
         return;
-    uint64_t name = fr_device_takes_turns(device) ? name_of(device) : 0;
+    uint64_t name = fr_device_is_timesliced(device) ? name_of(device) : 0;
     atomic_store_explicit(&ledger->device, name, memory_order_relaxed);
     atomic_store_explicit(&used_device, device, memory_order_relaxed);
 }
@@ -230,7 +231,7 @@ bool fr_rndv_ledger_takes_turns_with(int rank)
 {
     const struct fr_rndv_ledger *ledger = own_ledger(), *other = fr_rndv_ledger_of(rank);
     uint64_t name = ledger ? atomic_load_explicit(&ledger->device, memory_order_relaxed) : 0;
-    return rank != fr_world_rank() && name != 0 && other != NULL &&
+    return rank != fr_job_rank() && name != 0 && other != NULL &&
            atomic_load_explicit(&other->device, memory_order_relaxed) == name;
 }
 
@@ -241,8 +242,8 @@ void fr_rndv_mark_plain(const struct fr_rndv_address *address, size_t length, bo
     uint64_t after = once ? last_number : UINT64_MAX;
     fr_core_unlock(&ledger_lock);
     enum fr_rndv_plain_news news = fr_rndv_plain_add(FR_PLAIN_TO, address, length, after);
-    if (news != FR_PLAIN_KNOWN && !fr_control_is_here(address->to) &&
-        fr_control_reaches(address->to))
+    if (news != FR_PLAIN_KNOWN && !fr_job_control_is_here(address->to) &&
+        fr_job_control_reaches(address->to))
         fr_rndv_replica_tell_plain(address, length, after, news == FR_PLAIN_BEYOND);
 }
 
@@ -371,7 +372,7 @@ static bool extend(struct fr_rndv_ledger *ledger)
 {
     unsigned count = fr_rndv_ledger_count();
     if (count >= FR_RNDV_SLOTS || ledger == atomic_load(&private) ||
-        !fr_control_area_extend(fr_rndv_ledger_bytes(2 * (size_t)count)))
+        !fr_job_control_area_extend(fr_rndv_ledger_bytes(2 * (size_t)count)))
         return false;
     fr_core_lock(&ledger_lock);
     if (count == slot_count) {

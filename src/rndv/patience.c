@@ -5,7 +5,7 @@
 
 #include "rndv/send.h"
 
-#include "core/time.h"
+#include "fabrail/core/time.h"
 
 enum {
     LONGEST_WAIT_NS = 1000000000, // whatever else the receiver pulls meanwhile
@@ -55,7 +55,7 @@ bool fr_rndv_send_has_waited(struct fr_rndv_send *send, enum fr_rndv_state state
 // Each time that this has seemed so, it is left more time: it may be in no call at all.
 bool fr_rndv_send_stays(struct fr_rndv_send *send, bool on_device)
 {
-    if (on_device || fr_workspace_has_room(send->bytes))
+    if (on_device || fr_staging_has_room(send->bytes))
         return false;
     unsigned place = place_of(send);
     int64_t now = fr_time_ns();

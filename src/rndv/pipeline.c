@@ -8,11 +8,11 @@
 // receiver has taken all, so that their tag, the message's place in the ledger, may be used again.
 #include "config.h"
 
-#include "path/packed.h"
-#include "real/real.h"
+#include "fabrail/abi.h"
+#include "fabrail/job.h"
+#include "fabrail/staging/packed.h"
 #include "rndv/fragments.h"
 #include "rndv/send.h"
-#include "world/world.h"
 
 #include <sched.h>
 #include <stdalign.h>
@@ -63,7 +63,7 @@ static struct sending *make_sending(size_t bytes)
     if (shift > MOST_SHIFT)
         return NULL;
     size_t count = fr_rndv_fragments_count(bytes, shift);
-    struct sending *made = calloc(1, sizeof(*made) + count * fr_real_mpi.handle_bytes);
+    struct sending *made = calloc(1, sizeof(*made) + count * fr_abi_mpi.handle_bytes);
     if (made != NULL) {
         made->shift = shift;
         made->count = count;
@@ -93,31 +93,31 @@ static void send_fragment(struct fr_rndv_send *send)
 {
     struct sending *sending = send->state;
     size_t index = sending->sent++;
-    uintptr_t from = fr_path_given_address(&send->stage.view) + (index << sending->shift);
+    uintptr_t from = fr_staging_given_address(&send->stage.view) + (index << sending->shift);
     size_t bytes =
         send->failure != FR_OK ? 0 : fr_rndv_fragment_bytes(send->bytes, sending->shift, index);
-    char *request = sending->requests + index * fr_real_mpi.handle_bytes;
+    char *request = sending->requests + index * fr_abi_mpi.handle_bytes;
     enum fr_fn fn = sending->sent == sending->count ? FR_FN_MPI_Issend : FR_FN_MPI_Isend;
     const fr_word args[] = {from,
                             (fr_word)bytes,
-                            fr_real_mpi.BYTE,
+                            fr_abi_mpi.BYTE,
                             (fr_word)send->address.to,
                             (fr_word)send->index,
-                            fr_control_comm(),
+                            fr_job_control_comm(),
                             FR_PTR(request)};
-    if (fr_real_call(fn, args) == fr_real_mpi.SUCCESS)
+    if (fr_abi_call(fn, args) == fr_abi_mpi.SUCCESS)
         return;
     fr_warn_once("%s: MPI cannot send a fragment", send->call);
-    fr_real_handle_store(request, 0, fr_real_mpi.REQUEST_NULL);
+    fr_abi_handle_store(request, 0, fr_abi_mpi.REQUEST_NULL);
 }
 
 static void test_fragments(struct sending *sending)
 {
     int flag = 1;
     while (sending->done < sending->sent && flag) {
-        char *request = sending->requests + sending->done * fr_real_mpi.handle_bytes;
-        if (FR_MPI(Test, FR_PTR(request), FR_PTR(&flag), fr_real_mpi.STATUS_IGNORE) !=
-            fr_real_mpi.SUCCESS)
+        char *request = sending->requests + sending->done * fr_abi_mpi.handle_bytes;
+        if (FR_MPI(Test, FR_PTR(request), FR_PTR(&flag), fr_abi_mpi.STATUS_IGNORE) !=
+            fr_abi_mpi.SUCCESS)
             flag = 1; // nothing more can be done for it
         sending->done += flag != 0;
     }
@@ -167,8 +167,8 @@ bool fr_rndv_pipeline_take_over(struct fr_rndv_send *send)
     struct fr_rndv_slot *slot = fr_rndv_ledger_slot(send->index);
     struct fr_rndv_place place = {.scheme = FR_SCHEME_PIPELINE};
     enum fr_rndv_state from = fr_rndv_ledger_state(send->index);
-    if (send->scheme == &fr_rndv_pipeline || fr_control_comm() == fr_real_mpi.COMM_NULL ||
-        send->address.to == fr_world_rank())
+    if (send->scheme == &fr_rndv_pipeline || fr_job_control_comm() == fr_abi_mpi.COMM_NULL ||
+        send->address.to == fr_job_rank())
         return false;
     struct sending *sending = make_sending(send->bytes);
     if (sending == NULL)
@@ -209,16 +209,16 @@ struct receiving {
 
 static void post(struct receiving *receiving)
 {
-    fr_word comm = fr_control_comm();
+    fr_word comm = fr_job_control_comm();
     const struct fr_rndv_fragments *in = &receiving->in;
     const struct fr_rndv_incoming *incoming = in->recv->incoming;
     for (size_t i = 0; i < in->count; i++) {
-        char *request = receiving->requests + i * fr_real_mpi.handle_bytes;
-        fr_real_handle_store(request, 0, fr_real_mpi.REQUEST_NULL);
+        char *request = receiving->requests + i * fr_abi_mpi.handle_bytes;
+        fr_abi_handle_store(request, 0, fr_abi_mpi.REQUEST_NULL);
         if (FR_MPI(Irecv, FR_PTR(in->place + (i << in->shift)),
-                   (fr_word)fr_rndv_fragment_bytes(in->bytes, in->shift, i), fr_real_mpi.BYTE,
+                   (fr_word)fr_rndv_fragment_bytes(in->bytes, in->shift, i), fr_abi_mpi.BYTE,
                    (fr_word)incoming->from, (fr_word)incoming->index, comm,
-                   FR_PTR(request)) != fr_real_mpi.SUCCESS)
+                   FR_PTR(request)) != fr_abi_mpi.SUCCESS)
             in->recv->status = FR_ERR_MPI;
     }
 }
@@ -234,10 +234,10 @@ static void tell_begun(const struct fr_rndv_incoming *incoming)
 static enum fr_status begin(struct fr_rndv_recv *recv)
 {
     const struct fr_rndv_incoming *incoming = recv->incoming;
-    if (fr_control_comm() == fr_real_mpi.COMM_NULL || incoming->place.shift > MOST_SHIFT)
+    if (fr_job_control_comm() == fr_abi_mpi.COMM_NULL || incoming->place.shift > MOST_SHIFT)
         return FR_ERR_UNSUPPORTED;
     size_t count = fr_rndv_fragments_count((size_t)incoming->bytes, incoming->place.shift);
-    struct receiving *receiving = calloc(1, sizeof(*receiving) + count * fr_real_mpi.handle_bytes);
+    struct receiving *receiving = calloc(1, sizeof(*receiving) + count * fr_abi_mpi.handle_bytes);
     if (receiving == NULL)
         return FR_ERR_NO_MEMORY;
     enum fr_status status = fr_rndv_fragments_open(&receiving->in, recv);
@@ -256,13 +256,13 @@ static bool advance(struct receiving *receiving)
 {
     _Alignas(16) char status[STATUS_BYTES];
     struct fr_rndv_fragments *in = &receiving->in;
-    char *request = receiving->requests + in->done * fr_real_mpi.handle_bytes;
+    char *request = receiving->requests + in->done * fr_abi_mpi.handle_bytes;
     int flag = 0, count = 0;
-    if (FR_MPI(Test, FR_PTR(request), FR_PTR(&flag), FR_PTR(status)) != fr_real_mpi.SUCCESS)
+    if (FR_MPI(Test, FR_PTR(request), FR_PTR(&flag), FR_PTR(status)) != fr_abi_mpi.SUCCESS)
         in->recv->status = FR_ERR_MPI;
     else if (!flag)
         return false;
-    FR_MPI(Get_count, FR_PTR(status), fr_real_mpi.BYTE, FR_PTR(&count));
+    FR_MPI(Get_count, FR_PTR(status), fr_abi_mpi.BYTE, FR_PTR(&count));
     if (in->recv->status == FR_OK &&
         (size_t)count != fr_rndv_fragment_bytes(in->bytes, in->shift, in->done))
         in->recv->status = FR_ERR_DEVICE;
@@ -301,14 +301,14 @@ void fr_rndv_pipeline_discard(int from, unsigned index)
     _Alignas(16) char status[STATUS_BYTES];
     _Alignas(8) char message[8];
     int flag = 0, count = 0;
-    if (FR_MPI(Improbe, (fr_word)from, (fr_word)index, fr_control_comm(), FR_PTR(&flag),
-               FR_PTR(message), FR_PTR(status)) != fr_real_mpi.SUCCESS ||
+    if (FR_MPI(Improbe, (fr_word)from, (fr_word)index, fr_job_control_comm(), FR_PTR(&flag),
+               FR_PTR(message), FR_PTR(status)) != fr_abi_mpi.SUCCESS ||
         !flag)
         return;
-    FR_MPI(Get_count, FR_PTR(status), fr_real_mpi.BYTE, FR_PTR(&count));
+    FR_MPI(Get_count, FR_PTR(status), fr_abi_mpi.BYTE, FR_PTR(&count));
     void *scratch = malloc((size_t)count + 1);
-    FR_MPI(Mrecv, FR_PTR(scratch), scratch != NULL ? (fr_word)count : 0, fr_real_mpi.BYTE,
-           FR_PTR(message), fr_real_mpi.STATUS_IGNORE);
+    FR_MPI(Mrecv, FR_PTR(scratch), scratch != NULL ? (fr_word)count : 0, fr_abi_mpi.BYTE,
+           FR_PTR(message), fr_abi_mpi.STATUS_IGNORE);
     free(scratch);
 }
 

@@ -6,7 +6,7 @@
 // received, none of these is under way any more.
 #include "config.h"
 
-#include "core/hash.h"
+#include "fabrail/core/hash.h"
 #include "rndv/rndv_int.h"
 
 #include <stdlib.h>

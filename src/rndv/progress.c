@@ -2,40 +2,41 @@
 // Control messages on their way to whom they concern.
 #include "config.h"
 
-#include "core/wait.h"
-#include "memory/memory.h"
+#include "fabrail/core/wait.h"
+#include "fabrail/ipc.h"
 #include "rndv/hmem.h"
-#include "rndv/rails.h"
+#include "rndv/own_rails.h"
+#include "rndv/rail_put_send.h"
 #include "rndv/rndv_int.h"
-#include "rndv/write.h"
 
 #include <stddef.h>
 #include <string.h>
 
-bool fr_rndv_tell(int to, enum fr_control_kind kind, const struct fr_rndv_entry *entry, bool must)
+bool fr_rndv_tell(int to, enum fr_job_control_kind kind, const struct fr_rndv_entry *entry,
+                  bool must)
 {
     bool whole = kind == FR_CONTROL_RTS || kind == FR_CONTROL_WRITE;
     size_t bytes = whole ? sizeof(*entry) : offsetof(struct fr_rndv_entry, place);
-    while (!fr_control_send(to, kind, entry, bytes)) {
-        if (!must || !fr_control_reaches(to) || !fr_control_is_alive(to))
+    while (!fr_job_control_send(to, kind, entry, bytes)) {
+        if (!must || !fr_job_control_reaches(to) || !fr_job_control_is_alive(to))
             return false;
         fr_warn_once("rank %d cannot be told of a message for want of room, and waits", to);
-        fr_control_poll();
+        fr_job_control_poll();
         fr_wait_yield();
     }
     return true;
 }
 
-static void handle(const struct fr_control_message *message, const struct fr_device_range *user)
+static void handle(const struct fr_job_control_message *message, const struct fr_device_range *user)
 {
     static const struct fr_device_range nowhere = FR_DEVICE_HOST;
     struct fr_rndv_entry entry = {.number = 0};
-    switch ((enum fr_control_kind)message->kind) {
+    switch ((enum fr_job_control_kind)message->kind) {
     case FR_CONTROL_MAP:
     case FR_CONTROL_MAPPED:
     case FR_CONTROL_FREED:
     case FR_CONTROL_UNMAPPED:
-        fr_memory_handle_message(message, user != NULL ? user : &nowhere);
+        fr_ipc_handle_message(message, user != NULL ? user : &nowhere);
         return;
     case FR_CONTROL_RAIL_ADDRESS:
     case FR_CONTROL_RAIL_KNOWN:
@@ -48,23 +49,24 @@ static void handle(const struct fr_control_message *message, const struct fr_dev
     if (message->bytes < offsetof(struct fr_rndv_entry, place) || message->bytes > sizeof(entry))
         return; // of no version of Fabrail's
     memcpy(&entry, message->data, message->bytes);
-    switch ((enum fr_control_kind)message->kind) {
+    switch ((enum fr_job_control_kind)message->kind) {
     case FR_CONTROL_ATS:
     case FR_CONTROL_RETRY:
     case FR_CONTROL_BEGUN:
     case FR_CONTROL_DOUBTED:
-        fr_rndv_send_handle(message->from, (enum fr_control_kind)message->kind, &entry);
+        fr_rndv_send_handle(message->from, (enum fr_job_control_kind)message->kind, &entry);
         return;
     case FR_CONTROL_WRITE:
         fr_rndv_send_handle(message->from, FR_CONTROL_BEGUN, &entry);
-        fr_rndv_write_handle(message->from, &entry);
+        fr_rndv_rail_put_send_handle(message->from, &entry);
         return;
     case FR_CONTROL_WRITTEN:
     case FR_CONTROL_WRITTEN_ALL:
-        fr_rndv_written_handle(message->from, (enum fr_control_kind)message->kind, &entry);
+        fr_rndv_rail_put_recv_handle(message->from, (enum fr_job_control_kind)message->kind,
+                                     &entry);
         return;
     default:
-        fr_rndv_replica_handle(message->from, (enum fr_control_kind)message->kind, &entry);
+        fr_rndv_replica_handle(message->from, (enum fr_job_control_kind)message->kind, &entry);
         return;
     }
 }
@@ -73,21 +75,21 @@ static void handle(const struct fr_control_message *message, const struct fr_dev
 void fr_rndv_progress(const struct fr_device_range *user)
 {
     static atomic_flag reading = ATOMIC_FLAG_INIT;
-    struct fr_control_message message;
+    struct fr_job_control_message message;
     if (user != NULL) { // others may ask for memory to be mapped, and nobody says for which device
-        fr_memory_remember_user(user);
+        fr_ipc_remember_user(user);
         fr_rndv_rails_use_device(user->device);
         fr_rndv_ledger_use_device(user->device);
     }
-    fr_control_poll();
+    fr_job_control_poll();
     if (!atomic_flag_test_and_set_explicit(&reading, memory_order_acquire)) {
-        while (fr_control_take(&message))
+        while (fr_job_control_take(&message))
             handle(&message, user);
         atomic_flag_clear_explicit(&reading, memory_order_release);
     }
-    fr_memory_poll();
-    fr_rndv_refused_look_after();
+    fr_ipc_poll();
+    fr_rndv_registry_look_after();
     fr_rndv_rails_poll();
     fr_rndv_hmem_poll();
-    fr_rndv_left_look_after();
+    fr_rndv_detached_look_after();
 }

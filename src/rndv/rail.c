@@ -14,11 +14,11 @@
 // the end; after the first byte a failure is the message's.
 #include "config.h"
 
-#include "path/packed.h"
+#include "fabrail/staging/packed.h"
 #include "rndv/fragments.h"
 #include "rndv/hmem.h"
-#include "rndv/rails.h"
-#include "rndv/write.h"
+#include "rndv/own_rails.h"
+#include "rndv/rail_put_send.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -40,13 +40,13 @@ static unsigned shift_of(size_t bytes)
 
 // ---- the sender
 
-static enum fr_status register_lease(const struct fr_workspace_lease *lease,
+static enum fr_status register_lease(const struct fr_staging_lease *lease,
                                      struct fr_rail_region **region)
 {
     const struct fr_rail_memory memory = {
         .address = lease->address,
         .bytes = lease->bytes,
-        .id = fr_workspace_id(lease),
+        .id = fr_staging_id(lease),
         .kind = FR_RAIL_HOST,
     };
     return fr_rail_register(fr_rndv_rails(), &memory, region);
@@ -61,21 +61,21 @@ static enum fr_status describe(const struct fr_rndv_send *send, struct fr_rndv_k
         return FR_ERR_UNSUPPORTED;
     memcpy(key->data, data, bytes);
     key->bytes = (uint16_t)bytes;
-    key->verbs = (uint16_t)fr_rndv_write_verbs();
+    key->verbs = (uint16_t)fr_rndv_rail_put_send_verbs();
     return FR_OK;
 }
 
 static enum fr_status stage(struct fr_rndv_send *send, bool on_device)
 {
     struct fr_rndv_rail_send *rail = send->state;
-    const struct fr_path_view *staged = &send->stage.view;
+    const struct fr_staging_view *staged = &send->stage.view;
     enum fr_status status = fr_rndv_stage_open(send, on_device ? FR_PATH_PEER : FR_PATH_HOST);
     if (status == FR_OK && on_device)
         status = fr_rndv_hmem_register_lease(&staged->lease, &rail->region, &rail->offset);
     else if (status == FR_OK)
         status = register_lease(&staged->lease, &rail->region);
     if (status == FR_OK)
-        rail->offset += fr_path_given_address(staged) - (uintptr_t)staged->lease.address;
+        rail->offset += fr_staging_given_address(staged) - (uintptr_t)staged->lease.address;
     return status;
 }
 
@@ -97,7 +97,7 @@ static enum fr_status start(struct fr_rndv_send *send, const struct fr_policy_me
     place->shift = shift_of(send->bytes);
     fr_rndv_rails_serve(1);
     rail->serves = true;
-    rail->writes = fr_rndv_write_is_likely();
+    rail->writes = fr_rndv_rail_put_send_is_likely();
     if (on_device)
         return fr_rndv_stage_begin_on_device(send, ready);
     fr_rndv_stage_begin(send, (size_t)1 << place->shift, 1);
@@ -108,7 +108,7 @@ static enum fr_status start(struct fr_rndv_send *send, const struct fr_policy_me
 static bool progress(struct fr_rndv_send *send)
 {
     bool gone = fr_rndv_stage_push(send);
-    fr_rndv_write_step(send->index, send);
+    fr_rndv_rail_put_send_step(send->index, send);
     return gone;
 }
 
@@ -123,13 +123,13 @@ static int64_t wait_ns(const struct fr_rndv_send *send)
 static bool may_leave(const struct fr_rndv_send *send, enum fr_rndv_state state, bool waited)
 {
     const struct fr_rndv_rail_send *rail = send->state;
-    bool is_asked = state == FR_RNDV_PULLING && fr_rndv_write_is_asked(send->index);
+    bool is_asked = state == FR_RNDV_PULLING && fr_rndv_rail_put_send_is_asked(send->index);
     return !rail->writes || (waited && !is_asked);
 }
 
 static bool is_quiet(const struct fr_rndv_send *send)
 {
-    return !fr_rndv_write_is_asked(send->index);
+    return !fr_rndv_rail_put_send_is_asked(send->index);
 }
 
 static void cancel(struct fr_rndv_send *send)
@@ -138,7 +138,7 @@ static void cancel(struct fr_rndv_send *send)
     if (rail == NULL)
         return;
     if (send->entered)
-        fr_rndv_write_stop(send);
+        fr_rndv_rail_put_send_stop(send);
     if (rail->serves)
         fr_rndv_rails_serve(-1);
     rail->serves = false;
@@ -170,7 +170,7 @@ struct reading {
 };
 
 static enum fr_status register_workspace(struct reading *reading,
-                                         const struct fr_workspace_lease *lease)
+                                         const struct fr_staging_lease *lease)
 {
     reading->offset = (size_t)(reading->in.place - (unsigned char *)lease->address);
     return register_lease(lease, &reading->region);
@@ -196,7 +196,7 @@ static enum fr_status register_place(struct reading *reading)
     const struct fr_rndv_fragments *in = &reading->in;
     if (in->bounce.address != NULL)
         return register_workspace(reading, &in->bounce);
-    if (fr_path_is_staged(in->recv->view))
+    if (fr_staging_is_staged(in->recv->view))
         return register_workspace(reading, &in->recv->view->lease);
     return register_application(reading);
 }
@@ -204,16 +204,16 @@ static enum fr_status register_place(struct reading *reading)
 // The application's device memory, if it lies in one piece and a NIC takes it.
 static enum fr_status open_direct(struct reading *reading, struct fr_rndv_recv *recv)
 {
-    const struct fr_path_view *view = recv->view;
+    const struct fr_staging_view *view = recv->view;
     uintptr_t address = view->base + (uintptr_t)view->blocks[0].user_offset;
     size_t bytes = (size_t)recv->incoming->bytes;
-    if (!fr_path_view_is_in_one_piece(view) || bytes > view->out_bytes)
+    if (!fr_staging_view_is_in_one_piece(view) || bytes > view->out_bytes)
         return FR_ERR_UNSUPPORTED;
     enum fr_status status =
         fr_rndv_hmem_register(&view->range, address, bytes, &reading->region, &reading->offset);
     if (status != FR_OK)
         return status;
-    status = fr_device_quiesce(&view->range, address, bytes);
+    status = fr_device_sync_app_work(&view->range, address, bytes);
     if (status == FR_OK)
         fr_rndv_fragments_open_at(&reading->in, recv, address);
     else
@@ -229,7 +229,7 @@ static enum fr_status open_beside(struct reading *reading, struct fr_rndv_recv *
         return status;
     status = fr_rndv_hmem_register_lease(&reading->in.bounce, &reading->region, &reading->offset);
     if (status != FR_OK)
-        fr_workspace_return(&reading->in.bounce);
+        fr_staging_return(&reading->in.bounce);
     return status;
 }
 
@@ -275,7 +275,7 @@ static enum fr_policy_verb choose_verb(const struct fr_rndv_incoming *incoming)
         .emulates_reads = fr_rail_emulates_reads(fr_rndv_rails()),
         .sender_writes = incoming->place.key.verbs & FR_RNDV_WRITES,
         .sender_emulates = incoming->place.key.verbs & FR_RNDV_EMULATES_WRITES,
-        .sender_owes = fr_rndv_written_owes(incoming->from),
+        .sender_owes = fr_rndv_rail_put_recv_owes(incoming->from),
     };
     struct fr_policy_verb_choice choice = fr_policy_choose_verb(&facts);
     fr_trace("a message of rank %d over rails is %s: %s", incoming->from,
@@ -288,7 +288,7 @@ static bool open_to_writes(struct reading *reading, struct fr_rndv_recv *recv)
 {
     if (choose_verb(recv->incoming) != FR_VERB_WRITE || open_place(reading, recv, true) != FR_OK)
         return false;
-    reading->asked = fr_rndv_written_ask(recv->incoming, reading->region, reading->offset);
+    reading->asked = fr_rndv_rail_put_recv_ask(recv->incoming, reading->region, reading->offset);
     recv->verb = reading->asked != NULL ? FR_VERB_WRITE : FR_VERB_READ;
     return true;
 }
@@ -374,7 +374,7 @@ static void stop_asking(struct reading *reading)
     fr_device_batch_begin(&in->batch);
     if (in->recv->status == FR_OK)
         in->recv->status = copied;
-    if (!fr_rndv_written_end(reading->asked, &in->bounce, reading->region))
+    if (!fr_rndv_rail_put_recv_end(reading->asked, &in->bounce, reading->region))
         reading->region = NULL;
     reading->asked = NULL;
     reading->begun = in->done;
@@ -389,7 +389,7 @@ static void turn_to_reads(struct reading *reading, const char *why)
     if (recv->status != FR_OK)
         return;
     fr_rail_release(fr_rndv_rails(), reading->region);
-    fr_workspace_return(&reading->in.bounce);
+    fr_staging_return(&reading->in.bounce);
     *reading = (struct reading){.in = {.recv = recv}};
     recv->verb = FR_VERB_READ;
     enum fr_status status = open_place(reading, recv, false);
@@ -427,13 +427,13 @@ static void note_written(struct reading *reading, size_t fragments)
 }
 
 // A sender that seems to be silent may have said something that nobody has looked at.
-static struct fr_rndv_written look_at_sender(const struct reading *reading)
+static struct fr_rndv_rail_put_recv look_at_sender(const struct reading *reading)
 {
-    struct fr_rndv_written written = fr_rndv_written_look(reading->asked);
+    struct fr_rndv_rail_put_recv written = fr_rndv_rail_put_recv_look(reading->asked);
     if (!written.silent)
         return written;
     fr_rndv_progress(NULL);
-    return fr_rndv_written_look(reading->asked);
+    return fr_rndv_rail_put_recv_look(reading->asked);
 }
 
 static void look_at_writes(struct reading *reading)
@@ -441,7 +441,7 @@ static void look_at_writes(struct reading *reading)
     struct fr_rndv_fragments *in = &reading->in;
     if (!is_flushed(reading))
         return;
-    struct fr_rndv_written written = look_at_sender(reading);
+    struct fr_rndv_rail_put_recv written = look_at_sender(reading);
     size_t fragments = written.bytes >= in->bytes ? in->count : written.bytes >> in->shift;
     if (in->recv->status != FR_OK || (in->done == in->count && written.over))
         stop_asking(reading);

@@ -2,9 +2,9 @@
 // Receives that have brought an RTS, from there to the bytes.
 #include "config.h"
 
-#include "core/wait.h"
+#include "fabrail/core/wait.h"
+#include "fabrail/job.h"
 #include "rndv/rndv_int.h"
-#include "world/world.h"
 
 enum { AT_ONCE = 32 };
 
@@ -139,7 +139,7 @@ static void receive(struct fr_rndv_recv *recvs, size_t count)
             if (!rest(recvs, count) && !fr_wait_step(&wait))
                 continue;
             fr_rndv_progress(NULL);
-            fr_world_progress();
+            fr_job_progress();
         }
     } while (!end_all(recvs, count));
 }
@@ -153,7 +153,7 @@ static size_t count_at_once(const struct fr_rndv_recv *recvs, size_t count)
         const struct fr_rndv_incoming *incoming = recvs[some].incoming;
         bool by_network = fr_rndv_scheme_has(incoming->place.scheme, FR_RNDV_BY_NETWORK);
         bytes += by_network ? (size_t)incoming->bytes : 0;
-        if (some > 0 && by_network && !fr_workspace_has_room(bytes))
+        if (some > 0 && by_network && !fr_staging_has_room(bytes))
             break;
     }
     return some;

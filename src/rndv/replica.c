@@ -8,9 +8,9 @@
 // before it tells their sender that it has received what was sent after them.
 #include "config.h"
 
-#include "core/hash.h"
+#include "fabrail/core/hash.h"
+#include "fabrail/job.h"
 #include "rndv/rndv_int.h"
-#include "world/world.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -53,7 +53,7 @@ static atomic_bool any_lost; // there was no memory for something
 
 bool fr_rndv_replica_open(void)
 {
-    struct peer *made = calloc((size_t)fr_world_size(), sizeof(*made));
+    struct peer *made = calloc((size_t)fr_job_size(), sizeof(*made));
     fr_core_lock(&lock);
     peers = made;
     atomic_store_explicit(&any_lost, false, memory_order_relaxed);
@@ -145,7 +145,8 @@ static void withdraw(int from, uint64_t number) FR_REQUIRES(lock)
         drop(entry);
 }
 
-void fr_rndv_replica_handle(int from, enum fr_control_kind kind, const struct fr_rndv_entry *entry)
+void fr_rndv_replica_handle(int from, enum fr_job_control_kind kind,
+                            const struct fr_rndv_entry *entry)
 {
     const struct fr_rndv_address address = {from, entry->tag, entry->comm};
     fr_core_lock(&lock);
@@ -308,7 +309,7 @@ bool fr_rndv_replica_has_told_all(int to)
     if (FR_LIKELY(!atomic_load_explicit(&any_told_all, memory_order_relaxed)))
         return false;
     fr_core_lock(&lock);
-    bool has = peers != NULL && to >= 0 && to < fr_world_size() && peers[to].told_all;
+    bool has = peers != NULL && to >= 0 && to < fr_job_size() && peers[to].told_all;
     fr_core_unlock(&lock);
     return has;
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Inside of room rndv: the ledger, the wire format, and the table of schemes.
+// Inside of module rndv: the ledger, the wire format, and the table of schemes.
 #ifndef FR_RNDV_RNDV_INT_H
 #define FR_RNDV_RNDV_INT_H
 
-#include "control/shm.h"
-#include "core/list.h"
-#include "memory/memory.h"
-#include "rndv/rndv.h"
+#include "fabrail/core/list.h"
+#include "fabrail/ipc.h"
+#include "fabrail/job/shm.h"
+#include "fabrail/rndv.h"
 
 #include <stddef.h>
 
@@ -96,7 +96,7 @@ _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "atomics work between processes");
 // The ledger of a process of this host that has used it, NULL for others.
 static inline struct fr_rndv_ledger *fr_rndv_ledger_of(int rank)
 {
-    return fr_control_area_in_use(rank);
+    return fr_job_control_area_in_use(rank);
 }
 
 // Whether a process of this host looks up what this one enters for it: claims room for that.
@@ -183,7 +183,7 @@ void fr_rndv_plain_forget_all(void);
 
 // What MPI carries in place of the bytes; zeros follow.
 struct fr_rndv_rts {
-    struct fr_control_secret secret;
+    struct fr_job_secret secret;
     uint32_t from; // rank in the world
     uint16_t place;
     uint8_t scheme;
@@ -210,13 +210,15 @@ _Static_assert(sizeof(struct fr_rndv_entry) <= FR_CONTROL_BYTES, "it fits");
 
 // Sends the first members of an entry, or all of it. Where that fails for want of memory, tries
 // again as long as `must` says so.
-bool fr_rndv_tell(int to, enum fr_control_kind kind, const struct fr_rndv_entry *entry, bool must);
+bool fr_rndv_tell(int to, enum fr_job_control_kind kind, const struct fr_rndv_entry *entry,
+                  bool must);
 
 // ---- what a receiver knows of senders on other hosts (replica.c)
 
 bool fr_rndv_replica_open(void);
 void fr_rndv_replica_close(void);
-void fr_rndv_replica_handle(int from, enum fr_control_kind kind, const struct fr_rndv_entry *entry);
+void fr_rndv_replica_handle(int from, enum fr_job_control_kind kind,
+                            const struct fr_rndv_entry *entry);
 
 // Fills in how many bytes there are and where they wait. FR_ERR_NOT_FOUND while it is not known, or
 // not beyond `scheme` (FR_SCHEME_NONE: any) or `ready` bytes; FR_ERR_NO_MEMORY when it may have
@@ -276,8 +278,8 @@ bool fr_rndv_incoming_drop_one(struct fr_rndv_incoming *incoming);
 
 // The bytes of a send in memory of Fabrail's, and copies on their way there (stage.c).
 struct fr_rndv_stage {
-    struct fr_path_view view; // of the application's buffer, staged; lease, if there is any
-    struct fr_path_block block;
+    struct fr_staging_view view; // of the application's buffer, staged; lease, if there is any
+    struct fr_staging_view_block block;
     size_t counted_bytes; // against the bound
     struct fr_device_batch batch;
     bool copying;
@@ -308,8 +310,8 @@ struct fr_rndv_send {
     int64_t since_ns;       // when somebody first asked whether it is over
     int64_t stays_since_ns; // when there was first no room to leave to, 0 before
 
-    struct fr_path_view view; // of the application's buffer
-    struct fr_path_block block;
+    struct fr_staging_view view; // of the application's buffer
+    struct fr_staging_view_block block;
     struct fr_rndv_stage stage;
     void *state; // the scheme's own, made with malloc: freed with the send, after cancel
 

@@ -8,10 +8,10 @@
 // room for copies it waits on.
 #include "config.h"
 
-#include "core/wait.h"
-#include "memory/memory.h"
-#include "rndv/write.h"
-#include "world/world.h"
+#include "fabrail/core/wait.h"
+#include "fabrail/ipc.h"
+#include "fabrail/job.h"
+#include "rndv/rail_put_send.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -63,8 +63,8 @@ static void give_to_pool(struct fr_rndv_send *send)
 static void write_rts(struct fr_rndv_send *send)
 {
     const struct fr_rndv_rts rts = {
-        .secret = *fr_control_job_secret(),
-        .from = (uint32_t)fr_world_rank(),
+        .secret = *fr_job_control_job_secret(),
+        .from = (uint32_t)fr_job_rank(),
         .place = (uint16_t)send->index,
         .scheme = (uint8_t)send->scheme->id,
         .remote = send->remote,
@@ -102,7 +102,7 @@ static enum fr_status enter(struct fr_rndv_send *send, const struct fr_rndv_plac
     write_rts(send);
     send->entered = tell_receiver(send, place, ready, false);
     if (send->entered) {
-        fr_rndv_refused_add(send);
+        fr_rndv_registry_add(send);
         return FR_OK;
     }
     fr_rndv_ledger_free(send->index, !send->remote);
@@ -121,7 +121,7 @@ static void fill(struct fr_rndv_send *send, const struct fr_rndv_message *messag
     };
     fr_list_init(&send->link);
     send->view.blocks = &send->block;
-    send->view.lease = (struct fr_workspace_lease){.address = NULL};
+    send->view.lease = (struct fr_staging_lease){.address = NULL};
 }
 
 // Gives back everything but the entry in the ledger.
@@ -138,7 +138,7 @@ void fr_rndv_send_destroy(struct fr_rndv_send *send)
 {
     dismantle(send);
     if (send->entered) {
-        fr_rndv_refused_remove(send->index);
+        fr_rndv_registry_remove(send->index);
         fr_rndv_ledger_free(send->index, !send->remote);
     }
     give_to_pool(send);
@@ -146,8 +146,7 @@ void fr_rndv_send_destroy(struct fr_rndv_send *send)
 
 // Begins by one scheme.
 static enum fr_status try(struct fr_rndv_send *send, enum fr_policy_scheme scheme,
-                          const struct fr_policy_message *facts,
-                          const struct fr_memory_handle *handle)
+                          const struct fr_policy_message *facts, const struct fr_ipc_handle *handle)
 {
     struct fr_rndv_place place = {.scheme = scheme};
     uint64_t ready = 0;
@@ -167,7 +166,7 @@ enum fr_status fr_rndv_send_start(const struct fr_rndv_message *message, struct 
                                   struct fr_policy_scheme_choice *choice)
 {
     struct fr_policy_message facts = fr_rndv_message_facts(message);
-    struct fr_memory_handle handle;
+    struct fr_ipc_handle handle;
     *out = NULL;
     if (fr_rndv_ledger_is_doubted(&message->address)) {
         fr_warn_once(
@@ -280,7 +279,7 @@ static bool leave(struct fr_rndv_send *send)
         send->over = push(send) == FR_OK || send->pushed;
         return true;
     }
-    bool on_device = fr_workspace_may_lend(send->view.range.device, send->bytes);
+    bool on_device = fr_staging_may_lend(send->view.range.device, send->bytes);
     if (fr_rndv_send_stays(send, on_device))
         return false;
     if (!fr_rndv_slot_change(slot, send->number, FR_RNDV_ADVERTISED, FR_RNDV_MOVING))
@@ -348,7 +347,7 @@ bool fr_rndv_send_leave(struct fr_rndv_send *send)
 
 bool fr_rndv_send_is_lost(const struct fr_rndv_send *send)
 {
-    return !fr_control_is_alive(send->address.to);
+    return !fr_job_control_is_alive(send->address.to);
 }
 
 // Nobody will receive it, or it never left.
@@ -384,11 +383,11 @@ void fr_rndv_send_free(struct fr_rndv_send *send, bool cancelled)
     else if (fr_rndv_send_is_done(send))
         fr_rndv_send_destroy(send);
     else
-        fr_rndv_left_add(send);
+        fr_rndv_detached_add(send);
     fr_rndv_send_release(index);
 }
 
-void fr_rndv_send_handle(int from, enum fr_control_kind kind, const struct fr_rndv_entry *entry)
+void fr_rndv_send_handle(int from, enum fr_job_control_kind kind, const struct fr_rndv_entry *entry)
 {
     if (entry->index >= fr_rndv_ledger_count())
         return;
@@ -397,10 +396,10 @@ void fr_rndv_send_handle(int from, enum fr_control_kind kind, const struct fr_rn
         return;
     enum fr_rndv_state state = FR_RNDV_PULLING;
     if (kind == FR_CONTROL_DOUBTED) {
-        (void)fr_rndv_slot_doubt(fr_world_rank(), slot, entry->number, FR_SLOT_DOUBTED);
+        (void)fr_rndv_slot_doubt(fr_job_rank(), slot, entry->number, FR_SLOT_DOUBTED);
         return;
     }
-    (void)fr_rndv_slot_lift_doubt(fr_world_rank(), slot, entry->number);
+    (void)fr_rndv_slot_lift_doubt(fr_job_rank(), slot, entry->number);
     if (kind == FR_CONTROL_RETRY)
         state = FR_RNDV_REFUSED;
     else if (kind == FR_CONTROL_ATS)

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Inside of room rndv: what the schemes share on the sender's side.
+// Inside of module rndv: what the schemes share on the sender's side.
 #ifndef FR_RNDV_SEND_H
 #define FR_RNDV_SEND_H
 
 #include "rndv/rndv_int.h"
 
 // Acts on a control message about a message of this process's.
-void fr_rndv_send_handle(int from, enum fr_control_kind kind, const struct fr_rndv_entry *entry);
+void fr_rndv_send_handle(int from, enum fr_job_control_kind kind,
+                         const struct fr_rndv_entry *entry);
 
 // Keeps others from a send, which is in the ledger: for those who look at it or free it.
 void fr_rndv_send_hold(unsigned index);
@@ -17,9 +18,9 @@ void fr_rndv_send_follow_refusal(struct fr_rndv_send *send);
 
 // Looks for sends that were refused. A load or two when there are none. Those that are in the
 // ledger are added, and removed while they are held.
-void fr_rndv_refused_look_after(void);
-void fr_rndv_refused_add(struct fr_rndv_send *send);
-void fr_rndv_refused_remove(unsigned index);
+void fr_rndv_registry_look_after(void);
+void fr_rndv_registry_add(struct fr_rndv_send *send);
+void fr_rndv_registry_remove(unsigned index);
 
 // Whether other processes of this host take part.
 bool fr_rndv_has_neighbours(void);
@@ -28,14 +29,14 @@ bool fr_rndv_has_neighbours(void);
 // handle is written where that can be exported, and what rails there are. Both ask for it, too.
 struct fr_policy_message fr_rndv_message_facts(const struct fr_rndv_message *message);
 void fr_rndv_message_look(const struct fr_rndv_message *message, struct fr_policy_message *facts,
-                          struct fr_memory_handle *handle);
+                          struct fr_ipc_handle *handle);
 
 // The bytes of its RTS. 0, with the reason, where MPI does not copy all bytes, so that it may not
 // arrive as it was sent, or plain messages of all such lengths may be under way.
 size_t fr_rndv_message_length(const struct fr_rndv_message *message, const char **reason);
 
 // What is this process's own is in its reach without any mapping.
-bool fr_rndv_is_mapped_by(int to, const struct fr_memory_handle *handle, bool at_once);
+bool fr_rndv_is_mapped_by(int to, const struct fr_ipc_handle *handle, bool at_once);
 
 // Whether nothing of a send that is held is under way any more; and its end.
 bool fr_rndv_send_is_done(struct fr_rndv_send *send);
@@ -50,12 +51,12 @@ bool fr_rndv_send_stays(struct fr_rndv_send *send, bool on_device);
 
 // Takes over a send that its operation leaves. Looks after all of those: a load when there are
 // none.
-void fr_rndv_left_add(struct fr_rndv_send *send);
-void fr_rndv_left_look_after(void);
+void fr_rndv_detached_add(struct fr_rndv_send *send);
+void fr_rndv_detached_look_after(void);
 
 // Forgets what nobody has received, once all processes have received what they ever will. Returns
 // whether something is still on its way to those who discard it.
-bool fr_rndv_left_end_all(void);
+bool fr_rndv_detached_end_all(void);
 
 // Opens the send's staging view on a path, with memory that is a bound's: FR_ERR_LIMIT beyond it.
 FR_MUST_CHECK enum fr_status fr_rndv_stage_open(struct fr_rndv_send *send,

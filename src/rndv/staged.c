@@ -7,9 +7,9 @@
 // small ones are announced before they are copied.
 #include "config.h"
 
-#include "memory/memory.h"
+#include "fabrail/ipc.h"
+#include "fabrail/job.h"
 #include "rndv/send.h"
-#include "world/world.h"
 
 // Gets memory of the workspace and fills in its place. FR_ERR_NOT_FOUND when the receiver has not
 // mapped it.
@@ -19,10 +19,10 @@ static enum fr_status find_workspace(struct fr_rndv_send *send, struct fr_rndv_p
     enum fr_status status = fr_rndv_stage_open(send, FR_PATH_PEER);
     if (status != FR_OK)
         return status;
-    const struct fr_path_view *staged = &send->stage.view;
+    const struct fr_staging_view *staged = &send->stage.view;
     place->address = staged->stage_base;
     fr_device_classify(staged->lease.address, 1, &range);
-    status = fr_memory_export(&range, staged->lease.address, staged->lease.bytes, &place->handle);
+    status = fr_ipc_export(&range, staged->lease.address, staged->lease.bytes, &place->handle);
     if (status == FR_OK && !fr_rndv_is_mapped_by(send->address.to, &place->handle, true))
         return FR_ERR_NOT_FOUND;
     return status;
@@ -40,7 +40,7 @@ static enum fr_status copy(struct fr_rndv_send *send)
 {
     struct fr_device_batch batch;
     fr_device_batch_begin(&batch);
-    fr_path_ops(FR_PATH_PEER)->copy_in(&send->stage.view, &batch);
+    fr_staging_ops(FR_PATH_PEER)->copy_in(&send->stage.view, &batch);
     return fr_device_batch_finish(&batch);
 }
 
@@ -50,9 +50,9 @@ enum fr_status fr_rndv_staged_take_over(struct fr_rndv_send *send)
     struct fr_rndv_place place = {.scheme = FR_SCHEME_STAGED_GET};
     enum fr_status status = find_workspace(send, &place);
     if (status == FR_ERR_NOT_FOUND)
-        status = fr_memory_needs_descriptor(&place.handle)
-                     ? fr_memory_send_descriptor(&place.handle,
-                                                 fr_control_process_of(send->address.to), 1, false)
+        status = fr_ipc_needs_descriptor(&place.handle)
+                     ? fr_ipc_send_descriptor(&place.handle, fr_job_process_of(send->address.to), 1,
+                                              false)
                      : FR_OK;
     if (status == FR_OK)
         status = copy(send);

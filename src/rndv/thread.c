@@ -3,7 +3,7 @@
 // that. It calls nothing of MPI's.
 #include "config.h"
 
-#include "rndv/rails.h"
+#include "rndv/own_rails.h"
 
 #include <pthread.h>
 #include <signal.h>

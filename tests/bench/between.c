@@ -14,7 +14,7 @@
 #include "config.h"
 
 #include "../programs/memory.h"
-#include "device/device.h"
+#include "fabrail/device.h"
 #include "rows.h"
 
 #include <mpi.h>

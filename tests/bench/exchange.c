@@ -11,7 +11,7 @@
 #include "peers.h"
 #include "rows.h"
 
-#include "device/classify.h"
+#include "fabrail/device/classify.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 //   limit [LARGEST-BYTES [GPUS [SMS]]]       SMS: multiprocessors of the kernel, 0 for the default
 #include "config.h"
 
-#include "device/device.h"
+#include "fabrail/device.h"
 #include "rows.h"
 
 #include <cuda.h>
@@ -160,7 +160,7 @@ static void clear(struct process *process, size_t bytes)
     CUdeviceptr recv = process->peers[process->rank];
     CU(process, cuMemsetD8_v2(recv, 0xab, bytes));
     if (fr_device_query((void *)(uintptr_t)recv, &range) != FR_OK ||
-        fr_device_quiesce(&range, recv, bytes) != FR_OK)
+        fr_device_sync_app_work(&range, recv, bytes) != FR_OK)
         fail(process->board, "no end to the clearing on GPU", process->rank);
 }
 

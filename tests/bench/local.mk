@@ -5,12 +5,12 @@ tests_bench_start_SOURCES = tests/bench/start.c
 # What keeping the report's counters costs.
 EXTRA_PROGRAMS += tests/bench/report
 tests_bench_report_SOURCES = tests/bench/report.c
-tests_bench_report_LDADD = librooms.la
+tests_bench_report_LDADD = libmodules.la
 CLEANFILES += tests/bench/report$(EXEEXT)
 
 # The raw limit between GPUs, without MPI.
 tests_bench_limit_SOURCES = tests/bench/limit.c tests/bench/rows.h
-tests_bench_limit_LDADD = librooms.la
+tests_bench_limit_LDADD = libmodules.la
 
 fr_bench_programs = $(MPI_FLAVOURS:%=tests/bench/host-%) $(MPI_FLAVOURS:%=tests/bench/device-%) \
     $(MPI_FLAVOURS:%=tests/bench/fabric-%) $(MPI_FLAVOURS:%=tests/bench/exchange-%) \
@@ -42,24 +42,24 @@ $(MPI_FLAVOURS:%=tests/bench/types-%): tests/bench/types-%: tests/bench/types.c 
 $(MPI_FLAVOURS:%=tests/bench/fabric-%): tests/bench/fabric-%: tests/bench/fabric.c \
     tests/programs/memory.c tests/bench/rows.h
 	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_bench_compile) -o $@ $(filter %.c,$^) -ldl
-fr_bench_peers = tests/bench/peers.c tests/programs/memory.c librooms.la
+fr_bench_peers = tests/bench/peers.c tests/programs/memory.c libmodules.la
 fr_bench_compile_peers = $(DEFS) $(AM_CPPFLAGS) $(fr_bench_compile)
 $(MPI_FLAVOURS:%=tests/bench/exchange-%): tests/bench/exchange-%: tests/bench/exchange.c \
     $(fr_bench_peers) tests/bench/peers.h tests/bench/rows.h
 	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_bench_compile_peers) -o $@ \
-	    $(filter %.c,$^) .libs/librooms.a -ldl -lpthread
+	    $(filter %.c,$^) .libs/libmodules.a -ldl -lpthread
 $(MPI_FLAVOURS:%=tests/bench/collective-%): tests/bench/collective-%: tests/bench/collective.c \
     $(fr_bench_peers) tests/bench/peers.h tests/bench/rows.h
 	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_bench_compile_peers) -o $@ \
-	    $(filter %.c,$^) .libs/librooms.a -ldl -lpthread
+	    $(filter %.c,$^) .libs/libmodules.a -ldl -lpthread
 $(MPI_FLAVOURS:%=tests/bench/between-%): tests/bench/between-%: tests/bench/between.c \
-    tests/programs/memory.c librooms.la tests/bench/rows.h
+    tests/programs/memory.c libmodules.la tests/bench/rows.h
 	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_bench_compile_peers) -o $@ \
-	    $(filter %.c,$^) .libs/librooms.a -ldl -lpthread
+	    $(filter %.c,$^) .libs/libmodules.a -ldl -lpthread
 $(MPI_FLAVOURS:%=tests/bench/message-%): tests/bench/message-%: tests/bench/message.c \
     tests/bench/ways.c $(fr_bench_peers) tests/bench/peers.h tests/bench/ways.h tests/bench/rows.h
 	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_bench_compile_peers) -o $@ \
-	    $(filter %.c,$^) .libs/librooms.a -ldl -lpthread
+	    $(filter %.c,$^) .libs/libmodules.a -ldl -lpthread
 
 # Those with MPI are compiled by its wrappers, for this machine alone; they are installed with the
 # included transpose, by which a user sees that all is well.

@@ -20,7 +20,7 @@
 #include "rows.h"
 #include "ways.h"
 
-#include "device/classify.h"
+#include "fabrail/device/classify.h"
 
 #include <stdio.h>
 #include <stdlib.h>

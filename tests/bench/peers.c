@@ -4,9 +4,9 @@
 
 #include "peers.h"
 
-#include "coll/segment.h"
-#include "device/classify.h"
-#include "memory/memory.h"
+#include "fabrail/coll/segment.h"
+#include "fabrail/device/classify.h"
+#include "fabrail/ipc.h"
 
 #include <dlfcn.h>
 #include <sched.h>
@@ -62,10 +62,10 @@ void demand(bool holds, const char *what)
 
 static void open_segment(void)
 {
-    struct fr_control_secret secret;
+    struct fr_job_secret secret;
     memset(&secret, 0, sizeof(secret));
     if (group.rank == 0)
-        demand(fr_control_secret_draw(&secret) == FR_OK &&
+        demand(fr_job_secret_draw(&secret) == FR_OK &&
                    fr_coll_segment_open(&secret, 0, group.size, 0, &group.segment) == FR_OK,
                "no shared memory");
     MPI_Bcast(&secret, sizeof(secret), MPI_BYTE, 0, group.comm);
@@ -90,7 +90,7 @@ void peers_start(const char *program, MPI_Comm comm)
 void peers_stop(void)
 {
     fr_coll_segment_close(group.segment);
-    fr_memory_release();
+    fr_ipc_release();
 }
 
 void peers_round_begin(void)
@@ -142,31 +142,29 @@ static const char *agree(enum refusal own)
     return texts[worst];
 }
 
-static enum refusal export(const struct memory *memory, struct fr_memory_handle *handle) {
-    struct fr_control_process self = *fr_memory_self(), processes[PEERS_MOST];
+static enum refusal export(const struct memory *memory, struct fr_ipc_handle *handle) {
+    struct fr_job_process self = *fr_ipc_self(), processes[PEERS_MOST];
     struct fr_device_range range;
     MPI_Allgather(&self, sizeof(self), MPI_BYTE, processes, sizeof(self), MPI_BYTE, group.comm);
     fr_device_classify(memory->address, memory->bytes, &range);
-    if (fr_memory_export(&range, memory->address, memory->bytes, handle) !=
-        FR_OK) return NOT_EXPORTED;
-    if (fr_memory_needs_descriptor(handle) &&
-        fr_memory_send_descriptor(handle, processes, (size_t)group.size, false) !=
+    if (fr_ipc_export(&range, memory->address, memory->bytes, handle) != FR_OK) return NOT_EXPORTED;
+    if (fr_ipc_needs_descriptor(handle) &&
+        fr_ipc_send_descriptor(handle, processes, (size_t)group.size, false) !=
             FR_OK) return NO_DESCRIPTOR;
     return MAPPED;
 }
 
-static enum refusal import(const struct fr_memory_handle *handles,
-                           const struct fr_device_range *user, const unsigned long long *theirs,
-                           uintptr_t *addresses)
+static enum refusal import(const struct fr_ipc_handle *handles, const struct fr_device_range *user,
+                           const unsigned long long *theirs, uintptr_t *addresses)
 {
-    struct fr_memory_mapping mappings[PEERS_MOST];
+    struct fr_ipc_mapping mappings[PEERS_MOST];
     for (int peer = 0; peer < group.size; peer++) {
-        if (fr_memory_pin(&handles[peer], user, &mappings[peer]) != FR_OK) {
+        if (fr_ipc_pin(&handles[peer], user, &mappings[peer]) != FR_OK) {
             while (peer-- > 0)
-                fr_memory_unpin(&mappings[peer]);
+                fr_ipc_unpin(&mappings[peer]);
             return NOT_IMPORTED;
         }
-        addresses[peer] = fr_memory_mapping_at(&mappings[peer], &handles[peer], theirs[peer]);
+        addresses[peer] = fr_ipc_mapping_at(&mappings[peer], &handles[peer], theirs[peer]);
     }
     return MAPPED;
 }
@@ -174,7 +172,7 @@ static enum refusal import(const struct fr_memory_handle *handles,
 const char *peers_map(const struct memory *memory, const struct fr_device_range *user,
                       uintptr_t *addresses)
 {
-    struct fr_memory_handle own, handles[PEERS_MOST];
+    struct fr_ipc_handle own, handles[PEERS_MOST];
     unsigned long long address = (unsigned long long)(uintptr_t)memory->address;
     unsigned long long theirs[PEERS_MOST];
     memset(&own, 0, sizeof(own));

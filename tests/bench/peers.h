@@ -6,7 +6,7 @@
 #define BENCH_PEERS_H
 
 #include "../programs/memory.h"
-#include "device/device.h"
+#include "fabrail/device.h"
 
 #include <mpi.h>
 

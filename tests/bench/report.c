@@ -3,8 +3,8 @@
 // over several runs, and of a loop without any of it.
 #include "config.h"
 
-#include "core/meter.h"
-#include "report/report.h"
+#include "fabrail/core/meter.h"
+#include "fabrail/report.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -32,7 +32,7 @@ static const struct row {
     const char *signature;
 } rows[] = {
 #define FR_ROW(name, class, signature, flags) {#name, #class, signature},
-#include "real/functions.def"
+#include "fabrail/abi/functions.def"
 #undef FR_ROW
 };
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// fr_real_call passes on a word for every letter of a row, whatever their number. Speaks TAP.
+// fr_abi_call passes on a word for every letter of a row, whatever their number. Speaks TAP.
 #include "config.h"
 
-#include "real/real.h"
+#include "fabrail/abi.h"
 
 #include <stdio.h>
 #include <string.h>
 
-struct fr_real_personality fr_real_mpi;
+struct fr_abi_personality fr_abi_mpi;
 
 static fr_word seen[14];
 
@@ -20,7 +20,7 @@ static int record(fr_word a0, fr_word a1, fr_word a2, fr_word a3, fr_word a4, fr
     return -12345;
 }
 
-void *fr_real_address(enum fr_fn fn)
+void *fr_abi_address(enum fr_fn fn)
 {
     (void)fn;
     return (void *)record;
@@ -32,11 +32,11 @@ int main(void)
     unsigned lengths = 0;
     for (enum fr_fn fn = 0; fn < FR_FN_COUNT; fn++) {
         fr_word args[FR_MAX_ARGS];
-        size_t count = strlen(fr_real_rows[fn].signature);
+        size_t count = strlen(fr_abi_rows[fn].signature);
         for (size_t i = 0; i < FR_MAX_ARGS; i++)
             args[i] = 0xfedcba9800000000u + 1000u * (unsigned)fn + i;
         memset(seen, 0, sizeof(seen));
-        int rc = fr_real_call(fn, args);
+        int rc = fr_abi_call(fn, args);
         // No function with buffers has more arguments than are called here.
         if (count > FR_ARRAY_LENGTH(seen))
             continue;

@@ -42,8 +42,8 @@ static int record(int function, const word *args)
 #define MPIX_Query_cuda_support         unused_13
 #define PMPIX_Query_cuda_support        unused_14
 #define FR_ROW(name, class, sig, flags) RECORDER(name, FAKE_##name) RECORDER(P##name, FAKE_##name)
-#include "real/functions.def"
-#include "real/passes.def"
+#include "fabrail/abi/functions.def"
+#include "fabrail/abi/passes.def"
 #undef MPI_Get_library_version
 #undef PMPI_Get_library_version
 #undef MPI_Initialized

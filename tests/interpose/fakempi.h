@@ -16,10 +16,10 @@ typedef uintptr_t word;
 // Every function of the table, numbered: first those that have stubs.
 enum fake_function {
 #define FR_ROW(name, class, signature, flags) FAKE_##name,
-#include "real/functions.def"
+#include "fabrail/abi/functions.def"
     FAKE_STUBS,
     FAKE_LAST_STUB = FAKE_STUBS - 1,
-#include "real/passes.def"
+#include "fabrail/abi/passes.def"
 #undef FR_ROW
     FAKE_FUNCTIONS
 };

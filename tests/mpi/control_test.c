@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Control messages between processes of different hosts and of one, by the MPI of the process:
 // order, every size, messages that nobody takes, and an end that waits for those who are late. The
-// hosts are told to the room; which ranks share one is an argument, a letter a rank ("aab").
+// hosts are told to the module; which ranks share one is an argument, a letter a rank ("aab").
 #include "config.h"
 
-#include "control/control.h"
-#include "world/world.h"
+#include "fabrail/job.h"
+#include "fabrail/job/control.h"
 
 #include "../unit/check.h"
 
@@ -33,22 +33,22 @@ static bool is_here(int at)
 
 static bool open_as(bool remote)
 {
-    struct fr_control_process processes[MOST_RANKS] = {{.cookie = 0}};
-    struct fr_control_secret secret;
-    struct fr_control_process own = *fr_control_self();
+    struct fr_job_process processes[MOST_RANKS] = {{.cookie = 0}};
+    struct fr_job_secret secret;
+    struct fr_job_process own = *fr_job_control_self();
     own.host ^= (uint64_t)hosts[rank] << 40;
     if (!takes_part(rank))
         own.cookie = 0;
-    CHECK(fr_control_secret_draw(&secret) == FR_OK);
+    CHECK(fr_job_secret_draw(&secret) == FR_OK);
     MPI_Bcast(&secret, sizeof(secret), MPI_BYTE, 0, MPI_COMM_WORLD);
     MPI_Allgather(&own, sizeof(own), MPI_BYTE, processes, sizeof(own), MPI_BYTE, MPI_COMM_WORLD);
-    const struct fr_control_job job = {.rank = rank,
-                                       .size = size,
-                                       .secret = secret,
-                                       .processes = processes,
-                                       .area_bytes = AREA_BYTES,
-                                       .remote = remote};
-    bool opened = fr_control_open(&job);
+    const struct fr_job_control_job job = {.rank = rank,
+                                           .size = size,
+                                           .secret = secret,
+                                           .processes = processes,
+                                           .area_bytes = AREA_BYTES,
+                                           .remote = remote};
+    bool opened = fr_job_control_open(&job);
     MPI_Barrier(MPI_COMM_WORLD);
     return opened;
 }
@@ -63,12 +63,12 @@ static size_t fill(uint64_t number, unsigned char *data)
 
 static void take_checked(void)
 {
-    struct fr_control_message message;
+    struct fr_job_control_message message;
     unsigned char expected[FR_CONTROL_BYTES];
     uint64_t number;
-    fr_control_poll();
-    if (!fr_control_take(&message)) {
-        fr_world_progress();
+    fr_job_control_poll();
+    if (!fr_job_control_take(&message)) {
+        fr_job_progress();
         sched_yield();
         return;
     }
@@ -86,10 +86,10 @@ static unsigned count_reached(bool remote)
     unsigned reached = 0;
     for (int to = 0; to < size; to++) {
         bool expected = takes_part(rank) && takes_part(to) && (remote || is_here(to));
-        CHECK(fr_control_reaches(to) == expected, "%d reaches %d", rank, to);
-        CHECK(fr_control_is_here(to) == is_here(to) &&
-              (fr_control_area(to) != NULL) == is_here(to) &&
-              (fr_control_process_of(to) != NULL) == is_here(to));
+        CHECK(fr_job_control_reaches(to) == expected, "%d reaches %d", rank, to);
+        CHECK(fr_job_control_is_here(to) == is_here(to) &&
+              (fr_job_control_area(to) != NULL) == is_here(to) &&
+              (fr_job_process_of(to) != NULL) == is_here(to));
         reached += expected;
     }
     return reached;
@@ -102,8 +102,9 @@ static void exchange(unsigned reached)
     for (uint64_t number = 0; number < MESSAGES && check_failures == 0; number++) {
         size_t bytes = fill(number, data);
         for (int to = 0; to < size; to++) {
-            while (fr_control_reaches(to) && check_failures == 0 &&
-                   !fr_control_send(to, (enum fr_control_kind)(number % 9 + 1), data, bytes))
+            while (
+                fr_job_control_reaches(to) && check_failures == 0 &&
+                !fr_job_control_send(to, (enum fr_job_control_kind)(number % 9 + 1), data, bytes))
                 take_checked();
         }
     }
@@ -124,14 +125,14 @@ int main(int argc, char **argv)
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (fr_real_start() != FR_OK || argc < 2 || (int)strlen(argv[1]) != size || size > MOST_RANKS) {
+    if (fr_abi_start() != FR_OK || argc < 2 || (int)strlen(argv[1]) != size || size > MOST_RANKS) {
         fprintf(stderr, "usage: control_test HOSTS, a letter a rank\n");
         return CHECK_FAIL;
     }
     hosts = argv[1];
-    fr_world_note();
-    struct fr_world_facts facts = {.host = fr_world_host()};
-    fr_world_gather(&facts);
+    fr_job_note();
+    struct fr_job_facts facts = {.host = fr_job_host()};
+    fr_job_gather(&facts);
     for (int round = 0; round < 4; round++) {
         bool remote = round % 2 == 0;
         memset(next, 0, sizeof(next));
@@ -140,19 +141,19 @@ int main(int argc, char **argv)
         bool opened = open_as(remote);
         unsigned reached = count_reached(remote);
         CHECK(opened == (reached > 1 || (remote && takes_part(rank))), "round %d", round);
-        CHECK(fr_control_has_remote() == remote);
+        CHECK(fr_job_control_has_remote() == remote);
         exchange(reached);
         MPI_Barrier(MPI_COMM_WORLD);
         unsigned char data[FR_CONTROL_BYTES] = {0};
         for (int to = 0; to < size; to++) // nobody takes these
-            CHECK(fr_control_send(to, FR_CONTROL_ATS, data, 100) == fr_control_reaches(to));
+            CHECK(fr_job_control_send(to, FR_CONTROL_ATS, data, 100) == fr_job_control_reaches(to));
         if (rank == size - 1)
             usleep(300000); // the others wait
-        fr_control_close(is_busy);
-        CHECK(fr_control_rank() == -1 && fr_control_comm() == fr_real_mpi.COMM_NULL);
+        fr_job_control_close(is_busy);
+        CHECK(fr_job_control_rank() == -1 && fr_job_control_comm() == fr_abi_mpi.COMM_NULL);
         MPI_Barrier(MPI_COMM_WORLD);
     }
-    fr_world_release();
+    fr_job_release();
     MPI_Finalize();
     return check_result();
 }

@@ -44,7 +44,7 @@ struct walk {
     size_t copies;
 };
 
-static enum fr_status walk_copy(void *context, const struct fr_layout_copy *copy)
+static enum fr_status walk_copy(void *context, const struct fr_datatype_copy *copy)
 {
     struct walk *walk = context;
     walk->copies++;
@@ -66,7 +66,7 @@ static size_t walk_bytes(const struct subject *subject, bool packed, size_t limi
 {
     struct walk walk = {byte, context, 0};
     enum fr_status status =
-        fr_layout_visit(subject->layout, (size_t)subject->count, packed, limit, walk_copy, &walk);
+        fr_datatype_visit(subject->layout, (size_t)subject->count, packed, limit, walk_copy, &walk);
     CHECK(status == FR_OK, "%s", current);
     return walk.copies;
 }
@@ -110,13 +110,13 @@ static bool subject_begin(struct subject *subject, MPI_Datatype type, int count)
     size_t span = 0;
     int position = 0;
     *subject = (struct subject){.type = type, .count = count};
-    enum fr_status status = fr_layout_acquire(word_of(type), &subject->layout);
+    enum fr_status status = fr_datatype_acquire(word_of(type), &subject->layout);
     CHECK(status == FR_OK, "%s: %s", current, fr_core_status_text(status));
     if (status != FR_OK)
         return false;
     const struct fr_layout *layout = subject->layout;
-    fr_layout_span(layout->extent, layout->true_lower, layout->true_extent, (size_t)count, &first,
-                   &span);
+    fr_datatype_span(layout->extent, layout->true_lower, layout->true_extent, (size_t)count, &first,
+                     &span);
     subject->bytes = span + 2 * GUARD;
     subject->origin = GUARD - first;
     subject->memory = guarded(subject->bytes, data_seed);
@@ -131,7 +131,7 @@ static bool subject_begin(struct subject *subject, MPI_Datatype type, int count)
 
 static void subject_end(struct subject *subject)
 {
-    fr_layout_release(subject->layout);
+    fr_datatype_release(subject->layout);
     release_guarded(subject->memory);
     release_guarded(subject->packed);
     free(subject->places);
@@ -151,8 +151,8 @@ static void check_figures(const struct subject *subject)
     CHECK(layout->lower_bound == lower && layout->extent == extent, "%s", current);
     CHECK(layout->true_lower == true_lower, "%s", current);
     CHECK(layout->true_extent == (size_t)true_extent, "%s", current);
-    CHECK(fr_layout_bounds(word_of(subject->type), &asked_extent, &asked_lower, &asked_true), "%s",
-          current);
+    CHECK(fr_datatype_bounds(word_of(subject->type), &asked_extent, &asked_lower, &asked_true),
+          "%s", current);
     CHECK(asked_extent == extent && asked_lower == true_lower && asked_true == (size_t)true_extent,
           "%s", current);
     for (size_t i = 0; i < layout->group_count; i++)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Random datatypes for the test of room layout. What the generator avoids are defects of MPI
+// Random datatypes for the test of module datatype. What the generator avoids are defects of MPI
 // libraries, each named where it is avoided.
 #include "layout_types.h"
 

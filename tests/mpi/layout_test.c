@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Room layout against the MPI of the process, in one process: what it says of a datatype must be
-// what MPI_Pack, MPI_Unpack and MPI's own questions say, byte for byte.
+// Module datatype against the MPI of the process, in one process: what it says of a datatype must
+// be what MPI_Pack, MPI_Unpack and MPI's own questions say, byte for byte.
 //
 //   layout_test [RANDOM-TYPES [SEED]]
 #include "layout_test.h"
@@ -29,7 +29,7 @@ static void check_huge(const struct sample *sample)
 {
     const struct fr_layout *layout = NULL;
     MPI_Count size = 0, packed_size = 0;
-    enum fr_status status = fr_layout_acquire(word_of(sample->type), &layout);
+    enum fr_status status = fr_datatype_acquire(word_of(sample->type), &layout);
     CHECK(status == FR_OK, "%s: %s", current, fr_core_status_text(status));
     if (status != FR_OK)
         return;
@@ -38,7 +38,7 @@ static void check_huge(const struct sample *sample)
     CHECK(layout->size_bytes == (size_t)size, "%s: %zu", current, layout->size_bytes);
     CHECK(layout->packable && packed_size == size, "%s: packed %lld", current,
           (long long)packed_size);
-    fr_layout_release(layout);
+    fr_datatype_release(layout);
 }
 
 static void check_samples(uint64_t *state)
@@ -54,13 +54,13 @@ static void check_samples(uint64_t *state)
             check_huge(&sample);
         else
             check_type(sample.type, state, is_small(&sample));
-        if (fr_layout_acquire(word_of(sample.type), &layout) == FR_OK) {
+        if (fr_datatype_acquire(word_of(sample.type), &layout) == FR_OK) {
             CHECK(layout->group_count <= sample.groups, "%s: %zu groups", current,
                   layout->group_count);
-            fr_layout_release(layout);
+            fr_datatype_release(layout);
         }
         if (sample.derived) {
-            fr_layout_forget(word_of(sample.type));
+            fr_datatype_forget(word_of(sample.type));
             MPI_Type_free(&sample.type);
         }
     }
@@ -75,7 +75,7 @@ static void check_random_types(uint64_t *state)
         snprintf(name, sizeof(name), "random type %d of state %llu", i, (unsigned long long)start);
         MPI_Datatype type = random_type(state, 1 + i % 4);
         check_type(type, state, true);
-        fr_layout_forget(word_of(type));
+        fr_datatype_forget(word_of(type));
         MPI_Type_free(&type);
     }
 }
@@ -94,19 +94,19 @@ static void check_reuse(void)
         MPI_Type_commit(&type);
         reused += word_of(type) == previous;
         previous = word_of(type);
-        CHECK(fr_layout_acquire(previous, &layout) == FR_OK, " ");
-        CHECK(fr_layout_acquire(previous, &same) == FR_OK && same == layout, "not cached");
+        CHECK(fr_datatype_acquire(previous, &layout) == FR_OK, " ");
+        CHECK(fr_datatype_acquire(previous, &same) == FR_OK && same == layout, "not cached");
         CHECK(layout->size_bytes == ((size_t)i + 1) * sizeof(int), "%zu", layout->size_bytes);
-        fr_layout_release(same);
-        fr_layout_forget(previous);
+        fr_datatype_release(same);
+        fr_datatype_forget(previous);
         if (i % 2 == 0)
-            fr_layout_release(layout); // its packed datatype's handle is then not the next reused
+            fr_datatype_release(layout); // its packed datatype's handle is then not the next reused
         MPI_Type_free(&type);
         if (i % 2 == 0)
             continue;
         CHECK(layout->groups[0].n[0] == (size_t)i + 1, "the held layout changed");
         CHECK(size_of(type_of(layout->packed_type)) == (i + 1) * (int)sizeof(int), "packed type");
-        fr_layout_release(layout);
+        fr_datatype_release(layout);
     }
     if (reused == 0)
         printf("this MPI reused no handle\n");
@@ -116,10 +116,10 @@ static void check_unit(const char *name, MPI_Datatype type, size_t unit, bool ex
 {
     const struct fr_layout *layout = NULL;
     current = name;
-    CHECK(fr_layout_acquire(word_of(type), &layout) == FR_OK, " ");
+    CHECK(fr_datatype_acquire(word_of(type), &layout) == FR_OK, " ");
     CHECK(layout->unit_bytes == unit, "%s: %zu, expected %zu", name, layout->unit_bytes, unit);
     CHECK(layout->exact == exact, "%s", name);
-    fr_layout_release(layout);
+    fr_datatype_release(layout);
 }
 
 // Of a structure of so many of one datatype, then so many of another, eight of them with gaps.
@@ -133,8 +133,8 @@ static void check_unit_of(const char *name, MPI_Datatype first, int firsts, MPI_
     MPI_Type_vector(4, 2, 3, one, &type);
     check_unit(name, one, unit, exact);
     check_unit(name, type, unit, exact);
-    fr_layout_forget(word_of(type));
-    fr_layout_forget(word_of(one));
+    fr_datatype_forget(word_of(type));
+    fr_datatype_forget(word_of(one));
     MPI_Type_free(&type);
     MPI_Type_free(&one);
 }
@@ -173,7 +173,7 @@ static void check_bytes_type(size_t bytes)
     fr_word word = 0;
     MPI_Count size = 0, lower = 1, extent = 0, elements = 0;
     MPI_Status status;
-    CHECK(fr_layout_bytes_type(bytes, &word) == FR_OK, "%zu bytes", bytes);
+    CHECK(fr_datatype_bytes_type(bytes, &word) == FR_OK, "%zu bytes", bytes);
     MPI_Datatype type = type_of(word);
     MPI_Type_size_x(type, &size);
     MPI_Type_get_extent_x(type, &lower, &extent);
@@ -198,13 +198,13 @@ static void check_bytes_types(void)
 static void check_committed(MPI_Datatype type, uint64_t *state)
 {
     const struct fr_layout *layout = NULL;
-    enum fr_status status = fr_layout_acquire(word_of(type), &layout);
+    enum fr_status status = fr_datatype_acquire(word_of(type), &layout);
     CHECK(status == FR_OK, "%s: %s", current, fr_core_status_text(status));
     if (status == FR_OK)
-        fr_layout_release(layout);
+        fr_datatype_release(layout);
     MPI_Type_commit(&type);
     check_type(type, state, false);
-    fr_layout_forget(word_of(type));
+    fr_datatype_forget(word_of(type));
     MPI_Type_free(&type);
 }
 
@@ -213,11 +213,11 @@ static void check_refusals(void)
     const struct fr_layout *layout = NULL;
     ptrdiff_t extent = 0, lower = 0;
     size_t bytes = 0;
-    CHECK(fr_layout_acquire(0, &layout) == FR_ERR_INVALID && !layout, " ");
-    CHECK(fr_layout_acquire(word_of(MPI_DATATYPE_NULL), &layout) == FR_ERR_INVALID, " ");
-    CHECK(!fr_layout_bounds(word_of(MPI_DATATYPE_NULL), &extent, &lower, &bytes), " ");
-    fr_layout_forget(0);
-    fr_layout_release(NULL);
+    CHECK(fr_datatype_acquire(0, &layout) == FR_ERR_INVALID && !layout, " ");
+    CHECK(fr_datatype_acquire(word_of(MPI_DATATYPE_NULL), &layout) == FR_ERR_INVALID, " ");
+    CHECK(!fr_datatype_bounds(word_of(MPI_DATATYPE_NULL), &extent, &lower, &bytes), " ");
+    fr_datatype_forget(0);
+    fr_datatype_release(NULL);
 }
 
 // Datatypes that cannot be followed by how they were made, which no call needs to have committed:
@@ -242,7 +242,7 @@ static void check_mistaken(uint64_t *state)
     check_committed(deep, state);
 }
 
-static enum fr_status refuse_third(void *context, const struct fr_layout_copy *copy)
+static enum fr_status refuse_third(void *context, const struct fr_datatype_copy *copy)
 {
     int *calls = context;
     (void)copy;
@@ -253,10 +253,10 @@ static void check_visit_stops(MPI_Datatype type)
 {
     const struct fr_layout *layout = NULL;
     int calls = 0;
-    CHECK(fr_layout_acquire(word_of(type), &layout) == FR_OK, " ");
-    CHECK(fr_layout_visit(layout, 5, true, SIZE_MAX, refuse_third, &calls) == FR_ERR_DEVICE, " ");
+    CHECK(fr_datatype_acquire(word_of(type), &layout) == FR_OK, " ");
+    CHECK(fr_datatype_visit(layout, 5, true, SIZE_MAX, refuse_third, &calls) == FR_ERR_DEVICE, " ");
     CHECK(calls == 3, "%d calls", calls);
-    fr_layout_release(layout);
+    fr_datatype_release(layout);
 }
 
 // Threads share a few datatypes, all uncached at first, and make and free others of their own.
@@ -269,16 +269,16 @@ static void *churn(void *argument)
         const struct fr_layout *layout = NULL, *own = NULL;
         MPI_Datatype shared = shared_types[check_random(&state) % 3], type;
         int n = 2 + (int)(check_random(&state) % 40);
-        CHECK(fr_layout_acquire(word_of(shared), &layout) == FR_OK, " ");
+        CHECK(fr_datatype_acquire(word_of(shared), &layout) == FR_OK, " ");
         CHECK(layout->size_bytes == (size_t)size_of(shared), " ");
         MPI_Type_vector(n, 1, 3, MPI_SHORT, &type);
         MPI_Type_commit(&type);
-        CHECK(fr_layout_acquire(word_of(type), &own) == FR_OK, " ");
+        CHECK(fr_datatype_acquire(word_of(type), &own) == FR_OK, " ");
         CHECK(own->groups[0].n[0] == (size_t)n, "%zu not %d", own->groups[0].n[0], n);
-        fr_layout_forget(word_of(type));
+        fr_datatype_forget(word_of(type));
         MPI_Type_free(&type);
-        fr_layout_release(own);
-        fr_layout_release(layout);
+        fr_datatype_release(own);
+        fr_datatype_release(layout);
     }
     return NULL;
 }
@@ -295,7 +295,7 @@ static void check_threads(void)
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
     for (int i = 0; i < 3; i++) {
-        fr_layout_forget(word_of(shared_types[i]));
+        fr_datatype_forget(word_of(shared_types[i]));
         MPI_Type_free(&shared_types[i]);
     }
 }
@@ -309,7 +309,7 @@ int main(int argc, char **argv)
     if (argc > 2)
         data_seed = strtoull(argv[2], NULL, 0);
     printf("seed %llu, %d random datatypes\n", (unsigned long long)data_seed, random_count);
-    if (fr_real_start() != FR_OK) {
+    if (fr_abi_start() != FR_OK) {
         fprintf(stderr, "the MPI of this process was not recognised\n");
         return CHECK_FAIL;
     }
@@ -332,11 +332,11 @@ int main(int argc, char **argv)
         printf("threads left out: the MPI provides level %d\n", provided);
     // A layout that outlives MPI is given back without a call of MPI.
     const struct fr_layout *layout = NULL;
-    CHECK(fr_layout_acquire(word_of(kept), &layout) == FR_OK, " ");
-    fr_layout_forget_all();
+    CHECK(fr_datatype_acquire(word_of(kept), &layout) == FR_OK, " ");
+    fr_datatype_forget_all();
     MPI_Type_free(&kept);
     MPI_Finalize();
-    fr_layout_release(layout);
+    fr_datatype_release(layout);
     check_failures += check_type_failures();
     return check_result();
 }

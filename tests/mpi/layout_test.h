@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the files of the test of room layout share.
+// What the files of the test of module datatype share.
 #ifndef FR_TESTS_MPI_LAYOUT_TEST_H
 #define FR_TESTS_MPI_LAYOUT_TEST_H
 
 #include "layout_types.h"
 
-#include "layout/layout.h"
+#include "fabrail/datatype.h"
 
 extern const char *current; // name of the datatype under test, for messages
 extern uint64_t data_seed;  // of all data and all random datatypes
 
 static inline fr_word word_of(MPI_Datatype type)
 {
-    return fr_real_handle((fr_word)type);
+    return fr_abi_handle((fr_word)type);
 }
 
 static inline MPI_Datatype type_of(fr_word word)

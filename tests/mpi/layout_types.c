@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Datatypes for the test of room layout: a table of those made by hand, and the random generator.
+// Datatypes for the test of module datatype: a table of those made by hand, and the random
+// generator.
 #include "layout_types.h"
 
 #include "../unit/check.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Datatypes for the test of room layout: made by hand to hit each constructor, and at random.
+// Datatypes for the test of module datatype: made by hand to hit each constructor, and at random.
 #ifndef FR_TESTS_MPI_LAYOUT_TYPES_H
 #define FR_TESTS_MPI_LAYOUT_TYPES_H
 

@@ -8,8 +8,8 @@
 //   names_test spawn    processes outside of the world; started on two ranks
 #include "config.h"
 
-#include "real/real.h"
-#include "world/world.h"
+#include "fabrail/abi.h"
+#include "fabrail/job.h"
 
 #include "../unit/check.h"
 
@@ -25,7 +25,7 @@
 
 enum { RANKS = 4, MOST = 2000, THREADS = 3, ROUNDS = 40 };
 
-#define WORD(handle) fr_real_handle((fr_word)(handle))
+#define WORD(handle) fr_abi_handle((fr_word)(handle))
 
 static int rank;
 
@@ -80,7 +80,7 @@ static MPI_Comm look(MPI_Comm comm, int call)
     int inter;
     if (comm == MPI_COMM_NULL)
         return comm;
-    uint64_t name = fr_world_comm_name(WORD(comm));
+    uint64_t name = fr_job_comm_name(WORD(comm));
     CHECK(name != 0, "call %d on %d: no name", call, rank);
     MPI_Comm_test_inter(comm, &inter);
     if (inter)
@@ -282,9 +282,9 @@ static void unseen(MPI_Comm parent)
 {
     MPI_Comm made, child;
     FR_MPI(Comm_dup, WORD(parent), FR_PTR(&made));
-    CHECK(fr_world_comm_name(WORD(made)) == 0, "a name for what nobody saw");
+    CHECK(fr_job_comm_name(WORD(made)) == 0, "a name for what nobody saw");
     MPI_Comm_dup(made, &child);
-    CHECK(fr_world_comm_name(WORD(child)) == 0, "a name for its child");
+    CHECK(fr_job_comm_name(WORD(child)) == 0, "a name for its child");
     MPI_Comm_free(&child);
     MPI_Comm_free(&made);
 }
@@ -299,11 +299,11 @@ static void of_session(void)
     MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &session);
     MPI_Group_from_session_pset(session, "mpi://WORLD", &group);
     MPI_Comm_create_from_group(group, "one", MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &made);
-    CHECK(fr_world_comm_name(WORD(made)) == 0, "a name for what a session made");
+    CHECK(fr_job_comm_name(WORD(made)) == 0, "a name for what a session made");
     MPI_Comm_split(made, rank % 2, 0, &child);
-    CHECK(fr_world_comm_name(WORD(child)) == 0, "a name for its child");
+    CHECK(fr_job_comm_name(WORD(child)) == 0, "a name for its child");
     MPI_Intercomm_create(child, 0, made, 1 - rank % 2, 7, &both);
-    CHECK(fr_world_comm_name(WORD(both)) == 0, "a name for two of them");
+    CHECK(fr_job_comm_name(WORD(both)) == 0, "a name for two of them");
     MPI_Comm_free(&both);
     MPI_Comm_free(&child);
     MPI_Comm_free(&made);
@@ -317,7 +317,7 @@ static void run_all(void)
     MPI_Comm second;
     int call = 0;
     look(MPI_COMM_WORLD, call++);
-    note(fr_world_comm_name(WORD(MPI_COMM_SELF)), call++, rank);
+    note(fr_job_comm_name(WORD(MPI_COMM_SELF)), call++, rank);
     MPI_Comm_dup(MPI_COMM_WORLD, &second);
     for (int i = 0; i < 2; i++) {
         MPI_Comm parent = i ? second : MPI_COMM_WORLD;
@@ -383,9 +383,9 @@ static void check_joined(MPI_Comm between, int high)
     MPI_Comm merged, copy;
     MPI_Intercomm_merge(between, high, &merged);
     MPI_Comm_dup(merged, &copy);
-    CHECK(fr_world_comm_name(WORD(between)) == 0, "a name for two worlds");
-    CHECK(fr_world_comm_name(WORD(merged)) == 0, "a name for two worlds merged");
-    CHECK(fr_world_comm_name(WORD(copy)) == 0, "a name for its copy");
+    CHECK(fr_job_comm_name(WORD(between)) == 0, "a name for two worlds");
+    CHECK(fr_job_comm_name(WORD(merged)) == 0, "a name for two worlds merged");
+    CHECK(fr_job_comm_name(WORD(copy)) == 0, "a name for its copy");
     MPI_Comm_free(&copy);
     MPI_Comm_free(&merged);
     MPI_Comm_disconnect(&between);

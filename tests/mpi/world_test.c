@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Room world against the MPI of the process: which communicators and windows have multi-node
+// Module job against the MPI of the process: which communicators and windows have multi-node
 // NVLink. What is right is computed here, from where the ranks were put. Started on four ranks.
 //
-//   world_test                   many layouts of hosts and cliques, told to the room directly
+//   world_test                   many layouts of hosts and cliques, told to the module directly
 //   world_test HOSTS CLIQUES     one layout ("aabb", "11-1"), that the machine itself must show
 //   world_test late              one rank comes to the exchange eleven seconds after the others
 //   world_test spawn             processes outside of the world; started on two ranks
 #include "config.h"
 
-#include "device/device.h"
-#include "world/world.h"
+#include "fabrail/device.h"
+#include "fabrail/job.h"
 
 #include "../unit/check.h"
 
@@ -39,17 +39,17 @@ static int rank;
 static char place[64]; // for messages
 
 // A handle of any kind, an int or a pointer, as a word.
-#define WORD(handle) fr_real_handle((fr_word)(handle))
+#define WORD(handle) fr_abi_handle((fr_word)(handle))
 
 static bool counts(char clique)
 {
     return clique != '-' && clique != 'x';
 }
 
-static struct fr_world_facts facts_at(int at)
+static struct fr_job_facts facts_at(int at)
 {
     char clique = now.cliques[at];
-    struct fr_world_facts facts = {.host = (uint64_t)now.hosts[at] << 40};
+    struct fr_job_facts facts = {.host = (uint64_t)now.hosts[at] << 40};
     if (clique == '-')
         return facts;
     bool other = clique >= 'A' && clique <= 'Z';
@@ -72,7 +72,7 @@ static bool wanted(int member, int set)
 static void check_comm(MPI_Comm comm, int set, const char *what)
 {
     for (int round = 0; round < 2; round++) { // found, then remembered
-        bool found = fr_world_comm_has_fabric(WORD(comm));
+        bool found = fr_job_comm_has_fabric(WORD(comm));
         CHECK(found == wanted(rank, set), "rank %d in %s: %s of ranks 0x%x has%s", rank, place,
               what, (unsigned)set, found ? "" : " none");
     }
@@ -81,7 +81,7 @@ static void check_comm(MPI_Comm comm, int set, const char *what)
 static void check_win(MPI_Win win, int set)
 {
     for (int round = 0; round < 2; round++) {
-        bool found = fr_world_win_has_fabric(WORD(win));
+        bool found = fr_job_win_has_fabric(WORD(win));
         CHECK(found == wanted(rank, set), "rank %d in %s: window of ranks 0x%x has%s", rank, place,
               (unsigned)set, found ? "" : " none");
     }
@@ -246,16 +246,16 @@ static void check_counts(void)
         hosts += first;
         cliques += first_in_clique && several;
     }
-    CHECK(fr_world_host_count() == hosts, "%s: %d hosts", place, fr_world_host_count());
-    CHECK(fr_world_clique_count() == cliques, "%s: %d cliques", place, fr_world_clique_count());
+    CHECK(fr_job_host_count() == hosts, "%s: %d hosts", place, fr_job_host_count());
+    CHECK(fr_job_clique_count() == cliques, "%s: %d cliques", place, fr_job_clique_count());
 }
 
 static void check_unknown(void)
 {
     const MPI_Comm world = MPI_COMM_WORLD;
-    CHECK(!fr_world_comm_has_fabric(WORD(world)), "%s: before or after", place);
-    CHECK(!fr_world_facts_of(0), "%s", place);
-    CHECK(fr_world_host_count() == 0 && fr_world_clique_count() == 0, "%s", place);
+    CHECK(!fr_job_comm_has_fabric(WORD(world)), "%s: before or after", place);
+    CHECK(!fr_job_facts_of(0), "%s", place);
+    CHECK(fr_job_host_count() == 0 && fr_job_clique_count() == 0, "%s", place);
 }
 
 static void check_plain(void)
@@ -264,27 +264,27 @@ static void check_plain(void)
     const MPI_Win no_win = MPI_WIN_NULL;
     check_comm(world, ALL, "world");
     check_comm(self, 1 << rank, "self");
-    CHECK(!fr_world_comm_has_fabric(WORD(null)) && !fr_world_win_has_fabric(WORD(no_win)),
+    CHECK(!fr_job_comm_has_fabric(WORD(null)) && !fr_job_win_has_fabric(WORD(no_win)),
           "null handles");
-    CHECK(!fr_world_facts_of(-1) && !fr_world_facts_of(RANKS), "ranks that are none");
+    CHECK(!fr_job_facts_of(-1) && !fr_job_facts_of(RANKS), "ranks that are none");
     check_counts();
 }
 
 static void check_layout(void)
 {
-    struct fr_world_facts own = facts_at(rank);
+    struct fr_job_facts own = facts_at(rank);
     check_unknown();
-    fr_world_gather(&own);
+    fr_job_gather(&own);
     for (int i = 0; i < RANKS; i++) {
-        struct fr_world_facts told = facts_at(i);
-        const struct fr_world_facts *heard = fr_world_facts_of(i);
+        struct fr_job_facts told = facts_at(i);
+        const struct fr_job_facts *heard = fr_job_facts_of(i);
         CHECK(heard && memcmp(heard, &told, sizeof(told)) == 0, "%s: facts of rank %d", place, i);
     }
     check_plain();
     check_samples();
     if (now.hosts == layouts[0].hosts && now.cliques == layouts[0].cliques)
         check_reuse();
-    fr_world_release();
+    fr_job_release();
     check_unknown();
 }
 
@@ -300,7 +300,7 @@ static void *ask_often(void *unused)
     pthread_barrier_wait(&shared.barrier);
     for (int round = 0; round < ROUNDS; round++)
         for (int i = 0; i < 2; i++)
-            shared.wrong += fr_world_comm_has_fabric(WORD(shared.comms[i])) != (i == 0);
+            shared.wrong += fr_job_comm_has_fabric(WORD(shared.comms[i])) != (i == 0);
     return unused;
 }
 
@@ -309,8 +309,8 @@ static void check_threads(void)
 {
     pthread_t threads[THREADS];
     now = layouts[0];
-    struct fr_world_facts own = facts_at(rank);
-    fr_world_gather(&own);
+    struct fr_job_facts own = facts_at(rank);
+    fr_job_gather(&own);
     MPI_Comm_dup(MPI_COMM_WORLD, &shared.comms[0]);
     MPI_Comm_dup(MPI_COMM_SELF, &shared.comms[1]);
     pthread_barrier_init(&shared.barrier, NULL, THREADS);
@@ -322,7 +322,7 @@ static void check_threads(void)
     CHECK(shared.wrong == 0, "%d wrong answers", shared.wrong);
     MPI_Comm_free(&shared.comms[0]);
     MPI_Comm_free(&shared.comms[1]);
-    fr_world_release();
+    fr_job_release();
 }
 
 static void check_layouts(int provided)
@@ -356,19 +356,19 @@ static void check_machine(const char *hosts, const char *cliques)
     CHECK(clique.valid == counts(cliques[rank]), "rank %d: valid %u", rank, clique.valid);
     CHECK(!clique.valid || clique.clique == (uint32_t)(cliques[rank] - '0'), "rank %d: clique %u",
           rank, clique.clique);
-    struct fr_world_facts own = {
-        .host = fr_world_host(),
+    struct fr_job_facts own = {
+        .host = fr_job_host(),
         .clique = clique.clique,
         .has_fabric = clique.valid,
     };
     memcpy(own.cluster, clique.cluster, sizeof(own.cluster));
-    fr_world_gather(&own);
+    fr_job_gather(&own);
     check_plain();
     for (int set = 1; set <= ALL; set += 2)
         make_subset(set);
     check_samples();
     free_samples();
-    fr_world_release();
+    fr_job_release();
 }
 
 static void check_late(void)
@@ -377,10 +377,10 @@ static void check_late(void)
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == RANKS - 1)
         sleep(11);
-    struct fr_world_facts own = facts_at(rank);
-    fr_world_gather(&own);
+    struct fr_job_facts own = facts_at(rank);
+    fr_job_gather(&own);
     check_plain();
-    fr_world_release();
+    fr_job_release();
 }
 
 // Rank 0 of two starts another world of two. What is right for a process is that who is in no world
@@ -391,8 +391,8 @@ static void check_spawned(const char *program, MPI_Comm parent)
     bool is_child = parent != MPI_COMM_NULL;
     char argument[] = "spawn", *arguments[] = {argument, NULL};
     now = (struct layout){"ab", "11"};
-    struct fr_world_facts own = facts_at(rank);
-    fr_world_gather(&own);
+    struct fr_job_facts own = facts_at(rank);
+    fr_job_gather(&own);
     check_comm(world, 1 << 0 | 1 << 1, "world");
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     if (!is_child && rank == 0 &&
@@ -402,11 +402,10 @@ static void check_spawned(const char *program, MPI_Comm parent)
         between = MPI_COMM_NULL;
     }
     for (int round = 0; round < 2 && between != MPI_COMM_NULL; round++)
-        CHECK(fr_world_comm_has_fabric(WORD(between)) == is_child, "to another world, %d",
-              is_child);
+        CHECK(fr_job_comm_has_fabric(WORD(between)) == is_child, "to another world, %d", is_child);
     if (between != MPI_COMM_NULL)
         MPI_Comm_disconnect(&between);
-    fr_world_release();
+    fr_job_release();
 }
 
 int main(int argc, char **argv)
@@ -414,15 +413,15 @@ int main(int argc, char **argv)
     int provided = 0;
     MPI_Comm parent;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
-    if (fr_real_start() != FR_OK) {
+    if (fr_abi_start() != FR_OK) {
         fprintf(stderr, "the MPI of this process was not recognised\n");
         return CHECK_FAIL;
     }
-    fr_world_note();
-    rank = fr_world_rank();
+    fr_job_note();
+    rank = fr_job_rank();
     MPI_Comm_get_parent(&parent);
     bool is_spawn = argc == 2 && strcmp(argv[1], "spawn") == 0;
-    if (!is_spawn && fr_world_size() != RANKS) {
+    if (!is_spawn && fr_job_size() != RANKS) {
         fprintf(stderr, "%d ranks are needed\n", RANKS);
         return CHECK_FAIL;
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A stand-in for libfabric: NICs that copy inside of one process when their completion queue is
 // read, check what providers check (keys, bounds, descriptors, what is bound to what), write down
-// what they are asked to do, and fail as told. A test opens it by its path before the room looks
+// what they are asked to do, and fail as told. A test opens it by its path before the module looks
 // for libfabric, whose soname it has.
 #ifndef FR_TESTS_RAIL_STANDIN_H
 #define FR_TESTS_RAIL_STANDIN_H

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Moves data between two hosts of the rig by room rail alone, and says how much each rail moved.
+// Moves data between two hosts of the rig by module rail alone, and says how much each rail moved.
 // The processes find each other through files in a folder.
 //
 //   move serve FOLDER BYTES               owns memory, until it is told to end
@@ -14,7 +14,7 @@
 // end "moved BYTES in SECONDS s: GBYTES GB/s, RATE Gbit/s, CPU SECONDS s".
 #include "config.h"
 
-#include "rail/rail.h"
+#include "fabrail/rail.h"
 
 #include "../unit/check.h"
 

@@ -6,7 +6,7 @@
 
 #include "sim.h"
 
-#include "device/kernels.h"
+#include "fabrail/device/kernels.h"
 
 #include <stdlib.h>
 #include <string.h>

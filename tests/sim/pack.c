@@ -5,7 +5,7 @@
 
 #include "sim.h"
 
-#include "device/shape.h"
+#include "fabrail/device/shape.h"
 
 static CUresult copy_run(CUcontext ctx, uint64_t dst, uint64_t src, uint64_t bytes)
 {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The kernel of src/device/cuda/reduce.cu, done by the CPU: the same items for the same threads, the
-// same order of sources, the same bytes left alone, and a fault where the GPU would have one.
+// The kernel of src/device/cuda/reduce.cu, done by the CPU: the same items for the same threads,
+// the same order of sources, the same bytes left alone, and a fault where the GPU would have one.
 #include "config.h"
 
 #include "sim.h"
 
-#include "device/elements.h"
+#include "fabrail/device/elements.h"
 
 #include <string.h>
 
@@ -22,7 +22,7 @@ enum { RUN_BYTES = FR_REDUCE_MAX_THREADS * FR_REDUCE_UNIT_BYTES };
             left[i] = result;                                                                      \
         }                                                                                          \
     }
-#include "device/reduce.def"
+#include "fabrail/device/reduce.def"
 #undef FR_REDUCE
 
 static const struct {
@@ -30,7 +30,7 @@ static const struct {
     size_t element_bytes;
 } rows[FR_REDUCE_ROWS] = {
 #define FR_REDUCE(type, operation, element, result) {row_##type##_##operation, sizeof(element)},
-#include "device/reduce.def"
+#include "fabrail/device/reduce.def"
 #undef FR_REDUCE
 };
 

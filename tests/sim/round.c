@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The kernels that meet others (src/device/round.h), done by the CPU: words and posts in the memory
-// of all ranks, the bytes moved in between, and an answer to the host. A kernel on a GPU runs
-// beside its host; this one keeps the host's thread for as long as it waits.
+// The kernels that meet others (include/fabrail/device/round.h), done by the CPU: words and posts
+// in the memory of all ranks, the bytes moved in between, and an answer to the host. A kernel on a
+// GPU runs beside its host; this one keeps the host's thread for as long as it waits.
 #include "config.h"
 
 #include "sim.h"
 
-#include "device/round.h"
+#include "fabrail/device/round.h"
 
 #include <sched.h>
 #include <string.h>

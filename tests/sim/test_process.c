@@ -7,7 +7,7 @@
 
 #include "sim_nvml.h"
 
-#include "device/kernels.h"
+#include "fabrail/device/kernels.h"
 
 #include <dlfcn.h>
 #include <errno.h>

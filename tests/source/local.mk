@@ -1,3 +1,3 @@
 # Rules of the source tree itself.
-TESTS += tests/source/rooms.test
-EXTRA_DIST += tests/source/rooms.test
+TESTS += tests/source/modules.test
+EXTRA_DIST += tests/source/modules.test

@@ -11,9 +11,9 @@ endif
 check_PROGRAMS += tests/tools/json
 tests_tools_json_SOURCES = tests/tools/json.c tests/unit/check.h tools/json_read.c tools/json_read.h \
     tools/json_write.c tools/json_write.h
-tests_tools_json_LDADD = librooms.la -lm
+tests_tools_json_LDADD = libmodules.la -lm
 
 check_PROGRAMS += tests/tools/pairing
 tests_tools_pairing_SOURCES = tests/tools/pairing.c tests/unit/check.h tools/pairing.c tools/pairing.h \
     tools/elf_file.c tools/elf_file.h tools/child.c tools/child.h
-tests_tools_pairing_LDADD = librooms.la -lm
+tests_tools_pairing_LDADD = libmodules.la -lm

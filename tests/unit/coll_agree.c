@@ -4,8 +4,8 @@
 #include "config.h"
 
 #include "coll/mapset.h"
-#include "coll/posts.h"
-#include "coll/task.h"
+#include "fabrail/coll/shm_slots.h"
+#include "fabrail/coll/task.h"
 
 #include "check.h"
 
@@ -13,14 +13,13 @@
 
 enum { RANKS = 2, WHAT = 77, FREED = FR_ARRAY_LENGTH(((struct fr_coll_advert *)0)->freed) };
 
-static struct fr_control_process processes[RANKS] = {{.cookie = 1}, {.cookie = 2}};
+static struct fr_job_process processes[RANKS] = {{.cookie = 1}, {.cookie = 2}};
 static struct fr_coll_advert *growing; // its count of freed memory grows as it is read, or NULL
 static unsigned forgotten;
 
 // The linker has the library's calls come here.
-extern void __wrap_fr_memory_forget_buffer(const struct fr_control_process *owner,
-                                           uint64_t buffer_id);
-void __wrap_fr_memory_forget_buffer(const struct fr_control_process *owner, uint64_t buffer_id)
+extern void __wrap_fr_ipc_forget_buffer(const struct fr_job_process *owner, uint64_t buffer_id);
+void __wrap_fr_ipc_forget_buffer(const struct fr_job_process *owner, uint64_t buffer_id)
 {
     CHECK(owner->cookie == 2 && buffer_id == 100 + forgotten);
     forgotten++;
@@ -30,18 +29,18 @@ void __wrap_fr_memory_forget_buffer(const struct fr_control_process *owner, uint
         exit(CHECK_FAIL);
 }
 
-static struct fr_coll_group open_as(const struct fr_control_secret *secret, int rank)
+static struct fr_coll_team open_as(const struct fr_job_secret *secret, int rank)
 {
-    struct fr_coll_group group = {.rank = rank, .size = RANKS, .processes = processes};
+    struct fr_coll_team group = {.rank = rank, .size = RANKS, .processes = processes};
     enum fr_status status =
-        fr_coll_segment_open(secret, rank, RANKS, fr_coll_group_post_bytes(RANKS), &group.segment);
+        fr_coll_segment_open(secret, rank, RANKS, fr_coll_team_post_bytes(RANKS), &group.segment);
     CHECK(status == FR_OK, "%s", fr_core_status_text(status));
     if (status != FR_OK)
         exit(CHECK_FAIL);
     return group;
 }
 
-static void post_for(struct fr_coll_group *group, const void *data, size_t bytes)
+static void post_for(struct fr_coll_team *group, const void *data, size_t bytes)
 {
     struct fr_coll_round round = {.call = "test"};
     const struct fr_coll_post post = {.data = data, .bytes = bytes};
@@ -50,7 +49,7 @@ static void post_for(struct fr_coll_group *group, const void *data, size_t bytes
 
 // All rounds of the other rank: its advert, which is returned, that it has mapped all, and that it
 // has moved all.
-static struct fr_coll_advert *post(struct fr_coll_group *other, uint32_t freed_count)
+static struct fr_coll_advert *post(struct fr_coll_team *other, uint32_t freed_count)
 {
     struct {
         struct fr_coll_advert advert;
@@ -67,17 +66,17 @@ static struct fr_coll_advert *post(struct fr_coll_group *other, uint32_t freed_c
 }
 
 // Another group, of which the second rank does not read what the first one has posted in a slot.
-static void take_slot(struct fr_coll_group *group)
+static void take_slot(struct fr_coll_team *group)
 {
-    struct fr_control_secret secret;
+    struct fr_job_secret secret;
     unsigned char advert[sizeof(struct fr_coll_advert)] = {0};
-    CHECK(fr_control_secret_draw(&secret) == FR_OK);
+    CHECK(fr_job_secret_draw(&secret) == FR_OK);
     *group = open_as(&secret, 0);
     post_for(group, advert, sizeof(advert));
     fr_coll_segment_done(group->segment, UINT64_MAX);
 }
 
-static enum fr_status move_nothing(struct fr_coll_group *group, void *operation, int step,
+static enum fr_status move_nothing(struct fr_coll_team *group, void *operation, int step,
                                    struct fr_device_work *work)
 {
     (void)group;
@@ -91,7 +90,7 @@ static enum fr_status move_nothing(struct fr_coll_group *group, void *operation,
 // process has used so many further slots.
 static enum fr_status agree(uint32_t freed_count, bool grows, size_t used_slots)
 {
-    struct fr_coll_group users[FR_COLL_POSTS_SLOTS];
+    struct fr_coll_team users[FR_COLL_POSTS_SLOTS];
     const struct fr_coll_slot slot = {0};
     struct fr_coll_task task = {.part = {.call = "test",
                                          .what = WHAT,
@@ -101,9 +100,9 @@ static enum fr_status agree(uint32_t freed_count, bool grows, size_t used_slots)
                                          .mover = FR_DEVICE_HOST,
                                          .move = move_nothing,
                                          .steps = 1}};
-    struct fr_control_secret secret;
-    CHECK(fr_control_secret_draw(&secret) == FR_OK);
-    struct fr_coll_group own = open_as(&secret, 0), other = open_as(&secret, 1);
+    struct fr_job_secret secret;
+    CHECK(fr_job_secret_draw(&secret) == FR_OK);
+    struct fr_coll_team own = open_as(&secret, 0), other = open_as(&secret, 1);
     forgotten = 0;
     struct fr_coll_advert *advert = post(&other, freed_count);
     growing = grows ? advert : NULL;
@@ -123,15 +122,15 @@ static enum fr_status agree(uint32_t freed_count, bool grows, size_t used_slots)
 
 int main(void)
 {
-    struct fr_control_secret job;
-    CHECK(fr_control_secret_draw(&job) == FR_OK);
-    CHECK(fr_coll_posts_open(&job, 0, 1, fr_coll_group_post_bytes(RANKS)) == FR_OK);
+    struct fr_job_secret job;
+    CHECK(fr_job_secret_draw(&job) == FR_OK);
+    CHECK(fr_coll_slots_open(&job, 0, 1, fr_coll_team_post_bytes(RANKS)) == FR_OK);
     CHECK(agree(0, false, 0) == FR_OK && forgotten == 0);
     CHECK(agree(FREED, false, 0) == FR_OK && forgotten == FREED, "%u", forgotten);
     CHECK(agree(FREED - 1, true, 0) == FR_OK && forgotten == FREED - 1, "%u", forgotten);
     CHECK(agree(FREED + 1, false, 0) == FR_ERR_UNSUPPORTED && forgotten == 0, "%u", forgotten);
     CHECK(agree(UINT32_MAX, false, 0) == FR_ERR_UNSUPPORTED && forgotten == 0, "%u", forgotten);
     CHECK(agree(1, false, FR_COLL_POSTS_SLOTS - 1) == FR_ERR_UNSUPPORTED);
-    fr_coll_posts_release();
+    fr_coll_slots_release();
     return check_result();
 }

@@ -3,7 +3,7 @@
 // many come and go; and each process draws its own.
 #include "config.h"
 
-#include "coll/number.h"
+#include "fabrail/coll/number.h"
 
 #include "check.h"
 

@@ -5,9 +5,9 @@
 // a GPU, so that it does not join.
 #include "config.h"
 
-#include "coll/group.h"
-#include "coll/place.h"
-#include "coll/posts.h"
+#include "fabrail/coll.h"
+#include "fabrail/coll/shm_slots.h"
+#include "fabrail/coll/team_discovery.h"
 
 #include "check.h"
 
@@ -16,7 +16,7 @@
 
 enum { COMMS = 1000, REAL = 50, RANKS = 128 };
 
-static size_t bytes_of(const struct fr_control_secret *secret)
+static size_t bytes_of(const struct fr_job_secret *secret)
 {
     struct stat status;
     char name[64];
@@ -27,11 +27,11 @@ static size_t bytes_of(const struct fr_control_secret *secret)
     return (size_t)status.st_blocks * 512;
 }
 
-static struct fr_coll_segment *open_as(const struct fr_control_secret *secret, int rank)
+static struct fr_coll_segment *open_as(const struct fr_job_secret *secret, int rank)
 {
     struct fr_coll_segment *segment = NULL;
     enum fr_status status =
-        fr_coll_segment_open(secret, rank, RANKS, fr_coll_group_post_bytes(RANKS), &segment);
+        fr_coll_segment_open(secret, rank, RANKS, fr_coll_team_post_bytes(RANKS), &segment);
     CHECK(status == FR_OK, "%s", fr_core_status_text(status));
     if (status != FR_OK)
         exit(CHECK_FAIL);
@@ -39,11 +39,11 @@ static struct fr_coll_segment *open_as(const struct fr_control_secret *secret, i
 }
 
 // One communicator, in which rank 0 is this process: it advertises, and all read that.
-static struct fr_coll_segment *exchange(const struct fr_control_secret *secret)
+static struct fr_coll_segment *exchange(const struct fr_job_secret *secret)
 {
     static const unsigned char advert[1 << 16];
     struct fr_coll_segment *own = open_as(secret, 0);
-    CHECK(fr_coll_segment_post(own, 1, advert, fr_coll_group_post_bytes(RANKS)) == FR_OK);
+    CHECK(fr_coll_segment_post(own, 1, advert, fr_coll_team_post_bytes(RANKS)) == FR_OK);
     fr_coll_segment_done(own, 1);
     for (int rank = 1; rank < RANKS; rank++) {
         struct fr_coll_segment *other = open_as(secret, rank);
@@ -54,27 +54,27 @@ static struct fr_coll_segment *exchange(const struct fr_control_secret *secret)
     return own;
 }
 
-static void come_and_go(const struct fr_control_secret *job)
+static void come_and_go(const struct fr_job_secret *job)
 {
     enum { TIMES = 5000 };
-    struct fr_control_secret secret = fr_control_secret_derive(job, "places", 6);
+    struct fr_job_secret secret = fr_job_secret_derive(job, "places", 6);
     for (uint64_t name = 1; name <= TIMES && check_failures == 0; name++) {
-        struct fr_coll_place *place = fr_coll_place_join(&secret, 1, name, 2, 1);
+        struct fr_coll_discovery *place = fr_coll_discovery_join(&secret, 1, name, 2, 1);
         CHECK(place != NULL, "communicator %u", (unsigned)name);
-        fr_coll_place_leave(place);
+        fr_coll_discovery_leave(place);
     }
-    fr_coll_place_release();
+    fr_coll_discovery_release();
 }
 
 int main(void)
 {
     static struct fr_coll_segment *segments[REAL];
-    struct fr_control_secret job, secret;
+    struct fr_job_secret job, secret;
     size_t bytes = 0;
-    CHECK(fr_control_secret_draw(&job) == FR_OK);
-    CHECK(fr_coll_posts_open(&job, 0, RANKS, fr_coll_group_post_bytes(RANKS)) == FR_OK);
+    CHECK(fr_job_secret_draw(&job) == FR_OK);
+    CHECK(fr_coll_slots_open(&job, 0, RANKS, fr_coll_team_post_bytes(RANKS)) == FR_OK);
     for (int i = 0; i < REAL; i++) {
-        secret = fr_control_secret_derive(&job, &i, sizeof(i));
+        secret = fr_job_secret_derive(&job, &i, sizeof(i));
         segments[i] = exchange(&secret);
         bytes += bytes_of(&secret);
     }
@@ -86,7 +86,7 @@ int main(void)
     CHECK(bytes < (size_t)64 << 20, "%zu bytes", bytes);
     for (int i = 0; i < REAL; i++)
         fr_coll_segment_close(segments[i]);
-    fr_coll_posts_release();
+    fr_coll_slots_release();
     come_and_go(&job);
     return check_result();
 }

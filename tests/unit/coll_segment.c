@@ -3,8 +3,8 @@
 // that run ahead, come late or die, and what must be refused.
 #include "config.h"
 
-#include "coll/posts.h"
-#include "coll/segment.h"
+#include "fabrail/coll/segment.h"
+#include "fabrail/coll/shm_slots.h"
 
 #include "processes.h"
 
@@ -13,26 +13,26 @@
 
 enum { POST_BYTES = 200 };
 
-static void name_of(const struct fr_control_secret *secret, char name[64])
+static void name_of(const struct fr_job_secret *secret, char name[64])
 {
     int used = snprintf(name, 64, "/dev/shm/fabrail-shared-");
     for (size_t i = 0; i < sizeof(secret->bytes); i++)
         used += snprintf(name + used, 64 - (size_t)used, "%02x", secret->bytes[i]);
 }
 
-static void open_posts(const struct fr_control_secret *secret)
+static void open_posts(const struct fr_job_secret *secret)
 {
-    const struct fr_control_secret posts = fr_control_secret_derive(secret, "posts", 5);
-    CHECK(fr_coll_posts_open(&posts, process_rank, process_count, POST_BYTES) == FR_OK);
+    const struct fr_job_secret posts = fr_job_secret_derive(secret, "posts", 5);
+    CHECK(fr_coll_slots_open(&posts, process_rank, process_count, POST_BYTES) == FR_OK);
 }
 
 // Rank 0 opens first, the others as soon as they know the secret.
-static struct fr_coll_segment *open_all(size_t post_bytes, struct fr_control_secret *secret)
+static struct fr_coll_segment *open_all(size_t post_bytes, struct fr_job_secret *secret)
 {
     struct fr_coll_segment *segment = NULL;
     enum fr_status status;
     if (process_rank == 0)
-        CHECK(fr_control_secret_draw(secret) == FR_OK);
+        CHECK(fr_job_secret_draw(secret) == FR_OK);
     else
         process_hear(0, secret, sizeof(*secret));
     if (post_bytes > FR_COLL_SEGMENT_SHORT_POST)
@@ -71,7 +71,7 @@ static void post_for(struct fr_coll_segment *segment, uint64_t round, const void
 
 static struct fr_coll_segment *open_sealed(size_t post_bytes)
 {
-    struct fr_control_secret secret;
+    struct fr_job_secret secret;
     char name[64];
     struct fr_coll_segment *segment = open_all(post_bytes, &secret);
     seal(segment);
@@ -267,7 +267,7 @@ static void run_long(void)
 static void run_slots(void)
 {
     enum { SEGMENTS = FR_COLL_POSTS_SLOTS };
-    struct fr_control_secret secret;
+    struct fr_job_secret secret;
     struct fr_coll_segment *segments[SEGMENTS], *last = open_sealed(POST_BYTES);
     unsigned char post[POST_BYTES] = {0};
     for (int i = 0; i < SEGMENTS; i++) {
@@ -294,7 +294,7 @@ static void run_slots(void)
     for (int i = 0; i < SEGMENTS && process_rank == 1; i++)
         fr_coll_segment_close(segments[i]);
     fr_coll_segment_close(last);
-    fr_coll_posts_release();
+    fr_coll_slots_release();
 }
 
 // Tells the last rank, by way of rank 0, once all others have come here.
@@ -311,7 +311,7 @@ static void run_late(void)
 {
     char word;
     bool is_late = process_rank == process_count - 1;
-    struct fr_control_secret secret;
+    struct fr_job_secret secret;
     struct fr_coll_segment *segment;
     if (is_late) {
         process_hear(0, &secret, sizeof(secret));
@@ -362,11 +362,11 @@ static void run_death(void)
 // Alone, so that both ends are in one process.
 static void run_refusals(void)
 {
-    struct fr_control_secret secret, other;
+    struct fr_job_secret secret, other;
     struct fr_coll_segment *segment = NULL, *second = NULL;
     unsigned char post[POST_BYTES] = {0};
     char name[64];
-    CHECK(fr_control_secret_draw(&secret) == FR_OK && fr_control_secret_draw(&other) == FR_OK);
+    CHECK(fr_job_secret_draw(&secret) == FR_OK && fr_job_secret_draw(&other) == FR_OK);
     CHECK(memcmp(&secret, &other, sizeof(secret)) != 0);
     name_of(&secret, name);
     CHECK(fr_coll_segment_open(&secret, 1, 2, 4, &segment) == FR_ERR_NOT_FOUND);

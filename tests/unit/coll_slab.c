@@ -4,19 +4,19 @@
 // come late, or never.
 #include "config.h"
 
-#include "coll/slab.h"
 #include "device/cuda/cuda_int.h"
+#include "fabrail/coll/slab.h"
 
-#include "memory_pair.h"
+#include "ipc_pair.h"
 
 #include <string.h>
 
 enum { POST_BYTES = 200, MOVE_BYTES = 5000 };
 
-static struct fr_memory_handle handles[PROCESSES_MAX];
+static struct fr_ipc_handle handles[PROCESSES_MAX];
 
 // Gathers what each process has for all, by way of the first.
-static void gather(const struct fr_memory_handle *own)
+static void gather(const struct fr_ipc_handle *own)
 {
     handles[process_rank] = *own;
     for (int rank = 1; rank < process_count && process_rank == 0; rank++)
@@ -39,7 +39,7 @@ static int device_here(void)
 static struct fr_coll_slab *open_all(void)
 {
     struct fr_coll_slab *slab = NULL;
-    struct fr_memory_handle handle = {.bytes = 0};
+    struct fr_ipc_handle handle = {.bytes = 0};
     CUcontext context = NULL;
     if (!driver_load() || !driver_start(&context))
         exit(CHECK_SKIP);
@@ -164,13 +164,13 @@ struct moving {
     struct driver_memory from, to;
     struct driver_memory source, result; // before, and after
     struct fr_device_range range;
-    struct fr_memory_mapping mappings[PROCESSES_MAX];
+    struct fr_ipc_mapping mappings[PROCESSES_MAX];
     struct fr_device_push_piece pieces[PROCESSES_MAX];
 };
 
 static void open_moving(struct moving *moving)
 {
-    struct fr_memory_handle handle = {.bytes = 0};
+    struct fr_ipc_handle handle = {.bytes = 0};
     CHECK(driver_allocate(FR_KIND_VMM_FABRIC, device_here(), MOVE_BYTES, &moving->from));
     CHECK(driver_allocate(FR_KIND_VMM_FABRIC, device_here(), (size_t)process_count * MOVE_BYTES,
                           &moving->to));
@@ -181,7 +181,7 @@ static void open_moving(struct moving *moving)
     CHECK(pair_export(moving->to.address, (size_t)process_count * MOVE_BYTES, &handle) == FR_OK);
     gather(&handle);
     for (int rank = 0; rank < process_count; rank++) {
-        CHECK(fr_memory_pin(&handles[rank], &moving->range, &moving->mappings[rank]) == FR_OK);
+        CHECK(fr_ipc_pin(&handles[rank], &moving->range, &moving->mappings[rank]) == FR_OK);
         moving->pieces[rank] = (struct fr_device_push_piece){
             .dst = moving->mappings[rank].address + (size_t)process_rank * MOVE_BYTES,
             .src = (uintptr_t)moving->from.address,
@@ -194,7 +194,7 @@ static void open_moving(struct moving *moving)
 static void close_moving(struct moving *moving)
 {
     for (int rank = 0; rank < process_count; rank++)
-        fr_memory_unpin(&moving->mappings[rank]);
+        fr_ipc_unpin(&moving->mappings[rank]);
     process_meet();
     driver_free(&moving->source);
     driver_free(&moving->result);

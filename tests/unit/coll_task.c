@@ -5,13 +5,13 @@
 // alone.
 #include "config.h"
 
-#include "coll/alltoall.h"
-#include "coll/bcast.h"
 #include "coll/mapset.h"
-#include "coll/posts.h"
-#include "coll/reduce.h"
+#include "fabrail/coll/alltoall.h"
+#include "fabrail/coll/bcast.h"
+#include "fabrail/coll/reduction.h"
+#include "fabrail/coll/shm_slots.h"
 
-#include "memory_pair.h"
+#include "ipc_pair.h"
 
 #include <time.h>
 
@@ -20,22 +20,22 @@ enum { RANKS = 2, BYTES = 6000, PART = BYTES / RANKS };
 // The MPI messages of groups in device memory. The linker has the library's calls come here.
 static unsigned given_up;
 
-extern bool __wrap_fr_coll_meet_was_told(const struct fr_coll_meeting *meeting);
-extern void __wrap_fr_coll_meet_tell(const struct fr_coll_meeting *meeting);
-bool __wrap_fr_coll_meet_was_told(const struct fr_coll_meeting *meeting)
+extern bool __wrap_fr_coll_team_message_was_told(const struct fr_coll_meeting *meeting);
+extern void __wrap_fr_coll_team_message_tell(const struct fr_coll_meeting *meeting);
+bool __wrap_fr_coll_team_message_was_told(const struct fr_coll_meeting *meeting)
 {
     (void)meeting;
     return false;
 }
-void __wrap_fr_coll_meet_tell(const struct fr_coll_meeting *meeting)
+void __wrap_fr_coll_team_message_tell(const struct fr_coll_meeting *meeting)
 {
     given_up += meeting->call == FR_COLL_MEET_END;
 }
 
 // Two ranks, with memory to send from and to receive into.
 struct pair {
-    struct fr_coll_group groups[RANKS];
-    struct fr_control_process processes[RANKS];
+    struct fr_coll_team groups[RANKS];
+    struct fr_job_process processes[RANKS];
     struct driver_memory from[RANKS], to[RANKS];
 };
 
@@ -43,10 +43,10 @@ static bool in_slabs;
 
 static void open_segments(struct pair *pair)
 {
-    struct fr_control_secret secret;
-    CHECK(fr_control_secret_draw(&secret) == FR_OK);
+    struct fr_job_secret secret;
+    CHECK(fr_job_secret_draw(&secret) == FR_OK);
     for (int rank = 0; rank < RANKS; rank++)
-        CHECK(fr_coll_segment_open(&secret, rank, RANKS, fr_coll_group_post_bytes(RANKS),
+        CHECK(fr_coll_segment_open(&secret, rank, RANKS, fr_coll_team_post_bytes(RANKS),
                                    &pair->groups[rank].segment) == FR_OK);
     for (int rank = 0; rank < RANKS; rank++)
         CHECK(fr_coll_segment_seal(pair->groups[rank].segment));
@@ -54,9 +54,9 @@ static void open_segments(struct pair *pair)
 
 static void open_slabs(struct pair *pair)
 {
-    struct fr_memory_handle handles[RANKS];
+    struct fr_ipc_handle handles[RANKS];
     for (int rank = 0; rank < RANKS; rank++) {
-        enum fr_status status = fr_coll_slab_make(0, rank, RANKS, fr_coll_group_post_bytes(RANKS),
+        enum fr_status status = fr_coll_slab_make(0, rank, RANKS, fr_coll_team_post_bytes(RANKS),
                                                   &pair->groups[rank].slab, &handles[rank]);
         if (status == FR_ERR_UNSUPPORTED)
             pair_skip("no fabric memory");
@@ -70,9 +70,9 @@ static void open_pair(struct pair *pair)
 {
     memset(pair, 0, sizeof(*pair));
     for (int rank = 0; rank < RANKS; rank++) {
-        pair->processes[rank] = *fr_memory_self();
+        pair->processes[rank] = *fr_ipc_self();
         pair->groups[rank] =
-            (struct fr_coll_group){.rank = rank, .size = RANKS, .processes = pair->processes};
+            (struct fr_coll_team){.rank = rank, .size = RANKS, .processes = pair->processes};
         CHECK(driver_allocate(FR_KIND_VMM_FABRIC, 0, BYTES, &pair->from[rank]));
         CHECK(driver_allocate(FR_KIND_VMM_FABRIC, 0, BYTES, &pair->to[rank]));
     }
@@ -280,7 +280,7 @@ static void test_turns(struct pair *pair)
     check(&ops[BCAST]); // what was written last
 }
 
-static bool plan_nothing(struct fr_coll_group *group, void *operation, struct fr_device_move *move)
+static bool plan_nothing(struct fr_coll_team *group, void *operation, struct fr_device_move *move)
 {
     (void)group;
     (void)operation;
@@ -288,7 +288,7 @@ static bool plan_nothing(struct fr_coll_group *group, void *operation, struct fr
     return false;
 }
 
-static enum fr_status move_badly(struct fr_coll_group *group, void *operation, int step,
+static enum fr_status move_badly(struct fr_coll_team *group, void *operation, int step,
                                  struct fr_device_work *work)
 {
     (void)operation;
@@ -386,15 +386,15 @@ static void run_missing(void)
 
 static void start(void)
 {
-    struct fr_control_secret job;
+    struct fr_job_secret job;
     pair_begin(0);
-    CHECK(fr_control_secret_draw(&job) == FR_OK);
-    CHECK(fr_coll_posts_open(&job, 0, 1, fr_coll_group_post_bytes(RANKS)) == FR_OK);
+    CHECK(fr_job_secret_draw(&job) == FR_OK);
+    CHECK(fr_coll_slots_open(&job, 0, 1, fr_coll_team_post_bytes(RANKS)) == FR_OK);
 }
 
 static void finish(void)
 {
-    fr_coll_posts_release();
+    fr_coll_slots_release();
     pair_end();
 }
 

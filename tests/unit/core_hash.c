@@ -18,7 +18,7 @@ static void *scarce_malloc(size_t bytes)
 
 #define uthash_malloc(bytes)       scarce_malloc(bytes)
 #define uthash_free(memory, bytes) free(memory)
-#include "core/hash.h"
+#include "fabrail/core/hash.h"
 
 #include "check.h"
 

@@ -3,7 +3,7 @@
 // the texts of core and the hash table without memory.
 #include "config.h"
 
-#include "core/core.h"
+#include "fabrail/core.h"
 
 #include "check.h"
 

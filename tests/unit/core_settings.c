@@ -2,7 +2,7 @@
 // Settings: every type of row, its limits plus and minus one, and what is said of wrong ones.
 #include "config.h"
 
-#include "core/core.h"
+#include "fabrail/core.h"
 
 #include "check.h"
 

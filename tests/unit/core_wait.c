@@ -3,7 +3,7 @@
 // how long they sleep, and when a wait is long or over.
 #include "config.h"
 
-#include "core/wait.h"
+#include "fabrail/core/wait.h"
 
 #include "check.h"
 

@@ -3,7 +3,7 @@
 // begin and end in different memory, and addresses that change owner.
 #include "config.h"
 
-#include "device/classify.h"
+#include "fabrail/device/classify.h"
 
 #include "driver.h"
 

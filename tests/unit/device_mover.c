@@ -5,7 +5,7 @@
 
 #include "driver.h"
 
-#include "device/classify.h"
+#include "fabrail/device/classify.h"
 
 enum { BYTES = 100000, MOST_DEVICES = 3, NOBODY = -1 };
 

@@ -5,10 +5,10 @@
 // memory: all of the memory is compared, so a byte in a gap counts as well.
 #include "config.h"
 
+#include "datatype/datatype_int.h"
 #include "device/cuda/cuda_int.h"
-#include "device/pack.h"
 #include "driver.h"
-#include "layout/layout_int.h"
+#include "fabrail/device/pack.h"
 
 enum { SPACE = 1 << 20, MOST_PACKED = 1 << 16, ROUNDS = 3000, KERNEL_ROUNDS = 600 };
 
@@ -24,7 +24,7 @@ static size_t below(size_t limit)
 // A layout of the test's own, with the offset of each packed byte of one element.
 struct sample {
     struct fr_layout layout;
-    struct fr_layout_list list;
+    struct fr_datatype_list list;
     ptrdiff_t *places;
     ptrdiff_t low, high;
 };
@@ -33,7 +33,7 @@ static void expand(struct sample *sample)
 {
     sample->places = malloc(sample->list.bytes * sizeof(*sample->places));
     for (size_t g = 0; g < sample->list.count; g++) {
-        const struct fr_layout_group *group = &sample->list.items[g];
+        const struct fr_datatype_group *group = &sample->list.items[g];
         for (size_t run = 0; run < group->n[0] * group->n[1]; run++) {
             size_t i = run % group->n[0], j = run / group->n[0];
             for (size_t b = 0; b < group->bytes; b++)
@@ -64,31 +64,31 @@ static void finish(struct sample *sample, ptrdiff_t extent)
 
 static void sample_free(struct sample *sample)
 {
-    fr_layout_list_free(&sample->list);
+    fr_datatype_list_free(&sample->list);
     free(sample->places);
 }
 
 // Some runs one behind the other, or anywhere, as long as each other or not, which do not overlap
 // unless they may.
-static void push_runs(struct fr_layout_list *list, size_t unit, bool overlaps)
+static void push_runs(struct fr_datatype_list *list, size_t unit, bool overlaps)
 {
     size_t count = 1 + below(below(4) == 0 ? 40 : 4), bytes = unit * (1 + below(4));
     bool is_uniform = below(2), is_regular = below(3) == 0;
     ptrdiff_t at = 0;
     for (size_t i = 0; i < count; i++) {
         size_t length = is_uniform ? bytes : unit * (1 + below(6));
-        CHECK(fr_layout_list_push_run(list, overlaps ? (ptrdiff_t)(unit * below(64)) : at,
-                                      length) == FR_OK);
+        CHECK(fr_datatype_list_push_run(list, overlaps ? (ptrdiff_t)(unit * below(64)) : at,
+                                        length) == FR_OK);
         at += (ptrdiff_t)(length + unit * (is_regular ? 1 : below(4)));
     }
-    fr_layout_list_finish(list);
+    fr_datatype_list_finish(list);
 }
 
-static ptrdiff_t span_of(const struct fr_layout_list *list)
+static ptrdiff_t span_of(const struct fr_datatype_list *list)
 {
     ptrdiff_t low = 0, high = 0;
     for (size_t i = 0; i < list->count; i++) {
-        const struct fr_layout_group *group = &list->items[i];
+        const struct fr_datatype_group *group = &list->items[i];
         ptrdiff_t first = group->offset, last = group->offset + (ptrdiff_t)group->bytes;
         for (int level = 0; level < 2; level++) {
             ptrdiff_t reach = (ptrdiff_t)(group->n[level] - 1) * group->stride[level];
@@ -109,17 +109,17 @@ static bool make_random(struct sample *sample)
     push_runs(&sample->list, unit, overlaps);
     for (size_t depth = below(4); depth > 0 && sample->list.bytes < 4096; depth--) {
         ptrdiff_t stride = span_of(&sample->list) + (ptrdiff_t)(unit * below(3));
-        CHECK(fr_layout_list_repeat(&sample->list, 1 + below(5), below(4) ? stride : -stride) ==
+        CHECK(fr_datatype_list_repeat(&sample->list, 1 + below(5), below(4) ? stride : -stride) ==
               FR_OK);
     }
     if (below(4) == 0) // as a structure of that and a member behind it
-        CHECK(fr_layout_list_push_run(&sample->list, span_of(&sample->list) + (ptrdiff_t)unit,
-                                      unit * (1 + below(3))) == FR_OK);
-    fr_layout_list_finish(&sample->list);
-    fr_layout_list_shift(&sample->list, (ptrdiff_t)(unit * below(5)) - (ptrdiff_t)unit);
+        CHECK(fr_datatype_list_push_run(&sample->list, span_of(&sample->list) + (ptrdiff_t)unit,
+                                        unit * (1 + below(3))) == FR_OK);
+    fr_datatype_list_finish(&sample->list);
+    fr_datatype_list_shift(&sample->list, (ptrdiff_t)(unit * below(5)) - (ptrdiff_t)unit);
     ptrdiff_t extent = span_of(&sample->list) + (ptrdiff_t)(unit * below(3));
     if (extent > SPACE / 16) {
-        fr_layout_list_free(&sample->list);
+        fr_datatype_list_free(&sample->list);
         return false;
     }
     finish(sample, extent);
@@ -133,7 +133,7 @@ static ptrdiff_t place_of(const struct sample *sample, size_t packed)
            (ptrdiff_t)element * sample->layout.extent;
 }
 
-static void check_places(const struct sample *sample, const struct fr_layout_compiled *compiled,
+static void check_places(const struct sample *sample, const struct fr_datatype_compiled *compiled,
                          size_t count)
 {
     size_t all = count * sample->layout.size_bytes;
@@ -155,7 +155,7 @@ static void check_places(const struct sample *sample, const struct fr_layout_com
 }
 
 // Every run begins where a load of this width may.
-static void check_align(const struct sample *sample, const struct fr_layout_compiled *compiled)
+static void check_align(const struct sample *sample, const struct fr_datatype_compiled *compiled)
 {
     size_t align = compiled->shape.align;
     bool right = align >= 1 && align <= FR_PACK_MAX_WIDTH &&
@@ -173,10 +173,10 @@ static void test_random_layouts(void)
     unsigned nests = 0, tables = 0, uniform = 0;
     for (int round = 0; round < ROUNDS; round++) {
         struct sample sample;
-        struct fr_layout_compiled compiled;
+        struct fr_datatype_compiled compiled;
         if (!make_random(&sample))
             continue;
-        CHECK(fr_layout_compile(&sample.layout, &compiled));
+        CHECK(fr_datatype_compile(&sample.layout, &compiled));
         check_places(&sample, &compiled, 1 + below(3));
         check_align(&sample, &compiled);
         nests += compiled.table == NULL;
@@ -194,28 +194,28 @@ static void test_random_layouts(void)
 static void test_levels(void)
 {
     struct sample sample = {0};
-    struct fr_layout_compiled compiled;
-    CHECK(fr_layout_list_push_run(&sample.list, 8, 8) == FR_OK);
-    fr_layout_list_finish(&sample.list);
+    struct fr_datatype_compiled compiled;
+    CHECK(fr_datatype_list_push_run(&sample.list, 8, 8) == FR_OK);
+    fr_datatype_list_finish(&sample.list);
     const size_t counts[] = {5, 7, 3};
     ptrdiff_t stride = 24;
     for (int i = 0; i < 3; i++) {
-        CHECK(fr_layout_list_repeat(&sample.list, counts[i], stride) == FR_OK);
+        CHECK(fr_datatype_list_repeat(&sample.list, counts[i], stride) == FR_OK);
         stride = stride * (ptrdiff_t)counts[i] + 16;
     }
     finish(&sample, stride);
-    CHECK(fr_layout_compile(&sample.layout, &compiled));
+    CHECK(fr_datatype_compile(&sample.layout, &compiled));
     CHECK(compiled.table == NULL && compiled.shape.levels == 4 && compiled.shape.align == 8,
           "%u levels", compiled.shape.levels);
     check_places(&sample, &compiled, 3);
     sample_free(&sample);
     sample = (struct sample){0};
-    CHECK(fr_layout_list_push_run(&sample.list, 0, 8) == FR_OK);
-    CHECK(fr_layout_list_push_run(&sample.list, 12, 4) == FR_OK);
-    fr_layout_list_finish(&sample.list);
-    CHECK(fr_layout_list_repeat(&sample.list, 5000, 24) == FR_OK);
+    CHECK(fr_datatype_list_push_run(&sample.list, 0, 8) == FR_OK);
+    CHECK(fr_datatype_list_push_run(&sample.list, 12, 4) == FR_OK);
+    fr_datatype_list_finish(&sample.list);
+    CHECK(fr_datatype_list_repeat(&sample.list, 5000, 24) == FR_OK);
     finish(&sample, 5000 * 24);
-    CHECK(fr_layout_compile(&sample.layout, &compiled));
+    CHECK(fr_datatype_compile(&sample.layout, &compiled));
     CHECK(compiled.shape.blocks == 2 && compiled.shape.levels == 2, "%u blocks",
           compiled.shape.blocks);
     check_places(&sample, &compiled, 2);
@@ -223,7 +223,7 @@ static void test_levels(void)
     sample_free(&sample);
 }
 
-static void check_place(const struct fr_layout_compiled *compiled, uint64_t first, uint32_t delta,
+static void check_place(const struct fr_datatype_compiled *compiled, uint64_t first, uint32_t delta,
                         int64_t expected)
 {
     struct fr_pack_base base;
@@ -237,47 +237,47 @@ static void check_place(const struct fr_layout_compiled *compiled, uint64_t firs
 static void test_large(void)
 {
     const size_t giga = (size_t)1 << 30;
-    struct fr_layout_group group = {.bytes = 3 * giga,
-                                    .n = {2, 1},
-                                    .stride = {(ptrdiff_t)(4 * giga)},
-                                    .packed_stride = {3 * giga}};
+    struct fr_datatype_group group = {.bytes = 3 * giga,
+                                      .n = {2, 1},
+                                      .stride = {(ptrdiff_t)(4 * giga)},
+                                      .packed_stride = {3 * giga}};
     struct fr_layout layout = {.size_bytes = 6 * giga,
                                .extent = (ptrdiff_t)(8 * giga),
                                .group_count = 1,
                                .groups = &group};
-    struct fr_layout_compiled compiled;
-    CHECK(fr_layout_compile(&layout, &compiled) && compiled.table == NULL);
+    struct fr_datatype_compiled compiled;
+    CHECK(fr_datatype_compile(&layout, &compiled) && compiled.table == NULL);
     check_place(&compiled, 3 * giga - 5, 4, (int64_t)(3 * giga - 1));
     check_place(&compiled, 3 * giga - 5, 5, (int64_t)(4 * giga));
     check_place(&compiled, 6 * giga - 5, 5, (int64_t)(8 * giga));
     check_place(&compiled, 60 * giga + 7, 0, (int64_t)(80 * giga + 7));
-    group = (struct fr_layout_group){
+    group = (struct fr_datatype_group){
         .bytes = 1, .n = {3 * giga, 1}, .stride = {2}, .packed_stride = {1}};
     layout = (struct fr_layout){.size_bytes = 3 * giga,
                                 .extent = (ptrdiff_t)(7 * giga),
                                 .group_count = 1,
                                 .groups = &group};
-    CHECK(fr_layout_compile(&layout, &compiled) && compiled.table == NULL);
+    CHECK(fr_datatype_compile(&layout, &compiled) && compiled.table == NULL);
     check_place(&compiled, 3 * giga - 5, 4, (int64_t)(6 * giga - 2));
     check_place(&compiled, 3 * giga - 5, 5, (int64_t)(7 * giga));
     check_place(&compiled, 9 * giga + 1, 1000, (int64_t)(21 * giga + 2002));
-    struct fr_layout_group apart[] = {
+    struct fr_datatype_group apart[] = {
         {.bytes = 8, .n = {1, 1}},
         {.offset = (ptrdiff_t)(64 * giga), .packed = 8, .bytes = 16, .n = {1, 1}},
         {.offset = -(ptrdiff_t)(64 * giga), .packed = 24, .bytes = 8, .n = {1, 1}}};
     layout = (struct fr_layout){
         .size_bytes = 32, .extent = (ptrdiff_t)(70 * giga), .group_count = 3, .groups = apart};
-    CHECK(fr_layout_compile(&layout, &compiled) && compiled.shape.wide);
+    CHECK(fr_datatype_compile(&layout, &compiled) && compiled.shape.wide);
     check_place(&compiled, 0, 9, (int64_t)(64 * giga + 1));
     check_place(&compiled, 32, 25, (int64_t)(6 * giga + 1));
     free(compiled.table);
     apart[1].offset = (ptrdiff_t)(8 * giga); // in units of 8 bytes it fits
     apart[2].offset = -(ptrdiff_t)(8 * giga);
-    CHECK(fr_layout_compile(&layout, &compiled) && !compiled.shape.wide);
+    CHECK(fr_datatype_compile(&layout, &compiled) && !compiled.shape.wide);
     check_place(&compiled, 0, 25, -(int64_t)(8 * giga) + 1);
     free(compiled.table);
     layout.size_bytes = 0;
-    CHECK(!fr_layout_compile(&layout, &compiled));
+    CHECK(!fr_datatype_compile(&layout, &compiled));
 }
 
 // The kernels.
@@ -293,7 +293,7 @@ static void fill(const struct driver_memory *memory, unsigned char *bytes)
 }
 
 static void check_memory(const struct driver_memory *memory, const unsigned char *want,
-                         const char *what, const struct fr_layout_compiled *compiled)
+                         const char *what, const struct fr_datatype_compiled *compiled)
 {
     driver_read(got, memory, SPACE);
     size_t at = 0;
@@ -305,7 +305,7 @@ static void check_memory(const struct driver_memory *memory, const unsigned char
 
 struct part {
     const struct sample *sample;
-    const struct fr_layout_compiled *compiled;
+    const struct fr_datatype_compiled *compiled;
     size_t first, last, user_at, packed_at;
     bool keeps_gaps, is_inline;
 };
@@ -364,7 +364,7 @@ static bool overlaps(const struct sample *sample)
     return twice;
 }
 
-static void run_kernels(const struct sample *sample, const struct fr_layout_compiled *compiled)
+static void run_kernels(const struct sample *sample, const struct fr_datatype_compiled *compiled)
 {
     size_t all = sample->layout.size_bytes * (1 + below(4));
     size_t unit = below(2) ? compiled->shape.align : 1;
@@ -395,10 +395,10 @@ static void test_kernels(void)
 {
     for (int round = 0; round < KERNEL_ROUNDS; round++) {
         struct sample sample;
-        struct fr_layout_compiled compiled;
+        struct fr_datatype_compiled compiled;
         if (!make_random(&sample))
             continue;
-        CHECK(fr_layout_compile(&sample.layout, &compiled));
+        CHECK(fr_datatype_compile(&sample.layout, &compiled));
         run_kernels(&sample, &compiled);
         free(compiled.table);
         sample_free(&sample);
@@ -409,11 +409,11 @@ static void test_kernels(void)
 static void test_fault(void)
 {
     struct sample sample = {0};
-    struct fr_layout_compiled compiled;
-    CHECK(fr_layout_list_push_run(&sample.list, 0, 8) == FR_OK);
-    fr_layout_list_finish(&sample.list);
+    struct fr_datatype_compiled compiled;
+    CHECK(fr_datatype_list_push_run(&sample.list, 0, 8) == FR_OK);
+    fr_datatype_list_finish(&sample.list);
     finish(&sample, 16);
-    CHECK(fr_layout_compile(&sample.layout, &compiled));
+    CHECK(fr_datatype_compile(&sample.layout, &compiled));
     static char pageable[64];
     struct fr_device_packing packing = {
         .shape = &compiled.shape,

@@ -5,8 +5,8 @@
 #include "config.h"
 
 #include "device/cuda/cuda_int.h"
-#include "device/kernels.h"
 #include "driver.h"
+#include "fabrail/device/kernels.h"
 
 #include <pthread.h>
 #include <sys/wait.h>
@@ -227,7 +227,7 @@ static void test_unfinished_calls(enum fr_device_engine engine)
 
         CU(cuMemsetD8_v2(driver_pointer(target.memory.address), 9, SPACE));
         memset(target.bytes, 9, SPACE);
-        CHECK(fr_device_quiesce(&range, (uintptr_t)target.memory.address, SPACE) == FR_OK);
+        CHECK(fr_device_sync_app_work(&range, (uintptr_t)target.memory.address, SPACE) == FR_OK);
         CHECK(fr_device_query(source.memory.address, &range) == FR_OK);
         run_layout(&layout, engine, 0);
     }

@@ -7,8 +7,8 @@
 #include "config.h"
 
 #include "device/cuda/cuda_int.h"
-#include "device/reduce.h"
 #include "driver.h"
+#include "fabrail/device/reduce.h"
 
 #include <stddef.h>
 #include <sys/wait.h>

@@ -4,9 +4,9 @@
 // out.
 #include "config.h"
 
-#include "device/classify.h"
 #include "device/device_int.h"
-#include "device/reduce.h"
+#include "fabrail/device/classify.h"
+#include "fabrail/device/reduce.h"
 
 #include "driver.h"
 
@@ -94,7 +94,7 @@ static enum fr_status query(const void *address, struct fr_device_range *range)
     if (query_id(address, range) != FR_OK)
         return FR_OK;
     range->kind = FR_KIND_VMM_FD;
-    range->caps = FR_MEMORY_OWNED | FR_MEMORY_READABLE | FR_SHARE_FD;
+    range->caps = FR_IPC_OWNED | FR_IPC_READABLE | FR_SHARE_FD;
     return FR_OK;
 }
 
@@ -356,7 +356,7 @@ static void test_push(void)
         .elements = 1, .sources = 1, .targets = 1, .source = {from}, .target = {to}};
     CHECK(!fr_device_reduce_is_possible(&range));
     CHECK(fr_device_reduce(&range, &reduction, 0) == FR_ERR_UNSUPPORTED);
-    CHECK(fr_device_quiesce(&range, from, BYTES) == FR_OK);
+    CHECK(fr_device_sync_app_work(&range, from, BYTES) == FR_OK);
     fr_device_memory_destroy(&memories[0]);
     fr_device_memory_destroy(&memories[1]);
 }
@@ -370,7 +370,7 @@ static void test_share(void)
     int descriptor = -1;
     uintptr_t address = create(FIRST, &memory);
     struct fr_device_range range = range_of(address);
-    const struct fr_device_range user = {.caps = FR_MEMORY_OWNED, .device = FIRST + 1};
+    const struct fr_device_range user = {.caps = FR_IPC_OWNED, .device = FIRST + 1};
     check_fill((char *)address, BYTES, 3);
     CHECK(fr_device_context_of(&range, &context) == FR_OK && context == &the_context);
     CHECK(fr_device_export(&range, (const void *)(address + 5), &export) == FR_OK);

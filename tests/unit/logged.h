@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Counts what is logged, in place of room core's own function: for programs that are linked with
+// Counts what is logged, in place of module core's own function: for programs that are linked with
 // -Wl,--wrap=fr_core_log_write.
 #ifndef FR_TESTS_UNIT_LOGGED_H
 #define FR_TESTS_UNIT_LOGGED_H
 
-#include "core/core.h"
+#include "fabrail/core.h"
 
 #include <stdarg.h>
 #include <stdio.h>

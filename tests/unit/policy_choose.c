@@ -2,7 +2,7 @@
 // Every combination of facts: what the policy chooses is what the rules below allow.
 #include "config.h"
 
-#include "policy/policy.h"
+#include "fabrail/policy.h"
 
 #include "check.h"
 

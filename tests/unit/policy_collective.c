@@ -5,7 +5,7 @@
 #include "config.h"
 
 #include "check.h"
-#include "policy/collective.h"
+#include "fabrail/policy/coll_plan.h"
 
 static void test_slices(size_t elements, size_t element_bytes, int ranks, bool is_shared)
 {

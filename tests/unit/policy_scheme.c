@@ -3,7 +3,7 @@
 // best one that the rules allow is taken; each limit one less and one more; each reason.
 #include "config.h"
 
-#include "policy/scheme.h"
+#include "fabrail/policy/scheme.h"
 
 #include "check.h"
 

@@ -4,7 +4,7 @@
 // rank's pieces are.
 #include "config.h"
 
-#include "policy/tuning.h"
+#include "fabrail/policy/tuning.h"
 
 #include "check.h"
 

@@ -3,7 +3,7 @@
 // memory and polls, the first reads and writes it.
 #include "config.h"
 
-#include "rail/rail.h"
+#include "fabrail/rail.h"
 
 #include "processes.h"
 #include "rail/steps_int.h"

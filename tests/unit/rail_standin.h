@@ -3,7 +3,7 @@
 #ifndef FR_TESTS_UNIT_RAIL_STANDIN_H
 #define FR_TESTS_UNIT_RAIL_STANDIN_H
 
-#include "rail/rail.h"
+#include "fabrail/rail.h"
 
 #include "check.h"
 #include "rail/standin.h"

@@ -222,7 +222,7 @@ static void test_names(void)
 
 int main(void)
 {
-    fr_real_rows_fill();
+    fr_abi_rows_fill();
     setenv("FABRAIL_REPORT", "/nowhere/at/all/%r.json", 1);
     const struct fr_report_buffer early = buffer_of(FR_PATH_HOST, NULL);
     fr_report_buffer(&early); // before anybody has asked for a report

@@ -4,7 +4,7 @@
 // which there is no memory.
 #include "config.h"
 
-#include "request/set.h"
+#include "fabrail/request/set.h"
 
 #include "check.h"
 
@@ -21,7 +21,7 @@ enum {
     COMPLETE = 2, // of any
 };
 
-struct fr_real_personality fr_real_mpi = {
+struct fr_abi_personality fr_abi_mpi = {
     .handle_bytes = sizeof(fr_word),
     .status_bytes = sizeof(int),
     .REQUEST_NULL = NULL_REQUEST,
@@ -52,7 +52,7 @@ void *__wrap_malloc(size_t bytes)
     return lacks_memory ? NULL : __real_malloc(bytes);
 }
 
-int fr_real_call(enum fr_fn fn, const fr_word *args)
+int fr_abi_call(enum fr_fn fn, const fr_word *args)
 {
     real_calls++;
     if (settles)
@@ -104,7 +104,7 @@ size_t fr_request_table_claim(const void *requests, size_t count, struct fr_requ
 {
     size_t found = 0;
     for (size_t i = 0; i < count; i++) {
-        ops[i] = op_of[fr_real_handle_load(requests, i)];
+        ops[i] = op_of[fr_abi_handle_load(requests, i)];
         found += ops[i] != NULL;
     }
     claimed += (unsigned)found;
@@ -145,7 +145,7 @@ void fr_request_notice_awaited(void)
 
 int fr_request_set_call(struct fr_request_set *set)
 {
-    return fr_real_call(set->fn, set->args);
+    return fr_abi_call(set->fn, set->args);
 }
 
 bool fr_request_poll(struct fr_request_op *op, unsigned *copies)
@@ -185,7 +185,7 @@ bool fr_request_posted_end_late(const void *requests, size_t count, const char *
 {
     (void)statuses;
     for (size_t i = 0; i < count; i++) {
-        if (op_of[fr_real_handle_load(requests, i)])
+        if (op_of[fr_abi_handle_load(requests, i)])
             return false;
     }
     return true;
@@ -265,7 +265,7 @@ static int complete_list(enum fr_fn fn, enum fr_status failure, int *statuses)
     ops[1].failure = failure;
     for (int i = 0; i < LIST; i++)
         statuses[i] = LEFT_ALONE;
-    CHECK(fr_request_complete(fn, args, &result), "%s is not ours", fr_real_rows[fn].name);
+    CHECK(fr_request_complete(fn, args, &result), "%s is not ours", fr_abi_rows[fn].name);
     CHECK(real_calls == 1 && claimed == 0, "%u and %u", real_calls, claimed);
     op_of[2] = op_of[3] = NULL;
     return result;
@@ -366,7 +366,7 @@ static void check_refused(void)
     atomic_store(&fr_request_tracked_count, 0);
     CHECK(fr_request_begin_quick(&set, form, args, &status) && status == args[4], "begun");
     CHECK(index == UNDEFINED && flag == 0, "%d and %d", index, flag);
-    int rc = fr_real_call(FR_FN_MPI_Testany, args);
+    int rc = fr_abi_call(FR_FN_MPI_Testany, args);
     CHECK(!fr_request_end_quick(&set, form, args, rc) && !fr_request_late_set, "it has failed");
     CHECK(fr_request_finish_quick(&set, FR_FN_MPI_Testany, args, rc) == OTHER, "%d", rc);
     CHECK(index == LEFT_ALONE && flag == LEFT_ALONE, "%d and %d", index, flag);
@@ -377,7 +377,7 @@ static void check_refused(void)
 
 int main(void)
 {
-    fr_real_rows_fill();
+    fr_abi_rows_fill();
     check_late();
     check_refused();
     check_long_list();

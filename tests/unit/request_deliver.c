@@ -5,9 +5,9 @@
 // when it is complete.
 #include "config.h"
 
-#include "report/report.h"
-#include "request/request.h"
-#include "world/world.h"
+#include "fabrail/job.h"
+#include "fabrail/report.h"
+#include "fabrail/request.h"
 
 #include "check.h"
 
@@ -18,7 +18,7 @@ enum {
     MESSAGE_BYTES = 100,
 };
 
-struct fr_real_personality fr_real_mpi = {.ERR_TRUNCATE = TRUNCATE};
+struct fr_abi_personality fr_abi_mpi = {.ERR_TRUNCATE = TRUNCATE};
 
 static unsigned followed[MANY]; // how often each has been
 static bool has_rts[MANY];
@@ -26,21 +26,21 @@ static size_t fails_in = SIZE_MAX; // the go of receives that fails
 static size_t goes;
 static uint64_t named[2]; // what the last one is, and how many were
 
-void fr_world_name_give(fr_word comm, uint64_t name)
+void fr_job_name_give(fr_word comm, uint64_t name)
 {
     CHECK(comm == 7, "%zu", (size_t)comm);
     named[0] = name;
     named[1]++;
 }
 
-int fr_real_call(enum fr_fn fn, const fr_word *args)
+int fr_abi_call(enum fr_fn fn, const fr_word *args)
 {
     if (fn == FR_FN_MPI_Error_class)
         *(int *)args[1] = (int)args[0];
     return 0;
 }
 
-bool fr_real_has(enum fr_fn fn)
+bool fr_abi_has(enum fr_fn fn)
 {
     (void)fn;
     return true;
@@ -126,16 +126,17 @@ enum fr_status fr_device_batch_finish(struct fr_device_batch *batch)
 static enum fr_status batch_outcome;
 static unsigned copies;
 
-static void copy_out(const struct fr_path_view *view, size_t limit, struct fr_device_batch *batch)
+static void copy_out(const struct fr_staging_view *view, size_t limit,
+                     struct fr_device_batch *batch)
 {
     (void)view;
     copies += limit > 0;
     batch->status = batch_outcome;
 }
 
-const struct fr_path_ops *fr_path_ops(enum fr_policy_path path)
+const struct fr_staging_ops *fr_staging_ops(enum fr_policy_path path)
 {
-    static const struct fr_path_ops ops = {.copy_out = copy_out};
+    static const struct fr_staging_ops ops = {.copy_out = copy_out};
     (void)path;
     return &ops;
 }
@@ -222,7 +223,7 @@ static void check_comm(void)
     int error = FAILED;
     op.active = true;
     op.comm_name = 12;
-    fr_real_mpi.handle_bytes = sizeof(made);
+    fr_abi_mpi.handle_bytes = sizeof(made);
     CHECK(fr_request_deliver(ops, statuses, &error, 1) == FR_OK && named[1] == 0, "after an error");
     op.delivered = false;
     error = 0;
@@ -261,7 +262,7 @@ static void check_batch(enum fr_status outcome)
 
 int main(void)
 {
-    fr_real_rows_fill();
+    fr_abi_rows_fill();
     check_comm();
     check_batch(FR_OK);
     check_batch(FR_ERR_DEVICE);

@@ -4,8 +4,8 @@
 // does so.
 #include "config.h"
 
-#include "mpi/mpi_int.h"
-#include "request/table.h"
+#include "fabrail/request/table.h"
+#include "intercept/intercept_int.h"
 
 #include "check.h"
 
@@ -23,7 +23,7 @@ enum {
     A_WHILE_US = 20000,
 };
 
-struct fr_real_personality fr_real_mpi = {.PROC_NULL = NOBODY, .handle_bytes = 8};
+struct fr_abi_personality fr_abi_mpi = {.PROC_NULL = NOBODY, .handle_bytes = 8};
 
 static _Atomic bool held;          // copies wait
 static _Atomic unsigned delivered; // operations
@@ -34,7 +34,7 @@ static enum fr_status outcome; // of copies
 static jmp_buf away;
 static bool leaves;
 
-int fr_real_call(enum fr_fn fn, const fr_word *args)
+int fr_abi_call(enum fr_fn fn, const fr_word *args)
 {
     (void)fn;
     (void)args;
@@ -140,16 +140,16 @@ static int flush(int peer)
     fr_word args[FR_MAX_ARGS] = {(fr_word)peer, WINDOW};
     int result = 0;
     if (atomic_load(&fr_request_pending_count) &&
-        fr_mpi_call_win_sync(FR_FN_MPI_Win_flush, args, &result))
+        fr_intercept_call_win_sync(FR_FN_MPI_Win_flush, args, &result))
         return result;
-    return fr_real_call(FR_FN_MPI_Win_flush, args);
+    return fr_abi_call(FR_FN_MPI_Win_flush, args);
 }
 
 static int flush_all(void)
 {
     fr_word args[FR_MAX_ARGS] = {WINDOW};
     int result = 0;
-    return fr_mpi_call_win_sync(FR_FN_MPI_Win_flush_all, args, &result) ? result : -1;
+    return fr_intercept_call_win_sync(FR_FN_MPI_Win_flush_all, args, &result) ? result : -1;
 }
 
 static void *flush_in_thread(void *cookie)
@@ -282,15 +282,15 @@ static void check_file(void)
     int result = 0;
     read.views[0].arg = 1;
     fr_request_pend(&read, FILE_HANDLE);
-    CHECK(fr_mpi_call_file_end(FR_FN_MPI_File_read_all_end, args, &result) && args[1] == 99);
+    CHECK(fr_intercept_call_file_end(FR_FN_MPI_File_read_all_end, args, &result) && args[1] == 99);
     CHECK(delivered == 1 && freed == 1 && atomic_load(&fr_request_pending_count) == 0);
-    CHECK(!fr_mpi_call_file_end(FR_FN_MPI_File_read_all_end, args, &result));
+    CHECK(!fr_intercept_call_file_end(FR_FN_MPI_File_read_all_end, args, &result));
     reset();
 }
 
 int main(void)
 {
-    fr_real_rows_fill();
+    fr_abi_rows_fill();
     check_two_threads();
     check_nobody();
     check_later();

@@ -3,10 +3,10 @@
 // out again as soon as they are complete, and a side table that only counts.
 #include "config.h"
 
-#include "request/posted.h"
+#include "fabrail/request/posted.h"
 
 #include "check.h"
-#include "request/table.h"
+#include "fabrail/request/table.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -24,14 +24,14 @@ enum {
     MESSAGE_BYTES = 64,
 };
 
-struct fr_real_personality fr_real_mpi;
+struct fr_abi_personality fr_abi_mpi;
 _Atomic size_t fr_request_tracked_count;
 FR_TLS bool fr_request_any_left;
 _Atomic bool fr_request_has_handler;
 
 bool fr_request_errors_return;
 
-int fr_real_type_bytes(fr_word type)
+int fr_abi_type_bytes(fr_word type)
 {
     (void)type;
     return 1;
@@ -63,7 +63,7 @@ static const void *last_buffer;
 static FR_TLS const void *read_at; // where this thread has looked for an RTS
 
 // A status of this MPI is one byte: whether the message was as long as an RTS may be.
-int64_t fr_real_status_size(const void *status)
+int64_t fr_abi_status_size(const void *status)
 {
     return *(const char *)status == 'l' ? FR_RNDV_RTS_LONGEST + 1 : FR_RNDV_RTS_BYTES;
 }
@@ -110,20 +110,20 @@ void fr_request_op_free(struct fr_request_op *op)
     free(op);
 }
 
-struct fr_path_view *fr_request_op_add_view(struct fr_request_op *op, unsigned arg)
+struct fr_staging_view *fr_request_op_add_view(struct fr_request_op *op, unsigned arg)
 {
     CHECK(arg == 0, "%u", arg);
     return &op->views[0];
 }
 
-enum fr_status fr_request_op_add_block(struct fr_request_op *op, struct fr_path_block block)
+enum fr_status fr_request_op_add_block(struct fr_request_op *op, struct fr_staging_view_block block)
 {
     (void)op;
     CHECK(block.count == MESSAGE_BYTES && block.out && !block.in, "%zu", block.count);
     return FR_OK;
 }
 
-enum fr_status fr_layout_acquire(fr_word type, const struct fr_layout **layout)
+enum fr_status fr_datatype_acquire(fr_word type, const struct fr_layout **layout)
 {
     static const struct fr_layout byte = {.size_bytes = 1};
     (void)type;
@@ -131,12 +131,12 @@ enum fr_status fr_layout_acquire(fr_word type, const struct fr_layout **layout)
     return FR_OK;
 }
 
-void fr_layout_release(const struct fr_layout *layout)
+void fr_datatype_release(const struct fr_layout *layout)
 {
     (void)layout;
 }
 
-void fr_path_view_measure(struct fr_path_view *view)
+void fr_staging_view_measure(struct fr_staging_view *view)
 {
     (void)view;
 }
@@ -178,7 +178,7 @@ static struct fr_request_posted *claim(fr_word request)
 {
     _Alignas(8) char list[8];
     struct fr_request_posted *receive = NULL;
-    fr_real_handle_store(list, 0, request);
+    fr_abi_handle_store(list, 0, request);
     return fr_request_posted_claim(list, 1, &receive) == 1 ? receive : NULL;
 }
 
@@ -191,10 +191,10 @@ static const void *buffer_of(const struct fr_request_posted *receive)
 
 static void start(void)
 {
-    memset(&fr_real_mpi, 0, sizeof(fr_real_mpi));
-    fr_real_mpi.handle_bytes = 8;
-    fr_real_mpi.status_bytes = 1;
-    fr_real_mpi.REQUEST_NULL = NULL_REQUEST;
+    memset(&fr_abi_mpi, 0, sizeof(fr_abi_mpi));
+    fr_abi_mpi.handle_bytes = 8;
+    fr_abi_mpi.status_bytes = 1;
+    fr_abi_mpi.REQUEST_NULL = NULL_REQUEST;
     atomic_store(&ops, 0);
     atomic_store(&unclaims, 0);
     CHECK(atomic_load(&fr_request_posted_count) == 0, "some are left");
@@ -312,11 +312,11 @@ static void test_late_reuse(void)
     const fr_word again = 0x98000001;
     const uint32_t list[2] = {(uint32_t)again};
     start();
-    fr_real_mpi.handle_bytes = 4;
+    fr_abi_mpi.handle_bytes = 4;
     add_alone(again, a);
     add_alone(again, b);
     CHECK(atomic_load(&fr_request_posted_count) == 1, "it counts no more");
-    struct fr_request_posted *outer = claim(fr_real_handle_load(list, 0));
+    struct fr_request_posted *outer = claim(fr_abi_handle_load(list, 0));
     CHECK(outer && buffer_of(outer) == b, "the latest");
     add_alone(again, a); // from within the call
     CHECK(atomic_load(&fr_request_posted_count) == 2, "another one");
@@ -324,7 +324,7 @@ static void test_late_reuse(void)
     CHECK(buffer_of(outer) == b && !claim(again), "what is claimed stays");
     fr_request_posted_forget(outer);
     CHECK(atomic_load(&fr_request_posted_count) == 0, "and no other");
-    fr_real_mpi.handle_bytes = 8;
+    fr_abi_mpi.handle_bytes = 8;
     for (size_t i = 0; i < MANY; i++)
         add_alone(0x5555000 + i * 0x60, buffers[i]);
     size_t beyond = atomic_load(&ops);
@@ -349,7 +349,7 @@ static void test_values(void)
     add(8, buffer);
     CHECK(!claim((fr_word)1 << 62 | 8), "not to be taken for another");
     fr_request_posted_forget(claim(8));
-    fr_real_mpi.handle_bytes = 4;
+    fr_abi_mpi.handle_bytes = 4;
     add(0x98000001, buffer);
     struct fr_request_posted *receive = claim(0x98000001);
     CHECK(receive, "an int");
@@ -582,7 +582,7 @@ static void test_alone(void)
 
 int main(void)
 {
-    fr_real_rows_fill();
+    fr_abi_rows_fill();
     test_alone();
     test_threads();
     test_moves();

@@ -4,7 +4,7 @@
 // Messages are numbers, and there is no MPI. The linker has the library's calls come here.
 #include "config.h"
 
-#include "request/table.h"
+#include "fabrail/request/table.h"
 
 #include "check.h"
 
@@ -16,7 +16,7 @@ enum { MANY = 100, AT_ONCE = 32, RTS = 'R', ROOM = 2 * FR_RNDV_RTS_BYTES, WHILE_
 
 struct receive {
     struct fr_request_op op;
-    struct fr_path_block block;
+    struct fr_staging_view_block block;
     unsigned char memory[ROOM];
     unsigned taken;
 };
@@ -27,10 +27,10 @@ static bool removes_first; // when some have been taken
 
 static struct fr_rndv_slot *const slot = (struct fr_rndv_slot *)(void *)receives; // any
 
-static struct fr_layout_group halves = {.bytes = FR_RNDV_RTS_BYTES / 2,
-                                        .n = {2, 1},
-                                        .stride = {FR_RNDV_RTS_BYTES, 0},
-                                        .packed_stride = {FR_RNDV_RTS_BYTES / 2, 0}};
+static struct fr_datatype_group halves = {.bytes = FR_RNDV_RTS_BYTES / 2,
+                                          .n = {2, 1},
+                                          .stride = {FR_RNDV_RTS_BYTES, 0},
+                                          .packed_stride = {FR_RNDV_RTS_BYTES / 2, 0}};
 static const struct fr_layout plain = {
     .size_bytes = 1, .extent = 1, .true_extent = 1, .contiguous = true};
 static const struct fr_layout shaped = {.size_bytes = (size_t)FR_RNDV_RTS_BYTES / 2 * 2,
@@ -88,10 +88,10 @@ static struct fr_request_op *add(size_t number, const struct fr_layout *layout)
     op->active = true;
     op->receive.takes_rts = true;
     op->view_count = 1;
-    op->views[0] = (struct fr_path_view){.base = (uintptr_t)receive->memory,
-                                         .blocks = &receive->block,
-                                         .block_count = 1,
-                                         .out_bytes = FR_RNDV_RTS_BYTES};
+    op->views[0] = (struct fr_staging_view){.base = (uintptr_t)receive->memory,
+                                            .blocks = &receive->block,
+                                            .block_count = 1,
+                                            .out_bytes = FR_RNDV_RTS_BYTES};
     size_t second = layout->contiguous ? FR_RNDV_RTS_BYTES / 2 : FR_RNDV_RTS_BYTES;
     receive->memory[0] = receive->memory[second] = RTS;
     receive->memory[1] = (unsigned char)number;
@@ -113,7 +113,7 @@ static void test_claimed(void)
         const fr_word request = (fr_word)i + 1000;
         _Alignas(8) char list[8];
         struct fr_request_op *claimed, *op = add(i, i == 0 ? &plain : &shaped);
-        fr_real_handle_store(list, 0, request);
+        fr_abi_handle_store(list, 0, request);
         CHECK(marked(i) == 1, "%zu: under way", i);
         CHECK(fr_request_table_claim(list, 1, &claimed) == 1 && claimed == op, "%zu", i);
         CHECK(marked(i) == 1, "%zu: claimed", i);
@@ -138,7 +138,7 @@ static void test_many(void)
         CHECK(receives[i].taken > 0, "%zu", i);
 }
 
-int __wrap_fr_real_call(enum fr_fn fn, const fr_word *args);
+int __wrap_fr_abi_call(enum fr_fn fn, const fr_word *args);
 
 static unsigned tests; // of requests that were freed
 static bool is_staged;
@@ -146,9 +146,9 @@ static atomic_bool in_hand, let_go;
 static FR_TLS bool is_other;
 
 // Another thread probes meanwhile. Memory of the application's may be gone by then.
-int __wrap_fr_real_call(enum fr_fn fn, const fr_word *args)
+int __wrap_fr_abi_call(enum fr_fn fn, const fr_word *args)
 {
-    CHECK(fn == FR_FN_MPI_Test, "%s", fr_real_rows[fn].name);
+    CHECK(fn == FR_FN_MPI_Test, "%s", fr_abi_rows[fn].name);
     *(int *)args[1] = 0;
     tests++;
     if (is_staged)
@@ -230,8 +230,8 @@ static void test_many_freed(void)
 
 int main(void)
 {
-    fr_real_rows_fill();
-    fr_real_mpi.handle_bytes = 8;
+    fr_abi_rows_fill();
+    fr_abi_mpi.handle_bytes = 8;
     test_claimed();
     test_in_hand();
     test_freed();

@@ -10,7 +10,7 @@
 #include "rndv_two_ranks.h"
 
 #include "rndv/hmem.h"
-#include "rndv/rails.h"
+#include "rndv/own_rails.h"
 
 #include "driver.h"
 
@@ -117,7 +117,7 @@ static void test_kinds(void)
     static const enum fr_device_kind taken[] = {FR_KIND_MALLOC, FR_KIND_VMM_FD, FR_KIND_VMM_FABRIC};
     static const enum fr_device_kind refused[] = {FR_KIND_MANAGED, FR_KIND_POOL, FR_KIND_VMM};
     struct fr_rail_region *region;
-    struct fr_device_range other = {.caps = FR_MEMORY_OWNED, .device = 1};
+    struct fr_device_range other = {.caps = FR_IPC_OWNED, .device = 1};
     size_t offset;
     if (!start(true))
         exit(CHECK_SKIP);
@@ -212,13 +212,13 @@ static void test_refused(void)
 
 static void test_workspace(void)
 {
-    struct fr_workspace_lease leases[2] = {{.address = NULL}, {.address = NULL}};
+    struct fr_staging_lease leases[2] = {{.address = NULL}, {.address = NULL}};
     struct fr_rail_region *regions[2];
     size_t offsets[2] = {SIZE_MAX, SIZE_MAX};
     if (!start(true))
         exit(CHECK_SKIP);
     for (int i = 0; i < 2; i++) {
-        CHECK(fr_workspace_borrow_device(0, 100000, &leases[i]) == FR_OK);
+        CHECK(fr_staging_borrow_device(0, 100000, &leases[i]) == FR_OK);
         CHECK(fr_rndv_hmem_register_lease(&leases[i], &regions[i], &offsets[i]) == FR_OK);
     }
     CHECK(regions[0] == regions[1] && registered() == 1, "it is one allocation");
@@ -227,10 +227,10 @@ static void test_workspace(void)
           "%zu and %zu", offsets[0], offsets[1]);
     for (int i = 0; i < 2; i++) {
         release(regions[i]);
-        fr_workspace_return(&leases[i]);
+        fr_staging_return(&leases[i]);
     }
     CHECK(registered() == 1, "while it is the workspace's");
-    fr_workspace_release();
+    fr_staging_release();
     CHECK(registered() == 0, "gone with the memory");
     finish();
 }
@@ -278,8 +278,8 @@ static void test_setting(void)
 // Of a process that has handed MPI no buffer yet: the device that its thread uses.
 static void test_current(void)
 {
-    const struct fr_device_range first = {.caps = FR_MEMORY_OWNED, .device = 0};
-    const struct fr_device_range second = {.caps = FR_MEMORY_OWNED, .device = 1};
+    const struct fr_device_range first = {.caps = FR_IPC_OWNED, .device = 0};
+    const struct fr_device_range second = {.caps = FR_IPC_OWNED, .device = 1};
     CUcontext context;
     if (!driver_load() || !driver_start(&context))
         exit(CHECK_SKIP);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A host of processes that send each other messages by rendezvous, for unit tests: the test's own
-// world in place of room world's, room control opened with the areas of room rndv, and entries of
+// world in place of module job's, module job opened with the areas of module rndv, and entries of
 // the ledger with contents that a receiver can check.
 #ifndef FR_TESTS_UNIT_RNDV_HOST_H
 #define FR_TESTS_UNIT_RNDV_HOST_H
@@ -8,10 +8,10 @@
 #include "rndv/rndv_int.h"
 #include "rndv_world.h"
 
-static inline bool rndv_host_open(const struct fr_control_job *job);
+static inline bool rndv_host_open(const struct fr_job_control_job *job);
 
 #define JOB_OPEN rndv_host_open
-#include "control_job.h"
+#include "job_job.h"
 
 #include <pthread.h>
 
@@ -26,37 +26,37 @@ static inline bool host_send_is_over(struct fr_rndv_send *send)
 // The world, as long as the job is open.
 static int host_rank = -1, host_size = -1;
 
-int fr_world_rank(void)
+int fr_job_rank(void)
 {
     return host_rank;
 }
 
-int fr_world_size(void)
+int fr_job_size(void)
 {
     return host_size;
 }
 
-const struct fr_world_facts *fr_world_facts_of(int rank)
+const struct fr_job_facts *fr_job_facts_of(int rank)
 {
-    static const struct fr_world_facts facts = {.takes_rts = 1};
+    static const struct fr_job_facts facts = {.takes_rts = 1};
     return rank >= 0 && rank < host_size ? &facts : NULL;
 }
 
-static inline bool rndv_host_open(const struct fr_control_job *job)
+static inline bool rndv_host_open(const struct fr_job_control_job *job)
 {
-    struct fr_control_job with_areas = *job;
+    struct fr_job_control_job with_areas = *job;
     with_areas.area_bytes = fr_rndv_area_bytes(false);
     with_areas.area_begin_bytes = fr_rndv_area_bytes(true);
     host_rank = job->rank;
     host_size = job->size;
-    bool opened = fr_control_open(&with_areas);
+    bool opened = fr_job_control_open(&with_areas);
     CHECK(fr_rndv_open() == FR_OK);
     return opened;
 }
 
 static inline void host_close(void)
 {
-    fr_control_close(fr_rndv_drain);
+    fr_job_control_close(fr_rndv_drain);
     fr_rndv_close();
 }
 
@@ -64,12 +64,12 @@ static inline void host_close_all(void)
 {
     process_meet();
     host_close();
-    CHECK(fr_control_rank() == -1);
+    CHECK(fr_job_control_rank() == -1);
 }
 
-static inline struct fr_memory_handle host_handle(uint64_t seed)
+static inline struct fr_ipc_handle host_handle(uint64_t seed)
 {
-    struct fr_memory_handle handle;
+    struct fr_ipc_handle handle;
     check_fill(&handle, sizeof(handle), seed);
     return handle;
 }
@@ -112,7 +112,7 @@ struct host_message {
 
 static inline void host_write_rts(struct host_message *message, uint64_t bytes, bool remote)
 {
-    const struct fr_rndv_rts rts = {.secret = *fr_control_job_secret(),
+    const struct fr_rndv_rts rts = {.secret = *fr_job_control_job_secret(),
                                     .from = (uint32_t)host_rank,
                                     .place = (uint16_t)message->index,
                                     .scheme = FR_SCHEME_GET,
@@ -180,7 +180,7 @@ static inline bool host_give_back(const struct host_message *message)
 static inline void host_check_incoming(const struct fr_rndv_incoming *incoming, int from,
                                        uint64_t seed)
 {
-    struct fr_memory_handle expected = host_handle(seed);
+    struct fr_ipc_handle expected = host_handle(seed);
     CHECK(incoming->from == from && incoming->place.address == seed, "from %d", incoming->from);
     CHECK(incoming->place.scheme == FR_SCHEME_GET && incoming->place.shift == 20, "%u",
           incoming->place.scheme);

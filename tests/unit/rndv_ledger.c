@@ -20,7 +20,7 @@ static void run_closed(void)
     struct fr_rndv_incoming incoming;
     struct host_message message;
     uint64_t bytes;
-    CHECK(fr_control_secret_draw(&job_secret) == FR_OK);
+    CHECK(fr_job_secret_draw(&job_secret) == FR_OK);
     memcpy(data, &job_secret, sizeof(job_secret));
     CHECK(host_try(0, 1, 1, 1, &message) == FR_ERR_UNSUPPORTED);
     CHECK(!fr_rndv_incoming_read(data, &incoming) && !fr_rndv_incoming_any());
@@ -85,9 +85,9 @@ static void check_bytes(const unsigned char *rts)
 static void check_secret(const struct host_message *message)
 {
     struct fr_rndv_incoming incoming;
-    struct fr_control_secret other;
+    struct fr_job_secret other;
     unsigned char changed[RTS_BYTES];
-    CHECK(fr_control_secret_draw(&other) == FR_OK);
+    CHECK(fr_job_secret_draw(&other) == FR_OK);
     memcpy(changed, message->rts, sizeof(changed));
     memcpy(changed, &other, sizeof(other));
     CHECK(!fr_rndv_incoming_read(changed, &incoming), "another secret");
@@ -635,7 +635,7 @@ static void run_sender_dies(void)
     CHECK(fr_rndv_incoming_read(messages[1].rts, &incoming));
     process_say(0, "d", 1);
     CHECK(fr_rndv_incoming_begin(&incoming) == FR_ERR_NOT_FOUND, "its sender is dead");
-    CHECK(!fr_control_is_alive(0) && fr_control_is_alive(1));
+    CHECK(!fr_job_control_is_alive(0) && fr_job_control_is_alive(1));
     host_close();
 }
 
@@ -653,7 +653,7 @@ static void run_receiver_dies(void)
     }
     message = host_advertise(1, 6, 1, 80);
     process_say(1, &message, sizeof(message));
-    while (fr_control_is_alive(1)) // until its parent has seen it
+    while (fr_job_control_is_alive(1)) // until its parent has seen it
         sched_yield();
     CHECK(fr_rndv_ledger_state(message.index) == FR_RNDV_PULLING && !host_hold(&message));
     host_free(&message);

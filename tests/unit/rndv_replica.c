@@ -33,7 +33,7 @@ static struct fr_rndv_entry entry_of(uint64_t number, int tag, uint64_t comm, ui
                                   .place = host_place(seed)};
 }
 
-static void tell(int from, enum fr_control_kind kind, struct fr_rndv_entry entry)
+static void tell(int from, enum fr_job_control_kind kind, struct fr_rndv_entry entry)
 {
     fr_rndv_replica_handle(from, kind, &entry);
 }
@@ -80,7 +80,7 @@ static enum fr_rndv_answer answer(int from, int tag, uint64_t comm)
 
 static void open_alone(void)
 {
-    CHECK(fr_control_secret_draw(&job_secret) == FR_OK);
+    CHECK(fr_job_secret_draw(&job_secret) == FR_OK);
     CHECK(!job_open_as(0, 1));
     fr_rndv_replica_close();
     host_size = WORLD; // of whom the others are elsewhere
@@ -318,9 +318,10 @@ static void send_nonsense(const struct host_message *message)
     struct fr_rndv_entry entry = {.number = message->number, .ready = 99};
     unsigned char data[FR_CONTROL_BYTES] = {0};
     memcpy(data, &entry, sizeof(entry));
-    CHECK(fr_control_send(1, FR_CONTROL_READY, data, offsetof(struct fr_rndv_entry, place) - 1));
-    CHECK(fr_control_send(1, FR_CONTROL_WITHDRAWN, data, 0));
-    CHECK(fr_control_send(1, (enum fr_control_kind)99, data, sizeof(entry)));
+    CHECK(
+        fr_job_control_send(1, FR_CONTROL_READY, data, offsetof(struct fr_rndv_entry, place) - 1));
+    CHECK(fr_job_control_send(1, FR_CONTROL_WITHDRAWN, data, 0));
+    CHECK(fr_job_control_send(1, (enum fr_job_control_kind)99, data, sizeof(entry)));
 }
 
 static void run_sender(void)
@@ -464,9 +465,9 @@ static bool is_marked(int tag)
 // The next control message, of which there is one.
 static struct fr_rndv_entry take_plain(void)
 {
-    struct fr_control_message message;
+    struct fr_job_control_message message;
     struct fr_rndv_entry entry = {.number = 0};
-    CHECK(fr_control_take(&message) && message.kind == FR_CONTROL_PLAIN && message.from == 0);
+    CHECK(fr_job_control_take(&message) && message.kind == FR_CONTROL_PLAIN && message.from == 0);
     CHECK(message.bytes == offsetof(struct fr_rndv_entry, place));
     memcpy(&entry, message.data, offsetof(struct fr_rndv_entry, place));
     fr_rndv_replica_handle(0, FR_CONTROL_PLAIN, &entry);
@@ -490,7 +491,7 @@ static void mark_many(void)
 
 static void hear_of_many(void)
 {
-    struct fr_control_message message;
+    struct fr_job_control_message message;
     uint64_t last = 0;
     process_meet();
     for (int tag = 0; tag < TOLD; tag++) {
@@ -501,10 +502,10 @@ static void hear_of_many(void)
         last = entry.number;
         CHECK(answer(0, tag, 2) == FR_RNDV_PLAIN && answer(0, tag, 1) == FR_RNDV_UNKNOWN);
     }
-    CHECK(!fr_control_take(&message), "each is told of once");
+    CHECK(!fr_job_control_take(&message), "each is told of once");
     process_meet();
     process_meet();
-    CHECK(take_plain().number > last && !fr_control_take(&message), "and once more");
+    CHECK(take_plain().number > last && !fr_job_control_take(&message), "and once more");
 }
 
 static void run_plain(void)

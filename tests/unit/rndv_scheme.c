@@ -7,12 +7,12 @@
 
 #include "rndv_host.h"
 
-#include "coll/wait.h"
-#include "path/path.h"
+#include "coll/team_wait.h"
+#include "fabrail/staging/path.h"
 
 #include <sched.h>
 
-enum { ROOM = sizeof(struct fr_memory_handle), PIECE = 50, GUARD = 64, MANY = 40 };
+enum { ROOM = sizeof(struct fr_ipc_handle), PIECE = 50, GUARD = 64, MANY = 40 };
 
 static unsigned starts, cancels, begins, ends; // of this process
 static bool refuses;                           // what it receives
@@ -129,22 +129,22 @@ static const struct fr_layout bytes_layout = {
 };
 
 struct buffer {
-    struct fr_path_view view;
-    struct fr_path_block block;
+    struct fr_staging_view view;
+    struct fr_staging_view_block block;
     unsigned char bytes[GUARD + 2 * ROOM + GUARD];
 };
 
 static void make_buffer(struct buffer *buffer, size_t bytes)
 {
-    buffer->block =
-        (struct fr_path_block){.count = bytes, .layout = &bytes_layout, .in = true, .out = true};
-    buffer->view = (struct fr_path_view){.base = (uintptr_t)buffer->bytes + GUARD,
-                                         .blocks = &buffer->block,
-                                         .block_count = 1,
-                                         .span = bytes,
-                                         .in_bytes = bytes,
-                                         .out_bytes = bytes,
-                                         .range = {.caps = FR_MEMORY_OWNED, .device = -1}};
+    buffer->block = (struct fr_staging_view_block){
+        .count = bytes, .layout = &bytes_layout, .in = true, .out = true};
+    buffer->view = (struct fr_staging_view){.base = (uintptr_t)buffer->bytes + GUARD,
+                                            .blocks = &buffer->block,
+                                            .block_count = 1,
+                                            .span = bytes,
+                                            .in_bytes = bytes,
+                                            .out_bytes = bytes,
+                                            .range = {.caps = FR_IPC_OWNED, .device = -1}};
 }
 
 static struct fr_rndv_message message_of(const struct buffer *buffer, int tag)

@@ -7,7 +7,7 @@
 // What MPI would do, sockets do here: they carry the RTS, and plain messages of its size, in order.
 #include "config.h"
 
-#include "memory_pair.h"
+#include "ipc_pair.h"
 #include "rndv_host.h"
 
 #include <sched.h>
@@ -39,8 +39,8 @@ struct letter {
 
 struct sending {
     struct fr_rndv_send *send; // NULL: none
-    struct fr_path_view view;
-    struct fr_path_block block;
+    struct fr_staging_view view;
+    struct fr_staging_view_block block;
     struct driver_memory memory;
     uint64_t seed;
 };
@@ -48,8 +48,8 @@ struct sending {
 struct receiving {
     struct letter letter;
     struct fr_rndv_incoming incoming;
-    struct fr_path_view view;
-    struct fr_path_block block;
+    struct fr_staging_view view;
+    struct fr_staging_view_block block;
     struct driver_memory memory;
     size_t room;
 };
@@ -137,12 +137,13 @@ static void make_room(struct traffic *traffic, struct receiving *receiving, unsi
     unsigned char blank[AREA_BYTES];
     memset(blank, 0x5a, sizeof(blank));
     driver_write(&receiving->memory, blank, sizeof(blank));
-    receiving->block =
-        (struct fr_path_block){.count = receiving->room, .layout = &bytes_layout, .out = true};
-    receiving->view = (struct fr_path_view){.base = (uintptr_t)receiving->memory.address + GUARDS,
-                                            .blocks = &receiving->block,
-                                            .block_count = 1};
-    fr_path_view_measure(&receiving->view);
+    receiving->block = (struct fr_staging_view_block){
+        .count = receiving->room, .layout = &bytes_layout, .out = true};
+    receiving->view =
+        (struct fr_staging_view){.base = (uintptr_t)receiving->memory.address + GUARDS,
+                                 .blocks = &receiving->block,
+                                 .block_count = 1};
+    fr_staging_view_measure(&receiving->view);
     CHECK(receiving->view.out_bytes == receiving->room);
 }
 
@@ -225,7 +226,7 @@ static void serve(struct traffic *traffic)
     }
     if (traffic->waiting == AT_ONCE || (traffic->waiting > 0 && dice(traffic, 3) == 0))
         receive_waiting(traffic);
-    const struct fr_device_range range = {.caps = FR_MEMORY_OWNED, .device = 0};
+    const struct fr_device_range range = {.caps = FR_IPC_OWNED, .device = 0};
     fr_rndv_progress(&range);
 }
 
@@ -256,10 +257,11 @@ static bool start_sending(struct traffic *traffic, struct sending *sending,
     check_fill(data, bytes, sending->seed);
     driver_write(&sending->memory, data, bytes);
     free(data);
-    sending->block = (struct fr_path_block){.count = bytes, .layout = &bytes_layout, .in = true};
-    sending->view = (struct fr_path_view){
+    sending->block =
+        (struct fr_staging_view_block){.count = bytes, .layout = &bytes_layout, .in = true};
+    sending->view = (struct fr_staging_view){
         .base = (uintptr_t)sending->memory.address, .blocks = &sending->block, .block_count = 1};
-    fr_path_view_measure(&sending->view);
+    fr_staging_view_measure(&sending->view);
     const struct fr_rndv_message message = {.call = "MPI_Isend",
                                             .address = *address,
                                             .view = &sending->view,
@@ -394,12 +396,12 @@ static void end_traffic(struct traffic *traffic)
 // With the names by which processes give each other descriptors.
 static void open_all(void)
 {
-    (void)fr_memory_self();
+    (void)fr_ipc_self();
     job_introduce();
-    const struct fr_control_job job = {.rank = process_rank,
-                                       .size = process_count,
-                                       .secret = job_secret,
-                                       .processes = job_processes};
+    const struct fr_job_control_job job = {.rank = process_rank,
+                                           .size = process_count,
+                                           .secret = job_secret,
+                                           .processes = job_processes};
     CHECK(rndv_host_open(&job));
     process_meet();
 }
@@ -441,7 +443,7 @@ static void run_traffic(void)
 }
 
 // Starts a message that must leave, once its receiver has mapped the workspace.
-static struct fr_rndv_send *start_leaving(const struct fr_path_view *view)
+static struct fr_rndv_send *start_leaving(const struct fr_staging_view *view)
 {
     const struct fr_rndv_message message = {
         .call = "MPI_Ibsend", .address = {.to = 1}, .view = view, .must_leave = true};
@@ -464,10 +466,10 @@ static void run_slow_sender(struct traffic *traffic)
     pair_fill(&sending->memory, 0, MOST_BYTES, letter.seed);
     CU(cuCtxSynchronize());
     sending->block =
-        (struct fr_path_block){.count = MOST_BYTES, .layout = &bytes_layout, .in = true};
-    sending->view = (struct fr_path_view){
+        (struct fr_staging_view_block){.count = MOST_BYTES, .layout = &bytes_layout, .in = true};
+    sending->view = (struct fr_staging_view){
         .base = (uintptr_t)sending->memory.address, .blocks = &sending->block, .block_count = 1};
-    fr_path_view_measure(&sending->view);
+    fr_staging_view_measure(&sending->view);
     struct fr_rndv_send *send = start_leaving(&sending->view);
     size_t length = 0;
     memcpy(letter.rts, fr_rndv_send_rts(send, &length), sizeof(letter.rts));

@@ -10,19 +10,19 @@
 #define RNDV_RANKS 2
 #endif
 
-int fr_world_rank(void)
+int fr_job_rank(void)
 {
     return 0;
 }
 
-int fr_world_size(void)
+int fr_job_size(void)
 {
     return RNDV_RANKS;
 }
 
-const struct fr_world_facts *fr_world_facts_of(int rank)
+const struct fr_job_facts *fr_job_facts_of(int rank)
 {
-    static const struct fr_world_facts facts = {.takes_rts = 1, .rails = 1};
+    static const struct fr_job_facts facts = {.takes_rts = 1, .rails = 1};
     return rank >= 0 && rank < RNDV_RANKS ? &facts : NULL;
 }
 

@@ -3,8 +3,8 @@
 // the row of CUDA.
 #include "config.h"
 
-#include "core/object.h"
 #include "device/cuda/cuda_int.h"
+#include "fabrail/core/object.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,8 +2,8 @@
 // Whether this host has a CUDA driver, found out without loading it.
 #include "config.h"
 
-#include "core/object.h"
 #include "device/cuda/cuda_int.h"
+#include "fabrail/core/object.h"
 
 #include <dlfcn.h>
 #include <limits.h>

@@ -6,7 +6,7 @@
 // has several 16-byte loads under way before it stores, since a store to a peer costs a thread
 // nothing and a load costs it a microsecond. Stores are always 16 bytes wide and aligned; where the
 // source is aligned otherwise, the loads are narrower.
-#include "device/cuda/round.cuh"
+#include "device/cuda/barrier.cuh"
 
 // Loads that a thread has under way: as many as registers allow.
 template <int WIDTH> struct in_flight {

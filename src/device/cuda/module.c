@@ -6,10 +6,10 @@
 // may have room later, and is asked again.
 #include "config.h"
 
-#include "core/time.h"
 #include "device/cuda/cuda_int.h"
-#include "device/round.h"
-#include "device/shape.h"
+#include "fabrail/core/time.h"
+#include "fabrail/device/round.h"
+#include "fabrail/device/shape.h"
 
 #include <stdlib.h>
 #include <string.h>

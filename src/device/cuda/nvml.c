@@ -6,8 +6,8 @@
 // has no such fabric, which is no error.
 #include "config.h"
 
-#include "core/object.h"
 #include "device/cuda/cuda_int.h"
+#include "fabrail/core/object.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 // has many short ones; the packed side is always read and written in whole lines. A load and its
 // store are as wide as offsets, lengths and addresses allow, and never wider than a block. Each
 // thread has several loads under way before it stores.
-#include "device/shape.h"
+#include "fabrail/device/shape.h"
 
 enum { LOADS = 8 };
 

@@ -9,7 +9,7 @@
 //
 // The loads and stores are the same for all types, so only what is computed of two units is there
 // once for each row of reduce.def. An element that comes singly is the first one of a unit.
-#include "device/cuda/round.cuh"
+#include "device/cuda/barrier.cuh"
 
 // Units that a thread has in hand of each source, and sources that it loads at once besides the
 // sum.
@@ -127,7 +127,7 @@ static __device__ __forceinline__ void store(const struct held &held, uint64_t t
             return value;                                                                          \
         }                                                                                          \
     };
-#include "device/reduce.def"
+#include "fabrail/device/reduce.def"
 #undef FR_REDUCE
 
 template <class R>
@@ -157,7 +157,7 @@ static __device__ __forceinline__ void combine_by_row(uint32_t row, struct held 
     case FR_REDUCE_##type##_##operation:                                                           \
         combine<row_##type##_##operation>(sum, next);                                              \
         break;
-#include "device/reduce.def"
+#include "fabrail/device/reduce.def"
 #undef FR_REDUCE
     default:
         break;

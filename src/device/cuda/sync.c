@@ -12,8 +12,8 @@
 // an H200 that adds 1.1 us to a copy of 6.2.
 #include "config.h"
 
-#include "core/hash.h"
 #include "device/cuda/cuda_int.h"
+#include "fabrail/core/hash.h"
 
 #include <stdlib.h>
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The library's mapping.c with a question that only tests ask. Programs that link this have no
 // other copy of that file.
-#include "memory/mapping.c"
+#include "ipc/mapping.c"
 
 #include "memory_usage.h"
 
 struct memory_usage memory_usage(void)
 {
-    struct memory_usage now = {.exports = fr_memory_exports_count()};
+    struct memory_usage now = {.exports = fr_ipc_exports_count()};
     fr_core_lock(&lock);
     now.mappings = HASH_COUNT(table);
     now.mapped_bytes = mapped_bytes;

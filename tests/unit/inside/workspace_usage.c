@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The library's workspace.c with a question that only tests ask. Programs that link this have no
 // other copy of that file.
-#include "workspace/workspace.c"
+#include "staging/staging.c"
 
 #include "workspace_usage.h"
 
@@ -10,6 +10,6 @@ struct workspace_usage workspace_usage(void)
     fr_core_lock(&workspace_lock);
     struct workspace_usage now = {usage.pinned_bytes, usage.pageable_bytes, usage.lent_bytes, 0};
     fr_core_unlock(&workspace_lock);
-    now.reserved_bytes = fr_workspace_reserved_bytes();
+    now.reserved_bytes = fr_staging_reserved_bytes();
     return now;
 }

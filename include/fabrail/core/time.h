@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The clock and the sleep that all modules use. Times are nanoseconds and signed: of two moments
+// that two threads have read, the one that is looked at as the later may be the earlier.
+//
+// All of these may be called by any thread at any time, also in a signal handler.
+#ifndef FR_FABRAIL_CORE_TIME_H
+#define FR_FABRAIL_CORE_TIME_H
+
+#include <stdint.h>
+#include <time.h>
+
+#define FR_SECOND_NS INT64_C(1000000000)
+
+// Returns the time of one of the system's clocks.
+static inline int64_t fr_time_read_ns(clockid_t clock)
+{
+    struct timespec now = {0};
+    (void)clock_gettime(clock, &now);
+    return (int64_t)now.tv_sec * FR_SECOND_NS + now.tv_nsec;
+}
+
+// Returns the time since some moment before the process began. It never goes back, nobody sets it,
+// and it is never 0, so that 0 may stand for a moment that has not been. Takes about 20 ns.
+static inline int64_t fr_time_ns(void)
+{
+    return fr_time_read_ns(CLOCK_MONOTONIC);
+}
+
+// Returns what fr_time_ns does, up to 10 ms ago, for about a third of the cost.
+static inline int64_t fr_time_coarse_ns(void)
+{
+    return fr_time_read_ns(CLOCK_MONOTONIC_COARSE);
+}
+
+// Keeps the calling thread off the cores for `ns` nanoseconds, or until a signal has come.
+static inline void fr_time_sleep(int64_t ns)
+{
+    const struct timespec nap = {.tv_sec = ns / FR_SECOND_NS, .tv_nsec = (long)(ns % FR_SECOND_NS)};
+    (void)nanosleep(&nap, NULL);
+}
+
+#endif

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// One call that completes requests or asks whether they are complete: which requests are Fabrail's,
+// what MPI is given, which requests it has completed, and what the application gets.
+//
+// Most calls complete receives that have brought no RTS, in a thread that is alone. For those, the
+// inline functions here are all there is: fr_request_complete is made of them, and so is the quick
+// call of a function, whose class the compiler knows.
+#ifndef FR_FABRAIL_REQUEST_SET_H
+#define FR_FABRAIL_REQUEST_SET_H
+
+#include "fabrail/request/posted.h"
+#include "fabrail/request/table.h"
+
+#include <string.h>
+
+// What a class of functions does with its requests.
+struct fr_request_form {
+    enum { FR_OF_ONE, FR_OF_ALL, FR_OF_ANY, FR_OF_SOME } of;
+    bool waits; // until something is complete, so that no flag says whether it is
+    bool asks;  // and completes nothing
+};
+
+static inline struct fr_request_form fr_request_form_of(enum fr_class class)
+{
+    switch (class) {
+    case FR_CLASS_WAIT:
+        return (struct fr_request_form){.of = FR_OF_ONE, .waits = true};
+    case FR_CLASS_TEST:
+        return (struct fr_request_form){.of = FR_OF_ONE};
+    case FR_CLASS_GET_STATUS:
+        return (struct fr_request_form){.of = FR_OF_ONE, .asks = true};
+    case FR_CLASS_WAITALL:
+        return (struct fr_request_form){.of = FR_OF_ALL, .waits = true};
+    case FR_CLASS_TESTALL:
+        return (struct fr_request_form){.of = FR_OF_ALL};
+    case FR_CLASS_GET_STATUS_ALL:
+        return (struct fr_request_form){.of = FR_OF_ALL, .asks = true};
+    case FR_CLASS_WAITANY:
+        return (struct fr_request_form){.of = FR_OF_ANY, .waits = true};
+    case FR_CLASS_TESTANY:
+        return (struct fr_request_form){.of = FR_OF_ANY};
+    case FR_CLASS_GET_STATUS_ANY:
+        return (struct fr_request_form){.of = FR_OF_ANY, .asks = true};
+    case FR_CLASS_WAITSOME:
+        return (struct fr_request_form){.of = FR_OF_SOME, .waits = true};
+    case FR_CLASS_TESTSOME:
+        return (struct fr_request_form){.of = FR_OF_SOME};
+    default:
+        return (struct fr_request_form){.of = FR_OF_SOME, .asks = true};
+    }
+}
+
+// Where the arguments are: the requests or their count and list come first, the status or all
+// statuses last.
+enum { FR_SET_NUMBER = 2, FR_SET_INDICES = 3 }; // an index of any, or how many of some
+
+static inline bool fr_request_has_flag(struct fr_request_form form)
+{
+    return !form.waits && form.of != FR_OF_SOME;
+}
+
+static inline bool fr_request_waits_for_all(struct fr_request_form form)
+{
+    return form.waits && (form.of == FR_OF_ONE || form.of == FR_OF_ALL);
+}
+
+static inline unsigned fr_request_status_arg(struct fr_request_form form)
+{
+    switch (form.of) {
+    case FR_OF_ONE:
+        return form.waits ? 1 : 2;
+    case FR_OF_ALL:
+        return form.waits ? 2 : 3;
+    case FR_OF_ANY:
+        return form.waits ? 3 : 4;
+    default:
+        return 4;
+    }
+}
+
+static inline unsigned fr_request_flag_arg(struct fr_request_form form)
+{
+    return fr_request_status_arg(form) - 1;
+}
+
+static inline bool fr_request_has_status_list(struct fr_request_form form)
+{
+    return form.of == FR_OF_ALL || form.of == FR_OF_SOME;
+}
+
+static inline int *fr_request_status_error(void *status)
+{
+    return (int *)((char *)status + fr_abi_mpi.status_error_offset);
+}
+
+// One completion call.
+struct fr_request_set {
+    enum fr_fn fn;
+    struct fr_request_form form;
+    fr_word *args;
+    size_t count;   // requests in the call
+    size_t tracked; // of them, with an operation of ours
+    bool looked_up; // those operations; else there are none, and `ops` is undefined
+    bool late;      // they are looked up when MPI has completed them, by `hidden`
+    const void *requests;
+    fr_word by_value;                  // storage for a request that was passed by value
+    struct fr_request_op **ops;        // by request, once looked up
+    struct fr_request_posted **posted; // by request, those without an operation; NULL for none
+    bool out_of_memory;                // for what one of them has brought
+    struct fr_request_op **deferred; // by request, those that the application must not see complete
+    char *hidden;                    // a copy of the requests, for calls that must not see all
+    char *statuses; // by request, or by position among the completed (some); NULL: ignored
+    size_t done_count;
+    struct fr_request_op **done; // operations that this call completes
+    void **done_statuses;
+    int *done_errors;
+    size_t *done_requests; // which of the requests each belongs to
+    // Where a call of any says which request is complete. An MPI that refuses the call writes
+    // nothing there, so that what the application has there says nothing, and stays.
+    int index_before, flag_before;
+    // What the call has to tell an error handler, which may not return: the first such error.
+    bool raises;
+    char error_kind;
+    fr_word error_object;
+    int error;
+
+    struct fr_request_op *inline_ops[FR_REQUEST_SHORT_LIST];
+    struct fr_request_posted *inline_posted[FR_REQUEST_SHORT_LIST];
+    struct fr_request_op *inline_deferred[FR_REQUEST_SHORT_LIST];
+    struct fr_request_op *inline_done[FR_REQUEST_SHORT_LIST];
+    void *inline_done_statuses[FR_REQUEST_SHORT_LIST];
+    int inline_done_errors[FR_REQUEST_SHORT_LIST];
+    size_t inline_done_requests[FR_REQUEST_SHORT_LIST];
+    _Alignas(8) char inline_hidden[FR_REQUEST_SHORT_LIST * sizeof(fr_word)];
+    _Alignas(16) char inline_statuses[FR_REQUEST_SHORT_LIST * FR_STATUS_BYTES];
+    void *heap;
+};
+
+// The call that is in the real MPI and looks its requests up afterwards; NULL for none. What MPI
+// calls of the application's meanwhile may receive anew under the value of a request that is over:
+// fr_request_settle then has the requests looked up before.
+extern struct fr_request_set *fr_request_late_set;
+
+// Whether there is nowhere to say which requests are complete, of which MPI shall tell.
+static inline bool fr_request_lacks_outputs(struct fr_request_form form, const fr_word *args)
+{
+    for (unsigned arg = form.of == FR_OF_ONE ? 1 : 2; arg < fr_request_status_arg(form); arg++) {
+        if (!args[arg])
+            return true;
+    }
+    return false;
+}
+
+// Chooses what MPI is given for statuses, and returns it. Statuses of our own (set->statuses) take
+// the place of ignored ones where they are `needed`, and where MPI says by them alone which request
+// of many has failed. Else MPI gets what the application gives: its texts name that.
+static inline __attribute__((always_inline)) fr_word
+fr_request_choose_statuses(struct fr_request_set *set, struct fr_request_form form, fr_word given,
+                           bool needed)
+{
+    bool list = fr_request_has_status_list(form);
+    if (given != (list ? fr_abi_mpi.STATUSES_IGNORE : fr_abi_mpi.STATUS_IGNORE)) {
+        set->statuses = (char *)given;
+    } else if (needed || (list && !(form.of == FR_OF_ALL && form.waits))) {
+        memset(set->statuses, 0, set->count * fr_abi_mpi.status_bytes);
+        return FR_PTR(set->statuses);
+    } else {
+        set->statuses = NULL;
+    }
+    return given;
+}
+
+static inline void fr_request_begin_answer(struct fr_request_set *set, struct fr_request_form form,
+                                           const fr_word *args)
+{
+    if (form.of != FR_OF_ANY)
+        return;
+    set->index_before = *(int *)args[FR_SET_NUMBER];
+    *(int *)args[FR_SET_NUMBER] = fr_abi_mpi.UNDEFINED;
+    if (form.waits)
+        return;
+    set->flag_before = *(int *)args[fr_request_flag_arg(form)];
+    *(int *)args[fr_request_flag_arg(form)] = 0;
+}
+
+// Calls `take` for the requests that a call has completed, a run of neighbours at a time, in the
+// order of their statuses, as long as it returns true. Returns whether it always has. `is_told`
+// says that MPI has written the arguments that tell which they are.
+typedef bool fr_request_take_done(struct fr_request_set *set, size_t first, size_t count,
+                                  char *statuses, int rc);
+static inline __attribute__((always_inline)) bool
+fr_request_each_done(struct fr_request_set *set, struct fr_request_form form, const fr_word *args,
+                     int rc, bool is_told, fr_request_take_done *take)
+{
+    if (fr_request_has_flag(form) && is_told && !*(const int *)args[fr_request_flag_arg(form)])
+        return true;
+    if (form.of == FR_OF_ONE || form.of == FR_OF_ALL)
+        return take(set, 0, form.of == FR_OF_ONE ? 1 : set->count, set->statuses, rc);
+    int number = *(const int *)args[FR_SET_NUMBER];
+    if (number == fr_abi_mpi.UNDEFINED)
+        return true;
+    if (form.of == FR_OF_ANY)
+        return take(set, (size_t)number, 1, set->statuses, rc);
+    const int *indices = (const int *)args[FR_SET_INDICES];
+    for (size_t i = 0; i < (size_t)number; i++) {
+        if (!take(set, (size_t)indices[i], 1, set->statuses + i * fr_abi_mpi.status_bytes, rc))
+            return false;
+    }
+    return true;
+}
+
+// Ends receives of a thread that is alone, which MPI has completed without an error. False at one
+// that has brought an RTS, which with those after it is left to fr_request_set_finish.
+static inline __attribute__((always_inline)) bool
+fr_request_end_late(struct fr_request_set *set, size_t first, size_t count, char *statuses, int rc)
+{
+    (void)rc;
+    const char *requests = set->hidden + first * fr_abi_mpi.handle_bytes;
+    return count == 1 ? fr_request_posted_end_one_late(fr_abi_handle_load(requests, 0), statuses)
+                      : fr_request_posted_end_late(requests, count, statuses);
+}
+
+// Begins a call of a thread that is alone on a short list, with nothing but receives under way.
+// Returns false where it is another one. Else `set` is to be ended, and MPI is to be given
+// `*status` in place of the last argument.
+static inline __attribute__((always_inline)) bool
+fr_request_begin_quick(struct fr_request_set *set, struct fr_request_form form, const fr_word *args,
+                       fr_word *status)
+{
+    bool one = form.of == FR_OF_ONE;
+    const void *requests = (const void *)args[one ? 0 : 1];
+    size_t count = one ? 1 : (unsigned)args[0];
+    if (FR_UNLIKELY(count > FR_REQUEST_SHORT_LIST || !requests || !fr_request_alone ||
+                    fr_request_lacks_outputs(form, args) ||
+                    atomic_load_explicit(&fr_request_tracked_count, memory_order_acquire) != 0))
+        return false;
+    set->count = count;
+    set->hidden = set->inline_hidden;
+    set->statuses = set->inline_statuses;
+    if (one)
+        fr_abi_handle_store(set->hidden, 0, fr_abi_handle_load(requests, 0));
+    else
+        memcpy(set->hidden, requests, count * fr_abi_mpi.handle_bytes);
+    *status = fr_request_choose_statuses(set, form, args[fr_request_status_arg(form)], false);
+    fr_request_begin_answer(set, form, args);
+    set->late = true;
+    fr_request_late_set = set;
+    return true;
+}
+
+// Ends such a call, of which MPI has returned `rc`. False where there is more to it: then
+// fr_request_finish_quick is to be called.
+static inline __attribute__((always_inline)) bool fr_request_end_quick(struct fr_request_set *set,
+                                                                       struct fr_request_form form,
+                                                                       const fr_word *args, int rc)
+{
+    fr_request_late_set = NULL;
+    return FR_LIKELY(rc == fr_abi_mpi.SUCCESS) && FR_LIKELY(set->late) &&
+           fr_request_each_done(set, form, args, rc, true, fr_request_end_late);
+}
+
+// The rest of it. Returns what the application's call returns. `args` are those that MPI was given.
+int fr_request_finish_quick(struct fr_request_set *set, enum fr_fn fn, fr_word *args, int rc);
+
+// Points the set's arrays at its own storage, or at one allocation for a long list of requests:
+// false when there is no memory for that.
+bool fr_request_set_make_arrays(struct fr_request_set *set);
+
+// Whether anything belongs to the requests of a list that there is no memory for: looks at as many
+// at a time as the set has room for.
+bool fr_request_set_is_any_ours(struct fr_request_set *set);
+
+// Claims all that a late set has not ended, by the values that its requests had; the set is late no
+// more.
+void fr_request_set_claim_late(struct fr_request_set *set);
+
+// Claims what belongs to one request of a late set, which MPI has completed.
+void fr_request_set_look_up(struct fr_request_set *set, size_t request);
+
+// Takes the call from what the real MPI returned to what the application gets: copies back and
+// receives, and forgets the operations that are complete.
+int fr_request_set_finish(struct fr_request_set *set, int rc);
+
+// Makes the errors of completed operations that the real MPI knows nothing of those of the call.
+// Returns what the call returns then.
+int fr_request_set_report(struct fr_request_set *set, int rc);
+
+// Has the call end with an error that the real MPI has told no error handler of, on a communicator,
+// window or file. The handler is called once the call has nothing in hand.
+void fr_request_set_raise(struct fr_request_set *set, char kind, fr_word object, int code);
+
+// Calls the real function for what is claimed. Where senders have had to wait for this process, a
+// call that waits does so as a row of tests, and its claims are given up in between.
+int fr_request_set_call(struct fr_request_set *set);
+
+// Gives back what it has claimed and not completed; and claims it again, false when there is
+// nothing any more.
+void fr_request_set_unclaim(struct fr_request_set *set);
+bool fr_request_set_claim(struct fr_request_set *set);
+
+// Lists the operations, if any are tracked, that are not complete though MPI may say so. False when
+// there are none.
+bool fr_request_set_find_deferred(struct fr_request_set *set);
+
+// NULL where MPI was given none.
+void *fr_request_set_status(const struct fr_request_set *set, size_t index);
+
+// Does the call when some of its operations are sends whose bytes are still in the
+// application's buffer: MPI takes them for complete, the application must not.
+int fr_request_set_defer(struct fr_request_set *set);
+
+#endif

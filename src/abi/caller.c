@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Who calls an MPI function: the application, or the MPI library itself, whose parts call each
+// other by the functions that everybody uses (ROMIO exchanges by MPI_Alltoall and MPI_Ialltoall,
+// also from inside of MPI_Wait).
+#include "config.h"
+
+#include "fabrail/abi.h"
+#include "fabrail/core/object.h"
+
+#include <string.h>
+
+// Answers by return address, in one word each: code addresses leave the highest bit free. An
+// address is in one of a few places, or takes the last of them from another.
+enum { PLACE_BITS = 11, WAYS = 4, PLACES = 1 << PLACE_BITS };
+#define INTERNAL ((uintptr_t)1 << 63)
+static _Atomic uintptr_t answers[PLACES];
+
+static bool starts_with(const char *path, const char *name)
+{
+    const char *slash = strrchr(path, '/');
+    return strncmp(slash ? slash + 1 : path, name, strlen(name)) == 0;
+}
+
+struct question {
+    uintptr_t address;
+    const void *object; // its program headers, which no two have in common
+    bool is_component;  // of Open MPI, which are loaded from files of their own
+};
+
+static int look_into(struct dl_phdr_info *object, size_t size, void *data)
+{
+    struct question *question = data;
+    (void)size;
+    if (!fr_core_object_contains(object, question->address))
+        return 0;
+    question->object = object->dlpi_phdr;
+    question->is_component = starts_with(object->dlpi_name, "mca_");
+    return 1;
+}
+
+const void *fr_abi_object_of(const void *address)
+{
+    struct question question = {.address = (uintptr_t)address};
+    fr_core_iterate_objects(look_into, &question);
+    return question.object;
+}
+
+// The object that the real functions are in, and components. Not the Fortran bindings: those call
+// for the application. dladdr would also look for a symbol, among all that the object has.
+static bool is_in_library(uintptr_t address)
+{
+    struct question caller = {.address = address};
+    void *real = fr_abi_address(FR_FN_MPI_Initialized);
+    fr_core_iterate_objects(look_into, &caller);
+    return caller.is_component ||
+           (real && caller.object && caller.object == fr_abi_object_of(real));
+}
+
+// The first of the places of an address.
+static _Atomic uintptr_t *set_of(uintptr_t address)
+{
+    const uint64_t odd = 0x9e3779b97f4a7c15u;
+    uint64_t hash = (uint64_t)address * odd;
+    hash = (hash ^ hash >> 32) * odd;
+    return &answers[(hash >> (64 - PLACE_BITS)) & ~(WAYS - 1u)];
+}
+
+bool fr_abi_is_internal(uintptr_t return_address)
+{
+    _Atomic uintptr_t *set = set_of(return_address);
+    unsigned way = 0;
+    for (; way < WAYS; way++) {
+        uintptr_t answer = atomic_load_explicit(&set[way], memory_order_relaxed);
+        if (FR_LIKELY((answer & ~INTERNAL) == return_address))
+            return answer & INTERNAL;
+        if (!answer)
+            break;
+    }
+    bool internal = is_in_library(return_address);
+    way = way < WAYS ? way : WAYS - 1;
+    atomic_store_explicit(&set[way], return_address | (internal ? INTERNAL : 0),
+                          memory_order_relaxed);
+    return internal;
+}

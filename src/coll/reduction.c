@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Reductions over NVLink: the slice of each rank, where it is pulled from and pushed to.
+#include "config.h"
+
+#include "fabrail/coll/reduction.h"
+#include "fabrail/ipc/tuned.h"
+#include "fabrail/policy/coll_plan.h"
+
+// Slots that every rank posts.
+enum { SEND, RECEIVE, SLOTS };
+_Static_assert((int)SLOTS == (int)FR_COLL_SIDES, "a rank reads two slots of each other one");
+
+bool fr_coll_reduce_serves(const struct fr_coll_team *group)
+{
+    return fr_coll_team_agrees(group) && group->size <= FR_REDUCE_SOURCES;
+}
+
+// Ranks that were tuned differently need not find the same. What is scattered has its slices given.
+static bool is_shared(const struct fr_coll_team *group, const struct fr_coll_reduce *reduce)
+{
+    return reduce->form == FR_COLL_SCATTERED ||
+           fr_policy_reduction_is_shared(reduce->elements * reduce->element_bytes, group->size,
+                                         reduce->form == FR_COLL_TO_ROOT,
+                                         fr_ipc_tuned(FR_SIZE_REDUCE_SHARE));
+}
+
+// All ranks must be in the same reduction; what differs is for the MPI library to complain of.
+static uint64_t what_of(const struct fr_coll_team *group, const struct fr_coll_reduce *reduce)
+{
+    const uint64_t words[] = {(uint64_t)reduce->form + 1000, (uint64_t)reduce->row,
+                              (uint64_t)reduce->root, reduce->elements, is_shared(group, reduce)};
+    uint64_t what = 0;
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(words); i++)
+        what = (what ^ words[i]) * 0x9e3779b97f4a7c15u + 1;
+    return what;
+}
+
+static struct fr_policy_slice slice_of(const struct fr_coll_team *group,
+                                       const struct fr_coll_reduce *reduce)
+{
+    if (reduce->form == FR_COLL_SCATTERED)
+        return (struct fr_policy_slice){reduce->own_first, reduce->own_elements};
+    // What is not shared, the root does, which nothing has to be pushed to.
+    int index = (group->rank - reduce->root + group->size) % group->size;
+    return fr_policy_slice(reduce->elements, reduce->element_bytes, group->size, index,
+                           is_shared(group, reduce));
+}
+
+// This rank's own slice is read and written where it belongs, whatever the workspace is, if units
+// are units there as well. What is scattered in place would be written over what is still read.
+static bool writes_own(const struct fr_coll_reduce *reduce)
+{
+    return fr_coll_can_spare(&reduce->after, &reduce->mover) &&
+           fr_device_barrier_kernel_copies(&reduce->after.piece);
+}
+
+static bool is_written_over(const struct fr_coll_reduce *reduce)
+{
+    uintptr_t from = fr_coll_source(&reduce->before, reduce->send.address) +
+                     reduce->own_first * reduce->element_bytes;
+    uintptr_t to = reduce->receive.address;
+    if (writes_own(reduce))
+        to = fr_coll_target(&reduce->after, to);
+    return reduce->form == FR_COLL_SCATTERED && from != to &&
+           from - to + reduce->receive.bytes < 2 * reduce->receive.bytes;
+}
+
+static bool reads_own(const struct fr_coll_reduce *reduce)
+{
+    return fr_coll_can_spare(&reduce->before, &reduce->mover) &&
+           fr_device_barrier_kernel_copies(&reduce->before.piece) && !is_written_over(reduce);
+}
+
+static uintptr_t source_of(const struct fr_coll_team *group, const struct fr_coll_reduce *reduce,
+                           int rank, size_t offset)
+{
+    const struct fr_coll_slot *slot = fr_coll_slot_of(fr_coll_discoverys(group), rank, SEND);
+    if (rank == group->rank && reads_own(reduce))
+        return fr_coll_source(&reduce->before, slot->address) + offset;
+    return fr_coll_reach(group, rank, FR_COLL_READ, slot->address) + offset;
+}
+
+static uintptr_t target_of(const struct fr_coll_team *group, const struct fr_coll_reduce *reduce,
+                           int rank, size_t offset)
+{
+    const struct fr_coll_slot *slot = fr_coll_slot_of(fr_coll_discoverys(group), rank, RECEIVE);
+    if (rank == group->rank && writes_own(reduce))
+        return fr_coll_target(&reduce->after, slot->address) + offset;
+    return fr_coll_reach(group, rank, FR_COLL_WRITTEN, slot->address) + offset;
+}
+
+// Where this is in workspace.
+static struct fr_coll_slot own_source(const struct fr_coll_team *group,
+                                      const struct fr_coll_reduce *reduce)
+{
+    struct fr_policy_slice slice = slice_of(group, reduce);
+    if (!reads_own(reduce))
+        slice.count = 0;
+    return (struct fr_coll_slot){reduce->send.address + slice.first * reduce->element_bytes,
+                                 slice.count * reduce->element_bytes};
+}
+
+static struct fr_coll_slot own_target(const struct fr_coll_team *group,
+                                      const struct fr_coll_reduce *reduce)
+{
+    struct fr_policy_slice slice = slice_of(group, reduce);
+    if (!writes_own(reduce) || reduce->receive.bytes == 0)
+        slice.count = 0;
+    if (reduce->form == FR_COLL_SCATTERED)
+        slice.first = 0;
+    return (struct fr_coll_slot){reduce->receive.address + slice.first * reduce->element_bytes,
+                                 slice.count * reduce->element_bytes};
+}
+
+// Each rank begins with another target, so that they do not all push to the same one at once.
+static void add_targets(const struct fr_coll_team *group, const struct fr_coll_reduce *reduce,
+                        size_t offset, struct fr_device_reduction *work)
+{
+    switch (reduce->form) {
+    case FR_COLL_TO_ROOT:
+        work->targets = 1;
+        work->target[0] = target_of(group, reduce, reduce->root, offset);
+        return;
+    case FR_COLL_SCATTERED:
+        work->targets = 1;
+        work->target[0] = target_of(group, reduce, group->rank, 0);
+        return;
+    case FR_COLL_TO_ALL:
+        for (int i = 0; i < group->size; i++)
+            work->target[i] = target_of(group, reduce, (group->rank + 1 + i) % group->size, offset);
+        break;
+    default:
+        for (int rank = reduce->form == FR_COLL_EXCLUSIVE_SCAN; rank < group->size; rank++)
+            work->target[rank] = target_of(group, reduce, rank, offset);
+    }
+    work->targets = (unsigned)group->size;
+}
+
+static struct fr_device_reduction describe(const struct fr_coll_team *group,
+                                           const struct fr_coll_reduce *reduce)
+{
+    struct fr_policy_slice slice = slice_of(group, reduce);
+    size_t offset = slice.first * reduce->element_bytes;
+    struct fr_device_reduction work = {
+        .row = reduce->row,
+        .mode = reduce->form == FR_COLL_SCAN             ? FR_REDUCE_SCAN
+                : reduce->form == FR_COLL_EXCLUSIVE_SCAN ? FR_REDUCE_EXCLUSIVE
+                                                         : FR_REDUCE_ALL,
+        .elements = slice.count,
+        .sources = (unsigned)group->size,
+    };
+    if (slice.count == 0)
+        return work;
+    for (int rank = 0; rank < group->size; rank++)
+        work.source[rank] = source_of(group, reduce, rank, offset);
+    add_targets(group, reduce, offset, &work);
+    return work;
+}
+
+static enum fr_status move(struct fr_coll_team *group, void *operation, int step,
+                           struct fr_device_work *work)
+{
+    struct fr_coll_reduce *reduce = operation;
+    (void)step;
+    reduce->work = describe(group, reduce);
+    fr_device_reduce_begin(&reduce->mover, &reduce->work, (unsigned)fr_core_settings()->peer_sms,
+                           work);
+    return FR_OK;
+}
+
+static bool plan_move(struct fr_coll_team *group, void *operation, struct fr_device_move *move)
+{
+    struct fr_coll_reduce *reduce = operation;
+    reduce->work = describe(group, reduce);
+    *move = (struct fr_device_move){
+        .range = &reduce->mover,
+        .reduction = reduce->work.elements > 0 ? &reduce->work : NULL, // only meets, with none
+        .max_sms = (unsigned)fr_core_settings()->peer_sms,
+    };
+    return true;
+}
+
+void fr_coll_reduce_begin(struct fr_coll_task *task, struct fr_coll_team *group,
+                          struct fr_coll_reduce *reduce)
+{
+    reduce->element_bytes = fr_device_reduce_element_bytes(reduce->row);
+    reduce->slots[SEND] = reduce->send;
+    reduce->slots[RECEIVE] = reduce->receive;
+    task->part = (struct fr_coll_part){
+        .call = reduce->call,
+        .what = what_of(group, reduce),
+        .buffers = {[FR_COLL_READ] = reduce->read, [FR_COLL_WRITTEN] = reduce->written},
+        .slots = reduce->slots,
+        .slot_count = SLOTS,
+        .first_read = 0,
+        .read_count = SLOTS,
+        .mover = reduce->mover,
+        .before = reduce->before,
+        .after = reduce->after,
+        .plan = plan_move,
+        .move = move,
+        .steps = 1,
+        .operation = reduce,
+    };
+    task->part.before.own = own_source(group, reduce);
+    task->part.after.own = own_target(group, reduce);
+    fr_coll_task_begin(task, group);
+}

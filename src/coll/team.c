@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Groups: found out together, and remembered with the communicator.
+#include "config.h"
+
+#include "fabrail/coll.h"
+
+#include "coll/mapset.h"
+#include "coll/open.h"
+#include "fabrail/ipc/tuned.h"
+#include "fabrail/job.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// Tags of messages on the communicator of Fabrail's own: above those of other uses, so many for
+// each group.
+enum {
+    FIRST_TAG = FR_COLL_MEET_TAG + 1,
+    GROUP_TAGS = 64 * FR_COLL_GROUP_TAGS,
+};
+
+// What a communicator carries.
+struct state {
+    uint64_t calls;    // that can use a group
+    uint64_t meetings; // of them, those that can wait for others
+    uint64_t met;      // of these, the last in which this rank has met all others
+    bool judged;
+    bool hopeless; // there will never be a group
+    bool one_host;
+    bool in_clique;             // several hosts that NVLink connects
+    bool is_group;              // from now on
+    bool inside;                // of a call
+    enum fr_coll_waits waits;   // which waits so
+    bool quit;                  // by this rank
+    struct fr_coll_team *group; // prepared, once there may be one
+};
+
+size_t fr_coll_team_post_bytes(int size)
+{
+    return sizeof(struct fr_coll_advert) + (size_t)size * sizeof(struct fr_coll_slot);
+}
+
+static void destroy(struct fr_coll_team *group)
+{
+    if (!group)
+        return;
+    fr_coll_number_drop(&group->number);
+    fr_coll_mapset_destroy(group);
+    fr_coll_segment_close(group->segment);
+    fr_coll_slab_close(group->slab);
+    fr_coll_discovery_leave(group->place);
+    if (!group->place)
+        fr_coll_team_message_forget(group->name);
+    free(group->processes);
+    free(group->world);
+    free(group);
+}
+
+static void destroy_state(void *value)
+{
+    struct state *state = value;
+    destroy(state->group);
+    free(state);
+}
+
+// NULL without a name: what has none may be no communicator, of which only the call itself shall
+// tell.
+static struct state *state_of(fr_word comm)
+{
+    struct state *state = fr_job_comm_value(comm);
+    if (FR_LIKELY(state != NULL))
+        return state;
+    state = calloc(1, sizeof(*state));
+    if (state && fr_job_comm_keep(comm, state, destroy_state))
+        return state;
+    free(state);
+    return NULL;
+}
+
+// How many groups have tags of their own.
+static uint32_t count_of_numbers(void)
+{
+    int64_t tags = (int64_t)fr_job_tag_limit() + 1 - FIRST_TAG;
+    return tags < GROUP_TAGS ? 0 : (uint32_t)(tags / GROUP_TAGS);
+}
+
+static bool are_in_clique(const struct fr_job_facts *a, const struct fr_job_facts *b)
+{
+    return a->has_fabric && b->has_fabric && a->clique == b->clique &&
+           memcmp(a->cluster, b->cluster, sizeof(a->cluster)) == 0;
+}
+
+// Processes that were spawned or connected may not run Fabrail, and must not be surprised; others
+// may not want to. All processes of the communicator find the same.
+static void judge_facts(fr_word comm, struct state *state)
+{
+    int inter = 0, size = 0;
+    uint64_t id;
+    FR_MPI(Comm_test_inter, comm, FR_PTR(&inter));
+    FR_MPI(Comm_size, comm, FR_PTR(&size));
+    state->judged = true;
+    state->one_host = true;
+    state->in_clique = true;
+    state->hopeless = inter || size < 2 || count_of_numbers() == 0;
+    uint64_t kernel = 0;
+    const struct fr_job_facts *own = fr_job_facts_of(fr_job_rank());
+    for (int rank = 0; rank < size && !state->hopeless; rank++) {
+        const struct fr_job_facts *facts = fr_job_facts_of(fr_job_rank_in(comm, rank, &id));
+        state->hopeless = !facts || !facts->exchanges;
+        if (facts && rank == 0)
+            kernel = facts->kernel;
+        state->one_host = state->one_host && facts && facts->kernel == kernel;
+        state->in_clique = state->in_clique && facts && are_in_clique(own, facts);
+    }
+}
+
+// All that a group takes, so that nothing can fail once it is one.
+static struct fr_coll_team *prepare(fr_word comm)
+{
+    uint64_t id;
+    struct fr_coll_team *group = calloc(1, sizeof(*group));
+    if (!group)
+        return NULL;
+    FR_MPI(Comm_rank, comm, FR_PTR(&group->rank));
+    FR_MPI(Comm_size, comm, FR_PTR(&group->size));
+    group->name = fr_job_comm_name(comm);
+    group->processes = calloc((size_t)group->size, sizeof(*group->processes));
+    group->world = calloc((size_t)group->size, sizeof(*group->world));
+    if (!group->processes || !group->world) {
+        destroy(group);
+        return NULL;
+    }
+    for (int i = 0; i < group->size; i++) {
+        group->world[i] = fr_job_rank_in(comm, i, &id);
+        group->processes[i] = fr_job_process_from(fr_job_facts_of(group->world[i]));
+    }
+    fr_coll_number_draw(&group->number, count_of_numbers(), fr_job_rank(), fr_job_size());
+    return group;
+}
+
+static void give_number(struct fr_coll_team *group, uint32_t number)
+{
+    fr_coll_number_change(&group->number, number);
+    group->first_tag = FIRST_TAG + (int)number * GROUP_TAGS;
+}
+
+// Whether the ranks, of one host, are a group from this call on. A rank whose process has no GPU in
+// use does not ask, and keeps the others from it.
+static bool is_group_here(fr_word comm, struct state *state)
+{
+    uint32_t number = 0;
+    if (!state->group && (state->quit || !fr_device_in_use()))
+        return false;
+    if (!state->group) {
+        struct fr_coll_team *group = prepare(comm);
+        struct fr_job_secret secret = fr_coll_secret_of("places", 0);
+        if (group)
+            group->place = fr_coll_discovery_join(&secret, fr_coll_count_sharers(fr_job_size()),
+                                                  group->name, group->size, state->calls);
+        state->hopeless = !group || !group->place;
+        if (state->hopeless)
+            destroy(group);
+        else
+            state->group = group;
+        return false;
+    }
+    if (!fr_coll_discovery_enter(state->group->place, state->calls, state->group->number.value,
+                                 &number))
+        return false;
+    give_number(state->group, number);
+    return true;
+}
+
+struct fr_coll_meeting fr_coll_team_meeting(const struct fr_coll_team *group, uint64_t call,
+                                            uint64_t number)
+{
+    return (struct fr_coll_meeting){group->name, call,        number,
+                                    group->rank, group->size, group->world};
+}
+
+bool fr_coll_team_was_quit(struct fr_coll_team *group)
+{
+    if (group->quit)
+        return true;
+    const struct fr_coll_meeting quit = fr_coll_team_meeting(group, FR_COLL_MEET_QUIT, 0);
+    group->quit = group->place                           ? fr_coll_discovery_was_quit(group->place)
+                  : fr_coll_team_message_was_told(&quit) ? FR_COLL_QUIT
+                                                         : FR_COLL_STAYS;
+    if (group->quit && group->segment)
+        fr_coll_segment_done(group->segment, UINT64_MAX);
+    return group->quit;
+}
+
+// What ranks of several hosts tell each other: that they use a GPU, or would have host memory go
+// over rails, as all of them would then.
+enum { WORD_GPU = 1, WORD_RAILS = 2 };
+enum { ANSWER_SHIFT = 33 };
+#define ANSWER_GPU ((uint64_t)1 << 32)
+
+// A number for the group and 1, whether there is a GPU, and FABRAIL_RAIL_MIN in KiB, which need not
+// be the same for all ranks; or 0 for none.
+static uint64_t judge_words(uint64_t words, void *cookie)
+{
+    const struct fr_coll_team *group = cookie;
+    const uint64_t most = UINT64_MAX >> ANSWER_SHIFT;
+    uint64_t number = (uint64_t)group->number.value + 1;
+    if (!words)
+        return 0;
+    size_t least_bytes = fr_ipc_tuned(FR_SIZE_RAIL);
+    uint64_t least = least_bytes / 1024 + (least_bytes % 1024 != 0);
+    return number | (words & WORD_GPU ? ANSWER_GPU : 0) |
+           (least < most ? least : most) << ANSWER_SHIFT;
+}
+
+static uint64_t own_word(void)
+{
+    const struct fr_settings *settings = fr_core_settings();
+    bool rails = settings->rail_host && settings->rail != FR_RAIL_OFF;
+    return (fr_device_in_use() ? WORD_GPU : 0) | (rails ? WORD_RAILS : 0);
+}
+
+static bool is_meeting(const struct state *state)
+{
+    return (state->meetings & (state->meetings - 1)) == 0;
+}
+
+// The same of several hosts, in the first, second, fourth ... call that can wait for others, since
+// a program may begin to use its GPUs late: also once there is a group for rails. False when a rank
+// has not come within FABRAIL_TIMEOUT.
+static bool meet_across(fr_word comm, struct state *state)
+{
+    uint64_t answer = 0;
+    if (!state->group)
+        state->group = prepare(comm);
+    struct fr_coll_team *group = state->group;
+    if (!group) {
+        fr_error("out of memory for a group, which the others wait for");
+        return false;
+    }
+    if (group->quit)
+        return true;
+    const struct fr_coll_meeting meeting =
+        fr_coll_team_meeting(group, state->meetings, state->meetings);
+    if (!fr_coll_meet(&meeting, own_word(), judge_words, group, &answer))
+        return fr_coll_team_was_quit(group);
+    state->met = state->meetings;
+    if (answer == 0)
+        return true;
+    group->for_rails = !(answer & ANSWER_GPU);
+    group->rail_min_bytes = (size_t)(answer >> ANSWER_SHIFT) * 1024;
+    if (!state->is_group) // else what is under way has its tags
+        give_number(group, (uint32_t)answer - 1);
+    state->is_group = true;
+    return true;
+}
+
+// What a call that waits for the others does for those after it. False when a rank has not come
+// within FABRAIL_TIMEOUT.
+static bool meet_all(fr_word comm, struct state *state)
+{
+    bool in_time = true;
+    if (!state->one_host && is_meeting(state) && (!state->is_group || state->group->for_rails))
+        in_time = meet_across(comm, state);
+    if (!in_time || !state->is_group)
+        return in_time;
+    struct fr_coll_team *group = state->group;
+    if (state->one_host && !fr_coll_team_was_quit(group) && !group->opened)
+        in_time = fr_coll_open_segment(group);
+    if (state->in_clique && !group->opened && !group->quit && is_meeting(state)) {
+        fr_coll_open_slab(group, state->meetings);
+        state->met = state->meetings;
+    }
+    return in_time;
+}
+
+static void quit(fr_word comm, struct state *state)
+{
+    bool is_broken = state->group && state->group->broken; // which the others find out
+    if (!state->judged || state->hopeless || state->quit || is_broken)
+        return;
+    state->quit = true;
+    fr_debug("a collective call has failed, so that the ranks of its communicator agree on none "
+             "any more");
+    if (!state->group && !state->one_host)
+        state->group = prepare(comm);
+    struct fr_coll_team *group = state->group;
+    if (!group)
+        return;
+    const struct fr_coll_meeting last = fr_coll_team_meeting(group, FR_COLL_MEET_QUIT, state->met);
+    if (group->place)
+        fr_coll_discovery_quit(group->place, group->opened ? FR_COLL_QUIT : FR_COLL_QUIT_UNTRIED);
+    else
+        fr_coll_team_message_tell(&last);
+    group->quit = group->place ? fr_coll_discovery_was_quit(group->place) : FR_COLL_QUIT;
+    if (group->segment)
+        fr_coll_segment_done(group->segment, UINT64_MAX);
+}
+
+struct fr_coll_team *fr_coll_team_enter(fr_word comm, enum fr_coll_waits waits)
+{
+    struct state *state = state_of(comm);
+    if (!state)
+        return NULL;
+    if (FR_UNLIKELY(state->inside)) {
+        state->calls--;
+        quit(comm, state);
+    }
+    state->inside = true;
+    state->waits = waits;
+    state->calls++;
+    state->meetings += waits != FR_COLL_WAITS_NEVER;
+    if (FR_UNLIKELY(!state->judged))
+        judge_facts(comm, state);
+    if (state->hopeless)
+        return NULL;
+    if (state->one_host && !state->is_group)
+        state->is_group = is_group_here(comm, state);
+    if (waits == FR_COLL_WAITS_FIRST)
+        (void)meet_all(comm, state);
+    if (state->is_group && state->group->place)
+        (void)fr_coll_team_was_quit(state->group);
+    return state->is_group ? state->group : NULL;
+}
+
+// Calls that MPI refuses are none for others. Where the error came later, they all are in it.
+static bool is_refusal(int result)
+{
+    int class = result;
+    FR_MPI(Error_class, (fr_word)result, FR_PTR(&class));
+    return class != fr_abi_mpi.ERR_TRUNCATE && class != fr_abi_mpi.ERR_OTHER;
+}
+
+const char *fr_coll_team_obstacle(fr_word comm, bool must_agree)
+{
+    const struct state *state = fr_job_comm_value(comm);
+    if (!state)
+        return "Fabrail knows nothing of the communicator";
+    if (state->hopeless)
+        return "not all ranks of the communicator take part in exchanges over NVLink";
+    if (state->quit || (state->group && state->group->quit))
+        return "a collective call of some rank has failed on the communicator";
+    if (!state->is_group)
+        return "the communicator's ranks have yet to find out whether all of them use GPUs";
+    if (!must_agree || fr_coll_team_agrees(state->group))
+        return NULL;
+    if (!state->one_host && !state->in_clique)
+        return "no NVLink joins all hosts of the communicator";
+    return state->group->opened ? "the communicator's ranks have no memory to agree in"
+                                : "the communicator's ranks have yet to meet";
+}
+
+bool fr_coll_team_exit(fr_word comm, int result)
+{
+    struct state *state = fr_job_comm_value(comm);
+    if (!state)
+        return true;
+    state->inside = false;
+    if (FR_UNLIKELY(result != fr_abi_mpi.SUCCESS)) {
+        state->calls -= is_refusal(result);
+        quit(comm, state);
+        return true;
+    }
+    return state->hopeless || state->waits != FR_COLL_WAITS_LAST || meet_all(comm, state);
+}
+
+struct fr_coll_team *fr_coll_team_find(fr_word comm)
+{
+    const struct state *state = fr_job_comm_value(comm);
+    return state && state->is_group ? state->group : NULL;
+}
+
+// The group's own come first, which nonblocking and blocking exchanges have. Those of an exchange
+// that this rank has freed another rank may still have in use.
+int fr_coll_team_take_tags(struct fr_coll_team *group, int count)
+{
+    if (group->taken_tags > GROUP_TAGS - FR_COLL_GROUP_TAGS - count)
+        return -1;
+    int tag = group->first_tag + FR_COLL_GROUP_TAGS + group->taken_tags;
+    group->taken_tags += count;
+    return tag;
+}

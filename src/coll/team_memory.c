@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How the ranks of a group come by the memory that they agree in.
+#include "config.h"
+
+#include "coll/open.h"
+
+#include "coll/team_wait.h"
+#include "fabrail/coll/shm_slots.h"
+#include "fabrail/job.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct fr_job_secret fr_coll_secret_of(const char *use, uint64_t name)
+{
+    struct {
+        char use[16];
+        uint64_t name;
+    } what = {.name = name};
+    struct fr_job_secret secret = {.bytes = {0}};
+    for (int rank = 0; rank < fr_job_size(); rank++) {
+        const struct fr_job_facts *facts = fr_job_facts_of(rank);
+        if (!facts->exchanges)
+            continue;
+        memcpy(secret.bytes, facts->secret, sizeof(secret.bytes));
+        break;
+    }
+    memcpy(what.use, use, strlen(use));
+    return fr_job_secret_derive(&secret, &what, sizeof(what));
+}
+
+int fr_coll_count_sharers(int end)
+{
+    uint64_t kernel = fr_ipc_self()->host;
+    int sharers = 0;
+    for (int rank = 0; rank < end; rank++) {
+        const struct fr_job_facts *facts = fr_job_facts_of(rank);
+        sharers += facts->exchanges && facts->kernel == kernel;
+    }
+    return sharers;
+}
+
+// Waits until the ranks of one host have said something of the segment, which they all do in this
+// call. False when FABRAIL_TIMEOUT has passed, or a rank has quit before that.
+static bool wait_for(struct fr_coll_team *group, int (*look)(const struct fr_coll_discovery *),
+                     int *found)
+{
+    struct fr_wait wait = {0};
+    while ((*found = look(group->place)) == 0) {
+        if (fr_coll_team_was_quit(group) && group->quit == FR_COLL_QUIT_UNTRIED)
+            return false;
+        if (!fr_coll_wait_on(&wait, NULL, "a rank of the communicator"))
+            return false;
+    }
+    return true;
+}
+
+// Room for the posts of all groups of this host.
+static enum fr_status open_posts(void)
+{
+    struct fr_job_secret secret = fr_coll_secret_of("posts", 0);
+    int sharers = fr_coll_count_sharers(fr_job_size());
+    return fr_coll_slots_open(&secret, fr_coll_count_sharers(fr_job_rank()), sharers,
+                              fr_coll_team_post_bytes(sharers));
+}
+
+static enum fr_status open_part(struct fr_coll_team *group)
+{
+    struct fr_job_secret secret = fr_coll_secret_of("segment", group->name);
+    enum fr_status status = open_posts();
+    return status != FR_OK
+               ? status
+               : fr_coll_segment_open(&secret, group->rank, group->size,
+                                      fr_coll_team_post_bytes(group->size), &group->segment);
+}
+
+bool fr_coll_open_segment(struct fr_coll_team *group)
+{
+    enum fr_status status = FR_ERR_UNSUPPORTED;
+    int made = 1, all = -1;
+    group->opened = true;
+    if (group->rank == 0) {
+        status = open_part(group);
+        fr_coll_discovery_made(group->place, status == FR_OK);
+    } else if (wait_for(group, fr_coll_discovery_is_made, &made) && made > 0) {
+        status = open_part(group);
+    }
+    fr_coll_discovery_tried(group->place, status == FR_OK);
+    bool in_time = wait_for(group, fr_coll_discovery_all_tried, &all);
+    if (!in_time || all < 0) {
+        bool others = status == FR_OK || status == FR_ERR_UNSUPPORTED;
+        if (in_time)
+            fr_warn_once(
+                "no shared memory for the ranks of a communicator, so that exchanges between "
+                "them are slower: %s",
+                others ? "another rank has none" : fr_core_status_text(status));
+        fr_coll_segment_close(group->segment);
+        group->segment = NULL;
+        return in_time || group->quit == FR_COLL_QUIT_UNTRIED;
+    }
+    if (!fr_coll_segment_seal(group->segment)) // though all have opened it
+        group->broken = true;
+    return true;
+}
+
+// What a rank says of its slab.
+struct made {
+    struct fr_ipc_handle handle;
+    int64_t could;
+};
+enum { MADE, NO_GPU_YET, FAILED };
+
+// Meetings of other numbers than those in which the group is found.
+#define OPENING (UINT64_C(1) << 62)
+#define OPENED  (UINT64_C(1) << 63)
+
+static void make_slab(struct fr_coll_team *group, struct made *own)
+{
+    memset(own, 0, sizeof(*own));
+    if (!fr_device_in_use()) {
+        own->could = NO_GPU_YET;
+        return;
+    }
+    enum fr_status status =
+        fr_coll_slab_make(fr_device_current(), group->rank, group->size,
+                          fr_coll_team_post_bytes(group->size), &group->slab, &own->handle);
+    own->could = status == FR_OK ? MADE : FAILED;
+}
+
+// Maps the slabs of all ranks if all have one. Returns FR_ERR_NOT_FOUND when some rank may have one
+// later.
+static enum fr_status map_slabs(struct fr_coll_team *group, const struct made *all)
+{
+    enum fr_status status = FR_OK;
+    struct fr_ipc_handle *handles = calloc((size_t)group->size, sizeof(*handles));
+    if (!handles)
+        status = FR_ERR_NO_MEMORY;
+    for (int rank = 0; rank < group->size && status == FR_OK; rank++) {
+        handles[rank] = all[rank].handle;
+        if (all[rank].could == NO_GPU_YET)
+            status = FR_ERR_NOT_FOUND;
+        else if (all[rank].could != MADE)
+            status = FR_ERR_UNSUPPORTED;
+    }
+    if (status == FR_OK)
+        status = fr_coll_slab_map(group->slab, handles);
+    free(handles);
+    return status;
+}
+
+enum { WORD_LATER = 1, WORD_NEVER = 2 }; // what ranks tell each other of the slabs
+
+static uint64_t pass_words(uint64_t words, void *cookie)
+{
+    (void)cookie;
+    return words;
+}
+
+void fr_coll_open_slab(struct fr_coll_team *group, uint64_t meeting)
+{
+    struct made own;
+    struct made *all = calloc((size_t)group->size, sizeof(*all));
+    const struct fr_coll_meeting making = fr_coll_team_meeting(group, OPENING + meeting, meeting);
+    const struct fr_coll_meeting ending = fr_coll_team_meeting(group, OPENED + meeting, meeting);
+    uint64_t answer = WORD_NEVER;
+    make_slab(group, &own);
+    enum fr_status status = FR_ERR_MPI;
+    if (all && fr_coll_team_message_gather(&making, &own, sizeof(own), all))
+        status = map_slabs(group, all);
+    free(all);
+    uint64_t word = status == FR_OK ? 0 : status == FR_ERR_NOT_FOUND ? WORD_LATER : WORD_NEVER;
+    if (!fr_coll_meet(&ending, word, pass_words, NULL, &answer))
+        answer = WORD_NEVER;
+    group->opened = answer != WORD_LATER; // with both, never
+    if (answer == 0) {
+        fr_debug("%d ranks of several hosts agree in device memory", group->size);
+        return;
+    }
+    if (answer & WORD_NEVER && !fr_coll_team_was_quit(group))
+        fr_warn_once("the ranks of a communicator do not reach each other's device memory, so that "
+                     "collectives between them are slower");
+    fr_coll_slab_close(group->slab);
+    group->slab = NULL;
+}

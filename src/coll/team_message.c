@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Messages of meetings. What comes for a meeting of another thread waits in a list until that
+// thread looks.
+#include "config.h"
+
+#include "coll/team_wait.h"
+#include "fabrail/coll/team_message.h"
+
+#include "fabrail/job.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct message {
+    uint64_t name;
+    uint64_t call;
+    uint64_t number;
+    unsigned char data[];
+};
+
+struct arrived {
+    struct arrived *next;
+    int source;
+    size_t bytes; // of data
+    struct message message;
+};
+
+static struct fr_lock lock = FR_LOCK_INIT;
+static struct arrived *all_arrived FR_GUARDED_BY(lock);
+
+static bool send(const struct fr_coll_meeting *meeting, int to, const void *data, size_t bytes)
+{
+    size_t whole = sizeof(struct message) + bytes;
+    struct message *message = malloc(whole);
+    if (!message) {
+        fr_error("no memory for what another rank waits for");
+        return false;
+    }
+    message->name = meeting->name;
+    message->call = meeting->call;
+    message->number = meeting->number;
+    memcpy(message->data, data, bytes);
+    int rc = FR_MPI(Send, FR_PTR(message), whole, fr_abi_mpi.BYTE, (fr_word)meeting->world[to],
+                    FR_COLL_MEET_TAG, fr_job_comm());
+    free(message);
+    return rc == fr_abi_mpi.SUCCESS;
+}
+
+static bool is_for(const struct arrived *arrived, const struct fr_coll_meeting *meeting, int from)
+{
+    return arrived->source == meeting->world[from] && arrived->message.name == meeting->name &&
+           arrived->message.call == meeting->call;
+}
+
+// Returns NULL when it has not come; the caller frees it.
+static struct arrived *take_arrived(const struct fr_coll_meeting *meeting, int from)
+{
+    struct arrived *found = NULL;
+    fr_core_lock(&lock);
+    for (struct arrived **link = &all_arrived; *link && !found; link = &(*link)->next) {
+        if (!is_for(*link, meeting, from))
+            continue;
+        found = *link;
+        *link = found->next;
+        break;
+    }
+    fr_core_unlock(&lock);
+    return found;
+}
+
+// Whether a rank has quit before this meeting: it is not to come.
+static bool is_quit(const struct fr_coll_meeting *meeting)
+{
+    bool quit = false;
+    struct fr_coll_meeting last = *meeting;
+    last.call = FR_COLL_MEET_QUIT;
+    fr_core_lock(&lock);
+    for (struct arrived *arrived = all_arrived; arrived && !quit; arrived = arrived->next) {
+        for (int i = 0; i < meeting->size && !quit; i++)
+            quit = is_for(arrived, &last, i) && arrived->message.number < meeting->number;
+    }
+    fr_core_unlock(&lock);
+    return quit;
+}
+
+// Receives one message from anybody into the list, if one has come. False when MPI fails or there
+// is no memory.
+static bool receive_one(void)
+{
+    _Alignas(16) char status[64];
+    int flag = 0, bytes = 0;
+    if (FR_MPI(Iprobe, (fr_word)fr_abi_mpi.ANY_SOURCE, FR_COLL_MEET_TAG, fr_job_comm(),
+               FR_PTR(&flag), FR_PTR(status)) != fr_abi_mpi.SUCCESS)
+        return false;
+    if (!flag)
+        return true;
+    int source = *(const int *)(status + fr_abi_mpi.status_source_offset);
+    FR_MPI(Get_count, FR_PTR(status), fr_abi_mpi.BYTE, FR_PTR(&bytes));
+    struct arrived *arrived = calloc(1, sizeof(*arrived) + (size_t)bytes);
+    if (!arrived) {
+        fr_error("no memory for what another rank has sent, which waits for an answer");
+        return false;
+    }
+    if (FR_MPI(Recv, FR_PTR(&arrived->message), (fr_word)bytes, fr_abi_mpi.BYTE, (fr_word)source,
+               FR_COLL_MEET_TAG, fr_job_comm(), fr_abi_mpi.STATUS_IGNORE) != fr_abi_mpi.SUCCESS ||
+        (size_t)bytes < sizeof(arrived->message)) {
+        free(arrived);
+        return false;
+    }
+    arrived->source = source;
+    arrived->bytes = (size_t)bytes - sizeof(arrived->message);
+    fr_core_lock(&lock);
+    arrived->next = all_arrived;
+    all_arrived = arrived;
+    fr_core_unlock(&lock);
+    return true;
+}
+
+// One thread at a time, so that it receives what it has seen.
+static bool receive_any(void)
+{
+    static atomic_flag receiving = ATOMIC_FLAG_INIT;
+    bool received = true;
+    if (!atomic_flag_test_and_set_explicit(&receiving, memory_order_acquire)) {
+        received = receive_one();
+        atomic_flag_clear_explicit(&receiving, memory_order_release);
+    }
+    return received;
+}
+
+// The rank is in the same call, or will come to it.
+static bool receive(const struct fr_coll_meeting *meeting, int from, void *data, size_t bytes)
+{
+    struct fr_wait wait = {0};
+    struct arrived *arrived;
+    while ((arrived = take_arrived(meeting, from)) == NULL) {
+        if (is_quit(meeting) || !receive_any() ||
+            !fr_coll_wait_on(&wait, NULL, "a rank of a communicator of several hosts"))
+            return false;
+    }
+    bool fits = arrived->bytes == bytes;
+    if (fits)
+        memcpy(data, arrived->message.data, bytes);
+    free(arrived);
+    return fits;
+}
+
+static bool send_to_all(const struct fr_coll_meeting *meeting, const void *data, size_t bytes)
+{
+    for (int i = 1; i < meeting->size; i++) {
+        if (!send(meeting, i, data, bytes))
+            return false;
+    }
+    return true;
+}
+
+bool fr_coll_meet(const struct fr_coll_meeting *meeting, uint64_t word,
+                  uint64_t (*judge)(uint64_t words, void *cookie), void *cookie, uint64_t *answer)
+{
+    if (meeting->rank != 0)
+        return send(meeting, 0, &word, sizeof(word)) &&
+               receive(meeting, 0, answer, sizeof(*answer));
+    for (int i = 1; i < meeting->size; i++) {
+        uint64_t other = 0;
+        if (!receive(meeting, i, &other, sizeof(other)))
+            return false;
+        word |= other;
+    }
+    *answer = judge(word, cookie);
+    return send_to_all(meeting, answer, sizeof(*answer));
+}
+
+bool fr_coll_team_message_gather(const struct fr_coll_meeting *meeting, const void *own,
+                                 size_t bytes, void *all)
+{
+    size_t every = (size_t)meeting->size * bytes;
+    if (meeting->rank != 0)
+        return send(meeting, 0, own, bytes) && receive(meeting, 0, all, every);
+    memcpy(all, own, bytes);
+    for (int i = 1; i < meeting->size; i++) {
+        if (!receive(meeting, i, (unsigned char *)all + (size_t)i * bytes, bytes))
+            return false;
+    }
+    return send_to_all(meeting, all, every);
+}
+
+// What is sent stays allocated, as nobody waits for it, and so few of these are sent.
+void fr_coll_team_message_tell(const struct fr_coll_meeting *meeting)
+{
+    for (int i = 0; i < meeting->size; i++) {
+        _Alignas(8) char request[8];
+        struct message *message = i != meeting->rank ? malloc(sizeof(*message)) : NULL;
+        if (!message)
+            continue;
+        *message = (struct message){meeting->name, meeting->call, meeting->number};
+        if (FR_MPI(Isend, FR_PTR(message), sizeof(*message), fr_abi_mpi.BYTE,
+                   (fr_word)meeting->world[i], FR_COLL_MEET_TAG, fr_job_comm(),
+                   FR_PTR(request)) == fr_abi_mpi.SUCCESS)
+            FR_MPI(Request_free, FR_PTR(request));
+    }
+}
+
+bool fr_coll_team_message_was_told(const struct fr_coll_meeting *meeting)
+{
+    (void)receive_any();
+    for (int i = 0; i < meeting->size; i++) {
+        struct arrived *arrived = take_arrived(meeting, i);
+        free(arrived);
+        if (arrived)
+            return true;
+    }
+    return false;
+}
+
+void fr_coll_team_message_forget(uint64_t name)
+{
+    fr_core_lock(&lock);
+    for (struct arrived **link = &all_arrived; *link;) {
+        struct arrived *arrived = *link;
+        if (arrived->message.name != name) {
+            link = &arrived->next;
+            continue;
+        }
+        *link = arrived->next;
+        free(arrived);
+    }
+    fr_core_unlock(&lock);
+}
+
+void fr_coll_team_message_release(void)
+{
+    struct arrived *arrived;
+    if (fr_job_comm() == fr_abi_mpi.COMM_NULL)
+        return;
+    do {
+        (void)receive_one();
+        fr_core_lock(&lock);
+        arrived = all_arrived;
+        all_arrived = arrived ? arrived->next : NULL;
+        fr_core_unlock(&lock);
+        free(arrived);
+    } while (arrived);
+}

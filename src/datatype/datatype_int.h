@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Inside of module datatype: lists of groups, type signatures, and the decoder that fills both.
+#ifndef FR_DATATYPE_DATATYPE_INT_H
+#define FR_DATATYPE_DATATYPE_INT_H
+
+#include "fabrail/datatype.h"
+
+// Groups under construction. All zero is an empty list. Between push and finish the last two items
+// are still open: the last may grow by an adjacent run, the one before by a further repetition.
+struct fr_datatype_list {
+    struct fr_datatype_group *items;
+    size_t count;
+    size_t capacity;
+    size_t bytes; // of a packed copy of the whole list
+};
+
+// What does not fit in a group's two levels: the group stands `copies` times, this far apart.
+struct fr_datatype_steps {
+    size_t copies;
+    ptrdiff_t user;
+    size_t packed;
+};
+
+// Repeats a group `count` times (at least once), `stride` bytes apart and `packed_stride` in the
+// packed copy, which must be no less than the group's reach there.
+void fr_datatype_group_repeat(struct fr_datatype_group *group, size_t count, ptrdiff_t stride,
+                              size_t packed_stride, struct fr_datatype_steps *steps);
+
+// Adds a run of bytes behind all that the list holds.
+FR_MUST_CHECK enum fr_status fr_datatype_list_push_run(struct fr_datatype_list *list,
+                                                       ptrdiff_t offset, size_t bytes);
+
+// Blocks of an indexed constructor: block b holds lengths[b] elements (or lengths[0] when
+// `uniform`) from offset displacements[b] * unit on.
+struct fr_datatype_blocks {
+    size_t count;
+    const int64_t *lengths;
+    bool uniform;
+    const int64_t *displacements;
+    int64_t unit;
+};
+
+// Adds a finished list for each element of each block, elements `extent` bytes apart.
+FR_MUST_CHECK enum fr_status fr_datatype_list_push_blocks(struct fr_datatype_list *list,
+                                                          const struct fr_datatype_list *element,
+                                                          ptrdiff_t extent,
+                                                          const struct fr_datatype_blocks *blocks);
+// Closes the items left open by the pushes.
+void fr_datatype_list_finish(struct fr_datatype_list *list);
+
+// Changes a finished list into `count` copies of it, `stride` bytes apart. 0 empties it.
+FR_MUST_CHECK enum fr_status fr_datatype_list_repeat(struct fr_datatype_list *list, size_t count,
+                                                     ptrdiff_t stride);
+void fr_datatype_list_shift(struct fr_datatype_list *list, ptrdiff_t offset);
+void fr_datatype_list_free(struct fr_datatype_list *list);
+
+// A type signature: datatypes without gaps, each repeated, of which the packed copy consists. Where
+// it would be long, part of it stands as a datatype made for the purpose.
+struct fr_datatype_term {
+    fr_word type;
+    size_t count;
+    size_t bytes; // of one
+    bool basic;   // predefined: nothing to free
+};
+struct fr_datatype_signature {
+    struct fr_datatype_term *terms;
+    size_t count;
+    size_t capacity;
+    size_t bytes;
+    bool broken; // holds a predefined datatype with gaps, so no packed datatype has this signature
+};
+
+// Datatypes made on the way, freed all together when the last one that needs them is there.
+struct fr_datatype_scratch {
+    fr_word *types;
+    size_t count;
+    size_t capacity;
+};
+void fr_datatype_scratch_free(struct fr_datatype_scratch *scratch);
+
+FR_MUST_CHECK enum fr_status fr_datatype_signature_add(struct fr_datatype_signature *signature,
+                                                       const struct fr_datatype_term *term);
+FR_MUST_CHECK enum fr_status fr_datatype_signature_append(struct fr_datatype_signature *signature,
+                                                          const struct fr_datatype_signature *tail);
+FR_MUST_CHECK enum fr_status
+fr_datatype_signature_copy(struct fr_datatype_signature *copy,
+                           const struct fr_datatype_signature *original);
+FR_MUST_CHECK enum fr_status fr_datatype_signature_repeat(struct fr_datatype_signature *signature,
+                                                          size_t count,
+                                                          struct fr_datatype_scratch *scratch);
+void fr_datatype_signature_free(struct fr_datatype_signature *signature);
+
+// Makes the committed datatype of a signature that is neither broken nor empty. `owned` tells
+// whether the caller must free it; a single predefined datatype is returned as it is.
+FR_MUST_CHECK enum fr_status
+fr_datatype_signature_type(const struct fr_datatype_signature *signature, fr_word *type,
+                           bool *owned);
+void fr_datatype_type_free(fr_word type);
+
+// Asks MPI for extent and true extent. A predefined datatype without gaps has those of its size: of
+// a handle that looks like one but is none, MPI might not survive the question.
+struct fr_datatype_extents {
+    ptrdiff_t lower;
+    ptrdiff_t extent;
+    ptrdiff_t true_lower;
+    ptrdiff_t true_extent;
+};
+FR_MUST_CHECK enum fr_status fr_datatype_ask_extents(fr_word type,
+                                                     struct fr_datatype_extents *extents);
+
+// How a datatype was made, as MPI tells it. `values` holds the integers, then the addresses, then
+// the large counts; for every constructor without an integer that is not a count or a place that is
+// the same sequence in its large-count form.
+struct fr_datatype_contents {
+    int combiner;
+    bool large;
+    size_t value_count;
+    int64_t *values;
+    size_t type_count;
+    void *types; // handles in the family's width
+};
+
+// Asks MPI how `type` was made. A predefined datatype has no values and no types.
+FR_MUST_CHECK enum fr_status fr_datatype_contents_load(fr_word type,
+                                                       struct fr_datatype_contents *contents);
+// Also frees the derived datatypes among `types`.
+void fr_datatype_contents_free(struct fr_datatype_contents *contents);
+
+// Whether the combiner is that of a predefined datatype, named or not.
+bool fr_datatype_combiner_is_basic(int combiner);
+
+// What the decoder finds out about one datatype.
+struct fr_datatype_decoded {
+    struct fr_datatype_list list;
+    struct fr_datatype_signature signature;
+    size_t unit_bytes; // 0 while nothing is there
+    bool inexact;
+};
+
+// Adds what stands behind the first `offset` packed bytes and has this unit; closes a structure,
+// which may be repeated.
+void fr_datatype_unit_add(struct fr_datatype_decoded *decoded, size_t offset, size_t unit_bytes);
+void fr_datatype_unit_close(struct fr_datatype_decoded *decoded);
+void fr_datatype_decoded_free(struct fr_datatype_decoded *decoded);
+
+// Decodes `type`. On failure nothing is left to free; on success both parts are the caller's, the
+// signature to be used before the scratch types are freed.
+FR_MUST_CHECK enum fr_status fr_datatype_decode(fr_word type, struct fr_datatype_scratch *scratch,
+                                                struct fr_datatype_decoded *decoded);
+
+// The same by having MPI pack an element: FR_ERR_LIMIT where that is too large, and
+// FR_ERR_UNSUPPORTED where it does not tell either.
+FR_MUST_CHECK enum fr_status fr_datatype_decode_packed(fr_word type,
+                                                       struct fr_datatype_decoded *decoded);
+
+// Writes what kernels take of a layout, but for the id. The table is the caller's. Returns false as
+// fr_datatype_compiled_get returns NULL.
+bool fr_datatype_compile(const struct fr_layout *layout, struct fr_datatype_compiled *compiled);
+
+// The array constructors, applied to their element: `elements` becomes how many the array holds.
+FR_MUST_CHECK enum fr_status fr_datatype_array_subarray(const struct fr_datatype_contents *contents,
+                                                        ptrdiff_t extent,
+                                                        struct fr_datatype_list *list,
+                                                        size_t *elements);
+FR_MUST_CHECK enum fr_status fr_datatype_array_darray(const struct fr_datatype_contents *contents,
+                                                      ptrdiff_t extent,
+                                                      struct fr_datatype_list *list,
+                                                      size_t *elements);
+
+#endif

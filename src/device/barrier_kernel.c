@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Launches of the kernels that meet others.
+#include "config.h"
+
+#include "fabrail/device/barrier_kernel.h"
+
+#include "device/device_int.h"
+#include "fabrail/core/meter.h"
+
+#include <string.h>
+
+enum { DEFAULT_BLOCKS = 32 };
+_Static_assert((int)FR_KERNEL_THREADS >= (int)FR_MET_MANY, "a thread a rank");
+
+#define TITLE "a meeting of devices"
+
+// The parameters of one launch.
+union params {
+    struct fr_met_few few;
+    struct fr_met_many many;
+    struct fr_met_reduce reduce;
+};
+_Static_assert(sizeof(union params) <= 4096, "what every driver takes");
+
+struct launch {
+    struct fr_device_kernels *kernels;
+    enum fr_device_kernel kernel;
+    union params params;
+    struct fr_round *round; // in the parameters
+    unsigned blocks;
+};
+
+// Blocks wait for one another, so all of them must be running.
+static unsigned most_blocks(const struct launch *launch, const struct fr_device_move *move)
+{
+    unsigned most = move->max_sms > 0 ? move->max_sms : DEFAULT_BLOCKS;
+    return most < launch->kernels->multiprocessors ? most : launch->kernels->multiprocessors;
+}
+
+// What one block moves sooner than several that have to wait for one another: bytes and pieces of a
+// push, and blocks that a reduction would have.
+enum { ALONE_BYTES = 32768, ALONE_PIECES = 4, ALONE_BLOCKS = 4 };
+
+static unsigned blocks_of_push(const struct launch *launch, const struct fr_device_move *move)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < move->count; i++)
+        bytes += move->pieces[i].bytes;
+    bool alone = bytes <= ALONE_BYTES && move->count <= ALONE_PIECES;
+    return alone ? 1 : most_blocks(launch, move);
+}
+
+// Bytes of a copy that a block should have, so that another one pays for itself.
+enum { COPY_BLOCK_BYTES = 16384 };
+
+static struct fr_round_copy copy_of(const struct fr_device_push_piece *piece)
+{
+    return (struct fr_round_copy){piece->dst, piece->src, piece->bytes};
+}
+
+static size_t copy_bytes(const struct fr_device_push_piece *pieces)
+{
+    return pieces[0].bytes + pieces[1].bytes;
+}
+
+static void plan_copies(struct launch *launch, const struct fr_device_move *move)
+{
+    size_t before = copy_bytes(move->before), after = copy_bytes(move->after);
+    size_t blocks = ((before > after ? before : after) + COPY_BLOCK_BYTES - 1) / COPY_BLOCK_BYTES;
+    unsigned most = most_blocks(launch, move);
+    if (blocks > launch->blocks)
+        launch->blocks = blocks < most ? (unsigned)blocks : most;
+    for (int i = 0; i < FR_ROUND_COPIES; i++) {
+        launch->round->before[i] = copy_of(&move->before[i]);
+        launch->round->after[i] = copy_of(&move->after[i]);
+    }
+}
+
+// False when the pieces are too many for one launch.
+static bool plan_pieces(struct launch *launch, const struct fr_device_move *move,
+                        struct fr_push_head *head, struct fr_push_piece *pieces, size_t room)
+{
+    size_t next = 0;
+    if (!move || move->count == 0)
+        return true;
+    launch->blocks = fr_device_push_plan(head, pieces, room, move->pieces, move->count,
+                                         blocks_of_push(launch, move), &next);
+    launch->blocks += launch->blocks == 0; // there is nothing but the round
+    return next >= move->count;
+}
+
+static bool plan_push(struct launch *launch, const struct fr_round *round, const uint64_t *slabs,
+                      const struct fr_device_move *move)
+{
+    size_t table = (size_t)round->size * sizeof(*slabs);
+    bool few = round->size <= FR_MET_FEW && (!move || move->count <= FR_MET_FEW);
+    if (few) {
+        struct fr_met_few *params = &launch->params.few;
+        params->round = *round;
+        memcpy(params->slabs, slabs, table);
+        launch->round = &params->round;
+        launch->kernel = FR_KERNEL_MET_FEW;
+        return plan_pieces(launch, move, &params->head, params->pieces, FR_MET_FEW);
+    }
+    struct fr_met_many *params = &launch->params.many;
+    if (round->size > FR_MET_MANY)
+        return false;
+    params->round = *round;
+    memcpy(params->slabs, slabs, table);
+    launch->round = &params->round;
+    launch->kernel = FR_KERNEL_MET_MANY;
+    return plan_pieces(launch, move, &params->head, params->pieces, FR_MET_MANY);
+}
+
+static bool plan_reduction(struct launch *launch, const struct fr_round *round,
+                           const uint64_t *slabs, const struct fr_device_move *move)
+{
+    struct fr_met_reduce *params = &launch->params.reduce;
+    if (round->size > FR_REDUCE_SOURCES)
+        return false;
+    params->round = *round;
+    memcpy(params->slabs, slabs, (size_t)round->size * sizeof(*slabs));
+    fr_device_reduce_fill(&params->reduce, move->reduction);
+    launch->round = &params->round;
+    launch->kernel = FR_KERNEL_MET_REDUCE;
+    launch->blocks = fr_device_reduce_blocks(&params->reduce, most_blocks(launch, move));
+    if (launch->blocks <= ALONE_BLOCKS)
+        launch->blocks = 1;
+    return true;
+}
+
+// The second word may come a little after the first.
+static bool read_answer(const struct launch *launch, const uint64_t *words, unsigned *how)
+{
+    uint64_t answer = __atomic_load_n(&words[1], __ATOMIC_ACQUIRE);
+    unsigned seen = (unsigned)(answer & ((1u << FR_ROUND_HOW_BITS) - 1));
+    if (answer != fr_round_answer(launch->round, seen))
+        return false;
+    *how = seen;
+    return true;
+}
+
+// Whether or not the driver can say how the kernel fares, what it has said itself counts.
+static enum fr_status wait_answer(const struct launch *launch, const uint64_t *words,
+                                  struct fr_device_stream *stream, unsigned *how)
+{
+    const struct fr_device_ops *ops = stream->ops;
+    int answer = fr_device_words_wait(words, 1, launch->round->value, stream);
+    bool over = answer != 0 && ops->stream_wait(stream) != 0;
+    while (!over && !read_answer(launch, words, how))
+        over = ops->stream_query(stream) != FR_DEVICE_BUSY && !read_answer(launch, words, how);
+    if (!over)
+        return FR_OK;
+    if (answer != 0)
+        return ops->fail(TITLE, answer);
+    fr_error("%s ended without an answer", TITLE);
+    return FR_ERR_DEVICE;
+}
+
+static enum fr_status launch_and_wait(struct launch *launch, struct fr_device_stream *stream,
+                                      unsigned *how)
+{
+    uint64_t value = 0;
+    int slot = fr_device_words_borrow(launch->kernels, &value);
+    if (slot < 0)
+        return FR_ERR_UNSUPPORTED; // so many threads do the same
+    const uint64_t *words = fr_device_words_of(launch->kernels, slot);
+    launch->round->answer = (uintptr_t)words;
+    launch->round->value = value;
+    int answer = stream->ops->launch(launch->kernels, launch->kernel, launch->blocks,
+                                     &launch->params, stream);
+    enum fr_status status =
+        answer == 0 ? wait_answer(launch, words, stream, how) : stream->ops->fail(TITLE, answer);
+    fr_device_words_return(launch->kernels, slot);
+    return status;
+}
+
+static enum fr_status run(struct launch *launch, unsigned *how)
+{
+    const struct fr_device_ops *ops = launch->kernels->ops;
+    struct fr_device_stream *stream = NULL;
+    enum fr_status status = ops->stream_borrow(launch->kernels->context, FR_TO_STAGE, &stream);
+    if (status != FR_OK)
+        return status;
+    status = launch_and_wait(launch, stream, how);
+    ops->stream_give(stream, status != FR_OK);
+    return status;
+}
+
+static enum fr_status plan_and_run(const struct fr_round *round, const uint64_t *slabs,
+                                   const struct fr_device_move *move,
+                                   const struct fr_device_scope *scope, unsigned *how)
+{
+    bool reduces = move && move->reduction;
+    struct launch launch = {
+        .kernels = fr_device_kernels_get(scope, reduces ? FR_IMAGE_REDUCE : FR_IMAGE_PUSH),
+        .blocks = 1};
+    if (!launch.kernels)
+        return FR_ERR_UNSUPPORTED;
+    bool fits = reduces ? plan_reduction(&launch, round, slabs, move)
+                        : plan_push(&launch, round, slabs, move);
+    if (!fits)
+        return FR_ERR_UNSUPPORTED;
+    if (move)
+        plan_copies(&launch, move);
+    else
+        launch.round->next_word = 0;
+    if (move && move->count > 0) {
+        enum fr_status status = fr_device_push_sync(move->range, move->pieces, move->count);
+        if (status != FR_OK)
+            return status;
+    }
+    return run(&launch, how);
+}
+
+enum fr_status fr_device_barrier_kernel_run(const struct fr_device_range *range,
+                                            const struct fr_round *round, const uint64_t *slabs,
+                                            const struct fr_device_move *move, unsigned *how)
+{
+    struct fr_device_scope scope;
+    *how = 0;
+    enum fr_status status =
+        fr_device_scope_enter(move && move->range ? move->range : range, &scope);
+    if (status != FR_OK)
+        return status;
+    uint64_t begin = fr_core_meter_begin();
+    status = plan_and_run(round, slabs, move, &scope, how);
+    fr_core_meter_end(FR_METER_COPY, begin);
+    fr_device_scope_leave(&scope);
+    return status;
+}

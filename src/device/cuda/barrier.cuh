@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The device's side of a round (round.h), for the kernels that move bytes in it. All threads of a
+// block call each function.
+//
+// Words are released and acquired at the scope of the system. What the other threads of the block
+// have stored, a barrier before, is released with them, since causality adds up; and what a block
+// hands to another one by the control words likewise.
+#ifndef FR_DEVICE_CUDA_BARRIER_CUH
+#define FR_DEVICE_CUDA_BARRIER_CUH
+
+#include "fabrail/device/round.h"
+
+static __device__ __forceinline__ uint64_t acquire_of_system(uint64_t from)
+{
+    uint64_t value;
+    asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
+    return value;
+}
+
+static __device__ __forceinline__ void release_to_system(uint64_t to, uint64_t value)
+{
+    asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
+}
+
+static __device__ __forceinline__ uint64_t acquire_of_device(uint64_t from)
+{
+    uint64_t value;
+    asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
+    return value;
+}
+
+static __device__ __forceinline__ void release_to_device(uint64_t to, uint64_t value)
+{
+    asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
+}
+
+static __device__ __forceinline__ uint64_t clock_ns(void)
+{
+    uint64_t now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    return now;
+}
+
+// Stores the post to all slabs. It is read once, since that takes a microsecond.
+static __device__ __forceinline__ void round_store_post(const struct fr_round &round,
+                                                        const uint64_t *slabs)
+{
+    enum { AT_ONCE = 128 };
+    __shared__ uint4 units[AT_ONCE];
+    const uint4 *from = (const uint4 *)round.post;
+    uint32_t count = (uint32_t)(round.post_bytes / sizeof(uint4));
+    for (uint32_t first = 0; first < count; first += AT_ONCE) {
+        uint32_t some = count - first < AT_ONCE ? count - first : AT_ONCE;
+        if (threadIdx.x < some)
+            units[threadIdx.x] = __ldcv(&from[first + threadIdx.x]);
+        __syncthreads();
+        for (uint32_t i = threadIdx.x; i < some * round.size; i += blockDim.x) {
+            uint32_t rank = (round.rank + 1 + i / some) % round.size;
+            uint4 *to = (uint4 *)(slabs[rank] + round.post_offset);
+            to[first + i % some] = units[i % some];
+        }
+        __syncthreads();
+    }
+}
+
+static __device__ __forceinline__ void
+round_post_word(const struct fr_round &round, const uint64_t *slabs, uint64_t row, uint64_t word)
+{
+    __syncthreads();
+    if (threadIdx.x < round.size) {
+        uint32_t rank = (round.rank + 1 + threadIdx.x) % round.size;
+        release_to_system(slabs[rank] + row + round.rank * sizeof(uint64_t), word);
+    }
+}
+
+// Whether all ranks have posted in time, and with the mark that this one has, if any.
+static __device__ __forceinline__ bool round_wait(const struct fr_round &round, uint64_t row,
+                                                  uint64_t word, bool *alike)
+{
+    uint64_t begin = clock_ns(), seen = word;
+    bool has_come = threadIdx.x >= round.size;
+    *alike = false;
+    for (;;) {
+        if (!has_come) {
+            seen = acquire_of_system(round.own + row + threadIdx.x * sizeof(uint64_t));
+            has_come = seen / FR_ROUND_MARKS >= word / FR_ROUND_MARKS;
+        }
+        if (__syncthreads_and(has_come))
+            break;
+        if (__syncthreads_or(threadIdx.x == 0 && clock_ns() - begin >= round.spin_ns))
+            return false;
+    }
+    *alike = __syncthreads_and(seen == word && word % FR_ROUND_MARKS != 0) != 0;
+    return true;
+}
+
+// Copies part of the own slab to where the host reads it.
+static __device__ __forceinline__ void round_mirror(const struct fr_round &round, uint64_t offset,
+                                                    uint64_t bytes)
+{
+    const uint64_t *from = (const uint64_t *)(round.own + offset);
+    uint64_t *to = (uint64_t *)(round.mirror + offset);
+    for (uint64_t i = threadIdx.x; i < bytes / sizeof(uint64_t); i += blockDim.x)
+        to[i] = __ldcv(&from[i]);
+}
+
+static __device__ __forceinline__ void round_tell_host(const struct fr_round &round, uint64_t how)
+{
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        volatile uint64_t *answer = (volatile uint64_t *)round.answer;
+        __threadfence_system();
+        answer[1] = fr_round_answer(&round, how);
+        answer[0] = round.value;
+    }
+}
+
+// All blocks together copy bytes, each thread some units at a time.
+static __device__ __forceinline__ void round_copy(const struct fr_round_copy &copy)
+{
+    enum { LOADS = 4 };
+    const uint64_t lead = (0 - copy.dst) % FR_ROUND_UNIT_BYTES;
+    const uint64_t head = lead < copy.bytes ? lead : copy.bytes;
+    const uint64_t units = (copy.bytes - head) / FR_ROUND_UNIT_BYTES;
+    const uint64_t done = head + units * FR_ROUND_UNIT_BYTES;
+    const uint64_t step = (uint64_t)gridDim.x * blockDim.x;
+    const uint4 *from = (const uint4 *)(copy.src + head);
+    uint4 *to = (uint4 *)(copy.dst + head);
+    uint4 some[LOADS];
+    for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < units;
+         i += LOADS * step) {
+#pragma unroll
+        for (int j = 0; j < LOADS; j++) {
+            if (i + j * step < units)
+                some[j] = __ldcv(&from[i + j * step]);
+        }
+#pragma unroll
+        for (int j = 0; j < LOADS; j++) {
+            if (i + j * step < units)
+                to[i + j * step] = some[j];
+        }
+    }
+    if (blockIdx.x == 0 && threadIdx.x < head)
+        ((char *)copy.dst)[threadIdx.x] = ((const char *)copy.src)[threadIdx.x];
+    if (blockIdx.x == 0 && threadIdx.x < copy.bytes - done)
+        ((char *)copy.dst)[done + threadIdx.x] = ((const char *)copy.src)[done + threadIdx.x];
+}
+
+static __device__ __forceinline__ bool has_copies(const struct fr_round_copy *copies)
+{
+    return copies[0].bytes > 0 || copies[1].bytes > 0;
+}
+
+// Whether this block is the last one to come here in this launch. What the others did before is
+// then done, for it and for whoever it tells.
+static __device__ __forceinline__ bool round_is_last(const struct fr_round &round, int counter)
+{
+    bool last = false;
+    __syncthreads();
+    if (gridDim.x == 1)
+        return true;
+    if (threadIdx.x == 0) {
+        uint64_t at = round.control + (FR_ROUND_COUNTS + counter) * sizeof(uint64_t);
+        uint32_t before;
+        asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
+                     : "=r"(before)
+                     : "l"(at), "r"(gridDim.x - 1)
+                     : "memory");
+        last = before == gridDim.x - 1; // which is then 0 again
+    }
+    return __syncthreads_or(last) != 0;
+}
+
+static __device__ __forceinline__ void round_tell_blocks(const struct fr_round &round, int what,
+                                                         bool yes)
+{
+    __syncthreads();
+    if (gridDim.x > 1 && threadIdx.x == 0)
+        release_to_device(round.control + what * sizeof(uint64_t), fr_round_said(&round, yes));
+}
+
+// A block that is only now given a multiprocessor may find the word of a later round: then the host
+// has been told to go on without the blocks of this launch.
+static __device__ __forceinline__ bool round_ask_blocks(const struct fr_round &round, int what)
+{
+    bool yes = false;
+    if (threadIdx.x == 0) {
+        uint64_t said;
+        do
+            said = acquire_of_device(round.control + what * sizeof(uint64_t));
+        while (said / 2 < round.word / FR_ROUND_MARKS);
+        yes = said == fr_round_said(&round, 1);
+    }
+    return __syncthreads_or(yes) != 0;
+}
+
+static __device__ __forceinline__ void round_give_post(const struct fr_round &round,
+                                                       const uint64_t *slabs)
+{
+    round_store_post(round, slabs);
+    round_post_word(round, slabs, round.given_offset, round.word);
+}
+
+// All have come, and posts are wanted. Returns whether those of all are in the mirror, with the
+// words.
+static __device__ __forceinline__ bool round_take_posts(const struct fr_round &round)
+{
+    bool alike;
+    bool have = round_wait(round, round.given_offset, round.word, &alike);
+    round_mirror(round, round.words_offset, round.size * sizeof(uint64_t));
+    if (have)
+        round_mirror(round, round.posts_offset, round.posts_bytes);
+    return have;
+}
+
+// The first block meets the others. Returns whether to go on and move bytes; else the host has been
+// told.
+static __device__ __forceinline__ bool round_meet(const struct fr_round &round,
+                                                  const uint64_t *slabs)
+{
+    bool met = false, alike = false, have = false;
+    bool given = !round.waits || round.word % FR_ROUND_MARKS == 0;
+    if (given)
+        round_give_post(round, slabs);
+    round_post_word(round, slabs, round.words_offset, round.word);
+    if (round.waits)
+        met = round_wait(round, round.words_offset, round.word, &alike);
+    bool go = alike && round.next_word != 0;
+    round_tell_blocks(round, FR_ROUND_GO, go);
+    if (go)
+        return true;
+    if (met && !alike) {
+        if (!given)
+            round_give_post(round, slabs);
+        given = true;
+        have = round_take_posts(round);
+    }
+    round_tell_host(round, (met ? FR_ROUND_MET : 0) | (alike ? FR_ROUND_ALIKE : 0) |
+                               (given ? FR_ROUND_GIVEN : 0) | (have ? FR_ROUND_POSTS : 0));
+    return false;
+}
+
+static __device__ __forceinline__ bool round_begin(const struct fr_round &round,
+                                                   const uint64_t *slabs)
+{
+    if (has_copies(round.before)) {
+        for (int i = 0; i < FR_ROUND_COPIES; i++)
+            round_copy(round.before[i]);
+        if (round_is_last(round, 0))
+            round_tell_blocks(round, FR_ROUND_READY, true);
+        if (gridDim.x > 1 && blockIdx.x == 0)
+            (void)round_ask_blocks(round, FR_ROUND_READY);
+    }
+    return blockIdx.x == 0 ? round_meet(round, slabs) : round_ask_blocks(round, FR_ROUND_GO);
+}
+
+// Comes after this block's bytes have been stored.
+static __device__ __forceinline__ void round_end(const struct fr_round &round,
+                                                 const uint64_t *slabs)
+{
+    bool is_last = round_is_last(round, 1), ended = false, copied = false;
+    if (is_last) {
+        round_post_word(round, slabs, round.next_offset, round.next_word);
+        (void)round_wait(round, round.next_offset, round.next_word, &ended);
+        round_tell_blocks(round, FR_ROUND_END, ended);
+    }
+    if (has_copies(round.after)) {
+        if (!is_last)
+            ended = round_ask_blocks(round, FR_ROUND_END);
+        if (ended) {
+            for (int i = 0; i < FR_ROUND_COPIES; i++)
+                round_copy(round.after[i]);
+            is_last = round_is_last(round, 2);
+            copied = true;
+        }
+    }
+    if (is_last)
+        round_tell_host(round, FR_ROUND_MET | FR_ROUND_ALIKE | FR_ROUND_MOVED |
+                                   (ended ? FR_ROUND_ENDED : 0) | (copied ? FR_ROUND_COPIED : 0));
+}
+
+#endif

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The rows of vendors, and the functions of module device that are a row's alone.
+#include "config.h"
+
+#include "device/device_int.h"
+
+#include <string.h>
+
+const struct fr_device_ops *fr_device_rows[FR_DEVICE_MAX_ROWS + 1] = {&fr_cuda_ops};
+
+FR_TLS uint64_t fr_device_call;
+
+static _Atomic int last_used_device;
+
+int fr_device_last_used(void)
+{
+    return atomic_load_explicit(&last_used_device, memory_order_relaxed);
+}
+
+// Returns the first of some rows, which is taken out; NULL when none is left.
+static const struct fr_device_ops *next_row(unsigned *rows)
+{
+    if (*rows == 0)
+        return NULL;
+    const struct fr_device_ops *row = fr_device_rows[__builtin_ctz(*rows)];
+    *rows &= *rows - 1;
+    return row;
+}
+
+bool fr_device_is_installed(void)
+{
+    bool installed = fr_device_present();
+    for (unsigned i = 0; fr_device_rows[i] != NULL && !installed; i++)
+        installed = fr_device_rows[i]->is_installed();
+    return installed;
+}
+
+bool fr_device_in_use(void)
+{
+    unsigned rows = fr_device_present_rows();
+    bool in_use = false;
+    for (const struct fr_device_ops *row; !in_use && (row = next_row(&rows)) != NULL;)
+        in_use = row->in_use();
+    return in_use;
+}
+
+int fr_device_current(void)
+{
+    unsigned rows = fr_device_present_rows();
+    int device = -1;
+    for (const struct fr_device_ops *row; device < 0 && (row = next_row(&rows)) != NULL;)
+        device = row->current();
+    return device >= 0 ? device : fr_device_last_used();
+}
+
+void fr_device_release(void)
+{
+    unsigned rows = fr_device_present_rows();
+    for (const struct fr_device_ops *row; (row = next_row(&rows)) != NULL;)
+        row->release();
+}
+
+enum fr_status fr_device_query(const void *address, struct fr_device_range *range)
+{
+    unsigned rows = fr_device_present_rows();
+    enum fr_status status = FR_OK;
+    *range = (struct fr_device_range)FR_DEVICE_HOST;
+    for (const struct fr_device_ops *row;
+         status == FR_OK && range->kind == FR_KIND_HOST && (row = next_row(&rows)) != NULL;)
+        status = row->query(address, range);
+    if (fr_device_owns(range) && fr_device_last_used() != range->device) // read by all threads
+        atomic_store_explicit(&last_used_device, range->device, memory_order_relaxed);
+    return status;
+}
+
+enum fr_status fr_device_query_id(const void *address, struct fr_device_range *range)
+{
+    unsigned rows = fr_device_present_rows();
+    enum fr_status status = FR_ERR_NOT_FOUND;
+    for (const struct fr_device_ops *row;
+         status == FR_ERR_NOT_FOUND && (row = next_row(&rows)) != NULL;)
+        status = row->query_id(address, range);
+    return status;
+}
+
+bool fr_device_is_open_to(int device, uintptr_t address)
+{
+    return fr_device_row(device)->is_open_to(device, address);
+}
+
+enum fr_status fr_device_context_of(const struct fr_device_range *range, void **context)
+{
+    if (!fr_device_present())
+        return FR_ERR_NOT_FOUND;
+    if (range->context != NULL) {
+        *context = range->context;
+        return FR_OK;
+    }
+    struct fr_device_scope scope;
+    enum fr_status status = fr_device_scope_enter(range, &scope);
+    if (status != FR_OK)
+        return status;
+    *context = scope.context;
+    fr_device_scope_leave(&scope);
+    return FR_OK;
+}
+
+enum fr_status fr_device_adopt(int device)
+{
+    return fr_device_row(device)->adopt(device);
+}
+
+enum fr_status fr_device_sync_app_work(const struct fr_device_range *range, uintptr_t low,
+                                       size_t bytes)
+{
+    struct fr_device_scope scope;
+    if (bytes == 0 || !fr_device_owns(range))
+        return FR_OK;
+    enum fr_status status = fr_device_scope_enter(range, &scope);
+    if (status != FR_OK)
+        return status;
+    status = scope.ops->settle(range, low, low + bytes);
+    fr_device_scope_leave(&scope);
+    return status;
+}
+
+// Memory.
+
+enum fr_status fr_device_export(const struct fr_device_range *range, const void *address,
+                                struct fr_device_export *export)
+{
+    if (!(range->caps & FR_SHARE_ANY))
+        return FR_ERR_UNSUPPORTED;
+    struct fr_device_export made = {0};
+    enum fr_status status = fr_device_row(range->device)->export(range, address, &made);
+    if (status == FR_OK)
+        *export = made;
+    return status;
+}
+
+enum fr_status fr_device_export_descriptor(uintptr_t base, int *descriptor)
+{
+    struct fr_device_range range;
+    enum fr_status status = fr_device_query((const void *)base, &range);
+    if (status != FR_OK)
+        return status;
+    return fr_device_row(range.device)->export_descriptor(base, descriptor);
+}
+
+enum fr_status fr_device_import(const struct fr_device_range *user, unsigned way,
+                                const struct fr_device_export *export, int descriptor,
+                                struct fr_device_import *import)
+{
+    if (!(export->ways & way))
+        return FR_ERR_UNSUPPORTED;
+    return fr_device_row(user->device)->import(user, way, export, descriptor, import);
+}
+
+bool fr_device_import_is_alive(const struct fr_device_import *import)
+{
+    struct fr_device_range range;
+    bool known = fr_device_query_id((const void *)import->address, &range) == FR_OK;
+    return (known ? range.buffer_id : 0) == import->buffer_id;
+}
+
+void fr_device_import_close(struct fr_device_import *import)
+{
+    if (import != NULL)
+        fr_device_row(import->device)->import_close(import);
+}
+
+static _Atomic uint64_t destroyed; // allocations
+
+enum fr_status fr_device_memory_create(int device, size_t bytes, struct fr_device_memory *memory)
+{
+    return fr_device_row(device)->memory_create(device, bytes, memory);
+}
+
+uint64_t fr_device_memory_destroyed(void)
+{
+    return atomic_load_explicit(&destroyed, memory_order_acquire);
+}
+
+void fr_device_memory_destroy(struct fr_device_memory *memory)
+{
+    if (memory == NULL || memory->address == 0)
+        return;
+    fr_device_row(memory->device)->memory_destroy(memory);
+    memset(memory, 0, sizeof(*memory));
+    atomic_fetch_add_explicit(&destroyed, 1, memory_order_release);
+}
+
+void fr_device_memory_left(int device, size_t *free_bytes, size_t *total_bytes)
+{
+    *free_bytes = 0;
+    *total_bytes = 0;
+    fr_device_row(device)->memory_left(device, free_bytes, total_bytes);
+}
+
+enum fr_device_support fr_device_fabric_support(int device)
+{
+    return fr_device_row(device)->fabric_support(device);
+}
+
+const char *fr_device_fabric_text(enum fr_device_support support)
+{
+    static const char *const texts[] = {
+        [FR_SUPPORT_UNKNOWN] = "not asked yet",
+        [FR_SUPPORT_YES] = "supported",
+        [FR_SUPPORT_NOT_PERMITTED] = "not permitted",
+        [FR_SUPPORT_NOT_SUPPORTED] = "not supported",
+        [FR_SUPPORT_FAILED] = "not known, for the device could not be asked",
+    };
+    return (size_t)support < FR_ARRAY_LENGTH(texts) ? texts[support] : "unknown";
+}
+
+enum fr_status fr_device_host_register(void *address, size_t bytes)
+{
+    int device = fr_device_last_used();
+    return fr_device_row(device)->host_register(device, address, bytes);
+}
+
+void fr_device_host_unregister(void *address)
+{
+    int device = fr_device_last_used();
+    fr_device_row(device)->host_unregister(device, address);
+}
+
+// What NICs write.
+
+bool fr_device_orders_rdma(int device)
+{
+    return fr_device_row(device)->orders_rdma(device);
+}
+
+bool fr_device_can_flush_rdma(int device)
+{
+    return fr_device_row(device)->can_flush_rdma(device);
+}
+
+enum fr_status fr_device_flush_rdma(int device)
+{
+    return fr_device_row(device)->flush_rdma(device);
+}
+
+// Topology.
+
+void fr_device_clique_of(int device, struct fr_device_clique *clique)
+{
+    fr_device_row(device)->clique_of(device, clique);
+}
+
+void fr_device_clique_of_host(struct fr_device_clique *clique)
+{
+    memset(clique, 0, sizeof(*clique));
+    for (unsigned i = 0; fr_device_rows[i] != NULL && !clique->valid; i++)
+        fr_device_rows[i]->clique_of_host(clique);
+}
+
+void fr_device_uuid(int device, unsigned char uuid[FR_DEVICE_UUID_BYTES])
+{
+    fr_device_row(device)->uuid(device, uuid);
+}
+
+bool fr_device_bus_id(int device, char text[FR_DEVICE_BUS_ID])
+{
+    return fr_device_row(device)->bus_id(device, text);
+}
+
+bool fr_device_is_timesliced(int device)
+{
+    return fr_device_row(device)->takes_turns(device);
+}

@@ -1,0 +1,503 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A call with buffers from its arguments to its result: what are the buffers, which path do they
+// take, copy in, call the real MPI, and copy out or leave the operation to its request, window or
+// file.
+#include "config.h"
+
+#include "fabrail/coll/alltoall.h"
+#include "fabrail/job.h"
+#include "fabrail/report.h"
+#include "fabrail/request/posted.h"
+#include "intercept/rts.h"
+
+#include <string.h>
+
+void fr_intercept_find_object(struct fr_request_op *op)
+{
+    const struct fr_abi_row *row = &fr_abi_rows[op->fn];
+    if (row->window >= 0) {
+        op->object_kind = 'w';
+        op->object = fr_abi_handle(op->args[row->window]);
+    } else if (row->file >= 0) {
+        op->object_kind = 'f';
+        op->object = op->args[row->file];
+    } else if (row->comm >= 0) {
+        op->object_kind = 'c';
+        op->object = fr_abi_handle(op->args[row->comm]);
+    }
+}
+
+// What holds for any device memory in a function.
+static struct fr_policy_facts facts_of_function(enum fr_fn fn)
+{
+    return (struct fr_policy_facts){
+        .device_memory = true,
+        .stageable = true,
+        .mpi_gpu_aware = fr_intercept_is_gpu_aware(),
+        .function_gpu_safe = fr_intercept_accepts_device_ptr(fn),
+        .paths = fr_core_settings()->paths,
+        .fabric_use = fr_core_settings()->fabric,
+        .fabric_workspace = true, // until it is needed and cannot be had
+    };
+}
+
+static struct fr_policy_facts facts_of(const struct fr_request_op *op,
+                                       const struct fr_device_range *range)
+{
+    struct fr_policy_facts facts = facts_of_function(op->fn);
+    facts.fabric_allocated = (range->caps & FR_SHARE_FABRIC) != 0;
+    if (facts.mpi_gpu_aware && facts.function_gpu_safe)
+        facts.multi_node_nvlink = fr_intercept_has_fabric(op, range->device);
+    return facts;
+}
+
+// Whether MPI gets any device memory as it is in this function. `fabric` tells whether the
+// workspace is to be had.
+static bool passes_any_memory(enum fr_fn fn, bool fabric)
+{
+    struct fr_policy_facts facts = facts_of_function(fn);
+    facts.multi_node_nvlink = fr_job_clique_count() > 0;
+    facts.fabric_workspace = fabric;
+    return fr_policy_choose(&facts).path == FR_PATH_PASS;
+}
+
+// Whether a call needs no look at what its buffers are, since it makes no difference and no report
+// asks for it.
+static bool needs_no_views(enum fr_fn fn)
+{
+    const char *report = fr_core_settings()->report;
+    return fr_intercept_is_gpu_aware() && (!report || !report[0]) && passes_any_memory(fn, true);
+}
+
+static int refuse(const struct fr_request_op *op, enum fr_device_kind kind, const char *reason)
+{
+    bool window = op->fn == FR_FN_MPI_Win_create || op->fn == FR_FN_MPI_Win_create_c ||
+                  op->fn == FR_FN_MPI_Win_attach;
+    fr_error("%s: device memory of kind %s is refused: %s; give it host memory instead",
+             fr_abi_rows[op->fn].name, fr_device_kind_name(kind), reason);
+    return fr_request_raise(op->object_kind, op->object,
+                            window ? fr_abi_mpi.ERR_BASE : fr_abi_mpi.ERR_BUFFER);
+}
+
+bool fr_intercept_call_refusable(enum fr_fn fn, fr_word *args, int *result)
+{
+    const struct fr_abi_row *row = &fr_abi_rows[fn];
+    for (unsigned i = 0; i < row->buffer_count; i++) {
+        struct fr_device_range range;
+        struct fr_request_op op = {.fn = fn};
+        fr_device_classify((const void *)args[row->buffers[i]], 1, &range);
+        if (!fr_device_owns(&range))
+            continue;
+        struct fr_policy_facts facts = facts_of_function(fn);
+        facts.stageable = facts.fabric_workspace = false;
+        struct fr_policy_choice choice = fr_policy_choose(&facts);
+        if (choice.path != FR_PATH_REFUSE)
+            return false;
+        memcpy(op.args, args, row->arg_count * sizeof(*args));
+        fr_intercept_find_object(&op);
+        *result = refuse(&op, range.kind, choice.reason);
+        return true;
+    }
+    return false;
+}
+
+// A datatype that cannot be decoded matters only if a buffer is device memory.
+static bool any_device_pointer(const struct fr_request_op *op)
+{
+    const struct fr_abi_row *row = &fr_abi_rows[op->fn];
+    for (unsigned i = 0; i < row->buffer_count; i++) {
+        struct fr_device_range range;
+        fr_device_classify((const void *)op->args[row->buffers[i]], 1, &range);
+        if (fr_device_owns(&range))
+            return true;
+    }
+    return false;
+}
+
+// Leases workspace for the view at once, since what cannot be had makes it another path.
+static bool open_fabric(struct fr_staging_view *view)
+{
+    if (!fr_intercept_has_fabric_memory(view->range.device))
+        return false;
+    enum fr_status status = fr_staging_ops(FR_PATH_FABRIC)->open(view);
+    if (status != FR_OK && status != FR_ERR_LIMIT) // of the limit the workspace has told
+        fr_warn_once("no memory on device %d for the fabric workspace, so messages are given to "
+                     "the MPI library as they are: %s",
+                     view->range.device, fr_core_status_text(status));
+    return status == FR_OK;
+}
+
+static struct fr_policy_choice choose_path(const struct fr_request_op *op,
+                                           struct fr_staging_view *view)
+{
+    struct fr_policy_facts facts = facts_of(op, &view->range);
+    struct fr_policy_choice choice = fr_policy_choose(&facts);
+    view->path = choice.path;
+    if (choice.path == FR_PATH_FABRIC && !open_fabric(view)) {
+        facts.fabric_workspace = false;
+        choice = fr_policy_choose(&facts);
+        view->path = choice.path;
+    }
+    return choice;
+}
+
+enum outcome { UNCHANGED, STAGED, FAILED };
+
+static void count_view(struct fr_request_op *op, const struct fr_staging_view *view,
+                       struct fr_policy_choice choice, const char *scheme)
+{
+    bool staged = choice.path == FR_PATH_HOST || choice.path == FR_PATH_FABRIC;
+    if (staged && view->out_bytes && fr_intercept_receives(op->fn))
+        fr_intercept_count_later(op, view, choice, scheme);
+    else
+        fr_intercept_count_view(op, view, choice, scheme);
+}
+
+// Host memory is sent over rails, or as it is.
+static enum outcome choose_for_host(struct fr_request_op *op, struct fr_staging_view *view)
+{
+    struct fr_policy_choice choice = {.path = FR_PATH_PASS};
+    const char *scheme = NULL;
+    view->path = FR_PATH_PASS;
+    if (!fr_intercept_sends_host(op, view))
+        return UNCHANGED;
+    fr_rndv_progress(NULL);
+    bool started = fr_intercept_send_start(op, view, &choice, &scheme);
+    count_view(op, view, choice, scheme);
+    return started ? STAGED : UNCHANGED;
+}
+
+// Device memory that MPI could only get through host memory may be sent by rendezvous instead.
+static enum outcome choose_for_device(struct fr_request_op *op, struct fr_staging_view *view,
+                                      int *result)
+{
+    const char *scheme = NULL;
+    if (fr_intercept_rndv_is_enabled)
+        fr_rndv_progress(&view->range);
+    view->expects_rts = op->receive.takes_rts && view->out_bytes && !view->in_bytes;
+    view->as_bytes = op->receive.takes_rts && view->out_bytes && !fr_intercept_takes_parts();
+    struct fr_policy_choice choice = choose_path(op, view);
+    bool is_staged = choice.path == FR_PATH_HOST;
+    if (is_staged && fr_report_on)
+        choice.reason = fr_intercept_staged_because(op, view, choice.reason);
+    bool started = is_staged && fr_intercept_send_start(op, view, &choice, &scheme);
+    count_view(op, view, choice, scheme);
+    if (choice.path == FR_PATH_REFUSE) {
+        *result = refuse(op, view->range.kind, choice.reason);
+        return FAILED;
+    }
+    return started || choice.path != FR_PATH_PASS ? STAGED : UNCHANGED;
+}
+
+// Chooses the path of every view. FAILED leaves MPI's error code in *result.
+static enum outcome choose_paths(struct fr_request_op *op, int *result)
+{
+    enum outcome all = UNCHANGED;
+    for (unsigned v = 0; v < op->view_count; v++) {
+        struct fr_staging_view *view = &op->views[v];
+        fr_staging_view_measure(view);
+        enum outcome one = fr_device_owns(&view->range) ? choose_for_device(op, view, result)
+                                                        : choose_for_host(op, view);
+        if (one == FAILED)
+            return FAILED;
+        all = one == STAGED ? STAGED : all;
+    }
+    return all;
+}
+
+static uintptr_t given_base(const struct fr_staging_view *view)
+{
+    return view->lease.address ? view->stage_base : view->base;
+}
+
+static bool meets_another(const struct fr_request_op *op, unsigned index)
+{
+    bool meets = false;
+    for (unsigned v = 0; v < index; v++)
+        meets = meets || given_base(&op->views[v]) == given_base(&op->views[index]);
+    return meets;
+}
+
+// Opens a view so that its buffer argument differs from the others, as the application's own do.
+static enum fr_status open_apart(struct fr_request_op *op, unsigned index)
+{
+    enum { NUDGE_BYTES = 64 };
+    struct fr_staging_view *view = &op->views[index];
+    const struct fr_staging_ops *ops = fr_staging_ops(view->path);
+    enum fr_status status = FR_OK;
+    if (!ops || view->path == FR_PATH_PEER) // which MPI does not see
+        return FR_OK;
+    if (!view->lease.address)
+        status = ops->open(view);
+    while (status == FR_OK && meets_another(op, index)) {
+        ops->close(view);
+        view->nudge += NUDGE_BYTES;
+        status = ops->open(view);
+    }
+    return status;
+}
+
+static enum fr_status stage(struct fr_request_op *op)
+{
+    for (unsigned v = 0; v < op->view_count; v++) {
+        enum fr_status status = open_apart(op, v);
+        if (status != FR_OK)
+            return status;
+    }
+    enum fr_status status = fr_intercept_args_rewrite(op);
+    if (op->send)
+        fr_intercept_send_rewrite(op);
+    // MPICH takes the data of some persistent collectives when they are made: of MPI_Gather_init,
+    // and of others whose datatype it packs. It then gets what is there, as it would of host
+    // memory.
+    bool starts = fr_abi_rows[op->fn].flags & FR_ROW_PERSISTENT;
+    bool is_message = fr_abi_rows[op->fn].peer >= 0;
+    bool later = op->parts.count || (starts && is_message);
+    return status == FR_OK && !later ? fr_request_copy_in(&op, 1) : status;
+}
+
+static enum fr_status prepare_partitions(struct fr_request_op *op)
+{
+    if (!op->parts.count)
+        return FR_OK;
+    enum fr_status status = fr_request_op_reserve(op, op->arrays_used + op->parts.count + 16);
+    if (status == FR_OK)
+        op->parts.arrived = fr_request_op_carve(op, op->parts.count);
+    return status;
+}
+
+// How many bytes Pack appended: only those are copied back.
+static void limit_pack(struct fr_request_op *op, int64_t position_before, int64_t position_after)
+{
+    for (unsigned v = 0; v < op->view_count; v++) {
+        struct fr_staging_view *view = &op->views[v];
+        if (view->out_bytes)
+            view->blocks[0].count = (size_t)(position_after - position_before);
+    }
+}
+
+static int64_t position_of(const struct fr_request_op *op)
+{
+    const void *position = (const void *)op->args[fr_abi_rows[op->fn].position];
+    if (fr_abi_rows[op->fn].flags & (FR_ROW_LARGE | FR_ROW_EXTERNAL))
+        return *(const int64_t *)position;
+    return *(const int *)position;
+}
+
+static int run_blocking(struct fr_request_op *op)
+{
+    _Alignas(16) char own_status[FR_STATUS_BYTES] = {0};
+    bool packs = fr_abi_rows[op->fn].class == FR_CLASS_PACK;
+    int status_arg = fr_abi_rows[op->fn].status;
+    void *status = NULL;
+    int64_t before = packs ? position_of(op) : 0;
+    if (status_arg >= 0) {
+        status = (void *)op->args[status_arg];
+        if (op->args[status_arg] == fr_abi_mpi.STATUS_IGNORE) {
+            status = fr_request_op_is_staged(op) ? own_status : NULL;
+            op->args[status_arg] = status ? FR_PTR(status) : op->args[status_arg];
+        }
+    }
+    bool shown = op->receive.takes_rts && fr_request_posted_notes_at_once();
+    if (shown)
+        fr_request_show(op);
+    int rc = fr_intercept_call_real(op);
+    if (packs && rc == fr_abi_mpi.SUCCESS)
+        limit_pack(op, before, position_of(op));
+    rc = fr_request_deliver_one(op, status, rc);
+    if (shown)
+        fr_request_hide(op);
+    fr_request_wait_over(op);
+    fr_request_op_free(op);
+    return rc;
+}
+
+// Runs a staged operation; owns it from here on.
+static int run(struct fr_request_op *op)
+{
+    enum fr_class class = fr_abi_rows[op->fn].class;
+    int request = fr_abi_rows[op->fn].request;
+    bool pends = class == FR_CLASS_RMA || class == FR_CLASS_FILE_READ_BEGIN ||
+                 class == FR_CLASS_FILE_WRITE_BEGIN;
+    if (request < 0 && !pends)
+        return run_blocking(op);
+    bool matches = op->receive.takes_rts && fr_request_posted_notes_at_once();
+    if (matches)
+        fr_intercept_match_begin();
+    int rc = fr_intercept_call_real(op);
+    if (rc != fr_abi_mpi.SUCCESS)
+        fr_request_op_free(op);
+    else if (request >= 0)
+        rc = fr_request_track(op, (void *)op->args[request]);
+    else
+        fr_request_pend(op, op->object);
+    if (matches)
+        fr_intercept_match_end();
+    return rc;
+}
+
+static int fail(struct fr_request_op *op, enum fr_status status)
+{
+    fr_error("%s: device buffers cannot be staged: %s", fr_abi_rows[op->fn].name,
+             fr_core_status_text(status));
+    int rc = fr_request_raise(op->object_kind, op->object, fr_request_error_code(status));
+    fr_request_op_free(op);
+    return rc;
+}
+
+// Chooses paths for the buffers of a call, and makes it unless MPI gets what the application gave.
+// Owns the operation.
+static bool stage_and_run(struct fr_request_op *op, int *result)
+{
+    enum outcome outcome = choose_paths(op, result);
+    if (outcome == FAILED) {
+        fr_request_op_free(op);
+        return true;
+    }
+    fr_intercept_mark_plain(op);
+    // Though it is the application's memory.
+    bool is_looked_at = op->receive.takes_rts && op->view_count;
+    if (outcome == UNCHANGED && !is_looked_at) {
+        fr_request_op_free(op);
+        return false;
+    }
+    enum fr_status status = stage(op);
+    if (status == FR_OK)
+        status = prepare_partitions(op);
+    *result = status == FR_OK ? run(op) : fail(op, status);
+    return true;
+}
+
+// A call whose buffers are not understood. What MPI can be given as it is need not be.
+static bool leave_or_fail(struct fr_request_op *op, enum fr_status status, int *result)
+{
+    if (status != FR_ERR_INVALID && !passes_any_memory(op->fn, false) && any_device_pointer(op)) {
+        *result = fail(op, status);
+        return true;
+    }
+    if (op->receive.takes_rts && status != FR_ERR_INVALID)
+        fr_warn_once("%s: a datatype is not understood, so that what it receives from a GPU is "
+                     "lost: %s",
+                     fr_abi_rows[op->fn].name, fr_core_status_text(status));
+    fr_request_op_free(op);
+    return false;
+}
+
+// Serves a call whose views have been built with this status. Owns the operation.
+static bool serve(struct fr_request_op *op, enum fr_status status, int *result)
+{
+    if (status != FR_OK)
+        return leave_or_fail(op, status, result);
+    switch (fr_abi_rows[op->fn].class) {
+    case FR_CLASS_REDUCE_LOCAL:
+        if (!fr_intercept_reduce_local(op, result))
+            break;
+        fr_request_op_free(op);
+        return true;
+    case FR_CLASS_SEND:
+        if (op->persistent && fr_intercept_call_persistent_send(op, result))
+            return true;
+        break;
+    case FR_CLASS_REPLACE:
+        status = fr_intercept_split_replace(op);
+        break;
+    default:
+        break;
+    }
+    return status == FR_OK ? stage_and_run(op, result) : leave_or_fail(op, status, result);
+}
+
+static void look_after_others(void)
+{
+    fr_request_poll_freed();
+    fr_request_notice_awaited();
+    fr_staging_trim();
+}
+
+static struct fr_request_op *make_op(enum fr_fn fn, const fr_word *args, enum fr_fn counted_as)
+{
+    struct fr_request_op *op = fr_request_op_new(fn, args);
+    if (!op)
+        return NULL;
+    fr_intercept_find_object(op);
+    op->persistent = fr_abi_rows[fn].flags & FR_ROW_PERSISTENT;
+    op->receive.takes_rts = fr_intercept_rndv_is_enabled && fr_intercept_receives(fn);
+    op->counted_as = counted_as;
+    return op;
+}
+
+bool fr_intercept_serve(enum fr_fn fn, fr_word *args, enum fr_fn counted_as, int *result)
+{
+    look_after_others();
+    if (needs_no_views(fn))
+        return false;
+    struct fr_request_op *op = make_op(fn, args, counted_as);
+    if (op)
+        return serve(op, fr_intercept_views_build(op), result);
+    *result = fr_request_raise(0, 0, fr_abi_mpi.ERR_NO_MEM);
+    return true;
+}
+
+bool fr_intercept_call_buffers(enum fr_fn fn, fr_word *args, int *result)
+{
+    return fr_intercept_serve(fn, args, fn, result);
+}
+
+// An exchange which the ranks of the group may agree to do among themselves.
+static bool serve_group(enum fr_fn fn, fr_word *args, struct fr_coll_team *group, int *result)
+{
+    look_after_others();
+    struct fr_request_op *op = make_op(fn, args, fn);
+    enum fr_status status = op ? fr_intercept_views_build(op) : FR_ERR_NO_MEMORY;
+    if (status != FR_OK)
+        fr_coll_decline(group, fr_abi_rows[fn].name);
+    if (!op) {
+        *result = fr_request_raise(0, 0, fr_abi_mpi.ERR_NO_MEM);
+        return true;
+    }
+    if (status == FR_OK && fr_intercept_nvlink_exchange(op, group, result)) {
+        fr_request_op_free(op);
+        return true;
+    }
+    if (!group->slab || !fr_intercept_nvlink_schedules(fn)) // as all its ranks do
+        return serve(op, status, result);
+    fr_request_op_free(op);
+    return fr_intercept_run_schedule(fn, args, group, result) ||
+           fr_intercept_call_buffers(fn, args, result);
+}
+
+// Once a rank has quit, all are as if one had declined.
+static bool exchange(enum fr_fn fn, fr_word *args, struct fr_coll_team *group, int *result)
+{
+    bool on_host = fr_intercept_are_host_buffers(fn, args);
+    bool agrees = group && fr_coll_team_agrees(group);
+    bool is_over = group && fr_coll_team_is_over(group);
+    bool declines = is_over || (agrees && on_host && fr_intercept_nvlink_is_alike(fn));
+    if (declines)
+        fr_coll_decline(group, fr_abi_rows[fn].name);
+    if (group && (declines ? group->slab != NULL : !agrees)) {
+        if (fr_intercept_nvlink_schedules(fn) && fr_intercept_run_schedule(fn, args, group, result))
+            return true;
+        group = NULL;
+    }
+    if (is_over)
+        group = NULL;
+    if (declines && on_host)
+        return false;
+    if (group) // a rank without data has to say so, whatever its pointers are
+        return serve_group(fn, args, group, result);
+    return !on_host && fr_intercept_call_buffers(fn, args, result);
+}
+
+// All ranks come here, also those with host buffers, which the others have to know.
+bool fr_intercept_call_exchange(enum fr_fn fn, fr_word *args, int *result)
+{
+    fr_word comm = fr_abi_comm(fn, args);
+    bool enters = fr_intercept_nvlink_is_enabled() && comm != fr_abi_mpi.COMM_NULL;
+    struct fr_coll_team *group = enters ? fr_coll_team_enter(comm, FR_COLL_WAITS_LAST) : NULL;
+    if (!exchange(fn, args, group, result))
+        *result = fr_abi_call(fn, args);
+    if (enters && !fr_coll_team_exit(comm, *result))
+        *result = fr_request_raise('c', comm, fr_request_error_code(FR_ERR_MPI));
+    return true;
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Whether a collective is done by messages: MPI would not refuse it, and it pays.
+#include "config.h"
+
+#include "fabrail/coll.h"
+#include "intercept/views.h"
+
+#include <string.h>
+
+// Whether MPI refuses a side: one slice, or many. What it may also take is not wrong, since then
+// this rank alone would do the call otherwise.
+static bool is_wrong_side(const struct fr_request_op *op, const struct fr_abi_side *side,
+                          int slices, bool in_place)
+{
+    const fr_word *args = op->args;
+    fr_word buffer = args[side->buffer];
+    if (buffer == fr_abi_mpi.IN_PLACE)
+        return !in_place;
+    if (side->has_counts && slices > 0 &&
+        (!args[side->count] || !args[side->displacements] ||
+         (side->has_types && !args[side->type])))
+        return true;
+    for (int i = 0; i < (!side->has_counts && slices > 0 ? 1 : slices); i++) {
+        int64_t count = fr_intercept_count_at(op, side, i);
+        fr_word type = fr_intercept_type_at(op, side, i);
+        int64_t bytes = count > 0 || !side->has_types ? fr_abi_type_bytes(type) : 0;
+        bool nowhere = buffer == 0 && count > 0 && bytes > 0;
+        if (count < 0 || bytes == -1 || (nowhere && fr_abi_type_is_named(type)))
+            return true;
+    }
+    return false;
+}
+
+// MPICH looks whether what is sent is where all is received, where that is told with a glance.
+static bool is_aliased(const struct fr_request_op *op)
+{
+    const struct fr_abi_side *send = &fr_abi_rows[op->fn].send;
+    const struct fr_abi_side *receive = &fr_abi_rows[op->fn].receive;
+    const char *family = fr_abi_mpi.family;
+    if (!family || strcmp(family, "MPICH") != 0)
+        return false;
+    return op->args[send->buffer] == op->args[receive->buffer] &&
+           op->args[send->count] == op->args[receive->count] &&
+           op->args[send->type] == op->args[receive->type] &&
+           (send->has_counts || fr_intercept_count_at(op, send, 0) > 0);
+}
+
+static bool is_wrong_for_neighbours(const struct fr_request_op *op, fr_word comm)
+{
+    const struct fr_abi_row *row = &fr_abi_rows[op->fn];
+    struct fr_intercept_neighbours list;
+    if (fr_intercept_neighbours_find(comm, &list) != FR_OK)
+        return false;
+    bool wrong = is_wrong_side(op, &row->send, list.out_degree, false) ||
+                 is_wrong_side(op, &row->receive, list.in_degree, false);
+    fr_intercept_neighbours_free(&list);
+    return wrong;
+}
+
+// Whether MPI refuses a collective as this rank calls it, so that nothing of it may be begun, as
+// MPI begins nothing.
+static bool is_wrong(const struct fr_request_op *op, const struct fr_coll_team *group, int root)
+{
+    const struct fr_abi_row *row = &fr_abi_rows[op->fn];
+    const struct fr_abi_shape *shape = fr_abi_shape_of(op->fn);
+    bool is_root = root == group->rank;
+    bool sends = shape->sender == FR_WHO_ALL || is_root;
+    bool receives = shape->receiver == FR_WHO_ALL || is_root;
+    bool in_place = sends && receives; // where it may be
+    if (shape->is_neighbourly)
+        return is_wrong_for_neighbours(op, fr_abi_comm(op->fn, op->args));
+    if (fr_abi_shape_swaps(shape) && is_aliased(op))
+        return true;
+    return (sends && is_wrong_side(op, &row->send, shape->sends_each ? group->size : 1,
+                                   in_place && shape->in_place == FR_IN_PLACE_SEND)) ||
+           (receives && is_wrong_side(op, &row->receive, shape->receives_each ? group->size : 1,
+                                      in_place && shape->in_place == FR_IN_PLACE_RECEIVE));
+}
+
+// Bytes of a slice of this side.
+static int64_t slice_bytes(const struct fr_request_op *op, const struct fr_abi_side *side)
+{
+    int64_t bytes = 0, count = fr_intercept_count_at(op, side, 0);
+    return count > 0 && fr_intercept_measure_bytes(fr_intercept_type_at(op, side, 0), count, &bytes)
+               ? bytes
+               : 0;
+}
+
+// Such collectives begin to pay where MPI's own, which stage everything, take longer than a handful
+// of messages; a broadcast, which MPI has ranks hand on, while they are few. What all get alike is
+// to cross to another host once, as MPI sees to, not once a rank. Host memory gains nothing but
+// rails. All ranks find the same: sizes are looked at where they are the same for all, so not in
+// the forms with many, nor of neighbours.
+bool fr_intercept_goes_by_messages(enum fr_fn fn, const fr_word *args,
+                                   const struct fr_coll_team *group)
+{
+    enum { LEAST_BYTES = 2048, MOST_RECEIVERS = 16 };
+    size_t least_bytes = group->for_rails ? group->rail_min_bytes : LEAST_BYTES;
+    struct fr_request_op op = {.fn = fn};
+    const struct fr_abi_row *row = &fr_abi_rows[fn];
+    const struct fr_abi_shape *shape = fr_abi_shape_of(fn);
+    memcpy(op.args, args, row->arg_count * sizeof(fr_word));
+    int root = row->root >= 0 ? (int)args[row->root] : 0;
+    bool is_root = root == group->rank, waits = fr_abi_rows[fn].request < 0;
+    if (root < 0 || root >= group->size || is_wrong(&op, group, root))
+        return false; // which MPI knows what to do with
+    if (shape->is_neighbourly)
+        return true;
+    if (fr_abi_shape_spreads(shape) && group->place == NULL)
+        return false;
+    if (fr_abi_shape_swaps(shape) && !waits && !group->for_rails)
+        return true;
+    if (row->send.has_counts || row->receive.has_counts)
+        return true;
+    bool by_send =
+        shape->sender == FR_WHO_ROOT ? is_root : shape->receiver == FR_WHO_ROOT && !is_root;
+    int64_t bytes = slice_bytes(&op, by_send ? &row->send : &row->receive);
+    if (shape->sender == FR_WHO_ROOT && fr_abi_shape_spreads(shape))
+        return group->size <= MOST_RECEIVERS && bytes >= LEAST_BYTES;
+    return bytes >= (int64_t)least_bytes;
+}

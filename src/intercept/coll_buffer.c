@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Buffers of collectives by path peer.
+#include "config.h"
+
+#include "intercept/coll_buffer.h"
+
+bool fr_intercept_coll_buffer_measure(struct fr_request_op *op)
+{
+    bool any = false, empty = true;
+    for (unsigned v = 0; v < op->view_count; v++) {
+        fr_staging_view_measure(&op->views[v]);
+        any = any || fr_device_owns(&op->views[v].range);
+        empty = empty && !op->views[v].span;
+    }
+    return any || empty;
+}
+
+// Elements of a reduction are taken singly, with what gaps they have.
+static bool is_contiguous(const struct fr_staging_view *view)
+{
+    for (size_t i = 0; i < view->block_count && !view->same_shape_only; i++) {
+        if (view->blocks[i].count && !view->blocks[i].layout->contiguous)
+            return false;
+    }
+    return true;
+}
+
+static bool export(struct fr_intercept_coll_buffer *side, unsigned ways)
+{
+    const struct fr_staging_view *view = &side->view;
+    const void *low = (const void *)(view->base + (uintptr_t)view->first);
+    return fr_ipc_export(&view->range, low, view->span, &side->handle) == FR_OK &&
+           (side->handle.ways & ways);
+}
+
+enum fr_status fr_intercept_coll_buffer_open(struct fr_intercept_coll_buffer *side, bool must_stage,
+                                             unsigned ways)
+{
+    struct fr_staging_view *view = &side->view;
+    view->path = FR_PATH_PEER;
+    side->range = view->range;
+    if (!view->span)
+        return FR_OK;
+    if (!fr_device_owns(&view->range) || view->absolute || !fr_staging_view_is_in_range(view))
+        return FR_ERR_UNSUPPORTED;
+    side->staged = must_stage || !is_contiguous(view) || (ways && !export(side, ways));
+    if (!side->staged)
+        return FR_OK;
+    enum fr_status status = fr_staging_ops(FR_PATH_PEER)->open(view);
+    if (status == FR_OK)
+        fr_device_classify(view->lease.address, 1, &side->range);
+    return status;
+}
+
+void fr_intercept_coll_buffer_close(struct fr_intercept_coll_buffer *side)
+{
+    if (side->view.lease.address)
+        fr_staging_ops(FR_PATH_PEER)->close(&side->view);
+}
+
+enum fr_status fr_intercept_coll_buffer_copy_in(const struct fr_intercept_coll_buffer *side)
+{
+    struct fr_device_batch batch;
+    if (!side->staged)
+        return FR_OK;
+    fr_device_batch_begin(&batch);
+    fr_staging_ops(FR_PATH_PEER)->copy_in(&side->view, &batch);
+    return fr_device_batch_finish(&batch);
+}
+
+enum fr_status fr_intercept_coll_buffer_copy_out(const struct fr_intercept_coll_buffer *side)
+{
+    struct fr_device_batch batch;
+    if (!side->staged)
+        return FR_OK;
+    fr_device_batch_begin(&batch);
+    fr_staging_ops(FR_PATH_PEER)->copy_out(&side->view, SIZE_MAX, &batch);
+    return fr_device_batch_finish(&batch);
+}
+
+// Where all that there is to be copied is one run of bytes on both sides.
+static bool is_plain(const struct fr_intercept_coll_buffer *side, const struct fr_coll_team *group)
+{
+    const struct fr_staging_view *view = &side->view;
+    return group->slab && side->staged && view->block_count == 1 && !view->mixed &&
+           view->blocks[0].layout->contiguous && fr_device_owns(&view->range);
+}
+
+static struct fr_coll_copy describe_copy(const struct fr_intercept_coll_buffer *side, bool out)
+{
+    const struct fr_staging_view_block *block = &side->view.blocks[0];
+    uintptr_t user = side->view.base + (uintptr_t)block->user_offset;
+    uintptr_t stage = side->view.stage_base + block->stage_offset;
+    return (struct fr_coll_copy){
+        .range = side->view.range,
+        .piece = {.dst = out ? user : stage,
+                  .src = out ? stage : user,
+                  .bytes = block->count * block->layout->size_bytes},
+    };
+}
+
+bool fr_intercept_coll_buffer_plain_in(const struct fr_intercept_coll_buffer *side,
+                                       const struct fr_coll_team *group, struct fr_coll_copy *copy)
+{
+    bool plain = is_plain(side, group) && side->view.blocks[0].in;
+    if (plain)
+        *copy = describe_copy(side, false);
+    return plain;
+}
+
+bool fr_intercept_coll_buffer_plain_out(const struct fr_intercept_coll_buffer *side,
+                                        const struct fr_coll_team *group, struct fr_coll_copy *copy)
+{
+    bool plain = is_plain(side, group) && side->view.blocks[0].out;
+    if (plain)
+        *copy = describe_copy(side, true);
+    return plain;
+}
+
+uintptr_t fr_intercept_coll_buffer_base(const struct fr_intercept_coll_buffer *side)
+{
+    return side->staged ? side->view.stage_base : side->view.base;
+}
+
+uintptr_t fr_intercept_coll_buffer_block(const struct fr_intercept_coll_buffer *side,
+                                         const struct fr_staging_view_block *block)
+{
+    return fr_intercept_coll_buffer_base(side) +
+           (side->staged ? block->stage_offset : (uintptr_t)block->user_offset);
+}
+
+void fr_intercept_coll_buffer_describe(const struct fr_intercept_coll_buffer *side,
+                                       struct fr_coll_buffer *buffer)
+{
+    const struct fr_staging_view *view = &side->view;
+    buffer->range = side->range;
+    buffer->bytes = side->staged ? view->lease.bytes : view->span;
+    buffer->is_workspace = side->staged;
+    buffer->low =
+        side->staged ? (uintptr_t)view->lease.address : view->base + (uintptr_t)view->first;
+    if (!side->staged)
+        buffer->handle = side->handle;
+}
+
+void fr_intercept_coll_buffer_count(const struct fr_request_op *op, const char *reason)
+{
+    for (unsigned v = 0; v < op->view_count; v++) {
+        const struct fr_staging_view *view = &op->views[v];
+        if (fr_device_owns(&view->range))
+            fr_intercept_count_view(op, view, (struct fr_policy_choice){FR_PATH_PEER, reason},
+                                    NULL);
+    }
+}

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Reductions by path peer, of predefined operations on predefined datatypes in device memory: from
+// the call's arguments to what each rank's kernel is told. Any other takes the path of staging.
+#include "config.h"
+
+#include "fabrail/coll/reduction.h"
+#include "fabrail/policy/coll_plan.h"
+#include "intercept/coll_buffer.h"
+#include "intercept/views.h"
+
+// A reduction on this rank.
+struct reduction {
+    struct fr_request_op *op;
+    const struct fr_coll_team *group;
+    struct fr_coll_reduce part;
+    struct fr_intercept_coll_buffer send, receive;
+    bool in_place;
+    bool sends_apart; // in place, but what is read lies where other parts of the result go
+};
+
+// The type of the kernels that a predefined datatype is, by its family and size; FR_TYPE_COUNT for
+// none.
+static enum fr_device_type type_of(enum fr_abi_family family, size_t bytes)
+{
+    unsigned width = bytes == 1 ? 0 : bytes == 2 ? 1 : bytes == 4 ? 2 : bytes == 8 ? 3 : 4;
+    bool narrow = width < 4;
+    switch (family) {
+    case FR_FAMILY_C_SIGNED:
+    case FR_FAMILY_INTEGER:
+        return narrow ? FR_TYPE_I8 + width : FR_TYPE_COUNT;
+    case FR_FAMILY_C_UNSIGNED:
+    case FR_FAMILY_BOOL:
+    case FR_FAMILY_BYTES:
+        return narrow ? FR_TYPE_U8 + width : FR_TYPE_COUNT;
+    case FR_FAMILY_LOGICAL:
+        return narrow ? FR_TYPE_L8 + width : FR_TYPE_COUNT;
+    case FR_FAMILY_FLOATING:
+        return bytes == 4 ? FR_TYPE_F32 : bytes == 8 ? FR_TYPE_F64 : FR_TYPE_COUNT;
+    case FR_FAMILY_COMPLEX:
+        return bytes == 8 ? FR_TYPE_C32 : bytes == 16 ? FR_TYPE_C64 : FR_TYPE_COUNT;
+    case FR_FAMILY_FLOAT_INT:
+        return bytes == 8 ? FR_TYPE_F32_I32 : FR_TYPE_COUNT;
+    case FR_FAMILY_DOUBLE_INT:
+        return bytes == 12 ? FR_TYPE_F64_I32 : FR_TYPE_COUNT;
+    case FR_FAMILY_LONG_INT:
+        return bytes == 12 ? FR_TYPE_I64_I32 : FR_TYPE_COUNT;
+    case FR_FAMILY_SHORT_INT:
+        return bytes == 6 ? FR_TYPE_I16_I32 : FR_TYPE_COUNT;
+    case FR_FAMILY_TWO_INTEGERS:
+        return bytes == 8 ? FR_TYPE_I32_I32 : FR_TYPE_COUNT;
+    case FR_FAMILY_TWO_REALS:
+        return bytes == 8 ? FR_TYPE_F32_F32 : bytes == 16 ? FR_TYPE_F64_F64 : FR_TYPE_COUNT;
+    default:
+        return FR_TYPE_COUNT;
+    }
+}
+
+// Whether MPI defines the operation on the family; what it does not is for the real MPI to refuse.
+static bool is_defined(enum fr_abi_family family, enum fr_abi_operation operation)
+{
+    bool logical = operation == FR_OPERATION_LAND || operation == FR_OPERATION_LOR ||
+                   operation == FR_OPERATION_LXOR;
+    bool bits = operation == FR_OPERATION_BAND || operation == FR_OPERATION_BOR ||
+                operation == FR_OPERATION_BXOR;
+    switch (family) {
+    case FR_FAMILY_INTEGER:
+        return !logical;
+    case FR_FAMILY_BOOL:
+        return logical;
+    case FR_FAMILY_BYTES:
+        return bits;
+    default: // the kernels have no more than MPI
+        return true;
+    }
+}
+
+static enum fr_reduce_row row_of(const struct fr_layout *layout, fr_word type, fr_word operation)
+{
+    static const enum fr_device_operation operations[FR_OPERATIONS] = {
+        [FR_OPERATION_SUM] = FR_OP_SUM,       [FR_OPERATION_MAX] = FR_OP_MAX,
+        [FR_OPERATION_MIN] = FR_OP_MIN,       [FR_OPERATION_PROD] = FR_OP_PROD,
+        [FR_OPERATION_LAND] = FR_OP_LAND,     [FR_OPERATION_LOR] = FR_OP_LOR,
+        [FR_OPERATION_LXOR] = FR_OP_LXOR,     [FR_OPERATION_BAND] = FR_OP_BAND,
+        [FR_OPERATION_BOR] = FR_OP_BOR,       [FR_OPERATION_BXOR] = FR_OP_BXOR,
+        [FR_OPERATION_MAXLOC] = FR_OP_MAXLOC, [FR_OPERATION_MINLOC] = FR_OP_MINLOC,
+    };
+    enum fr_abi_family family = fr_abi_family_of(type);
+    enum fr_abi_operation known = fr_abi_operation_of(operation);
+    enum fr_device_type of_kernel = type_of(family, layout->size_bytes);
+    if (known == FR_OPERATIONS || of_kernel == FR_TYPE_COUNT || !is_defined(family, known))
+        return FR_REDUCE_ROWS;
+    enum fr_reduce_row row = fr_device_reduce_row(of_kernel, operations[known]);
+    if (row != FR_REDUCE_ROWS && (ptrdiff_t)fr_device_reduce_element_bytes(row) != layout->extent)
+        return FR_REDUCE_ROWS;
+    return row;
+}
+
+static enum fr_reduce_row row_of_call(const struct fr_request_op *op)
+{
+    const struct fr_abi_row *row = &fr_abi_rows[op->fn];
+    return row_of(op->views[0].blocks[0].layout, fr_abi_handle(op->args[row->send.type]),
+                  fr_abi_handle(op->args[row->operation]));
+}
+
+static enum fr_coll_form form_of(enum fr_fn fn)
+{
+    switch (fr_abi_rows[fn].class) {
+    case FR_CLASS_REDUCE:
+        return FR_COLL_TO_ROOT;
+    case FR_CLASS_REDUCE_SCATTER:
+    case FR_CLASS_REDUCE_SCATTER_BLOCK:
+        return FR_COLL_SCATTERED;
+    case FR_CLASS_EXSCAN:
+        return FR_COLL_EXCLUSIVE_SCAN;
+    default: // a scan has the same views
+        return fn == FR_FN_MPI_Scan || fn == FR_FN_MPI_Scan_c ? FR_COLL_SCAN : FR_COLL_TO_ALL;
+    }
+}
+
+// How many elements the vector has, and which of the result are this rank's own.
+static void count_elements(struct reduction *reduction)
+{
+    const struct fr_request_op *op = reduction->op;
+    struct fr_coll_reduce *part = &reduction->part;
+    const struct fr_abi_side *side = &fr_abi_rows[op->fn].receive;
+    if (!side->has_counts) {
+        size_t count = (size_t)fr_intercept_count_at(op, side, 0);
+        bool scatters = part->form == FR_COLL_SCATTERED;
+        part->elements = scatters ? count * (size_t)reduction->group->size : count;
+        part->own_elements = count;
+        part->own_first = scatters ? count * (size_t)reduction->group->rank : 0;
+        return;
+    }
+    for (int rank = 0; rank < reduction->group->size; rank++) {
+        size_t count = (size_t)fr_intercept_count_at(op, side, rank);
+        if (rank == reduction->group->rank) {
+            part->own_first = part->elements;
+            part->own_elements = count;
+        }
+        part->elements += count;
+    }
+}
+
+static void set_sides(struct reduction *reduction)
+{
+    struct fr_request_op *op = reduction->op;
+    static const struct fr_staging_view nothing = {.range = FR_DEVICE_HOST};
+    int receive = fr_abi_rows[op->fn].receive.buffer;
+    reduction->send.view = reduction->receive.view = nothing;
+    for (unsigned v = 0; v < op->view_count; v++)
+        *((int)op->views[v].arg == receive ? &reduction->receive.view : &reduction->send.view) =
+            op->views[v];
+    reduction->in_place = fr_intercept_is_in_place(op);
+    reduction->sends_apart = reduction->in_place && reduction->part.form == FR_COLL_SCATTERED;
+    if (reduction->sends_apart)
+        reduction->send.view = reduction->receive.view;
+}
+
+// Where the vector is: in place, it is what the result is written over.
+static const struct fr_intercept_coll_buffer *side_read(const struct reduction *reduction)
+{
+    return reduction->in_place && !reduction->sends_apart ? &reduction->receive : &reduction->send;
+}
+
+static enum fr_status open_sides(struct reduction *reduction)
+{
+    unsigned ways = fr_coll_team_ways(reduction->group);
+    enum fr_status status = fr_intercept_coll_buffer_open(&reduction->receive, false, ways);
+    if (status == FR_OK)
+        status = fr_intercept_coll_buffer_open(&reduction->send, reduction->sends_apart, ways);
+    const struct fr_intercept_coll_buffer *read = side_read(reduction);
+    bool plain = status == FR_OK &&
+                 fr_intercept_coll_buffer_plain_in(read, reduction->group, &reduction->part.before);
+    return status == FR_OK && !plain ? fr_intercept_coll_buffer_copy_in(read) : status;
+}
+
+static bool is_receiving(const struct reduction *reduction)
+{
+    const struct fr_coll_team *group = reduction->group;
+    const struct fr_coll_reduce *part = &reduction->part;
+    return part->own_elements > 0 && (part->form != FR_COLL_TO_ROOT || group->rank == part->root) &&
+           (part->form != FR_COLL_EXCLUSIVE_SCAN || group->rank > 0);
+}
+
+static void describe(struct reduction *reduction)
+{
+    struct fr_coll_reduce *part = &reduction->part;
+    const struct fr_intercept_coll_buffer *read = side_read(reduction);
+    size_t bytes = fr_device_reduce_element_bytes(part->row);
+    part->send = (struct fr_coll_slot){fr_intercept_coll_buffer_base(read), part->elements * bytes};
+    fr_intercept_coll_buffer_describe(read, &part->read);
+    part->mover = read->range;
+    if (!is_receiving(reduction))
+        return;
+    part->receive = (struct fr_coll_slot){fr_intercept_coll_buffer_base(&reduction->receive),
+                                          part->own_elements * bytes};
+    fr_intercept_coll_buffer_describe(&reduction->receive, &part->written);
+    (void)fr_intercept_coll_buffer_plain_out(&reduction->receive, reduction->group, &part->after);
+}
+
+// What keeps the kernels from it, NULL for nothing.
+static const char *obstacle_of(const struct reduction *reduction)
+{
+    const struct fr_coll_reduce *part = &reduction->part;
+    bool known = part->row != FR_REDUCE_ROWS;
+    const struct fr_policy_reduction_facts facts = {
+        .predefined = known,
+        .kernels = known && fr_device_reduce_is_possible(&part->mover),
+        .aligned = known && fr_device_reduce_is_aligned(part->row, part->send.address) &&
+                   fr_device_reduce_is_aligned(part->row, part->receive.address),
+        .ranks = reduction->group->size,
+        .most_ranks = FR_REDUCE_SOURCES,
+    };
+    return fr_policy_reduction_obstacle(&facts);
+}
+
+// Returns FR_ERR_UNSUPPORTED where this rank cannot take part.
+static enum fr_status prepare(struct reduction *reduction)
+{
+    struct fr_request_op *op = reduction->op;
+    if (!fr_intercept_coll_buffer_measure(op) || op->view_count == 0 ||
+        !fr_coll_reduce_serves(reduction->group))
+        return FR_ERR_UNSUPPORTED;
+    reduction->part.row = row_of_call(op);
+    count_elements(reduction);
+    if (reduction->part.row == FR_REDUCE_ROWS || reduction->part.elements == 0)
+        return FR_ERR_UNSUPPORTED;
+    set_sides(reduction);
+    enum fr_status status = open_sides(reduction);
+    if (status != FR_OK)
+        return status;
+    describe(reduction);
+    const char *obstacle = obstacle_of(reduction);
+    if (!obstacle)
+        return FR_OK;
+    fr_debug("%s: %s", reduction->part.call, obstacle);
+    return FR_ERR_UNSUPPORTED;
+}
+
+static enum fr_status run(struct fr_coll_team *group, struct reduction *reduction)
+{
+    if (prepare(reduction) != FR_OK) {
+        fr_coll_decline(group, reduction->part.call);
+        return FR_ERR_UNSUPPORTED;
+    }
+    struct fr_coll_task task;
+    fr_coll_reduce_begin(&task, group, &reduction->part);
+    enum fr_status status = fr_coll_task_run(&task);
+    bool copies = status == FR_OK && is_receiving(reduction) && !reduction->part.after.piece.bytes;
+    return copies ? fr_intercept_coll_buffer_copy_out(&reduction->receive) : status;
+}
+
+bool fr_intercept_nvlink_reduce(struct fr_request_op *op, struct fr_coll_team *group, int *result)
+{
+    int root_arg = fr_abi_rows[op->fn].root;
+    struct reduction reduction = {
+        .op = op,
+        .group = group,
+        .part = {.call = fr_abi_rows[op->fn].name, .form = form_of(op->fn)},
+    };
+    reduction.part.root = root_arg >= 0 ? (int)op->args[root_arg] : 0;
+    bool valid = reduction.part.root >= 0 && reduction.part.root < group->size;
+    enum fr_status status = FR_ERR_UNSUPPORTED;
+    if (valid)
+        status = run(group, &reduction);
+    else
+        fr_coll_decline(group, reduction.part.call);
+    if (!group->broken) { // a rank that was given up may still work with them
+        fr_intercept_coll_buffer_close(&reduction.send);
+        fr_intercept_coll_buffer_close(&reduction.receive);
+    }
+    if (status == FR_ERR_UNSUPPORTED)
+        return false;
+    if (status == FR_OK)
+        fr_intercept_coll_buffer_count(op, "the ranks map each other's memory");
+    *result = status == FR_OK ? fr_abi_mpi.SUCCESS : fr_request_fail(op, status);
+    return true;
+}
+
+// Both buffers must be memory of one device.
+static bool is_local(const struct fr_request_op *op, struct fr_device_reduction *work)
+{
+    const struct fr_staging_view *in = &op->views[0], *inout = &op->views[1];
+    work->row = row_of_call(op);
+    work->mode = FR_REDUCE_ALL;
+    work->elements = (size_t)fr_intercept_count_at(op, &fr_abi_rows[op->fn].send, 0);
+    work->sources = 2;
+    work->targets = 1;
+    work->source[0] = in->base;
+    work->source[1] = work->target[0] = inout->base;
+    return work->row != FR_REDUCE_ROWS && in->span > 0 && in->range.device == inout->range.device &&
+           fr_device_owns(&in->range) && fr_device_owns(&inout->range) &&
+           in->range.context == inout->range.context && !in->absolute && !inout->absolute &&
+           fr_staging_view_is_in_range(in) && fr_staging_view_is_in_range(inout) &&
+           fr_device_reduce_is_aligned(work->row, in->base) &&
+           fr_device_reduce_is_aligned(work->row, inout->base) &&
+           fr_device_reduce_is_possible(&in->range);
+}
+
+bool fr_intercept_reduce_local(struct fr_request_op *op, int *result)
+{
+    struct fr_device_reduction work = {.row = FR_REDUCE_ROWS};
+    if (op->view_count != 2 || !(fr_core_settings()->paths & FR_PATH_BIT_PEER))
+        return false;
+    fr_intercept_coll_buffer_measure(op);
+    if (!is_local(op, &work))
+        return false;
+    enum fr_status status = FR_OK;
+    for (unsigned v = 0; v < 2 && status == FR_OK; v++) {
+        const struct fr_staging_view *view = &op->views[v];
+        status = fr_device_sync_app_work(&view->range, view->base, view->span);
+    }
+    if (status == FR_OK)
+        status =
+            fr_device_reduce(&op->views[0].range, &work, (unsigned)fr_core_settings()->peer_sms);
+    if (status == FR_OK)
+        fr_intercept_coll_buffer_count(op, "a kernel reduces it where it is");
+    *result = status == FR_OK ? fr_abi_mpi.SUCCESS : fr_request_fail(op, status);
+    return true;
+}

@@ -1,0 +1,514 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Collectives that move data, done message by message: nonblocking and persistent ones, and
+// blocking all-to-all exchanges on communicators of several hosts. Each pair of ranks takes its own
+// best path, which the sender chooses and tells of, so that ranks need not agree on anything but
+// that they do it this way, which the communicator's group (module coll, group.h) and sizes that
+// are the same everywhere say.
+//
+// Persistent sends of device buffers are schedules of one message: started anew each time, each
+// takes the path that is open by then.
+#include "config.h"
+
+#include "fabrail/coll.h"
+#include "fabrail/ipc/engine.h"
+#include "fabrail/job.h"
+#include "fabrail/policy/coll_plan.h"
+#include "fabrail/request/schedule.h"
+#include "intercept/views.h"
+
+#include <limits.h>
+#include <string.h>
+
+// One message.
+struct part {
+    fr_word address;
+    int64_t count;
+    fr_word type;
+    int64_t bytes;
+    int peer;
+    int tag;
+    bool is_packed_type; // one of module datatype's
+    bool is_made;        // the type, for this part
+};
+
+static bool is_large(const struct fr_request_op *op)
+{
+    return fr_abi_rows[op->fn].flags & FR_ROW_LARGE;
+}
+
+static enum fr_fn wide(const struct fr_request_op *op, enum fr_fn fn)
+{
+    return is_large(op) ? fn + 1 : fn;
+}
+_Static_assert(FR_FN_MPI_Isend_c == FR_FN_MPI_Isend + 1, "a _c form follows");
+_Static_assert(FR_FN_MPI_Irecv_c == FR_FN_MPI_Irecv + 1, "a _c form follows");
+
+// A packed type is freed with the one that it belongs to, unseen.
+static void end_part(const struct part *part)
+{
+    _Alignas(8) char handle[8];
+    if (part->is_packed_type || part->is_made)
+        fr_datatype_forget(part->type);
+    if (!part->is_made)
+        return;
+    fr_abi_handle_store(handle, 0, part->type);
+    FR_MPI(Type_free, FR_PTR(handle));
+}
+
+// Sends a part, or receives it.
+static int start_part(struct fr_request_op *op, const struct part *part, bool sends)
+{
+    enum fr_fn fn = wide(op, sends ? FR_FN_MPI_Isend : FR_FN_MPI_Irecv);
+    void *request = fr_request_schedule_add(op->schedule);
+    fr_word args[FR_MAX_ARGS] = {part->address,       (fr_word)part->count, part->type,
+                                 (fr_word)part->peer, (fr_word)part->tag,   fr_job_comm(),
+                                 FR_PTR(request)};
+    int rc = fr_intercept_call_part(fn, args, op->fn);
+    end_part(part);
+    return rc;
+}
+
+enum { EACH = -1 };
+
+// One side of a collective: what goes to other ranks, or comes from them.
+struct side {
+    const struct fr_request_op *op;
+    const struct fr_abi_side *at;       // where its arguments stand
+    bool others;                        // there is something for others
+    int peer;                           // for this one of them alone, or EACH
+    int slice;                          // the one that all get, or EACH its own
+    const struct fr_staging_view *copy; // where the data of an in-place call have been put, or NULL
+};
+
+static bool measure(struct part *part, ptrdiff_t *extent)
+{
+    ptrdiff_t true_lower = 0;
+    size_t true_extent = 0;
+    part->bytes = 0;
+    *extent = 0;
+    if (!part->count)
+        return true; // whose datatype nobody looks at
+    return fr_datatype_bounds(part->type, extent, &true_lower, &true_extent) &&
+           fr_intercept_measure_bytes(part->type, part->count, &part->bytes);
+}
+
+// The data of an in-place call, where they cannot be overwritten.
+static void move_to_copy(const struct side *side, int index, struct part *part, ptrdiff_t extent)
+{
+    const struct fr_staging_view *copy = side->copy;
+    bool each = copy->block_count > 1;
+    const struct fr_staging_view_block *block = &copy->blocks[each ? index : 0];
+    bool packed = copy->shape == FR_SHAPE_PACKED;
+    int64_t step = packed ? (part->count ? part->bytes / part->count : 0) : extent;
+    part->address = copy->stage_base + block->stage_offset;
+    if (!each)
+        part->address += (fr_word)(index * part->count * step);
+    bool as_bytes = packed && (part->bytes <= INT_MAX || is_large(side->op));
+    if (as_bytes) {
+        part->type = fr_abi_mpi.BYTE;
+        part->count = part->bytes;
+    } else if (packed) {
+        part->type = block->layout->packed_type;
+        part->is_packed_type = part->type != fr_abi_mpi.BYTE;
+    }
+}
+
+// Where a datatype has addresses, what is added to MPI_BOTTOM is none, and looks like host memory:
+// the datatype gets that as well.
+static bool move_to_type(const struct fr_request_op *op, struct part *part)
+{
+    struct fr_device_range range;
+    _Alignas(8) char handle[8];
+    int rc, length = (int)part->count;
+    ptrdiff_t place = (ptrdiff_t)(part->address - fr_abi_mpi.BOTTOM);
+    fr_device_classify((const void *)part->address, 1, &range);
+    if (place == 0 || !part->bytes || fr_device_owns(&range))
+        return true;
+    if (is_large(op))
+        rc = FR_MPI(Type_create_hindexed_c, 1, FR_PTR(&part->count), FR_PTR(&place), part->type,
+                    FR_PTR(handle));
+    else
+        rc = FR_MPI(Type_create_hindexed, 1, FR_PTR(&length), FR_PTR(&place), part->type,
+                    FR_PTR(handle));
+    if (rc != fr_abi_mpi.SUCCESS)
+        return false;
+    part->address = fr_abi_mpi.BOTTOM;
+    part->count = 1;
+    part->type = fr_abi_handle_load(handle, 0);
+    part->is_made = true;
+    return FR_MPI(Type_commit, FR_PTR(handle)) == fr_abi_mpi.SUCCESS;
+}
+
+static bool find_part(const struct side *side, int peer, struct part *part)
+{
+    const struct fr_request_op *op = side->op;
+    const struct fr_abi_side *at = side->at;
+    int index = side->slice == EACH ? peer : side->slice;
+    ptrdiff_t extent = 0;
+    part->count = fr_intercept_count_at(op, at, index);
+    part->type = fr_intercept_type_at(op, at, index);
+    if (!measure(part, &extent))
+        return false;
+    int64_t offset =
+        at->has_counts ? fr_intercept_displacement_at(op, at, index) * (at->has_types ? 1 : extent)
+                       : index * part->count * extent;
+    part->address = op->args[at->buffer] + (fr_word)offset;
+    if (side->copy && part->count)
+        move_to_copy(side, index, part, extent);
+    else if (op->args[at->buffer] == fr_abi_mpi.BOTTOM)
+        return move_to_type(op, part);
+    return true;
+}
+
+static bool is_plain(const struct part *part)
+{
+    const struct fr_layout *layout = NULL;
+    if (fr_datatype_acquire(part->type, &layout) != FR_OK)
+        return false;
+    bool contiguous = layout->contiguous;
+    fr_datatype_release(layout);
+    return contiguous;
+}
+
+// What a rank sends itself, where one device copy does it: MPI would take it to the host and back.
+static bool copy_own(const struct part *from, const struct part *to)
+{
+    struct fr_device_range source, target;
+    size_t bytes = (size_t)from->bytes;
+    if (from->bytes != to->bytes || !is_plain(from) || !is_plain(to))
+        return false;
+    fr_device_classify((const void *)from->address, bytes, &source);
+    fr_device_classify((const void *)to->address, bytes, &target);
+    if (!fr_device_owns(&source) || !fr_device_owns(&target) || source.device != target.device)
+        return false;
+    const struct fr_device_push_piece piece = {.dst = to->address, .src = from->address, bytes};
+    return fr_device_sync_app_work(&source, from->address, bytes) == FR_OK &&
+           fr_device_push(&target, &piece, 1, fr_ipc_engine(FR_SIZE_COPY_CE, bytes),
+                          (unsigned)fr_core_settings()->peer_sms) == FR_OK;
+}
+
+static int start_own(struct fr_request_op *op, const struct fr_coll_team *group,
+                     const struct side *send, const struct side *receive)
+{
+    struct part from = {.peer = group->rank, .tag = op->schedule->tag}, to = from;
+    if (!find_part(send, group->rank, &from) || !find_part(receive, group->rank, &to))
+        return fr_abi_mpi.ERR_TYPE;
+    if ((!from.bytes && !to.bytes) || copy_own(&from, &to))
+        return fr_abi_mpi.SUCCESS;
+    from.peer = to.peer = fr_job_rank();
+    int rc = start_part(op, &to, false);
+    return rc == fr_abi_mpi.SUCCESS ? start_part(op, &from, true) : rc;
+}
+
+// Starts receives or sends with all other ranks, each rank in an order of its own: what is sent to
+// it first is what it receives first.
+static int start_others(struct fr_request_op *op, const struct fr_coll_team *group,
+                        const struct side *side, bool sends)
+{
+    int rc = fr_abi_mpi.SUCCESS;
+    if (!side->others)
+        return rc;
+    for (int step = 1; step < group->size && rc == fr_abi_mpi.SUCCESS; step++) {
+        struct part part = {.peer = fr_policy_partner(group->rank, group->size, step, sends),
+                            .tag = op->schedule->tag};
+        if (side->peer != EACH && side->peer != part.peer)
+            continue;
+        if (!find_part(side, part.peer, &part))
+            return fr_abi_mpi.ERR_TYPE;
+        if (!part.bytes)
+            continue;
+        part.peer = group->world[part.peer];
+        rc = start_part(op, &part, sends);
+    }
+    return rc;
+}
+
+static int root_of(const struct fr_request_op *op)
+{
+    int arg = fr_abi_rows[op->fn].root;
+    return arg < 0 ? EACH : (int)op->args[arg];
+}
+
+// Both sides of a collective on this rank. Returns whether it has a slice for itself.
+static bool find_sides(const struct fr_request_op *op, const struct fr_coll_team *group,
+                       struct side *send, struct side *receive)
+{
+    const struct fr_abi_row *row = &fr_abi_rows[op->fn];
+    const struct fr_abi_shape *shape = fr_abi_shape_of(op->fn);
+    const struct fr_staging_view *view = &op->views[0];
+    int root = root_of(op);
+    bool is_rooted = row->root >= 0, is_root = root == group->rank;
+    bool in_place = fr_intercept_is_in_place(op);
+    bool is_other = !is_rooted || !is_root;
+    *send = (struct side){
+        .op = op,
+        .at = &row->send,
+        .others = shape->sender == FR_WHO_ROOT ? is_root : is_other,
+        .peer = shape->receiver == FR_WHO_ROOT ? root : EACH,
+        .slice = shape->sends_each ? EACH : 0,
+    };
+    *receive = (struct side){
+        .op = op,
+        .at = &row->receive,
+        .others = shape->receiver == FR_WHO_ROOT ? is_root : is_other,
+        .peer = shape->sender == FR_WHO_ROOT ? root : EACH,
+        .slice = shape->receives_each ? EACH : 0,
+    };
+    if (in_place && shape->in_place == FR_IN_PLACE_SEND) {
+        send->at = receive->at;
+        send->slice = shape->sends_each ? EACH : group->rank;
+        send->copy = shape->sends_each && view->lease.address ? view : NULL;
+    }
+    return (!is_rooted || is_root) && !in_place && row->send.buffer != row->receive.buffer;
+}
+
+// Saves what an in-place call sends from what it receives.
+static enum fr_status save(struct fr_request_op *op)
+{
+    struct fr_device_batch batch;
+    const struct fr_staging_view *view = &op->views[0];
+    if (!view->span)
+        return FR_OK;
+    fr_device_batch_begin(&batch);
+    fr_staging_ops(view->path)->copy_in(view, &batch);
+    return fr_device_batch_finish(&batch);
+}
+
+static int start_exchange(struct fr_request_op *op)
+{
+    struct fr_coll_team *group = fr_coll_team_find(op->object);
+    struct side send, receive;
+    if (op->view_count == 1 && save(op) != FR_OK)
+        return fr_abi_mpi.ERR_OTHER;
+    bool own = find_sides(op, group, &send, &receive);
+    int rc = start_others(op, group, &receive, false);
+    if (rc == fr_abi_mpi.SUCCESS)
+        rc = start_others(op, group, &send, true);
+    return rc == fr_abi_mpi.SUCCESS && own ? start_own(op, group, &send, &receive) : rc;
+}
+
+// Two neighbours of a grid can be the same process, twice: what it sends to the one side arrives
+// from the other.
+static int tag_of(const struct fr_request_op *op, bool grid, int index, bool sends)
+{
+    return op->schedule->tag + (grid ? (sends ? index : index ^ 1) % FR_COLL_GROUP_TAGS : 0);
+}
+
+static int start_neighbours(struct fr_request_op *op)
+{
+    const struct fr_coll_team *group = fr_coll_team_find(op->object);
+    struct fr_intercept_neighbours list;
+    struct side send, receive;
+    int topology = 0, rc = fr_abi_mpi.SUCCESS;
+    if (FR_MPI(Topo_test, op->object, FR_PTR(&topology)) != fr_abi_mpi.SUCCESS ||
+        fr_intercept_neighbours_find(op->object, &list) != FR_OK)
+        return fr_abi_mpi.ERR_OTHER;
+    bool grid = topology == fr_abi_mpi.CART;
+    (void)find_sides(op, group, &send, &receive);
+    for (int i = 0; i < list.in_degree + list.out_degree && rc == fr_abi_mpi.SUCCESS; i++) {
+        bool sends = i >= list.in_degree;
+        int index = sends ? i - list.in_degree : i;
+        struct part part = {.peer = sends ? list.destinations[index] : list.sources[index],
+                            .tag = tag_of(op, grid, index, sends)};
+        if (part.peer == fr_abi_mpi.PROC_NULL)
+            continue;
+        part.peer = group->world[part.peer];
+        if (!find_part(sends ? &send : &receive, index, &part))
+            rc = fr_abi_mpi.ERR_TYPE;
+        else if (part.bytes)
+            rc = start_part(op, &part, sends);
+    }
+    fr_intercept_neighbours_free(&list);
+    return rc;
+}
+
+// An in-place call keeps a copy of its data: on the device where there is room.
+static enum fr_status open_copy(struct fr_request_op *op)
+{
+    struct fr_staging_view *view = &op->views[0];
+    if (op->view_count != 1)
+        return FR_OK;
+    fr_staging_view_measure(view);
+    if (!view->span)
+        return FR_OK;
+    view->path = fr_device_owns(&view->range) ? FR_PATH_PEER : FR_PATH_HOST;
+    enum fr_status status = fr_staging_ops(view->path)->open(view);
+    if (status == FR_OK || view->path == FR_PATH_HOST)
+        return status;
+    view->path = FR_PATH_HOST;
+    return fr_staging_ops(FR_PATH_HOST)->open(view);
+}
+
+// Arrays and the datatype of a buffer that this rank's call does not look at may be anything.
+static void drop_side(struct fr_request_op *op, const struct fr_abi_side *side)
+{
+    op->args[side->type] = side->has_types ? 0 : fr_abi_mpi.DATATYPE_NULL;
+    if (side->has_counts)
+        op->args[side->count] = op->args[side->displacements] = 0;
+}
+
+static void drop_sides(struct fr_request_op *op, const struct fr_coll_team *group)
+{
+    const struct fr_abi_row *row = &fr_abi_rows[op->fn];
+    const struct fr_abi_shape *shape = fr_abi_shape_of(op->fn);
+    bool is_root = root_of(op) == group->rank, in_place = fr_intercept_is_in_place(op);
+    if (row->send.buffer == row->receive.buffer)
+        return;
+    if ((in_place && shape->in_place == FR_IN_PLACE_SEND) ||
+        (shape->sender == FR_WHO_ROOT && !is_root))
+        drop_side(op, &row->send);
+    if ((in_place && shape->in_place == FR_IN_PLACE_RECEIVE) ||
+        (shape->receiver == FR_WHO_ROOT && !is_root))
+        drop_side(op, &row->receive);
+}
+
+// Understands the call. Everything that can be wrong with it alone is an error of the call, since
+// the other ranks go this way.
+static enum fr_status prepare(struct fr_request_op *op, const struct fr_coll_team *group, int tag)
+{
+    const struct fr_abi_shape *shape = fr_abi_shape_of(op->fn);
+    bool neighbours = shape->is_neighbourly;
+    enum fr_status status = FR_OK;
+    if (fr_abi_shape_swaps(shape) && fr_intercept_is_in_place(op)) {
+        status = fr_intercept_views_build(op);
+        if (status == FR_OK)
+            status = open_copy(op);
+    }
+    int in_degree = group->size, out_degree = group->size;
+    if (status == FR_OK && neighbours)
+        status = fr_intercept_neighbours_of(op->object, &in_degree, &out_degree);
+    if (status == FR_OK)
+        status = fr_request_schedule_make(op, (size_t)in_degree + (size_t)out_degree,
+                                          neighbours ? start_neighbours : start_exchange);
+    if (status == FR_OK)
+        op->schedule->tag = tag;
+    if (status == FR_OK && op->persistent) {
+        drop_sides(op, group);
+        status = fr_request_schedule_keep_args(op, (size_t)out_degree, (size_t)in_degree);
+    }
+    return status;
+}
+
+static struct fr_request_op *make(enum fr_fn fn, const fr_word *args, fr_word comm)
+{
+    struct fr_request_op *op = fr_request_op_new(fn, args);
+    if (!op)
+        return NULL;
+    op->object_kind = 'c';
+    op->object = comm;
+    op->persistent = fr_abi_rows[fn].flags & FR_ROW_PERSISTENT;
+    return op;
+}
+
+// The application's own arguments of a persistent send, started as a nonblocking one.
+static int start_message(struct fr_request_op *op)
+{
+    enum fr_fn fn = FR_FN_MPI_Isend;
+    if (op->fn == FR_FN_MPI_Ssend_init || op->fn == FR_FN_MPI_Ssend_init_c)
+        fn = FR_FN_MPI_Issend;
+    if (op->fn == FR_FN_MPI_Rsend_init || op->fn == FR_FN_MPI_Rsend_init_c)
+        fn = FR_FN_MPI_Irsend;
+    if (op->fn == FR_FN_MPI_Bsend_init || op->fn == FR_FN_MPI_Bsend_init_c)
+        fn = FR_FN_MPI_Ibsend;
+    fn = wide(op, fn);
+    fr_word args[FR_MAX_ARGS];
+    memcpy(args, op->args, sizeof(args));
+    args[fr_abi_rows[fn].request] = FR_PTR(fr_request_schedule_add(op->schedule));
+    return fr_intercept_call_part(fn, args, op->fn);
+}
+
+static int refuse(struct fr_request_op *op, fr_word comm, enum fr_status status)
+{
+    fr_error("%s cannot be done: %s", op ? fr_abi_rows[op->fn].name : "an exchange",
+             fr_core_status_text(status));
+    fr_request_op_free(op);
+    return fr_request_raise('c', comm, fr_request_error_code(status));
+}
+
+bool fr_intercept_call_persistent_send(struct fr_request_op *op, int *result)
+{
+    if (!fr_intercept_rndv_is_enabled)
+        return false;
+    struct fr_staging_view *view = op->view_count ? &op->views[0] : NULL;
+    if (view)
+        fr_staging_view_measure(view);
+    if (!view || !fr_intercept_may_send_rts(op, view) ||
+        fr_request_schedule_make(op, 1, start_message) != FR_OK)
+        return false;
+    if (fr_request_schedule_keep_args(op, 1, 1) != FR_OK) {
+        *result = refuse(op, op->object, FR_ERR_MPI);
+        return true;
+    }
+    *result = fr_request_schedule_open(op, (void *)op->args[fr_abi_rows[op->fn].request]);
+    return true;
+}
+
+bool fr_intercept_run_schedule(enum fr_fn fn, const fr_word *args, const struct fr_coll_team *group,
+                               int *result)
+{
+    fr_word comm = fr_abi_comm(fn, args);
+    if (!fr_intercept_goes_by_messages(fn, args, group))
+        return false;
+    struct fr_request_op *op = make(fn, args, comm);
+    enum fr_status status = op ? prepare(op, group, group->first_tag) : FR_ERR_NO_MEMORY;
+    if (status != FR_OK) {
+        *result = refuse(op, comm, status);
+        return true;
+    }
+    int rc = fr_request_schedule_run(op);
+    *result = rc == fr_abi_mpi.SUCCESS ? rc : fr_request_raise('c', comm, rc);
+    fr_request_op_free(op);
+    return true;
+}
+
+// Messages of a grid have tags of their own for each neighbour (tag_of).
+static int count_tags(enum fr_fn fn, fr_word comm)
+{
+    int topology = 0, dimensions = 0;
+    if (!fr_abi_shape_of(fn)->is_neighbourly ||
+        FR_MPI(Topo_test, comm, FR_PTR(&topology)) != fr_abi_mpi.SUCCESS ||
+        topology != fr_abi_mpi.CART)
+        return 1;
+    FR_MPI(Cartdim_get, comm, FR_PTR(&dimensions));
+    return 2 * dimensions < FR_COLL_GROUP_TAGS ? 2 * dimensions : FR_COLL_GROUP_TAGS;
+}
+
+// The first tag of an exchange that is done by messages, -1 for any other.
+static int choose_tag(enum fr_fn fn, const fr_word *args, fr_word comm, struct fr_coll_team *group)
+{
+    if (!group || !fr_intercept_goes_by_messages(fn, args, group))
+        return -1;
+    bool persistent = fr_abi_rows[fn].flags & FR_ROW_PERSISTENT;
+    return persistent ? fr_coll_team_take_tags(group, count_tags(fn, comm)) : group->first_tag;
+}
+
+static int begin(enum fr_fn fn, fr_word *args, fr_word comm, struct fr_coll_team *group)
+{
+    int result = fr_abi_mpi.SUCCESS;
+    int tag = choose_tag(fn, args, comm, group);
+    if (tag < 0) {
+        bool served = !fr_intercept_are_host_buffers(fn, args) &&
+                      fr_intercept_call_buffers(fn, args, &result);
+        return served ? result : fr_abi_call(fn, args);
+    }
+    struct fr_request_op *op = make(fn, args, comm);
+    enum fr_status status = op ? prepare(op, group, tag) : FR_ERR_NO_MEMORY;
+    if (status != FR_OK)
+        return refuse(op, comm, status);
+    result = fr_request_schedule_open(op, (void *)args[fr_abi_rows[fn].request]);
+    return result == fr_abi_mpi.SUCCESS ? result : fr_request_raise('c', comm, result);
+}
+
+bool fr_intercept_call_schedule(enum fr_fn fn, fr_word *args, int *result)
+{
+    fr_word comm = fr_abi_comm(fn, args);
+    bool enters = fr_intercept_nvlink_is_enabled() && comm != fr_abi_mpi.COMM_NULL;
+    bool persistent = fr_abi_rows[fn].flags & FR_ROW_PERSISTENT;
+    struct fr_coll_team *group = NULL;
+    if (enters)
+        group = fr_coll_team_enter(comm, persistent ? FR_COLL_WAITS_FIRST : FR_COLL_WAITS_NEVER);
+    *result = begin(fn, args, comm, group);
+    if (enters)
+        (void)fr_coll_team_exit(comm, *result); // which waits for nobody
+    return true;
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Functions that make communicators, whose names are given here (module job), and that free them,
+// with their attributes.
+#include "config.h"
+
+#include "fabrail/job.h"
+#include "intercept/intercept_int.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// What a nonblocking one makes may be used when its request is complete.
+static int name_later(enum fr_fn fn, const fr_word *args, uint64_t name)
+{
+    struct fr_request_op *op = fr_request_op_new(fn, args);
+    if (!op) // it goes without a name, of which a log line has told
+        return fr_abi_mpi.SUCCESS;
+    op->object_kind = 'c';
+    op->object = fr_abi_handle(args[0]);
+    op->comm_name = name;
+    return fr_request_track(op, (void *)args[fr_abi_rows[fn].request]);
+}
+
+bool fr_intercept_call_comm_make(enum fr_fn fn, fr_word *args, int *result)
+{
+    *result = fr_abi_call(fn, args);
+    if (*result != fr_abi_mpi.SUCCESS || !args[fr_abi_rows[fn].comm_made])
+        return true;
+    uint64_t name = fr_job_name_next(fn, args);
+    if (fr_abi_rows[fn].request >= 0)
+        *result = name_later(fn, args, name);
+    else
+        fr_job_name_give(fr_abi_handle_load((const void *)args[fr_abi_rows[fn].comm_made], 0),
+                         name);
+    return true;
+}
+
+// Keyvals that were made for attributes of communicators, some of which may be no more. Their
+// numbers come back, so that there are no more than there were at a time.
+static struct fr_lock keyval_lock = FR_LOCK_INIT;
+static int *keyvals FR_GUARDED_BY(keyval_lock);
+static size_t keyval_count FR_GUARDED_BY(keyval_lock), keyval_room FR_GUARDED_BY(keyval_lock);
+
+static void remember_keyval(int keyval) FR_REQUIRES(keyval_lock)
+{
+    size_t room = keyval_room ? 2 * keyval_room : 8;
+    for (size_t i = 0; i < keyval_count; i++) {
+        if (keyvals[i] == keyval)
+            return;
+    }
+    if (keyval_count == keyval_room) {
+        int *more = realloc(keyvals, room * sizeof(*keyvals));
+        if (!more)
+            return; // its attributes go with their communicator, however late
+        keyvals = more;
+        keyval_room = room;
+    }
+    keyvals[keyval_count++] = keyval;
+}
+
+bool fr_intercept_call_keyval_make(enum fr_fn fn, fr_word *args, int *result)
+{
+    const int *keyval = (const int *)args[2];
+    *result = fr_abi_call(fn, args);
+    if (*result != fr_abi_mpi.SUCCESS || !keyval)
+        return true;
+    fr_core_lock(&keyval_lock);
+    remember_keyval(*keyval);
+    fr_core_unlock(&keyval_lock);
+    return true;
+}
+
+// The latest come first, as MPI libraries have it. False when there are no more.
+static bool get_keyval(size_t index, int *keyval)
+{
+    fr_core_lock(&keyval_lock);
+    bool found = index < keyval_count;
+    if (found)
+        *keyval = keyvals[keyval_count - 1 - index];
+    fr_core_unlock(&keyval_lock);
+    return found;
+}
+
+// Nothing is said of keyvals that are no more.
+static bool has_attribute(fr_word comm, int keyval)
+{
+    _Alignas(8) char handler[8];
+    void *value = NULL;
+    int is_set = 0;
+    if (fr_job_is_keyval(keyval) ||
+        FR_MPI(Comm_get_errhandler, comm, FR_PTR(handler)) != fr_abi_mpi.SUCCESS)
+        return false;
+    FR_MPI(Comm_set_errhandler, comm, fr_abi_mpi.ERRORS_RETURN);
+    int rc = FR_MPI(Comm_get_attr, comm, (fr_word)keyval, FR_PTR(&value), FR_PTR(&is_set));
+    FR_MPI(Comm_set_errhandler, comm, fr_abi_handle_load(handler, 0));
+    FR_MPI(Errhandler_free, FR_PTR(handler));
+    return rc == fr_abi_mpi.SUCCESS && is_set;
+}
+
+// What Open MPI does when a communicator is freed, whoever still needs it; others do when nobody
+// does any more. Returns the error of a callback that objects.
+static int delete_attributes(fr_word comm)
+{
+    int keyval, rc = fr_abi_mpi.SUCCESS;
+    if (strcmp(fr_abi_mpi.family, "Open MPI") != 0)
+        return rc;
+    for (size_t i = 0; rc == fr_abi_mpi.SUCCESS && get_keyval(i, &keyval); i++) {
+        if (has_attribute(comm, keyval))
+            rc = FR_MPI(Comm_delete_attr, comm, (fr_word)keyval);
+    }
+    return rc;
+}
+
+// One that the application has freed.
+struct freed {
+    struct freed *next;
+    fr_word comm;
+};
+
+static struct fr_lock lock = FR_LOCK_INIT;
+static struct freed *all_freed FR_GUARDED_BY(lock);
+static _Atomic size_t freed_count;
+
+// Persistent operations keep their communicator alive, and those that are done by messages need its
+// handle each time they are started. So it stays until the last of them goes, but for its
+// attributes.
+// What nobody has received on it, nobody will, unless something is under way, which another thread
+// may be waiting for in a blocking call, or has been matched.
+static bool free_with_messages(fr_word *args, int *result)
+{
+    uint64_t name = fr_job_comm_name(fr_abi_handle_load((const void *)args[0], 0));
+    if (!name || !fr_rndv_incoming_any_here() || !fr_request_serial || fr_request_any_unmarked ||
+        fr_request_any_tracked() || fr_request_any_freed())
+        return false;
+    *result = FR_MPI(Comm_free, args[0]);
+    if (*result == fr_abi_mpi.SUCCESS)
+        fr_rndv_incoming_drop(name);
+    return true;
+}
+
+bool fr_intercept_call_comm_free(enum fr_fn fn, fr_word *args, int *result)
+{
+    void *handle = (void *)args[0];
+    (void)fn;
+    if (!handle)
+        return false;
+    if (!fr_request_needs_comm(fr_abi_handle_load(handle, 0)))
+        return free_with_messages(args, result);
+    *result = delete_attributes(fr_abi_handle_load(handle, 0));
+    if (*result != fr_abi_mpi.SUCCESS)
+        return true; // it is not freed
+    struct freed *freed = malloc(sizeof(*freed));
+    if (freed) { // else MPI has it until its end
+        freed->comm = fr_abi_handle_load(handle, 0);
+        fr_core_lock(&lock);
+        freed->next = all_freed;
+        all_freed = freed;
+        fr_core_unlock(&lock);
+        atomic_fetch_add(&freed_count, 1);
+    }
+    fr_abi_handle_store(handle, 0, fr_abi_mpi.COMM_NULL);
+    return true;
+}
+
+static struct freed *take_unneeded(void)
+{
+    struct freed *unneeded = NULL;
+    fr_core_lock(&lock);
+    for (struct freed **link = &all_freed; *link && !unneeded;) {
+        if (fr_request_needs_comm((*link)->comm)) {
+            link = &(*link)->next;
+            continue;
+        }
+        unneeded = *link;
+        *link = unneeded->next;
+    }
+    fr_core_unlock(&lock);
+    return unneeded;
+}
+
+void fr_intercept_comms_free_later(void)
+{
+    _Alignas(8) char handle[8];
+    struct freed *freed;
+    while (FR_UNLIKELY(atomic_load(&freed_count)) && (freed = take_unneeded())) {
+        atomic_fetch_sub(&freed_count, 1);
+        fr_abi_handle_store(handle, 0, freed->comm);
+        FR_MPI(Comm_free, FR_PTR(handle));
+        free(freed);
+    }
+}

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Where the stubs arrive: calls without device buffers go on to the real MPI after a few compares,
+// and the others to the handler of their class.
+#include "config.h"
+
+#include "fabrail/core/time.h"
+#include "fabrail/job.h"
+#include "fabrail/report.h"
+#include "intercept/entry.h"
+#include "intercept/rts.h"
+
+// What is found of a call from what is in registers alone.
+enum glance {
+    GLANCE_NOTHING,
+    GLANCE_PLAIN, // it goes to the real function
+    GLANCE_QUICK, // it may be one that the entry's quick handler takes
+};
+
+// What the MPI library calls itself from a handler, further down the stack, goes straight through.
+// An application's error handler may leave by longjmp or an exception, and the mark then stays: so
+// what the application calls is never taken for the library's, wherever on the stack it is.
+FR_TLS uintptr_t fr_intercept_handler_frame;
+
+// Where the call returns to; see abi/stubs.S.
+static uintptr_t caller_of(const fr_word *registers, const fr_word *stack)
+{
+#if defined(__x86_64__)
+    (void)registers;
+    return stack[-1];
+#else
+    (void)stack;
+    return registers[-1];
+#endif
+}
+
+// MPI_BOTTOM says nothing of where the data are: the datatype's addresses do.
+static bool is_host_buffer(fr_word word)
+{
+    if (word == fr_abi_mpi.BOTTOM)
+        return !fr_device_present();
+    return word == fr_abi_mpi.IN_PLACE || fr_device_is_surely_host((const void *)word);
+}
+
+bool fr_intercept_are_host_buffers(enum fr_fn fn, const fr_word *args)
+{
+    const struct fr_intercept_entry *entry = &fr_intercept_entries[fn];
+    for (unsigned i = 0; i < entry->buffer_count; i++) {
+        if (!is_host_buffer(args[entry->buffers[i]]))
+            return false;
+    }
+    return true;
+}
+
+static int64_t count_at(const struct fr_intercept_entry *entry, const fr_word *registers,
+                        const fr_word *stack, unsigned arg)
+{
+    fr_word word = fr_intercept_arg(registers, stack, arg);
+    return entry->large ? (int64_t)word : (int)word;
+}
+
+// Whether a message from the first buffer is as long as an RTS, or so long that it may go over
+// rails, though it is host memory.
+static bool sends_by_rndv(const struct fr_intercept_entry *entry, const fr_word *registers,
+                          const fr_word *stack)
+{
+    int64_t count = count_at(entry, registers, stack, 1);
+    fr_word type = fr_abi_handle(fr_intercept_arg(registers, stack, 2));
+    return fr_intercept_may_be_as_rts(count, type) ||
+           (fr_intercept_rails_take_host && fr_intercept_may_go_over_rails(count, type));
+}
+
+// Whether a function that receives by matching may be brought an RTS, or a part of one that the
+// application learns of by an error; or sends by rendezvous.
+static bool may_bring_rts(const struct fr_intercept_entry *entry, const fr_word *registers,
+                          const fr_word *stack)
+{
+    return fr_request_errors_return ||
+           fr_intercept_may_bring(
+               count_at(entry, registers, stack, entry->receive + 1u),
+               fr_abi_handle(fr_intercept_arg(registers, stack, entry->receive + 2u))) ||
+           (entry->sends && sends_by_rndv(entry, registers, stack));
+}
+
+static __attribute__((noinline)) bool are_host_buffers(const struct fr_intercept_entry *entry,
+                                                       const fr_word *registers,
+                                                       const fr_word *stack)
+{
+    for (unsigned i = 0; i < entry->buffer_count; i++) {
+        if (!is_host_buffer(fr_intercept_arg(registers, stack, entry->buffers[i])))
+            return false;
+    }
+    return true;
+}
+
+static bool needs_look(const struct fr_intercept_entry *entry, const fr_word *registers,
+                       const fr_word *stack)
+{
+    switch (entry->check) {
+    case FR_CHECK_PROBE:
+        return fr_intercept_rndv_is_enabled;
+    case FR_CHECK_COMM_MAKE:
+        return fr_job_comm() != fr_abi_mpi.COMM_NULL &&
+               !fr_abi_is_internal(caller_of(registers, stack));
+    case FR_CHECK_RECEIVE:
+        return (fr_intercept_rndv_is_enabled && may_bring_rts(entry, registers, stack)) ||
+               !are_host_buffers(entry, registers, stack);
+    case FR_CHECK_SEND:
+        return (fr_intercept_rndv_is_enabled && sends_by_rndv(entry, registers, stack)) ||
+               !are_host_buffers(entry, registers, stack);
+    case FR_CHECK_EXCHANGE:
+        return (fr_intercept_nvlink_is_enabled() &&
+                !fr_abi_is_internal(caller_of(registers, stack))) ||
+               !are_host_buffers(entry, registers, stack);
+    case FR_CHECK_FILE:
+        return fr_intercept_nvlink_is_enabled() || !are_host_buffers(entry, registers, stack);
+    case FR_CHECK_HOST_BUFFERS:
+        return !are_host_buffers(entry, registers, stack);
+    case FR_CHECK_COMM_FREE:
+        return fr_request_any_tracked() ||
+               (fr_intercept_rndv_is_enabled && fr_rndv_incoming_any_here());
+    case FR_CHECK_NO_REQUESTS:
+        return fr_request_any_tracked();
+    case FR_CHECK_NO_PENDING:
+        return atomic_load_explicit(&fr_request_pending_count, memory_order_acquire) != 0;
+    case FR_CHECK_NO_ATTACHED:
+        return fr_intercept_any_attached();
+    case FR_CHECK_NOTHING:
+        return false;
+    default:
+        return true;
+    }
+}
+
+// A program may wait by calls that do not, while a sender waits for what it has to fetch. One such
+// call in so many looks.
+static bool is_time_to_receive(const struct fr_intercept_entry *entry)
+{
+    enum { CALLS_A_LOOK = 16 };
+    static FR_TLS unsigned calls;
+    return entry->polls && fr_rndv_is_awaited() && ++calls % CALLS_A_LOOK == 0;
+}
+
+struct fr_intercept_verdict fr_intercept_dispatch_fully(unsigned slot, const fr_word *registers,
+                                                        const fr_word *stack)
+{
+    const enum fr_fn fn = slot / 2;
+    const struct fr_intercept_entry *entry = &fr_intercept_entries[fn];
+    struct fr_intercept_verdict verdict = {.jump = entry->real};
+    uintptr_t frame = (uintptr_t)registers; // as in quick calls
+    uintptr_t outer = frame < fr_intercept_handler_frame ? fr_intercept_handler_frame : 0;
+    bool inside = outer && fr_abi_is_internal(caller_of(registers, stack));
+    bool works = entry->real && !inside && entry->errands;
+    bool freed = works && fr_request_any_freed();
+    bool look = !entry->real || (!inside && needs_look(entry, registers, stack));
+    if (outer)
+        fr_intercept_prove(fn);
+    if (FR_UNLIKELY(fr_intercept_handler_frame != 0) && !inside) {
+        fr_rndv_unblock(); // a collective may have been left
+        fr_request_settle(outer != 0);
+    }
+    if (works && FR_UNLIKELY(fr_request_looks_at_all()))
+        fr_request_notice_awaited();
+    bool awaited = works && fr_request_is_awaited();
+    bool blocks =
+        entry->meets && !inside && fr_intercept_rndv_is_enabled && fr_request_any_tracked();
+    if (FR_LIKELY(!look && !freed && !awaited && !blocks))
+        return verdict;
+    fr_word args[FR_MAX_ARGS];
+    int result = 0;
+    // One by one, or compilers make one instruction of each loop, which is slow for so few.
+    for (unsigned i = 0; i < FR_REGISTER_ARGS; i++) { // whether there are so many or not
+        args[i] = registers[i];
+        __asm__("");
+    }
+    for (unsigned i = FR_REGISTER_ARGS; i < entry->arg_count; i++) {
+        args[i] = stack[i - FR_REGISTER_ARGS];
+        __asm__("");
+    }
+    fr_request_call++;
+    if (!outer)
+        fr_request_outermost = fr_request_call;
+    if (FR_UNLIKELY(fr_intercept_handler_frame != 0))
+        fr_request_any_left = true;
+    fr_intercept_handler_frame = frame;
+    fr_device_begin_call();
+    fr_report_call_begin(fn);
+    if (FR_UNLIKELY(awaited) && is_time_to_receive(entry))
+        (void)fr_request_receive_early(false);
+    if (blocks) {
+        fr_request_receive_coming();
+        fr_rndv_block();
+    }
+    bool handled = look && entry->handle(fn, args, &result);
+    if (!handled && (entry->check == FR_CHECK_FILE || freed || awaited || blocks)) {
+        result = fr_request_call_real(fn, args);
+        handled = true;
+    }
+    if (blocks)
+        fr_rndv_unblock();
+    if (freed)
+        fr_request_poll_freed();
+    fr_report_call_end();
+    fr_intercept_handler_frame = outer;
+    if (handled) {
+        verdict.jump = NULL;
+        verdict.result = (fr_word)result;
+    }
+    return verdict;
+}
+
+// What is found of most calls.
+static inline enum glance glance_at(enum fr_intercept_plain plain, const fr_word *registers)
+{
+    if (plain == FR_PLAIN_REQUESTS)
+        return fr_request_any_tracked() ? GLANCE_QUICK : GLANCE_PLAIN;
+    if (plain == FR_PLAIN_LATER)
+        return GLANCE_QUICK;
+    if (FR_UNLIKELY(plain == FR_PLAIN_NEVER || !fr_device_is_ordinary((const void *)registers[0])))
+        return GLANCE_NOTHING;
+    if (!fr_intercept_rndv_is_enabled)
+        return GLANCE_PLAIN;
+    int64_t count = (int)registers[1];
+    fr_word type = fr_abi_handle(registers[2]);
+    if (plain == FR_PLAIN_SEND)
+        return fr_intercept_is_unmarked(count, type) ? GLANCE_PLAIN : GLANCE_NOTHING;
+    enum fr_intercept_room room = fr_intercept_room_of(count, type);
+    return room == FR_INTERCEPT_ROOM_NONE ? fr_request_errors_return ? GLANCE_NOTHING : GLANCE_PLAIN
+           : room == FR_INTERCEPT_ROOM_ENOUGH ? GLANCE_QUICK
+                                              : GLANCE_NOTHING;
+}
+
+void fr_intercept_dispatch_late(const fr_word *registers)
+{
+    fr_request_outermost = ++fr_request_call;
+    fr_intercept_handler_frame = (uintptr_t)registers;
+    fr_device_begin_call();
+}
+
+void fr_intercept_exit_late(void)
+{
+    fr_intercept_handler_frame = 0;
+}
+
+// Memory that is held for others goes back also in a phase of calls that need no look.
+static void run_errands(const fr_word *registers)
+{
+    fr_intercept_dispatch_late(registers);
+    if (fr_intercept_rndv_is_enabled)
+        fr_rndv_progress(NULL);
+    fr_staging_trim();
+    fr_intercept_exit_late();
+}
+
+// Not from within the MPI library, which may be in the middle of something.
+static __attribute__((noinline, cold)) void look_for_errands(const fr_word *registers,
+                                                             const fr_word *stack)
+{
+    enum { LOOK_NS = 100000000 };
+    static _Atomic int64_t looked_ns;
+    int64_t now = fr_time_coarse_ns();
+    int64_t last = atomic_load_explicit(&looked_ns, memory_order_relaxed);
+    if (fr_intercept_handler_frame == 0 && now - last >= LOOK_NS &&
+        !fr_abi_is_internal(caller_of(registers, stack)) &&
+        atomic_compare_exchange_strong(&looked_ns, &last, now))
+        run_errands(registers);
+}
+
+// One call in so many reads the clock.
+static inline bool may_run_errands(const struct fr_intercept_entry *entry)
+{
+    enum { CALLS_A_LOOK = 64 };
+    static FR_TLS unsigned calls;
+    return FR_UNLIKELY(fr_core_has_errands()) && entry->errands &&
+           FR_UNLIKELY(++calls % CALLS_A_LOOK == 0);
+}
+
+FR_HOT struct fr_intercept_verdict fr_intercept_dispatch(unsigned slot, const fr_word *registers,
+                                                         const fr_word *stack)
+{
+    const struct fr_intercept_entry *entry = &fr_intercept_entries[slot / 2];
+    if (may_run_errands(entry))
+        look_for_errands(registers, stack);
+    if (FR_UNLIKELY(fr_intercept_handler_frame != 0 || fr_request_looks_at_all()))
+        return fr_intercept_dispatch_fully(slot, registers, stack);
+    enum glance glance = glance_at(entry->plain, registers);
+    if (glance == GLANCE_PLAIN)
+        return (struct fr_intercept_verdict){.jump = entry->real};
+    if (glance == GLANCE_QUICK && entry->quick)
+        return entry->quick(slot, entry->real, registers, stack);
+    return fr_intercept_dispatch_fully(slot, registers, stack);
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Is the MPI library GPU-aware, and for which functions? Its answers are asked for once.
+#include "config.h"
+
+#include "intercept/gpu_aware.h"
+#include "intercept/intercept_int.h"
+
+#include <string.h>
+
+enum { MPICH_GPU_SUPPORT_CUDA = 0 }; // MPIX_GPU_SUPPORT_CUDA of MPICH's mpi.h
+
+static bool ask_library(void)
+{
+    if (fr_abi_has(FR_FN_MPIX_Query_cuda_support) &&
+        fr_abi_call(FR_FN_MPIX_Query_cuda_support, NULL) == 1)
+        return true;
+    int supported = 0;
+    if (fr_abi_has(FR_FN_MPIX_GPU_query_support))
+        fr_abi_call(FR_FN_MPIX_GPU_query_support,
+                    (const fr_word[]){MPICH_GPU_SUPPORT_CUDA, FR_PTR(&supported)});
+    return supported;
+}
+
+bool fr_intercept_is_gpu_aware(void)
+{
+    enum { UNKNOWN, AWARE, UNAWARE };
+    static _Atomic int known = UNKNOWN;
+    if (fr_core_settings()->rail == FR_RAIL_FORCE) // what MPI does not get can go over rails
+        return false;
+    if (fr_core_settings()->mpi_gpu_aware != FR_AUTO)
+        return fr_core_settings()->mpi_gpu_aware == FR_YES;
+    if (known == UNKNOWN)
+        known = ask_library() ? AWARE : UNAWARE;
+    return known == AWARE;
+}
+
+// Open MPI's CUDA pages list the calls that take device pointers: blocking collectives, point to
+// point, Put and Get. Not among them are nonblocking, persistent and neighbourhood collectives,
+// accumulating one-sided operations, Reduce_local, packing and files.
+static bool open_mpi_lists(enum fr_fn fn)
+{
+    bool has_request = fr_abi_rows[fn].request >= 0;
+    switch (fr_abi_rows[fn].class) {
+    case FR_CLASS_SEND:
+    case FR_CLASS_RECV:
+    case FR_CLASS_SENDRECV:
+    case FR_CLASS_REPLACE:
+        return true;
+    case FR_CLASS_RMA:
+        return !has_request && fr_abi_rows[fn].operation < 0 && fn != FR_FN_MPI_Compare_and_swap;
+    default: {
+        const struct fr_abi_shape *shape = fr_abi_shape_of(fn);
+        return shape && !shape->is_neighbourly && !has_request;
+    }
+    }
+}
+
+// MPICH takes device pointers everywhere but in its file functions, which are ROMIO's.
+static bool mpich_lists(enum fr_fn fn)
+{
+    switch (fr_abi_rows[fn].class) {
+    case FR_CLASS_FILE_READ:
+    case FR_CLASS_FILE_WRITE:
+    case FR_CLASS_FILE_READ_BEGIN:
+    case FR_CLASS_FILE_WRITE_BEGIN:
+        return false;
+    default:
+        return true;
+    }
+}
+
+bool fr_intercept_family_accepts_device_ptr(const char *family, enum fr_fn fn)
+{
+    return strcmp(family, "MPICH") == 0 ? mpich_lists(fn) : open_mpi_lists(fn);
+}
+
+bool fr_intercept_accepts_device_ptr(enum fr_fn fn)
+{
+    return fr_intercept_family_accepts_device_ptr(fr_abi_mpi.family, fn);
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Init, Finalize and the questions about GPU support; and calls that Fabrail only takes note of.
+#include "config.h"
+
+#include "fabrail/coll/shm_slots.h"
+#include "fabrail/coll/team_discovery.h"
+#include "fabrail/coll/team_message.h"
+#include "fabrail/ipc.h"
+#include "fabrail/job.h"
+#include "fabrail/report.h"
+#include "fabrail/staging/typed_copy.h"
+#include "intercept/intercept_int.h"
+
+// Returns false when ranks without Fabrail are in this one's way.
+static bool introduce(void)
+{
+    int level = fr_abi_mpi.THREAD_MULTIPLE;
+    FR_MPI(Query_thread, FR_PTR(&level));
+    if (level != fr_abi_mpi.THREAD_MULTIPLE)
+        fr_request_set_serial(true);
+    fr_job_note();
+    fr_core_log_set_rank(fr_job_rank());
+    fr_job_warn_alone();
+    if (!fr_intercept_gather_facts())
+        return false;
+    fr_intercept_nvlink_start();
+    fr_intercept_messages_start();
+    if (fr_job_rank() > 0)
+        return true;
+    if (fr_job_host_count() > 0)
+        fr_info("%d hosts, %d groups of GPUs with multi-node NVLink", fr_job_host_count(),
+                fr_job_clique_count());
+    fr_info("fabrail %s with %s, which is %sGPU-aware", PACKAGE_VERSION, fr_abi_mpi.family,
+            fr_intercept_is_gpu_aware() ? "" : "not ");
+    return true;
+}
+
+// A fatal error of the job. MPICH ends but its own process where a fatal error handler is called,
+// and Slurm then leaves the others, which wait for it.
+static int fail_start(void)
+{
+    _Alignas(8) char handler[8];
+    fr_word world = fr_abi_mpi.COMM_WORLD;
+    bool known = FR_MPI(Comm_get_errhandler, world, FR_PTR(handler)) == fr_abi_mpi.SUCCESS;
+    if (known && fr_abi_handle_load(handler, 0) == fr_abi_mpi.ERRORS_ARE_FATAL) {
+        fr_report_write_abort();
+        FR_MPI(Abort, world, (fr_word)fr_abi_mpi.ERR_OTHER);
+    }
+    if (known)
+        FR_MPI(Errhandler_free, FR_PTR(handler));
+    FR_MPI(Comm_call_errhandler, world, (fr_word)fr_abi_mpi.ERR_OTHER);
+    return fr_abi_mpi.ERR_OTHER;
+}
+
+bool fr_intercept_call_init(enum fr_fn fn, fr_word *args, int *result)
+{
+    fr_report_before_init();
+    bool starts = fr_job_census_begin();
+    *result = fr_abi_call(fn, args);
+    if (starts)
+        fr_job_census_note();
+    if (*result == fr_abi_mpi.SUCCESS) {
+        bool introduced = introduce();
+        fr_report_after_init(&(struct fr_report_job){
+            .mpi_gpu_aware = fr_intercept_is_gpu_aware(),
+            .hosts = fr_job_host_count(),
+            .cliques = fr_job_clique_count(),
+            .fabric_memory = "unknown",
+        });
+        if (!introduced)
+            *result = fail_start();
+    }
+    return true;
+}
+
+bool fr_intercept_call_finalize(enum fr_fn fn, fr_word *args, int *result)
+{
+    if (fr_job_rank() < 0)
+        fr_job_note(); // MPI was started by a way that no stub saw
+    fr_core_log_set_rank(fr_job_rank());
+    fr_intercept_messages_meet();
+    fr_request_end_freed();
+    fr_intercept_messages_end();
+    fr_coll_team_message_release();
+    fr_report_write(&(struct fr_report_job){
+        .mpi_gpu_aware = fr_intercept_is_gpu_aware(),
+        .hosts = fr_job_host_count(),
+        .cliques = fr_job_clique_count(),
+        .fabric_memory = fr_intercept_fabric_memory_text(),
+        .workspace_peak_bytes = fr_staging_get_device_usage().peak_bytes,
+    });
+    fr_datatype_forget_all();
+    fr_job_release();
+    *result = fr_abi_call(fn, args);
+    fr_intercept_attached_release();
+    fr_coll_slots_release();
+    fr_coll_discovery_release();
+    fr_intercept_messages_release();
+    fr_ipc_release();
+    fr_staging_pack_release();
+    fr_staging_release();
+    fr_device_release();
+    fr_report_summarise();
+    return true;
+}
+
+bool fr_intercept_call_query(enum fr_fn fn, fr_word *args, int *result)
+{
+    enum { MPICH_GPU_SUPPORT_CUDA = 0 };
+    bool served = fr_abi_mpi.family && !fr_core_settings()->disable &&
+                  (fr_core_settings()->paths & FR_PATH_BIT_HOST) && fr_device_is_installed();
+    bool cuda = fn == FR_FN_MPIX_Query_cuda_support;
+    if (cuda) {
+        *result = served || (fr_abi_has(fn) && fr_abi_call(fn, NULL) == 1);
+        return true;
+    }
+    *result = fr_abi_mpi.SUCCESS;
+    if (args[1])
+        *(int *)args[1] = 0;
+    if (fr_abi_has(fn))
+        *result = fr_abi_call(fn, args);
+    if (served && args[1] && (int)args[0] == MPICH_GPU_SUPPORT_CUDA)
+        *(int *)args[1] = 1;
+    return true;
+}
+
+bool fr_intercept_call_type_free(enum fr_fn fn, fr_word *args, int *result)
+{
+    (void)fn;
+    (void)result;
+    if (args[0])
+        fr_datatype_forget(fr_abi_handle_load((const void *)args[0], 0));
+    return false;
+}
+
+bool fr_intercept_call_request_free(enum fr_fn fn, fr_word *args, int *result)
+{
+    (void)fn;
+    bool handled = fr_request_free(args, result);
+    if (handled)
+        fr_intercept_comms_free_later();
+    return handled;
+}
+
+// A session may have threads that MPI_Query_thread says nothing of. And the first one starts MPI,
+// which makes records known once: MPI_Init may follow.
+bool fr_intercept_call_session_init(enum fr_fn fn, fr_word *args, int *result)
+{
+    fr_request_set_serial(false);
+    bool starts = fr_job_census_begin();
+    *result = fr_abi_call(fn, args);
+    if (starts)
+        fr_job_census_note();
+    return true;
+}
+
+bool fr_intercept_call_handler_make(enum fr_fn fn, fr_word *args, int *result)
+{
+    (void)fn;
+    (void)args;
+    (void)result;
+    fr_request_handler_made();
+    return false;
+}
+
+// Fortran bindings may make an error handler by functions of their own.
+bool fr_intercept_call_handler_set(enum fr_fn fn, fr_word *args, int *result)
+{
+    (void)result;
+    fr_word set = fr_abi_handle(args[1]);
+    bool of_window = fr_abi_rows[fn].window >= 0, of_file = fr_abi_rows[fn].file >= 0;
+    if (set != fr_abi_mpi.ERRORS_ARE_FATAL && !of_window && !of_file)
+        fr_request_errors_return = true;
+    if (set != fr_abi_mpi.ERRORS_ARE_FATAL && set != fr_abi_mpi.ERRORS_RETURN)
+        fr_request_handler_made();
+    return false;
+}
+
+bool fr_intercept_call_abort(enum fr_fn fn, fr_word *args, int *result)
+{
+    (void)fn;
+    (void)args;
+    (void)result;
+    fr_report_write_abort();
+    return false;
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The exported dlsym's part before the C library's. It looks at what has been loaded meanwhile,
+// and makes functions look absent that the MPI library lacks. See abi/lookup.S and redirect.c.
+#include "config.h"
+
+#include "fabrail/core/object.h"
+#include "intercept/intercept_int.h"
+
+#include <dlfcn.h>
+
+// The dlsym that stands behind this library: another preloaded library's, or the C library's. The
+// same for whoever comes first.
+FR_UNSANITIZED static uintptr_t next_lookup(void)
+{
+    static uintptr_t next;
+    uintptr_t known = __atomic_load_n(&next, __ATOMIC_RELAXED);
+    if (known)
+        return known;
+    known = (uintptr_t)fr_core_dlsym(RTLD_NEXT, "dlsym");
+    if (!known || fr_core_is_in_fabrail((void *)known))
+        known = fr_core_dlsym_address();
+    __atomic_store_n(&next, known, __ATOMIC_RELAXED);
+    return known;
+}
+
+FR_UNSANITIZED static bool is_of_mpi(const char *name)
+{
+    name += name[0] == 'P';
+    return name[0] == 'M' && name[1] == 'P' && name[2] == 'I' && (name[3] == '_' || name[3] == 'X');
+}
+
+// Whether a name leads nowhere but to a stub of a function that the MPI library lacks. Fabrail
+// answers one question in every MPI.
+static bool is_absent(void *handle, const char *name)
+{
+    enum fr_fn fn = fr_abi_named(name);
+    bool answers = fn == FR_FN_MPIX_Query_cuda_support && fr_abi_has(FR_FN_MPI_Init);
+    if (fn == FR_FN_STUB_COUNT || fr_abi_has(fn) || answers)
+        return false;
+    void *found = fr_core_dlsym(handle, name);
+    if (found && !fr_core_is_in_fabrail(found))
+        return false;
+    return !fr_core_dlsym(RTLD_NEXT, name);
+}
+
+// The C library's handle, whose dlsym finds no function of MPI and says so in its error text.
+static void *nowhere(void)
+{
+    return fr_core_dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+}
+
+// Whether an answer may be a function of MPI, or lead to one: a plugin's function that calls MPI.
+// Allocators and sanitizers look for what comes next, while they are not ready to be called.
+FR_UNSANITIZED static bool may_lead_to_mpi(void *handle, const char *name)
+{
+    return (handle != RTLD_NEXT && handle != RTLD_DEFAULT) || (name && is_of_mpi(name));
+}
+
+FR_UNSANITIZED struct fr_intercept_lookup fr_intercept_lookup(void *handle, const char *name)
+{
+    struct fr_intercept_lookup lookup = {.handle = handle, .next = next_lookup()};
+    atomic_fetch_add_explicit(&fr_core_lookups, 1, memory_order_release);
+    if (!may_lead_to_mpi(handle, name) || fr_core_is_second_copy() ||
+        fr_core_settings_are_read_here())
+        return lookup;
+    // The library's family is left to its first call: to ask it would be a call of MPI from a
+    // constructor, perhaps of that library.
+    if (fr_intercept_look_at_new_objects() && !fr_core_settings()->disable && fr_abi_find())
+        (void)fr_intercept_redirect();
+    if (name && is_of_mpi(name) && is_absent(handle, name))
+        lookup.handle = nowhere();
+    return lookup;
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Why device memory is staged through host memory, and does not go a better way.
+#include "config.h"
+
+#include "fabrail/coll.h"
+#include "intercept/intercept_int.h"
+
+static const char *collective_obstacle(const struct fr_request_op *op)
+{
+    bool waits = fr_abi_rows[op->fn].request < 0;
+    if (!fr_intercept_nvlink_is_enabled())
+        return fr_core_settings()->paths & FR_PATH_BIT_PEER
+                   ? "not all ranks of the job take part in exchanges over NVLink"
+                   : "FABRAIL_PATHS excludes peer";
+    fr_word comm = fr_abi_comm(op->fn, op->args);
+    const char *obstacle = fr_coll_team_obstacle(comm, waits);
+    if (obstacle)
+        return obstacle;
+    return waits ? "not all ranks could take part in this exchange over NVLink"
+                 : "the exchange is not worth messages of its own";
+}
+
+const char *fr_intercept_staged_because(const struct fr_request_op *op,
+                                        const struct fr_staging_view *view, const char *reason)
+{
+    if (fr_intercept_is_gpu_aware())
+        return reason;
+    switch (fr_abi_rows[op->fn].class) {
+    case FR_CLASS_SEND:
+    case FR_CLASS_PSEND:
+    case FR_CLASS_RECV:
+    case FR_CLASS_PRECV:
+    case FR_CLASS_SENDRECV:
+    case FR_CLASS_REPLACE:
+        return fr_intercept_message_obstacle(op, view);
+    default:
+        if (fr_intercept_nvlink_serves(op->fn))
+            return collective_obstacle(op);
+        return fr_abi_shape_of(op->fn) ? "reductions go over NVLink in blocking calls alone"
+                                       : reason;
+    }
+}

@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Makes everybody who looks for a function of MPI find Fabrail's stub, however he looks: by a
+// handle of the MPI library, by RTLD_NEXT from a library that stands behind this one, or by the
+// scope of an object that was opened with RTLD_DEEPBIND. The loader finds all of these in the MPI
+// library's table of symbols, so the table is made to hold the addresses of the stubs. Slots that
+// were bound before are pointed at the stubs as well, and so are addresses that tools keep in their
+// data. The MPI library itself keeps what it has bound.
+//
+// A stub of PMPI_x stands for both names: below the MPI library's own function there is no profiler
+// either.
+#include "config.h"
+
+#include "fabrail/core/object.h"
+#include "intercept/intercept_int.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#if defined(__x86_64__)
+enum { ADDRESS = R_X86_64_64, DATA_SLOT = R_X86_64_GLOB_DAT, CALL_SLOT = R_X86_64_JUMP_SLOT };
+#elif defined(__aarch64__)
+enum { ADDRESS = R_AARCH64_ABS64, DATA_SLOT = R_AARCH64_GLOB_DAT, CALL_SLOT = R_AARCH64_JUMP_SLOT };
+#endif
+
+struct bounds {
+    uintptr_t first, last;
+};
+
+// One thread at a time writes it: the loader holds its lock around each walk of its objects.
+static struct {
+    unsigned long long adds, subs; // what the loader has counted up to the last walk
+    const void *last;              // the program headers of the last object then
+    struct bounds mpi;
+    bool is_rewritten;  // the MPI library's table
+    bool is_incomplete; // a slot could not be written
+} state;
+static atomic_bool is_done;
+static atomic_bool is_mpi_here; // as far as has been looked
+
+// The dlsym that objects opened without RTLD_DEEPBIND bind; 0 where it is the C library's own.
+static struct {
+    uintptr_t usual, own;
+} lookups;
+
+// A walk of the objects that have been loaded since the last one, or of all.
+struct look {
+    bool of_all;
+    bool has_begun;
+    bool is_behind;     // the marker
+    const void *marker; // the last object of the last walk
+};
+
+FR_UNSANITIZED static struct bounds bounds_of(const struct dl_phdr_info *info)
+{
+    struct bounds bounds = {UINTPTR_MAX, 0};
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        uintptr_t start = info->dlpi_addr + segment->p_vaddr;
+        if (segment->p_type != PT_LOAD)
+            continue;
+        bounds.first = start < bounds.first ? start : bounds.first;
+        bounds.last =
+            start + segment->p_memsz - 1 > bounds.last ? start + segment->p_memsz - 1 : bounds.last;
+    }
+    return bounds;
+}
+
+FR_UNSANITIZED static bool is_within(struct bounds bounds, uintptr_t address)
+{
+    return address >= bounds.first && address <= bounds.last;
+}
+
+static uintptr_t page_bytes(void)
+{
+    return (uintptr_t)sysconf(_SC_PAGESIZE);
+}
+
+// Whether the loader lets an address of an object be written when it has relocated the object. It
+// protects whole pages of what is read-only after that.
+static bool is_writable(const struct dl_phdr_info *info, uintptr_t address)
+{
+    bool writable = false;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        uintptr_t first = info->dlpi_addr + segment->p_vaddr, end = first + segment->p_memsz;
+        if (segment->p_type == PT_GNU_RELRO && address >= (first & -page_bytes()) &&
+            address < (end & -page_bytes()))
+            return false;
+        if (segment->p_type == PT_LOAD && address >= first && address < end)
+            writable = segment->p_flags & PF_W;
+    }
+    return writable;
+}
+
+// The kernel writes to pages of this process whatever their protection is. To change that and back
+// would disturb a thread that is relocating the object.
+static bool write_protected(uintptr_t *slot, uintptr_t address)
+{
+    int memory = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
+    if (memory < 0)
+        return false;
+    bool written = pwrite(memory, &address, sizeof(address), (off_t)(uintptr_t)slot) ==
+                   (ssize_t)sizeof(address);
+    close(memory);
+    return written;
+}
+
+static void store_slot(const struct dl_phdr_info *info, uintptr_t *slot, uintptr_t address)
+{
+    if (is_writable(info, (uintptr_t)slot))
+        __atomic_store_n(slot, address, __ATOMIC_RELAXED);
+    else if (!write_protected(slot, address))
+        state.is_incomplete = true;
+}
+
+static uintptr_t stub_of(enum fr_fn fn)
+{
+    return (uintptr_t)fr_intercept_stubs_begin + fr_intercept_stub_offsets[fn];
+}
+
+typedef void visit_symbol(ElfW(Sym) * symbol, uintptr_t stub, const struct fr_core_object *object,
+                          struct bounds *bounds);
+
+static void for_each_symbol(const struct fr_core_object *object, visit_symbol *visit,
+                            struct bounds *bounds)
+{
+    for (enum fr_fn fn = 0; fn < FR_FN_STUB_COUNT; fn++) {
+        char name[96] = "P";
+        strncat(name, fr_abi_rows[fn].name, sizeof(name) - 2);
+        for (int plain = 0; plain < 2; plain++) {
+            const ElfW(Sym) *symbol = fr_core_object_symbol(object, name + plain);
+            if (symbol)
+                visit((ElfW(Sym) *)(uintptr_t)symbol, stub_of(fn), object, bounds);
+        }
+    }
+}
+
+static void note_place(ElfW(Sym) * symbol, uintptr_t stub, const struct fr_core_object *object,
+                       struct bounds *bounds)
+{
+    uintptr_t first = (uintptr_t)symbol, last = first + sizeof(*symbol) - 1;
+    (void)stub;
+    (void)object;
+    bounds->first = first < bounds->first ? first : bounds->first;
+    bounds->last = last > bounds->last ? last : bounds->last;
+}
+
+// Others may be looking the symbol up.
+static void rewrite(ElfW(Sym) * symbol, uintptr_t stub, const struct fr_core_object *object,
+                    struct bounds *bounds)
+{
+    (void)bounds;
+    __atomic_store_n(&symbol->st_value, stub - object->base, __ATOMIC_RELAXED);
+}
+
+// The loader leaves the pages of a table of symbols as their segment says.
+static int protection_of(const struct dl_phdr_info *info, uintptr_t address)
+{
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        if (segment->p_type == PT_LOAD &&
+            address - (info->dlpi_addr + segment->p_vaddr) < segment->p_memsz)
+            return (segment->p_flags & PF_R ? PROT_READ : 0) |
+                   (segment->p_flags & PF_W ? PROT_WRITE : 0) |
+                   (segment->p_flags & PF_X ? PROT_EXEC : 0);
+    }
+    return PROT_READ;
+}
+
+static bool protect(struct bounds bounds, int protection)
+{
+    uintptr_t first = bounds.first & -page_bytes();
+    return mprotect((void *)first, bounds.last + 1 - first, protection) == 0;
+}
+
+static bool rewrite_table(const struct dl_phdr_info *info, const struct fr_core_object *object)
+{
+    struct bounds bounds = {UINTPTR_MAX, 0};
+    for_each_symbol(object, note_place, &bounds);
+    if (bounds.last == 0)
+        return true;
+    int protection = protection_of(info, bounds.first);
+    if (!protect(bounds, protection | PROT_WRITE))
+        return false;
+    for_each_symbol(object, rewrite, &bounds);
+    (void)protect(bounds, protection);
+    return true;
+}
+
+// What a slot has to hold instead; 0 if it is right. A dlsym that is called for the first time
+// later would be bound like one that has been bound already.
+static uintptr_t better_target(const char *name, uintptr_t target, struct bounds own)
+{
+    if (is_within(state.mpi, target)) {
+        enum fr_fn fn = fr_abi_named(name);
+        return fn < FR_FN_STUB_COUNT ? stub_of(fn) : 0;
+    }
+    bool looks_up = target == lookups.own || is_within(own, target);
+    return looks_up && lookups.usual && strcmp(name, "dlsym") == 0 ? lookups.usual : 0;
+}
+
+struct relocations {
+    const ElfW(Rela) * first;
+    size_t bytes;
+};
+
+static void point_slots(const struct dl_phdr_info *info, const struct fr_core_object *object,
+                        struct relocations list)
+{
+    struct bounds own = bounds_of(info);
+    for (size_t i = 0; i < list.bytes / sizeof(*list.first); i++) {
+        const ElfW(Rela) *entry = &list.first[i];
+        const ElfW(Sym) *symbol = &object->symbols[ELF64_R_SYM(entry->r_info)];
+        unsigned type = ELF64_R_TYPE(entry->r_info);
+        if (!ELF64_R_SYM(entry->r_info) || symbol->st_shndx != SHN_UNDEF ||
+            (type != ADDRESS && type != DATA_SLOT && type != CALL_SLOT))
+            continue;
+        uintptr_t *slot = (uintptr_t *)(object->base + entry->r_offset);
+        uintptr_t better = better_target(object->strings + symbol->st_name,
+                                         __atomic_load_n(slot, __ATOMIC_RELAXED), own);
+        if (better)
+            store_slot(info, slot, better);
+    }
+}
+
+// What an object has bound. The addresses that only the object's base makes right come first in
+// their list, without symbols.
+static void point_object(const struct dl_phdr_info *info, const struct fr_core_object *object)
+{
+    struct relocations calls = {0}, others = {0};
+    size_t relative = 0;
+    for (const ElfW(Dyn) *entry = object->dynamic; entry->d_tag != DT_NULL; entry++) {
+        const void *at = (const void *)fr_core_object_absolute(object->base, entry->d_un.d_ptr);
+        if (entry->d_tag == DT_JMPREL)
+            calls.first = at;
+        else if (entry->d_tag == DT_PLTRELSZ)
+            calls.bytes = entry->d_un.d_val;
+        else if (entry->d_tag == DT_RELA)
+            others.first = at;
+        else if (entry->d_tag == DT_RELASZ)
+            others.bytes = entry->d_un.d_val;
+        else if (entry->d_tag == DT_RELACOUNT)
+            relative = entry->d_un.d_val;
+    }
+    if (calls.first)
+        point_slots(info, object, calls);
+    if (others.first && relative * sizeof(*others.first) <= others.bytes) {
+        others.first += relative;
+        others.bytes -= relative * sizeof(*others.first);
+        point_slots(info, object, others);
+    }
+}
+
+// Tools that wrap functions of MPI may keep the real ones' addresses in their data, which they took
+// before the table was rewritten.
+static bool wraps_receives(const struct fr_core_object *object)
+{
+    static const char *const names[] = {"MPI_Recv",     "MPI_Irecv",    "MPI_Recv_init",
+                                        "MPI_Sendrecv", "MPI_Wait",     "MPI_Waitall",
+                                        "MPI_Waitany",  "MPI_Waitsome", "MPI_Test"};
+    bool wraps = false;
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(names) && !wraps; i++)
+        wraps = fr_core_object_symbol(object, names[i]) != NULL;
+    return wraps;
+}
+
+FR_UNSANITIZED static void point_words(uintptr_t *words, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        uintptr_t word = __atomic_load_n(&words[i], __ATOMIC_RELAXED);
+        if (FR_LIKELY(!is_within(state.mpi, word)))
+            continue;
+        for (enum fr_fn fn = 0; fn < FR_FN_STUB_COUNT; fn++) {
+            if (word == (uintptr_t)fr_abi_address(fn))
+                __atomic_store_n(&words[i], stub_of(fn), __ATOMIC_RELAXED);
+        }
+    }
+}
+
+static void point_data(const struct dl_phdr_info *info)
+{
+    enum { MOST_BYTES = 16 << 20 }; // more is hardly a tool's
+    const uintptr_t step = sizeof(uintptr_t);
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        uintptr_t first = (info->dlpi_addr + segment->p_vaddr + step - 1) & -step;
+        size_t bytes = segment->p_memsz < MOST_BYTES ? segment->p_memsz : MOST_BYTES;
+        if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_W) || bytes < 2 * step)
+            continue;
+        uintptr_t end = (first + bytes - step) & -step;
+        while (first < end && !is_writable(info, first)) // the loader's part comes first
+            first += step;
+        point_words((uintptr_t *)first, (end - first) / step);
+    }
+}
+
+static bool is_component(const struct dl_phdr_info *info)
+{
+    const char *slash = strrchr(info->dlpi_name, '/');
+    return strncmp(slash ? slash + 1 : info->dlpi_name, "mca_", 4) == 0;
+}
+
+// New objects come last in the list. After something has been unloaded, they may have taken any
+// address. The loader tells of the same counts with each object; they are of all its namespaces.
+FR_UNSANITIZED static bool begin_look(struct look *look, const struct dl_phdr_info *info)
+{
+    if (!look->of_all && info->dlpi_adds == state.adds)
+        return false;
+    look->has_begun = true;
+    look->marker = state.last;
+    look->is_behind = look->of_all || !state.last || info->dlpi_subs != state.subs;
+    state.adds = info->dlpi_adds;
+    state.subs = info->dlpi_subs;
+    return true;
+}
+
+FR_UNSANITIZED static void look_into(const struct dl_phdr_info *info)
+{
+    struct fr_core_object object;
+    if (!fr_core_object_of(info, &object) || fr_core_object_is_fabrail(&object))
+        return;
+    if (!state.is_rewritten) {
+        if (fr_core_object_symbol(&object, "PMPI_Get_library_version"))
+            atomic_store_explicit(&is_mpi_here, true, memory_order_release);
+        return;
+    }
+    if (is_within(state.mpi, info->dlpi_addr) || is_component(info))
+        return;
+    point_object(info, &object);
+    if (info->dlpi_name[0] && wraps_receives(&object))
+        point_data(info);
+}
+
+FR_UNSANITIZED static int look_at(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct look *look = data;
+    (void)size;
+    if (!look->has_begun && !begin_look(look, info))
+        return 1;
+    if (look->is_behind)
+        look_into(info);
+    look->is_behind = look->is_behind || info->dlpi_phdr == look->marker;
+    state.last = info->dlpi_phdr;
+    return 0;
+}
+
+FR_UNSANITIZED static void look_at_objects(bool of_all)
+{
+    struct look look = {.of_all = of_all};
+    fr_core_iterate_objects(look_at, &look);
+}
+
+struct start {
+    uintptr_t in_mpi; // an address
+    int error;
+};
+
+static int rewrite_mpi(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct start *start = data;
+    struct fr_core_object object;
+    (void)size;
+    if (!fr_core_object_contains(info, start->in_mpi) || !fr_core_object_of(info, &object))
+        return 0;
+    if (state.is_rewritten)
+        return 1;
+    state.mpi = bounds_of(info);
+    errno = 0;
+    if (rewrite_table(info, &object))
+        state.is_rewritten = true;
+    start->error = errno;
+    return 1;
+}
+
+bool fr_intercept_redirect(void)
+{
+    struct start start = {.in_mpi = (uintptr_t)fr_abi_address(FR_FN_MPI_Initialized)};
+    if (atomic_load_explicit(&is_done, memory_order_acquire))
+        return state.is_rewritten && !state.is_incomplete;
+    uintptr_t lookup = (uintptr_t)fr_core_dlsym(RTLD_DEFAULT, "dlsym");
+    lookups.own = fr_core_dlsym_address();
+    lookups.usual = lookup == lookups.own ? 0 : lookup;
+    fr_core_iterate_objects(rewrite_mpi, &start);
+    if (state.is_rewritten)
+        look_at_objects(true);
+    if (!state.is_rewritten || state.is_incomplete)
+        fr_warn_once("the symbols of the MPI library cannot be pointed at Fabrail (%s), so no GPU "
+                     "memory is received by NVLink or rails",
+                     strerror(start.error ? start.error : EACCES));
+    atomic_store_explicit(&is_done, true, memory_order_release);
+    return state.is_rewritten && !state.is_incomplete;
+}
+
+FR_UNSANITIZED bool fr_intercept_look_at_new_objects(void)
+{
+    look_at_objects(false);
+    return atomic_load_explicit(&is_mpi_here, memory_order_acquire) &&
+           !atomic_load_explicit(&is_done, memory_order_acquire);
+}

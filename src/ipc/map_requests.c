@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// This process as one that maps memory of others: what it is asked, and what it answers.
+//
+// What is asked for is mapped a little later, in fr_ipc_poll: the news that the memory is gone
+// may be right behind, and the driver takes long, and complains, to find that out.
+#include "config.h"
+
+#include "fabrail/core/list.h"
+#include "ipc/ipc_int.h"
+
+enum { MOST_ASKED = 16 };
+
+struct asked {
+    struct fr_list link; // in `under_way`
+    bool is_gone;        // says the news that came while it was being mapped
+    int from;
+    struct fr_device_range user;
+    struct fr_ipc_handle handle;
+};
+
+static struct fr_lock lock = FR_LOCK_INIT;
+static struct asked all_asked[MOST_ASKED] FR_GUARDED_BY(lock);                 // the oldest first
+static struct fr_list under_way FR_GUARDED_BY(lock) = FR_LIST_INIT(under_way); // being mapped
+static _Atomic unsigned asked_count; // written under the lock
+
+static void send_news(int to, enum fr_job_control_kind kind, uint64_t owner, uint64_t buffer_id)
+{
+    const struct fr_ipc_news news = {.owner = owner, .buffer_id = buffer_id};
+    (void)!fr_job_control_send(to, kind, &news, sizeof(news)); // what is lost is asked for again
+}
+
+void fr_ipc_say_unmapped(int rank, uint64_t owner, uint64_t buffer_id)
+{
+    const struct fr_job_process *process = fr_job_process_of(rank);
+    if (process != NULL && process->cookie == owner)
+        send_news(rank, FR_CONTROL_UNMAPPED, owner, buffer_id);
+}
+
+// Whether a process speaks of memory of its own. Of those on other hosts nothing is known.
+static bool is_of(int rank, uint64_t owner)
+{
+    const struct fr_job_process *process = fr_job_process_of(rank);
+    return process == NULL ? !fr_job_control_is_here(rank) : process->cookie == owner;
+}
+
+static void answer(const struct asked *asked, enum fr_job_control_kind kind)
+{
+    send_news(asked->from, kind, asked->handle.owner.cookie, asked->handle.buffer_id);
+}
+
+// Says nothing of what can never be mapped.
+static void map(const struct asked *asked)
+{
+    struct fr_ipc_mapping mapping;
+    if (!fr_ipc_has_user(&asked->user)) { // not yet
+        answer(asked, FR_CONTROL_UNMAPPED);
+        return;
+    }
+    enum fr_status status = fr_ipc_pin(&asked->handle, &asked->user, &mapping);
+    if (status == FR_OK) {
+        fr_ipc_unpin(&mapping);
+        answer(asked, FR_CONTROL_MAPPED);
+    } else if (status == FR_ERR_LIMIT || status == FR_ERR_NO_MEMORY) {
+        answer(asked, FR_CONTROL_UNMAPPED);
+    }
+}
+
+static void take_out(unsigned at) FR_REQUIRES(lock)
+{
+    unsigned count = atomic_load_explicit(&asked_count, memory_order_relaxed) - 1;
+    memmove(&all_asked[at], &all_asked[at + 1], (count - at) * sizeof(all_asked[0]));
+    atomic_store_explicit(&asked_count, count, memory_order_relaxed);
+}
+
+static bool is_of_buffer(const struct asked *asked, uint64_t owner, uint64_t buffer_id)
+{
+    return asked->handle.owner.cookie == owner && asked->handle.buffer_id == buffer_id;
+}
+
+static void forget_mapped(uint64_t owner_cookie, uint64_t buffer_id)
+{
+    const struct fr_job_process owner = {.cookie = owner_cookie};
+    fr_ipc_forget_buffer(&owner, buffer_id);
+}
+
+// Maps the oldest that was asked for. False when there is none. Another thread may take the news
+// that it is gone while the driver maps it.
+static bool map_oldest(void)
+{
+    struct asked oldest = {.from = -1};
+    fr_core_lock(&lock);
+    bool any = atomic_load_explicit(&asked_count, memory_order_relaxed) > 0;
+    if (any) {
+        oldest = all_asked[0];
+        take_out(0);
+        fr_list_push_back(&under_way, &oldest.link);
+    }
+    fr_core_unlock(&lock);
+    if (!any)
+        return false;
+    map(&oldest);
+    fr_core_lock(&lock);
+    fr_list_remove(&oldest.link);
+    fr_core_unlock(&lock);
+    if (oldest.is_gone)
+        forget_mapped(oldest.handle.owner.cookie, oldest.handle.buffer_id);
+    return true;
+}
+
+void fr_ipc_map_asked(void)
+{
+    while (FR_UNLIKELY(atomic_load_explicit(&asked_count, memory_order_relaxed) > 0)) {
+        if (!map_oldest())
+            return;
+    }
+}
+
+// Returns false when there is no room.
+static bool add(const struct asked *asked)
+{
+    fr_core_lock(&lock);
+    unsigned count = atomic_load_explicit(&asked_count, memory_order_relaxed);
+    if (count < MOST_ASKED) {
+        all_asked[count] = *asked;
+        atomic_store_explicit(&asked_count, count + 1, memory_order_relaxed);
+    }
+    fr_core_unlock(&lock);
+    return count < MOST_ASKED;
+}
+
+static void note_asked(const struct fr_job_control_message *message,
+                       const struct fr_device_range *user)
+{
+    struct asked asked = {.from = message->from, .user = FR_DEVICE_HOST};
+    if (message->bytes != sizeof(asked.handle))
+        return;
+    memcpy(&asked.handle, message->data, sizeof(asked.handle));
+    if (user != NULL)
+        asked.user = *user;
+    if (!is_of(message->from, asked.handle.owner.cookie))
+        return;
+    while (!add(&asked))
+        (void)map_oldest();
+}
+
+static void forget_asked(const struct fr_ipc_news *news)
+{
+    fr_core_lock(&lock);
+    for (unsigned i = atomic_load_explicit(&asked_count, memory_order_relaxed); i-- > 0;) {
+        if (is_of_buffer(&all_asked[i], news->owner, news->buffer_id))
+            take_out(i);
+    }
+    for (struct fr_list *at = under_way.next; at != &under_way; at = at->next) {
+        struct asked *asked = FR_LIST_ENTRY(at, struct asked, link);
+        asked->is_gone = asked->is_gone || is_of_buffer(asked, news->owner, news->buffer_id);
+    }
+    fr_core_unlock(&lock);
+}
+
+void fr_ipc_handle_message(const struct fr_job_control_message *message,
+                           const struct fr_device_range *user)
+{
+    struct fr_ipc_news news;
+    if (message->kind == FR_CONTROL_MAP) {
+        note_asked(message, user);
+        return;
+    }
+    if (message->bytes != sizeof(news))
+        return;
+    memcpy(&news, message->data, sizeof(news));
+    if (message->kind == FR_CONTROL_MAPPED || message->kind == FR_CONTROL_UNMAPPED) {
+        fr_ipc_importers_heard(message->from, news.buffer_id, message->kind == FR_CONTROL_MAPPED);
+    } else if (message->kind == FR_CONTROL_FREED && is_of(message->from, news.owner)) {
+        forget_asked(&news);
+        forget_mapped(news.owner, news.buffer_id);
+    }
+}
+
+void fr_ipc_asked_release(void)
+{
+    fr_core_lock(&lock);
+    atomic_store_explicit(&asked_count, 0, memory_order_relaxed);
+    fr_core_unlock(&lock);
+}

@@ -1,0 +1,514 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The mapping cache: memory of other processes that is mapped here, and what could not be mapped.
+//
+// The driver is never called under the lock: an entry leaves the table first and is unmapped after,
+// or by the last who has it pinned. Who unmaps it counts as one of those. Two threads that map the
+// same at once both do, and the second keeps the first one's mapping.
+//
+// Entries are never given back to the allocator, so that one that was pinned can be looked at again
+// without a search: its generation tells whether it still is what it was.
+#include "config.h"
+
+#include "fabrail/core/hash.h"
+#include "fabrail/core/list.h"
+#include "ipc/ipc_int.h"
+
+#include <stdlib.h>
+
+struct key {
+    uint64_t owner; // cookie
+    uint64_t buffer_id;
+    uint64_t base;
+    uint64_t context; // of legacy memory, else 0
+    int64_t device;
+};
+
+struct fr_ipc_entry {
+    struct key key;
+    uint64_t bytes;
+    UT_hash_handle hh;
+    struct fr_list link; // in `recent`, in `spare`, or in a list of what is to be unmapped
+    struct fr_device_import memory; // with status FR_OK
+    struct fr_device_range user;    // whom it was mapped for
+    int rank;                       // of the owner
+    bool by_descriptor;             // without which it cannot be mapped again
+    bool dropped;                   // while its owner may rely on it
+    enum fr_status status;
+    unsigned pins;
+    bool listed;         // in the table. Otherwise the last one to unpin it unmaps
+    uint64_t generation; // of its use for one mapping
+};
+
+static struct fr_lock lock = FR_LOCK_INIT;
+static struct fr_ipc_entry *table FR_GUARDED_BY(lock);
+static struct fr_list recent FR_GUARDED_BY(lock) = FR_LIST_INIT(recent); // latest used first
+static struct fr_list spare FR_GUARDED_BY(lock) = FR_LIST_INIT(spare);
+static size_t mapped_bytes FR_GUARDED_BY(lock); // listed or not, and what is being mapped
+
+static void count_mapped(size_t more, size_t less) FR_REQUIRES(lock)
+{
+    size_t before = mapped_bytes;
+    mapped_bytes += more - less;
+    fr_core_errands_change(before > 0, mapped_bytes > 0);
+}
+
+static struct fr_ipc_entry *entry_of(struct fr_list *link)
+{
+    return FR_LIST_ENTRY(link, struct fr_ipc_entry, link);
+}
+
+// Returns NULL without memory.
+static struct fr_ipc_entry *make_entry(void)
+{
+    struct fr_ipc_entry *entry = NULL;
+    fr_core_lock(&lock);
+    if (!fr_list_is_empty(&spare)) {
+        entry = entry_of(spare.next);
+        fr_list_remove(&entry->link);
+    }
+    fr_core_unlock(&lock);
+    return entry != NULL ? entry : calloc(1, sizeof(*entry));
+}
+
+static void put_away(struct fr_ipc_entry *entry) FR_REQUIRES(lock)
+{
+    entry->pins = 0;
+    entry->listed = false;
+    entry->generation++;
+    fr_list_push_front(&spare, &entry->link);
+}
+
+// Unmaps what is in a list of its own, which nobody else has pinned.
+static void destroy_all(struct fr_list *gone)
+{
+    while (!fr_list_is_empty(gone)) {
+        struct fr_ipc_entry *entry = entry_of(gone->next);
+        fr_list_remove(&entry->link);
+        if (entry->status == FR_OK)
+            fr_device_import_close(&entry->memory);
+        if (entry->dropped && entry->by_descriptor && entry->status == FR_OK)
+            fr_ipc_say_unmapped(entry->rank, entry->key.owner, entry->key.buffer_id);
+        fr_core_lock(&lock);
+        if (entry->status == FR_OK)
+            count_mapped(0, entry->bytes);
+        put_away(entry);
+        fr_core_unlock(&lock);
+    }
+}
+
+// Gives up one pin. Puts the entry in `gone` if it was the last of what is in no table.
+static void leave(struct fr_ipc_entry *entry, struct fr_list *gone) FR_REQUIRES(lock)
+{
+    if (entry->listed || entry->pins > 1)
+        entry->pins--;
+    else
+        fr_list_push_front(gone, &entry->link);
+}
+
+// Takes an entry out of the table, and puts it in `gone` if nobody has pinned it.
+static void unlist(struct fr_ipc_entry *entry, struct fr_list *gone) FR_REQUIRES(lock)
+{
+    HASH_DELETE(hh, table, entry);
+    fr_list_remove(&entry->link);
+    entry->listed = false;
+    entry->pins++;
+    leave(entry, gone);
+}
+
+static struct fr_ipc_entry *find(const struct key *key) FR_REQUIRES(lock)
+{
+    struct fr_ipc_entry *entry = NULL;
+    HASH_FIND(hh, table, key, sizeof(*key), entry);
+    return entry;
+}
+
+// Returns the entry with one more pin, or NULL.
+static struct fr_ipc_entry *look_up(const struct key *key)
+{
+    fr_core_lock(&lock);
+    struct fr_ipc_entry *entry = find(key);
+    if (entry != NULL) {
+        entry->pins++;
+        fr_list_remove(&entry->link);
+        fr_list_push_front(&recent, &entry->link);
+    }
+    fr_core_unlock(&lock);
+    return entry;
+}
+
+// The same of what is mapped of this memory for whichever device.
+static struct fr_ipc_entry *look_up_any(const struct fr_ipc_handle *handle)
+{
+    struct fr_ipc_entry *found = NULL;
+    fr_core_lock(&lock);
+    for (struct fr_list *at = recent.next; at != &recent && found == NULL; at = at->next) {
+        struct fr_ipc_entry *entry = entry_of(at);
+        if (entry->status == FR_OK && entry->key.owner == handle->owner.cookie &&
+            entry->key.buffer_id == handle->buffer_id)
+            found = entry;
+    }
+    if (found != NULL)
+        found->pins++;
+    fr_core_unlock(&lock);
+    return found;
+}
+
+// Takes the mapping that was used least recently out of the table. Returns false when all are
+// pinned.
+static bool evict(struct fr_list *gone) FR_REQUIRES(lock)
+{
+    for (struct fr_list *at = recent.prev; at != &recent; at = at->prev) {
+        if (entry_of(at)->pins == 0) {
+            entry_of(at)->dropped = true;
+            unlist(entry_of(at), gone);
+            return true;
+        }
+    }
+    return false;
+}
+
+// Takes mappings out of the table, those that were used least recently first, until no more than
+// `most` of `used` bytes are mapped or all others are pinned.
+static void trim(size_t used, size_t most, struct fr_list *gone) FR_REQUIRES(lock)
+{
+    while (used > most && evict(gone)) {
+        struct fr_ipc_entry *entry = entry_of(gone->next);
+        used -= entry->status == FR_OK ? entry->bytes : 0;
+    }
+}
+
+// Gives an entry back. `drop` takes it out of the table, too.
+static void put(struct fr_ipc_entry *entry, bool drop)
+{
+    struct fr_list gone = FR_LIST_INIT(gone);
+    fr_core_lock(&lock);
+    if (drop && entry->listed) {
+        entry->dropped = true;
+        unlist(entry, &gone);
+    }
+    leave(entry, &gone);
+    size_t most = fr_core_settings()->mapped_max_bytes;
+    if (FR_UNLIKELY(mapped_bytes > most)) // what had to be mapped beyond the bound
+        trim(mapped_bytes, most, &gone);
+    fr_core_unlock(&lock);
+    destroy_all(&gone);
+}
+
+// The owner has freed what is mapped from the addresses of a buffer with another id. The driver
+// refuses to open legacy memory as long as an older mapping of its addresses is open.
+static void drop_older(const struct fr_ipc_handle *handle)
+{
+    struct fr_list gone = FR_LIST_INIT(gone);
+    fr_core_lock(&lock);
+    for (struct fr_list *at = recent.next, *next; at != &recent; at = next) {
+        struct fr_ipc_entry *entry = entry_of(at);
+        next = at->next;
+        if (entry->key.owner == handle->owner.cookie && entry->key.buffer_id != handle->buffer_id &&
+            entry->key.base < handle->base + handle->bytes &&
+            handle->base < entry->key.base + entry->bytes)
+            unlist(entry, &gone);
+    }
+    fr_core_unlock(&lock);
+    destroy_all(&gone);
+}
+
+bool fr_ipc_drop_idle(void)
+{
+    struct fr_list gone = FR_LIST_INIT(gone);
+    fr_core_lock(&lock);
+    for (struct fr_list *at = recent.next, *next; at != &recent; at = next) {
+        next = at->next;
+        if (entry_of(at)->pins > 0 || entry_of(at)->status != FR_OK)
+            continue;
+        entry_of(at)->dropped = true;
+        unlist(entry_of(at), &gone);
+    }
+    fr_core_unlock(&lock);
+    bool any = !fr_list_is_empty(&gone);
+    destroy_all(&gone);
+    return any;
+}
+
+// What may succeed at another time is tried again then.
+static bool is_lasting(enum fr_status status)
+{
+    return status != FR_ERR_NOT_FOUND && status != FR_ERR_LIMIT && status != FR_ERR_NO_MEMORY;
+}
+
+static size_t bytes_of_idle(void) FR_REQUIRES(lock)
+{
+    size_t bytes = 0;
+    for (struct fr_list *at = recent.next; at != &recent; at = at->next) {
+        if (entry_of(at)->pins == 0 && entry_of(at)->status == FR_OK)
+            bytes += entry_of(at)->bytes;
+    }
+    return bytes;
+}
+
+// Counts so many bytes as mapped, and unmaps others to stay within the bound. Where what is pinned
+// does not leave room it returns false, and leaves all alone; or goes beyond the bound if it
+// `must`, as long as the mapping is pinned.
+static bool reserve(size_t bytes, bool must)
+{
+    struct fr_list gone = FR_LIST_INIT(gone);
+    size_t most = fr_core_settings()->mapped_max_bytes;
+    fr_core_lock(&lock);
+    size_t used = mapped_bytes;
+    bool fits = bytes <= most && (used <= most - bytes || used - bytes_of_idle() <= most - bytes);
+    if (fits || must)
+        trim(used, bytes <= most ? most - bytes : 0, &gone);
+    count_mapped(fits || must ? bytes : 0, 0);
+    fr_core_unlock(&lock);
+    destroy_all(&gone);
+    if (!fits && !must)
+        fr_warn_once("memory of other processes beyond FABRAIL_MAPPED_MAX is not mapped, so its "
+                     "messages take a slower path");
+    return fits || must;
+}
+
+static void unreserve(size_t bytes)
+{
+    fr_core_lock(&lock);
+    count_mapped(0, bytes);
+    fr_core_unlock(&lock);
+}
+
+// Puts a new entry, which has one pin, into the table, unless another thread was faster or there
+// is no room. Returns the entry to use with one pin, or NULL.
+static struct fr_ipc_entry *insert(struct fr_ipc_entry *entry, struct fr_list *gone)
+    FR_REQUIRES(lock)
+{
+    struct fr_ipc_entry *other = find(&entry->key);
+    if (other != NULL && other->status == FR_OK) {
+        fr_list_push_front(gone, &entry->link);
+        other->pins++;
+        return other;
+    }
+    if (other != NULL)
+        unlist(other, gone);
+    if (HASH_COUNT(table) < FR_IPC_MAX_IMPORTS || evict(gone)) {
+        HASH_ADD(hh, table, key, sizeof(entry->key), entry);
+        entry->listed = FR_HASH_HAS(entry);
+    }
+    if (!entry->listed) {
+        fr_list_push_front(gone, &entry->link);
+        return NULL;
+    }
+    fr_list_push_front(&recent, &entry->link);
+    return entry;
+}
+
+static enum fr_status map_anew(const struct fr_ipc_handle *handle,
+                               const struct fr_device_range *user, const struct key *key, bool must,
+                               struct fr_ipc_entry **out)
+{
+    drop_older(handle);
+    if (!reserve(handle->bytes, must))
+        return FR_ERR_LIMIT;
+    struct fr_ipc_entry *entry = make_entry();
+    enum fr_status status = FR_ERR_NO_MEMORY;
+    if (entry == NULL)
+        goto unreserve;
+    entry->key = *key;
+    entry->bytes = handle->bytes;
+    entry->pins = 1;
+    entry->user = *user;
+    entry->rank = handle->rank;
+    entry->by_descriptor = fr_ipc_needs_descriptor(handle);
+    entry->dropped = false;
+    status = fr_ipc_map(handle, user, &entry->memory);
+    entry->status = status;
+    memset(&entry->hh, 0, sizeof(entry->hh));
+    fr_debug("mapping of %zu bytes, buffer %llu of process %d: %s", (size_t)handle->bytes,
+             (unsigned long long)handle->buffer_id, handle->owner.pid, fr_core_status_text(status));
+    if (status != FR_OK)
+        unreserve(handle->bytes);
+    struct fr_list gone = FR_LIST_INIT(gone);
+    fr_core_lock(&lock);
+    if (is_lasting(status))
+        *out = insert(entry, &gone);
+    else
+        put_away(entry);
+    fr_core_unlock(&lock);
+    destroy_all(&gone);
+    if (!is_lasting(status))
+        return status;
+    return *out != NULL ? FR_OK : FR_ERR_LIMIT;
+unreserve:
+    unreserve(handle->bytes);
+    return status;
+}
+
+// Legacy memory is mapped in one context; other memory belongs to none.
+static enum fr_status make_key(const struct fr_ipc_handle *handle,
+                               const struct fr_device_range *user, struct key *key)
+{
+    void *context = NULL;
+    enum fr_status status = FR_OK;
+    if (handle->ways & FR_SHARE_LEGACY)
+        status = fr_device_context_of(user, &context);
+    *key = (struct key){
+        .owner = handle->owner.cookie,
+        .buffer_id = handle->buffer_id,
+        .base = handle->base,
+        .context = (uintptr_t)context,
+        .device = user->device,
+    };
+    return status;
+}
+
+// Returns a pinned entry, or NULL and drops it if a reset of the device has taken it away.
+static struct fr_ipc_entry *keep_alive(struct fr_ipc_entry *entry)
+{
+    if (entry == NULL || entry->status != FR_OK || fr_device_import_is_alive(&entry->memory))
+        return entry;
+    put(entry, true);
+    return NULL;
+}
+
+// Pins what a lookup finds alive or what is mapped now; where that fails, a mapping for another
+// device or context, where copies can run.
+static enum fr_status pin_other(const struct fr_ipc_handle *handle,
+                                const struct fr_device_range *user, bool must,
+                                struct fr_ipc_mapping *out)
+{
+    struct key key;
+    enum fr_status status = make_key(handle, user, &key);
+    if (status != FR_OK)
+        return status;
+    struct fr_ipc_entry *entry = keep_alive(look_up(&key));
+    if (entry == NULL)
+        status = map_anew(handle, user, &key, must, &entry);
+    if (status == FR_OK && entry->status != FR_OK) {
+        status = entry->status;
+        put(entry, false);
+    }
+    if (status == FR_ERR_NOT_FOUND)
+        fr_ipc_say_unmapped(handle->rank, handle->owner.cookie,
+                            handle->buffer_id); // so that the owner sends the descriptor again
+    bool exact = status == FR_OK;
+    if (!exact)
+        entry = keep_alive(look_up_any(handle));
+    if (entry == NULL)
+        return status;
+    *out = (struct fr_ipc_mapping){.address = entry->memory.address,
+                                   .direct = exact,
+                                   .pinned = true,
+                                   .user = entry->user,
+                                   .entry = entry,
+                                   .generation = entry->generation};
+    return FR_OK;
+}
+
+static enum fr_status pin(const struct fr_ipc_handle *handle, const struct fr_device_range *user,
+                          bool must, struct fr_ipc_mapping *mapping)
+{
+    struct fr_device_range chosen;
+    bool has_user = fr_ipc_choose_user(user, &chosen);
+    if (!fr_job_control_is_same(&handle->owner, fr_job_control_self()))
+        return has_user ? pin_other(handle, &chosen, must, mapping) : FR_ERR_UNSUPPORTED;
+    fr_ipc_map_own(handle, &chosen, mapping);
+    return FR_OK;
+}
+
+enum fr_status fr_ipc_pin(const struct fr_ipc_handle *handle, const struct fr_device_range *user,
+                          struct fr_ipc_mapping *mapping)
+{
+    return pin(handle, user, false, mapping);
+}
+
+enum fr_status fr_ipc_pin_beyond(const struct fr_ipc_handle *handle,
+                                 const struct fr_device_range *user, struct fr_ipc_mapping *mapping)
+{
+    return pin(handle, user, true, mapping);
+}
+
+void fr_ipc_unpin(struct fr_ipc_mapping *mapping)
+{
+    if (mapping == NULL)
+        return;
+    if (mapping->pinned)
+        put(mapping->entry, false);
+    *mapping = (struct fr_ipc_mapping){0};
+}
+
+void fr_ipc_mappings_rest(struct fr_ipc_mapping *mappings, size_t count)
+{
+    struct fr_list gone = FR_LIST_INIT(gone);
+    fr_core_lock(&lock);
+    for (size_t i = 0; i < count; i++) {
+        if (mappings[i].pinned)
+            leave(mappings[i].entry, &gone);
+        mappings[i].pinned = false;
+    }
+    fr_core_unlock(&lock);
+    destroy_all(&gone);
+}
+
+// A reset takes all mappings of a context away at once, so one of each sort tells.
+static bool are_alive(const struct fr_ipc_mapping *mappings, size_t count)
+{
+    bool asked[2] = {false, false};
+    bool alive = true;
+    for (size_t i = 0; i < count && alive && !(asked[0] && asked[1]); i++) {
+        const struct fr_ipc_entry *entry = mappings[i].entry;
+        if (!mappings[i].pinned || asked[entry->memory.legacy])
+            continue;
+        asked[entry->memory.legacy] = true;
+        alive = fr_device_import_is_alive(&entry->memory);
+    }
+    return alive;
+}
+
+// Takes out of the table what a reset has taken away.
+static void drop_dead(struct fr_ipc_mapping *mappings, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (mappings[i].pinned)
+            put(mappings[i].entry, !fr_device_import_is_alive(&mappings[i].entry->memory));
+        mappings[i].pinned = false;
+    }
+}
+
+bool fr_ipc_mappings_wake(struct fr_ipc_mapping *mappings, size_t count)
+{
+    bool all = true;
+    fr_core_lock(&lock);
+    for (size_t i = 0; i < count; i++) {
+        struct fr_ipc_entry *entry = mappings[i].entry;
+        if (entry == NULL || mappings[i].pinned)
+            continue;
+        if (!entry->listed || entry->generation != mappings[i].generation) {
+            all = false;
+            continue;
+        }
+        mappings[i].pinned = true;
+        entry->pins++;
+        fr_list_remove(&entry->link);
+        fr_list_push_front(&recent, &entry->link);
+    }
+    fr_core_unlock(&lock);
+    if (FR_LIKELY(are_alive(mappings, count)))
+        return all;
+    drop_dead(mappings, count);
+    return false;
+}
+
+unsigned fr_ipc_mappings_forget(const struct fr_job_process *owner, const uint64_t *buffer_id)
+{
+    struct fr_list gone = FR_LIST_INIT(gone);
+    unsigned pinned = 0;
+    fr_core_lock(&lock);
+    for (struct fr_list *at = recent.next, *next; at != &recent; at = next) {
+        struct fr_ipc_entry *entry = entry_of(at);
+        next = at->next;
+        if ((owner != NULL && entry->key.owner != owner->cookie) ||
+            (buffer_id != NULL && entry->key.buffer_id != *buffer_id))
+            continue;
+        pinned += entry->pins > 0;
+        unlist(entry, &gone);
+    }
+    fr_core_unlock(&lock);
+    destroy_all(&gone);
+    return pinned;
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The settings and the tuning file, and which of them counts for each size.
+//
+// Several threads may look for the file at once, under no lock, since that can load NVML; they find
+// the same, and the first to finish counts.
+#include "config.h"
+
+#include "fabrail/ipc/tuned.h"
+
+#include "fabrail/core/files.h"
+#include "fabrail/device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct fr_lock publish_lock = FR_LOCK_INIT;
+// Written before `is_known` says so, constant from then on.
+static struct fr_policy_crossover tuned[FR_SIZE_COUNT];
+static atomic_bool is_known;
+
+// Returns FR_ERR_NOT_FOUND when another file may know more.
+static enum fr_status look_up(const char *path, const char *text, size_t bytes,
+                              struct fr_policy_tuning *tuning)
+{
+    char machine[FR_DEVICE_MACHINE_BYTES];
+    struct fr_policy_tuning_file file;
+    enum fr_status status = fr_device_machine_text(machine);
+    if (status != FR_OK) {
+        fr_debug("tuning: neither NVML nor the driver says what machine this is");
+        return FR_ERR_UNSUPPORTED;
+    }
+    status = fr_policy_tuning_read(text, bytes, machine, &file);
+    if (status == FR_ERR_INVALID)
+        fr_warn_once("the tuning file %s is broken, and nothing in it counts: line %u: %s", path,
+                     file.fault_line, file.fault);
+    else
+        fr_debug("tuning: %s has %s section [%s]", path, status == FR_OK ? "the" : "no", machine);
+    *tuning = file.tuning;
+    return status;
+}
+
+// A file that cannot be read is as good as none; the user hears of one that is `is_named`.
+static enum fr_status read_file(const char *path, bool is_named, struct fr_policy_tuning *tuning)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    enum fr_status status = fr_core_file_read(path, FR_TUNING_MAX_BYTES, &text, &bytes);
+    if (status != FR_OK) {
+        if (is_named)
+            fr_warn_once("the tuning file %s cannot be read: %m", path);
+        else
+            fr_debug("the tuning file %s cannot be read: %m", path);
+        return FR_ERR_NOT_FOUND;
+    }
+    status = look_up(path, text, bytes, tuning);
+    free(text);
+    return status;
+}
+
+static void read_tuning(struct fr_policy_tuning *tuning)
+{
+    const char *name = fr_core_settings()->tuning;
+    char path[FR_FILE_NAME_BYTES];
+    *tuning = fr_policy_untuned;
+    if (*name == '\0')
+        return;
+    if (strcmp(name, "auto") != 0) {
+        (void)!read_file(name, true, tuning);
+        return;
+    }
+    if (fr_core_file_of_user("tuning", path) && read_file(path, false, tuning) != FR_ERR_NOT_FOUND)
+        return;
+    if (fr_core_file_of_system("tuning", path))
+        (void)!read_file(path, false, tuning);
+}
+
+// What the user says.
+static size_t set_bytes(enum fr_policy_size size)
+{
+    const struct fr_settings *settings = fr_core_settings();
+    switch (size) {
+    case FR_SIZE_BCAST_SPLIT:
+        return settings->bcast_split_min_bytes;
+    case FR_SIZE_REDUCE_SHARE:
+        return settings->reduce_share_min_bytes;
+    case FR_SIZE_RAIL:
+        return settings->rail_min_bytes;
+    default:
+        return settings->peer_ce_min_bytes;
+    }
+}
+
+static bool are_all_set(void)
+{
+    int size = 0;
+    while (size < FR_SIZE_COUNT && set_bytes((enum fr_policy_size)size) != FR_BYTES_AUTO)
+        size++;
+    return size == FR_SIZE_COUNT;
+}
+
+static void learn(void)
+{
+    struct fr_policy_crossover found[FR_SIZE_COUNT];
+    struct fr_policy_tuning tuning = fr_policy_untuned;
+    if (!are_all_set())
+        read_tuning(&tuning);
+    for (int i = 0; i < FR_SIZE_COUNT; i++) {
+        enum fr_policy_size size = (enum fr_policy_size)i;
+        found[i] = fr_policy_crossover(size, set_bytes(size), &tuning);
+    }
+    fr_core_lock(&publish_lock);
+    bool is_first = !atomic_load_explicit(&is_known, memory_order_relaxed);
+    for (int i = 0; i < FR_SIZE_COUNT && is_first; i++)
+        tuned[i] = found[i];
+    atomic_store_explicit(&is_known, true, memory_order_release);
+    fr_core_unlock(&publish_lock);
+    for (int i = 0; i < FR_SIZE_COUNT && is_first; i++)
+        fr_debug("tuning: %s %zu bytes, %s", fr_policy_tuning_name((enum fr_policy_size)i),
+                 found[i].bytes, found[i].reason);
+}
+
+struct fr_policy_crossover fr_ipc_tuned_because(enum fr_policy_size size)
+{
+    if (FR_UNLIKELY(!atomic_load_explicit(&is_known, memory_order_acquire)))
+        learn();
+    return tuned[size];
+}
+
+size_t fr_ipc_tuned(enum fr_policy_size size)
+{
+    return fr_ipc_tuned_because(size).bytes;
+}

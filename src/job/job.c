@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Rank and size in the world.
+#include "config.h"
+
+#include "fabrail/job.h"
+
+static int world_rank = -1;
+static int world_size = -1;
+
+void fr_job_note(void)
+{
+    int started = 0, ended = 0, rank = -1, size = -1;
+    FR_MPI(Initialized, FR_PTR(&started));
+    FR_MPI(Finalized, FR_PTR(&ended));
+    if (!started || ended)
+        return;
+    if (FR_MPI(Comm_rank, fr_abi_mpi.COMM_WORLD, FR_PTR(&rank)) ||
+        FR_MPI(Comm_size, fr_abi_mpi.COMM_WORLD, FR_PTR(&size)))
+        return;
+    world_rank = rank;
+    world_size = size;
+}
+
+int fr_job_rank(void)
+{
+    return world_rank;
+}
+
+int fr_job_size(void)
+{
+    return world_size;
+}

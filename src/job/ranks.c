@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What is remembered with a communicator: its name, who its ranks are in MPI_COMM_WORLD, which is
+// found out when somebody first asks, and what another module keeps there. It is the value of an
+// attribute that no copy inherits, and dies with its communicator, so that a handle that comes back
+// for another one brings nothing old along, and no call that frees communicators has to be watched.
+#include "config.h"
+
+#include "job/job_int.h"
+
+#include <stdlib.h>
+
+struct ranks {
+    uint64_t id; // of the communicator, in this process
+    int count;   // of the remote group on an inter-communicator
+    int in_world[];
+};
+
+// What is remembered, by the handle of its communicator.
+static struct fr_lock known_lock = FR_LOCK_INIT;
+static struct fr_job_remembered *known FR_GUARDED_BY(known_lock);
+
+// What this thread has asked for last, while no communicator has gone since.
+static _Atomic uint64_t gone;
+static _Thread_local struct {
+    struct fr_job_remembered *remembered;
+    uint64_t gone;
+} last;
+
+static bool enter(struct fr_job_remembered *remembered)
+{
+    fr_core_lock(&known_lock);
+    HASH_ADD(hh, known, comm, sizeof(remembered->comm), remembered);
+    fr_core_unlock(&known_lock);
+    return FR_HASH_HAS(remembered);
+}
+
+static void leave(struct fr_job_remembered *remembered)
+{
+    fr_core_lock(&known_lock);
+    HASH_DEL(known, remembered);
+    fr_core_unlock(&known_lock);
+    atomic_fetch_add(&gone, 1);
+}
+
+// MPI calls these two with the family's own handles, of which they read nothing.
+static int copy_nothing(fr_word comm, int keyval, void *extra, void *value, void *copied, int *flag)
+{
+    (void)comm;
+    (void)keyval;
+    (void)extra;
+    (void)value;
+    (void)copied;
+    *flag = 0;
+    return fr_abi_mpi.SUCCESS;
+}
+
+static int forget(fr_word comm, int keyval, void *value, void *extra)
+{
+    struct fr_job_remembered *remembered = value;
+    (void)comm;
+    (void)keyval;
+    (void)extra;
+    leave(remembered);
+    if (remembered->value)
+        remembered->destroy(remembered->value);
+    fr_job_tallies_free(&remembered->tallies);
+    free(atomic_load_explicit(&remembered->ranks, memory_order_acquire));
+    free(remembered);
+    return fr_abi_mpi.SUCCESS;
+}
+
+static int keyval;
+static bool has_keyval;
+
+static void make_keyval(void)
+{
+    has_keyval = FR_MPI(Comm_create_keyval, FR_PTR(copy_nothing), FR_PTR(forget), FR_PTR(&keyval),
+                        0) == fr_abi_mpi.SUCCESS;
+}
+
+bool fr_job_is_keyval(int asked)
+{
+    return has_keyval && asked == keyval;
+}
+
+static struct fr_job_remembered *find(fr_word comm)
+{
+    struct fr_job_remembered *remembered = NULL;
+    fr_core_lock(&known_lock);
+    HASH_FIND(hh, known, &comm, sizeof(comm), remembered);
+    fr_core_unlock(&known_lock);
+    return remembered;
+}
+
+struct fr_job_remembered *fr_job_recall(fr_word comm)
+{
+    uint64_t now = atomic_load_explicit(&gone, memory_order_acquire);
+    if (FR_LIKELY(last.remembered && last.gone == now && last.remembered->comm == comm))
+        return last.remembered;
+    last.remembered = find(comm);
+    last.gone = now;
+    return last.remembered;
+}
+
+struct fr_job_remembered *fr_job_remember(fr_word comm, uint64_t name)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_keyval);
+    struct fr_job_remembered *remembered = has_keyval ? calloc(1, sizeof(*remembered)) : NULL;
+    if (!remembered)
+        return NULL;
+    remembered->name = name;
+    remembered->comm = comm;
+    if (!enter(remembered)) {
+        free(remembered);
+        return NULL;
+    }
+    if (FR_MPI(Comm_set_attr, comm, (fr_word)keyval, FR_PTR(remembered)) == fr_abi_mpi.SUCCESS)
+        return remembered;
+    leave(remembered);
+    free(remembered);
+    return NULL;
+}
+
+void *fr_job_comm_value(fr_word comm)
+{
+    const struct fr_job_remembered *remembered = fr_job_recall(comm);
+    return remembered ? remembered->value : NULL;
+}
+
+bool fr_job_comm_keep(fr_word comm, void *value, void (*destroy)(void *value))
+{
+    struct fr_job_remembered *remembered = fr_job_recall(comm);
+    if (!remembered || !remembered->name)
+        return false;
+    remembered->value = value;
+    remembered->destroy = destroy;
+    return true;
+}
+
+bool fr_job_translate(fr_word group, int first, int count, int *in_world)
+{
+    enum { AT_ONCE = 64 };
+    int own[AT_ONCE];
+    fr_word world_storage = 0;
+    bool done =
+        FR_MPI(Comm_group, fr_abi_mpi.COMM_WORLD, FR_PTR(&world_storage)) == fr_abi_mpi.SUCCESS;
+    fr_word world = fr_abi_handle_load(&world_storage, 0);
+    if (!done)
+        return false;
+    for (int at = 0; at < count && done; at += AT_ONCE) {
+        int n = count - at < AT_ONCE ? count - at : AT_ONCE;
+        for (int i = 0; i < n; i++)
+            own[i] = first + at + i;
+        done = FR_MPI(Group_translate_ranks, group, (fr_word)n, FR_PTR(own), world,
+                      FR_PTR(in_world + at)) == fr_abi_mpi.SUCCESS;
+        for (int i = at; i < at + n && done; i++)
+            in_world[i] = in_world[i] == fr_abi_mpi.UNDEFINED ? -1 : in_world[i];
+    }
+    FR_MPI(Group_free, FR_PTR(&world_storage));
+    return done;
+}
+
+static struct ranks *make_of_group(fr_word group)
+{
+    static _Atomic uint64_t last_id;
+    int count = 0;
+    if (FR_MPI(Group_size, group, FR_PTR(&count)) != fr_abi_mpi.SUCCESS || count < 0)
+        return NULL;
+    struct ranks *ranks = malloc(sizeof(*ranks) + (size_t)count * sizeof(ranks->in_world[0]));
+    if (!ranks)
+        return NULL;
+    ranks->id = atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed) + 1;
+    ranks->count = count;
+    if (fr_job_translate(group, 0, count, ranks->in_world))
+        return ranks;
+    free(ranks);
+    return NULL;
+}
+
+static struct ranks *make(fr_word comm)
+{
+    int is_inter = 0;
+    fr_word group = 0;
+    if (FR_MPI(Comm_test_inter, comm, FR_PTR(&is_inter)) != fr_abi_mpi.SUCCESS)
+        return NULL;
+    enum fr_fn get_group = is_inter ? FR_FN_MPI_Comm_remote_group : FR_FN_MPI_Comm_group;
+    if (fr_abi_call(get_group, (const fr_word[]){comm, FR_PTR(&group)}) != fr_abi_mpi.SUCCESS)
+        return NULL;
+    struct ranks *ranks = make_of_group(fr_abi_handle_load(&group, 0));
+    FR_MPI(Group_free, FR_PTR(&group));
+    return ranks;
+}
+
+// By one thread alone: setting the attribute again would free what others have got. The MPI calls
+// made here wait for nobody.
+static struct ranks *find_out(fr_word comm)
+{
+    static struct fr_lock lock = FR_LOCK_INIT;
+    struct ranks *ranks = NULL;
+    fr_core_lock(&lock);
+    struct fr_job_remembered *remembered = fr_job_recall(comm);
+    if (!remembered)
+        remembered = fr_job_remember(comm, 0);
+    if (remembered)
+        ranks = atomic_load_explicit(&remembered->ranks, memory_order_acquire);
+    if (remembered && !ranks) {
+        ranks = make(comm);
+        atomic_store_explicit(&remembered->ranks, ranks, memory_order_release);
+    }
+    fr_core_unlock(&lock);
+    return ranks;
+}
+
+int fr_job_rank_in(fr_word comm, int rank, uint64_t *id)
+{
+    struct fr_job_remembered *remembered = fr_job_recall(comm);
+    struct ranks *ranks =
+        remembered ? atomic_load_explicit(&remembered->ranks, memory_order_acquire) : NULL;
+    if (FR_UNLIKELY(!ranks))
+        ranks = find_out(comm);
+    if (!ranks || rank < 0 || rank >= ranks->count)
+        return -1;
+    *id = ranks->id;
+    return ranks->in_world[rank];
+}

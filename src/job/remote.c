@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Control messages between hosts, by MPI on the communicator of Fabrail's own.
+//
+// They are synchronous sends, so that a process whose own are complete knows that they have been
+// taken: that is how all find out at the end that nothing is under way.
+#include "config.h"
+
+#include "fabrail/job.h"
+#include "job/control_int.h"
+
+#include <stdlib.h>
+
+static const size_t head_bytes = offsetof(struct fr_job_control_message, data);
+
+// One that was sent.
+struct sent {
+    struct sent *next;
+    _Alignas(8) char request[8];
+    struct fr_job_control_message message;
+};
+
+static fr_word comm; // written in MPI_Init and MPI_Finalize
+static atomic_bool is_open;
+
+static struct fr_lock lock = FR_LOCK_INIT;
+static struct sent *all_sent FR_GUARDED_BY(lock); // the oldest first
+static struct sent **sent_end FR_GUARDED_BY(lock) = &all_sent;
+static _Atomic size_t sent_count;
+static atomic_flag taking = ATOMIC_FLAG_INIT; // one thread takes, so that the order stays
+
+fr_word fr_job_control_comm(void)
+{
+    return atomic_load_explicit(&is_open, memory_order_acquire) ? comm : fr_abi_mpi.COMM_NULL;
+}
+
+bool fr_job_control_has_remote(void)
+{
+    return atomic_load_explicit(&is_open, memory_order_acquire);
+}
+
+bool fr_job_control_remote_open(void)
+{
+    comm = fr_job_comm();
+    atomic_store_explicit(&is_open, comm != fr_abi_mpi.COMM_NULL, memory_order_release);
+    return comm != fr_abi_mpi.COMM_NULL;
+}
+
+static void append(struct sent *sent) FR_REQUIRES(lock)
+{
+    sent->next = NULL;
+    *sent_end = sent;
+    sent_end = &sent->next;
+}
+
+bool fr_job_control_remote_send(int to, const struct fr_job_control_message *message)
+{
+    struct sent *sent = calloc(1, sizeof(*sent));
+    if (!sent)
+        return false;
+    sent->message = *message;
+    if (FR_MPI(Issend, FR_PTR(&sent->message), head_bytes + message->bytes, fr_abi_mpi.BYTE,
+               (fr_word)to, FR_CONTROL_TAG, comm, FR_PTR(sent->request)) != fr_abi_mpi.SUCCESS) {
+        free(sent);
+        return false;
+    }
+    fr_core_lock(&lock);
+    append(sent);
+    fr_core_unlock(&lock);
+    atomic_fetch_add_explicit(&sent_count, 1, memory_order_release);
+    return true;
+}
+
+// The oldest message, which is then this thread's to test.
+static struct sent *take_oldest(void)
+{
+    fr_core_lock(&lock);
+    struct sent *sent = all_sent;
+    if (sent)
+        all_sent = sent->next;
+    if (!all_sent)
+        sent_end = &all_sent;
+    fr_core_unlock(&lock);
+    return sent;
+}
+
+// A few at a time, all in turn: there may be many that nobody takes for now.
+void fr_job_control_remote_poll(void)
+{
+    enum { AT_ONCE = 8 };
+    for (int i = 0; i < AT_ONCE; i++) {
+        int done = 0;
+        if (FR_LIKELY(!atomic_load_explicit(&sent_count, memory_order_acquire)))
+            return;
+        struct sent *sent = take_oldest();
+        if (!sent)
+            return;
+        int rc = FR_MPI(Test, FR_PTR(sent->request), FR_PTR(&done), fr_abi_mpi.STATUS_IGNORE);
+        if (rc != fr_abi_mpi.SUCCESS || done) {
+            free(sent);
+            atomic_fetch_sub_explicit(&sent_count, 1, memory_order_release);
+            continue;
+        }
+        fr_core_lock(&lock);
+        append(sent);
+        fr_core_unlock(&lock);
+    }
+}
+
+bool fr_job_control_remote_is_idle(void)
+{
+    return atomic_load_explicit(&sent_count, memory_order_acquire) == 0;
+}
+
+static int source_of(const void *status)
+{
+    return *(const int *)((const char *)status + fr_abi_mpi.status_source_offset);
+}
+
+// What has no such form came from nobody of this library.
+static bool receive(struct fr_job_control_message *into)
+{
+    _Alignas(16) char status[64];
+    _Alignas(8) char message[8];
+    int flag = 0, count = 0;
+    if (FR_MPI(Improbe, (fr_word)fr_abi_mpi.ANY_SOURCE, FR_CONTROL_TAG, comm, FR_PTR(&flag),
+               FR_PTR(message), FR_PTR(status)) != fr_abi_mpi.SUCCESS ||
+        !flag)
+        return false;
+    FR_MPI(Get_count, FR_PTR(status), fr_abi_mpi.BYTE, FR_PTR(&count));
+    if (FR_MPI(Mrecv, FR_PTR(into), sizeof(*into), fr_abi_mpi.BYTE, FR_PTR(message),
+               fr_abi_mpi.STATUS_IGNORE) != fr_abi_mpi.SUCCESS ||
+        count < (int)head_bytes || into->bytes != (size_t)count - head_bytes)
+        return false;
+    into->from = source_of(status);
+    return true;
+}
+
+bool fr_job_control_remote_take(struct fr_job_control_message *message)
+{
+    if (!atomic_load_explicit(&is_open, memory_order_acquire) ||
+        atomic_flag_test_and_set_explicit(&taking, memory_order_acquire))
+        return false;
+    bool taken = receive(message);
+    atomic_flag_clear_explicit(&taking, memory_order_release);
+    return taken;
+}
+
+void fr_job_control_remote_close(void)
+{
+    atomic_store_explicit(&is_open, false, memory_order_release);
+}

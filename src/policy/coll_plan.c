@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Plans of collectives over NVLink.
+#include "config.h"
+
+#include "fabrail/policy/coll_plan.h"
+
+enum {
+    LINE_BYTES = 128,
+    AT_ONCE_BYTES = 24 << 20, // kernels take some 20 us more for these than engines on an H200
+};
+
+struct fr_policy_slice fr_policy_slice(size_t elements, size_t element_bytes, int ranks, int index,
+                                       bool is_shared)
+{
+    size_t step = element_bytes < LINE_BYTES ? LINE_BYTES / element_bytes : 1;
+    size_t lines = elements / step + (elements % step != 0);
+    size_t each = lines / (size_t)ranks + (lines % (size_t)ranks != 0);
+    if (!is_shared)
+        each = lines;
+    size_t first = (size_t)index * each;
+    if (first >= lines)
+        return (struct fr_policy_slice){elements, 0};
+    size_t last = first + each < lines ? (first + each) * step : elements;
+    return (struct fr_policy_slice){first * step, last - first * step};
+}
+
+bool fr_policy_reduction_is_shared(size_t bytes, int ranks, bool to_root, size_t share_min_bytes)
+{
+    return bytes >= share_min_bytes && !(to_root && ranks == 2);
+}
+
+// All links being alike, a broadcast of n ranks takes as long as one needs for n - 1 times its
+// bytes, and one that is split for 1 + (n - 2) / (n - 1) times: less by (n - 2)^2 / (n - 1), which
+// has to be as much as the step costs. Among three it is a half.
+size_t fr_policy_bcast_split_min(int ranks, size_t split_min_bytes)
+{
+    if (ranks <= 2)
+        return SIZE_MAX;
+    size_t more = (size_t)ranks - 1, saved = 2 * (more - 1) * (more - 1);
+    size_t rest = split_min_bytes % saved * more;
+    return split_min_bytes / saved * more + rest / saved + (rest % saved != 0);
+}
+
+bool fr_policy_bcast_is_split(size_t bytes, int ranks, size_t split_min_bytes)
+{
+    return ranks > 2 && bytes > 0 && bytes >= fr_policy_bcast_split_min(ranks, split_min_bytes);
+}
+
+bool fr_policy_bcast_send(const struct fr_policy_bcast *bcast, int rank, int step, int index,
+                          struct fr_policy_send *send)
+{
+    int ranks = bcast->ranks, to = (int)(((int64_t)rank + index) % ranks);
+    int slice = step == 0 ? to : rank; // of which rank other than the root
+    if ((step == 0) != (rank == bcast->root) || to == bcast->root)
+        return false;
+    send->rank = to;
+    send->slice = (struct fr_policy_slice){0, bcast->bytes};
+    if (bcast->is_split)
+        send->slice = fr_policy_slice(bcast->bytes, 1, ranks - 1,
+                                      (slice - bcast->root + ranks - 1) % ranks, true);
+    return send->slice.count > 0;
+}
+
+bool fr_policy_moves_at_once(size_t leaving_bytes, bool by_engines, bool is_set)
+{
+    return !by_engines || (!is_set && leaving_bytes <= AT_ONCE_BYTES);
+}
+
+int fr_policy_partner(int rank, int size, int step, bool sends)
+{
+    int64_t partner = sends ? (int64_t)rank + step : (int64_t)rank - step + size;
+    return (int)(partner % size);
+}
+
+const char *fr_policy_reduction_obstacle(const struct fr_policy_reduction_facts *facts)
+{
+    if (!facts->predefined)
+        return "the kernels do not know this operation on this datatype";
+    if (facts->ranks > facts->most_ranks)
+        return "there are more ranks than a kernel serves";
+    if (!facts->aligned)
+        return "a buffer is not aligned";
+    if (!facts->kernels)
+        return "there are no kernels for reductions";
+    return NULL;
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Completion calls with sends by rendezvous among their requests. MPI has sent the RTS and calls
+// them complete; to the application they are so once their bytes have left its buffer.
+//
+// Receives go first: whoever sent what they wait for may be waiting for them as well.
+#include "config.h"
+
+#include "fabrail/core/wait.h"
+#include "fabrail/job.h"
+#include "fabrail/request/schedule.h"
+#include "fabrail/request/set.h"
+
+#include <string.h>
+
+// Looks at what is deferred; what is over is no more.
+static void look_at_all(struct fr_request_set *set)
+{
+    unsigned copies = 1;
+    for (size_t i = 0; i < set->count; i++) {
+        if (set->deferred[i] && fr_request_poll(set->deferred[i], &copies))
+            set->deferred[i] = NULL;
+    }
+}
+
+// Nothing is complete, for now. Looks after what others wait for: MPI makes no progress when all
+// requests of a list are hidden from it.
+static void go_on(bool waits)
+{
+    fr_job_progress();
+    fr_rndv_progress(NULL);
+    fr_request_receive_early(waits);
+}
+
+static void hide(struct fr_request_set *set)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        fr_word request = fr_abi_handle_load(set->requests, i);
+        fr_abi_handle_store(set->hidden, i, set->deferred[i] ? fr_abi_mpi.REQUEST_NULL : request);
+    }
+}
+
+static void unhide(struct fr_request_set *set)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        if (!set->deferred[i])
+            fr_abi_handle_store((void *)set->requests, i, fr_abi_handle_load(set->hidden, i));
+    }
+}
+
+// Calls the real function with a list in which deferred requests do not appear.
+static int call_hidden(struct fr_request_set *set, enum fr_fn fn, fr_word *args)
+{
+    int list = fr_abi_rows[fn].requests;
+    fr_word shown = args[list];
+    hide(set);
+    args[list] = FR_PTR(set->hidden);
+    int rc = fr_abi_call(fn, args);
+    args[list] = shown;
+    unhide(set);
+    return rc;
+}
+
+// The application asks again later. Its receives go on meanwhile.
+static int answer_no(struct fr_request_set *set)
+{
+    *(int *)set->args[fr_request_flag_arg(set->form)] = 0;
+    fr_request_set_unclaim(set);
+    go_on(false);
+    return fr_abi_mpi.SUCCESS;
+}
+
+static int wait_one(struct fr_request_set *set)
+{
+    fr_request_wait_over(set->deferred[0]);
+    return fr_request_set_finish(set, fr_request_set_call(set));
+}
+
+// What a deferred operation has come to where MPI says `rc`, whose handler knows nothing of the
+// rest: an exchange has received something besides, or the send itself has failed.
+static int own_error(struct fr_request_set *set, struct fr_request_op *op, size_t index, int rc)
+{
+    void *status = fr_request_set_status(set, index);
+    if (op->schedule && op->schedule->error != fr_abi_mpi.SUCCESS)
+        rc = op->schedule->error;
+    if (!op->receive.takes_rts && op->failure == FR_OK)
+        return rc;
+    enum fr_status delivered = fr_request_deliver(&op, &status, &rc, 1);
+    return delivered == FR_OK ? rc : fr_request_error_code(delivered);
+}
+
+// Completes one deferred request of a list.
+static int wait_deferred(struct fr_request_set *set, size_t index)
+{
+    struct fr_request_op *op = set->deferred[index];
+    char *request = (char *)set->requests + index * fr_abi_mpi.handle_bytes;
+    fr_request_wait_over(op);
+    int rc = FR_MPI(Wait, FR_PTR(request), FR_PTR(fr_request_set_status(set, index)));
+    int own = own_error(set, op, index, rc);
+    if (own != rc)
+        fr_request_set_raise(set, op->object_kind, op->object, fr_abi_mpi.ERR_IN_STATUS);
+    rc = own;
+    fr_request_table_end(op);
+    if (op->persistent) {
+        fr_request_table_unclaim(&op, 1);
+        return rc;
+    }
+    fr_request_table_remove(op);
+    fr_request_op_free(op);
+    return rc;
+}
+
+static void set_error(const struct fr_request_set *set, size_t index, int code)
+{
+    *fr_request_status_error(fr_request_set_status(set, index)) = code;
+}
+
+// Adds the outcome of one request to that of a list.
+static int add_outcome(struct fr_request_set *set, size_t index, int all, int one)
+{
+    if (one != fr_abi_mpi.SUCCESS && all == fr_abi_mpi.SUCCESS) {
+        for (size_t i = 0; i < set->count; i++)
+            set_error(set, i, fr_abi_mpi.SUCCESS);
+        all = fr_abi_mpi.ERR_IN_STATUS;
+    }
+    if (all == fr_abi_mpi.ERR_IN_STATUS)
+        set_error(set, index, one);
+    return all;
+}
+
+// An error handler may leave the call only while MPI works on the application's own list: so
+// nothing may be deferred by then. Receives go on meanwhile, as they have to where senders wait.
+static int wait_all_first(struct fr_request_set *set)
+{
+    struct fr_wait wait = {.steps_a_yield = FR_WAIT_POLLS};
+    while (set->tracked && fr_request_set_find_deferred(set)) {
+        if (!fr_wait_step(&wait)) {
+            look_at_all(set);
+            continue;
+        }
+        fr_request_set_unclaim(set);
+        go_on(true);
+        (void)!fr_request_set_claim(set);
+    }
+    return fr_request_set_finish(set, fr_request_set_call(set));
+}
+
+static int wait_all(struct fr_request_set *set)
+{
+    if (fr_request_may_be_left() || fr_request_is_awaited())
+        return wait_all_first(set);
+    for (size_t i = 0; i < set->count; i++) {
+        if (set->deferred[i])
+            set->ops[i] = NULL;
+    }
+    int rc = fr_request_set_finish(set, call_hidden(set, set->fn, set->args));
+    for (size_t i = 0; i < set->count; i++) {
+        if (set->deferred[i])
+            rc = add_outcome(set, i, rc, wait_deferred(set, i));
+    }
+    return rc;
+}
+
+// A wait for some, as a row of tests.
+static int wait_some(struct fr_request_set *set)
+{
+    bool any = set->form.of == FR_OF_ANY;
+    int flag = 0;
+    int *number = (int *)set->args[FR_SET_NUMBER]; // the index, or how many there are
+    fr_word args[] = {set->args[0], set->args[1], set->args[2], any ? FR_PTR(&flag) : set->args[3],
+                      set->args[any ? 3 : 4]};
+    struct fr_wait wait = {.steps_a_yield = FR_WAIT_POLLS};
+    for (;;) {
+        int rc = call_hidden(set, any ? FR_FN_MPI_Testany : FR_FN_MPI_Testsome, args);
+        bool found = *number != fr_abi_mpi.UNDEFINED && (any ? flag != 0 : *number > 0);
+        if (found || rc != fr_abi_mpi.SUCCESS)
+            return fr_request_set_finish(set, rc);
+        look_at_all(set);
+        if (fr_wait_step(&wait))
+            go_on(true);
+    }
+}
+
+static int test_some(struct fr_request_set *set)
+{
+    int *number = (int *)set->args[FR_SET_NUMBER];
+    int rc = call_hidden(set, set->fn, set->args);
+    if (rc != fr_abi_mpi.SUCCESS || *number != fr_abi_mpi.UNDEFINED)
+        return fr_request_set_finish(set, rc);
+    // There is nothing in the list but what is hidden, so that it is not empty.
+    if (fr_request_has_flag(set->form))
+        return answer_no(set);
+    *number = 0;
+    go_on(false);
+    return rc;
+}
+
+int fr_request_set_defer(struct fr_request_set *set)
+{
+    bool some = set->form.of == FR_OF_ANY || set->form.of == FR_OF_SOME;
+    if (some)
+        return set->form.waits ? wait_some(set) : test_some(set);
+    if (!set->form.waits)
+        return answer_no(set);
+    return set->form.of == FR_OF_ONE ? wait_one(set) : wait_all(set);
+}

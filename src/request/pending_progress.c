@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What waits goes on: sends that are not over for the application, and receives that have come
+// though nobody is completing them.
+#include "config.h"
+
+#include "fabrail/core/wait.h"
+#include "fabrail/job.h"
+#include "fabrail/request/posted.h"
+#include "fabrail/request/schedule.h"
+#include "fabrail/request/table.h"
+
+enum {
+    FREED_LIMIT_S = 10,
+    MOST_EARLY = 128, // receives that are looked at in one go
+};
+
+bool fr_request_poll(struct fr_request_op *op, unsigned *copies)
+{
+    if (op->schedule)
+        return fr_request_schedule_poll(op);
+    if (!op->send || !fr_rndv_send_poll(op->send, copies))
+        return !op->send;
+    fr_rndv_send_free(op->send, false);
+    op->send = NULL;
+    return true;
+}
+
+bool fr_request_is_over(struct fr_request_op *op)
+{
+    unsigned copies = 1;
+    return fr_request_poll(op, &copies);
+}
+
+bool fr_request_leave_buffer(struct fr_request_op *op)
+{
+    if (!op->send)
+        return true;
+    if (!fr_rndv_send_leave(op->send))
+        return false;
+    fr_rndv_send_free(op->send, false);
+    op->send = NULL;
+    return true;
+}
+
+// A receiver that has died in the middle is beyond help.
+static bool is_lost(const struct fr_request_op *op, struct fr_wait *wait)
+{
+    if (fr_wait_ns(wait) < FR_SECOND_NS)
+        return false;
+    if (fr_rndv_send_is_lost(op->send)) {
+        fr_error("%s: the receiving process is gone", fr_abi_rows[op->fn].name);
+        return true;
+    }
+    if (fr_wait_judge(wait, 0) == FR_WAIT_LONG)
+        fr_warn_once("%s: a message has waited for %ld s to be received, and there is no memory to "
+                     "copy it to",
+                     fr_abi_rows[op->fn].name, (long)(fr_wait_ns(wait) / FR_SECOND_NS));
+    return false;
+}
+
+// Whether an RTS that has come whole is all that the request of a receive is complete with. MPICH
+// calls the error handler as often as it is asked for a truncated one: so of others it is not
+// asked.
+static bool has_come(struct fr_request_op *op, void *status, struct fr_rndv_incoming *incoming)
+{
+    int complete = 0;
+    if (!fr_request_holds_rts(op, incoming) ||
+        !fr_rndv_incoming_fits(incoming, fr_request_receive_view(op)->out_bytes))
+        return false;
+    return FR_MPI(Request_get_status, op->key, FR_PTR(&complete), FR_PTR(status)) ==
+               fr_abi_mpi.SUCCESS &&
+           complete && fr_request_has_rts(op, status, incoming);
+}
+
+// The receiving half of an operation that sends as well: its sender may be waiting just so.
+static void look_at_own(struct fr_request_op *op)
+{
+    _Alignas(16) char own_status[FR_STATUS_BYTES];
+    struct fr_rndv_incoming incoming;
+    void *status = own_status;
+    int error = fr_abi_mpi.SUCCESS;
+    if (!op->receive.takes_rts || op->delivered || !op->key || !fr_rndv_incoming_any())
+        return;
+    // Only what is complete but for the send can have been received.
+    if (has_come(op, status, &incoming))
+        (void)!fr_request_deliver(&op, &status, &error, 1); // a failure stays with it
+}
+
+void fr_request_wait_over(struct fr_request_op *op)
+{
+    struct fr_wait wait = {.steps_a_yield = FR_WAIT_POLLS};
+    while (!fr_request_is_over(op)) {
+        if (!fr_wait_step(&wait))
+            continue;
+        fr_job_progress();
+        fr_rndv_progress(NULL);
+        fr_request_receive_early(true);
+        look_at_own(op);
+        if (op->send && is_lost(op, &wait))
+            return;
+    }
+}
+
+// Receives that are complete and have brought an RTS, claimed among others.
+struct early {
+    struct fr_request_op *claimed[MOST_EARLY];
+    size_t claimed_count;
+    struct fr_request_op *ops[MOST_EARLY];
+    struct fr_rndv_incoming incoming[MOST_EARLY];
+    size_t count;
+    _Alignas(16) char statuses[MOST_EARLY][FR_STATUS_BYTES];
+};
+
+// Looks at those beyond the first `skip`. Returns false when there are none.
+static bool find_early(struct early *early, size_t skip, bool waits)
+{
+    early->count = 0;
+    early->claimed_count = fr_request_table_claim_receives(early->claimed, MOST_EARLY, skip);
+    for (size_t i = 0; i < early->claimed_count; i++) {
+        struct fr_request_op *op = early->claimed[i];
+        struct fr_rndv_incoming *incoming = &early->incoming[early->count];
+        void *status = early->statuses[early->count];
+        if (has_come(op, status, incoming) && (waits || fr_rndv_incoming_is_short(incoming)))
+            early->ops[early->count++] = op;
+    }
+    return early->claimed_count > 0;
+}
+
+size_t fr_request_receive_early(bool waits)
+{
+    struct early early;
+    void *statuses[MOST_EARLY];
+    int errors[MOST_EARLY];
+    size_t received = 0;
+    if (waits ? !fr_rndv_incoming_any() : !fr_rndv_incoming_any_here())
+        return 0;
+    fr_request_posted_look();
+    for (size_t skip = 0; find_early(&early, skip, waits);
+         skip += early.claimed_count - early.count) {
+        for (size_t i = 0; i < early.count; i++) {
+            statuses[i] = early.statuses[i];
+            errors[i] = fr_abi_mpi.SUCCESS;
+        }
+        // A failure stays with its operation, for the call that completes it.
+        (void)!fr_request_deliver(early.ops, statuses, errors, early.count);
+        fr_request_table_unclaim(early.claimed, early.claimed_count);
+        received += early.count;
+    }
+    return received;
+}
+
+// Waits for what is to be known of RTS that are left. What has come to be known is marked when they
+// are looked for again, since they may be others then. Returns whether they are to be.
+static bool await_news(const struct fr_rndv_incoming *incoming, size_t count)
+{
+    bool all = true;
+    for (size_t i = 0; i < count; i++)
+        all = fr_rndv_incoming_take(&incoming[i]) && all;
+    return all && count == MOST_EARLY;
+}
+
+// What another thread has in hand is looked at when that has let go of it: this takes no longer
+// than to receive a message, unless an error handler has left that call.
+static void look_at_freed(void)
+{
+    if (FR_LIKELY(!fr_request_any_freed()))
+        return;
+    uint64_t since = fr_request_freed_looks();
+    struct fr_wait wait = {0};
+    fr_request_poll_freed();
+    while (fr_request_look_at_unseen(since) &&
+           fr_wait_judge(&wait, FREED_LIMIT_S) != FR_WAIT_OVER) {
+        fr_rndv_progress(NULL);
+        (void)fr_wait_step(&wait);
+    }
+}
+
+void fr_request_mark_received(void)
+{
+    struct fr_rndv_incoming incoming[MOST_EARLY];
+    look_at_freed();
+    while (await_news(incoming, fr_request_posted_take_incoming(incoming, MOST_EARLY)))
+        ;
+    while (await_news(incoming, fr_request_table_take_incoming(incoming, MOST_EARLY)))
+        ;
+    while (await_news(incoming, fr_request_take_freed(incoming, MOST_EARLY)))
+        ;
+}

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Receives of operations that may have brought an RTS: finding it, and having the message received.
+//
+// The RTS stands where MPI has put what it received: in staging memory of Fabrail's, or in the
+// application's own. The latter may be looked at only while the operation is under way, from its
+// start to its completion: before and after the application may have freed it.
+#include "config.h"
+
+#include "fabrail/job.h"
+#include "fabrail/report.h"
+#include "fabrail/request.h"
+#include "fabrail/staging/packed.h"
+
+#include <string.h>
+
+enum { AT_ONCE = 32 };
+
+struct fr_staging_view *fr_request_receive_view(struct fr_request_op *op)
+{
+    for (unsigned v = 0; v < op->view_count; v++) {
+        if (op->views[v].out_bytes)
+            return &op->views[v];
+    }
+    return NULL;
+}
+
+// A cancelled receive has brought nothing, whatever else its status says.
+static bool is_cancelled(const void *status)
+{
+    int cancelled = 0;
+    if (status)
+        FR_MPI(Test_cancelled, FR_PTR(status), FR_PTR(&cancelled));
+    return cancelled;
+}
+
+// Whether there is room for an RTS. An error handler may have made a success of what MPI refused,
+// such as a null pointer: nothing is where no memory can be.
+static bool has_room(const struct fr_staging_view *view)
+{
+    enum { PAGE_BYTES = 4096 };
+    return view && view->out_bytes >= FR_RNDV_RTS_BYTES &&
+           view->base + (uintptr_t)view->first >= PAGE_BYTES;
+}
+
+// How much of an RTS there is room for.
+static size_t beginning_of(const struct fr_staging_view *view)
+{
+    return view->out_bytes < FR_RNDV_RTS_BYTES ? view->out_bytes : FR_RNDV_RTS_BYTES;
+}
+
+// Returns how many bytes there are of what an RTS begins with.
+static size_t read_beginning(const struct fr_staging_view *view, unsigned char *data)
+{
+    size_t bytes = view ? beginning_of(view) : 0;
+    if (bytes == 0)
+        return 0;
+    if (fr_staging_is_packed(view))
+        memcpy(data, (const void *)fr_staging_given_address(view), bytes);
+    else
+        fr_staging_copy_on_host(view, data, bytes, true);
+    return bytes;
+}
+
+bool fr_request_has_rts(struct fr_request_op *op, const void *status,
+                        struct fr_rndv_incoming *incoming)
+{
+    const struct fr_staging_view *view = fr_request_receive_view(op);
+    unsigned char data[FR_RNDV_RTS_BYTES];
+    if (!op->receive.takes_rts || !has_room(view) || !fr_rndv_incoming_any())
+        return false;
+    if (op->prefix_out && status && !fr_rndv_is_rts_length(fr_abi_status_size(status)))
+        return false;
+    return read_beginning(view, data) == sizeof(data) && fr_rndv_incoming_read(data, incoming) &&
+           !is_cancelled(status);
+}
+
+__attribute__((no_sanitize("thread"))) void
+fr_request_read_racy(unsigned char data[FR_RNDV_RTS_BYTES], const void *from)
+{
+    const volatile unsigned char *bytes = from;
+    for (size_t i = 0; i < FR_RNDV_RTS_BYTES; i++)
+        data[i] = bytes[i];
+}
+
+// The application's memory may be gone once its request is complete, or before it is started. What
+// has been delivered early may still hold its RTS.
+static bool may_look(const struct fr_request_op *op, const struct fr_staging_view *view)
+{
+    return fr_staging_is_staged(view) || op->active;
+}
+
+bool fr_request_holds_rts(struct fr_request_op *op, struct fr_rndv_incoming *incoming)
+{
+    unsigned char data[FR_RNDV_RTS_BYTES];
+    const struct fr_staging_view *view = fr_request_receive_view(op);
+    if (!op->receive.takes_rts || op->claim.left || !has_room(view) || !may_look(op, view))
+        return false;
+    if (fr_staging_is_packed(view))
+        fr_request_read_racy(data, (const void *)fr_staging_given_address(view));
+    else
+        fr_staging_peek_on_host(view, data, sizeof(data));
+    return fr_rndv_incoming_read(data, incoming);
+}
+
+bool fr_request_errors_return;
+_Atomic bool fr_request_any_unmarked;
+
+bool fr_request_may_be_cut(struct fr_request_op *op, int code)
+{
+    unsigned char data[FR_RNDV_RTS_BYTES];
+    if (!op->receive.takes_rts || !fr_rndv_incoming_any())
+        return false;
+    if (code != fr_abi_mpi.SUCCESS)
+        return fr_request_has_come(code);
+    // The error of one request of many may not be told.
+    const struct fr_staging_view *view = fr_request_receive_view(op);
+    bool is_short = fr_request_errors_return && view && view->out_bytes < FR_RNDV_RTS_BYTES;
+    return is_short && read_beginning(view, data) >= sizeof(fr_rndv_rts_begin) &&
+           fr_rndv_begins_rts(data);
+}
+
+static int status_at(const void *status, unsigned offset)
+{
+    return *(const int *)((const char *)status + offset);
+}
+
+// Whose message it was. What the status says must be what was asked for.
+static struct fr_rndv_address sender_of(const struct fr_request_op *op, const void *status)
+{
+    const struct fr_rndv_address unknown = {.to = -1};
+    const struct fr_abi_row *row = &fr_abi_rows[op->fn];
+    int peer = row->sender >= 0 ? row->sender : row->peer;
+    if (op->object_kind != 'c' || peer < 0)
+        return unknown;
+    int source = (int)op->args[peer], tag = (int)op->args[peer + 1];
+    bool any_source = source == fr_abi_mpi.ANY_SOURCE, any_tag = tag == fr_abi_mpi.ANY_TAG;
+    int told_source = status ? status_at(status, fr_abi_mpi.status_source_offset) : source;
+    int told_tag = status ? status_at(status, fr_abi_mpi.status_tag_offset) : tag;
+    if ((!any_source && told_source != source) || (!any_tag && told_tag != tag) ||
+        told_source < 0 || told_tag < 0)
+        return unknown;
+    uint64_t id;
+    return (struct fr_rndv_address){.to = fr_job_rank_in(op->object, told_source, &id),
+                                    .tag = told_tag,
+                                    .comm = fr_job_comm_name(op->object)};
+}
+
+bool fr_request_find_cut(struct fr_request_op *op, const void *status,
+                         struct fr_rndv_incoming *incoming)
+{
+    unsigned char data[FR_RNDV_RTS_BYTES];
+    const struct fr_staging_view *view = fr_request_receive_view(op);
+    // MPICH counts what there was room for, or leaves there what an earlier message had.
+    bool tells = status && strcmp(fr_abi_mpi.family, "Open MPI") == 0;
+    struct fr_rndv_cut cut = {.data = data,
+                              .data_bytes = read_beginning(view, data),
+                              .room = view ? view->out_bytes : 0,
+                              .length = tells ? fr_abi_status_size(status) : -1,
+                              .from = sender_of(op, status),
+                              .in_order = fr_request_alone && !fr_request_any_unmarked,
+                              .at_once = fr_abi_rows[op->fn].request < 0};
+    if (cut.in_order)
+        fr_request_mark_received();
+    return fr_rndv_incoming_find_cut(&cut, incoming);
+}
+
+// So that no later receive finds it in memory that is used again.
+static void wipe_rts(struct fr_request_op *op)
+{
+    unsigned char zeros[FR_RNDV_RTS_BYTES] = {0};
+    const struct fr_staging_view *view = fr_request_receive_view(op);
+    if (!view || !fr_staging_is_staged(view))
+        return;
+    if (fr_staging_is_packed(view))
+        memset((void *)fr_staging_given_address(view), 0, beginning_of(view));
+    else
+        fr_staging_copy_on_host(view, zeros, beginning_of(view), false);
+}
+
+// Receives into host memory are counted only if they could have gone over rails, and did.
+static void count_received(const struct fr_request_op *op, const struct fr_rndv_recv *recv)
+{
+    const struct fr_staging_view *view = recv->view;
+    uint64_t bytes = recv->incoming->bytes;
+    const struct fr_report_buffer buffer = {
+        .fn = op->counted_as,
+        .path = fr_policy_scheme_path((enum fr_policy_scheme)recv->incoming->place.scheme),
+        .scheme = recv->scheme,
+        .kind = view->range.kind,
+        .out_bytes = bytes < view->out_bytes ? bytes : view->out_bytes,
+        .reason = recv->reason,
+        .posted = fr_abi_rows[op->counted_as].request >= 0,
+    };
+    bool is_host = !fr_device_owns(&view->range);
+    if (!is_host || (fr_core_settings()->rail_host && buffer.path == FR_PATH_RAIL))
+        fr_report_buffer(&buffer);
+}
+
+// What the operation's status and report have to say of it.
+static enum fr_status conclude(struct fr_request_op *op, const struct fr_rndv_recv *recv)
+{
+    op->receive.has_message = recv->status == FR_OK;
+    op->failure = recv->status;
+    op->receive.bytes = recv->incoming->bytes;
+    op->receive.room = recv->view->out_bytes;
+    if (op->receive.has_message)
+        count_received(op, recv);
+    wipe_rts(op);
+    return op->failure;
+}
+
+// A receive of nothing may have brought a message.
+static struct fr_staging_view *view_of(struct fr_request_op *op, struct fr_staging_view *nowhere)
+{
+    static const struct fr_layout nothing = {.contiguous = true};
+    static struct fr_staging_view_block block = {.layout = &nothing, .out = true};
+    struct fr_staging_view *view = fr_request_receive_view(op);
+    *nowhere = (struct fr_staging_view){
+        .blocks = &block, .block_count = 1, .path = FR_PATH_PASS, .range = FR_DEVICE_HOST};
+    return view ? view : nowhere;
+}
+
+// Messages that were sent before one that has been received.
+struct doubt {
+    struct fr_rndv_address from;
+    uint64_t number;
+};
+
+// Where no other receive is under way, which may have been cut off without anybody having looked.
+static bool may_end_doubts(void)
+{
+    return fr_request_alone && !fr_request_any_unmarked && !fr_request_any_tracked() &&
+           !fr_request_any_freed();
+}
+
+static void end_doubts(const struct doubt *doubts, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        fr_rndv_incoming_end_doubted(&doubts[i].from, doubts[i].number);
+}
+
+static enum fr_status receive(struct fr_request_op *const *ops, struct fr_rndv_incoming *incoming,
+                              size_t count)
+{
+    struct fr_rndv_recv recvs[AT_ONCE];
+    struct fr_staging_view nowhere;
+    struct doubt doubts[AT_ONCE];
+    size_t doubt_count = 0;
+    enum fr_status first = FR_OK;
+    for (size_t i = 0; i < count; i++) {
+        struct fr_staging_view *view = view_of(ops[i], &nowhere);
+        // An earlier message may have been written to that of a persistent one.
+        view->lease.is_clean = !ops[i]->persistent && fr_staging_is_packed(view);
+        recvs[i] = (struct fr_rndv_recv){.view = view, .incoming = &incoming[i]};
+        doubts[doubt_count].number = incoming[i].number;
+        doubt_count += may_end_doubts() &&
+                       fr_rndv_incoming_is_after_doubt(&incoming[i], &doubts[doubt_count].from);
+    }
+    fr_rndv_receive(recvs, count);
+    if (FR_UNLIKELY(doubt_count > 0))
+        end_doubts(doubts, doubt_count);
+    for (size_t i = 0; i < count; i++) {
+        enum fr_status status = conclude(ops[i], &recvs[i]);
+        first = first == FR_OK ? status : first;
+    }
+    return first;
+}
+
+enum fr_status fr_request_receive(struct fr_request_op *const *ops,
+                                  struct fr_rndv_incoming *incoming, size_t count)
+{
+    enum fr_status first = FR_OK;
+    for (size_t i = 0; i < count; i += AT_ONCE) {
+        size_t some = count - i < AT_ONCE ? count - i : AT_ONCE;
+        enum fr_status status = receive(ops + i, incoming + i, some);
+        first = first == FR_OK ? status : first;
+    }
+    return first;
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Sends that their operations have left: to the application they are over, while their receivers
+// have not pulled everything, or MPI still has fragments of them.
+#include "config.h"
+
+#include "rndv/send.h"
+
+static struct fr_lock lock = FR_LOCK_INIT;
+static struct fr_list left FR_GUARDED_BY(lock) = FR_LIST_INIT(left);
+static _Atomic size_t left_count;
+
+void fr_rndv_detached_add(struct fr_rndv_send *send)
+{
+    fr_core_lock(&lock);
+    fr_list_push_front(&left, &send->link);
+    fr_core_unlock(&lock);
+    atomic_fetch_add_explicit(&left_count, 1, memory_order_release);
+    fr_core_errands_change(false, true);
+}
+
+// Moves the whole list to one of the caller's own: others see to nothing meanwhile.
+static bool take_left(struct fr_list *taken)
+{
+    fr_list_init(taken);
+    fr_core_lock(&lock);
+    while (!fr_list_is_empty(&left)) {
+        struct fr_list *link = left.prev; // the oldest first
+        fr_list_remove(link);
+        fr_list_push_front(taken, link);
+    }
+    fr_core_unlock(&lock);
+    return !fr_list_is_empty(taken);
+}
+
+void fr_rndv_detached_look_after(void)
+{
+    struct fr_list taken, others;
+    if (FR_LIKELY(atomic_load_explicit(&left_count, memory_order_acquire) == 0) ||
+        !take_left(&taken))
+        return;
+    fr_list_init(&others);
+    while (!fr_list_is_empty(&taken)) {
+        struct fr_rndv_send *send = FR_LIST_ENTRY(taken.prev, struct fr_rndv_send, link);
+        unsigned index = send->index;
+        fr_list_remove(&send->link);
+        fr_rndv_send_hold(index);
+        bool done = fr_rndv_send_is_done(send);
+        if (done)
+            fr_rndv_send_destroy(send);
+        else
+            fr_list_push_front(&others, &send->link);
+        fr_rndv_send_release(index);
+        atomic_fetch_sub_explicit(&left_count, done, memory_order_release);
+        fr_core_errands_change(done, false);
+    }
+    fr_core_lock(&lock);
+    while (!fr_list_is_empty(&others)) {
+        struct fr_list *link = others.prev;
+        fr_list_remove(link);
+        fr_list_push_front(&left, link);
+    }
+    fr_core_unlock(&lock);
+}
+
+// Only the fragments need to be waited for: their receivers discard them.
+bool fr_rndv_detached_end_all(void)
+{
+    struct fr_list taken;
+    (void)take_left(&taken);
+    while (!fr_list_is_empty(&taken)) {
+        struct fr_rndv_send *send = FR_LIST_ENTRY(taken.prev, struct fr_rndv_send, link);
+        fr_list_remove(&send->link);
+        (void)send->scheme->progress(send);
+        if ((send->scheme->flags & FR_RNDV_FRAGMENTED) && !send->scheme->is_quiet(send)) {
+            fr_core_lock(&lock);
+            fr_list_push_front(&left, &send->link);
+            fr_core_unlock(&lock);
+            continue;
+        }
+        fr_rndv_send_destroy(send);
+        atomic_fetch_sub_explicit(&left_count, 1, memory_order_release);
+        fr_core_errands_change(true, false);
+    }
+    return atomic_load_explicit(&left_count, memory_order_acquire) > 0;
+}

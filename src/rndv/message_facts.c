@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What is known of a message before its scheme is chosen: facts for policy, and how long its RTS
+// is.
+#include "config.h"
+
+#include "fabrail/ipc/tuned.h"
+#include "fabrail/job.h"
+#include "rndv/hmem.h"
+#include "rndv/own_rails.h"
+#include "rndv/send.h"
+
+#include <string.h>
+
+// Whether a receiver on another host is in reach of the GPU that the message is on.
+static bool is_in_clique(int to, int device)
+{
+    const struct fr_job_facts *own = fr_job_facts_of(fr_job_rank());
+    struct fr_device_clique clique;
+    if (fr_job_clique_count() == 0 || !fr_job_is_partner(to))
+        return false;
+    fr_device_clique_of(device, &clique);
+    return own != NULL && clique.valid && clique.clique == own->clique &&
+           memcmp(clique.cluster, own->cluster, sizeof(own->cluster)) == 0;
+}
+
+bool fr_rndv_is_mapped_by(int to, const struct fr_ipc_handle *handle, bool at_once)
+{
+    return to == fr_job_rank() || fr_ipc_is_mapped_by(to, handle, at_once);
+}
+
+struct fr_policy_message fr_rndv_message_facts(const struct fr_rndv_message *message)
+{
+    const struct fr_staging_view *view = message->view;
+    const struct fr_settings *settings = fr_core_settings();
+    int to = message->address.to;
+    const struct fr_job_facts *receiver = fr_job_facts_of(to);
+    bool hears = receiver != NULL && receiver->takes_rts;
+    // A process that is alone on its host leaves its messages to itself to MPI.
+    bool meets = to != fr_job_rank() || fr_rndv_has_neighbours();
+    bool here = hears && meets && fr_job_control_is_here(to) && fr_rndv_ledger_is_shared_with(to);
+    bool answers =
+        hears && !here && fr_job_control_is_answered_by(to); // else its receiver would wait
+    return (struct fr_policy_message){
+        .bytes = view->in_bytes,
+        .here = here,
+        .takes_turns = here && fr_rndv_ledger_takes_turns_with(to),
+        .in_clique = answers && is_in_clique(to, view->range.device),
+        .by_fragments = (here || answers) && to != fr_job_rank() && fr_job_control_has_remote(),
+        .one_piece = fr_staging_view_is_in_one_piece(view),
+        .must_leave = message->must_leave,
+        .absolute = view->absolute,
+        .host_memory = !fr_device_owns(&view->range),
+        .workspace_full = fr_rndv_stage_is_full(FR_PATH_PEER, view->in_bytes),
+        .host_full = fr_rndv_stage_is_full(FR_PATH_HOST, view->in_bytes) ||
+                     !fr_staging_has_room(view->in_bytes),
+        .clique_min_bytes = settings->clique_min_bytes,
+        .shared_min_bytes = settings->shared_gpu_min_bytes,
+        .pipeline_min_bytes = settings->pipeline_min_bytes,
+        .rail_use = settings->rail,
+        .rail_min_bytes = fr_ipc_tuned(FR_SIZE_RAIL),
+    };
+}
+
+// What is worth opening rails for.
+static void look_at_rails(const struct fr_rndv_message *message, struct fr_policy_message *facts)
+{
+    if (!facts->by_fragments || !fr_policy_wants_rails(facts))
+        return;
+    facts->rails = fr_rndv_rails_to(message->address.to);
+    facts->rails_reach_device = fr_rndv_hmem_reaches(&message->view->range);
+}
+
+// Whether there has been a message of this memory before. Exporting takes as long as some messages,
+// and mapping a thousand times as long, which memory is not worth that is sent once. Two that share
+// a place only make this forget.
+static bool is_seen(const struct fr_device_range *range)
+{
+    static _Atomic uint64_t seen[256];
+    _Atomic uint64_t *place = &seen[range->buffer_id % FR_ARRAY_LENGTH(seen)];
+    return atomic_exchange_explicit(place, range->buffer_id, memory_order_relaxed) ==
+           range->buffer_id;
+}
+
+// Whether the receiver has mapped the buffer itself; asks it to.
+static void look_at_mapping(const struct fr_rndv_message *message, struct fr_policy_message *facts,
+                            struct fr_ipc_handle *handle)
+{
+    const struct fr_staging_view *view = message->view;
+    const void *low = (const void *)(view->base + (uintptr_t)view->first);
+    if (!facts->here || !facts->one_piece || facts->must_leave || !is_seen(&view->range))
+        return;
+    facts->exported = fr_ipc_export(&view->range, low, view->span, handle) == FR_OK;
+    facts->mapped = facts->exported && fr_rndv_is_mapped_by(message->address.to, handle, true);
+}
+
+void fr_rndv_message_look(const struct fr_rndv_message *message, struct fr_policy_message *facts,
+                          struct fr_ipc_handle *handle)
+{
+    look_at_mapping(message, facts, handle);
+    look_at_rails(message, facts);
+}
+
+// One of the multiples of a length that are no longer than the message, in turn.
+static size_t multiple_of(size_t length, uint64_t bytes, unsigned turn)
+{
+    uint64_t most = (bytes < FR_RNDV_RTS_LONGEST ? bytes : FR_RNDV_RTS_LONGEST) / length;
+    return length * (1 + turn % (most < 1 ? 1 : (unsigned)most));
+}
+
+size_t fr_rndv_rts_length(uint64_t bytes, size_t unit, unsigned turn)
+{
+    enum { COMMON_UNIT = 16 }; // also of what was sent as bytes and is received as something else
+    size_t length = FR_RNDV_RTS_LONGEST;
+    if (unit == 0)
+        unit = 1;
+    else if (COMMON_UNIT % unit == 0)
+        unit = COMMON_UNIT;
+    if (unit <= FR_RNDV_RTS_LONGEST / FR_RNDV_RTS_PRIME)
+        length = multiple_of(FR_RNDV_RTS_PRIME * unit, bytes, turn);
+    else if (bytes > length)
+        return 0;
+    if (bytes < FR_RNDV_RTS_BYTES || bytes >> FR_SLOT_SIZE_BITS != 0)
+        return 0;
+    return bytes < length ? bytes : length;
+}
+
+static size_t length_in_turn(const struct fr_rndv_message *message, unsigned turn)
+{
+    const struct fr_layout *layout = message->view->blocks[0].layout;
+    size_t unit = message->parts ? 0 : layout->unit_bytes;
+    return layout->exact ? fr_rndv_rts_length(message->view->in_bytes, unit, turn) : 0;
+}
+
+// Where any byte may be the last, the shortest lengths take turns; else the first one is as good.
+size_t fr_rndv_message_length(const struct fr_rndv_message *message, const char **reason)
+{
+    enum { TURNS = 8, MULTIPLES = FR_RNDV_RTS_LONGEST / FR_RNDV_RTS_PRIME };
+    static _Atomic unsigned turns;
+    unsigned turn = message->parts ? atomic_fetch_add_explicit(&turns, 1, memory_order_relaxed) : 0;
+    for (unsigned i = 0; i < MULTIPLES; i++) {
+        size_t length = length_in_turn(message, turn % TURNS + i);
+        *reason = length > 0 ? "plain messages of an RTS's size may be under way the same way"
+                             : "no RTS fits the datatype";
+        if (length == 0 || !fr_rndv_ledger_is_closed_to(&message->address, length))
+            return length;
+    }
+    return 0;
+}
+
+bool fr_rndv_send_is_possible(const struct fr_rndv_message *message)
+{
+    struct fr_policy_message facts = fr_rndv_message_facts(message);
+    facts.exported = facts.mapped = true;
+    facts.workspace_full = facts.host_full = false;
+    facts.rails = facts.by_fragments ? FR_RAILS_MAX : 0;
+    return length_in_turn(message, 0) > 0 &&
+           fr_policy_choose_scheme(&facts).scheme != FR_SCHEME_NONE;
+}

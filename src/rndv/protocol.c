@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The beginning and the end of the protocol on this process.
+#include "config.h"
+
+#include "fabrail/job.h"
+#include "rndv/own_rails.h"
+#include "rndv/send.h"
+
+#include <sched.h>
+#include <string.h>
+
+size_t fr_rndv_area_bytes(bool first)
+{
+    return fr_rndv_ledger_bytes(first ? FR_RNDV_FIRST_SLOTS : FR_RNDV_SLOTS);
+}
+
+static bool has_neighbours; // written in MPI_Init
+uint64_t fr_rndv_rts_begin;
+
+bool fr_rndv_has_neighbours(void)
+{
+    return has_neighbours;
+}
+
+enum fr_status fr_rndv_open(void)
+{
+    has_neighbours = false;
+    memcpy(&fr_rndv_rts_begin, fr_job_control_job_secret(), sizeof(fr_rndv_rts_begin));
+    for (int rank = 0; rank < fr_job_size(); rank++)
+        has_neighbours = has_neighbours || (rank != fr_job_rank() && fr_job_control_is_here(rank));
+    if (!fr_rndv_replica_open())
+        return FR_ERR_NO_MEMORY;
+    if (fr_rndv_ledger_open())
+        return FR_OK;
+    fr_rndv_replica_close();
+    return FR_ERR_NO_MEMORY;
+}
+
+// What processes of this host have sent in fragments, and nobody has received.
+static void discard_here(int from)
+{
+    const struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(from);
+    unsigned count = ledger != NULL ? fr_rndv_ledger_slots_of(ledger) : 0;
+    for (unsigned i = 0; i < count; i++) {
+        const struct fr_rndv_slot *slot = &ledger->slots[i];
+        uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
+        if ((word & FR_SLOT_STATE) != FR_SLOT_SPARE &&
+            atomic_load_explicit(&slot->to, memory_order_relaxed) == fr_job_rank() &&
+            fr_rndv_scheme_has(slot->place.scheme, FR_RNDV_FRAGMENTED))
+            fr_rndv_pipeline_discard(from, i);
+    }
+}
+
+bool fr_rndv_drain(void)
+{
+    fr_rndv_rails_finish();
+    fr_rndv_progress(NULL);
+    for (int rank = 0; rank < fr_job_size(); rank++) {
+        if (rank != fr_job_rank() && fr_job_control_is_here(rank))
+            discard_here(rank);
+    }
+    fr_rndv_replica_visit(fr_rndv_pipeline_discard);
+    return fr_rndv_detached_end_all();
+}
+
+void fr_rndv_close(void)
+{
+    fr_rndv_rails_close();
+    fr_rndv_replica_close();
+    fr_rndv_ledger_close();
+}

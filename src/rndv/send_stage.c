@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Memory of Fabrail's that a sender copies its bytes to, and the copies on their way there.
+#include "config.h"
+
+#include "fabrail/staging/packed.h"
+#include "rndv/send.h"
+
+enum {
+    // A receiver takes some microseconds for a step on the device, and then several times as long
+    // to
+    // pull it as the sender takes to copy it. So each is several times the one before.
+    GROWTH = 4,
+    LEAST_OF_TWO = 32 << 20, // bytes of messages in two steps
+    LEAST_OF_THREE = 128 << 20,
+};
+
+// Of messages that wait there for their receivers.
+static _Atomic size_t device_bytes, host_bytes;
+
+static _Atomic size_t *count_of(enum fr_policy_path path)
+{
+    return path == FR_PATH_HOST ? &host_bytes : &device_bytes;
+}
+
+// Where there is too much of it, MPI's own way makes the application wait.
+bool fr_rndv_stage_is_full(enum fr_policy_path path, size_t bytes)
+{
+    const struct fr_settings *settings = fr_core_settings();
+    size_t most =
+        path == FR_PATH_HOST ? settings->staging_max_bytes : settings->workspace_max_bytes;
+    return atomic_load_explicit(count_of(path), memory_order_relaxed) + bytes > most / 2;
+}
+
+enum fr_status fr_rndv_stage_open(struct fr_rndv_send *send, enum fr_policy_path path)
+{
+    send->stage.view = send->view;
+    send->stage.block = send->block;
+    send->stage.view.blocks = &send->stage.block;
+    send->stage.view.path = path;
+    send->stage.view.nudge = 0;
+    send->stage.view.as_bytes = true; // for the shape alone
+    enum fr_status status = fr_staging_ops(path)->open(&send->stage.view);
+    send->stage.view.as_bytes = false;
+    if (status != FR_OK) {
+        send->stage.view.lease = (struct fr_staging_lease){.address = NULL};
+        return status;
+    }
+    send->stage.counted_bytes = send->bytes;
+    atomic_fetch_add_explicit(count_of(path), send->bytes, memory_order_relaxed);
+    return FR_OK;
+}
+
+void fr_rndv_stage_close(struct fr_rndv_send *send)
+{
+    if (send->stage.view.lease.address == NULL)
+        return;
+    if (send->stage.copying)
+        (void)!fr_device_batch_finish(&send->stage.batch);
+    send->stage.copying = false;
+    atomic_fetch_sub_explicit(count_of(send->stage.view.path), send->stage.counted_bytes,
+                              memory_order_relaxed);
+    fr_staging_return(&send->stage.view.lease);
+    send->stage.view.lease = (struct fr_staging_lease){.address = NULL};
+}
+
+enum fr_status fr_rndv_stage_move(struct fr_rndv_send *send)
+{
+    const struct fr_staging_view from = send->stage.view;
+    struct fr_staging_lease lease = {.address = NULL};
+    struct fr_device_range range;
+    size_t ready = 0;
+    while (!fr_rndv_stage_poll(send, &ready))
+        continue;
+    if (send->failure != FR_OK)
+        return send->failure;
+    enum fr_status status = fr_staging_borrow(send->bytes, &lease);
+    if (status != FR_OK)
+        return status;
+    const struct fr_device_push_piece piece = {.dst = (uintptr_t)lease.address,
+                                               .src = fr_staging_given_address(&from),
+                                               .bytes = send->bytes};
+    fr_device_classify(from.lease.address, 1, &range);
+    status = fr_device_push(&range, &piece, 1, FR_ENGINE_CE, 0);
+    if (status != FR_OK) {
+        fr_staging_return(&lease);
+        return status;
+    }
+    fr_rndv_stage_close(send);
+    fr_staging_view_at(&from, lease, &send->stage.view, &send->stage.block);
+    send->stage.view.path = FR_PATH_HOST;
+    send->stage.counted_bytes = send->bytes;
+    atomic_fetch_add_explicit(&host_bytes, send->bytes, memory_order_relaxed);
+    return FR_OK;
+}
+
+enum fr_status fr_rndv_stage_to_host(struct fr_rndv_send *send)
+{
+    struct fr_device_batch batch;
+    bool staged = send->stage.view.lease.address != NULL;
+    if (staged && send->stage.view.path == FR_PATH_HOST)
+        return FR_OK;
+    if (staged)
+        return fr_rndv_stage_move(send);
+    enum fr_status status = fr_rndv_stage_open(send, FR_PATH_HOST);
+    if (status != FR_OK)
+        return status;
+    fr_device_batch_begin(&batch);
+    fr_staging_ops(FR_PATH_HOST)->copy_in(&send->stage.view, &batch);
+    status = fr_device_batch_finish(&batch);
+    if (status != FR_OK)
+        fr_rndv_stage_close(send); // the bytes are in the application's buffer alone, as before
+    return status;
+}
+
+// Copies of host memory are done as soon as they have begun: so one at a time, each of which the
+// receiver is told of.
+static unsigned most_under_way(const struct fr_rndv_send *send)
+{
+    return fr_device_owns(&send->view.range) ? FR_DEVICE_MARKS : 1;
+}
+
+// Begins further copies, as long as there are marks to set behind them.
+static void copy_on(struct fr_rndv_send *send)
+{
+    const struct fr_layout *layout = send->block.layout;
+    while (send->stage.begun < send->bytes &&
+           send->stage.set - send->stage.reached < most_under_way(send)) {
+        size_t left = send->bytes - send->stage.begun, step = send->stage.step;
+        if (!layout->contiguous) // a step's worth of elements, or one of several steps
+            step =
+                step > layout->size_bytes ? step - step % layout->size_bytes : layout->size_bytes;
+        send->stage.step *= send->stage.growth;
+        size_t last = send->stage.begun + (step < left ? step : left);
+        fr_staging_copy_slice(&send->stage.view, FR_TO_STAGE, send->stage.begun, last,
+                              &send->stage.batch);
+        fr_device_batch_mark(&send->stage.batch, send->stage.set % FR_DEVICE_MARKS);
+        send->stage.ends[send->stage.set++ % FR_DEVICE_MARKS] = last;
+        send->stage.begun = last;
+    }
+}
+
+void fr_rndv_stage_begin(struct fr_rndv_send *send, size_t step, size_t growth)
+{
+    send->stage.step = step;
+    send->stage.growth = growth;
+    send->stage.begun = send->stage.copied_bytes = 0;
+    send->stage.set = send->stage.reached = 0;
+    send->stage.copying = true;
+    fr_device_batch_begin(&send->stage.batch);
+    copy_on(send);
+}
+
+static size_t first_step(size_t bytes)
+{
+    enum { ALIGNMENT = 4096 };
+    size_t parts = bytes < LEAST_OF_TWO     ? 1
+                   : bytes < LEAST_OF_THREE ? 1 + GROWTH
+                                            : 1 + GROWTH + GROWTH * GROWTH;
+    return parts == 1 ? bytes : (bytes / parts + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+enum fr_status fr_rndv_stage_begin_on_device(struct fr_rndv_send *send, uint64_t *ready)
+{
+    size_t step = first_step(send->bytes), copied = 0;
+    fr_rndv_stage_begin(send, step, GROWTH);
+    if (send->remote && step == send->bytes) { // one control message less
+        while (!fr_rndv_stage_poll(send, &copied))
+            continue;
+        if (send->failure != FR_OK)
+            return send->failure;
+    }
+    *ready = copied;
+    return FR_OK;
+}
+
+bool fr_rndv_stage_poll(struct fr_rndv_send *send, size_t *ready)
+{
+    unsigned last = send->stage.set; // what begins now is left to the next poll
+    while (send->stage.copying && send->stage.reached < last &&
+           fr_device_batch_has_reached(&send->stage.batch, send->stage.reached % FR_DEVICE_MARKS)) {
+        if (send->stage.batch.status != FR_OK)
+            break;
+        send->stage.copied_bytes = send->stage.ends[send->stage.reached++ % FR_DEVICE_MARKS];
+        copy_on(send);
+    }
+    *ready = send->stage.copied_bytes;
+    if (!send->stage.copying)
+        return true;
+    if (send->stage.copied_bytes < send->bytes && send->stage.batch.status == FR_OK)
+        return false;
+    send->failure = fr_device_batch_finish(&send->stage.batch);
+    send->stage.copying = false;
+    return true;
+}
+
+static void tell_ready(struct fr_rndv_send *send, uint64_t ready)
+{
+    const struct fr_rndv_entry entry = {
+        .number = send->number, .ready = ready, .index = send->index};
+    struct fr_rndv_slot *slot = fr_rndv_ledger_slot(send->index);
+    if (atomic_load_explicit(&slot->ready, memory_order_relaxed) == ready)
+        return;
+    atomic_store_explicit(&slot->ready, ready, memory_order_release);
+    if (send->remote)
+        (void)fr_rndv_tell(send->address.to, FR_CONTROL_READY, &entry, true);
+}
+
+bool fr_rndv_stage_push(struct fr_rndv_send *send)
+{
+    size_t ready = 0;
+    if (!send->stage.copying)
+        return true;
+    bool done = fr_rndv_stage_poll(send, &ready);
+    if (ready > 0 || done)
+        tell_ready(send, send->failure == FR_OK ? ready : FR_RNDV_NEVER);
+    return done;
+}

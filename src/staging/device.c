@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Leases of device memory: a pool a device, the bound on it, and when memory goes back to the
+// driver.
+//
+// One lock guards all pools and is held for a few list operations; chunks are made and destroyed
+// outside of it. One thread at a time adds a chunk to a pool, and others that find no room wait to
+// see whether it has room for them too: each with a chunk of its own would take far more than is
+// lent.
+#include "config.h"
+
+#include "staging/staging_int.h"
+
+#include "fabrail/core/time.h"
+
+#include <stdlib.h>
+
+// A device with less than this part of its memory left is short of it. What is idle is worth giving
+// back if it is more than that part of what is left.
+enum { SHORT_PART = 32, WORTH_PART = 8 };
+
+// Asking the driver what is left takes microseconds, so not each time. What is given back takes far
+// longer to make again, and longer still until the MPI library's other processes have mapped it,
+// and an application that leaves little memory mostly does so all the time.
+#define ASK_AGAIN_NS ((uint64_t)1000 * 1000 * 1000)
+
+static struct fr_lock pools_lock = FR_LOCK_INIT;
+static pthread_cond_t growth_ended = PTHREAD_COND_INITIALIZER;
+
+// By number of the device, initialised on first use.
+static struct fr_staging_pool pools[FR_DEVICE_MAX] FR_GUARDED_BY(pools_lock);
+static struct fr_staging_device_usage usage FR_GUARDED_BY(pools_lock);
+
+// When a look for what has been idle too long is due next; 0 while nothing is idle.
+static _Atomic uint64_t look_at_ns;
+
+static void set_look(uint64_t at_ns) FR_REQUIRES(&pools_lock)
+{
+    uint64_t before = atomic_exchange_explicit(&look_at_ns, at_ns, memory_order_relaxed);
+    fr_core_errands_change(before != 0, at_ns != 0);
+}
+
+static struct fr_staging_pool *pool_of(int device) FR_REQUIRES(&pools_lock)
+{
+    struct fr_staging_pool *pool = &pools[device];
+    if (FR_UNLIKELY(pool->chunks.next == NULL))
+        fr_staging_pool_init(pool);
+    return pool;
+}
+
+static void count_lent(size_t bytes) FR_REQUIRES(&pools_lock)
+{
+    usage.lent_bytes += bytes;
+    if (usage.lent_bytes > usage.peak_lent_bytes)
+        usage.peak_lent_bytes = usage.lent_bytes;
+}
+
+static void count_made(size_t bytes) FR_REQUIRES(&pools_lock)
+{
+    usage.bytes += bytes;
+    if (usage.bytes > usage.peak_bytes)
+        usage.peak_bytes = usage.bytes;
+}
+
+// Condemns chunks that have been idle for so long, 0 for all that are idle.
+static void condemn(struct fr_staging_pool *pool, uint64_t now_ns, uint64_t min_idle_ns,
+                    struct fr_list *victims) FR_REQUIRES(&pools_lock)
+{
+    usage.bytes -= fr_staging_pool_condemn(pool, now_ns, min_idle_ns, victims);
+}
+
+static void tell_watcher(const struct fr_staging_chunk *chunk)
+{
+    struct fr_device_range range;
+    if (fr_device_query_id((const void *)chunk->memory.address, &range) == FR_OK)
+        fr_staging_tell_watcher(range.buffer_id);
+}
+
+static void destroy_chunk(struct fr_staging_chunk *chunk)
+{
+    tell_watcher(chunk);
+    fr_debug("device %d workspace gives back %zu bytes", chunk->memory.device, chunk->memory.bytes);
+    fr_device_memory_destroy(&chunk->memory);
+    free(chunk);
+}
+
+static void destroy_all(struct fr_list *victims)
+{
+    while (!fr_list_is_empty(victims)) {
+        struct fr_staging_chunk *chunk =
+            FR_LIST_ENTRY(victims->next, struct fr_staging_chunk, link);
+        fr_list_remove(&chunk->link);
+        destroy_chunk(chunk);
+    }
+}
+
+static void release_idle(int device)
+{
+    struct fr_list victims = FR_LIST_INIT(victims);
+    fr_core_lock(&pools_lock);
+    condemn(pool_of(device), 0, 0, &victims);
+    fr_core_unlock(&pools_lock);
+    destroy_all(&victims);
+}
+
+// Sees to it that the pool has a spare extent to split another with; the lock is given up while
+// there is none. Returns false when there is no memory for it.
+static bool stock_spare(struct fr_staging_pool *pool) FR_REQUIRES(&pools_lock)
+{
+    while (FR_UNLIKELY(fr_list_is_empty(&pool->spares))) {
+        fr_core_unlock(&pools_lock);
+        struct fr_staging_extent *spare = calloc(1, sizeof(*spare));
+        fr_core_lock(&pools_lock);
+        if (spare == NULL)
+            return false;
+        fr_list_push_front(&pool->spares, &spare->free);
+    }
+    return true;
+}
+
+// Lends an extent of the chunks that there are. Returns NULL for none; then this thread, and no
+// other one, is to add a chunk, and to end that with end_growth.
+static struct fr_staging_extent *borrow_cached(int device, size_t bytes)
+{
+    struct fr_staging_extent *extent = NULL;
+    fr_core_lock(&pools_lock);
+    struct fr_staging_pool *pool = pool_of(device);
+    for (;;) {
+        if (!fr_list_is_empty(&pool->chunks) && stock_spare(pool))
+            extent = fr_staging_pool_lend(pool, bytes);
+        if (extent != NULL || !pool->is_growing)
+            break;
+        pthread_cond_wait(&growth_ended, &pools_lock.mutex);
+    }
+    if (extent != NULL)
+        count_lent(bytes);
+    else
+        pool->is_growing = true;
+    fr_core_unlock(&pools_lock);
+    return extent;
+}
+
+// What it takes to add a chunk.
+struct addition {
+    struct fr_staging_chunk *chunk;
+    struct fr_staging_extent *whole;
+    struct fr_staging_extent *spare;
+};
+
+static void discard(struct addition *made)
+{
+    free(made->spare);
+    free(made->whole);
+    free(made->chunk);
+    *made = (struct addition){0};
+}
+
+static enum fr_status make_chunk(int device, size_t bytes, struct addition *made)
+{
+    made->chunk = calloc(1, sizeof(*made->chunk));
+    made->whole = calloc(1, sizeof(*made->whole));
+    made->spare = calloc(1, sizeof(*made->spare));
+    enum fr_status status = FR_ERR_NO_MEMORY;
+    if (made->chunk != NULL && made->whole != NULL && made->spare != NULL)
+        status = fr_device_memory_create(device, bytes, &made->chunk->memory);
+    if (status != FR_OK) {
+        discard(made);
+        return status;
+    }
+    fr_debug("device %d workspace takes %zu bytes at 0x%zx, shared in ways 0x%x", device,
+             made->chunk->memory.bytes, (size_t)made->chunk->memory.address,
+             made->chunk->memory.ways);
+    return FR_OK;
+}
+
+// Returns the bytes of the chunk to add for a lease of `bytes`, and gives up all that is idle,
+// which was too small; 0 when the bound does not allow it, and then nothing is given up.
+static size_t plan(int device, size_t bytes, size_t max_bytes)
+{
+    struct fr_list victims = FR_LIST_INIT(victims);
+    fr_core_lock(&pools_lock);
+    struct fr_staging_pool *pool = pool_of(device);
+    size_t chunk_bytes = fr_staging_pool_plan(pool, bytes, max_bytes);
+    if (chunk_bytes > 0)
+        condemn(pool, 0, 0, &victims);
+    fr_core_unlock(&pools_lock);
+    destroy_all(&victims);
+    return chunk_bytes;
+}
+
+// Adds the chunk, if there is one, and lends out of it. Returns NULL when there is none, or when it
+// came out larger than asked for and beyond the bound; then it stays the caller's.
+static struct fr_staging_extent *end_growth(int device, size_t bytes, size_t max_bytes,
+                                            const struct addition *made)
+{
+    struct fr_staging_extent *extent = NULL;
+    size_t made_bytes = made->chunk != NULL ? made->chunk->memory.bytes : 0;
+    fr_core_lock(&pools_lock);
+    struct fr_staging_pool *pool = pool_of(device);
+    if (made_bytes > 0 && pool->bytes + made_bytes <= max_bytes) {
+        fr_staging_pool_add(pool, made->chunk, made->whole, made->spare);
+        count_made(made_bytes);
+        extent = fr_staging_pool_lend(pool, bytes);
+        count_lent(bytes);
+    }
+    pool->is_growing = false;
+    pthread_cond_broadcast(&growth_ended);
+    fr_core_unlock(&pools_lock);
+    return extent;
+}
+
+static enum fr_status refuse_beyond_limit(size_t max_bytes)
+{
+    char text[FR_BYTES_TEXT];
+    if (max_bytes > 0) // nobody who switches it off wants to hear of it
+        fr_warn_once("the workspace in device memory is full with the %s of FABRAIL_WORKSPACE_MAX, "
+                     "so some messages do without",
+                     fr_core_bytes_text(max_bytes, text));
+    return FR_ERR_LIMIT;
+}
+
+static enum fr_status refuse_without_memory(int device, size_t bytes)
+{
+    fr_warn_once("device %d has no memory left for %zu bytes of workspace, so some messages do "
+                 "without",
+                 device, bytes);
+    return FR_ERR_NO_MEMORY;
+}
+
+// Lends out of a new chunk. Returns NULL for none and says why.
+static struct fr_staging_extent *grow(int device, size_t bytes, enum fr_status *status)
+{
+    struct addition made = {0};
+    size_t max_bytes = fr_core_settings()->workspace_max_bytes;
+    size_t chunk_bytes = plan(device, bytes, max_bytes);
+    *status = chunk_bytes > 0 ? make_chunk(device, chunk_bytes, &made) : FR_ERR_LIMIT;
+    if (*status == FR_ERR_NO_MEMORY) { // with what fell idle meanwhile, and no more than needed
+        release_idle(device);
+        *status = make_chunk(device, bytes, &made);
+    }
+    struct fr_staging_extent *extent = end_growth(device, bytes, max_bytes, &made);
+    if (extent != NULL)
+        return extent;
+    if (*status == FR_OK) {
+        fr_device_memory_destroy(&made.chunk->memory);
+        discard(&made);
+        *status = FR_ERR_LIMIT;
+    }
+    if (*status == FR_ERR_LIMIT)
+        *status = refuse_beyond_limit(max_bytes);
+    else if (*status == FR_ERR_NO_MEMORY)
+        *status = refuse_without_memory(device, bytes);
+    return NULL;
+}
+
+// What the driver has left on a device, as it was a few milliseconds ago.
+static size_t memory_left(int device)
+{
+    enum { FRESH_NS = 5000000 };
+    static _Atomic uint64_t asked_ns[FR_DEVICE_MAX];
+    static _Atomic size_t answers[FR_DEVICE_MAX];
+    uint64_t now_ns = fr_time_coarse_ns();
+    uint64_t asked = atomic_load_explicit(&asked_ns[device], memory_order_acquire);
+    if (asked && now_ns - asked < FRESH_NS)
+        return atomic_load_explicit(&answers[device], memory_order_relaxed);
+    size_t left = 0, total = 0;
+    fr_device_memory_left(device, &left, &total);
+    atomic_store_explicit(&answers[device], left, memory_order_relaxed);
+    atomic_store_explicit(&asked_ns[device], now_ns, memory_order_release);
+    return left;
+}
+
+bool fr_staging_may_lend(int device, size_t bytes)
+{
+    enum { REST_BYTES = 8 << 20 }; // that allocations are rounded up by
+    if (device < 0 || device >= FR_DEVICE_MAX)
+        return false;
+    fr_core_lock(&pools_lock);
+    const struct fr_staging_pool *pool = pool_of(device);
+    size_t lent = pool->lent_bytes;
+    size_t idle = pool->bytes - lent;
+    fr_core_unlock(&pools_lock);
+    if (bytes > fr_core_settings()->workspace_max_bytes ||
+        lent > fr_core_settings()->workspace_max_bytes - bytes)
+        return false;
+    return bytes <= idle / 2 || memory_left(device) > bytes + bytes / 8 + REST_BYTES;
+}
+
+enum fr_status fr_staging_borrow_device(int device, size_t bytes, struct fr_staging_lease *lease)
+{
+    if (bytes == 0 || device < 0 || device >= FR_DEVICE_MAX)
+        return FR_ERR_INVALID;
+    bytes = fr_staging_pool_round(bytes);
+    enum fr_status status = FR_OK;
+    struct fr_staging_extent *extent = borrow_cached(device, bytes);
+    if (extent == NULL)
+        extent = grow(device, bytes, &status);
+    if (extent == NULL)
+        return status;
+    // The extent is the borrower's now, so it is read without the lock.
+    *lease = (struct fr_staging_lease){
+        .address = (void *)(extent->chunk->memory.address + extent->offset_bytes),
+        .bytes = extent->bytes,
+        .extent = extent,
+    };
+    return FR_OK;
+}
+
+// Returns whether the application is about to run out of memory on the device, and `idle_bytes`
+// more would help.
+static bool is_short(int device, size_t idle_bytes)
+{
+    size_t left = 0, total = 0;
+    fr_device_memory_left(device, &left, &total);
+    return total > 0 && left < total / SHORT_PART && idle_bytes > left / WORTH_PART;
+}
+
+void fr_staging_device_return(struct fr_staging_extent *extent, uint64_t now_ns)
+{
+    int device = extent->chunk->memory.device;
+    struct fr_list victims = FR_LIST_INIT(victims);
+    bool ask = false;
+    fr_core_lock(&pools_lock);
+    struct fr_staging_pool *pool = pool_of(device);
+    usage.lent_bytes -= extent->bytes;
+    if (fr_staging_pool_give_back(pool, extent, now_ns)) {
+        ask = now_ns > pool->asked_ns && now_ns - pool->asked_ns >= ASK_AGAIN_NS;
+        if (ask)
+            pool->asked_ns = now_ns;
+    }
+    condemn(pool, now_ns, FR_STAGING_IDLE_NS, &victims);
+    size_t idle_bytes = pool->idle_bytes;
+    if (idle_bytes > 0)
+        set_look(now_ns + FR_STAGING_IDLE_NS);
+    fr_core_unlock(&pools_lock);
+    destroy_all(&victims);
+    if (ask && is_short(device, idle_bytes))
+        release_idle(device);
+}
+
+bool fr_staging_device_has_idle(void)
+{
+    return atomic_load_explicit(&look_at_ns, memory_order_relaxed) != 0;
+}
+
+void fr_staging_device_trim(uint64_t now_ns)
+{
+    if (now_ns < atomic_load_explicit(&look_at_ns, memory_order_relaxed))
+        return;
+    struct fr_list victims = FR_LIST_INIT(victims);
+    size_t idle_bytes = 0;
+    fr_core_lock(&pools_lock);
+    for (int device = 0; device < FR_DEVICE_MAX; device++) {
+        struct fr_staging_pool *pool = pool_of(device);
+        condemn(pool, now_ns, FR_STAGING_IDLE_NS, &victims);
+        idle_bytes += pool->idle_bytes;
+    }
+    set_look(idle_bytes > 0 ? now_ns + FR_STAGING_IDLE_NS : 0);
+    fr_core_unlock(&pools_lock);
+    destroy_all(&victims);
+}
+
+struct fr_staging_device_usage fr_staging_get_device_usage(void)
+{
+    fr_core_lock(&pools_lock);
+    struct fr_staging_device_usage now = usage;
+    fr_core_unlock(&pools_lock);
+    return now;
+}
+
+// Also frees the spare extents, of which there are as many as there ever were leases at once.
+static void release_pool(int device)
+{
+    struct fr_list victims = FR_LIST_INIT(victims);
+    struct fr_list spares = FR_LIST_INIT(spares);
+    fr_core_lock(&pools_lock);
+    struct fr_staging_pool *pool = pool_of(device);
+    condemn(pool, 0, 0, &victims);
+    while (!fr_list_is_empty(&pool->spares)) {
+        struct fr_list *link = pool->spares.next;
+        fr_list_remove(link);
+        fr_list_push_front(&spares, link);
+    }
+    fr_core_unlock(&pools_lock);
+    destroy_all(&victims);
+    while (!fr_list_is_empty(&spares)) {
+        struct fr_staging_extent *spare =
+            FR_LIST_ENTRY(spares.next, struct fr_staging_extent, free);
+        fr_list_remove(&spare->free);
+        free(spare);
+    }
+}
+
+void fr_staging_device_release(void)
+{
+    for (int device = 0; device < FR_DEVICE_MAX; device++)
+        release_pool(device);
+}

@@ -1,0 +1,14 @@
+libmodules_la_SOURCES += \
+	src/staging/stage.c \
+	src/staging/stage.h \
+	src/staging/ops.c \
+	src/staging/typed_copy.c \
+	include/fabrail/staging/typed_copy.h \
+	src/staging/packed.c \
+	include/fabrail/staging/packed.h \
+	include/fabrail/staging/path.h \
+	src/staging/view.c
+
+# Module staging: cached staging memory.
+libmodules_la_SOURCES += src/staging/device.c src/staging/pool.c src/staging/pinned_region.c \
+	src/staging/reserve.c src/staging/staging.c include/fabrail/staging.h src/staging/staging_int.h

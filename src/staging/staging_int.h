@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Inside of module staging: regions of host memory that are cut into blocks of a few sizes, and
+// pools of device memory that are cut into extents of any.
+#ifndef FR_STAGING_STAGING_INT_H
+#define FR_STAGING_STAGING_INT_H
+
+#include "fabrail/core/list.h"
+#include "fabrail/staging.h"
+
+// Block sizes: powers of two from 4 KiB to 64 MiB, then four steps a doubling, so that no more than
+// a fifth of a large block is wasted.
+enum { FR_STAGING_CLASSES = 95 };
+
+// Returns the class of the smallest blocks that hold `bytes`, FR_STAGING_CLASSES if none does.
+unsigned fr_staging_class_of(size_t bytes);
+size_t fr_staging_class_bytes(unsigned class_index);
+
+// What is lent to one lease. Free blocks of a class are in one list, latest returned first.
+struct fr_staging_block {
+    struct fr_list free_link;
+    struct fr_staging_region *region;
+    void *address;
+};
+
+// What is mapped and pinned as a whole: one large block, or many small ones, since to register
+// memory costs tens of microseconds whatever its size.
+struct fr_staging_region {
+    struct fr_list idle_link; // in a list of regions of which nothing is lent
+    uint64_t idle_since_ns;
+    void *address;
+    size_t bytes;
+    uint64_t id;
+    unsigned class_index;
+    bool pinned;
+    unsigned lent_count;
+    unsigned block_count;
+    struct fr_staging_block blocks[];
+};
+
+// Returns the bytes of a region for blocks of this class.
+size_t fr_staging_region_bytes(unsigned class_index);
+
+// Maps a region; `pin` asks for page-locked memory, and region->pinned tells whether it came true.
+// Returns NULL when the system has no memory.
+struct fr_staging_region *fr_staging_region_create(unsigned class_index, bool pin);
+
+// Page-locks a region that is not. Returns whether it is now; sets nothing.
+bool fr_staging_region_pin(struct fr_staging_region *region);
+void fr_staging_region_destroy(struct fr_staging_region *region);
+
+// A piece of a chunk, lent or not. These lie apart from the memory, which the CPU cannot
+// touch.
+struct fr_staging_extent {
+    struct fr_list order; // in the list of all extents of the chunk, by address
+    struct fr_list free;  // in the list of those that are not lent, by address; or of spares
+    struct fr_staging_chunk *chunk;
+    size_t offset_bytes;
+    size_t bytes;
+    bool lent;
+};
+
+// What the driver allocates as a whole.
+struct fr_staging_chunk {
+    struct fr_list link; // in its pool, or among chunks about to be destroyed
+    struct fr_list order;
+    struct fr_list free;
+    struct fr_device_memory memory;
+    size_t lent_bytes;
+    size_t room_bytes; // no extent that is free is larger
+    uint64_t idle_since_ns;
+};
+
+// The chunks of one device. Whoever shares a pool locks it; nothing here calls the driver.
+struct fr_staging_pool {
+    struct fr_list chunks; // newest first; no links before fr_staging_pool_init
+    struct fr_list spares; // extents that stand for no memory
+    size_t bytes;          // of all chunks
+    size_t idle_bytes;     // of chunks of which nothing is lent
+    size_t lent_bytes;
+    uint64_t asked_ns; // when the driver was last asked how much is left
+    bool is_growing;   // a thread is making a chunk
+};
+
+// What chunks are multiples of, which is what drivers allocate in.
+#define FR_STAGING_CHUNK_UNIT ((size_t)2 << 20)
+
+void fr_staging_pool_init(struct fr_staging_pool *pool);
+
+// Returns the bytes that a lease of `bytes` takes of a chunk.
+size_t fr_staging_pool_round(size_t bytes);
+
+// Lends `bytes`, rounded as above, of the newest chunk with room, at the lowest address there is.
+// Returns NULL when there is no room. The pool must have a spare.
+struct fr_staging_extent *fr_staging_pool_lend(struct fr_staging_pool *pool, size_t bytes);
+
+// Takes an extent back. Returns whether nothing is lent of its chunk any more.
+bool fr_staging_pool_give_back(struct fr_staging_pool *pool, struct fr_staging_extent *extent,
+                               uint64_t now_ns);
+
+// Returns the bytes of the chunk to add for a lease of `bytes` for which no chunk has room, if all
+// that is idle is given up and `max_bytes` bounds the whole; 0 if the bound does not allow it.
+size_t fr_staging_pool_plan(const struct fr_staging_pool *pool, size_t bytes, size_t max_bytes);
+
+// Makes a chunk of `memory` known to the pool, which owns it from now on, with two extents that
+// belong to it: one for all of it, one to spare.
+void fr_staging_pool_add(struct fr_staging_pool *pool, struct fr_staging_chunk *chunk,
+                         struct fr_staging_extent *whole, struct fr_staging_extent *spare);
+
+// Moves the chunks that have been idle for `min_idle_ns` to the list of victims, whose owner
+// destroys them. Returns their bytes.
+size_t fr_staging_pool_condemn(struct fr_staging_pool *pool, uint64_t now_ns, uint64_t min_idle_ns,
+                               struct fr_list *victims);
+
+// A chunk that nothing was lent of for so long is given back when a lease is returned.
+#define FR_STAGING_IDLE_NS ((uint64_t)5 * 1000 * 1000 * 1000)
+
+// Takes back an extent of device memory at the time `now_ns`.
+void fr_staging_device_return(struct fr_staging_extent *extent, uint64_t now_ns);
+
+// Whether any device memory may lie idle, and the giving back of what has for too long.
+bool fr_staging_device_has_idle(void);
+void fr_staging_device_trim(uint64_t now_ns);
+
+// Says that memory with this id is about to be given back.
+void fr_staging_tell_watcher(uint64_t id);
+
+// Gives back the device memory that is not lent.
+void fr_staging_device_release(void);
+
+// Takes address space back, and what was touched of it; bytes of all of it; and gives back what is
+// not lent.
+void fr_staging_reservation_return(struct fr_staging_reservation *reservation, bool is_clean);
+size_t fr_staging_reserved_bytes(void);
+void fr_staging_reservations_release(void);
+
+#endif

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Memory that is held for messages goes back: after receives that were too short for them, and
+// while a program goes on with host memory alone. A host message of any size changes nothing for
+// those after it.
+#include "transparency.h"
+
+#include <cuda.h>
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+// MPIs give MPI_STATUSES_IGNORE a small address, which gcc takes for an array that is too short.
+#pragma GCC diagnostic ignored "-Wstringop-overflow"
+
+enum { TAG = 5, BYTES = 100000 };
+
+static size_t memory_left(void)
+{
+    CUresult (*get)(size_t *, size_t *);
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+    size_t left = 0, total = 0;
+    *(void **)&get = driver ? dlsym(driver, "cuMemGetInfo_v2") : NULL;
+    must(get != NULL && get(&left, &total) == CUDA_SUCCESS, "the driver has no cuMemGetInfo");
+    return left;
+}
+
+// ---- receives that are too short
+
+enum way { BY_RECV, BY_ANY, BY_WAIT, BY_WAITALL, BY_SENDRECV, BY_PERSISTENT, TO_DEVICE, WAYS };
+
+// Receives a message into too little memory. Returns MPI's code.
+static int receive_short(enum way way, struct memory *host, struct memory *device, int room)
+{
+    void *data = (way == TO_DEVICE ? device : host)->address;
+    MPI_Request request;
+    MPI_Status status;
+    MPI_Comm world = MPI_COMM_WORLD;
+    int tag = TAG + (int)way, code = MPI_SUCCESS;
+    switch (way) {
+    case BY_ANY:
+        return MPI_Recv(data, room, MPI_BYTE, MPI_ANY_SOURCE, tag, world, &status);
+    case BY_WAIT:
+        MPI_Irecv(data, room, MPI_BYTE, 0, tag, world, &request);
+        return MPI_Wait(&request, MPI_STATUS_IGNORE);
+    case BY_WAITALL:
+        MPI_Irecv(data, room, MPI_BYTE, 0, tag, world, &request);
+        code = MPI_Waitall(1, &request, &status);
+        return code == MPI_SUCCESS ? code : status.MPI_ERROR;
+    case BY_SENDRECV:
+        return MPI_Sendrecv(NULL, 0, MPI_BYTE, MPI_PROC_NULL, 0, data, room, MPI_BYTE, 0, tag,
+                            world, &status);
+    case BY_PERSISTENT:
+        MPI_Recv_init(data, room, MPI_BYTE, 0, tag, world, &request);
+        MPI_Start(&request);
+        code = MPI_Wait(&request, &status);
+        MPI_Request_free(&request);
+        return code;
+    default:
+        return MPI_Recv(data, room, MPI_BYTE, 0, tag, world, MPI_STATUS_IGNORE);
+    }
+}
+
+// The barrier is so that the receiver has time to map the memory.
+static void pass(const struct memory *memory, int tag, unsigned seed, bool synchronously)
+{
+    fill(memory, BYTES, seed + (unsigned)rank);
+    if (rank == 0 && synchronously)
+        MPI_Ssend(memory->address, BYTES, MPI_BYTE, 1, tag, MPI_COMM_WORLD);
+    else if (rank == 0)
+        MPI_Send(memory->address, BYTES, MPI_BYTE, 1, tag, MPI_COMM_WORLD);
+    else
+        MPI_Recv(memory->address, BYTES, MPI_BYTE, 0, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    must(is_filled(memory, BYTES, seed), "message %u came otherwise", seed);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+// More messages than can be under way at once are received with room for `number` bytes, in each
+// way; then others must have all the memory that there was at first.
+static void cut_off(int number)
+{
+    enum { MESSAGES = 80, OTHERS = 40, REST_BYTES = 8 << 20 };
+    struct memory device = memory_new(MEMORY_DEVICE, BYTES), host = memory_new(MEMORY_HOST, BYTES);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    for (unsigned i = 0; i < OTHERS; i++)
+        pass(&device, TAG + WAYS, i, false);
+    size_t before = memory_left();
+    for (int i = 0; i < WAYS * MESSAGES; i++) {
+        enum way way = (enum way)(i % WAYS);
+        int code = MPI_SUCCESS, class = MPI_ERR_TRUNCATE;
+        if (rank == 0)
+            code = MPI_Send(device.address, BYTES, MPI_BYTE, 1, TAG + (int)way, MPI_COMM_WORLD);
+        else
+            MPI_Error_class(receive_short(way, &host, &device, number), &class);
+        must(code == MPI_SUCCESS && class == MPI_ERR_TRUNCATE, "%d by way %d: class %d", i, way,
+             class);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    for (unsigned i = 0; i < OTHERS; i++)
+        pass(&device, TAG + WAYS, i, true);
+    size_t after = memory_left();
+    must(after + REST_BYTES > before, "%zu bytes are held", before - after);
+}
+
+// Every other message is received so, in each way: those between them go as ever.
+static void cut_off_some(int number)
+{
+    enum { MESSAGES = 40, OTHERS = 40 };
+    struct memory device = memory_new(MEMORY_DEVICE, BYTES), host = memory_new(MEMORY_HOST, BYTES);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    for (unsigned i = 0; i < OTHERS; i++)
+        pass(&device, TAG + WAYS, i, false);
+    for (int i = 0; i < WAYS * MESSAGES; i++) {
+        enum way way = (enum way)(i % WAYS);
+        if (rank == 0)
+            MPI_Send(device.address, BYTES, MPI_BYTE, 1, TAG + (int)way, MPI_COMM_WORLD);
+        else
+            (void)receive_short(way, &host, &device, number);
+        pass(&device, TAG + (int)way, (unsigned)i, true);
+    }
+}
+
+// ---- messages without a receive
+
+// Their communicator is freed with them, more often than there is room for as many messages: the
+// memory that they had is there for the next ones.
+static void freed_comm(int number)
+{
+    enum { MESSAGES = 300, OTHERS = 40, ROUNDS = 2, REST_BYTES = 8 << 20 };
+    struct memory device = memory_new(MEMORY_DEVICE, BYTES);
+    MPI_Comm comm;
+    (void)number;
+    for (unsigned i = 0; i < OTHERS; i++)
+        pass(&device, TAG, i, false);
+    size_t before = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+        for (int i = 0; i < MESSAGES && rank == 0; i++)
+            MPI_Send(device.address, BYTES, MPI_BYTE, 1, i, comm);
+        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Comm_free(&comm);
+        MPI_Barrier(MPI_COMM_WORLD);
+        before = round == 0 ? memory_left() : before;
+    }
+    for (unsigned i = 0; i < OTHERS; i++)
+        pass(&device, TAG, i, true);
+    size_t after = memory_left();
+    must(after + REST_BYTES > before, "%zu bytes are held", before - after);
+}
+
+// A message that was matched and is received later has its bytes, though its communicator has been
+// freed meanwhile, or the next message was cut off (`number` is 1). Its RTS is as long as itself.
+static void matched(int number)
+{
+    enum { SHORT = 60, ROOM = 16, OTHERS = 40 };
+    struct memory device = memory_new(MEMORY_DEVICE, BYTES);
+    char room[ROOM];
+    MPI_Message message;
+    MPI_Comm comm;
+    for (unsigned i = 0; i < OTHERS; i++)
+        pass(&device, TAG, i, false);
+    fill(&device, SHORT, rank == 0 ? 5 : 6);
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    for (int i = 0; i <= number && rank == 0; i++)
+        MPI_Send(device.address, SHORT, MPI_BYTE, 1, TAG, comm);
+    if (rank == 1)
+        MPI_Mprobe(0, TAG, comm, &message, MPI_STATUS_IGNORE);
+    if (rank == 1 && number == 1)
+        must(MPI_Recv(room, ROOM, MPI_BYTE, 0, TAG, comm, MPI_STATUS_IGNORE) != MPI_SUCCESS,
+             "nothing was cut off");
+    MPI_Comm_free(&comm);
+    if (rank == 1)
+        MPI_Mrecv(device.address, SHORT, MPI_BYTE, &message, MPI_STATUS_IGNORE);
+    must(is_filled(&device, SHORT, 5), "the message came otherwise");
+}
+
+// ---- host messages as long as an RTS
+
+// The receiver asks for the size of each message before it receives it, or not.
+static void receive_sized(void *data, int bytes, bool probes)
+{
+    MPI_Status status;
+    int found = bytes;
+    if (probes) {
+        MPI_Probe(0, TAG, MPI_COMM_WORLD, &status);
+        MPI_Get_count(&status, MPI_BYTE, &found);
+    }
+    must(found == bytes, "a message of %d bytes shows %d", bytes, found);
+    MPI_Recv(data, bytes, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, &status);
+    MPI_Get_count(&status, MPI_BYTE, &found);
+    must(found == bytes, "a message of %d bytes has %d", bytes, found);
+}
+
+// Each is followed by a message of device memory that goes the same way, or `number` of them.
+static void as_rts(int number)
+{
+    enum { ROUNDS = 60, LONGEST = 4128, SHORTEST = 688 };
+    struct memory device = memory_new(MEMORY_DEVICE, BYTES);
+    char host[LONGEST] = {0};
+    for (unsigned i = 0; i < ROUNDS; i++)
+        pass(&device, TAG, i, false);
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        int bytes = SHORTEST * (1 + (int)i % (LONGEST / SHORTEST));
+        fill(&device, BYTES, i + (unsigned)rank);
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (rank == 0)
+            MPI_Send(host, bytes, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
+        else
+            receive_sized(host, bytes, i % 3 != 0);
+        for (int k = 0; k < number; k++) {
+            if (rank == 0)
+                MPI_Ssend(device.address, BYTES, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
+            else
+                receive_sized(device.address, BYTES, i % 2 == 0);
+        }
+        must(is_filled(&device, BYTES, i), "message %u came otherwise", i);
+    }
+}
+
+// ---- phases of host memory
+
+// Sends that leave before their receiver comes, as often as it takes that it has mapped the memory.
+static void leave_many(const struct memory *memory, size_t bytes)
+{
+    enum { TIMES = 4, MESSAGES = 16, LATE_US = 300000 };
+    MPI_Request requests[MESSAGES];
+    for (int i = 0; i < TIMES; i++) {
+        if (rank == 1 && i > 0)
+            usleep(LATE_US);
+        for (int k = 0; k < MESSAGES; k++) {
+            if (rank == 0)
+                MPI_Isend(memory->address, (int)bytes, MPI_BYTE, 1, k, MPI_COMM_WORLD,
+                          &requests[k]);
+            else
+                MPI_Irecv(memory->address, (int)bytes, MPI_BYTE, 0, k, MPI_COMM_WORLD,
+                          &requests[k]);
+        }
+        if (rank == 1 && i > 0)
+            usleep(LATE_US / 3);
+        MPI_Waitall(MESSAGES, requests, MPI_STATUSES_IGNORE);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+}
+
+// After a phase of device memory comes one of host memory alone, in which all that was taken for
+// the former is to go back.
+static void host_phase(int number)
+{
+    enum { BYTES_EACH = 4 << 20, REST_BYTES = 8 << 20, LIMIT = 15000, PAUSE_US = 2000 };
+    struct memory device = memory_new(MEMORY_DEVICE, BYTES_EACH);
+    char out[2000] = {0}, in[2000];
+    size_t before = memory_left();
+    int held = 1;
+    (void)number;
+    leave_many(&device, BYTES_EACH);
+    must(rank != 0 || memory_left() + 2 * REST_BYTES < before, "nothing was held");
+    for (int i = 0; i < LIMIT && held; i++) {
+        MPI_Sendrecv(out, sizeof(out), MPI_BYTE, 1 - rank, TAG, in, sizeof(in), MPI_BYTE, 1 - rank,
+                     TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        held = memory_left() + REST_BYTES < before;
+        MPI_Allreduce(MPI_IN_PLACE, &held, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+        usleep(PAUSE_US);
+    }
+    must(!held, "%zu bytes are held", before - memory_left());
+}
+
+// ---- ranks that fail
+
+static int (*recovery_call(const char *name))(MPI_Comm, void *)
+{
+    int (*call)(MPI_Comm, void *);
+    *(void **)&call = dlsym(RTLD_DEFAULT, name);
+    must(call != NULL, "the MPI library has no %s", name);
+    return call;
+}
+
+// Rank 1 fails, and the others go on without it, as the fault tolerance of Open MPI 5 has it.
+static void failed_rank(int number)
+{
+    enum { ROUNDS = 6, FAILS_IN = 3 };
+    int (*revoke)(MPI_Comm, void *) = recovery_call("MPIX_Comm_revoke");
+    int (*agree)(MPI_Comm, void *) = recovery_call("MPIX_Comm_agree");
+    int (*shrink)(MPI_Comm, void *) = recovery_call("MPIX_Comm_shrink");
+    MPI_Comm comm, smaller;
+    (void)number;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    for (int i = 0; i < ROUNDS; i++) {
+        int one = 1, all = 0;
+        if (i == FAILS_IN && rank == 1)
+            raise(SIGKILL);
+        int goes_on = MPI_Allreduce(&one, &all, 1, MPI_INT, MPI_SUM, comm) == MPI_SUCCESS;
+        if (!goes_on)
+            revoke(comm, NULL);
+        agree(comm, &goes_on);
+        if (goes_on)
+            continue;
+        must(shrink(comm, &smaller) == MPI_SUCCESS, "no communicator without the failed rank");
+        comm = smaller;
+        MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    }
+}
+
+const struct unnoticed unnoticed_held[] = {
+    {"cut-off", cut_off, false},         {"cut-off-some", cut_off_some, false},
+    {"freed-comm", freed_comm, false},   {"matched", matched, false},
+    {"as-rts", as_rts, false},           {"host-phase", host_phase, false},
+    {"failed-rank", failed_rank, false}, {NULL, NULL, false},
+};

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Bytes of a message that are moved from device workspace to host memory while they are still on
+// their way there: the simulated driver makes copies when somebody waits for them, so what is not
+// waited for is not there.
+#include "config.h"
+
+#include "rndv/send.h"
+
+#include "driver.h"
+#include "inside/workspace_usage.h"
+
+#include "fabrail/staging/packed.h"
+
+enum { ONE_STEP = 1 << 20, STEPS = 40 << 20 };
+
+static const struct fr_layout bytes_layout = {
+    .size_bytes = 1,
+    .extent = 1,
+    .true_extent = 1,
+    .contiguous = true,
+    .packable = true,
+    .unit_bytes = 1,
+    .exact = true,
+};
+
+static void check_move(size_t bytes, bool remote)
+{
+    static struct fr_rndv_send send;
+    struct driver_memory memory;
+    unsigned char *data = malloc(bytes);
+    uint64_t ready = UINT64_MAX;
+    if (data == NULL || !driver_allocate(FR_KIND_MALLOC, 0, bytes, &memory))
+        exit(CHECK_FAIL);
+    check_fill(data, bytes, bytes);
+    CU(cuMemcpyHtoD_v2(driver_pointer(memory.address), data, bytes));
+    CU(cuCtxSynchronize());
+    send = (struct fr_rndv_send){.bytes = bytes, .remote = remote};
+    send.block =
+        (struct fr_staging_view_block){.count = bytes, .layout = &bytes_layout, .in = true};
+    send.view = (struct fr_staging_view){
+        .base = (uintptr_t)memory.address, .blocks = &send.block, .block_count = 1};
+    fr_staging_view_measure(&send.view);
+    CHECK(fr_rndv_stage_open(&send, FR_PATH_PEER) == FR_OK);
+    CHECK(fr_rndv_stage_begin_on_device(&send, &ready) == FR_OK);
+    // What is told of as there is all of it or nothing yet.
+    CHECK(ready == (remote && bytes == ONE_STEP ? bytes : 0), "%ju are there", (uintmax_t)ready);
+    CHECK(fr_rndv_stage_move(&send) == FR_OK);
+    CHECK(send.stage.view.path == FR_PATH_HOST && !send.stage.copying && send.failure == FR_OK);
+    const unsigned char *moved = (const unsigned char *)fr_staging_given_address(&send.stage.view);
+    CHECK(memcmp(moved, data, bytes) == 0, "%zu bytes", bytes);
+    fr_rndv_stage_close(&send);
+    CU(cuMemFree_v2(driver_pointer(memory.address)));
+    free(data);
+}
+
+static size_t lent(void)
+{
+    return workspace_usage().lent_bytes;
+}
+
+// What the driver cannot copy to host memory holds none of it.
+static void check_failed_copy(void)
+{
+    static struct fr_rndv_send send;
+    struct driver_memory memory;
+    if (!driver_allocate(FR_KIND_MALLOC, 0, ONE_STEP, &memory))
+        exit(CHECK_FAIL);
+    send = (struct fr_rndv_send){.bytes = ONE_STEP};
+    send.block =
+        (struct fr_staging_view_block){.count = ONE_STEP, .layout = &bytes_layout, .in = true};
+    send.view = (struct fr_staging_view){
+        .base = (uintptr_t)memory.address, .blocks = &send.block, .block_count = 1};
+    fr_staging_view_measure(&send.view);
+    CU(cuMemFree_v2(driver_pointer(memory.address)));
+    for (int try = 0; try < 2; try++) {
+        CHECK(fr_rndv_stage_to_host(&send) != FR_OK, "the memory is gone");
+        CHECK(lent() == 0 && send.stage.view.lease.address == NULL, "%zu bytes are lent", lent());
+    }
+}
+
+int main(void)
+{
+    CUcontext context;
+    if (!driver_load() || !driver_start(&context))
+        return CHECK_SKIP;
+    (void)fr_device_present();
+    check_move(ONE_STEP, false);
+    check_move(ONE_STEP, true);
+    check_move(STEPS, false);
+    check_move(STEPS, true);
+    check_failed_copy();
+    fr_staging_release();
+    fr_device_release();
+    return check_result();
+}
