@@ -1,12 +1,12 @@
 # The included programs under each MPI that configure found, and the runner that starts them.
-fr_intercept_tests = tests/mpi/programs-openmpi.test tests/mpi/programs-mpich.test \
+fr_mpi_tests = tests/mpi/programs-openmpi.test tests/mpi/programs-mpich.test \
     tests/mpi/programs-openmpi5.test tests/mpi/programs-mpich5.test tests/mpi/programs-mpiabi.test \
     tests/mpi/layout.test tests/mpi/world.test tests/mpi/random.test tests/mpi/faults.test \
     tests/mpi/fabric.test tests/mpi/pipeline.test tests/mpi/clique.test tests/mpi/mapping_reuse.test tests/mpi/failed.test \
     tests/mpi/transparency.test tests/mpi/partial_preload.test tests/mpi/with_without_preload.test tests/mpi/control.test \
     tests/mpi/report.test tests/mpi/coll_multihost.test tests/mpi/rail.test tests/mpi/hmem.test tests/mpi/slurm.test \
     tests/mpi/shm.test tests/mpi/far.test tests/mpi/bounds.test tests/mpi/types.test
-EXTRA_DIST += $(fr_intercept_tests) tests/mpi/programs tests/mpi/run-program \
+EXTRA_DIST += $(fr_mpi_tests) tests/mpi/programs tests/mpi/run-program \
     tests/mpi/check-report.py tests/mpi/check-sanitizer.py tests/mpi/check-fabric.py \
     tests/mpi/report-check.py tests/mpi/report_run.c \
     tests/mpi/fault.sh tests/mpi/hosts.sh tests/mpi/odd-rank tests/mpi/private_slurm.sh
@@ -75,7 +75,7 @@ fr_mpicc_mpich5 = $(MPICH5_MPICC)
 fr_mpicc_mpiabi = $(MPIABI_MPICC)
 
 if !CROSS_COMPILING
-TESTS += $(fr_intercept_tests)
+TESTS += $(fr_mpi_tests)
 check_DATA += $(fr_datatype_tests) $(fr_job_tests) $(fr_job_control_tests) $(fr_fabric_programs) \
     $(fr_transparency_programs) $(fr_with_without_preload_programs) $(fr_names_tests) $(fr_report_programs) \
     tests/mpi/libfryield.so $(fr_bounds_programs) $(fr_coll_multihost_programs) tests/mpi/libfrcount.so \
