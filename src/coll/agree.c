@@ -350,7 +350,7 @@ enum fr_status fr_coll_agree_compare(struct fr_coll_task *task)
     return FR_OK;
 }
 
-const struct fr_coll_slot *fr_coll_discoverys(const struct fr_coll_team *group)
+const struct fr_coll_slot *fr_coll_agreed_slots(const struct fr_coll_team *group)
 {
     return group->memory->pasts[group->memory->past].places;
 }

@@ -16,7 +16,7 @@ static bool spares_own(const struct fr_coll_alltoall *exchange)
 // error of the program.
 static bool plan(const struct fr_coll_team *group, const struct fr_coll_alltoall *exchange)
 {
-    const struct fr_coll_slot *places = fr_coll_discoverys(group);
+    const struct fr_coll_slot *places = fr_coll_agreed_slots(group);
     struct fr_device_push_piece *pieces = fr_coll_pieces(group);
     bool fits = true;
     for (int i = 0; i < group->size; i++) {

@@ -10,7 +10,7 @@ static struct fr_device_push_piece piece_of(const struct fr_coll_team *group,
                                             const struct fr_coll_bcast *bcast,
                                             const struct fr_policy_send *send)
 {
-    const struct fr_coll_slot *place = fr_coll_slot_of(fr_coll_discoverys(group), send->rank, 0);
+    const struct fr_coll_slot *place = fr_coll_slot_of(fr_coll_agreed_slots(group), send->rank, 0);
     return (struct fr_device_push_piece){
         .dst =
             fr_coll_reach(group, send->rank, FR_COLL_WRITTEN, place->address) + send->slice.first,

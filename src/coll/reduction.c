@@ -74,7 +74,7 @@ static bool reads_own(const struct fr_coll_reduce *reduce)
 static uintptr_t source_of(const struct fr_coll_team *group, const struct fr_coll_reduce *reduce,
                            int rank, size_t offset)
 {
-    const struct fr_coll_slot *slot = fr_coll_slot_of(fr_coll_discoverys(group), rank, SEND);
+    const struct fr_coll_slot *slot = fr_coll_slot_of(fr_coll_agreed_slots(group), rank, SEND);
     if (rank == group->rank && reads_own(reduce))
         return fr_coll_source(&reduce->before, slot->address) + offset;
     return fr_coll_reach(group, rank, FR_COLL_READ, slot->address) + offset;
@@ -83,7 +83,7 @@ static uintptr_t source_of(const struct fr_coll_team *group, const struct fr_col
 static uintptr_t target_of(const struct fr_coll_team *group, const struct fr_coll_reduce *reduce,
                            int rank, size_t offset)
 {
-    const struct fr_coll_slot *slot = fr_coll_slot_of(fr_coll_discoverys(group), rank, RECEIVE);
+    const struct fr_coll_slot *slot = fr_coll_slot_of(fr_coll_agreed_slots(group), rank, RECEIVE);
     if (rank == group->rank && writes_own(reduce))
         return fr_coll_target(&reduce->after, slot->address) + offset;
     return fr_coll_reach(group, rank, FR_COLL_WRITTEN, slot->address) + offset;

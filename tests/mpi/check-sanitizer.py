@@ -8,8 +8,8 @@ import sys
 
 # A report's frames are "#N 0xADDRESS in FUNCTION FILE" or "#N FUNCTION FILE".
 FRAME = re.compile(r"^\s+#(\d+) (.*)$")
-OURS = re.compile(r"libfabrail\.so|/src/(?:core|device|real|policy|buffer|layout|world|control|workspace|memory|path|peer|coll|request|"
-                  r"report|mpi)/[\w.]+:\d+|/tests/sim/")
+OURS = re.compile(r"libfabrail\.so|/src/(?:abi|coll|core|datatype|device|intercept|ipc|job|policy|rail|report|request|"
+                  r"rndv|staging)/(?:cuda/)?[\w.]+:\d+|/include/fabrail/|/tests/sim/")
 # Code of a library that has been unloaded, which goes by the name of the one that lay before it.
 NAMELESS = re.compile(r"0x[0-9a-f]+\s+\(")
 RUNTIME = re.compile(r"sanitizer|interceptor|asan|tsan|__libc_start")

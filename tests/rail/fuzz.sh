@@ -11,7 +11,7 @@ here=$top_srcdir/tests/rail
 compile() # SOURCE...
 {
     clang -std=gnu11 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
-        -I"$top_builddir" -I"$top_srcdir/src" -o "$work/fuzz" "$@" >"$work/log" 2>&1
+        -I"$top_builddir" -I"$top_srcdir/src" -I"$top_srcdir/include" -o "$work/fuzz" "$@" >"$work/log" 2>&1
 }
 
 command -v clang >/dev/null || { echo "skipped: no clang"; exit 77; }

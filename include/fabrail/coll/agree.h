@@ -67,7 +67,7 @@ static inline const struct fr_coll_slot *fr_coll_slot_of(const struct fr_coll_sl
 {
     return &places[FR_COLL_SIDES * rank + index];
 }
-const struct fr_coll_slot *fr_coll_discoverys(const struct fr_coll_team *group);
+const struct fr_coll_slot *fr_coll_agreed_slots(const struct fr_coll_team *group);
 uintptr_t fr_coll_reach(const struct fr_coll_team *group, int rank, enum fr_coll_side side,
                         uint64_t address);
 
