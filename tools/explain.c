@@ -168,7 +168,7 @@ static void set_defaults(struct options *options)
         options->size_count = (int)FR_ARRAY_LENGTH(sizes);
     }
     for (int kind = 0; kind < FR_KIND_COUNT && options->kinds == 0; kind++) {
-        if (!(fr_device_kind_caps((enum fr_device_kind)kind) & FR_IPC_OWNED))
+        if (!(fr_device_kind_caps((enum fr_device_kind)kind) & FR_DEVICE_OWNED))
             continue;
         for (int k = kind; k < FR_KIND_COUNT; k++)
             options->kinds |= 1u << k;

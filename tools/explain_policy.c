@@ -106,7 +106,7 @@ static struct fr_explain_answer explain_message(const struct fr_explain_facts *f
         .by_fragments = true,
         .one_piece = true,
         .must_leave = must_leave(fn),
-        .host_memory = !kind_can(kind, FR_IPC_OWNED),
+        .host_memory = !kind_can(kind, FR_DEVICE_OWNED),
         .exported = kind_can(kind, FR_SHARE_ANY),
         .mapped = !facts->first,
         .clique_min_bytes = settings->clique_min_bytes,
@@ -170,7 +170,7 @@ static struct fr_policy_choice choose_alone(const struct fr_explain_facts *facts
 {
     const struct fr_settings *settings = fr_core_settings();
     const struct fr_policy_facts local = {
-        .device_memory = kind_can(kind, FR_IPC_OWNED),
+        .device_memory = kind_can(kind, FR_DEVICE_OWNED),
         .stageable = fr_abi_rows[fn].class != FR_CLASS_REFUSE,
         .mpi_gpu_aware = facts->gpu_aware,
         .function_gpu_safe = fr_intercept_family_accepts_device_ptr(facts->family, fn),
@@ -219,7 +219,7 @@ struct fr_explain_answer fr_explain(const struct fr_explain_facts *given, enum f
     if (!has_buffer(fn))
         return answer("pass", "", "the function has no buffer");
     struct fr_policy_choice local = choose_alone(facts, fn, kind);
-    bool on_device = kind_can(kind, FR_IPC_OWNED);
+    bool on_device = kind_can(kind, FR_DEVICE_OWNED);
     if (on_device && is_served(facts, fn))
         return explain_collective(facts, fn, bytes);
     // Host memory on one host is the MPI library's, whatever the setting says.

@@ -32,9 +32,9 @@ enum {
     FR_SHARE_FD = 1u << 1,     // by a file descriptor, which has to be passed on
     FR_SHARE_FABRIC = 1u << 2, // by a token that other hosts of the clique take as well
     FR_SHARE_ANY = FR_SHARE_LEGACY | FR_SHARE_FD | FR_SHARE_FABRIC,
-    FR_IPC_OWNED = 1u << 3,    // a device moves it: no MPI without GPU support may be given it
-    FR_IPC_READABLE = 1u << 4, // the CPU can read and write it
-    FR_IPC_LISTED = 1u << 5,   // only devices use it that it was opened to (fr_device_is_open_to)
+    FR_DEVICE_OWNED = 1u << 3,    // a device moves it: no MPI without GPU support may be given it
+    FR_DEVICE_READABLE = 1u << 4, // the CPU can read and write it
+    FR_DEVICE_LISTED = 1u << 5, // only devices use it that it was opened to (fr_device_is_open_to)
 };
 
 // Returns the bits that all memory of a kind has, for those who have no memory to ask about.
@@ -50,7 +50,7 @@ enum {
 // One allocation as the driver describes it.
 struct fr_device_range {
     enum fr_device_kind kind;
-    unsigned caps;      // FR_SHARE_* and FR_IPC_* bits
+    unsigned caps;      // FR_SHARE_* and FR_DEVICE_* bits
     int device;         // number of the device that moves it, for which streams, contexts and
                         // workspace are: one that it is open to; -1 for host memory
     int home;           // number of the device that it lies on, -1 for host memory; of memory
@@ -65,13 +65,13 @@ struct fr_device_range {
 // The range of host memory, as an initialiser.
 #define FR_DEVICE_HOST                                                                             \
     {                                                                                              \
-        .caps = FR_IPC_READABLE, .device = -1, .home = -1                                          \
+        .caps = FR_DEVICE_READABLE, .device = -1, .home = -1                                       \
     }
 
 // Whether a device moves this memory, so that an MPI without GPU support must not be given it.
 static inline bool fr_device_owns(const struct fr_device_range *range)
 {
-    return (range->caps & FR_IPC_OWNED) != 0;
+    return (range->caps & FR_DEVICE_OWNED) != 0;
 }
 
 // Returns whether a driver of devices is loaded in this process, so that device pointers can exist.
@@ -103,6 +103,10 @@ FR_MUST_CHECK enum fr_status fr_device_query(const void *address, struct fr_devi
 // Asks only for buffer id, base and size (kind is left alone): what a cache needs to tell a stale
 // entry. Returns FR_ERR_NOT_FOUND for host memory.
 FR_MUST_CHECK enum fr_status fr_device_query_id(const void *address, struct fr_device_range *range);
+
+// Returns whether kernels can use this host memory, which is so while it is page-locked. A
+// registration ends with the context that it was made in.
+bool fr_device_reaches_host(const void *address);
 
 // Page-locks existing host memory, for all devices, so that copies run at full speed. A failure is
 // warned of once. Undo with fr_device_host_unregister before unmapping.
@@ -378,7 +382,7 @@ void fr_device_uuid(int device, unsigned char uuid[FR_DEVICE_UUID_BYTES]);
 enum { FR_DEVICE_BUS_ID = 32 };
 bool fr_device_bus_id(int device, char text[FR_DEVICE_BUS_ID]);
 
-// Whether kernels of `device` may use FR_IPC_LISTED memory of this process at `address`.
+// Whether kernels of `device` may use FR_DEVICE_LISTED memory of this process at `address`.
 bool fr_device_is_open_to(int device, uintptr_t address);
 
 // Writes what tells kinds of machine apart where measurements are stored: "NVIDIA H200, 4 GPUs,

@@ -35,14 +35,14 @@ static const struct {
     const char *name;
     unsigned caps;
 } kinds[FR_KIND_COUNT] = {
-    [FR_KIND_HOST] = {"host", FR_IPC_READABLE},
-    [FR_KIND_PINNED] = {"pinned", FR_IPC_READABLE},
-    [FR_KIND_MANAGED] = {"managed", FR_IPC_OWNED | FR_IPC_READABLE},
-    [FR_KIND_MALLOC] = {"malloc", FR_IPC_OWNED | FR_SHARE_LEGACY},
-    [FR_KIND_POOL] = {"pool", FR_IPC_OWNED},
-    [FR_KIND_VMM] = {"vmm", FR_IPC_OWNED | FR_IPC_LISTED},
-    [FR_KIND_VMM_FD] = {"vmm-fd", FR_IPC_OWNED | FR_IPC_LISTED | FR_SHARE_FD},
-    [FR_KIND_VMM_FABRIC] = {"vmm-fabric", FR_IPC_OWNED | FR_IPC_LISTED | FR_SHARE_FABRIC},
+    [FR_KIND_HOST] = {"host", FR_DEVICE_READABLE},
+    [FR_KIND_PINNED] = {"pinned", FR_DEVICE_READABLE},
+    [FR_KIND_MANAGED] = {"managed", FR_DEVICE_OWNED | FR_DEVICE_READABLE},
+    [FR_KIND_MALLOC] = {"malloc", FR_DEVICE_OWNED | FR_SHARE_LEGACY},
+    [FR_KIND_POOL] = {"pool", FR_DEVICE_OWNED},
+    [FR_KIND_VMM] = {"vmm", FR_DEVICE_OWNED | FR_DEVICE_LISTED},
+    [FR_KIND_VMM_FD] = {"vmm-fd", FR_DEVICE_OWNED | FR_DEVICE_LISTED | FR_SHARE_FD},
+    [FR_KIND_VMM_FABRIC] = {"vmm-fabric", FR_DEVICE_OWNED | FR_DEVICE_LISTED | FR_SHARE_FABRIC},
 };
 
 const char *fr_device_kind_name(enum fr_device_kind kind)
@@ -132,4 +132,10 @@ void fr_device_classify(const void *address, size_t bytes, struct fr_device_rang
         return;
     if (!(range->caps & end.caps & FR_SHARE_FABRIC))
         *range = end;
+}
+
+bool fr_device_reaches_host(const void *address)
+{
+    struct fr_device_range range;
+    return fr_device_query(address, &range) == FR_OK && range.kind == FR_KIND_PINNED;
 }

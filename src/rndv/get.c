@@ -147,7 +147,7 @@ static bool is_target_in_reach(const struct pull *pull)
     struct fr_device_range target;
     int device = pull->mapping.user.device;
     fr_device_classify((const void *)pull->target, 1, &target);
-    return !(target.caps & FR_IPC_LISTED) || target.device == device ||
+    return !(target.caps & FR_DEVICE_LISTED) || target.device == device ||
            fr_device_is_open_to(device, pull->target);
 }
 

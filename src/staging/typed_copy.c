@@ -173,8 +173,10 @@ static void drop_dead(struct table *table)
     if (is_last)
         unlink_table(table);
     fr_core_unlock(&tables_lock);
-    if (is_last)
-        free(table);
+    if (!is_last)
+        return;
+    fr_device_memory_destroy(&table->memory);
+    free(table);
 }
 
 // Returns a layout's table on a device, with the caller as a user; NULL where there can be none.
@@ -240,7 +242,8 @@ static bool is_packed(const struct fr_staging_packing *packing)
 
 static bool reaches_stage(const struct fr_staging_view *view)
 {
-    return view->path != FR_PATH_HOST || fr_staging_is_pinned(&view->lease);
+    return view->path != FR_PATH_HOST ||
+           (fr_staging_is_pinned(&view->lease) && fr_device_reaches_host(view->lease.address));
 }
 
 // First byte of the application's that the copy touches, and the byte behind the last.
@@ -395,12 +398,14 @@ static bool pack_by_cpu(const struct fr_staging_packing *packing, struct fr_devi
     return true;
 }
 
+// Address ranges with several mappings are left to the driver's copies, which refuse what a kernel
+// would fault on.
 bool fr_staging_pack(const struct fr_staging_packing *packing, struct fr_device_batch *batch)
 {
     const struct fr_staging_view *view = packing->view;
     size_t calls = 0;
-    if (!fr_device_owns(&view->range) || view->mixed || packing->bytes == 0 ||
-        !fr_staging_view_is_in_range(view))
+    if (!fr_device_owns(&view->range) || (view->range.caps & FR_DEVICE_LISTED) != 0 ||
+        view->mixed || packing->bytes == 0 || !fr_staging_view_is_in_range(view))
         return false;
     enum fr_status counted = fr_datatype_visit(packing->layout, packing->count, is_packed(packing),
                                                packing->bytes, count_piece, &calls);

@@ -46,7 +46,7 @@ static void check_host(const void *address)
     memset(&range, 0xa5, sizeof(range));
     CHECK(fr_device_query(address, &range) == FR_OK);
     CHECK(range.kind == FR_KIND_HOST && range.device == -1 && range.base == 0 && range.bytes == 0 &&
-              range.context == NULL && range.caps == FR_IPC_READABLE,
+              range.context == NULL && range.caps == FR_DEVICE_READABLE,
           "%p is %s", address, fr_device_kind_name(range.kind));
     CHECK(fr_device_query_id(address, &range) == FR_ERR_NOT_FOUND);
 }

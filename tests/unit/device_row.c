@@ -94,7 +94,7 @@ static enum fr_status query(const void *address, struct fr_device_range *range)
     if (query_id(address, range) != FR_OK)
         return FR_OK;
     range->kind = FR_KIND_VMM_FD;
-    range->caps = FR_IPC_OWNED | FR_IPC_READABLE | FR_SHARE_FD;
+    range->caps = FR_DEVICE_OWNED | FR_DEVICE_READABLE | FR_SHARE_FD;
     return FR_OK;
 }
 
@@ -370,7 +370,7 @@ static void test_share(void)
     int descriptor = -1;
     uintptr_t address = create(FIRST, &memory);
     struct fr_device_range range = range_of(address);
-    const struct fr_device_range user = {.caps = FR_IPC_OWNED, .device = FIRST + 1};
+    const struct fr_device_range user = {.caps = FR_DEVICE_OWNED, .device = FIRST + 1};
     check_fill((char *)address, BYTES, 3);
     CHECK(fr_device_context_of(&range, &context) == FR_OK && context == &the_context);
     CHECK(fr_device_export(&range, (const void *)(address + 5), &export) == FR_OK);

@@ -137,7 +137,7 @@ struct driver_memory {
 
 static inline bool driver_owns(const struct driver_memory *memory)
 {
-    return (fr_device_kind_caps(memory->kind) & FR_IPC_OWNED) != 0;
+    return (fr_device_kind_caps(memory->kind) & FR_DEVICE_OWNED) != 0;
 }
 
 static inline CUdeviceptr driver_pointer(const void *address)

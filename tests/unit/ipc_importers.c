@@ -14,7 +14,7 @@
 
 enum { BYTES = 100000, OWNER = 0, USER = 1 };
 
-static const struct fr_device_range user_range = {.caps = FR_IPC_OWNED, .device = 0};
+static const struct fr_device_range user_range = {.caps = FR_DEVICE_OWNED, .device = 0};
 static unsigned kinds_taken[FR_CONTROL_UNMAPPED + 1];
 
 static void begin(void)

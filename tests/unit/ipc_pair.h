@@ -62,7 +62,7 @@ static inline enum fr_status pair_export(const char *address, size_t bytes,
 static inline enum fr_status pair_import(const struct fr_ipc_handle *handle, int device,
                                          struct fr_ipc_mapping *mapping)
 {
-    const struct fr_device_range user = {.caps = FR_IPC_OWNED, .device = device};
+    const struct fr_device_range user = {.caps = FR_DEVICE_OWNED, .device = device};
     return fr_ipc_pin(handle, &user, mapping);
 }
 

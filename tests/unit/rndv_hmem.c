@@ -117,7 +117,7 @@ static void test_kinds(void)
     static const enum fr_device_kind taken[] = {FR_KIND_MALLOC, FR_KIND_VMM_FD, FR_KIND_VMM_FABRIC};
     static const enum fr_device_kind refused[] = {FR_KIND_MANAGED, FR_KIND_POOL, FR_KIND_VMM};
     struct fr_rail_region *region;
-    struct fr_device_range other = {.caps = FR_IPC_OWNED, .device = 1};
+    struct fr_device_range other = {.caps = FR_DEVICE_OWNED, .device = 1};
     size_t offset;
     if (!start(true))
         exit(CHECK_SKIP);
@@ -278,8 +278,8 @@ static void test_setting(void)
 // Of a process that has handed MPI no buffer yet: the device that its thread uses.
 static void test_current(void)
 {
-    const struct fr_device_range first = {.caps = FR_IPC_OWNED, .device = 0};
-    const struct fr_device_range second = {.caps = FR_IPC_OWNED, .device = 1};
+    const struct fr_device_range first = {.caps = FR_DEVICE_OWNED, .device = 0};
+    const struct fr_device_range second = {.caps = FR_DEVICE_OWNED, .device = 1};
     CUcontext context;
     if (!driver_load() || !driver_start(&context))
         exit(CHECK_SKIP);

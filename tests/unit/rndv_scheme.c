@@ -144,7 +144,7 @@ static void make_buffer(struct buffer *buffer, size_t bytes)
                                             .span = bytes,
                                             .in_bytes = bytes,
                                             .out_bytes = bytes,
-                                            .range = {.caps = FR_IPC_OWNED, .device = -1}};
+                                            .range = {.caps = FR_DEVICE_OWNED, .device = -1}};
 }
 
 static struct fr_rndv_message message_of(const struct buffer *buffer, int tag)

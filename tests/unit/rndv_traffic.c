@@ -227,7 +227,7 @@ static void serve(struct traffic *traffic)
     }
     if (traffic->waiting == AT_ONCE || (traffic->waiting > 0 && dice(traffic, 3) == 0))
         receive_waiting(traffic);
-    const struct fr_device_range range = {.caps = FR_IPC_OWNED, .device = 0};
+    const struct fr_device_range range = {.caps = FR_DEVICE_OWNED, .device = 0};
     fr_rndv_progress(&range);
 }
 

@@ -61,7 +61,7 @@ void fr_device_classify(const void *address, size_t bytes, struct fr_device_rang
 // its bytes to.
 static inline bool fr_device_is_settled(const struct fr_device_range *range)
 {
-    return (range->caps & (FR_IPC_OWNED | FR_SHARE_FABRIC)) == FR_IPC_OWNED;
+    return (range->caps & (FR_DEVICE_OWNED | FR_SHARE_FABRIC)) == FR_DEVICE_OWNED;
 }
 
 #endif
