@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What it costs to keep the report's counters: the least time of a call with one device buffer,
-// over several runs, and of a loop without any of it.
+// The cost of the report's counters: the least time of a call with one device buffer over several
+// runs, and of a loop without any of it.
 #include "config.h"
 
 #include "fabrail/core/meter.h"
@@ -15,7 +15,8 @@ enum { CALLS = 200000, RUNS = 50 };
 static double thread_ns(void)
 {
     struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now); // also on a machine that others use
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID,
+                  &now); // the thread's CPU time counts on a shared machine, too
     return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
