@@ -14,7 +14,8 @@
 
 typedef uintptr_t fr_word;
 
-// What a function does with its buffers and requests; classes.def describes each class.
+// Classes of functions, by what they do with their buffers and requests. classes.def describes
+// each.
 enum fr_class {
     FR_CLASS_PASS, // no buffer and no request of interest: the stub jumps to the real function
 #define FR_CLASS(name, check, handler) FR_CLASS_##name,
@@ -187,7 +188,8 @@ enum fr_abi_datatype {
     FR_DATATYPES,
 };
 
-// What the MPI family's mpi.h says. Handles are words, integers are as the macros of that header.
+// The content of the MPI family's mpi.h as data. Handles are words, integers are as the macros of
+// that header.
 struct fr_abi_personality {
     const char *family; // "Open MPI", "MPICH", "MPI ABI"
     unsigned handle_bytes;

@@ -38,8 +38,8 @@
 #define FR_UNANALYSED
 #endif
 
-// What went wrong. The code that first learns of an error logs it; the modules above only pass it
-// on.
+// Result of a function. The code that first learns of an error logs it; the modules above only pass
+// it on.
 enum fr_status {
     FR_OK = 0,
     FR_ERR_NO_MEMORY,   // no host, page-locked or device memory could be had
@@ -54,6 +54,7 @@ enum fr_status {
     FR_ERR_CANCELLED,   // the caller took the operation back
 };
 
+// Returns the name of a status for log lines, static text.
 const char *fr_core_status_text(enum fr_status status);
 
 // Writes `bytes` to `text`, exactly and with the largest suffix that allows it: "64M", "1536M",
@@ -264,6 +265,7 @@ struct FR_CAPABILITY("mutex") fr_lock {
     {                                                                                              \
         PTHREAD_MUTEX_INITIALIZER                                                                  \
     }
+// Take and give back a lock. The holder calls no driver, MPI or libfabric.
 void fr_core_lock(struct fr_lock *lock) FR_ACQUIRES(lock);
 void fr_core_unlock(struct fr_lock *lock) FR_RELEASES(lock);
 

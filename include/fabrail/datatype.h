@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Module datatype: the bytes that an MPI datatype selects, in the order of its type map, and an
-// equivalent datatype without gaps that MPI gets for a packed copy.
+// Module datatype: the bytes that an MPI datatype selects, in the order of its type map. It also
+// makes an equivalent datatype without gaps, which MPI gets for a packed copy.
 #ifndef FR_FABRAIL_DATATYPE_H
 #define FR_FABRAIL_DATATYPE_H
 

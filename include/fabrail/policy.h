@@ -16,6 +16,7 @@ enum fr_policy_path {
     FR_PATH_COUNT,
 };
 
+// Facts about one buffer of one call.
 struct fr_policy_facts {
     bool device_memory;     // the buffer is memory that a plain MPI must not be given
     bool stageable;         // the function's buffers can be staged
@@ -35,7 +36,9 @@ struct fr_policy_choice {
     const char *reason; // for the report and the log, static text
 };
 
+// Returns the path of a buffer. Depends on the facts alone.
 struct fr_policy_choice fr_policy_choose(const struct fr_policy_facts *facts);
+// Returns the name of a path for the report and the log, static text.
 const char *fr_policy_path_name(enum fr_policy_path path);
 
 // Returns whether one kernel copies the pieces of a datatype in device memory, in place of `calls`

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What an MPI family's mpi.h says, as data. This file is compiled once for each family, with that
-// family's header and one of FR_PERSONALITY_OPENMPI, FR_PERSONALITY_MPICH, FR_PERSONALITY_ABI.
+// The content of an MPI family's mpi.h as data. This file is compiled once for each family, with
+// that family's header and one of FR_PERSONALITY_OPENMPI, FR_PERSONALITY_MPICH, FR_PERSONALITY_ABI.
 // Nothing here refers to a symbol of an MPI library at link time.
 #include "config.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Small files of Fabrail's: their places and their text. A preloaded process must get over whatever
-// it finds at a name, so nothing here waits for the other end of a pipe or reads without bound.
+// it finds at a name. So nothing here waits for the other end of a pipe or reads without bound.
 #include "config.h"
 
 #include "fabrail/core/files.h"

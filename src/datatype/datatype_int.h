@@ -55,6 +55,7 @@ void fr_datatype_list_finish(struct fr_datatype_list *list);
 // Changes a finished list into `count` copies of it, `stride` bytes apart. A count of 0 empties it.
 FR_MUST_CHECK enum fr_status fr_datatype_list_repeat(struct fr_datatype_list *list, size_t count,
                                                      ptrdiff_t stride);
+// Moves all groups of a finished list by `offset` bytes.
 void fr_datatype_list_shift(struct fr_datatype_list *list, ptrdiff_t offset);
 void fr_datatype_list_free(struct fr_datatype_list *list);
 
@@ -81,15 +82,21 @@ struct fr_datatype_scratch {
     size_t count;
     size_t capacity;
 };
+// Frees the datatypes of a scratch list, and empties the list.
 void fr_datatype_scratch_free(struct fr_datatype_scratch *scratch);
 
+// Adds a term behind a signature.
 FR_MUST_CHECK enum fr_status fr_datatype_signature_add(struct fr_datatype_signature *signature,
                                                        const struct fr_datatype_term *term);
+// Adds the terms of `tail` behind a signature. A broken tail breaks it.
 FR_MUST_CHECK enum fr_status fr_datatype_signature_append(struct fr_datatype_signature *signature,
                                                           const struct fr_datatype_signature *tail);
+// Copies a signature. The caller frees the copy; on failure nothing is left to free.
 FR_MUST_CHECK enum fr_status
 fr_datatype_signature_copy(struct fr_datatype_signature *copy,
                            const struct fr_datatype_signature *original);
+// Changes a signature into `count` repetitions of it; 0 empties it. A datatype that this makes goes
+// to `scratch`.
 FR_MUST_CHECK enum fr_status fr_datatype_signature_repeat(struct fr_datatype_signature *signature,
                                                           size_t count,
                                                           struct fr_datatype_scratch *scratch);
@@ -100,6 +107,7 @@ void fr_datatype_signature_free(struct fr_datatype_signature *signature);
 FR_MUST_CHECK enum fr_status
 fr_datatype_signature_type(const struct fr_datatype_signature *signature, fr_word *type,
                            bool *owned);
+// Frees a datatype by the real MPI. Logs a failure.
 void fr_datatype_type_free(fr_word type);
 
 // Extent and true extent of a datatype. fr_datatype_ask_extents asks MPI for them, except for a
@@ -136,7 +144,7 @@ void fr_datatype_contents_free(struct fr_datatype_contents *contents);
 // Returns whether the combiner is that of a predefined datatype, with a name or without.
 bool fr_datatype_combiner_is_basic(int combiner);
 
-// What the decoder finds out about one datatype.
+// The decoder's findings about one datatype.
 struct fr_datatype_decoded {
     struct fr_datatype_list list;
     struct fr_datatype_signature signature;

@@ -3,8 +3,8 @@
 // NCCL, the raw limit, and the MPI call itself, which is Fabrail's under the preload. The raw limit
 // is kernels and copy engines that store into mapped memory, between two barriers in shared memory.
 // The MPI call is made from the same buffer each time, and to and fro between two buffers. There is
-// one rank a GPU, on one host. Figures are medians of the slowest rank's time. What the calls
-// received is verified at every size.
+// one rank a GPU, on one host. Figures are medians of the slowest rank's time. Received bytes are
+// verified at every size.
 //
 //   exchange [LARGEST-BYTES-A-PAIR [KIND]]
 #include "config.h"

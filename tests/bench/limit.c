@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The raw limit of an alltoall between the GPUs of one host. Every GPU, with a process of its own
-// as in an MPI job, pushes straight into its peers' mapped receive buffers, by one kernel (SM) and
+// The raw limit of an alltoall between the GPUs of one host. Every GPU has a process of its own, as
+// in an MPI job. It pushes straight into its peers' mapped receive buffers, by one kernel (SM) and
 // by copy engines (CE). There is no MPI, and no agreement beyond a barrier through shared memory at
 // either end. It prints the median of the slowest process's time and what leaves each GPU. Every
 // byte is verified.

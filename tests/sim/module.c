@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Modules and kernels. Device code cannot run here. Of an image only the first bytes are looked at.
-// Kernels of Fabrail's own are known by name, and the CPU does them block by block, as
+// Modules and kernels. Device code cannot run here, and only the first bytes of an image are looked
+// at. Kernels of Fabrail's own are known by name, and the CPU does them block by block, as
 // src/device/cuda/kernels.cu does. All others are refused.
 #include "config.h"
 

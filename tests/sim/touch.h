@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the CPU touched of the simulated device's memory under FRSIM_HOST_ACCESS=record. Programs
+// The simulated device's memory that the CPU has touched, under FRSIM_HOST_ACCESS=record. Programs
 // and Fabrail reach device memory by the driver's copies alone, so memory that was touched had been
 // given to the MPI library. The simulated libcuda exports these functions. A program finds them
 // with dlsym once the driver is loaded; where they are absent the driver is another one.

@@ -32,6 +32,7 @@ bool fr_policy_bcast_is_split(size_t bytes, int ranks, size_t split_min_bytes);
 // `split_min_bytes` is the size for three ranks.
 size_t fr_policy_bcast_split_min(int ranks, size_t split_min_bytes);
 
+// A broadcast: its bytes, ranks and root, and whether it is split.
 struct fr_policy_bcast {
     size_t bytes;
     int ranks, root;
@@ -51,8 +52,7 @@ bool fr_policy_bcast_send(const struct fr_policy_bcast *bcast, int rank, int ste
                           struct fr_policy_send *send);
 
 // Returns the rank that `rank` sends to, or receives from, in a step [1, size) of an exchange. In
-// each step all ranks send to different ranks. What a rank receives in a step is what is sent to it
-// in that step.
+// each step all ranks send to different ranks, and a rank receives what is sent to it in that step.
 int fr_policy_partner(int rank, int size, int step, bool sends);
 
 // Returns whether a kernel that has met the other ranks across hosts also moves the bytes that
@@ -61,7 +61,7 @@ int fr_policy_partner(int rank, int size, int step, bool sends);
 // set the size from which copy engines serve (`is_set`).
 bool fr_policy_moves_at_once(size_t leaving_bytes, bool by_engines, bool is_set);
 
-// What decides whether this rank can take part in a reduction by kernels.
+// Facts that decide whether this rank can take part in a reduction by kernels.
 struct fr_policy_reduction_facts {
     bool predefined; // operation and datatype are predefined, and the kernels know them
     bool kernels;    // the GPU has kernels for reductions

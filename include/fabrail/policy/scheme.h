@@ -16,6 +16,7 @@ enum fr_policy_scheme {
     FR_SCHEME_COUNT,
 };
 
+// Facts about one message, as its sender knows them.
 struct fr_policy_message {
     size_t bytes;
     bool here;                 // the receiver is on this host, and shares memory with this process
@@ -46,6 +47,7 @@ struct fr_policy_scheme_choice {
     const char *reason; // for the report and the log, static text
 };
 
+// Returns the scheme of a message. Depends on the facts alone.
 struct fr_policy_scheme_choice fr_policy_choose_scheme(const struct fr_policy_message *message);
 
 // Records in `message` that a scheme could not be begun, and with which status, for the next
@@ -71,6 +73,7 @@ static inline bool fr_policy_rails_read_device(const struct fr_policy_message *m
 // Operations that move a message over rails: the receiver reads it, or asks the sender to write it.
 enum fr_policy_verb { FR_VERB_READ, FR_VERB_WRITE };
 
+// Facts about the rails of a message, as its receiver knows them.
 struct fr_policy_rails {
     enum fr_rail_verb use; // FABRAIL_RAIL_VERB
     bool emulates_reads; // the provider says that other processes' CPUs answer this process's reads
@@ -84,11 +87,13 @@ struct fr_policy_verb_choice {
     const char *reason; // for the log, static text
 };
 
+// Returns the verb by which a message over rails moves. Depends on the facts alone.
 struct fr_policy_verb_choice fr_policy_choose_verb(const struct fr_policy_rails *rails);
 
 // Returns the path as which a scheme counts in the report. FR_SCHEME_NONE counts as what is done
 // with device memory then, the path host.
 enum fr_policy_path fr_policy_scheme_path(enum fr_policy_scheme scheme);
+// Returns the name of a scheme for the report and the log, static text.
 const char *fr_policy_scheme_name(enum fr_policy_scheme scheme);
 
 // Returns why a receive of a message by `scheme` went as it did, as static text. `on_device` says

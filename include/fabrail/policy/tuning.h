@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Sizes at which one way of moving bytes overtakes another. A size is what the user has set, else
-// what was measured on a machine of this kind and stored in the tuning file, else a default.
+// Sizes at which one way of moving bytes overtakes another. The user's setting counts first, then
+// what was measured on a machine of this kind and stored in the tuning file, then a default.
 //
 // The file is text, with a section for each kind of machine that shares it:
 //
@@ -46,7 +46,7 @@ const char *fr_policy_tuning_name(enum fr_policy_size size);
 
 enum { FR_TUNING_MAX_BYTES = 1 << 20 }; // most bytes of a tuning file
 
-// What a tuning file says of one kind of machine.
+// The content of a tuning file for one kind of machine.
 struct fr_policy_tuning_file {
     struct fr_policy_tuning tuning; // sizes measured on the machine
     bool found; // the file has a section of the machine, bytes [begin, end) up to its last value
@@ -65,6 +65,7 @@ FR_MUST_CHECK enum fr_status fr_policy_tuning_read(const char *text, size_t byte
 // Returns which size a line of a section is for; FR_SIZE_COUNT for a line that is for none.
 enum fr_policy_size fr_policy_tuning_line(const char *text, size_t bytes);
 
+// The size at which one way overtakes another, and where that size comes from.
 struct fr_policy_crossover {
     size_t bytes;
     const char *reason; // for the log, static text
@@ -79,6 +80,7 @@ struct fr_policy_crossover fr_policy_crossover(enum fr_policy_size size, size_t 
 // rank stores; `from_others` is how many ranks store to it meanwhile.
 enum fr_policy_size fr_policy_traffic(size_t pieces, size_t from_others);
 
+// Returns the engine for a piece of `bytes`, when copy engines serve beyond `ce_min_bytes`.
 static inline enum fr_policy_engine fr_policy_engine(size_t bytes, size_t ce_min_bytes)
 {
     return bytes > ce_min_bytes ? FR_POLICY_COPY_ENGINES : FR_POLICY_KERNELS;
