@@ -62,8 +62,9 @@ const char *fr_core_status_text(enum fr_status status);
 enum { FR_BYTES_TEXT = 24 };
 const char *fr_core_bytes_text(size_t bytes, char text[FR_BYTES_TEXT]);
 
-// Reads a size as users write it: "4096", "8M", "1.5GiB". Returns false and leaves *bytes alone if
-// the text is anything else, such as a part of a byte.
+// Reads a size as users write it: "4096", "8M", "1.5GiB". Settings in seconds are read alike.
+// Returns false and leaves *bytes alone if the text is anything else, such as a part of a byte or
+// of a second.
 bool fr_core_bytes_parse(const char *text, size_t *bytes);
 
 // Returns the bytes of the valid UTF-8 character at `at`, or 0 where there is none. The report
@@ -174,7 +175,7 @@ enum fr_progress_use {
 };
 
 // All settings. Each member is one row of the table in src/core/settings.c, which names the
-// environment variable, its type, default, range and help text.
+// environment variable, its type, default, range and help text. AUTO is FR_BYTES_AUTO.
 struct fr_settings {
     bool disable;                   // FABRAIL_DISABLE
     unsigned paths;                 // FABRAIL_PATHS, bits FR_PATH_BIT_*
@@ -188,26 +189,25 @@ struct fr_settings {
     size_t clique_min_bytes;        // FABRAIL_CLIQUE_MIN, smallest message by multi-node NVLink
     size_t shared_gpu_min_bytes;    // FABRAIL_SHARED_GPU_MIN, smallest message within a GPU
     size_t peer_sms;                // FABRAIL_PEER_SMS, multiprocessors that one exchange may take
-    size_t
-        peer_ce_min_bytes; // FABRAIL_PEER_CE_MIN, beyond it copy engines are used, or FR_BYTES_AUTO
-    size_t bcast_split_min_bytes;  // FABRAIL_BCAST_SPLIT_MIN, or FR_BYTES_AUTO
-    size_t reduce_share_min_bytes; // FABRAIL_REDUCE_SHARE_MIN, or FR_BYTES_AUTO
-    size_t pipeline_min_bytes;     // FABRAIL_PIPELINE_MIN, 0 for never
-    const char *tuning;            // FABRAIL_TUNING: "auto", "" for none, else a file name
-    enum fr_rail_use rail;         // FABRAIL_RAIL
-    size_t rail_min_bytes;       // FABRAIL_RAIL_MIN, smallest message over rails, or FR_BYTES_AUTO
-    enum fr_rail_verb rail_verb; // FABRAIL_RAIL_VERB
-    bool rail_host;              // FABRAIL_RAIL_HOST, rails also take messages of host memory
-    enum fr_progress_use progress; // FABRAIL_PROGRESS
-    size_t rail_max;               // FABRAIL_RAIL_MAX, rails of a process
-    const char *rail_nics;         // FABRAIL_RAIL_NICS, names allowed or, after ^, denied
-    const char *rail_provider; // FABRAIL_RAIL_PROVIDER, "auto" or libfabric's name of a provider
-    enum fr_rail_flush rail_flush; // FABRAIL_RAIL_FLUSH
-    bool rail_hmem;                // FABRAIL_RAIL_HMEM, NICs may reach device memory themselves
-    size_t rail_cache_bytes;       // FABRAIL_RAIL_CACHE, memory left registered while unused
-    size_t timeout_s;              // FABRAIL_TIMEOUT, longest wait for other ranks, 0 for no bound
-    const char *report;            // FABRAIL_REPORT: "" none, "text" to stderr, else a file name
-    const char *trace;             // FABRAIL_TRACE: "" none, else a file name
+    size_t peer_ce_min_bytes;       // FABRAIL_PEER_CE_MIN, beyond it copy engines serve, or AUTO
+    size_t bcast_split_min_bytes;   // FABRAIL_BCAST_SPLIT_MIN, or AUTO
+    size_t reduce_share_min_bytes;  // FABRAIL_REDUCE_SHARE_MIN, or AUTO
+    size_t pipeline_min_bytes;      // FABRAIL_PIPELINE_MIN, 0 for never
+    const char *tuning;             // FABRAIL_TUNING: "auto", "" for none, else a file name
+    enum fr_rail_use rail;          // FABRAIL_RAIL
+    size_t rail_min_bytes;          // FABRAIL_RAIL_MIN, smallest message over rails, or AUTO
+    enum fr_rail_verb rail_verb;    // FABRAIL_RAIL_VERB
+    bool rail_host;                 // FABRAIL_RAIL_HOST, rails also take host memory
+    enum fr_progress_use progress;  // FABRAIL_PROGRESS
+    size_t rail_max;                // FABRAIL_RAIL_MAX, rails of a process
+    const char *rail_nics;          // FABRAIL_RAIL_NICS, names allowed or, after ^, denied
+    const char *rail_provider;      // FABRAIL_RAIL_PROVIDER, "auto" or libfabric's name of one
+    enum fr_rail_flush rail_flush;  // FABRAIL_RAIL_FLUSH
+    bool rail_hmem;                 // FABRAIL_RAIL_HMEM, NICs reach device memory themselves
+    size_t rail_cache_bytes;        // FABRAIL_RAIL_CACHE, memory left registered while unused
+    size_t timeout_s;               // FABRAIL_TIMEOUT, longest wait for other ranks, 0: no bound
+    const char *report;             // FABRAIL_REPORT: "" none, "text" to stderr, else a file name
+    const char *trace;              // FABRAIL_TRACE: "" none, else a file name
 };
 
 // Returns the settings of this process. The first call reads the environment and warns of unknown

@@ -33,14 +33,13 @@ struct fr_layout {
     size_t true_extent;   // bytes from first to last byte used
     bool contiguous;      // count elements are one run of count * size_bytes bytes from offset 0
     bool packable;        // packed_type may stand in for the datatype in calls of MPI
-    fr_word packed_type; // has the same type signature without gaps: size == extent, lower bound 0.
-                         // Equal to the datatype itself when that is contiguous or of size 0
-    size_t unit_bytes;   // a message may be cut at each multiple of it without cutting a predefined
-                         // datatype in two; at least 1, and very large where that is not known, as
-                         // for MPI_PACKED
-    bool exact; // MPI copies all bytes of the predefined datatypes in it. It need not with a long
-                // double, whose last bytes have no meaning
-    size_t group_count; // number of groups of one element, whose bytes are size_bytes together
+    fr_word packed_type;  // same type signature without gaps: size == extent, lower bound 0. Equal
+                          // to the datatype itself when that is contiguous or of size 0
+    size_t unit_bytes; // a message may be cut at each multiple of it, with no predefined datatype
+                       // in two; at least 1, very large where that is not known, as for MPI_PACKED
+    bool exact; // MPI copies all bytes of its predefined datatypes. It need not with a long double,
+                // whose last bytes have no meaning
+    size_t group_count; // groups of one element; their bytes add up to size_bytes
     struct fr_datatype_group *groups;
     struct fr_datatype_private *private; // reference count, cache links
 };

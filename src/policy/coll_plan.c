@@ -6,8 +6,7 @@
 
 enum {
     LINE_BYTES = 128,
-    AT_ONCE_BYTES =
-        24 << 20, // kernels take some 20 us longer for so many bytes than engines on an H200
+    AT_ONCE_BYTES = 24 << 20, // kernels take some 20 us more for these than engines on an H200
 };
 
 struct fr_policy_slice fr_policy_slice(size_t elements, size_t element_bytes, int ranks, int index,

@@ -15,8 +15,7 @@ enum { CALLS = 200000, RUNS = 50 };
 static double thread_ns(void)
 {
     struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID,
-                  &now); // the thread's CPU time counts on a shared machine, too
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now); // also on a machine that others use
     return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 

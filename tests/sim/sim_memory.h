@@ -33,8 +33,7 @@ bool sim_backing_open(struct sim_backing *backing, size_t offset, size_t bytes);
 // returns false.
 bool sim_backing_adopt(int fd, struct sim_backing *out);
 void sim_backing_close(struct sim_backing *backing);
-void *sim_reserve(size_t bytes, size_t alignment,
-                  uintptr_t hint); // returns addresses that nobody can access yet
+void *sim_reserve(size_t bytes, size_t alignment, uintptr_t hint); // returns inaccessible addresses
 void sim_unreserve(void *address, size_t bytes);
 uint64_t sim_unique(void); // returns a number that no other call in any process returns
 
@@ -80,14 +79,13 @@ struct sim_range {
     unsigned char access[SIM_MAX_DEVICES]; // SIM_KIND_VMM, CU_MEM_ACCESS_FLAGS_PROT_*
     unsigned flags;
     bool sync_memops;
-    bool freed;   // cuMemFreeAsync was called for it, and has not run yet
+    bool freed;   // cuMemFreeAsync is queued for it
     int ipc_slot; // -1: not exported
     unsigned opens;
     struct sim_import *import; // SIM_KIND_IPC
     uint64_t origin;           // SIM_KIND_IPC, buffer id in the exporting process
 };
-struct sim_range *
-sim_range_add(const struct sim_range *content); // copies `content` and sets the id
+struct sim_range *sim_range_add(const struct sim_range *content); // copies it, sets the id
 void sim_range_remove(struct sim_range *range);
 struct sim_range *sim_range_find(uintptr_t address);
 // Finds a range as sim_range_find does, but none whose stream-ordered free is queued. Only work
@@ -105,8 +103,7 @@ static inline bool sim_range_is_host(const struct sim_range *range)
 // The recorder of what the CPU touches (touch.h). These functions do nothing in other modes of
 // FRSIM_HOST_ACCESS.
 void sim_touch_start(void);
-bool sim_touch_add(const struct sim_range
-                       *range); // returns false where there are more allocations than it can record
+bool sim_touch_add(const struct sim_range *range); // false: too many to record
 void sim_touch_remove(const struct sim_range *range);
 // Returns whether an address belongs to the driver, though nothing need be there now.
 bool sim_is_driver_address(uintptr_t address);

@@ -36,7 +36,7 @@ struct fr_policy_message {
     size_t clique_min_bytes;   // FABRAIL_CLIQUE_MIN
     size_t shared_min_bytes;   // FABRAIL_SHARED_GPU_MIN
     size_t pipeline_min_bytes; // FABRAIL_PIPELINE_MIN, 0: never
-    unsigned rails;            // rails to the receiver, over which both have read
+    unsigned rails;            // rails to the receiver, over which it has read
     bool rails_reach_device;   // their NICs read the memory of this process's device
     enum fr_rail_use rail_use; // FABRAIL_RAIL
     size_t rail_min_bytes;     // FABRAIL_RAIL_MIN
@@ -76,10 +76,10 @@ enum fr_policy_verb { FR_VERB_READ, FR_VERB_WRITE };
 // Facts about the rails of a message, as its receiver knows them.
 struct fr_policy_rails {
     enum fr_rail_verb use; // FABRAIL_RAIL_VERB
-    bool emulates_reads; // the provider says that other processes' CPUs answer this process's reads
-    bool sender_writes;  // the sender can write, and knows when a write has arrived
-    bool sender_emulates; // the sender's provider says that this process's CPU answers its writes
-    bool sender_owes;     // the sender has not answered an earlier request yet
+    bool emulates_reads;   // the provider says: other CPUs answer this process's reads
+    bool sender_writes;    // the sender can write, and knows when a write has arrived
+    bool sender_emulates;  // its provider says: this process's CPU answers its writes
+    bool sender_owes;      // the sender has not answered an earlier request yet
 };
 
 struct fr_policy_verb_choice {

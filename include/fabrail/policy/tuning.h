@@ -49,10 +49,10 @@ enum { FR_TUNING_MAX_BYTES = 1 << 20 }; // most bytes of a tuning file
 // The content of a tuning file for one kind of machine.
 struct fr_policy_tuning_file {
     struct fr_policy_tuning tuning; // sizes measured on the machine
-    bool found; // the file has a section of the machine, bytes [begin, end) up to its last value
-    size_t begin, end;
-    unsigned fault_line; // line of the first fault, from 1
-    const char *fault;   // what is wrong there, static text
+    bool found;                     // the file has a section of the machine
+    size_t begin, end;              // its bytes in the text, up to and with its last value
+    unsigned fault_line;            // line of the first fault, from 1
+    const char *fault;              // what is wrong there, static text
 };
 
 // Reads the text of a whole file for the section of one kind of machine, and fills *file. Returns
