@@ -197,8 +197,7 @@ struct fr_abi_personality {
     unsigned status_source_offset;
     unsigned status_tag_offset;
     unsigned status_error_offset;
-    int status_bytes_offset; // where 64 bits hold the bytes of a receive that was not cancelled; -1
-                             // where that is unknown
+    int status_bytes_offset; // offset of 64 bits, the bytes of an uncancelled receive; -1: unknown
     fr_word types[FR_DATATYPES]; // DATATYPE_NULL or 0 where the family has none
     fr_word operations[FR_OPERATIONS];
 #define FR_HANDLE(name)  fr_word name;
@@ -227,6 +226,8 @@ bool fr_abi_find(void);
 // letter of the row's signature. Returns MPI's return value. For a function that this MPI lacks,
 // logs an error and returns MPI_ERR_UNSUPPORTED_OPERATION.
 int fr_abi_call(enum fr_fn fn, const fr_word *args);
+
+// Returns whether this MPI has the function. Valid after fr_abi_find.
 bool fr_abi_has(enum fr_fn fn);
 
 // Calls another library's version of this row's function, such as a profiler's, at its address.
@@ -282,10 +283,12 @@ static inline fr_word fr_abi_comm(enum fr_fn fn, const fr_word *args)
 }
 
 // Returns the size of a datatype in bytes, as MPI_Type_size does, or -1 where the handle is no
-// datatype. Calls no error handler, since nobody may have looked at the handle yet. That needs a
-// communicator on which errors are returned: fr_abi_ask_on sets it, MPI_COMM_NULL for none. Without
-// one, MPI is asked by a function that may call error handlers.
+// datatype. The handle may be wrong, so no error handler is called if fr_abi_ask_on has set a
+// communicator. Without one, MPI is asked by a function that may call error handlers.
 int fr_abi_type_bytes(fr_word type);
+
+// Sets the communicator, with errors returned on it, by which fr_abi_type_bytes asks MPI.
+// MPI_COMM_NULL sets none. Not thread-safe.
 void fr_abi_ask_on(fr_word comm);
 
 // Returns the bytes of a receive that has completed with this status, or a negative number when MPI

@@ -70,8 +70,7 @@ static bool module_register(CUmodule module)
 
 CUresult sim_module_load_data(CUmodule *out, const void *image)
 {
-    static const unsigned char magic[] = {0x50, 0xed, 0x55,
-                                          0xba}; // first bytes of nvcc -fatbin's output
+    static const unsigned char magic[] = {0x50, 0xed, 0x55, 0xba}; // nvcc -fatbin's first bytes
     if (!out || !image)
         return CUDA_ERROR_INVALID_VALUE;
     if (memcmp(image, magic, sizeof(magic)) != 0)

@@ -45,8 +45,8 @@ extern fr_meter_hook_fn fr_core_meter_hook;
 // comes again and again: it is counted, and the hook does not hear of it.
 void fr_core_meter_add(enum fr_meter_kind kind, uint64_t begin, bool polls);
 
-// Begins a span, and ends it on the same thread with the value that beginning returned. Costs one
-// load where the meter is off.
+// Begin and end a span. The value that the first function returns goes to the second, on the same
+// thread. Each costs one load or test where the meter is off.
 static inline uint64_t fr_core_meter_begin(void)
 {
     if (!FR_UNLIKELY(fr_core_meter.on) || fr_core_meter.inside)

@@ -68,8 +68,8 @@ int64_t fr_wait_ns(struct fr_wait *wait);
 
 enum fr_wait_verdict {
     FR_WAIT_ON,   // it goes on
-    FR_WAIT_LONG, // it goes on, and ten seconds have passed since the last such verdict: the caller
-                  // logs it
+    FR_WAIT_LONG, // it goes on; ten seconds have passed since it began or since the last such
+                  // verdict, so the caller logs it
     FR_WAIT_OVER, // it has lasted as long as it may
 };
 
