@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How load.c asks a personality. Each MPI family has one object file, built from personality.c.
+// The interface by which load.c asks a personality. Each MPI family has one object file, built from
+// personality.c.
 #ifndef FR_ABI_PERSONALITY_H
 #define FR_ABI_PERSONALITY_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How a datatype was made: MPI's envelope and contents. They are asked for through the large-count
-// forms where MPI has them, since the others fail for datatypes made with large counts.
+// The construction of a datatype: MPI's envelope and contents. They are asked for through the
+// large-count forms where MPI has them, since the others fail for datatypes made with large counts.
 #include "config.h"
 
 #include "datatype/datatype_int.h"
@@ -49,7 +49,7 @@ static int ask_contents(fr_word type, const struct envelope *envelope, int *ints
                   (fr_word)envelope->types, FR_PTR(ints), FR_PTR(addresses), FR_PTR(types));
 }
 
-// One entry more than needed, so that no array is absent.
+// Allocates one entry more than needed, so that no array is absent.
 static void *array_of(int64_t count, size_t bytes)
 {
     return calloc((size_t)count + 1, bytes);

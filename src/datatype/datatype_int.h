@@ -122,9 +122,9 @@ struct fr_datatype_extents {
 FR_MUST_CHECK enum fr_status fr_datatype_ask_extents(fr_word type,
                                                      struct fr_datatype_extents *extents);
 
-// How a datatype was made, as MPI tells it. `values` holds the integers, then the addresses, then
-// the large counts. Where each integer of a constructor is a count or a place, that is the sequence
-// of its large-count form, too.
+// The construction of a datatype, as MPI tells it. `values` holds the integers, then the addresses,
+// then the large counts. Where each integer of a constructor is a count or a place, that is the
+// sequence of its large-count form, too.
 struct fr_datatype_contents {
     int combiner;
     bool large;

@@ -9,7 +9,8 @@ static struct fr_policy_choice choice(enum fr_policy_path path, const char *reas
     return (struct fr_policy_choice){path, reason};
 }
 
-// Whether a copy in fabric memory is wanted: the MPI library moves it faster than most buffers.
+// Returns whether a copy in fabric memory is wanted. The MPI library moves it faster than most
+// buffers.
 static bool wants_fabric(const struct fr_policy_facts *facts)
 {
     if (!facts->stageable || !(facts->paths & FR_PATH_BIT_FABRIC))

@@ -15,9 +15,9 @@ static bool has_failed(const struct fr_policy_message *message, enum fr_policy_s
     return message->failed >> scheme & 1;
 }
 
-// Whether a message avoids copies within a GPU that processes share. Such copies wait for the turn
-// of their process. Copies to host memory and back mostly do not, as long as there is host memory
-// to copy to.
+// Returns whether a message avoids copies within a GPU that processes share. Such copies wait for
+// the turn of their process. Copies to host memory and back mostly do not, as long as there is host
+// memory to copy to.
 static bool avoids_turns(const struct fr_policy_message *message)
 {
     return message->takes_turns && message->bytes < message->shared_min_bytes &&
