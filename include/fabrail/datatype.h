@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Module datatype: which bytes an MPI datatype selects, in the order of its type map, and an
-// equivalent datatype without gaps to hand to MPI for a packed copy.
+// Module datatype: the bytes that an MPI datatype selects, in the order of its type map. It also
+// makes an equivalent datatype without gaps, which MPI gets for a packed copy.
 #ifndef FR_FABRAIL_DATATYPE_H
 #define FR_FABRAIL_DATATYPE_H
 
 #include "fabrail/abi.h"
 #include "fabrail/device/shape.h"
 
-// Regularly repeated runs of bytes: run (i, j) begins at offset + i * stride[0] + j * stride[1],
-// for i < n[0] (inner) and j < n[1] (outer), and stands at packed + i * packed_stride[0] + j *
-// packed_stride[1] in a packed copy of one element. Offsets are relative to the address of the
-// datatype's buffer argument. A stride along which there is one run only is 0. In a packed copy the
-// runs of a group stand in the order (0, 0), (1, 0) ... (0, 1), (1, 1) ..., but those of other
-// groups may stand between them: an array of structures is one group for each member.
+// Regularly repeated runs of bytes. Run (i, j), for i < n[0] (inner) and j < n[1] (outer), begins
+// at offset + i * stride[0] + j * stride[1]. In a packed copy of one element it stands at packed +
+// i * packed_stride[0] + j * packed_stride[1]. Offsets are relative to the address of the
+// datatype's buffer argument. A stride along which there is only one run is 0.
+//
+// In a packed copy the runs of a group stand in the order (0, 0), (1, 0) ... (0, 1), (1, 1) ...
+// Runs of other groups may stand between them: an array of structures has one group for each
+// member.
 struct fr_datatype_group {
     ptrdiff_t offset;
     size_t packed;
@@ -22,7 +24,7 @@ struct fr_datatype_group {
     size_t packed_stride[2];
 };
 
-// One datatype. Immutable once returned; counted references.
+// The layout of one datatype. Immutable once returned; references are counted.
 struct fr_layout {
     size_t size_bytes;     // MPI_Type_size
     ptrdiff_t lower_bound; // MPI_Type_get_extent
@@ -30,73 +32,77 @@ struct fr_layout {
     ptrdiff_t true_lower; // first byte used, MPI_Type_get_true_extent
     size_t true_extent;   // bytes from first to last byte used
     bool contiguous;      // count elements are one run of count * size_bytes bytes from offset 0
-    bool packable;        // packed_type may stand in for the datatype
-    fr_word packed_type;  // same type signature, no gaps: size == extent, lower bound 0. Equal to
-                          // the datatype itself when contiguous or of size 0
-    size_t unit_bytes;    // a multiple of it ends no predefined datatype in two, in what a message
-                          // of such elements has; at least 1, and very large where that is not
-                          // known, as of MPI_PACKED
-    bool exact;           // MPI copies all bytes of its predefined datatypes, which it need not do
-                          // with a long double, whose last ones say nothing
-    size_t group_count;   // groups of one element; together size_bytes
+    bool packable;        // packed_type may stand in for the datatype in calls of MPI
+    fr_word packed_type;  // same type signature without gaps: size == extent, lower bound 0. Equal
+                          // to the datatype itself when that is contiguous or of size 0
+    size_t unit_bytes; // a message may be cut at each multiple of it, with no predefined datatype
+                       // in two; at least 1, very large where that is not known, as for MPI_PACKED
+    bool exact; // MPI copies all bytes of its predefined datatypes. It need not with a long double,
+                // whose last bytes have no meaning
+    size_t group_count; // groups of one element; their bytes add up to size_bytes
     struct fr_datatype_group *groups;
     struct fr_datatype_private *private; // reference count, cache links
 };
 
-// Finds or makes the layout of `type`. The caller owns one reference, given back with
-// fr_datatype_release. Returns FR_ERR_INVALID for the null handle; FR_ERR_UNSUPPORTED for a
-// datatype whose construction this MPI does not tell, and FR_ERR_LIMIT when it is nested too deep,
-// where it is too large to be told by packing it, and when its size overflows; FR_ERR_MPI when a
-// call fails, FR_ERR_NO_MEMORY. Leaves *layout alone on failure.
+// Finds or makes the layout of `type`. The caller owns one reference, which it gives back with
+// fr_datatype_release. Leaves *layout alone on failure. Returns
+//  - FR_ERR_INVALID for the null handle,
+//  - FR_ERR_UNSUPPORTED for a datatype whose construction this MPI does not tell,
+//  - FR_ERR_LIMIT when it is nested too deep, when it could only be told by packing and is too
+//    large for that, and when its size overflows,
+//  - FR_ERR_MPI when a call fails, and FR_ERR_NO_MEMORY.
 FR_MUST_CHECK enum fr_status fr_datatype_acquire(fr_word type, const struct fr_layout **layout);
 
-// Accepts NULL. Frees the packed type with the last reference, so not from inside a lock.
+// Gives a reference back. Accepts NULL. The last one frees the packed type by a call of MPI, so it
+// must not be given back under a lock.
 void fr_datatype_release(const struct fr_layout *layout);
 
-// Forgets a datatype whose handle is about to be freed; pending users keep their reference. The
-// packed type is freed with the last reference.
+// Forgets a datatype whose handle is about to be freed. Users of its layout keep their references;
+// the last one frees the packed type.
 void fr_datatype_forget(fr_word type);
 
-// Forgets all and frees all packed types; called just before the real MPI_Finalize, with no
-// transfer under way. References given back later no longer call MPI.
+// Forgets all datatypes and frees all packed types. Called just before the real MPI_Finalize, with
+// no transfer under way. References that are given back later no longer call MPI.
 void fr_datatype_forget_all(void);
 
-// Extent and true extent alone, from the cache when it has the type: no decoding. For asking where
-// a derived datatype's bytes really are. Returns false when MPI fails.
+// Writes extent and true extent of a datatype, without decoding it: from the cache when that has
+// the type, else as MPI says. They tell where a derived datatype's bytes really are. Returns false
+// when MPI fails.
 bool fr_datatype_bounds(fr_word type, ptrdiff_t *extent, ptrdiff_t *true_lower,
                         size_t *true_extent);
 
-// Makes a committed datatype of so many MPI_BYTE, also of more than an int counts, which the caller
-// frees. Returns FR_ERR_MPI, FR_ERR_NO_MEMORY, FR_ERR_LIMIT.
+// Makes a committed datatype of `bytes` MPI_BYTE, which may be more than an int counts. The caller
+// frees it. Returns FR_ERR_MPI, FR_ERR_NO_MEMORY or FR_ERR_LIMIT on failure.
 FR_MUST_CHECK enum fr_status fr_datatype_bytes_type(size_t bytes, fr_word *type);
 
-// Range of addresses that `count` elements use: `first` relative to the buffer argument, `bytes`
-// from there. No bytes gives 0 and 0.
+// Computes the range of addresses that `count` elements use: `bytes` bytes from `first`, which is
+// relative to the buffer argument. Both are 0 where there are no bytes.
 static inline void fr_datatype_span(ptrdiff_t extent, ptrdiff_t true_lower, size_t true_extent,
                                     size_t count, ptrdiff_t *first, size_t *bytes)
 {
     bool none = count == 0 || true_extent == 0;
-    ptrdiff_t reach = none ? 0 : extent * (ptrdiff_t)(count - 1); // of the last element's start
+    ptrdiff_t reach = none ? 0 : extent * (ptrdiff_t)(count - 1); // start of the last element
     *first = none ? 0 : true_lower + (reach < 0 ? reach : 0);
     *bytes = none ? 0 : true_extent + (size_t)(reach < 0 ? -reach : reach);
 }
 
-// What kernels take of a layout. Immutable; lives as long as the layout.
+// A layout in the form that kernels take. Immutable; lives as long as the layout.
 struct fr_datatype_compiled {
     struct fr_pack_shape shape;
-    void *table; // in host memory; NULL: there is none
-    uint64_t id; // of no other one in this process, nor 0
+    void *table; // table of blocks, in host memory; NULL where the shape needs none
+    uint64_t id; // unique in this process, and not 0
 };
 
-// Returns a layout in the form that kernels take, made when first asked for. NULL where it has no
-// bytes, is too irregular, or there was no memory.
+// Returns a layout in the form that kernels take, which the first call makes. The layout owns it.
+// Returns NULL where the layout has no bytes or is too irregular, or there was no memory.
 const struct fr_datatype_compiled *fr_datatype_compiled_get(const struct fr_layout *layout);
 
-// Has `gone` called with the id of a table that is about to be freed, of any thread, under no lock.
+// Sets the function that is called with the id of a table that is about to be freed. Any thread may
+// call it, under no lock.
 void fr_datatype_watch(void (*gone)(uint64_t id));
 
 // A strided copy between an application's buffer and a staging area: n[1] planes of n[0] rows of
-// `bytes` contiguous bytes. Offsets and strides in bytes, each side its own.
+// `bytes` contiguous bytes. Offsets and strides are in bytes, and each side has its own.
 struct fr_datatype_copy {
     ptrdiff_t user_offset;
     ptrdiff_t stage_offset;
@@ -107,11 +113,11 @@ struct fr_datatype_copy {
 };
 typedef enum fr_status (*fr_datatype_visit_fn)(void *context, const struct fr_datatype_copy *copy);
 
-// Shows `visit` the copies that together are the first `limit_bytes` bytes, in the order of the
-// type map, of `count` elements; the limit may cut a run. Staging offsets are those of a packed
-// copy, or with `packed` false equal the user's. Copies come in no particular order and as few as
-// the layout allows: elements that follow one another become rows or planes. Returns the first
-// status that is not FR_OK, after which it visits no more.
+// Calls `visit` with the copies that together are the first `limit_bytes` bytes, in the order of
+// the type map, of `count` elements. The limit may cut a run. Staging offsets are those of a packed
+// copy or, where `packed` is false, equal to the user's. Copies come in no particular order. They
+// are as few as the layout allows: elements that follow one another become rows or planes. Returns
+// the first status that is not FR_OK, after which it makes no more calls.
 FR_MUST_CHECK enum fr_status fr_datatype_visit(const struct fr_layout *layout, size_t count,
                                                bool packed, size_t limit_bytes,
                                                fr_datatype_visit_fn visit, void *context);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Calls of the real MPI with a word for each argument.
+// Calls of the real MPI, with a word for each argument.
 #include "config.h"
 
 #include "fabrail/abi.h"
@@ -85,7 +85,7 @@ int fr_abi_call(enum fr_fn fn, const fr_word *args)
 
 static fr_word asked_on;
 
-// Open MPI tells only null handles from others.
+// Open MPI recognises no wrong handles but null ones, so a communicator is of no use there.
 void fr_abi_ask_on(fr_word comm)
 {
     bool none = comm == fr_abi_mpi.COMM_NULL || strcmp(fr_abi_mpi.family, "Open MPI") == 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Who calls an MPI function: the application, or the MPI library itself, whose parts call each
-// other by the functions that everybody uses (ROMIO exchanges by MPI_Alltoall and MPI_Ialltoall,
-// also from inside of MPI_Wait).
+// The caller of an MPI function: the application, or the MPI library itself. Parts of that call
+// each other by the functions that everybody uses: ROMIO exchanges by MPI_Alltoall and
+// MPI_Ialltoall, also from inside of MPI_Wait.
 #include "config.h"
 
 #include "fabrail/abi.h"
@@ -9,8 +9,8 @@
 
 #include <string.h>
 
-// Answers by return address, in one word each: code addresses leave the highest bit free. An
-// address is in one of a few places, or takes the last of them from another.
+// Answers by return address, in one word each, since code addresses leave the highest bit free. An
+// address stands in one of the WAYS places of its set. Where all are taken it replaces the last.
 enum { PLACE_BITS = 11, WAYS = 4, PLACES = 1 << PLACE_BITS };
 #define INTERNAL ((uintptr_t)1 << 63)
 static _Atomic uintptr_t answers[PLACES];
@@ -23,8 +23,8 @@ static bool starts_with(const char *path, const char *name)
 
 struct question {
     uintptr_t address;
-    const void *object; // its program headers, which no two have in common
-    bool is_component;  // of Open MPI, which are loaded from files of their own
+    const void *object; // its program headers, which no two objects have in common
+    bool is_component;  // a component of Open MPI, loaded from a file of its own
 };
 
 static int look_into(struct dl_phdr_info *object, size_t size, void *data)
@@ -45,8 +45,9 @@ const void *fr_abi_object_of(const void *address)
     return question.object;
 }
 
-// The object that the real functions are in, and components. Not the Fortran bindings: those call
-// for the application. dladdr would also look for a symbol, among all that the object has.
+// Returns whether an address is in the object that holds the real functions, or in a component. The
+// Fortran bindings do not count: they call for the application. dladdr is no choice, since it would
+// also look for a symbol among all that the object has.
 static bool is_in_library(uintptr_t address)
 {
     struct question caller = {.address = address};
@@ -56,7 +57,7 @@ static bool is_in_library(uintptr_t address)
            (real && caller.object && caller.object == fr_abi_object_of(real));
 }
 
-// The first of the places of an address.
+// Returns the first of the places of an address.
 static _Atomic uintptr_t *set_of(uintptr_t address)
 {
     const uint64_t odd = 0x9e3779b97f4a7c15u;

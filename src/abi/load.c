@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Finds the MPI library of the process, tells its family, and keeps the addresses of its functions.
+// Finds the MPI library of the process, identifies its family, and keeps the addresses of its
+// functions.
 //
-// The loader has a lock, which a thread has that runs the constructors of an object, and
-// constructors may call MPI and look its functions up. So no thread waits for another one that is
-// in here: each looks for itself, and what the first has found counts for all.
+// A thread that runs the constructors of an object holds the loader's lock, and constructors may
+// call MPI and look its functions up. So no thread waits for another one that is in here: each
+// looks for itself, and the findings of the first count for all.
 #include "config.h"
 
 #include "abi/personality.h"
@@ -19,25 +20,26 @@ struct fr_abi_personality fr_abi_mpi;
 struct fr_abi_handles fr_abi_named_types[2];
 
 struct bounds {
-    uintptr_t first; // byte that an object occupies
+    uintptr_t first; // first byte that an object occupies
     uintptr_t last;
 };
 
-// What is found, by one thread for all.
+// All that is found, by one thread for all.
 struct found {
     enum fr_status status;
     void *library;
-    struct fr_core_object object; // its tables
-    void *probe;                  // an address in it
+    struct fr_core_object object; // tables of the MPI library
+    void *probe;                  // address of probe_symbol in it
     struct bounds mpi;
-    struct bounds executable; // which may have copies of the MPI library's data
+    struct bounds executable; // the program, which may have copies of the MPI library's data
     void *real[FR_FN_COUNT];
     void *profiler[FR_FN_COUNT];
     struct fr_abi_handles named_types[FR_ARRAY_LENGTH(fr_abi_named_types)];
     struct fr_abi_personality personality;
 };
 
-// The addresses are constant once they are found, the family once it is started.
+// `known` is written under start_lock. Its addresses are constant once is_found is set, the family
+// once is_started is.
 static struct found known;
 static atomic_bool is_found, is_started;
 static struct fr_lock start_lock = FR_LOCK_INIT;
@@ -50,7 +52,8 @@ struct search {
     char path[PATH_MAX]; // of the object that defines it
 };
 
-// A library that merely depends on MPI finds MPI's symbols too, in another object.
+// Looks whether an object itself defines the symbol. A library that merely depends on MPI finds
+// MPI's symbols too, in another object.
 static int look_into(struct dl_phdr_info *info, size_t size, void *data)
 {
     struct search *search = data;
@@ -64,9 +67,10 @@ static int look_into(struct dl_phdr_info *info, size_t size, void *data)
     return 1;
 }
 
-// Walks the loaded objects, since a library that came by dlopen(RTLD_LOCAL) is in no search scope.
-// Returns a handle of the first one that defines the symbol, NULL if none does. The walk only
-// copies a name: dlopen inside of it could deadlock with a thread that loads a library.
+// Opens the first loaded object that defines the symbol. Returns its handle, NULL if there is none.
+// It walks the loaded objects, since a library opened with dlopen(RTLD_LOCAL) is in no search
+// scope. The walk only copies a name: dlopen inside of it could deadlock with a thread that loads a
+// library.
 static void *open_definer(const char *symbol)
 {
     struct search search = {.symbol = symbol};
@@ -80,12 +84,13 @@ void *fr_abi_find_loaded(const char *symbol)
     void *handle = open_definer(symbol);
     void *address = handle ? fr_core_dlsym(handle, symbol) : NULL;
     if (handle)
-        dlclose(handle); // whoever loaded it keeps it
+        dlclose(handle); // the code that loaded it keeps it
     return address;
 }
 
-// Data of the MPI library. An executable that refers to it has a copy of its own, which everybody
-// uses in place of the library's (a copy relocation), so the global scope comes first.
+// Returns the address of data of the MPI library. An executable that refers to it has a copy of its
+// own, which everybody uses in place of the library's (a copy relocation). So the global scope
+// comes first.
 static void *find_data(void *library, const char *symbol)
 {
     void *own = fr_core_dlsym(library, symbol);
@@ -107,7 +112,7 @@ static bool is_within(struct bounds bounds, uintptr_t address)
     return address >= bounds.first && address <= bounds.last;
 }
 
-// The executable comes first.
+// Notes the bounds of the executable, which the walk shows first, and those of the MPI library.
 static int note_bounds(struct dl_phdr_info *info, size_t size, void *data)
 {
     struct found *found = data;
@@ -127,12 +132,12 @@ static int note_bounds(struct dl_phdr_info *info, size_t size, void *data)
     if (!is_within(bounds, (uintptr_t)found->probe))
         return 0;
     found->mpi = bounds;
-    (void)fr_core_object_of(info, &found->object); // which the probe was found in
+    (void)fr_core_object_of(info, &found->object); // the probe was found in it
     return 1;
 }
 
 #ifdef FR_HAVE_OPENMPI
-// What is made at run time lies elsewhere.
+// Predefined handles lie within the library or the executable; handles made at run time do not.
 static bool fill_openmpi(struct found *found)
 {
     const struct bounds *objects[] = {&found->mpi, &found->executable};
@@ -143,7 +148,8 @@ static bool fill_openmpi(struct found *found)
 }
 #endif
 
-// The standard ABI goes by the library's name, since one MPI release ships it beside its own ABI.
+// Identifies the family. The standard ABI goes by the library's name, since one MPI release ships
+// it beside its own ABI.
 static bool choose_personality(struct found *found)
 {
     char version[8192] = ""; // MPI_MAX_LIBRARY_VERSION_STRING is at most this in all families
@@ -152,7 +158,7 @@ static bool choose_personality(struct found *found)
     get_version(version, &length);
     const char *object = object_base_name(found->library);
     if (strstr(object, "mpi_abi")) {
-        // Predefined handles have the first page.
+        // Predefined handles are addresses in the first page.
         found->named_types[0] = (struct fr_abi_handles){0, 4096};
         return fr_abi_personality_abi(find_data, found->library, &found->personality);
     }
@@ -164,7 +170,7 @@ static bool choose_personality(struct found *found)
     static const char *const family[] = {"MPICH", "MVAPICH", "Intel(R) MPI", "CRAY", "ParaStation"};
     for (size_t i = 0; i < FR_ARRAY_LENGTH(family); i++) {
         if (strstr(version, family[i])) {
-            // The two top bits of a handle are its kind, 1 is built in.
+            // The two top bits of a handle are its kind; kind 1 is built in.
             found->named_types[0] = (struct fr_abi_handles){0x40000000, 0x40000000};
             return fr_abi_personality_mpich(find_data, found->library, &found->personality);
         }
@@ -176,10 +182,10 @@ static bool choose_personality(struct found *found)
     return false;
 }
 
-// Libraries between this one and the MPI library that define functions of MPI.
+// Search for libraries between this one and the MPI library that define functions of MPI.
 struct wrappers {
     struct found *found;
-    bool is_behind; // this library
+    bool is_behind; // the walk has passed this library
 };
 
 static int note_wrapper(struct dl_phdr_info *info, size_t size, void *data)
@@ -202,7 +208,8 @@ static int note_wrapper(struct dl_phdr_info *info, size_t size, void *data)
     return 0;
 }
 
-// The tables are read, since a failed dlsym allocates memory and leaves an error behind.
+// Finds the real functions and those of profilers. It reads the objects' tables, since a failed
+// dlsym allocates memory and leaves an error behind.
 static void find_functions(struct found *found)
 {
     for (unsigned fn = 0; fn < FR_FN_COUNT; fn++) {
@@ -251,7 +258,7 @@ bool fr_abi_find(void)
     return known.library != NULL;
 }
 
-// Returns false when another thread was faster.
+// Makes the family that was found count for all. Returns false when another thread was faster.
 static bool take_over(const struct found *found)
 {
     fr_core_lock(&start_lock);

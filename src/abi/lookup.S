@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// dlsym, which shows each question to fr_intercept_lookup and goes on to the next dlsym by a jump: the C
-// library tells by the return address who asks, and so what comes next after him.
+// The exported dlsym. It shows each question to fr_intercept_lookup and goes on to the next dlsym
+// by a jump. The C library tells by the return address who asks, and so which object comes next.
 
 #if defined(__x86_64__)
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The part of the MPI 5 standard ABI that Fabrail needs. Types, values and layout are those of the
-// chapter "Application Binary Interface" and appendix A.1 of MPI 5.0; the coverage test compares
+// chapter "Application Binary Interface" and appendix A.1 of MPI 5.0. The coverage test compares
 // them with an installed mpi.h of that ABI.
 #ifndef FR_ABI_MPI5_H
 #define FR_ABI_MPI5_H

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What an MPI family's mpi.h says, as data. Compiled once for each family with that family's header
-// and one of FR_PERSONALITY_OPENMPI, FR_PERSONALITY_MPICH, FR_PERSONALITY_ABI. Nothing here refers
-// to a symbol of an MPI library at link time.
+// The content of an MPI family's mpi.h as data. This file is compiled once for each family, with
+// that family's header and one of FR_PERSONALITY_OPENMPI, FR_PERSONALITY_MPICH, FR_PERSONALITY_ABI.
+// Nothing here refers to a symbol of an MPI library at link time.
 #include "config.h"
 
 #include "abi/personality.h"
@@ -17,7 +17,7 @@
 #define FR_PERSONALITY_FILL    fr_abi_personality_openmpi
 #define FR_HANDLE_WORD(name)   ((fr_word)(name))
 #define FR_STATUS_BYTES_OFFSET ((int)offsetof(MPI_Status, _ucount))
-// Open MPI's predefined handles are addresses in its library; the header takes them at link time.
+// Open MPI's predefined handles are addresses in its library, which the header takes at link time.
 // From here on they are looked up in the library that the process really has.
 #undef OMPI_PREDEFINED_GLOBAL
 #define OMPI_PREDEFINED_GLOBAL(type, global) ((type)find_global(find, library, #global, &complete))
@@ -25,7 +25,7 @@
 #define FR_FAMILY              "MPICH"
 #define FR_PERSONALITY_FILL    fr_abi_personality_mpich
 #define FR_HANDLE_WORD(name)   ((fr_word)(uint32_t)(name))
-// Two words of 32 bits, the higher one shifted by the bit of cancelled receives.
+// The count is two words of 32 bits. The higher one is shifted by the bit of cancelled receives.
 #define FR_STATUS_BYTES_OFFSET ((int)offsetof(MPI_Status, count_lo))
 #else
 #define FR_FAMILY              "MPI ABI"
@@ -34,7 +34,7 @@
 #define FR_STATUS_BYTES_OFFSET (-1)
 #endif
 #define MPI_TWOINT MPI_2INT
-// Not in every mpi.h.
+// Some versions of mpi.h lack these.
 #ifndef MPI_LOGICAL1
 #define MPI_LOGICAL1 MPI_DATATYPE_NULL
 #define MPI_LOGICAL2 MPI_DATATYPE_NULL

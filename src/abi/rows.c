@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The table of MPI functions as data, and questions about a row's signature.
+// The table of MPI functions as data: its rows, and the positions of arguments by the letters of a
+// row's signature.
 #include "config.h"
 
 #include "fabrail/abi.h"
@@ -45,7 +46,8 @@ static bool is_buffer(char letter)
     return letter == 's' || letter == 'r' || letter == 'b';
 }
 
-// What follows a buffer, or the buffers that share it: count, displacements and datatype.
+// Returns the side of a call that begins with the buffer at an argument. Count, displacements and
+// datatype follow a buffer, or the buffers that share them.
 static struct fr_abi_side side_at(const char *signature, int buffer)
 {
     struct fr_abi_side side = {(signed char)buffer, -1, -1, -1, .has_counts = false};
@@ -87,7 +89,8 @@ static void fill_sides(struct fr_abi_row *row)
     }
 }
 
-// Where the first argument of a letter is entered; NULL for those that no field is for.
+// Returns the field for the position of the first argument with a letter; NULL for a letter that
+// has no field. The second P is the sender.
 static signed char *field_of(struct fr_abi_row *row, char letter)
 {
     switch (letter) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The exported functions: for every row of functions.def MPI_x and PMPI_x, one tail jump each through
-// fr_intercept_slots. A slot's target is the real function, a profiler's, or one of the two entries at the
-// end, which find the slot's number in r11 (x86-64) or w17 (AArch64): 2 * row for MPI_x, plus 1 for
-// PMPI_x. Arguments stay where the caller put them, so a stub knows nothing of signatures. No row is
-// variadic or takes a floating-point number, so the entries keep no vector registers.
+// The exported functions: MPI_x and PMPI_x for every row of functions.def. Each is one tail jump
+// through fr_intercept_slots. The target of a slot is the real function, a profiler's, or one of
+// the two entries at the end. These find the slot's number in r11 (x86-64) or w17 (AArch64): 2 *
+// row for MPI_x, plus 1 for PMPI_x. Arguments stay where the caller put them, so a stub knows
+// nothing of signatures. No row is variadic or takes a floating-point number, so the entries keep
+// no vector registers.
 
 #if defined(__x86_64__)
 
@@ -133,7 +134,7 @@ fr_intercept_slots:
     .text
 #if defined(__x86_64__)
 
-// Shows the arguments to a function, which returns an address to jump to in rax, or 0 and the call's
+// Shows the arguments to a function. It returns an address to jump to in rax, or 0 and the call's
 // result in rdx.
 .macro fr_entry name function
     .hidden \name
@@ -182,7 +183,7 @@ fr_intercept_slots:
 
 #elif defined(__aarch64__)
 
-// Shows the arguments to a function, which returns an address to jump to in x0, or 0 and the call's
+// Shows the arguments to a function. It returns an address to jump to in x0, or 0 and the call's
 // result in x1.
 .macro fr_entry name function
     .hidden \name

@@ -13,7 +13,7 @@ static const unsigned char families[] = {
 };
 _Static_assert(FR_ARRAY_LENGTH(families) == FR_DATATYPES, "a family each");
 
-// A handle that this MPI does not have is none of the application's either.
+// A datatype that this MPI lacks has the null handle in the table, which has no family.
 enum fr_abi_family fr_abi_family_of(fr_word type)
 {
     for (unsigned i = 0; i < FR_DATATYPES; i++) {

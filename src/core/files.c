@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Small files of Fabrail's. A process that is preloaded must get over whatever it finds at a name:
-// nothing here waits for the other end of a pipe or reads without bound.
+// Small files of Fabrail's: their places and their text. A preloaded process must get over whatever
+// it finds at a name. So nothing here waits for the other end of a pipe or reads without bound.
 #include "config.h"
 
 #include "fabrail/core/files.h"
@@ -22,7 +22,7 @@ static bool compose(const char *folder, const char *between, const char *name,
 
 bool fr_core_file_of_user(const char *name, char path[FR_FILE_NAME_BYTES])
 {
-    // XDG Base Directory Specification: a relative path counts as none.
+    // XDG Base Directory Specification: a relative path counts as unset.
     const char *folder = getenv("XDG_CONFIG_HOME");
     if (folder != NULL && *folder == '/')
         return compose(folder, "", name, path);
@@ -35,7 +35,8 @@ bool fr_core_file_of_system(const char *name, char path[FR_FILE_NAME_BYTES])
     return compose(FR_SYSCONFDIR, "", name, path);
 }
 
-// Reads up to the end of the file, which may be shorter by now than `room` bytes. -1 on failure.
+// Reads up to the end of the file, which may be shorter by now than `room` bytes. Returns the bytes
+// read, -1 on failure.
 static ssize_t read_all(int file, char *text, size_t room)
 {
     size_t used = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the launcher's environment says of the job: a name that its processes share and other jobs
-// do not have.
+// The name of the job, from the launcher's environment. All processes of the job share it, and
+// other jobs have another.
 #include "config.h"
 
 #include "fabrail/core.h"
@@ -22,7 +22,7 @@ const char *fr_core_job_value(const char *name)
 
 void fr_core_job_name(char name[FR_TOOLS_JOB_BYTES])
 {
-    // The first two name a step of a job, and several launches in one allocation differ in them.
+    // The first two name a step of a job. They also differ between launches in one allocation.
     static const char *const names[] = {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID"};
     name[0] = '\0';
     const char *job = fr_core_job_value("SLURM_JOB_ID");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The log. A line is composed on the stack and leaves in one write, so that lines of several
-// threads and ranks that share a terminal do not mix, and so that logging works wherever Fabrail is
-// called from: under a lock of malloc, in a signal handler's thread, before main.
+// The log. A line is composed on the stack and leaves in one write. So lines of several threads and
+// ranks that share a terminal do not mix. Logging also works wherever Fabrail is called from: under
+// a lock of malloc, in a thread's signal handler, before main.
 #include "config.h"
 
 #include "fabrail/core.h"
@@ -33,7 +33,7 @@ static size_t compose_prefix(enum fr_log_level level, char *line)
     return (size_t)used;
 }
 
-// Texts can hold what users wrote in variables and file names: a line stays one line.
+// Keeps a line one line: texts can hold what users wrote in variables and file names.
 static void replace_control_characters(char *text, size_t length)
 {
     for (size_t i = 0; i < length; i++) {
@@ -45,8 +45,8 @@ static void replace_control_characters(char *text, size_t length)
 
 static void write_line(const char *line, size_t length)
 {
-    // A second write happens only where the first was cut short or interrupted. What stderr refuses
-    // (closed, full and nonblocking) is lost: there is nowhere to complain.
+    // A second write happens only after one that was cut short or interrupted. A line that stderr
+    // refuses (closed, full and nonblocking) is lost, since there is nowhere to complain.
     while (length > 0) {
         ssize_t written = write(STDERR_FILENO, line, length);
         if (written < 0 && errno == EINTR)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Loaded objects and their symbols; the C library's functions that deal with them.
+// Loaded objects and their symbols, and the C library's functions that deal with them.
 #include "config.h"
 
 #include "fabrail/core/object.h"
@@ -66,8 +66,8 @@ FR_UNSANITIZED static uint32_t hash_of(const char *name)
     return hash;
 }
 
-// The section has four words, a Bloom filter, buckets, and a chain of hashes. The lowest bit of a
-// hash marks the last one of its bucket.
+// The hash section has four words, a Bloom filter, buckets, and a chain of hashes. The lowest bit
+// of a hash marks the last one of its bucket.
 FR_UNSANITIZED const ElfW(Sym) *
     fr_core_object_symbol(const struct fr_core_object *object, const char *name)
 {
@@ -126,9 +126,9 @@ FR_UNSANITIZED static void note_functions(const struct fr_core_object *object)
     }
 }
 
-// The C library is among the objects that the process starts with. These stand first in the
-// loader's list and never leave it, so that the list needs no lock. Up to release 2.33 the first
-// two functions are in libdl. Threads that come here at once find the same.
+// Finds the C library's functions. The C library is among the objects that the process starts with.
+// These stand first in the loader's list and never leave it, so that the list needs no lock. Up to
+// release 2.33 dlsym and dlopen are in libdl. Threads that come here at once find the same.
 FR_UNSANITIZED static void *find_function(enum function function)
 {
     const struct link_map *map = _r_debug.r_map;
@@ -147,7 +147,7 @@ FR_UNSANITIZED static inline void *function_at(enum function function)
     return address ? address : find_function(function);
 }
 
-// An application may ask for the error of a call of its own long after that.
+// Clears the loader's error: an application may ask for the error of a call of its own much later.
 FR_UNSANITIZED static void forget_error(void)
 {
     __typeof__(dlerror) *function = (__typeof__(dlerror) *)function_at(DLERROR);
@@ -155,7 +155,7 @@ FR_UNSANITIZED static void forget_error(void)
         (void)function();
 }
 
-// Another C library than GNU's is asked by name.
+// A C library other than GNU's is asked by name.
 FR_UNSANITIZED void *fr_core_dlsym(void *handle, const char *name)
 {
     __typeof__(dlsym) *function = (__typeof__(dlsym) *)function_at(DLSYM);
@@ -184,7 +184,7 @@ FR_UNSANITIZED int fr_core_iterate_objects(int (*callback)(struct dl_phdr_info *
     return function ? function(callback, data) : dl_iterate_phdr(callback, data);
 }
 
-// What this copy of the library, and the first one, are told by.
+// Identities of this copy of the library, and of the first one.
 struct copies {
     const char *soname;
     uintptr_t base;
@@ -216,7 +216,7 @@ FR_UNSANITIZED static int find_first(struct dl_phdr_info *info, size_t size, voi
     return 1;
 }
 
-// Constant once they are known; threads that come here at once find the same.
+// Finds both copies. They are constant once known; threads that come here at once find the same.
 FR_UNSANITIZED static const struct copies *known_copies(void)
 {
     static struct copies known;

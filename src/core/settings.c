@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The settings: one table of environment variables, from which values, warnings and the manual page
-// come. The environment is read here and nowhere else, and nothing in it ever stops the job.
+// come. The environment is read here and nowhere else. Nothing in it ever stops the job.
 #include "config.h"
 
 #include "fabrail/core.h"
@@ -24,7 +24,7 @@ enum row_type {
     ROW_STRING
 };
 
-// One value of a choice, or one member of a list, whose bits are or-ed together.
+// One value of a choice, or one member of a list. A list is the bits of its members.
 struct choice {
     const char *name; // NULL ends an array of choices
     unsigned value;
@@ -39,7 +39,7 @@ struct row {
     size_t min_bytes;
     size_t max_bytes;
     const char *help; // sentences for the manual page, in roff
-    bool alike;       // for all ranks of a job
+    bool alike;       // all ranks of a job must have it alike
 };
 
 // Members of choices are stored through `unsigned`, booleans of any spelling through `bool`.
@@ -296,8 +296,8 @@ static bool parse_list(const struct choice *choices, const char *text, unsigned 
     return true;
 }
 
-// Shift of a size's suffix: K, M, G or T, each also as KB or KiB, always powers of 1024. -1 if the
-// text is anything else.
+// Returns the shift of a size's suffix: K, M, G or T, each also as KB or KiB, always powers of
+// 1024. Returns -1 if the text is anything else.
 static int suffix_shift(const char *text)
 {
     static const char letters[] = "kmgt";
@@ -312,7 +312,8 @@ static int suffix_shift(const char *text)
     return 10 * (int)(letter - letters + 1);
 }
 
-// Digits by hand: strtod would follow the application's locale, and strtoul takes signs.
+// The digits are read by hand: strtod would follow the application's locale, and strtoul takes
+// signs.
 bool fr_core_bytes_parse(const char *text, size_t *bytes)
 {
     size_t whole = 0, fraction = 0, scale = 1;
@@ -451,8 +452,8 @@ static size_t min_of(size_t a, size_t b)
 
 enum { DISTANCE_CHARS = 48 };
 
-// Edits (insert, delete, replace one character) that turn `a` into `b`, of which no more than
-// DISTANCE_CHARS characters are looked at.
+// Returns the number of edits (insert, delete, replace one character) that turn `a` into `b`. Looks
+// at no more than DISTANCE_CHARS characters of each.
 static size_t edit_distance(const char *a, size_t a_length, const char *b)
 {
     size_t b_length = min_of(strlen(b), DISTANCE_CHARS);
@@ -518,8 +519,8 @@ static const struct row *find_row(const char *entry, size_t name_length)
     return NULL;
 }
 
-// If `entry` of an environment is a variable of Fabrail's, returns its name without the prefix and
-// the name's length, else NULL.
+// Returns the name, without the prefix, of the variable of Fabrail's that `entry` of an environment
+// sets, and the name's length. Returns NULL if it is another variable.
 static const char *own_name(const char *entry, size_t *length)
 {
     if (strncmp(entry, PREFIX, sizeof(PREFIX) - 1) != 0)
@@ -529,8 +530,8 @@ static const char *own_name(const char *entry, size_t *length)
     return name[*length] == '=' ? name : NULL;
 }
 
-// Where a name stands twice the first counts, as for getenv. An empty value is as good as none but
-// for texts.
+// Stores the values that an environment sets, and puts bad ones into `bad_values`. Where a name
+// stands twice the first counts, as for getenv. An empty value counts as none, except for texts.
 static void apply_environment(char *const *environment, struct fr_settings *settings,
                               const char *bad_values[FR_ARRAY_LENGTH(rows)])
 {
@@ -551,8 +552,8 @@ static void apply_environment(char *const *environment, struct fr_settings *sett
 unsigned fr_core_settings_parse(char *const *environment, struct fr_settings *settings,
                                 fr_core_complain_fn complain, void *cookie)
 {
-    // First come all values, then the complaints, so that whoever hears them can look at settings
-    // such as the log level first.
+    // All values come first, then the complaints, so that `complain` can look at settings such as
+    // the log level.
     static char *const empty[] = {NULL};
     const char *bad_values[FR_ARRAY_LENGTH(rows)] = {0};
     struct complaints complaints = {complain, cookie, 0};
@@ -582,7 +583,7 @@ static struct fr_settings process_settings;
 static pthread_once_t process_once = PTHREAD_ONCE_INIT;
 static _Atomic(const struct fr_settings *) process_ready;
 
-// All ranks have the same settings, so the first alone complains of them, as far as the launcher
+// All ranks have the same settings, so only the first complains of them, as far as the launcher
 // lets ranks be told apart before MPI_Init.
 static bool is_first_rank(void)
 {
@@ -644,7 +645,7 @@ const struct fr_settings *fr_core_settings(void)
     return settings;
 }
 
-// Of a switch, a choice or a list, the only rows that have to be alike.
+// Writes the value of a switch, a choice or a list. No other rows have to be alike.
 static size_t write_value(const struct row *row, const void *member, char *text, size_t room)
 {
     size_t used = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Texts of the status type, sizes as people write them, characters, and the lock.
+// Small helpers of the module: texts of the status type, sizes as people write them, UTF-8
+// characters, and the lock.
 #include "config.h"
 
 #include "fabrail/core.h"
@@ -61,7 +62,7 @@ unsigned fr_core_utf8_length(const char *at)
     return surrogate || overlong || beyond ? 0 : length;
 }
 
-// The two functions below are the capability that the analysis reasons about, so they are exempt.
+// The two functions below are what the analysis reasons about, so they are exempt from it.
 FR_UNANALYSED void fr_core_lock(struct fr_lock *lock)
 {
     pthread_mutex_lock(&lock->mutex);

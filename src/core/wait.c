@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Waits: when to yield, when to sleep, and when to say that it takes long.
+// Waits: when to yield, when to sleep, and when to say that a wait is long or over.
 #include "config.h"
 
 #include "fabrail/core/wait.h"

@@ -10,7 +10,7 @@ static enum fr_status grow_elements(size_t *elements, size_t count)
     return __builtin_mul_overflow(*elements, count, elements) ? FR_ERR_LIMIT : FR_OK;
 }
 
-// The dimension that is k-th in memory, the fastest being the 0th.
+// Returns the dimension that is k-th in memory; the fastest is the 0th.
 static size_t fastest(size_t k, size_t dimensions, int64_t order)
 {
     return order == fr_abi_mpi.ORDER_C ? dimensions - 1 - k : k;
@@ -45,9 +45,9 @@ enum fr_status fr_datatype_array_subarray(const struct fr_datatype_contents *con
     return FR_OK;
 }
 
-// One dimension of a distributed array, as seen by one process.
+// One process's share of a dimension of a distributed array.
 struct share {
-    int64_t block;   // elements a block
+    int64_t block;   // elements of a block
     int64_t blocks;  // full blocks of this process
     int64_t first;   // element at which its first block begins
     int64_t stride;  // elements from one of its blocks to its next
@@ -117,7 +117,7 @@ static enum fr_status distribute(struct fr_datatype_list *list, const struct sha
     return FR_OK;
 }
 
-// The arguments of a distributed array, wherever the form of the constructor keeps them.
+// Arguments of a distributed array, independent of the form of the constructor.
 struct grid {
     size_t dimensions;
     int64_t rank;
@@ -147,7 +147,8 @@ static enum fr_status read_grid(const struct fr_datatype_contents *contents, str
     return FR_OK;
 }
 
-// Coordinate of the process along a dimension: the grid of processes is row-major in either order.
+// Returns the coordinate of the process along a dimension. The grid of processes is row-major in
+// either order of the array.
 static int64_t coordinate_of(const struct grid *grid, size_t dimension)
 {
     int64_t below = 1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Layouts by datatype handle. A table under a lock holds one reference to each layout; in front of
-// it every thread remembers the few layouts it used last, so that the usual acquire is a compare
-// and an atomic increment.
+// The cache of layouts, by datatype handle. A table under a lock holds one reference to each
+// layout. In front of it every thread remembers the few layouts that it used last. So the usual
+// acquire is a compare and an atomic increment.
 #include "config.h"
 
 #include "datatype/datatype_int.h"
@@ -14,17 +14,17 @@ struct fr_datatype_private {
     fr_word type;
     atomic_size_t references; // the table's, and one for each acquire
     atomic_bool owns_packed;
-    _Atomic(struct fr_datatype_compiled *) compiled; // NULL until somebody asks for it
-    unsigned long epoch; // packed types of an earlier epoch are gone with their MPI_Finalize
+    _Atomic(struct fr_datatype_compiled *) compiled; // NULL until first asked for
+    unsigned long epoch; // packed types of an earlier epoch went with their MPI_Finalize
     UT_hash_handle hh;
 };
 
 static struct fr_lock table_lock = FR_LOCK_INIT;
 static struct fr_datatype_private *table FR_GUARDED_BY(table_lock);
 
-// Advances whenever the table drops a layout, under the lock. What a thread remembers from an
-// earlier generation may be gone. A handle cannot be in use by one thread while another frees it,
-// so a layout of the current generation cannot vanish between the compare and the increment.
+// Advances under the lock whenever the table drops a layout. An entry that a thread remembers from
+// an earlier generation may be gone. No thread may use a handle while another frees it, so a layout
+// of the current generation cannot vanish between the compare and the increment.
 static atomic_ulong generation = 1;
 static atomic_ulong current_epoch;
 
@@ -38,18 +38,18 @@ static FR_TLS struct recent recent_layouts[RECENT];
 
 static struct recent *recent_slot(fr_word type)
 {
-    // Handles are small integers in one family, addresses in the others: spread both.
+    // Handles are small integers in one family, addresses in the others; the hash spreads both.
     return &recent_layouts[((uint64_t)type * UINT64_C(0x9e3779b97f4a7c15)) >> 61];
 }
 
-// Frees the packed type once, and never after the MPI_Finalize that took it along.
+// Frees the packed type, at most once and never after the MPI_Finalize that freed it.
 static void free_packed(struct fr_datatype_private *entry)
 {
     if (atomic_exchange(&entry->owns_packed, false) && entry->epoch == atomic_load(&current_epoch))
         fr_datatype_type_free(entry->layout.packed_type);
 }
 
-// Stands for layouts that cannot be compiled.
+// Marks layouts that cannot be compiled.
 static struct fr_datatype_compiled uncompiled;
 
 static void (*_Atomic watcher)(uint64_t id);
@@ -82,7 +82,7 @@ static struct fr_datatype_compiled *compile(const struct fr_layout *layout)
     return made;
 }
 
-// Threads may do so at once: what the first one has made counts.
+// Several threads may compile at once: the result of the first counts.
 const struct fr_datatype_compiled *fr_datatype_compiled_get(const struct fr_layout *layout)
 {
     struct fr_datatype_private *entry = layout->private;
@@ -114,7 +114,7 @@ static void drop(struct fr_datatype_private *entry)
         destroy(entry);
 }
 
-// Finds a layout that this thread used lately. It is alive until its type is freed.
+// Returns a layout that this thread used lately, or NULL. It is alive until its datatype is freed.
 static struct fr_datatype_private *find_recent(fr_word type)
 {
     const struct recent *slot = recent_slot(type);
@@ -150,8 +150,9 @@ static struct fr_datatype_private *find(fr_word type)
     return entry;
 }
 
-// Puts a new layout into the table with a reference of its own, or gives it up for the one that
-// another thread has made meanwhile. Without memory it stays out of the table and serves once.
+// Puts a new layout into the table, with a reference of the table's own. Gives the layout up for
+// one that another thread has entered meanwhile. Without memory the layout stays out of the table
+// and serves once.
 static struct fr_datatype_private *enter(struct fr_datatype_private *made)
 {
     fr_core_lock(&table_lock);
@@ -170,7 +171,7 @@ static struct fr_datatype_private *enter(struct fr_datatype_private *made)
     return entry;
 }
 
-// MPI's answer for the size, as a check of the decoded one; -1 when it has none.
+// Returns the size that MPI gives, to check the decoded one; -1 when MPI gives none.
 static int64_t size_of(fr_word type)
 {
     int64_t size = -1;
@@ -199,16 +200,16 @@ static bool ask_bounds(fr_word type, struct fr_layout *layout)
     return true;
 }
 
-// Grows the range [*first, *end) to hold what n repetitions of it, `stride` apart, hold.
+// Grows the range [*first, *end) to hold n repetitions of it, `stride` apart.
 static void stretch(size_t n, ptrdiff_t stride, ptrdiff_t *first, ptrdiff_t *end)
 {
     ptrdiff_t reach = (ptrdiff_t)((n - 1) * (size_t)stride);
     *(reach < 0 ? first : end) += reach;
 }
 
-// Whether all bytes decoded lie where MPI says that the datatype has bytes. Open MPI takes a stride
-// of -1 bytes for "no stride given", so that the constructor's arguments are not what it does.
-// MPICH counts the extent of an empty member as bytes, so that it may say more.
+// Returns whether all decoded bytes lie where MPI says that the datatype has bytes. Open MPI takes
+// a stride of -1 bytes for "no stride given", so its datatype is not what the constructor's
+// arguments say. MPICH counts the extent of an empty member as bytes, so its range may be larger.
 static bool agrees(const struct fr_layout *layout, const struct fr_datatype_list *list)
 {
     ptrdiff_t lowest = PTRDIFF_MAX;
@@ -235,7 +236,7 @@ static bool is_contiguous(const struct fr_layout *layout, const struct fr_dataty
            layout->lower_bound == 0 && layout->extent == (ptrdiff_t)group->bytes;
 }
 
-// Fills the layout from what was decoded, taking over the list's items.
+// Fills the layout from a decoded datatype, and takes the list's items over.
 static enum fr_status fill(struct fr_datatype_private *entry, struct fr_datatype_decoded *decoded)
 {
     struct fr_layout *layout = &entry->layout;
@@ -268,7 +269,7 @@ static enum fr_status fill(struct fr_datatype_private *entry, struct fr_datatype
     return FR_OK;
 }
 
-// Returns memory that growing took in advance.
+// Frees memory that growing took in advance.
 static void shrink(struct fr_datatype_list *list)
 {
     if (list->count == 0 || list->count == list->capacity)
@@ -363,7 +364,7 @@ void fr_datatype_forget_all(void)
     while (all) {
         struct fr_datatype_private *entry = all;
         HASH_DELETE(hh, all, entry);
-        free_packed(entry); // who still holds the layout can no longer call MPI with it
+        free_packed(entry); // users that still hold the layout can no longer call MPI with it
         drop(entry);
     }
     atomic_fetch_add(&current_epoch, 1);

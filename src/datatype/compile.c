@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// From the groups of a layout to what kernels take of it (fabrail/device/shape.h).
+// Compiles the groups of a layout into the form that kernels take (fabrail/device/shape.h).
 //
-// Where all groups together are one nest of levels there is no table. Else the outermost levels
-// that all groups have in common become levels, and what is left within them a table of blocks in
-// the order of their packed bytes.
+// There is no table where all groups together are one nest of levels. Else the outermost levels
+// that all groups have in common become levels of the shape. The rest within them becomes a table
+// of blocks, in the order of their packed bytes.
 #include "config.h"
 
 #include "datatype/datatype_int.h"
@@ -26,7 +26,7 @@ struct block {
     size_t bytes;
 };
 
-// A level of n entries belongs where its packed stride says.
+// Inserts a level by its packed stride; a level of one entry is none.
 static void add_level(struct level *levels, unsigned *count, struct level level)
 {
     if (level.n == 1)
@@ -53,7 +53,8 @@ static bool are_alike(const struct fr_datatype_group *a, const struct fr_datatyp
            memcmp(a->packed_stride, b->packed_stride, sizeof(a->packed_stride)) == 0;
 }
 
-// Whether the groups are copies of the first one, equally far apart: a level of their own.
+// Returns whether the groups are copies of the first one, equally far apart. *level is then the
+// level that they form.
 static bool are_steps(const struct fr_layout *layout, struct level *level)
 {
     const struct fr_datatype_group *groups = layout->groups;
@@ -77,7 +78,7 @@ static void set_level(struct fr_pack_level *into, const struct level *level)
     into->stride = level->stride;
 }
 
-// Whether all bytes are one nest: then the shape has it.
+// Returns whether all bytes are one nest of levels, and then writes it to the shape.
 static bool make_nest(const struct fr_layout *layout, struct fr_pack_shape *shape)
 {
     struct level levels[3], own;
@@ -111,8 +112,8 @@ static bool peel(struct fr_datatype_group *group, struct level *level)
     return true;
 }
 
-// Takes the outermost level off all groups if it is the same one and what is left of them fills its
-// packed stride. Returns false, with the groups as they were, if not.
+// Takes the outermost level off all groups, if it is the same one and the rest of them fits its
+// packed stride. Otherwise returns false and leaves the groups as they were.
 static bool peel_all(struct fr_datatype_group *groups, size_t count, size_t *bytes,
                      struct level *level)
 {
@@ -155,8 +156,9 @@ static void expand(const struct fr_datatype_group *group, struct block *blocks)
     }
 }
 
-// Makes the blocks of all groups, in the order of their packed bytes, neighbours merged. Returns
-// NULL for too many, or without memory.
+// Lists the blocks of all groups in the order of their packed bytes, with neighbours merged. The
+// caller frees the list. Returns NULL for too many blocks, for gaps in the packed bytes, or without
+// memory.
 static struct block *list_blocks(const struct fr_datatype_group *groups, size_t group_count,
                                  size_t *count)
 {
@@ -194,7 +196,7 @@ static struct block *list_blocks(const struct fr_datatype_group *groups, size_t 
     return blocks;
 }
 
-// Sets unit_shift, wide and each.
+// Chooses the form of the table's entries: unit_shift, wide and each.
 static void choose_entries(const struct block *blocks, size_t count, size_t bytes,
                            struct fr_pack_shape *shape)
 {
@@ -228,7 +230,7 @@ static void *write_table(const struct block *blocks, const struct fr_pack_shape 
     if (!table)
         return NULL;
     uint32_t *index = (uint32_t *)(void *)((char *)table + fr_pack_entries_bytes(shape));
-    size_t marked = 0; // packed bytes that the index knows of
+    size_t marked = 0; // packed bytes that the index covers
     for (uint32_t i = 0; i < shape->blocks; i++) {
         write_entry(shape, table, i, blocks[i].offset);
         if (shape->each.value)
@@ -290,7 +292,7 @@ bool fr_datatype_compile(const struct fr_layout *layout, struct fr_datatype_comp
         if (!make_table(layout, &shape, &table))
             return false;
     }
-    shape.level[shape.levels++].stride = layout->extent; // any number of elements
+    shape.level[shape.levels++].stride = layout->extent; // the level of elements, of any number
     shape.align = alignment_of(&shape);
     *compiled = (struct fr_datatype_compiled){.shape = shape, .table = table};
     return true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How a datatype was made: MPI's envelope and contents, through the large-count forms where the MPI
-// has them, since the others fail for datatypes made with large counts.
+// The construction of a datatype: MPI's envelope and contents. They are asked for through the
+// large-count forms where MPI has them, since the others fail for datatypes made with large counts.
 #include "config.h"
 
 #include "datatype/datatype_int.h"
@@ -49,7 +49,7 @@ static int ask_contents(fr_word type, const struct envelope *envelope, int *ints
                   (fr_word)envelope->types, FR_PTR(ints), FR_PTR(addresses), FR_PTR(types));
 }
 
-// One entry more than needed, so that no array is absent.
+// Allocates one entry more than needed, so that no array is absent.
 static void *array_of(int64_t count, size_t bytes)
 {
     return calloc((size_t)count + 1, bytes);
@@ -100,8 +100,9 @@ bool fr_datatype_combiner_is_basic(int combiner)
            combiner == fr_abi_mpi.COMBINER_F90_INTEGER;
 }
 
-// MPI 4.1's pair of a value and an index is predefined without a name. No other constructor takes
-// two datatypes and nothing else, so it needs no constant that older headers lack.
+// Returns whether it is MPI 4.1's pair of a value and an index, which is predefined without a name.
+// No other constructor takes two datatypes and nothing else. So the test needs no constant that
+// older headers lack.
 static bool is_value_index(const struct envelope *envelope)
 {
     return envelope->types == 2 && envelope->ints + envelope->addresses + envelope->larges == 0;
@@ -145,7 +146,8 @@ enum fr_status fr_datatype_contents_load(fr_word type, struct fr_datatype_conten
     return load_arrays(type, &envelope, contents);
 }
 
-// Returned derived datatypes are references of the caller's own, predefined ones are not.
+// Returns whether a datatype of the contents must be freed: derived datatypes are references of the
+// caller's own, predefined ones are not.
 static bool is_derived(fr_word type)
 {
     struct envelope envelope;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// From a datatype to its groups and its signature: recursion over the way it was made.
+// Decodes a datatype into its groups and its signature, by recursion over the way it was made.
 #include "config.h"
 
 #include "datatype/datatype_int.h"
 
-// Deeper nesting than any program's; it bounds the use of the stack.
+// Deeper than any program nests datatypes; it bounds the use of the stack.
 enum { DEPTH_MAX = 1000 };
 
 struct decoder {
@@ -34,7 +34,8 @@ static struct pair pair_of(size_t value_bytes, size_t index_bytes)
     return (struct pair){value_bytes, offset, index_bytes};
 }
 
-// Long doubles, also in pairs and complex numbers, are copied as the CPU loads and stores them.
+// Returns whether MPI copies all bytes of a predefined datatype. Long doubles, also in pairs and
+// complex numbers, are copied as the CPU loads and stores them.
 static bool is_exact(fr_word type, size_t size)
 {
     enum fr_abi_family family = fr_abi_family_of(type);
@@ -42,8 +43,8 @@ static bool is_exact(fr_word type, size_t size)
            (size == 16 && (family == FR_FAMILY_COMPLEX || family == FR_FAMILY_TWO_REALS));
 }
 
-// Enters a predefined datatype. One with gaps breaks the signature: nothing packed may stand in for
-// it where an operation on pairs is wanted.
+// Enters a predefined datatype. One with gaps breaks the signature: no packed datatype may stand in
+// for it where an operation on pairs is wanted.
 static enum fr_status add_basic(fr_word type, size_t size, const struct pair *pair,
                                 struct fr_datatype_decoded *decoded)
 {
@@ -108,7 +109,8 @@ static enum fr_status repeat(struct decoder *decoder, struct fr_datatype_decoded
     return status;
 }
 
-// count blocks of length elements, begun every stride bytes.
+// Applies a vector constructor: `count` blocks of `length` elements, which begin every `stride`
+// bytes.
 static enum fr_status apply_vector(struct decoder *decoder,
                                    const struct fr_datatype_contents *contents, ptrdiff_t extent,
                                    ptrdiff_t stride_unit, struct fr_datatype_decoded *element)
@@ -192,7 +194,7 @@ static enum fr_status apply(struct decoder *decoder, const struct fr_datatype_co
     return FR_ERR_UNSUPPORTED;
 }
 
-// Decodes a datatype that another is made of, with its extent.
+// Decodes a datatype that another is made of, and asks for its extent.
 static enum fr_status decode_element(struct decoder *decoder, fr_word type, ptrdiff_t *extent,
                                      struct fr_datatype_decoded *decoded)
 {
@@ -228,8 +230,8 @@ static enum fr_status add_member(struct decoder *decoder, const struct fr_dataty
     return status;
 }
 
-// Members of the same datatype in a row, as in a structure that lists an array's pieces, are
-// decoded once.
+// Decodes members of the same datatype in a row once, as in a structure that lists the pieces of an
+// array.
 static enum fr_status decode_struct(struct decoder *decoder,
                                     const struct fr_datatype_contents *contents,
                                     struct fr_datatype_decoded *decoded)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Lists of groups: runs of bytes pushed in the order of the type map fold into two-level strided
-// groups as they come, and whole lists are repeated in closed form, so that the cost follows the
+// Lists of groups. Runs of bytes, pushed in the order of the type map, fold into two-level strided
+// groups as they come. Whole lists are repeated in closed form. So the cost follows the
 // irregularity of a datatype and not its number of blocks.
 #include "config.h"
 
@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-// Products of strides wrap like addresses do, where MPI itself would have failed.
+// Products of strides wrap as addresses do, where MPI itself would have failed.
 static ptrdiff_t wrapping_multiple(size_t count, ptrdiff_t stride)
 {
     return (ptrdiff_t)(count * (size_t)stride);
@@ -24,14 +24,15 @@ static bool is_flat(const struct fr_datatype_group *group)
     return group->n[1] == 1;
 }
 
-// Bytes from the group's first to its last in a packed copy, runs of other groups included.
+// Returns the bytes from the group's first to its last in a packed copy, with runs of other groups
+// in between.
 static size_t packed_reach(const struct fr_datatype_group *group)
 {
     return (group->n[0] - 1) * group->packed_stride[0] +
            (group->n[1] - 1) * group->packed_stride[1] + group->bytes;
 }
 
-// Whether stepping n times along a level of the group ends at the given distance.
+// Returns whether n steps along a level of the group end at the given distance.
 static bool continues(const struct fr_datatype_group *group, unsigned level, ptrdiff_t distance,
                       size_t packed_distance)
 {
@@ -48,7 +49,7 @@ static void set_level(struct fr_datatype_group *group, unsigned level, size_t n,
     group->packed_stride[level] = n == 1 ? 0 : packed_stride;
 }
 
-// The third level that a group has no room for: leaves the two larger ones in the group, so that
+// Takes a third level for which a group has no room. The group keeps the two larger levels, so that
 // the fewest copies of it are needed.
 static void give_up_smallest(struct fr_datatype_group *group, size_t count, ptrdiff_t stride,
                              size_t packed_stride, struct fr_datatype_steps *steps)
@@ -101,9 +102,10 @@ static enum fr_status append(struct fr_datatype_list *list, const struct fr_data
     return FR_OK;
 }
 
-// Makes `next` further repetitions of `group` along one level, where that is exact. `group` has one
-// entry or more along it, `next` likewise; everything else about their shapes is equal. `reach` is
-// what `group` spans in a packed copy when it has only one entry there.
+// Makes `next` further repetitions of `group` along one level, where that is exact. Each has one
+// entry or more along it, and their shapes are otherwise equal. `reach` is the bytes that `group`
+// spans in a packed copy when it has only one entry along the level. Returns false where it is not
+// exact.
 static bool absorb(struct fr_datatype_group *group, const struct fr_datatype_group *next,
                    unsigned level, size_t reach)
 {
@@ -153,8 +155,8 @@ static void fold_outer(struct fr_datatype_list *list, size_t index)
     list->count--;
 }
 
-// Decides what becomes of the last item before another comes: a further row of the group before it,
-// or the beginning of a new group, which closes the one before.
+// Decides about the last item before another comes. It becomes a further row of the group before
+// it, or begins a new group, which closes the one before.
 static void finish(struct fr_datatype_list *list)
 {
     if (list->count < 2)
@@ -198,7 +200,7 @@ enum fr_status fr_datatype_list_push_run(struct fr_datatype_list *list, ptrdiff_
     return push(list, &run);
 }
 
-// Pushes a group repeated for the elements of one block.
+// Pushes a group, repeated for the elements of one block.
 static enum fr_status push_block(struct fr_datatype_list *list,
                                  const struct fr_datatype_group *item, size_t count,
                                  ptrdiff_t extent, size_t packed_extent)
@@ -221,7 +223,7 @@ static size_t block_length(const struct fr_datatype_blocks *blocks, size_t block
     return (size_t)blocks->lengths[blocks->uniform ? 0 : block];
 }
 
-// Bytes of all blocks in a packed copy, or FR_ERR_LIMIT.
+// Writes the bytes of all blocks in a packed copy. Returns FR_ERR_LIMIT where they overflow.
 static enum fr_status blocks_bytes(const struct fr_datatype_blocks *blocks, size_t element_bytes,
                                    size_t *bytes)
 {
@@ -233,8 +235,8 @@ static enum fr_status blocks_bytes(const struct fr_datatype_blocks *blocks, size
     return __builtin_mul_overflow(elements, element_bytes, bytes) ? FR_ERR_LIMIT : FR_OK;
 }
 
-// One item of the element at a time through all blocks: with several items in the element, their
-// runs would otherwise alternate and never fold.
+// Takes one item of the element at a time through all blocks. With several items in the element,
+// their runs would otherwise alternate and never fold.
 enum fr_status fr_datatype_list_push_blocks(struct fr_datatype_list *list,
                                             const struct fr_datatype_list *element,
                                             ptrdiff_t extent,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Datatypes that are not what they were made of, as far as MPI tells that: it says where their
-// bytes are by packing memory in which each byte tells its own place.
+// Layouts of datatypes whose construction does not tell them. MPI tells where their bytes are by
+// packing memory in which each byte tells its own place.
 #include "config.h"
 
 #include "datatype/datatype_int.h"
@@ -9,15 +9,15 @@
 
 enum {
     MOST_BYTES = 64 << 20, // of one element, packed or with its gaps
-    DIGIT_BITS = 8,        // of a place, that one byte tells
+    DIGIT_BITS = 8,        // bits of a place that one byte tells
 };
 
 struct packing {
-    fr_word type;  // a committed one of the same
-    fr_word given; // the address of an element whose bytes are all in the memory
+    fr_word type;  // committed, and of the same layout
+    fr_word given; // address of an element whose bytes all lie in `memory`
     size_t extent, bytes;
     unsigned char *memory, *packed;
-    uint32_t *places; // in the memory, by packed byte
+    uint32_t *places; // place in `memory` of each packed byte
 };
 
 static bool pack(const struct packing *packing)
@@ -34,7 +34,8 @@ static unsigned char mark_of(size_t place)
     return (unsigned char)(place * UINT64_C(0x9e3779b97f4a7c15) >> 56);
 }
 
-// MPI need not copy all bytes of what it knows as one number.
+// Checks the places with other bytes, since MPI need not copy all bytes of what it knows as one
+// number.
 static bool are_true(const struct packing *packing)
 {
     for (size_t i = 0; i < packing->extent; i++)
@@ -92,7 +93,7 @@ static enum fr_status decode(struct packing *packing, ptrdiff_t lower,
     return status;
 }
 
-// Of the signature nothing is known.
+// Decodes the list alone; nothing is known of the signature.
 enum fr_status fr_datatype_decode_packed(fr_word type, struct fr_datatype_decoded *decoded)
 {
     _Alignas(8) char handle[8];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Type signatures, and the datatypes without gaps made of them. A signature that would repeat a
-// sequence of several terms keeps the sequence as one datatype, so that its length follows the way
-// the datatype was built and not its number of elements.
+// sequence of several terms keeps the sequence as one datatype. So its length follows the way the
+// datatype was built and not its number of elements.
 #include "config.h"
 
 #include "datatype/datatype_int.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Largest power of two that an int count can hold.
+// The largest power of two that an int count can hold.
 static const size_t count_chunk = (size_t)1 << 30;
 
 void fr_datatype_type_free(fr_word type)
@@ -114,8 +114,8 @@ static enum fr_status make_contiguous(fr_word type, size_t count, fr_word *made)
     return mpi_status(code, "MPI_Type_contiguous");
 }
 
-// A structure of terms one behind the other, of which each count fits an int, without the padding
-// that MPI may add for alignment.
+// Makes a structure of terms one behind the other, without the padding that MPI may add for
+// alignment. The count of each term fits an int.
 static enum fr_status make_struct(const struct fr_datatype_term *terms, size_t count, fr_word *made)
 {
     int *lengths = calloc(count, sizeof(*lengths));
@@ -151,7 +151,7 @@ free_arrays:
     return status;
 }
 
-// As many of a type as an int cannot count: large chunks, and the rest behind them.
+// Makes a datatype of more elements than an int counts: large chunks, and the rest behind them.
 static enum fr_status make_huge(const struct fr_datatype_term *term, fr_word *made)
 {
     fr_word chunk = 0;
@@ -242,7 +242,7 @@ enum fr_status fr_datatype_signature_repeat(struct fr_datatype_signature *signat
     return FR_OK;
 }
 
-// Frees a datatype that cannot be committed.
+// Commits a datatype, or frees it where that fails.
 static enum fr_status commit(fr_word made, fr_word *type)
 {
     fr_word storage = 0;

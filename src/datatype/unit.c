@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The unit of a datatype: where a message of its elements may be cut so that no predefined datatype
-// is. That is a period of the packed bytes: each multiple of it is such a place.
+// The unit of a datatype: a number of packed bytes at each multiple of which a message of its
+// elements may be cut without cutting a predefined datatype.
 #include "config.h"
 
 #include "datatype/datatype_int.h"
 
-// No period that anybody could use, so that it is looked for no further.
+// A larger unit would be of no use, so none is looked for.
 enum { UNIT_MAX = 1 << 20 };
 
-// Of a structure whose members do not stand at multiples of their units: all of it is one.
+// Unit of a structure whose members do not stand at multiples of their units: the whole structure.
 #define WHOLE SIZE_MAX
 
 static size_t greatest_divisor(size_t a, size_t b)

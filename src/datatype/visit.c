@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// From a layout, a count and a limit in bytes to the strided copies to make.
+// Finds the strided copies for a layout, a count and a limit in bytes.
 #include "config.h"
 
 #include "datatype/datatype_int.h"
@@ -26,7 +26,7 @@ static enum fr_status show(const struct visitor *visitor, const struct fr_dataty
     return visitor->visit(visitor->context, &copy);
 }
 
-// Shows a group of each of the first `count` elements.
+// Shows the visitor a group for each of the first `count` elements.
 static enum fr_status show_elements(const struct visitor *visitor, const struct fr_layout *layout,
                                     const struct fr_datatype_group *original, size_t count)
 {
@@ -43,7 +43,8 @@ static enum fr_status show_elements(const struct visitor *visitor, const struct 
     return FR_OK;
 }
 
-// How many entries of a level lie in full below `bytes` packed bytes from the group's first.
+// Returns how many entries of a level lie in full below `bytes` packed bytes from the group's
+// first.
 static size_t whole_entries(size_t n, size_t entry_bytes, size_t packed_stride, size_t bytes)
 {
     if (bytes < entry_bytes)
@@ -55,7 +56,7 @@ static size_t whole_entries(size_t n, size_t entry_bytes, size_t packed_stride, 
 }
 
 // Shows the first `n` entries of a level and moves the group to what comes behind them, of which
-// one entry is left. Returns false in `more` when that lies beyond `bytes`, which shrinks with it.
+// one entry is left. *more becomes false where that lies beyond *bytes, which shrinks with it.
 static enum fr_status show_whole(const struct visitor *visitor, struct fr_datatype_group *group,
                                  unsigned level, size_t n, size_t *bytes, bool *more)
 {
@@ -77,8 +78,8 @@ static enum fr_status show_whole(const struct visitor *visitor, struct fr_dataty
     return status;
 }
 
-// Shows what a group has below the packed offset `end`: whole planes, whole rows of the plane that
-// the end cuts, and the first bytes of the row that it cuts.
+// Shows the part of a group below the packed offset `end`: whole planes, whole rows of the plane
+// that the end cuts, and the first bytes of the row that it cuts.
 static enum fr_status show_head(const struct visitor *visitor,
                                 const struct fr_datatype_group *original, size_t end)
 {

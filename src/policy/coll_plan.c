@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Plans of collectives over NVLink.
+// Plans of collectives over NVLink: slices of ranks, sends of a broadcast, partners of an exchange.
 #include "config.h"
 
 #include "fabrail/policy/coll_plan.h"
@@ -29,9 +29,10 @@ bool fr_policy_reduction_is_shared(size_t bytes, int ranks, bool to_root, size_t
     return bytes >= share_min_bytes && !(to_root && ranks == 2);
 }
 
-// All links being alike, a broadcast of n ranks takes as long as one needs for n - 1 times its
-// bytes, and one that is split for 1 + (n - 2) / (n - 1) times: less by (n - 2)^2 / (n - 1), which
-// has to be as much as the step costs. Among three it is a half.
+// Where all links are alike, a broadcast among n ranks takes as long as a link needs for n - 1
+// times its bytes. A split one takes as long as for 1 + (n - 2) / (n - 1) times its bytes. It saves
+// (n - 2)^2 / (n - 1) times the bytes, which must take as long as the step costs. Among three ranks
+// that factor is a half.
 size_t fr_policy_bcast_split_min(int ranks, size_t split_min_bytes)
 {
     if (ranks <= 2)
@@ -50,7 +51,7 @@ bool fr_policy_bcast_send(const struct fr_policy_bcast *bcast, int rank, int ste
                           struct fr_policy_send *send)
 {
     int ranks = bcast->ranks, to = (int)(((int64_t)rank + index) % ranks);
-    int slice = step == 0 ? to : rank; // of which rank other than the root
+    int slice = step == 0 ? to : rank; // the rank, other than the root, whose slice it is
     if ((step == 0) != (rank == bcast->root) || to == bcast->root)
         return false;
     send->rank = to;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which path a buffer takes.
+// The choice of a buffer's path, and of a kernel for packing.
 #include "config.h"
 
 #include "fabrail/policy.h"
@@ -9,7 +9,8 @@ static struct fr_policy_choice choice(enum fr_policy_path path, const char *reas
     return (struct fr_policy_choice){path, reason};
 }
 
-// A copy in fabric memory is faster for the MPI library to move than most buffers.
+// Returns whether a copy in fabric memory is wanted. The MPI library moves it faster than most
+// buffers.
 static bool wants_fabric(const struct fr_policy_facts *facts)
 {
     if (!facts->stageable || !(facts->paths & FR_PATH_BIT_FABRIC))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which scheme a message takes.
+// The choice of a message's scheme, with the reason in words, and of the verb by which rails move
+// it.
 #include "config.h"
 
 #include "fabrail/policy/scheme.h"
@@ -14,15 +15,17 @@ static bool has_failed(const struct fr_policy_message *message, enum fr_policy_s
     return message->failed >> scheme & 1;
 }
 
-// Copies within a GPU wait for the turn of their process, those to host memory and back mostly not,
-// if there is any left to copy to.
+// Returns whether a message avoids copies within a GPU that processes share. Such copies wait for
+// the turn of their process. Copies to host memory and back mostly do not, as long as there is host
+// memory to copy to.
 static bool avoids_turns(const struct fr_policy_message *message)
 {
     return message->takes_turns && message->bytes < message->shared_min_bytes &&
            !message->host_full;
 }
 
-// Only what the receiver can take back on its own host may stay in the application's buffer.
+// Only a message that the receiver can take back on its own host may stay in the application's
+// buffer.
 static bool can_get(const struct fr_policy_message *message)
 {
     return message->here && !avoids_turns(message) && message->one_piece && !message->must_leave &&
@@ -38,7 +41,7 @@ static bool can_stage(const struct fr_policy_message *message)
     return message->here || (message->in_clique && message->bytes >= message->clique_min_bytes);
 }
 
-// A single rail has nothing to give that MPI has not.
+// A single rail gives nothing that MPI does not.
 static bool can_have_rails(const struct fr_policy_message *message)
 {
     return message->rails >= (message->rail_use == FR_RAIL_FORCE ? 1 : 2);
@@ -51,7 +54,7 @@ static bool can_rail(const struct fr_policy_message *message)
            !has_failed(message, FR_SCHEME_RAIL);
 }
 
-// A buffered send is complete at once, so that nobody would see to its fragments.
+// A buffered send is complete at once, so nobody would move its fragments.
 static bool can_pipeline(const struct fr_policy_message *message)
 {
     return message->by_fragments && message->pipeline_min_bytes > 0 &&
@@ -77,7 +80,7 @@ static const char *reason_to_pass(const struct fr_policy_message *message)
     return "host memory, and too few rails lead to the receiver so far";
 }
 
-// What keeps a message in device memory from NVLink and from rails.
+// Reasons for which a message in device memory goes neither over NVLink nor over rails.
 enum obstacle {
     ABSOLUTE,
     TURNS,
@@ -115,7 +118,8 @@ static enum obstacle obstacle_of(const struct fr_policy_message *message)
     return can_have_rails(message) ? HOST_FULL : FEW_RAILS;
 }
 
-// A message goes in fragments for the same reasons for which a shorter one is left to MPI.
+// Returns the reason in words. A message goes in fragments for the same reasons for which a shorter
+// one is left to MPI.
 static const char *text_of(enum obstacle obstacle, bool in_fragments)
 {
 #define TEXT(reason)                                                                               \
@@ -168,7 +172,7 @@ void fr_policy_note_failed_scheme(struct fr_policy_message *message, enum fr_pol
                                   enum fr_status status)
 {
     if (scheme == FR_SCHEME_RAIL && message->rails_reach_device)
-        message->rails_reach_device = false; // by way of the host, then
+        message->rails_reach_device = false; // next try: out of page-locked memory
     else
         message->failed |= 1u << scheme;
     message->staged_unmapped = message->staged_unmapped || status == FR_ERR_NOT_FOUND;
@@ -198,7 +202,8 @@ static struct fr_policy_verb_choice verb(enum fr_policy_verb verb, const char *r
     return (struct fr_policy_verb_choice){verb, reason};
 }
 
-// Where nothing is known of either, a read asks nothing of the sender.
+// Where nothing is known of either side's provider the choice is a read, which asks nothing of the
+// sender.
 struct fr_policy_verb_choice fr_policy_choose_verb(const struct fr_policy_rails *rails)
 {
     if (rails->use == FR_RAIL_VERB_READ)

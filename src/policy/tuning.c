@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The tuning file's text, and which of the sizes that are known counts.
+// The text of the tuning file, and the choice among the known values of a size.
 #include "config.h"
 
 #include "fabrail/policy/tuning.h"
@@ -8,7 +8,8 @@
 
 #define MIB ((size_t)1 << 20)
 
-// By default as on an H200: copy engines fetched single messages faster at each size there.
+// Names in the tuning file, and defaults. These are from an H200, where copy engines fetched single
+// messages faster at each size.
 static const struct {
     const char *name;
     size_t default_bytes;
@@ -58,7 +59,7 @@ struct span {
 struct reader {
     struct fr_policy_tuning_file *file;
     const char *machine;
-    bool in_section; // any
+    bool in_section; // in a section of any machine
     bool in_own;
 };
 
@@ -148,7 +149,7 @@ enum fr_policy_size fr_policy_tuning_line(const char *text, size_t bytes)
     return equal != NULL ? size_named(trim(text, (size_t)(equal - text))) : FR_SIZE_COUNT;
 }
 
-// The line is at [begin, end) of the text, its newline included.
+// Reads the line at [begin, end) of the text, its newline included.
 static const char *read_line(struct reader *reader, const char *text, size_t begin, size_t end)
 {
     struct fr_policy_tuning_file *file = reader->file;

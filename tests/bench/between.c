@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Messages between two ranks on a host each, by whatever way the preload has them take: the one-way
 // time of a ping-pong from device memory to device memory. `fabrail tune --rails` starts it once
-// with rails and once without, and tests/bench/rails as the options have it. Medians; every byte
-// that arrives is verified at every size.
+// with rails and once without; tests/bench/rails starts it with other options. Figures are medians.
+// Every byte that arrives is verified at every size.
 //
 //   between [--memory=KIND] [--bytes=BYTES,...] [--window=MESSAGES] [--cpu] [LARGEST-BYTES]
 //
-// --memory=host is also for machines without a GPU. --window has so many messages of a rank follow
-// each other, which the other one answers when it has them all, and gives the time for each. --cpu
-// adds the CPU time of both ranks for a GiB. Sizes are from 1K doubling, or as listed.
+// --memory=host is also for machines without a GPU. With --window a rank sends so many messages in
+// a row, which the other one answers when it has them all; the time is for each message. --cpu adds
+// the CPU time of both ranks for a GiB. Sizes double from 1K, or are as listed.
 //
-// Besides rows (rows.h) it prints what kind of machine each rank is on: machine|RANK|HOST|KIND
+// Besides rows (rows.h) it prints the kind of machine of each rank: machine|RANK|HOST|KIND
 #include "config.h"
 
 #include "../programs/memory.h"
@@ -22,29 +22,29 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-// MPICH's mpi.h declares MPI_STATUSES_IGNORE in a way that gcc takes for an object of no size.
+// gcc takes MPI_STATUSES_IGNORE of MPICH's mpi.h for an object of no size.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wstringop-overflow"
 #endif
 
 enum {
     SMALLEST = 1024,
-    WARM_UP = 1 << 20, // beyond what takes rails
+    WARM_UP = 1 << 20, // long enough for rails
     TAG = 1,
     FEWEST = 5,
     MOST = 101,
     KIND_BYTES = 512,
     MOST_SIZES = 32,
-    WIDEST = 256, // window
+    WIDEST = 256, // widest window
 };
 
-// Rails are opened by the first message, and used once both ends have met over them.
+// The first message opens rails. They are used once both ends have met over them.
 static const double warm_up_s = 1.0, size_s = 0.3;
 
 static struct {
     enum memory_kind kind;
     size_t bytes[MOST_SIZES];
-    size_t count; // of sizes
+    size_t count; // number of sizes
     int window;   // 0: a ping-pong
     bool cpu;
 } asked = {.kind = MEMORY_DEVICE};
@@ -52,7 +52,7 @@ static struct {
 static struct {
     int rank;
     struct memory send, receive;
-    unsigned char *host; // as large as either
+    unsigned char *host; // as large as a message
 } own;
 
 static void demand(int holds, const char *what)
@@ -65,7 +65,7 @@ static void demand(int holds, const char *what)
     MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
-// Byte i of what a rank sends at a size.
+// Returns byte i of what a rank sends at a size.
 static unsigned char byte_of(int from, size_t bytes, size_t i)
 {
     return (unsigned char)((i * 7 + i / 251 + bytes / 64 + (size_t)from * 101) % 253);
@@ -107,7 +107,8 @@ static double trip(size_t bytes)
     return MPI_Wtime() - start;
 }
 
-// Rank 0 sends them all; the answer is host memory. All messages of a window have the same bytes.
+// Times a window: rank 0 sends all messages, and rank 1 answers from host memory. All messages of a
+// window have the same bytes.
 static double trip_of_window(size_t bytes)
 {
     MPI_Request requests[WIDEST];
@@ -187,7 +188,7 @@ static void measure(size_t bytes)
              median(cpu_of_both, count) / ((double)bytes * each) * (1 << 30));
 }
 
-// Rank 0 says for both where they are, which has to be on two hosts.
+// Checks that the ranks are on two hosts. Rank 0 prints the machines of both.
 static void introduce(void)
 {
     struct {
@@ -244,7 +245,7 @@ static void take_arguments(int argc, char **argv)
 int main(int argc, char **argv)
 {
     int size;
-    size_t largest = SMALLEST; // which warming up takes
+    size_t largest = SMALLEST; // the size that warming up takes
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &own.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);

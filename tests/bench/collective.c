@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Collectives of MPI on device memory, side by side with NCCL's in one run: reductions of floats
-// and the movement of blocks. MPI's calls are Fabrail's under the preload. One rank a GPU, one
-// host; medians of the slowest rank's time; what the calls have left is verified at every size.
+// and the movement of blocks. Under the preload MPI's calls are Fabrail's. There is one rank a GPU,
+// on one host. Figures are medians of the slowest rank's time. The results of the calls are
+// verified at every size.
 //
 //   collective [LARGEST-BYTES [KIND [FUNCTION]]]
 //
@@ -24,7 +25,7 @@ static struct {
 
 typedef void call(size_t floats);
 
-// What float i of a rank's vector is; sums of them are exact.
+// Returns float i of a rank's vector. Sums of them are exact.
 static float value_of(int rank, size_t i)
 {
     return (float)((i * 7 + (size_t)rank * 13 + i / 509) % 61);
@@ -142,9 +143,9 @@ static float scanned(size_t i, size_t floats)
 static const struct row {
     const char *name;
     call *by_mpi, *by_nccl;
-    float (*result)(size_t i, size_t floats); // in the receive buffer
-    bool of_all;                              // ranks, so many times the bytes are received
-    int receivers;                            // 0: all ranks; 1: the root; -1: all but the root
+    float (*result)(size_t i, size_t floats); // float i of the receive buffer
+    bool of_all;   // as many times the bytes as there are ranks are received
+    int receivers; // 0: all ranks; 1: the root; -1: all but the root
 } rows[] = {
     {"Allreduce", allreduce_by_mpi, allreduce_by_nccl, allreduced, false, 0},
     {"Reduce", reduce_by_mpi, reduce_by_nccl, allreduced, false, 1},
@@ -221,7 +222,7 @@ static void fill(size_t all)
     memory_write(&bench.send, 0, bench.host, all);
 }
 
-// The first calls find out that there is device memory, and map it.
+// Warms up: the first calls find out that there is device memory, and map it.
 static void warm_up(void)
 {
     for (size_t i = 0; i < 200; i++)
@@ -258,7 +259,7 @@ int main(int argc, char **argv)
         if (only == NULL || strcmp(only, rows[i].name) == 0)
             run_row(&rows[i], largest);
     }
-    MPI_Barrier(MPI_COMM_WORLD); // before anybody's memory goes away
+    MPI_Barrier(MPI_COMM_WORLD); // before the memory of any rank goes away
     nccl_stop();
     peers_stop();
     free(bench.host);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Device buffers: MPI_Alltoall and a ping-pong on them under Fabrail, against what programs do by
-// hand without it (copy to page-locked host memory, MPI, copy back), from 1 KiB to 256 MiB.
+// MPI_Alltoall and a ping-pong on device buffers under Fabrail, from 1 KiB to 256 MiB. They stand
+// beside what programs do by hand without it: copy to page-locked host memory, MPI, copy back.
 //
 //   device [LARGEST-BYTES [KIND]]
 #include "../programs/memory.h"
@@ -70,7 +70,7 @@ static void ping_pong_by_hand(struct bench *bench, size_t bytes)
         send_by_hand(bench, bytes, 0);
 }
 
-// Microseconds of the slowest rank, the median; the first calls warm caches up.
+// Returns the median of the slowest rank's time in microseconds. The first calls warm caches up.
 static double time_of(struct bench *bench, void (*call)(struct bench *bench, size_t bytes),
                       size_t bytes)
 {
@@ -101,7 +101,8 @@ static void print_row(const struct bench *bench, const char *what, size_t bytes,
 
 static void run_sizes(struct bench *bench, size_t largest)
 {
-    // An alltoall's size is what one rank sends to all, so that both columns move as many bytes.
+    // The size of an alltoall is what one rank sends to all, so that both columns move as many
+    // bytes.
     for (size_t bytes = 1024; bytes <= largest; bytes *= 4) {
         size_t pair = bytes / (size_t)bench->size;
         print_row(bench, "alltoall", bytes, time_of(bench, alltoall_by_hand, pair),

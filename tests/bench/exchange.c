@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// MPI_Alltoall on device memory, side by side in one run: by hand through page-locked memory, NCCL,
-// the raw limit (kernels and copy engines storing into mapped memory, between two barriers in
-// shared memory), and the MPI call itself, which is Fabrail's under the preload: from the same
-// buffer each time, and to and fro between two. One rank a GPU, one host; medians of the slowest
-// rank's time; what the calls received is verified at every size.
+// MPI_Alltoall on device memory, side by side in one run: by hand through page-locked memory, by
+// NCCL, the raw limit, and the MPI call itself, which is Fabrail's under the preload. The raw limit
+// is kernels and copy engines that store into mapped memory, between two barriers in shared memory.
+// The MPI call is made from the same buffer each time, and to and fro between two buffers. There is
+// one rank a GPU, on one host. Figures are medians of the slowest rank's time. Received bytes are
+// verified at every size.
 //
 //   exchange [LARGEST-BYTES-A-PAIR [KIND]]
 #include "config.h"
@@ -21,9 +22,9 @@ static struct {
     int rank, size;
     struct memory send, receive;           // device
     struct memory host_send, host_receive; // page-locked
-    struct fr_device_range range;          // of `send`
-    uintptr_t peers[PEERS_MOST];           // receive buffers, as mapped here
-    bool nccl;                             // whether there is one
+    struct fr_device_range range;          // range of `send`
+    uintptr_t peers[PEERS_MOST];           // receive buffers of all ranks, as mapped here
+    bool nccl;                             // NCCL is there
     bool fro;                              // the next call sends back what was received
 } bench;
 
@@ -52,7 +53,7 @@ static void push(size_t bytes, enum fr_device_engine engine)
 {
     struct fr_device_push_piece pieces[PEERS_MOST];
     memset(pieces, 0, sizeof(pieces));
-    for (int i = 0; i < bench.size; i++) { // each begins with another peer
+    for (int i = 0; i < bench.size; i++) { // each rank begins with another peer
         int peer = (bench.rank + 1 + i) % bench.size;
         pieces[i].dst = bench.peers[peer] + (size_t)bench.rank * bytes;
         pieces[i].src = (uintptr_t)bench.send.address + (size_t)peer * bytes;
@@ -198,7 +199,7 @@ int main(int argc, char **argv)
     demand(refused == NULL, refused);
     bench.nccl = nccl_start();
     run_sizes(largest);
-    MPI_Barrier(MPI_COMM_WORLD); // before anybody's memory goes away
+    MPI_Barrier(MPI_COMM_WORLD); // before the memory of any rank goes away
     nccl_stop();
     peers_stop();
     memory_free(&bench.host_receive);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the fabric workspace costs: a call that copies in, or in and out, and moves nothing else, on
-// one rank, against raw device copies of the same bytes. Wants FABRAIL_FABRIC=force and
-// FABRAIL_MPI_GPU_AWARE=yes, with any MPI: it is given pointers, and looks at none of the bytes.
+// The cost of fabric workspace: a call that copies in, or in and out, and moves nothing else, on
+// one rank, beside raw device copies of the same bytes. It wants FABRAIL_FABRIC=force and
+// FABRAIL_MPI_GPU_AWARE=yes. Any MPI will do, since it is given pointers and looks at none of the
+// bytes.
 //
 //   fabric [LARGEST-BYTES [KIND]]
 #include "../programs/memory.h"
@@ -52,13 +53,13 @@ static void two_raw_copies(struct bench *bench, size_t bytes)
     raw_copy(bench, bytes);
 }
 
-// The only rank is the root: its buffer is read and sent to nobody.
+// Copies in: the only rank is the root, whose buffer is read and sent to nobody.
 static void call_in(struct bench *bench, size_t bytes)
 {
     MPI_Bcast(bench->user.address, (int)bytes, MPI_BYTE, 0, MPI_COMM_SELF);
 }
 
-// The only rank keeps its own block, which lies where it belongs.
+// Copies in and out: the only rank keeps its own block, which lies where it belongs.
 static void call_in_and_out(struct bench *bench, size_t bytes)
 {
     MPI_Alltoall(MPI_IN_PLACE, 0, MPI_BYTE, bench->user.address, (int)bytes, MPI_BYTE,

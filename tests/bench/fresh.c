@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Messages of device memory that is allocated for each of them, beside messages of memory that has
-// been sent before: the time in us from the call of MPI_Send on rank 0 until an answer of one byte
-// has come, medians, allocation not counted. Every message is verified.
+// been sent before. The time is from the call of MPI_Send on rank 0 until an answer of one byte has
+// come, in us, without the allocation. Figures are medians. Every message is verified.
 //
 //   fresh [LARGEST-BYTES [KIND]]
 //
@@ -21,7 +21,7 @@ struct run {
     int rank;
     MPI_Comm pair;
     enum memory_kind kind;
-    struct memory known; // what rank 0 sends, or where rank 1 receives
+    struct memory known; // memory that rank 0 sends, or into which rank 1 receives
     unsigned char *host;
     unsigned seed;
 };

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A halo exchange between device work of the application: in each step every rank overwrites a
-// field on its GPU, waits for that, and exchanges a row with both neighbours of a ring by
-// MPI_Irecv, MPI_Isend and MPI_Waitall. With more ranks than GPUs they share some, and take turns.
-// Prints the microseconds of a step with and without the exchange, medians of the slowest rank.
-// Every row is verified.
+// A halo exchange between device work of the application. In each step every rank overwrites a
+// field on its GPU and waits for that. Then it exchanges a row with both neighbours of a ring by
+// MPI_Irecv, MPI_Isend and MPI_Waitall. Where there are more ranks than GPUs they share some and
+// take turns. It prints the microseconds of a step with and without the exchange, medians of the
+// slowest rank. Every row is verified.
 //
 //   halo [BYTES-A-ROW [BYTES-OF-FIELD [KIND]]]
 //
-// Paths are compared by starting it again with another FABRAIL_PATHS.
+// To compare paths, start it again with another FABRAIL_PATHS.
 #include "config.h"
 
 #include "../programs/memory.h"
@@ -156,7 +156,7 @@ int main(int argc, char **argv)
     if (run.rank == 0)
         printf("%10s %14s %14s\n%10zu %14.1f %14.1f\n", "bytes/row", "work alone us",
                "and exchange us", run.row_bytes, alone, both);
-    MPI_Barrier(MPI_COMM_WORLD); // before anybody's memory goes away
+    MPI_Barrier(MPI_COMM_WORLD); // before the memory of any rank goes away
     stop(&run);
     MPI_Finalize();
     return 0;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a host pointer costs: nanoseconds of MPI_Send to MPI_PROC_NULL, where the MPI library does
-// next to nothing, for each place that a buffer can be in, and of messages between two ranks: of 8
-// bytes, and of 64, which are long enough to be looked at where others can announce messages. Then
-// CPU time of messages to oneself, which other programs on the machine change less. Each figure is
-// the least of many batches. The script `run` takes the difference between runs with and without
-// the preload.
+// The cost of a host pointer. First it prints the nanoseconds of MPI_Send to MPI_PROC_NULL, where
+// the MPI library does next to nothing, for each place that a buffer can be in. Next come messages
+// between two ranks: of 8 bytes, and of 64 bytes, which are long enough that a receive may bring an
+// RTS. Last comes the CPU time of messages to the rank itself, which other programs on the machine
+// change less. Each figure is the least of many batches. The script `run` takes the difference
+// between runs with and without the preload.
 #include "../programs/memory.h"
 #include "rows.h"
 
@@ -15,7 +15,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-// MPICH's mpi.h declares MPI_STATUSES_IGNORE in a way that gcc takes for an object of no size.
+// gcc takes MPI_STATUSES_IGNORE of MPICH's mpi.h for an object of no size.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wstringop-overflow"
 #endif
@@ -34,7 +34,7 @@ typedef void exchange(int peer, char *buffer, int bytes);
 static char static_byte[8];
 static char messages[2 * WINDOW * LONGEST];
 
-// Of a batch whatever else runs on the machine takes a share, and never gives any.
+// Returns the least value. Other programs on the machine only ever add time to a batch.
 static double least(const double *values)
 {
     double found = values[0];
@@ -133,7 +133,7 @@ static void time_messages(int rank, char *buffer)
     static const struct {
         const char *name;
         exchange *exchange;
-        int rounds, messages; // of one exchange that follow each other
+        int rounds, messages; // `messages`: those of one exchange that follow each other
     } kinds[] = {
         {"ping-pong", ping_pong, ROUND_TRIPS, 2},
         {"Irecv, Isend, Waitall", nonblocking, ROUND_TRIPS, 1},

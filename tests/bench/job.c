@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A whole job on host memory, from MPI_Init by some MPI_Alltoall to MPI_Finalize, which the script
-// `many` runs with more ranks than there are cores. Rank 0 prints the milliseconds of each part.
+// A whole job on host memory: MPI_Init, some calls of MPI_Alltoall, MPI_Finalize. The script `many`
+// runs it with more ranks than there are cores. Rank 0 prints the milliseconds of each part.
 //
-//   job [COMMUNICATORS]     so many more, each with one MPI_Alltoall
+//   job [COMMUNICATORS]     so many more communicators, each with one MPI_Alltoall
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The raw limit of an alltoall between the GPUs of one host: every GPU, a process each as in an MPI
-// job, pushes straight into its peers' mapped receive buffers, by one kernel (SM) and by copy
-// engines (CE). No MPI, no agreement beyond a barrier through shared memory at either end. Prints
-// the median of the slowest process's time and what leaves each GPU; every byte is verified.
+// The raw limit of an alltoall between the GPUs of one host. Every GPU has a process of its own, as
+// in an MPI job. It pushes straight into its peers' mapped receive buffers, by one kernel (SM) and
+// by copy engines (CE). There is no MPI, and no agreement beyond a barrier through shared memory at
+// either end. It prints the median of the slowest process's time and what leaves each GPU. Every
+// byte is verified.
 //
 //   limit [LARGEST-BYTES [GPUS [SMS]]]       SMS: multiprocessors of the kernel, 0 for the default
 #include "config.h"
@@ -42,7 +43,7 @@ static struct {
 #undef MEMBER
 } cu;
 
-// What the processes share.
+// Shared memory of the processes.
 struct board {
     _Atomic unsigned arrived __attribute__((aligned(64)));
     _Atomic unsigned round __attribute__((aligned(64)));
@@ -50,7 +51,7 @@ struct board {
     int gpus;
     char name[256];
     bool kernels[MOST_GPUS];
-    CUipcMemHandle handles[MOST_GPUS]; // of the receive buffers
+    CUipcMemHandle handles[MOST_GPUS]; // handles of the receive buffers
     double us[MOST_GPUS][MOST_REPEATS];
 };
 
@@ -60,7 +61,7 @@ struct process {
     unsigned sms;
     size_t largest;
     CUdeviceptr send, peers[MOST_GPUS]; // receive buffers, the own one at `rank`
-    struct fr_device_range range;       // of `send`
+    struct fr_device_range range;       // range of `send`
     uint64_t *host;                     // CHUNK bytes
 };
 
@@ -115,7 +116,7 @@ static double now_us(void)
     return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
 }
 
-// Word `index` of what `rank` sends.
+// Returns word `index` of what `rank` sends.
 static uint64_t word_of(int rank, size_t index)
 {
     return ((uint64_t)index + 1) * 0x9e3779b97f4a7c15u ^ (uint64_t)(rank + 1) << 48;
@@ -131,12 +132,12 @@ static void fill(struct process *process, size_t bytes)
     }
 }
 
-// Compares what came from every peer, and a word behind it all where the buffer has one.
+// Compares the bytes of every peer, and a word behind them all where the buffer has one.
 static void verify(struct process *process, size_t bytes)
 {
     CUdeviceptr recv = process->peers[process->rank];
     for (int peer = 0; peer < process->gpus; peer++) {
-        size_t first = (size_t)process->rank * bytes / 8; // of the peer's words
+        size_t first = (size_t)process->rank * bytes / 8; // index of the first of the peer's words
         for (size_t done = 0; done < bytes; done += CHUNK) {
             size_t part = bytes - done < CHUNK ? bytes - done : CHUNK;
             CU(process, cuMemcpyDtoH_v2(process->host, recv + (size_t)peer * bytes + done, part));
@@ -167,7 +168,7 @@ static void clear(struct process *process, size_t bytes)
 static void push(struct process *process, size_t bytes, enum fr_device_engine engine)
 {
     struct fr_device_push_piece pieces[MOST_GPUS];
-    for (int i = 0; i < process->gpus; i++) { // each begins with another peer
+    for (int i = 0; i < process->gpus; i++) { // each process begins with another peer
         int peer = (process->rank + 1 + i) % process->gpus;
         pieces[i].dst = process->peers[peer] + (size_t)process->rank * bytes;
         pieces[i].src = process->send + (size_t)peer * bytes;
@@ -184,7 +185,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-// Microseconds of the slowest process, the median.
+// Returns the median of the slowest process's time in microseconds.
 static double time_of(struct process *process, size_t bytes, enum fr_device_engine engine)
 {
     struct board *board = process->board;
@@ -267,12 +268,13 @@ static int run(struct process *process)
         }
         fflush(stdout);
     }
-    barrier(process); // before anybody's memory goes away
+    barrier(process); // before the memory of any process goes away
     fr_device_release();
     return 0;
 }
 
-// In a process of its own, since a forked one cannot use a driver that was up before.
+// Counts the GPUs in a process of its own, since a forked process cannot use a driver that was up
+// before.
 static void count_gpus(struct board *board)
 {
     pid_t child = fork();
@@ -316,7 +318,7 @@ int main(int argc, char **argv)
     int worst = 0, status = 0;
     while (wait(&status) > 0) {
         if (status != 0) {
-            atomic_store(&board->failed, true); // so that nobody waits for it
+            atomic_store(&board->failed, true); // so that no process waits for it
             worst = 1;
         }
     }

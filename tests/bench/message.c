@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Messages from device memory to device memory between ranks 0 and 1 of one host, a GPU each: the
-// one-way time of a ping-pong, and the bandwidth of up to 64 messages in flight from 0 to 1. Side
-// by side in one run, medians, every received byte verified at every size:
+// one-way time of a ping-pong, and the bandwidth of up to 64 messages in flight from 0 to 1. All
+// ways stand side by side in one run. Figures are medians. Every received byte is verified at every
+// size.
 //
 //   MPI      the call itself, which is Fabrail's under the preload
 //   NCCL     send and receive on a stream, a window as one group; the host waits for what it
-//   receives by hand  copy to page-locked memory, MPI, copy up; message after message in a window,
-//   so that
+//            receives
+//   by hand  copy to page-locked memory, MPI, copy up; message after message in a window, so that
 //            copies and MPI overlap
 //   raw      the limit: the receiver learns of the message through shared memory, pulls it out of
-//   the
-//            sender's mapped buffer by copy engines (CE) or a kernel (SM), and answers likewise
-//
+//            the sender's mapped buffer by copy engines (CE) or a kernel (SM), and answers likewise
+// |
 //   message [--only=pingpong|window] [--methods=mpi,nccl,hand,raw] [LARGEST-BYTES [KIND]]
 //
 // Further ranks only wait for these two.
@@ -28,8 +28,8 @@
 
 enum { SMALLEST = 8, GUARD_BYTES = 64, WARM_UP = 5 };
 
-// What the messages of a window come to at most, so that four buffers of it fit anywhere. Simulated
-// memory is the host's, and its figures mean nothing: less of both does.
+// Most bytes of the messages of a window, so that four buffers of them fit anywhere. Simulated
+// memory is the host's, and its figures mean nothing, so less will do.
 static const size_t most_in_flight = (size_t)1 << 30, most_simulated = (size_t)32 << 20;
 enum { SIMULATED_REPEATS = 11 };
 
@@ -50,7 +50,7 @@ struct options {
 
 static struct end own;
 static bool simulated;
-static uint64_t seed; // of the measurement under way
+static uint64_t seed; // seed of the measurement under way
 
 static size_t window_of(size_t bytes)
 {
@@ -63,8 +63,8 @@ static size_t next_size(size_t bytes)
     return bytes * (bytes < 4096 ? 8 : 4);
 }
 
-// Word `index` of what a rank sends. Each measurement has a seed of its own, so that nothing that
-// an earlier one left in the buffer is taken for its bytes.
+// Returns word `index` of what a rank sends. Each measurement has a seed of its own, so that bytes
+// that an earlier one left in the buffer do not pass for its own.
 static uint64_t word_of(int from, size_t index)
 {
     uint64_t word = (seed * 2 + (uint64_t)from + 1) * 0x9e3779b97f4a7c15u;
@@ -81,7 +81,7 @@ static void fill(size_t sent_bytes, size_t received_bytes)
         words[i] = word_of(own.rank, i);
     if (sent_bytes > 0)
         memory_write(&own.send, 0, words, sent_bytes);
-    memset(words, 0, sent_bytes); // what is sent has to come from the device
+    memset(words, 0, sent_bytes); // the bytes sent have to come from the device
     memset(guard, (int)(0x80 | (seed & 0x7f)), sizeof(guard));
     memory_write(&own.receive, received_bytes, guard, sizeof(guard));
 }
@@ -126,12 +126,12 @@ static double time_of(way *one, const char *title, size_t bytes, size_t count, u
         if (i >= 0)
             us[i] = (MPI_Wtime() - start) * 1e6;
     }
-    peers_barrier(); // before anybody's buffers change
+    peers_barrier(); // before the buffers of any rank change
     verify(received_bytes, title);
     return peers_median(us, repeats);
 }
 
-// The best raw figure: the least time, or the most bandwidth.
+// Returns the best raw figure: the least time, or the most bandwidth.
 static double best_raw(const double *figures, unsigned test)
 {
     double ce = figures[WAY_RAW_CE], sm = figures[WAY_RAW_SM];
@@ -190,7 +190,8 @@ static void run_test(unsigned test, size_t largest, unsigned methods)
     }
 }
 
-// Only the one who sends, or receives, windows has memory for a whole one.
+// Allocates the buffers. Only the rank that sends windows, or receives them, has memory for a whole
+// one.
 static void allocate(const struct options *options)
 {
     size_t most = options->largest;
@@ -231,7 +232,7 @@ static void start_raw(unsigned *methods)
         printf("no kernels: column raw SM shows copy engines too\n");
 }
 
-// Takes away what cannot be had here, and says so.
+// Takes methods away that are not to be had here, and says so.
 static void start_methods(enum memory_kind kind, unsigned *methods)
 {
     bool on_device = kind != MEMORY_HOST && kind != MEMORY_PINNED && kind != MEMORY_MIXED;
@@ -288,7 +289,7 @@ static int run_pair(const struct options *options)
         run_test(PINGPONG, options->largest, methods);
     if (options->tests & STREAM)
         run_test(STREAM, options->largest, methods);
-    MPI_Barrier(own.pair); // before anybody's memory goes away
+    MPI_Barrier(own.pair); // before the memory of any rank goes away
     nccl_stop();
     peers_stop();
     release();

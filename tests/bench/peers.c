@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rounds through a segment of room peer, mappings by its export and import, and NCCL by dlopen.
+// Rounds through a segment of module coll, mappings by module ipc, and NCCL by dlopen.
 #include "config.h"
 
 #include "peers.h"
@@ -24,7 +24,7 @@ static struct {
     uint64_t round;
 } group = {.program = "benchmark"};
 
-// NCCL's public interface, as far as it is used.
+// The part of NCCL's public interface that is used.
 typedef struct {
     char bytes[128];
 } nccl_id;
@@ -49,7 +49,7 @@ static struct {
     int (*synchronize)(void *stream);
     void *comm;
     void *stream;
-    int failed; // of the calls since nccl_wait
+    int failed; // results of the calls since nccl_wait, combined by or
 } nccl;
 
 void demand(bool holds, const char *what)
@@ -127,7 +127,7 @@ void peers_barrier(void)
     peers_round_end();
 }
 
-// What keeps a buffer from being mapped, in the order in which it can turn up.
+// Reasons that keep a buffer from being mapped, in the order in which they can turn up.
 enum refusal { MAPPED, NOT_EXPORTED, NO_DESCRIPTOR, NOT_IMPORTED };
 
 static const char *agree(enum refusal own)

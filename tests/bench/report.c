@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What it costs to keep the report's counters: the least time of a call with one device buffer,
-// over several runs, and of a loop without any of it.
+// The cost of the report's counters: the least time of a call with one device buffer over several
+// runs, and of a loop without any of it.
 #include "config.h"
 
 #include "fabrail/core/meter.h"

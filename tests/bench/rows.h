@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a benchmark prints for a program to read, besides its table for a person: where BENCH_ROWS
-// is in the environment, a line for each figure,
+// Figures that a benchmark prints for a program to read, besides its table for a person. Where
+// BENCH_ROWS is in the environment there is a line for each figure:
 //
 //   row|TABLE|LABEL|COLUMN|UNIT|VALUE
 //
-// LABEL being a number of bytes, or words.
+// LABEL is a number of bytes, or words.
 #ifndef BENCH_ROWS_H
 #define BENCH_ROWS_H
 
@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// A figure of 0 or less was not measured, and has no line.
+// Prints the line of a figure. One of 0 or less was not measured, and has no line.
 static inline void rows_put_named(const char *table, const char *label, const char *column,
                                   const char *unit, double value)
 {
@@ -28,7 +28,7 @@ static inline void rows_put(const char *table, size_t bytes, const char *column,
     rows_put_named(table, label, column, unit, value);
 }
 
-// A cell of the table for a person, behind a blank: a figure of 0 or less was not measured.
+// Prints a cell of the table for a person, behind a blank. A figure of 0 or less was not measured.
 static inline void rows_print(int width, int decimals, double value)
 {
     if (value > 0)

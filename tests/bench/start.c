@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Microseconds from starting a program to its end, the median of many: what a preloaded library
+// Microseconds from the start of a program to its end, the median of many: what a preloaded library
 // adds to a process that has no use for it.
 //
 //   start PRELOAD PROGRAM [ARGUMENT...]     PRELOAD may be empty

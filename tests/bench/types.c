@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Datatypes in device memory, from the first rank to the second: a message of the type, a
 // contiguous one of as many bytes, MPI_Pack and MPI_Unpack on the device, and the three steps by
-// hand (pack, contiguous message, unpack). Medians in microseconds; of messages, half of there and
-// back. Every byte and every gap is verified against what the MPI library makes of the same type in
-// host memory.
+// hand (pack, contiguous message, unpack). Figures are medians in microseconds; for messages, half
+// of the time there and back. Every byte and every gap is verified against what the MPI library
+// makes of the same type in host memory.
 //
 //   types [--only=NAME] [--blocks=COUNT] [--repeats=COUNT]       --blocks: of the types "random"
 #include "../programs/memory.h"
@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#pragma GCC diagnostic ignored "-Wstringop-overflow" // of MPI_STATUS_IGNORE
+#pragma GCC diagnostic ignored "-Wstringop-overflow" // gcc warns of MPI_STATUS_IGNORE
 
 enum { TAG = 3, MOST_REPEATS = 1001 };
 
@@ -63,7 +63,7 @@ static MPI_Datatype make_y_face(int edge)
     return make_face(edge, false);
 }
 
-// Blocks of 8 to 64 bytes with gaps as long, or of 8 bytes in random order.
+// Makes blocks of 8 to 64 bytes with gaps as long, or of 8 bytes in random order.
 static MPI_Datatype make_indexed(int blocks, bool is_random)
 {
     int *lengths = malloc((size_t)blocks * sizeof(int)),
@@ -133,10 +133,11 @@ static const struct kind {
     {"nested", make_nested, 256},
 };
 
-// The host's copies of what a type selects in `send`, and of what a receive makes of `receive`.
+// One measurement. The host has copies of `send`, and of `receive` before and after a receive of
+// the type.
 struct work {
     MPI_Datatype type;
-    int bytes; // packed
+    int bytes; // bytes of a packed copy
     size_t span;
     unsigned char *sent, *expected, *before;
     struct memory send, receive, packed;
@@ -202,7 +203,7 @@ static void step_by_hand(struct work *work)
     step_pack(work);
     step_contiguous(work);
     step_unpack(work);
-    swap(NULL, NULL, 0, MPI_BYTE); // there and back has one more of each
+    swap(NULL, NULL, 0, MPI_BYTE); // a message there and back has one more of each step
 }
 
 static void check(const struct work *work, const char *name, const char *what)
@@ -287,7 +288,7 @@ static void run(const struct kind *kind)
         if (steps[i].checked)
             check(&work, kind->name, steps[i].name);
     }
-    us[1] -= us[4]; // one message of the two
+    us[1] -= us[4]; // takes one of the two messages away
     if (rank == 0) {
         printf("%-16s %10d", kind->name, work.bytes);
         rows_print(10, 1, first);

@@ -47,7 +47,8 @@ static void window_by_mpi(const struct end *end, size_t bytes, size_t count)
     answer(end);
 }
 
-// Rank 0 leaves the order of the two to the stream, which favours NCCL a little.
+// Moves a message to and fro by NCCL. Rank 0 leaves the order of its send and receive to the
+// stream, which favours NCCL a little.
 static void trip_by_nccl(const struct end *end, size_t bytes, size_t count)
 {
     (void)count;
@@ -124,7 +125,8 @@ static void pull(const struct end *end, size_t bytes, size_t count, enum fr_devi
     demand(fr_device_push(&end->range, pieces, count, engine, 0) == FR_OK, "a pull failed");
 }
 
-// Rank 1's post says that it has the message, and that its own can be had.
+// Moves a message to and fro by pulls. Rank 1's post says that it has the message, and that its own
+// can be pulled.
 static void trip_raw(const struct end *end, size_t bytes, enum fr_device_engine engine)
 {
     peers_round_begin();

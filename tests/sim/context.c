@@ -25,7 +25,7 @@ CUcontext sim_context_current(void)
     return depth ? stack[depth - 1] : NULL;
 }
 
-// Whether there is, or ever was, such a context.
+// Returns whether there is, or ever was, such a context.
 static bool context_existed(CUcontext ctx)
 {
     CUcontext at = sim_contexts;
@@ -110,7 +110,7 @@ CUresult sim_primary_reset(CUdevice device)
     CUcontext ctx = primaries[device];
     if (ctx && ctx->alive)
         context_finish(ctx);
-    // The references stay; the context comes back to life with its next retain.
+    // References stay. The next retain brings the context back to life.
     return CUDA_SUCCESS;
 }
 
@@ -184,7 +184,7 @@ CUresult sim_context_destroy(CUcontext ctx)
     return CUDA_SUCCESS;
 }
 
-// A destroyed context can be pushed, driver 580 has it; only work in it fails.
+// A destroyed context can be pushed, as with driver 580. Only work in it fails.
 CUresult sim_context_push(CUcontext ctx)
 {
     if (!context_existed(ctx))
@@ -238,7 +238,7 @@ CUresult sim_context_device(CUdevice *device)
     return CUDA_SUCCESS;
 }
 
-// NULL stands for the current context in the calls that name one.
+// Returns the context of a call that names one; NULL stands for the current one.
 static CUcontext named_or_current(CUcontext ctx)
 {
     if (!ctx)
@@ -354,7 +354,7 @@ CUresult sim_context_disable_peer(CUcontext peer)
     return CUDA_SUCCESS;
 }
 
-// Whatever a NIC wrote to simulated memory went through the host's caches and can be read.
+// Nothing is left to flush: NICs write to simulated memory through the host's caches.
 CUresult sim_flush_rdma(CUflushGPUDirectRDMAWritesTarget target,
                         CUflushGPUDirectRDMAWritesScope scope)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Copies and fills: who may touch which bytes, when they run, and the moving itself. A copy reads
-// its source when it runs, not when it is queued.
+// Copies and fills: which bytes a device may touch, when an operation runs, and the moving itself.
+// A copy reads its source when it runs, not when it is queued.
 #include "config.h"
 
 #include "sim.h"
@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Pageable sources up to this size are read when an asynchronous copy is queued, as by the driver.
+// Pageable sources up to this size are read when an asynchronous copy is queued, as the driver
+// does.
 #define SNAPSHOT_BYTES ((size_t)64 << 10)
 
 static bool range_admits(const struct sim_range *range, int device, bool write)
@@ -48,8 +49,8 @@ CUresult sim_check(uintptr_t address, size_t bytes, int device, enum sim_side si
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_range *range = sim_range_find(address);
     if (!range) {
-        // Pageable host memory, unless it once was the driver's. It may run into page-locked
-        // memory.
+        // This is pageable host memory, unless it once was the driver's. It may run into
+        // page-locked memory.
         bool host = side != SIM_SIDE_DEVICE && !sim_is_driver_address(address) &&
                     !sim_is_driver_address(address + bytes - 1);
         return host ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -146,7 +147,7 @@ static bool is_plain_device(uintptr_t address)
 {
     struct sim_range *range = sim_range_find(address);
     return range && !sim_range_is_host(range) && range->kind != SIM_KIND_MANAGED &&
-           !range->sync_memops; // which makes synchronous calls wait
+           !range->sync_memops; // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS makes synchronous calls wait
 }
 
 static void *take_snapshot(const struct sim_op *op)
@@ -193,7 +194,7 @@ CUresult sim_submit_copy(CUstream handle, struct sim_op *op, enum sim_side dst_s
     size_t bytes = shape->width * shape->height * shape->depth;
     if (result != CUDA_SUCCESS || !bytes)
         return result;
-    if (!async) // a copy inside device memory does not block the host, says the driver's manual
+    if (!async) // the driver's manual: a copy inside device memory does not block the host
         return sim_submit(stream, op, !is_plain_device(op->dst) || !is_plain_device(op->src));
     bool wait = is_pageable(op->dst);
     if (!wait && is_pageable(op->src)) {
@@ -213,7 +214,7 @@ CUresult sim_submit_set(CUstream handle, struct sim_op *op, bool async)
     if (op->dst % op->pattern_bytes || op->shape.dst_pitch % op->pattern_bytes)
         return CUDA_ERROR_INVALID_VALUE;
     const struct sim_range *range = sim_range_find(op->dst);
-    if (range && !sim_range_is_open(range, stream->ctx)) // copies may go further
+    if (range && !sim_range_is_open(range, stream->ctx)) // copies may reach more
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = check_rows(op->dst, &op->shape, true, op->device, SIM_SIDE_DEVICE);
     if (result != CUDA_SUCCESS || !op->shape.width || !op->shape.height)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Devices and their attributes, and the names of errors. The figures are those of one H200 where a
-// program could ask; everything that prints a name says that the device is simulated.
+// Devices and their attributes, and the names of errors. Figures that a program could ask for are
+// those of one H200. Everything that prints a name says that the device is simulated.
 #include "config.h"
 
 #include "sim.h"

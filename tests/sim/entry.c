@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The exported functions. Each one counts itself, fails on request, checks what its row of
-// entry.def demands, and calls its implementation under the lock. Also cuGetProcAddress, from the
+// The exported functions. Each one counts its call, fails on request, checks what its row of
+// entry.def demands, and calls its implementation under the lock. cuGetProcAddress is made from the
 // same rows.
 #include "config.h"
 
@@ -86,7 +86,7 @@ static bool counts(const void *caller)
     return strstr(slash ? slash + 1 : info.dli_fname, "libfabrail") != NULL;
 }
 
-// Returns whether this is the call that was asked to fail.
+// Counts a call. Returns whether it is the one that shall fail.
 static bool count_call(const void *caller)
 {
     return counts(caller) && atomic_fetch_add(&counted, 1) + 1 == sim_knobs()->fail_nth;
@@ -108,7 +108,7 @@ static CUresult check_need(enum need need)
     return ctx->alive ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
-// Leaves the lock held in any case; every call is followed by finish().
+// Begins a call. It leaves the lock held in any case; finish() gives it up after every call.
 static CUresult begin(enum need need, const void *caller)
 {
     bool fail = count_call(caller);
@@ -201,7 +201,7 @@ static size_t base_length(const char *name)
     return suffix ? (size_t)(suffix - name) : strlen(name);
 }
 
-// The name comes without a version suffix, and gives the newest variant that `version` knows.
+// Finds the newest variant, up to `version`, of a function whose name has no version suffix.
 static CUdriverProcAddressQueryResult look_up(const char *symbol, int version,
                                               const struct row **found)
 {

@@ -86,7 +86,7 @@ CUresult sim_event_query(CUevent handle)
         return CUDA_ERROR_INVALID_HANDLE;
     if (!event->mark || event->mark->done)
         return event->ctx->sticky;
-    // The question itself moves things on by one step, so that polling ends.
+    // A query moves the work on by one step, so that polling ends.
     sim_stream_query(event->mark->stream);
     return CUDA_ERROR_NOT_READY;
 }

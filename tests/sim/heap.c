@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where simulated device memory comes from. The bytes are a memory file that only the simulator
-// maps; the addresses that the application sees are a reservation without any access.
+// Heaps of simulated device memory. The bytes are a memory file that only the simulator maps. The
+// addresses that the application sees are a reservation without any access.
 //
-// A freed block is given to the next request of its size, newest first, so that whoever remembers
-// an address for too long meets its next owner.
+// A freed block goes to the next request of its size, newest first. So code that keeps an address
+// for too long meets its next owner.
 #include "config.h"
 
 #include "sim.h"
@@ -18,8 +18,8 @@
 #include <unistd.h>
 
 #define TRAILER_MAGIC 0x314d495342415246ull // "FRABSIM1"
-#define HEAP_STEP     (2 * SIM_GRANULARITY) // by which a heap becomes readable
-#define HEAP_SPREAD   4                     // addresses a byte of memory, against fragmentation
+#define HEAP_STEP     (2 * SIM_GRANULARITY) // step by which a heap becomes readable
+#define HEAP_SPREAD   4 // addresses for each byte of memory, against fragmentation
 
 struct sim_free_list {
     size_t bytes;
@@ -56,8 +56,8 @@ static bool map_backing(struct sim_backing *backing)
     return true;
 }
 
-// Leak checkers read all memory that can be read, and reading a hole would fill it: so only what is
-// in use can be.
+// Opens only what is in use: leak checkers read all memory that can be read, and reading a hole
+// would fill it.
 bool sim_backing_open(struct sim_backing *backing, size_t offset, size_t bytes)
 {
     size_t first = offset & ~(SIM_PAGE - 1);
@@ -74,7 +74,7 @@ bool sim_backing_create(size_t bytes, int physical, unsigned handle_types, struc
         close(backing.fd);
         return false;
     }
-    // An importer trusts the size, so nobody may change it any more.
+    // An importer trusts the size, so nobody may change it from here on.
     fcntl(backing.fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
     struct sim_trailer *trailer = backing.trailer;
     trailer->unique = sim_unique();
@@ -155,7 +155,8 @@ static bool heap_create(struct sim_heap *heap, int index)
         return false;
     void *base = sim_reserve(span, SIM_GRANULARITY, 0);
     bool visible = knobs->host_access || (managed && !knobs->managed_trap);
-    // What is recorded is there behind the addresses, but nobody has access until he touches it.
+    // Where touches are recorded the bytes are behind the addresses, but inaccessible until
+    // touched.
     if (base && visible)
         base = mmap(base, span, PROT_NONE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, heap->backing.fd,
                     0);
@@ -197,7 +198,8 @@ static void free_list_end(void *node)
     free(list);
 }
 
-// Returns the list of free blocks of exactly that size; NULL when there is none and none is made.
+// Returns the list of free blocks of exactly that size. Makes one where `make` is set. Returns NULL
+// when there is none.
 static struct sim_free_list *free_list_get(struct sim_heap *heap, size_t bytes, bool make)
 {
     const struct sim_free_list key = {.bytes = bytes};
@@ -220,7 +222,8 @@ static void forget_free_lists(struct sim_heap *heap)
     heap->free_lists = NULL;
 }
 
-// The slow way, once the addresses have been used up: the first gap between live ranges.
+// Finds the first gap between live ranges. This is the slow way, for a heap whose addresses have
+// been used up.
 static uintptr_t take_from_gap(struct sim_heap *heap, size_t bytes, size_t alignment)
 {
     forget_free_lists(heap);

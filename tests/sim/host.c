@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Simulated hosts: a library for LD_PRELOAD that answers gethostname and uname with the rank's
-// value of FRSIM_HOST_NAME, and Fabrail's question for the kernel's boot id with one made of that,
-// so that the processes of one machine pass for those of several. Without the variable it answers
-// what the machine says. The MPI library keeps to the boot id of the machine, whose shared memory
-// it may use.
+// Simulated hosts: a library for LD_PRELOAD that lets the processes of one machine pass for those
+// of several. It answers gethostname and uname with the rank's value of FRSIM_HOST_NAME. When
+// Fabrail asks for the kernel's boot id it answers with one made of that value. Without the
+// variable it answers what the machine says. The MPI library keeps to the boot id of the machine,
+// whose shared memory it may use.
 #include "config.h"
 
 #include "sim.h"
@@ -22,7 +22,7 @@
 SIM_EXPORT int gethostname(char *name, size_t bytes);
 SIM_EXPORT int uname(struct utsname *system);
 
-// Past the C library, whose uname this one hides.
+// Calls the system without the C library, whose uname this function hides.
 int uname(struct utsname *system)
 {
     if (syscall(SYS_uname, system) != 0)
@@ -45,7 +45,8 @@ int gethostname(char *name, size_t bytes)
     return -1;
 }
 
-// Opens a file with the boot id of the simulated host. -1: it is the machine's own that is wanted.
+// Opens a file with the boot id of the simulated host. Returns -1 where the caller gets the
+// machine's own.
 static int open_boot_id(const char *path, const void *caller)
 {
     Dl_info info;
@@ -65,7 +66,7 @@ static int open_boot_id(const char *path, const void *caller)
 SIM_EXPORT int open(const char *path, int flags, ...);
 SIM_EXPORT int open64(const char *path, int flags, ...) __attribute__((alias("open")));
 
-// Past the C library, as above.
+// Calls the system without the C library, whose open this function hides.
 int open(const char *path, int flags, ...)
 {
     int mode = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Settings of the simulated driver and NVML, from the environment. Compiled into both libraries.
+// Settings of the simulated driver and of NVML, from the environment. Compiled into both libraries.
 #include "config.h"
 
 #include "sim.h"
@@ -24,7 +24,7 @@ static int rank_of_process(void)
     return 0;
 }
 
-// Copies one element of a list; the last one stands for all that would follow.
+// Copies one element of a list. The last element stands for all that would follow.
 static void pick(const char *list, char separator, int index, char *out, size_t bytes)
 {
     const char *end = strchr(list, separator);
@@ -92,7 +92,7 @@ static unsigned read_device_number(const char *name, int physical, unsigned fall
     return given ? (unsigned)number_of(text) : fallback;
 }
 
-// Takes 32 hexadecimal digits, dashes between them allowed; fewer leave zeros behind.
+// Reads 32 hexadecimal digits, with dashes between them or not. Bytes without digits are 0.
 static void read_device_uuid(const char *name, int physical, unsigned char uuid[16])
 {
     char text[80];
@@ -115,7 +115,7 @@ void sim_device_uuid(int physical, unsigned char uuid[16])
 {
     memcpy(uuid, "FRSIM\0\0\0", 8);
     memset(uuid + 8, 0, 7);
-    uuid[6] = 0x40; // version 4 in the place where tools look for it
+    uuid[6] = 0x40; // version 4, where tools look for it
     uuid[8] = 0x80;
     uuid[15] = (unsigned char)(physical + 1);
 }
@@ -136,7 +136,8 @@ void sim_device_uuid_text(int physical, char text[48])
     }
 }
 
-// Takes any unambiguous beginning of a uuid; all of them differ in the last digits only.
+// Finds a device by any unambiguous beginning of its uuid. All uuids differ in the last digits
+// only.
 static int physical_by_uuid(const char *text, size_t length)
 {
     for (int i = 0; i < knobs.devices; i++) {
@@ -148,7 +149,8 @@ static int physical_by_uuid(const char *text, size_t length)
     return -1;
 }
 
-// As the real driver does, the list ends at its first entry that names no device.
+// Reads CUDA_VISIBLE_DEVICES. As with the real driver, the list ends at its first entry that names
+// no device.
 static void read_visible(void)
 {
     const char *text = getenv("CUDA_VISIBLE_DEVICES");
@@ -177,7 +179,7 @@ static void read_visible(void)
     }
 }
 
-// Before any other thread can call in.
+// Runs before any other thread can call in.
 __attribute__((constructor)) static void read_knobs(void)
 {
     unsigned long long devices = read_number("FRSIM_DEVICES", 4);

@@ -11,7 +11,7 @@
 
 #define ALIGNMENT ((size_t)512)
 
-// To protect one allocation apart from others takes whole pages.
+// Rounds a size up. An allocation that can be protected apart from others takes whole pages.
 static size_t round_up(size_t bytes)
 {
     size_t alignment = sim_knobs()->record ? SIM_PAGE : ALIGNMENT;
@@ -155,7 +155,7 @@ CUresult sim_mem_prefetch(CUdeviceptr address, size_t bytes, CUmemLocation locat
     return sim_mem_advise(address, bytes, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, location);
 }
 
-// Host memory of this simulator's own: anonymous pages, gone from the process once freed.
+// Host memory of the simulator's own: anonymous pages, gone from the process once freed.
 static struct frsim_pins pins;
 
 static void count_pinned(size_t bytes)
@@ -226,7 +226,7 @@ CUresult sim_host_free(void *address)
     return CUDA_SUCCESS;
 }
 
-// The real driver pins the pages, so it notices the ones that are not there.
+// The real driver locks the pages, so it notices missing ones.
 static bool all_mapped(uintptr_t base, size_t bytes)
 {
     unsigned char residence[1024];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Modules and kernels. Device code cannot run here: of an image nothing but the first bytes is
-// looked at, and the kernels known by name, Fabrail's own, are done by the CPU, block by block, as
-// src/device/cuda/kernels.cu does them. Any other is refused.
+// Modules and kernels. Device code cannot run here, and only the first bytes of an image are looked
+// at. Kernels of Fabrail's own are known by name, and the CPU does them block by block, as
+// src/device/cuda/kernels.cu does. All others are refused.
 #include "config.h"
 
 #include "sim.h"
@@ -19,7 +19,8 @@ struct CUfunc_st {
 
 enum { KERNELS = 8, MAX_PARAM_BYTES = 4096 };
 
-// Handles outlive their context, as an application's copies of them do, and are then refused.
+// A module. It outlives its context, as an application's copies of the handle do; its handles are
+// then refused.
 struct CUmod_st {
     struct sim_object object;
     CUcontext ctx;
@@ -69,7 +70,7 @@ static bool module_register(CUmodule module)
 
 CUresult sim_module_load_data(CUmodule *out, const void *image)
 {
-    static const unsigned char magic[] = {0x50, 0xed, 0x55, 0xba}; // what nvcc -fatbin begins with
+    static const unsigned char magic[] = {0x50, 0xed, 0x55, 0xba}; // nvcc -fatbin's first bytes
     if (!out || !image)
         return CUDA_ERROR_INVALID_VALUE;
     if (memcmp(image, magic, sizeof(magic)) != 0)
@@ -134,8 +135,8 @@ CUresult sim_function_attribute(int *value, CUfunction_attribute attribute, CUfu
     return CUDA_SUCCESS;
 }
 
-// What a kernel may touch is less than what a copy may: the memory of another device only after
-// peer access was enabled, memory of another process only in the context that opened it.
+// A kernel may touch less than a copy: memory of another device only after peer access was enabled,
+// memory of another process only in the context that opened it.
 bool sim_kernel_may(CUcontext ctx, uintptr_t address, uint64_t bytes, bool write)
 {
     if (sim_check(address, bytes, ctx->device, SIM_SIDE_DEVICE, write) != CUDA_SUCCESS)
@@ -173,7 +174,7 @@ CUresult sim_kernel_tell(CUcontext ctx, uintptr_t words, uint64_t value, unsigne
     if (!range || !sim_range_is_host(range) || word % sizeof(uint64_t) ||
         !sim_kernel_may(ctx, word, sizeof(uint64_t), true))
         return CUDA_ERROR_ILLEGAL_ADDRESS;
-    // The host polls it from another thread.
+    // Another thread of the host polls the word.
     __atomic_store_n((uint64_t *)sim_pointer(word), value, __ATOMIC_RELEASE);
     return CUDA_SUCCESS;
 }
@@ -217,7 +218,8 @@ static bool shape_is_known(const struct sim_kernel *kernel, const unsigned grid[
            block[0] <= kernel->max_threads && block[1] == 1 && block[2] == 1 && shared_bytes == 0;
 }
 
-// A kernel would take any numbers and fault or hang; the double says at once that they are wrong.
+// A real kernel would take any numbers and fault or hang. The double tells at once that they are
+// wrong.
 bool sim_kernel_push_is_sound(const struct fr_push_head *head, const struct fr_push_piece *pieces,
                               uint32_t capacity)
 {

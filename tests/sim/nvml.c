@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Simulated NVML: the devices of the simulated driver, all joined by NVLink, and the fabric
-// information that the environment asks for. As the real one, it ignores CUDA_VISIBLE_DEVICES.
+// information that the environment asks for. Like the real NVML it ignores CUDA_VISIBLE_DEVICES.
 #include "config.h"
 
 #include "sim.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The kernels of src/device/cuda/pack.cu, done by the CPU: the same chunks for the same blocks, the
-// same places from the same table, and a fault where the GPU would have one.
+// The kernels of src/device/cuda/pack.cu, done by the CPU. They have the same chunks for the same
+// blocks, the same places from the same table, and a fault where the GPU would have one.
 #include "config.h"
 
 #include "sim.h"
@@ -19,7 +19,7 @@ static CUresult copy_run(CUcontext ctx, uint64_t dst, uint64_t src, uint64_t byt
     return may && sim_execute(&op) == CUDA_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS;
 }
 
-// Copies loads that follow one another on both sides together.
+// Copies a chunk. Loads that follow one another on both sides are copied together.
 static CUresult copy_chunk(CUcontext ctx, const struct fr_pack *pack, const void *table,
                            uint64_t first, uint32_t bytes)
 {

@@ -89,7 +89,8 @@ static uint32_t narrow_value(const struct sim_range *range, CUpointer_attribute 
     }
 }
 
-// The range of mapped memory is the whole range that was reserved, whatever else is mapped there.
+// Finds the bounds of a range. For mapped memory they are the whole reservation, whatever else is
+// mapped there.
 static void range_bounds(const struct sim_range *range, uintptr_t *base, size_t *bytes)
 {
     *base = range->base;
@@ -98,7 +99,8 @@ static void range_bounds(const struct sim_range *range, uintptr_t *base, size_t 
         (void)sim_reservation_bounds(range->base, base, bytes);
 }
 
-// Allocations share mappings of whole granules.
+// Returns the bytes of the mapping that holds a range. Allocations share mappings of whole
+// granules.
 static uint64_t mapping_bytes(const struct sim_range *range)
 {
     uintptr_t first = range->base & ~(SIM_GRANULARITY - 1);
@@ -149,8 +151,9 @@ static void answer(const struct sim_range *range, CUpointer_attribute attribute,
         put64(data, wide_value(range, attribute, address));
 }
 
-// What the driver does not know is no error where several attributes are asked for. Driver 580 on
-// an H200 then leaves the two range attributes unwritten, unless the address is at least reserved.
+// Answers for an address that the driver does not know, which is no error where several attributes
+// are asked for. Driver 580 on an H200 then leaves the two range attributes unwritten, unless the
+// address is at least reserved.
 static void answer_unknown(CUpointer_attribute attribute, uintptr_t address, void *data)
 {
     uintptr_t base;
@@ -186,7 +189,8 @@ CUresult sim_pointer_attribute(void *data, CUpointer_attribute attribute, CUdevi
     answer(range, attribute, address, data);
     if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER && !sim_context_current())
         return CUDA_ERROR_INVALID_CONTEXT;
-    // Memory without such an address: a null pointer, and asked for alone it is an error, too.
+    // Memory that has no host or device pointer gives a null pointer. Asked for alone it is an
+    // error, too.
     bool pointer = attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER ||
                    attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER;
     return pointer && !wide_value(range, attribute, address) ? CUDA_ERROR_INVALID_VALUE

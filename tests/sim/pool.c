@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory pools and stream-ordered allocation. A block can be used from the moment it is asked for;
-// it goes back when its stream gets to the free.
+// Memory pools and stream-ordered allocation. A block can be used from the moment it is asked for.
+// It goes back when its stream gets to the free.
 #include "config.h"
 
 #include "sim.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 
 static CUmemoryPool defaults[SIM_MAX_DEVICES];
-static CUmemoryPool chosen[SIM_MAX_DEVICES]; // by cuDeviceSetMemPool
+static CUmemoryPool chosen[SIM_MAX_DEVICES]; // chosen by cuDeviceSetMemPool
 
 static bool device_known(int device)
 {
@@ -121,7 +121,7 @@ CUresult sim_pool_destroy(CUmemoryPool handle)
         return CUDA_ERROR_INVALID_VALUE;
     if (chosen[pool->device] == pool)
         chosen[pool->device] = NULL;
-    pool->dying = true; // blocks that are still out keep it
+    pool->dying = true; // blocks that are still in use keep it alive
     pool_end_if_unused(pool);
     return CUDA_SUCCESS;
 }
@@ -197,8 +197,8 @@ static void account(CUmemoryPool pool, ptrdiff_t bytes)
     }
 }
 
-// The driver hands a block that was freed earlier in the same stream to the next request: so get
-// past such a free before looking for a block.
+// Runs a stream up to its frees of blocks of this size. The driver hands a block that was freed
+// earlier in the same stream to the next request.
 static void run_frees(CUstream stream, CUmemoryPool pool, size_t bytes)
 {
     uint64_t last = 0;
@@ -222,7 +222,7 @@ static CUresult pool_alloc(CUdeviceptr *address, size_t bytes, CUmemoryPool pool
     run_frees(stream, pool, bytes);
     CUresult result = sim_block_take(SIM_KIND_POOL, pool->device, NULL, bytes, &range);
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-        // Blocks whose free is still queued count: the driver would wait for them, too.
+        // The driver would wait for blocks whose free is still queued, too.
         sim_run_everything();
         result = sim_block_take(SIM_KIND_POOL, pool->device, NULL, bytes, &range);
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The kernel of src/device/cuda/reduce.cu, done by the CPU: the same items for the same threads,
-// the same order of sources, the same bytes left alone, and a fault where the GPU would have one.
+// The kernel of src/device/cuda/reduce.cu, done by the CPU. It has the same items for the same
+// threads, the same order of sources, the same bytes left alone, and a fault where the GPU would
+// have one.
 #include "config.h"
 
 #include "sim.h"
@@ -9,7 +10,7 @@
 
 #include <string.h>
 
-// Neighbouring items, which a block's threads do at the same time.
+// Bytes of neighbouring items that a block's threads do at the same time.
 enum { RUN_BYTES = FR_REDUCE_MAX_THREADS * FR_REDUCE_UNIT_BYTES };
 
 #define FR_REDUCE(type, operation, element, result)                                                \
@@ -34,7 +35,7 @@ static const struct {
 #undef FR_REDUCE
 };
 
-// Copies between the simulator's own memory and what the kernel may touch.
+// Copies between the simulator's own memory and memory that the kernel may touch.
 static CUresult copy(CUcontext ctx, uintptr_t dst, uintptr_t src, size_t bytes, bool is_store)
 {
     struct sim_op op = {
@@ -64,7 +65,8 @@ static CUresult store(CUcontext ctx, const struct fr_reduce *params, uintptr_t t
     return result;
 }
 
-// A single element's gap is not even read, as it may lie past the end of the memory.
+// Loads elements. The gap of a single element is not even read, as it may lie past the end of the
+// memory.
 static CUresult load(CUcontext ctx, const struct fr_reduce *params, char *to, uintptr_t from,
                      size_t bytes, bool is_single)
 {

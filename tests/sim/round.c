@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The kernels that meet others (include/fabrail/device/round.h), done by the CPU: words and posts
-// in the memory of all ranks, the bytes moved in between, and an answer to the host. A kernel on a
-// GPU runs beside its host; this one keeps the host's thread for as long as it waits.
+// The kernels that meet those of other ranks (include/fabrail/device/round.h), done by the CPU:
+// words and posts in the memory of all ranks, the bytes moved in between, and an answer to the
+// host. A kernel on a GPU runs beside its host. This one keeps the host's thread for as long as it
+// waits.
 #include "config.h"
 
 #include "sim.h"
@@ -12,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-// What a launch moves between its meetings.
+// A launch: its round, and what it moves between its meetings.
 struct met {
     const struct fr_round *round;
     const uint64_t *slabs;
@@ -43,7 +44,8 @@ static CUresult copy(CUcontext ctx, uintptr_t dst, uintptr_t src, size_t bytes)
     return sim_execute(&op);
 }
 
-// A word of a slab, for stores and loads that order others.
+// Returns a word of a slab, for stores and loads that order others; NULL where the kernel may not
+// touch it.
 static uint64_t *word_at(CUcontext ctx, uintptr_t address)
 {
     const struct sim_range *range = sim_range_find(address);
@@ -73,7 +75,7 @@ static CUresult give_post(CUcontext ctx, const struct met *met)
     return result == CUDA_SUCCESS ? post_word(ctx, met, round->given_offset, round->word) : result;
 }
 
-// Writes how many ranks have come, and whether all words are alike.
+// Reads the words of all ranks. Writes how many have come, and whether all words are alike.
 static CUresult look(CUcontext ctx, const struct fr_round *round, uint64_t row, uint64_t word,
                      uint32_t *come, bool *alike)
 {
@@ -110,7 +112,7 @@ static CUresult answer(CUcontext ctx, const struct fr_round *round, uint64_t how
     return result == CUDA_SUCCESS ? sim_kernel_tell(ctx, round->answer, round->value, 0) : result;
 }
 
-// All have come, and posts are wanted. Writes whether those of all are in the mirror.
+// Takes the posts once all ranks have come. Writes whether those of all are in the mirror.
 static CUresult take_posts(CUcontext ctx, const struct fr_round *round, bool *have)
 {
     bool alike = false;
@@ -157,7 +159,8 @@ static CUresult copy_all(CUcontext ctx, const struct fr_round_copy *copies)
     return result;
 }
 
-// Returns with *go when bytes are to be moved; else the host has been told.
+// Meets the other ranks before the bytes move. Sets *go when this kernel shall move them; else it
+// has told the host.
 static CUresult begin(CUcontext ctx, const struct met *at, bool *go)
 {
     CUresult result = copy_all(ctx, at->round->before);
@@ -180,7 +183,8 @@ static CUresult end(CUcontext ctx, const struct met *at)
                       (alike && copies ? FR_ROUND_COPIED : 0));
 }
 
-// Blocks run one after the other, the first one last: it does all.
+// Does the work of all blocks in the first one. Blocks run one after the other, and the first one
+// runs last.
 static CUresult run(CUcontext ctx, const struct met *at, struct sim_launch_shape shape)
 {
     bool go = false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Memory of other processes: file descriptors and fabric handles of memory objects, and legacy IPC
-// handles of cuMemAlloc memory. Behind each is the memory file of the exporter, reached as a
-// descriptor or through /proc while the exporter lives and has not freed it.
+// handles of cuMemAlloc memory. Behind each handle is the memory file of the exporter. It is
+// reached as a descriptor or through /proc, while the exporter lives and has not freed it.
 #include "config.h"
 
 #include "sim.h"
@@ -16,11 +16,11 @@
 #define FABRIC_MAGIC 0x4d49534243524246ull
 #define IPC_MAGIC    0x4d49534350494246ull
 
-// What a fabric handle or a legacy IPC handle says; both have 64 bytes.
+// Content of a fabric handle or a legacy IPC handle; both have 64 bytes.
 struct ticket {
     uint64_t magic;
     int32_t pid, fd;
-    uint64_t unique; // of the memory file
+    uint64_t unique; // unique number of the memory file
     uint64_t offset, bytes;
     uint64_t buffer_id;
     int32_t slot, spare;
@@ -28,7 +28,7 @@ struct ticket {
 _Static_assert(sizeof(struct ticket) <= sizeof(CUmemFabricHandle), "fits a fabric handle");
 _Static_assert(sizeof(struct ticket) <= sizeof(CUipcMemHandle), "fits an IPC handle");
 
-// The heap of another process, mapped once however many of its blocks are open.
+// The heap of another process. It is mapped once, however many of its blocks are open.
 struct sim_import {
     struct sim_import *next;
     struct sim_backing backing;
@@ -80,7 +80,8 @@ int sim_ordinal_of(int physical)
     return -1;
 }
 
-// A fabric handle works inside one clique of one cluster only: some visible device must be in it.
+// Returns whether a fabric handle works here: some visible device must be in its clique and
+// cluster.
 static bool same_fabric(const struct sim_trailer *trailer)
 {
     const struct sim_knobs *knobs = sim_knobs();
@@ -96,7 +97,7 @@ static bool same_fabric(const struct sim_trailer *trailer)
 static CUresult import_backing(void *in, CUmemAllocationHandleType type, struct sim_backing *out)
 {
     if (type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
-        // The descriptor comes in place of the pointer and stays the caller's.
+        // The descriptor comes in place of the pointer. The caller still owns it.
         int fd = fcntl((int)(intptr_t)in, F_DUPFD_CLOEXEC, 3);
         if (fd < 0)
             return CUDA_ERROR_UNKNOWN;
@@ -115,7 +116,7 @@ static CUresult import_backing(void *in, CUmemAllocationHandleType type, struct 
     int fd = open_other(&ticket);
     if (fd < 0 || !sim_backing_adopt(fd, out))
         return CUDA_ERROR_INVALID_VALUE;
-    // The number may be another file's by now.
+    // The number may by now belong to another file.
     if (out->trailer->unique == ticket.unique && same_fabric(out->trailer))
         return CUDA_SUCCESS;
     sim_backing_close(out);
@@ -139,8 +140,8 @@ CUresult sim_share_import(CUmemGenericAllocationHandle *handle, void *in,
     CUcontext ctx = sim_context_current();
     const CUmemAllocationProp prop = {
         .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-        .requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE, // what is imported is not passed on
-        // A device that this process does not see: the importing device stands in for it.
+        .requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE, // imported memory is not passed on
+        // The importing device stands in for one that this process does not see.
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE,
                      .id = ordinal >= 0 ? ordinal
                            : ctx        ? ctx->device
@@ -166,7 +167,8 @@ CUresult sim_share_dmabuf(void *handle, CUdeviceptr address, size_t bytes,
     return CUDA_ERROR_NOT_SUPPORTED; // there is no device that could own a dma-buf
 }
 
-// Marks a block as exported where importers look, so that they notice when it is freed.
+// Marks a block as exported in the trailer, where importers look, so that they notice when it is
+// freed.
 static bool publish(struct sim_trailer *trailer, struct sim_range *range)
 {
     for (int i = 0; range->ipc_slot < 0 && i < SIM_TRAILER_SLOTS; i++)
@@ -256,7 +258,7 @@ static void match_opened(struct sim_range *range)
         opened = range;
 }
 
-// Gives the block inaccessible addresses of its own, page offset kept.
+// Gives a block of another process inaccessible addresses of its own, with its offset in a page.
 static struct sim_range *open_block(struct sim_import *import, const struct ticket *ticket)
 {
     size_t lead = ticket->offset % SIM_PAGE;
@@ -277,7 +279,7 @@ static struct sim_range *open_block(struct sim_import *import, const struct tick
         .bytes = ticket->bytes,
         .alias = import->backing.alias + ticket->offset,
         .kind = SIM_KIND_IPC,
-        .device = ctx->device, // wherever it lies
+        .device = ctx->device, // wherever the memory lies
         .ctx = ctx,
         .import = import,
         .origin = ticket->buffer_id,
@@ -299,12 +301,12 @@ CUresult sim_ipc_open(CUdeviceptr *address, CUipcMemHandle handle, unsigned flag
         ticket.magic != IPC_MAGIC)
         return CUDA_ERROR_INVALID_VALUE;
     if (ticket.pid == getpid())
-        return CUDA_ERROR_INVALID_CONTEXT; // not in the process that exported it
+        return CUDA_ERROR_INVALID_CONTEXT; // the exporting process cannot open it
     wanted = &ticket;
     opened = NULL;
     sim_range_walk(match_opened);
     if (opened && opened->ctx != sim_context_current())
-        return CUDA_ERROR_INVALID_HANDLE; // one context a device
+        return CUDA_ERROR_INVALID_HANDLE; // one context of a device can open it
     if (opened) {
         opened->opens++;
         *address = opened->base;

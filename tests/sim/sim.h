@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Inside of the simulated CUDA driver, a test double that has no GPU behind it: everything.
+// Inside of the simulated CUDA driver, a test double without a GPU behind it: all that its files
+// share.
 #ifndef FR_TESTS_SIM_SIM_H
 #define FR_TESTS_SIM_SIM_H
 
@@ -7,14 +8,14 @@
 #include "sim_memory.h"
 #include "sim_work.h"
 
-// Every entry point is a row of entry.def; its implementation has the name in the third column.
+// Every entry point is a row of entry.def. Its implementation has the name in the fourth column.
 #define SIM_ENTRY(name, since, needs, impl, params, args) CUresult impl params;
 #include "entry.def"
 #undef SIM_ENTRY
 
-// Gives up and takes back the lock around a callback into the application.
+// Give up and take back the lock around a callback into the application.
 void sim_unlock_for_callback(void);
 void sim_lock_after_callback(void);
-void sim_wait_for_callback(void); // until some other thread's callback has ended
+void sim_wait_for_callback(void); // waits until another thread's callback has ended
 
 #endif

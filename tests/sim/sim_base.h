@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Inside of the simulated CUDA driver: settings, handles and contexts. One lock, taken by entry.c
-// around every entry point, guards all that the headers of this folder declare; exceptions say so.
+// Inside of the simulated CUDA driver: settings, handles and contexts. One lock guards all that the
+// headers of this folder declare, unless a comment says otherwise. entry.c takes it around every
+// entry point.
 #ifndef FR_TESTS_SIM_SIM_BASE_H
 #define FR_TESTS_SIM_SIM_BASE_H
 
@@ -23,22 +24,23 @@
 #define SIM_FIRST_BUS   0x10 // PCI bus of physical device 0
 #define SIM_DEVICE_NAME "Fabrail simulated device"
 
-// An address as the pointer that it is for the application.
+// Returns an address as the pointer that it is for the application.
 static inline void *sim_pointer(uintptr_t address)
 {
     return (void *)address;
 }
 
-// The NVLink fabric of one physical device, as NVML tells it.
+// The NVLink fabric of one physical device, as NVML reports it.
 struct sim_fabric {
     unsigned char cluster_uuid[16];
     unsigned clique, state, status;
 };
 
-// What FRSIM_NVML can ask for.
+// Values of FRSIM_NVML.
 enum { SIM_NVML_NONE, SIM_NVML_NEW, SIM_NVML_OLD, SIM_NVML_NO_FABRIC };
 
-// What the environment asks for; README.md lists the variables. Read once, before the first call.
+// Settings from the environment; README.md lists the variables. They are read once, before the
+// first call.
 struct sim_knobs {
     int devices; // physical
     size_t memory_bytes;
@@ -51,45 +53,48 @@ struct sim_knobs {
     bool count_fabrail_only;
     const char *count_file, *touch_file;
     struct sim_fabric fabrics[SIM_MAX_DEVICES]; // by physical index
-    char host_name[64];                         // "": the machine's own
+    char host_name[64];                         // "": that of the machine
     int visible_count;
     int visible[SIM_MAX_DEVICES]; // physical index of each ordinal
 };
 const struct sim_knobs *sim_knobs(void);
-// Opens a file for writing, "%p" in its name being the pid. Returns NULL for no name, too.
+// Opens a file for writing. "%p" in its name stands for the process id. Returns NULL where it
+// cannot, or where the name is NULL.
 FILE *sim_open_for_process(const char *pattern);
-// Fills in the 16 bytes that tell a physical device from all others; the same in every process.
+// Writes the uuid of a physical device, which is unique to it and the same in every process.
 void sim_device_uuid(int physical, unsigned char uuid[16]);
 void sim_device_uuid_text(int physical, char text[48]); // "GPU-..."
 void sim_device_pci_id(int physical, char *text, size_t bytes);
 
-// Handles: every live stream, event, pool, module and memory object is in one tree, by address.
+// Handles. Every live stream, event, pool, module and memory object is in one tree, by address.
 enum sim_type { SIM_STREAM = 1, SIM_EVENT, SIM_POOL, SIM_MEMORY, SIM_MODULE, SIM_FUNCTION };
 struct sim_object {
     enum sim_type type;
 };
 bool sim_object_add(struct sim_object *object);
 void sim_object_remove(struct sim_object *object);
-// Returns NULL unless `handle` is live and of that type; the handle itself is not dereferenced.
+// Returns the object behind `handle`, NULL unless it is live and of that type. Does not dereference
+// the handle.
 void *sim_object_find(const void *handle, enum sim_type type);
 
 struct CUctx_st {
-    struct CUctx_st *next; // of all contexts ever; never freed, so that stale handles are told
+    struct CUctx_st *next; // next of all ever made; none is freed, to recognise stale handles
     int device;
     bool alive, primary;
     unsigned flags, retained;
     uint64_t id;
-    CUresult sticky; // an asynchronous error, reported by every later call
+    CUresult sticky; // an asynchronous error, which every later call reports
     struct CUstream_st *streams;
     uint64_t peers; // bit a device, peer access enabled
 };
 extern CUcontext sim_contexts;
-// Returns the calling thread's context, or NULL; a destroyed one is returned too.
+// Returns the calling thread's context, or NULL. It may be a destroyed one.
 CUcontext sim_context_current(void);
-// The same where the row of entry.def says CTX: then there is one, and it is live.
+// Returns the calling thread's context in an entry point whose row of entry.def says CTX. There is
+// one then, and it is live.
 CUcontext sim_context_here(void) __attribute__((returns_nonnull));
-bool sim_context_known(CUcontext ctx); // live
-// Drops what a destroyed context owns. Queued work has run.
+bool sim_context_known(CUcontext ctx); // whether the context is live
+// Frees what a destroyed context owns. The caller has run its queued work.
 void sim_context_end(CUcontext ctx);
 
 #endif

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The part of nvml.h that the simulated NVML and its test need: nvml.h itself where configure found
-// it, else the same declarations, values and layouts, as NVIDIA's NVML API Reference has them.
+// The part of nvml.h that the simulated NVML and its test need. It is nvml.h itself where configure
+// found it. Otherwise this header has the same declarations, values and layouts, from NVIDIA's NVML
+// API Reference.
 #ifndef FR_TESTS_SIM_SIM_NVML_H
 #define FR_TESTS_SIM_SIM_NVML_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Runs the cases that prove the simulated driver, each in a new process of its own. With the name
-// of a case it runs just that one, in the environment that is already there.
+// of a case it runs only that one, in the environment that it finds.
 #include "config.h"
 
 #include "test.h"
@@ -70,7 +70,7 @@ int test_touch(CUdeviceptr address, bool write)
 {
     pid_t pid = fork();
     if (pid == 0) {
-        // No core file, and no sanitizer's report in place of the signal.
+        // The child leaves no core file, and no sanitizer's report in place of the signal.
         const struct rlimit none = {0, 0};
         setrlimit(RLIMIT_CORE, &none);
         signal(SIGSEGV, SIG_DFL);
@@ -258,7 +258,7 @@ static int run_all(void)
 
 int main(int argc, char **argv)
 {
-    // A full path, since valgrind does not follow an exec of /proc/self/exe.
+    // It must be a full path, since valgrind does not follow an exec of /proc/self/exe.
     if (readlink("/proc/self/exe", program, sizeof(program) - 1) < 0)
         return CHECK_FAIL;
     if (argc == 1) {

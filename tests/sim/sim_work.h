@@ -5,7 +5,7 @@
 
 #include "sim_base.h"
 
-// Depth planes of height rows of width bytes.
+// The shape of a copy or fill: `depth` planes of `height` rows of `width` bytes.
 struct sim_shape {
     size_t width, height, depth;
     size_t dst_pitch, dst_plane;
@@ -22,7 +22,7 @@ enum sim_op_type {
     SIM_OP_LAUNCH,
 };
 
-// One recording of an event. Shared by the event and the queued work that refers to it.
+// One recording of an event. The event and the queued work that refers to it share it.
 struct sim_mark {
     unsigned refs;
     bool done;
@@ -32,7 +32,7 @@ struct sim_mark {
 };
 void sim_mark_drop(struct sim_mark *mark);
 
-// A kernel that the CPU does, and what it is given: parameters as the driver copies them.
+// A kernel that the CPU does. Its parameters are as the driver copies them.
 struct sim_launch_shape {
     unsigned block, blocks, threads;
 };
@@ -47,13 +47,14 @@ extern const struct sim_kernel sim_kernel_reduce;
 extern const struct sim_kernel sim_kernel_pack, sim_kernel_pack_inline;
 extern const struct sim_kernel sim_kernel_met_few, sim_kernel_met_many, sim_kernel_met_reduce;
 
-// Whether a kernel of the context may touch the bytes; and the word by which a block tells the host
-// that it is done, if the kernel was given one.
+// sim_kernel_may returns whether a kernel of the context may touch the bytes. sim_kernel_tell
+// writes the word by which a block tells the host that it is done. It does nothing where `words` is
+// 0.
 bool sim_kernel_may(CUcontext ctx, uintptr_t address, uint64_t bytes, bool write);
 CUresult sim_kernel_tell(CUcontext ctx, uintptr_t words, uint64_t value, unsigned block);
 
-// What one block of a push or of a reduction does, but for telling the host; and whether a GPU
-// would do the push.
+// sim_kernel_push and sim_kernel_fold do what one block of a push or of a reduction does, without
+// telling the host. The other two return whether a GPU would do the work without a fault or a hang.
 struct fr_push_head;
 struct fr_push_piece;
 struct fr_reduce;
@@ -73,7 +74,7 @@ struct sim_op {
     uintptr_t dst, src;
     struct sim_shape shape;
     void *snapshot; // owned copy of pageable source bytes, or of a kernel's parameters
-    const struct sim_kernel *kernel; // of a launch
+    const struct sim_kernel *kernel; // the kernel of a launch
     unsigned blocks, threads;
     unsigned pattern, pattern_bytes;
     struct sim_mark *mark;
@@ -84,7 +85,7 @@ struct sim_op {
 
 struct CUstream_st {
     struct sim_object object;
-    struct CUstream_st *next; // of the context
+    struct CUstream_st *next; // next stream of the context
     CUcontext ctx;
     unsigned flags;
     int priority;
@@ -93,25 +94,26 @@ struct CUstream_st {
     uint64_t thread; // owner, for a per-thread default stream, else 0
     bool busy, dead; // in a callback; destroyed meanwhile
     CUstreamCaptureStatus capture;
-    unsigned pins; // runs in progress
+    unsigned pins; // number of runs in progress
     struct sim_op *head, *tail;
 };
 
-// Returns the stream behind a handle (NULL, legacy and per-thread handles included), or NULL.
+// Returns the stream behind a handle, or NULL. The handle may be NULL, the legacy or the per-thread
+// one.
 CUstream sim_stream_get(CUstream handle);
-// Queues `op` (a copy of it is taken); runs it at once when asked to or in eager mode.
+// Queues a copy of `op`. Runs it at once where `wait` is set or in eager mode.
 CUresult sim_submit(CUstream stream, const struct sim_op *op, bool wait);
 void sim_stream_run(CUstream stream, uint64_t limit);
 void sim_context_run(CUcontext ctx);
 void sim_run_everything(void);
 void sim_stream_end(CUstream stream);
 
-// Whether the bytes may be read or written by `device`: CUDA_SUCCESS or CUDA_ERROR_INVALID_VALUE.
-// SIM_SIDE_DEVICE: memory that the driver knows. Host arguments take any memory, as the driver's
-// do.
+// Returns CUDA_SUCCESS if `device` may read or write the bytes, else CUDA_ERROR_INVALID_VALUE.
+// SIM_SIDE_DEVICE asks for memory that the driver knows. SIM_SIDE_ANY is for host arguments, which
+// take any memory, as the driver's do.
 enum sim_side { SIM_SIDE_ANY, SIM_SIDE_DEVICE };
 CUresult sim_check(uintptr_t address, size_t bytes, int device, enum sim_side side, bool write);
-// Checks `op`, whose addresses and shape are set, and queues it or runs it.
+// Check `op`, whose addresses and shape are set, and queue it or run it.
 CUresult sim_submit_copy(CUstream handle, struct sim_op *op, enum sim_side dst_side,
                          enum sim_side src_side, bool async);
 CUresult sim_submit_set(CUstream handle, struct sim_op *op, bool async);

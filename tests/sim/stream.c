@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Streams. Work waits in its stream until somebody must wait for it, and runs then, in an order
-// that the application's own synchronisation allows: whoever forgot to synchronise reads old bytes.
+// Streams. Work waits in its stream until somebody must wait for it. It then runs in an order that
+// the application's own synchronisation allows. So a program that forgot to synchronise reads old
+// bytes.
 //
-// The null stream and the blocking streams of a context wait for each other as the driver's do.
-// Captures are of nothing: what they forbid is forbidden, and ends them.
+// The null stream and the blocking streams of a context wait for each other, as the driver's do.
+// Captures record nothing: calls that they forbid fail and end them.
 #include "config.h"
 
 #include "sim.h"
@@ -92,7 +93,7 @@ static CUstream implicit_dependency(CUstream stream, uint64_t seq)
     return NULL;
 }
 
-// Runs application code without the lock; the stream is pinned by the caller.
+// Runs application code without the lock. The caller has pinned the stream.
 static void call_out(CUstream stream, const struct sim_op *op)
 {
     CUresult status = stream->ctx->sticky;
@@ -131,7 +132,8 @@ static void execute(CUstream stream, struct sim_op *op)
     case SIM_OP_WAIT:
         break;
     }
-    // An address went away while work that uses it was queued: a fault on the device.
+    // A failure means that an address went away while work that uses it was queued: a fault on the
+    // device.
     if (result != CUDA_SUCCESS)
         stream->ctx->sticky = CUDA_ERROR_ILLEGAL_ADDRESS;
 }
@@ -143,7 +145,8 @@ static void op_free(struct sim_op *op)
     free(op);
 }
 
-// Makes one step towards running the head of `stream`: something that it depends on, or itself.
+// Makes one step towards running the head of `stream`: runs something that it depends on, or the
+// head itself.
 static void step(CUstream stream)
 {
     if (stream->busy) {
@@ -200,8 +203,9 @@ void sim_run_everything(void)
         sim_context_run(ctx);
 }
 
-// Whether a stream has to do with a capture, which `ends` when it is used or waited for: its own,
-// or of the null stream those of all blocking ones.
+// Returns the error of using a stream or waiting for it while a capture is under way, which then
+// ends where `ends` is set. The capture may be the stream's own or, for the null stream, one of any
+// blocking stream.
 static CUresult capture_forbids(CUstream stream, bool ends)
 {
     CUresult result = CUDA_SUCCESS;
@@ -287,7 +291,8 @@ CUresult sim_stream_destroy(CUstream handle)
     return CUDA_SUCCESS;
 }
 
-// What a bad stream handle is called depends on whether there is a context to look it up in.
+// Returns the error for a bad stream handle. It depends on whether there is a context to look the
+// handle up in.
 static CUresult bad_stream(CUstream handle)
 {
     bool implicit = !handle || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD;
@@ -406,7 +411,7 @@ CUresult sim_stream_begin_capture(CUstream handle, CUstreamCaptureMode mode)
     return CUDA_SUCCESS;
 }
 
-// There are no graphs: none is given.
+// There are no graphs, so none is returned.
 CUresult sim_stream_end_capture(CUstream handle, CUgraph *graph)
 {
     CUstream stream = sim_stream_get(handle);

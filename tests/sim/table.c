@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the driver knows: ranges of memory by address, and live handles. Both are balanced trees
-// (tsearch); disjoint ranges compare equal to any range that they share a byte with.
+// Tables of what the driver knows: ranges of memory by address, and live handles. Both are balanced
+// trees (tsearch). A range compares equal to any range that it shares a byte with.
 #include "config.h"
 
 #include "sim.h"
@@ -58,7 +58,7 @@ void sim_range_remove(struct sim_range *range)
 
 struct sim_range *sim_range_overlap(uintptr_t address, size_t bytes)
 {
-    // Only base and bytes are compared; the rest of the key is never looked at.
+    // Only base and bytes are compared.
     struct {
         uintptr_t base;
         size_t bytes;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the tests of the simulated driver share. Each case runs in a process of its own, started
-// anew with the environment that it names, and finds the driver by its soname as programs do.
+// Helpers of the tests of the simulated driver. Each case runs in a process of its own, started
+// anew with the environment that it names. It finds the driver by its soname, as programs do.
 #ifndef FR_TESTS_SIM_TEST_H
 #define FR_TESTS_SIM_TEST_H
 
@@ -13,7 +13,7 @@
 #include <cuda.h>
 #include <stdlib.h>
 
-// One counter for all files of the program, where check.h has one a file.
+// One counter for all files of the program; check.h has one for each file.
 extern _Atomic unsigned test_failures;
 #undef CHECK
 #define CHECK(condition, ...)                                                                      \
@@ -27,7 +27,7 @@ extern _Atomic unsigned test_failures;
     } while (0)
 #include <sys/types.h>
 
-// The functions that the tests call, under the names of cuda.h.
+// The functions of the driver that the tests call, under the names of cuda.h.
 // clang-format off
 #define TEST_FUNCTIONS(F) \
     F(cuInit) F(cuDeviceGetCount) F(cuDeviceGetName) F(cuDeviceGetUuid) F(cuDeviceGetAttribute) \
@@ -60,7 +60,7 @@ struct test_driver {
     TEST_FUNCTIONS(TEST_MEMBER)
 };
 extern struct test_driver cu;
-extern void *test_library; // of the driver, as dlopen gave it
+extern void *test_library; // the driver, as dlopen returned it
 
 // A case: its name, up to six settings, and the function to run in that environment.
 struct test_case {
@@ -87,23 +87,25 @@ static inline void *test_pointer(CUdeviceptr address)
     return (void *)address;
 }
 
-// cuInit, and the primary context of a device made current.
+// Calls cuInit, and makes the primary context of a device current.
 CUcontext test_begin(int device);
-int test_result(void); // the exit status so far
+int test_result(void); // returns the exit status so far
 
-// The CPU touches the address in a child process. Returns the signal that ended the child, or 0.
+// Touches the address with the CPU, in a child process. Returns the signal that ended the child, or
+// 0.
 int test_touch(CUdeviceptr address, bool write);
 
-const char *test_program(void); // full path of this program
-// Starts this program again as another process with a role and one end of a socket; gives the pid.
+const char *test_program(void); // returns the full path of this program
+// Starts this program again as another process, with a role and one end of a socket. Returns its
+// process id.
 pid_t test_spawn(const char *role, int *socket);
 void test_join(pid_t pid, int socket);
-void test_send(int socket, const void *data, size_t bytes, int descriptor); // -1: none
+void test_send(int socket, const void *data, size_t bytes, int descriptor); // descriptor -1: none
 int test_receive(int socket, void *data, size_t bytes); // returns a descriptor or -1
-// Roles of spawned processes; returns whether there is one of that name.
+// Plays the role of a spawned process. Returns false where no role has that name.
 bool test_share_role(const char *role, int socket);
 
-// Creates, maps and opens to device `device` memory of the VMM kind.
+// Memory of the VMM kind. test_map creates and maps it, and gives its device access.
 struct test_mapping {
     CUdeviceptr address;
     size_t bytes;
@@ -115,7 +117,7 @@ void test_map_handle(struct test_mapping *mapping, CUmemGenericAllocationHandle 
                      size_t bytes);
 void test_unmap(struct test_mapping *mapping);
 
-// Fills device memory with check_fill's bytes, and compares it with them.
+// test_put fills device memory with the bytes of check_fill. test_holds compares it with them.
 void test_put(CUdeviceptr address, size_t bytes, uint64_t seed);
 bool test_holds(CUdeviceptr address, size_t bytes, uint64_t seed);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Cases of the simulated driver: work that waits, and what makes it run. Contexts and threads.
+// Cases of the simulated driver: work that waits, and what makes it run; contexts and threads.
 #include "config.h"
 
 #include "test.h"
@@ -8,7 +8,7 @@
 
 #define BYTES 5000
 
-// A device buffer with known bytes, and pinned memory that does not have them yet.
+// A device buffer with known bytes, and page-locked memory that does not have them yet.
 struct scene {
     CUcontext ctx;
     CUstream blocking, free; // free: CU_STREAM_NON_BLOCKING
@@ -34,7 +34,7 @@ static bool arrived(const struct scene *scene)
     return check_first_difference(scene->pinned, BYTES, 1) == BYTES;
 }
 
-// Queues a copy to pinned memory and says that it has not been done.
+// Queues a copy to page-locked memory, and checks that it has not been done.
 static void queue_copy(const struct scene *scene, CUstream stream)
 {
     memset(scene->pinned, 0, BYTES);
@@ -91,7 +91,7 @@ static void run_null_stream(void)
     queue_copy(&scene, scene.blocking);
     OK(cu.cuStreamSynchronize(NULL));
     CHECK(arrived(&scene), "so must waiting for the null stream");
-    // And blocking streams wait for the null stream.
+    // Blocking streams wait for the null stream.
     queue_copy(&scene, NULL);
     OK(cu.cuStreamSynchronize(scene.blocking));
     CHECK(!arrived(&scene), "nothing was in the blocking stream");
@@ -105,7 +105,7 @@ static void run_null_stream(void)
     CHECK(arrived(&scene), "the null stream must wait for a thread's stream");
 }
 
-// Copies inside the device are late even when synchronous; what follows in order sees them.
+// Copies inside the device are late even when synchronous. Work that follows in order sees them.
 static void run_device_copies(void)
 {
     struct scene scene;
@@ -168,7 +168,7 @@ static void run_sources(void)
     CUdeviceptr device;
     make_scene(&scene);
     OK(cu.cuMemAlloc(&device, LARGE));
-    // Pinned memory is read when the copy runs.
+    // Page-locked memory is read when the copy runs.
     check_fill(scene.pinned, BYTES, 2);
     OK(cu.cuMemcpyHtoDAsync(device, scene.pinned, BYTES, scene.free));
     check_fill(scene.pinned, BYTES, 3);
@@ -183,7 +183,7 @@ static void run_sources(void)
         OK(cu.cuStreamSynchronize(scene.free));
         CHECK(test_holds(device, bytes, 4), "%zu bytes", bytes);
     }
-    // And has the bytes when a copy to it has returned.
+    // Pageable memory has the bytes when a copy to it has returned.
     OK(cu.cuMemcpyDtoHAsync(pageable, device, LARGE, scene.free));
     CHECK(check_first_difference(pageable, LARGE, 4) == LARGE, "to pageable memory");
 }
@@ -224,7 +224,8 @@ static void run_late_free(void)
     OK(cu.cuMemAllocAsync(&second, BYTES, scene.free));
     CHECK(second == first, "freed memory of a stream comes back to it");
     CHECK(arrived(&scene), "the free must have run, and all before it");
-    // The end of a context runs what is queued. Registered memory outlives it, pinned does not.
+    // The end of a context runs queued work. Registered memory outlives the context, allocated
+    // page-locked memory does not.
     static unsigned char kept[BYTES];
     CUcontext own;
     CUdeviceptr owned;
@@ -294,7 +295,7 @@ struct worker {
     CUdeviceptr device, shared;
 };
 
-// A thread of its own, first without a context, then in one of two.
+// Runs in a thread of its own, first without a context, then in one of two.
 static void *work(void *argument)
 {
     struct worker *worker = argument;

@@ -7,7 +7,8 @@ __attribute__((visibility("default"))) int test_call(int (*function)(unsigned), 
 int test_call(int (*function)(unsigned), unsigned argument)
 {
     int result = function(argument);
-    // Something after the call, so that it is no tail call with somebody else's return address.
+    // A statement after the call keeps it from being a tail call with another function's return
+    // address.
     __asm__ volatile("" : "+r"(result));
     return result;
 }

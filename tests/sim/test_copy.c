@@ -102,7 +102,7 @@ static void run_adjacent_mappings(void)
     CHECK(flags == CU_MEM_ACCESS_FLAGS_PROT_NONE, "%llu", flags);
     OK(cu.cuMemSetAccess(base, 2 * GRANULE, &write, 1));
     OK(cu.cuMemSetAccess(base + 2 * GRANULE, GRANULE, &read, 1));
-    // One range, as reserved, in which one copy may span all mappings.
+    // The reservation is one range, in which one copy may span all mappings.
     OK(cu.cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, base + GRANULE + 5));
     OK(cu.cuPointerGetAttribute(&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, base + GRANULE + 5));
     CHECK(start == base && bytes == 4 * GRANULE, "a range for each mapping");
@@ -126,7 +126,8 @@ static void run_adjacent_mappings(void)
     EXPECT(CUDA_ERROR_INVALID_VALUE, cu.cuMemMap(base, GRANULE, 0, handles[0], 0));
 }
 
-// Another device may use VMM memory only when it was let in; a copy acts for its stream's device.
+// Another device may use VMM memory only when it was given access. A copy acts for the device of
+// its stream.
 static void run_vmm_access(void)
 {
     CUcontext other = NULL, popped;
@@ -175,7 +176,7 @@ static void run_vmm_refusals(void)
     OK(cu.cuMemAddressFree(address, 4 * GRANULE));
 }
 
-// Compares a strided copy with the same done by hand.
+// Compares a strided copy with one done by hand.
 struct block {
     size_t width, height, depth, x, y, z, pitch, rows;
 };

@@ -12,7 +12,7 @@
 
 #define GRANULE ((size_t)2 << 20)
 
-// One line of the table that the real driver's answers were written down in.
+// One row of the recorded answers of the real driver.
 struct expected {
     const char *kind;
     unsigned memory_type, managed, legacy_ipc;
@@ -334,8 +334,8 @@ static void run_heap(void)
     }
 }
 
-// More addresses than the heap has, all of different sizes: the gaps are found, and live blocks,
-// which lie among them, keep their bytes.
+// Takes more addresses than the heap has, all of different sizes. The gaps are found, and live
+// blocks, which lie among them, keep their bytes.
 static void run_heap_gaps(void)
 {
     enum { KEPT = 8, ROUNDS = 600 };

@@ -35,7 +35,7 @@ static void run_first_failure(void)
     OK(cu.cuInit(0));
 }
 
-// Only calls out of a file named libfabrail count.
+// Only calls from a file named libfabrail count.
 static void run_scope(void)
 {
     test_begin(0);
@@ -61,7 +61,7 @@ static void run_count_file(void)
     char text[64] = "", path[64];
     int status = 0;
     snprintf(path, sizeof(path), "frsim-count-%d", (int)getpid());
-    // The count is written at exit: let another process do that.
+    // The count is written at exit, so another process makes the calls.
     pid_t pid = fork();
     if (pid == 0) {
         snprintf(path, sizeof(path), "frsim-count-%%p");
@@ -85,7 +85,7 @@ static void run_counted(void)
     OK(cu.cuCtxSynchronize());
 }
 
-// All that the driver exports is served by cuGetProcAddress, under its name without the version.
+// cuGetProcAddress serves all that the driver exports, under its name without the version.
 static void run_entry_points(void)
 {
     static const char *const names[] = {
@@ -124,10 +124,10 @@ static void run_entry_points(void)
     EXPECT(CUDA_ERROR_INVALID_VALUE, cu.cuGetProcAddress("cuInit", &function, 99000, 0, &status));
 }
 
-// What nvcc's images begin with.
+// First bytes of nvcc's images.
 static const uint32_t image[4] = {0xba55ed50};
 
-// A push of one piece by two blocks, each of which tells the host in a word of its own.
+// Launches a push of one piece by two blocks, each of which tells the host in a word of its own.
 static CUresult launch_push(CUfunction function, CUdeviceptr dst, CUdeviceptr src, uint64_t bytes,
                             const void *words)
 {
@@ -172,8 +172,8 @@ static void run_kernels(void)
     EXPECT(CUDA_ERROR_INVALID_HANDLE, launch_push(function, to, from, BYTES, NULL));
 }
 
-// A kernel reaches another device's memory only with peer access, host memory only when it is
-// page-locked, and no more than what was allocated. Its fault comes late and stays.
+// A kernel reaches another device's memory only with peer access, host memory only when that is
+// page-locked, and no more than was allocated. Its fault comes late and stays.
 static void run_kernel_faults(void)
 {
     CUmodule module;
@@ -280,7 +280,7 @@ static void run_fork_before(void)
     F(nvmlDeviceGetGpuFabricInfoV)                                                                 \
     F(nvmlErrorString)                                                                             \
     F(nvmlSystemGetDriverVersion) F(nvmlDeviceGetNvLinkState) F(nvmlDeviceGetP2PStatus)
-// Newer headers call some of these deprecated.
+// Newer headers call some of these functions deprecated.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 static struct {
     NVML_FUNCTIONS(TEST_MEMBER)

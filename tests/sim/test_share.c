@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Cases of the simulated driver: memory of another process. The case exports, a second process of
-// the same program imports; what they say to each other goes through a socket.
+// Cases of the simulated driver: memory of another process. The case exports, and a second process
+// of the same program imports. They talk through a socket.
 #include "config.h"
 
 #include "test.h"
@@ -45,7 +45,7 @@ static int take_descriptor(const struct offer *offer, int passed)
         close(pidfd);
     if (!missing)
         return fd;
-    // An older kernel, or valgrind, which does not know the call.
+    // An older kernel, or valgrind, does not know the call.
     char path[64];
     snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)offer->pid, offer->fd);
     return open(path, O_RDWR | O_CLOEXEC);
@@ -66,7 +66,7 @@ static CUresult import_memory(const struct offer *offer, int passed,
     return result;
 }
 
-// Sees the exporter's bytes, on another device, and writes its own.
+// Checks the exporter's bytes, on another device, and writes its own.
 static void exchange_bytes(int socket, CUdeviceptr address)
 {
     CHECK(test_holds(address, BYTES, 1), "the exporter's bytes");
@@ -100,7 +100,7 @@ static void role_import(int socket)
         EXPECT(CUDA_ERROR_INVALID_VALUE, import_memory(&offer, -1, &handle)); // freed by now
 }
 
-// Each device may open it once, and it passes for memory of the device that has.
+// Each device may open the memory once. It passes for memory of the device that opened it.
 static void open_elsewhere(const struct offer *offer, CUdeviceptr opened)
 {
     CUcontext other, seen;
@@ -148,7 +148,7 @@ static void role_open(int socket)
     EXPECT(CUDA_ERROR_INVALID_VALUE, cu.cuIpcOpenMemHandle(&address, offer.ipc, 1)); // freed by now
 }
 
-// Tries an offer that must not work, and answers with the result.
+// Tries an offer that must be refused, and answers with the result.
 static void role_refused(int socket)
 {
     struct offer offer;
@@ -203,7 +203,7 @@ static void run_export(enum ways way, unsigned types)
     test_unmap(&mapping);
     if (offer.fd >= 0)
         close(offer.fd);
-    // Whatever has the old memory's place now is not the old memory.
+    // Memory that has the old memory's place now is not the old memory.
     test_map(&mapping, BYTES, types);
     say(socket, 'g');
     test_join(pid, socket);
@@ -230,7 +230,7 @@ static void run_ipc(void)
     struct offer offer = {.way = BY_IPC, .pid = getpid(), .fd = -1};
     int socket;
     test_begin(0);
-    OK(cu.cuMemAlloc(&before, 700)); // so that the block does not start on a page
+    OK(cu.cuMemAlloc(&before, 700)); // keeps the block from starting on a page
     OK(cu.cuMemAlloc(&address, BYTES));
     test_put(address, BYTES, 1);
     OK(cu.cuIpcGetMemHandle(&offer.ipc, address + 1000));
@@ -284,7 +284,7 @@ static void run_wrong_types(void)
                                             0));
 }
 
-// A second process of another clique may not import; by descriptor it may.
+// A second process of another clique may import by descriptor alone.
 static void run_other_clique(void)
 {
     struct test_mapping mapping;

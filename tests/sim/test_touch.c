@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The recorder of what the CPU touches, FRSIM_HOST_ACCESS=record.
+// Cases of the simulated driver: the recorder of what the CPU touches, FRSIM_HOST_ACCESS=record.
 #include "config.h"
 
 #include "test.h"
@@ -61,7 +61,8 @@ static bool is_touched(CUdeviceptr address)
     return touched(test_pointer(address));
 }
 
-// Each kind alone: the driver's copies leave it untouched; a load and a store go through.
+// Tries each kind of memory alone: the driver's copies leave it untouched; a load and a store go
+// through.
 static void run_touch_kinds(void)
 {
     struct samples samples;
@@ -186,7 +187,8 @@ static bool fault_elsewhere(void)
     return escapes == before + 1;
 }
 
-// Handlers from before and from after cuInit get what is not the recorder's, time and again.
+// Handlers from before and from after cuInit get faults that are not the recorder's, time and
+// again.
 static void run_touch_handlers(void)
 {
     CUdeviceptr first, second;
@@ -223,7 +225,7 @@ static void end_by_sending(void)
     raise(SIGSEGV);
 }
 
-// How a child ends that does this after its driver is up.
+// Returns the signal that ends a child which calls `end` after its driver is up.
 static int signal_of(void (*end)(void), bool with_handler)
 {
     pid_t pid = fork();
@@ -243,7 +245,7 @@ static int signal_of(void (*end)(void), bool with_handler)
     return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
 
-// Where nobody handles it, a fault is the end: also when two handlers send it to each other.
+// A fault that nobody handles ends the process, also when two handlers send it to each other.
 static void run_touch_ends(void)
 {
     signal(SIGSEGV, SIG_DFL);
@@ -267,7 +269,7 @@ static void run_touch_counted(void)
     *(volatile unsigned char *)test_pointer(samples.address[5]) = 1;
 }
 
-// The file is written at exit, so another process does that.
+// The file is written at exit, so another process touches the memory.
 static void run_touch_file(void)
 {
     char text[200] = "", path[64];

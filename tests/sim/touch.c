@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Records which allocations the CPU touches. Their addresses start without access; the first touch
-// faults, and the handler here notes it, opens the whole allocation and lets the access go on. So
-// the process does what it would with a GPU-aware MPI, and can be asked afterwards what that MPI
-// was given.
+// Records which allocations the CPU touches. Their addresses start without access. The first touch
+// faults; the handler notes it, opens the whole allocation and lets the access go on. So the
+// process does what it would with a GPU-aware MPI, and can be asked afterwards what that MPI was
+// given.
 //
 // The handler reads a table of fixed size and takes no lock. A slot's version is odd while its
-// content changes; an allocation that is freed while another thread touches it is the program's
-// fault, and ends as such a fault does.
+// content changes. A program may not free an allocation while another thread touches it; such a
+// touch ends as a fault.
 #include "config.h"
 
 #include "sim.h"
@@ -25,17 +25,17 @@
 
 struct slot {
     _Atomic unsigned version;
-    _Atomic uintptr_t base; // 0: free
+    _Atomic uintptr_t base; // 0: the slot is free
     _Atomic size_t bytes;
     _Atomic int kind;
     atomic_bool touched;
 };
 
 static struct slot slots[MAX_SLOTS];
-static atomic_uint slot_count; // all slots ever used lie below
+static atomic_uint slot_count; // slots below this one have been used
 static unsigned free_slots[MAX_SLOTS];
 static unsigned free_count;
-// Guards all but what the handler reads; never taken in it.
+// Guards all that the handler does not read. The handler never takes it.
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_uint kinds_touched;
 static atomic_ulong touches[FRSIM_KINDS]; // since the process began
@@ -71,7 +71,8 @@ static int kind_of(const struct sim_range *range)
     return types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? FRSIM_VMM_FD : FRSIM_VMM;
 }
 
-// Allocations share no page in this mode: sim_block_take and the VMM granularity see to it.
+// Changes the access to the pages of an allocation. Allocations share no page in this mode, by
+// sim_block_take and the VMM granularity.
 static bool protect(uintptr_t base, size_t bytes, int access)
 {
     uintptr_t first = base & ~(SIM_PAGE - 1);
@@ -79,7 +80,8 @@ static bool protect(uintptr_t base, size_t bytes, int access)
     return mprotect(sim_pointer(first), end - first, access) == 0;
 }
 
-// Reads a slot as one. Returns false when it holds no allocation, or is just being changed.
+// Reads base and bytes of a slot at one moment. Returns false when it holds no allocation or is
+// being changed.
 static bool read_slot(const struct slot *slot, uintptr_t *base, size_t *bytes)
 {
     unsigned version = atomic_load(&slot->version);
@@ -100,7 +102,7 @@ static struct slot *slot_of(uintptr_t address)
     return NULL;
 }
 
-// Also right when another thread opened the allocation between this one's fault and now.
+// Notes a touch and opens the allocation. Another thread may have opened it since this one's fault.
 static bool note_touch(uintptr_t address)
 {
     struct slot *slot = slot_of(address);
@@ -114,16 +116,16 @@ static bool note_touch(uintptr_t address)
     return true;
 }
 
-// A fault that is none of the recorder's. Where nobody else handles it, the access is made again
-// and ends the process, as it would have without this handler; likewise where the handler that was
-// there before hands it back.
+// Hands on a fault that is not the recorder's. Where nobody else handles it, the access is made
+// again and ends the process, as it would have without this handler. The same happens where the
+// earlier handler hands the fault back.
 static void hand_on(int signal_number, siginfo_t *info, void *context)
 {
     bool handled = (previous.sa_flags & SA_SIGINFO) ||
                    (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN);
     if (!handled || info->si_errno == HANDED_ON) {
         signal(signal_number, SIG_DFL);
-        if (info->si_code <= 0) // sent, so that nothing would fault again
+        if (info->si_code <= 0) // the signal was sent, so that nothing would fault again
             raise(signal_number);
         return;
     }
@@ -142,8 +144,8 @@ static void on_fault(int signal_number, siginfo_t *info, void *context)
     errno = error;
 }
 
-// MPI libraries put handlers of their own in place, some in MPI_Init and some later, so this is
-// made sure of again at each allocation.
+// Installs the handler. MPI libraries install handlers of their own, some in MPI_Init and some
+// later, so each allocation calls this again.
 static void install(void)
 {
     struct sigaction current;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The many spellings of a copy and of a fill, turned into one operation each.
+// The many calls for a copy and for a fill, turned into one operation each.
 #include "config.h"
 
 #include "sim.h"
@@ -154,8 +154,7 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *copy, CUstream stream, bool async)
     return copy_3d(&deep, stream, async);
 }
 
-// The largest pitch that CU_DEVICE_ATTRIBUTE_MAX_PITCH allows; the unaligned call has no such
-// bound.
+// The largest pitch, as CU_DEVICE_ATTRIBUTE_MAX_PITCH says. The unaligned call has no such bound.
 static bool pitch_fits(const CUDA_MEMCPY2D *copy)
 {
     return copy && copy->srcPitch <= INT32_MAX && copy->dstPitch <= INT32_MAX;

@@ -15,7 +15,7 @@ struct reservation {
 };
 
 static void *reservations;
-// Freed reservations, newest last: the next one of that size gets the same addresses.
+// Freed reservations, newest last. The next reservation of that size gets the same addresses.
 static struct reservation freed[16];
 static unsigned freed_count;
 
@@ -216,7 +216,8 @@ CUresult sim_vmm_release(CUmemGenericAllocationHandle handle)
     return CUDA_SUCCESS;
 }
 
-// Shows the bytes at the application's addresses, or takes them away again.
+// Maps the bytes at the application's addresses where the CPU may access them, or unmaps them where
+// `memory` is NULL.
 static bool expose(uintptr_t address, size_t bytes, const struct sim_memory *memory)
 {
     if (!sim_knobs()->host_access)
@@ -259,7 +260,7 @@ CUresult sim_vmm_map(CUdeviceptr address, size_t bytes, size_t offset,
     return CUDA_SUCCESS;
 }
 
-// True when whole mappings, and nothing else, fill [address, address + bytes).
+// Returns true when whole mappings, and nothing else, fill [address, address + bytes).
 static bool exactly_mapped(uintptr_t address, size_t bytes)
 {
     while (bytes) {
@@ -272,7 +273,7 @@ static bool exactly_mapped(uintptr_t address, size_t bytes)
     return true;
 }
 
-// True when [address, address + bytes) cuts no mapping in two.
+// Returns true when [address, address + bytes) cuts no mapping in two.
 static bool covers_whole_mappings(uintptr_t address, size_t bytes)
 {
     struct sim_range *first = sim_range_find(address);
@@ -329,7 +330,7 @@ CUresult sim_vmm_get_access(unsigned long long *flags, const CUmemLocation *loca
         location->type != CU_MEM_LOCATION_TYPE_DEVICE || location->id < 0 ||
         location->id >= sim_knobs()->visible_count)
         return CUDA_ERROR_INVALID_VALUE;
-    *flags = range->access[location->id]; // none for memory of other kinds, whoever may access it
+    *flags = range->access[location->id]; // 0 for memory of other kinds, whoever may access it
     return CUDA_SUCCESS;
 }
 

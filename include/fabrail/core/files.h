@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Small files that users and administrators keep for Fabrail, and where they are.
+// Small files that users and administrators keep for Fabrail: where they are, and their text.
 #ifndef FR_FABRAIL_CORE_FILES_H
 #define FR_FABRAIL_CORE_FILES_H
 
@@ -7,15 +7,15 @@
 
 enum { FR_FILE_NAME_BYTES = 4096 };
 
-// Writes where a file of the user's own is, $XDG_CONFIG_HOME/fabrail/NAME, by default
-// ~/.config/fabrail/NAME, or one of all users, in the folder of the system's settings. Returns
-// false when there is no such place: no home, or a name that is too long.
+// Write the path of a file named `name`. The user's own is $XDG_CONFIG_HOME/fabrail/NAME, by
+// default ~/.config/fabrail/NAME. The one for all users is in the folder of the system's settings.
+// Return false when there is no such place: no home, or a path that is too long.
 bool fr_core_file_of_user(const char *name, char path[FR_FILE_NAME_BYTES]);
 bool fr_core_file_of_system(const char *name, char path[FR_FILE_NAME_BYTES]);
 
 // Reads a regular file of at most `max_bytes`. The caller frees *text, which has a 0 after its
-// *bytes. Returns FR_ERR_NOT_FOUND when there is none, FR_ERR_INVALID when it cannot be read or is
-// too large. Logs nothing; errno says why.
+// *bytes. Returns FR_ERR_NOT_FOUND when there is none, and FR_ERR_INVALID when it cannot be read or
+// is too large. Logs nothing; errno says why.
 FR_MUST_CHECK enum fr_status fr_core_file_read(const char *path, size_t max_bytes, char **text,
                                                size_t *bytes);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// uthash for every module, set up so that running out of memory ends no process: a failed HASH_ADD
+// uthash for every module, set up so that running out of memory ends no process. A failed HASH_ADD
 // leaves the element out of the table, which FR_HASH_HAS tells.
 #ifndef FR_FABRAIL_CORE_HASH_H
 #define FR_FABRAIL_CORE_HASH_H
@@ -12,9 +12,9 @@
 #error "include fabrail/core/hash.h in place of uthash.h, whose default on a failed malloc is exit"
 #endif
 
-// Keys here are addresses, handles and counters, a word or two: a multiply and a shift for each
-// word beat the byte-wise default, and all bits of a word reach the low bits that choose the
-// bucket.
+// Hashes a key for uthash. Keys are addresses, handles and counters of a word or two, for which a
+// multiply and a shift a word beat the byte-wise default. All bits of a word reach the low bits,
+// which choose the bucket.
 static inline unsigned fr_core_hash(const void *key, size_t bytes)
 {
     const unsigned char *p = (const unsigned char *)key;
@@ -37,8 +37,8 @@ static inline unsigned fr_core_hash(const void *key, size_t bytes)
 
 #include <uthash.h>
 
-// Whether the last HASH_ADD put `elt` (with its handle named hh) into a table. False means that
-// there was no memory and that the caller still owns the element.
+// Tells whether the last HASH_ADD put `elt` (with its handle named hh) into a table. False means
+// that there was no memory and that the caller still owns the element.
 #define FR_HASH_HAS(elt) ((elt)->hh.tbl != NULL)
 
 #endif

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Doubly linked lists whose links live inside the elements: no allocation, removal from anywhere.
-// A list is a ring with a link of its own; whoever shares a list locks it.
+// Doubly linked lists whose links live inside the elements: no allocation, removal from anywhere. A
+// list is a ring that includes the list's own link. Lists have no locks; threads that share one
+// bring their own.
 #ifndef FR_FABRAIL_CORE_LIST_H
 #define FR_FABRAIL_CORE_LIST_H
 
@@ -17,7 +18,7 @@ struct fr_list {
         &(list), &(list)                                                                           \
     }
 
-// The element of type `type` whose member `member` is `link`.
+// Gives the element of type `type` whose member `member` is `link`.
 #define FR_LIST_ENTRY(link, type, member) ((type *)(void *)((char *)(link)-offsetof(type, member)))
 
 static inline void fr_list_init(struct fr_list *list)
@@ -44,7 +45,7 @@ static inline void fr_list_push_back(struct fr_list *list, struct fr_list *link)
     fr_list_push_front(list->prev, link);
 }
 
-// Leaves `link` an empty list, so that removing it twice does no harm.
+// Removes `link` from its list and leaves it an empty list, so that removing it twice does no harm.
 static inline void fr_list_remove(struct fr_list *link)
 {
     link->prev->next = link->next;

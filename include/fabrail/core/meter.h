@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A clock of a few nanoseconds, and a meter on which the modules below the report tell how long the
-// calling thread spends in the real MPI and in copies. It runs while somebody reads it.
+// A clock that costs a few nanoseconds, and a meter of the time that the calling thread spends in
+// the real MPI and in copies. Modules below the report tell it their spans. It runs only while the
+// report or the trace has turned it on.
 #ifndef FR_FABRAIL_CORE_METER_H
 #define FR_FABRAIL_CORE_METER_H
 
@@ -10,7 +11,8 @@
 #include <x86intrin.h>
 #endif
 
-// Ticks of a clock that all cores share: invariant on every processor that GPUs are put beside.
+// Returns the ticks of a clock that all cores share. Its rate is constant on every processor that
+// GPUs are put beside.
 static inline uint64_t fr_core_ticks(void)
 {
 #if defined(__x86_64__)
@@ -26,7 +28,7 @@ static inline uint64_t fr_core_ticks(void)
 
 enum fr_meter_kind { FR_METER_MPI, FR_METER_COPY, FR_METER_COUNT };
 
-// Of one thread. A span within a span belongs to the outer one.
+// The meter of one thread. A span within a span belongs to the outer one.
 struct fr_meter {
     bool on;
     bool inside;
@@ -34,15 +36,17 @@ struct fr_meter {
 };
 extern FR_TLS struct fr_meter fr_core_meter;
 
-// Called with each span that is to be told while it is not NULL; written once, before the first
-// span.
+// Function that hears of each span for the trace, while it is not NULL. It is written once, before
+// the first span.
 typedef void (*fr_meter_hook_fn)(enum fr_meter_kind kind, uint64_t begin, uint64_t end);
 extern fr_meter_hook_fn fr_core_meter_hook;
 
-// What polls, and so comes again and again, is counted and not told.
+// Adds the span from `begin` until now to the thread's meter. `polls` marks a span of a call that
+// comes again and again: it is counted, and the hook does not hear of it.
 void fr_core_meter_add(enum fr_meter_kind kind, uint64_t begin, bool polls);
 
-// Begins a span; what it returns goes to end, on the same thread. One load where the meter is off.
+// Begin and end a span. The value that the first function returns goes to the second, on the same
+// thread. Each costs one load or test where the meter is off.
 static inline uint64_t fr_core_meter_begin(void)
 {
     if (!FR_UNLIKELY(fr_core_meter.on) || fr_core_meter.inside)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The clock and the sleep that all modules use. Times are nanoseconds and signed: of two moments
-// that two threads have read, the one that is looked at as the later may be the earlier.
+// The clock and the sleep that all modules use. Times are nanoseconds, and signed: the difference
+// of moments that two threads have read may be negative.
 //
-// All of these may be called by any thread at any time, also in a signal handler.
+// Any thread may call these functions at any time, also in a signal handler.
 #ifndef FR_FABRAIL_CORE_TIME_H
 #define FR_FABRAIL_CORE_TIME_H
 
@@ -19,14 +19,15 @@ static inline int64_t fr_time_read_ns(clockid_t clock)
     return (int64_t)now.tv_sec * FR_SECOND_NS + now.tv_nsec;
 }
 
-// Returns the time since some moment before the process began. It never goes back, nobody sets it,
-// and it is never 0, so that 0 may stand for a moment that has not been. Takes about 20 ns.
+// Returns the time since some moment before the process began. The clock never goes back and nobody
+// sets it. The result is never 0, so that 0 may stand for no moment. Takes about 20 ns.
 static inline int64_t fr_time_ns(void)
 {
     return fr_time_read_ns(CLOCK_MONOTONIC);
 }
 
-// Returns what fr_time_ns does, up to 10 ms ago, for about a third of the cost.
+// Returns the time of the clock of fr_time_ns as it was up to 10 ms ago. Costs about a third of
+// fr_time_ns.
 static inline int64_t fr_time_coarse_ns(void)
 {
     return fr_time_read_ns(CLOCK_MONOTONIC_COARSE);

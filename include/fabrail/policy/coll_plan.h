@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Plans of collectives over NVLink: who reduces which elements, and whether a reduction is one for
-// kernels at all.
+// Plans of collectives over NVLink: which rank reduces or sends which elements, and whether kernels
+// can do a reduction at all.
 #ifndef FR_FABRAIL_POLICY_COLL_PLAN_H
 #define FR_FABRAIL_POLICY_COLL_PLAN_H
 
@@ -12,60 +12,66 @@ struct fr_policy_slice {
     size_t count;
 };
 
-// The slice of a rank, the `index`th to be served, when `ranks` of them share `elements`. Slices
-// follow one another and are whole cache lines, but for the last. What is not shared is one slice,
-// so that the later ranks have none.
+// Returns the slice of the rank that is the `index`th to be served, when `ranks` ranks share
+// `elements` elements. Slices follow one another and are whole cache lines, except for the last.
+// Where `is_shared` is false the first rank has everything and the others have nothing.
 struct fr_policy_slice fr_policy_slice(size_t elements, size_t element_bytes, int ranks, int index,
                                        bool is_shared);
 
-// Whether all ranks work on a reduction, and not the first to be served alone: from
-// `share_min_bytes` on. Of two ranks, where the result goes to one, that one does it: as many bytes
-// come over its link either way, and when it is alone none leave beside them.
+// Returns whether all ranks work on a reduction, and not the first to be served alone. They do from
+// `share_min_bytes` on. The exception is a reduction of two ranks with its result on one, which
+// that rank does alone: as many bytes come over its link either way, and none leave beside them.
 bool fr_policy_reduction_is_shared(size_t bytes, int ranks, bool to_root, size_t share_min_bytes);
 
-// Whether a broadcast is handed on by those who receive it, in slices: the root's link then carries
-// the data once and not once a rank, for the price of one more step. `split_min_bytes` is from
-// where on among three ranks; among more it is less, as their links take more from the root's.
+// Returns whether the receivers of a broadcast hand it on, in slices. The root's link then carries
+// the data once and not once a rank, for the price of one more step. `split_min_bytes` is the size
+// from which this pays among three ranks. Among more it pays from a smaller size, as their links
+// take more from the root's.
 bool fr_policy_bcast_is_split(size_t bytes, int ranks, size_t split_min_bytes);
-// From where on it is among `ranks`; SIZE_MAX for never.
+// Returns the size from which a broadcast among `ranks` is split; SIZE_MAX for never.
+// `split_min_bytes` is the size for three ranks.
 size_t fr_policy_bcast_split_min(int ranks, size_t split_min_bytes);
 
+// A broadcast: its bytes, ranks and root, and whether it is split.
 struct fr_policy_bcast {
     size_t bytes;
     int ranks, root;
     bool is_split; // in two steps
 };
 
-// Bytes of a broadcast, to the same place at another rank.
+// Bytes of a broadcast that go to the same place at another rank.
 struct fr_policy_send {
     int rank;
     struct fr_policy_slice slice;
 };
 
-// The `index`th [1, ranks) that a rank sends in step 0, or in step 1 of one that is split. False
-// for nothing, which is so for all of them where the rank sends nothing in that step.
+// Finds what a rank sends as its `index`th send, of [1, ranks), in step 0, or in step 1 of a split
+// broadcast. Returns false where that send is none. A rank that sends nothing in a step gets false
+// for every index.
 bool fr_policy_bcast_send(const struct fr_policy_bcast *bcast, int rank, int step, int index,
                           struct fr_policy_send *send);
 
-// Who a rank sends to, or receives from, in a step [1, size) of an exchange: in each one, all ranks
-// send to different ones, and what one receives is what is sent to it in the same step.
+// Returns the rank that `rank` sends to, or receives from, in a step [1, size) of an exchange. In
+// each step all ranks send to different ranks, and a rank receives what is sent to it in that step.
 int fr_policy_partner(int rank, int size, int step, bool sends);
 
-// Whether a kernel that has met the others across hosts moves what goes out of this GPU as well,
-// though copy engines would move it faster, `by_engines`: these take a launch and meetings of their
-// own. Not where the user says from which size on they serve, `is_set`.
+// Returns whether a kernel that has met the other ranks across hosts also moves the bytes that
+// leave this GPU. It may, up to a size, although copy engines would move them faster
+// (`by_engines`): engines take a launch and meetings of their own. It does not where the user has
+// set the size from which copy engines serve (`is_set`).
 bool fr_policy_moves_at_once(size_t leaving_bytes, bool by_engines, bool is_set);
 
-// What decides whether this rank can take part in a reduction by kernels.
+// Facts that decide whether this rank can take part in a reduction by kernels.
 struct fr_policy_reduction_facts {
-    bool predefined; // operation and datatype are MPI's own, and the kernels know them
-    bool kernels;    // the GPU has them
-    bool aligned;    // elements are where the kernels can load them
+    bool predefined; // operation and datatype are predefined, and the kernels know them
+    bool kernels;    // the GPU has kernels for reductions
+    bool aligned;    // the kernels can load elements at these addresses
     int ranks;
-    int most_ranks; // that a kernel serves
+    int most_ranks; // most ranks that a kernel serves
 };
 
-// NULL when it can, else why not: for the log, static text.
+// Returns why this rank cannot take part in a reduction by kernels, as static text for the log;
+// NULL when it can.
 const char *fr_policy_reduction_obstacle(const struct fr_policy_reduction_facts *facts);
 
 #endif

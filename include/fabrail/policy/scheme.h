@@ -1,41 +1,43 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// By which scheme of the rendezvous protocol a message goes, as a pure function of facts.
+// The scheme by which a message with an RTS moves, and whether its receiver reads or the sender
+// writes, as pure functions of facts.
 #ifndef FR_FABRAIL_POLICY_SCHEME_H
 #define FR_FABRAIL_POLICY_SCHEME_H
 
 #include "fabrail/policy.h"
 
-// In the order in which they are preferred.
+// Schemes of the rendezvous protocol. Those after FR_SCHEME_NONE stand in the order of preference.
 enum fr_policy_scheme {
-    FR_SCHEME_NONE,       // by MPI alone
+    FR_SCHEME_NONE,       // no RTS: MPI alone carries the message
     FR_SCHEME_GET,        // the receiver pulls out of the sender's buffer
-    FR_SCHEME_STAGED_GET, // out of the sender's device workspace
-    FR_SCHEME_RAIL,       // over all rails out of the sender's workspace, read or written
-    FR_SCHEME_PIPELINE,   // fragments through page-locked memory over MPI
+    FR_SCHEME_STAGED_GET, // the receiver pulls out of the sender's device workspace
+    FR_SCHEME_RAIL,       // over all rails, out of the sender's workspace, read or written
+    FR_SCHEME_PIPELINE,   // fragments through page-locked memory, over MPI
     FR_SCHEME_COUNT,
 };
 
+// Facts about one message, as its sender knows them.
 struct fr_policy_message {
     size_t bytes;
-    bool here;                 // the receiver is on this host, and shares memory with it
-    bool takes_turns;          // with this process on one GPU
-    bool in_clique;            // it is on another host, in reach of multi-node NVLink
-    bool by_fragments;         // it knows messages in fragments
+    bool here;                 // the receiver is on this host, and shares memory with this process
+    bool takes_turns;          // receiver and sender take turns on one GPU
+    bool in_clique;            // the receiver is on another host, in reach of multi-node NVLink
+    bool by_fragments;         // the receiver takes messages in fragments
     bool one_piece;            // the bytes lie together in one allocation
-    bool must_leave;           // they may change as soon as the call returns
-    bool absolute;             // their addresses stand in the datatype (MPI_BOTTOM)
-    bool host_memory;          // MPI moves them as they are, unless rails do
-    bool exported;             // the allocation can be mapped by others
-    bool mapped;               // and the receiver has
+    bool must_leave;           // the bytes may change as soon as the call returns
+    bool absolute;             // addresses stand in the datatype (MPI_BOTTOM)
+    bool host_memory;          // the bytes are in host memory: MPI or rails move them
+    bool exported;             // other processes can map the allocation
+    bool mapped;               // the receiver has mapped the allocation
     bool workspace_full;       // no device workspace for so many bytes
     bool host_full;            // too much page-locked memory waits for receivers
-    unsigned failed;           // a bit for each scheme that could not be begun
-    bool staged_unmapped;      // of staged get: since the receiver has not mapped the workspace
+    unsigned failed;           // a bit, 1 << scheme, for each scheme that could not be begun
+    bool staged_unmapped;      // staged get failed since the receiver has not mapped the workspace
     size_t clique_min_bytes;   // FABRAIL_CLIQUE_MIN
     size_t shared_min_bytes;   // FABRAIL_SHARED_GPU_MIN
     size_t pipeline_min_bytes; // FABRAIL_PIPELINE_MIN, 0: never
-    unsigned rails;            // in common with the receiver, which has read over them
-    bool rails_reach_device;   // whose NICs read the memory of this process's device
+    unsigned rails;            // rails to the receiver, over which it has read
+    bool rails_reach_device;   // their NICs read the memory of this process's device
     enum fr_rail_use rail_use; // FABRAIL_RAIL
     size_t rail_min_bytes;     // FABRAIL_RAIL_MIN
 };
@@ -45,36 +47,39 @@ struct fr_policy_scheme_choice {
     const char *reason; // for the report and the log, static text
 };
 
+// Returns the scheme of a message. Depends on the facts alone.
 struct fr_policy_scheme_choice fr_policy_choose_scheme(const struct fr_policy_message *message);
 
-// Makes a fact of it that a scheme could not be begun, for the next choice.
+// Records in `message` that a scheme could not be begun, and with which status, for the next
+// choice.
 void fr_policy_note_failed_scheme(struct fr_policy_message *message, enum fr_policy_scheme scheme,
                                   enum fr_status status);
 
-// Whether a message of this size could go over rails, had it any: whoever would like to know first
-// has to open them.
+// Returns whether a message of this size could go over rails if there were any. Rails have to be
+// opened to find out.
 static inline bool fr_policy_wants_rails(const struct fr_policy_message *message)
 {
     return message->rail_use != FR_RAIL_OFF && !message->here && !message->absolute &&
            message->bytes >= message->rail_min_bytes;
 }
 
-// Whether a message by rails waits in device memory, where their NICs read it, and not in
+// Returns whether a message by rails waits in device memory, where NICs read it, and not in
 // page-locked memory.
 static inline bool fr_policy_rails_read_device(const struct fr_policy_message *message)
 {
     return message->rails_reach_device && !message->host_memory && !message->workspace_full;
 }
 
-// Whether the receiver of a message by rails reads it, or asks the sender to write it.
+// Operations that move a message over rails: the receiver reads it, or asks the sender to write it.
 enum fr_policy_verb { FR_VERB_READ, FR_VERB_WRITE };
 
+// Facts about the rails of a message, as its receiver knows them.
 struct fr_policy_rails {
     enum fr_rail_verb use; // FABRAIL_RAIL_VERB
-    bool emulates_reads;   // the provider says of this process's NICs that others' CPUs answer
-    bool sender_writes;    // the sender can, and knows when a write has arrived
-    bool sender_emulates;  // but its provider says that this process's CPU has to answer
-    bool sender_owes;      // it has not answered an earlier request yet
+    bool emulates_reads;   // the provider says: other CPUs answer this process's reads
+    bool sender_writes;    // the sender can write, and knows when a write has arrived
+    bool sender_emulates;  // its provider says: this process's CPU answers its writes
+    bool sender_owes;      // the sender has not answered an earlier request yet
 };
 
 struct fr_policy_verb_choice {
@@ -82,14 +87,18 @@ struct fr_policy_verb_choice {
     const char *reason; // for the log, static text
 };
 
+// Returns the verb by which a message over rails moves. Depends on the facts alone.
 struct fr_policy_verb_choice fr_policy_choose_verb(const struct fr_policy_rails *rails);
 
-// As which path a scheme counts; none does so as what is done with device memory then.
+// Returns the path as which a scheme counts in the report. FR_SCHEME_NONE counts as what is done
+// with device memory then, the path host.
 enum fr_policy_path fr_policy_scheme_path(enum fr_policy_scheme scheme);
+// Returns the name of a scheme for the report and the log, static text.
 const char *fr_policy_scheme_name(enum fr_policy_scheme scheme);
 
-// Why a receive of such a message went as it did; `on_device` says that NICs wrote to device
-// memory, the verb whose.
+// Returns why a receive of a message by `scheme` went as it did, as static text. `on_device` says
+// that NICs wrote to device memory; `verb` says whether this process's NICs read or the sender's
+// wrote.
 const char *fr_policy_scheme_received(enum fr_policy_scheme scheme, enum fr_policy_verb verb,
                                       bool on_device);
 
