@@ -62,8 +62,8 @@ struct fr_device_range {
     // memory opened by CUDA IPC, where it equals `device`.
     int home;
     uint64_t buffer_id; // changes when an address is reused; for VMM memory, that of the mapping
-    // First byte of the allocation, 0 for host memory. For VMM memory it is that of the reserved
-    // address range, which can hold other mappings as well.
+    // First byte of the allocation, 0 for host memory. VMM memory has the first byte of the
+    // reserved address range here, which can hold other mappings as well.
     uintptr_t base;
     size_t bytes;  // of the allocation or address range, 0 for host memory
     void *context; // the one that it belongs to, NULL for VMM and pool memory
@@ -97,7 +97,7 @@ bool fr_device_is_installed(void);
 bool fr_device_in_use(void);
 
 // Returns whether processes with contexts on this device share it by slices of time, so that one
-// waits for another. That is so without MPS.
+// waits for another. They do without MPS.
 bool fr_device_is_timesliced(int device);
 
 // Returns the device of the calling thread's current context. Without a context, returns the device
@@ -134,8 +134,8 @@ struct fr_device_memory {
 
 // Allocates at least `bytes` on `device`. The memory is exportable as a fabric handle and as a file
 // descriptor where the device and this process may do so. It is capable of GPUDirect RDMA where the
-// device is. Where fabric handles are not permitted or not supported, the memory is made without
-// them, and later calls for the device do not try again.
+// device is. The memory is made without fabric handles where they are not permitted or not
+// supported, and later calls for the device do not try again.
 //
 // Returns FR_ERR_NO_MEMORY, without a line in the log, when the device has none left, and
 // FR_ERR_UNSUPPORTED for a device without VMM. The caller owns the memory until
@@ -246,8 +246,8 @@ void fr_device_batch_copy(struct fr_device_batch *batch, const struct fr_device_
 // batch. After a failure the destination bytes are undefined, but no copy is running any more.
 FR_MUST_CHECK enum fr_status fr_device_batch_finish(struct fr_device_batch *batch);
 
-// Calls `release` with `object` once all copies that the batch has so far are done. That is at
-// finish, or at once, after a wait, if the batch already holds too many objects.
+// Calls `release` with `object` once all copies that the batch has so far are done. It is called at
+// finish. If the batch already holds too many objects, the function waits and calls it at once.
 void fr_device_batch_hold(struct fr_device_batch *batch, void (*release)(void *object),
                           void *object);
 
@@ -270,7 +270,7 @@ static inline void fr_device_begin_call(void)
     fr_device_call++;
 }
 
-// Engines of a push. In a push the device itself moves bytes between its own memory and memory of
+// Engines of a push. A push lets the device itself move bytes between its own memory and memory of
 // peers that is mapped here, to or from several peers at once.
 enum fr_device_engine {
     FR_ENGINE_SM, // one kernel for all pieces: the fastest for small and middle sizes
@@ -324,7 +324,7 @@ FR_MUST_CHECK enum fr_status fr_device_work_end(struct fr_device_work *work);
 // may have 0 bytes. Two pieces that overlap give undefined bytes.
 //
 // FR_ENGINE_SM takes at most `max_sms` multiprocessors (0: 32) from the application's own kernels.
-// Where there are no kernels, copy engines move the bytes. After a failure the destinations are
+// Copy engines move the bytes where there are no kernels. After a failure the destinations are
 // undefined, but nothing is running any more unless the device itself has failed.
 FR_MUST_CHECK enum fr_status fr_device_push(const struct fr_device_range *range,
                                             const struct fr_device_push_piece *pieces, size_t count,

@@ -17,14 +17,14 @@
 // while others to the same process go on. A warning names it, its stripes are read again over other
 // rails, and the transfer does not suffer.
 //
-// A rail is taken out for all processes when it has lost its links to two of them without a success
-// between, while other rails still read from them. A process whose links are all gone says nothing
-// of the rail, and nor does one whose links were lost before and are tried again. Lost links and
-// rails are tried again after a while.
+// A rail that loses its links to two processes, without a success between, is taken out for all
+// processes. Only links to processes that other rails still reach count. A process whose links are
+// all gone says nothing of the rail, and nor does one whose links were lost before and are tried
+// again. Lost links and rails are tried again after a while.
 //
 // A transfer ends with FR_ERR_RAIL when the last link to its process is gone, or nothing has moved
-// for the time-out. However a transfer ends, it does not touch local memory afterwards. The
-// exception is that libfabric cannot close an endpoint; an error then names the memory.
+// for the time-out. However a transfer ends, it does not touch local memory afterwards. The one
+// exception is an endpoint that libfabric cannot close; an error then names the memory.
 //
 // A *write* over a lost link is not sent again, since the first copy might land after the second.
 // The transfer ends with FR_ERR_RAIL. The owner of the memory, who may read to other memory
@@ -50,7 +50,7 @@ enum fr_rail_kind {
 struct fr_rail_memory {
     void *address;
     size_t bytes;
-    // Of the allocation, as the driver's BUFFER_ID: never used for two. 0: the registration is
+    // Id of the allocation, as the driver's BUFFER_ID: never used for two. 0: the registration is
     // forgotten after its use.
     uint64_t id;
     enum fr_rail_kind kind;
@@ -59,7 +59,7 @@ struct fr_rail_memory {
     int device;         // ordinal of the CUDA device, for device memory
 };
 
-// What fr_rail_open needs to know. Strings are needed only during the call.
+// Options of fr_rail_open. Strings are needed only during the call.
 struct fr_rail_options {
     const char *gpu;          // PCI bus id of the GPU whose NICs are wanted; NULL: host memory
     bool host_only;           // memory of the GPU will not be registered
@@ -104,18 +104,18 @@ unsigned fr_rail_count(const struct fr_rails *rails);
 // through page-locked host memory.
 bool fr_rail_takes(const struct fr_rails *rails, enum fr_rail_kind kind);
 // Returns whether writes of NICs to device memory can be flushed in the way that the options name,
-// or in any that suits the GPU. Where they cannot, reads into device memory fail.
+// or in any that suits the GPU. If they cannot, reads into device memory fail.
 bool fr_rail_can_flush(const struct fr_rails *rails);
 // Returns whether others may be able to read and write memory of this process only while it polls.
 bool fr_rail_needs_polls(const struct fr_rails *rails);
 // Lets the calling thread, one that answers for the rails, run on any core near the NICs that the
-// job may use. Where Linux does not tell those, it may run on any core. It then need not stay where
-// the rank is bound and may be spinning. Returns false where the system refuses.
+// job may use. It may run on any core if Linux does not tell those. It then need not stay where the
+// rank is bound and may be spinning. Returns false where the system refuses.
 bool fr_rail_stay_near(const struct fr_rails *rails);
 // Returns whether the rails use sockets although the host has a better network that libfabric does
 // not drive but others may.
 bool fr_rail_has_better(const struct fr_rails *rails);
-// Returns whether the completion of a write says that the data have arrived. Where it does not,
+// Returns whether the completion of a write says that the data have arrived. If it does not,
 // fr_rail_write is refused.
 bool fr_rail_writes(const struct fr_rails *rails);
 // Returns whether the provider says that it makes reads of messages which the other side's CPU
@@ -195,13 +195,13 @@ FR_MUST_CHECK enum fr_status fr_rail_flush(struct fr_rails *rails,
 bool fr_rail_poll(struct fr_rails *rails);
 
 // Waits until a NIC that needs a CPU for its answers may have something to do, at most `most_ns`.
-// For a thread that has no other work. Returns false where no provider tells; the wait then lasts
-// `most_ns`.
+// Only a thread that has no other work should call it. Returns false where no provider tells; the
+// wait then lasts `most_ns`.
 bool fr_rail_wait(struct fr_rails *rails, long most_ns);
 
-// Sleeps for a part of the time that the rails need for what is on its way, if that time is long
-// enough and what arrives meanwhile waits in sockets. For a thread that waits for its own
-// transfers. Returns whether it slept; if not, it is better to go on polling.
+// Sleeps for a part of the time that the rails need for what is on its way. A thread that waits for
+// its own transfers calls it. It sleeps only if that time is long enough and what arrives meanwhile
+// waits in sockets. Returns whether it slept; if not, it is better to go on polling.
 bool fr_rail_rest(struct fr_rails *rails);
 
 // Returns whether a transfer has ended, and writes how: FR_OK, FR_ERR_RAIL, FR_ERR_CANCELLED, or
@@ -213,10 +213,11 @@ void fr_rail_cancel(struct fr_rail_transfer *transfer);
 // Lets losses of this transfer be logged at level info, as those of links that were lost before and
 // are tried again.
 void fr_rail_expect_loss(struct fr_rail_transfer *transfer);
-// Frees a transfer that has ended.
+// Frees a transfer that has ended; NULL is ignored. A transfer that has not ended is logged as an
+// error and its memory stays in use.
 void fr_rail_finish(struct fr_rail_transfer *transfer);
 
-// What a rail has done. The figures are read without a lock and are those of a moment.
+// Counters of a rail. They are read without a lock and are those of a moment.
 struct fr_rail_counters {
     char name[64];                      // of the NIC
     char provider[32];                  // of libfabric

@@ -24,14 +24,14 @@ struct fr_report_buffer {
     const char *reason; // the policy's, static text
     bool posted;        // an earlier call posted it, and this call may have nothing to do with it
 
-    // Where the bytes go: the call that names the ranks, its arguments as the application gave
+    // The call that names the ranks to which the bytes go, its arguments as the application gave
     // them, and the position of the buffer among them. `args` is NULL where that is not known.
     enum fr_fn call;
     const fr_word *args;
     unsigned arg;
 };
 
-// Whether a setting or a tool asks for any report. Written once, by fr_report_start, and read
+// True if a setting or a tool asks for any report. Written once, by fr_report_start, and read
 // without a lock.
 extern bool fr_report_on;
 
@@ -39,7 +39,7 @@ extern bool fr_report_on;
 // module.
 void fr_report_start(void);
 
-// What the report says of the job besides the counters.
+// Facts of the job that the report has besides the counters.
 struct fr_report_job {
     bool mpi_gpu_aware;
     int hosts;                 // 0 until they are counted
@@ -52,8 +52,9 @@ struct fr_report_job {
 // itself.
 void fr_report_before_init(void);
 // Called just after the real MPI's start, with what is known of the job by then. Installs handlers
-// for the noted signals, so that a process which dies leaves a report. What the MPI library does on
-// a signal still happens. Removes reports that an earlier job has left under the same names.
+// for the noted signals, so that a process which dies leaves a report. The MPI library's own
+// actions on a signal still happen. Removes reports that an earlier job has left under the same
+// names.
 void fr_report_after_init(const struct fr_report_job *job);
 
 // Counts a buffer of the call that the calling thread is in. Called by fr_report_buffer alone.
@@ -65,8 +66,8 @@ static inline void fr_report_buffer(const struct fr_report_buffer *buffer)
         fr_report_count_buffer(buffer);
 }
 
-// Counts the calling thread's call for a path if it has none yet. For a call that has to do with a
-// buffer of that path which an earlier call counted.
+// Counts the calling thread's call for a path if it has none yet. Used for a call that has to do
+// with a buffer of that path which an earlier call counted.
 void fr_report_touch(enum fr_policy_path path);
 
 // Begins a call. Called by fr_report_call_begin alone.

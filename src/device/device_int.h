@@ -60,7 +60,7 @@ struct fr_device_kernels {
 // Answers of a device's driver: 0 for done, FR_DEVICE_BUSY, or an error that only `fail` can read.
 enum { FR_DEVICE_BUSY = -1 };
 
-// What fr_device_machine_text writes as text.
+// The parts of the text of fr_device_machine_text.
 struct fr_device_machine {
     char name[96]; // drivers' texts are shorter
     unsigned gpus;
@@ -95,8 +95,7 @@ struct fr_device_ops {
     enum fr_status (*adopt)(int device);
 
     // Waits for what the application has done to the bytes [low, high) with calls that look
-    // synchronous but are not, so that it is done before a copy on a stream starts. Called in the
-    // range's scope.
+    // synchronous but are not. Called in the range's scope, before a copy on a stream starts.
     enum fr_status (*settle)(const struct fr_device_range *range, uintptr_t low, uintptr_t high);
 
     // Lends a stream of a context, which must be current.

@@ -6,9 +6,9 @@
 #include "fabrail/core/meter.h"
 #include "fabrail/device/kernels.h"
 
-// Sizes found by trying on 4 x H200, where none of them matters much. They are: what a share moves
-// at least before a second one pays for itself, what it moves before it leaves room for its
-// neighbours, and the number of blocks.
+// Sizes found by trying on 4 x H200, where none of them matters much. A share moves at least so
+// many units before a second one pays for itself, and at most so many before it leaves room for its
+// neighbours. The third is the number of blocks.
 enum {
     SHARE_UNITS = 8192 / FR_PUSH_UNIT_BYTES,
     CHUNK_UNITS = 32768 / FR_PUSH_UNIT_BYTES,

@@ -36,7 +36,7 @@ struct fr_rail_nic {
     bool loopback;
 };
 
-// What a process asks for.
+// A process's wish for NICs.
 struct fr_rail_wish {
     const char *gpu;      // PCI bus id in any usual form, NULL for host memory
     const char *nics;     // as FABRAIL_RAIL_NICS

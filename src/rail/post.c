@@ -209,8 +209,7 @@ static ssize_t send_stripe(struct fr_rail_stripe *stripe, uint64_t flags)
     struct iovec iov = {(void *)(uintptr_t)address_at(transfer, stripe->at), stripe->bytes};
     struct fi_rma_iov remote = {base + key->offset + transfer->key_offset + stripe->at,
                                 stripe->bytes, key->keys[link->remote]};
-    // Where the initiator has a domain of its own, the registration's descriptor would be of
-    // another domain.
+    // The registration's descriptor belongs to another domain where the initiator has its own.
     void *desc = rail->apart ? NULL : fi_mr_desc(transfer->region->mrs[rail->index]);
     struct fi_msg_rma message = {.msg_iov = &iov,
                                  .desc = &desc,

@@ -72,10 +72,11 @@ struct fr_rail {
     struct fid_ep *target, *initiator;
     struct fid_cq *target_cq, *cq;
     // `apart` says that the initiator has a domain of its own, with the same addresses under the
-    // same numbers. That is so where libfabric frees twice what it has half received: later reads
-    // of a domain may then share the record of where their bytes go. `spoilt` says that an error
-    // may be one of these. Nothing that completes after it counts. The domain is closed, and
-    // another opened, before anything else is sent.
+    // same numbers. Some libfabric versions free twice what they have half received; later reads of
+    // a domain may then share the record of where their bytes go.
+    //
+    // `spoilt` says that an error may be one of these. Nothing that completes after it counts. The
+    // domain is closed, and another opened, before anything else is sent.
     bool apart;
     bool spoilt;
     struct fid_domain *own_domain;
@@ -96,8 +97,7 @@ struct fr_rail {
     _Atomic uint64_t next_key; // of registrations, where the process chooses the keys
     struct fr_rail_load load;
     struct fr_list planned, sent; // stripes, the oldest first
-    // sends nothing until only stripes of lost links are on their way; then it is reset
-    // Sends nothing until only stripes of lost links are on their way; then the rail is reset.
+    // Sends nothing until only stripes of lost links are on their way. Then the rail is reset.
     bool draining;
     unsigned losses;    // links lost in a row by its fault, without a success between
     unsigned lost_peer; // peer of the last of these
@@ -119,7 +119,6 @@ struct fr_rail {
 // A rail to one peer.
 struct fr_rail_link {
     fi_addr_t addr;
-    // when the oldest stripe on its way last arrived, or a stripe was planned on a silent link
     // When the oldest stripe on its way last arrived, or a stripe was planned on a silent link.
     uint64_t moved_ns;
     uint64_t done_ns;  // when something last arrived
@@ -151,7 +150,7 @@ struct fr_rail_peer {
     struct fr_rail_link links[]; // one for each rail
 };
 
-// What a region is found by. It has no padding, since it is hashed as bytes.
+// The key by which a region is found. It has no padding, since it is hashed as bytes.
 struct fr_rail_region_key {
     uint64_t address, bytes, id, kind;
 };

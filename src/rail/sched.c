@@ -169,8 +169,8 @@ static struct pick pick_first(struct fr_rail_load *const loads[], unsigned count
     return best;
 }
 
-// Picks a rail for a large message. It does not take a rail that would hold up the end of all that
-// is on its way, if a full one would be done earlier once it has room again.
+// Picks a rail for a large message. A rail that would hold up the end of all that is on its way is
+// not taken if a full one, with room again, would be done earlier.
 static struct pick pick_large(struct fr_rail_load *const loads[], unsigned count, uint64_t address,
                               size_t left, unsigned turn)
 {

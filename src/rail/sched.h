@@ -16,21 +16,21 @@ enum {
     FR_RAIL_QUEUE = 4,             // stripes of a rail's usual size that keep it full
 };
 
-// What a rail has on its way, and its speed. Times may be of any clock that does not run backwards.
+// The load of a rail, and its speed. Times may be of any clock that does not run backwards.
 struct fr_rail_load {
     uint64_t bytes_per_s; // as estimated
     bool measured;        // else the speed is a guess
     uint64_t queued_bytes;
-    unsigned posted; // stripes on their way
-    unsigned depth;  // most stripes on their way
-    size_t max_bytes;
-    uint64_t busy_ns;
-    uint64_t began_ns; // begin of the measured time, while something is on its way
+    unsigned posted;   // stripes on their way
+    unsigned depth;    // most stripes on their way
+    size_t max_bytes;  // longest stripe that the NIC takes
+    uint64_t busy_ns;  // total time with something on its way
+    uint64_t began_ns; // when it last became busy, while something is on its way
     // A measurement that goes on when the rail has run dry and then has something to do again.
     // Without that, a rail that gets one stripe at a time would never be measured, and would keep
     // its guessed speed.
-    uint64_t sample_ns, sample_bytes; // since when the rail is busy, or before
-    uint64_t sample_busy_ns;          // of busy times before that
+    uint64_t sample_ns, sample_bytes; // begin of the time beyond sample_busy_ns; bytes that arrived
+    uint64_t sample_busy_ns;          // earlier busy times of the sample
     unsigned sample_stripes;
     uint64_t rests_ns; // when it fell idle, or was last taken to be faster
 };

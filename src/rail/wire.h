@@ -58,8 +58,8 @@ size_t fr_rail_wire_write_key(const struct fr_rail_wire_key *key,
                               unsigned char bytes[FR_RAIL_WIRE_KEY_MAX]);
 
 // Reads an address. Returns false, and writes nothing, for bytes that fr_rail_wire_write_address
-// cannot have written: another version, a wrong length, a bound exceeded, or names with bytes that
-// no name has.
+// cannot have written. They have another version, a wrong length, a bound exceeded, or names with
+// bytes that no name has.
 bool fr_rail_wire_read_address(const void *bytes, size_t length,
                                struct fr_rail_wire_address *address);
 // Reads a key. Returns false, and writes nothing, for bytes that fr_rail_wire_write_key cannot have

@@ -7,7 +7,7 @@
 #include "fabrail/device/reduce.h"
 #include "fabrail/device/round.h"
 
-// What a kernel moves once all ranks have come with words that have the same mark.
+// The bytes that a kernel moves once all ranks have come with words that have the same mark.
 struct fr_device_move {
     // names the device and context that move it; NULL: nothing moves
     const struct fr_device_range *range;

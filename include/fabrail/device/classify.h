@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which memory did an application hand to MPI? The answer is nearly free for host memory.
+// The classification of memory that an application hands to MPI. It is nearly free for host memory.
 #ifndef FR_FABRAIL_DEVICE_CLASSIFY_H
 #define FR_FABRAIL_DEVICE_CLASSIFY_H
 
 #include "fabrail/device.h"
 
-// Where ordinary memory is, as addresses [low, high). The stack is this thread's, and its high is 0
+// Spans of ordinary memory, as addresses [low, high). The stack is this thread's, and its high is 0
 // until it is known. Data are the executable's writable segments and what lies between them. The
 // heap ends at the program break, which is read each time.
 struct fr_device_host_span {
@@ -30,9 +30,9 @@ static inline bool fr_device_host_span_has(struct fr_device_host_span span, cons
 // tells nothing.
 //
 // The kernel or the C library maps these spans as ordinary memory before anybody can ask for device
-// memory there, and the driver places its ranges only where nothing is mapped. Their pages may be
-// pinned, but cannot be device memory. The break is read each time since the heap can also shrink;
-// memory above it may then be anything.
+// memory there. The driver places its ranges only where nothing is mapped. So pages of the spans
+// may be pinned, but cannot be device memory. The break is read each time since the heap can also
+// shrink; memory above it may then be anything.
 static inline bool fr_device_is_ordinary(const void *address)
 {
     return fr_device_host_span_has(fr_device_host_stack, address) ||
@@ -42,8 +42,8 @@ static inline bool fr_device_is_ordinary(const void *address)
                 (uintptr_t)__atomic_load_n(fr_device_host_heap.high, __ATOMIC_RELAXED));
 }
 
-// Returns true when `address` is certainly host memory, at the cost of a few compares. That is so
-// for ordinary memory, and for any address while no driver of devices is loaded. After false, ask
+// Returns true when `address` is certainly host memory, at the cost of a few compares. Ordinary
+// memory is, and so is any address while no driver of devices is loaded. After false, ask
 // fr_device_classify.
 bool fr_device_is_surely_host(const void *address);
 

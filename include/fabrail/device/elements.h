@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the host and the kernel of reduce.cu agree on: the parameters of a reduction, its elements,
-// and what is computed of two elements. nvcc compiles this header as C++. The C compiler compiles
-// it for the host's side and for the simulated driver.
+// This header holds what the host and the kernel of reduce.cu agree on: the parameters of a
+// reduction, its elements, and what is computed of two elements. nvcc compiles it as C++. The C
+// compiler compiles it for the host's side and for the simulated driver.
 #ifndef FR_FABRAIL_DEVICE_ELEMENTS_H
 #define FR_FABRAIL_DEVICE_ELEMENTS_H
 

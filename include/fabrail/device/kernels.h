@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the host and the kernels of kernels.cu agree on: the parameters of a push, and which bytes
-// fall to which block. nvcc compiles this header as C++. The C compiler compiles it for the host's
-// side and for the simulated driver, which does on the CPU what the kernel does on a GPU.
+// This header holds what the host and the kernels of kernels.cu agree on: the parameters of a push,
+// and which bytes fall to which block. nvcc compiles it as C++. The C compiler compiles it for the
+// host's side and for the simulated driver, which does on the CPU what the kernel does on a GPU.
 #ifndef FR_FABRAIL_DEVICE_KERNELS_H
 #define FR_FABRAIL_DEVICE_KERNELS_H
 
@@ -32,7 +32,7 @@ struct fr_push_piece {
     uint32_t chunk_units; // length of a chunk in units, at least 1
 };
 
-// What all kernels of pushes take besides the pieces.
+// Parameters that all kernels of pushes take besides the pieces.
 struct fr_push_head {
     uint64_t words;  // address in host memory of one 64-bit word for each block; 0: none
     uint64_t value;  // what a block stores to its word when its bytes have landed

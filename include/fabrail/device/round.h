@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the host and the kernels that meet other ranks agree on (fabrail/coll/slab.h). Each rank has
-// a slab of device memory. In a slab every rank has room for its post of a round, and a word that
-// says the post is there. This header is compiled as kernels.h is.
+// This header holds what the host and the kernels that meet other ranks agree on
+// (fabrail/coll/slab.h). Each rank has a slab of device memory. A slab has room for every rank's
+// post of a round, and for a word that says the post is there. This header is compiled as kernels.h
+// is.
 //
 // A kernel posts and then waits for the words of others, but not for long. The host waits for a
 // rank that has not come by then, since it can do other things meanwhile. If all ranks have come

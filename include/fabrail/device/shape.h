@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the host and the kernels of pack.cu agree on: where each byte of a packed copy stands in the
-// memory of a datatype, and the parameters of a copy between the two. This header is compiled as
-// kernels.h is.
+// This header holds what the host and the kernels of pack.cu agree on. That is where each byte of a
+// packed copy stands in the memory of a datatype, and the parameters of a copy between the two.
+// This header is compiled as kernels.h is.
 //
 // A unit of packed bytes is one block, or all blocks of a table. Units repeat along levels. The
 // outermost level is the elements of a buffer, of which there can be any number.
@@ -39,10 +39,10 @@ struct fr_pack_level {
     int64_t stride;
 };
 
-// The shape of a datatype. Its table has `blocks` offsets. Where block lengths differ, as many
-// packed places follow them, and then the index. The index holds 32-bit numbers: of the block in
-// which each FR_PACK_INDEX_BYTES begin, and of the last block. Offsets and places count in units of
-// 2 to the power of `unit_shift` bytes. They have 32 bits, or 64 if `wide`.
+// The shape of a datatype. Its table has `blocks` offsets. If block lengths differ, as many packed
+// places follow them, and then the index. The index holds 32-bit numbers: of the block in which
+// each FR_PACK_INDEX_BYTES begin, and of the last block. Offsets and places count in units of 2 to
+// the power of `unit_shift` bytes. They have 32 bits, or 64 if `wide`.
 struct fr_pack_shape {
     int64_t offset;                // of the first unit, from the buffer's address
     struct fr_pack_divisor period; // packed bytes of a unit
@@ -79,7 +79,7 @@ struct fr_pack_inline {
     uint64_t table[FR_PACK_INLINE_BYTES / sizeof(uint64_t)];
 };
 
-// Where a chunk begins: its place in the unit, and the number of the unit along each level.
+// The beginning of a chunk: its place in the unit, and the number of the unit along each level.
 struct fr_pack_base {
     uint64_t rest; // bytes from the unit's beginning
     uint64_t digit[FR_PACK_LEVELS];

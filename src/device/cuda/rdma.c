@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What NICs that reach device memory need of the driver: the order in which their writes are seen,
-// a flush of these, and a context for threads whose libraries use the device.
+// The driver's part in NICs that reach device memory: the order in which their writes are seen, and
+// a flush of these. Threads whose libraries use the device get a context here.
 #include "config.h"
 
 #include "device/cuda/cuda_int.h"

@@ -6,8 +6,8 @@
 // its last byte has landed. They run on the default stream, which copy streams do not wait for.
 //
 // So when an allocation is first seen, the driver is told to make such calls on it truly
-// synchronous (CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, which GPU-aware MPIs set for the same reason). The
-// default stream is then waited for once.
+// synchronous. That is CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, which GPU-aware MPIs set for the same
+// reason. The default stream is then waited for once.
 //
 // Some memory cannot be told so; with driver 580 that is all VMM memory. It is waited for always.
 // On an H200 that adds 1.1 us to a copy of 6.2 us.

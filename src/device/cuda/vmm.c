@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Device memory of Fabrail's own, by the driver's virtual memory management: an allocation, a range
-// of addresses, and the mapping between them. No other kind of memory can be exported as a fabric
-// handle, for GPUs of other hosts, and as a file descriptor, for other processes of this host.
+// of addresses, and the mapping between them. No other memory can be exported both as a fabric
+// handle, for GPUs of other hosts, and as a file descriptor, for processes of this host.
 //
 // These calls need no current context, so none is made current. Memory can be given back when no
 // context is left.
