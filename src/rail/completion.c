@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Completion queues. A completion that comes a second time or too late belongs to nothing on its
-// way. It is counted and does nothing else. Stripes are used again in the order in which they
-// became free, so such a completion mostly meets a stripe in no use.
+// way. It is logged and does nothing else. Stripes are used again in the order in which they became
+// free, so such a completion mostly meets a stripe in no use.
 #include "config.h"
 
 #include "rail/steps_int.h"
@@ -116,7 +116,7 @@ static void failed(struct fr_rail *rail, const struct fi_cq_err_entry *entry)
     fr_rail_link_lost(rail, peer, level, why);
 }
 
-// Reads an error out of a queue. With `take`, what it belongs to fails.
+// Reads an error out of a queue. With `take`, the stripe or flush that it belongs to fails.
 static bool read_error(struct fr_rail *rail, struct fid_cq *cq, bool take)
 {
     struct fi_cq_err_entry entry = {0};

@@ -54,8 +54,8 @@ static bool open_cq(struct fr_rail *rail, struct fid_domain *domain, struct fid_
     return worked(rail, "fi_cq_open", try_cq(rail, domain, FI_WAIT_NONE, cq));
 }
 
-// Opens the target's queue. Where answers take a CPU, a descriptor should tell when to give it,
-// rather than reads of the queue all the time.
+// Opens the target's queue. Where answers take a CPU, a descriptor tells when to give them, so that
+// the queue need not be read all the time.
 static bool open_target_cq(struct fr_rail *rail)
 {
     struct fid_cq *cq = NULL;
@@ -173,7 +173,7 @@ static bool open_initiator(struct fr_rail *rail)
     return false;
 }
 
-// Opens the fabric object. All rails of a fabric share one, which the first of them owns.
+// Opens the fabric object. All rails of a fabric share one, and the last of them closes it.
 static bool open_fabric(struct fr_rail *rail)
 {
     const struct fi_fabric_attr *own = rail->info->fabric_attr;
@@ -192,7 +192,7 @@ static void close_fabric(struct fr_rail *rail)
 {
     for (unsigned i = 0; rail->fabric != NULL && i < rail->rails->count; i++) {
         if (i != rail->index && rail->rails->rails[i].fabric == rail->fabric)
-            rail->fabric = NULL; // the owner closes it
+            rail->fabric = NULL; // another rail still uses it
     }
     CLOSE(rail, fabric);
 }
@@ -325,7 +325,7 @@ void fr_rail_endpoint_stop(struct fr_rail *rail)
     close_own(rail);
 }
 
-// Registrations that are bound to the target must have been closed before.
+// Registrations that are bound to the target have been closed by then.
 void fr_rail_endpoint_close(struct fr_rail *rail)
 {
     fr_rail_endpoint_stop(rail);

@@ -224,7 +224,7 @@ static void keep_provider(const struct fr_rail_library *library, struct found *f
                           const char *provider)
 {
     char name[FR_RAIL_WIRE_NAME];
-    // a copy, since it may be dropped
+    // Copied, since the information it belongs to may be dropped.
     snprintf(name, sizeof(name), "%s", provider != NULL ? provider : "");
     for (unsigned i = found->count; i > 0; i--) {
         if (strcmp(provider_of(found->infos[i - 1]), name) != 0)

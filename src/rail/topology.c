@@ -66,7 +66,7 @@ static void describe(hwloc_obj_t object, struct fr_rail_node *node)
     const struct hwloc_pcidev_attr_s *pci = &object->attr->pcidev;
     snprintf(node->bus_id, sizeof(node->bus_id), "%04x:%02x:%02x.%x", (unsigned)pci->domain,
              pci->bus, pci->dev, pci->func);
-    // a display device of NVIDIA's
+    // A display device of NVIDIA's.
     node->is_gpu = pci->class_id >> 8 == 0x03 && pci->vendor_id == 0x10de;
 }
 

@@ -200,15 +200,16 @@ enum fr_status fr_cuda_export_descriptor(uintptr_t base, int *descriptor)
     return status;
 }
 
-// How many offers of other processes could be opened, in one of the two ways.
+// Whether this process could open any memory that others offered, and how often it could not. There
+// is one for each of the two ways.
 struct offers {
     atomic_bool ever_opened;
     _Atomic unsigned failures;
 };
 static struct offers legacy_offers, object_offers;
 
-// Handles an offer that cannot be opened. Memory that its owner has freed meanwhile cannot be
-// opened, which is not worth a line. A process that can open nothing at all is.
+// Handles memory that cannot be opened. Its owner may have freed it meanwhile, which is not worth a
+// line. A process that can open none at all gets one.
 static enum fr_status refuse_offer(struct offers *offers, bool may_be_freed, const char *call,
                                    CUresult result)
 {
@@ -241,8 +242,8 @@ static enum fr_status open_legacy(const struct fr_device_export *export, uintptr
     return FR_OK;
 }
 
-// Handles a handle that cannot be imported. Where others could be, driver 580 says NOT_SUPPORTED of
-// some that were freed meanwhile.
+// Handles a handle that cannot be imported. Driver 580 says NOT_SUPPORTED of some memory that was
+// freed meanwhile, so that counts as freed once other memory could be opened.
 static enum fr_status refuse_object(CUresult result)
 {
     bool may_be_freed = result == CUDA_ERROR_INVALID_VALUE ||
