@@ -43,6 +43,7 @@ const struct fr_rail_library *fr_rail_library(void);
 
 enum { FR_RAIL_DEPTH = 64 }; // most stripes that are on their way on a rail
 
+// States of a stripe: in no use, planned for a rail, given to its NIC.
 enum fr_rail_stripe_state { STRIPE_FREE, STRIPE_PLANNED, STRIPE_SENT };
 
 // A piece of a transfer.

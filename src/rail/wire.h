@@ -23,6 +23,7 @@ enum {
     FR_RAIL_WIRE_KEY_MAX = 10 + 4 * 8 + FR_RAILS_MAX * 8,
 };
 
+// The address of one rail.
 struct fr_rail_wire_rail {
     char provider[FR_RAIL_WIRE_NAME];
     char fabric[FR_RAIL_WIRE_NAME];

@@ -12,11 +12,13 @@ enum { FR_ROWS = 1024, FR_SIZE_CLASSES = 64, FR_NO_PATH = FR_PATH_COUNT };
 
 // A counter that only its own thread writes and any thread reads.
 typedef _Atomic uint64_t fr_count;
+// Adds to a counter of the calling thread.
 static inline void fr_count_add(fr_count *count, uint64_t by)
 {
     uint64_t now = atomic_load_explicit(count, memory_order_relaxed);
     atomic_store_explicit(count, now + by, memory_order_relaxed);
 }
+// Returns a counter, of any thread.
 static inline uint64_t fr_count_get(const fr_count *count)
 {
     return atomic_load_explicit(count, memory_order_relaxed);

@@ -5,17 +5,19 @@
 
 #include "fabrail/device.h"
 
-// Spans of ordinary memory, as addresses [low, high). The stack is this thread's, and its high is 0
-// until it is known. Data are the executable's writable segments and what lies between them. The
-// heap ends at the program break, which is read each time.
+// A span of ordinary memory, as addresses [low, high).
 struct fr_device_host_span {
     uintptr_t low;
     uintptr_t high;
 };
+// The heap, as addresses [low, *high). It ends at the program break, which is read each time.
 struct fr_device_host_heap {
     uintptr_t low;
     void *const *high;
 };
+// The spans of ordinary memory. The stack is the calling thread's; its high is 0 until
+// fr_device_is_surely_host has found it. Data are the executable's writable segments and what lies
+// between them. Data and heap are set once, when Fabrail is loaded.
 extern FR_TLS struct fr_device_host_span fr_device_host_stack;
 extern struct fr_device_host_span fr_device_host_data;
 extern struct fr_device_host_heap fr_device_host_heap;

@@ -48,6 +48,7 @@ struct fr_reduce {
     uint64_t target[FR_REDUCE_SOURCES];
 };
 
+// Complex numbers. Each part has as many bits as the name says.
 struct fr_complex32 {
     float re, im;
 };

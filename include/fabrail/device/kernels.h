@@ -40,11 +40,13 @@ struct fr_push_head {
     uint32_t shares; // of all pieces; block b does shares b, b + blocks, ...
 };
 
+// Parameters of a push of few pieces.
 struct fr_push_few {
     struct fr_push_head head;
     struct fr_push_piece pieces[FR_PUSH_FEW];
 };
 
+// Parameters of a push of many pieces.
 struct fr_push_many {
     struct fr_push_head head;
     struct fr_push_piece pieces[FR_PUSH_MANY];

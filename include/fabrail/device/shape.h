@@ -27,6 +27,7 @@ enum {
 // since a dividend is less than twice the divisor.
 #define FR_PACK_SMALL ((uint64_t)1 << 30)
 
+// A divisor, and what replaces a division by it. fr_device_pack_divisor makes one.
 struct fr_pack_divisor {
     uint64_t value;
     uint32_t multiplier; // 0: the divisor is not small
@@ -74,6 +75,7 @@ struct fr_pack {
     struct fr_pack_shape shape;
 };
 
+// Parameters of the inline kernel, with the table among them.
 struct fr_pack_inline {
     struct fr_pack pack;
     uint64_t table[FR_PACK_INLINE_BYTES / sizeof(uint64_t)];

@@ -215,10 +215,14 @@ extern const void *fr_cuda_kernels_image;
 extern const void *fr_cuda_reduce_image;
 extern const void *fr_cuda_pack_image;
 
-// The functions below give back what their file keeps, at the end of the process.
+// Destroys the idle streams. Like the other releases below, it is called when module device is
+// released.
 void fr_cuda_streams_release(void);
+// Unloads the kernels of all contexts. Called after fr_cuda_streams_release.
 void fr_cuda_kernels_release(void);
+// Gives back the references to primary contexts.
 void fr_cuda_contexts_release(void);
+// Forgets which allocations make the application's calls synchronous.
 void fr_cuda_settled_release(void);
 
 #endif
