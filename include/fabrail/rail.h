@@ -1,30 +1,35 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Module rail: memory of another process read or written over several NICs at once, by libfabric,
-// which is found at run time. It knows neither MPI nor CUDA: whoever uses it says how memory is to
-// be registered, carries addresses and keys from process to process, and calls fr_rail_poll.
+// Module rail reads and writes memory of other processes over several NICs at once. It uses
+// libfabric, which it finds at run time, and knows neither MPI nor CUDA. Its user says how memory
+// is to be registered, carries addresses and keys from process to process, and calls fr_rail_poll.
 //
-// A *rail* is one NIC with what it takes to use it. A process opens the rails of a position (a GPU,
-// or host memory), tells others its address, registers memory and describes it to them; who has the
-// description reads from that memory, or writes to it. A large transfer is cut into stripes, each
-// of which goes over the rail that will be done with it first.
+// A *rail* is one NIC and what it takes to use it. A process opens the rails of a position (a GPU,
+// or host memory) and tells others its address. It registers memory and describes it to them. A
+// process that has the description reads from that memory or writes to it. A large transfer is cut
+// into stripes; each goes over the rail that will be done with it first.
 //
-// Nothing here waits. Transfers begin and move in fr_rail_poll alone, of whichever thread; a
-// process whose memory is read should call it too, since not every NIC answers without its CPU. All
-// functions may be called by several threads at once, but for open and close.
+// No function waits, fr_rail_wait and fr_rail_rest apart. Transfers begin and move only in
+// fr_rail_poll, which any thread may call. A process whose memory is read should call it too, since
+// some NICs answer only with help of its CPU. Several threads may call all functions at once,
+// except open and close.
 //
-// What may fail, and who learns of it. A link (a rail to one process) that gives an error, or lies
-// still while others to the same process go on, is taken out: a warning names it, its stripes are
-// read once more over other rails, and the transfer is none the worse. A rail that lost its links
-// to two processes, of which others still read, without a success between is out for all; but a
-// process whose links have all gone, or were lost before and are tried again, says nothing of the
-// rail. What was lost is tried again after a while. When the last link to a process is gone, or
-// nothing has moved for the time-out, the transfer ends with FR_ERR_RAIL. Either way nothing of an
-// ended transfer touches local memory any more, unless libfabric cannot close an endpoint: then an
-// error names the memory.
-// A *write* over a lost link is not sent again, since what is on its way might land after the
-// second copy: the transfer ends with FR_ERR_RAIL, and the owner of the memory, who may read to
-// other memory instead, uses it for nothing else while the rails are open. To forget it
-// (fr_rail_forget) keeps off what has not begun to land, but over sockets not the rest of what has.
+// A *link* is a rail to one process. A link is taken out when it gives an error, or lies still
+// while others to the same process go on. A warning names it, its stripes are read again over other
+// rails, and the transfer does not suffer.
+//
+// A rail that loses its links to two processes, without a success between, is taken out for all
+// processes. Only links to processes that other rails still reach count. A process whose links are
+// all gone says nothing of the rail, and nor does one whose links were lost before and are tried
+// again. Lost links and rails are tried again after a while.
+//
+// A transfer ends with FR_ERR_RAIL when the last link to its process is gone, or nothing has moved
+// for the time-out. However a transfer ends, it does not touch local memory afterwards. The one
+// exception is an endpoint that libfabric cannot close; an error then names the memory.
+//
+// A *write* over a lost link is not sent again, since the first copy might land after the second.
+// The transfer ends with FR_ERR_RAIL. The owner of the memory, who may read to other memory
+// instead, must not use it for anything else while the rails are open. fr_rail_forget keeps off
+// writes that have not begun to land. Over sockets it does not stop the rest of a write that has.
 #ifndef FR_FABRAIL_RAIL_H
 #define FR_FABRAIL_RAIL_H
 
@@ -38,175 +43,195 @@ struct fr_rail_transfer; // a read, a write or a flush under way
 enum fr_rail_kind {
     FR_RAIL_HOST,   // the CPU reaches it
     FR_RAIL_DMABUF, // device memory, by a dma-buf of it: needs a build with libfabric 1.20
-    FR_RAIL_CUDA,   // device memory, which libfabric finds out about by itself (FI_HMEM)
+    FR_RAIL_CUDA,   // device memory, which libfabric examines by itself (FI_HMEM)
 };
 
+// Memory to be registered.
 struct fr_rail_memory {
     void *address;
     size_t bytes;
-    uint64_t id; // of the allocation, as BUFFER_ID: never used for two. 0: forgotten after its use
+    // Id of the allocation, as the driver's BUFFER_ID: never used for two. 0: the registration is
+    // forgotten after its use.
+    uint64_t id;
     enum fr_rail_kind kind;
-    int fd;             // FR_RAIL_DMABUF: the caller's, needed during fr_rail_register alone
-    uint64_t fd_offset; // of `address` in it
-    int device;         // ordinal of the CUDA device, of device memory
+    int fd; // FR_RAIL_DMABUF: the caller's descriptor, needed only during fr_rail_register
+    uint64_t fd_offset; // of `address` in the dma-buf
+    int device;         // ordinal of the CUDA device, for device memory
 };
 
+// Options of fr_rail_open. Strings are needed only during the call.
 struct fr_rail_options {
     const char *gpu;          // PCI bus id of the GPU whose NICs are wanted; NULL: host memory
-    bool host_only;           // its memory will not be registered
-    unsigned rank;            // by which processes begin on different rails
-    unsigned local_index;     // of this process among those with the same GPU, and their number;
-    unsigned local_count;     // 0 for one
+    bool host_only;           // memory of the GPU will not be registered
+    unsigned rank;            // number by which processes begin on different rails
+    unsigned local_index;     // of this process among those with the same GPU
+    unsigned local_count;     // number of those; 0 counts as one
     unsigned max;             // FABRAIL_RAIL_MAX
     const char *nics;         // FABRAIL_RAIL_NICS
     const char *provider;     // FABRAIL_RAIL_PROVIDER
     size_t cache_bytes;       // FABRAIL_RAIL_CACHE
-    uint64_t timeout_ns;      // without any progress, of a transfer; 0: none, but a warning
-    uint64_t stall_ns;        // of one link, while others move
+    uint64_t timeout_ns;      // after which a transfer without any progress fails; 0: it warns only
+    uint64_t stall_ns;        // after which a silent link is lost while others move
     uint64_t retry_ns;        // until a lost link or rail is tried again, doubled each time
-    enum fr_rail_flush flush; // FABRAIL_RAIL_FLUSH, of reads into device memory
+    enum fr_rail_flush flush; // FABRAIL_RAIL_FLUSH, for reads into device memory
     bool writes_ordered;      // GPU_DIRECT_RDMA_WRITES_ORDERING of the GPU is owner or all
-    // The driver's flush call, NULL for none. Called from fr_rail_poll, under no lock.
+    // The driver's flush call, NULL for none. fr_rail_poll calls it under no lock.
     enum fr_status (*flush_device)(void *cookie);
     void *flush_cookie;
-    // A little device memory to flush by reading it, at least FR_RAIL_FLUSH_BYTES; bytes 0 for
+    // A little device memory, at least FR_RAIL_FLUSH_BYTES, which is read to flush; bytes 0 for
     // none.
     struct fr_rail_memory flush_memory;
 };
 
 enum { FR_RAIL_FLUSH_BYTES = 128 };
 
-// The options of this process's settings, for host memory.
+// Returns options for host memory as this process's settings have them.
 struct fr_rail_options fr_rail_options(void);
 
-// Opens the rails of a position; takes tenths of a second the first time. Returns
-// FR_ERR_UNSUPPORTED if Fabrail was built without rails, FR_ERR_NOT_FOUND if there is no libfabric
-// or no NIC that will do (a line of level info says what was looked for). Closed by fr_rail_close,
-// when no transfer is under way; that frees the regions too. Strings in `options` are needed during
-// the call alone.
+// Opens the rails of a position. Takes tenths of a second the first time. Returns
+// FR_ERR_UNSUPPORTED if Fabrail was built without rails. Returns FR_ERR_NOT_FOUND if there is no
+// libfabric or no suitable NIC; a line of level info says what was looked for. The caller owns the
+// rails until fr_rail_close.
 FR_MUST_CHECK enum fr_status fr_rail_open(const struct fr_rail_options *options,
                                           struct fr_rails **rails);
+// Closes rails and frees their regions. No transfer may be under way and no other thread may use
+// them.
 void fr_rail_close(struct fr_rails *rails);
 
-// How many rails, and what memory they take beside the host's: where device memory is not, it has
-// to go through page-locked host memory.
+// Returns the number of rails.
 unsigned fr_rail_count(const struct fr_rails *rails);
+// Returns whether some rail takes this kind of memory. Device memory that none takes has to go
+// through page-locked host memory.
 bool fr_rail_takes(const struct fr_rails *rails, enum fr_rail_kind kind);
-// Whether what NICs write to device memory can be flushed in the way that the options name, or as
-// it suits the GPU. Where not, reads into device memory fail.
+// Returns whether writes of NICs to device memory can be flushed in the way that the options name,
+// or in any that suits the GPU. If they cannot, reads into device memory fail.
 bool fr_rail_can_flush(const struct fr_rails *rails);
-// Whether others may be able to read and write memory of this process only while it polls.
+// Returns whether others may be able to read and write memory of this process only while it polls.
 bool fr_rail_needs_polls(const struct fr_rails *rails);
-// Has the calling thread, one that answers for the rails, run on any core near the NICs that the
-// job may use, or on any core at all where Linux does not tell, rather than where the rank is
-// bound: that may be spinning there. False where the system refuses.
+// Lets the calling thread, one that answers for the rails, run on any core near the NICs that the
+// job may use. It may run on any core if Linux does not tell those. It then need not stay where the
+// rank is bound and may be spinning. Returns false where the system refuses.
 bool fr_rail_stay_near(const struct fr_rails *rails);
-// Whether the rails go over sockets though the host has better, which libfabric does not drive but
-// others may.
+// Returns whether the rails use sockets although the host has a better network that libfabric does
+// not drive but others may.
 bool fr_rail_has_better(const struct fr_rails *rails);
-// Whether the completion of a write says that the data have arrived. Where not, fr_rail_write is
-// refused.
+// Returns whether the completion of a write says that the data have arrived. If it does not,
+// fr_rail_write is refused.
 bool fr_rail_writes(const struct fr_rails *rails);
-// Whether the provider says that it makes reads, or writes, of messages that the other side's CPU
-// answers. EFA alone tells.
+// Returns whether the provider says that it makes reads of messages which the other side's CPU
+// answers. Only EFA tells.
 bool fr_rail_emulates_reads(const struct fr_rails *rails);
+// Returns whether the provider says that it makes writes of messages which the other side's CPU
+// answers. Only EFA tells.
 bool fr_rail_emulates_writes(const struct fr_rails *rails);
 
-// The address of all rails of this process: plain bytes that its peers are to have. Constant from
-// fr_rail_open on.
+// Writes the address of all rails of this process and returns its length in bytes. The address is
+// plain bytes that peers are to have. It stays the same from fr_rail_open on.
 enum { FR_RAIL_ADDRESS_MAX = 4160 };
 size_t fr_rail_address(const struct fr_rails *rails, unsigned char address[FR_RAIL_ADDRESS_MAX]);
 
-// Makes `peer`, a number of the caller's such as the rank, known by the address it has told. No
-// connection is made before the first transfer. Do this in both processes before one of them begins
-// a transfer. A second time, and with the same address, it does nothing. Returns FR_ERR_INVALID for
-// a malformed address, FR_ERR_UNSUPPORTED if no rail is in common.
+// Makes `peer` known by the address that it has told. `peer` is a number of the caller's, such as
+// the rank. Both processes call it before either begins a transfer; no connection is made before
+// the first transfer. A second call with the same address does nothing. Returns FR_ERR_INVALID for
+// a malformed address, FR_ERR_UNSUPPORTED if the processes have no rail in common.
 FR_MUST_CHECK enum fr_status fr_rail_peer_add(struct fr_rails *rails, unsigned peer,
                                               const void *address, size_t bytes);
+// Returns whether fr_rail_peer_add has made a peer known.
 bool fr_rail_peer_known(struct fr_rails *rails, unsigned peer);
-// How many rails lead to a peer just now; 0 for one that is not known.
+// Returns how many rails lead to a peer just now, 0 for an unknown peer.
 unsigned fr_rail_peer_rails(struct fr_rails *rails, unsigned peer);
-// The same once lost links to it are tried again whose time has come by the last poll; a transfer
-// does that by itself.
+// Readmits lost links to a peer whose time to be tried again has come by the last poll, and returns
+// how many rails then lead to it. A transfer readmits them by itself.
 unsigned fr_rail_peer_retry(struct fr_rails *rails, unsigned peer);
 
-// Registers memory with all rails and pins it, or finds it registered: base, bytes and id the same.
-// What is released stays registered, least recently used out first, up to FABRAIL_RAIL_CACHE. The
-// memory has to have its pages. Returns FR_ERR_UNSUPPORTED if no rail takes it.
+// Registers memory with all rails and pins it, or pins an existing registration of equal address,
+// bytes, id and kind. The memory must have its pages. Released regions stay registered up to
+// FABRAIL_RAIL_CACHE, and the least recently used go first. Returns FR_ERR_UNSUPPORTED if no rail
+// takes the memory. The caller holds a pin until fr_rail_release.
 FR_MUST_CHECK enum fr_status fr_rail_register(struct fr_rails *rails,
                                               const struct fr_rail_memory *memory,
                                               struct fr_rail_region **region);
+// Takes back one pin of a region. The caller must not use the region afterwards.
 void fr_rail_release(struct fr_rails *rails, struct fr_rail_region *region);
-// The memory of this id is gone, or about to be: its registrations are never found again, and end
-// at once, or with the last pin.
+// Says that memory of this id is gone, or about to go. Its registrations are never found again.
+// They end at once, or with their last pin.
 void fr_rail_forget(struct fr_rails *rails, uint64_t id);
-// Lists registered device memory in no use whose id is beyond `after`, the lowest ids first, at
-// most `max`: for those who find out whether it is still there. Returns how much.
+// Writes to `idle` registered device memory without a pin whose id is beyond `after`, the lowest
+// ids first, at most `max` entries. The caller can then find out whether that memory still exists.
+// Returns the number of entries.
 size_t fr_rail_idle(struct fr_rails *rails, uint64_t after, struct fr_rail_memory *idle,
                     size_t max);
 
-// Describes bytes of a region to a process that is to read or write them, and to no other: who has
-// the description may do so while the region is registered. Returns its length.
+// Describes bytes of a region to a process that is to read or write them. Any process with the
+// description may do so while the region is registered, so it must go to no other. Returns the
+// description's length.
 enum { FR_RAIL_KEY_MAX = 192 };
 size_t fr_rail_describe(const struct fr_rail_region *region, size_t offset, size_t bytes,
                         unsigned char key[FR_RAIL_KEY_MAX]);
 
-// Begins to move `bytes` between `region` at `offset` and what `key` describes, at `key_offset` in
-// it. The region stays pinned until the transfer is finished; the key is copied. Returns
+// Begins to read `bytes` into `region` at `offset` from what `key` describes, at `key_offset` in
+// it. The region stays pinned until the transfer has ended; the key is copied. Returns
 // FR_ERR_INVALID for a malformed key or bounds that do not fit, FR_ERR_NOT_FOUND for an unknown
-// peer, FR_ERR_UNSUPPORTED for a write where nobody knows when it has arrived (fr_rail_writes).
+// peer. The caller owns the transfer until fr_rail_finish.
 FR_MUST_CHECK enum fr_status fr_rail_read(struct fr_rails *rails, unsigned peer, const void *key,
                                           size_t key_bytes, size_t key_offset,
                                           struct fr_rail_region *region, size_t offset,
                                           size_t bytes, struct fr_rail_transfer **transfer);
+// Begins to write `bytes` from `region` at `offset` to what `key` describes, at `key_offset` in it.
+// The region stays pinned until the transfer has ended; the key is copied. Returns the errors of
+// fr_rail_read, and FR_ERR_UNSUPPORTED where nothing tells when a write has arrived
+// (fr_rail_writes). The caller owns the transfer until fr_rail_finish.
 FR_MUST_CHECK enum fr_status fr_rail_write(struct fr_rails *rails, unsigned peer, const void *key,
                                            size_t key_bytes, size_t key_offset,
                                            struct fr_rail_region *region, size_t offset,
                                            size_t bytes, struct fr_rail_transfer **transfer);
-// Begins a flush over all rails, for the process whose device memory others have written. A read
-// into device memory includes its own.
+// Begins a flush over all rails, for a process whose device memory others have written. A read into
+// device memory includes its own flush. The caller owns the transfer until fr_rail_finish.
 FR_MUST_CHECK enum fr_status fr_rail_flush(struct fr_rails *rails,
                                            struct fr_rail_transfer **transfer);
 
-// Moves everything on. Returns whether anything did move; a thread that comes while another is
-// inside returns at once.
+// Moves all transfers on. Returns whether anything moved. A thread that calls while another is
+// inside returns false at once.
 bool fr_rail_poll(struct fr_rails *rails);
 
-// Waits until a NIC that wants a CPU for its answers may have something to do, or for so long. For
-// a thread that has no other work. Returns false where no provider tells: then it is that long.
+// Waits until a NIC that needs a CPU for its answers may have something to do, at most `most_ns`.
+// Only a thread that has no other work should call it. Returns false where no provider tells; the
+// wait then lasts `most_ns`.
 bool fr_rail_wait(struct fr_rails *rails, long most_ns);
 
-// Has a thread that waits for its own transfers sleep for a part of the time that the rails need
-// for what is on its way, where that is long enough and what comes meanwhile waits in sockets.
-// Returns whether it did; else it is better to go on polling.
+// Sleeps for a part of the time that the rails need for what is on its way. A thread that waits for
+// its own transfers calls it. It sleeps only if that time is long enough and what arrives meanwhile
+// waits in sockets. Returns whether it slept; if not, it is better to go on polling.
 bool fr_rail_rest(struct fr_rails *rails);
 
-// Whether a transfer has ended, and how: FR_OK, FR_ERR_RAIL, FR_ERR_CANCELLED, or the driver's
-// error of a flush. Costs a load.
+// Returns whether a transfer has ended, and writes how: FR_OK, FR_ERR_RAIL, FR_ERR_CANCELLED, or
+// the driver's error of a flush. Costs a load.
 bool fr_rail_test(const struct fr_rail_transfer *transfer, enum fr_status *status);
-// Takes a transfer back. It ends when what is on its way has landed: go on polling until it has. A
-// write of which that is not known ends with FR_ERR_RAIL all the same.
+// Cancels a transfer. It ends when what is on its way has landed, so the caller goes on polling
+// until it has. A write whose landing cannot be known still ends with FR_ERR_RAIL.
 void fr_rail_cancel(struct fr_rail_transfer *transfer);
-// Has whatever this transfer loses logged at level info, as what was lost before and is tried
-// again.
+// Lets losses of this transfer be logged at level info, as those of links that were lost before and
+// are tried again.
 void fr_rail_expect_loss(struct fr_rail_transfer *transfer);
-// Gives an ended transfer back.
+// Frees a transfer that has ended; NULL is ignored. A transfer that has not ended is logged as an
+// error and its memory stays in use.
 void fr_rail_finish(struct fr_rail_transfer *transfer);
 
-// What a rail has done. Read without a lock: figures of a moment.
+// Counters of a rail. They are read without a lock and are those of a moment.
 struct fr_rail_counters {
-    char name[64]; // of the NIC, and of its provider
-    char provider[32];
-    uint64_t read_bytes, written_bytes; // that have arrived
-    uint64_t device_bytes;              // of those read, into device memory
-    uint64_t stripes;                   // sent
-    uint64_t again;                     // taken over from other rails or sent once more
-    uint64_t errors;                    // links lost, calls and stripes failed
-    uint64_t busy_ns;                   // with something on its way
-    uint64_t bytes_per_s;               // as estimated
+    char name[64];                      // of the NIC
+    char provider[32];                  // of libfabric
+    uint64_t read_bytes, written_bytes; // bytes that have arrived
+    uint64_t device_bytes;              // the part of read_bytes that went into device memory
+    uint64_t stripes;                   // stripes sent
+    uint64_t again;                     // stripes taken over from other rails or sent again
+    uint64_t errors;                    // lost links, and failed calls and stripes
+    uint64_t busy_ns;                   // time with something on its way
+    uint64_t bytes_per_s;               // estimated speed
     uint64_t registered_bytes;
-    bool out;
+    bool out; // taken out for all processes
 };
+// Writes the counters of one rail, a number below fr_rail_count.
 void fr_rail_counters(const struct fr_rails *rails, unsigned rail,
                       struct fr_rail_counters *counters);
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Module report: what was done with the device buffers of this process, why, and how long it took:
-// as text, as JSON (doc/report.schema.json), as a trace and as ranges of NVTX. All of it is off,
-// and costs a load, unless a setting or an attached tool asks for it.
+// Module report tells what was done with the device buffers of this process, why, and how long it
+// took. It does so as text, as JSON (doc/report.schema.json), as a trace and as NVTX ranges. All of
+// it is off, and costs a load, unless a setting or an attached tool asks for it.
 //
-// A call that Fabrail serves is counted between fr_report_call_begin and fr_report_call_end, its
-// buffers by fr_report_buffer in between. Counters belong to the thread, so that nobody waits.
+// A call that Fabrail serves is counted between fr_report_call_begin and fr_report_call_end, and
+// its buffers by fr_report_buffer in between. Each thread has counters of its own, so that no
+// thread waits for another.
 #ifndef FR_FABRAIL_REPORT_H
 #define FR_FABRAIL_REPORT_H
 
@@ -15,83 +16,100 @@
 // One device buffer of a call.
 struct fr_report_buffer {
     enum fr_fn fn;            // the function that the application has called
-    enum fr_policy_path path; // that the buffer took
+    enum fr_policy_path path; // the path that the buffer took
     const char *scheme;       // static text, NULL for none
     enum fr_device_kind kind;
-    uint64_t in_bytes; // data that the call reads and writes
-    uint64_t out_bytes;
+    uint64_t in_bytes;  // data that the call reads
+    uint64_t out_bytes; // data that the call writes
     const char *reason; // the policy's, static text
-    bool posted;        // by an earlier call, which this one may have nothing to do with
+    bool posted;        // an earlier call posted it, and this call may have nothing to do with it
 
-    // Where the bytes go: the call that names the ranks, its arguments as the application gave
-    // them, and which of them the buffer is. NULL where that is not known.
+    // The call that names the ranks to which the bytes go, its arguments as the application gave
+    // them, and the position of the buffer among them. `args` is NULL where that is not known.
     enum fr_fn call;
     const fr_word *args;
     unsigned arg;
 };
 
-// Whether anything is asked for. Read without a lock; written once, by fr_report_start.
+// True if a setting or a tool asks for any report. Written once, by fr_report_start, and read
+// without a lock.
 extern bool fr_report_on;
 
-// Reads the settings. Called when the MPI library is found, before any other function here.
+// Reads the settings. Called when the MPI library is found, before any other function of this
+// module.
 void fr_report_start(void);
 
-// What the report says of the job besides the counters.
+// Facts of the job that the report has besides the counters.
 struct fr_report_job {
     bool mpi_gpu_aware;
-    int hosts;                   // 0 while nobody asked
-    int cliques;                 // groups of GPUs with NVLink across hosts
-    const char *fabric_memory;   // whether the process can allocate it
+    int hosts;                 // 0 until they are counted
+    int cliques;               // groups of GPUs with NVLink across hosts
+    const char *fabric_memory; // whether the process can allocate it, as fr_device_fabric_text says
     size_t workspace_peak_bytes; // of device memory; known at the end
 };
 
-// Around the real MPI's start, so that a process which dies leaves a report: signals that the
-// application handles itself are left alone, and what the MPI library does of them still happens.
+// Called just before the real MPI's start. Notes which signals the application does not handle
+// itself.
 void fr_report_before_init(void);
+// Called just after the real MPI's start, with what is known of the job by then. Installs handlers
+// for the noted signals, so that a process which dies leaves a report. The MPI library's own
+// actions on a signal still happen. Removes reports that an earlier job has left under the same
+// names.
 void fr_report_after_init(const struct fr_report_job *job);
 
+// Counts a buffer of the call that the calling thread is in. Called by fr_report_buffer alone.
 void fr_report_count_buffer(const struct fr_report_buffer *buffer);
+// Counts a buffer of the call that the calling thread is in, if a report is asked for.
 static inline void fr_report_buffer(const struct fr_report_buffer *buffer)
 {
     if (FR_UNLIKELY(fr_report_on))
         fr_report_count_buffer(buffer);
 }
 
-// Says that the call has to do with a buffer of this path, which an earlier call counted.
+// Counts the calling thread's call for a path if it has none yet. Used for a call that has to do
+// with a buffer of that path which an earlier call counted.
 void fr_report_touch(enum fr_policy_path path);
 
+// Begins a call. Called by fr_report_call_begin alone.
 void fr_report_begin(enum fr_fn fn);
+// Ends a call. Called by fr_report_call_end alone.
 void fr_report_end(void);
+// Says that the calling thread begins to serve a call of `fn`, if a report is asked for.
 static inline void fr_report_call_begin(enum fr_fn fn)
 {
     if (FR_UNLIKELY(fr_report_on))
         fr_report_begin(fn);
 }
+// Says that the calling thread has served its call, if a report is asked for.
 static inline void fr_report_call_end(void)
 {
     if (FR_UNLIKELY(fr_report_on))
         fr_report_end();
 }
 
-// One NIC of this process, for the report; the array lives until MPI_Finalize. Bytes are counted by
-// the process that moves them: it reads them from another one, or writes them there.
+// One NIC of this process, for the report. Bytes are counted by the process that moves them: it
+// reads them from another process or writes them there.
 struct fr_report_rail {
     const char *name;
     _Atomic uint64_t sent_bytes;     // written
     _Atomic uint64_t received_bytes; // read
-    _Atomic uint64_t device_bytes;   // of those read, straight into device memory
+    // the part of received_bytes that went straight into device memory
+    _Atomic uint64_t device_bytes;
     _Atomic uint64_t stripes;
     _Atomic bool lost;
 };
+// Gives the report the rails of this process. The array stays the caller's and must live until
+// MPI_Finalize.
 void fr_report_rails(const struct fr_report_rail *rails, unsigned count);
 
-// Writes the report to where FABRAIL_REPORT says, and the trace. Once: before the real
-// MPI_Finalize, or when MPI_Abort is called.
+// Writes the report to where FABRAIL_REPORT says, and the trace. Called just before the real
+// MPI_Finalize. A report is written once.
 void fr_report_write(const struct fr_report_job *job);
+// Writes the report and the trace when MPI_Abort is called.
 void fr_report_write_abort(void);
 
-// Makes one file of what the ranks have written, on rank 0; after the real MPI_Finalize, which all
-// of them have come to. Waits two seconds at most.
+// Combines the files that the ranks have written into one, on rank 0. Called after the real
+// MPI_Finalize, which all ranks have reached. Waits two seconds at most.
 void fr_report_summarise(void);
 
 #endif

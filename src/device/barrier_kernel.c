@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Launches of the kernels that meet others.
+// Launches of the kernels that meet other ranks in a round.
 #include "config.h"
 
 #include "fabrail/device/barrier_kernel.h"
@@ -26,11 +26,12 @@ struct launch {
     struct fr_device_kernels *kernels;
     enum fr_device_kernel kernel;
     union params params;
-    struct fr_round *round; // in the parameters
+    struct fr_round *round; // points into the parameters
     unsigned blocks;
 };
 
-// Blocks wait for one another, so all of them must be running.
+// Returns the most blocks that all run at once on the device. Blocks of a launch wait for one
+// another.
 static unsigned most_blocks(const struct launch *launch, const struct fr_device_move *move)
 {
     unsigned most = move->max_sms > 0 ? move->max_sms : DEFAULT_BLOCKS;
@@ -50,7 +51,7 @@ static unsigned blocks_of_push(const struct launch *launch, const struct fr_devi
     return alone ? 1 : most_blocks(launch, move);
 }
 
-// Bytes of a copy that a block should have, so that another one pays for itself.
+// A copy gets another block for each so many bytes; with fewer the block does not pay for itself.
 enum { COPY_BLOCK_BYTES = 16384 };
 
 static struct fr_round_copy copy_of(const struct fr_device_push_piece *piece)
@@ -76,7 +77,7 @@ static void plan_copies(struct launch *launch, const struct fr_device_move *move
     }
 }
 
-// False when the pieces are too many for one launch.
+// Plans a push. Returns false when the pieces are too many for one launch.
 static bool plan_pieces(struct launch *launch, const struct fr_device_move *move,
                         struct fr_push_head *head, struct fr_push_piece *pieces, size_t room)
 {
@@ -129,7 +130,7 @@ static bool plan_reduction(struct launch *launch, const struct fr_round *round,
     return true;
 }
 
-// The second word may come a little after the first.
+// Reads the kernel's answer. Its second word may come a little after the first.
 static bool read_answer(const struct launch *launch, const uint64_t *words, unsigned *how)
 {
     uint64_t answer = __atomic_load_n(&words[1], __ATOMIC_ACQUIRE);
@@ -140,7 +141,7 @@ static bool read_answer(const struct launch *launch, const uint64_t *words, unsi
     return true;
 }
 
-// Whether or not the driver can say how the kernel fares, what it has said itself counts.
+// Waits for the kernel. Its own answer counts, whether or not the driver can say how it fares.
 static enum fr_status wait_answer(const struct launch *launch, const uint64_t *words,
                                   struct fr_device_stream *stream, unsigned *how)
 {
@@ -163,7 +164,7 @@ static enum fr_status launch_and_wait(struct launch *launch, struct fr_device_st
     uint64_t value = 0;
     int slot = fr_device_words_borrow(launch->kernels, &value);
     if (slot < 0)
-        return FR_ERR_UNSUPPORTED; // so many threads do the same
+        return FR_ERR_UNSUPPORTED; // as many threads as there are slots do the same
     const uint64_t *words = fr_device_words_of(launch->kernels, slot);
     launch->round->answer = (uintptr_t)words;
     launch->round->value = value;

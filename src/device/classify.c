@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is this memory? First a few compares that answer for most host memory, then the driver.
+// What the memory at an address is. A few compares answer for most host memory; the driver is asked
+// about the rest.
 #include "config.h"
 
 #include "fabrail/core/object.h"
@@ -14,21 +15,21 @@
 
 FR_TLS struct fr_device_host_span fr_device_host_stack;
 
-// Noted once when Fabrail is loaded, constant since.
+// Written once when Fabrail is loaded, constant since.
 struct fr_device_host_span fr_device_host_data;
 
-// Its end is where glibc keeps the program break, or a word that says that there is no heap. It is
-// not asked for by sbrk(0) later on: that need not be glibc's then. UCX, in many MPI libraries,
-// puts one of its own in its place, which sets the break to what it was, and so takes away what
-// another thread's malloc has just got.
+// The end of the heap points to where glibc keeps the program break, or to this word, which says
+// that there is no heap. sbrk(0) is not called for it later, since another library's function may
+// have taken its place. UCX, in many MPI libraries, puts in one that sets the break to what it was.
+// That takes away what another thread's malloc has just got.
 static void *no_break;
 struct fr_device_host_heap fr_device_host_heap = {0, &no_break};
 
-// The main thread's stack is taken to be this large at most. Its formal bounds may be as wide as
-// the address space (ulimit -s unlimited), and then everything lies between them.
+// Most bytes that the main thread's stack is taken to have. Its formal bounds may be as wide as the
+// address space (ulimit -s unlimited), and then everything would lie between them.
 #define MAIN_STACK_BYTES ((uintptr_t)64 << 20)
 
-// Nothing is ever mapped below, so null pointers and small integers cost nothing.
+// Nothing is ever mapped below this, so null pointers and small integers cost nothing.
 #define FIRST_ADDRESS ((uintptr_t)4096)
 
 static const struct {
@@ -81,8 +82,8 @@ __attribute__((constructor)) static void note_layout(void)
         fr_device_host_heap = (struct fr_device_host_heap){start, at};
 }
 
-// Finds the bounds of this thread's stack, or an empty span on high addresses if they cannot be
-// had.
+// Finds the bounds of this thread's stack. If they cannot be found, it writes an empty span on high
+// addresses.
 static void find_stack(void)
 {
     pthread_attr_t attributes;
@@ -109,8 +110,8 @@ bool fr_device_is_surely_host(const void *address)
            !fr_device_present();
 }
 
-// Host memory is only looked at in its last byte where that can differ: device memory comes in
-// whole pages.
+// Returns whether two addresses share a page. The last byte of host memory needs no look if it is
+// on the page of the first, since device memory comes in whole pages.
 static bool shares_page(uintptr_t a, uintptr_t b)
 {
     return a / 4096 == b / 4096;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Batches of copies.
+// Batches of copies: each copy is simplified, put on a stream of its device, and waited for at
+// finish.
 #include "config.h"
 
 #include "device/device_int.h"
@@ -10,7 +11,7 @@
 
 #define MOST_BY_KERNEL ((size_t)1 << 20)
 
-enum { LOOKS = 1024 }; // at the words of a kernel, about 40 us, before the driver is asked to wait
+enum { LOOKS = 1024 }; // at a kernel's words, about 40 us, before the driver is asked to wait
 
 static bool strides_are(const struct fr_device_copy *copy, int dimension, size_t bytes)
 {
@@ -26,7 +27,7 @@ static void drop_inner_dimension(struct fr_device_copy *copy)
     copy->n[1] = 1;
 }
 
-// Turns a dimension that runs backwards on both sides around.
+// Turns a dimension around that runs backwards on both sides.
 static void turn_forward(struct fr_device_copy *copy, int dimension)
 {
     ptrdiff_t last = (ptrdiff_t)copy->n[dimension] - 1;
@@ -38,7 +39,7 @@ static void turn_forward(struct fr_device_copy *copy, int dimension)
     copy->src_stride[dimension] = -copy->src_stride[dimension];
 }
 
-// Merges what is contiguous, so that dimensions of one element and rows that touch cost nothing.
+// Merges contiguous dimensions, so that dimensions of one element and rows that touch cost nothing.
 static void simplify(struct fr_device_copy *copy)
 {
     turn_forward(copy, 0);
@@ -56,7 +57,7 @@ static void simplify(struct fr_device_copy *copy)
     }
 }
 
-// Both sides in host memory, so that callers need not care.
+// Copies between two sides in host memory, so that callers need not tell these apart.
 static void copy_on_host(const struct fr_device_copy *copy)
 {
     for (size_t j = 0; j < copy->n[1]; j++) {
@@ -70,7 +71,7 @@ static void copy_on_host(const struct fr_device_copy *copy)
     }
 }
 
-// First byte and the byte after the last of the device side.
+// Writes the first byte of the device side, and the byte after its last.
 static void device_span(const struct fr_device_copy *copy, enum fr_device_direction direction,
                         uintptr_t *low, uintptr_t *high)
 {
@@ -102,8 +103,8 @@ static void keep_first(struct fr_device_batch *batch, enum fr_status status)
         batch->status = status;
 }
 
-// Whether the kernel that tells is the last thing on the stream and tells soon that it went well.
-// The driver is not asked, which takes longer.
+// Returns whether the telling kernel is the last work on its stream and soon tells that it went
+// well. The driver is not asked, since that takes longer.
 static bool has_told(const struct fr_device_told *told)
 {
     const uint64_t *words = fr_device_words_of(told->kernels, told->slot);
@@ -157,8 +158,8 @@ struct fr_device_stream *fr_device_batch_lane(struct fr_device_batch *batch,
     return stream;
 }
 
-// A copy within a device that is over sooner than the driver needs to say so: a kernel tells the
-// host itself. Returns whether the copy was put off for that.
+// Puts off a copy within a device that is over sooner than the driver needs to say so. A kernel
+// that tells the host itself will do it. Returns whether the copy was put off.
 static bool keep_for_kernel(struct fr_device_batch *batch, const struct fr_device_range *range,
                             const struct fr_device_copy *copy)
 {
@@ -184,8 +185,8 @@ static bool keep_for_kernel(struct fr_device_batch *batch, const struct fr_devic
     return true;
 }
 
-// Waits for what the application has done to the bytes, and starts the copy; either in the context
-// of `range`.
+// Waits for what the application has done to the bytes, and starts the copy. Both happen in the
+// context of `range`.
 static void start_here(struct fr_device_batch *batch, const struct fr_device_range *range,
                        enum fr_device_direction direction, const struct fr_device_copy *copy)
 {
@@ -206,8 +207,8 @@ static void start_here(struct fr_device_batch *batch, const struct fr_device_ran
     fr_device_scope_leave(&scope);
 }
 
-// One row of a mixed copy. Host memory goes by the device of `range`, as does all that is copied to
-// or from the workspace of that; other rows by their own.
+// Starts one row of a mixed copy. The device of `range` copies host memory, and all that comes from
+// or goes to its own workspace. Other rows are copied by their own device.
 static void start_row_apart(struct fr_device_batch *batch, const struct fr_device_range *range,
                             enum fr_device_direction direction, const struct fr_device_copy *row)
 {
@@ -262,7 +263,7 @@ void fr_device_batch_copy(struct fr_device_batch *batch, const struct fr_device_
     fr_core_meter_end(FR_METER_COPY, begin);
 }
 
-// Does what was put off for a kernel.
+// Launches the kernel for copies that were put off.
 static void push_pieces(struct fr_device_batch *batch)
 {
     if (batch->piece_count > 0 && batch->status == FR_OK)
@@ -286,7 +287,7 @@ bool fr_device_batch_has_reached(struct fr_device_batch *batch, unsigned mark)
     return all || batch->status != FR_OK;
 }
 
-// A failed copy does not stop the others, so every stream is waited for.
+// Waits for every stream, since a failed copy does not stop the others.
 static void end_lanes(struct fr_device_batch *batch)
 {
     for (unsigned i = 0; i < batch->stream_count; i++)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Finding drivers. The application loads one, or something the application uses; Fabrail only looks
-// for it among the loaded objects. A process that never loads a driver pays for a look whether it
-// loads anything, nothing else.
+// Finding drivers of devices. The application, or something that it uses, loads a driver; Fabrail
+// only looks for it among the loaded objects. A process that never loads a driver pays only for a
+// look whether it has loaded anything.
 #include "config.h"
 
 #include "device/device_int.h"
@@ -14,18 +14,18 @@
 
 static _Atomic unsigned present_rows;
 
-// The loader's count of objects ever loaded at the last search in vain; 0 before the first. To ask
-// for it takes the loader's lock and costs more than all else that a call of host memory pays, so
-// it is asked for where somebody has called dlsym since: what brings the driver takes its functions
-// by that, or is asked for functions itself.
+// The loader's count of objects ever loaded, at the last search in vain; 0 before the first. To
+// read the count takes the loader's lock, and costs more than all else that a call of host memory
+// pays. So it is read only where somebody has called dlsym since. Whatever brings the driver takes
+// its functions by dlsym, or is itself reached by dlsym.
 static _Atomic unsigned long long searched_at;
 static _Atomic unsigned lookups_seen;
 
-// The dlsym of abi/lookup.S: in the library to preload, but not where the modules are linked into a
-// program.
+// The dlsym of abi/lookup.S. It exists in the preloaded library, but not where the modules are
+// linked into a program.
 extern char fr_core_own_dlsym[] __attribute__((weak, visibility("hidden")));
 
-// Whether the process binds that one. Another preloaded library may come first.
+// Returns whether the process binds dlsym to that one. Another preloaded library may come first.
 static bool are_lookups_seen(void)
 {
     static _Atomic int known; // 1 yes, -1 no
@@ -42,7 +42,7 @@ static int read_load_count(struct dl_phdr_info *info, size_t bytes, void *cookie
 {
     if (bytes >= offsetof(struct dl_phdr_info, dlpi_adds) + sizeof(info->dlpi_adds))
         *(unsigned long long *)cookie = info->dlpi_adds;
-    return 1; // every object carries the same count, so the first is enough
+    return 1; // every object carries the same count
 }
 
 struct match {
@@ -65,9 +65,10 @@ static int match_library(struct dl_phdr_info *info, size_t bytes, void *cookie)
     return 1;
 }
 
-// Returns a handle of the loaded driver, NULL if none is loaded. The handle stays for good, which
-// keeps the driver's code in the process. The names of the loaded objects come first, since dlopen
-// would take the lock that a thread holds while it runs constructors, and look through all folders.
+// Returns a handle of the loaded driver, NULL if none is loaded. The handle is kept for good, which
+// keeps the driver's code in the process. The names of the loaded objects are compared first.
+// dlopen alone would take the lock that a thread holds while it runs constructors, and look through
+// all folders.
 static void *open_loaded(const char *library)
 {
     struct match match = {.library = library};
@@ -76,9 +77,9 @@ static void *open_loaded(const char *library)
     return fr_core_dlopen(match.path, RTLD_NOLOAD | RTLD_LAZY);
 }
 
-// Searches without a lock of its own: the loader's is taken inside, and the thread that holds that
-// one may come here as well, from a constructor that calls MPI. Threads that search at once find
-// the same.
+// Searches without a lock of its own. The loader's lock is taken inside, and the thread that holds
+// it may come here too, from a constructor that calls MPI. Threads that search at once find the
+// same.
 static bool search(unsigned long long load_count)
 {
     unsigned found = 0;
@@ -105,7 +106,7 @@ bool fr_device_present(void)
     bool anew = lookups != atomic_load_explicit(&lookups_seen, memory_order_acquire);
     if (FR_LIKELY(searched != 0 && !anew && are_lookups_seen()))
         return false;
-    // Read before the search, so that an object loaded meanwhile brings about another one.
+    // Read before the search, so that an object loaded meanwhile causes another search.
     unsigned long long load_count = 0;
     fr_core_iterate_objects(read_load_count, &load_count);
     bool found = (load_count == 0 || load_count != searched) && search(load_count);

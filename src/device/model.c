@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A name for machines that are alike: their GPUs, how many, and the driver.
+// A name for machines that are alike: their GPUs, the number of these, and the driver.
 #include "config.h"
 
 #include "device/device_int.h"
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// The text becomes the name of a section in a file.
+// Replaces what cannot stand in the name of a section of a file, which the text becomes.
 static void replace_brackets_and_control(char *text)
 {
     for (; *text != '\0'; text++) {

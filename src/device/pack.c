@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Packing and unpacking by kernel: how a copy parts into chunks, and the launch.
+// Packing and unpacking by kernel: how a copy is divided into chunks, and the launch.
 #include "config.h"
 
 #include "fabrail/device/pack.h"
@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-// A thread with a few loads and stores of its own is about where another block pays for itself.
+// Another block pays for itself about when each thread has a few loads and stores of its own.
 enum {
     BLOCK_LOADS = FR_KERNEL_THREADS,
     DEFAULT_BLOCKS = 32,
@@ -55,7 +55,7 @@ static void fill(const struct fr_device_packing *packing, enum fr_device_directi
         memcpy(params->table, packing->small_table, fr_pack_table_bytes(packing->shape));
 }
 
-// Parts the bytes. Returns the blocks to launch with.
+// Divides the bytes into chunks. Returns the number of blocks to launch.
 static unsigned part(struct fr_pack *pack, unsigned max_sms)
 {
     uint64_t most = max_sms > 0 ? max_sms : DEFAULT_BLOCKS;
@@ -73,7 +73,8 @@ static unsigned part(struct fr_pack *pack, unsigned max_sms)
     return (unsigned)(chunks < blocks ? chunks : blocks);
 }
 
-// The first launch of a batch tells the host itself that it is done, unless something comes behind.
+// Launches the kernel. The first launch of a batch tells the host itself that it is done, unless
+// something comes behind it.
 static enum fr_status launch(struct fr_device_batch *batch, struct fr_device_kernels *kernels,
                              struct fr_device_stream *stream, struct fr_pack_inline *params,
                              unsigned max_sms)

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Pushes: many pieces at once, by one kernel or by a copy engine's stream each.
+// Pushes: many pieces at once, by one kernel or by copy engines with a stream for each piece.
 #include "config.h"
 
 #include "device/device_int.h"
 #include "fabrail/core/meter.h"
 #include "fabrail/device/kernels.h"
 
-// Found by trying on 4 x H200, where none of them matters much: what a share moves at least before
-// a second one pays for itself, what it moves before it leaves room for its neighbours, and the
-// number of blocks.
+// Sizes found by trying on 4 x H200, where none of them matters much. A share moves at least so
+// many units before a second one pays for itself, and at most so many before it leaves room for its
+// neighbours. The third is the number of blocks.
 enum {
     SHARE_UNITS = 8192 / FR_PUSH_UNIT_BYTES,
     CHUNK_UNITS = 32768 / FR_PUSH_UNIT_BYTES,
@@ -22,7 +22,8 @@ static size_t skip_empty(const struct fr_device_push_piece *pieces, size_t count
     return at;
 }
 
-// Gives a piece one share and its part, by size, of `extra` ones, but no more than it has work for.
+// Returns the shares of a piece: one, and its part by size of `extra` ones, but no more than it has
+// work for.
 static uint32_t shares_of(uint64_t units, uint64_t all_units, uint32_t extra)
 {
     uint64_t most = (units + SHARE_UNITS - 1) / SHARE_UNITS;
@@ -30,9 +31,8 @@ static uint32_t shares_of(uint64_t units, uint64_t all_units, uint32_t extra)
     return (uint32_t)(shares < most ? shares : most);
 }
 
-// Puts as many pieces as fit into one launch, from *next on, which is advanced. Returns the blocks
-// to launch with. While there are blocks enough, each does one share; beyond that they take several
-// in turn, and large pieces have more of them.
+// While there are blocks enough, each does one share. Beyond that, blocks take several in turn, and
+// large pieces have more shares.
 unsigned fr_device_push_plan(struct fr_push_head *head, struct fr_push_piece *into, size_t room,
                              const struct fr_device_push_piece *pieces, size_t count,
                              unsigned max_blocks, size_t *next)
@@ -61,7 +61,8 @@ unsigned fr_device_push_plan(struct fr_push_head *head, struct fr_push_piece *in
     return shares < max_blocks ? shares : max_blocks;
 }
 
-// Launches all on one stream. Only the last launch tells the host, as it runs after the others.
+// Launches all pieces on one stream. Only the last launch tells the host, as it runs after the
+// others.
 static int launch(struct fr_device_work *work, const struct fr_device_push_piece *pieces,
                   size_t count, unsigned max_blocks)
 {
@@ -115,8 +116,8 @@ static void push_by_engines(struct fr_device_work *work, const struct fr_device_
     }
 }
 
-// Settles the side of the pieces that belongs to the application: the destination where that, and
-// not the source, lies in the range.
+// The application's side of the pieces is the destination if that lies in the range and the source
+// does not.
 enum fr_status fr_device_push_sync(const struct fr_device_range *range,
                                    const struct fr_device_push_piece *pieces, size_t count)
 {
@@ -155,7 +156,7 @@ static void begin(const struct fr_device_range *range, const struct fr_device_pu
     if (work->status != FR_OK)
         return;
     work->metered = fr_core_meter_begin();
-    work->polls = !syncs; // memory of Fabrail's own is words that ranks wait for
+    work->polls = !syncs; // pieces of Fabrail's own are words that ranks wait for
     if (syncs)
         work->status = fr_device_push_sync(range, pieces, count);
     if (work->status == FR_OK) {

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Reductions: which row of reduce.def serves a type and an operation, how the elements part into
-// aligned units and single ones, and the launch.
+// Reductions: which row of reduce.def serves a type and an operation, how the elements are divided
+// into aligned units and single ones, and the launch.
 #include "config.h"
 
 #include "fabrail/device/reduce.h"
 
 #include "device/device_int.h"
 
-// Blocks beyond the first pay for themselves at so many units; 32 of them by default.
+// Another block pays for itself at so many units. Reductions have at most 32 blocks by default.
 enum { DEFAULT_BLOCKS = 32 };
 _Static_assert((int)FR_KERNEL_THREADS == (int)FR_REDUCE_MAX_THREADS, "what the kernel takes");
 
-// By type and operation, one more than the row; 0 for none.
+// The row of a type and operation, plus one; 0 for none.
 static const uint16_t row_of[FR_TYPE_COUNT][FR_OP_COUNT] = {
 #define FR_REDUCE(type, operation, element, value)                                                 \
     [FR_TYPE_##type][FR_OP_##operation] = FR_REDUCE_##type##_##operation + 1,
@@ -26,7 +26,8 @@ static const uint8_t element_bytes[FR_REDUCE_ROWS] = {
 #undef FR_REDUCE
 };
 
-// What is done to the bits of a signed integer is done as to those of an unsigned one.
+// Returns the unsigned type of a signed one: operations on bits, sums and products are the same for
+// both.
 static enum fr_device_type without_sign(enum fr_device_type type)
 {
     return type <= FR_TYPE_I64 ? type + (FR_TYPE_U8 - FR_TYPE_I8) : type;
@@ -68,7 +69,8 @@ static enum fr_reduce_gap gap_of(enum fr_reduce_row row)
     }
 }
 
-// Whether all addresses stand alike to units, so that what is one in one place is one in all.
+// Returns whether all addresses are alike aligned to units, so that a unit in one place is a unit
+// in all.
 static bool are_congruent(const struct fr_reduce *params)
 {
     uint64_t differ = 0;
@@ -79,7 +81,7 @@ static bool are_congruent(const struct fr_reduce *params)
     return differ % FR_REDUCE_UNIT_BYTES == 0;
 }
 
-// Parts the elements. The gap at the end of the last one may lie past the end of the memory.
+// Divides the elements. The gap at the end of the last element may lie past the end of the memory.
 static void part(struct fr_reduce *params, uint64_t elements)
 {
     uint64_t bytes = params->element_bytes;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The rows of vendors, and the functions of module device that are a row's alone.
+// The rows of vendors, and the functions of module device that only pass a call on to a row.
 #include "config.h"
 
 #include "device/device_int.h"
@@ -17,7 +17,7 @@ int fr_device_last_used(void)
     return atomic_load_explicit(&last_used_device, memory_order_relaxed);
 }
 
-// Returns the first of some rows, which is taken out; NULL when none is left.
+// Takes the first row out of a set of rows and returns it; NULL when none is left.
 static const struct fr_device_ops *next_row(unsigned *rows)
 {
     if (*rows == 0)
@@ -68,7 +68,8 @@ enum fr_status fr_device_query(const void *address, struct fr_device_range *rang
     for (const struct fr_device_ops *row;
          status == FR_OK && range->kind == FR_KIND_HOST && (row = next_row(&rows)) != NULL;)
         status = row->query(address, range);
-    if (fr_device_owns(range) && fr_device_last_used() != range->device) // read by all threads
+    // Compared before it is stored: all threads read it, and a store would slow them down.
+    if (fr_device_owns(range) && fr_device_last_used() != range->device)
         atomic_store_explicit(&last_used_device, range->device, memory_order_relaxed);
     return status;
 }
@@ -123,8 +124,6 @@ enum fr_status fr_device_sync_app_work(const struct fr_device_range *range, uint
     fr_device_scope_leave(&scope);
     return status;
 }
-
-// Memory.
 
 enum fr_status fr_device_export(const struct fr_device_range *range, const void *address,
                                 struct fr_device_export *export)
@@ -226,8 +225,6 @@ void fr_device_host_unregister(void *address)
     fr_device_row(device)->host_unregister(device, address);
 }
 
-// What NICs write.
-
 bool fr_device_orders_rdma(int device)
 {
     return fr_device_row(device)->orders_rdma(device);
@@ -242,8 +239,6 @@ enum fr_status fr_device_flush_rdma(int device)
 {
     return fr_device_row(device)->flush_rdma(device);
 }
-
-// Topology.
 
 void fr_device_clique_of(int device, struct fr_device_clique *clique)
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The words by which kernels tell the host that they are done.
 //
-// The host polls words that the blocks of a kernel write to page-locked memory, which on an H200 is
-// a microsecond faster than waiting for the stream. The stream is asked now and then all the same:
-// after a fault on the device no word would ever come.
+// The host polls words that the blocks of a kernel write to page-locked memory. On an H200 that is
+// a microsecond faster than waiting for the stream. The stream is still asked now and then, since
+// no word would ever come after a fault on the device.
 #include "config.h"
 
 #include "device/device_int.h"

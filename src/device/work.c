@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Pushes and reductions under way.
+// Pushes and reductions under way: how the host finds out that they are done, and what they give
+// back.
 #include "config.h"
 
 #include "device/device_int.h"
 #include "fabrail/core/meter.h"
 #include "fabrail/core/wait.h"
 
-enum { LOOKS_A_QUESTION = 256 }; // as the driver is asked about every 10 us
+enum { LOOKS_A_QUESTION = 256 }; // so that the driver is asked about every 10 us
 
 void fr_device_work_begin(struct fr_device_work *work, const struct fr_device_range *range,
                           const char *what)
@@ -34,7 +35,7 @@ bool fr_device_work_take(struct fr_device_work *work)
     return true;
 }
 
-// Waits for launches before one that has failed.
+// An error of one launch leaves earlier launches running, so the stream is waited for.
 void fr_device_work_judge(struct fr_device_work *work, int answer)
 {
     if (answer == 0)
@@ -62,7 +63,7 @@ bool fr_device_work_is_over(struct fr_device_work *work)
 {
     struct fr_device_scope scope;
     bool over = true;
-    end_meter(work); // as the thread does something else meanwhile
+    end_meter(work); // here, since the thread does something else next
     if (work->stream_count == 0 || work->status != FR_OK || (work->words && has_said_so(work)))
         return true;
     if (work->words && ++work->looks % LOOKS_A_QUESTION != 0)
@@ -75,7 +76,7 @@ bool fr_device_work_is_over(struct fr_device_work *work)
     return over;
 }
 
-// Has the driver asked only after a while, so that kernels that end soon cost no call.
+// Waits for words first and asks the driver only after a while, so that short kernels cost no call.
 static void wait_for_kernel(struct fr_device_work *work)
 {
     struct fr_wait wait = {.spins = LOOKS_A_QUESTION, .pauses = true};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The choice of NICs. Distance is the depth of the nearest common ancestor in the machine's tree,
-// in which bridges hang below packages: a switch is nearer than a root port, a root port than the
-// other socket.
+// The choice of NICs. Nearness is the depth of the nearest common ancestor in the machine's tree,
+// in which bridges hang below packages. So a switch is nearer than a root port, and a root port is
+// nearer than the other socket.
 #include "config.h"
 
 #include "rail/choose.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NICS_MAX = 256 }; // of a machine; the rest is not looked at
+enum { NICS_MAX = 256 }; // of a machine; any more are ignored
 
 bool fr_rail_bus_id(const char *text, char bus_id[FR_RAIL_BUS_ID])
 {
@@ -29,7 +29,7 @@ bool fr_rail_bus_id(const char *text, char bus_id[FR_RAIL_BUS_ID])
     return true;
 }
 
-// Whether `name` matches one of the comma-separated patterns.
+// Returns whether `name` matches one of the comma-separated patterns.
 static bool matches_any(const char *patterns, const char *name)
 {
     char pattern[FR_RAIL_NAME];
@@ -78,7 +78,7 @@ static int common_ancestor(const struct fr_rail_machine *machine, int a, int b)
     return a;
 }
 
-// Depth of the nearest common ancestor, -1 if the tree shows none.
+// Returns the depth of the nearest common ancestor, -1 if the tree shows none.
 static int nearness(const struct fr_rail_machine *machine, int a, int b)
 {
     int ancestor = a < 0 || b < 0 ? -1 : common_ancestor(machine, a, b);
@@ -113,7 +113,8 @@ static bool same_nics(const struct nearest *a, const struct nearest *b)
     return a->count == b->count && memcmp(a->nics, b->nics, a->count * sizeof(a->nics[0])) == 0;
 }
 
-// Finds how many GPUs have the very NICs of `own`, and which of them `gpu` is, by bus id.
+// Counts the GPUs that have exactly the NICs of `own`, and finds the place of `gpu` among them by
+// bus id.
 static void count_sharers(const struct fr_rail_machine *machine, const int nodes[],
                           const unsigned sorted[], unsigned count, int gpu,
                           const struct nearest *own, unsigned *index, unsigned *sharers)
@@ -132,8 +133,8 @@ static void count_sharers(const struct fr_rail_machine *machine, const int nodes
     }
 }
 
-// By bus id, those that have none last; then by name, in which numbers count as numbers: eth2 comes
-// before eth10.
+// Compares by bus id, with NICs that have none last. Then compares by name, in which numbers count
+// as numbers: eth2 comes before eth10.
 static int compare_nics(const void *left, const void *right, void *cookie)
 {
     const struct fr_rail_nic *nics = cookie;
@@ -157,7 +158,8 @@ static unsigned sort_allowed(const struct fr_rail_nic *nics, unsigned count, con
     return used;
 }
 
-// The share of one of `sharers`: every so-manieth NIC, or one that others have as well.
+// Takes the share of one of `sharers`. With n sharers that is every n-th NIC, or one NIC that
+// others have as well.
 static unsigned take_share(const struct nearest *nearest, unsigned index, unsigned sharers,
                            unsigned taken[NICS_MAX])
 {

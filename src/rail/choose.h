@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which NICs a process drives: a pure function of the machine, its NICs, the GPU and the settings,
-// so that recorded machines can be replayed.
+// Which NICs a process drives. It is a pure function of the machine, its NICs, the GPU and the
+// settings, so that recorded machines can be replayed.
 #ifndef FR_RAIL_CHOOSE_H
 #define FR_RAIL_CHOOSE_H
 
@@ -10,21 +10,23 @@ enum { FR_RAIL_BUS_ID = 24, FR_RAIL_NAME = 64 };
 
 // A node of a machine's tree: the machine, a package, a bridge, a PCI device and so on.
 struct fr_rail_node {
-    int parent; // index in the tree, -1 of the root
+    int parent; // index in the tree, -1 for the root
     unsigned depth;
     char bus_id[FR_RAIL_BUS_ID]; // of a PCI device, else ""
     bool is_gpu;
 };
 
+// The tree of a machine.
 struct fr_rail_machine {
     struct fr_rail_node *nodes; // parents before children; owned by the machine
     unsigned count;
 };
 
-// Reads the tree of this machine, or of the hwloc XML file `xml`, by hwloc found at run time.
-// Returns FR_ERR_NOT_FOUND without hwloc; the machine is then empty and good for use. It is freed
-// by fr_rail_machine_free.
+// Reads the tree of this machine, or of the hwloc XML file `xml` if that is not NULL. Uses hwloc,
+// which it finds at run time. Returns FR_ERR_NOT_FOUND without hwloc; the machine is then empty but
+// usable. The caller owns the machine until fr_rail_machine_free.
 FR_MUST_CHECK enum fr_status fr_rail_machine_load(const char *xml, struct fr_rail_machine *machine);
+// Frees the tree of a machine.
 void fr_rail_machine_free(struct fr_rail_machine *machine);
 
 // A NIC as libfabric names it.
@@ -34,30 +36,32 @@ struct fr_rail_nic {
     bool loopback;
 };
 
+// A process's wish for NICs.
 struct fr_rail_wish {
     const char *gpu;      // PCI bus id in any usual form, NULL for host memory
     const char *nics;     // as FABRAIL_RAIL_NICS
     unsigned max;         // as FABRAIL_RAIL_MAX
-    unsigned local_index; // of this process among those that share the position, and their number,
-    unsigned local_count; // 0 or 1 when nobody does
+    unsigned local_index; // of this process among those that share the position
+    unsigned local_count; // number of those; 0 or 1 when nobody shares it
 };
 
-// Whether the setting `nics` lets a NIC of this name be used.
+// Returns whether the setting `nics` allows the use of this NIC.
 bool fr_rail_nic_allowed(const char *nics, const struct fr_rail_nic *nic);
 
-// Writes the indices of the NICs to drive, in the order of their bus ids and names, to `chosen`.
-// Returns their number, at most `wish->max`; 0 when none is allowed.
+// Writes the indices of the NICs to drive to `chosen`, in the order of their bus ids and names.
+// Returns their number, at most `wish->max`, and 0 when none is allowed.
 //
-// Of the NICs allowed, those with the nearest common ancestor with the GPU are taken. GPUs that are
-// as near to them as this one share them: evenly if there are at least as many NICs, else each has
-// one NIC, and neighbours the same. So have processes that share the GPU. A machine whose tree does
-// not show the GPU or its NICs, and host memory, take all.
+// It takes the allowed NICs that have the nearest common ancestor with the GPU. GPUs that are as
+// near to them as this one share them. They share evenly if there are at least as many NICs as
+// GPUs. Otherwise each GPU has one NIC, and neighbours have the same. Processes that share a GPU
+// share its NICs likewise. All NICs are taken for host memory, and on a machine whose tree does not
+// show the GPU or its NICs.
 unsigned fr_rail_choose(const struct fr_rail_machine *machine, const struct fr_rail_nic *nics,
                         unsigned count, const struct fr_rail_wish *wish,
                         unsigned chosen[FR_RAILS_MAX]);
 
-// Writes `text`, such as 0000:3B:00.0, 3b:00.0 or 00000000:3b:00.0, as hwloc and Linux do. Returns
-// false if it is no bus id.
+// Writes a bus id as hwloc and Linux do. `text` is such as 0000:3B:00.0, 3b:00.0 or
+// 00000000:3b:00.0. Returns false if it is no bus id.
 bool fr_rail_bus_id(const char *text, char bus_id[FR_RAIL_BUS_ID]);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the completion queues say. A completion that belongs to nothing on its way, because it comes
-// a second time or too late, is counted and does nothing: stripes are used again in the order in
-// which they became free, so that it mostly meets one in no use.
+// Completion queues. A completion that comes a second time or too late belongs to nothing on its
+// way. It is logged and does nothing else. Stripes are used again in the order in which they became
+// free, so such a completion mostly meets a stripe in no use.
 #include "config.h"
 
 #include "rail/steps_int.h"
@@ -15,7 +15,7 @@ static void note_awake(struct fr_rails *rails, struct fr_rail_peer *peer)
     peer->done_ns = rails->now_ns;
 }
 
-// Whether nothing that was sent before a stripe, over the same link, is still on its way.
+// Returns whether nothing that was sent before a stripe over the same link is still on its way.
 static bool is_oldest(const struct fr_rail_stripe *stripe)
 {
     const struct fr_rail_link *link = fr_rail_stripe_link(stripe);
@@ -32,7 +32,7 @@ static void note_arrived(struct fr_rail_stripe *stripe)
     struct fr_rail_link *link = fr_rail_stripe_link(stripe);
     link->done_ns = transfer->moved_ns = rail->rails->now_ns;
     note_awake(rail->rails, transfer->peer);
-    // A link that answers may have lost what was sent before.
+    // Only the oldest counts, since a link that answers may have lost what was sent before.
     if (is_oldest(stripe)) {
         link->moved_ns = rail->rails->now_ns;
         link->parked = false;
@@ -59,7 +59,7 @@ static bool is_stripe(const struct fr_rails *rails, const void *context)
     return at >= first && at - first < bytes && (at - first) % sizeof(struct fr_rail_stripe) == 0;
 }
 
-// The stripe on its way on this rail that a completion is of, NULL for none.
+// Returns the stripe on its way on this rail that a completion belongs to, NULL for none.
 static struct fr_rail_stripe *find_stripe(struct fr_rail *rail, void *context)
 {
     struct fr_rail_stripe *stripe = context;
@@ -86,7 +86,8 @@ static void arrived(struct fr_rail *rail, void *context)
         fr_rail_blame(rail->rails, peer);
 }
 
-// The peer refused, over a link that works: its memory is not what it was described as.
+// Returns whether the peer refused, over a link that works: its memory is not what it was described
+// as.
 static bool is_refusal(int code)
 {
     return code == FI_EACCES || code == FI_EPERM || code == FI_EKEYREJECTED || code == FI_ENOKEY;
@@ -115,7 +116,7 @@ static void failed(struct fr_rail *rail, const struct fi_cq_err_entry *entry)
     fr_rail_link_lost(rail, peer, level, why);
 }
 
-// Reads an error out of a queue. What it is of is told by `take`, unless that is of no interest.
+// Reads an error out of a queue. With `take`, the stripe or flush that it belongs to fails.
 static bool read_error(struct fr_rail *rail, struct fid_cq *cq, bool take)
 {
     struct fi_cq_err_entry entry = {0};
@@ -148,8 +149,8 @@ static bool drain_initiator(struct fr_rail *rail)
     return any;
 }
 
-// Nothing is sent by the target; its queue is read so that it answers. NICs that answer by
-// themselves have theirs looked at now and then, for errors.
+// Reads the target's queue so that it answers; the target sends nothing itself. NICs that answer by
+// themselves have theirs read now and then, for errors.
 static void drain_target(struct fr_rail *rail)
 {
     struct fi_cq_entry entries[BATCH];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The cores that are near to the NICs, by what Linux says of PCI devices.
+// The cores that are near to the NICs, as Linux tells them for PCI devices.
 #include "config.h"
 
 #include "rail/steps_int.h"
@@ -35,7 +35,7 @@ static void add_near(const struct fr_rail *rail, cpu_set_t *cores)
     (void)fclose(file);
 }
 
-// What the job may not have of these, the kernel leaves out; if that is all, it refuses.
+// The kernel leaves out cores that the job may not have. It refuses if none is left.
 bool fr_rail_stay_near(const struct fr_rails *rails)
 {
     cpu_set_t cores;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A rail's libfabric objects. The initiator and its queue are apart from the rest, since closing
-// them is the one way to be sure that nothing of a stalled read will still be written to memory.
+// A rail's libfabric objects. The initiator and its queue are apart from the rest. To close them is
+// the only way to be sure that no stalled read still writes to memory.
 #include "config.h"
 
 #include "rail/steps_int.h"
@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { GUESSED_BYTES_PER_S = 1250000000 }; // 10 Gbit/s; measured rates replace it
+enum { GUESSED_BYTES_PER_S = 1250000000 }; // 10 Gbit/s, until rates are measured
 
 void fr_rail_warn_call(const struct fr_rail *rail, const char *call, int code)
 {
@@ -54,7 +54,8 @@ static bool open_cq(struct fr_rail *rail, struct fid_domain *domain, struct fid_
     return worked(rail, "fi_cq_open", try_cq(rail, domain, FI_WAIT_NONE, cq));
 }
 
-// Where answering takes a CPU, that is better told when to than asking all the time.
+// Opens the target's queue. Where answers take a CPU, a descriptor tells when to give them, so that
+// the queue need not be read all the time.
 static bool open_target_cq(struct fr_rail *rail)
 {
     struct fid_cq *cq = NULL;
@@ -69,7 +70,7 @@ static bool open_target_cq(struct fr_rail *rail)
 }
 
 // EFA would serve an endpoint of this host through shared memory, past the NIC that is to be
-// flushed. Providers that do not know the option have no such way.
+// flushed. Providers that do not know the option do not do that.
 static void refuse_shared_memory(struct fid_ep *endpoint)
 {
 #ifdef FI_OPT_SHARED_MEMORY_PERMITTED
@@ -115,7 +116,7 @@ static bool add(struct fr_rail *rail, struct fid_av *av, const void *address, fi
     return inserted == 1;
 }
 
-// The same address has to have the same number.
+// Adds an address to the initiator's own vector. It must get the same number there.
 static bool add_to_own(struct fr_rail *rail, const void *address, fi_addr_t addr)
 {
     fi_addr_t own = FI_ADDR_NOTAVAIL;
@@ -151,7 +152,7 @@ static bool open_own(struct fr_rail *rail)
     return true;
 }
 
-// What the initiator has of its own, once that is closed.
+// Closes the domain and vector that only the initiator has, once the initiator is closed.
 static void close_own(struct fr_rail *rail)
 {
     CLOSE(rail, cq);
@@ -172,7 +173,7 @@ static bool open_initiator(struct fr_rail *rail)
     return false;
 }
 
-// One fabric object for all rails of a fabric; the first of them owns it.
+// Opens the fabric object. All rails of a fabric share one, and the last of them closes it.
 static bool open_fabric(struct fr_rail *rail)
 {
     const struct fi_fabric_attr *own = rail->info->fabric_attr;
@@ -191,12 +192,12 @@ static void close_fabric(struct fr_rail *rail)
 {
     for (unsigned i = 0; rail->fabric != NULL && i < rail->rails->count; i++) {
         if (i != rail->index && rail->rails->rails[i].fabric == rail->fabric)
-            rail->fabric = NULL; // the last one closes it
+            rail->fabric = NULL; // another rail still uses it
     }
     CLOSE(rail, fabric);
 }
 
-// Asked for rather than assumed: a provider that has no such completion does not answer.
+// Asks the provider rather than assume it: one that has no such completion does not answer.
 static bool can_complete_on_delivery(const struct fr_rail *rail)
 {
     const struct fr_rail_library *library = rail->rails->library;
@@ -211,9 +212,9 @@ static bool can_complete_on_delivery(const struct fr_rail *rail)
     return code == 0;
 }
 
-// What EFA says of an endpoint: whether it makes reads or writes of messages that the other side's
-// CPU answers, since the NIC has none. FI_OPT_EFA_EMULATED_READ and _WRITE of rdma/fi_ext.h, which
-// that of libfabric 1.17 has not yet.
+// What EFA tells of an endpoint: whether it makes reads or writes of messages that the other side's
+// CPU answers, since the NIC has none. These are FI_OPT_EFA_EMULATED_READ and _WRITE of
+// rdma/fi_ext.h, which libfabric 1.17 lacks.
 enum {
     OPT_EFA_EMULATED_READ = -(0xefa << 16) + 1,
     OPT_EFA_EMULATED_WRITE = -(0xefa << 16) + 2,
@@ -227,7 +228,7 @@ static bool is_emulated(const struct fr_rail *rail, int option)
            bytes == sizeof(emulated) && emulated;
 }
 
-// No other provider tells.
+// Asks whether reads and writes are emulated. Only EFA tells.
 static void ask_what_is_emulated(struct fr_rail *rail)
 {
     if (strncmp(rail->info->fabric_attr->prov_name, "efa", 3) != 0)
@@ -242,7 +243,8 @@ static unsigned depth_of(const struct fi_info *info)
     return size > 0 && size < FR_RAIL_DEPTH ? (unsigned)size : FR_RAIL_DEPTH;
 }
 
-// Keys of our own count on from a start that nobody can guess, in as many bytes as a key has.
+// Returns the first key where the process chooses keys. Keys count on from a start that nobody can
+// guess, in as many bytes as a key has.
 static uint64_t first_key(const struct fi_info *info)
 {
     uint64_t start = 0;
@@ -259,8 +261,8 @@ static void describe(struct fr_rail *rail)
     if (info->nic != NULL && info->nic->link_attr != NULL)
         bits = info->nic->link_attr->speed;
     snprintf(rail->name, sizeof(rail->name), "%s", info->domain_attr->name);
-    // Providers over sockets promise automatic progress and need their queue read
-    // (tcp;ofi_rxm 1.17).
+    // Providers over sockets promise automatic progress, but need their queue read (tcp;ofi_rxm
+    // 1.17).
     rail->manual = info->domain_attr->data_progress != FI_PROGRESS_AUTO || info->nic == NULL;
     rail->hmem = (info->caps & FI_HMEM) != 0;
     rail->apart = rail->rails->library->frees_twice && info->nic == NULL && !rail->hmem &&
@@ -323,7 +325,7 @@ void fr_rail_endpoint_stop(struct fr_rail *rail)
     close_own(rail);
 }
 
-// Registrations that are bound to the target are closed by now.
+// Registrations that are bound to the target have been closed by then.
 void fr_rail_endpoint_close(struct fr_rail *rail)
 {
     fr_rail_endpoint_stop(rail);
@@ -337,8 +339,8 @@ void fr_rail_endpoint_close(struct fr_rail *rail)
     rail->info = NULL;
 }
 
-// Whether the address of a rail over sockets can still be bound to. libfabric 2.6's tcp provider
-// crashes in fi_endpoint when its interface has gone.
+// Returns whether the address of a rail over sockets can still be bound to. libfabric 2.6's tcp
+// provider crashes in fi_endpoint when its interface has gone.
 static bool has_address(const struct fr_rail *rail)
 {
     const struct fi_info *info = rail->info;

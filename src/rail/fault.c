@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rails that fail. An error says so itself. Silence may mean that the link is down, or that the
-// peer is busy elsewhere and its NIC does not answer without its CPU: only if another link of the
-// same peer has moved meanwhile is the silent one at fault, and where nothing else is on its way to
-// that peer, a few bytes are read once more over another link to see. Time is what has been spent
-// polling, but for that until what was lost is tried again.
+// Rails that fail. An error tells that a link is lost. Silence may mean that the link is down, or
+// that the peer is busy elsewhere and its NIC does not answer without its CPU.
+//
+// A silent link is at fault only if another link of the same peer has moved meanwhile. If nothing
+// else is on its way to that peer, a few bytes are read again over another link to find out. Time
+// means time spent polling, but for the time until what was lost is tried again.
 #include "config.h"
 
 #include "rail/steps_int.h"
@@ -16,7 +17,7 @@ enum {
     PARK_FINISHES = 8,   // times what its load was expected to take
     STALL_FINISHES = 16,
     TELL_S = 10,         // between two words on a transfer that does not move
-    RETRY_DOUBLINGS = 6, // of the time until what was lost is tried again
+    RETRY_DOUBLINGS = 6, // of the time until a lost link or rail is tried again
 };
 
 #define SECOND_NS 1000000000ull
@@ -59,7 +60,8 @@ static bool is_any(const struct fr_rail_stripe *stripe, const void *what)
     return true;
 }
 
-// Ending one stripe may end others of its transfer, but those are in no list of a rail then.
+// Sends again the stripes that are meant. The end of one stripe may end others of its transfer, but
+// those are in no list of a rail then.
 static void send_again(struct fr_list *stripes, stripe_fn is_meant, const void *what)
 {
     struct fr_list *at = stripes->next;
@@ -86,8 +88,8 @@ static bool is_cancelled(const struct fr_rail_transfer *transfer)
     return atomic_load_explicit(&transfer->cancelled, memory_order_relaxed);
 }
 
-// Who takes a read back knows what it means that it comes to nothing: the job may be ending. A
-// write costs the other side memory then.
+// A caller that cancels a read knows what it means that the read comes to nothing: the job may be
+// ending. A cancelled write costs the other side memory.
 enum fr_log_level fr_rail_loss_level(const struct fr_rail_transfer *transfer)
 {
     bool taken_back = transfer->direction != DIRECTION_WRITE && is_cancelled(transfer);
@@ -110,7 +112,7 @@ static void lose_link(struct fr_rail *rail, struct fr_rail_peer *peer, enum fr_l
     send_again(&rail->planned, is_of_peer, peer);
 }
 
-// What was expected to be lost says nothing of the rail.
+// A loss that was expected says nothing of the rail.
 void fr_rail_link_lost(struct fr_rail *rail, struct fr_rail_peer *peer, enum fr_log_level level,
                        const char *why)
 {
@@ -119,7 +121,8 @@ void fr_rail_link_lost(struct fr_rail *rail, struct fr_rail_peer *peer, enum fr_
     lose_link(rail, peer, level, why);
 }
 
-// Nor does a peer that cannot be reached at all.
+// A peer that cannot be reached at all says nothing of the rails, since this is called only once
+// something has come from it.
 void fr_rail_blame(struct fr_rails *rails, struct fr_rail_peer *peer)
 {
     for (unsigned i = 0; i < rails->count; i++) {
@@ -134,8 +137,7 @@ void fr_rail_blame(struct fr_rails *rails, struct fr_rail_peer *peer)
     peer->lost = 0;
 }
 
-// Memory that may still be written to is not given back for use: the stripe stays out of use for
-// good, and the transfer fails.
+// Fails transfers whose memory may still be written to. Their stripes are never used again.
 static void abandon(struct fr_rail *rail)
 {
     while (!fr_list_is_empty(&rail->sent)) {
@@ -166,7 +168,7 @@ void fr_rail_reset(struct fr_rail *rail)
     rail->draining = rail->spoilt = false;
 }
 
-// Once nothing is on its way on a draining rail but what will never arrive, that is ended.
+// Resets a draining rail once only what will never arrive is on its way there.
 static void reset_drained(struct fr_rail *rail)
 {
     struct fr_list *at = rail->sent.next;
@@ -177,12 +179,12 @@ static void reset_drained(struct fr_rail *rail)
     }
     if (!fr_list_is_empty(&rail->sent) || rail->flush_reading || rail->flush_writing)
         fr_rail_reset(rail);
-    else if (rail->out) // flushes that it was to do
+    else if (rail->out) // for flushes that it was to do
         fr_rail_flush_reset(rail);
     rail->draining = false;
 }
 
-// When another link of a peer last moved.
+// Returns when another link of a peer last moved.
 static uint64_t others_moved(const struct fr_rails *rails, const struct fr_rail_peer *peer,
                              unsigned but)
 {
@@ -194,7 +196,7 @@ static uint64_t others_moved(const struct fr_rails *rails, const struct fr_rail_
     return moved;
 }
 
-// Reads a few bytes of a stripe once more, over a link over which that has not been tried.
+// Reads a few bytes of a stripe again, over a link on which that has not been tried.
 static void probe(struct fr_rails *rails, const struct fr_rail_stripe *stripe)
 {
     const struct fr_rail_transfer *transfer = stripe->transfer;
@@ -211,8 +213,8 @@ static void probe(struct fr_rails *rails, const struct fr_rail_stripe *stripe)
     }
 }
 
-// Nobody else waits for a silent link: what is on its way there no longer counts as the rail's
-// load.
+// Takes what is on its way on a silent link out of the rail's load, so that nobody else waits for
+// it.
 static void park(struct fr_rail *rail, struct fr_rail_link *link)
 {
     struct fr_list *at = rail->sent.next;
@@ -248,7 +250,7 @@ static void check_link(struct fr_rail *rail, const struct fr_rail_stripe *oldest
     }
     if (silent < limit / 2 * (1 + probes))
         return;
-    // A probe was sent since others were silent too: whatever has come after it tells.
+    // A probe was sent since others were silent too, so whatever has come after it tells.
     uint64_t enough = oldest->probe ? 1 : limit / 2;
     if (others_moved(rails, peer, rail->index) >= link->moved_ns + enough) {
         if (silent < limit || rails->now_ns - peer->woke_ns < limit / 2)
@@ -261,8 +263,9 @@ static void check_link(struct fr_rail *rail, const struct fr_rail_stripe *oldest
     }
 }
 
-// What a rail does not take, since the connection that it wants first is never made, is silent as
-// what it has sent. The rail may also have no room, or drain.
+// Checks stripes that a rail does not take because the connection that it needs first is never
+// made. They are as silent as stripes that were sent. The rail may also have no room, or be
+// draining.
 static void check_planned(struct fr_rail *rail)
 {
     struct fr_list *at = rail->planned.next;
@@ -277,7 +280,7 @@ static void check_planned(struct fr_rail *rail)
     }
 }
 
-// Gives a rail that has been out for long enough another chance.
+// Readmits a rail that has been out for long enough.
 static void retry(struct fr_rail *rail)
 {
     if (rail->rails->real_ns < rail->retry_ns || !fr_list_is_empty(&rail->sent))
@@ -288,7 +291,7 @@ static void retry(struct fr_rail *rail)
         rail->out = false;
 }
 
-// A rail may have no room for a flush, or be slow in it; but not for ever.
+// A rail may have no room for a flush, or be slow in it, but not for ever.
 static void check_flush(struct fr_rail *rail)
 {
     if (fr_list_is_empty(&rail->rails->flushing))
@@ -313,7 +316,7 @@ static void check_rail(struct fr_rail *rail)
         retry(rail);
 }
 
-// When something last moved between a transfer's process and its peer.
+// Returns when something last moved between this process and a transfer's peer.
 static uint64_t last_moved(const struct fr_rail_transfer *transfer)
 {
     uint64_t moved = transfer->moved_ns;
@@ -322,7 +325,8 @@ static uint64_t last_moved(const struct fr_rail_transfer *transfer)
     return moved;
 }
 
-// All of its links at once, which is no rail's fault. Returns whether there was still one.
+// Takes out all links of a transfer's peer at once, which is no rail's fault. Returns whether there
+// was still one.
 static bool give_up_peer(struct fr_rails *rails, const struct fr_rail_transfer *transfer,
                          const char *why)
 {
@@ -332,7 +336,7 @@ static bool give_up_peer(struct fr_rails *rails, const struct fr_rail_transfer *
     for (unsigned i = 0; i < rails->count; i++) {
         struct fr_rail *rail = &rails->rails[i];
         struct fr_rail_link *link = &peer->links[i];
-        if (!link->inserted || link->lost) // also where the rail is out, and drains
+        if (!link->inserted || link->lost) // also on a rail that is out and drains
             continue;
         lose_link(rail, peer, level, why);
         rail->draining = rail->draining || link->sent > 0;
@@ -352,16 +356,16 @@ static bool any_goes_on(const struct fr_list *transfers, const struct fr_rail_pe
     return false;
 }
 
-// Whether nothing is wanted of a peer any more but that what was cancelled ends, for which it may
-// be given up sooner.
+// Returns whether a peer has only cancelled transfers left. It may be given up sooner then, so that
+// they end.
 static bool is_unwanted(const struct fr_rails *rails, const struct fr_rail_peer *peer)
 {
     return !any_goes_on(&rails->waiting, peer) && !any_goes_on(&rails->active, peer);
 }
 
-// Returns whether its peer was given up, and with that the lists of transfers may be others. One
-// that was given up before waits until nothing of others is on its way on the rails, which may be
-// for these to be given up too.
+// Gives up the transfer's peer if it has been silent for too long. Returns whether it did; the
+// lists of transfers may then have changed. A transfer whose peer was given up before waits until
+// nothing of others is on its way on the rails. Those may have to be given up first.
 static bool check_transfer(struct fr_rails *rails, struct fr_rail_transfer *transfer)
 {
     const struct fr_rail_options *options = &rails->options;
@@ -380,7 +384,7 @@ static bool check_transfer(struct fr_rails *rails, struct fr_rail_transfer *tran
     return false;
 }
 
-// Those behind one whose peer was given up are looked at the next time.
+// Checks transfers up to the first whose peer is given up. The others are checked the next time.
 static void check_transfers(struct fr_rails *rails, struct fr_list *transfers)
 {
     for (struct fr_list *at = transfers->next; at != transfers; at = at->next) {

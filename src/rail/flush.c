@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The flush: what a NIC has written to device memory may be on its way across PCIe when the NIC
-// says that it has arrived. A read of that memory by the same NIC comes back after what was written
-// before it. Reads are numbered; one that was sent before the data came proves nothing, so whoever
-// asks waits for the next to be sent. A device that needs it gets a write first, over which the
-// read cannot pass; the write's own completion says nothing more, and only frees its context.
+// The flush. When a NIC says that its writes to device memory have arrived, they may still be on
+// their way across PCIe. A read of that memory by the same NIC comes back after what was written
+// before it.
+//
+// Reads are numbered. A read that was sent before the data came proves nothing, so each request
+// waits for the next one to be sent. A device that needs it gets a write first, which the read
+// cannot pass. That write's own completion proves nothing and only frees its context.
 #include "config.h"
 
 #include "rail/steps_int.h"
@@ -12,7 +14,7 @@
 #include <string.h>
 #include <sys/uio.h>
 
-enum { WORD = 8 }; // bytes read or written; each rail has its own of the flush memory
+enum { WORD = 8 }; // bytes read or written; each rail has its own part of the flush memory
 
 static enum fr_rail_flush rung(const struct fr_rails *rails)
 {
@@ -151,7 +153,7 @@ static ssize_t post(struct fr_rail *rail, bool write)
                  : fi_readmsg(rail->initiator, &message, FI_COMPLETION);
 }
 
-// Returns whether it was sent. A rail that refuses is out.
+// Sends a read or a write. Returns whether it was sent. A rail that refuses is out.
 static bool try_post(struct fr_rail *rail, bool write)
 {
     ssize_t code = post(rail, write);
@@ -170,7 +172,7 @@ static bool post_write(struct fr_rail *rail)
     return true;
 }
 
-// Where a read may pass a write, it waits for the write's completion.
+// Sends the read. Where a read may pass a write, it waits for the write's completion first.
 static bool post_read(struct fr_rail *rail)
 {
     if ((rail->flush_writing && !rail->write_fenced) || !try_post(rail, false))
@@ -208,7 +210,7 @@ bool fr_rail_flush_post(struct fr_rails *rails)
     return any;
 }
 
-// A rail has been flushed up to a read, or never will be.
+// Concludes transfers that waited for a rail, which has been flushed up to a read or never will be.
 static void conclude_on_rail(struct fr_rail *rail, bool good)
 {
     struct fr_list *at = rail->rails->flushing.next;
@@ -236,7 +238,7 @@ void fr_rail_flush_reset(struct fr_rail *rail)
         conclude_on_rail(rail, false);
         return;
     }
-    // The read that was lost is not done: those that wait for it wait for the next.
+    // The lost read is not done, so transfers that wait for it wait for the next one.
     for (struct fr_list *at = rail->rails->flushing.next; at != &rail->rails->flushing;
          at = at->next) {
         struct fr_rail_transfer *transfer = FR_LIST_ENTRY(at, struct fr_rail_transfer, entry);
@@ -258,7 +260,7 @@ bool fr_rail_flush_completed(struct fr_rail *rail, const void *context, bool goo
     else
         rail->flush_writing = false;
     if (!pending)
-        return true; // once more
+        return true; // it is sent again
     rail->flush_moved_ns = rail->rails->now_ns;
     if (!good) {
         fr_rail_take_out(rail, "it cannot flush device memory");

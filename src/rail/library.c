@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // libfabric, found at run time. Its structures have grown over time, and its functions carry a
-// version for each size: the one that belongs to the header this was compiled with is taken.
+// version for each size. The version that belongs to the header of this build is taken.
 #include "config.h"
 
 #include "fabrail/core/object.h"
@@ -9,18 +9,19 @@
 #include <dlfcn.h>
 
 #define OLDEST FI_VERSION(1, 17)
-// A queue of 2.5's tcp provider that is asked to tell by a descriptor crashes when it is opened;
-// what lies between has not been tried.
+// The last version that can tell by a descriptor. A queue of 2.5's tcp provider crashes when it is
+// opened for that; versions in between have not been tried.
 #define LAST_TO_TELL FI_VERSION(1, 17)
-// Before, providers net, and tcp under ofi_rxm, flush the answer to a read that has half arrived
-// from two lists.
+// Earlier versions of providers net, and of tcp under ofi_rxm, free the answer to a half-received
+// read from two lists.
 #define FIRST_TO_FREE_ONCE FI_VERSION(1, 18)
 
 static struct fr_rail_library process_library;
 static bool process_has_library;
 
-// fabric(7): structures grew in 1.20 and 2.0; before, they were last changed in 1.9. A library
-// without the version that belongs to the header is older than the header, or has none at all.
+// Returns a function in the version of this build's header. Structures grew in 1.20 and 2.0, and
+// last before that in 1.9 (fabric(7)). A library without that version is older than the header, or
+// has no versions at all.
 static void *find_versioned(void *handle, const char *name)
 {
     static const char *const versions[] = {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Peers: who they are, and which of their rails each of ours talks with. A peer costs nothing
-// before it is added, and a link a few words; libfabric learns of it at the first transfer.
+// Peers: who they are, and which of their rails each own rail talks with. An unknown peer costs
+// nothing, and a link takes a few words. libfabric learns of a peer at the first transfer.
 #include "config.h"
 
 #include "rail/steps_int.h"
@@ -26,8 +26,8 @@ static bool same_fabric(const struct fr_rail_wire_rail *a, const struct fr_rail_
 
 typedef bool (*match_fn)(const struct fr_rail_wire_rail *, const struct fr_rail_wire_rail *);
 
-// The remote rail of the own rail `index`: of those that match, the one with the place that this
-// one has among the own ones that do. Returns -1 for none.
+// Returns the remote rail for the own rail `index`, -1 for none. Among the remote rails that match,
+// it has the place that `index` has among the own rails that match.
 static int pair(const struct fr_rail_wire_address *own, unsigned index,
                 const struct fr_rail_wire_address *other, match_fn match)
 {
@@ -40,8 +40,8 @@ static int pair(const struct fr_rail_wire_address *own, unsigned index,
     return count > 0 ? (int)candidates[place % count] : -1;
 }
 
-// Pairs rails by fabric, which is the subnet where a provider has such; where no fabric is in
-// common, as between subnets that are routed, by index. Returns the number of pairs.
+// Pairs rails by fabric, which is the subnet where a provider has such. If no fabric is in common,
+// as between routed subnets, rails are paired by index. Returns the number of pairs.
 static unsigned pair_all(const struct fr_rail_wire_address *own,
                          const struct fr_rail_wire_address *other, int remote[FR_RAILS_MAX])
 {
@@ -94,7 +94,7 @@ static void free_peer(struct fr_rail_peer *peer)
     free(peer);
 }
 
-// Adds `peer` unless another thread has been faster.
+// Adds `peer` unless another thread has added it first.
 static enum fr_status add_peer(struct fr_rails *rails, struct fr_rail_peer *peer)
 {
     fr_core_lock(&rails->lock);
@@ -123,7 +123,7 @@ static unsigned count_alive(struct fr_rails *rails, unsigned peer, bool retry)
     struct fr_rail_peer *known = fr_rail_peer_find(rails, peer);
     fr_core_unlock(&rails->lock);
     while (atomic_flag_test_and_set_explicit(&rails->polling, memory_order_acquire))
-        fr_wait_yield(); // links belong to who polls
+        fr_wait_yield(); // links belong to the thread that polls
     if (known != NULL && retry)
         fr_rail_retry_links(rails, known);
     for (unsigned i = 0; known != NULL && i < rails->count; i++)
@@ -181,7 +181,7 @@ void fr_rail_peer_connect(struct fr_rails *rails, struct fr_rail_peer *peer)
     bool good = fr_rail_wire_read_address(peer->address, peer->address_bytes, &told);
     for (unsigned i = 0; i < rails->count; i++) {
         struct fr_rail_link *link = &peer->links[i];
-        if (good && link->paired) // also by a rail that is out: it may be back
+        if (good && link->paired) // also for a rail that is out, since it may come back
             connect_link(&rails->rails[i], link, &told.rails[link->remote]);
     }
     free(peer->address);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Discovery: libfabric is asked for all that can read and write remote memory, in the way that
-// suits us best first, and of the same NIC asked for in several ways the first answer counts.
+// Discovery of NICs. libfabric is asked for all that can read and write remote memory, in several
+// ways, the most suitable one first. If it gives a NIC several times, the first answer counts.
 #include "config.h"
 
 #include "rail/steps_int.h"
@@ -21,8 +21,8 @@ struct found {
     unsigned count;
 };
 
-// Providers of which one is taken without being named, the fastest first. Those over others (verbs,
-// tcp) come by the names that libfabric gives the pair.
+// Providers of which one is taken without being named, the fastest first. Providers over others
+// (verbs, tcp) have the names that libfabric gives the pair.
 static const char *const preferred[] = {"cxi",  "efa", "verbs;ofi_rxm", "opx",         "psm3",
                                         "psm2", "net", "tcp",           "tcp;ofi_rxm", "sockets"};
 
@@ -71,7 +71,8 @@ static bool is_loopback(const struct fi_info *info)
            IN6_IS_ADDR_LOOPBACK(&ip6->sin6_addr);
 }
 
-// An address that is good on one link alone needs a scope that means nothing elsewhere.
+// Returns whether an address is valid on one link only. It would need a scope that means nothing
+// elsewhere.
 static bool is_link_local(const struct fi_info *info)
 {
     const struct sockaddr_in6 *ip6 = info->src_addr;
@@ -79,8 +80,8 @@ static bool is_link_local(const struct fi_info *info)
            IN6_IS_ADDR_LINKLOCAL(&ip6->sin6_addr);
 }
 
-// Bridges and tunnels of Linux carry what stays on a host, such as that of containers, whose
-// address is the same on many. They are used where they are named.
+// Returns whether a NIC is a bridge or tunnel of Linux that the user has not named. Their traffic
+// stays on a host, such as that of containers, and many hosts have the same address for them.
 static bool is_inside(const struct fi_info *info, const char *allowed)
 {
     static const char *const marks[] = {"bridge", "tun_flags"};
@@ -95,8 +96,8 @@ static bool is_inside(const struct fi_info *info, const char *allowed)
     return false;
 }
 
-// The bus id of a NIC that libfabric names by an interface or a device of Linux, whose name has to
-// be one.
+// Finds the bus id of a NIC for which libfabric gives the name of an interface or device of Linux.
+// The name must be that of a PCI device.
 static bool find_bus_id(const char *folder, const char *name, char bus_id[FR_RAIL_BUS_ID])
 {
     char path[256], target[256];
@@ -125,7 +126,8 @@ void fr_rail_describe_nic(const struct fi_info *info, struct fr_rail_nic *nic)
     }
 }
 
-// Keeps a copy of an information unless its NIC is known: then that of IPv4 is better than of IPv6.
+// Keeps a copy of an information unless its NIC is known already. A known NIC's IPv6 information
+// gives way to one of IPv4.
 static void keep(const struct fr_rail_library *library, struct found *found,
                  const struct fi_info *info)
 {
@@ -197,8 +199,8 @@ static bool has_allowed(const struct found *found, const char *provider, const c
     return false;
 }
 
-// The one provider whose NICs are used: those of two would not talk with one another. A name
-// without the layer above it stands for the pair as well.
+// Returns the one provider whose NICs are used, since NICs of two would not talk with one another.
+// A name without the layer above it stands for the pair as well.
 static const char *pick_provider(const struct found *found, const char *wanted, const char *nics)
 {
     if (wanted == NULL) {
@@ -222,7 +224,8 @@ static void keep_provider(const struct fr_rail_library *library, struct found *f
                           const char *provider)
 {
     char name[FR_RAIL_WIRE_NAME];
-    snprintf(name, sizeof(name), "%s", provider != NULL ? provider : ""); // it may be dropped
+    // Copied, since the information it belongs to may be dropped.
+    snprintf(name, sizeof(name), "%s", provider != NULL ? provider : "");
     for (unsigned i = found->count; i > 0; i--) {
         if (strcmp(provider_of(found->infos[i - 1]), name) != 0)
             drop(library, found, i - 1);

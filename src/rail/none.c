@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Module rail where configure found no headers of libfabric and hwloc that are new enough. There
-// are no rails to open, so nothing else is ever called: all other functions are the same one.
+// are no rails to open, so no other function is ever called. All of them are the same function.
 #include "config.h"
 
 #include "fabrail/rail.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// From transfers to stripes to the NICs: first what all rails are to send is planned, then each is
-// given its batch, of which all but the last say that more is to come. Completion queues are not
-// looked at in between.
+// From transfers to stripes to the NICs. First the stripes of all rails are planned. Then each rail
+// is given its batch, of which all stripes but the last say that more is to come. Completion queues
+// are not read in between.
 #include "config.h"
 
 #include "rail/steps_int.h"
@@ -24,7 +24,7 @@ static struct fr_rail_stripe *take_stripe(struct fr_rails *rails)
     return stripe;
 }
 
-// What the rail has counted of a stripe it no longer has.
+// Takes a stripe out of the counts of its rail, link and transfer.
 static void uncount(struct fr_rail_stripe *stripe, bool arrived)
 {
     struct fr_rail *rail = stripe->rail;
@@ -97,7 +97,7 @@ void fr_rail_post_probe(struct fr_rail *rail, const struct fr_rail_stripe *of)
     stripe->probe = true;
 }
 
-// The rails that a transfer may use: those in reach, and of them those that may be given more now.
+// The rails that a transfer may use, and those of them that may be given more now.
 struct choice {
     struct fr_rail_load *loads[FR_RAILS_MAX];
     struct fr_rail *rails[FR_RAILS_MAX];
@@ -129,7 +129,7 @@ static uint64_t address_at(const struct fr_rail_transfer *transfer, size_t at)
     return (uintptr_t)transfer->region->memory.address + transfer->offset + at;
 }
 
-// Gives a part of a stripe that is to be sent again, or all of it, to a rail.
+// Gives a rail a part of a stripe that is to be sent again, or all of it.
 static bool plan_again(struct fr_rail_transfer *transfer, const struct choice *choice)
 {
     struct fr_rail_stripe *old = FR_LIST_ENTRY(transfer->again.next, struct fr_rail_stripe, entry);
@@ -209,7 +209,7 @@ static ssize_t send_stripe(struct fr_rail_stripe *stripe, uint64_t flags)
     struct iovec iov = {(void *)(uintptr_t)address_at(transfer, stripe->at), stripe->bytes};
     struct fi_rma_iov remote = {base + key->offset + transfer->key_offset + stripe->at,
                                 stripe->bytes, key->keys[link->remote]};
-    // Of another domain than the initiator's it would be, where that has its own.
+    // The registration's descriptor belongs to another domain where the initiator has its own.
     void *desc = rail->apart ? NULL : fi_mr_desc(transfer->region->mrs[rail->index]);
     struct fi_msg_rma message = {.msg_iov = &iov,
                                  .desc = &desc,
@@ -236,7 +236,7 @@ static void note_sent(struct fr_rail_stripe *stripe)
     rail->stripes_sent++;
 }
 
-// Sends what is planned on a rail. What it has no room for stays planned.
+// Sends what is planned on a rail. What the rail has no room for stays planned.
 static bool send_batch(struct fr_rail *rail)
 {
     bool any = false;
@@ -259,7 +259,7 @@ static bool send_batch(struct fr_rail *rail)
     return any;
 }
 
-// Those that need nothing but completions now wait aside, so that many of them cost nothing.
+// Sets aside a transfer that needs nothing but completions, so that many of them cost nothing.
 static void set_aside(struct fr_rails *rails, struct fr_rail_transfer *transfer)
 {
     if (has_nothing_to_send(transfer)) {
@@ -274,7 +274,7 @@ bool fr_rail_post(struct fr_rails *rails)
     struct fr_list *at = rails->active.next;
     while (at != &rails->active) {
         struct fr_rail_transfer *transfer = FR_LIST_ENTRY(at, struct fr_rail_transfer, entry);
-        at = at->next; // planning may end this one, and no other
+        at = at->next; // first, since planning may end this one, and no other
         if (!plan(transfer))
             set_aside(rails, transfer);
     }

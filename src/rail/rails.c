@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The rails of a position: opened, polled, counted, closed.
+// The rails of a position: opening, polling, waiting, counters, closing.
 #include "config.h"
 
 #include "fabrail/rail.h"
@@ -31,9 +31,10 @@ struct fr_rail_options fr_rail_options(void)
 #include <dirent.h>
 #include <poll.h>
 
-enum { PAUSE_NS = 50000000 }; // more between two polls is time in which nobody waited
+enum { PAUSE_NS = 50000000 }; // a longer pause between two polls is time in which nobody waited
 
-// After a time-out is half over, silence is no longer taken for a busy peer.
+// Returns the time after which a silent link is lost. When half of the time-out is over, silence no
+// longer counts as that of a busy peer.
 static uint64_t stall_of(const struct fr_rail_options *options)
 {
     uint64_t quarter = options->timeout_ns / 4;
@@ -66,7 +67,7 @@ static struct fr_rails *make_rails(const struct fr_rail_options *options)
     return rails;
 }
 
-// Opens a rail on each NIC that can be opened; one that cannot costs only itself.
+// Opens a rail on each NIC. A NIC that cannot be opened is left out.
 static void open_each(struct fr_rails *rails, struct fi_info *infos[], unsigned count)
 {
     for (unsigned i = 0; i < count; i++) {
@@ -102,7 +103,7 @@ enum fr_status fr_rail_open(const struct fr_rail_options *options, struct fr_rai
         return status;
     }
     fr_rail_flush_open(rails);
-    rails->options.nics = rails->options.provider = NULL; // the caller's
+    rails->options.nics = rails->options.provider = NULL; // they stay the caller's
     fr_info("%u rails of %s for %s%s%s", rails->count, rails->address.rails[0].provider,
             options->gpu != NULL ? "GPU " : "host memory", options->gpu != NULL ? options->gpu : "",
             fr_rail_takes(rails, FR_RAIL_CUDA) ? ", whose memory they reach" : "");
@@ -110,8 +111,8 @@ enum fr_status fr_rail_open(const struct fr_rail_options *options, struct fr_rai
     return FR_OK;
 }
 
-// The initiators go first, so that nothing of what is on its way outlives its memory's
-// registration.
+// The initiators are closed first, so that nothing on its way outlives the registration of its
+// memory.
 void fr_rail_close(struct fr_rails *rails)
 {
     if (rails == NULL)
@@ -185,7 +186,7 @@ static bool has_entries(const char *folder)
     return count > 0;
 }
 
-// Providers over sockets know nothing of the hardware.
+// Providers over sockets know nothing of the hardware, so Linux is asked.
 bool fr_rail_has_better(const struct fr_rails *rails)
 {
     for (unsigned i = 0; i < rails->count; i++) {
@@ -200,7 +201,7 @@ size_t fr_rail_address(const struct fr_rails *rails, unsigned char address[FR_RA
     return fr_rail_wire_write_address(&rails->address, address);
 }
 
-// Sets the clock: what passes between two polls counts up to a bound, since nobody waited then.
+// Sets the clock. A pause between two polls counts up to a bound, since nobody waited then.
 static void tick(struct fr_rails *rails)
 {
     uint64_t real = fr_time_ns();
@@ -227,7 +228,7 @@ bool fr_rail_poll(struct fr_rails *rails)
     return any;
 }
 
-// Lists what tells. Returns whether one of them has something to do already.
+// Lists the descriptors that tell. Returns whether one of them has something to do already.
 static bool list_waits(struct fr_rails *rails, struct pollfd *fds, nfds_t *count)
 {
     bool any = false;
@@ -250,7 +251,7 @@ bool fr_rail_wait(struct fr_rails *rails, long most_ns)
     struct timespec most = {.tv_sec = most_ns / 1000000000, .tv_nsec = most_ns % 1000000000};
     nfds_t count = 0;
     if (atomic_flag_test_and_set_explicit(&rails->polling, memory_order_acquire)) {
-        most = (struct timespec){.tv_nsec = A_POLL_NS}; // somebody else sees to it just now
+        most = (struct timespec){.tv_nsec = A_POLL_NS}; // another thread is polling
         return ppoll(NULL, 0, &most, NULL) == 0;
     }
     bool any = list_waits(rails, fds, &count);
@@ -260,10 +261,10 @@ bool fr_rail_wait(struct fr_rails *rails, long most_ns)
     return count > 0;
 }
 
-// How long nobody need look at the rails: for a part of the time that they need for what is on its
-// way, which the rest of that keeps full, and no longer than it takes to fill a part of a socket.
-// Else a sleep would make a fast link slow, and then look right for a slow one. 0 where a NIC would
-// have to wait for a CPU.
+// Returns how long nobody need look at the rails. It is a part of the time that they need for what
+// is on its way, so that the rest keeps them full. It is also no longer than it takes to fill a
+// part of a socket. Otherwise a sleep would slow down a fast link, and then seem right for a slow
+// one. Returns 0 where a NIC would have to wait for a CPU.
 static uint64_t rest_ns(const struct fr_rails *rails)
 {
     enum { PART = 16, SOCKET_PART = 32 << 10, MOST_NS = 250000 };

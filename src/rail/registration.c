@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Registered memory. Regions that nobody uses stay registered, up to a bound, since registering
-// costs more than many a message. What tells old memory from new at the same address is its id, so
-// no region is found again whose memory has been freed, whether that was told or not.
+// Registered memory. Regions that nobody uses stay registered, up to a bound, since a registration
+// costs more than many messages. An id tells old memory from new memory at the same address. So no
+// region is found again whose memory has been freed, whether that was told or not.
 #include "config.h"
 
 #include "rail/steps_int.h"
@@ -39,11 +39,11 @@ static int register_dmabuf(struct fr_rail *rail, const struct fr_rail_memory *me
     return fi_mr_regattr(rail->domain, attr, FI_MR_DMABUF, mr);
 #else
     (void)rail, (void)memory, (void)attr, (void)mr;
-    return -FI_ENOSYS; // the header is older than 1.20
+    return -FI_ENOSYS; // the header is older than libfabric 1.20
 #endif
 }
 
-// A registration that has to be bound to an endpoint is bound to the one that others read from.
+// Binds a registration that has to be bound to an endpoint to the one that others read from.
 static int bind_to_target(const struct fr_rail *rail, struct fid_mr *mr)
 {
     if ((rail->info->domain_attr->mr_mode & FI_MR_ENDPOINT) == 0)
@@ -52,9 +52,9 @@ static int bind_to_target(const struct fr_rail *rail, struct fid_mr *mr)
     return code != 0 ? code : fi_mr_enable(mr);
 }
 
-// Without hardware a registration is an entry of a table, which some providers (net before
-// libfabric 1.19) change while another thread, in a poll, looks into it. With hardware it can take
-// long.
+// Keeps polls out while memory is registered over sockets. Without hardware a registration is an
+// entry of a table. Some providers (net before libfabric 1.19) change the table while another
+// thread looks into it in a poll. With hardware a registration can take long, so polls go on.
 static void begin_alone(struct fr_rail *rail)
 {
     while (rail->info->nic == NULL &&
@@ -74,7 +74,7 @@ static int open_mr(struct fr_rail *rail, const struct fr_rail_memory *memory, st
     struct fid_mr *made = NULL;
     struct fi_mr_attr attr;
     int code = -FI_ENOKEY;
-    for (int tries = 0; code == -FI_ENOKEY && tries < 3; tries++) { // a key that is taken
+    for (int tries = 0; code == -FI_ENOKEY && tries < 3; tries++) { // the key is taken
         fill_attr(rail, memory, &iov, &attr);
         code = memory->kind == FR_RAIL_DMABUF ? register_dmabuf(rail, memory, &attr, &made)
                                               : fi_mr_regattr(rail->domain, &attr, 0, &made);
@@ -127,7 +127,7 @@ static void close_all(struct fr_rails *rails, struct fr_list *doomed)
     }
 }
 
-// It is never found again.
+// Takes a region out of those that can be found again.
 static void hide(struct fr_rails *rails, struct fr_rail_region *region) FR_REQUIRES(rails->lock)
 {
     if (!region->gone)
@@ -135,7 +135,7 @@ static void hide(struct fr_rails *rails, struct fr_rail_region *region) FR_REQUI
     region->gone = true;
 }
 
-// A region that is not pinned is to be closed, when the lock is free again.
+// Lists a region without a pin, which is to be closed when the lock is free again.
 static void doom(struct fr_rails *rails, struct fr_rail_region *region, struct fr_list *doomed)
     FR_REQUIRES(rails->lock)
 {
@@ -154,7 +154,7 @@ static void hide_or_doom(struct fr_rails *rails, struct fr_rail_region *region,
         hide(rails, region);
 }
 
-// Takes out what is beyond the bound, least recently used first.
+// Lists regions beyond the bound as doomed, the least recently used first.
 static void trim(struct fr_rails *rails, size_t bound, struct fr_list *doomed)
     FR_REQUIRES(rails->lock)
 {
@@ -179,7 +179,8 @@ static bool overlap(const struct fr_rail_memory *a, const struct fr_rail_memory 
     return first < second ? second - first < a->bytes : first - second < b->bytes;
 }
 
-// Other memory is at this address now: what was registered there has gone without a word.
+// Drops regions that overlap memory with another id. That memory is there now, so what was
+// registered there has gone without a word.
 static void drop_overlapped(struct fr_rails *rails, const struct fr_rail_memory *memory,
                             struct fr_list *doomed) FR_REQUIRES(rails->lock)
 {
@@ -209,7 +210,7 @@ static struct fr_rail_region *pin_known(struct fr_rails *rails, const struct fr_
     return region;
 }
 
-// Also of a rail that is out: it may be back while the memory is registered.
+// Counts for a rail that is out as well, since it may come back while the memory is registered.
 static bool rail_takes(const struct fr_rail *rail, enum fr_rail_kind kind)
 {
 #ifndef FI_MR_DMABUF
@@ -227,7 +228,7 @@ bool fr_rail_takes(const struct fr_rails *rails, enum fr_rail_kind kind)
     return any;
 }
 
-// Registers with every rail; one that refuses is left out.
+// Registers with every rail. A rail that refuses is left out.
 static int open_region(struct fr_rails *rails, struct fr_rail_region *region)
 {
     int code = -FI_ENOSYS;
@@ -259,7 +260,8 @@ static void forget_idle(struct fr_rails *rails)
     close_all(rails, &doomed);
 }
 
-// A second thread may have registered the same meanwhile: then there are two for a while.
+// Makes a region one that can be found. Another thread may have registered the same memory
+// meanwhile; there are two regions for a while then.
 static void insert_region(struct fr_rails *rails, struct fr_rail_region *region)
 {
     struct fr_list doomed = FR_LIST_INIT(doomed);
@@ -291,9 +293,9 @@ enum fr_status fr_rail_register(struct fr_rails *rails, const struct fr_rail_mem
     made->rails = rails;
     made->pins = 1;
     made->key = key_of(memory);
-    made->gone = true; // until it is found
+    made->gone = true; // until it can be found
     int code = open_region(rails, made);
-    if (code != 0) { // the NICs may have no room but for this
+    if (code != 0) { // the NICs may have room once idle regions are closed
         forget_idle(rails);
         code = open_region(rails, made);
     }
@@ -345,7 +347,7 @@ void fr_rail_forget(struct fr_rails *rails, uint64_t id)
     close_all(rails, &doomed);
 }
 
-// Enters memory into a list in the order of ids, of which the highest may fall out.
+// Enters memory into a list in the order of ids. The highest id falls out of a full list.
 static size_t insert_by_id(struct fr_rail_memory *list, size_t count, size_t max,
                            const struct fr_rail_memory *memory)
 {

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The scheduler. Stripes shrink as a transfer nears its end, so that unequal rails finish together;
-// the last ones go to the rails that will be done with them first, even if those have to be waited
-// for.
+// The scheduler. Stripes shrink as a transfer nears its end, so that unequal rails finish together.
+// The last stripes go to the rails that will be done with them first, even if those have to be
+// waited for.
 #include "config.h"
 
 #include "rail/sched.h"
 
 enum {
-    SAMPLE_STRIPES = 4,       // of which a rate is worked out
+    SAMPLE_STRIPES = 4,       // from which a rate is worked out
     SAMPLE_BYTES = 256 << 10, // fewer say more of the latency than of the rate
-    LEAST_BYTES = 32 << 10,   // of stripes, on the average, that one by one say something too
-    SLOWER = 8,               // a rail that would take so much longer gets no small message
-    UNSEEN_NS = 1000000,      // less is what polling takes
+    LEAST_BYTES = 32 << 10,   // mean size of stripes that count although they come one by one
+    SLOWER = 8,               // a rail that would take so many times longer gets no small message
+    UNSEEN_NS = 1000000,      // a shorter time is what polling takes
 };
 
 void fr_rail_load_init(struct fr_rail_load *load, uint64_t bytes_per_s, unsigned depth,
@@ -41,7 +41,7 @@ void fr_rail_load_sent(struct fr_rail_load *load, size_t bytes, uint64_t now_ns)
     load->queued_bytes += bytes;
 }
 
-// The first measurement replaces the guess, later ones are averaged.
+// Works out a rate. The first one replaces the guess; later ones are averaged.
 static void take_sample(struct fr_rail_load *load, uint64_t now_ns)
 {
     double seconds = (double)(load->sample_busy_ns + now_ns - load->sample_ns) * 1e-9;
@@ -91,11 +91,11 @@ static size_t min_of(size_t a, size_t b)
 
 static size_t clamp(size_t value, size_t low, size_t high)
 {
-    return min_of(value < low ? low : value, high); // never beyond the bound above
+    return min_of(value < low ? low : value, high); // never beyond the upper bound
 }
 
-// A stripe that is worth its overhead and holds nobody up for long. A rail that may be anything
-// gets little until it has been measured.
+// Returns the size of a stripe that is worth its overhead and holds nobody up for long. A rail of
+// unknown speed gets little until it has been measured.
 static size_t usual_stripe(const struct fr_rail_load *load)
 {
     if (!load->measured)
@@ -123,15 +123,15 @@ uint64_t fr_rail_load_finish_ns(const struct fr_rail_load *load, size_t bytes)
     return ns < 1e18 ? (uint64_t)ns : (uint64_t)1e18;
 }
 
-// A rail that was never measured has to be, even by who looks seldom.
+// A rail that was never measured keeps its sample, so that callers who look seldom measure it too.
 void fr_rail_load_unseen(struct fr_rail_load *load, uint64_t unseen_ns, uint64_t now_ns)
 {
     if (load->measured && unseen_ns >= UNSEEN_NS && unseen_ns > fr_rail_load_finish_ns(load, 0))
         start_sample(load, now_ns);
 }
 
-// The length of the next stripe on a rail: up to half of its share of what is left. A remainder
-// that is no stripe of its own goes along.
+// Returns the length of the next stripe on a rail: up to half of its share of what is left. A
+// remainder that would be no stripe of its own goes along.
 static size_t cut(const struct fr_rail_load *load, double all_bytes_per_s, uint64_t address,
                   size_t left)
 {
@@ -151,7 +151,8 @@ struct pick {
     double finish_s;
 };
 
-// The rail that would be done with its next stripe first, of all or of those that are not full.
+// Picks the rail that would be done with its next stripe first, among all or among those that are
+// not full.
 static struct pick pick_first(struct fr_rail_load *const loads[], unsigned count, uint64_t address,
                               size_t left, unsigned turn, double all_bytes_per_s, bool full_too)
 {
@@ -168,8 +169,8 @@ static struct pick pick_first(struct fr_rail_load *const loads[], unsigned count
     return best;
 }
 
-// A rail that would hold up the end of all that is on its way is not taken if a full one, once it
-// has room again, would be done earlier.
+// Picks a rail for a large message. A rail that would hold up the end of all that is on its way is
+// not taken if a full one, with room again, would be done earlier.
 static struct pick pick_large(struct fr_rail_load *const loads[], unsigned count, uint64_t address,
                               size_t left, unsigned turn)
 {
@@ -185,7 +186,7 @@ static struct pick pick_large(struct fr_rail_load *const loads[], unsigned count
     return best.finish_s < pick.finish_s ? (struct pick){-1, 0, 0} : pick;
 }
 
-// The rail whose turn it is, unless it is known to take very much longer than another.
+// Picks the rail whose turn it is, unless it is known to take very much longer than another.
 static struct pick pick_small(struct fr_rail_load *const loads[], unsigned count, size_t left,
                               unsigned turn)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Inside of module rail: what its files do for one another.
+// What the files of module rail do for one another. The structs are in rail_int.h.
 #ifndef FR_RAIL_STEPS_INT_H
 #define FR_RAIL_STEPS_INT_H
 
@@ -9,96 +9,112 @@
 
 #if __has_include(<rdma/fabric.h>)
 
-// nics.c. Finds the NICs that will do and writes one information each, to be freed by the caller,
-// in the order in which they are to be used.
+// nics.c: Finds the suitable NICs and writes an information for each, in the order in which they
+// are to be used. The caller frees them.
 FR_MUST_CHECK enum fr_status fr_rail_discover(const struct fr_rail_library *library,
                                               const struct fr_rail_options *options,
                                               struct fi_info *infos[FR_RAILS_MAX], unsigned *count);
+// nics.c: Writes the name and place of the NIC that an information is of.
 void fr_rail_describe_nic(const struct fi_info *info, struct fr_rail_nic *nic);
 
-// cores.c. Adds the cores of a list as Linux writes it, such as 0-3,8. Returns whether it is one.
+// cores.c: Adds the cores of a list as Linux writes it, such as 0-3,8. Returns whether it is such a
+// list.
 bool fr_rail_cores_read(const char *list, cpu_set_t *cores);
 
-// endpoint.c
+// endpoint.c: Opens what a rail needs of libfabric. The rail takes the information over.
 FR_MUST_CHECK enum fr_status fr_rail_endpoint_open(struct fr_rail *rail, struct fi_info *info);
-// Ends whatever is on its way, for good.
+// Closes the initiator, which ends for good whatever is on its way.
 void fr_rail_endpoint_stop(struct fr_rail *rail);
+// Closes all that fr_rail_endpoint_open has opened.
 void fr_rail_endpoint_close(struct fr_rail *rail);
-// Ends whatever is on its way on a rail and opens another initiator; the rail is out if that fails.
-// Returns false if what is on its way may still touch memory.
+// Ends whatever is on its way on a rail and opens another initiator. The rail is out if that fails.
+// Returns false if what was on its way may still touch memory.
 bool fr_rail_endpoint_reset(struct fr_rail *rail);
 
-// Tells an address to the address vectors of a rail. False with a warning.
+// Adds an address to the address vectors of a rail and writes its number. Returns false, after a
+// warning, if that fails.
 bool fr_rail_endpoint_insert(struct fr_rail *rail, const void *address, fi_addr_t *addr);
-// Opens an initiator where there is none. Returns whether there is one.
+// Opens an initiator if there is none. Returns whether there is one afterwards.
 bool fr_rail_endpoint_reopen(struct fr_rail *rail);
+// Warns that a libfabric call has failed on a rail.
 void fr_rail_warn_call(const struct fr_rail *rail, const char *call, int code);
 
-// peer.c
+// link_peers.c: Returns the peer of this number, NULL if it is unknown.
 struct fr_rail_peer *fr_rail_peer_find(struct fr_rails *rails, unsigned number)
     FR_REQUIRES(rails->lock);
 // Makes the addresses of a peer known to the rails.
 void fr_rail_peer_connect(struct fr_rails *rails, struct fr_rail_peer *peer);
+// Frees all peers.
 void fr_rail_peers_free(struct fr_rails *rails);
 
-// region.c
+// registration.c: Registers memory with one rail. Returns libfabric's code.
 int fr_rail_mr_open(struct fr_rail *rail, const struct fr_rail_memory *memory, struct fid_mr **mr);
+// Takes back a pin of a region. A region that is gone is closed with its last pin.
 void fr_rail_region_unpin(struct fr_rails *rails, struct fr_rail_region *region);
+// Closes and frees all regions.
 void fr_rail_regions_free(struct fr_rails *rails);
 
-// transfer.c
-// Takes in what was submitted. Returns whether there was something.
+// transfer.c: Takes in the submitted transfers. Returns whether there was one.
 bool fr_rail_transfer_admit(struct fr_rails *rails);
-// Ends a transfer if nothing of it is left. Returns whether it has ended: it is the caller's then,
-// and may be gone. So do all functions below that may end one.
+// Ends a transfer if nothing of it is left. Returns whether it has ended. An ended transfer is its
+// owner's and may be gone already. The same holds for all functions below that may end one.
 bool fr_rail_transfer_conclude(struct fr_rail_transfer *transfer);
-// No more of a transfer is to be moved.
+// Stops a transfer: no more of it is moved, and it ends with `status` once nothing of it is on its
+// way. Returns whether it has ended.
 bool fr_rail_transfer_fail(struct fr_rail_transfer *transfer, enum fr_status status);
+// Frees all transfers.
 void fr_rail_transfer_free_all(struct fr_rails *rails);
 
-// post.c
-// Cuts what transfers have left into stripes and sends them. Returns whether something was sent.
+// post.c: Cuts what transfers have left into stripes and sends them. Returns whether something was
+// sent.
 bool fr_rail_post(struct fr_rails *rails);
-// Plans a read of the first bytes of `of`, over another rail.
+// Plans a read of the first bytes of stripe `of` over another rail.
 void fr_rail_post_probe(struct fr_rail *rail, const struct fr_rail_stripe *of);
+// Returns the link that a stripe takes.
 struct fr_rail_link *fr_rail_stripe_link(const struct fr_rail_stripe *stripe);
-// A stripe that has arrived, failed or been taken back: gives it up, or puts it to those to be sent
-// again.
+// Gives up a stripe that has arrived, failed or been taken back.
 void fr_rail_stripe_end(struct fr_rail_stripe *stripe, bool arrived);
+// Puts a stripe that was lost or taken back to those that its transfer sends again. Gives it up if
+// it is a probe or the transfer has failed. A write that may still land is given up and fails its
+// transfer. May end the transfer.
 void fr_rail_stripe_again(struct fr_rail_stripe *stripe);
 
-// complete.c. Reads the completion queues of a rail. Returns whether there was something.
+// completion.c: Reads the completion queues of a rail. Returns whether there was something.
 bool fr_rail_drain(struct fr_rail *rail);
 
-// fault.c
+// fault.c: Returns whether a link can be used.
 bool fr_rail_link_is_alive(const struct fr_rail *rail, const struct fr_rail_link *link);
-// Gives links that were lost long enough ago another chance.
+// Readmits links to a peer that were lost long enough ago.
 void fr_rail_retry_links(struct fr_rails *rails, struct fr_rail_peer *peer);
+// Returns the level at which losses of a transfer are logged (fr_rail_expect_loss).
 enum fr_log_level fr_rail_loss_level(const struct fr_rail_transfer *transfer);
-// Ends all that is on its way on a rail, which is then sent again.
+// Ends all that is on its way on a rail; its stripes are sent again.
 void fr_rail_reset(struct fr_rail *rail);
 
+// Takes a link out and logs why.
 void fr_rail_link_lost(struct fr_rail *rail, struct fr_rail_peer *peer, enum fr_log_level level,
                        const char *why);
-// Holds rails to account by which nothing comes from a peer any more, since something else has.
+// Counts a loss against rails by which nothing comes from a peer any more, now that something else
+// has come from it.
 void fr_rail_blame(struct fr_rails *rails, struct fr_rail_peer *peer);
-// Takes a rail out for all peers.
+// Takes a rail out for all peers and warns why.
 void fr_rail_take_out(struct fr_rail *rail, const char *why);
-// Looks after links that are silent; now and then.
+// Looks at silent links, if the last look is long enough ago.
 void fr_rail_check_links(struct fr_rails *rails);
 
-// flush.c
+// flush.c: Prepares what the rails need to flush.
 void fr_rail_flush_open(struct fr_rails *rails);
+// Frees what a rail needs to flush.
 void fr_rail_flush_close(struct fr_rail *rail);
-// Begins to flush the rails that a transfer has used, which `flush_left` then names.
+// Begins to flush the rails that a transfer has used. `flush_left` of the transfer then names them.
 enum fr_status fr_rail_flush_begin(struct fr_rail_transfer *transfer);
-// Sends what is to be sent for flushes. Returns whether something was.
+// Sends what flushes have to send. Returns whether something was sent.
 bool fr_rail_flush_post(struct fr_rails *rails);
-// Whether a rail has a flush to end.
+// Returns whether a rail has a flush that has not ended.
 bool fr_rail_is_flushing(const struct fr_rail *rail);
-// Whether a completion was one of a flush.
+// Handles a completion if it is one of a flush. Returns whether it is.
 bool fr_rail_flush_completed(struct fr_rail *rail, const void *context, bool good);
-// The initiator is another one, or the rail is out.
+// Says that the rail has another initiator or is out, so that its flushes under way are void.
 void fr_rail_flush_reset(struct fr_rail *rail);
 
 #endif

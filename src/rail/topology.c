@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The machine's tree, by hwloc. It is opened when the first rails are, reads what is needed and is
-// closed again: a job without rails never loads it.
+// The machine's tree, read by hwloc when the first rails are opened. hwloc is closed again
+// afterwards. A job without rails never loads it.
 #include "config.h"
 
 #include "fabrail/core/object.h"
@@ -32,7 +32,7 @@ static bool find_symbol(void *handle, const char *name, void **symbol)
 
 #define FIND(member, name) find_symbol(lib->handle, "hwloc_" name, (void **)&lib->member)
 
-// The soname of hwloc 2, whose ABI the header promises.
+// Opens hwloc by the soname of version 2, whose ABI the header promises.
 static bool open_hwloc(struct hwloc *lib)
 {
     lib->handle = fr_core_dlopen("libhwloc.so.15", RTLD_NOW | RTLD_LOCAL);
@@ -66,10 +66,11 @@ static void describe(hwloc_obj_t object, struct fr_rail_node *node)
     const struct hwloc_pcidev_attr_s *pci = &object->attr->pcidev;
     snprintf(node->bus_id, sizeof(node->bus_id), "%04x:%02x:%02x.%x", (unsigned)pci->domain,
              pci->bus, pci->dev, pci->func);
-    node->is_gpu = pci->class_id >> 8 == 0x03 && pci->vendor_id == 0x10de; // a display of NVIDIA's
+    // A display device of NVIDIA's.
+    node->is_gpu = pci->class_id >> 8 == 0x03 && pci->vendor_id == 0x10de;
 }
 
-// Writes an object and all below it; depth is counted in nodes, since hwloc's differs for bridges.
+// Adds an object and all below it. Depth counts nodes, since hwloc's depth differs for bridges.
 static void add_objects(hwloc_obj_t object, int parent, struct fr_rail_machine *machine)
 {
     int own = (int)machine->count++;
@@ -83,8 +84,8 @@ static void add_objects(hwloc_obj_t object, int parent, struct fr_rail_machine *
         add_objects(child, own, machine);
 }
 
-// Operating system devices are left out: looking for them would start drivers that hwloc's plugins
-// know, that of CUDA among them.
+// Operating system devices are left out. To look for them would start drivers that hwloc's plugins
+// know, CUDA's among them.
 static bool load_topology(const struct hwloc *lib, hwloc_topology_t topology, const char *xml)
 {
     return (xml == NULL || lib->set_xml(topology, xml) == 0) &&

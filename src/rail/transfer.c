@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Transfers, from their beginning to their end. A thread that begins one only puts it on a list;
-// what polls takes it from there.
+// Transfers, from their beginning to their end. A thread that begins a transfer only puts it on a
+// list. The thread that polls takes it from there.
 #include "config.h"
 
 #include "rail/steps_int.h"
@@ -33,7 +33,7 @@ static enum fr_status submit(struct fr_rail_transfer *transfer)
     fr_core_lock(&rails->lock);
     transfer->turn = rails->turn++;
     if (transfer->region != NULL)
-        transfer->region->pins++; // it has one of the caller's
+        transfer->region->pins++; // beside the caller's pin
     fr_list_push_back(&rails->submitted, &transfer->entry);
     atomic_store_explicit(&rails->has_submitted, true, memory_order_release);
     fr_core_unlock(&rails->lock);
@@ -161,7 +161,7 @@ bool fr_rail_transfer_admit(struct fr_rails *rails)
     }
 }
 
-// The last that is done with a transfer here: from now on it is the caller's.
+// Ends a transfer. This is the last use of it here; from now on it is the caller's.
 static void end(struct fr_rail_transfer *transfer)
 {
     fr_list_remove(&transfer->entry);
@@ -188,12 +188,12 @@ bool fr_rail_transfer_conclude(struct fr_rail_transfer *transfer)
         fr_list_push_back(&transfer->rails->flushing, &transfer->entry);
     }
     if (transfer->status == FR_OK && transfer->flush_left != 0)
-        return false; // it is concluded when the rails are flushed
+        return false; // it is concluded once the rails are flushed
     end(transfer);
     return true;
 }
 
-// That a write may still land counts for more than that it was taken back.
+// That a write may still land counts for more than that it was cancelled.
 bool fr_rail_transfer_fail(struct fr_rail_transfer *transfer, enum fr_status status)
 {
     if (transfer->status == FR_OK ||

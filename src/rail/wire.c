@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Addresses and keys as bytes. A reader holds a cursor that refuses to go beyond the end, and takes
-// the text apart into a copy that becomes the caller's only when all of it was right.
+// Addresses and keys as bytes. A reader holds a cursor that refuses to go beyond the end. It reads
+// into a copy, which is given to the caller only when all of it was right.
 #include "config.h"
 
 #include "rail/wire.h"
@@ -98,7 +98,7 @@ bool fr_rail_wire_read_address(const void *bytes, size_t length,
     return true;
 }
 
-// The range described lies in the region, and the region in the address space.
+// Checks that the described range lies in the region, and the region in the address space.
 static void expect_bounds(struct cursor *cursor, const struct fr_rail_wire_key *key)
 {
     uint64_t end = 0;

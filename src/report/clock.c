@@ -46,7 +46,8 @@ const char *fr_report_host(void)
     return host;
 }
 
-// From the rate since the start, which is longer ago each time: nothing to be calibrated.
+// The rate is that since the start, so nothing has to be calibrated, and it is more exact each
+// time.
 uint64_t fr_report_ns(uint64_t ticks)
 {
     enum { ENOUGH_NS = 1000000 };

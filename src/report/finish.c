@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // When the report is written: at MPI_Finalize, at MPI_Abort, when a signal kills the process, or
-// when it exits without any of these. What happens then besides is left as it was: the default
-// action of a signal, or the handler that the MPI library has set in MPI_Init, follows. A signal
-// that the application had a handler for before is not watched, and one that it sets later replaces
-// ours.
+// when it exits without any of these.
+//
+// What else happens then stays as it was. After a signal comes its default action, or the handler
+// that the MPI library has set in MPI_Init. A signal for which the application had a handler before
+// is not watched. A handler that the application sets later replaces this module's.
 #include "config.h"
 
 #include "fabrail/core/time.h"
@@ -25,7 +26,7 @@ static const int watched[] = {SIGSEGV, SIGBUS,  SIGFPE, SIGILL, SIGABRT, SIGSYS,
 static struct {
     bool free; // nobody had a handler before MPI_Init
     bool ours;
-    struct sigaction before; // what the default, or the MPI library, does
+    struct sigaction before; // the default action, or the MPI library's
 } dispositions[FR_ARRAY_LENGTH(watched)];
 
 static struct fr_report_job job = {.fabric_memory = "unknown"};
@@ -37,7 +38,7 @@ static pid_t owner;
 void fr_report_complain(const char *setting, const char *name, const char *what)
 {
     int error = errno;
-    if (in_signal) // where no text of it may be asked for
+    if (in_signal) // the C library must not be asked for a text of the error there
         fr_warn("%s: %s %s: errno %d", setting, name, what, error);
     else
         fr_warn("%s: %s %s: %s", setting, name, what, strerror(error));
@@ -66,8 +67,8 @@ static void write_report(const struct fr_report_end *end)
     }
 }
 
-// Another thread is writing, and the process must not die of this one before it is done; but wait
-// no longer than a file takes.
+// Waits while another thread writes, so that the process does not die before it is done. Waits no
+// longer than a file takes.
 static void wait_for_writer(void)
 {
     enum { LOOKS = 200, NAP_NS = 5000000 };
@@ -75,8 +76,8 @@ static void wait_for_writer(void)
         fr_time_sleep(NAP_NS);
 }
 
-// Writes report and trace, once, however the process ends: in a signal handler too. Does nothing in
-// a process that was forked off.
+// Writes report and trace once, however the process ends. May run in a signal handler. Does nothing
+// in a forked process.
 static void finish(const struct fr_report_end *end)
 {
     int expected = UNWRITTEN;
@@ -109,12 +110,13 @@ static void on_signal(int number, siginfo_t *info, void *context)
         if (watched[i] == number)
             sigaction(number, &dispositions[i].before, NULL);
     }
-    if (!is_fault(number, info)) // that happens again by itself, and with its true context
-        raise(number);           // once this handler has returned
+    // A fault happens again by itself, with its true context, once this handler has returned.
+    if (!is_fault(number, info))
+        raise(number);
     errno = saved_errno;
 }
 
-// A stack that has overflown holds no handler.
+// Gives handlers a stack of their own, since a stack that has overflowed holds none.
 static void give_stack(void)
 {
     static char memory[SIGNAL_STACK_BYTES];
@@ -124,7 +126,8 @@ static void give_stack(void)
         sigaltstack(&stack, NULL);
 }
 
-// UCX, which MPI libraries load, sets its handlers when it is loaded: they say where the fault is.
+// Returns whether an action is UCX's. MPI libraries load UCX, which then sets handlers that say
+// where a fault is.
 static bool is_of_ucx(const struct sigaction *action)
 {
     Dl_info info;
@@ -157,7 +160,7 @@ static void remove_of(const char *target, int rank)
         fr_report_out_remove(name);
 }
 
-// What an earlier job has left under the names of this one would be taken for its own.
+// Removes files of an earlier job under this job's names, since they would be taken for this job's.
 static void remove_old(void)
 {
     remove_of(fr_report_trace_target, fr_job_rank());
@@ -186,7 +189,7 @@ void fr_report_after_init(const struct fr_report_job *facts)
     }
 }
 
-// After MPI_Finalize the process is the application's alone.
+// Gives the signals back: after MPI_Finalize the process is the application's alone.
 static void unwatch(void)
 {
     struct sigaction now;
@@ -201,7 +204,7 @@ static void unwatch(void)
 void fr_report_write(const struct fr_report_job *facts)
 {
     job = *facts;
-    if (!owner) // MPI was started by a way that no stub saw
+    if (!owner) // MPI was started in a way that no stub saw
         owner = getpid();
     finish(&(struct fr_report_end){.how = "finalize"});
     unwatch();

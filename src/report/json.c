@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The report of a rank, as doc/report.schema.json describes it, and as text. Everything here may
-// run in a signal handler, while other threads go on counting.
+// The report of a rank, as JSON (doc/report.schema.json) and as text. All of this may run in a
+// signal handler, while other threads go on counting.
 #include "config.h"
 
 #include "fabrail/job.h"
@@ -61,7 +61,7 @@ static int by_place(const struct fr_report_sum *a, const struct fr_report_sum *b
     return a->path == b->path ? 0 : a->path < b->path ? -1 : 1;
 }
 
-static void sort(unsigned count) // qsort may allocate
+static void sort(unsigned count) // not qsort, which may allocate
 {
     for (unsigned i = 1; i < count; i++) {
         struct fr_report_sum moved = sums[i];
@@ -104,7 +104,7 @@ static const char *path_name(unsigned path)
     return path == FR_NO_PATH ? "none" : fr_policy_path_name((enum fr_policy_path)path);
 }
 
-// What all rows of a path come to; of all paths for FR_PATH_COUNT + 1.
+// Returns the total of all rows of a path, or of all paths for FR_PATH_COUNT + 1.
 static struct fr_report_sum total_of(unsigned count, unsigned path)
 {
     struct fr_report_sum total = {.path = path};
@@ -121,7 +121,7 @@ static struct fr_report_sum total_of(unsigned count, unsigned path)
     return total;
 }
 
-// One line, which the summary of the job takes over as it is; see summary.c.
+// Writes the totals on one line, which the summary of the job takes over as it is (summary.c).
 static void write_totals(struct fr_report_out *out, unsigned count, const struct fr_report_end *end)
 {
     struct fr_report_sum all = total_of(count, FR_NO_PATH + 1);
@@ -152,8 +152,8 @@ static void write_paths(struct fr_report_out *out, unsigned count)
     fr_report_put(out, "\n  },\n");
 }
 
-// The rows that have buffers, or those of calls that had none of their own: they have completed
-// others, or done without.
+// Writes the rows that have buffers, or else those of calls without buffers of their own. Such
+// calls completed others, or needed none.
 static void write_functions(struct fr_report_out *out, unsigned count, bool with_buffers)
 {
     const char *separator = "";
@@ -174,7 +174,7 @@ static void write_functions(struct fr_report_out *out, unsigned count, bool with
     fr_report_put(out, "\n  ],\n");
 }
 
-// Adds the same cell of every slab, which lies `offset` bytes into it.
+// Adds up one cell of every slab, which lies `offset` bytes into it.
 static void add_cells(size_t offset, uint64_t *buffers, uint64_t *bytes)
 {
     *buffers = *bytes = 0;

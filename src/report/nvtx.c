@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Ranges of NVTX, which Nsight Systems shows: one around each operation, in the domain "Fabrail".
-// The header finds the attached tool by itself; without one, nothing is called.
+// NVTX ranges, which Nsight Systems shows: one around each operation, in the domain "Fabrail".
+// NVTX's header finds the attached tool by itself. Without a tool nothing is called.
 #include "config.h"
 
 #include "report/report_int.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Text to a file without stdio and malloc, since a process may be dying in either. The file gets
-// its name when it is whole.
+// Text written to a file without stdio and malloc, since the process may be dying in either. The
+// file gets its name when it is whole.
 #include "config.h"
 
 #include "report/report_int.h"
@@ -119,7 +119,7 @@ void fr_report_put(struct fr_report_out *out, const char *format, ...)
     va_end(arguments);
 }
 
-// Without snprintf, for signal handlers.
+// Writes the name of an unfinished file. Does without snprintf, for signal handlers.
 static bool part_name(const char *name, char part[PATH_MAX])
 {
     static const char suffix[] = ".part";
@@ -133,7 +133,8 @@ static bool part_name(const char *name, char part[PATH_MAX])
     return true;
 }
 
-// Devices, and links to anything: others use these, so that no file takes their place.
+// Returns whether a name is that of a device or of a link to anything. Others use these, so no file
+// may take their place.
 static bool is_special(const char *name)
 {
     struct stat found;
@@ -146,8 +147,8 @@ void fr_report_out_remove(const char *name)
         unlink(name);
 }
 
-// Nobody waits for the reader of a pipe to come; one that is there is waited for. What /dev/stdout
-// leads to is written on at its end.
+// Opens a device or the like. A pipe is opened only if it has a reader, who is then waited for.
+// What /dev/stdout leads to is written to at its end.
 static int open_special(const char *name)
 {
     bool in_dev = strncmp(name, "/dev/", 5) == 0 || strncmp(name, "/proc/", 6) == 0;

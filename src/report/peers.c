@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which ranks the data of a buffer go to, from the arguments of the call: of messages, and of
-// collectives that say so. Reductions, neighbourhoods and one-sided calls are not told apart.
+// Which ranks the data of a buffer go to, from the arguments of the call. That covers messages, and
+// collectives whose arguments tell. Reductions, neighbourhood collectives and one-sided calls are
+// not told apart.
 #include "config.h"
 
 #include "fabrail/job.h"
@@ -14,7 +15,7 @@ static void add(struct fr_cell *cell, uint64_t bytes)
     fr_count_add(&cell->bytes, bytes);
 }
 
-// The counters by rank, NULL while MPI has no world or without memory.
+// Returns the counters by rank. NULL before MPI has MPI_COMM_WORLD, or if memory is short.
 static struct fr_cell (*peers_of(struct fr_slab *slab))[FR_PATH_COUNT]
 {
     if (FR_LIKELY(slab->peers))
@@ -31,7 +32,7 @@ static struct fr_cell (*peers_of(struct fr_slab *slab))[FR_PATH_COUNT]
     return memory;
 }
 
-// `comm` is 0 for MPI_COMM_WORLD. Returns the rank in that.
+// Adds bytes to a rank of `comm`, 0 for MPI_COMM_WORLD. Returns its rank in MPI_COMM_WORLD.
 static inline int add_rank(struct fr_slab *slab, enum fr_policy_path path, fr_word comm, int rank,
                            uint64_t bytes)
 {
@@ -48,7 +49,7 @@ struct target {
     enum fr_policy_path path;
     fr_word comm;
     bool is_world;
-    int size; // ranks that it talks to
+    int size; // number of ranks that it talks to
 };
 
 static void add_to(const struct target *target, int rank, uint64_t bytes)
@@ -84,7 +85,7 @@ static int64_t element(const void *counts, bool large, int index)
     return large ? ((const int64_t *)counts)[index] : ((const int *)counts)[index];
 }
 
-// Counts of one datatype; of several, what a rank gets cannot be told from the counts.
+// Adds counts of one datatype. With several datatypes, counts do not tell what a rank gets.
 static void add_counts(const struct target *target, const struct fr_report_buffer *buffer)
 {
     const struct fr_abi_side *side = fr_abi_side_of(buffer->call, (int)buffer->arg);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Counting: the rows, sizes and kinds of a thread, and the time of its calls.
+// Counting: the rows and sizes of a thread, and the time of its calls.
 //
-// Reading the clock takes 7 to 12 ns, four times a call. So of short calls, one in SKIP_MEAN on
-// average is timed, at random, and stands for those before it; a call of LONG_NS and more has the
-// next one of its function timed too, for then the clock does not matter.
+// To read the clock takes 7 to 12 ns, four times a call. So on average only one short call in
+// SKIP_MEAN is timed, at random, and it stands for those before it. After a call of LONG_NS or more
+// the next call of its function is timed too, since the clock does not matter then.
 #include "config.h"
 
 #include "fabrail/job.h"
@@ -16,9 +16,9 @@
 enum { SKIP_MEAN = 32, LONG_NS = 4000, WARM_CALLS = 64 };
 
 bool fr_report_on;
-static bool traced; // every call is an event, and so is timed
+static bool traced; // every call is an event, and so each is timed
 static bool with_nvtx;
-static fr_count long_ticks; // LONG_NS, once known
+static fr_count long_ticks; // LONG_NS in ticks, once known
 static struct fr_slab *_Atomic slabs;
 static pthread_key_t slab_key;
 
@@ -29,7 +29,7 @@ struct call {
     enum fr_fn fn;
     unsigned path;
     const char *scheme;
-    struct fr_row *row; // that its time goes to, once a buffer was counted
+    struct fr_row *row; // to which its time goes, once a buffer was counted
     uint64_t begin;
     uint64_t bytes;
     int peer;
@@ -47,7 +47,8 @@ static void leave_slab(void *slab)
 const char *fr_report_target = "";
 const char *fr_report_trace_target = "";
 
-// The application may change its folder later, each process to one of its own.
+// Puts the current folder in front of a relative name, since the application may change it later,
+// and each process to one of its own.
 static const char *place(const char *target, char name[PATH_MAX])
 {
     if (!target[0] || target[0] == '/' || strcmp(target, "text") == 0 || !getcwd(name, PATH_MAX))
@@ -76,7 +77,8 @@ void fr_report_start(void)
     fr_report_on = true;
 }
 
-// Takes over the slab of a thread that has ended: the counts go on.
+// Takes over the slab of a thread that has ended, whose counts go on. Returns NULL if there is
+// none.
 static struct fr_slab *find_left(void)
 {
     for (struct fr_slab *slab = slabs; slab; slab = slab->next) {
@@ -105,7 +107,7 @@ static struct fr_slab *make_slab(void)
     return slab;
 }
 
-// The slab of the calling thread, NULL without memory.
+// Returns the slab of the calling thread, NULL if memory is short.
 static struct fr_slab *slab_of_thread(void)
 {
     return FR_LIKELY(own_slab) ? own_slab : make_slab();
@@ -135,7 +137,8 @@ static struct fr_row *find_row(struct fr_slab *slab, uint32_t key, const char *s
     return NULL;
 }
 
-// The row of a function, path and scheme; NULL when the table is full, which is counted.
+// Returns the row of a function, path and scheme. Returns NULL when the table is full, which is
+// counted.
 static inline struct fr_row *row_of(struct fr_slab *slab, uint32_t key, const char *scheme)
 {
     struct fr_row **last = &slab->last[FR_ROW_FN(key)], *row = *last;
@@ -164,7 +167,8 @@ __attribute__((always_inline)) static inline struct fr_row *count(struct fr_slab
     return row;
 }
 
-// What an earlier call has posted says nothing of one that has buffers of its own.
+// Notes a buffer for the current call. A buffer that an earlier call posted says nothing of a call
+// that has buffers of its own.
 static void note(const struct fr_report_buffer *buffer, struct fr_row *row)
 {
     if (buffer->posted && (current.row || buffer->fn == current.fn))
@@ -191,8 +195,8 @@ void fr_report_touch(enum fr_policy_path path)
         current.path = path;
 }
 
-// Xorshift (Marsaglia, 2003): how many calls to leave out, at random lest a pattern of the
-// application's goes unseen.
+// Returns how many calls to leave out. It is random, lest a pattern of the application goes unseen.
+// The generator is xorshift (Marsaglia, 2003).
 static uint16_t draw_skip(void)
 {
     uint32_t x = random_state ? random_state : 2463534242u;
@@ -222,7 +226,7 @@ void fr_report_begin(enum fr_fn fn)
     current = (struct call){.open = true, .timed = timed, .fn = fn, .path = FR_NO_PATH, .peer = -1};
     if (FR_UNLIKELY(with_nvtx))
         fr_report_nvtx_push(fr_abi_rows[fn].name);
-    fr_core_meter.inside = false; // of a call that was left by longjmp
+    fr_core_meter.inside = false; // it may be set by a call that was left by longjmp
     fr_core_meter.on = timed;
     if (!timed)
         return;

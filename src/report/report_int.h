@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Module report, inside: the counters of a thread, and how they come to paper.
+// The counters of a thread, and how they are written out. Private to module report.
 #ifndef FR_REPORT_REPORT_INT_H
 #define FR_REPORT_REPORT_INT_H
 
@@ -10,24 +10,27 @@
 
 enum { FR_ROWS = 1024, FR_SIZE_CLASSES = 64, FR_NO_PATH = FR_PATH_COUNT };
 
-// A counter that its thread alone writes, and anybody reads.
+// A counter that only its own thread writes and any thread reads.
 typedef _Atomic uint64_t fr_count;
+// Adds to a counter of the calling thread.
 static inline void fr_count_add(fr_count *count, uint64_t by)
 {
     uint64_t now = atomic_load_explicit(count, memory_order_relaxed);
     atomic_store_explicit(count, now + by, memory_order_relaxed);
 }
+// Returns a counter, of any thread.
 static inline uint64_t fr_count_get(const fr_count *count)
 {
     return atomic_load_explicit(count, memory_order_relaxed);
 }
 
+// Buffers and their bytes.
 struct fr_cell {
     fr_count buffers;
     fr_count bytes;
 };
 
-// Function, path and kind of memory in one word, since parts that are compared together are slow
+// Function, path and kind of memory of a row in one word. Parts that are compared together are slow
 // just after they were stored apart.
 #define FR_ROW_KEY(fn, path, kind) ((uint32_t)(fn) << 8 | (uint32_t)(path) << 4 | (uint32_t)(kind))
 #define FR_ROW_FN(key)             ((enum fr_fn)((key) >> 8))
@@ -35,47 +38,50 @@ struct fr_cell {
 #define FR_ROW_KIND(key)           ((key)&15u)
 _Static_assert(FR_PATH_COUNT < 16 && FR_KIND_COUNT <= 16, "each takes four bits");
 
-// What one function did by one path and scheme with one kind of memory; FR_NO_PATH and
-// FR_KIND_HOST: calls without a device buffer.
+// Counters of one function by one path and scheme with one kind of memory. FR_NO_PATH with
+// FR_KIND_HOST counts calls without a device buffer.
 struct fr_row {
-    _Atomic bool taken; // the two below stand
+    _Atomic bool taken; // key and scheme are set
     uint32_t key;       // FR_ROW_KEY
     const char *scheme;
     const char *_Atomic reason;
     struct fr_cell data;
     fr_count calls;
     fr_count timed_calls;
-    fr_count ticks; // in the call, of which in copies and in the real MPI
-    fr_count metered[FR_METER_COUNT];
+    fr_count ticks;                   // spent in timed calls
+    fr_count metered[FR_METER_COUNT]; // the part of them spent in copies and in the real MPI
 };
 
-// All of a thread. Mapped, so that what is not used takes no memory; never freed.
+// Counters of one thread. A slab is mapped memory, so that parts not used take no memory. It is
+// never freed.
 struct fr_slab {
     struct fr_slab *next;
-    _Atomic bool used; // by a thread that lives
+    _Atomic bool used; // a live thread has it
     struct fr_row rows[FR_ROWS];
     fr_count lost; // buffers and calls for which there was no row
     struct fr_cell sizes[FR_PATH_COUNT][FR_SIZE_CLASSES];
-    struct fr_cell everyone[FR_PATH_COUNT];         // to each rank of MPI_COMM_WORLD
+    struct fr_cell everyone[FR_PATH_COUNT];         // data that goes to each rank of MPI_COMM_WORLD
     struct fr_cell (*_Atomic peers)[FR_PATH_COUNT]; // by rank of MPI_COMM_WORLD
     int peer_count;
-    struct fr_row *last[FR_FN_STUB_COUNT]; // row of the function that was used last
-    uint16_t skip[FR_FN_STUB_COUNT];       // calls that are not timed before the next that is
-    uint16_t drawn[FR_FN_STUB_COUNT];      // what that was after the last that was
+    struct fr_row *last[FR_FN_STUB_COUNT]; // row that each function used last
+    // calls of each function to leave out before the next that is timed
+    uint16_t skip[FR_FN_STUB_COUNT];
+    uint16_t drawn[FR_FN_STUB_COUNT]; // what `skip` was set to after the last timed call
 };
 
-// FABRAIL_REPORT and FABRAIL_TRACE, with the folder in which MPI was started before names without
-// one. Set by fr_report_start.
+// Values of FABRAIL_REPORT and FABRAIL_TRACE. Relative names have the folder in front in which MPI
+// was started. Set by fr_report_start.
 extern const char *fr_report_target;
 extern const char *fr_report_trace_target;
 
-// The slabs of all threads, newest first.
+// Returns the slabs of all threads, the newest first.
 struct fr_slab *fr_report_slabs(void);
 
-// Adds what a buffer sends to the ranks that it goes to. Returns that of a message, else -1.
+// Adds what a buffer sends to the counters of the ranks that it goes to. Returns the rank for a
+// message, else -1.
 int fr_report_count_peers(struct fr_slab *slab, const struct fr_report_buffer *buffer);
 
-// What a call is for the trace. `peer` is -1 for none or several.
+// One event of the trace. Texts are static.
 struct fr_report_event {
     const char *name;
     const char *path; // NULL for none
@@ -83,69 +89,86 @@ struct fr_report_event {
     uint64_t begin; // ticks
     uint64_t end;
     uint64_t bytes;
-    int peer;
-    unsigned polls; // calls in one event that have only asked, 0 for any other event
+    int peer;       // rank, -1 for none or several
+    unsigned polls; // number of calls that only asked, joined in this event; 0 for any other event
 };
 
-// The trace: starts it if FABRAIL_TRACE asks for it, adds an event, writes the file.
+// Starts the trace if FABRAIL_TRACE asks for it. Returns whether it does.
 bool fr_report_trace_start(void);
+// Adds an event to the trace.
 void fr_report_trace_add(const struct fr_report_event *event);
+// Writes the trace's file.
 void fr_report_trace_write(void);
 
-// Ranges of NVTX, if a tool has been attached.
+// Starts NVTX ranges. Returns whether a tool is attached.
 bool fr_report_nvtx_start(void);
+// Begins a range of this name on the calling thread.
 void fr_report_nvtx_push(const char *name);
+// Ends the calling thread's innermost range.
 void fr_report_nvtx_pop(void);
 
-// Text to a file by plain system calls: in a signal handler too.
+// A file that is written by plain system calls, so that a signal handler can do it.
 struct fr_report_out {
     int fd;
-    int failed;    // errno of the first write that did
-    bool in_place; // the file has its name already
+    int failed;    // errno of the first failed write
+    bool in_place; // the file has its final name already
     size_t used;
     char *buffer;
     size_t room;
 };
 
-// Removes a file that an earlier job has left, if it is one.
+// Removes a regular file that an earlier job has left under this name, if there is one.
 void fr_report_out_remove(const char *name);
 
-// Opens `name` with ".part" behind it; close gives it its name. Where that is a device or the like,
-// it is written to as it is. False with errno set, by close to that of the first error.
+// Opens a file of this name with ".part" behind it. A device or the like is opened under its own
+// name. `buffer` of `room` bytes stays in use until the file is closed. Returns false with errno
+// set.
 bool fr_report_out_open(struct fr_report_out *out, const char *name, char *buffer, size_t room);
+// Writes what is left, closes the file and gives it its name. Returns false, with errno of the
+// first error, if anything has failed.
 bool fr_report_out_close(struct fr_report_out *out, const char *name);
 
-// Writes `format`, in which %s is text, %q text as a JSON string (null for NULL), %u a uint64_t, %i
-// an int, %b a bool as JSON, and %t a uint64_t of nanoseconds as microseconds with three decimals.
+// Writes `format`. It may contain %s for text, %q for text as a JSON string (null for NULL), %u for
+// a uint64_t and %i for an int. %b writes a bool as JSON. %t writes a uint64_t of nanoseconds as
+// microseconds with three decimals.
 void fr_report_put(struct fr_report_out *out, const char *format, ...);
 
-// Ticks between two moments, or since the start, as nanoseconds. Signal-safe.
+// Returns ticks, between two moments or since the start, as nanoseconds. Signal-safe.
 uint64_t fr_report_ns(uint64_t ticks);
+// Returns the ticks at the start of the report. The first call sets the start, before any function
+// below to fr_report_job_name.
 uint64_t fr_report_start_ticks(void);
+// Returns the time of the start, in nanoseconds since 1970.
 uint64_t fr_report_started_unix_ns(void);
+// Returns the name of this host.
 const char *fr_report_host(void);
+// Returns the launcher's name of the job.
 const char *fr_report_job_name(void);
 
-// Writes `pattern` with every %r replaced by `rank`, or by "job" for FR_REPORT_JOB, to `name`.
-// Without %r a rank's file has ".rank" and the rank behind it. False when that is too long.
+// Stands in place of a rank for the file of the whole job.
 #define FR_REPORT_JOB INT_MIN
+// Writes `pattern` to `name` with every %r replaced by `rank`, or by "job" for FR_REPORT_JOB. If
+// the pattern has no %r, ".rank" and the rank are put behind a rank's file. Returns false if the
+// name is too long.
 bool fr_report_expand(const char *pattern, int rank, char *name, size_t room);
 
-// How a process has ended: "finalize", "abort", "exit", "signal"; and the signal, else 0.
+// How a process has ended: "finalize", "abort", "exit" or "signal", and the number of the signal,
+// else 0.
 struct fr_report_end {
     const char *how;
     int signal;
 };
 
-// Warns that the file that a setting names `what`, with errno's reason.
+// Warns of the file that a setting names. `what` says what could not be done; errno has the reason.
 void fr_report_complain(const char *setting, const char *name, const char *what);
 
-// The JSON of this rank.
+// Writes the JSON of this rank.
 void fr_report_write_json(struct fr_report_out *out, const struct fr_report_end *end,
                           const struct fr_report_job *job);
+// Writes the report as lines of the log.
 void fr_report_write_text(const struct fr_report_job *job);
 
-// The rows of all threads as one, in static memory; their number. One caller at a time.
+// Counters of one row, added up over all threads.
 struct fr_report_sum {
     enum fr_fn fn;
     unsigned path;
@@ -153,6 +176,8 @@ struct fr_report_sum {
     const char *reason;
     uint64_t buffers, bytes, calls, timed_calls, ns, copies_ns, mpi_ns;
 };
+// Returns the rows of all threads added up, and writes their number. They stand in static memory,
+// so one caller may use them at a time.
 const struct fr_report_sum *fr_report_sums(unsigned *count);
 
 #define FR_REPORT_VERSION 1

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The summary of a job. Rank 0 makes it of the files that the ranks have written, after the real
-// MPI_Finalize: so it takes no message, and nobody waits for a rank that writes none.
+// MPI_Finalize. So it takes no message, and nobody waits for a rank that writes no file.
 #include "config.h"
 
 #include "fabrail/core/files.h"
@@ -25,12 +25,12 @@ struct summary {
     int size;
     int found;
     int looks;   // that are left
-    bool merges; // the files become part of the summary
+    bool merges; // the files are taken into the summary
     struct totals paths[FR_PATH_COUNT + 1];
     struct fr_report_out out;
 };
 
-// The text of a file of this job, NULL for none. The caller frees it.
+// Returns the text of a rank's file of this job, NULL for none. The caller frees it.
 static char *await_file(struct summary *summary, int rank)
 {
     char name[PATH_MAX], *text = NULL;
@@ -42,7 +42,8 @@ static char *await_file(struct summary *summary, int rank)
     return text;
 }
 
-// The line of totals that json.c has written, without what surrounds it; NULL where there is none.
+// Returns the line of totals that json.c has written, without what surrounds it. Returns NULL if
+// there is none.
 static char *cut_totals(char *text)
 {
     static const char mark[] = "\n  \"totals\": ";

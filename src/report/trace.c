@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The trace: the last operations of each thread with their times, in a ring, written at the end in
-// the format of Chrome's trace viewer, which Perfetto reads too.
+// The trace: the last operations of each thread with their times, in a ring. It is written at the
+// end, in the format of Chrome's trace viewer, which Perfetto reads too.
 #include "config.h"
 
 #include "fabrail/job.h"
@@ -20,7 +20,7 @@ enum {
 struct ring {
     struct ring *next;
     int thread;
-    _Atomic uint64_t used; // events that there have been
+    _Atomic uint64_t used; // number of events so far
     struct fr_report_event events[RING_EVENTS];
 };
 
@@ -47,8 +47,8 @@ static uint64_t ticks_of(uint64_t ns)
     return ns * (uint64_t)1000000 / (fr_report_ns(1000000) + 1);
 }
 
-// Whether two events are of one loop that polls, and does nothing else for long. The loop is one
-// event, and may have several functions.
+// Returns whether two events belong to one loop that polls and does nothing else for long. Such a
+// loop is one event, and may call several functions.
 static bool is_continued(const struct fr_report_event *last, const struct fr_report_event *next)
 {
     return next->polls && last->polls && next->begin < last->end + ticks_of(GAP_NS);
@@ -71,7 +71,7 @@ void fr_report_trace_add(const struct fr_report_event *event)
     atomic_store_explicit(&ring->used, used + 1, memory_order_release);
 }
 
-// Spans of the meter: they lie within the operation that follows them. Short ones would push
+// Adds a span of the meter, which lies within the operation that follows it. Short spans would push
 // everything else out of the ring.
 static void add_span(enum fr_meter_kind kind, uint64_t begin, uint64_t end)
 {
@@ -103,7 +103,7 @@ static void write_event(struct fr_report_out *out, const struct ring *ring,
                         const struct fr_report_event *event)
 {
     uint64_t start = fr_report_start_ticks();
-    if (event->begin < start || event->end < event->begin) // torn, or not yet there
+    if (event->begin < start || event->end < event->begin) // torn, or not yet complete
         return;
     fr_report_put(out,
                   ",\n{\"ph\": \"X\", \"name\": %q, \"cat\": %q, \"pid\": %i, \"tid\": %i, "

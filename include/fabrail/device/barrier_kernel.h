@@ -1,36 +1,42 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rounds of posts in device memory (round.h), by one kernel each, which can move bytes as well: a
-// push or a reduction between the meeting of all ranks and the next.
+// A round of posts in device memory (round.h), done by one kernel. Between the meeting of all ranks
+// and the next, the kernel can also move bytes by a push or a reduction.
 #ifndef FR_FABRAIL_DEVICE_BARRIER_KERNEL_H
 #define FR_FABRAIL_DEVICE_BARRIER_KERNEL_H
 
 #include "fabrail/device/reduce.h"
 #include "fabrail/device/round.h"
 
-// What is moved where all ranks have come with marked words.
+// The bytes that a kernel moves once all ranks have come with words that have the same mark.
 struct fr_device_move {
-    const struct fr_device_range *range; // of the device and context that move it; NULL for nothing
+    // names the device and context that move it; NULL: nothing moves
+    const struct fr_device_range *range;
     const struct fr_device_push_piece *pieces;
     size_t count;
     const struct fr_device_reduction *reduction; // in place of pieces, else NULL
     unsigned max_sms;                            // as in fr_device_push
 
-    // Copies within the device: of what is to be moved, which is made in any case, and of what has
-    // been moved by all. Both sides are memory of the context of `range`, and quiet. 0 bytes: none.
+    // Copies within the device: `before` prepares what is to be moved and is made in any case;
+    // `after` takes what all ranks have moved. Both sides are memory of the context of `range` that
+    // nothing else uses meanwhile. 0 bytes: none.
     struct fr_device_push_piece before[FR_ROUND_COPIES], after[FR_ROUND_COPIES];
 };
 
-// Whether a kernel makes such a copy.
+// Returns whether a kernel can make this copy: both sides must be alike aligned to
+// FR_ROUND_UNIT_BYTES.
 static inline bool fr_device_barrier_kernel_copies(const struct fr_device_push_piece *copy)
 {
     return (copy->dst ^ copy->src) % FR_ROUND_UNIT_BYTES == 0;
 }
 
-// Runs a round, and waits for the kernel, which ends soon. `round` says all but `answer` and
-// `value`; its next_word counts where there is a move. `slabs` are addresses by rank, where
-// `range`, the slab's own, and that of the move see them. Writes FR_ROUND_* bits to *how.
-// FR_ERR_UNSUPPORTED: there are no kernels, or it is more than they take, and nothing has been
-// posted. After another failure it may have been.
+// Runs a round and waits for its kernel, which ends soon.
+//
+// The caller fills all of `round` but `answer` and `value`; its next_word counts only where there
+// is a move. `slabs` are addresses by rank, as seen from `range`, which is the slab's own, and from
+// the range of the move. Writes FR_ROUND_* bits to *how.
+//
+// Returns FR_ERR_UNSUPPORTED where there are no kernels or the round is more than they take;
+// nothing has been posted then. After any other failure the round may have been posted.
 FR_MUST_CHECK enum fr_status fr_device_barrier_kernel_run(const struct fr_device_range *range,
                                                           const struct fr_round *round,
                                                           const uint64_t *slabs,

@@ -1,36 +1,40 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is the memory that an application handed to MPI? Nearly free for host memory.
+// The classification of memory that an application hands to MPI. It is nearly free for host memory.
 #ifndef FR_FABRAIL_DEVICE_CLASSIFY_H
 #define FR_FABRAIL_DEVICE_CLASSIFY_H
 
 #include "fabrail/device.h"
 
-// Where ordinary memory is, addresses [low, high): this thread's stack (high is 0 until it is
-// known), the executable's writable segments with what lies between them, and the heap below the
-// program break, whose end is read each time.
+// A span of ordinary memory, as addresses [low, high).
 struct fr_device_host_span {
     uintptr_t low;
     uintptr_t high;
 };
+// The heap, as addresses [low, *high). It ends at the program break, which is read each time.
 struct fr_device_host_heap {
     uintptr_t low;
     void *const *high;
 };
+// The spans of ordinary memory. The stack is the calling thread's; its high is 0 until
+// fr_device_is_surely_host has found it. Data are the executable's writable segments and what lies
+// between them. Data and heap are set once, when Fabrail is loaded.
 extern FR_TLS struct fr_device_host_span fr_device_host_stack;
 extern struct fr_device_host_span fr_device_host_data;
 extern struct fr_device_host_heap fr_device_host_heap;
 
+// Returns whether an address lies in a span.
 static inline bool fr_device_host_span_has(struct fr_device_host_span span, const void *address)
 {
     return (uintptr_t)address - span.low < span.high - span.low;
 }
 
-// Whether `address` lies in one of these. False says nothing.
+// Returns whether `address` lies in the stack, data or heap above, and so is host memory. False
+// tells nothing.
 //
-// They are mapped by the kernel or the C library as ordinary memory before anybody could ask for
-// device memory there, and the driver places its ranges only where nothing is mapped. A page of
-// them may be pinned, but not be device memory. The break is read each time, since the heap also
-// shrinks and what is above may then be anything.
+// The kernel or the C library maps these spans as ordinary memory before anybody can ask for device
+// memory there. The driver places its ranges only where nothing is mapped. So pages of the spans
+// may be pinned, but cannot be device memory. The break is read each time since the heap can also
+// shrink; memory above it may then be anything.
 static inline bool fr_device_is_ordinary(const void *address)
 {
     return fr_device_host_span_has(fr_device_host_stack, address) ||
@@ -40,25 +44,25 @@ static inline bool fr_device_is_ordinary(const void *address)
                 (uintptr_t)__atomic_load_n(fr_device_host_heap.high, __ATOMIC_RELAXED));
 }
 
-// Returns true when `address` is certainly host memory, at the cost of a few compares: ordinary
-// memory, or any address at all while the CUDA driver is not loaded. False means: ask
+// Returns true when `address` is certainly host memory, at the cost of a few compares. Ordinary
+// memory is, and so is any address while no driver of devices is loaded. After false, ask
 // fr_device_classify.
 bool fr_device_is_surely_host(const void *address);
 
-// Tells what the `bytes` bytes from `address` are, looking at both ends (one range can span several
-// allocations): device memory at either end makes the whole range device memory, and what is not
-// fabric-allocated at both ends is not fabric memory. `range` describes the first end that decides,
-// else the first byte. bytes == 0 is host. Never fails: where
-// the driver does, what the CPU can read is host memory and the rest device memory.
+// Tells what the `bytes` bytes from `address` are. It looks at both ends, since a buffer can span
+// several allocations. Device memory at either end makes all of it device memory. It is fabric
+// memory only if both ends are. `range` describes the first end that decides, else the first byte.
+// A buffer of 0 bytes is host memory. Never fails: if the driver does, what the CPU can read is
+// host memory and the rest is device memory.
 //
 // There is no cache. An address can change owner at any time, so a cached answer needs a question
-// to the driver too, which then saves nothing: on an H200 with driver 580 all nine attributes take
-// 67 ns, the four that tell a stale entry 46 ns, and a lock with a lookup costs more than the
+// to the driver too, which then saves nothing. On an H200 with driver 580 all nine attributes take
+// 67 ns, and the four that tell a stale entry 46 ns. A lock with a lookup costs more than the
 // difference.
 void fr_device_classify(const void *address, size_t bytes, struct fr_device_range *range);
 
-// Whether more bytes cannot change what a range says: one that may go to other hosts needs all of
-// its bytes to.
+// Returns whether a look at more bytes cannot change what a range says. It can for host memory. It
+// can for fabric memory too, since such a buffer needs all of its bytes to be fabric memory.
 static inline bool fr_device_is_settled(const struct fr_device_range *range)
 {
     return (range->caps & (FR_DEVICE_OWNED | FR_SHARE_FABRIC)) == FR_DEVICE_OWNED;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the host and the kernel of reduce.cu agree on: the parameters of a reduction, its elements
-// and what is computed of two of them. Compiled by nvcc as C++ and by the C compiler, for the
-// host's side and for the simulated driver.
+// This header holds what the host and the kernel of reduce.cu agree on: the parameters of a
+// reduction, its elements, and what is computed of two elements. nvcc compiles it as C++. The C
+// compiler compiles it for the host's side and for the simulated driver.
 #ifndef FR_FABRAIL_DEVICE_ELEMENTS_H
 #define FR_FABRAIL_DEVICE_ELEMENTS_H
 
@@ -9,11 +9,11 @@
 
 #define FR_REDUCE_NAME "fr_reduce"
 
-// What becomes of the values.
+// Which sources the result in each target combines.
 enum fr_reduce_mode {
-    FR_REDUCE_ALL,       // each target gets that of all sources
-    FR_REDUCE_SCAN,      // target i gets that of sources 0 to i
-    FR_REDUCE_EXCLUSIVE, // target i gets that of sources 0 to i - 1; target 0 nothing
+    FR_REDUCE_ALL,       // each target gets the result of all sources
+    FR_REDUCE_SCAN,      // target i gets the result of sources 0 to i
+    FR_REDUCE_EXCLUSIVE, // target i gets the result of sources 0 to i - 1, target 0 nothing
 };
 
 // Bytes of an element that a reduction leaves as they are in the target.
@@ -25,15 +25,15 @@ enum fr_reduce_gap {
 
 enum {
     FR_REDUCE_SOURCES = 72,    // the GPUs of a rack that is one NVLink domain
-    FR_REDUCE_UNIT_BYTES = 16, // what a thread loads and stores at once
+    FR_REDUCE_UNIT_BYTES = 16, // bytes that a thread loads and stores at once
     FR_REDUCE_MAX_THREADS = 512,
 };
 
-// Elements come in this order: `head` of them singly, then `units` of 16 aligned bytes, then `tail`
-// of them singly. Item i of the units, and of those that come singly, is that of thread i, i +
-// threads, i + 2 threads ... of the grid.
+// Parameters of a reduction. The elements of a source come in this order: `head` single ones, then
+// `units` of 16 aligned bytes, then `tail` single ones. Thread t of the grid does units t, t +
+// threads, t + 2 threads and so on, and single elements likewise.
 struct fr_reduce {
-    uint64_t words; // one 64-bit word a block in memory of the host; 0: none
+    uint64_t words; // address in host memory of one 64-bit word for each block; 0: none
     uint64_t value; // what a block stores to its word when its bytes have landed
     uint64_t units;
     uint64_t head;
@@ -48,6 +48,7 @@ struct fr_reduce {
     uint64_t target[FR_REDUCE_SOURCES];
 };
 
+// Complex numbers. Each part has as many bits as the name says.
 struct fr_complex32 {
     float re, im;
 };
@@ -55,7 +56,8 @@ struct fr_complex64 {
     double re, im;
 };
 
-// The C standard's rule for infinite factors is left out, as GPUs' libraries do.
+// Sum and product of complex numbers. They leave out the C standard's rule for infinite factors, as
+// libraries of GPUs do.
 #define FR_COMPLEX(name)                                                                           \
     FR_PUSH_FUNCTION struct name name##_sum(struct name a, struct name b)                          \
     {                                                                                              \
@@ -71,7 +73,7 @@ FR_COMPLEX(fr_complex32)
 FR_COMPLEX(fr_complex64)
 #undef FR_COMPLEX
 
-// Of equal values the one at the lower place.
+// Pairs of a value and a place. Among equal values the one at the lower place wins.
 #define FR_PAIR(name, of_value, of_place)                                                          \
     struct name {                                                                                  \
         of_value value;                                                                            \
@@ -98,6 +100,7 @@ FR_PAIR(fr_pair_f32_f32, float, float)
 FR_PAIR(fr_pair_f64_f64, double, double)
 #undef FR_PAIR
 
+// The reductions that kernels know, one for each row of reduce.def.
 enum fr_reduce_row {
 #define FR_REDUCE(type, operation, element, value) FR_REDUCE_##type##_##operation,
 #include "fabrail/device/reduce.def"

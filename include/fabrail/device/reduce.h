@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Reductions on device memory, by one kernel: elements of up to 32 sources, which may be memory of
-// other processes that is mapped here, are combined in the order of the sources, and the result is
-// stored to targets. Nothing else moves, so copy engines cannot stand in where there are no
-// kernels.
+// Reductions on device memory, by one kernel. It combines elements of up to FR_REDUCE_SOURCES
+// sources in their order and stores the result to targets. Sources and targets may be memory of
+// other processes that is mapped here. Copy engines cannot do it where there are no kernels.
 #ifndef FR_FABRAIL_DEVICE_REDUCE_H
 #define FR_FABRAIL_DEVICE_REDUCE_H
 
 #include "fabrail/device.h"
 #include "fabrail/device/elements.h"
 
-// C32 and C64 are complex, by the bits of their parts; L8 to L64 are Fortran's logicals. The rest
-// are pairs of a value and a place.
+// Types of elements. C32 and C64 are complex numbers with parts of that many bits, L8 to L64 are
+// Fortran's logicals. Types with two names are pairs of a value and a place.
 enum fr_device_type {
     FR_TYPE_I8,
     FR_TYPE_I16,
@@ -38,6 +37,7 @@ enum fr_device_type {
     FR_TYPE_COUNT,
 };
 
+// Operations, named as MPI names them.
 enum fr_device_operation {
     FR_OP_MAX,
     FR_OP_MIN,
@@ -54,36 +54,43 @@ enum fr_device_operation {
     FR_OP_COUNT,
 };
 
-// What the kernel does with an operation on a type; FR_REDUCE_ROWS when it knows of nothing.
+// Returns the row of reduce.def that applies an operation to a type, FR_REDUCE_ROWS when the kernel
+// has none.
 enum fr_reduce_row fr_device_reduce_row(enum fr_device_type type,
                                         enum fr_device_operation operation);
+// Returns the size of an element of a row, in bytes.
 size_t fr_device_reduce_element_bytes(enum fr_reduce_row row);
 
-// Whether an address is such that the elements of a row can be there.
+// Returns whether the alignment of an address suits elements of a row.
 bool fr_device_reduce_is_aligned(enum fr_reduce_row row, uintptr_t address);
 
+// One reduction.
 struct fr_device_reduction {
     enum fr_reduce_row row;
     enum fr_reduce_mode mode;
     size_t elements;
     unsigned sources; // 1 to FR_REDUCE_SOURCES
-    unsigned targets; // with a scan as many as sources
+    unsigned targets; // as many as sources for a scan
     uintptr_t source[FR_REDUCE_SOURCES];
     uintptr_t target[FR_REDUCE_SOURCES];
 };
 
-// Whether there is a kernel for it where `range` is. Loads it into the context, once.
+// Returns whether there is a kernel for reductions where `range` is. The first call for a context
+// loads it into it.
 bool fr_device_reduce_is_possible(const struct fr_device_range *range);
 
-// Reduces, and waits until the results are where peers and the host see them. `range` is memory of
-// the device and in the context that does it; all sources and targets must be aligned, mapped there
-// and quiet (fr_device_sync_app_work). A target may be a source at the same address, but not
-// overlap one otherwise. `max_sms` as in fr_device_push. After a failure the targets are undefined.
+// Reduces, and waits until the results are where peers and the host see them.
+//
+// `range` is memory of the device and context that do the work. All sources and targets must be
+// aligned, mapped in that context, and free of other work (fr_device_sync_app_work). A target may
+// be a source at the same address, but must not overlap one otherwise. `max_sms` is as in
+// fr_device_push. After a failure the targets are undefined.
 FR_MUST_CHECK enum fr_status fr_device_reduce(const struct fr_device_range *range,
                                               const struct fr_device_reduction *reduction,
                                               unsigned max_sms);
 
-// Begins that. The work is the caller's until fr_device_work_end.
+// Begins a reduction as fr_device_reduce does, and does not wait. `work` is in use, and `range`
+// must stay in place, until fr_device_work_end, which returns any failure.
 void fr_device_reduce_begin(const struct fr_device_range *range,
                             const struct fr_device_reduction *reduction, unsigned max_sms,
                             struct fr_device_work *work);

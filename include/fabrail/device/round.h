@@ -1,41 +1,45 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the host and the kernels that meet others agree on (module coll, slab.h): each rank has a
-// slab of device memory, in which every rank has room for what it posts in a round, and a word that
-// says that it has. Compiled as kernels.h is.
+// This header holds what the host and the kernels that meet other ranks agree on
+// (fabrail/coll/slab.h). Each rank has a slab of device memory. A slab has room for every rank's
+// post of a round, and for a word that says the post is there. This header is compiled as kernels.h
+// is.
 //
-// A kernel posts, and waits for the others' words, but not for long: who has not come by then is
-// the host's to wait for, which can do other things meanwhile. Where all have come and their words
-// are alike it may go on to move bytes, and to post and wait for the words of the round that
-// follows. The first block meets the others; the last one that has moved its bytes ends it.
+// A kernel posts and then waits for the words of others, but not for long. The host waits for a
+// rank that has not come by then, since it can do other things meanwhile. If all ranks have come
+// and their words are alike, the kernel may move bytes, then post and wait for the words of the
+// next round. The first block meets the others. The last block that has moved its bytes ends the
+// round.
 //
-// Where words are alike nobody reads posts. So a kernel that waits, and whose word has a mark,
-// stores its word first, and its post only once it has seen that others have another mark. A second
-// row of words says whose posts are there.
+// Nobody reads posts where words are alike. So a kernel that waits, and whose word has a mark,
+// stores its word first. It stores its post only once it has seen that others have another mark. A
+// second row of words says whose posts are there.
 #ifndef FR_FABRAIL_DEVICE_ROUND_H
 #define FR_FABRAIL_DEVICE_ROUND_H
 
 #include "fabrail/device/elements.h"
 
+// Names of the kernels.
 #define FR_MET_FEW_NAME    "fr_met_few"
 #define FR_MET_MANY_NAME   "fr_met_many"
 #define FR_MET_REDUCE_NAME "fr_met_reduce"
 
-enum { FR_MET_FEW = 8, FR_MET_MANY = 72 }; // ranks, and pieces
+enum { FR_MET_FEW = 8, FR_MET_MANY = 72 }; // most ranks, and most pieces
 
+// Number of values of a mark in a word, "no mark" included.
 enum { FR_ROUND_MARKS = 16 };
 
 // How far a kernel has come, as bits.
 enum {
     FR_ROUND_MET = 1,     // all ranks have posted
-    FR_ROUND_ALIKE = 2,   // and with the same mark. Else words are in the mirror
+    FR_ROUND_ALIKE = 2,   // with the same mark; if not, the words are in the mirror
     FR_ROUND_MOVED = 4,   // the bytes have landed, and the word of the next round is posted
-    FR_ROUND_ENDED = 8,   // all ranks have posted that too, with the same mark
-    FR_ROUND_COPIED = 16, // and the copy `after` has been made
-    FR_ROUND_GIVEN = 32,  // this rank's post is with all
-    FR_ROUND_POSTS = 64,  // those of all are in the mirror
+    FR_ROUND_ENDED = 8,   // all ranks have posted in the next round, with the same mark
+    FR_ROUND_COPIED = 16, // the copies `after` have been made
+    FR_ROUND_GIVEN = 32,  // this rank's post is in all slabs
+    FR_ROUND_POSTS = 64,  // the posts of all ranks are in the mirror
 };
 
-// A copy within the device, of bytes that are alike aligned on both sides to FR_ROUND_UNIT_BYTES.
+// A copy within the device. Both sides have the same alignment to FR_ROUND_UNIT_BYTES.
 struct fr_round_copy {
     uint64_t dst;
     uint64_t src;
@@ -43,46 +47,47 @@ struct fr_round_copy {
 };
 enum { FR_ROUND_UNIT_BYTES = 16 };
 
-// Before and behind what needs no copy.
+// Most copies within the device: one before and one behind the bytes that need no copy.
 enum { FR_ROUND_COPIES = 2 };
 
-// What the blocks tell each other, in device memory: which round, and a bit.
+// Words in device memory by which the blocks tell each other a round and a bit.
 enum { FR_ROUND_READY, FR_ROUND_GO, FR_ROUND_END, FR_ROUND_COUNTS, FR_ROUND_CONTROLS = 6 };
 
-// The second word of the answer: how far, and what tells it from the answer to an earlier launch
-// and from any value that a push waits for there. The two words come in any order.
+// Bits of the answer's second word. It says how far the kernel has come. FR_ROUND_ANSWER and
+// `value` tell it from answers to earlier launches and from any value that a push waits for there.
+// The two words of an answer arrive in any order.
 #define FR_ROUND_ANSWER ((uint64_t)1 << 63)
 enum { FR_ROUND_HOW_BITS = 8 };
 
-// Offsets are within a slab, and those of words are of a row that has one a rank. A word is the
-// number of the round, FR_ROUND_MARKS times, and a mark below that, 0 for none. Words are alike
-// when all have the same mark.
+// Parameters of a round. Offsets are within a slab. The offset of words is that of a row, which has
+// one word for each rank. A word is FR_ROUND_MARKS times the number of the round, plus a mark, 0
+// for none. Words are alike when all have the same mark.
 struct fr_round {
-    uint64_t post;         // what this rank posts, in page-locked memory, aligned to 16
+    uint64_t post;         // address in page-locked memory of what this rank posts, aligned to 16
     uint64_t post_bytes;   // a multiple of 16
-    uint64_t post_offset;  // where it goes
+    uint64_t post_offset;  // where the post goes
     uint64_t word;         // 0: nothing is posted
-    uint64_t words_offset; // of the row
-    uint64_t given_offset; // of the row of those whose posts are there
-    uint64_t posts_offset; // of the others' posts, next to each other
-    uint64_t posts_bytes;  // of all
-    uint64_t next_word;    // of the next round; 0: there is nothing to move
-    uint64_t next_offset;  // of its row
-    uint64_t own;          // this rank's slab
-    uint64_t mirror;       // page-locked, as the slab
-    uint64_t control;      // FR_ROUND_CONTROLS words of device memory, zero at first
-    uint64_t answer;       // two words of page-locked memory: `value`, and how far
+    uint64_t words_offset; // of the row of words
+    uint64_t given_offset; // of the row of words that say whose posts are there
+    uint64_t posts_offset; // of the posts of all ranks, which are next to each other
+    uint64_t posts_bytes;  // of all posts
+    uint64_t next_word;    // this rank's word of the next round; 0: there is nothing to move
+    uint64_t next_offset;  // of the row of words of the next round
+    uint64_t own;          // address of this rank's slab
+    uint64_t mirror;       // address of page-locked memory laid out as the slab
+    uint64_t control;      // address of FR_ROUND_CONTROLS words of device memory, zero at first
+    uint64_t answer;       // address of two words of page-locked memory: `value`, and how far
     uint64_t value;
     uint64_t spin_ns; // how long to wait
     uint32_t rank;
     uint32_t size;
-    uint32_t waits; // else it posts, and that is all
+    uint32_t waits; // else the kernel posts and ends
     uint32_t spare;
-    struct fr_round_copy before[FR_ROUND_COPIES]; // the post
-    struct fr_round_copy after[FR_ROUND_COPIES];  // the end
+    struct fr_round_copy before[FR_ROUND_COPIES]; // made before the post
+    struct fr_round_copy after[FR_ROUND_COPIES];  // made at the end
 };
 
-// A round with a push; of no pieces, it is the round alone.
+// A round with a push. Without pieces it is the round alone.
 struct fr_met_few {
     struct fr_round round;
     struct fr_push_head head;
@@ -90,6 +95,7 @@ struct fr_met_few {
     struct fr_push_piece pieces[FR_MET_FEW];
 };
 
+// A round with a push of more pieces, or among more ranks.
 struct fr_met_many {
     struct fr_round round;
     struct fr_push_head head;
@@ -104,12 +110,13 @@ struct fr_met_reduce {
     uint64_t slabs[FR_REDUCE_SOURCES];
 };
 
+// Returns the second word of the answer: how far the kernel has come, as FR_ROUND_* bits.
 FR_PUSH_FUNCTION uint64_t fr_round_answer(const struct fr_round *round, uint64_t how)
 {
     return FR_ROUND_ANSWER | round->value << FR_ROUND_HOW_BITS | how;
 }
 
-// What a block tells the others.
+// Returns the word by which a block tells the others a bit for this round.
 FR_PUSH_FUNCTION uint64_t fr_round_said(const struct fr_round *round, uint32_t yes)
 {
     return round->word / FR_ROUND_MARKS * 2 + (yes != 0);

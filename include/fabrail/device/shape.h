@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the host and the kernels of pack.cu agree on: where each byte of a packed copy stands in the
-// memory of a datatype, and the parameters of a copy between the two. Compiled as kernels.h is.
+// This header holds what the host and the kernels of pack.cu agree on. That is where each byte of a
+// packed copy stands in the memory of a datatype, and the parameters of a copy between the two.
+// This header is compiled as kernels.h is.
 //
-// A unit of packed bytes is one block, or all blocks of a table. Units repeat along levels; the
-// outermost level is the elements of a buffer, of which any number can come.
+// A unit of packed bytes is one block, or all blocks of a table. Units repeat along levels. The
+// outermost level is the elements of a buffer, of which there can be any number.
 #ifndef FR_FABRAIL_DEVICE_SHAPE_H
 #define FR_FABRAIL_DEVICE_SHAPE_H
 
 #include "fabrail/device/kernels.h"
 
-// The same kernel with a small table among its parameters, and with a large one in device memory or
-// none.
+// Names of the kernels. Both do the same work. The inline one has a small table among its
+// parameters; the other has a large table in device memory, or none.
 #define FR_PACK_NAME        "fr_pack"
 #define FR_PACK_INLINE_NAME "fr_pack_inline"
 
@@ -19,32 +20,35 @@ enum {
     FR_PACK_MAX_THREADS = 512,
     FR_PACK_MAX_WIDTH = 16,
     FR_PACK_INDEX_BYTES = 1024,  // packed bytes that an entry of the index stands for
-    FR_PACK_INLINE_BYTES = 2816, // of a table among the parameters
+    FR_PACK_INLINE_BYTES = 2816, // longest table among the parameters
 };
 
-// Numbers below this are divided by a multiplication. Quotients of larger divisors are 0 or 1,
+// Division by a divisor below this is a multiplication. Quotients of larger divisors are 0 or 1,
 // since a dividend is less than twice the divisor.
 #define FR_PACK_SMALL ((uint64_t)1 << 30)
 
+// A divisor, and what replaces a division by it. fr_device_pack_divisor makes one.
 struct fr_pack_divisor {
     uint64_t value;
     uint32_t multiplier; // 0: the divisor is not small
     uint32_t shift;
 };
 
+// One level along which units repeat.
 struct fr_pack_level {
     struct fr_pack_divisor count;
     int64_t stride;
 };
 
-// A table has `blocks` offsets; where lengths differ, as many packed places after them, and after
-// those the index: 32-bit numbers of the block in which each FR_PACK_INDEX_BYTES begin, and of the
-// last block. Offsets and places are in units of 1 << unit_shift, 32 bits each, or 64 if `wide`.
+// The shape of a datatype. Its table has `blocks` offsets. If block lengths differ, as many packed
+// places follow them, and then the index. The index holds 32-bit numbers: of the block in which
+// each FR_PACK_INDEX_BYTES begin, and of the last block. Offsets and places count in units of 2 to
+// the power of `unit_shift` bytes. They have 32 bits, or 64 if `wide`.
 struct fr_pack_shape {
     int64_t offset;                // of the first unit, from the buffer's address
     struct fr_pack_divisor period; // packed bytes of a unit
     struct fr_pack_divisor each;   // bytes of each block of the table; 0 where lengths differ
-    uint32_t blocks;               // of the table; 0: there is none
+    uint32_t blocks;               // of the table; 0: there is no table
     uint32_t levels;               // at least 1
     uint16_t wide;
     uint16_t unit_shift;
@@ -52,33 +56,38 @@ struct fr_pack_shape {
     struct fr_pack_level level[FR_PACK_LEVELS]; // from the innermost on
 };
 
+// Parameters of a copy between a buffer and packed memory.
 struct fr_pack {
-    uint64_t words;  // one 64-bit word a block in memory of the host; 0: none
-    uint64_t value;  // what a block stores to its word when its bytes have landed
-    uint64_t user;   // the buffer's address
-    uint64_t packed; // where packed byte `first` stands; with `keeps_gaps`, where `user` would
-    uint64_t table;  // its address, if it is not among the parameters
-    uint64_t first;  // packed bytes [first, last) are copied
+    uint64_t words; // address in host memory of one 64-bit word for each block; 0: none
+    uint64_t value; // what a block stores to its word when its bytes have landed
+    uint64_t user;  // the buffer's address
+    // Address of packed byte `first`. With `keeps_gaps`, the address on the packed side that
+    // corresponds to `user`.
+    uint64_t packed;
+    uint64_t table; // address of a table that is not among the parameters
+    uint64_t first; // packed bytes [first, last) are copied
     uint64_t last;
-    uint64_t chunk_bytes; // block b does chunks b, b + blocks, ... A multiple of the width
-    uint16_t width;       // of a load and store; divides all addresses, offsets and lengths
+    uint64_t chunk_bytes; // multiple of the width; block b does chunks b, b + blocks, ...
+    uint16_t width;       // bytes of a load and store; divides all addresses, offsets and lengths
     uint16_t unpacks;     // from packed memory to the buffer
     uint16_t keeps_gaps;  // the other side is not packed, but has the same gaps
     uint16_t is_inline;
     struct fr_pack_shape shape;
 };
 
+// Parameters of the inline kernel, with the table among them.
 struct fr_pack_inline {
     struct fr_pack pack;
     uint64_t table[FR_PACK_INLINE_BYTES / sizeof(uint64_t)];
 };
 
-// Where a chunk begins: bytes into the unit, and which unit along each level.
+// The beginning of a chunk: its place in the unit, and the number of the unit along each level.
 struct fr_pack_base {
-    uint64_t rest;
+    uint64_t rest; // bytes from the unit's beginning
     uint64_t digit[FR_PACK_LEVELS];
 };
 
+// Returns a quotient, rounded down. The dividend is below twice FR_PACK_SMALL or twice the divisor.
 FR_PUSH_FUNCTION uint64_t fr_pack_divide(const struct fr_pack_divisor *by, uint64_t value)
 {
     if (value < by->value)
@@ -86,6 +95,7 @@ FR_PUSH_FUNCTION uint64_t fr_pack_divide(const struct fr_pack_divisor *by, uint6
     return by->multiplier ? value * by->multiplier >> 31 >> by->shift : 1;
 }
 
+// Writes where packed byte `position` stands.
 FR_PUSH_FUNCTION void fr_pack_begin(const struct fr_pack_shape *shape, uint64_t position,
                                     struct fr_pack_base *base)
 {
@@ -99,6 +109,7 @@ FR_PUSH_FUNCTION void fr_pack_begin(const struct fr_pack_shape *shape, uint64_t 
     }
 }
 
+// Returns entry `i` of a table in bytes.
 FR_PUSH_FUNCTION int64_t fr_pack_entry(const struct fr_pack_shape *shape, const void *table,
                                        uint64_t i)
 {
@@ -106,13 +117,14 @@ FR_PUSH_FUNCTION int64_t fr_pack_entry(const struct fr_pack_shape *shape, const 
     return entry * ((int64_t)1 << shape->unit_shift);
 }
 
-// Returns the bytes of a table, or of what stands before its index.
+// Returns the bytes of a table without its index.
 FR_PUSH_FUNCTION uint64_t fr_pack_entries_bytes(const struct fr_pack_shape *shape)
 {
     uint64_t entries = (uint64_t)shape->blocks * (shape->each.value ? 1 : 2);
     return entries * (shape->wide ? sizeof(int64_t) : sizeof(int32_t));
 }
 
+// Returns the bytes of a table with its index, if it has one.
 FR_PUSH_FUNCTION uint64_t fr_pack_table_bytes(const struct fr_pack_shape *shape)
 {
     uint64_t index =
@@ -120,7 +132,7 @@ FR_PUSH_FUNCTION uint64_t fr_pack_table_bytes(const struct fr_pack_shape *shape)
     return fr_pack_entries_bytes(shape) + (shape->each.value ? 0 : index + sizeof(uint32_t));
 }
 
-// Finds a byte of a unit in the table: returns its offset from the unit's.
+// Finds byte `rest` of a unit in the table and returns its offset from the unit's.
 FR_PUSH_FUNCTION int64_t fr_pack_look(const struct fr_pack_shape *shape, const void *table,
                                       uint64_t rest)
 {
@@ -142,8 +154,8 @@ FR_PUSH_FUNCTION int64_t fr_pack_look(const struct fr_pack_shape *shape, const v
     return fr_pack_entry(shape, table, low) + (int64_t)(rest - begin);
 }
 
-// Returns the offset, from the buffer's address, of the packed byte `delta` behind a base; `delta`
-// is below FR_PACK_SMALL.
+// Returns the offset, from the buffer's address, of the packed byte that is `delta` bytes behind a
+// base. `delta` is below FR_PACK_SMALL.
 FR_PUSH_FUNCTION int64_t fr_pack_place(const struct fr_pack_shape *shape, const void *table,
                                        const struct fr_pack_base *base, uint32_t delta)
 {

@@ -2,9 +2,9 @@
 // The device's side of a round (round.h), for the kernels that move bytes in it. All threads of a
 // block call each function.
 //
-// Words are released and acquired at the scope of the system. What the other threads of the block
-// have stored, a barrier before, is released with them, since causality adds up; and what a block
-// hands to another one by the control words likewise.
+// Words are released and acquired at system scope. Causality adds up: a release also covers what
+// other threads of the block stored before a barrier, and what another block has handed over by
+// control words.
 #ifndef FR_DEVICE_CUDA_BARRIER_CUH
 #define FR_DEVICE_CUDA_BARRIER_CUH
 
@@ -41,7 +41,7 @@ static __device__ __forceinline__ uint64_t clock_ns(void)
     return now;
 }
 
-// Stores the post to all slabs. It is read once, since that takes a microsecond.
+// Stores the post to all slabs. The post is read once, since a read takes a microsecond.
 static __device__ __forceinline__ void round_store_post(const struct fr_round &round,
                                                         const uint64_t *slabs)
 {
@@ -73,7 +73,7 @@ round_post_word(const struct fr_round &round, const uint64_t *slabs, uint64_t ro
     }
 }
 
-// Whether all ranks have posted in time, and with the mark that this one has, if any.
+// Returns whether all ranks have posted in time, and with the mark of this rank if it has one.
 static __device__ __forceinline__ bool round_wait(const struct fr_round &round, uint64_t row,
                                                   uint64_t word, bool *alike)
 {
@@ -94,7 +94,7 @@ static __device__ __forceinline__ bool round_wait(const struct fr_round &round, 
     return true;
 }
 
-// Copies part of the own slab to where the host reads it.
+// Copies part of this rank's slab to where the host reads it.
 static __device__ __forceinline__ void round_mirror(const struct fr_round &round, uint64_t offset,
                                                     uint64_t bytes)
 {
@@ -115,7 +115,7 @@ static __device__ __forceinline__ void round_tell_host(const struct fr_round &ro
     }
 }
 
-// All blocks together copy bytes, each thread some units at a time.
+// Copies bytes by all blocks together. Each thread copies some units at a time.
 static __device__ __forceinline__ void round_copy(const struct fr_round_copy &copy)
 {
     enum { LOADS = 4 };
@@ -151,8 +151,8 @@ static __device__ __forceinline__ bool has_copies(const struct fr_round_copy *co
     return copies[0].bytes > 0 || copies[1].bytes > 0;
 }
 
-// Whether this block is the last one to come here in this launch. What the others did before is
-// then done, for it and for whoever it tells.
+// Returns whether this block is the last one to come here in this launch. All that other blocks did
+// before is then done, for this block and for whoever it tells.
 static __device__ __forceinline__ bool round_is_last(const struct fr_round &round, int counter)
 {
     bool last = false;
@@ -166,7 +166,7 @@ static __device__ __forceinline__ bool round_is_last(const struct fr_round &roun
                      : "=r"(before)
                      : "l"(at), "r"(gridDim.x - 1)
                      : "memory");
-        last = before == gridDim.x - 1; // which is then 0 again
+        last = before == gridDim.x - 1; // the counter is then 0 again
     }
     return __syncthreads_or(last) != 0;
 }
@@ -179,8 +179,8 @@ static __device__ __forceinline__ void round_tell_blocks(const struct fr_round &
         release_to_device(round.control + what * sizeof(uint64_t), fr_round_said(&round, yes));
 }
 
-// A block that is only now given a multiprocessor may find the word of a later round: then the host
-// has been told to go on without the blocks of this launch.
+// Waits for what the first block says. A block that gets a multiprocessor late may find the word of
+// a later round. The host has then been told to go on without the blocks of this launch.
 static __device__ __forceinline__ bool round_ask_blocks(const struct fr_round &round, int what)
 {
     bool yes = false;
@@ -201,8 +201,8 @@ static __device__ __forceinline__ void round_give_post(const struct fr_round &ro
     round_post_word(round, slabs, round.given_offset, round.word);
 }
 
-// All have come, and posts are wanted. Returns whether those of all are in the mirror, with the
-// words.
+// Takes the posts once all ranks have come and posts are wanted. Returns whether the posts and
+// words of all are in the mirror.
 static __device__ __forceinline__ bool round_take_posts(const struct fr_round &round)
 {
     bool alike;
@@ -213,8 +213,8 @@ static __device__ __forceinline__ bool round_take_posts(const struct fr_round &r
     return have;
 }
 
-// The first block meets the others. Returns whether to go on and move bytes; else the host has been
-// told.
+// Meets the others, by the first block. Returns whether to go on and move bytes. If not, the host
+// has been told.
 static __device__ __forceinline__ bool round_meet(const struct fr_round &round,
                                                   const uint64_t *slabs)
 {
@@ -254,7 +254,7 @@ static __device__ __forceinline__ bool round_begin(const struct fr_round &round,
     return blockIdx.x == 0 ? round_meet(round, slabs) : round_ask_blocks(round, FR_ROUND_GO);
 }
 
-// Comes after this block's bytes have been stored.
+// Ends the round for this block. Called after the block's bytes have been stored.
 static __device__ __forceinline__ void round_end(const struct fr_round &round,
                                                  const uint64_t *slabs)
 {

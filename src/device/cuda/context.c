@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Contexts: which one a call needs, made current for as long as the call lasts.
+// Which context a call needs, and scopes that make it current for as long as the call lasts.
 #include "config.h"
 
 #include "device/cuda/cuda_int.h"
 
 enum { MAX_DEVICES = FR_DEVICE_ROW_DEVICES };
 
-// Primary contexts that Fabrail holds a reference to, by ordinal; NULL where it holds none.
+// Guards the primary contexts that Fabrail holds a reference to, by ordinal; NULL where it holds
+// none.
 static struct fr_lock primaries_lock = FR_LOCK_INIT;
 static CUcontext primaries[MAX_DEVICES] FR_GUARDED_BY(primaries_lock);
 
@@ -27,8 +28,9 @@ bool fr_cuda_primary_is_active(int device)
            fr_cu.cuDevicePrimaryCtxGetState(handle, &flags, &active) == CUDA_SUCCESS && active;
 }
 
-// Retains the device's primary context once for the process, and again where a reset of the device
-// has ended it, which keeps the references: only that brings it back to life.
+// Retains the device's primary context once for the process. It retains it again after a reset of
+// the device, which ends the context but keeps the references: only another reference brings it
+// back to life.
 static enum fr_status get_primary(int device, CUcontext *context)
 {
     if (device < 0 || device >= MAX_DEVICES) {
@@ -51,7 +53,7 @@ static enum fr_status get_primary(int device, CUcontext *context)
     bool raced = primaries[device] != NULL;
     primaries[device] = *context;
     fr_core_unlock(&primaries_lock);
-    if (raced) // another thread's reference stays, or the one from before a reset
+    if (raced) // another thread's reference is kept, or the one from before a reset
         (void)fr_cu.cuDevicePrimaryCtxRelease_v2(handle);
     return FR_OK;
 }
@@ -95,8 +97,8 @@ void fr_cuda_exchange_capture_mode(int *mode)
     *mode = (int)before;
 }
 
-// The thread's current context outside of all scopes that it is in, NULL where it has none or is in
-// it.
+// The thread's current context outside of all scopes that it is in. NULL where it has none, or a
+// scope has made the same one current.
 static FR_TLS CUcontext outer_context;
 static FR_TLS unsigned scope_depth;
 
@@ -105,7 +107,7 @@ CUcontext fr_cuda_scope_outer(void)
     return outer_context;
 }
 
-// `current` is the thread's current context.
+// Enters a context. `current` is the thread's current context.
 static enum fr_status enter(CUcontext context, CUcontext current, struct fr_device_scope *scope)
 {
     if (context != current) {
@@ -191,6 +193,6 @@ int fr_cuda_current(void)
     CUdevice device = 0;
     if (get_current(&current) == FR_OK && current != NULL &&
         fr_cu.cuCtxGetDevice(&device) == CUDA_SUCCESS)
-        return (int)device; // which is its ordinal
+        return (int)device; // a handle is the device's ordinal
     return -1;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Inside of the row of CUDA: the driver's functions, the context scope, and leased streams.
+// What the files of the CUDA row share: the driver's functions, the context scope, and leased
+// streams. Private to src/device/cuda.
 #ifndef FR_DEVICE_CUDA_CUDA_INT_H
 #define FR_DEVICE_CUDA_CUDA_INT_H
 
@@ -8,7 +9,7 @@
 #include <cuda.h>
 
 // Every driver function that Fabrail calls, by the name that libcuda.so.1 exports, and whether it
-// is needed. A driver without a needed one is not used at all.
+// is needed. A driver that lacks a needed function is not used at all.
 #define FR_CU_FUNCTIONS(X)                                                                         \
     X(cuCtxGetCurrent, true)                                                                       \
     X(cuCtxGetDevice, true)                                                                        \
@@ -69,7 +70,7 @@
     X(cuStreamSynchronize, true)                                                                   \
     X(cuThreadExchangeStreamCaptureMode, false) /* CUDA 10.1 */
 
-// Headers that lack newer functions.
+// Declarations that older CUDA headers lack.
 #if CUDA_VERSION < 12000
 extern CUresult CUDAAPI cuCtxGetId(CUcontext context, unsigned long long *id);
 #endif
@@ -77,10 +78,11 @@ extern CUresult CUDAAPI cuCtxGetId(CUcontext context, unsigned long long *id);
 extern CUresult CUDAAPI cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device);
 #endif
 
-// Handle types. Headers before CUDA 12.3 lack the second.
+// Handle types. Headers before CUDA 12.3 lack the fabric handle's.
 #define FR_CUDA_FD     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 #define FR_CUDA_FABRIC ((CUmemAllocationHandleType)0x8)
 
+// The driver's functions. A function that is not needed may be NULL.
 struct fr_cuda_driver {
 #define FR_CU_MEMBER(name, needed) __typeof__(name) *name;
     FR_CU_FUNCTIONS(FR_CU_MEMBER)
@@ -91,22 +93,22 @@ struct fr_cuda_driver {
 // Valid from the first time that fr_cuda_present returned true, and constant from then on.
 extern struct fr_cuda_driver fr_cu;
 
-// Whether the CUDA driver is loaded. Most members of the row may be called before.
+// Returns whether the CUDA driver is loaded. Most members of the row may be called before it is.
 bool fr_cuda_present(void);
 
-// Translates the CUresult that the driver call `call` gave and logs it. A driver that is shutting
-// down at exit, or that was never initialised, is no news and stays unlogged.
+// Logs the CUresult that the driver call `call` gave, and translates it. A driver that is shutting
+// down at exit, or was never initialised, is not logged.
 enum fr_status fr_cuda_fail(const char *call, int answer);
 
 // Returns whether `result` says that the driver is not up: not initialised by the application, shut
 // down at exit, or on the wrong side of a fork.
 bool fr_cuda_result_is_down(CUresult result);
 
-// Writes the driver's name of `result`; the text is constant.
+// Returns the driver's name of `result`. The text is constant.
 const char *fr_cuda_result_name(CUresult result);
 
-// The members of the row that are functions of other files; device.h and device_int.h say what each
-// does.
+// Members of the row that other files define as functions. Their contracts are in device.h and
+// device_int.h.
 #define FR_CUDA_MEMBERS(X)                                                                         \
     X(is_installed)                                                                                \
     X(in_use)                                                                                      \
@@ -151,67 +153,76 @@ const char *fr_cuda_result_name(CUresult result);
 FR_CUDA_MEMBERS(FR_CUDA_DECLARE)
 #undef FR_CUDA_DECLARE
 
-// Makes one given context current.
+// Makes the given context current.
 FR_MUST_CHECK enum fr_status fr_cuda_scope_enter_context(CUcontext context,
                                                          struct fr_device_scope *scope);
 
-// Makes the context current that is expected to live longest, for calls that belong to no range:
-// the primary context of `device` if it is in use, else the thread's current one, else the primary
-// context after all.
+// Makes the context current that is expected to live longest, for calls that belong to no range. It
+// is the primary context of `device` if that is in use; else the thread's current one; else the
+// primary context, which the call brings to life.
 FR_MUST_CHECK enum fr_status fr_cuda_scope_enter_lasting(int device, struct fr_device_scope *scope);
 
-// Inside of a scope, the context that was current outside of it and of those around it, if that is
-// another one than there; else NULL.
+// Returns the context that was current outside of all scopes that the thread is in. Returns NULL if
+// that is the one current inside.
 CUcontext fr_cuda_scope_outer(void);
 
-// Whether the device's primary context is in use by anyone in this process.
+// Returns whether anyone in this process uses the device's primary context.
 bool fr_cuda_primary_is_active(int device);
 
 // Returns the device that is to move memory whose kind, context and home are known. Memory of a
-// context is moved there; other memory by the device of the thread's current context if it is open
-// to that. Else VMM memory is moved by a device whose primary context is active, its home before
-// others, and by its home where there is none, unless it is open to other devices only.
+// context is moved by the context's device. Other memory is moved by the device of the thread's
+// current context if the memory is open to it.
+//
+// Else VMM memory is moved by a device whose primary context is active, its home before others.
+// Without such a device its home moves it, unless the memory is open only to others.
 int fr_cuda_choose_mover(const struct fr_device_range *range, uintptr_t address);
 
-// Declares the calling thread's calls unrelated to graphs that threads capture, without which the
-// driver refuses some and spoils the capture. Writes what was declared before; called again with
-// that, it undoes itself.
+// Declares the calling thread's calls unrelated to graphs that threads capture. Otherwise the
+// driver refuses some of them and spoils the capture. Writes the mode that was declared before; a
+// second call with that undoes the first.
 void fr_cuda_exchange_capture_mode(int *mode);
 
-// Whether the driver has what it takes to make VMM memory.
+// Returns whether the driver has the functions that make VMM memory.
 bool fr_cuda_has_vmm(void);
 
 // Maps memory at addresses of its own, readable and writable by one device. Writes the address, and
-// the call that the result is of.
+// the name of the driver call that the result belongs to. The caller undoes it with fr_cuda_unmap.
 CUresult fr_cuda_map(CUmemGenericAllocationHandle handle, size_t bytes, int device,
                      uintptr_t *address, const char **call);
+// Undoes fr_cuda_map.
 void fr_cuda_unmap(uintptr_t address, size_t bytes);
 
+// A stream that is leased to batches or lies idle in a cache.
 struct fr_cuda_stream {
     struct fr_device_stream base;
     struct fr_cuda_stream *next;   // in the cache of idle streams
-    unsigned long long context_id; // tells a context from an earlier one at the same address
+    unsigned long long context_id; // tells the context from an earlier one at its address
     CUstream handle;
     CUevent marks[FR_DEVICE_MARKS]; // each made when it is first set
     size_t max_pitch_bytes;         // of 2D copies on the context's device
     bool cacheable;
 };
 
+// Returns the CUDA stream that begins with `stream`.
 static inline struct fr_cuda_stream *fr_cuda_stream_of(struct fr_device_stream *stream)
 {
     return (struct fr_cuda_stream *)(void *)stream;
 }
 
-// The images of the kernels that nvcc made, NULL in a build without. Tests put some here that the
-// simulated driver takes. That for reductions is loaded when first asked for.
+// Images of the kernels that nvcc made, NULL in a build without nvcc. Tests put images here that
+// the simulated driver takes. Images for reductions and packing are loaded when first asked for.
 extern const void *fr_cuda_kernels_image;
 extern const void *fr_cuda_reduce_image;
 extern const void *fr_cuda_pack_image;
 
-// For the end of the process: each gives back what its file keeps.
+// Destroys the idle streams. Like the other releases below, it is called when module device is
+// released.
 void fr_cuda_streams_release(void);
+// Unloads the kernels of all contexts. Called after fr_cuda_streams_release.
 void fr_cuda_kernels_release(void);
+// Gives back the references to primary contexts.
 void fr_cuda_contexts_release(void);
+// Forgets which allocations make the application's calls synchronous.
 void fr_cuda_settled_release(void);
 
 #endif

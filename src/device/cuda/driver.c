@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The CUDA driver, which Fabrail never initialises: the addresses of its functions, its errors, and
-// the row of CUDA.
+// The CUDA driver: the addresses of its functions, its errors, and the row of CUDA. Fabrail never
+// initialises the driver.
 #include "config.h"
 
 #include "device/cuda/cuda_int.h"
@@ -12,7 +12,7 @@
 struct fr_cuda_driver fr_cu;
 
 static struct fr_lock publish_lock = FR_LOCK_INIT;
-static atomic_bool bound; // fr_cu stands
+static atomic_bool bound; // fr_cu is filled
 
 static bool bind_functions(void *handle, struct fr_cuda_driver *driver)
 {
@@ -97,14 +97,14 @@ enum fr_status fr_cuda_fail(const char *call, int answer)
 static void release(void)
 {
     fr_cuda_streams_release();
-    fr_cuda_kernels_release(); // after the streams, on which they run
+    fr_cuda_kernels_release(); // after the streams on which they run
     fr_cuda_contexts_release();
     fr_cuda_settled_release();
 }
 
 #define FR_CUDA_MEMBER(member) .member = fr_cuda_##member,
 const struct fr_device_ops fr_cuda_ops = {
-    FR_CUDA_MEMBERS(FR_CUDA_MEMBER) // of other files
+    FR_CUDA_MEMBERS(FR_CUDA_MEMBER) // defined in other files
         .library = "libcuda.so",
     .bind = bind_driver,
     .release = release,

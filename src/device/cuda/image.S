@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The kernels as nvcc made them, for every architecture in one image, which the driver picks from.
+// The kernels as nvcc made them. One image has them for every architecture, and the driver picks
+// one.
     .macro image name, file
     .balign 64
     .globl \name

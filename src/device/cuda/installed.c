@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whether this host has a CUDA driver, found out without loading it.
+// Whether this host has a CUDA driver. The driver is not loaded to find out.
 #include "config.h"
 
 #include "device/cuda/cuda_int.h"
@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-// Looks in the folders that the dynamic loader would search for the program.
+// Returns whether the driver's file is in a folder that the dynamic loader would search for the
+// program.
 static bool is_in_search_path(void)
 {
     Dl_serinfo size;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The kernels. Built by nvcc into an image that module.c loads through the driver; written in what
-// C and C++ share, but for the one template.
+// The kernels of pushes. nvcc builds them into an image that module.c loads through the driver.
+// They are written in what C and C++ share, templates apart.
 //
-// A push moves many pieces at once, to several peers over NVLink or within the device. Each thread
-// has several 16-byte loads under way before it stores, since a store to a peer costs a thread
-// nothing and a load costs it a microsecond. Stores are always 16 bytes wide and aligned; where the
+// A push moves many pieces at once, to several peers over NVLink or within the device. A store to a
+// peer costs a thread nothing, but a load costs it a microsecond. So each thread has several
+// 16-byte loads under way before it stores. Stores are always aligned and 16 bytes wide. Where the
 // source is aligned otherwise, the loads are narrower.
 #include "device/cuda/barrier.cuh"
 
@@ -13,7 +13,7 @@ template <int WIDTH> struct in_flight {
     enum { LOADS = WIDTH >= 8 ? 4 : WIDTH == 4 ? 2 : 1 };
 };
 
-// A 16-byte unit from an address that is a multiple of WIDTH.
+// Loads a 16-byte unit from an address that is a multiple of WIDTH.
 template <int WIDTH> static __device__ __forceinline__ uint4 load_unit(const char *src);
 
 template <> __device__ __forceinline__ uint4 load_unit<16>(const char *src)
@@ -58,8 +58,8 @@ template <> __device__ __forceinline__ uint4 load_unit<1>(const char *src)
                       join_bytes(from + 12));
 }
 
-// Copies 16-byte units, all threads of the block together. What is left of the last round is loaded
-// in one go as well: a load at a time would cost a small piece as many microseconds.
+// Copies 16-byte units by all threads of the block together. The rest of the last round is loaded
+// in one go as well. One load at a time would cost a small piece as many microseconds.
 template <int WIDTH>
 static __device__ __forceinline__ void copy_units(uint4 *dst, const char *src, uint64_t units)
 {
@@ -161,7 +161,7 @@ extern "C" __global__ void __launch_bounds__(FR_PUSH_MAX_THREADS)
     push(&params.head, params.pieces);
 }
 
-// A push between two meetings with the others.
+// Pushes between two meetings with other ranks.
 static __device__ __forceinline__ void push_met(const struct fr_round &round, const uint64_t *slabs,
                                                 const struct fr_push_head *head,
                                                 const struct fr_push_piece *pieces)

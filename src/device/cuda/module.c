@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Loading of the kernels, once a context, and their launches.
+// Loading of kernels, once for each context, and their launches.
 //
-// A driver that does not take the image (too old for it, or of a GPU that nvcc did not know) is
-// warned of once and remembered context by context; copy engines serve instead. A GPU that is full
-// may have room later, and is asked again.
+// A driver may refuse the image because it is too old for it, or because nvcc did not know its GPU.
+// That is warned of once and remembered for each context; copy engines then serve instead. A GPU
+// whose memory is full may have room later and is asked again.
 #include "config.h"
 
 #include "device/cuda/cuda_int.h"
@@ -31,7 +31,7 @@ struct fr_cuda_kernels {
     struct fr_device_kernels base;
     struct fr_cuda_kernels *next;
     unsigned long long context_id;
-    CUmodule modules[FR_IMAGE_COUNT]; // NULL: not asked for yet, or the driver did not take it
+    CUmodule modules[FR_IMAGE_COUNT]; // NULL: not asked for yet, or refused by the driver
     CUfunction functions[FR_KERNEL_COUNT];
     _Atomic int states[FR_IMAGE_COUNT]; // an image's functions are constant once it is not UNKNOWN
 };
@@ -47,7 +47,8 @@ static const char *const names[FR_KERNEL_COUNT] = {
 static const struct {
     const void **image;
     enum fr_device_kernel first, last;
-    const char *what; // it is for, and what else does that
+    // What an image is for, and what else does that work.
+    const char *what;
 } images[FR_IMAGE_COUNT] = {
     [FR_IMAGE_PUSH] = {&fr_cuda_kernels_image, FR_KERNEL_PUSH_FEW, FR_KERNEL_MET_MANY,
                        "copies, so copy engines move all sizes between GPUs"},
@@ -60,10 +61,11 @@ static const struct {
 static struct fr_lock kernels_lock = FR_LOCK_INIT;
 static struct fr_cuda_kernels *kernels_list FR_GUARDED_BY(kernels_lock);
 
-// When a GPU was last found to be full; 0: never.
+// When a GPU was last found to be full, 0 for never.
 static _Atomic int64_t full_ns;
 
-// Loading takes too long to be tried in every call.
+// Returns whether a GPU was full so lately that loading, which takes long, should not be tried
+// again.
 static bool was_full_lately(void)
 {
     enum { AGAIN_NS = 200000000 };
@@ -71,7 +73,8 @@ static bool was_full_lately(void)
     return found_ns != 0 && fr_time_ns() - found_ns < AGAIN_NS;
 }
 
-// Whether a result of loading says no more than that there is no room now. Notes it then.
+// Returns whether a result of loading only says that there is no room now, and notes the time if
+// so.
 static bool is_full(CUresult result)
 {
     if (result != CUDA_ERROR_OUT_OF_MEMORY)
@@ -88,8 +91,8 @@ static bool driver_has_functions(void)
            fr_cu.cuMemFreeHost != NULL && fr_cu.cuCtxGetId != NULL;
 }
 
-// Returns the entry of the context. An entry of an earlier context at the same address is taken out
-// and left in *stale; what it names died with that context.
+// Returns the entry of the context. Takes out the entry of an earlier context at the same address
+// and leaves it in *stale. What that entry names died with its context.
 static struct fr_cuda_kernels *find(CUcontext context, unsigned long long context_id,
                                     struct fr_cuda_kernels **stale)
 {
@@ -122,7 +125,7 @@ static void unload_module(CUmodule *module)
     *module = NULL;
 }
 
-// Gives the driver's share back. The context must be current.
+// Unloads the kernels from their context, which must be current.
 static void unload(struct fr_cuda_kernels *kernels)
 {
     CUresult result = CUDA_SUCCESS;
@@ -153,7 +156,7 @@ static void warn_of(enum fr_device_image image, CUresult result)
                 fr_cuda_result_name(result), images[image].what);
 }
 
-// Of the context's device, 1 where the driver does not say.
+// Returns the multiprocessors of the current context's device, 1 where the driver does not say.
 static unsigned count_multiprocessors(void)
 {
     CUdevice device;
@@ -165,8 +168,8 @@ static unsigned count_multiprocessors(void)
     return count > 1 ? (unsigned)count : 1;
 }
 
-// Fills in what the driver gives. Without it the entry says that the context has no kernels. False
-// when there is nothing to say yet.
+// Loads the kernels and fills the entry. If the driver refuses, the entry says that the context has
+// no kernels. Returns false when it cannot be told yet.
 static bool load(struct fr_cuda_kernels *kernels)
 {
     const size_t bytes =
@@ -179,7 +182,7 @@ static bool load(struct fr_cuda_kernels *kernels)
                                       CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
     }
     if (result == CUDA_SUCCESS) {
-        memset(words, 0, bytes); // and no value is ever 0
+        memset(words, 0, bytes); // no value is ever 0
         kernels->base.multiprocessors = count_multiprocessors();
         kernels->base.words = words;
         return true;
@@ -191,7 +194,8 @@ static bool load(struct fr_cuda_kernels *kernels)
     return true;
 }
 
-// Returns the entry that is in the list now: this one, or that of a thread which was faster.
+// Puts an entry in the list. Returns the entry that is there then: this one, or that of a faster
+// thread.
 static struct fr_cuda_kernels *publish(struct fr_cuda_kernels *kernels)
 {
     struct fr_cuda_kernels *first = NULL;
@@ -238,7 +242,8 @@ static struct fr_cuda_kernels *get(CUcontext context)
     return kernels->modules[FR_IMAGE_PUSH] != NULL ? kernels : NULL;
 }
 
-// Another thread may do the same: what it was first with counts.
+// Loads an image that was not loaded with the entry. Threads may do so at once; the first result
+// counts.
 static void load_later(struct fr_cuda_kernels *kernels, enum fr_device_image image)
 {
     CUmodule module = NULL;
@@ -297,7 +302,7 @@ void fr_cuda_kernels_release(void)
         struct fr_cuda_kernels *next = kernels->next;
         unsigned long long id = 0;
         struct fr_device_scope scope;
-        // A destroyed context took everything along.
+        // A context that is destroyed took its kernels along.
         if (fr_cu.cuCtxGetId(kernels->base.context, &id) == CUDA_SUCCESS &&
             id == kernels->context_id &&
             fr_cuda_scope_enter_context(kernels->base.context, &scope) == FR_OK) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which device moves memory that belongs to no context: VMM and pool memory, which may lie on one
-// device and be open to others only.
+// Which device moves memory that belongs to no context. That is VMM and pool memory, which may lie
+// on one device and be open to others only.
 //
 // The driver refuses copies and kernels of a device that the memory is not open to, even if the
-// memory lies on it. And a context takes some hundred megabytes of its device, so none is made on
-// a device that the program does not use, as long as another one can do the work.
+// memory lies on it. A context takes some hundred megabytes of its device. So no context is made on
+// a device that the program does not use, as long as another device can do the work.
 #include "config.h"
 
 #include "device/cuda/cuda_int.h"
@@ -18,8 +18,8 @@ bool fr_cuda_is_open_to(int device, uintptr_t address)
            flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 }
 
-// Returns a device that the memory is open to, among those with an active primary context or all;
-// -1 for none.
+// Returns a device that the memory is open to, -1 for none. With `must_be_active` only devices with
+// an active primary context count.
 static int find_open(uintptr_t address, bool must_be_active)
 {
     CUdevice handle;
@@ -44,7 +44,8 @@ static int choose_for_vmm(int home, int current, uintptr_t address)
     return other >= 0 ? other : home;
 }
 
-// The driver tells where the current device finds pool memory, if it does.
+// Returns the device that moves pool memory. If the current device can reach the memory, the driver
+// tells.
 static int choose_for_pool(int home, int current, uintptr_t address)
 {
     CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_DEVICE_POINTER;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The NVLink fabric that GPUs belong to, and what GPUs the machine has, as NVML tells it. NVML
-// comes with the driver; it is loaded at the first question, since most processes never have one,
-// and stays loaded and initialised. Its types are declared here, so that no nvml.h is needed to
-// build; names, values and layouts are those of NVIDIA's NVML API Reference. A machine without NVML
-// has no such fabric, which is no error.
+// What NVML tells: the NVLink fabric that GPUs belong to, and the GPUs of the machine. NVML comes
+// with the driver. It is loaded at the first question, since most processes never have one, and
+// stays loaded and initialised. A machine without NVML has no such fabric, which is no error.
+//
+// NVML's types are declared here, so that the build needs no nvml.h. Names, values and layouts are
+// those of NVIDIA's NVML API Reference.
 #include "config.h"
 
 #include "device/cuda/cuda_int.h"
@@ -13,12 +14,12 @@
 #include <stdio.h>
 #include <string.h>
 
-// nvmlReturn_t and nvmlGpuFabricState_t.
+// Values of nvmlReturn_t and nvmlGpuFabricState_t.
 enum { NVML_OK = 0, FABRIC_COMPLETED = 3 };
 
 typedef struct nvml_gpu *nvml_gpu; // nvmlDevice_t
 
-// nvmlGpuFabricInfo_t. Deprecated by CUDA 13 for the next one, which came with CUDA 12.3.
+// nvmlGpuFabricInfo_t. CUDA 13 deprecates it for the next one, which came with CUDA 12.3.
 struct fabric_info {
     unsigned char cluster[16];
     int status;
@@ -26,7 +27,7 @@ struct fabric_info {
     unsigned char state;
 };
 
-// nvmlGpuFabricInfo_v2_t: newer versions are longer, and a driver that knows them takes this one.
+// nvmlGpuFabricInfo_v2_t. Newer versions are longer, and a driver that knows them accepts this one.
 struct fabric_info_v2 {
     unsigned version;
     unsigned char cluster[16];
@@ -54,7 +55,7 @@ struct nvml {
 #undef NVML_MEMBER
 };
 
-// Written before `state` says so, constant from then on.
+// Written before `state` says so, and constant from then on.
 static struct nvml nvml;
 static _Atomic enum { NVML_UNKNOWN, NVML_READY, NVML_MISSING } state;
 static struct fr_lock publish_lock = FR_LOCK_INIT;
@@ -66,7 +67,8 @@ struct answer {
 };
 static struct answer host_answer;
 enum { MAX_REMEMBERED = 64 };
-static struct answer device_answers[MAX_REMEMBERED]; // by ordinal; for higher ones ask each time
+// by ordinal; higher ones are asked about each time
+static struct answer device_answers[MAX_REMEMBERED];
 
 static const char *bind_functions(void *handle, struct nvml *functions)
 {
@@ -88,8 +90,8 @@ static const char *bind_functions(void *handle, struct nvml *functions)
     return NULL;
 }
 
-// Returns whether NVML is loaded and initialised. It counts its users, so that the application's
-// own use and two threads that come here at once do no harm.
+// Loads and initialises NVML, and returns whether that went well. NVML counts its users, so the
+// application's own use, or two threads here at once, do no harm.
 static bool load(struct nvml *functions)
 {
     void *handle = fr_core_dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -116,7 +118,7 @@ static bool is_ready(void)
         return now == NVML_READY;
     struct nvml functions;
     memset(&functions, 0, sizeof(functions));
-    bool loaded = load(&functions); // under no lock, for it takes the dynamic loader's
+    bool loaded = load(&functions); // under no lock, since it takes the dynamic loader's
     fr_core_lock(&publish_lock);
     if (atomic_load_explicit(&state, memory_order_relaxed) == NVML_UNKNOWN) {
         nvml = functions;
@@ -126,7 +128,7 @@ static bool is_ready(void)
     return atomic_load_explicit(&state, memory_order_acquire) == NVML_READY;
 }
 
-// Asks the newest function that NVML has and that takes this version of the question.
+// Asks the newest function of NVML that takes this version of the question.
 static int read_info(nvml_gpu gpu, struct fabric_info_v2 *info)
 {
     int result = -1;
@@ -144,7 +146,7 @@ static int read_info(nvml_gpu gpu, struct fabric_info_v2 *info)
     return result;
 }
 
-// `name` and `number` are for the log.
+// Reads the clique of a GPU. `name` and `number` are for the log.
 static void read_clique(nvml_gpu gpu, const char *name, unsigned number,
                         struct fr_device_clique *clique)
 {
@@ -175,7 +177,7 @@ static bool recall(struct answer *answer, struct fr_device_clique *clique)
     return true;
 }
 
-// Threads that asked at once have found the same.
+// Keeps an answer. Threads that ask at once have found the same.
 static void remember(struct answer *answer, const struct fr_device_clique *clique)
 {
     fr_core_lock(&publish_lock);
@@ -196,7 +198,7 @@ static void find_host_clique(struct fr_device_clique *clique)
         nvml_gpu gpu = NULL;
         struct fr_device_clique one;
         if (nvml.nvmlDeviceGetHandleByIndex_v2(index, &gpu) != NVML_OK)
-            continue; // one that this process may not use
+            continue; // a GPU that this process may not use
         read_clique(gpu, "NVML device", index, &one);
         if (!one.valid)
             continue;
@@ -217,7 +219,7 @@ void fr_cuda_clique_of_host(struct fr_device_clique *clique)
     remember(&host_answer, clique);
 }
 
-// The name of a GPU that NVML knows it by; that of a part of a GPU (MIG) it does not know.
+// Writes the name by which NVML knows a GPU. NVML does not know a part of a GPU (MIG) by it.
 static void format_uuid(const CUuuid *uuid, char text[48])
 {
     size_t at = (size_t)snprintf(text, 48, "GPU-");
@@ -266,7 +268,7 @@ void fr_cuda_clique_of(int device, struct fr_device_clique *clique)
         remember(&device_answers[device], clique);
 }
 
-// The first GPU that this process may look at stands for all.
+// Reads the name of the first GPU that this process may look at, which stands for all.
 static bool read_name(unsigned count, char *name, unsigned room)
 {
     for (unsigned index = 0; index < count; index++) {
@@ -278,7 +280,7 @@ static bool read_name(unsigned count, char *name, unsigned room)
     return false;
 }
 
-// Where NVML is missing, as in containers that are given nothing but CUDA.
+// Asks the driver instead where NVML is missing, as in containers that are given only CUDA.
 static bool ask_driver(struct fr_device_machine *machine)
 {
     CUdevice first;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The kernels that pack and unpack: from memory in the shape of a datatype to packed memory and
-// back, where either may be page-locked memory of the host.
+// back. Either may be page-locked memory of the host.
 //
-// Threads take loads next to each other in the packed bytes. So a warp shares one long block, or
-// has many short ones; the packed side is always read and written in whole lines. A load and its
-// store are as wide as offsets, lengths and addresses allow, and never wider than a block. Each
-// thread has several loads under way before it stores.
+// Threads take neighbouring loads of the packed bytes. So a warp shares one long block or has many
+// short ones, and the packed side is always read and written in whole lines. A load and its store
+// are as wide as offsets, lengths and addresses allow, and never wider than a block. Each thread
+// has several loads under way before it stores.
 #include "fabrail/device/shape.h"
 
 enum { LOADS = 8 };
@@ -70,7 +70,8 @@ static __device__ __forceinline__ void copy_chunks(const struct fr_pack &pack, c
     }
 }
 
-// The barrier puts the other threads' stores before the release of the one that tells.
+// Tells the host that this block's bytes have landed. The barrier puts the other threads' stores
+// before the release of the thread that tells.
 static __device__ __forceinline__ void tell_host(const struct fr_pack &pack)
 {
     if (pack.words == 0)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Asking the driver what a pointer is. One call answers all of it.
+// What a pointer is, asked of the driver. One call answers all of it.
 #include "config.h"
 
 #include "device/cuda/cuda_int.h"
@@ -9,8 +9,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// What is asked, oldest attribute first: an old driver refuses a list with one that it does not
-// know, so it is asked only for the head of the list.
+// What is asked, the oldest attribute first. An old driver refuses a list with an attribute that it
+// does not know, so it is asked only for the head of the list.
 enum {
     ASK_TYPE,
     ASK_MANAGED,
@@ -45,8 +45,9 @@ static enum fr_device_kind vmm_kind(unsigned handle_types)
     return FR_KIND_VMM;
 }
 
-// Answers are eight bytes each whatever their type, zeroed before, which on the little-endian
-// machines that CUDA runs on reads the same as their own type.
+// Returns the kind of memory. Each answer has eight bytes that were zeroed before, whatever its
+// type. On the little-endian machines that CUDA runs on, they read the same as the answer's own
+// type.
 static enum fr_device_kind kind_of(const uint64_t answers[ASK_COUNT])
 {
     if ((uint32_t)answers[ASK_MANAGED] != 0) // before the type, which says where the pages are
@@ -86,8 +87,9 @@ static void fill_range(uintptr_t address, const uint64_t answers[ASK_COUNT],
     range->bytes = (size_t)answers[ASK_BYTES];
 }
 
-// Asks the kernel, which reads the signal set before it looks at the senseless first argument, so
-// that nothing but the error differs.
+// Returns whether the CPU can read an address. The kernel is asked by a call whose first argument
+// is senseless. It reads the signal set before it looks at that, so the error tells, and nothing
+// changes.
 static bool is_readable(const void *address)
 {
     enum { SET_BYTES = 8 };
@@ -99,8 +101,8 @@ static bool is_readable(const void *address)
     return readable;
 }
 
-// What a failed question means. A driver that is down has no memory, and an invalid value is its
-// word for memory that it does not know.
+// Returns what a failed question means. A driver that is down has no memory, and an invalid value
+// is its word for memory that it does not know.
 static enum fr_status judge_failure(CUresult result)
 {
     if (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_CONTEXT ||
@@ -112,8 +114,8 @@ static enum fr_status judge_failure(CUresult result)
     return FR_ERR_DEVICE;
 }
 
-// After a failure, what the CPU cannot read must not reach an MPI that would read it. Copies then
-// succeed or fail in their own right; VMM is the kind of which least is assumed.
+// Guesses after a failure. What the CPU cannot read must not reach an MPI that would read it;
+// copies of it then succeed or fail in their own right. VMM is the kind of which least is assumed.
 static enum fr_status guess(const void *address, CUresult result, struct fr_device_range *range)
 {
     enum fr_status status = judge_failure(result);

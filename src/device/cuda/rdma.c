@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What NICs that reach device memory want of the driver: in which order what they write is seen, a
-// flush of it, and a context for threads whose libraries use the device.
+// The driver's part in NICs that reach device memory: the order in which their writes are seen, and
+// a flush of these. Threads whose libraries use the device get a context here.
 #include "config.h"
 
 #include "device/cuda/cuda_int.h"
 
-// 0 for what the driver does not say.
+// Returns an attribute of a device, 0 if the driver does not tell it.
 static int ask(int device, CUdevice_attribute attribute)
 {
     CUdevice handle;

@@ -1,29 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The kernel of reductions: pulls elements from all sources, which may be other GPUs' memory,
+// The kernel of reductions. It pulls elements from all sources, which may be other GPUs' memory,
 // combines them in the order of the sources, and pushes the result to all targets.
 //
-// One thread does all that there is to an element, so that targets may be the sources' own memory.
-// The order is the same whatever the number of blocks, hence so is every bit of the result. Each
-// thread has several units of several sources in hand, since a load from another GPU takes a
-// microsecond.
+// One thread does all the work on an element, so targets may be the sources' own memory. The order
+// does not depend on the number of blocks, and so every bit of the result is the same. A load from
+// another GPU takes a microsecond, so each thread holds several units of several sources at once.
 //
-// The loads and stores are the same for all types, so only what is computed of two units is there
-// once for each row of reduce.def. An element that comes singly is the first one of a unit.
+// Loads and stores are the same for all types. Only the code that combines two units exists once
+// for each row of reduce.def. A single element is treated as the first one of a unit.
 #include "device/cuda/barrier.cuh"
 
-// Units that a thread has in hand of each source, and sources that it loads at once besides the
-// sum.
+// Units of each source that a thread holds, and sources that it loads at once besides the sum.
 enum { HELD = 4, AHEAD = 3 };
 
 struct held {
     uint4 units[HELD];
 };
 
-// The items of a thread: where the first is, how far from each other, and where they end.
+// The items of a thread: the first one, the distance between them, and their end.
 struct items {
     uint64_t at, step, end;
     uint32_t gap;
-    uint32_t bytes; // of each
+    uint32_t bytes; // of each item
     bool whole;     // units, else elements
 };
 
@@ -35,7 +33,7 @@ static __device__ __forceinline__ uint4 load_element(const char *from, uint32_t 
     } else if (bytes == 2) {
         unit.x = *(const uint16_t *)from;
     } else {
-        unit.x = *(const uint32_t *)from; // elements of more bytes may be aligned to 4
+        unit.x = *(const uint32_t *)from; // longer elements may be aligned to 4
         if (bytes >= 8)
             unit.y = ((const uint32_t *)from)[1];
         if (bytes == 16) {
@@ -164,7 +162,7 @@ static __device__ __forceinline__ void combine_by_row(uint32_t row, struct held 
     }
 }
 
-// Sources from `first` on, as many as are loaded at once.
+// Loads sources from `first` on, as many as are loaded at once.
 static __device__ __forceinline__ void load_ahead(struct held next[AHEAD], uint32_t first,
                                                   const struct fr_reduce &params, uint64_t offset,
                                                   const struct items &items)
@@ -176,8 +174,8 @@ static __device__ __forceinline__ void load_ahead(struct held next[AHEAD], uint3
     }
 }
 
-// Folds the items that a thread has in hand, which begin `offset` bytes into sources and targets.
-// Sources are waited for AHEAD at a time, and once for all of few.
+// Folds the items that a thread holds, which begin `offset` bytes into sources and targets. It
+// waits for AHEAD sources at a time, and only once where there are few.
 static __device__ __forceinline__ void fold(const struct fr_reduce &params, uint64_t offset,
                                             const struct items &items)
 {
@@ -195,7 +193,7 @@ static __device__ __forceinline__ void fold(const struct fr_reduce &params, uint
             if (params.mode == FR_REDUCE_SCAN)
                 store(sum, params.target[i] + offset, items);
 #pragma unroll
-            for (uint32_t j = 0; j + 1 < AHEAD; j++) // registers have no index
+            for (uint32_t j = 0; j + 1 < AHEAD; j++) // shifted, since registers have no index
                 next[j] = next[j + 1];
         }
     }
@@ -205,8 +203,8 @@ static __device__ __forceinline__ void fold(const struct fr_reduce &params, uint
         store(sum, params.target[i] + offset, items);
 }
 
-// All units, where each target gets the value of all sources. A long reduction waits for its
-// instructions, too, so that this has none but loads, one operation and stores.
+// Folds all units, where each target gets the value of all sources. A long reduction also waits for
+// its instructions, so this has only loads, one operation and stores.
 template <class R>
 static __device__ __forceinline__ void fold_units(const struct fr_reduce &params, uint64_t thread,
                                                   uint64_t threads)
@@ -230,7 +228,7 @@ static __device__ __forceinline__ void fold_units(const struct fr_reduce &params
     }
 }
 
-// Whether the units were folded: sums are what long reductions are made of.
+// Folds the units of sums, which long reductions mostly are. Returns whether it did.
 static __device__ __forceinline__ bool fold_sums(const struct fr_reduce &params, uint64_t thread,
                                                  uint64_t threads)
 {
@@ -263,13 +261,13 @@ static __device__ __forceinline__ void tell_host(const struct fr_reduce &params)
     }
 }
 
-// All that is there to be reduced, by all blocks.
+// Reduces all elements, by all blocks.
 static __device__ __forceinline__ void reduce(const struct fr_reduce &params)
 {
     const uint64_t thread = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
     const uint64_t threads = (uint64_t)gridDim.x * blockDim.x;
     const uint64_t singles = params.head + params.tail;
-    // First the units, as many as a thread holds at a time, then one element at a time.
+    // Units come first, as many as a thread holds at a time, then one element at a time.
     const uint64_t rounds = fold_sums(params, thread, threads)
                                 ? 0
                                 : (params.units + HELD * threads - 1) / (HELD * threads);

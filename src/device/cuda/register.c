@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Page-locking of host memory.
 //
-// Memory is registered as portable, which makes it pinned for every context, but the registration
-// still belongs to the context that is current at the time and dies with it. Therefore the context
-// that will live longest is taken: the primary one, of the device last seen, if the application
-// uses it, as everyone does who uses the CUDA runtime. Only an application with none but contexts
-// of its own gets the registration into one of those.
+// Memory is registered as portable, which makes it pinned for every context. But the registration
+// belongs to the context that is current at the time, and dies with it. So the context that will
+// live longest is taken. That is the primary context of the device last seen if the application
+// uses it, as all users of the CUDA runtime do. Only an application that has no other contexts than
+// its own gets the registration into one of those.
 #include "config.h"
 
 #include "device/cuda/cuda_int.h"
@@ -22,7 +22,7 @@ enum fr_status fr_cuda_host_register(int device, void *address, size_t bytes)
     fr_cuda_scope_leave(&scope);
     if (result == CUDA_SUCCESS)
         return FR_OK;
-    // Slower, not wrong: the caller goes on with pageable memory, so this is no error.
+    // The caller goes on with pageable memory, which is slower but not wrong. So this is no error.
     if (!fr_cuda_result_is_down(result))
         fr_warn_once("cuMemHostRegister of %zu bytes failed with %s, so staging memory stays "
                      "pageable and copies are slower",

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory shared between processes: legacy CUDA IPC for what cuMemAlloc made, file descriptors and
-// fabric handles for VMM memory.
+// Memory shared between processes: by legacy CUDA IPC for cuMemAlloc memory, by file descriptors
+// and fabric handles for VMM memory.
 //
-// A refusal is no error: the bytes take another path, and one warning says why it is slower.
+// A refusal is no error. The bytes take another path, and one warning says why it is slower.
 #include "config.h"
 
 #include "device/cuda/cuda_int.h"
@@ -97,8 +97,8 @@ static int find_device(const unsigned char uuid[FR_DEVICE_UUID_BYTES])
     return -1;
 }
 
-// Whether `device` can access memory of the GPU with this UUID. A GPU that this process does not
-// see counts as in reach: only mapping its memory tells.
+// Returns whether `device` can access memory of the GPU with this UUID. A GPU that this process
+// does not see counts as in reach, since only mapping its memory tells.
 static bool reaches(int device, const unsigned char uuid[FR_DEVICE_UUID_BYTES])
 {
     if (!fr_cuda_present())
@@ -132,7 +132,7 @@ static void release_handle(CUmemGenericAllocationHandle handle)
         fr_cuda_fail("cuMemRelease", result);
 }
 
-// The handle of the memory behind a mapping, made into what another process can import.
+// Exports the memory behind a mapping as something that another process can import.
 static enum fr_status export_mapping(uintptr_t base, CUmemAllocationHandleType type, void *out)
 {
     CUmemGenericAllocationHandle handle;
@@ -200,15 +200,16 @@ enum fr_status fr_cuda_export_descriptor(uintptr_t base, int *descriptor)
     return status;
 }
 
-// What became of memory that others have offered, in one of the two ways.
+// Whether this process could open any memory that others offered, and how often it could not. There
+// is one for each of the two ways.
 struct offers {
     atomic_bool ever_opened;
     _Atomic unsigned failures;
 };
 static struct offers legacy_offers, object_offers;
 
-// What its owner has freed meanwhile cannot be opened, which is nothing to tell of: only a process
-// that can open nothing is.
+// Handles memory that cannot be opened. Its owner may have freed it meanwhile, which is not worth a
+// line. A process that can open none at all gets one.
 static enum fr_status refuse_offer(struct offers *offers, bool may_be_freed, const char *call,
                                    CUresult result)
 {
@@ -241,7 +242,8 @@ static enum fr_status open_legacy(const struct fr_device_export *export, uintptr
     return FR_OK;
 }
 
-// Where others could be opened, driver 580 says NOT_SUPPORTED of some that are freed meanwhile.
+// Handles a handle that cannot be imported. Driver 580 says NOT_SUPPORTED of some memory that was
+// freed meanwhile, so that counts as freed once other memory could be opened.
 static enum fr_status refuse_object(CUresult result)
 {
     bool may_be_freed = result == CUDA_ERROR_INVALID_VALUE ||
@@ -325,8 +327,8 @@ static void close_inside(const struct fr_device_import *import)
         fr_cuda_fail("cuIpcCloseMemHandle", result);
 }
 
-// Whether the context of the import is still there. One that is gone took its legacy mappings
-// along.
+// Returns whether the context of the import still exists. A context that is gone took its legacy
+// mappings along.
 static bool context_exists(const struct fr_device_import *import)
 {
     if (import->context_id != 0)
@@ -338,8 +340,8 @@ void fr_cuda_import_close(struct fr_device_import *import)
 {
     if (!fr_cuda_present())
         return;
-    // VMM mappings belong to no context; one is entered only for what a scope does about graphs
-    // that are being captured.
+    // VMM mappings belong to no context. A scope is entered only for what it does about graphs that
+    // are being captured.
     struct fr_device_scope scope;
     if (context_exists(import) && fr_cuda_scope_enter_context(import->context, &scope) == FR_OK) {
         close_inside(import);

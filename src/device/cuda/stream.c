@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Streams for copies, cached by context and direction.
 //
-// The streams do not synchronise with the default stream, so a message overlaps with the kernels
-// that the application has running there. What that loses is made up for by sync.c.
+// The streams do not synchronise with the default stream, so a message overlaps with kernels that
+// the application runs there. sync.c provides the order that is lost by that.
 #include "config.h"
 
 #include "device/cuda/cuda_int.h"
 
 #include <stdlib.h>
 
-// Idle streams held ready; each is a stream of some hundred kilobytes in the driver.
+// Most idle streams in the cache. Each takes some hundred kilobytes in the driver.
 enum { MAX_IDLE = 32 };
 
 static struct fr_lock idle_lock = FR_LOCK_INIT;
-static struct fr_cuda_stream *idle_streams FR_GUARDED_BY(idle_lock); // latest returned first
+static struct fr_cuda_stream *idle_streams FR_GUARDED_BY(idle_lock); // the last returned first
 static unsigned idle_count FR_GUARDED_BY(idle_lock);
 
 static struct fr_cuda_stream *take_idle(CUcontext context, unsigned long long context_id,
@@ -35,7 +35,7 @@ static struct fr_cuda_stream *take_idle(CUcontext context, unsigned long long co
     return found;
 }
 
-// Returns the stream that had to make place, NULL for none.
+// Puts a stream in the cache. Returns the stream that had to make room, NULL for none.
 static struct fr_cuda_stream *put_idle(struct fr_cuda_stream *stream)
 {
     struct fr_cuda_stream *evicted = NULL;
@@ -54,7 +54,8 @@ static struct fr_cuda_stream *put_idle(struct fr_cuda_stream *stream)
     return evicted;
 }
 
-// A destroyed context took its streams along, and its address may belong to another one now.
+// Returns whether the context of a stream still exists. A destroyed context took its streams along,
+// and its address may belong to another context now.
 static bool is_alive(const struct fr_cuda_stream *stream)
 {
     unsigned long long id = 0;
@@ -125,7 +126,7 @@ enum fr_status fr_cuda_stream_borrow(void *context, enum fr_device_direction dir
                                      struct fr_device_stream **stream)
 {
     // Before CUDA 12 a context cannot be told from an earlier one at its address, so no stream can
-    // be found: the thread's own default stream serves, which exists in every context.
+    // be cached. The thread's own default stream serves, which exists in every context.
     unsigned long long context_id = 0;
     bool cacheable =
         fr_cu.cuCtxGetId != NULL && fr_cu.cuCtxGetId(context, &context_id) == CUDA_SUCCESS;
@@ -155,8 +156,9 @@ enum fr_status fr_cuda_stream_return(struct fr_device_stream *returned)
     struct fr_cuda_stream *stream = fr_cuda_stream_of(returned);
     enum fr_status status = fr_cuda_scope_enter_context(returned->context, &scope);
     bool entered = status == FR_OK;
-    // Also outside of the scope, since the memory of copies under way is used again after this: a
-    // stream knows its context. Only that of a destroyed context is nothing to wait for any more.
+    // The stream is waited for outside of the scope too, since the memory of copies under way is
+    // used again after this. A stream knows its context. Only a stream of a destroyed context has
+    // nothing left to wait for.
     if (entered || !stream->cacheable || is_alive(stream)) {
         CUresult result = fr_cu.cuStreamSynchronize(stream->handle);
         if (result != CUDA_SUCCESS)
@@ -195,7 +197,8 @@ enum fr_status fr_cuda_stream_mark(struct fr_device_stream *stream, unsigned mar
     return result == CUDA_SUCCESS ? FR_OK : fr_cuda_fail("cuEventRecord", result);
 }
 
-// In the scope, since a thread that captures a stream may not ask otherwise.
+// The question is asked in the scope, since a thread that captures a stream may not ask outside of
+// one.
 enum fr_status fr_cuda_stream_ask(struct fr_device_stream *stream, unsigned mark, bool *reached)
 {
     struct fr_device_scope scope;

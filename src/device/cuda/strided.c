@@ -4,7 +4,7 @@
 
 #include "device/cuda/cuda_int.h"
 
-// Returns whether both sides' rows lie apart in order, as pitched copies want them.
+// Returns whether rows lie in order and apart on both sides, as pitched copies need them.
 static bool is_pitched(const struct fr_device_copy *copy, size_t max_pitch_bytes)
 {
     const ptrdiff_t strides[] = {copy->dst_stride[0], copy->src_stride[0]};
@@ -15,7 +15,7 @@ static bool is_pitched(const struct fr_device_copy *copy, size_t max_pitch_bytes
     return true;
 }
 
-// Returns whether both sides' planes are a whole number of rows apart and do not overlap.
+// Returns whether planes are a whole number of rows apart on both sides and do not overlap.
 static bool is_boxed(const struct fr_device_copy *copy)
 {
     const ptrdiff_t outer[] = {copy->dst_stride[1], copy->src_stride[1]};
@@ -52,7 +52,8 @@ static CUmemorytype src_type(const struct fr_cuda_stream *stream, const struct f
     return is_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
 }
 
-// Of the two addresses of a side, the driver reads the one that its memory type names.
+// Starts a pitched copy. The driver reads, of the two addresses of a side, the one that its memory
+// type names.
 static enum fr_status start_rows(const struct fr_cuda_stream *stream,
                                  const struct fr_device_copy *copy)
 {
@@ -94,7 +95,8 @@ static enum fr_status start_box(const struct fr_cuda_stream *stream,
     return result == CUDA_SUCCESS ? FR_OK : fr_cuda_fail("cuMemcpy3DAsync", result);
 }
 
-// One plane: a pitched copy, or a run each row where the strides allow nothing better.
+// Starts a copy of one plane: a pitched copy, or one copy for each row where the strides allow
+// nothing better.
 static enum fr_status start_plane(const struct fr_cuda_stream *stream,
                                   const struct fr_device_copy *copy)
 {

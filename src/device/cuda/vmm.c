@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Device memory of Fabrail's own, by the driver's virtual memory management: an allocation, a range
-// of addresses, and the mapping between them. It alone makes memory that can be exported as a
-// fabric handle, for GPUs of other hosts, and as a file descriptor, for other processes of this
-// one.
+// of addresses, and the mapping between them. No other memory can be exported both as a fabric
+// handle, for GPUs of other hosts, and as a file descriptor, for processes of this host.
 //
-// None of these calls needs a current context, so none is made current, and memory can be given
-// back when no context is left.
+// These calls need no current context, so none is made current. Memory can be given back when no
+// context is left.
 #include "config.h"
 
 #include "device/cuda/cuda_int.h"
@@ -16,16 +15,16 @@
 #include <string.h>
 #include <unistd.h>
 
-// What a process must be able to open before the driver makes fabric memory for it.
+// A process must be able to open this before the driver makes fabric memory for it.
 #define IMEX_CHANNEL "/dev/nvidia-caps-imex-channels/channel0"
 
 enum { MAX_DEVICES = FR_DEVICE_ROW_DEVICES };
 
-// What was learned of fabric memory on each device, an enum fr_device_support. Threads that find
-// out at the same time find the same.
+// What is known of fabric memory on each device, an enum fr_device_support. Threads that find out
+// at the same time find the same.
 static _Atomic int fabric_states[MAX_DEVICES];
 
-// What a device can do, in the order of the attributes that are asked for.
+// Abilities of a device, in the order in which attributes are asked for.
 enum { ABLE_VMM, ABLE_FD, ABLE_FABRIC, ABLE_RDMA, ABLE_COUNT };
 
 static enum fr_device_support get_state(int device)
@@ -49,7 +48,8 @@ bool fr_cuda_has_vmm(void)
            fr_cu.cuMemRelease != NULL && fr_cu.cuMemSetAccess != NULL && fr_cu.cuMemUnmap != NULL;
 }
 
-// Memory that is used up is no news here: what to do without is the caller's to say.
+// Translates an error and logs it. Memory that is used up is not logged; the caller decides what to
+// do then.
 static enum fr_status fail(const char *call, CUresult result)
 {
     return result == CUDA_ERROR_OUT_OF_MEMORY ? FR_ERR_NO_MEMORY : fr_cuda_fail(call, result);
@@ -78,13 +78,14 @@ static enum fr_status ask_abilities(int device, bool able[ABLE_COUNT])
         result = fr_cu.cuDeviceGetAttribute(&value, asked[i], handle);
         if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_VALUE)
             return fail("cuDeviceGetAttribute", result);
-        able[i] = result == CUDA_SUCCESS && value != 0; // older drivers do not know the newer ones
+        // older drivers do not know newer attributes
+        able[i] = result == CUDA_SUCCESS && value != 0;
     }
     return FR_OK;
 }
 
-// Allocates at least `bytes` with these properties, rounded up to the granularity that belongs to
-// them. `call` is the one that the result is of.
+// Allocates at least `bytes` with these properties, rounded up to their granularity. `call` is set
+// to the name of the driver call that the result belongs to.
 static CUresult create(const CUmemAllocationProp *property, size_t bytes,
                        struct fr_device_memory *memory, const char **call)
 {
@@ -109,9 +110,9 @@ static CUresult create(const CUmemAllocationProp *property, size_t bytes,
     return CUDA_SUCCESS;
 }
 
-// The same with a fabric handle, which is exported the first time: a host whose fabric is not set
-// up can refuse no earlier than that. `refused` tells a failure that memory without a fabric handle
-// would not meet.
+// Allocates as create does, with a fabric handle. The first allocation is exported to try it, since
+// a host whose fabric is not set up can refuse no earlier. `refused` tells a failure that memory
+// without a fabric handle would not meet.
 static CUresult create_fabric(const CUmemAllocationProp *property, size_t bytes,
                               struct fr_device_memory *memory, const char **call, bool *refused)
 {
@@ -132,7 +133,7 @@ static CUresult create_fabric(const CUmemAllocationProp *property, size_t bytes,
     return result;
 }
 
-// What can be said of the device node that stands for the permission.
+// Writes what can be said of the device node that stands for the permission.
 static void describe_channel(char *text, size_t bytes)
 {
     int saved_errno = errno;
@@ -148,8 +149,8 @@ static void describe_channel(char *text, size_t bytes)
     errno = saved_errno;
 }
 
-// What refused fabric memory on each device, written before the state; NULL for the device's own
-// word.
+// The call that refused fabric memory on each device, written before the state. NULL if the device
+// itself says that it has none.
 static const char *_Atomic refusing_calls[MAX_DEVICES];
 static _Atomic int refusals[MAX_DEVICES];
 
@@ -161,7 +162,7 @@ static void give_up_fabric(int device, const char *call, CUresult result)
                                                          : FR_SUPPORT_NOT_SUPPORTED);
 }
 
-// Returns whether to try for fabric memory. The device's own word that it has none is final.
+// Returns whether to try for fabric memory. If the device says that it has none, that is final.
 static bool may_have_fabric(int device, bool able)
 {
     enum fr_device_support state = get_state(device);
@@ -171,7 +172,8 @@ static bool may_have_fabric(int device, bool able)
     return false;
 }
 
-// Says why there is none to those who need it; memory for GPUs of this host does without.
+// Warns why there is no fabric memory. Called for those who need it; memory for GPUs of this host
+// does without.
 static void tell_refusal(int device, enum fr_device_support state)
 {
     const char *call = refusing_calls[device];
@@ -232,7 +234,7 @@ void fr_cuda_unmap(uintptr_t address, size_t bytes)
 {
     CUresult result = fr_cu.cuMemUnmap(address, bytes);
     note_undone("cuMemUnmap", result);
-    if (result == CUDA_SUCCESS) // else the range is not free to be given back
+    if (result == CUDA_SUCCESS) // else the range cannot be given back
         note_undone("cuMemAddressFree", fr_cu.cuMemAddressFree(address, bytes));
 }
 
