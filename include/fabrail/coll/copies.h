@@ -21,8 +21,8 @@ struct fr_coll_copy {
     struct fr_coll_slot own;
 };
 
-// Returns whether the device that moves bytes can leave out part of a copy and use the
-// application's memory.
+// Returns whether the device that moves bytes can use the application's memory itself, so that
+// bytes need not be copied.
 static inline bool fr_coll_can_spare(const struct fr_coll_copy *copy,
                                      const struct fr_device_range *mover)
 {
