@@ -104,6 +104,7 @@ void fr_request_op_drop_views(struct fr_request_op *op);
 // Adds a view of the buffer at position `arg`. Returns NULL when there are too many. Its blocks are
 // added next, by fr_request_op_add_block.
 struct fr_staging_view *fr_request_op_add_view(struct fr_request_op *op, unsigned arg);
+
 // Adds a block to the view that was added last. Takes over the caller's reference to the layout in
 // any case.
 FR_MUST_CHECK enum fr_status fr_request_op_add_block(struct fr_request_op *op,
@@ -112,6 +113,7 @@ FR_MUST_CHECK enum fr_status fr_request_op_add_block(struct fr_request_op *op,
 // Reserves storage inside the operation for later fr_request_op_carve. Everything must be reserved
 // in one go, since growing moves what was carved. Returns FR_ERR_NO_MEMORY when out of memory.
 FR_MUST_CHECK enum fr_status fr_request_op_reserve(struct fr_request_op *op, size_t bytes);
+
 // Returns `bytes` of storage inside the operation, aligned to 16, or NULL when out of memory. It
 // lives until the operation is freed.
 void *fr_request_op_carve(struct fr_request_op *op, size_t bytes);
@@ -157,6 +159,7 @@ bool fr_request_has_rts(struct fr_request_op *op, const void *status,
 
 // Returns whether a receive that has completed with `code` may have been too short for an RTS.
 bool fr_request_may_be_cut(struct fr_request_op *op, int code);
+
 // Finds the message whose RTS a receive was too short for. Called when all others of the call have
 // been received. Returns false where that is not certain. `status` is NULL if there is none.
 bool fr_request_find_cut(struct fr_request_op *op, const void *status,
@@ -199,9 +202,11 @@ size_t fr_request_receive_early(bool waits);
 // Returns whether an operation is over but for MPI's own part: what it sends by rendezvous has left
 // the application's buffer. Makes progress.
 bool fr_request_is_over(struct fr_request_op *op);
+
 // Returns whether an operation is over but for MPI's own part, and makes progress. `copies` counts
 // down the copies that it may wait for, as in fr_rndv_send_poll.
 bool fr_request_poll(struct fr_request_op *op, unsigned *copies);
+
 // Waits until an operation is over but for MPI's own part, and makes progress for others meanwhile.
 // Returns early after an error is logged that the receiving process is gone.
 void fr_request_wait_over(struct fr_request_op *op);
@@ -215,6 +220,7 @@ bool fr_request_needs_comm(fr_word comm);
 
 // Returns the MPI error code for one of Fabrail's statuses.
 int fr_request_error_code(enum fr_status status);
+
 // Raises an MPI error code on a communicator, window or file (object_kind as in struct
 // fr_request_op). Returns the code, if the error handler returns.
 int fr_request_raise(char object_kind, fr_word object, int code);
@@ -266,6 +272,7 @@ extern _Atomic size_t fr_request_special_count;
 
 // Number of operations in the side table.
 extern _Atomic size_t fr_request_tracked_count;
+
 // Number of receives under way that have no operation (posted.h). When both numbers are zero no
 // completion call needs a look.
 extern _Atomic size_t fr_request_posted_count;
@@ -279,6 +286,7 @@ static inline bool fr_request_any_tracked(void)
 // Shows an operation that has no request to threads that look for messages, as claimed by this
 // call.
 void fr_request_show(struct fr_request_op *op);
+
 // Hides an operation again that fr_request_show has shown.
 void fr_request_hide(struct fr_request_op *op);
 
@@ -305,6 +313,7 @@ enum { FR_REQUEST_SHORT_LIST = 32 }; // a call of up to so many requests takes n
 // Ties an operation to a window or a file, until a call that synchronises or ends it. Owns `op`
 // from here on.
 void fr_request_pend(struct fr_request_op *op, fr_word object);
+
 // Number of operations tied to windows and files. It goes down once they have been copied back. At
 // zero no synchronising call needs a look.
 extern _Atomic size_t fr_request_pending_count;
@@ -342,16 +351,19 @@ struct fr_request_op *fr_request_take(fr_word file);
 // application's completes them, so any call does. It looks at a few incomplete ones at most, so of
 // many operations some may be left to later calls.
 void fr_request_poll_freed(void);
+
 // Finishes operations whose request was freed, at the end of the job. All are complete then, unless
 // the program has messages without a receive. Waits for the others a little, and forgets them.
 void fr_request_end_freed(void);
 
 // Returns how often threads have looked at operations whose request was freed.
 uint64_t fr_request_freed_looks(void);
+
 // Looks at one operation with a freed request that may bring a message and that nobody has begun to
 // look at since `since`. Skips it if another thread has it in hand. Returns false when there is no
 // such operation.
 bool fr_request_look_at_unseen(uint64_t since);
+
 // Number of operations whose request was freed.
 extern _Atomic size_t fr_request_freed_count;
 static inline bool fr_request_any_freed(void)

@@ -27,7 +27,7 @@ struct fr_coll_mapset {
     struct fr_coll_known *known;     // by rank
     struct fr_ipc_mapping *mappings; // by side and rank, resting between operations
     int first;                       // first side that has mappings
-    uint64_t filling;                // tells what it has from what it had before
+    uint64_t filling;                // changes each time that the set is filled
 };
 
 // An operation that was agreed on. Where marks tell which one all ranks are in again (slab.h), all

@@ -17,6 +17,7 @@ void fr_coll_open_slab(struct fr_coll_team *group, uint64_t meeting);
 // Returns the secret for one use that the ranks make of shared memory. It comes from that of the
 // first process of the job that has one.
 struct fr_job_secret fr_coll_secret_of(const char *use, uint64_t name);
+
 // Returns how many of the processes with a rank in MPI_COMM_WORLD below `end` may share memory on
 // this host.
 int fr_coll_count_sharers(int end);

@@ -52,6 +52,7 @@ struct fr_coll_task;
 // have finished. Begins the copies that must be made before others reach the memory, unless the
 // kernel makes them.
 void fr_coll_agree_prepare(struct fr_coll_task *task);
+
 // Makes this rank's advert say that it is not eligible, since its copies have failed.
 void fr_coll_agree_refuse(struct fr_coll_task *task);
 
@@ -73,9 +74,11 @@ static inline const struct fr_coll_slot *fr_coll_slot_of(const struct fr_coll_sl
 {
     return &places[FR_COLL_SIDES * rank + index];
 }
+
 // Returns the slots that this rank reads of the others', as agreed on, by rank. Valid until the
 // task is over.
 const struct fr_coll_slot *fr_coll_discoverys(const struct fr_coll_team *group);
+
 // Returns where the mover's device finds `address`, which lies in the memory that a rank has on
 // this side. Valid until the task is over.
 uintptr_t fr_coll_reach(const struct fr_coll_team *group, int rank, enum fr_coll_side side,

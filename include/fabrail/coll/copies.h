@@ -36,6 +36,7 @@ static inline uintptr_t fr_coll_source(const struct fr_coll_copy *in, uintptr_t 
 {
     return address - in->piece.dst + in->piece.src;
 }
+
 // Returns where the application gets the byte that is copied from this address of workspace.
 static inline uintptr_t fr_coll_target(const struct fr_coll_copy *out, uintptr_t address)
 {

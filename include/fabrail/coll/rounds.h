@@ -39,16 +39,20 @@ FR_MUST_CHECK enum fr_status fr_coll_round_meet(struct fr_coll_team *group,
 // Returns whether all ranks have marked their posts alike, which is never known of ranks of one
 // host. For a round that was met, until fr_coll_round_done.
 bool fr_coll_round_is_alike(const struct fr_coll_team *group, uint64_t number);
+
 // Returns whether a rank has marked its post. For a round that was met, until fr_coll_round_done.
 bool fr_coll_round_is_marked(const struct fr_coll_team *group, int rank, uint64_t number);
+
 // Returns a rank's post, which is there unless all ranks have marked theirs alike. For a round that
 // was met, until fr_coll_round_done.
 const void *fr_coll_round_read(const struct fr_coll_team *group, int rank, uint64_t number);
+
 // Says that this rank needs no posts of the round any more.
 void fr_coll_round_done(const struct fr_coll_team *group, uint64_t number);
 
 // Returns how to wait between two looks at a round. The caller takes it anew for each round.
 struct fr_wait fr_coll_round_pace(const struct fr_coll_team *group);
+
 // Waits for a while between two looks. Now and then it makes progress for others that may wait for
 // this process.
 void fr_coll_round_pause(const struct fr_coll_team *group, struct fr_wait *pace);

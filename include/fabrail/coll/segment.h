@@ -29,6 +29,7 @@ enum {
 // opened before the others get the secret. Never waits.
 //
 // Returns FR_ERR_NOT_FOUND when the memory does not exist here, since ranks do not share /dev/shm;
+
 // FR_ERR_NO_MEMORY when /dev/shm is full; FR_ERR_INVALID when slots for such posts are not open.
 // The outcome is this rank's own, so the caller has all ranks agree on it before use. Closed with
 // fr_coll_segment_close.
@@ -56,6 +57,7 @@ FR_MUST_CHECK enum fr_status fr_coll_segment_post(struct fr_coll_segment *segmen
 // Marks this rank's post for `round`, which follows. A mark is a bit in the cache line that others
 // wait on, so they can read it without reading the post.
 void fr_coll_segment_mark(struct fr_coll_segment *segment, uint64_t round);
+
 // Returns whether a rank has marked its post for `round`. A mark may be gone once the rank has gone
 // on to a later round; then the post itself has to tell.
 bool fr_coll_segment_is_marked(const struct fr_coll_segment *segment, int rank, uint64_t round);
@@ -86,6 +88,7 @@ bool fr_coll_segment_is_over(const struct fr_coll_segment *segment, uint64_t rou
 // Tells the segment that its slot is another segment's now. A closed segment ends with that. For
 // shm_slots.c alone.
 void fr_coll_segment_lose_slot(struct fr_coll_segment *segment);
+
 // Frees a segment that was closed. For shm_slots.c alone.
 void fr_coll_segment_free(struct fr_coll_segment *segment);
 

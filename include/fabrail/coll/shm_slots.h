@@ -36,6 +36,7 @@ bool fr_coll_slots_leave(const int *slot);
 
 // Returns the name by which other processes find this slot, from 1 to UINT32_MAX.
 uint32_t fr_coll_slots_name(int slot);
+
 // Returns the slot of any process that has this name, NULL for a name that none has written.
 void *fr_coll_slots_at(uint32_t name);
 

@@ -79,9 +79,11 @@ FR_MUST_CHECK enum fr_status fr_coll_slab_look(struct fr_coll_slab *slab, uint64
 // Returns whether all ranks have marked their posts alike. For a round that all were seen to have
 // posted for, until two rounds later.
 bool fr_coll_slab_is_alike(const struct fr_coll_slab *slab, uint64_t round);
+
 // Returns whether a rank has marked its post. For a round that all were seen to have posted for,
 // until two rounds later.
 bool fr_coll_slab_is_marked(const struct fr_coll_slab *slab, int rank, uint64_t round);
+
 // Returns a rank's post, aligned to 64 bytes, which is there unless all are marked alike. For a
 // round that all were seen to have posted for, until two rounds later.
 const void *fr_coll_slab_read(const struct fr_coll_slab *slab, int rank, uint64_t round);

@@ -4,7 +4,9 @@
 // task to the end.
 //
 //     struct fr_coll_task task;
+
 //     fr_coll_alltoall_begin(&task, group, &exchange);
+
 //     enum fr_status status = fr_coll_task_run(&task);
 //
 // All ranks of a team begin the same operations in the same order, or decline. Tasks of several

@@ -37,11 +37,13 @@ bool fr_coll_team_message_gather(const struct fr_coll_meeting *meeting, const vo
 #define FR_COLL_MEET_QUIT (UINT64_MAX - 1)
 // Tells the other ranks the meeting's `call`, one of the two above. Does not wait.
 void fr_coll_team_message_tell(const struct fr_coll_meeting *meeting);
+
 // Returns whether another rank has told the meeting's `call`. Costs a probe.
 bool fr_coll_team_message_was_told(const struct fr_coll_meeting *meeting);
 
 // Drops messages that have come for a name that nobody asks for any more.
 void fr_coll_team_message_forget(uint64_t name);
+
 // Receives and drops what is left. Called in MPI_Finalize, when no such messages are sent any more.
 void fr_coll_team_message_release(void);
 

@@ -51,6 +51,7 @@ int fr_request_posted_add_alone(const fr_word *args, fr_word request);
 // that is alone. `status` is NULL if MPI was given none. Returns false, and keeps it, if it has
 // brought an RTS.
 bool fr_request_posted_end_one_late(fr_word request, const char *status);
+
 // Forgets the receives of these request values, which MPI has completed without an error. For a
 // thread that is alone. `statuses` is NULL if MPI was given none. Stops and returns false at a
 // receive that has brought an RTS.
@@ -74,6 +75,7 @@ size_t fr_request_posted_take_incoming(struct fr_rndv_incoming *incoming, size_t
 // Says that threads take messages by matching them (MPI_Mprobe), while others may receive at once.
 // From then on receives that block are noted as well, where fr_request_posted_may_note is true.
 void fr_request_posted_note_at_once(void);
+
 // Returns whether blocking receives may be noted: calls do not come one at a time, and no error
 // handler may leave one.
 bool fr_request_posted_may_note(void);

@@ -301,6 +301,7 @@ int fr_request_set_call(struct fr_request_set *set);
 
 // Gives back what the set has claimed and not completed.
 void fr_request_set_unclaim(struct fr_request_set *set);
+
 // Claims what belongs to the requests of the set. Returns false when there is nothing.
 bool fr_request_set_claim(struct fr_request_set *set);
 

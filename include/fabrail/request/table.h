@@ -21,6 +21,7 @@ static inline void fr_request_claim(struct fr_request_op *op)
 
 // Adds an operation under a request, which owns it from here on.
 void fr_request_table_add(struct fr_request_op *op, fr_word request);
+
 // Removes an operation; the caller owns it again.
 void fr_request_table_remove(struct fr_request_op *op);
 
@@ -28,6 +29,7 @@ void fr_request_table_remove(struct fr_request_op *op);
 // handler has left the call that was completing them. Called before anything else is put under that
 // value.
 void fr_request_table_drop_left(fr_word request);
+
 // Does fr_request_table_drop_left if calls of this thread may have been left.
 static inline void fr_request_table_make_way(fr_word request)
 {
@@ -46,6 +48,7 @@ size_t fr_request_table_claim(const void *requests, size_t count, struct fr_requ
 // Returns whether operations with requests have fetched data that this synchronisation completes
 // and that are not copied back.
 bool fr_request_table_awaits(const struct fr_request_sync *sync);
+
 // Begins the copy of one such operation for fr_request_fetch, and returns it. Returns NULL if there
 // is none to begin.
 struct fr_request_op *fr_request_table_begin_fetch(const struct fr_request_sync *sync);
@@ -54,6 +57,7 @@ struct fr_request_op *fr_request_table_begin_fetch(const struct fr_request_sync 
 // the first `skip` of them. Returns how many. Threads that want to claim one of them meanwhile
 // wait.
 size_t fr_request_table_claim_receives(struct fr_request_op **ops, size_t max, size_t skip);
+
 // Gives back claimed operations; NULL entries are accepted.
 void fr_request_table_unclaim(struct fr_request_op *const *ops, size_t count);
 
