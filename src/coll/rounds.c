@@ -37,7 +37,7 @@ static bool is_alive(const struct fr_coll_team *group, int rank)
 }
 
 // Returns a rank that is waited for, preferably one that is known to be gone; -1 for none. A rank
-// that keeps a slot because another one is not done with it has not posted for the round either.
+// that is not done with an earlier round has not posted for this one either.
 static int find_late(const struct fr_coll_team *group, uint64_t round, bool *gone)
 {
     int late = -1;
@@ -63,7 +63,7 @@ static bool is_given_up(struct fr_coll_team *group, const char *call)
     if (!group->slab || !fr_coll_team_message_was_told(&end))
         return false;
     fr_error("%s: another rank of the communicator has given up", call);
-    group->broken = true; // which all others know
+    group->broken = true; // all others know
     return true;
 }
 

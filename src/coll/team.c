@@ -249,7 +249,7 @@ static bool meet_across(fr_word comm, struct state *state)
         return true;
     group->for_rails = !(answer & ANSWER_GPU);
     group->rail_min_bytes = (size_t)(answer >> ANSWER_SHIFT) * 1024;
-    if (!state->is_group) // else what is under way has its tags
+    if (!state->is_group) // else operations under way have its tags
         give_number(group, (uint32_t)answer - 1);
     state->is_group = true;
     return true;
