@@ -14,8 +14,8 @@ enum {
     FR_STATUS_BYTES = 64
 }; // FR_STATUS_BYTES: the largest status of all families has 32
 
-// State of data that several threads may copy back to the application: a partition of a partitioned
-// receive, or what a one-sided operation with a request has fetched.
+// State of data that several threads may copy back to the application. They are a partition of a
+// partitioned receive, or what a one-sided operation with a request has fetched.
 enum { FR_COPY_AWAITED, FR_COPY_BEGUN, FR_COPY_DONE };
 
 // One MPI call with at least one staged buffer. Operations are pooled, and their arrays keep their
@@ -121,9 +121,9 @@ void *fr_request_op_carve(struct fr_request_op *op, size_t bytes);
 // Copies the inputs of `count` operations to their staging memory, together, and waits.
 FR_MUST_CHECK enum fr_status fr_request_copy_in(struct fr_request_op *const *ops, size_t count);
 
-// Copies the outputs of completed operations together and waits. statuses[i] is the MPI status of
-// ops[i], NULL if all of it came. errors[i] is its MPI return code. Nothing is copied back after an
-// error other than truncation, nor for a cancelled receive.
+// Copies the outputs of completed operations together and waits. `statuses` holds the MPI status of
+// each operation, NULL if all of it came; `errors` holds its MPI return code. Nothing is copied
+// back after an error other than truncation, nor for a cancelled receive.
 //
 // Where an RTS has come, its message is received and the status then tells of that. If it is longer
 // than the buffer, errors[i] becomes MPI_ERR_TRUNCATE. Returns the first failure; each operation
@@ -318,7 +318,7 @@ void fr_request_pend(struct fr_request_op *op, fr_word object);
 // zero no synchronising call needs a look.
 extern _Atomic size_t fr_request_pending_count;
 
-// What a call that synchronises a window completes: operations of all threads.
+// The operations that a call which synchronises a window completes, of all threads.
 struct fr_request_sync {
     fr_word window;
     bool all; // false: only those towards `peer`

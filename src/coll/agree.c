@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-// What a rank says of the others' memory in the second round.
+// The words of the second round, in which a rank tells of the others' memory.
 enum { CANNOT_MAP, MAPPED, LACKS_DESCRIPTOR };
 
 // Operations on the same memory between two looks at what has been freed. A look asks the driver
@@ -229,8 +229,8 @@ static unsigned find_held(const struct fr_coll_task *task)
     return index;
 }
 
-// Chooses the set to be replaced: one of the same memory that some rank does not hold any more,
-// else the one whose turn it is. All ranks choose the same.
+// Chooses the set to be replaced: one of the same memory that some rank no longer holds, else the
+// one whose turn it is. All ranks choose the same.
 static unsigned choose_replaced(const struct fr_coll_task *task)
 {
     struct fr_coll_memory *memory = task->group->memory;

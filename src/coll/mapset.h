@@ -15,7 +15,7 @@ enum { FR_COLL_MAPSETS = 8 };
 // slots and memory.
 enum { FR_COLL_PASTS = 8 };
 
-// What this rank knows of another one's memory.
+// Memory of another rank, as this rank knows it.
 struct fr_coll_known {
     uint64_t version;
     struct fr_ipc_handle handles[FR_COLL_SIDES];

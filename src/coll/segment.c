@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Segments: shared memory of a set of processes. It has a header. Each rank has a cache line for
-// what it has posted, with a ring of entries, and one for what it is done with and for what it is.
-// An entry is a short post, or says in which slot of its process a longer one is (shm_slots.h).
+// Segments: shared memory of a set of processes. It has a header, and two cache lines for each
+// rank. One has what the rank has posted, with a ring of entries. The other has what it is done
+// with, and which process it is. An entry is a short post, or says in which slot of its process a
+// longer one is (shm_slots.h).
 //
 // A rank writes its own lines alone. The store that announces a post is a release, and the load
 // that sees it an acquire. So is the pair that says that a slot of a ring may be written again.

@@ -19,7 +19,7 @@ enum {
     GROUP_TAGS = 64 * FR_COLL_GROUP_TAGS,
 };
 
-// What is kept with a communicator.
+// The state that is kept with a communicator.
 struct state {
     uint64_t calls;    // that can use a team
     uint64_t meetings; // calls of these that can wait for others
@@ -28,7 +28,7 @@ struct state {
     bool hopeless; // there will never be a team
     bool one_host;
     bool in_clique;             // several hosts that NVLink connects
-    bool is_group;              // from now on
+    bool is_group;              // the ranks are a team from now on
     bool inside;                // inside of a call
     enum fr_coll_waits waits;   // how that call waits
     bool quit;                  // this rank has quit
@@ -192,8 +192,8 @@ bool fr_coll_team_was_quit(struct fr_coll_team *group)
     return group->quit;
 }
 
-// Bits that ranks of several hosts tell each other: that they use a GPU, or that host memory is to
-// go over rails, which is then so for all of them.
+// Bits that ranks of several hosts tell each other. They use a GPU, or want host memory to go over
+// rails, which is then so for all of them.
 enum { WORD_GPU = 1, WORD_RAILS = 2 };
 enum { ANSWER_SHIFT = 33 };
 #define ANSWER_GPU ((uint64_t)1 << 32)

@@ -98,12 +98,12 @@ bool fr_coll_open_segment(struct fr_coll_team *group)
         group->segment = NULL;
         return in_time || group->quit == FR_COLL_QUIT_UNTRIED;
     }
-    if (!fr_coll_segment_seal(group->segment)) // though all have opened it
+    if (!fr_coll_segment_seal(group->segment)) // all have opened it, so that should not fail
         group->broken = true;
     return true;
 }
 
-// What a rank says of its slab.
+// The message of a rank about its slab.
 struct made {
     struct fr_ipc_handle handle;
     int64_t could;

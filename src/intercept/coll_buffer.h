@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A buffer of a collective by path peer, and where peers reach its bytes. A buffer whose slices are
-// contiguous is used where it is. Device workspace takes the place of one whose slices are not, one
-// that cannot be exported, and data that must not be overwritten before they are sent.
+// A buffer of a collective by path peer, and where peers reach its bytes. A buffer is used where it
+// is if its slices are contiguous and it can be exported. Others go through device workspace, as do
+// data that must not be overwritten before they are sent.
 #ifndef FR_INTERCEPT_COLL_BUFFER_H
 #define FR_INTERCEPT_COLL_BUFFER_H
 

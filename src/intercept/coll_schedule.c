@@ -74,7 +74,7 @@ struct side {
     const struct fr_request_op *op;
     const struct fr_abi_side *at;       // where its arguments stand
     bool others;                        // other ranks have a part in this side
-    int peer;                           // for this one of them alone, or EACH
+    int peer;                           // the only one of them, or EACH
     int slice;                          // the slice that all get, or EACH for one each
     const struct fr_staging_view *copy; // copy of the data of an in-place call, or NULL
 };

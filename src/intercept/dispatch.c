@@ -9,7 +9,7 @@
 #include "intercept/entry.h"
 #include "intercept/rts.h"
 
-// What the arguments in registers tell of a call.
+// The outcome of a look at the arguments in registers.
 enum glance {
     GLANCE_NOTHING,
     GLANCE_PLAIN, // it goes to the real function
@@ -60,8 +60,8 @@ static int64_t count_at(const struct fr_intercept_entry *entry, const fr_word *r
     return entry->large ? (int64_t)word : (int)word;
 }
 
-// Whether a message from the first buffer is as long as an RTS, or so long that it may go over
-// rails, though it is host memory.
+// Whether a message of host memory from the first buffer is as long as an RTS, or long enough for
+// rails.
 static bool sends_by_rndv(const struct fr_intercept_entry *entry, const fr_word *registers,
                           const fr_word *stack)
 {

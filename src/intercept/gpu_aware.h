@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is known of functions even outside of an MPI process: what the manuals of the MPI families
-// say of them, and which of them path peer serves.
+// Facts on functions that are known even outside of an MPI process. The manuals of the MPI families
+// tell which functions take device pointers. Path peer serves some collectives.
 #ifndef FR_INTERCEPT_GPU_AWARE_H
 #define FR_INTERCEPT_GPU_AWARE_H
 

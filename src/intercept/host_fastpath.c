@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Quick calls: most of the calls that have to be looked at, served by the application's own
-// arguments in a few dozen instructions besides MPI's own. Calls that complete requests are here,
-// and those that receive in receive.c.
+// Quick calls: most of the calls that have to be looked at. They use the application's own
+// arguments, and take a few dozen instructions besides MPI's own. Calls that complete requests are
+// here, and those that receive in receive.c.
 #include "config.h"
 
 #include "fabrail/request/set.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the files of module intercept share.
+// Declarations that the files of module intercept share.
 #ifndef FR_INTERCEPT_INTERCEPT_INT_H
 #define FR_INTERCEPT_INTERCEPT_INT_H
 
@@ -12,7 +12,7 @@ extern void *fr_intercept_slots[2 * FR_FN_STUB_COUNT];
 void fr_stub_enter(void);
 void fr_stub_unresolved(void);
 
-// What a stub is told: an address to jump to with the caller's arguments, or a result.
+// The answer to a stub: an address to jump to with the caller's arguments, or a result.
 struct fr_intercept_verdict {
     void *jump;
     fr_word result;
@@ -213,8 +213,8 @@ bool fr_intercept_may_go_over_rails(int64_t count, fr_word type);
 // Returns whether the view of an operation is host memory that may be sent over rails.
 bool fr_intercept_sends_host(const struct fr_request_op *op, const struct fr_staging_view *view);
 
-// Returns why a buffer of an operation is staged, for the report: what keeps Fabrail from moving it
-// otherwise, or `reason` where there is no other way. Static text.
+// Returns why a buffer of an operation is staged, for the report. That is what keeps Fabrail from
+// moving it otherwise, or `reason` where there is no other way. Static text.
 const char *fr_intercept_staged_because(const struct fr_request_op *op,
                                         const struct fr_staging_view *view, const char *reason);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Messages by rendezvous: which sends have an RTS, and how MPI is called for them.
 //
-// It is known from MPI_Init on whether a job can do so, since each process has to look at what it
-// receives from the first message on.
+// Whether a job can do so is known from MPI_Init on. Each process has to look at what it receives
+// from the first message on.
 #include "config.h"
 
 #include "intercept/intercept_int.h"
@@ -88,8 +88,8 @@ bool fr_intercept_messages_span_hosts(void)
     return find_takers().span_hosts;
 }
 
-// Returns the bytes of facts to keep in the host's shared memory, since each process of a large job
-// would have as much as all of its host need. Less than a page is not worth it.
+// Returns the bytes of facts to keep in the host's shared memory. In a large job each process would
+// otherwise have as much as its whole host needs. Less than a page is not worth it.
 static size_t bytes_to_share(void)
 {
     enum { LEAST_BYTES = 4096 };

@@ -32,7 +32,8 @@ static void correct(enum fr_fn fn, const fr_word *args, void *status)
     if (!fr_intercept_address_of(comm, source, tag, &from) ||
         !fr_rndv_incoming_may_wait(&from, (size_t)count))
         return;
-    // What has been received already, by any receive, must not be taken for what waits.
+    // A message that has been received already, by any receive, must not be taken for one that
+    // waits.
     fr_request_mark_received();
     if (fr_rndv_incoming_peek(&from, (size_t)count, takes, &bytes))
         fr_request_set_size(status, bytes);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Proves at the end of MPI_Init that what the application receives comes to Fabrail. A library that
-// wraps a function may go on to the real one in a way that no table shows, by an address that it
-// took before Fabrail was there. So each such wrapper is called once, with a message from nobody.
-// The call has to come back here on its way down. A receive that did not would take an RTS for
-// data.
+// wraps a function may have taken the real one's address before Fabrail was there, which no table
+// shows. So each such wrapper is called once, with a message from nobody. The call has to come back
+// here on its way down. A receive that did not would take an RTS for data.
 #include "config.h"
 
 #include "fabrail/core/object.h"
@@ -55,7 +54,7 @@ static bool is_ready(void *wrapper)
     return true;
 }
 
-// What the arguments of a call point to.
+// Memory that the arguments of a call point to.
 struct places {
     _Alignas(64) char buffer[64];
     _Alignas(64) char status[256];

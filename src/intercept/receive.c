@@ -117,7 +117,7 @@ static int receive_noted(enum fr_fn fn, fr_word *args, enum fr_fn counted_as)
 {
     const fr_word *buffer = args + receiving_buffer(fn);
     int rc = fr_abi_mpi.SUCCESS;
-    if (fr_abi_rows[fn].message >= 0) // which this thread has taken so
+    if (fr_abi_rows[fn].message >= 0) // this thread has taken it so
         return receive_now(fn, args);
     bool simple = fr_intercept_is_simple(fr_abi_handle(buffer[2]));
     struct fr_request_posted *noted = simple ? fr_request_posted_begin(fn, buffer) : NULL;
@@ -162,8 +162,8 @@ static bool are_on_host(enum fr_fn fn, const fr_word *args)
     return true;
 }
 
-// Whether what is sent from host memory needs a look: a message as long as an RTS, or one for
-// rails, which must not be received over while it is copied.
+// Whether what is sent from host memory needs a look. That is a message as long as an RTS, or one
+// for rails, which must not be received over while it is copied.
 static bool needs_look_for_sending(enum fr_fn fn, const fr_word *args)
 {
     int64_t count = count_at(fn, args, 1);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Makes everybody who looks for a function of MPI find Fabrail's stub, whichever way they look.
-// They may use a handle of the MPI library, RTLD_NEXT from a library behind this one, or the scope
-// of an object that was opened with RTLD_DEEPBIND. The loader finds all of these in the MPI
-// library's table of symbols, so the table is made to hold the addresses of the stubs.
+// They may use a handle of the MPI library, or RTLD_NEXT from a library behind this one. They may
+// look in the scope of an object that was opened with RTLD_DEEPBIND. The loader finds all of these
+// in the MPI library's table of symbols, so the table is made to hold the addresses of the stubs.
 //
 // Slots that were bound before are pointed at the stubs as well. So are addresses that tools keep
 // in their data. The MPI library itself keeps what it has bound.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What count and datatype tell of a message, where that takes more than a look at the cache.
+// Facts on messages from count and datatype, where that takes more than a look at the cache.
 #include "config.h"
 
 #include "intercept/rts.h"

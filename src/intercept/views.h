@@ -5,7 +5,7 @@
 
 #include "intercept/intercept_int.h"
 
-// What a call does with a buffer.
+// The use that a call makes of a buffer.
 struct fr_intercept_use {
     bool in;
     bool out;

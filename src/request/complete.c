@@ -50,7 +50,7 @@ static bool end_receives(struct fr_request_set *set)
     if (set->late || set->tracked || !set->posted || set->form.asks ||
         !fr_request_each_done(set, set->form, set->args, fr_abi_mpi.SUCCESS, true, end_claimed))
         return false;
-    if (fr_request_waits_for_all(set->form)) // so that nothing is left
+    if (fr_request_waits_for_all(set->form)) // nothing is left pending
         set->posted = NULL;
     return true;
 }
@@ -184,9 +184,9 @@ int fr_request_set_finish(struct fr_request_set *set, int rc)
 }
 
 // Whether requests are looked up only after MPI has completed them. A long list that is waited for
-// again and again, one request at a time, is then not looked at as a whole each time. It takes that
-// no request must be hidden from MPI or needs a status, that nobody else looks at the list
-// meanwhile, and that nobody leaves the call.
+// again and again, one request at a time, is then not looked at as a whole each time. No request
+// may be hidden from MPI or need a status. Nobody else may look at the list meanwhile, and nobody
+// leave the call.
 static bool may_be_late(const struct fr_request_set *set)
 {
     _Atomic size_t *count =

@@ -140,8 +140,8 @@ void fr_request_set_size(void *status, uint64_t bytes)
     fr_abi_call(fn, (const fr_word[]){FR_PTR(status), fr_abi_mpi.BYTE, (fr_word)bytes});
 }
 
-// Writes to a status the size of a message that was received in place of an RTS, and to *error what
-// went wrong in a way that the real MPI knows nothing of.
+// Writes to a status the size of a message that was received in place of an RTS. Writes to *error
+// what went wrong in a way that the real MPI knows nothing of.
 static void tell_outcome(const struct fr_request_op *op, void *status, int *error)
 {
     if (op->schedule && op->schedule->error != fr_abi_mpi.SUCCESS)

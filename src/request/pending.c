@@ -13,7 +13,7 @@
 
 _Atomic size_t fr_request_pending_count;
 
-// What one thread is copying back.
+// Operations that one thread is copying back.
 struct delivery {
     struct fr_request_op *ops;
     struct delivery *next;

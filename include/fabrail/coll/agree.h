@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Agreement of the ranks of a team on one collective operation: who takes part, which memory each
-// rank advertises, and whether the others have mapped it. The operations themselves decide what is
-// moved and how (alltoall.h, bcast.h, reduction.h).
+// Agreement of the ranks of a team on one collective operation. They find out who takes part, which
+// memory each rank advertises, and whether the others have mapped it. The operations themselves
+// decide what is moved and how (alltoall.h, bcast.h, reduction.h).
 //
 // In the first round each rank posts what it advertises. In the second it posts whether it could
 // map what the others advertise. No byte is written before the second round is over, so all ranks
@@ -17,12 +17,12 @@
 #include "fabrail/coll.h"
 #include "fabrail/coll/copies.h"
 
-// What others do with memory of a rank.
+// The two ways in which others use memory of a rank.
 enum fr_coll_side { FR_COLL_READ, FR_COLL_WRITTEN, FR_COLL_SIDES };
 
-// What a rank posts first, followed by its slots. The version tells whether the memory, or the
-// context that maps others' memory, is as before. If it is, the others read no more than one cache
-// line and the slots.
+// The advert: a rank posts it first, followed by its slots. The version tells whether the memory,
+// or the context that maps others' memory, is as before. If it is, the others read no more than one
+// cache line and the slots.
 struct fr_coll_advert {
     uint16_t eligible; // its memory can be reached; 0 declines
     uint16_t holds;    // a bit for each set (mapset.h) of which it has all mapped still
@@ -47,10 +47,10 @@ struct fr_coll_buffer {
 
 struct fr_coll_task;
 
-// Makes up what this rank advertises for a task whose turn it is, and what a kernel may move as
-// soon as all ranks are there. Waits for work of the application's that its calls only pretend to
-// have finished. Begins the copies that must be made before others reach the memory, unless the
-// kernel makes them.
+// Makes up this rank's advert for a task whose turn it is. Plans what a kernel may move as soon as
+// all ranks are there. Waits for work of the application's that its calls only pretend to have
+// finished. Begins the copies that must be made before others reach the memory, unless the kernel
+// makes them.
 void fr_coll_agree_prepare(struct fr_coll_task *task);
 
 // Makes this rank's advert say that it is not eligible, since its copies have failed.

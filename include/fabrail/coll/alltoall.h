@@ -16,8 +16,7 @@ struct fr_coll_alltoall {
     struct fr_device_range send_range; // memory of all sends, if they have bytes
     struct fr_coll_buffer receive;     // the bytes that hold all receives
     // Copies of workspace that is sent from, and that is received into (copies.h).
-    struct fr_coll_copy before,
-        after; // of workspace that is sent from and received into (copies.h)
+    struct fr_coll_copy before, after;
 };
 
 // Begins an exchange. Task and exchange are the caller's, and must stay until the task is over.

@@ -13,12 +13,11 @@ struct fr_coll_number {
 };
 
 // Draws one of `count` numbers for a team of the process with this rank in a job of this size. The
-// number stays in use until it is dropped. No other team of this process has it, and no other
-// process draws it.
+// number stays in use until it is dropped, and `number` must stay where it is. No other team of
+// this process has it, and no other process draws it.
 //
-// Another team may have the same number where there are fewer numbers than processes, or where this
-// process has as many teams as it has numbers to draw from. `number` must stay where it is until
-// dropped.
+// Another team may have it in two cases: there are fewer numbers than processes, or this process
+// has as many teams as numbers to draw from.
 void fr_coll_number_draw(struct fr_coll_number *number, uint32_t count, int rank, int size);
 
 // Replaces the number that was drawn by the one that another rank has drawn.

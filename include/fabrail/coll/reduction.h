@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Reductions and scans among the GPUs of a team. Each rank pulls a slice of all ranks' vectors,
-// combines it in rank order in one kernel, and pushes the result to the ranks that want it. So all
+// Reductions and scans among the GPUs of a team. Each rank pulls a slice of all ranks' vectors, and
+// combines it in rank order in one kernel. It pushes the result to the ranks that want it. So all
 // ranks get the same bits, and vectors may be reduced where they are.
 #ifndef FR_FABRAIL_COLL_REDUCTION_H
 #define FR_FABRAIL_COLL_REDUCTION_H

@@ -20,9 +20,9 @@ struct fr_coll_round {
     int64_t looked_ns;   // how long the wait had lasted at the last check, one a second
 };
 
-// Posts for the team's next round, if there is room: else round->number stays 0, and it is to be
-// called again. round->done says whether the post's move was made; then the next round has been
-// posted too, marked.
+// Posts for the team's next round. Without room it posts nothing, round->number stays 0, and the
+// caller calls again. round->done says whether the post's move was made. If so, the next round has
+// been posted too, marked.
 //
 // Returns FR_ERR_MPI when a rank is gone or FABRAIL_TIMEOUT has passed, which is logged; the team
 // is broken then. Returns FR_ERR_UNSUPPORTED when a rank has quit.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Shared memory for a set of processes of one host, such as the local ranks of a communicator.
 //
-// It works in rounds, numbered from 1. In a round each rank posts a few bytes, waits for the posts
-// of the others, reads them, and says that it is done with them. A post without bytes is a flag. Up
-// to FR_COLL_SEGMENT_DEPTH rounds can be under way at once, so a rank can run ahead of late ones. A
-// rank that has seen a post also sees what its sender wrote to memory before.
+// It works in rounds, numbered from 1. In a round each rank posts a few bytes and waits for the
+// posts of the others. It reads them and says that it is done with them. A post without bytes is a
+// flag. Up to FR_COLL_SEGMENT_DEPTH rounds can be under way at once, so a rank can run ahead of
+// late ones. A rank that has seen a post also sees what its sender wrote to memory before.
 //
 // A segment itself holds posts of a word. Longer posts are in the slots of their processes
 // (shm_slots.h), one at a time of each rank.
@@ -47,10 +47,10 @@ void fr_coll_segment_close(struct fr_coll_segment *segment);
 
 // Posts `bytes` (0 to post_bytes) for `round`, which must follow the last. Never waits.
 //
-// Posts nothing and returns FR_ERR_LIMIT while some rank is not done with round -
-// FR_COLL_SEGMENT_DEPTH, or with what this rank's slot holds. Returns FR_ERR_NO_MEMORY while other
-// segments use all slots and there is room for a short post alone; the ranks of those may be
-// waiting in the same way. Returns FR_ERR_INVALID for any other round or too many bytes.
+// When it cannot post, it posts nothing and returns an error. FR_ERR_LIMIT: some rank is not done
+// with round - FR_COLL_SEGMENT_DEPTH, or with what this rank's slot holds. FR_ERR_NO_MEMORY: other
+// segments use all slots, and there is room for a short post alone. The ranks of those segments may
+// be waiting in the same way. FR_ERR_INVALID: any other round, or too many bytes.
 FR_MUST_CHECK enum fr_status fr_coll_segment_post(struct fr_coll_segment *segment, uint64_t round,
                                                   const void *data, size_t bytes);
 

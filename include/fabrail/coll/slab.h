@@ -5,8 +5,8 @@
 // It works in rounds as a segment does (segment.h). A rank stores its post to the slabs of all, and
 // then a word that says so. A kernel does that, and looks in its own slab for the words of the
 // others for some microseconds. For those that come later the host looks, by copies of the words.
-// No MPI message is sent. A rank's post for a round says that it no longer needs the posts of two
-// rounds before and earlier, so nobody has to be told.
+// No MPI message is sent. By its post for a round a rank also says that it no longer needs posts of
+// two rounds before and earlier.
 //
 // Where all ranks have marked their posts alike, the kernel may go on. It moves bytes, posts
 // FR_COLL_SLAB_WELL for the next round, and waits for that round.
@@ -38,7 +38,7 @@ FR_MUST_CHECK enum fr_status fr_coll_slab_map(struct fr_coll_slab *slab,
 // have mapped stays theirs.
 void fr_coll_slab_close(struct fr_coll_slab *slab);
 
-// What a rank posts for a round.
+// The post of a rank for a round.
 struct fr_coll_post {
     const void *data;
     size_t bytes;

@@ -53,9 +53,9 @@ enum fr_coll_stage {
     FR_COLL_STAGE_DECLINE, // says that it does not take part
     FR_COLL_STAGE_COPY_IN, // copies what others read to workspace
     FR_COLL_STAGE_ADVERTS, // posts its advert, and looks for those of the others
-    FR_COLL_STAGE_MAPPED,  // the same for whether the memory is mapped
-    FR_COLL_STAGE_MOVE,    // begins to move its bytes
-    FR_COLL_STAGE_MOVED,   // looks whether the device has moved them
+    FR_COLL_STAGE_MAPPED, // posts whether it has mapped the memory, and looks for the others' words
+    FR_COLL_STAGE_MOVE,   // begins to move its bytes
+    FR_COLL_STAGE_MOVED,  // looks whether the device has moved them
     FR_COLL_STAGE_RESULTS, // posts whether that went well, and looks for the others' results
     FR_COLL_STAGE_COPY_OUT,
     FR_COLL_STAGE_OVER,
@@ -73,7 +73,7 @@ struct fr_coll_task {
     uint64_t turn; // count of the team's operations that were begun before
     int step;
     struct fr_coll_round round;
-    uint32_t word;               // what it posts in rounds other than that of adverts
+    uint32_t word;               // posted in all rounds but that of adverts
     enum fr_coll_slab_done done; // what a kernel has moved
     // The agreement's part.
     struct fr_device_move move;

@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-// What a class of functions does with its requests.
+// The way in which a class of functions deals with its requests.
 struct fr_request_form {
     enum { FR_OF_ONE, FR_OF_ALL, FR_OF_ANY, FR_OF_SOME } of;
     bool waits; // waits until something is complete, so that no flag tells whether it is
@@ -116,8 +116,8 @@ struct fr_request_set {
     void **done_statuses;
     int *done_errors;
     size_t *done_requests; // index of the request of each
-    // What the application had in the arguments by which a call of any says which request is
-    // complete. An MPI that refuses the call writes nothing there, so the old values are put back.
+    // The old values of the arguments by which a call of any says which request is complete. An MPI
+    // that refuses the call writes nothing there, so they are put back.
     int index_before, flag_before;
     // The first error that the call has to tell an error handler, which may not return.
     bool raises;
@@ -188,8 +188,8 @@ static inline void fr_request_begin_answer(struct fr_request_set *set, struct fr
 }
 
 // Calls `take` for the requests that a call has completed, a run of neighbours at a time, in the
-// order of their statuses, as long as it returns true. Returns whether it always has. `is_told`:
-// MPI has written the arguments that tell which requests they are.
+// order of their statuses. Goes on as long as that returns true, and returns whether it always has.
+// `is_told`: MPI has written the arguments that tell which requests they are.
 typedef bool fr_request_take_done(struct fr_request_set *set, size_t first, size_t count,
                                   char *statuses, int rc);
 static inline __attribute__((always_inline)) bool
@@ -296,7 +296,7 @@ int fr_request_set_report(struct fr_request_set *set, int rc);
 void fr_request_set_raise(struct fr_request_set *set, char kind, fr_word object, int code);
 
 // Calls the real function for what is claimed. Where senders have had to wait for this process, a
-// call that waits does so as a row of tests, and gives its claims up in between.
+// call that waits does so as a row of tests. It gives its claims up in between.
 int fr_request_set_call(struct fr_request_set *set);
 
 // Gives back what the set has claimed and not completed.
