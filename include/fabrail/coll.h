@@ -24,8 +24,10 @@
 #include "fabrail/device.h"
 #include "fabrail/ipc.h"
 
+// Number of tags that one exchange may use.
 enum { FR_COLL_GROUP_TAGS = 32 };
 
+// A team of ranks. Owned by its communicator; one thread at a time uses it.
 struct fr_coll_team {
     int rank;
     int size;
@@ -37,7 +39,7 @@ struct fr_coll_team {
     struct fr_coll_slab *slab; // NULL until that call, on one host, and where there is no clique
     bool opened;               // segment or slab is there, or could not be had
     struct fr_coll_number number;
-    // First of the tags that are this team's alone. An exchange takes FR_COLL_GROUP_TAGS of them.
+    // First of the tags that are this team's alone. An exchange has FR_COLL_GROUP_TAGS.
     int first_tag;
     // Tags beyond these that persistent exchanges have taken, on all ranks in the same order.
     int taken_tags;

@@ -11,8 +11,8 @@
 
 enum {
     FR_MAX_VIEWS = 3,
-    FR_STATUS_BYTES = 64
-}; // FR_STATUS_BYTES: the largest status of all families has 32
+    FR_STATUS_BYTES = 64 // the largest status of all families has 32
+};
 
 // State of data that several threads may copy back to the application. They are a partition of a
 // partitioned receive, or what a one-sided operation with a request has fetched.
@@ -221,8 +221,8 @@ bool fr_request_needs_comm(fr_word comm);
 // Returns the MPI error code for one of Fabrail's statuses.
 int fr_request_error_code(enum fr_status status);
 
-// Raises an MPI error code on a communicator, window or file (object_kind as in struct
-// fr_request_op). Returns the code, if the error handler returns.
+// Raises an MPI error code on a communicator, window or file, or with object_kind 0 as an error
+// without one. Returns the code, if the error handler returns.
 int fr_request_raise(char object_kind, fr_word object, int code);
 
 // Logs which call's copies have failed, and raises the error on what the operation belongs to.
@@ -379,11 +379,15 @@ void fr_request_expect(int count);
 // buffers, in calls that wait, and in all that are looked at since such a sender was noticed.
 void fr_request_notice_awaited(void);
 
-// Whether senders may depend on this process while it waits for something else. They may when
-// receives into device memory are pending, or when any are and senders have had to wait lately. A
-// call that waits then receives what has come.
+// Number of receives into device memory that are pending.
 extern _Atomic size_t fr_request_expected;
+
+// Whether senders have had to wait for this process lately.
 extern _Atomic bool fr_request_awaited;
+
+// Returns whether senders may depend on this process while it waits for something else. They may
+// when receives into device memory are pending, or when any are and senders have had to wait
+// lately. A call that waits then receives what has come.
 static inline bool fr_request_is_awaited(void)
 {
     return atomic_load_explicit(&fr_request_expected, memory_order_relaxed) != 0 ||

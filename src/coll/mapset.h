@@ -21,6 +21,7 @@ struct fr_coll_known {
     struct fr_ipc_handle handles[FR_COLL_SIDES];
 };
 
+// A mapping set.
 struct fr_coll_mapset {
     bool used;
     uint64_t user;                   // the context that has mapped
@@ -41,6 +42,7 @@ struct fr_coll_past {
     struct fr_coll_slot *places;   // what this rank reads of others' slots, by rank and number
 };
 
+// The part of a team that lasts from one operation to the next.
 struct fr_coll_memory {
     struct fr_coll_mapset sets[FR_COLL_MAPSETS];
     unsigned awake;    // a bit for each set whose mappings may not rest

@@ -14,6 +14,7 @@
 
 #include "fabrail/coll/slab.h"
 
+// This rank's slab, and the mappings of the others'.
 struct fr_coll_slab {
     int rank;
     int size;

@@ -37,6 +37,7 @@ enum fr_intercept_plain {
     FR_PLAIN_LATER,    // its quick handler tells
 };
 
+// The entry of a function. Written once, when the MPI library is found.
 struct fr_intercept_entry {
     void *real;
     fr_intercept_handler *handle;

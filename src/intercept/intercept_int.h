@@ -133,6 +133,8 @@ struct fr_intercept_shape {
     int peers; // of the remote group on an inter-communicator, else size
     bool inter;
 };
+
+// Writes the sizes of a communicator and this rank in it.
 FR_MUST_CHECK enum fr_status fr_intercept_shape_of(fr_word comm, struct fr_intercept_shape *shape);
 
 // Writes how many neighbours this rank has in a communicator with a topology.
@@ -193,7 +195,10 @@ void fr_intercept_messages_describe(struct fr_job_facts *own); // writes the fac
 bool fr_intercept_messages_span_hosts(void);                   // asked before cliques are known
 void fr_intercept_messages_start(void);                        // on all processes of the job
 void fr_intercept_messages_meet(void); // waits in MPI_Finalize for all processes
+// Ends control messages after all have met, and reports the rails.
 void fr_intercept_messages_end(void);
+
+// Disables rendezvous and closes module rndv.
 void fr_intercept_messages_release(void);
 
 // Begins what one thread at a time may do: take a message by matching it, or begin a receive until
@@ -275,6 +280,8 @@ void fr_intercept_nvlink_start(void);
 
 // Returns whether a rank has no data in this function only if no rank has any.
 bool fr_intercept_nvlink_is_alike(enum fr_fn fn);
+
+// Returns whether path peer is enabled for collectives.
 bool fr_intercept_nvlink_is_enabled(void);
 
 struct fr_coll_team;

@@ -17,6 +17,7 @@ enum {
 };
 extern _Atomic uint64_t fr_intercept_named_cache[FR_NAMED_PLACES];
 
+// Returns the place of a datatype in the cache.
 static inline _Atomic uint64_t *fr_intercept_named_place(fr_word type)
 {
     return &fr_intercept_named_cache[((uint64_t)type * 0x9e3779b97f4a7c15u) >> 58];

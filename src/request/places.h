@@ -28,6 +28,7 @@ enum {
 };
 #define FR_FREE ((uint64_t)0)
 
+// A place: one posted receive.
 struct fr_request_posted {
     _Alignas(64) const void *buffer; // where an RTS would stand, zeros if there is no room for one
     void *memory;                    // as it was given
@@ -40,6 +41,7 @@ struct fr_request_posted {
 extern _Atomic uint64_t fr_request_place_words[FR_PLACES];
 extern struct fr_request_posted fr_request_places[FR_PLACES];
 
+// Returns the word of a place with this request and state.
 static inline uint64_t fr_request_word_of(fr_word request, unsigned state)
 {
     return ((uint64_t)request << FR_STATE_BITS) | state;

@@ -8,6 +8,7 @@
 #include "fabrail/coll/task.h"
 #include "fabrail/device/reduce.h"
 
+// The form of a reduction: which ranks get which part of the result.
 enum fr_coll_form {
     FR_COLL_TO_ALL,
     FR_COLL_TO_ROOT,

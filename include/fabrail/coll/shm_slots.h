@@ -10,7 +10,7 @@
 
 struct fr_coll_segment;
 
-enum { FR_COLL_POSTS_SLOTS = 64 }; // of a process
+enum { FR_COLL_POSTS_SLOTS = 64 }; // slots of a process
 
 // Attaches the process at `index` of `sharers` to the memory, and claims its first slot. All
 // processes give the same `slot_bytes`. Idempotent. Returns FR_ERR_NO_MEMORY when there is no room.

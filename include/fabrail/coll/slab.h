@@ -20,6 +20,7 @@
 
 struct fr_coll_slab;
 
+// Rounds whose posts a slab holds; and the mark of a post that says that all went well.
 enum { FR_COLL_SLAB_DEPTH = 8, FR_COLL_SLAB_WELL = 1 };
 
 // Makes this rank's slab on a device, and writes what the others need to map it. Returns

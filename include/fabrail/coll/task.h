@@ -48,6 +48,7 @@ struct fr_coll_part {
     void *operation;
 };
 
+// The stages of a task, in their order.
 enum fr_coll_stage {
     FR_COLL_STAGE_TURN,    // waits for the team's earlier operations
     FR_COLL_STAGE_DECLINE, // says that it does not take part
@@ -61,6 +62,7 @@ enum fr_coll_stage {
     FR_COLL_STAGE_OVER,
 };
 
+// A task. Its fields are module coll's, but for those that fr_coll_task_begin names.
 struct fr_coll_task {
     struct fr_coll_team *group;
     struct fr_coll_part part; // unused in a task that declines

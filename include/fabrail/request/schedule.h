@@ -7,6 +7,7 @@
 
 #include "fabrail/request.h"
 
+// The schedule of an operation, which owns it.
 struct fr_request_schedule {
     // Starts the parts: once, or each time that a persistent operation is started. Returns an MPI
     // error code. Parts that were started before an error are waited for all the same.

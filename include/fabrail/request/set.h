@@ -20,6 +20,7 @@ struct fr_request_form {
     bool asks;  // completes nothing
 };
 
+// Returns the form of a class of functions that complete requests.
 static inline struct fr_request_form fr_request_form_of(enum fr_class class)
 {
     switch (class) {
@@ -54,16 +55,19 @@ static inline struct fr_request_form fr_request_form_of(enum fr_class class)
 // statuses come last.
 enum { FR_SET_NUMBER = 2, FR_SET_INDICES = 3 }; // an index (any), or a count (some)
 
+// Returns whether a flag says whether requests are complete.
 static inline bool fr_request_has_flag(struct fr_request_form form)
 {
     return !form.waits && form.of != FR_OF_SOME;
 }
 
+// Returns whether all requests of the call are complete when it returns.
 static inline bool fr_request_waits_for_all(struct fr_request_form form)
 {
     return form.waits && (form.of == FR_OF_ONE || form.of == FR_OF_ALL);
 }
 
+// Returns the position of the status or of all statuses.
 static inline unsigned fr_request_status_arg(struct fr_request_form form)
 {
     switch (form.of) {
@@ -78,16 +82,19 @@ static inline unsigned fr_request_status_arg(struct fr_request_form form)
     }
 }
 
+// Returns the position of the flag, for a form that has one.
 static inline unsigned fr_request_flag_arg(struct fr_request_form form)
 {
     return fr_request_status_arg(form) - 1;
 }
 
+// Returns whether the call has a list of statuses.
 static inline bool fr_request_has_status_list(struct fr_request_form form)
 {
     return form.of == FR_OF_ALL || form.of == FR_OF_SOME;
 }
 
+// Returns the error field of a status.
 static inline int *fr_request_status_error(void *status)
 {
     return (int *)((char *)status + fr_abi_mpi.status_error_offset);
