@@ -7,7 +7,7 @@
 
 static struct fr_lock lock = FR_LOCK_INIT;
 static struct fr_coll_number *all FR_GUARDED_BY(lock);
-static uint64_t drawn FR_GUARDED_BY(lock); // count ever
+static uint64_t drawn FR_GUARDED_BY(lock); // so many, ever
 
 static bool is_taken(uint32_t value) FR_REQUIRES(lock)
 {

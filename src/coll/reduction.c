@@ -49,15 +49,15 @@ static struct fr_policy_slice slice_of(const struct fr_coll_team *group,
                            is_shared(group, reduce));
 }
 
-// Whether this rank reads and writes its own slice where it belongs, whatever the workspace is.
-// That needs the same alignment in units there. A result that is scattered in place would overwrite
-// what others still read.
+// Whether this rank writes its own slice straight where it belongs, whatever the workspace is. That
+// takes units of the kernel there as well.
 static bool writes_own(const struct fr_coll_reduce *reduce)
 {
     return fr_coll_can_spare(&reduce->after, &reduce->mover) &&
            fr_device_barrier_kernel_copies(&reduce->after.piece);
 }
 
+// Whether a result that is scattered in place would be written over what is still read.
 static bool is_written_over(const struct fr_coll_reduce *reduce)
 {
     uintptr_t from = fr_coll_source(&reduce->before, reduce->send.address) +
@@ -69,6 +69,7 @@ static bool is_written_over(const struct fr_coll_reduce *reduce)
            from - to + reduce->receive.bytes < 2 * reduce->receive.bytes;
 }
 
+// Whether this rank reads its own slice straight where it belongs, whatever the workspace is.
 static bool reads_own(const struct fr_coll_reduce *reduce)
 {
     return fr_coll_can_spare(&reduce->before, &reduce->mover) &&

@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Tags of messages on Fabrail's own communicator. They begin above those of other uses, and each
-// team has the same number.
+// Tags of messages on Fabrail's own communicator. They begin above those of other uses. Each team
+// has GROUP_TAGS.
 enum {
     FIRST_TAG = FR_COLL_MEET_TAG + 1,
     GROUP_TAGS = 64 * FR_COLL_GROUP_TAGS,

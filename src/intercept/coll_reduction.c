@@ -16,8 +16,7 @@ struct reduction {
     struct fr_coll_reduce part;
     struct fr_intercept_coll_buffer send, receive;
     bool in_place;
-    // In place, but the vector lies where other parts of the result go, so that it is read from
-    // elsewhere.
+    // In place, but the vector lies where other parts of the result go. It is read from a copy.
     bool sends_apart;
 };
 

@@ -94,7 +94,8 @@ static fr_word argument(char letter, struct places *places)
     }
 }
 
-// Completes a request that the wrapper knows by the function that the application would call.
+// Completes a request that the wrapper knows, by the function that the application would call for
+// it.
 static void finish(enum fr_fn fn, struct places *places)
 {
     enum fr_fn by =

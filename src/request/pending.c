@@ -22,7 +22,7 @@ struct delivery {
 static struct fr_lock pending_lock = FR_LOCK_INIT;
 static struct fr_request_op *pending FR_GUARDED_BY(pending_lock); // the latest first
 static struct delivery *deliveries FR_GUARDED_BY(pending_lock);
-static uint64_t begun FR_GUARDED_BY(pending_lock); // count of operations ever
+static uint64_t begun FR_GUARDED_BY(pending_lock); // so many operations, ever
 
 void fr_request_pend(struct fr_request_op *op, fr_word object)
 {

@@ -34,7 +34,7 @@ static bool is_cancelled(const void *status)
 }
 
 // Whether there is room for an RTS. An error handler may have made a success of what MPI refused,
-// such as a null pointer. So addresses where no memory can be have none.
+// such as a null pointer. There is no room at addresses where no memory can be.
 static bool has_room(const struct fr_staging_view *view)
 {
     enum { PAGE_BYTES = 4096 };

@@ -115,7 +115,7 @@ void fr_request_set_look_up(struct fr_request_set *set, size_t request)
         set->tracked += fr_request_table_claim(value, 1, &set->ops[request]);
 }
 
-// One copy is waited for at most. It takes long, and the application may only be asking.
+// Waits for one copy at most. A copy takes long, and the application may only be asking.
 bool fr_request_set_find_deferred(struct fr_request_set *set)
 {
     bool any = false;

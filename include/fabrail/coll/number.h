@@ -16,8 +16,8 @@ struct fr_coll_number {
 // number stays in use until it is dropped, and `number` must stay where it is. No other team of
 // this process has it, and no other process draws it.
 //
-// Another team may have it in two cases: there are fewer numbers than processes, or this process
-// has as many teams as numbers to draw from.
+// Another team may have it where there are fewer numbers than processes, or where this process has
+// as many teams as numbers to draw.
 void fr_coll_number_draw(struct fr_coll_number *number, uint32_t count, int rank, int size);
 
 // Replaces the number that was drawn by the one that another rank has drawn.
