@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The ranks of one communicator and what they have to move each other's buffers: where they share a
-// host, or their hosts an NVLink clique, memory in which they agree; in any case tags of their own
-// for messages on the communicator of Fabrail's own.
+// Module coll: teams of ranks, their agreement on collective operations, and collectives over
+// NVLink.
 //
-// Whether a communicator has such a group its ranks find out inside of collective calls that they
-// all make in the same order. Ranks of one host use no GPU, or meet in a place (place.h). Those of
-// several hosts tell each other in the first, second, fourth ... call that can wait (meet.h). Where
-// the facts of the world say that there never will be a group, nothing is done at all.
+// A team is the ranks of one communicator, with what they need to move each other's buffers. Ranks
+// of one host have a segment of shared memory in which they agree. Ranks of several hosts in one
+// NVLink clique have slabs instead. Every team has tags of its own for messages on Fabrail's
+// communicator.
+//
+// The ranks find out whether they are a team inside of collective calls that all of them make in
+// the same order. Ranks of one host do so without waiting, in a table in shared memory
+// (team_discovery.h). Ranks of several hosts exchange messages in the first, second, fourth ...
+// call that can wait (team_message.h). Nothing is done where the facts of the job say that there
+// never will be a team.
 #ifndef FR_FABRAIL_COLL_H
 #define FR_FABRAIL_COLL_H
 
@@ -19,84 +24,95 @@
 #include "fabrail/device.h"
 #include "fabrail/ipc.h"
 
+// Number of tags that one exchange may use.
 enum { FR_COLL_GROUP_TAGS = 32 };
 
+// A team of ranks. Owned by its communicator; one thread at a time uses it.
 struct fr_coll_team {
     int rank;
     int size;
-    uint64_t name;                    // of the communicator (module job)
+    uint64_t name;                    // the communicator's name (module job)
     int *world;                       // ranks in MPI_COMM_WORLD, by rank
     struct fr_job_process *processes; // by rank
-    struct fr_coll_discovery *place;  // NULL where the ranks are on several hosts
+    struct fr_coll_discovery *place;  // slot of the table; NULL where ranks are on several hosts
     struct fr_coll_segment *segment;  // NULL until the first call that waits, and on several hosts
-    struct fr_coll_slab *slab;        // NULL until then, on one host, and where there is no clique
-    bool opened;                      // one of these, or it could not be had
+    struct fr_coll_slab *slab; // NULL until that call, on one host, and where there is no clique
+    bool opened;               // segment or slab is there, or could not be had
     struct fr_coll_number number;
-    int first_tag;  // of those that are this group's alone, FR_COLL_GROUP_TAGS for an exchange
-    int taken_tags; // beyond these by persistent exchanges, by all ranks in the same order
-    uint64_t round; // the last that this rank has posted
-    bool broken;    // a rank is gone, or was given up
-    enum fr_coll_quit quit; // whether a rank takes part in no agreement any more
-    uint64_t begun, ended;  // operations, which take turns (task.h)
-    bool for_rails; // no rank was known to use a GPU yet: it is there for host memory over rails,
-    size_t rail_min_bytes;         // from so many bytes on, as rank 0 has it
-    struct fr_coll_memory *memory; // mapping sets and what goes with them (mapset.h), or NULL
+    // First of the tags that are this team's alone. An exchange has FR_COLL_GROUP_TAGS.
+    int first_tag;
+    // Tags beyond these that persistent exchanges have taken, on all ranks in the same order.
+    int taken_tags;
+    uint64_t round;         // the last round that this rank has posted
+    bool broken;            // a rank is gone, or was given up
+    enum fr_coll_quit quit; // whether a rank has left all agreements
+    uint64_t begun, ended;  // counts of operations, which take turns (task.h)
+    // No rank was known to use a GPU when the team was made. It serves host memory over rails.
+    bool for_rails;
+    size_t rail_min_bytes;         // least bytes of a message over rails, as rank 0 has set it
+    struct fr_coll_memory *memory; // mapping sets and scratch (mapset.h), or NULL
 };
 
-// Whether a call may wait for all others, and when: before it does anything, or, so that a call
-// that MPI refuses waits for nobody, after all.
+// Whether and when a call may wait for all other ranks. FIRST: before it does anything. LAST: after
+// the real call, so that a call which MPI refuses waits for nobody.
 enum fr_coll_waits { FR_COLL_WAITS_NEVER, FR_COLL_WAITS_FIRST, FR_COLL_WAITS_LAST };
 
-// To be called once in each collective call that can use the group, by all ranks of `comm` in the
-// same order. Returns the group, NULL if there is none (yet), the same on all ranks. It belongs to
-// the communicator and dies with it.
+// Enters a collective call that can use the team. Every rank of `comm` calls it once in each such
+// call, in the same order. Returns the team, or NULL while there is none; all ranks get the same
+// answer. The team belongs to the communicator and dies with it.
 struct fr_coll_team *fr_coll_team_enter(fr_word comm, enum fr_coll_waits waits);
 
-// To be called after each of these calls, with what MPI has said; where an error handler does not
-// return, that is found in the next call. Whether the others have come to a call that has failed,
-// and whether it is made again, is between this program and its MPI: this rank takes part in no
-// agreement of the communicator any more, and the others do not wait for it. False when a rank has
-// not come within FABRAIL_TIMEOUT, which is logged.
+// Leaves the call that fr_coll_team_enter has begun. `result` is what MPI has returned. Where an
+// error handler does not return, the next fr_coll_team_enter finds that out.
+//
+// After a failed call this rank takes part in no agreement of the communicator any more, and the
+// others do not wait for it. Whether the others have come to that call, and whether it is made
+// again, is between the application and its MPI.
+//
+// Returns false when a rank has not come within FABRAIL_TIMEOUT, which is logged.
 bool fr_coll_team_exit(fr_word comm, int result);
 
-// Whether a rank is known to have quit.
+// Returns whether a rank is known to have left all agreements of the team.
 bool fr_coll_team_was_quit(struct fr_coll_team *group);
 
-// What keeps the ranks of a communicator from having a group, so far; with `must_agree` from
-// agreeing in it. Static text, for the report; NULL for nothing.
+// Returns what has kept the ranks of a communicator from being a team so far, or NULL for nothing.
+// With `must_agree`, also what keeps a team from agreeing. Static text, for the report.
 const char *fr_coll_team_obstacle(fr_word comm, bool must_agree);
 
-// Whether the ranks can agree, in rounds.
+// Returns whether the ranks have memory in which they can agree.
 static inline bool fr_coll_team_agrees(const struct fr_coll_team *group)
 {
     return group->segment || group->slab;
 }
 
-// Whether the ranks could agree, had none quit. What all find alike without an agreement stays.
+// Returns whether the ranks could agree, had none quit. What all ranks find alike without an
+// agreement stays in use then.
 static inline bool fr_coll_team_is_over(const struct fr_coll_team *group)
 {
     return group->quit != FR_COLL_STAYS && fr_coll_team_agrees(group) && !group->broken;
 }
 
-// How memory must be shared for all ranks to reach it, as FR_SHARE_* bits of which one does.
+// Returns FR_SHARE_* bits. All ranks can reach memory that is shared in any one of these ways.
 static inline unsigned fr_coll_team_ways(const struct fr_coll_team *group)
 {
     return group->slab ? FR_SHARE_FABRIC : FR_SHARE_FABRIC | FR_SHARE_FD | FR_SHARE_LEGACY;
 }
 
-// The group of a communicator that has one already, for what was begun with it.
+// Returns the team of a communicator that is one already, else NULL. For operations that were begun
+// with it.
 struct fr_coll_team *fr_coll_team_find(fr_word comm);
 
-// The first of so many tags for a further persistent exchange alone: those of one communicator are
-// made in the same order everywhere, but may be started in any, however late. -1 when all have been
-// taken. To be called in each such call.
+// Takes `count` tags for one further persistent exchange. Returns the first of them, or -1 when all
+// have been taken. All ranks call it in each call that makes such an exchange, since these calls
+// come in the same order everywhere. The exchanges may then be started in any order, however late.
 int fr_coll_team_take_tags(struct fr_coll_team *group, int count);
 
-// A meeting of the ranks, in a call that they tell apart so, and of this number.
+// Returns a meeting of the team's ranks. `call` tells meetings apart, `number` is this call's among
+// those in which all ranks meet.
 struct fr_coll_meeting fr_coll_team_meeting(const struct fr_coll_team *group, uint64_t call,
                                             uint64_t number);
 
-// The most bytes that one post of a group of this size holds.
+// Returns the most bytes of one post of a team of `size` ranks.
 size_t fr_coll_team_post_bytes(int size);
 
 #endif

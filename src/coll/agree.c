@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a rank advertises, and what the adverts of all do to the mapping sets of the group. Where a
-// rank declines, the others change none of what all ranks must have alike.
+// Agreement on an operation: what a rank advertises, and what the adverts of all do to the team's
+// mapping sets. Where a rank declines, the others change nothing that all ranks must have alike.
 #include "config.h"
 
 #include "fabrail/coll/agree.h"
@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-// What a rank says of the others' memory in the second round.
+// The words of the second round, in which a rank tells of the others' memory.
 enum { CANNOT_MAP, MAPPED, LACKS_DESCRIPTOR };
 
 // Operations on the same memory between two looks at what has been freed. A look asks the driver
@@ -59,7 +59,8 @@ static uint64_t user_of(const struct fr_coll_part *part)
     return (uint64_t)(uintptr_t)context ^ (uint64_t)(unsigned)(part->mover.device + 1) << 56;
 }
 
-// Memory that is freed, and still mapped by others, is gone for its owner.
+// Tells the others of exported memory that is freed. They may still have it mapped, and its owner
+// cannot have it back until they let go.
 static void tell_freed(struct fr_coll_memory *memory, bool changed)
 {
     struct fr_coll_advert *advert = memory->next;
@@ -70,15 +71,15 @@ static void tell_freed(struct fr_coll_memory *memory, bool changed)
         (uint32_t)fr_ipc_freed(&memory->freed_mark, advert->freed, FR_ARRAY_LENGTH(advert->freed));
 }
 
-// The application's side of a copy must be quiet whoever makes it.
+// Waits until the application's side of a copy is quiet, whoever makes the copy.
 static enum fr_status quiesce(const struct fr_coll_copy *copy, uintptr_t low)
 {
     return copy->piece.bytes > 0 ? fr_device_sync_app_work(&copy->range, low, copy->piece.bytes)
                                  : FR_OK;
 }
 
-// Whether this rank is in an operation of the past again: it has the same memory, which is still
-// mapped, and the same slots.
+// Whether this rank is in a past operation again: it has the same slots and the same memory, which
+// is still mapped.
 static bool is_again(const struct fr_coll_memory *memory, unsigned index, size_t slot_bytes)
 {
     const struct fr_coll_past *past = &memory->pasts[index];
@@ -88,8 +89,8 @@ static bool is_again(const struct fr_coll_memory *memory, unsigned index, size_t
            memcmp(advert + 1, past->advert + 1, slot_bytes) == 0;
 }
 
-// Returns the mark of such an operation, 0 for none. Several may be the same for this rank and not
-// for others, so that first of all it is the one that came next the last time.
+// Returns the mark of the past operation that this rank is in again, 0 for none. Several may be the
+// same for this rank and not for others. So the one that came next the last time is tried first.
 static unsigned mark_of(const struct fr_coll_task *task)
 {
     const struct fr_coll_memory *memory = task->group->memory;
@@ -103,15 +104,15 @@ static unsigned mark_of(const struct fr_coll_task *task)
 }
 _Static_assert((int)FR_COLL_PASTS < (int)FR_ROUND_MARKS, "each has a mark");
 
-// Makes an operation of the past, of this mark, the last one.
+// Makes the past operation of this mark the last one.
 static void go_back(struct fr_coll_memory *memory, unsigned mark)
 {
     memory->past = mark - 1;
     memory->last = memory->pasts[mark - 1].set;
 }
 
-// Whether a kernel may move the bytes at once, when all ranks say that all is as it was. What is
-// planned is as in the past.
+// Whether a kernel may move the bytes at once, when all ranks say that all is as it was. The plan
+// rests on the past operation.
 static bool plan(struct fr_coll_task *task)
 {
     struct fr_coll_team *group = task->group;
@@ -161,16 +162,17 @@ void fr_coll_agree_refuse(struct fr_coll_task *task)
     task->mark = 0;
 }
 
-// A marked advert is eligible, tells of nothing freed, and is from a rank that holds what was
-// mapped for the last operation that was agreed on, and says just what it said then.
+// Whether a rank has marked its advert. It then says just what it said in the last operation that
+// was agreed on. It is eligible, tells of nothing freed, and its rank holds what was mapped for
+// that operation.
 static bool is_usual(const struct fr_coll_task *task, int rank)
 {
     return task->group->slab ? task->alike
                              : fr_coll_round_is_marked(task->group, rank, task->adverts);
 }
 
-// False where a rank tells of more than its advert has room for. What it tells may change
-// meanwhile.
+// Drops mappings of memory that a rank tells of as freed. Returns false where it tells of more than
+// its advert has room for. The count may change meanwhile.
 static bool forget_freed(const struct fr_coll_task *task, int rank)
 {
     const struct fr_coll_advert *advert = advert_of(task, rank);
@@ -227,8 +229,8 @@ static unsigned find_held(const struct fr_coll_task *task)
     return index;
 }
 
-// Which set is to be replaced: one of the same memory, that some rank does not hold any more, or
-// the one whose turn it is. All ranks find the same.
+// Chooses the set to be replaced: one of the same memory that some rank no longer holds, else the
+// one whose turn it is. All ranks choose the same.
 static unsigned choose_replaced(const struct fr_coll_task *task)
 {
     struct fr_coll_memory *memory = task->group->memory;
@@ -257,7 +259,7 @@ static int map_all(struct fr_coll_task *task, unsigned index)
     return MAPPED;
 }
 
-// Learns what this rank needs of the others' slots. Those of a marked rank are as they were.
+// Reads the others' slots that this rank needs. The slots of a marked rank are as they were.
 static void read_places(struct fr_coll_task *task)
 {
     const struct fr_coll_part *part = &task->part;
@@ -269,7 +271,7 @@ static void read_places(struct fr_coll_task *task)
     }
 }
 
-// Remembers what was agreed on. In shared memory marks mean the last operation.
+// Remembers the operation that was agreed on. In shared memory a mark means the last operation.
 static void remember(struct fr_coll_task *task, unsigned index)
 {
     struct fr_coll_memory *memory = task->group->memory;
@@ -299,7 +301,7 @@ static void send_again(const struct fr_coll_task *task)
     }
 }
 
-// All ranks hold what is in a set.
+// Takes a set that all ranks hold for the operation.
 static void agree_on(struct fr_coll_task *task, unsigned index)
 {
     struct fr_coll_memory *memory = task->group->memory;
@@ -325,7 +327,7 @@ enum fr_status fr_coll_agree_decide(struct fr_coll_task *task)
     }
     fr_debug("%s: memory is advertised that is in no mapping set", task->part.call);
     task->replaced = choose_replaced(task);
-    fr_coll_mapset_rest(group); // what is in use may be in the way of new mappings
+    fr_coll_mapset_rest(group); // mappings in use may be in the way of new ones
     task->word = (uint32_t)map_all(task, task->replaced);
     return FR_ERR_NOT_FOUND;
 }

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Exchanges over NVLink: one kernel or the copy engines move this rank's slices, each to where its
-// receiver says that it goes.
+// Exchanges over NVLink. One kernel, or the copy engines, move each of this rank's slices to where
+// its receiver wants it.
 #include "config.h"
 
 #include "fabrail/coll/alltoall.h"
 #include "fabrail/ipc/engine.h"
 
-// Whether this rank's own slice goes where it belongs, and not to the workspace.
+// Whether this rank's own slice can go straight to where it belongs instead of to workspace.
 static bool spares_own(const struct fr_coll_alltoall *exchange)
 {
     return fr_coll_can_spare(&exchange->after, &exchange->send_range);
 }
 
-// Plans where the slices go. False if a rank has less room than there are bytes for it, which is an
-// error of the program.
+// Plans where the slices go. Returns false if a rank has less room than it is sent bytes, which is
+// an error of the program.
 static bool plan(const struct fr_coll_team *group, const struct fr_coll_alltoall *exchange)
 {
     const struct fr_coll_slot *places = fr_coll_agreed_slots(group);
@@ -35,7 +35,8 @@ static bool plan(const struct fr_coll_team *group, const struct fr_coll_alltoall
     return fits;
 }
 
-// The engine that is faster where many pieces go one way, few or none the other.
+// Chooses the engine. One of them is faster where many pieces go one way, and few or none the
+// other.
 static enum fr_device_engine choose_engine(const struct fr_coll_team *group,
                                            const struct fr_coll_alltoall *exchange)
 {
@@ -77,7 +78,7 @@ static bool moves_at_once(const struct fr_coll_team *group, const struct fr_coll
     return fr_ipc_moves_at_once(largest, leaving);
 }
 
-// What a kernel moves as soon as all are there.
+// Plans what a kernel moves as soon as all ranks are there.
 static bool plan_move(struct fr_coll_team *group, void *operation, struct fr_device_move *move)
 {
     const struct fr_coll_alltoall *exchange = operation;

@@ -5,7 +5,7 @@
 #include "fabrail/coll/bcast.h"
 #include "fabrail/ipc/engine.h"
 
-// Bytes of the data, to the same place at another rank.
+// Returns a piece of the data that goes to the same place at another rank.
 static struct fr_device_push_piece piece_of(const struct fr_coll_team *group,
                                             const struct fr_coll_bcast *bcast,
                                             const struct fr_policy_send *send)
@@ -19,7 +19,8 @@ static struct fr_device_push_piece piece_of(const struct fr_coll_team *group,
     };
 }
 
-// Returns how many pieces this rank pushes in a step, and the largest.
+// Plans the pieces that this rank pushes in a step. Returns their number, and the bytes of the
+// largest.
 static size_t plan_step(const struct fr_coll_team *group, const struct fr_coll_bcast *bcast,
                         int step, size_t *most)
 {
@@ -35,7 +36,7 @@ static size_t plan_step(const struct fr_coll_team *group, const struct fr_coll_b
     return count;
 }
 
-// In the second step, all but the root push at once.
+// Pushes the pieces of a step. In the second, all ranks but the root push at once.
 static enum fr_status push(struct fr_coll_team *group, void *operation, int step,
                            struct fr_device_work *work)
 {
@@ -48,7 +49,8 @@ static enum fr_status push(struct fr_coll_team *group, void *operation, int step
     return FR_OK;
 }
 
-// What a kernel moves as soon as all are there. Of two steps the second has to wait for the first.
+// Plans what a kernel moves as soon as all ranks are there. A broadcast in two steps is left to the
+// host, since the second has to wait for the first.
 static bool plan_move(struct fr_coll_team *group, void *operation, struct fr_device_move *move)
 {
     const struct fr_coll_bcast *bcast = operation;
@@ -77,8 +79,8 @@ void fr_coll_bcast_begin(struct fr_coll_task *task, struct fr_coll_team *group,
         .bytes = bytes, .ranks = group->size, .root = bcast->root, .is_split = is_split};
     task->part = (struct fr_coll_part){
         .call = bcast->call,
-        // The same number of bytes on all ranks, and the same plan, which ranks that were tuned
-        // differently need not have.
+        // All ranks must have the same number of bytes and the same plan. Ranks that were tuned
+        // differently need not find the same plan.
         .what = (bytes * 4 + is_split * 2 + 1) ^ (uint64_t)(unsigned)bcast->root << 48,
         .slots = &bcast->data,
         .slot_count = 1,

@@ -6,7 +6,7 @@
 
 #include "fabrail/ipc/engine.h"
 
-// Parts a copy around what is left out of it. Returns its bytes.
+// Splits a copy around the part that is left out of it. Returns the bytes that remain.
 static size_t part(const struct fr_coll_copy *copy, bool out, struct fr_device_push_piece *pieces)
 {
     const struct fr_device_push_piece *piece = &copy->piece;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Registered mapping sets of a group of ranks, and what else it has from one operation to the next.
+// Mapping sets of a team, and what else it keeps from one operation to the next.
 #include "config.h"
 
 #include "coll/mapset.h"
@@ -62,7 +62,7 @@ void fr_coll_mapset_destroy(struct fr_coll_team *group)
     group->memory = NULL;
 }
 
-// The mappings of a set: those of sides that it has none of are left out.
+// Returns the mappings of a set, without those of sides that it has none of.
 static struct fr_ipc_mapping *mappings_of(const struct fr_coll_team *group,
                                           const struct fr_coll_mapset *set, size_t *count)
 {

@@ -1,86 +1,90 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Registered mapping sets: what the ranks of a group have mapped of each other's memory in
-// operations before, at most two pieces of each rank's a set. All ranks have the same sets in the
-// same places, since all change them by what all of them advertise.
+// Mapping sets: what the ranks of a team have mapped of each other's memory in earlier operations.
+// A set has at most two pieces of memory of each rank. All ranks have the same sets in the same
+// places, since all change them by what all of them advertise.
 #ifndef FR_COLL_MAPSET_H
 #define FR_COLL_MAPSET_H
 
 #include "fabrail/coll/agree.h"
 
-// Programs that go back and forth have two, those that overlap with other work some more.
+// A program that goes back and forth needs two sets. One that overlaps exchanges with other work
+// needs some more.
 enum { FR_COLL_MAPSETS = 8 };
 
-// Operations that are remembered: what came round again is the same as then.
+// Number of operations that are remembered. An operation that comes again needs no agreement on its
+// slots and memory.
 enum { FR_COLL_PASTS = 8 };
 
-// What this rank knows of another one's memory.
+// Memory of another rank, as this rank knows it.
 struct fr_coll_known {
     uint64_t version;
     struct fr_ipc_handle handles[FR_COLL_SIDES];
 };
 
+// A mapping set.
 struct fr_coll_mapset {
     bool used;
     uint64_t user;                   // the context that has mapped
     struct fr_coll_known *known;     // by rank
     struct fr_ipc_mapping *mappings; // by side and rank, resting between operations
-    int first;                       // side that has mappings
-    uint64_t filling;                // tells what it has from what it had before
+    int first;                       // first side that has mappings
+    uint64_t filling;                // changes each time that the set is filled
 };
 
 // An operation that was agreed on. Where marks tell which one all ranks are in again (slab.h), all
-// have the same ones in the same places; else there is but the last one.
+// ranks have the same ones in the same places. Elsewhere only the last one is kept.
 struct fr_coll_past {
     bool used;
     unsigned set;
-    unsigned successor;            // the operation that came after it the last time
+    unsigned successor;            // the operation that followed it the last time
     uint64_t filling;              // of the set
     struct fr_coll_advert *advert; // this rank's, with its slots
-    struct fr_coll_slot *places;   // by rank and number, what this rank reads of their slots
+    struct fr_coll_slot *places;   // what this rank reads of others' slots, by rank and number
 };
 
+// The part of a team that lasts from one operation to the next.
 struct fr_coll_memory {
     struct fr_coll_mapset sets[FR_COLL_MAPSETS];
     unsigned awake;    // a bit for each set whose mappings may not rest
     unsigned last;     // set of the last operation that was agreed on
-    unsigned turn;     // of sets to be replaced
-    uint64_t fillings; // ever
+    unsigned turn;     // the set to be replaced next
+    uint64_t fillings; // count of fillings ever
     struct fr_coll_past pasts[FR_COLL_PASTS];
     unsigned past;         // the last operation
-    unsigned past_turn;    // of those to be replaced
-    uint64_t last_version; // that was given to memory of this rank's
+    unsigned past_turn;    // the past operation to be replaced next
+    uint64_t last_version; // last version that was given to this rank's memory
 
     unsigned unlooked;   // operations since the last look at what has been freed
-    uint64_t freed_mark; // what of that the others have been told
+    uint64_t freed_mark; // how much of that the others have been told
     struct fr_coll_advert *next;
     struct fr_device_push_piece *pieces; // scratch, in the order of the transfers
 };
 
-// Gives the group memory for this. False when there is none.
+// Allocates the team's mapping sets. Returns false when there is no memory.
 bool fr_coll_mapset_make(struct fr_coll_team *group);
 
-// Gives back what the group has; it may be made again.
+// Gives the team's mapping sets back. They may be made again.
 void fr_coll_mapset_destroy(struct fr_coll_team *group);
 
-// Empties a set, which all ranks of the group have to do alike.
+// Empties a set. All ranks of the team must do so alike.
 void fr_coll_mapset_clear(struct fr_coll_team *group, unsigned index);
 
-// Whether memory of this rank's is in a set, so that the others have mapped it before.
+// Returns whether memory of this rank's is in a set, so that the others have mapped it before.
 bool fr_coll_mapset_has(const struct fr_coll_team *group, const struct fr_ipc_handle *handle);
 
-// Fills an advert's version and which sets this rank holds, by its memory and `user`, the context
-// that it maps in. Wakes the mappings of all sets that may be meant. Returns false for memory that
-// is in no set.
+// Writes an advert's version, and which sets this rank holds, from its memory and from `user`, the
+// context that it maps in. Wakes the mappings of all sets that may be meant. Returns false for
+// memory that is in no set.
 bool fr_coll_mapset_number(struct fr_coll_team *group, uint64_t user,
                            struct fr_coll_advert *advert);
 
 // Fills an emptied set with the memory of one rank, and maps it for the device of `mover` if that
-// is one. FR_ERR_NOT_FOUND: the descriptor has not come.
+// is a device. Returns FR_ERR_NOT_FOUND when the file descriptor has not come.
 FR_MUST_CHECK enum fr_status fr_coll_mapset_add(struct fr_coll_team *group, unsigned index,
                                                 int rank, const struct fr_coll_advert *advert,
                                                 const struct fr_device_range *mover);
 
-// Lets the mappings that this operation has woken or made rest until the next one.
+// Lets the mappings that this operation has woken or made rest until the next operation.
 void fr_coll_mapset_rest(struct fr_coll_team *group);
 
 #endif

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Numbers of groups. Each process draws its own, one after the other, and comes to the first ones
-// again once all have been drawn.
+// Numbers of teams. Each process draws its own numbers in turn, and starts again with the first
+// once all have been drawn.
 #include "config.h"
 
 #include "fabrail/coll/number.h"
 
 static struct fr_lock lock = FR_LOCK_INIT;
 static struct fr_coll_number *all FR_GUARDED_BY(lock);
-static uint64_t drawn FR_GUARDED_BY(lock); // ever
+static uint64_t drawn FR_GUARDED_BY(lock); // so many, ever
 
 static bool is_taken(uint32_t value) FR_REQUIRES(lock)
 {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Reductions over NVLink: the slice of each rank, where it is pulled from and pushed to.
+// Reductions over NVLink: which slice each rank combines, where it is pulled from and where it is
+// pushed to.
 #include "config.h"
 
 #include "fabrail/coll/reduction.h"
@@ -15,7 +16,8 @@ bool fr_coll_reduce_serves(const struct fr_coll_team *group)
     return fr_coll_team_agrees(group) && group->size <= FR_REDUCE_SOURCES;
 }
 
-// Ranks that were tuned differently need not find the same. What is scattered has its slices given.
+// Whether the ranks share the work. Ranks that were tuned differently need not find the same. A
+// scattered result has its slices given.
 static bool is_shared(const struct fr_coll_team *group, const struct fr_coll_reduce *reduce)
 {
     return reduce->form == FR_COLL_SCATTERED ||
@@ -24,7 +26,8 @@ static bool is_shared(const struct fr_coll_team *group, const struct fr_coll_red
                                          fr_ipc_tuned(FR_SIZE_REDUCE_SHARE));
 }
 
-// All ranks must be in the same reduction; what differs is for the MPI library to complain of.
+// Returns what tells reductions apart. All ranks must be in the same one; other differences are for
+// the MPI library to complain of.
 static uint64_t what_of(const struct fr_coll_team *group, const struct fr_coll_reduce *reduce)
 {
     const uint64_t words[] = {(uint64_t)reduce->form + 1000, (uint64_t)reduce->row,
@@ -40,20 +43,21 @@ static struct fr_policy_slice slice_of(const struct fr_coll_team *group,
 {
     if (reduce->form == FR_COLL_SCATTERED)
         return (struct fr_policy_slice){reduce->own_first, reduce->own_elements};
-    // What is not shared, the root does, which nothing has to be pushed to.
+    // Work that is not shared is the root's, so that nothing has to be pushed to it.
     int index = (group->rank - reduce->root + group->size) % group->size;
     return fr_policy_slice(reduce->elements, reduce->element_bytes, group->size, index,
                            is_shared(group, reduce));
 }
 
-// This rank's own slice is read and written where it belongs, whatever the workspace is, if units
-// are units there as well. What is scattered in place would be written over what is still read.
+// Whether this rank writes its own slice straight where it belongs, whatever the workspace is. That
+// takes units of the kernel there as well.
 static bool writes_own(const struct fr_coll_reduce *reduce)
 {
     return fr_coll_can_spare(&reduce->after, &reduce->mover) &&
            fr_device_barrier_kernel_copies(&reduce->after.piece);
 }
 
+// Whether a result that is scattered in place would be written over what is still read.
 static bool is_written_over(const struct fr_coll_reduce *reduce)
 {
     uintptr_t from = fr_coll_source(&reduce->before, reduce->send.address) +
@@ -65,6 +69,7 @@ static bool is_written_over(const struct fr_coll_reduce *reduce)
            from - to + reduce->receive.bytes < 2 * reduce->receive.bytes;
 }
 
+// Whether this rank reads its own slice straight where it belongs, whatever the workspace is.
 static bool reads_own(const struct fr_coll_reduce *reduce)
 {
     return fr_coll_can_spare(&reduce->before, &reduce->mover) &&
@@ -89,7 +94,7 @@ static uintptr_t target_of(const struct fr_coll_team *group, const struct fr_col
     return fr_coll_reach(group, rank, FR_COLL_WRITTEN, slot->address) + offset;
 }
 
-// Where this is in workspace.
+// Returns where the rank's own slice is in workspace.
 static struct fr_coll_slot own_source(const struct fr_coll_team *group,
                                       const struct fr_coll_reduce *reduce)
 {
@@ -112,7 +117,8 @@ static struct fr_coll_slot own_target(const struct fr_coll_team *group,
                                  slice.count * reduce->element_bytes};
 }
 
-// Each rank begins with another target, so that they do not all push to the same one at once.
+// Adds the targets of the result. Each rank begins with another one, so that they do not all push
+// to the same one at once.
 static void add_targets(const struct fr_coll_team *group, const struct fr_coll_reduce *reduce,
                         size_t offset, struct fr_device_reduction *work)
 {
@@ -174,7 +180,8 @@ static bool plan_move(struct fr_coll_team *group, void *operation, struct fr_dev
     reduce->work = describe(group, reduce);
     *move = (struct fr_device_move){
         .range = &reduce->mover,
-        .reduction = reduce->work.elements > 0 ? &reduce->work : NULL, // only meets, with none
+        .reduction =
+            reduce->work.elements > 0 ? &reduce->work : NULL, // without one the kernel only meets
         .max_sms = (unsigned)fr_core_settings()->peer_sms,
     };
     return true;

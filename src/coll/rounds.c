@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rounds, and what becomes of those in which a rank does not come.
+// Rounds of a team, and the handling of rounds to which a rank does not come.
 #include "config.h"
 
 #include "fabrail/coll/rounds.h"
@@ -13,7 +13,7 @@
 #include <stdio.h>
 
 enum {
-    LOOKS_A_JUDGEMENT = 64, // at shared memory, where a look takes some nanoseconds
+    LOOKS_A_JUDGEMENT = 64, // looks at shared memory, which take some nanoseconds each
     LOOKS_FOR_A_SLOT = 1000,
     YIELDS_A_PROGRESS = 64,
 };
@@ -24,7 +24,8 @@ static bool has_posted(const struct fr_coll_team *group, int rank, uint64_t roun
                           : fr_coll_slab_has(group->slab, rank, round);
 }
 
-// Of processes on other hosts nothing is known.
+// Whether a rank's process is alive, as far as is known. Nothing is known of processes on other
+// hosts.
 static bool is_alive(const struct fr_coll_team *group, int rank)
 {
     const struct fr_job_process *process = &group->processes[rank];
@@ -35,8 +36,8 @@ static bool is_alive(const struct fr_coll_team *group, int rank)
            fr_job_shm_is_alive(&user, fr_ipc_self()->pid_namespace);
 }
 
-// Returns a rank that is waited for, one that is known to be gone if there is any; -1 for none. A
-// rank that another one is not done for has not posted for the round either.
+// Returns a rank that is waited for, preferably one that is known to be gone; -1 for none. A rank
+// that is not done with an earlier round has not posted for this one either.
 static int find_late(const struct fr_coll_team *group, uint64_t round, bool *gone)
 {
     int late = -1;
@@ -54,27 +55,27 @@ static struct fr_coll_meeting end_of(const struct fr_coll_team *group)
     return fr_coll_team_meeting(group, FR_COLL_MEET_END, 0);
 }
 
-// Whether a rank has told the others that the group is broken. Ranks of one host see for themselves
-// whether others live, and have nothing that can fail.
+// Whether a rank has told the others that the team is broken. Ranks of one host have no need of
+// that: they see whether others live, and nothing else can fail.
 static bool is_given_up(struct fr_coll_team *group, const char *call)
 {
     const struct fr_coll_meeting end = end_of(group);
     if (!group->slab || !fr_coll_team_message_was_told(&end))
         return false;
     fr_error("%s: another rank of the communicator has given up", call);
-    group->broken = true; // which all others know
+    group->broken = true; // all others know
     return true;
 }
 
-// Whether the round is not to be completed, since a rank has quit that has not posted for it, or
-// that has declined in it, so that others need not.
+// Whether the round cannot be completed since a rank has quit. That rank has not posted for it, or
+// has declined in it so that others need not post.
 static bool is_quit(struct fr_coll_team *group, uint64_t round)
 {
     bool gone = false;
     return fr_coll_team_was_quit(group) && find_late(group, round, &gone) >= 0;
 }
 
-// Looks after the others. False when the wait is over.
+// Judges the wait for the others. Returns false when it is over.
 static bool look_after(struct fr_coll_team *group, struct fr_coll_round *round, uint64_t number)
 {
     char whom[64];
@@ -90,7 +91,8 @@ static bool look_after(struct fr_coll_team *group, struct fr_coll_round *round, 
     return fr_coll_wait_judge(&round->time, round->call, whom);
 }
 
-// Whether to look again after a look that has found nothing. The late are looked for once a second.
+// Returns whether to look again after a look that has found nothing. Late ranks are looked for once
+// a second.
 static bool goes_on(struct fr_coll_team *group, struct fr_coll_round *round, uint64_t number)
 {
     if (++round->looks % LOOKS_A_JUDGEMENT != 0 && group->segment)
@@ -115,8 +117,9 @@ static enum fr_status fail(struct fr_coll_team *group, const struct fr_coll_roun
     return FR_ERR_MPI;
 }
 
-// Without a slot the rank declines, after a while. Threads that each have one for their
-// communicator, and wait for ranks which have none left for that, would wait for each other.
+// Posts in a segment. Without a slot the rank declines after a while. Otherwise threads could wait
+// for each other: each has a slot for its communicator, and waits for ranks which have none left
+// for that one.
 static enum fr_status post_in_segment(struct fr_coll_segment *segment, uint64_t number,
                                       const struct fr_coll_post *post, unsigned looks, bool *posted)
 {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The shared memory of a set of processes: a header, for each rank a cache line for what it has
-// posted, with a ring of entries, and one for what it is done with and what it is. An entry is a
-// short post, or says in which slot of its process a longer one is (posts.h).
+// Segments: shared memory of a set of processes. It has a header, and two cache lines for each
+// rank. One has what the rank has posted, with a ring of entries. The other has what it is done
+// with, and which process it is. An entry is a short post, or says in which slot of its process a
+// longer one is (shm_slots.h).
 //
-// A rank writes its own lines alone. The store that announces a post is a release and the load that
-// sees it an acquire, and so is the pair that says that a slot of a ring may be written again.
+// A rank writes its own lines alone. The store that announces a post is a release, and the load
+// that sees it an acquire. So is the pair that says that a slot of a ring may be written again.
 #include "config.h"
 
 #include "fabrail/coll/segment.h"
@@ -31,7 +32,7 @@ struct header {
     uint32_t size;
     _Atomic uint32_t attached;
     char rest[LINE_BYTES - 24];
-    _Atomic uint64_t cores[CPU_SETSIZE / 64]; // on which any of the ranks may run
+    _Atomic uint64_t cores[CPU_SETSIZE / 64]; // cores on which any of the ranks may run
 };
 
 enum { IS_SHORT = 0, IS_EMPTY = UINT32_MAX }; // in place of the name of a slot
@@ -61,12 +62,12 @@ struct fr_coll_segment {
     struct fr_job_shm shm;
     int rank;
     int size;
-    int slot; // for long posts, -1: none
+    int slot; // for long posts; -1: none
     unsigned spins;
     bool named;        // the name may still exist
     uint64_t complete; // all ranks are known to have posted up to here
-    uint64_t looked;   // the round of the last look at all ranks, which saw
-    int seen;          // that so many have posted, from the next rank on
+    uint64_t looked;   // the round of the last look at all ranks
+    int seen;          // ranks that had posted in that look, from the next rank on
     uint64_t released; // all ranks are known to be done up to here
     uint64_t pid_namespace;
     struct fr_job_secret secret;
@@ -77,8 +78,8 @@ static bool is_long(size_t bytes)
     return bytes > FR_COLL_SEGMENT_SHORT_POST;
 }
 
-// Spinning only keeps the others from running where they have no core of their own. What counts is
-// the cores that all ranks together may use, since each may be bound to a few.
+// Chooses how long to spin. Where ranks have no core of their own, spinning only keeps others from
+// running. The cores that all ranks together may use count, since each rank may be bound to a few.
 static unsigned choose_spins(const struct fr_coll_segment *segment)
 {
     int count = 0;
@@ -223,7 +224,7 @@ bool fr_coll_segment_is_over(const struct fr_coll_segment *segment, uint64_t rou
     return least_done(segment) >= round;
 }
 
-// A slot that is had for a round stays until that is over.
+// Makes room for a post. A slot that is reserved for a round stays until the round is over.
 static enum fr_status reserve_room(struct fr_coll_segment *segment, uint64_t round, size_t bytes)
 {
     if (round > segment->released + FR_COLL_SEGMENT_DEPTH)
@@ -284,7 +285,7 @@ bool fr_coll_segment_has_all(struct fr_coll_segment *segment, uint64_t round)
     if (segment->looked != round)
         segment->seen = 0;
     segment->looked = round;
-    // From the next rank on, so that not all ranks look at the same line at once.
+    // Begins with the next rank, so that not all ranks look at the same line at once.
     for (; segment->seen < segment->size; segment->seen++) {
         if (posted_by(segment, (segment->rank + 1 + segment->seen) % segment->size) < round)
             return false;
@@ -298,7 +299,7 @@ struct fr_wait fr_coll_segment_pace(const struct fr_coll_segment *segment)
     return (struct fr_wait){.spins = segment->spins, .pauses = true};
 }
 
-// What another process wrote is looked at before it is believed.
+// Checks what another process wrote before it is believed.
 const void *fr_coll_segment_read(const struct fr_coll_segment *segment, int rank, uint64_t round)
 {
     static _Alignas(LINE_BYTES) const char nothing[LINE_BYTES];

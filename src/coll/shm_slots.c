@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The slots of this process, and where those of all others are.
+// The slots of this process, and the addresses of those of all others.
 #include "config.h"
 
 #include "fabrail/coll/shm_slots.h"
@@ -20,11 +20,13 @@ struct header {
     _Atomic uint32_t attached; // processes
 };
 
-// Who used a slot last, and for which round.
+// The last user of a slot.
 struct slot {
     struct fr_coll_segment *segment; // NULL: nobody
     uint64_t round;
-    bool left; // by its owner, with readers: the segment ends with the slot's next use
+    // Its segment was closed while others may read the slot. The segment ends with the slot's next
+    // use.
+    bool left;
 };
 
 static struct fr_lock lock = FR_LOCK_INIT;
@@ -52,7 +54,8 @@ static bool claim(void) FR_REQUIRES(lock)
     return true;
 }
 
-// From the last one on the name is needed no more.
+// Attaches to the memory. The last process to do so takes the name away, which nobody needs any
+// more.
 static enum fr_status attach(const struct fr_job_secret *secret) FR_REQUIRES(lock)
 {
     size_t bytes = offset_of(process_count, 0);

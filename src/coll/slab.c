@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory of slabs, and what is stored to all of them.
+// Slabs: their memory, and stores to all of them.
 #include "config.h"
 
 #include "coll/slab_int.h"
@@ -17,7 +17,7 @@ static size_t round_up(size_t bytes)
     return (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
 }
 
-// Moves pieces by the slab's device. Kernels are faster; where one fails, the copy engines try.
+// Moves pieces by the slab's device. Kernels are faster; where one fails, the copy engines do it.
 static enum fr_status move(struct fr_coll_slab *slab, size_t count)
 {
     enum fr_status status = fr_device_push_own(&slab->range, slab->pieces, count, FR_ENGINE_SM);
@@ -75,7 +75,7 @@ static enum fr_status export(struct fr_coll_slab *slab, struct fr_ipc_handle *ha
     return status == FR_OK && !(handle->ways & FR_SHARE_FABRIC) ? FR_ERR_UNSUPPORTED : status;
 }
 
-// New memory is that of whoever had it before.
+// Clears a slab, since new memory holds what its last owner left there.
 static enum fr_status clear(struct fr_coll_slab *slab)
 {
     slab->pieces[0] = (struct fr_device_push_piece){

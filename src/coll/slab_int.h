@@ -1,50 +1,53 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Slabs. In each: words, [round % depth][rank], the round that the rank has posted for last of
-// those and the mark of the post (fabrail/device/round.h); the same again of those whose posts are
-// there; then posts, in the same order; and what the blocks of a kernel tell each other. Host
-// memory that is page-locked mirrors what was read of the own slab, and holds what this rank posts
-// until the device has it.
+// Layout of a slab. First come words, [round % depth][rank]: the round that the rank has posted for
+// last of those, and the mark of the post (fabrail/device/round.h). Then come the same words again
+// for posts that are there, and then the posts in the same order. Last is what the blocks of a
+// kernel tell each other.
 //
-// A rank overwrites what it posted FR_COLL_SLAB_DEPTH rounds before, so all must have read that:
-// whoever has posted for the round after it has.
+// Page-locked host memory mirrors what was read of the rank's own slab. It also holds what this
+// rank posts until the device has it.
+//
+// A rank overwrites what it posted FR_COLL_SLAB_DEPTH rounds before, so all ranks must have read
+// that. A rank that has posted for the round after it has read it.
 #ifndef FR_COLL_SLAB_INT_H
 #define FR_COLL_SLAB_INT_H
 
 #include "fabrail/coll/slab.h"
 
+// This rank's slab, and the mappings of the others'.
 struct fr_coll_slab {
     int rank;
     int size;
     size_t slot_bytes;               // of one post
-    size_t given_offset;             // of the second words
+    size_t given_offset;             // of the second row of words
     size_t posts_offset;             // behind these
     size_t control_offset;           // behind the posts
     size_t bytes;                    // of a slab
     struct fr_device_memory own;     // the slab that others post to
-    struct fr_device_range range;    // the same, as a driver describes it
+    struct fr_device_range range;    // the same memory, as a driver describes it
     struct fr_ipc_mapping *mappings; // by rank
     struct fr_ipc_handle *handles;
-    uint64_t *addresses;                 // of the slabs, where this device sees them
+    uint64_t *addresses;                 // of all slabs, where this device sees them
     struct fr_device_push_piece *pieces; // scratch, one a rank
-    unsigned char *mirror;               // as a slab
+    unsigned char *mirror;               // laid out as a slab
     unsigned char *posting;              // this rank's posts, [round % depth], then their words
-    size_t host_bytes;                   // of both
+    size_t host_bytes;                   // of mirror and posting
     bool page_locked;
     bool has_kernels;    // as far as is known
-    bool shares;         // some ranks have a device together
+    bool shares;         // some ranks use the same device
     uint64_t posted;     // last round of this rank
     size_t posted_bytes; // of its post
-    uint64_t given;      // last round whose post of this rank is with all
+    uint64_t given;      // last round for which all ranks have this rank's post
     uint64_t complete;   // all ranks are known to have posted up to here
-    uint64_t wanted;     // last round whose posts were asked for,
-    uint64_t taken;      // and are all in the mirror
+    uint64_t wanted;     // last round whose posts were asked for
+    uint64_t taken;      // last round whose posts are all in the mirror
 };
 
-// Copies part of the own slab to the mirror.
+// Copies part of this rank's slab to the mirror.
 FR_MUST_CHECK enum fr_status fr_coll_slab_copy_in(struct fr_coll_slab *slab, size_t offset,
                                                   size_t bytes);
 
-// Stores the same bytes to all slabs, each rank beginning with another one.
+// Stores the same bytes to all slabs. Each rank begins with another one.
 FR_MUST_CHECK enum fr_status fr_coll_slab_store(struct fr_coll_slab *slab, const void *from,
                                                 size_t offset, size_t bytes);
 

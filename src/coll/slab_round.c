@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rounds in slabs: what kernels do of them, and what is left to do for the host.
+// Rounds in slabs: what kernels do, and what is left for the host.
 #include "config.h"
 
 #include "coll/slab_int.h"
@@ -8,8 +8,8 @@
 
 enum { DEPTH = FR_COLL_SLAB_DEPTH };
 
-// How long a kernel looks for others, which keeps this rank from moving MPI, and others that share
-// the device from it: some times what it takes them to come in step.
+// How long a kernel looks for others, some times what they take to come when all are in step.
+// Meanwhile this rank cannot make MPI progress, and others that share the device cannot use it.
 enum { SPIN_NS = 100000 };
 
 static size_t word_offset(const struct fr_coll_slab *slab, uint64_t round, int rank)
@@ -107,7 +107,7 @@ enum fr_status fr_coll_slab_look_for_room(struct fr_coll_slab *slab, uint64_t ro
                          : look_at_row(slab, round - (DEPTH - 1), 0, all_have_posted, has_room);
 }
 
-// What a kernel is to do in a round.
+// Describes what a kernel is to do in a round.
 static struct fr_round describe(const struct fr_coll_slab *slab, uint64_t round,
                                 const struct fr_coll_post *post)
 {
@@ -150,7 +150,7 @@ static enum fr_status store_word(struct fr_coll_slab *slab, uint64_t round, size
                               offset + word_offset(slab, round, slab->rank), sizeof(uint64_t));
 }
 
-// The post, by what there is without kernels.
+// Stores the post to all slabs without a kernel.
 static enum fr_status give(struct fr_coll_slab *slab, uint64_t round, size_t bytes)
 {
     enum fr_status status = FR_OK;
@@ -164,7 +164,7 @@ static enum fr_status give(struct fr_coll_slab *slab, uint64_t round, size_t byt
     return status;
 }
 
-// Again if a kernel has done so and failed.
+// Posts by copies. Posts again if a kernel has done so and failed.
 static enum fr_status post_by_copies(struct fr_coll_slab *slab, uint64_t round, size_t bytes)
 {
     enum fr_status status = give(slab, round, bytes);
@@ -180,7 +180,7 @@ static enum fr_status run_kernel(struct fr_coll_slab *slab, const struct fr_roun
     return fr_device_barrier_kernel_run(&slab->range, round, slab->addresses, move, how);
 }
 
-// A round without a move.
+// Runs a kernel for a round without a move.
 static enum fr_status run_round(struct fr_coll_slab *slab, const struct fr_round *round,
                                 unsigned *how)
 {
@@ -196,7 +196,7 @@ static void record_post(struct fr_coll_slab *slab, uint64_t round, size_t bytes)
     slab->posted_bytes = bytes;
 }
 
-// All ranks have marked their posts of a round alike.
+// Notes that all ranks have marked their posts of a round alike.
 static void record_marks(struct fr_coll_slab *slab, uint64_t round, unsigned mark)
 {
     for (int rank = 0; rank < slab->size; rank++) {
@@ -206,7 +206,8 @@ static void record_marks(struct fr_coll_slab *slab, uint64_t round, unsigned mar
     slab->complete = round;
 }
 
-// Only a device that the slabs are mapped for can move bytes in the same kernel.
+// Whether the kernel that posts can make the move. Only a device that the slabs are mapped for can
+// do both.
 static bool can_move(const struct fr_coll_slab *slab, const struct fr_coll_post *post)
 {
     const struct fr_device_move *move = post->move;
@@ -220,7 +221,7 @@ static enum fr_status copy_before(const struct fr_device_move *move)
     return fr_device_push(move->range, move->before, FR_ROUND_COPIES, FR_ENGINE_SM, move->max_sms);
 }
 
-// Has a kernel do as much of a round as it does. What no kernel posts, copies do.
+// Has a kernel do as much of a round as it can. Copies post what no kernel posts.
 static enum fr_status run_post(struct fr_coll_slab *slab, uint64_t round,
                                const struct fr_coll_post *post, unsigned *how)
 {
@@ -239,7 +240,7 @@ static enum fr_status run_post(struct fr_coll_slab *slab, uint64_t round,
     return status == FR_OK ? FR_OK : post_by_copies(slab, round, post->bytes);
 }
 
-// What a kernel has said of a round.
+// Notes what a kernel has said of a round.
 static void record(struct fr_coll_slab *slab, uint64_t round, unsigned mark, size_t bytes,
                    unsigned how)
 {
@@ -276,7 +277,7 @@ enum fr_status fr_coll_slab_post(struct fr_coll_slab *slab, uint64_t round,
     return FR_OK;
 }
 
-// All ranks have posted for a round, and their posts are wanted: then every rank wants them, since
+// Fetches the posts of a round that all ranks have posted for. Every rank wants them then, since
 // all see the same words.
 static enum fr_status take_posts(struct fr_coll_slab *slab, uint64_t round, bool *taken)
 {

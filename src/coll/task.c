@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The stages of a task. Each returns whether it is over; else there is nothing to do for now.
+// Tasks: a function for each stage. It returns whether the stage is over; else there is nothing to
+// do for now.
 #include "config.h"
 
 #include "fabrail/coll/task.h"
@@ -46,7 +47,7 @@ static bool take_turn(struct fr_coll_task *task)
     return enter(task, task->moves ? FR_COLL_STAGE_ADVERTS : FR_COLL_STAGE_COPY_IN);
 }
 
-// Whether the device has done the task's work; then *status says how that ended.
+// Returns whether the device has done the task's work. Then *status says how that ended.
 static bool has_worked(struct fr_coll_task *task, enum fr_status *status)
 {
     if (!task->waits && !fr_device_work_is_over(&task->work))
@@ -82,7 +83,7 @@ static bool decline(struct fr_coll_task *task)
     return end(task, FR_ERR_UNSUPPORTED);
 }
 
-// What was agreed on may have been moved by then, as planned.
+// Ends the agreement. What was agreed on may have been moved by then, as planned.
 static bool end_agreement(struct fr_coll_task *task, enum fr_status status)
 {
     struct fr_coll_team *group = task->group;
@@ -119,7 +120,7 @@ static bool meet_adverts(struct fr_coll_task *task)
     return end_agreement(task, status);
 }
 
-// Posts the task's word, and looks for those of all.
+// Posts the task's word, and looks for those of all ranks.
 static enum fr_status meet_words(struct fr_coll_task *task, unsigned mark, bool *met)
 {
     const struct fr_coll_post post = {
@@ -181,7 +182,7 @@ static bool meet_results(struct fr_coll_task *task)
     if (!met)
         return false;
     hear_results(task);
-    if (task->status != FR_OK) // and so for all
+    if (task->status != FR_OK) // and so on all ranks
         return end(task, task->status);
     if (task->done == FR_COLL_SLAB_COPIED)
         return end(task, FR_OK);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Groups: found out together, and remembered with the communicator.
+// Teams: how ranks find out that they are one, and where it is kept with the communicator.
 #include "config.h"
 
 #include "fabrail/coll.h"
@@ -12,26 +12,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Tags of messages on the communicator of Fabrail's own: above those of other uses, so many for
-// each group.
+// Tags of messages on Fabrail's own communicator. They begin above those of other uses. Each team
+// has GROUP_TAGS.
 enum {
     FIRST_TAG = FR_COLL_MEET_TAG + 1,
     GROUP_TAGS = 64 * FR_COLL_GROUP_TAGS,
 };
 
-// What a communicator carries.
+// The state that is kept with a communicator.
 struct state {
-    uint64_t calls;    // that can use a group
-    uint64_t meetings; // of them, those that can wait for others
-    uint64_t met;      // of these, the last in which this rank has met all others
+    uint64_t calls;    // that can use a team
+    uint64_t meetings; // calls of these that can wait for others
+    uint64_t met;      // the last meeting in which this rank has met all others
     bool judged;
-    bool hopeless; // there will never be a group
+    bool hopeless; // there will never be a team
     bool one_host;
     bool in_clique;             // several hosts that NVLink connects
-    bool is_group;              // from now on
-    bool inside;                // of a call
-    enum fr_coll_waits waits;   // which waits so
-    bool quit;                  // by this rank
+    bool is_group;              // the ranks are a team from now on
+    bool inside;                // inside of a call
+    enum fr_coll_waits waits;   // how that call waits
+    bool quit;                  // this rank has quit
     struct fr_coll_team *group; // prepared, once there may be one
 };
 
@@ -63,8 +63,8 @@ static void destroy_state(void *value)
     free(state);
 }
 
-// NULL without a name: what has none may be no communicator, of which only the call itself shall
-// tell.
+// Returns the state of a communicator, NULL for one without a name. That may be no communicator at
+// all, which only the call itself shall report.
 static struct state *state_of(fr_word comm)
 {
     struct state *state = fr_job_comm_value(comm);
@@ -77,7 +77,7 @@ static struct state *state_of(fr_word comm)
     return NULL;
 }
 
-// How many groups have tags of their own.
+// Returns how many teams can have tags of their own.
 static uint32_t count_of_numbers(void)
 {
     int64_t tags = (int64_t)fr_job_tag_limit() + 1 - FIRST_TAG;
@@ -90,8 +90,9 @@ static bool are_in_clique(const struct fr_job_facts *a, const struct fr_job_fact
            memcmp(a->cluster, b->cluster, sizeof(a->cluster)) == 0;
 }
 
-// Processes that were spawned or connected may not run Fabrail, and must not be surprised; others
-// may not want to. All processes of the communicator find the same.
+// Judges the facts of the job. Processes that were spawned or connected may not run Fabrail, and
+// must be sent nothing. Others may have path peer off. All processes of the communicator find the
+// same.
 static void judge_facts(fr_word comm, struct state *state)
 {
     int inter = 0, size = 0;
@@ -114,7 +115,7 @@ static void judge_facts(fr_word comm, struct state *state)
     }
 }
 
-// All that a group takes, so that nothing can fail once it is one.
+// Makes all that a team takes, so that nothing can fail once it is one.
 static struct fr_coll_team *prepare(fr_word comm)
 {
     uint64_t id;
@@ -144,8 +145,8 @@ static void give_number(struct fr_coll_team *group, uint32_t number)
     group->first_tag = FIRST_TAG + (int)number * GROUP_TAGS;
 }
 
-// Whether the ranks, of one host, are a group from this call on. A rank whose process has no GPU in
-// use does not ask, and keeps the others from it.
+// Returns whether the ranks of one host are a team from this call on. A rank whose process uses no
+// GPU does not ask, and keeps the others from being one.
 static bool is_group_here(fr_word comm, struct state *state)
 {
     uint32_t number = 0;
@@ -191,14 +192,14 @@ bool fr_coll_team_was_quit(struct fr_coll_team *group)
     return group->quit;
 }
 
-// What ranks of several hosts tell each other: that they use a GPU, or would have host memory go
-// over rails, as all of them would then.
+// Bits that ranks of several hosts tell each other. They use a GPU, or want host memory to go over
+// rails, which is then so for all of them.
 enum { WORD_GPU = 1, WORD_RAILS = 2 };
 enum { ANSWER_SHIFT = 33 };
 #define ANSWER_GPU ((uint64_t)1 << 32)
 
-// A number for the group and 1, whether there is a GPU, and FABRAIL_RAIL_MIN in KiB, which need not
-// be the same for all ranks; or 0 for none.
+// Makes the answer to all words, 0 for no team. It has the team's number plus 1, whether there is a
+// GPU, and FABRAIL_RAIL_MIN in KiB, which need not be the same on all ranks.
 static uint64_t judge_words(uint64_t words, void *cookie)
 {
     const struct fr_coll_team *group = cookie;
@@ -224,9 +225,9 @@ static bool is_meeting(const struct state *state)
     return (state->meetings & (state->meetings - 1)) == 0;
 }
 
-// The same of several hosts, in the first, second, fourth ... call that can wait for others, since
-// a program may begin to use its GPUs late: also once there is a group for rails. False when a rank
-// has not come within FABRAIL_TIMEOUT.
+// Finds out whether ranks of several hosts are a team. They meet in the first, second, fourth ...
+// call that can wait for others, since a program may begin to use its GPUs late. They also do so
+// once there is a team for rails. Returns false when a rank has not come within FABRAIL_TIMEOUT.
 static bool meet_across(fr_word comm, struct state *state)
 {
     uint64_t answer = 0;
@@ -248,14 +249,14 @@ static bool meet_across(fr_word comm, struct state *state)
         return true;
     group->for_rails = !(answer & ANSWER_GPU);
     group->rail_min_bytes = (size_t)(answer >> ANSWER_SHIFT) * 1024;
-    if (!state->is_group) // else what is under way has its tags
+    if (!state->is_group) // else operations under way have its tags
         give_number(group, (uint32_t)answer - 1);
     state->is_group = true;
     return true;
 }
 
-// What a call that waits for the others does for those after it. False when a rank has not come
-// within FABRAIL_TIMEOUT.
+// Does in a call that waits for the others what serves later calls: meets them, and opens the
+// memory in which they agree. Returns false when a rank has not come within FABRAIL_TIMEOUT.
 static bool meet_all(fr_word comm, struct state *state)
 {
     bool in_time = true;
@@ -275,7 +276,7 @@ static bool meet_all(fr_word comm, struct state *state)
 
 static void quit(fr_word comm, struct state *state)
 {
-    bool is_broken = state->group && state->group->broken; // which the others find out
+    bool is_broken = state->group && state->group->broken; // the others find that out
     if (!state->judged || state->hopeless || state->quit || is_broken)
         return;
     state->quit = true;
@@ -322,7 +323,8 @@ struct fr_coll_team *fr_coll_team_enter(fr_word comm, enum fr_coll_waits waits)
     return state->is_group ? state->group : NULL;
 }
 
-// Calls that MPI refuses are none for others. Where the error came later, they all are in it.
+// Returns whether MPI has refused a call, which is then no call for the other ranks. With an error
+// that comes later, all ranks are in the call.
 static bool is_refusal(int result)
 {
     int class = result;
@@ -369,8 +371,8 @@ struct fr_coll_team *fr_coll_team_find(fr_word comm)
     return state && state->is_group ? state->group : NULL;
 }
 
-// The group's own come first, which nonblocking and blocking exchanges have. Those of an exchange
-// that this rank has freed another rank may still have in use.
+// Skips the team's first tags, which nonblocking and blocking exchanges have. Tags never come back:
+// another rank may still use those of an exchange that this rank has freed.
 int fr_coll_team_take_tags(struct fr_coll_team *group, int count)
 {
     if (group->taken_tags > GROUP_TAGS - FR_COLL_GROUP_TAGS - count)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The table of places. Slots are found and made under a lock that all processes share, which a
-// process that dies may leave locked: so nobody waits for it without end. All else is atomic words.
+// The table in which ranks of one host find out whether they are a team. Slots are found and made
+// under a lock that all processes share. A process that dies may leave it locked, so nobody waits
+// for it without end. All else is atomic words.
 #include "config.h"
 
 #include "fabrail/coll/team_discovery.h"
@@ -15,20 +16,20 @@ enum {
     MOST_LOOKS = 100000, // looks at a lock that is held for some hundred nanoseconds
 };
 #define NAME_LEFT UINT64_MAX // of a slot that may be used again
-#define NEVER     UINT64_MAX // in place of a group's first call
+#define NEVER     UINT64_MAX // in place of a team's first call
 
 struct fr_coll_discovery {
-    uint64_t name; // 0: never used. Changed under the lock
-    // Before there is a group: the last call that any of those who have joined has come to. Then:
-    // the group's first call, above the group's number.
+    uint64_t name; // 0: never used; changed under the lock
+    // Before there is a team: the last call that any of those who have joined has come to. Later:
+    // the team's first call in the upper half, its number in the lower.
     _Atomic uint64_t progress;
     uint32_t size;
     _Atomic uint32_t joined; // changed under the lock
-    uint32_t left;           // under the lock
+    uint32_t left;           // changed under the lock
     _Atomic int32_t made;
     _Atomic uint32_t could;
     _Atomic uint32_t could_not;
-    _Atomic uint32_t quit; // by the first rank that has
+    _Atomic uint32_t quit; // how the first rank that has quit did so
     char rest[20];
 };
 _Static_assert(sizeof(struct fr_coll_discovery) == FR_CONTROL_LINE_BYTES, "a line each");
@@ -47,7 +48,7 @@ static bool failed FR_GUARDED_BY(attach_lock);
 static bool named FR_GUARDED_BY(attach_lock); // the name may still exist
 static struct fr_job_secret table_secret FR_GUARDED_BY(attach_lock);
 
-// The last of those that may come takes the name away.
+// Attaches to the table. The last process that may come takes the name away.
 static struct table *attach(const struct fr_job_secret *secret, int sharers)
 {
     fr_core_lock(&attach_lock);
@@ -97,7 +98,7 @@ static void unlock_table(struct table *in)
     atomic_store_explicit(&in->locked, 0, memory_order_release);
 }
 
-// Finds the slot of a name, or makes it. NULL when all are used.
+// Finds or makes the slot of a name. Returns NULL when all slots are used.
 static struct fr_coll_discovery *find_slot(struct table *in, uint64_t name, int size)
 {
     struct fr_coll_discovery *vacant = NULL;
@@ -118,7 +119,7 @@ static struct fr_coll_discovery *find_slot(struct table *in, uint64_t name, int 
     return vacant;
 }
 
-// Says that this rank has come to a call, unless there is a group already.
+// Says that this rank has come to a call, unless there is a team already.
 static void come_to(struct fr_coll_discovery *place, uint64_t call)
 {
     uint64_t seen = atomic_load_explicit(&place->progress, memory_order_acquire);
@@ -145,8 +146,8 @@ struct fr_coll_discovery *fr_coll_discovery_join(const struct fr_job_secret *sec
     return place;
 }
 
-// A slot that all who have joined have left is free for another communicator: also one that some
-// never join, having no GPU in use. Who joins after that finds nobody, and never will.
+// A slot that all ranks which joined have left is free for another communicator, even if some never
+// join since they use no GPU. A rank that joins later finds nobody, and never will.
 void fr_coll_discovery_leave(struct fr_coll_discovery *place)
 {
     fr_core_lock(&attach_lock);

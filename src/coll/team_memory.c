@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How the ranks of a group come by the memory that they agree in.
+// Opens and maps the memory in which the ranks of a team agree.
 #include "config.h"
 
 #include "coll/open.h"
@@ -41,7 +41,7 @@ int fr_coll_count_sharers(int end)
 }
 
 // Waits until the ranks of one host have said something of the segment, which they all do in this
-// call. False when FABRAIL_TIMEOUT has passed, or a rank has quit before that.
+// call. Returns false when FABRAIL_TIMEOUT has passed, or a rank has quit before that.
 static bool wait_for(struct fr_coll_team *group, int (*look)(const struct fr_coll_discovery *),
                      int *found)
 {
@@ -55,7 +55,7 @@ static bool wait_for(struct fr_coll_team *group, int (*look)(const struct fr_col
     return true;
 }
 
-// Room for the posts of all groups of this host.
+// Opens the slots for posts of all teams of this host.
 static enum fr_status open_posts(void)
 {
     struct fr_job_secret secret = fr_coll_secret_of("posts", 0);
@@ -98,19 +98,19 @@ bool fr_coll_open_segment(struct fr_coll_team *group)
         group->segment = NULL;
         return in_time || group->quit == FR_COLL_QUIT_UNTRIED;
     }
-    if (!fr_coll_segment_seal(group->segment)) // though all have opened it
+    if (!fr_coll_segment_seal(group->segment)) // all have opened it, so that should not fail
         group->broken = true;
     return true;
 }
 
-// What a rank says of its slab.
+// The message of a rank about its slab.
 struct made {
     struct fr_ipc_handle handle;
     int64_t could;
 };
 enum { MADE, NO_GPU_YET, FAILED };
 
-// Meetings of other numbers than those in which the group is found.
+// Makes numbers of meetings for this differ from those in which ranks find out about the team.
 #define OPENING (UINT64_C(1) << 62)
 #define OPENED  (UINT64_C(1) << 63)
 
@@ -171,7 +171,7 @@ void fr_coll_open_slab(struct fr_coll_team *group, uint64_t meeting)
     uint64_t word = status == FR_OK ? 0 : status == FR_ERR_NOT_FOUND ? WORD_LATER : WORD_NEVER;
     if (!fr_coll_meet(&ending, word, pass_words, NULL, &answer))
         answer = WORD_NEVER;
-    group->opened = answer != WORD_LATER; // with both, never
+    group->opened = answer != WORD_LATER; // if some say both: never
     if (answer == 0) {
         fr_debug("%d ranks of several hosts agree in device memory", group->size);
         return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Messages of meetings. What comes for a meeting of another thread waits in a list until that
-// thread looks.
+// Messages of meetings. A message for a meeting of another thread waits in a list until that thread
+// looks.
 #include "config.h"
 
 #include "coll/team_wait.h"
@@ -52,7 +52,8 @@ static bool is_for(const struct arrived *arrived, const struct fr_coll_meeting *
            arrived->message.call == meeting->call;
 }
 
-// Returns NULL when it has not come; the caller frees it.
+// Takes a message of a meeting out of the list. Returns NULL when it has not come. The caller frees
+// it.
 static struct arrived *take_arrived(const struct fr_coll_meeting *meeting, int from)
 {
     struct arrived *found = NULL;
@@ -68,7 +69,7 @@ static struct arrived *take_arrived(const struct fr_coll_meeting *meeting, int f
     return found;
 }
 
-// Whether a rank has quit before this meeting: it is not to come.
+// Returns whether a rank has quit before this meeting, to which it does not come.
 static bool is_quit(const struct fr_coll_meeting *meeting)
 {
     bool quit = false;
@@ -83,8 +84,8 @@ static bool is_quit(const struct fr_coll_meeting *meeting)
     return quit;
 }
 
-// Receives one message from anybody into the list, if one has come. False when MPI fails or there
-// is no memory.
+// Receives one message from anybody into the list, if one has come. Returns false when MPI fails or
+// there is no memory.
 static bool receive_one(void)
 {
     _Alignas(16) char status[64];
@@ -116,7 +117,8 @@ static bool receive_one(void)
     return true;
 }
 
-// One thread at a time, so that it receives what it has seen.
+// Receives a message if one has come. One thread does so at a time, so that it receives the one it
+// has seen.
 static bool receive_any(void)
 {
     static atomic_flag receiving = ATOMIC_FLAG_INIT;
@@ -128,7 +130,7 @@ static bool receive_any(void)
     return received;
 }
 
-// The rank is in the same call, or will come to it.
+// Waits for a rank's message. The rank is in the same call, or will come to it.
 static bool receive(const struct fr_coll_meeting *meeting, int from, void *data, size_t bytes)
 {
     struct fr_wait wait = {0};
@@ -184,7 +186,7 @@ bool fr_coll_team_message_gather(const struct fr_coll_meeting *meeting, const vo
     return send_to_all(meeting, all, every);
 }
 
-// What is sent stays allocated, as nobody waits for it, and so few of these are sent.
+// Messages stay allocated, since nobody waits for the sends. There are only few of them.
 void fr_coll_team_message_tell(const struct fr_coll_meeting *meeting)
 {
     for (int i = 0; i < meeting->size; i++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// From an operation's staged views to the arguments that the real MPI is given.
+// Rewrites the arguments of a call: from an operation's staged views to what the real MPI is given.
 #include "config.h"
 
 #include "intercept/intercept_int.h"
@@ -32,8 +32,8 @@ static enum fr_status store_displacement(void *array, size_t index, bool wide, s
     return FR_OK;
 }
 
-// New displacements for blocks that stand close together, in bytes where each block has a datatype
-// of its own, else in elements.
+// Writes new displacements for blocks that stand close together. They are in bytes where each block
+// has a datatype of its own, else in elements.
 static enum fr_status pack_displacements(struct fr_request_op *op,
                                          const struct fr_staging_view *view,
                                          const struct fr_abi_side *side)
@@ -74,8 +74,9 @@ static enum fr_status pack_types(struct fr_request_op *op, const struct fr_stagi
     return FR_OK;
 }
 
-// In memory of Fabrail's any number of bytes may come, which MPICH would take for an error where it
-// has to unpack them. Where a count of bytes does not fit, MPI gets elements of bytes.
+// Has MPI receive bytes. In memory of Fabrail's any number of bytes may come, which MPICH would
+// call an error where it has to unpack them. Where a count of bytes does not fit, MPI gets elements
+// of several bytes.
 static enum fr_status rewrite_as_bytes(struct fr_request_op *op, const struct fr_staging_view *view,
                                        const struct fr_abi_side *side)
 {

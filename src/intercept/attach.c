@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Memory that the application attaches for buffered sends, which the MPI library writes with the
-// CPU: in place of device memory it gets host memory of that size, and the application gets its own
-// pointer back.
+// CPU. In place of device memory the library gets host memory of that size. The application gets
+// its own pointer back.
 #include "config.h"
 
 #include "intercept/intercept_int.h"
@@ -11,7 +11,7 @@
 
 struct attached {
     struct attached *next;
-    void *host;    // what the MPI library has
+    void *host;    // given to the MPI library
     fr_word given; // by the application
 };
 
@@ -111,7 +111,7 @@ bool fr_intercept_call_buffer_return(enum fr_fn fn, fr_word *args, int *result)
     return true;
 }
 
-// What the application has not taken back, MPI_Finalize has.
+// MPI_Finalize has given back what the application has not.
 void fr_intercept_attached_release(void)
 {
     fr_core_lock(&lock);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A call with buffers from its arguments to its result: what are the buffers, which path do they
-// take, copy in, call the real MPI, and copy out or leave the operation to its request, window or
-// file.
+// A call with buffers, from its arguments to its result. It makes views of the buffers, chooses
+// their paths, copies in, and calls the real MPI. It then copies out, or leaves the operation to
+// its request, window or file.
 #include "config.h"
 
 #include "fabrail/coll/alltoall.h"
@@ -27,7 +27,7 @@ void fr_intercept_find_object(struct fr_request_op *op)
     }
 }
 
-// What holds for any device memory in a function.
+// Returns the facts that hold for any device memory in a function.
 static struct fr_policy_facts facts_of_function(enum fr_fn fn)
 {
     return (struct fr_policy_facts){
@@ -51,8 +51,8 @@ static struct fr_policy_facts facts_of(const struct fr_request_op *op,
     return facts;
 }
 
-// Whether MPI gets any device memory as it is in this function. `fabric` tells whether the
-// workspace is to be had.
+// Whether MPI gets any device memory as it is in this function. `fabric`: workspace of
+// fabric-allocated memory can be had.
 static bool passes_any_memory(enum fr_fn fn, bool fabric)
 {
     struct fr_policy_facts facts = facts_of_function(fn);
@@ -61,8 +61,8 @@ static bool passes_any_memory(enum fr_fn fn, bool fabric)
     return fr_policy_choose(&facts).path == FR_PATH_PASS;
 }
 
-// Whether a call needs no look at what its buffers are, since it makes no difference and no report
-// asks for it.
+// Whether a call needs no look at what its buffers are: it makes no difference, and no report asks
+// for it.
 static bool needs_no_views(enum fr_fn fn)
 {
     const char *report = fr_core_settings()->report;
@@ -101,7 +101,7 @@ bool fr_intercept_call_refusable(enum fr_fn fn, fr_word *args, int *result)
     return false;
 }
 
-// A datatype that cannot be decoded matters only if a buffer is device memory.
+// Whether any buffer is device memory. Only then a datatype matters that cannot be decoded.
 static bool any_device_pointer(const struct fr_request_op *op)
 {
     const struct fr_abi_row *row = &fr_abi_rows[op->fn];
@@ -114,13 +114,13 @@ static bool any_device_pointer(const struct fr_request_op *op)
     return false;
 }
 
-// Leases workspace for the view at once, since what cannot be had makes it another path.
+// Leases workspace for the view at once, since the path is another one if there is none.
 static bool open_fabric(struct fr_staging_view *view)
 {
     if (!fr_intercept_has_fabric_memory(view->range.device))
         return false;
     enum fr_status status = fr_staging_ops(FR_PATH_FABRIC)->open(view);
-    if (status != FR_OK && status != FR_ERR_LIMIT) // of the limit the workspace has told
+    if (status != FR_OK && status != FR_ERR_LIMIT) // workspace has logged the limit
         fr_warn_once("no memory on device %d for the fabric workspace, so messages are given to "
                      "the MPI library as they are: %s",
                      view->range.device, fr_core_status_text(status));
@@ -153,7 +153,7 @@ static void count_view(struct fr_request_op *op, const struct fr_staging_view *v
         fr_intercept_count_view(op, view, choice, scheme);
 }
 
-// Host memory is sent over rails, or as it is.
+// Chooses for host memory: it is sent over rails, or as it is.
 static enum outcome choose_for_host(struct fr_request_op *op, struct fr_staging_view *view)
 {
     struct fr_policy_choice choice = {.path = FR_PATH_PASS};
@@ -167,7 +167,8 @@ static enum outcome choose_for_host(struct fr_request_op *op, struct fr_staging_
     return started ? STAGED : UNCHANGED;
 }
 
-// Device memory that MPI could only get through host memory may be sent by rendezvous instead.
+// Chooses for device memory. Where MPI could only get it through host memory, it may be sent by
+// rendezvous instead.
 static enum outcome choose_for_device(struct fr_request_op *op, struct fr_staging_view *view,
                                       int *result)
 {
@@ -189,7 +190,7 @@ static enum outcome choose_for_device(struct fr_request_op *op, struct fr_stagin
     return started || choice.path != FR_PATH_PASS ? STAGED : UNCHANGED;
 }
 
-// Chooses the path of every view. FAILED leaves MPI's error code in *result.
+// Chooses the path of every view. With FAILED, *result is MPI's error code.
 static enum outcome choose_paths(struct fr_request_op *op, int *result)
 {
     enum outcome all = UNCHANGED;
@@ -225,7 +226,7 @@ static enum fr_status open_apart(struct fr_request_op *op, unsigned index)
     struct fr_staging_view *view = &op->views[index];
     const struct fr_staging_ops *ops = fr_staging_ops(view->path);
     enum fr_status status = FR_OK;
-    if (!ops || view->path == FR_PATH_PEER) // which MPI does not see
+    if (!ops || view->path == FR_PATH_PEER) // MPI does not see that view
         return FR_OK;
     if (!view->lease.address)
         status = ops->open(view);
@@ -248,8 +249,7 @@ static enum fr_status stage(struct fr_request_op *op)
     if (op->send)
         fr_intercept_send_rewrite(op);
     // MPICH takes the data of some persistent collectives when they are made: of MPI_Gather_init,
-    // and of others whose datatype it packs. It then gets what is there, as it would of host
-    // memory.
+    // and of others whose datatype it packs. It then gets what is there, as with host memory.
     bool starts = fr_abi_rows[op->fn].flags & FR_ROW_PERSISTENT;
     bool is_message = fr_abi_rows[op->fn].peer >= 0;
     bool later = op->parts.count || (starts && is_message);
@@ -266,7 +266,7 @@ static enum fr_status prepare_partitions(struct fr_request_op *op)
     return status;
 }
 
-// How many bytes Pack appended: only those are copied back.
+// Limits what is copied back to the bytes that Pack has appended.
 static void limit_pack(struct fr_request_op *op, int64_t position_before, int64_t position_after)
 {
     for (unsigned v = 0; v < op->view_count; v++) {
@@ -312,7 +312,7 @@ static int run_blocking(struct fr_request_op *op)
     return rc;
 }
 
-// Runs a staged operation; owns it from here on.
+// Runs a staged operation, and owns it from here on.
 static int run(struct fr_request_op *op)
 {
     enum fr_class class = fr_abi_rows[op->fn].class;
@@ -345,8 +345,8 @@ static int fail(struct fr_request_op *op, enum fr_status status)
     return rc;
 }
 
-// Chooses paths for the buffers of a call, and makes it unless MPI gets what the application gave.
-// Owns the operation.
+// Chooses paths for the buffers of a call, and makes the call unless MPI gets what the application
+// gave. Owns the operation.
 static bool stage_and_run(struct fr_request_op *op, int *result)
 {
     enum outcome outcome = choose_paths(op, result);
@@ -355,7 +355,7 @@ static bool stage_and_run(struct fr_request_op *op, int *result)
         return true;
     }
     fr_intercept_mark_plain(op);
-    // Though it is the application's memory.
+    // An RTS may come even into the application's own memory.
     bool is_looked_at = op->receive.takes_rts && op->view_count;
     if (outcome == UNCHANGED && !is_looked_at) {
         fr_request_op_free(op);
@@ -368,7 +368,8 @@ static bool stage_and_run(struct fr_request_op *op, int *result)
     return true;
 }
 
-// A call whose buffers are not understood. What MPI can be given as it is need not be.
+// Ends a call whose buffers are not understood. Buffers that MPI can be given as they are need not
+// be.
 static bool leave_or_fail(struct fr_request_op *op, enum fr_status status, int *result)
 {
     if (status != FR_ERR_INVALID && !passes_any_memory(op->fn, false) && any_device_pointer(op)) {
@@ -383,7 +384,7 @@ static bool leave_or_fail(struct fr_request_op *op, enum fr_status status, int *
     return false;
 }
 
-// Serves a call whose views have been built with this status. Owns the operation.
+// Serves a call; `status` is that of building its views. Owns the operation.
 static bool serve(struct fr_request_op *op, enum fr_status status, int *result)
 {
     if (status != FR_OK)
@@ -443,7 +444,7 @@ bool fr_intercept_call_buffers(enum fr_fn fn, fr_word *args, int *result)
     return fr_intercept_serve(fn, args, fn, result);
 }
 
-// An exchange which the ranks of the group may agree to do among themselves.
+// Serves an exchange that the ranks of the team may agree to do among themselves.
 static bool serve_group(enum fr_fn fn, fr_word *args, struct fr_coll_team *group, int *result)
 {
     look_after_others();
@@ -459,14 +460,14 @@ static bool serve_group(enum fr_fn fn, fr_word *args, struct fr_coll_team *group
         fr_request_op_free(op);
         return true;
     }
-    if (!group->slab || !fr_intercept_nvlink_schedules(fn)) // as all its ranks do
+    if (!group->slab || !fr_intercept_nvlink_schedules(fn)) // as all ranks of the team do
         return serve(op, status, result);
     fr_request_op_free(op);
     return fr_intercept_run_schedule(fn, args, group, result) ||
            fr_intercept_call_buffers(fn, args, result);
 }
 
-// Once a rank has quit, all are as if one had declined.
+// Serves an exchange. Once a rank has quit, all ranks do as if one had declined.
 static bool exchange(enum fr_fn fn, fr_word *args, struct fr_coll_team *group, int *result)
 {
     bool on_host = fr_intercept_are_host_buffers(fn, args);
@@ -489,7 +490,7 @@ static bool exchange(enum fr_fn fn, fr_word *args, struct fr_coll_team *group, i
     return !on_host && fr_intercept_call_buffers(fn, args, result);
 }
 
-// All ranks come here, also those with host buffers, which the others have to know.
+// All ranks come here, even with host buffers, since the others have to know of these.
 bool fr_intercept_call_exchange(enum fr_fn fn, fr_word *args, int *result)
 {
     fr_word comm = fr_abi_comm(fn, args);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Views of point-to-point, one-sided, file and packing operations, and the choice by class.
+// Views of point-to-point, one-sided, file and packing operations, and the choice of views by
+// class.
 #include "config.h"
 
 #include "intercept/views.h"
@@ -29,8 +30,8 @@ static enum fr_status receive(struct fr_request_op *op)
     return fr_intercept_view_side(op, &row->receive, 1, FR_USE_OUT);
 }
 
-// The status of a nonblocking exchange tells what arrived in no MPICH up to 5.0: everything is
-// copied back then, over what was copied in before.
+// Whether the status tells how much has arrived. In MPICH up to 5.0 that of a nonblocking exchange
+// does not. Everything is then copied back, over what was copied in before.
 static bool status_counts(const struct fr_request_op *op)
 {
     return fr_abi_rows[op->fn].request < 0;
@@ -58,7 +59,7 @@ static enum fr_status replace(struct fr_request_op *op)
     return use.in || use.out ? fr_intercept_view_side(op, &row->send, 1, use) : FR_OK;
 }
 
-// Whether MPI looks at no argument of an origin, which may be anything then. It is given nothing in
+// Whether MPI looks at no argument of an origin, which may be anything then. MPI is given zeros in
 // their place.
 static bool ignores_origin(struct fr_request_op *op, const struct fr_abi_side *side)
 {
@@ -71,8 +72,8 @@ static bool ignores_origin(struct fr_request_op *op, const struct fr_abi_side *s
     return true;
 }
 
-// Buffers are followed by count and datatype, except where there is one element of a datatype that
-// all buffers of the call share.
+// Views the buffers of a one-sided operation. Count and datatype follow each buffer, except where
+// there is one element of a datatype that all buffers share.
 static enum fr_status one_sided(struct fr_request_op *op)
 {
     const struct fr_abi_row *row = &fr_abi_rows[op->fn];
@@ -103,13 +104,13 @@ static enum fr_status file(struct fr_request_op *op, bool reads)
                  : fr_intercept_view_side(op, &row->send, 1, FR_USE_IN);
 }
 
-// Size and position of a packed buffer are int, MPI_Count or MPI_Aint.
+// Whether size and position of a packed buffer are wide. They are int, MPI_Count or MPI_Aint.
 static bool wide_position(const struct fr_request_op *op)
 {
     return fr_abi_rows[op->fn].flags & (FR_ROW_LARGE | FR_ROW_EXTERNAL);
 }
 
-// The part of a packed buffer from the position on: all that the call may touch.
+// Views the part of a packed buffer from the position on, which is all that the call may touch.
 static enum fr_status packed_rest(struct fr_request_op *op, int buffer, struct fr_intercept_use use)
 {
     fr_word size_word = op->args[fr_abi_rows[op->fn].size];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whether a collective is done by messages: MPI would not refuse it, and it pays.
+// The choice whether a collective is done by messages: MPI must not refuse it, and it must pay.
 #include "config.h"
 
 #include "fabrail/coll.h"
@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-// Whether MPI refuses a side: one slice, or many. What it may also take is not wrong, since then
-// this rank alone would do the call otherwise.
+// Whether MPI surely refuses a side of one slice or many. A side that MPI may also take is not
+// wrong here: this rank alone would then do the call otherwise.
 static bool is_wrong_side(const struct fr_request_op *op, const struct fr_abi_side *side,
                           int slices, bool in_place)
 {
@@ -31,7 +31,7 @@ static bool is_wrong_side(const struct fr_request_op *op, const struct fr_abi_si
     return false;
 }
 
-// MPICH looks whether what is sent is where all is received, where that is told with a glance.
+// Whether the send buffer is where all is received. MPICH refuses that where a glance tells.
 static bool is_aliased(const struct fr_request_op *op)
 {
     const struct fr_abi_side *send = &fr_abi_rows[op->fn].send;
@@ -57,8 +57,8 @@ static bool is_wrong_for_neighbours(const struct fr_request_op *op, fr_word comm
     return wrong;
 }
 
-// Whether MPI refuses a collective as this rank calls it, so that nothing of it may be begun, as
-// MPI begins nothing.
+// Whether MPI refuses a collective as this rank calls it. No part of it may then be begun, since
+// MPI begins none.
 static bool is_wrong(const struct fr_request_op *op, const struct fr_coll_team *group, int root)
 {
     const struct fr_abi_row *row = &fr_abi_rows[op->fn];
@@ -66,7 +66,7 @@ static bool is_wrong(const struct fr_request_op *op, const struct fr_coll_team *
     bool is_root = root == group->rank;
     bool sends = shape->sender == FR_WHO_ALL || is_root;
     bool receives = shape->receiver == FR_WHO_ALL || is_root;
-    bool in_place = sends && receives; // where it may be
+    bool in_place = sends && receives; // MPI_IN_PLACE is allowed
     if (shape->is_neighbourly)
         return is_wrong_for_neighbours(op, fr_abi_comm(op->fn, op->args));
     if (fr_abi_shape_swaps(shape) && is_aliased(op))
@@ -77,7 +77,7 @@ static bool is_wrong(const struct fr_request_op *op, const struct fr_coll_team *
                                       in_place && shape->in_place == FR_IN_PLACE_RECEIVE));
 }
 
-// Bytes of a slice of this side.
+// Returns the bytes of a slice of this side.
 static int64_t slice_bytes(const struct fr_request_op *op, const struct fr_abi_side *side)
 {
     int64_t bytes = 0, count = fr_intercept_count_at(op, side, 0);
@@ -86,11 +86,13 @@ static int64_t slice_bytes(const struct fr_request_op *op, const struct fr_abi_s
                : 0;
 }
 
-// Such collectives begin to pay where MPI's own, which stage everything, take longer than a handful
-// of messages; a broadcast, which MPI has ranks hand on, while they are few. What all get alike is
-// to cross to another host once, as MPI sees to, not once a rank. Host memory gains nothing but
-// rails. All ranks find the same: sizes are looked at where they are the same for all, so not in
-// the forms with many, nor of neighbours.
+// Messages begin to pay where MPI's own collectives, which stage everything, take longer than a
+// handful of messages. A broadcast, which ranks hand on in MPI, pays while ranks are few. Data that
+// all ranks get alike shall cross to another host once, as MPI sees to, not once a rank. Host
+// memory gains nothing but rails.
+//
+// All ranks find the same. Sizes are looked at where they are the same on all ranks, so not in the
+// forms with many counts, nor among neighbours.
 bool fr_intercept_goes_by_messages(enum fr_fn fn, const fr_word *args,
                                    const struct fr_coll_team *group)
 {
@@ -103,7 +105,7 @@ bool fr_intercept_goes_by_messages(enum fr_fn fn, const fr_word *args,
     int root = row->root >= 0 ? (int)args[row->root] : 0;
     bool is_root = root == group->rank, waits = fr_abi_rows[fn].request < 0;
     if (root < 0 || root >= group->size || is_wrong(&op, group, root))
-        return false; // which MPI knows what to do with
+        return false; // MPI knows what to do
     if (shape->is_neighbourly)
         return true;
     if (fr_abi_shape_spreads(shape) && group->place == NULL)

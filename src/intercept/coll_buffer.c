@@ -15,7 +15,7 @@ bool fr_intercept_coll_buffer_measure(struct fr_request_op *op)
     return any || empty;
 }
 
-// Elements of a reduction are taken singly, with what gaps they have.
+// Whether a view is one run of bytes. A reduction takes elements singly, with what gaps they have.
 static bool is_contiguous(const struct fr_staging_view *view)
 {
     for (size_t i = 0; i < view->block_count && !view->same_shape_only; i++) {
@@ -78,7 +78,7 @@ enum fr_status fr_intercept_coll_buffer_copy_out(const struct fr_intercept_coll_
     return fr_device_batch_finish(&batch);
 }
 
-// Where all that there is to be copied is one run of bytes on both sides.
+// Whether the copy is one run of bytes on both sides.
 static bool is_plain(const struct fr_intercept_coll_buffer *side, const struct fr_coll_team *group)
 {
     const struct fr_staging_view *view = &side->view;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A buffer of a collective by path peer: where peers find its bytes. A buffer whose slices are
-// contiguous is used where it is. What is not, what cannot be exported, and data that must not be
-// overwritten before they are sent, go through device workspace.
+// A buffer of a collective by path peer, and where peers reach its bytes. A buffer is used where it
+// is if its slices are contiguous and it can be exported. Others go through device workspace, as do
+// data that must not be overwritten before they are sent.
 #ifndef FR_INTERCEPT_COLL_BUFFER_H
 #define FR_INTERCEPT_COLL_BUFFER_H
 
@@ -9,50 +9,61 @@
 #include "intercept/intercept_int.h"
 
 struct fr_intercept_coll_buffer {
-    struct fr_staging_view view; // a copy of the operation's, with a lease of its own
+    struct fr_staging_view view; // copy of the operation's, with a lease of its own
     struct fr_device_range range;
     struct fr_coll_slot *slots;
-    struct fr_ipc_handle handle; // of memory that is used where it is, once exported
+    struct fr_ipc_handle handle; // of memory that is used where it is, once it is exported
     bool staged;
 };
 
-// Decides where the bytes of a view are reached, which may be the operation's only one. `ways`: how
-// peers can reach it (fr_coll_team_ways), 0 where none does. FR_ERR_UNSUPPORTED: it is no device
-// memory.
+// Decides where peers reach the bytes of a view, which may be the operation's only one.
+// `must_stage`: use workspace in any case. `ways`: how peers can reach it (fr_coll_team_ways), 0
+// where none does. Returns FR_ERR_UNSUPPORTED where it is no device memory.
 FR_MUST_CHECK enum fr_status fr_intercept_coll_buffer_open(struct fr_intercept_coll_buffer *side,
                                                            bool must_stage, unsigned ways);
 
-// Gives workspace back; a side that was never opened is accepted.
+// Gives workspace back. A side that was never opened is accepted.
 void fr_intercept_coll_buffer_close(struct fr_intercept_coll_buffer *side);
 
-// Copies between the application's memory and the workspace, if there is one, and waits.
+// Copies from the application's memory to the workspace, if there is one, and waits.
 FR_MUST_CHECK enum fr_status
 fr_intercept_coll_buffer_copy_in(const struct fr_intercept_coll_buffer *side);
+
+// Copies from the workspace, if there is one, to the application's memory, and waits.
 FR_MUST_CHECK enum fr_status
 fr_intercept_coll_buffer_copy_out(const struct fr_intercept_coll_buffer *side);
 
-// The same copies as one plain piece, for the ranks of a group to make them when it suits. Returns
-// false where there is none, or where it is none such: then it is one of the above.
+// Describes the copy to workspace as one plain piece, so that the team's task can make it when it
+// suits. Returns false where there is no workspace or the copy is no plain piece;
+
+// fr_intercept_coll_buffer_copy_in then makes it.
 bool fr_intercept_coll_buffer_plain_in(const struct fr_intercept_coll_buffer *side,
                                        const struct fr_coll_team *group, struct fr_coll_copy *copy);
+
+// Describes the copy out of workspace as one plain piece, so that the team's task can make it when
+// it suits. Returns false where there is no workspace or the copy is no plain piece;
+
+// fr_intercept_coll_buffer_copy_out then makes it.
 bool fr_intercept_coll_buffer_plain_out(const struct fr_intercept_coll_buffer *side,
                                         const struct fr_coll_team *group,
                                         struct fr_coll_copy *copy);
 
-// Where the buffer argument's address is reached, and a block of the view's.
+// Returns where peers reach the address that the buffer argument has.
 uintptr_t fr_intercept_coll_buffer_base(const struct fr_intercept_coll_buffer *side);
+
+// Returns where peers reach a block of the view.
 uintptr_t fr_intercept_coll_buffer_block(const struct fr_intercept_coll_buffer *side,
                                          const struct fr_staging_view_block *block);
 
-// Describes the memory for those who reach it.
+// Writes to `buffer` the memory that peers reach.
 void fr_intercept_coll_buffer_describe(const struct fr_intercept_coll_buffer *side,
                                        struct fr_coll_buffer *buffer);
 
-// Measures the views. Whether this rank takes part: one of its buffers is device memory, or it has
-// no data at all, which keeps nobody from it.
+// Measures the views of an operation. Returns whether this rank can take part: one of its buffers
+// is device memory, or it has no data at all.
 bool fr_intercept_coll_buffer_measure(struct fr_request_op *op);
 
-// Tells the report that path peer has carried the operation, and why (static text).
+// Counts the operation in the report as carried by path peer, for `reason` (static text).
 void fr_intercept_coll_buffer_count(const struct fr_request_op *op, const char *reason);
 
 #endif

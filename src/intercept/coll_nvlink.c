@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Exchanges by path peer: from the call's views to the slices that go to each rank and come from
-// it. In all forms of Alltoall every rank has a slice for every other; in a broadcast, a gather, a
-// scatter and an allgather some have none, or the same for all.
+// Exchanges by path peer: from a call's views to the slices that go to each rank and come from it.
+// In all forms of Alltoall every rank has a slice for every other. In a broadcast, gather, scatter
+// or allgather some ranks have none, or the same one for all.
 #include "config.h"
 
 #include "fabrail/coll/alltoall.h"
@@ -13,7 +13,7 @@
 
 static bool enabled;
 
-// Others know from the facts of the world when this process takes no part.
+// Other ranks know from the facts of the job when this process takes no part.
 void fr_intercept_nvlink_start(void)
 {
     const struct fr_job_facts *own = fr_job_facts_of(fr_job_rank());
@@ -25,7 +25,7 @@ bool fr_intercept_nvlink_is_enabled(void)
     return enabled;
 }
 
-// What all get alike is to cross to another host once.
+// Data that all ranks get alike shall cross to another host once, so they are no messages.
 bool fr_intercept_nvlink_schedules(enum fr_fn fn)
 {
     const struct fr_abi_shape *shape = fr_abi_shape_of(fn);
@@ -47,7 +47,7 @@ struct exchange {
     int root; // -1 without
     struct fr_intercept_coll_buffer send, receive;
     bool in_place;                     // what it sends is in the receive buffer
-    struct fr_coll_copy before, after; // of staged sides, where the ranks make them
+    struct fr_coll_copy before, after; // of staged sides, where the task makes them
 };
 
 static bool is_of_one_buffer(const struct exchange *exchange)
@@ -56,13 +56,13 @@ static bool is_of_one_buffer(const struct exchange *exchange)
     return row->send.buffer == row->receive.buffer;
 }
 
-// What a view says of one of `count` slices: a block is one, or the only block is all of them, one
-// after the other.
+// Returns one of `count` slices of a view. It is a block of its own, or part of the only block,
+// which has all of them one after the other.
 static struct fr_coll_slot slice_of(const struct fr_intercept_coll_buffer *side, size_t count,
                                     size_t index)
 {
     const struct fr_staging_view *view = &side->view;
-    size_t slices = view->block_count ? count / view->block_count : 1; // in a block
+    size_t slices = view->block_count ? count / view->block_count : 1; // in each block
     const struct fr_staging_view_block *block = &view->blocks[index / slices];
     size_t bytes = block->count * block->layout->size_bytes / slices;
     return (struct fr_coll_slot){
@@ -77,8 +77,8 @@ static void fill_ranks(struct fr_intercept_coll_buffer *side, size_t count)
         side->slots[i] = slice_of(side, count, i);
 }
 
-// `shares`: all get the same slice. False if a rank has two, which only the real MPI can tell
-// apart.
+// Fills the slots of neighbours. `shares`: all get the same slice. Returns false if a rank has two
+// slices, which only the real MPI can tell apart.
 static bool fill_neighbours(struct fr_intercept_coll_buffer *side, size_t count, const int *ranks,
                             bool shares)
 {
@@ -106,7 +106,7 @@ static enum fr_status fill_neighbourhood(struct exchange *exchange)
     return distinct ? FR_OK : FR_ERR_UNSUPPORTED;
 }
 
-// A slice for each rank, or one, which is for the root or for all.
+// Fills the slots of a side: a slice for each rank, or one that is for the root or for all.
 static void fill_side(const struct exchange *exchange, struct fr_intercept_coll_buffer *side,
                       bool each, bool is_for_root)
 {
@@ -142,7 +142,7 @@ static enum fr_status fill(struct exchange *exchange)
     memset(exchange->receive.slots, 0, size * sizeof(*exchange->receive.slots));
     if (shape->is_neighbourly)
         return fill_neighbourhood(exchange);
-    if (is_of_one_buffer(exchange)) // which has no slots
+    if (is_of_one_buffer(exchange)) // it has no slots
         return FR_OK;
     enum fr_abi_in_place in_place =
         exchange->in_place && !swaps_in_place(exchange) ? shape->in_place : FR_IN_PLACE_NEVER;
@@ -152,12 +152,12 @@ static enum fr_status fill(struct exchange *exchange)
         fill_side(exchange, &exchange->send, shape->sends_each, shape->receiver == FR_WHO_ROOT);
     for (size_t i = 0; shares_receive(exchange) && i < size; i++)
         exchange->send.slots[i] = exchange->receive.slots[own];
-    if (in_place != FR_IN_PLACE_NEVER) // its own slice is there already
+    if (in_place != FR_IN_PLACE_NEVER) // the rank's own slice is there already
         exchange->send.slots[own].bytes = 0;
     return FR_OK;
 }
 
-// At once, unless the ranks do it.
+// Copies in at once, unless the team's task does it.
 static enum fr_status copy_in(struct exchange *exchange,
                               const struct fr_intercept_coll_buffer *side)
 {
@@ -166,8 +166,8 @@ static enum fr_status copy_in(struct exchange *exchange,
     return plain ? FR_OK : fr_intercept_coll_buffer_copy_in(side);
 }
 
-// The data of an in-place all-to-all must not be overwritten before they are sent; what a rank
-// gathers in place stays where nobody writes.
+// Opens both buffers. The data of an in-place all-to-all must not be overwritten before they are
+// sent. What a rank gathers in place stays where it is, since nobody writes there.
 static enum fr_status prepare(struct exchange *exchange)
 {
     struct fr_intercept_coll_buffer *send = &exchange->send, *receive = &exchange->receive;
@@ -206,7 +206,7 @@ static enum fr_status exchange_all(struct fr_coll_team *group, const struct exch
 {
     struct fr_coll_alltoall part = {
         .call = fr_abi_rows[exchange->op->fn].name,
-        // Even, as that of no broadcast is, whose slots mean something else.
+        // The number is even, which that of a broadcast never is: its slots mean something else.
         .what = (fr_abi_rows[exchange->op->fn].class +
                  ((uint64_t)(unsigned)(exchange->root + 1) << 8)) *
                 2,
@@ -251,7 +251,7 @@ static bool is_shaped(const struct exchange *exchange)
     return op->view_count > 0;
 }
 
-// Which view is which. A broadcast has one buffer on both sides.
+// Finds which view is sent and which is received. A broadcast has one buffer on both sides.
 static void set_sides(struct exchange *exchange)
 {
     struct fr_request_op *op = exchange->op;

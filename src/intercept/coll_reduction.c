@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Reductions by path peer, of predefined operations on predefined datatypes in device memory: from
-// the call's arguments to what each rank's kernel is told. Any other takes the path of staging.
+// Reductions by path peer, of predefined operations on predefined datatypes in device memory. From
+// a call's arguments come the facts that each rank's kernel is given. Any other reduction is
+// staged.
 #include "config.h"
 
 #include "fabrail/coll/reduction.h"
@@ -15,10 +16,11 @@ struct reduction {
     struct fr_coll_reduce part;
     struct fr_intercept_coll_buffer send, receive;
     bool in_place;
-    bool sends_apart; // in place, but what is read lies where other parts of the result go
+    // In place, but the vector lies where other parts of the result go. It is read from a copy.
+    bool sends_apart;
 };
 
-// The type of the kernels that a predefined datatype is, by its family and size; FR_TYPE_COUNT for
+// Returns the kernels' type for a predefined datatype of this family and size, FR_TYPE_COUNT for
 // none.
 static enum fr_device_type type_of(enum fr_abi_family family, size_t bytes)
 {
@@ -55,7 +57,7 @@ static enum fr_device_type type_of(enum fr_abi_family family, size_t bytes)
     }
 }
 
-// Whether MPI defines the operation on the family; what it does not is for the real MPI to refuse.
+// Whether MPI defines the operation on the family. If not, the real MPI shall refuse it.
 static bool is_defined(enum fr_abi_family family, enum fr_abi_operation operation)
 {
     bool logical = operation == FR_OPERATION_LAND || operation == FR_OPERATION_LOR ||
@@ -117,7 +119,7 @@ static enum fr_coll_form form_of(enum fr_fn fn)
     }
 }
 
-// How many elements the vector has, and which of the result are this rank's own.
+// Counts the elements of the vector, and finds which elements of the result are this rank's own.
 static void count_elements(struct reduction *reduction)
 {
     const struct fr_request_op *op = reduction->op;
@@ -156,7 +158,7 @@ static void set_sides(struct reduction *reduction)
         reduction->send.view = reduction->receive.view;
 }
 
-// Where the vector is: in place, it is what the result is written over.
+// Returns the buffer of the vector. In place, the result is written over it.
 static const struct fr_intercept_coll_buffer *side_read(const struct reduction *reduction)
 {
     return reduction->in_place && !reduction->sends_apart ? &reduction->receive : &reduction->send;
@@ -198,7 +200,7 @@ static void describe(struct reduction *reduction)
     (void)fr_intercept_coll_buffer_plain_out(&reduction->receive, reduction->group, &part->after);
 }
 
-// What keeps the kernels from it, NULL for nothing.
+// Returns what keeps the kernels from the reduction, NULL for nothing.
 static const char *obstacle_of(const struct reduction *reduction)
 {
     const struct fr_coll_reduce *part = &reduction->part;
@@ -214,7 +216,7 @@ static const char *obstacle_of(const struct reduction *reduction)
     return fr_policy_reduction_obstacle(&facts);
 }
 
-// Returns FR_ERR_UNSUPPORTED where this rank cannot take part.
+// Prepares the reduction on this rank. Returns FR_ERR_UNSUPPORTED where it cannot take part.
 static enum fr_status prepare(struct reduction *reduction)
 {
     struct fr_request_op *op = reduction->op;
@@ -277,7 +279,7 @@ bool fr_intercept_nvlink_reduce(struct fr_request_op *op, struct fr_coll_team *g
     return true;
 }
 
-// Both buffers must be memory of one device.
+// Whether a kernel can do a local reduction: both buffers must be memory of one device.
 static bool is_local(const struct fr_request_op *op, struct fr_device_reduction *work)
 {
     const struct fr_staging_view *in = &op->views[0], *inout = &op->views[1];

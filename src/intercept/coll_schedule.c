@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Collectives that move data, done message by message: nonblocking and persistent ones, and
-// blocking all-to-all exchanges on communicators of several hosts. Each pair of ranks takes its own
-// best path, which the sender chooses and tells of, so that ranks need not agree on anything but
-// that they do it this way, which the communicator's group (module coll, group.h) and sizes that
-// are the same everywhere say.
+// Collectives that move data, done message by message. These are nonblocking and persistent ones,
+// and blocking all-to-all exchanges on communicators of several hosts. Each pair of ranks takes its
+// own best path, which the sender chooses and tells of. So ranks need only agree that they do it
+// this way. The communicator's team (module coll) and sizes that are the same everywhere say so.
 //
-// Persistent sends of device buffers are schedules of one message: started anew each time, each
-// takes the path that is open by then.
+// Persistent sends of device buffers are schedules of one message. Each start takes the path that
+// is open by then.
 #include "config.h"
 
 #include "fabrail/coll.h"
@@ -27,8 +26,8 @@ struct part {
     int64_t bytes;
     int peer;
     int tag;
-    bool is_packed_type; // one of module datatype's
-    bool is_made;        // the type, for this part
+    bool is_packed_type; // the type is one of module datatype's
+    bool is_made;        // the type was made for this part
 };
 
 static bool is_large(const struct fr_request_op *op)
@@ -43,7 +42,7 @@ static enum fr_fn wide(const struct fr_request_op *op, enum fr_fn fn)
 _Static_assert(FR_FN_MPI_Isend_c == FR_FN_MPI_Isend + 1, "a _c form follows");
 _Static_assert(FR_FN_MPI_Irecv_c == FR_FN_MPI_Irecv + 1, "a _c form follows");
 
-// A packed type is freed with the one that it belongs to, unseen.
+// Frees what belongs to one part. A packed type is freed with the one that it belongs to, unseen.
 static void end_part(const struct part *part)
 {
     _Alignas(8) char handle[8];
@@ -55,7 +54,7 @@ static void end_part(const struct part *part)
     FR_MPI(Type_free, FR_PTR(handle));
 }
 
-// Sends a part, or receives it.
+// Begins to send or to receive a part.
 static int start_part(struct fr_request_op *op, const struct part *part, bool sends)
 {
     enum fr_fn fn = wide(op, sends ? FR_FN_MPI_Isend : FR_FN_MPI_Irecv);
@@ -74,10 +73,10 @@ enum { EACH = -1 };
 struct side {
     const struct fr_request_op *op;
     const struct fr_abi_side *at;       // where its arguments stand
-    bool others;                        // there is something for others
-    int peer;                           // for this one of them alone, or EACH
-    int slice;                          // the one that all get, or EACH its own
-    const struct fr_staging_view *copy; // where the data of an in-place call have been put, or NULL
+    bool others;                        // other ranks have a part in this side
+    int peer;                           // the only one of them, or EACH
+    int slice;                          // the slice that all get, or EACH for one each
+    const struct fr_staging_view *copy; // copy of the data of an in-place call, or NULL
 };
 
 static bool measure(struct part *part, ptrdiff_t *extent)
@@ -87,12 +86,12 @@ static bool measure(struct part *part, ptrdiff_t *extent)
     part->bytes = 0;
     *extent = 0;
     if (!part->count)
-        return true; // whose datatype nobody looks at
+        return true; // nobody looks at its datatype
     return fr_datatype_bounds(part->type, extent, &true_lower, &true_extent) &&
            fr_intercept_measure_bytes(part->type, part->count, &part->bytes);
 }
 
-// The data of an in-place call, where they cannot be overwritten.
+// Points a part at the copy of the data of an in-place call, which cannot be overwritten.
 static void move_to_copy(const struct side *side, int index, struct part *part, ptrdiff_t extent)
 {
     const struct fr_staging_view *copy = side->copy;
@@ -113,8 +112,8 @@ static void move_to_copy(const struct side *side, int index, struct part *part, 
     }
 }
 
-// Where a datatype has addresses, what is added to MPI_BOTTOM is none, and looks like host memory:
-// the datatype gets that as well.
+// Puts the displacement into the datatype where that has addresses. Added to MPI_BOTTOM it would be
+// no address, and look like host memory.
 static bool move_to_type(const struct fr_request_op *op, struct part *part)
 {
     struct fr_device_range range;
@@ -170,7 +169,8 @@ static bool is_plain(const struct part *part)
     return contiguous;
 }
 
-// What a rank sends itself, where one device copy does it: MPI would take it to the host and back.
+// Copies what a rank sends itself, where one device copy does it. MPI would take it to the host and
+// back.
 static bool copy_own(const struct part *from, const struct part *to)
 {
     struct fr_device_range source, target;
@@ -200,8 +200,8 @@ static int start_own(struct fr_request_op *op, const struct fr_coll_team *group,
     return rc == fr_abi_mpi.SUCCESS ? start_part(op, &from, true) : rc;
 }
 
-// Starts receives or sends with all other ranks, each rank in an order of its own: what is sent to
-// it first is what it receives first.
+// Starts receives or sends with all other ranks. Each rank has an order of its own: it first
+// receives from the rank that first sends to it.
 static int start_others(struct fr_request_op *op, const struct fr_coll_team *group,
                         const struct side *side, bool sends)
 {
@@ -229,7 +229,7 @@ static int root_of(const struct fr_request_op *op)
     return arg < 0 ? EACH : (int)op->args[arg];
 }
 
-// Both sides of a collective on this rank. Returns whether it has a slice for itself.
+// Finds both sides of a collective on this rank. Returns whether it has a slice for itself.
 static bool find_sides(const struct fr_request_op *op, const struct fr_coll_team *group,
                        struct side *send, struct side *receive)
 {
@@ -287,8 +287,8 @@ static int start_exchange(struct fr_request_op *op)
     return rc == fr_abi_mpi.SUCCESS && own ? start_own(op, group, &send, &receive) : rc;
 }
 
-// Two neighbours of a grid can be the same process, twice: what it sends to the one side arrives
-// from the other.
+// Returns the tag of a message. Two neighbours of a grid can be the same process. What that sends
+// to the one side arrives from the other.
 static int tag_of(const struct fr_request_op *op, bool grid, int index, bool sends)
 {
     return op->schedule->tag + (grid ? (sends ? index : index ^ 1) % FR_COLL_GROUP_TAGS : 0);
@@ -322,7 +322,7 @@ static int start_neighbours(struct fr_request_op *op)
     return rc;
 }
 
-// An in-place call keeps a copy of its data: on the device where there is room.
+// Makes room for a copy of an in-place call's data, on the device where there is room.
 static enum fr_status open_copy(struct fr_request_op *op)
 {
     struct fr_staging_view *view = &op->views[0];
@@ -339,7 +339,7 @@ static enum fr_status open_copy(struct fr_request_op *op)
     return fr_staging_ops(FR_PATH_HOST)->open(view);
 }
 
-// Arrays and the datatype of a buffer that this rank's call does not look at may be anything.
+// Drops a side that this rank's call does not look at. Its arrays and datatype may be anything.
 static void drop_side(struct fr_request_op *op, const struct fr_abi_side *side)
 {
     op->args[side->type] = side->has_types ? 0 : fr_abi_mpi.DATATYPE_NULL;
@@ -362,8 +362,8 @@ static void drop_sides(struct fr_request_op *op, const struct fr_coll_team *grou
         drop_side(op, &row->receive);
 }
 
-// Understands the call. Everything that can be wrong with it alone is an error of the call, since
-// the other ranks go this way.
+// Prepares the schedule of a call. Everything that can be wrong with this rank's call alone is an
+// error of the call, since the other ranks go this way.
 static enum fr_status prepare(struct fr_request_op *op, const struct fr_coll_team *group, int tag)
 {
     const struct fr_abi_shape *shape = fr_abi_shape_of(op->fn);
@@ -400,7 +400,7 @@ static struct fr_request_op *make(enum fr_fn fn, const fr_word *args, fr_word co
     return op;
 }
 
-// The application's own arguments of a persistent send, started as a nonblocking one.
+// Starts a persistent send as a nonblocking one, with the application's own arguments.
 static int start_message(struct fr_request_op *op)
 {
     enum fr_fn fn = FR_FN_MPI_Isend;
@@ -461,7 +461,8 @@ bool fr_intercept_run_schedule(enum fr_fn fn, const fr_word *args, const struct 
     return true;
 }
 
-// Messages of a grid have tags of their own for each neighbour (tag_of).
+// Returns how many tags an exchange takes. Messages of a grid have a tag for each neighbour
+// (tag_of).
 static int count_tags(enum fr_fn fn, fr_word comm)
 {
     int topology = 0, dimensions = 0;
@@ -473,7 +474,7 @@ static int count_tags(enum fr_fn fn, fr_word comm)
     return 2 * dimensions < FR_COLL_GROUP_TAGS ? 2 * dimensions : FR_COLL_GROUP_TAGS;
 }
 
-// The first tag of an exchange that is done by messages, -1 for any other.
+// Returns the first tag of an exchange that is done by messages, -1 for any other.
 static int choose_tag(enum fr_fn fn, const fr_word *args, fr_word comm, struct fr_coll_team *group)
 {
     if (!group || !fr_intercept_goes_by_messages(fn, args, group))
@@ -509,6 +510,6 @@ bool fr_intercept_call_schedule(enum fr_fn fn, fr_word *args, int *result)
         group = fr_coll_team_enter(comm, persistent ? FR_COLL_WAITS_FIRST : FR_COLL_WAITS_NEVER);
     *result = begin(fn, args, comm, group);
     if (enters)
-        (void)fr_coll_team_exit(comm, *result); // which waits for nobody
+        (void)fr_coll_team_exit(comm, *result); // waits for nobody
     return true;
 }

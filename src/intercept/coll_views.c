@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Views of collective operations: which buffers matter on which rank, in place or not, within one
-// group or between two.
+// group of processes or between two.
 #include "config.h"
 
 #include "intercept/views.h"
@@ -12,8 +12,8 @@ struct collective {
     struct fr_intercept_shape shape;
     const struct fr_abi_side *send, *receive;
     bool in_place;
-    bool is_root; // of a rooted collective
-    bool is_leaf; // of a rooted collective: takes part at the other end
+    bool is_root; // the root of a rooted collective
+    bool is_leaf; // takes part at the other end of a rooted collective
 };
 
 static enum fr_status describe(struct fr_request_op *op, struct collective *call)
@@ -39,7 +39,8 @@ static bool has_side(const struct collective *call, enum fr_abi_who who, enum fr
     return who == FR_WHO_ROOT ? call->is_root : other != FR_WHO_ROOT || call->is_leaf;
 }
 
-// What is received over what the rank has itself: of a gather its own slice, else all.
+// Returns the use of a receive buffer that also holds what the rank sends in place. In a gather
+// that is its own slice, else all.
 static struct fr_intercept_use received(const struct collective *call)
 {
     struct fr_intercept_use use = FR_USE_OUT;
@@ -69,7 +70,7 @@ static enum fr_status move(const struct collective *call)
     return status;
 }
 
-// A view of `count` elements; a reduction works on the true datatype.
+// Adds a view of `count` elements. A reduction works on the true datatype.
 static enum fr_status reduced(struct fr_request_op *op, const struct fr_abi_side *side,
                               int64_t count, struct fr_intercept_use use)
 {
@@ -117,8 +118,8 @@ static enum fr_status reduce_scatter_counts(const struct collective *call)
                           total);
 }
 
-// Beyond the border of a grid that is not periodic there is nobody, and what would come from there
-// is left as it was.
+// Leaves out absent neighbours. Nobody is beyond the border of a grid that is not periodic. What
+// would come from there stays as it was.
 static enum fr_status leave_absent(struct fr_request_op *op, fr_word comm)
 {
     struct fr_staging_view *view = &op->views[op->view_count - 1];

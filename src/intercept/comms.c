@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Functions that make communicators, whose names are given here (module job), and that free them,
-// with their attributes.
+// Functions that make and free communicators. New ones get their names here (module job), freed
+// ones lose their attributes.
 #include "config.h"
 
 #include "fabrail/job.h"
@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What a nonblocking one makes may be used when its request is complete.
+// Names the communicator of a nonblocking function, which may be used when its request is complete.
 static int name_later(enum fr_fn fn, const fr_word *args, uint64_t name)
 {
     struct fr_request_op *op = fr_request_op_new(fn, args);
-    if (!op) // it goes without a name, of which a log line has told
+    if (!op) // it stays without a name, which was logged
         return fr_abi_mpi.SUCCESS;
     op->object_kind = 'c';
     op->object = fr_abi_handle(args[0]);
@@ -36,7 +36,7 @@ bool fr_intercept_call_comm_make(enum fr_fn fn, fr_word *args, int *result)
 }
 
 // Keyvals that were made for attributes of communicators, some of which may be no more. Their
-// numbers come back, so that there are no more than there were at a time.
+// numbers come back, so the list never grows beyond the keyvals that there were at a time.
 static struct fr_lock keyval_lock = FR_LOCK_INIT;
 static int *keyvals FR_GUARDED_BY(keyval_lock);
 static size_t keyval_count FR_GUARDED_BY(keyval_lock), keyval_room FR_GUARDED_BY(keyval_lock);
@@ -51,7 +51,7 @@ static void remember_keyval(int keyval) FR_REQUIRES(keyval_lock)
     if (keyval_count == keyval_room) {
         int *more = realloc(keyvals, room * sizeof(*keyvals));
         if (!more)
-            return; // its attributes go with their communicator, however late
+            return; // attributes go with their communicator, however late
         keyvals = more;
         keyval_room = room;
     }
@@ -70,7 +70,8 @@ bool fr_intercept_call_keyval_make(enum fr_fn fn, fr_word *args, int *result)
     return true;
 }
 
-// The latest come first, as MPI libraries have it. False when there are no more.
+// Gets keyval `index`. The latest come first, as MPI libraries have it. Returns false when there
+// are no more.
 static bool get_keyval(size_t index, int *keyval)
 {
     fr_core_lock(&keyval_lock);
@@ -81,7 +82,7 @@ static bool get_keyval(size_t index, int *keyval)
     return found;
 }
 
-// Nothing is said of keyvals that are no more.
+// Whether a communicator has an attribute. It has none of keyvals that are no more.
 static bool has_attribute(fr_word comm, int keyval)
 {
     _Alignas(8) char handler[8];
@@ -97,8 +98,8 @@ static bool has_attribute(fr_word comm, int keyval)
     return rc == fr_abi_mpi.SUCCESS && is_set;
 }
 
-// What Open MPI does when a communicator is freed, whoever still needs it; others do when nobody
-// does any more. Returns the error of a callback that objects.
+// Deletes the attributes of a communicator. Open MPI does so when it is freed, whoever still needs
+// it; other MPIs do when nobody needs it any more. Returns the error of a callback that objects.
 static int delete_attributes(fr_word comm)
 {
     int keyval, rc = fr_abi_mpi.SUCCESS;
@@ -111,7 +112,7 @@ static int delete_attributes(fr_word comm)
     return rc;
 }
 
-// One that the application has freed.
+// A communicator that the application has freed.
 struct freed {
     struct freed *next;
     fr_word comm;
@@ -121,11 +122,12 @@ static struct fr_lock lock = FR_LOCK_INIT;
 static struct freed *all_freed FR_GUARDED_BY(lock);
 static _Atomic size_t freed_count;
 
-// Persistent operations keep their communicator alive, and those that are done by messages need its
-// handle each time they are started. So it stays until the last of them goes, but for its
-// attributes.
-// What nobody has received on it, nobody will, unless something is under way, which another thread
-// may be waiting for in a blocking call, or has been matched.
+// Frees a communicator while Fabrail knows of messages. Persistent operations keep their
+// communicator alive, and schedules need its handle each time they are started. So it stays until
+// the last of them goes, but for its attributes.
+//
+// What nobody has received on it, nobody will. Exceptions are operations under way, which another
+// thread may be waiting for in a blocking call, and messages that were matched.
 static bool free_with_messages(fr_word *args, int *result)
 {
     uint64_t name = fr_job_comm_name(fr_abi_handle_load((const void *)args[0], 0));
@@ -150,7 +152,7 @@ bool fr_intercept_call_comm_free(enum fr_fn fn, fr_word *args, int *result)
     if (*result != fr_abi_mpi.SUCCESS)
         return true; // it is not freed
     struct freed *freed = malloc(sizeof(*freed));
-    if (freed) { // else MPI has it until its end
+    if (freed) { // else MPI keeps it until its end
         freed->comm = fr_abi_handle_load(handle, 0);
         fr_core_lock(&lock);
         freed->next = all_freed;

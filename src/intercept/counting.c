@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the report is told of a call's buffers.
+// Counts the buffers of calls in the report.
 #include "config.h"
 
 #include "fabrail/report.h"

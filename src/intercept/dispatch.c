@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where the stubs arrive: calls without device buffers go on to the real MPI after a few compares,
-// and the others to the handler of their class.
+// Where the stubs arrive. Calls without device buffers go on to the real MPI after a few compares.
+// The others go to the handler of their class.
 #include "config.h"
 
 #include "fabrail/core/time.h"
@@ -9,19 +9,20 @@
 #include "intercept/entry.h"
 #include "intercept/rts.h"
 
-// What is found of a call from what is in registers alone.
+// The outcome of a look at the arguments in registers.
 enum glance {
     GLANCE_NOTHING,
     GLANCE_PLAIN, // it goes to the real function
     GLANCE_QUICK, // it may be one that the entry's quick handler takes
 };
 
-// What the MPI library calls itself from a handler, further down the stack, goes straight through.
-// An application's error handler may leave by longjmp or an exception, and the mark then stays: so
-// what the application calls is never taken for the library's, wherever on the stack it is.
+// Calls that the MPI library makes itself from a handler, further down the stack, go straight
+// through. An application's error handler may leave by longjmp or an exception, and the mark then
+// stays. What the application then calls is never taken for the library's, wherever on the stack it
+// is.
 FR_TLS uintptr_t fr_intercept_handler_frame;
 
-// Where the call returns to; see abi/stubs.S.
+// Returns the address that the call returns to (src/abi/stubs.S).
 static uintptr_t caller_of(const fr_word *registers, const fr_word *stack)
 {
 #if defined(__x86_64__)
@@ -33,7 +34,8 @@ static uintptr_t caller_of(const fr_word *registers, const fr_word *stack)
 #endif
 }
 
-// MPI_BOTTOM says nothing of where the data are: the datatype's addresses do.
+// Whether a buffer is surely host memory. MPI_BOTTOM is not: only the datatype's addresses say
+// where the data are.
 static bool is_host_buffer(fr_word word)
 {
     if (word == fr_abi_mpi.BOTTOM)
@@ -58,8 +60,8 @@ static int64_t count_at(const struct fr_intercept_entry *entry, const fr_word *r
     return entry->large ? (int64_t)word : (int)word;
 }
 
-// Whether a message from the first buffer is as long as an RTS, or so long that it may go over
-// rails, though it is host memory.
+// Whether a message of host memory from the first buffer is as long as an RTS, or long enough for
+// rails.
 static bool sends_by_rndv(const struct fr_intercept_entry *entry, const fr_word *registers,
                           const fr_word *stack)
 {
@@ -70,7 +72,7 @@ static bool sends_by_rndv(const struct fr_intercept_entry *entry, const fr_word 
 }
 
 // Whether a function that receives by matching may be brought an RTS, or a part of one that the
-// application learns of by an error; or sends by rendezvous.
+// application learns of by an error. True also if it sends by rendezvous.
 static bool may_bring_rts(const struct fr_intercept_entry *entry, const fr_word *registers,
                           const fr_word *stack)
 {
@@ -131,8 +133,8 @@ static bool needs_look(const struct fr_intercept_entry *entry, const fr_word *re
     }
 }
 
-// A program may wait by calls that do not, while a sender waits for what it has to fetch. One such
-// call in so many looks.
+// Whether to receive in this call. A program may wait by calls that do not wait themselves, while a
+// sender waits for what it has to fetch. One such call in so many looks.
 static bool is_time_to_receive(const struct fr_intercept_entry *entry)
 {
     enum { CALLS_A_LOOK = 16 };
@@ -167,7 +169,8 @@ struct fr_intercept_verdict fr_intercept_dispatch_fully(unsigned slot, const fr_
         return verdict;
     fr_word args[FR_MAX_ARGS];
     int result = 0;
-    // One by one, or compilers make one instruction of each loop, which is slow for so few.
+    // Arguments are copied one by one. Compilers would make one instruction of each loop otherwise,
+    // which is slow for so few.
     for (unsigned i = 0; i < FR_REGISTER_ARGS; i++) { // whether there are so many or not
         args[i] = registers[i];
         __asm__("");
@@ -208,7 +211,7 @@ struct fr_intercept_verdict fr_intercept_dispatch_fully(unsigned slot, const fr_
     return verdict;
 }
 
-// What is found of most calls.
+// Tells what most calls need.
 static inline enum glance glance_at(enum fr_intercept_plain plain, const fr_word *registers)
 {
     if (plain == FR_PLAIN_REQUESTS)
@@ -241,7 +244,8 @@ void fr_intercept_exit_late(void)
     fr_intercept_handler_frame = 0;
 }
 
-// Memory that is held for others goes back also in a phase of calls that need no look.
+// Makes progress for others. Memory that is held for them goes back even in a phase of calls that
+// need no look.
 static void run_errands(const fr_word *registers)
 {
     fr_intercept_dispatch_late(registers);
@@ -251,7 +255,7 @@ static void run_errands(const fr_word *registers)
     fr_intercept_exit_late();
 }
 
-// Not from within the MPI library, which may be in the middle of something.
+// Runs errands, but not from within the MPI library, which may be in the middle of something.
 static __attribute__((noinline, cold)) void look_for_errands(const fr_word *registers,
                                                              const fr_word *stack)
 {
@@ -265,7 +269,7 @@ static __attribute__((noinline, cold)) void look_for_errands(const fr_word *regi
         run_errands(registers);
 }
 
-// One call in so many reads the clock.
+// Whether a call may run errands. One call in so many reads the clock.
 static inline bool may_run_errands(const struct fr_intercept_entry *entry)
 {
     enum { CALLS_A_LOOK = 64 };

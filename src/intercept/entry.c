@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Finds out about each function when the MPI library is found, and fills the slots of the stubs.
+// Fills the entry of each function and the slots of the stubs, when the MPI library is found.
 #include "config.h"
 
 #include "fabrail/core/object.h"
@@ -19,7 +19,7 @@ static const struct {
 #undef FR_CLASS
 };
 
-// Collectives that block, whatever they are for.
+// Whether a function is a blocking collective of any kind.
 static bool meets(enum fr_fn fn)
 {
     enum fr_class class = fr_abi_rows[fn].class;
@@ -78,7 +78,7 @@ static void set_entry(enum fr_fn fn)
     memcpy(entry->buffers, row->buffers, sizeof(entry->buffers));
     entry->polls = entry->check <= FR_CHECK_PROBE || entry->check == FR_CHECK_NO_REQUESTS;
     entry->plain = plain_of(fn);
-    // A report counts all that is looked at, and senders over rails may wait for a word.
+    // A report counts every call that is looked at. Senders over rails may wait for a word.
     bool never = entry->plain == FR_PLAIN_NEVER || fr_report_on || fr_intercept_wants_host_rails();
     entry->quick = never ? NULL : fr_intercept_fastpath_of(fn);
 }

@@ -1,51 +1,57 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is known of each function before it is called: whether a call needs a look, and who serves
-// it then.
+// Entries: what is known of each MPI function before it is called. An entry says whether a call
+// needs a look, and which handler then serves it.
 #ifndef FR_INTERCEPT_ENTRY_H
 #define FR_INTERCEPT_ENTRY_H
 
 #include "intercept/intercept_int.h"
 
-// What decides that a call needs no look.
+// Conditions under which a call needs no look.
 enum fr_intercept_check {
-    FR_CHECK_RECEIVE,  // all buffers are host memory, and no RTS is so short; and as of a send
-    FR_CHECK_SEND,     // all buffers are host memory, and the message is neither as long as an RTS
-                       // nor long enough for rails
-    FR_CHECK_PROBE,    // there can be no RTS
-    FR_CHECK_EXCHANGE, // all buffers are host memory, and other ranks need not know
-    FR_CHECK_FILE,     // all buffers are host memory, and there are no exchanges
+    // All buffers are host memory, and the receive is too short for an RTS. For the part that
+    // sends, also FR_CHECK_SEND.
+    FR_CHECK_RECEIVE,
+    // All buffers are host memory, and the message is neither as long as an RTS nor long enough for
+    // rails.
+    FR_CHECK_SEND,
+    FR_CHECK_PROBE,        // there can be no RTS
+    FR_CHECK_EXCHANGE,     // all buffers are host memory, and other ranks need not know
+    FR_CHECK_FILE,         // all buffers are host memory, and there are no exchanges
     FR_CHECK_HOST_BUFFERS, // all buffers are host memory
     FR_CHECK_COMM_FREE,    // no request is tracked, and no message waits to be received
     FR_CHECK_COMM_MAKE,    // communicators have no names, or the MPI library makes one for itself
     FR_CHECK_NO_REQUESTS,  // no request is tracked
     FR_CHECK_NO_PENDING,   // no operation waits for a window or file
     FR_CHECK_NO_ATTACHED,  // no memory is attached in place of the application's
-    FR_CHECK_NOTHING,      // no call needs one
-    FR_CHECK_NONE,         // every call needs one
+    FR_CHECK_NOTHING,      // no call needs a look
+    FR_CHECK_NONE,         // every call needs a look
 };
 typedef bool fr_intercept_handler(enum fr_fn fn, fr_word *args, int *result);
 
-// Functions of which most calls are told to need no look, or little more, by even less.
+// Functions most of whose calls need no look, or little more, which a few instructions can tell.
 enum fr_intercept_plain {
     FR_PLAIN_NEVER,
     FR_PLAIN_SEND,     // (buffer, int count, datatype, ...)
-    FR_PLAIN_RECEIVE,  // the same
+    FR_PLAIN_RECEIVE,  // (buffer, int count, datatype, ...)
     FR_PLAIN_REQUESTS, // as FR_CHECK_NO_REQUESTS
-    FR_PLAIN_LATER,    // its quick handler finds out
+    FR_PLAIN_LATER,    // its quick handler tells
 };
 
+// The entry of a function. Written once, when the MPI library is found.
 struct fr_intercept_entry {
     void *real;
     fr_intercept_handler *handle;
-    fr_intercept_fastpath *quick; // of some of those that are not plain; NULL for none
+    fr_intercept_fastpath *quick; // quick handler of some that are not plain; NULL: none
     enum fr_intercept_check check;
     enum fr_intercept_plain plain;
-    bool meets;            // it waits for other processes in a way that cannot be another one
-    bool large;            // counts are MPI_Count
-    bool sends;            // besides receiving, from the first argument on
-    bool polls;            // a program may wait by calling nothing else
-    bool errands;          // the thread may call MPI: not so in MPI_T, which has a level of its own
-    unsigned char receive; // the buffer that is received into, of functions that do so by matching
+    bool meets; // it waits for other processes, and cannot be replaced by tests
+    bool large; // counts are MPI_Count
+    bool sends; // it sends, besides receiving, from the first argument on
+    bool polls; // a program may wait by calling it alone
+    // The thread may call MPI. Not so in MPI_T, which has a thread level of its own.
+    bool errands;
+    // Position of the buffer that a function receives into, if it receives by matching.
+    unsigned char receive;
     unsigned char arg_count;
     unsigned char buffer_count;
     unsigned char buffers[FR_MAX_BUFFERS];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Facts on multi-node NVLink: who of the job can be reached by it, and can this process allocate
-// the memory that it takes?
+// Facts on multi-node NVLink: which processes of the job it reaches, and whether this process can
+// allocate the memory that it takes.
 #include "config.h"
 
 #include "fabrail/job.h"
@@ -10,7 +10,8 @@
 
 static _Atomic int memory_support = FR_SUPPORT_UNKNOWN;
 
-// Which GPU the application will use is seldom known this early, so it is the host that speaks.
+// Describes the host's clique. Which GPU the application will use is seldom known this early, so
+// the facts are the host's.
 static void describe_clique(struct fr_job_facts *own)
 {
     struct fr_device_clique clique = {.valid = 0};
@@ -20,7 +21,7 @@ static void describe_clique(struct fr_job_facts *own)
     memcpy(own->cluster, clique.cluster, sizeof(own->cluster));
 }
 
-// Exchanges are agreed on in memory that is found by a secret of the job.
+// Describes exchanges. Ranks agree on them in memory that they find by a secret of the job.
 static void describe_exchanges(struct fr_job_facts *own)
 {
     struct fr_job_secret secret;
@@ -43,7 +44,7 @@ bool fr_intercept_gather_facts(void)
     bool may = for_fabric || for_peers;
     bool needs = fr_device_is_installed() || (for_peers && fr_intercept_wants_host_rails());
     if (fr_job_size() < 2 || !fr_job_census_end(may, may && needs))
-        return true; // of a job without GPUs there is nothing to be told
+        return true; // a job without GPUs has nothing to tell
     if (for_fabric)
         describe_clique(&own);
     if (for_peers) {
@@ -52,7 +53,7 @@ bool fr_intercept_gather_facts(void)
     }
     if (!fr_job_gather(&own))
         return false;
-    // NVML takes its time, which jobs on one host need not spend.
+    // NVML takes its time. Jobs on one host need not spend it.
     if (!fr_intercept_messages_span_hosts())
         return true;
     if (settings->fabric != FR_FABRIC_OFF && own.takes_rts)
@@ -83,7 +84,7 @@ bool fr_intercept_has_fabric_memory(int device)
 {
     enum fr_device_support support = fr_device_fabric_support(device);
     atomic_store_explicit(&memory_support, (int)support, memory_order_relaxed);
-    if (support == FR_SUPPORT_FAILED) // other reasons have been told
+    if (support == FR_SUPPORT_FAILED) // other reasons have been logged
         fr_warn_once("device %d could not be asked for fabric memory, perhaps since none of its "
                      "memory is left; until it can, messages are given to the MPI library as they "
                      "are",

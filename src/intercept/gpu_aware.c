@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Is the MPI library GPU-aware, and for which functions? Its answers are asked for once.
+// Whether the MPI library is GPU-aware, and for which functions. It is asked once.
 #include "config.h"
 
 #include "intercept/gpu_aware.h"
@@ -34,9 +34,9 @@ bool fr_intercept_is_gpu_aware(void)
     return known == AWARE;
 }
 
-// Open MPI's CUDA pages list the calls that take device pointers: blocking collectives, point to
-// point, Put and Get. Not among them are nonblocking, persistent and neighbourhood collectives,
-// accumulating one-sided operations, Reduce_local, packing and files.
+// Whether Open MPI's CUDA pages list the function as taking device pointers. They list blocking
+// collectives, point to point, Put and Get. They leave out nonblocking, persistent and
+// neighbourhood collectives, accumulating one-sided operations, Reduce_local, packing and files.
 static bool open_mpi_lists(enum fr_fn fn)
 {
     bool has_request = fr_abi_rows[fn].request >= 0;
@@ -55,7 +55,8 @@ static bool open_mpi_lists(enum fr_fn fn)
     }
 }
 
-// MPICH takes device pointers everywhere but in its file functions, which are ROMIO's.
+// Whether MPICH takes device pointers in the function. It does everywhere but in its file
+// functions, which are ROMIO's.
 static bool mpich_lists(enum fr_fn fn)
 {
     switch (fr_abi_rows[fn].class) {

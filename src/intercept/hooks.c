@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Init, Finalize and the questions about GPU support; and calls that Fabrail only takes note of.
+// MPI_Init, MPI_Finalize and the questions about GPU support, and calls that Fabrail only takes
+// note of.
 #include "config.h"
 
 #include "fabrail/coll/shm_slots.h"
@@ -11,7 +12,7 @@
 #include "fabrail/staging/typed_copy.h"
 #include "intercept/intercept_int.h"
 
-// Returns false when ranks without Fabrail are in this one's way.
+// Introduces this rank to the others. Returns false when ranks without Fabrail are in the way.
 static bool introduce(void)
 {
     int level = fr_abi_mpi.THREAD_MULTIPLE;
@@ -35,8 +36,8 @@ static bool introduce(void)
     return true;
 }
 
-// A fatal error of the job. MPICH ends but its own process where a fatal error handler is called,
-// and Slurm then leaves the others, which wait for it.
+// Ends the job with a fatal error. Where a fatal error handler is called, MPICH ends only its own
+// process. Slurm then leaves the others, which wait for it.
 static int fail_start(void)
 {
     _Alignas(8) char handler[8];
@@ -76,7 +77,7 @@ bool fr_intercept_call_init(enum fr_fn fn, fr_word *args, int *result)
 bool fr_intercept_call_finalize(enum fr_fn fn, fr_word *args, int *result)
 {
     if (fr_job_rank() < 0)
-        fr_job_note(); // MPI was started by a way that no stub saw
+        fr_job_note(); // MPI was started in a way that no stub saw
     fr_core_log_set_rank(fr_job_rank());
     fr_intercept_messages_meet();
     fr_request_end_freed();
@@ -142,7 +143,7 @@ bool fr_intercept_call_request_free(enum fr_fn fn, fr_word *args, int *result)
     return handled;
 }
 
-// A session may have threads that MPI_Query_thread says nothing of. And the first one starts MPI,
+// A session may have threads that MPI_Query_thread says nothing of. The first session starts MPI,
 // which makes records known once: MPI_Init may follow.
 bool fr_intercept_call_session_init(enum fr_fn fn, fr_word *args, int *result)
 {

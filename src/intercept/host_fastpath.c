@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Quick calls: what most calls are that have to be looked at, by the application's own arguments
-// and in a few dozen instructions besides MPI's own. Those that complete requests are here, and
-// those that receive in receive.c.
+// Quick calls: most of the calls that have to be looked at. They use the application's own
+// arguments, and take a few dozen instructions besides MPI's own. Calls that complete requests are
+// here, and those that receive in receive.c.
 #include "config.h"
 
 #include "fabrail/request/set.h"
@@ -12,7 +12,7 @@ typedef int call3(fr_word, fr_word, fr_word);
 typedef int call4(fr_word, fr_word, fr_word, fr_word);
 typedef int call5(fr_word, fr_word, fr_word, fr_word, fr_word);
 
-// The rest of a call that completes requests and has failed, or has brought an RTS.
+// Does the rest of a call that completes requests and has failed, or has brought an RTS.
 static __attribute__((noinline, cold)) int finish(struct fr_request_set *set, enum fr_fn fn,
                                                   const fr_word *registers, fr_word status, int rc)
 {

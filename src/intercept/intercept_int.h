@@ -1,57 +1,59 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Module intercept, inside: what its files share.
+// Declarations that the files of module intercept share.
 #ifndef FR_INTERCEPT_INTERCEPT_INT_H
 #define FR_INTERCEPT_INTERCEPT_INT_H
 
 #include "fabrail/request.h"
 #include "intercept/gpu_aware.h"
 
-// Where the stubs jump to; see abi/stubs.S. Written once, when the MPI library is found. At first
+// Where the stubs jump to (src/abi/stubs.S). Written once, when the MPI library is found. At first
 // all are fr_stub_unresolved, and those of functions that this MPI library lacks remain so.
 extern void *fr_intercept_slots[2 * FR_FN_STUB_COUNT];
 void fr_stub_enter(void);
 void fr_stub_unresolved(void);
 
-// What an entry tells the stub: an address to jump to with the caller's arguments, or a result.
+// The answer to a stub: an address to jump to with the caller's arguments, or a result.
 struct fr_intercept_verdict {
     void *jump;
     fr_word result;
 };
 
-// Called by the stubs alone. fr_intercept_present returns `stub` if the MPI library of the process
-// defines `name`, else NULL, which the dynamic loader takes for an absent symbol.
+// Returns `stub` if the MPI library of the process defines `name`. Else returns NULL, which the
+// dynamic loader takes for an absent symbol. Called by the stubs alone.
 void *fr_intercept_present(const char *name, void *stub);
 
-// Called by the exported dlsym alone (abi/lookup.S). Returns the function to go on to, and the
-// handle to give it.
+// The function that a dlsym goes on to, and the handle to give it.
 struct fr_intercept_lookup {
     void *handle;
     uintptr_t next;
 };
+
+// Returns how a dlsym of `name` goes on. Called by the exported dlsym alone (src/abi/lookup.S).
 struct fr_intercept_lookup fr_intercept_lookup(void *handle, const char *name);
 
-// Makes all who look for functions of the MPI library find Fabrail's stubs (redirect.c). Called
-// once fr_abi_find has found the library; thread-safe and idempotent. Returns false where not all
-// of the loader's tables can be written.
+// Makes all who look for functions of the MPI library find Fabrail's stubs. Called once fr_abi_find
+// has found the library. Thread-safe and idempotent. Returns false where not all of the loader's
+// tables can be written.
 bool fr_intercept_redirect(void);
 
-// Points what objects have bound that were loaded since the last call at the stubs. Returns true
+// Points addresses at the stubs that objects loaded since the last call have bound. Returns true
 // where an MPI library is loaded and fr_intercept_redirect is still to be called.
 bool fr_intercept_look_at_new_objects(void);
 
-// The stubs of PMPI_x: a row's lies so many bytes after the first one.
+// The stubs of PMPI_x. The offset of a row's stub is its distance in bytes from the first one.
 extern const char fr_intercept_stubs_begin[] __attribute__((visibility("hidden")));
 extern const uint32_t fr_intercept_stub_offsets[] __attribute__((visibility("hidden")));
 
-// Whether what this process receives, and what completes that, comes to Fabrail, in the way that
-// its functions are bound: proved by calls of those that another library wraps.
+// Returns whether receives of this process, and calls that complete them, come to Fabrail, as its
+// functions are bound. Functions that another library wraps are called as a proof.
 bool fr_intercept_receives_come_back(void);
-void fr_intercept_prove(enum fr_fn fn); // a call of it has come
+void fr_intercept_prove(enum fr_fn fn); // says that a call has come
+// Decides what a call of the stub in `slot` does. Called by the stubs alone.
 struct fr_intercept_verdict fr_intercept_dispatch(unsigned slot, const fr_word *registers,
                                                   const fr_word *stack);
 
-// The first call of the process, and each call of a function that this MPI library lacks. Fills the
-// slots once: other threads that come here meanwhile wait for that.
+// Decides the first call of the process, and each call of a function that this MPI library lacks.
+// Fills the slots once. Other threads that come here meanwhile wait for that.
 struct fr_intercept_verdict
 fr_intercept_dispatch_unresolved(unsigned slot, const fr_word *registers, const fr_word *stack);
 
@@ -61,7 +63,7 @@ enum { FR_REGISTER_ARGS = 6 };
 enum { FR_REGISTER_ARGS = 8 };
 #endif
 
-// An argument of a call, as its stub has found it.
+// Returns argument `arg` of a call, as its stub has found it.
 static inline fr_word fr_intercept_arg(const fr_word *registers, const fr_word *stack, unsigned arg)
 {
     return arg < FR_REGISTER_ARGS ? registers[arg] : stack[arg - FR_REGISTER_ARGS];
@@ -70,9 +72,9 @@ static inline fr_word fr_intercept_arg(const fr_word *registers, const fr_word *
 // Address of the stack frame from which this thread entered a handler, 0 outside of any.
 extern FR_TLS uintptr_t fr_intercept_handler_frame;
 
-// Quick handlers (quick.c, receive.c): what most calls are that have to be looked at, and nothing
-// else. What may be more than that they leave to fr_intercept_dispatch_fully. `real` is the
-// function itself.
+// Quick handlers (host_fastpath.c, receive.c) do what most calls need that have to be looked at,
+// and nothing else. A call that may need more they leave to fr_intercept_dispatch_fully. `real` is
+// the real function.
 typedef struct fr_intercept_verdict
 fr_intercept_fastpath(unsigned slot, void *real, const fr_word *registers, const fr_word *stack);
 fr_intercept_fastpath *fr_intercept_fastpath_of(enum fr_fn fn); // NULL where there is none
@@ -81,12 +83,15 @@ fr_intercept_fastpath fr_intercept_fastpath_recv, fr_intercept_fastpath_irecv,
 struct fr_intercept_verdict fr_intercept_dispatch_fully(unsigned slot, const fr_word *registers,
                                                         const fr_word *stack);
 
-// Around the rest of a call that a quick handler finds to be more, after all, when the real
-// function has returned.
+// Begins the rest of a call for which a quick handler finds more to do after the real function has
+// returned.
 void fr_intercept_dispatch_late(const fr_word *registers);
+
+// Ends what fr_intercept_dispatch_late has begun.
 void fr_intercept_exit_late(void);
 
-// Handlers of classes. Each returns false when the real function is to be called unchanged.
+// Handlers of classes. Each returns false when the real function is to be called unchanged. Else
+// *result is what the call returns.
 bool fr_intercept_call_buffers(enum fr_fn fn, fr_word *args, int *result);
 bool fr_intercept_call_receive(enum fr_fn fn, fr_word *args, int *result);
 bool fr_intercept_call_exchange(enum fr_fn fn, fr_word *args, int *result);
@@ -111,29 +116,33 @@ bool fr_intercept_call_handler_make(enum fr_fn fn, fr_word *args, int *result);
 bool fr_intercept_call_handler_set(enum fr_fn fn, fr_word *args, int *result);
 bool fr_intercept_call_abort(enum fr_fn fn, fr_word *args, int *result);
 
-// Whether no buffer argument can be device memory, by a few compares.
+// Returns whether no buffer argument can be device memory, by a few compares.
 bool fr_intercept_are_host_buffers(enum fr_fn fn, const fr_word *args);
 
-// Adds the views of an operation's buffers, as its class says. FR_ERR_INVALID: an argument is
-// wrong, which the real MPI itself shall report.
+// Adds the views of an operation's buffers, as its class says. Returns FR_ERR_INVALID where an
+// argument is wrong, which the real MPI itself shall report.
 FR_MUST_CHECK enum fr_status fr_intercept_views_build(struct fr_request_op *op);
 
 // Points the operation's arguments at the staging memory of its views.
 FR_MUST_CHECK enum fr_status fr_intercept_args_rewrite(struct fr_request_op *op);
 
-// Who a call on a communicator talks to.
+// The processes that a call on a communicator talks to.
 struct fr_intercept_shape {
     int rank;
     int size;  // of the local group
     int peers; // of the remote group on an inter-communicator, else size
     bool inter;
 };
+
+// Writes the sizes of a communicator and this rank in it.
 FR_MUST_CHECK enum fr_status fr_intercept_shape_of(fr_word comm, struct fr_intercept_shape *shape);
+
+// Writes how many neighbours this rank has in a communicator with a topology.
 FR_MUST_CHECK enum fr_status fr_intercept_neighbours_of(fr_word comm, int *in_degree,
                                                         int *out_degree);
 
-// The neighbours themselves, by rank of the communicator; MPI_PROC_NULL beyond a border. Freed by
-// fr_intercept_neighbours_free, which a failed call needs not.
+// The neighbours of a rank, as ranks of the communicator; MPI_PROC_NULL beyond a border. Freed by
+// fr_intercept_neighbours_free, unless fr_intercept_neighbours_find has failed.
 struct fr_intercept_neighbours {
     int in_degree;
     int out_degree;
@@ -144,117 +153,141 @@ FR_MUST_CHECK enum fr_status fr_intercept_neighbours_find(fr_word comm,
                                                           struct fr_intercept_neighbours *list);
 void fr_intercept_neighbours_free(struct fr_intercept_neighbours *list);
 
-// Whether the MPI library has memory attached in place of the application's; and gives that back,
-// at the end.
+// Returns whether the MPI library has memory attached in place of the application's.
 bool fr_intercept_any_attached(void);
+
+// Gives such memory back, at the end of the job.
 void fr_intercept_attached_release(void);
 
-// Frees communicators that the application has freed while persistent operations needed them.
+// Frees communicators that the application has freed while persistent operations still needed them.
 void fr_intercept_comms_free_later(void);
 
-// Facts for the policy, asked once.
+// Facts for the policy: whether the MPI is GPU-aware, and whether it takes device pointers in this
+// function. Asked once.
 bool fr_intercept_is_gpu_aware(void);
 bool fr_intercept_accepts_device_ptr(enum fr_fn fn);
 
-// Tells the other ranks which host and which NVLink clique this one is in, and learns of them, if
-// that can matter; called at the end of MPI_Init. False when they do not come: MPI_Init then fails.
+// Tells the other ranks which host and which NVLink clique this one is in, and learns the same of
+// them, if that can matter. Called at the end of MPI_Init, which fails if this returns false: a
+// rank has not come.
 bool fr_intercept_gather_facts(void);
 
-// Whether `device` is in the clique that the host has told the others of, and has a multi-node
-// NVLink partner in the communicator of the operation, or in the group of its window; the world
-// stands for functions that have neither.
+// Returns whether `device` is in the clique that the host has told the others of, and has a partner
+// there on another host. The partner must be in the operation's communicator, in the group of its
+// window, or in MPI_COMM_WORLD for functions that have neither.
 bool fr_intercept_has_fabric(const struct fr_request_op *op, int device);
 
-// Whether memory that can be had on `device` is fabric-allocated, and what is known of that.
+// Returns whether fabric-allocated memory can be had on `device`.
 bool fr_intercept_has_fabric_memory(int device);
+
+// Returns what is known of that, for logs and the report. Static text.
 const char *fr_intercept_fabric_memory_text(void);
 
-// Whether a collective is in place on this rank: what stands for that says so of what a rank sends,
-// or what the root of a scatter receives. Elsewhere it is a buffer that does not matter.
+// Returns whether a collective is in place on this rank. MPI_IN_PLACE stands for what a rank sends,
+// or for what the root of a scatter receives. Elsewhere it is a buffer that does not matter.
 bool fr_intercept_is_in_place(const struct fr_request_op *op);
 
-// Point to point by rendezvous. `takes_rts` is set from the end of MPI_Init to MPI_Finalize where
-// other processes may send this one an RTS.
+// Messages by rendezvous. Enabled from the end of MPI_Init to MPI_Finalize where other processes
+// may send this one an RTS.
 struct fr_job_facts;
 extern bool fr_intercept_rndv_is_enabled;
-void fr_intercept_messages_describe(struct fr_job_facts *own); // this process, for all others
-bool fr_intercept_messages_span_hosts(void);                   // before their cliques are known
-void fr_intercept_messages_start(void);                        // both on all processes of the world
-void fr_intercept_messages_meet(void); // all come to the end, where they meet there
+void fr_intercept_messages_describe(struct fr_job_facts *own); // writes the facts of this process
+bool fr_intercept_messages_span_hosts(void);                   // asked before cliques are known
+void fr_intercept_messages_start(void);                        // on all processes of the job
+void fr_intercept_messages_meet(void); // waits in MPI_Finalize for all processes
+// Ends control messages after all have met, and reports the rails.
 void fr_intercept_messages_end(void);
+
+// Disables rendezvous and closes module rndv.
 void fr_intercept_messages_release(void);
 
-// A thread is alone with what it takes by matching, or begins to receive, until that can be seen:
-// it waits for nobody meanwhile.
+// Begins what one thread at a time may do: take a message by matching it, or begin a receive until
+// others can see it. The thread must wait for nobody before fr_intercept_match_end.
 void fr_intercept_match_begin(void);
 void fr_intercept_match_end(void);
 
-// FABRAIL_RAIL_HOST: whether the user would have host memory go over rails; whether there are hosts
-// to send it to, which is set as long as takes_rts; whether a message of so many elements may be
-// one to look at for that; and whether the view of an operation is.
+// Returns whether the user would have host memory go over rails (FABRAIL_RAIL_HOST).
 bool fr_intercept_wants_host_rails(void);
+
+// Whether there are hosts to send host memory to. Set as long as fr_intercept_rndv_is_enabled.
 extern bool fr_intercept_rails_take_host;
+
+// Returns whether a message of host memory of so many elements may be long enough for rails.
 bool fr_intercept_may_go_over_rails(int64_t count, fr_word type);
+
+// Returns whether the view of an operation is host memory that may be sent over rails.
 bool fr_intercept_sends_host(const struct fr_request_op *op, const struct fr_staging_view *view);
 
-// Why a buffer of an operation is staged, for the report: what keeps Fabrail from moving it
-// otherwise, or `reason` where there is no other way. Of a message, one for which nobody has chosen
-// a scheme.
+// Returns why a buffer of an operation is staged, for the report. That is what keeps Fabrail from
+// moving it otherwise, or `reason` where there is no other way. Static text.
 const char *fr_intercept_staged_because(const struct fr_request_op *op,
                                         const struct fr_staging_view *view, const char *reason);
+
+// Returns what keeps a message from rendezvous if nobody has chosen a scheme for it. Static text.
 const char *fr_intercept_message_obstacle(const struct fr_request_op *op,
                                           const struct fr_staging_view *view);
 
-// Tells the report of a call's buffer, while the arguments are the application's. `later`: what it
-// receives is counted when that is complete, since only then is known how much has come and by
-// which path. A receive buffer alone may be copied in as well, which is no sending.
+// Counts a call's buffer in the report. Called while the arguments are the application's.
 void fr_intercept_count_view(const struct fr_request_op *op, const struct fr_staging_view *view,
                              struct fr_policy_choice choice, const char *scheme);
+
+// Has a receive buffer counted when the receive is complete, since only then it is known how much
+// has come and by which path. The buffer may be copied in as well; that is not counted as sending.
 void fr_intercept_count_later(struct fr_request_op *op, const struct fr_staging_view *view,
                               struct fr_policy_choice choice, const char *scheme);
 
-// Whether the function receives by matching, so that what it receives can be an RTS.
+// Returns whether the function receives by matching, so that an RTS may come.
 bool fr_intercept_receives(enum fr_fn fn);
 
-// Whether so many elements are host memory for sure, which the driver may be asked for.
+// Returns whether so many elements are surely host memory. May ask the driver.
 bool fr_intercept_is_host_memory(fr_word buffer, int64_t count, fr_word type);
 
-// Whether the MPI library takes a message that ends within an element of the receiving datatype.
-// MPICH calls it an error where it has to unpack it, or stops: what is received into memory of
-// Fabrail's is therefore received as bytes.
+// Returns whether the MPI library takes a message that ends within an element of the receiving
+// datatype. MPICH calls that an error where it has to unpack the element, or stops. So what is
+// received into memory of Fabrail's is received as bytes there.
 bool fr_intercept_takes_parts(void);
 
-// Where a message to, or from, a rank of a communicator goes. False for processes outside of the
-// world, and for communicators that have no name.
+// Finds where a message to or from a rank of a communicator goes. Returns false for processes
+// outside of MPI_COMM_WORLD, and for communicators that have no name.
 bool fr_intercept_address_of(fr_word comm, int rank, int tag, struct fr_rndv_address *address);
 
-// Begins to send the message of an operation whose buffer this is by rendezvous, and says how, if
-// both ends can, or why it is left to path pass: MPI is then to be given the RTS (rewrite), by
-// call_real, which is just the real call for all other operations. `mark_plain` is for messages
-// that go as they are.
+// Begins to send the message of an operation by rendezvous; `view` is its buffer. Returns true if
+// both ends can, and writes how to *scheme. MPI is then to be given the RTS, by
+// fr_intercept_send_rewrite and fr_intercept_call_real. Returns false with the reason in *choice if
+// the message is left to path pass.
 bool fr_intercept_send_start(struct fr_request_op *op, struct fr_staging_view *view,
                              struct fr_policy_choice *choice, const char **scheme);
+
+// Puts the RTS in place of the buffer in the operation's arguments.
 void fr_intercept_send_rewrite(struct fr_request_op *op);
+
+// Makes the real call of an operation, and what follows an RTS if it sends one. Returns MPI's code.
 int fr_intercept_call_real(struct fr_request_op *op);
+
+// Notes a message that goes to MPI as it is, though it may be as long as an RTS.
 void fr_intercept_mark_plain(const struct fr_request_op *op);
 
-// Whether a persistent send of this view could ever go that way.
+// Returns whether a persistent send of this view could ever go by rendezvous.
 bool fr_intercept_may_send_rts(const struct fr_request_op *op, const struct fr_staging_view *view);
 
-// Makes an exchange in one device buffer, where it may go by rendezvous, one that has a buffer for
-// each direction: MPI then sends the RTS, or a copy, and receives apart from it.
+// Turns MPI_Sendrecv_replace of a device buffer into an exchange with a buffer for each direction,
+// where it may go by rendezvous. MPI then sends the RTS, or a copy, and receives apart from it.
 FR_MUST_CHECK enum fr_status fr_intercept_split_replace(struct fr_request_op *op);
 
-// Path peer. Started when the facts of the world are there. While it is enabled all ranks have to
-// come into the functions that it serves (aware.h), whatever their buffers are.
+// Starts path peer for collectives, once the facts of the job are there. While it is enabled all
+// ranks come into the functions that it serves (gpu_aware.h), whatever their buffers are.
 void fr_intercept_nvlink_start(void);
-bool fr_intercept_nvlink_is_alike(enum fr_fn fn); // a rank without data is in it only if all are
+
+// Returns whether a rank has no data in this function only if no rank has any.
+bool fr_intercept_nvlink_is_alike(enum fr_fn fn);
+
+// Returns whether path peer is enabled for collectives.
 bool fr_intercept_nvlink_is_enabled(void);
 
 struct fr_coll_team;
 
-// Whether a collective is done by messages. All ranks of the group find the same, but for a call
-// that MPI refuses on one of them.
+// Returns whether a collective is done by messages. All ranks of the team find the same, but for a
+// call that MPI refuses on one of them.
 bool fr_intercept_goes_by_messages(enum fr_fn fn, const fr_word *args,
                                    const struct fr_coll_team *group);
 
@@ -262,26 +295,33 @@ bool fr_intercept_goes_by_messages(enum fr_fn fn, const fr_word *args,
 // handlers of classes do.
 bool fr_intercept_serve(enum fr_fn fn, fr_word *args, enum fr_fn counted_as, int *result);
 
-// Finds where the error handler of a call hangs.
+// Finds the object whose error handler hears of a call's errors.
 void fr_intercept_find_object(struct fr_request_op *op);
 
-// A message that is part of another function's operation, which the report names.
+// Calls a function for a message that is part of another function's operation, `counted_as`, which
+// the report names. Returns MPI's code.
 int fr_intercept_call_part(enum fr_fn fn, fr_word *args, enum fr_fn counted_as);
 
-// Runs a blocking exchange message by message, or says that MPI's own is to be called; the same on
-// all ranks. Makes a persistent send of a device buffer that can go by rendezvous, or returns
-// false; it owns the operation then.
+// Runs a blocking exchange message by message. Returns false where MPI's own is to be called, the
+// same on all ranks.
 bool fr_intercept_run_schedule(enum fr_fn fn, const fr_word *args, const struct fr_coll_team *group,
                                int *result);
+
+// Makes a persistent send of a device buffer that can go by rendezvous, and owns the operation
+// then. Else returns false.
 bool fr_intercept_call_persistent_send(struct fr_request_op *op, int *result);
 
-// Moves the data of an operation among the ranks of the group, or agrees with them that it cannot
-// be: then returns false and has changed nothing. Else *result is what the call returns.
+// Moves the data of an operation among the ranks of the team; then *result is what the call
+// returns. Returns false if they agree that it cannot be, and has changed nothing.
 bool fr_intercept_nvlink_exchange(struct fr_request_op *op, struct fr_coll_team *group,
                                   int *result);
+
+// Reduces the data of an operation among the ranks of the team. Returns as
+// fr_intercept_nvlink_exchange does.
 bool fr_intercept_nvlink_reduce(struct fr_request_op *op, struct fr_coll_team *group, int *result);
 
-// Does a local reduction of device memory by a kernel, or returns false.
+// Does a local reduction of device memory by a kernel; then *result is what the call returns. Else
+// returns false.
 bool fr_intercept_reduce_local(struct fr_request_op *op, int *result);
 
 #endif

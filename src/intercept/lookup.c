@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The exported dlsym's part before the C library's. It looks at what has been loaded meanwhile,
-// and makes functions look absent that the MPI library lacks. See abi/lookup.S and redirect.c.
+// The exported dlsym's part before the C library's (src/abi/lookup.S, redirect.c). It looks at
+// objects that have been loaded meanwhile, and makes functions look absent that the MPI library
+// lacks.
 #include "config.h"
 
 #include "fabrail/core/object.h"
@@ -8,8 +9,8 @@
 
 #include <dlfcn.h>
 
-// The dlsym that stands behind this library: another preloaded library's, or the C library's. The
-// same for whoever comes first.
+// Returns the dlsym that stands behind this library: another preloaded library's, or the C
+// library's. All threads find the same, so any may come first.
 FR_UNSANITIZED static uintptr_t next_lookup(void)
 {
     static uintptr_t next;
@@ -29,8 +30,8 @@ FR_UNSANITIZED static bool is_of_mpi(const char *name)
     return name[0] == 'M' && name[1] == 'P' && name[2] == 'I' && (name[3] == '_' || name[3] == 'X');
 }
 
-// Whether a name leads nowhere but to a stub of a function that the MPI library lacks. Fabrail
-// answers one question in every MPI.
+// Whether a name leads only to a stub of a function that the MPI library lacks. One question
+// Fabrail answers in every MPI.
 static bool is_absent(void *handle, const char *name)
 {
     enum fr_fn fn = fr_abi_named(name);
@@ -43,14 +44,16 @@ static bool is_absent(void *handle, const char *name)
     return !fr_core_dlsym(RTLD_NEXT, name);
 }
 
-// The C library's handle, whose dlsym finds no function of MPI and says so in its error text.
+// Returns the C library's handle, whose dlsym finds no function of MPI and says so in its error
+// text.
 static void *nowhere(void)
 {
     return fr_core_dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
 }
 
-// Whether an answer may be a function of MPI, or lead to one: a plugin's function that calls MPI.
-// Allocators and sanitizers look for what comes next, while they are not ready to be called.
+// Whether an answer may be a function of MPI, or lead to one, such as a plugin's function that
+// calls MPI. Allocators and sanitizers look for what comes next, while they are not ready to be
+// called.
 FR_UNSANITIZED static bool may_lead_to_mpi(void *handle, const char *name)
 {
     return (handle != RTLD_NEXT && handle != RTLD_DEFAULT) || (name && is_of_mpi(name));
@@ -63,8 +66,8 @@ FR_UNSANITIZED struct fr_intercept_lookup fr_intercept_lookup(void *handle, cons
     if (!may_lead_to_mpi(handle, name) || fr_core_is_second_copy() ||
         fr_core_settings_are_read_here())
         return lookup;
-    // The library's family is left to its first call: to ask it would be a call of MPI from a
-    // constructor, perhaps of that library.
+    // The library's family is found out in its first call. Asking for it here would call MPI from a
+    // constructor, perhaps that library's own.
     if (fr_intercept_look_at_new_objects() && !fr_core_settings()->disable && fr_abi_find())
         (void)fr_intercept_redirect();
     if (name && is_of_mpi(name) && is_absent(handle, name))

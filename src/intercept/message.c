@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Point to point by rendezvous: which sends have an RTS, and how MPI is called for them.
+// Messages by rendezvous: which sends have an RTS, and how MPI is called for them.
 //
-// Whether a job can do so is known from MPI_Init on, since from the first message on each process
-// has to look at what it receives.
+// Whether a job can do so is known from MPI_Init on. Each process has to look at what it receives
+// from the first message on.
 #include "config.h"
 
 #include "intercept/intercept_int.h"
@@ -16,7 +16,7 @@
 #include <string.h>
 
 bool fr_intercept_rndv_is_enabled;
-static bool meeting; // all processes of the world come together at the end
+static bool meeting; // all processes of the job meet at the end
 bool fr_intercept_rails_take_host;
 
 // Whether the user would have host memory go over rails, which needs no GPU.
@@ -51,7 +51,7 @@ static int compare_kernels(const void *first, const void *second)
     return (a > b) - (a < b);
 }
 
-// What all processes find alike of those that take part: whether some share a host, and whether
+// Facts on the processes that take part, the same on all: whether some share a host, and whether
 // there are several hosts.
 struct takers {
     bool share_host;
@@ -88,8 +88,8 @@ bool fr_intercept_messages_span_hosts(void)
     return find_takers().span_hosts;
 }
 
-// Each process of a large job would have as much of them as all of its host need. A page is not
-// worth it.
+// Returns the bytes of facts to keep in the host's shared memory. In a large job each process would
+// otherwise have as much as its whole host needs. Less than a page is not worth it.
 static size_t bytes_to_share(void)
 {
     enum { LEAST_BYTES = 4096 };
@@ -105,7 +105,7 @@ static void share_facts(void)
         fr_job_facts_give(shared);
 }
 
-// The secret of the job is that of the first process that takes part.
+// Opens control messages. The secret of the job is that of the first process that takes part.
 static bool open_control(bool remote)
 {
     struct fr_job_control_job job = {.rank = fr_job_rank(),
@@ -132,8 +132,8 @@ static bool open_control(bool remote)
     return opened;
 }
 
-// Who has left MPI_Init may end the job, which kills the others wherever they are: by then the
-// shared memory has no name any more that would stay behind.
+// A process that has left MPI_Init may end the job, which kills the others wherever they are. By
+// then the shared memory must have no name any more that would stay behind.
 enum { START_WAIT_NS = 1000000000 };
 
 void fr_intercept_messages_start(void)
@@ -141,7 +141,7 @@ void fr_intercept_messages_start(void)
     const struct fr_job_facts *own = fr_job_facts_of(fr_job_rank());
     if (!own)
         return;
-    bool takes_rts = own->takes_rts; // where they are changes
+    bool takes_rts = own->takes_rts; // the place of facts changes
     struct takers takers = find_takers();
     meeting = takers.share_host || takers.send_remotely;
     if (meeting) {
@@ -153,7 +153,8 @@ void fr_intercept_messages_start(void)
         fr_intercept_rndv_is_enabled && takers.span_hosts && fr_intercept_wants_host_rails();
 }
 
-// What others have not received yet may need this process, which is in no other call any more.
+// Makes progress for others. What they have not received yet may need this process, which is in no
+// other call any more.
 static void help_others(void)
 {
     if (fr_intercept_rndv_is_enabled)
@@ -161,7 +162,7 @@ static void help_others(void)
     fr_request_poll_freed();
 }
 
-// From then on all have received what they ever will.
+// Once all processes have met, they have received all that they ever will.
 void fr_intercept_messages_meet(void)
 {
     if (meeting)
@@ -211,7 +212,7 @@ bool fr_intercept_address_of(fr_word comm, int rank, int tag, struct fr_rndv_add
 {
     uint64_t id;
     address->comm = fr_job_comm_name(comm);
-    if (address->comm == 0) // and perhaps no communicator at all
+    if (address->comm == 0) // perhaps no communicator at all
         return false;
     address->to = fr_job_rank_in(comm, rank, &id);
     address->tag = tag;
@@ -254,8 +255,8 @@ const char *fr_intercept_message_obstacle(const struct fr_request_op *op,
     return "Fabrail knows nothing of the communicator";
 }
 
-// What rendezvous has to know of a send whose buffer this view is. False for what cannot go that
-// way at all.
+// Describes a send for rendezvous; `view` is its buffer. Returns false for a send that cannot go
+// that way at all.
 static bool describe(const struct fr_request_op *op, const struct fr_staging_view *view,
                      struct fr_rndv_message *message)
 {
@@ -270,7 +271,7 @@ static bool describe(const struct fr_request_op *op, const struct fr_staging_vie
            is_eligible(view) && view->in_bytes >= FR_RNDV_RTS_BYTES &&
            fr_intercept_address_of(op->object, (int)op->args[peer], (int)op->args[peer + 1],
                                    &message->address) &&
-           message->address.tag >= 0; // else MPI complains, of the application's own arguments
+           message->address.tag >= 0; // else MPI complains of the application's own arguments
 }
 
 bool fr_intercept_may_send_rts(const struct fr_request_op *op, const struct fr_staging_view *view)
@@ -294,7 +295,7 @@ bool fr_intercept_send_start(struct fr_request_op *op, struct fr_staging_view *v
     if (op->persistent || !describe(op, view, &message) ||
         fr_rndv_send_start(&message, &op->send, &chosen) != FR_OK)
         return false;
-    choice->reason = chosen.reason; // also why it stays where it is
+    choice->reason = chosen.reason; // also the reason why MPI gets it
     if (!op->send)
         return false;
     choice->path = fr_policy_scheme_path(chosen.scheme);
@@ -311,7 +312,8 @@ void fr_intercept_send_rewrite(struct fr_request_op *op)
     op->args[2] = fr_abi_mpi.BYTE;
 }
 
-// Of an exchange, a receive that is too short says nothing of the send.
+// Whether MPI has sent the RTS. In an exchange, a receive that is too short says nothing of the
+// send.
 static bool is_sent(int rc)
 {
     int class = rc;
@@ -320,8 +322,8 @@ static bool is_sent(int rc)
     return class == fr_abi_mpi.SUCCESS || class == fr_abi_mpi.ERR_TRUNCATE;
 }
 
-// MPI has been called with the RTS: the rest of the send follows. A failure stays with the
-// operation, for the call that completes it.
+// Does the rest of a send after MPI was called with the RTS. A failure stays with the operation,
+// for the call that completes it.
 static void follow_rts(struct fr_request_op *op, int rc)
 {
     bool sent = is_sent(rc);
@@ -336,17 +338,18 @@ static void follow_rts(struct fr_request_op *op, int rc)
         op->failure = status;
         op->delivered = true;
     }
-    if (fr_rndv_send_needs_push(op->send)) // which mostly ends it
+    if (fr_rndv_send_needs_push(op->send)) // mostly that ends it
         (void)fr_request_is_over(op);
 }
 
-// Messages that have come are received meanwhile: their senders may have no room to leave to.
+// Waits for a request. Messages that have come are received meanwhile, since their senders may have
+// no room to leave to.
 static int wait_for(void *request, fr_word status)
 {
     return fr_request_call_real(FR_FN_MPI_Wait, (const fr_word[]){FR_PTR(request), status});
 }
 
-// A synchronous send is complete when the RTS has been received.
+// Sends synchronously: the send is complete when the RTS has been received.
 static int send_synchronously(struct fr_request_op *op)
 {
     _Alignas(8) char request[8];
@@ -356,8 +359,8 @@ static int send_synchronously(struct fr_request_op *op)
     return rc == fr_abi_mpi.SUCCESS ? wait_for(request, fr_abi_mpi.STATUS_IGNORE) : rc;
 }
 
-// The receiving half, begun early so that its message can come meanwhile. From nobody it comes at
-// once: MPICH 4.0 gets the status of a request for that wrong.
+// Begins the receiving half of an exchange early, so that its message can come meanwhile. A message
+// from nobody comes at once: MPICH 4.0 gets the status of a request for that wrong.
 static int receive_meanwhile(struct fr_request_op *op, int sent)
 {
     _Alignas(8) char request[8];

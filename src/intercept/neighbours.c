@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Who is a process's neighbour, by rank, in each of MPI's topologies.
+// The neighbours of a process, by rank, in each of MPI's topologies.
 #include "config.h"
 
 #include "intercept/intercept_int.h"
@@ -30,7 +30,8 @@ static enum fr_status graph_neighbours(fr_word comm, struct fr_intercept_neighbo
     return FR_OK;
 }
 
-// The weights are asked for along with the ranks, whether or not there are any.
+// Gets the neighbours of a graph. MPI writes weights along with the ranks, whether or not there are
+// any.
 static enum fr_status listed_neighbours(fr_word comm, struct fr_intercept_neighbours *list)
 {
     int *weights = calloc((size_t)(list->in_degree + list->out_degree) + 1, sizeof(*weights));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Makes newer functions look absent where the MPI library lacks them. Programs such as mpi4py refer
-// to them weakly and choose another way when they are not there, so their symbols are indirect: the
-// dynamic loader asks here what they stand for.
+// to them weakly, and choose another way when they are not there. So their symbols are indirect:
+// the dynamic loader asks here what they stand for.
 //
-// That runs inside the loader, while it binds a program or a library: it may only read loaded
-// objects, and it may run before this library itself has been relocated.
+// That runs inside the loader, while it binds a program or a library. It may only read loaded
+// objects, and may run before this library itself has been relocated.
 #include "config.h"
 
 #include "fabrail/core/object.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Probes: a message that has an RTS shows its own size, not that of the RTS.
+// Probes. A message that has an RTS shows its own size, not that of the RTS.
 #include "config.h"
 
 #include "fabrail/core/wait.h"
@@ -12,8 +12,8 @@ static int at(const void *status, unsigned offset)
     return *(const int *)((const char *)status + offset);
 }
 
-// Puts the size of what has an RTS into the status of a probe that has found something. A message
-// that is taken, and may have an RTS that a status does not tell from its bytes, cannot be marked.
+// Puts the size of a message that has an RTS into the status of a probe. A message that is taken
+// cannot be marked if a status does not tell its bytes from an RTS.
 static void correct(enum fr_fn fn, const fr_word *args, void *status)
 {
     int count = 0;
@@ -32,16 +32,17 @@ static void correct(enum fr_fn fn, const fr_word *args, void *status)
     if (!fr_intercept_address_of(comm, source, tag, &from) ||
         !fr_rndv_incoming_may_wait(&from, (size_t)count))
         return;
-    // What has been received already must not be taken for what waits. It may be any receive's.
+    // A message that has been received already, by any receive, must not be taken for one that
+    // waits.
     fr_request_mark_received();
     if (fr_rndv_incoming_peek(&from, (size_t)count, takes, &bytes))
         fr_request_set_size(status, bytes);
 }
 
 // Two threads that take messages must not get each other's sizes: what MPI gives a thread and what
-// is told of it belong together. Hence one thread at a time, and no waiting for messages meanwhile.
-// An error handler may leave a call by longjmp, or make calls itself: an earlier call of this
-// thread is in nobody's way.
+// is told of it belong together. So one thread at a time takes messages, and waits for none
+// meanwhile. An error handler may leave a call by longjmp, or make calls itself. An earlier call of
+// the same thread is therefore in nobody's way.
 static _Atomic(const void *) matching; // the thread, by its fr_request_call, or NULL
 static uint64_t matching_in;           // which of its calls
 
@@ -64,7 +65,7 @@ void fr_intercept_match_end(void)
                                             memory_order_relaxed);
 }
 
-// MPI_Mprobe as a row of MPI_Improbe. Whatever else waits for this process goes on meanwhile.
+// Does MPI_Mprobe as a row of MPI_Improbe. Whatever else waits for this process goes on meanwhile.
 static int match(enum fr_fn fn, const fr_word *args, void *status, bool waits)
 {
     int own_flag = 0;
@@ -88,8 +89,8 @@ static int match(enum fr_fn fn, const fr_word *args, void *status, bool waits)
 }
 
 // Whether a message can be taken that has an RTS. Wrong arguments are for the function itself,
-// which MPI names then; an error handler may make a success of that, or leave the call, which must
-// not be while others wait for it to match.
+// which MPI names then. An error handler may make a success of the error, or leave the call. It
+// must not do so while others wait for this thread to match.
 static bool may_take_rts(enum fr_fn fn, const fr_word *args)
 {
     struct fr_rndv_address address;
@@ -100,7 +101,7 @@ static bool may_take_rts(enum fr_fn fn, const fr_word *args)
            fr_intercept_address_of(comm, any_source ? 0 : source, tag, &address);
 }
 
-// Whether there is nowhere to say what has been found, of which MPI shall tell.
+// Whether an argument is NULL that says what has been found. Reporting that is MPI's business.
 static bool lacks_outputs(enum fr_fn fn, const fr_word *args)
 {
     const struct fr_abi_row *row = &fr_abi_rows[fn];

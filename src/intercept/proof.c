@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Proves at the end of MPI_Init that what the application receives comes to Fabrail. A library that
-// wraps a function may go on to the real one in a way that no table shows, by an address that it
-// took before Fabrail was there. So each such wrapper is called once, with a message from nobody:
-// the call has to come back here on its way down. What does not would be given an RTS for data.
+// wraps a function may have taken the real one's address before Fabrail was there, which no table
+// shows. So each such wrapper is called once, with a message from nobody. The call has to come back
+// here on its way down. A receive that did not would take an RTS for data.
 #include "config.h"
 
 #include "fabrail/core/object.h"
@@ -11,8 +11,8 @@
 #include <dlfcn.h>
 #include <string.h>
 
-// A wrapper may ask for a message by a probe before it receives it, or wait for what it has begun
-// to receive; but then some function that receives has to come.
+// A wrapper may probe for a message before it receives it, or wait for what it has begun to
+// receive. Then some function that receives has to come all the same.
 enum kind { KIND_NONE, KIND_RECEIVE, KIND_COMPLETION, KIND_PROBE };
 
 static enum kind kind_of(enum fr_fn fn)
@@ -35,7 +35,7 @@ void fr_intercept_prove(enum fr_fn fn)
         has_come = true;
 }
 
-// What a call of a function comes to first if that is another library's, else NULL.
+// Returns what a call of a function comes to first if that is another library's, else NULL.
 static void *wrapper_of(enum fr_fn fn)
 {
     void *first = fr_core_dlsym(RTLD_DEFAULT, fr_abi_rows[fn].name);
@@ -54,7 +54,7 @@ static bool is_ready(void *wrapper)
     return true;
 }
 
-// What the arguments of a call point to.
+// Memory that the arguments of a call point to.
 struct places {
     _Alignas(64) char buffer[64];
     _Alignas(64) char status[256];
@@ -94,7 +94,8 @@ static fr_word argument(char letter, struct places *places)
     }
 }
 
-// A request that the wrapper knows is completed by what the application would call.
+// Completes a request that the wrapper knows, by the function that the application would call for
+// it.
 static void finish(enum fr_fn fn, struct places *places)
 {
     enum fr_fn by =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Why device memory is staged through host memory, and does not go a better way.
+// Reasons why device memory is staged through host memory instead of going a better way.
 #include "config.h"
 
 #include "fabrail/coll.h"

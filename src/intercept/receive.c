@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Functions that receive by matching, into host memory for the most part: what may have brought an
-// RTS is looked at when it has come, and nothing else costs more than a few compares. Most receives
-// are quick calls; the others, and those that have brought more than data, are looked at in full.
+// Functions that receive by matching, mostly into host memory. A receive that may have brought an
+// RTS is looked at when it has come. Nothing else costs more than a few compares. Most receives are
+// quick calls. The others, and those that have brought more than data, are looked at in full.
 #include "config.h"
 
 #include "fabrail/request/posted.h"
@@ -21,8 +21,8 @@ static int receiving_buffer(enum fr_fn fn)
     return fr_abi_rows[fn].receive.buffer;
 }
 
-// Looks at what a blocking receive into host memory has brought. Of an exchange this is the second
-// half: what it has sent may be of a datatype that is not understood.
+// Follows the RTS that a blocking receive into host memory may have brought. In an exchange this is
+// the second half; the datatype of what it has sent need not be understood.
 static int follow_rts(enum fr_fn fn, const fr_word *args, void *status, int rc)
 {
     bool large = fr_abi_rows[fn].flags & FR_ROW_LARGE;
@@ -37,7 +37,7 @@ static int follow_rts(enum fr_fn fn, const fr_word *args, void *status, int rc)
     op->receive.takes_rts = true;
     op->counted_as = fn;
     enum fr_status built = fr_intercept_views_build(op);
-    if (built == FR_ERR_INVALID) { // as MPI has found, though an error handler made a success of it
+    if (built == FR_ERR_INVALID) { // MPI has found that too, but an error handler made it a success
         fr_request_op_free(op);
         return rc;
     }
@@ -48,15 +48,16 @@ static int follow_rts(enum fr_fn fn, const fr_word *args, void *status, int rc)
     return rc;
 }
 
-// The status of functions that receive at once, else the request. Both come last.
+// Returns the position of the status of a function that receives at once, else of the request. Both
+// come last.
 static int outcome_arg(enum fr_fn fn)
 {
     return fr_abi_rows[fn].arg_count - 1;
 }
 
 // Whether a receive may have brought an RTS, and `status`, if it is not NULL, does not speak
-// against it. What costs least is asked first: of a datatype without gaps that are a few bytes
-// which have just come.
+// against it. The cheapest test comes first. For a datatype without gaps it reads a few bytes that
+// have just come.
 static bool may_have_brought(const fr_word *buffer, bool simple, const void *status, int rc)
 {
     if (rc != fr_abi_mpi.SUCCESS)
@@ -66,8 +67,8 @@ static bool may_have_brought(const fr_word *buffer, bool simple, const void *sta
     return (!simple || fr_rndv_begins_rts((const void *)buffer[0])) && fr_rndv_incoming_any();
 }
 
-// Whether nothing can come, so that the buffer need not be one. `source` is the argument that says
-// so, of functions that have it.
+// Whether nothing can come, so that the buffer need not be one. `source` is the position of the
+// source, in functions that have one.
 static inline bool is_from_nobody(enum fr_fn fn, const fr_word *args, int source)
 {
     if (fr_abi_rows[fn].message >= 0)
@@ -83,7 +84,7 @@ static void learn(fr_word type, int rc)
         (void)fr_intercept_named_bytes(type);
 }
 
-// Looks at what a blocking receive into host memory has brought, of which MPI has returned `rc`.
+// Looks at what a blocking receive into host memory has brought, for which MPI has returned `rc`.
 // Returns what the application's call returns.
 static int look_at_received(enum fr_fn fn, const fr_word *args, int rc)
 {
@@ -99,8 +100,8 @@ static int look_at_received(enum fr_fn fn, const fr_word *args, int rc)
     return follow_rts(fn, args, status, rc);
 }
 
-// Receives into host memory at once, by the application's own arguments, which MPI names where it
-// fails: it gets no status where the application gives none.
+// Receives into host memory at once. MPI gets the application's own arguments, which it names where
+// it fails, and no status where the application gives none.
 static int receive_now(enum fr_fn fn, const fr_word *args)
 {
     int outcome = outcome_arg(fn);
@@ -110,12 +111,13 @@ static int receive_now(enum fr_fn fn, const fr_word *args)
     return nothing ? rc : look_at_received(fn, args, rc);
 }
 
-// The same while other threads take messages by matching them, and have to see what comes here.
+// Receives into host memory at once while other threads take messages by matching them. These have
+// to see what comes here.
 static int receive_noted(enum fr_fn fn, fr_word *args, enum fr_fn counted_as)
 {
     const fr_word *buffer = args + receiving_buffer(fn);
     int rc = fr_abi_mpi.SUCCESS;
-    if (fr_abi_rows[fn].message >= 0) // which this thread has taken so
+    if (fr_abi_rows[fn].message >= 0) // this thread has taken it so
         return receive_now(fn, args);
     bool simple = fr_intercept_is_simple(fr_abi_handle(buffer[2]));
     struct fr_request_posted *noted = simple ? fr_request_posted_begin(fn, buffer) : NULL;
@@ -160,8 +162,8 @@ static bool are_on_host(enum fr_fn fn, const fr_word *args)
     return true;
 }
 
-// Whether what is sent from host memory may be more than MPI's business: a message as long as an
-// RTS, or one for rails, which must not be received over while it is copied.
+// Whether what is sent from host memory needs a look. That is a message as long as an RTS, or one
+// for rails, which must not be received over while it is copied.
 static bool needs_look_for_sending(enum fr_fn fn, const fr_word *args)
 {
     int64_t count = count_at(fn, args, 1);
@@ -171,14 +173,15 @@ static bool needs_look_for_sending(enum fr_fn fn, const fr_word *args)
            (apart && fr_intercept_may_go_over_rails(count, type));
 }
 
-// Functions that receive by matching. Those that need no look at their buffers make no operation.
+// Serves functions that receive by matching. Calls that need no look at their buffers make no
+// operation.
 static bool receive(enum fr_fn fn, fr_word *args, enum fr_fn counted_as, int *result)
 {
     bool receives = fr_abi_rows[fn].class == FR_CLASS_RECV;
     fr_word first_type = fr_abi_handle(args[2]);
     if (receives && !args[0] && fr_intercept_is_simple(first_type) &&
         (!fr_request_errors_return || fr_intercept_may_bring(count_at(fn, args, 1), first_type)))
-        return false; // nothing, or what MPI refuses
+        return false; // nothing comes, or MPI refuses it
     bool on_host = !(fr_abi_rows[fn].flags & FR_ROW_PERSISTENT) && are_on_host(fn, args);
     bool sends_more = !receives && needs_look_for_sending(fn, args);
     int in = receiving_buffer(fn);
@@ -191,15 +194,14 @@ static bool receive(enum fr_fn fn, fr_word *args, enum fr_fn counted_as, int *re
     bool is_short = !fr_intercept_may_bring(count, type);
     if (!fr_intercept_rndv_is_enabled || (is_short && !fr_request_errors_return))
         return false;
-    if (fr_intercept_may_go_over_rails(count, type)) // whose sender may be waiting to know how
+    if (fr_intercept_may_go_over_rails(count, type)) // its sender may wait to know how
         fr_rndv_progress(NULL);
     if (fr_abi_rows[fn].status >= 0) {
         *result = fr_request_posted_notes_at_once() ? receive_noted(fn, args, counted_as)
                                                     : receive_now(fn, args);
         return true;
     }
-    bool of_another =
-        counted_as != fn && fr_intercept_rails_take_host; // which the report shall name
+    bool of_another = counted_as != fn && fr_intercept_rails_take_host; // the report shall name it
     if (!receives || of_another || !fr_intercept_is_simple(type))
         return fr_intercept_serve(fn, args, counted_as, result);
     return receive_later(fn, args, result);
@@ -223,7 +225,7 @@ int fr_intercept_call_part(enum fr_fn fn, fr_word *args, enum fr_fn counted_as)
     return done ? rc : fr_abi_call(fn, args);
 }
 
-// The rest of a blocking receive that has failed, or perhaps brought an RTS.
+// Does the rest of a blocking receive that has failed, or perhaps brought an RTS.
 static __attribute__((noinline, cold)) int received(enum fr_fn fn, const fr_word *registers,
                                                     const fr_word *stack, int rc)
 {
@@ -279,7 +281,8 @@ FR_HOT struct fr_intercept_verdict fr_intercept_fastpath_irecv(unsigned slot, vo
     return (struct fr_intercept_verdict){.result = (fr_word)rc};
 }
 
-// The arguments that the stub has not put on its stack, since the caller has.
+// Calls MPI_Sendrecv. The stub has not put the last arguments on its own stack, since they are on
+// the caller's.
 static int call_sendrecv(void *real, const fr_word *registers, const fr_word *stack)
 {
     const fr_word *a = registers;
@@ -292,7 +295,7 @@ static int call_sendrecv(void *real, const fr_word *registers, const fr_word *st
     return rc;
 }
 
-// Finds out by itself whether it is plain.
+// Its entry does not tell whether a call is plain, so it finds out itself.
 FR_HOT struct fr_intercept_verdict fr_intercept_fastpath_sendrecv(unsigned slot, void *real,
                                                                   const fr_word *registers,
                                                                   const fr_word *stack)

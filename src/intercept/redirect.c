@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Makes everybody who looks for a function of MPI find Fabrail's stub, however he looks: by a
-// handle of the MPI library, by RTLD_NEXT from a library that stands behind this one, or by the
-// scope of an object that was opened with RTLD_DEEPBIND. The loader finds all of these in the MPI
-// library's table of symbols, so the table is made to hold the addresses of the stubs. Slots that
-// were bound before are pointed at the stubs as well, and so are addresses that tools keep in their
-// data. The MPI library itself keeps what it has bound.
+// Makes everybody who looks for a function of MPI find Fabrail's stub, whichever way they look.
+// They may use a handle of the MPI library, or RTLD_NEXT from a library behind this one. They may
+// look in the scope of an object that was opened with RTLD_DEEPBIND. The loader finds all of these
+// in the MPI library's table of symbols, so the table is made to hold the addresses of the stubs.
 //
-// A stub of PMPI_x stands for both names: below the MPI library's own function there is no profiler
-// either.
+// Slots that were bound before are pointed at the stubs as well. So are addresses that tools keep
+// in their data. The MPI library itself keeps what it has bound.
+//
+// A stub of PMPI_x stands for both names, since there is no profiler below the MPI library's own
+// function either.
 #include "config.h"
 
 #include "fabrail/core/object.h"
@@ -31,7 +32,8 @@ struct bounds {
     uintptr_t first, last;
 };
 
-// One thread at a time writes it: the loader holds its lock around each walk of its objects.
+// One thread at a time writes this, since the loader holds its lock around each walk of its
+// objects.
 static struct {
     unsigned long long adds, subs; // what the loader has counted up to the last walk
     const void *last;              // the program headers of the last object then
@@ -40,7 +42,7 @@ static struct {
     bool is_incomplete; // a slot could not be written
 } state;
 static atomic_bool is_done;
-static atomic_bool is_mpi_here; // as far as has been looked
+static atomic_bool is_mpi_here; // as far as objects have been looked at
 
 // The dlsym that objects opened without RTLD_DEEPBIND bind; 0 where it is the C library's own.
 static struct {
@@ -51,7 +53,7 @@ static struct {
 struct look {
     bool of_all;
     bool has_begun;
-    bool is_behind;     // the marker
+    bool is_behind;     // the walk is behind the marker
     const void *marker; // the last object of the last walk
 };
 
@@ -97,8 +99,8 @@ static bool is_writable(const struct dl_phdr_info *info, uintptr_t address)
     return writable;
 }
 
-// The kernel writes to pages of this process whatever their protection is. To change that and back
-// would disturb a thread that is relocating the object.
+// Writes an address to a protected page, by the kernel, which writes whatever the protection is.
+// Changing the protection and back would disturb a thread that is relocating the object.
 static bool write_protected(uintptr_t *slot, uintptr_t address)
 {
     int memory = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
@@ -150,7 +152,7 @@ static void note_place(ElfW(Sym) * symbol, uintptr_t stub, const struct fr_core_
     bounds->last = last > bounds->last ? last : bounds->last;
 }
 
-// Others may be looking the symbol up.
+// Rewrites a symbol, which others may be looking up.
 static void rewrite(ElfW(Sym) * symbol, uintptr_t stub, const struct fr_core_object *object,
                     struct bounds *bounds)
 {
@@ -158,7 +160,8 @@ static void rewrite(ElfW(Sym) * symbol, uintptr_t stub, const struct fr_core_obj
     __atomic_store_n(&symbol->st_value, stub - object->base, __ATOMIC_RELAXED);
 }
 
-// The loader leaves the pages of a table of symbols as their segment says.
+// Returns the protection that the pages of a table of symbols have. The loader leaves them as their
+// segment says.
 static int protection_of(const struct dl_phdr_info *info, uintptr_t address)
 {
     for (int i = 0; i < info->dlpi_phnum; i++) {
@@ -192,8 +195,8 @@ static bool rewrite_table(const struct dl_phdr_info *info, const struct fr_core_
     return true;
 }
 
-// What a slot has to hold instead; 0 if it is right. A dlsym that is called for the first time
-// later would be bound like one that has been bound already.
+// Returns what a slot has to hold instead, 0 if it is right. A dlsym that is called for the first
+// time later would be bound like one that has been bound already.
 static uintptr_t better_target(const char *name, uintptr_t target, struct bounds own)
 {
     if (is_within(state.mpi, target)) {
@@ -228,8 +231,8 @@ static void point_slots(const struct dl_phdr_info *info, const struct fr_core_ob
     }
 }
 
-// What an object has bound. The addresses that only the object's base makes right come first in
-// their list, without symbols.
+// Points what an object has bound at the stubs. The addresses that only the object's base makes
+// right come first in their list, without symbols.
 static void point_object(const struct dl_phdr_info *info, const struct fr_core_object *object)
 {
     struct relocations calls = {0}, others = {0};
@@ -256,8 +259,8 @@ static void point_object(const struct dl_phdr_info *info, const struct fr_core_o
     }
 }
 
-// Tools that wrap functions of MPI may keep the real ones' addresses in their data, which they took
-// before the table was rewritten.
+// Whether an object wraps functions that receive. Such tools may keep the real functions' addresses
+// in their data, taken before the table was rewritten.
 static bool wraps_receives(const struct fr_core_object *object)
 {
     static const char *const names[] = {"MPI_Recv",     "MPI_Irecv",    "MPI_Recv_init",
@@ -284,7 +287,7 @@ FR_UNSANITIZED static void point_words(uintptr_t *words, size_t count)
 
 static void point_data(const struct dl_phdr_info *info)
 {
-    enum { MOST_BYTES = 16 << 20 }; // more is hardly a tool's
+    enum { MOST_BYTES = 16 << 20 }; // a tool hardly has more
     const uintptr_t step = sizeof(uintptr_t);
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
@@ -305,8 +308,9 @@ static bool is_component(const struct dl_phdr_info *info)
     return strncmp(slash ? slash + 1 : info->dlpi_name, "mca_", 4) == 0;
 }
 
-// New objects come last in the list. After something has been unloaded, they may have taken any
-// address. The loader tells of the same counts with each object; they are of all its namespaces.
+// Begins a walk. New objects come last in the list. After something has been unloaded, they may
+// have taken any address. The loader tells the same counts with each object, for all its namespaces
+// together.
 FR_UNSANITIZED static bool begin_look(struct look *look, const struct dl_phdr_info *info)
 {
     if (!look->of_all && info->dlpi_adds == state.adds)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Exchanges that receive into the buffer that they send from. MPI is given two buffers for them: an
-// RTS to send, or a copy of the data, and one to receive into.
+// Exchanges that receive into the buffer that they send from. MPI is given two buffers for them:
+// one to send, with an RTS or a copy of the data, and one to receive into.
 #include "config.h"
 
 #include "intercept/intercept_int.h"
 
-// The same exchange with a buffer for each direction.
+// Returns the function for the same exchange with a buffer for each direction.
 static enum fr_fn apart(enum fr_fn fn)
 {
     switch (fn) {
@@ -20,8 +20,8 @@ static enum fr_fn apart(enum fr_fn fn)
     }
 }
 
-// The arguments: buffer, count and datatype, receiver and tag, then the same from the sender's
-// side.
+// Rearranges the arguments: buffer, count and datatype, receiver and tag, then the same from the
+// sender's side.
 static void rearrange(struct fr_request_op *op)
 {
     fr_word *args = op->args;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is told from count and datatype, where that takes more than a look at what is known.
+// Facts on messages from count and datatype, where that takes more than a look at the cache.
 #include "config.h"
 
 #include "intercept/rts.h"
@@ -21,7 +21,7 @@ unsigned fr_intercept_named_ask(fr_word type)
     return known;
 }
 
-// Elements of a derived datatype are left to those who decode it.
+// Elements of a derived datatype are left to the functions that decode it.
 bool fr_intercept_is_host_memory(fr_word buffer, int64_t count, fr_word type)
 {
     struct fr_device_range range;

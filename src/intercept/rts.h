@@ -1,27 +1,29 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Module intercept, inside: which receives may bring an RTS, and which sends look like one, told
-// from count and datatype alone: so that all others cost no more than that.
+// Tells from count and datatype alone which receives may bring an RTS, and which sends look like
+// one. So all other calls cost no more than that.
 #ifndef FR_INTERCEPT_RTS_H
 #define FR_INTERCEPT_RTS_H
 
 #include "intercept/intercept_int.h"
 
-// What has been asked of predefined datatypes. Each place holds a handle, whether it is a pair, and
-// its size in one word; handles are addresses or integers, so that their highest bits say nothing.
+// Cache of what MPI has said of predefined datatypes. A place's word holds a handle, whether the
+// datatype is a pair, and its size. Handles are addresses or integers, so their highest bits can be
+// dropped.
 enum {
     FR_NAMED_PLACES = 64,
     FR_NAMED_BITS = 8,
-    FR_NAMED_PAIR = 1 << (FR_NAMED_BITS - 1), // some of which have gaps
+    FR_NAMED_PAIR = 1 << (FR_NAMED_BITS - 1), // some pairs have gaps
     FR_NAMED_LARGEST = 32,                    // a complex number of two long doubles
 };
 extern _Atomic uint64_t fr_intercept_named_cache[FR_NAMED_PLACES];
 
+// Returns the place of a datatype in the cache.
 static inline _Atomic uint64_t *fr_intercept_named_place(fr_word type)
 {
     return &fr_intercept_named_cache[((uint64_t)type * 0x9e3779b97f4a7c15u) >> 58];
 }
 
-// The lowest bits of the word: 0 if it has not been asked for.
+// Returns size and pair bit of a datatype, 0 if MPI has not been asked yet.
 static inline unsigned fr_intercept_named_known(fr_word type)
 {
     uint64_t word = atomic_load_explicit(fr_intercept_named_place(type), memory_order_relaxed);
@@ -29,17 +31,18 @@ static inline unsigned fr_intercept_named_known(fr_word type)
     return known < 1u << FR_NAMED_BITS ? (unsigned)known : 0;
 }
 
-// The same of any predefined datatype, by asking; 0 if MPI does not tell.
+// Asks MPI for size and pair bit of a predefined datatype. Returns 0 if MPI does not tell.
 unsigned fr_intercept_named_ask(fr_word type);
 
+// Returns the size of a predefined datatype in bytes, 0 if MPI does not tell.
 static inline int fr_intercept_named_bytes(fr_word type)
 {
     unsigned known = fr_intercept_named_known(type);
     return (int)((FR_LIKELY(known) ? known : fr_intercept_named_ask(type)) % FR_NAMED_PAIR);
 }
 
-// Whether a datatype is predefined and surely has no gaps. MPI is not asked: it has not yet seen
-// the call, whose arguments may be wrong.
+// Returns whether a datatype is predefined and surely has no gaps. MPI is not asked: it has not yet
+// seen the call, whose arguments may be wrong.
 static inline bool fr_intercept_is_simple(fr_word type)
 {
     unsigned known = fr_intercept_named_known(type);
@@ -47,7 +50,7 @@ static inline bool fr_intercept_is_simple(fr_word type)
            (known ? known < FR_NAMED_PAIR : !fr_abi_type_is_pair(type));
 }
 
-// Whether so many elements have room for an RTS.
+// Returns whether so many elements have room for an RTS.
 static inline bool fr_intercept_may_bring(int64_t count, fr_word type)
 {
     if (!fr_abi_type_is_named(type))
@@ -58,15 +61,15 @@ static inline bool fr_intercept_may_bring(int64_t count, fr_word type)
            count * fr_intercept_named_bytes(type) >= FR_RNDV_RTS_BYTES;
 }
 
-// Whether so many elements of a predefined datatype may be of a size that marks RTS. None has a
-// size that the prime divides, so that it divides their count.
+// Returns whether so many elements of a predefined datatype may be of a size that marks an RTS. The
+// prime divides such a size, but the size of no predefined datatype, so it must divide the count.
 static inline bool fr_intercept_may_mark(int64_t count)
 {
     return count >= FR_RNDV_RTS_PRIME && count <= FR_RNDV_RTS_LONGEST &&
            FR_UNLIKELY((uint32_t)count % FR_RNDV_RTS_PRIME == 0);
 }
 
-// Whether a message is too short to mark RTS, or of another size, at a glance.
+// Returns whether a message surely has no size that marks an RTS, at a glance.
 static inline bool fr_intercept_is_unmarked(int64_t count, fr_word type)
 {
     return FR_LIKELY(fr_abi_type_is_named(type)) && !fr_intercept_may_mark(count);
@@ -89,7 +92,7 @@ static inline enum fr_intercept_room fr_intercept_room_of(int64_t count, fr_word
                                                        : FR_INTERCEPT_ROOM_UNKNOWN;
 }
 
-// Whether so many elements are of a size that marks RTS.
+// Returns whether so many elements are of a size that marks an RTS.
 bool fr_intercept_may_be_as_rts(int64_t count, fr_word type);
 
 #endif

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Processes that the application starts. Open MPI, from release 5 on, gives them neither the
-// variables that mpirun's -x gave their parents nor any of the parents' own, so that they would
-// lack Fabrail. They get the preload and the settings here, by the info key for variables. Other
-// MPIs, and Open MPI 4, hand them on themselves.
+// Processes that the application starts. From release 5 on, Open MPI gives them neither the
+// variables of mpirun's -x nor the parents' own, so they would lack Fabrail. They get the preload
+// and the settings here, by the info key for variables. Other MPIs, and Open MPI 4, hand the
+// variables on themselves.
 #include "config.h"
 
 #include "intercept/intercept_int.h"
@@ -13,7 +13,7 @@
 
 extern char **environ;
 
-enum { MOST_VARIABLES = 1024 }; // bytes of them, as far as the MPI takes as many
+enum { MOST_VARIABLES = 1024 }; // bytes, as far as the MPI takes as many
 
 static bool begins(const char *text, const char *with)
 {
@@ -30,14 +30,14 @@ static bool add_line(const char *line, char *text, size_t room)
     return true;
 }
 
-// Files of a job are none for its children: they would write over their parents'.
+// Whether a setting is for children. Files of a job are not: its children would write over them.
 static bool is_for_children(const char *entry)
 {
     return begins(entry, "FABRAIL_") && !begins(entry, "FABRAIL_TRACE=") &&
            (!begins(entry, "FABRAIL_REPORT=") || strcmp(entry, "FABRAIL_REPORT=text") == 0);
 }
 
-// Adds the preload, and behind it settings. Returns false where there is no preload to hand on.
+// Adds the preload, and settings behind it. Returns false where there is no preload to hand on.
 static bool add_variables(char *text, size_t room)
 {
     bool preloads = false;
@@ -67,8 +67,8 @@ static void read_key(fr_word info, const char *key, char *text, int room)
         text[0] = '\0';
 }
 
-// The info of a command with the variables added, or the same info where the application sets the
-// preload itself.
+// Returns the info of a command with the variables added, or the same info where the application
+// sets the preload itself.
 static fr_word with_variables(fr_word info)
 {
     char text[MOST_VARIABLES] = "", older[MOST_VARIABLES] = "", made[sizeof(fr_word)];
@@ -105,10 +105,10 @@ static bool is_root(fr_word comm, int root)
            FR_MPI(Comm_rank, comm, FR_PTR(&rank)) == fr_abi_mpi.SUCCESS && rank == root;
 }
 
-// At the root alone MPI looks at the infos, of which there is one for each command.
+// MPI looks at the infos at the root alone. There is one for each command.
 bool fr_intercept_call_spawn(enum fr_fn fn, fr_word *args, int *result)
 {
-    bool many = fn == FR_FN_MPI_Comm_spawn_multiple; // whose arguments begin with their number
+    bool many = fn == FR_FN_MPI_Comm_spawn_multiple; // its arguments begin with their number
     fr_word *info = &args[3 + many];
     if (strcmp(fr_abi_mpi.family, "Open MPI") != 0 || !fr_abi_has(FR_FN_MPI_Info_get_string) ||
         !is_root(fr_abi_handle(args[5 + many]), (int)args[4 + many]))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The views of a call: which bytes of its buffers the call reads and writes on this rank.
+// Views of a call: which bytes of its buffers it reads and writes on this rank.
 #include "config.h"
 
 #include "intercept/views.h"
@@ -81,7 +81,7 @@ static enum fr_status add_bytes(struct fr_request_op *op, ptrdiff_t offset, int6
     return status;
 }
 
-// Entries of one count and datatype, which follow one another.
+// Views entries of one count and datatype, which follow one another.
 static enum fr_status view_simple(struct fr_request_op *op, const struct fr_abi_side *side,
                                   int copies, struct fr_intercept_use use)
 {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Calls that wait while senders may depend on this process to fetch their bytes, which have found
-// no room to leave to. What can wait as a row of tests does, and fetches between them what has
-// come.
+// Calls that wait while senders may depend on this process to fetch their bytes, since these have
+// found no room to leave to. Where possible such a call waits as a row of tests, and fetches
+// between them what has come.
 //
-// Collectives cannot: one that does not block matches none that does, and the other ranks need not
-// know. Senders are told that this process is in one, and it goes there when no more messages come.
+// Collectives cannot: a nonblocking one matches no blocking one, and the other ranks need not know.
+// Senders are told that this process is in one. It enters when no more messages come.
 #include "config.h"
 
 #include "fabrail/job.h"
@@ -38,8 +38,8 @@ void fr_request_notice_awaited(void)
     atomic_fetch_add(&fr_request_reasons, awaited ? 1 : (size_t)-1);
 }
 
-// One message after the other may be waiting to be sent. What other threads receive does not keep
-// this one from going on.
+// Receives until nothing comes for a moment, since messages may be waiting to be sent one after the
+// other. What other threads receive does not keep this one from going on.
 void fr_request_receive_coming(void)
 {
     fr_request_notice_awaited();
@@ -55,8 +55,9 @@ void fr_request_receive_coming(void)
     }
 }
 
-// Some tens of microseconds, in which most waits end, go without a look at others. A test moves the
-// MPI library, so fewer of them than of other polls come between two such looks.
+// Begins a wait. For some tens of microseconds, in which most waits end, it does not look at
+// others. A test makes progress of the MPI library, so between two looks there are fewer tests than
+// other polls.
 static struct fr_wait begin_wait(void)
 {
     return (struct fr_wait){.spins = 240, .steps_a_yield = 16};
@@ -68,7 +69,7 @@ static void look_after_others(void)
     fr_request_receive_early(true);
 }
 
-// The function that begins what a blocking one does, itself for others.
+// Returns the function that begins what a blocking one does, or the function itself.
 static enum fr_fn begun_by(enum fr_fn fn)
 {
     switch (fn) {
@@ -89,7 +90,7 @@ static enum fr_fn begun_by(enum fr_fn fn)
     }
 }
 
-// MPICH 4.0 gets the status of a request for a receive from nobody wrong.
+// Whether a call receives from nobody. MPICH 4.0 gets the status of such a request wrong.
 static bool is_from_nobody(enum fr_fn fn, const fr_word *args)
 {
     int source = fr_abi_rows[fn].class == FR_CLASS_SENDRECV ? 8 : 3;
@@ -122,8 +123,8 @@ static int test(enum fr_fn fn, const fr_word *args, bool *over)
     return rc;
 }
 
-// Waits as a row of tests. What `set` has claimed, if it is not NULL, cannot be received early, so
-// that it is given up for that.
+// Waits as a row of tests. `set` is the call's, or NULL. What it has claimed cannot be received
+// early, so it gives up its claims for that.
 static int test_until_over(enum fr_fn fn, const fr_word *args, struct fr_request_set *set)
 {
     struct fr_wait wait = begin_wait();
@@ -147,8 +148,8 @@ static int wait_for(void *request, fr_word status)
     return test_until_over(FR_FN_MPI_Wait, (const fr_word[]){FR_PTR(request), status}, NULL);
 }
 
-// A blocking function as the one that begins the same, and tests. The request takes the place of
-// the status, or comes last.
+// Does what a blocking function does by a function that begins it, and tests. The request takes the
+// place of the status, or comes last.
 static int begin_and_test(enum fr_fn fn, const fr_word *args)
 {
     _Alignas(8) char request[8];

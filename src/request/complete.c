@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The functions that complete requests or ask whether they are complete. Each call becomes a set:
-// the requests, the operations behind them, and statuses of our own where the application wants
+// the requests, the operations behind them, and statuses of Fabrail's where the application wants
 // none.
 #include "config.h"
 
@@ -19,8 +19,8 @@ static void set_requests(struct fr_request_set *set)
     }
 }
 
-// Whether the size of what an operation has received has to be known: else what is to be seen of an
-// RTS stands in the application's memory.
+// Whether any operation needs a status to know how much it has received. Otherwise an RTS stands in
+// the application's memory, where it can be seen.
 static bool any_needs_status(const struct fr_request_set *set)
 {
     for (size_t i = 0; set->tracked && i < set->count; i++) {
@@ -40,8 +40,8 @@ static bool end_claimed(struct fr_request_set *set, size_t first, size_t count, 
     return fr_request_posted_end(set->posted + first, count, statuses);
 }
 
-// Ends a call as most are: what it has completed are receives, and none has brought an RTS. Returns
-// false where there is more.
+// Ends a call as most are: it has completed receives, and none has brought an RTS. Returns false
+// where there is more to do.
 static bool end_receives(struct fr_request_set *set)
 {
     if (set->late && atomic_load_explicit(&fr_request_tracked_count, memory_order_acquire) == 0)
@@ -50,12 +50,13 @@ static bool end_receives(struct fr_request_set *set)
     if (set->late || set->tracked || !set->posted || set->form.asks ||
         !fr_request_each_done(set, set->form, set->args, fr_abi_mpi.SUCCESS, true, end_claimed))
         return false;
-    if (fr_request_waits_for_all(set->form)) // so that nothing is left
+    if (fr_request_waits_for_all(set->form)) // nothing is left pending
         set->posted = NULL;
     return true;
 }
 
-// A posted receive is complete. It becomes an operation of this call if it has brought anything.
+// Ends a posted receive that is complete. It becomes an operation of this call if it has brought an
+// RTS.
 static void end_posted(struct fr_request_set *set, size_t request, const void *status, int error)
 {
     struct fr_request_posted *receive = set->posted[request];
@@ -89,8 +90,8 @@ static void add_done(struct fr_request_set *set, size_t request, void *status, i
     set->done_count++;
 }
 
-// Whether a request may be pending after an error of another, of which no status tells. What has
-// completed is null, or persistent.
+// Whether a request may be pending after an error of another one, where no status tells. A
+// completed request is null or persistent.
 static bool may_pend(const struct fr_request_set *set, size_t index)
 {
     _Alignas(16) char status[FR_STATUS_BYTES];
@@ -104,8 +105,8 @@ static bool may_pend(const struct fr_request_set *set, size_t index)
     return !complete;
 }
 
-// What a request has ended with. Without a status, one of all that has received an RTS has not
-// failed.
+// Returns the code that a request has ended with. Where there is no status, a request that has
+// received an RTS has not failed.
 static int error_of(const struct fr_request_set *set, size_t request, void *status, int rc)
 {
     if (rc == fr_abi_mpi.SUCCESS || !fr_request_has_status_list(set->form))
@@ -126,8 +127,8 @@ static bool add_each(struct fr_request_set *set, size_t first, size_t count, cha
     return true;
 }
 
-// Lists the operations that the real call has completed. Another error than that of a request is
-// one of the call: then only a single request has come to anything, or what is waited for without
+// Lists the operations that the real call has completed. An error that is no request's is the
+// call's. Then only a single request can have ended, or requests that are waited for without
 // statuses.
 static void list_done(struct fr_request_set *set, int rc)
 {
@@ -140,7 +141,7 @@ static void list_done(struct fr_request_set *set, int rc)
                                    add_each);
 }
 
-// Open MPI 4 frees a persistent request that has failed.
+// Whether a request has become null. Open MPI 4 frees a persistent request that has failed.
 static bool is_null(const struct fr_request_set *set, size_t request)
 {
     return fr_abi_handle_load(set->requests, request) == fr_abi_mpi.REQUEST_NULL;
@@ -164,7 +165,7 @@ int fr_request_set_finish(struct fr_request_set *set, int rc)
     set->done_count = 0;
     if (FR_LIKELY(rc == fr_abi_mpi.SUCCESS) && end_receives(set))
         return rc;
-    if (set->late && rc != fr_abi_mpi.SUCCESS) // of which any request may have ended
+    if (set->late && rc != fr_abi_mpi.SUCCESS) // any request of it may have ended
         fr_request_set_claim_late(set);
     if (!set->looked_up && !set->late)
         memset(set->ops, 0, set->count * sizeof(struct fr_request_op *));
@@ -182,9 +183,10 @@ int fr_request_set_finish(struct fr_request_set *set, int rc)
     return rc;
 }
 
-// Whether only what is completed is looked up, and afterwards: a long list that is waited for again
-// and again, one by one, is then not looked at as a whole each time. Nothing of it may be hidden
-// from MPI or want a status, nobody else looks at it meanwhile, and nobody leaves the call.
+// Whether requests are looked up only after MPI has completed them. A long list that is waited for
+// again and again, one request at a time, is then not looked at as a whole each time. No request
+// may be hidden from MPI or need a status. Nobody else may look at the list meanwhile, and nobody
+// leave the call.
 static bool may_be_late(const struct fr_request_set *set)
 {
     _Atomic size_t *count =
@@ -193,7 +195,8 @@ static bool may_be_late(const struct fr_request_set *set)
            atomic_load_explicit(count, memory_order_acquire) == 0;
 }
 
-// All that is looked up is complete then, and gone in the end.
+// Calls the real function and looks up the requests that it has completed, which are gone in the
+// end.
 static int call_late(struct fr_request_set *set)
 {
     memcpy(set->hidden, set->requests, set->count * fr_abi_mpi.handle_bytes);
@@ -208,8 +211,8 @@ static int call_late(struct fr_request_set *set)
     return rc;
 }
 
-// MPI must not complete what is ours and then cannot be followed. It is not called, so that the
-// application may try again.
+// Ends a call for whose list there is no memory. MPI must not complete operations that then cannot
+// be followed. It is not called, so the application may try again.
 static bool refuse_list(struct fr_request_set *set, int *result)
 {
     if (!fr_request_set_is_any_ours(set))
@@ -219,7 +222,7 @@ static bool refuse_list(struct fr_request_set *set, int *result)
     return true;
 }
 
-// Puts back what the application had there, if nothing was written.
+// Puts back what the application had in the arguments of a call of any, if MPI has written nothing.
 static void end_answer(const struct fr_request_set *set)
 {
     if (set->form.of != FR_OF_ANY)

@@ -24,7 +24,7 @@ enum fr_status fr_request_copy_in(struct fr_request_op *const *ops, size_t count
     return fr_device_batch_finish(&batch);
 }
 
-// Bytes that a completed receive or read has really written.
+// Returns the bytes that a completed receive or read has written.
 static size_t status_bytes(const void *status)
 {
     int64_t bytes = 0; // MPI_Count is 64 bits in every family
@@ -34,7 +34,8 @@ static size_t status_bytes(const void *status)
     return rc == fr_abi_mpi.SUCCESS && bytes > 0 ? (size_t)bytes : 0;
 }
 
-// Only receives are asked: Open MPI 4.1 leaves this field of a nonblocking read's status unset.
+// Whether a receive was cancelled. Only receives are asked: Open MPI 4.1 leaves this field of a
+// nonblocking read's status unset.
 static bool was_cancelled(const struct fr_request_op *op, const void *status)
 {
     int cancelled = 0;
@@ -53,7 +54,7 @@ bool fr_request_has_come(int code)
     return class == fr_abi_mpi.ERR_TRUNCATE;
 }
 
-// How much of the staged data goes back to the application.
+// Returns how much of the staged data goes back to the application.
 static size_t limit_of(const struct fr_request_op *op, const void *status, int code)
 {
     if (!fr_request_has_come(code))
@@ -83,14 +84,14 @@ static void deliver_parts(struct fr_request_op *op, struct fr_device_batch *batc
     }
 }
 
-// A communicator may be used from now on.
+// Names a communicator that has been made, which may be used from now on.
 static void deliver_comm(const struct fr_request_op *op)
 {
     const void *made = (const void *)op->args[fr_abi_rows[op->fn].comm_made];
     fr_job_name_give(fr_abi_handle_load(made, 0), op->comm_name);
 }
 
-// By which path a message comes is known now, and how long it is.
+// Counts a received message. Its path and length are known only now.
 static void count_received(const struct fr_request_op *op, const struct fr_staging_view *view,
                            size_t limit)
 {
@@ -107,7 +108,7 @@ static void count_received(const struct fr_request_op *op, const struct fr_stagi
         });
 }
 
-// Sets whether it copies anything.
+// Adds the copies of one operation to a batch, and notes whether it has any.
 static void deliver_one(struct fr_request_op *op, size_t limit, struct fr_device_batch *batch)
 {
     op->copies = false;
@@ -139,8 +140,8 @@ void fr_request_set_size(void *status, uint64_t bytes)
     fr_abi_call(fn, (const fr_word[]){FR_PTR(status), fr_abi_mpi.BYTE, (fr_word)bytes});
 }
 
-// Tells a status the size of what was received in place of an RTS, and what went wrong in a
-// way that the real MPI knows nothing of.
+// Writes to a status the size of a message that was received in place of an RTS. Writes to *error
+// what went wrong in a way that the real MPI knows nothing of.
 static void tell_outcome(const struct fr_request_op *op, void *status, int *error)
 {
     if (op->schedule && op->schedule->error != fr_abi_mpi.SUCCESS)
@@ -168,7 +169,8 @@ static enum fr_status receive_arrived(struct arrived *arrived)
     return status;
 }
 
-// Receives when there is room for no more, whatever has failed before.
+// Adds an operation that has brought an RTS. Receives all when there is room for no more, whatever
+// has failed before.
 static enum fr_status add_arrived(struct arrived *arrived, struct fr_request_op *op)
 {
     arrived->ops[arrived->count++] = op;
@@ -180,13 +182,14 @@ static bool is_idle(const struct fr_request_op *op)
     return op->persistent && !op->active;
 }
 
-// Whether there is nothing to copy any more; the parts of a schedule have done so themselves.
+// Whether there is nothing to copy any more. The parts of a schedule have copied for themselves.
 static bool is_over(const struct fr_request_op *op)
 {
     return op->delivered || op->schedule || is_idle(op);
 }
 
-// What the status of a truncated receive says, differs from MPI to MPI.
+// Whether an operation has brought an RTS. MPIs differ in what the status of a truncated receive
+// says, so it is not used.
 static bool has_rts(struct fr_request_op *op, const void *status, int code,
                     struct fr_rndv_incoming *incoming)
 {
@@ -194,8 +197,8 @@ static bool has_rts(struct fr_request_op *op, const void *status, int code,
     return fr_request_has_come(code) && fr_request_has_rts(op, truncated ? NULL : status, incoming);
 }
 
-// Which of the copies of a batch has failed, is not known. What another thread waits for may be
-// gone as soon as it is told.
+// Ends the copies of an operation. It is not known which copy of a batch has failed. Once another
+// thread that waits for them is told, the operation may be gone.
 static void end_copies(struct fr_request_op *op, enum fr_status copied)
 {
     bool copies = op->copies;
@@ -208,7 +211,8 @@ static void end_copies(struct fr_request_op *op, enum fr_status copied)
         atomic_store_explicit(&op->rma.fetched, FR_COPY_DONE, memory_order_release);
 }
 
-// Another thread's synchronisation of the window may have copied it back, or be about to.
+// Whether another thread that synchronises the window has copied the operation back, or is about
+// to.
 static bool is_fetched(struct fr_request_op *op)
 {
     return op->rma.fetches && !fr_request_begin_copy(&op->rma.fetched);
@@ -221,12 +225,12 @@ enum fr_status fr_request_fetch(struct fr_request_op *op)
     deliver_one(op, SIZE_MAX, &batch);
     enum fr_status status = fr_device_batch_finish(&batch);
     op->delivered = true;
-    end_copies(op, status); // from now on it is another's
+    end_copies(op, status); // the operation is another thread's from now on
     return status;
 }
 
-// Receives what was cut off, once all is received that came before it: for each the first message
-// is taken that is left, where its bytes do not tell which it is.
+// Receives messages that were cut off, once all that came before them are received. Where its bytes
+// do not tell which message a receive has brought, the first one that is left is taken.
 static enum fr_status receive_cut(struct fr_request_op *const *ops, void *const *statuses,
                                   const int *errors, size_t count, struct fr_device_batch *batch)
 {
@@ -309,9 +313,9 @@ int fr_request_error_code(enum fr_status status)
     }
 }
 
-// MPI 4 moved errors of calls without communicator, window and file from the world to the process
-// itself. Open MPI 5 (which says 3.1) and MPICH 4.0 still raise them on the world, MPICH 5 does
-// not.
+// Returns the communicator that hears of errors without communicator, window and file. MPI 4 moved
+// these from MPI_COMM_WORLD to MPI_COMM_SELF. Open MPI 5 (which says 3.1) and MPICH 4.0 still raise
+// them on the world, MPICH 5 does not.
 static fr_word communicator_of_no_object(void)
 {
     int version = 0, subversion = 0;

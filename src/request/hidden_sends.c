@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Completion calls with sends by rendezvous among their requests. MPI has sent the RTS and calls
-// them complete; to the application they are so once their bytes have left its buffer.
+// Completion calls with sends by rendezvous among their requests. MPI has sent the RTS and takes
+// them for complete. For the application they are complete once their bytes have left its buffer.
 //
-// Receives go first: whoever sent what they wait for may be waiting for them as well.
+// Receives go first: the process that has sent their messages may be waiting for these sends as
+// well.
 #include "config.h"
 
 #include "fabrail/core/wait.h"
@@ -12,7 +13,7 @@
 
 #include <string.h>
 
-// Looks at what is deferred; what is over is no more.
+// Looks at deferred operations, and takes those that are over off the list.
 static void look_at_all(struct fr_request_set *set)
 {
     unsigned copies = 1;
@@ -22,8 +23,8 @@ static void look_at_all(struct fr_request_set *set)
     }
 }
 
-// Nothing is complete, for now. Looks after what others wait for: MPI makes no progress when all
-// requests of a list are hidden from it.
+// Makes progress that others wait for while nothing is complete. MPI makes none when all requests
+// of a list are hidden from it.
 static void go_on(bool waits)
 {
     fr_job_progress();
@@ -60,7 +61,8 @@ static int call_hidden(struct fr_request_set *set, enum fr_fn fn, fr_word *args)
     return rc;
 }
 
-// The application asks again later. Its receives go on meanwhile.
+// Answers that nothing is complete. The application asks again later, and its receives go on
+// meanwhile.
 static int answer_no(struct fr_request_set *set)
 {
     *(int *)set->args[fr_request_flag_arg(set->form)] = 0;
@@ -75,8 +77,8 @@ static int wait_one(struct fr_request_set *set)
     return fr_request_set_finish(set, fr_request_set_call(set));
 }
 
-// What a deferred operation has come to where MPI says `rc`, whose handler knows nothing of the
-// rest: an exchange has received something besides, or the send itself has failed.
+// Returns the error of a deferred operation where MPI says `rc`, whose handler knows nothing of the
+// rest. An exchange has received something besides, or the send itself may have failed.
 static int own_error(struct fr_request_set *set, struct fr_request_op *op, size_t index, int rc)
 {
     void *status = fr_request_set_status(set, index);
@@ -127,8 +129,9 @@ static int add_outcome(struct fr_request_set *set, size_t index, int all, int on
     return all;
 }
 
-// An error handler may leave the call only while MPI works on the application's own list: so
-// nothing may be deferred by then. Receives go on meanwhile, as they have to where senders wait.
+// Waits for all deferred operations before the real call. An error handler may leave the call only
+// while MPI works on the application's own list, so nothing may be deferred by then. Receives go on
+// meanwhile, since their senders may be waiting.
 static int wait_all_first(struct fr_request_set *set)
 {
     struct fr_wait wait = {.steps_a_yield = FR_WAIT_POLLS};
@@ -160,12 +163,12 @@ static int wait_all(struct fr_request_set *set)
     return rc;
 }
 
-// A wait for some, as a row of tests.
+// Waits for some requests as a row of tests.
 static int wait_some(struct fr_request_set *set)
 {
     bool any = set->form.of == FR_OF_ANY;
     int flag = 0;
-    int *number = (int *)set->args[FR_SET_NUMBER]; // the index, or how many there are
+    int *number = (int *)set->args[FR_SET_NUMBER]; // the index, or the count
     fr_word args[] = {set->args[0], set->args[1], set->args[2], any ? FR_PTR(&flag) : set->args[3],
                       set->args[any ? 3 : 4]};
     struct fr_wait wait = {.steps_a_yield = FR_WAIT_POLLS};
@@ -186,7 +189,7 @@ static int test_some(struct fr_request_set *set)
     int rc = call_hidden(set, set->fn, set->args);
     if (rc != fr_abi_mpi.SUCCESS || *number != fr_abi_mpi.UNDEFINED)
         return fr_request_set_finish(set, rc);
-    // There is nothing in the list but what is hidden, so that it is not empty.
+    // All requests of the list are hidden, so it is not empty.
     if (fr_request_has_flag(set->form))
         return answer_no(set);
     *number = 0;

@@ -128,7 +128,8 @@ struct fr_staging_view *fr_request_op_add_view(struct fr_request_op *op, unsigne
     return view;
 }
 
-// The blocks of all views stand in one array; when it moves, the views follow.
+// Makes room for one more block. The blocks of all views stand in one array; when it moves, the
+// views follow.
 static enum fr_status grow_blocks(struct fr_request_op *op)
 {
     size_t capacity = op->block_capacity ? 2 * op->block_capacity : 8;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Errors of a completion call that the real MPI knows nothing of: of copies, of messages that were
-// longer than their buffer, of the parts of a schedule.
+// Errors of a completion call that the real MPI knows nothing of. They come from copies, from
+// messages longer than their buffer, and from parts of a schedule.
 #include "config.h"
 
 #include "fabrail/request/schedule.h"
 #include "fabrail/request/set.h"
 
-// Whether what had to be copied or received has failed. An inactive operation has told before.
+// Whether a copy or a message of the operation has failed. An inactive operation has told before.
 static bool has_failed(const struct fr_request_op *op)
 {
     return op->failure != FR_OK && (op->active || !op->persistent);
@@ -30,7 +30,8 @@ static void take_failures(struct fr_request_set *set)
                  count, fr_abi_rows[first->fn].name, fr_core_status_text(first->failure));
 }
 
-// The statuses of the call that belong to none of its operations of ours: no error came with them.
+// Clears the errors of the call's statuses that belong to no operation, since no error came with
+// them.
 static void clear_errors(struct fr_request_set *set)
 {
     bool some = set->form.of == FR_OF_SOME;
@@ -43,12 +44,11 @@ static void clear_errors(struct fr_request_set *set)
     }
 }
 
-// Whether the operation has failed in a way that the real MPI knows nothing of: also when a message
-// that was received was longer than its buffer, though its RTS was not, or a part of a schedule
-// failed.
+// Whether the operation has failed in a way that the real MPI knows nothing of. Its message may
+// have been longer than its buffer though its RTS was not, or a part of a schedule has failed.
 static bool has_own_error(const struct fr_request_op *op, int code)
 {
-    bool is_told = op->receive.cut != FR_CUT_NOT; // by MPI
+    bool is_told = op->receive.cut != FR_CUT_NOT; // MPI has told of it
     return has_failed(op) ||
            (op->receive.has_message && !is_told && code == fr_abi_mpi.ERR_TRUNCATE) ||
            (op->schedule && op->schedule->error != fr_abi_mpi.SUCCESS);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Operations that no request completes: one-sided ones, until their window is synchronised, and
-// split collective file operations, until their end call.
+// Operations that no request completes: one-sided ones until their window is synchronised, and
+// split collective file operations until their end call.
 //
-// A thread that synchronises a window completes what all threads have begun there. So what it
-// copies back stays known until that is done: the others' own calls must not come back earlier.
-// No operation is taken while the real MPI is called, since an error handler may never return.
+// A thread that synchronises a window completes what all threads have begun there. What it copies
+// back stays known until that is done, since the others' own calls must not return earlier. No
+// operation is taken while the real MPI is called, since an error handler may never return.
 #include "config.h"
 
 #include "fabrail/request/table.h"
@@ -13,7 +13,7 @@
 
 _Atomic size_t fr_request_pending_count;
 
-// What one thread is copying back.
+// Operations that one thread is copying back.
 struct delivery {
     struct fr_request_op *ops;
     struct delivery *next;
@@ -22,7 +22,7 @@ struct delivery {
 static struct fr_lock pending_lock = FR_LOCK_INIT;
 static struct fr_request_op *pending FR_GUARDED_BY(pending_lock); // the latest first
 static struct delivery *deliveries FR_GUARDED_BY(pending_lock);
-static uint64_t begun FR_GUARDED_BY(pending_lock); // operations, ever
+static uint64_t begun FR_GUARDED_BY(pending_lock); // so many operations, ever
 
 void fr_request_pend(struct fr_request_op *op, fr_word object)
 {
@@ -85,7 +85,8 @@ bool fr_request_sync_begin(struct fr_request_sync *sync)
     return any || fr_request_table_awaits(sync);
 }
 
-// Returns them with the earliest first.
+// Takes the operations that a synchronisation completes out of the list. Returns them with the
+// earliest first.
 static struct fr_request_op *take(const struct fr_request_sync *sync) FR_REQUIRES(pending_lock)
 {
     struct fr_request_op *taken = NULL;
@@ -131,7 +132,8 @@ static void deliver(struct fr_request_op *list)
     }
 }
 
-// Which takes no longer than a copy, and depends on no other process.
+// Waits for the copies of other threads. That takes no longer than a copy, and depends on no other
+// process.
 static void await_others(const struct fr_request_sync *sync)
 {
     fr_core_lock(&pending_lock);
@@ -161,8 +163,9 @@ static struct fr_request_op *free_all(struct fr_request_op *list)
     return failed;
 }
 
-// What has a request, too, and waits for what other threads copy, as that takes no longer than a
-// copy. Returns the first failure, which the calls that complete the requests are told as well.
+// Copies back operations that have a request as well, and waits for those that other threads copy,
+// which takes no longer than a copy. Returns the first failure. The calls that complete the
+// requests are told of failures as well.
 static enum fr_status fetch(const struct fr_request_sync *sync)
 {
     enum fr_status first = FR_OK;

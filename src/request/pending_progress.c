@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What waits goes on: sends that are not over for the application, and receives that have come
-// though nobody is completing them.
+// Progress of operations that wait: sends that are not over for the application, and receives that
+// have come though nobody is completing them.
 #include "config.h"
 
 #include "fabrail/core/wait.h"
@@ -42,7 +42,7 @@ bool fr_request_leave_buffer(struct fr_request_op *op)
     return true;
 }
 
-// A receiver that has died in the middle is beyond help.
+// Whether a send is lost since its receiver has died in the middle. Warns once of a long wait.
 static bool is_lost(const struct fr_request_op *op, struct fr_wait *wait)
 {
     if (fr_wait_ns(wait) < FR_SECOND_NS)
@@ -58,9 +58,9 @@ static bool is_lost(const struct fr_request_op *op, struct fr_wait *wait)
     return false;
 }
 
-// Whether an RTS that has come whole is all that the request of a receive is complete with. MPICH
-// calls the error handler as often as it is asked for a truncated one: so of others it is not
-// asked.
+// Whether the request of a receive is complete with nothing but an RTS that has come whole. MPI is
+// not asked about any other: MPICH calls the error handler each time that it is asked for a
+// truncated one.
 static bool has_come(struct fr_request_op *op, void *status, struct fr_rndv_incoming *incoming)
 {
     int complete = 0;
@@ -72,7 +72,8 @@ static bool has_come(struct fr_request_op *op, void *status, struct fr_rndv_inco
            complete && fr_request_has_rts(op, status, incoming);
 }
 
-// The receiving half of an operation that sends as well: its sender may be waiting just so.
+// Receives for an operation that also sends. The sender of that message may be waiting in the same
+// way.
 static void look_at_own(struct fr_request_op *op)
 {
     _Alignas(16) char own_status[FR_STATUS_BYTES];
@@ -81,7 +82,7 @@ static void look_at_own(struct fr_request_op *op)
     int error = fr_abi_mpi.SUCCESS;
     if (!op->receive.takes_rts || op->delivered || !op->key || !fr_rndv_incoming_any())
         return;
-    // Only what is complete but for the send can have been received.
+    // Only an operation that is complete but for its send can have been received.
     if (has_come(op, status, &incoming))
         (void)!fr_request_deliver(&op, &status, &error, 1); // a failure stays with it
 }
@@ -111,7 +112,7 @@ struct early {
     _Alignas(16) char statuses[MOST_EARLY][FR_STATUS_BYTES];
 };
 
-// Looks at those beyond the first `skip`. Returns false when there are none.
+// Looks at the receives beyond the first `skip`. Returns false when there are none.
 static bool find_early(struct early *early, size_t skip, bool waits)
 {
     early->count = 0;
@@ -149,8 +150,8 @@ size_t fr_request_receive_early(bool waits)
     return received;
 }
 
-// Waits for what is to be known of RTS that are left. What has come to be known is marked when they
-// are looked for again, since they may be others then. Returns whether they are to be.
+// Waits until it is known what becomes of RTS that could not be marked. These are marked when the
+// receives are looked at again, since they may have others then. Returns whether to look again.
 static bool await_news(const struct fr_rndv_incoming *incoming, size_t count)
 {
     bool all = true;
@@ -159,8 +160,9 @@ static bool await_news(const struct fr_rndv_incoming *incoming, size_t count)
     return all && count == MOST_EARLY;
 }
 
-// What another thread has in hand is looked at when that has let go of it: this takes no longer
-// than to receive a message, unless an error handler has left that call.
+// Looks at operations whose request was freed. One that another thread has in hand is looked at
+// when that lets go. That takes no longer than to receive a message, unless an error handler has
+// left that call.
 static void look_at_freed(void)
 {
     if (FR_LIKELY(!fr_request_any_freed()))

@@ -59,7 +59,8 @@ static bool any_schedule(struct fr_request_op *const *ops, size_t count)
     return false;
 }
 
-// Starts one after the other, since messages of schedules must not overtake those before them.
+// Starts operations one after the other, since messages of schedules must not overtake those before
+// them.
 static int start_in_order(const void *requests, struct fr_request_op *const *ops, size_t count)
 {
     int rc = fr_abi_mpi.SUCCESS;
@@ -72,8 +73,8 @@ static int start_in_order(const void *requests, struct fr_request_op *const *ops
     return rc;
 }
 
-// Open MPI gives a buffered send another request when it is started again before its last message
-// has left.
+// Follows changes of request values. Open MPI gives a buffered send another request when it is
+// started again before its last message has left.
 static void follow(struct fr_request_op *const *ops, size_t count, const void *requests)
 {
     for (size_t i = 0; i < count; i++) {
@@ -132,7 +133,7 @@ static enum fr_status copy_partition(const struct fr_request_op *op, size_t part
     return FR_OK;
 }
 
-// Names the partitions of one of the three Pready functions.
+// Returns partition `index` that one of the three Pready functions names.
 static int ready_partition(enum fr_class class, const fr_word *args, int index)
 {
     switch (class) {

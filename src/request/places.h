@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The table of posted receives, inside of it: sets of a few places each, of which the request
-// chooses one.
+// Places of posted receives, for the files of posted.h alone. They stand in sets of a few places
+// each; the value of a request chooses the set.
 //
-// A place's word tells which request it holds and who may have it; its other members belong to the
-// thread that has claimed it. Requests are held shifted by three bits: in every family they are
-// addresses or sign-extended integers, so that their highest bits say the same four times.
+// A place's word tells which request it holds and which threads may use it. Its other members
+// belong to the thread that has claimed it. A word holds its request shifted by three bits.
+// Requests are addresses or sign-extended integers in every family, so their highest four bits are
+// equal and none is lost.
 #ifndef FR_REQUEST_PLACES_H
 #define FR_REQUEST_PLACES_H
 
@@ -17,28 +18,30 @@ enum {
     FR_STATE_BITS = 3,
 };
 
-// What a thread may do with a place.
+// States of a place: what another thread may do with it.
 enum {
     FR_READY = 1,   // claim it
     FR_CLAIMED = 2, // peek: another one completes the receive
     FR_LOOKED = 3,  // wait: another one looks whether an RTS has come
-    FR_PEEKED = 4,  // wait, also who has claimed it: another one reads what stands in its memory
+    FR_PEEKED = 4,  // wait, also the claimer: another one reads what stands in its memory
     FR_ADDED = 5,   // nothing: another one is about to add a receive
 };
 #define FR_FREE ((uint64_t)0)
 
+// A place: one posted receive.
 struct fr_request_posted {
     _Alignas(64) const void *buffer; // where an RTS would stand, zeros if there is no room for one
     void *memory;                    // as it was given
     int64_t count;
     int source, tag;    // of functions that have them
-    fr_word type, comm; // as they were given; the latter of functions that have one
+    fr_word type, comm; // as they were given; comm of functions that have one
     enum fr_fn fn;
 };
 
 extern _Atomic uint64_t fr_request_place_words[FR_PLACES];
 extern struct fr_request_posted fr_request_places[FR_PLACES];
 
+// Returns the word of a place with this request and state.
 static inline uint64_t fr_request_word_of(fr_word request, unsigned state)
 {
     return ((uint64_t)request << FR_STATE_BITS) | state;
@@ -59,7 +62,8 @@ static inline _Atomic uint64_t *fr_request_word_at(const struct fr_request_poste
     return &fr_request_place_words[receive - fr_request_places];
 }
 
-// Where threads take turns by themselves, words are changed without locking the bus.
+// Changes a word from one value to another, and returns whether it had the first. Where threads
+// call MPI one at a time, this does without locking the bus.
 static inline bool fr_request_word_change(_Atomic uint64_t *word, uint64_t from, uint64_t to)
 {
     if (FR_LIKELY(fr_request_serial)) {
@@ -72,7 +76,8 @@ static inline bool fr_request_word_change(_Atomic uint64_t *word, uint64_t from,
                                                    memory_order_relaxed);
 }
 
-// The operation that would have been made of the receive at first; NULL when out of memory.
+// Makes the operation that the receive would have been without a place. Returns NULL when out of
+// memory.
 struct fr_request_op *fr_request_posted_make_op(const struct fr_request_posted *receive);
 
 #endif

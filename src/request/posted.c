@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Posted receives from when they are added to when they are complete.
+// Posted receives, from when they are added to when they are complete.
 #include "config.h"
 
 #include "request/places.h"
@@ -62,7 +62,7 @@ static uint64_t word_of_way(size_t first, unsigned way)
     return atomic_load_explicit(&fr_request_place_words[first + way], memory_order_relaxed);
 }
 
-// Which place of the set holds a word, FR_WAYS for none.
+// Returns which place of the set holds a word, FR_WAYS for none.
 static inline size_t way_of(size_t first, uint64_t word)
 {
     _Static_assert(FR_WAYS == 4, "all of them are looked at");
@@ -73,8 +73,8 @@ static inline size_t way_of(size_t first, uint64_t word)
                                            : FR_WAYS;
 }
 
-// A place for a request that MPI has just given out. One that is ready under the same value was
-// completed in a way that nobody could see, and is taken first.
+// Returns a place for a request that MPI has just given out. A place that is ready under the same
+// value comes first: its receive was completed in a way that nobody could see.
 static inline __attribute__((always_inline)) struct fr_request_posted *find_place(fr_word request)
 {
     const size_t first = set_of(request);
@@ -103,7 +103,7 @@ static int add_op(const struct fr_request_posted *receive, fr_word request)
     return fr_abi_mpi.SUCCESS;
 }
 
-// Whether there is no room for an RTS, of which MPI then leaves a part at most.
+// Whether there is no room for an RTS. MPI then leaves a part of one at most.
 static bool is_short(const struct fr_request_posted *receive)
 {
     return FR_UNLIKELY(fr_request_errors_return) && receive->count < FR_RNDV_RTS_BYTES &&
@@ -141,7 +141,7 @@ int fr_request_posted_add(enum fr_fn fn, const fr_word *args, fr_word request)
     return fr_abi_mpi.SUCCESS;
 }
 
-// What a thread that is alone takes no turns for.
+// Adds to the count without an atomic addition, in a thread that is alone.
 static inline void count_alone(size_t more)
 {
     _Atomic size_t *counter = &fr_request_posted_count;
@@ -168,7 +168,8 @@ FR_HOT int fr_request_posted_add_alone(const fr_word *args, fr_word request)
     return fr_abi_mpi.SUCCESS;
 }
 
-// What a thread receives at once has no request: an address of the thread's own is its value.
+// The value under which a thread's blocking receive is noted, an address of the thread's own, since
+// it has no request.
 static FR_TLS char at_once;
 _Atomic bool fr_request_posted_matches;
 
@@ -196,8 +197,9 @@ __attribute__((cold)) struct fr_request_posted *fr_request_posted_begin(enum fr_
     return place;
 }
 
-// NULL when there is none, or another thread has claimed it: then it is another receive whose
-// request had the same value. Or it has become an operation, which the caller then finds.
+// Claims the receive of a request. Returns NULL when there is none, or another thread has claimed
+// it: then it is another receive whose request had the same value. It may also have become an
+// operation, which the caller then finds.
 static struct fr_request_posted *claim(fr_word request)
 {
     const uint64_t ready = fr_request_word_of(request, FR_READY);
@@ -222,7 +224,8 @@ static struct fr_request_posted *claim(fr_word request)
 size_t fr_request_posted_claim(const void *requests, size_t count,
                                struct fr_request_posted **posted)
 {
-    // What is added from now on is none of these: the application has their requests already.
+    // Receives that are added from now on are none of these: the application has their requests
+    // already.
     size_t found = 0, most = atomic_load_explicit(&fr_request_posted_count, memory_order_acquire);
     size_t i = 0;
     if (!most)
@@ -249,7 +252,7 @@ static __attribute__((noinline)) void let_go_unpeeked(_Atomic uint64_t *word, ui
     }
 }
 
-// Ends what this thread has claimed or looked at, once nobody reads its memory.
+// Gives a claimed place a new word, once nobody reads its memory.
 static inline void let_go(_Atomic uint64_t *word, uint64_t to)
 {
     if (FR_LIKELY(fr_request_serial))
@@ -269,7 +272,7 @@ void fr_request_posted_unclaim(struct fr_request_posted *const *posted, size_t c
     }
 }
 
-// Who sees that a receive counts no more also sees the operation that it has become.
+// A thread that sees that a receive counts no more also sees the operation that it has become.
 void fr_request_posted_forget(struct fr_request_posted *receive)
 {
     let_go(fr_request_word_at(receive), FR_FREE);
@@ -299,7 +302,7 @@ bool fr_request_posted_end(struct fr_request_posted **posted, size_t count, cons
     return i == count;
 }
 
-// Forgets the receive of a request, if there is one; or says that it has brought an RTS, for which
+// Forgets the receive of a request, if there is one. Or says that it has brought an RTS, for which
 // `status` is looked at.
 enum ended { ENDED_NOTHING, ENDED_RECEIVE, ENDED_NOT };
 static inline __attribute__((always_inline)) enum ended end_late(fr_word request,

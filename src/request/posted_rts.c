@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What posted receives have brought: an RTS, of which the receive becomes an operation.
+// Posted receives that have brought an RTS, and become operations.
 #include "config.h"
 
 #include "request/places.h"
@@ -10,13 +10,14 @@
 bool fr_request_posted_has_rts(const struct fr_request_posted *receive, const void *status)
 {
     struct fr_rndv_incoming incoming;
-    // What costs least comes first: to read a few bytes that have just come.
+    // The cheapest test comes first: it reads a few bytes that have just come.
     return (!status || fr_rndv_is_rts_length(fr_abi_status_size(status))) &&
            FR_UNLIKELY(fr_rndv_begins_rts(receive->buffer)) &&
            fr_rndv_incoming_read(receive->buffer, &incoming);
 }
 
-// MPI may tell no error of a receive that is too short for an RTS. But the RTS begins there.
+// Whether a receive may have been too short for an RTS. MPI may tell no error of it, but the RTS
+// begins there.
 static bool may_be_cut(const struct fr_request_posted *receive, int error)
 {
     if (error != fr_abi_mpi.SUCCESS)
@@ -64,7 +65,8 @@ struct fr_request_op *fr_request_posted_make_op(const struct fr_request_posted *
     return op;
 }
 
-// The operation is in the table before the place is free: who looks here first finds one of them.
+// The operation is in the table before the place is free. A thread that looks in the place first
+// finds one of them.
 struct fr_request_op *fr_request_posted_promote(struct fr_request_posted *receive, bool early)
 {
     fr_word request =
@@ -85,7 +87,8 @@ static bool holds_rts(const struct fr_request_posted *receive, struct fr_rndv_in
            fr_rndv_incoming_read(receive->buffer, incoming);
 }
 
-// What has brought an RTS goes on as an operation, which is asked whether it is complete.
+// Looks at a receive. If it has brought an RTS it goes on as an operation, which is asked whether
+// it is complete.
 static void look_at(struct fr_request_posted *receive)
 {
     struct fr_rndv_incoming incoming;
@@ -97,8 +100,8 @@ static void look_at(struct fr_request_posted *receive)
         fr_request_posted_unclaim(&receive, 1);
 }
 
-// Marks what stands in the memory of a receive that another thread is completing. Returns whether
-// it could not.
+// Marks an RTS in the memory of a receive that another thread is completing. Returns whether it
+// could not.
 static bool peek_at(struct fr_request_posted *receive, fr_word request,
                     struct fr_rndv_incoming *incoming)
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Receives of operations that may have brought an RTS: finding it, and having the message received.
 //
-// The RTS stands where MPI has put what it received: in staging memory of Fabrail's, or in the
-// application's own. The latter may be looked at only while the operation is under way, from its
-// start to its completion: before and after the application may have freed it.
+// The RTS stands where MPI has put what it received, in staging memory of Fabrail's or in the
+// application's own. The latter may be looked at only from the start of the operation to its
+// completion. Before and after that the application may have freed it.
 #include "config.h"
 
 #include "fabrail/job.h"
@@ -34,7 +34,7 @@ static bool is_cancelled(const void *status)
 }
 
 // Whether there is room for an RTS. An error handler may have made a success of what MPI refused,
-// such as a null pointer: nothing is where no memory can be.
+// such as a null pointer. There is no room at addresses where no memory can be.
 static bool has_room(const struct fr_staging_view *view)
 {
     enum { PAGE_BYTES = 4096 };
@@ -42,13 +42,13 @@ static bool has_room(const struct fr_staging_view *view)
            view->base + (uintptr_t)view->first >= PAGE_BYTES;
 }
 
-// How much of an RTS there is room for.
+// Returns how much of an RTS there is room for.
 static size_t beginning_of(const struct fr_staging_view *view)
 {
     return view->out_bytes < FR_RNDV_RTS_BYTES ? view->out_bytes : FR_RNDV_RTS_BYTES;
 }
 
-// Returns how many bytes there are of what an RTS begins with.
+// Reads what an RTS begins with. Returns how many bytes of it there are.
 static size_t read_beginning(const struct fr_staging_view *view, unsigned char *data)
 {
     size_t bytes = view ? beginning_of(view) : 0;
@@ -82,8 +82,8 @@ fr_request_read_racy(unsigned char data[FR_RNDV_RTS_BYTES], const void *from)
         data[i] = bytes[i];
 }
 
-// The application's memory may be gone once its request is complete, or before it is started. What
-// has been delivered early may still hold its RTS.
+// Whether the memory may be looked at. The application's may be gone once its request is complete,
+// or before it is started. Memory of an operation that was delivered early may still hold its RTS.
 static bool may_look(const struct fr_request_op *op, const struct fr_staging_view *view)
 {
     return fr_staging_is_staged(view) || op->active;
@@ -112,7 +112,7 @@ bool fr_request_may_be_cut(struct fr_request_op *op, int code)
         return false;
     if (code != fr_abi_mpi.SUCCESS)
         return fr_request_has_come(code);
-    // The error of one request of many may not be told.
+    // MPI may not tell the error of one request of many.
     const struct fr_staging_view *view = fr_request_receive_view(op);
     bool is_short = fr_request_errors_return && view && view->out_bytes < FR_RNDV_RTS_BYTES;
     return is_short && read_beginning(view, data) >= sizeof(fr_rndv_rts_begin) &&
@@ -124,7 +124,7 @@ static int status_at(const void *status, unsigned offset)
     return *(const int *)((const char *)status + offset);
 }
 
-// Whose message it was. What the status says must be what was asked for.
+// Returns the sender of a message. The status must agree with what was asked for.
 static struct fr_rndv_address sender_of(const struct fr_request_op *op, const void *status)
 {
     const struct fr_rndv_address unknown = {.to = -1};
@@ -150,7 +150,7 @@ bool fr_request_find_cut(struct fr_request_op *op, const void *status,
 {
     unsigned char data[FR_RNDV_RTS_BYTES];
     const struct fr_staging_view *view = fr_request_receive_view(op);
-    // MPICH counts what there was room for, or leaves there what an earlier message had.
+    // MPICH's count is what there was room for, or what an earlier message had.
     bool tells = status && strcmp(fr_abi_mpi.family, "Open MPI") == 0;
     struct fr_rndv_cut cut = {.data = data,
                               .data_bytes = read_beginning(view, data),
@@ -164,7 +164,7 @@ bool fr_request_find_cut(struct fr_request_op *op, const void *status,
     return fr_rndv_incoming_find_cut(&cut, incoming);
 }
 
-// So that no later receive finds it in memory that is used again.
+// Wipes an RTS, so that no later receive finds it in memory that is used again.
 static void wipe_rts(struct fr_request_op *op)
 {
     unsigned char zeros[FR_RNDV_RTS_BYTES] = {0};
@@ -196,7 +196,7 @@ static void count_received(const struct fr_request_op *op, const struct fr_rndv_
         fr_report_buffer(&buffer);
 }
 
-// What the operation's status and report have to say of it.
+// Notes the outcome of a message for the operation's status and for the report.
 static enum fr_status conclude(struct fr_request_op *op, const struct fr_rndv_recv *recv)
 {
     op->receive.has_message = recv->status == FR_OK;
@@ -209,7 +209,8 @@ static enum fr_status conclude(struct fr_request_op *op, const struct fr_rndv_re
     return op->failure;
 }
 
-// A receive of nothing may have brought a message.
+// Returns the view of an operation that receives, or `none`: a receive of nothing may have brought
+// a message.
 static struct fr_staging_view *view_of(struct fr_request_op *op, struct fr_staging_view *nowhere)
 {
     static const struct fr_layout nothing = {.contiguous = true};
@@ -226,7 +227,8 @@ struct doubt {
     uint64_t number;
 };
 
-// Where no other receive is under way, which may have been cut off without anybody having looked.
+// Whether doubts may end: no other receive is under way that may have been cut off without anybody
+// having looked.
 static bool may_end_doubts(void)
 {
     return fr_request_alone && !fr_request_any_unmarked && !fr_request_any_tracked() &&
@@ -249,7 +251,7 @@ static enum fr_status receive(struct fr_request_op *const *ops, struct fr_rndv_i
     enum fr_status first = FR_OK;
     for (size_t i = 0; i < count; i++) {
         struct fr_staging_view *view = view_of(ops[i], &nowhere);
-        // An earlier message may have been written to that of a persistent one.
+        // The memory of a persistent receive may hold an earlier message.
         view->lease.is_clean = !ops[i]->persistent && fr_staging_is_packed(view);
         recvs[i] = (struct fr_rndv_recv){.view = view, .incoming = &incoming[i]};
         doubts[doubt_count].number = incoming[i].number;

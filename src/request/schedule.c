@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Schedules of messages behind one request.
 //
-// A nonblocking operation shows a generalized request, a persistent one a persistent send of
-// nothing from this process to itself, which one of the parts receives (MPICH takes persistent
-// sends to MPI_PROC_NULL for inactive always). Either way completion calls treat the operation as
-// they do a send by rendezvous: it is hidden from MPI until its parts are complete.
+// A nonblocking operation shows a generalised request. A persistent one shows a persistent send of
+// nothing from this process to itself, which one of the parts receives. MPICH would always take a
+// persistent send to MPI_PROC_NULL for inactive. Completion calls treat the operation as they do a
+// send by rendezvous: it is hidden from MPI until its parts are complete.
 #include "config.h"
 
 #include "fabrail/request/schedule.h"
@@ -48,7 +48,8 @@ static enum fr_status keep_type(struct fr_request_schedule *schedule, fr_word *t
     return FR_OK;
 }
 
-// An array of datatypes, of which `counts` says which ones matter, becomes one of the operation's.
+// Copies an array of datatypes into the operation, with duplicates. `counts` says which of them
+// matter.
 static enum fr_status keep_types(struct fr_request_op *op, int arg, const void *counts, size_t n)
 {
     bool wide = fr_abi_rows[op->fn].flags & FR_ROW_LARGE;
@@ -143,9 +144,9 @@ int fr_request_schedule_start(struct fr_request_op *op)
         rc = schedule->start(op);
     if (rc == fr_abi_mpi.SUCCESS)
         return rc;
-    // Parts may be under way, so that it is told once more when they are over. Told now, since
-    // others wait for what was not started and this process for them: a handler that ends the job
-    // must not wait for that.
+    // Parts may be under way, so the error is told once more when they are over. It is told now as
+    // well: others wait for what was not started, and this process for them. A handler that ends
+    // the job must not wait for that.
     schedule->error = rc;
     (void)fr_request_raise(op->object_kind, op->object, rc);
     return fr_abi_mpi.SUCCESS;
@@ -177,7 +178,7 @@ static bool test_parts(struct fr_request_schedule *schedule)
         rc = fr_abi_call(FR_FN_MPI_Testall, args);
     if (rc == fr_abi_mpi.SUCCESS)
         return flag;
-    bool all = true; // one has failed: each says for itself
+    bool all = true; // after a failure each part says for itself
     for (size_t i = 0; i < schedule->count; i++) {
         bool is_null = fr_abi_handle_load(schedule->parts, i) == fr_abi_mpi.REQUEST_NULL;
         all = (is_null || test_part(schedule, i)) && all;
@@ -213,7 +214,7 @@ int fr_request_schedule_run(struct fr_request_op *op)
     return op->schedule->error;
 }
 
-// What MPI asks of a generalized request.
+// Answers MPI's query of a generalised request.
 static int query(void *extra, void *status)
 {
     (void)extra;
@@ -244,8 +245,9 @@ bool fr_request_make_complete(void *request)
     return true;
 }
 
-// A persistent one has a message from this process to itself, of which both sides are persistent:
-// an application that has a session may start it when the communicator has gone.
+// Makes the application's request. A persistent one has a message from this process to itself, with
+// a persistent request on both sides. An application that has a session may start it when the
+// communicator has gone.
 static int make_request(const struct fr_request_op *op, void *request)
 {
     const fr_word args[] = {

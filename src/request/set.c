@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The requests of a completion call: its arrays, what of them is Fabrail's, and what is over.
+// The requests of a completion call: arrays, what Fabrail has under them, and which operations are
+// over.
 #include "config.h"
 
 #include "fabrail/request/set.h"
@@ -45,7 +46,7 @@ bool fr_request_set_make_arrays(struct fr_request_set *set)
     return true;
 }
 
-// Posted receives first, since they may become operations.
+// Claims what belongs to requests. Posted receives come first, since they may become operations.
 static bool claim(struct fr_request_set *set, const void *requests)
 {
     if (!fr_request_posted_claim(requests, set->count, set->posted))
@@ -58,7 +59,7 @@ static bool claim(struct fr_request_set *set, const void *requests)
 bool fr_request_set_claim(struct fr_request_set *set)
 {
     set->posted = set->inline_posted;
-    if (set->heap) // where it was at first
+    if (set->heap) // the place that it had at first
         set->posted = (struct fr_request_posted **)(set->done_statuses + set->count);
     return claim(set, set->requests);
 }
@@ -114,7 +115,7 @@ void fr_request_set_look_up(struct fr_request_set *set, size_t request)
         set->tracked += fr_request_table_claim(value, 1, &set->ops[request]);
 }
 
-// A copy takes long enough that the application, which may only ask, is to wait for one at most.
+// Waits for one copy at most. A copy takes long, and the application may only be asking.
 bool fr_request_set_find_deferred(struct fr_request_set *set)
 {
     bool any = false;

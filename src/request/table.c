@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The side table: operations by the request they are tied to. Some MPIs give several operations the
-// same request value (one shared, already completed request), so a key can hold a list.
+// The side table: operations by the request that they are tied to. Some MPIs give several
+// operations the same request value, that of one shared, completed request. So a key can hold a
+// list.
 #include "config.h"
 
 #include "fabrail/request/table.h"
@@ -115,15 +116,16 @@ static bool may_be_left(const struct fr_request_op *op) FR_REQUIRES(table_lock)
     return !op->persistent && (op->claim.left || (op->claim.held && !is_claimed(op)));
 }
 
-// Else the call that has claimed it may be going on, in whose error handler this thread is.
+// Whether the call that has claimed an operation was left for certain. Otherwise it may be going
+// on, and this thread be in its error handler.
 static bool is_left(const struct fr_request_op *op) FR_REQUIRES(table_lock)
 {
     return op->claim.thread == &fr_request_call &&
            (!op->claim.held || op->claim.call < fr_request_outermost);
 }
 
-// Marks those under a request that may be left, of a list. Returns one that is, NULL if there is
-// none.
+// Marks the operations of a list under this request that may have been left. Returns one of them,
+// NULL if there is none.
 static struct fr_request_op *mark_left(struct fr_request_op *list, fr_word request)
     FR_REQUIRES(table_lock)
 {
@@ -150,7 +152,7 @@ static struct fr_request_op *find_left(fr_word request)
     return op;
 }
 
-// No other thread takes what this one has claimed.
+// No lock is held in between: no other thread takes what this one has claimed.
 void fr_request_table_drop_left(fr_word request)
 {
     struct fr_request_op *op;
@@ -160,8 +162,8 @@ void fr_request_table_drop_left(fr_word request)
     }
 }
 
-// Whether senders may depend on this process to fetch a message for it, which is done whenever it
-// waits for anything.
+// Whether senders may depend on this process to fetch a message for the operation, which it does
+// whenever it waits for anything.
 static bool expects(const struct fr_request_op *op)
 {
     return op->receive.takes_rts && !op->persistent && !op->schedule && fr_request_op_is_staged(op);
@@ -253,7 +255,8 @@ static bool is_early(fr_word request) FR_REQUIRES(table_lock)
     return false;
 }
 
-// As find_unclaimed, but waits for what another thread is just receiving.
+// Finds an operation that nobody has claimed, and waits for those that another thread is just
+// receiving.
 static struct fr_request_op *find_idle(fr_word request) FR_REQUIRES(table_lock)
 {
     while (FR_UNLIKELY(early_count > 0) && is_early(request)) {
@@ -281,8 +284,8 @@ size_t fr_request_table_claim(const void *requests, size_t count, struct fr_requ
     return found;
 }
 
-// Not persistent ones: MPICH 5 takes such a request for inactive once it has been asked for its
-// status.
+// Whether an operation may be claimed to receive early. Persistent ones may not: MPICH 5 takes
+// their request for inactive once it has been asked for its status.
 static bool may_claim_early(const struct fr_request_op *op) FR_REQUIRES(table_lock)
 {
     return op->receive.takes_rts && !op->persistent && !op->claim.held && !op->delivered &&
@@ -313,8 +316,8 @@ void fr_request_table_end(struct fr_request_op *op)
     fr_core_unlock(&table_lock);
 }
 
-// Operations leave the table, or end, before the application's buffers may go. A call of this
-// thread that was left has not ended them.
+// Operations leave the table, or end, before the application's buffers may go. Those of a call of
+// this thread that was left have not ended.
 size_t fr_request_table_take_incoming(struct fr_rndv_incoming *incoming, size_t max)
 {
     size_t count = 0;

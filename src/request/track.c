@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// From a started operation to its place in the side table; operations that outlive their request.
+// The way of a started operation into the side table, and operations that outlive their request.
 #include "config.h"
 
 #include "fabrail/core/wait.h"
@@ -55,7 +55,7 @@ static void forget_freed(struct fr_request_op *op)
     atomic_fetch_sub(&fr_request_reasons, 1);
 }
 
-// For the next look.
+// Puts an operation back for the next look.
 static void put_back(struct fr_request_op *op)
 {
     fr_core_lock(&freed_lock);
@@ -64,8 +64,8 @@ static void put_back(struct fr_request_op *op)
     fr_core_unlock(&freed_lock);
 }
 
-// An error handler has left the call that had it in hand: whether MPI still writes its memory is
-// not known, which is never given back.
+// Whether an error handler has left the call that had the operation in hand. It is not known
+// whether MPI still writes its memory, so that is never given back.
 static bool is_left(const struct fr_request_op *op)
 {
     return op->claim.held && op->claim.thread == &fr_request_call &&
@@ -78,8 +78,8 @@ static void take(struct fr_request_op *op) FR_REQUIRES(freed_lock)
     op->looked = ++freed_looks;
 }
 
-// Takes the one in hand that has waited longest, NULL if there is none. It stays where those that
-// probe look for what it brings.
+// Takes the operation that has waited longest in hand. Returns NULL if there is none. It stays
+// where threads that probe look for what it brings.
 static struct fr_request_op *take_in_hand(void)
 {
     fr_core_lock(&freed_lock);
@@ -94,10 +94,10 @@ static struct fr_request_op *take_in_hand(void)
     return op;
 }
 
-// MPICH 5 frees the request of a finished file operation when asked for its status, and fails when
-// the application completes it. Open MPI 4.1 never completes a communicator that is begun after
-// another one has moved on, and to ask moves it. And MPICH calls the error handler when it is asked
-// for a truncated receive.
+// Whether MPI may be asked about a request. MPICH 5 frees that of a finished file operation when
+// asked for its status, and fails when the application completes it. Open MPI 4.1 never completes a
+// communicator that is begun after another one has moved on, and asking moves it. MPICH calls the
+// error handler when it is asked about a truncated receive.
 static bool may_ask(const struct fr_request_op *op)
 {
     enum fr_class class = fr_abi_rows[op->fn].class;
@@ -108,8 +108,8 @@ static bool may_ask(const struct fr_request_op *op)
            class != FR_CLASS_COMM_MAKE;
 }
 
-// MPIs have one request for all sends that are complete at once. It does not tell which message the
-// application waits for, hence another one in its place.
+// Replaces the request of a send that is complete at once. MPIs have one request for all of these,
+// so it does not tell which message the application waits for.
 static void replace(struct fr_request_op *op, void *request)
 {
     _Alignas(8) char given[8];
@@ -123,7 +123,7 @@ static void replace(struct fr_request_op *op, void *request)
     fr_request_wait_over(op);
 }
 
-// Finishes an operation of which MPI says that it is complete, and frees it.
+// Finishes an operation that MPI says is complete, and frees it.
 static int finish_now(struct fr_request_op *op, void *status, bool is_freed)
 {
     int no_error = fr_abi_mpi.SUCCESS;
@@ -143,8 +143,8 @@ int fr_request_track(struct fr_request_op *op, void *request)
     int complete = 0;
     fr_request_table_make_way(handle);
     if (!op->persistent) {
-        // Short sends mostly are complete here, some MPIs then return a request that many
-        // operations share: finishing now frees the staging memory and needs no entry.
+        // Short sends mostly are complete here, and some MPIs then return a request that many
+        // operations share. Finishing now frees the staging memory and needs no entry.
         if (may_ask(op))
             FR_MPI(Request_get_status, handle, FR_PTR(&complete), FR_PTR(status));
         struct fr_rndv_incoming incoming;
@@ -173,7 +173,7 @@ static bool freed_is_complete(struct fr_request_op *op, void *status)
     return flag;
 }
 
-// Returns whether it is over.
+// Looks at an operation whose request was freed. Returns whether it is over.
 static bool look_at_freed(struct fr_request_op *op)
 {
     _Alignas(16) char status[FR_STATUS_BYTES] = {0};
@@ -185,8 +185,9 @@ static bool look_at_freed(struct fr_request_op *op)
     return is_over;
 }
 
-// One after the other: an error handler that does not return leaves one in hand. Those that have
-// waited longest come first, until so many have been found to be under way.
+// Looks at operations one after the other, since an error handler that does not return leaves one
+// in hand. Those that have waited longest come first. Stops when so many have been found to be
+// under way.
 static void poll_freed(size_t most_under_way)
 {
     for (size_t left = atomic_load(&fr_request_freed_count); left > 0 && most_under_way > 0;
@@ -198,14 +199,15 @@ static void poll_freed(size_t most_under_way)
     }
 }
 
-// A program that frees many and calls MPI for each must not have all looked at in each call.
+// Looks at a few only: a program that frees many requests and calls MPI for each must not have all
+// looked at in each call.
 void fr_request_poll_freed(void)
 {
     enum { MOST_UNDER_WAY = 8 };
     poll_freed(MOST_UNDER_WAY);
 }
 
-// What is left is forgotten, and stays: MPI may still write its memory.
+// Operations that are left are forgotten and their memory is kept, since MPI may still write it.
 void fr_request_end_freed(void)
 {
     enum { LIMIT_S = 3 };
@@ -268,8 +270,8 @@ size_t fr_request_take_freed(struct fr_rndv_incoming *incoming, size_t max)
     return count;
 }
 
-// The staging memory of an active operation must live on, so the real request does too: the
-// application's handle becomes null and ours is completed later.
+// The staging memory of an active operation must live on, and so must the real request. The
+// application's handle becomes null, and the request is completed later.
 bool fr_request_free(fr_word *args, int *result)
 {
     void *request = (void *)args[0];
@@ -285,7 +287,7 @@ bool fr_request_free(fr_word *args, int *result)
         return false;
     fr_request_table_remove(op);
     if (op->send && !fr_request_leave_buffer(op))
-        fr_request_wait_over(op); // nothing would tell later that the buffer may not change
+        fr_request_wait_over(op); // nothing would tell later that the buffer may change again
     if (op->active) {
         adopt(op, fr_abi_handle_load(request, 0));
         fr_abi_handle_store(request, 0, fr_abi_mpi.REQUEST_NULL);

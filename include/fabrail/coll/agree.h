@@ -1,77 +1,90 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Agreement of the ranks of a group on one collective operation: who is there, what memory each
-// advertises, and whether the others have mapped it. What is moved, and how, is the operation's own
-// business (alltoall.h, reduce.h).
+// Agreement of the ranks of a team on one collective operation. They find out who takes part, which
+// memory each rank advertises, and whether the others have mapped it. The operations themselves
+// decide what is moved and how (alltoall.h, bcast.h, reduction.h).
 //
-// The ranks post what they advertise, and then whether they could map that. Before the second round
-// is over nothing has been written, so that all ranks fall back alike. Memory that all have mapped
-// before, which is what programs mostly use, needs no second round; and where even the slots are
-// those of the operation before (across hosts, of one of the last few), a mark says so, and nothing
-// else is read.
+// In the first round each rank posts what it advertises. In the second it posts whether it could
+// map what the others advertise. No byte is written before the second round is over, so all ranks
+// fall back alike.
+//
+// Most operations use memory that all ranks have mapped before, and need no second round. Where
+// even the slots are those of an operation before, a mark in the post says so and nothing else is
+// read. Across hosts a mark can mean any of the last few operations, on one host the last one
+// alone.
 #ifndef FR_FABRAIL_COLL_AGREE_H
 #define FR_FABRAIL_COLL_AGREE_H
 
 #include "fabrail/coll.h"
 #include "fabrail/coll/copies.h"
 
-// What others do with memory of a rank.
+// The two ways in which others use memory of a rank.
 enum fr_coll_side { FR_COLL_READ, FR_COLL_WRITTEN, FR_COLL_SIDES };
 
-// What a rank posts first; its slots follow. Each version of a rank's memory, and of the context
-// that maps that of others, has a number of its own: others need not read it again, nor more than
-// one cache line besides their slots.
+// The advert: a rank posts it first, followed by its slots. The version tells whether the memory,
+// or the context that maps others' memory, is as before. If it is, the others read no more than one
+// cache line and the slots.
 struct fr_coll_advert {
-    uint16_t eligible; // its memory can be reached, and all else is as the operation wants it
+    uint16_t eligible; // its memory can be reached; 0 declines
     uint16_t holds;    // a bit for each set (mapset.h) of which it has all mapped still
     uint32_t freed_count;
-    uint64_t freed[4]; // exported memory that is no more, by buffer id
+    uint64_t freed[4]; // buffer ids of exported memory that is no more
     uint64_t version;
-    uint64_t what; // the operation
+    uint64_t what; // the operation: class or form, root, type, sizes
     uint64_t spare;
     struct fr_ipc_handle handles[FR_COLL_SIDES];
     uint64_t rest[6];
 };
 _Static_assert(sizeof(struct fr_coll_advert) % 64 == 0, "slots follow aligned");
 
-// Memory of this rank that others reach; none with 0 bytes.
+// Memory of this rank that others reach. 0 bytes: there is none.
 struct fr_coll_buffer {
     struct fr_device_range range;
     uintptr_t low;
     size_t bytes;
-    bool is_workspace;           // which the application has no calls under way on
+    bool is_workspace;           // the application has no calls under way on it
     struct fr_ipc_handle handle; // zeros where it is not exported yet
 };
 
 struct fr_coll_task;
 
-// Makes up what this rank advertises for a task whose turn it is, and what a kernel may move as
-// soon as all are there. Waits for work of the application's own that its calls only pretend to
-// have finished. Unless the kernel makes them, begins what is to be copied before others reach the
-// memory; after a failure of that, this rank is not eligible.
+// Makes up this rank's advert for a task whose turn it is. Plans what a kernel may move as soon as
+// all ranks are there. Waits for work of the application's that its calls only pretend to have
+// finished. Begins the copies that must be made before others reach the memory, unless the kernel
+// makes them.
 void fr_coll_agree_prepare(struct fr_coll_task *task);
+
+// Makes this rank's advert say that it is not eligible, since its copies have failed.
 void fr_coll_agree_refuse(struct fr_coll_task *task);
 
-// Judges the adverts of all, which are there. FR_OK: all ranks have mapped each other's memory, and
-// the group's memory says where. FR_ERR_NOT_FOUND: this rank has mapped what it had not, or tried
-// to, and task->word says how that went, which all are to post. FR_ERR_UNSUPPORTED: some rank
-// cannot take part. All ranks find the same.
+// Judges the adverts of all ranks, which must be there. All ranks find the same.
+//
+// FR_OK: all ranks have mapped each other's memory, and the team's memory says where.
+// FR_ERR_NOT_FOUND: no set holds what is advertised. This rank has tried to map it; task->word says
+// how that went, and all ranks are to post theirs. FR_ERR_UNSUPPORTED: some rank cannot take part.
 FR_MUST_CHECK enum fr_status fr_coll_agree_decide(struct fr_coll_task *task);
 
-// Judges these words of all, which are there. Returns FR_OK or FR_ERR_UNSUPPORTED as above.
+// Judges the words that all ranks have posted about mapping, which must be there. Returns FR_OK
+// when all have mapped, FR_ERR_UNSUPPORTED when some rank cannot take part.
 FR_MUST_CHECK enum fr_status fr_coll_agree_compare(struct fr_coll_task *task);
 
-// What was agreed on, until the task is over: slot `first_read` + `index` of a rank, and where the
-// mover's device finds an address of the memory that the rank has on that side.
+// Returns the slot `first_read` + `index` of a rank, from what fr_coll_agreed_slots returns. Valid
+// until the task is over.
 static inline const struct fr_coll_slot *fr_coll_slot_of(const struct fr_coll_slot *places,
                                                          int rank, int index)
 {
     return &places[FR_COLL_SIDES * rank + index];
 }
+
+// Returns the slots that this rank reads of the others', as agreed on, by rank. Valid until the
+// task is over.
 const struct fr_coll_slot *fr_coll_agreed_slots(const struct fr_coll_team *group);
+
+// Returns where the mover's device finds `address`, which lies in the memory that a rank has on
+// this side. Valid until the task is over.
 uintptr_t fr_coll_reach(const struct fr_coll_team *group, int rank, enum fr_coll_side side,
                         uint64_t address);
 
-// Room for a piece a rank.
+// Returns scratch of the team's with room for one piece a rank.
 struct fr_device_push_piece *fr_coll_pieces(const struct fr_coll_team *group);
 
 #endif

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Exchanges between the GPUs of a group: each rank stores its slices straight into the receive
-// buffers of the others, once all have said where these are. An all-to-all is one in which every
-// rank has a slice for every other; a broadcast, a gather, a scatter and an allgather are others.
+// Exchanges between the GPUs of a team. Each rank stores its slices straight into the receive
+// buffers of the others, once all have said where these are. In an all-to-all every rank has a
+// slice for every other. Broadcast, gather, scatter and allgather are exchanges as well.
 #ifndef FR_FABRAIL_COLL_ALLTOALL_H
 #define FR_FABRAIL_COLL_ALLTOALL_H
 
 #include "fabrail/coll/task.h"
 
-// One rank's part. Slots stand by rank of the group; those without bytes need no address.
+// One rank's part. Slots are in the order of ranks; a slot of 0 bytes needs no address.
 struct fr_coll_alltoall {
     const char *call; // for messages
-    uint64_t what;    // the same on all ranks
+    uint64_t what;    // the operation; the same on all ranks
     const struct fr_coll_slot *sends;
     const struct fr_coll_slot *receives;
-    struct fr_device_range send_range; // the memory of all sends, if they have bytes
+    struct fr_device_range send_range; // memory of all sends, if they have bytes
     struct fr_coll_buffer receive;     // the bytes that hold all receives
-    struct fr_coll_copy before,
-        after; // of workspace that is sent from and received into (copies.h)
+    // Copies of workspace that is sent from, and that is received into (copies.h).
+    struct fr_coll_copy before, after;
 };
 
-// Begins an exchange. Both are the caller's until the task is over.
+// Begins an exchange. Task and exchange are the caller's, and must stay until the task is over.
 void fr_coll_alltoall_begin(struct fr_coll_task *task, struct fr_coll_team *group,
                             const struct fr_coll_alltoall *exchange);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Broadcasts among the GPUs of a group. The root pushes all to each other rank; or, where that is
-// much for one link, a slice to each, which they then push to one another.
+// Broadcasts among the GPUs of a team. The root pushes all bytes to each other rank. Where that is
+// much for one link it pushes a slice to each, and they push their slices to one another.
 #ifndef FR_FABRAIL_COLL_BCAST_H
 #define FR_FABRAIL_COLL_BCAST_H
 
@@ -11,13 +11,13 @@
 struct fr_coll_bcast {
     const char *call; // for messages
     int root;
-    struct fr_coll_slot data;          // what the root sends and the others receive, of equal size
-    struct fr_coll_buffer memory;      // that it is in
-    struct fr_coll_copy before, after; // of workspace that this is (copies.h)
+    struct fr_coll_slot data;          // what the root sends and others receive, of equal size
+    struct fr_coll_buffer memory;      // the memory that `data` is in
+    struct fr_coll_copy before, after; // copies if `data` is workspace (copies.h)
     struct fr_policy_bcast plan;       // written by fr_coll_bcast_begin
 };
 
-// Begins a broadcast. Both are the caller's until the task is over.
+// Begins a broadcast. Task and broadcast are the caller's, and must stay until the task is over.
 void fr_coll_bcast_begin(struct fr_coll_task *task, struct fr_coll_team *group,
                          struct fr_coll_bcast *bcast);
 

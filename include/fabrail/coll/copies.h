@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Copies between the application's memory and workspace, where that is what peers reach.
+// Copies between the application's memory and workspace, for buffers of which peers reach a copy in
+// workspace.
 #ifndef FR_FABRAIL_COLL_COPIES_H
 #define FR_FABRAIL_COLL_COPIES_H
 
@@ -11,15 +12,17 @@ struct fr_coll_slot {
     uint64_t bytes;
 };
 
-// A copy between the application's memory, which is `range`, and workspace on the same device.
+// A copy between the application's memory and workspace on the same device.
 struct fr_coll_copy {
-    struct fr_device_range range;
+    struct fr_device_range range;      // the application's memory
     struct fr_device_push_piece piece; // 0 bytes: there is none
-    struct fr_coll_slot own; // of the workspace, what is left out: this rank alone reads or writes
-                             // it, and does so in the application's memory
+    // Part of the workspace that is left out of the copy. This rank alone reads or writes it, and
+    // does so in the application's memory.
+    struct fr_coll_slot own;
 };
 
-// Whether the device that moves bytes could spare a copy and use the application's memory.
+// Returns whether the device that moves bytes can use the application's memory itself, so that
+// bytes need not be copied.
 static inline bool fr_coll_can_spare(const struct fr_coll_copy *copy,
                                      const struct fr_device_range *mover)
 {
@@ -28,20 +31,22 @@ static inline bool fr_coll_can_spare(const struct fr_coll_copy *copy,
            (range->context == mover->context || !range->context || !mover->context);
 }
 
-// Where the application has what is at an address of workspace that is copied to or from.
+// Returns where the application has the byte that is copied to this address of workspace.
 static inline uintptr_t fr_coll_source(const struct fr_coll_copy *in, uintptr_t address)
 {
     return address - in->piece.dst + in->piece.src;
 }
+
+// Returns where the application gets the byte that is copied from this address of workspace.
 static inline uintptr_t fr_coll_target(const struct fr_coll_copy *out, uintptr_t address)
 {
     return address - out->piece.src + out->piece.dst;
 }
 
-// Begins a copy to workspace, or out of it.
+// Begins a copy to workspace, or with `out` from workspace. The caller waits for `work`.
 void fr_coll_copy_begin(const struct fr_coll_copy *copy, bool out, struct fr_device_work *work);
 
-// Has the kernel that makes a move make the copy as well. False where it cannot.
+// Has the kernel that makes a move make the copy as well. Returns false where it cannot.
 bool fr_coll_copy_plan(const struct fr_coll_copy *copy, bool out, struct fr_device_move *move);
 
 #endif

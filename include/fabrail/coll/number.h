@@ -1,26 +1,29 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Numbers of groups, which their tags go by: of two groups that two processes share, none has the
-// other's.
+// Numbers of teams, from which their tags follow. Two teams that share two processes never have the
+// same number, unless numbers are too few.
 #ifndef FR_FABRAIL_COLL_NUMBER_H
 #define FR_FABRAIL_COLL_NUMBER_H
 
 #include "fabrail/core.h"
 
-// All zeros at first.
+// The number of one team. All zeros at first.
 struct fr_coll_number {
-    uint32_t value;              // below how many there are
-    struct fr_coll_number *next; // of those of this process
+    uint32_t value;              // below the count of numbers
+    struct fr_coll_number *next; // in the list of this process
 };
 
-// Draws, of so many numbers as there are, one that no other group of this process has, and that no
-// other process draws; it stays until dropped. Where there are fewer numbers than processes, or
-// this one has as many groups as are its own to draw, another group may have it.
+// Draws one of `count` numbers for a team of the process with this rank in a job of this size. The
+// number stays in use until it is dropped, and `number` must stay where it is. No other team of
+// this process has it, and no other process draws it.
+//
+// Another team may have it where there are fewer numbers than processes, or where this process has
+// as many teams as numbers to draw.
 void fr_coll_number_draw(struct fr_coll_number *number, uint32_t count, int rank, int size);
 
-// What was drawn gives way to what another rank has drawn.
+// Replaces the number that was drawn by the one that another rank has drawn.
 void fr_coll_number_change(struct fr_coll_number *number, uint32_t value);
 
-// One that was not drawn is accepted.
+// Gives the number back. A number that was never drawn is accepted.
 void fr_coll_number_drop(const struct fr_coll_number *number);
 
 #endif

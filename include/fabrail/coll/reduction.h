@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Reductions and scans among the GPUs of a group: each rank pulls a slice of all ranks' vectors,
-// combines it in rank order by one kernel, and pushes the result to those who want it. So the bits
-// are the same on every rank, and vectors may be reduced where they are.
+// Reductions and scans among the GPUs of a team. Each rank pulls a slice of all ranks' vectors, and
+// combines it in rank order in one kernel. It pushes the result to the ranks that want it. So all
+// ranks get the same bits, and vectors may be reduced where they are.
 #ifndef FR_FABRAIL_COLL_REDUCTION_H
 #define FR_FABRAIL_COLL_REDUCTION_H
 
 #include "fabrail/coll/task.h"
 #include "fabrail/device/reduce.h"
 
+// The form of a reduction: which ranks get which part of the result.
 enum fr_coll_form {
     FR_COLL_TO_ALL,
     FR_COLL_TO_ROOT,
@@ -21,27 +22,27 @@ struct fr_coll_reduce {
     const char *call; // for messages
     enum fr_coll_form form;
     enum fr_reduce_row row;
-    int root;         // of FR_COLL_TO_ROOT, else 0
+    int root;         // with FR_COLL_TO_ROOT, else 0
     size_t elements;  // of the whole vector
-    size_t own_first; // of FR_COLL_SCATTERED: this rank's part
+    size_t own_first; // with FR_COLL_SCATTERED: where this rank's part begins
     size_t own_elements;
     struct fr_coll_slot send;          // the vector
     struct fr_coll_slot receive;       // where this rank gets its result, if it gets any
     struct fr_coll_buffer read;        // memory of the vector
     struct fr_coll_buffer written;     // memory of the result
     struct fr_device_range mover;      // the device that this rank works with
-    struct fr_coll_copy before, after; // of workspace that vector and result are in (copies.h)
+    struct fr_coll_copy before, after; // copies if vector or result are in workspace (copies.h)
     // Written by fr_coll_reduce_begin.
     size_t element_bytes;
     struct fr_coll_slot slots[FR_COLL_SIDES];
-    struct fr_device_reduction work; // of this rank, as soon as all are there
+    struct fr_device_reduction work; // what this rank's kernel does
 };
 
-// Whether a group is small enough for it.
+// Returns whether a team is small enough for the kernel.
 bool fr_coll_reduce_serves(const struct fr_coll_team *group);
 
-// Begins a reduction. A result may be in the vector's memory only where it is of the same elements.
-// Both are the caller's until the task is over.
+// Begins a reduction. A result may be in the vector's memory only where it has the same elements.
+// Task and reduction are the caller's, and must stay until the task is over.
 void fr_coll_reduce_begin(struct fr_coll_task *task, struct fr_coll_team *group,
                           struct fr_coll_reduce *reduce);
 

@@ -1,50 +1,60 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rounds of a group: each rank posts a few bytes, and looks for what the others have posted. The
-// posts are in shared memory, or in device memory where the ranks are on several hosts. Nothing
-// here waits for another rank.
+// Rounds of a team: each rank posts a few bytes, and looks for what the others have posted. Posts
+// are in shared memory, or in device memory where the ranks are on several hosts. Nothing here
+// waits for another rank.
 #ifndef FR_FABRAIL_COLL_ROUNDS_H
 #define FR_FABRAIL_COLL_ROUNDS_H
 
 #include "fabrail/coll.h"
 
-// One round, from this rank's post until all others' are there. The caller sets the first two, all
-// else to zeros; one that is reused begins anew.
+// One round, from this rank's post until all others' are there. The caller sets the first two
+// fields and zeros the rest. A round that is used again starts from zeros.
 struct fr_coll_round {
     const char *call; // the MPI function, for messages
-    bool ends;        // the last round of an operation, to which all come that have agreed on it
+    bool ends;        // the last round of an operation; all ranks that have agreed on it come to it
     // Written by the functions below.
     uint64_t number; // 0: this rank has not posted
     enum fr_coll_slab_done done;
-    unsigned looks;      // that found nothing, since this rank began to wait for room or for posts
-    struct fr_wait time; // since then, from the first time that the others were looked after
-    int64_t looked_ns;   // how long that had lasted when the late were looked for, once a second
+    unsigned looks; // looks that found nothing, since this rank began to wait for room or posts
+    struct fr_wait time; // the wait, from the first check for late ranks on
+    int64_t looked_ns;   // how long the wait had lasted at the last check, one a second
 };
 
-// Posts for the group's next round, unless there is no room yet: round->number says whether. With a
-// move, round->done says whether it was made, and the next round is posted, marked, as well.
-// Returns FR_ERR_MPI when a rank is gone or FABRAIL_TIMEOUT has passed, which is logged; the group
-// is then broken. FR_ERR_UNSUPPORTED when a rank has quit.
+// Posts for the team's next round. Without room it posts nothing, round->number stays 0, and the
+// caller calls again. round->done says whether the post's move was made. If so, the next round has
+// been posted too, marked.
+//
+// Returns FR_ERR_MPI when a rank is gone or FABRAIL_TIMEOUT has passed, which is logged; the team
+// is broken then. Returns FR_ERR_UNSUPPORTED when a rank has quit.
 FR_MUST_CHECK enum fr_status fr_coll_round_post(struct fr_coll_team *group,
                                                 struct fr_coll_round *round,
                                                 const struct fr_coll_post *post);
 
-// Posts unless that has been done, and looks whether all ranks have. Returns as
-// fr_coll_round_post does.
+// Posts for the round unless that has been done, and writes to *met whether all ranks have. Returns
+// as fr_coll_round_post does.
 FR_MUST_CHECK enum fr_status fr_coll_round_meet(struct fr_coll_team *group,
                                                 struct fr_coll_round *round,
                                                 const struct fr_coll_post *post, bool *met);
 
-// For a round that was met, until fr_coll_round_done: whether a rank has marked its post, and the
-// post, which is there unless all are marked alike; and whether they are, which those of one host
-// are not known to be.
+// Returns whether all ranks have marked their posts alike, which is never known of ranks of one
+// host. For a round that was met, until fr_coll_round_done.
 bool fr_coll_round_is_alike(const struct fr_coll_team *group, uint64_t number);
+
+// Returns whether a rank has marked its post. For a round that was met, until fr_coll_round_done.
 bool fr_coll_round_is_marked(const struct fr_coll_team *group, int rank, uint64_t number);
+
+// Returns a rank's post, which is there unless all ranks have marked theirs alike. For a round that
+// was met, until fr_coll_round_done.
 const void *fr_coll_round_read(const struct fr_coll_team *group, int rank, uint64_t number);
+
+// Says that this rank needs no posts of the round any more.
 void fr_coll_round_done(const struct fr_coll_team *group, uint64_t number);
 
-// Waits for a while between two looks, and moves on now and then what others may wait for in this
-// process. `pace` is of the caller's, from fr_coll_round_pace for each round anew.
+// Returns how to wait between two looks at a round. The caller takes it anew for each round.
 struct fr_wait fr_coll_round_pace(const struct fr_coll_team *group);
+
+// Waits for a while between two looks. Now and then it makes progress for others that may wait for
+// this process.
 void fr_coll_round_pause(const struct fr_coll_team *group, struct fr_wait *pace);
 
 #endif

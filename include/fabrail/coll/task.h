@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A collective operation of a group as a task: stages from the agreement to the end, and a function
-// that goes on as far as it can and waits for no other rank. A blocking call runs its task to the
-// end.
+// A collective operation of a team as a task. It has stages from the agreement to the end, and a
+// function that goes on as far as it can without waiting for another rank. A blocking call runs its
+// task to the end.
 //
 //     struct fr_coll_task task;
+
 //     fr_coll_alltoall_begin(&task, group, &exchange);
+
 //     enum fr_status status = fr_coll_task_run(&task);
 //
-// All ranks of a group begin the same operations in the same order, or decline. Tasks of several
-// groups may be under way at once, in one thread or in several; those of one group take turns: each
-// begins when the one before is over. More of them at once would take a segment or a slab each,
-// with rounds of its own, since all ranks post for the rounds of one in the same order.
+// All ranks of a team begin the same operations in the same order, or decline. Tasks of several
+// teams may be under way at once, in one thread or in several. Tasks of one team take turns: each
+// begins when the one before is over. Two at once would need a segment or slab each, since all
+// ranks post for the rounds of one in the same order.
 //
-// One thread at a time uses the tasks of one group. The caller owns a task, and what it was begun
-// with, until it is over; none may be dropped before. It allocates nothing.
+// One thread at a time uses the tasks of one team. The caller owns a task, and what it was begun
+// with, until it is over; none may be dropped before. A task allocates nothing.
 #ifndef FR_FABRAIL_COLL_TASK_H
 #define FR_FABRAIL_COLL_TASK_H
 
@@ -23,19 +25,19 @@
 // One rank's part in an operation.
 struct fr_coll_part {
     const char *call; // for messages
-    uint64_t what;    // tells apart operations of which all ranks must be in the same
+    uint64_t what;    // the operation, which must be the same on all ranks
     struct fr_coll_buffer buffers[FR_COLL_SIDES];
     const struct fr_coll_slot *slots; // of this rank, for the others
-    int slot_count;                   // at most the ranks, or 2
-    int first_read;                   // slots of each other rank's that this one needs
+    int slot_count;                   // at most the number of ranks, or 2
+    int first_read;                   // first of the slots of each other rank that this one needs
     int read_count;                   // at most 2
-    struct fr_device_range mover;     // whose device moves bytes for this rank, if any does
-    struct fr_coll_copy before;       // to be made before others reach the memory
-    struct fr_coll_copy after;        // and once all has been moved
+    struct fr_device_range mover;     // its device moves bytes for this rank, if any does
+    struct fr_coll_copy before;       // made before others reach the memory
+    struct fr_coll_copy after;        // made once all bytes have moved
 
-    // Says what is to be moved if all is as it was in the operation before, with the places and the
-    // memory of that, so that a kernel can do it as soon as all ranks are there; false where it is
-    // nothing that a kernel does.
+    // Writes to *move what is to be moved if all is as in the operation before, with the slots and
+    // memory of that. A kernel can then do it as soon as all ranks are there. Returns false where
+    // no kernel does it.
     bool (*plan)(struct fr_coll_team *group, void *operation, struct fr_device_move *move);
 
     // Begins to move this rank's bytes of one step, or returns why it has not. Between two steps
@@ -46,69 +48,74 @@ struct fr_coll_part {
     void *operation;
 };
 
+// The stages of a task, in their order.
 enum fr_coll_stage {
-    FR_COLL_STAGE_TURN,    // operations before it on the group are not over
-    FR_COLL_STAGE_DECLINE, // it says that it does not take part
-    FR_COLL_STAGE_COPY_IN, // what others read is copied to workspace
-    FR_COLL_STAGE_ADVERTS, // it posts what it advertises, and looks for that of the others
-    FR_COLL_STAGE_MAPPED,  // and whether they have mapped the memory
-    FR_COLL_STAGE_MOVE,    // it begins to move its bytes,
-    FR_COLL_STAGE_MOVED,   // and looks whether the device has moved them
-    FR_COLL_STAGE_RESULTS, // it posts whether that went well, and looks for that of the others
+    FR_COLL_STAGE_TURN,    // waits for the team's earlier operations
+    FR_COLL_STAGE_DECLINE, // says that it does not take part
+    FR_COLL_STAGE_COPY_IN, // copies what others read to workspace
+    FR_COLL_STAGE_ADVERTS, // posts its advert, and looks for those of the others
+    FR_COLL_STAGE_MAPPED, // posts whether it has mapped the memory, and looks for the others' words
+    FR_COLL_STAGE_MOVE,   // begins to move its bytes
+    FR_COLL_STAGE_MOVED,  // looks whether the device has moved them
+    FR_COLL_STAGE_RESULTS, // posts whether that went well, and looks for the others' results
     FR_COLL_STAGE_COPY_OUT,
     FR_COLL_STAGE_OVER,
 };
 
+// A task. Its fields are module coll's, but for those that fr_coll_task_begin names.
 struct fr_coll_task {
     struct fr_coll_team *group;
-    struct fr_coll_part part; // unless it declines
+    struct fr_coll_part part; // unused in a task that declines
     // Written by the functions below, and by agree.c.
     enum fr_coll_stage stage;
     enum fr_status status;
     bool declines;
-    bool waits; // for the device, since the caller has nothing else to do
+    bool waits; // for the device: the caller has nothing else to do
     struct fr_device_work work;
-    uint64_t turn; // operations of the group that were begun before
+    uint64_t turn; // count of the team's operations that were begun before
     int step;
     struct fr_coll_round round;
-    uint32_t word;               // posted for it, but for adverts
+    uint32_t word;               // posted in all rounds but that of adverts
     enum fr_coll_slab_done done; // what a kernel has moved
-    // Of the agreement.
+    // The agreement's part.
     struct fr_device_move move;
-    bool moves;        // a kernel may make it
+    bool moves;        // a kernel may make `move`
     uint64_t user;     // the context that maps
     size_t slot_bytes; // of the slots that are advertised
-    uint64_t adverts;  // the round that these are posted for
-    unsigned mark;     // of the operation of the past that this rank is in again, 0: of none
-    bool alike;        // all ranks are in that again
-    unsigned previous; // the operation before, in the past
-    unsigned replaced; // the set that is mapped anew
+    uint64_t adverts;  // number of the round of adverts
+    unsigned mark;     // of the past operation that this rank is in again; 0: none
+    bool alike;        // all ranks are in that operation again
+    unsigned previous; // the operation before, among the past ones
+    unsigned replaced; // the mapping set that is mapped anew
 };
 
-// Begins a task with task->part, which the caller has written. To be called by functions of
-// operations alone, such as fr_coll_alltoall_begin. Does not post anything.
+// Begins a task with task->part, which the caller has written. Posts nothing yet. Called by the
+// functions of operations alone, such as fr_coll_alltoall_begin.
 void fr_coll_task_begin(struct fr_coll_task *task, struct fr_coll_team *group);
 
-// Begins one that tells the others that this rank takes part in no operation this time. It waits
-// for nobody but for room to say so.
+// Begins a task that tells the others that this rank takes no part in the next operation. It waits
+// for room to say so, and for nothing else of the others.
 void fr_coll_task_begin_declined(struct fr_coll_task *task, struct fr_coll_team *group,
                                  const char *call);
 
-// Goes on as far as is possible without waiting for another rank. Returns FR_OK until the task is
-// over; then *over is true, the task may be dropped, and the result is that of the operation.
+// Goes on with a task as far as is possible without waiting for another rank. Sets *over when the
+// task is over and may be dropped. Returns FR_OK until then, and the result of the operation with
+// it.
+//
 // FR_OK: all bytes are where they belong, on all ranks. FR_ERR_UNSUPPORTED: some rank cannot take
 // part, no byte has moved, and all ranks find the same. Any other failure comes after bytes have
 // moved, or because a rank is gone: the operation is lost.
 //
-// What it does wait for no other rank can hold up: the driver while it exports and maps memory, the
-// device while it copies words of slabs, and a kernel that looks for others (met.h) for 0.1 ms at
-// most.
+// No other rank can hold up what it does wait for. It waits for the driver to export and map
+// memory, and for the device to copy words of slabs. It waits for a kernel that looks for others
+// (barrier_kernel.h) for 0.1 ms at most.
 FR_MUST_CHECK enum fr_status fr_coll_task_progress(struct fr_coll_task *task, bool *over);
 
-// Goes on until the task is over, and makes progress for others meanwhile. Returns the result.
+// Runs a task until it is over, and makes progress for others meanwhile. Returns the result of the
+// operation.
 FR_MUST_CHECK enum fr_status fr_coll_task_run(struct fr_coll_task *task);
 
-// Declines, and runs that to its end.
+// Begins a task that declines, and runs it to its end.
 void fr_coll_decline(struct fr_coll_team *group, const char *call);
 
 #endif

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where the ranks of a communicator, all on one host, find out without waiting for each other from
-// which of their calls on they are a group: a slot in a table that the processes of the host share.
+// How the ranks of a communicator, all on one host, find out from which of their calls on they are
+// a team. They do so without waiting for each other, in a table that the processes of the host
+// share. Each communicator has a slot in it.
 //
-// A rank joins in the first call in which it uses a GPU, and from then on says in each call how far
-// it has come. Once all have joined, whoever is first in a call makes it the one: those that come
-// to it, or to a later one, see that; all earlier calls were done otherwise, by all. Who has never
-// used a GPU knows nothing of all this.
+// A rank joins in the first call in which it uses a GPU. From then on it says in each call how far
+// it has come. Once all ranks have joined, the first that comes into a call makes it the team's
+// first call. The others see that when they come to this call or a later one. All earlier calls
+// were done without a team by all. A rank that has never used a GPU knows nothing of this.
 #ifndef FR_FABRAIL_COLL_TEAM_DISCOVERY_H
 #define FR_FABRAIL_COLL_TEAM_DISCOVERY_H
 
@@ -13,34 +14,45 @@
 
 struct fr_coll_discovery;
 
-// Joins in call number `call` (from 1), which is not among those done as a group. `sharers`
-// processes of this host may use the table, which `secret` is the secret of. NULL when there is no
-// room; then there will be no group. The place is left once.
+// Joins the slot of a communicator in call number `call` (from 1), which is not yet done as a team.
+// `name` and `size` are the communicator's. `secret` is the table's, which up to `sharers`
+// processes of this host use. Returns NULL when there is no room; then there will be no team.
 struct fr_coll_discovery *fr_coll_discovery_join(const struct fr_job_secret *secret, int sharers,
                                                  uint64_t name, int size, uint64_t call);
+
+// Leaves the slot, once. The caller must not use it afterwards; NULL is accepted.
 void fr_coll_discovery_leave(struct fr_coll_discovery *place);
 
-// Whether a later call is done as a group, as all ranks find alike. `number` is what this rank
-// would give the group; *given is what was given.
+// Returns whether a later call is done as a team, which all ranks find alike. `number` is what this
+// rank would give the team, *given the number that it has been given.
 bool fr_coll_discovery_enter(struct fr_coll_discovery *place, uint64_t call, uint32_t number,
                              uint32_t *given);
 
-// Rank 0 says whether it has made something; the others ask: 0 while that is not known, 1 made, -1
-// not. Then each says whether it could use it, and all ask: 0 while some have not said, 1 all
-// could, -1 not. Once in the life of a group.
+// Says whether rank 0 has made the team's memory. Called by rank 0, once in the life of a team.
 void fr_coll_discovery_made(struct fr_coll_discovery *place, bool made);
+
+// Returns 1 when rank 0 has made the memory, -1 when it has not, 0 while that is not known.
 int fr_coll_discovery_is_made(const struct fr_coll_discovery *place);
+
+// Says whether this rank could use the memory that rank 0 has made. Once in the life of a team.
 void fr_coll_discovery_tried(struct fr_coll_discovery *place, bool could);
+
+// Returns 1 when all ranks could use the memory, -1 when some could not, 0 while some have not
+// said.
 int fr_coll_discovery_all_tried(const struct fr_coll_discovery *place);
 
-// A rank says that it takes part in no agreement any more, before or after it has said whether it
-// could use what rank 0 has made, and the others ask. There will be no group then, unless there is
-// one already.
+// Whether a rank has left all agreements: not at all, before it has said whether it could use the
+// team's memory, or after that.
 enum fr_coll_quit { FR_COLL_STAYS, FR_COLL_QUIT_UNTRIED, FR_COLL_QUIT };
+
+// Says that this rank takes part in no agreement any more. There will be no team then, unless there
+// is one already.
 void fr_coll_discovery_quit(struct fr_coll_discovery *place, enum fr_coll_quit quit);
+
+// Returns how the first rank that has quit has done so, FR_COLL_STAYS while none has.
 enum fr_coll_quit fr_coll_discovery_was_quit(const struct fr_coll_discovery *place);
 
-// Unmaps the table; after MPI_Finalize, which ends the last communicators.
+// Unmaps the table. Called after MPI_Finalize, which ends the last communicators.
 void fr_coll_discovery_release(void);
 
 #endif

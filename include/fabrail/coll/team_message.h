@@ -1,46 +1,50 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the ranks of a communicator tell its first one, and what it tells all of them: for ranks of
-// several hosts, inside of a call that may wait for all of them.
+// Meetings of the ranks of a communicator on several hosts: what the ranks tell rank 0, and what it
+// tells all of them. They meet inside of a call that may wait for all of them.
 #ifndef FR_FABRAIL_COLL_TEAM_MESSAGE_H
 #define FR_FABRAIL_COLL_TEAM_MESSAGE_H
 
 #include "fabrail/job.h"
 
-// On the communicator of Fabrail's own, above the tags of other modules.
+// A tag on Fabrail's own communicator, above the tags of other modules.
 enum { FR_COLL_MEET_TAG = FR_JOB_UNUSED_TAG + 1 };
 
-// Who meets. Name and call tell meetings apart, of all communicators that two processes share.
+// The ranks that meet. Name and call tell apart the meetings of all communicators that two
+// processes share.
 struct fr_coll_meeting {
     uint64_t name;
     uint64_t call;
-    uint64_t number; // of those in which all ranks meet, this call's
+    uint64_t number; // this call's, among those in which all ranks meet
     int rank;
     int size;
-    const int *world; // the ranks' ranks in the world
+    const int *world; // ranks in MPI_COMM_WORLD, by rank
 };
 
-// Puts together the words of ranks [1, size), by `or`, with that of rank 0, and writes to *answer
-// what rank 0 makes of them by `judge`, the same on all ranks. False when MPI fails, or a rank has
-// not come within FABRAIL_TIMEOUT, or one has quit before.
+// Combines the words of all ranks with `or`, and writes to *answer what rank 0 makes of them by
+// `judge`. All ranks get the same answer. Returns false when MPI fails, when a rank has not come
+// within FABRAIL_TIMEOUT, or when one has quit before.
 bool fr_coll_meet(const struct fr_coll_meeting *meeting, uint64_t word,
                   uint64_t (*judge)(uint64_t words, void *cookie), void *cookie, uint64_t *answer);
 
-// Writes the `bytes` bytes of each rank to `all`, by rank. False then, too, or where there is no
-// memory.
+// Writes the `bytes` bytes at `own` of each rank to `all`, by rank. Returns false when MPI fails,
+// when a rank has not come within FABRAIL_TIMEOUT, when one has quit before, or without memory.
 bool fr_coll_team_message_gather(const struct fr_coll_meeting *meeting, const void *own,
                                  size_t bytes, void *all);
 
-// Tells the other ranks that this one has given up what the name stands for, or that it has quit
-// and comes to no meeting after this number; does not wait. And says whether another one has told
-// so, which costs a probe. That is the call of such a meeting.
+// Values of `call` in a meeting that is only told. END: this rank has given up what the name stands
+// for. QUIT: it comes to no meeting after this number.
 #define FR_COLL_MEET_END  UINT64_MAX
 #define FR_COLL_MEET_QUIT (UINT64_MAX - 1)
+// Tells the other ranks the meeting's `call`, one of the two above. Does not wait.
 void fr_coll_team_message_tell(const struct fr_coll_meeting *meeting);
+
+// Returns whether another rank has told the meeting's `call`. Costs a probe.
 bool fr_coll_team_message_was_told(const struct fr_coll_meeting *meeting);
 
-// Drops what has come for a name that nobody asks for any more. And takes what is left; in
-// MPI_Finalize, when nothing of the kind is sent any more.
+// Drops messages that have come for a name that nobody asks for any more.
 void fr_coll_team_message_forget(uint64_t name);
+
+// Receives and drops what is left. Called in MPI_Finalize, when no such messages are sent any more.
 void fr_coll_team_message_release(void);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Receives into host memory that are under way and may bring an RTS, in a few words each:
-// a process that others can send an RTS to has to look at all of them, and hardly ever finds one.
-// What has brought an RTS becomes an operation, and goes on as such.
+// Receives into host memory that are under way and may bring an RTS, in a few words each. A process
+// that may be sent an RTS has to look at all of them, and hardly ever finds one. A receive that has
+// brought an RTS becomes an operation.
 //
 // All functions may be called by several threads at once, without locks. A receive is claimed by
 // the thread that completes it, for the reason told in table.h.
@@ -12,62 +12,73 @@
 
 struct fr_request_posted; // one receive
 
-// Adds a receive that the real MPI has begun, of elements of a predefined datatype without gaps:
-// `args` are those of MPI_Irecv or MPI_Imrecv. Where there is no place for it, it becomes an
-// operation at once. Returns what the call returns.
+// Adds a receive that the real MPI has begun. Its elements are of a predefined datatype without
+// gaps; `args` are those of MPI_Irecv or MPI_Imrecv. Where there is no place for it, it becomes an
+// operation at once. Returns what the application's call returns.
 int fr_request_posted_add(enum fr_fn fn, const fr_word *args, fr_word request);
 
-// Fills posted[i] with the claimed receive of request i of an array in the family's handle width,
-// or NULL. Returns how many there are; `posted` is undefined when that is 0.
+// Claims the receives of `count` requests, an array in the family's handle width. Fills posted[i]
+// with the receive of request i, or NULL. Returns how many there are; `posted` is undefined when
+// that is 0.
 size_t fr_request_posted_claim(const void *requests, size_t count,
                                struct fr_request_posted **posted);
 
-// Gives back those that are not NULL.
+// Gives back claimed receives; NULL entries are accepted.
 void fr_request_posted_unclaim(struct fr_request_posted *const *posted, size_t count);
 
-// Whether a claimed receive that has completed with this status, NULL if it says nothing, has
-// brought an RTS.
+// Returns whether a claimed receive that has completed with this status has brought an RTS.
+// `status` is NULL if there is none.
 bool fr_request_posted_has_rts(const struct fr_request_posted *receive, const void *status);
 
-// Whether a receive that may have failed may have an RTS, or the beginning of one that MPI cut off.
+// Returns whether a claimed receive that may have failed may have an RTS, or the beginning of one
+// that MPI cut off. `status` is NULL if there is none, `error` is MPI's code.
 bool fr_request_posted_may_have_rts(const struct fr_request_posted *receive, const void *status,
                                     int error);
 
 // Forgets a claimed receive that is complete.
 void fr_request_posted_forget(struct fr_request_posted *receive);
 
-// Forgets claimed receives that are not NULL, which have completed with these statuses, NULL if MPI
-// was given none, and without an error, and makes them NULL. Stops and returns false at one that
-// has brought an RTS.
+// Forgets claimed receives that have completed without an error, and makes their entries NULL; NULL
+// entries are accepted. `statuses` is NULL if MPI was given none. Stops and returns false at a
+// receive that has brought an RTS.
 bool fr_request_posted_end(struct fr_request_posted **posted, size_t count, const char *statuses);
 
-// Adds a receive of MPI_Irecv, in a thread that is alone (fr_request_alone).
+// Adds a receive of MPI_Irecv, as fr_request_posted_add does, in a thread that is alone
+// (fr_request_alone).
 int fr_request_posted_add_alone(const fr_word *args, fr_word request);
 
-// Forgets the receives of a thread that is alone which MPI has completed without an error, by the
-// values that their requests had, with these statuses, NULL if MPI was given none. Stops and
-// returns false at one that has brought an RTS.
+// Forgets the receive of this request value, which MPI has completed without an error. For a thread
+// that is alone. `status` is NULL if MPI was given none. Returns false, and keeps it, if it has
+// brought an RTS.
 bool fr_request_posted_end_one_late(fr_word request, const char *status);
+
+// Forgets the receives of these request values, which MPI has completed without an error. For a
+// thread that is alone. `statuses` is NULL if MPI was given none. Stops and returns false at a
+// receive that has brought an RTS.
 bool fr_request_posted_end_late(const void *requests, size_t count, const char *statuses);
 
-// Makes an operation of a claimed receive and puts it in the side table, claimed, by one who looks
-// `early` or who completes it. NULL when out of memory, else the receive is forgotten.
+// Makes an operation of a claimed receive and puts it in the side table, still claimed. `early`: by
+// a thread that looks early, not one that completes it. The receive is then forgotten. Returns NULL
+// when out of memory.
 struct fr_request_op *fr_request_posted_promote(struct fr_request_posted *receive, bool early);
 
-// Makes operations of those that have brought an RTS and that nobody has claimed, for the functions
-// of request.h that look at operations early.
+// Makes operations of receives that have brought an RTS and that nobody has claimed. The functions
+// of request.h that look at operations early then find them.
 void fr_request_posted_look(void);
 
-// The same also of those that another thread is just looking at, for which it waits; and marks the
-// RTS that stand in the memory of those that another thread is completing as received. Returns how
-// many it could not mark, of which nothing is known yet, up to `max` of them.
+// Makes operations of receives that have brought an RTS, and waits for those that another thread is
+// looking at. Marks the RTS in the memory of receives that another thread is completing as
+// received. Writes those that it could not mark, of which nothing is known yet, to `incoming`, up
+// to `max` of them. Returns how many these are.
 size_t fr_request_posted_take_incoming(struct fr_rndv_incoming *incoming, size_t max);
 
-// Says that threads take messages by matching them, while others may receive at once. From then on
-// such receives are to be noted as well, unless calls come one at a time, or an error handler may
-// leave one.
+// Says that threads take messages by matching them (MPI_Mprobe), while others may receive at once.
+// From then on receives that block are noted as well, where fr_request_posted_may_note is true.
 void fr_request_posted_note_at_once(void);
-bool fr_request_posted_may_note(void); // but for the first of these conditions
+
+// Returns whether blocking receives may be noted: calls do not come one at a time, and no error
+// handler may leave one.
+bool fr_request_posted_may_note(void);
 extern _Atomic bool fr_request_posted_matches;
 static inline bool fr_request_posted_notes_at_once(void)
 {
@@ -75,9 +86,9 @@ static inline bool fr_request_posted_notes_at_once(void)
            fr_request_posted_may_note();
 }
 
-// Notes what this thread is about to receive at once, of elements of a predefined datatype without
-// gaps, as claimed: `args` begin with the arguments that MPI_Recv has first. NULL where there is no
-// place for it. It is to be forgotten before the call ends.
+// Notes, as claimed, what this thread is about to receive in a call that blocks. Its elements are
+// of a predefined datatype without gaps; `args` begin with the arguments that MPI_Recv has first.
+// Returns NULL where there is no place for it. Must be forgotten before the call ends.
 struct fr_request_posted *fr_request_posted_begin(enum fr_fn fn, const fr_word *args);
 
 #endif

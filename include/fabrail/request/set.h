@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One call that completes requests or asks whether they are complete: which requests are Fabrail's,
-// what MPI is given, which requests it has completed, and what the application gets.
+// One call that completes requests or asks whether they are complete. It knows which requests are
+// Fabrail's, what MPI is given, which requests MPI has completed, and what the application gets.
 //
-// Most calls complete receives that have brought no RTS, in a thread that is alone. For those, the
-// inline functions here are all there is: fr_request_complete is made of them, and so is the quick
+// Most calls complete receives that have brought no RTS, in a thread that is alone. The inline
+// functions here are all that such calls need. fr_request_complete is made of them. So is the quick
 // call of a function, whose class the compiler knows.
 #ifndef FR_FABRAIL_REQUEST_SET_H
 #define FR_FABRAIL_REQUEST_SET_H
@@ -13,13 +13,14 @@
 
 #include <string.h>
 
-// What a class of functions does with its requests.
+// The way in which a class of functions deals with its requests.
 struct fr_request_form {
     enum { FR_OF_ONE, FR_OF_ALL, FR_OF_ANY, FR_OF_SOME } of;
-    bool waits; // until something is complete, so that no flag says whether it is
-    bool asks;  // and completes nothing
+    bool waits; // waits until something is complete, so that no flag tells whether it is
+    bool asks;  // completes nothing
 };
 
+// Returns the form of a class of functions that complete requests.
 static inline struct fr_request_form fr_request_form_of(enum fr_class class)
 {
     switch (class) {
@@ -50,20 +51,23 @@ static inline struct fr_request_form fr_request_form_of(enum fr_class class)
     }
 }
 
-// Where the arguments are: the requests or their count and list come first, the status or all
-// statuses last.
-enum { FR_SET_NUMBER = 2, FR_SET_INDICES = 3 }; // an index of any, or how many of some
+// Positions of arguments. The requests, or their count and list, come first. The status or all
+// statuses come last.
+enum { FR_SET_NUMBER = 2, FR_SET_INDICES = 3 }; // an index (any), or a count (some)
 
+// Returns whether a flag says whether requests are complete.
 static inline bool fr_request_has_flag(struct fr_request_form form)
 {
     return !form.waits && form.of != FR_OF_SOME;
 }
 
+// Returns whether all requests of the call are complete when it returns.
 static inline bool fr_request_waits_for_all(struct fr_request_form form)
 {
     return form.waits && (form.of == FR_OF_ONE || form.of == FR_OF_ALL);
 }
 
+// Returns the position of the status or of all statuses.
 static inline unsigned fr_request_status_arg(struct fr_request_form form)
 {
     switch (form.of) {
@@ -78,16 +82,19 @@ static inline unsigned fr_request_status_arg(struct fr_request_form form)
     }
 }
 
+// Returns the position of the flag, for a form that has one.
 static inline unsigned fr_request_flag_arg(struct fr_request_form form)
 {
     return fr_request_status_arg(form) - 1;
 }
 
+// Returns whether the call has a list of statuses.
 static inline bool fr_request_has_status_list(struct fr_request_form form)
 {
     return form.of == FR_OF_ALL || form.of == FR_OF_SOME;
 }
 
+// Returns the error field of a status.
 static inline int *fr_request_status_error(void *status)
 {
     return (int *)((char *)status + fr_abi_mpi.status_error_offset);
@@ -99,26 +106,27 @@ struct fr_request_set {
     struct fr_request_form form;
     fr_word *args;
     size_t count;   // requests in the call
-    size_t tracked; // of them, with an operation of ours
-    bool looked_up; // those operations; else there are none, and `ops` is undefined
-    bool late;      // they are looked up when MPI has completed them, by `hidden`
+    size_t tracked; // requests with an operation
+    bool looked_up; // operations were looked up; else there are none, and `ops` is undefined
+    bool late;      // requests are looked up once MPI has completed them, by `hidden`
     const void *requests;
     fr_word by_value;                  // storage for a request that was passed by value
     struct fr_request_op **ops;        // by request, once looked up
-    struct fr_request_posted **posted; // by request, those without an operation; NULL for none
-    bool out_of_memory;                // for what one of them has brought
-    struct fr_request_op **deferred; // by request, those that the application must not see complete
-    char *hidden;                    // a copy of the requests, for calls that must not see all
-    char *statuses; // by request, or by position among the completed (some); NULL: ignored
+    struct fr_request_posted **posted; // by request, where there is no operation; NULL: none
+    bool out_of_memory;                // no memory for what one of the receives has brought
+    struct fr_request_op **deferred;   // by request: the application must not see it complete yet
+    char *hidden; // copy of the requests, for calls that must not see all of them
+    // By request, or by position among the completed ones (some). NULL: ignored.
+    char *statuses;
     size_t done_count;
     struct fr_request_op **done; // operations that this call completes
     void **done_statuses;
     int *done_errors;
-    size_t *done_requests; // which of the requests each belongs to
-    // Where a call of any says which request is complete. An MPI that refuses the call writes
-    // nothing there, so that what the application has there says nothing, and stays.
+    size_t *done_requests; // index of the request of each
+    // The old values of the arguments by which a call of any says which request is complete. An MPI
+    // that refuses the call writes nothing there, so they are put back.
     int index_before, flag_before;
-    // What the call has to tell an error handler, which may not return: the first such error.
+    // The first error that the call has to tell an error handler, which may not return.
     bool raises;
     char error_kind;
     fr_word error_object;
@@ -136,12 +144,13 @@ struct fr_request_set {
     void *heap;
 };
 
-// The call that is in the real MPI and looks its requests up afterwards; NULL for none. What MPI
-// calls of the application's meanwhile may receive anew under the value of a request that is over:
-// fr_request_settle then has the requests looked up before.
+// The call of this process that is in the real MPI and looks its requests up afterwards; NULL for
+// none. MPI may call functions of the application's meanwhile. These may receive anew under the
+// value of a request that is over, so fr_request_settle has the requests looked up before.
 extern struct fr_request_set *fr_request_late_set;
 
-// Whether there is nowhere to say which requests are complete, of which MPI shall tell.
+// Returns whether an argument is NULL that says which requests are complete. Reporting that is
+// MPI's business.
 static inline bool fr_request_lacks_outputs(struct fr_request_form form, const fr_word *args)
 {
     for (unsigned arg = form.of == FR_OF_ONE ? 1 : 2; arg < fr_request_status_arg(form); arg++) {
@@ -151,9 +160,9 @@ static inline bool fr_request_lacks_outputs(struct fr_request_form form, const f
     return false;
 }
 
-// Chooses what MPI is given for statuses, and returns it. Statuses of our own (set->statuses) take
-// the place of ignored ones where they are `needed`, and where MPI says by them alone which request
-// of many has failed. Else MPI gets what the application gives: its texts name that.
+// Chooses what MPI is given for statuses, and returns it. Ignored statuses are replaced by
+// set->statuses where they are `needed`, and where they alone tell which request of many has
+// failed. Else MPI gets what the application gives, which MPI's error texts name.
 static inline __attribute__((always_inline)) fr_word
 fr_request_choose_statuses(struct fr_request_set *set, struct fr_request_form form, fr_word given,
                            bool needed)
@@ -170,6 +179,8 @@ fr_request_choose_statuses(struct fr_request_set *set, struct fr_request_form fo
     return given;
 }
 
+// Keeps what the application has where a call of any says which request is complete, and writes
+// there that none is.
 static inline void fr_request_begin_answer(struct fr_request_set *set, struct fr_request_form form,
                                            const fr_word *args)
 {
@@ -184,8 +195,8 @@ static inline void fr_request_begin_answer(struct fr_request_set *set, struct fr
 }
 
 // Calls `take` for the requests that a call has completed, a run of neighbours at a time, in the
-// order of their statuses, as long as it returns true. Returns whether it always has. `is_told`
-// says that MPI has written the arguments that tell which they are.
+// order of their statuses. Goes on as long as that returns true, and returns whether it always has.
+// `is_told`: MPI has written the arguments that tell which requests they are.
 typedef bool fr_request_take_done(struct fr_request_set *set, size_t first, size_t count,
                                   char *statuses, int rc);
 static inline __attribute__((always_inline)) bool
@@ -209,8 +220,9 @@ fr_request_each_done(struct fr_request_set *set, struct fr_request_form form, co
     return true;
 }
 
-// Ends receives of a thread that is alone, which MPI has completed without an error. False at one
-// that has brought an RTS, which with those after it is left to fr_request_set_finish.
+// Ends receives that MPI has completed without an error, for a thread that is alone. Returns false
+// at a receive that has brought an RTS. That one and those after it are left to
+// fr_request_set_finish.
 static inline __attribute__((always_inline)) bool
 fr_request_end_late(struct fr_request_set *set, size_t first, size_t count, char *statuses, int rc)
 {
@@ -220,9 +232,9 @@ fr_request_end_late(struct fr_request_set *set, size_t first, size_t count, char
                       : fr_request_posted_end_late(requests, count, statuses);
 }
 
-// Begins a call of a thread that is alone on a short list, with nothing but receives under way.
-// Returns false where it is another one. Else `set` is to be ended, and MPI is to be given
-// `*status` in place of the last argument.
+// Begins a completion call with a short list and with nothing but receives under way, for a thread
+// that is alone. Returns false where that is not so. Otherwise MPI is to be given `*status` in
+// place of the last argument, and the set is to be ended by fr_request_end_quick.
 static inline __attribute__((always_inline)) bool
 fr_request_begin_quick(struct fr_request_set *set, struct fr_request_form form, const fr_word *args,
                        fr_word *status)
@@ -248,8 +260,8 @@ fr_request_begin_quick(struct fr_request_set *set, struct fr_request_form form, 
     return true;
 }
 
-// Ends such a call, of which MPI has returned `rc`. False where there is more to it: then
-// fr_request_finish_quick is to be called.
+// Ends a call that fr_request_begin_quick has begun and for which MPI has returned `rc`. Returns
+// false where more is to be done, by fr_request_finish_quick.
 static inline __attribute__((always_inline)) bool fr_request_end_quick(struct fr_request_set *set,
                                                                        struct fr_request_form form,
                                                                        const fr_word *args, int rc)
@@ -259,54 +271,56 @@ static inline __attribute__((always_inline)) bool fr_request_end_quick(struct fr
            fr_request_each_done(set, form, args, rc, true, fr_request_end_late);
 }
 
-// The rest of it. Returns what the application's call returns. `args` are those that MPI was given.
+// Does what fr_request_end_quick has left. `args` are those that MPI was given. Returns what the
+// application's call returns.
 int fr_request_finish_quick(struct fr_request_set *set, enum fr_fn fn, fr_word *args, int rc);
 
-// Points the set's arrays at its own storage, or at one allocation for a long list of requests:
-// false when there is no memory for that.
+// Points the set's arrays at its own storage, or at one allocation for a long list of requests.
+// Returns false when there is no memory for that.
 bool fr_request_set_make_arrays(struct fr_request_set *set);
 
-// Whether anything belongs to the requests of a list that there is no memory for: looks at as many
-// at a time as the set has room for.
+// Returns whether Fabrail has anything under a list of requests that there is no memory for. Looks
+// at as many at a time as the set has room for.
 bool fr_request_set_is_any_ours(struct fr_request_set *set);
 
-// Claims all that a late set has not ended, by the values that its requests had; the set is late no
+// Claims all that a late set has not ended, by the values that its requests had. The set is late no
 // more.
 void fr_request_set_claim_late(struct fr_request_set *set);
 
 // Claims what belongs to one request of a late set, which MPI has completed.
 void fr_request_set_look_up(struct fr_request_set *set, size_t request);
 
-// Takes the call from what the real MPI returned to what the application gets: copies back and
-// receives, and forgets the operations that are complete.
+// Takes the call from what the real MPI has returned to what the application gets. Copies back and
+// receives, and forgets the operations that are complete. Returns what the call returns.
 int fr_request_set_finish(struct fr_request_set *set, int rc);
 
-// Makes the errors of completed operations that the real MPI knows nothing of those of the call.
-// Returns what the call returns then.
+// Makes errors of completed operations, which the real MPI knows nothing of, errors of the call.
+// Returns what the call then returns.
 int fr_request_set_report(struct fr_request_set *set, int rc);
 
-// Has the call end with an error that the real MPI has told no error handler of, on a communicator,
-// window or file. The handler is called once the call has nothing in hand.
+// Notes an error that the real MPI has told no error handler of, on a communicator, window or file.
+// The call ends with it. The handler is called once the call has nothing in hand.
 void fr_request_set_raise(struct fr_request_set *set, char kind, fr_word object, int code);
 
 // Calls the real function for what is claimed. Where senders have had to wait for this process, a
-// call that waits does so as a row of tests, and its claims are given up in between.
+// call that waits does so as a row of tests. It gives its claims up in between.
 int fr_request_set_call(struct fr_request_set *set);
 
-// Gives back what it has claimed and not completed; and claims it again, false when there is
-// nothing any more.
+// Gives back what the set has claimed and not completed.
 void fr_request_set_unclaim(struct fr_request_set *set);
+
+// Claims what belongs to the requests of the set. Returns false when there is nothing.
 bool fr_request_set_claim(struct fr_request_set *set);
 
-// Lists the operations, if any are tracked, that are not complete though MPI may say so. False when
-// there are none.
+// Lists in `deferred` the operations that are not complete though MPI may say so. Returns false
+// when there are none.
 bool fr_request_set_find_deferred(struct fr_request_set *set);
 
-// NULL where MPI was given none.
+// Returns the status at `index`, NULL where MPI was given none.
 void *fr_request_set_status(const struct fr_request_set *set, size_t index);
 
-// Does the call when some of its operations are sends whose bytes are still in the
-// application's buffer: MPI takes them for complete, the application must not.
+// Does the call when some of its operations are sends whose bytes are still in the application's
+// buffer. MPI takes them for complete; the application must not.
 int fr_request_set_defer(struct fr_request_set *set);
 
 #endif
