@@ -2,7 +2,7 @@
 // What an application must not notice of a preloaded library: programs that MPI lets pass, which go
 // on as they do without it. One case a launch:
 //
-//   unnoticed CASE [NUMBER]
+//   transparency CASE [NUMBER]
 //
 // A case that hangs is ended by who started it.
 #include "transparency.h"
@@ -86,15 +86,15 @@ bool is_same(const struct memory *one, const struct memory *other, size_t offset
     return same;
 }
 
-static const struct unnoticed *find_case(const char *name)
+static const struct transparency *find_case(const char *name)
 {
-    static const struct unnoticed *const lists[] = {
-        unnoticed_progress, unnoticed_comms,  unnoticed_requests,
-        unnoticed_messages, unnoticed_spawn,  unnoticed_attach,
-        unnoticed_threads,  unnoticed_within, unnoticed_held,
+    static const struct transparency *const lists[] = {
+        transparency_progress, transparency_comms,  transparency_requests,
+        transparency_messages, transparency_spawn,  transparency_attach,
+        transparency_threads,  transparency_within, transparency_held,
     };
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
-        for (const struct unnoticed *one = lists[i]; one->name; one++) {
+        for (const struct transparency *one = lists[i]; one->name; one++) {
             if (strcmp(one->name, name) == 0)
                 return one;
         }
@@ -104,9 +104,9 @@ static const struct unnoticed *find_case(const char *name)
 
 int main(int argc, char **argv)
 {
-    const struct unnoticed *one = argc > 1 ? find_case(argv[1]) : NULL;
+    const struct transparency *one = argc > 1 ? find_case(argv[1]) : NULL;
     if (!one) {
-        fprintf(stderr, "usage: unnoticed CASE [NUMBER]\n");
+        fprintf(stderr, "usage: transparency CASE [NUMBER]\n");
         return 2;
     }
     int level = one->threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, provided, ended;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the cases of the program unnoticed share.
+// What the cases of the program transparency share.
 #ifndef MPI_UNNOTICED_H
 #define MPI_UNNOTICED_H
 
@@ -10,25 +10,25 @@
 
 extern int rank, size; // of MPI_COMM_WORLD
 
-struct unnoticed {
+struct transparency {
     const char *name;
     void (*run)(int number); // which the command line gives, else 0
     bool threads;            // wants MPI_THREAD_MULTIPLE
 };
 
 // The cases of a file, which a row without a name ends.
-extern const struct unnoticed unnoticed_progress[];
-extern const struct unnoticed unnoticed_comms[];
-extern const struct unnoticed unnoticed_requests[];
-extern const struct unnoticed unnoticed_messages[];
-extern const struct unnoticed unnoticed_spawn[];
-extern const struct unnoticed unnoticed_attach[];
-extern const struct unnoticed unnoticed_threads[];
-extern const struct unnoticed unnoticed_within[];
-extern const struct unnoticed unnoticed_held[];
+extern const struct transparency transparency_progress[];
+extern const struct transparency transparency_comms[];
+extern const struct transparency transparency_requests[];
+extern const struct transparency transparency_messages[];
+extern const struct transparency transparency_spawn[];
+extern const struct transparency transparency_attach[];
+extern const struct transparency transparency_threads[];
+extern const struct transparency transparency_within[];
+extern const struct transparency transparency_held[];
 
 // What a case does before MPI_Init.
-void begin_early(const struct unnoticed *one);
+void begin_early(const struct transparency *one);
 
 // Says on stdout what this rank found. The lines of a case are the same in each run, apart from the
 // order of ranks.

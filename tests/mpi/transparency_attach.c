@@ -77,4 +77,4 @@ static void attach(int number)
     MPI_Buffer_attach(room.address, ROOM);
 }
 
-const struct unnoticed unnoticed_attach[] = {{"attach", attach, false}, {NULL, NULL, false}};
+const struct transparency transparency_attach[] = {{"attach", attach, false}, {NULL, NULL, false}};

@@ -674,7 +674,7 @@ static void session(int number)
 }
 #endif
 
-const struct unnoticed unnoticed_comms[] = {
+const struct transparency transparency_comms[] = {
     {"many-comms", many, false},
     {"persistent-comm-free", persistent_device, false},
     {"persistent-comm-free-host", persistent_host, false},
@@ -700,7 +700,7 @@ const struct unnoticed unnoticed_comms[] = {
     {NULL, NULL, false},
 };
 
-void begin_early(const struct unnoticed *one)
+void begin_early(const struct transparency *one)
 {
 #if MPI_VERSION >= 4 && defined MPICH_NUMVERSION
     if (one->run == session_first)

@@ -305,7 +305,7 @@ static void failed_rank(int number)
     }
 }
 
-const struct unnoticed unnoticed_held[] = {
+const struct transparency transparency_held[] = {
     {"cut-off", cut_off, false},         {"cut-off-some", cut_off_some, false},
     {"freed-comm", freed_comm, false},   {"matched", matched, false},
     {"as-rts", as_rts, false},           {"host-phase", host_phase, false},

@@ -340,7 +340,7 @@ static void captures(int number)
     }
 }
 
-const struct unnoticed unnoticed_messages[] = {
+const struct transparency transparency_messages[] = {
     {"full-gpu-message", full_gpu_message, false},
     {"full-gpu-barrier", full_gpu_barrier, false},
     {"flag-after-send", flag_after_send, false},

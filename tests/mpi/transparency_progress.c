@@ -243,7 +243,7 @@ static void finalize(int number)
     }
 }
 
-const struct unnoticed unnoticed_progress[] = {
+const struct transparency transparency_progress[] = {
     {"progress-alltoall", run_alltoall, false},
     {"progress-ialltoall", run_ialltoall, false},
     {"progress-send", run_send, false},

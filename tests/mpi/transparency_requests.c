@@ -491,7 +491,7 @@ static void freed_unmatched(int number)
     }
 }
 
-const struct unnoticed unnoticed_requests[] = {
+const struct transparency transparency_requests[] = {
     {"refused-list", refused_list, false},
     {"freed-unmatched", freed_unmatched, false},
     {"many-requests", many, false},

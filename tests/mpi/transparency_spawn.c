@@ -107,4 +107,4 @@ static void spawn(int number)
     MPI_Comm_disconnect(&between);
 }
 
-const struct unnoticed unnoticed_spawn[] = {{"spawn", spawn, false}, {NULL, NULL, false}};
+const struct transparency transparency_spawn[] = {{"spawn", spawn, false}, {NULL, NULL, false}};

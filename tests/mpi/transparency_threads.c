@@ -259,7 +259,7 @@ static void ready_beside(int number)
 }
 #endif
 
-const struct unnoticed unnoticed_threads[] = {
+const struct transparency transparency_threads[] = {
     {"probe-beside", probe_beside, true},
     {"match-beside", match_beside, true},
     {"ready-beside", ready_beside, true},

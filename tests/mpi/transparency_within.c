@@ -202,7 +202,7 @@ static void within_handler(int number)
     memory_free(&device);
 }
 
-const struct unnoticed unnoticed_within[] = {
+const struct transparency transparency_within[] = {
     {"within-attribute", within_attribute, false},
     {"within-handler", within_handler, false},
     {NULL, NULL, false},

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Runs the cases: alike [--driver|--device|--fatal] FOLDER. Each rank writes what it sees to a file
-// of the folder. With --driver a context of the CUDA driver is open, with --device messages in
-// device memory are under way besides all along; --fatal ends by an error that is not handled.
+// Runs the cases: with_without_preload [--driver|--device|--fatal] FOLDER. Each rank writes what it
+// sees to a file of the folder. With --driver a context of the CUDA driver is open, with --device
+// messages in device memory are under way besides all along; --fatal ends by an error that is not
+// handled.
 #include "with_without_preload.h"
 
 #include "../programs/memory.h"
