@@ -222,7 +222,7 @@ static int host_number(const char *mapping, int rank)
 }
 
 // Finds the name of a process's host in the record of another process there, if one of the first
-// ranks there has left one.
+// ranks there has left one. Otherwise writes the host's number.
 static bool get_host(int rank, char host[FR_JOB_HOST_BYTES])
 {
     enum { TRIES = 16 };

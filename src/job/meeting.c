@@ -52,8 +52,8 @@ static bool begin_step(void)
     return is_under_way;
 }
 
-// Returns whether a request of this step is complete. Sets *failed if MPI says that it has failed.
-// Leaves it alone otherwise: where one of both requests fails, the other counts as failed too.
+// Returns whether a request of this step is complete, and sets *failed if it has failed. Once one
+// of both has failed the other is not tested, since a process has failed.
 static bool is_complete(void *request, bool *failed)
 {
     int done = 0;
