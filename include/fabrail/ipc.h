@@ -104,9 +104,9 @@ size_t fr_ipc_freed(uint64_t *mark, uint64_t *buffer_ids, size_t max);
 // A mapping: memory of another process as a device of this one sees it. Copyable; unpinned once.
 struct fr_ipc_mapping {
     uintptr_t address; // where handle->base is
-    bool direct;       // kernels and copies of the device may use it. False only for this process's
-                       // own memory on another of its devices: then only copies can, in the context
-                       // of the memory
+    bool direct;       // kernels and copies of the device may use it. False for memory that is
+                       // mapped for another device or context, or is this process's own on another
+                       // device: then only copies can, on the device of `user`
     bool pinned;       // it stays mapped; never set for memory of this process
     struct fr_device_range user; // whose device copies run on
     struct fr_ipc_entry *entry;  // of the cache; NULL for memory of this process
