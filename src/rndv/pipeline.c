@@ -90,7 +90,7 @@ static enum fr_status start(struct fr_rndv_send *send, const struct fr_policy_me
     return FR_OK;
 }
 
-// Gives the next fragment to MPI; after a failure an empty one.
+// Gives the next fragment to MPI. After a failure it gives an empty one.
 static void send_fragment(struct fr_rndv_send *send)
 {
     struct sending *sending = send->state;
