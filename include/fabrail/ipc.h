@@ -60,10 +60,10 @@ static inline bool fr_ipc_needs_descriptor(const struct fr_ipc_handle *handle)
 // Lets processes map exported memory. They will be told when it is gone. Each is sent the
 // descriptor that it may need, once; `again` is for one that has said that it lacks it. Called
 // before the handle is given to them, so that the descriptor is there when they map. Processes of
-// other hosts and this process itself are passed over. Tries all, then returns the first failure:
-// FR_ERR_UNSUPPORTED when a fd channel cannot be reached (processes in different network
-// namespaces), FR_ERR_LIMIT when it is full, FR_ERR_NOT_FOUND when the memory is no longer
-// exported.
+// other hosts and this process itself are passed over. Tries all, then returns the first failure.
+// That is FR_ERR_UNSUPPORTED when an fd channel cannot be reached, since the processes are in
+// different network namespaces. It is FR_ERR_LIMIT when an fd channel is full, FR_ERR_NOT_FOUND
+// when the memory is no longer exported.
 FR_MUST_CHECK enum fr_status fr_ipc_send_descriptor(const struct fr_ipc_handle *handle,
                                                     const struct fr_job_process *importers,
                                                     size_t count, bool again);
@@ -87,8 +87,8 @@ void fr_ipc_handle_message(const struct fr_job_control_message *message,
 
 // Maps memory that others have asked this process to map. Looks for memory that others may have
 // mapped and that is no more, and tells them. Called in each call that may make progress, once all
-// control messages have been acted on. Costs a load or two when there is nothing to do, else a look
-// at the clock, and now and then a few questions to the driver.
+// control messages have been acted on. Costs a load or two when there is nothing to do. Otherwise
+// it costs a look at the clock, and now and then a few questions to the driver.
 void fr_ipc_poll(void);
 
 // Returns a mark for fr_ipc_freed: nothing that has been found freed so far comes after it. Each

@@ -107,9 +107,10 @@ int fr_job_rank_in(fr_word comm, int rank, uint64_t *id);
 
 // Returns the name of a communicator. It is the same on all its processes, inter-communicators
 // included; no other communicator of the job has it, ever. Returns 0 on all its processes where
-// the name is unknown: some are outside of MPI_COMM_WORLD (spawned, connected), or it was made from
-// a communicator without a name, or by a function that is not of class COMM_MAKE. Functions of
-// sessions are not, as their communicators may outlive MPI_Finalize. Costs a lookup.
+// the name is unknown. Then some processes are outside of MPI_COMM_WORLD (spawned, connected), or
+// the communicator was made from one without a name, or not by a function of class COMM_MAKE.
+// Functions of sessions are not of that class, as their communicators may outlive MPI_Finalize.
+// Costs a lookup.
 uint64_t fr_job_comm_name(fr_word comm);
 
 // Returns the value that another module has attached to a communicator, NULL for none.

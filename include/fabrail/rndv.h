@@ -6,7 +6,7 @@
 // slot of its ledger: the receiver, the number of bytes, the scheme by which they move, and where
 // they wait. Receivers on the same host read the ledger in shared memory; others get a copy of the
 // entry by control message. A receive that completes with an RTS moves the bytes by the scheme of
-// the entry, straight to where the program wants them, and acknowledges (ATS).
+// the entry, straight to where the program wants them. Then it acknowledges the message (ATS).
 //
 // A sender waits for about as long as a copy takes. Then it copies the bytes to workspace on the
 // device or, where that is full, on the host. Where both are full the bytes stay, and the sender

@@ -55,15 +55,16 @@ bool fr_staging_is_pinned(const struct fr_staging_lease *lease);
 // memory. No two allocations ever have the same id, and no id is a BUFFER_ID.
 uint64_t fr_staging_id(const struct fr_staging_lease *lease);
 
-// Has `gone` called when memory is about to be given back to the system, with the id of host memory
-// or the BUFFER_ID of device memory. It is called by any thread and under no lock. NULL ends that.
+// Has `gone` called when memory is about to be given back to the system. It gets the id of host
+// memory or the BUFFER_ID of device memory. It is called by any thread and under no lock. NULL ends
+// the watch.
 void fr_staging_watch(void (*gone)(uint64_t id));
 
 // Takes a lease back; NULL or an empty lease is accepted. Idle host memory beyond
 // FABRAIL_STAGING_KEEP goes back to the system, least recently used first. A chunk of device memory
-// that has been idle for seconds goes back to the driver. All idle device memory goes back, if it
-// is much beside what is left, once the device has less than a 32nd of its memory left. The program
-// shall have that.
+// that has been idle for seconds goes back to the driver. Once the device has less than a 32nd of
+// its memory left, all idle device memory goes back, for the program to have. It stays if it is
+// little beside what is left.
 void fr_staging_return(struct fr_staging_lease *lease);
 
 // Gives back device memory that has not been used for a while. Cheap enough for every call with

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The memory that the processes of a host share: a header with an entry for each process, then a
-// queue and an area of each, on pages of their own, and bytes that are the same for all.
+// The memory that the processes of a host share. A header has an entry for each process. A queue
+// and an area of each process follow, on pages of their own, then bytes that are the same for all.
 //
 // Nobody waits to get in. The process that comes first makes the file, whose bytes are zero, and
 // all do the same to it. The last one to attach removes its name. The file has holes: room for a

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Names of communicators, which all their processes find alike without communication.
 //
-// All processes of a communicator make its children in the same order. So the name of a child
-// is made from the name of its parent, its number among the parent's children, and, where one call
-// makes several, what tells them apart. A communicator that only some processes make, or two
-// groups, is named by the processes, the tag, and how often the same was made before. Concurrent
-// calls of that sort must differ in their tags. A communicator of a session has no name: it may be
-// used beyond MPI_Finalize, which ends what rests on names.
+// All processes of a communicator make its children in the same order. So the name of a child is
+// made from the name of its parent and its number among the parent's children. Where one call makes
+// several children, what tells them apart is added. A communicator that only some processes make,
+// or two groups, is named by the processes, the tag, and how often the same was made before.
+// Concurrent calls of that sort must differ in their tags. A communicator of a session has no name:
+// it may be used beyond MPI_Finalize, which ends what rests on names.
 #include "config.h"
 
 #include "job/job_int.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Inside of module rndv: how two processes meet over rails. Both tell each other the addresses of
-// their rails, read a few bytes of the other's memory over each rail, and say over how many they
-// could. The files of rails share these parts.
+// their rails. Each reads a few bytes of the other's memory over each rail, and says over how many
+// rails it could. The files of rails share these parts.
 #ifndef FR_RNDV_RAIL_CONNECT_H
 #define FR_RNDV_RAIL_CONNECT_H
 

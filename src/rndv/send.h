@@ -53,8 +53,8 @@ bool fr_rndv_send_is_done(struct fr_rndv_send *send);
 // Frees a held send and its slot.
 void fr_rndv_send_destroy(struct fr_rndv_send *send);
 
-// Returns whether the receiver has had its time, which counts from the first question whether the
-// send is over, or from when the receiver last pulled something.
+// Returns whether the receiver has had its time. That counts from the first question whether the
+// send is over, or from the receiver's last pull.
 bool fr_rndv_send_has_waited(struct fr_rndv_send *send, enum fr_rndv_state state);
 
 // Returns whether the bytes of a send shall stay in the program's buffer for now. They do if

@@ -6,9 +6,8 @@
 #include "rndv/send.h"
 
 enum {
-    // A receiver takes some microseconds for a step on the device, and then several times as long
-    // to
-    // pull it as the sender takes to copy it. So each step is several times the one before.
+    // A receiver takes some microseconds for a step on the device. It then takes several times as
+    // long to pull it as the sender takes to copy it. So each step is several times the one before.
     GROWTH = 4,
     LEAST_OF_TWO = 32 << 20, // the least bytes of messages in two steps
     LEAST_OF_THREE = 128 << 20,

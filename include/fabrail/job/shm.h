@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Shared memory of module job: memory that processes of one host share by a name in /dev/shm, and
-// how one that waits there for another finds out whether that is alive. A name is derived from a
-// secret, so that nobody else can guess it.
+// Shared memory of module job: memory that processes of one host share by a name in /dev/shm. A
+// name is derived from a secret, so that nobody else can guess it. A process that waits there for
+// another can find out whether that one is alive.
 #ifndef FR_FABRAIL_JOB_SHM_H
 #define FR_FABRAIL_JOB_SHM_H
 
