@@ -19,7 +19,7 @@ int fr_job_size(void);
 // MPI_Init, after fr_job_note.
 void fr_job_warn_alone(void);
 
-// What each process tells all others about itself, once.
+// Facts that each process tells all others about itself, once.
 struct fr_job_facts {
     uint64_t host;             // hash of the host's name
     unsigned char cluster[16]; // UUID of the cluster of its NVLink fabric

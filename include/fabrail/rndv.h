@@ -78,7 +78,7 @@ bool fr_rndv_drain(void);
 // Closes the module, after fr_rndv_drain.
 void fr_rndv_close(void);
 
-// Where a message goes.
+// The address of a message.
 struct fr_rndv_address {
     int to; // rank in MPI_COMM_WORLD
     int tag;
@@ -87,7 +87,7 @@ struct fr_rndv_address {
 
 // ---- sending
 
-// What a sender knows of a message.
+// A message as its sender knows it.
 struct fr_rndv_message {
     const char *call; // the MPI function, for messages to the user
     struct fr_rndv_address address;
@@ -159,7 +159,7 @@ struct fr_rndv_key {
     unsigned char data[172]; // the description
 };
 
-// Where the bytes of a message wait. Plain bytes.
+// The place where the bytes of a message wait. Plain bytes.
 struct fr_rndv_place {
     uint64_t address; // in the sender's address space
     uint32_t scheme;  // enum fr_policy_scheme

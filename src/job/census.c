@@ -6,8 +6,8 @@
 // Each process leaves a record with the launcher before the real MPI_Init, which is a fence for
 // such records. Afterwards each looks for the records of its parent and its children in a tree of
 // all ranks. Findings are gathered up the tree and told down again, by messages between processes
-// that both run this code. Where a process is missing the tree falls apart, and each part has
-// a process that knows.
+// that both run this code. Where a process is missing the tree falls apart, and each part has a
+// process that knows.
 #include "config.h"
 
 #include "job/census.h"

@@ -253,8 +253,8 @@ static void tell(struct peer *peer, const struct come *come)
         end_and_tell(peer, NEVER, 0);
 }
 
-// Returns whether this process may begin another round. The last one must be over on both sides.
-// And there must be a rail to read over, or it is the other that has to read.
+// Returns whether this process may begin another round. The last one must be over on both sides. A
+// rail to read over is needed as well, unless it is the other that has to read.
 static bool may_begin_again(const struct peer *peer, const struct come *come)
 {
     return peer->stage == MET && !atomic_load(&peer->serves) &&

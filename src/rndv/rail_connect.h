@@ -60,7 +60,7 @@ void fr_rndv_retry_queue_close(void);
 
 // ---- rail_address_exchange.c
 
-// What a process has told of itself, as far as it has come.
+// The words of a process about itself, as far as they have come.
 struct fr_rndv_told {
     unsigned char *bytes; // malloc'ed
     size_t all_bytes, come_bytes;
