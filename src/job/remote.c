@@ -26,8 +26,7 @@ static struct fr_lock lock = FR_LOCK_INIT;
 static struct sent *all_sent FR_GUARDED_BY(lock); // the oldest first
 static struct sent **sent_end FR_GUARDED_BY(lock) = &all_sent;
 static _Atomic size_t sent_count;
-static atomic_flag taking =
-    ATOMIC_FLAG_INIT; // one thread takes messages, so that they stay in order
+static atomic_flag taking = ATOMIC_FLAG_INIT; // one thread takes, to keep messages in order
 
 fr_word fr_job_control_comm(void)
 {

@@ -351,8 +351,7 @@ bool fr_rndv_incoming_may_wait(const struct fr_rndv_address *from, size_t length
     if (!fr_job_control_reaches(from->to))
         return false;
     enum fr_rndv_answer answer = fr_rndv_replica_peek(from, length, false, &bytes);
-    if (answer ==
-        FR_RNDV_UNKNOWN) { // no RTS follows a known plain message, so then nothing is read
+    if (answer == FR_RNDV_UNKNOWN) { // after a known plain message no RTS can follow
         fr_rndv_progress(NULL);
         answer = fr_rndv_replica_peek(from, length, false, &bytes);
     }

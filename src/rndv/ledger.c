@@ -15,9 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    AWAITED_NS = 100000000
-}; // a process counts as awaited for so long after a sender's last wait
+enum { AWAITED_NS = 100000000 }; // how long a process counts as awaited
 
 struct flow_key {
     uint64_t comm;
@@ -183,8 +181,7 @@ bool fr_rndv_is_awaited(void)
         return false;
     if (fr_time_ns() - told_ns < AWAITED_NS)
         return true;
-    (void)atomic_compare_exchange_strong(&ledger->awaited_ns, &told_ns,
-                                         0); // later calls read no clock
+    (void)atomic_compare_exchange_strong(&ledger->awaited_ns, &told_ns, 0); // no clock from now on
     return false;
 }
 

@@ -15,8 +15,7 @@ static _Atomic int opened;          // enum opened
 static _Atomic int own_device = -1; // device
 static struct fr_rails *rails;      // while open
 static bool outdone;                // MPI may use something better
-static _Atomic long
-    served_count; // messages that may be read from here, and processes that may read
+static _Atomic long served_count;   // messages to be read from here, and processes that may read
 
 struct fr_rails *fr_rndv_rails(void)
 {

@@ -11,8 +11,7 @@ enum { DOUBLINGS = 6 }; // the most doublings of the time until something is tri
 
 static struct fr_lock lock = FR_LOCK_INIT;
 static struct fr_list busy FR_GUARDED_BY(lock) = FR_LIST_INIT(busy);
-static struct fr_list
-    waiting FR_GUARDED_BY(lock) = FR_LIST_INIT(waiting); // those that are not busy
+static struct fr_list waiting FR_GUARDED_BY(lock) = FR_LIST_INIT(waiting); // and not busy
 static _Atomic unsigned busy_count;
 static _Atomic int64_t next_ns = INT64_MAX; // no turn's time comes before this
 

@@ -18,8 +18,7 @@
 
 enum {
     POOL_LIMIT = 64,
-    USUAL_RTS_BYTES =
-        FR_RNDV_RTS_PRIME * 16, // sends of the pool have room for an RTS of this length
+    USUAL_RTS_BYTES = FR_RNDV_RTS_PRIME * 16, // room for an RTS in sends of the pool
 };
 
 static struct fr_lock lock = FR_LOCK_INIT;
@@ -408,8 +407,7 @@ void fr_rndv_send_handle(int from, enum fr_job_control_kind kind, const struct f
     if (!fr_rndv_slot_change(slot, entry->number, FR_RNDV_ADVERTISED, state) &&
         state != FR_RNDV_PULLING &&
         !fr_rndv_slot_change(slot, entry->number, FR_RNDV_PULLING, state) &&
-        state !=
-            FR_RNDV_REFUSED) // the receiver gave up before this process saw that it had refused
+        state != FR_RNDV_REFUSED) // given up, before this process has seen the refusal
         (void)fr_rndv_slot_change(slot, entry->number, FR_RNDV_REFUSED, state);
     if (state == FR_RNDV_REFUSED)
         fr_rndv_ledger_count_refused();
