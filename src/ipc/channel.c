@@ -1,24 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The fd channel: how file descriptors of VMM memory get from the process that exports to those
-// that map.
+// The fd channel passes file descriptors of VMM memory from the exporting process to importers.
 //
-// The exporter pushes: it connects to the abstract socket of the importer, makes sure whose it is,
+// The exporter pushes. It connects to the abstract socket of the importer, makes sure whose it is,
 // sends one message with the descriptor and hangs up. The message waits in the importer's backlog
-// until somebody there looks, so neither end waits for the other and no thread is needed. A
-// connection a message, rather than datagrams, because a datagram socket queues no more than
-// net.unix.max_dgram_qlen of them, by default ten, and the backlog as many as net.core.somaxconn,
-// by default 4096.
+// until a thread there looks. So neither end waits for the other and no thread is needed. There is
+// one connection a message rather than datagrams. A datagram socket queues no more than
+// net.unix.max_dgram_qlen of them, by default ten. The backlog takes net.core.somaxconn
+// connections, by default 4096.
 //
-// The importer could fetch the descriptor instead, with pidfd_getfd. It does not: that needs the
-// right to trace the exporter, which Yama's usual setting denies between ranks (children of one
-// launcher), and it trusts a number: once the exporter has closed it, the number can be that of
-// other memory, and all of the driver's descriptors look alike.
+// The importer does not fetch the descriptor with pidfd_getfd. That needs the right to trace the
+// exporter, which Yama's usual setting denies between ranks (children of one launcher). It also
+// trusts a number: once the exporter has closed it, the number can be that of other memory, and all
+// of the driver's descriptors look alike.
 //
-// Abstract sockets belong to a network namespace, which ranks in containers have to share, and are
-// listed for everybody there. So the name is made of the importer's cookie, which the job alone
-// knows, by a function that cannot be turned round: nobody can take the name before its owner, or
-// learn the cookie from it. Both ends have to have one user id, and where one can see the process
-// ids of the other, to be the processes that they say.
+// Abstract sockets belong to a network namespace, which ranks in containers have to share. They are
+// listed for everybody there. So the name is derived from the importer's cookie, which the job
+// alone knows, by a function that cannot be inverted. Nobody can take the name before its owner, or
+// learn the cookie from it. Both ends must have the same user id. Where one can see the process ids
+// of the other, they must be the processes that they say they are.
 #include "config.h"
 
 #include "fabrail/core/list.h"
@@ -30,18 +29,18 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-// Descriptors that came while another one was looked for. Those beyond are dropped, oldest first;
-// the sender can be asked again.
+// The most descriptors that are kept though nobody has asked for them yet. Beyond that the oldest
+// is dropped; its sender can be asked again.
 enum { MAX_WAITING = 256 };
 
-// Connections whose sender has not got to sending yet.
+// The most connections that are kept though nothing has been sent over them yet.
 enum { MAX_SILENT = 64 };
 
 struct waiting {
-    struct fr_list link; // latest first
+    struct fr_list link; // in a list, latest first
     uint64_t from;
     uint64_t buffer_id;
-    int64_t pid; // of the sender, as it is here; 0 for one that cannot be seen
+    int64_t pid; // of the sender in this pid namespace; 0 if it cannot be seen here
     int descriptor;
 };
 
@@ -112,7 +111,7 @@ static enum fr_status translate(const char *call)
     return FR_ERR_UNSUPPORTED;
 }
 
-// Who is at the other end. False when the kernel does not say.
+// Finds out which process is at the other end. Returns false when the kernel does not say.
 static bool get_peer(int connection, struct ucred *peer)
 {
     socklen_t bytes = sizeof(*peer);
@@ -131,8 +130,8 @@ static int64_t pid_behind(int connection)
     return get_peer(connection, &peer) ? peer.pid : 0;
 }
 
-// Whether a process id, as it is here, can be that of a process: it is another one in another
-// container.
+// Returns whether a process id of this pid namespace can be that of a process. In another container
+// a process has another id.
 static bool can_be_pid_of(int64_t pid, const struct fr_job_process *process)
 {
     uint32_t own = fr_job_control_self()->pid_namespace;
@@ -197,8 +196,8 @@ enum fr_status fr_ipc_channel_send(const struct fr_job_process *to, uint64_t buf
     return status;
 }
 
-// Reads the message of a connection. Returns its descriptor, -1 if it has none that is meant for
-// this process; *silent_yet when nothing has been sent yet.
+// Reads the message of a connection. Returns its descriptor, -1 if it has none for this process.
+// Sets *silent_yet when nothing has been sent yet.
 static int read_message(int connection, struct fr_ipc_fd_message *said, bool *silent_yet)
 {
     union {
@@ -227,7 +226,7 @@ static int read_message(int connection, struct fr_ipc_fd_message *said, bool *si
     return -1;
 }
 
-// A `pid` of -1 means any.
+// Finds a descriptor that waits here. A `pid` of -1 means any.
 static struct waiting *find_waiting(uint64_t from, uint64_t buffer_id, int64_t pid)
     FR_REQUIRES(lock)
 {
@@ -267,7 +266,8 @@ static void keep(const struct fr_ipc_fd_message *said, int64_t pid, int descript
     waiting_count++;
 }
 
-// Keeps what came through one connection. Returns false, and leaves it open, when nothing has.
+// Keeps the descriptor that came over a connection. Returns false, and leaves the connection open,
+// when nothing has come.
 static bool receive(int connection) FR_REQUIRES(lock)
 {
     struct fr_ipc_fd_message said = {0};
@@ -296,14 +296,14 @@ static void receive_from_silent(void) FR_REQUIRES(lock)
 
 static void keep_silent(int connection) FR_REQUIRES(lock)
 {
-    if (silent_count == MAX_SILENT) { // the oldest has had its time
+    if (silent_count == MAX_SILENT) { // the oldest one has had its time
         close(silent[0]);
         memmove(silent, silent + 1, --silent_count * sizeof(silent[0]));
     }
     silent[silent_count++] = connection;
 }
 
-// Takes in the next connection. Returns false when there is none.
+// Accepts the next connection. Returns false when there is none.
 static bool receive_next(void) FR_REQUIRES(lock)
 {
     int connection = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -322,7 +322,7 @@ static bool receive_next(void) FR_REQUIRES(lock)
 int fr_ipc_channel_take(const struct fr_job_process *owner, uint64_t buffer_id)
 {
     int descriptor = -1;
-    bool visible = !can_be_pid_of(-1, owner); // of which no other would do
+    bool visible = !can_be_pid_of(-1, owner); // then only its own pid will do
     int64_t pid = visible ? owner->pid : -1;
     fr_core_lock(&lock);
     struct waiting *found = NULL;
@@ -340,7 +340,7 @@ int fr_ipc_channel_take(const struct fr_job_process *owner, uint64_t buffer_id)
 void fr_ipc_channel_drop(const struct fr_job_process *owner, uint64_t buffer_id)
 {
     fr_core_lock(&lock);
-    // What nobody has taken in holds its memory, too; that of other buffers waits on.
+    // A descriptor in the backlog holds its memory, too. Those of other buffers go on waiting.
     if (listener >= 0) {
         receive_from_silent();
         while (receive_next())

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What this process has exported, so that the driver is asked once for each allocation.
+// The export cache: what this process has exported, so that the driver is asked once for each
+// allocation.
 //
-// Entries are found by the driver's buffer id, which is never given twice, so an entry of memory
-// that has been freed is never found by mistake; it only takes up room.
+// Entries are found by the driver's buffer id, which is never given twice. So an entry of freed
+// memory is never found by mistake; it only takes up room.
 #include "config.h"
 
 #include "fabrail/core/hash.h"
@@ -16,9 +17,9 @@ struct export
 {
     UT_hash_handle hh;
     struct fr_list use_link;
-    enum fr_status status;       // not FR_OK: a refusal, of which only base and bytes hold
+    enum fr_status status;       // not FR_OK: a refusal, with only base and bytes of the handle set
     struct fr_ipc_handle handle; // its buffer_id is the key
-    uint64_t *sent_to;           // cookies of those that got the descriptor
+    uint64_t *sent_to;           // cookies of processes that got the descriptor
     unsigned sent_count;
     unsigned sent_capacity;
 };
@@ -27,10 +28,10 @@ static struct fr_lock lock = FR_LOCK_INIT;
 static struct export *table FR_GUARDED_BY(lock);
 static struct fr_list recent FR_GUARDED_BY(lock) = FR_LIST_INIT(recent); // latest used first
 
-// What was exported and has been freed, for those who tell the importers.
+// The log of exported memory that has been freed (fr_ipc_freed).
 enum { MAX_FREED = 64 };
 static uint64_t freed_log[MAX_FREED] FR_GUARDED_BY(lock);
-static uint64_t freed_count FR_GUARDED_BY(lock); // ever
+static uint64_t freed_count FR_GUARDED_BY(lock); // entries that the log has ever had
 
 static struct export *find(uint64_t buffer_id) FR_REQUIRES(lock)
 {
@@ -62,7 +63,7 @@ static bool look_up(uint64_t buffer_id, struct fr_ipc_handle *handle, enum fr_st
     return entry != NULL;
 }
 
-// Without memory the buffer is simply exported again the next time.
+// Remembers an export or a refusal. Without memory the buffer is exported again the next time.
 static void remember(const struct fr_ipc_handle *handle, enum fr_status status)
 {
     struct export *entry = calloc(1, sizeof(*entry));
@@ -101,7 +102,7 @@ static enum fr_status export_anew(const struct fr_device_range *range, const voi
     };
     memcpy(handle->device, made.uuid, sizeof(handle->device));
     memcpy(handle->token, made.token, sizeof(handle->token));
-    if (status != FR_ERR_NO_MEMORY) // which may be another time
+    if (status != FR_ERR_NO_MEMORY) // there may be memory another time
         remember(handle, status);
     if (status == FR_OK)
         fr_debug("exported %zu bytes of %s memory at 0x%zx, buffer %llu, ways %u", made.bytes,
@@ -110,8 +111,8 @@ static enum fr_status export_anew(const struct fr_device_range *range, const voi
     return status;
 }
 
-// Whether what is known is of the allocation that holds this address: of bytes in two it is of
-// either.
+// Returns whether a range is that of the allocation that holds this address. The range of bytes in
+// two allocations can be that of either.
 static bool is_of(const struct fr_device_range *range, const void *address)
 {
     struct fr_device_range here;
@@ -131,7 +132,7 @@ enum fr_status fr_ipc_export(const struct fr_device_range *range, const void *ad
         return status;
     uint64_t offset = (uintptr_t)address - made.base;
     if (offset > made.bytes || bytes > made.bytes - offset)
-        return FR_ERR_UNSUPPORTED; // goes on in another allocation
+        return FR_ERR_UNSUPPORTED; // the bytes go on in another allocation
     *handle = made;
     return FR_OK;
 }
@@ -153,7 +154,7 @@ static void note_cookie(struct export *entry, uint64_t cookie) FR_REQUIRES(lock)
         unsigned capacity = entry->sent_capacity > 0 ? 2 * entry->sent_capacity : 8;
         uint64_t *grown = realloc(entry->sent_to, capacity * sizeof(*grown));
         if (grown == NULL)
-            return; // it is sent again, which does no harm
+            return; // the descriptor is sent again, which does no harm
         entry->sent_to = grown;
         entry->sent_capacity = capacity;
     }
@@ -214,7 +215,7 @@ enum fr_status fr_ipc_send_descriptor(const struct fr_ipc_handle *handle,
     if (!fr_ipc_export_is_current((uintptr_t)handle->base, handle->buffer_id))
         return FR_ERR_NOT_FOUND;
     enum fr_status first = FR_OK;
-    int descriptor = -1; // made for the first that needs it
+    int descriptor = -1; // made for the first importer that needs it
     for (size_t i = 0; i < count; i++) {
         if (importers[i].host != self->host || fr_job_control_is_same(&importers[i], self))
             continue;
@@ -231,7 +232,8 @@ struct known {
     uintptr_t base;
 };
 
-// Copies what is exported, since the driver cannot be asked under the lock. Returns the number.
+// Copies the list of exports, since the driver cannot be asked under the lock. Returns their
+// number.
 static size_t list_exports(struct known *known, size_t max)
 {
     size_t count = 0;
@@ -245,7 +247,7 @@ static size_t list_exports(struct known *known, size_t max)
     return count;
 }
 
-// Moves an entry to the log of what has been freed.
+// Moves an entry to the log of freed memory.
 void fr_ipc_export_drop(uint64_t buffer_id)
 {
     fr_ipc_importers_forget(buffer_id);

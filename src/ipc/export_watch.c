@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which processes may have mapped memory of this one, or have said that they have: questions, and
-// the news that memory is gone. What others do with those is in asked.c.
+// The owner's side of mappings: which processes may have mapped memory of this one, or have said
+// that they have. It asks them to map memory, and tells them when memory is gone. The importer's
+// side is in map_requests.c.
 //
-// Memory that others may have mapped is shared. What its owner frees stays taken as long as they
-// have it mapped, so shared memory is looked at every now and then, by asking the driver.
+// Memory that others may have mapped is shared. Freed memory stays allocated as long as others have
+// it mapped. So this process asks the driver now and then whether shared memory is still there.
 #include "config.h"
 
 #include "fabrail/core/hash.h"
@@ -15,20 +16,20 @@
 #include <string.h>
 
 enum {
-    LOOK_AT = 16,           // buffers at a time
-    LOOK_EVERY_NS = 100000, // between two such looks
-    UNANSWERED_CALLS = 128, // after which a question is asked again; then twice as many each time
-    MOST_ASKS = 8,          // that count for that
+    LOOK_AT = 16,           // buffers to look at in one look
+    LOOK_EVERY_NS = 100000, // between two looks
+    UNANSWERED_CALLS = 128, // calls until a question is asked again; doubles with each question
+    MOST_ASKS = 8,          // questions that count for doubling
 };
 
 enum state { SEEN, ASKED, MAPPED };
 
-// What one process has been told of some memory.
+// What one process has been told of one piece of memory, and has said of it.
 struct importer {
     int rank;
     enum state state;
-    bool may_map;  // has been asked or sent a descriptor
-    unsigned asks; // more than one, since an answer can be lost, or a mapping go
+    bool may_map;  // it has been asked or sent a descriptor
+    unsigned asks; // how often it was asked: an answer can be lost, or a mapping go
     unsigned skip; // calls to pass over before it is asked
 };
 
@@ -45,11 +46,11 @@ struct shared {
 static struct fr_lock lock = FR_LOCK_INIT;
 static struct shared *table FR_GUARDED_BY(lock);
 static struct fr_list turn FR_GUARDED_BY(lock) = FR_LIST_INIT(turn); // the next to look at first
-static struct fr_list gone FR_GUARDED_BY(lock) = FR_LIST_INIT(gone); // to be told, in no table
+static struct fr_list gone FR_GUARDED_BY(lock) = FR_LIST_INIT(gone); // to be told; not in the table
 static _Atomic size_t shared_count;
 static _Atomic size_t gone_count;
 static _Atomic int64_t looked_ns;
-static _Atomic uint64_t destroyed; // as of the last look
+static _Atomic uint64_t destroyed; // workspace given back, as of the last look
 
 static struct shared *shared_of(struct fr_list *link)
 {
@@ -78,7 +79,7 @@ static struct importer *find_importer(struct shared *shared, int rank)
     return NULL;
 }
 
-// Returns NULL without memory.
+// Adds shared memory to the table. Returns NULL without memory.
 static struct shared *add(const struct fr_ipc_handle *handle) FR_REQUIRES(lock)
 {
     struct shared *shared = calloc(1, sizeof(*shared));
@@ -97,7 +98,7 @@ static struct shared *add(const struct fr_ipc_handle *handle) FR_REQUIRES(lock)
     return shared;
 }
 
-// Returns NULL without memory.
+// Adds an importer of shared memory. Returns NULL without memory.
 static struct importer *add_importer(struct shared *shared, int rank)
 {
     if (shared->count == shared->capacity) {
@@ -112,8 +113,8 @@ static struct importer *add_importer(struct shared *shared, int rank)
     return &shared->importers[shared->count++];
 }
 
-// Returns what is known of one importer, made where there is nothing; NULL without memory. *is_new
-// says that the memory has become shared.
+// Returns what is known of one importer, and adds it if nothing is. Returns NULL without memory.
+// Sets *is_new if the memory has become shared.
 static struct importer *get(const struct fr_ipc_handle *handle, int rank, bool *is_new)
     FR_REQUIRES(lock)
 {
@@ -141,7 +142,7 @@ void fr_ipc_importers_forget(uint64_t buffer_id)
     fr_core_unlock(&lock);
 }
 
-// Copies the next to look at, since the driver cannot be asked under the lock.
+// Copies the next buffers to look at, since the driver cannot be asked under the lock.
 static size_t list_next(struct shared *next, size_t max)
 {
     size_t count = 0;
@@ -157,7 +158,7 @@ static size_t list_next(struct shared *next, size_t max)
     return count;
 }
 
-// Looks at the next so many.
+// Looks at the next buffers, `most` at most.
 static void look(size_t most)
 {
     struct shared next[LOOK_AT];
@@ -178,7 +179,8 @@ static void look_at_all(void)
     look(atomic_load_explicit(&shared_count, memory_order_relaxed));
 }
 
-// Returns whether all that may have mapped it know, or are beyond hearing it.
+// Tells importers that memory is gone. Returns whether all that may have mapped it know, or are out
+// of reach.
 static bool tell(struct shared *shared)
 {
     const struct fr_ipc_news news = {.owner = fr_job_control_self()->cookie,
@@ -196,7 +198,7 @@ static bool tell(struct shared *shared)
     return all;
 }
 
-// Tells each of what is gone once, as far as there is room for it.
+// Tells importers once of each memory that is gone, as far as their queues have room.
 static void tell_gone(void)
 {
     size_t left = atomic_load_explicit(&gone_count, memory_order_acquire);
@@ -225,7 +227,8 @@ static void tell_gone(void)
     }
 }
 
-// Workspace that was given back is known to be gone; what else is has to be looked for.
+// Looks for memory that is gone, when a look is due. Workspace given back is known to be gone, so
+// that makes a look due at once.
 static void look_where_due(void)
 {
     uint64_t now_destroyed = fr_device_memory_destroyed();
@@ -259,14 +262,14 @@ void fr_ipc_importers_note(const struct fr_ipc_handle *handle, int rank)
     if (importer != NULL)
         importer->may_map = true;
     fr_core_unlock(&lock);
-    if (is_new) { // before anything new is mapped at the addresses of what is gone
+    if (is_new) { // others must forget gone memory before they map new memory at its addresses
         look_at_all();
         tell_gone();
     }
 }
 
-// Whether it is to be asked now, which is noted before the answer can come. *again where it has
-// been before.
+// Returns whether an importer is to be asked now, and notes that, before the answer can come. Sets
+// *again if it has been asked before.
 static bool begin_to_ask(struct importer *importer, bool at_once, bool *again)
 {
     if (importer->skip > 0 && !(at_once && importer->asks == 0)) {
@@ -287,13 +290,13 @@ static void set_state(uint64_t buffer_id, int rank, enum state state)
     struct importer *importer = find_importer(find(buffer_id), rank);
     if (importer != NULL) {
         importer->state = state;
-        if (state != MAPPED) // later each time, since what maps the one may unmap the other
+        if (state != MAPPED) // later each time, since mapping one may unmap another
             importer->skip = 1u << importer->asks;
     }
     fr_core_unlock(&lock);
 }
 
-// Gives what it takes to map besides the handle.
+// Sends a process what it needs to map memory besides the handle. Returns whether it can map.
 static bool can_map(int to, const struct fr_ipc_handle *handle, bool again)
 {
     const struct fr_job_process *process = fr_job_process_of(to);

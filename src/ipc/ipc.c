@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What concerns module ipc as a whole.
+// Functions of module ipc as a whole: who this process is, which device a handle is on, and how the
+// module forgets.
 #include "config.h"
 
 #include "ipc/ipc_int.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How memory is mapped that no cache has, and for which device.
+// Mapping of memory that is not in the cache, and the choice of the device to map for.
 #include "config.h"
 
 #include "fabrail/device/classify.h"
@@ -9,7 +9,7 @@
 
 static struct fr_lock lock = FR_LOCK_INIT;
 static struct fr_device_range last_user FR_GUARDED_BY(lock);
-static atomic_bool user_known; // whether there is a last_user, which the hot path asks
+static atomic_bool user_known; // there is a last_user; the hot path reads this without the lock
 
 static enum fr_status map_by_descriptor(const struct fr_ipc_handle *handle,
                                         const struct fr_device_range *user,
@@ -36,8 +36,8 @@ static enum fr_status map_by_token(unsigned way, const struct fr_device_range *u
     return status;
 }
 
-// Maps in the first of its ways that works: a fabric handle needs no descriptor, but an IMEX
-// channel in this process, too.
+// Maps memory in the first of its ways that works. A fabric handle needs no descriptor, but an IMEX
+// channel in this process as well.
 enum fr_status fr_ipc_map(const struct fr_ipc_handle *handle, const struct fr_device_range *user,
                           struct fr_device_import *memory)
 {
@@ -61,7 +61,7 @@ enum fr_status fr_ipc_map(const struct fr_ipc_handle *handle, const struct fr_de
     return status;
 }
 
-// Copies from it run on the device that moves it.
+// Maps memory of this process. Copies from it run on the device that moves it.
 void fr_ipc_map_own(const struct fr_ipc_handle *handle, const struct fr_device_range *user,
                     struct fr_ipc_mapping *mapping)
 {
@@ -75,7 +75,7 @@ void fr_ipc_map_own(const struct fr_ipc_handle *handle, const struct fr_device_r
     fr_device_classify((const void *)(uintptr_t)handle->base, 1, &mapping->user);
 }
 
-// What copies run on where the memory that they are for is on no device.
+// Falls back to the device of the last mapping where `wanted` is on none.
 bool fr_ipc_choose_user(const struct fr_device_range *wanted, struct fr_device_range *user)
 {
     fr_core_lock(&lock);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// This process as one that maps memory of others: what it is asked, and what it answers.
+// The importer's side of mappings: what others ask this process to map, and what it answers.
 //
-// What is asked for is mapped a little later, in fr_ipc_poll: the news that the memory is gone
-// may be right behind, and the driver takes long, and complains, to find that out.
+// Memory is mapped a little later than it is asked for, in fr_ipc_poll. The news that the memory is
+// gone may be right behind, and the driver takes long to find that out, and complains.
 #include "config.h"
 
 #include "fabrail/core/list.h"
@@ -12,7 +12,7 @@ enum { MOST_ASKED = 16 };
 
 struct asked {
     struct fr_list link; // in `under_way`
-    bool is_gone;        // says the news that came while it was being mapped
+    bool is_gone;        // news said so while it was being mapped
     int from;
     struct fr_device_range user;
     struct fr_ipc_handle handle;
@@ -26,7 +26,7 @@ static _Atomic unsigned asked_count; // written under the lock
 static void send_news(int to, enum fr_job_control_kind kind, uint64_t owner, uint64_t buffer_id)
 {
     const struct fr_ipc_news news = {.owner = owner, .buffer_id = buffer_id};
-    (void)!fr_job_control_send(to, kind, &news, sizeof(news)); // what is lost is asked for again
+    (void)!fr_job_control_send(to, kind, &news, sizeof(news)); // if lost, the owner asks again
 }
 
 void fr_ipc_say_unmapped(int rank, uint64_t owner, uint64_t buffer_id)
@@ -36,7 +36,8 @@ void fr_ipc_say_unmapped(int rank, uint64_t owner, uint64_t buffer_id)
         send_news(rank, FR_CONTROL_UNMAPPED, owner, buffer_id);
 }
 
-// Whether a process speaks of memory of its own. Of those on other hosts nothing is known.
+// Returns whether a process speaks of memory of its own. Cannot tell for processes of other hosts,
+// which it believes.
 static bool is_of(int rank, uint64_t owner)
 {
     const struct fr_job_process *process = fr_job_process_of(rank);
@@ -48,11 +49,11 @@ static void answer(const struct asked *asked, enum fr_job_control_kind kind)
     send_news(asked->from, kind, asked->handle.owner.cookie, asked->handle.buffer_id);
 }
 
-// Says nothing of what can never be mapped.
+// Maps memory and tells its owner. Does not answer where the memory can never be mapped.
 static void map(const struct asked *asked)
 {
     struct fr_ipc_mapping mapping;
-    if (!fr_ipc_has_user(&asked->user)) { // not yet
+    if (!fr_ipc_has_user(&asked->user)) { // it is not known yet for which device
         answer(asked, FR_CONTROL_UNMAPPED);
         return;
     }
@@ -83,8 +84,8 @@ static void forget_mapped(uint64_t owner_cookie, uint64_t buffer_id)
     fr_ipc_forget_buffer(&owner, buffer_id);
 }
 
-// Maps the oldest that was asked for. False when there is none. Another thread may take the news
-// that it is gone while the driver maps it.
+// Maps the oldest memory that was asked for. Returns false when there is none. While the driver
+// maps it, another thread may read the news that it is gone.
 static bool map_oldest(void)
 {
     struct asked oldest = {.from = -1};
@@ -115,7 +116,7 @@ void fr_ipc_map_asked(void)
     }
 }
 
-// Returns false when there is no room.
+// Adds a request. Returns false when there is no room.
 static bool add(const struct asked *asked)
 {
     fr_core_lock(&lock);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The mapping cache: memory of other processes that is mapped here, and what could not be mapped.
+// The mapping cache: memory of other processes that is mapped here, and memory that could not be
+// mapped.
 //
-// The driver is never called under the lock: an entry leaves the table first and is unmapped after,
-// or by the last who has it pinned. Who unmaps it counts as one of those. Two threads that map the
-// same at once both do, and the second keeps the first one's mapping.
+// The driver is never called under the lock. An entry first leaves the table. Then it is unmapped,
+// or its last user unmaps it. A thread that unmaps an entry counts as a user. Two threads that map
+// the same memory at once both call the driver; the second keeps the first one's mapping.
 //
-// Entries are never given back to the allocator, so that one that was pinned can be looked at again
-// without a search: its generation tells whether it still is what it was.
+// Entries are never freed, so that one that was pinned can be looked at again without a search. Its
+// generation tells whether it still is what it was.
 #include "config.h"
 
 #include "fabrail/core/hash.h"
@@ -19,7 +20,7 @@ struct key {
     uint64_t owner; // cookie
     uint64_t buffer_id;
     uint64_t base;
-    uint64_t context; // of legacy memory, else 0
+    uint64_t context; // for legacy memory, else 0
     int64_t device;
 };
 
@@ -27,23 +28,23 @@ struct fr_ipc_entry {
     struct key key;
     uint64_t bytes;
     UT_hash_handle hh;
-    struct fr_list link; // in `recent`, in `spare`, or in a list of what is to be unmapped
-    struct fr_device_import memory; // with status FR_OK
-    struct fr_device_range user;    // whom it was mapped for
+    struct fr_list link; // in `recent`, in `spare`, or in a list of entries to be unmapped
+    struct fr_device_import memory; // if status is FR_OK
+    struct fr_device_range user;    // the range that it was mapped for
     int rank;                       // of the owner
-    bool by_descriptor;             // without which it cannot be mapped again
-    bool dropped;                   // while its owner may rely on it
+    bool by_descriptor;             // it was, and cannot be mapped again without another one
+    bool dropped;                   // though its owner may rely on it
     enum fr_status status;
     unsigned pins;
-    bool listed;         // in the table. Otherwise the last one to unpin it unmaps
-    uint64_t generation; // of its use for one mapping
+    bool listed;         // it is in the table; otherwise the last one to unpin it unmaps it
+    uint64_t generation; // counts the mappings that the entry has served
 };
 
 static struct fr_lock lock = FR_LOCK_INIT;
 static struct fr_ipc_entry *table FR_GUARDED_BY(lock);
 static struct fr_list recent FR_GUARDED_BY(lock) = FR_LIST_INIT(recent); // latest used first
 static struct fr_list spare FR_GUARDED_BY(lock) = FR_LIST_INIT(spare);
-static size_t mapped_bytes FR_GUARDED_BY(lock); // listed or not, and what is being mapped
+static size_t mapped_bytes FR_GUARDED_BY(lock); // listed or not, or being mapped
 
 static void count_mapped(size_t more, size_t less) FR_REQUIRES(lock)
 {
@@ -57,7 +58,7 @@ static struct fr_ipc_entry *entry_of(struct fr_list *link)
     return FR_LIST_ENTRY(link, struct fr_ipc_entry, link);
 }
 
-// Returns NULL without memory.
+// Returns a spare entry, or makes one. Returns NULL without memory.
 static struct fr_ipc_entry *make_entry(void)
 {
     struct fr_ipc_entry *entry = NULL;
@@ -78,7 +79,7 @@ static void put_away(struct fr_ipc_entry *entry) FR_REQUIRES(lock)
     fr_list_push_front(&spare, &entry->link);
 }
 
-// Unmaps what is in a list of its own, which nobody else has pinned.
+// Unmaps the entries of a list. They are in no table, and nobody has them pinned.
 static void destroy_all(struct fr_list *gone)
 {
     while (!fr_list_is_empty(gone)) {
@@ -96,7 +97,7 @@ static void destroy_all(struct fr_list *gone)
     }
 }
 
-// Gives up one pin. Puts the entry in `gone` if it was the last of what is in no table.
+// Gives up one pin. Puts the entry in `gone` if that was the last one and the table has it no more.
 static void leave(struct fr_ipc_entry *entry, struct fr_list *gone) FR_REQUIRES(lock)
 {
     if (entry->listed || entry->pins > 1)
@@ -105,7 +106,7 @@ static void leave(struct fr_ipc_entry *entry, struct fr_list *gone) FR_REQUIRES(
         fr_list_push_front(gone, &entry->link);
 }
 
-// Takes an entry out of the table, and puts it in `gone` if nobody has pinned it.
+// Removes an entry from the table, and puts it in `gone` if nobody has pinned it.
 static void unlist(struct fr_ipc_entry *entry, struct fr_list *gone) FR_REQUIRES(lock)
 {
     HASH_DELETE(hh, table, entry);
@@ -122,7 +123,7 @@ static struct fr_ipc_entry *find(const struct key *key) FR_REQUIRES(lock)
     return entry;
 }
 
-// Returns the entry with one more pin, or NULL.
+// Finds an entry. Returns it with one more pin, or NULL.
 static struct fr_ipc_entry *look_up(const struct key *key)
 {
     fr_core_lock(&lock);
@@ -136,7 +137,8 @@ static struct fr_ipc_entry *look_up(const struct key *key)
     return entry;
 }
 
-// The same of what is mapped of this memory for whichever device.
+// Finds an entry of this memory that is mapped for any device. Returns it with one more pin, or
+// NULL.
 static struct fr_ipc_entry *look_up_any(const struct fr_ipc_handle *handle)
 {
     struct fr_ipc_entry *found = NULL;
@@ -153,8 +155,7 @@ static struct fr_ipc_entry *look_up_any(const struct fr_ipc_handle *handle)
     return found;
 }
 
-// Takes the mapping that was used least recently out of the table. Returns false when all are
-// pinned.
+// Removes the least recently used mapping from the table. Returns false when all are pinned.
 static bool evict(struct fr_list *gone) FR_REQUIRES(lock)
 {
     for (struct fr_list *at = recent.prev; at != &recent; at = at->prev) {
@@ -167,8 +168,8 @@ static bool evict(struct fr_list *gone) FR_REQUIRES(lock)
     return false;
 }
 
-// Takes mappings out of the table, those that were used least recently first, until no more than
-// `most` of `used` bytes are mapped or all others are pinned.
+// Removes mappings from the table, least recently used first, until no more than `most` of `used`
+// bytes are mapped or all others are pinned.
 static void trim(size_t used, size_t most, struct fr_list *gone) FR_REQUIRES(lock)
 {
     while (used > most && evict(gone)) {
@@ -177,7 +178,7 @@ static void trim(size_t used, size_t most, struct fr_list *gone) FR_REQUIRES(loc
     }
 }
 
-// Gives an entry back. `drop` takes it out of the table, too.
+// Unpins an entry. `drop` removes it from the table as well.
 static void put(struct fr_ipc_entry *entry, bool drop)
 {
     struct fr_list gone = FR_LIST_INIT(gone);
@@ -188,14 +189,15 @@ static void put(struct fr_ipc_entry *entry, bool drop)
     }
     leave(entry, &gone);
     size_t most = fr_core_settings()->mapped_max_bytes;
-    if (FR_UNLIKELY(mapped_bytes > most)) // what had to be mapped beyond the bound
+    if (FR_UNLIKELY(mapped_bytes > most)) // memory had to be mapped beyond the bound
         trim(mapped_bytes, most, &gone);
     fr_core_unlock(&lock);
     destroy_all(&gone);
 }
 
-// The owner has freed what is mapped from the addresses of a buffer with another id. The driver
-// refuses to open legacy memory as long as an older mapping of its addresses is open.
+// Drops older mappings at the addresses of a buffer: they have another id, so the owner has freed
+// their memory. The driver refuses to open legacy memory while an older mapping of its addresses is
+// open.
 static void drop_older(const struct fr_ipc_handle *handle)
 {
     struct fr_list gone = FR_LIST_INIT(gone);
@@ -229,7 +231,7 @@ bool fr_ipc_drop_idle(void)
     return any;
 }
 
-// What may succeed at another time is tried again then.
+// Returns whether a refusal lasts. Others are not remembered, since mapping may succeed later.
 static bool is_lasting(enum fr_status status)
 {
     return status != FR_ERR_NOT_FOUND && status != FR_ERR_LIMIT && status != FR_ERR_NO_MEMORY;
@@ -245,9 +247,9 @@ static size_t bytes_of_idle(void) FR_REQUIRES(lock)
     return bytes;
 }
 
-// Counts so many bytes as mapped, and unmaps others to stay within the bound. Where what is pinned
-// does not leave room it returns false, and leaves all alone; or goes beyond the bound if it
-// `must`, as long as the mapping is pinned.
+// Counts so many bytes as mapped, and unmaps others to stay within the bound. Where pinned mappings
+// leave no room it returns false and unmaps nothing. With `must` it goes beyond the bound instead,
+// as long as the mapping is pinned.
 static bool reserve(size_t bytes, bool must)
 {
     struct fr_list gone = FR_LIST_INIT(gone);
@@ -273,8 +275,8 @@ static void unreserve(size_t bytes)
     fr_core_unlock(&lock);
 }
 
-// Puts a new entry, which has one pin, into the table, unless another thread was faster or there
-// is no room. Returns the entry to use with one pin, or NULL.
+// Puts a new entry, which has one pin, into the table, unless another thread was faster or there is
+// no room. Returns the entry to use, with one pin, or NULL.
 static struct fr_ipc_entry *insert(struct fr_ipc_entry *entry, struct fr_list *gone)
     FR_REQUIRES(lock)
 {
@@ -339,7 +341,7 @@ unreserve:
     return status;
 }
 
-// Legacy memory is mapped in one context; other memory belongs to none.
+// Makes the key of a mapping. Legacy memory is mapped in one context; other memory belongs to none.
 static enum fr_status make_key(const struct fr_ipc_handle *handle,
                                const struct fr_device_range *user, struct key *key)
 {
@@ -366,8 +368,8 @@ static struct fr_ipc_entry *keep_alive(struct fr_ipc_entry *entry)
     return NULL;
 }
 
-// Pins what a lookup finds alive or what is mapped now; where that fails, a mapping for another
-// device or context, where copies can run.
+// Pins a mapping that a lookup finds alive, or maps the memory now. If that fails, pins a mapping
+// for another device or context, where copies can run.
 static enum fr_status pin_other(const struct fr_ipc_handle *handle,
                                 const struct fr_device_range *user, bool must,
                                 struct fr_ipc_mapping *out)
@@ -445,7 +447,8 @@ void fr_ipc_mappings_rest(struct fr_ipc_mapping *mappings, size_t count)
     destroy_all(&gone);
 }
 
-// A reset takes all mappings of a context away at once, so one of each sort tells.
+// Returns whether mappings are alive. Asks for one of each sort, since a reset takes all mappings
+// of a context away at once.
 static bool are_alive(const struct fr_ipc_mapping *mappings, size_t count)
 {
     bool asked[2] = {false, false};
@@ -460,7 +463,7 @@ static bool are_alive(const struct fr_ipc_mapping *mappings, size_t count)
     return alive;
 }
 
-// Takes out of the table what a reset has taken away.
+// Removes mappings from the table that a reset has taken away.
 static void drop_dead(struct fr_ipc_mapping *mappings, size_t count)
 {
     for (size_t i = 0; i < count; i++) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The settings and the tuning file, and which of them counts for each size.
+// Tuned sizes, from the settings and the tuning file, and which of both counts for each size.
 //
-// Several threads may look for the file at once, under no lock, since that can load NVML; they find
-// the same, and the first to finish counts.
+// Several threads may look for the file at once. They hold no lock, since looking can load NVML.
+// All find the same, and the first to finish counts.
 #include "config.h"
 
 #include "fabrail/ipc/tuned.h"
@@ -18,7 +18,8 @@ static struct fr_lock publish_lock = FR_LOCK_INIT;
 static struct fr_policy_crossover tuned[FR_SIZE_COUNT];
 static atomic_bool is_known;
 
-// Returns FR_ERR_NOT_FOUND when another file may know more.
+// Looks up the sizes in the text of a file. Returns FR_ERR_NOT_FOUND when another file may know
+// more.
 static enum fr_status look_up(const char *path, const char *text, size_t bytes,
                               struct fr_policy_tuning *tuning)
 {
@@ -39,7 +40,7 @@ static enum fr_status look_up(const char *path, const char *text, size_t bytes,
     return status;
 }
 
-// A file that cannot be read is as good as none; the user hears of one that is `is_named`.
+// Reads a file. One that cannot be read counts as none; the user is warned if it `is_named`.
 static enum fr_status read_file(const char *path, bool is_named, struct fr_policy_tuning *tuning)
 {
     char *text = NULL;
@@ -74,7 +75,7 @@ static void read_tuning(struct fr_policy_tuning *tuning)
         (void)!read_file(path, false, tuning);
 }
 
-// What the user says.
+// Returns what the user has set for a size.
 static size_t set_bytes(enum fr_policy_size size)
 {
     const struct fr_settings *settings = fr_core_settings();

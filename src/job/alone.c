@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Processes that their launcher has started together, and that MPI does not know to be. A program
-// under the launcher of another MPI runs like that, and ends well.
+// Warns of processes that their launcher has started together, but that MPI does not know to be
+// together. A program under the launcher of another MPI runs like that, and ends without an error.
 #include "config.h"
 
 #include "fabrail/job.h"
 
 #include <stdlib.h>
 
-// What launchers tell of the job, those first that others start processes through.
+// Variables in which launchers tell of the job. Launchers through which others start processes come
+// last.
 static const struct {
     const char *size;
     const char *rank;
@@ -26,7 +27,7 @@ static int number(const char *name, int otherwise)
     return text && text[0] ? atoi(text) : otherwise;
 }
 
-// Processes that MPI itself has started may have the variables of those that did.
+// Processes that MPI itself has started may have inherited the variables of their parents.
 static bool has_parent(void)
 {
     fr_word parent = 0;

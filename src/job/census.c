@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whether all processes of the job run Fabrail alike, which has to be known before any collective
-// call of Fabrail's: a process without it would not come, and nothing may be sent to it either.
+// The census finds out whether all processes of the job run Fabrail alike. That has to be known
+// before any collective call of Fabrail's. A process without it would not come, and nothing may be
+// sent to it either.
 //
 // Each process leaves a record with the launcher before the real MPI_Init, which is a fence for
-// such records. Afterwards each looks only for those of its parent and its children in a tree of
-// all ranks, and what they find is gathered up the tree and told down again, by messages between
-// processes that are both known to be in here. Where a process is missing the tree falls apart, and
-// each part has somebody who knows.
+// such records. Afterwards each looks for the records of its parent and its children in a tree of
+// all ranks. Findings are gathered up the tree and told down again, by messages between processes
+// that both run this code. Where a process is missing the tree falls apart, and each part has a
+// process that knows.
 #include "config.h"
 
 #include "job/census.h"
@@ -18,7 +19,7 @@
 
 enum { CHILDREN = 4 };
 
-// What goes through the tree.
+// Bits of the word that goes through the tree.
 enum { MIXED = 1u << 0, NEEDED = 1u << 1, BLIND = 1u << 2 };
 
 static const struct fr_job_registry *const registries[] = {&fr_job_hydra, &fr_job_pmix};
@@ -57,7 +58,7 @@ bool fr_job_census_begin(void)
     return true;
 }
 
-// The MPI library's own waiting may spin, and keep those from a core that it waits for.
+// Completes a request without MPI's own waiting, which may spin and keep other ranks from the core.
 static bool complete(int result, void *request)
 {
     if (result == fr_abi_mpi.SUCCESS)
@@ -84,7 +85,7 @@ static bool add_word(int from, unsigned *word)
     return done;
 }
 
-// Whether a neighbour in the tree is there.
+// Returns whether a neighbour in the tree runs Fabrail. Adds what its record says to the word.
 static bool find(const struct fr_job_registry *registry, int rank, unsigned *word)
 {
     char record[FR_JOB_RECORD_BYTES];
@@ -116,8 +117,8 @@ static unsigned ask_tree(const struct fr_job_registry *registry, bool needs)
     return done ? word : word | MIXED;
 }
 
-// Whether no process before this one has a record. The nearest is asked for first, so that all
-// processes together ask for as many as there are.
+// Returns whether no process before this one has a record. Asks for the nearest rank first, so that
+// all processes together ask for about as many records as there are.
 static bool is_first(const struct fr_job_registry *registry)
 {
     char record[FR_JOB_RECORD_BYTES];

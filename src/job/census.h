@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where the processes of a job leave records for each other: what the launcher gives them for that.
-// A process need not do anything for others to know that it has left none.
+// Inside of module job: registries, by which the processes of a job leave records for each other
+// with their launcher. A process without Fabrail leaves no record, and others can tell.
 #ifndef FR_JOB_CENSUS_H
 #define FR_JOB_CENSUS_H
 
@@ -9,39 +9,42 @@
 enum { FR_JOB_RECORD_BYTES = 512, FR_JOB_HOST_BYTES = 256 };
 
 enum fr_job_record {
-    FR_JOB_RECORD_NONE, // this is no such launcher, which it then is on no process of the job
+    FR_JOB_RECORD_NONE, // the launcher is of another sort, on all processes of the job
     FR_JOB_RECORD_LEFT,
     FR_JOB_RECORD_FAILED,
 };
 
-// One sort of launcher. Ranks are those of MPI_COMM_WORLD.
+// A registry: one sort of launcher. Ranks are those of MPI_COMM_WORLD.
 struct fr_job_registry {
     const char *name;
 
-    // Leaves the record of this process, at the latest while the real MPI_Init begins; and says,
-    // after it and whatever it returns, what has become of that.
+    // Leaves the record of this process, at the latest while the real MPI_Init begins.
     void (*put)(const char *record);
+
+    // Returns what has become of the record. Called after the real MPI_Init, whatever its result.
     enum fr_job_record (*has_put)(void);
 
-    // After MPI_Init: the record of a process, false when it has left none; and where a process
-    // is that has left none, false when that is unknown.
+    // Writes the record of a process. Returns false when it has left none. Called after MPI_Init.
     bool (*get)(int rank, char record[FR_JOB_RECORD_BYTES]);
+
+    // Writes the host of a process that has left no record. Returns false when that is unknown.
+    // Called after MPI_Init.
     bool (*get_host)(int rank, char host[FR_JOB_HOST_BYTES]);
 
-    // Whether a record that was not found may have been left all the same, where this process
-    // cannot see it. Then the processes that it is hidden from see none of that process's either.
+    // Returns whether a process may have left a record that this process cannot see. If so, neither
+    // of both sees the other's.
     bool (*may_be_elsewhere)(int rank);
 };
 extern const struct fr_job_registry fr_job_hydra;
 extern const struct fr_job_registry fr_job_pmix;
 
-// Whether all processes of the job are known to run Fabrail.
+// Returns whether the census has been taken: the launcher has told which processes run Fabrail.
 bool fr_job_census_is_taken(void);
 
 // Warns of the processes whose records differ from this one's, or that have none.
 void fr_job_census_warn(const struct fr_job_registry *registry, const char *own);
 
-// Length of what all records of a job have in common: all but the host.
+// Returns the length of the part that all records of a job have in common: all but the host.
 size_t fr_job_record_common(const char *record);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What one process tells of those that do not run Fabrail as it does: in one line, so that ranks
-// that have the same to be said of them stand together.
+// The warning about processes that do not run Fabrail alike: one line of one process, in which
+// ranks with the same difference stand together.
 #include "config.h"
 
 #include "job/census.h"
@@ -12,18 +12,18 @@
 
 enum { KINDS = 4, WHAT_BYTES = 192, LIST_BYTES = 96, LOOK_SECONDS = 3 };
 
-// A list of words that is cut where it is full.
+// A list of words, cut off when it is full.
 struct list {
     char text[LIST_BYTES];
     bool is_cut;
 };
 
-// Processes of which the same is to be said.
+// Processes with the same difference.
 struct kind {
     char what[WHAT_BYTES];
     struct list ranks, hosts;
     int count;
-    int first, last; // rank of the run of ranks that is not in the list yet
+    int first, last; // the run of ranks that is not in the list yet
 };
 
 static void append(struct list *list, const char *word)
@@ -67,7 +67,7 @@ static void add(struct kind *kind, int rank, const char *host)
     append_host(&kind->hosts, host);
 }
 
-// The fields of a record that this process's own has otherwise.
+// Writes the fields of a record that differ from those of this process's own.
 static void describe(const char *record, const char *own, char what[WHAT_BYTES])
 {
     size_t used = 0;
@@ -83,7 +83,7 @@ static void describe(const char *record, const char *own, char what[WHAT_BYTES])
     }
 }
 
-// The last of them stands for all that are left.
+// Returns the kind for a difference. The last kind stands for all that are left.
 static struct kind *find_kind(struct kind kinds[KINDS], const char *what)
 {
     for (int i = 0; i < KINDS - 1; i++) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Multi-node NVLink of one communicator or window, out of the facts of the world. The answer is
-// stored with the object, as an attribute that no copy inherits: it dies with the object, so that a
-// handle that comes back for another one brings no old answer along, and no call that makes or
-// frees communicators has to be watched.
+// Tells whether a communicator or window has partners over multi-node NVLink, from the facts of all
+// processes. The answer is stored with the object, as an attribute that no copy inherits, and dies
+// with it. So a handle that comes back for another object brings no old answer along, and no call
+// that makes or frees communicators has to be watched.
 #include "config.h"
 
 #include "job/job_int.h"
@@ -15,7 +15,7 @@ struct kind {
     enum fr_fn set_attribute;
     bool (*judge)(fr_word object);
     int keyval;
-    bool has_keyval; // without one, every question is answered anew
+    bool has_keyval; // without a keyval every question is answered anew
 };
 
 static bool judge_communicator(fr_word comm);
@@ -40,7 +40,7 @@ static struct kind windows = {
 // The values of the attribute.
 static const char answers[] = "ny";
 
-// MPI calls these two with the family's own handles, of which they read nothing.
+// MPI calls this function and the next with the family's own handles. They read none of them.
 static int copy_nothing(fr_word object, int keyval, void *extra, void *value, void *copied,
                         int *flag)
 {
@@ -93,8 +93,8 @@ void fr_job_clique_release(void)
     release_kind(&windows);
 }
 
-// Whether one of the partners is in the group. It is they, who are few, that are looked for in it.
-// Processes outside the world are in no answer.
+// Returns whether one of the partners is in the group. Looks for the partners there, since they are
+// few. Processes outside of MPI_COMM_WORLD do not count.
 static bool has_partner(fr_word world, fr_word group)
 {
     enum { AT_ONCE = 64 };
@@ -113,7 +113,7 @@ static bool has_partner(fr_word world, fr_word group)
     return false;
 }
 
-// The same for the group that `get_group` gives of an object.
+// Returns whether one of the partners is in the group that `get_group` returns for an object.
 static bool judge_group(enum fr_fn get_group, fr_word object)
 {
     fr_word world_storage = 0, storage = 0;
@@ -143,7 +143,7 @@ static bool judge_window(fr_word win)
     return judge_group(FR_FN_MPI_Win_get_group, win);
 }
 
-// Threads that ask at once find the same and set the same.
+// Threads that ask at the same time find the same answer and set the same attribute.
 static bool ask(struct kind *kind, fr_word object)
 {
     const void *remembered = NULL;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The communicator of Fabrail's own, and what moves the real MPI while Fabrail waits.
+// Fabrail's own communicator, and progress of the real MPI while Fabrail waits.
 #include "config.h"
 
 #include "job/job_int.h"
@@ -9,8 +9,8 @@ static fr_word own;
 static bool has_own;
 static int tag_limit;
 
-// Ranks may outnumber cores, and start seconds apart then: so a wait keeps off the cores, for a
-// part of the time that it has lasted, and not for long where others may need its progress.
+// Begins a wait. Ranks may outnumber cores, and then start seconds apart. So the wait sleeps for a
+// part of the time that it has lasted, but not for long where others may need its progress.
 static struct fr_wait begin_wait(bool helps)
 {
     return (struct fr_wait){
@@ -101,7 +101,8 @@ fr_word fr_job_comm(void)
     return has_own ? own : fr_abi_mpi.COMM_NULL;
 }
 
-// MPICH makes no progress in probes of a communicator of one process.
+// Probes Fabrail's own communicator where there is one, since MPICH makes no progress in probes of
+// a communicator of one process.
 void fr_job_progress(void)
 {
     int flag = 0;

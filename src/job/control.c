@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Control messages by rank in the world: which way they go, and how all of it begins and ends.
+// Control messages by rank in MPI_COMM_WORLD: which way each goes, by the queues of the host or by
+// MPI, and how they are opened and closed.
 #include "config.h"
 
 #include "fabrail/core/wait.h"
@@ -14,8 +15,8 @@ enum { ELSEWHERE = -1, ABSENT = -2 };
 // Constant while `is_open`.
 static struct fr_job_secret job_secret;
 static bool any_elsewhere; // processes of other hosts, which send by MPI
-static int32_t *index_of;  // on this host, by rank in the world; else ELSEWHERE or ABSENT
-static int32_t *rank_of;   // by index
+static int32_t *index_of;  // index on this host by rank, or ELSEWHERE or ABSENT
+static int32_t *rank_of;   // rank by index on this host
 static int own_rank = -1, world_size;
 static atomic_bool is_open;
 
@@ -54,7 +55,7 @@ static int list_members(const struct fr_job_control_job *job, struct fr_job_proc
     return count;
 }
 
-// Of processes that share files but no kernel, each host has its own.
+// The name depends on the host's kernel: hosts may share files, but each has its own memory.
 struct fr_job_secret fr_job_host_name(const struct fr_job_control_job *job)
 {
     struct {
@@ -89,7 +90,7 @@ static void forget(void)
     own_rank = -1;
 }
 
-// A process that takes no part itself opens what all have to.
+// A process that takes no part opens messages by MPI all the same, since all processes have to.
 bool fr_job_control_open(const struct fr_job_control_job *job)
 {
     if (atomic_load_explicit(&is_open, memory_order_relaxed))
@@ -100,7 +101,7 @@ bool fr_job_control_open(const struct fr_job_control_job *job)
     bool here = takes_part && open_host(job);
     bool remote = job->remote && fr_job_control_remote_open();
     if (!takes_part || !index_of || !rank_of) {
-        forget(); // others' messages are then dropped at the end
+        forget(); // messages of others are dropped at the end
         return false;
     }
     own_rank = job->rank;
@@ -113,7 +114,7 @@ const void *fr_job_control_share(const void *own)
     return atomic_load_explicit(&is_open, memory_order_acquire) ? fr_job_host_share(own) : NULL;
 }
 
-// Ranks may outnumber cores, so a wait of a while sleeps.
+// Begins a wait. Ranks may outnumber cores, so a longer wait sleeps.
 static struct fr_wait begin_wait(void)
 {
     return (struct fr_wait){.eager_yields = 1000, .nap_ns = 200000};
@@ -136,7 +137,7 @@ void fr_job_control_await_host(int64_t most_ns)
         progress(&wait);
 }
 
-// Nobody wants what comes now.
+// Drops all messages that come, since nobody wants them any more.
 static void drop_all(struct fr_wait *wait)
 {
     struct fr_job_control_message message;
@@ -171,7 +172,7 @@ void fr_job_control_close(bool (*busy)(void))
 {
     enum { STEPS_A_LOOK = 64 }; // at failures
     struct fr_wait wait = begin_wait();
-    // Nothing is known of what a process that has failed has taken.
+    // Nobody can know what a failed process has taken.
     while (wait.steps % STEPS_A_LOOK != 0 || !fr_job_has_failed()) {
         if (busy()) {
             wait.yields = 0; // bytes may be moving
@@ -179,7 +180,7 @@ void fr_job_control_close(bool (*busy)(void))
         } else if (fr_job_control_remote_is_idle()) {
             break;
         } else {
-            drop_all(&wait); // others may be waiting for that just so
+            drop_all(&wait); // others may be waiting for that likewise
         }
     }
     if (fr_job_control_has_remote())
@@ -277,7 +278,8 @@ bool fr_job_control_send(int to, enum fr_job_control_kind kind, const void *data
                       : fr_job_control_remote_send(to, &message);
 }
 
-// Who takes a message finds what it has of the sender by its rank, which another process wrote.
+// Takes a message of this host. Callers use the sender's rank as an index, and another process
+// wrote it, so it is checked.
 static bool take_here(struct fr_job_control_message *message)
 {
     while (fr_job_host_take(message)) {

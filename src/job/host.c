@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The memory that the processes of a host share: a header with an entry for each, then a queue and
-// an area of each, on pages of their own, and what all know alike.
+// The memory that the processes of a host share. A header has an entry for each process. A queue
+// and an area of each process follow, on pages of their own, then bytes that are the same for all.
 //
-// Nobody waits to get in: whoever comes first makes the file, whose bytes are zero, and all do the
-// same to it. Its name goes with the last one to attach. The file has holes: room for a queue or an
-// area is claimed when it is first used, since a page that tmpfs cannot provide when it is touched
-// would be a SIGBUS. Hence nobody looks at what the entry does not say to be there.
+// Nobody waits to get in. The process that comes first makes the file, whose bytes are zero, and
+// all do the same to it. The last one to attach removes its name. The file has holes: room for a
+// queue or an area is claimed when it is first used, since a page that tmpfs cannot provide when it
+// is touched would be a SIGBUS. So nobody touches a queue or area before its entry says that it has
+// room.
 //
-// The messages of a queue are in a ring. Who puts one first claims the next number, then writes
-// into the place of that number, then says so there. Nobody waits for that: the owner finds nothing
-// to take, and others find the ring full once it comes to that place again, should the writer have
-// died.
+// The messages of a queue are in a ring. A sender first claims the next number, then writes into
+// the place of that number, then says so there. Nobody waits for that. Should the sender die in
+// between, the owner finds nothing to take, and others find the ring full when it comes to that
+// place again.
 #include "config.h"
 
 #include "job/control_int.h"
@@ -26,11 +27,11 @@
 enum {
     MAX_PROCESSES = 1 << 16,
     PAGE_BYTES = 4096,
-    LARGEST_PAGE_BYTES = 65536, // of any machine's
+    LARGEST_PAGE_BYTES = 65536, // of any machine
     RETRY_S = 1,
 };
 
-// Of what all know alike.
+// States of the bytes that are the same for all.
 enum { COMMON_NONE, COMMON_WRITING, COMMON_THERE, COMMON_REFUSED };
 
 #define HOST_MAGIC 0x4652686f7374636fu
@@ -81,7 +82,7 @@ static bool have_all_attached(struct header *header)
     return atomic_load_explicit(&header->attached, memory_order_acquire) >= (uint32_t)host.count;
 }
 
-// Stores a value that all others store as well; false when one has stored another.
+// Stores a value that all others store as well. Returns false when one has stored another value.
 static bool agree(_Atomic uint64_t *word, uint64_t value)
 {
     uint64_t before = 0;
@@ -90,7 +91,7 @@ static bool agree(_Atomic uint64_t *word, uint64_t value)
            before == value;
 }
 
-// From the last one on the name is needed no more.
+// Counts this process as attached. The last one to attach removes the name.
 static enum fr_status enter(struct header *header)
 {
     if (!agree(&header->magic, HOST_MAGIC) || !agree(&header->bytes, host.shm.bytes))
@@ -106,7 +107,8 @@ static size_t queue_offset(int index)
     return host.head_bytes + (size_t)index * (host.queue_bytes + host.area_bytes);
 }
 
-// Mapped by itself, at an end of all queues and areas.
+// Returns where the bytes stand that are the same for all: behind all queues and areas, since they
+// are mapped by themselves.
 static size_t common_offset(void)
 {
     size_t end = queue_offset(host.count);
@@ -123,7 +125,7 @@ static enum fr_status open_memory(const struct fr_job_process *members)
         return FR_ERR_NO_MEMORY;
     memcpy(host.members, members, list_bytes);
     size_t bytes = common_offset() + host.common_bytes;
-    // What a process shares with nobody needs no name.
+    // A process that is alone on its host needs no name.
     enum fr_status status =
         fr_job_shm_open(host.count > 1 ? &host.name : NULL, bytes, host.head_bytes, &host.shm);
     if (status != FR_OK)
@@ -209,7 +211,7 @@ struct fr_job_control_entry *fr_job_host_entry(int index)
     return &entries_of(get_memory())[index];
 }
 
-// Claims room, unless that has been tried in vain just now.
+// Claims room, unless that has failed a moment ago.
 static bool claim_room(size_t offset, size_t bytes)
 {
     int64_t now = fr_time_coarse_ns();
@@ -271,8 +273,9 @@ static uint64_t turn_before(uint64_t number)
     return number / FR_CONTROL_PLACES * 2;
 }
 
-// Claims the next number. NULL when the queue is full, or its place is ahead although nobody has
-// claimed the number: such a turn comes of no sender, and nothing would change it.
+// Claims the next number and returns its place. Returns NULL when the queue is full. Does so as
+// well when the place is ahead although nobody has claimed the number: no sender writes such a
+// turn, and nothing would change it.
 static struct fr_job_control_place *claim_place(int to, struct fr_job_control_entry *entry,
                                                 uint64_t *number)
 {
@@ -321,7 +324,7 @@ static bool has_message(uint64_t number)
     return turn_of(place_of(host.index, number)) == turn_before(number) + 1;
 }
 
-// What other processes wrote is looked at before it is believed.
+// Copies a message out of its place, and checks what another process wrote.
 static void copy_out(struct fr_job_control_place *place, struct fr_job_control_message *message)
 {
     const size_t head = offsetof(struct fr_job_control_message, data);
@@ -357,7 +360,7 @@ void fr_job_host_finish(void)
         atomic_store_explicit(&entry->has_finished, 1, memory_order_release);
 }
 
-// Where not all have attached there is nothing to wait for.
+// Where not all have attached there is nobody to wait for.
 bool fr_job_host_have_finished(bool look)
 {
     bool all = true;
@@ -378,7 +381,8 @@ static void write_common(struct header *header, const void *own)
                           memory_order_release);
 }
 
-// Who writes may have lost its core, or have died.
+// Returns whether the bytes are there. Waits for a moment only: the process that writes them may
+// have lost its core, or have died.
 static bool is_common_there(struct header *header)
 {
     enum { NAPS = 200, NAP_NS = 500000 };
@@ -391,8 +395,8 @@ static bool is_common_there(struct header *header)
     return false;
 }
 
-// Nobody else can change what is mapped for reading, but who wrote it may have known something
-// else.
+// Compares the bytes with this process's own: the process that wrote them may have known others.
+// Nobody can change them through the mapping, which is for reading.
 const void *fr_job_host_share(const void *own)
 {
     struct header *header = get_memory();

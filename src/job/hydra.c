@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Records by the key-value space of Hydra, MPICH's launcher. Each process has a socket to a proxy
-// of its launcher, on which the MPI library and the proxy speak PMI: a question and its answer, in
-// lines. The MPI library asks in MPI_Init; before and after, nobody does.
+// The registry of Hydra, MPICH's launcher: records in its key-value space. Each process has a
+// socket to a proxy of its launcher. There the MPI library and the proxy speak PMI: a question and
+// its answer, in lines. The MPI library asks in MPI_Init alone, so Fabrail can ask before and
+// after.
 #include "config.h"
 
 #include "job/census.h"
@@ -20,9 +21,9 @@ enum { TIMEOUT_MS = 60000, LINE_BYTES = 2048 }; // no line is longer
 // Written by the thread that is in MPI_Init.
 static enum fr_job_record state;
 static int proxy = -1;
-static char space[256]; // the job's
+static char space[256]; // name of the job's key-value space
 
-// Intel's launcher is a relative of Hydra by the same names.
+// Returns whether the launcher is Intel's, a relative of Hydra that uses the same names.
 static bool is_relative(void)
 {
     char version[8192] = ""; // MPI_MAX_LIBRARY_VERSION_STRING of the family
@@ -32,8 +33,8 @@ static bool is_relative(void)
     return strstr(version, "Intel(R) MPI") || fr_core_job_value("I_MPI_HYDRA_PMI_CONNECT");
 }
 
-// Other launchers speak otherwise on a socket of the same name, and may end a job that takes them
-// for this one. So the process at the other end is asked who it is.
+// Returns whether the process at the other end of a socket is Hydra's. Other launchers speak
+// another protocol on a socket of the same name, and may end a job that takes them for Hydra.
 static bool is_hydra(int file)
 {
     char path[64], name[32] = "";
@@ -50,8 +51,8 @@ static bool is_hydra(int file)
     return known && strcmp(name, "hydra_pmi_proxy") == 0;
 }
 
-// The socket that the launcher gave this process. -1 where there is none, where the job has a
-// single process, and where another program has the other end.
+// Returns the socket that the launcher gave this process. Returns -1 where there is none, where the
+// job has a single process, and where another program has the other end.
 static int find_proxy(void)
 {
     const char *text = fr_core_job_value("PMI_FD"), *size = fr_core_job_value("PMI_SIZE");
@@ -61,7 +62,7 @@ static int find_proxy(void)
     return is_hydra(file) ? file : -1;
 }
 
-// Reads byte for byte, so that nothing is read that is for the MPI library.
+// Reads a line byte by byte, so that nothing is read that is for the MPI library.
 static bool read_line(char line[LINE_BYTES])
 {
     size_t used = 0;
@@ -100,7 +101,7 @@ static bool ask(const char *question, char answer[LINE_BYTES])
     return write_line(question) && read_line(answer);
 }
 
-// The value of a word of an answer, "name=value" between blanks.
+// Finds the value of a word "name=value" in an answer, between blanks.
 static bool find_value(const char *answer, const char *name, char *value, size_t room)
 {
     size_t length = strlen(name);
@@ -131,7 +132,7 @@ static void replace(char *text, char from, char to)
         *text = *text == from ? to : *text;
 }
 
-// The first greeting that a proxy gets makes it forget what was put before.
+// Greets the proxy, which must come first: at its first greeting it forgets what was put before.
 static bool greet(void)
 {
     char answer[LINE_BYTES], version[16];
@@ -141,7 +142,7 @@ static bool greet(void)
            find_value(answer, "kvsname", space, sizeof(space));
 }
 
-// An equals sign would end the name of a word.
+// Leaves the record, without equals signs: one would end the name of a word.
 static bool leave(const char *record)
 {
     char question[LINE_BYTES], answer[LINE_BYTES], text[FR_JOB_RECORD_BYTES];
@@ -183,12 +184,13 @@ static bool get(int rank, char record[FR_JOB_RECORD_BYTES])
     return true;
 }
 
-// One of the blocks of hosts in a row that have as many ranks each, "(vector,(0,2,4),(2,1,3))".
+// A block of consecutive hosts with equally many ranks each. The launcher writes several as
+// "(vector,(0,2,4),(2,1,3))".
 struct block {
     int first, hosts, ranks;
 };
 
-// Returns what follows, NULL at the end and where there is something else.
+// Reads a block. Returns the text that follows it, NULL where there is no block.
 static const char *read_block(const char *at, struct block *block)
 {
     int used = 0;
@@ -198,8 +200,8 @@ static const char *read_block(const char *at, struct block *block)
     return at + used;
 }
 
-// The number that the launcher gives the host of a rank; the blocks are gone through as often as
-// there are ranks. -1 when it says otherwise.
+// Returns the number that the launcher gives the host of a rank, -1 if its mapping cannot be read.
+// The blocks repeat until all ranks have a host.
 static int host_number(const char *mapping, int rank)
 {
     static const char head[] = "(vector";
@@ -219,7 +221,8 @@ static int host_number(const char *mapping, int rank)
     return -1;
 }
 
-// The name is in the record of another process there, if any of the first has one.
+// Finds the name of a process's host in the record of another process there, if one of the first
+// ranks there has left one. Otherwise writes the host's number.
 static bool get_host(int rank, char host[FR_JOB_HOST_BYTES])
 {
     enum { TRIES = 16 };

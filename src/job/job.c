@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rank and size in the world.
+// This process's rank in MPI_COMM_WORLD, and its size.
 #include "config.h"
 
 #include "fabrail/job.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Inside of module job: what its files share.
+// Inside of module job: functions and data that its files share.
 #ifndef FR_JOB_JOB_INT_H
 #define FR_JOB_JOB_INT_H
 
@@ -7,55 +7,64 @@
 #include "fabrail/core/wait.h"
 #include "fabrail/job.h"
 
-// The ranks in MPI_COMM_WORLD of all processes on other hosts that are in this process's clique.
-// Written at MPI_Init and MPI_Finalize alone; returns their number, 0 while facts are unknown.
+// Writes the ranks in MPI_COMM_WORLD of all processes on other hosts that are in this process's
+// clique. Returns their number, 0 while facts are unknown. The list changes in MPI_Init and
+// MPI_Finalize alone.
 int fr_job_partners(const int **ranks);
 
-// Makes and gives back the keyvals under which answers are remembered.
+// Make and free the keyvals under which clique.c remembers its answers.
 void fr_job_clique_start(void);
 void fr_job_clique_release(void);
 
-// Makes the communicator of Fabrail's own unless it is there, collectively, and frees it.
+// Makes Fabrail's own communicator unless it exists. Collective. Returns false when MPI fails.
 bool fr_job_comm_make(void);
+
+// Frees Fabrail's own communicator.
 void fr_job_comm_free(void);
 
-// Completes a request of something that other processes take part in, which can take as long as the
-// last one takes to come. `progress` and `look`, each of which may be NULL, are called all the
-// time. Returns false when `look` no longer wants to wait, else true and MPI's result.
+// Completes a request of an operation that other processes take part in. That can take as long as
+// the last one takes to come. Calls `progress` and `look` all the time; either may be NULL. Returns
+// false when `look` no longer wants to wait, else true with MPI's result in *result.
 bool fr_job_complete(void *request, void (*progress)(void), bool (*look)(struct fr_wait *wait),
                      int *result);
 
-// What is remembered with a communicator; it dies with it.
+// Facts remembered with a communicator, freed with it.
 struct ranks;
 struct fr_job_tally;
 struct fr_job_remembered {
     fr_word comm;
     UT_hash_handle hh;
     uint64_t name;                // 0: unknown
-    _Atomic uint64_t children;    // communicators that were made of it by all its processes
-    struct fr_job_tally *tallies; // of communicators that some of its processes made of it
+    _Atomic uint64_t children;    // communicators that all its processes made of it
+    struct fr_job_tally *tallies; // communicators that some of its processes made of it
     struct ranks *_Atomic ranks;  // NULL until somebody asks
-    void *value;                  // of another module, and how it goes
+    void *value;                  // another module's (fr_job_comm_keep)
     void (*destroy)(void *value);
 };
 
-// What is remembered with `comm`, NULL if nothing is: MPI is not asked, to which the handle may be
-// none. And the same set, which is called once for a communicator; NULL when memory runs out.
+// Returns what is remembered with `comm`, NULL if nothing is. Does not ask MPI, since the handle
+// may be none of its own.
 struct fr_job_remembered *fr_job_recall(fr_word comm);
+
+// Begins to remember facts of `comm`, with its name. Called once for a communicator. Returns NULL
+// when memory runs out.
 struct fr_job_remembered *fr_job_remember(fr_word comm, uint64_t name);
 
-// The ranks in MPI_COMM_WORLD of ranks [first, first + count) of a group, -1 for processes outside.
-// False when MPI fails.
+// Writes the ranks in MPI_COMM_WORLD of ranks [first, first + count) of a group, -1 for processes
+// outside of it. Returns false when MPI fails.
 bool fr_job_translate(fr_word group, int first, int count, int *in_world);
 
-// Counts what is made with a tag of what `key` stands for, from 1; 0 without memory. And frees all
-// counts, when nothing is made of the same any more.
+// Returns how often something has been made with a tag from the parents that `key` stands for, this
+// time included. Returns 0 without memory.
 uint64_t fr_job_tally_count(struct fr_job_tally **tallies, uint64_t key, int tag);
+
+// Frees all counts, once nothing is made from the same parents any more.
 void fr_job_tallies_free(struct fr_job_tally **tallies);
 
-// Names the communicators that MPI has from the start, and Fabrail's own; forgets what names were
-// made of.
+// Names the communicators that MPI has from the start, and Fabrail's own.
 void fr_job_name_start(fr_word own);
+
+// Forgets what names were made from.
 void fr_job_name_end(void);
 
 #endif

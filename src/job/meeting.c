@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Meetings of all processes of the world, by messages rather than by a barrier of MPI's: where a
-// process has failed, MPI prints what becomes of a nonblocking collective, and does not end it on
-// all others. What a process receives of another one tells it that a part of the world has come,
-// twice as large each time.
+// Meetings of all processes of MPI_COMM_WORLD, by messages rather than by a barrier of MPI's. Where
+// a process has failed, MPI prints what becomes of a nonblocking collective, and does not end it on
+// all others. A meeting is a dissemination barrier: each message that a process receives tells it
+// that a part of the processes has come, twice as large each time.
 #include "config.h"
 
 #include "job/job_int.h"
@@ -11,7 +11,7 @@
 
 // Written in MPI_Finalize, while no other thread calls MPI.
 static _Alignas(8) char sent[8], received[8];
-static bool is_under_way; // the messages of this step
+static bool is_under_way; // the messages of this step are
 static int distance;      // between the processes of this step; 0 when there is none
 
 bool fr_job_has_failed(void)
@@ -52,7 +52,8 @@ static bool begin_step(void)
     return is_under_way;
 }
 
-// Where one fails, so does the other, as one of a process that has.
+// Returns whether a request of this step is complete, and sets *failed if it has failed. Once one
+// of both has failed the other is not tested, since a process has failed.
 static bool is_complete(void *request, bool *failed)
 {
     int done = 0;

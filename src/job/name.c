@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Names of communicators, which all their processes find alike without a word to each other.
+// Names of communicators, which all their processes find alike without communication.
 //
-// What is made of a communicator by all its processes together is made in the same order on all of
-// them; so it has the name of its parent, its number among the parent's children, and, where one
-// call makes several, what tells them apart. What only some processes make, or two groups, has the
-// names of the processes, the tag, and how often the same was made before; concurrent calls of that
-// sort must differ in their tags. What a session makes has no name: it may be used beyond
-// MPI_Finalize, which ends what rests on names.
+// All processes of a communicator make its children in the same order. So the name of a child is
+// made from the name of its parent and its number among the parent's children. Where one call makes
+// several children, what tells them apart is added. A communicator that only some processes make,
+// or two groups, is named by the processes, the tag, and how often the same was made before.
+// Concurrent calls of that sort must differ in their tags. A communicator of a session has no name:
+// it may be used beyond MPI_Finalize, which ends what rests on names.
 #include "config.h"
 
 #include "job/job_int.h"
 
 #include <stdlib.h>
 
-// What else a hash is made of, so that no two kinds of names meet.
+// Kinds of names. The hash includes the kind, so that no two kinds meet.
 enum kind {
     KIND_WORLD = 1,
     KIND_SELF,
@@ -24,7 +24,7 @@ enum kind {
     KIND_MEMBERS
 };
 
-static struct fr_job_tally *of_two_groups; // how often something has been made of them
+static struct fr_job_tally *of_two_groups; // how often something has been made of two groups
 
 static uint64_t mix(uint64_t hash, uint64_t word)
 {
@@ -34,28 +34,29 @@ static uint64_t mix(uint64_t hash, uint64_t word)
     return hash ^ hash >> 31;
 }
 
-// 0 says that there is no name.
+// Returns a name, never 0, which means that there is none.
 static uint64_t name_of(enum kind kind, uint64_t first, uint64_t second, uint64_t third)
 {
     uint64_t hash = mix(mix(mix(mix(0, kind), first), second), third);
     return hash ? hash : 1;
 }
 
-// 0 without memory.
+// Returns a name that counts how often the same was made before. Returns 0 without memory.
 static uint64_t name_counted(struct fr_job_tally **tallies, enum kind kind, uint64_t of, int tag)
 {
     uint64_t count = fr_job_tally_count(tallies, of, tag);
     return count ? name_of(kind, of, (uint64_t)tag, count) : 0;
 }
 
-// Gets a group of a communicator into `storage`, to be freed.
+// Gets a group of a communicator into `storage`. The caller frees it.
 static bool get_group(enum fr_fn get, fr_word comm, fr_word *storage)
 {
     *storage = 0;
     return fr_abi_call(get, (const fr_word[]){comm, FR_PTR(storage)}) == fr_abi_mpi.SUCCESS;
 }
 
-// Who is in a group, in the order of its ranks. 0 if any is outside the world.
+// Returns a hash of the processes of a group in the order of its ranks. Returns 0 if any is outside
+// of MPI_COMM_WORLD.
 static uint64_t members_of_group(fr_word group)
 {
     enum { AT_ONCE = 64 };
@@ -86,7 +87,7 @@ static uint64_t members_of(enum fr_fn get, fr_word comm)
     return members;
 }
 
-// Both groups of an inter-communicator, alike on either side.
+// Returns a hash of both groups of an inter-communicator, alike on either side.
 static uint64_t members_of_both(fr_word comm)
 {
     uint64_t local = members_of(FR_FN_MPI_Comm_group, comm);
@@ -95,8 +96,8 @@ static uint64_t members_of_both(fr_word comm)
     return low ? mix(low, high) : 0;
 }
 
-// The first process of a communicator, which is in no other one that the same call makes. Those of
-// two groups are one a call.
+// Returns what tells a communicator from others that the same call makes: its first process, which
+// is in no other of them. A call on two groups makes only one.
 static uint64_t first_of(fr_word comm)
 {
     fr_word storage;
@@ -109,7 +110,8 @@ static uint64_t first_of(fr_word comm)
     return (uint64_t)first;
 }
 
-// Counts a child, named or not; the number is the same on all processes of the parent.
+// Counts a child of a communicator and returns its name. Counts children without a name too, so
+// that the number is the same on all processes of the parent.
 static uint64_t child_of(fr_word parent, uint64_t apart)
 {
     struct fr_job_remembered *remembered = fr_job_recall(parent);
@@ -153,7 +155,7 @@ uint64_t fr_job_name_next(enum fr_fn fn, const fr_word *args)
         return none ? 0 : part_of(parent, made, (int)args[2]);
     case FR_FN_MPI_Intercomm_create:
         return none ? 0 : of_groups(parent, made, (int)args[4]);
-    default: // one child of all processes
+    default: // all processes make one child
         return child_of(parent, 0);
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Records by PMIx, which Open MPI is started by. The MPI library begins and ends it; Fabrail only
-// adds a value to those that the library commits in MPI_Init, before the fence that makes them
-// known to all. So the library exports PMIx_Commit: the MPI library's call of it comes here, and
+// The registry of PMIx, by which Open MPI is started. The MPI library begins and ends PMIx. Fabrail
+// only adds a value to those that the MPI library commits in MPI_Init, before the fence that makes
+// them known to all. So Fabrail exports PMIx_Commit: the MPI library's call of it comes here, and
 // goes on to the real one.
 #include "config.h"
 
@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Of pmix_common.h, the same in all releases from 2 to 6; what is longer there is only read by
-// PMIx itself.
+// Declarations from pmix_common.h, the same in all releases from 2 to 6. Structures that are longer
+// there are only read by PMIx itself.
 enum { PMIX_SUCCESS = 0, PMIX_ERR_NOT_SUPPORTED = -47 };
 enum { PMIX_BOOL = 1, PMIX_STRING = 3 };
 enum { PMIX_GLOBAL = 3 };
@@ -40,7 +40,7 @@ typedef int get_fn(const struct process *process, const char *key, const struct 
 
 static const char record_key[] = "fabrail.record";
 
-// Releases of Open MPI before 5 that bring a PMIx of their own have its names behind a prefix.
+// Prefixes of PMIx's names. Releases of Open MPI before 5 that bring a PMIx of their own have one.
 static const char *const prefixes[] = {"", "OPAL_MCA_PMIX3X_"};
 enum { PREFIXES = FR_ARRAY_LENGTH(prefixes) };
 
@@ -103,7 +103,7 @@ static enum fr_job_record has_put(void)
     return state;
 }
 
-// Of what the server of this host has, which is mostly all that there is.
+// Reads a value that the PMIx server of this host has. Mostly it has all values that there are.
 static bool get_text(int rank, const char *key, char *text, size_t room)
 {
     static const struct info here = {.key = "pmix.immediate",
@@ -133,8 +133,8 @@ static bool get_host(int rank, char host[FR_JOB_HOST_BYTES])
     return get_text(rank, "pmix.hname", host, FR_JOB_HOST_BYTES);
 }
 
-// Open MPI can be told to fetch what others commit when it needs it, rather than to have all of it
-// at every host after the fence. True where it cannot be asked.
+// Returns whether every host has all values after the fence. Open MPI can be told to fetch what
+// others commit when it needs it instead. Returns true where PMIx cannot be asked.
 static bool is_collected(void)
 {
     typedef int init_fn(int required, int *provided);

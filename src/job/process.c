@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Who this process is among those of its job.
+// The identity of this process for all others of its job.
 #include "config.h"
 
 #include "fabrail/job/control.h"
@@ -18,8 +18,8 @@ static struct fr_job_process self; // constant once `known` is set
 static atomic_bool known;
 static struct fr_lock self_lock = FR_LOCK_INIT;
 
-// Fills bytes that others' differ from. Returns whether they are the kernel's, which nobody can
-// guess.
+// Fills bytes that no other process has. Returns whether they come from the kernel, so that nobody
+// can guess them.
 static bool draw(void *bytes, size_t count)
 {
     unsigned char *at = bytes;
@@ -50,8 +50,9 @@ static uint64_t hash_text(const char *text, size_t length)
     return hash;
 }
 
-// The kernel's boot id, of 122 random bits, is the same in all containers of a host, whose names
-// may differ, and differs between hosts, whose names may be the same.
+// Returns what identifies the host: the kernel's boot id, of 122 random bits. It is the same in all
+// containers of a host, whose names may differ, and differs between hosts, whose names may be the
+// same.
 static uint64_t identify_host(void)
 {
     char text[256] = "";
@@ -68,7 +69,7 @@ static uint64_t identify_host(void)
     return hash_text(text, (size_t)length);
 }
 
-// Inode numbers of namespaces have 32 bits.
+// Returns the inode number of the pid namespace, which has 32 bits.
 static uint32_t identify_namespace(void)
 {
     struct stat status;
@@ -79,7 +80,7 @@ static void identify(void)
 {
     struct fr_job_process drawn = {
         .host = identify_host(), .pid = (int32_t)getpid(), .pid_namespace = identify_namespace()};
-    while (drawn.cookie == 0) // zeroed bytes are nobody
+    while (drawn.cookie == 0) // 0 means no process
         (void)draw(&drawn.cookie, sizeof(drawn.cookie));
     fr_core_lock(&self_lock);
     if (!atomic_load_explicit(&known, memory_order_relaxed)) {

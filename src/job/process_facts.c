@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What all processes of MPI_COMM_WORLD tell each other, once, at MPI_Init.
+// The facts that all processes of MPI_COMM_WORLD tell each other once, in MPI_Init, and the hosts
+// and cliques that follow from them.
 #include "config.h"
 
 #include "job/census.h"
@@ -14,12 +15,12 @@ _Static_assert(sizeof(struct fr_job_facts) == 88, "all processes must agree on t
 
 // Written by the thread that is in MPI_Init or MPI_Finalize, while no other calls MPI.
 static struct {
-    struct fr_job_facts *own;         // memory of this process's own that they are in, or NULL
+    struct fr_job_facts *own;         // memory of this process that holds them, or NULL
     const struct fr_job_facts *facts; // by rank, NULL while unknown
     int size;
     int host_count;
     int clique_count;
-    int *partners; // ranks
+    int *partners; // their ranks
     int partner_count;
 } known;
 
@@ -34,7 +35,7 @@ uint64_t fr_job_host(void)
     return hash;
 }
 
-// Everything but the host: 0 for processes of one clique.
+// Compares the cliques of two processes; 0 if they are in the same one. The host does not count.
 static int compare_cliques(const struct fr_job_facts *a, const struct fr_job_facts *b)
 {
     if (a->has_fabric != b->has_fabric)
@@ -54,7 +55,7 @@ static int compare_words(const void *first, const void *second)
     return (a > b) - (a < b);
 }
 
-// Ranks, by their facts.
+// Compares ranks by their facts.
 static int compare_ranks(const void *first, const void *second)
 {
     const struct fr_job_facts *a = &known.facts[*(const int *)first];
@@ -63,7 +64,7 @@ static int compare_ranks(const void *first, const void *second)
     return cliques ? cliques : compare_words(&a->host, &b->host);
 }
 
-// Jobs have many ranks: what is sorted are words, not facts.
+// Counts hosts. Sorts one word a rank rather than facts, since jobs have many ranks.
 static bool count_hosts(void)
 {
     size_t count = (size_t)known.size;
@@ -79,7 +80,8 @@ static bool count_hosts(void)
     return true;
 }
 
-// The cliques that have processes on several hosts: where such a clique first changes host.
+// Returns the number of cliques with processes on several hosts, from sorted ranks. Counts a clique
+// where its host first changes.
 static int count_changes(const int *ranks, int count)
 {
     int cliques = 0, counted_from = -1, start = 0;
@@ -96,7 +98,8 @@ static int count_changes(const int *ranks, int count)
     return cliques;
 }
 
-// The ranks that have a clique at all, sorted; then, in their place, those in this one's reach.
+// Counts cliques and lists partners. The list first holds all ranks that have a clique, sorted,
+// then those in this process's reach.
 static bool count_cliques(int rank)
 {
     int count = 0;
@@ -119,7 +122,8 @@ static bool count_cliques(int rank)
     return true;
 }
 
-// Where the launcher has told that all processes take part, they come.
+// Judges the wait for the first exchange. Has no limit if the launcher has told that all processes
+// take part, since they will come.
 static bool look_at_start(struct fr_wait *wait)
 {
     enum { LIMIT_S = 60 };
@@ -143,7 +147,7 @@ static bool look_at_start(struct fr_wait *wait)
 
 enum outcome { EXCHANGED, FAILED, GAVE_UP };
 
-// The first exchange finds out that all processes are there.
+// Exchanges facts. The first exchange finds out whether all processes are there.
 static enum outcome exchange(const struct fr_job_facts *own)
 {
     fr_word request = 0;

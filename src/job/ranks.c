@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is remembered with a communicator: its name, who its ranks are in MPI_COMM_WORLD, which is
-// found out when somebody first asks, and what another module keeps there. It is the value of an
-// attribute that no copy inherits, and dies with its communicator, so that a handle that comes back
-// for another one brings nothing old along, and no call that frees communicators has to be watched.
+// Facts remembered with a communicator: its name, the ranks in MPI_COMM_WORLD of its processes,
+// which are found out when first asked for, and a value of another module. They are the value of an
+// attribute that no copy inherits, and die with the communicator. So a handle that comes back for
+// another one brings nothing old along, and no call that frees communicators has to be watched.
 #include "config.h"
 
 #include "job/job_int.h"
@@ -10,16 +10,16 @@
 #include <stdlib.h>
 
 struct ranks {
-    uint64_t id; // of the communicator, in this process
-    int count;   // of the remote group on an inter-communicator
+    uint64_t id; // tells the communicator from others of this process
+    int count;   // of processes; on an inter-communicator, of the remote group
     int in_world[];
 };
 
-// What is remembered, by the handle of its communicator.
+// All that is remembered, by the handle of the communicator.
 static struct fr_lock known_lock = FR_LOCK_INIT;
 static struct fr_job_remembered *known FR_GUARDED_BY(known_lock);
 
-// What this thread has asked for last, while no communicator has gone since.
+// The last answer of each thread, valid while no communicator has gone since.
 static _Atomic uint64_t gone;
 static _Thread_local struct {
     struct fr_job_remembered *remembered;
@@ -42,7 +42,7 @@ static void leave(struct fr_job_remembered *remembered)
     atomic_fetch_add(&gone, 1);
 }
 
-// MPI calls these two with the family's own handles, of which they read nothing.
+// MPI calls this function and the next with the family's own handles. They read none of them.
 static int copy_nothing(fr_word comm, int keyval, void *extra, void *value, void *copied, int *flag)
 {
     (void)comm;
@@ -192,8 +192,8 @@ static struct ranks *make(fr_word comm)
     return ranks;
 }
 
-// By one thread alone: setting the attribute again would free what others have got. The MPI calls
-// made here wait for nobody.
+// Finds out the ranks. One thread alone does this, since setting the attribute again would free
+// what others have got. The MPI calls made here wait for nobody.
 static struct ranks *find_out(fr_word comm)
 {
     static struct fr_lock lock = FR_LOCK_INIT;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Control messages between hosts, by MPI on the communicator of Fabrail's own.
+// Control messages between hosts, by MPI on Fabrail's own communicator.
 //
-// They are synchronous sends, so that a process whose own are complete knows that they have been
-// taken: that is how all find out at the end that nothing is under way.
+// They are synchronous sends. So a process whose sends are complete knows that its messages have
+// been taken. That is how all processes find out at the end that nothing is under way.
 #include "config.h"
 
 #include "fabrail/job.h"
@@ -12,7 +12,7 @@
 
 static const size_t head_bytes = offsetof(struct fr_job_control_message, data);
 
-// One that was sent.
+// A message that was sent.
 struct sent {
     struct sent *next;
     _Alignas(8) char request[8];
@@ -26,7 +26,7 @@ static struct fr_lock lock = FR_LOCK_INIT;
 static struct sent *all_sent FR_GUARDED_BY(lock); // the oldest first
 static struct sent **sent_end FR_GUARDED_BY(lock) = &all_sent;
 static _Atomic size_t sent_count;
-static atomic_flag taking = ATOMIC_FLAG_INIT; // one thread takes, so that the order stays
+static atomic_flag taking = ATOMIC_FLAG_INIT; // one thread takes, to keep messages in order
 
 fr_word fr_job_control_comm(void)
 {
@@ -70,7 +70,7 @@ bool fr_job_control_remote_send(int to, const struct fr_job_control_message *mes
     return true;
 }
 
-// The oldest message, which is then this thread's to test.
+// Removes the oldest message from the list and returns it. It is then this thread's to test.
 static struct sent *take_oldest(void)
 {
     fr_core_lock(&lock);
@@ -83,7 +83,7 @@ static struct sent *take_oldest(void)
     return sent;
 }
 
-// A few at a time, all in turn: there may be many that nobody takes for now.
+// Tests a few messages at a time, all in turn: there may be many that nobody takes for now.
 void fr_job_control_remote_poll(void)
 {
     enum { AT_ONCE = 8 };
@@ -116,7 +116,7 @@ static int source_of(const void *status)
     return *(const int *)((const char *)status + fr_abi_mpi.status_source_offset);
 }
 
-// What has no such form came from nobody of this library.
+// Receives a message. One of another form does not come from Fabrail and is dropped.
 static bool receive(struct fr_job_control_message *into)
 {
     _Alignas(16) char status[64];

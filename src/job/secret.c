@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Secrets for one use each, made of one secret by a keyed hash that cannot be turned round:
+// Secrets for one use each, derived from one secret by a keyed hash that cannot be inverted:
 // SipHash-2-4 with 128 bits of output (Aumasson and Bernstein, 2012).
 #include "config.h"
 
@@ -16,7 +16,7 @@ static uint64_t rotate(uint64_t word, unsigned bits)
     return word << bits | word >> (64 - bits);
 }
 
-// Little endian, as the hash is defined.
+// Loads a word in little endian order, as the hash is defined.
 static uint64_t load(const unsigned char *bytes)
 {
     uint64_t word = 0;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Shared memory by name. The names are files of /dev/shm, mode 0600, and nobody can guess them.
 //
-// A name may be needed for long: as long as some process may still come. Where all are killed
-// before that, nobody is left to take it away. So whoever has a name has a shared lock on its file,
-// which the kernel ends with the process, and whoever makes a name takes away those of the same
-// user that nobody has a lock on.
+// A name is needed as long as some process may still come. If all are killed before that, nobody is
+// left to remove it. So each process that has a name holds a shared lock on its file, which the
+// kernel ends with the process. A process that makes a name removes those of the same user that
+// nobody has a lock on.
 #include "config.h"
 
 #include "fabrail/job/shm.h"
@@ -39,14 +39,14 @@ static bool is_own(const struct stat *status)
     return S_ISREG(status->st_mode) && status->st_uid == geteuid();
 }
 
-// Whether it still has a name.
+// Returns whether a file still has a name.
 static bool is_named(int file)
 {
     struct stat status;
     return fstat(file, &status) == 0 && status.st_nlink > 0;
 }
 
-// Takes the name of an own file away, if nobody has a lock on it.
+// Removes the name of a file of this user's, if nobody has a lock on it.
 static void remove_abandoned(const char *name)
 {
     struct stat status;
@@ -73,9 +73,9 @@ static void remove_all_abandoned(void)
         closedir(list);
 }
 
-// Opens what is this user's, with a lock that others do not take it for abandoned. Who looks for
-// that may have been there first: then the name is gone, or is in a moment. Returns -1 with
-// EINVAL when it is another's.
+// Opens a file of this user's, with a lock so that others do not take it for abandoned. Another
+// process that looks for abandoned files may be faster: then the name is gone, or will be in a
+// moment, and this tries again. Returns -1 with EINVAL when the file is another user's.
 static int open_locked(const char *name, int flags)
 {
     enum { MOST_TRIES = 1000 };
@@ -96,7 +96,8 @@ static int open_locked(const char *name, int flags)
     return -1;
 }
 
-// Room is claimed at once: a page that tmpfs cannot provide later would be a SIGBUS.
+// Creates a file and claims its room at once: a page that tmpfs cannot provide later would be a
+// SIGBUS.
 static int create_memory(const char *name, size_t bytes)
 {
     int file = open_locked(name, O_CREAT | O_EXCL);
@@ -164,8 +165,8 @@ enum fr_status fr_job_shm_map(const struct fr_job_secret *secret, bool create, s
     return FR_ERR_NO_MEMORY;
 }
 
-// The file stays open. An application may close descriptors that are not its own, and get the
-// number for a file of its own: hence the look at what it is.
+// Returns whether the descriptor still is that of the file, which stays open. A program may close
+// descriptors that are not its own, and get the number for a file of its own.
 static bool is_own_file(const struct fr_job_shm *shm)
 {
     struct stat status;
@@ -173,7 +174,7 @@ static bool is_own_file(const struct fr_job_shm *shm)
            (uint64_t)status.st_ino == shm->inode;
 }
 
-// Not posix_fallocate, which writes to the file where the file system cannot do it.
+// Uses fallocate, since posix_fallocate writes to the file where the file system cannot claim room.
 bool fr_job_shm_claim(const struct fr_job_shm *shm, size_t offset, size_t bytes)
 {
     int result;
@@ -192,7 +193,8 @@ bool fr_job_shm_claim(const struct fr_job_shm *shm, size_t offset, size_t bytes)
     return result == 0;
 }
 
-// Whoever comes first makes it; all give it the same size. Returns -1 when it is another's.
+// Opens a file, which the first process makes. All give it the same size. Returns -1 when it is
+// another's.
 static int open_file(const char *name, size_t bytes)
 {
     struct stat status;
@@ -219,7 +221,7 @@ static enum fr_status translate(int error)
     return error == EINVAL ? FR_ERR_INVALID : FR_ERR_NO_MEMORY;
 }
 
-// What nobody else has attached to is taken away again by those who did, at their end.
+// A name whose memory not all have attached to is removed by those who have, at their end.
 enum fr_status fr_job_shm_open(const struct fr_job_secret *secret, size_t bytes, size_t claimed,
                                struct fr_job_shm *shm)
 {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How often the same has been made with each tag. Programs that give each communicator a tag of its
-// own mostly count, so what is remembered is runs of tags: a program that makes and frees them for
-// ever needs a run or two, and no count is ever forgotten, which the other processes still have.
+// Tallies: how often something has been made from the same parents with each tag. Programs that
+// give each communicator a tag of its own mostly count, so a tally remembers runs of tags. A
+// program that makes and frees communicators for ever needs a run or two. No count is ever
+// forgotten, since the other processes still have it.
 #include "config.h"
 
 #include "job/job_int.h"
@@ -17,7 +18,7 @@ struct run {
 
 struct fr_job_tally {
     uint64_t key;
-    struct run *runs; // by tag, none twice
+    struct run *runs; // in the order of their tags, each tag in one at most
     size_t run_count, room;
     UT_hash_handle hh;
 };
@@ -57,7 +58,7 @@ static void insert(struct fr_job_tally *tally, size_t at, struct run run)
     tally->run_count++;
 }
 
-// Makes one run of two that follow each other.
+// Joins two runs that follow each other, if they are one.
 static void join(struct fr_job_tally *tally, size_t at)
 {
     struct run *run = &tally->runs[at];
@@ -69,7 +70,7 @@ static void join(struct fr_job_tally *tally, size_t at)
     memmove(run, run + 1, (tally->run_count - at) * sizeof(*run));
 }
 
-// The first run that does not end before a tag.
+// Returns the index of the first run that does not end before a tag.
 static size_t find(const struct fr_job_tally *tally, int tag)
 {
     size_t low = 0, high = tally->run_count;
@@ -83,7 +84,7 @@ static size_t find(const struct fr_job_tally *tally, int tag)
     return low;
 }
 
-// Makes the tag a run of its own, which there is room for, and returns where that is.
+// Makes the tag a run of its own, and returns its index. There must be room for the runs.
 static size_t isolate(struct fr_job_tally *tally, int tag)
 {
     size_t at = find(tally, tag);

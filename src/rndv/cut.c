@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Receives that were too short for an RTS, which MPI has cut off: which message that is.
+// Receives that were too short for an RTS, which MPI has cut off: finds the message of that RTS, or
+// puts messages in doubt.
 #include "config.h"
 
 #include "fabrail/job.h"
@@ -8,7 +9,7 @@
 #include <stddef.h>
 #include <string.h>
 
-enum { NAMED_BYTES = offsetof(struct fr_rndv_rts, bytes) }; // those that tell which message it is
+enum { NAMED_BYTES = offsetof(struct fr_rndv_rts, bytes) }; // so many bytes name the message
 
 static bool begins_rts(const struct fr_rndv_cut *cut)
 {
@@ -18,7 +19,7 @@ static bool begins_rts(const struct fr_rndv_cut *cut)
            memcmp(cut->data, secret, bytes) == 0;
 }
 
-// By the number that its bytes tell.
+// Finds the message by the number in the bytes that MPI has put there.
 static bool find_named(const struct fr_rndv_cut *cut, struct fr_rndv_incoming *incoming)
 {
     struct fr_rndv_rts rts = {.bytes = 0};
@@ -76,8 +77,9 @@ bool fr_rndv_slot_take(int from, struct fr_rndv_slot *slot, uint64_t number)
     return false;
 }
 
-// Lets its sender know that it may have been cut off. Where MPI has `received` it, which was cut
-// off or has one after it that was, it is marked as taken as well. False when it is over.
+// Puts a message in doubt and lets its sender know. `received` says that MPI has received it, or a
+// later one that was cut off; it is then marked as taken as well. Returns false when the message no
+// longer waits.
 static bool doubt(const struct fr_rndv_incoming *incoming, bool received)
 {
     const struct fr_rndv_entry entry = {.number = incoming->number, .index = incoming->index};
@@ -90,8 +92,9 @@ static bool doubt(const struct fr_rndv_incoming *incoming, bool received)
     return true;
 }
 
-// As many messages are marked as taken as MPI has received. So where one turns out to be in another
-// receive's hands that was marked for one that was cut off, the next one takes its place.
+// As many messages are marked as taken as MPI has received. A message may be marked because of a
+// receive that was cut off, and then turn out to belong to another receive. The next message then
+// takes the mark.
 void fr_rndv_incoming_lift_doubt(const struct fr_rndv_incoming *incoming)
 {
     struct fr_rndv_slot *slot = incoming->slot;
@@ -107,8 +110,8 @@ void fr_rndv_incoming_lift_doubt(const struct fr_rndv_incoming *incoming)
         continue;
 }
 
-// MPI receives in order what was sent the same way: what is not marked as taken, and is received
-// all the same, was cut off.
+// MPI receives in order what was sent the same way. So the first message that is not marked as
+// taken is the one that was cut off, if all received ones are marked.
 bool fr_rndv_incoming_find_cut(const struct fr_rndv_cut *cut, struct fr_rndv_incoming *incoming)
 {
     bool begins = begins_rts(cut), tells = cut->length > (int64_t)cut->room;
@@ -116,7 +119,7 @@ bool fr_rndv_incoming_find_cut(const struct fr_rndv_cut *cut, struct fr_rndv_inc
     size_t longest = tells ? (size_t)cut->length : FR_RNDV_RTS_LONGEST;
     if (begins && cut->data_bytes >= NAMED_BYTES)
         return find_named(cut, incoming);
-    // An MPI that tells the length has put there what there was room for.
+    // An MPI that tells the length has put the first bytes there, as far as there was room.
     if (cut->from.to < 0 || (!begins && tells && cut->data_bytes >= sizeof(fr_rndv_rts_begin)))
         return false;
     bool surely = begins || (tells && cut->at_once && fr_rndv_marks_rts(cut->length)), found;
@@ -124,7 +127,7 @@ bool fr_rndv_incoming_find_cut(const struct fr_rndv_cut *cut, struct fr_rndv_inc
         found = fr_rndv_incoming_find_first(&cut->from, shortest, longest, surely, incoming);
         if (!found || (surely && cut->in_order))
             return found;
-    } while (!doubt(incoming, surely)); // gone meanwhile
+    } while (!doubt(incoming, surely)); // it has gone meanwhile
     fr_debug("a message of rank %d with tag %d was cut off by a receive of %lu bytes, which one is "
              "not known",
              cut->from.to, cut->from.tag, (unsigned long)cut->room);

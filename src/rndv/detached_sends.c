@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Sends that their operations have left: to the application they are over, while their receivers
-// have not pulled everything, or MPI still has fragments of them.
+// Detached sends: their operations have left them, so they are over for the program. Their
+// receivers have not pulled all bytes yet, or MPI still has fragments of them.
 #include "config.h"
 
 #include "rndv/send.h"
@@ -18,7 +18,7 @@ void fr_rndv_detached_add(struct fr_rndv_send *send)
     fr_core_errands_change(false, true);
 }
 
-// Moves the whole list to one of the caller's own: others see to nothing meanwhile.
+// Moves the whole list to one of the caller's own. Other threads look after nothing meanwhile.
 static bool take_left(struct fr_list *taken)
 {
     fr_list_init(taken);
@@ -62,7 +62,7 @@ void fr_rndv_detached_look_after(void)
     fr_core_unlock(&lock);
 }
 
-// Only the fragments need to be waited for: their receivers discard them.
+// Waits for fragments alone, which their receivers discard.
 bool fr_rndv_detached_end_all(void)
 {
     struct fr_list taken;

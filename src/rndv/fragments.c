@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Fragments from where they come to to the application's memory, by copies that overlap with those
-// still to come.
+// Copies of received fragments from where they arrive to the program's memory. They overlap with
+// fragments that are still to come.
 #include "config.h"
 
 #include "fabrail/staging/packed.h"
@@ -12,7 +12,7 @@ static size_t room_of(const struct fr_rndv_fragments *in)
     return in->bytes < room ? in->bytes : room;
 }
 
-// Whether what comes can be copied on before the rest is there.
+// Returns whether a fragment can be copied on before the rest is there.
 static bool can_overlap(const struct fr_rndv_fragments *in)
 {
     const struct fr_staging_view *view = in->recv->view;
@@ -28,12 +28,13 @@ enum fr_status fr_rndv_fragments_bounce(struct fr_rndv_fragments *in)
     in->place = in->bounce.address;
     fr_staging_view_at(in->recv->view, in->bounce, &in->into, &in->block);
     if (!in->to_device)
-        in->into.path = FR_PATH_HOST; // as which memory of the workspace is copied on
+        in->into.path = FR_PATH_HOST; // copies from workspace are those of this path
     in->overlaps = can_overlap(in);
     return FR_OK;
 }
 
-// Fragments go straight to where MPI's own data would, if all of them have room there in one piece.
+// Chooses where fragments go: where MPI's own data would, if there is room for all of them in one
+// piece.
 static enum fr_status choose_place(struct fr_rndv_fragments *in)
 {
     struct fr_staging_view *view = in->recv->view;
@@ -42,7 +43,7 @@ static enum fr_status choose_place(struct fr_rndv_fragments *in)
     if (!fr_staging_is_packed(view) || in->bytes > view->out_bytes)
         return fr_rndv_fragments_bounce(in);
     if (view->lease.reservation != NULL && fr_rndv_fragments_bounce(in) == FR_OK)
-        return FR_OK; // page-locked, if there is room
+        return FR_OK; // it is page-locked, if there is room
     in->place = (unsigned char *)fr_staging_given_room(view);
     in->overlaps = in->to_device && can_overlap(in);
     return FR_OK;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Inside of module rndv: a message on its way in that comes in fragments, and where they go.
+// Inside of module rndv: a message that is received in fragments, and where they go.
 #ifndef FR_RNDV_FRAGMENTS_H
 #define FR_RNDV_FRAGMENTS_H
 
@@ -10,16 +10,16 @@ struct fr_rndv_fragments {
     size_t bytes;
     unsigned shift; // fragments but the last have two to the power of that bytes
     size_t count;
-    size_t done;                    // of them, the first so many have come
+    size_t done;                    // fragments that have come, from the first on
     unsigned char *place;           // where they go
-    struct fr_staging_lease bounce; // where that is not what MPI was given
+    struct fr_staging_lease bounce; // of `place`, unless that is the memory that MPI was given
 
-    struct fr_staging_view into; // the same memory as staging memory of the application's
+    struct fr_staging_view into; // a view that stages the program's buffer in `place`
     struct fr_staging_view_block block;
     struct fr_device_batch batch;
     size_t copied;  // bytes whose copies have been started
-    bool to_device; // by such copies of the driver's
-    bool overlaps;  // as the fragments come
+    bool to_device; // these copies are the driver's
+    bool overlaps;  // they are started as the fragments come
 };
 
 static inline size_t fr_rndv_fragments_count(size_t bytes, unsigned shift)
@@ -33,24 +33,27 @@ static inline size_t fr_rndv_fragment_bytes(size_t bytes, unsigned shift, size_t
     return bytes - offset < whole ? bytes - offset : whole;
 }
 
-// Chooses where they go. Closed once, unless it fails.
+// Chooses where the fragments go. Closed once, unless it fails.
 FR_MUST_CHECK enum fr_status fr_rndv_fragments_open(struct fr_rndv_fragments *in,
                                                     struct fr_rndv_recv *recv);
 
-// The same, straight to device memory of the application's, where there is room for all of them in
-// one piece; or to device memory of the workspace, from where they are copied on.
+// Has the fragments go straight to the program's device memory at `address`, which has room for all
+// of them in one piece. Closed once.
 void fr_rndv_fragments_open_at(struct fr_rndv_fragments *in, struct fr_rndv_recv *recv,
                                uintptr_t address);
+
+// Has the fragments go to device workspace, from where they are copied on. Closed once, unless it
+// fails.
 FR_MUST_CHECK enum fr_status fr_rndv_fragments_open_beside(struct fr_rndv_fragments *in,
                                                            struct fr_rndv_recv *recv);
 
-// Has them go to memory of the workspace in place of the application's, before any has come.
+// Has the fragments go to workspace in place of the program's memory. Called before any has come.
 FR_MUST_CHECK enum fr_status fr_rndv_fragments_bounce(struct fr_rndv_fragments *in);
 
-// Begins the copies of what has come.
+// Starts the copies of fragments that have come.
 void fr_rndv_fragments_copy(struct fr_rndv_fragments *in);
 
-// Ends the copies; what goes wrong stands in the status of the receive. Gives the memory back.
+// Finishes the copies and returns the memory. A failure stands in the status of the receive.
 void fr_rndv_fragments_close(struct fr_rndv_fragments *in);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Scheme get: the bytes stay in the sender's buffer, and the receiver pulls them from there,
-// straight into the application's memory where a device can write there in one piece. Its
-// receiving side serves staged get as well.
+// Scheme get: the bytes stay in the sender's buffer, and the receiver pulls them from there. They
+// go straight into the program's memory where a device can write there in one piece. The receiving
+// side serves scheme staged get as well.
 #include "config.h"
 
 #include "fabrail/ipc/engine.h"
@@ -29,29 +29,29 @@ static enum fr_status start(struct fr_rndv_send *send, const struct fr_policy_me
 static bool progress(struct fr_rndv_send *send)
 {
     (void)send;
-    return false; // the bytes stay
+    return false; // the bytes stay in the buffer
 }
 
 static int64_t wait_ns(const struct fr_rndv_send *send)
 {
-    enum { COPY_BYTES_PER_NS = 1000 }; // of device memory
+    enum { COPY_BYTES_PER_NS = 1000 }; // in device memory
     return FR_RNDV_LEAST_WAIT_NS + (int64_t)(send->bytes / COPY_BYTES_PER_NS);
 }
 
 // ---- the receiver
 
-// One pull on its way.
+// A pull that is under way.
 struct pull {
-    size_t bytes; // what there is room for
+    size_t bytes; // bytes that there is room for
     size_t done;
     struct fr_ipc_mapping mapping;
     uintptr_t target;
     bool native;                        // the pulling device is that of the target
-    bool direct;                        // the target is where the application wants the bytes
+    bool direct;                        // the target is where the program wants the bytes
     struct fr_staging_view packed;      // a copy of the view with packed device memory of its own
-    struct fr_staging_view_block block; // its only one
+    struct fr_staging_view_block block; // the only block of `packed`
     struct fr_staging_lease bounce;     // packed host memory
-    bool told;                          // the sender, of the outcome
+    bool told;                          // the sender knows the outcome
 };
 
 static struct pull *pull_of(const struct fr_rndv_recv *recv)
@@ -78,7 +78,7 @@ static bool borrow_packed(struct pull *pull, const struct fr_staging_view *view)
     return false;
 }
 
-// Where the bytes go at first: the application's memory, packed device memory, or host memory.
+// Chooses where the bytes go at first: the program's memory, packed device memory, or host memory.
 static enum fr_status choose_target(struct pull *pull, struct fr_staging_view *view)
 {
     if (is_on_device(view) && fr_staging_view_is_in_one_piece(view)) {
@@ -100,7 +100,8 @@ static enum fr_status choose_target(struct pull *pull, struct fr_staging_view *v
     return status;
 }
 
-// This process's own memory is where it is, and copies run on its device.
+// Maps the sender's memory. This process's own memory needs no mapping, and copies run on its
+// device.
 static enum fr_status map(struct pull *pull, const struct fr_staging_view *view,
                           const struct fr_ipc_handle *handle)
 {
@@ -141,7 +142,7 @@ enum fr_status fr_rndv_get_begin(struct fr_rndv_recv *recv)
     return FR_OK;
 }
 
-// Whether the device that pulls can write the target.
+// Returns whether the device that pulls can write the target.
 static bool is_target_in_reach(const struct pull *pull)
 {
     struct fr_device_range target;
@@ -168,7 +169,7 @@ static enum fr_status pull_over_host(const struct fr_rndv_recv *recv,
     return status;
 }
 
-// Pulls into memory of another device, or of the host, which only copy engines can do.
+// Pulls into memory of another device, or of the host. Only copy engines can do that.
 static enum fr_status pull_afar(const struct fr_rndv_recv *recv,
                                 const struct fr_device_push_piece *piece)
 {
@@ -181,7 +182,7 @@ static enum fr_status pull_afar(const struct fr_rndv_recv *recv,
     return fr_device_push(&pull->mapping.user, piece, 1, FR_ENGINE_CE, 0);
 }
 
-// Pulls pieces by way of the first of the receives that they belong to.
+// Pulls pieces of several receives by the way of the first of these.
 static enum fr_status pull_pieces(const struct fr_rndv_recv *lead,
                                   const struct fr_device_push_piece *pieces, size_t count,
                                   enum fr_device_engine engine)
@@ -193,7 +194,7 @@ static enum fr_status pull_pieces(const struct fr_rndv_recv *lead,
     return fr_device_push(range, pieces, count, engine, (unsigned)fr_core_settings()->peer_sms);
 }
 
-// How far a pull could go just now.
+// Returns how many bytes a pull could get at present.
 static size_t limit_of(const struct fr_rndv_recv *recv)
 {
     uint64_t ready = recv->incoming->ready;
@@ -216,7 +217,7 @@ static bool can_go_on(struct fr_rndv_recv *recv)
     return recv->status == FR_OK && limit_of(recv) > pull_of(recv)->done;
 }
 
-// Whether one call can pull both: by one device into the same allocation of the application.
+// Returns whether one call can pull both: by one device into the same allocation of the program.
 static bool go_together(const struct fr_rndv_recv *a, const struct fr_rndv_recv *b)
 {
     const struct pull *pull = pull_of(a), *other = pull_of(b);
@@ -238,7 +239,7 @@ static struct fr_device_push_piece piece_of(const struct fr_rndv_recv *recv)
     };
 }
 
-// Who waits for no more than this.
+// Tells the sender the outcome, which is all that it waits for.
 static void tell_sender(struct fr_rndv_recv *recv)
 {
     if (!pull_of(recv)->told)
@@ -246,7 +247,7 @@ static void tell_sender(struct fr_rndv_recv *recv)
     pull_of(recv)->told = true;
 }
 
-// Pulls what is ready of the receive at `first` and of later ones that go with it.
+// Pulls the ready bytes of the receive at `first` and of later ones that can go with it.
 static void pull_together(struct fr_rndv_recv **recvs, size_t count, size_t first)
 {
     struct fr_device_push_piece pieces[AT_ONCE];
@@ -282,7 +283,7 @@ bool fr_rndv_get_pull(struct fr_rndv_recv **recvs, size_t count)
     return over;
 }
 
-// From packed memory to the application's.
+// Copies the bytes from packed memory to the program's.
 static enum fr_status spread(struct fr_rndv_recv *recv)
 {
     struct fr_device_batch batch;

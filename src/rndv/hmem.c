@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Device memory that NICs reach themselves: registered once for each allocation, which costs far
-// more than a message, and forgotten when that is freed.
+// Device memory that NICs reach themselves. Each allocation is registered once, which costs far
+// more than a message, and is forgotten when it is freed.
 //
-// An allocation is known by its BUFFER_ID, which is never given twice, so that memory at the
-// address of earlier memory is never taken for that. Whether it has been freed is asked of the
-// driver, some allocations at a time. Only what can be exported is registered, of which the whole
-// allocation is known, and what lies on the device that the rails were chosen for; other memory of
-// the application's is reached by way of the workspace.
+// An allocation is known by its BUFFER_ID, which is never given twice. So memory at the address of
+// earlier memory is never taken for that. The driver is asked whether memory has been freed, some
+// allocations at a time. Memory is registered if it can be exported, so that its whole allocation
+// is known, and lies on the device that the rails were chosen for. Other memory of the program's is
+// reached by way of workspace.
 #include "config.h"
 
 #include "rndv/hmem.h"
@@ -14,17 +14,17 @@
 #include "fabrail/core/time.h"
 
 enum {
-    REFUSED = 256,           // allocations remembered that a NIC did not take; two share a place
-    LOOK_EVERY_NS = 5000000, // for what was freed,
-    LOOK_AT = 16,            // at so many allocations
+    REFUSED = 256,           // places for allocations that a NIC refused; several can share one
+    LOOK_EVERY_NS = 5000000, // between two looks for freed memory
+    LOOK_AT = 16,            // allocations to look at in one look
 };
 
 static _Atomic int reached = -1; // the device whose memory the rails take
 static struct fr_device_memory flush_memory;
 static _Atomic uint64_t refused[REFUSED];
-static atomic_bool has_registered; // memory of the application's
+static atomic_bool has_registered; // memory of the program has been registered
 static _Atomic int64_t looked_ns;
-static uint64_t looked_id; // the last that was looked at; belongs to who has won the turn
+static uint64_t looked_id; // the last that was looked at; belongs to the thread that has the turn
 
 // ---- the rails' own
 
@@ -34,7 +34,7 @@ static enum fr_status flush(void *cookie)
     return fr_device_flush_rdma(atomic_load_explicit(&reached, memory_order_relaxed));
 }
 
-// Whether NICs may have to read device memory to flush what they wrote.
+// Returns whether NICs may have to read device memory to flush what they wrote.
 static bool may_read_to_flush(const struct fr_rail_options *options)
 {
     return options->flush == FR_RAIL_FLUSH_AUTO ? !options->writes_ordered
@@ -93,7 +93,8 @@ static _Atomic uint64_t *refused_place(uint64_t id)
     return &refused[id % REFUSED];
 }
 
-// Of an allocation that is too large for the cache only the bytes in question are registered.
+// Registers an allocation and pins it. If it is too large for the cache, registers only the bytes
+// in question.
 static enum fr_status pin(const struct fr_rail_memory *allocation, uintptr_t address, size_t bytes,
                           struct fr_rail_region **region, size_t *offset)
 {

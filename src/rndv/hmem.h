@@ -6,18 +6,20 @@
 #include "fabrail/rail.h"
 #include "rndv/rndv_int.h"
 
-// What rails of a device are opened with, so that NICs may reach its memory; `close` undoes it, and
-// what came after, when the rails are closed.
+// Fills in options with which the rails of a device are opened, so that NICs may reach its memory.
 void fr_rndv_hmem_prepare(int device, struct fr_rail_options *options);
-// The rails are open: whether their NICs do reach it.
+
+// Returns whether the NICs of open rails do reach the memory of the device.
 bool fr_rndv_hmem_open(const struct fr_rails *rails, int device);
+
+// Undoes fr_rndv_hmem_prepare and fr_rndv_hmem_open. Called when the rails are closed.
 void fr_rndv_hmem_close(void);
 
-// Whether rails read and write device memory such as this. A load or two.
+// Returns whether rails read and write device memory such as this. Costs a load or two.
 bool fr_rndv_hmem_reaches(const struct fr_device_range *range);
 
-// Registers and pins memory of the application's, for as long as it is allocated, or device memory
-// of the workspace; writes where in the region it is. What a NIC refuses is not tried again.
+// Register and pin the program's memory, for as long as it is allocated, or device workspace. Write
+// the offset of the memory in the region. Memory that a NIC refuses is not tried again.
 FR_MUST_CHECK enum fr_status fr_rndv_hmem_register(const struct fr_device_range *range,
                                                    uintptr_t address, size_t bytes,
                                                    struct fr_rail_region **region, size_t *offset);
@@ -25,7 +27,8 @@ FR_MUST_CHECK enum fr_status fr_rndv_hmem_register_lease(const struct fr_staging
                                                          struct fr_rail_region **region,
                                                          size_t *offset);
 
-// Ends registrations of what the application has freed, now and then. A load when there are none.
+// Ends registrations of memory that the program has freed; looks for it now and then. Costs a load
+// when there are none.
 void fr_rndv_hmem_poll(void);
 
 #endif

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Messages as their receiver sees them: entries in the ledgers of senders on this host, copies of
-// such entries from others.
+// Messages as their receiver sees them: entries in the ledgers of senders on this host, and copies
+// of entries from other hosts.
 //
 // A copy of an RTS may turn up long after its message has gone, in memory that is used again. Its
-// number tells: numbers of one sender never come back.
+// number tells, since a sender never uses a number twice.
 #include "config.h"
 
 #include "fabrail/core/wait.h"
@@ -14,11 +14,11 @@
 
 enum {
     STEPS_A_LOOK = 64,     // between looks at whether the sender is alive
-    NOTICE_LIMIT_S = 10,   // of a wait for notice of a message that has come
-    REFUSED_LIMIT_S = 600, // of a wait for a sender to come to a refusal, where none is set
+    NOTICE_LIMIT_S = 10,   // for the notice of a message that has come
+    REFUSED_LIMIT_S = 600, // for a sender to follow a refusal, where FABRAIL_TIMEOUT is not set
 };
 
-// What can be seen of a slot in passing.
+// A look at a slot that may change meanwhile.
 struct look {
     uint64_t word;
     uint64_t bytes;
@@ -39,9 +39,9 @@ static bool is_waiting(struct fr_rndv_slot *slot, uint64_t number)
     return (word & FR_SLOT_NUMBERS) == number && fr_rndv_word_is_waiting(word);
 }
 
-// Returns false when the message is not waiting to be received, or has become another one
-// meanwhile. The loads stay in their order, and see the word change when they see what was written
-// after it.
+// Looks at a slot. Returns false when its message does not wait to be received, or has become
+// another one meanwhile. The loads stay in their order. If they see what was written for a later
+// message, they see that the word has changed as well.
 static bool look_at(struct fr_rndv_slot *slot, struct look *look)
 {
     look->word = word_of(slot);
@@ -78,8 +78,8 @@ bool fr_rndv_incoming_read(const unsigned char data[FR_RNDV_RTS_BYTES],
     if (ledger != NULL && rts.place >= fr_rndv_ledger_slots_of(ledger))
         return false;
     struct fr_rndv_slot *slot = ledger != NULL ? &ledger->slots[rts.place] : NULL;
-    // None goes to its own sender but by the ledger: such bytes have been sent back, by a program
-    // that had them from a receive too short for a whole RTS.
+    // An RTS of a process to itself always goes by the ledger. Other such bytes have been sent back
+    // by a program that got them from a receive too short for a whole RTS.
     bool is_own = rts.remote && (int)rts.from == fr_job_rank();
     if (is_own || (slot == NULL && !rts.remote))
         return false;
@@ -113,7 +113,7 @@ bool fr_rndv_incoming_is_short(const struct fr_rndv_incoming *incoming)
 
 // ---- waiting for a sender
 
-// Takes a step, and makes progress for others.
+// Takes a step of a wait, and makes progress for others.
 static void wait_on(struct fr_wait *wait)
 {
     if (!fr_wait_step(wait))
@@ -128,14 +128,14 @@ static bool is_time_to_look(const struct fr_wait *wait)
     return wait->steps % STEPS_A_LOOK == 0;
 }
 
-// Waits for notice of a message that has come. False when it has not come for long.
+// Waits for the notice of a message that has come. Returns false when it has not come for long.
 static bool wait_for_notice(struct fr_wait *wait)
 {
     wait_on(wait);
     return fr_wait_judge(wait, NOTICE_LIMIT_S) != FR_WAIT_OVER;
 }
 
-// The sender holds the slot only while it copies.
+// Waits while the sender holds the slot, which it does only while it copies.
 static bool waits_for_sender(const struct fr_rndv_incoming *incoming, struct fr_wait *wait)
 {
     if (!is_waiting(incoming->slot, incoming->number))
@@ -144,9 +144,9 @@ static bool waits_for_sender(const struct fr_rndv_incoming *incoming, struct fr_
     return !is_time_to_look(wait) || fr_job_control_is_alive(incoming->from);
 }
 
-// A sender that was asked for another scheme may be in a call of MPI's own, or outside of MPI, and
-// come to it late, or never if it waits for what this process does after this message:
-// then this is the message's failure.
+// Returns whether a sender has taken too long to follow a refusal; the message then fails. It may
+// be in a call of MPI's own, or outside of MPI, and come to it late. It never does if it waits for
+// what this process does after this message.
 static bool waits_too_long(const struct fr_rndv_incoming *incoming, struct fr_wait *wait)
 {
     size_t limit_s = fr_core_settings()->timeout_s;
@@ -178,15 +178,15 @@ static enum fr_status begin_here(struct fr_rndv_incoming *incoming, bool refused
     return FR_OK;
 }
 
-// What says where a message waits was sent ahead of its RTS. A sender may have been stopped for a
-// while.
+// Begins to receive a message of another host. Its entry was sent ahead of its RTS, but the sender
+// may have been stopped for a while.
 static enum fr_status begin_remote(struct fr_rndv_incoming *incoming, unsigned other_than)
 {
     struct fr_wait wait = {0};
     for (;;) {
         fr_rndv_progress(NULL);
         enum fr_status status = fr_rndv_replica_find(incoming, other_than);
-        if (status == FR_OK) // before its bytes take the place of the RTS
+        if (status == FR_OK) // taken before the bytes take the place of the RTS
             (void)fr_rndv_replica_take(incoming->from, incoming->number, false);
         if (status != FR_ERR_NOT_FOUND)
             return status;
@@ -225,7 +225,7 @@ static void tell_sender(const struct fr_rndv_incoming *incoming, enum fr_job_con
     (void)fr_rndv_tell(incoming->from, kind, &entry, true);
 }
 
-// The sender may be anywhere, but comes to this wherever it makes progress.
+// The sender may be anywhere, but follows the refusal wherever it makes progress.
 enum fr_status fr_rndv_incoming_refuse(struct fr_rndv_incoming *incoming)
 {
     unsigned refused = incoming->place.scheme;
@@ -248,7 +248,7 @@ static void count_down(void)
         atomic_fetch_sub_explicit(&ledger->expected, 1, memory_order_relaxed);
 }
 
-// From whichever state the receiver has left it in.
+// Ends a message of this host, from whichever state the receiver has left it in.
 static void end_here(const struct fr_rndv_incoming *incoming, enum fr_rndv_state state)
 {
     if (fr_rndv_slot_change(incoming->slot, incoming->number, FR_RNDV_PULLING, state) ||
@@ -269,7 +269,7 @@ void fr_rndv_incoming_end(const struct fr_rndv_incoming *incoming, bool pulled)
 
 void fr_rndv_incoming_abandon(const struct fr_rndv_incoming *incoming)
 {
-    if (incoming->slot != NULL) // whose place is not free before all fragments are discarded
+    if (incoming->slot != NULL) // the slot is not free before all fragments are discarded
         end_here(incoming, FR_RNDV_FAILED);
     else
         (void)fr_rndv_replica_take(incoming->from, incoming->number, false);
@@ -302,8 +302,8 @@ static bool is_from(const struct look *look, const struct fr_rndv_address *from)
     return look->to == fr_job_rank() && look->tag == from->tag && look->comm == from->comm;
 }
 
-// The message with the lowest number that is still to be received here, has none of these bits in
-// its word, and an RTS of these lengths; NULL if there is none.
+// Finds the message with the lowest number that is still to be received here, has none of these
+// bits in its word, and an RTS of these lengths. Returns NULL if there is none.
 static struct fr_rndv_slot *find_first(struct fr_rndv_ledger *ledger,
                                        const struct fr_rndv_address *from, size_t shortest,
                                        size_t longest, uint64_t bits, struct look *first)
@@ -351,7 +351,7 @@ bool fr_rndv_incoming_may_wait(const struct fr_rndv_address *from, size_t length
     if (!fr_job_control_reaches(from->to))
         return false;
     enum fr_rndv_answer answer = fr_rndv_replica_peek(from, length, false, &bytes);
-    if (answer == FR_RNDV_UNKNOWN) { // nothing has an RTS that follows a plain message
+    if (answer == FR_RNDV_UNKNOWN) { // after a known plain message no RTS can follow
         fr_rndv_progress(NULL);
         answer = fr_rndv_replica_peek(from, length, false, &bytes);
     }
@@ -368,7 +368,7 @@ bool fr_rndv_incoming_peek(const struct fr_rndv_address *from, size_t length, bo
         return true;
     if (!fr_job_control_reaches(from->to))
         return false;
-    if (fr_job_control_is_here(from->to)) { // whose messages are here before their RTS
+    if (fr_job_control_is_here(from->to)) { // notices of this host come before their RTS
         fr_rndv_progress(NULL);
         return fr_rndv_replica_peek(from, length, take, bytes) == FR_RNDV_FOUND;
     }
@@ -432,7 +432,7 @@ bool fr_rndv_incoming_find_first(const struct fr_rndv_address *from, size_t shor
     return true;
 }
 
-// Fragments that are on their way are discarded in the end.
+// Ends a message. Its fragments on their way are discarded at the end of the job.
 bool fr_rndv_incoming_drop_one(struct fr_rndv_incoming *incoming)
 {
     if (fr_rndv_incoming_begin(incoming) != FR_OK)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The ledger of this process: which of its slots are in use, and the rules that let a receiver tell
-// which message an RTS is before it has received it.
+// The ledger of this process: which of its slots are in use, and the rules by which a receiver can
+// tell the message of an RTS before it has received it.
 //
-// What is under way to one process with one tag on one communicator is a flow. Flows that nothing
-// is under way in stay known, so that the next message finds its own without allocating, until
-// another one needs the module.
+// The messages under way to one process with one tag on one communicator are a flow. A flow without
+// messages stays known, so that the next message finds its own without allocating. It is forgotten
+// when another flow needs its place.
 #include "config.h"
 
 #include "fabrail/core/hash.h"
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { AWAITED_NS = 100000000 }; // for so long after a sender has last had to wait
+enum { AWAITED_NS = 100000000 }; // how long a process counts as awaited
 
 struct flow_key {
     uint64_t comm;
@@ -25,33 +25,33 @@ struct flow_key {
 
 struct flow {
     struct flow_key key;
-    unsigned messages;     // in use
-    unsigned announcing;   // of them, by one thread
+    unsigned messages;     // slots in use
+    unsigned announcing;   // messages whose RTS a thread is just giving to MPI
     const void *announcer; // that thread
     struct fr_list idle;   // in the list of flows without messages
     UT_hash_handle hh;
 };
 
-// What the sender alone knows of a slot.
+// Facts about a slot that only the sender knows.
 struct place {
-    struct flow *flow; // NULL while it is not in use
+    struct flow *flow; // NULL while the slot is not in use
     bool announcing;
 };
 
-// As many flows as slots: where there is a slot for a message, a flow is idle. What is beyond the
-// slots that there are is not touched.
+// There are as many flows as slots, so where there is a slot for a message, a flow is idle. Flows
+// beyond the slots that there are are not touched.
 static struct fr_lock ledger_lock = FR_LOCK_INIT;
 static struct place places[FR_RNDV_SLOTS] FR_GUARDED_BY(ledger_lock);
 static struct flow flows[FR_RNDV_SLOTS] FR_GUARDED_BY(ledger_lock);
-static struct flow *known FR_GUARDED_BY(ledger_lock);        // the table
+static struct flow *known FR_GUARDED_BY(ledger_lock);        // table of flows
 static struct fr_list idle_flows FR_GUARDED_BY(ledger_lock); // the latest first
 static uint64_t last_number FR_GUARDED_BY(ledger_lock);
 static _Atomic unsigned slot_count;
 
 static bool is_open;                             // written in MPI_Init and MPI_Finalize
-static _Atomic(struct fr_rndv_ledger *) own;     // made when it is needed first
-static _Atomic(struct fr_rndv_ledger *) private; // where no memory is shared
-static _Atomic int used_device = -1;             // that others are told of
+static _Atomic(struct fr_rndv_ledger *) own;     // made when it is first needed
+static _Atomic(struct fr_rndv_ledger *) private; // serves where no memory is shared
+static _Atomic int used_device = -1;             // as others were told
 
 static FR_TLS char own_mark; // its address tells threads apart
 
@@ -78,7 +78,7 @@ bool fr_rndv_ledger_open(void)
     return true;
 }
 
-// The number goes on, so that no RTS is ever the same as another.
+// Does not reset the number of messages, so that no RTS is ever the same as another.
 void fr_rndv_ledger_close(void)
 {
     is_open = false;
@@ -93,8 +93,8 @@ void fr_rndv_ledger_close(void)
     atomic_store(&used_device, -1);
 }
 
-// The first that any thread has made stays. It gets no more slots: nothing stays in the
-// application's buffers that leaves this host.
+// Makes a ledger in memory that is not shared. If several threads do, the first one stays. It gets
+// no more slots: messages that leave this host do not stay in the program's buffers.
 static struct fr_rndv_ledger *make_private(void)
 {
     const size_t bytes = fr_rndv_ledger_bytes(FR_RNDV_FIRST_SLOTS);
@@ -109,15 +109,15 @@ static struct fr_rndv_ledger *make_private(void)
     return none;
 }
 
-// Whether this host's shared memory is there, but not all have attached to it yet.
+// Returns whether this host's shared memory is there, but not all have attached to it yet.
 static bool is_too_early(void)
 {
     int rank = fr_job_rank();
     return fr_job_process_of(rank) != NULL && !fr_job_control_reaches(rank);
 }
 
-// The ledger of this process; NULL when there is no memory for it, or none yet: what it was at
-// first, it stays.
+// Returns the ledger of this process, and makes it first. Returns NULL when there is no memory for
+// it, or none yet: a ledger stays where it was first made.
 static struct fr_rndv_ledger *own_ledger(void)
 {
     struct fr_rndv_ledger *ledger = atomic_load_explicit(&own, memory_order_acquire);
@@ -160,7 +160,7 @@ bool fr_rndv_ledger_is_shared_with(int rank)
            fr_job_control_area(rank) != NULL;
 }
 
-// A sender that waits says so time and again. Its process need not count down when it ends.
+// A sender that waits says so time and again, so nothing has to be undone when its wait ends.
 bool fr_rndv_ledger_await(int rank, int64_t now_ns)
 {
     struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(rank);
@@ -204,7 +204,7 @@ void fr_rndv_unblock(void)
     is_blocked = false;
 }
 
-// What tells devices apart; never 0.
+// Returns a number that tells devices apart, never 0.
 static uint64_t name_of(int device)
 {
     unsigned char uuid[FR_DEVICE_UUID_BYTES];
@@ -235,7 +235,7 @@ bool fr_rndv_ledger_takes_turns_with(int rank)
            atomic_load_explicit(&other->device, memory_order_relaxed) == name;
 }
 
-// Messages of this thread alone have numbers in the order in which they are sent.
+// Only messages of one thread have numbers in the order in which they are sent, hence `once`.
 void fr_rndv_mark_plain(const struct fr_rndv_address *address, size_t length, bool once)
 {
     fr_core_lock(&ledger_lock);
@@ -267,7 +267,7 @@ bool fr_rndv_ledger_is_doubted(const struct fr_rndv_address *address)
                   atomic_load_explicit(&ledger->doubted, memory_order_relaxed) == 0))
         return false;
     enum { MOST = 4 };
-    unsigned count = 0; // memory beyond the slots that there are may be missing
+    unsigned count = 0; // memory of further slots may be missing
     for (size_t i = 0; i < fr_rndv_ledger_count() / 64 && count < MOST; i++) {
         uint64_t left = atomic_load_explicit(&ledger->in_use[i], memory_order_acquire);
         for (; left != 0; left &= left - 1) {
@@ -281,7 +281,8 @@ bool fr_rndv_ledger_is_doubted(const struct fr_rndv_address *address)
     return count >= MOST;
 }
 
-// Returns NULL when memory has run out. A flow that has been idle the longest is forgotten for it.
+// Makes a flow, for which the one that has been idle longest is forgotten. Returns NULL when memory
+// has run out.
 static struct flow *make_flow(const struct flow_key *key) FR_REQUIRES(&ledger_lock)
 {
     if (fr_list_is_empty(&idle_flows))
@@ -314,8 +315,8 @@ static size_t find_slot(const struct fr_rndv_ledger *ledger)
     return FR_RNDV_SLOTS;
 }
 
-// The bit says where receivers have to look: they may find a message there that is not advertised
-// yet, or not any more.
+// Sets or clears the bit of a slot, which says where receivers have to look. They may find a
+// message there that is not advertised yet, or no longer.
 static void mark_in_use(struct fr_rndv_ledger *ledger, size_t index, bool in_use)
     FR_REQUIRES(&ledger_lock)
 {
@@ -334,8 +335,8 @@ static void enter_flow(struct flow *flow, size_t index) FR_REQUIRES(&ledger_lock
     places[index] = (struct place){.flow = flow, .announcing = true};
 }
 
-// Each store is a release, so that a receiver that still looks at what was here before and sees it
-// sees also that the word has changed.
+// Writes a slot. Each store is a release. A receiver may still look at the message that was here
+// before. If it sees any of these stores, it sees as well that the word has changed.
 static void write_slot(struct fr_rndv_slot *slot, const struct fr_rndv_address *address,
                        uint64_t sizes, uint64_t ready, const struct fr_rndv_place *place,
                        uint64_t number)
@@ -441,7 +442,7 @@ bool fr_rndv_slot_change(struct fr_rndv_slot *slot, uint64_t number, enum fr_rnd
     uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
     while ((word & ~(FR_SLOT_TAKEN | FR_SLOT_DOUBTED)) == (number | FR_SLOT_IN(from))) {
         if (to == FR_RNDV_PULLING && (word & FR_SLOT_DOUBTED) != 0)
-            return false; // before that is lifted
+            return false; // nobody pulls before the doubt is lifted
         uint64_t changed = (word & ~FR_SLOT_STATE) | FR_SLOT_IN(to);
         changed |= to == FR_RNDV_PULLING ? FR_SLOT_TAKEN : 0;
         if (atomic_compare_exchange_weak_explicit(&slot->word, &word, changed, memory_order_acq_rel,
@@ -451,7 +452,7 @@ bool fr_rndv_slot_change(struct fr_rndv_slot *slot, uint64_t number, enum fr_rnd
     return false;
 }
 
-// Whoever ends a message counts it down, once.
+// Counts a message down in its receiver's ledger. The process that ends a message does so, once.
 static void count_down(const struct fr_rndv_slot *slot, bool shared)
 {
     int to = atomic_load_explicit(&slot->to, memory_order_relaxed);
@@ -476,7 +477,7 @@ static void tell_received(const struct fr_rndv_slot *slot, uint64_t number)
     fr_rndv_plain_received(FR_PLAIN_TO, &address, number);
 }
 
-// A receiver that died while it was pulling does not keep its sender from this.
+// A receiver that died while it was pulling does not keep the sender from freeing the slot.
 void fr_rndv_ledger_free(unsigned index, bool shared)
 {
     struct fr_rndv_slot *slot = fr_rndv_ledger_slot(index);

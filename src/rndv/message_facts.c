@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is known of a message before its scheme is chosen: facts for policy, and how long its RTS
-// is.
+// Facts about a message for policy, before its scheme is chosen, and the length of its RTS.
 #include "config.h"
 
 #include "fabrail/ipc/tuned.h"
@@ -11,7 +10,7 @@
 
 #include <string.h>
 
-// Whether a receiver on another host is in reach of the GPU that the message is on.
+// Returns whether a receiver on another host is in reach of the GPU that the message is on.
 static bool is_in_clique(int to, int device)
 {
     const struct fr_job_facts *own = fr_job_facts_of(fr_job_rank());
@@ -35,11 +34,11 @@ struct fr_policy_message fr_rndv_message_facts(const struct fr_rndv_message *mes
     int to = message->address.to;
     const struct fr_job_facts *receiver = fr_job_facts_of(to);
     bool hears = receiver != NULL && receiver->takes_rts;
-    // A process that is alone on its host leaves its messages to itself to MPI.
+    // A process that is alone on its host leaves messages to itself to MPI.
     bool meets = to != fr_job_rank() || fr_rndv_has_neighbours();
     bool here = hears && meets && fr_job_control_is_here(to) && fr_rndv_ledger_is_shared_with(to);
     bool answers =
-        hears && !here && fr_job_control_is_answered_by(to); // else its receiver would wait
+        hears && !here && fr_job_control_is_answered_by(to); // else the receiver would wait
     return (struct fr_policy_message){
         .bytes = view->in_bytes,
         .here = here,
@@ -61,7 +60,7 @@ struct fr_policy_message fr_rndv_message_facts(const struct fr_rndv_message *mes
     };
 }
 
-// What is worth opening rails for.
+// Adds the facts about rails, and opens them for a message that is worth it.
 static void look_at_rails(const struct fr_rndv_message *message, struct fr_policy_message *facts)
 {
     if (!facts->by_fragments || !fr_policy_wants_rails(facts))
@@ -70,9 +69,9 @@ static void look_at_rails(const struct fr_rndv_message *message, struct fr_polic
     facts->rails_reach_device = fr_rndv_hmem_reaches(&message->view->range);
 }
 
-// Whether there has been a message of this memory before. Exporting takes as long as some messages,
-// and mapping a thousand times as long, which memory is not worth that is sent once. Two that share
-// a place only make this forget.
+// Returns whether there has been a message of this memory before. Exporting takes as long as some
+// messages, and mapping a thousand times as long; memory that is sent once is not worth that. Two
+// allocations that share a place only make this forget.
 static bool is_seen(const struct fr_device_range *range)
 {
     static _Atomic uint64_t seen[256];
@@ -81,7 +80,7 @@ static bool is_seen(const struct fr_device_range *range)
            range->buffer_id;
 }
 
-// Whether the receiver has mapped the buffer itself; asks it to.
+// Adds whether the receiver has mapped the program's buffer, and asks it to.
 static void look_at_mapping(const struct fr_rndv_message *message, struct fr_policy_message *facts,
                             struct fr_ipc_handle *handle)
 {
@@ -100,7 +99,7 @@ void fr_rndv_message_look(const struct fr_rndv_message *message, struct fr_polic
     look_at_rails(message, facts);
 }
 
-// One of the multiples of a length that are no longer than the message, in turn.
+// Returns one of the multiples of a length that are no longer than the message, in turn.
 static size_t multiple_of(size_t length, uint64_t bytes, unsigned turn)
 {
     uint64_t most = (bytes < FR_RNDV_RTS_LONGEST ? bytes : FR_RNDV_RTS_LONGEST) / length;
@@ -109,7 +108,7 @@ static size_t multiple_of(size_t length, uint64_t bytes, unsigned turn)
 
 size_t fr_rndv_rts_length(uint64_t bytes, size_t unit, unsigned turn)
 {
-    enum { COMMON_UNIT = 16 }; // also of what was sent as bytes and is received as something else
+    enum { COMMON_UNIT = 16 }; // fits what is sent as bytes and received as another datatype, too
     size_t length = FR_RNDV_RTS_LONGEST;
     if (unit == 0)
         unit = 1;
@@ -131,7 +130,7 @@ static size_t length_in_turn(const struct fr_rndv_message *message, unsigned tur
     return layout->exact ? fr_rndv_rts_length(message->view->in_bytes, unit, turn) : 0;
 }
 
-// Where any byte may be the last, the shortest lengths take turns; else the first one is as good.
+// Where any byte may be the last, the shortest lengths take turns. Otherwise the first one will do.
 size_t fr_rndv_message_length(const struct fr_rndv_message *message, const char **reason)
 {
     enum { TURNS = 8, MULTIPLES = FR_RNDV_RTS_LONGEST / FR_RNDV_RTS_PRIME };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The rails of this process: opened when a message could first go that way, moved on, and closed.
+// The rails of this process: opened when a message could first go over them, moved on, and closed.
 #include "config.h"
 
 #include "fabrail/job.h"
@@ -14,8 +14,8 @@ enum opened { CLOSED, OPENING, OPEN, NONE };
 static _Atomic int opened;          // enum opened
 static _Atomic int own_device = -1; // device
 static struct fr_rails *rails;      // while open
-static bool outdone;                // by what MPI may use
-static _Atomic long served_count;   // messages, and processes, that may be read from here
+static bool outdone;                // MPI may use something better
+static _Atomic long served_count;   // messages to be read from here, and processes that may read
 
 struct fr_rails *fr_rndv_rails(void)
 {
@@ -42,7 +42,8 @@ static void forget_workspace(uint64_t id)
         fr_rail_forget(own, id);
 }
 
-// A process that others open rails to may not have handed MPI a buffer yet.
+// Returns the device to open rails for. A process that others open rails to may not have handed MPI
+// a buffer yet.
 static int find_device(void)
 {
     int device = atomic_load_explicit(&own_device, memory_order_relaxed);
@@ -83,7 +84,7 @@ forget_device:
     return status;
 }
 
-// A thread that comes while another one opens them does without.
+// A thread that comes while another one opens the rails does without them.
 struct fr_rails *fr_rndv_rails_open_once(void)
 {
     int expected = CLOSED;
@@ -93,7 +94,7 @@ struct fr_rails *fr_rndv_rails_open_once(void)
     return fr_rndv_rails();
 }
 
-// Without a second rail there is nothing to be had that MPI has not, and less where it has better.
+// A single rail offers nothing that MPI has not, and less where MPI has something better.
 bool fr_rndv_rails_are_worth_it(void)
 {
     return fr_core_settings()->rail == FR_RAIL_FORCE || (fr_rail_count(rails) > 1 && !outdone);

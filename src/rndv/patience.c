@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How long senders wait for receivers to pull, and for how long where there is no room for copies
-// of their bytes.
+// Patience of senders: how long they wait for receivers to pull before the bytes leave the buffer,
+// and how long where there is no room for copies.
 #include "config.h"
 
 #include "rndv/send.h"
@@ -8,7 +8,7 @@
 #include "fabrail/core/time.h"
 
 enum {
-    LONGEST_WAIT_NS = 1000000000, // whatever else the receiver pulls meanwhile
+    LONGEST_WAIT_NS = 1000000000, // even if the receiver pulls other messages meanwhile
     BLOCKED_PATIENCE_NS = 10000000,
     LEAST_PATIENCE_NS = 1000000000,
     MOST_PATIENCE_DOUBLED = 2,
@@ -17,9 +17,9 @@ enum {
 // Facts about each receiver. Two that share a place only make senders wait longer.
 static struct {
     _Atomic int64_t
-        pulled_ns; // when it was last seen to pull: one that does comes to the rest, too
-    _Atomic int64_t exceeded_ns; // when a message to it last had to leave beyond the bound,
-    _Atomic unsigned times;      // and how often that was so since it has last pulled
+        pulled_ns; // when it was last seen to pull: if it pulls it comes to the rest, too
+    _Atomic int64_t exceeded_ns; // when a message to it last had to leave beyond the bound
+    _Atomic unsigned times;      // how often that was so since it has last pulled
 } receivers[256];
 
 static unsigned place_of(const struct fr_rndv_send *send)
@@ -50,9 +50,10 @@ bool fr_rndv_send_has_waited(struct fr_rndv_send *send, enum fr_rndv_state state
     return now - since >= wait_ns;
 }
 
-// A receiver that pulls will come to it, unless it pulls other messages for long. Another one may
-// be where it pulls nothing while it waits for this process, and not all such calls can be told of.
-// Each time that this has seemed so, it is left more time: it may be in no call at all.
+// A receiver that pulls will come to the message, unless it pulls other messages for long. A
+// receiver that does not pull may be where it pulls nothing while it waits for this process, and
+// not all such calls can be told of. It may also be in no call at all. So each time that a message
+// had to leave beyond the bound, the receiver gets more time.
 bool fr_rndv_send_stays(struct fr_rndv_send *send, bool on_device)
 {
     if (on_device || fr_staging_has_room(send->bytes))

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Scheme pipeline: fragments through page-locked memory over MPI, on a communicator of Fabrail's.
+// Scheme pipeline: fragments go through page-locked memory over MPI, on Fabrail's own communicator.
 // Both sides copy while other fragments are on the wire.
 //
-// The sender gives all fragments to MPI while the application's call lasts, and never waits for the
-// receiver, which posts receives for them when it has the RTS. From then on MPI moves them,
-// whatever either process does in it. The last one is a synchronous send: its end says that the
-// receiver has taken all, so that their tag, the message's place in the ledger, may be used again.
+// The sender gives all fragments to MPI while the program's call lasts, and never waits for the
+// receiver. The receiver posts receives for them when it has the RTS. From then on MPI moves them,
+// whatever either process does in MPI. The last fragment is a synchronous send. Its end says that
+// the receiver has taken all, so that their tag, the index of the message's slot, may be used
+// again.
 #include "config.h"
 
 #include "fabrail/abi.h"
@@ -21,9 +22,9 @@
 
 enum {
     LEAST_SHIFT = 18, // fragments of 256 KiB, which take as long to copy as some calls do
-    USUAL_SHIFT = 20, // 1 MiB, beyond which copies get no faster
+    USUAL_SHIFT = 20, // fragments of 1 MiB, beyond which copies get no faster
     MOST_SHIFT = 30,  // the count of a fragment is an int
-    FRAGMENTS = 8,    // that messages between have
+    FRAGMENTS = 8,    // number of fragments of messages in between
     MOST_FRAGMENTS = 2048,
     STATUS_BYTES = 64,
 };
@@ -33,7 +34,8 @@ static unsigned floor_log2(size_t bytes)
     return 63 - (unsigned)__builtin_clzll(bytes | 1);
 }
 
-// Small messages get small fragments too, where the setting has them go this way.
+// Returns the shift for fragments of a message. Small messages get smaller fragments still, where
+// the setting has them go this way.
 static unsigned shift_of(size_t bytes)
 {
     size_t least_bytes = fr_core_settings()->pipeline_min_bytes;
@@ -48,11 +50,11 @@ static unsigned shift_of(size_t bytes)
 
 // ---- the sender
 
-// A message on its way out.
+// A message that is being sent.
 struct sending {
     unsigned shift;
     size_t count; // of fragments
-    size_t sent;  // to MPI
+    size_t sent;  // fragments that MPI has
     size_t done;
     alignas(fr_word) char requests[]; // in the family's width
 };
@@ -88,7 +90,7 @@ static enum fr_status start(struct fr_rndv_send *send, const struct fr_policy_me
     return FR_OK;
 }
 
-// Gives the next fragment to MPI; after a failure an empty one.
+// Gives the next fragment to MPI. After a failure it gives an empty one.
 static void send_fragment(struct fr_rndv_send *send)
 {
     struct sending *sending = send->state;
@@ -118,12 +120,12 @@ static void test_fragments(struct sending *sending)
         char *request = sending->requests + sending->done * fr_abi_mpi.handle_bytes;
         if (FR_MPI(Test, FR_PTR(request), FR_PTR(&flag), fr_abi_mpi.STATUS_IGNORE) !=
             fr_abi_mpi.SUCCESS)
-            flag = 1; // nothing more can be done for it
+            flag = 1; // nothing more can be done for this fragment
         sending->done += flag != 0;
     }
 }
 
-// Fragments follow the RTS, as their copies are done.
+// Gives fragments to MPI after the RTS, as their copies are done.
 static bool progress(struct fr_rndv_send *send)
 {
     struct sending *sending = send->state;
@@ -141,9 +143,9 @@ static bool progress(struct fr_rndv_send *send)
 static int64_t wait_ns(const struct fr_rndv_send *send)
 {
     enum {
-        NS_A_BYTE = 20,         // for a receiver that gets itself memory,
-        MOST_NS = 20000000,     // up to that
-        WIRE_BYTES_PER_NS = 10, // of a fast network
+        NS_A_BYTE = 20,         // time for the receiver to get memory, for each byte
+        MOST_NS = 20000000,     // bound on that time
+        WIRE_BYTES_PER_NS = 10, // speed of a fast network
     };
     size_t bytes = send->bytes;
     int64_t extra = bytes < MOST_NS / NS_A_BYTE ? (int64_t)bytes * NS_A_BYTE : MOST_NS;
@@ -156,7 +158,8 @@ static bool is_quiet(const struct fr_rndv_send *send)
     return sending->done == sending->count;
 }
 
-// A receiver that has begun goes on until it has all, and may need this process in MPI for that.
+// A receiver that has begun goes on until it has all bytes, and may need this process in MPI for
+// that.
 static bool may_leave(const struct fr_rndv_send *send, enum fr_rndv_state state, bool waited)
 {
     return is_quiet(send) || (waited && state != FR_RNDV_PULLING);
@@ -201,7 +204,7 @@ bool fr_rndv_pipeline_take_over(struct fr_rndv_send *send)
 
 // ---- the receiver
 
-// A message on its way in.
+// A message that is being received.
 struct receiving {
     struct fr_rndv_fragments in;
     alignas(fr_word) char requests[]; // in the family's width
@@ -223,7 +226,8 @@ static void post(struct receiving *receiving)
     }
 }
 
-// A sender on another host does not see it in its ledger.
+// Tells a sender on another host, which does not see the state in its ledger, that fragments are
+// being received.
 static void tell_begun(const struct fr_rndv_incoming *incoming)
 {
     const struct fr_rndv_entry entry = {.number = incoming->number, .index = incoming->index};
@@ -251,7 +255,7 @@ static enum fr_status begin(struct fr_rndv_recv *recv)
     return FR_OK;
 }
 
-// Looks at the next fragment. A shorter one than there should be says that the sender has failed.
+// Looks at the next fragment. One that is too short says that the sender has failed.
 static bool advance(struct receiving *receiving)
 {
     _Alignas(16) char status[STATUS_BYTES];

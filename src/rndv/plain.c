@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Plain messages of a length that marks RTS, by the address that they go to, or come from: as long
-// as one may be under way, a probe takes a message of that length from there for it.
+// Plain messages of a length that marks RTS, by the address that they go to or come from. While one
+// may be under way, a probe takes a message of that length from there for the plain one.
 //
-// Messages to one address are received in the order of their sends. Once a later one has been
-// received, none of these is under way any more.
+// Messages to one address are received in the order of their sends. Once a later message has been
+// received, no plain message that was sent before it is under way any more.
 #include "config.h"
 
 #include "fabrail/core/hash.h"
@@ -12,16 +12,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Addresses of receivers that are told apart; and bits that stand for all others by their hash. Two
-// that share a bit share the fate, which costs speed alone.
+// The most addresses of receivers that are told apart, and the number of bits that stand for all
+// others by their hash. Addresses that share a bit are treated alike, which costs speed alone.
 enum { MOST_APART = 1024, BEYOND_BITS = 1 << 16 };
 
 struct plain {
     struct fr_rndv_address address;
-    // By length, the number of the last message that was sent before the latest of them, made odd,
-    // which no number is; 0 where none can be under way. And how many there are.
+    // For each length, the number of the last message that was sent before the latest plain one,
+    // made odd, which no number is. 0 where no plain message can be under way.
     uint64_t after[FR_RNDV_RTS_LONGEST / FR_RNDV_RTS_PRIME + 1];
-    size_t lengths;
+    size_t lengths; // how many of these are not 0
     UT_hash_handle hh;
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Control messages on their way to whom they concern.
+// Progress of messages: reads control messages and hands each to the part of Fabrail that it
+// concerns, and moves all else on.
 #include "config.h"
 
 #include "fabrail/core/wait.h"
@@ -47,7 +48,7 @@ static void handle(const struct fr_job_control_message *message, const struct fr
         break;
     }
     if (message->bytes < offsetof(struct fr_rndv_entry, place) || message->bytes > sizeof(entry))
-        return; // of no version of Fabrail's
+        return; // no version of Fabrail sends such a message
     memcpy(&entry, message->data, message->bytes);
     switch ((enum fr_job_control_kind)message->kind) {
     case FR_CONTROL_ATS:
@@ -71,12 +72,12 @@ static void handle(const struct fr_job_control_message *message, const struct fr
     }
 }
 
-// One thread reads, so that the order stays.
+// One thread at a time reads messages, so that they stay in order.
 void fr_rndv_progress(const struct fr_device_range *user)
 {
     static atomic_flag reading = ATOMIC_FLAG_INIT;
     struct fr_job_control_message message;
-    if (user != NULL) { // others may ask for memory to be mapped, and nobody says for which device
+    if (user != NULL) { // others may ask for mappings, and do not say for which device
         fr_ipc_remember_user(user);
         fr_rndv_rails_use_device(user->device);
         fr_rndv_ledger_use_device(user->device);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The beginning and the end of the protocol on this process.
+// Opening, draining and closing of the protocol on this process.
 #include "config.h"
 
 #include "fabrail/job.h"
@@ -36,7 +36,7 @@ enum fr_status fr_rndv_open(void)
     return FR_ERR_NO_MEMORY;
 }
 
-// What processes of this host have sent in fragments, and nobody has received.
+// Discards fragments that a process of this host has sent and nobody has received.
 static void discard_here(int from)
 {
     const struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(from);

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Scheme rail: the bytes wait in memory of the sender's workspace, which is registered with all of
-// its NICs; the receiver reads them over all of these at once, fragment by fragment as they are
-// there, and copies to where they belong while others are on the wire.
+// Scheme rail: the bytes wait in the sender's workspace, which is registered with all of its NICs.
+// The receiver reads them over all rails at once, fragment by fragment as they are there. It copies
+// fragments to where they belong while others are on the wire.
 //
-// That is device memory on a side whose NICs reach it, and they write straight to the application's
-// there if it can be registered; else it is page-locked memory. What the other side has is all the
-// same. The sender's own buffer is not read: it could not have it back while somebody may be
-// reading.
+// On a side whose NICs reach device memory, the workspace is device memory. NICs then write
+// straight to the program's memory there if it can be registered. On another side the workspace is
+// page-locked memory. Both sides need not be alike. The program's buffer on the sender is not read:
+// the program could not have it back while somebody may be reading.
 //
-// That needs the sender for nothing but to say how far its copies are. Where policy would rather
-// have the sender write (write.h), the receiver asks for it, into memory of its workspace alone;
-// what does not come in that way it reads. What cannot be read at all goes by fragments over MPI in
-// the end; after the first byte a failure is the message's.
+// The sender only has to say how far its copies are. Where policy prefers writes, the receiver asks
+// the sender to write (rail_put_send.h), into its workspace alone. It reads what does not come in
+// that way. A message that cannot be read at all goes by scheme pipeline in the end. After the
+// first byte a failure is the message's.
 #include "config.h"
 
 #include "fabrail/staging/packed.h"
@@ -26,7 +26,7 @@
 enum {
     LEAST_SHIFT = 18, // fragments of 256 KiB
     MOST_SHIFT = 22,  // 4 MiB
-    FRAGMENTS = 16,   // that messages between have
+    FRAGMENTS = 16,   // number of fragments of messages in between
     WINDOW = 32,      // reads of a message under way at once
 };
 
@@ -112,8 +112,8 @@ static bool progress(struct fr_rndv_send *send)
     return gone;
 }
 
-// One that is to write needs the application in MPI for that, as a pipeline does, but no longer
-// than it is asked to: what it has not written is read, or its receiver is gone.
+// A sender that is to write needs the program in MPI for that, as scheme pipeline does. It waits no
+// longer than it is asked to write: the receiver reads what it has not written, or is gone.
 static int64_t wait_ns(const struct fr_rndv_send *send)
 {
     const struct fr_rndv_rail_send *rail = send->state;
@@ -147,7 +147,7 @@ static void cancel(struct fr_rndv_send *send)
     rail->region = NULL;
 }
 
-// Rails that have failed one message are not tried with the next.
+// Gives up the rails to the receiver: where one message has failed the next is not tried.
 static void note_failure(const struct fr_rndv_send *send)
 {
     fr_rndv_rails_give_up(send->address.to);
@@ -155,18 +155,18 @@ static void note_failure(const struct fr_rndv_send *send)
 
 // ---- the receiver
 
-// A message on its way in.
+// A message that is being received.
 struct reading {
     struct fr_rndv_fragments in;
-    struct fr_rail_region *region; // where they go
-    size_t offset;                 // of the first, in it
-    size_t begun;                  // fragments; those that are not done are under way
-    size_t arrived;                // of the done ones
+    struct fr_rail_region *region; // where fragments go
+    size_t offset;                 // of the first fragment in the region
+    size_t begun;                  // fragments begun; those that are not done are under way
+    size_t arrived;                // fragments done that have arrived
     struct fr_rail_transfer *transfers[WINDOW];
 
-    struct fr_rndv_asked *asked;    // of the sender, that it writes; NULL while this process reads
-    struct fr_rail_transfer *flush; // of what has been written to device memory; NULL for none
-    size_t flushed;                 // fragments that have come when it is done
+    struct fr_rndv_asked *asked;    // request to the sender to write; NULL while this process reads
+    struct fr_rail_transfer *flush; // of bytes written to device memory; NULL for none
+    size_t flushed;                 // fragments that have come when the flush is done
 };
 
 static enum fr_status register_workspace(struct reading *reading,
@@ -176,8 +176,8 @@ static enum fr_status register_workspace(struct reading *reading,
     return register_lease(lease, &reading->region);
 }
 
-// The application's own, which is there until its receive is over, and is registered no longer than
-// that: nobody tells when it is freed. NICs refuse some memory.
+// Registers the program's host memory, until its receive is over: after that nobody tells when it
+// is freed. NICs refuse some memory; fragments then go to workspace.
 static enum fr_status register_application(struct reading *reading)
 {
     struct fr_rndv_fragments *in = &reading->in;
@@ -190,7 +190,7 @@ static enum fr_status register_application(struct reading *reading)
     return status == FR_OK ? register_workspace(reading, &in->bounce) : status;
 }
 
-// Memory of Fabrail's stays registered.
+// Registers the memory that fragments go to. Workspace stays registered.
 static enum fr_status register_place(struct reading *reading)
 {
     const struct fr_rndv_fragments *in = &reading->in;
@@ -201,7 +201,7 @@ static enum fr_status register_place(struct reading *reading)
     return register_application(reading);
 }
 
-// The application's device memory, if it lies in one piece and a NIC takes it.
+// Has fragments go to the program's device memory, if it lies in one piece and a NIC takes it.
 static enum fr_status open_direct(struct reading *reading, struct fr_rndv_recv *recv)
 {
     const struct fr_staging_view *view = recv->view;
@@ -221,7 +221,8 @@ static enum fr_status open_direct(struct reading *reading, struct fr_rndv_recv *
     return status;
 }
 
-// Device memory of the workspace, from where a copy takes a fraction of what the wire does.
+// Has fragments go to device workspace. Copying them from there takes a fraction of the time of the
+// wire.
 static enum fr_status open_beside(struct reading *reading, struct fr_rndv_recv *recv)
 {
     enum fr_status status = fr_rndv_fragments_open_beside(&reading->in, recv);
@@ -255,13 +256,13 @@ static enum fr_status open_on_host(struct reading *reading, struct fr_rndv_recv 
         status = register_place(reading);
     if (status == FR_OK)
         return FR_OK;
-    recv->status = status; // nothing is copied
+    recv->status = status; // a failure keeps fragments from being copied
     fr_rndv_fragments_close(&reading->in);
     recv->status = FR_OK;
     return status;
 }
 
-// Where the bytes go: `own` asks for memory of the workspace, which can be left to others.
+// Chooses where fragments go. `own` asks for workspace, which can be left to the sender.
 static enum fr_status open_place(struct reading *reading, struct fr_rndv_recv *recv, bool own)
 {
     enum fr_status status = open_on_device(reading, recv, own);
@@ -283,7 +284,9 @@ static enum fr_policy_verb choose_verb(const struct fr_rndv_incoming *incoming)
     return choice.verb;
 }
 
-// What could not be asked for is read.
+// Opens a message that is to be written, and asks the sender to write it. If the sender cannot be
+// asked, this process reads into the same memory. Returns false if the message is to be read from
+// the start.
 static bool open_to_writes(struct reading *reading, struct fr_rndv_recv *recv)
 {
     if (choose_verb(recv->incoming) != FR_VERB_WRITE || open_place(reading, recv, true) != FR_OK)
@@ -346,7 +349,7 @@ static void read_on(struct reading *reading)
     }
 }
 
-// After a failure those under way are taken back, and end.
+// Looks at reads under way, oldest first. After a failure it cancels them, and they end.
 static void look_at_reads(struct reading *reading)
 {
     struct fr_rndv_fragments *in = &reading->in;
@@ -366,7 +369,8 @@ static void look_at_reads(struct reading *reading)
     }
 }
 
-// Ends with what the sender was asked for. The copies end before the memory may be left to it.
+// Ends the request to the sender. Finishes copies first, before the memory may be left to the
+// sender.
 static void stop_asking(struct reading *reading)
 {
     struct fr_rndv_fragments *in = &reading->in;
@@ -380,7 +384,7 @@ static void stop_asking(struct reading *reading)
     reading->begun = in->done;
 }
 
-// Begins anew, by reads.
+// Begins the message anew, by reads.
 static void turn_to_reads(struct reading *reading, const char *why)
 {
     struct fr_rndv_recv *recv = reading->in.recv;
@@ -400,7 +404,7 @@ static void turn_to_reads(struct reading *reading, const char *why)
     fr_device_batch_begin(&reading->in.batch);
 }
 
-// What has arrived in device memory is there when it has been flushed.
+// Returns whether bytes that have arrived in device memory have been flushed, and so are there.
 static bool is_flushed(struct reading *reading)
 {
     enum fr_status status = FR_OK;
@@ -426,7 +430,8 @@ static void note_written(struct reading *reading, size_t fragments)
         turn_to_reads(reading, "device memory cannot be flushed");
 }
 
-// A sender that seems to be silent may have said something that nobody has looked at.
+// Looks at how far the sender is. If it seems silent, reads control messages first: it may have
+// said something that nobody has looked at.
 static struct fr_rndv_rail_put_recv look_at_sender(const struct reading *reading)
 {
     struct fr_rndv_rail_put_recv written = fr_rndv_rail_put_recv_look(reading->asked);
@@ -478,7 +483,7 @@ static bool pull(struct fr_rndv_recv **recvs, size_t count)
 static void end(struct fr_rndv_recv *recv)
 {
     struct reading *reading = recv->state;
-    fr_rail_release(fr_rndv_rails(), reading->region); // before its memory may go
+    fr_rail_release(fr_rndv_rails(), reading->region); // its memory may go only after that
     fr_rndv_fragments_close(&reading->in);
     if (!recv->untouched)
         fr_rndv_incoming_end(recv->incoming, recv->status == FR_OK);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a process tells others of its rails, in as many control messages as it takes.
+// Exchange of rail addresses: what a process tells others of its rails, in as many control messages
+// as it takes.
 #include "config.h"
 
 #include "rndv/rail_connect.h"
@@ -9,7 +10,7 @@
 
 enum { PIECE_BYTES = FR_CONTROL_BYTES - 8 };
 
-// A piece of it: where in the whole, and how long that is.
+// A piece of that: where it stands in the whole, and how long the whole is.
 struct piece {
     uint32_t all_bytes;
     uint32_t offset;

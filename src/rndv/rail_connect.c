@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How this process finds out which processes its rails lead to.
+// Meetings over rails: how this process finds out which processes its rails lead to.
 //
-// The first message for a process that could go over rails has both tell each other their rails'
-// addresses. Once the rails know the other's each says so, and lets it read; and once it hears the
-// same, it reads a few bytes over each rail, and says over how many. Until a process has said that,
-// messages to it take another way: none begins to go over rails that have never moved a byte.
+// The first message for a process that could go over rails has both tell each other the addresses
+// of their rails. Once its rails know the other's, each says so and lets the other read. Once it
+// hears the same, it reads a few bytes over each rail, and says over how many. Until a process has
+// said that, messages to it take another way. So no message goes over rails that have never moved a
+// byte.
 //
-// Both may do the last again, a round of the same words: after a while, who could not read, or
-// whose messages were not read. In a round each says that it knows the other, begun by whoever
-// comes to it first, and what it has read; so that each round is over before one of them begins
-// another.
+// Both may repeat the last part as another round. After a while a process begins one if it could
+// not read, or if its messages were not read. In a round each says that it knows the other, and
+// then what it has read. So each round is over before one of both begins another.
 #include "config.h"
 
 #include "fabrail/job.h"
@@ -20,35 +20,35 @@
 
 enum stage {
     UNKNOWN,
-    TELLING, // rails are told of this end; they are not used before
+    TELLING, // the other process is told of the rails here, which are not used before
     CONNECTING,
     ADDED,
     PROBING,
-    ENDING, // but for the word of it to the other
+    ENDING, // over, but the other has not been told
     MET,
-    NEVER, // the rails do not lead to it
+    NEVER, // the rails do not lead to the process
 };
 
-// What this process has to do with another one. All but what has come belongs to the thread that
-// moves things on.
+// State of a meeting with another process. All members but those under the lock belong to the
+// thread that moves meetings on.
 struct peer {
     int rank;
     struct fr_rndv_turn turn;
     enum stage stage;
-    enum stage end; // the stage behind ENDING
+    enum stage end; // the stage that follows ENDING
     bool told;
     bool warned;
     size_t told_bytes;
     struct fr_rndv_probe probe;
-    unsigned rounds; // in which this process has said that it knows the other
+    unsigned rounds; // rounds in which this process has said that it knows the other
     uint32_t outcome;
 
-    // What has come, under the lock.
+    // Facts that have come from the other process, under the lock.
     bool wanted; // one of both would like to send to the other
     struct fr_rndv_told there;
     unsigned rounds_there;
     bool unreached_there;
-    bool given_up; // after it has read from here
+    bool given_up; // the rails to it were given up, after it had read from here
     bool was_given_up;
 
     _Atomic unsigned reached; // rails over which it has read from here; written under the lock
@@ -57,7 +57,7 @@ struct peer {
 };
 
 static struct fr_lock lock = FR_LOCK_INIT;
-static struct peer **peers; // by rank; made when there is the first
+static struct peer **peers; // by rank; made with the first peer
 static atomic_flag moving = ATOMIC_FLAG_INIT;
 static atomic_bool finished; // nobody is met any more
 
@@ -176,17 +176,17 @@ void fr_rndv_rails_handle(const struct fr_job_control_message *message)
 // ---- one step after the other
 
 struct come {
-    bool due; // the time to try again
+    bool due; // it is time to try again
     bool wanted;
-    bool told; // what this process has to know
+    bool told; // all that this process has to know has come
     unsigned rounds;
     bool given_up;
-    bool refused; // before this process was known there, which it then never will be
+    bool refused; // the other has ended before it knew this process, and never will know it
 };
 
 static struct come look_at(struct peer *peer)
 {
-    bool due = fr_rndv_retry_queue_take(&peer->turn); // first: what comes later is news
+    bool due = fr_rndv_retry_queue_take(&peer->turn); // comes first: whatever comes later is news
     fr_core_lock(&lock);
     struct come come = {
         .due = due,
@@ -200,7 +200,8 @@ static struct come look_at(struct peer *peer)
     return come;
 }
 
-// What there is no room for now may be tried again.
+// Sends a word to a process. Returns false if there is no room now; the caller tries again. Returns
+// true as well if the process is out of reach.
 static bool has_told(int rank, enum fr_job_control_kind kind, const uint32_t *word)
 {
     return fr_job_control_send(rank, kind, word, sizeof(*word)) || !fr_job_control_reaches(rank) ||
@@ -216,7 +217,7 @@ static void tell_outcome(struct peer *peer)
         fr_rndv_retry_queue_wait(&peer->turn);
 }
 
-// Ends the round, and says so to who waits for its outcome.
+// Ends the round, and tells the process that waits for its outcome.
 static void end_and_tell(struct peer *peer, enum stage end, uint32_t reached)
 {
     peer->outcome = reached;
@@ -252,15 +253,15 @@ static void tell(struct peer *peer, const struct come *come)
         end_and_tell(peer, NEVER, 0);
 }
 
-// Whether this process may begin another round: the last one is over on both sides, and there is a
-// rail to read over, or it is the other that has to.
+// Returns whether this process may begin another round. The last one must be over on both sides. A
+// rail to read over is needed as well, unless it is the other that has to read.
 static bool may_begin_again(const struct peer *peer, const struct come *come)
 {
     return peer->stage == MET && !atomic_load(&peer->serves) &&
            (come->given_up || fr_rail_peer_retry(fr_rndv_rails(), (unsigned)peer->rank) > 0);
 }
 
-// Begins another round, since the other has, or since it is time to.
+// Begins another round, since the other process has, or since it is time to.
 static void begin_again(struct peer *peer, const struct come *come)
 {
     bool is_asked = peer->stage == MET && come->rounds > peer->rounds;
@@ -310,12 +311,12 @@ static void look_at_probe(struct peer *peer)
     end_and_tell(peer, MET, reached);
 }
 
-// Whether there is more to be done though nothing comes.
+// Returns whether there is more to do though nothing comes.
 static bool goes_on(const struct peer *peer, const struct come *come)
 {
     switch (peer->stage) {
     case UNKNOWN:
-        return come->wanted; // another thread is just opening the rails
+        return come->wanted; // another thread may just be opening the rails
     case TELLING:
         return !peer->told;
     case ADDED:

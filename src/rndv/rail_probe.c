@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A few bytes that each process lets all others read, and reads of theirs: over each rail, to see
-// whether it leads anywhere.
+// Probes of rails: each process lets all others read a few bytes, and reads theirs over each rail,
+// to see whether the rail leads anywhere.
 #include "config.h"
 
 #include "fabrail/core/wait.h"
@@ -12,7 +12,7 @@
 
 enum {
     PROBE_BYTES = 64,
-    GROUPS = 64, // of processes that are read from at once, a place each
+    GROUPS = 64, // groups of processes; one of a group is read from at a time, to the group's place
     SOURCE_BYTES = 4096,
     MEMORY_BYTES = SOURCE_BYTES + GROUPS * FR_RAILS_MAX * PROBE_BYTES,
     PROBE_LIMIT_S = 30,
@@ -20,19 +20,20 @@ enum {
 };
 
 static struct fr_rails *rails;                   // while open
-static struct fr_rail_region *region;            // what others read to see whether they can, and
-static unsigned char *memory;                    // what this process reads
-static unsigned char own_told[FR_RNDV_TOLD_MAX]; // to all others
+static struct fr_rail_region *region;            // of `memory`
+static unsigned char *memory;                    // bytes for others to read, and room for theirs
+static unsigned char own_told[FR_RNDV_TOLD_MAX]; // what all others are told
 static size_t own_told_bytes;
 static uint64_t groups; // in use; belongs to the thread that moves things on
 
-// What is read from a process tells that it was this one.
+// Returns the mark that a process lets others read. It tells that the bytes come from that process.
 static unsigned char mark_of(int rank)
 {
     return (unsigned char)(1 + (unsigned)rank % 251);
 }
 
-// The length and bytes of the description of the source, then the address of the rails.
+// Writes what all others are told: length and bytes of the description of the memory to read, then
+// the address of the rails.
 static void write_told(void)
 {
     size_t key_bytes = fr_rail_describe(region, 0, SOURCE_BYTES, own_told + 2);
@@ -99,7 +100,7 @@ static bool read_from(int rank, const struct fr_rndv_told *told, size_t bytes,
     return true;
 }
 
-// A read of nothing makes the process known to the rails: some answer nobody else.
+// A read of nothing makes the process known to the rails. Some rails answer nobody else.
 bool fr_rndv_rail_probe_connect(int rank, const struct fr_rndv_told *told,
                                 struct fr_rndv_probe *probe)
 {
@@ -111,7 +112,7 @@ bool fr_rndv_rail_probe_connect(int rank, const struct fr_rndv_told *told,
     return read_from(rank, told, 0, probe);
 }
 
-// Returns whether all reads have ended, with the worst of their outcomes.
+// Returns whether all reads have ended, and writes the worst of their outcomes.
 static bool have_ended(struct fr_rndv_probe *probe, bool late, enum fr_status *worst)
 {
     enum fr_status status = FR_OK;
@@ -138,8 +139,8 @@ bool fr_rndv_rail_probe_has_connected(struct fr_rndv_probe *probe)
     return have_ended(probe, false, &worst);
 }
 
-// What two processes have lost at about the same time is tried again at about the same time, and
-// one of them asks the other first.
+// Returns whether a lost rail may be back soon. Two processes that lose a rail at about the same
+// time try it again at about the same time, and one of them asks the other first.
 static bool waits_for_rail(struct fr_rndv_probe *probe)
 {
     if (probe->since_ns == 0)
@@ -147,7 +148,7 @@ static bool waits_for_rail(struct fr_rndv_probe *probe)
     return fr_time_ns() - probe->since_ns < GRACE_S * FR_SECOND_NS;
 }
 
-// Small reads take the rails in turn.
+// Begins a read for each rail: small reads take the rails in turn.
 bool fr_rndv_rail_probe_begin(int rank, const struct fr_rndv_told *told, bool again,
                               struct fr_rndv_probe *probe)
 {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What this process has asked senders to write to it over rails.
+// Requests of this process to senders to write messages over rails.
 //
-// A sender may come to it late or never, since it is in a call of MPI's own or outside of MPI; its
-// receiver then reads. No registration is trusted to keep off what is on its way, since providers
-// over sockets go on with what has half come. So whatever was not said to be over has its memory
-// left to it: until the sender says so, or, where a link was lost meanwhile, to the end of the
-// rails. A sender that has some is asked for nothing more, which bounds that.
+// A sender may come to a request late or never, since it is in a call of MPI's own or outside of
+// MPI. The receiver then reads. Ending a registration does not keep off bytes that are on their
+// way: providers over sockets go on with what has half come. So memory is left to a sender that has
+// not said that it is done: until it says so, or, where a link was lost meanwhile, to the end of
+// the rails. A sender that has such memory is asked for nothing more, which bounds that.
 #include "config.h"
 
 #include "rndv/rail_put_send.h"
@@ -16,19 +16,19 @@
 #include <string.h>
 
 enum {
-    ANSWER_NS = 10000000, // for a sender that waits in MPI, on a core that it shares
-    NEWS_NS = 1000000000, // between two of its words
+    ANSWER_NS = 10000000, // limit for the answer of a sender that waits in MPI, on a shared core
+    NEWS_NS = 1000000000, // limit for the time between two of its messages
 };
 
 struct fr_rndv_asked {
     struct fr_list entry;
     int from;
-    unsigned place; // in the sender's ledger
+    unsigned place; // index of the slot in the sender's ledger
     uint64_t number;
-    uint64_t bytes; // that have arrived
+    uint64_t bytes; // bytes that have arrived
     bool answered, over, lost;
-    bool left;        // to the sender, with:
-    int64_t heard_ns; // when it was asked, or has said something
+    bool left;        // the memory is left to the sender
+    int64_t heard_ns; // when the sender was asked, or last said something
     struct fr_staging_lease lease;
     struct fr_rail_region *region;
 };
@@ -118,7 +118,7 @@ bool fr_rndv_rail_put_recv_end(struct fr_rndv_asked *asked, struct fr_staging_le
     return landed;
 }
 
-// Who has sent the message, and no other, has something to say of it.
+// Finds the request for a message. Only the sender of that message may speak of it.
 static struct fr_rndv_asked *find(int from, uint64_t number) FR_REQUIRES(lock)
 {
     for (struct fr_list *at = all.next; at != &all; at = at->next) {
@@ -131,7 +131,7 @@ static struct fr_rndv_asked *find(int from, uint64_t number) FR_REQUIRES(lock)
 
 static void give_back(struct fr_rndv_asked *asked)
 {
-    fr_rail_release(fr_rndv_rails(), asked->region); // before its memory may go
+    fr_rail_release(fr_rndv_rails(), asked->region); // its memory may go only after that
     fr_staging_return(&asked->lease);
     forget(asked);
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Messages that this process writes over rails, since their receivers have asked for it: fragment
-// by fragment, as the copies to its workspace are there.
+// Messages that this process writes over rails, since their receivers have asked for it. It writes
+// fragment by fragment, as the copies to its workspace are there.
 //
-// A request waits in its place of the ledger until somebody who holds that place makes progress. It
-// is answered once, whatever becomes of the message: its receiver keeps memory out of use until it
-// hears that nothing of it lands any more.
+// A request waits for its slot until a thread that holds the slot makes progress. It is answered
+// once, whatever becomes of the message: the receiver keeps memory out of use until it hears that
+// nothing lands there any more.
 #include "config.h"
 
 #include "fabrail/core/wait.h"
@@ -15,22 +15,22 @@
 
 enum { WINDOW = 32 }; // writes of a message under way at once
 
-// Belongs to whoever holds the place, once it is there.
+// A request and its writes. Once entered, it belongs to the thread that holds the slot.
 struct writing {
     int to;
     uint64_t number;
     struct fr_rndv_key key;
     enum fr_status status;
-    size_t begun;   // fragments
-    size_t done;    // of them, the first so many have ended,
-    size_t arrived; // and arrived
-    size_t told;    // of the arrived ones
+    size_t begun;   // fragments begun
+    size_t done;    // fragments that have ended, from the first on
+    size_t arrived; // fragments that have arrived, from the first on
+    size_t told;    // arrived fragments that the receiver was told of
     bool lost;      // something may still land
     struct fr_rail_transfer *transfers[WINDOW];
 };
 
-static struct writing *_Atomic writings[FR_RNDV_SLOTS]; // by place in the ledger; NULL for none
-static _Atomic uint64_t taken_back[FR_RNDV_SLOTS];      // number of the message, by place
+static struct writing *_Atomic writings[FR_RNDV_SLOTS]; // by slot; NULL for none
+static _Atomic uint64_t taken_back[FR_RNDV_SLOTS];      // by slot: message with a request withdrawn
 static _Atomic unsigned writing_count;
 
 unsigned fr_rndv_rail_put_send_verbs(void)
@@ -125,7 +125,7 @@ static bool write_next(struct writing *writing, const struct fr_rndv_send *send,
     return writing->status == FR_OK;
 }
 
-// After a failure those under way are taken back, and end.
+// Looks at writes under way, oldest first. After a failure it cancels them, and they end.
 static void look_at_writes(struct writing *writing)
 {
     enum fr_status status = FR_OK;
@@ -143,7 +143,7 @@ static void look_at_writes(struct writing *writing)
         fr_rail_cancel(writing->transfers[i % WINDOW]);
 }
 
-// Whether the receiver does not want it any more, or never will have it all.
+// Returns whether the receiver no longer wants the message, or will never have all of it.
 static bool is_unwanted(const struct writing *writing, const struct fr_rndv_send *send)
 {
     enum fr_rndv_state state = fr_rndv_ledger_state(send->index);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Receives that have brought an RTS, from there to the bytes.
+// Receives that have brought an RTS: from the RTS to the bytes.
 #include "config.h"
 
 #include "fabrail/core/wait.h"
@@ -8,7 +8,8 @@
 
 enum { AT_ONCE = 32 };
 
-// Fragments are under way, and nobody takes them: their tag must not be used again.
+// Gives a receive up while its fragments are under way. Nobody takes these, so their tag must not
+// be used again.
 static void give_up(struct fr_rndv_recv *recv)
 {
     if (fr_rndv_scheme_has(recv->incoming->place.scheme, FR_RNDV_FRAGMENTED))
@@ -24,7 +25,7 @@ static void name_scheme(struct fr_rndv_recv *recv)
     recv->reason = fr_policy_scheme_received(scheme, recv->verb, recv->on_device);
 }
 
-// Begins by the scheme of the entry. Where this process cannot, it asks the sender for another one.
+// Begins by the scheme of the entry. If this process cannot, it asks the sender for another scheme.
 static void begin_by(struct fr_rndv_recv *recv)
 {
     const struct fr_rndv_scheme *scheme = NULL;
@@ -57,7 +58,8 @@ static void begin(struct fr_rndv_recv *recv)
     begin_by(recv);
 }
 
-// Of what has failed before the first byte nobody has seen anything: it may go another way.
+// Begins a receive again, by another scheme. It has failed before the first byte, so nobody has
+// seen anything of it.
 static void begin_again(struct fr_rndv_recv *recv)
 {
     const struct fr_rndv_scheme *scheme = fr_rndv_scheme_of(recv->incoming->place.scheme);
@@ -71,7 +73,7 @@ static void begin_again(struct fr_rndv_recv *recv)
     begin_by(recv);
 }
 
-// Those that go by one scheme, which are moved together.
+// Selects the receives that go by one scheme, which are moved together. Returns their number.
 static size_t select(struct fr_rndv_recv *recvs, size_t count, unsigned scheme,
                      struct fr_rndv_recv **selected)
 {
@@ -95,7 +97,7 @@ static bool pull_all(struct fr_rndv_recv *recvs, size_t count)
     return over;
 }
 
-// Returns whether none has been begun again.
+// Ends all receives. Returns whether none has been begun again.
 static bool end_all(struct fr_rndv_recv *recvs, size_t count)
 {
     bool all = true;
@@ -105,7 +107,7 @@ static bool end_all(struct fr_rndv_recv *recvs, size_t count)
         if (recvs[i].untouched) {
             begin_again(&recvs[i]);
         } else {
-            name_scheme(&recvs[i]); // which may have turned from writes to reads
+            name_scheme(&recvs[i]); // it may have turned from writes to reads
             fr_rndv_scheme_of(recvs[i].incoming->place.scheme)->end(&recvs[i]);
         }
         all = all && recvs[i].state == NULL;
@@ -113,7 +115,7 @@ static bool end_all(struct fr_rndv_recv *recvs, size_t count)
     return all;
 }
 
-// Sleeps for a moment if all that is under way allows it. Returns whether it did.
+// Sleeps for a moment if the schemes of all receives allow it. Returns whether it did.
 static bool rest(const struct fr_rndv_recv *recvs, size_t count)
 {
     const struct fr_rndv_scheme *only = NULL;
@@ -128,7 +130,7 @@ static bool rest(const struct fr_rndv_recv *recvs, size_t count)
     return only != NULL && only->rest();
 }
 
-// What others need of this process goes on meanwhile.
+// Receives messages to their end. Makes progress for other processes meanwhile.
 static void receive(struct fr_rndv_recv *recvs, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -144,8 +146,8 @@ static void receive(struct fr_rndv_recv *recvs, size_t count)
     } while (!end_all(recvs, count));
 }
 
-// How many of the first are received in one go: of those that may need host memory for their bytes,
-// no more than there is room for.
+// Returns how many of the first receives are moved together: no more than there is host memory for,
+// as far as they may need some.
 static size_t count_at_once(const struct fr_rndv_recv *recvs, size_t count)
 {
     size_t bytes = 0, some = 0;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What processes of other hosts have told of their ledgers: messages that are expected, and plain
-// messages of a length that marks RTS.
+// The replica: what processes of other hosts have told of their ledgers. It holds expected
+// messages, and plain messages of a length that marks RTS.
 //
-// A message of that length that a probe finds is either an RTS, whose entry was sent before it, or
-// a plain message, which is told of as well unless one like it may still be under way: so a
-// receiver that knows of neither knows that one is still to come. A receiver forgets plain messages
+// A probe may find a message of such a length. It is an RTS, whose entry was sent ahead, or a plain
+// message. Plain ones are told of as well, unless one like it may still be under way. So a receiver
+// that knows of neither knows that a notice is still to come. A receiver forgets plain messages
 // before it tells their sender that it has received what was sent after them.
 #include "config.h"
 
@@ -18,14 +18,14 @@
 
 enum { MOST_EARLY = 64 };
 
-// A message from a process. Its bytes wait where the entry says.
+// An expected message. Its bytes wait where the entry says.
 struct expected {
     struct {
         uint64_t number;
         int64_t from;
     } key;
     bool taken;
-    bool doubted; // whether it was cut off; where it is taken as well, it or a later one was
+    bool doubted; // it may have been cut off; if it is taken as well, it or a later one was
     struct fr_rndv_entry entry;
     UT_hash_handle hh;
 };
@@ -36,18 +36,18 @@ struct early {
     int from;
 };
 
-// What this process has to do with another one, by rank.
+// State of another process, by rank.
 struct peer {
-    uint64_t latest; // message that it has told of
-    bool told_all;   // that any message to it may be plain
-    bool all_plain;  // from it
+    uint64_t latest; // number of the latest message that it has told of
+    bool told_all;   // it was told that any message to it may be plain
+    bool all_plain;  // any message from it may be plain
 };
 
 static struct fr_lock lock = FR_LOCK_INIT;
 static struct expected *expected FR_GUARDED_BY(lock);
 static struct peer *peers FR_GUARDED_BY(lock); // NULL while closed
 static struct early all_early[MOST_EARLY] FR_GUARDED_BY(lock);
-static unsigned early_turn FR_GUARDED_BY(lock); // of those to be replaced
+static unsigned early_turn FR_GUARDED_BY(lock); // index of the one to be replaced next
 static atomic_bool any_told_all;
 static atomic_bool any_lost; // there was no memory for something
 
@@ -118,8 +118,9 @@ static bool was_early(int from, uint64_t number) FR_REQUIRES(lock)
     return was;
 }
 
-// A further one of the same number says that the message has another scheme now. Threads of a
-// sender may tell of their messages in another order than that of the numbers.
+// Enters an expected message. A further entry of the same number says that the message has another
+// scheme now. Threads of a sender may tell of their messages in another order than that of the
+// numbers.
 static void expect(int from, const struct fr_rndv_entry *entry) FR_REQUIRES(lock)
 {
     struct expected *known = find(from, entry->number);
@@ -137,7 +138,7 @@ static void expect(int from, const struct fr_rndv_entry *entry) FR_REQUIRES(lock
         known->entry = *entry;
 }
 
-// Nobody has received it, nor will.
+// Forgets a message that its sender has withdrawn: nobody has received it, nor will.
 static void withdraw(int from, uint64_t number) FR_REQUIRES(lock)
 {
     struct expected *entry = find(from, number);
@@ -179,7 +180,7 @@ enum fr_status fr_rndv_replica_find(struct fr_rndv_incoming *incoming, unsigned 
         incoming->ready = known->entry.ready;
         status = FR_OK;
     } else if (known == NULL && other_than != FR_SCHEME_NONE) {
-        status = FR_ERR_CANCELLED; // it was known before: the sender has withdrawn it
+        status = FR_ERR_CANCELLED; // it was known before, so the sender has withdrawn it
     } else if (known == NULL && atomic_load_explicit(&any_lost, memory_order_relaxed)) {
         status = FR_ERR_NO_MEMORY;
     }
@@ -213,7 +214,8 @@ static struct expected *find_first(const struct fr_rndv_address *from, size_t sh
     return first;
 }
 
-// One that is in doubt is being received: then another one was cut off, and has been received.
+// Passes the doubt on: a message in doubt is being received, so another one was cut off, and has
+// been received.
 static void pass_doubt(struct expected *entry) FR_REQUIRES(lock)
 {
     const struct fr_rndv_address from = {(int)entry->key.from, entry->entry.tag, entry->entry.comm};
@@ -237,8 +239,8 @@ bool fr_rndv_replica_doubt(int from, uint64_t number, bool received)
     return waits;
 }
 
-// What has been told of and is not known any more is over already; if a later one alone has been
-// told of, it will be known as received.
+// A message that has been told of and is no longer known is over already. If only a later one has
+// been told of, this one will be known as received when its entry comes.
 bool fr_rndv_replica_take(int from, uint64_t number, bool over)
 {
     fr_core_lock(&lock);

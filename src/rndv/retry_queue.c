@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// With whom this process has something to do now, and with whom once a time has come. Of a job of
-// thousands only these are looked at.
+// The retry queue: processes with which this one has something to do now, or once a time has come.
+// In a job of thousands only these are looked at.
 #include "config.h"
 
 #include "rndv/rail_connect.h"
 
 #include "fabrail/core/time.h"
 
-enum { DOUBLINGS = 6 }; // of the time until something is tried again
+enum { DOUBLINGS = 6 }; // the most doublings of the time until something is tried again
 
 static struct fr_lock lock = FR_LOCK_INIT;
 static struct fr_list busy FR_GUARDED_BY(lock) = FR_LIST_INIT(busy);
 static struct fr_list waiting FR_GUARDED_BY(lock) = FR_LIST_INIT(waiting); // and not busy
 static _Atomic unsigned busy_count;
-static _Atomic int64_t next_ns = INT64_MAX; // no time that is waited for comes before
+static _Atomic int64_t next_ns = INT64_MAX; // no turn's time comes before this
 
 static void make_busy(struct fr_rndv_turn *turn) FR_REQUIRES(lock)
 {
@@ -41,7 +41,7 @@ void fr_rndv_retry_queue_add(struct fr_rndv_turn *turn)
     fr_core_unlock(&lock);
 }
 
-// What has gone well for as long as the longest time starts with the shortest one again.
+// A turn that has gone well for as long as the longest time starts with the shortest one again.
 void fr_rndv_retry_queue_wait(struct fr_rndv_turn *turn)
 {
     int64_t first_ns = (int64_t)fr_rail_options().retry_ns, now = fr_time_ns();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The table of schemes: a row each.
+// The table of schemes, a row for each.
 #include "config.h"
 
 #include "rndv/rndv_int.h"

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Sends from the choice of their scheme to their end.
 //
-// The receiver pulls the bytes when the application completes its receive, which can be long after
-// the sender wants its buffer back. MPI's own sends would then depend on progress in the receiver,
-// which nothing provides for these. So a sender waits about as long as a copy of the bytes takes,
-// and then makes that copy: at most twice the time of the better choice. Only where there is no
-// room for copies it waits on.
+// The receiver pulls the bytes when the program completes its receive, which can be long after the
+// sender wants its buffer back. A send would then depend on progress in the receiver, which nothing
+// provides. So a sender waits about as long as a copy of the bytes takes, and then makes that copy.
+// That takes at most twice the time of the better choice. Only where there is no room for copies it
+// goes on waiting.
 #include "config.h"
 
 #include "fabrail/core/wait.h"
@@ -18,7 +18,7 @@
 
 enum {
     POOL_LIMIT = 64,
-    USUAL_RTS_BYTES = FR_RNDV_RTS_PRIME * 16, // for which those of the pool have room
+    USUAL_RTS_BYTES = FR_RNDV_RTS_PRIME * 16, // room for an RTS in sends of the pool
 };
 
 static struct fr_lock lock = FR_LOCK_INIT;
@@ -75,7 +75,7 @@ static void write_rts(struct fr_rndv_send *send)
     memcpy(send->rts, &rts, sizeof(rts));
 }
 
-// What another host is told of the message.
+// Sends the entry of a message to its receiver on another host.
 static bool tell_receiver(const struct fr_rndv_send *send, const struct fr_rndv_place *place,
                           uint64_t ready, bool must)
 {
@@ -124,7 +124,7 @@ static void fill(struct fr_rndv_send *send, const struct fr_rndv_message *messag
     send->view.lease = (struct fr_staging_lease){.address = NULL};
 }
 
-// Gives back everything but the entry in the ledger.
+// Returns all that a send holds but its slot.
 static void dismantle(struct fr_rndv_send *send)
 {
     if (send->scheme != NULL && send->scheme->cancel != NULL)
@@ -144,7 +144,7 @@ void fr_rndv_send_destroy(struct fr_rndv_send *send)
     give_to_pool(send);
 }
 
-// Begins by one scheme.
+// Tries to start a send by one scheme.
 static enum fr_status try(struct fr_rndv_send *send, enum fr_policy_scheme scheme,
                           const struct fr_policy_message *facts, const struct fr_ipc_handle *handle)
 {
@@ -153,7 +153,7 @@ static enum fr_status try(struct fr_rndv_send *send, enum fr_policy_scheme schem
     if (facts->exported)
         place.handle = *handle;
     send->scheme = fr_rndv_scheme_of(scheme);
-    send->failure = FR_OK; // of an earlier one
+    send->failure = FR_OK; // an earlier scheme may have failed
     enum fr_status status = send->scheme->start(send, facts, &place, &ready);
     if (status == FR_OK)
         status = enter(send, &place, ready);
@@ -266,7 +266,7 @@ void fr_rndv_send_follow_refusal(struct fr_rndv_send *send)
                  send->call);
     send->failure = FR_ERR_NO_MEMORY;
     fr_rndv_ledger_fail(send->index, send->number, !send->remote);
-    if (send->remote) // where the receiver waits for another scheme
+    if (send->remote) // the receiver there waits for another scheme
         (void)fr_rndv_tell(send->address.to, FR_CONTROL_WITHDRAWN, &entry, true);
 }
 
@@ -283,7 +283,7 @@ static bool leave(struct fr_rndv_send *send)
     if (fr_rndv_send_stays(send, on_device))
         return false;
     if (!fr_rndv_slot_change(slot, send->number, FR_RNDV_ADVERTISED, FR_RNDV_MOVING))
-        return false; // just being pulled
+        return false; // it is just being pulled
     if (fr_rndv_staged_take_over(send) == FR_OK) {
         send->pushed = send->over = true;
         (void)fr_rndv_slot_change(slot, send->number, FR_RNDV_MOVING, FR_RNDV_ADVERTISED);
@@ -350,7 +350,7 @@ bool fr_rndv_send_is_lost(const struct fr_rndv_send *send)
     return !fr_job_control_is_alive(send->address.to);
 }
 
-// Nobody will receive it, or it never left.
+// Withdraws a message that nobody will receive, or that never left.
 static void withdraw(struct fr_rndv_send *send)
 {
     const struct fr_rndv_entry entry = {.number = send->number, .index = send->index};
@@ -407,7 +407,7 @@ void fr_rndv_send_handle(int from, enum fr_job_control_kind kind, const struct f
     if (!fr_rndv_slot_change(slot, entry->number, FR_RNDV_ADVERTISED, state) &&
         state != FR_RNDV_PULLING &&
         !fr_rndv_slot_change(slot, entry->number, FR_RNDV_PULLING, state) &&
-        state != FR_RNDV_REFUSED) // given up, before this process has seen that it was refused
+        state != FR_RNDV_REFUSED) // given up, before this process has seen the refusal
         (void)fr_rndv_slot_change(slot, entry->number, FR_RNDV_REFUSED, state);
     if (state == FR_RNDV_REFUSED)
         fr_rndv_ledger_count_refused();

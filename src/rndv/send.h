@@ -1,96 +1,119 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Inside of module rndv: what the schemes share on the sender's side.
+// Inside of module rndv: the sender's side, as the schemes and the files about sends share it.
 #ifndef FR_RNDV_SEND_H
 #define FR_RNDV_SEND_H
 
 #include "rndv/rndv_int.h"
 
-// Acts on a control message about a message of this process's.
+// Acts on a control message about a message that this process has sent.
 void fr_rndv_send_handle(int from, enum fr_job_control_kind kind,
                          const struct fr_rndv_entry *entry);
 
-// Keeps others from a send, which is in the ledger: for those who look at it or free it.
+// Hold a send that is in the ledger, and release it. Other threads keep off a held send. Callers
+// that look at a send or free it hold it.
 void fr_rndv_send_hold(unsigned index);
 void fr_rndv_send_release(unsigned index);
 
-// Has the bytes of a send that is held go by fragments, since its receiver has refused it.
+// Moves the bytes of a held send by scheme pipeline from now on, since its receiver has refused its
+// scheme.
 void fr_rndv_send_follow_refusal(struct fr_rndv_send *send);
 
-// Looks for sends that were refused. A load or two when there are none. Those that are in the
-// ledger are added, and removed while they are held.
+// Follows refusals and requests to write, of sends in the registry. Costs a load or two when there
+// are none.
 void fr_rndv_registry_look_after(void);
+
+// Add a send to the registry once it is in the ledger, and remove it while it is held.
 void fr_rndv_registry_add(struct fr_rndv_send *send);
 void fr_rndv_registry_remove(unsigned index);
 
-// Whether other processes of this host take part.
+// Returns whether other processes of this host take part.
 bool fr_rndv_has_neighbours(void);
 
-// What is known of a message from the start; then whether the receiver has mapped its memory, whose
-// handle is written where that can be exported, and what rails there are. Both ask for it, too.
+// Returns the facts of a message that are known from the start.
 struct fr_policy_message fr_rndv_message_facts(const struct fr_rndv_message *message);
+
+// Adds the facts that take a look: whether the receiver has mapped the buffer, and which rails lead
+// to it. Writes the handle of the buffer if it can be exported. Asks the receiver to map the buffer
+// and to meet over rails, if they have not yet.
 void fr_rndv_message_look(const struct fr_rndv_message *message, struct fr_policy_message *facts,
                           struct fr_ipc_handle *handle);
 
-// The bytes of its RTS. 0, with the reason, where MPI does not copy all bytes, so that it may not
-// arrive as it was sent, or plain messages of all such lengths may be under way.
+// Returns the length of the RTS of a message; 0, with the reason, if there can be none. MPI may not
+// copy all bytes of the datatype, so that an RTS would not arrive as it was sent. Or plain messages
+// of all such lengths may be under way.
 size_t fr_rndv_message_length(const struct fr_rndv_message *message, const char **reason);
 
-// What is this process's own is in its reach without any mapping.
+// Returns whether a process has mapped memory, as fr_ipc_is_mapped_by does. This process reaches
+// its own memory without a mapping.
 bool fr_rndv_is_mapped_by(int to, const struct fr_ipc_handle *handle, bool at_once);
 
-// Whether nothing of a send that is held is under way any more; and its end.
+// Returns whether nothing of a held send is under way any more.
 bool fr_rndv_send_is_done(struct fr_rndv_send *send);
+
+// Frees a held send and its slot.
 void fr_rndv_send_destroy(struct fr_rndv_send *send);
 
-// Whether the receiver has had its time: since it was asked first, or has pulled something.
+// Returns whether the receiver has had its time. That counts from the first question whether the
+// send is over, or from the receiver's last pull.
 bool fr_rndv_send_has_waited(struct fr_rndv_send *send, enum fr_rndv_state state);
 
-// Whether a send is to stay in the application's buffer, since there is no room for its bytes, on
-// the device as the caller says or on the host, and its receiver may still come to it.
+// Returns whether the bytes of a send shall stay in the program's buffer for now. They do if
+// neither host nor device has room for them, and the receiver may still come to them. `on_device`
+// says that the device has room.
 bool fr_rndv_send_stays(struct fr_rndv_send *send, bool on_device);
 
-// Takes over a send that its operation leaves. Looks after all of those: a load when there are
-// none.
+// Takes over a detached send, which its operation leaves.
 void fr_rndv_detached_add(struct fr_rndv_send *send);
+
+// Looks after all detached sends. Costs a load when there are none.
 void fr_rndv_detached_look_after(void);
 
-// Forgets what nobody has received, once all processes have received what they ever will. Returns
-// whether something is still on its way to those who discard it.
+// Forgets detached sends that nobody has received, once all processes have received all they ever
+// will. Returns whether fragments are still on their way to receivers that discard them.
 bool fr_rndv_detached_end_all(void);
 
-// Opens the send's staging view on a path, with memory that is a bound's: FR_ERR_LIMIT beyond it.
+// Opens the send's staging view on a path. Its memory counts against a bound; returns FR_ERR_LIMIT
+// beyond it.
 FR_MUST_CHECK enum fr_status fr_rndv_stage_open(struct fr_rndv_send *send,
                                                 enum fr_policy_path path);
 void fr_rndv_stage_close(struct fr_rndv_send *send);
 
-// Moves what stands in device workspace to host memory, once it is all there. The application's
-// buffer and datatype may be gone by then, so only the bytes are looked at. On failure they stay
-// where they are.
+// Moves bytes from device workspace to host workspace, once all are there. Copies packed bytes,
+// since the program's buffer and datatype may be gone by then. On failure the bytes stay where they
+// are.
 FR_MUST_CHECK enum fr_status fr_rndv_stage_move(struct fr_rndv_send *send);
 
-// Has the bytes stand in host memory of the workspace, from the application's buffer or where they
-// have gone since. On failure they stay where they are.
+// Moves the bytes to host workspace, from the program's buffer or from where they have gone since.
+// On failure they stay where they are.
 FR_MUST_CHECK enum fr_status fr_rndv_stage_to_host(struct fr_rndv_send *send);
+
+// Returns whether `bytes` more would exceed the bound on workspace for sends on this path.
 bool fr_rndv_stage_is_full(enum fr_policy_path path, size_t bytes);
 
-// Begins to copy the application's bytes to the staging memory: a step at first, then each `growth`
-// times as large as the one before. Poll goes on and writes how many bytes are there; it returns
-// whether that is all of them, or something has failed, which stands in `failure` then.
+// Begins to copy the program's bytes to the staging memory. The first step has `step` bytes, each
+// later one `growth` times those of the one before.
 void fr_rndv_stage_begin(struct fr_rndv_send *send, size_t step, size_t growth);
+
+// Goes on with the copies, and writes how many bytes are there. Returns true when that is all of
+// them, or when something has failed; `failure` of the send then says what.
 bool fr_rndv_stage_poll(struct fr_rndv_send *send, size_t *ready);
-// The same in steps that suit device memory, told of as they are there; a message in one step to
-// another host is there when this returns.
+
+// Begins the copies in steps that suit device memory, and writes how many bytes are there. A
+// message to another host that goes in one step is there when this returns.
 FR_MUST_CHECK enum fr_status fr_rndv_stage_begin_on_device(struct fr_rndv_send *send,
                                                            uint64_t *ready);
-// The same, and tells the receiver of what is there.
+
+// Goes on with the copies, and tells the receiver how many bytes are there. Returns what
+// fr_rndv_stage_poll does.
 bool fr_rndv_stage_push(struct fr_rndv_send *send);
 
-// Copies the bytes of the application's buffer to device memory of Fabrail's, and advertises that.
-// The slot is held. On failure nothing has changed.
+// Copies the bytes of the program's buffer to device workspace, and advertises them there by scheme
+// staged get. The slot is held. On failure nothing has changed.
 FR_MUST_CHECK enum fr_status fr_rndv_staged_take_over(struct fr_rndv_send *send);
 
-// Moves the bytes to host memory, from wherever they are, and has them go in fragments from now on.
-// The slot is held or refused. False when there is no memory for them, or no way to send them.
+// Moves the bytes to host memory, from wherever they are, and has them go by scheme pipeline from
+// now on. The slot is held or refused. Returns false when there is no memory for them, or no way to
+// send them.
 bool fr_rndv_pipeline_take_over(struct fr_rndv_send *send);
 
 // Receives and forgets a fragment that nobody wants.

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What receivers ask of their messages' sender, found by this process wherever it makes progress:
-// another scheme than the one that they refuse, or to be written to over rails. A receiver waits
-// until its sender has come to it, and may be a sender that another receiver waits for just so.
+// The registry of sends: finds what receivers ask of this process wherever it makes progress. They
+// ask for another scheme than one that they refuse, or to be written to over rails. A receiver
+// waits until its sender has come to that, and another receiver may wait for it in the same way.
 //
-// A send belongs to its operation, and whoever completes that holds it while he looks at it; so
-// does whoever follows a refusal, or goes on with a write.
+// A send belongs to its operation. A thread that completes the operation holds the send while it
+// looks at it. So does a thread that follows a refusal, or goes on with a write.
 #include "config.h"
 
 #include "rndv/rail_put_send.h"
 
 #include "fabrail/core/wait.h"
 
-// By place in the ledger.
+// Sends by the index of their slot.
 static struct {
     atomic_flag held;
-    struct fr_rndv_send *_Atomic send; // NULL for a place that is not in use
+    struct fr_rndv_send *_Atomic send; // NULL for a slot that is not in use
 } places[FR_RNDV_SLOTS];
 
 static _Atomic uint64_t seen; // refusals that have been followed
@@ -40,7 +40,7 @@ void fr_rndv_send_release(unsigned index)
     atomic_flag_clear_explicit(&places[index].held, memory_order_release);
 }
 
-// False when somebody else holds it.
+// Follows a refusal or a request to write. Returns false when another thread holds the send.
 static bool follow(unsigned index)
 {
     if (fr_rndv_ledger_state(index) != FR_RNDV_REFUSED && !fr_rndv_rail_put_send_is_asked(index))

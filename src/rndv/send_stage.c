@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory of Fabrail's that a sender copies its bytes to, and the copies on their way there.
+// Workspace that a sender copies its bytes to, and the copies on their way there.
 #include "config.h"
 
 #include "fabrail/staging/packed.h"
 #include "rndv/send.h"
 
 enum {
-    // A receiver takes some microseconds for a step on the device, and then several times as long
-    // to
-    // pull it as the sender takes to copy it. So each is several times the one before.
+    // A receiver takes some microseconds for a step on the device. It then takes several times as
+    // long to pull it as the sender takes to copy it. So each step is several times the one before.
     GROWTH = 4,
-    LEAST_OF_TWO = 32 << 20, // bytes of messages in two steps
+    LEAST_OF_TWO = 32 << 20, // the least bytes of messages in two steps
     LEAST_OF_THREE = 128 << 20,
 };
 
-// Of messages that wait there for their receivers.
+// Bytes of workspace in which messages wait for their receivers.
 static _Atomic size_t device_bytes, host_bytes;
 
 static _Atomic size_t *count_of(enum fr_policy_path path)
@@ -22,7 +21,7 @@ static _Atomic size_t *count_of(enum fr_policy_path path)
     return path == FR_PATH_HOST ? &host_bytes : &device_bytes;
 }
 
-// Where there is too much of it, MPI's own way makes the application wait.
+// Where there are too many, the message is left to MPI, which makes the program wait.
 bool fr_rndv_stage_is_full(enum fr_policy_path path, size_t bytes)
 {
     const struct fr_settings *settings = fr_core_settings();
@@ -108,12 +107,12 @@ enum fr_status fr_rndv_stage_to_host(struct fr_rndv_send *send)
     fr_staging_ops(FR_PATH_HOST)->copy_in(&send->stage.view, &batch);
     status = fr_device_batch_finish(&batch);
     if (status != FR_OK)
-        fr_rndv_stage_close(send); // the bytes are in the application's buffer alone, as before
+        fr_rndv_stage_close(send); // the bytes are in the program's buffer alone, as before
     return status;
 }
 
-// Copies of host memory are done as soon as they have begun: so one at a time, each of which the
-// receiver is told of.
+// Returns how many copies may be under way. Copies in host memory are done as soon as they have
+// begun: so one at a time, and the receiver is told of each.
 static unsigned most_under_way(const struct fr_rndv_send *send)
 {
     return fr_device_owns(&send->view.range) ? FR_DEVICE_MARKS : 1;
@@ -126,7 +125,7 @@ static void copy_on(struct fr_rndv_send *send)
     while (send->stage.begun < send->bytes &&
            send->stage.set - send->stage.reached < most_under_way(send)) {
         size_t left = send->bytes - send->stage.begun, step = send->stage.step;
-        if (!layout->contiguous) // a step's worth of elements, or one of several steps
+        if (!layout->contiguous) // a step of whole elements, one at least
             step =
                 step > layout->size_bytes ? step - step % layout->size_bytes : layout->size_bytes;
         send->stage.step *= send->stage.growth;
@@ -163,7 +162,7 @@ enum fr_status fr_rndv_stage_begin_on_device(struct fr_rndv_send *send, uint64_t
 {
     size_t step = first_step(send->bytes), copied = 0;
     fr_rndv_stage_begin(send, step, GROWTH);
-    if (send->remote && step == send->bytes) { // one control message less
+    if (send->remote && step == send->bytes) { // waiting saves a control message
         while (!fr_rndv_stage_poll(send, &copied))
             continue;
         if (send->failure != FR_OK)
@@ -175,7 +174,7 @@ enum fr_status fr_rndv_stage_begin_on_device(struct fr_rndv_send *send, uint64_t
 
 bool fr_rndv_stage_poll(struct fr_rndv_send *send, size_t *ready)
 {
-    unsigned last = send->stage.set; // what begins now is left to the next poll
+    unsigned last = send->stage.set; // copies that begin now are left to the next poll
     while (send->stage.copying && send->stage.reached < last &&
            fr_device_batch_has_reached(&send->stage.batch, send->stage.reached % FR_DEVICE_MARKS)) {
         if (send->stage.batch.status != FR_OK)

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Scheme staged get: the bytes wait in device memory of the sender's workspace, which the receiver
-// has mapped. For memory that it has not mapped, or never can, and for other hosts of a clique,
-// where a sender cannot take back what somebody may be reading.
+// Scheme staged get: the bytes wait in the sender's device workspace, which the receiver has
+// mapped. It serves buffers that the receiver has not mapped, or never can. It also serves other
+// hosts of a clique, where a sender cannot take back what somebody may be reading.
 //
-// Large messages are told of step by step, so that pulling overlaps with copying. On one host even
-// small ones are announced before they are copied.
+// The receiver of a large message is told step by step what is there, so that pulling overlaps with
+// copying. On one host even small messages are advertised before they are copied.
 #include "config.h"
 
 #include "fabrail/ipc.h"
 #include "fabrail/job.h"
 #include "rndv/send.h"
 
-// Gets memory of the workspace and fills in its place. FR_ERR_NOT_FOUND when the receiver has not
-// mapped it.
+// Gets workspace and fills in the message's place. Returns FR_ERR_NOT_FOUND when the receiver has
+// not mapped it.
 static enum fr_status find_workspace(struct fr_rndv_send *send, struct fr_rndv_place *place)
 {
     struct fr_device_range range;

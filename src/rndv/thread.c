@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The thread of FABRAIL_PROGRESS, which polls rails that others read by, where they want a CPU for
-// that. It calls nothing of MPI's.
+// The progress thread (FABRAIL_PROGRESS). It polls rails over which others read, where a provider
+// wants a CPU for that. It calls no MPI function.
 #include "config.h"
 
 #include "rndv/own_rails.h"
@@ -14,13 +14,13 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wanted = PTHREAD_COND_INITIALIZER;
 static pthread_t thread;
 static bool runs;                     // written in fr_rndv_thread_start and _stop
-static bool stops;                    // under the mutex
+static bool stops;                    // guarded by the mutex
 static _Atomic long served;           // messages that others may be reading
-static _Atomic unsigned long changes; // of that
+static _Atomic unsigned long changes; // how often `served` has changed
 static struct fr_rails *polled;
 static int own_device;
 
-// Returns whether there is anything to be polled for.
+// Waits until there is something to poll for. Returns false when the thread shall stop.
 static bool wait_for_work(void)
 {
     pthread_mutex_lock(&mutex);
@@ -31,8 +31,8 @@ static bool wait_for_work(void)
     return goes_on;
 }
 
-// What others read is mostly read soon after it is there to be read: then naps are short. They grow
-// as long as nothing changes.
+// Returns the length of the next nap. Bytes are mostly read soon after they are there to be read,
+// so naps are short at first. They grow as long as nothing changes.
 static long next_nap(long nap_ns, bool moved)
 {
     static unsigned long seen;
@@ -57,7 +57,7 @@ static void *run(void *nothing)
     return nothing;
 }
 
-// Signals are the application's own business.
+// Starts the thread with all signals blocked, since they are the program's own business.
 static bool start(void)
 {
     sigset_t all, before;
@@ -68,8 +68,8 @@ static bool start(void)
     return started;
 }
 
-// A rank may be in a blocking call of the MPI library's for as long as it takes others to read from
-// it.
+// The thread is needed since a rank may be in a blocking call of the MPI library for as long as it
+// takes others to read from it.
 bool fr_rndv_thread_start(struct fr_rails *rails, int device)
 {
     enum fr_progress_use use = fr_core_settings()->progress;

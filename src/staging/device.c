@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Leases of device memory: a pool a device, the bound on it, and when memory goes back to the
-// driver.
+// Leases of device memory: one pool for each device, the bound on it, and when memory goes back to
+// the driver.
 //
-// One lock guards all pools and is held for a few list operations; chunks are made and destroyed
-// outside of it. One thread at a time adds a chunk to a pool, and others that find no room wait to
-// see whether it has room for them too: each with a chunk of its own would take far more than is
-// lent.
+// One lock guards all pools and is held for a few list operations. Chunks are made and destroyed
+// outside of it. One thread at a time adds a chunk to a pool. Others that find no room wait to see
+// whether that chunk has room for them too. A chunk for each thread would take far more memory than
+// is lent.
 #include "config.h"
 
 #include "staging/staging_int.h"
@@ -14,23 +14,23 @@
 
 #include <stdlib.h>
 
-// A device with less than this part of its memory left is short of it. What is idle is worth giving
-// back if it is more than that part of what is left.
+// A device with less than one SHORT_PART-th of its memory left is short of it. Idle memory is worth
+// giving back if it is more than one WORTH_PART-th of what is left.
 enum { SHORT_PART = 32, WORTH_PART = 8 };
 
-// Asking the driver what is left takes microseconds, so not each time. What is given back takes far
-// longer to make again, and longer still until the MPI library's other processes have mapped it,
-// and an application that leaves little memory mostly does so all the time.
+// Time between two questions to the driver how much memory is left, each of which takes
+// microseconds. Memory that is given back takes far longer to make again, and longer still until
+// other processes have mapped it. A program that leaves little memory mostly does so all the time.
 #define ASK_AGAIN_NS ((uint64_t)1000 * 1000 * 1000)
 
 static struct fr_lock pools_lock = FR_LOCK_INIT;
 static pthread_cond_t growth_ended = PTHREAD_COND_INITIALIZER;
 
-// By number of the device, initialised on first use.
+// Pools by number of the device, initialised on first use.
 static struct fr_staging_pool pools[FR_DEVICE_MAX] FR_GUARDED_BY(pools_lock);
 static struct fr_staging_device_usage usage FR_GUARDED_BY(pools_lock);
 
-// When a look for what has been idle too long is due next; 0 while nothing is idle.
+// Time of the next look for memory that has been idle too long; 0 while nothing is idle.
 static _Atomic uint64_t look_at_ns;
 
 static void set_look(uint64_t at_ns) FR_REQUIRES(&pools_lock)
@@ -61,7 +61,7 @@ static void count_made(size_t bytes) FR_REQUIRES(&pools_lock)
         usage.peak_bytes = usage.bytes;
 }
 
-// Condemns chunks that have been idle for so long, 0 for all that are idle.
+// Condemns chunks that have been idle for `min_idle_ns`; 0 condemns all idle ones.
 static void condemn(struct fr_staging_pool *pool, uint64_t now_ns, uint64_t min_idle_ns,
                     struct fr_list *victims) FR_REQUIRES(&pools_lock)
 {
@@ -102,8 +102,8 @@ static void release_idle(int device)
     destroy_all(&victims);
 }
 
-// Sees to it that the pool has a spare extent to split another with; the lock is given up while
-// there is none. Returns false when there is no memory for it.
+// Makes sure that the pool has a spare extent, to split another with. Releases the lock to allocate
+// one. Returns false when there is no memory for it.
 static bool stock_spare(struct fr_staging_pool *pool) FR_REQUIRES(&pools_lock)
 {
     while (FR_UNLIKELY(fr_list_is_empty(&pool->spares))) {
@@ -117,8 +117,8 @@ static bool stock_spare(struct fr_staging_pool *pool) FR_REQUIRES(&pools_lock)
     return true;
 }
 
-// Lends an extent of the chunks that there are. Returns NULL for none; then this thread, and no
-// other one, is to add a chunk, and to end that with end_growth.
+// Lends an extent of the chunks that there are. Returns NULL if none has room. This thread, and no
+// other one, then adds a chunk, and ends that with end_growth.
 static struct fr_staging_extent *borrow_cached(int device, size_t bytes)
 {
     struct fr_staging_extent *extent = NULL;
@@ -139,7 +139,7 @@ static struct fr_staging_extent *borrow_cached(int device, size_t bytes)
     return extent;
 }
 
-// What it takes to add a chunk.
+// A chunk to be added, with its extents.
 struct addition {
     struct fr_staging_chunk *chunk;
     struct fr_staging_extent *whole;
@@ -172,8 +172,8 @@ static enum fr_status make_chunk(int device, size_t bytes, struct addition *made
     return FR_OK;
 }
 
-// Returns the bytes of the chunk to add for a lease of `bytes`, and gives up all that is idle,
-// which was too small; 0 when the bound does not allow it, and then nothing is given up.
+// Returns the bytes of the chunk to add for a lease of `bytes`, and gives up all idle chunks, which
+// were too small. Returns 0 when the bound does not allow it, and then gives up nothing.
 static size_t plan(int device, size_t bytes, size_t max_bytes)
 {
     struct fr_list victims = FR_LIST_INIT(victims);
@@ -187,8 +187,9 @@ static size_t plan(int device, size_t bytes, size_t max_bytes)
     return chunk_bytes;
 }
 
-// Adds the chunk, if there is one, and lends out of it. Returns NULL when there is none, or when it
-// came out larger than asked for and beyond the bound; then it stays the caller's.
+// Ends the growth of a pool: adds the chunk, if there is one, and lends from it. Returns NULL when
+// there is none, or when it came out larger than asked for and beyond the bound. It then stays the
+// caller's.
 static struct fr_staging_extent *end_growth(int device, size_t bytes, size_t max_bytes,
                                             const struct addition *made)
 {
@@ -211,7 +212,7 @@ static struct fr_staging_extent *end_growth(int device, size_t bytes, size_t max
 static enum fr_status refuse_beyond_limit(size_t max_bytes)
 {
     char text[FR_BYTES_TEXT];
-    if (max_bytes > 0) // nobody who switches it off wants to hear of it
+    if (max_bytes > 0) // 0 switches workspace off, so a warning would be noise
         fr_warn_once("the workspace in device memory is full with the %s of FABRAIL_WORKSPACE_MAX, "
                      "so some messages do without",
                      fr_core_bytes_text(max_bytes, text));
@@ -226,7 +227,7 @@ static enum fr_status refuse_without_memory(int device, size_t bytes)
     return FR_ERR_NO_MEMORY;
 }
 
-// Lends out of a new chunk. Returns NULL for none and says why.
+// Lends from a new chunk. Returns NULL if there can be none, and writes why to *status.
 static struct fr_staging_extent *grow(int device, size_t bytes, enum fr_status *status)
 {
     struct addition made = {0};
@@ -252,7 +253,7 @@ static struct fr_staging_extent *grow(int device, size_t bytes, enum fr_status *
     return NULL;
 }
 
-// What the driver has left on a device, as it was a few milliseconds ago.
+// Returns how much memory the driver had left on a device, a few milliseconds ago at most.
 static size_t memory_left(int device)
 {
     enum { FRESH_NS = 5000000 };
@@ -271,7 +272,7 @@ static size_t memory_left(int device)
 
 bool fr_staging_may_lend(int device, size_t bytes)
 {
-    enum { REST_BYTES = 8 << 20 }; // that allocations are rounded up by
+    enum { REST_BYTES = 8 << 20 }; // allocations are rounded up by no more than this
     if (device < 0 || device >= FR_DEVICE_MAX)
         return false;
     fr_core_lock(&pools_lock);
@@ -296,7 +297,7 @@ enum fr_status fr_staging_borrow_device(int device, size_t bytes, struct fr_stag
         extent = grow(device, bytes, &status);
     if (extent == NULL)
         return status;
-    // The extent is the borrower's now, so it is read without the lock.
+    // The extent belongs to the borrower now, so it is read without the lock.
     *lease = (struct fr_staging_lease){
         .address = (void *)(extent->chunk->memory.address + extent->offset_bytes),
         .bytes = extent->bytes,
@@ -305,8 +306,8 @@ enum fr_status fr_staging_borrow_device(int device, size_t bytes, struct fr_stag
     return FR_OK;
 }
 
-// Returns whether the application is about to run out of memory on the device, and `idle_bytes`
-// more would help.
+// Returns whether the program is about to run out of memory on the device, and `idle_bytes` more
+// would help.
 static bool is_short(int device, size_t idle_bytes)
 {
     size_t left = 0, total = 0;
@@ -367,7 +368,8 @@ struct fr_staging_device_usage fr_staging_get_device_usage(void)
     return now;
 }
 
-// Also frees the spare extents, of which there are as many as there ever were leases at once.
+// Gives back the idle memory of a pool, and frees its spare extents. There are as many of these as
+// there ever were leases at once.
 static void release_pool(int device)
 {
     struct fr_list victims = FR_LIST_INIT(victims);

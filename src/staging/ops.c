@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The one operations table.
+// The table of staging operations, a row for each path.
 #include "config.h"
 
 #include "staging/stage.h"

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Copies between packed memory and the memory of a view.
+// Views whose bytes travel packed: copies between packed memory and the memory of a view.
 #include "config.h"
 
 #include "fabrail/staging/packed.h"
 
 #include <string.h>
 
-// Between packed memory and host memory in the shape of a datatype.
+// A copy between packed memory and host memory in the shape of a datatype.
 struct host_copy {
     unsigned char *packed;
     uintptr_t shaped;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Regions: memory from the system, in huge pages where they help, and page-locked by registering
-// it. To register pages that exist is ten times faster than to let the driver allocate them.
+// Regions of host memory. They come from the system, in huge pages where these help, and are
+// page-locked by registering. Registering pages that exist is ten times faster than having the
+// driver allocate them.
 #include "config.h"
 
 #include "staging/staging_int.h"
@@ -9,13 +10,13 @@
 #include <sys/mman.h>
 
 #define HUGE_PAGE_BYTES  ((size_t)2 << 20)
-#define REGION_BYTES     ((size_t)1 << 20) // of blocks smaller than this
+#define REGION_BYTES     ((size_t)1 << 20) // size of a region of smaller blocks
 #define MIN_SHIFT        12u               // 4 KiB
 #define MAX_POWER_SHIFT  26u               // 64 MiB
 #define POWER_CLASSES    (MAX_POWER_SHIFT - MIN_SHIFT + 1)
 #define STEPS_A_DOUBLING 4u
 
-#define ID_MARK ((uint64_t)1 << 63) // the driver's ids are small numbers
+#define ID_MARK ((uint64_t)1 << 63) // tells ids from BUFFER_IDs, which are small numbers
 
 static void (*_Atomic watcher)(uint64_t id);
 
@@ -93,13 +94,13 @@ static void *map_memory(size_t bytes)
         memory += head;
         (void)madvise(memory, bytes, MADV_HUGEPAGE);
     }
-    // A child of fork has no use for staging memory, and on older kernels copy-on-write may
-    // move the parent's pages away from under the device.
+    // A child of fork has no use for workspace, and on older kernels copy-on-write may move the
+    // parent's pages away from under the device.
     (void)madvise(memory, bytes, MADV_DONTFORK);
     return memory;
 }
 
-// Makes the pages exist before they are registered.
+// Touches all pages, so that they exist before they are registered.
 static void populate(void *memory, size_t bytes)
 {
 #ifdef MADV_POPULATE_WRITE

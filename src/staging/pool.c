@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Pools: chunks of device memory cut into leases of any size.
+// Pools: chunks of device memory, cut into leases of any size.
 //
-// Chunks keep their order and extents go to the lowest address that holds them. So what is lent
-// gathers in few chunks and the others fall idle; and a program that does the same again gets the
-// same addresses again, which is what the MPI's caches of registered and mapped memory live on.
+// Chunks keep their order, and a lease gets the lowest address with room. So leases gather in few
+// chunks and the others fall idle. A program that does the same again gets the same addresses
+// again. The MPI's caches of registered and mapped memory depend on that.
 #include "config.h"
 
 #include "staging/staging_int.h"
@@ -55,7 +55,7 @@ static struct fr_staging_extent *first_fit(struct fr_staging_chunk *chunk, size_
         if (extent->bytes > largest)
             largest = extent->bytes;
     }
-    chunk->room_bytes = largest; // so that the next one in vain needs no search
+    chunk->room_bytes = largest; // the next lease that is too large needs no search
     return NULL;
 }
 
@@ -104,7 +104,8 @@ static void merge(struct fr_staging_pool *pool, struct fr_staging_extent *low,
     put_spare(pool, high);
 }
 
-// Puts an extent into the list of free ones, by address. Those lent in between are few as a rule.
+// Puts an extent into the list of free ones, by address. Walks over lent ones in between, which are
+// few as a rule.
 static void insert_free(struct fr_staging_extent *extent)
 {
     struct fr_staging_chunk *chunk = extent->chunk;
@@ -141,10 +142,10 @@ bool fr_staging_pool_give_back(struct fr_staging_pool *pool, struct fr_staging_e
     return true;
 }
 
-// Grows by half of what there was, so that a series of leases that get longer each time needs few
-// chunks, but to no more than half more than is lent: what lies in pieces between leases takes
-// about as much again, and all of it should stay within twice what is lent. A lease that takes more
-// than that gets what it needs.
+// Plans to grow by half of what there was, so that a series of ever longer leases needs few chunks.
+// The pool gets no more than half more than is lent. Pieces between leases take about as much
+// again, and all of it should stay within twice what is lent. A lease that needs more gets what it
+// needs.
 size_t fr_staging_pool_plan(const struct fr_staging_pool *pool, size_t bytes, size_t max_bytes)
 {
     size_t used_bytes = pool->bytes - pool->idle_bytes;
@@ -200,7 +201,7 @@ size_t fr_staging_pool_condemn(struct fr_staging_pool *pool, uint64_t now_ns, ui
     while (pool->idle_bytes > 0 && next != &pool->chunks) {
         struct fr_staging_chunk *chunk = FR_LIST_ENTRY(next, struct fr_staging_chunk, link);
         next = next->next;
-        // Threads read the clock before they take the lock, so a time can be older than another.
+        // Threads read the clock before they take the lock, so `now_ns` can be the earlier time.
         bool is_due = min_idle_ns == 0 || (now_ns > chunk->idle_since_ns &&
                                            now_ns - chunk->idle_since_ns >= min_idle_ns);
         if (chunk->lent_bytes == 0 && is_due)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Leases of address space: for receives into which hardly anything comes but an RTS. Nothing is
-// touched or page-locked for them, and what data have touched goes back to the system.
+// Leases of address space, for receives that mostly get an RTS and no data. Nothing is touched or
+// page-locked for them. Pages that data have touched go back to the system.
 #include "config.h"
 
 #include "staging/staging_int.h"
@@ -11,10 +11,10 @@
 #include <sys/resource.h>
 
 enum {
-    HEAD_BYTES = 8192, // which an RTS touches: not worth a system call
-    MOST_IDLE = 512,   // that are kept
+    HEAD_BYTES = 8192, // what an RTS may touch: giving it back is not worth a system call
+    MOST_IDLE = 512,   // the most reservations that are kept
 };
-#define MOST_IDLE_BYTES ((size_t)16 << 30) // of address space, of which little is touched
+#define MOST_IDLE_BYTES ((size_t)16 << 30) // address space to keep, little of which is touched
 
 struct fr_staging_reservation {
     struct fr_list link; // in the list of its class, while it is not lent
@@ -25,7 +25,7 @@ struct fr_staging_reservation {
 
 static struct fr_lock lock = FR_LOCK_INIT;
 
-// Those that are not lent, by class, latest returned first. Zeroed heads stand for empty lists.
+// Idle reservations by class, latest returned first. Zeroed heads stand for empty lists.
 static struct fr_list idle[FR_STAGING_CLASSES] FR_GUARDED_BY(lock);
 static size_t idle_count FR_GUARDED_BY(lock);
 static size_t idle_bytes FR_GUARDED_BY(lock);
@@ -49,7 +49,7 @@ static struct fr_staging_reservation *take_first(struct fr_list *list) FR_REQUIR
     return first;
 }
 
-// Takes one of this class or of the two above it. Returns NULL for none.
+// Takes an idle reservation of this class or of the two above it. Returns NULL for none.
 static struct fr_staging_reservation *take_idle(unsigned class_index)
 {
     struct fr_staging_reservation *taken = NULL;
@@ -62,7 +62,7 @@ static struct fr_staging_reservation *take_idle(unsigned class_index)
     return taken;
 }
 
-// Whether address space is bounded, or counts as memory. Told once.
+// Returns whether the system bounds address space, or counts it as memory. Finds out once.
 static bool is_scarce(void)
 {
     static _Atomic int known; // 0: not yet, 1: no, 2: yes
@@ -80,7 +80,7 @@ static bool is_scarce(void)
     return is_so;
 }
 
-// Without huge pages, of which an RTS would touch a whole one.
+// Makes a reservation, without huge pages: an RTS would touch a whole one.
 static struct fr_staging_reservation *make(unsigned class_index)
 {
     struct fr_staging_reservation *made = calloc(1, sizeof(*made));

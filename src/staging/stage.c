@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Paths that stage: the real MPI works on pinned host memory (host) or on fabric-allocated device
-// memory (fabric), peers on device memory that they can map (peer).
+// Operations of the paths that stage. With path host the real MPI works on page-locked host memory,
+// with path fabric on fabric-allocated device memory. With path peer other processes work on device
+// memory that they can map.
 #include "config.h"
 
 #include "staging/stage.h"
@@ -11,12 +12,12 @@
 
 enum {
     STAGE_ALIGNMENT = 64,           // a staging copy keeps the user address modulo this
-    LEAST_RESERVED_BYTES = 1 << 18, // what is shorter is page-locked: it takes little
+    LEAST_RESERVED_BYTES = 1 << 18, // shorter views are page-locked, which takes little
     PINNED_A_SURPRISE = 16,
 };
 
-// How many more views that expect an RTS get page-locked memory, since data have come to one that
-// had none.
+// Number of further views that expect an RTS but get page-locked memory, since data have come to
+// one that had none.
 static _Atomic unsigned surprises;
 
 static size_t data_bytes(const struct fr_staging_view *view)
@@ -27,7 +28,7 @@ static size_t data_bytes(const struct fr_staging_view *view)
     return total;
 }
 
-// A packed copy saves memory, and saves MPI its own packing, where there are gaps to leave out.
+// Chooses a shape. Where there are gaps, a packed copy saves memory, and saves MPI its own packing.
 static enum fr_staging_shape choose_shape(const struct fr_staging_view *view, size_t total)
 {
     bool peer_slices = view->path == FR_PATH_PEER && !view->same_shape_only;
@@ -93,7 +94,7 @@ struct copy_context {
     uintptr_t stage;
 };
 
-// Between the application's host memory and the staging side's.
+// Copies between the program's memory and the staging memory, both on the host.
 static void copy_on_host(const struct fr_device_copy *copy)
 {
     for (size_t plane = 0; plane < copy->n[1]; plane++) {
@@ -165,7 +166,7 @@ static void copy_run(const struct copy_context *context, uintptr_t user, uintptr
         (void)copy_piece(&run, &piece);
 }
 
-// Copies the wanted blocks; runs that follow one another on both sides become one copy.
+// Copies the wanted blocks. Runs that follow one another on both sides become one copy.
 static void copy_blocks(struct copy_context *context, size_t limit_bytes)
 {
     const struct fr_staging_view *view = context->view;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The operations of the paths that stage: host through pinned host memory, fabric and peer through
-// device memory.
+// Inside of module staging: the operations of the paths that stage. Path host stages in page-locked
+// host memory, paths fabric and peer in device memory.
 #ifndef FR_STAGING_STAGE_H
 #define FR_STAGING_STAGE_H
 

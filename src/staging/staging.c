@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Leases of staging memory and the bounds on what is pinned and what stays cached; device.c has the
-// same for device memory.
+// Leases of host memory, and the bounds on how much is page-locked and how much stays cached.
+// Leases of device memory are in device.c.
 //
-// One lock guards all of it and is held for a few list operations; memory is mapped, registered and
+// One lock guards all state and is held for a few list operations. Memory is mapped, registered and
 // given back outside of it.
 #include "config.h"
 
@@ -15,10 +15,10 @@ static struct fr_lock workspace_lock = FR_LOCK_INIT;
 // Free blocks of each class. Zeroed heads stand for empty lists until first use.
 static struct fr_list free_blocks[FR_STAGING_CLASSES] FR_GUARDED_BY(workspace_lock);
 
-// A pinned region of which nothing was lent for so long has been forgotten by its users.
+// A pinned region that has been idle for so long is no longer used by the program.
 #define FORGOTTEN_NS ((uint64_t)30 * 1000 * 1000 * 1000)
 
-// Regions of which nothing is lent, latest used first.
+// Idle regions, of which nothing is lent, latest used first.
 static struct fr_list idle_pinned FR_GUARDED_BY(workspace_lock) = FR_LIST_INIT(idle_pinned);
 static struct fr_list idle_pageable FR_GUARDED_BY(workspace_lock) = FR_LIST_INIT(idle_pageable);
 
@@ -29,7 +29,7 @@ static struct {
 } usage FR_GUARDED_BY(workspace_lock);
 static size_t idle_bytes FR_GUARDED_BY(workspace_lock); // of idle regions
 
-// Set when pinning has failed: then what is pageable is not tried again.
+// Set when pinning has failed. Pageable regions are not tried again then.
 static atomic_bool pinning_failed;
 
 static struct fr_list *free_list(unsigned class_index) FR_REQUIRES(&workspace_lock)
@@ -62,7 +62,7 @@ static void lend_block(struct fr_staging_block *block) FR_REQUIRES(&workspace_lo
     usage.lent_bytes += fr_staging_class_bytes(region->class_index);
 }
 
-// Whether a new region for such blocks would be within the bound.
+// Returns whether a new region for blocks of this class would be within the bound.
 static bool has_room(unsigned class_index) FR_REQUIRES(&workspace_lock)
 {
     size_t max = fr_core_settings()->staging_max_bytes;
@@ -71,8 +71,8 @@ static bool has_room(unsigned class_index) FR_REQUIRES(&workspace_lock)
     return bytes <= max && used <= max - bytes;
 }
 
-// Returns a free block of the class or of the two above it, NULL for none. Larger ones are for
-// others, unless there is no room for more.
+// Returns a free block of the class or of the two above it, NULL for none. Larger blocks are left
+// to larger leases, unless there is no room for more.
 static struct fr_staging_block *take_free(unsigned class_index) FR_REQUIRES(&workspace_lock)
 {
     unsigned last = has_room(class_index) ? class_index + 2 : FR_STAGING_CLASSES;
@@ -117,15 +117,15 @@ static struct fr_staging_region *oldest(const struct fr_list *list)
     return FR_LIST_ENTRY(list->prev, struct fr_staging_region, idle_link);
 }
 
-// Condemns idle regions, least recently used first, until no more than `keep_bytes` are idle. To
-// pin is what costs: so those that are not pinned go first.
+// Condemns idle regions, least recently used first, until no more than `keep_bytes` are idle.
+// Pageable regions go first, since pinning is what costs.
 static void trim_idle(size_t keep_bytes, struct fr_list *victims) FR_REQUIRES(&workspace_lock)
 {
     while (idle_bytes > keep_bytes)
         condemn(oldest(fr_list_is_empty(&idle_pageable) ? &idle_pinned : &idle_pageable), victims);
 }
 
-// Condemns idle regions that are not pinned as long as `bytes` more would be beyond the bound.
+// Condemns idle pageable regions while `bytes` more would be beyond the bound.
 static void trim_pageable(size_t bytes, struct fr_list *victims) FR_REQUIRES(&workspace_lock)
 {
     size_t max = fr_core_settings()->staging_max_bytes;
@@ -134,15 +134,15 @@ static void trim_pageable(size_t bytes, struct fr_list *victims) FR_REQUIRES(&wo
         condemn(oldest(&idle_pageable), victims);
 }
 
-// Whether an idle region may be unpinned for one of `bytes`. Were it not smaller, programs that
-// use both in turn would have memory pinned all the time.
+// Returns whether an idle region may be unpinned for one of `bytes`: it is smaller, or forgotten.
+// Otherwise programs that use both in turn would have memory pinned anew all the time.
 static bool may_unpin(const struct fr_staging_region *region, size_t bytes, uint64_t now_ns)
 {
     return region->bytes < bytes || now_ns - region->idle_since_ns >= FORGOTTEN_NS;
 }
 
-// Condemns idle pinned regions, least recently used first, until `bytes` more may be pinned. False
-// leaves everything alone: to unpin in vain would only cost.
+// Condemns idle pinned regions, least recently used first, until `bytes` more may be pinned.
+// Returns false, with nothing condemned, if that cannot be: unpinning in vain would only cost.
 static bool make_room(size_t bytes, struct fr_list *victims) FR_REQUIRES(&workspace_lock)
 {
     const uint64_t now_ns = fr_time_coarse_ns();
@@ -163,7 +163,7 @@ static bool make_room(size_t bytes, struct fr_list *victims) FR_REQUIRES(&worksp
     return true;
 }
 
-// Enters `bytes` into the books as pinned if the bound allows it.
+// Counts `bytes` as pinned if the bound allows it.
 static bool reserve_pinned(size_t bytes, struct fr_list *victims) FR_REQUIRES(&workspace_lock)
 {
     size_t max = fr_core_settings()->staging_max_bytes;
@@ -205,7 +205,7 @@ static void release_regions(void)
 static struct fr_staging_region *create_or_trim(unsigned class_index, bool pin)
 {
     struct fr_staging_region *region = fr_staging_region_create(class_index, pin);
-    if (region == NULL) { // perhaps what lies idle is what is missing
+    if (region == NULL) { // perhaps idle memory is what the system lacks
         release_regions();
         region = fr_staging_region_create(class_index, pin);
     }
@@ -243,8 +243,8 @@ static struct fr_staging_block *grow(unsigned class_index)
     return region != NULL ? &region->blocks[0] : NULL;
 }
 
-// Pins the region of a block just lent, which had stayed pageable for lack of room, now that there
-// is room. No other thread can be here with the same region: it is no longer idle.
+// Pins the region of a block just lent, if it had stayed pageable for lack of room and there is
+// room now. No other thread can do so with the same region, since it is no longer idle.
 static void upgrade(struct fr_staging_region *region)
 {
     bool pinned = fr_staging_region_pin(region);
@@ -318,11 +318,11 @@ static void return_block(struct fr_staging_block *block)
     struct fr_list *list = free_list(region->class_index);
     if (region->pinned)
         fr_list_push_front(list, &block->free_link);
-    else // others first
+    else // blocks of other regions go first
         fr_list_push_back(list, &block->free_link);
     if (--region->lent_count == 0) {
         enter_idle(region);
-        if (region->bytes > keep) // rather than all that is older
+        if (region->bytes > keep) // this one goes, rather than all older ones
             condemn(region, &victims);
         else
             trim_idle(keep, &victims);

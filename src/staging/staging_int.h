@@ -13,17 +13,20 @@ enum { FR_STAGING_CLASSES = 95 };
 
 // Returns the class of the smallest blocks that hold `bytes`, FR_STAGING_CLASSES if none does.
 unsigned fr_staging_class_of(size_t bytes);
+
+// Returns the size in bytes of the blocks of a class.
 size_t fr_staging_class_bytes(unsigned class_index);
 
-// What is lent to one lease. Free blocks of a class are in one list, latest returned first.
+// A block: host memory that one lease gets. Free blocks of a class are in one list, latest returned
+// first.
 struct fr_staging_block {
     struct fr_list free_link;
     struct fr_staging_region *region;
     void *address;
 };
 
-// What is mapped and pinned as a whole: one large block, or many small ones, since to register
-// memory costs tens of microseconds whatever its size.
+// A region: host memory that is mapped and page-locked as a whole. It holds one large block or many
+// small ones, since registering memory costs tens of microseconds whatever its size.
 struct fr_staging_region {
     struct fr_list idle_link; // in a list of regions of which nothing is lent
     uint64_t idle_since_ns;
@@ -40,16 +43,17 @@ struct fr_staging_region {
 // Returns the bytes of a region for blocks of this class.
 size_t fr_staging_region_bytes(unsigned class_index);
 
-// Maps a region; `pin` asks for page-locked memory, and region->pinned tells whether it came true.
-// Returns NULL when the system has no memory.
+// Maps a region. `pin` asks for page-locked memory; region->pinned tells whether it is. Returns
+// NULL when the system has no memory.
 struct fr_staging_region *fr_staging_region_create(unsigned class_index, bool pin);
 
-// Page-locks a region that is not. Returns whether it is now; sets nothing.
+// Page-locks a region that is not page-locked. Returns whether it is now. The caller sets
+// region->pinned.
 bool fr_staging_region_pin(struct fr_staging_region *region);
 void fr_staging_region_destroy(struct fr_staging_region *region);
 
-// A piece of a chunk, lent or not. These lie apart from the memory, which the CPU cannot
-// touch.
+// An extent: a piece of a chunk, lent or not. The structures lie apart from the memory, which the
+// CPU cannot touch.
 struct fr_staging_extent {
     struct fr_list order; // in the list of all extents of the chunk, by address
     struct fr_list free;  // in the list of those that are not lent, by address; or of spares
@@ -59,18 +63,19 @@ struct fr_staging_extent {
     bool lent;
 };
 
-// What the driver allocates as a whole.
+// A chunk: device memory that the driver allocates as a whole.
 struct fr_staging_chunk {
-    struct fr_list link; // in its pool, or among chunks about to be destroyed
-    struct fr_list order;
-    struct fr_list free;
+    struct fr_list link;  // in its pool, or among chunks about to be destroyed
+    struct fr_list order; // all extents, by address
+    struct fr_list free;  // extents that are not lent, by address
     struct fr_device_memory memory;
     size_t lent_bytes;
-    size_t room_bytes; // no extent that is free is larger
+    size_t room_bytes; // no free extent is larger
     uint64_t idle_since_ns;
 };
 
-// The chunks of one device. Whoever shares a pool locks it; nothing here calls the driver.
+// The pool of one device: its chunks. Callers that share a pool lock it. Functions of a pool do not
+// call the driver.
 struct fr_staging_pool {
     struct fr_list chunks; // newest first; no links before fr_staging_pool_init
     struct fr_list spares; // extents that stand for no memory
@@ -81,56 +86,61 @@ struct fr_staging_pool {
     bool is_growing;   // a thread is making a chunk
 };
 
-// What chunks are multiples of, which is what drivers allocate in.
+// Chunks are multiples of this, as drivers allocate in such units.
 #define FR_STAGING_CHUNK_UNIT ((size_t)2 << 20)
 
 void fr_staging_pool_init(struct fr_staging_pool *pool);
 
-// Returns the bytes that a lease of `bytes` takes of a chunk.
+// Returns the bytes that a lease of `bytes` takes in a chunk.
 size_t fr_staging_pool_round(size_t bytes);
 
-// Lends `bytes`, rounded as above, of the newest chunk with room, at the lowest address there is.
-// Returns NULL when there is no room. The pool must have a spare.
+// Lends `bytes`, rounded by fr_staging_pool_round, at the lowest free address of the newest chunk
+// with room. Returns NULL when there is no room. The pool must have a spare extent.
 struct fr_staging_extent *fr_staging_pool_lend(struct fr_staging_pool *pool, size_t bytes);
 
-// Takes an extent back. Returns whether nothing is lent of its chunk any more.
+// Takes an extent back. Returns whether its chunk is idle now: nothing of it is lent.
 bool fr_staging_pool_give_back(struct fr_staging_pool *pool, struct fr_staging_extent *extent,
                                uint64_t now_ns);
 
-// Returns the bytes of the chunk to add for a lease of `bytes` for which no chunk has room, if all
-// that is idle is given up and `max_bytes` bounds the whole; 0 if the bound does not allow it.
+// Returns the bytes of the chunk to add for a lease of `bytes` for which no chunk has room. Assumes
+// that all idle chunks are given up. `max_bytes` bounds the pool; returns 0 if it leaves no room.
 size_t fr_staging_pool_plan(const struct fr_staging_pool *pool, size_t bytes, size_t max_bytes);
 
-// Makes a chunk of `memory` known to the pool, which owns it from now on, with two extents that
-// belong to it: one for all of it, one to spare.
+// Adds a chunk with its memory to the pool, which owns it from now on. `whole` becomes the extent
+// of all its memory, `spare` one to split with.
 void fr_staging_pool_add(struct fr_staging_pool *pool, struct fr_staging_chunk *chunk,
                          struct fr_staging_extent *whole, struct fr_staging_extent *spare);
 
-// Moves the chunks that have been idle for `min_idle_ns` to the list of victims, whose owner
-// destroys them. Returns their bytes.
+// Moves chunks that have been idle for `min_idle_ns` to the list of victims, whose owner destroys
+// them. Returns their bytes.
 size_t fr_staging_pool_condemn(struct fr_staging_pool *pool, uint64_t now_ns, uint64_t min_idle_ns,
                                struct fr_list *victims);
 
-// A chunk that nothing was lent of for so long is given back when a lease is returned.
+// A chunk that has been idle for so long goes back to the driver when a lease is returned.
 #define FR_STAGING_IDLE_NS ((uint64_t)5 * 1000 * 1000 * 1000)
 
 // Takes back an extent of device memory at the time `now_ns`.
 void fr_staging_device_return(struct fr_staging_extent *extent, uint64_t now_ns);
 
-// Whether any device memory may lie idle, and the giving back of what has for too long.
+// Returns whether any device memory may lie idle.
 bool fr_staging_device_has_idle(void);
+
+// Gives back device memory that has been idle for too long.
 void fr_staging_device_trim(uint64_t now_ns);
 
-// Says that memory with this id is about to be given back.
+// Tells the watcher (fr_staging_watch) that memory with this id is about to be given back.
 void fr_staging_tell_watcher(uint64_t id);
 
 // Gives back the device memory that is not lent.
 void fr_staging_device_release(void);
 
-// Takes address space back, and what was touched of it; bytes of all of it; and gives back what is
-// not lent.
+// Takes address space back. Unless it `is_clean`, pages that were touched go back to the system.
 void fr_staging_reservation_return(struct fr_staging_reservation *reservation, bool is_clean);
+
+// Returns the bytes of all reserved address space.
 size_t fr_staging_reserved_bytes(void);
+
+// Gives back address space that is not lent.
 void fr_staging_reservations_release(void);
 
 #endif

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Packing by kernel: which copies it is for, and the tables in device memory of datatypes that are
-// no nest of levels.
+// Packing by kernel: which copies it serves, and tables in device memory for datatypes that are no
+// nest of levels.
 //
 // A table is uploaded when it is first used on a device. The tables of all types together are
-// bounded; the least recently used one that no copy uses makes room. Memory of a type that was
-// freed serves the next one.
+// bounded. The least recently used one that no copy uses makes room. The memory of a freed type
+// serves the next one.
 #include "config.h"
 
 #include "fabrail/staging/typed_copy.h"
@@ -18,11 +18,11 @@
 #define TABLES_MOST ((size_t)64 << 20)
 #define SPAN_MOST   ((size_t)256 << 20)
 
-enum { SPAN_PART = 16 }; // a span of more times its data is not read for them
+enum { SPAN_PART = 16 }; // a span of more times its data is not read as a whole
 
 struct table {
     struct fr_list link;
-    uint64_t id; // of the compiled layout; 0: it is gone
+    uint64_t id; // of the compiled layout; 0: that is gone
     unsigned users;
     uint64_t buffer_id;
     struct fr_device_memory memory;
@@ -79,7 +79,7 @@ static void shrink_to(size_t most)
     destroy_all(&victims);
 }
 
-// A type is freed.
+// Forgets the tables of a freed type.
 static void forget(uint64_t id)
 {
     fr_core_lock(&tables_lock);
@@ -98,7 +98,7 @@ static void release_table(void *object)
     fr_core_unlock(&tables_lock);
 }
 
-// Finds the table of a layout, or memory that a layout has left; either with one user more.
+// Finds the table of a layout, or memory that a freed layout has left. Adds the caller as a user.
 static struct table *find(uint64_t id, int device, size_t bytes)
 {
     struct table *found = NULL;
@@ -118,7 +118,7 @@ static struct table *find(uint64_t id, int device, size_t bytes)
     return found;
 }
 
-// Memory for a table, of which the caller is the user.
+// Makes memory for a table, with the caller as its user.
 static struct table *make(int device, size_t bytes)
 {
     if (bytes > TABLES_MOST)
@@ -157,7 +157,7 @@ static bool upload(struct table *table, const void *from, size_t bytes)
     return fr_device_batch_finish(&batch) == FR_OK;
 }
 
-// A reset of the device takes its memory away.
+// Returns whether a table is still there: a reset of the device takes its memory away.
 static bool is_alive(const struct table *table)
 {
     struct fr_device_range range;
@@ -212,8 +212,8 @@ void fr_staging_pack_release(void)
     shrink_to(0);
 }
 
-// Driver calls for a piece: a copy of rows that lie apart in order, or of planes a whole number of
-// rows apart, is one.
+// Returns the number of driver calls for a piece. One call copies rows that lie apart in order, or
+// planes that are a whole number of rows apart.
 static size_t calls_of(const struct fr_datatype_copy *piece)
 {
     const ptrdiff_t *stride = piece->user_stride;
@@ -246,7 +246,8 @@ static bool reaches_stage(const struct fr_staging_view *view)
            (fr_staging_is_pinned(&view->lease) && fr_device_reaches_host(view->lease.address));
 }
 
-// First byte of the application's that the copy touches, and the byte behind the last.
+// Writes the address of the first byte of the program's that the copy touches, and of the byte
+// behind the last.
 static void span_of(const struct fr_staging_packing *packing, uintptr_t *low, uintptr_t *high)
 {
     const struct fr_layout *layout = packing->layout;
@@ -264,8 +265,8 @@ static void release_lease(void *object)
     free(object);
 }
 
-// Borrows device memory as large as the packed bytes, in place of host memory that no kernel
-// reaches. NULL where there is none.
+// Borrows device memory for the packed bytes, in place of host memory that no kernel reaches.
+// Returns NULL where there is none.
 static struct fr_staging_lease *borrow_bounce(const struct fr_staging_packing *packing)
 {
     struct fr_staging_lease *bounce = is_packed(packing) ? malloc(sizeof(*bounce)) : NULL;
@@ -277,7 +278,7 @@ static struct fr_staging_lease *borrow_bounce(const struct fr_staging_packing *p
     return bounce;
 }
 
-// Starts the copy between the two, on the stream that the kernel is on.
+// Starts the copy between that device memory and the host memory, on the stream of the kernel.
 static void copy_bounce(const struct fr_staging_packing *packing,
                         const struct fr_staging_lease *bounce, struct fr_device_batch *batch)
 {
@@ -341,7 +342,7 @@ static bool pack_by_kernel(const struct fr_staging_packing *packing, struct fr_d
     return reaches || bounce;
 }
 
-// Between two places of host memory, the first in the shape of the datatype.
+// A copy between two places in host memory, the first in the shape of the datatype.
 struct host_copy {
     uintptr_t from, to;
 };
@@ -373,8 +374,8 @@ static enum fr_status fetch(const struct fr_staging_view *view, uintptr_t dst, u
     return fr_device_batch_finish(&batch);
 }
 
-// Copies the span to host memory, gaps and all, and packs there. The other way that could not be:
-// what stands in the gaps may change meanwhile.
+// Copies the span to host memory, gaps and all, and packs there. Unpacking cannot be done like
+// that, since what stands in the gaps may change meanwhile.
 static bool pack_by_cpu(const struct fr_staging_packing *packing, struct fr_device_batch *batch)
 {
     const struct fr_staging_view *view = packing->view;

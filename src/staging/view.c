@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a view spans and what its memory is.
+// Measuring of views: the bytes that a view spans, and the range of its memory.
 #include "config.h"
 
 #include "fabrail/staging/path.h"
@@ -9,7 +9,7 @@ static size_t block_bytes(const struct fr_staging_view_block *block)
     return block->count * block->layout->size_bytes;
 }
 
-// Widens [*first, *last) by what one block uses.
+// Widens [*first, *last) by the bytes that one block uses.
 static void widen(const struct fr_staging_view_block *block, ptrdiff_t *first, ptrdiff_t *last)
 {
     const struct fr_layout *layout = block->layout;
@@ -26,7 +26,7 @@ static void widen(const struct fr_staging_view_block *block, ptrdiff_t *first, p
 struct classify_context {
     uintptr_t base;
     struct fr_staging_view *view;
-    bool started; // a run has been asked for
+    bool started; // a first run has been classified
 };
 
 static void take_in(struct classify_context *context, const struct fr_device_range *run)
@@ -46,11 +46,12 @@ static bool is_inside(const struct fr_device_range *range, uintptr_t low, size_t
     return fr_device_owns(range) && offset <= range->bytes && bytes <= range->bytes - offset;
 }
 
-// Rows up to so many can be separate memory that stands equally far apart; more are an array's.
+// Up to so many rows can be separate memory that happens to stand equally far apart. More rows
+// belong to one array.
 enum { MOST_APART = 64 };
 
-// Classifies what the first `levels` levels of a piece have from `first` on, by its ends, or row by
-// row where those need not be of one allocation.
+// Classifies the bytes of the first `levels` levels of a piece, from `first` on. Looks at both
+// ends, or at each row where rows need not be of one allocation.
 static void classify_rows(struct classify_context *context, const struct fr_datatype_copy *piece,
                           uintptr_t first, int levels)
 {
@@ -85,7 +86,8 @@ static enum fr_status classify_run(void *data, const struct fr_datatype_copy *pi
     return FR_OK;
 }
 
-// Absolute addresses can mix host and device memory, so every run is asked for.
+// Classifies a view of absolute addresses. They can mix host and device memory, so every run is
+// classified.
 static void classify_absolute(struct fr_staging_view *view)
 {
     struct classify_context context = {.view = view};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What moves the bytes between GPUs: one kernel for all pieces or copy engines, by size. From which
-// size on is what this machine was tuned to (tuned.h).
+// The engine that moves bytes between GPUs: one kernel for all pieces, or copy engines. The size at
+// which engines overtake the kernel is tuned for the machine (tuned.h).
 #ifndef FR_FABRAIL_IPC_ENGINE_H
 #define FR_FABRAIL_IPC_ENGINE_H
 
@@ -8,7 +8,8 @@
 #include "fabrail/ipc/tuned.h"
 #include "fabrail/policy/coll_plan.h"
 
-// For pieces the largest of which has this size. `traffic` is one of the sizes of engines.
+// Returns the engine for pieces of which the largest has `largest_bytes`. `traffic` says which
+// tuned size counts: one of those of engines.
 static inline enum fr_device_engine fr_ipc_engine(enum fr_policy_size traffic, size_t largest_bytes)
 {
     bool by_engines =
@@ -16,7 +17,8 @@ static inline enum fr_device_engine fr_ipc_engine(enum fr_policy_size traffic, s
     return by_engines ? FR_ENGINE_CE : FR_ENGINE_SM;
 }
 
-// Whether a kernel that has met the others moves such pieces of an exchange as well.
+// Returns whether the kernel that meets those of the other ranks moves the pieces of an exchange as
+// well: the largest has `largest_bytes`, and `leaving_bytes` leave this rank.
 static inline bool fr_ipc_moves_at_once(size_t largest_bytes, size_t leaving_bytes)
 {
     bool by_engines = fr_ipc_engine(FR_SIZE_EXCHANGE_CE, largest_bytes) == FR_ENGINE_CE;

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The sizes at which this process goes from one way of moving bytes to another. They are looked up
-// when one is asked for the first time, in the settings and the tuning file, which can load NVML
-// and takes milliseconds; from then on an answer is a load or two.
+// Tuned sizes: those at which one way of moving bytes overtakes another, from the settings and the
+// tuning file. The first call looks them up, which can load NVML and takes milliseconds. Later
+// calls cost a load or two.
 #ifndef FR_FABRAIL_IPC_TUNED_H
 #define FR_FABRAIL_IPC_TUNED_H
 
 #include "fabrail/policy/tuning.h"
 
+// Returns a tuned size in bytes.
 size_t fr_ipc_tuned(enum fr_policy_size size);
-// The same, and why it is that.
+
+// Returns a tuned size in bytes, and the reason for it.
 struct fr_policy_crossover fr_ipc_tuned_because(enum fr_policy_size size);
 
 #endif

@@ -1,26 +1,25 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Copies of datatypes of many blocks between device memory and the staging memory of a view, by
-// kernel.
+// Copies by kernel between a datatype of many blocks in device memory and the staging memory of a
+// view.
 #ifndef FR_FABRAIL_STAGING_TYPED_COPY_H
 #define FR_FABRAIL_STAGING_TYPED_COPY_H
 
 #include "fabrail/staging/path.h"
 
-// The first `bytes` bytes of `count` elements, at `user`, and where the staging side of the first
-// element is.
+// One copy: the first `bytes` bytes of `count` elements.
 struct fr_staging_packing {
     const struct fr_staging_view *view;
     const struct fr_layout *layout;
     size_t count;
     size_t bytes;
-    uintptr_t user;
-    uintptr_t stage;
+    uintptr_t user;  // the first element in the program's memory
+    uintptr_t stage; // the first element in the staging memory
     enum fr_device_direction direction;
 };
 
-// Starts the copy if a kernel does it faster than copies piece by piece, or the CPU where there are
-// no kernels and the pieces are very many. Returns false, with nothing done, if not. Failures stay
-// in the batch.
+// Starts the copy if a kernel does it faster than copies piece by piece. Where there are no kernels
+// the CPU does it if the pieces are very many. Returns false, with nothing done, if neither holds.
+// Failures stay in the batch.
 bool fr_staging_pack(const struct fr_staging_packing *packing, struct fr_device_batch *batch);
 
 // Frees the tables in device memory. Called before fr_device_release, with no copy under way.
