@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Module rail reads and writes memory of other processes over several NICs at once. It uses
-// libfabric, which it finds at run time, and knows neither MPI nor CUDA. Its user says how memory
+// libfabric, which it finds at run time, and calls neither MPI nor CUDA. Its user says how memory
 // is to be registered, carries addresses and keys from process to process, and calls fr_rail_poll.
 //
 // A *rail* is one NIC and what it takes to use it. A process opens the rails of a position (a GPU,
