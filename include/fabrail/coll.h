@@ -25,7 +25,7 @@
 #include "fabrail/ipc.h"
 
 // Number of tags that one exchange may use.
-enum { FR_COLL_GROUP_TAGS = 32 };
+enum { FR_COLL_TEAM_TAGS = 32 };
 
 // A team of ranks. Owned by its communicator; one thread at a time uses it.
 struct fr_coll_team {
@@ -39,7 +39,7 @@ struct fr_coll_team {
     struct fr_coll_slab *slab; // NULL until that call, on one host, and where there is no clique
     bool opened;               // segment or slab is there, or could not be had
     struct fr_coll_number number;
-    // First of the tags that are this team's alone. An exchange has FR_COLL_GROUP_TAGS.
+    // First of the tags that are this team's alone. An exchange has FR_COLL_TEAM_TAGS.
     int first_tag;
     // Tags beyond these that persistent exchanges have taken, on all ranks in the same order.
     int taken_tags;
@@ -73,29 +73,29 @@ struct fr_coll_team *fr_coll_team_enter(fr_word comm, enum fr_coll_waits waits);
 bool fr_coll_team_exit(fr_word comm, int result);
 
 // Returns whether a rank is known to have left all agreements of the team.
-bool fr_coll_team_was_quit(struct fr_coll_team *group);
+bool fr_coll_team_was_quit(struct fr_coll_team *team);
 
 // Returns what has kept the ranks of a communicator from being a team so far, or NULL for nothing.
 // With `must_agree`, also what keeps a team from agreeing. Static text, for the report.
 const char *fr_coll_team_obstacle(fr_word comm, bool must_agree);
 
 // Returns whether the ranks have memory in which they can agree.
-static inline bool fr_coll_team_agrees(const struct fr_coll_team *group)
+static inline bool fr_coll_team_agrees(const struct fr_coll_team *team)
 {
-    return group->segment || group->slab;
+    return team->segment || team->slab;
 }
 
 // Returns whether the ranks could agree, had none quit. What all ranks find alike without an
 // agreement stays in use then.
-static inline bool fr_coll_team_is_over(const struct fr_coll_team *group)
+static inline bool fr_coll_team_is_over(const struct fr_coll_team *team)
 {
-    return group->quit != FR_COLL_STAYS && fr_coll_team_agrees(group) && !group->broken;
+    return team->quit != FR_COLL_STAYS && fr_coll_team_agrees(team) && !team->broken;
 }
 
 // Returns FR_SHARE_* bits. All ranks can reach memory that is shared in any one of these ways.
-static inline unsigned fr_coll_team_ways(const struct fr_coll_team *group)
+static inline unsigned fr_coll_team_ways(const struct fr_coll_team *team)
 {
-    return group->slab ? FR_SHARE_FABRIC : FR_SHARE_FABRIC | FR_SHARE_FD | FR_SHARE_LEGACY;
+    return team->slab ? FR_SHARE_FABRIC : FR_SHARE_FABRIC | FR_SHARE_FD | FR_SHARE_LEGACY;
 }
 
 // Returns the team of a communicator that is one already, else NULL. For operations that were begun
@@ -105,11 +105,11 @@ struct fr_coll_team *fr_coll_team_find(fr_word comm);
 // Takes `count` tags for one further persistent exchange. Returns the first of them, or -1 when all
 // have been taken. All ranks call it in each call that makes such an exchange, since these calls
 // come in the same order everywhere. The exchanges may then be started in any order, however late.
-int fr_coll_team_take_tags(struct fr_coll_team *group, int count);
+int fr_coll_team_take_tags(struct fr_coll_team *team, int count);
 
 // Returns a meeting of the team's ranks. `call` tells meetings apart, `number` is this call's among
 // those in which all ranks meet.
-struct fr_coll_meeting fr_coll_team_meeting(const struct fr_coll_team *group, uint64_t call,
+struct fr_coll_meeting fr_coll_team_meeting(const struct fr_coll_team *team, uint64_t call,
                                             uint64_t number);
 
 // Returns the most bytes of one post of a team of `size` ranks.

@@ -19,12 +19,12 @@ enum { LOOK_EVERY = 16 };
 
 static const struct fr_coll_advert *advert_of(const struct fr_coll_task *task, int rank)
 {
-    return fr_coll_round_read(task->group, rank, task->adverts);
+    return fr_coll_round_read(task->team, rank, task->adverts);
 }
 
 static const struct fr_coll_past *past_of(const struct fr_coll_task *task)
 {
-    return &task->group->memory->pasts[task->group->memory->past];
+    return &task->team->memory->pasts[task->team->memory->past];
 }
 
 static const struct fr_coll_slot *slots_of(const struct fr_coll_advert *advert)
@@ -35,7 +35,7 @@ static const struct fr_coll_slot *slots_of(const struct fr_coll_advert *advert)
 _Static_assert(offsetof(struct fr_coll_advert, handles) == 64, "what an empty post stands for");
 
 // Exports a buffer and sees that the descriptor, if it takes one, is with the others.
-static bool prepare_buffer(struct fr_coll_team *group, const struct fr_coll_buffer *buffer,
+static bool prepare_buffer(struct fr_coll_team *team, const struct fr_coll_buffer *buffer,
                            struct fr_ipc_handle *handle)
 {
     if (!buffer->bytes)
@@ -44,8 +44,8 @@ static bool prepare_buffer(struct fr_coll_team *group, const struct fr_coll_buff
     if (!handle->bytes &&
         fr_ipc_export(&buffer->range, (const void *)buffer->low, buffer->bytes, handle) != FR_OK)
         return false;
-    if (!fr_coll_mapset_has(group, handle) &&
-        fr_ipc_send_descriptor(handle, group->processes, (size_t)group->size, false) != FR_OK)
+    if (!fr_coll_mapset_has(team, handle) &&
+        fr_ipc_send_descriptor(handle, team->processes, (size_t)team->size, false) != FR_OK)
         return false;
     return buffer->is_workspace ||
            fr_device_sync_app_work(&buffer->range, buffer->low, buffer->bytes) == FR_OK;
@@ -93,7 +93,7 @@ static bool is_again(const struct fr_coll_memory *memory, unsigned index, size_t
 // same for this rank and not for others. So the one that came next the last time is tried first.
 static unsigned mark_of(const struct fr_coll_task *task)
 {
-    const struct fr_coll_memory *memory = task->group->memory;
+    const struct fr_coll_memory *memory = task->team->memory;
     unsigned expected = memory->pasts[memory->past].successor;
     for (unsigned i = 0; i < FR_COLL_PASTS; i++) {
         unsigned index = (expected + i) % FR_COLL_PASTS;
@@ -115,14 +115,14 @@ static void go_back(struct fr_coll_memory *memory, unsigned mark)
 // rests on the past operation.
 static bool plan(struct fr_coll_task *task)
 {
-    struct fr_coll_team *group = task->group;
-    struct fr_coll_memory *memory = group->memory;
+    struct fr_coll_team *team = task->team;
+    struct fr_coll_memory *memory = team->memory;
     const struct fr_coll_part *part = &task->part;
-    if (!group->slab || !task->mark)
+    if (!team->slab || !task->mark)
         return false;
     unsigned past = memory->past, last = memory->last;
     go_back(memory, task->mark);
-    bool planned = part->plan(group, part->operation, &task->move) &&
+    bool planned = part->plan(team, part->operation, &task->move) &&
                    fr_coll_copy_plan(&part->before, false, &task->move) &&
                    fr_coll_copy_plan(&part->after, true, &task->move);
     memory->past = past; // all ranks go on from the same
@@ -132,21 +132,21 @@ static bool plan(struct fr_coll_task *task)
 
 void fr_coll_agree_prepare(struct fr_coll_task *task)
 {
-    struct fr_coll_team *group = task->group;
+    struct fr_coll_team *team = task->team;
     const struct fr_coll_part *part = &task->part;
-    struct fr_coll_memory *memory = group->memory;
+    struct fr_coll_memory *memory = team->memory;
     struct fr_coll_advert *advert = memory->next;
     task->slot_bytes = (size_t)part->slot_count * sizeof(struct fr_coll_slot);
     memset(advert, 0, sizeof(*advert));
     advert->what = part->what;
     advert->eligible = 1;
     for (int side = 0; side < FR_COLL_SIDES && advert->eligible; side++)
-        advert->eligible = prepare_buffer(group, &part->buffers[side], &advert->handles[side]);
+        advert->eligible = prepare_buffer(team, &part->buffers[side], &advert->handles[side]);
     advert->eligible = advert->eligible &&
                        quiesce(&part->before, part->before.piece.src) == FR_OK &&
                        quiesce(&part->after, part->after.piece.dst) == FR_OK;
     task->user = user_of(part);
-    bool known = fr_coll_mapset_number(group, task->user, advert);
+    bool known = fr_coll_mapset_number(team, task->user, advert);
     memcpy(advert + 1, part->slots, task->slot_bytes);
     tell_freed(memory, !known);
     task->mark = advert->eligible && !advert->freed_count ? mark_of(task) : 0;
@@ -158,7 +158,7 @@ void fr_coll_agree_prepare(struct fr_coll_task *task)
 
 void fr_coll_agree_refuse(struct fr_coll_task *task)
 {
-    task->group->memory->next->eligible = 0;
+    task->team->memory->next->eligible = 0;
     task->mark = 0;
 }
 
@@ -167,8 +167,8 @@ void fr_coll_agree_refuse(struct fr_coll_task *task)
 // that operation.
 static bool is_usual(const struct fr_coll_task *task, int rank)
 {
-    return task->group->slab ? task->alike
-                             : fr_coll_round_is_marked(task->group, rank, task->adverts);
+    return task->team->slab ? task->alike
+                            : fr_coll_round_is_marked(task->team, rank, task->adverts);
 }
 
 // Drops mappings of memory that a rank tells of as freed. Returns false where it tells of more than
@@ -179,8 +179,8 @@ static bool forget_freed(const struct fr_coll_task *task, int rank)
     uint32_t count = __atomic_load_n(&advert->freed_count, __ATOMIC_RELAXED);
     if (count > FR_ARRAY_LENGTH(advert->freed))
         return false;
-    for (uint32_t i = 0; i < count && rank != task->group->rank; i++)
-        fr_ipc_forget_buffer(&task->group->processes[rank], advert->freed[i]);
+    for (uint32_t i = 0; i < count && rank != task->team->rank; i++)
+        fr_ipc_forget_buffer(&task->team->processes[rank], advert->freed[i]);
     return true;
 }
 
@@ -190,7 +190,7 @@ static bool all_advertise(const struct fr_coll_task *task)
 {
     bool all = true;
     uint64_t what = task->part.what;
-    for (int rank = 0; rank < task->group->size; rank++) {
+    for (int rank = 0; rank < task->team->size; rank++) {
         if (is_usual(task, rank)) {
             all = all && past_of(task)->advert->what == what;
             continue;
@@ -205,10 +205,10 @@ static bool all_advertise(const struct fr_coll_task *task)
 // ranks see the same.
 static bool is_held(const struct fr_coll_task *task, unsigned index)
 {
-    const struct fr_coll_memory *memory = task->group->memory;
+    const struct fr_coll_memory *memory = task->team->memory;
     const struct fr_coll_mapset *set = &memory->sets[index];
     bool all = set->used;
-    for (int rank = 0; rank < task->group->size && all; rank++) {
+    for (int rank = 0; rank < task->team->size && all; rank++) {
         if (index == memory->last && is_usual(task, rank))
             continue;
         const struct fr_coll_advert *advert = advert_of(task, rank);
@@ -221,8 +221,8 @@ static bool is_held(const struct fr_coll_task *task, unsigned index)
 // none.
 static unsigned find_held(const struct fr_coll_task *task)
 {
-    if (is_held(task, task->group->memory->last))
-        return task->group->memory->last;
+    if (is_held(task, task->team->memory->last))
+        return task->team->memory->last;
     unsigned index = 0;
     while (index < FR_COLL_MAPSETS && !is_held(task, index))
         index++;
@@ -233,10 +233,10 @@ static unsigned find_held(const struct fr_coll_task *task)
 // one whose turn it is. All ranks choose the same.
 static unsigned choose_replaced(const struct fr_coll_task *task)
 {
-    struct fr_coll_memory *memory = task->group->memory;
+    struct fr_coll_memory *memory = task->team->memory;
     for (unsigned index = 0; index < FR_COLL_MAPSETS; index++) {
         bool same = memory->sets[index].used;
-        for (int rank = 0; rank < task->group->size && same; rank++)
+        for (int rank = 0; rank < task->team->size && same; rank++)
             same = advert_of(task, rank)->version == memory->sets[index].known[rank].version;
         if (same)
             return index;
@@ -247,12 +247,12 @@ static unsigned choose_replaced(const struct fr_coll_task *task)
 // Learns what memory all ranks advertise and maps it, whether or not this operation needs it all.
 static int map_all(struct fr_coll_task *task, unsigned index)
 {
-    struct fr_coll_team *group = task->group;
-    fr_coll_mapset_clear(group, index);
-    task->group->memory->sets[index].user = task->user;
-    for (int rank = 0; rank < group->size; rank++) {
+    struct fr_coll_team *team = task->team;
+    fr_coll_mapset_clear(team, index);
+    task->team->memory->sets[index].user = task->user;
+    for (int rank = 0; rank < team->size; rank++) {
         enum fr_status status =
-            fr_coll_mapset_add(group, index, rank, advert_of(task, rank), &task->part.mover);
+            fr_coll_mapset_add(team, index, rank, advert_of(task, rank), &task->part.mover);
         if (status != FR_OK)
             return status == FR_ERR_NOT_FOUND ? LACKS_DESCRIPTOR : CANNOT_MAP;
     }
@@ -263,7 +263,7 @@ static int map_all(struct fr_coll_task *task, unsigned index)
 static void read_places(struct fr_coll_task *task)
 {
     const struct fr_coll_part *part = &task->part;
-    for (int rank = 0; rank < task->group->size; rank++) {
+    for (int rank = 0; rank < task->team->size; rank++) {
         if (!is_usual(task, rank))
             memcpy(&past_of(task)->places[FR_COLL_SIDES * rank],
                    slots_of(advert_of(task, rank)) + part->first_read,
@@ -274,8 +274,8 @@ static void read_places(struct fr_coll_task *task)
 // Remembers the operation that was agreed on. In shared memory a mark means the last operation.
 static void remember(struct fr_coll_task *task, unsigned index)
 {
-    struct fr_coll_memory *memory = task->group->memory;
-    if (task->group->slab)
+    struct fr_coll_memory *memory = task->team->memory;
+    if (task->team->slab)
         memory->past = memory->past_turn++ % FR_COLL_PASTS;
     struct fr_coll_past *past = &memory->pasts[memory->past];
     read_places(task);
@@ -290,13 +290,13 @@ static void remember(struct fr_coll_task *task, unsigned index)
 // Sends the descriptors once more to ranks that lack one, for the next time.
 static void send_again(const struct fr_coll_task *task)
 {
-    const struct fr_coll_team *group = task->group;
-    for (int rank = 0; rank < group->size; rank++) {
-        const uint32_t *outcome = fr_coll_round_read(group, rank, task->round.number);
+    const struct fr_coll_team *team = task->team;
+    for (int rank = 0; rank < team->size; rank++) {
+        const uint32_t *outcome = fr_coll_round_read(team, rank, task->round.number);
         for (int side = 0; side < FR_COLL_SIDES && *outcome == LACKS_DESCRIPTOR; side++) {
-            const struct fr_ipc_handle *handle = &task->group->memory->next->handles[side];
+            const struct fr_ipc_handle *handle = &task->team->memory->next->handles[side];
             if (handle->bytes && fr_ipc_needs_descriptor(handle))
-                (void)!fr_ipc_send_descriptor(handle, &group->processes[rank], 1, true);
+                (void)!fr_ipc_send_descriptor(handle, &team->processes[rank], 1, true);
         }
     }
 }
@@ -304,7 +304,7 @@ static void send_again(const struct fr_coll_task *task)
 // Takes a set that all ranks hold for the operation.
 static void agree_on(struct fr_coll_task *task, unsigned index)
 {
-    struct fr_coll_memory *memory = task->group->memory;
+    struct fr_coll_memory *memory = task->team->memory;
     memory->last = index;
     if (!task->alike)
         remember(task, index);
@@ -313,11 +313,11 @@ static void agree_on(struct fr_coll_task *task, unsigned index)
 
 enum fr_status fr_coll_agree_decide(struct fr_coll_task *task)
 {
-    struct fr_coll_team *group = task->group;
+    struct fr_coll_team *team = task->team;
     task->adverts = task->round.number;
-    task->alike = task->mark && fr_coll_round_is_alike(group, task->adverts);
+    task->alike = task->mark && fr_coll_round_is_alike(team, task->adverts);
     if (task->alike)
-        go_back(group->memory, task->mark);
+        go_back(team->memory, task->mark);
     if (!all_advertise(task))
         return FR_ERR_UNSUPPORTED;
     unsigned index = find_held(task);
@@ -327,45 +327,45 @@ enum fr_status fr_coll_agree_decide(struct fr_coll_task *task)
     }
     fr_debug("%s: memory is advertised that is in no mapping set", task->part.call);
     task->replaced = choose_replaced(task);
-    fr_coll_mapset_rest(group); // mappings in use may be in the way of new ones
+    fr_coll_mapset_rest(team); // mappings in use may be in the way of new ones
     task->word = (uint32_t)map_all(task, task->replaced);
     return FR_ERR_NOT_FOUND;
 }
 
 enum fr_status fr_coll_agree_compare(struct fr_coll_task *task)
 {
-    struct fr_coll_team *group = task->group;
-    struct fr_coll_mapset *set = &group->memory->sets[task->replaced];
+    struct fr_coll_team *team = task->team;
+    struct fr_coll_mapset *set = &team->memory->sets[task->replaced];
     bool all = true;
-    for (int rank = 0; rank < group->size; rank++) {
-        const uint32_t *said = fr_coll_round_read(group, rank, task->round.number);
+    for (int rank = 0; rank < team->size; rank++) {
+        const uint32_t *said = fr_coll_round_read(team, rank, task->round.number);
         all = all && *said == MAPPED;
     }
     if (!all) {
         send_again(task);
-        fr_coll_mapset_clear(group, task->replaced);
+        fr_coll_mapset_clear(team, task->replaced);
         return FR_ERR_UNSUPPORTED;
     }
     set->used = true;
-    set->filling = ++group->memory->fillings;
+    set->filling = ++team->memory->fillings;
     agree_on(task, task->replaced);
     return FR_OK;
 }
 
-const struct fr_coll_slot *fr_coll_agreed_slots(const struct fr_coll_team *group)
+const struct fr_coll_slot *fr_coll_agreed_slots(const struct fr_coll_team *team)
 {
-    return group->memory->pasts[group->memory->past].places;
+    return team->memory->pasts[team->memory->past].places;
 }
 
-struct fr_device_push_piece *fr_coll_pieces(const struct fr_coll_team *group)
+struct fr_device_push_piece *fr_coll_pieces(const struct fr_coll_team *team)
 {
-    return group->memory->pieces;
+    return team->memory->pieces;
 }
 
-uintptr_t fr_coll_reach(const struct fr_coll_team *group, int rank, enum fr_coll_side side,
+uintptr_t fr_coll_reach(const struct fr_coll_team *team, int rank, enum fr_coll_side side,
                         uint64_t address)
 {
-    const struct fr_coll_mapset *set = &group->memory->sets[group->memory->last];
-    return fr_ipc_mapping_at(&set->mappings[(int)side * group->size + rank],
+    const struct fr_coll_mapset *set = &team->memory->sets[team->memory->last];
+    return fr_ipc_mapping_at(&set->mappings[(int)side * team->size + rank],
                              &set->known[rank].handles[side], address);
 }

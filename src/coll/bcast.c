@@ -6,14 +6,13 @@
 #include "fabrail/ipc/engine.h"
 
 // Returns a piece of the data that goes to the same place at another rank.
-static struct fr_device_push_piece piece_of(const struct fr_coll_team *group,
+static struct fr_device_push_piece piece_of(const struct fr_coll_team *team,
                                             const struct fr_coll_bcast *bcast,
                                             const struct fr_policy_send *send)
 {
-    const struct fr_coll_slot *place = fr_coll_slot_of(fr_coll_agreed_slots(group), send->rank, 0);
+    const struct fr_coll_slot *place = fr_coll_slot_of(fr_coll_agreed_slots(team), send->rank, 0);
     return (struct fr_device_push_piece){
-        .dst =
-            fr_coll_reach(group, send->rank, FR_COLL_WRITTEN, place->address) + send->slice.first,
+        .dst = fr_coll_reach(team, send->rank, FR_COLL_WRITTEN, place->address) + send->slice.first,
         .src = (uintptr_t)bcast->data.address + send->slice.first,
         .bytes = send->slice.count,
     };
@@ -21,29 +20,29 @@ static struct fr_device_push_piece piece_of(const struct fr_coll_team *group,
 
 // Plans the pieces that this rank pushes in a step. Returns their number, and the bytes of the
 // largest.
-static size_t plan_step(const struct fr_coll_team *group, const struct fr_coll_bcast *bcast,
+static size_t plan_step(const struct fr_coll_team *team, const struct fr_coll_bcast *bcast,
                         int step, size_t *most)
 {
     struct fr_policy_send send;
     size_t count = 0, largest = 0;
-    for (int index = 1; index < group->size; index++) {
-        if (!fr_policy_bcast_send(&bcast->plan, group->rank, step, index, &send))
+    for (int index = 1; index < team->size; index++) {
+        if (!fr_policy_bcast_send(&bcast->plan, team->rank, step, index, &send))
             continue;
         largest = send.slice.count > largest ? send.slice.count : largest;
-        fr_coll_pieces(group)[count++] = piece_of(group, bcast, &send);
+        fr_coll_pieces(team)[count++] = piece_of(team, bcast, &send);
     }
     *most = largest;
     return count;
 }
 
 // Pushes the pieces of a step. In the second, all ranks but the root push at once.
-static enum fr_status push(struct fr_coll_team *group, void *operation, int step,
+static enum fr_status push(struct fr_coll_team *team, void *operation, int step,
                            struct fr_device_work *work)
 {
     const struct fr_coll_bcast *bcast = operation;
-    size_t largest = 0, count = plan_step(group, bcast, step, &largest);
+    size_t largest = 0, count = plan_step(team, bcast, step, &largest);
     enum fr_policy_size traffic = fr_policy_traffic(count, step > 0 ? count : 0);
-    fr_device_push_begin(&bcast->memory.range, fr_coll_pieces(group), count,
+    fr_device_push_begin(&bcast->memory.range, fr_coll_pieces(team), count,
                          fr_ipc_engine(traffic, largest), (unsigned)fr_core_settings()->peer_sms,
                          work);
     return FR_OK;
@@ -51,32 +50,32 @@ static enum fr_status push(struct fr_coll_team *group, void *operation, int step
 
 // Plans what a kernel moves as soon as all ranks are there. A broadcast in two steps is left to the
 // host, since the second has to wait for the first.
-static bool plan_move(struct fr_coll_team *group, void *operation, struct fr_device_move *move)
+static bool plan_move(struct fr_coll_team *team, void *operation, struct fr_device_move *move)
 {
     const struct fr_coll_bcast *bcast = operation;
     size_t largest = 0;
     *move = (struct fr_device_move){.range = NULL};
     if (bcast->plan.is_split)
         return false;
-    if (group->rank != bcast->root)
+    if (team->rank != bcast->root)
         return true; // nothing to send
     *move = (struct fr_device_move){
         .range = &bcast->memory.range,
-        .pieces = fr_coll_pieces(group),
-        .count = plan_step(group, bcast, 0, &largest),
+        .pieces = fr_coll_pieces(team),
+        .count = plan_step(team, bcast, 0, &largest),
         .max_sms = (unsigned)fr_core_settings()->peer_sms,
     };
     return fr_ipc_moves_at_once(largest, largest * move->count);
 }
 
-void fr_coll_bcast_begin(struct fr_coll_task *task, struct fr_coll_team *group,
+void fr_coll_bcast_begin(struct fr_coll_task *task, struct fr_coll_team *team,
                          struct fr_coll_bcast *bcast)
 {
-    bool is_root = group->rank == bcast->root;
+    bool is_root = team->rank == bcast->root;
     size_t bytes = bcast->data.bytes;
-    bool is_split = fr_policy_bcast_is_split(bytes, group->size, fr_ipc_tuned(FR_SIZE_BCAST_SPLIT));
+    bool is_split = fr_policy_bcast_is_split(bytes, team->size, fr_ipc_tuned(FR_SIZE_BCAST_SPLIT));
     bcast->plan = (struct fr_policy_bcast){
-        .bytes = bytes, .ranks = group->size, .root = bcast->root, .is_split = is_split};
+        .bytes = bytes, .ranks = team->size, .root = bcast->root, .is_split = is_split};
     task->part = (struct fr_coll_part){
         .call = bcast->call,
         // All ranks must have the same number of bytes and the same plan. Ranks that were tuned
@@ -98,5 +97,5 @@ void fr_coll_bcast_begin(struct fr_coll_task *task, struct fr_coll_team *group,
         task->part.buffers[FR_COLL_WRITTEN] = bcast->memory;
     if (is_root || is_split)
         task->part.mover = bcast->memory.range;
-    fr_coll_task_begin(task, group);
+    fr_coll_task_begin(task, team);
 }

@@ -17,16 +17,16 @@ static bool is_complete(const struct fr_coll_memory *memory)
     return complete;
 }
 
-bool fr_coll_mapset_make(struct fr_coll_team *group)
+bool fr_coll_mapset_make(struct fr_coll_team *team)
 {
-    size_t n = (size_t)group->size;
+    size_t n = (size_t)team->size;
     struct fr_coll_memory *memory = calloc(1, sizeof(*memory));
     if (!memory)
         return false;
-    group->memory = memory;
-    memory->next = calloc(1, fr_coll_team_post_bytes(group->size));
+    team->memory = memory;
+    memory->next = calloc(1, fr_coll_team_post_bytes(team->size));
     for (unsigned i = 0; i < FR_COLL_PASTS; i++) {
-        memory->pasts[i].advert = calloc(1, fr_coll_team_post_bytes(group->size));
+        memory->pasts[i].advert = calloc(1, fr_coll_team_post_bytes(team->size));
         memory->pasts[i].places = calloc(n, FR_COLL_SIDES * sizeof(*memory->pasts[i].places));
     }
     memory->pieces = calloc(n, sizeof(*memory->pieces));
@@ -37,18 +37,18 @@ bool fr_coll_mapset_make(struct fr_coll_team *group)
     memory->freed_mark = fr_ipc_freed_mark();
     if (is_complete(memory))
         return true;
-    fr_coll_mapset_destroy(group);
+    fr_coll_mapset_destroy(team);
     return false;
 }
 
-void fr_coll_mapset_destroy(struct fr_coll_team *group)
+void fr_coll_mapset_destroy(struct fr_coll_team *team)
 {
-    struct fr_coll_memory *memory = group->memory;
+    struct fr_coll_memory *memory = team->memory;
     if (!memory)
         return;
     for (unsigned i = 0; i < FR_COLL_MAPSETS; i++) {
         if (memory->sets[i].mappings)
-            fr_coll_mapset_clear(group, i);
+            fr_coll_mapset_clear(team, i);
         free(memory->sets[i].known);
         free(memory->sets[i].mappings);
     }
@@ -59,50 +59,50 @@ void fr_coll_mapset_destroy(struct fr_coll_team *group)
     free(memory->next);
     free(memory->pieces);
     free(memory);
-    group->memory = NULL;
+    team->memory = NULL;
 }
 
 // Returns the mappings of a set, without those of sides that it has none of.
-static struct fr_ipc_mapping *mappings_of(const struct fr_coll_team *group,
+static struct fr_ipc_mapping *mappings_of(const struct fr_coll_team *team,
                                           const struct fr_coll_mapset *set, size_t *count)
 {
-    *count = (size_t)(FR_COLL_SIDES - set->first) * (size_t)group->size;
-    return set->mappings + (size_t)set->first * (size_t)group->size;
+    *count = (size_t)(FR_COLL_SIDES - set->first) * (size_t)team->size;
+    return set->mappings + (size_t)set->first * (size_t)team->size;
 }
 
-void fr_coll_mapset_clear(struct fr_coll_team *group, unsigned index)
+void fr_coll_mapset_clear(struct fr_coll_team *team, unsigned index)
 {
-    struct fr_coll_mapset *set = &group->memory->sets[index];
-    for (int i = 0; i < FR_COLL_SIDES * group->size; i++)
+    struct fr_coll_mapset *set = &team->memory->sets[index];
+    for (int i = 0; i < FR_COLL_SIDES * team->size; i++)
         fr_ipc_unpin(&set->mappings[i]);
     set->used = false;
     set->first = FR_COLL_SIDES;
 }
 
-bool fr_coll_mapset_has(const struct fr_coll_team *group, const struct fr_ipc_handle *handle)
+bool fr_coll_mapset_has(const struct fr_coll_team *team, const struct fr_ipc_handle *handle)
 {
     for (unsigned i = 0; i < FR_COLL_MAPSETS; i++) {
-        const struct fr_coll_mapset *set = &group->memory->sets[i];
+        const struct fr_coll_mapset *set = &team->memory->sets[i];
         for (int side = 0; side < FR_COLL_SIDES && set->used; side++) {
-            if (memcmp(&set->known[group->rank].handles[side], handle, sizeof(*handle)) == 0)
+            if (memcmp(&set->known[team->rank].handles[side], handle, sizeof(*handle)) == 0)
                 return true;
         }
     }
     return false;
 }
 
-bool fr_coll_mapset_number(struct fr_coll_team *group, uint64_t user, struct fr_coll_advert *advert)
+bool fr_coll_mapset_number(struct fr_coll_team *team, uint64_t user, struct fr_coll_advert *advert)
 {
-    struct fr_coll_memory *memory = group->memory;
+    struct fr_coll_memory *memory = team->memory;
     bool known = false;
     for (unsigned i = 0; i < FR_COLL_MAPSETS; i++) {
         struct fr_coll_mapset *set = &memory->sets[i];
-        const struct fr_coll_known *own = &set->known[group->rank];
+        const struct fr_coll_known *own = &set->known[team->rank];
         if (!set->used || set->user != user ||
             memcmp(own->handles, advert->handles, sizeof(own->handles)) != 0)
             continue;
         size_t count;
-        struct fr_ipc_mapping *mappings = mappings_of(group, set, &count);
+        struct fr_ipc_mapping *mappings = mappings_of(team, set, &count);
         known = true;
         advert->version = own->version;
         memory->awake |= 1u << i;
@@ -114,19 +114,19 @@ bool fr_coll_mapset_number(struct fr_coll_team *group, uint64_t user, struct fr_
     return known;
 }
 
-enum fr_status fr_coll_mapset_add(struct fr_coll_team *group, unsigned index, int rank,
+enum fr_status fr_coll_mapset_add(struct fr_coll_team *team, unsigned index, int rank,
                                   const struct fr_coll_advert *advert,
                                   const struct fr_device_range *mover)
 {
-    struct fr_coll_mapset *set = &group->memory->sets[index];
+    struct fr_coll_mapset *set = &team->memory->sets[index];
     struct fr_coll_known *known = &set->known[rank];
-    group->memory->awake |= 1u << index;
+    team->memory->awake |= 1u << index;
     known->version = advert->version;
     memcpy(known->handles, advert->handles, sizeof(known->handles));
     for (int side = 0; side < FR_COLL_SIDES; side++) {
         if (!known->handles[side].bytes || !fr_device_owns(mover))
             continue;
-        struct fr_ipc_mapping *mapping = &set->mappings[side * group->size + rank];
+        struct fr_ipc_mapping *mapping = &set->mappings[side * team->size + rank];
         enum fr_status status = fr_ipc_pin(&known->handles[side], mover, mapping);
         if (status != FR_OK)
             return status;
@@ -137,13 +137,13 @@ enum fr_status fr_coll_mapset_add(struct fr_coll_team *group, unsigned index, in
     return FR_OK;
 }
 
-void fr_coll_mapset_rest(struct fr_coll_team *group)
+void fr_coll_mapset_rest(struct fr_coll_team *team)
 {
-    struct fr_coll_memory *memory = group->memory;
+    struct fr_coll_memory *memory = team->memory;
     for (; memory->awake; memory->awake &= memory->awake - 1) {
         size_t count;
         struct fr_ipc_mapping *mappings =
-            mappings_of(group, &memory->sets[__builtin_ctz(memory->awake)], &count);
+            mappings_of(team, &memory->sets[__builtin_ctz(memory->awake)], &count);
         fr_ipc_mappings_rest(mappings, count);
     }
 }

@@ -61,30 +61,29 @@ struct fr_coll_memory {
 };
 
 // Allocates the team's mapping sets. Returns false when there is no memory.
-bool fr_coll_mapset_make(struct fr_coll_team *group);
+bool fr_coll_mapset_make(struct fr_coll_team *team);
 
 // Gives the team's mapping sets back. They may be made again.
-void fr_coll_mapset_destroy(struct fr_coll_team *group);
+void fr_coll_mapset_destroy(struct fr_coll_team *team);
 
 // Empties a set. All ranks of the team must do so alike.
-void fr_coll_mapset_clear(struct fr_coll_team *group, unsigned index);
+void fr_coll_mapset_clear(struct fr_coll_team *team, unsigned index);
 
 // Returns whether memory of this rank's is in a set, so that the others have mapped it before.
-bool fr_coll_mapset_has(const struct fr_coll_team *group, const struct fr_ipc_handle *handle);
+bool fr_coll_mapset_has(const struct fr_coll_team *team, const struct fr_ipc_handle *handle);
 
 // Writes an advert's version, and which sets this rank holds, from its memory and from `user`, the
 // context that it maps in. Wakes the mappings of all sets that may be meant. Returns false for
 // memory that is in no set.
-bool fr_coll_mapset_number(struct fr_coll_team *group, uint64_t user,
-                           struct fr_coll_advert *advert);
+bool fr_coll_mapset_number(struct fr_coll_team *team, uint64_t user, struct fr_coll_advert *advert);
 
 // Fills an emptied set with the memory of one rank, and maps it for the device of `mover` if that
 // is a device. Returns FR_ERR_NOT_FOUND when the file descriptor has not come.
-FR_MUST_CHECK enum fr_status fr_coll_mapset_add(struct fr_coll_team *group, unsigned index,
-                                                int rank, const struct fr_coll_advert *advert,
+FR_MUST_CHECK enum fr_status fr_coll_mapset_add(struct fr_coll_team *team, unsigned index, int rank,
+                                                const struct fr_coll_advert *advert,
                                                 const struct fr_device_range *mover);
 
 // Lets the mappings that this operation has woken or made rest until the next operation.
-void fr_coll_mapset_rest(struct fr_coll_team *group);
+void fr_coll_mapset_rest(struct fr_coll_team *team);
 
 #endif

@@ -11,42 +11,42 @@
 enum { SEND, RECEIVE, SLOTS };
 _Static_assert((int)SLOTS == (int)FR_COLL_SIDES, "a rank reads two slots of each other one");
 
-bool fr_coll_reduce_serves(const struct fr_coll_team *group)
+bool fr_coll_reduce_serves(const struct fr_coll_team *team)
 {
-    return fr_coll_team_agrees(group) && group->size <= FR_REDUCE_SOURCES;
+    return fr_coll_team_agrees(team) && team->size <= FR_REDUCE_SOURCES;
 }
 
 // Whether the ranks share the work. Ranks that were tuned differently need not find the same. A
 // scattered result has its slices given.
-static bool is_shared(const struct fr_coll_team *group, const struct fr_coll_reduce *reduce)
+static bool is_shared(const struct fr_coll_team *team, const struct fr_coll_reduce *reduce)
 {
     return reduce->form == FR_COLL_SCATTERED ||
-           fr_policy_reduction_is_shared(reduce->elements * reduce->element_bytes, group->size,
+           fr_policy_reduction_is_shared(reduce->elements * reduce->element_bytes, team->size,
                                          reduce->form == FR_COLL_TO_ROOT,
                                          fr_ipc_tuned(FR_SIZE_REDUCE_SHARE));
 }
 
 // Returns what tells reductions apart. All ranks must be in the same one; other differences are for
 // the MPI library to complain of.
-static uint64_t what_of(const struct fr_coll_team *group, const struct fr_coll_reduce *reduce)
+static uint64_t what_of(const struct fr_coll_team *team, const struct fr_coll_reduce *reduce)
 {
     const uint64_t words[] = {(uint64_t)reduce->form + 1000, (uint64_t)reduce->row,
-                              (uint64_t)reduce->root, reduce->elements, is_shared(group, reduce)};
+                              (uint64_t)reduce->root, reduce->elements, is_shared(team, reduce)};
     uint64_t what = 0;
     for (size_t i = 0; i < FR_ARRAY_LENGTH(words); i++)
         what = (what ^ words[i]) * 0x9e3779b97f4a7c15u + 1;
     return what;
 }
 
-static struct fr_policy_slice slice_of(const struct fr_coll_team *group,
+static struct fr_policy_slice slice_of(const struct fr_coll_team *team,
                                        const struct fr_coll_reduce *reduce)
 {
     if (reduce->form == FR_COLL_SCATTERED)
         return (struct fr_policy_slice){reduce->own_first, reduce->own_elements};
     // Work that is not shared is the root's, so that nothing has to be pushed to it.
-    int index = (group->rank - reduce->root + group->size) % group->size;
-    return fr_policy_slice(reduce->elements, reduce->element_bytes, group->size, index,
-                           is_shared(group, reduce));
+    int index = (team->rank - reduce->root + team->size) % team->size;
+    return fr_policy_slice(reduce->elements, reduce->element_bytes, team->size, index,
+                           is_shared(team, reduce));
 }
 
 // Whether this rank writes its own slice straight where it belongs, whatever the workspace is. That
@@ -76,39 +76,39 @@ static bool reads_own(const struct fr_coll_reduce *reduce)
            fr_device_barrier_kernel_copies(&reduce->before.piece) && !is_written_over(reduce);
 }
 
-static uintptr_t source_of(const struct fr_coll_team *group, const struct fr_coll_reduce *reduce,
+static uintptr_t source_of(const struct fr_coll_team *team, const struct fr_coll_reduce *reduce,
                            int rank, size_t offset)
 {
-    const struct fr_coll_slot *slot = fr_coll_slot_of(fr_coll_agreed_slots(group), rank, SEND);
-    if (rank == group->rank && reads_own(reduce))
+    const struct fr_coll_slot *slot = fr_coll_slot_of(fr_coll_agreed_slots(team), rank, SEND);
+    if (rank == team->rank && reads_own(reduce))
         return fr_coll_source(&reduce->before, slot->address) + offset;
-    return fr_coll_reach(group, rank, FR_COLL_READ, slot->address) + offset;
+    return fr_coll_reach(team, rank, FR_COLL_READ, slot->address) + offset;
 }
 
-static uintptr_t target_of(const struct fr_coll_team *group, const struct fr_coll_reduce *reduce,
+static uintptr_t target_of(const struct fr_coll_team *team, const struct fr_coll_reduce *reduce,
                            int rank, size_t offset)
 {
-    const struct fr_coll_slot *slot = fr_coll_slot_of(fr_coll_agreed_slots(group), rank, RECEIVE);
-    if (rank == group->rank && writes_own(reduce))
+    const struct fr_coll_slot *slot = fr_coll_slot_of(fr_coll_agreed_slots(team), rank, RECEIVE);
+    if (rank == team->rank && writes_own(reduce))
         return fr_coll_target(&reduce->after, slot->address) + offset;
-    return fr_coll_reach(group, rank, FR_COLL_WRITTEN, slot->address) + offset;
+    return fr_coll_reach(team, rank, FR_COLL_WRITTEN, slot->address) + offset;
 }
 
 // Returns where the rank's own slice is in workspace.
-static struct fr_coll_slot own_source(const struct fr_coll_team *group,
+static struct fr_coll_slot own_source(const struct fr_coll_team *team,
                                       const struct fr_coll_reduce *reduce)
 {
-    struct fr_policy_slice slice = slice_of(group, reduce);
+    struct fr_policy_slice slice = slice_of(team, reduce);
     if (!reads_own(reduce))
         slice.count = 0;
     return (struct fr_coll_slot){reduce->send.address + slice.first * reduce->element_bytes,
                                  slice.count * reduce->element_bytes};
 }
 
-static struct fr_coll_slot own_target(const struct fr_coll_team *group,
+static struct fr_coll_slot own_target(const struct fr_coll_team *team,
                                       const struct fr_coll_reduce *reduce)
 {
-    struct fr_policy_slice slice = slice_of(group, reduce);
+    struct fr_policy_slice slice = slice_of(team, reduce);
     if (!writes_own(reduce) || reduce->receive.bytes == 0)
         slice.count = 0;
     if (reduce->form == FR_COLL_SCATTERED)
@@ -119,33 +119,33 @@ static struct fr_coll_slot own_target(const struct fr_coll_team *group,
 
 // Adds the targets of the result. Each rank begins with another one, so that they do not all push
 // to the same one at once.
-static void add_targets(const struct fr_coll_team *group, const struct fr_coll_reduce *reduce,
+static void add_targets(const struct fr_coll_team *team, const struct fr_coll_reduce *reduce,
                         size_t offset, struct fr_device_reduction *work)
 {
     switch (reduce->form) {
     case FR_COLL_TO_ROOT:
         work->targets = 1;
-        work->target[0] = target_of(group, reduce, reduce->root, offset);
+        work->target[0] = target_of(team, reduce, reduce->root, offset);
         return;
     case FR_COLL_SCATTERED:
         work->targets = 1;
-        work->target[0] = target_of(group, reduce, group->rank, 0);
+        work->target[0] = target_of(team, reduce, team->rank, 0);
         return;
     case FR_COLL_TO_ALL:
-        for (int i = 0; i < group->size; i++)
-            work->target[i] = target_of(group, reduce, (group->rank + 1 + i) % group->size, offset);
+        for (int i = 0; i < team->size; i++)
+            work->target[i] = target_of(team, reduce, (team->rank + 1 + i) % team->size, offset);
         break;
     default:
-        for (int rank = reduce->form == FR_COLL_EXCLUSIVE_SCAN; rank < group->size; rank++)
-            work->target[rank] = target_of(group, reduce, rank, offset);
+        for (int rank = reduce->form == FR_COLL_EXCLUSIVE_SCAN; rank < team->size; rank++)
+            work->target[rank] = target_of(team, reduce, rank, offset);
     }
-    work->targets = (unsigned)group->size;
+    work->targets = (unsigned)team->size;
 }
 
-static struct fr_device_reduction describe(const struct fr_coll_team *group,
+static struct fr_device_reduction describe(const struct fr_coll_team *team,
                                            const struct fr_coll_reduce *reduce)
 {
-    struct fr_policy_slice slice = slice_of(group, reduce);
+    struct fr_policy_slice slice = slice_of(team, reduce);
     size_t offset = slice.first * reduce->element_bytes;
     struct fr_device_reduction work = {
         .row = reduce->row,
@@ -153,31 +153,31 @@ static struct fr_device_reduction describe(const struct fr_coll_team *group,
                 : reduce->form == FR_COLL_EXCLUSIVE_SCAN ? FR_REDUCE_EXCLUSIVE
                                                          : FR_REDUCE_ALL,
         .elements = slice.count,
-        .sources = (unsigned)group->size,
+        .sources = (unsigned)team->size,
     };
     if (slice.count == 0)
         return work;
-    for (int rank = 0; rank < group->size; rank++)
-        work.source[rank] = source_of(group, reduce, rank, offset);
-    add_targets(group, reduce, offset, &work);
+    for (int rank = 0; rank < team->size; rank++)
+        work.source[rank] = source_of(team, reduce, rank, offset);
+    add_targets(team, reduce, offset, &work);
     return work;
 }
 
-static enum fr_status move(struct fr_coll_team *group, void *operation, int step,
+static enum fr_status move(struct fr_coll_team *team, void *operation, int step,
                            struct fr_device_work *work)
 {
     struct fr_coll_reduce *reduce = operation;
     (void)step;
-    reduce->work = describe(group, reduce);
+    reduce->work = describe(team, reduce);
     fr_device_reduce_begin(&reduce->mover, &reduce->work, (unsigned)fr_core_settings()->peer_sms,
                            work);
     return FR_OK;
 }
 
-static bool plan_move(struct fr_coll_team *group, void *operation, struct fr_device_move *move)
+static bool plan_move(struct fr_coll_team *team, void *operation, struct fr_device_move *move)
 {
     struct fr_coll_reduce *reduce = operation;
-    reduce->work = describe(group, reduce);
+    reduce->work = describe(team, reduce);
     *move = (struct fr_device_move){
         .range = &reduce->mover,
         .reduction =
@@ -187,7 +187,7 @@ static bool plan_move(struct fr_coll_team *group, void *operation, struct fr_dev
     return true;
 }
 
-void fr_coll_reduce_begin(struct fr_coll_task *task, struct fr_coll_team *group,
+void fr_coll_reduce_begin(struct fr_coll_task *task, struct fr_coll_team *team,
                           struct fr_coll_reduce *reduce)
 {
     reduce->element_bytes = fr_device_reduce_element_bytes(reduce->row);
@@ -195,7 +195,7 @@ void fr_coll_reduce_begin(struct fr_coll_task *task, struct fr_coll_team *group,
     reduce->slots[RECEIVE] = reduce->receive;
     task->part = (struct fr_coll_part){
         .call = reduce->call,
-        .what = what_of(group, reduce),
+        .what = what_of(team, reduce),
         .buffers = {[FR_COLL_READ] = reduce->read, [FR_COLL_WRITTEN] = reduce->written},
         .slots = reduce->slots,
         .slot_count = SLOTS,
@@ -209,7 +209,7 @@ void fr_coll_reduce_begin(struct fr_coll_task *task, struct fr_coll_team *group,
         .steps = 1,
         .operation = reduce,
     };
-    task->part.before.own = own_source(group, reduce);
-    task->part.after.own = own_target(group, reduce);
-    fr_coll_task_begin(task, group);
+    task->part.before.own = own_source(team, reduce);
+    task->part.after.own = own_target(team, reduce);
+    fr_coll_task_begin(task, team);
 }

@@ -18,69 +18,69 @@ enum {
     YIELDS_A_PROGRESS = 64,
 };
 
-static bool has_posted(const struct fr_coll_team *group, int rank, uint64_t round)
+static bool has_posted(const struct fr_coll_team *team, int rank, uint64_t round)
 {
-    return group->segment ? fr_coll_segment_has(group->segment, rank, round)
-                          : fr_coll_slab_has(group->slab, rank, round);
+    return team->segment ? fr_coll_segment_has(team->segment, rank, round)
+                         : fr_coll_slab_has(team->slab, rank, round);
 }
 
 // Whether a rank's process is alive, as far as is known. Nothing is known of processes on other
 // hosts.
-static bool is_alive(const struct fr_coll_team *group, int rank)
+static bool is_alive(const struct fr_coll_team *team, int rank)
 {
-    const struct fr_job_process *process = &group->processes[rank];
+    const struct fr_job_process *process = &team->processes[rank];
     const struct fr_job_shm_user user = {process->pid_namespace, process->pid};
-    if (group->segment)
-        return fr_coll_segment_is_alive(group->segment, rank);
+    if (team->segment)
+        return fr_coll_segment_is_alive(team->segment, rank);
     return process->host != fr_ipc_self()->host ||
            fr_job_shm_is_alive(&user, fr_ipc_self()->pid_namespace);
 }
 
 // Returns a rank that is waited for, preferably one that is known to be gone; -1 for none. A rank
 // that is not done with an earlier round has not posted for this one either.
-static int find_late(const struct fr_coll_team *group, uint64_t round, bool *gone)
+static int find_late(const struct fr_coll_team *team, uint64_t round, bool *gone)
 {
     int late = -1;
-    for (int rank = 0; rank < group->size && !*gone; rank++) {
-        if (rank == group->rank || has_posted(group, rank, round))
+    for (int rank = 0; rank < team->size && !*gone; rank++) {
+        if (rank == team->rank || has_posted(team, rank, round))
             continue;
-        *gone = !is_alive(group, rank);
+        *gone = !is_alive(team, rank);
         late = *gone || late < 0 ? rank : late;
     }
     return late;
 }
 
-static struct fr_coll_meeting end_of(const struct fr_coll_team *group)
+static struct fr_coll_meeting end_of(const struct fr_coll_team *team)
 {
-    return fr_coll_team_meeting(group, FR_COLL_MEET_END, 0);
+    return fr_coll_team_meeting(team, FR_COLL_MEET_END, 0);
 }
 
 // Whether a rank has told the others that the team is broken. Ranks of one host have no need of
 // that: they see whether others live, and nothing else can fail.
-static bool is_given_up(struct fr_coll_team *group, const char *call)
+static bool is_given_up(struct fr_coll_team *team, const char *call)
 {
-    const struct fr_coll_meeting end = end_of(group);
-    if (!group->slab || !fr_coll_team_message_was_told(&end))
+    const struct fr_coll_meeting end = end_of(team);
+    if (!team->slab || !fr_coll_team_message_was_told(&end))
         return false;
     fr_error("%s: another rank of the communicator has given up", call);
-    group->broken = true; // all others know
+    team->broken = true; // all others know
     return true;
 }
 
 // Whether the round cannot be completed since a rank has quit. That rank has not posted for it, or
 // has declined in it so that others need not post.
-static bool is_quit(struct fr_coll_team *group, uint64_t round)
+static bool is_quit(struct fr_coll_team *team, uint64_t round)
 {
     bool gone = false;
-    return fr_coll_team_was_quit(group) && find_late(group, round, &gone) >= 0;
+    return fr_coll_team_was_quit(team) && find_late(team, round, &gone) >= 0;
 }
 
 // Judges the wait for the others. Returns false when it is over.
-static bool look_after(struct fr_coll_team *group, struct fr_coll_round *round, uint64_t number)
+static bool look_after(struct fr_coll_team *team, struct fr_coll_round *round, uint64_t number)
 {
     char whom[64];
     bool gone = false;
-    int behind = find_late(group, number, &gone);
+    int behind = find_late(team, number, &gone);
     if (behind < 0) // all have come by now
         return true;
     if (gone) {
@@ -93,27 +93,27 @@ static bool look_after(struct fr_coll_team *group, struct fr_coll_round *round, 
 
 // Returns whether to look again after a look that has found nothing. Late ranks are looked for once
 // a second.
-static bool goes_on(struct fr_coll_team *group, struct fr_coll_round *round, uint64_t number)
+static bool goes_on(struct fr_coll_team *team, struct fr_coll_round *round, uint64_t number)
 {
-    if (++round->looks % LOOKS_A_JUDGEMENT != 0 && group->segment)
+    if (++round->looks % LOOKS_A_JUDGEMENT != 0 && team->segment)
         return true;
-    if (is_given_up(group, round->call) || (!round->ends && is_quit(group, number)))
+    if (is_given_up(team, round->call) || (!round->ends && is_quit(team, number)))
         return false;
     int64_t waited_ns = fr_wait_ns(&round->time);
     if (waited_ns - round->looked_ns < FR_SECOND_NS)
         return true;
     round->looked_ns = waited_ns;
-    return look_after(group, round, number);
+    return look_after(team, round, number);
 }
 
-static enum fr_status fail(struct fr_coll_team *group, const struct fr_coll_round *round)
+static enum fr_status fail(struct fr_coll_team *team, const struct fr_coll_round *round)
 {
-    if (group->quit && !round->ends)
+    if (team->quit && !round->ends)
         return FR_ERR_UNSUPPORTED;
-    const struct fr_coll_meeting end = end_of(group);
-    if (group->slab && !group->broken)
+    const struct fr_coll_meeting end = end_of(team);
+    if (team->slab && !team->broken)
         fr_coll_team_message_tell(&end);
-    group->broken = true;
+    team->broken = true;
     return FR_ERR_MPI;
 }
 
@@ -142,73 +142,72 @@ static enum fr_status post_in_slab(struct fr_coll_slab *slab, uint64_t number,
     return status == FR_OK && *posted ? fr_coll_slab_post(slab, number, post, done) : status;
 }
 
-enum fr_status fr_coll_round_post(struct fr_coll_team *group, struct fr_coll_round *round,
+enum fr_status fr_coll_round_post(struct fr_coll_team *team, struct fr_coll_round *round,
                                   const struct fr_coll_post *post)
 {
-    uint64_t next = group->round + 1;
+    uint64_t next = team->round + 1;
     bool posted = false;
-    enum fr_status status = group->segment
-                                ? post_in_segment(group->segment, next, post, round->looks, &posted)
-                                : post_in_slab(group->slab, next, post, &round->done, &posted);
+    enum fr_status status = team->segment
+                                ? post_in_segment(team->segment, next, post, round->looks, &posted)
+                                : post_in_slab(team->slab, next, post, &round->done, &posted);
     if (status != FR_OK)
-        return fail(group, round);
+        return fail(team, round);
     if (!posted)
-        return goes_on(group, round, next) ? FR_OK : fail(group, round);
+        return goes_on(team, round, next) ? FR_OK : fail(team, round);
     round->number = next;
     round->looks = 0;
     round->time.began_ns = round->looked_ns = 0;
-    group->round = next + (round->done >= FR_COLL_SLAB_MOVED);
+    team->round = next + (round->done >= FR_COLL_SLAB_MOVED);
     return FR_OK;
 }
 
-enum fr_status fr_coll_round_meet(struct fr_coll_team *group, struct fr_coll_round *round,
+enum fr_status fr_coll_round_meet(struct fr_coll_team *team, struct fr_coll_round *round,
                                   const struct fr_coll_post *post, bool *met)
 {
     enum fr_status status = FR_OK;
     *met = false;
     if (!round->number)
-        status = fr_coll_round_post(group, round, post);
+        status = fr_coll_round_post(team, round, post);
     if (!round->number)
         return status;
-    if (group->segment)
-        *met = fr_coll_segment_has_all(group->segment, round->number);
+    if (team->segment)
+        *met = fr_coll_segment_has_all(team->segment, round->number);
     else
-        status = fr_coll_slab_look(group->slab, round->number, met);
-    bool stays = status == FR_OK && (*met || goes_on(group, round, round->number));
-    return stays ? FR_OK : fail(group, round);
+        status = fr_coll_slab_look(team->slab, round->number, met);
+    bool stays = status == FR_OK && (*met || goes_on(team, round, round->number));
+    return stays ? FR_OK : fail(team, round);
 }
 
-bool fr_coll_round_is_marked(const struct fr_coll_team *group, int rank, uint64_t number)
+bool fr_coll_round_is_marked(const struct fr_coll_team *team, int rank, uint64_t number)
 {
-    return group->segment ? fr_coll_segment_is_marked(group->segment, rank, number)
-                          : fr_coll_slab_is_marked(group->slab, rank, number);
+    return team->segment ? fr_coll_segment_is_marked(team->segment, rank, number)
+                         : fr_coll_slab_is_marked(team->slab, rank, number);
 }
 
-bool fr_coll_round_is_alike(const struct fr_coll_team *group, uint64_t number)
+bool fr_coll_round_is_alike(const struct fr_coll_team *team, uint64_t number)
 {
-    return group->slab && fr_coll_slab_is_alike(group->slab, number);
+    return team->slab && fr_coll_slab_is_alike(team->slab, number);
 }
 
-const void *fr_coll_round_read(const struct fr_coll_team *group, int rank, uint64_t number)
+const void *fr_coll_round_read(const struct fr_coll_team *team, int rank, uint64_t number)
 {
-    return group->segment ? fr_coll_segment_read(group->segment, rank, number)
-                          : fr_coll_slab_read(group->slab, rank, number);
+    return team->segment ? fr_coll_segment_read(team->segment, rank, number)
+                         : fr_coll_slab_read(team->slab, rank, number);
 }
 
-void fr_coll_round_done(const struct fr_coll_team *group, uint64_t number)
+void fr_coll_round_done(const struct fr_coll_team *team, uint64_t number)
 {
-    if (group->segment)
-        fr_coll_segment_done(group->segment, number);
+    if (team->segment)
+        fr_coll_segment_done(team->segment, number);
 }
 
-struct fr_wait fr_coll_round_pace(const struct fr_coll_team *group)
+struct fr_wait fr_coll_round_pace(const struct fr_coll_team *team)
 {
-    return group->segment ? fr_coll_segment_pace(group->segment)
-                          : (struct fr_wait)FR_COLL_SLAB_PACE;
+    return team->segment ? fr_coll_segment_pace(team->segment) : (struct fr_wait)FR_COLL_SLAB_PACE;
 }
 
-void fr_coll_round_pause(const struct fr_coll_team *group, struct fr_wait *pace)
+void fr_coll_round_pause(const struct fr_coll_team *team, struct fr_wait *pace)
 {
-    if (fr_wait_step(pace) && (!group->segment || pace->yields % YIELDS_A_PROGRESS == 0))
+    if (fr_wait_step(pace) && (!team->segment || pace->yields % YIELDS_A_PROGRESS == 0))
         fr_coll_wait_progress();
 }

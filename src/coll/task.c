@@ -26,22 +26,22 @@ static bool enter_round(struct fr_coll_task *task, enum fr_coll_stage stage)
 static bool end(struct fr_coll_task *task, enum fr_status status)
 {
     task->status = status;
-    if (task->group->memory)
-        fr_coll_mapset_rest(task->group);
-    task->group->ended++;
+    if (task->team->memory)
+        fr_coll_mapset_rest(task->team);
+    task->team->ended++;
     return enter(task, FR_COLL_STAGE_OVER);
 }
 
 static bool take_turn(struct fr_coll_task *task)
 {
-    struct fr_coll_team *group = task->group;
-    if (group->ended != task->turn)
+    struct fr_coll_team *team = task->team;
+    if (team->ended != task->turn)
         return false;
-    if (group->broken)
+    if (team->broken)
         return end(task, FR_ERR_MPI);
     if (task->declines)
-        return group->quit ? end(task, FR_ERR_UNSUPPORTED) : enter(task, FR_COLL_STAGE_DECLINE);
-    if (!group->memory && !fr_coll_mapset_make(group))
+        return team->quit ? end(task, FR_ERR_UNSUPPORTED) : enter(task, FR_COLL_STAGE_DECLINE);
+    if (!team->memory && !fr_coll_mapset_make(team))
         return enter(task, FR_COLL_STAGE_DECLINE);
     fr_coll_agree_prepare(task);
     return enter(task, task->moves ? FR_COLL_STAGE_ADVERTS : FR_COLL_STAGE_COPY_IN);
@@ -69,46 +69,46 @@ static bool copy_in(struct fr_coll_task *task)
 static bool decline(struct fr_coll_task *task)
 {
     static const struct fr_coll_advert nothing;
-    struct fr_coll_team *group = task->group;
+    struct fr_coll_team *team = task->team;
     const struct fr_coll_post post = {
         .data = &nothing,
-        .bytes = group->segment ? 0 : offsetof(struct fr_coll_advert, handles), // all zeros
+        .bytes = team->segment ? 0 : offsetof(struct fr_coll_advert, handles), // all zeros
     };
-    enum fr_status status = fr_coll_round_post(group, &task->round, &post);
+    enum fr_status status = fr_coll_round_post(team, &task->round, &post);
     if (status != FR_OK)
         return end(task, status);
     if (!task->round.number)
         return false;
-    fr_coll_round_done(group, task->round.number);
+    fr_coll_round_done(team, task->round.number);
     return end(task, FR_ERR_UNSUPPORTED);
 }
 
 // Ends the agreement. What was agreed on may have been moved by then, as planned.
 static bool end_agreement(struct fr_coll_task *task, enum fr_status status)
 {
-    struct fr_coll_team *group = task->group;
-    fr_coll_round_done(group, group->round);
+    struct fr_coll_team *team = task->team;
+    fr_coll_round_done(team, team->round);
     if (status != FR_OK)
         return end(task, status);
     if (task->done == FR_COLL_SLAB_POSTED)
         return enter(task, FR_COLL_STAGE_MOVE);
     (void)enter_round(task, FR_COLL_STAGE_RESULTS);
-    task->round.number = group->round;
+    task->round.number = team->round;
     return true;
 }
 
 static bool meet_adverts(struct fr_coll_task *task)
 {
-    struct fr_coll_team *group = task->group;
+    struct fr_coll_team *team = task->team;
     const struct fr_coll_post post = {
-        .data = group->memory->next,
-        .bytes = sizeof(*group->memory->next) + task->slot_bytes,
+        .data = team->memory->next,
+        .bytes = sizeof(*team->memory->next) + task->slot_bytes,
         .mark = task->mark,
         .meets = true,
         .move = task->moves ? &task->move : NULL,
     };
     bool met = false;
-    enum fr_status status = fr_coll_round_meet(group, &task->round, &post, &met);
+    enum fr_status status = fr_coll_round_meet(team, &task->round, &post, &met);
     if (status != FR_OK)
         return end(task, status);
     if (!met)
@@ -125,7 +125,7 @@ static enum fr_status meet_words(struct fr_coll_task *task, unsigned mark, bool 
 {
     const struct fr_coll_post post = {
         .data = &task->word, .bytes = sizeof(task->word), .mark = mark, .meets = true};
-    return fr_coll_round_meet(task->group, &task->round, &post, met);
+    return fr_coll_round_meet(task->team, &task->round, &post, met);
 }
 
 static bool meet_mapped(struct fr_coll_task *task)
@@ -147,7 +147,7 @@ static bool tell_result(struct fr_coll_task *task, enum fr_status status)
 static bool move(struct fr_coll_task *task)
 {
     const struct fr_coll_part *part = &task->part;
-    enum fr_status status = part->move(task->group, part->operation, task->step++, &task->work);
+    enum fr_status status = part->move(task->team, part->operation, task->step++, &task->work);
     return status == FR_OK ? enter(task, FR_COLL_STAGE_MOVED) : tell_result(task, status);
 }
 
@@ -159,18 +159,18 @@ static bool look_at_move(struct fr_coll_task *task)
 
 static void hear_results(struct fr_coll_task *task)
 {
-    const struct fr_coll_team *group = task->group;
-    for (int rank = 0; rank < group->size; rank++) {
-        if (fr_coll_round_is_marked(group, rank, task->round.number))
+    const struct fr_coll_team *team = task->team;
+    for (int rank = 0; rank < team->size; rank++) {
+        if (fr_coll_round_is_marked(team, rank, task->round.number))
             continue; // it is well
-        const uint32_t *moved = fr_coll_round_read(group, rank, task->round.number);
+        const uint32_t *moved = fr_coll_round_read(team, rank, task->round.number);
         if (!*moved && task->status == FR_OK) {
             fr_error("%s: rank %d of the communicator could not move its data", task->part.call,
                      rank);
             task->status = FR_ERR_DEVICE;
         }
     }
-    fr_coll_round_done(group, task->round.number);
+    fr_coll_round_done(team, task->round.number);
 }
 
 static bool meet_results(struct fr_coll_task *task)
@@ -213,29 +213,29 @@ enum fr_status fr_coll_task_progress(struct fr_coll_task *task, bool *over)
     return *over ? task->status : FR_OK;
 }
 
-static void begin(struct fr_coll_task *task, struct fr_coll_team *group, const char *call)
+static void begin(struct fr_coll_task *task, struct fr_coll_team *team, const char *call)
 {
-    task->group = group;
+    task->team = team;
     task->stage = FR_COLL_STAGE_TURN;
     task->status = FR_OK;
     task->waits = false;
-    task->turn = group->begun++;
+    task->turn = team->begun++;
     task->step = 0;
     task->done = FR_COLL_SLAB_POSTED;
     task->word = 1;
     task->round = (struct fr_coll_round){.call = call};
 }
 
-void fr_coll_task_begin(struct fr_coll_task *task, struct fr_coll_team *group)
+void fr_coll_task_begin(struct fr_coll_task *task, struct fr_coll_team *team)
 {
-    begin(task, group, task->part.call);
+    begin(task, team, task->part.call);
     task->declines = false;
 }
 
-void fr_coll_task_begin_declined(struct fr_coll_task *task, struct fr_coll_team *group,
+void fr_coll_task_begin_declined(struct fr_coll_task *task, struct fr_coll_team *team,
                                  const char *call)
 {
-    begin(task, group, call);
+    begin(task, team, call);
     task->declines = true;
 }
 
@@ -250,15 +250,15 @@ enum fr_status fr_coll_task_run(struct fr_coll_task *task)
         if (over)
             return status;
         if (task->round.number != number)
-            pace = fr_coll_round_pace(task->group);
+            pace = fr_coll_round_pace(task->team);
         number = task->round.number;
-        fr_coll_round_pause(task->group, &pace);
+        fr_coll_round_pause(task->team, &pace);
     }
 }
 
-void fr_coll_decline(struct fr_coll_team *group, const char *call)
+void fr_coll_decline(struct fr_coll_team *team, const char *call)
 {
     struct fr_coll_task task;
-    fr_coll_task_begin_declined(&task, group, call);
+    fr_coll_task_begin_declined(&task, team, call);
     (void)!fr_coll_task_run(&task);
 }

@@ -5,7 +5,7 @@
 #include "fabrail/coll.h"
 
 #include "coll/mapset.h"
-#include "coll/open.h"
+#include "coll/team_memory.h"
 #include "fabrail/ipc/tuned.h"
 #include "fabrail/job.h"
 
@@ -16,7 +16,7 @@
 // has GROUP_TAGS.
 enum {
     FIRST_TAG = FR_COLL_MEET_TAG + 1,
-    GROUP_TAGS = 64 * FR_COLL_GROUP_TAGS,
+    GROUP_TAGS = 64 * FR_COLL_TEAM_TAGS,
 };
 
 // The state that is kept with a communicator.
@@ -27,12 +27,12 @@ struct state {
     bool judged;
     bool hopeless; // there will never be a team
     bool one_host;
-    bool in_clique;             // several hosts that NVLink connects
-    bool is_group;              // the ranks are a team from now on
-    bool inside;                // inside of a call
-    enum fr_coll_waits waits;   // how that call waits
-    bool quit;                  // this rank has quit
-    struct fr_coll_team *group; // prepared, once there may be one
+    bool in_clique;            // several hosts that NVLink connects
+    bool is_group;             // the ranks are a team from now on
+    bool inside;               // inside of a call
+    enum fr_coll_waits waits;  // how that call waits
+    bool quit;                 // this rank has quit
+    struct fr_coll_team *team; // prepared, once there may be one
 };
 
 size_t fr_coll_team_post_bytes(int size)
@@ -40,26 +40,26 @@ size_t fr_coll_team_post_bytes(int size)
     return sizeof(struct fr_coll_advert) + (size_t)size * sizeof(struct fr_coll_slot);
 }
 
-static void destroy(struct fr_coll_team *group)
+static void destroy(struct fr_coll_team *team)
 {
-    if (!group)
+    if (!team)
         return;
-    fr_coll_number_drop(&group->number);
-    fr_coll_mapset_destroy(group);
-    fr_coll_segment_close(group->segment);
-    fr_coll_slab_close(group->slab);
-    fr_coll_discovery_leave(group->place);
-    if (!group->place)
-        fr_coll_team_message_forget(group->name);
-    free(group->processes);
-    free(group->world);
-    free(group);
+    fr_coll_number_drop(&team->number);
+    fr_coll_mapset_destroy(team);
+    fr_coll_segment_close(team->segment);
+    fr_coll_slab_close(team->slab);
+    fr_coll_discovery_leave(team->place);
+    if (!team->place)
+        fr_coll_team_message_forget(team->name);
+    free(team->processes);
+    free(team->world);
+    free(team);
 }
 
 static void destroy_state(void *value)
 {
     struct state *state = value;
-    destroy(state->group);
+    destroy(state->team);
     free(state);
 }
 
@@ -119,30 +119,30 @@ static void judge_facts(fr_word comm, struct state *state)
 static struct fr_coll_team *prepare(fr_word comm)
 {
     uint64_t id;
-    struct fr_coll_team *group = calloc(1, sizeof(*group));
-    if (!group)
+    struct fr_coll_team *team = calloc(1, sizeof(*team));
+    if (!team)
         return NULL;
-    FR_MPI(Comm_rank, comm, FR_PTR(&group->rank));
-    FR_MPI(Comm_size, comm, FR_PTR(&group->size));
-    group->name = fr_job_comm_name(comm);
-    group->processes = calloc((size_t)group->size, sizeof(*group->processes));
-    group->world = calloc((size_t)group->size, sizeof(*group->world));
-    if (!group->processes || !group->world) {
-        destroy(group);
+    FR_MPI(Comm_rank, comm, FR_PTR(&team->rank));
+    FR_MPI(Comm_size, comm, FR_PTR(&team->size));
+    team->name = fr_job_comm_name(comm);
+    team->processes = calloc((size_t)team->size, sizeof(*team->processes));
+    team->world = calloc((size_t)team->size, sizeof(*team->world));
+    if (!team->processes || !team->world) {
+        destroy(team);
         return NULL;
     }
-    for (int i = 0; i < group->size; i++) {
-        group->world[i] = fr_job_rank_in(comm, i, &id);
-        group->processes[i] = fr_job_process_from(fr_job_facts_of(group->world[i]));
+    for (int i = 0; i < team->size; i++) {
+        team->world[i] = fr_job_rank_in(comm, i, &id);
+        team->processes[i] = fr_job_process_from(fr_job_facts_of(team->world[i]));
     }
-    fr_coll_number_draw(&group->number, count_of_numbers(), fr_job_rank(), fr_job_size());
-    return group;
+    fr_coll_number_draw(&team->number, count_of_numbers(), fr_job_rank(), fr_job_size());
+    return team;
 }
 
-static void give_number(struct fr_coll_team *group, uint32_t number)
+static void give_number(struct fr_coll_team *team, uint32_t number)
 {
-    fr_coll_number_change(&group->number, number);
-    group->first_tag = FIRST_TAG + (int)number * GROUP_TAGS;
+    fr_coll_number_change(&team->number, number);
+    team->first_tag = FIRST_TAG + (int)number * GROUP_TAGS;
 }
 
 // Returns whether the ranks of one host are a team from this call on. A rank whose process uses no
@@ -150,46 +150,45 @@ static void give_number(struct fr_coll_team *group, uint32_t number)
 static bool is_group_here(fr_word comm, struct state *state)
 {
     uint32_t number = 0;
-    if (!state->group && (state->quit || !fr_device_in_use()))
+    if (!state->team && (state->quit || !fr_device_in_use()))
         return false;
-    if (!state->group) {
-        struct fr_coll_team *group = prepare(comm);
+    if (!state->team) {
+        struct fr_coll_team *team = prepare(comm);
         struct fr_job_secret secret = fr_coll_secret_of("places", 0);
-        if (group)
-            group->place = fr_coll_discovery_join(&secret, fr_coll_count_sharers(fr_job_size()),
-                                                  group->name, group->size, state->calls);
-        state->hopeless = !group || !group->place;
+        if (team)
+            team->place = fr_coll_discovery_join(&secret, fr_coll_count_sharers(fr_job_size()),
+                                                 team->name, team->size, state->calls);
+        state->hopeless = !team || !team->place;
         if (state->hopeless)
-            destroy(group);
+            destroy(team);
         else
-            state->group = group;
+            state->team = team;
         return false;
     }
-    if (!fr_coll_discovery_enter(state->group->place, state->calls, state->group->number.value,
+    if (!fr_coll_discovery_enter(state->team->place, state->calls, state->team->number.value,
                                  &number))
         return false;
-    give_number(state->group, number);
+    give_number(state->team, number);
     return true;
 }
 
-struct fr_coll_meeting fr_coll_team_meeting(const struct fr_coll_team *group, uint64_t call,
+struct fr_coll_meeting fr_coll_team_meeting(const struct fr_coll_team *team, uint64_t call,
                                             uint64_t number)
 {
-    return (struct fr_coll_meeting){group->name, call,        number,
-                                    group->rank, group->size, group->world};
+    return (struct fr_coll_meeting){team->name, call, number, team->rank, team->size, team->world};
 }
 
-bool fr_coll_team_was_quit(struct fr_coll_team *group)
+bool fr_coll_team_was_quit(struct fr_coll_team *team)
 {
-    if (group->quit)
+    if (team->quit)
         return true;
-    const struct fr_coll_meeting quit = fr_coll_team_meeting(group, FR_COLL_MEET_QUIT, 0);
-    group->quit = group->place                           ? fr_coll_discovery_was_quit(group->place)
-                  : fr_coll_team_message_was_told(&quit) ? FR_COLL_QUIT
-                                                         : FR_COLL_STAYS;
-    if (group->quit && group->segment)
-        fr_coll_segment_done(group->segment, UINT64_MAX);
-    return group->quit;
+    const struct fr_coll_meeting quit = fr_coll_team_meeting(team, FR_COLL_MEET_QUIT, 0);
+    team->quit = team->place                            ? fr_coll_discovery_was_quit(team->place)
+                 : fr_coll_team_message_was_told(&quit) ? FR_COLL_QUIT
+                                                        : FR_COLL_STAYS;
+    if (team->quit && team->segment)
+        fr_coll_segment_done(team->segment, UINT64_MAX);
+    return team->quit;
 }
 
 // Bits that ranks of several hosts tell each other. They use a GPU, or want host memory to go over
@@ -202,9 +201,9 @@ enum { ANSWER_SHIFT = 33 };
 // GPU, and FABRAIL_RAIL_MIN in KiB, which need not be the same on all ranks.
 static uint64_t judge_words(uint64_t words, void *cookie)
 {
-    const struct fr_coll_team *group = cookie;
+    const struct fr_coll_team *team = cookie;
     const uint64_t most = UINT64_MAX >> ANSWER_SHIFT;
-    uint64_t number = (uint64_t)group->number.value + 1;
+    uint64_t number = (uint64_t)team->number.value + 1;
     if (!words)
         return 0;
     size_t least_bytes = fr_ipc_tuned(FR_SIZE_RAIL);
@@ -231,26 +230,26 @@ static bool is_meeting(const struct state *state)
 static bool meet_across(fr_word comm, struct state *state)
 {
     uint64_t answer = 0;
-    if (!state->group)
-        state->group = prepare(comm);
-    struct fr_coll_team *group = state->group;
-    if (!group) {
-        fr_error("out of memory for a group, which the others wait for");
+    if (!state->team)
+        state->team = prepare(comm);
+    struct fr_coll_team *team = state->team;
+    if (!team) {
+        fr_error("out of memory for a team of ranks, which the others wait for");
         return false;
     }
-    if (group->quit)
+    if (team->quit)
         return true;
     const struct fr_coll_meeting meeting =
-        fr_coll_team_meeting(group, state->meetings, state->meetings);
-    if (!fr_coll_meet(&meeting, own_word(), judge_words, group, &answer))
-        return fr_coll_team_was_quit(group);
+        fr_coll_team_meeting(team, state->meetings, state->meetings);
+    if (!fr_coll_meet(&meeting, own_word(), judge_words, team, &answer))
+        return fr_coll_team_was_quit(team);
     state->met = state->meetings;
     if (answer == 0)
         return true;
-    group->for_rails = !(answer & ANSWER_GPU);
-    group->rail_min_bytes = (size_t)(answer >> ANSWER_SHIFT) * 1024;
+    team->for_rails = !(answer & ANSWER_GPU);
+    team->rail_min_bytes = (size_t)(answer >> ANSWER_SHIFT) * 1024;
     if (!state->is_group) // else operations under way have its tags
-        give_number(group, (uint32_t)answer - 1);
+        give_number(team, (uint32_t)answer - 1);
     state->is_group = true;
     return true;
 }
@@ -260,15 +259,15 @@ static bool meet_across(fr_word comm, struct state *state)
 static bool meet_all(fr_word comm, struct state *state)
 {
     bool in_time = true;
-    if (!state->one_host && is_meeting(state) && (!state->is_group || state->group->for_rails))
+    if (!state->one_host && is_meeting(state) && (!state->is_group || state->team->for_rails))
         in_time = meet_across(comm, state);
     if (!in_time || !state->is_group)
         return in_time;
-    struct fr_coll_team *group = state->group;
-    if (state->one_host && !fr_coll_team_was_quit(group) && !group->opened)
-        in_time = fr_coll_open_segment(group);
-    if (state->in_clique && !group->opened && !group->quit && is_meeting(state)) {
-        fr_coll_open_slab(group, state->meetings);
+    struct fr_coll_team *team = state->team;
+    if (state->one_host && !fr_coll_team_was_quit(team) && !team->opened)
+        in_time = fr_coll_open_segment(team);
+    if (state->in_clique && !team->opened && !team->quit && is_meeting(state)) {
+        fr_coll_open_slab(team, state->meetings);
         state->met = state->meetings;
     }
     return in_time;
@@ -276,25 +275,25 @@ static bool meet_all(fr_word comm, struct state *state)
 
 static void quit(fr_word comm, struct state *state)
 {
-    bool is_broken = state->group && state->group->broken; // the others find that out
+    bool is_broken = state->team && state->team->broken; // the others find that out
     if (!state->judged || state->hopeless || state->quit || is_broken)
         return;
     state->quit = true;
     fr_debug("a collective call has failed, so that the ranks of its communicator agree on none "
              "any more");
-    if (!state->group && !state->one_host)
-        state->group = prepare(comm);
-    struct fr_coll_team *group = state->group;
-    if (!group)
+    if (!state->team && !state->one_host)
+        state->team = prepare(comm);
+    struct fr_coll_team *team = state->team;
+    if (!team)
         return;
-    const struct fr_coll_meeting last = fr_coll_team_meeting(group, FR_COLL_MEET_QUIT, state->met);
-    if (group->place)
-        fr_coll_discovery_quit(group->place, group->opened ? FR_COLL_QUIT : FR_COLL_QUIT_UNTRIED);
+    const struct fr_coll_meeting last = fr_coll_team_meeting(team, FR_COLL_MEET_QUIT, state->met);
+    if (team->place)
+        fr_coll_discovery_quit(team->place, team->opened ? FR_COLL_QUIT : FR_COLL_QUIT_UNTRIED);
     else
         fr_coll_team_message_tell(&last);
-    group->quit = group->place ? fr_coll_discovery_was_quit(group->place) : FR_COLL_QUIT;
-    if (group->segment)
-        fr_coll_segment_done(group->segment, UINT64_MAX);
+    team->quit = team->place ? fr_coll_discovery_was_quit(team->place) : FR_COLL_QUIT;
+    if (team->segment)
+        fr_coll_segment_done(team->segment, UINT64_MAX);
 }
 
 struct fr_coll_team *fr_coll_team_enter(fr_word comm, enum fr_coll_waits waits)
@@ -318,9 +317,9 @@ struct fr_coll_team *fr_coll_team_enter(fr_word comm, enum fr_coll_waits waits)
         state->is_group = is_group_here(comm, state);
     if (waits == FR_COLL_WAITS_FIRST)
         (void)meet_all(comm, state);
-    if (state->is_group && state->group->place)
-        (void)fr_coll_team_was_quit(state->group);
-    return state->is_group ? state->group : NULL;
+    if (state->is_group && state->team->place)
+        (void)fr_coll_team_was_quit(state->team);
+    return state->is_group ? state->team : NULL;
 }
 
 // Returns whether MPI has refused a call, which is then no call for the other ranks. With an error
@@ -339,16 +338,16 @@ const char *fr_coll_team_obstacle(fr_word comm, bool must_agree)
         return "Fabrail knows nothing of the communicator";
     if (state->hopeless)
         return "not all ranks of the communicator take part in exchanges over NVLink";
-    if (state->quit || (state->group && state->group->quit))
+    if (state->quit || (state->team && state->team->quit))
         return "a collective call of some rank has failed on the communicator";
     if (!state->is_group)
         return "the communicator's ranks have yet to find out whether all of them use GPUs";
-    if (!must_agree || fr_coll_team_agrees(state->group))
+    if (!must_agree || fr_coll_team_agrees(state->team))
         return NULL;
     if (!state->one_host && !state->in_clique)
         return "no NVLink joins all hosts of the communicator";
-    return state->group->opened ? "the communicator's ranks have no memory to agree in"
-                                : "the communicator's ranks have yet to meet";
+    return state->team->opened ? "the communicator's ranks have no memory to agree in"
+                               : "the communicator's ranks have yet to meet";
 }
 
 bool fr_coll_team_exit(fr_word comm, int result)
@@ -368,16 +367,16 @@ bool fr_coll_team_exit(fr_word comm, int result)
 struct fr_coll_team *fr_coll_team_find(fr_word comm)
 {
     const struct state *state = fr_job_comm_value(comm);
-    return state && state->is_group ? state->group : NULL;
+    return state && state->is_group ? state->team : NULL;
 }
 
 // Skips the team's first tags, which nonblocking and blocking exchanges have. Tags never come back:
 // another rank may still use those of an exchange that this rank has freed.
-int fr_coll_team_take_tags(struct fr_coll_team *group, int count)
+int fr_coll_team_take_tags(struct fr_coll_team *team, int count)
 {
-    if (group->taken_tags > GROUP_TAGS - FR_COLL_GROUP_TAGS - count)
+    if (team->taken_tags > GROUP_TAGS - FR_COLL_TEAM_TAGS - count)
         return -1;
-    int tag = group->first_tag + FR_COLL_GROUP_TAGS + group->taken_tags;
-    group->taken_tags += count;
+    int tag = team->first_tag + FR_COLL_TEAM_TAGS + team->taken_tags;
+    team->taken_tags += count;
     return tag;
 }

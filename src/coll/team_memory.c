@@ -2,7 +2,7 @@
 // Opens and maps the memory in which the ranks of a team agree.
 #include "config.h"
 
-#include "coll/open.h"
+#include "coll/team_memory.h"
 
 #include "coll/team_wait.h"
 #include "fabrail/coll/shm_slots.h"
@@ -42,12 +42,12 @@ int fr_coll_count_sharers(int end)
 
 // Waits until the ranks of one host have said something of the segment, which they all do in this
 // call. Returns false when FABRAIL_TIMEOUT has passed, or a rank has quit before that.
-static bool wait_for(struct fr_coll_team *group, int (*look)(const struct fr_coll_discovery *),
+static bool wait_for(struct fr_coll_team *team, int (*look)(const struct fr_coll_discovery *),
                      int *found)
 {
     struct fr_wait wait = {0};
-    while ((*found = look(group->place)) == 0) {
-        if (fr_coll_team_was_quit(group) && group->quit == FR_COLL_QUIT_UNTRIED)
+    while ((*found = look(team->place)) == 0) {
+        if (fr_coll_team_was_quit(team) && team->quit == FR_COLL_QUIT_UNTRIED)
             return false;
         if (!fr_coll_wait_on(&wait, NULL, "a rank of the communicator"))
             return false;
@@ -64,29 +64,29 @@ static enum fr_status open_posts(void)
                               fr_coll_team_post_bytes(sharers));
 }
 
-static enum fr_status open_part(struct fr_coll_team *group)
+static enum fr_status open_part(struct fr_coll_team *team)
 {
-    struct fr_job_secret secret = fr_coll_secret_of("segment", group->name);
+    struct fr_job_secret secret = fr_coll_secret_of("segment", team->name);
     enum fr_status status = open_posts();
     return status != FR_OK
                ? status
-               : fr_coll_segment_open(&secret, group->rank, group->size,
-                                      fr_coll_team_post_bytes(group->size), &group->segment);
+               : fr_coll_segment_open(&secret, team->rank, team->size,
+                                      fr_coll_team_post_bytes(team->size), &team->segment);
 }
 
-bool fr_coll_open_segment(struct fr_coll_team *group)
+bool fr_coll_open_segment(struct fr_coll_team *team)
 {
     enum fr_status status = FR_ERR_UNSUPPORTED;
     int made = 1, all = -1;
-    group->opened = true;
-    if (group->rank == 0) {
-        status = open_part(group);
-        fr_coll_discovery_made(group->place, status == FR_OK);
-    } else if (wait_for(group, fr_coll_discovery_is_made, &made) && made > 0) {
-        status = open_part(group);
+    team->opened = true;
+    if (team->rank == 0) {
+        status = open_part(team);
+        fr_coll_discovery_made(team->place, status == FR_OK);
+    } else if (wait_for(team, fr_coll_discovery_is_made, &made) && made > 0) {
+        status = open_part(team);
     }
-    fr_coll_discovery_tried(group->place, status == FR_OK);
-    bool in_time = wait_for(group, fr_coll_discovery_all_tried, &all);
+    fr_coll_discovery_tried(team->place, status == FR_OK);
+    bool in_time = wait_for(team, fr_coll_discovery_all_tried, &all);
     if (!in_time || all < 0) {
         bool others = status == FR_OK || status == FR_ERR_UNSUPPORTED;
         if (in_time)
@@ -94,12 +94,12 @@ bool fr_coll_open_segment(struct fr_coll_team *group)
                 "no shared memory for the ranks of a communicator, so that exchanges between "
                 "them are slower: %s",
                 others ? "another rank has none" : fr_core_status_text(status));
-        fr_coll_segment_close(group->segment);
-        group->segment = NULL;
-        return in_time || group->quit == FR_COLL_QUIT_UNTRIED;
+        fr_coll_segment_close(team->segment);
+        team->segment = NULL;
+        return in_time || team->quit == FR_COLL_QUIT_UNTRIED;
     }
-    if (!fr_coll_segment_seal(group->segment)) // all have opened it, so that should not fail
-        group->broken = true;
+    if (!fr_coll_segment_seal(team->segment)) // all have opened it, so that should not fail
+        team->broken = true;
     return true;
 }
 
@@ -114,7 +114,7 @@ enum { MADE, NO_GPU_YET, FAILED };
 #define OPENING (UINT64_C(1) << 62)
 #define OPENED  (UINT64_C(1) << 63)
 
-static void make_slab(struct fr_coll_team *group, struct made *own)
+static void make_slab(struct fr_coll_team *team, struct made *own)
 {
     memset(own, 0, sizeof(*own));
     if (!fr_device_in_use()) {
@@ -122,20 +122,20 @@ static void make_slab(struct fr_coll_team *group, struct made *own)
         return;
     }
     enum fr_status status =
-        fr_coll_slab_make(fr_device_current(), group->rank, group->size,
-                          fr_coll_team_post_bytes(group->size), &group->slab, &own->handle);
+        fr_coll_slab_make(fr_device_current(), team->rank, team->size,
+                          fr_coll_team_post_bytes(team->size), &team->slab, &own->handle);
     own->could = status == FR_OK ? MADE : FAILED;
 }
 
 // Maps the slabs of all ranks if all have one. Returns FR_ERR_NOT_FOUND when some rank may have one
 // later.
-static enum fr_status map_slabs(struct fr_coll_team *group, const struct made *all)
+static enum fr_status map_slabs(struct fr_coll_team *team, const struct made *all)
 {
     enum fr_status status = FR_OK;
-    struct fr_ipc_handle *handles = calloc((size_t)group->size, sizeof(*handles));
+    struct fr_ipc_handle *handles = calloc((size_t)team->size, sizeof(*handles));
     if (!handles)
         status = FR_ERR_NO_MEMORY;
-    for (int rank = 0; rank < group->size && status == FR_OK; rank++) {
+    for (int rank = 0; rank < team->size && status == FR_OK; rank++) {
         handles[rank] = all[rank].handle;
         if (all[rank].could == NO_GPU_YET)
             status = FR_ERR_NOT_FOUND;
@@ -143,7 +143,7 @@ static enum fr_status map_slabs(struct fr_coll_team *group, const struct made *a
             status = FR_ERR_UNSUPPORTED;
     }
     if (status == FR_OK)
-        status = fr_coll_slab_map(group->slab, handles);
+        status = fr_coll_slab_map(team->slab, handles);
     free(handles);
     return status;
 }
@@ -156,29 +156,29 @@ static uint64_t pass_words(uint64_t words, void *cookie)
     return words;
 }
 
-void fr_coll_open_slab(struct fr_coll_team *group, uint64_t meeting)
+void fr_coll_open_slab(struct fr_coll_team *team, uint64_t meeting)
 {
     struct made own;
-    struct made *all = calloc((size_t)group->size, sizeof(*all));
-    const struct fr_coll_meeting making = fr_coll_team_meeting(group, OPENING + meeting, meeting);
-    const struct fr_coll_meeting ending = fr_coll_team_meeting(group, OPENED + meeting, meeting);
+    struct made *all = calloc((size_t)team->size, sizeof(*all));
+    const struct fr_coll_meeting making = fr_coll_team_meeting(team, OPENING + meeting, meeting);
+    const struct fr_coll_meeting ending = fr_coll_team_meeting(team, OPENED + meeting, meeting);
     uint64_t answer = WORD_NEVER;
-    make_slab(group, &own);
+    make_slab(team, &own);
     enum fr_status status = FR_ERR_MPI;
     if (all && fr_coll_team_message_gather(&making, &own, sizeof(own), all))
-        status = map_slabs(group, all);
+        status = map_slabs(team, all);
     free(all);
     uint64_t word = status == FR_OK ? 0 : status == FR_ERR_NOT_FOUND ? WORD_LATER : WORD_NEVER;
     if (!fr_coll_meet(&ending, word, pass_words, NULL, &answer))
         answer = WORD_NEVER;
-    group->opened = answer != WORD_LATER; // if some say both: never
+    team->opened = answer != WORD_LATER; // if some say both: never
     if (answer == 0) {
-        fr_debug("%d ranks of several hosts agree in device memory", group->size);
+        fr_debug("%d ranks of several hosts agree in device memory", team->size);
         return;
     }
-    if (answer & WORD_NEVER && !fr_coll_team_was_quit(group))
+    if (answer & WORD_NEVER && !fr_coll_team_was_quit(team))
         fr_warn_once("the ranks of a communicator do not reach each other's device memory, so that "
                      "collectives between them are slower");
-    fr_coll_slab_close(group->slab);
-    group->slab = NULL;
+    fr_coll_slab_close(team->slab);
+    team->slab = NULL;
 }

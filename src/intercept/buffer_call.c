@@ -445,48 +445,48 @@ bool fr_intercept_call_buffers(enum fr_fn fn, fr_word *args, int *result)
 }
 
 // Serves an exchange that the ranks of the team may agree to do among themselves.
-static bool serve_group(enum fr_fn fn, fr_word *args, struct fr_coll_team *group, int *result)
+static bool serve_team(enum fr_fn fn, fr_word *args, struct fr_coll_team *team, int *result)
 {
     look_after_others();
     struct fr_request_op *op = make_op(fn, args, fn);
     enum fr_status status = op ? fr_intercept_views_build(op) : FR_ERR_NO_MEMORY;
     if (status != FR_OK)
-        fr_coll_decline(group, fr_abi_rows[fn].name);
+        fr_coll_decline(team, fr_abi_rows[fn].name);
     if (!op) {
         *result = fr_request_raise(0, 0, fr_abi_mpi.ERR_NO_MEM);
         return true;
     }
-    if (status == FR_OK && fr_intercept_nvlink_exchange(op, group, result)) {
+    if (status == FR_OK && fr_intercept_nvlink_exchange(op, team, result)) {
         fr_request_op_free(op);
         return true;
     }
-    if (!group->slab || !fr_intercept_nvlink_schedules(fn)) // as all ranks of the team do
+    if (!team->slab || !fr_intercept_nvlink_schedules(fn)) // as all ranks of the team do
         return serve(op, status, result);
     fr_request_op_free(op);
-    return fr_intercept_run_schedule(fn, args, group, result) ||
+    return fr_intercept_run_schedule(fn, args, team, result) ||
            fr_intercept_call_buffers(fn, args, result);
 }
 
 // Serves an exchange. Once a rank has quit, all ranks do as if one had declined.
-static bool exchange(enum fr_fn fn, fr_word *args, struct fr_coll_team *group, int *result)
+static bool exchange(enum fr_fn fn, fr_word *args, struct fr_coll_team *team, int *result)
 {
     bool on_host = fr_intercept_are_host_buffers(fn, args);
-    bool agrees = group && fr_coll_team_agrees(group);
-    bool is_over = group && fr_coll_team_is_over(group);
+    bool agrees = team && fr_coll_team_agrees(team);
+    bool is_over = team && fr_coll_team_is_over(team);
     bool declines = is_over || (agrees && on_host && fr_intercept_nvlink_is_alike(fn));
     if (declines)
-        fr_coll_decline(group, fr_abi_rows[fn].name);
-    if (group && (declines ? group->slab != NULL : !agrees)) {
-        if (fr_intercept_nvlink_schedules(fn) && fr_intercept_run_schedule(fn, args, group, result))
+        fr_coll_decline(team, fr_abi_rows[fn].name);
+    if (team && (declines ? team->slab != NULL : !agrees)) {
+        if (fr_intercept_nvlink_schedules(fn) && fr_intercept_run_schedule(fn, args, team, result))
             return true;
-        group = NULL;
+        team = NULL;
     }
     if (is_over)
-        group = NULL;
+        team = NULL;
     if (declines && on_host)
         return false;
-    if (group) // a rank without data has to say so, whatever its pointers are
-        return serve_group(fn, args, group, result);
+    if (team) // a rank without data has to say so, whatever its pointers are
+        return serve_team(fn, args, team, result);
     return !on_host && fr_intercept_call_buffers(fn, args, result);
 }
 
@@ -495,8 +495,8 @@ bool fr_intercept_call_exchange(enum fr_fn fn, fr_word *args, int *result)
 {
     fr_word comm = fr_abi_comm(fn, args);
     bool enters = fr_intercept_nvlink_is_enabled() && comm != fr_abi_mpi.COMM_NULL;
-    struct fr_coll_team *group = enters ? fr_coll_team_enter(comm, FR_COLL_WAITS_LAST) : NULL;
-    if (!exchange(fn, args, group, result))
+    struct fr_coll_team *team = enters ? fr_coll_team_enter(comm, FR_COLL_WAITS_LAST) : NULL;
+    if (!exchange(fn, args, team, result))
         *result = fr_abi_call(fn, args);
     if (enters && !fr_coll_team_exit(comm, *result))
         *result = fr_request_raise('c', comm, fr_request_error_code(FR_ERR_MPI));

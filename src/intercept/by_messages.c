@@ -59,11 +59,11 @@ static bool is_wrong_for_neighbours(const struct fr_request_op *op, fr_word comm
 
 // Whether MPI refuses a collective as this rank calls it. No part of it may then be begun, since
 // MPI begins none.
-static bool is_wrong(const struct fr_request_op *op, const struct fr_coll_team *group, int root)
+static bool is_wrong(const struct fr_request_op *op, const struct fr_coll_team *team, int root)
 {
     const struct fr_abi_row *row = &fr_abi_rows[op->fn];
     const struct fr_abi_shape *shape = fr_abi_shape_of(op->fn);
-    bool is_root = root == group->rank;
+    bool is_root = root == team->rank;
     bool sends = shape->sender == FR_WHO_ALL || is_root;
     bool receives = shape->receiver == FR_WHO_ALL || is_root;
     bool in_place = sends && receives; // MPI_IN_PLACE is allowed
@@ -71,9 +71,9 @@ static bool is_wrong(const struct fr_request_op *op, const struct fr_coll_team *
         return is_wrong_for_neighbours(op, fr_abi_comm(op->fn, op->args));
     if (fr_abi_shape_swaps(shape) && is_aliased(op))
         return true;
-    return (sends && is_wrong_side(op, &row->send, shape->sends_each ? group->size : 1,
+    return (sends && is_wrong_side(op, &row->send, shape->sends_each ? team->size : 1,
                                    in_place && shape->in_place == FR_IN_PLACE_SEND)) ||
-           (receives && is_wrong_side(op, &row->receive, shape->receives_each ? group->size : 1,
+           (receives && is_wrong_side(op, &row->receive, shape->receives_each ? team->size : 1,
                                       in_place && shape->in_place == FR_IN_PLACE_RECEIVE));
 }
 
@@ -94,23 +94,23 @@ static int64_t slice_bytes(const struct fr_request_op *op, const struct fr_abi_s
 // All ranks find the same. Sizes are looked at where they are the same on all ranks, so not in the
 // forms with many counts, nor among neighbours.
 bool fr_intercept_goes_by_messages(enum fr_fn fn, const fr_word *args,
-                                   const struct fr_coll_team *group)
+                                   const struct fr_coll_team *team)
 {
     enum { LEAST_BYTES = 2048, MOST_RECEIVERS = 16 };
-    size_t least_bytes = group->for_rails ? group->rail_min_bytes : LEAST_BYTES;
+    size_t least_bytes = team->for_rails ? team->rail_min_bytes : LEAST_BYTES;
     struct fr_request_op op = {.fn = fn};
     const struct fr_abi_row *row = &fr_abi_rows[fn];
     const struct fr_abi_shape *shape = fr_abi_shape_of(fn);
     memcpy(op.args, args, row->arg_count * sizeof(fr_word));
     int root = row->root >= 0 ? (int)args[row->root] : 0;
-    bool is_root = root == group->rank, waits = fr_abi_rows[fn].request < 0;
-    if (root < 0 || root >= group->size || is_wrong(&op, group, root))
+    bool is_root = root == team->rank, waits = fr_abi_rows[fn].request < 0;
+    if (root < 0 || root >= team->size || is_wrong(&op, team, root))
         return false; // MPI knows what to do
     if (shape->is_neighbourly)
         return true;
-    if (fr_abi_shape_spreads(shape) && group->place == NULL)
+    if (fr_abi_shape_spreads(shape) && team->place == NULL)
         return false;
-    if (fr_abi_shape_swaps(shape) && !waits && !group->for_rails)
+    if (fr_abi_shape_swaps(shape) && !waits && !team->for_rails)
         return true;
     if (row->send.has_counts || row->receive.has_counts)
         return true;
@@ -118,6 +118,6 @@ bool fr_intercept_goes_by_messages(enum fr_fn fn, const fr_word *args,
         shape->sender == FR_WHO_ROOT ? is_root : shape->receiver == FR_WHO_ROOT && !is_root;
     int64_t bytes = slice_bytes(&op, by_send ? &row->send : &row->receive);
     if (shape->sender == FR_WHO_ROOT && fr_abi_shape_spreads(shape))
-        return group->size <= MOST_RECEIVERS && bytes >= LEAST_BYTES;
+        return team->size <= MOST_RECEIVERS && bytes >= LEAST_BYTES;
     return bytes >= (int64_t)least_bytes;
 }

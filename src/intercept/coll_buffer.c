@@ -79,10 +79,10 @@ enum fr_status fr_intercept_coll_buffer_copy_out(const struct fr_intercept_coll_
 }
 
 // Whether the copy is one run of bytes on both sides.
-static bool is_plain(const struct fr_intercept_coll_buffer *side, const struct fr_coll_team *group)
+static bool is_plain(const struct fr_intercept_coll_buffer *side, const struct fr_coll_team *team)
 {
     const struct fr_staging_view *view = &side->view;
-    return group->slab && side->staged && view->block_count == 1 && !view->mixed &&
+    return team->slab && side->staged && view->block_count == 1 && !view->mixed &&
            view->blocks[0].layout->contiguous && fr_device_owns(&view->range);
 }
 
@@ -100,18 +100,18 @@ static struct fr_coll_copy describe_copy(const struct fr_intercept_coll_buffer *
 }
 
 bool fr_intercept_coll_buffer_plain_in(const struct fr_intercept_coll_buffer *side,
-                                       const struct fr_coll_team *group, struct fr_coll_copy *copy)
+                                       const struct fr_coll_team *team, struct fr_coll_copy *copy)
 {
-    bool plain = is_plain(side, group) && side->view.blocks[0].in;
+    bool plain = is_plain(side, team) && side->view.blocks[0].in;
     if (plain)
         *copy = describe_copy(side, false);
     return plain;
 }
 
 bool fr_intercept_coll_buffer_plain_out(const struct fr_intercept_coll_buffer *side,
-                                        const struct fr_coll_team *group, struct fr_coll_copy *copy)
+                                        const struct fr_coll_team *team, struct fr_coll_copy *copy)
 {
-    bool plain = is_plain(side, group) && side->view.blocks[0].out;
+    bool plain = is_plain(side, team) && side->view.blocks[0].out;
     if (plain)
         *copy = describe_copy(side, true);
     return plain;

@@ -42,7 +42,7 @@ bool fr_intercept_nvlink_serves(enum fr_fn fn)
 // An exchange on this rank.
 struct exchange {
     struct fr_request_op *op;
-    const struct fr_coll_team *group;
+    const struct fr_coll_team *team;
     const struct fr_abi_shape *shape;
     int root; // -1 without
     struct fr_intercept_coll_buffer send, receive;
@@ -110,7 +110,7 @@ static enum fr_status fill_neighbourhood(struct exchange *exchange)
 static void fill_side(const struct exchange *exchange, struct fr_intercept_coll_buffer *side,
                       bool each, bool is_for_root)
 {
-    size_t size = (size_t)exchange->group->size;
+    size_t size = (size_t)exchange->team->size;
     if (each)
         fill_ranks(side, size);
     else if (!is_for_root)
@@ -135,8 +135,8 @@ static bool swaps_in_place(const struct exchange *exchange)
 static enum fr_status fill(struct exchange *exchange)
 {
     const struct fr_abi_shape *shape = exchange->shape;
-    size_t size = (size_t)exchange->group->size;
-    int own = exchange->group->rank;
+    size_t size = (size_t)exchange->team->size;
+    int own = exchange->team->rank;
     bool is_root = own == exchange->root;
     memset(exchange->send.slots, 0, size * sizeof(*exchange->send.slots));
     memset(exchange->receive.slots, 0, size * sizeof(*exchange->receive.slots));
@@ -162,7 +162,7 @@ static enum fr_status copy_in(struct exchange *exchange,
                               const struct fr_intercept_coll_buffer *side)
 {
     bool plain = exchange->before.piece.bytes == 0 &&
-                 fr_intercept_coll_buffer_plain_in(side, exchange->group, &exchange->before);
+                 fr_intercept_coll_buffer_plain_in(side, exchange->team, &exchange->before);
     return plain ? FR_OK : fr_intercept_coll_buffer_copy_in(side);
 }
 
@@ -173,7 +173,7 @@ static enum fr_status prepare(struct exchange *exchange)
     struct fr_intercept_coll_buffer *send = &exchange->send, *receive = &exchange->receive;
     bool swaps = swaps_in_place(exchange);
     enum fr_status status =
-        fr_intercept_coll_buffer_open(receive, false, fr_coll_team_ways(exchange->group));
+        fr_intercept_coll_buffer_open(receive, false, fr_coll_team_ways(exchange->team));
     if (status == FR_OK && exchange->in_place && !swaps)
         status = copy_in(exchange, receive);
     if (status == FR_OK)
@@ -181,14 +181,14 @@ static enum fr_status prepare(struct exchange *exchange)
     if (status == FR_OK)
         status = copy_in(exchange, send);
     if (status == FR_OK)
-        (void)fr_intercept_coll_buffer_plain_out(receive, exchange->group, &exchange->after);
+        (void)fr_intercept_coll_buffer_plain_out(receive, exchange->team, &exchange->after);
     return status == FR_OK ? fill(exchange) : status;
 }
 
-static enum fr_status broadcast(struct fr_coll_team *group, const struct exchange *exchange)
+static enum fr_status broadcast(struct fr_coll_team *team, const struct exchange *exchange)
 {
     const struct fr_intercept_coll_buffer *side =
-        group->rank == exchange->root ? &exchange->send : &exchange->receive;
+        team->rank == exchange->root ? &exchange->send : &exchange->receive;
     struct fr_coll_bcast part = {
         .call = fr_abi_rows[exchange->op->fn].name,
         .root = exchange->root,
@@ -198,11 +198,11 @@ static enum fr_status broadcast(struct fr_coll_team *group, const struct exchang
     };
     fr_intercept_coll_buffer_describe(side, &part.memory);
     struct fr_coll_task task;
-    fr_coll_bcast_begin(&task, group, &part);
+    fr_coll_bcast_begin(&task, team, &part);
     return fr_coll_task_run(&task);
 }
 
-static enum fr_status exchange_all(struct fr_coll_team *group, const struct exchange *exchange)
+static enum fr_status exchange_all(struct fr_coll_team *team, const struct exchange *exchange)
 {
     struct fr_coll_alltoall part = {
         .call = fr_abi_rows[exchange->op->fn].name,
@@ -218,18 +218,18 @@ static enum fr_status exchange_all(struct fr_coll_team *group, const struct exch
     };
     fr_intercept_coll_buffer_describe(&exchange->receive, &part.receive);
     struct fr_coll_task task;
-    fr_coll_alltoall_begin(&task, group, &part);
+    fr_coll_alltoall_begin(&task, team, &part);
     return fr_coll_task_run(&task);
 }
 
-static enum fr_status run(struct fr_coll_team *group, struct exchange *exchange)
+static enum fr_status run(struct fr_coll_team *team, struct exchange *exchange)
 {
     if (prepare(exchange) != FR_OK) {
-        fr_coll_decline(group, fr_abi_rows[exchange->op->fn].name);
+        fr_coll_decline(team, fr_abi_rows[exchange->op->fn].name);
         return FR_ERR_UNSUPPORTED;
     }
     enum fr_status status =
-        is_of_one_buffer(exchange) ? broadcast(group, exchange) : exchange_all(group, exchange);
+        is_of_one_buffer(exchange) ? broadcast(team, exchange) : exchange_all(team, exchange);
     bool copies = status == FR_OK && !exchange->after.piece.bytes;
     return copies ? fr_intercept_coll_buffer_copy_out(&exchange->receive) : status;
 }
@@ -238,7 +238,7 @@ static enum fr_status run(struct fr_coll_team *group, struct exchange *exchange)
 static bool is_shaped(const struct exchange *exchange)
 {
     const struct fr_request_op *op = exchange->op;
-    size_t size = (size_t)exchange->group->size;
+    size_t size = (size_t)exchange->team->size;
     if (exchange->shape->is_neighbourly)
         return op->view_count == 2;
     if (exchange->root >= 0)
@@ -259,7 +259,7 @@ static void set_sides(struct exchange *exchange)
     exchange->send.view = exchange->receive.view = nothing;
     for (unsigned v = 0; v < op->view_count; v++) {
         bool receives = is_of_one_buffer(exchange)
-                            ? exchange->group->rank != exchange->root
+                            ? exchange->team->rank != exchange->root
                             : (int)op->views[v].arg == fr_abi_rows[op->fn].receive.buffer;
         *(receives ? &exchange->receive.view : &exchange->send.view) = op->views[v];
     }
@@ -270,31 +270,31 @@ static void set_sides(struct exchange *exchange)
 
 static bool is_rank(const struct exchange *exchange, int root_arg)
 {
-    return root_arg < 0 || (exchange->root >= 0 && exchange->root < exchange->group->size);
+    return root_arg < 0 || (exchange->root >= 0 && exchange->root < exchange->team->size);
 }
 
-static bool exchange_slices(struct fr_request_op *op, struct fr_coll_team *group, int *result)
+static bool exchange_slices(struct fr_request_op *op, struct fr_coll_team *team, int *result)
 {
     int root_arg = fr_abi_rows[op->fn].root;
     struct exchange exchange = {
         .op = op,
-        .group = group,
+        .team = team,
         .shape = fr_abi_shape_of(op->fn),
         .root = root_arg >= 0 ? (int)op->args[root_arg] : -1,
     };
-    size_t size = (size_t)group->size;
+    size_t size = (size_t)team->size;
     if (!fr_intercept_coll_buffer_measure(op) || !is_shaped(&exchange) ||
         !is_rank(&exchange, root_arg) ||
         fr_request_op_reserve(op, 2 * size * sizeof(struct fr_coll_slot)) != FR_OK) {
-        fr_coll_decline(group, fr_abi_rows[op->fn].name);
+        fr_coll_decline(team, fr_abi_rows[op->fn].name);
         return false;
     }
     set_sides(&exchange);
     exchange.send.slots = fr_request_op_carve(op, size * sizeof(struct fr_coll_slot));
     exchange.receive.slots = fr_request_op_carve(op, size * sizeof(struct fr_coll_slot));
-    enum fr_status status = run(group, &exchange);
+    enum fr_status status = run(team, &exchange);
     fr_intercept_coll_buffer_close(&exchange.send);
-    if (!group->broken) // a rank that was given up may still write to it
+    if (!team->broken) // a rank that was given up may still write to it
         fr_intercept_coll_buffer_close(&exchange.receive);
     op->arrays_used = 0;
     if (status == FR_ERR_UNSUPPORTED)
@@ -313,8 +313,8 @@ bool fr_intercept_nvlink_is_alike(enum fr_fn fn)
            (!shape->is_neighbourly && !row->send.has_counts && !row->receive.has_counts);
 }
 
-bool fr_intercept_nvlink_exchange(struct fr_request_op *op, struct fr_coll_team *group, int *result)
+bool fr_intercept_nvlink_exchange(struct fr_request_op *op, struct fr_coll_team *team, int *result)
 {
-    return fr_abi_shape_of(op->fn)->reduces ? fr_intercept_nvlink_reduce(op, group, result)
-                                            : exchange_slices(op, group, result);
+    return fr_abi_shape_of(op->fn)->reduces ? fr_intercept_nvlink_reduce(op, team, result)
+                                            : exchange_slices(op, team, result);
 }

@@ -12,7 +12,7 @@
 // A reduction on this rank.
 struct reduction {
     struct fr_request_op *op;
-    const struct fr_coll_team *group;
+    const struct fr_coll_team *team;
     struct fr_coll_reduce part;
     struct fr_intercept_coll_buffer send, receive;
     bool in_place;
@@ -128,14 +128,14 @@ static void count_elements(struct reduction *reduction)
     if (!side->has_counts) {
         size_t count = (size_t)fr_intercept_count_at(op, side, 0);
         bool scatters = part->form == FR_COLL_SCATTERED;
-        part->elements = scatters ? count * (size_t)reduction->group->size : count;
+        part->elements = scatters ? count * (size_t)reduction->team->size : count;
         part->own_elements = count;
-        part->own_first = scatters ? count * (size_t)reduction->group->rank : 0;
+        part->own_first = scatters ? count * (size_t)reduction->team->rank : 0;
         return;
     }
-    for (int rank = 0; rank < reduction->group->size; rank++) {
+    for (int rank = 0; rank < reduction->team->size; rank++) {
         size_t count = (size_t)fr_intercept_count_at(op, side, rank);
-        if (rank == reduction->group->rank) {
+        if (rank == reduction->team->rank) {
             part->own_first = part->elements;
             part->own_elements = count;
         }
@@ -166,22 +166,22 @@ static const struct fr_intercept_coll_buffer *side_read(const struct reduction *
 
 static enum fr_status open_sides(struct reduction *reduction)
 {
-    unsigned ways = fr_coll_team_ways(reduction->group);
+    unsigned ways = fr_coll_team_ways(reduction->team);
     enum fr_status status = fr_intercept_coll_buffer_open(&reduction->receive, false, ways);
     if (status == FR_OK)
         status = fr_intercept_coll_buffer_open(&reduction->send, reduction->sends_apart, ways);
     const struct fr_intercept_coll_buffer *read = side_read(reduction);
     bool plain = status == FR_OK &&
-                 fr_intercept_coll_buffer_plain_in(read, reduction->group, &reduction->part.before);
+                 fr_intercept_coll_buffer_plain_in(read, reduction->team, &reduction->part.before);
     return status == FR_OK && !plain ? fr_intercept_coll_buffer_copy_in(read) : status;
 }
 
 static bool is_receiving(const struct reduction *reduction)
 {
-    const struct fr_coll_team *group = reduction->group;
+    const struct fr_coll_team *team = reduction->team;
     const struct fr_coll_reduce *part = &reduction->part;
-    return part->own_elements > 0 && (part->form != FR_COLL_TO_ROOT || group->rank == part->root) &&
-           (part->form != FR_COLL_EXCLUSIVE_SCAN || group->rank > 0);
+    return part->own_elements > 0 && (part->form != FR_COLL_TO_ROOT || team->rank == part->root) &&
+           (part->form != FR_COLL_EXCLUSIVE_SCAN || team->rank > 0);
 }
 
 static void describe(struct reduction *reduction)
@@ -197,7 +197,7 @@ static void describe(struct reduction *reduction)
     part->receive = (struct fr_coll_slot){fr_intercept_coll_buffer_base(&reduction->receive),
                                           part->own_elements * bytes};
     fr_intercept_coll_buffer_describe(&reduction->receive, &part->written);
-    (void)fr_intercept_coll_buffer_plain_out(&reduction->receive, reduction->group, &part->after);
+    (void)fr_intercept_coll_buffer_plain_out(&reduction->receive, reduction->team, &part->after);
 }
 
 // Returns what keeps the kernels from the reduction, NULL for nothing.
@@ -210,7 +210,7 @@ static const char *obstacle_of(const struct reduction *reduction)
         .kernels = known && fr_device_reduce_is_possible(&part->mover),
         .aligned = known && fr_device_reduce_is_aligned(part->row, part->send.address) &&
                    fr_device_reduce_is_aligned(part->row, part->receive.address),
-        .ranks = reduction->group->size,
+        .ranks = reduction->team->size,
         .most_ranks = FR_REDUCE_SOURCES,
     };
     return fr_policy_reduction_obstacle(&facts);
@@ -221,7 +221,7 @@ static enum fr_status prepare(struct reduction *reduction)
 {
     struct fr_request_op *op = reduction->op;
     if (!fr_intercept_coll_buffer_measure(op) || op->view_count == 0 ||
-        !fr_coll_reduce_serves(reduction->group))
+        !fr_coll_reduce_serves(reduction->team))
         return FR_ERR_UNSUPPORTED;
     reduction->part.row = row_of_call(op);
     count_elements(reduction);
@@ -239,35 +239,35 @@ static enum fr_status prepare(struct reduction *reduction)
     return FR_ERR_UNSUPPORTED;
 }
 
-static enum fr_status run(struct fr_coll_team *group, struct reduction *reduction)
+static enum fr_status run(struct fr_coll_team *team, struct reduction *reduction)
 {
     if (prepare(reduction) != FR_OK) {
-        fr_coll_decline(group, reduction->part.call);
+        fr_coll_decline(team, reduction->part.call);
         return FR_ERR_UNSUPPORTED;
     }
     struct fr_coll_task task;
-    fr_coll_reduce_begin(&task, group, &reduction->part);
+    fr_coll_reduce_begin(&task, team, &reduction->part);
     enum fr_status status = fr_coll_task_run(&task);
     bool copies = status == FR_OK && is_receiving(reduction) && !reduction->part.after.piece.bytes;
     return copies ? fr_intercept_coll_buffer_copy_out(&reduction->receive) : status;
 }
 
-bool fr_intercept_nvlink_reduce(struct fr_request_op *op, struct fr_coll_team *group, int *result)
+bool fr_intercept_nvlink_reduce(struct fr_request_op *op, struct fr_coll_team *team, int *result)
 {
     int root_arg = fr_abi_rows[op->fn].root;
     struct reduction reduction = {
         .op = op,
-        .group = group,
+        .team = team,
         .part = {.call = fr_abi_rows[op->fn].name, .form = form_of(op->fn)},
     };
     reduction.part.root = root_arg >= 0 ? (int)op->args[root_arg] : 0;
-    bool valid = reduction.part.root >= 0 && reduction.part.root < group->size;
+    bool valid = reduction.part.root >= 0 && reduction.part.root < team->size;
     enum fr_status status = FR_ERR_UNSUPPORTED;
     if (valid)
-        status = run(group, &reduction);
+        status = run(team, &reduction);
     else
-        fr_coll_decline(group, reduction.part.call);
-    if (!group->broken) { // a rank that was given up may still work with them
+        fr_coll_decline(team, reduction.part.call);
+    if (!team->broken) { // a rank that was given up may still work with them
         fr_intercept_coll_buffer_close(&reduction.send);
         fr_intercept_coll_buffer_close(&reduction.receive);
     }

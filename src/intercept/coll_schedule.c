@@ -187,11 +187,11 @@ static bool copy_own(const struct part *from, const struct part *to)
                           (unsigned)fr_core_settings()->peer_sms) == FR_OK;
 }
 
-static int start_own(struct fr_request_op *op, const struct fr_coll_team *group,
+static int start_own(struct fr_request_op *op, const struct fr_coll_team *team,
                      const struct side *send, const struct side *receive)
 {
-    struct part from = {.peer = group->rank, .tag = op->schedule->tag}, to = from;
-    if (!find_part(send, group->rank, &from) || !find_part(receive, group->rank, &to))
+    struct part from = {.peer = team->rank, .tag = op->schedule->tag}, to = from;
+    if (!find_part(send, team->rank, &from) || !find_part(receive, team->rank, &to))
         return fr_abi_mpi.ERR_TYPE;
     if ((!from.bytes && !to.bytes) || copy_own(&from, &to))
         return fr_abi_mpi.SUCCESS;
@@ -202,14 +202,14 @@ static int start_own(struct fr_request_op *op, const struct fr_coll_team *group,
 
 // Starts receives or sends with all other ranks. Each rank has an order of its own: it first
 // receives from the rank that first sends to it.
-static int start_others(struct fr_request_op *op, const struct fr_coll_team *group,
+static int start_others(struct fr_request_op *op, const struct fr_coll_team *team,
                         const struct side *side, bool sends)
 {
     int rc = fr_abi_mpi.SUCCESS;
     if (!side->others)
         return rc;
-    for (int step = 1; step < group->size && rc == fr_abi_mpi.SUCCESS; step++) {
-        struct part part = {.peer = fr_policy_partner(group->rank, group->size, step, sends),
+    for (int step = 1; step < team->size && rc == fr_abi_mpi.SUCCESS; step++) {
+        struct part part = {.peer = fr_policy_partner(team->rank, team->size, step, sends),
                             .tag = op->schedule->tag};
         if (side->peer != EACH && side->peer != part.peer)
             continue;
@@ -217,7 +217,7 @@ static int start_others(struct fr_request_op *op, const struct fr_coll_team *gro
             return fr_abi_mpi.ERR_TYPE;
         if (!part.bytes)
             continue;
-        part.peer = group->world[part.peer];
+        part.peer = team->world[part.peer];
         rc = start_part(op, &part, sends);
     }
     return rc;
@@ -230,14 +230,14 @@ static int root_of(const struct fr_request_op *op)
 }
 
 // Finds both sides of a collective on this rank. Returns whether it has a slice for itself.
-static bool find_sides(const struct fr_request_op *op, const struct fr_coll_team *group,
+static bool find_sides(const struct fr_request_op *op, const struct fr_coll_team *team,
                        struct side *send, struct side *receive)
 {
     const struct fr_abi_row *row = &fr_abi_rows[op->fn];
     const struct fr_abi_shape *shape = fr_abi_shape_of(op->fn);
     const struct fr_staging_view *view = &op->views[0];
     int root = root_of(op);
-    bool is_rooted = row->root >= 0, is_root = root == group->rank;
+    bool is_rooted = row->root >= 0, is_root = root == team->rank;
     bool in_place = fr_intercept_is_in_place(op);
     bool is_other = !is_rooted || !is_root;
     *send = (struct side){
@@ -256,7 +256,7 @@ static bool find_sides(const struct fr_request_op *op, const struct fr_coll_team
     };
     if (in_place && shape->in_place == FR_IN_PLACE_SEND) {
         send->at = receive->at;
-        send->slice = shape->sends_each ? EACH : group->rank;
+        send->slice = shape->sends_each ? EACH : team->rank;
         send->copy = shape->sends_each && view->lease.address ? view : NULL;
     }
     return (!is_rooted || is_root) && !in_place && row->send.buffer != row->receive.buffer;
@@ -276,27 +276,27 @@ static enum fr_status save(struct fr_request_op *op)
 
 static int start_exchange(struct fr_request_op *op)
 {
-    struct fr_coll_team *group = fr_coll_team_find(op->object);
+    struct fr_coll_team *team = fr_coll_team_find(op->object);
     struct side send, receive;
     if (op->view_count == 1 && save(op) != FR_OK)
         return fr_abi_mpi.ERR_OTHER;
-    bool own = find_sides(op, group, &send, &receive);
-    int rc = start_others(op, group, &receive, false);
+    bool own = find_sides(op, team, &send, &receive);
+    int rc = start_others(op, team, &receive, false);
     if (rc == fr_abi_mpi.SUCCESS)
-        rc = start_others(op, group, &send, true);
-    return rc == fr_abi_mpi.SUCCESS && own ? start_own(op, group, &send, &receive) : rc;
+        rc = start_others(op, team, &send, true);
+    return rc == fr_abi_mpi.SUCCESS && own ? start_own(op, team, &send, &receive) : rc;
 }
 
 // Returns the tag of a message. Two neighbours of a grid can be the same process. What that sends
 // to the one side arrives from the other.
 static int tag_of(const struct fr_request_op *op, bool grid, int index, bool sends)
 {
-    return op->schedule->tag + (grid ? (sends ? index : index ^ 1) % FR_COLL_GROUP_TAGS : 0);
+    return op->schedule->tag + (grid ? (sends ? index : index ^ 1) % FR_COLL_TEAM_TAGS : 0);
 }
 
 static int start_neighbours(struct fr_request_op *op)
 {
-    const struct fr_coll_team *group = fr_coll_team_find(op->object);
+    const struct fr_coll_team *team = fr_coll_team_find(op->object);
     struct fr_intercept_neighbours list;
     struct side send, receive;
     int topology = 0, rc = fr_abi_mpi.SUCCESS;
@@ -304,7 +304,7 @@ static int start_neighbours(struct fr_request_op *op)
         fr_intercept_neighbours_find(op->object, &list) != FR_OK)
         return fr_abi_mpi.ERR_OTHER;
     bool grid = topology == fr_abi_mpi.CART;
-    (void)find_sides(op, group, &send, &receive);
+    (void)find_sides(op, team, &send, &receive);
     for (int i = 0; i < list.in_degree + list.out_degree && rc == fr_abi_mpi.SUCCESS; i++) {
         bool sends = i >= list.in_degree;
         int index = sends ? i - list.in_degree : i;
@@ -312,7 +312,7 @@ static int start_neighbours(struct fr_request_op *op)
                             .tag = tag_of(op, grid, index, sends)};
         if (part.peer == fr_abi_mpi.PROC_NULL)
             continue;
-        part.peer = group->world[part.peer];
+        part.peer = team->world[part.peer];
         if (!find_part(sends ? &send : &receive, index, &part))
             rc = fr_abi_mpi.ERR_TYPE;
         else if (part.bytes)
@@ -347,11 +347,11 @@ static void drop_side(struct fr_request_op *op, const struct fr_abi_side *side)
         op->args[side->count] = op->args[side->displacements] = 0;
 }
 
-static void drop_sides(struct fr_request_op *op, const struct fr_coll_team *group)
+static void drop_sides(struct fr_request_op *op, const struct fr_coll_team *team)
 {
     const struct fr_abi_row *row = &fr_abi_rows[op->fn];
     const struct fr_abi_shape *shape = fr_abi_shape_of(op->fn);
-    bool is_root = root_of(op) == group->rank, in_place = fr_intercept_is_in_place(op);
+    bool is_root = root_of(op) == team->rank, in_place = fr_intercept_is_in_place(op);
     if (row->send.buffer == row->receive.buffer)
         return;
     if ((in_place && shape->in_place == FR_IN_PLACE_SEND) ||
@@ -364,7 +364,7 @@ static void drop_sides(struct fr_request_op *op, const struct fr_coll_team *grou
 
 // Prepares the schedule of a call. Everything that can be wrong with this rank's call alone is an
 // error of the call, since the other ranks go this way.
-static enum fr_status prepare(struct fr_request_op *op, const struct fr_coll_team *group, int tag)
+static enum fr_status prepare(struct fr_request_op *op, const struct fr_coll_team *team, int tag)
 {
     const struct fr_abi_shape *shape = fr_abi_shape_of(op->fn);
     bool neighbours = shape->is_neighbourly;
@@ -374,7 +374,7 @@ static enum fr_status prepare(struct fr_request_op *op, const struct fr_coll_tea
         if (status == FR_OK)
             status = open_copy(op);
     }
-    int in_degree = group->size, out_degree = group->size;
+    int in_degree = team->size, out_degree = team->size;
     if (status == FR_OK && neighbours)
         status = fr_intercept_neighbours_of(op->object, &in_degree, &out_degree);
     if (status == FR_OK)
@@ -383,7 +383,7 @@ static enum fr_status prepare(struct fr_request_op *op, const struct fr_coll_tea
     if (status == FR_OK)
         op->schedule->tag = tag;
     if (status == FR_OK && op->persistent) {
-        drop_sides(op, group);
+        drop_sides(op, team);
         status = fr_request_schedule_keep_args(op, (size_t)out_degree, (size_t)in_degree);
     }
     return status;
@@ -443,14 +443,14 @@ bool fr_intercept_call_persistent_send(struct fr_request_op *op, int *result)
     return true;
 }
 
-bool fr_intercept_run_schedule(enum fr_fn fn, const fr_word *args, const struct fr_coll_team *group,
+bool fr_intercept_run_schedule(enum fr_fn fn, const fr_word *args, const struct fr_coll_team *team,
                                int *result)
 {
     fr_word comm = fr_abi_comm(fn, args);
-    if (!fr_intercept_goes_by_messages(fn, args, group))
+    if (!fr_intercept_goes_by_messages(fn, args, team))
         return false;
     struct fr_request_op *op = make(fn, args, comm);
-    enum fr_status status = op ? prepare(op, group, group->first_tag) : FR_ERR_NO_MEMORY;
+    enum fr_status status = op ? prepare(op, team, team->first_tag) : FR_ERR_NO_MEMORY;
     if (status != FR_OK) {
         *result = refuse(op, comm, status);
         return true;
@@ -471,29 +471,29 @@ static int count_tags(enum fr_fn fn, fr_word comm)
         topology != fr_abi_mpi.CART)
         return 1;
     FR_MPI(Cartdim_get, comm, FR_PTR(&dimensions));
-    return 2 * dimensions < FR_COLL_GROUP_TAGS ? 2 * dimensions : FR_COLL_GROUP_TAGS;
+    return 2 * dimensions < FR_COLL_TEAM_TAGS ? 2 * dimensions : FR_COLL_TEAM_TAGS;
 }
 
 // Returns the first tag of an exchange that is done by messages, -1 for any other.
-static int choose_tag(enum fr_fn fn, const fr_word *args, fr_word comm, struct fr_coll_team *group)
+static int choose_tag(enum fr_fn fn, const fr_word *args, fr_word comm, struct fr_coll_team *team)
 {
-    if (!group || !fr_intercept_goes_by_messages(fn, args, group))
+    if (!team || !fr_intercept_goes_by_messages(fn, args, team))
         return -1;
     bool persistent = fr_abi_rows[fn].flags & FR_ROW_PERSISTENT;
-    return persistent ? fr_coll_team_take_tags(group, count_tags(fn, comm)) : group->first_tag;
+    return persistent ? fr_coll_team_take_tags(team, count_tags(fn, comm)) : team->first_tag;
 }
 
-static int begin(enum fr_fn fn, fr_word *args, fr_word comm, struct fr_coll_team *group)
+static int begin(enum fr_fn fn, fr_word *args, fr_word comm, struct fr_coll_team *team)
 {
     int result = fr_abi_mpi.SUCCESS;
-    int tag = choose_tag(fn, args, comm, group);
+    int tag = choose_tag(fn, args, comm, team);
     if (tag < 0) {
         bool served = !fr_intercept_are_host_buffers(fn, args) &&
                       fr_intercept_call_buffers(fn, args, &result);
         return served ? result : fr_abi_call(fn, args);
     }
     struct fr_request_op *op = make(fn, args, comm);
-    enum fr_status status = op ? prepare(op, group, tag) : FR_ERR_NO_MEMORY;
+    enum fr_status status = op ? prepare(op, team, tag) : FR_ERR_NO_MEMORY;
     if (status != FR_OK)
         return refuse(op, comm, status);
     result = fr_request_schedule_open(op, (void *)args[fr_abi_rows[fn].request]);
@@ -505,10 +505,10 @@ bool fr_intercept_call_schedule(enum fr_fn fn, fr_word *args, int *result)
     fr_word comm = fr_abi_comm(fn, args);
     bool enters = fr_intercept_nvlink_is_enabled() && comm != fr_abi_mpi.COMM_NULL;
     bool persistent = fr_abi_rows[fn].flags & FR_ROW_PERSISTENT;
-    struct fr_coll_team *group = NULL;
+    struct fr_coll_team *team = NULL;
     if (enters)
-        group = fr_coll_team_enter(comm, persistent ? FR_COLL_WAITS_FIRST : FR_COLL_WAITS_NEVER);
-    *result = begin(fn, args, comm, group);
+        team = fr_coll_team_enter(comm, persistent ? FR_COLL_WAITS_FIRST : FR_COLL_WAITS_NEVER);
+    *result = begin(fn, args, comm, team);
     if (enters)
         (void)fr_coll_team_exit(comm, *result); // waits for nobody
     return true;

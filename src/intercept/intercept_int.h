@@ -289,7 +289,7 @@ struct fr_coll_team;
 // Returns whether a collective is done by messages. All ranks of the team find the same, but for a
 // call that MPI refuses on one of them.
 bool fr_intercept_goes_by_messages(enum fr_fn fn, const fr_word *args,
-                                   const struct fr_coll_team *group);
+                                   const struct fr_coll_team *team);
 
 // Serves a call with buffers, which the report counts as one of `counted_as`. Returns as the
 // handlers of classes do.
@@ -304,7 +304,7 @@ int fr_intercept_call_part(enum fr_fn fn, fr_word *args, enum fr_fn counted_as);
 
 // Runs a blocking exchange message by message. Returns false where MPI's own is to be called, the
 // same on all ranks.
-bool fr_intercept_run_schedule(enum fr_fn fn, const fr_word *args, const struct fr_coll_team *group,
+bool fr_intercept_run_schedule(enum fr_fn fn, const fr_word *args, const struct fr_coll_team *team,
                                int *result);
 
 // Makes a persistent send of a device buffer that can go by rendezvous, and owns the operation
@@ -313,12 +313,11 @@ bool fr_intercept_call_persistent_send(struct fr_request_op *op, int *result);
 
 // Moves the data of an operation among the ranks of the team; then *result is what the call
 // returns. Returns false if they agree that it cannot be, and has changed nothing.
-bool fr_intercept_nvlink_exchange(struct fr_request_op *op, struct fr_coll_team *group,
-                                  int *result);
+bool fr_intercept_nvlink_exchange(struct fr_request_op *op, struct fr_coll_team *team, int *result);
 
 // Reduces the data of an operation among the ranks of the team. Returns as
 // fr_intercept_nvlink_exchange does.
-bool fr_intercept_nvlink_reduce(struct fr_request_op *op, struct fr_coll_team *group, int *result);
+bool fr_intercept_nvlink_reduce(struct fr_request_op *op, struct fr_coll_team *team, int *result);
 
 // Does a local reduction of device memory by a kernel; then *result is what the call returns. Else
 // returns false.

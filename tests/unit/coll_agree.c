@@ -31,20 +31,20 @@ void __wrap_fr_ipc_forget_buffer(const struct fr_job_process *owner, uint64_t bu
 
 static struct fr_coll_team open_as(const struct fr_job_secret *secret, int rank)
 {
-    struct fr_coll_team group = {.rank = rank, .size = RANKS, .processes = processes};
+    struct fr_coll_team team = {.rank = rank, .size = RANKS, .processes = processes};
     enum fr_status status =
-        fr_coll_segment_open(secret, rank, RANKS, fr_coll_team_post_bytes(RANKS), &group.segment);
+        fr_coll_segment_open(secret, rank, RANKS, fr_coll_team_post_bytes(RANKS), &team.segment);
     CHECK(status == FR_OK, "%s", fr_core_status_text(status));
     if (status != FR_OK)
         exit(CHECK_FAIL);
-    return group;
+    return team;
 }
 
-static void post_for(struct fr_coll_team *group, const void *data, size_t bytes)
+static void post_for(struct fr_coll_team *team, const void *data, size_t bytes)
 {
     struct fr_coll_round round = {.call = "test"};
     const struct fr_coll_post post = {.data = data, .bytes = bytes};
-    CHECK(fr_coll_round_post(group, &round, &post) == FR_OK && round.number == group->round);
+    CHECK(fr_coll_round_post(team, &round, &post) == FR_OK && round.number == team->round);
 }
 
 // All rounds of the other rank: its advert, which is returned, that it has mapped all, and that it
@@ -66,20 +66,20 @@ static struct fr_coll_advert *post(struct fr_coll_team *other, uint32_t freed_co
 }
 
 // Another group, of which the second rank does not read what the first one has posted in a slot.
-static void take_slot(struct fr_coll_team *group)
+static void take_slot(struct fr_coll_team *team)
 {
     struct fr_job_secret secret;
     unsigned char advert[sizeof(struct fr_coll_advert)] = {0};
     CHECK(fr_job_secret_draw(&secret) == FR_OK);
-    *group = open_as(&secret, 0);
-    post_for(group, advert, sizeof(advert));
-    fr_coll_segment_done(group->segment, UINT64_MAX);
+    *team = open_as(&secret, 0);
+    post_for(team, advert, sizeof(advert));
+    fr_coll_segment_done(team->segment, UINT64_MAX);
 }
 
-static enum fr_status move_nothing(struct fr_coll_team *group, void *operation, int step,
+static enum fr_status move_nothing(struct fr_coll_team *team, void *operation, int step,
                                    struct fr_device_work *work)
 {
-    (void)group;
+    (void)team;
     (void)operation;
     (void)step;
     fr_device_push_begin(NULL, NULL, 0, FR_ENGINE_SM, 0, work);

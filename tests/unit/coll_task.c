@@ -34,7 +34,7 @@ void __wrap_fr_coll_team_message_tell(const struct fr_coll_meeting *meeting)
 
 // Two ranks, with memory to send from and to receive into.
 struct pair {
-    struct fr_coll_team groups[RANKS];
+    struct fr_coll_team teams[RANKS];
     struct fr_job_process processes[RANKS];
     struct driver_memory from[RANKS], to[RANKS];
 };
@@ -47,9 +47,9 @@ static void open_segments(struct pair *pair)
     CHECK(fr_job_secret_draw(&secret) == FR_OK);
     for (int rank = 0; rank < RANKS; rank++)
         CHECK(fr_coll_segment_open(&secret, rank, RANKS, fr_coll_team_post_bytes(RANKS),
-                                   &pair->groups[rank].segment) == FR_OK);
+                                   &pair->teams[rank].segment) == FR_OK);
     for (int rank = 0; rank < RANKS; rank++)
-        CHECK(fr_coll_segment_seal(pair->groups[rank].segment));
+        CHECK(fr_coll_segment_seal(pair->teams[rank].segment));
 }
 
 static void open_slabs(struct pair *pair)
@@ -57,13 +57,13 @@ static void open_slabs(struct pair *pair)
     struct fr_ipc_handle handles[RANKS];
     for (int rank = 0; rank < RANKS; rank++) {
         enum fr_status status = fr_coll_slab_make(0, rank, RANKS, fr_coll_team_post_bytes(RANKS),
-                                                  &pair->groups[rank].slab, &handles[rank]);
+                                                  &pair->teams[rank].slab, &handles[rank]);
         if (status == FR_ERR_UNSUPPORTED)
             pair_skip("no fabric memory");
         CHECK(status == FR_OK, "%s", fr_core_status_text(status));
     }
     for (int rank = 0; rank < RANKS; rank++)
-        CHECK(fr_coll_slab_map(pair->groups[rank].slab, handles) == FR_OK);
+        CHECK(fr_coll_slab_map(pair->teams[rank].slab, handles) == FR_OK);
 }
 
 static void open_pair(struct pair *pair)
@@ -71,7 +71,7 @@ static void open_pair(struct pair *pair)
     memset(pair, 0, sizeof(*pair));
     for (int rank = 0; rank < RANKS; rank++) {
         pair->processes[rank] = *fr_ipc_self();
-        pair->groups[rank] =
+        pair->teams[rank] =
             (struct fr_coll_team){.rank = rank, .size = RANKS, .processes = pair->processes};
         CHECK(driver_allocate(FR_KIND_VMM_FABRIC, 0, BYTES, &pair->from[rank]));
         CHECK(driver_allocate(FR_KIND_VMM_FABRIC, 0, BYTES, &pair->to[rank]));
@@ -87,12 +87,12 @@ static void open_pair(struct pair *pair)
 static void close_pair(struct pair *pair)
 {
     for (int rank = 0; rank < RANKS; rank++)
-        fr_coll_mapset_destroy(&pair->groups[rank]);
+        fr_coll_mapset_destroy(&pair->teams[rank]);
     for (int rank = 0; rank < RANKS; rank++) {
-        if (pair->groups[rank].segment)
-            fr_coll_segment_done(pair->groups[rank].segment, UINT64_MAX);
-        fr_coll_segment_close(pair->groups[rank].segment);
-        fr_coll_slab_close(pair->groups[rank].slab);
+        if (pair->teams[rank].segment)
+            fr_coll_segment_done(pair->teams[rank].segment, UINT64_MAX);
+        fr_coll_segment_close(pair->teams[rank].segment);
+        fr_coll_slab_close(pair->teams[rank].slab);
         driver_free(&pair->from[rank]);
         driver_free(&pair->to[rank]);
     }
@@ -136,7 +136,7 @@ static void begin_alltoall(struct operation *op, int rank)
         .send_range = buffer_of(&pair->from[rank]).range,
         .receive = buffer_of(&pair->to[rank]),
     };
-    fr_coll_alltoall_begin(&op->tasks[rank], &pair->groups[rank], &op->alltoalls[rank]);
+    fr_coll_alltoall_begin(&op->tasks[rank], &pair->teams[rank], &op->alltoalls[rank]);
 }
 
 static void begin_reduce(struct operation *op, int rank)
@@ -154,7 +154,7 @@ static void begin_reduce(struct operation *op, int rank)
         .written = buffer_of(&pair->to[rank]),
         .mover = buffer_of(&pair->from[rank]).range,
     };
-    fr_coll_reduce_begin(&op->tasks[rank], &pair->groups[rank], &op->reduces[rank]);
+    fr_coll_reduce_begin(&op->tasks[rank], &pair->teams[rank], &op->reduces[rank]);
 }
 
 static void begin_bcast(struct operation *op, int rank)
@@ -166,7 +166,7 @@ static void begin_bcast(struct operation *op, int rank)
         .data = {(uintptr_t)memory->address, BYTES},
         .memory = buffer_of(memory),
     };
-    fr_coll_bcast_begin(&op->tasks[rank], &pair->groups[rank], &op->bcasts[rank]);
+    fr_coll_bcast_begin(&op->tasks[rank], &pair->teams[rank], &op->bcasts[rank]);
 }
 
 static void begin(struct operation *op, int rank)
@@ -275,26 +275,26 @@ static void test_turns(struct pair *pair)
     }
     bool over = true;
     CHECK(fr_coll_task_progress(tasks[2], &over) == FR_OK && !over);
-    CHECK(pair->groups[0].round == pair->groups[1].round, "a task goes before its turn");
+    CHECK(pair->teams[0].round == pair->teams[1].round, "a task goes before its turn");
     run_all(tasks, FR_ARRAY_LENGTH(tasks), 1, &random, FR_OK);
     check(&ops[BCAST]); // what was written last
 }
 
-static bool plan_nothing(struct fr_coll_team *group, void *operation, struct fr_device_move *move)
+static bool plan_nothing(struct fr_coll_team *team, void *operation, struct fr_device_move *move)
 {
-    (void)group;
+    (void)team;
     (void)operation;
     (void)move;
     return false;
 }
 
-static enum fr_status move_badly(struct fr_coll_team *group, void *operation, int step,
+static enum fr_status move_badly(struct fr_coll_team *team, void *operation, int step,
                                  struct fr_device_work *work)
 {
     (void)operation;
     (void)step;
     fr_device_push_begin(NULL, NULL, 0, FR_ENGINE_SM, 0, work);
-    return group->rank == 1 ? FR_ERR_DEVICE : FR_OK;
+    return team->rank == 1 ? FR_ERR_DEVICE : FR_OK;
 }
 
 // The same operation as that of `tasks`, on another group.
@@ -306,7 +306,7 @@ static void begin_like(struct fr_coll_task bad[RANKS], const struct operation *o
         bad[rank].part.plan = plan_nothing;
         bad[rank].part.move = move_badly;
         bad[rank].part.what = 1000;
-        fr_coll_task_begin(&bad[rank], &pair->groups[rank]);
+        fr_coll_task_begin(&bad[rank], &pair->teams[rank]);
     }
 }
 
@@ -372,14 +372,14 @@ static void run_missing(void)
     time_t began = time(NULL);
     while (!over && time(NULL) < began + 60)
         status = fr_coll_task_progress(&late.tasks[0], &over);
-    CHECK(status == FR_ERR_MPI && pairs[0].groups[0].broken, "%s", fr_core_status_text(status));
+    CHECK(status == FR_ERR_MPI && pairs[0].teams[0].broken, "%s", fr_core_status_text(status));
     CHECK(given_up == in_slabs, "the others are told %u times", given_up);
     begin(&late, 0);
     CHECK(fr_coll_task_run(&late.tasks[0]) == FR_ERR_MPI);
     begin(&other, 0);
     CHECK(fr_coll_task_progress(&other.tasks[0], &over) == FR_OK && !over);
-    pairs[1].groups[0].quit = FR_COLL_QUIT;
-    CHECK(fr_coll_task_run(&other.tasks[0]) == FR_ERR_UNSUPPORTED && !pairs[1].groups[0].broken);
+    pairs[1].teams[0].quit = FR_COLL_QUIT;
+    CHECK(fr_coll_task_run(&other.tasks[0]) == FR_ERR_UNSUPPORTED && !pairs[1].teams[0].broken);
     close_pair(&pairs[0]);
     close_pair(&pairs[1]);
 }

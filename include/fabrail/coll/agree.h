@@ -77,14 +77,14 @@ static inline const struct fr_coll_slot *fr_coll_slot_of(const struct fr_coll_sl
 
 // Returns the slots that this rank reads of the others', as agreed on, by rank. Valid until the
 // task is over.
-const struct fr_coll_slot *fr_coll_agreed_slots(const struct fr_coll_team *group);
+const struct fr_coll_slot *fr_coll_agreed_slots(const struct fr_coll_team *team);
 
 // Returns where the mover's device finds `address`, which lies in the memory that a rank has on
 // this side. Valid until the task is over.
-uintptr_t fr_coll_reach(const struct fr_coll_team *group, int rank, enum fr_coll_side side,
+uintptr_t fr_coll_reach(const struct fr_coll_team *team, int rank, enum fr_coll_side side,
                         uint64_t address);
 
 // Returns scratch of the team's with room for one piece a rank.
-struct fr_device_push_piece *fr_coll_pieces(const struct fr_coll_team *group);
+struct fr_device_push_piece *fr_coll_pieces(const struct fr_coll_team *team);
 
 #endif

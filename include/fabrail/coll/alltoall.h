@@ -20,7 +20,7 @@ struct fr_coll_alltoall {
 };
 
 // Begins an exchange. Task and exchange are the caller's, and must stay until the task is over.
-void fr_coll_alltoall_begin(struct fr_coll_task *task, struct fr_coll_team *group,
+void fr_coll_alltoall_begin(struct fr_coll_task *task, struct fr_coll_team *team,
                             const struct fr_coll_alltoall *exchange);
 
 #endif

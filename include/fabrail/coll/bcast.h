@@ -18,7 +18,7 @@ struct fr_coll_bcast {
 };
 
 // Begins a broadcast. Task and broadcast are the caller's, and must stay until the task is over.
-void fr_coll_bcast_begin(struct fr_coll_task *task, struct fr_coll_team *group,
+void fr_coll_bcast_begin(struct fr_coll_task *task, struct fr_coll_team *team,
                          struct fr_coll_bcast *bcast);
 
 #endif

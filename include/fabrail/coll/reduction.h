@@ -39,11 +39,11 @@ struct fr_coll_reduce {
 };
 
 // Returns whether a team is small enough for the kernel.
-bool fr_coll_reduce_serves(const struct fr_coll_team *group);
+bool fr_coll_reduce_serves(const struct fr_coll_team *team);
 
 // Begins a reduction. A result may be in the vector's memory only where it has the same elements.
 // Task and reduction are the caller's, and must stay until the task is over.
-void fr_coll_reduce_begin(struct fr_coll_task *task, struct fr_coll_team *group,
+void fr_coll_reduce_begin(struct fr_coll_task *task, struct fr_coll_team *team,
                           struct fr_coll_reduce *reduce);
 
 #endif

@@ -26,35 +26,35 @@ struct fr_coll_round {
 //
 // Returns FR_ERR_MPI when a rank is gone or FABRAIL_TIMEOUT has passed, which is logged; the team
 // is broken then. Returns FR_ERR_UNSUPPORTED when a rank has quit.
-FR_MUST_CHECK enum fr_status fr_coll_round_post(struct fr_coll_team *group,
+FR_MUST_CHECK enum fr_status fr_coll_round_post(struct fr_coll_team *team,
                                                 struct fr_coll_round *round,
                                                 const struct fr_coll_post *post);
 
 // Posts for the round unless that has been done, and writes to *met whether all ranks have. Returns
 // as fr_coll_round_post does.
-FR_MUST_CHECK enum fr_status fr_coll_round_meet(struct fr_coll_team *group,
+FR_MUST_CHECK enum fr_status fr_coll_round_meet(struct fr_coll_team *team,
                                                 struct fr_coll_round *round,
                                                 const struct fr_coll_post *post, bool *met);
 
 // Returns whether all ranks have marked their posts alike, which is never known of ranks of one
 // host. For a round that was met, until fr_coll_round_done.
-bool fr_coll_round_is_alike(const struct fr_coll_team *group, uint64_t number);
+bool fr_coll_round_is_alike(const struct fr_coll_team *team, uint64_t number);
 
 // Returns whether a rank has marked its post. For a round that was met, until fr_coll_round_done.
-bool fr_coll_round_is_marked(const struct fr_coll_team *group, int rank, uint64_t number);
+bool fr_coll_round_is_marked(const struct fr_coll_team *team, int rank, uint64_t number);
 
 // Returns a rank's post, which is there unless all ranks have marked theirs alike. For a round that
 // was met, until fr_coll_round_done.
-const void *fr_coll_round_read(const struct fr_coll_team *group, int rank, uint64_t number);
+const void *fr_coll_round_read(const struct fr_coll_team *team, int rank, uint64_t number);
 
 // Says that this rank needs no posts of the round any more.
-void fr_coll_round_done(const struct fr_coll_team *group, uint64_t number);
+void fr_coll_round_done(const struct fr_coll_team *team, uint64_t number);
 
 // Returns how to wait between two looks at a round. The caller takes it anew for each round.
-struct fr_wait fr_coll_round_pace(const struct fr_coll_team *group);
+struct fr_wait fr_coll_round_pace(const struct fr_coll_team *team);
 
 // Waits for a while between two looks. Now and then it makes progress for others that may wait for
 // this process.
-void fr_coll_round_pause(const struct fr_coll_team *group, struct fr_wait *pace);
+void fr_coll_round_pause(const struct fr_coll_team *team, struct fr_wait *pace);
 
 #endif

@@ -5,7 +5,7 @@
 //
 //     struct fr_coll_task task;
 
-//     fr_coll_alltoall_begin(&task, group, &exchange);
+//     fr_coll_alltoall_begin(&task, team, &exchange);
 
 //     enum fr_status status = fr_coll_task_run(&task);
 //
@@ -38,11 +38,11 @@ struct fr_coll_part {
     // Writes to *move what is to be moved if all is as in the operation before, with the slots and
     // memory of that. A kernel can then do it as soon as all ranks are there. Returns false where
     // no kernel does it.
-    bool (*plan)(struct fr_coll_team *group, void *operation, struct fr_device_move *move);
+    bool (*plan)(struct fr_coll_team *team, void *operation, struct fr_device_move *move);
 
     // Begins to move this rank's bytes of one step, or returns why it has not. Between two steps
     // all ranks hear that all is well so far.
-    enum fr_status (*move)(struct fr_coll_team *group, void *operation, int step,
+    enum fr_status (*move)(struct fr_coll_team *team, void *operation, int step,
                            struct fr_device_work *work);
     int steps;
     void *operation;
@@ -64,7 +64,7 @@ enum fr_coll_stage {
 
 // A task. Its fields are module coll's, but for those that fr_coll_task_begin names.
 struct fr_coll_task {
-    struct fr_coll_team *group;
+    struct fr_coll_team *team;
     struct fr_coll_part part; // unused in a task that declines
     // Written by the functions below, and by agree.c.
     enum fr_coll_stage stage;
@@ -91,11 +91,11 @@ struct fr_coll_task {
 
 // Begins a task with task->part, which the caller has written. Posts nothing yet. Called by the
 // functions of operations alone, such as fr_coll_alltoall_begin.
-void fr_coll_task_begin(struct fr_coll_task *task, struct fr_coll_team *group);
+void fr_coll_task_begin(struct fr_coll_task *task, struct fr_coll_team *team);
 
 // Begins a task that tells the others that this rank takes no part in the next operation. It waits
 // for room to say so, and for nothing else of the others.
-void fr_coll_task_begin_declined(struct fr_coll_task *task, struct fr_coll_team *group,
+void fr_coll_task_begin_declined(struct fr_coll_task *task, struct fr_coll_team *team,
                                  const char *call);
 
 // Goes on with a task as far as is possible without waiting for another rank. Sets *over when the
@@ -116,6 +116,6 @@ FR_MUST_CHECK enum fr_status fr_coll_task_progress(struct fr_coll_task *task, bo
 FR_MUST_CHECK enum fr_status fr_coll_task_run(struct fr_coll_task *task);
 
 // Begins a task that declines, and runs it to its end.
-void fr_coll_decline(struct fr_coll_team *group, const char *call);
+void fr_coll_decline(struct fr_coll_team *team, const char *call);
 
 #endif

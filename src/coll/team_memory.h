@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Opens the memory in which the ranks of a team agree: a segment where they share a host, else
 // slabs. All ranks are in the same call meanwhile, and wait for each other.
-#ifndef FR_COLL_OPEN_H
-#define FR_COLL_OPEN_H
+#ifndef FR_COLL_TEAM_MEMORY_H
+#define FR_COLL_TEAM_MEMORY_H
 
 #include "fabrail/coll.h"
 
 // Opens the segment. Where any rank cannot have it, all ranks do without. Returns false when a rank
 // has not come within FABRAIL_TIMEOUT.
-bool fr_coll_open_segment(struct fr_coll_team *group);
+bool fr_coll_open_segment(struct fr_coll_team *team);
 
 // Makes and maps the slabs, in the meeting of this number. Where any rank cannot have them, all
 // ranks do without. If a rank has not used its GPU yet, a later call tries again.
-void fr_coll_open_slab(struct fr_coll_team *group, uint64_t meeting);
+void fr_coll_open_slab(struct fr_coll_team *team, uint64_t meeting);
 
 // Returns the secret for one use that the ranks make of shared memory. It comes from that of the
 // first process of the job that has one.
