@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The library's workspace.c with a question that only tests ask. Programs that link this have no
+// The library's staging.c with a question that only tests ask. Programs that link this have no
 // other copy of that file.
 #include "staging/staging.c"
 
