@@ -127,11 +127,11 @@ bool fr_job_control_area_extend(size_t bytes);
 enum { FR_CONTROL_BYTES = 232 };
 
 enum fr_job_control_kind {
-    // Of module ipc.
+    // Module ipc sends these.
     FR_CONTROL_MAP = 1, // the sender would like the receiver to map this memory
     FR_CONTROL_MAPPED,  // the sender has mapped the memory
     FR_CONTROL_FREED,   // memory of the sender is no more
-    // Of module rndv: messages.
+    // Module rndv sends these about messages.
     FR_CONTROL_RTS,       // contents of the slot of a message with an RTS
     FR_CONTROL_READY,     // more bytes of a message are there
     FR_CONTROL_WITHDRAWN, // the RTS will not come, or there is no other scheme
@@ -139,13 +139,13 @@ enum fr_job_control_kind {
     FR_CONTROL_PLAIN,     // a message without an RTS, as long as one, is under way
     FR_CONTROL_RETRY,     // the receiver refuses, and asks for another scheme
     FR_CONTROL_BEGUN,     // fragments are being received
-    // Of module ipc.
+    // Module ipc sends these.
     FR_CONTROL_UNMAPPED, // the sender has not mapped the memory, or has unmapped it
-    // Of module rndv: the meeting of two processes over rails.
+    // Module rndv sends these while two processes connect their rails.
     FR_CONTROL_RAIL_ADDRESS, // a piece of what others have to know of the sender's rails
     FR_CONTROL_RAIL_KNOWN,   // the sender knows the rails of the receiver
     FR_CONTROL_RAIL_REACHED, // the sender has read over the rails of the receiver
-    // Of module rndv: messages.
+    // Module rndv sends these about messages.
     FR_CONTROL_WRITE,       // write the bytes over rails to the memory of this key; no key: stop
     FR_CONTROL_WRITTEN,     // so many bytes have been written
     FR_CONTROL_WRITTEN_ALL, // no more bytes will be written
