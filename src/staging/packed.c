@@ -30,14 +30,20 @@ static enum fr_status copy_rows(void *context, const struct fr_datatype_copy *pi
     return FR_OK;
 }
 
+void fr_staging_copy_shaped(const struct fr_layout *layout, size_t count, uintptr_t shaped,
+                            void *packed, size_t bytes, bool gather)
+{
+    struct host_copy copy = {.packed = packed, .shaped = shaped, .gather = gather};
+    enum fr_status never_fails = fr_datatype_visit(layout, count, true, bytes, copy_rows, &copy);
+    (void)never_fails;
+}
+
 void fr_staging_copy_on_host(const struct fr_staging_view *view, void *packed, size_t bytes,
                              bool gather)
 {
-    struct host_copy copy = {
-        .packed = packed, .shaped = fr_staging_given_address(view), .gather = gather};
-    enum fr_status never_fails = fr_datatype_visit(view->blocks[0].layout, view->blocks[0].count,
-                                                   true, bytes, copy_rows, &copy);
-    (void)never_fails;
+    const struct fr_staging_view_block *block = &view->blocks[0];
+    fr_staging_copy_shaped(block->layout, block->count, fr_staging_given_address(view), packed,
+                           bytes, gather);
 }
 
 __attribute__((no_sanitize("thread"))) static enum fr_status

@@ -11,9 +11,9 @@
 
 #include "fabrail/core/list.h"
 #include "fabrail/device/pack.h"
+#include "fabrail/staging/packed.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #define TABLES_MOST ((size_t)64 << 20)
 #define SPAN_MOST   ((size_t)256 << 20)
@@ -342,27 +342,6 @@ static bool pack_by_kernel(const struct fr_staging_packing *packing, struct fr_d
     return reaches || bounce;
 }
 
-// A copy between two places in host memory, the first in the shape of the datatype.
-struct host_copy {
-    uintptr_t from, to;
-};
-
-static enum fr_status copy_rows(void *context, const struct fr_datatype_copy *piece)
-{
-    const struct host_copy *copy = context;
-    for (size_t plane = 0; plane < piece->n[1]; plane++) {
-        for (size_t row = 0; row < piece->n[0]; row++) {
-            ptrdiff_t at = piece->user_offset + (ptrdiff_t)row * piece->user_stride[0] +
-                           (ptrdiff_t)plane * piece->user_stride[1];
-            ptrdiff_t to = piece->stage_offset + (ptrdiff_t)row * piece->stage_stride[0] +
-                           (ptrdiff_t)plane * piece->stage_stride[1];
-            memcpy((void *)(copy->to + (uintptr_t)to), (const void *)(copy->from + (uintptr_t)at),
-                   piece->bytes);
-        }
-    }
-    return FR_OK;
-}
-
 static enum fr_status fetch(const struct fr_staging_view *view, uintptr_t dst, uintptr_t src,
                             size_t bytes)
 {
@@ -389,10 +368,10 @@ static bool pack_by_cpu(const struct fr_staging_packing *packing, struct fr_devi
     if (fr_staging_borrow(span, &lease) != FR_OK)
         return false;
     enum fr_status status = fetch(view, (uintptr_t)lease.address, low, span);
-    struct host_copy copy = {(uintptr_t)lease.address + (packing->user - low), packing->stage};
     if (status == FR_OK)
-        status = fr_datatype_visit(packing->layout, packing->count, true, packing->bytes, copy_rows,
-                                   &copy);
+        fr_staging_copy_shaped(packing->layout, packing->count,
+                               (uintptr_t)lease.address + (packing->user - low),
+                               (void *)packing->stage, packing->bytes, true);
     fr_staging_return(&lease);
     if (batch->status == FR_OK)
         batch->status = status;

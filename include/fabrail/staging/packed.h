@@ -40,6 +40,11 @@ static inline uintptr_t fr_staging_given_room(struct fr_staging_view *view)
 void fr_staging_copy_on_host(const struct fr_staging_view *view, void *packed, size_t bytes,
                              bool gather);
 
+// Copies `bytes` between packed host memory and `count` elements of a datatype in host memory,
+// whose buffer argument is `shaped`. With `gather` it copies to packed memory, else from there.
+void fr_staging_copy_shaped(const struct fr_layout *layout, size_t count, uintptr_t shaped,
+                            void *packed, size_t bytes, bool gather);
+
 // Gathers `bytes` into packed host memory from where MPI puts the view's data. Another thread may
 // be writing there, so what this reads may be torn.
 void fr_staging_peek_on_host(const struct fr_staging_view *view, void *packed, size_t bytes);
