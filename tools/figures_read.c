@@ -5,49 +5,56 @@
 
 #include "figures.h"
 
-#include "command.h"
-#include "fabrail/core/files.h"
-#include "json_read.h"
+#include "report_file.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { MOST_BYTES = 1 << 26, MOST_RANKS = 1 << 20 };
+enum { MOST_RANKS = 1 << 20 };
 
 // A text member that fits, or where it may be missing, an empty one. Texts are part of names of
 // files and of lines of tables, so that control characters have no business there.
-static bool take_text(const struct fr_json *from, const char *name, bool needed, char *text,
-                      size_t room)
+static bool take_text(json_object *from, const char *name, bool needed, char *text, size_t room)
 {
-    const char *found = fr_json_get_text(from, name, NULL);
-    if (found == NULL) {
-        *text = '\0';
+    json_object *member = NULL;
+    *text = '\0';
+    if (!json_object_object_get_ex(from, name, &member) ||
+        !json_object_is_type(member, json_type_string))
         return !needed;
-    }
-    for (const char *c = found; *c != '\0'; c++) {
-        if ((unsigned char)*c < ' ')
+    const char *found = json_object_get_string(member);
+    size_t length = (size_t)json_object_get_string_len(member);
+    for (size_t i = 0; i < length; i++) {
+        if ((unsigned char)found[i] < ' ')
             return false;
     }
     snprintf(text, room, "%s", found);
-    return (*found != '\0' || !needed) && strlen(found) < room;
+    return (length > 0 || !needed) && length < room;
 }
 
-static bool take_label(const struct fr_json *from, struct fr_figure *one)
+// Returns 0 where there is no such member or it is no number.
+static double number_of(json_object *from, const char *name)
 {
-    double bytes = fr_json_get_number(from, "bytes", 0);
-    if (fr_json_get(from, "bytes") == NULL)
+    json_object *member = NULL;
+    json_object_object_get_ex(from, name, &member);
+    bool is_number =
+        json_object_is_type(member, json_type_int) || json_object_is_type(member, json_type_double);
+    return is_number ? json_object_get_double(member) : 0;
+}
+
+static bool take_label(json_object *from, struct fr_figure *one)
+{
+    double bytes = number_of(from, "bytes");
+    if (!json_object_object_get_ex(from, "bytes", NULL))
         return take_text(from, "label", true, one->label, sizeof(one->label));
     snprintf(one->label, sizeof(one->label), "%.0f", bytes);
     return bytes >= 1 && bytes < 0x1p62;
 }
 
 // Returns NULL, or the member that is missing or no such thing.
-static const char *take_figure(const struct fr_json *from, struct fr_figure *one)
+static const char *take_figure(json_object *from, struct fr_figure *one)
 {
-    double ranks = fr_json_get_number(from, "ranks", 0);
+    double ranks = number_of(from, "ranks");
     memset(one, 0, sizeof(*one));
-    one->value = fr_json_get_number(from, "value", 0);
+    one->value = number_of(from, "value");
     if (!take_text(from, "test", true, one->test, sizeof(one->test)))
         return "test";
     if (!take_text(from, "mpi", false, one->mpi, sizeof(one->mpi)))
@@ -67,9 +74,11 @@ static const char *take_figure(const struct fr_json *from, struct fr_figure *one
     return good ? NULL : "value above 0";
 }
 
-static bool take_source(const struct fr_json *tree, struct fr_figures_source *source)
+static bool take_source(json_object *tree, struct fr_figures_source *source)
 {
-    source->simulated = fr_json_get_truth(tree, "simulated", false);
+    json_object *simulated = NULL;
+    json_object_object_get_ex(tree, "simulated", &simulated);
+    source->simulated = json_object_get_boolean(simulated);
     return take_text(tree, "fabrail", true, source->version, sizeof(source->version)) &&
            take_text(tree, "machine", false, source->machine, sizeof(source->machine)) &&
            take_text(tree, "device", false, source->device, sizeof(source->device)) &&
@@ -77,18 +86,18 @@ static bool take_source(const struct fr_json *tree, struct fr_figures_source *so
            take_text(tree, "command", false, source->command, sizeof(source->command));
 }
 
-static bool take_tree(const char *name, const struct fr_json *tree, struct fr_figures *figures,
+static bool take_tree(const char *name, json_object *tree, struct fr_figures *figures,
                       struct fr_figures_source *source)
 {
-    const struct fr_json *list = fr_json_get(tree, "figures");
-    if (list == NULL || list->kind != FR_JSON_LIST || !take_source(tree, source))
+    json_object *list = NULL;
+    json_object_object_get_ex(tree, "figures", &list);
+    if (!json_object_is_type(list, json_type_array) || !take_source(tree, source))
         return fr_tool_complain("%s is not what fabrail bench --format=json writes", name);
-    size_t number = 1;
-    for (const struct fr_json *item = list->first; item != NULL; item = item->next, number++) {
+    for (size_t i = 0; i < json_object_array_length(list); i++) {
         struct fr_figure one;
-        const char *wrong = take_figure(item, &one);
+        const char *wrong = take_figure(json_object_array_get_idx(list, i), &one);
         if (wrong != NULL)
-            return fr_tool_complain("%s: figure %zu has no %s", name, number, wrong);
+            return fr_tool_complain("%s: figure %zu has no %s", name, i + 1, wrong);
         if (!fr_figures_add(figures, &one))
             return fr_tool_complain("no memory");
     }
@@ -97,17 +106,8 @@ static bool take_tree(const char *name, const struct fr_json *tree, struct fr_fi
 
 bool fr_figures_read(const char *name, struct fr_figures *figures, struct fr_figures_source *source)
 {
-    struct fr_json_fault fault;
-    char *text = NULL;
-    size_t bytes = 0;
-    if (fr_core_file_read(name, MOST_BYTES, &text, &bytes) != FR_OK)
-        return fr_tool_complain("%s cannot be read: %s", name, strerror(errno));
-    struct fr_json *tree = fr_json_read(text, bytes, &fault);
-    free(text);
-    if (tree == NULL)
-        return fr_tool_complain("%s is no JSON of fabrail bench: line %u: %s", name, fault.line,
-                                fault.text);
-    bool good = take_tree(name, tree, figures, source);
-    fr_json_free(tree);
+    json_object *tree = fr_file_parse(name);
+    bool good = tree != NULL && take_tree(name, tree, figures, source);
+    json_object_put(tree);
     return good;
 }

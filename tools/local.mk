@@ -3,9 +3,9 @@ bin_PROGRAMS += tools/fabrail
 tools_fabrail_SOURCES = tools/fabrail.c tools/command.c tools/command.h tools/manual.c \
     tools/child.c tools/child.h tools/elf_file.c tools/elf_file.h tools/launch.c tools/launch.h tools/preload.c tools/preload.h \
     tools/compose.c tools/pairing.c tools/pairing.h tools/run.c tools/json_write.c tools/json_write.h tools/info.c tools/info.h \
-    tools/bench.c tools/figures.c tools/figures.h tools/figures_read.c tools/plot.c \
+    tools/bench.c tools/figures.c tools/figures.h tools/plot.c \
     tools/explain.c tools/explain.h tools/explain_policy.c tools/explain_report.c \
-    tools/json_read.c tools/json_read.h tools/info_gpu.c tools/info_mpi.c tools/info_paths.c tools/info_rails.c \
+    tools/info_gpu.c tools/info_mpi.c tools/info_paths.c tools/info_rails.c \
     tools/tune.c tools/tune.h tools/tune_file.c tools/tune_gpus.c tools/tune_measure.c tools/tune_plan.c tools/tune_plan.h \
     tools/tune_rails.c tools/tune_rig.c tools/tune_rig.h tools/tune_table.c
 tools_fabrail_CPPFLAGS = $(AM_CPPFLAGS) $(JSON_C_CPPFLAGS) -I$(top_builddir)/tools \
@@ -25,7 +25,7 @@ EXTRA_DIST += tools/report.css tools/report.js
 BUILT_SOURCES += tools/report_assets.h
 CLEANFILES += tools/report_assets.h
 if HAVE_JSON_C
-tools_fabrail_SOURCES += tools/report_file.c tools/report_file.h tools/report_read.c \
+tools_fabrail_SOURCES += tools/figures_read.c tools/report_file.c tools/report_file.h tools/report_read.c \
     tools/report_trace.c
 else
 tools_fabrail_SOURCES += tools/report_none.c

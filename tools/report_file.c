@@ -58,6 +58,8 @@ static json_object *parse(const char *name, const char *text, size_t length)
     else if (error != json_tokener_success)
         (void)fr_tool_complain("%s is no JSON: %s at byte %zu", name,
                                json_tokener_error_desc(error), at);
+    else if (!object)
+        (void)fr_tool_complain("%s has nothing but JSON's null", name);
     json_tokener_free(tokener);
     return object;
 }
@@ -97,14 +99,18 @@ static bool is_known(const char *name, json_object *object, const char *format)
                             PACKAGE_VERSION, KNOWN_VERSION);
 }
 
-json_object *fr_file_read(const char *name, const char *format)
+json_object *fr_file_parse(const char *name)
 {
     size_t length;
     char *text = read_text(name, &length);
-    if (!text)
-        return NULL;
-    json_object *object = parse(name, text, length);
+    json_object *object = text ? parse(name, text, length) : NULL;
     free(text);
+    return object;
+}
+
+json_object *fr_file_read(const char *name, const char *format)
+{
+    json_object *object = fr_file_parse(name);
     if (object && !is_known(name, object, format)) {
         json_object_put(object);
         return NULL;

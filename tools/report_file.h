@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Files of JSON that the library has written, read with json-c. Whatever is wrong with one is said
-// in one line that names it.
+// Files of JSON that the library or fabrail bench has written, read with json-c. Whatever is wrong
+// with one is said in one line that names it.
 #ifndef FR_TOOLS_REPORT_FILE_H
 #define FR_TOOLS_REPORT_FILE_H
 
 #include "command.h"
 
 #include <json-c/json.h>
+
+// Reads a file of any JSON. The caller puts the object. NULL after a complaint.
+json_object *fr_file_parse(const char *name);
 
 // Reads a file of this format ("fabrail-report", "fabrail-trace") and of the version that is known.
 // The caller puts the object. NULL after a complaint.

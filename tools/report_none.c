@@ -1,19 +1,32 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// fabrail report in a build without a reader of JSON: says so.
+// What reads files of JSON, in a build without json-c: says so.
 #include "config.h"
 
+#include "figures.h"
 #include "report.h"
+
+static bool refuse(const char *name)
+{
+    return fr_tool_complain(
+        "%s cannot be read: this build has no json-c, which configure looks for", name);
+}
 
 bool fr_tools_job_read(struct fr_job *job, const char *name)
 {
     (void)job;
-    return fr_tool_complain(
-        "%s cannot be read: this build has no json-c, which configure looks for", name);
+    return refuse(name);
+}
+
+bool fr_figures_read(const char *name, struct fr_figures *figures, struct fr_figures_source *source)
+{
+    (void)figures;
+    (void)source;
+    return refuse(name);
 }
 
 bool fr_trace_merge(char *const *names, size_t count, const char *output)
 {
     (void)count;
     (void)output;
-    return fr_tools_job_read(NULL, names[0]);
+    return refuse(names[0]);
 }

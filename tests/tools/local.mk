@@ -9,8 +9,7 @@ TESTS += $(fr_tool_tests)
 endif
 
 check_PROGRAMS += tests/tools/json
-tests_tools_json_SOURCES = tests/tools/json.c tests/unit/check.h tools/json_read.c tools/json_read.h \
-    tools/json_write.c tools/json_write.h
+tests_tools_json_SOURCES = tests/tools/json.c tests/unit/check.h tools/json_write.c tools/json_write.h
 tests_tools_json_LDADD = libmodules.la -lm
 
 check_PROGRAMS += tests/tools/pairing
