@@ -15,7 +15,7 @@
 #include <pthread.h>
 #include <time.h>
 
-enum { THREADS = 4, HELD = 24, LEASES = 1000000, MAX_SECONDS = 12 };
+enum { THREADS = 4, HELD = 24, LEASES = 1000000, FEW_LEASES = 5000, MAX_SECONDS = 12 };
 
 #define MIB          ((size_t)1 << 20)
 #define MEMORY_BYTES (2048 * MIB)
@@ -179,7 +179,10 @@ static void check_usage(void)
            (unsigned long)beyond_limit, (unsigned long)without_memory, usage.peak_lent_bytes / MIB,
            usage.peak_bytes / MIB);
     CHECK(usage.lent_bytes == 0 && usage.bytes <= usage.peak_bytes);
-    CHECK(usage.peak_bytes <= 2 * usage.peak_lent_bytes + 2 * FR_STAGING_CHUNK_UNIT);
+    // No promise of the pool, but what random sizes come to. Out of 1000 runs of 200 leases 12 take
+    // more than twice what is lent, and 2.4 times at most; out of 1000 of 5000 leases none does.
+    size_t times = lent < FEW_LEASES ? 3 : 2;
+    CHECK(usage.peak_bytes <= times * usage.peak_lent_bytes + 2 * FR_STAGING_CHUNK_UNIT);
     CHECK(usage.peak_bytes <= MAX_BYTES + LEFT_BYTES);
 }
 
