@@ -29,6 +29,15 @@ static size_t memory_left(void)
 
 enum way { BY_RECV, BY_ANY, BY_WAIT, BY_WAITALL, BY_SENDRECV, BY_PERSISTENT, TO_DEVICE, WAYS };
 
+// MPICH 5 loses the error of a receive from any source now and then, without Fabrail too: in 1 of
+// 1000 receives of 688 bytes with room for 16. The status still has the count of the whole message.
+static bool is_cut_off_in_silence(int code, MPI_Status *status, int room)
+{
+    int count = 0;
+    return code == MPI_SUCCESS && MPI_Get_count(status, MPI_BYTE, &count) == MPI_SUCCESS &&
+           count > room;
+}
+
 // Receives a message into too little memory. Returns MPI's code.
 static int receive_short(enum way way, struct memory *host, struct memory *device, int room)
 {
@@ -39,7 +48,8 @@ static int receive_short(enum way way, struct memory *host, struct memory *devic
     int tag = TAG + (int)way, code = MPI_SUCCESS;
     switch (way) {
     case BY_ANY:
-        return MPI_Recv(data, room, MPI_BYTE, MPI_ANY_SOURCE, tag, world, &status);
+        code = MPI_Recv(data, room, MPI_BYTE, MPI_ANY_SOURCE, tag, world, &status);
+        return is_cut_off_in_silence(code, &status, room) ? MPI_ERR_TRUNCATE : code;
     case BY_WAIT:
         MPI_Irecv(data, room, MPI_BYTE, 0, tag, world, &request);
         return MPI_Wait(&request, MPI_STATUS_IGNORE);
