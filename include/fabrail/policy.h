@@ -41,10 +41,16 @@ struct fr_policy_choice fr_policy_choose(const struct fr_policy_facts *facts);
 // Returns the name of a path for the report and the log, static text.
 const char *fr_policy_path_name(enum fr_policy_path path);
 
-// Returns whether one kernel copies the pieces of a datatype in device memory, in place of `calls`
-// calls of the driver, one for each regular piece. Callers may stop counting beyond
-// FR_POLICY_MOST_CALLS, since no copy takes so many calls.
+// The pieces of a copy of a datatype in device memory, as far as they were counted. Counting may
+// stop beyond FR_POLICY_MOST_CALLS, since no copy takes so many calls.
 enum { FR_POLICY_MOST_CALLS = 256 };
-bool fr_policy_packs_by_kernel(size_t calls);
+struct fr_policy_pieces {
+    size_t calls;  // of the driver, one for each regular piece
+    size_t blocks; // contiguous ones
+    size_t bytes;
+};
+
+// Returns whether one kernel makes the copy, in place of these calls.
+bool fr_policy_packs_by_kernel(const struct fr_policy_pieces *pieces);
 
 #endif

@@ -230,9 +230,11 @@ static size_t calls_of(const struct fr_datatype_copy *piece)
 
 static enum fr_status count_piece(void *context, const struct fr_datatype_copy *piece)
 {
-    size_t *calls = context;
-    *calls += calls_of(piece);
-    return *calls > FR_POLICY_MOST_CALLS ? FR_ERR_LIMIT : FR_OK;
+    struct fr_policy_pieces *pieces = context;
+    pieces->calls += calls_of(piece);
+    pieces->blocks += piece->n[0] * piece->n[1];
+    pieces->bytes += piece->n[0] * piece->n[1] * piece->bytes;
+    return pieces->calls > FR_POLICY_MOST_CALLS ? FR_ERR_LIMIT : FR_OK;
 }
 
 static bool is_packed(const struct fr_staging_packing *packing)
@@ -383,13 +385,13 @@ static bool pack_by_cpu(const struct fr_staging_packing *packing, struct fr_devi
 bool fr_staging_pack(const struct fr_staging_packing *packing, struct fr_device_batch *batch)
 {
     const struct fr_staging_view *view = packing->view;
-    size_t calls = 0;
+    struct fr_policy_pieces pieces = {0};
     if (!fr_device_owns(&view->range) || (view->range.caps & FR_DEVICE_LISTED) != 0 ||
         view->mixed || packing->bytes == 0 || !fr_staging_view_is_in_range(view))
         return false;
     enum fr_status counted = fr_datatype_visit(packing->layout, packing->count, is_packed(packing),
-                                               packing->bytes, count_piece, &calls);
-    if (!fr_policy_packs_by_kernel(calls))
+                                               packing->bytes, count_piece, &pieces);
+    if (!fr_policy_packs_by_kernel(&pieces))
         return false;
     return pack_by_kernel(packing, batch) ||
            (counted == FR_ERR_LIMIT && pack_by_cpu(packing, batch));
