@@ -199,6 +199,7 @@ struct fr_device_copy {
     ptrdiff_t src_stride[2];
     bool on_device; // the staging side is memory of the same device, not of the host
     bool mixed;     // the other side may be memory of the host or of another device
+    bool own;       // neither side is the application's memory, so no work of its is waited for
 };
 
 // Bytes to move between two addresses that the device moving them can reach.
@@ -419,6 +420,11 @@ bool fr_device_bus_id(int device, char text[FR_DEVICE_BUS_ID]);
 
 // Returns whether kernels of `device` may use FR_DEVICE_LISTED memory of this process at `address`.
 bool fr_device_is_open_to(int device, uintptr_t address);
+
+// Returns whether kernels of the range's device may use all bytes [low, high) of it. They may use
+// memory that is not FR_DEVICE_LISTED. Other memory is asked about mapping by mapping; a span of
+// very many mappings counts as closed.
+bool fr_device_range_is_open(const struct fr_device_range *range, uintptr_t low, uintptr_t high);
 
 // Writes a text that tells kinds of machine apart where measurements are stored, such as "NVIDIA
 // H200, 4 GPUs, driver 580.65.06". It describes all GPUs of the host if NVML tells them, else those

@@ -86,6 +86,8 @@ struct fr_device_ops {
     enum fr_status (*query)(const void *address, struct fr_device_range *range);
     enum fr_status (*query_id)(const void *address, struct fr_device_range *range);
     bool (*is_open_to)(int device, uintptr_t address);
+    // Returns whether all mappings of listed memory at [low, high) are open to a device.
+    bool (*are_open_to)(int device, uintptr_t low, uintptr_t high);
 
     // Makes a context current in which `range` can be used. It is the range's own; else the
     // thread's current one if it is on the range's device; else one that lasts until `release`.

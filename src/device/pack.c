@@ -75,9 +75,8 @@ static unsigned part(struct fr_pack *pack, unsigned max_sms)
 
 // Launches the kernel. The first launch of a batch tells the host itself that it is done, unless
 // something comes behind it.
-static enum fr_status launch(struct fr_device_batch *batch, struct fr_device_kernels *kernels,
-                             struct fr_device_stream *stream, struct fr_pack_inline *params,
-                             unsigned max_sms)
+static bool launch(struct fr_device_batch *batch, struct fr_device_kernels *kernels,
+                   struct fr_device_stream *stream, struct fr_pack_inline *params, unsigned max_sms)
 {
     struct fr_device_told told = {.kernels = kernels, .stream = stream, .slot = -1};
     told.blocks = part(&params->pack, max_sms);
@@ -88,30 +87,30 @@ static enum fr_status launch(struct fr_device_batch *batch, struct fr_device_ker
         params->pack.value = told.value;
     }
     enum fr_device_kernel kernel = params->pack.is_inline ? FR_KERNEL_PACK_INLINE : FR_KERNEL_PACK;
-    int answer = kernels->ops->launch(kernels, kernel, told.blocks, params, stream);
-    if (answer == 0 && told.slot >= 0) {
+    bool taken = kernels->ops->launch(kernels, kernel, told.blocks, params, stream) == 0;
+    if (taken && told.slot >= 0) {
         told.is_last = true;
         batch->told = told;
     } else if (told.slot >= 0) {
         fr_device_words_return(kernels, told.slot);
     }
-    return answer == 0 ? FR_OK : kernels->ops->fail("a packing kernel", answer);
+    if (!taken)
+        fr_warn_once("a device has refused a kernel that packs datatypes, so copies go piece by "
+                     "piece");
+    return taken;
 }
 
-static enum fr_status pack_here(struct fr_device_batch *batch, const struct fr_device_scope *scope,
-                                const struct fr_device_range *range,
-                                enum fr_device_direction direction,
-                                const struct fr_device_packing *packing, unsigned max_sms)
+static bool pack_here(struct fr_device_batch *batch, const struct fr_device_scope *scope,
+                      const struct fr_device_range *range, enum fr_device_direction direction,
+                      const struct fr_device_packing *packing, unsigned max_sms)
 {
     struct fr_pack_inline params;
     struct fr_device_kernels *kernels = fr_device_kernels_get(scope, FR_IMAGE_PACK);
-    if (kernels == NULL)
-        return FR_ERR_UNSUPPORTED;
-    enum fr_status status = scope->ops->settle(range, packing->low, packing->high);
-    struct fr_device_stream *stream =
-        status == FR_OK ? fr_device_batch_lane(batch, scope, direction) : NULL;
+    if (kernels == NULL || scope->ops->settle(range, packing->low, packing->high) != FR_OK)
+        return false;
+    struct fr_device_stream *stream = fr_device_batch_lane(batch, scope, direction);
     if (stream == NULL || batch->status != FR_OK)
-        return status;
+        return false;
     fill(packing, direction, &params);
     return launch(batch, kernels, stream, &params, max_sms);
 }
@@ -126,20 +125,19 @@ bool fr_device_pack_is_possible(const struct fr_device_range *range)
     return possible;
 }
 
-void fr_device_batch_pack(struct fr_device_batch *batch, const struct fr_device_range *range,
+bool fr_device_batch_pack(struct fr_device_batch *batch, const struct fr_device_range *range,
                           enum fr_device_direction direction,
                           const struct fr_device_packing *packing, unsigned max_sms)
 {
     struct fr_device_scope scope;
-    if (packing->first >= packing->last || batch->status != FR_OK)
-        return;
+    bool started = packing->first >= packing->last || batch->status != FR_OK;
+    if (started)
+        return true;
     uint64_t begin = fr_core_meter_begin();
-    enum fr_status status = fr_device_scope_enter(range, &scope);
-    if (status == FR_OK) {
-        status = pack_here(batch, &scope, range, direction, packing, max_sms);
+    if (fr_device_scope_enter(range, &scope) == FR_OK) {
+        started = pack_here(batch, &scope, range, direction, packing, max_sms);
         fr_device_scope_leave(&scope);
     }
-    if (batch->status == FR_OK)
-        batch->status = status;
     fr_core_meter_end(FR_METER_COPY, begin);
+    return started || batch->status != FR_OK;
 }

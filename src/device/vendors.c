@@ -89,6 +89,12 @@ bool fr_device_is_open_to(int device, uintptr_t address)
     return fr_device_row(device)->is_open_to(device, address);
 }
 
+bool fr_device_range_is_open(const struct fr_device_range *range, uintptr_t low, uintptr_t high)
+{
+    return (range->caps & FR_DEVICE_LISTED) == 0 ||
+           fr_device_row(range->device)->are_open_to(range->device, low, high);
+}
+
 enum fr_status fr_device_context_of(const struct fr_device_range *range, void **context)
 {
     if (!fr_device_present())

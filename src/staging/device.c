@@ -239,18 +239,25 @@ static struct fr_staging_extent *grow(int device, size_t bytes, enum fr_status *
         *status = make_chunk(device, bytes, &made);
     }
     struct fr_staging_extent *extent = end_growth(device, bytes, max_bytes, &made);
-    if (extent != NULL)
-        return extent;
-    if (*status == FR_OK) {
+    if (extent == NULL && *status == FR_OK) {
         fr_device_memory_destroy(&made.chunk->memory);
         discard(&made);
         *status = FR_ERR_LIMIT;
     }
-    if (*status == FR_ERR_LIMIT)
-        *status = refuse_beyond_limit(max_bytes);
-    else if (*status == FR_ERR_NO_MEMORY)
-        *status = refuse_without_memory(device, bytes);
-    return NULL;
+    return extent;
+}
+
+static struct fr_staging_extent *lend(int device, size_t bytes, enum fr_status *status)
+{
+    struct fr_staging_extent *extent = borrow_cached(device, bytes);
+    return extent != NULL ? extent : grow(device, bytes, status);
+}
+
+static enum fr_status refuse(int device, size_t bytes, enum fr_status status)
+{
+    if (status == FR_ERR_LIMIT)
+        return refuse_beyond_limit(fr_core_settings()->workspace_max_bytes);
+    return status == FR_ERR_NO_MEMORY ? refuse_without_memory(device, bytes) : status;
 }
 
 // Returns how much memory the driver had left on a device, a few milliseconds ago at most.
@@ -292,11 +299,11 @@ enum fr_status fr_staging_borrow_device(int device, size_t bytes, struct fr_stag
         return FR_ERR_INVALID;
     bytes = fr_staging_pool_round(bytes);
     enum fr_status status = FR_OK;
-    struct fr_staging_extent *extent = borrow_cached(device, bytes);
+    struct fr_staging_extent *extent = lend(device, bytes, &status);
+    if (extent == NULL && fr_staging_tables_drop(UINT64_MAX)) // tables can be made again
+        extent = lend(device, bytes, &status);
     if (extent == NULL)
-        extent = grow(device, bytes, &status);
-    if (extent == NULL)
-        return status;
+        return refuse(device, bytes, status);
     // The extent belongs to the borrower now, so it is read without the lock.
     *lease = (struct fr_staging_lease){
         .address = (void *)(extent->chunk->memory.address + extent->offset_bytes),
@@ -338,6 +345,14 @@ void fr_staging_device_return(struct fr_staging_extent *extent, uint64_t now_ns)
         release_idle(device);
 }
 
+void fr_staging_device_look_after(uint64_t now_ns)
+{
+    fr_core_lock(&pools_lock);
+    if (atomic_load_explicit(&look_at_ns, memory_order_relaxed) == 0)
+        set_look(now_ns + FR_STAGING_IDLE_NS);
+    fr_core_unlock(&pools_lock);
+}
+
 bool fr_staging_device_has_idle(void)
 {
     return atomic_load_explicit(&look_at_ns, memory_order_relaxed) != 0;
@@ -349,13 +364,15 @@ void fr_staging_device_trim(uint64_t now_ns)
         return;
     struct fr_list victims = FR_LIST_INIT(victims);
     size_t idle_bytes = 0;
+    (void)fr_staging_tables_drop(now_ns - FR_STAGING_IDLE_NS);
     fr_core_lock(&pools_lock);
     for (int device = 0; device < FR_DEVICE_MAX; device++) {
         struct fr_staging_pool *pool = pool_of(device);
         condemn(pool, now_ns, FR_STAGING_IDLE_NS, &victims);
         idle_bytes += pool->idle_bytes;
     }
-    set_look(idle_bytes > 0 ? now_ns + FR_STAGING_IDLE_NS : 0);
+    bool more = idle_bytes > 0 || fr_staging_tables_are_some();
+    set_look(more ? now_ns + FR_STAGING_IDLE_NS : 0);
     fr_core_unlock(&pools_lock);
     destroy_all(&victims);
 }
@@ -394,6 +411,7 @@ static void release_pool(int device)
 
 void fr_staging_device_release(void)
 {
+    (void)fr_staging_tables_drop(UINT64_MAX);
     for (int device = 0; device < FR_DEVICE_MAX; device++)
         release_pool(device);
 }

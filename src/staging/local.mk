@@ -11,4 +11,5 @@ libmodules_la_SOURCES += \
 
 # Module staging: cached staging memory.
 libmodules_la_SOURCES += src/staging/device.c src/staging/pool.c src/staging/pinned_region.c \
-	src/staging/reserve.c src/staging/staging.c include/fabrail/staging.h src/staging/staging_int.h
+	src/staging/reserve.c src/staging/staging.c src/staging/tables.c src/staging/tables.h \
+	include/fabrail/staging.h src/staging/staging_int.h

@@ -128,6 +128,16 @@ bool fr_staging_device_has_idle(void);
 // Gives back device memory that has been idle for too long.
 void fr_staging_device_trim(uint64_t now_ns);
 
+// Makes sure that somebody looks for idle memory before long, tables included.
+void fr_staging_device_look_after(uint64_t now_ns);
+
+// Gives back tables of datatypes in device memory (tables.h) that no copy has used since a time;
+// UINT64_MAX stands for all that no copy uses now. Returns whether there was one.
+bool fr_staging_tables_drop(uint64_t unused_since_ns);
+
+// Returns whether there are tables of datatypes in device memory.
+bool fr_staging_tables_are_some(void);
+
 // Tells the watcher (fr_staging_watch) that memory with this id is about to be given back.
 void fr_staging_tell_watcher(uint64_t id);
 

@@ -1,216 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Packing by kernel: which copies it serves, and tables in device memory for datatypes that are no
-// nest of levels.
-//
-// A table is uploaded when it is first used on a device. The tables of all types together are
-// bounded. The least recently used one that no copy uses makes room. The memory of a freed type
-// serves the next one.
+// Packing by kernel, or by the CPU: which copies each serves.
 #include "config.h"
 
 #include "fabrail/staging/typed_copy.h"
 
-#include "fabrail/core/list.h"
 #include "fabrail/device/pack.h"
 #include "fabrail/staging/packed.h"
+#include "staging/tables.h"
 
 #include <stdlib.h>
 
-#define TABLES_MOST ((size_t)64 << 20)
-#define SPAN_MOST   ((size_t)256 << 20)
+#define SPAN_MOST ((size_t)256 << 20)
 
 enum { SPAN_PART = 16 }; // a span of more times its data is not read as a whole
-
-struct table {
-    struct fr_list link;
-    uint64_t id; // of the compiled layout; 0: that is gone
-    unsigned users;
-    uint64_t buffer_id;
-    struct fr_device_memory memory;
-};
-
-static struct fr_lock tables_lock = FR_LOCK_INIT;
-static struct fr_list
-    tables FR_GUARDED_BY(tables_lock) = FR_LIST_INIT(tables); // the last used first
-static size_t tables_bytes FR_GUARDED_BY(tables_lock);
-
-static void unlink_table(struct table *table) FR_REQUIRES(tables_lock)
-{
-    fr_list_remove(&table->link);
-    tables_bytes -= table->memory.bytes;
-}
-
-static void link_table(struct table *table) FR_REQUIRES(tables_lock)
-{
-    fr_list_push_front(&tables, &table->link);
-    tables_bytes += table->memory.bytes;
-}
-
-// Moves tables that no copy uses, least recently used first, to `victims`, until no more than
-// `most` bytes are left.
-static void condemn(size_t most, struct fr_list *victims) FR_REQUIRES(tables_lock)
-{
-    struct fr_list *link = tables.prev;
-    while (link != &tables && tables_bytes > most) {
-        struct table *table = FR_LIST_ENTRY(link, struct table, link);
-        link = link->prev;
-        if (table->users == 0) {
-            unlink_table(table);
-            fr_list_push_front(victims, &table->link);
-        }
-    }
-}
-
-static void destroy_all(struct fr_list *victims)
-{
-    while (!fr_list_is_empty(victims)) {
-        struct table *table = FR_LIST_ENTRY(victims->next, struct table, link);
-        fr_list_remove(&table->link);
-        fr_device_memory_destroy(&table->memory);
-        free(table);
-    }
-}
-
-static void shrink_to(size_t most)
-{
-    struct fr_list victims = FR_LIST_INIT(victims);
-    fr_core_lock(&tables_lock);
-    condemn(most, &victims);
-    fr_core_unlock(&tables_lock);
-    destroy_all(&victims);
-}
-
-// Forgets the tables of a freed type.
-static void forget(uint64_t id)
-{
-    fr_core_lock(&tables_lock);
-    for (struct fr_list *link = tables.next; link != &tables; link = link->next) {
-        struct table *table = FR_LIST_ENTRY(link, struct table, link);
-        table->id = table->id == id ? 0 : table->id;
-    }
-    fr_core_unlock(&tables_lock);
-}
-
-static void release_table(void *object)
-{
-    struct table *table = object;
-    fr_core_lock(&tables_lock);
-    table->users--;
-    fr_core_unlock(&tables_lock);
-}
-
-// Finds the table of a layout, or memory that a freed layout has left. Adds the caller as a user.
-static struct table *find(uint64_t id, int device, size_t bytes)
-{
-    struct table *found = NULL;
-    fr_core_lock(&tables_lock);
-    for (struct fr_list *link = tables.next; link != &tables; link = link->next) {
-        struct table *table = FR_LIST_ENTRY(link, struct table, link);
-        bool fits = id != 0 ? table->id == id : table->id == 0 && table->users == 0;
-        if (!fits || table->memory.device != device || table->memory.bytes < bytes)
-            continue;
-        found = table;
-        found->users++;
-        fr_list_remove(&found->link);
-        fr_list_push_front(&tables, &found->link);
-        break;
-    }
-    fr_core_unlock(&tables_lock);
-    return found;
-}
-
-// Makes memory for a table, with the caller as its user.
-static struct table *make(int device, size_t bytes)
-{
-    if (bytes > TABLES_MOST)
-        return NULL;
-    shrink_to(TABLES_MOST - bytes);
-    struct table *table = calloc(1, sizeof(*table));
-    if (!table)
-        return NULL;
-    enum fr_status status = fr_device_memory_create(device, bytes, &table->memory);
-    if (status == FR_ERR_NO_MEMORY) {
-        shrink_to(0);
-        status = fr_device_memory_create(device, bytes, &table->memory);
-    }
-    if (status != FR_OK) {
-        free(table);
-        return NULL;
-    }
-    table->users = 1;
-    fr_core_lock(&tables_lock);
-    link_table(table);
-    fr_core_unlock(&tables_lock);
-    return table;
-}
-
-static bool upload(struct table *table, const void *from, size_t bytes)
-{
-    struct fr_device_batch batch;
-    struct fr_device_range range;
-    const struct fr_device_copy copy = {
-        .dst = (void *)table->memory.address, .src = from, .bytes = bytes, .n = {1, 1}};
-    if (fr_device_query((const void *)table->memory.address, &range) != FR_OK)
-        return false;
-    fr_device_batch_begin(&batch);
-    fr_device_batch_copy(&batch, &range, FR_FROM_STAGE, &copy);
-    table->buffer_id = range.buffer_id;
-    return fr_device_batch_finish(&batch) == FR_OK;
-}
-
-// Returns whether a table is still there: a reset of the device takes its memory away.
-static bool is_alive(const struct table *table)
-{
-    struct fr_device_range range;
-    return fr_device_query_id((const void *)table->memory.address, &range) == FR_OK &&
-           range.buffer_id == table->buffer_id;
-}
-
-static void drop_dead(struct table *table)
-{
-    fr_core_lock(&tables_lock);
-    bool is_last = --table->users == 0;
-    table->id = is_last ? 0 : table->id;
-    if (is_last)
-        unlink_table(table);
-    fr_core_unlock(&tables_lock);
-    if (!is_last)
-        return;
-    fr_device_memory_destroy(&table->memory);
-    free(table);
-}
-
-// Returns a layout's table on a device, with the caller as a user; NULL where there can be none.
-static struct table *table_of(const struct fr_datatype_compiled *compiled, int device)
-{
-    size_t bytes = fr_pack_table_bytes(&compiled->shape);
-    struct table *table = find(compiled->id, device, bytes);
-    if (table && is_alive(table))
-        return table;
-    if (table)
-        drop_dead(table);
-    fr_datatype_watch(forget);
-    table = find(0, device, bytes);
-    if (table && !is_alive(table)) {
-        drop_dead(table);
-        table = NULL;
-    }
-    if (!table)
-        table = make(device, bytes);
-    if (!table)
-        return NULL;
-    bool uploaded = upload(table, compiled->table, bytes);
-    fr_core_lock(&tables_lock);
-    table->id = uploaded ? compiled->id : 0;
-    fr_core_unlock(&tables_lock);
-    if (!uploaded)
-        release_table(table);
-    return uploaded ? table : NULL;
-}
-
-void fr_staging_pack_release(void)
-{
-    shrink_to(0);
-}
 
 // Returns the number of driver calls for a piece. One call copies rows that lie apart in order, or
 // planes that are a whole number of rows apart.
@@ -290,11 +92,14 @@ static void copy_bounce(const struct fr_staging_packing *packing,
         .src = out ? (const void *)packing->stage : bounce->address,
         .bytes = packing->bytes,
         .n = {1, 1},
+        .own = true,
     };
     fr_device_batch_copy(batch, &packing->view->range, packing->direction, &copy);
 }
 
-static void start_kernel(const struct fr_staging_packing *packing, struct fr_device_packing *copy,
+// Launches the kernel, with its bounce copy before or behind it. Returns whether the driver took
+// it.
+static bool start_kernel(const struct fr_staging_packing *packing, struct fr_device_packing *copy,
                          struct fr_staging_lease *bounce, struct fr_device_batch *batch)
 {
     const struct fr_device_range *range = &packing->view->range;
@@ -303,11 +108,12 @@ static void start_kernel(const struct fr_staging_packing *packing, struct fr_dev
         copy->packed = (uintptr_t)bounce->address;
     if (bounce && packing->direction == FR_FROM_STAGE)
         copy_bounce(packing, bounce, batch);
-    fr_device_batch_pack(batch, range, packing->direction, copy, max_sms);
-    if (bounce && packing->direction == FR_TO_STAGE)
+    bool launched = fr_device_batch_pack(batch, range, packing->direction, copy, max_sms);
+    if (bounce && launched && packing->direction == FR_TO_STAGE)
         copy_bounce(packing, bounce, batch);
     if (bounce)
         fr_device_batch_hold(batch, release_lease, bounce);
+    return launched;
 }
 
 static bool pack_by_kernel(const struct fr_staging_packing *packing, struct fr_device_batch *batch)
@@ -326,22 +132,24 @@ static bool pack_by_kernel(const struct fr_staging_packing *packing, struct fr_d
         .keeps_gaps = !is_packed(packing),
     };
     span_of(packing, &copy.low, &copy.high);
-    struct table *table = NULL;
+    if (!fr_device_range_is_open(&view->range, copy.low, copy.high))
+        return false;
+    struct fr_staging_table *table = NULL;
     if (compiled->table && fr_pack_table_bytes(&compiled->shape) <= FR_PACK_INLINE_BYTES) {
         copy.small_table = compiled->table;
     } else if (compiled->table) {
-        table = table_of(compiled, view->range.device);
+        table = fr_staging_table_borrow(compiled, view->range.device);
         if (!table)
             return false;
-        copy.table = table->memory.address;
+        copy.table = fr_staging_table_address(table);
     }
-    bool reaches = reaches_stage(view);
+    bool reaches = reaches_stage(view), launched = false;
     struct fr_staging_lease *bounce = reaches ? NULL : borrow_bounce(packing);
     if (reaches || bounce)
-        start_kernel(packing, &copy, bounce, batch);
+        launched = start_kernel(packing, &copy, bounce, batch);
     if (table)
-        fr_device_batch_hold(batch, release_table, table);
-    return reaches || bounce;
+        fr_device_batch_hold(batch, fr_staging_table_return, table);
+    return launched;
 }
 
 static enum fr_status fetch(const struct fr_staging_view *view, uintptr_t dst, uintptr_t src,
@@ -380,14 +188,12 @@ static bool pack_by_cpu(const struct fr_staging_packing *packing, struct fr_devi
     return true;
 }
 
-// Address ranges with several mappings are left to the driver's copies, which refuse what a kernel
-// would fault on.
 bool fr_staging_pack(const struct fr_staging_packing *packing, struct fr_device_batch *batch)
 {
     const struct fr_staging_view *view = packing->view;
     struct fr_policy_pieces pieces = {0};
-    if (!fr_device_owns(&view->range) || (view->range.caps & FR_DEVICE_LISTED) != 0 ||
-        view->mixed || packing->bytes == 0 || !fr_staging_view_is_in_range(view))
+    if (!fr_device_owns(&view->range) || view->mixed || packing->bytes == 0 ||
+        !fr_staging_view_is_in_range(view))
         return false;
     enum fr_status counted = fr_datatype_visit(packing->layout, packing->count, is_packed(packing),
                                                packing->bytes, count_piece, &pieces);

@@ -7,6 +7,7 @@
 #include <cuda.h>
 #include <dlfcn.h>
 #include <stdlib.h>
+#include <string.h>
 
 // MPIs give MPI_STATUSES_IGNORE a small address, which gcc takes for an array that is too short.
 #pragma GCC diagnostic ignored "-Wstringop-overflow"
@@ -254,14 +255,94 @@ static void reset_device(void)
          "the device cannot be reset");
 }
 
+// Makes a datatype of blocks of 8 bytes at every other place or further apart, in no regular order.
+static MPI_Datatype scattered(int blocks, unsigned seed)
+{
+    int *places = malloc((size_t)blocks * sizeof(*places));
+    MPI_Datatype type;
+    for (int i = 0, at = 0; i < blocks; i++, at += 2 + (int)(seed % 3)) {
+        seed = seed * 1103515245u + 12345u;
+        places[i] = at;
+    }
+    MPI_Type_create_indexed_block(blocks, 1, places, MPI_DOUBLE, &type);
+    MPI_Type_commit(&type);
+    free(places);
+    return type;
+}
+
+// Passes elements of a scattered type from rank 0 to rank 1, which checks them and the gaps.
+// Returns the first error.
+static int pass_scattered(MPI_Datatype type, size_t span, unsigned seed)
+{
+    struct memory memory = memory_new(MEMORY_DEVICE, span);
+    MPI_Aint lower, extent;
+    int bytes, at = 0, error;
+    unsigned char *sent = malloc(span), *found = malloc(span), *want = malloc(span);
+    MPI_Type_size(type, &bytes);
+    MPI_Type_get_true_extent(type, &lower, &extent);
+    must(lower + extent <= (MPI_Aint)span, "%ld bytes", (long)extent);
+    unsigned char *packed = malloc((size_t)bytes);
+    for (size_t i = 0; i < span; i++) {
+        sent[i] = (unsigned char)((i + seed) * 2654435761u >> 11);
+        want[i] = (unsigned char)((i + seed) * 40503u >> 7);
+    }
+    memory_write(&memory, 0, rank == 0 ? sent : want, span);
+    if (rank == 0)
+        error = MPI_Send(memory.address, 1, type, 1, TAG, MPI_COMM_WORLD);
+    else
+        error = MPI_Recv(memory.address, 1, type, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (rank == 1 && error == MPI_SUCCESS) {
+        MPI_Pack(sent, 1, type, packed, bytes, &at, MPI_COMM_SELF);
+        at = 0;
+        MPI_Unpack(packed, bytes, &at, want, 1, type, MPI_COMM_SELF);
+        memory_read(&memory, 0, found, span);
+        must(memcmp(found, want, span) == 0, "wrong bytes of a scattered type");
+    }
+    free(packed);
+    free(sent);
+    free(found);
+    free(want);
+    memory_free(&memory);
+    return error;
+}
+
+// A program makes, uses and frees datatypes all the time. Their tables do not pile up on the GPU.
+static void types_come_and_go(int number)
+{
+    enum { BLOCKS = 1500, SPAN = 1 << 17, KEPT = 40, MOST = 6 << 20 };
+    CUresult (*info)(size_t *, size_t *) =
+        (CUresult(*)(size_t *, size_t *))driver_call("cuMemGetInfo_v2");
+    size_t before = 0, after = 0, total = 0;
+    MPI_Datatype kept[KEPT];
+    for (int i = 0; i < KEPT; i++) {
+        kept[i] = scattered(BLOCKS, (unsigned)i);
+        must(pass_scattered(kept[i], SPAN, (unsigned)i) == MPI_SUCCESS, "no message");
+    }
+    must(info(&before, &total) == CUDA_SUCCESS, "no answer");
+    for (int i = 0; i < number; i++) {
+        MPI_Datatype type = scattered(BLOCKS, (unsigned)(i + 1000));
+        must(pass_scattered(type, SPAN, (unsigned)i) == MPI_SUCCESS, "no message");
+        MPI_Type_free(&type);
+        if (i % 16 == 0)
+            must(pass_scattered(kept[i % KEPT], SPAN, 5) == MPI_SUCCESS, "no message");
+    }
+    must(info(&after, &total) == CUDA_SUCCESS, "no answer");
+    must(after + MOST > before, "%zu bytes are left, %zu were", after, before);
+    for (int i = 0; i < KEPT; i++)
+        MPI_Type_free(&kept[i]);
+}
+
 // One rank, or both (number 2), resets its device between two phases, as cudaDeviceReset does: what
 // follows goes right, or is an MPI error.
 static void reset(int number)
 {
-    enum { BYTES = 1 << 20, ROUNDS = 4 };
+    enum { BYTES = 1 << 20, ROUNDS = 4, BLOCKS = 3000 };
     struct memory out = memory_new(MEMORY_DEVICE, BYTES), in = memory_new(MEMORY_DEVICE, BYTES);
+    MPI_Datatype type = scattered(BLOCKS, 7);
     fill(&out, BYTES, (unsigned)rank);
     warm(&out, BYTES, TAG);
+    for (int i = 0; i < 3; i++)
+        must(pass_scattered(type, BYTES, (unsigned)i) == MPI_SUCCESS, "no message");
     for (int i = 0; i < 3; i++)
         MPI_Alltoall(out.address, BYTES / 2, MPI_BYTE, in.address, BYTES / 2, MPI_BYTE,
                      MPI_COMM_WORLD);
@@ -278,6 +359,8 @@ static void reset(int number)
                                          MPI_STATUS_IGNORE);
         must(error != MPI_SUCCESS || is_filled(&out, BYTES, (unsigned)i), "wrong bytes, %d", i);
     }
+    for (int i = 0; i < ROUNDS; i++)
+        (void)pass_scattered(type, BYTES, (unsigned)i);
     for (int i = 0; i < ROUNDS; i++) {
         fill(&out, BYTES, (unsigned)i);
         int error = MPI_Alltoall(out.address, BYTES / 2, MPI_BYTE, in.address, BYTES / 2, MPI_BYTE,
@@ -290,6 +373,7 @@ static void reset(int number)
     }
     memory_free(&out);
     memory_free(&in);
+    MPI_Type_free(&type);
 }
 
 static void pass_all(const struct memory *in, const struct memory *out, int bytes)
@@ -349,6 +433,7 @@ const struct transparency transparency_messages[] = {
     {"probe-after-persistent", probe_after_persistent, false},
     {"huge-receive", huge_receive, false},
     {"reset", reset, false},
+    {"types-come-and-go", types_come_and_go, false},
     {"captures", captures, false},
     {NULL, NULL, false},
 };

@@ -275,6 +275,9 @@ CUresult sim_launch(CUfunction handle, unsigned grid_x, unsigned grid_y, unsigne
     if (!shape_is_known(function->kernel, grid, block, shared_bytes) || !params || !params[0] ||
         extra)
         return CUDA_ERROR_INVALID_VALUE;
+    const char *refused = sim_knobs()->refused_kernels;
+    if (*refused && strncmp(function->kernel->name, refused, strlen(refused)) == 0)
+        return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
     void *copy = calloc(1, MAX_PARAM_BYTES);
     if (!copy)
         return CUDA_ERROR_OUT_OF_MEMORY;

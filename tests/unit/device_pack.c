@@ -332,9 +332,9 @@ static void run_part(const struct part *part, const struct driver_memory *packed
                      fr_pack_table_bytes(&part->compiled->shape));
     struct fr_device_batch batch;
     fr_device_batch_begin(&batch);
-    fr_device_batch_pack(&batch, &range, direction, &packing, (unsigned)below(3));
+    CHECK(fr_device_batch_pack(&batch, &range, direction, &packing, (unsigned)below(3)));
     if (below(4) == 0) // something behind it on its stream
-        fr_device_batch_pack(&batch, &range, direction, &packing, 0);
+        CHECK(fr_device_batch_pack(&batch, &range, direction, &packing, 0));
     if (below(4) == 0)
         fr_device_batch_mark(&batch, 0);
     CHECK(fr_device_batch_finish(&batch) == FR_OK);
@@ -425,7 +425,7 @@ static void test_fault(void)
     };
     struct fr_device_batch batch;
     fr_device_batch_begin(&batch);
-    fr_device_batch_pack(&batch, &range, FR_TO_STAGE, &packing, 0);
+    CHECK(fr_device_batch_pack(&batch, &range, FR_TO_STAGE, &packing, 0));
     CHECK(fr_device_batch_finish(&batch) != FR_OK);
     sample_free(&sample);
 }

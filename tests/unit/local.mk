@@ -100,6 +100,10 @@ check_PROGRAMS += tests/unit/staging_device
 tests_unit_staging_device_SOURCES = tests/unit/staging_device.c $(unit_workspace_sources)
 tests_unit_staging_device_LDADD = libmodules.la
 
+check_PROGRAMS += tests/unit/staging_tables
+tests_unit_staging_tables_SOURCES = tests/unit/staging_tables.c $(unit_workspace_sources)
+tests_unit_staging_tables_LDADD = libmodules.la
+
 check_PROGRAMS += tests/unit/staging_device_soak
 tests_unit_staging_device_soak_SOURCES = tests/unit/staging_device_soak.c $(unit_driver_headers)
 tests_unit_staging_device_soak_LDADD = libmodules.la

@@ -31,9 +31,10 @@ bool fr_device_pack_is_possible(const struct fr_device_range *range);
 
 // Adds one copy to a batch as fr_device_batch_copy does, in one launch. The device of `range` must
 // reach both sides: its own memory, or page-locked memory. The shape is copied. A table in device
-// memory must stay until the batch is finished. `max_sms` is as in fr_device_push. A failure is
-// kept in the batch.
-void fr_device_batch_pack(struct fr_device_batch *batch, const struct fr_device_range *range,
+// memory must stay until the batch is finished. `max_sms` is as in fr_device_push. Returns false,
+// with the batch as it was, if the kernel cannot be launched; other copies may still do it. Other
+// failures are kept in the batch.
+bool fr_device_batch_pack(struct fr_device_batch *batch, const struct fr_device_range *range,
                           enum fr_device_direction direction,
                           const struct fr_device_packing *packing, unsigned max_sms);
 

@@ -22,7 +22,4 @@ struct fr_staging_packing {
 // Failures stay in the batch.
 bool fr_staging_pack(const struct fr_staging_packing *packing, struct fr_device_batch *batch);
 
-// Frees the tables in device memory. Called before fr_device_release, with no copy under way.
-void fr_staging_pack_release(void);
-
 #endif

@@ -116,6 +116,7 @@ const char *fr_cuda_result_name(CUresult result);
     X(query)                                                                                       \
     X(query_id)                                                                                    \
     X(is_open_to)                                                                                  \
+    X(are_open_to)                                                                                 \
     X(scope_enter)                                                                                 \
     X(scope_leave)                                                                                 \
     X(adopt)                                                                                       \

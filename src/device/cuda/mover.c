@@ -18,6 +18,28 @@ bool fr_cuda_is_open_to(int device, uintptr_t address)
            flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 }
 
+// Writes where the mapping ends in which an address lies. Returns false where there is none.
+static bool find_end(uintptr_t address, uintptr_t *end)
+{
+    CUpointer_attribute asked[] = {CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR,
+                                   CU_POINTER_ATTRIBUTE_MAPPING_SIZE};
+    uint64_t answers[] = {0, 0};
+    void *slots[] = {&answers[0], &answers[1]};
+    bool known = fr_cu.cuPointerGetAttributes(FR_ARRAY_LENGTH(asked), asked, slots,
+                                              (CUdeviceptr)address) == CUDA_SUCCESS;
+    *end = (uintptr_t)(answers[0] + answers[1]);
+    return known && *end > address;
+}
+
+bool fr_cuda_are_open_to(int device, uintptr_t low, uintptr_t high)
+{
+    enum { MOST = 64 }; // mappings; each takes two calls of a few hundred nanoseconds
+    bool open = true;
+    for (unsigned i = 0; open && low < high; i++)
+        open = i < MOST && fr_cuda_is_open_to(device, low) && find_end(low, &low);
+    return open;
+}
+
 // Returns a device that the memory is open to, -1 for none. With `must_be_active` only devices with
 // an active primary context count.
 static int find_open(uintptr_t address, bool must_be_active)

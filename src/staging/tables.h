@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Tables of datatypes in device memory. Inside of module staging.
+#ifndef FR_STAGING_TABLES_H
+#define FR_STAGING_TABLES_H
+
+#include "fabrail/datatype.h"
+
+struct fr_staging_table;
+
+// Returns the table of a layout that has one, in memory of `device`, with the caller as a user. The
+// first call makes it and takes milliseconds for a long one. The caller returns it with
+// fr_staging_table_return. Returns NULL where there is no memory for it.
+struct fr_staging_table *fr_staging_table_borrow(const struct fr_datatype_compiled *compiled,
+                                                 int device);
+
+// Returns the address of a table in device memory.
+uintptr_t fr_staging_table_address(const struct fr_staging_table *table);
+
+// Takes a table back, once no copy of the caller's uses it. Has the type of a batch's release.
+void fr_staging_table_return(void *table);
+
+#endif
