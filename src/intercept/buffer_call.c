@@ -119,7 +119,7 @@ static bool open_fabric(struct fr_staging_view *view)
 {
     if (!fr_intercept_has_fabric_memory(view->range.device))
         return false;
-    enum fr_status status = fr_staging_ops(FR_PATH_FABRIC)->open(view);
+    enum fr_status status = fr_staging_view_open(view);
     if (status != FR_OK && status != FR_ERR_LIMIT) // workspace has logged the limit
         fr_warn_once("no memory on device %d for the fabric workspace, so messages are given to "
                      "the MPI library as they are: %s",
@@ -224,16 +224,15 @@ static enum fr_status open_apart(struct fr_request_op *op, unsigned index)
 {
     enum { NUDGE_BYTES = 64 };
     struct fr_staging_view *view = &op->views[index];
-    const struct fr_staging_ops *ops = fr_staging_ops(view->path);
     enum fr_status status = FR_OK;
-    if (!ops || view->path == FR_PATH_PEER) // MPI does not see that view
+    if (view->path != FR_PATH_HOST && view->path != FR_PATH_FABRIC) // MPI does not see its stage
         return FR_OK;
     if (!view->lease.address)
-        status = ops->open(view);
+        status = fr_staging_view_open(view);
     while (status == FR_OK && meets_another(op, index)) {
-        ops->close(view);
+        fr_staging_view_close(view);
         view->nudge += NUDGE_BYTES;
-        status = ops->open(view);
+        status = fr_staging_view_open(view);
     }
     return status;
 }

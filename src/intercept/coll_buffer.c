@@ -46,7 +46,7 @@ enum fr_status fr_intercept_coll_buffer_open(struct fr_intercept_coll_buffer *si
     side->staged = must_stage || !is_contiguous(view) || (ways && !export(side, ways));
     if (!side->staged)
         return FR_OK;
-    enum fr_status status = fr_staging_ops(FR_PATH_PEER)->open(view);
+    enum fr_status status = fr_staging_view_open(view);
     if (status == FR_OK)
         fr_device_classify(view->lease.address, 1, &side->range);
     return status;
@@ -55,7 +55,7 @@ enum fr_status fr_intercept_coll_buffer_open(struct fr_intercept_coll_buffer *si
 void fr_intercept_coll_buffer_close(struct fr_intercept_coll_buffer *side)
 {
     if (side->view.lease.address)
-        fr_staging_ops(FR_PATH_PEER)->close(&side->view);
+        fr_staging_view_close(&side->view);
 }
 
 enum fr_status fr_intercept_coll_buffer_copy_in(const struct fr_intercept_coll_buffer *side)
@@ -64,7 +64,7 @@ enum fr_status fr_intercept_coll_buffer_copy_in(const struct fr_intercept_coll_b
     if (!side->staged)
         return FR_OK;
     fr_device_batch_begin(&batch);
-    fr_staging_ops(FR_PATH_PEER)->copy_in(&side->view, &batch);
+    fr_staging_view_copy_in(&side->view, &batch);
     return fr_device_batch_finish(&batch);
 }
 
@@ -74,7 +74,7 @@ enum fr_status fr_intercept_coll_buffer_copy_out(const struct fr_intercept_coll_
     if (!side->staged)
         return FR_OK;
     fr_device_batch_begin(&batch);
-    fr_staging_ops(FR_PATH_PEER)->copy_out(&side->view, SIZE_MAX, &batch);
+    fr_staging_view_copy_out(&side->view, SIZE_MAX, &batch);
     return fr_device_batch_finish(&batch);
 }
 

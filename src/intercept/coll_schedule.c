@@ -270,7 +270,7 @@ static enum fr_status save(struct fr_request_op *op)
     if (!view->span)
         return FR_OK;
     fr_device_batch_begin(&batch);
-    fr_staging_ops(view->path)->copy_in(view, &batch);
+    fr_staging_view_copy_in(view, &batch);
     return fr_device_batch_finish(&batch);
 }
 
@@ -332,11 +332,11 @@ static enum fr_status open_copy(struct fr_request_op *op)
     if (!view->span)
         return FR_OK;
     view->path = fr_device_owns(&view->range) ? FR_PATH_PEER : FR_PATH_HOST;
-    enum fr_status status = fr_staging_ops(view->path)->open(view);
+    enum fr_status status = fr_staging_view_open(view);
     if (status == FR_OK || view->path == FR_PATH_HOST)
         return status;
     view->path = FR_PATH_HOST;
-    return fr_staging_ops(FR_PATH_HOST)->open(view);
+    return fr_staging_view_open(view);
 }
 
 // Drops a side that this rank's call does not look at. Its arrays and datatype may be anything.

@@ -18,7 +18,7 @@ enum fr_status fr_request_copy_in(struct fr_request_op *const *ops, size_t count
         for (unsigned v = 0; v < ops[i]->view_count; v++) {
             const struct fr_staging_view *view = &ops[i]->views[v];
             if (fr_staging_is_staged(view) && view->in_bytes)
-                fr_staging_ops(view->path)->copy_in(view, &batch);
+                fr_staging_view_copy_in(view, &batch);
         }
     }
     return fr_device_batch_finish(&batch);
@@ -79,8 +79,8 @@ static void deliver_parts(struct fr_request_op *op, struct fr_device_batch *batc
     const struct fr_staging_view *view = &op->views[0];
     for (size_t p = 0; p < op->parts.count; p++) {
         if (fr_request_begin_copy(&op->parts.arrived[p]))
-            fr_staging_ops(view->path)
-                ->copy_part(view, p * op->parts.elements, op->parts.elements, FR_FROM_STAGE, batch);
+            fr_staging_view_copy_part(view, p * op->parts.elements, op->parts.elements,
+                                      FR_FROM_STAGE, batch);
     }
 }
 
@@ -128,7 +128,7 @@ static void deliver_one(struct fr_request_op *op, size_t limit, struct fr_device
         if (fr_staging_is_staged(view) && view->out_bytes) {
             op->copies = limit > 0;
             count_received(op, view, limit);
-            fr_staging_ops(view->path)->copy_out(view, limit, batch);
+            fr_staging_view_copy_out(view, limit, batch);
         }
     }
 }

@@ -93,7 +93,7 @@ void fr_request_op_drop_views(struct fr_request_op *op)
 {
     for (unsigned i = 0; i < op->view_count; i++) {
         if (fr_staging_is_staged(&op->views[i]))
-            fr_staging_ops(op->views[i].path)->close(&op->views[i]);
+            fr_staging_view_close(&op->views[i]);
     }
     for (size_t i = 0; i < op->block_count; i++)
         fr_datatype_release(op->blocks[i].layout);

@@ -127,9 +127,8 @@ static enum fr_status copy_partition(const struct fr_request_op *op, size_t part
 {
     if (partition >= op->parts.count)
         return FR_ERR_INVALID; // MPI itself reports the bad partition
-    fr_staging_ops(op->views[0].path)
-        ->copy_part(&op->views[0], partition * op->parts.elements, op->parts.elements, direction,
-                    batch);
+    fr_staging_view_copy_part(&op->views[0], partition * op->parts.elements, op->parts.elements,
+                              direction, batch);
     return FR_OK;
 }
 

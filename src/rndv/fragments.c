@@ -109,7 +109,7 @@ void fr_rndv_fragments_close(struct fr_rndv_fragments *in)
     struct fr_rndv_recv *recv = in->recv;
     const struct fr_staging_view *view = recv->view;
     if (recv->status == FR_OK && in->to_device && !in->overlaps)
-        fr_staging_ops(in->into.path)->copy_out(&in->into, room_of(in), &in->batch);
+        fr_staging_view_copy_out(&in->into, room_of(in), &in->batch);
     enum fr_status copied = fr_device_batch_finish(&in->batch);
     if (recv->status == FR_OK)
         recv->status = copied;

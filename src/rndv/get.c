@@ -72,7 +72,7 @@ static bool borrow_packed(struct pull *pull, const struct fr_staging_view *view)
     pull->packed.nudge = 0;
     pull->block = view->blocks[0];
     pull->packed.blocks = &pull->block;
-    if (fr_staging_ops(FR_PATH_PEER)->open(&pull->packed) == FR_OK)
+    if (fr_staging_view_open(&pull->packed) == FR_OK)
         return true;
     pull->packed.lease = (struct fr_staging_lease){.address = NULL};
     return false;
@@ -115,7 +115,7 @@ static void release(struct pull *pull)
 {
     fr_ipc_unpin(&pull->mapping);
     if (pull->packed.lease.address != NULL)
-        fr_staging_ops(FR_PATH_PEER)->close(&pull->packed);
+        fr_staging_view_close(&pull->packed);
     fr_staging_return(&pull->bounce);
     free(pull);
 }
@@ -297,7 +297,7 @@ static enum fr_status spread(struct fr_rndv_recv *recv)
     if (!fr_staging_is_staged(from))
         return FR_OK;
     fr_device_batch_begin(&batch);
-    fr_staging_ops(from->path)->copy_out(from, pull->bytes, &batch);
+    fr_staging_view_copy_out(from, pull->bytes, &batch);
     return fr_device_batch_finish(&batch);
 }
 

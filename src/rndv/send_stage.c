@@ -38,7 +38,7 @@ enum fr_status fr_rndv_stage_open(struct fr_rndv_send *send, enum fr_policy_path
     send->stage.view.path = path;
     send->stage.view.nudge = 0;
     send->stage.view.as_bytes = true; // for the shape alone
-    enum fr_status status = fr_staging_ops(path)->open(&send->stage.view);
+    enum fr_status status = fr_staging_view_open(&send->stage.view);
     send->stage.view.as_bytes = false;
     if (status != FR_OK) {
         send->stage.view.lease = (struct fr_staging_lease){.address = NULL};
@@ -104,7 +104,7 @@ enum fr_status fr_rndv_stage_to_host(struct fr_rndv_send *send)
     if (status != FR_OK)
         return status;
     fr_device_batch_begin(&batch);
-    fr_staging_ops(FR_PATH_HOST)->copy_in(&send->stage.view, &batch);
+    fr_staging_view_copy_in(&send->stage.view, &batch);
     status = fr_device_batch_finish(&batch);
     if (status != FR_OK)
         fr_rndv_stage_close(send); // the bytes are in the program's buffer alone, as before

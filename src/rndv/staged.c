@@ -40,7 +40,7 @@ static enum fr_status copy(struct fr_rndv_send *send)
 {
     struct fr_device_batch batch;
     fr_device_batch_begin(&batch);
-    fr_staging_ops(FR_PATH_PEER)->copy_in(&send->stage.view, &batch);
+    fr_staging_view_copy_in(&send->stage.view, &batch);
     return fr_device_batch_finish(&batch);
 }
 

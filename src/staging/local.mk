@@ -1,7 +1,5 @@
 libmodules_la_SOURCES += \
 	src/staging/stage.c \
-	src/staging/stage.h \
-	src/staging/ops.c \
 	src/staging/typed_copy.c \
 	include/fabrail/staging/typed_copy.h \
 	src/staging/packed.c \

@@ -94,8 +94,7 @@ void fr_staging_copy_slice(const struct fr_staging_view *view, enum fr_device_di
     bool out = direction == FR_FROM_STAGE;
     size_t size = block->layout->size_bytes;
     if (!block->layout->contiguous) {
-        fr_staging_ops(view->path)
-            ->copy_part(view, first / size, (last - first) / size, direction, batch);
+        fr_staging_view_copy_part(view, first / size, (last - first) / size, direction, batch);
         return;
     }
     const struct fr_device_copy copy = {

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Operations of the paths that stage. With path host the real MPI works on page-locked host memory,
-// with path fabric on fabric-allocated device memory. With path peer other processes work on device
-// memory that they can map.
+// Staging memory of views, and the copies between it and the program's memory.
 #include "config.h"
-
-#include "staging/stage.h"
 
 #include "fabrail/staging/typed_copy.h"
 
@@ -62,7 +58,7 @@ static enum fr_status borrow(struct fr_staging_view *view, size_t bytes)
     return fr_staging_borrow(bytes, &view->lease);
 }
 
-static enum fr_status stage_open(struct fr_staging_view *view)
+enum fr_status fr_staging_view_open(struct fr_staging_view *view)
 {
     size_t total = data_bytes(view);
     enum fr_staging_shape shape = choose_shape(view, total);
@@ -195,14 +191,14 @@ static void copy_blocks(struct copy_context *context, size_t limit_bytes)
     copy_run(context, run_user, run_stage, run);
 }
 
-static void stage_copy_in(const struct fr_staging_view *view, struct fr_device_batch *batch)
+void fr_staging_view_copy_in(const struct fr_staging_view *view, struct fr_device_batch *batch)
 {
     struct copy_context context = {.view = view, .batch = batch, .direction = FR_TO_STAGE};
     copy_blocks(&context, SIZE_MAX);
 }
 
-static void stage_copy_out(const struct fr_staging_view *view, size_t limit_bytes,
-                           struct fr_device_batch *batch)
+void fr_staging_view_copy_out(const struct fr_staging_view *view, size_t limit_bytes,
+                              struct fr_device_batch *batch)
 {
     struct copy_context context = {.view = view, .batch = batch, .direction = FR_FROM_STAGE};
     if (view->lease.reservation != NULL && limit_bytes >= LEAST_RESERVED_BYTES)
@@ -210,8 +206,8 @@ static void stage_copy_out(const struct fr_staging_view *view, size_t limit_byte
     copy_blocks(&context, limit_bytes);
 }
 
-static void stage_copy_part(const struct fr_staging_view *view, size_t first, size_t count,
-                            enum fr_device_direction direction, struct fr_device_batch *batch)
+void fr_staging_view_copy_part(const struct fr_staging_view *view, size_t first, size_t count,
+                               enum fr_device_direction direction, struct fr_device_batch *batch)
 {
     const struct fr_staging_view_block *block = &view->blocks[0];
     const struct fr_layout *layout = block->layout;
@@ -227,15 +223,7 @@ static void stage_copy_part(const struct fr_staging_view *view, size_t first, si
     copy_elements(&context, layout, count, SIZE_MAX);
 }
 
-static void stage_close(struct fr_staging_view *view)
+void fr_staging_view_close(struct fr_staging_view *view)
 {
     fr_staging_return(&view->lease);
 }
-
-const struct fr_staging_ops fr_staging_stage_ops = {
-    .open = stage_open,
-    .copy_in = stage_copy_in,
-    .copy_out = stage_copy_out,
-    .copy_part = stage_copy_part,
-    .close = stage_close,
-};

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Staging of a call's buffers: the memory that the real MPI gets in place of the program's, and the
-// copies between the two. Each path that stages (host, fabric, peer) has a row of operations.
+// copies between the two. With path host the real MPI works on page-locked host memory, with path
+// fabric on fabric-allocated device memory. With path peer other processes work on device memory
+// that they can map.
 #ifndef FR_FABRAIL_STAGING_PATH_H
 #define FR_FABRAIL_STAGING_PATH_H
 
@@ -52,27 +54,26 @@ struct fr_staging_view {
     uintptr_t stage_base; // where MPI finds what the program has at base
 };
 
-// The operations of a path. A path that only changes the pointer needs all four.
-struct fr_staging_ops {
-    // Gets staging memory and sets shape, lease, stage_base and each block's stage_offset. Offsets
-    // count from stage_base, so two views can get the same one though their bytes lie apart. An MPI
-    // may take that for a call in place; the caller then opens one of them again with a nudge.
-    enum fr_status (*open)(struct fr_staging_view *view);
-    // Starts the copies to the staging memory, before the call.
-    void (*copy_in)(const struct fr_staging_view *view, struct fr_device_batch *batch);
-    // Starts the copies back to the program's memory, after the call. Copies a packed prefix of
-    // limit_bytes; SIZE_MAX means everything.
-    void (*copy_out)(const struct fr_staging_view *view, size_t limit_bytes,
-                     struct fr_device_batch *batch);
-    // Copies elements [first, first + count) of the view's only block, for partitioned operations.
-    void (*copy_part)(const struct fr_staging_view *view, size_t first, size_t count,
-                      enum fr_device_direction direction, struct fr_device_batch *batch);
-    // Returns the staging memory. Called once for each successful open.
-    void (*close)(struct fr_staging_view *view);
-};
+// Gets staging memory by the view's path, which is host, fabric or peer, and sets shape, lease,
+// stage_base and each block's stage_offset. Offsets count from stage_base, so two views can get the
+// same one though their bytes lie apart. An MPI may take that for a call in place; the caller then
+// opens one of them again with a nudge.
+FR_MUST_CHECK enum fr_status fr_staging_view_open(struct fr_staging_view *view);
 
-// Returns the row of a path; NULL for a path that needs no staging memory.
-const struct fr_staging_ops *fr_staging_ops(enum fr_policy_path path);
+// Starts the copies of an open view to the staging memory, before the call.
+void fr_staging_view_copy_in(const struct fr_staging_view *view, struct fr_device_batch *batch);
+
+// Starts the copies back to the program's memory, after the call. Copies a packed prefix of
+// limit_bytes; SIZE_MAX means everything.
+void fr_staging_view_copy_out(const struct fr_staging_view *view, size_t limit_bytes,
+                              struct fr_device_batch *batch);
+
+// Copies elements [first, first + count) of the view's only block, for partitioned operations.
+void fr_staging_view_copy_part(const struct fr_staging_view *view, size_t first, size_t count,
+                               enum fr_device_direction direction, struct fr_device_batch *batch);
+
+// Returns the staging memory. Called once for each successful open.
+void fr_staging_view_close(struct fr_staging_view *view);
 
 // Computes first, span, in_bytes and out_bytes from the blocks, then asks the driver for the range.
 // Called once the blocks are complete.
