@@ -5,8 +5,6 @@ CLEANFILES += doc/fabrail.7 doc/settings.roff
 
 if !CROSS_COMPILING
 noinst_PROGRAMS += doc/settings
-doc_settings_SOURCES = doc/settings.c
-doc_settings_LDADD = libmodules.la
 man7_MANS += doc/fabrail.7
 
 doc/settings.roff: doc/settings$(EXEEXT)

@@ -1,16 +1,13 @@
 # Benchmarks, which `fabrail bench` and `make bench` run. They print and assert nothing.
 pkglibexec_PROGRAMS = tests/bench/start tests/bench/limit
-tests_bench_start_SOURCES = tests/bench/start.c
+tests_bench_start_LDADD =
 
 # What keeping the report's counters costs.
 EXTRA_PROGRAMS += tests/bench/report
-tests_bench_report_SOURCES = tests/bench/report.c
-tests_bench_report_LDADD = libmodules.la
 CLEANFILES += tests/bench/report$(EXEEXT)
 
 # The raw limit between GPUs, without MPI.
 tests_bench_limit_SOURCES = tests/bench/limit.c tests/bench/rows.h
-tests_bench_limit_LDADD = libmodules.la
 
 fr_bench_programs = $(MPI_FLAVOURS:%=tests/bench/host-%) $(MPI_FLAVOURS:%=tests/bench/device-%) \
     $(MPI_FLAVOURS:%=tests/bench/fabric-%) $(MPI_FLAVOURS:%=tests/bench/exchange-%) \
@@ -23,43 +20,36 @@ EXTRA_DIST += tests/bench/run tests/bench/host.c tests/bench/device.c tests/benc
     tests/bench/message.c tests/bench/types.c \
     tests/bench/peers.c tests/bench/peers.h tests/bench/ways.c tests/bench/ways.h \
     tests/bench/rows.h
-fr_bench_compile = $(DEFAULT_INCLUDES) $(CPPFLAGS) $(CUDA_CPPFLAGS) -std=gnu11 -Wall -Wextra \
-    $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS)
 
 $(MPI_FLAVOURS:%=tests/bench/host-%): tests/bench/host-%: tests/bench/host.c tests/programs/memory.c tests/bench/rows.h
-	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_bench_compile) -o $@ $(filter %.c,$^) -ldl
+	$(fr_program)
 $(MPI_FLAVOURS:%=tests/bench/device-%): tests/bench/device-%: tests/bench/device.c \
     tests/programs/memory.c tests/bench/rows.h
-	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_bench_compile) -o $@ $(filter %.c,$^) -ldl
+	$(fr_program)
 $(MPI_FLAVOURS:%=tests/bench/fresh-%): tests/bench/fresh-%: tests/bench/fresh.c \
     tests/programs/memory.c
-	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_bench_compile) -o $@ $^ -ldl
+	$(fr_program)
 $(MPI_FLAVOURS:%=tests/bench/halo-%): tests/bench/halo-%: tests/bench/halo.c tests/programs/memory.c
-	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_bench_compile) -o $@ $^ -ldl
+	$(fr_program)
 $(MPI_FLAVOURS:%=tests/bench/types-%): tests/bench/types-%: tests/bench/types.c \
     tests/programs/memory.c tests/bench/rows.h
-	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_bench_compile) -o $@ $(filter %.c,$^) -ldl
+	$(fr_program)
 $(MPI_FLAVOURS:%=tests/bench/fabric-%): tests/bench/fabric-%: tests/bench/fabric.c \
     tests/programs/memory.c tests/bench/rows.h
-	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_bench_compile) -o $@ $(filter %.c,$^) -ldl
+	$(fr_program)
 fr_bench_peers = tests/bench/peers.c tests/programs/memory.c libmodules.la
-fr_bench_compile_peers = $(DEFS) $(AM_CPPFLAGS) $(fr_bench_compile)
 $(MPI_FLAVOURS:%=tests/bench/exchange-%): tests/bench/exchange-%: tests/bench/exchange.c \
     $(fr_bench_peers) tests/bench/peers.h tests/bench/rows.h
-	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_bench_compile_peers) -o $@ \
-	    $(filter %.c,$^) .libs/libmodules.a -ldl -lpthread
+	$(fr_program_with_modules)
 $(MPI_FLAVOURS:%=tests/bench/collective-%): tests/bench/collective-%: tests/bench/collective.c \
     $(fr_bench_peers) tests/bench/peers.h tests/bench/rows.h
-	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_bench_compile_peers) -o $@ \
-	    $(filter %.c,$^) .libs/libmodules.a -ldl -lpthread
+	$(fr_program_with_modules)
 $(MPI_FLAVOURS:%=tests/bench/between-%): tests/bench/between-%: tests/bench/between.c \
     tests/programs/memory.c libmodules.la tests/bench/rows.h
-	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_bench_compile_peers) -o $@ \
-	    $(filter %.c,$^) .libs/libmodules.a -ldl -lpthread
+	$(fr_program_with_modules)
 $(MPI_FLAVOURS:%=tests/bench/message-%): tests/bench/message-%: tests/bench/message.c \
     tests/bench/ways.c $(fr_bench_peers) tests/bench/peers.h tests/bench/ways.h tests/bench/rows.h
-	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_bench_compile_peers) -o $@ \
-	    $(filter %.c,$^) .libs/libmodules.a -ldl -lpthread
+	$(fr_program_with_modules)
 
 # Those with MPI are compiled by its wrappers, for this machine alone; they are installed with the
 # included transpose, by which a user sees that all is well.
@@ -80,7 +70,7 @@ fr_bench_jobs = $(MPI_FLAVOURS:%=tests/bench/job-%)
 EXTRA_DIST += tests/bench/many tests/bench/job.c
 CLEANFILES += $(fr_bench_jobs)
 $(fr_bench_jobs): tests/bench/job-%: tests/bench/job.c
-	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_bench_compile) -o $@ $<
+	$(fr_program)
 bench-many: libfabrail.la $(fr_bench_jobs) tests/sim/libcuda.so.1 tests/sim/libnvidia-ml.so.1 \
     tests/mpi/libfryield.so
 	@$(AM_TESTS_ENVIRONMENT) $(srcdir)/tests/bench/many

@@ -32,9 +32,6 @@ fr_interpose_built = $(fr_interpose_refusal) $(fr_interpose_aware) $(fr_interpos
     $(fr_interpose_bound) $(fr_interpose_layered) $(fr_interpose_loads) \
     $(fr_interpose_hostrecv) $(fr_interpose_tool) $(fr_interpose_receives) $(fr_interpose_wrapping) \
     tests/interpose/opener tests/interpose/libconstructed.so
-fr_interpose_flags = $(DEFAULT_INCLUDES) $(CPPFLAGS) $(CUDA_CPPFLAGS) -std=gnu11 -Wall -Wextra \
-    $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS)
-fr_interpose_cc = $(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_interpose_flags) -o $@
 CLEANFILES += $(fr_interpose_built)
 
 if !CROSS_COMPILING
@@ -42,51 +39,51 @@ TESTS += $(fr_interpose_tests)
 check_DATA += $(fr_interpose_built)
 $(fr_interpose_refusal): tests/interpose/refusal-%: \
     tests/interpose/refusal.c tests/programs/memory.c $(fr_interpose_headers)
-	$(fr_interpose_cc) $(filter %.c,$^) -ldl
+	$(fr_program)
 $(fr_interpose_aware): tests/interpose/aware-%: \
     tests/interpose/aware.c tests/programs/memory.c $(fr_interpose_headers)
-	$(fr_interpose_cc) $(filter %.c,$^) -ldl
+	$(fr_program)
 $(fr_interpose_object): tests/interpose/profiled_object-%: \
     tests/interpose/profiled.c tests/interpose/exchange.c tests/interpose/profiler.c \
     tests/programs/memory.c $(fr_interpose_headers)
-	$(fr_interpose_cc) $(filter %.c,$^) -ldl
+	$(fr_program)
 $(fr_interpose_profiler): tests/interpose/libprofiler-%.so: \
     tests/interpose/profiler.c $(fr_interpose_headers)
-	$(fr_interpose_cc) -fPIC -shared -Wl,-soname,$(@F) $(filter %.c,$^)
+	$(fr_program_cc) -fPIC -shared -Wl,-soname,$(@F) $(filter %.c,$^)
 # The profiler comes before MPI among the libraries, which the wrapper appends.
 $(fr_interpose_library): tests/interpose/profiled_library-%: \
     tests/interpose/profiled.c tests/interpose/exchange.c tests/programs/memory.c \
     $(fr_interpose_headers) tests/interpose/libprofiler-%.so
-	$(fr_interpose_cc) $(filter %.c,$^) -Ltests/interpose -Wl,--no-as-needed -lprofiler-$* \
+	$(fr_program_cc) $(filter %.c,$^) -Ltests/interpose -Wl,--no-as-needed -lprofiler-$* \
 	    -Wl,-rpath,$(abs_builddir)/tests/interpose -ldl
 $(fr_interpose_plugin): tests/interpose/plugin-%.so: \
     tests/interpose/exchange.c tests/programs/memory.c $(fr_interpose_headers)
-	$(fr_interpose_cc) -fPIC -shared $(filter %.c,$^) -ldl
+	$(fr_program_cc) -fPIC -shared $(filter %.c,$^) -ldl
 fr_interpose_bound_from = tests/interpose/bound.c tests/interpose/exchange.c tests/programs/memory.c \
     tests/interpose/bound.h $(fr_interpose_headers)
 $(fr_interpose_bound): tests/interpose/bound-%: $(fr_interpose_bound_from)
-	$(fr_interpose_cc) -DEXCHANGE_BOUND -rdynamic $(filter %.c,$^) -ldl -lpthread
+	$(fr_program_cc) -DEXCHANGE_BOUND -rdynamic $(filter %.c,$^) -ldl -lpthread
 $(fr_interpose_layered): tests/interpose/layered-%: $(fr_interpose_bound_from)
-	$(fr_interpose_cc) -DEXCHANGE_BOUND -DLAYERED -rdynamic $(filter %.c,$^) -ldl -lpthread
+	$(fr_program_cc) -DEXCHANGE_BOUND -DLAYERED -rdynamic $(filter %.c,$^) -ldl -lpthread
 $(fr_interpose_loads): tests/interpose/loads-%: tests/interpose/loads.c $(fr_interpose_headers)
-	$(fr_interpose_cc) -rdynamic -pthread $(filter %.c,$^) -ldl
+	$(fr_program_cc) -rdynamic -pthread $(filter %.c,$^) -ldl
 # The plugin, which prefers its own libraries' symbols, has MPI's data where they are in the library.
 $(fr_interpose_hostrecv): tests/interpose/hostrecv-%: \
     tests/interpose/hostrecv.c tests/programs/memory.c $(fr_interpose_headers)
-	$(fr_interpose_cc) -fPIC -Wl,-z,nocopyreloc $(filter %.c,$^) -ldl
+	$(fr_program_cc) -fPIC -Wl,-z,nocopyreloc $(filter %.c,$^) -ldl
 $(fr_interpose_tool): tests/interpose/libtool-%.so: tests/interpose/tool.c
-	$(fr_interpose_cc) -fPIC -shared $< -ldl
+	$(fr_program_cc) -fPIC -shared $< -ldl
 $(fr_interpose_receives): tests/interpose/libreceives-%.so: tests/interpose/tool.c
-	$(fr_interpose_cc) -fPIC -shared -DTOOL_OF_RECEIVES $< -ldl
+	$(fr_program_cc) -fPIC -shared -DTOOL_OF_RECEIVES $< -ldl
 fr_interpose_wraps_dlsym = -DWRAP_DLSYM
 fr_interpose_wraps_libc = -DWRAP_DLSYM_OF_LIBC
 fr_interpose_wraps_dlopen = -DWRAP_DLOPEN
 fr_interpose_wraps_malloc = -DWRAP_MALLOC
 $(fr_interpose_wrapping): tests/interpose/libwrap_%.so: tests/interpose/wrapping.c
-	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(CC) $(fr_interpose_flags) $(fr_interpose_wraps_$*) -o $@ -fPIC -shared \
+	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(CC) $(fr_program_flags) $(fr_interpose_wraps_$*) -o $@ -fPIC -shared \
 	    -fno-builtin $< -ldl
 tests/interpose/libconstructed.so: tests/interpose/constructed.c
-	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(CC) $(fr_interpose_flags) -o $@ -fPIC -shared $(filter %.c,$^)
+	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(CC) $(fr_program_flags) -o $@ -fPIC -shared $(filter %.c,$^)
 tests/interpose/opener: tests/interpose/opener.c tests/interpose/exchange.h
-	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(CC) $(fr_interpose_flags) -o $@ $(filter %.c,$^) -ldl
+	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(CC) $(fr_program_flags) -o $@ $(filter %.c,$^) -ldl
 endif

@@ -1,9 +1,9 @@
 # The included programs under each MPI that configure found, and the runner that starts them.
 fr_mpi_tests = tests/mpi/programs-openmpi.test tests/mpi/programs-mpich.test \
     tests/mpi/programs-openmpi5.test tests/mpi/programs-mpich5.test tests/mpi/programs-mpiabi.test \
-    tests/mpi/layout.test tests/mpi/world.test tests/mpi/random.test tests/mpi/faults.test \
+    tests/mpi/datatype.test tests/mpi/job.test tests/mpi/random.test tests/mpi/faults.test \
     tests/mpi/fabric.test tests/mpi/pipeline.test tests/mpi/clique.test tests/mpi/mapping_reuse.test tests/mpi/failed.test \
-    tests/mpi/transparency.test tests/mpi/partial_preload.test tests/mpi/with_without_preload.test tests/mpi/control.test \
+    tests/mpi/transparency.test tests/mpi/partial_preload.test tests/mpi/with_without_preload.test tests/mpi/job_control.test \
     tests/mpi/report.test tests/mpi/coll_multihost.test tests/mpi/rail.test tests/mpi/hmem.test tests/mpi/slurm.test \
     tests/mpi/shm.test tests/mpi/far.test tests/mpi/bounds.test tests/mpi/types.test
 EXTRA_DIST += $(fr_mpi_tests) tests/mpi/programs tests/mpi/run-program \
@@ -12,15 +12,15 @@ EXTRA_DIST += $(fr_mpi_tests) tests/mpi/programs tests/mpi/run-program \
     tests/mpi/fault.sh tests/mpi/hosts.sh tests/mpi/odd-rank tests/mpi/private_slurm.sh
 
 # Tests that look into the library and call an MPI: NAME-FLAVOUR, linked with all modules.
-fr_datatype_sources = tests/mpi/layout_bytes.c tests/mpi/layout_random.c tests/mpi/layout_test.c \
-    tests/mpi/layout_types.c
-fr_datatype_tests = $(MPI_FLAVOURS:%=tests/mpi/layout_test-%)
-EXTRA_DIST += $(fr_datatype_sources) tests/mpi/layout_test.h tests/mpi/layout_types.h
-fr_job_tests = $(MPI_FLAVOURS:%=tests/mpi/world_test-%)
+fr_datatype_sources = tests/mpi/datatype_bytes.c tests/mpi/datatype_random.c tests/mpi/datatype_test.c \
+    tests/mpi/datatype_types.c
+fr_datatype_tests = $(MPI_FLAVOURS:%=tests/mpi/datatype_test-%)
+EXTRA_DIST += $(fr_datatype_sources) tests/mpi/datatype_test.h tests/mpi/datatype_types.h
+fr_job_tests = $(MPI_FLAVOURS:%=tests/mpi/job_test-%)
 # With the stubs too, so that its own calls go through them.
 fr_names_tests = $(MPI_FLAVOURS:%=tests/mpi/names_test-%)
-fr_job_control_tests = $(MPI_FLAVOURS:%=tests/mpi/control_test-%)
-EXTRA_DIST += tests/mpi/world_test.c tests/mpi/names_test.c tests/mpi/control_test.c
+fr_job_control_tests = $(MPI_FLAVOURS:%=tests/mpi/job_control_test-%)
+EXTRA_DIST += tests/mpi/job_test.c tests/mpi/names_test.c tests/mpi/job_control_test.c
 CLEANFILES += $(fr_job_control_tests)
 # A program that sees which pointers MPI is given, on the simulated device.
 fr_fabric_sources = tests/mpi/fabric.c tests/mpi/fabric_calls.c
@@ -80,47 +80,37 @@ check_DATA += $(fr_datatype_tests) $(fr_job_tests) $(fr_job_control_tests) $(fr_
     $(fr_transparency_programs) $(fr_with_without_preload_programs) $(fr_names_tests) $(fr_report_programs) \
     tests/mpi/libfryield.so $(fr_bounds_programs) $(fr_coll_multihost_programs) tests/mpi/libfrcount.so \
     tests/mpi/libfrshm.so $(MPI_FLAVOURS:%=tests/bench/job-%)
-fr_compile_with_rooms = $(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(DEFS) $(DEFAULT_INCLUDES) \
-    $(AM_CPPFLAGS) $(CPPFLAGS) -std=gnu11 -Wall -Wextra $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS) \
-    -o $@ $(filter %.c %.S,$^) .libs/libmodules.a -ldl -lpthread
-$(fr_datatype_tests): tests/mpi/layout_test-%: $(fr_datatype_sources) tests/mpi/layout_test.h \
-    tests/mpi/layout_types.h \
+$(fr_datatype_tests): tests/mpi/datatype_test-%: $(fr_datatype_sources) tests/mpi/datatype_test.h \
+    tests/mpi/datatype_types.h \
     tests/unit/check.h include/fabrail/datatype.h include/fabrail/abi.h libmodules.la
-	$(AM_V_CCLD)$(fr_compile_with_rooms)
-$(fr_job_tests): tests/mpi/world_test-%: tests/mpi/world_test.c tests/unit/check.h \
+	$(fr_program_with_modules)
+$(fr_job_tests): tests/mpi/job_test-%: tests/mpi/job_test.c tests/unit/check.h \
     include/fabrail/job.h include/fabrail/abi.h include/fabrail/device.h libmodules.la
-	$(AM_V_CCLD)$(fr_compile_with_rooms)
+	$(fr_program_with_modules)
 $(fr_names_tests): tests/mpi/names_test-%: tests/mpi/names_test.c src/abi/stubs.S \
     tests/unit/check.h include/fabrail/job.h include/fabrail/abi.h include/fabrail/abi/functions.def libmodules.la
-	$(AM_V_CCLD)$(fr_compile_with_rooms)
-$(fr_job_control_tests): tests/mpi/control_test-%: tests/mpi/control_test.c tests/unit/check.h \
+	$(fr_program_with_modules)
+$(fr_job_control_tests): tests/mpi/job_control_test-%: tests/mpi/job_control_test.c tests/unit/check.h \
     include/fabrail/job/control.h include/fabrail/job.h include/fabrail/abi.h libmodules.la
-	$(AM_V_CCLD)$(fr_compile_with_rooms)
+	$(fr_program_with_modules)
 $(fr_fabric_programs): tests/mpi/fabric-%: $(fr_fabric_sources) tests/programs/memory.c \
     $(fr_fabric_headers)
-	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(DEFAULT_INCLUDES) $(CPPFLAGS) $(CUDA_CPPFLAGS) \
-	    -std=gnu11 -Wall -Wextra $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) -ldl
+	$(fr_program)
 $(fr_transparency_programs): tests/mpi/transparency-%: $(fr_transparency_sources) tests/programs/memory.c \
     tests/mpi/transparency.h tests/programs/memory.h
-	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(DEFAULT_INCLUDES) $(CPPFLAGS) $(CUDA_CPPFLAGS) \
-	    -std=gnu11 -Wall -Wextra $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) -ldl \
-	    -lpthread
+	$(fr_program)
 $(fr_with_without_preload_programs): tests/mpi/with_without_preload-%: $(fr_with_without_preload_sources) tests/programs/memory.c \
     tests/mpi/with_without_preload.h tests/programs/memory.h
-	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(DEFAULT_INCLUDES) $(CPPFLAGS) $(CUDA_CPPFLAGS) \
-	    -std=gnu11 -Wall -Wextra $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) -ldl
+	$(fr_program)
 $(fr_coll_multihost_programs): tests/mpi/coll_multihost-%: tests/mpi/coll_multihost.c tests/programs/memory.c \
     tests/programs/memory.h
-	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(DEFAULT_INCLUDES) $(CPPFLAGS) $(CUDA_CPPFLAGS) \
-	    -std=gnu11 -Wall -Wextra $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) -ldl
+	$(fr_program)
 $(fr_bounds_programs): tests/mpi/bounds-%: tests/mpi/bounds.c tests/programs/memory.c \
     tests/programs/memory.h tests/sim/pins.h
-	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(DEFAULT_INCLUDES) $(CPPFLAGS) $(CUDA_CPPFLAGS) \
-	    -std=gnu11 -Wall -Wextra $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) -ldl
+	$(fr_program)
 $(fr_report_programs): tests/mpi/report_run-%: tests/mpi/report_run.c tests/programs/memory.c \
     tests/programs/memory.h
-	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(DEFAULT_INCLUDES) $(CPPFLAGS) $(CUDA_CPPFLAGS) \
-	    -std=gnu11 -Wall -Wextra $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) -ldl
+	$(fr_program)
 if HAVE_NVTX
 check_DATA += tests/mpi/libfrnvtx.so
 tests/mpi/libfrnvtx.so: tests/mpi/nvtx.c

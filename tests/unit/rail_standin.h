@@ -6,7 +6,7 @@
 #include "fabrail/rail.h"
 
 #include "check.h"
-#include "rail/standin.h"
+#include "../rail/standin.h"
 
 #include <dlfcn.h>
 #include <rdma/fabric.h>

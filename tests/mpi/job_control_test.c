@@ -126,7 +126,7 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     if (fr_abi_start() != FR_OK || argc < 2 || (int)strlen(argv[1]) != size || size > MOST_RANKS) {
-        fprintf(stderr, "usage: control_test HOSTS, a letter a rank\n");
+        fprintf(stderr, "usage: job_control_test HOSTS, a letter a rank\n");
         return CHECK_FAIL;
     }
     hosts = argv[1];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Random datatypes for the test of module datatype. What the generator avoids are defects of MPI
 // libraries, each named where it is avoided.
-#include "layout_types.h"
+#include "datatype_types.h"
 
 #include "../unit/check.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One datatype in memory: its layout against MPI_Pack, MPI_Unpack, messages to itself and the
 // signature that MPI tells.
-#include "layout_test.h"
+#include "datatype_test.h"
 
 #include "../unit/check.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Datatypes for the test of module datatype: a table of those made by hand, and the random
 // generator.
-#include "layout_types.h"
+#include "datatype_types.h"
 
 #include "../unit/check.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Datatypes for the test of module datatype: made by hand to hit each constructor, and at random.
-#ifndef FR_TESTS_MPI_LAYOUT_TYPES_H
-#define FR_TESTS_MPI_LAYOUT_TYPES_H
+#ifndef FR_TESTS_MPI_DATATYPE_TYPES_H
+#define FR_TESTS_MPI_DATATYPE_TYPES_H
 
 #include <mpi.h>
 #include <stdbool.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What the files of the test of module datatype share.
-#ifndef FR_TESTS_MPI_LAYOUT_TEST_H
-#define FR_TESTS_MPI_LAYOUT_TEST_H
+#ifndef FR_TESTS_MPI_DATATYPE_TEST_H
+#define FR_TESTS_MPI_DATATYPE_TEST_H
 
-#include "layout_types.h"
+#include "datatype_types.h"
 
 #include "fabrail/datatype.h"
 

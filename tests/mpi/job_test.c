@@ -2,10 +2,10 @@
 // Module job against the MPI of the process: which communicators and windows have multi-node
 // NVLink. What is right is computed here, from where the ranks were put. Started on four ranks.
 //
-//   world_test                   many layouts of hosts and cliques, told to the module directly
-//   world_test HOSTS CLIQUES     one layout ("aabb", "11-1"), that the machine itself must show
-//   world_test late              one rank comes to the exchange eleven seconds after the others
-//   world_test spawn             processes outside of the world; started on two ranks
+//   job_test                   many layouts of hosts and cliques, told to the module directly
+//   job_test HOSTS CLIQUES     one layout ("aabb", "11-1"), that the machine itself must show
+//   job_test late              one rank comes to the exchange eleven seconds after the others
+//   job_test spawn             processes outside of the world; started on two ranks
 #include "config.h"
 
 #include "fabrail/device.h"

@@ -2,8 +2,8 @@
 // Module datatype against the MPI of the process, in one process: what it says of a datatype must
 // be what MPI_Pack, MPI_Unpack and MPI's own questions say, byte for byte.
 //
-//   layout_test [RANDOM-TYPES [SEED]]
-#include "layout_test.h"
+//   datatype_test [RANDOM-TYPES [SEED]]
+#include "datatype_test.h"
 
 #include "../unit/check.h"
 
