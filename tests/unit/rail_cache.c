@@ -125,9 +125,7 @@ static void test_refused(void)
     struct fr_rail_region *idle = get(0, PAGE, 1);
     size_t both = fr_rail_describe(idle, 0, PAGE, bytes);
     fr_rail_release(rails, idle);
-    standin->fail_call = "fi_mr_regattr";
-    standin->fail_nth = 1;
-    standin->fail_code = -FI_ENOMEM;
+    fail_call("fi_mr_regattr", 1, -FI_ENOMEM);
     struct fr_rail_region *half = get(1, PAGE, 2);
     CHECK(half != NULL && standin->registered == 3);
     CHECK(fr_rail_describe(half, 0, PAGE, bytes) == both - 8, "the key of one rail is left out");
@@ -141,10 +139,7 @@ static void test_refused(void)
     CHECK(fr_rail_open(&options, &one) == FR_OK && fr_rail_count(one) == 1);
     idle = register_with(one, near_memory, PAGE, 1, FR_RAIL_HOST);
     fr_rail_release(one, idle);
-    standin->fail_call = "fi_mr_regattr";
-    standin->calls = 0;
-    standin->fail_nth = 1;
-    standin->fail_code = -FI_ENOMEM;
+    fail_call("fi_mr_regattr", 1, -FI_ENOMEM);
     struct fr_rail_region *second = register_with(one, near_memory + PAGE, PAGE, 2, FR_RAIL_HOST);
     CHECK(second != NULL && standin->registered == 1, "the idle one made room");
     fr_rail_close(one);
@@ -154,8 +149,7 @@ static void test_refused(void)
 // What a transfer uses stays registered until it is finished.
 static void test_pinned_by_transfer(void)
 {
-    begin_case();
-    open_usual();
+    begin_usual();
     struct fr_rail_transfer *transfer = start_read(0, 0, MEMORY);
     fr_rail_release(near, near_region);
     fr_rail_forget(near, 1);

@@ -13,8 +13,7 @@
 static void test_error(void)
 {
     for (unsigned rail = 0; rail < 4; rail++) {
-        begin_case();
-        open_usual();
+        begin_usual();
         read_and_check(0, 0, 1 << 20);
         standin->error[rail] = FI_EIO;
         // A rail that seemed slow, since nobody polled it in time, has no part of some reads.
@@ -65,10 +64,8 @@ static void test_unclosable_that_mixes(void)
     standin->version = FI_VERSION(1, 17);
     open_usual();
     standin->error[1] = FI_EIO;
-    standin->fail_call = "fi_close_ep";
-    standin->fail_nth = 1;
     standin->fails_on = true;
-    standin->fail_code = -FI_EBUSY;
+    fail_call("fi_close_ep", 1, -FI_EBUSY);
     (void)wait_for(start_read(0, 0, MEMORY));
     for (int i = 0; i < 100; i++)
         fr_rail_poll(near);
@@ -93,8 +90,7 @@ static void run_apart(void (*test)(void))
 // An error, and then nothing more is heard of what else is on its way there.
 static void test_error_and_silence(void)
 {
-    begin_case();
-    open_usual();
+    begin_usual();
     standin->error[1] = FI_EIO;
     standin->batch = 1;
     struct fr_rail_transfer *transfer = start_read(0, 0, MEMORY);
@@ -111,8 +107,7 @@ static void test_error_and_silence(void)
 static void test_error_of_write(void)
 {
     struct fr_rail_transfer *transfer = NULL;
-    begin_case();
-    open_usual();
+    begin_usual();
     standin->error[2] = FI_EIO;
     CHECK(fr_rail_write(near, FAR, key, key_bytes, 0, near_region, 0, MEMORY, &transfer) == FR_OK);
     CHECK(wait_for(transfer) == FR_ERR_RAIL);
@@ -128,8 +123,7 @@ static void test_cancel_of_write(void)
 {
     for (int stalled = 0; stalled <= 1; stalled++) {
         struct fr_rail_transfer *transfer = NULL;
-        begin_case();
-        open_usual();
+        begin_usual();
         CHECK(fr_rail_write(near, FAR, key, key_bytes, 0, near_region, 0, MEMORY, &transfer) ==
               FR_OK);
         fr_rail_poll(near);
@@ -144,8 +138,7 @@ static void test_cancel_of_write(void)
 // Memory that the owner has given up is refused: an error of the transfer and of no link.
 static void test_refusal(void)
 {
-    begin_case();
-    open_usual();
+    begin_usual();
     fr_rail_release(far, far_region);
     fr_rail_forget(far, 2);
     far_region = NULL;
@@ -160,8 +153,7 @@ static void test_silence(void)
 {
     unsigned all_replaced = 0;
     for (unsigned rail = 0; rail < 4; rail++) {
-        begin_case();
-        open_usual();
+        begin_usual();
         read_and_check(0, 0, 1 << 20);
         standin->stalled[rail] = true;
         standin->events_count = 0;
@@ -197,10 +189,9 @@ static void test_silence(void)
 static void test_silent_tail(void)
 {
     for (unsigned rank = 0; rank < 4; rank++) {
-        begin_case();
         struct fr_rail_options options = usual_options();
         options.rank = rank;
-        CHECK(open_pair(&options, FR_RAIL_HOST));
+        begin_with(&options);
         standin->stalled[rank] = true;
         read_and_check(0, 0, 5000);
         CHECK(counters_of(rank).errors == 1);
@@ -208,8 +199,7 @@ static void test_silent_tail(void)
     }
     // Two of four are silent; the first probe may well meet the other.
     for (unsigned other = 1; other < 4; other++) {
-        begin_case();
-        open_usual();
+        begin_usual();
         standin->stalled[0] = standin->stalled[other] = true;
         read_and_check(0, 0, 5000);
         read_and_check(1, 1, MEMORY / 2);
@@ -222,10 +212,9 @@ static void test_silent_tail(void)
 static void test_unconnected(void)
 {
     for (unsigned rank = 0; rank < 4; rank++) {
-        begin_case();
         struct fr_rail_options options = usual_options();
         options.rank = rank;
-        CHECK(open_pair(&options, FR_RAIL_HOST));
+        begin_with(&options);
         standin->again[rank] = true;
         read_and_check(0, 0, 5000);
         read_and_check(0, 0, MEMORY);
@@ -233,14 +222,11 @@ static void test_unconnected(void)
         CHECK(count_events(STANDIN_EP_CLOSED, -1) == 0, "nothing was on its way");
         close_pair();
     }
-    begin_case();
-    open_usual();
+    begin_usual();
     for (unsigned i = 0; i < 4; i++)
         standin->again[i] = true;
     struct fr_rail_transfer *transfer = start_read(0, 0, MEMORY);
-    double until = seconds() + 0.5;
-    while (seconds() < until)
-        fr_rail_poll(near);
+    poll_near_for(0.5);
     CHECK(!is_ended(transfer));
     for (unsigned i = 0; i < 4; i++) {
         CHECK(counters_of(i).errors == 0, "rail %u", i);
@@ -254,10 +240,8 @@ static void test_unconnected(void)
 // The link that is tried to see whether the peer is there is silent itself, and all else has come.
 static void test_silent_probe(void)
 {
-    begin_case();
-    open_usual();
-    for (unsigned i = 0; i < 4; i++)
-        standin->stalled[i] = true;
+    begin_usual();
+    stall_all(true);
     struct fr_rail_transfer *transfer = start_read(0, 0, 5000);
     uint64_t posted = 0;
     while (posted < 2) {
@@ -281,9 +265,7 @@ static void test_silent_refusal(void)
     CHECK(open_pair(&options, FR_RAIL_HOST));
     standin->stalled[0] = true;
     struct fr_rail_transfer *transfer = start_read(0, 0, 5000);
-    double until = seconds() + 0.3;
-    while (seconds() < until)
-        fr_rail_poll(near);
+    poll_near_for(0.3);
     fr_rail_release(far, far_region);
     fr_rail_forget(far, 2);
     standin->stalled[0] = false;
@@ -297,14 +279,10 @@ static void test_silent_refusal(void)
 // A peer that answers on no link may be busy: nothing is lost while there is no time-out.
 static void test_busy_peer(void)
 {
-    begin_case();
-    open_usual();
-    for (unsigned i = 0; i < 4; i++)
-        standin->stalled[i] = true;
+    begin_usual();
+    stall_all(true);
     struct fr_rail_transfer *transfer = start_read(0, 0, MEMORY);
-    double until = seconds() + 0.5;
-    while (seconds() < until)
-        fr_rail_poll(near);
+    poll_near_for(0.5);
     CHECK(!is_ended(transfer));
     for (unsigned i = 0; i < 4; i++) {
         CHECK(counters_of(i).errors == 0, "rail %u", i);
@@ -320,19 +298,13 @@ static void test_waking_peer(void)
 {
     struct fr_rail_options options = usual_options();
     options.stall_ns = 400000000;
-    begin_case();
-    CHECK(open_pair(&options, FR_RAIL_HOST));
+    begin_with(&options);
     read_and_check(0, 0, 1 << 20);
-    for (unsigned i = 0; i < 4; i++)
-        standin->stalled[i] = true;
+    stall_all(true);
     struct fr_rail_transfer *transfer = start_read(0, 0, MEMORY);
-    double until = seconds() + 1;
-    while (seconds() < until)
-        fr_rail_poll(near);
+    poll_near_for(1);
     standin->stalled[0] = false;
-    until = seconds() + 0.02; // long enough for a look at the links
-    while (seconds() < until)
-        fr_rail_poll(near);
+    poll_near_for(0.02); // long enough for a look at the links
     for (unsigned i = 1; i < 4; i++)
         standin->stalled[i] = false;
     CHECK(wait_for(transfer) == FR_OK);
@@ -346,19 +318,16 @@ static void test_timeout(void)
 {
     struct fr_rail_options options = usual_options();
     options.timeout_ns = 300000000;
-    begin_case();
-    CHECK(open_pair(&options, FR_RAIL_HOST));
+    begin_with(&options);
     read_and_check(0, 0, 1 << 20);
-    for (unsigned i = 0; i < 4; i++)
-        standin->stalled[i] = true;
+    stall_all(true);
     struct fr_rail_transfer *first = start_read(0, 0, MEMORY);
     struct fr_rail_transfer *second = start_read(0, 0, 10);
     CHECK(wait_for(first) == FR_ERR_RAIL);
     CHECK(wait_for(second) == FR_ERR_RAIL);
     CHECK(wait_for(start_read(0, 0, 10)) == FR_ERR_RAIL, "at once");
     memset(near_memory, 0x55, MEMORY);
-    for (unsigned i = 0; i < 4; i++)
-        standin->stalled[i] = false;
+    stall_all(false);
     for (int i = 0; i < 100; i++)
         fr_rail_poll(near);
     CHECK(near_memory[0] == 0x55 && memcmp(near_memory, near_memory + 1, MEMORY - 1) == 0,
@@ -368,24 +337,21 @@ static void test_timeout(void)
 
 static void test_cancel(void)
 {
-    begin_case();
-    open_usual();
+    begin_usual();
     struct fr_rail_transfer *transfer = start_read(0, 0, MEMORY);
     fr_rail_poll(near);
     fr_rail_cancel(transfer);
     CHECK(wait_for(transfer) == FR_ERR_CANCELLED);
     read_and_check(0, 0, MEMORY);
     // Of a peer that does not answer: what is on its way is ended after a while.
-    for (unsigned i = 0; i < 4; i++)
-        standin->stalled[i] = true;
+    stall_all(true);
     transfer = start_read(0, 0, MEMORY);
     fr_rail_poll(near);
     fr_rail_cancel(transfer);
     enum fr_status status = wait_for(transfer);
     CHECK(status == FR_ERR_CANCELLED, "%s", fr_core_status_text(status));
     memset(near_memory, 0x55, MEMORY);
-    for (unsigned i = 0; i < 4; i++)
-        standin->stalled[i] = false;
+    stall_all(false);
     for (int i = 0; i < 100; i++)
         fr_rail_poll(near);
     CHECK(memcmp(near_memory, near_memory + 1, MEMORY - 1) == 0, "bytes came after the end");
@@ -395,8 +361,7 @@ static void test_cancel(void)
 static void test_twice(void)
 {
     for (unsigned later = 1; later <= 5; later++) {
-        begin_case();
-        open_usual();
+        begin_usual();
         standin->twice = later;
         for (int i = 0; i < 20; i++)
             read_and_check(0, 0, 300000 + (size_t)i * 40001);
@@ -409,13 +374,10 @@ static void test_twice(void)
 // it.
 static void test_unclosable(void)
 {
-    begin_case();
-    open_usual();
+    begin_usual();
     read_and_check(0, 0, 1 << 20);
     standin->stalled[1] = true;
-    standin->fail_call = "fi_close_ep";
-    standin->fail_nth = 1;
-    standin->fail_code = -FI_EBUSY;
+    fail_call("fi_close_ep", 1, -FI_EBUSY);
     struct fr_rail_transfer *transfer = start_read(0, 0, MEMORY);
     CHECK(wait_for(transfer) == FR_ERR_RAIL);
     CHECK(counters_of(1).out);
@@ -429,13 +391,10 @@ static void test_unopenable(void)
 {
     static const char *const calls[] = {"fi_endpoint", "fi_cq_open", "fi_enable", "fi_ep_bind"};
     for (size_t i = 0; i < FR_ARRAY_LENGTH(calls); i++) {
-        begin_case();
-        open_usual();
+        begin_usual();
         read_and_check(0, 0, 1 << 20);
         standin->stalled[1] = true;
-        standin->fail_call = calls[i];
-        standin->fail_nth = 1;
-        standin->fail_code = -FI_ENOMEM;
+        fail_call(calls[i], 1, -FI_ENOMEM);
         read_and_check(0, 0, MEMORY);
         CHECK(counters_of(1).out);
         read_and_check(5, 5, MEMORY / 2);
@@ -449,8 +408,7 @@ static void test_two_peers(void)
 {
     unsigned char address[FR_RAIL_ADDRESS_MAX];
     struct fr_rail_transfer *transfer = NULL;
-    begin_case();
-    open_usual();
+    begin_usual();
     size_t length = fr_rail_address(far, address);
     CHECK(fr_rail_peer_add(near, FAR + 1, address, length) == FR_OK);
     standin->error[0] = FI_EIO;
@@ -474,13 +432,10 @@ static void test_back_again(void)
     struct fr_rail_options options = usual_options();
     options.retry_ns = 1000000000;
     for (int silent = 0; silent <= 1; silent++) {
-        begin_case();
-        CHECK(open_pair(&options, FR_RAIL_HOST));
+        begin_with(&options);
         standin->error[1] = silent ? 0 : FI_EIO;
         standin->stalled[1] = silent;
-        standin->fail_call = "fi_endpoint";
-        standin->fail_nth = 1;
-        standin->fail_code = -FI_ENOMEM;
+        fail_call("fi_endpoint", 1, -FI_ENOMEM);
         double start = seconds();
         read_and_check(0, 0, MEMORY);
         CHECK(counters_of(1).out == silent || seconds() > start + 1);
@@ -503,8 +458,7 @@ static void test_back_after_rest(void)
     struct fr_rail_options options = usual_options();
     options.retry_ns = 500000000;
     for (int trial = 0; trial <= 1; trial++) {
-        begin_case();
-        CHECK(open_pair(&options, FR_RAIL_HOST));
+        begin_with(&options);
         for (int nic = 0; nic < 4; nic++)
             standin->error[nic] = FI_EIO;
         standin->errors_stay = true;
@@ -550,19 +504,16 @@ static void test_two_silent_peers(void)
         struct fr_rail_transfer *others[2];
         struct fr_rail_options options = usual_options();
         options.timeout_ns = cancelled ? 0 : 300000000;
-        begin_case();
-        CHECK(open_pair(&options, FR_RAIL_HOST));
+        begin_with(&options);
         add_more_peers(2);
-        for (int nic = 0; nic < 4; nic++)
-            standin->stalled[nic] = true;
+        stall_all(true);
         for (unsigned i = 0; i < 2; i++)
             others[i] = start_read_of(FAR + 1 + i, MEMORY / 4);
         fr_rail_poll(near);
         for (unsigned i = 0; cancelled && i < 2; i++)
             fr_rail_cancel(others[i]);
         CHECK(wait_for(others[0]) != FR_OK && wait_for(others[1]) != FR_OK);
-        for (int nic = 0; nic < 4; nic++)
-            standin->stalled[nic] = false;
+        stall_all(false);
         close_pair();
     }
 }
@@ -570,8 +521,7 @@ static void test_two_silent_peers(void)
 // What is lost by what is tried again says nothing of the rails, since it was lost before.
 static void test_trials_of_two(void)
 {
-    begin_case();
-    open_usual();
+    begin_usual();
     add_more_peers(2);
     for (int nic = 0; nic < 4; nic++)
         standin->error[nic] = FI_EIO;
@@ -593,23 +543,18 @@ static void test_trials_of_two(void)
 static void test_cancel_of_two(void)
 {
     struct fr_rail_transfer *others[2];
-    begin_case();
-    open_usual();
+    begin_usual();
     add_more_peers(2);
-    for (int nic = 0; nic < 4; nic++)
-        standin->stalled[nic] = true;
+    stall_all(true);
     for (unsigned i = 0; i < 2; i++)
         others[i] = start_read_of(FAR + 1 + i, 1000);
     struct fr_rail_transfer *transfer = start_read(0, 0, MEMORY);
     fr_rail_poll(near);
     for (unsigned i = 0; i < 2; i++)
         fr_rail_cancel(others[i]);
-    double until = seconds() + 0.3;
-    while (seconds() < until)
-        fr_rail_poll(near);
+    poll_near_for(0.3);
     CHECK(fr_rail_peer_rails(near, FAR + 1) < 4 && fr_rail_peer_rails(near, FAR + 2) < 4);
-    for (int nic = 0; nic < 4; nic++)
-        standin->stalled[nic] = false;
+    stall_all(false);
     CHECK(wait_for(transfer) == FR_OK);
     for (unsigned i = 0; i < 2; i++)
         (void)wait_for(others[i]);
@@ -622,8 +567,7 @@ static void test_cancel_of_two(void)
 // Two processes that no rail reaches say nothing of the rails, and keep them from nobody.
 static void test_two_out_of_reach(void)
 {
-    begin_case();
-    open_usual();
+    begin_usual();
     add_more_peers(2);
     for (int nic = 0; nic < 4; nic++)
         standin->error[nic] = FI_EHOSTUNREACH;
@@ -644,20 +588,15 @@ static void test_cancel_beside(void)
 {
     struct fr_rail_options options = usual_options();
     options.timeout_ns = 0;
-    begin_case();
-    CHECK(open_pair(&options, FR_RAIL_HOST));
-    for (int nic = 0; nic < 4; nic++)
-        standin->stalled[nic] = true;
+    begin_with(&options);
+    stall_all(true);
     struct fr_rail_transfer *cancelled = start_read(0, 0, MEMORY / 2);
     struct fr_rail_transfer *other = start_read(MEMORY / 2, MEMORY / 2, MEMORY / 2);
     fr_rail_poll(near);
     fr_rail_cancel(cancelled);
-    double until = seconds() + 4 * (double)options.stall_ns * 1e-9;
-    while (seconds() < until)
-        fr_rail_poll(near);
+    poll_near_for(4 * (double)options.stall_ns * 1e-9);
     CHECK(!is_ended(cancelled) && !is_ended(other));
-    for (int nic = 0; nic < 4; nic++)
-        standin->stalled[nic] = false;
+    stall_all(false);
     CHECK(wait_for(other) == FR_OK);
     CHECK(wait_for(cancelled) == FR_ERR_CANCELLED);
     CHECK(memcmp(near_memory + MEMORY / 2, expected + MEMORY / 2, MEMORY / 2) == 0);
@@ -670,8 +609,7 @@ static void test_met_while_out(void)
 {
     struct fr_rail_options options = usual_options();
     options.retry_ns = 200000000;
-    begin_case();
-    CHECK(open_pair(&options, FR_RAIL_HOST));
+    begin_with(&options);
     add_more_peers(2);
     standin->error[0] = FI_EIO;
     standin->errors_stay = true;
@@ -703,8 +641,7 @@ static void test_silent_while_out(void)
 {
     struct fr_rail_options options = usual_options();
     options.timeout_ns = 500000000;
-    begin_case();
-    CHECK(open_pair(&options, FR_RAIL_HOST));
+    begin_with(&options);
     add_more_peers(2);
     standin->swallows = true;
     struct fr_rail_transfer *transfer = start_read(0, 0, 1 << 20);
@@ -725,8 +662,7 @@ static void test_losses_everywhere(void)
     struct fr_rail_options options = usual_options();
     options.timeout_ns = 500000000;
     options.max = 2;
-    begin_case();
-    CHECK(open_pair(&options, FR_RAIL_HOST));
+    begin_with(&options);
     standin->swallows = true;
     struct fr_rail_transfer *transfer = start_read(0, 0, 1 << 20);
     fr_rail_poll(near);

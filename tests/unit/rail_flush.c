@@ -211,11 +211,8 @@ static void test_refused_flush(void)
     begin_device_case();
     struct fr_rail_options options = flush_options(FR_RAIL_FLUSH_READ);
     CHECK(open_pair(&options, FR_RAIL_CUDA));
-    standin->fail_call = "fi_readmsg";
-    standin->calls = 0;
-    standin->fail_nth = 2; // after the data's own
     standin->fails_on = true;
-    standin->fail_code = -FI_EIO;
+    fail_call("fi_readmsg", 2, -FI_EIO); // after the data's own
     CHECK(wait_for(start_read(0, 0, 100)) == FR_ERR_RAIL);
     close_pair();
 }
@@ -226,11 +223,8 @@ static void test_stuck_flush(void)
     begin_device_case();
     struct fr_rail_options options = flush_options(FR_RAIL_FLUSH_READ);
     CHECK(open_pair(&options, FR_RAIL_CUDA));
-    standin->fail_call = "fi_readmsg";
-    standin->calls = 0;
-    standin->fail_nth = 2; // after the data's own
     standin->fails_on = true;
-    standin->fail_code = -FI_EAGAIN;
+    fail_call("fi_readmsg", 2, -FI_EAGAIN); // after the data's own
     CHECK(wait_for(start_read(0, 0, 100)) == FR_ERR_RAIL);
     CHECK(counters_of(0).out);
     close_pair();

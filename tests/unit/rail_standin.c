@@ -12,8 +12,7 @@ static void test_sizes(void)
 {
     static const size_t sizes[] = {0,     1,     127,   128,   129,     65535,
                                    65536, 65537, 98303, 98304, 1 << 20, (4 << 20) + 77};
-    begin_case();
-    open_usual();
+    begin_usual();
     CHECK(fr_rail_count(near) == 4 && fr_rail_writes(near));
     for (size_t i = 0; i < FR_ARRAY_LENGTH(sizes); i++) {
         read_and_check(0, 0, sizes[i]);
@@ -27,8 +26,7 @@ static void test_sizes(void)
 static void test_writes(void)
 {
     struct fr_rail_transfer *transfer = NULL;
-    begin_case();
-    open_usual();
+    begin_usual();
     check_fill(near_memory, MEMORY, 9);
     CHECK(fr_rail_write(near, FAR, key, key_bytes, 11, near_region, 22, 3 << 20, &transfer) ==
           FR_OK);
@@ -126,8 +124,7 @@ static void test_limits(void)
 // a NIC but the last say that more is to come.
 static void test_batches(void)
 {
-    begin_case();
-    open_usual();
+    begin_usual();
     struct fr_rail_transfer *transfer = start_read(0, 0, MEMORY);
     while (!is_ended(transfer)) {
         unsigned posted = 0, last[STANDIN_NICS] = {0}, batch[STANDIN_NICS] = {0};
@@ -155,10 +152,9 @@ static void test_batches(void)
 static void test_turns(void)
 {
     for (unsigned rank = 0; rank < 6; rank++) {
-        begin_case();
         struct fr_rail_options options = usual_options();
         options.rank = rank;
-        CHECK(open_pair(&options, FR_RAIL_HOST));
+        begin_with(&options);
         for (unsigned i = 0; i < 8; i++) {
             standin->events_count = 0;
             read_and_check(i, i, 1000);
@@ -173,8 +169,7 @@ static void test_refused_arguments(void)
 {
     struct fr_rail_transfer *transfer = NULL;
     struct fr_rail_region *region = NULL;
-    begin_case();
-    open_usual();
+    begin_usual();
     CHECK(fr_rail_read(near, FAR + 1, key, key_bytes, 0, near_region, 0, 8, &transfer) ==
           FR_ERR_NOT_FOUND);
     CHECK(fr_rail_read(near, FAR, key, key_bytes - 1, 0, near_region, 0, 8, &transfer) ==
@@ -213,9 +208,7 @@ static void test_failing_calls(void)
         for (unsigned nth = 1; nth <= 30; nth += check_step()) {
             begin_case();
             standin->mr_mode = FI_MR_ENDPOINT | FI_MR_LOCAL;
-            standin->fail_call = calls[i];
-            standin->fail_nth = nth;
-            standin->fail_code = -FI_EIO;
+            fail_call(calls[i], nth, -FI_EIO);
             struct fr_rail_options options = usual_options();
             if (open_pair(&options, FR_RAIL_HOST)) {
                 memset(near_memory, 0xee, MEMORY);
@@ -260,8 +253,7 @@ static void *read_in_thread(void *argument)
 static void test_threads(void)
 {
     pthread_t threads[THREADS];
-    begin_case();
-    open_usual();
+    begin_usual();
     for (size_t i = 0; i < THREADS; i++)
         CHECK(pthread_create(&threads[i], NULL, read_in_thread, (void *)i) == 0);
     for (size_t i = 0; i < THREADS; i++)

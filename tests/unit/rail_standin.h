@@ -5,8 +5,8 @@
 
 #include "fabrail/rail.h"
 
-#include "check.h"
 #include "../rail/standin.h"
+#include "check.h"
 
 #include <dlfcn.h>
 #include <rdma/fabric.h>
@@ -113,6 +113,41 @@ static inline void open_usual(void)
 {
     struct fr_rail_options options = usual_options();
     CHECK(open_pair(&options, FR_RAIL_HOST));
+}
+
+// Begins a case on a stand-in of which nothing else is asked.
+static inline void begin_usual(void)
+{
+    begin_case();
+    open_usual();
+}
+
+static inline void begin_with(const struct fr_rail_options *options)
+{
+    begin_case();
+    CHECK(open_pair(options, FR_RAIL_HOST));
+}
+
+// Has the calls of a name fail from now on: the `nth` one, with this negative code.
+static inline void fail_call(const char *name, unsigned nth, int code)
+{
+    standin->fail_call = name;
+    standin->calls = 0;
+    standin->fail_nth = nth;
+    standin->fail_code = code;
+}
+
+static inline void stall_all(bool stalled)
+{
+    for (unsigned i = 0; i < 4; i++)
+        standin->stalled[i] = stalled;
+}
+
+static inline void poll_near_for(double most_seconds)
+{
+    double until = seconds() + most_seconds;
+    while (seconds() < until)
+        fr_rail_poll(near);
 }
 
 static inline struct fr_rail_transfer *start_read(size_t from, size_t to, size_t bytes)

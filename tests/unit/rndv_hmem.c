@@ -187,10 +187,8 @@ static void test_refused(void)
         exit(CHECK_SKIP);
     struct driver_memory memory = allocate(FR_KIND_MALLOC, BYTES);
     struct driver_memory other = allocate(FR_KIND_MALLOC, BYTES);
-    standin->fail_call = "fi_mr_regattr";
-    standin->fail_nth = 1;
     standin->fails_on = true;
-    standin->fail_code = -FI_EINVAL;
+    fail_call("fi_mr_regattr", 1, -FI_EINVAL);
     CHECK(pin(memory.address, BYTES, &region, &offset) == FR_ERR_UNSUPPORTED && region == NULL);
     unsigned calls = standin->calls;
     CHECK(calls == 2 * NICS, "%u calls", calls);
