@@ -120,7 +120,7 @@ static bool take(struct options *options, int code, const char **what)
 {
     switch (code) {
     case 'f':
-        *what = "the name of an MPI function";
+        *what = "the name of an MPI function that Fabrail serves";
         options->function = optarg;
         return fr_explain_function(optarg) < FR_FN_COUNT;
     case 'b':

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Module abi: the MPI library of the process. It holds the table of all MPI functions, the
-// addresses of the real ones, and the personality: what the MPI family's mpi.h says, as data. No
-// MPI is linked, and no other module includes an mpi.h.
+// Module abi: the MPI library of the process. It holds the table of the functions that Fabrail
+// serves or calls, the addresses of the real ones, and the personality: what the MPI family's mpi.h
+// says, as data. No MPI is linked, and no other module includes an mpi.h.
 //
 // Arguments of MPI functions are words. A handle is an int in the MPICH family, and a pointer in
 // Open MPI and in the standard ABI. Both calling conventions served (x86-64 System V, AArch64

@@ -9,7 +9,7 @@ fr_interpose_sources = tests/interpose/refusal.c tests/interpose/exchange.c \
     tests/interpose/loads.c tests/interpose/hostrecv.c tests/interpose/tool.c \
     tests/interpose/wrapping.c
 fr_interpose_headers = tests/interpose/exchange.h tests/programs/memory.h
-EXTRA_DIST += $(fr_interpose_tests) $(fr_interpose_sources) tests/interpose/tap.sh \
+EXTRA_DIST += $(fr_interpose_tests) $(fr_interpose_sources) tests/interpose/tap.sh tests/interpose/passes.list \
     tests/interpose/exchange.h tests/interpose/bound.h tests/interpose/fakempi.c tests/interpose/fakempi.h \
     tests/interpose/caller.c tests/interpose/calls.c
 
