@@ -4,6 +4,7 @@
 // same rows.
 #include "config.h"
 
+#include "calls.h"
 #include "sim.h"
 
 #include <dlfcn.h>
@@ -108,15 +109,25 @@ static CUresult check_need(enum need need)
     return ctx->alive ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
+// The calls of one function.
+struct calls {
+    atomic_ulong count;
+    unsigned long fails_at; // guarded by the lock; 0: never
+    CUresult fails_with;
+};
+
 // Begins a call. It leaves the lock held in any case; finish() gives it up after every call.
-static CUresult begin(enum need need, const void *caller)
+static CUresult begin(enum need need, struct calls *calls, const void *caller)
 {
     bool fail = count_call(caller);
+    unsigned long number = atomic_fetch_add_explicit(&calls->count, 1, memory_order_relaxed) + 1;
     pthread_mutex_lock(&lock);
     if (atomic_load_explicit(&lost_by_fork, memory_order_relaxed) && need != ANY)
         return CUDA_ERROR_NOT_INITIALIZED;
     if (fail)
         return sim_knobs()->fail_code;
+    if (number == calls->fails_at)
+        return calls->fails_with;
     if (in_callback && need != ANY)
         return CUDA_ERROR_NOT_PERMITTED;
     return check_need(need);
@@ -169,12 +180,20 @@ CUresult CUDAAPI cuCtxCreate_v2(CUcontext *ctx, unsigned flags, CUdevice device)
 CUresult CUDAAPI cuCtxCreate_v3(CUcontext *ctx, CUexecAffinityParam *params, int count,
                                 unsigned flags, CUdevice device);
 
+#define SIM_ENTRY(name, since, needs, impl, params, args) AT_##name,
+enum {
+#include "entry.def"
+    ENTRIES
+};
+#undef SIM_ENTRY
+static struct calls all_calls[ENTRIES];
+
 // A function stays exported when a newer cuda.h calls it deprecated.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 #define SIM_ENTRY(name, since, needs, impl, params, args)                                          \
     SIM_EXPORT CUresult CUDAAPI name params                                                        \
     {                                                                                              \
-        CUresult result = begin(needs, __builtin_return_address(0));                               \
+        CUresult result = begin(needs, &all_calls[AT_##name], __builtin_return_address(0));        \
         if (result == CUDA_SUCCESS)                                                                \
             result = impl args;                                                                    \
         return finish(#name, result);                                                              \
@@ -193,6 +212,28 @@ static const struct row rows[] = {
 #include "entry.def"
 };
 #undef SIM_ENTRY
+
+unsigned long frsim_calls(const char *name)
+{
+    unsigned long count = 0;
+    for (size_t i = 0; i < ENTRIES; i++) {
+        if (name == NULL || strcmp(rows[i].name, name) == 0)
+            count += atomic_load_explicit(&all_calls[i].count, memory_order_relaxed);
+    }
+    return count;
+}
+
+void frsim_fail(const char *name, unsigned long nth, int result)
+{
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < ENTRIES; i++) {
+        if (strcmp(rows[i].name, name) == 0) {
+            all_calls[i].fails_at = atomic_load(&all_calls[i].count) + nth;
+            all_calls[i].fails_with = (CUresult)result;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+}
 
 // Returns the length of a name without its version suffix.
 static size_t base_length(const char *name)

@@ -2,7 +2,7 @@
 # The simulated CUDA driver and NVML, under the names that programs load. Plain rules: libtool would
 # choose other file names.
 sim_headers = tests/sim/sim.h tests/sim/sim_base.h tests/sim/sim_memory.h tests/sim/sim_work.h \
-    tests/sim/touch.h tests/sim/pins.h tests/sim/entry.def include/fabrail/device/kernels.h \
+    tests/sim/touch.h tests/sim/pins.h tests/sim/calls.h tests/sim/entry.def include/fabrail/device/kernels.h \
     include/fabrail/device/elements.h include/fabrail/device/reduce.def include/fabrail/device/round.h include/fabrail/device/shape.h
 sim_cuda_sources = tests/sim/context.c tests/sim/copy.c tests/sim/device.c tests/sim/entry.c \
     tests/sim/event.c tests/sim/heap.c tests/sim/knobs.c tests/sim/memory.c tests/sim/module.c \
