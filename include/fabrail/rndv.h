@@ -279,8 +279,13 @@ struct fr_rndv_recv {
     enum fr_policy_verb verb;          // whether receiver reads or sender writes, of scheme rail
 };
 
-// Receives all messages to their end. Afterwards the bytes are in the program's memory, or `status`
-// of a receive says why not.
+// Most messages that are received together. Callers that have found more do best to hand over so
+// many at a time.
+enum { FR_RNDV_AT_ONCE = 64 };
+
+// Receives all messages to their end, those of one way by one call of the driver as far as that can
+// be: what lies in memory of one device and context, in any allocations. Afterwards the bytes are
+// in the program's memory, or `status` of a receive says why not.
 void fr_rndv_receive(struct fr_rndv_recv *recvs, size_t count);
 
 // Returns the rails that are open, for the report; NULL for none.

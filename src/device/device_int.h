@@ -97,7 +97,7 @@ struct fr_device_ops {
     enum fr_status (*adopt)(int device);
 
     // Waits for what the application has done to the bytes [low, high) with calls that look
-    // synchronous but are not. Called in the range's scope, before a copy on a stream starts.
+    // synchronous but are not. Called before a copy on a stream starts, inside of scopes or not.
     enum fr_status (*settle)(const struct fr_device_range *range, uintptr_t low, uintptr_t high);
 
     // Lends a stream of a context, which must be current.

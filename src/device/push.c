@@ -144,8 +144,12 @@ bool fr_device_push_has_kernels(const struct fr_device_range *range)
     return has;
 }
 
+// What is known of the pieces: the application's side is still to be waited for, or the caller has
+// waited, or there is no such side.
+enum origin { UNSYNCED, SYNCED, OWN };
+
 static void begin(const struct fr_device_range *range, const struct fr_device_push_piece *pieces,
-                  size_t count, enum fr_device_engine engine, unsigned max_sms, bool syncs,
+                  size_t count, enum fr_device_engine engine, unsigned max_sms, enum origin origin,
                   struct fr_device_work *work)
 {
     struct fr_device_scope scope;
@@ -156,8 +160,8 @@ static void begin(const struct fr_device_range *range, const struct fr_device_pu
     if (work->status != FR_OK)
         return;
     work->metered = fr_core_meter_begin();
-    work->polls = !syncs; // pieces of Fabrail's own are words that ranks wait for
-    if (syncs)
+    work->polls = origin == OWN; // these are words that ranks wait for
+    if (origin == UNSYNCED)
         work->status = fr_device_push_sync(range, pieces, count);
     if (work->status == FR_OK) {
         if (engine == FR_ENGINE_SM)
@@ -175,7 +179,7 @@ void fr_device_push_begin(const struct fr_device_range *range,
                           enum fr_device_engine engine, unsigned max_sms,
                           struct fr_device_work *work)
 {
-    begin(range, pieces, count, engine, max_sms, true, work);
+    begin(range, pieces, count, engine, max_sms, UNSYNCED, work);
 }
 
 enum fr_status fr_device_push(const struct fr_device_range *range,
@@ -183,7 +187,16 @@ enum fr_status fr_device_push(const struct fr_device_range *range,
                               enum fr_device_engine engine, unsigned max_sms)
 {
     struct fr_device_work work;
-    begin(range, pieces, count, engine, max_sms, true, &work);
+    begin(range, pieces, count, engine, max_sms, UNSYNCED, &work);
+    return fr_device_work_end(&work);
+}
+
+enum fr_status fr_device_push_synced(const struct fr_device_range *range,
+                                     const struct fr_device_push_piece *pieces, size_t count,
+                                     enum fr_device_engine engine, unsigned max_sms)
+{
+    struct fr_device_work work;
+    begin(range, pieces, count, engine, max_sms, SYNCED, &work);
     return fr_device_work_end(&work);
 }
 
@@ -192,6 +205,6 @@ enum fr_status fr_device_push_own(const struct fr_device_range *range,
                                   enum fr_device_engine engine)
 {
     struct fr_device_work work;
-    begin(range, pieces, count, engine, 0, false, &work);
+    begin(range, pieces, count, engine, 0, OWN, &work);
     return fr_device_work_end(&work);
 }

@@ -120,15 +120,9 @@ enum fr_status fr_device_adopt(int device)
 enum fr_status fr_device_sync_app_work(const struct fr_device_range *range, uintptr_t low,
                                        size_t bytes)
 {
-    struct fr_device_scope scope;
     if (bytes == 0 || !fr_device_owns(range))
         return FR_OK;
-    enum fr_status status = fr_device_scope_enter(range, &scope);
-    if (status != FR_OK)
-        return status;
-    status = scope.ops->settle(range, low, low + bytes);
-    fr_device_scope_leave(&scope);
-    return status;
+    return fr_device_row(range->device)->settle(range, low, low + bytes);
 }
 
 enum fr_status fr_device_export(const struct fr_device_range *range, const void *address,

@@ -359,10 +359,33 @@ static enum fr_status make_key(const struct fr_ipc_handle *handle,
     return status;
 }
 
+// The mappings that this thread has last found alive, and the MPI call in which it did.
+enum { LATELY = 8 };
+static FR_TLS struct {
+    uint64_t call, generation;
+    const struct fr_ipc_entry *entry;
+} alive_lately[LATELY];
+
+// Returns whether a mapping is there still. A reset of the device takes mappings away. The thread
+// resets no device within an MPI call, and what others do is not ordered with it, so the driver is
+// asked once in a call.
+static bool is_alive(const struct fr_ipc_entry *entry)
+{
+    size_t place = (uintptr_t)entry / sizeof(*entry) % LATELY;
+    if (fr_device_call != 0 && alive_lately[place].call == fr_device_call &&
+        alive_lately[place].entry == entry && alive_lately[place].generation == entry->generation)
+        return true;
+    bool alive = fr_device_import_is_alive(&entry->memory);
+    alive_lately[place].call = alive ? fr_device_call : 0;
+    alive_lately[place].entry = entry;
+    alive_lately[place].generation = entry->generation;
+    return alive;
+}
+
 // Returns a pinned entry, or NULL and drops it if a reset of the device has taken it away.
 static struct fr_ipc_entry *keep_alive(struct fr_ipc_entry *entry)
 {
-    if (entry == NULL || entry->status != FR_OK || fr_device_import_is_alive(&entry->memory))
+    if (entry == NULL || entry->status != FR_OK || is_alive(entry))
         return entry;
     put(entry, true);
     return NULL;

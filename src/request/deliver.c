@@ -8,8 +8,6 @@
 #include "fabrail/request/schedule.h"
 #include "fabrail/staging/packed.h"
 
-enum { AT_ONCE = 32 }; // messages that are received in one go
-
 enum fr_status fr_request_copy_in(struct fr_request_op *const *ops, size_t count)
 {
     struct fr_device_batch batch;
@@ -157,8 +155,8 @@ static void tell_outcome(const struct fr_request_op *op, void *status, int *erro
 
 // Operations of a delivery that have brought an RTS.
 struct arrived {
-    struct fr_request_op *ops[AT_ONCE];
-    struct fr_rndv_incoming incoming[AT_ONCE];
+    struct fr_request_op *ops[FR_RNDV_AT_ONCE];
+    struct fr_rndv_incoming incoming[FR_RNDV_AT_ONCE];
     size_t count;
 };
 
@@ -174,7 +172,7 @@ static enum fr_status receive_arrived(struct arrived *arrived)
 static enum fr_status add_arrived(struct arrived *arrived, struct fr_request_op *op)
 {
     arrived->ops[arrived->count++] = op;
-    return arrived->count == AT_ONCE ? receive_arrived(arrived) : FR_OK;
+    return arrived->count == FR_RNDV_AT_ONCE ? receive_arrived(arrived) : FR_OK;
 }
 
 static bool is_idle(const struct fr_request_op *op)

@@ -13,8 +13,6 @@
 
 #include <string.h>
 
-enum { AT_ONCE = 32 };
-
 struct fr_staging_view *fr_request_receive_view(struct fr_request_op *op)
 {
     for (unsigned v = 0; v < op->view_count; v++) {
@@ -244,9 +242,9 @@ static void end_doubts(const struct doubt *doubts, size_t count)
 static enum fr_status receive(struct fr_request_op *const *ops, struct fr_rndv_incoming *incoming,
                               size_t count)
 {
-    struct fr_rndv_recv recvs[AT_ONCE];
+    struct fr_rndv_recv recvs[FR_RNDV_AT_ONCE];
     struct fr_staging_view nowhere;
-    struct doubt doubts[AT_ONCE];
+    struct doubt doubts[FR_RNDV_AT_ONCE];
     size_t doubt_count = 0;
     enum fr_status first = FR_OK;
     for (size_t i = 0; i < count; i++) {
@@ -272,8 +270,8 @@ enum fr_status fr_request_receive(struct fr_request_op *const *ops,
                                   struct fr_rndv_incoming *incoming, size_t count)
 {
     enum fr_status first = FR_OK;
-    for (size_t i = 0; i < count; i += AT_ONCE) {
-        size_t some = count - i < AT_ONCE ? count - i : AT_ONCE;
+    for (size_t i = 0; i < count; i += FR_RNDV_AT_ONCE) {
+        size_t some = count - i < FR_RNDV_AT_ONCE ? count - i : FR_RNDV_AT_ONCE;
         enum fr_status status = receive(ops + i, incoming + i, some);
         first = first == FR_OK ? status : first;
     }

@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { AT_ONCE = 32 }; // pieces of one pull
-
 // ---- the sender
 
 static enum fr_status start(struct fr_rndv_send *send, const struct fr_policy_message *facts,
@@ -48,6 +46,7 @@ struct pull {
     uintptr_t target;
     bool native;                        // the pulling device is that of the target
     bool direct;                        // the target is where the program wants the bytes
+    bool in_reach;                      // the pulling device can write the target
     struct fr_staging_view packed;      // a copy of the view with packed device memory of its own
     struct fr_staging_view_block block; // the only block of `packed`
     struct fr_staging_lease bounce;     // packed host memory
@@ -111,6 +110,16 @@ static enum fr_status map(struct pull *pull, const struct fr_staging_view *view,
     return fr_ipc_pin_beyond(handle, &user, &pull->mapping);
 }
 
+// Returns whether the device that pulls can write the target.
+static bool is_target_in_reach(const struct pull *pull)
+{
+    struct fr_device_range target;
+    int device = pull->mapping.user.device;
+    fr_device_classify((const void *)pull->target, 1, &target);
+    return !(target.caps & FR_DEVICE_LISTED) || target.device == device ||
+           fr_device_is_open_to(device, pull->target);
+}
+
 static void release(struct pull *pull)
 {
     fr_ipc_unpin(&pull->mapping);
@@ -138,18 +147,16 @@ enum fr_status fr_rndv_get_begin(struct fr_rndv_recv *recv)
     pull->native =
         pull->mapping.direct && pull->mapping.user.device == view->range.device &&
         (pull->direct ? fr_device_owns(&view->range) : pull->packed.lease.address != NULL);
+    pull->in_reach = pull->native || is_target_in_reach(pull);
     recv->state = pull;
     return FR_OK;
 }
 
-// Returns whether the device that pulls can write the target.
-static bool is_target_in_reach(const struct pull *pull)
+// Returns the memory whose device and context move the bytes.
+static const struct fr_device_range *mover_of(const struct fr_rndv_recv *recv)
 {
-    struct fr_device_range target;
-    int device = pull->mapping.user.device;
-    fr_device_classify((const void *)pull->target, 1, &target);
-    return !(target.caps & FR_DEVICE_LISTED) || target.device == device ||
-           fr_device_is_open_to(device, pull->target);
+    const struct pull *pull = pull_of(recv);
+    return pull->native && pull->direct ? &recv->view->range : &pull->mapping.user;
 }
 
 static enum fr_status pull_over_host(const struct fr_rndv_recv *recv,
@@ -167,31 +174,6 @@ static enum fr_status pull_over_host(const struct fr_rndv_recv *recv,
         status = fr_device_push(&recv->view->range, &on, 1, FR_ENGINE_CE, 0);
     fr_staging_return(&lease);
     return status;
-}
-
-// Pulls into memory of another device, or of the host. Only copy engines can do that.
-static enum fr_status pull_afar(const struct fr_rndv_recv *recv,
-                                const struct fr_device_push_piece *piece)
-{
-    const struct pull *pull = pull_of(recv);
-    enum fr_status status = fr_device_sync_app_work(&recv->view->range, pull->target, pull->bytes);
-    if (status != FR_OK)
-        return status;
-    if (!is_target_in_reach(pull))
-        return pull_over_host(recv, piece);
-    return fr_device_push(&pull->mapping.user, piece, 1, FR_ENGINE_CE, 0);
-}
-
-// Pulls pieces of several receives by the way of the first of these.
-static enum fr_status pull_pieces(const struct fr_rndv_recv *lead,
-                                  const struct fr_device_push_piece *pieces, size_t count,
-                                  enum fr_device_engine engine)
-{
-    const struct pull *pull = pull_of(lead);
-    const struct fr_device_range *range = pull->direct ? &lead->view->range : &pull->mapping.user;
-    if (!pull->native)
-        return pull_afar(lead, pieces);
-    return fr_device_push(range, pieces, count, engine, (unsigned)fr_core_settings()->peer_sms);
 }
 
 // Returns how many bytes a pull could get at present.
@@ -217,14 +199,14 @@ static bool can_go_on(struct fr_rndv_recv *recv)
     return recv->status == FR_OK && limit_of(recv) > pull_of(recv)->done;
 }
 
-// Returns whether one call can pull both: by one device into the same allocation of the program.
+// Returns whether one call can pull both, whichever allocations they lie in: one device moves the
+// bytes, in one context, where both are mapped.
 static bool go_together(const struct fr_rndv_recv *a, const struct fr_rndv_recv *b)
 {
     const struct pull *pull = pull_of(a), *other = pull_of(b);
-    return pull->native && other->native && pull->direct && other->direct &&
-           a->view->range.device == b->view->range.device &&
-           a->view->range.buffer_id == b->view->range.buffer_id &&
-           a->view->range.base == b->view->range.base;
+    const struct fr_device_range *mover = mover_of(a), *also = mover_of(b);
+    return pull->native == other->native && pull->in_reach && other->in_reach &&
+           mover->device == also->device && mover->context == also->context;
 }
 
 static struct fr_device_push_piece piece_of(const struct fr_rndv_recv *recv)
@@ -247,28 +229,65 @@ static void tell_sender(struct fr_rndv_recv *recv)
     pull_of(recv)->told = true;
 }
 
-// Pulls the ready bytes of the receive at `first` and of later ones that can go with it.
+// Pulls pieces of receives that go together. Only copy engines reach memory of another device, or
+// of the host.
+static enum fr_status pull_pieces(struct fr_rndv_recv *const *recvs,
+                                  const struct fr_device_push_piece *pieces, size_t count)
+{
+    const struct fr_device_range *mover = mover_of(recvs[0]);
+    const struct pull *pull = pull_of(recvs[0]);
+    size_t largest = 0;
+    if (!pull->in_reach)
+        return pull_over_host(recvs[0], pieces);
+    if (!pull->native)
+        return fr_device_push_synced(mover, pieces, count, FR_ENGINE_CE, 0);
+    for (size_t i = 0; i < count; i++)
+        largest = pieces[i].bytes > largest ? pieces[i].bytes : largest;
+    return fr_device_push_synced(
+        mover, pieces, count,
+        fr_ipc_engine(count == 1 ? FR_SIZE_MESSAGE_CE : FR_SIZE_EXCHANGE_CE, largest),
+        (unsigned)fr_core_settings()->peer_sms);
+}
+
+// Notes the outcome of a piece, and tells the sender if it was the last one.
+static void end_piece(struct fr_rndv_recv *recv, size_t bytes, enum fr_status status)
+{
+    recv->status = status;
+    pull_of(recv)->done += bytes;
+    if (is_over(recv))
+        tell_sender(recv);
+}
+
+// Waits for the program's calls on the target. Returns whether the pull may begin. If not, this
+// receive has failed, and no other.
+static bool sync_target(struct fr_rndv_recv *recv, const struct fr_device_push_piece *piece)
+{
+    enum fr_status status = FR_OK;
+    if (pull_of(recv)->direct)
+        status = fr_device_sync_app_work(&recv->view->range, piece->dst, piece->bytes);
+    if (status != FR_OK)
+        end_piece(recv, 0, status);
+    return status == FR_OK;
+}
+
+// Pulls the ready bytes of the receive at `first` and of later ones that can go with it. If that
+// fails, each is pulled alone, so that only those fail that cannot be pulled.
 static void pull_together(struct fr_rndv_recv **recvs, size_t count, size_t first)
 {
-    struct fr_device_push_piece pieces[AT_ONCE];
-    struct fr_rndv_recv *with[AT_ONCE];
-    size_t used = 0, largest = 0;
-    for (size_t i = first; i < count && used < AT_ONCE; i++) {
-        if (i > first && (!can_go_on(recvs[i]) || !go_together(recvs[first], recvs[i])))
+    struct fr_device_push_piece pieces[FR_RNDV_AT_ONCE];
+    struct fr_rndv_recv *with[FR_RNDV_AT_ONCE];
+    size_t used = 0;
+    for (size_t i = first; i < count; i++) {
+        if (i > first && (!go_together(recvs[first], recvs[i]) || !can_go_on(recvs[i])))
             continue;
         with[used] = recvs[i];
         pieces[used] = piece_of(recvs[i]);
-        largest = pieces[used].bytes > largest ? pieces[used].bytes : largest;
-        used++;
+        used += sync_target(recvs[i], &pieces[used]);
     }
-    enum fr_device_engine engine =
-        fr_ipc_engine(used == 1 ? FR_SIZE_MESSAGE_CE : FR_SIZE_EXCHANGE_CE, largest);
-    enum fr_status status = pull_pieces(recvs[first], pieces, used, engine);
+    enum fr_status status = used > 0 ? pull_pieces(with, pieces, used) : FR_OK;
     for (size_t i = 0; i < used; i++) {
-        with[i]->status = status;
-        pull_of(with[i])->done += pieces[i].bytes;
-        if (is_over(with[i]))
-            tell_sender(with[i]);
+        bool alone = status != FR_OK && used > 1;
+        end_piece(with[i], pieces[i].bytes, alone ? pull_pieces(&with[i], &pieces[i], 1) : status);
     }
 }
 

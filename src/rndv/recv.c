@@ -6,8 +6,6 @@
 #include "fabrail/job.h"
 #include "rndv/rndv_int.h"
 
-enum { AT_ONCE = 32 };
-
 // Gives a receive up while its fragments are under way. Nobody takes these, so their tag must not
 // be used again.
 static void give_up(struct fr_rndv_recv *recv)
@@ -87,7 +85,7 @@ static size_t select(struct fr_rndv_recv *recvs, size_t count, unsigned scheme,
 
 static bool pull_all(struct fr_rndv_recv *recvs, size_t count)
 {
-    struct fr_rndv_recv *selected[AT_ONCE];
+    struct fr_rndv_recv *selected[FR_RNDV_AT_ONCE];
     bool over = true;
     for (unsigned id = 0; id < FR_SCHEME_COUNT; id++) {
         size_t used = select(recvs, count, id, selected);
@@ -151,7 +149,7 @@ static void receive(struct fr_rndv_recv *recvs, size_t count)
 static size_t count_at_once(const struct fr_rndv_recv *recvs, size_t count)
 {
     size_t bytes = 0, some = 0;
-    for (; some < count && some < AT_ONCE; some++) {
+    for (; some < count && some < FR_RNDV_AT_ONCE; some++) {
         const struct fr_rndv_incoming *incoming = recvs[some].incoming;
         bool by_network = fr_rndv_scheme_has(incoming->place.scheme, FR_RNDV_BY_NETWORK);
         bytes += by_network ? (size_t)incoming->bytes : 0;

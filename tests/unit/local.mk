@@ -14,7 +14,7 @@ check_PROGRAMS += tests/unit/abi_caller tests/unit/abi_rows \
     tests/unit/report_counts \
     tests/unit/request_complete tests/unit/request_deliver tests/unit/request_hidden_sends \
     tests/unit/request_pending tests/unit/request_posted tests/unit/request_table \
-    tests/unit/rndv_ledger tests/unit/rndv_replica tests/unit/rndv_scheme tests/unit/rndv_send_stage \
+    tests/unit/rndv_batch tests/unit/rndv_ledger tests/unit/rndv_replica tests/unit/rndv_scheme tests/unit/rndv_send_stage \
     tests/unit/rndv_threads tests/unit/rndv_traffic \
     tests/unit/staging_device tests/unit/staging_device_soak tests/unit/staging_leases tests/unit/staging_pool \
     tests/unit/staging_share tests/unit/staging_soak tests/unit/staging_tables tests/unit/staging_view
@@ -46,6 +46,7 @@ tests_unit_ipc_failures_SOURCES = tests/unit/ipc_failures.c $(unit_memory_usage)
 tests_unit_coll_slab_SOURCES = tests/unit/coll_slab.c $(unit_memory_usage)
 tests_unit_coll_task_SOURCES = tests/unit/coll_task.c $(unit_memory_usage)
 tests_unit_rndv_traffic_SOURCES = tests/unit/rndv_traffic.c $(unit_memory_usage)
+tests_unit_rndv_batch_SOURCES = tests/unit/rndv_batch.c $(unit_memory_usage)
 
 # With an MPI of their own, hence with objects of their own of some files, and without the modules.
 tests_unit_request_posted_SOURCES = tests/unit/request_posted.c src/request/posted.c \

@@ -13,7 +13,7 @@
 
 enum {
     MANY = 200,
-    AT_ONCE = 32,
+    AT_ONCE = FR_RNDV_AT_ONCE,
     TRUNCATE = 15, // this MPI's MPI_ERR_TRUNCATE
     MESSAGE_BYTES = 100,
 };

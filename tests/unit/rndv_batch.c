@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Many messages that are received together: the driver calls that this takes, and what becomes of
+// the others where one cannot be received. Rank 0 sends windows of messages from a few allocations.
+// Rank 1 receives each into an allocation of its own. A pair of sockets is their MPI.
+#include "config.h"
+
+#include "../sim/calls.h"
+#include "fabrail/device/classify.h"
+#include "ipc_pair.h"
+#include "rndv_host.h"
+
+#include <sched.h>
+
+enum { MOST = 64, SOURCES = 3, SLOT_BYTES = 70000, GUARDS = 64, WARM = 200 };
+_Static_assert((int)MOST == (int)FR_RNDV_AT_ONCE, "a window is one batch");
+
+struct letter {
+    unsigned char rts[RTS_BYTES];
+};
+
+// What rank 1 tells of a window: which messages have come, and whether all did by scheme get.
+struct answer {
+    uint64_t came;
+    bool all_got;
+};
+
+static const struct fr_layout bytes_layout = {
+    .size_bytes = 1,
+    .extent = 1,
+    .true_extent = 1,
+    .contiguous = true,
+    .packable = true,
+    .unit_bytes = 1,
+    .exact = true,
+};
+static struct driver_memory sources[SOURCES], targets[MOST], host_target;
+static frsim_calls_fn *calls;
+static frsim_fail_fn *fail;
+static uint64_t seed;
+
+// Sizes differ, and none but the first are aligned.
+static size_t bytes_of(unsigned message)
+{
+    return message == 0 ? SLOT_BYTES : 41 + (size_t)message * 997;
+}
+
+static uint64_t seed_of(unsigned message)
+{
+    return seed * MOST + message;
+}
+
+// Hears from the other process, and makes progress for it until then.
+static void hear(void *data, size_t bytes)
+{
+    char byte;
+    int other = 1 - process_rank;
+    struct fr_device_range range;
+    CHECK(fr_device_query(process_rank == 0 ? sources[0].address : targets[0].address, &range) ==
+          FR_OK);
+    while (recv(process_socket(other), &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN) {
+        fr_rndv_progress(&range);
+        sched_yield();
+    }
+    process_hear(other, data, bytes);
+}
+
+static struct fr_staging_view view_of(uintptr_t address, struct fr_staging_view_block *block)
+{
+    struct fr_staging_view view = {.base = address, .blocks = block, .block_count = 1};
+    fr_staging_view_measure(&view);
+    return view;
+}
+
+// ---- the sender
+
+static struct fr_rndv_send *start(unsigned i)
+{
+    struct fr_staging_view_block block = {
+        .count = bytes_of(i), .layout = &bytes_layout, .in = true};
+    const struct driver_memory *memory = &sources[i % SOURCES];
+    size_t at = (size_t)(i / SOURCES) * SLOT_BYTES;
+    pair_fill(memory, at, bytes_of(i), seed_of(i));
+    struct fr_staging_view view = view_of((uintptr_t)memory->address + at, &block);
+    const struct fr_rndv_message message = {
+        .call = "MPI_Isend", .address = {.to = 1, .tag = (int)i}, .view = &view, .parts = true};
+    struct fr_policy_scheme_choice choice;
+    struct fr_rndv_send *send = NULL;
+    while (send == NULL && check_failures == 0) { // the receiver may have to map a workspace first
+        CHECK(fr_rndv_send_start(&message, &send, &choice) == FR_OK);
+        fr_rndv_progress(NULL);
+        sched_yield();
+    }
+    if (send == NULL)
+        _exit(CHECK_FAIL);
+    return send;
+}
+
+// Sends a window. A send is asked for its end only when the receiver has all, so that none leaves
+// its buffer. Returns whether all came by scheme get.
+static bool send_window(unsigned count)
+{
+    struct fr_rndv_send *sends[MOST];
+    struct answer answer;
+    for (unsigned i = 0; i < count; i++) {
+        struct letter letter;
+        sends[i] = start(i);
+        memcpy(letter.rts, rts_of(sends[i]), sizeof(letter.rts));
+        process_say(1, &letter, sizeof(letter));
+        fr_rndv_send_sent(sends[i], true);
+        CHECK(fr_rndv_send_push(sends[i]) == FR_OK);
+    }
+    hear(&answer, sizeof(answer));
+    for (unsigned i = 0; i < count; i++) {
+        bool came = answer.came >> i & 1;
+        CHECK(fr_rndv_ledger_state(sends[i]->index) == (came ? FR_RNDV_PULLED : FR_RNDV_FAILED),
+              "message %u", i);
+        while (!host_send_is_over(sends[i]))
+            sched_yield();
+        fr_rndv_send_free(sends[i], false);
+    }
+    fr_rndv_progress(NULL);
+    return answer.all_got;
+}
+
+// ---- the receiver
+
+struct window {
+    struct fr_staging_view views[MOST];
+    struct fr_staging_view_block blocks[MOST];
+    struct fr_rndv_incoming incoming[MOST];
+    struct fr_rndv_recv recvs[MOST];
+};
+
+static void take(struct window *window, unsigned i, const struct driver_memory *target)
+{
+    struct letter letter;
+    hear(&letter, sizeof(letter));
+    CHECK(fr_rndv_incoming_read(letter.rts, &window->incoming[i]), "message %u", i);
+    window->blocks[i] =
+        (struct fr_staging_view_block){.count = bytes_of(i), .layout = &bytes_layout, .out = true};
+    window->views[i] = view_of((uintptr_t)target->address + GUARDS, &window->blocks[i]);
+    window->recvs[i] =
+        (struct fr_rndv_recv){.view = &window->views[i], .incoming = &window->incoming[i]};
+}
+
+static void check_target(const struct driver_memory *target, unsigned i)
+{
+    static unsigned char data[SLOT_BYTES + 2 * GUARDS];
+    size_t bytes = bytes_of(i);
+    struct driver_memory part = *target;
+    driver_read(data, &part, bytes + 2 * GUARDS);
+    size_t at = check_first_difference(data + GUARDS, bytes, seed_of(i));
+    CHECK(at == bytes, "message %u, byte %zu of %zu", i, at, bytes);
+    for (size_t g = 0; g < GUARDS; g++)
+        CHECK(data[g] == 0x5a && data[GUARDS + bytes + g] == 0x5a, "message %u, guard %zu", i, g);
+}
+
+static void blank(const struct driver_memory *target)
+{
+    static unsigned char data[SLOT_BYTES + 2 * GUARDS];
+    memset(data, 0x5a, sizeof(data));
+    driver_write(target, data, sizeof(data));
+}
+
+static const struct driver_memory *target_of(unsigned i, unsigned on_host)
+{
+    return i == on_host ? &host_target : &targets[i];
+}
+
+enum { NONE = MOST, ANY };
+
+// Receives a window, in which `on_host` goes to host memory. `prepare` is called just before, for
+// what shall fail. Message `lost` is to fail, no other; with ANY any of them may. Returns how often
+// the driver was called, and writes how many of these were launches.
+static unsigned long receive_window(unsigned count, unsigned on_host, void (*prepare)(void),
+                                    unsigned lost, unsigned long *launches)
+{
+    static struct window window;
+    struct answer answer = {.all_got = true};
+    for (unsigned i = 0; i < count; i++)
+        blank(target_of(i, on_host));
+    for (unsigned i = 0; i < count; i++)
+        take(&window, i, target_of(i, on_host));
+    fr_device_begin_call();
+    if (prepare != NULL)
+        prepare();
+    unsigned long before = calls(NULL), launched = calls("cuLaunchKernel");
+    fr_rndv_receive(window.recvs, count);
+    *launches = calls("cuLaunchKernel") - launched;
+    unsigned long used = calls(NULL) - before;
+    for (unsigned i = 0; i < count; i++) {
+        const struct fr_rndv_recv *recv = &window.recvs[i];
+        CHECK(lost == ANY || (recv->status == FR_OK) == (i != lost), "message %u: %s", i,
+              fr_core_status_text(recv->status));
+        if (recv->status == FR_OK)
+            check_target(target_of(i, on_host), i);
+        answer.came |= (uint64_t)(recv->status == FR_OK) << i;
+        answer.all_got = answer.all_got && strcmp(recv->scheme, "get") == 0;
+    }
+    process_say(0, &answer, sizeof(answer));
+    return used;
+}
+
+// ---- cases
+
+static void open_both(void)
+{
+    CUcontext context;
+    if (!driver_load() || !driver_start(&context))
+        exit(CHECK_SKIP);
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    *(void **)&calls = driver != NULL ? dlsym(driver, "frsim_calls") : NULL;
+    *(void **)&fail = driver != NULL ? dlsym(driver, "frsim_fail") : NULL;
+    if (calls == NULL || fail == NULL)
+        pair_skip("wants the simulated driver");
+    (void)fr_ipc_self();
+    job_introduce();
+    const struct fr_job_control_job job = {.rank = process_rank,
+                                           .size = process_count,
+                                           .secret = job_secret,
+                                           .processes = job_processes};
+    CHECK(rndv_host_open(&job));
+    const size_t source_bytes = (size_t)SLOT_BYTES * (MOST / SOURCES + 1);
+    const size_t target_bytes = SLOT_BYTES + 2 * GUARDS;
+    for (unsigned i = 0; i < SOURCES && process_rank == 0; i++)
+        CHECK(driver_allocate(i == 0 ? FR_KIND_VMM_FD : FR_KIND_MALLOC, 0, source_bytes,
+                              &sources[i]));
+    for (unsigned i = 0; i < MOST && process_rank == 1; i++)
+        CHECK(driver_allocate(FR_KIND_MALLOC, 0, target_bytes, &targets[i]));
+    CHECK(driver_allocate(FR_KIND_HOST, 0, target_bytes, &host_target));
+    process_meet();
+}
+
+static void close_both(void)
+{
+    driver_free(&host_target);
+    for (unsigned i = 0; i < MOST && process_rank == 1; i++)
+        driver_free(&targets[i]);
+    host_close_all();
+    for (unsigned i = 0; i < SOURCES && process_rank == 0; i++)
+        driver_free(&sources[i]);
+    pair_end();
+}
+
+// One window, on either side. Both know whether all came by scheme get.
+static bool exchange(unsigned count, unsigned on_host, void (*prepare)(void), unsigned lost,
+                     unsigned long *used, unsigned long *launches)
+{
+    bool got = false;
+    seed++;
+    if (process_rank == 0) {
+        got = send_window(count);
+        process_say(1, &got, sizeof(got));
+    } else {
+        *used = receive_window(count, on_host, prepare, lost, launches);
+        hear(&got, sizeof(got));
+        fr_rndv_progress(NULL);
+    }
+    if (check_failures != 0)
+        _exit(CHECK_FAIL); // nobody waits for it
+    return got;
+}
+
+// Sends windows until the receiver has mapped all that they come from.
+static void warm_up(void)
+{
+    unsigned long used, launches;
+    for (unsigned i = 0; i < WARM; i++) {
+        if (exchange(MOST, NONE, NULL, NONE, &used, &launches))
+            return;
+    }
+    CHECK(false, "the memory is not mapped");
+}
+
+static void run_counts(void)
+{
+    const unsigned counts[] = {2, 3, 8, 9, MOST - 1, MOST};
+    unsigned long used = 0, first = 0, launches = 0;
+    open_both();
+    warm_up();
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(counts); i++) {
+        CHECK(exchange(counts[i], NONE, NULL, NONE, &used, &launches));
+        first = i == 0 ? used : first;
+        unsigned extra = SOURCES - (counts[i] < SOURCES ? counts[i] : SOURCES);
+        CHECK(process_rank == 0 || (launches == 1 && used <= first + SOURCES - extra),
+              "%u messages: %lu launches, %lu calls, %lu for 2", counts[i], launches, used, first);
+    }
+    CHECK(exchange(1, NONE, NULL, NONE, &used, &launches));
+    close_both();
+}
+
+// One message of a window into host memory, which copy engines do.
+static void run_mixed(void)
+{
+    unsigned long used = 0, launches = 0;
+    open_both();
+    warm_up();
+    CHECK(exchange(MOST, 5, NULL, NONE, &used, &launches));
+    CHECK(process_rank == 0 || launches == 1, "%lu launches", launches);
+    CHECK(exchange(3, 0, NULL, NONE, &used, &launches));
+    CHECK(process_rank == 0 || launches == 1, "%lu launches", launches);
+    close_both();
+}
+
+static void fail_launch(void)
+{
+    fail("cuLaunchKernel", 1, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+}
+
+// The one launch of a window fails. The messages are then received one by one.
+static void run_launch_fails(void)
+{
+    unsigned long used = 0, launches = 0;
+    open_both();
+    warm_up();
+    CHECK(exchange(MOST, NONE, fail_launch, NONE, &used, &launches));
+    CHECK(exchange(MOST, NONE, NULL, NONE, &used, &launches));
+    CHECK(process_rank == 0 || launches == 1, "%lu launches", launches);
+    close_both();
+}
+
+static unsigned failing_call;
+static const char *const failing_names[] = {"cuStreamQuery", "cuCtxGetCurrent", "cuMemcpyAsync",
+                                            "cuStreamSynchronize", "cuPointerGetAttributes"};
+enum { FAILING_NAMES = FR_ARRAY_LENGTH(failing_names) };
+
+static void fail_some(void)
+{
+    fail(failing_names[failing_call % FAILING_NAMES], 1 + failing_call / FAILING_NAMES,
+         CUDA_ERROR_UNKNOWN);
+}
+
+// Any call of a window fails once. What is lost is told, and later windows come whole.
+static void run_any_fails(void)
+{
+    unsigned long used = 0, launches = 0;
+    open_both();
+    warm_up();
+    for (failing_call = 0; failing_call < 2 * FAILING_NAMES; failing_call++) {
+        (void)exchange(9, NONE, fail_some, ANY, &used, &launches);
+        fail(failing_names[failing_call % FAILING_NAMES], 0, CUDA_SUCCESS); // no more
+        warm_up();
+    }
+    close_both();
+}
+
+static void fail_wait(void)
+{
+    fail("cuStreamSynchronize", 1, CUDA_ERROR_UNKNOWN);
+}
+
+// The application's work on one target cannot be waited for. That message is lost, and no other.
+static void run_one_fails(void)
+{
+    enum { LOST = 4 };
+    unsigned long used = 0, launches = 0;
+    open_both();
+    warm_up();
+    if (process_rank == 1) { // new memory has to be waited for
+        size_t bytes = targets[LOST].bytes;
+        driver_free(&targets[LOST]);
+        CHECK(driver_allocate(FR_KIND_MALLOC, 0, bytes, &targets[LOST]));
+    }
+    CHECK(exchange(MOST, NONE, fail_wait, LOST, &used, &launches));
+    CHECK(process_rank == 0 || launches == 1, "%lu launches", launches);
+    CHECK(exchange(MOST, NONE, NULL, NONE, &used, &launches));
+    close_both();
+}
+
+int main(int count, char **arguments)
+{
+    static const struct process_case cases[] = {
+        {.name = "counts", .count = 2, .run = run_counts, .common = {"FABRAIL_TUNING="}},
+        {.name = "mixed", .count = 2, .run = run_mixed, .common = {"FABRAIL_TUNING="}},
+        {.name = "launch", .count = 2, .run = run_launch_fails, .common = {"FABRAIL_TUNING="}},
+        {.name = "any", .count = 2, .run = run_any_fails, .common = {"FABRAIL_TUNING="}},
+        {.name = "one", .count = 2, .run = run_one_fails, .common = {"FABRAIL_TUNING="}},
+        {.name = NULL},
+    };
+    return process_main(cases, count, arguments);
+}
