@@ -24,14 +24,9 @@ enum { FR_COPY_AWAITED, FR_COPY_BEGUN, FR_COPY_DONE };
 struct fr_request_op {
     enum fr_fn fn;
     fr_word args[FR_MAX_ARGS]; // the application's, later what the real MPI is given
-    struct fr_staging_view views[FR_MAX_VIEWS];
     unsigned view_count;
-    struct fr_staging_view_block *blocks; // of all views, in their order
     size_t block_count;
-    size_t block_capacity;
-    unsigned char *arrays; // counts, displacements and datatypes that MPI reads until completion
     size_t arrays_used;
-    size_t arrays_capacity;
     char object_kind; // 'c', 'w', 'f': whose error handler hears of errors; 0: none
     fr_word object;
     enum fr_fn counted_as; // the function that the report names
@@ -85,6 +80,13 @@ struct fr_request_op {
     uint64_t looked;            // number of the last look, if its request was freed
     struct fr_request_op *next; // with the same key, or in a list
     UT_hash_handle hh;
+
+    // The pool keeps what follows, and clears what stands above.
+    struct fr_staging_view_block *blocks; // of all views, in their order
+    size_t block_capacity;
+    unsigned char *arrays; // counts, displacements and datatypes that MPI reads until completion
+    size_t arrays_capacity;
+    struct fr_staging_view views[FR_MAX_VIEWS]; // the first `view_count` hold something
 };
 
 // Takes an operation from the pool for a call; `args` is copied. Returns NULL when out of memory.

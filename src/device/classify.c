@@ -135,6 +135,24 @@ void fr_device_classify(const void *address, size_t bytes, struct fr_device_rang
         *range = end;
 }
 
+void fr_device_classify_argument(const void *address, size_t bytes, struct fr_device_range *range)
+{
+    static FR_TLS struct {
+        uint64_t call;
+        const void *address;
+        size_t bytes;
+        struct fr_device_range range;
+    } asked;
+    if (fr_device_call == 0 || asked.call != fr_device_call || asked.address != address ||
+        asked.bytes != bytes) {
+        fr_device_classify(address, bytes, &asked.range);
+        asked.call = fr_device_call;
+        asked.address = address;
+        asked.bytes = bytes;
+    }
+    *range = asked.range;
+}
+
 bool fr_device_reaches_host(const void *address)
 {
     struct fr_device_range range;

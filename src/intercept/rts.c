@@ -30,8 +30,8 @@ bool fr_intercept_is_host_memory(fr_word buffer, int64_t count, fr_word type)
     if (buffer == fr_abi_mpi.BOTTOM || type == fr_abi_mpi.DATATYPE_NULL ||
         !fr_abi_type_is_named(type))
         return false;
-    fr_device_classify((const void *)buffer, (size_t)count * (size_t)fr_intercept_named_bytes(type),
-                       &range);
+    fr_device_classify_argument((const void *)buffer,
+                                (size_t)count * (size_t)fr_intercept_named_bytes(type), &range);
     return !fr_device_owns(&range);
 }
 

@@ -14,9 +14,10 @@ enum { ELSEWHERE = -1, ABSENT = -2 };
 
 // Constant while `is_open`.
 static struct fr_job_secret job_secret;
-static bool any_elsewhere; // processes of other hosts, which send by MPI
-static int32_t *index_of;  // index on this host by rank, or ELSEWHERE or ABSENT
-static int32_t *rank_of;   // rank by index on this host
+static bool any_elsewhere;   // processes of other hosts, which send by MPI
+static int32_t *index_of;    // index on this host by rank, or ELSEWHERE or ABSENT
+static int32_t *rank_of;     // rank by index on this host
+static void *_Atomic *areas; // by index on this host, once they have been found in use
 static int own_rank = -1, world_size;
 static atomic_bool is_open;
 
@@ -37,8 +38,9 @@ static int list_members(const struct fr_job_control_job *job, struct fr_job_proc
         count += job->processes[rank].cookie != 0 && job->processes[rank].host == own->host;
     index_of = malloc((size_t)job->size * sizeof(*index_of));
     rank_of = malloc((size_t)count * sizeof(*rank_of));
+    areas = calloc((size_t)count, sizeof(*areas));
     *members = malloc((size_t)count * sizeof(**members));
-    if (!index_of || !rank_of || !*members)
+    if (!index_of || !rank_of || !areas || !*members)
         return 0;
     count = 0;
     any_elsewhere = false;
@@ -83,8 +85,10 @@ static bool open_host(const struct fr_job_control_job *job)
 
 static void forget(void)
 {
+    free(areas);
     free(index_of);
     free(rank_of);
+    areas = NULL;
     index_of = NULL;
     rank_of = NULL;
     own_rank = -1;
@@ -100,7 +104,7 @@ bool fr_job_control_open(const struct fr_job_control_job *job)
     world_size = job->size;
     bool here = takes_part && open_host(job);
     bool remote = job->remote && fr_job_control_remote_open();
-    if (!takes_part || !index_of || !rank_of) {
+    if (!takes_part || !index_of || !rank_of || !areas) {
         forget(); // messages of others are dropped at the end
         return false;
     }
@@ -255,7 +259,14 @@ void *fr_job_control_area(int rank)
 void *fr_job_control_area_in_use(int rank)
 {
     int index = index_at(rank);
-    return index >= 0 ? fr_job_host_area(index, false) : NULL;
+    if (index < 0)
+        return NULL;
+    void *area = atomic_load_explicit(&areas[index], memory_order_acquire);
+    if (FR_LIKELY(area != NULL))
+        return area;
+    area = fr_job_host_area(index, false);
+    atomic_store_explicit(&areas[index], area, memory_order_release);
+    return area;
 }
 
 bool fr_job_control_area_extend(size_t bytes)

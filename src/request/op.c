@@ -5,6 +5,7 @@
 #include "fabrail/request/schedule.h"
 #include "fabrail/staging/packed.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,20 +43,18 @@ static bool pool_give(struct fr_request_op *op)
 struct fr_request_op *fr_request_op_new(enum fr_fn fn, const fr_word *args)
 {
     struct fr_request_op *op = pool_take();
-    struct fr_request_op fresh = {.fn = fn, .counted_as = fn};
-    if (op) {
-        fresh.blocks = op->blocks;
-        fresh.block_capacity = op->block_capacity;
-        fresh.arrays = op->arrays;
-        fresh.arrays_capacity = op->arrays_capacity;
-    } else {
+    if (!op) {
         op = malloc(sizeof(*op));
         if (!op) {
             fr_error("out of memory for an operation of %zu bytes", sizeof(*op));
             return NULL;
         }
+        op->blocks = NULL;
+        op->arrays = NULL;
+        op->block_capacity = op->arrays_capacity = 0;
     }
-    *op = fresh;
+    memset(op, 0, offsetof(struct fr_request_op, blocks));
+    op->fn = op->counted_as = fn;
     memcpy(op->args, args, fr_abi_rows[fn].arg_count * sizeof(fr_word));
     return op;
 }

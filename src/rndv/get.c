@@ -8,6 +8,7 @@
 #include "fabrail/staging/packed.h"
 #include "rndv/rndv_int.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,11 +48,50 @@ struct pull {
     bool native;                        // the pulling device is that of the target
     bool direct;                        // the target is where the program wants the bytes
     bool in_reach;                      // the pulling device can write the target
+    bool told;                          // the sender knows the outcome
+    struct fr_staging_lease bounce;     // packed host memory
+    struct pull *next;                  // in the pool
     struct fr_staging_view packed;      // a copy of the view with packed device memory of its own
     struct fr_staging_view_block block; // the only block of `packed`
-    struct fr_staging_lease bounce;     // packed host memory
-    bool told;                          // the sender knows the outcome
 };
+
+// Pulls that are not in use. A window of messages has as many at once as the library's allocator
+// does not keep at hand.
+enum { POOL_LIMIT = 2 * FR_RNDV_AT_ONCE };
+static struct fr_lock pool_lock = FR_LOCK_INIT;
+static struct pull *pool FR_GUARDED_BY(pool_lock);
+static size_t pool_count FR_GUARDED_BY(pool_lock);
+
+static struct pull *take_pull(void)
+{
+    fr_core_lock(&pool_lock);
+    struct pull *pull = pool;
+    if (pull != NULL) {
+        pool = pull->next;
+        pool_count--;
+    }
+    fr_core_unlock(&pool_lock);
+    pull = pull != NULL ? pull : malloc(sizeof(*pull));
+    if (pull == NULL)
+        return NULL;
+    memset(pull, 0, offsetof(struct pull, packed));
+    pull->packed.lease.address = NULL;
+    return pull;
+}
+
+static void give_pull(struct pull *pull)
+{
+    fr_core_lock(&pool_lock);
+    bool keeps = pool_count < POOL_LIMIT;
+    if (keeps) {
+        pull->next = pool;
+        pool = pull;
+        pool_count++;
+    }
+    fr_core_unlock(&pool_lock);
+    if (!keeps)
+        free(pull);
+}
 
 static struct pull *pull_of(const struct fr_rndv_recv *recv)
 {
@@ -126,13 +166,13 @@ static void release(struct pull *pull)
     if (pull->packed.lease.address != NULL)
         fr_staging_view_close(&pull->packed);
     fr_staging_return(&pull->bounce);
-    free(pull);
+    give_pull(pull);
 }
 
 enum fr_status fr_rndv_get_begin(struct fr_rndv_recv *recv)
 {
     struct fr_staging_view *view = recv->view;
-    struct pull *pull = calloc(1, sizeof(*pull));
+    struct pull *pull = take_pull();
     if (pull == NULL)
         return FR_ERR_NO_MEMORY;
     size_t room = view->out_bytes;

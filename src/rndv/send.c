@@ -17,7 +17,7 @@
 #include <string.h>
 
 enum {
-    POOL_LIMIT = 64,
+    POOL_LIMIT = 256,
     USUAL_RTS_BYTES = FR_RNDV_RTS_PRIME * 16, // room for an RTS in sends of the pool
 };
 
@@ -79,6 +79,8 @@ static void write_rts(struct fr_rndv_send *send)
 static bool tell_receiver(const struct fr_rndv_send *send, const struct fr_rndv_place *place,
                           uint64_t ready, bool must)
 {
+    if (!send->remote)
+        return true;
     const struct fr_rndv_entry entry = {
         .number = send->number,
         .ready = ready,
@@ -88,7 +90,7 @@ static bool tell_receiver(const struct fr_rndv_send *send, const struct fr_rndv_
         .index = send->index,
         .place = *place,
     };
-    return !send->remote || fr_rndv_tell(send->address.to, FR_CONTROL_RTS, &entry, must);
+    return fr_rndv_tell(send->address.to, FR_CONTROL_RTS, &entry, must);
 }
 
 static enum fr_status enter(struct fr_rndv_send *send, const struct fr_rndv_place *place,

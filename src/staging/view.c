@@ -121,8 +121,8 @@ void fr_staging_view_measure(struct fr_staging_view *view)
     if (view->absolute)
         classify_absolute(view);
     else
-        fr_device_classify((const void *)(view->base + (uintptr_t)view->first), view->span,
-                           &view->range);
+        fr_device_classify_argument((const void *)(view->base + (uintptr_t)view->first), view->span,
+                                    &view->range);
 }
 
 bool fr_staging_view_is_in_range(const struct fr_staging_view *view)

@@ -3,6 +3,7 @@
 // often host memory is page-locked. The bounds on both are FABRAIL_STAGING_MAX and
 // FABRAIL_WORKSPACE_MAX, which the launch sets.
 #include "../programs/memory.h"
+#include "../sim/calls.h"
 #include "../sim/pins.h"
 
 #include <dlfcn.h>
@@ -125,6 +126,60 @@ static void run_windows(void)
     must(unpins <= MOST_UNPINS, "calls that give up what is page-locked", (long long)unpins,
          MOST_UNPINS);
     measure();
+    free(requests);
+}
+
+// Returns how often the driver has been told to move bytes, or to wait for that.
+static unsigned long moves(void)
+{
+    static const char *const names[] = {"cuLaunchKernel", "cuStreamSynchronize", "cuMemcpy",
+                                        "cuMemcpyDtoH_v2"};
+    static frsim_calls_fn *ask;
+    unsigned long all = 0;
+    void *driver = ask ? NULL : dlopen("libcuda.so.1", RTLD_NOW);
+    if (driver)
+        *(void **)&ask = dlsym(driver, "frsim_calls");
+    must(ask != NULL, "the simulated driver tells of calls", 0, 1);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        all += ask(names[i]);
+    return all;
+}
+
+// Windows of messages, each into an allocation of its own. However many there are, the receiver
+// calls the driver a few times: for those in the sender's buffer and those that have left it. Copy
+// engines, where there are no kernels, take a wait for each of 16 streams.
+static void run_calls(void)
+{
+    enum { WINDOWS = 10, MOST_CALLS = 2 * 16 };
+    struct memory sent = make_mapped();
+    struct memory *received = malloc((size_t)count * sizeof(*received));
+    MPI_Request *requests = malloc((size_t)count * sizeof(*requests));
+    for (int i = 0; i < count; i++)
+        received[i] = memory_new(MEMORY_DEVICE, (size_t)bytes);
+    for (int window = 0; window < WINDOWS; window++) {
+        if (rank == 0)
+            write_pattern(&sent, window);
+        MPI_Barrier(MPI_COMM_WORLD);
+        unsigned long before = moves();
+        for (int i = 0; i < count; i++) {
+            if (rank == 0)
+                MPI_Isend(sent.address, bytes, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, &requests[i]);
+            else
+                MPI_Irecv(received[i].address, bytes, MPI_BYTE, 0, TAG, MPI_COMM_WORLD,
+                          &requests[i]);
+        }
+        MPI_Waitall(count, requests, MPI_STATUSES_IGNORE);
+        unsigned long used = moves() - before;
+        // In the first window the memory is new, and is waited for.
+        must(rank == 0 || window == 0 || used <= MOST_CALLS, "calls of a window", (long long)used,
+             MOST_CALLS);
+        for (int i = 0; rank == 1 && i < count; i++)
+            check_pattern(&received[i], window);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    for (int i = 0; i < count; i++)
+        memory_free(&received[i]);
+    free(received);
     free(requests);
 }
 
@@ -367,8 +422,9 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } cases[] = {{"windows", run_windows}, {"sleeps", run_sleeps}, {"blocked", run_blocked},
-                 {"tests", run_tests},     {"late", run_late},     {"data", run_data}};
+    } cases[] = {{"windows", run_windows}, {"calls", run_calls}, {"sleeps", run_sleeps},
+                 {"blocked", run_blocked}, {"tests", run_tests}, {"late", run_late},
+                 {"data", run_data}};
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);

@@ -61,6 +61,11 @@ bool fr_device_is_surely_host(const void *address);
 // difference.
 void fr_device_classify(const void *address, size_t bytes, struct fr_device_range *range);
 
+// Classifies a buffer that the application has given to the MPI call under way, as
+// fr_device_classify does. The second question in a row about the same bytes costs no call of the
+// driver: the application may not free the memory before the call returns.
+void fr_device_classify_argument(const void *address, size_t bytes, struct fr_device_range *range);
+
 // Returns whether a look at more bytes cannot change what a range says. It can for host memory. It
 // can for fabric memory too, since such a buffer needs all of its bytes to be fabric memory.
 static inline bool fr_device_is_settled(const struct fr_device_range *range)
