@@ -63,7 +63,7 @@ static bool is_of_messages(enum fr_fn fn, enum fr_explain_place place)
     case FR_CLASS_REPLACE:
         return true;
     default:
-        return fr_intercept_nvlink_serves(fn) && place != FR_PLACE_APART &&
+        return fr_intercept_nvlink_serves(fn) && !is_reduction(fn) && place != FR_PLACE_APART &&
                (fr_intercept_nvlink_schedules(fn) ||
                 (is_nonblocking(fn) && (place == FR_PLACE_HOST || place == FR_PLACE_GPU)));
     }
@@ -133,7 +133,9 @@ static bool is_served(const struct fr_explain_facts *facts, enum fr_fn fn)
     bool in_reach =
         is_in_reach(facts) || (facts->place == FR_PLACE_CLIQUE && facts->fabric_memory &&
                                fr_core_settings()->fabric != FR_FABRIC_OFF);
-    return in_reach && fr_intercept_nvlink_serves(fn) && !is_nonblocking(fn) &&
+    bool here = facts->place == FR_PLACE_HOST || facts->place == FR_PLACE_GPU;
+    return in_reach && fr_intercept_nvlink_serves(fn) &&
+           (!is_nonblocking(fn) || (is_reduction(fn) && here)) &&
            (fr_core_settings()->paths & FR_PATH_BIT_PEER);
 }
 
@@ -203,7 +205,7 @@ static const char *staged_because(const struct fr_explain_facts *facts, enum fr_
         return reason;
     if (!(fr_core_settings()->paths & FR_PATH_BIT_PEER))
         return "FABRAIL_PATHS excludes peer";
-    return nonblocking_reduction ? "reductions go over NVLink in blocking calls alone"
+    return nonblocking_reduction ? "such reductions go over NVLink on one host alone"
                                  : "no NVLink joins the GPUs of all ranks";
 }
 

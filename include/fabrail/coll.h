@@ -27,7 +27,22 @@
 // Number of tags that one exchange may use.
 enum { FR_COLL_TEAM_TAGS = 32 };
 
-// A team of ranks. Owned by its communicator; one thread at a time uses it.
+struct fr_coll_queued;
+
+// Tasks of a team that calls have begun without waiting for them (queue.h). All but `used` is
+// guarded by the lock of queue.c.
+struct fr_coll_queue {
+    bool used;                    // there was such a task; written in collective calls alone
+    bool is_held;                 // a thread goes on with the team's tasks
+    bool is_listed;               // among the teams that have such tasks
+    uint64_t looked;              // number of the last look
+    struct fr_coll_queued *first; // under way
+    struct fr_coll_queued *last;
+    struct fr_coll_team *next;
+};
+
+// A team of ranks. Owned by its communicator; one thread at a time uses it. Where it has a queue,
+// that is the thread which holds the queue.
 struct fr_coll_team {
     int rank;
     int size;
@@ -38,19 +53,30 @@ struct fr_coll_team {
     struct fr_coll_segment *segment;  // NULL until the first call that waits, and on several hosts
     struct fr_coll_slab *slab; // NULL until that call, on one host, and where there is no clique
     bool opened;               // segment or slab is there, or could not be had
+    bool opens_later;          // calls that wait for nobody have begun to open the segment
+    bool tried;                // this rank has said whether it could use the segment
+    struct fr_wait opening;    // the wait for other ranks to open it
     struct fr_coll_number number;
     // First of the tags that are this team's alone. An exchange has FR_COLL_TEAM_TAGS.
     int first_tag;
     // Tags beyond these that persistent exchanges have taken, on all ranks in the same order.
     int taken_tags;
-    uint64_t round;         // the last round that this rank has posted
-    bool broken;            // a rank is gone, or was given up
-    enum fr_coll_quit quit; // whether a rank has left all agreements
-    uint64_t begun, ended;  // counts of operations, which take turns (task.h)
+    uint64_t round;                 // the last round that this rank has posted
+    _Atomic bool broken;            // a rank is gone, or was given up
+    _Atomic enum fr_coll_quit quit; // whether a rank has left all agreements
+    uint64_t begun, ended;          // counts of operations, which take turns (task.h)
     // No rank was known to use a GPU when the team was made. It serves host memory over rails.
     bool for_rails;
     size_t rail_min_bytes;         // least bytes of a message over rails, as rank 0 has set it
     struct fr_coll_memory *memory; // mapping sets and scratch (mapset.h), or NULL
+    struct fr_coll_queue queue;
+    // Operations of calls that wait for nobody, in the order of these calls. Those that cannot be
+    // tasks begin their messages in that order, which have one tag.
+    struct {
+        int tag; // 0: not taken yet
+        uint64_t begun;
+        _Atomic uint64_t settled; // ended as tasks, or began their messages
+    } later;
 };
 
 // Whether and when a call may wait for all other ranks. FIRST: before it does anything. LAST: after
@@ -79,11 +105,18 @@ bool fr_coll_team_was_quit(struct fr_coll_team *team);
 // With `must_agree`, also what keeps a team from agreeing. Static text, for the report.
 const char *fr_coll_team_obstacle(fr_word comm, bool must_agree);
 
-// Returns whether the ranks have memory in which they can agree.
+// Returns whether operations of the team are tasks: the ranks have memory in which they can agree,
+// or are about to open it. All ranks find the same.
 static inline bool fr_coll_team_agrees(const struct fr_coll_team *team)
 {
-    return team->segment || team->slab;
+    return team->opens_later || team->segment || team->slab;
 }
+
+// Makes a team of one host ready for tasks of calls that wait for nobody. Called on all ranks in
+// the same call. The ranks open the memory in which they agree while their tasks go on. Where there
+// is none in the end, tasks end with FR_ERR_UNSUPPORTED on all ranks. Returns false, on all ranks,
+// where there can be no such tasks.
+bool fr_coll_team_takes_later(struct fr_coll_team *team);
 
 // Returns whether the ranks could agree, had none quit. What all ranks find alike without an
 // agreement stays in use then.
@@ -111,6 +144,9 @@ int fr_coll_team_take_tags(struct fr_coll_team *team, int count);
 // those in which all ranks meet.
 struct fr_coll_meeting fr_coll_team_meeting(const struct fr_coll_team *team, uint64_t call,
                                             uint64_t number);
+
+// Has waits for other ranks also call this function, which makes progress that others may wait for.
+void fr_coll_progress_also(void (*progress)(void));
 
 // Returns the most bytes of one post of a team of `size` ranks.
 size_t fr_coll_team_post_bytes(int size);

@@ -201,6 +201,13 @@ void fr_request_mark_received(void);
 // many messages it has received.
 size_t fr_request_receive_early(bool waits);
 
+// Goes on with operations under way that take more than messages. Called where a call may do so,
+// whatever it is for. Cheap when there are none. Waits for nobody.
+void fr_request_advance_all(void);
+
+// Returns whether such an operation of this communicator is under way.
+bool fr_request_advances_on(fr_word comm);
+
 // Returns whether an operation is over but for MPI's own part: what it sends by rendezvous has left
 // the application's buffer. Makes progress.
 bool fr_request_is_over(struct fr_request_op *op);

@@ -6,6 +6,8 @@
 #include "fabrail/coll/task.h"
 
 #include "coll/mapset.h"
+#include "coll/team_memory.h"
+#include "fabrail/coll/queue.h"
 
 static bool enter(struct fr_coll_task *task, enum fr_coll_stage stage)
 {
@@ -37,8 +39,12 @@ static bool take_turn(struct fr_coll_task *task)
     struct fr_coll_team *team = task->team;
     if (team->ended != task->turn)
         return false;
+    if (!team->broken && !fr_coll_open_segment(team))
+        return false;
     if (team->broken)
         return end(task, FR_ERR_MPI);
+    if (!team->segment && !team->slab)
+        return end(task, FR_ERR_UNSUPPORTED);
     if (task->declines)
         return team->quit ? end(task, FR_ERR_UNSUPPORTED) : enter(task, FR_COLL_STAGE_DECLINE);
     if (!team->memory && !fr_coll_mapset_make(team))
@@ -241,18 +247,24 @@ void fr_coll_task_begin_declined(struct fr_coll_task *task, struct fr_coll_team 
 
 enum fr_status fr_coll_task_run(struct fr_coll_task *task)
 {
+    struct fr_coll_team *team = task->team;
     struct fr_wait pace = {0};
     uint64_t number = UINT64_MAX;
     bool over = false;
     task->waits = true;
+    fr_coll_queue_hold(team);
     for (;;) {
+        if (FR_UNLIKELY(team->queue.first != NULL))
+            fr_coll_queue_progress_held(team);
         enum fr_status status = fr_coll_task_progress(task, &over);
-        if (over)
+        if (over) {
+            fr_coll_queue_release(team);
             return status;
+        }
         if (task->round.number != number)
-            pace = fr_coll_round_pace(task->team);
+            pace = fr_coll_round_pace(team);
         number = task->round.number;
-        fr_coll_round_pause(task->team, &pace);
+        fr_coll_round_pause(team, &pace);
     }
 }
 

@@ -6,6 +6,8 @@
 
 #include "coll/mapset.h"
 #include "coll/team_memory.h"
+#include "coll/team_wait.h"
+#include "fabrail/coll/queue.h"
 #include "fabrail/ipc/tuned.h"
 #include "fabrail/job.h"
 
@@ -44,6 +46,7 @@ static void destroy(struct fr_coll_team *team)
 {
     if (!team)
         return;
+    fr_coll_queue_close(team);
     fr_coll_number_drop(&team->number);
     fr_coll_mapset_destroy(team);
     fr_coll_segment_close(team->segment);
@@ -254,6 +257,29 @@ static bool meet_across(fr_word comm, struct state *state)
     return true;
 }
 
+// Opens the segment in a call that waits for the others. Returns false when a rank has not come
+// within FABRAIL_TIMEOUT.
+static bool open_segment(struct fr_coll_team *team)
+{
+    struct fr_wait pace = {0};
+    fr_coll_queue_hold(team);
+    while (!fr_coll_open_segment(team)) {
+        (void)fr_wait_step(&pace);
+        fr_coll_wait_progress();
+    }
+    fr_coll_queue_release(team);
+    return !team->broken;
+}
+
+// Looks whether a rank has quit, while no other thread goes on with tasks.
+static bool look_for_quit(struct fr_coll_team *team)
+{
+    fr_coll_queue_hold(team);
+    bool quit = fr_coll_team_was_quit(team);
+    fr_coll_queue_release(team);
+    return quit;
+}
+
 // Does in a call that waits for the others what serves later calls: meets them, and opens the
 // memory in which they agree. Returns false when a rank has not come within FABRAIL_TIMEOUT.
 static bool meet_all(fr_word comm, struct state *state)
@@ -264,8 +290,8 @@ static bool meet_all(fr_word comm, struct state *state)
     if (!in_time || !state->is_group)
         return in_time;
     struct fr_coll_team *team = state->team;
-    if (state->one_host && !fr_coll_team_was_quit(team) && !team->opened)
-        in_time = fr_coll_open_segment(team);
+    if (state->one_host && !team->opens_later && !team->opened && !look_for_quit(team))
+        in_time = open_segment(team);
     if (state->in_clique && !team->opened && !team->quit && is_meeting(state)) {
         fr_coll_open_slab(team, state->meetings);
         state->met = state->meetings;
@@ -287,13 +313,15 @@ static void quit(fr_word comm, struct state *state)
     if (!team)
         return;
     const struct fr_coll_meeting last = fr_coll_team_meeting(team, FR_COLL_MEET_QUIT, state->met);
+    fr_coll_queue_hold(team);
     if (team->place)
-        fr_coll_discovery_quit(team->place, team->opened ? FR_COLL_QUIT : FR_COLL_QUIT_UNTRIED);
+        fr_coll_discovery_quit(team->place, team->tried ? FR_COLL_QUIT : FR_COLL_QUIT_UNTRIED);
     else
         fr_coll_team_message_tell(&last);
     team->quit = team->place ? fr_coll_discovery_was_quit(team->place) : FR_COLL_QUIT;
     if (team->segment)
         fr_coll_segment_done(team->segment, UINT64_MAX);
+    fr_coll_queue_release(team);
 }
 
 struct fr_coll_team *fr_coll_team_enter(fr_word comm, enum fr_coll_waits waits)
@@ -318,7 +346,7 @@ struct fr_coll_team *fr_coll_team_enter(fr_word comm, enum fr_coll_waits waits)
     if (waits == FR_COLL_WAITS_FIRST)
         (void)meet_all(comm, state);
     if (state->is_group && state->team->place)
-        (void)fr_coll_team_was_quit(state->team);
+        (void)look_for_quit(state->team);
     return state->is_group ? state->team : NULL;
 }
 
@@ -379,4 +407,14 @@ int fr_coll_team_take_tags(struct fr_coll_team *team, int count)
     int tag = team->first_tag + FR_COLL_TEAM_TAGS + team->taken_tags;
     team->taken_tags += count;
     return tag;
+}
+
+bool fr_coll_team_takes_later(struct fr_coll_team *team)
+{
+    if (!team->place)
+        return false;
+    if (!team->later.tag)
+        team->later.tag = fr_coll_team_take_tags(team, 1);
+    team->opens_later = team->opens_later || !team->opened;
+    return team->later.tag > 0 && fr_coll_team_agrees(team);
 }

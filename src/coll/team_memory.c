@@ -40,21 +40,6 @@ int fr_coll_count_sharers(int end)
     return sharers;
 }
 
-// Waits until the ranks of one host have said something of the segment, which they all do in this
-// call. Returns false when FABRAIL_TIMEOUT has passed, or a rank has quit before that.
-static bool wait_for(struct fr_coll_team *team, int (*look)(const struct fr_coll_discovery *),
-                     int *found)
-{
-    struct fr_wait wait = {0};
-    while ((*found = look(team->place)) == 0) {
-        if (fr_coll_team_was_quit(team) && team->quit == FR_COLL_QUIT_UNTRIED)
-            return false;
-        if (!fr_coll_wait_on(&wait, NULL, "a rank of the communicator"))
-            return false;
-    }
-    return true;
-}
-
 // Opens the slots for posts of all teams of this host.
 static enum fr_status open_posts(void)
 {
@@ -74,33 +59,52 @@ static enum fr_status open_part(struct fr_coll_team *team)
                                       fr_coll_team_post_bytes(team->size), &team->segment);
 }
 
-bool fr_coll_open_segment(struct fr_coll_team *team)
+// Says whether this rank could use the segment, once that is known. Rank 0 makes it.
+static void try_part(struct fr_coll_team *team)
 {
-    enum fr_status status = FR_ERR_UNSUPPORTED;
-    int made = 1, all = -1;
-    team->opened = true;
-    if (team->rank == 0) {
-        status = open_part(team);
+    int made = team->rank == 0 ? 1 : fr_coll_discovery_is_made(team->place);
+    if (team->tried || made == 0)
+        return;
+    enum fr_status status = made > 0 ? open_part(team) : FR_ERR_UNSUPPORTED;
+    if (team->rank == 0)
         fr_coll_discovery_made(team->place, status == FR_OK);
-    } else if (wait_for(team, fr_coll_discovery_is_made, &made) && made > 0) {
-        status = open_part(team);
-    }
+    if (status != FR_OK && status != FR_ERR_UNSUPPORTED)
+        fr_warn_once("no shared memory for the ranks of a communicator, so that exchanges between "
+                     "them are slower: %s",
+                     fr_core_status_text(status));
+    team->tried = true;
     fr_coll_discovery_tried(team->place, status == FR_OK);
-    bool in_time = wait_for(team, fr_coll_discovery_all_tried, &all);
-    if (!in_time || all < 0) {
-        bool others = status == FR_OK || status == FR_ERR_UNSUPPORTED;
-        if (in_time)
-            fr_warn_once(
-                "no shared memory for the ranks of a communicator, so that exchanges between "
-                "them are slower: %s",
-                others ? "another rank has none" : fr_core_status_text(status));
+}
+
+static bool end_opening(struct fr_coll_team *team, bool has_segment)
+{
+    if (!has_segment) {
         fr_coll_segment_close(team->segment);
         team->segment = NULL;
-        return in_time || team->quit == FR_COLL_QUIT_UNTRIED;
-    }
-    if (!fr_coll_segment_seal(team->segment)) // all have opened it, so that should not fail
+    } else if (!fr_coll_segment_seal(team->segment)) { // all have opened it, so it should not fail
         team->broken = true;
+    }
+    team->opened = true;
     return true;
+}
+
+bool fr_coll_open_segment(struct fr_coll_team *team)
+{
+    if (team->opened || !team->place)
+        return true;
+    try_part(team);
+    int all = fr_coll_discovery_all_tried(team->place);
+    if (all != 0) {
+        if (all < 0)
+            fr_debug("some rank of a communicator has no shared memory for it");
+        return end_opening(team, all > 0);
+    }
+    if (fr_coll_team_was_quit(team) && team->quit == FR_COLL_QUIT_UNTRIED)
+        return end_opening(team, false);
+    if (fr_coll_wait_judge(&team->opening, NULL, "a rank of the communicator"))
+        return false;
+    team->broken = true;
+    return end_opening(team, false);
 }
 
 // The message of a rank about its slab.

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Opens the memory in which the ranks of a team agree: a segment where they share a host, else
-// slabs. All ranks are in the same call meanwhile, and wait for each other.
+// slabs. For slabs all ranks are in the same call, and wait for each other.
 #ifndef FR_COLL_TEAM_MEMORY_H
 #define FR_COLL_TEAM_MEMORY_H
 
 #include "fabrail/coll.h"
 
-// Opens the segment. Where any rank cannot have it, all ranks do without. Returns false when a rank
-// has not come within FABRAIL_TIMEOUT.
+// Goes on with opening the segment, without waiting for other ranks. Where any rank cannot have it,
+// all ranks do without. Returns whether that is over. The team is broken then if a rank has not
+// come within FABRAIL_TIMEOUT.
 bool fr_coll_open_segment(struct fr_coll_team *team);
 
 // Makes and maps the slabs, in the meeting of this number. Where any rank cannot have them, all

@@ -4,13 +4,24 @@
 
 #include "coll/team_wait.h"
 
+#include "fabrail/coll.h"
 #include "fabrail/job.h"
 #include "fabrail/rndv.h"
+
+static _Atomic(void (*)(void)) also;
+
+void fr_coll_progress_also(void (*progress)(void))
+{
+    atomic_store(&also, progress);
+}
 
 void fr_coll_wait_progress(void)
 {
     fr_job_progress();
     fr_rndv_progress(NULL);
+    void (*progress)(void) = atomic_load(&also);
+    if (progress)
+        progress();
 }
 
 bool fr_coll_wait_judge(struct fr_wait *wait, const char *call, const char *whom)

@@ -222,7 +222,8 @@ static const struct row rows[] = {
          "from this one, a thread (auto); no thread (manual), so that NICs that want a CPU are "
          "not\n"
          "used, since a rank that blocks in the MPI library would hold up the others; or a thread\n"
-         "always (thread)."},
+         "always (thread). With thread, nonblocking reductions also go on while the program\n"
+         "computes."},
     {"RAIL_MAX", ROW_BYTES, AT(rail_max), .default_text = "16", RANGE(1, FR_RAILS_MAX),
      .help = "NICs that a process may use at once, of those that are nearest to its GPU."},
     {"RAIL_NICS", ROW_STRING, AT(rail_nics), .default_text = "",

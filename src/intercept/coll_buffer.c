@@ -33,6 +33,23 @@ static bool export(struct fr_intercept_coll_buffer *side, unsigned ways)
            (side->handle.ways & ways);
 }
 
+// Gives host memory workspace on this rank's device, as if it were memory of that.
+static enum fr_status open_host(struct fr_intercept_coll_buffer *side)
+{
+    struct fr_staging_view *view = &side->view;
+    view->range.device = fr_device_current();
+    enum fr_status status = fr_staging_view_open(view);
+    if (status != FR_OK) {
+        view->range = (struct fr_device_range)FR_DEVICE_HOST;
+        return status;
+    }
+    fr_device_classify(view->lease.address, 1, &side->range);
+    view->range = side->range;
+    view->mixed = true;
+    side->staged = side->is_host = true;
+    return FR_OK;
+}
+
 enum fr_status fr_intercept_coll_buffer_open(struct fr_intercept_coll_buffer *side, bool must_stage,
                                              unsigned ways)
 {
@@ -41,6 +58,8 @@ enum fr_status fr_intercept_coll_buffer_open(struct fr_intercept_coll_buffer *si
     side->range = view->range;
     if (!view->span)
         return FR_OK;
+    if (side->takes_host && !fr_device_owns(&view->range) && !view->absolute)
+        return open_host(side);
     if (!fr_device_owns(&view->range) || view->absolute || !fr_staging_view_is_in_range(view))
         return FR_ERR_UNSUPPORTED;
     side->staged = must_stage || !is_contiguous(view) || (ways && !export(side, ways));
@@ -56,6 +75,11 @@ void fr_intercept_coll_buffer_close(struct fr_intercept_coll_buffer *side)
 {
     if (side->view.lease.address)
         fr_staging_view_close(&side->view);
+    if (side->is_host) {
+        side->view.range = (struct fr_device_range)FR_DEVICE_HOST;
+        side->view.mixed = side->is_host = false;
+    }
+    side->staged = false;
 }
 
 enum fr_status fr_intercept_coll_buffer_copy_in(const struct fr_intercept_coll_buffer *side)

@@ -18,6 +18,7 @@ void fr_intercept_nvlink_start(void)
 {
     const struct fr_job_facts *own = fr_job_facts_of(fr_job_rank());
     enabled = fr_job_size() > 1 && own && own->exchanges;
+    fr_coll_progress_also(fr_request_advance_all);
 }
 
 bool fr_intercept_nvlink_is_enabled(void)
@@ -32,11 +33,11 @@ bool fr_intercept_nvlink_schedules(enum fr_fn fn)
     return shape && !shape->reduces && !fr_abi_shape_spreads(shape);
 }
 
-// A reduction is no schedule of messages.
 bool fr_intercept_nvlink_serves(enum fr_fn fn)
 {
     const struct fr_abi_shape *shape = fr_abi_shape_of(fn);
-    return shape && (!shape->reduces || fr_abi_rows[fn].request < 0);
+    bool persistent = fr_abi_rows[fn].flags & FR_ROW_PERSISTENT;
+    return shape && (!shape->reduces || !persistent);
 }
 
 // An exchange on this rank.

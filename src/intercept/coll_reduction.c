@@ -4,21 +4,10 @@
 // staged.
 #include "config.h"
 
-#include "fabrail/coll/reduction.h"
-#include "fabrail/policy/coll_plan.h"
-#include "intercept/coll_buffer.h"
-#include "intercept/views.h"
+#include "intercept/coll_reduction.h"
 
-// A reduction on this rank.
-struct reduction {
-    struct fr_request_op *op;
-    const struct fr_coll_team *team;
-    struct fr_coll_reduce part;
-    struct fr_intercept_coll_buffer send, receive;
-    bool in_place;
-    // In place, but the vector lies where other parts of the result go. It is read from a copy.
-    bool sends_apart;
-};
+#include "fabrail/policy/coll_plan.h"
+#include "intercept/views.h"
 
 // Returns the kernels' type for a predefined datatype of this family and size, FR_TYPE_COUNT for
 // none.
@@ -104,6 +93,22 @@ static enum fr_reduce_row row_of_call(const struct fr_request_op *op)
                   fr_abi_handle(op->args[row->operation]));
 }
 
+static bool is_scan(enum fr_fn fn)
+{
+    switch (fn) {
+    case FR_FN_MPI_Scan:
+    case FR_FN_MPI_Scan_c:
+    case FR_FN_MPI_Iscan:
+    case FR_FN_MPI_Iscan_c:
+    case FR_FN_MPI_Scan_init:
+    case FR_FN_MPI_Scan_init_c:
+    case FR_FN_MPIX_Scan_init:
+        return true;
+    default:
+        return false;
+    }
+}
+
 static enum fr_coll_form form_of(enum fr_fn fn)
 {
     switch (fr_abi_rows[fn].class) {
@@ -115,12 +120,12 @@ static enum fr_coll_form form_of(enum fr_fn fn)
     case FR_CLASS_EXSCAN:
         return FR_COLL_EXCLUSIVE_SCAN;
     default: // a scan has the same views
-        return fn == FR_FN_MPI_Scan || fn == FR_FN_MPI_Scan_c ? FR_COLL_SCAN : FR_COLL_TO_ALL;
+        return is_scan(fn) ? FR_COLL_SCAN : FR_COLL_TO_ALL;
     }
 }
 
 // Counts the elements of the vector, and finds which elements of the result are this rank's own.
-static void count_elements(struct reduction *reduction)
+static void count_elements(struct fr_intercept_reduction *reduction)
 {
     const struct fr_request_op *op = reduction->op;
     struct fr_coll_reduce *part = &reduction->part;
@@ -143,7 +148,7 @@ static void count_elements(struct reduction *reduction)
     }
 }
 
-static void set_sides(struct reduction *reduction)
+static void set_sides(struct fr_intercept_reduction *reduction)
 {
     struct fr_request_op *op = reduction->op;
     static const struct fr_staging_view nothing = {.range = FR_DEVICE_HOST};
@@ -159,12 +164,13 @@ static void set_sides(struct reduction *reduction)
 }
 
 // Returns the buffer of the vector. In place, the result is written over it.
-static const struct fr_intercept_coll_buffer *side_read(const struct reduction *reduction)
+static const struct fr_intercept_coll_buffer *
+side_read(const struct fr_intercept_reduction *reduction)
 {
     return reduction->in_place && !reduction->sends_apart ? &reduction->receive : &reduction->send;
 }
 
-static enum fr_status open_sides(struct reduction *reduction)
+static enum fr_status open_sides(struct fr_intercept_reduction *reduction)
 {
     unsigned ways = fr_coll_team_ways(reduction->team);
     enum fr_status status = fr_intercept_coll_buffer_open(&reduction->receive, false, ways);
@@ -176,7 +182,7 @@ static enum fr_status open_sides(struct reduction *reduction)
     return status == FR_OK && !plain ? fr_intercept_coll_buffer_copy_in(read) : status;
 }
 
-static bool is_receiving(const struct reduction *reduction)
+bool fr_intercept_reduction_receives(const struct fr_intercept_reduction *reduction)
 {
     const struct fr_coll_team *team = reduction->team;
     const struct fr_coll_reduce *part = &reduction->part;
@@ -184,7 +190,7 @@ static bool is_receiving(const struct reduction *reduction)
            (part->form != FR_COLL_EXCLUSIVE_SCAN || team->rank > 0);
 }
 
-static void describe(struct reduction *reduction)
+static void describe(struct fr_intercept_reduction *reduction)
 {
     struct fr_coll_reduce *part = &reduction->part;
     const struct fr_intercept_coll_buffer *read = side_read(reduction);
@@ -192,7 +198,7 @@ static void describe(struct reduction *reduction)
     part->send = (struct fr_coll_slot){fr_intercept_coll_buffer_base(read), part->elements * bytes};
     fr_intercept_coll_buffer_describe(read, &part->read);
     part->mover = read->range;
-    if (!is_receiving(reduction))
+    if (!fr_intercept_reduction_receives(reduction))
         return;
     part->receive = (struct fr_coll_slot){fr_intercept_coll_buffer_base(&reduction->receive),
                                           part->own_elements * bytes};
@@ -201,7 +207,7 @@ static void describe(struct reduction *reduction)
 }
 
 // Returns what keeps the kernels from the reduction, NULL for nothing.
-static const char *obstacle_of(const struct reduction *reduction)
+static const char *obstacle_of(const struct fr_intercept_reduction *reduction)
 {
     const struct fr_coll_reduce *part = &reduction->part;
     bool known = part->row != FR_REDUCE_ROWS;
@@ -216,18 +222,34 @@ static const char *obstacle_of(const struct reduction *reduction)
     return fr_policy_reduction_obstacle(&facts);
 }
 
-// Prepares the reduction on this rank. Returns FR_ERR_UNSUPPORTED where it cannot take part.
-static enum fr_status prepare(struct reduction *reduction)
+enum fr_status fr_intercept_reduction_describe(struct fr_intercept_reduction *reduction,
+                                               struct fr_request_op *op,
+                                               const struct fr_coll_team *team, bool takes_host)
 {
-    struct fr_request_op *op = reduction->op;
-    if (!fr_intercept_coll_buffer_measure(op) || op->view_count == 0 ||
-        !fr_coll_reduce_serves(reduction->team))
+    int root_arg = fr_abi_rows[op->fn].root;
+    *reduction = (struct fr_intercept_reduction){
+        .op = op,
+        .team = team,
+        .part = {.call = fr_abi_rows[op->fn].name,
+                 .form = form_of(op->fn),
+                 .root = root_arg >= 0 ? (int)op->args[root_arg] : 0},
+    };
+    if (reduction->part.root < 0 || reduction->part.root >= team->size || op->view_count == 0)
         return FR_ERR_UNSUPPORTED;
+    reduction->takes_part = fr_intercept_coll_buffer_measure(op) || takes_host;
     reduction->part.row = row_of_call(op);
     count_elements(reduction);
-    if (reduction->part.row == FR_REDUCE_ROWS || reduction->part.elements == 0)
-        return FR_ERR_UNSUPPORTED;
     set_sides(reduction);
+    reduction->send.takes_host = reduction->receive.takes_host = takes_host;
+    return reduction->part.row != FR_REDUCE_ROWS && reduction->part.elements > 0
+               ? FR_OK
+               : FR_ERR_UNSUPPORTED;
+}
+
+enum fr_status fr_intercept_reduction_open(struct fr_intercept_reduction *reduction)
+{
+    if (!reduction->takes_part || !fr_coll_reduce_serves(reduction->team))
+        return FR_ERR_UNSUPPORTED;
     enum fr_status status = open_sides(reduction);
     if (status != FR_OK)
         return status;
@@ -239,42 +261,36 @@ static enum fr_status prepare(struct reduction *reduction)
     return FR_ERR_UNSUPPORTED;
 }
 
-static enum fr_status run(struct fr_coll_team *team, struct reduction *reduction)
+enum fr_status fr_intercept_reduction_end(struct fr_intercept_reduction *reduction,
+                                          enum fr_status status)
 {
-    if (prepare(reduction) != FR_OK) {
-        fr_coll_decline(team, reduction->part.call);
-        return FR_ERR_UNSUPPORTED;
+    bool copies = status == FR_OK && fr_intercept_reduction_receives(reduction) &&
+                  !reduction->part.after.piece.bytes;
+    if (copies)
+        status = fr_intercept_coll_buffer_copy_out(&reduction->receive);
+    if (!reduction->team->broken) { // a rank that was given up may still work with them
+        fr_intercept_coll_buffer_close(&reduction->send);
+        fr_intercept_coll_buffer_close(&reduction->receive);
     }
-    struct fr_coll_task task;
-    fr_coll_reduce_begin(&task, team, &reduction->part);
-    enum fr_status status = fr_coll_task_run(&task);
-    bool copies = status == FR_OK && is_receiving(reduction) && !reduction->part.after.piece.bytes;
-    return copies ? fr_intercept_coll_buffer_copy_out(&reduction->receive) : status;
+    if (status == FR_OK)
+        fr_intercept_coll_buffer_count(reduction->op, "the ranks map each other's memory");
+    return status;
 }
 
 bool fr_intercept_nvlink_reduce(struct fr_request_op *op, struct fr_coll_team *team, int *result)
 {
-    int root_arg = fr_abi_rows[op->fn].root;
-    struct reduction reduction = {
-        .op = op,
-        .team = team,
-        .part = {.call = fr_abi_rows[op->fn].name, .form = form_of(op->fn)},
-    };
-    reduction.part.root = root_arg >= 0 ? (int)op->args[root_arg] : 0;
-    bool valid = reduction.part.root >= 0 && reduction.part.root < team->size;
-    enum fr_status status = FR_ERR_UNSUPPORTED;
-    if (valid)
-        status = run(team, &reduction);
+    struct fr_intercept_reduction reduction;
+    struct fr_coll_task task;
+    enum fr_status status = fr_intercept_reduction_describe(&reduction, op, team, false);
+    if (status == FR_OK)
+        status = fr_intercept_reduction_open(&reduction);
+    if (status == FR_OK)
+        fr_coll_reduce_begin(&task, team, &reduction.part);
     else
-        fr_coll_decline(team, reduction.part.call);
-    if (!team->broken) { // a rank that was given up may still work with them
-        fr_intercept_coll_buffer_close(&reduction.send);
-        fr_intercept_coll_buffer_close(&reduction.receive);
-    }
+        fr_coll_task_begin_declined(&task, team, reduction.part.call);
+    status = fr_intercept_reduction_end(&reduction, fr_coll_task_run(&task));
     if (status == FR_ERR_UNSUPPORTED)
         return false;
-    if (status == FR_OK)
-        fr_intercept_coll_buffer_count(op, "the ranks map each other's memory");
     *result = status == FR_OK ? fr_abi_mpi.SUCCESS : fr_request_fail(op, status);
     return true;
 }

@@ -477,15 +477,27 @@ static int count_tags(enum fr_fn fn, fr_word comm)
 // Returns the first tag of an exchange that is done by messages, -1 for any other.
 static int choose_tag(enum fr_fn fn, const fr_word *args, fr_word comm, struct fr_coll_team *team)
 {
-    if (!team || !fr_intercept_goes_by_messages(fn, args, team))
+    if (!team || fr_abi_shape_of(fn)->reduces || !fr_intercept_goes_by_messages(fn, args, team))
         return -1;
     bool persistent = fr_abi_rows[fn].flags & FR_ROW_PERSISTENT;
     return persistent ? fr_coll_team_take_tags(team, count_tags(fn, comm)) : team->first_tag;
 }
 
+static bool begin_reduction(enum fr_fn fn, fr_word *args, fr_word comm, struct fr_coll_team *team,
+                            int *result)
+{
+    bool persistent = fr_abi_rows[fn].flags & FR_ROW_PERSISTENT;
+    if (!team || !fr_abi_shape_of(fn)->reduces || persistent)
+        return false;
+    struct fr_request_op *op = make(fn, args, comm);
+    return op && fr_intercept_reduce_later(op, team, result);
+}
+
 static int begin(enum fr_fn fn, fr_word *args, fr_word comm, struct fr_coll_team *team)
 {
     int result = fr_abi_mpi.SUCCESS;
+    if (begin_reduction(fn, args, comm, team, &result))
+        return result;
     int tag = choose_tag(fn, args, comm, team);
     if (tag < 0) {
         bool served = !fr_intercept_are_host_buffers(fn, args) &&

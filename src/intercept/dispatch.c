@@ -189,6 +189,8 @@ struct fr_intercept_verdict fr_intercept_dispatch_fully(unsigned slot, const fr_
     fr_report_call_begin(fn);
     if (FR_UNLIKELY(awaited) && is_time_to_receive(entry))
         (void)fr_request_receive_early(false);
+    if (FR_UNLIKELY(awaited))
+        fr_request_advance_all();
     if (blocks) {
         fr_request_receive_coming();
         fr_rndv_block();

@@ -3,6 +3,7 @@
 // note of.
 #include "config.h"
 
+#include "fabrail/coll/queue.h"
 #include "fabrail/coll/shm_slots.h"
 #include "fabrail/coll/team_discovery.h"
 #include "fabrail/coll/team_message.h"
@@ -80,6 +81,7 @@ bool fr_intercept_call_finalize(enum fr_fn fn, fr_word *args, int *result)
         fr_job_note(); // MPI was started in a way that no stub saw
     fr_core_log_set_rank(fr_job_rank());
     fr_intercept_messages_meet();
+    fr_coll_queue_stop();
     fr_request_end_freed();
     fr_intercept_messages_end();
     fr_coll_team_message_release();

@@ -27,6 +27,8 @@ libmodules_la_SOURCES += \
 	src/intercept/reasons.c \
 	src/intercept/receive.c \
 	src/intercept/coll_reduction.c \
+	src/intercept/coll_reduction.h \
+	src/intercept/reduce_later.c \
 	src/intercept/redirect.c \
 	src/intercept/replace.c \
 	src/intercept/rts.c \

@@ -16,6 +16,8 @@ static const char *collective_obstacle(const struct fr_request_op *op)
     const char *obstacle = fr_coll_team_obstacle(comm, waits);
     if (obstacle)
         return obstacle;
+    if (!waits && fr_abi_shape_of(op->fn)->reduces)
+        return "kernels are not for so short vectors, other types, or several hosts";
     return waits ? "not all ranks could take part in this exchange over NVLink"
                  : "the exchange is not worth messages of its own";
 }
@@ -36,7 +38,7 @@ const char *fr_intercept_staged_because(const struct fr_request_op *op,
     default:
         if (fr_intercept_nvlink_serves(op->fn))
             return collective_obstacle(op);
-        return fr_abi_shape_of(op->fn) ? "reductions go over NVLink in blocking calls alone"
+        return fr_abi_shape_of(op->fn) ? "such reductions go over NVLink on one host alone"
                                        : reason;
     }
 }

@@ -49,6 +49,7 @@ void fr_request_receive_coming(void)
     while (fr_wait_ns(&quiet) < QUIET_NS && fr_wait_ns(&whole) < LONGEST_NS) {
         fr_job_progress();
         fr_rndv_progress(NULL);
+        fr_request_advance_all();
         if (fr_request_receive_early(true) > 0)
             quiet = (struct fr_wait){0};
         (void)fr_wait_step(&quiet);
@@ -66,6 +67,7 @@ static struct fr_wait begin_wait(void)
 static void look_after_others(void)
 {
     fr_rndv_progress(NULL);
+    fr_request_advance_all();
     fr_request_receive_early(true);
 }
 

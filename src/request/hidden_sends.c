@@ -29,6 +29,7 @@ static void go_on(bool waits)
 {
     fr_job_progress();
     fr_rndv_progress(NULL);
+    fr_request_advance_all();
     fr_request_receive_early(waits);
 }
 

@@ -1,4 +1,5 @@
 libmodules_la_SOURCES += \
+	src/request/advance.c \
 	src/request/await.c \
 	src/request/schedule.c \
 	include/fabrail/request/schedule.h \

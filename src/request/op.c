@@ -75,6 +75,8 @@ static void free_schedule(struct fr_request_schedule *schedule)
         free_type(schedule->types[i]);
     if (fr_abi_handle_load(schedule->receive, 0) != fr_abi_mpi.REQUEST_NULL)
         FR_MPI(Request_free, FR_PTR(schedule->receive));
+    if (schedule->release)
+        schedule->release(schedule->own);
     free(schedule->types);
     free(schedule);
 }

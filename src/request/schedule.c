@@ -90,7 +90,7 @@ static enum fr_status keep_side(struct fr_request_op *op, const struct fr_abi_si
     enum fr_status status = FR_OK;
     if (side->has_counts) {
         status = keep_array(op, side->count, n, large);
-        if (status == FR_OK)
+        if (status == FR_OK && side->displacements >= 0)
             status = keep_array(op, side->displacements, n, large || side->wide_displacements);
     }
     if (status != FR_OK)
@@ -142,6 +142,8 @@ int fr_request_schedule_start(struct fr_request_op *op)
         rc = start_receive(schedule);
     if (rc == fr_abi_mpi.SUCCESS)
         rc = schedule->start(op);
+    if (schedule->advance)
+        fr_request_advance_begin(op);
     if (rc == fr_abi_mpi.SUCCESS)
         return rc;
     // Parts may be under way, so the error is told once more when they are over. It is told now as
@@ -188,17 +190,27 @@ static bool test_parts(struct fr_request_schedule *schedule)
     return all;
 }
 
+bool fr_request_schedule_step(struct fr_request_op *op)
+{
+    struct fr_request_schedule *schedule = op->schedule;
+    if (schedule->count && !test_parts(schedule))
+        return false;
+    if (schedule->advance && !schedule->advance(op))
+        return false;
+    if (schedule->generalized)
+        FR_MPI(Grequest_complete, op->key);
+    return true;
+}
+
 bool fr_request_schedule_poll(struct fr_request_op *op)
 {
     struct fr_request_schedule *schedule = op->schedule;
     if (schedule->complete || (op->persistent && !op->active))
         return true;
-    if (schedule->count && !test_parts(schedule))
-        return false;
-    schedule->complete = true;
-    if (schedule->generalized)
-        FR_MPI(Grequest_complete, op->key);
-    return true;
+    if (schedule->advance)
+        return fr_request_advance(op);
+    schedule->complete = fr_request_schedule_step(op);
+    return schedule->complete;
 }
 
 int fr_request_schedule_run(struct fr_request_op *op)
@@ -209,6 +221,7 @@ int fr_request_schedule_run(struct fr_request_op *op)
         if (!fr_wait_step(&wait))
             continue;
         fr_rndv_progress(NULL);
+        fr_request_advance_all();
         fr_request_receive_early(true);
     }
     return op->schedule->error;
@@ -270,6 +283,7 @@ int fr_request_schedule_open(struct fr_request_op *op, void *request)
         return rc;
     }
     op->schedule->generalized = !op->persistent;
+    op->key = fr_abi_handle_load(request, 0);
     if (!op->persistent) {
         op->active = true;
         rc = fr_request_schedule_start(op);

@@ -367,7 +367,7 @@ bool fr_request_needs_comm(fr_word comm)
     for (struct fr_request_op *op = walk_first(&walk); op && !needed; op = walk_next(&walk))
         needed = op->schedule && op->persistent && op->object == comm;
     fr_core_unlock(&table_lock);
-    return needed;
+    return needed || fr_request_advances_on(comm);
 }
 
 void fr_request_table_unclaim(struct fr_request_op *const *ops, size_t count)

@@ -153,6 +153,10 @@ bool fr_request_schedule_poll(struct fr_request_op *op)
     return false;
 }
 
+void fr_request_advance_all(void)
+{
+}
+
 size_t fr_request_receive_early(bool waits)
 {
     (void)waits;

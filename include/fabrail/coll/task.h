@@ -50,7 +50,7 @@ struct fr_coll_part {
 
 // The stages of a task, in their order.
 enum fr_coll_stage {
-    FR_COLL_STAGE_TURN,    // waits for the team's earlier operations
+    FR_COLL_STAGE_TURN,    // waits for the team's earlier operations, and for its memory
     FR_COLL_STAGE_DECLINE, // says that it does not take part
     FR_COLL_STAGE_COPY_IN, // copies what others read to workspace
     FR_COLL_STAGE_ADVERTS, // posts its advert, and looks for those of the others

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Schedules: one operation of the application that Fabrail does by several messages of its own. The
-// application sees one request. The parts are requests like its own, and are tracked in the same
-// way.
+// Schedules: one operation of the application that Fabrail does by several messages of its own, or
+// by other means that take time. The application sees one request. The parts are requests like its
+// own, and are tracked in the same way.
+//
+// A schedule may have a function that goes on with it. Calls of MPI functions that wait, or that
+// are looked at anyway, then go on with the schedule, whatever they are for (advance.c).
 #ifndef FR_FABRAIL_REQUEST_SCHEDULE_H
 #define FR_FABRAIL_REQUEST_SCHEDULE_H
 
@@ -12,14 +15,22 @@ struct fr_request_schedule {
     // Starts the parts: once, or each time that a persistent operation is started. Returns an MPI
     // error code. Parts that were started before an error are waited for all the same.
     int (*start)(struct fr_request_op *op);
-    int tag;          // first of the tags of its messages
-    bool generalized; // the application has a generalised request, else a persistent one
+    // Goes on once all parts are complete, and waits for nobody. Returns true when the operation is
+    // over, for which it may have set `error`; false when there is nothing to do for now, or when
+    // it has added parts. NULL: the operation is over with its parts.
+    bool (*advance)(struct fr_request_op *op);
+    void *own;                  // what that function needs besides, or NULL
+    void (*release)(void *own); // frees it, with the operation
+    int tag;                    // first of the tags of its messages
+    bool generalized;           // the application has a generalised request, else a persistent one
     // A persistent receive of the message that the application's persistent request sends to this
     // process itself. NULL without one.
     _Alignas(8) char receive[8];
-    bool complete;
-    int error;      // MPI code of the first part that failed
-    fr_word *types; // duplicates of the application's datatypes, which it may free
+    _Atomic bool complete;
+    bool is_in_hand; // a thread goes on with it; guarded by the lock of advance.c, as the next one
+    struct fr_request_op *next; // among those that go on in all calls
+    int error;                  // MPI code of the first part that failed
+    fr_word *types;             // duplicates of the application's datatypes, which it may free
     size_t type_count;
     size_t count;
     char parts[]; // requests, in the family's handle width
@@ -52,6 +63,15 @@ int fr_request_schedule_start(struct fr_request_op *op);
 
 // Returns whether all parts are complete. Makes progress.
 bool fr_request_schedule_poll(struct fr_request_op *op);
+
+// Goes on with the parts and what comes after them. Returns whether all is over. For advance.c.
+bool fr_request_schedule_step(struct fr_request_op *op);
+
+// Has all calls go on with a schedule that was started and has a function for that.
+void fr_request_advance_begin(struct fr_request_op *op);
+
+// Goes on with such a schedule, unless another thread does. Returns whether it is complete.
+bool fr_request_advance(struct fr_request_op *op);
 
 // Runs the parts to their end, for a blocking call. Returns an MPI error code.
 int fr_request_schedule_run(struct fr_request_op *op);

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Tasks that go on without a call that waits for them, such as those of nonblocking collectives.
+//
+// Each team has a queue of them. Any thread goes on with the first task of each queue, so tasks of
+// one team take turns as they were begun, and no task waits for one behind it. No function of MPI
+// is called for that where the ranks are on one host.
+#ifndef FR_FABRAIL_COLL_QUEUE_H
+#define FR_FABRAIL_COLL_QUEUE_H
+
+#include "fabrail/coll/task.h"
+
+// A task in a queue. The caller owns it, and what its task was begun with, until it is over.
+struct fr_coll_queued {
+    struct fr_coll_task task;
+    enum fr_status status; // how the task has ended, once it is over
+    _Atomic bool over;     // no thread uses it any more
+    struct fr_coll_queued *next;
+};
+
+// Adds a task, which the caller has just begun. The ranks of its team must be on one host.
+void fr_coll_queue_add(struct fr_coll_queued *queued);
+
+// Goes on with tasks of all queues that no other thread goes on with. Never waits for other ranks.
+// Cheap when there are none.
+void fr_coll_queue_progress(void);
+
+// Goes on with the queued tasks of one team. The caller holds the queue.
+void fr_coll_queue_progress_held(struct fr_coll_team *team);
+
+// Has this thread alone use the team and its tasks. Waits for a thread that goes on with them,
+// which waits for no other rank. Does nothing for a team without a queue.
+void fr_coll_queue_hold(struct fr_coll_team *team);
+void fr_coll_queue_release(struct fr_coll_team *team);
+
+// Ends the queue of a team that goes. Tasks that are left, since the program has not completed
+// them, are over.
+void fr_coll_queue_close(struct fr_coll_team *team);
+
+// Ends the thread that goes on with tasks. Called in MPI_Finalize.
+void fr_coll_queue_stop(void);
+
+#endif

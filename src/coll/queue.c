@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Queues of tasks, and the list of teams that have tasks in them.
+#include "config.h"
+
+#include "fabrail/coll/queue.h"
+
+#include "coll/queue_thread.h"
+
+static struct fr_lock lock = FR_LOCK_INIT;
+static struct fr_coll_team *listed FR_GUARDED_BY(lock);
+static uint64_t looks FR_GUARDED_BY(lock); // ever
+static _Atomic size_t count;               // of queued tasks
+
+size_t fr_coll_queue_count(void)
+{
+    return atomic_load(&count);
+}
+
+static void list(struct fr_coll_team *team) FR_REQUIRES(lock)
+{
+    if (team->queue.is_listed)
+        return;
+    team->queue.is_listed = true;
+    team->queue.next = listed;
+    listed = team;
+}
+
+// Gives a team up, and takes it off the list if it has no more tasks.
+static void release(struct fr_coll_team *team) FR_REQUIRES(lock)
+{
+    team->queue.is_held = false;
+    if (team->queue.first || !team->queue.is_listed)
+        return;
+    struct fr_coll_team **link = &listed;
+    while (*link != team)
+        link = &(*link)->queue.next;
+    *link = team->queue.next;
+    team->queue.is_listed = false;
+}
+
+void fr_coll_queue_add(struct fr_coll_queued *queued)
+{
+    struct fr_coll_queue *queue = &queued->task.team->queue;
+    queued->next = NULL;
+    atomic_store(&queued->over, false);
+    fr_core_lock(&lock);
+    queue->used = true;
+    if (queue->first)
+        queue->last->next = queued;
+    else
+        queue->first = queued;
+    queue->last = queued;
+    list(queued->task.team);
+    fr_core_unlock(&lock);
+    atomic_fetch_add(&count, 1);
+    fr_coll_queue_thread_wake();
+}
+
+// Takes the first task, which is over, out of its queue. Its owner may then free it.
+static void take_first(struct fr_coll_queue *queue, enum fr_status status)
+{
+    fr_core_lock(&lock);
+    struct fr_coll_queued *queued = queue->first;
+    queue->first = queued->next;
+    fr_core_unlock(&lock);
+    atomic_fetch_sub(&count, 1);
+    queued->status = status;
+    atomic_store(&queued->over, true);
+}
+
+static struct fr_coll_queued *first_of(struct fr_coll_queue *queue)
+{
+    fr_core_lock(&lock);
+    struct fr_coll_queued *first = queue->first;
+    fr_core_unlock(&lock);
+    return first;
+}
+
+void fr_coll_queue_progress_held(struct fr_coll_team *team)
+{
+    struct fr_coll_queued *first;
+    while ((first = first_of(&team->queue))) {
+        bool over = false;
+        enum fr_status status = fr_coll_task_progress(&first->task, &over);
+        if (!over)
+            return;
+        take_first(&team->queue, status);
+    }
+}
+
+// Takes a team in hand that no thread has looked at since `look` began. Returns NULL for none.
+static struct fr_coll_team *take_unseen(uint64_t look) FR_REQUIRES(lock)
+{
+    struct fr_coll_team *team = listed;
+    while (team && (team->queue.is_held || team->queue.looked >= look))
+        team = team->queue.next;
+    if (!team)
+        return NULL;
+    team->queue.is_held = true;
+    team->queue.looked = look;
+    return team;
+}
+
+void fr_coll_queue_progress(void)
+{
+    if (FR_LIKELY(atomic_load_explicit(&count, memory_order_acquire) == 0))
+        return;
+    fr_core_lock(&lock);
+    uint64_t look = ++looks;
+    struct fr_coll_team *team;
+    while ((team = take_unseen(look))) {
+        fr_core_unlock(&lock);
+        fr_coll_queue_progress_held(team);
+        fr_core_lock(&lock);
+        release(team);
+    }
+    fr_core_unlock(&lock);
+}
+
+void fr_coll_queue_hold(struct fr_coll_team *team)
+{
+    if (FR_LIKELY(!team->queue.used))
+        return;
+    fr_core_lock(&lock);
+    while (team->queue.is_held) {
+        fr_core_unlock(&lock);
+        fr_wait_yield();
+        fr_core_lock(&lock);
+    }
+    team->queue.is_held = true;
+    fr_core_unlock(&lock);
+}
+
+void fr_coll_queue_release(struct fr_coll_team *team)
+{
+    if (FR_LIKELY(!team->queue.used))
+        return;
+    fr_core_lock(&lock);
+    release(team);
+    fr_core_unlock(&lock);
+}
+
+void fr_coll_queue_close(struct fr_coll_team *team)
+{
+    fr_coll_queue_hold(team);
+    while (first_of(&team->queue))
+        take_first(&team->queue, FR_ERR_MPI);
+    fr_coll_queue_release(team);
+}

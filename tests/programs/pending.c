@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Nonblocking collectives that are under way while others go on: many at once on communicators that
+// overlap, mixed with blocking ones, while this process waits for something else, and beyond the
+// life of their communicator.
+#include "harness.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MANY = 10, FEW = 4, COMMS = 4 };
+
+// Operations in the order in which they are begun.
+enum kind { ALLREDUCE, REDUCE, SCAN, EXSCAN, SCATTER, BCAST, KINDS };
+
+struct operation {
+    enum kind kind;
+    MPI_Comm comm;
+    int root;
+    struct buffer *send, *receive;
+    MPI_Request request;
+};
+
+static int value_of(const struct run *run, int rank, size_t index, int number)
+{
+    uint64_t word;
+    pattern_write(&word, run_seed(run, rank, number), index * sizeof word, sizeof word);
+    return (int)(word % 100000) - 50000;
+}
+
+// Returns the rank in run->comm of a rank of another communicator.
+static int world_of(const struct run *run, MPI_Comm comm, int rank)
+{
+    MPI_Group some, all;
+    int world = 0;
+    MPI_Comm_group(comm, &some);
+    MPI_Comm_group(run->comm, &all);
+    MPI_Group_translate_ranks(some, 1, &rank, all, &world);
+    MPI_Group_free(&some);
+    MPI_Group_free(&all);
+    return world;
+}
+
+// Says what the receive buffer holds after an operation: elements [first, first + count) of the sum
+// over ranks [0, end).
+static void expect_sum(struct operation *op, int number, int end, size_t first, size_t count)
+{
+    const struct run *run = op->receive->run;
+    int worlds[64];
+    for (int rank = 0; rank < end; rank++)
+        worlds[rank] = world_of(run, op->comm, rank);
+    for (size_t i = 0; i < count; i++) {
+        int sum = 0;
+        for (int rank = 0; rank < end; rank++)
+            sum += value_of(run, worlds[rank], first + i, number);
+        memcpy(op->receive->want + i * sizeof sum, &sum, sizeof sum);
+    }
+}
+
+static void begin(struct run *run, struct operation *op, size_t count, int number)
+{
+    int size, rank, n = (int)count;
+    MPI_Comm_size(op->comm, &size);
+    MPI_Comm_rank(op->comm, &rank);
+    op->root = number % size;
+    size_t sent = op->kind == SCATTER ? count * (size_t)size : count;
+    op->send = buffer_new(run, "send", sent * sizeof(int));
+    op->receive = buffer_new(run, "receive", count * sizeof(int));
+    for (size_t i = 0; i < sent; i++) {
+        int value = value_of(run, run->rank, i, number);
+        memcpy(op->send->want + i * sizeof value, &value, sizeof value);
+    }
+    buffer_upload(op->send);
+    void *from = op->send->data, *to = op->receive->data;
+    switch (op->kind) {
+    case ALLREDUCE:
+        MPI_Iallreduce(from, to, n, MPI_INT, MPI_SUM, op->comm, &op->request);
+        expect_sum(op, number, size, 0, count);
+        break;
+    case REDUCE:
+        MPI_Ireduce(from, to, n, MPI_INT, MPI_SUM, op->root, op->comm, &op->request);
+        expect_sum(op, number, rank == op->root ? size : 0, 0, rank == op->root ? count : 0);
+        break;
+    case SCAN:
+        MPI_Iscan(from, to, n, MPI_INT, MPI_SUM, op->comm, &op->request);
+        expect_sum(op, number, rank + 1, 0, count);
+        break;
+    case EXSCAN:
+        MPI_Iexscan(from, to, n, MPI_INT, MPI_SUM, op->comm, &op->request);
+        expect_sum(op, number, rank, 0, rank > 0 ? count : 0);
+        break;
+    case SCATTER:
+        MPI_Ireduce_scatter_block(from, to, n, MPI_INT, MPI_SUM, op->comm, &op->request);
+        expect_sum(op, number, size, (size_t)rank * count, count);
+        break;
+    default: {
+        int world = world_of(run, op->comm, op->root);
+        MPI_Ibcast(rank == op->root ? from : to, n, MPI_INT, op->root, op->comm, &op->request);
+        for (size_t i = 0; rank != op->root && i < count; i++) {
+            int value = value_of(run, world, i, number);
+            memcpy(op->receive->want + i * sizeof value, &value, sizeof value);
+        }
+    }
+    }
+}
+
+static void finish(struct operation *op)
+{
+    buffer_finish(op->send);
+    buffer_finish(op->receive);
+}
+
+// A blocking one whose result all know.
+static void reduce_now(struct run *run, MPI_Comm comm, size_t count, int number)
+{
+    int size;
+    struct operation op = {.comm = comm};
+    op.send = buffer_new(run, "send", count * sizeof(int));
+    op.receive = buffer_new(run, "receive", count * sizeof(int));
+    for (size_t i = 0; i < count; i++) {
+        int value = value_of(run, run->rank, i, number);
+        memcpy(op.send->want + i * sizeof value, &value, sizeof value);
+    }
+    buffer_upload(op.send);
+    MPI_Comm_size(comm, &size);
+    MPI_Allreduce(op.send->data, op.receive->data, (int)count, MPI_INT, MPI_SUM, comm);
+    expect_sum(&op, number, size, 0, count);
+    finish(&op);
+}
+
+static void wait_for_all(struct operation *ops, int count, int how)
+{
+    MPI_Request requests[MANY];
+    int index = 0, flag = 0;
+    for (int i = 0; i < count; i++)
+        requests[i] = ops[i].request;
+    switch (how % 4) {
+    case 0:
+        for (int i = count - 1; i >= 0; i--)
+            MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
+        break;
+    case 1:
+        MPI_Waitall(count, requests, MPI_STATUSES_IGNORE);
+        break;
+    case 2:
+        for (int i = 0; i < count; i++)
+            MPI_Waitany(count, requests, &index, MPI_STATUS_IGNORE);
+        break;
+    default:
+        while (!flag)
+            MPI_Testall(count, requests, &flag, MPI_STATUSES_IGNORE);
+    }
+    for (int i = 0; i < count; i++)
+        finish(&ops[i]);
+}
+
+// The first collectives of a communicator are nonblocking. The communicator goes before they are
+// complete, which Open MPI's own do not survive.
+static void first(struct run *run, size_t bytes)
+{
+    struct operation ops[FEW];
+    MPI_Comm comm;
+    MPI_Comm_dup(run->comm, &comm);
+    for (int i = 0; i < FEW; i++) {
+        ops[i] = (struct operation){.kind = (enum kind)((unsigned)i % KINDS), .comm = comm};
+        begin(run, &ops[i], bytes / sizeof(int), i);
+    }
+#ifdef OPEN_MPI
+    wait_for_all(ops, FEW, (int)run->round);
+    MPI_Comm_free(&comm);
+#else
+    MPI_Comm_free(&comm);
+    wait_for_all(ops, FEW, (int)run->round);
+#endif
+}
+
+static void make_comms(const struct run *run, MPI_Comm comms[COMMS])
+{
+    comms[0] = run->comm;
+    MPI_Comm_dup(run->comm, &comms[1]);
+    MPI_Comm_split(run->comm, run->rank % 2, -run->rank, &comms[2]);
+    MPI_Comm_split(run->comm, run->rank > 0, run->rank, &comms[3]);
+}
+
+static void many(struct run *run, size_t bytes)
+{
+    struct operation ops[MANY];
+    MPI_Comm comms[COMMS];
+    make_comms(run, comms);
+    for (int time = 0; time < 4; time++) {
+        for (int i = 0; i < MANY; i++) {
+            ops[i] = (struct operation){.kind = (enum kind)((unsigned)(i + time) % KINDS),
+                                        .comm = comms[i % COMMS]};
+            begin(run, &ops[i], bytes / sizeof(int), time * MANY + i);
+            if (i == MANY / 2)
+                reduce_now(run, comms[time], bytes / sizeof(int), 1000 + time);
+        }
+        wait_for_all(ops, MANY, time + run->rank);
+    }
+    for (int i = 1; i < COMMS; i++)
+        MPI_Comm_free(&comms[i]);
+}
+
+// Rank 0 waits for the collective before it lets the others go on, which are in another call.
+static void elsewhere(struct run *run, size_t bytes)
+{
+    enum { WAYS = 4 };
+    MPI_Comm other;
+    MPI_Comm_dup(run->comm, &other);
+    for (int way = 0; way < WAYS; way++) {
+        struct operation op = {.kind = way % 2 ? SCAN : ALLREDUCE, .comm = run->comm};
+        int token = 0;
+        begin(run, &op, bytes / sizeof(int), way);
+        if (run->rank == 0)
+            MPI_Wait(&op.request, MPI_STATUS_IGNORE);
+        if (way / 2 == 0)
+            MPI_Barrier(other);
+        else if (run->rank > 0)
+            MPI_Recv(&token, 1, MPI_INT, 0, 7, other, MPI_STATUS_IGNORE);
+        for (int rank = 1; rank < run->size && way / 2 == 1 && run->rank == 0; rank++)
+            MPI_Send(&token, 1, MPI_INT, rank, 7, other);
+        if (run->rank != 0)
+            MPI_Wait(&op.request, MPI_STATUS_IGNORE);
+        finish(&op);
+    }
+    MPI_Comm_free(&other);
+}
+
+// The last rank's results lie where no kernel stores them, so all ranks do without.
+static void misplaced(struct run *run, size_t bytes)
+{
+    size_t count = bytes / sizeof(int), at = run->rank == run->size - 1 ? 1 : 0;
+    struct buffer *send = buffer_new(run, "send", count * sizeof(int));
+    struct buffer *receive[FEW];
+    MPI_Request requests[FEW];
+    for (size_t i = 0; i < count; i++) {
+        int value = value_of(run, run->rank, i, 0);
+        memcpy(send->want + i * sizeof value, &value, sizeof value);
+    }
+    buffer_upload(send);
+    for (int i = 0; i < FEW; i++) {
+        receive[i] = buffer_new(run, "receive", (count + 1) * sizeof(int));
+        if (i % 2)
+            MPI_Iscan(send->data, receive[i]->data + at, (int)count, MPI_INT, MPI_SUM, run->comm,
+                      &requests[i]);
+        else
+            MPI_Iallreduce(send->data, receive[i]->data + at, (int)count, MPI_INT, MPI_SUM,
+                           run->comm, &requests[i]);
+        for (size_t j = 0; j < count; j++) {
+            int sum = 0;
+            for (int rank = 0; rank < (i % 2 ? run->rank + 1 : run->size); rank++)
+                sum += value_of(run, rank, j, 0);
+            memcpy(receive[i]->want + at + j * sizeof sum, &sum, sizeof sum);
+        }
+    }
+    for (int i = 0; i < FEW; i++) {
+        MPI_Wait(&requests[run->rank % 2 ? i : FEW - 1 - i], MPI_STATUS_IGNORE);
+        buffer_check(receive[run->rank % 2 ? i : FEW - 1 - i]);
+    }
+    for (int i = 0; i < FEW; i++)
+        buffer_finish(receive[i]);
+    buffer_finish(send);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct step steps[] = {
+        {"first", first, LIMIT_SMALL, 0},
+        {"many", many, LIMIT_SMALL, 0},
+        {"misplaced", misplaced, LIMIT_SMALL, 0},
+        {"elsewhere", elsewhere, LIMIT_MIDDLE, 2},
+    };
+    static const struct program program = {
+        .name = "pending", .steps = steps, .step_count = COUNT_OF(steps)};
+    return program_main(argc, argv, &program);
+}
