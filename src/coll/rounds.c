@@ -29,11 +29,7 @@ static bool has_posted(const struct fr_coll_team *team, int rank, uint64_t round
 static bool is_alive(const struct fr_coll_team *team, int rank)
 {
     const struct fr_job_process *process = &team->processes[rank];
-    const struct fr_job_shm_user user = {process->pid_namespace, process->pid};
-    if (team->segment)
-        return fr_coll_segment_is_alive(team->segment, rank);
-    return process->host != fr_ipc_self()->host ||
-           fr_job_shm_is_alive(&user, fr_ipc_self()->pid_namespace);
+    return process->host != fr_ipc_self()->host || fr_job_process_is_alive(process);
 }
 
 // Returns a rank that is waited for, preferably one that is known to be gone; -1 for none. A rank

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Segments: shared memory of a set of processes. It has a header, and two cache lines for each
 // rank. One has what the rank has posted, with a ring of entries. The other has what it is done
-// with, and which process it is. An entry is a short post, or says in which slot of its process a
-// longer one is (shm_slots.h).
+// with. An entry is a short post, or says in which slot of its process a longer one is
+// (shm_slots.h).
 //
 // A rank writes its own lines alone. The store that announces a post is a release, and the load
 // that sees it an acquire. So is the pair that says that a slot of a ring may be written again.
@@ -49,8 +49,7 @@ struct lines {
     _Atomic uint64_t marked; // the last post that was marked
     struct entry entries[FR_COLL_SEGMENT_DEPTH];
     _Atomic uint64_t done;
-    struct fr_job_shm_user user; // constant once attached
-    char rest[LINE_BYTES - 24];
+    char rest[LINE_BYTES - 8];
 };
 _Static_assert(sizeof(struct header) % LINE_BYTES == 0, "the lines are aligned");
 _Static_assert(offsetof(struct lines, done) == LINE_BYTES, "of its own");
@@ -69,7 +68,6 @@ struct fr_coll_segment {
     uint64_t looked;   // the round of the last look at all ranks
     int seen;          // ranks that had posted in that look, from the next rank on
     uint64_t released; // all ranks are known to be done up to here
-    uint64_t pid_namespace;
     struct fr_job_secret secret;
 };
 
@@ -115,9 +113,6 @@ static enum fr_status enter(struct fr_coll_segment *segment, size_t post_bytes)
                header->size != (uint32_t)segment->size) {
         return FR_ERR_INVALID;
     }
-    struct fr_job_shm_user self = fr_job_shm_self();
-    segment->pid_namespace = self.pid_namespace;
-    segment->lines[segment->rank].user = self;
     add_cores(segment);
     atomic_fetch_add_explicit(&header->attached, 1, memory_order_acq_rel);
     return FR_OK;
@@ -315,9 +310,4 @@ void fr_coll_segment_done(struct fr_coll_segment *segment, uint64_t round)
     _Atomic uint64_t *done = &segment->lines[segment->rank].done;
     if (round > atomic_load_explicit(done, memory_order_relaxed))
         atomic_store_explicit(done, round, memory_order_release);
-}
-
-bool fr_coll_segment_is_alive(const struct fr_coll_segment *segment, int rank)
-{
-    return fr_job_shm_is_alive(&segment->lines[rank].user, segment->pid_namespace);
 }

@@ -40,19 +40,7 @@ static struct kind windows = {
 // The values of the attribute.
 static const char answers[] = "ny";
 
-// MPI calls this function and the next with the family's own handles. They read none of them.
-static int copy_nothing(fr_word object, int keyval, void *extra, void *value, void *copied,
-                        int *flag)
-{
-    (void)object;
-    (void)keyval;
-    (void)extra;
-    (void)value;
-    (void)copied;
-    *flag = 0;
-    return fr_abi_mpi.SUCCESS;
-}
-
+// MPI calls this function with the family's own handles. It reads none of them.
 static int delete_nothing(fr_word object, int keyval, void *value, void *extra)
 {
     (void)object;
@@ -64,9 +52,9 @@ static int delete_nothing(fr_word object, int keyval, void *value, void *extra)
 
 static void start_kind(struct kind *kind)
 {
-    int result = fr_abi_call(
-        kind->create_keyval,
-        (const fr_word[]){FR_PTR(copy_nothing), FR_PTR(delete_nothing), FR_PTR(&kind->keyval), 0});
+    int result = fr_abi_call(kind->create_keyval,
+                             (const fr_word[]){FR_PTR(fr_job_copy_nothing), FR_PTR(delete_nothing),
+                                               FR_PTR(&kind->keyval), 0});
     kind->has_keyval = result == fr_abi_mpi.SUCCESS;
     if (!kind->has_keyval)
         fr_warn("%s failed with MPI error %d, so answers on NVLink are not remembered",

@@ -18,8 +18,6 @@
 
 #include "fabrail/core/time.h"
 
-#include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -192,16 +190,10 @@ const struct fr_job_process *fr_job_host_member(int index)
     return get_memory() != NULL && index >= 0 && index < host.count ? &host.members[index] : NULL;
 }
 
-// A process id means nothing in another container.
 bool fr_job_host_is_alive(int index)
 {
     const struct fr_job_process *member = fr_job_host_member(index);
-    uint32_t own = fr_job_control_self()->pid_namespace;
-    if (member == NULL)
-        return false;
-    if (own == 0 || member->pid_namespace != own)
-        return true;
-    return kill((pid_t)member->pid, 0) == 0 || errno != ESRCH;
+    return member != NULL && fr_job_process_is_alive(member);
 }
 
 struct fr_job_control_entry *fr_job_host_entry(int index)

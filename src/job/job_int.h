@@ -16,6 +16,11 @@ int fr_job_partners(const int **ranks);
 void fr_job_clique_start(void);
 void fr_job_clique_release(void);
 
+// The copy function of all keyvals: an attribute stays with its object. MPI calls it with the
+// family's own handles, of which it reads none.
+int fr_job_copy_nothing(fr_word object, int keyval, void *extra, void *value, void *copied,
+                        int *flag);
+
 // Makes Fabrail's own communicator unless it exists. Collective. Returns false when MPI fails.
 bool fr_job_comm_make(void);
 

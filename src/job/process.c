@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -101,6 +102,15 @@ enum fr_status fr_job_secret_draw(struct fr_job_secret *secret)
 {
     bool drawn = draw(secret->bytes, sizeof(secret->bytes));
     return drawn ? FR_OK : FR_ERR_UNSUPPORTED;
+}
+
+bool fr_job_process_is_alive(const struct fr_job_process *process)
+{
+    // A process id means nothing in another container.
+    uint32_t own = fr_job_control_self()->pid_namespace;
+    if (own == 0 || process->pid_namespace != own)
+        return true;
+    return kill((pid_t)process->pid, 0) == 0 || errno != ESRCH;
 }
 
 struct fr_job_process fr_job_process_from(const struct fr_job_facts *facts)

@@ -42,14 +42,10 @@ static void leave(struct fr_job_remembered *remembered)
     atomic_fetch_add(&gone, 1);
 }
 
-// MPI calls this function and the next with the family's own handles. They read none of them.
-static int copy_nothing(fr_word comm, int keyval, void *extra, void *value, void *copied, int *flag)
+int fr_job_copy_nothing(fr_word object, int keyval, void *extra, void *value, void *copied,
+                        int *flag)
 {
-    (void)comm;
-    (void)keyval;
-    (void)extra;
-    (void)value;
-    (void)copied;
+    (void)object, (void)keyval, (void)extra, (void)value, (void)copied;
     *flag = 0;
     return fr_abi_mpi.SUCCESS;
 }
@@ -74,8 +70,8 @@ static bool has_keyval;
 
 static void make_keyval(void)
 {
-    has_keyval = FR_MPI(Comm_create_keyval, FR_PTR(copy_nothing), FR_PTR(forget), FR_PTR(&keyval),
-                        0) == fr_abi_mpi.SUCCESS;
+    has_keyval = FR_MPI(Comm_create_keyval, FR_PTR(fr_job_copy_nothing), FR_PTR(forget),
+                        FR_PTR(&keyval), 0) == fr_abi_mpi.SUCCESS;
 }
 
 bool fr_job_is_keyval(int asked)

@@ -14,7 +14,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -270,21 +269,4 @@ void fr_job_shm_remove(const struct fr_job_secret *secret)
     name_of(secret, name);
     if (unlink(name) != 0 && errno != ENOENT)
         fr_warn("shared memory %s is left behind: %m", name);
-}
-
-struct fr_job_shm_user fr_job_shm_self(void)
-{
-    struct stat status;
-    struct fr_job_shm_user self = {.pid = getpid()};
-    if (stat("/proc/self/ns/pid", &status) == 0)
-        self.pid_namespace = (uint64_t)status.st_ino;
-    return self;
-}
-
-bool fr_job_shm_is_alive(const struct fr_job_shm_user *user, uint64_t own)
-{
-    // A process id means nothing in another container.
-    if (own == 0 || user->pid_namespace != own)
-        return true;
-    return kill((pid_t)user->pid, 0) == 0 || errno != ESRCH;
 }

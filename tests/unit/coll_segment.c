@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Agreement through shared memory: thousands of rounds between processes with random delays, ranks
-// that run ahead, come late or die, and what must be refused.
+// that run ahead or come late, and what must be refused.
 #include "config.h"
 
 #include "fabrail/coll/segment.h"
@@ -335,32 +335,6 @@ static void run_late(void)
     fr_coll_segment_close(segment);
 }
 
-// Rank 1 dies between two rounds: the others find out whom they wait for.
-static void run_death(void)
-{
-    struct fr_coll_segment *segment = open_sealed(POST_BYTES);
-    time_t until = time(NULL) + 60;
-    for (uint64_t round = 1; round <= 3; round++) {
-        CHECK(fr_coll_segment_post(segment, round, "", 1) == FR_OK);
-        wait_all(segment, round);
-        fr_coll_segment_done(segment, round);
-    }
-    if (process_rank == 1)
-        _exit(CHECK_PASS);
-    for (int rank = 0; rank < process_count; rank++)
-        CHECK(rank == 1 || fr_coll_segment_is_alive(segment, rank), "rank %d", rank);
-    CHECK(fr_coll_segment_post(segment, 4, "", 1) == FR_OK);
-    while (fr_coll_segment_is_alive(segment, 1) && time(NULL) < until)
-        usleep(1000);
-    CHECK(time(NULL) < until, "the death went unnoticed");
-    CHECK(!fr_coll_segment_has(segment, 1, 4) && !fr_coll_segment_has_all(segment, 4));
-    for (int rank = 0; rank < process_count; rank++) { // all others, since they look at this one
-        if (rank != 1)
-            wait_for(segment, rank, 4);
-    }
-    fr_coll_segment_close(segment);
-}
-
 // Alone, so that both ends are in one process.
 static void run_refusals(void)
 {
@@ -404,7 +378,6 @@ static void run_refusals(void)
     CHECK(fr_coll_segment_post(segment, 1, post, POST_BYTES) == FR_OK);
     CHECK(fr_coll_segment_post(segment, 1, post, 1) == FR_ERR_INVALID);
     CHECK(fr_coll_segment_has(second, 0, 1) && !fr_coll_segment_has(second, 1, 1));
-    CHECK(fr_coll_segment_is_alive(second, 0));
     fr_coll_segment_close(second);
     fr_coll_segment_close(segment);
     fr_coll_segment_close(NULL);
@@ -428,7 +401,6 @@ int main(int count, char **arguments)
         {.name = "long", .count = 2, .run = run_long},
         {.name = "slots", .count = 2, .run = run_slots},
         {.name = "late", .count = 4, .run = run_late},
-        {.name = "death", .count = 4, .run = run_death},
         {.name = NULL},
     };
     return process_main(cases, count, arguments);

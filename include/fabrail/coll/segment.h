@@ -92,8 +92,4 @@ void fr_coll_segment_lose_slot(struct fr_coll_segment *segment);
 // Frees a segment that was closed. For shm_slots.c alone.
 void fr_coll_segment_free(struct fr_coll_segment *segment);
 
-// Returns false when the process of a rank is known to be gone, and true also when that cannot be
-// known.
-bool fr_coll_segment_is_alive(const struct fr_coll_segment *segment, int rank);
-
 #endif

@@ -36,6 +36,10 @@ static inline bool fr_job_control_is_same(const struct fr_job_process *a,
     return a->cookie == b->cookie;
 }
 
+// Returns false if a process of this host is known to be gone. Returns true as well where that
+// cannot be known.
+bool fr_job_process_is_alive(const struct fr_job_process *process);
+
 // A secret, known to those alone that it was given to.
 struct fr_job_secret {
     unsigned char bytes[16];

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Shared memory of module job: memory that processes of one host share by a name in /dev/shm. A
-// name is derived from a secret, so that nobody else can guess it. A process that waits there for
-// another can find out whether that one is alive.
+// name is derived from a secret, so that nobody else can guess it.
 #ifndef FR_FABRAIL_JOB_SHM_H
 #define FR_FABRAIL_JOB_SHM_H
 
@@ -44,18 +43,5 @@ bool fr_job_shm_claim(const struct fr_job_shm *shm, size_t offset, size_t bytes)
 
 // Removes the name of the shared memory of a secret. A name that is gone does no harm.
 void fr_job_shm_remove(const struct fr_job_secret *secret);
-
-// A process, for others that share memory with it and ask whether it is alive. Plain bytes.
-struct fr_job_shm_user {
-    uint64_t pid_namespace;
-    int64_t pid;
-};
-
-// Returns this process.
-struct fr_job_shm_user fr_job_shm_self(void);
-
-// Returns false if the process is known to be gone. Returns true as well if this process, of pid
-// namespace `own`, cannot know.
-bool fr_job_shm_is_alive(const struct fr_job_shm_user *user, uint64_t own);
 
 #endif
