@@ -27,6 +27,8 @@ static size_t memory_left(void)
 
 // ---- receives that are too short
 
+static MPI_Comm on_comm = MPI_COMM_WORLD; // of the messages that follow
+
 enum way { BY_RECV, BY_ANY, BY_WAIT, BY_WAITALL, BY_SENDRECV, BY_PERSISTENT, TO_DEVICE, WAYS };
 
 // MPICH 5 loses the error of a receive from any source now and then, without Fabrail too: in 1 of
@@ -44,30 +46,29 @@ static int receive_short(enum way way, struct memory *host, struct memory *devic
     void *data = (way == TO_DEVICE ? device : host)->address;
     MPI_Request request;
     MPI_Status status;
-    MPI_Comm world = MPI_COMM_WORLD;
     int tag = TAG + (int)way, code = MPI_SUCCESS;
     switch (way) {
     case BY_ANY:
-        code = MPI_Recv(data, room, MPI_BYTE, MPI_ANY_SOURCE, tag, world, &status);
+        code = MPI_Recv(data, room, MPI_BYTE, MPI_ANY_SOURCE, tag, on_comm, &status);
         return is_cut_off_in_silence(code, &status, room) ? MPI_ERR_TRUNCATE : code;
     case BY_WAIT:
-        MPI_Irecv(data, room, MPI_BYTE, 0, tag, world, &request);
+        MPI_Irecv(data, room, MPI_BYTE, 0, tag, on_comm, &request);
         return MPI_Wait(&request, MPI_STATUS_IGNORE);
     case BY_WAITALL:
-        MPI_Irecv(data, room, MPI_BYTE, 0, tag, world, &request);
+        MPI_Irecv(data, room, MPI_BYTE, 0, tag, on_comm, &request);
         code = MPI_Waitall(1, &request, &status);
         return code == MPI_SUCCESS ? code : status.MPI_ERROR;
     case BY_SENDRECV:
         return MPI_Sendrecv(NULL, 0, MPI_BYTE, MPI_PROC_NULL, 0, data, room, MPI_BYTE, 0, tag,
-                            world, &status);
+                            on_comm, &status);
     case BY_PERSISTENT:
-        MPI_Recv_init(data, room, MPI_BYTE, 0, tag, world, &request);
+        MPI_Recv_init(data, room, MPI_BYTE, 0, tag, on_comm, &request);
         MPI_Start(&request);
         code = MPI_Wait(&request, &status);
         MPI_Request_free(&request);
         return code;
     default:
-        return MPI_Recv(data, room, MPI_BYTE, 0, tag, world, MPI_STATUS_IGNORE);
+        return MPI_Recv(data, room, MPI_BYTE, 0, tag, on_comm, MPI_STATUS_IGNORE);
     }
 }
 
@@ -76,23 +77,35 @@ static void pass(const struct memory *memory, int tag, unsigned seed, bool synch
 {
     fill(memory, BYTES, seed + (unsigned)rank);
     if (rank == 0 && synchronously)
-        MPI_Ssend(memory->address, BYTES, MPI_BYTE, 1, tag, MPI_COMM_WORLD);
+        MPI_Ssend(memory->address, BYTES, MPI_BYTE, 1, tag, on_comm);
     else if (rank == 0)
-        MPI_Send(memory->address, BYTES, MPI_BYTE, 1, tag, MPI_COMM_WORLD);
+        MPI_Send(memory->address, BYTES, MPI_BYTE, 1, tag, on_comm);
     else
-        MPI_Recv(memory->address, BYTES, MPI_BYTE, 0, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Recv(memory->address, BYTES, MPI_BYTE, 0, tag, on_comm, MPI_STATUS_IGNORE);
     must(is_filled(memory, BYTES, seed), "message %u came otherwise", seed);
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-// More messages than can be under way at once are received with room for `number` bytes, in each
-// way; then others must have all the memory that there was at first.
-static void cut_off(int number)
+// Calls a check with memory for so many bytes, on a communicator of its own each time.
+static void with_each_room(void (*check)(int room))
+{
+    static const int rooms[] = {0, 4, 16, 36, 100};
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN); // of requests, before MPI 4
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    for (unsigned i = 0; i < sizeof(rooms) / sizeof(rooms[0]); i++) {
+        MPI_Comm_dup(MPI_COMM_WORLD, &on_comm);
+        MPI_Comm_set_errhandler(on_comm, MPI_ERRORS_RETURN);
+        check(rooms[i]);
+        MPI_Comm_free(&on_comm);
+    }
+}
+
+// More messages than can be under way at once are received with too little room, in each way; then
+// others must have all the memory that there was at first.
+static void cut_off_with(int room)
 {
     enum { MESSAGES = 80, OTHERS = 40, REST_BYTES = 8 << 20 };
     struct memory device = memory_new(MEMORY_DEVICE, BYTES), host = memory_new(MEMORY_HOST, BYTES);
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     for (unsigned i = 0; i < OTHERS; i++)
         pass(&device, TAG + WAYS, i, false);
     size_t before = memory_left();
@@ -100,36 +113,50 @@ static void cut_off(int number)
         enum way way = (enum way)(i % WAYS);
         int code = MPI_SUCCESS, class = MPI_ERR_TRUNCATE;
         if (rank == 0)
-            code = MPI_Send(device.address, BYTES, MPI_BYTE, 1, TAG + (int)way, MPI_COMM_WORLD);
+            code = MPI_Send(device.address, BYTES, MPI_BYTE, 1, TAG + (int)way, on_comm);
         else
-            MPI_Error_class(receive_short(way, &host, &device, number), &class);
-        must(code == MPI_SUCCESS && class == MPI_ERR_TRUNCATE, "%d by way %d: class %d", i, way,
-             class);
+            MPI_Error_class(receive_short(way, &host, &device, room), &class);
+        must(code == MPI_SUCCESS && class == MPI_ERR_TRUNCATE,
+             "%d by way %d with %d bytes: class %d", i, way, room, class);
         MPI_Barrier(MPI_COMM_WORLD);
     }
     for (unsigned i = 0; i < OTHERS; i++)
         pass(&device, TAG + WAYS, i, true);
     size_t after = memory_left();
     must(after + REST_BYTES > before, "%zu bytes are held", before - after);
+    memory_free(&host);
+    memory_free(&device);
+}
+
+static void cut_off(int number)
+{
+    (void)number;
+    with_each_room(cut_off_with);
 }
 
 // Every other message is received so, in each way: those between them go as ever.
-static void cut_off_some(int number)
+static void cut_off_some_with(int room)
 {
     enum { MESSAGES = 40, OTHERS = 40 };
     struct memory device = memory_new(MEMORY_DEVICE, BYTES), host = memory_new(MEMORY_HOST, BYTES);
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     for (unsigned i = 0; i < OTHERS; i++)
         pass(&device, TAG + WAYS, i, false);
     for (int i = 0; i < WAYS * MESSAGES; i++) {
         enum way way = (enum way)(i % WAYS);
         if (rank == 0)
-            MPI_Send(device.address, BYTES, MPI_BYTE, 1, TAG + (int)way, MPI_COMM_WORLD);
+            MPI_Send(device.address, BYTES, MPI_BYTE, 1, TAG + (int)way, on_comm);
         else
-            (void)receive_short(way, &host, &device, number);
+            (void)receive_short(way, &host, &device, room);
         pass(&device, TAG + (int)way, (unsigned)i, true);
     }
+    memory_free(&host);
+    memory_free(&device);
+}
+
+static void cut_off_some(int number)
+{
+    (void)number;
+    with_each_room(cut_off_some_with);
 }
 
 // ---- messages without a receive
