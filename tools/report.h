@@ -6,6 +6,8 @@
 #define FR_TOOLS_REPORT_H
 
 #include "command.h"
+#include "fabrail/report/units.h"
+#include "fabrail/report/verdict.h"
 
 // The paths, as reports name them; module policy's, and what later versions of the library have.
 enum fr_report_path {
@@ -21,14 +23,16 @@ enum fr_report_path {
 const char *fr_tools_job_path_name(unsigned path);
 const char *fr_tools_job_path_about(unsigned path); // some words for people
 bool fr_tools_job_path_named(const char *name, unsigned *path);
+// The path as module policy knows it; FR_PATH_COUNT for none.
+enum fr_policy_path fr_tools_job_policy_path(unsigned path);
 
 struct fr_tools_job_totals {
     uint64_t calls, buffers, bytes;
-    uint64_t fabrail_ns, copies_ns, mpi_ns;
+    uint64_t fabrail_ns, copies_ns, mpi_ns, wait_ns;
 };
 static inline uint64_t fr_tools_job_ns(const struct fr_tools_job_totals *totals)
 {
-    return totals->fabrail_ns + totals->copies_ns + totals->mpi_ns;
+    return totals->fabrail_ns + totals->copies_ns + totals->mpi_ns + totals->wait_ns;
 }
 void fr_tools_job_add(struct fr_tools_job_totals *to, const struct fr_tools_job_totals *from);
 
@@ -39,8 +43,13 @@ struct fr_tools_job_rank {
     int signal; // 0 for none, or when only the summary is known
     uint64_t wall_ns;
     struct fr_tools_job_totals paths[FR_TOOLS_JOB_PATHS];
-    char *file;    // that it comes from
-    bool detailed; // which has more than the totals
+    char *file;                   // that it comes from
+    bool detailed;                // which has more than the totals
+    struct fr_verdict_rank facts; // of its details
+};
+
+struct fr_tools_job_setting {
+    char *name, *value;
 };
 
 // Of all ranks; texts are NULL for none.
@@ -51,6 +60,9 @@ struct fr_tools_job_function {
     char *reason;
     struct fr_tools_job_totals totals;
 };
+
+// Whether a function starts or ends MPI, whose time would make that of all others look like none.
+bool fr_tools_job_is_of_start(const char *name);
 
 // What would spare these buffers the way that they took; NULL for nothing.
 const char *fr_tools_job_advice(const struct fr_tools_job_function *function, const char **title);
@@ -77,6 +89,9 @@ enum { FR_TOOLS_JOB_CLASSES = 64, FR_TOOLS_JOB_MOST_SIDE = 512 };
 
 struct fr_job {
     char *name, *fabrail, *mpi, *fabric_memory;
+    char *gpu, *command; // NULL where the reports do not say
+    struct fr_tools_job_setting *settings;
+    size_t setting_count;
     bool gpu_aware;
     uint64_t started_unix_ns;
     uint64_t hosts, cliques, workspace_peak_bytes;
@@ -98,6 +113,9 @@ struct fr_job {
     // Who sends to whom: `side` rows of as many cells, each of `group` ranks, by sender.
     struct fr_tools_job_cell *matrix;
     int side, group;
+
+    bool judged; // `verdict` is known, which takes details
+    struct fr_verdict verdict;
 };
 
 // Adds a file to the job; complains and returns false when it is no report, or none of this job.
@@ -112,10 +130,16 @@ void fr_tools_job_sum(const struct fr_job *job,
 // Merges traces into one file.
 bool fr_trace_merge(char *const *names, size_t count, const char *output);
 
-// The page.
-void fr_page_write(FILE *out, const struct fr_job *job);
+// The page; `other` is a job to compare with, or NULL.
+void fr_page_write(FILE *out, const struct fr_job *job, const struct fr_job *other);
+
+// The verdict as lines of text.
+void fr_text_write(FILE *out, const struct fr_job *job);
 
 // Its parts.
+void fr_page_verdict(FILE *out, const struct fr_job *job);
+void fr_page_compare(FILE *out, const struct fr_job *job, const struct fr_job *other);
+void fr_page_job(FILE *out, const struct fr_job *job);
 void fr_page_paths(FILE *out, const struct fr_job *job);
 void fr_page_advice(FILE *out, const struct fr_job *job);
 void fr_page_matrix(FILE *out, const struct fr_job *job);
@@ -127,13 +151,8 @@ void fr_page_warnings(FILE *out, const struct fr_job *job);
 
 // Text for HTML, and a number as people read it that knows its exact value; `key` names it, for
 // scripts and tests, and may be NULL.
-enum fr_unit { FR_UNIT_COUNT, FR_UNIT_BYTES, FR_UNIT_NS };
 void fr_html_text(FILE *out, const char *text);
 void fr_html_number(FILE *out, enum fr_unit unit, uint64_t value, const char *key, ...)
     FR_PRINTF(4, 5);
-const char *fr_unit_text(enum fr_unit unit, uint64_t value, char text[32]);
-
-// Tenths of a percent of `part` in `whole`, 0 of nothing.
-unsigned fr_permille(uint64_t part, uint64_t whole);
 
 #endif

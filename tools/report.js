@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The script of the report's page: the list of its parts, exact numbers, and the map of pairs.
+// The script of the report's page: the list of its parts, exact numbers, tables in other orders, and the
+// map of pairs.
 (function () {
     "use strict";
     function scaled(value, steps) {
@@ -37,6 +38,38 @@
                     number.dataset.short = number.textContent;
                 number.textContent = box.checked ? grouped(number.value) + (number.dataset.u ? " " + number.dataset.u : "")
                     : number.dataset.short;
+            });
+        });
+    }
+
+    // What a cell sorts by: its number, or else its text.
+    function key(row, column) {
+        var cell = row.cells[column], number = cell.querySelector("data");
+        return number ? Number(number.value) : /^-?\d+$/.test(cell.textContent) ? Number(cell.textContent)
+            : cell.textContent;
+    }
+
+    function order(table, column, header) {
+        var body = table.tBodies[0], rows = Array.from(body.rows);
+        var down = header.getAttribute("aria-sort") !== "descending";
+        rows.sort(function (a, b) {
+            var x = key(a, column), y = key(b, column);
+            return (x < y ? -1 : x > y ? 1 : 0) * (down ? -1 : 1);
+        });
+        rows.forEach(function (row) { body.appendChild(row); });
+        Array.from(header.parentNode.cells).forEach(function (other) { other.removeAttribute("aria-sort"); });
+        header.setAttribute("aria-sort", down ? "descending" : "ascending");
+    }
+
+    function sortable() {
+        document.querySelectorAll("table.sortable").forEach(function (table) {
+            Array.from(table.tHead.rows[0].cells).forEach(function (header, column) {
+                var button = document.createElement("button");
+                button.type = "button";
+                button.textContent = header.textContent;
+                header.textContent = "";
+                header.appendChild(button);
+                button.addEventListener("click", function () { order(table, column, header); });
             });
         });
     }
@@ -175,5 +208,6 @@
 
     list();
     exact();
+    sortable();
     map();
 }());

@@ -8,139 +8,16 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum kind { MESSAGE, REDUCTION, COLLECTIVE, OTHER };
-
-// What a function is, by its name.
-static enum kind kind_of(const char *name)
-{
-    static const struct {
-        const char *part;
-        enum kind kind;
-    } parts[] = {
-        {"send", MESSAGE},       {"Send", MESSAGE},       {"recv", MESSAGE},
-        {"Recv", MESSAGE},       {"lltoall", COLLECTIVE}, {"educe", REDUCTION},
-        {"scan", REDUCTION},     {"Scan", REDUCTION},     {"cast", COLLECTIVE},
-        {"gather", COLLECTIVE},  {"Gather", COLLECTIVE},  {"scatter", COLLECTIVE},
-        {"Scatter", COLLECTIVE},
-    };
-    if (strncmp(name, "MPI_File", 8) == 0)
-        return OTHER;
-    for (size_t i = 0; i < FR_ARRAY_LENGTH(parts); i++) {
-        if (strstr(name, parts[i].part))
-            return parts[i].kind;
-    }
-    return OTHER;
-}
-
-enum {
-    UNAWARE_MESSAGES,
-    UNAWARE_COLLECTIVES,
-    NONBLOCKING,
-    UNAWARE_OTHERS,
-    TURNS,
-    EXCLUDED,
-    NO_PASS,
-    IN_CHUNKS,
-    NO_WORKSPACE,
-    REFUSED,
-    UNEXPLAINED,
-    TOPICS
-};
-
-static const struct {
-    const char *title;
-    const char *advice;
-} topics[TOPICS] = {
-    [UNAWARE_MESSAGES] =
-        {"Messages staged whole",
-         "The MPI library is not GPU-aware, and these went neither over NVLink nor over rails. "
-         "Those of less than 40 bytes never do, nor do the first between two ranks, until the "
-         "receiver has mapped the sender's workspace: send fewer, larger messages. If the GPUs "
-         "reach each other by NVLink, see that FABRAIL_PATHS allows peer on all ranks. Between "
-         "hosts that NVLink joins, FABRAIL_CLIQUE_MIN is the least that goes that way; between "
-         "others it is FABRAIL_RAIL_MIN over two or more NICs, and from FABRAIL_PIPELINE_MIN on "
-         "messages overlap their copies with the network."},
-    [UNAWARE_COLLECTIVES] =
-        {"Collectives staged whole",
-         "The MPI library is not GPU-aware, and these did not go over NVLink. Blocking ones do "
-         "where all ranks give device memory and their GPUs reach each other, nonblocking ones "
-         "that move data on one host alone, reductions by predefined operations on predefined "
-         "datatypes; FABRAIL_PATHS has to allow peer on all ranks. The first two on a communicator "
-         "may be staged in any case: keep communicators, and make none anew for each step."},
-    [NONBLOCKING] = {"Nonblocking and persistent reductions staged",
-                     "The MPI library is not GPU-aware, and over NVLink Fabrail moves reductions "
-                     "in their blocking forms alone: call these where nothing is done meanwhile."},
-    [UNAWARE_OTHERS] =
-        {"Files, windows and packing staged",
-         "These functions work on host memory where the MPI library is not GPU-aware. Nothing "
-         "moves them faster but a GPU-aware MPI library."},
-    [TURNS] = {"Messages between ranks that share a GPU",
-               "Ranks on one GPU take turns there, by slices of time, and copies within it wait "
-               "for them; "
-               "short messages wait less through host memory. NVIDIA's MPS lets such ranks use the "
-               "GPU at "
-               "once: start it, or give each rank a GPU of its own."},
-    [EXCLUDED] =
-        {"Functions that the GPU-aware MPI excludes",
-         "The MPI library's manual lists these as not able to take device memory, so they are "
-         "staged. Their blocking forms, or messages in their place, would go the direct way."},
-    [NO_PASS] = {"Path pass is switched off",
-                 "The MPI library is GPU-aware, but FABRAIL_PATHS leaves out pass: allow it, and "
-                 "these buffers need no staging."},
-    [IN_CHUNKS] =
-        {"Messages in chunks",
-         "These went through page-locked memory in chunks, whose copies overlap with the network. "
-         "That is the way where GPUs cannot map each other's memory. Between hosts that have two "
-         "NICs or more in common path rail is faster: fabrail info says whether it can be taken."},
-    [NO_WORKSPACE] =
-        {"No room in the workspace",
-         "These buffers would have been faster by NVLink or all NICs, through device memory of the "
-         "workspace: raise FABRAIL_WORKSPACE_MAX, or see in the warnings what was missing, such as "
-         "an IMEX channel."},
-    [REFUSED] =
-        {"Calls that were refused",
-         "No path was correct for these buffers, and the calls returned an MPI error. Windows over "
-         "device memory need host memory; for the others allow path host in FABRAIL_PATHS."},
-    [UNEXPLAINED] = {"Other staging", "The reasons stand in the table of functions."},
-};
-
-static bool says(const struct fr_tools_job_function *function, const char *words)
-{
-    return function->reason && strstr(function->reason, words) != NULL;
-}
-
-static bool is_deferred(const char *name)
-{
-    const char *suffix = strstr(name, "_init");
-    return strncmp(name, "MPI_I", 5) == 0 || (suffix && suffix[5] == '\0');
-}
-
 static int topic_of(const struct fr_tools_job_function *function)
 {
-    enum kind kind = kind_of(function->name);
-    if (function->path == FR_TOOLS_JOB_REFUSE)
-        return REFUSED;
-    if (function->path == FR_TOOLS_JOB_PASS && says(function, "no fabric workspace"))
-        return NO_WORKSPACE;
-    if (function->path != FR_TOOLS_JOB_HOST || !function->totals.buffers)
-        return -1;
-    if (function->scheme && strcmp(function->scheme, "pipeline") == 0)
-        return IN_CHUNKS;
-    if (says(function, "excludes pass"))
-        return NO_PASS;
-    if (says(function, "GPU support excludes"))
-        return EXCLUDED;
-    if (says(function, "take turns on one GPU"))
-        return TURNS;
-    if (says(function, "no device workspace"))
-        return NO_WORKSPACE;
-    if (kind == MESSAGE)
-        return UNAWARE_MESSAGES;
-    if (!function->reason)
-        return UNEXPLAINED;
-    if (kind == REDUCTION && is_deferred(function->name))
-        return NONBLOCKING;
-    return kind == OTHER ? UNAWARE_OTHERS : UNAWARE_COLLECTIVES;
+    const struct fr_verdict_reason reason = {
+        .name = function->name,
+        .scheme = function->scheme,
+        .reason = function->reason,
+        .path = fr_tools_job_policy_path(function->path),
+        .has_buffers = function->totals.buffers > 0,
+    };
+    return fr_verdict_topic(&reason);
 }
 
 const char *fr_tools_job_advice(const struct fr_tools_job_function *function, const char **title)
@@ -148,8 +25,8 @@ const char *fr_tools_job_advice(const struct fr_tools_job_function *function, co
     int topic = topic_of(function);
     if (topic < 0)
         return NULL;
-    *title = topics[topic].title;
-    return topics[topic].advice;
+    *title = fr_verdict_topic_title(topic);
+    return fr_verdict_topic_advice(topic);
 }
 
 // The functions of a topic that weigh most.
@@ -177,7 +54,7 @@ static uint64_t cost_of(const struct fr_tools_job_totals *totals)
 static void write_topic(FILE *out, const struct fr_job *job, int topic,
                         const struct fr_tools_job_totals *totals)
 {
-    fprintf(out, "<li><h3>%s</h3><p class=\"cost\">", topics[topic].title);
+    fprintf(out, "<li><h3>%s</h3><p class=\"cost\">", fr_verdict_topic_title(topic));
     fr_html_number(out, FR_UNIT_BYTES, totals->bytes, "advice.%d.bytes", topic);
     fputs(" in ", out);
     fr_html_number(out, FR_UNIT_COUNT, totals->buffers, NULL);
@@ -185,17 +62,17 @@ static void write_topic(FILE *out, const struct fr_job *job, int topic,
     fr_html_number(out, FR_UNIT_NS, cost_of(totals), "advice.%d.ns", topic);
     fputs(" outside MPI: ", out);
     write_names(out, job, topic);
-    fprintf(out, "</p><p>%s</p></li>\n", topics[topic].advice);
+    fprintf(out, "</p><p>%s</p></li>\n", fr_verdict_topic_advice(topic));
 }
 
 // What has cost most comes first.
 static void write_topics(FILE *out, const struct fr_job *job,
                          const struct fr_tools_job_totals *totals)
 {
-    bool written[TOPICS] = {false};
-    for (int place = 0; place < TOPICS; place++) {
+    bool written[FR_VERDICT_TOPICS] = {false};
+    for (int place = 0; place < FR_VERDICT_TOPICS; place++) {
         int next = -1;
-        for (int topic = 0; topic < TOPICS; topic++) {
+        for (int topic = 0; topic < FR_VERDICT_TOPICS; topic++) {
             if (!written[topic] && totals[topic].buffers &&
                 (next < 0 || cost_of(&totals[topic]) > cost_of(&totals[next])))
                 next = topic;
@@ -209,7 +86,8 @@ static void write_topics(FILE *out, const struct fr_job *job,
 
 void fr_page_advice(FILE *out, const struct fr_job *job)
 {
-    struct fr_tools_job_totals totals[TOPICS] = {{.calls = 0}}, paths[FR_TOOLS_JOB_PATHS];
+    struct fr_tools_job_totals totals[FR_VERDICT_TOPICS] = {{.calls = 0}},
+                               paths[FR_TOOLS_JOB_PATHS];
     bool any = false;
     fr_tools_job_sum(job, paths);
     for (size_t i = 0; i < job->function_count; i++) {

@@ -74,6 +74,7 @@ static void write_path_row(FILE *out, unsigned path, const struct fr_tools_job_t
     write_cell(out, FR_UNIT_COUNT, totals->calls, counts ? all->calls : 0, name, "calls");
     write_cell(out, FR_UNIT_NS, fr_tools_job_ns(totals), counts ? fr_tools_job_ns(all) : 0, name,
                "ns");
+    write_cell(out, FR_UNIT_NS, totals->wait_ns, 0, name, "wait_ns");
     write_cell(out, FR_UNIT_NS, totals->fabrail_ns, 0, name, "fabrail_ns");
     write_cell(out, FR_UNIT_NS, totals->copies_ns, 0, name, "copies_ns");
     write_cell(out, FR_UNIT_NS, totals->mpi_ns, 0, name, "mpi_ns");
@@ -94,7 +95,8 @@ void fr_page_paths(FILE *out, const struct fr_job *job)
     fputs("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Table of paths\">"
           "<table><thead><tr><th scope=\"col\">Path</th><th scope=\"col\">Bytes</th>"
           "<th scope=\"col\">Buffers</th><th scope=\"col\">Calls</th><th scope=\"col\">Time</th>"
-          "<th scope=\"col\">in Fabrail</th><th scope=\"col\">in copies</th>"
+          "<th scope=\"col\">waiting</th><th scope=\"col\">in Fabrail</th><th scope=\"col\">in "
+          "copies</th>"
           "<th scope=\"col\">in MPI</th></tr></thead><tbody>\n",
           out);
     for (unsigned path = 0; path < FR_TOOLS_JOB_PATHS; path++) {

@@ -127,6 +127,13 @@ static json_object *complain(struct fr_file *file, const char *key)
     return NULL;
 }
 
+bool fr_file_has(json_object *object, const char *key)
+{
+    json_object *member;
+    return json_object_is_type(object, json_type_object) &&
+           json_object_object_get_ex(object, key, &member);
+}
+
 json_object *fr_file_member(struct fr_file *file, json_object *object, const char *key,
                             json_type type)
 {

@@ -22,6 +22,7 @@ struct fr_file {
     const char *name;
     bool wrong;
 };
+bool fr_file_has(json_object *object, const char *key); // complains of nothing
 json_object *fr_file_member(struct fr_file *file, json_object *object, const char *key,
                             json_type type);
 uint64_t fr_file_count(struct fr_file *file, json_object *object, const char *key);

@@ -31,6 +31,17 @@ const char *fr_tools_job_path_about(unsigned path)
     return paths[path].about;
 }
 
+enum fr_policy_path fr_tools_job_policy_path(unsigned path)
+{
+    static const enum fr_policy_path known[FR_TOOLS_JOB_PATHS] = {
+        [FR_TOOLS_JOB_PASS] = FR_PATH_PASS,     [FR_TOOLS_JOB_HOST] = FR_PATH_HOST,
+        [FR_TOOLS_JOB_FABRIC] = FR_PATH_FABRIC, [FR_TOOLS_JOB_PEER] = FR_PATH_PEER,
+        [FR_TOOLS_JOB_RAIL] = FR_PATH_RAIL,     [FR_TOOLS_JOB_REFUSE] = FR_PATH_REFUSE,
+        [FR_TOOLS_JOB_NONE] = FR_PATH_COUNT,
+    };
+    return known[path];
+}
+
 bool fr_tools_job_path_named(const char *name, unsigned *path)
 {
     for (unsigned i = 0; i < FR_TOOLS_JOB_PATHS; i++) {
@@ -50,6 +61,7 @@ void fr_tools_job_add(struct fr_tools_job_totals *to, const struct fr_tools_job_
     to->fabrail_ns += from->fabrail_ns;
     to->copies_ns += from->copies_ns;
     to->mpi_ns += from->mpi_ns;
+    to->wait_ns += from->wait_ns;
 }
 
 void fr_tools_job_sum(const struct fr_job *job, struct fr_tools_job_totals sums[FR_TOOLS_JOB_PATHS])
@@ -72,13 +84,22 @@ static int compare(uint64_t a, uint64_t b)
     return a > b ? -1 : a < b;
 }
 
-// The largest first; of those without bytes, what took longest.
-static int by_bytes(const void *a, const void *b)
+bool fr_tools_job_is_of_start(const char *name)
+{
+    return strncmp(name, "MPI_Init", 8) == 0 || strncmp(name, "MPI_Session", 11) == 0 ||
+           strcmp(name, "MPI_Finalize") == 0;
+}
+
+// What took longest comes first, and the start of MPI last.
+static int by_time(const void *a, const void *b)
 {
     const struct fr_tools_job_function *first = a, *second = b;
-    int order = compare(first->totals.bytes, second->totals.bytes);
+    int order =
+        (int)fr_tools_job_is_of_start(first->name) - (int)fr_tools_job_is_of_start(second->name);
     if (order == 0)
         order = compare(fr_tools_job_ns(&first->totals), fr_tools_job_ns(&second->totals));
+    if (order == 0)
+        order = compare(first->totals.bytes, second->totals.bytes);
     return order ? order : strcmp(first->name, second->name);
 }
 
@@ -94,14 +115,28 @@ static void sort(void *array, size_t count, size_t bytes, int (*order)(const voi
         qsort(array, count, bytes, order);
 }
 
+static bool judge(struct fr_job *job)
+{
+    struct fr_verdict_rank *facts = calloc(job->rank_count, sizeof(*facts));
+    int count = 0;
+    for (size_t i = 0; facts && i < job->rank_count; i++) {
+        if (job->ranks[i].detailed)
+            facts[count++] = job->ranks[i].facts;
+    }
+    bool done = facts && fr_verdict_judge(facts, count, job->size, &job->verdict);
+    job->judged = done && count > 0;
+    free(facts);
+    return done || fr_tool_complain("out of memory");
+}
+
 bool fr_tools_job_finish(struct fr_job *job)
 {
     if (job->rank_count == 0)
         return fr_tool_complain("there is no rank in what was given");
     sort(job->ranks, job->rank_count, sizeof(*job->ranks), by_number);
-    sort(job->functions, job->function_count, sizeof(*job->functions), by_bytes);
+    sort(job->functions, job->function_count, sizeof(*job->functions), by_time);
     sort(job->rails, job->rail_count, sizeof(*job->rails), by_rail_name);
-    return true;
+    return judge(job);
 }
 
 void fr_tools_job_free(struct fr_job *job)
@@ -120,6 +155,13 @@ void fr_tools_job_free(struct fr_job *job)
         free(job->rails[i].name);
     for (size_t i = 0; i < job->warning_count; i++)
         free(job->warnings[i].text);
+    for (size_t i = 0; i < job->setting_count; i++) {
+        free(job->settings[i].name);
+        free(job->settings[i].value);
+    }
+    free(job->settings);
+    free(job->gpu);
+    free(job->command);
     free(job->ranks);
     free(job->functions);
     free(job->rails);

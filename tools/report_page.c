@@ -133,7 +133,7 @@ static void write_style_of_paths(FILE *out)
                 fr_tools_job_path_name(path));
 }
 
-void fr_page_write(FILE *out, const struct fr_job *job)
+void fr_page_write(FILE *out, const struct fr_job *job, const struct fr_job *other)
 {
     fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
           "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
@@ -144,26 +144,31 @@ void fr_page_write(FILE *out, const struct fr_job *job)
     write_style_of_paths(out);
     fputs("</style></head>\n<body>\n<a class=\"skip\" href=\"#main\">To the report</a>\n", out);
     write_lead(out, job);
+    fr_page_verdict(out, job);
     write_notices(out, job);
     write_tiles(out, job);
     fputs("<div class=\"bar\"><nav aria-label=\"Parts\"></nav>"
           "<label class=\"exact\" hidden><input type=\"checkbox\" id=\"exact\"> exact "
           "numbers</label></div>\n<main id=\"main\">\n",
           out);
+    if (other)
+        fr_page_compare(out, job, other);
+    fr_page_functions(out, job);
     fr_page_paths(out, job);
     fr_page_advice(out, job);
     fr_page_matrix(out, job);
     fr_page_sizes(out, job);
-    fr_page_functions(out, job);
     fr_page_rails(out, job);
     fr_page_ranks(out, job);
     fr_page_warnings(out, job);
+    fr_page_job(out, job);
     fputs("</main>\n<footer><p>Written by Fabrail ", out);
     fr_html_text(out, PACKAGE_VERSION);
     fputs(" from reports of Fabrail ", out);
     fr_html_text(out, job->fabrail);
-    fputs(". Host buffers are not counted. Time in Fabrail includes waiting for other ranks; of "
-          "short calls that are made often only some are timed, and stand for the others. "
+    fputs(". Host buffers are not counted. Waiting is what is known of it: the "
+          "rest is part of the time in the MPI library. Of short calls that are made often only "
+          "some are timed, and stand for the others. "
           "<b>man 7 fabrail</b> explains paths and settings.</p></footer>\n<script>\n",
           out);
     fputs(fr_report_js, out);

@@ -43,6 +43,7 @@ static struct fr_tools_job_totals read_totals(struct fr_file *file, json_object 
         .fabrail_ns = fr_file_count(file, object, "fabrail_ns"),
         .copies_ns = fr_file_count(file, object, "copies_ns"),
         .mpi_ns = fr_file_count(file, object, "mpi_ns"),
+        .wait_ns = fr_file_has(object, "wait_ns") ? fr_file_count(file, object, "wait_ns") : 0,
     };
 }
 
@@ -105,6 +106,8 @@ static bool add_rank(struct fr_job *job, struct fr_file *file, json_object *tota
     rank->host = copy(fr_file_text(file, totals, "host"));
     rank->ended = copy(fr_file_text(file, totals, "ended"));
     rank->wall_ns = fr_file_count(file, totals, "wall_ns");
+    rank->facts.rank = number;
+    rank->facts.wall_ns = rank->wall_ns;
     json_object_object_foreach(paths, key, value)
     {
         unsigned path;
@@ -112,6 +115,24 @@ static bool add_rank(struct fr_job *job, struct fr_file *file, json_object *tota
             rank->paths[path] = read_totals(file, value);
     }
     return !file->wrong;
+}
+
+// Adds a row to what the verdict rests on, as the library does.
+static void add_fact(struct fr_job *job, const char *name, unsigned path, const char *scheme,
+                     const char *reason, const struct fr_tools_job_totals *totals)
+{
+    const struct fr_verdict_reason why = {.name = name,
+                                          .scheme = scheme,
+                                          .reason = reason,
+                                          .path = fr_tools_job_policy_path(path),
+                                          .has_buffers = totals->buffers > 0};
+    fr_verdict_add_row(&job->ranks[job->current].facts, &why,
+                       &(struct fr_verdict_row){.calls = totals->calls,
+                                                .bytes = totals->bytes,
+                                                .fabrail_ns = totals->fabrail_ns,
+                                                .copies_ns = totals->copies_ns,
+                                                .mpi_ns = totals->mpi_ns,
+                                                .wait_ns = totals->wait_ns});
 }
 
 static bool add_function(struct fr_job *job, struct fr_file *file, json_object *row)
@@ -140,6 +161,7 @@ static bool add_function(struct fr_job *job, struct fr_file *file, json_object *
         found->reason = copy(reason);
     }
     fr_tools_job_add(&found->totals, &totals);
+    add_fact(job, name, path, scheme, reason, &totals);
     return true;
 }
 
@@ -212,6 +234,9 @@ static bool add_rail(struct fr_job *job, struct fr_file *file, json_object *row)
             return false;
         rail->name = copy(name ? name : "");
     }
+    struct fr_verdict_rank *facts = &job->ranks[job->current].facts;
+    facts->rails++;
+    facts->rails_lost += json_object_get_boolean(lost) ? 1 : 0;
     rail->ranks++;
     rail->lost += json_object_get_boolean(lost);
     rail->sent_bytes += fr_file_count(file, row, "sent_bytes");
@@ -219,6 +244,37 @@ static bool add_rail(struct fr_job *job, struct fr_file *file, json_object *row)
     rail->device_bytes += fr_file_count(file, row, "device_bytes");
     rail->stripes += fr_file_count(file, row, "stripes");
     return !file->wrong;
+}
+
+static bool add_wait(struct fr_job *job, struct fr_file *file, json_object *row)
+{
+    int rank = fr_file_int(file, row, "rank");
+    uint64_t ns = fr_file_count(file, row, "ns");
+    if (file->wrong)
+        return false;
+    if (rank < 0 || rank >= job->size)
+        return fr_tool_complain("%s waits for rank %d in a job of %d ranks", file->name, rank,
+                                job->size);
+    fr_verdict_add_wait(&job->ranks[job->current].facts, rank, ns);
+    return true;
+}
+
+static bool add_setting(struct fr_job *job, struct fr_file *file, json_object *row)
+{
+    const char *name = fr_file_text(file, row, "name"), *value = fr_file_text(file, row, "value");
+    for (size_t i = 0; i < job->setting_count; i++) {
+        if (same(job->settings[i].name, name)) // the ranks agree, or the first stands for them
+            return true;
+    }
+    if (file->wrong)
+        return false;
+    struct fr_tools_job_setting *setting =
+        append(&job->settings, &job->setting_count, sizeof(*setting));
+    if (!setting)
+        return false;
+    setting->name = copy(name);
+    setting->value = copy(value);
+    return true;
 }
 
 static bool add_warning(struct fr_job *job, struct fr_file *file, json_object *row)
@@ -254,6 +310,18 @@ static bool add_rows(struct fr_job *job, struct fr_file *file, json_object *repo
             return false;
     }
     return rows != NULL;
+}
+
+// Reads what the first reports of Fabrail did not have.
+static bool add_surroundings(struct fr_job *job, struct fr_file *file, json_object *report)
+{
+    if (fr_file_has(report, "gpu") && !job->gpu)
+        job->gpu = copy(fr_file_text_or_null(file, report, "gpu"));
+    if (fr_file_has(report, "command") && !job->command)
+        job->command = copy(fr_file_text_or_null(file, report, "command"));
+    return (!fr_file_has(report, "settings") ||
+            add_rows(job, file, report, "settings", add_setting)) &&
+           (!fr_file_has(report, "waits") || add_rows(job, file, report, "waits", add_wait));
 }
 
 // The first report says what the job is; the others have to agree.
@@ -301,7 +369,8 @@ static bool add_report(struct fr_job *job, struct fr_file *file, json_object *re
     job->workspace_peak_bytes = peak > job->workspace_peak_bytes ? peak : job->workspace_peak_bytes;
     if (!job->fabric_memory)
         job->fabric_memory = copy(fr_file_text(file, report, "fabric_memory"));
-    return add_rows(job, file, report, "functions", add_function) &&
+    return add_surroundings(job, file, report) &&
+           add_rows(job, file, report, "functions", add_function) &&
            add_rows(job, file, report, "calls", add_function) &&
            add_rows(job, file, report, "sizes", add_size) &&
            add_peers(job, file, report, job->ranks[job->current].rank) &&

@@ -9,16 +9,18 @@
 
 enum { MANY = 24 }; // rows beyond which a table is folded up
 
-// Where the time of calls went: Fabrail, copies, the MPI library.
+// Where the time of calls went: waiting, Fabrail, copies, the MPI library.
 static void write_split(FILE *out, const struct fr_tools_job_totals *totals, uint64_t longest)
 {
     const struct {
         const char *class;
         uint64_t ns;
-    } parts[] = {
-        {"t-own", totals->fabrail_ns}, {"t-copy", totals->copies_ns}, {"t-mpi", totals->mpi_ns}};
+    } parts[] = {{"t-wait", totals->wait_ns},
+                 {"t-own", totals->fabrail_ns},
+                 {"t-copy", totals->copies_ns},
+                 {"t-mpi", totals->mpi_ns}};
     fputs("<div class=\"row\" aria-hidden=\"true\">", out);
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(parts); i++) {
         if (parts[i].ns && longest)
             fprintf(out, "<span class=\"seg %s\" style=\"width:%.2f%%\"></span>", parts[i].class,
                     (double)parts[i].ns * 100 / (double)longest);
@@ -28,10 +30,22 @@ static void write_split(FILE *out, const struct fr_tools_job_totals *totals, uin
 
 static void write_time_legend(FILE *out)
 {
-    fputs("<p class=\"legend\"><span><span class=\"swatch t-own\"></span>in Fabrail, also waiting"
-          "</span> <span><span class=\"swatch t-copy\"></span>in copies</span> <span><span "
+    fputs("<p class=\"legend\"><span><span class=\"swatch t-wait\"></span>waiting</span> "
+          "<span><span class=\"swatch t-own\"></span>in Fabrail</span> <span><span class=\"swatch "
+          "t-copy\"></span>in copies</span> <span><span "
           "class=\"swatch t-mpi\"></span>in the MPI library</span></p>\n",
           out);
+}
+
+// Bytes a second while ranks did not wait.
+static void write_rate(FILE *out, const struct fr_tools_job_totals *totals)
+{
+    char text[FR_UNIT_TEXT_BYTES];
+    uint64_t ns = fr_tools_job_ns(totals) - totals->wait_ns;
+    if (!totals->bytes || !ns)
+        return;
+    uint64_t rate = (uint64_t)((double)totals->bytes * 1e9 / (double)ns);
+    fprintf(out, "<small>%s/s</small>", fr_unit_text(FR_UNIT_BYTES, rate, text));
 }
 
 static void write_function(FILE *out, const struct fr_tools_job_function *function, size_t index,
@@ -49,15 +63,18 @@ static void write_function(FILE *out, const struct fr_tools_job_function *functi
         fr_html_text(out, function->scheme);
         fputs("</small>", out);
     }
-    fputs(totals->bytes ? "</td><td>" : "</td><td class=\"zero\">", out);
-    fr_html_number(out, FR_UNIT_BYTES, totals->bytes, "functions.%zu.bytes", index);
-    fputs("</td><td>", out);
-    fr_html_number(out, FR_UNIT_COUNT, totals->calls, "functions.%zu.calls", index);
     fputs("</td><td class=\"plot\">", out);
     fputs("<div class=\"beside\">", out);
-    write_split(out, totals, longest);
+    write_split(out, totals, fr_tools_job_is_of_start(function->name) ? 0 : longest);
     fr_html_number(out, FR_UNIT_NS, fr_tools_job_ns(totals), "functions.%zu.ns", index);
-    fputs("</div></td><td class=\"text why\">", out);
+    fputs("</div></td><td>", out);
+    fr_html_number(out, FR_UNIT_NS, totals->wait_ns, "functions.%zu.wait_ns", index);
+    fputs(totals->bytes ? "</td><td>" : "</td><td class=\"zero\">", out);
+    fr_html_number(out, FR_UNIT_BYTES, totals->bytes, "functions.%zu.bytes", index);
+    write_rate(out, totals);
+    fputs("</td><td>", out);
+    fr_html_number(out, FR_UNIT_COUNT, totals->calls, "functions.%zu.calls", index);
+    fputs("</td><td class=\"text why\">", out);
     fr_html_text(out, function->reason ? function->reason : "");
     fputs("</td></tr>\n", out);
 }
@@ -69,16 +86,17 @@ void fr_page_functions(FILE *out, const struct fr_job *job)
         return;
     for (size_t i = 0; i < job->function_count; i++) {
         uint64_t ns = fr_tools_job_ns(&job->functions[i].totals);
-        longest = ns > longest ? ns : longest;
+        longest = ns > longest && !fr_tools_job_is_of_start(job->functions[i].name) ? ns : longest;
     }
-    fputs("<section id=\"functions\"><h2>Functions</h2>\n<p class=\"about\">Of all ranks, the most "
-          "bytes first.</p>\n",
+    fputs("<section id=\"functions\"><h2>Functions</h2>\n<p class=\"about\">Of all ranks, the "
+          "slowest first.</p>\n",
           out);
     write_time_legend(out);
     fputs("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Table of functions\">"
-          "<table><thead><tr><th scope=\"col\">Function</th><th scope=\"col\" "
+          "<table class=\"sortable\"><thead><tr><th scope=\"col\">Function</th><th scope=\"col\" "
           "class=\"text\">Path</th>"
-          "<th scope=\"col\">Bytes</th><th scope=\"col\">Calls</th><th scope=\"col\">Time</th>"
+          "<th scope=\"col\" aria-sort=\"descending\">Time</th><th scope=\"col\">Waiting</th>"
+          "<th scope=\"col\">Bytes</th><th scope=\"col\">Calls</th>"
           "<th scope=\"col\" class=\"text\">Because</th></tr></thead><tbody>\n",
           out);
     for (size_t i = 0; i < job->function_count; i++)
@@ -111,6 +129,8 @@ static void write_rank(FILE *out, const struct fr_tools_job_rank *rank, uint64_t
     write_split(out, &all, longest);
     fr_html_number(out, FR_UNIT_NS, fr_tools_job_ns(&all), "ranks.%d.ns", rank->rank);
     fputs("</div></td><td>", out);
+    fr_html_number(out, FR_UNIT_NS, all.wait_ns, "ranks.%d.wait_ns", rank->rank);
+    fputs("</td><td>", out);
     fr_html_number(out, FR_UNIT_NS, rank->wall_ns, "ranks.%d.wall_ns", rank->rank);
     fputs("</td><td class=\"text\">", out);
     fr_html_text(out, rank->ended);
@@ -134,8 +154,10 @@ void fr_page_ranks(FILE *out, const struct fr_job *job)
     if (many)
         fprintf(out, "<details><summary>All %zu ranks</summary>\n", job->rank_count);
     fputs("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Table of ranks\">"
-          "<table><thead><tr><th scope=\"col\">Rank</th><th scope=\"col\" class=\"text\">Host</th>"
+          "<table class=\"sortable\"><thead><tr><th scope=\"col\">Rank</th><th scope=\"col\" "
+          "class=\"text\">Host</th>"
           "<th scope=\"col\">Bytes</th><th scope=\"col\">Staged</th><th scope=\"col\">Time</th>"
+          "<th scope=\"col\">Waiting</th>"
           "<th scope=\"col\">Start to end</th><th scope=\"col\" class=\"text\">Ended "
           "by</th></tr></thead><tbody>\n",
           out);

@@ -239,6 +239,17 @@ bool fr_core_settings_of_site(const char *name, size_t length);
 enum { FR_ALIKE_BYTES = 256 };
 const char *fr_core_settings_alike(const struct fr_settings *settings, char text[FR_ALIKE_BYTES]);
 
+// One setting of this process.
+struct fr_core_setting {
+    const char *name;         // with the prefix
+    const char *value;        // as the environment gives it, or the default
+    const char *default_text; // "" for none
+    bool is_given;            // by the environment, in a way that is understood
+};
+// Writes the setting of this number, from 0 on. Returns false beyond the last. Its texts stay.
+// Signal-safe once the settings have been read.
+bool fr_core_setting_at(size_t index, struct fr_core_setting *setting);
+
 // Writes the table of settings as manual page source (roff) to the open stdio stream `stream`.
 void fr_core_settings_write_manual(void *stream);
 

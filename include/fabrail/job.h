@@ -34,6 +34,8 @@ struct fr_job_facts {
     uint32_t pipelines;       // 1 if it sends some of them in fragments
     uint32_t exchanges;       // 1 if it takes part in collectives over NVLink (module coll)
     uint32_t rails;           // 1 if it takes messages over rails
+    uint32_t reports;         // 1 if it writes a report, and gives its facts at the end
+    uint32_t unused;          // 0
 };
 
 // Tags on Fabrail's own communicator. Tags above FR_JOB_UNUSED_TAG belong to module coll, which
@@ -84,6 +86,13 @@ bool fr_job_census_end(bool may, bool needs);
 // a while with an error. Returns false then, and no communicator may be relied on. A failure of
 // MPI leaves the facts unknown.
 bool fr_job_gather(const struct fr_job_facts *own);
+
+struct fr_wait;
+// Completes a request of an operation that other processes take part in. That can take as long as
+// the last one takes to come. Calls `progress` and `look` all the time; either may be NULL. Returns
+// false when `look` no longer wants to wait, else true with MPI's result in *result.
+bool fr_job_complete(void *request, void (*progress)(void), bool (*look)(struct fr_wait *wait),
+                     int *result);
 
 // Waits until all processes of MPI_COMM_WORLD have come here. All call it, or none, after
 // fr_job_gather. Calls `progress` all the time, for processes that need something of this one

@@ -74,6 +74,17 @@ void fr_report_touch(enum fr_policy_path path);
 void fr_report_begin(enum fr_fn fn);
 // Ends a call. Called by fr_report_call_end alone.
 void fr_report_end(void);
+// Counts the wait for a message. Called by fr_report_waited alone.
+void fr_report_count_wait(int rank);
+// Says that the calling thread's call has just learned of a message whose bytes are still to be
+// moved: its time in the real MPI so far was spent waiting for `rank` of MPI_COMM_WORLD, or for
+// several if that is -1.
+static inline void fr_report_waited(int rank)
+{
+    if (FR_UNLIKELY(fr_report_on))
+        fr_report_count_wait(rank);
+}
+
 // Says that the calling thread begins to serve a call of `fn`, if a report is asked for.
 static inline void fr_report_call_begin(enum fr_fn fn)
 {
@@ -102,8 +113,12 @@ struct fr_report_rail {
 // MPI_Finalize.
 void fr_report_rails(const struct fr_report_rail *rails, unsigned count);
 
+// Returns whether this process gives what it has counted to rank 0 at the end.
+bool fr_report_gathers(void);
+
 // Writes the report to where FABRAIL_REPORT says, and the trace. Called just before the real
-// MPI_Finalize. A report is written once.
+// MPI_Finalize. A report is written once. Where the facts of module job say that all processes
+// gather, this is collective, and rank 0 finds the verdict of the job.
 void fr_report_write(const struct fr_report_job *job);
 // Writes the report and the trace when MPI_Abort is called.
 void fr_report_write_abort(void);

@@ -8,6 +8,7 @@
 #include "coll/mapset.h"
 #include "coll/team_memory.h"
 #include "fabrail/coll/queue.h"
+#include "fabrail/core/meter.h"
 
 static bool enter(struct fr_coll_task *task, enum fr_coll_stage stage)
 {
@@ -103,6 +104,18 @@ static bool end_agreement(struct fr_coll_task *task, enum fr_status status)
     return true;
 }
 
+// Meters the wait for the last rank to come, in a call that waits. A kernel that then moves the
+// bytes at once, which takes microseconds, is part of it.
+static void meter_wait(struct fr_coll_task *task, bool met)
+{
+    if (met) {
+        fr_core_meter_end(FR_METER_WAIT, task->waiting);
+        task->waiting = 0;
+    } else if (task->waits && !task->waiting) {
+        task->waiting = fr_core_meter_begin();
+    }
+}
+
 static bool meet_adverts(struct fr_coll_task *task)
 {
     struct fr_coll_team *team = task->team;
@@ -115,6 +128,7 @@ static bool meet_adverts(struct fr_coll_task *task)
     };
     bool met = false;
     enum fr_status status = fr_coll_round_meet(team, &task->round, &post, &met);
+    meter_wait(task, met || status != FR_OK);
     if (status != FR_OK)
         return end(task, status);
     if (!met)
@@ -225,6 +239,7 @@ static void begin(struct fr_coll_task *task, struct fr_coll_team *team, const ch
     task->stage = FR_COLL_STAGE_TURN;
     task->status = FR_OK;
     task->waits = false;
+    task->waiting = 0;
     task->turn = team->begun++;
     task->step = 0;
     task->done = FR_COLL_SLAB_POSTED;

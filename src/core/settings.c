@@ -257,7 +257,9 @@ static const struct row rows[] = {
     {"REPORT", ROW_STRING, AT(report), .default_text = "",
      .help =
          "Where MPI_Finalize writes a report of what was done with which messages: nothing for no\n"
-         "report, text for standard error, else the name of a file. With %r in it, that becomes\n"
+         "report, text for standard error, else the name of a file. Text is what the first eight\n"
+         "ranks did, and the verdict of the job in fifteen lines of rank 0: what the time in MPI\n"
+         "went to, which ranks came late, and what to do. With %r in a file's name, that becomes\n"
          "the rank in the file of each rank, and job in a summary of them; without, one file "
          "holds\n"
          "the whole job. A rank that is aborted or killed by a signal writes what there is."},
@@ -615,6 +617,35 @@ static void keep_text(const struct row *row)
     *member = copy != NULL ? copy : "";
 }
 
+// What the environment gave, NULL for nothing that is understood.
+static const char *given[FR_ARRAY_LENGTH(rows)];
+static char names[FR_ARRAY_LENGTH(rows)][48];
+
+static void keep_given(void)
+{
+    struct fr_settings scratch = {.log = FR_LOG_WARN};
+    for (size_t r = 0; r < FR_ARRAY_LENGTH(rows); r++) {
+        snprintf(names[r], sizeof(names[r]), PREFIX "%s", rows[r].name);
+        const char *value = getenv(names[r]);
+        bool is_empty = value != NULL && *value == '\0' && rows[r].type != ROW_STRING;
+        if (value != NULL && !is_empty && apply(&rows[r], value, &scratch))
+            given[r] = strdup(value);
+    }
+}
+
+bool fr_core_setting_at(size_t index, struct fr_core_setting *setting)
+{
+    if (index >= FR_ARRAY_LENGTH(rows))
+        return false;
+    (void)fr_core_settings();
+    *setting = (struct fr_core_setting){.name = names[index],
+                                        .value = given[index] != NULL ? given[index]
+                                                                      : rows[index].default_text,
+                                        .default_text = rows[index].default_text,
+                                        .is_given = given[index] != NULL};
+    return true;
+}
+
 static FR_TLS bool is_reading;
 
 static void read_process_settings(void)
@@ -627,6 +658,7 @@ static void read_process_settings(void)
         if (rows[r].type == ROW_STRING)
             keep_text(&rows[r]);
     }
+    keep_given();
     atomic_store_explicit(&process_ready, &process_settings, memory_order_release);
     is_reading = false;
 }

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "fabrail/job.h"
+#include "fabrail/report.h"
 #include "intercept/intercept_int.h"
 
 #include <string.h>
@@ -40,11 +41,11 @@ bool fr_intercept_gather_facts(void)
     bool for_fabric = settings->fabric == FR_FABRIC_AUTO &&
                       (settings->paths & FR_PATH_BIT_FABRIC) && fr_intercept_is_gpu_aware();
     bool for_peers = settings->paths & FR_PATH_BIT_PEER;
-    struct fr_job_facts own = {.host = fr_job_host()};
+    struct fr_job_facts own = {.host = fr_job_host(), .reports = fr_report_gathers()};
     bool may = for_fabric || for_peers;
     bool needs = fr_device_is_installed() || (for_peers && fr_intercept_wants_host_rails());
-    if (fr_job_size() < 2 || !fr_job_census_end(may, may && needs))
-        return true; // a job without GPUs has nothing to tell
+    if (fr_job_size() < 2 || !fr_job_census_end(may, (may && needs) || own.reports))
+        return true; // a job without GPUs or report has nothing to tell
     if (for_fabric)
         describe_clique(&own);
     if (for_peers) {

@@ -27,12 +27,6 @@ bool fr_job_comm_make(void);
 // Frees Fabrail's own communicator.
 void fr_job_comm_free(void);
 
-// Completes a request of an operation that other processes take part in. That can take as long as
-// the last one takes to come. Calls `progress` and `look` all the time; either may be NULL. Returns
-// false when `look` no longer wants to wait, else true with MPI's result in *result.
-bool fr_job_complete(void *request, void (*progress)(void), bool (*look)(struct fr_wait *wait),
-                     int *result);
-
 // Facts remembered with a communicator, freed with it.
 struct ranks;
 struct fr_job_tally;

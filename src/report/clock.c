@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Ticks as nanoseconds, and when and where this process began.
+// Ticks as nanoseconds, and when, where and as what this process began.
 #include "config.h"
 
 #include "report/report_int.h"
 
 #include "fabrail/core/time.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 static uint64_t start_ticks;
@@ -13,6 +14,9 @@ static uint64_t start_ns;
 static uint64_t started_unix_ns;
 static char host[256];
 static char job[FR_TOOLS_JOB_BYTES];
+
+static char command[1024];
+static char gpu[FR_DEVICE_MACHINE_BYTES];
 
 static void start(void)
 {
@@ -44,6 +48,29 @@ const char *fr_report_job_name(void)
 const char *fr_report_host(void)
 {
     return host;
+}
+
+void fr_report_look_around(void)
+{
+    int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    ssize_t bytes = fd < 0 ? 0 : read(fd, command, sizeof(command) - 1);
+    if (fd >= 0)
+        close(fd);
+    for (ssize_t i = 0; i + 1 < bytes; i++)
+        command[i] = command[i] ? command[i] : ' ';
+    command[bytes > 0 ? bytes : 0] = '\0';
+    if (fr_device_machine_text(gpu) != FR_OK)
+        gpu[0] = '\0';
+}
+
+const char *fr_report_command(void)
+{
+    return command[0] ? command : NULL;
+}
+
+const char *fr_report_gpu(void)
+{
+    return gpu[0] ? gpu : NULL;
 }
 
 // The rate is that since the start, so nothing has to be calibrated, and it is more exact each

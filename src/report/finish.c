@@ -88,6 +88,7 @@ static void finish(const struct fr_report_end *end)
         return;
     }
     writing_here = true;
+    fr_report_sum_up();
     write_report(end);
     fr_report_trace_write();
     writing_here = false;
@@ -178,6 +179,7 @@ void fr_report_after_init(const struct fr_report_job *facts)
         return;
     job = *facts;
     owner = getpid();
+    fr_report_look_around();
     remove_old();
     give_stack();
     sigfillset(&ours.sa_mask);
@@ -208,6 +210,11 @@ void fr_report_write(const struct fr_report_job *facts)
         owner = getpid();
     finish(&(struct fr_report_end){.how = "finalize"});
     unwatch();
+    fr_report_gather();
+    bool prints = strcmp(fr_report_target, "text") == 0;
+    const char *line;
+    for (unsigned i = 0; prints && (line = fr_report_verdict_line(i)); i++)
+        fr_core_log_write(FR_LOG_INFO, "report: %s", line);
 }
 
 void fr_report_write_abort(void)

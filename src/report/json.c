@@ -8,9 +8,16 @@
 
 #include <string.h>
 
-static struct fr_report_sum sums[FR_ROWS];
 static const struct fr_report_rail *rails;
 static unsigned rail_count;
+
+void fr_report_count_rails(uint32_t *count, uint32_t *lost)
+{
+    *count = rail_count;
+    *lost = 0;
+    for (unsigned i = 0; i < rail_count; i++)
+        *lost += rails[i].lost;
+}
 
 void fr_report_rails(const struct fr_report_rail *all, unsigned count)
 {
@@ -18,85 +25,10 @@ void fr_report_rails(const struct fr_report_rail *all, unsigned count)
     rail_count = count;
 }
 
-static bool same_text(const char *a, const char *b)
-{
-    return a == b || (a && b && strcmp(a, b) == 0);
-}
-
-static struct fr_report_sum *sum_of(const struct fr_row *row, unsigned *count)
-{
-    for (unsigned i = 0; i < *count; i++) {
-        struct fr_report_sum *sum = &sums[i];
-        if (sum->fn == FR_ROW_FN(row->key) && sum->path == FR_ROW_PATH(row->key) &&
-            same_text(sum->scheme, row->scheme))
-            return sum;
-    }
-    if (*count == FR_ROWS)
-        return NULL;
-    sums[*count] = (struct fr_report_sum){
-        .fn = FR_ROW_FN(row->key), .path = FR_ROW_PATH(row->key), .scheme = row->scheme};
-    return &sums[(*count)++];
-}
-
-static void add_row(const struct fr_row *row, double ns_a_tick, unsigned *count)
-{
-    struct fr_report_sum *sum = sum_of(row, count);
-    if (!sum)
-        return;
-    const char *reason = atomic_load_explicit(&row->reason, memory_order_relaxed);
-    sum->reason = reason ? reason : sum->reason;
-    sum->buffers += fr_count_get(&row->data.buffers);
-    sum->bytes += fr_count_get(&row->data.bytes);
-    sum->calls += fr_count_get(&row->calls);
-    sum->timed_calls += fr_count_get(&row->timed_calls);
-    sum->ns += (uint64_t)((double)fr_count_get(&row->ticks) * ns_a_tick);
-    sum->copies_ns += (uint64_t)((double)fr_count_get(&row->metered[FR_METER_COPY]) * ns_a_tick);
-    sum->mpi_ns += (uint64_t)((double)fr_count_get(&row->metered[FR_METER_MPI]) * ns_a_tick);
-}
-
-static int by_place(const struct fr_report_sum *a, const struct fr_report_sum *b)
-{
-    if (a->fn != b->fn)
-        return a->fn < b->fn ? -1 : 1;
-    return a->path == b->path ? 0 : a->path < b->path ? -1 : 1;
-}
-
-static void sort(unsigned count) // not qsort, which may allocate
-{
-    for (unsigned i = 1; i < count; i++) {
-        struct fr_report_sum moved = sums[i];
-        unsigned at = i;
-        for (; at > 0 && by_place(&sums[at - 1], &moved) > 0; at--)
-            sums[at] = sums[at - 1];
-        sums[at] = moved;
-    }
-}
-
-const struct fr_report_sum *fr_report_sums(unsigned *count)
-{
-    enum { SAMPLE = 1 << 30 };
-    double ns_a_tick = (double)fr_report_ns(SAMPLE) / SAMPLE;
-    *count = 0;
-    for (const struct fr_slab *slab = fr_report_slabs(); slab; slab = slab->next) {
-        for (unsigned i = 0; i < FR_ROWS; i++) {
-            if (atomic_load_explicit(&slab->rows[i].taken, memory_order_acquire))
-                add_row(&slab->rows[i], ns_a_tick, count);
-        }
-    }
-    sort(*count);
-    return sums;
-}
-
-static uint64_t within(const struct fr_report_sum *sum)
-{
-    uint64_t elsewhere = sum->copies_ns + sum->mpi_ns;
-    return sum->ns > elsewhere ? sum->ns - elsewhere : 0;
-}
-
 static void write_times(struct fr_report_out *out, const struct fr_report_sum *sum)
 {
-    fr_report_put(out, "\"fabrail_ns\": %u, \"copies_ns\": %u, \"mpi_ns\": %u", within(sum),
-                  sum->copies_ns, sum->mpi_ns);
+    fr_report_put(out, "\"fabrail_ns\": %u, \"copies_ns\": %u, \"mpi_ns\": %u, \"wait_ns\": %u",
+                  fr_report_sum_within(sum), sum->copies_ns, sum->mpi_ns, sum->wait_ns);
 }
 
 static const char *path_name(unsigned path)
@@ -105,8 +37,10 @@ static const char *path_name(unsigned path)
 }
 
 // Returns the total of all rows of a path, or of all paths for FR_PATH_COUNT + 1.
-static struct fr_report_sum total_of(unsigned count, unsigned path)
+static struct fr_report_sum total_of(unsigned path)
 {
+    unsigned count;
+    const struct fr_report_sum *sums = fr_report_sums(&count);
     struct fr_report_sum total = {.path = path};
     for (unsigned i = 0; i < count; i++) {
         if (path <= FR_NO_PATH && sums[i].path != path)
@@ -116,23 +50,24 @@ static struct fr_report_sum total_of(unsigned count, unsigned path)
         total.calls += sums[i].calls;
         total.copies_ns += sums[i].copies_ns;
         total.mpi_ns += sums[i].mpi_ns;
-        total.ns += within(&sums[i]) + sums[i].copies_ns + sums[i].mpi_ns;
+        total.wait_ns += sums[i].wait_ns;
+        total.ns +=
+            fr_report_sum_within(&sums[i]) + sums[i].copies_ns + sums[i].mpi_ns + sums[i].wait_ns;
     }
     return total;
 }
 
 // Writes the totals on one line, which the summary of the job takes over as it is (summary.c).
-static void write_totals(struct fr_report_out *out, unsigned count, const struct fr_report_end *end)
+static void write_totals(struct fr_report_out *out, const struct fr_report_end *end)
 {
-    struct fr_report_sum all = total_of(count, FR_NO_PATH + 1);
+    struct fr_report_sum all = total_of(FR_NO_PATH + 1);
     fr_report_put(out,
                   "  \"totals\": {\"rank\": %i, \"host\": %q, \"ended\": %q, \"wall_ns\": %u, ",
-                  fr_job_rank(), fr_report_host(), end->how,
-                  fr_report_ns(fr_core_ticks() - fr_report_start_ticks()));
+                  fr_job_rank(), fr_report_host(), end->how, fr_report_wall_ns());
     write_times(out, &all);
     fr_report_put(out, ", \"paths\": {");
     for (unsigned path = 0; path <= FR_NO_PATH; path++) {
-        struct fr_report_sum total = total_of(count, path);
+        struct fr_report_sum total = total_of(path);
         fr_report_put(out, "%s\"%s\": {\"calls\": %u, \"buffers\": %u, \"bytes\": %u, ",
                       path ? ", " : "", path_name(path), total.calls, total.buffers, total.bytes);
         write_times(out, &total);
@@ -141,11 +76,11 @@ static void write_totals(struct fr_report_out *out, unsigned count, const struct
     fr_report_put(out, "}},\n");
 }
 
-static void write_paths(struct fr_report_out *out, unsigned count)
+static void write_paths(struct fr_report_out *out)
 {
     fr_report_put(out, "  \"paths\": {");
     for (unsigned path = 0; path < FR_PATH_COUNT; path++) {
-        struct fr_report_sum total = total_of(count, path);
+        struct fr_report_sum total = total_of(path);
         fr_report_put(out, "%s\n    \"%s\": {\"buffers\": %u, \"bytes\": %u}", path ? "," : "",
                       path_name(path), total.buffers, total.bytes);
     }
@@ -154,8 +89,10 @@ static void write_paths(struct fr_report_out *out, unsigned count)
 
 // Writes the rows that have buffers, or else those of calls without buffers of their own. Such
 // calls completed others, or needed none.
-static void write_functions(struct fr_report_out *out, unsigned count, bool with_buffers)
+static void write_functions(struct fr_report_out *out, bool with_buffers)
 {
+    unsigned count;
+    const struct fr_report_sum *sums = fr_report_sums(&count);
     const char *separator = "";
     fr_report_put(out, "  \"%s\": [", with_buffers ? "functions" : "calls");
     for (unsigned i = 0; i < count; i++) {
@@ -281,6 +218,36 @@ static void write_peers(struct fr_report_out *out)
     fr_report_put(out, "\n  ],\n");
 }
 
+// Writes how long this rank has waited for messages of each rank.
+static void write_waits(struct fr_report_out *out)
+{
+    const char *separator = "";
+    fr_report_put(out, "  \"waits\": [");
+    for (int rank = 0; rank < fr_job_size(); rank++) {
+        uint64_t ns = fr_report_waited_ns(rank);
+        if (!ns)
+            continue;
+        fr_report_put(out, "%s\n    {\"rank\": %i, \"ns\": %u}", separator, rank, ns);
+        separator = ",";
+    }
+    fr_report_put(out, "\n  ],\n");
+}
+
+static void write_settings(struct fr_report_out *out)
+{
+    struct fr_core_setting setting;
+    const char *separator = "";
+    fr_report_put(out, "  \"settings\": [");
+    for (size_t i = 0; fr_core_setting_at(i, &setting); i++) {
+        if (!setting.is_given)
+            continue;
+        fr_report_put(out, "%s\n    {\"name\": %q, \"value\": %q}", separator, setting.name,
+                      setting.value);
+        separator = ",";
+    }
+    fr_report_put(out, "\n  ],\n");
+}
+
 static void write_rails(struct fr_report_out *out)
 {
     fr_report_put(out, "  \"rails\": [");
@@ -321,21 +288,23 @@ static void write_head(struct fr_report_out *out, const struct fr_report_end *en
     fr_report_put(out, "  \"hosts\": %i,\n  \"nvlink_cliques\": %i,\n  \"fabric_memory\": %q,\n",
                   job->hosts, job->cliques, job->fabric_memory);
     fr_report_put(out, "  \"workspace_peak_bytes\": %u,\n", (uint64_t)job->workspace_peak_bytes);
+    fr_report_put(out, "  \"gpu\": %q,\n  \"command\": %q,\n", fr_report_gpu(),
+                  fr_report_command());
+    write_settings(out);
 }
 
 void fr_report_write_json(struct fr_report_out *out, const struct fr_report_end *end,
                           const struct fr_report_job *job)
 {
-    unsigned count;
-    (void)fr_report_sums(&count);
     write_head(out, end, job);
-    write_totals(out, count, end);
-    write_paths(out, count);
+    write_totals(out, end);
+    write_paths(out);
     write_kinds(out);
-    write_functions(out, count, true);
-    write_functions(out, count, false);
+    write_functions(out, true);
+    write_functions(out, false);
     write_sizes(out);
     write_peers(out);
+    write_waits(out);
     write_rails(out);
     write_warnings(out);
     fr_report_put(out, "}\n");
@@ -343,9 +312,12 @@ void fr_report_write_json(struct fr_report_out *out, const struct fr_report_end 
 
 void fr_report_write_text(const struct fr_report_job *job)
 {
+    enum { MOST_RANKS = 8 };
     unsigned count;
     const struct fr_report_sum *rows = fr_report_sums(&count);
-    struct fr_report_sum all = total_of(count, FR_NO_PATH + 1);
+    struct fr_report_sum all = total_of(FR_NO_PATH + 1);
+    if (fr_job_rank() >= MOST_RANKS) // the verdict tells of them
+        return;
     if (job->workspace_peak_bytes)
         fr_core_log_write(FR_LOG_INFO, "report: fabric memory %s workspace peak %zu bytes",
                           job->fabric_memory, job->workspace_peak_bytes);
@@ -362,6 +334,6 @@ void fr_report_write_text(const struct fr_report_job *job)
         fr_core_log_write(
             FR_LOG_INFO,
             "report: time in fabrail %ju us in copies %ju us in the MPI library %ju us",
-            (uintmax_t)within(&all) / 1000, (uintmax_t)all.copies_ns / 1000,
+            (uintmax_t)fr_report_sum_within(&all) / 1000, (uintmax_t)all.copies_ns / 1000,
             (uintmax_t)all.mpi_ns / 1000);
 }

@@ -15,21 +15,37 @@ static void add(struct fr_cell *cell, uint64_t bytes)
     fr_count_add(&cell->bytes, bytes);
 }
 
-// Returns the counters by rank. NULL before MPI has MPI_COMM_WORLD, or if memory is short.
-static struct fr_cell (*peers_of(struct fr_slab *slab))[FR_PATH_COUNT]
+// Returns zeroed memory for `bytes` for each rank, NULL before MPI has MPI_COMM_WORLD or if memory
+// is short.
+static void *map_by_rank(struct fr_slab *slab, size_t bytes)
 {
-    if (FR_LIKELY(slab->peers))
-        return slab->peers;
     int size = fr_job_size();
     if (size <= 0)
         return NULL;
-    void *memory = mmap(NULL, (size_t)size * sizeof(*slab->peers), PROT_READ | PROT_WRITE,
+    void *memory = mmap(NULL, (size_t)size * bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return NULL;
     slab->peer_count = size;
-    slab->peers = memory;
     return memory;
+}
+
+void fr_report_count_wait_for(struct fr_slab *slab, int rank, uint64_t ticks)
+{
+    fr_count *waits = slab->waits ? slab->waits : map_by_rank(slab, sizeof(*waits));
+    if (!waits)
+        return;
+    slab->waits = waits;
+    if (rank < slab->peer_count)
+        fr_count_add(&waits[rank], ticks);
+}
+
+// Returns the counters by rank. NULL before MPI has MPI_COMM_WORLD, or if memory is short.
+static struct fr_cell (*peers_of(struct fr_slab *slab))[FR_PATH_COUNT]
+{
+    if (FR_UNLIKELY(!slab->peers))
+        slab->peers = map_by_rank(slab, sizeof(*slab->peers));
+    return slab->peers;
 }
 
 // Adds bytes to a rank of `comm`, 0 for MPI_COMM_WORLD. Returns its rank in MPI_COMM_WORLD.

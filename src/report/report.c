@@ -256,6 +256,14 @@ static void add_time(struct fr_slab *slab, struct fr_row *row, uint64_t ticks)
     slab->skip[current.fn] = slab->drawn[current.fn];
 }
 
+void fr_report_count_wait(int rank)
+{
+    struct fr_slab *slab = own_slab;
+    uint64_t ticks = fr_core_meter_waited();
+    if (ticks && slab && current.open && rank >= 0)
+        fr_report_count_wait_for(slab, rank, (1u + slab->drawn[current.fn]) * ticks);
+}
+
 static void tell(uint64_t end)
 {
     if (with_nvtx)

@@ -5,6 +5,7 @@
 
 #include "fabrail/core/meter.h"
 #include "fabrail/report.h"
+#include "fabrail/report/verdict.h"
 
 #include <limits.h>
 
@@ -49,7 +50,7 @@ struct fr_row {
     fr_count calls;
     fr_count timed_calls;
     fr_count ticks;                   // spent in timed calls
-    fr_count metered[FR_METER_COUNT]; // the part of them spent in copies and in the real MPI
+    fr_count metered[FR_METER_COUNT]; // the parts of them that the meter knows
 };
 
 // Counters of one thread. A slab is mapped memory, so that parts not used take no memory. It is
@@ -62,6 +63,7 @@ struct fr_slab {
     struct fr_cell sizes[FR_PATH_COUNT][FR_SIZE_CLASSES];
     struct fr_cell everyone[FR_PATH_COUNT];         // data that goes to each rank of MPI_COMM_WORLD
     struct fr_cell (*_Atomic peers)[FR_PATH_COUNT]; // by rank of MPI_COMM_WORLD
+    fr_count *_Atomic waits; // ticks spent waiting for it, by rank of MPI_COMM_WORLD
     int peer_count;
     struct fr_row *last[FR_FN_STUB_COUNT]; // row that each function used last
     // calls of each function to leave out before the next that is timed
@@ -80,6 +82,9 @@ struct fr_slab *fr_report_slabs(void);
 // Adds what a buffer sends to the counters of the ranks that it goes to. Returns the rank for a
 // message, else -1.
 int fr_report_count_peers(struct fr_slab *slab, const struct fr_report_buffer *buffer);
+
+// Adds ticks to the wait for a rank of MPI_COMM_WORLD.
+void fr_report_count_wait_for(struct fr_slab *slab, int rank, uint64_t ticks);
 
 // One event of the trace. Texts are static.
 struct fr_report_event {
@@ -174,11 +179,33 @@ struct fr_report_sum {
     unsigned path;
     const char *scheme;
     const char *reason;
-    uint64_t buffers, bytes, calls, timed_calls, ns, copies_ns, mpi_ns;
+    uint64_t buffers, bytes, calls, timed_calls, ns, copies_ns, mpi_ns, wait_ns;
 };
-// Returns the rows of all threads added up, and writes their number. They stand in static memory,
-// so one caller may use them at a time.
+// Adds up the rows of all threads. The next functions tell what it has found.
+void fr_report_sum_up(void);
+// Returns the sums in the order of their functions, and writes their number.
 const struct fr_report_sum *fr_report_sums(unsigned *count);
+// Returns the time from the start to fr_report_sum_up.
+uint64_t fr_report_wall_ns(void);
+// Returns how long this rank has waited for messages of a rank.
+uint64_t fr_report_waited_ns(int rank);
+// Returns a row's time that is neither in copies, nor in the real MPI, nor a wait.
+uint64_t fr_report_sum_within(const struct fr_report_sum *sum);
+
+// Writes how many rails this process has, and how many of them it has lost.
+void fr_report_count_rails(uint32_t *count, uint32_t *lost);
+
+// Gives this rank's sums to rank 0, which finds the verdict. Collective where all processes gather.
+void fr_report_gather(void);
+// Returns a line of the verdict, NULL beyond the last or where there is none.
+const char *fr_report_verdict_line(unsigned line);
+
+// Return the program's command line and the GPUs of this machine, as they were when MPI had
+// started. NULL if they are unknown.
+const char *fr_report_command(void);
+const char *fr_report_gpu(void);
+// Finds out both.
+void fr_report_look_around(void);
 
 #define FR_REPORT_VERSION 1
 

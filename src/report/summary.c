@@ -17,7 +17,7 @@
 enum { OUT_BYTES = 1 << 16, LOOKS = 400, NAP_NS = 5000000 }; // looks for all files together
 
 struct totals {
-    uint64_t calls, buffers, bytes, fabrail_ns, copies_ns, mpi_ns;
+    uint64_t calls, buffers, bytes, fabrail_ns, copies_ns, mpi_ns, wait_ns;
 };
 
 struct summary {
@@ -70,9 +70,9 @@ static void add_totals(struct summary *summary, const char *line)
         if (!at || sscanf(at + strlen(mark),
                           "%" SCNu64 ", \"buffers\": %" SCNu64 ", \"bytes\": %" SCNu64
                           ", \"fabrail_ns\": %" SCNu64 ", \"copies_ns\": %" SCNu64
-                          ", \"mpi_ns\": %" SCNu64,
+                          ", \"mpi_ns\": %" SCNu64 ", \"wait_ns\": %" SCNu64,
                           &one.calls, &one.buffers, &one.bytes, &one.fabrail_ns, &one.copies_ns,
-                          &one.mpi_ns) != 6)
+                          &one.mpi_ns, &one.wait_ns) != 7)
             continue;
         all->calls += one.calls;
         all->buffers += one.buffers;
@@ -80,6 +80,7 @@ static void add_totals(struct summary *summary, const char *line)
         all->fabrail_ns += one.fabrail_ns;
         all->copies_ns += one.copies_ns;
         all->mpi_ns += one.mpi_ns;
+        all->wait_ns += one.wait_ns;
     }
 }
 
@@ -105,9 +106,9 @@ static void write_paths(struct summary *summary)
         const struct totals *all = &summary->paths[path];
         fr_report_put(&summary->out,
                       "%s\n    \"%s\": {\"calls\": %u, \"buffers\": %u, \"bytes\": %u, "
-                      "\"fabrail_ns\": %u, \"copies_ns\": %u, \"mpi_ns\": %u}",
+                      "\"fabrail_ns\": %u, \"copies_ns\": %u, \"mpi_ns\": %u, \"wait_ns\": %u}",
                       path ? "," : "", path_name(path), all->calls, all->buffers, all->bytes,
-                      all->fabrail_ns, all->copies_ns, all->mpi_ns);
+                      all->fabrail_ns, all->copies_ns, all->mpi_ns, all->wait_ns);
     }
     fr_report_put(&summary->out, "\n  },\n");
 }
@@ -134,6 +135,15 @@ static void remove_parts(const struct summary *summary)
     }
 }
 
+static void write_verdict(struct fr_report_out *out)
+{
+    const char *line;
+    fr_report_put(out, "  \"verdict\": [");
+    for (unsigned i = 0; (line = fr_report_verdict_line(i)); i++)
+        fr_report_put(out, "%s\n    %q", i ? "," : "", line);
+    fr_report_put(out, "\n  ],\n");
+}
+
 static void write_summary(struct summary *summary)
 {
     struct fr_report_out *out = &summary->out;
@@ -143,6 +153,7 @@ static void write_summary(struct summary *summary)
                   PACKAGE_VERSION, fr_report_job_name());
     fr_report_put(out, "  \"size\": %i,\n  \"started_unix_ns\": %u,\n  \"mpi\": %q,\n",
                   summary->size, fr_report_started_unix_ns(), fr_abi_mpi.family);
+    write_verdict(out);
     write_ranks(summary);
     write_paths(summary);
     write_details(summary);

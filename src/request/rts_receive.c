@@ -256,6 +256,7 @@ static enum fr_status receive(struct fr_request_op *const *ops, struct fr_rndv_i
         doubt_count += may_end_doubts() &&
                        fr_rndv_incoming_is_after_doubt(&incoming[i], &doubts[doubt_count].from);
     }
+    fr_report_waited(count == 1 ? incoming[0].from : -1);
     fr_rndv_receive(recvs, count);
     if (FR_UNLIKELY(doubt_count > 0))
         end_doubts(doubts, doubt_count);

@@ -2,11 +2,12 @@
 // What a report is to tell of: messages and collectives from device memory whose counts are known
 // (report-check.py has them), and the ways in which a rank can end.
 //
-//   report_run messages | waits | finalize | abort | raise SIGNAL | fault | overflow | exit | fork
+//   report_run messages | waits | late | alltoall | rails | finalize | abort | raise SIGNAL | fault
+//   | overflow | exit | fork
 //   |
 //              handler before|after | error
 //
-// All but the first two end rank 1 in that way while the others wait for it, or end alike where it
+// All but the first five end rank 1 in that way while the others wait for it, or end alike where it
 // is a good end.
 #include "../programs/memory.h"
 
@@ -94,6 +95,51 @@ static void wait_long(unsigned char *from, unsigned char *to)
     MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
+enum { STEPS = 30, LARGE = 1 << 18, LARGER = 1 << 23, LARGE_MESSAGES = 8 };
+
+// Rank 1 comes late to everything.
+static void come_late(unsigned char *from, unsigned char *to)
+{
+    const struct timespec late = {.tv_nsec = 20000000};
+    int right = (rank + 1) % size, left = (rank + size - 1) % size;
+    for (int i = 0; i < STEPS; i++) {
+        MPI_Request request;
+        if (rank == 1)
+            nanosleep(&late, NULL);
+        MPI_Alltoall(from, PAIR, MPI_BYTE, to, PAIR, MPI_BYTE, MPI_COMM_WORLD);
+        if (rank == 1)
+            nanosleep(&late, NULL);
+        MPI_Isend(from, STEP, MPI_BYTE, right, 0, MPI_COMM_WORLD, &request);
+        MPI_Recv(to, STEP, MPI_BYTE, left, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
+}
+
+static void exchange_much(void)
+{
+    struct memory from = memory_new(MEMORY_DEVICE, (size_t)LARGE * (size_t)size),
+                  to = memory_new(MEMORY_DEVICE, (size_t)LARGE * (size_t)size);
+    for (int i = 0; i < STEPS; i++)
+        MPI_Alltoall(from.address, LARGE, MPI_BYTE, to.address, LARGE, MPI_BYTE, MPI_COMM_WORLD);
+    memory_free(&from);
+    memory_free(&to);
+}
+
+// Pairs of ranks half the world apart, which are on two hosts.
+static void send_much(void)
+{
+    struct memory memory = memory_new(MEMORY_DEVICE, LARGER);
+    int half = size / 2;
+    for (int i = 0; i < LARGE_MESSAGES; i++) {
+        if (rank < half)
+            MPI_Send(memory.address, LARGER, MPI_BYTE, rank + half, 0, MPI_COMM_WORLD);
+        else
+            MPI_Recv(memory.address, LARGER, MPI_BYTE, rank - half, 0, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+    }
+    memory_free(&memory);
+}
+
 static void handle(int number)
 {
     (void)number;
@@ -158,6 +204,18 @@ static void end(const char *how, const char *detail, const void *buffer)
         err_with_device_buffer(buffer);
 }
 
+// Whether rank 1 ends in a way that the others wait for.
+static bool is_bad_end(const char *how)
+{
+    static const char *const good[] = {"messages", "waits", "late",
+                                       "alltoall", "rails", "finalize"};
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        if (strcmp(how, good[i]) == 0)
+            return false;
+    }
+    return true;
+}
+
 int main(int argc, char **argv)
 {
     const char *how = argc > 1 ? argv[1] : "messages", *detail = argc > 2 ? argv[2] : "";
@@ -179,14 +237,19 @@ int main(int argc, char **argv)
     }
     if (strcmp(how, "waits") == 0)
         wait_long(from.address, to.address);
+    if (strcmp(how, "late") == 0)
+        come_late(from.address, to.address);
+    if (strcmp(how, "alltoall") == 0)
+        exchange_much();
+    if (strcmp(how, "rails") == 0)
+        send_much();
     if (strcmp(detail, "elsewhere") == 0 && chdir("/") != 0)
         return 1;
     if (strcmp(how, "fork") == 0)
         fork_children();
     else if (rank == 1)
         end(how, detail, from.address);
-    else if (strcmp(how, "messages") != 0 && strcmp(how, "waits") != 0 &&
-             strcmp(how, "finalize") != 0)
+    else if (is_bad_end(how))
         MPI_Recv(to.address, 1, MPI_BYTE, 1, 99, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     memory_free(&from);
     memory_free(&to);

@@ -6,7 +6,7 @@
 
 At 1280 and 390 pixels, light and dark: the page says nothing on the console and fetches nothing, it does
 not scroll sideways, what can be reached by keyboard is, and the map answers it. Its numbers equal those of
-the reports. Prints a line for each thing that is wrong; exit status 77 without a browser."""
+the reports, and its first sentence is that of the job's file, if one is given. Tables sort by a click. Prints a line for each thing that is wrong; exit status 77 without a browser."""
 import base64
 import json
 import os
@@ -20,7 +20,8 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 WIDTHS = (1280, 390)
 WAIT_S = 60
 PATHS = ("pass", "host", "fabric", "peer", "rail", "refuse", "none")
-TIMES = ("fabrail_ns", "copies_ns", "mpi_ns")
+TIMES = ("fabrail_ns", "copies_ns", "mpi_ns", "wait_ns")
+VERDICT = ("wait_ns", "copies_ns", "wire_ns", "fabrail_ns")
 
 
 class Browser:
@@ -143,7 +144,9 @@ def judge_use(browser, many):
     for key in ("ArrowRight", "ArrowRight", "ArrowDown"):
         browser.press(key)
     said = browser.ask("document.getElementById('cell').textContent")
-    if not said.startswith("rank 1 → rank 1: "):
+    group = browser.ask("JSON.parse(document.getElementById('pairs').textContent).group")
+    whom = "rank 1" if group == 1 else f"ranks {group} to {2 * group - 1}"
+    if not said.startswith(f"{whom} → {whom}: "):
         yield f"arrow keys on the map say {said!r}"
     browser.ask("document.getElementById('exact').click()")
     wide = browser.ask("document.documentElement.scrollWidth - innerWidth")
@@ -195,6 +198,31 @@ def numbers_of(reports):
     return want, matrix
 
 
+def judge_verdict(browser, page, verdict):
+    parts, whole = [page.get(f"verdict.{part}") for part in VERDICT], page.get("all.ns")
+    if None in parts or sum(parts) != whole:
+        yield f"the parts of the verdict are {parts}, of {whole}"
+    said = browser.ask("document.querySelector('p.verdict').textContent")
+    if verdict and said != verdict[1]:
+        yield f"the first sentence is {said!r}, and not {verdict[1]!r}"
+
+
+def judge_order(browser):
+    """Functions come by time; a click on a column sorts by it, another one the other way round."""
+    ask = ("Array.from(document.querySelectorAll('#functions tbody tr')).map(r => Number(r.cells[%d].querySelector"
+           "('data').value))")
+    head = "document.querySelectorAll('#functions thead th')[%d].querySelector('button').click()"
+    started = browser.ask("document.querySelectorAll('#functions tbody tr').length - Array.from(document.querySelectorAll"
+                          "('#functions tbody th')).filter(h => /MPI_(Init|Finalize)/.test(h.textContent)).length")
+    times = browser.ask(ask % 2)[:started]
+    if times != sorted(times, reverse=True):
+        yield "the functions are not in the order of their time"
+    for clicks, down in ((1, True), (2, False)):
+        browser.ask(head % 5)
+        if browser.ask(ask % 5) != sorted(browser.ask(ask % 5), reverse=down):
+            yield f"the functions are not sorted by calls after {clicks} clicks"
+
+
 def judge_functions(page, reports):
     sums = {}
     for report in reports:
@@ -210,7 +238,7 @@ def judge_functions(page, reports):
         yield "the functions are not those of the reports"
 
 
-def judge_numbers(browser, reports):
+def judge_numbers(browser, reports, verdict):
     page = browser.ask("var o = {}; document.querySelectorAll('data[data-k]').forEach(d => o[d.dataset.k] = d.value); o")
     page = {key: int(value) for key, value in page.items()}
     want, matrix = numbers_of(reports)
@@ -218,23 +246,29 @@ def judge_numbers(browser, reports):
         hidden = key.startswith("paths.") and not want[key.rsplit(".", 1)[0] + ".calls"]
         if page.get(key) != value and not hidden:
             yield f"{key} is {page.get(key)}, and not {value}"
-    rows = browser.ask("JSON.parse(document.getElementById('pairs').textContent).bytes")
-    shown = {(i, j): value for i, row in enumerate(rows) for j, value in enumerate(row) if value}
-    if shown != {pair: value for pair, value in matrix.items() if value}:
+    pairs = browser.ask("JSON.parse(document.getElementById('pairs').textContent)")
+    shown = {(i, j): value for i, row in enumerate(pairs["bytes"]) for j, value in enumerate(row) if value}
+    grouped = {}
+    for (i, j), value in matrix.items():
+        place = i // pairs["group"], j // pairs["group"]
+        grouped[place] = grouped.get(place, 0) + value
+    if shown != {place: value for place, value in grouped.items() if value}:
         yield "the map is not that of the reports"
     yield from judge_functions(page, reports)
+    yield from judge_verdict(browser, page, verdict)
+    yield from judge_order(browser)
     if sum(key.startswith("ranks.") and key.endswith(".bytes") for key in page) != len(reports):
         yield "the ranks are not those of the reports"
 
 
-def judge(browser, page, reports, prefix):
+def judge(browser, page, reports, verdict, prefix):
     for width in WIDTHS:
         for scheme in ("light", "dark"):
             browser.show(page, width, scheme)
             found = list(judge_view(browser, width))
             if prefix:
                 browser.save(f"{prefix}-{width}-{scheme}.png")
-            found += list(judge_numbers(browser, reports)) + list(judge_use(browser, len(reports) > 24))
+            found += list(judge_numbers(browser, reports, verdict)) + list(judge_use(browser, len(reports) > 24))
             found += list(complaints(browser))
             yield from (f"{width} {scheme}: {text}" for text in found)
 
@@ -246,10 +280,11 @@ def main():
     if not program:
         print("there is no chromium")
         return 77
-    reports = []
+    reports, verdict = [], None
     for name in arguments[1:]:
         with open(name, encoding="utf-8") as file:
             report = json.load(file)
+        verdict = report.get("verdict") or verdict
         reports += report["details"] if report["kind"] == "job" else [report]
     signal.alarm(WAIT_S * 4)
     with tempfile.TemporaryDirectory() as folder:
@@ -257,7 +292,7 @@ def main():
         signal.signal(signal.SIGALRM, lambda *_: browser.close())
         try:
             browser.start()
-            found = list(judge(browser, arguments[0], reports, prefix))
+            found = list(judge(browser, arguments[0], reports, verdict, prefix))
         finally:
             browser.close()
     for text in found[:30]:

@@ -11,7 +11,7 @@ check_PROGRAMS += tests/unit/abi_caller tests/unit/abi_rows \
     tests/unit/ipc_share tests/unit/ipc_tuned \
     tests/unit/job_host tests/unit/job_hydra tests/unit/job_scale tests/unit/job_secret tests/unit/job_tally \
     tests/unit/policy_choose tests/unit/policy_collective tests/unit/policy_scheme tests/unit/policy_tuning \
-    tests/unit/report_counts \
+    tests/unit/report_counts tests/unit/report_verdict \
     tests/unit/request_complete tests/unit/request_deliver tests/unit/request_hidden_sends \
     tests/unit/request_pending tests/unit/request_posted tests/unit/request_table \
     tests/unit/rndv_batch tests/unit/rndv_ledger tests/unit/rndv_replica tests/unit/rndv_scheme tests/unit/rndv_send_stage \

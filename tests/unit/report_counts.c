@@ -19,6 +19,7 @@ enum { THREADS = 4, ROUNDS = 3, CALLS = 5000 };
 static struct fr_report_sum find(enum fr_fn fn, unsigned path, const char *scheme)
 {
     unsigned count;
+    fr_report_sum_up();
     const struct fr_report_sum *sums = fr_report_sums(&count);
     for (unsigned i = 0; i < count; i++) {
         bool same = scheme && sums[i].scheme ? strcmp(scheme, sums[i].scheme) == 0

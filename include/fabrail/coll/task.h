@@ -70,7 +70,8 @@ struct fr_coll_task {
     enum fr_coll_stage stage;
     enum fr_status status;
     bool declines;
-    bool waits; // for the device: the caller has nothing else to do
+    bool waits;       // for the device: the caller has nothing else to do
+    uint64_t waiting; // span of the meter while others have not come, 0 for none
     struct fr_device_work work;
     uint64_t turn; // count of the team's operations that were begun before
     int step;

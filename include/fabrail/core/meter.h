@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A clock that costs a few nanoseconds, and a meter of the time that the calling thread spends in
-// the real MPI and in copies. Modules below the report tell it their spans. It runs only while the
-// report or the trace has turned it on.
+// the real MPI, in copies and in waiting for other ranks. Modules below the report tell it their
+// spans. It runs only while the report or the trace has turned it on.
 #ifndef FR_FABRAIL_CORE_METER_H
 #define FR_FABRAIL_CORE_METER_H
 
@@ -26,7 +26,8 @@ static inline uint64_t fr_core_ticks(void)
 #endif
 }
 
-enum fr_meter_kind { FR_METER_MPI, FR_METER_COPY, FR_METER_COUNT };
+// FR_METER_WAIT is time in which another rank had not come yet, so that nothing could be moved.
+enum fr_meter_kind { FR_METER_MPI, FR_METER_COPY, FR_METER_WAIT, FR_METER_COUNT };
 
 // The meter of one thread. A span within a span belongs to the outer one.
 struct fr_meter {
@@ -58,6 +59,18 @@ static inline void fr_core_meter_end(enum fr_meter_kind kind, uint64_t begin)
 {
     if (FR_UNLIKELY(begin))
         fr_core_meter_add(kind, begin, false);
+}
+
+// Says that the real MPI has just brought what tells of a message, and not its bytes. The thread's
+// time in the real MPI so far was spent waiting. Returns the ticks that became such time.
+static inline uint64_t fr_core_meter_waited(void)
+{
+    uint64_t ticks = fr_core_meter.on ? fr_core_meter.ticks[FR_METER_MPI] : 0;
+    if (FR_UNLIKELY(ticks)) {
+        fr_core_meter.ticks[FR_METER_WAIT] += ticks;
+        fr_core_meter.ticks[FR_METER_MPI] = 0;
+    }
+    return ticks;
 }
 
 #endif
