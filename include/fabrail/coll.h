@@ -53,6 +53,7 @@ struct fr_coll_team {
     struct fr_coll_segment *segment;  // NULL until the first call that waits, and on several hosts
     struct fr_coll_slab *slab; // NULL until that call, on one host, and where there is no clique
     bool opened;               // segment or slab is there, or could not be had
+    unsigned clones;           // that were made, on all ranks in the same order
     bool opens_later;          // calls that wait for nobody have begun to open the segment
     bool tried;                // this rank has said whether it could use the segment
     struct fr_wait opening;    // the wait for other ranks to open it
@@ -139,6 +140,13 @@ struct fr_coll_team *fr_coll_team_find(fr_word comm);
 // have been taken. All ranks call it in each call that makes such an exchange, since these calls
 // come in the same order everywhere. The exchanges may then be started in any order, however late.
 int fr_coll_team_take_tags(struct fr_coll_team *team, int count);
+
+// Makes a team of the same ranks with a segment of its own, for one persistent operation that the
+// MPI function `call` makes. Its tasks take no turns with those of `team`. All ranks call it in the
+// same call of a team of one host, and wait for each other. Returns NULL on all ranks where some
+// rank cannot have it. Freed by fr_coll_team_clone_free, before `team` goes.
+struct fr_coll_team *fr_coll_team_clone(struct fr_coll_team *team, const char *call);
+void fr_coll_team_clone_free(struct fr_coll_team *clone);
 
 // Returns a meeting of the team's ranks. `call` tells meetings apart, `number` is this call's among
 // those in which all ranks meet.

@@ -413,7 +413,7 @@ bool fr_coll_team_takes_later(struct fr_coll_team *team)
 {
     if (!team->place)
         return false;
-    if (!team->later.tag)
+    if (team->later.tag == 0)
         team->later.tag = fr_coll_team_take_tags(team, 1);
     team->opens_later = team->opens_later || !team->opened;
     return team->later.tag > 0 && fr_coll_team_agrees(team);

@@ -35,9 +35,7 @@ bool fr_intercept_nvlink_schedules(enum fr_fn fn)
 
 bool fr_intercept_nvlink_serves(enum fr_fn fn)
 {
-    const struct fr_abi_shape *shape = fr_abi_shape_of(fn);
-    bool persistent = fr_abi_rows[fn].flags & FR_ROW_PERSISTENT;
-    return shape && (!shape->reduces || !persistent);
+    return fr_abi_shape_of(fn) != NULL;
 }
 
 // An exchange on this rank.

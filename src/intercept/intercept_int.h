@@ -319,8 +319,9 @@ bool fr_intercept_nvlink_exchange(struct fr_request_op *op, struct fr_coll_team 
 // fr_intercept_nvlink_exchange does.
 bool fr_intercept_nvlink_reduce(struct fr_request_op *op, struct fr_coll_team *team, int *result);
 
-// Begins a nonblocking reduction as a task of the team, and owns the operation then; *result is what
-// the call returns. Else frees the operation and returns false, as all ranks do.
+// Begins a nonblocking reduction, or makes a persistent one, as a task of the team, and owns the
+// operation then; *result is what the call returns. Else frees the operation and returns false, as
+// all ranks do.
 bool fr_intercept_reduce_later(struct fr_request_op *op, struct fr_coll_team *team, int *result);
 
 // Does a local reduction of device memory by a kernel; then *result is what the call returns. Else

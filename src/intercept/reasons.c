@@ -38,7 +38,6 @@ const char *fr_intercept_staged_because(const struct fr_request_op *op,
     default:
         if (fr_intercept_nvlink_serves(op->fn))
             return collective_obstacle(op);
-        return fr_abi_shape_of(op->fn) ? "such reductions go over NVLink on one host alone"
-                                       : reason;
+        return reason;
     }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Nonblocking reductions and scans. Each begins as a task of the communicator's team. Where some
+// Nonblocking and persistent reductions and scans. Each begins as a task of the communicator's
+// team, a persistent one as a task of a team of its own each time that it is started. Where some
 // rank cannot take part, the ranks send each other their vectors, and each combines those that it
 // needs in rank order, by the real MPI's own operation.
 //
@@ -281,6 +282,8 @@ static void release(void *own)
 {
     struct later *later = own;
     drop_vectors(later);
+    if (later->reduction.op->persistent)
+        fr_coll_team_clone_free(later->team);
     free(later);
     fr_intercept_comms_free_later();
 }
@@ -322,28 +325,43 @@ static enum fr_status prepare(struct fr_request_op *op, struct later *later)
     op->schedule->own = later;
     op->schedule->release = release;
     op->schedule->advance = advance;
-    return FR_OK;
+    const size_t ranks = (size_t)later->team->size;
+    return op->persistent ? fr_request_schedule_keep_args(op, ranks, ranks) : FR_OK;
+}
+
+// Returns the team whose tasks do the operation, NULL on all ranks for none.
+static struct fr_coll_team *choose_team(const struct fr_request_op *op, struct fr_coll_team *team)
+{
+    if (!fr_coll_team_takes_later(team))
+        return NULL;
+    return op->persistent ? fr_coll_team_clone(team, fr_abi_rows[op->fn].name) : team;
 }
 
 bool fr_intercept_reduce_later(struct fr_request_op *op, struct fr_coll_team *team, int *result)
 {
+    fr_word comm = op->object;
     struct later *later = calloc(1, sizeof(*later));
     enum fr_status status = later ? fr_intercept_views_build(op) : FR_ERR_NO_MEMORY;
     if (status == FR_OK)
         status = fr_intercept_reduction_describe(&later->reduction, op, team, true);
     bool begins = status == FR_OK && pays(&later->reduction) && team->size <= FR_REDUCE_SOURCES &&
-                  !is_wrong(&later->reduction) && fr_coll_team_takes_later(team);
-    if (begins) {
-        later->team = team;
-        status = prepare(op, later);
-    }
-    if (!begins || status != FR_OK) {
+                  !is_wrong(&later->reduction);
+    struct fr_coll_team *chosen = begins ? choose_team(op, team) : NULL;
+    if (!chosen) {
         free(later);
         fr_request_op_free(op);
         return false;
     }
-    *result = fr_request_schedule_open(op, (void *)op->args[fr_abi_rows[op->fn].request]);
+    later->team = chosen;
+    later->reduction.team = chosen;
+    status = prepare(op, later);
+    if (status == FR_OK)
+        *result = fr_request_schedule_open(op, (void *)op->args[fr_abi_rows[op->fn].request]);
+    else
+        *result = fr_request_error_code(status);
+    if (status != FR_OK)
+        fr_request_op_free(op);
     if (*result != fr_abi_mpi.SUCCESS)
-        *result = fr_request_raise('c', fr_abi_comm(op->fn, op->args), *result);
+        *result = fr_request_raise('c', comm, *result);
     return true;
 }
