@@ -8,7 +8,7 @@ libmodules_la_SOURCES += src/device/classify.c include/fabrail/device/classify.h
 
 # CUDA: the driver and NVML, found at run time.
 libmodules_la_SOURCES += src/device/cuda/context.c src/device/cuda/cuda_int.h \
-	src/device/cuda/driver.c src/device/cuda/installed.c src/device/cuda/module.c \
+	src/device/cuda/driver.c src/device/cuda/graph.c src/device/cuda/installed.c src/device/cuda/module.c \
 	src/device/cuda/mover.c src/device/cuda/nvml.c src/device/cuda/query.c \
 	src/device/cuda/rdma.c src/device/cuda/register.c src/device/cuda/share.c \
 	src/device/cuda/stream.c src/device/cuda/strided.c src/device/cuda/sync.c \

@@ -132,8 +132,8 @@ static void run_windows(void)
 // Returns how often the driver has been told to move bytes, or to wait for that.
 static unsigned long moves(void)
 {
-    static const char *const names[] = {"cuLaunchKernel", "cuStreamSynchronize", "cuMemcpy",
-                                        "cuMemcpyDtoH_v2"};
+    static const char *const names[] = {"cuLaunchKernel", "cuGraphLaunch", "cuStreamSynchronize",
+                                        "cuMemcpy", "cuMemcpyDtoH_v2"};
     static frsim_calls_fn *ask;
     unsigned long all = 0;
     void *driver = ask ? NULL : dlopen("libcuda.so.1", RTLD_NOW);

@@ -261,6 +261,12 @@ static const struct sim_kernel push_many = {
     .run_block = push_block,
 };
 
+size_t sim_function_param_bytes(CUfunction handle)
+{
+    const struct CUfunc_st *function = sim_object_find(handle, SIM_FUNCTION);
+    return function && module_is_live(function->module) ? function->kernel->param_bytes : 0;
+}
+
 CUresult sim_launch(CUfunction handle, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                     unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
                     CUstream stream_handle, void **params, void **extra)

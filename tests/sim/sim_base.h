@@ -52,7 +52,7 @@ struct sim_knobs {
     CUresult fail_code;
     bool count_fabrail_only;
     const char *count_file, *touch_file;
-    char refused_kernels[64]; // how their names begin; "": none
+    char refused_kernels[64];                   // how their names begin; "": none
     struct sim_fabric fabrics[SIM_MAX_DEVICES]; // by physical index
     char host_name[64];                         // "": that of the machine
     int visible_count;
@@ -68,7 +68,17 @@ void sim_device_uuid_text(int physical, char text[48]); // "GPU-..."
 void sim_device_pci_id(int physical, char *text, size_t bytes);
 
 // Handles. Every live stream, event, pool, module and memory object is in one tree, by address.
-enum sim_type { SIM_STREAM = 1, SIM_EVENT, SIM_POOL, SIM_MEMORY, SIM_MODULE, SIM_FUNCTION };
+enum sim_type {
+    SIM_STREAM = 1,
+    SIM_EVENT,
+    SIM_POOL,
+    SIM_MEMORY,
+    SIM_MODULE,
+    SIM_FUNCTION,
+    SIM_GRAPH,
+    SIM_GRAPH_NODE,
+    SIM_GRAPH_EXEC,
+};
 struct sim_object {
     enum sim_type type;
 };

@@ -47,6 +47,9 @@ extern const struct sim_kernel sim_kernel_reduce;
 extern const struct sim_kernel sim_kernel_pack, sim_kernel_pack_inline;
 extern const struct sim_kernel sim_kernel_met_few, sim_kernel_met_many, sim_kernel_met_reduce;
 
+// Returns how many bytes of parameters a function of a loaded module takes, 0 for another handle.
+size_t sim_function_param_bytes(CUfunction handle);
+
 // sim_kernel_may returns whether a kernel of the context may touch the bytes. sim_kernel_tell
 // writes the word by which a block tells the host that it is done. It does nothing where `words` is
 // 0.

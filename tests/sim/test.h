@@ -53,6 +53,8 @@ extern _Atomic unsigned test_failures;
     F(cuStreamWaitEvent) F(cuStreamGetCtx) F(cuLaunchHostFunc) F(cuEventCreate) F(cuEventDestroy) \
     F(cuEventRecord) F(cuEventQuery) F(cuEventSynchronize) F(cuEventElapsedTime) \
     F(cuModuleLoadData) F(cuModuleGetFunction) F(cuModuleUnload) F(cuLaunchKernel) \
+    F(cuGraphCreate) F(cuGraphDestroy) F(cuGraphAddKernelNode) F(cuGraphInstantiate) \
+    F(cuGraphExecKernelNodeSetParams) F(cuGraphLaunch) F(cuGraphExecDestroy) \
     F(cuFlushGPUDirectRDMAWrites)
 // clang-format on
 #define TEST_MEMBER(name) __typeof__(name) *name;

@@ -172,6 +172,56 @@ static void run_kernels(void)
     EXPECT(CUDA_ERROR_INVALID_HANDLE, launch_push(function, to, from, BYTES, NULL));
 }
 
+// A graph of one kernel: a launch takes the parameters that were set last before it.
+static void run_graphs(void)
+{
+    enum { BYTES = 300 };
+    CUmodule module;
+    CUgraph graph, other;
+    CUgraphNode node;
+    CUgraphExec exec;
+    CUdeviceptr from, to;
+    test_begin(0);
+    OK(cu.cuMemAlloc(&from, BYTES));
+    OK(cu.cuMemAlloc(&to, 2 * BYTES));
+    test_put(from, BYTES, 1);
+    test_put(to, 2 * BYTES, 2);
+    struct fr_push_few push = {
+        .head = {.count = 1, .shares = 1},
+        .pieces = {{.dst = to, .src = from, .bytes = BYTES, .chunk_units = 9}},
+    };
+    void *arguments[] = {&push};
+    CUDA_KERNEL_NODE_PARAMS params = {.gridDimX = 1,
+                                      .gridDimY = 1,
+                                      .gridDimZ = 1,
+                                      .blockDimX = 32,
+                                      .blockDimY = 1,
+                                      .blockDimZ = 1,
+                                      .kernelParams = arguments};
+    OK(cu.cuModuleLoadData(&module, image));
+    OK(cu.cuGraphCreate(&graph, 0));
+    OK(cu.cuGraphCreate(&other, 0));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cu.cuGraphAddKernelNode(&node, graph, NULL, 0, &params));
+    OK(cu.cuModuleGetFunction(&params.func, module, FR_PUSH_FEW_NAME));
+    EXPECT(CUDA_ERROR_NOT_SUPPORTED, cu.cuGraphInstantiate(&exec, graph, 0));
+    OK(cu.cuGraphAddKernelNode(&node, graph, NULL, 0, &params));
+    EXPECT(CUDA_ERROR_NOT_SUPPORTED, cu.cuGraphAddKernelNode(&node, graph, NULL, 0, &params));
+    OK(cu.cuGraphInstantiate(&exec, graph, 0));
+    OK(cu.cuGraphLaunch(exec, NULL));
+    push.pieces[0].dst = to + BYTES;
+    OK(cu.cuGraphExecKernelNodeSetParams(exec, node, &params));
+    push.pieces[0].dst = 1; // copied already
+    OK(cu.cuGraphLaunch(exec, NULL));
+    OK(cu.cuStreamSynchronize(NULL));
+    CHECK(test_holds(to, BYTES, 1) && test_holds(to + BYTES, BYTES, 1), "both have arrived");
+    OK(cu.cuGraphDestroy(graph));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cu.cuGraphExecKernelNodeSetParams(exec, node, &params));
+    OK(cu.cuGraphExecDestroy(exec));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cu.cuGraphLaunch(exec, NULL));
+    OK(cu.cuGraphDestroy(other));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cu.cuGraphDestroy(other));
+}
+
 // A kernel reaches another device's memory only with peer access, host memory only when that is
 // page-locked, and no more than was allocated. Its fault comes late and stays.
 static void run_kernel_faults(void)
@@ -374,6 +424,7 @@ const struct test_case test_process_cases[] = {
     {"count-file", {NULL}, run_count_file},
     {"entry-points", {NULL}, run_entry_points},
     {"kernels", {NULL}, run_kernels},
+    {"graphs", {NULL}, run_graphs},
     {"kernel-fault-none", {"TEST_FAULT=none"}, run_kernel_faults},
     {"kernel-fault-peer", {"TEST_FAULT=peer"}, run_kernel_faults},
     {"kernel-fault-end", {"TEST_FAULT=end"}, run_kernel_faults},

@@ -170,6 +170,11 @@ static const struct driver_memory *target_of(unsigned i, unsigned on_host)
 
 enum { NONE = MOST, ANY };
 
+static unsigned long launches_so_far(void)
+{
+    return calls("cuLaunchKernel") + calls("cuGraphLaunch");
+}
+
 // Receives a window, in which `on_host` goes to host memory. `prepare` is called just before, for
 // what shall fail. Message `lost` is to fail, no other; with ANY any of them may. Returns how often
 // the driver was called, and writes how many of these were launches.
@@ -185,9 +190,9 @@ static unsigned long receive_window(unsigned count, unsigned on_host, void (*pre
     fr_device_begin_call();
     if (prepare != NULL)
         prepare();
-    unsigned long before = calls(NULL), launched = calls("cuLaunchKernel");
+    unsigned long before = calls(NULL), launched = launches_so_far();
     fr_rndv_receive(window.recvs, count);
-    *launches = calls("cuLaunchKernel") - launched;
+    *launches = launches_so_far() - launched;
     unsigned long used = calls(NULL) - before;
     for (unsigned i = 0; i < count; i++) {
         const struct fr_rndv_recv *recv = &window.recvs[i];
@@ -325,6 +330,37 @@ static void run_launch_fails(void)
     close_both();
 }
 
+static const char *failing_graph_call;
+static void fail_graph(void)
+{
+    fail(failing_graph_call, 1, CUDA_ERROR_UNKNOWN);
+}
+
+// Windows go by graph after some time. Where a call for that fails, the kernel is launched plainly,
+// and from then on always.
+static void run_graphs(void)
+{
+    enum { MANY = 40 };
+    unsigned long used = 0, launches = 0;
+    open_both();
+    warm_up();
+    for (unsigned way = 0; way < 2; way++) {
+        unsigned count = way == 0 ? MOST : 5; // each has a kernel of its own
+        for (unsigned i = 0; i < MANY; i++)
+            CHECK(exchange(count - i % 3, NONE, NULL, NONE, &used, &launches));
+        unsigned long plain = calls("cuLaunchKernel"), by_graph = calls("cuGraphLaunch");
+        CHECK(exchange(count, NONE, NULL, NONE, &used, &launches));
+        CHECK(process_rank == 0 || (calls("cuLaunchKernel") == plain &&
+                                    calls("cuGraphLaunch") == by_graph + most_launches));
+        failing_graph_call = way == 0 ? "cuGraphLaunch" : "cuGraphExecKernelNodeSetParams_v2";
+        CHECK(exchange(count, NONE, fail_graph, NONE, &used, &launches));
+        CHECK(process_rank == 0 || calls("cuLaunchKernel") == plain + most_launches);
+        CHECK(exchange(count, NONE, NULL, NONE, &used, &launches));
+        CHECK(process_rank == 0 || calls("cuLaunchKernel") == plain + 2 * most_launches);
+    }
+    close_both();
+}
+
 static unsigned failing_call;
 static const char *const failing_names[] = {"cuStreamQuery", "cuCtxGetCurrent", "cuMemcpyAsync",
                                             "cuStreamSynchronize", "cuPointerGetAttributes"};
@@ -379,6 +415,7 @@ int main(int count, char **arguments)
         {.name = "counts", .count = 2, .run = run_counts, .common = {"FABRAIL_TUNING="}},
         {.name = "mixed", .count = 2, .run = run_mixed, .common = {"FABRAIL_TUNING="}},
         {.name = "launch", .count = 2, .run = run_launch_fails, .common = {"FABRAIL_TUNING="}},
+        {.name = "graphs", .count = 2, .run = run_graphs, .common = {"FABRAIL_TUNING="}},
         {.name = "any", .count = 2, .run = run_any_fails, .common = {"FABRAIL_TUNING="}},
         {.name = "one", .count = 2, .run = run_one_fails, .common = {"FABRAIL_TUNING="}},
         {.name = NULL},

@@ -33,6 +33,13 @@
     X(cuEventRecord, true)                                                                         \
     X(cuFlushGPUDirectRDMAWrites, false) /* CUDA 11.3 */                                           \
     X(cuGetErrorName, true)                                                                        \
+    X(cuGraphAddKernelNode_v2, false) /* CUDA 12.0 */                                              \
+    X(cuGraphCreate, false)           /* CUDA 10.0 */                                              \
+    X(cuGraphDestroy, false)                                                                       \
+    X(cuGraphExecDestroy, false)                                                                   \
+    X(cuGraphExecKernelNodeSetParams_v2, false) /* CUDA 12.0 */                                    \
+    X(cuGraphInstantiateWithFlags, false)       /* CUDA 11.4 */                                    \
+    X(cuGraphLaunch, false)                                                                        \
     X(cuIpcCloseMemHandle, false)                                                                  \
     X(cuIpcGetMemHandle, false)                                                                    \
     X(cuIpcOpenMemHandle_v2, false) /* CUDA 11.0 */                                                \
@@ -73,8 +80,25 @@
 // Declarations that older CUDA headers lack.
 #if CUDA_VERSION < 12000
 extern CUresult CUDAAPI cuCtxGetId(CUcontext context, unsigned long long *id);
+typedef struct CUDA_KERNEL_NODE_PARAMS_v2_st {
+    CUfunction func;
+    unsigned gridDimX, gridDimY, gridDimZ;
+    unsigned blockDimX, blockDimY, blockDimZ;
+    unsigned sharedMemBytes;
+    void **kernelParams;
+    void **extra;
+    void *kern;
+    CUcontext ctx;
+} CUDA_KERNEL_NODE_PARAMS_v2;
+extern CUresult CUDAAPI cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph,
+                                                const CUgraphNode *dependencies, size_t count,
+                                                const CUDA_KERNEL_NODE_PARAMS_v2 *params);
+extern CUresult CUDAAPI cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node,
+                                                          const CUDA_KERNEL_NODE_PARAMS_v2 *params);
 #endif
 #if CUDA_VERSION < 11040
+extern CUresult CUDAAPI cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph,
+                                                    unsigned long long flags);
 extern CUresult CUDAAPI cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device);
 #endif
 
@@ -202,7 +226,22 @@ struct fr_cuda_stream {
     CUevent marks[FR_DEVICE_MARKS]; // each made when it is first set
     size_t max_pitch_bytes;         // of 2D copies on the context's device
     bool cacheable;
+    struct fr_cuda_graph {
+        CUgraph graph; // NULL: none yet
+        CUgraphNode node;
+        CUgraphExec exec;
+        unsigned launches; // of this kernel on the stream, plain ones too
+        bool refused;
+    } graphs[FR_KERNEL_COUNT];
 };
+
+// Launches a kernel by the stream's graph of it, in the stream's context. Returns false, with
+// nothing launched, where the kernel is to be launched plainly: the first times, and where the
+// driver takes no graph.
+bool fr_cuda_graph_launch(struct fr_cuda_stream *stream, enum fr_device_kernel kernel,
+                          CUfunction function, unsigned blocks, void **arguments);
+// Destroys the graphs of a stream, on which nothing is under way. Its context must be current.
+void fr_cuda_graphs_destroy(struct fr_cuda_stream *stream);
 
 // Returns the CUDA stream that begins with `stream`.
 static inline struct fr_cuda_stream *fr_cuda_stream_of(struct fr_device_stream *stream)

@@ -288,6 +288,8 @@ int fr_cuda_launch(struct fr_device_kernels *kernels, enum fr_device_kernel kern
 {
     void *arguments[] = {parameters};
     CUfunction function = ((struct fr_cuda_kernels *)(void *)kernels)->functions[kernel];
+    if (fr_cuda_graph_launch(fr_cuda_stream_of(stream), kernel, function, blocks, arguments))
+        return 0;
     return (int)fr_cu.cuLaunchKernel(function, blocks, 1, 1, FR_KERNEL_THREADS, 1, 1, 0,
                                      fr_cuda_stream_of(stream)->handle, arguments, NULL);
 }

@@ -80,6 +80,7 @@ static void destroy(struct fr_cuda_stream *stream)
         destroy_marks(stream);
         (void)fr_cu.cuStreamSynchronize(
             stream->handle); // a stream may be given back a moment early
+        fr_cuda_graphs_destroy(stream);
         CUresult result = fr_cu.cuStreamDestroy_v2(stream->handle);
         fr_cuda_scope_leave(&scope);
         if (result != CUDA_SUCCESS)
