@@ -6,6 +6,10 @@
 //
 //   collective [LARGEST-BYTES [KIND [FUNCTION]]]
 //
+// Nonblocking ones stand beside the blocking ones: the time of the call and its wait, and how much
+// of it is hidden by computation that lasts as long, as the OSU benchmarks define it: 100 % - (time
+// of call, computation and wait - computation) / time of call and wait.
+//
 // Bytes are those of the vector, or of each rank's share where the ranks have different ones.
 #include "config.h"
 
@@ -140,6 +144,35 @@ static float scanned(size_t i, size_t floats)
     return sum;
 }
 
+static void begin_allreduce(size_t floats, MPI_Request *request)
+{
+    MPI_Iallreduce(bench.send.address, bench.receive.address, (int)floats, MPI_FLOAT, MPI_SUM,
+                   MPI_COMM_WORLD, request);
+}
+
+static void begin_reduce(size_t floats, MPI_Request *request)
+{
+    MPI_Ireduce(bench.send.address, bench.receive.address, (int)floats, MPI_FLOAT, MPI_SUM, 0,
+                MPI_COMM_WORLD, request);
+}
+
+static void begin_scatter(size_t floats, MPI_Request *request)
+{
+    MPI_Ireduce_scatter_block(bench.send.address, bench.receive.address, (int)floats, MPI_FLOAT,
+                              MPI_SUM, MPI_COMM_WORLD, request);
+}
+
+static void begin_scan(size_t floats, MPI_Request *request)
+{
+    MPI_Iscan(bench.send.address, bench.receive.address, (int)floats, MPI_FLOAT, MPI_SUM,
+              MPI_COMM_WORLD, request);
+}
+
+static void begin_bcast(size_t floats, MPI_Request *request)
+{
+    MPI_Ibcast(cast_memory()->address, (int)floats, MPI_FLOAT, 0, MPI_COMM_WORLD, request);
+}
+
 static const struct row {
     const char *name;
     call *by_mpi, *by_nccl;
@@ -215,6 +248,80 @@ static void run_row(const struct row *row, size_t largest)
     }
 }
 
+// A nonblocking collective, and the row of the blocking one.
+static const struct begun {
+    const char *name, *blocking;
+    void (*begin)(size_t floats, MPI_Request *request);
+} begun[] = {
+    {"Iallreduce", "Allreduce", begin_allreduce},
+    {"Ireduce", "Reduce", begin_reduce},
+    {"Ireduce_scatter_block", "Reduce_scatter_block", begin_scatter},
+    {"Iscan", "Scan", begin_scan},
+    {"Ibcast", "Bcast", begin_bcast},
+};
+
+static const struct row *row_named(const char *name)
+{
+    const struct row *row = rows;
+    while (strcmp(row->name, name) != 0)
+        row++;
+    return row;
+}
+
+// Computes without a call of MPI.
+static void compute(double us)
+{
+    volatile double x = 1;
+    for (double until = MPI_Wtime() + us * 1e-6; MPI_Wtime() < until;)
+        for (int i = 0; i < 50; i++)
+            x = x * 1.000001 + 1e-9;
+}
+
+// Returns the time of a nonblocking call and its wait, with computation in between.
+static double time_with(const struct begun *what, size_t floats, double compute_us)
+{
+    double us[PEERS_MOST_REPEATS];
+    int repeats = peers_repeats(floats * sizeof(float));
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = -5; i < repeats; i++) {
+        MPI_Request request;
+        peers_barrier();
+        double start = MPI_Wtime();
+        what->begin(floats, &request);
+        if (compute_us > 0)
+            compute(compute_us);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        if (i >= 0)
+            us[i] = (MPI_Wtime() - start) * 1e6;
+    }
+    MPI_Allreduce(MPI_IN_PLACE, us, repeats, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    verify(row_named(what->blocking), floats, what->name);
+    return peers_median(us, repeats);
+}
+
+static void run_begun(const struct begun *what, size_t largest)
+{
+    const struct row *row = row_named(what->blocking);
+    if (bench.rank == 0)
+        printf("%s\n%10s %9s %9s %7s %9s\n", what->name, "bytes", "blocking", "and Wait", "more",
+               "overlap %");
+    for (size_t bytes = 8; bytes <= largest; bytes *= bytes < 4096 ? 8 : 4) {
+        size_t floats = bytes / sizeof(float);
+        double waited = time_of(row, row->by_mpi, floats, "MPI");
+        double pure = time_with(what, floats, 0);
+        double hidden = 100 - (time_with(what, floats, pure) - pure) / pure * 100;
+        if (bench.rank == 0) {
+            char table[48];
+            snprintf(table, sizeof(table), "MPI_%s", what->name);
+            printf("%10zu %9.1f %9.1f %7.1f %9.0f\n", bytes, waited, pure, pure - waited,
+                   hidden > 0 ? hidden : 0);
+            rows_put(table, bytes, "Fabrail, blocking", "us", waited);
+            rows_put(table, bytes, "Fabrail", "us", pure);
+        }
+        fflush(stdout);
+    }
+}
+
 static void fill(size_t all)
 {
     for (size_t i = 0; i < all / sizeof(float); i++)
@@ -258,6 +365,10 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         if (only == NULL || strcmp(only, rows[i].name) == 0)
             run_row(&rows[i], largest);
+    }
+    for (size_t i = 0; i < sizeof(begun) / sizeof(begun[0]); i++) {
+        if (only == NULL || strcmp(only, begun[i].name) == 0)
+            run_begun(&begun[i], largest);
     }
     MPI_Barrier(MPI_COMM_WORLD); // before the memory of any rank goes away
     nccl_stop();

@@ -2,17 +2,19 @@
 // Collectives as tasks: one thread plays both ranks of several groups, in shared and in device
 // memory, and goes on with the tasks of all of them in turn, in many orders. So nothing may wait
 // for another rank. Tasks that end badly leave their group as it was, and those of other groups
-// alone.
+// alone. Tasks in queues go on by the thread of the queues, and by any others.
 #include "config.h"
 
 #include "coll/mapset.h"
 #include "fabrail/coll/alltoall.h"
 #include "fabrail/coll/bcast.h"
+#include "fabrail/coll/queue.h"
 #include "fabrail/coll/reduction.h"
 #include "fabrail/coll/shm_slots.h"
 
 #include "ipc_pair.h"
 
+#include <pthread.h>
 #include <time.h>
 
 enum { RANKS = 2, BYTES = 6000, PART = BYTES / RANKS };
@@ -384,6 +386,104 @@ static void run_missing(void)
     close_pair(&pairs[1]);
 }
 
+// An operation whose tasks are in the queues of both ranks.
+struct queued {
+    struct operation op;
+    struct fr_coll_queued tasks[RANKS];
+};
+
+static void queue_task(struct queued *queued, int rank)
+{
+    begin(&queued->op, rank);
+    queued->tasks[rank].task = queued->op.tasks[rank];
+    fr_coll_queue_add(&queued->tasks[rank]);
+}
+
+static void *make_progress(void *stops)
+{
+    while (!atomic_load((_Atomic bool *)stops))
+        fr_coll_queue_progress();
+    return NULL;
+}
+
+static void await(struct queued *queued, int count)
+{
+    time_t until = time(NULL) + 60;
+    for (int i = 0; i < count * RANKS && check_failures == 0; i++) {
+        struct fr_coll_queued *task = &queued[i / RANKS].tasks[i % RANKS];
+        while (!atomic_load(&task->over) && time(NULL) < until)
+            fr_wait_yield();
+        CHECK(atomic_load(&task->over) && task->status == FR_OK, "task %d", i);
+    }
+}
+
+// Many operations of two groups, with so many threads besides the queue's own.
+static void run_queued(struct pair pairs[2], unsigned threads)
+{
+    enum { COUNT = 4 * KINDS, MOST_THREADS = 3 };
+    static struct queued queued[COUNT];
+    pthread_t others[MOST_THREADS];
+    _Atomic bool stops = false;
+    fill(&pairs[0], 7);
+    fill(&pairs[1], 7);
+    for (unsigned i = 0; i < threads; i++)
+        CHECK(pthread_create(&others[i], NULL, make_progress, &stops) == 0);
+    for (int i = 0; i < COUNT; i++) {
+        queued[i] = (struct queued){
+            .op = {.kind = (enum kind)(i / 2 % KINDS), .pair = &pairs[i % 2], .seed = 7}};
+        queue_task(&queued[i], 0);
+    }
+    for (int i = 0; i < COUNT; i++) // the other rank begins them later, in the same order
+        queue_task(&queued[i], 1);
+    await(queued, COUNT);
+    atomic_store(&stops, true);
+    for (unsigned i = 0; i < threads; i++)
+        pthread_join(others[i], NULL);
+    check(&queued[COUNT - 1].op);
+    check(&queued[COUNT - 2].op);
+}
+
+// One rank's part of a call that waits, behind a task that does not.
+struct rank_of {
+    struct queued *queued;
+    struct operation *op;
+    int rank;
+};
+
+static void *run_behind(void *data)
+{
+    const struct rank_of *part = data;
+    queue_task(part->queued, part->rank);
+    begin(part->op, part->rank);
+    CHECK(fr_coll_task_run(&part->op->tasks[part->rank]) == FR_OK);
+    CHECK(atomic_load(&part->queued->tasks[part->rank].over), "a task goes before its turn");
+    return NULL;
+}
+
+static void run_queues(void)
+{
+    struct pair pairs[2];
+    pthread_t thread;
+    open_pair(&pairs[0]);
+    open_pair(&pairs[1]);
+    for (unsigned threads = 0; threads <= 3; threads++)
+        run_queued(pairs, threads);
+    static struct queued before;
+    before.op = (struct operation){.kind = REDUCE, .pair = &pairs[0], .seed = 7};
+    struct operation op = {.kind = ALLTOALL, .pair = &pairs[0], .seed = 7};
+    struct rank_of parts[] = {{&before, &op, 0}, {&before, &op, 1}};
+    CHECK(pthread_create(&thread, NULL, run_behind, &parts[0]) == 0);
+    run_behind(&parts[1]);
+    pthread_join(thread, NULL);
+    check(&op);
+    queue_task(&before, 0); // for which the other rank never comes
+    fr_coll_queue_close(&pairs[0].teams[0]);
+    CHECK(atomic_load(&before.tasks[0].over) && before.tasks[0].status == FR_ERR_MPI);
+    fr_coll_queue_stop();
+    close_pair(&pairs[0]);
+    close_pair(&pairs[1]);
+}
+
 static void start(void)
 {
     struct fr_job_secret job;
@@ -411,6 +511,13 @@ static void run_in_slabs(void)
     run_in_segments();
 }
 
+static void run_queues_in_segments(void)
+{
+    start();
+    run_queues();
+    finish();
+}
+
 static void run_missing_in_segments(void)
 {
     start();
@@ -431,6 +538,7 @@ static void run_missing_in_slabs(void)
 
 static const struct process_case cases[] = {
     {.name = "segments", .count = 1, .run = run_in_segments},
+    {.name = "queues", .count = 1, .run = run_queues_in_segments},
     {.name = "slabs", .count = 1, .run = run_in_slabs},
     {.name = "missing", .count = 1, .run = run_missing_in_segments, .common = SHORT},
     {.name = "missing-in-slabs", .count = 1, .run = run_missing_in_slabs, .common = SHORT},
