@@ -44,7 +44,8 @@ bool fr_intercept_gather_facts(void)
     struct fr_job_facts own = {.host = fr_job_host(), .reports = fr_report_gathers()};
     bool may = for_fabric || for_peers;
     bool needs = fr_device_is_installed() || (for_peers && fr_intercept_wants_host_rails());
-    if (fr_job_size() < 2 || !fr_job_census_end(may, (may && needs) || own.reports))
+    bool alone = fr_job_size() < 2; // it has messages to itself
+    if (alone ? !may || !needs : !fr_job_census_end(may, (may && needs) || own.reports))
         return true; // a job without GPUs or report has nothing to tell
     if (for_fabric)
         describe_clique(&own);

@@ -143,7 +143,7 @@ void fr_intercept_messages_start(void)
         return;
     bool takes_rts = own->takes_rts; // the place of facts changes
     struct takers takers = find_takers();
-    meeting = takers.share_host || takers.send_remotely;
+    meeting = takers.share_host || takers.send_remotely || (takes_rts && fr_job_size() == 1);
     if (meeting) {
         fr_intercept_rndv_is_enabled =
             open_control(takers.send_remotely) && takes_rts && fr_rndv_open() == FR_OK;

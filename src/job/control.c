@@ -80,7 +80,7 @@ static bool open_host(const struct fr_job_control_job *job)
                      "NVLink: %s",
                      fr_core_status_text(status));
     free(members);
-    return status == FR_OK && count > 1;
+    return status == FR_OK && (count > 1 || job->size == 1);
 }
 
 static void forget(void)

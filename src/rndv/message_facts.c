@@ -34,9 +34,7 @@ struct fr_policy_message fr_rndv_message_facts(const struct fr_rndv_message *mes
     int to = message->address.to;
     const struct fr_job_facts *receiver = fr_job_facts_of(to);
     bool hears = receiver != NULL && receiver->takes_rts;
-    // A process that is alone on its host leaves messages to itself to MPI.
-    bool meets = to != fr_job_rank() || fr_rndv_has_neighbours();
-    bool here = hears && meets && fr_job_control_is_here(to) && fr_rndv_ledger_is_shared_with(to);
+    bool here = hears && fr_job_control_is_here(to) && fr_rndv_ledger_is_shared_with(to);
     bool answers =
         hears && !here && fr_job_control_is_answered_by(to); // else the receiver would wait
     return (struct fr_policy_message){
@@ -80,13 +78,16 @@ static bool is_seen(const struct fr_device_range *range)
            range->buffer_id;
 }
 
-// Adds whether the receiver has mapped the program's buffer, and asks it to.
+// Adds whether the receiver has mapped the program's buffer, and asks it to. This process itself
+// has it at once.
 static void look_at_mapping(const struct fr_rndv_message *message, struct fr_policy_message *facts,
                             struct fr_ipc_handle *handle)
 {
     const struct fr_staging_view *view = message->view;
     const void *low = (const void *)(view->base + (uintptr_t)view->first);
-    if (!facts->here || !facts->one_piece || facts->must_leave || !is_seen(&view->range))
+    bool is_own = message->address.to == fr_job_rank();
+    if (!facts->here || !facts->one_piece || facts->must_leave ||
+        (!is_own && !is_seen(&view->range)))
         return;
     facts->exported = fr_ipc_export(&view->range, low, view->span, handle) == FR_OK;
     facts->mapped = facts->exported && fr_rndv_is_mapped_by(message->address.to, handle, true);

@@ -14,20 +14,11 @@ size_t fr_rndv_area_bytes(bool first)
     return fr_rndv_ledger_bytes(first ? FR_RNDV_FIRST_SLOTS : FR_RNDV_SLOTS);
 }
 
-static bool has_neighbours; // written in MPI_Init
 uint64_t fr_rndv_rts_begin;
-
-bool fr_rndv_has_neighbours(void)
-{
-    return has_neighbours;
-}
 
 enum fr_status fr_rndv_open(void)
 {
-    has_neighbours = false;
     memcpy(&fr_rndv_rts_begin, fr_job_control_job_secret(), sizeof(fr_rndv_rts_begin));
-    for (int rank = 0; rank < fr_job_size(); rank++)
-        has_neighbours = has_neighbours || (rank != fr_job_rank() && fr_job_control_is_here(rank));
     if (!fr_rndv_replica_open())
         return FR_ERR_NO_MEMORY;
     if (fr_rndv_ledger_open())

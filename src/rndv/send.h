@@ -26,9 +26,6 @@ void fr_rndv_registry_look_after(void);
 void fr_rndv_registry_add(struct fr_rndv_send *send);
 void fr_rndv_registry_remove(unsigned index);
 
-// Returns whether other processes of this host take part.
-bool fr_rndv_has_neighbours(void);
-
 // Returns the facts of a message that are known from the start.
 struct fr_policy_message fr_rndv_message_facts(const struct fr_rndv_message *message);
 

@@ -87,7 +87,7 @@ static enum fr_status classify_run(void *data, const struct fr_datatype_copy *pi
 }
 
 // Classifies a view of absolute addresses. They can mix host and device memory, so every run is
-// classified.
+// classified. Addresses that lie together in one allocation are like any others from then on.
 static void classify_absolute(struct fr_staging_view *view)
 {
     struct classify_context context = {.view = view};
@@ -97,6 +97,8 @@ static void classify_absolute(struct fr_staging_view *view)
             view->blocks[i].layout, view->blocks[i].count, false, SIZE_MAX, classify_run, &context);
         (void)never_fails;
     }
+    view->absolute =
+        view->mixed || !fr_device_owns(&view->range) || !fr_staging_view_is_in_range(view);
 }
 
 void fr_staging_view_measure(struct fr_staging_view *view)

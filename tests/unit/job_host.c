@@ -43,7 +43,7 @@ static void run_open(void)
     CHECK(!job_has_name(), "closed before all had attached");
     fr_job_control_close(job_idle);
 
-    CHECK(!job_open_as(0, 1) && !job_has_name() && fr_job_control_reaches(0), "alone");
+    CHECK(job_open_as(0, 1) && !job_has_name() && fr_job_control_reaches(0), "alone");
     CHECK(!send_number(1, 1) && !send_number(-1, 1));
     CHECK(send_number(0, 5) && fr_job_control_take(&message) && message.from == 0);
     CHECK(message.kind == FR_CONTROL_RTS && message.bytes == 8 && message.data[0] == 5);

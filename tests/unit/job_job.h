@@ -79,8 +79,7 @@ static inline void job_introduce(void)
 static inline void job_open_all(void)
 {
     job_introduce();
-    bool opened = job_open_as(process_rank, process_count);
-    CHECK(opened == (process_count > 1) && fr_job_control_rank() == process_rank);
+    CHECK(job_open_as(process_rank, process_count) && fr_job_control_rank() == process_rank);
     process_meet();
     CHECK(fr_job_control_reaches(0) && !job_has_name());
     if (check_failures != 0)

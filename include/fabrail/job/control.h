@@ -68,7 +68,7 @@ struct fr_job_control_job {
 
 // Opens control messages. Called by all processes of MPI_COMM_WORLD where `remote` is set, else by
 // all of a host or by none. Returns whether any other process can be reached, now or once it has
-// opened them as well. A warning says why not. Idempotent until closed.
+// opened them as well. A process that is the whole job reaches itself. A warning says why not. Idempotent until closed.
 bool fr_job_control_open(const struct fr_job_control_job *job);
 
 // Has the processes of a host keep one copy of bytes that are the same on all processes. `own` are

@@ -36,9 +36,11 @@ struct fr_staging_view {
     struct fr_staging_view_block *blocks;
     size_t block_count;
     bool same_shape_only; // a reduction: MPI, or a user's function, must see the true datatype
-    bool absolute;        // MPI_BOTTOM: the blocks' addresses need not lie together
-    bool as_bytes;        // MPI sees packed bytes, and any number of them can arrive
-    bool expects_rts;     // mostly an RTS arrives and no data, so address space suffices
+    // MPI_BOTTOM: the blocks' addresses need not lie together. Once the view is measured they do
+    // not lie in one allocation of device memory.
+    bool absolute;
+    bool as_bytes;    // MPI sees packed bytes, and any number of them can arrive
+    bool expects_rts; // mostly an RTS arrives and no data, so address space suffices
 
     ptrdiff_t first; // offset of the first byte used
     size_t span;     // bytes from the first to the last byte used; 0 when there is no data
