@@ -59,6 +59,11 @@ struct fr_request_op {
         size_t elements;
         _Atomic unsigned char *arrived; // FR_COPY_* of each
     } parts;
+    struct { // a collective on a communicator of this rank alone
+        // Makes its copies, each time that it is started; NULL in other operations.
+        enum fr_status (*copy)(const struct fr_request_op *op);
+        unsigned char *slices; // what each block of a neighbourhood receives; NULL without
+    } self;
     struct {
         int target;      // rank
         uint64_t number; // of an operation that a window completes, in the order of calls

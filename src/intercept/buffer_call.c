@@ -401,7 +401,14 @@ static bool serve(struct fr_request_op *op, enum fr_status status, int *result)
     case FR_CLASS_REPLACE:
         status = fr_intercept_split_replace(op);
         break;
+    case FR_CLASS_PACK:
+    case FR_CLASS_UNPACK:
+        if (fr_intercept_call_pack(op, result))
+            return true;
+        break;
     default:
+        if (fr_intercept_call_self(op, result))
+            return true;
         break;
     }
     return status == FR_OK ? stage_and_run(op, result) : leave_or_fail(op, status, result);

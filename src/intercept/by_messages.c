@@ -57,13 +57,11 @@ static bool is_wrong_for_neighbours(const struct fr_request_op *op, fr_word comm
     return wrong;
 }
 
-// Whether MPI refuses a collective as this rank calls it. No part of it may then be begun, since
-// MPI begins none.
-static bool is_wrong(const struct fr_request_op *op, const struct fr_coll_team *team, int root)
+bool fr_intercept_is_refused(const struct fr_request_op *op, int rank, int size)
 {
     const struct fr_abi_row *row = &fr_abi_rows[op->fn];
     const struct fr_abi_shape *shape = fr_abi_shape_of(op->fn);
-    bool is_root = root == team->rank;
+    bool is_root = row->root < 0 || (int)op->args[row->root] == rank;
     bool sends = shape->sender == FR_WHO_ALL || is_root;
     bool receives = shape->receiver == FR_WHO_ALL || is_root;
     bool in_place = sends && receives; // MPI_IN_PLACE is allowed
@@ -71,9 +69,9 @@ static bool is_wrong(const struct fr_request_op *op, const struct fr_coll_team *
         return is_wrong_for_neighbours(op, fr_abi_comm(op->fn, op->args));
     if (fr_abi_shape_swaps(shape) && is_aliased(op))
         return true;
-    return (sends && is_wrong_side(op, &row->send, shape->sends_each ? team->size : 1,
+    return (sends && is_wrong_side(op, &row->send, shape->sends_each ? size : 1,
                                    in_place && shape->in_place == FR_IN_PLACE_SEND)) ||
-           (receives && is_wrong_side(op, &row->receive, shape->receives_each ? team->size : 1,
+           (receives && is_wrong_side(op, &row->receive, shape->receives_each ? size : 1,
                                       in_place && shape->in_place == FR_IN_PLACE_RECEIVE));
 }
 
@@ -104,7 +102,7 @@ bool fr_intercept_goes_by_messages(enum fr_fn fn, const fr_word *args,
     memcpy(op.args, args, row->arg_count * sizeof(fr_word));
     int root = row->root >= 0 ? (int)args[row->root] : 0;
     bool is_root = root == team->rank, waits = fr_abi_rows[fn].request < 0;
-    if (root < 0 || root >= team->size || is_wrong(&op, team, root))
+    if (root < 0 || root >= team->size || fr_intercept_is_refused(&op, team->rank, team->size))
         return false; // MPI knows what to do
     if (shape->is_neighbourly)
         return true;

@@ -9,10 +9,10 @@
 #include "config.h"
 
 #include "fabrail/coll.h"
-#include "fabrail/ipc/engine.h"
 #include "fabrail/job.h"
 #include "fabrail/policy/coll_plan.h"
 #include "fabrail/request/schedule.h"
+#include "fabrail/staging/own_copy.h"
 #include "intercept/views.h"
 
 #include <limits.h>
@@ -159,32 +159,47 @@ static bool find_part(const struct side *side, int peer, struct part *part)
     return true;
 }
 
-static bool is_plain(const struct part *part)
+// The memory of a part, as a view with one block.
+struct part_view {
+    struct fr_staging_view view;
+    struct fr_staging_view_block block;
+};
+
+static bool view_part(const struct part *part, struct part_view *own)
 {
-    const struct fr_layout *layout = NULL;
-    if (fr_datatype_acquire(part->type, &layout) != FR_OK)
+    *own = (struct part_view){.block = {.count = (size_t)part->count}};
+    own->view =
+        (struct fr_staging_view){.base = part->address, .blocks = &own->block, .block_count = 1};
+    own->view.absolute = own->view.base == fr_abi_mpi.BOTTOM;
+    if (fr_datatype_acquire(part->type, &own->block.layout) != FR_OK)
         return false;
-    bool contiguous = layout->contiguous;
-    fr_datatype_release(layout);
-    return contiguous;
+    fr_staging_view_measure(&own->view);
+    return true;
 }
 
-// Copies what a rank sends itself, where one device copy does it. MPI would take it to the host and
-// back.
+static struct fr_staging_elements elements_of(const struct part_view *own)
+{
+    return (struct fr_staging_elements){
+        .layout = own->block.layout, .count = own->block.count, .address = own->view.base};
+}
+
+// Copies what a rank sends itself on the device, where that can be. MPI would take it to the host
+// and back.
 static bool copy_own(const struct part *from, const struct part *to)
 {
-    struct fr_device_range source, target;
-    size_t bytes = (size_t)from->bytes;
-    if (from->bytes != to->bytes || !is_plain(from) || !is_plain(to))
+    struct part_view source, target;
+    if (from->bytes != to->bytes || !view_part(from, &source))
         return false;
-    fr_device_classify((const void *)from->address, bytes, &source);
-    fr_device_classify((const void *)to->address, bytes, &target);
-    if (!fr_device_owns(&source) || !fr_device_owns(&target) || source.device != target.device)
-        return false;
-    const struct fr_device_push_piece piece = {.dst = to->address, .src = from->address, bytes};
-    return fr_device_sync_app_work(&source, from->address, bytes) == FR_OK &&
-           fr_device_push(&target, &piece, 1, fr_ipc_engine(FR_SIZE_COPY_CE, bytes),
-                          (unsigned)fr_core_settings()->peer_sms) == FR_OK;
+    bool is_viewed = view_part(to, &target), copied = false;
+    if (is_viewed && fr_staging_can_copy_own(&source.view, &target.view)) {
+        const struct fr_staging_own_copy copy = {
+            .from = elements_of(&source), .to = elements_of(&target), .bytes = (size_t)from->bytes};
+        copied = fr_staging_copy_own(&source.view, &target.view, &copy, 1) == FR_OK;
+    }
+    fr_datatype_release(source.block.layout);
+    if (is_viewed)
+        fr_datatype_release(target.block.layout);
+    return copied;
 }
 
 static int start_own(struct fr_request_op *op, const struct fr_coll_team *team,

@@ -291,6 +291,18 @@ struct fr_coll_team;
 bool fr_intercept_goes_by_messages(enum fr_fn fn, const fr_word *args,
                                    const struct fr_coll_team *team);
 
+// Returns whether MPI surely refuses a collective as rank `rank` of `size` calls it. No part of it
+// may then be begun, since MPI begins none.
+bool fr_intercept_is_refused(const struct fr_request_op *op, int rank, int size);
+
+// Serves a collective on a communicator of one rank by copies on its device, and owns the operation
+// then. Else returns false.
+bool fr_intercept_call_self(struct fr_request_op *op, int *result);
+
+// Packs or unpacks on the device, and owns the operation then. Returns false where not both buffers
+// are memory of one device, and where the real MPI is to say what is wrong.
+bool fr_intercept_call_pack(struct fr_request_op *op, int *result);
+
 // Serves a call with buffers, which the report counts as one of `counted_as`. Returns as the
 // handlers of classes do.
 bool fr_intercept_serve(enum fr_fn fn, fr_word *args, enum fr_fn counted_as, int *result);

@@ -5,6 +5,7 @@ libmodules_la_SOURCES += \
 	src/intercept/build.c \
 	src/intercept/by_messages.c \
 	src/intercept/coll_schedule.c \
+	src/intercept/coll_self.c \
 	src/intercept/buffer_call.c \
 	src/intercept/counting.c \
 	src/intercept/coll_views.c \
@@ -20,6 +21,7 @@ libmodules_la_SOURCES += \
 	src/intercept/intercept_int.h \
 	src/intercept/neighbours.c \
 	src/intercept/coll_nvlink.c \
+	src/intercept/pack_call.c \
 	src/intercept/present.c \
 	src/intercept/probe.c \
 	src/intercept/proof.c \

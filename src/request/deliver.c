@@ -11,15 +11,19 @@
 enum fr_status fr_request_copy_in(struct fr_request_op *const *ops, size_t count)
 {
     struct fr_device_batch batch;
+    enum fr_status status = FR_OK;
     fr_device_batch_begin(&batch);
     for (size_t i = 0; i < count; i++) {
+        if (ops[i]->self.copy && status == FR_OK)
+            status = ops[i]->self.copy(ops[i]);
         for (unsigned v = 0; v < ops[i]->view_count; v++) {
             const struct fr_staging_view *view = &ops[i]->views[v];
             if (fr_staging_is_staged(view) && view->in_bytes)
                 fr_staging_view_copy_in(view, &batch);
         }
     }
-    return fr_device_batch_finish(&batch);
+    enum fr_status copied = fr_device_batch_finish(&batch);
+    return status == FR_OK ? copied : status;
 }
 
 // Returns the bytes that a completed receive or read has written.

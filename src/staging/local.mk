@@ -2,6 +2,8 @@ libmodules_la_SOURCES += \
 	src/staging/stage.c \
 	src/staging/typed_copy.c \
 	include/fabrail/staging/typed_copy.h \
+	src/staging/own_copy.c \
+	include/fabrail/staging/own_copy.h \
 	src/staging/packed.c \
 	include/fabrail/staging/packed.h \
 	include/fabrail/staging/path.h \

@@ -129,11 +129,27 @@ static enum fr_status copy_piece(void *data, const struct fr_datatype_copy *piec
     return FR_OK; // the batch keeps the first failure
 }
 
+void fr_staging_copy_elements(const struct fr_staging_packing *packing,
+                              struct fr_device_batch *batch)
+{
+    struct copy_context context = {
+        .view = packing->view,
+        .batch = batch,
+        .direction = packing->direction,
+        .user = packing->user,
+        .stage = packing->stage,
+    };
+    if (fr_staging_pack(packing, batch))
+        return;
+    enum fr_status in_batch =
+        fr_datatype_visit(packing->layout, packing->count, packing->view->shape == FR_SHAPE_PACKED,
+                          packing->bytes, copy_piece, &context);
+    (void)in_batch;
+}
+
 static void copy_elements(const struct copy_context *context, const struct fr_layout *layout,
                           size_t count, size_t limit_bytes)
 {
-    bool packed = context->view->shape == FR_SHAPE_PACKED;
-    struct copy_context copied = *context;
     size_t all_bytes = count * layout->size_bytes;
     const struct fr_staging_packing packing = {
         .view = context->view,
@@ -144,11 +160,7 @@ static void copy_elements(const struct copy_context *context, const struct fr_la
         .stage = context->stage,
         .direction = context->direction,
     };
-    if (fr_staging_pack(&packing, context->batch))
-        return;
-    enum fr_status in_batch =
-        fr_datatype_visit(layout, count, packed, limit_bytes, copy_piece, &copied);
-    (void)in_batch;
+    fr_staging_copy_elements(&packing, context->batch);
 }
 
 static void copy_run(const struct copy_context *context, uintptr_t user, uintptr_t stage,

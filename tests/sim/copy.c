@@ -150,6 +150,12 @@ static bool is_plain_device(uintptr_t address)
            !range->sync_memops; // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS makes synchronous calls wait
 }
 
+static bool is_on_host(uintptr_t address)
+{
+    const struct sim_range *range = sim_range_find(address);
+    return !range || sim_range_is_host(range);
+}
+
 static void *take_snapshot(const struct sim_op *op)
 {
     const struct sim_shape *shape = &op->shape;
@@ -194,6 +200,8 @@ CUresult sim_submit_copy(CUstream handle, struct sim_op *op, enum sim_side dst_s
     size_t bytes = shape->width * shape->height * shape->depth;
     if (result != CUDA_SUCCESS || !bytes)
         return result;
+    if (is_on_host(op->dst) != is_on_host(op->src))
+        sim_count_host_copy();
     if (!async) // the driver's manual: a copy inside device memory does not block the host
         return sim_submit(stream, op, !is_plain_device(op->dst) || !is_plain_device(op->src));
     bool wait = is_pageable(op->dst);

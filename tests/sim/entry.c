@@ -20,8 +20,9 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t callback_ended = PTHREAD_COND_INITIALIZER;
 static atomic_bool initialised;
 static atomic_bool lost_by_fork; // in a child of a process that had called cuInit
-static atomic_ulong counted;
+static atomic_ulong counted, host_copies;
 static __thread bool in_callback;
+static __thread bool is_counted; // the call that this thread is in
 
 void sim_unlock_for_callback(void)
 {
@@ -55,6 +56,7 @@ static void after_fork_in_child(void)
 {
     pthread_mutex_unlock(&lock);
     atomic_store(&counted, 0);
+    atomic_store(&host_copies, 0);
     if (atomic_load(&initialised))
         atomic_store(&lost_by_fork, true);
 }
@@ -64,19 +66,31 @@ __attribute__((constructor)) static void watch_forks(void)
     pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 
-__attribute__((destructor)) static void write_count(void)
+static void write_count(const char *pattern, unsigned long count)
 {
-    FILE *file = sim_open_for_process(sim_knobs()->count_file);
+    FILE *file = sim_open_for_process(pattern);
     if (!file)
         return;
-    fprintf(file, "%lu\n", atomic_load(&counted));
+    fprintf(file, "%lu\n", count);
     fclose(file);
+}
+
+__attribute__((destructor)) static void write_counts(void)
+{
+    write_count(sim_knobs()->count_file, atomic_load(&counted));
+    write_count(sim_knobs()->host_copies_file, atomic_load(&host_copies));
+}
+
+void sim_count_host_copy(void)
+{
+    if (is_counted)
+        atomic_fetch_add(&host_copies, 1);
 }
 
 static bool counts(const void *caller)
 {
     const struct sim_knobs *knobs = sim_knobs();
-    if (!knobs->fail_nth && !knobs->count_file)
+    if (!knobs->fail_nth && !knobs->count_file && !knobs->host_copies_file)
         return false;
     if (!knobs->count_fabrail_only)
         return true;
@@ -90,7 +104,8 @@ static bool counts(const void *caller)
 // Counts a call. Returns whether it is the one that shall fail.
 static bool count_call(const void *caller)
 {
-    return counts(caller) && atomic_fetch_add(&counted, 1) + 1 == sim_knobs()->fail_nth;
+    is_counted = counts(caller);
+    return is_counted && atomic_fetch_add(&counted, 1) + 1 == sim_knobs()->fail_nth;
 }
 
 static CUresult check_need(enum need need)

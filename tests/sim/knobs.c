@@ -200,6 +200,7 @@ __attribute__((constructor)) static void read_knobs(void)
     knobs.count_fabrail_only =
         read_text("FRSIM_FAIL_SCOPE", text, sizeof(text)) && strcmp(text, "fabrail") == 0;
     knobs.count_file = getenv("FRSIM_COUNT_FILE");
+    knobs.host_copies_file = getenv("FRSIM_HOST_COPIES_FILE");
     knobs.touch_file = getenv("FRSIM_TOUCH_FILE");
     (void)read_text("FRSIM_REFUSE_KERNELS", knobs.refused_kernels, sizeof(knobs.refused_kernels));
     (void)read_text("FRSIM_HOST_NAME", knobs.host_name, sizeof(knobs.host_name));

@@ -13,6 +13,9 @@
 #include "entry.def"
 #undef SIM_ENTRY
 
+// Notes that the call of the driver that is under way copies between host and device memory.
+void sim_count_host_copy(void);
+
 // Give up and take back the lock around a callback into the application.
 void sim_unlock_for_callback(void);
 void sim_lock_after_callback(void);

@@ -51,7 +51,7 @@ struct sim_knobs {
     unsigned long fail_nth; // 0: never
     CUresult fail_code;
     bool count_fabrail_only;
-    const char *count_file, *touch_file;
+    const char *count_file, *host_copies_file, *touch_file;
     char refused_kernels[64];                   // how their names begin; "": none
     struct sim_fabric fabrics[SIM_MAX_DEVICES]; // by physical index
     char host_name[64];                         // "": that of the machine

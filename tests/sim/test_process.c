@@ -56,17 +56,16 @@ static void run_scope(void)
     CHECK(call(init, 0) == CUDA_SUCCESS, "the third one");
 }
 
-static void run_count_file(void)
+// Runs a case in another process, which writes a count at exit to the file that `variable` names.
+static void check_count(const char *variable, const char *name, const char *expected)
 {
     char text[64] = "", path[64];
     int status = 0;
-    snprintf(path, sizeof(path), "frsim-count-%d", (int)getpid());
-    // The count is written at exit, so another process makes the calls.
     pid_t pid = fork();
     if (pid == 0) {
         snprintf(path, sizeof(path), "frsim-count-%%p");
-        setenv("FRSIM_COUNT_FILE", path, 1);
-        execl(test_program(), test_program(), "nth-failure-count", (char *)NULL);
+        setenv(variable, path, 1);
+        execl(test_program(), test_program(), name, (char *)NULL);
         _exit(127);
     }
     waitpid(pid, &status, 0);
@@ -74,9 +73,28 @@ static void run_count_file(void)
     snprintf(path, sizeof(path), "frsim-count-%d", (int)pid);
     int fd = open(path, O_RDONLY);
     CHECK(fd >= 0 && read(fd, text, sizeof(text) - 1) > 0, "errno %d", errno);
-    CHECK(strcmp(text, "4\n") == 0, "counted %s", text);
+    CHECK(strcmp(text, expected) == 0, "counted %s", text);
     close(fd);
     unlink(path);
+}
+
+static void run_count_file(void)
+{
+    check_count("FRSIM_COUNT_FILE", "nth-failure-count", "4\n");
+    check_count("FRSIM_HOST_COPIES_FILE", "host-copies", "2\n");
+}
+
+// Two of these copies are between host and device memory.
+static void run_host_copies(void)
+{
+    static unsigned char host[512];
+    CUdeviceptr first, second;
+    test_begin(0);
+    OK(cu.cuMemAlloc(&first, 512));
+    OK(cu.cuMemAlloc(&second, 512));
+    OK(cu.cuMemcpyHtoD(first, host, 512));
+    OK(cu.cuMemcpyDtoD(second, first, 512));
+    OK(cu.cuMemcpyDtoH(host, second, 512));
 }
 
 static void run_counted(void)
@@ -421,6 +439,7 @@ const struct test_case test_process_cases[] = {
      {"FRSIM_FAIL_NTH=2", "FRSIM_FAIL_CODE=719", "FRSIM_FAIL_SCOPE=fabrail"},
      run_scope},
     {"nth-failure-count", {NULL}, run_counted},
+    {"host-copies", {NULL}, run_host_copies},
     {"count-file", {NULL}, run_count_file},
     {"entry-points", {NULL}, run_entry_points},
     {"kernels", {NULL}, run_kernels},

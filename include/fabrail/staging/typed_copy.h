@@ -22,4 +22,8 @@ struct fr_staging_packing {
 // Failures stay in the batch.
 bool fr_staging_pack(const struct fr_staging_packing *packing, struct fr_device_batch *batch);
 
+// Starts the copy in whatever way is the fastest. Failures stay in the batch.
+void fr_staging_copy_elements(const struct fr_staging_packing *packing,
+                              struct fr_device_batch *batch);
+
 #endif

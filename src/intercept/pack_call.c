@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// MPI_Pack and MPI_Unpack between two buffers in device memory: the bytes are copied on the device,
+// in the real MPI's own format. That is the bytes of the type map without gaps in every MPI library
+// so far; the first call makes sure. The real MPI is called without data, to check the arguments.
+#include "config.h"
+
+#include "fabrail/staging/own_copy.h"
+#include "intercept/coll_buffer.h"
+#include "intercept/views.h"
+
+#include <string.h>
+
+// Whether MPI packs a pair with a gap as its bytes without the gap.
+static bool try_format(void)
+{
+    enum { PAIRS = 2, FIRST = sizeof(double), SECOND = sizeof(int), PAIR = FIRST + SECOND };
+    struct {
+        double first;
+        int second;
+    } pairs[PAIRS] = {{1.5, 3}, {-2.25, 77}};
+    unsigned char packed[PAIRS * PAIR + 8];
+    int position = 0;
+    int rc = FR_MPI(Pack, FR_PTR(pairs), PAIRS, fr_abi_mpi.DOUBLE_INT, FR_PTR(packed),
+                    sizeof(packed), FR_PTR(&position), fr_abi_mpi.COMM_SELF);
+    bool plain = rc == fr_abi_mpi.SUCCESS && position == PAIRS * PAIR;
+    for (int i = 0; i < PAIRS && plain; i++)
+        plain = memcmp(packed + i * PAIR, &pairs[i].first, FIRST) == 0 &&
+                memcmp(packed + i * PAIR + FIRST, &pairs[i].second, SECOND) == 0;
+    return plain;
+}
+
+static bool packs_plainly(void)
+{
+    static _Atomic int known; // 1 yes, -1 no
+    int answer = atomic_load_explicit(&known, memory_order_relaxed);
+    if (answer == 0) {
+        answer = try_format() ? 1 : -1;
+        atomic_store_explicit(&known, answer, memory_order_relaxed);
+    }
+    return answer > 0;
+}
+
+static size_t bytes_of(const struct fr_staging_view *view)
+{
+    return view->blocks[0].count * view->blocks[0].layout->size_bytes;
+}
+
+static struct fr_staging_elements elements_of(const struct fr_staging_view *view)
+{
+    return (struct fr_staging_elements){
+        .layout = view->blocks[0].layout,
+        .count = view->blocks[0].count,
+        .address = view->base + (uintptr_t)view->blocks[0].user_offset,
+    };
+}
+
+// Whether the call can be done on the device. Leaves of the packed buffer what the call uses.
+static bool prepare(struct fr_request_op *op, struct fr_staging_view *shaped,
+                    struct fr_staging_view *packed)
+{
+    size_t bytes = bytes_of(shaped);
+    if (bytes_of(packed) < bytes || !shaped->blocks[0].layout->exact)
+        return false;
+    size_t room = packed->blocks[0].count;
+    packed->blocks[0].count = bytes;
+    for (unsigned v = 0; v < op->view_count; v++)
+        fr_staging_view_measure(&op->views[v]);
+    bool possible = bytes > 0 && fr_staging_can_copy_own(shaped, packed) && packs_plainly();
+    if (!possible)
+        packed->blocks[0].count = room;
+    return possible;
+}
+
+static void advance(const struct fr_request_op *op, size_t bytes)
+{
+    void *position = (void *)op->args[fr_abi_rows[op->fn].position];
+    if (fr_abi_rows[op->fn].flags & FR_ROW_LARGE)
+        *(int64_t *)position += (int64_t)bytes;
+    else
+        *(int *)position += (int)bytes;
+}
+
+// Calls the real function without data, and makes the copy.
+static int run(struct fr_request_op *op, const struct fr_staging_own_copy *copy)
+{
+    const struct fr_abi_row *row = &fr_abi_rows[op->fn];
+    bool packs = row->class == FR_CLASS_PACK;
+    op->args[packs ? row->send.count : row->receive.count] = 0;
+    int rc = fr_abi_call(op->fn, op->args);
+    if (rc != fr_abi_mpi.SUCCESS)
+        return rc;
+    enum fr_status status = fr_staging_copy_own(&op->views[0], &op->views[1], copy, 1);
+    if (status != FR_OK)
+        return fr_request_fail(op, status);
+    advance(op, copy->bytes);
+    return rc;
+}
+
+bool fr_intercept_call_pack(struct fr_request_op *op, int *result)
+{
+    const struct fr_abi_row *row = &fr_abi_rows[op->fn];
+    bool packs = row->class == FR_CLASS_PACK;
+    if (op->view_count != 2 || (row->flags & FR_ROW_EXTERNAL) ||
+        !(fr_core_settings()->paths & FR_PATH_BIT_PEER) ||
+        !prepare(op, &op->views[packs ? 0 : 1], &op->views[packs ? 1 : 0]))
+        return false;
+    fr_intercept_coll_buffer_count(op, "both buffers are on one device");
+    const struct fr_staging_own_copy copy = {
+        .from = elements_of(&op->views[0]),
+        .to = elements_of(&op->views[1]),
+        .bytes = bytes_of(&op->views[0]),
+    };
+    *result = run(op, &copy);
+    fr_request_op_free(op);
+    return true;
+}
