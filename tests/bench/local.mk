@@ -13,11 +13,12 @@ fr_bench_programs = $(MPI_FLAVOURS:%=tests/bench/host-%) $(MPI_FLAVOURS:%=tests/
     $(MPI_FLAVOURS:%=tests/bench/fabric-%) $(MPI_FLAVOURS:%=tests/bench/exchange-%) \
     $(MPI_FLAVOURS:%=tests/bench/message-%) $(MPI_FLAVOURS:%=tests/bench/fresh-%) \
     $(MPI_FLAVOURS:%=tests/bench/collective-%) $(MPI_FLAVOURS:%=tests/bench/between-%) \
-    $(MPI_FLAVOURS:%=tests/bench/halo-%) $(MPI_FLAVOURS:%=tests/bench/types-%)
+    $(MPI_FLAVOURS:%=tests/bench/halo-%) $(MPI_FLAVOURS:%=tests/bench/types-%) \
+    $(MPI_FLAVOURS:%=tests/bench/slabs-%)
 CLEANFILES += $(fr_bench_programs)
 EXTRA_DIST += tests/bench/run tests/bench/host.c tests/bench/device.c tests/bench/fabric.c \
     tests/bench/between.c tests/bench/fresh.c tests/bench/halo.c tests/bench/collective.c tests/bench/exchange.c \
-    tests/bench/message.c tests/bench/types.c \
+    tests/bench/message.c tests/bench/types.c tests/bench/slabs.c \
     tests/bench/peers.c tests/bench/peers.h tests/bench/ways.c tests/bench/ways.h \
     tests/bench/rows.h
 
@@ -32,6 +33,9 @@ $(MPI_FLAVOURS:%=tests/bench/fresh-%): tests/bench/fresh-%: tests/bench/fresh.c 
 $(MPI_FLAVOURS:%=tests/bench/halo-%): tests/bench/halo-%: tests/bench/halo.c tests/programs/memory.c
 	$(fr_program)
 $(MPI_FLAVOURS:%=tests/bench/types-%): tests/bench/types-%: tests/bench/types.c \
+    tests/programs/memory.c tests/bench/rows.h
+	$(fr_program)
+$(MPI_FLAVOURS:%=tests/bench/slabs-%): tests/bench/slabs-%: tests/bench/slabs.c \
     tests/programs/memory.c tests/bench/rows.h
 	$(fr_program)
 $(MPI_FLAVOURS:%=tests/bench/fabric-%): tests/bench/fabric-%: tests/bench/fabric.c \
