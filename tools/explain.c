@@ -12,17 +12,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CODE_AWARE = FR_TOOL_NO_LETTER, CODE_FIRST, CODE_RAILS, CODE_HMEM, MOST_SIZES = 64 };
+enum {
+    CODE_AWARE = FR_TOOL_NO_LETTER,
+    CODE_FIRST,
+    CODE_RAILS,
+    CODE_HMEM,
+    CODE_TYPE,
+    MOST_SIZES = 64
+};
 
 const struct fr_tool_option fabrail_explain_options[] = {
     {"function", 'f', "NAME", "MPI_Send MPI_Isend MPI_Recv MPI_Alltoall MPI_Allreduce MPI_Bcast",
      "the MPI function (MPI_Send)"},
     {"bytes", 'b', "LIST", NULL, "sizes, with commas (256,64K,1M,16M,256M)"},
+    {"type", CODE_TYPE, "TYPE", "vector: subarray: indexed:",
+     "one element of a datatype: vector:COUNT,BLOCK,STRIDE or indexed:COUNT,BLOCK in bytes, or "
+     "subarray:PARTS/SIZES/BYTES as 2x3x4/8x8x8/16"},
     {"memory", 'm', "LIST", "host pinned managed malloc pool vmm vmm-fd vmm-fabric",
      "kinds of memory, with commas (all that are on a device)"},
-    {"between", 'w', "WHERE", "host gpu apart clique away",
+    {"between", 'w', "WHERE", "host gpu apart clique away self",
      "the other rank: on a GPU of this host, on the same gpu, on one that cannot map this one's "
-     "memory (apart), on a host of the same NVLink clique, or away from all that (host)"},
+     "memory (apart), on a host of the same NVLink clique, away from all that, or self (host)"},
     {"mpi", 'M', "FAMILY", "openmpi mpich mpiabi", "as if under this MPI"},
     {"gpu-aware", CODE_AWARE, "YES-OR-NO", "yes no", "as if the MPI were, or were not, GPU-aware"},
     {"first", CODE_FIRST, NULL, NULL, "of memory that the other rank has not mapped yet"},
@@ -45,6 +55,7 @@ struct options {
     bool first, hmem, json;
     unsigned rails;
     const char *report;
+    struct fr_explain_type type; // no text: none is given
 };
 
 // Calls `take` with each part of a list with commas. Returns false when it does so once.
@@ -131,7 +142,7 @@ static bool take(struct options *options, int code, const char **what)
             "kinds of host, pinned, managed, malloc, pool, vmm, vmm-fd and vmm-fabric, with commas";
         return for_each(optarg, take_kind, options);
     case 'w':
-        *what = "host, gpu, apart, clique or away";
+        *what = "host, gpu, apart, clique, away or self";
         return take_place(options, optarg);
     case 'M':
         *what = "openmpi, mpich or mpiabi";
@@ -139,6 +150,9 @@ static bool take(struct options *options, int code, const char **what)
     case CODE_AWARE:
         *what = "yes or no";
         return take_aware(options, optarg);
+    case CODE_TYPE:
+        *what = "vector:COUNT,BLOCK,STRIDE, indexed:COUNT,BLOCK or subarray:PARTS/SIZES/BYTES";
+        return fr_explain_type_read(optarg, &options->type);
     case CODE_FIRST:
         options->first = true;
         return true;
@@ -163,6 +177,10 @@ static bool take(struct options *options, int code, const char **what)
 static void set_defaults(struct options *options)
 {
     static const size_t sizes[] = {256, 64 << 10, 1 << 20, 16 << 20, 256 << 20};
+    if (options->type.text != NULL) {
+        options->sizes[0] = options->type.bytes;
+        options->size_count = 1;
+    }
     if (options->size_count == 0) {
         memcpy(options->sizes, sizes, sizeof(sizes));
         options->size_count = (int)FR_ARRAY_LENGTH(sizes);
@@ -190,6 +208,7 @@ static void find_facts(const struct options *options, struct fr_explain_facts *f
     facts->first = options->first;
     facts->rails = options->rails;
     facts->hmem = options->hmem;
+    facts->has_gaps = options->type.has_gaps;
     *source = "as given";
     fr_info_gpus_find(&info.gpus, true);
     facts->fabric_memory = info.gpus.count == 0 || info.gpus.gpus[0].handles[FR_INFO_FABRIC].works;
@@ -212,13 +231,42 @@ static void find_facts(const struct options *options, struct fr_explain_facts *f
         facts->gpu_aware = mpi->gpu_aware == FR_INFO_YES;
 }
 
+static void print_type(const struct fr_explain_type *type)
+{
+    struct fr_policy_packing packing = fr_explain_type(type);
+    if (type->text == NULL)
+        return;
+    printf("%s: %zu bytes, %s because %s\n", type->text, type->bytes,
+           !type->has_gaps     ? "not packed,"
+           : packing.by_kernel ? "packed by one kernel,"
+                               : "packed by copies of the driver,",
+           packing.reason);
+}
+
+static void write_type(struct fr_json_out *out, const struct fr_explain_type *type)
+{
+    struct fr_policy_packing packing = fr_explain_type(type);
+    if (type->text == NULL)
+        return;
+    fr_json_open(out, "type", '{');
+    fr_json_text(out, "text", type->text);
+    fr_json_number(out, "bytes", (int64_t)type->bytes);
+    fr_json_text(out, "packed_by",
+                 !type->has_gaps     ? NULL
+                 : packing.by_kernel ? "kernel"
+                                     : "driver");
+    fr_json_text(out, "reason", packing.reason);
+    fr_json_close(out, '}');
+}
+
 static void print_answers(const struct options *options, const struct fr_explain_facts *facts,
                           const char *source, enum fr_fn fn)
 {
-    printf("%s between %s\n%s, %sGPU-aware (%s)%s\n\n", options->function,
+    printf("%s between %s\n%s, %sGPU-aware (%s)%s\n", options->function,
            fr_explain_place_text(facts->place), facts->family, facts->gpu_aware ? "" : "not ",
            source, facts->first ? "; memory that the other rank has not mapped yet" : "");
-    printf("%10s  %-11s %-7s %-13s %s\n", "bytes", "memory", "path", "by", "because");
+    print_type(&options->type);
+    printf("\n%10s  %-11s %-7s %-13s %s\n", "bytes", "memory", "path", "by", "because");
     for (int kind = 0; kind < FR_KIND_COUNT; kind++) {
         for (int i = 0; i < options->size_count && (options->kinds >> kind & 1); i++) {
             char size[FR_BYTES_TEXT];
@@ -240,6 +288,7 @@ static void write_answers(const struct options *options, const struct fr_explain
     fr_json_text(&out, "mpi", facts->family);
     fr_json_truth(&out, "mpi_gpu_aware", facts->gpu_aware);
     fr_json_truth(&out, "first", facts->first);
+    write_type(&out, &options->type);
     fr_json_open(&out, "choices", '[');
     for (int kind = 0; kind < FR_KIND_COUNT; kind++) {
         for (int i = 0; i < options->size_count && (options->kinds >> kind & 1); i++) {
@@ -283,6 +332,8 @@ int fabrail_explain(int argc, char **argv)
         return fr_tool_misuse("--json is for answers: the files of --report are JSON already");
     if (options.report != NULL)
         return explain_reports(&options, argc, argv);
+    if (options.type.text != NULL && options.size_count > 0)
+        return fr_tool_misuse("--type says how many bytes there are, so --bytes cannot");
     if (optind < argc)
         return fr_tool_misuse("\"%s\" is one argument too many", argv[optind]);
     set_defaults(&options);

@@ -6,6 +6,7 @@
 
 #include "fabrail/abi.h"
 #include "fabrail/device.h"
+#include "fabrail/policy.h"
 
 // Where the other end of a call is.
 enum fr_explain_place {
@@ -14,10 +15,25 @@ enum fr_explain_place {
     FR_PLACE_APART,  // on this host, where neither can
     FR_PLACE_CLIQUE, // on another host that multi-node NVLink reaches
     FR_PLACE_AWAY,   // on any other host
+    FR_PLACE_SELF,   // the rank itself
     FR_PLACE_COUNT,
 };
 const char *fr_explain_place_name(enum fr_explain_place place);
 const char *fr_explain_place_text(enum fr_explain_place place);
+
+// A datatype of the command line.
+struct fr_explain_type {
+    const char *text;
+    size_t bytes; // of one element, without gaps
+    bool has_gaps;
+    struct fr_policy_pieces pieces;
+};
+
+// Reads a datatype. Returns false where the text is none.
+bool fr_explain_type_read(const char *text, struct fr_explain_type *type);
+
+// Returns whether a kernel packs and unpacks the type, and why.
+struct fr_policy_packing fr_explain_type(const struct fr_explain_type *type);
 
 struct fr_explain_facts {
     const char *family; // "Open MPI", "MPICH", "MPI ABI"
@@ -27,6 +43,7 @@ struct fr_explain_facts {
     bool first;         // of memory that the other end has not mapped yet
     unsigned rails;     // in common with another host
     bool hmem;          // their NICs reach the memory of GPUs
+    bool has_gaps;      // the data are of a datatype with gaps
 };
 
 struct fr_explain_answer {

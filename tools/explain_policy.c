@@ -21,6 +21,7 @@ static const struct {
     [FR_PLACE_APART] = {"apart", "GPUs of one host that cannot map each other's memory"},
     [FR_PLACE_CLIQUE] = {"clique", "hosts that multi-node NVLink joins"},
     [FR_PLACE_AWAY] = {"away", "hosts that no NVLink joins"},
+    [FR_PLACE_SELF] = {"self", "a rank and itself"},
 };
 
 const char *fr_explain_place_name(enum fr_explain_place place)
@@ -64,6 +65,7 @@ static bool is_of_messages(enum fr_fn fn, enum fr_explain_place place)
         return true;
     default:
         return fr_intercept_nvlink_serves(fn) && !is_reduction(fn) && place != FR_PLACE_APART &&
+               place != FR_PLACE_SELF &&
                (fr_intercept_nvlink_schedules(fn) ||
                 (is_nonblocking(fn) && (place == FR_PLACE_HOST || place == FR_PLACE_GPU)));
     }
@@ -89,7 +91,20 @@ static struct fr_explain_answer answer(const char *path, const char *how, const 
 
 static bool is_in_reach(const struct fr_explain_facts *facts)
 {
-    return facts->place == FR_PLACE_HOST || facts->place == FR_PLACE_GPU;
+    return facts->place == FR_PLACE_HOST || facts->place == FR_PLACE_GPU ||
+           facts->place == FR_PLACE_SELF;
+}
+
+// Calls that a rank does alone, by copies on its device.
+static bool is_done_alone(const struct fr_explain_facts *facts, enum fr_fn fn)
+{
+    const struct fr_abi_row *row = &fr_abi_rows[fn];
+    bool packs = (row->class == FR_CLASS_PACK || row->class == FR_CLASS_UNPACK) &&
+                 !(row->flags & FR_ROW_EXTERNAL);
+    return (fr_core_settings()->paths & FR_PATH_BIT_PEER) &&
+           (packs ||
+            (facts->place == FR_PLACE_SELF && fr_abi_shape_of(fn) &&
+             !(facts->gpu_aware && fr_intercept_family_accepts_device_ptr(facts->family, fn))));
 }
 
 // How a message goes that the MPI library cannot be given.
@@ -103,12 +118,12 @@ static struct fr_explain_answer explain_message(const struct fr_explain_facts *f
         .takes_turns = facts->place == FR_PLACE_GPU,
         .in_clique = facts->place == FR_PLACE_CLIQUE && facts->fabric_memory &&
                      settings->fabric != FR_FABRIC_OFF,
-        .by_fragments = true,
-        .one_piece = true,
+        .by_fragments = facts->place != FR_PLACE_SELF,
+        .one_piece = !facts->has_gaps,
         .must_leave = must_leave(fn),
         .host_memory = !kind_can(kind, FR_DEVICE_OWNED),
         .exported = kind_can(kind, FR_SHARE_ANY),
-        .mapped = !facts->first,
+        .mapped = !facts->first || facts->place == FR_PLACE_SELF,
         .clique_min_bytes = settings->clique_min_bytes,
         .shared_min_bytes = settings->shared_gpu_min_bytes,
         .pipeline_min_bytes = settings->pipeline_min_bytes,
@@ -222,6 +237,10 @@ struct fr_explain_answer fr_explain(const struct fr_explain_facts *given, enum f
         return answer("pass", "", "the function has no buffer");
     struct fr_policy_choice local = choose_alone(facts, fn, kind);
     bool on_device = kind_can(kind, FR_DEVICE_OWNED);
+    if (on_device && is_done_alone(facts, fn))
+        return answer("peer", "copy",
+                      fr_abi_shape_of(fn) ? "the communicator has one rank"
+                                          : "both buffers are on one device");
     if (on_device && is_served(facts, fn))
         return explain_collective(facts, fn, bytes);
     // Host memory on one host is the MPI library's, whatever the setting says.

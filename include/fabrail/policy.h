@@ -50,7 +50,11 @@ struct fr_policy_pieces {
     size_t bytes;
 };
 
-// Returns whether one kernel makes the copy, in place of these calls.
-bool fr_policy_packs_by_kernel(const struct fr_policy_pieces *pieces);
+// Whether one kernel makes the copy, in place of these calls.
+struct fr_policy_packing {
+    bool by_kernel;
+    const char *reason; // static text
+};
+struct fr_policy_packing fr_policy_choose_packing(const struct fr_policy_pieces *pieces);
 
 #endif

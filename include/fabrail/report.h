@@ -46,6 +46,10 @@ struct fr_report_job {
     int cliques;               // groups of GPUs with NVLink across hosts
     const char *fabric_memory; // whether the process can allocate it, as fr_device_fabric_text says
     size_t workspace_peak_bytes; // of device memory; known at the end
+    // Copies of data with gaps: by kernels, by the driver and by the CPU. Known at the end.
+    struct fr_report_typed {
+        uint64_t copies, bytes;
+    } by_kernel, by_driver, by_cpu;
 };
 
 // Called just before the real MPI's start. Notes which signals the application does not handle

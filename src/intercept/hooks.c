@@ -75,6 +75,11 @@ bool fr_intercept_call_init(enum fr_fn fn, fr_word *args, int *result)
     return true;
 }
 
+static struct fr_report_typed typed_of(const struct fr_staging_typed *typed)
+{
+    return (struct fr_report_typed){.copies = typed->copies, .bytes = typed->bytes};
+}
+
 bool fr_intercept_call_finalize(enum fr_fn fn, fr_word *args, int *result)
 {
     if (fr_job_rank() < 0)
@@ -85,7 +90,12 @@ bool fr_intercept_call_finalize(enum fr_fn fn, fr_word *args, int *result)
     fr_request_end_freed();
     fr_intercept_messages_end();
     fr_coll_team_message_release();
+    struct fr_staging_typed typed[FR_TYPED_WAYS];
+    fr_staging_get_typed(typed);
     fr_report_write(&(struct fr_report_job){
+        .by_kernel = typed_of(&typed[FR_TYPED_BY_KERNEL]),
+        .by_driver = typed_of(&typed[FR_TYPED_BY_DRIVER]),
+        .by_cpu = typed_of(&typed[FR_TYPED_BY_CPU]),
         .mpi_gpu_aware = fr_intercept_is_gpu_aware(),
         .hosts = fr_job_host_count(),
         .cliques = fr_job_clique_count(),

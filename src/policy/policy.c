@@ -67,8 +67,12 @@ const char *fr_policy_path_name(enum fr_policy_path path)
 
 // A pitched copy of the driver moves blocks of 8 bytes at a quarter of a kernel's rate, and blocks
 // of 2 KiB as fast. Each further call costs a microsecond or more.
-bool fr_policy_packs_by_kernel(const struct fr_policy_pieces *pieces)
+struct fr_policy_packing fr_policy_choose_packing(const struct fr_policy_pieces *pieces)
 {
     enum { SHORT_BLOCK = 2048, MANY_CALLS = 8 };
-    return pieces->calls > MANY_CALLS || pieces->bytes / SHORT_BLOCK < pieces->blocks;
+    if (pieces->calls > MANY_CALLS)
+        return (struct fr_policy_packing){true, "it takes more than 8 calls of the driver"};
+    if (pieces->bytes / SHORT_BLOCK < pieces->blocks)
+        return (struct fr_policy_packing){true, "its blocks are shorter than 2 KiB"};
+    return (struct fr_policy_packing){false, "its blocks are long, and few calls copy them"};
 }

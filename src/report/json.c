@@ -291,6 +291,12 @@ static void write_head(struct fr_report_out *out, const struct fr_report_end *en
     fr_report_put(out, "  \"gpu\": %q,\n  \"command\": %q,\n", fr_report_gpu(),
                   fr_report_command());
     write_settings(out);
+    fr_report_put(out,
+                  "  \"typed\": {\n    \"kernel\": {\"copies\": %u, \"bytes\": %u},\n"
+                  "    \"driver\": {\"copies\": %u, \"bytes\": %u},\n"
+                  "    \"cpu\": {\"copies\": %u, \"bytes\": %u}\n  },\n",
+                  job->by_kernel.copies, job->by_kernel.bytes, job->by_driver.copies,
+                  job->by_driver.bytes, job->by_cpu.copies, job->by_cpu.bytes);
 }
 
 void fr_report_write_json(struct fr_report_out *out, const struct fr_report_end *end,
@@ -321,6 +327,12 @@ void fr_report_write_text(const struct fr_report_job *job)
     if (job->workspace_peak_bytes)
         fr_core_log_write(FR_LOG_INFO, "report: fabric memory %s workspace peak %zu bytes",
                           job->fabric_memory, job->workspace_peak_bytes);
+    if (job->by_kernel.copies || job->by_driver.copies || job->by_cpu.copies)
+        fr_core_log_write(FR_LOG_INFO,
+                          "report: data with gaps by kernels %ju bytes by the driver %ju bytes by "
+                          "the CPU %ju bytes",
+                          (uintmax_t)job->by_kernel.bytes, (uintmax_t)job->by_driver.bytes,
+                          (uintmax_t)job->by_cpu.bytes);
     for (unsigned i = 0; i < count; i++) {
         const struct fr_report_sum *row = &rows[i];
         if (!row->buffers)

@@ -129,6 +129,24 @@ static enum fr_status copy_piece(void *data, const struct fr_datatype_copy *piec
     return FR_OK; // the batch keeps the first failure
 }
 
+static struct {
+    _Atomic uint64_t copies, bytes;
+} typed_by[FR_TYPED_WAYS];
+
+static void count_typed(enum fr_staging_way way, size_t bytes)
+{
+    atomic_fetch_add_explicit(&typed_by[way].copies, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&typed_by[way].bytes, bytes, memory_order_relaxed);
+}
+
+void fr_staging_get_typed(struct fr_staging_typed typed[FR_TYPED_WAYS])
+{
+    for (int way = 0; way < FR_TYPED_WAYS; way++) {
+        typed[way].copies = atomic_load_explicit(&typed_by[way].copies, memory_order_relaxed);
+        typed[way].bytes = atomic_load_explicit(&typed_by[way].bytes, memory_order_relaxed);
+    }
+}
+
 void fr_staging_copy_elements(const struct fr_staging_packing *packing,
                               struct fr_device_batch *batch)
 {
@@ -139,7 +157,10 @@ void fr_staging_copy_elements(const struct fr_staging_packing *packing,
         .user = packing->user,
         .stage = packing->stage,
     };
-    if (fr_staging_pack(packing, batch))
+    enum fr_staging_way way = fr_staging_pack(packing, batch);
+    if (!packing->layout->contiguous && packing->bytes > 0 && fr_device_owns(&packing->view->range))
+        count_typed(way, packing->bytes);
+    if (way != FR_TYPED_BY_DRIVER)
         return;
     enum fr_status in_batch =
         fr_datatype_visit(packing->layout, packing->count, packing->view->shape == FR_SHAPE_PACKED,

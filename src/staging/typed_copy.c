@@ -188,17 +188,28 @@ static bool pack_by_cpu(const struct fr_staging_packing *packing, struct fr_devi
     return true;
 }
 
-bool fr_staging_pack(const struct fr_staging_packing *packing, struct fr_device_batch *batch)
+struct fr_policy_pieces fr_staging_count_pieces(const struct fr_layout *layout, size_t count,
+                                                bool packed, size_t bytes)
+{
+    struct fr_policy_pieces pieces = {0};
+    enum fr_status is_whole = fr_datatype_visit(layout, count, packed, bytes, count_piece, &pieces);
+    (void)is_whole;
+    return pieces;
+}
+
+enum fr_staging_way fr_staging_pack(const struct fr_staging_packing *packing,
+                                    struct fr_device_batch *batch)
 {
     const struct fr_staging_view *view = packing->view;
-    struct fr_policy_pieces pieces = {0};
     if (!fr_device_owns(&view->range) || view->mixed || packing->bytes == 0 ||
         !fr_staging_view_is_in_range(view))
-        return false;
-    enum fr_status counted = fr_datatype_visit(packing->layout, packing->count, is_packed(packing),
-                                               packing->bytes, count_piece, &pieces);
-    if (!fr_policy_packs_by_kernel(&pieces))
-        return false;
-    return pack_by_kernel(packing, batch) ||
-           (counted == FR_ERR_LIMIT && pack_by_cpu(packing, batch));
+        return FR_TYPED_BY_DRIVER;
+    struct fr_policy_pieces pieces = fr_staging_count_pieces(packing->layout, packing->count,
+                                                             is_packed(packing), packing->bytes);
+    if (!fr_policy_choose_packing(&pieces).by_kernel)
+        return FR_TYPED_BY_DRIVER;
+    if (pack_by_kernel(packing, batch))
+        return FR_TYPED_BY_KERNEL;
+    bool is_too_many = pieces.calls > FR_POLICY_MOST_CALLS;
+    return is_too_many && pack_by_cpu(packing, batch) ? FR_TYPED_BY_CPU : FR_TYPED_BY_DRIVER;
 }

@@ -17,13 +17,28 @@ struct fr_staging_packing {
     enum fr_device_direction direction;
 };
 
+// Counts the pieces of a copy of `bytes` bytes between `count` elements of a layout and packed
+// memory, or memory with the same gaps.
+struct fr_policy_pieces fr_staging_count_pieces(const struct fr_layout *layout, size_t count,
+                                                bool packed, size_t bytes);
+
+// Ways of copying data with gaps.
+enum fr_staging_way { FR_TYPED_BY_KERNEL, FR_TYPED_BY_DRIVER, FR_TYPED_BY_CPU, FR_TYPED_WAYS };
+
 // Starts the copy if a kernel does it faster than copies piece by piece. Where there are no kernels
-// the CPU does it if the pieces are very many. Returns false, with nothing done, if neither holds.
-// Failures stay in the batch.
-bool fr_staging_pack(const struct fr_staging_packing *packing, struct fr_device_batch *batch);
+// the CPU does it if the pieces are very many. Returns FR_TYPED_BY_DRIVER, with nothing done, if
+// neither holds. Failures stay in the batch.
+enum fr_staging_way fr_staging_pack(const struct fr_staging_packing *packing, struct fr_device_batch *batch);
 
 // Starts the copy in whatever way is the fastest. Failures stay in the batch.
 void fr_staging_copy_elements(const struct fr_staging_packing *packing,
                               struct fr_device_batch *batch);
+
+// What this process has copied so far of data with gaps, by each way. The values are not of one
+// moment.
+struct fr_staging_typed {
+    uint64_t copies, bytes;
+};
+void fr_staging_get_typed(struct fr_staging_typed typed[FR_TYPED_WAYS]);
 
 #endif
