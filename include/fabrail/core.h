@@ -117,8 +117,8 @@ const char *fr_core_log_recorded(unsigned index, enum fr_log_level *level);
 
 // Writes what the launcher calls the job, or "" where it says nothing. The name is the same in all
 // processes of the job.
-enum { FR_TOOLS_JOB_BYTES = 128 };
-void fr_core_job_name(char name[FR_TOOLS_JOB_BYTES]);
+enum { FR_CORE_JOB_NAME_BYTES = 128 };
+void fr_core_job_name(char name[FR_CORE_JOB_NAME_BYTES]);
 
 // Returns the value of a variable of the launcher's own, or NULL where it is not set. The string is
 // the environment's.

@@ -20,7 +20,7 @@ const char *fr_core_job_value(const char *name)
     return NULL;
 }
 
-void fr_core_job_name(char name[FR_TOOLS_JOB_BYTES])
+void fr_core_job_name(char name[FR_CORE_JOB_NAME_BYTES])
 {
     // The first two name a step of a job. They also differ between launches in one allocation.
     static const char *const names[] = {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID"};
@@ -30,10 +30,10 @@ void fr_core_job_name(char name[FR_TOOLS_JOB_BYTES])
     for (size_t i = 0; i < FR_ARRAY_LENGTH(names); i++) {
         const char *value = fr_core_job_value(names[i]);
         if (value && value[0]) {
-            snprintf(name, FR_TOOLS_JOB_BYTES, "%s%s%s", job ? job : "", job ? "." : "", value);
+            snprintf(name, FR_CORE_JOB_NAME_BYTES, "%s%s%s", job ? job : "", job ? "." : "", value);
             return;
         }
     }
     if (job)
-        snprintf(name, FR_TOOLS_JOB_BYTES, "%s.%s", job, step ? step : "");
+        snprintf(name, FR_CORE_JOB_NAME_BYTES, "%s.%s", job, step ? step : "");
 }

@@ -13,7 +13,7 @@ static uint64_t start_ticks;
 static uint64_t start_ns;
 static uint64_t started_unix_ns;
 static char host[256];
-static char job[FR_TOOLS_JOB_BYTES];
+static char job[FR_CORE_JOB_NAME_BYTES];
 
 static char command[1024];
 static char gpu[FR_DEVICE_MACHINE_BYTES];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What the cases of the program transparency share.
-#ifndef MPI_UNNOTICED_H
-#define MPI_UNNOTICED_H
+#ifndef FR_TESTS_MPI_TRANSPARENCY_H
+#define FR_TESTS_MPI_TRANSPARENCY_H
 
 #include "../programs/memory.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A program of many small cases that each say all that an application can see of them. Their
 // output is the same whether Fabrail is there or not; with_without_preload.test compares.
-#ifndef MPI_ALIKE_H
-#define MPI_ALIKE_H
+#ifndef FR_TESTS_MPI_WITH_WITHOUT_PRELOAD_H
+#define FR_TESTS_MPI_WITH_WITHOUT_PRELOAD_H
 
 #include <mpi.h>
 #include <stdbool.h>

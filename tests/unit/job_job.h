@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A job of the processes of a case on one host, for unit tests of what goes by module job.
-#ifndef FR_TESTS_UNIT_CONTROL_JOB_H
-#define FR_TESTS_UNIT_CONTROL_JOB_H
+#ifndef FR_TESTS_UNIT_JOB_JOB_H
+#define FR_TESTS_UNIT_JOB_JOB_H
 
 #include "job/control_int.h"
 

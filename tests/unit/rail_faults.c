@@ -75,7 +75,7 @@ static void test_unclosable_that_mixes(void)
     close_pair();
 }
 
-// The room asks libfabric once for its version.
+// Module rail asks libfabric once for its version.
 static void run_apart(void (*test)(void))
 {
     int status = -1;
