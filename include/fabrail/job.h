@@ -99,12 +99,6 @@ bool fr_job_complete(void *request, void (*progress)(void), bool (*look)(struct 
 // before they can come. Ends as well when MPI fails or a process has failed.
 void fr_job_meet(void (*progress)(void));
 
-// Hold a meeting in steps, without waiting; one meeting at a time. fr_job_meeting_begin returns
-// false if there can be none. fr_job_meeting_is_over makes the next step and returns whether the
-// meeting is over, for the reasons that end fr_job_meet.
-bool fr_job_meeting_begin(void);
-bool fr_job_meeting_is_over(void);
-
 // Returns whether MPI knows of processes that have failed, if it is one that goes on without them.
 bool fr_job_has_failed(void);
 

@@ -29,12 +29,6 @@ FR_MUST_CHECK enum fr_status fr_staging_borrow(size_t bytes, struct fr_staging_l
 // FABRAIL_STAGING_MAX. For callers that can do without.
 bool fr_staging_has_room(size_t bytes);
 
-// Lends `bytes` (> 0) of host address space, for memory that is hardly ever used. It is pageable,
-// and takes no memory before it is touched. Its first two pages may hold what an earlier borrower
-// has written. The other pages go back to the system on return, unless the lease says `is_clean`.
-// Returns FR_ERR_NO_MEMORY where the system bounds what processes reserve.
-FR_MUST_CHECK enum fr_status fr_staging_reserve(size_t bytes, struct fr_staging_lease *lease);
-
 // Lends `bytes` (> 0) of memory on `device`, inside one allocation as fr_device_memory_create makes
 // it. Takes the newest allocation with room. Else makes one, whose size grows with what there is;
 // it replaces what lies idle, since that was too small. A caller that borrows and returns in the
@@ -47,9 +41,6 @@ FR_MUST_CHECK enum fr_status fr_staging_borrow_device(int device, size_t bytes,
 // Returns whether `bytes` on `device` could be lent at present, as far as can be told. For callers
 // that may need them later. Asks the driver every few milliseconds at most.
 bool fr_staging_may_lend(int device, size_t bytes);
-
-// Returns whether a lease is of page-locked host memory, which every device reaches.
-bool fr_staging_is_pinned(const struct fr_staging_lease *lease);
 
 // Returns the id under which others register the host memory of a lease; 0 for a lease of other
 // memory. No two allocations ever have the same id, and no id is a BUFFER_ID.

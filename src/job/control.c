@@ -3,9 +3,8 @@
 // MPI, and how they are opened and closed.
 #include "config.h"
 
-#include "fabrail/core/wait.h"
-#include "fabrail/job.h"
 #include "job/control_int.h"
+#include "job/job_int.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,6 +4,8 @@
 
 #include "fabrail/staging/typed_copy.h"
 
+#include "staging/staging_int.h"
+
 #include <string.h>
 
 enum {

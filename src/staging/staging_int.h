@@ -144,6 +144,15 @@ void fr_staging_tell_watcher(uint64_t id);
 // Gives back the device memory that is not lent.
 void fr_staging_device_release(void);
 
+// Lends `bytes` (> 0) of host address space, for memory that is hardly ever used. It is pageable,
+// and takes no memory before it is touched. Its first two pages may hold what an earlier borrower
+// has written. The other pages go back to the system on return, unless the lease says `is_clean`.
+// Returns FR_ERR_NO_MEMORY where the system bounds what processes reserve.
+FR_MUST_CHECK enum fr_status fr_staging_reserve(size_t bytes, struct fr_staging_lease *lease);
+
+// Returns whether a lease is of page-locked host memory, which every device reaches.
+bool fr_staging_is_pinned(const struct fr_staging_lease *lease);
+
 // Takes address space back. Unless it `is_clean`, pages that were touched go back to the system.
 void fr_staging_reservation_return(struct fr_staging_reservation *reservation, bool is_clean);
 

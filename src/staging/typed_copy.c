@@ -6,6 +6,7 @@
 
 #include "fabrail/device/pack.h"
 #include "fabrail/staging/packed.h"
+#include "staging/staging_int.h"
 #include "staging/tables.h"
 
 #include <stdlib.h>
