@@ -13,10 +13,13 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CODE_NO_START = FR_TOOL_NO_LETTER, CODE_NO_TRY, CODE_LIBRARY };
+enum { CODE_NO_START = FR_TOOL_NO_LETTER, CODE_NO_TRY, CODE_LIBRARY, CODE_CHECK };
 
 const struct fr_tool_option fabrail_info_options[] = {
     {"json", 'j', NULL, NULL, "print JSON"},
+    {"settings", 's', NULL, NULL, "print the settings with their defaults and sources alone"},
+    {"check", CODE_CHECK, NULL, NULL,
+     "print what costs speed on this machine, and what mends it; status 1 if anything does"},
     {"no-start", CODE_NO_START, NULL, NULL, "start no rank to ask an MPI what it is"},
     {"no-try", CODE_NO_TRY, NULL, NULL, "make no GPU memory to see which handles it can have"},
     {"library", CODE_LIBRARY, "FILE", FR_TOOL_FILES, "look at this build of Fabrail"},
@@ -333,15 +336,42 @@ void fr_info_write_json(const struct fr_info *info, FILE *file)
     fr_json_close(&out, '}');
 }
 
-int fabrail_info(int argc, char **argv)
+// Finds out and prints everything, or only what costs speed.
+static int show(const char *library, bool json, bool check, bool start, bool try)
 {
     static struct fr_info info;
-    bool json = false, start = true, try = true;
+    info.library_found = fr_launch_find_library(info.library);
+    if (library != NULL) {
+        snprintf(info.library, sizeof(info.library), "%s", library);
+        info.library_found = access(library, R_OK) == 0;
+    }
+    fr_info_gpus_find(&info.gpus, try);
+    if (!check)
+        fr_info_mpis_find(&info.mpis, start, info.library);
+    fr_info_rails_find(&info.rails, &info.gpus);
+    if (check)
+        return fr_info_check(&info) > 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+    if (json)
+        fr_info_write_json(&info, stdout);
+    else
+        fr_info_print(&info);
+    return EXIT_SUCCESS;
+}
+
+int fabrail_info(int argc, char **argv)
+{
+    bool json = false, settings = false, check = false, start = true, try = true;
     const char *library = NULL;
     for (int code = 0; (code = fr_tool_next(argc, argv)) != FR_TOOL_END;) {
         switch (code) {
         case 'j':
             json = true;
+            break;
+        case 's':
+            settings = true;
+            break;
+        case CODE_CHECK:
+            check = true;
             break;
         case CODE_NO_START:
             start = false;
@@ -358,17 +388,8 @@ int fabrail_info(int argc, char **argv)
     }
     if (optind < argc)
         return fr_tool_misuse("\"%s\" is one argument too many", argv[optind]);
-    info.library_found = fr_launch_find_library(info.library);
-    if (library != NULL) {
-        snprintf(info.library, sizeof(info.library), "%s", library);
-        info.library_found = access(library, R_OK) == 0;
-    }
-    fr_info_gpus_find(&info.gpus, try);
-    fr_info_mpis_find(&info.mpis, start, info.library);
-    fr_info_rails_find(&info.rails, &info.gpus);
-    if (json)
-        fr_info_write_json(&info, stdout);
-    else
-        fr_info_print(&info);
+    if (!settings)
+        return show(library, json, check, start, try);
+    fr_info_print_settings();
     return EXIT_SUCCESS;
 }

@@ -13,6 +13,22 @@
 #include "fabrail/staging/typed_copy.h"
 #include "intercept/intercept_int.h"
 
+#include <dlfcn.h>
+#include <stdio.h>
+
+// Says what this job runs on, as rank 0 sees it.
+static void tell_machine(void)
+{
+    char gpus[FR_DEVICE_MACHINE_BYTES];
+    Dl_info library = {.dli_fname = NULL};
+    if (fr_core_log_level < FR_LOG_INFO)
+        return;
+    if (fr_device_machine_text(gpus) != FR_OK)
+        snprintf(gpus, sizeof(gpus), "no GPU");
+    (void)dladdr((void *)(uintptr_t)tell_machine, &library);
+    fr_info("%s, library %s", gpus, library.dli_fname ? library.dli_fname : "unknown");
+}
+
 // Introduces this rank to the others. Returns false when ranks without Fabrail are in the way.
 static bool introduce(void)
 {
@@ -34,6 +50,7 @@ static bool introduce(void)
                 fr_job_clique_count());
     fr_info("fabrail %s with %s, which is %sGPU-aware", PACKAGE_VERSION, fr_abi_mpi.family,
             fr_intercept_is_gpu_aware() ? "" : "not ");
+    tell_machine();
     return true;
 }
 

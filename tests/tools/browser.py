@@ -6,7 +6,8 @@
 
 At 1280 and 390 pixels, light and dark: the page says nothing on the console and fetches nothing, it does
 not scroll sideways, what can be reached by keyboard is, and the map answers it. Its numbers equal those of
-the reports, and its first sentence is that of the job's file, if one is given. Tables sort by a click. Prints a line for each thing that is wrong; exit status 77 without a browser."""
+the reports, and its first sentence is that of the job's file, if one is given. Tables sort by a click.
+Prints a line for each thing that is wrong; exit status 77 without a browser."""
 import base64
 import json
 import os

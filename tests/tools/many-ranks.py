@@ -11,7 +11,7 @@ import json
 import os
 import sys
 
-SCALED = {"buffers", "bytes", "calls", "timed_calls", "fabrail_ns", "copies_ns", "mpi_ns", "wait_ns", "ns"}
+SCALED = {"buffers", "bytes", "calls", "timed_calls", "fabrail_ns", "copies_ns", "mpi_ns", "wait_ns", "ns", "wall_ns"}
 
 
 def scale(value, factor):
