@@ -191,6 +191,8 @@ CUresult CUDAAPI cuGetProcAddress(const char *symbol, void **function, int versi
                                   cuuint64_t flags);
 CUresult CUDAAPI cuDeviceGetUuid(CUuuid *uuid, CUdevice device);
 CUresult CUDAAPI cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end);
+CUresult CUDAAPI cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address, cuuint32_t value,
+                                        unsigned flags);
 CUresult CUDAAPI cuCtxCreate_v2(CUcontext *ctx, unsigned flags, CUdevice device);
 CUresult CUDAAPI cuCtxCreate_v3(CUcontext *ctx, CUexecAffinityParam *params, int count,
                                 unsigned flags, CUdevice device);

@@ -20,6 +20,7 @@ enum sim_op_type {
     SIM_OP_FREE,
     SIM_OP_CALL,
     SIM_OP_LAUNCH,
+    SIM_OP_HOLD, // until the word at `dst` in host memory is at least `pattern`
 };
 
 // One recording of an event. The event and the queued work that refers to it share it.

@@ -130,6 +130,7 @@ static void execute(CUstream stream, struct sim_op *op)
         call_out(stream, op);
         break;
     case SIM_OP_WAIT:
+    case SIM_OP_HOLD:
         break;
     }
     // A failure means that an address went away while work that uses it was queued: a fault on the
@@ -143,6 +144,24 @@ static void op_free(struct sim_op *op)
     sim_mark_drop(op->mark);
     free(op->snapshot);
     free(op);
+}
+
+// Whether the head of a stream waits for the host to write a word.
+static bool is_held(const struct CUstream_st *stream)
+{
+    const struct sim_op *op = stream->head;
+    return op && op->type == SIM_OP_HOLD &&
+           (int32_t)(__atomic_load_n((uint32_t *)sim_pointer(op->dst), __ATOMIC_ACQUIRE) -
+                     op->pattern) < 0;
+}
+
+// Lets other threads in, one of which may release a held stream.
+static void pause_held(void)
+{
+    const struct timespec nap = {.tv_nsec = 100000};
+    sim_unlock_for_callback();
+    nanosleep(&nap, NULL);
+    sim_lock_after_callback();
 }
 
 // Makes one step towards running the head of `stream`: runs something that it depends on, or the
@@ -160,6 +179,8 @@ static void step(CUstream stream)
         sim_stream_run(other, op->seq - 1);
     } else if (mark && !mark->done) {
         sim_stream_run(mark->stream, mark->seq);
+    } else if (is_held(stream)) {
+        pause_held();
     } else {
         stream->head = op->next;
         if (!stream->head)
@@ -315,6 +336,20 @@ CUresult sim_stream_synchronize(CUstream handle)
     return ctx->sticky;
 }
 
+// Returns the stream whose head everything at the head of `stream` waits for, which may be itself.
+static CUstream first_to_run(CUstream stream)
+{
+    for (;;) {
+        struct sim_op *op = stream->head;
+        CUstream other = op ? implicit_dependency(stream, op->seq) : NULL;
+        if (!other && op && op->type == SIM_OP_WAIT && !op->mark->done)
+            other = op->mark->stream;
+        if (!other)
+            return stream;
+        stream = other;
+    }
+}
+
 CUresult sim_stream_query(CUstream handle)
 {
     CUstream stream = sim_stream_get(handle);
@@ -324,6 +359,9 @@ CUresult sim_stream_query(CUstream handle)
         return CUDA_ERROR_NOT_READY;
     if (!stream->head)
         return stream->ctx->sticky;
+    stream = first_to_run(stream);
+    if (stream->busy || is_held(stream))
+        return CUDA_ERROR_NOT_READY;
     stream->pins++;
     step(stream);
     unpin(stream);
@@ -447,5 +485,18 @@ CUresult sim_stream_host_function(CUstream handle, CUhostFn function, void *argu
     if (!stream)
         return bad_stream(handle);
     struct sim_op op = {.type = SIM_OP_CALL, .call = function, .argument = argument};
+    return sim_submit(stream, &op, false);
+}
+
+CUresult sim_stream_wait_value(CUstream handle, CUdeviceptr address, cuuint32_t value,
+                               unsigned flags)
+{
+    CUstream stream = sim_stream_get(handle);
+    const struct sim_range *range = sim_range_find(address);
+    if (!stream)
+        return bad_stream(handle);
+    if (flags != CU_STREAM_WAIT_VALUE_GEQ || !range || !sim_range_is_host(range) || address % 4)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sim_op op = {.type = SIM_OP_HOLD, .dst = address, .pattern = value};
     return sim_submit(stream, &op, false);
 }

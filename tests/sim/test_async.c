@@ -205,6 +205,30 @@ static void run_host_functions(void)
     CHECK(result == CUDA_ERROR_NOT_PERMITTED, "gave %d", (int)result);
 }
 
+// A stream is held until the host writes a word. Others go on, and a query never waits.
+static void run_held(void)
+{
+    struct scene scene;
+    CUdeviceptr address;
+    uint32_t *word;
+    make_scene(&scene);
+    OK(cu.cuMemHostAlloc((void **)&word, sizeof(*word), 0));
+    address = (CUdeviceptr)(uintptr_t)word;
+    *word = 1;
+    EXPECT(CUDA_ERROR_INVALID_VALUE,
+           cu.cuStreamWaitValue32(scene.free, scene.device, 2, CU_STREAM_WAIT_VALUE_GEQ));
+    OK(cu.cuStreamWaitValue32(scene.free, address, 2, CU_STREAM_WAIT_VALUE_GEQ));
+    OK(cu.cuMemcpyDtoHAsync(scene.pinned, scene.device, BYTES, scene.free));
+    for (int i = 0; i < 10; i++)
+        EXPECT(CUDA_ERROR_NOT_READY, cu.cuStreamQuery(scene.free));
+    OK(cu.cuStreamSynchronize(NULL));
+    CHECK(!arrived(&scene), "the stream was held");
+    *word = 2;
+    OK(cu.cuStreamSynchronize(scene.free));
+    CHECK(arrived(&scene), "the stream was let go");
+    OK(cu.cuMemFreeHost(word));
+}
+
 static void run_late_free(void)
 {
     struct scene scene;
@@ -359,6 +383,7 @@ const struct test_case test_async_cases[] = {
     {"events", {NULL}, run_events},
     {"sources", {NULL}, run_sources},
     {"host-functions", {NULL}, run_host_functions},
+    {"held", {NULL}, run_held},
     {"late-free", {NULL}, run_late_free},
     {"contexts", {NULL}, run_contexts},
     {"threads", {NULL}, run_threads},
