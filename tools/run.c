@@ -30,6 +30,8 @@ const struct fr_tool_option fabrail_run_options[] = {
     {"log", 'l', "LEVEL", "error warn info debug trace",
      "what the library writes to standard error"},
     {"paths", 'p', "LIST", NULL, "which paths may be used, with commas"},
+    {"check", 'c', "WHAT", "sync",
+     "report races: calls of MPI whose buffers a GPU still writes (FABRAIL_SYNC=check)"},
     {"dry-run", 'n', NULL, NULL, "print the command, and do not run it"},
     {"launcher", CODE_LAUNCHER, "KIND", "openmpi mpich slurm env",
      "do not ask the launcher what it is; env: it hands on its environment"},
@@ -105,6 +107,12 @@ static bool take_option(struct options *options, int code)
         return add_setting(options, "log", "LOG", optarg);
     case 'p':
         return add_setting(options, "paths", "PATHS", optarg);
+    case 'c':
+        if (strcmp(optarg, "sync") != 0) {
+            (void)fr_tool_refuse_value('c', "sync");
+            return false;
+        }
+        return add_setting(options, "check", "SYNC", "check");
     case 'n':
         options->dry_run = true;
         return true;

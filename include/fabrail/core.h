@@ -174,6 +174,14 @@ enum fr_progress_use {
     FR_PROGRESS_THREAD, // a thread at all times
 };
 
+// The setting FABRAIL_SYNC: what is done about work of the application's on a GPU that is under way
+// when it hands a buffer to MPI.
+enum fr_sync_use {
+    FR_SYNC_OFF,
+    FR_SYNC_CHECK, // look whether it changes the buffer, and report that
+    FR_SYNC_AUTO,  // wait for it
+};
+
 // All settings. Each member is one row of the table in src/core/settings.c, which names the
 // environment variable, its type, default, range and help text. AUTO is FR_BYTES_AUTO.
 struct fr_settings {
@@ -206,6 +214,8 @@ struct fr_settings {
     bool rail_hmem;                 // FABRAIL_RAIL_HMEM, NICs reach device memory themselves
     size_t rail_cache_bytes;        // FABRAIL_RAIL_CACHE, memory left registered while unused
     size_t timeout_s;               // FABRAIL_TIMEOUT, longest wait for other ranks, 0: no bound
+    enum fr_sync_use sync;          // FABRAIL_SYNC
+    size_t sync_wait_s;             // FABRAIL_SYNC_WAIT, longest wait for work on a GPU
     const char *report;             // FABRAIL_REPORT: "" none, "text" to stderr, else a file name
     const char *trace;              // FABRAIL_TRACE: "" none, else a file name
 };

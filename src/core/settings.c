@@ -49,6 +49,7 @@ _Static_assert(sizeof(enum fr_rail_flush) == sizeof(unsigned), "choices are stor
 _Static_assert(sizeof(enum fr_rail_verb) == sizeof(unsigned), "choices are stored as unsigned");
 _Static_assert(sizeof(enum fr_rail_use) == sizeof(unsigned), "choices are stored as unsigned");
 _Static_assert(sizeof(enum fr_progress_use) == sizeof(unsigned), "choices are stored as unsigned");
+_Static_assert(sizeof(enum fr_sync_use) == sizeof(unsigned), "choices are stored as unsigned");
 _Static_assert(sizeof(enum fr_tristate) == sizeof(unsigned), "choices are stored as unsigned");
 
 static const struct choice bool_choices[] = {
@@ -94,6 +95,13 @@ static const struct choice progress_choices[] = {
     {"auto", FR_PROGRESS_AUTO},
     {"manual", FR_PROGRESS_MANUAL},
     {"thread", FR_PROGRESS_THREAD},
+    {NULL, 0},
+};
+
+static const struct choice sync_choices[] = {
+    {"off", FR_SYNC_OFF},
+    {"check", FR_SYNC_CHECK},
+    {"auto", FR_SYNC_AUTO},
     {NULL, 0},
 };
 
@@ -254,6 +262,15 @@ static const struct row rows[] = {
          "minute,\n"
          "and for a rank that was asked to send a message another way, and does not: ten "
          "minutes."},
+    {"SYNC", ROW_CHOICE, AT(sync), .default_text = "off", .choices = sync_choices,
+     .help = "What is done where a program hands MPI a buffer that a GPU may still be writing:\n"
+             "nothing (off); wait for the GPU, and report buffers that change meanwhile or that\n"
+             "the program changes before a nonblocking send is complete (check); or wait for the\n"
+             "GPU before each call with device buffers, so that the program gets right results\n"
+             "(auto). Both make the program slower."},
+    {"SYNC_WAIT", ROW_BYTES, AT(sync_wait_s), .default_text = "10", RANGE(1, 1 << 30),
+     .help = "Seconds that FABRAIL_SYNC waits for work on a GPU. A stream whose work takes longer\n"
+             "is named once, and not waited for until that work has ended."},
     {"REPORT", ROW_STRING, AT(report), .default_text = "",
      .help =
          "Where MPI_Finalize writes a report of what was done with which messages: nothing for no\n"

@@ -100,6 +100,12 @@ struct fr_device_ops {
     // synchronous but are not. Called before a copy on a stream starts, inside of scopes or not.
     enum fr_status (*settle)(const struct fr_device_range *range, uintptr_t low, uintptr_t high);
 
+    // What fr_device_hook and its like do. A vendor for whose devices FABRAIL_SYNC does nothing has
+    // NULL here. The waits are called in a scope.
+    void *(*hook)(const char *name, void *found);
+    bool (*app_work_mark)(void);
+    bool (*app_work_wait)(void);
+
     // Lends a stream of a context, which must be current.
     enum fr_status (*stream_borrow)(void *context, enum fr_device_direction direction,
                                     struct fr_device_stream **stream);

@@ -14,6 +14,10 @@ libmodules_la_SOURCES += src/device/cuda/context.c src/device/cuda/cuda_int.h \
 	src/device/cuda/stream.c src/device/cuda/strided.c src/device/cuda/sync.c \
 	src/device/cuda/vmm.c
 
+# Work of the application's own (FABRAIL_SYNC).
+libmodules_la_SOURCES += src/device/app_work.c include/fabrail/device/app_work.h \
+	src/device/cuda/app_streams.c src/device/cuda/driver_hooks.c
+
 # CUDA's kernels, as an image inside of the library.
 EXTRA_DIST += src/device/cuda/kernels.cu src/device/cuda/pack.cu src/device/cuda/reduce.cu \
     src/device/cuda/barrier.cuh

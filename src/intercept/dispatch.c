@@ -34,6 +34,14 @@ static uintptr_t caller_of(const fr_word *registers, const fr_word *stack)
 #endif
 }
 
+// The registers lie where src/abi/stubs.S puts them: on x86-64 two words below the stack's
+// arguments, the second of which is the address.
+uintptr_t fr_intercept_call_site(void)
+{
+    const fr_word *registers = (const fr_word *)fr_intercept_handler_frame;
+    return caller_of(registers, registers + FR_REGISTER_ARGS + 2);
+}
+
 // Whether a buffer is surely host memory. MPI_BOTTOM is not: only the datatype's addresses say
 // where the data are.
 static bool is_host_buffer(fr_word word)

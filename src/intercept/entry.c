@@ -81,6 +81,8 @@ static void set_entry(enum fr_fn fn)
     // A report counts every call that is looked at. Senders over rails may wait for a word.
     bool never = entry->plain == FR_PLAIN_NEVER || fr_report_on || fr_intercept_wants_host_rails();
     entry->quick = never ? NULL : fr_intercept_fastpath_of(fn);
+    if (FR_UNLIKELY(fr_core_settings()->sync != FR_SYNC_OFF))
+        fr_intercept_guard(fn);
 }
 
 static void *target_of(enum fr_fn fn, bool serving)

@@ -59,4 +59,8 @@ struct fr_intercept_entry {
 extern struct fr_intercept_entry fr_intercept_entries[FR_FN_STUB_COUNT]
     __attribute__((visibility("hidden")));
 
+// Has the calls of a function go through the guard against races first (FABRAIL_SYNC), if it has
+// buffers or completes requests. Called once its entry is filled.
+void fr_intercept_guard(enum fr_fn fn);
+
 #endif

@@ -72,6 +72,9 @@ static inline fr_word fr_intercept_arg(const fr_word *registers, const fr_word *
 // Address of the stack frame from which this thread entered a handler, 0 outside of any.
 extern FR_TLS uintptr_t fr_intercept_handler_frame;
 
+// Returns the address that the application's call returns to. Called in a handler.
+uintptr_t fr_intercept_call_site(void);
+
 // Quick handlers (host_fastpath.c, receive.c) do what most calls need that have to be looked at,
 // and nothing else. A call that may need more they leave to fr_intercept_dispatch_fully. `real` is
 // the real function.

@@ -15,6 +15,10 @@ libmodules_la_SOURCES += \
 	src/intercept/entry.h \
 	src/intercept/fabric.c \
 	src/intercept/gpu_aware.c \
+	src/intercept/guard.c \
+	src/intercept/guard_requests.c \
+	src/intercept/guard_look.c \
+	src/intercept/guard.h \
 	src/intercept/hooks.c \
 	src/intercept/lookup.c \
 	src/intercept/message.c \

@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include "fabrail/core/object.h"
+#include "fabrail/device/app_work.h"
 #include "intercept/intercept_int.h"
 
 #include <dlfcn.h>
@@ -28,6 +29,23 @@ FR_UNSANITIZED static bool is_of_mpi(const char *name)
 {
     name += name[0] == 'P';
     return name[0] == 'M' && name[1] == 'P' && name[2] == 'I' && (name[3] == '_' || name[3] == 'X');
+}
+
+// The "next dlsym" of a look-up whose answer is known.
+static void *answer(void *known, const char *name)
+{
+    (void)name;
+    return known;
+}
+
+// Whether the application is to have another function in place of a driver's. `lookup` then leads
+// to it.
+static bool is_hooked(const char *name, struct fr_intercept_lookup *lookup)
+{
+    void *hook = fr_device_hook(name, fr_core_dlsym(lookup->handle, name));
+    if (hook)
+        *lookup = (struct fr_intercept_lookup){.handle = hook, .next = (uintptr_t)answer};
+    return hook != NULL;
 }
 
 // Whether a name leads only to a stub of a function that the MPI library lacks. One question
@@ -65,6 +83,9 @@ FR_UNSANITIZED struct fr_intercept_lookup fr_intercept_lookup(void *handle, cons
     atomic_fetch_add_explicit(&fr_core_lookups, 1, memory_order_release);
     if (!may_lead_to_mpi(handle, name) || fr_core_is_second_copy() ||
         fr_core_settings_are_read_here())
+        return lookup;
+    if (name && name[0] == 'c' && name[1] == 'u' && fr_core_settings()->sync != FR_SYNC_OFF &&
+        is_hooked(name, &lookup))
         return lookup;
     // The library's family is found out in its first call. Asking for it here would call MPI from a
     // constructor, perhaps that library's own.

@@ -4,14 +4,16 @@
 // look in the scope of an object that was opened with RTLD_DEEPBIND. The loader finds all of these
 // in the MPI library's table of symbols, so the table is made to hold the addresses of the stubs.
 //
-// Slots that were bound before are pointed at the stubs as well. So are addresses that tools keep
-// in their data. The MPI library itself keeps what it has bound.
+// Slots that were bound before are pointed at the stubs as well, and those of the GPU driver's
+// functions at what FABRAIL_SYNC has in their place. So are addresses that tools keep in their
+// data. The MPI library itself keeps what it has bound.
 //
 // A stub of PMPI_x stands for both names, since there is no profiler below the MPI library's own
 // function either.
 #include "config.h"
 
 #include "fabrail/core/object.h"
+#include "fabrail/device/app_work.h"
 #include "intercept/intercept_int.h"
 
 #include <dlfcn.h>
@@ -195,6 +197,14 @@ static bool rewrite_table(const struct dl_phdr_info *info, const struct fr_core_
     return true;
 }
 
+// Returns what the slot of a driver's function has to hold under FABRAIL_SYNC, 0 if it is right.
+static uintptr_t hook_of(const char *name, uintptr_t target, struct bounds own)
+{
+    if (is_within(own, target)) // not bound yet
+        target = (uintptr_t)fr_core_dlsym(RTLD_DEFAULT, name);
+    return (uintptr_t)fr_device_hook(name, (void *)target);
+}
+
 // Returns what a slot has to hold instead, 0 if it is right. A dlsym that is called for the first
 // time later would be bound like one that has been bound already.
 static uintptr_t better_target(const char *name, uintptr_t target, struct bounds own)
@@ -203,6 +213,8 @@ static uintptr_t better_target(const char *name, uintptr_t target, struct bounds
         enum fr_fn fn = fr_abi_named(name);
         return fn < FR_FN_STUB_COUNT ? stub_of(fn) : 0;
     }
+    if (name[0] == 'c' && name[1] == 'u' && fr_core_settings()->sync != FR_SYNC_OFF)
+        return hook_of(name, target, own);
     bool looks_up = target == lookups.own || is_within(own, target);
     return looks_up && lookups.usual && strcmp(name, "dlsym") == 0 ? lookups.usual : 0;
 }

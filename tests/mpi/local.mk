@@ -123,3 +123,15 @@ tests/mpi/libfrshm.so: tests/mpi/shm.c
 tests/mpi/libfryield.so: tests/mpi/yield.c
 	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(sim_compile) -o $@ $(srcdir)/tests/mpi/yield.c -ldl
 endif
+
+# A program with races between a GPU and MPI (FABRAIL_SYNC), and its test.
+fr_races_programs = $(MPI_FLAVOURS:%=tests/mpi/races-%)
+EXTRA_DIST += tests/mpi/races.test tests/mpi/races.c
+CLEANFILES += $(fr_races_programs)
+if !CROSS_COMPILING
+TESTS += tests/mpi/races.test
+check_DATA += $(fr_races_programs)
+$(fr_races_programs): tests/mpi/races-%: tests/mpi/races.c tests/programs/memory.c \
+    tests/programs/memory.h
+	$(fr_program)
+endif

@@ -111,3 +111,5 @@ $(fr_prog_fortrans:%=%-main.o): tests/programs/fortran/main.c $(fr_prog_headers)
 	$(AM_V_CC)$(fr_prog_mpicc) $(fr_prog_flags) -DFORTRAN_PROGRAM='"$(fr_prog_name)"' -c -o $@ $<
 $(fr_prog_fortrans): %: %-main.o
 	$(AM_V_CCLD)$(fr_prog_mpifc) $(fr_prog_fcflags) $(LDFLAGS) -o $@ $(filter %.o,$^) $(fr_prog_link)
+# A race on purpose, to be run by hand on real GPUs.
+EXTRA_DIST += tests/programs/python/race.py

@@ -174,6 +174,12 @@ static void test_choices(void)
     CHECK(parse("FABRAIL_RAIL_MIN=64", NULL, 0).rail_min_bytes == 64);
     CHECK(parse("FABRAIL_PEER_SMS=auto", NULL, 1).peer_sms == 32);
     CHECK(parse("FABRAIL_TIMEOUT=90", NULL, 0).timeout_s == 90);
+    CHECK(parse(NULL, NULL, 0).sync == FR_SYNC_OFF);
+    CHECK(parse("FABRAIL_SYNC=check", NULL, 0).sync == FR_SYNC_CHECK);
+    CHECK(parse("FABRAIL_SYNC=Auto", NULL, 0).sync == FR_SYNC_AUTO);
+    CHECK(parse("FABRAIL_SYNC=on", NULL, 1).sync == FR_SYNC_OFF);
+    CHECK(parse(NULL, NULL, 0).sync_wait_s == 10);
+    CHECK(parse("FABRAIL_SYNC_WAIT=0", NULL, 1).sync_wait_s == 10);
     CHECK(parse("FABRAIL_WORKSPACE_MAX=0", NULL, 0).workspace_max_bytes == 0);
     CHECK(parse("FABRAIL_WORKSPACE_MAX=2M", NULL, 0).workspace_max_bytes == (size_t)2 << 20);
 
@@ -238,7 +244,7 @@ static void test_alike(void)
 
 static void test_manual(void)
 {
-    char page[8192] = "";
+    char page[16384] = "";
     FILE *stream = fmemopen(page, sizeof(page), "w");
     if (stream == NULL) {
         CHECK(false, "fmemopen failed");

@@ -72,6 +72,7 @@
     X(cuPointerSetAttribute, true)                                                                 \
     X(cuStreamCreate, true)                                                                        \
     X(cuStreamDestroy_v2, true)                                                                    \
+    X(cuStreamGetCtx, false)      /* CUDA 9.2 */                                                   \
     X(cuStreamIsCapturing, false) /* CUDA 10.0 */                                                  \
     X(cuStreamQuery, false)                                                                        \
     X(cuStreamSynchronize, true)                                                                   \
@@ -144,6 +145,9 @@ const char *fr_cuda_result_name(CUresult result);
     X(scope_enter)                                                                                 \
     X(scope_leave)                                                                                 \
     X(adopt)                                                                                       \
+    X(hook)                                                                                        \
+    X(app_work_mark)                                                                               \
+    X(app_work_wait)                                                                               \
     X(settle)                                                                                      \
     X(stream_borrow)                                                                               \
     X(stream_return)                                                                               \
@@ -248,6 +252,23 @@ static inline struct fr_cuda_stream *fr_cuda_stream_of(struct fr_device_stream *
 {
     return (struct fr_cuda_stream *)(void *)stream;
 }
+
+// Returns whether the application captures a stream. A wait for that stream would end the capture.
+// So would a wait for the legacy stream, which waits for all streams but non-blocking ones. That
+// holds in whichever mode either thread is.
+bool fr_cuda_is_captured(CUstream stream);
+
+// Called around driver calls that destroy a stream or begin a capture. No thread looks at streams
+// in between.
+void fr_cuda_app_change_begin(void);
+void fr_cuda_app_change_end(void);
+// Notes a stream that the application has made.
+void fr_cuda_app_stream_add(CUstream stream);
+// Forgets a stream that the application is about to destroy. Called between
+// fr_cuda_app_change_begin and the driver's call.
+void fr_cuda_app_stream_remove(CUstream stream);
+// Waits for a default stream of the current context, as fr_device_app_work_wait does.
+void fr_cuda_app_work_settle(bool per_thread);
 
 // Images of the kernels that nvcc made, NULL in a build without nvcc. Tests put images here that
 // the simulated driver takes. Images for reductions and packing are loaded when first asked for.

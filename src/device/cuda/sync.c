@@ -74,10 +74,7 @@ static void remember(uint64_t buffer_id)
         free(entry);
 }
 
-// Returns whether the application captures a stream. A wait for that stream would end the capture.
-// So would a wait for the legacy stream, which waits for all streams but non-blocking ones. That
-// holds in whichever mode either thread is.
-static bool is_captured(CUstream stream)
+bool fr_cuda_is_captured(CUstream stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     if (fr_cu.cuStreamIsCapturing == NULL)
@@ -93,7 +90,7 @@ static CUresult wait_for_streams(void)
     const CUstream streams[] = {CU_STREAM_LEGACY, CU_STREAM_PER_THREAD};
     bool all = true;
     for (size_t i = 0; i < FR_ARRAY_LENGTH(streams); i++) {
-        bool captured = is_captured(streams[i]);
+        bool captured = fr_cuda_is_captured(streams[i]);
         CUresult result = captured ? CUDA_SUCCESS : fr_cu.cuStreamSynchronize(streams[i]);
         if (result != CUDA_SUCCESS)
             return result;
