@@ -30,12 +30,12 @@ struct fr_job_facts {
     int32_t pid;
     uint32_t pid_namespace;
     unsigned char secret[16]; // known to the job alone
-    uint32_t takes_rts;       // 1 if it understands messages by rendezvous (module rndv)
-    uint32_t pipelines;       // 1 if it sends some of them in fragments
-    uint32_t exchanges;       // 1 if it takes part in collectives over NVLink (module coll)
-    uint32_t rails;           // 1 if it takes messages over rails
-    uint32_t reports;         // 1 if it writes a report, and gives its facts at the end
-    uint32_t unused;          // 0
+    uint8_t takes_rts;        // 1 if it understands messages by rendezvous (module rndv)
+    uint8_t pipelines;        // 1 if it sends some of them in fragments
+    uint8_t exchanges;        // 1 if it takes part in collectives over NVLink (module coll)
+    uint8_t rails;            // 1 if it takes messages over rails
+    uint8_t reports;          // 1 if it writes a report, and gives its facts at the end
+    uint8_t unused[3];        // 0
 };
 
 // Tags on Fabrail's own communicator. Tags above FR_JOB_UNUSED_TAG belong to module coll, which

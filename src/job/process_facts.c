@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-_Static_assert(sizeof(struct fr_job_facts) == 96, "all processes must agree on the layout");
+_Static_assert(sizeof(struct fr_job_facts) == 80, "all processes must agree on the layout");
 
 // Written by the thread that is in MPI_Init or MPI_Finalize, while no other calls MPI.
 static struct {
