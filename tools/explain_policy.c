@@ -188,7 +188,8 @@ static struct fr_policy_choice choose_alone(const struct fr_explain_facts *facts
     const struct fr_settings *settings = fr_core_settings();
     const struct fr_policy_facts local = {
         .device_memory = kind_can(kind, FR_DEVICE_OWNED),
-        .stageable = fr_abi_rows[fn].class != FR_CLASS_REFUSE,
+        .stageable =
+            fr_abi_rows[fn].class != FR_CLASS_REFUSE && fr_abi_rows[fn].class != FR_CLASS_WIN_MAKE,
         .mpi_gpu_aware = facts->gpu_aware,
         .function_gpu_safe = fr_intercept_family_accepts_device_ptr(facts->family, fn),
         .paths = settings->paths,

@@ -18,7 +18,7 @@ typedef uintptr_t fr_word;
 // each.
 enum fr_class {
     FR_CLASS_PASS, // no buffer and no request of interest: the stub jumps to the real function
-#define FR_CLASS(name, check, handler) FR_CLASS_##name,
+#define FR_CLASS(name, check, meanwhile, handler) FR_CLASS_##name,
 #include "fabrail/abi/classes.def"
 #undef FR_CLASS
 };

@@ -399,12 +399,14 @@ extern _Atomic size_t fr_request_expected;
 // Whether senders have had to wait for this process lately.
 extern _Atomic bool fr_request_awaited;
 
-// Returns whether senders may depend on this process while it waits for something else. They may
+// Returns whether others may depend on this process while it waits for something else. Senders may
 // when receives into device memory are pending, or when any are and senders have had to wait
-// lately. A call that waits then receives what has come.
+// lately. Receivers may while sends wait to be asked for. A call that waits then makes progress,
+// and receives what has come.
 static inline bool fr_request_is_awaited(void)
 {
     return atomic_load_explicit(&fr_request_expected, memory_order_relaxed) != 0 ||
+           fr_rndv_any_waiting() ||
            (atomic_load_explicit(&fr_request_awaited, memory_order_relaxed) &&
             fr_request_any_tracked());
 }
@@ -417,12 +419,11 @@ int fr_request_call_real(enum fr_fn fn, const fr_word *args);
 // that have had to wait, until nothing has come for a moment.
 void fr_request_receive_coming(void);
 
-// Number of reasons to look at each call: operations whose request was freed, receives into device
-// memory, and senders that have had to wait.
-extern _Atomic size_t fr_request_reasons;
+// Returns whether to look at each call. Reasons are operations whose request was freed, receives
+// into device memory, senders that have had to wait, and sends that wait to be asked for.
 static inline bool fr_request_looks_at_all(void)
 {
-    return atomic_load_explicit(&fr_request_reasons, memory_order_relaxed) != 0;
+    return atomic_load_explicit(&fr_rndv_reasons, memory_order_relaxed) != 0;
 }
 
 #endif

@@ -12,7 +12,8 @@
 // device or, where that is full, on the host. Where both are full the bytes stay, and the sender
 // tells the receiver that it waits. From then on the receiver fetches messages wherever it waits.
 // If it takes nothing for a second, it may be where it cannot. The bytes then leave beyond the
-// bound, so that no send depends on its receiver for ever.
+// bound, so that no send depends on its receiver for ever. Bytes that the receiver cannot fetch stay
+// as well, until it asks for them (src/rndv/waiting_sends.c).
 //
 // A receiver must be able to tell the size of a message before it receives it (MPI_Probe), so two
 // rules hold. First, messages of one communicator to one process with one tag are sent by one
@@ -94,6 +95,7 @@ struct fr_rndv_message {
     const struct fr_staging_view *view; // measured; of one block
     bool must_leave; // the bytes may change as soon as the call returns (a buffered send)
     bool parts;      // MPI takes a message that ends inside a predefined datatype
+    bool may_wait;   // this process makes progress wherever it waits in MPI, as long as sends wait
 };
 
 struct fr_rndv_send;
@@ -291,14 +293,28 @@ void fr_rndv_receive(struct fr_rndv_recv *recvs, size_t count);
 // Returns the rails that are open, for the report; NULL for none.
 struct fr_rails *fr_rndv_rails(void);
 
+// ---- waiting sends: there is no room for their bytes until their receivers ask for them
+
+// Number of waiting sends. While there are any, each call that waits for others makes progress
+// (fr_rndv_progress), or is announced by fr_rndv_block.
+extern _Atomic size_t fr_rndv_waiting_count;
+static inline bool fr_rndv_any_waiting(void)
+{
+    return atomic_load_explicit(&fr_rndv_waiting_count, memory_order_relaxed) != 0;
+}
+
+// Number of reasons to look at each call of MPI. Each waiting send is one; module request adds its
+// own.
+extern _Atomic size_t fr_rndv_reasons;
+
 // ---- blocked receivers
 
 // Returns whether a sender without room for its bytes has had to wait for this process lately.
 // Reads a clock only if one has.
 bool fr_rndv_is_awaited(void);
 
-// Notes that a thread of this process goes where it receives nothing while it waits. Senders
-// without room do not wait for this process meanwhile.
+// Notes that a thread of this process goes where it makes no progress while it waits. Its waiting
+// sends leave before that. Senders without room do not wait for this process meanwhile.
 void fr_rndv_block(void);
 
 // Notes that the thread is back. Does nothing if the same thread has not called fr_rndv_block.

@@ -141,13 +141,18 @@ static bool needs_look(const struct fr_intercept_entry *entry, const fr_word *re
     }
 }
 
-// Whether to receive in this call. A program may wait by calls that do not wait themselves, while a
-// sender waits for what it has to fetch. One such call in so many looks.
-static bool is_time_to_receive(const struct fr_intercept_entry *entry)
+// A program may wait by calls that do not wait themselves, while others wait for what it has to
+// fetch or to give. One such call in so many looks.
+static void look_after_others(const struct fr_intercept_entry *entry)
 {
     enum { CALLS_A_LOOK = 16 };
     static FR_TLS unsigned calls;
-    return entry->polls && fr_rndv_is_awaited() && ++calls % CALLS_A_LOOK == 0;
+    if (!entry->polls || ++calls % CALLS_A_LOOK != 0)
+        return;
+    if (fr_rndv_any_waiting())
+        fr_rndv_progress(NULL);
+    if (fr_rndv_is_awaited())
+        (void)fr_request_receive_early(false);
 }
 
 struct fr_intercept_verdict fr_intercept_dispatch_fully(unsigned slot, const fr_word *registers,
@@ -171,8 +176,8 @@ struct fr_intercept_verdict fr_intercept_dispatch_fully(unsigned slot, const fr_
     if (works && FR_UNLIKELY(fr_request_looks_at_all()))
         fr_request_notice_awaited();
     bool awaited = works && fr_request_is_awaited();
-    bool blocks =
-        entry->meets && !inside && fr_intercept_rndv_is_enabled && fr_request_any_tracked();
+    bool blocks = entry->meets && !inside && fr_intercept_rndv_is_enabled &&
+                  (fr_request_any_tracked() || fr_rndv_any_waiting());
     if (FR_LIKELY(!look && !freed && !awaited && !blocks))
         return verdict;
     fr_word args[FR_MAX_ARGS];
@@ -195,10 +200,10 @@ struct fr_intercept_verdict fr_intercept_dispatch_fully(unsigned slot, const fr_
     fr_intercept_handler_frame = frame;
     fr_device_begin_call();
     fr_report_call_begin(fn);
-    if (FR_UNLIKELY(awaited) && is_time_to_receive(entry))
-        (void)fr_request_receive_early(false);
-    if (FR_UNLIKELY(awaited))
+    if (FR_UNLIKELY(awaited)) {
+        look_after_others(entry);
         fr_request_advance_all();
+    }
     if (blocks) {
         fr_request_receive_coming();
         fr_rndv_block();

@@ -12,22 +12,14 @@ struct fr_intercept_entry fr_intercept_entries[FR_FN_STUB_COUNT];
 
 static const struct {
     enum fr_intercept_check check;
+    enum fr_intercept_meanwhile meanwhile;
     fr_intercept_handler *handle;
 } classes[] = {
-#define FR_CLASS(name, check, handler) [FR_CLASS_##name] = {FR_CHECK_##check, handler},
+#define FR_CLASS(name, check, meanwhile, handler)                                                  \
+    [FR_CLASS_##name] = {FR_CHECK_##check, FR_MEANWHILE_##meanwhile, handler},
 #include "fabrail/abi/classes.def"
 #undef FR_CLASS
 };
-
-// Whether a function is a blocking collective of any kind.
-static bool meets(enum fr_fn fn)
-{
-    enum fr_class class = fr_abi_rows[fn].class;
-    bool collective = fr_abi_shape_of(fn) || class == FR_CLASS_COMM_MAKE ||
-                      class == FR_CLASS_MEET || class == FR_CLASS_WIN_SYNC ||
-                      class == FR_CLASS_WIN_SYNC_RANK || classes[class].check == FR_CHECK_FILE;
-    return collective && fr_abi_rows[fn].request < 0;
-}
 
 // Whether buffer, count and datatype come first.
 static bool begins_with(const struct fr_abi_side *side)
@@ -60,7 +52,7 @@ static void set_entry(enum fr_fn fn)
         .real = fr_abi_address(fn),
         .handle = classes[row->class].handle,
         .check = classes[row->class].check,
-        .meets = meets(fn),
+        .meets = classes[row->class].meanwhile == FR_MEANWHILE_LEAVES && row->request < 0,
         .large = row->flags & FR_ROW_LARGE,
         .sends = row->send.buffer >= 0,
         .errands = row->class != FR_CLASS_REFUSE,
@@ -76,7 +68,8 @@ static void set_entry(enum fr_fn fn)
     if (entry->check <= FR_CHECK_HOST_BUFFERS && entry->check != FR_CHECK_PROBE)
         entry->buffer_count = row->buffer_count;
     memcpy(entry->buffers, row->buffers, sizeof(entry->buffers));
-    entry->polls = entry->check <= FR_CHECK_PROBE || entry->check == FR_CHECK_NO_REQUESTS;
+    entry->polls = entry->check <= FR_CHECK_PROBE || entry->check == FR_CHECK_NO_REQUESTS ||
+                   row->class == FR_CLASS_POLL;
     entry->plain = plain_of(fn);
     // A report counts every call that is looked at. Senders over rails may wait for a word.
     bool never = entry->plain == FR_PLAIN_NEVER || fr_report_on || fr_intercept_wants_host_rails();

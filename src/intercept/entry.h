@@ -26,6 +26,19 @@ enum fr_intercept_check {
     FR_CHECK_NOTHING,      // no call needs a look
     FR_CHECK_NONE,         // every call needs a look
 };
+
+// What becomes of others while a blocking function waits. They may depend on this process to
+// receive what they send, or to give what they ask for.
+enum fr_intercept_meanwhile {
+    FR_MEANWHILE_RETURNS, // it waits for nobody, or for no more than progress of MPI
+    // While others may depend on this process it is done as a row of tests, or it is Fabrail's own.
+    // Fabrail makes progress and receives what comes in between (src/request/await.c).
+    FR_MEANWHILE_TESTS,
+    // MPI waits. Before that Fabrail receives what comes for a moment, has its waiting sends leave,
+    // and tells senders not to wait for this process.
+    FR_MEANWHILE_LEAVES,
+};
+
 typedef bool fr_intercept_handler(enum fr_fn fn, fr_word *args, int *result);
 
 // Functions most of whose calls need no look, or little more, which a few instructions can tell.
@@ -44,7 +57,7 @@ struct fr_intercept_entry {
     fr_intercept_fastpath *quick; // quick handler of some that are not plain; NULL: none
     enum fr_intercept_check check;
     enum fr_intercept_plain plain;
-    bool meets; // it waits for other processes, and cannot be replaced by tests
+    bool meets; // it is blocking, and FR_MEANWHILE_LEAVES holds
     bool large; // counts are MPI_Count
     bool sends; // it sends, besides receiving, from the first argument on
     bool polls; // a program may wait by calling it alone

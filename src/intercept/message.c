@@ -266,6 +266,7 @@ static bool describe(const struct fr_request_op *op, const struct fr_staging_vie
         .view = view,
         .must_leave = op->replaces || is_buffered(op->fn),
         .parts = fr_intercept_takes_parts(),
+        .may_wait = fr_request_serial, // else another thread may be in a call of MPI's own
     };
     return fr_intercept_rndv_is_enabled && is_send(op, view) && !op->parts.count &&
            is_eligible(view) && view->in_bytes >= FR_RNDV_RTS_BYTES &&

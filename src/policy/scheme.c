@@ -54,13 +54,18 @@ static bool can_rail(const struct fr_policy_message *message)
            !has_failed(message, FR_SCHEME_RAIL);
 }
 
-// A buffered send is complete at once, so nobody would move its fragments.
+enum { SHORT_BYTES = 4096 }; // a message about as long as the longest RTS, which MPI sends at once
+
+// A buffered send is complete at once, so nobody would move its fragments. Without room any copy
+// would be too much, so that shorter messages go this way as well.
 static bool can_pipeline(const struct fr_policy_message *message)
 {
-    return message->by_fragments && message->pipeline_min_bytes > 0 &&
-           message->bytes >= message->pipeline_min_bytes && !message->absolute &&
-           !message->must_leave && !message->host_memory && !message->host_full &&
-           !has_failed(message, FR_SCHEME_PIPELINE);
+    bool waits = fr_policy_waits_to_be_asked(message);
+    size_t least = waits && message->pipeline_min_bytes > SHORT_BYTES ? SHORT_BYTES
+                                                                      : message->pipeline_min_bytes;
+    return message->by_fragments && message->pipeline_min_bytes > 0 && message->bytes >= least &&
+           !message->absolute && !message->must_leave && !message->host_memory &&
+           (!message->host_full || waits) && !has_failed(message, FR_SCHEME_PIPELINE);
 }
 
 static const char *reason_to_pass(const struct fr_policy_message *message)
@@ -154,6 +159,8 @@ static const char *reason_for_none(const struct fr_policy_message *message)
 
 struct fr_policy_scheme_choice fr_policy_choose_scheme(const struct fr_policy_message *message)
 {
+    if (message->crowded && message->bytes < SHORT_BYTES)
+        return choice(FR_SCHEME_NONE, "many messages wait, and this one is short");
     if (can_get(message))
         return choice(FR_SCHEME_GET, "the receiver maps this memory");
     if (can_stage(message))
@@ -163,6 +170,9 @@ struct fr_policy_scheme_choice fr_policy_choose_scheme(const struct fr_policy_me
                       "over all NICs that both ends have in common, from device memory");
     if (can_rail(message))
         return choice(FR_SCHEME_RAIL, "over all NICs that both ends have in common");
+    if (can_pipeline(message) && fr_policy_waits_to_be_asked(message))
+        return choice(FR_SCHEME_PIPELINE, "in fragments once the receiver asks for them, since no "
+                                          "room is left for a copy");
     if (can_pipeline(message))
         return choice(FR_SCHEME_PIPELINE, text_of(obstacle_of(message), true));
     return choice(FR_SCHEME_NONE, reason_for_none(message));

@@ -19,14 +19,13 @@ enum {
 
 _Atomic size_t fr_request_expected;
 _Atomic bool fr_request_awaited;
-_Atomic size_t fr_request_reasons;
 
 void fr_request_expect(int count)
 {
     if (count == 0)
         return;
     atomic_fetch_add_explicit(&fr_request_expected, (size_t)count, memory_order_relaxed);
-    atomic_fetch_add_explicit(&fr_request_reasons, (size_t)count, memory_order_relaxed);
+    atomic_fetch_add_explicit(&fr_rndv_reasons, (size_t)count, memory_order_relaxed);
 }
 
 void fr_request_notice_awaited(void)
@@ -35,23 +34,26 @@ void fr_request_notice_awaited(void)
     if (FR_LIKELY(awaited == atomic_load_explicit(&fr_request_awaited, memory_order_relaxed)) ||
         awaited == atomic_exchange(&fr_request_awaited, awaited))
         return;
-    atomic_fetch_add(&fr_request_reasons, awaited ? 1 : (size_t)-1);
+    atomic_fetch_add(&fr_rndv_reasons, awaited ? 1 : (size_t)-1);
 }
 
 // Receives until nothing comes for a moment, since messages may be waiting to be sent one after the
-// other. What other threads receive does not keep this one from going on.
+// other. Gives what is asked for meanwhile. What other threads receive does not keep this one from
+// going on.
 void fr_request_receive_coming(void)
 {
     fr_request_notice_awaited();
-    if (!atomic_load_explicit(&fr_request_awaited, memory_order_relaxed))
+    size_t waiting = fr_rndv_waiting_count;
+    if (!atomic_load_explicit(&fr_request_awaited, memory_order_relaxed) && waiting == 0)
         return;
     struct fr_wait whole = {0}, quiet = {0};
     while (fr_wait_ns(&quiet) < QUIET_NS && fr_wait_ns(&whole) < LONGEST_NS) {
         fr_job_progress();
         fr_rndv_progress(NULL);
         fr_request_advance_all();
-        if (fr_request_receive_early(true) > 0)
+        if (fr_request_receive_early(true) > 0 || fr_rndv_waiting_count != waiting)
             quiet = (struct fr_wait){0};
+        waiting = fr_rndv_waiting_count;
         (void)fr_wait_step(&quiet);
     }
 }

@@ -43,7 +43,7 @@ static void adopt(struct fr_request_op *op, fr_word request)
     append(op);
     fr_core_unlock(&freed_lock);
     atomic_fetch_add(&fr_request_freed_count, 1);
-    atomic_fetch_add(&fr_request_reasons, 1);
+    atomic_fetch_add(&fr_rndv_reasons, 1);
 }
 
 static void forget_freed(struct fr_request_op *op)
@@ -52,7 +52,7 @@ static void forget_freed(struct fr_request_op *op)
     unlink_freed(op);
     fr_core_unlock(&freed_lock);
     atomic_fetch_sub(&fr_request_freed_count, 1);
-    atomic_fetch_sub(&fr_request_reasons, 1);
+    atomic_fetch_sub(&fr_rndv_reasons, 1);
 }
 
 // Puts an operation back for the next look.
@@ -221,7 +221,7 @@ void fr_request_end_freed(void)
     freed = NULL;
     freed_end = &freed;
     fr_core_unlock(&freed_lock);
-    atomic_fetch_sub(&fr_request_reasons, atomic_exchange(&fr_request_freed_count, 0));
+    atomic_fetch_sub(&fr_rndv_reasons, atomic_exchange(&fr_request_freed_count, 0));
 }
 
 uint64_t fr_request_freed_looks(void)

@@ -235,10 +235,15 @@ enum fr_status fr_rndv_incoming_refuse(struct fr_rndv_incoming *incoming)
     }
     if (!fr_rndv_slot_change(incoming->slot, incoming->number, FR_RNDV_PULLING, FR_RNDV_REFUSED))
         return FR_ERR_NOT_FOUND;
+    fr_rndv_incoming_ask(incoming);
+    return begin_here(incoming, true);
+}
+
+void fr_rndv_incoming_ask(const struct fr_rndv_incoming *incoming)
+{
     struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(incoming->from);
     if (ledger != NULL)
         atomic_fetch_add_explicit(&ledger->refused, 1, memory_order_release);
-    return begin_here(incoming, true);
 }
 
 static void count_down(void)
@@ -269,10 +274,12 @@ void fr_rndv_incoming_end(const struct fr_rndv_incoming *incoming, bool pulled)
 
 void fr_rndv_incoming_abandon(const struct fr_rndv_incoming *incoming)
 {
-    if (incoming->slot != NULL) // the slot is not free before all fragments are discarded
+    if (incoming->slot != NULL) { // the slot is not free before all fragments are discarded
         end_here(incoming, FR_RNDV_FAILED);
-    else
-        (void)fr_rndv_replica_take(incoming->from, incoming->number, false);
+        return;
+    }
+    (void)fr_rndv_replica_take(incoming->from, incoming->number, false);
+    tell_sender(incoming, FR_CONTROL_ATS, FR_RNDV_FAILED); // which may not have begun to send any
 }
 
 // ---- probes

@@ -10,10 +10,11 @@
 #include "fabrail/core/hash.h"
 #include "fabrail/core/time.h"
 #include "fabrail/job.h"
-#include "rndv/rndv_int.h"
+#include "rndv/send.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum { AWAITED_NS = 100000000 }; // how long a process counts as awaited
 
@@ -46,7 +47,7 @@ static struct flow flows[FR_RNDV_SLOTS] FR_GUARDED_BY(ledger_lock);
 static struct flow *known FR_GUARDED_BY(ledger_lock);        // table of flows
 static struct fr_list idle_flows FR_GUARDED_BY(ledger_lock); // the latest first
 static uint64_t last_number FR_GUARDED_BY(ledger_lock);
-static _Atomic unsigned slot_count;
+static _Atomic unsigned slot_count, used_count;
 
 static bool is_open;                             // written in MPI_Init and MPI_Finalize
 static _Atomic(struct fr_rndv_ledger *) own;     // made when it is first needed
@@ -67,6 +68,11 @@ unsigned fr_rndv_ledger_count(void)
     return atomic_load_explicit(&slot_count, memory_order_relaxed);
 }
 
+bool fr_rndv_ledger_is_crowded(void)
+{
+    return atomic_load_explicit(&used_count, memory_order_relaxed) >= FR_RNDV_FIRST_SLOTS;
+}
+
 bool fr_rndv_ledger_open(void)
 {
     fr_core_lock(&ledger_lock);
@@ -76,6 +82,12 @@ bool fr_rndv_ledger_open(void)
     fr_core_unlock(&ledger_lock);
     is_open = true;
     return true;
+}
+
+static void free_private(struct fr_rndv_ledger *ledger)
+{
+    if (ledger != NULL)
+        (void)munmap(ledger, fr_rndv_ledger_bytes(FR_RNDV_SLOTS));
 }
 
 // Does not reset the number of messages, so that no RTS is ever the same as another.
@@ -88,24 +100,23 @@ void fr_rndv_ledger_close(void)
     memset(flows, 0, slot_count * sizeof(flows[0]));
     fr_core_unlock(&ledger_lock);
     fr_rndv_plain_forget_all();
-    free(atomic_exchange(&private, NULL));
+    free_private(atomic_exchange(&private, NULL));
     atomic_store(&own, NULL);
     atomic_store(&used_device, -1);
 }
 
-// Makes a ledger in memory that is not shared. If several threads do, the first one stays. It gets
-// no more slots: messages that leave this host do not stay in the program's buffers.
+// Makes a ledger in memory that is not shared. If several threads do, the first one stays. Slots
+// take no memory before they are used.
 static struct fr_rndv_ledger *make_private(void)
 {
-    const size_t bytes = fr_rndv_ledger_bytes(FR_RNDV_FIRST_SLOTS);
-    struct fr_rndv_ledger *made = aligned_alloc(FR_CONTROL_LINE_BYTES, bytes);
     struct fr_rndv_ledger *none = NULL;
-    if (made == NULL)
+    void *made = mmap(NULL, fr_rndv_ledger_bytes(FR_RNDV_SLOTS), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (made == MAP_FAILED)
         return NULL;
-    memset(made, 0, bytes);
     if (atomic_compare_exchange_strong(&private, &none, made))
         return made;
-    free(made);
+    free_private(made);
     return none;
 }
 
@@ -194,6 +205,7 @@ void fr_rndv_block(void)
         return;
     atomic_fetch_add_explicit(&ledger->blocked, 1, memory_order_relaxed);
     is_blocked = true;
+    fr_rndv_waiting_leave_all();
 }
 
 void fr_rndv_unblock(void)
@@ -322,6 +334,8 @@ static void mark_in_use(struct fr_rndv_ledger *ledger, size_t index, bool in_use
 {
     uint64_t used = atomic_load_explicit(&ledger->in_use[index / 64], memory_order_relaxed);
     uint64_t bit = (uint64_t)1 << index % 64;
+    unsigned count = atomic_load_explicit(&used_count, memory_order_relaxed);
+    atomic_store_explicit(&used_count, count + (in_use ? 1U : -1U), memory_order_relaxed);
     atomic_store_explicit(&ledger->in_use[index / 64], in_use ? used | bit : used & ~bit,
                           memory_order_release);
 }
@@ -372,8 +386,9 @@ static enum fr_status enter(struct fr_rndv_ledger *ledger, const struct fr_rndv_
 static bool extend(struct fr_rndv_ledger *ledger)
 {
     unsigned count = fr_rndv_ledger_count();
-    if (count >= FR_RNDV_SLOTS || ledger == atomic_load(&private) ||
-        !fr_job_control_area_extend(fr_rndv_ledger_bytes(2 * (size_t)count)))
+    if (count >= FR_RNDV_SLOTS ||
+        (ledger != atomic_load(&private) &&
+         !fr_job_control_area_extend(fr_rndv_ledger_bytes(2 * (size_t)count))))
         return false;
     fr_core_lock(&ledger_lock);
     if (count == slot_count) {

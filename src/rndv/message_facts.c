@@ -35,6 +35,7 @@ struct fr_policy_message fr_rndv_message_facts(const struct fr_rndv_message *mes
     const struct fr_job_facts *receiver = fr_job_facts_of(to);
     bool hears = receiver != NULL && receiver->takes_rts;
     bool here = hears && fr_job_control_is_here(to) && fr_rndv_ledger_is_shared_with(to);
+    bool no_room = !fr_staging_has_room(view->in_bytes);
     bool answers =
         hears && !here && fr_job_control_is_answered_by(to); // else the receiver would wait
     return (struct fr_policy_message){
@@ -48,8 +49,10 @@ struct fr_policy_message fr_rndv_message_facts(const struct fr_rndv_message *mes
         .absolute = view->absolute,
         .host_memory = !fr_device_owns(&view->range),
         .workspace_full = fr_rndv_stage_is_full(FR_PATH_PEER, view->in_bytes),
-        .host_full = fr_rndv_stage_is_full(FR_PATH_HOST, view->in_bytes) ||
-                     !fr_staging_has_room(view->in_bytes),
+        .host_full = no_room || fr_rndv_stage_is_full(FR_PATH_HOST, view->in_bytes),
+        .no_room = no_room,
+        .may_wait = message->may_wait,
+        .crowded = fr_rndv_ledger_is_crowded(),
         .clique_min_bytes = settings->clique_min_bytes,
         .shared_min_bytes = settings->shared_gpu_min_bytes,
         .pipeline_min_bytes = settings->pipeline_min_bytes,
@@ -151,7 +154,7 @@ bool fr_rndv_send_is_possible(const struct fr_rndv_message *message)
 {
     struct fr_policy_message facts = fr_rndv_message_facts(message);
     facts.exported = facts.mapped = true;
-    facts.workspace_full = facts.host_full = false;
+    facts.workspace_full = facts.host_full = facts.no_room = facts.crowded = false;
     facts.rails = facts.by_fragments ? FR_RAILS_MAX : 0;
     return length_in_turn(message, 0) > 0 &&
            fr_policy_choose_scheme(&facts).scheme != FR_SCHEME_NONE;

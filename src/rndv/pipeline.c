@@ -3,10 +3,10 @@
 // Both sides copy while other fragments are on the wire.
 //
 // The sender gives all fragments to MPI while the program's call lasts, and never waits for the
-// receiver. The receiver posts receives for them when it has the RTS. From then on MPI moves them,
-// whatever either process does in MPI. The last fragment is a synchronous send. Its end says that
-// the receiver has taken all, so that their tag, the index of the message's slot, may be used
-// again.
+// receiver. Without room for a copy it does so when it is asked (waiting_sends.c). The receiver
+// posts receives for them when it has the RTS. From then on MPI moves them, whatever either process
+// does in MPI. The last fragment is a synchronous send. Its end says that the receiver has taken
+// all, so that their tag, the index of the message's slot, may be used again.
 #include "config.h"
 
 #include "fabrail/abi.h"
@@ -26,6 +26,7 @@ enum {
     MOST_SHIFT = 30,  // the count of a fragment is an int
     FRAGMENTS = 8,    // number of fragments of messages in between
     MOST_FRAGMENTS = 2048,
+    RING = 4, // fragments that there is memory for when a message does not leave as a whole
     STATUS_BYTES = 64,
 };
 
@@ -73,21 +74,55 @@ static struct sending *make_sending(size_t bytes)
     return made;
 }
 
-static enum fr_status start(struct fr_rndv_send *send, const struct fr_policy_message *facts,
-                            struct fr_rndv_place *place, uint64_t *ready)
+// Returns whether the bytes can be copied fragment by fragment: none ends inside of an element.
+static bool may_have_ring(const struct fr_rndv_send *send, const struct sending *sending)
 {
-    (void)facts;
+    const struct fr_layout *layout = send->block.layout;
+    return sending->count > RING &&
+           (layout->contiguous || ((size_t)1 << sending->shift) % layout->size_bytes == 0);
+}
+
+// Begins the copies: of the whole message, or with `asked` of as much as there is to be memory for
+// until the receiver has taken it.
+static enum fr_status begin_copies(struct fr_rndv_send *send, bool asked)
+{
     struct sending *sending = make_sending(send->bytes);
     send->state = sending;
     if (sending == NULL)
         return FR_ERR_NO_MEMORY;
-    enum fr_status status = fr_rndv_stage_open(send, FR_PATH_HOST);
-    if (status != FR_OK)
-        return status;
-    place->shift = sending->shift;
-    fr_rndv_stage_begin(send, (size_t)1 << place->shift, 1);
+    size_t step = (size_t)1 << sending->shift;
+    enum fr_status status = asked && may_have_ring(send, sending)
+                                ? fr_rndv_stage_open_ring(send, RING * step)
+                                : fr_rndv_stage_open(send, FR_PATH_HOST);
+    if (status == FR_OK)
+        fr_rndv_stage_begin(send, step, 1);
+    return status;
+}
+
+static enum fr_status start(struct fr_rndv_send *send, const struct fr_policy_message *facts,
+                            struct fr_rndv_place *place, uint64_t *ready)
+{
+    unsigned shift = shift_of(send->bytes);
     *ready = 0;
+    place->shift = shift;
+    if (!fr_policy_waits_to_be_asked(facts))
+        return begin_copies(send, false);
+    if (shift > MOST_SHIFT)
+        return FR_ERR_UNSUPPORTED;
+    fr_rndv_waiting_add(send);
     return FR_OK;
+}
+
+enum fr_status fr_rndv_pipeline_begin(struct fr_rndv_send *send, bool asked)
+{
+    enum fr_status status = begin_copies(send, asked);
+    if (status == FR_OK) {
+        send->scheme = &fr_rndv_pipeline;
+        return FR_OK;
+    }
+    free(send->state);
+    send->state = NULL;
+    return status;
 }
 
 // Gives the next fragment to MPI. After a failure it gives an empty one.
@@ -95,7 +130,7 @@ static void send_fragment(struct fr_rndv_send *send)
 {
     struct sending *sending = send->state;
     size_t index = sending->sent++;
-    uintptr_t from = fr_staging_given_address(&send->stage.view) + (index << sending->shift);
+    uintptr_t from = fr_rndv_stage_address(send, index << sending->shift);
     size_t bytes =
         send->failure != FR_OK ? 0 : fr_rndv_fragment_bytes(send->bytes, sending->shift, index);
     char *request = sending->requests + index * fr_abi_mpi.handle_bytes;
@@ -131,12 +166,17 @@ static bool progress(struct fr_rndv_send *send)
     struct sending *sending = send->state;
     size_t ready = send->bytes;
     bool copied = !send->stage.copying || fr_rndv_stage_poll(send, &ready);
-    if (!send->sent)
+    if (!send->sent && !send->waits) // a receiver that asks has the RTS
         return false;
     while (sending->sent < sending->count &&
            (copied || (sending->sent + 1) << sending->shift <= ready))
         send_fragment(send);
     test_fragments(sending);
+    fr_rndv_stage_give_room(send, sending->done << sending->shift);
+    if (sending->done == sending->count) { // others may have the memory
+        fr_rndv_stage_close(send);
+        fr_rndv_waiting_remove(send);
+    }
     return copied && sending->sent == sending->count;
 }
 
@@ -226,13 +266,15 @@ static void post(struct receiving *receiving)
     }
 }
 
-// Tells a sender on another host, which does not see the state in its ledger, that fragments are
-// being received.
+// Tells a sender that fragments are being received: it may be waiting to be asked for them. One on
+// another host does not see the state in its ledger.
 static void tell_begun(const struct fr_rndv_incoming *incoming)
 {
     const struct fr_rndv_entry entry = {.number = incoming->number, .index = incoming->index};
     if (incoming->slot == NULL)
-        (void)fr_rndv_tell(incoming->from, FR_CONTROL_BEGUN, &entry, false);
+        (void)fr_rndv_tell(incoming->from, FR_CONTROL_BEGUN, &entry, true);
+    else
+        fr_rndv_incoming_ask(incoming);
 }
 
 static enum fr_status begin(struct fr_rndv_recv *recv)

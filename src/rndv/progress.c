@@ -8,7 +8,7 @@
 #include "rndv/hmem.h"
 #include "rndv/own_rails.h"
 #include "rndv/rail_put_send.h"
-#include "rndv/rndv_int.h"
+#include "rndv/send.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -90,6 +90,7 @@ void fr_rndv_progress(const struct fr_device_range *user)
     }
     fr_ipc_poll();
     fr_rndv_registry_look_after();
+    fr_rndv_waiting_look_after();
     fr_rndv_rails_poll();
     fr_rndv_hmem_poll();
     fr_rndv_detached_look_after();

@@ -70,7 +70,8 @@ _Static_assert(FR_RNDV_RTS_LONGEST < 1 << (64 - FR_SLOT_SIZE_BITS), "the length 
 // The ledger of one process. An empty one is all zero.
 struct fr_rndv_ledger {
     _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t expected; // messages for it, not yet pulled
-    // How often a receiver has refused one of its messages. Looked at all the time.
+    // How often a receiver has refused one of its messages, or asked for one. Looked at all the
+    // time.
     _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t refused;
     _Atomic uint64_t doubted; // its messages of which a receiver cannot tell if they were cut off
     // Names the device that it has used last, if processes take turns there; else 0.
@@ -167,6 +168,9 @@ struct fr_rndv_slot *fr_rndv_ledger_slot(unsigned index);
 // Returns the number of slots that there are, in use or not.
 unsigned fr_rndv_ledger_count(void);
 
+// Returns whether so many messages are in the ledger that short ones shall not join them.
+bool fr_rndv_ledger_is_crowded(void);
+
 // Returns whether a plain message of this length may be under way to an address, so that no RTS of
 // this length may be sent there.
 bool fr_rndv_ledger_is_closed_to(const struct fr_rndv_address *address, size_t length);
@@ -179,8 +183,8 @@ bool fr_rndv_ledger_is_doubted(const struct fr_rndv_address *address);
 _Atomic uint64_t *fr_rndv_ledger_doubts(int rank);
 enum fr_rndv_state fr_rndv_ledger_state(unsigned index);
 
-// Returns how often messages of this process have been refused. Receivers of other hosts cannot
-// count; fr_rndv_ledger_count_refused does it for them.
+// Returns how often messages of this process have been refused or asked for. Receivers of other
+// hosts cannot count; fr_rndv_ledger_count_refused does it for them.
 uint64_t fr_rndv_ledger_refused(void);
 void fr_rndv_ledger_count_refused(void);
 bool fr_rndv_ledger_open(void);
@@ -305,6 +309,9 @@ void fr_rndv_incoming_refresh(struct fr_rndv_incoming *incoming);
 // receive the message, as fr_rndv_incoming_begin does.
 FR_MUST_CHECK enum fr_status fr_rndv_incoming_refuse(struct fr_rndv_incoming *incoming);
 
+// Has the sender of a message of this host look whether it is waiting to be asked for it.
+void fr_rndv_incoming_ask(const struct fr_rndv_incoming *incoming);
+
 // Ends a message: acknowledges it, or fails it unless `pulled`.
 void fr_rndv_incoming_end(const struct fr_rndv_incoming *incoming, bool pulled);
 
@@ -333,6 +340,8 @@ struct fr_rndv_stage {
     struct fr_staging_view view; // of the program's buffer, staged; it has the lease, if any
     struct fr_staging_view_block block;
     size_t counted_bytes; // counted against the bound
+    size_t ring_bytes;    // memory for a part of the bytes, used in turn; 0: for all of them
+    size_t room_bytes;    // with a ring: bytes, from the first on, that there has been room for
     struct fr_device_batch batch;
     bool copying;
     size_t step;                  // bytes to copy next, between two marks
@@ -357,7 +366,8 @@ struct fr_rndv_send {
     bool remote;   // the receiver does not read the ledger, but gets control messages
     bool sent;     // MPI has the RTS
     bool pushed;
-    bool over; // the program may have its buffer back
+    bool waits; // it is counted as a waiting send (waiting_sends.c)
+    bool over;  // the program may have its buffer back
     enum fr_status failure;
     int64_t since_ns;       // when somebody first asked whether it is over
     int64_t stays_since_ns; // when there was first no room to leave to, 0 before
@@ -414,7 +424,8 @@ struct fr_rndv_scheme {
     bool (*rest)(void);
 };
 extern const struct fr_rndv_scheme fr_rndv_get, fr_rndv_staged_get, fr_rndv_rail, fr_rndv_pipeline;
-enum { FR_RNDV_LEAST_WAIT_NS = 100000 }; // a launch on either side
+extern const struct fr_rndv_scheme fr_rndv_waiting; // of senders alone: pipeline, not begun yet
+enum { FR_RNDV_LEAST_WAIT_NS = 100000 };            // a launch on either side
 
 // The receiving side of schemes get and staged get: the operations of a row of the same names.
 enum fr_status fr_rndv_get_begin(struct fr_rndv_recv *recv);

@@ -134,6 +134,7 @@ static void dismantle(struct fr_rndv_send *send)
     fr_rndv_stage_close(send);
     free(send->state);
     send->state = NULL;
+    fr_rndv_waiting_remove(send);
 }
 
 void fr_rndv_send_destroy(struct fr_rndv_send *send)
@@ -228,9 +229,13 @@ static enum fr_status push(struct fr_rndv_send *send)
     if (!send->sent || send->pushed || !fr_rndv_send_needs_push(send))
         return FR_OK;
     struct fr_wait wait = {.steps_a_yield = FR_WAIT_POLLS};
+    bool asked = (send->scheme->flags & FR_RNDV_ASKED) || send->waits;
     while (!send->scheme->progress(send)) {
-        if (fr_wait_step(&wait) && (send->scheme->flags & FR_RNDV_ASKED))
-            fr_rndv_progress(NULL);
+        if (!fr_wait_step(&wait) || !asked)
+            continue;
+        fr_rndv_progress(NULL);
+        if (fr_wait_ns(&wait) > FR_SECOND_NS && fr_rndv_send_is_lost(send))
+            return FR_ERR_CANCELLED;
     }
     send->pushed = true;
     return send->failure;
@@ -272,6 +277,30 @@ void fr_rndv_send_follow_refusal(struct fr_rndv_send *send)
         (void)fr_rndv_tell(send->address.to, FR_CONTROL_WITHDRAWN, &entry, true);
 }
 
+void fr_rndv_send_leave_now(struct fr_rndv_send *send)
+{
+    bool begun = send->scheme != &fr_rndv_waiting;
+    if (is_ended(fr_rndv_ledger_state(send->index)))
+        return;
+    if (!begun && fr_rndv_pipeline_begin(send, false) != FR_OK)
+        return;
+    send->over = push(send) == FR_OK || send->pushed;
+    if (!begun)
+        fr_rndv_waiting_remove(send);
+}
+
+// Moves the bytes of a send that holds its slot to device workspace, or else to host memory.
+static bool move_out(struct fr_rndv_send *send, bool on_device)
+{
+    struct fr_rndv_slot *slot = fr_rndv_ledger_slot(send->index);
+    if (fr_rndv_staged_take_over(send) == FR_OK)
+        send->pushed = send->over = true;
+    else if (send->scheme != &fr_rndv_waiting && !(on_device && fr_rndv_send_stays(send, false)))
+        send->over = fr_rndv_pipeline_take_over(send);
+    (void)fr_rndv_slot_change(slot, send->number, FR_RNDV_MOVING, FR_RNDV_ADVERTISED);
+    return send->over;
+}
+
 static bool leave(struct fr_rndv_send *send)
 {
     struct fr_rndv_slot *slot = fr_rndv_ledger_slot(send->index);
@@ -281,21 +310,19 @@ static bool leave(struct fr_rndv_send *send)
         send->over = push(send) == FR_OK || send->pushed;
         return true;
     }
-    bool on_device = fr_staging_may_lend(send->view.range.device, send->bytes);
+    bool on_device = !send->remote && fr_staging_may_lend(send->view.range.device, send->bytes);
     if (fr_rndv_send_stays(send, on_device))
         return false;
+    if (send->waits && !on_device) {
+        fr_rndv_send_leave_now(send);
+        return send->over;
+    }
     if (!fr_rndv_slot_change(slot, send->number, FR_RNDV_ADVERTISED, FR_RNDV_MOVING))
         return false; // it is just being pulled
-    if (fr_rndv_staged_take_over(send) == FR_OK) {
-        send->pushed = send->over = true;
-        (void)fr_rndv_slot_change(slot, send->number, FR_RNDV_MOVING, FR_RNDV_ADVERTISED);
-    } else if (!(on_device && fr_rndv_send_stays(send, false)) &&
-               fr_rndv_pipeline_take_over(send)) {
-        send->over = true;
-    } else {
-        (void)fr_rndv_slot_change(slot, send->number, FR_RNDV_MOVING, FR_RNDV_ADVERTISED);
-    }
-    return send->over;
+    bool left_it = move_out(send, on_device);
+    if (left_it)
+        fr_rndv_waiting_remove(send);
+    return left_it;
 }
 
 static bool may_leave(const struct fr_rndv_send *send, enum fr_rndv_state state, bool waited)
@@ -331,8 +358,13 @@ static bool is_over(struct fr_rndv_send *send, unsigned *copies)
     return false;
 }
 
+// A list may be so long that receivers of the first sends ask for them meanwhile.
 bool fr_rndv_send_poll(struct fr_rndv_send *send, unsigned *copies)
 {
+    enum { POLLS_A_LOOK = 256 };
+    static FR_TLS unsigned polls;
+    if (FR_UNLIKELY(fr_rndv_any_waiting()) && ++polls % POLLS_A_LOOK == 0)
+        fr_rndv_progress(NULL);
     fr_rndv_send_hold(send->index);
     bool over = is_over(send, copies);
     fr_rndv_send_release(send->index);
@@ -379,7 +411,7 @@ void fr_rndv_send_free(struct fr_rndv_send *send, bool cancelled)
         return;
     unsigned index = send->index;
     fr_rndv_send_hold(index);
-    bool in_buffer = !fr_rndv_send_needs_push(send) && !send->over;
+    bool in_buffer = !fr_rndv_send_needs_push(send) && (!send->over || send->waits);
     if (cancelled || !send->sent || in_buffer)
         withdraw(send);
     else if (fr_rndv_send_is_done(send))
@@ -411,6 +443,6 @@ void fr_rndv_send_handle(int from, enum fr_job_control_kind kind, const struct f
         !fr_rndv_slot_change(slot, entry->number, FR_RNDV_PULLING, state) &&
         state != FR_RNDV_REFUSED) // given up, before this process has seen the refusal
         (void)fr_rndv_slot_change(slot, entry->number, FR_RNDV_REFUSED, state);
-    if (state == FR_RNDV_REFUSED)
+    if (state == FR_RNDV_REFUSED || kind == FR_CONTROL_BEGUN)
         fr_rndv_ledger_count_refused();
 }

@@ -14,6 +14,43 @@ void fr_rndv_send_handle(int from, enum fr_job_control_kind kind,
 void fr_rndv_send_hold(unsigned index);
 void fr_rndv_send_release(unsigned index);
 
+// Holds a send unless another thread does. Returns whether it is held now.
+bool fr_rndv_send_try_hold(unsigned index);
+
+// Returns the send in a slot, which stays there while it is held; NULL for none.
+struct fr_rndv_send *fr_rndv_registry_at(unsigned index);
+
+// ---- waiting sends (waiting_sends.c)
+
+// Counts a send as waiting, and gives it its scheme.
+void fr_rndv_waiting_add(struct fr_rndv_send *send);
+
+// Ends that, when its bytes have left or all fragments have been taken. Does nothing to others.
+void fr_rndv_waiting_remove(struct fr_rndv_send *send);
+
+// Returns whether a further send may be given now.
+bool fr_rndv_waiting_has_turn(void);
+
+// Begins to give a held send that its receiver has asked for. Returns false if others come first,
+// or there is no memory at all.
+bool fr_rndv_waiting_give(struct fr_rndv_send *send);
+
+// Goes on with those that are being given. Costs a load when no send waits.
+void fr_rndv_waiting_look_after(void);
+
+// Makes all waiting sends leave, beyond the bounds on memory if they must.
+void fr_rndv_waiting_leave_all(void);
+
+// Makes a held waiting send leave, however much memory that takes. It stays if there is none.
+void fr_rndv_send_leave_now(struct fr_rndv_send *send);
+
+// Begins scheme pipeline for a held waiting send. With `asked` the receiver takes fragments
+// already, so there is memory for a few of them alone, where the datatype allows that. On failure
+// the send waits on.
+FR_MUST_CHECK enum fr_status fr_rndv_pipeline_begin(struct fr_rndv_send *send, bool asked);
+
+// ---- all sends
+
 // Moves the bytes of a held send by scheme pipeline from now on, since its receiver has refused its
 // scheme.
 void fr_rndv_send_follow_refusal(struct fr_rndv_send *send);
@@ -74,6 +111,15 @@ bool fr_rndv_detached_end_all(void);
 FR_MUST_CHECK enum fr_status fr_rndv_stage_open(struct fr_rndv_send *send,
                                                 enum fr_policy_path path);
 void fr_rndv_stage_close(struct fr_rndv_send *send);
+
+// Opens it on path host with memory for `bytes` of the message, a multiple of the copies' steps.
+// The memory is used again once fr_rndv_stage_give_room has said that its bytes are no longer
+// needed.
+FR_MUST_CHECK enum fr_status fr_rndv_stage_open_ring(struct fr_rndv_send *send, size_t bytes);
+void fr_rndv_stage_give_room(struct fr_rndv_send *send, size_t taken_bytes);
+
+// Returns where byte `first` of the message stands, packed.
+uintptr_t fr_rndv_stage_address(const struct fr_rndv_send *send, size_t first);
 
 // Moves bytes from device workspace to host workspace, once all are there. Copies packed bytes,
 // since the program's buffer and datatype may be gone by then. On failure the bytes stay where they

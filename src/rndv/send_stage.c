@@ -49,6 +49,32 @@ enum fr_status fr_rndv_stage_open(struct fr_rndv_send *send, enum fr_policy_path
     return FR_OK;
 }
 
+enum fr_status fr_rndv_stage_open_ring(struct fr_rndv_send *send, size_t bytes)
+{
+    struct fr_staging_lease lease = {.address = NULL};
+    enum fr_status status = fr_staging_borrow(bytes, &lease);
+    if (status != FR_OK)
+        return status;
+    fr_staging_view_at(&send->view, lease, &send->stage.view, &send->stage.block);
+    send->stage.view.path = FR_PATH_HOST;
+    send->stage.ring_bytes = send->stage.room_bytes = bytes;
+    send->stage.counted_bytes = bytes;
+    atomic_fetch_add_explicit(&host_bytes, bytes, memory_order_relaxed);
+    return FR_OK;
+}
+
+// Returns how far byte `first` of the message stands before its place in memory that has all bytes.
+static size_t turned_by(const struct fr_rndv_send *send, size_t first)
+{
+    size_t ring = send->stage.ring_bytes;
+    return ring > 0 ? first - first % ring : 0;
+}
+
+uintptr_t fr_rndv_stage_address(const struct fr_rndv_send *send, size_t first)
+{
+    return fr_staging_given_address(&send->stage.view) + first - turned_by(send, first);
+}
+
 void fr_rndv_stage_close(struct fr_rndv_send *send)
 {
     if (send->stage.view.lease.address == NULL)
@@ -60,6 +86,7 @@ void fr_rndv_stage_close(struct fr_rndv_send *send)
                               memory_order_relaxed);
     fr_staging_return(&send->stage.view.lease);
     send->stage.view.lease = (struct fr_staging_lease){.address = NULL};
+    send->stage.ring_bytes = 0;
 }
 
 enum fr_status fr_rndv_stage_move(struct fr_rndv_send *send)
@@ -118,20 +145,33 @@ static unsigned most_under_way(const struct fr_rndv_send *send)
     return fr_device_owns(&send->view.range) ? FR_DEVICE_MARKS : 1;
 }
 
-// Begins further copies, as long as there are marks to set behind them.
+// Returns whether there is a mark to set behind a further copy, and memory for it.
+static bool may_copy_on(const struct fr_rndv_send *send)
+{
+    const struct fr_rndv_stage *stage = &send->stage;
+    return stage->begun < send->bytes && stage->set - stage->reached < most_under_way(send) &&
+           (stage->ring_bytes == 0 || stage->begun + stage->step <= stage->room_bytes);
+}
+
+static void copy_step(struct fr_rndv_send *send, size_t last)
+{
+    struct fr_staging_view view = send->stage.view;
+    view.stage_base -= turned_by(send, send->stage.begun);
+    fr_staging_copy_slice(&view, FR_TO_STAGE, send->stage.begun, last, &send->stage.batch);
+}
+
+// Begins further copies.
 static void copy_on(struct fr_rndv_send *send)
 {
     const struct fr_layout *layout = send->block.layout;
-    while (send->stage.begun < send->bytes &&
-           send->stage.set - send->stage.reached < most_under_way(send)) {
+    while (may_copy_on(send)) {
         size_t left = send->bytes - send->stage.begun, step = send->stage.step;
         if (!layout->contiguous) // a step of whole elements, one at least
             step =
                 step > layout->size_bytes ? step - step % layout->size_bytes : layout->size_bytes;
         send->stage.step *= send->stage.growth;
         size_t last = send->stage.begun + (step < left ? step : left);
-        fr_staging_copy_slice(&send->stage.view, FR_TO_STAGE, send->stage.begun, last,
-                              &send->stage.batch);
+        copy_step(send, last);
         fr_device_batch_mark(&send->stage.batch, send->stage.set % FR_DEVICE_MARKS);
         send->stage.ends[send->stage.set++ % FR_DEVICE_MARKS] = last;
         send->stage.begun = last;
@@ -147,6 +187,15 @@ void fr_rndv_stage_begin(struct fr_rndv_send *send, size_t step, size_t growth)
     send->stage.copying = true;
     fr_device_batch_begin(&send->stage.batch);
     copy_on(send);
+}
+
+void fr_rndv_stage_give_room(struct fr_rndv_send *send, size_t taken_bytes)
+{
+    if (send->stage.ring_bytes == 0)
+        return;
+    send->stage.room_bytes = taken_bytes + send->stage.ring_bytes;
+    if (send->stage.copying)
+        copy_on(send);
 }
 
 static size_t first_step(size_t bytes)

@@ -60,7 +60,9 @@ enum fr_status fr_rndv_staged_take_over(struct fr_rndv_send *send)
         fr_rndv_stage_close(send);
         return status;
     }
-    fr_rndv_ledger_slot(send->index)->place = place;
+    struct fr_rndv_slot *slot = fr_rndv_ledger_slot(send->index);
+    slot->place = place;
+    atomic_store_explicit(&slot->ready, send->bytes, memory_order_release);
     send->scheme = &fr_rndv_staged_get;
     return FR_OK;
 }

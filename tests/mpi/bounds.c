@@ -8,6 +8,7 @@
 
 #include <dlfcn.h>
 #include <mpi.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,7 +75,7 @@ static void check_pattern(const struct memory *memory, int seed)
     unsigned char *host = malloc((size_t)bytes);
     int wrong = 0;
     memory_read(memory, 0, host, (size_t)bytes);
-    for (int i = 0; i < bytes; i++)
+    for (int i = 0; i < bytes - 1; i++) // what lies in pieces has a byte less
         wrong += host[i] != (unsigned char)(seed * 7 + 1);
     must(wrong == 0, "wrong bytes", wrong, 0);
     free(host);
@@ -183,27 +184,195 @@ static void run_calls(void)
     free(requests);
 }
 
-// A receiver that is in no call while many messages wait.
-static void run_sleeps(void)
+// What a receiver that is in no call while many messages wait does then.
+enum after_sleep { TAKES, TRUNCATES, DIES };
+
+static void take_all(const struct memory *memory, enum after_sleep after)
 {
-    struct memory memory = make_mapped();
+    int room = after == TRUNCATES ? bytes / 2 : bytes, cut = 0;
+    sleep(count < 1000 ? 6 : 2);
+    if (after == DIES)
+        raise(SIGKILL);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    for (int i = 0; i < count; i++)
+        cut += MPI_Recv(memory->address, room, MPI_BYTE, 0, TAG, MPI_COMM_WORLD,
+                        MPI_STATUS_IGNORE) != MPI_SUCCESS;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+    must(cut == (after == TRUNCATES ? count : 0), "messages cut off", cut, 0);
+    if (after == TAKES)
+        check_pattern(memory, 1);
+}
+
+// Many sends of `sent` elements wait.
+static void run_waiting(const struct memory *memory, int sent, MPI_Datatype type,
+                        enum after_sleep after)
+{
     MPI_Request *requests = malloc((size_t)count * sizeof(*requests));
-    write_pattern(&memory, 1);
+    write_pattern(memory, 1 + rank);
+    before_kib = resident_kib();
     for (int i = 0; rank == 0 && i < count; i++)
-        MPI_Isend(memory.address, bytes, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, &requests[i]);
+        MPI_Isend(memory->address, sent, type, 1, TAG, MPI_COMM_WORLD, &requests[i]);
     if (rank == 0) {
         for (int done = 0; !done;) {
             MPI_Testall(count, requests, &done, MPI_STATUSES_IGNORE);
             measure();
         }
     } else {
-        sleep(count < 1000 ? 6 : 2);
-        for (int i = 0; i < count; i++) {
-            MPI_Recv(memory.address, bytes, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        }
-        check_pattern(&memory, 1);
+        take_all(memory, after);
         measure();
     }
+    free(requests);
+}
+
+static void run_sleeps(void)
+{
+    struct memory memory = make_mapped();
+    run_waiting(&memory, bytes, MPI_BYTE, TAKES);
+}
+
+static void run_truncates(void)
+{
+    struct memory memory = make_mapped();
+    run_waiting(&memory, bytes, MPI_BYTE, TRUNCATES);
+}
+
+static void run_dies(void)
+{
+    struct memory memory = make_mapped();
+    run_waiting(&memory, bytes, MPI_BYTE, DIES);
+}
+
+// Messages that lie in two pieces, which their receiver cannot fetch out of the buffer.
+static void run_pieces(void)
+{
+    struct memory memory = make_mapped();
+    int half = bytes / 2;
+    MPI_Datatype type;
+    MPI_Type_indexed(2, (int[]){half - 1, half}, (int[]){0, half}, MPI_BYTE, &type);
+    MPI_Type_commit(&type);
+    run_waiting(&memory, 1, type, TAKES);
+    MPI_Type_free(&type);
+}
+
+// Memory that no other process can map.
+static void run_pool(void)
+{
+    struct memory memory = memory_new(MEMORY_POOL, (size_t)bytes);
+    run_waiting(&memory, bytes, MPI_BYTE, TAKES);
+    memory_free(&memory);
+}
+
+// A sender that waits for what its receiver sends once it has everything: the last message first,
+// which has found no room.
+enum {
+    ASKED_RECV,
+    ASKED_IPROBE,
+    ASKED_WAIT,
+    ASKED_SENDRECV,
+    ASKED_IN_MPI, // from here on in calls in which MPI itself waits for the receiver
+    ASKED_BARRIER = ASKED_IN_MPI,
+    ASKED_ALLREDUCE,
+    ASKED_DUP,
+    ASKED_REPLACE,
+    ASKED_WIN,
+    ASKED_WIN_MAKE,
+    ASKED_FILE,
+    ASKED_WAYS
+};
+
+// Does on both ranks what does not end before the receiver has come.
+static void meet(int way)
+{
+    MPI_Comm comm;
+    MPI_Win win;
+    MPI_File file;
+    int value = 1, sum = 0, *shared = NULL;
+    switch (way) {
+    case ASKED_ALLREDUCE:
+        MPI_Allreduce(&value, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+        must(sum == size, "the sum", sum, size);
+        return;
+    case ASKED_DUP:
+        MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+        MPI_Comm_disconnect(&comm);
+        return;
+    case ASKED_REPLACE:
+        MPI_Sendrecv_replace(&value, 1, MPI_INT, 1 - rank, TOKEN_TAG, 1 - rank, TOKEN_TAG,
+                             MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        return;
+    case ASKED_WIN:
+        MPI_Win_allocate(sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &shared, &win);
+        MPI_Win_fence(0, win);
+        MPI_Win_free(&win);
+        return;
+    case ASKED_WIN_MAKE:
+        MPI_Win_create(&value, sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+        MPI_Win_free(&win);
+        return;
+    case ASKED_FILE:
+        MPI_File_open(MPI_COMM_WORLD, "/dev/null", MPI_MODE_RDWR, MPI_INFO_NULL, &file);
+        MPI_File_close(&file);
+        return;
+    default:
+        MPI_Barrier(MPI_COMM_WORLD);
+        return;
+    }
+}
+
+static void wait_until_asked(int way)
+{
+    MPI_Request request;
+    int token = 0, flag = way != ASKED_IPROBE, more = way;
+
+    while (!flag)
+        MPI_Iprobe(1, TOKEN_TAG, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+    if (way >= ASKED_IN_MPI)
+        return;
+    if (way == ASKED_SENDRECV) {
+        MPI_Sendrecv(&more, 1, MPI_INT, 1, TAG, &token, 1, MPI_INT, 1, TOKEN_TAG, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+    } else if (way == ASKED_WAIT) {
+        MPI_Irecv(&token, 1, MPI_INT, 1, TOKEN_TAG, MPI_COMM_WORLD, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+    } else {
+        MPI_Recv(&token, 1, MPI_INT, 1, TOKEN_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+    must(token == 1, "the token", token, 1);
+}
+
+static void run_asked(void)
+{
+    enum { FIRST_TAG = 100 };
+    struct memory memory = make_mapped();
+    MPI_Request *requests = malloc((size_t)count * sizeof(*requests));
+    MPI_Datatype type;
+    MPI_Type_indexed(2, (int[]){bytes / 2 - 1, bytes / 2}, (int[]){0, bytes / 2}, MPI_BYTE, &type);
+    MPI_Type_commit(&type);
+    for (int way = 0; way < ASKED_WAYS; way++) {
+        int token = 1;
+        write_pattern(&memory, way + 10 * rank);
+        for (int i = 0; rank == 0 && i < count; i++)
+            MPI_Isend(memory.address, 1, type, 1, FIRST_TAG + i, MPI_COMM_WORLD, &requests[i]);
+        for (int i = count; rank == 1 && i-- > 0;)
+            MPI_Recv(memory.address, bytes, MPI_BYTE, 0, FIRST_TAG + i, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+        if (rank == 0) {
+            wait_until_asked(way);
+            if (way < ASKED_IN_MPI)
+                measure();
+        } else {
+            check_pattern(&memory, way);
+        }
+        if (rank == 1 && way < ASKED_IN_MPI)
+            MPI_Send(&token, 1, MPI_INT, 0, TOKEN_TAG, MPI_COMM_WORLD);
+        if (rank == 1 && way == ASKED_SENDRECV)
+            MPI_Recv(&token, 1, MPI_INT, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        meet(way);
+        if (rank == 0)
+            MPI_Waitall(count, requests, MPI_STATUSES_IGNORE);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    MPI_Type_free(&type);
     free(requests);
 }
 
@@ -422,9 +591,10 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } cases[] = {{"windows", run_windows}, {"calls", run_calls}, {"sleeps", run_sleeps},
-                 {"blocked", run_blocked}, {"tests", run_tests}, {"late", run_late},
-                 {"data", run_data}};
+    } cases[] = {{"windows", run_windows},     {"calls", run_calls},   {"sleeps", run_sleeps},
+                 {"blocked", run_blocked},     {"tests", run_tests},   {"late", run_late},
+                 {"data", run_data},           {"pieces", run_pieces}, {"pool", run_pool},
+                 {"truncates", run_truncates}, {"dies", run_dies},     {"asked", run_asked}};
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);

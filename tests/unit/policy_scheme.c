@@ -8,9 +8,9 @@
 #include "check.h"
 
 enum {
-    FACTS = 14,
+    FACTS = 16,
     SCHEMES = 4,
-    SIZES = 13,
+    SIZES = 15,
     RAILS = 9, // none, one or two, of each use
     MIN_SHARED = 3000,
     MIN_CLIQUE = 5000,
@@ -21,7 +21,7 @@ enum {
 static const size_t sizes[SIZES] = {
     MIN_SHARED - 1,   MIN_SHARED,     MIN_SHARED + 1,   1,        MIN_CLIQUE - 1,
     MIN_CLIQUE,       MIN_CLIQUE + 1, MIN_RAIL - 1,     MIN_RAIL, MIN_RAIL + 1,
-    MIN_PIPELINE - 1, MIN_PIPELINE,   MIN_PIPELINE + 1,
+    MIN_PIPELINE - 1, MIN_PIPELINE,   MIN_PIPELINE + 1, 4095,     4096,
 };
 
 static struct fr_policy_message message_of(unsigned bits, unsigned failed, unsigned rails,
@@ -41,7 +41,10 @@ static struct fr_policy_message message_of(unsigned bits, unsigned failed, unsig
         .exported = bits & 64,
         .mapped = bits & 128,
         .workspace_full = bits & 256,
-        .host_full = bits & 512,
+        .host_full = bits & (512 | 16384),
+        .no_room = bits & 16384,
+        .may_wait = bits & 32768,
+        .crowded = rails == 4, // one of those that decide least
         .staged_unmapped = bits & 1024,
         .host_memory = bits & 2048,
         .takes_turns = bits & 4096,
@@ -64,6 +67,8 @@ static bool is_allowed(const struct fr_policy_message *m, enum fr_policy_scheme 
 {
     if (scheme == FR_SCHEME_NONE)
         return true;
+    if (m->crowded && m->bytes < 4096)
+        return false;
     if (m->failed & 1u << scheme || (m->host_memory && scheme != FR_SCHEME_RAIL))
         return false;
     bool within_gpu = !m->takes_turns || m->bytes + 1 > MIN_SHARED || m->host_full;
@@ -78,6 +83,8 @@ static bool is_allowed(const struct fr_policy_message *m, enum fr_policy_scheme 
                m->rail_use != FR_RAIL_OFF &&
                (m->rails > 1 || (m->rails == 1 && m->rail_use == FR_RAIL_FORCE));
     default:
+        if (m->no_room && m->may_wait) // in the buffer, unless MPI sends it at once
+            return m->by_fragments && m->bytes >= 4096 && !m->absolute && !m->must_leave;
         return m->by_fragments && m->bytes + 1 > MIN_PIPELINE && !m->host_full && !m->absolute &&
                !m->must_leave;
     }
@@ -118,6 +125,9 @@ static void check_limits(void)
             CHECK((fr_policy_choose_scheme(&m).scheme == FR_SCHEME_PIPELINE) == (m.bytes >= least),
                   "%zu of %zu bytes", m.bytes, least);
     }
+    m = (struct fr_policy_message){.here = true, .crowded = true};
+    for (m.bytes = 4095; m.bytes <= 4097; m.bytes++)
+        CHECK((fr_policy_choose_scheme(&m).scheme == FR_SCHEME_STAGED_GET) == (m.bytes >= 4096));
     m = (struct fr_policy_message){.in_clique = true};
     CHECK(fr_policy_choose_scheme(&m).scheme == FR_SCHEME_STAGED_GET);
     for (m.clique_min_bytes = 1; m.clique_min_bytes < 100; m.clique_min_bytes++) {

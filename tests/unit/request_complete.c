@@ -34,6 +34,7 @@ struct fr_abi_personality fr_abi_mpi = {
 };
 _Atomic bool fr_request_awaited;
 _Atomic size_t fr_request_expected;
+_Atomic size_t fr_rndv_waiting_count;
 _Atomic size_t fr_request_posted_count;
 _Atomic size_t fr_request_tracked_count = 1, fr_request_special_count = 1;
 bool fr_request_alone = true;

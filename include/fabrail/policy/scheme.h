@@ -31,6 +31,9 @@ struct fr_policy_message {
     bool mapped;               // the receiver has mapped the allocation
     bool workspace_full;       // no device workspace for so many bytes
     bool host_full;            // too much page-locked memory waits for receivers
+    bool no_room;              // nor may a copy be staged for MPI
+    bool may_wait;             // the sender answers receivers wherever it waits
+    bool crowded;              // so many messages wait that short ones shall not join them
     unsigned failed;           // a bit, 1 << scheme, for each scheme that could not be begun
     bool staged_unmapped;      // staged get failed since the receiver has not mapped the workspace
     size_t clique_min_bytes;   // FABRAIL_CLIQUE_MIN
@@ -68,6 +71,13 @@ static inline bool fr_policy_wants_rails(const struct fr_policy_message *message
 static inline bool fr_policy_rails_read_device(const struct fr_policy_message *message)
 {
     return message->rails_reach_device && !message->host_memory && !message->workspace_full;
+}
+
+// Returns whether a message by scheme pipeline waits in the program's buffer until its receiver asks
+// for it.
+static inline bool fr_policy_waits_to_be_asked(const struct fr_policy_message *message)
+{
+    return message->no_room && message->may_wait;
 }
 
 // Operations that move a message over rails: the receiver reads it, or asks the sender to write it.

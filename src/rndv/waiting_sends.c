@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Waiting sends: there is no room for a copy of their bytes, and their receivers cannot fetch them
+// out of the program's buffer. So the bytes stay there. Receivers are told of scheme pipeline, and
+// ask for a message by beginning it. The sender gives it wherever it makes progress: through a few
+// fragments' memory, and a few messages at a time. If room comes first, the bytes leave.
+//
+// A receiver depends on the progress of its sender here. So a process with waiting sends makes
+// progress in each call that waits for others, or has them leave before that call.
+#include "config.h"
+
+#include "fabrail/core/time.h"
+#include "rndv/send.h"
+
+enum {
+    AT_ONCE = 4, // messages that are given at once
+    MOST_TURNS = 64,
+};
+
+_Atomic size_t fr_rndv_waiting_count;
+_Atomic size_t fr_rndv_reasons;
+
+// Sends that are being given. One that takes over a second, since its receiver has stopped, does
+// not keep others from their turns.
+static struct {
+    _Atomic unsigned holder; // index of its slot, plus one; 0: nobody
+    _Atomic int64_t since_ns;
+} turns[MOST_TURNS];
+
+void fr_rndv_waiting_add(struct fr_rndv_send *send)
+{
+    send->scheme = &fr_rndv_waiting;
+    send->waits = true;
+    atomic_fetch_add_explicit(&fr_rndv_waiting_count, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&fr_rndv_reasons, 1, memory_order_relaxed);
+}
+
+static void end_turn(unsigned index)
+{
+    for (unsigned i = 0; i < MOST_TURNS; i++) {
+        unsigned holder = index + 1;
+        (void)atomic_compare_exchange_strong(&turns[i].holder, &holder, 0);
+    }
+}
+
+void fr_rndv_waiting_remove(struct fr_rndv_send *send)
+{
+    if (FR_LIKELY(!send->waits))
+        return;
+    send->waits = false;
+    if (send->entered)
+        end_turn(send->index);
+    atomic_fetch_sub_explicit(&fr_rndv_waiting_count, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&fr_rndv_reasons, 1, memory_order_relaxed);
+}
+
+// Returns a free turn, MOST_TURNS if there is none now.
+static unsigned find_turn(int64_t now)
+{
+    unsigned found = MOST_TURNS, busy = 0;
+    for (unsigned i = 0; i < MOST_TURNS; i++) {
+        int64_t since = atomic_load_explicit(&turns[i].since_ns, memory_order_relaxed);
+        if (atomic_load_explicit(&turns[i].holder, memory_order_relaxed) == 0)
+            found = i;
+        else
+            busy += now - since < FR_SECOND_NS;
+    }
+    return busy < AT_ONCE ? found : MOST_TURNS;
+}
+
+bool fr_rndv_waiting_has_turn(void)
+{
+    return find_turn(fr_time_ns()) < MOST_TURNS;
+}
+
+bool fr_rndv_waiting_give(struct fr_rndv_send *send)
+{
+    int64_t now = fr_time_ns();
+    unsigned turn = find_turn(now);
+    if (turn == MOST_TURNS || fr_rndv_pipeline_begin(send, true) != FR_OK)
+        return false;
+    atomic_store_explicit(&turns[turn].since_ns, now, memory_order_relaxed);
+    atomic_store_explicit(&turns[turn].holder, send->index + 1, memory_order_relaxed);
+    return true;
+}
+
+void fr_rndv_waiting_look_after(void)
+{
+    if (FR_LIKELY(!fr_rndv_any_waiting()))
+        return;
+    for (unsigned i = 0; i < MOST_TURNS; i++) {
+        unsigned holder = atomic_load_explicit(&turns[i].holder, memory_order_relaxed);
+        if (holder == 0 || !fr_rndv_send_try_hold(holder - 1))
+            continue;
+        struct fr_rndv_send *send = fr_rndv_registry_at(holder - 1);
+        if (send != NULL && send->waits)
+            (void)send->scheme->progress(send);
+        fr_rndv_send_release(holder - 1);
+    }
+}
+
+void fr_rndv_waiting_leave_all(void)
+{
+    if (FR_LIKELY(!fr_rndv_any_waiting()))
+        return;
+    for (unsigned index = 0; index < fr_rndv_ledger_count(); index++) {
+        if (fr_rndv_registry_at(index) == NULL)
+            continue;
+        fr_rndv_send_hold(index);
+        struct fr_rndv_send *send = fr_rndv_registry_at(index);
+        if (send != NULL && send->waits && send->sent)
+            fr_rndv_send_leave_now(send);
+        fr_rndv_send_release(index);
+    }
+}
+
+static bool progress(struct fr_rndv_send *send)
+{
+    bool is_asked = fr_rndv_ledger_state(send->index) == FR_RNDV_PULLING;
+    return is_asked && fr_rndv_waiting_give(send) && send->scheme->progress(send);
+}
+
+const struct fr_rndv_scheme fr_rndv_waiting = {
+    .id = FR_SCHEME_PIPELINE,
+    .progress = progress,
+};
