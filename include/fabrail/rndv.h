@@ -12,8 +12,8 @@
 // device or, where that is full, on the host. Where both are full the bytes stay, and the sender
 // tells the receiver that it waits. From then on the receiver fetches messages wherever it waits.
 // If it takes nothing for a second, it may be where it cannot. The bytes then leave beyond the
-// bound, so that no send depends on its receiver for ever. Bytes that the receiver cannot fetch stay
-// as well, until it asks for them (src/rndv/waiting_sends.c).
+// bound, so that no send depends on its receiver for ever. Bytes that the receiver cannot fetch
+// stay as well, until it asks for them (src/rndv/waiting_sends.c).
 //
 // A receiver must be able to tell the size of a message before it receives it (MPI_Probe), so two
 // rules hold. First, messages of one communicator to one process with one tag are sent by one
@@ -241,6 +241,15 @@ void fr_rndv_incoming_drop(uint64_t comm);
 // Returns whether receiving a message takes no longer than this host's own links do: its scheme
 // does not use the network.
 bool fr_rndv_incoming_is_short(const struct fr_rndv_incoming *incoming);
+
+// Asks the sender of a message, whose RTS has come, to have the bytes leave its buffer if they wait
+// there for want of room. Called where the message is not received now, though the program asks
+// for it. Does nothing for other messages, or when called again.
+void fr_rndv_incoming_ask_to_leave(const struct fr_rndv_incoming *incoming);
+
+// Returns whether there may be messages that are to be received, or asked for, in calls that do not
+// wait. Costs some loads.
+bool fr_rndv_incoming_any_in_tests(void);
 
 // Return whether an RTS may be under way to this process, or has come and has not been followed.
 // The second form asks about processes of this host alone. Cost some loads.

@@ -122,8 +122,12 @@ static bool find_early(struct early *early, size_t skip, bool waits)
         struct fr_request_op *op = early->claimed[i];
         struct fr_rndv_incoming *incoming = &early->incoming[early->count];
         void *status = early->statuses[early->count];
-        if (has_come(op, status, incoming) && (waits || fr_rndv_incoming_is_short(incoming)))
+        if (!has_come(op, status, incoming))
+            continue;
+        if (waits || fr_rndv_incoming_is_short(incoming))
             early->ops[early->count++] = op;
+        else
+            fr_rndv_incoming_ask_to_leave(incoming);
     }
     return early->claimed_count > 0;
 }
@@ -134,7 +138,7 @@ size_t fr_request_receive_early(bool waits)
     void *statuses[MOST_EARLY];
     int errors[MOST_EARLY];
     size_t received = 0;
-    if (waits ? !fr_rndv_incoming_any() : !fr_rndv_incoming_any_here())
+    if (waits ? !fr_rndv_incoming_any() : !fr_rndv_incoming_any_in_tests())
         return 0;
     fr_request_posted_look();
     for (size_t skip = 0; find_early(&early, skip, waits);

@@ -45,7 +45,8 @@ struct fr_policy_message fr_rndv_message_facts(const struct fr_rndv_message *mes
         .in_clique = answers && is_in_clique(to, view->range.device),
         .by_fragments = (here || answers) && to != fr_job_rank() && fr_job_control_has_remote(),
         .one_piece = fr_staging_view_is_in_one_piece(view),
-        .must_leave = message->must_leave,
+        // A message to this process does not go by fragments, so it could never leave without room.
+        .must_leave = message->must_leave || (no_room && to == fr_job_rank()),
         .absolute = view->absolute,
         .host_memory = !fr_device_owns(&view->range),
         .workspace_full = fr_rndv_stage_is_full(FR_PATH_PEER, view->in_bytes),

@@ -82,16 +82,16 @@ static bool may_have_ring(const struct fr_rndv_send *send, const struct sending 
            (layout->contiguous || ((size_t)1 << sending->shift) % layout->size_bytes == 0);
 }
 
-// Begins the copies: of the whole message, or with `asked` of as much as there is to be memory for
+// Begins the copies: of the whole message, or with `taken` of as much as there is to be memory for
 // until the receiver has taken it.
-static enum fr_status begin_copies(struct fr_rndv_send *send, bool asked)
+static enum fr_status begin_copies(struct fr_rndv_send *send, bool taken)
 {
     struct sending *sending = make_sending(send->bytes);
     send->state = sending;
     if (sending == NULL)
         return FR_ERR_NO_MEMORY;
     size_t step = (size_t)1 << sending->shift;
-    enum fr_status status = asked && may_have_ring(send, sending)
+    enum fr_status status = taken && may_have_ring(send, sending)
                                 ? fr_rndv_stage_open_ring(send, RING * step)
                                 : fr_rndv_stage_open(send, FR_PATH_HOST);
     if (status == FR_OK)
@@ -110,12 +110,13 @@ static enum fr_status start(struct fr_rndv_send *send, const struct fr_policy_me
     if (shift > MOST_SHIFT)
         return FR_ERR_UNSUPPORTED;
     fr_rndv_waiting_add(send);
+    *ready = FR_RNDV_WAITS;
     return FR_OK;
 }
 
-enum fr_status fr_rndv_pipeline_begin(struct fr_rndv_send *send, bool asked)
+enum fr_status fr_rndv_pipeline_begin(struct fr_rndv_send *send, bool taken)
 {
-    enum fr_status status = begin_copies(send, asked);
+    enum fr_status status = begin_copies(send, taken);
     if (status == FR_OK) {
         send->scheme = &fr_rndv_pipeline;
         return FR_OK;

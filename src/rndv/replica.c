@@ -49,7 +49,8 @@ static struct peer *peers FR_GUARDED_BY(lock); // NULL while closed
 static struct early all_early[MOST_EARLY] FR_GUARDED_BY(lock);
 static unsigned early_turn FR_GUARDED_BY(lock); // index of the one to be replaced next
 static atomic_bool any_told_all;
-static atomic_bool any_lost; // there was no memory for something
+static atomic_bool any_lost;  // there was no memory for something
+static atomic_bool any_waits; // a waiting send was told of
 
 bool fr_rndv_replica_open(void)
 {
@@ -136,6 +137,24 @@ static void expect(int from, const struct fr_rndv_entry *entry) FR_REQUIRES(lock
         atomic_store_explicit(&any_lost, true, memory_order_relaxed);
     else
         known->entry = *entry;
+    if (entry->ready == FR_RNDV_WAITS)
+        atomic_store_explicit(&any_waits, true, memory_order_relaxed);
+}
+
+bool fr_rndv_replica_any_waits(void)
+{
+    return atomic_load_explicit(&any_waits, memory_order_relaxed);
+}
+
+bool fr_rndv_replica_ask(int from, uint64_t number)
+{
+    fr_core_lock(&lock);
+    struct expected *entry = find(from, number);
+    bool asks = entry != NULL && entry->entry.ready == FR_RNDV_WAITS;
+    if (asks)
+        entry->entry.ready = FR_RNDV_LEAVE;
+    fr_core_unlock(&lock);
+    return asks;
 }
 
 // Forgets a message that its sender has withdrawn: nobody has received it, nor will.

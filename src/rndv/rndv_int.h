@@ -38,7 +38,9 @@ enum fr_rndv_state {
 #define FR_SLOT_ONE     ((uint64_t)32) // the first number
 #define FR_SLOT_NUMBERS (~(FR_SLOT_ONE - 1))
 
-#define FR_RNDV_NEVER UINT64_MAX // `ready` of bytes that will never be there
+#define FR_RNDV_NEVER UINT64_MAX       // `ready` of bytes that will never be there
+#define FR_RNDV_WAITS (UINT64_MAX - 1) // `ready` of a waiting send
+#define FR_RNDV_LEAVE (UINT64_MAX - 2) // `ready` of a waiting send that is to leave
 
 // One message in the ledger. Anybody may look at the atomic members while they change. What they
 // say is valid if the slot has the same number and is waiting before and after. The place belongs
@@ -270,6 +272,13 @@ bool fr_rndv_replica_take(int from, uint64_t number, bool over);
 // off; it is then marked as taken as well. Once it turns out to be received by another receive, the
 // mark passes to the next one. Returns false when it does not wait.
 bool fr_rndv_replica_doubt(int from, uint64_t number, bool received);
+
+// Returns whether any other host has ever told of a waiting send.
+bool fr_rndv_replica_any_waits(void);
+
+// Notes that a waiting send is asked to leave. Returns false if the message does not wait, or has
+// been asked before.
+bool fr_rndv_replica_ask(int from, uint64_t number);
 
 // Finds the first message that is still to be received from an address, and has an RTS of these
 // lengths. `doubted` says whether it may be in doubt.

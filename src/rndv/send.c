@@ -433,6 +433,12 @@ void fr_rndv_send_handle(int from, enum fr_job_control_kind kind, const struct f
         (void)fr_rndv_slot_doubt(fr_job_rank(), slot, entry->number, FR_SLOT_DOUBTED);
         return;
     }
+    if (kind == FR_CONTROL_BEGUN && entry->tag != 0) { // it is only asked for
+        uint64_t waits = FR_RNDV_WAITS;
+        (void)atomic_compare_exchange_strong(&slot->ready, &waits, FR_RNDV_LEAVE);
+        fr_rndv_ledger_count_refused();
+        return;
+    }
     (void)fr_rndv_slot_lift_doubt(fr_job_rank(), slot, entry->number);
     if (kind == FR_CONTROL_RETRY)
         state = FR_RNDV_REFUSED;

@@ -56,7 +56,8 @@ void fr_rndv_send_release(unsigned index)
 static bool may_be_asked(unsigned index)
 {
     enum fr_rndv_state state = fr_rndv_ledger_state(index);
-    return state == FR_RNDV_REFUSED || (state == FR_RNDV_PULLING && fr_rndv_any_waiting()) ||
+    return state == FR_RNDV_REFUSED ||
+           (fr_rndv_any_waiting() && fr_rndv_waiting_is_asked(index, state)) ||
            fr_rndv_rail_put_send_is_asked(index);
 }
 
@@ -73,7 +74,7 @@ static bool follow(unsigned index)
     bool followed = true;
     if (send != NULL && state == FR_RNDV_REFUSED)
         fr_rndv_send_follow_refusal(send);
-    else if (send != NULL && state == FR_RNDV_PULLING && send->scheme == &fr_rndv_waiting)
+    else if (send != NULL && send->scheme == &fr_rndv_waiting)
         followed = fr_rndv_waiting_give(send);
     fr_rndv_rail_put_send_step(index, send);
     fr_rndv_send_release(index);
