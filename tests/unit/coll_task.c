@@ -36,7 +36,7 @@ void __wrap_fr_coll_team_message_tell(const struct fr_coll_meeting *meeting)
 
 // Read by the thread sanitizer. Each rank maps a segment for itself, so the sanitizer does not see
 // that the segment's words order posts, where threads of one process play several ranks.
-extern const char *__tsan_default_suppressions(void);
+__attribute__((visibility("default"))) extern const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void)
 {
     return "race:fr_coll_segment_post\n"
