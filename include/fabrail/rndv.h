@@ -161,14 +161,27 @@ struct fr_rndv_key {
     unsigned char data[172]; // the description
 };
 
+// A sender's layout of up to four levels of strides: blocks of `block` units stand `stride[0]`
+// apart, `count[0]` of these `stride[1]` apart, and so on. The number along the outermost level is
+// open; its count is 0, or it is the fourth. Plain bytes.
+struct fr_rndv_strides {
+    uint32_t unit; // bytes, a power of two up to 16, in which the rest counts; 0: no gaps at all
+    uint32_t block;
+    uint32_t count[3];
+    int32_t stride[4];
+};
+
 // The place where the bytes of a message wait. Plain bytes.
 struct fr_rndv_place {
     uint64_t address; // in the sender's address space
     uint32_t scheme;  // enum fr_policy_scheme
     uint32_t shift;   // fragments but the last have two to the power of that bytes
     union {
-        struct fr_ipc_handle handle; // of memory that the receiver maps
-        struct fr_rndv_key key;      // of memory that rails reach
+        struct {
+            struct fr_ipc_handle handle; // of memory that the receiver maps
+            struct fr_rndv_strides strides;
+        };
+        struct fr_rndv_key key; // of memory that rails reach
     };
 };
 

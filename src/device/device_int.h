@@ -38,6 +38,7 @@ enum fr_device_kernel {
     FR_KERNEL_MET_REDUCE,
     FR_KERNEL_PACK,
     FR_KERNEL_PACK_INLINE,
+    FR_KERNEL_PACK_FUSED,
     FR_KERNEL_COUNT,
 };
 

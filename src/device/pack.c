@@ -33,11 +33,20 @@ static uint16_t width_of(const struct fr_device_packing *packing)
 {
     uint64_t all = packing->shape->align | packing->user | packing->packed | packing->first |
                    packing->last | FR_PACK_MAX_WIDTH;
+    if (packing->far != NULL)
+        all |= packing->far->align;
     return (uint16_t)(all & (0 - all));
 }
 
+// Parameters of any of the kernels.
+union parameters {
+    struct fr_pack pack;
+    struct fr_pack_inline with_table;
+    struct fr_pack_fused fused;
+};
+
 static void fill(const struct fr_device_packing *packing, enum fr_device_direction direction,
-                 struct fr_pack_inline *params)
+                 union parameters *params)
 {
     params->pack = (struct fr_pack){
         .user = packing->user,
@@ -52,7 +61,9 @@ static void fill(const struct fr_device_packing *packing, enum fr_device_directi
         .shape = *packing->shape,
     };
     if (packing->small_table != NULL)
-        memcpy(params->table, packing->small_table, fr_pack_table_bytes(packing->shape));
+        memcpy(params->with_table.table, packing->small_table, fr_pack_table_bytes(packing->shape));
+    if (packing->far != NULL)
+        params->fused.far = *packing->far;
 }
 
 // Divides the bytes into chunks. Returns the number of blocks to launch.
@@ -76,7 +87,8 @@ static unsigned part(struct fr_pack *pack, unsigned max_sms)
 // Launches the kernel. The first launch of a batch tells the host itself that it is done, unless
 // something comes behind it.
 static bool launch(struct fr_device_batch *batch, struct fr_device_kernels *kernels,
-                   struct fr_device_stream *stream, struct fr_pack_inline *params, unsigned max_sms)
+                   struct fr_device_stream *stream, enum fr_device_kernel kernel,
+                   union parameters *params, unsigned max_sms)
 {
     struct fr_device_told told = {.kernels = kernels, .stream = stream, .slot = -1};
     told.blocks = part(&params->pack, max_sms);
@@ -86,7 +98,6 @@ static bool launch(struct fr_device_batch *batch, struct fr_device_kernels *kern
         params->pack.words = (uintptr_t)fr_device_words_of(kernels, told.slot);
         params->pack.value = told.value;
     }
-    enum fr_device_kernel kernel = params->pack.is_inline ? FR_KERNEL_PACK_INLINE : FR_KERNEL_PACK;
     bool taken = kernels->ops->launch(kernels, kernel, told.blocks, params, stream) == 0;
     if (taken && told.slot >= 0) {
         told.is_last = true;
@@ -104,15 +115,21 @@ static bool pack_here(struct fr_device_batch *batch, const struct fr_device_scop
                       const struct fr_device_range *range, enum fr_device_direction direction,
                       const struct fr_device_packing *packing, unsigned max_sms)
 {
-    struct fr_pack_inline params;
+    union parameters params;
     struct fr_device_kernels *kernels = fr_device_kernels_get(scope, FR_IMAGE_PACK);
-    if (kernels == NULL || scope->ops->settle(range, packing->low, packing->high) != FR_OK)
+    if (kernels == NULL)
+        return false;
+    if (packing->low < packing->high &&
+        scope->ops->settle(range, packing->low, packing->high) != FR_OK)
         return false;
     struct fr_device_stream *stream = fr_device_batch_lane(batch, scope, direction);
     if (stream == NULL || batch->status != FR_OK)
         return false;
     fill(packing, direction, &params);
-    return launch(batch, kernels, stream, &params, max_sms);
+    enum fr_device_kernel kernel = packing->far != NULL           ? FR_KERNEL_PACK_FUSED
+                                   : packing->small_table != NULL ? FR_KERNEL_PACK_INLINE
+                                                                  : FR_KERNEL_PACK;
+    return launch(batch, kernels, stream, kernel, &params, max_sms);
 }
 
 bool fr_device_pack_is_possible(const struct fr_device_range *range)

@@ -24,12 +24,22 @@ static bool avoids_turns(const struct fr_policy_message *message)
            !message->host_full;
 }
 
+// Returns whether the receiver can read the application's buffer, and does so fast. NVLink reads
+// short blocks at little more than half its rate. For large messages that takes longer than packing
+// them first does.
+static bool is_readable(const struct fr_policy_message *message)
+{
+    enum { SHORT_BLOCK = 64, LARGE = 4 << 20 };
+    return message->one_piece || (message->block_bytes > 0 &&
+                                  (message->block_bytes >= SHORT_BLOCK || message->bytes <= LARGE));
+}
+
 // Only a message that the receiver can take back on its own host may stay in the application's
 // buffer.
 static bool can_get(const struct fr_policy_message *message)
 {
-    return message->here && !avoids_turns(message) && message->one_piece && !message->must_leave &&
-           message->exported && message->mapped && !message->host_memory &&
+    return message->here && !avoids_turns(message) && is_readable(message) &&
+           !message->must_leave && message->exported && message->mapped && !message->host_memory &&
            !has_failed(message, FR_SCHEME_GET);
 }
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Scheme get: the bytes stay in the sender's buffer, and the receiver pulls them from there. They
-// go straight into the program's memory where a device can write there in one piece. The receiving
-// side serves scheme staged get as well.
+// go straight into the program's memory where its device maps the buffer: in one piece, or by a
+// kernel from one layout into the other. The receiving side serves scheme staged get as well.
 #include "config.h"
 
+#include "fabrail/device/pack.h"
 #include "fabrail/ipc/engine.h"
+#include "fabrail/staging/fused.h"
 #include "fabrail/staging/packed.h"
 #include "rndv/rndv_int.h"
 
@@ -19,8 +21,13 @@ static enum fr_status start(struct fr_rndv_send *send, const struct fr_policy_me
 {
     const struct fr_staging_view *view = &send->view;
     uintptr_t low = view->base + (uintptr_t)view->first;
-    (void)facts;
     place->address = view->base + (uintptr_t)send->block.user_offset;
+    if (!facts->one_piece) {
+        const struct fr_datatype_compiled *compiled = fr_datatype_compiled_get(send->block.layout);
+        if (compiled == NULL || !fr_rndv_strides_of(&compiled->shape, &place->strides))
+            return FR_ERR_UNSUPPORTED;
+        place->address += (uint64_t)compiled->shape.offset;
+    }
     *ready = send->bytes;
     return fr_device_sync_app_work(&view->range, low, view->span);
 }
@@ -47,12 +54,17 @@ struct pull {
     uintptr_t target;
     bool native;                        // the pulling device is that of the target
     bool direct;                        // the target is where the program wants the bytes
-    bool in_reach;                      // the pulling device can write the target
+    bool in_reach;                      // the pulling device can write the target as it is
+    bool fused;                         // a kernel copies from one layout to the other
+    bool refused;                       // such a kernel could not be launched
+    bool by_copies;                     // copies of the driver pack bytes with gaps
+    bool has_gaps;                      // the sender's layout has
     bool told;                          // the sender knows the outcome
     struct fr_staging_lease bounce;     // packed host memory
     struct pull *next;                  // in the pool
     struct fr_staging_view packed;      // a copy of the view with packed device memory of its own
     struct fr_staging_view_block block; // the only block of `packed`
+    struct fr_pack_shape far;           // the sender's layout, if it has gaps
 };
 
 // Pulls that are not in use. A window of messages has as many at once as the library's allocator
@@ -98,6 +110,12 @@ static struct pull *pull_of(const struct fr_rndv_recv *recv)
     return recv->state;
 }
 
+// Returns whether either side's layout has gaps that the pull itself deals with.
+static bool is_shaped(const struct pull *pull)
+{
+    return pull->fused || pull->has_gaps;
+}
+
 static bool is_on_device(const struct fr_staging_view *view)
 {
     return fr_device_owns(&view->range) && !view->absolute;
@@ -117,8 +135,23 @@ static bool borrow_packed(struct pull *pull, const struct fr_staging_view *view)
     return false;
 }
 
-// Chooses where the bytes go at first: the program's memory, packed device memory, or host memory.
-static enum fr_status choose_target(struct pull *pull, struct fr_staging_view *view)
+// Has bytes of a sender whose layout has gaps packed into host memory: by a kernel, or by copies.
+static enum fr_status choose_bounce(struct pull *pull, const struct fr_staging_view *view)
+{
+    if (is_on_device(view) && !fr_staging_is_staged(view))
+        return FR_ERR_UNSUPPORTED;
+    enum fr_status status =
+        pull->bounce.address == NULL ? fr_staging_borrow(pull->bytes, &pull->bounce) : FR_OK;
+    pull->by_copies = pull->refused || !pull->mapping.direct ||
+                      !fr_device_reaches_host(pull->bounce.address) ||
+                      !fr_device_pack_is_possible(&pull->mapping.user);
+    pull->target = (uintptr_t)pull->bounce.address;
+    return status;
+}
+
+// Chooses where bytes without gaps go at first: the program's memory, packed device memory, or host
+// memory.
+static enum fr_status choose_plain(struct pull *pull, struct fr_staging_view *view)
 {
     if (is_on_device(view) && fr_staging_view_is_in_one_piece(view)) {
         pull->direct = true;
@@ -139,6 +172,38 @@ static enum fr_status choose_target(struct pull *pull, struct fr_staging_view *v
     return status;
 }
 
+// Returns whether the device that pulls can write the target.
+static bool is_target_in_reach(const struct pull *pull)
+{
+    struct fr_device_range target;
+    int device = pull->mapping.user.device;
+    fr_device_classify((const void *)pull->target, 1, &target);
+    return !(target.caps & FR_DEVICE_LISTED) || target.device == device ||
+           fr_device_is_open_to(device, pull->target);
+}
+
+static bool is_same_device(const struct pull *pull, const struct fr_staging_view *view)
+{
+    return pull->mapping.direct && pull->mapping.user.device == view->range.device;
+}
+
+static enum fr_status choose_target(struct pull *pull, struct fr_staging_view *view)
+{
+    bool gaps = pull->has_gaps || !view->blocks[0].layout->contiguous;
+    pull->fused = gaps && !pull->refused && is_same_device(pull, view) && fr_staging_fuses(view);
+    pull->native = pull->in_reach = false;
+    if (pull->fused)
+        return FR_OK;
+    if (pull->has_gaps)
+        return choose_bounce(pull, view);
+    enum fr_status status = choose_plain(pull, view);
+    pull->native =
+        is_same_device(pull, view) &&
+        (pull->direct ? fr_device_owns(&view->range) : pull->packed.lease.address != NULL);
+    pull->in_reach = pull->native || (status == FR_OK && is_target_in_reach(pull));
+    return status;
+}
+
 // Maps the sender's memory. This process's own memory needs no mapping, and copies run on its
 // device.
 static enum fr_status map(struct pull *pull, const struct fr_staging_view *view,
@@ -148,16 +213,6 @@ static enum fr_status map(struct pull *pull, const struct fr_staging_view *view,
     if (fr_job_control_is_same(&handle->owner, fr_job_control_self()))
         fr_device_classify((const void *)(uintptr_t)handle->base, 1, &user);
     return fr_ipc_pin_beyond(handle, &user, &pull->mapping);
-}
-
-// Returns whether the device that pulls can write the target.
-static bool is_target_in_reach(const struct pull *pull)
-{
-    struct fr_device_range target;
-    int device = pull->mapping.user.device;
-    fr_device_classify((const void *)pull->target, 1, &target);
-    return !(target.caps & FR_DEVICE_LISTED) || target.device == device ||
-           fr_device_is_open_to(device, pull->target);
 }
 
 static void release(struct pull *pull)
@@ -177,17 +232,17 @@ enum fr_status fr_rndv_get_begin(struct fr_rndv_recv *recv)
         return FR_ERR_NO_MEMORY;
     size_t room = view->out_bytes;
     pull->bytes = recv->incoming->bytes < room ? (size_t)recv->incoming->bytes : room;
-    enum fr_status status = map(pull, view, &recv->incoming->place.handle);
+    const struct fr_rndv_place *place = &recv->incoming->place;
+    pull->has_gaps = place->strides.unit > 0;
+    if (pull->has_gaps)
+        fr_rndv_strides_shape(&place->strides, &pull->far);
+    enum fr_status status = map(pull, view, &place->handle);
     if (status == FR_OK)
         status = choose_target(pull, view);
     if (status != FR_OK) {
         release(pull);
         return status;
     }
-    pull->native =
-        pull->mapping.direct && pull->mapping.user.device == view->range.device &&
-        (pull->direct ? fr_device_owns(&view->range) : pull->packed.lease.address != NULL);
-    pull->in_reach = pull->native || is_target_in_reach(pull);
     recv->state = pull;
     return FR_OK;
 }
@@ -214,6 +269,12 @@ static enum fr_status pull_over_host(const struct fr_rndv_recv *recv,
         status = fr_device_push(&recv->view->range, &on, 1, FR_ENGINE_CE, 0);
     fr_staging_return(&lease);
     return status;
+}
+
+static uintptr_t source_of(const struct fr_rndv_recv *recv)
+{
+    const struct fr_rndv_place *place = &recv->incoming->place;
+    return fr_ipc_mapping_at(&pull_of(recv)->mapping, &place->handle, place->address);
 }
 
 // Returns how many bytes a pull could get at present.
@@ -251,12 +312,10 @@ static bool go_together(const struct fr_rndv_recv *a, const struct fr_rndv_recv 
 
 static struct fr_device_push_piece piece_of(const struct fr_rndv_recv *recv)
 {
-    const struct fr_rndv_incoming *incoming = recv->incoming;
     const struct pull *pull = pull_of(recv);
     return (struct fr_device_push_piece){
         .dst = pull->target + pull->done,
-        .src = fr_ipc_mapping_at(&pull->mapping, &incoming->place.handle, incoming->place.address) +
-               pull->done,
+        .src = source_of(recv) + pull->done,
         .bytes = limit_of(recv) - pull->done,
     };
 }
@@ -331,12 +390,66 @@ static void pull_together(struct fr_rndv_recv **recvs, size_t count, size_t firs
     }
 }
 
+static bool start_fused(const struct fr_rndv_recv *recv, size_t last, struct fr_device_batch *batch)
+{
+    const struct pull *pull = pull_of(recv);
+    const struct fr_staging_fused fused = {
+        .view = recv->view,
+        .far = pull->has_gaps ? &pull->far : NULL,
+        .source = source_of(recv) + (pull->has_gaps ? 0 : pull->done),
+        .first = pull->done,
+        .last = last,
+    };
+    return fr_staging_fuse(&fused, batch);
+}
+
+// Starts to pack the bytes of a sender whose layout has gaps, which are all there.
+static bool start_packing(const struct fr_rndv_recv *recv, struct fr_device_batch *batch)
+{
+    const struct pull *pull = pull_of(recv);
+    const struct fr_device_packing packing = {
+        .shape = &pull->far,
+        .user = source_of(recv),
+        .packed = pull->target,
+        .last = pull->bytes,
+    };
+    return fr_device_batch_pack(batch, &pull->mapping.user, FR_TO_STAGE, &packing,
+                                (unsigned)fr_core_settings()->peer_sms);
+}
+
+// Pulls the ready bytes by a kernel. If it cannot be launched, begins anew without it.
+static void pull_shaped(struct fr_rndv_recv *recv)
+{
+    struct fr_device_batch batch;
+    struct pull *pull = pull_of(recv);
+    size_t last = limit_of(recv);
+    if (pull->by_copies) {
+        recv->status = fr_rndv_strides_copy(&recv->incoming->place.strides, source_of(recv),
+                                            &pull->mapping.user, pull->target, pull->bytes);
+        pull->done = pull->bytes;
+        return;
+    }
+    fr_device_batch_begin(&batch);
+    bool started = pull->fused ? start_fused(recv, last, &batch) : start_packing(recv, &batch);
+    recv->status = fr_device_batch_finish(&batch);
+    pull->done = started ? last : 0;
+    pull->refused = !started;
+    if (!started && recv->status == FR_OK)
+        recv->status = choose_target(pull, recv->view);
+}
+
 bool fr_rndv_get_pull(struct fr_rndv_recv **recvs, size_t count)
 {
     bool over = true;
     for (size_t i = 0; i < count; i++) {
-        if (can_go_on(recvs[i]))
-            pull_together(recvs, count, i);
+        if (can_go_on(recvs[i])) {
+            if (is_shaped(pull_of(recvs[i])))
+                pull_shaped(recvs[i]);
+            else
+                pull_together(recvs, count, i);
+            if (is_over(recvs[i]))
+                tell_sender(recvs[i]);
+        }
         over = over && is_over(recvs[i]);
     }
     return over;
@@ -348,9 +461,11 @@ static enum fr_status spread(struct fr_rndv_recv *recv)
     struct fr_device_batch batch;
     struct pull *pull = pull_of(recv);
     struct fr_staging_view *view = recv->view;
-    if (pull->direct)
+    if (pull->direct || pull->fused)
         return FR_OK;
-    if (pull->bounce.address != NULL)
+    if (pull->bounce.address != NULL && fr_staging_is_packed(view))
+        memcpy((void *)fr_staging_given_room(view), pull->bounce.address, pull->bytes);
+    else if (pull->bounce.address != NULL)
         fr_staging_copy_on_host(view, pull->bounce.address, pull->bytes, false);
     struct fr_staging_view *from = pull->packed.lease.address != NULL ? &pull->packed : view;
     if (!fr_staging_is_staged(from))

@@ -2,6 +2,7 @@
 // Facts about a message for policy, before its scheme is chosen, and the length of its RTS.
 #include "config.h"
 
+#include "fabrail/device/pack.h"
 #include "fabrail/ipc/tuned.h"
 #include "fabrail/job.h"
 #include "rndv/hmem.h"
@@ -27,6 +28,21 @@ bool fr_rndv_is_mapped_by(int to, const struct fr_ipc_handle *handle, bool at_on
     return to == fr_job_rank() || fr_ipc_is_mapped_by(to, handle, at_once);
 }
 
+// Returns the bytes of each block of a buffer whose layout can travel with the message; 0 for other
+// buffers.
+static size_t strided_block_bytes(const struct fr_staging_view *view)
+{
+    struct fr_rndv_strides strides;
+    const struct fr_layout *layout = view->blocks[0].layout;
+    if (FR_LIKELY(layout->contiguous) || !fr_device_owns(&view->range) || view->block_count != 1 ||
+        view->absolute || !fr_staging_view_is_in_range(view) ||
+        !fr_device_pack_is_possible(&view->range))
+        return 0;
+    const struct fr_datatype_compiled *compiled = fr_datatype_compiled_get(layout);
+    bool travels = compiled != NULL && fr_rndv_strides_of(&compiled->shape, &strides);
+    return travels ? (size_t)compiled->shape.period.value : 0;
+}
+
 struct fr_policy_message fr_rndv_message_facts(const struct fr_rndv_message *message)
 {
     const struct fr_staging_view *view = message->view;
@@ -45,6 +61,7 @@ struct fr_policy_message fr_rndv_message_facts(const struct fr_rndv_message *mes
         .in_clique = answers && is_in_clique(to, view->range.device),
         .by_fragments = (here || answers) && to != fr_job_rank() && fr_job_control_has_remote(),
         .one_piece = fr_staging_view_is_in_one_piece(view),
+        .block_bytes = here ? strided_block_bytes(view) : 0,
         // A message to this process does not go by fragments, so it could never leave without room.
         .must_leave = message->must_leave || (no_room && to == fr_job_rank()),
         .absolute = view->absolute,
@@ -90,7 +107,7 @@ static void look_at_mapping(const struct fr_rndv_message *message, struct fr_pol
     const struct fr_staging_view *view = message->view;
     const void *low = (const void *)(view->base + (uintptr_t)view->first);
     bool is_own = message->address.to == fr_job_rank();
-    if (!facts->here || !facts->one_piece || facts->must_leave ||
+    if (!facts->here || !(facts->one_piece || facts->block_bytes > 0) || facts->must_leave ||
         (!is_own && !is_seen(&view->range)))
         return;
     facts->exported = fr_ipc_export(&view->range, low, view->span, handle) == FR_OK;

@@ -342,6 +342,22 @@ bool fr_rndv_incoming_find_first(const struct fr_rndv_address *from, size_t shor
 // Ends a message that nobody else receives. Returns false when it is no longer there.
 bool fr_rndv_incoming_drop_one(struct fr_rndv_incoming *incoming);
 
+// ---- layouts of senders (strides.c)
+
+// Writes a shape without its offset in the form that travels. Returns false, with nothing written,
+// for a shape with a table, and for strides, blocks or counts beyond 32 bits.
+bool fr_rndv_strides_of(const struct fr_pack_shape *shape, struct fr_rndv_strides *strides);
+
+// Makes the shape again. `strides` have gaps.
+void fr_rndv_strides_shape(const struct fr_rndv_strides *strides, struct fr_pack_shape *shape);
+
+// Copies `bytes` from memory with this layout at `source` to packed memory of the host, by the
+// device of `range`. Takes a call of the driver for each two levels, and waits for them.
+FR_MUST_CHECK enum fr_status fr_rndv_strides_copy(const struct fr_rndv_strides *strides,
+                                                  uintptr_t source,
+                                                  const struct fr_device_range *range,
+                                                  uintptr_t packed, size_t bytes);
+
 // ---- schemes
 
 // The bytes of a send in workspace, and the copies on their way there (send_stage.c).

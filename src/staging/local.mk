@@ -4,6 +4,8 @@ libmodules_la_SOURCES += \
 	include/fabrail/staging/typed_copy.h \
 	src/staging/own_copy.c \
 	include/fabrail/staging/own_copy.h \
+	src/staging/fused.c \
+	include/fabrail/staging/fused.h \
 	src/staging/packed.c \
 	include/fabrail/staging/packed.h \
 	include/fabrail/staging/path.h \

@@ -5,7 +5,7 @@
 // of the time there and back. Every byte and every gap is verified against what the MPI library
 // makes of the same type in host memory.
 //
-//   types [--only=NAME] [--blocks=COUNT] [--repeats=COUNT]       --blocks: of the types "random"
+//   types [--only=NAME] [--blocks=COUNT] [--repeats=COUNT]       --blocks: but for "nested" and such
 #include "../programs/memory.h"
 #include "rows.h"
 
@@ -270,7 +270,8 @@ static void run(const struct kind *kind)
                  {"pack", step_pack, 1, false},
                  {"unpack", step_unpack, 1, true},
                  {"contiguous", step_contiguous, 0.5, false}};
-    bool is_counted = strncmp(kind->name, "random", 6) == 0 || !strcmp(kind->name, "mixed-blocks");
+    bool is_counted = strncmp(kind->name, "random", 6) == 0 ||
+                      !strcmp(kind->name, "mixed-blocks") || !strcmp(kind->name, "vector-8");
     struct work work;
     double us[5];
     start(&work, kind, wanted_blocks > 0 && is_counted ? wanted_blocks : kind->size);

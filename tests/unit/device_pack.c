@@ -9,6 +9,7 @@
 #include "device/cuda/cuda_int.h"
 #include "driver.h"
 #include "fabrail/device/pack.h"
+#include "rndv/rndv_int.h"
 
 enum { SPACE = 1 << 20, MOST_PACKED = 1 << 16, ROUNDS = 3000, KERNEL_ROUNDS = 600 };
 
@@ -168,6 +169,52 @@ static void check_align(const struct sample *sample, const struct fr_datatype_co
     CHECK(right, "loads of %zu bytes", align);
 }
 
+// A nest is the same after it has travelled with a message, but for its offset.
+static void check_travel(const struct fr_datatype_compiled *compiled, size_t bytes)
+{
+    struct fr_rndv_strides strides;
+    struct fr_pack_shape shape;
+    bool travels = fr_rndv_strides_of(&compiled->shape, &strides);
+    CHECK(travels == (compiled->table == NULL));
+    if (!travels)
+        return;
+    fr_rndv_strides_shape(&strides, &shape);
+    CHECK(shape.levels == compiled->shape.levels && shape.align == compiled->shape.align);
+    struct fr_pack_base base, again;
+    fr_pack_begin(&compiled->shape, 0, &base);
+    fr_pack_begin(&shape, 0, &again);
+    for (uint32_t at = 0; at < bytes; at++) {
+        int64_t place = fr_pack_place(&compiled->shape, NULL, &base, at);
+        if (fr_pack_place(&shape, NULL, &again, at) + compiled->shape.offset == place)
+            continue;
+        CHECK(false, "byte %u", at);
+        return;
+    }
+}
+
+// What does not fit the words that travel is told.
+static void test_travel_limits(void)
+{
+    struct fr_rndv_strides strides;
+    struct fr_pack_shape shape = {.levels = 2, .align = 8};
+    shape.period = fr_device_pack_divisor(8);
+    shape.level[0].count = fr_device_pack_divisor(UINT32_MAX);
+    shape.level[0].stride = (int64_t)INT32_MAX * 8;
+    shape.level[1].stride = (int64_t)INT32_MIN * 8;
+    CHECK(fr_rndv_strides_of(&shape, &strides));
+    shape.level[0].stride += 8;
+    CHECK(!fr_rndv_strides_of(&shape, &strides));
+    shape.level[0].stride = 16;
+    shape.level[1].stride -= 8;
+    CHECK(!fr_rndv_strides_of(&shape, &strides));
+    shape.level[1].stride = 16;
+    shape.level[0].count = fr_device_pack_divisor((uint64_t)UINT32_MAX + 1);
+    CHECK(!fr_rndv_strides_of(&shape, &strides));
+    shape.level[0].count = fr_device_pack_divisor(2);
+    shape.period = fr_device_pack_divisor(((uint64_t)UINT32_MAX + 1) * 8);
+    CHECK(!fr_rndv_strides_of(&shape, &strides));
+}
+
 static void test_random_layouts(void)
 {
     unsigned nests = 0, tables = 0, uniform = 0;
@@ -179,6 +226,7 @@ static void test_random_layouts(void)
         CHECK(fr_datatype_compile(&sample.layout, &compiled));
         check_places(&sample, &compiled, 1 + below(3));
         check_align(&sample, &compiled);
+        check_travel(&compiled, sample.layout.size_bytes * (1 + below(3)));
         nests += compiled.table == NULL;
         tables += compiled.table != NULL;
         uniform += compiled.table != NULL && compiled.shape.each.value > 0;
@@ -391,6 +439,76 @@ static void run_kernels(const struct sample *sample, const struct fr_datatype_co
     run_part(&part, packed, FR_FROM_STAGE);
 }
 
+// From one shape to another: bytes [first, last) of both.
+static void run_fused(const struct part *part, const struct sample *far,
+                      const struct fr_datatype_compiled *far_compiled)
+{
+    uintptr_t base = (uintptr_t)user.address;
+    struct fr_device_packing packing = {
+        .shape = &part->compiled->shape,
+        .table = part->compiled->table != NULL ? (uintptr_t)table_memory.address : 0,
+        .user = base + part->user_at,
+        .packed = (uintptr_t)device_packed.address + part->packed_at,
+        .far = &far_compiled->shape,
+        .first = part->first,
+        .last = part->last,
+        .low = base,
+        .high = base + SPACE,
+    };
+    if (packing.table)
+        driver_write(&table_memory, part->compiled->table,
+                     fr_pack_table_bytes(&part->compiled->shape));
+    struct fr_device_batch batch;
+    fr_device_batch_begin(&batch);
+    CHECK(fr_device_batch_pack(&batch, &range, FR_FROM_STAGE, &packing, (unsigned)below(3)));
+    CHECK(fr_device_batch_finish(&batch) == FR_OK);
+    for (size_t i = part->first; i < part->last; i++)
+        user_want[(ptrdiff_t)part->user_at + place_of(part->sample, i)] =
+            packed_want[(ptrdiff_t)part->packed_at + place_of(far, i)];
+    check_memory(&device_packed, packed_want, "source", part->compiled);
+    check_memory(&user, user_want, "fused", part->compiled);
+}
+
+static void test_fused(void)
+{
+    unsigned done = 0;
+    for (int round = 0; round < KERNEL_ROUNDS; round++) {
+        struct sample sample, far;
+        struct fr_datatype_compiled compiled, far_compiled;
+        if (!make_random(&sample))
+            continue;
+        bool has_far = make_random(&far);
+        CHECK(fr_datatype_compile(&sample.layout, &compiled));
+        if (has_far && fr_datatype_compile(&far.layout, &far_compiled)) {
+            size_t all = sample.layout.size_bytes * (1 + below(4));
+            size_t most = far.layout.size_bytes * 4;
+            all = all < most ? all : most;
+            struct part part = {.sample = &sample, .compiled = &compiled};
+            size_t unit = compiled.shape.align < far_compiled.shape.align
+                              ? compiled.shape.align
+                              : far_compiled.shape.align;
+            unit = below(2) ? unit : 1;
+            part.user_at = SPACE / 2 + unit * below(16);
+            part.packed_at = SPACE / 2 + unit * below(16);
+            part.first = below(2) ? 0 : below(all);
+            part.last = below(2) ? all : part.first + 1 + below(all - part.first);
+            if (far_compiled.table == NULL && !overlaps(&sample) &&
+                sample.high - sample.low < sample.layout.extent) {
+                fill(&user, user_want);
+                fill(&device_packed, packed_want);
+                run_fused(&part, &far, &far_compiled);
+                done++;
+            }
+            free(far_compiled.table);
+        }
+        free(compiled.table);
+        sample_free(&sample);
+        if (has_far)
+            sample_free(&far);
+    }
+    CHECK(done > 50, "%u", done);
+}
+
 static void test_kernels(void)
 {
     for (int round = 0; round < KERNEL_ROUNDS; round++) {
@@ -435,6 +553,7 @@ int main(void)
     CUcontext context = NULL;
     test_levels();
     test_large();
+    test_travel_limits();
     test_random_layouts();
     if (!driver_load() || !driver_start(&context))
         return check_result();
@@ -453,6 +572,7 @@ int main(void)
     CHECK(fr_device_present() && fr_device_query(user.address, &range) == FR_OK);
     CHECK(fr_device_pack_is_possible(&range));
     test_kernels();
+    test_fused();
     if (driver_is_simulated()) // a GPU is of no use afterwards
         test_fault();
     fr_device_release();

@@ -139,6 +139,27 @@ static void check_limits(void)
     }
 }
 
+// Blocks at regular strides are read where they are, unless they are short and very many.
+static void check_strided(void)
+{
+    static const struct {
+        size_t block_bytes, bytes;
+        enum fr_policy_scheme scheme;
+    } rows[] = {
+        {0, 1 << 20, FR_SCHEME_STAGED_GET},       {1, 4 << 20, FR_SCHEME_GET},
+        {1, (4 << 20) + 1, FR_SCHEME_STAGED_GET}, {63, (4 << 20) + 1, FR_SCHEME_STAGED_GET},
+        {64, (4 << 20) + 1, FR_SCHEME_GET},       {64, SIZE_MAX, FR_SCHEME_GET},
+    };
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(rows); i++) {
+        const struct fr_policy_message m = {.here = true,
+                                            .mapped = true,
+                                            .exported = true,
+                                            .block_bytes = rows[i].block_bytes,
+                                            .bytes = rows[i].bytes};
+        CHECK(fr_policy_choose_scheme(&m).scheme == rows[i].scheme, "row %zu", i);
+    }
+}
+
 static void check_reason(struct fr_policy_message message, enum fr_policy_scheme scheme,
                          const char *reason)
 {
@@ -325,6 +346,7 @@ int main(void)
 {
     check_all();
     check_limits();
+    check_strided();
     check_reasons();
     check_reasons_between_hosts();
     check_reasons_of_host();

@@ -21,8 +21,12 @@ struct fr_device_packing {
     uintptr_t packed;
     uint64_t first; // packed bytes [first, last) are copied
     uint64_t last;
-    bool keeps_gaps;     // the other side is not packed, but has the same gaps
-    uintptr_t low, high; // bounds of the application's bytes that are copied
+    bool keeps_gaps; // the other side is not packed, but has the same gaps
+    // The other side's own shape, without a table, which a copy from there has; else NULL. Offsets
+    // of that shape count from `packed`. A table of `shape` is in device memory then.
+    const struct fr_pack_shape *far;
+    // Bounds of the application's own bytes that are copied; equal where a peer does the waiting.
+    uintptr_t low, high;
 };
 
 // Returns whether there are kernels for such copies where `range` is. The first call for a context

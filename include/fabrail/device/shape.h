@@ -10,10 +10,12 @@
 
 #include "fabrail/device/kernels.h"
 
-// Names of the kernels. Both do the same work. The inline one has a small table among its
-// parameters; the other has a large table in device memory, or none.
+// Names of the kernels. The first two do the same work. The inline one has a small table among its
+// parameters; the other has a large table in device memory, or none. The third copies between two
+// buffers, each in a shape of its own.
 #define FR_PACK_NAME        "fr_pack"
 #define FR_PACK_INLINE_NAME "fr_pack_inline"
+#define FR_PACK_FUSED_NAME  "fr_pack_fused"
 
 enum {
     FR_PACK_LEVELS = 4,
@@ -79,6 +81,14 @@ struct fr_pack {
 struct fr_pack_inline {
     struct fr_pack pack;
     uint64_t table[FR_PACK_INLINE_BYTES / sizeof(uint64_t)];
+};
+
+// Parameters of the fused kernel, which always unpacks. `packed` of `pack` is the address from
+// which the offsets of `far` count. That shape has no table, and that of `pack` none among the
+// parameters.
+struct fr_pack_fused {
+    struct fr_pack pack;
+    struct fr_pack_shape far;
 };
 
 // The beginning of a chunk: its place in the unit, and the number of the unit along each level.

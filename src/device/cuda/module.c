@@ -38,10 +38,15 @@ struct fr_cuda_kernels {
 enum { UNKNOWN, LOADED, REFUSED };
 
 static const char *const names[FR_KERNEL_COUNT] = {
-    [FR_KERNEL_PUSH_FEW] = FR_PUSH_FEW_NAME, [FR_KERNEL_PUSH_MANY] = FR_PUSH_MANY_NAME,
-    [FR_KERNEL_MET_FEW] = FR_MET_FEW_NAME,   [FR_KERNEL_MET_MANY] = FR_MET_MANY_NAME,
-    [FR_KERNEL_REDUCE] = FR_REDUCE_NAME,     [FR_KERNEL_MET_REDUCE] = FR_MET_REDUCE_NAME,
-    [FR_KERNEL_PACK] = FR_PACK_NAME,         [FR_KERNEL_PACK_INLINE] = FR_PACK_INLINE_NAME,
+    [FR_KERNEL_PUSH_FEW] = FR_PUSH_FEW_NAME,
+    [FR_KERNEL_PUSH_MANY] = FR_PUSH_MANY_NAME,
+    [FR_KERNEL_MET_FEW] = FR_MET_FEW_NAME,
+    [FR_KERNEL_MET_MANY] = FR_MET_MANY_NAME,
+    [FR_KERNEL_REDUCE] = FR_REDUCE_NAME,
+    [FR_KERNEL_MET_REDUCE] = FR_MET_REDUCE_NAME,
+    [FR_KERNEL_PACK] = FR_PACK_NAME,
+    [FR_KERNEL_PACK_INLINE] = FR_PACK_INLINE_NAME,
+    [FR_KERNEL_PACK_FUSED] = FR_PACK_FUSED_NAME,
 };
 
 static const struct {
@@ -54,7 +59,7 @@ static const struct {
                        "copies, so copy engines move all sizes between GPUs"},
     [FR_IMAGE_REDUCE] = {&fr_cuda_reduce_image, FR_KERNEL_REDUCE, FR_KERNEL_MET_REDUCE,
                          "reductions, so they go through the host"},
-    [FR_IMAGE_PACK] = {&fr_cuda_pack_image, FR_KERNEL_PACK, FR_KERNEL_PACK_INLINE,
+    [FR_IMAGE_PACK] = {&fr_cuda_pack_image, FR_KERNEL_PACK, FR_KERNEL_PACK_FUSED,
                        "datatypes, so copy engines pack them"},
 };
 
