@@ -49,6 +49,7 @@ static void *run(void *nothing)
 {
     struct fr_wait naps = begin_naps();
     unsigned idle = 0;
+    fr_job_control_stays_here = true;
     while (!atomic_load(&stops)) {
         bool any = fr_coll_queue_count() > 0;
         if (any && idle > 0)

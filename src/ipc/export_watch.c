@@ -325,10 +325,10 @@ bool fr_ipc_is_mapped_by(int to, const struct fr_ipc_handle *handle, bool at_onc
     if (FR_UNLIKELY(importer != NULL && !mapped))
         due = begin_to_ask(importer, at_once, &again);
     fr_core_unlock(&lock);
-    if (FR_UNLIKELY(is_new)) {
+    if (FR_UNLIKELY(is_new))
         look_at_all();
+    if (FR_UNLIKELY(is_new || due)) // others forget gone memory before they map
         tell_gone();
-    }
     if (due)
         ask(to, handle, again);
     return mapped;

@@ -20,6 +20,8 @@ static void *_Atomic *areas; // by index on this host, once they have been found
 static int own_rank = -1, world_size;
 static atomic_bool is_open;
 
+FR_TLS bool fr_job_control_stays_here;
+
 static int index_at(int rank)
 {
     if (!atomic_load_explicit(&is_open, memory_order_acquire) || rank < 0 || rank >= world_size)
@@ -277,7 +279,8 @@ bool fr_job_control_send(int to, enum fr_job_control_kind kind, const void *data
 {
     struct fr_job_control_message message;
     int index = index_at(to);
-    if (bytes > sizeof(message.data) || !fr_job_control_reaches(to))
+    if (bytes > sizeof(message.data) || !fr_job_control_reaches(to) ||
+        (index < 0 && fr_job_control_stays_here))
         return false;
     message.kind = kind;
     message.from = own_rank;

@@ -112,6 +112,25 @@ static void exchange(unsigned reached)
         take_checked();
 }
 
+// A thread that must not call MPI sends within its host alone.
+static void stay_here(void)
+{
+    struct fr_job_control_message message;
+    fr_job_control_stays_here = true;
+    for (int to = 0; to < size; to++)
+        CHECK(fr_job_control_send(to, FR_CONTROL_ATS, &size, sizeof(size)) == is_here(to),
+              "%d to %d", rank, to);
+    fr_job_control_stays_here = false;
+    MPI_Barrier(MPI_COMM_WORLD);
+    unsigned came = 0, expected = 0;
+    for (int from = 0; from < size; from++)
+        expected += is_here(from);
+    for (int look = 0; look < 1000 && takes_part(rank); look++)
+        came += fr_job_control_take(&message);
+    CHECK(came == expected, "%u came, not %u", came, expected);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
 static unsigned looks;
 
 static bool is_busy(void)
@@ -144,6 +163,7 @@ int main(int argc, char **argv)
         CHECK(fr_job_control_has_remote() == remote);
         exchange(reached);
         MPI_Barrier(MPI_COMM_WORLD);
+        stay_here();
         unsigned char data[FR_CONTROL_BYTES] = {0};
         for (int to = 0; to < size; to++) // nobody takes these
             CHECK(fr_job_control_send(to, FR_CONTROL_ATS, data, 100) == fr_job_control_reaches(to));

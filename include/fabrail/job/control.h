@@ -68,7 +68,8 @@ struct fr_job_control_job {
 
 // Opens control messages. Called by all processes of MPI_COMM_WORLD where `remote` is set, else by
 // all of a host or by none. Returns whether any other process can be reached, now or once it has
-// opened them as well. A process that is the whole job reaches itself. A warning says why not. Idempotent until closed.
+// opened them as well. A process that is the whole job reaches itself. A warning says why not.
+// Idempotent until closed.
 bool fr_job_control_open(const struct fr_job_control_job *job);
 
 // Has the processes of a host keep one copy of bytes that are the same on all processes. `own` are
@@ -168,6 +169,9 @@ struct fr_job_control_message {
 // not sent: the queue is full, there is no memory, or the process is out of reach. The caller may
 // try again.
 bool fr_job_control_send(int to, enum fr_job_control_kind kind, const void *data, size_t bytes);
+
+// Set by a thread that must not call MPI. It sends nothing to other hosts, which takes MPI.
+extern FR_TLS bool fr_job_control_stays_here;
 
 // Takes the oldest message that has come. Returns false if there is none, which costs a load, and a
 // probe where other hosts can send. A caller that acts on messages in order lets one thread at a
