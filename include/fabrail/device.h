@@ -104,6 +104,9 @@ bool fr_device_is_timesliced(int device);
 // of the last address that a thread of this process asked about, 0 before the first.
 int fr_device_current(void);
 
+// Returns the same device, but -1 where there is no context and no address was asked about.
+int fr_device_known(void);
+
 // Asks the driver about `address` and fills all of `range`. This takes one driver call, and one or
 // two more for memory without a context, to learn which devices may access it.
 //
@@ -199,7 +202,7 @@ struct fr_device_copy {
     ptrdiff_t src_stride[2];
     bool on_device; // the staging side is memory of the same device, not of the host
     bool mixed;     // the other side may be memory of the host or of another device
-    bool own;       // neither side is the application's memory, so no work of its is waited for
+    bool own;       // neither side is the application's device memory, so its work is not awaited
 };
 
 // Bytes to move between two addresses that the device moving them can reach.

@@ -10,11 +10,17 @@ const struct fr_device_ops *fr_device_rows[FR_DEVICE_MAX_ROWS + 1] = {&fr_cuda_o
 
 FR_TLS uint64_t fr_device_call;
 
-static _Atomic int last_used_device;
+static _Atomic int last_used_device = -1;
+
+static int last_used(void)
+{
+    return atomic_load_explicit(&last_used_device, memory_order_relaxed);
+}
 
 int fr_device_last_used(void)
 {
-    return atomic_load_explicit(&last_used_device, memory_order_relaxed);
+    int device = last_used();
+    return device >= 0 ? device : 0;
 }
 
 // Takes the first row out of a set of rows and returns it; NULL when none is left.
@@ -44,13 +50,19 @@ bool fr_device_in_use(void)
     return in_use;
 }
 
-int fr_device_current(void)
+int fr_device_known(void)
 {
     unsigned rows = fr_device_present_rows();
     int device = -1;
     for (const struct fr_device_ops *row; device < 0 && (row = next_row(&rows)) != NULL;)
         device = row->current();
-    return device >= 0 ? device : fr_device_last_used();
+    return device >= 0 ? device : last_used();
+}
+
+int fr_device_current(void)
+{
+    int device = fr_device_known();
+    return device >= 0 ? device : 0;
 }
 
 void fr_device_release(void)
@@ -69,7 +81,7 @@ enum fr_status fr_device_query(const void *address, struct fr_device_range *rang
          status == FR_OK && range->kind == FR_KIND_HOST && (row = next_row(&rows)) != NULL;)
         status = row->query(address, range);
     // Compared before it is stored: all threads read it, and a store would slow them down.
-    if (fr_device_owns(range) && fr_device_last_used() != range->device)
+    if (fr_device_owns(range) && last_used() != range->device)
         atomic_store_explicit(&last_used_device, range->device, memory_order_relaxed);
     return status;
 }

@@ -37,7 +37,10 @@ static bool export(struct fr_intercept_coll_buffer *side, unsigned ways)
 static enum fr_status open_host(struct fr_intercept_coll_buffer *side)
 {
     struct fr_staging_view *view = &side->view;
-    view->range.device = fr_device_current();
+    int device = fr_device_known();
+    if (device < 0)
+        return FR_ERR_UNSUPPORTED; // each rank would choose the same device
+    view->range.device = device;
     enum fr_status status = fr_staging_view_open(view);
     if (status != FR_OK) {
         view->range = (struct fr_device_range)FR_DEVICE_HOST;
@@ -45,8 +48,8 @@ static enum fr_status open_host(struct fr_intercept_coll_buffer *side)
     }
     fr_device_classify(view->lease.address, 1, &side->range);
     view->range = side->range;
-    view->mixed = true;
-    side->staged = side->is_host = true;
+    view->mixed = view->on_host = true;
+    side->staged = true;
     return FR_OK;
 }
 
@@ -75,9 +78,9 @@ void fr_intercept_coll_buffer_close(struct fr_intercept_coll_buffer *side)
 {
     if (side->view.lease.address)
         fr_staging_view_close(&side->view);
-    if (side->is_host) {
+    if (side->view.on_host) {
         side->view.range = (struct fr_device_range)FR_DEVICE_HOST;
-        side->view.mixed = side->is_host = false;
+        side->view.mixed = side->view.on_host = false;
     }
     side->staged = false;
 }
@@ -162,8 +165,7 @@ void fr_intercept_coll_buffer_describe(const struct fr_intercept_coll_buffer *si
     buffer->is_workspace = side->staged;
     buffer->low =
         side->staged ? (uintptr_t)view->lease.address : view->base + (uintptr_t)view->first;
-    if (!side->staged)
-        buffer->handle = side->handle;
+    buffer->handle = side->staged ? (struct fr_ipc_handle){0} : side->handle;
 }
 
 void fr_intercept_coll_buffer_count(const struct fr_request_op *op, const char *reason)

@@ -15,7 +15,6 @@ struct fr_intercept_coll_buffer {
     struct fr_ipc_handle handle; // of memory that is used where it is, once it is exported
     bool staged;
     bool takes_host; // host memory goes through device workspace as well
-    bool is_host;    // and this is host memory; while the buffer is open
 };
 
 // Decides where peers reach the bytes of a view, which may be the operation's only one.

@@ -122,6 +122,7 @@ static enum fr_status copy_piece(void *data, const struct fr_datatype_copy *piec
         .src_stride = {src_stride[0], src_stride[1]},
         .on_device = context->view->path != FR_PATH_HOST,
         .mixed = context->view->mixed,
+        .own = context->view->on_host,
     };
     if (!fr_device_owns(&context->view->range)) {
         copy_on_host(&copy);

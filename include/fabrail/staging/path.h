@@ -47,7 +47,8 @@ struct fr_staging_view {
     size_t in_bytes; // data copied in and out
     size_t out_bytes;
     struct fr_device_range range; // what the driver says of the memory
-    bool mixed; // absolute, and not all of it is device memory of the range's device
+    bool mixed;   // absolute, and not all of it is device memory of the range's device
+    bool on_host; // none of it is device memory, though its staging memory is
     enum fr_policy_path path;
 
     size_t nudge; // bytes by which the data stand further back in the staging memory; see open
