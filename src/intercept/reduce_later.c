@@ -259,6 +259,36 @@ static void await_app(struct fr_coll_buffer *buffer)
             fr_device_sync_app_work(&buffer->range, buffer->low, buffer->bytes) == FR_OK;
 }
 
+// Fixes the context of memory that has none of its own. Each thread that goes on with the task
+// would take its current one.
+static void fix_context(struct fr_device_range *range)
+{
+    void *context = NULL;
+    if (fr_device_owns(range) && fr_device_context_of(range, &context) == FR_OK)
+        range->context = context;
+}
+
+// Makes this rank's memory ready for a task. The program may have freed memory since the last
+// start of a persistent request, and have other memory at its address.
+static enum fr_status open_memory(struct later *later)
+{
+    struct fr_intercept_reduction *reduction = &later->reduction;
+    struct fr_coll_reduce *part = &reduction->part;
+    enum fr_status status = FR_OK;
+    if (reduction->op->persistent)
+        status = fr_intercept_reduction_describe(reduction, reduction->op, later->team, true);
+    if (status == FR_OK)
+        status = fr_intercept_reduction_open(reduction);
+    if (status != FR_OK)
+        return status;
+    await_app(&part->read);
+    await_app(&part->written);
+    fix_context(&part->mover);
+    fix_context(&part->before.range);
+    fix_context(&part->after.range);
+    return FR_OK;
+}
+
 static int start(struct fr_request_op *op)
 {
     struct later *later = op->schedule->own;
@@ -266,13 +296,10 @@ static int start(struct fr_request_op *op)
     struct fr_coll_reduce *part = &later->reduction.part;
     later->number = team->later.begun++;
     later->by_messages = later->sent = false;
-    if (fr_intercept_reduction_open(&later->reduction) == FR_OK) {
-        await_app(&part->read);
-        await_app(&part->written);
+    if (open_memory(later) == FR_OK)
         fr_coll_reduce_begin(&later->queued.task, team, part);
-    } else {
+    else
         fr_coll_task_begin_declined(&later->queued.task, team, part->call);
-    }
     fr_coll_queue_add(&later->queued);
     fr_coll_queue_progress();
     return fr_abi_mpi.SUCCESS;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Persistent collectives of MPI 4: made once, started several times with new data in the same
-// buffers.
+// buffers, also where these have new memory.
 #include "completion.h"
 #include "harness.h"
 
@@ -351,7 +351,7 @@ static void step_collectives(struct run *run, size_t bytes)
 // ones. Fabrail does those of device memory that are not short; the MPI's own need not bear it.
 static void step_orders(struct run *run, size_t bytes)
 {
-    enum { FIRST = 5, COUNT = 5, LEAST_BYTES = 256 };
+    enum { FIRST = 5, COUNT = 5, LEAST_BYTES = 16384 };
     struct buffer *send[COUNT], *recv[COUNT];
     MPI_Request requests[COUNT];
     int n = (int)(bytes / sizeof(int));
@@ -385,9 +385,51 @@ static void step_orders(struct run *run, size_t bytes)
     given_free();
 }
 
+// Gives a buffer other memory, mostly at the same address. Returns whether it is there.
+static bool swap_memory(struct buffer *buffer)
+{
+    unsigned char *address = buffer->memory.address;
+    enum memory_kind kind = buffer->memory.kind;
+    size_t bytes = buffer->memory.bytes;
+    memory_free(&buffer->memory);
+    buffer->memory = memory_new(kind, bytes);
+    buffer->data += buffer->memory.address - address;
+    buffer_upload(buffer);
+    return buffer->memory.address == address;
+}
+
+// A standing reduction whose memory the ranks free and allocate anew between its starts.
+static void step_swapped(struct run *run, size_t bytes)
+{
+    int n = (int)(bytes / sizeof(int)), same = 0;
+    size_t all = (size_t)n * sizeof(int);
+    struct buffer *send = buffer_new(run, "send", all), *recv = buffer_new(run, "recv", all);
+    MPI_Request request = MPI_REQUEST_NULL;
+    given_new(run, n);
+    for (int round = 0; round < 2 * ROUNDS; round++) {
+        if (!same && round)
+            MPI_Request_free(&request);
+        if (!same)
+            init_allreduce(send->data, recv->data, &request);
+        fill_values(run, send);
+        MPI_Start(&request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        expect_allreduce(recv, n);
+        buffer_check(recv);
+        bool is_turn = round % (run->size + 1) != run->rank; // all ranks, or all but one
+        same = !is_turn || (swap_memory(send) && (round % 2 || swap_memory(recv)));
+        MPI_Allreduce(MPI_IN_PLACE, &same, 1, MPI_INT, MPI_MIN, run->comm);
+    }
+    MPI_Request_free(&request);
+    buffer_finish(recv);
+    buffer_finish(send);
+    given_free();
+}
+
 static const struct step steps[] = {
     {"collectives", step_collectives, LIMIT_SMALL, 1},
     {"orders", step_orders, LIMIT_SMALL, 2},
+    {"swapped", step_swapped, LIMIT_SMALL, 0},
 };
 
 int main(int argc, char **argv)
