@@ -501,7 +501,7 @@ static int choose_tag(enum fr_fn fn, const fr_word *args, fr_word comm, struct f
 static bool begin_reduction(enum fr_fn fn, fr_word *args, fr_word comm, struct fr_coll_team *team,
                             int *result)
 {
-    if (!team || !fr_abi_shape_of(fn)->reduces)
+    if (!team || !fr_abi_shape_of(fn)->reduces || !fr_intercept_reduction_pays(fn, args, team))
         return false;
     struct fr_request_op *op = make(fn, args, comm);
     return op && fr_intercept_reduce_later(op, team, result);

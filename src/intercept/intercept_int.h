@@ -334,9 +334,14 @@ bool fr_intercept_nvlink_exchange(struct fr_request_op *op, struct fr_coll_team 
 // fr_intercept_nvlink_exchange does.
 bool fr_intercept_nvlink_reduce(struct fr_request_op *op, struct fr_coll_team *team, int *result);
 
-// Begins a nonblocking reduction, or makes a persistent one, as a task of the team, and owns the
-// operation then; *result is what the call returns. Else frees the operation and returns false, as
-// all ranks do.
+// Returns whether a nonblocking or persistent reduction is worth a task. It looks at arguments that
+// all ranks have alike, so all find the same.
+bool fr_intercept_reduction_pays(enum fr_fn fn, const fr_word *args,
+                                 const struct fr_coll_team *team);
+
+// Begins a nonblocking reduction that pays, or makes a persistent one, as a task of the team, and
+// owns the operation then; *result is what the call returns. Else frees the operation and returns
+// false, as all ranks do.
 bool fr_intercept_reduce_later(struct fr_request_op *op, struct fr_coll_team *team, int *result);
 
 // Does a local reduction of device memory by a kernel; then *result is what the call returns. Else

@@ -334,13 +334,35 @@ static bool is_wrong(const struct fr_intercept_reduction *reduction)
            (mpich && is_root && send == receive);
 }
 
-// Whether a task pays, as all ranks find alike. Shorter vectors are mostly scalars in host memory,
-// for which the real MPI is faster than a kernel.
-static bool pays(const struct fr_intercept_reduction *reduction)
+// Counts the elements of the vector.
+static int64_t count_elements(const struct fr_request_op *op, int ranks)
 {
-    enum { LEAST_BYTES = 256 };
-    return reduction->part.elements * fr_device_reduce_element_bytes(reduction->part.row) >=
-           LEAST_BYTES;
+    const struct fr_abi_row *row = &fr_abi_rows[op->fn];
+    bool scatters =
+        row->class == FR_CLASS_REDUCE_SCATTER || row->class == FR_CLASS_REDUCE_SCATTER_BLOCK;
+    int64_t count = 0;
+    if (row->receive.has_counts && !op->args[row->receive.count])
+        return 0;
+    for (int rank = 0; rank < (scatters ? ranks : 1); rank++)
+        count += fr_intercept_count_at(op, &row->receive, rank);
+    return count;
+}
+
+// Shorter vectors are mostly in host memory, where the real MPI is faster than a kernel.
+bool fr_intercept_reduction_pays(enum fr_fn fn, const fr_word *args,
+                                 const struct fr_coll_team *team)
+{
+    enum { LEAST_BYTES = 16384 };
+    const struct fr_abi_row *row = &fr_abi_rows[fn];
+    fr_word type = fr_abi_handle(args[row->send.type]);
+    int64_t bytes = 0;
+    if (team->size > FR_REDUCE_SOURCES || fr_abi_family_of(type) == FR_FAMILY_NONE ||
+        fr_abi_operation_of(fr_abi_handle(args[row->operation])) == FR_OPERATIONS)
+        return false;
+    struct fr_request_op op = {.fn = fn};
+    memcpy(op.args, args, row->arg_count * sizeof(fr_word));
+    int64_t count = count_elements(&op, team->size);
+    return count > 0 && fr_intercept_measure_bytes(type, count, &bytes) && bytes >= LEAST_BYTES;
 }
 
 static enum fr_status prepare(struct fr_request_op *op, struct later *later)
@@ -371,8 +393,7 @@ bool fr_intercept_reduce_later(struct fr_request_op *op, struct fr_coll_team *te
     enum fr_status status = later ? fr_intercept_views_build(op) : FR_ERR_NO_MEMORY;
     if (status == FR_OK)
         status = fr_intercept_reduction_describe(&later->reduction, op, team, true);
-    bool begins = status == FR_OK && pays(&later->reduction) && team->size <= FR_REDUCE_SOURCES &&
-                  !is_wrong(&later->reduction);
+    bool begins = status == FR_OK && !is_wrong(&later->reduction);
     struct fr_coll_team *chosen = begins ? choose_team(op, team) : NULL;
     if (!chosen) {
         free(later);
