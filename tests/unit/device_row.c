@@ -113,6 +113,11 @@ static void scope_leave(struct fr_device_scope *scope)
     seen.inside--;
 }
 
+static int current(void)
+{
+    return -1;
+}
+
 static enum fr_status settle(const struct fr_device_range *range, uintptr_t low, uintptr_t high)
 {
     CHECK(low < high && range->base <= low);
@@ -238,6 +243,7 @@ static const struct fr_device_ops mapped_ops = {
     .query_id = query_id,
     .scope_enter = scope_enter,
     .scope_leave = scope_leave,
+    .current = current,
     .settle = settle,
     .stream_borrow = stream_borrow,
     .stream_return = stream_return,
@@ -395,6 +401,10 @@ int main(void)
         return CHECK_SKIP;
     CHECK(fr_device_present() && fr_device_present_rows() == 3 && seen.binds == 1);
     uint64_t destroyed = fr_device_memory_destroyed();
+    CU(cuCtxSetCurrent(NULL));
+    CHECK(fr_device_known() == -1 && fr_device_current() == 0, "none has been used");
+    CU(cuCtxSetCurrent(context));
+    CHECK(fr_device_known() == 0);
     test_query();
     test_batch();
     test_push();

@@ -53,6 +53,7 @@ extern CUresult CUDAAPI cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdev
     X(cuMemSetAccess)                                                                              \
     X(cuMemUnmap)                                                                                  \
     X(cuMemcpyDtoD_v2)                                                                             \
+    X(cuMemcpyDtoHAsync_v2)                                                                        \
     X(cuMemcpyDtoH_v2)                                                                             \
     X(cuMemcpyHtoD_v2)                                                                             \
     X(cuMemsetD8_v2)                                                                               \

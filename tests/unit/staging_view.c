@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What a view by absolute addresses says of its memory, where pieces of one size, equally far
-// apart, have become rows of one copy.
+// apart, have become rows of one copy. And what a view of host memory waits for.
 #include "config.h"
 
 #include "fabrail/staging/path.h"
@@ -58,6 +58,41 @@ static void test_arrays(const struct driver_memory *memory)
     free(host);
 }
 
+// Host memory that goes through workspace does not wait for the application's work on the device.
+static void test_on_host(const struct driver_memory *memory)
+{
+    static unsigned char from[BYTES];
+    struct driver_memory fetched;
+    struct fr_device_batch batch;
+    struct fr_layout layout = {
+        .size_bytes = BYTES, .extent = BYTES, .true_extent = BYTES, .contiguous = true};
+    struct fr_staging_view_block block = {.count = 1, .layout = &layout, .in = true};
+    struct fr_staging_view view = {.base = (uintptr_t)from,
+                                   .blocks = &block,
+                                   .block_count = 1,
+                                   .path = FR_PATH_PEER,
+                                   .stage_base = (uintptr_t)memory->address,
+                                   .mixed = true,
+                                   .on_host = true};
+    if (!driver_is_simulated() || !driver_allocate(FR_KIND_PINNED, 0, BYTES, &fetched))
+        return;
+    CHECK(fr_device_query(memory->address, &view.range) == FR_OK);
+    memset(from, 7, sizeof(from));
+    memset(fetched.address, 0, BYTES);
+    CU(cuMemsetD8_v2(driver_pointer(memory->address) + BYTES, 1, BYTES));
+    CU(cuMemcpyDtoHAsync_v2(fetched.address, driver_pointer(memory->address) + BYTES, BYTES, NULL));
+    fr_device_batch_begin(&batch);
+    fr_staging_view_copy_in(&view, &batch);
+    CHECK(fr_device_batch_finish(&batch) == FR_OK);
+    CHECK(fetched.address[0] == 0, "the copy was waited for");
+    CU(cuCtxSynchronize());
+    CHECK(fetched.address[0] == 1);
+    memset(from, 0, sizeof(from));
+    CU(cuMemcpyDtoH_v2(from, driver_pointer(memory->address), BYTES));
+    CHECK(from[0] == 7 && from[BYTES - 1] == 7);
+    driver_free(&fetched);
+}
+
 int main(void)
 {
     CUcontext context = NULL, second = NULL;
@@ -71,6 +106,7 @@ int main(void)
         !driver_allocate(FR_KIND_MALLOC, 0, BYTES, &next))
         return CHECK_SKIP;
     test_arrays(&near);
+    test_on_host(&near);
     check_both(&near, &host, true);
     check_both(&near, &next, false);
     if (count > 1) {
