@@ -53,6 +53,7 @@ struct fr_coll_team {
     struct fr_coll_segment *segment;  // NULL until the first call that waits, and on several hosts
     struct fr_coll_slab *slab; // NULL until that call, on one host, and where there is no clique
     bool opened;               // segment or slab is there, or could not be had
+    bool lacks_memory;         // all ranks know that some rank could not have it
     unsigned clones;           // that were made, on all ranks in the same order
     bool opens_later;          // calls that wait for nobody have begun to open the segment
     bool tried;                // this rank has said whether it could use the segment
@@ -65,7 +66,13 @@ struct fr_coll_team {
     uint64_t round;                 // the last round that this rank has posted
     _Atomic bool broken;            // a rank is gone, or was given up
     _Atomic enum fr_coll_quit quit; // whether a rank has left all agreements
-    uint64_t begun, ended;          // counts of operations, which take turns (task.h)
+    // This rank has quit. The others hear of that once the operations before `quits_after` have
+    // ended, which need its posts.
+    bool quits;
+    uint64_t quits_after, quits_at_meeting;
+    bool never_quits;      // a clone, whose ranks meet in starts of one operation
+    bool is_awaited;       // a blocking call has the team in hand
+    uint64_t begun, ended; // counts of operations, which take turns (task.h)
     // No rank was known to use a GPU when the team was made. It serves host memory over rails.
     bool for_rails;
     size_t rail_min_bytes;         // least bytes of a message over rails, as rank 0 has set it
@@ -77,6 +84,7 @@ struct fr_coll_team {
         int tag; // 0: not taken yet
         uint64_t begun;
         _Atomic uint64_t settled; // ended as tasks, or began their messages
+        _Atomic bool is_awaited;  // a call waits for the first that is not settled
     } later;
 };
 
@@ -101,6 +109,15 @@ bool fr_coll_team_exit(fr_word comm, int result);
 
 // Returns whether a rank is known to have left all agreements of the team.
 bool fr_coll_team_was_quit(struct fr_coll_team *team);
+
+// Returns whether a call waits for operations of the team, so that FABRAIL_TIMEOUT runs.
+static inline bool fr_coll_team_is_awaited(const struct fr_coll_team *team)
+{
+    return team->is_awaited || atomic_load_explicit(&team->later.is_awaited, memory_order_relaxed);
+}
+
+// Ends the turn of an operation. Called by the thread that has the team in hand.
+void fr_coll_team_end_turn(struct fr_coll_team *team);
 
 // Returns what has kept the ranks of a communicator from being a team so far, or NULL for nothing.
 // With `must_agree`, also what keeps a team from agreeing. Static text, for the report.

@@ -83,6 +83,11 @@ static bool look_after(struct fr_coll_team *team, struct fr_coll_round *round, u
         fr_error("%s: rank %d of the communicator is gone", round->call, behind);
         return false;
     }
+    if (!fr_coll_team_is_awaited(team)) { // the clock begins with a call that waits
+        round->time = (struct fr_wait){0};
+        round->looked_ns = 0;
+        return true;
+    }
     snprintf(whom, sizeof(whom), "rank %d of the communicator", behind);
     return fr_coll_wait_judge(&round->time, round->call, whom);
 }

@@ -31,7 +31,7 @@ static bool end(struct fr_coll_task *task, enum fr_status status)
     task->status = status;
     if (task->team->memory)
         fr_coll_mapset_rest(task->team);
-    task->team->ended++;
+    fr_coll_team_end_turn(task->team);
     return enter(task, FR_COLL_STAGE_OVER);
 }
 
@@ -46,8 +46,10 @@ static bool take_turn(struct fr_coll_task *task)
         return end(task, FR_ERR_MPI);
     if (!team->segment && !team->slab)
         return end(task, FR_ERR_UNSUPPORTED);
+    if (team->quit) // and so a rank posts for no operation from this one on
+        return end(task, FR_ERR_UNSUPPORTED);
     if (task->declines)
-        return team->quit ? end(task, FR_ERR_UNSUPPORTED) : enter(task, FR_COLL_STAGE_DECLINE);
+        return enter(task, FR_COLL_STAGE_DECLINE);
     if (!team->memory && !fr_coll_mapset_make(team))
         return enter(task, FR_COLL_STAGE_DECLINE);
     fr_coll_agree_prepare(task);
@@ -268,11 +270,13 @@ enum fr_status fr_coll_task_run(struct fr_coll_task *task)
     bool over = false;
     task->waits = true;
     fr_coll_queue_hold(team);
+    team->is_awaited = true;
     for (;;) {
         if (FR_UNLIKELY(team->queue.first != NULL))
             fr_coll_queue_progress_held(team);
         enum fr_status status = fr_coll_task_progress(task, &over);
         if (over) {
+            team->is_awaited = false;
             fr_coll_queue_release(team);
             return status;
         }

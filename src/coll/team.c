@@ -146,6 +146,8 @@ static void give_number(struct fr_coll_team *team, uint32_t number)
 {
     fr_coll_number_change(&team->number, number);
     team->first_tag = FIRST_TAG + (int)number * GROUP_TAGS;
+    if (team->place)
+        team->later.tag = fr_coll_team_take_tags(team, 1);
 }
 
 // Returns whether the ranks of one host are a team from this call on. A rank whose process uses no
@@ -183,15 +185,43 @@ struct fr_coll_meeting fr_coll_team_meeting(const struct fr_coll_team *team, uin
 
 bool fr_coll_team_was_quit(struct fr_coll_team *team)
 {
-    if (team->quit)
-        return true;
+    if (team->quit || team->never_quits)
+        return team->quit;
     const struct fr_coll_meeting quit = fr_coll_team_meeting(team, FR_COLL_MEET_QUIT, 0);
     team->quit = team->place                            ? fr_coll_discovery_was_quit(team->place)
                  : fr_coll_team_message_was_told(&quit) ? FR_COLL_QUIT
                                                         : FR_COLL_STAYS;
+    return team->quit;
+}
+
+// Says that this rank needs no posts any more, once a rank has quit and no operation is under way.
+// Those that are begun later post nothing.
+static void leave_posts(struct fr_coll_team *team)
+{
     if (team->quit && team->segment)
         fr_coll_segment_done(team->segment, UINT64_MAX);
-    return team->quit;
+}
+
+static void tell_quit(struct fr_coll_team *team)
+{
+    team->quits = false;
+    if (team->place) {
+        fr_coll_discovery_quit(team->place, team->tried ? FR_COLL_QUIT : FR_COLL_QUIT_UNTRIED);
+        team->quit = fr_coll_discovery_was_quit(team->place);
+    } else {
+        const struct fr_coll_meeting last =
+            fr_coll_team_meeting(team, FR_COLL_MEET_QUIT, team->quits_at_meeting);
+        fr_coll_team_message_tell(&last);
+        team->quit = FR_COLL_QUIT;
+    }
+}
+
+void fr_coll_team_end_turn(struct fr_coll_team *team)
+{
+    team->ended++;
+    if (FR_UNLIKELY(team->quits) && team->ended >= team->quits_after)
+        tell_quit(team);
+    leave_posts(team);
 }
 
 // Bits that ranks of several hosts tell each other. They use a GPU, or want host memory to go over
@@ -263,10 +293,12 @@ static bool open_segment(struct fr_coll_team *team)
 {
     struct fr_wait pace = {0};
     fr_coll_queue_hold(team);
+    team->is_awaited = true;
     while (!fr_coll_open_segment(team)) {
         (void)fr_wait_step(&pace);
         fr_coll_wait_progress();
     }
+    team->is_awaited = false;
     fr_coll_queue_release(team);
     return !team->broken;
 }
@@ -276,6 +308,8 @@ static bool look_for_quit(struct fr_coll_team *team)
 {
     fr_coll_queue_hold(team);
     bool quit = fr_coll_team_was_quit(team);
+    if (team->ended == team->begun)
+        leave_posts(team);
     fr_coll_queue_release(team);
     return quit;
 }
@@ -312,15 +346,14 @@ static void quit(fr_word comm, struct state *state)
     struct fr_coll_team *team = state->team;
     if (!team)
         return;
-    const struct fr_coll_meeting last = fr_coll_team_meeting(team, FR_COLL_MEET_QUIT, state->met);
     fr_coll_queue_hold(team);
-    if (team->place)
-        fr_coll_discovery_quit(team->place, team->tried ? FR_COLL_QUIT : FR_COLL_QUIT_UNTRIED);
-    else
-        fr_coll_team_message_tell(&last);
-    team->quit = team->place ? fr_coll_discovery_was_quit(team->place) : FR_COLL_QUIT;
-    if (team->segment)
-        fr_coll_segment_done(team->segment, UINT64_MAX);
+    team->quits = true;
+    team->quits_at_meeting = state->met;
+    team->quits_after = team->begun;
+    if (team->ended == team->begun) {
+        tell_quit(team);
+        leave_posts(team);
+    }
     fr_coll_queue_release(team);
 }
 
@@ -409,12 +442,11 @@ int fr_coll_team_take_tags(struct fr_coll_team *team, int count)
     return tag;
 }
 
+// Whether a rank has quit does not matter here, since not all ranks need know that yet.
 bool fr_coll_team_takes_later(struct fr_coll_team *team)
 {
-    if (!team->place)
+    if (!team->place || (team->lacks_memory && !team->opens_later))
         return false;
-    if (team->later.tag == 0)
-        team->later.tag = fr_coll_team_take_tags(team, 1);
-    team->opens_later = team->opens_later || !team->opened;
-    return team->later.tag > 0 && fr_coll_team_agrees(team);
+    team->opens_later = team->opens_later || !team->segment;
+    return team->later.tag > 0;
 }

@@ -19,16 +19,20 @@ static enum fr_status take_turn(struct fr_coll_team *team)
     uint64_t turn = team->begun++;
     struct fr_wait pace = {0};
     fr_coll_queue_hold(team);
+    team->is_awaited = true;
     while (!fr_coll_open_segment(team) || team->ended != turn) {
         fr_coll_queue_progress_held(team);
         fr_coll_round_pause(team, &pace);
     }
-    return team->broken ? FR_ERR_MPI : team->segment ? FR_OK : FR_ERR_UNSUPPORTED;
+    if (team->broken)
+        return FR_ERR_MPI;
+    return team->segment && !team->quit ? FR_OK : FR_ERR_UNSUPPORTED;
 }
 
 static void end_turn(struct fr_coll_team *team)
 {
-    team->ended++;
+    fr_coll_team_end_turn(team);
+    team->is_awaited = false;
     fr_coll_queue_release(team);
 }
 
@@ -94,8 +98,8 @@ struct fr_coll_team *fr_coll_team_clone(struct fr_coll_team *team, const char *c
         clone->name = team->name;
         clone->world = team->world;
         clone->processes = team->processes;
-        clone->place = team->place;
         clone->opened = true;
+        clone->never_quits = true;
         clone->later.tag = tag;
     }
     enum fr_status status = take_turn(team);

@@ -97,10 +97,15 @@ bool fr_coll_open_segment(struct fr_coll_team *team)
     if (all != 0) {
         if (all < 0)
             fr_debug("some rank of a communicator has no shared memory for it");
+        team->lacks_memory = all < 0;
         return end_opening(team, all > 0);
     }
     if (fr_coll_team_was_quit(team) && team->quit == FR_COLL_QUIT_UNTRIED)
         return end_opening(team, false);
+    if (!fr_coll_team_is_awaited(team)) {
+        team->opening = (struct fr_wait){0}; // the clock begins with a call that waits
+        return false;
+    }
     if (fr_coll_wait_judge(&team->opening, NULL, "a rank of the communicator"))
         return false;
     team->broken = true;

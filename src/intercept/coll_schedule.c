@@ -504,7 +504,10 @@ static bool begin_reduction(enum fr_fn fn, fr_word *args, fr_word comm, struct f
     if (!team || !fr_abi_shape_of(fn)->reduces || !fr_intercept_reduction_pays(fn, args, team))
         return false;
     struct fr_request_op *op = make(fn, args, comm);
-    return op && fr_intercept_reduce_later(op, team, result);
+    if (op)
+        return fr_intercept_reduce_later(op, team, result);
+    *result = refuse(NULL, comm, FR_ERR_NO_MEMORY); // the others may begin a task
+    return true;
 }
 
 static int begin(enum fr_fn fn, fr_word *args, fr_word comm, struct fr_coll_team *team)

@@ -227,9 +227,13 @@ static bool settle(struct fr_request_op *op)
 {
     struct later *later = op->schedule->own;
     fr_coll_queue_progress();
-    if (!atomic_load(&later->queued.over) ||
-        atomic_load(&later->team->later.settled) != later->number)
+    if (atomic_load(&later->team->later.settled) != later->number)
         return false;
+    atomic_store_explicit(&later->team->later.is_awaited, op->schedule->is_awaited,
+                          memory_order_relaxed);
+    if (!atomic_load(&later->queued.over))
+        return false;
+    atomic_store_explicit(&later->team->later.is_awaited, false, memory_order_relaxed);
     enum fr_status status = fr_intercept_reduction_end(&later->reduction, later->queued.status);
     if (status == FR_ERR_UNSUPPORTED)
         send_vectors(op);
@@ -365,12 +369,18 @@ bool fr_intercept_reduction_pays(enum fr_fn fn, const fr_word *args,
     return count > 0 && fr_intercept_measure_bytes(type, count, &bytes) && bytes >= LEAST_BYTES;
 }
 
-static enum fr_status prepare(struct fr_request_op *op, struct later *later)
+// Gives the operation its schedule. On failure `later` goes at once, or with the operation.
+static enum fr_status prepare(struct fr_request_op *op, struct later *later,
+                              struct fr_coll_team *team)
 {
-    const size_t parts = 2 * (size_t)later->team->size;
+    const size_t parts = 2 * (size_t)team->size;
+    later->team = team;
+    later->reduction.team = team;
     enum fr_status status = fr_request_schedule_make(op, parts, start);
-    if (status != FR_OK)
+    if (status != FR_OK) {
+        release(later);
         return status;
+    }
     op->schedule->own = later;
     op->schedule->release = release;
     op->schedule->advance = advance;
@@ -395,20 +405,22 @@ bool fr_intercept_reduce_later(struct fr_request_op *op, struct fr_coll_team *te
         status = fr_intercept_reduction_describe(&later->reduction, op, team, true);
     bool begins = status == FR_OK && !is_wrong(&later->reduction);
     struct fr_coll_team *chosen = begins ? choose_team(op, team) : NULL;
-    if (!chosen) {
+    if (!chosen &&
+        status != FR_ERR_NO_MEMORY) { // the others begin a task, also without memory here
         free(later);
         fr_request_op_free(op);
         return false;
     }
-    later->team = chosen;
-    later->reduction.team = chosen;
-    status = prepare(op, later);
-    if (status == FR_OK)
+    if (chosen)
+        status = prepare(op, later, chosen);
+    if (status == FR_OK) {
         *result = fr_request_schedule_open(op, (void *)op->args[fr_abi_rows[op->fn].request]);
-    else
+    } else {
         *result = fr_request_error_code(status);
-    if (status != FR_OK)
+        if (!chosen)
+            free(later);
         fr_request_op_free(op);
+    }
     if (*result != fr_abi_mpi.SUCCESS)
         *result = fr_request_raise('c', comm, *result);
     return true;

@@ -90,6 +90,8 @@ static void look_at_own(struct fr_request_op *op)
 void fr_request_wait_over(struct fr_request_op *op)
 {
     struct fr_wait wait = {.steps_a_yield = FR_WAIT_POLLS};
+    if (op->schedule)
+        op->schedule->is_awaited = true;
     while (!fr_request_is_over(op)) {
         if (!fr_wait_step(&wait))
             continue;

@@ -136,6 +136,7 @@ int fr_request_schedule_start(struct fr_request_op *op)
     struct fr_request_schedule *schedule = op->schedule;
     schedule->count = 0;
     schedule->complete = false;
+    schedule->is_awaited = false;
     schedule->error = fr_abi_mpi.SUCCESS;
     int rc = fr_abi_mpi.SUCCESS;
     if (op->persistent)

@@ -261,12 +261,34 @@ static void misplaced(struct run *run, size_t bytes)
     buffer_finish(send);
 }
 
+// MPI refuses a collective on the last rank alone, while others are under way and before more come.
+static void refused(struct run *run, size_t bytes)
+{
+    struct operation ops[MANY];
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Comm comm;
+    MPI_Comm_dup(run->comm, &comm);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    for (int i = 0; i < MANY; i++) {
+        ops[i] = (struct operation){.kind = (enum kind)((unsigned)i % BCAST), .comm = comm};
+        begin(run, &ops[i], bytes / sizeof(int), i);
+        if (i == FEW && run->rank == run->size - 1)
+            run_check(run,
+                      MPI_Iallreduce(ops[i].send->data, ops[i].receive->data, 1, MPI_INT,
+                                     MPI_OP_NULL, comm, &request) != MPI_SUCCESS,
+                      "no operation is not refused");
+        if (i == MANY - 2)
+            reduce_now(run, comm, bytes / sizeof(int), 1000);
+    }
+    wait_for_all(ops, MANY, run->rank);
+    MPI_Comm_free(&comm);
+}
+
 int main(int argc, char **argv)
 {
     static const struct step steps[] = {
-        {"first", first, LIMIT_SMALL, 0},
-        {"many", many, LIMIT_SMALL, 0},
-        {"misplaced", misplaced, LIMIT_SMALL, 0},
+        {"first", first, LIMIT_SMALL, 0},          {"many", many, LIMIT_SMALL, 0},
+        {"misplaced", misplaced, LIMIT_SMALL, 0},  {"refused", refused, LIMIT_SMALL, 0},
         {"elsewhere", elsewhere, LIMIT_MIDDLE, 2},
     };
     static const struct program program = {

@@ -27,6 +27,7 @@ struct fr_request_schedule {
     // process itself. NULL without one.
     _Alignas(8) char receive[8];
     _Atomic bool complete;
+    _Atomic bool is_awaited; // a call waits for it
     bool is_in_hand; // a thread goes on with it; guarded by the lock of advance.c, as the next one
     struct fr_request_op *next; // among those that go on in all calls
     int error;                  // MPI code of the first part that failed
